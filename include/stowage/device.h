@@ -1,0 +1,180 @@
+// Device: memory, lanes and events of one accelerator, behind one small interface.
+//
+// Order is that of CUDA streams: a lane runs what it is given in order; `wait` holds a lane until
+// the work captured by the event's most recent `record` is done; an event never recorded holds
+// nobody. All calls may come from any thread, one at a time per lane. Calls that enqueue return at
+// once and report their own failure; a failure of the work itself is reported by the next
+// `synchronise` of the lane, or of a lane or event behind it, and the lane's later work is skipped
+// until then. Errors: DeviceError (naming the call), OutOfMemory, InvalidInput for a misuse.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "stowage/bytes.h"
+
+namespace stowage {
+
+enum class MemoryKind : std::uint8_t { device, pinned };
+enum class LaneRole : std::uint8_t { compute, h2d, d2h, host };
+inline constexpr std::size_t lane_roles = 4;
+std::string_view to_string(LaneRole role);
+
+using LaneId = std::uint32_t;
+using EventId = std::uint32_t;
+
+struct DeviceInfo {
+  std::string name;     // e.g. "simulated", "NVIDIA H200"
+  std::string backend;  // "simulated" or "cuda"
+};
+
+struct MemoryInfo {
+  Bytes total = 0;
+  Bytes free = 0;
+};
+
+// What the device has seen since it was opened (or since `reset_counters`).
+struct DeviceCounters {
+  std::uint64_t calls = 0;              // every call that can fail
+  std::uint64_t device_allocations = 0;
+  std::uint64_t pinned_allocations = 0;
+  Bytes h2d_bytes = 0;
+  Bytes d2h_bytes = 0;
+  Bytes highest_device_byte = 0;        // one past the highest touched, from the start of its allocation
+};
+
+enum class AccessMode : std::uint8_t { read, write };  // an update in place is a write and a read
+
+struct Access {
+  void* address = nullptr;
+  Bytes bytes = 0;
+  AccessMode mode = AccessMode::read;
+};
+
+// `function(context)` runs on the lane: for a GPU it enqueues kernels on the lane's stream, for the
+// simulated device and on host lanes it is the work itself. `context` must outlive the work;
+// `name` and `accesses` only the call. `accesses` is everything the work reads and writes, in
+// device and pinned memory; devices that cannot check ignore it.
+struct Launch {
+  std::string_view name;
+  void (*function)(void* context) = nullptr;
+  void* context = nullptr;
+  std::span<const Access> accesses;
+  double modelled_seconds = 0;  // for virtual time
+};
+
+class Device {
+ public:
+  Device() = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+  virtual ~Device() = default;
+
+  virtual DeviceInfo info() const = 0;
+  virtual MemoryInfo memory_info() const = 0;
+
+  // At least 256-byte aligned, never null; bytes > 0. OutOfMemory with the account when it cannot.
+  virtual void* allocate(MemoryKind kind, Bytes bytes) = 0;
+  // Waits for nothing: the caller has synchronised. Throws InvalidInput for a foreign address.
+  virtual void release(MemoryKind kind, void* address) = 0;
+
+  // Virtual ranges: address space first, memory later. `offset` and `bytes` are multiples of
+  // `granularity()`. Unmapped memory may not be touched.
+  virtual Bytes granularity() const = 0;
+  virtual void* reserve(Bytes bytes) = 0;
+  virtual void unreserve(void* address) = 0;
+  virtual void map(void* range, Bytes offset, Bytes bytes) = 0;
+  virtual void unmap(void* range, Bytes offset, Bytes bytes) = 0;
+
+  virtual LaneId create_lane(LaneRole role) = 0;
+  virtual void destroy_lane(LaneId lane) = 0;  // after its work is done
+  virtual EventId create_event() = 0;
+  virtual void destroy_event(EventId event) = 0;
+
+  virtual void record(EventId event, LaneId lane) = 0;
+  virtual void wait(LaneId lane, EventId event) = 0;
+  virtual bool query(EventId event) = 0;        // true when done (or never recorded)
+  virtual void synchronise(EventId event) = 0;  // blocks the caller
+  virtual void synchronise_lane(LaneId lane) = 0;
+  // Device time between two recorded, finished events.
+  virtual double elapsed_seconds(EventId from, EventId to) = 0;
+
+  // Exactly one side is device memory and the other pinned; direction follows from the lane's role.
+  virtual void copy(LaneId lane, void* to, const void* from, Bytes bytes, std::string_view name) = 0;
+  virtual void launch(LaneId lane, const Launch& launch) = 0;
+  // The range's contents are dead from here on this lane (the simulated device poisons it).
+  virtual void discard(LaneId lane, void* address, Bytes bytes) = 0;
+
+  virtual DeviceCounters counters() const = 0;
+  virtual void reset_counters() = 0;
+};
+
+// Move-only owners. The device must outlive them; memory is released when they die.
+class DeviceMemory {
+ public:
+  DeviceMemory() = default;
+  DeviceMemory(Device& device, MemoryKind kind, Bytes bytes);
+  DeviceMemory(DeviceMemory&& other) noexcept { swap(other); }
+  DeviceMemory& operator=(DeviceMemory&& other) noexcept {
+    DeviceMemory moved(std::move(other));
+    swap(moved);
+    return *this;
+  }
+  ~DeviceMemory();
+  std::byte* data() const { return data_; }
+  Bytes bytes() const { return bytes_; }
+
+ private:
+  void swap(DeviceMemory& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(kind_, other.kind_);
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+  }
+  Device* device_ = nullptr;
+  MemoryKind kind_ = MemoryKind::device;
+  std::byte* data_ = nullptr;
+  Bytes bytes_ = 0;
+};
+
+class Lane {
+ public:
+  Lane() = default;
+  Lane(Device& device, LaneRole role) : device_(&device), id_(device.create_lane(role)) {}
+  Lane(Lane&& other) noexcept : device_(std::exchange(other.device_, nullptr)), id_(other.id_) {}
+  Lane& operator=(Lane&& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(id_, other.id_);
+    return *this;
+  }
+  ~Lane();
+  LaneId id() const { return id_; }
+
+ private:
+  Device* device_ = nullptr;
+  LaneId id_ = 0;
+};
+
+class Event {
+ public:
+  Event() = default;
+  explicit Event(Device& device) : device_(&device), id_(device.create_event()) {}
+  Event(Event&& other) noexcept : device_(std::exchange(other.device_, nullptr)), id_(other.id_) {}
+  Event& operator=(Event&& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(id_, other.id_);
+    return *this;
+  }
+  ~Event();
+  EventId id() const { return id_; }
+
+ private:
+  Device* device_ = nullptr;
+  EventId id_ = 0;
+};
+
+}  // namespace stowage

@@ -1,0 +1,53 @@
+// Typed errors. Every message ends with what to do next.
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+namespace stowage {
+
+// Base of every exception that Stowage throws on purpose.
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// The caller's input is wrong: a flag, a file, a shape. Programs exit with code 2.
+class InvalidInput : public Error {
+ public:
+  using Error::Error;
+};
+
+// Memory of some kind ran out. `what()` holds the account of who holds what.
+class OutOfMemory : public Error {
+ public:
+  OutOfMemory(const std::string& message, std::uint64_t requested_bytes, std::uint64_t free_bytes)
+      : Error(message), requested_bytes_(requested_bytes), free_bytes_(free_bytes) {}
+  std::uint64_t requested_bytes() const { return requested_bytes_; }
+  std::uint64_t free_bytes() const { return free_bytes_; }
+
+ private:
+  std::uint64_t requested_bytes_;
+  std::uint64_t free_bytes_;
+};
+
+// A device call failed. `call()` is the Device function; the engine adds op, bytes and lane.
+class DeviceError : public Error {
+ public:
+  DeviceError(const std::string& message, std::string call)
+      : Error(message), call_(std::move(call)) {}
+  const std::string& call() const { return call_; }
+
+ private:
+  std::string call_;
+};
+
+// The simulated device saw two accesses that nothing orders, an access to dead or foreign bytes, or
+// one past the end of an allocation: a defect in a plan or in a launch's declared accesses.
+class AccessViolation : public DeviceError {
+ public:
+  using DeviceError::DeviceError;
+};
+
+}  // namespace stowage

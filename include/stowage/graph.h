@@ -1,0 +1,118 @@
+// A Graph: the ops of one training step in program order: forward, backward, update.
+//
+// Plain data, built by GraphBuilder (graph_builder.h), saved and read as JSON. Building a graph
+// allocates no tensor memory and needs no device. Not thread-safe while it is being changed; const
+// use from many threads is fine.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "stowage/bytes.h"
+
+namespace stowage {
+
+enum class DataType : std::uint8_t { f32, f64, i32 };
+Bytes size_of(DataType type);  // bytes per element
+std::string_view to_string(DataType type);
+
+enum class TensorKind : std::uint8_t {
+  parameter,        // lives across steps; written by its update op, read by everything else
+  gradient,         // of a parameter (the accumulated, final one or a part of it)
+  optimizer_state,  // lives across steps; touched by update ops alone
+  activation,       // made and consumed within a step: forward values and their gradients
+  input,            // given by the caller each step (tokens, targets)
+  workspace,        // scratch of exactly one op: in its `writes`, read by nobody
+};
+std::string_view to_string(TensorKind kind);
+
+enum class Phase : std::uint8_t { forward, backward, update };
+std::string_view to_string(Phase phase);
+
+using TensorId = std::uint32_t;
+using OpId = std::uint32_t;
+inline constexpr std::uint32_t no_id = 0xffffffffU;
+
+// How a parameter starts: normal draws from a counter-based generator keyed by (seed, tensor name).
+struct Initializer {
+  double mean = 0;
+  double standard_deviation = 0;  // 0: every element is `mean`
+  friend bool operator==(const Initializer&, const Initializer&) = default;
+};
+
+struct Tensor {
+  std::string name;  // unique in the graph, e.g. "h.3.mlp.fc.weight"
+  DataType type = DataType::f32;
+  std::vector<std::int64_t> shape;  // row-major, outermost first; {} is a scalar
+  TensorKind kind = TensorKind::activation;
+  Initializer initializer;  // of a parameter; optimizer state starts at zero
+
+  std::int64_t elements() const;  // product of shape; 1 for a scalar
+  Bytes bytes() const;            // elements() * size_of(type)
+  friend bool operator==(const Tensor&, const Tensor&) = default;
+};
+
+using Attribute = std::variant<std::int64_t, double, std::string>;
+using Attributes = std::map<std::string, Attribute, std::less<>>;
+
+// `writes[write]` may occupy the bytes of `reads[read]`. The op is then the last reader of that
+// tensor in the step, the sizes are equal, and the planner gives both the same bytes. A tensor that
+// is both read and written (an update in place) needs no entry.
+struct Alias {
+  std::uint32_t write = 0;
+  std::uint32_t read = 0;
+  friend bool operator==(const Alias&, const Alias&) = default;
+};
+
+// What one execution of the op costs, whatever the machine.
+struct OpCost {
+  double flops = 0;  // floating-point operations
+  double bytes = 0;  // memory traffic, reads plus writes
+  friend bool operator==(const OpCost&, const OpCost&) = default;
+};
+
+// One operation of the step. A launch table (launch_table.h) binds `kernel` to code.
+// Ops are replayable: given the same inputs, step and seed, they write the same bits.
+struct Op {
+  std::string name;    // unique, e.g. "h.3.mlp.fc.linear"
+  std::string kernel;  // e.g. "linear"; the contract of each is in launch_table.h
+  Attributes attributes;
+  std::vector<TensorId> reads;
+  std::vector<TensorId> writes;
+  std::vector<Alias> may_alias;
+  Phase phase = Phase::forward;
+  // Half-block (or embedding, or head) the op belongs to: forward ops of one unit are consecutive,
+  // units are numbered 0, 1, … in forward order; a backward op has the unit of its forward op.
+  // Update ops have `no_id`.
+  std::uint32_t unit = no_id;
+  OpCost cost;
+  friend bool operator==(const Op&, const Op&) = default;
+};
+
+struct Graph {
+  std::vector<Tensor> tensors;
+  std::vector<Op> ops;                  // program order: forward, then backward, then update
+  std::vector<std::string> unit_names;  // e.g. "h.3.mlp"
+  TensorId loss = no_id;                // f64 scalar, written by a forward op; copied to the host every step
+  TensorId clip = no_id;                // f64 {2}: global gradient norm, scale; written by the "clip" op
+
+  const Tensor& tensor(TensorId id) const { return tensors[id]; }
+  const Op& op(OpId id) const { return ops[id]; }
+  friend bool operator==(const Graph&, const Graph&) = default;
+};
+
+// Throws InvalidInput naming the first op or tensor that breaks the contract above: an id out of
+// range, a tensor with two producers (or none, unless parameter, optimizer state or input), a read
+// before the write, an alias that is not the last read, phases out of order, units not consecutive,
+// names not unique, a shape that overflows.
+void check(const Graph& graph);
+
+// Versioned JSON, loss-free. `graph_from_json` treats its text as hostile: InvalidInput, never worse.
+std::string to_json(const Graph& graph);
+Graph graph_from_json(std::string_view text);
+
+}  // namespace stowage

@@ -1,0 +1,113 @@
+// GraphBuilder: records forward ops with their backward rules, then emits backward and update ops.
+//
+// Not thread-safe. The Transformer ops that use it are in nn.h; an own op is added with `op()`.
+#pragma once
+
+#include <functional>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "stowage/graph.h"
+
+namespace stowage {
+
+// A tensor of the graph under construction.
+struct Value {
+  TensorId id = no_id;
+  explicit operator bool() const { return id != no_id; }
+};
+
+// AdamW (Loshchilov & Hutter, "Decoupled Weight Decay Regularization", algorithm 2), with the
+// global gradient norm clipped to `clip` (0: the norm is reported, never clipped).
+// The learning rate comes with every step (StepOptions in engine.h).
+struct AdamW {
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  double weight_decay = 0.1;  // applied to tensors of two or more dimensions
+  double clip = 1.0;
+};
+
+class GraphBuilder {
+ public:
+  // What a backward rule gets: for each written value its gradient (an empty Value where nothing
+  // flowed), in the order of `writes`. It calls `add_gradient` for each input that wants one.
+  using BackwardRule = std::function<void(GraphBuilder&, const std::vector<Value>& output_gradients)>;
+
+  struct OpDescription {
+    std::string name;    // made unique by the builder's scope prefix
+    std::string kernel;
+    Attributes attributes;
+    std::vector<Value> reads;
+    std::vector<Value> writes;
+    std::vector<Alias> may_alias;
+    OpCost cost;
+  };
+
+  // `work` is the type of parameters and activations: f32, or f64 for checks.
+  explicit GraphBuilder(DataType work = DataType::f32);
+
+  DataType work_type() const { return work_; }
+
+  // Names made inside are prefixed "h.3.mlp." while the scope lives. `begin_unit` opens a new
+  // half-block: all ops until the next call belong to it. Without any call there is one unit.
+  void begin_unit(std::string name);
+  void push_scope(std::string name);
+  void pop_scope();
+
+  Value parameter(std::string name, std::vector<std::int64_t> shape, Initializer initializer);
+  Value input(std::string name, std::vector<std::int64_t> shape, DataType type = DataType::i32);
+  Value activation(std::string name, std::vector<std::int64_t> shape, std::optional<DataType> type = {});
+  Value workspace(std::string name, Bytes bytes);
+
+  // Appends an op in program order. During `finish`, ops become backward ops of the unit whose
+  // rule is running. Checks shapes of aliases; throws InvalidInput on a misuse, naming the op.
+  void op(OpDescription description, BackwardRule backward = nullptr);
+
+  // For backward rules. `fresh`: this op's own output that nobody else reads, so that a later
+  // addition may work in place on it. Several contributions are summed in the order of arrival
+  // ("accumulate" ops).
+  void add_gradient(Value of, Value gradient, bool fresh);
+  // The op that consumes `gradient` may write in place: true if it is fresh and this rule is its
+  // only reader.
+  bool may_overwrite(Value gradient) const;
+  // A tensor for the gradient of `of`: same shape and type; kind gradient for parameters, else
+  // activation. Name: name of `of` + ".grad" (numbered if there are several).
+  Value gradient_like(Value of);
+
+  const Tensor& tensor(Value value) const;
+
+  // Emits backward ops from `loss` (an f64 scalar), then a "square_sum" op for each parameter's
+  // gradient (in the backward phase, directly after the op that completes the gradient, in the same
+  // unit), then the "clip" op and one "adamw" op per parameter (update phase) in order of the parameters' first use.
+  // Every parameter must receive a gradient. The builder is spent afterwards.
+  Graph finish(Value loss, const AdamW& optimizer);
+  // Forward and backward only, for gradient checks: gradients are left as they are.
+  Graph finish_without_update(Value loss);
+
+  // After finish: the final gradient of a parameter or input value, no_id if none.
+  TensorId gradient_of(Value of) const;
+
+ private:
+  DataType work_;
+  Graph graph_;
+  std::vector<BackwardRule> rules_;        // by op
+  std::vector<std::string> scopes_;
+  std::uint32_t unit_ = no_id;
+  Phase phase_ = Phase::forward;
+  struct Gradient {
+    Value value;
+    bool fresh = false;
+    std::uint32_t parts = 0;
+  };
+  std::vector<Gradient> gradients_;        // by tensor
+
+  std::string scoped(const std::string& name) const;
+  Value add_tensor(Tensor tensor);
+  void backward(Value loss);
+  void update(const AdamW& optimizer);
+};
+
+}  // namespace stowage

@@ -1,0 +1,87 @@
+// The launch table binds an op's kernel name to code for one device.
+//
+// The kernels' contract. N = tokens of the batch (batch * sequence, a sample's tokens adjacent),
+// C = width, V = vocabulary, S = sequence. `T` is the graph's work type (f32 or f64); all tensors
+// row-major. Every kernel writes the same bits for any number of threads.
+//
+//   kernel                          reads -> writes                                    attributes
+//   embedding                       tokens i32[N], table[V,C] (, positions[S,C])
+//                                     -> y[N,C] = table[token] + positions[n % sequence] sequence
+//   embedding_backward              tokens, dy[N,C] -> dtable[V,C]
+//   position_backward               dy[N,C] -> dpositions[S,C]                          sequence
+//   layer_norm                      x[N,C], gain[C], bias[C] -> y[N,C], mean[N], rstd[N] epsilon
+//   layer_norm_backward             x, gain, mean, rstd, dy -> dx (may alias dy)
+//   layer_norm_backward_parameters  x, mean, rstd, dy -> dgain[C], dbias[C]
+//   linear                          x[N,I], w[I,O] (w[O,I] if transposed=1) (, bias[O]) -> y[N,O]  transposed
+//   linear_backward_input           dy[N,O], w -> dx[N,I]                               transposed
+//   linear_backward_weight          x[N,I], dy[N,O] -> dw (shape of w)                  transposed
+//   linear_backward_bias            dy[N,O] -> dbias[O]
+//   gelu                            x -> y                                              form: "tanh" | "erf"
+//   gelu_backward                   x, dy -> dx (may alias dy)                          form
+//   attention                       qkv[N,3C] -> out[N,C], log_sum_exp[N/S,heads,S]     heads, sequence,
+//                                                                                       causal, dropout, key
+//   attention_backward              qkv, out, log_sum_exp, dout[N,C] -> dqkv[N,3C]      the same
+//   dropout                         x -> y (may alias x); its backward is itself on dy  probability, key
+//   add                             a, b -> a + b
+//   accumulate                      a, b -> a + b (may alias a)
+//   cross_entropy                   logits[N,V], targets i32[N] -> loss f64{}, log_sum_exp[N]
+//   cross_entropy_backward          logits, targets, log_sum_exp -> dlogits[N,V]
+//                                     (mean over the targets >= 0; negative ones are ignored)
+//   square_sum                      x -> f64{}: sum of squares
+//   clip                            f64{} … -> f64{2}: norm = sqrt(sum), scale          clip
+//                                     scale = clip > 0 && norm > clip ? clip / norm : 1
+//   adamw                           p, grad, m, v, clip f64{2} -> p, m, v               beta1, beta2,
+//                                                                                       epsilon, weight_decay
+// Dropout draws from Philox4x32-10 with key (seed, attribute key) and counter (element / 4, step):
+// attributes `key`, `sequence`, `heads`, `causal` are integers; the others are doubles unless quoted.
+// Tensors of type f64 or i32 above are so for any T. Kernels may use scratch of at most 256 KiB per
+// thread (the counterpart of a GPU's shared memory); anything larger is a workspace of the graph.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "stowage/graph.h"
+
+namespace stowage {
+
+// What changes from step to step. The engine keeps one copy that kernels read when they run.
+struct StepContext {
+  std::uint64_t step = 0;  // 0 for the first
+  std::uint64_t seed = 0;
+  double learning_rate = 0;
+};
+
+struct Operand {
+  void* data = nullptr;            // device address, or host address on the host lane
+  const Tensor* tensor = nullptr;  // type and shape
+};
+
+struct LaunchArguments {
+  const Op* op = nullptr;
+  std::span<const Operand> reads;   // in the order of op->reads
+  std::span<const Operand> writes;  // in the order of op->writes
+  StepContext step;
+  void* stream = nullptr;  // the lane's native stream; null where kernels run in place
+};
+
+using Kernel = void (*)(const LaunchArguments&);
+
+class LaunchTable {
+ public:
+  void add(std::string name, Kernel kernel);
+  // Throws InvalidInput that names op and kernel when the name is unknown.
+  Kernel find(const Op& op) const;
+
+ private:
+  std::map<std::string, Kernel, std::less<>> kernels_;
+};
+
+// Kernels for the CPU: work type f32 through oneDNN, f64 as plain loops. For the simulated device,
+// for the host lane, and for checks.
+LaunchTable cpu_launch_table();
+
+}  // namespace stowage

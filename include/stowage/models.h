@@ -1,0 +1,31 @@
+// GPT as a graph (Radford et al., "Language Models are Unsupervised Multitask Learners": pre-norm,
+// GELU (tanh), learned positions, tied head).
+#pragma once
+
+#include <cstdint>
+
+#include "stowage/graph_builder.h"
+
+namespace stowage {
+
+struct GptConfig {
+  std::int64_t layers = 6;
+  std::int64_t width = 384;
+  std::int64_t heads = 6;
+  std::int64_t vocabulary = 256;
+  std::int64_t sequence = 256;
+  std::int64_t batch = 8;
+  double dropout = 0;
+};
+
+struct Gpt {
+  Value tokens;   // i32 [batch * sequence]
+  Value targets;  // i32 [batch * sequence], negative: ignored
+  Value logits;   // [batch * sequence, vocabulary]
+  Value loss;     // f64 scalar
+};
+
+// Throws InvalidInput naming the field that does not fit (width not divisible by heads, …).
+Gpt gpt(GraphBuilder& builder, const GptConfig& config);
+
+}  // namespace stowage

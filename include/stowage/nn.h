@@ -1,0 +1,42 @@
+// Transformer ops as graph nodes, forward and backward of each.
+//
+// Activations are [tokens, features] with tokens = batch * sequence, a sample's tokens adjacent.
+// Every function appends ops to the builder, registers the backward rule, and throws InvalidInput
+// with the op's name on a shape that does not fit.
+#pragma once
+
+#include <string>
+
+#include "stowage/graph_builder.h"
+
+namespace stowage::nn {
+
+enum class Gelu : std::uint8_t { tanh, erf };
+
+struct AttentionOptions {
+  std::int64_t heads = 1;
+  std::int64_t sequence = 1;
+  bool causal = true;
+  double dropout = 0;  // on the attention probabilities
+};
+
+// table[V,C], positions[S,C] or empty. -> [N,C]
+Value embedding(GraphBuilder& builder, std::string name, Value tokens, Value table, Value positions,
+                std::int64_t sequence);
+// gain[C], bias[C]: Ba, Kiros, Hinton, "Layer Normalization".
+Value layer_norm(GraphBuilder& builder, std::string name, Value x, Value gain, Value bias,
+                 double epsilon = 1e-5);
+// weight [in,out], or [out,in] with `transposed`; bias[out] or empty.
+Value linear(GraphBuilder& builder, std::string name, Value x, Value weight, Value bias,
+             bool transposed = false);
+Value gelu(GraphBuilder& builder, std::string name, Value x, Gelu form);
+// qkv [N,3C]: queries, keys, values side by side, each split in heads. Softmax in one pass with its
+// log-sum-exp saved (Dao et al., "FlashAttention"), so that probabilities are never stored.
+Value attention(GraphBuilder& builder, std::string name, Value qkv, const AttentionOptions& options);
+// No op at all for probability 0.
+Value dropout(GraphBuilder& builder, std::string name, Value x, double probability);
+Value add(GraphBuilder& builder, std::string name, Value a, Value b);
+// Mean over the targets >= 0. -> f64 scalar
+Value cross_entropy(GraphBuilder& builder, std::string name, Value logits, Value targets);
+
+}  // namespace stowage::nn

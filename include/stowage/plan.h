@@ -1,0 +1,152 @@
+// Plan: one training step as instructions on lanes, with every byte placed. Immutable and periodic.
+//
+//   position       0        1        2        3        4        5
+//   h2d      [ W0 ][ W1 ]          [ W1 ][ x0 ][ W0 ]
+//   compute        [ f0 ]   [ f1 ] [ loss ] [ b1 ]  [ r0 ][ b0 ]
+//   d2h                     [ x0 ]            [ g1 ]       [ g0 ]
+//   host     [ update 0 ][ update 1 ]                            [ clip ] …
+//            `-- of the step before, under the commit rule
+//
+// Positions count the instructions of the compute lane up to the end of backward. A Lifetime holds
+// arena bytes over a half-open interval of positions, transfers included: its first writer starts
+// no earlier than position `first` begins, and all that touches it has ended before the bytes serve
+// a lifetime that starts at `last` or later; where lanes differ, a wait says so.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stowage/device.h"
+#include "stowage/graph.h"
+#include "stowage/machine.h"
+
+namespace stowage {
+
+using BucketId = std::uint32_t;
+using LifetimeId = std::uint32_t;
+using InstructionId = std::uint32_t;
+using Position = std::int64_t;
+
+// Where a bucket's value lives through the step.
+enum class Residency : std::uint8_t {
+  resident,    // in the arena for the whole step and across steps
+  held,        // brought in once per step, kept from first to last use
+  streamed,    // brought in for each use or group of uses
+  offloaded,   // moved to the host between its last forward and first backward use
+  recomputed,  // dropped after forward, rebuilt in backward
+  transient,   // lives between its writer and its last reader
+  host,        // never on the device
+};
+std::string_view to_string(Residency residency);
+
+// Tensors that share one contiguous range, on the device and (if `on_host`) in host memory.
+// Every tensor of the graph is in exactly one bucket. Tensors joined by an alias are in the same
+// bucket at the same offset.
+struct BucketTensor {
+  TensorId tensor = no_id;
+  Bytes offset = 0;  // inside the bucket
+  friend bool operator==(const BucketTensor&, const BucketTensor&) = default;
+};
+struct Bucket {
+  std::string name;
+  TensorKind kind = TensorKind::activation;
+  Residency residency = Residency::transient;
+  bool on_host = false;  // has a place in host memory for the whole run
+  bool pinned = false;   // … which is page-locked, because transfers touch it
+  Bytes bytes = 0;
+  std::vector<BucketTensor> tensors;
+  friend bool operator==(const Bucket&, const Bucket&) = default;
+};
+
+struct Lifetime {
+  BucketId bucket = no_id;
+  Position first = 0;
+  Position last = 0;
+  Bytes offset = 0;  // in the arena
+  // The instruction after which the bytes are dead, no_id for residents. Every other use of the
+  // lifetime happens before it.
+  InstructionId end = no_id;
+  friend bool operator==(const Lifetime&, const Lifetime&) = default;
+};
+
+enum class InstructionKind : std::uint8_t {
+  launch,     // an op, compute lane
+  recompute,  // a forward op once more, compute lane
+  prefetch,   // host bucket -> its lifetime, h2d lane
+  offload,    // lifetime -> its host bucket, d2h lane
+  host_step,  // an update op on host memory, host lane
+};
+std::string_view to_string(InstructionKind kind);
+
+// `steps_back` 0: the same step; 1: the step before (nothing to wait for in the first step).
+struct Wait {
+  InstructionId instruction = no_id;
+  std::uint32_t steps_back = 0;
+  friend bool operator==(const Wait&, const Wait&) = default;
+};
+
+struct Instruction {
+  InstructionKind kind = InstructionKind::launch;
+  LaneRole lane = LaneRole::compute;
+  OpId op = no_id;              // launch, recompute, host_step
+  LifetimeId lifetime = no_id;  // prefetch, offload
+  // launch, recompute: the lifetimes that hold its operands, one per bucket touched.
+  std::vector<LifetimeId> uses;
+  // Only waits that lane order and other waits do not imply already.
+  std::vector<Wait> waits;
+  friend bool operator==(const Instruction&, const Instruction&) = default;
+};
+
+// The order of `instructions` is one in which they may all be enqueued: each lane runs its own in
+// this order, and waits of the same step point backwards. The step's *gate* is the "clip" op: it
+// waits (through its lane or its waits) for every gradient. The engine waits for the gate before it
+// enqueues what stands behind it (the commit phase: host steps, update launches and the transfer
+// of the clip scale), and nothing of a step is enqueued before the gate of the step before has passed;
+// so the gate happens before everything behind it and before the whole next step.
+struct Plan {
+  std::string policy;  // "auto", "none"
+  std::vector<Bucket> buckets;
+  std::vector<Lifetime> lifetimes;
+  std::vector<Instruction> instructions;
+  InstructionId gate = no_id;
+  Bytes alignment = 256;        // of lifetime offsets
+  Bytes device_peak_bytes = 0;  // size of the arena: max over lifetimes of offset + bucket bytes
+  Bytes live_peak_bytes = 0;    // largest sum of live bytes: no placement could be smaller
+  Bytes host_bytes = 0;         // all host buckets
+  Bytes pinned_bytes = 0;       // the page-locked part of them
+  Bytes h2d_bytes = 0;          // per step
+  Bytes d2h_bytes = 0;
+  Bytes bucket_bytes = 0;       // target size of a parameter bucket
+  double predicted_step_seconds = 0;
+  double predicted_stall_seconds = 0;
+  double lower_bound_seconds = 0;
+  std::string bound_by;  // the term of the bound that binds: compute, h2d, d2h, host
+  friend bool operator==(const Plan&, const Plan&) = default;
+};
+
+// Why there is no plan. A value for the caller to handle.
+struct Infeasible {
+  Bytes budget = 0;
+  Bytes minimum = 0;   // the smallest budget that works
+  bool host = false;   // true: these are host bytes; false: device bytes
+  std::string op;      // the op that needs it
+};
+
+// When each instruction runs in the steady state: seconds from the start of the step.
+struct Interval {
+  double begin = 0;
+  double end = 0;
+};
+struct Timeline {
+  std::vector<Interval> instructions;  // by instruction
+  double step_seconds = 0;             // period
+  double stall_seconds = 0;            // compute lane idle within the period
+};
+
+// Versioned JSON, loss-free; refuses a hostile text with InvalidInput.
+std::string to_json(const Plan& plan);
+Plan plan_from_json(std::string_view text);
+
+}  // namespace stowage
