@@ -1,6 +1,6 @@
 find_package(fmt REQUIRED)
 find_package(TBB REQUIRED)
-find_package(dnnl REQUIRED)
+find_package(OneDNN REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(Threads REQUIRED)
