@@ -18,25 +18,30 @@ endif()
 function(stowage_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINK;PRIVATE" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
-  add_library(stowage::${name} ALIAS ${name})
+  string(REGEX REPLACE "^stowage_" "" short_name ${name})
+  add_library(stowage::${short_name} ALIAS ${name})
   target_include_directories(${name} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_compile_features(${name} PUBLIC cxx_std_20)
   target_link_libraries(${name} PUBLIC ${ARG_LINK} PRIVATE $<BUILD_INTERFACE:stowage_options> ${ARG_PRIVATE})
-  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON EXPORT_NAME ${short_name})
   set_property(GLOBAL APPEND PROPERTY STOWAGE_LIBRARIES ${name})
 endfunction()
 
-# stowage_program(name SOURCES … LINK …)
+# stowage_program(name SOURCES … LINK …): a program for users; it is installed.
 function(stowage_program name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE stowage_options ${ARG_LINK})
+  set_property(GLOBAL APPEND PROPERTY STOWAGE_PROGRAMS ${name})
 endfunction()
 
-# stowage_test(name SOURCES … LINK … [LABELS …]): one GoogleTest program, each test found by CTest.
+# stowage_test(name SOURCES … LINK … [LABELS …] [TIMEOUT seconds]): one GoogleTest program, each test
+# found by CTest. Those labelled "concurrent" are what the thread sanitizer looks at; the target
+# concurrent_tests builds them alone.
+add_custom_target(concurrent_tests)
 function(stowage_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
@@ -45,5 +50,12 @@ function(stowage_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+  set(properties TIMEOUT ${ARG_TIMEOUT})
+  if(ARG_LABELS)
+    list(APPEND properties LABELS "${ARG_LABELS}")
+  endif()
+  if("concurrent" IN_LIST ARG_LABELS)
+    add_dependencies(concurrent_tests ${name})
+  endif()
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES ${properties})
 endfunction()

@@ -32,15 +32,18 @@ class OutOfMemory : public Error {
   std::uint64_t free_bytes_;
 };
 
-// A device call failed. `call()` is the Device function; the engine adds op, bytes and lane.
+// A device call failed. `call()` is the Device function; `work()` the name given to the failed launch
+// or copy ("" where the call itself failed). The engine adds op, bytes and lane.
 class DeviceError : public Error {
  public:
-  DeviceError(const std::string& message, std::string call)
-      : Error(message), call_(std::move(call)) {}
+  DeviceError(const std::string& message, std::string call, std::string work = {})
+      : Error(message), call_(std::move(call)), work_(std::move(work)) {}
   const std::string& call() const { return call_; }
+  const std::string& work() const { return work_; }
 
  private:
   std::string call_;
+  std::string work_;
 };
 
 // The simulated device saw two accesses that nothing orders, an access to dead or foreign bytes, or

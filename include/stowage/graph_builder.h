@@ -43,7 +43,7 @@ class GraphBuilder {
     std::vector<Value> reads;
     std::vector<Value> writes;
     std::vector<Alias> may_alias;
-    OpCost cost;
+    OpCost cost;  // bytes 0: the operands' bytes, each read or written once
   };
 
   // `work` is the type of parameters and activations: f32, or f64 for checks.
@@ -66,6 +66,8 @@ class GraphBuilder {
   // rule is running. Checks shapes of aliases; throws InvalidInput on a misuse, naming the op.
   void op(OpDescription description, BackwardRule backward = nullptr);
 
+  // Whether `of` depends on a parameter, so that a backward rule owes it a gradient.
+  bool wants_gradient(Value of) const;
   // For backward rules. `fresh`: this op's own output that nobody else reads, so that a later
   // addition may work in place on it. Several contributions are summed in the order of arrival
   // ("accumulate" ops).
@@ -91,23 +93,40 @@ class GraphBuilder {
   TensorId gradient_of(Value of) const;
 
  private:
-  DataType work_;
-  Graph graph_;
-  std::vector<BackwardRule> rules_;        // by op
-  std::vector<std::string> scopes_;
-  std::uint32_t unit_ = no_id;
-  Phase phase_ = Phase::forward;
   struct Gradient {
     Value value;
     bool fresh = false;
-    std::uint32_t parts = 0;
+    std::uint32_t parts = 0;  // tensors that gradient_like made, for their names
   };
-  std::vector<Gradient> gradients_;        // by tensor
+
+  DataType work_;
+  Graph graph_;
+  std::vector<std::string> scopes_;
+  std::uint32_t unit_ = no_id;
+  Phase phase_ = Phase::forward;
+  bool spent_ = false;
+  std::vector<BackwardRule> rules_;   // by forward op
+  OpId running_ = no_id;              // forward op whose rule is running
+  std::vector<Gradient> gradients_;   // by tensor, as are the next two
+  std::vector<OpId> producers_;       // no_id: none yet
+  std::vector<bool> wants_gradient_;
 
   std::string scoped(const std::string& name) const;
   Value add_tensor(Tensor tensor);
+  void require_open(const std::string& what) const;
+  void require_unit_used() const;
+  void record_writes(const Op& op);
+  void check_alias(const Op& op, const Alias& alias) const;
+  void accumulate(Value of, Value gradient, bool fresh);
+  std::vector<TensorId> parameters_by_first_use() const;
+
   void backward(Value loss);
+  void run_rule(OpId op, Value loss);
   void update(const AdamW& optimizer);
+  Value add_square_sum(TensorId parameter);
+  void insert_after_producers(std::vector<Op> ops);
+  void add_adamw(TensorId parameter, const AdamW& optimizer, Value clip);
+  Graph close();
 };
 
 }  // namespace stowage

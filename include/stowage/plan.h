@@ -7,7 +7,7 @@
 //   host     [ update 0 ][ update 1 ]                            [ clip ] …
 //            `-- of the step before, under the commit rule
 //
-// Positions count the instructions of the compute lane up to the end of backward. A Lifetime holds
+// Positions count the instructions of the compute lane (update launches included). A Lifetime holds
 // arena bytes over a half-open interval of positions, transfers included: its first writer starts
 // no earlier than position `first` begins, and all that touches it has ended before the bytes serve
 // a lifetime that starts at `last` or later; where lanes differ, a wait says so.

@@ -1,1 +1,244 @@
-// placeholder
+#include "stowage/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "allocator/arena.h"
+#include "offload/engine/binding.h"
+#include "offload/engine/check_plan.h"
+#include "offload/engine/faults.h"
+#include "offload/engine/host_memory.h"
+#include "offload/engine/inputs.h"
+#include "offload/engine/lanes.h"
+#include "offload/engine/measure.h"
+#include "offload/engine/state.h"
+#include "offload/engine/step_events.h"
+#include "offload/engine/step_runner.h"
+#include "offload/engine/update.h"
+#include "stowage/planner.h"
+
+namespace stowage {
+namespace {
+
+void check_plan(const Graph& graph, const Plan& plan, bool judge) {
+  check_executable(graph, plan);
+  if (!judge) return;
+  const std::vector<std::string> findings = validate(graph, plan, Budget{});
+  if (findings.empty()) return;
+  throw InvalidInput(fmt::format("the plan is invalid ({} findings): {}; make it from this graph again",
+                                 findings.size(), findings.front()));
+}
+
+LaunchTable kernels_for(const Device& device, const EngineOptions& options) {
+  if (options.kernels) return *options.kernels;
+  if (device.info().backend == "simulated") return cpu_launch_table();
+  throw InvalidInput(fmt::format("there are no kernels for backend '{}': give EngineOptions::kernels",
+                                 device.info().backend));
+}
+
+// The offload after which the host has the step's loss.
+InstructionId loss_offload(const Graph& graph, const Plan& plan, std::span<const TensorPlace> places) {
+  InstructionId last = no_id;
+  for (InstructionId id = 0; id < plan.gate; ++id) {
+    const Instruction& instruction = plan.instructions[id];
+    if (instruction.kind == InstructionKind::offload &&
+        plan.lifetimes[instruction.lifetime].bucket == places[graph.loss].bucket)
+      last = id;
+  }
+  if (last == no_id) throw InvalidInput("the plan never brings the loss to the host before its gate: plan again");
+  return last;
+}
+
+}  // namespace
+
+class Engine::Implementation {
+ public:
+  Implementation(Device& device, const Graph& graph, const Plan& plan, const EngineOptions& options);
+  ~Implementation() { lanes_.settle(); }
+
+  StepReport step(std::span<const InputData> inputs, const StepOptions& options);
+  void drain();
+  std::uint64_t completed_steps() const { return completed_; }
+  State& settled_state();
+  std::vector<Interval> last_timeline();
+
+ private:
+  Parity parity() const { return static_cast<Parity>(completed_ % 2); }
+  void require_values() const;
+  void run_to_gate(const StepOptions& options);
+  void await_device_update();
+  void run_update(StepReport& report);
+  StepReport read_report() const;
+  [[noreturn]] void fail(const std::exception& cause, bool counted);
+
+  Device& device_;
+  const Graph graph_;
+  const Plan plan_;
+  const std::uint64_t seed_;
+  const LaunchTable kernels_;
+  const std::vector<TensorPlace> places_;
+  const InstructionId loss_offload_;
+  Arena arena_;
+  HostMemory host_;
+  Lanes lanes_;
+  std::array<StepContext, 2> contexts_;  // by parity
+  std::vector<BoundInstruction> bound_;
+  InstructionId last_update_launch_;
+  StepEvents events_;
+  Event first_start_;
+  StepRunner runner_;
+  Update update_;
+  State state_;
+  Inputs inputs_;
+  Measure measure_;
+
+  std::uint64_t completed_ = 0;
+  bool in_flight_ = false;        // something of the last completed step may still run
+  bool timeline_stands_ = false;  // its events are all recorded
+  bool lost_ = false;
+};
+
+Engine::Implementation::Implementation(Device& device, const Graph& graph, const Plan& plan,
+                                       const EngineOptions& options)
+    : device_(device), graph_(graph), plan_(plan), seed_(options.seed), kernels_(kernels_for(device, options)),
+      places_(tensor_places(graph_, plan_)), loss_offload_(loss_offload(graph_, plan_, places_)),
+      arena_(device, plan_.device_peak_bytes), host_(device, plan_), lanes_(device),
+      bound_(bind({graph_, plan_, kernels_, options.machine, places_, arena_, host_.buckets(), contexts_})),
+      last_update_launch_(last_update_launch(plan_)),
+      events_(device, plan_, {plan_.gate, loss_offload_, last_update_launch_}, options.measure),
+      first_start_(device), runner_(device, plan_, lanes_, events_, bound_),
+      update_(device, plan_, lanes_, runner_, bound_),
+      state_(device, lanes_, graph_, plan_, places_, host_, arena_), inputs_(graph_, places_, host_),
+      measure_(device, plan_, events_) {
+  state_.initialise(seed_);
+}
+
+void Engine::Implementation::require_values() const {
+  if (lost_)
+    throw DeviceError("values on the device are lost after a failed update: make a new engine and restore a "
+                      "checkpoint", "step");
+}
+
+StepReport Engine::Implementation::step(std::span<const InputData> inputs, const StepOptions& options) {
+  require_values();
+  inputs_.load(inputs);
+  const DeviceCounters before = device_.counters();
+  run_to_gate(options);
+  StepReport report = read_report();
+  run_update(report);
+  const DeviceCounters after = device_.counters();
+  report.h2d_bytes = after.h2d_bytes - before.h2d_bytes;
+  report.d2h_bytes = after.d2h_bytes - before.d2h_bytes;
+  report.device_peak_bytes = after.highest_device_byte;
+  return report;
+}
+
+void Engine::Implementation::run_to_gate(const StepOptions& options) {
+  try {
+    await_device_update();
+    contexts_[parity()] = {completed_, seed_, options.learning_rate};
+    runner_.forget(parity());
+    if (completed_ == 0) device_.record(first_start_.id(), lanes_[LaneRole::compute]);
+    runner_.enqueue(0, plan_.gate + 1, parity(), in_flight_);
+    device_.synchronise(events_.end(parity(), plan_.gate));
+    runner_.set_current(loss_offload_);
+    device_.synchronise(events_.end(parity(), loss_offload_));
+  } catch (const std::exception& error) {
+    fail(error, false);
+  }
+}
+
+// Gradients that an update on the device reads are overwritten by the next step; a failed update can
+// only be made up for before that. (Gradients on the host are safe: what follows a failure is skipped.)
+void Engine::Implementation::await_device_update() {
+  if (!in_flight_ || last_update_launch_ == no_id) return;
+  runner_.set_current(last_update_launch_);
+  device_.synchronise(events_.end(1 - parity(), last_update_launch_));
+}
+
+StepReport Engine::Implementation::read_report() const {
+  const auto host_value = [this](TensorId id) { return host_.bucket(places_[id].bucket) + places_[id].offset; };
+  StepReport report;
+  report.step = completed_;
+  std::memcpy(&report.loss, host_value(graph_.loss), sizeof report.loss);
+  std::memcpy(&report.grad_norm, host_value(graph_.clip), sizeof report.grad_norm);
+  return report;
+}
+
+void Engine::Implementation::run_update(StepReport& report) {
+  const Parity parity = this->parity();
+  ++completed_;
+  try {
+    runner_.enqueue(plan_.gate + 1, static_cast<InstructionId>(plan_.instructions.size()), parity, in_flight_);
+    in_flight_ = true;
+    const EventId start = report.step == 0 ? first_start_.id() : events_.end(1 - parity, plan_.gate);
+    runner_.set_current(plan_.gate);
+    const StepTime time = measure_.step_time(parity, start, timeline_stands_);
+    report.seconds = time.seconds;
+    report.stall_fraction = time.stall_fraction;
+    timeline_stands_ = events_.measured();
+  } catch (const std::exception& error) {
+    fail(error, true);
+  }
+}
+
+void Engine::Implementation::fail(const std::exception& cause, bool counted) {
+  const std::uint64_t step = counted && completed_ > 0 ? completed_ - 1 : completed_;
+  const bool settled = lanes_.settle();
+  in_flight_ = false;
+  timeline_stands_ = false;
+  // Also where this step never got to its gate: the update of the step before may have failed.
+  const bool complete = completed_ == 0 || (settled && update_.complete(static_cast<Parity>((completed_ - 1) % 2)));
+  lost_ = !settled || !complete;
+  throw make_step_error(plan_, bound_, {cause, runner_.current(), step, counted, lost_});
+}
+
+void Engine::Implementation::drain() {
+  if (!in_flight_) return;
+  runner_.set_current(static_cast<InstructionId>(plan_.instructions.size() - 1));
+  try {
+    lanes_.synchronise();
+  } catch (const std::exception& error) {
+    fail(error, true);
+  }
+  in_flight_ = false;
+}
+
+State& Engine::Implementation::settled_state() {
+  require_values();
+  drain();
+  return state_;
+}
+
+std::vector<Interval> Engine::Implementation::last_timeline() {
+  drain();
+  if (!timeline_stands_) return {};
+  return measure_.timeline(1 - parity());
+}
+
+Engine::Engine(Device& device, const Graph& graph, const Plan& plan, const EngineOptions& options) {
+  check_plan(graph, plan, options.validate);
+  implementation_ = std::make_unique<Implementation>(device, graph, plan, options);
+}
+
+Engine::~Engine() = default;
+
+StepReport Engine::step(std::span<const InputData> inputs, const StepOptions& options) {
+  return implementation_->step(inputs, options);
+}
+
+void Engine::drain() { implementation_->drain(); }
+
+std::uint64_t Engine::completed_steps() const { return implementation_->completed_steps(); }
+
+std::vector<std::byte> Engine::read(TensorId tensor) { return implementation_->settled_state().read(tensor); }
+
+void Engine::write(TensorId tensor, std::span<const std::byte> value) {
+  implementation_->settled_state().write(tensor, value);
+}
+
+std::vector<Interval> Engine::last_timeline() { return implementation_->last_timeline(); }
+
+}  // namespace stowage

@@ -1,1 +1,177 @@
-// placeholder
+// The plan family and the choice from it. See planner.h for the promise that it keeps.
+
+#include <algorithm>
+#include <optional>
+
+#include "offload/plan/bound.h"
+#include "offload/plan/candidate.h"
+#include "offload/plan/residency.h"
+#include "stowage/error.h"
+#include "stowage/planner.h"
+
+namespace stowage {
+namespace {
+
+constexpr std::uint32_t distances[] = {0, 1, 2, 4, 8};
+constexpr std::size_t longest_path = 96;
+
+Problem resident_problem(const Graph& graph, const Machine& machine) {
+  return make_problem(graph, machine, {.target_bytes = 0, .optimizer_on_host = false});
+}
+Plan resident_plan(const Problem& problem) {
+  Choices choices = resident_choices(problem);
+  // Serial, so that *need* depends on no rate.
+  Plan plan = complete(problem, choices, make_sketch(problem, choices, 0).draft);
+  plan.policy = "none";
+  return plan;
+}
+
+// The minimum-memory plan: nothing in it depends on the machine's rates.
+struct Minimum {
+  Plan plan;
+  std::string op;
+};
+Minimum minimum_plan(const Problem& problem) {
+  std::optional<Minimum> best;
+  auto consider = [&](const Choices& choices) {
+    Sketch sketch = make_sketch(problem, choices, 0);
+    if (best && sketch.live_peak_bytes >= best->plan.device_peak_bytes) return;
+    Plan plan = complete(problem, choices, sketch.draft);
+    if (!best || plan.device_peak_bytes < best->plan.device_peak_bytes)
+      best = Minimum{std::move(plan), tightest_op(problem, sketch.draft)};
+  };
+  Choices lowest = minimum_choices(problem);
+  consider(lowest);
+  for (ActivationChoice units : {ActivationChoice::recompute, ActivationChoice::keep}) {
+    Choices choices = lowest;
+    std::fill(choices.units.begin(), choices.units.end(), units);
+    consider(choices);
+  }
+  best->plan.policy = "auto";
+  return std::move(*best);
+}
+
+// Bucket sizes of the family, smallest first. The first gives the minimum.
+std::vector<Bytes> bucket_sizes(const Machine& machine, const PlanOptions& options) {
+  if (options.bucket_bytes > 0) return {options.bucket_bytes};
+  Bytes efficient = efficient_bucket_bytes(machine);
+  return {0, efficient};
+}
+
+// A path of at most `longest_path` choices, ends included, at even distances.
+std::vector<Choices> thin(std::vector<Choices> path) {
+  if (path.size() <= longest_path) return path;
+  std::vector<Choices> thinned;
+  for (std::size_t i = 0; i < longest_path; ++i) thinned.push_back(path[i * (path.size() - 1) / (longest_path - 1)]);
+  return thinned;
+}
+
+struct Candidate {
+  const Problem* problem = nullptr;
+  Choices choices;
+  std::uint32_t distance = 0;
+  Bytes live_peak_bytes = 0;
+  double at_least_seconds = 0;
+};
+
+std::vector<Candidate> family(const std::vector<Problem>& problems) {
+  std::vector<Candidate> candidates;
+  for (const Problem& problem : problems)
+    for (const Choices& choices : thin(promotion_path(problem)))
+      for (std::uint32_t distance : distances) {
+        Sketch sketch = make_sketch(problem, choices, distance);
+        candidates.push_back({&problem, choices, distance, sketch.live_peak_bytes, sketch.step_seconds});
+      }
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.at_least_seconds < b.at_least_seconds; });
+  return candidates;
+}
+
+bool fits(const Plan& plan, const Budget& budget) {
+  return plan.device_peak_bytes <= budget.device && plan.host_bytes <= budget.host;
+}
+
+// Keeps the fastest plan that fits, and of those that fit the device the one with fewest host bytes.
+class Selection {
+ public:
+  explicit Selection(const Budget& budget) : budget_(budget) {}
+  void offer(Plan plan) {
+    if (plan.device_peak_bytes > budget_.device) return;
+    if (!least_host_ || plan.host_bytes < *least_host_) least_host_ = plan.host_bytes;
+    if (!fits(plan, budget_)) return;
+    if (!best_ || plan.predicted_step_seconds < best_->predicted_step_seconds) best_ = std::move(plan);
+  }
+  bool beaten(double seconds) const { return best_ && best_->predicted_step_seconds <= seconds; }
+  std::optional<Plan>& best() { return best_; }
+  Bytes least_host() const { return least_host_.value_or(0); }
+
+ private:
+  Budget budget_;
+  std::optional<Plan> best_;
+  std::optional<Bytes> least_host_;
+};
+
+Plan with_bound(Plan plan, const Graph& graph, const Machine& machine, const Budget& budget) {
+  StepBound bound = lower_bound(graph, machine, budget.device);
+  plan.lower_bound_seconds = bound.seconds;
+  plan.bound_by = bound.bound_by;
+  return plan;
+}
+
+std::variant<Plan, Infeasible> plan_none(const Graph& graph, const Machine& machine, const Budget& budget) {
+  Problem problem = resident_problem(graph, machine);
+  Plan plan = resident_plan(problem);
+  if (plan.device_peak_bytes > budget.device) {
+    Draft draft = make_sketch(problem, resident_choices(problem), 0).draft;
+    return Infeasible{budget.device, plan.device_peak_bytes, false, tightest_op(problem, draft)};
+  }
+  if (plan.host_bytes > budget.host) return Infeasible{budget.host, plan.host_bytes, true, graph.op(plan.instructions[plan.gate].op).name};
+  return with_bound(std::move(plan), graph, machine, budget);
+}
+
+std::variant<Plan, Infeasible> plan_automatic(const Graph& graph, const Machine& machine, const Budget& budget,
+                                              const PlanOptions& options) {
+  std::vector<Problem> problems;
+  for (Bytes bytes : bucket_sizes(machine, options))
+    problems.push_back(make_problem(graph, machine, {.target_bytes = bytes, .optimizer_on_host = true}));
+  Minimum minimum = minimum_plan(problems.front());
+  Plan resident = resident_plan(resident_problem(graph, machine));
+  resident.policy = "auto";
+  Bytes least = std::min(minimum.plan.device_peak_bytes, resident.device_peak_bytes);
+  if (least > budget.device) return Infeasible{budget.device, least, false, minimum.op};
+  Selection selection(budget);
+  selection.offer(std::move(minimum.plan));
+  selection.offer(std::move(resident));
+  for (const Candidate& candidate : family(problems)) {
+    if (selection.beaten(candidate.at_least_seconds)) break;
+    if (candidate.live_peak_bytes > budget.device) continue;
+    Sketch sketch = make_sketch(*candidate.problem, candidate.choices, candidate.distance);
+    Plan plan = complete(*candidate.problem, candidate.choices, sketch.draft);
+    plan.policy = "auto";
+    selection.offer(std::move(plan));
+  }
+  if (!selection.best()) return Infeasible{budget.host, selection.least_host(), true, minimum.op};
+  return with_bound(std::move(*selection.best()), graph, machine, budget);
+}
+
+}  // namespace
+
+std::variant<Plan, Infeasible> make_plan(const Graph& graph, const Machine& machine, const Budget& budget,
+                                         const PlanOptions& options) {
+  return options.policy == Policy::none ? plan_none(graph, machine, budget)
+                                        : plan_automatic(graph, machine, budget, options);
+}
+
+Bytes need_bytes(const Graph& graph, const Machine& machine) {
+  return resident_plan(resident_problem(graph, machine)).device_peak_bytes;
+}
+
+Bytes minimum_bytes(const Graph& graph, const Machine& machine, const PlanOptions& options) {
+  if (options.policy == Policy::none) return need_bytes(graph, machine);
+  Bytes target = bucket_sizes(machine, options).front();
+  Bytes least = minimum_plan(make_problem(graph, machine, {.target_bytes = target, .optimizer_on_host = true}))
+                    .plan.device_peak_bytes;
+  return std::min(least, need_bytes(graph, machine));
+}
+
+}  // namespace stowage

@@ -1,1 +1,167 @@
-// placeholder
+#include "offload/recompute/recompute.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace stowage {
+namespace {
+
+TensorId find_root(std::vector<TensorId>& parent, TensorId id) {
+  while (parent[id] != id) {
+    parent[id] = parent[parent[id]];
+    id = parent[id];
+  }
+  return id;
+}
+
+bool is_forward_activation(const Graph& graph, TensorId id, const std::vector<OpId>& producer) {
+  return graph.tensor(id).kind == TensorKind::activation && producer[id] != no_id &&
+         graph.op(producer[id]).phase == Phase::forward;
+}
+
+std::vector<OpId> producers(const Graph& graph) {
+  std::vector<OpId> producer(graph.tensors.size(), no_id);
+  for (OpId op = 0; op < graph.ops.size(); ++op)
+    if (graph.op(op).phase != Phase::update)
+      for (TensorId id : graph.op(op).writes) producer[id] = op;
+  return producer;
+}
+
+// A group crosses units when ops of two units (of any phase) touch it.
+std::vector<std::uint8_t> find_boundaries(const Graph& graph, const std::vector<TensorId>& group) {
+  std::vector<std::uint8_t> boundary(graph.tensors.size(), 0);
+  std::vector<std::uint32_t> unit_of(graph.tensors.size(), no_id);
+  auto touch = [&](TensorId id, std::uint32_t unit) {
+    TensorId root = group[id];
+    if (unit_of[root] == no_id) unit_of[root] = unit;
+    if (unit_of[root] != unit) boundary[root] = 1;
+  };
+  for (const Op& op : graph.ops) {
+    if (op.phase == Phase::update) continue;
+    for (TensorId id : op.reads) touch(id, op.unit);
+    for (TensorId id : op.writes) touch(id, op.unit);
+  }
+  if (graph.loss != no_id) boundary[group[graph.loss]] = 1;
+  return boundary;
+}
+
+// The state in which a boundary group is kept: its last member in program order.
+std::vector<TensorId> final_members(const Graph& graph, const std::vector<TensorId>& group) {
+  std::vector<TensorId> last(graph.tensors.size(), no_id);
+  for (const Op& op : graph.ops)
+    for (TensorId id : op.writes) last[group[id]] = id;
+  return last;
+}
+
+class UnitAnalyser {
+ public:
+  UnitAnalyser(const Graph& graph, const RecomputeAnalysis& analysis)
+      : graph_(graph), analysis_(analysis), producer_(producers(graph)),
+        final_(final_members(graph, analysis.group)), replayable_(graph.tensors.size(), 1) {
+    while (drop_unreplayable()) {
+    }
+  }
+
+  UnitReplay analyse(std::uint32_t unit, const std::vector<OpId>& forward, const std::vector<OpId>& backward) {
+    UnitReplay replay;
+    std::vector<std::uint8_t> wanted(graph_.tensors.size(), 0);
+    for (OpId op : backward)
+      for (TensorId id : graph_.op(op).reads)
+        if (!wanted[id] && made_in(id, unit) && replayable_[analysis_.group[id]]) {
+          wanted[id] = 1;
+          replay.saved.push_back(id);
+          replay.saved_bytes += graph_.tensor(id).bytes();
+        }
+    for (auto it = forward.rbegin(); it != forward.rend(); ++it) {
+      const Op& op = graph_.op(*it);
+      if (std::none_of(op.writes.begin(), op.writes.end(), [&](TensorId id) { return wanted[id] != 0; })) continue;
+      replay.ops.push_back(*it);
+      for (TensorId id : op.reads)
+        if (made_in(id, unit)) wanted[id] = 1;
+    }
+    std::reverse(replay.ops.begin(), replay.ops.end());
+    collect_inputs(replay, backward);
+    return replay;
+  }
+
+ private:
+  bool made_in(TensorId id, std::uint32_t unit) const {
+    return is_forward_activation(graph_, id, producer_) && !analysis_.boundary[analysis_.group[id]] &&
+           graph_.op(producer_[id]).unit == unit;
+  }
+  // A group can be rebuilt only as a whole. True if one more turned out not to be.
+  bool drop_unreplayable() {
+    bool changed = false;
+    for (const Op& op : graph_.ops) {
+      if (op.phase != Phase::forward || inputs_available(op)) continue;
+      for (TensorId id : op.writes) {
+        changed |= replayable_[analysis_.group[id]] != 0;
+        replayable_[analysis_.group[id]] = 0;
+      }
+    }
+    return changed;
+  }
+  // Everything the op reads can be had in backward: parameters, inputs, the final state of what
+  // crosses units, and what a replay rebuilds.
+  bool inputs_available(const Op& op) const {
+    for (TensorId id : op.reads) {
+      if (!is_forward_activation(graph_, id, producer_)) continue;
+      TensorId root = analysis_.group[id];
+      if (analysis_.boundary[root] ? final_[root] != id : !replayable_[root]) return false;
+    }
+    return true;
+  }
+  void collect_inputs(UnitReplay& replay, const std::vector<OpId>& backward) const {
+    auto add = [&](OpId op) {
+      for (TensorId id : graph_.op(op).reads)
+        if (is_forward_activation(graph_, id, producer_) && analysis_.boundary[analysis_.group[id]])
+          replay.inputs.push_back(analysis_.group[id]);
+    };
+    std::for_each(replay.ops.begin(), replay.ops.end(), add);
+    std::for_each(backward.begin(), backward.end(), add);
+    std::sort(replay.inputs.begin(), replay.inputs.end());
+    replay.inputs.erase(std::unique(replay.inputs.begin(), replay.inputs.end()), replay.inputs.end());
+  }
+
+  const Graph& graph_;
+  const RecomputeAnalysis& analysis_;
+  std::vector<OpId> producer_;
+  std::vector<TensorId> final_;
+  std::vector<std::uint8_t> replayable_;  // by group
+};
+
+}  // namespace
+
+std::vector<TensorId> alias_groups(const Graph& graph) {
+  std::vector<TensorId> parent(graph.tensors.size());
+  std::iota(parent.begin(), parent.end(), 0U);
+  for (const Op& op : graph.ops)
+    for (const Alias& alias : op.may_alias) {
+      TensorId a = find_root(parent, op.writes[alias.write]);
+      TensorId b = find_root(parent, op.reads[alias.read]);
+      parent[std::max(a, b)] = std::min(a, b);
+    }
+  for (TensorId id = 0; id < parent.size(); ++id) parent[id] = find_root(parent, id);
+  return parent;
+}
+
+RecomputeAnalysis analyse_recompute(const Graph& graph) {
+  RecomputeAnalysis analysis;
+  analysis.group = alias_groups(graph);
+  analysis.boundary = find_boundaries(graph, analysis.group);
+  std::size_t units = graph.unit_names.size();
+  for (const Op& op : graph.ops)
+    if (op.unit != no_id) units = std::max<std::size_t>(units, op.unit + 1);
+  std::vector<std::vector<OpId>> forward(units);
+  std::vector<std::vector<OpId>> backward(units);
+  for (OpId op = 0; op < graph.ops.size(); ++op) {
+    if (graph.op(op).phase == Phase::forward) forward[graph.op(op).unit].push_back(op);
+    if (graph.op(op).phase == Phase::backward) backward[graph.op(op).unit].push_back(op);
+  }
+  UnitAnalyser analyser(graph, analysis);
+  for (std::uint32_t unit = 0; unit < units; ++unit)
+    analysis.units.push_back(analyser.analyse(unit, forward[unit], backward[unit]));
+  return analysis;
+}
+
+}  // namespace stowage

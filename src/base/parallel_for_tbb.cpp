@@ -1,1 +1,79 @@
-// placeholder
+// parallel_for over oneTBB: one arena for the whole process, as wide as the threads allowed.
+//
+// A caller joins the arena; where no place is free, the arena's threads run the loop for it. A loop
+// is isolated: a thread that waits for its own loop never picks up a chunk of another one, so that
+// a kernel's thread-local scratch is not entered twice.
+#include <tbb/global_control.h>
+#include <tbb/parallel_for.h>
+#include <tbb/task_arena.h>
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "src/base/parallel_for.h"
+
+namespace stowage {
+namespace {
+
+// More than the machine's cores are given where they are asked for.
+struct Threads {
+  explicit Threads(int threads)
+      : count(threads),
+        control(tbb::global_control::max_allowed_parallelism, static_cast<std::size_t>(threads)),
+        arena(threads) {}
+  int count;
+  tbb::global_control control;
+  tbb::task_arena arena;
+};
+
+int all_cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
+
+struct Current {
+  std::mutex mutex;
+  std::shared_ptr<Threads> threads = std::make_shared<Threads>(all_cores());
+};
+
+Current& current() {
+  static Current instance;
+  return instance;
+}
+
+// A loop keeps the arena that it started in, whatever is set meanwhile.
+std::shared_ptr<Threads> current_threads() {
+  std::scoped_lock lock(current().mutex);
+  return current().threads;
+}
+
+}  // namespace
+
+void set_parallel_threads(int threads) {
+  std::shared_ptr<Threads> replaced;  // dies last, without the lock
+  std::scoped_lock lock(current().mutex);
+  replaced = std::move(current().threads);
+  current().threads = std::make_shared<Threads>(threads > 0 ? threads : all_cores());
+}
+
+int parallel_threads() { return current_threads()->count; }
+
+namespace detail {
+
+void parallel_chunks(std::int64_t count, std::int64_t chunk, ChunkFunction function, void* context) {
+  if (count <= 0) return;
+  chunk = std::max<std::int64_t>(chunk, 1);
+  if (count <= chunk) return function(context, 0, count);
+  const std::int64_t chunks = (count - 1) / chunk + 1;
+  auto run = [&](const tbb::blocked_range<std::int64_t>& range) {
+    for (std::int64_t index = range.begin(); index != range.end(); ++index) {
+      const std::int64_t begin = index * chunk;
+      function(context, begin, begin + std::min(chunk, count - begin));
+    }
+  };
+  auto loop = [&] { tbb::parallel_for(tbb::blocked_range<std::int64_t>(0, chunks), run, tbb::simple_partitioner()); };
+  const std::shared_ptr<Threads> threads = current_threads();
+  threads->arena.execute([&] { tbb::this_task_arena::isolate(loop); });
+}
+
+}  // namespace detail
+}  // namespace stowage

@@ -1,1 +1,153 @@
-// placeholder
+// parallel_for over plain threads: for the thread sanitizer, which packaged oneTBB gives false alarms.
+//
+// Loops stand in a list; idle workers take chunks of the oldest loop that has any left. The caller
+// takes chunks of its own loop alone, so a loop always ends, however loops nest and whoever calls.
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "src/base/parallel_for.h"
+
+namespace stowage {
+namespace {
+
+int all_cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
+
+struct Loop {
+  std::int64_t count = 0;
+  std::int64_t chunk = 1;
+  detail::ChunkFunction function = nullptr;
+  void* context = nullptr;
+  std::int64_t next = 0;     // first element not handed out
+  std::int64_t running = 0;  // chunks handed out and not done
+  std::exception_ptr error;  // the first one; chunks not handed out by then are dropped
+  std::condition_variable done;
+
+  bool has_work() const { return next < count; }
+  bool finished() const { return !has_work() && running == 0; }
+};
+
+class Pool {
+ public:
+  ~Pool() {
+    stop_workers();
+  }
+
+  void set_threads(int threads) {
+    std::scoped_lock resize(resize_mutex_);
+    stop_workers();
+    start_workers(threads > 0 ? threads : all_cores());
+  }
+
+  int threads() {
+    std::scoped_lock lock(mutex_);
+    return threads_;
+  }
+
+  void run(Loop& loop) {
+    std::unique_lock lock(mutex_);
+    loops_.push_back(&loop);
+    work_.notify_all();
+    while (loop.has_work()) run_chunk(loop, lock);
+    loop.done.wait(lock, [&] { return loop.finished(); });
+    loops_.erase(std::find(loops_.begin(), loops_.end(), &loop));
+  }
+
+  static Pool& instance() {
+    static Pool pool;
+    return pool;
+  }
+
+ private:
+  Pool() { start_workers(all_cores()); }
+
+  void start_workers(int threads) {
+    {
+      std::scoped_lock lock(mutex_);
+      stopping_ = false;
+      threads_ = threads;
+    }
+    for (int worker = 1; worker < threads; ++worker) workers_.emplace_back([this] { work(); });
+  }
+
+  void stop_workers() {
+    {
+      std::scoped_lock lock(mutex_);
+      stopping_ = true;
+    }
+    work_.notify_all();
+    for (std::thread& worker : workers_) worker.join();
+    workers_.clear();
+  }
+
+  Loop* find_work() {
+    const auto found = std::find_if(loops_.begin(), loops_.end(), [](Loop* loop) { return loop->has_work(); });
+    return found == loops_.end() ? nullptr : *found;
+  }
+
+  void work() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      work_.wait(lock, [&] { return stopping_ || find_work() != nullptr; });
+      if (stopping_) return;
+      run_chunk(*find_work(), lock);
+    }
+  }
+
+  // Takes the loop's next chunk and runs it without the lock.
+  void run_chunk(Loop& loop, std::unique_lock<std::mutex>& lock) {
+    const std::int64_t begin = loop.next;
+    const std::int64_t end = begin + std::min(loop.chunk, loop.count - begin);
+    loop.next = end;
+    ++loop.running;
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      loop.function(loop.context, begin, end);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    if (error && !loop.error) {
+      loop.error = error;
+      loop.next = loop.count;
+    }
+    --loop.running;
+    if (loop.finished()) loop.done.notify_all();
+  }
+
+  std::mutex resize_mutex_;  // one set_threads at a time; taken before mutex_
+  std::mutex mutex_;
+  std::condition_variable work_;
+  std::deque<Loop*> loops_;
+  std::vector<std::thread> workers_;
+  int threads_ = 1;
+  bool stopping_ = false;
+};
+
+}  // namespace
+
+void set_parallel_threads(int threads) { Pool::instance().set_threads(threads); }
+
+int parallel_threads() { return Pool::instance().threads(); }
+
+namespace detail {
+
+void parallel_chunks(std::int64_t count, std::int64_t chunk, ChunkFunction function, void* context) {
+  if (count <= 0) return;
+  Loop loop;
+  loop.count = count;
+  loop.chunk = std::max<std::int64_t>(chunk, 1);
+  loop.function = function;
+  loop.context = context;
+  if (count <= loop.chunk) return function(context, 0, count);
+  Pool::instance().run(loop);
+  if (loop.error) std::rethrow_exception(loop.error);
+}
+
+}  // namespace detail
+}  // namespace stowage

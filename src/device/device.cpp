@@ -1,1 +1,46 @@
-// placeholder
+#include "stowage/device.h"
+
+#include <cstdio>
+#include <exception>
+
+namespace stowage {
+namespace {
+
+// Owners give back what they hold in their destructors, where nobody can catch.
+template <class Function>
+void report_failure(Function&& function) noexcept {
+  try {
+    function();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "stowage: %s\n", error.what());
+  }
+}
+
+}  // namespace
+
+std::string_view to_string(LaneRole role) {
+  switch (role) {
+    case LaneRole::compute: return "compute";
+    case LaneRole::h2d: return "h2d";
+    case LaneRole::d2h: return "d2h";
+    case LaneRole::host: return "host";
+  }
+  return "unknown";
+}
+
+DeviceMemory::DeviceMemory(Device& device, MemoryKind kind, Bytes bytes)
+    : device_(&device), kind_(kind), data_(static_cast<std::byte*>(device.allocate(kind, bytes))), bytes_(bytes) {}
+
+DeviceMemory::~DeviceMemory() {
+  if (device_ != nullptr && data_ != nullptr) report_failure([&] { device_->release(kind_, data_); });
+}
+
+Lane::~Lane() {
+  if (device_ != nullptr) report_failure([&] { device_->destroy_lane(id_); });
+}
+
+Event::~Event() {
+  if (device_ != nullptr) report_failure([&] { device_->destroy_event(id_); });
+}
+
+}  // namespace stowage

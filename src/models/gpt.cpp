@@ -1,1 +1,122 @@
-// placeholder
+// Names and layout are those of the GPT-2 checkpoints that Hugging Face publishes, without their
+// "transformer." prefix: weights of linear ops are [in, out], the head is tied to wte.
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "stowage/error.h"
+#include "stowage/models.h"
+#include "stowage/nn.h"
+
+namespace stowage {
+namespace {
+
+constexpr double deviation = 0.02;
+constexpr std::int64_t most_layers = 1 << 16;
+
+void require(bool holds, const std::string& saying) {
+  if (!holds) throw InvalidInput("gpt: " + saying);
+}
+
+void require_positive(const GptConfig& config) {
+  using Field = std::pair<const char*, std::int64_t>;
+  for (auto [name, value] : std::array{Field{"layers", config.layers}, Field{"width", config.width},
+                                       Field{"heads", config.heads}, Field{"vocabulary", config.vocabulary},
+                                       Field{"sequence", config.sequence}, Field{"batch", config.batch}}) {
+    require(value > 0, fmt::format("{} is {}; give at least 1", name, value));
+  }
+}
+
+// The largest tensors, in bytes of f64, must fit in 63 bits.
+void require_bounded(const char* what, std::initializer_list<std::int64_t> factors) {
+  std::int64_t product = 8;
+  for (std::int64_t factor : factors) {
+    require(!__builtin_mul_overflow(product, factor, &product),
+            fmt::format("{} overflows 63 bits of bytes; make one of them smaller", what));
+  }
+}
+
+void require_valid(const GptConfig& config) {
+  require_positive(config);
+  require(config.width % config.heads == 0, fmt::format("width {} is not divisible by heads {}; change one of them",
+                                                        config.width, config.heads));
+  require(config.dropout >= 0 && config.dropout < 1,
+          fmt::format("dropout {} is outside [0, 1); choose one inside", config.dropout));
+  require(config.layers <= most_layers, fmt::format("layers is {}; give at most {}", config.layers, most_layers));
+  require(config.vocabulary <= std::numeric_limits<std::int32_t>::max(),
+          fmt::format("vocabulary {} does not fit the i32 tokens; give at most 2147483647", config.vocabulary));
+  require_bounded("width * width", {4, config.width, config.width});
+  require_bounded("vocabulary * width", {config.vocabulary, config.width});
+  require_bounded("batch * sequence * width", {config.batch, config.sequence, 4, config.width});
+  require_bounded("batch * sequence * vocabulary", {config.batch, config.sequence, config.vocabulary});
+}
+
+// Builds with the parameters of one name, which begins with the layer's prefix: "h.3.".
+struct Layers {
+  GraphBuilder& builder;
+  const GptConfig& config;
+
+  Value norm(const std::string& name, Value x) const {
+    Value gain = builder.parameter(name + ".weight", {config.width}, {1, 0});
+    Value bias = builder.parameter(name + ".bias", {config.width}, {0, 0});
+    return nn::layer_norm(builder, name, x, gain, bias, 1e-5);
+  }
+
+  Value linear(const std::string& name, Value x, std::int64_t in, std::int64_t out, double scale) const {
+    Value weight = builder.parameter(name + ".weight", {in, out}, {0, deviation * scale});
+    Value bias = builder.parameter(name + ".bias", {out}, {0, 0});
+    return nn::linear(builder, name, x, weight, bias);
+  }
+
+  // The branch's last projection, smaller the more branches add up, and the way back to the trunk.
+  Value join(const std::string& branch, Value trunk, Value x, std::int64_t in) const {
+    double scale = 1 / std::sqrt(2 * static_cast<double>(config.layers));
+    Value y = linear(branch + ".c_proj", x, in, config.width, scale);
+    y = nn::dropout(builder, branch + ".dropout", y, config.dropout);
+    return nn::add(builder, branch + ".residual", trunk, y);
+  }
+
+  Value attention(const std::string& h, Value x) const {
+    builder.begin_unit(h + "attention");
+    Value qkv = linear(h + "attn.c_attn", norm(h + "ln_1", x), config.width, 3 * config.width, 1);
+    Value y = nn::attention(builder, h + "attn", qkv, {config.heads, config.sequence, true, config.dropout});
+    return join(h + "attn", x, y, config.width);
+  }
+
+  Value mlp(const std::string& h, Value x) const {
+    builder.begin_unit(h + "mlp");
+    Value y = linear(h + "mlp.c_fc", norm(h + "ln_2", x), config.width, 4 * config.width, 1);
+    y = nn::gelu(builder, h + "mlp.gelu", y, nn::Gelu::tanh);
+    return join(h + "mlp", x, y, 4 * config.width);
+  }
+};
+
+}  // namespace
+
+Gpt gpt(GraphBuilder& builder, const GptConfig& config) {
+  require_valid(config);
+  Layers layers{builder, config};
+  Gpt model;
+  model.tokens = builder.input("tokens", {config.batch * config.sequence});
+  model.targets = builder.input("targets", {config.batch * config.sequence});
+
+  builder.begin_unit("embedding");
+  Value table = builder.parameter("wte.weight", {config.vocabulary, config.width}, {0, deviation});
+  Value positions = builder.parameter("wpe.weight", {config.sequence, config.width}, {0, deviation});
+  Value x = nn::embedding(builder, "embedding", model.tokens, table, positions, config.sequence);
+  x = nn::dropout(builder, "embedding.dropout", x, config.dropout);
+
+  for (std::int64_t i = 0; i < config.layers; ++i) {
+    x = layers.attention(fmt::format("h.{}.", i), x);
+    x = layers.mlp(fmt::format("h.{}.", i), x);
+  }
+
+  builder.begin_unit("head");
+  model.logits = nn::linear(builder, "head", layers.norm("ln_f", x), table, {}, true);
+  model.loss = nn::cross_entropy(builder, "loss", model.logits, model.targets);
+  return model;
+}
+
+}  // namespace stowage

@@ -1,1 +1,94 @@
-// placeholder
+#include "stowage/evaluate.h"
+
+#include <fmt/format.h>
+
+#include <Random123/philox.h>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <numbers>
+
+#include "src/base/parallel_for.h"
+#include "stowage/error.h"
+
+namespace stowage {
+namespace {
+
+// FNV-1a.
+std::uint64_t hash(std::string_view text) {
+  std::uint64_t value = 0xcbf29ce484222325U;
+  for (char c : text) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  return value;
+}
+
+std::uint32_t low(std::uint64_t value) { return static_cast<std::uint32_t>(value); }
+std::uint32_t high(std::uint64_t value) { return static_cast<std::uint32_t>(value >> 32U); }
+
+// Two standard normal draws (Box & Muller, "A Note on the Generation of Random Normal Deviates").
+std::array<double, 2> normal_pair(std::uint64_t seed, std::uint64_t name, std::uint64_t pair) {
+  auto bits = r123::Philox4x32{}({{low(pair), high(pair), low(name), high(name)}}, {{low(seed), high(seed)}});
+  auto mantissa = [&](std::size_t i) {
+    return static_cast<double>(((std::uint64_t{bits[i]} << 32U) | bits[i + 1]) >> 11U);
+  };
+  double radius = std::sqrt(-2 * std::log((mantissa(0) + 1) * 0x1p-53));
+  double angle = 2 * std::numbers::pi * (mantissa(2) * 0x1p-53);
+  return {radius * std::cos(angle), radius * std::sin(angle)};
+}
+
+template <class T>
+void fill_normal(const Tensor& tensor, std::uint64_t seed, std::byte* value) {
+  const auto [mean, deviation] = tensor.initializer;
+  std::int64_t count = tensor.elements();
+  std::uint64_t name = hash(tensor.name);
+  auto store = [&, mean = mean, deviation = deviation](std::int64_t i, double normal) {
+    auto element = static_cast<T>(mean + deviation * normal);
+    std::memcpy(value + i * static_cast<std::int64_t>(sizeof(T)), &element, sizeof(T));
+  };
+  parallel_for((count + 1) / 2, 4096, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t pair = begin; pair < end; ++pair) {
+      auto normals = deviation == 0 ? std::array<double, 2>{} : normal_pair(seed, name, static_cast<std::uint64_t>(pair));
+      store(2 * pair, normals[0]);
+      if (2 * pair + 1 < count) store(2 * pair + 1, normals[1]);
+    }
+  });
+}
+
+}  // namespace
+
+void initialize(const Tensor& tensor, std::uint64_t seed, std::span<std::byte> value) {
+  if (value.size() != tensor.bytes()) {
+    throw InvalidInput(fmt::format("initialize '{}': {} bytes given; give {}", tensor.name, value.size(), tensor.bytes()));
+  }
+  switch (tensor.type) {
+    case DataType::f32: return fill_normal<float>(tensor, seed, value.data());
+    case DataType::f64: return fill_normal<double>(tensor, seed, value.data());
+    case DataType::i32: break;
+  }
+  throw InvalidInput(fmt::format("initialize '{}': it is i32, which has no initial draw; set it instead", tensor.name));
+}
+
+Evaluator::Evaluator(const Graph& graph, const LaunchTable& table, std::uint64_t seed)
+    : graph_(graph), table_(table), seed_(seed) {
+  check(graph_);
+  for (const Op& op : graph_.ops) table_.find(op);
+  values_.reserve(graph_.tensors.size());
+  for (const Tensor& tensor : graph_.tensors) {
+    values_.emplace_back(tensor.bytes());
+    if (tensor.kind == TensorKind::parameter) initialize(tensor, seed, values_.back());
+  }
+}
+
+void Evaluator::run(std::uint64_t step, double learning_rate) {
+  auto operands = [&](const std::vector<TensorId>& tensors) {
+    std::vector<Operand> all;
+    for (TensorId id : tensors) all.push_back({values_[id].data(), &graph_.tensors[id]});
+    return all;
+  };
+  for (const Op& op : graph_.ops) {
+    std::vector<Operand> reads = operands(op.reads);
+    std::vector<Operand> writes = operands(op.writes);
+    table_.find(op)({&op, reads, writes, {step, seed_, learning_rate}, nullptr});
+  }
+}
+
+}  // namespace stowage

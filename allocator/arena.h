@@ -1,0 +1,27 @@
+// Arena: one device region of exact size, addressed by offset, as a plan lays it out.
+//
+// Owns its memory; the device must outlive it, and its work must be synchronised before it dies.
+// Not thread-safe, but `at` may be called from any thread.
+#pragma once
+
+#include <cstddef>
+
+#include "stowage/device.h"
+
+namespace stowage {
+
+class Arena {
+ public:
+  Arena() = default;  // empty
+  // Throws OutOfMemory when the device cannot hold `bytes`. 0 bytes: an empty arena, no allocation.
+  Arena(Device& device, Bytes bytes);
+
+  Bytes bytes() const { return memory_.bytes(); }
+  // The address of [offset, offset + bytes). Throws InvalidInput unless that lies inside.
+  std::byte* at(Bytes offset, Bytes bytes) const;
+
+ private:
+  DeviceMemory memory_;
+};
+
+}  // namespace stowage

@@ -1,0 +1,46 @@
+// Compiled with contraction off: the device's AdamW must give the same bits.
+#include "kernels/cpu/clones.h"
+#include "kernels/cpu/optimizer.h"
+#include "src/base/parallel_for.h"
+
+namespace stowage::cpu {
+namespace {
+
+constexpr std::int64_t chunk = 16384;
+
+template <class T>
+STOWAGE_HOST_DEVICE void update_loop(const AdamWConstants<T>& constants, std::int64_t begin, std::int64_t end,
+                                     const AdamWOperands<T>& of) {
+  const auto [parameter, gradient, first, second, new_parameter, new_first, new_second] = of;
+#pragma omp simd
+  for (std::int64_t i = begin; i < end; ++i) {
+    const AdamWElement<T> next = adamw_update(constants, {parameter[i], first[i], second[i]}, gradient[i]);
+    new_parameter[i] = next.parameter;
+    new_first[i] = next.first_moment;
+    new_second[i] = next.second_moment;
+  }
+}
+
+STOWAGE_CLONES void update(const AdamWConstants<float>& constants, std::int64_t begin, std::int64_t end,
+                           const AdamWOperands<float>& of) {
+  update_loop(constants, begin, end, of);
+}
+void update(const AdamWConstants<double>& constants, std::int64_t begin, std::int64_t end,
+            const AdamWOperands<double>& of) {
+  update_loop(constants, begin, end, of);
+}
+
+}  // namespace
+
+template <class T>
+void adamw(const AdamWSettings& settings, double gradient_scale, std::int64_t count,
+           const AdamWOperands<T>& operands) {
+  const AdamWConstants<T> constants(settings, gradient_scale);
+  parallel_for(count, chunk,
+               [&](std::int64_t begin, std::int64_t end) { update(constants, begin, end, operands); });
+}
+
+template void adamw(const AdamWSettings&, double, std::int64_t, const AdamWOperands<float>&);
+template void adamw(const AdamWSettings&, double, std::int64_t, const AdamWOperands<double>&);
+
+}  // namespace stowage::cpu

@@ -1,0 +1,144 @@
+#include "kernels/cpu/attention.h"
+
+#include "kernels/cpu/attention_block.h"
+#include "kernels/cpu/clones.h"
+#include "kernels/cpu/dropout_mask.h"
+#include "kernels/math/exponential.h"
+#include "src/base/parallel_for.h"
+
+namespace stowage::cpu {
+namespace {
+
+// Of one row over the keys seen so far: the largest score, and the sum of exp(score - largest).
+template <class T>
+struct RowState {
+  T largest = 0, sum = 0;
+};
+
+template <class T>
+STOWAGE_HOST_DEVICE T largest_of(std::int64_t count, const T* scores) {
+  T largest = scores[0];
+#pragma omp simd reduction(max : largest)
+  for (std::int64_t i = 0; i < count; ++i) largest = scores[i] > largest ? scores[i] : largest;
+  return largest;
+}
+
+// Turns scores into exp(score - largest); returns their sum.
+template <class T>
+STOWAGE_HOST_DEVICE T exponentials_loop(std::int64_t count, T largest, T* scores) {
+  T sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t i = 0; i < count; ++i) {
+    const T value = exponential(scores[i] - largest);
+    scores[i] = value;
+    sum += value;
+  }
+  return sum;
+}
+
+template <class T>
+STOWAGE_HOST_DEVICE void scale_loop(std::int64_t count, T factor, T* values) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) values[i] *= factor;
+}
+
+// The first keys of a row.
+template <class T>
+STOWAGE_HOST_DEVICE void start_row(std::int64_t count, T* scores, RowState<T>& state) {
+  state.largest = largest_of(count, scores);
+  state.sum = exponentials_loop(count, state.largest, scores);
+}
+
+// Further keys: what was summed against the old largest score, `out` too, is scaled to the new one.
+template <class T>
+STOWAGE_HOST_DEVICE void extend_row(std::int64_t count, T* scores, RowState<T>& state, std::int64_t width, T* out) {
+  const T found = largest_of(count, scores);
+  const T largest = found > state.largest ? found : state.largest;
+  const T factor = exponential(state.largest - largest);
+  state.largest = largest;
+  state.sum = state.sum * factor + exponentials_loop(count, largest, scores);
+  scale_loop(width, factor, out);
+}
+
+STOWAGE_CLONES void start(std::int64_t count, float* scores, RowState<float>& state) {
+  start_row(count, scores, state);
+}
+void start(std::int64_t count, double* scores, RowState<double>& state) { start_row(count, scores, state); }
+
+STOWAGE_CLONES void extend(std::int64_t count, float* scores, RowState<float>& state, std::int64_t width,
+                           float* out) {
+  extend_row(count, scores, state, width, out);
+}
+void extend(std::int64_t count, double* scores, RowState<double>& state, std::int64_t width, double* out) {
+  extend_row(count, scores, state, width, out);
+}
+
+template <class T>
+class Forward {
+ public:
+  Forward(const AttentionShape& shape, const T* qkv, T* out, T* log_sum_exp)
+      : shape_(shape), qkv_(qkv), out_(out), log_sum_exp_(log_sum_exp), mask_(shape.stream, shape.dropout) {}
+
+  // One block of queries against all keys that they see.
+  void run(const Head& head, std::int64_t row) const {
+    ScoresTile<T> tile;
+    RowState<T> states[query_block];
+    const HeadRows<const T*> rows = rows_of(shape_, head, qkv_);
+    T* out = out_ + output_offset(shape_, head) + row * shape_.width;
+    Block block{row, std::min(query_block, shape_.sequence - row)};
+    const std::int64_t keys = keys_seen(shape_, row, block.rows);
+    for (block.key = 0; block.key < keys; block.key += key_block) {
+      block.keys = std::min(key_block, keys - block.key);
+      multiply_rows(shape_, block, rows.queries, 3 * shape_.width, rows.keys, 3 * shape_.width,
+                    score_scale<T>(shape_), tile);
+      for (std::int64_t i = 0; i < block.rows; ++i) weigh(head, block, i, tile, states[i], out + i * shape_.width);
+      multiply_here<T>({block.rows, shape_.head_width(), block.keys,
+                        {tile.data, key_block},
+                        {rows.values + block.key * 3 * shape_.width, 3 * shape_.width},
+                        out, shape_.width},
+                       T{1}, block.key > 0);
+    }
+    T* log_sum_exp = log_sum_exp_ + row_number(shape_, head) + row;
+    for (std::int64_t i = 0; i < block.rows; ++i) {
+      scale_loop(shape_.head_width(), 1 / states[i].sum, out + i * shape_.width);
+      log_sum_exp[i] = states[i].largest + std::log(states[i].sum);
+    }
+  }
+
+ private:
+  // Row i of the tile: from scores to weights, dropped ones included.
+  void weigh(const Head& head, const Block& block, std::int64_t i, ScoresTile<T>& tile, RowState<T>& state,
+             T* out) const {
+    T* scores = tile.data + i * key_block;
+    const std::int64_t seen = visible(shape_, block, i);
+    if (block.key == 0) {
+      start(seen, scores, state);
+    } else {
+      extend(seen, scores, state, shape_.head_width(), out);
+    }
+    if (shape_.dropout > 0) mask_.apply(first_draw(shape_, head, block, i), seen, scores, scores);
+    std::fill(scores + seen, scores + block.keys, T{0});
+  }
+
+  const AttentionShape& shape_;
+  const T* qkv_;
+  T* out_;
+  T* log_sum_exp_;
+  DropoutMask mask_;
+};
+
+}  // namespace
+
+template <class T>
+void attention(const AttentionShape& shape, const T* qkv, T* out, T* log_sum_exp) {
+  const Forward<T> forward(shape, qkv, out, log_sum_exp);
+  const std::int64_t blocks = (shape.sequence + query_block - 1) / query_block;
+  parallel_for(shape.samples * shape.heads * blocks, 1, [&](std::int64_t index, std::int64_t) {
+    forward.run(head_of(shape, index / blocks), index % blocks * query_block);
+  });
+}
+
+template void attention(const AttentionShape&, const float*, float*, float*);
+template void attention(const AttentionShape&, const double*, double*, double*);
+
+}  // namespace stowage::cpu

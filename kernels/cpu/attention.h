@@ -1,0 +1,30 @@
+// Multi-head attention in blocks, probabilities never stored (Dao et al., "FlashAttention").
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/math/philox.h"
+
+namespace stowage::cpu {
+
+struct AttentionShape {
+  std::int64_t samples = 0, heads = 1, sequence = 1;
+  std::int64_t width = 0;  // of all heads together
+  bool causal = true;
+  double dropout = 0;   // on the probabilities; element [sample, head, row, column] of the stream
+  RandomStream stream;
+
+  std::int64_t head_width() const { return width / heads; }
+};
+
+// qkv[N, 3 width] holds queries, keys and values side by side, each split in heads.
+// out = dropout(softmax(q k^T / sqrt(head width))) v; log_sum_exp[samples, heads, sequence] of the
+// scaled scores.
+template <class T>
+void attention(const AttentionShape& shape, const T* qkv, T* out, T* log_sum_exp);
+
+template <class T>
+void attention_backward(const AttentionShape& shape, const T* qkv, const T* out, const T* log_sum_exp,
+                        const T* dout, T* dqkv);
+
+}  // namespace stowage::cpu

@@ -1,0 +1,161 @@
+#include "kernels/cpu/attention.h"
+#include "kernels/cpu/attention_block.h"
+#include "kernels/cpu/clones.h"
+#include "kernels/cpu/dropout_mask.h"
+#include "kernels/math/exponential.h"
+#include "src/base/parallel_for.h"
+
+namespace stowage::cpu {
+namespace {
+
+template <class T>
+STOWAGE_HOST_DEVICE void probabilities_loop(std::int64_t count, T log_sum_exp, T* scores) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) scores[i] = exponential(scores[i] - log_sum_exp);
+}
+
+// From probabilities to gradients of scores; `weighted` = sum of probability * its gradient.
+template <class T>
+STOWAGE_HOST_DEVICE void scores_gradient_loop(std::int64_t count, T weighted, const T* gradient, T* probabilities) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) probabilities[i] *= gradient[i] - weighted;
+}
+
+template <class T>
+STOWAGE_HOST_DEVICE T dot_loop(std::int64_t count, const T* a, const T* b) {
+  T sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t i = 0; i < count; ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+STOWAGE_CLONES void probabilities(std::int64_t count, float log_sum_exp, float* scores) {
+  probabilities_loop(count, log_sum_exp, scores);
+}
+void probabilities(std::int64_t count, double log_sum_exp, double* scores) {
+  probabilities_loop(count, log_sum_exp, scores);
+}
+
+STOWAGE_CLONES void scores_gradient(std::int64_t count, float weighted, const float* gradient,
+                                    float* probabilities) {
+  scores_gradient_loop(count, weighted, gradient, probabilities);
+}
+void scores_gradient(std::int64_t count, double weighted, const double* gradient, double* probabilities) {
+  scores_gradient_loop(count, weighted, gradient, probabilities);
+}
+
+STOWAGE_CLONES float dot(std::int64_t count, const float* a, const float* b) { return dot_loop(count, a, b); }
+double dot(std::int64_t count, const double* a, const double* b) { return dot_loop(count, a, b); }
+
+template <class T>
+class Backward {
+ public:
+  Backward(const AttentionShape& shape, const T* qkv, const T* out, const T* log_sum_exp, const T* dout, T* dqkv)
+      : shape_(shape),
+        qkv_(qkv),
+        out_(out),
+        log_sum_exp_(log_sum_exp),
+        dout_(dout),
+        dqkv_(dqkv),
+        mask_(shape.stream, shape.dropout) {}
+
+  // The last queries come first: they see every key, so that they can overwrite what the
+  // gradients of keys and values held, and the others add to it.
+  void run(const Head& head) const {
+    const std::int64_t last = (shape_.sequence - 1) / query_block * query_block;
+    for (std::int64_t row = last; row >= 0; row -= query_block) {
+      Block block{row, std::min(query_block, shape_.sequence - row)};
+      T weighted[query_block];
+      for (std::int64_t i = 0; i < block.rows; ++i) {
+        const std::int64_t at = output_offset(shape_, head) + (row + i) * shape_.width;
+        weighted[i] = dot(shape_.head_width(), out_ + at, dout_ + at);
+      }
+      const std::int64_t keys = keys_seen(shape_, row, block.rows);
+      for (block.key = 0; block.key < keys; block.key += key_block) {
+        block.keys = std::min(key_block, keys - block.key);
+        run_block(head, block, weighted, row < last);
+      }
+    }
+  }
+
+ private:
+  void run_block(const Head& head, const Block& block, const T* weighted, bool add) const {
+    ScoresTile<T> tile;
+    ScoresTile<T> gradient;
+    const HeadRows<const T*> from = rows_of(shape_, head, qkv_);
+    const HeadRows<T*> to = rows_of(shape_, head, dqkv_);
+    const std::int64_t stride = 3 * shape_.width;
+    const T* dout = dout_ + output_offset(shape_, head);
+    const T scale = score_scale<T>(shape_);
+
+    multiply_rows(shape_, block, from.queries, stride, from.keys, stride, scale, tile);
+    const T* log_sum_exp = log_sum_exp_ + row_number(shape_, head) + block.row;
+    for (std::int64_t i = 0; i < block.rows; ++i) {
+      T* row = tile.data + i * key_block;
+      const std::int64_t seen = visible(shape_, block, i);
+      probabilities(seen, log_sum_exp[i], row);
+      std::fill(row + seen, row + block.keys, T{0});
+    }
+    const ScoresTile<T>& weights = shape_.dropout > 0 ? drop(head, block, tile, gradient) : tile;
+    add_product(block, weights, dout + block.row * shape_.width, shape_.width, T{1}, to.values, add);
+
+    multiply_rows(shape_, block, dout, shape_.width, from.values, stride, T{1}, gradient);
+    if (shape_.dropout > 0) drop(head, block, gradient, gradient);
+    for (std::int64_t i = 0; i < block.rows; ++i) {
+      scores_gradient(visible(shape_, block, i), weighted[i], gradient.data + i * key_block,
+                      tile.data + i * key_block);
+    }
+    multiply_here<T>({block.rows, shape_.head_width(), block.keys,
+                      {tile.data, key_block},
+                      {from.keys + block.key * stride, stride},
+                      to.queries + block.row * stride, stride},
+                     scale, block.key > 0);
+    add_product(block, tile, from.queries + block.row * stride, stride, scale, to.keys, add);
+  }
+
+  // to[keys] (+)= scale * tile^T rows
+  void add_product(const Block& block, const ScoresTile<T>& tile, const T* rows, std::int64_t rows_stride, T scale,
+                   T* to, bool add) const {
+    const std::int64_t stride = 3 * shape_.width;
+    multiply_here<T>({block.keys, shape_.head_width(), block.rows,
+                      {tile.data, key_block, true},
+                      {rows, rows_stride},
+                      to + block.key * stride, stride},
+                     scale, add);
+  }
+
+  // Draws forward's mask again and applies it to all rows of `from`.
+  const ScoresTile<T>& drop(const Head& head, const Block& block, const ScoresTile<T>& from,
+                            ScoresTile<T>& to) const {
+    for (std::int64_t i = 0; i < block.rows; ++i) {
+      mask_.apply(first_draw(shape_, head, block, i), block.keys, from.data + i * key_block,
+                  to.data + i * key_block);
+    }
+    return to;
+  }
+
+  const AttentionShape& shape_;
+  const T* qkv_;
+  const T* out_;
+  const T* log_sum_exp_;
+  const T* dout_;
+  T* dqkv_;
+  DropoutMask mask_;
+};
+
+}  // namespace
+
+template <class T>
+void attention_backward(const AttentionShape& shape, const T* qkv, const T* out, const T* log_sum_exp,
+                        const T* dout, T* dqkv) {
+  const Backward<T> backward(shape, qkv, out, log_sum_exp, dout, dqkv);
+  parallel_for(shape.samples * shape.heads, 1,
+               [&](std::int64_t number, std::int64_t) { backward.run(head_of(shape, number)); });
+}
+
+template void attention_backward(const AttentionShape&, const float*, const float*, const float*, const float*,
+                                 float*);
+template void attention_backward(const AttentionShape&, const double*, const double*, const double*,
+                                 const double*, double*);
+
+}  // namespace stowage::cpu

@@ -1,0 +1,89 @@
+// What attention and its gradient share: where a head's rows lie, and the blocks they are cut in.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "kernels/cpu/attention.h"
+#include "kernels/cpu/gemm.h"
+
+namespace stowage::cpu {
+
+// Queries and keys of one scores tile: 128 KiB in f64. The tile lives on the worker's stack.
+inline constexpr std::int64_t query_block = 64;
+inline constexpr std::int64_t key_block = 256;
+static_assert(key_block % query_block == 0, "else a causal row could see no key of a block");
+
+template <class T>
+struct ScoresTile {
+  alignas(64) T data[query_block * key_block];
+};
+
+// One head of one sample.
+struct Head {
+  std::int64_t sample = 0, index = 0;
+};
+
+inline Head head_of(const AttentionShape& shape, std::int64_t number) {
+  return {number / shape.heads, number % shape.heads};
+}
+
+// A head's rows in a [N, 3 width] tensor. P: pointer to const or not.
+template <class P>
+struct HeadRows {
+  P queries, keys, values;
+};
+
+template <class P>
+HeadRows<P> rows_of(const AttentionShape& shape, const Head& head, P qkv) {
+  P queries = qkv + head.sample * shape.sequence * 3 * shape.width + head.index * shape.head_width();
+  return {queries, queries + shape.width, queries + 2 * shape.width};
+}
+
+// A head's first row in a [N, width] tensor.
+inline std::int64_t output_offset(const AttentionShape& shape, const Head& head) {
+  return head.sample * shape.sequence * shape.width + head.index * shape.head_width();
+}
+
+// A head's first row in a [samples, heads, sequence] tensor.
+inline std::int64_t row_number(const AttentionShape& shape, const Head& head) {
+  return (head.sample * shape.heads + head.index) * shape.sequence;
+}
+
+// Rows [row, row + rows) against keys [key, key + keys).
+struct Block {
+  std::int64_t row = 0, rows = 0, key = 0, keys = 0;
+};
+
+inline std::int64_t keys_seen(const AttentionShape& shape, std::int64_t row, std::int64_t rows) {
+  return shape.causal ? row + rows : shape.sequence;
+}
+
+// How many of the block's keys its row `row + i` sees: at least one.
+inline std::int64_t visible(const AttentionShape& shape, const Block& block, std::int64_t i) {
+  return shape.causal ? std::min(block.keys, block.row + i + 1 - block.key) : block.keys;
+}
+
+// First element of the block's row i in the stream of [samples, heads, sequence, sequence] draws.
+inline std::uint64_t first_draw(const AttentionShape& shape, const Head& head, const Block& block, std::int64_t i) {
+  return static_cast<std::uint64_t>((row_number(shape, head) + block.row + i) * shape.sequence + block.key);
+}
+
+template <class T>
+T score_scale(const AttentionShape& shape) {
+  return static_cast<T>(1 / std::sqrt(static_cast<double>(shape.head_width())));
+}
+
+// tile[rows, keys] = scale * rows of `left` times rows of `right`, both with `stride`s of their own.
+template <class T>
+void multiply_rows(const AttentionShape& shape, const Block& block, const T* left, std::int64_t left_stride,
+                   const T* right, std::int64_t right_stride, T scale, ScoresTile<T>& tile) {
+  multiply_here<T>({block.rows, block.keys, shape.head_width(),
+                    {left + block.row * left_stride, left_stride},
+                    {right + block.key * right_stride, right_stride, true},
+                    tile.data, key_block},
+                   scale, false);
+}
+
+}  // namespace stowage::cpu

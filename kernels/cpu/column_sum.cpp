@@ -1,0 +1,56 @@
+#include "kernels/cpu/column_sum.h"
+
+#include <algorithm>
+
+#include "kernels/cpu/clones.h"
+#include "kernels/math/host_device.h"
+#include "src/base/parallel_for.h"
+
+namespace stowage::cpu {
+namespace {
+
+constexpr std::int64_t run = 64;
+constexpr std::int64_t block = 64;  // columns that one task sums
+
+template <class T>
+STOWAGE_HOST_DEVICE void sum_block(std::int64_t rows, std::int64_t stride, std::int64_t width, const T* x, T* sum) {
+  T total[block] = {};
+  for (std::int64_t first = 0; first < rows; first += run) {
+    const std::int64_t last = std::min(first + run, rows);
+    T part[block] = {};
+    for (std::int64_t row = first; row < last; ++row) {
+      const T* line = x + row * stride;
+      if (width == block) {
+#pragma omp simd
+        for (std::int64_t column = 0; column < block; ++column) part[column] += line[column];
+      } else {
+        for (std::int64_t column = 0; column < width; ++column) part[column] += line[column];
+      }
+    }
+    for (std::int64_t column = 0; column < width; ++column) total[column] += part[column];
+  }
+  std::copy(total, total + width, sum);
+}
+
+STOWAGE_CLONES void sum_columns(std::int64_t rows, std::int64_t stride, std::int64_t width, const float* x,
+                                float* sum) {
+  sum_block(rows, stride, width, x, sum);
+}
+
+void sum_columns(std::int64_t rows, std::int64_t stride, std::int64_t width, const double* x, double* sum) {
+  sum_block(rows, stride, width, x, sum);
+}
+
+}  // namespace
+
+template <class T>
+void column_sum(std::int64_t rows, std::int64_t columns, const T* x, T* sum) {
+  parallel_for(columns, block, [&](std::int64_t begin, std::int64_t end) {
+    sum_columns(rows, columns, end - begin, x + begin, sum + begin);
+  });
+}
+
+template void column_sum(std::int64_t, std::int64_t, const float*, float*);
+template void column_sum(std::int64_t, std::int64_t, const double*, double*);
+
+}  // namespace stowage::cpu

@@ -1,0 +1,13 @@
+// Sums over the rows of a matrix.
+#pragma once
+
+#include <cstdint>
+
+namespace stowage::cpu {
+
+// sum[c] = x[0,c] + x[1,c] + …: runs of 64 rows are summed first, then the runs, both in order.
+// Columns, not rows, are shared among threads.
+template <class T>
+void column_sum(std::int64_t rows, std::int64_t columns, const T* x, T* sum);
+
+}  // namespace stowage::cpu

@@ -1,0 +1,104 @@
+#include "kernels/cpu/cross_entropy.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "kernels/cpu/clones.h"
+#include "kernels/math/exponential.h"
+#include "src/base/parallel_for.h"
+#include "stowage/error.h"
+
+namespace stowage::cpu {
+namespace {
+
+constexpr std::int64_t elements_per_chunk = 16384;
+
+std::int64_t rows_per_chunk(std::int64_t vocabulary) {
+  return std::max<std::int64_t>(1, elements_per_chunk / vocabulary);
+}
+
+template <class T>
+STOWAGE_HOST_DEVICE T log_sum_exp_of(std::int64_t count, const T* x) {
+  T largest = x[0];
+#pragma omp simd reduction(max : largest)
+  for (std::int64_t i = 0; i < count; ++i) largest = x[i] > largest ? x[i] : largest;
+  T sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t i = 0; i < count; ++i) sum += exponential(x[i] - largest);
+  return largest + std::log(sum);
+}
+
+template <class T>
+STOWAGE_HOST_DEVICE void softmax_loop(std::int64_t count, T log_sum_exp, T scale, const T* x, T* y) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) y[i] = exponential(x[i] - log_sum_exp) * scale;
+}
+
+STOWAGE_CLONES float reduce(std::int64_t count, const float* x) { return log_sum_exp_of(count, x); }
+double reduce(std::int64_t count, const double* x) { return log_sum_exp_of(count, x); }
+
+STOWAGE_CLONES void softmax(std::int64_t count, float log_sum_exp, float scale, const float* x, float* y) {
+  softmax_loop(count, log_sum_exp, scale, x, y);
+}
+void softmax(std::int64_t count, double log_sum_exp, double scale, const double* x, double* y) {
+  softmax_loop(count, log_sum_exp, scale, x, y);
+}
+
+// How many targets count; all are checked.
+std::int64_t count_targets(std::int64_t rows, std::int64_t vocabulary, const std::int32_t* targets) {
+  std::int64_t count = 0;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    if (targets[row] >= vocabulary) {
+      throw InvalidInput("cross_entropy: target " + std::to_string(targets[row]) + " at position " +
+                         std::to_string(row) + " is outside the vocabulary of " + std::to_string(vocabulary) +
+                         "; give targets below it, or a negative one to be ignored");
+    }
+    if (targets[row] >= 0) ++count;
+  }
+  return count;
+}
+
+}  // namespace
+
+template <class T>
+void cross_entropy(std::int64_t rows, std::int64_t vocabulary, const T* logits, const std::int32_t* targets,
+                   double* loss, T* log_sum_exp) {
+  const std::int64_t count = count_targets(rows, vocabulary, targets);
+  parallel_for(rows, rows_per_chunk(vocabulary), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) log_sum_exp[row] = reduce(vocabulary, logits + row * vocabulary);
+  });
+  double sum = 0;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    if (targets[row] < 0) continue;
+    sum += static_cast<double>(log_sum_exp[row]) - static_cast<double>(logits[row * vocabulary + targets[row]]);
+  }
+  *loss = count == 0 ? 0 : sum / static_cast<double>(count);
+}
+
+template <class T>
+void cross_entropy_backward(std::int64_t rows, std::int64_t vocabulary, const T* logits,
+                            const std::int32_t* targets, const T* log_sum_exp, T* dlogits) {
+  const std::int64_t count = count_targets(rows, vocabulary, targets);
+  const T share = static_cast<T>(count == 0 ? 0 : 1 / static_cast<double>(count));
+  parallel_for(rows, rows_per_chunk(vocabulary), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      T* line = dlogits + row * vocabulary;
+      if (targets[row] < 0) {
+        std::fill(line, line + vocabulary, T{0});
+        continue;
+      }
+      softmax(vocabulary, log_sum_exp[row], share, logits + row * vocabulary, line);
+      line[targets[row]] -= share;
+    }
+  });
+}
+
+template void cross_entropy(std::int64_t, std::int64_t, const float*, const std::int32_t*, double*, float*);
+template void cross_entropy(std::int64_t, std::int64_t, const double*, const std::int32_t*, double*, double*);
+template void cross_entropy_backward(std::int64_t, std::int64_t, const float*, const std::int32_t*, const float*,
+                                     float*);
+template void cross_entropy_backward(std::int64_t, std::int64_t, const double*, const std::int32_t*, const double*,
+                                     double*);
+
+}  // namespace stowage::cpu

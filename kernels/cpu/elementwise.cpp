@@ -1,0 +1,101 @@
+#include "kernels/cpu/elementwise.h"
+
+#include "kernels/cpu/clones.h"
+#include "kernels/cpu/dropout_mask.h"
+#include "kernels/math/gelu.h"
+#include "src/base/parallel_for.h"
+
+namespace stowage::cpu {
+namespace {
+
+constexpr std::int64_t chunk = 16384;
+
+template <class T>
+STOWAGE_HOST_DEVICE void add_loop(std::int64_t count, const T* a, const T* b, T* y) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) y[i] = a[i] + b[i];
+}
+
+template <class Form, class T>
+STOWAGE_HOST_DEVICE void gelu_loop(std::int64_t count, const T* x, T* y) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) y[i] = Form::value(x[i]);
+}
+
+template <class Form, class T>
+STOWAGE_HOST_DEVICE void gelu_backward_loop(std::int64_t count, const T* x, const T* dy, T* dx) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) dx[i] = dy[i] * Form::derivative(x[i]);
+}
+
+STOWAGE_CLONES void add_range(std::int64_t count, const float* a, const float* b, float* y) {
+  add_loop(count, a, b, y);
+}
+void add_range(std::int64_t count, const double* a, const double* b, double* y) { add_loop(count, a, b, y); }
+
+STOWAGE_CLONES void gelu_range(GeluTanh, std::int64_t count, const float* x, float* y) {
+  gelu_loop<GeluTanh>(count, x, y);
+}
+STOWAGE_CLONES void gelu_range(GeluErf, std::int64_t count, const float* x, float* y) {
+  gelu_loop<GeluErf>(count, x, y);
+}
+template <class Form>
+void gelu_range(Form, std::int64_t count, const double* x, double* y) {
+  gelu_loop<Form>(count, x, y);
+}
+
+STOWAGE_CLONES void gelu_backward_range(GeluTanh, std::int64_t count, const float* x, const float* dy, float* dx) {
+  gelu_backward_loop<GeluTanh>(count, x, dy, dx);
+}
+STOWAGE_CLONES void gelu_backward_range(GeluErf, std::int64_t count, const float* x, const float* dy, float* dx) {
+  gelu_backward_loop<GeluErf>(count, x, dy, dx);
+}
+template <class Form>
+void gelu_backward_range(Form, std::int64_t count, const double* x, const double* dy, double* dx) {
+  gelu_backward_loop<Form>(count, x, dy, dx);
+}
+
+}  // namespace
+
+template <class T>
+void add(std::int64_t count, const T* a, const T* b, T* y) {
+  parallel_for(count, chunk, [&](std::int64_t begin, std::int64_t end) {
+    add_range(end - begin, a + begin, b + begin, y + begin);
+  });
+}
+
+template <class T>
+void gelu(GeluForm form, std::int64_t count, const T* x, T* y) {
+  parallel_for(count, chunk, [&](std::int64_t begin, std::int64_t end) {
+    if (form == GeluForm::tanh) gelu_range(GeluTanh{}, end - begin, x + begin, y + begin);
+    if (form == GeluForm::erf) gelu_range(GeluErf{}, end - begin, x + begin, y + begin);
+  });
+}
+
+template <class T>
+void gelu_backward(GeluForm form, std::int64_t count, const T* x, const T* dy, T* dx) {
+  parallel_for(count, chunk, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t length = end - begin;
+    if (form == GeluForm::tanh) gelu_backward_range(GeluTanh{}, length, x + begin, dy + begin, dx + begin);
+    if (form == GeluForm::erf) gelu_backward_range(GeluErf{}, length, x + begin, dy + begin, dx + begin);
+  });
+}
+
+template <class T>
+void dropout(const RandomStream& stream, double probability, std::int64_t count, const T* x, T* y) {
+  const DropoutMask mask(stream, probability);
+  parallel_for(count, chunk, [&](std::int64_t begin, std::int64_t end) {
+    mask.apply(static_cast<std::uint64_t>(begin), end - begin, x + begin, y + begin);
+  });
+}
+
+template void add(std::int64_t, const float*, const float*, float*);
+template void add(std::int64_t, const double*, const double*, double*);
+template void gelu(GeluForm, std::int64_t, const float*, float*);
+template void gelu(GeluForm, std::int64_t, const double*, double*);
+template void gelu_backward(GeluForm, std::int64_t, const float*, const float*, float*);
+template void gelu_backward(GeluForm, std::int64_t, const double*, const double*, double*);
+template void dropout(const RandomStream&, double, std::int64_t, const float*, float*);
+template void dropout(const RandomStream&, double, std::int64_t, const double*, double*);
+
+}  // namespace stowage::cpu

@@ -1,0 +1,23 @@
+// Kernels that treat each element alone. Outputs may be the very same memory as inputs.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/math/philox.h"
+
+namespace stowage::cpu {
+
+enum class GeluForm : std::uint8_t { tanh, erf };
+
+// y = a + b
+template <class T>
+void add(std::int64_t count, const T* a, const T* b, T* y);
+template <class T>
+void gelu(GeluForm form, std::int64_t count, const T* x, T* y);
+template <class T>
+void gelu_backward(GeluForm form, std::int64_t count, const T* x, const T* dy, T* dx);
+// y = x / (1 - probability) where the element's word is kept, else 0.
+template <class T>
+void dropout(const RandomStream& stream, double probability, std::int64_t count, const T* x, T* y);
+
+}  // namespace stowage::cpu

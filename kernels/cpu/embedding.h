@@ -1,0 +1,26 @@
+// Rows of a table picked by token, plus learned positions; and the gradients of both.
+#pragma once
+
+#include <cstdint>
+
+namespace stowage::cpu {
+
+struct EmbeddingShape {
+  std::int64_t tokens = 0, width = 0, vocabulary = 0;
+  std::int64_t sequence = 1;
+};
+
+// y[n] = table[token[n]] + positions[n % sequence]; `positions` may be null. Throws InvalidInput
+// for a token outside the table.
+template <class T>
+void embedding(const EmbeddingShape& shape, const std::int32_t* tokens, const T* table, const T* positions, T* y);
+
+// dtable[v] = sum, in token order, of dy[n] with token[n] == v. Columns are shared among threads.
+template <class T>
+void embedding_backward(const EmbeddingShape& shape, const std::int32_t* tokens, const T* dy, T* dtable);
+
+// dpositions[s] = sum, in order of samples, of dy[n] with n % sequence == s.
+template <class T>
+void position_backward(const EmbeddingShape& shape, const T* dy, T* dpositions);
+
+}  // namespace stowage::cpu

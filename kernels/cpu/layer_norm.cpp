@@ -1,0 +1,168 @@
+#include "kernels/cpu/layer_norm.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/cpu/clones.h"
+#include "kernels/math/host_device.h"
+#include "src/base/parallel_for.h"
+
+namespace stowage::cpu {
+namespace {
+
+constexpr std::int64_t elements_per_chunk = 16384;
+constexpr std::int64_t run = 64;    // rows summed before their sum is added to the others'
+constexpr std::int64_t block = 64;  // columns that one task of the parameters' gradient sums
+
+std::int64_t rows_per_chunk(std::int64_t width) { return std::max<std::int64_t>(1, elements_per_chunk / width); }
+
+template <class T>
+struct Statistics {
+  T mean, rstd;
+};
+
+template <class T>
+STOWAGE_HOST_DEVICE Statistics<T> normalise_row(std::int64_t width, T epsilon, const T* x, const T* gain,
+                                                const T* bias, T* y) {
+  const T count = static_cast<T>(width);
+  T sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t i = 0; i < width; ++i) sum += x[i];
+  const T mean = sum / count;
+  T squares = 0;
+#pragma omp simd reduction(+ : squares)
+  for (std::int64_t i = 0; i < width; ++i) squares += (x[i] - mean) * (x[i] - mean);
+  const T rstd = 1 / std::sqrt(squares / count + epsilon);
+#pragma omp simd
+  for (std::int64_t i = 0; i < width; ++i) y[i] = (x[i] - mean) * rstd * gain[i] + bias[i];
+  return {mean, rstd};
+}
+
+// With n = (x - mean) rstd and g = dy gain: dx = rstd (g - average(g) - n average(g n)).
+template <class T>
+STOWAGE_HOST_DEVICE void backward_row(std::int64_t width, const T* x, const T* gain, T mean, T rstd, const T* dy,
+                                      T* dx) {
+  const T count = static_cast<T>(width);
+  T sum = 0;
+  T product = 0;
+#pragma omp simd reduction(+ : sum, product)
+  for (std::int64_t i = 0; i < width; ++i) {
+    const T g = dy[i] * gain[i];
+    sum += g;
+    product += g * ((x[i] - mean) * rstd);
+  }
+  const T average = sum / count;
+  const T slope = product / count;
+#pragma omp simd
+  for (std::int64_t i = 0; i < width; ++i) {
+    dx[i] = rstd * (dy[i] * gain[i] - average - (x[i] - mean) * rstd * slope);
+  }
+}
+
+template <class T>
+struct ParameterSums {
+  std::int64_t rows, stride;
+  const T *x, *mean, *rstd, *dy;
+  T *dgain, *dbias;
+};
+
+template <class T>
+STOWAGE_HOST_DEVICE void parameter_block(const ParameterSums<T>& sums, std::int64_t begin, std::int64_t width) {
+  T gain[block] = {};
+  T bias[block] = {};
+  for (std::int64_t first = 0; first < sums.rows; first += run) {
+    const std::int64_t last = std::min(first + run, sums.rows);
+    T gain_part[block] = {};
+    T bias_part[block] = {};
+    for (std::int64_t row = first; row < last; ++row) {
+      const T* x = sums.x + row * sums.stride + begin;
+      const T* dy = sums.dy + row * sums.stride + begin;
+      const T mean = sums.mean[row];
+      const T rstd = sums.rstd[row];
+#pragma omp simd
+      for (std::int64_t i = 0; i < width; ++i) {
+        gain_part[i] += dy[i] * ((x[i] - mean) * rstd);
+        bias_part[i] += dy[i];
+      }
+    }
+    for (std::int64_t i = 0; i < width; ++i) gain[i] += gain_part[i];
+    for (std::int64_t i = 0; i < width; ++i) bias[i] += bias_part[i];
+  }
+  std::copy(gain, gain + width, sums.dgain + begin);
+  std::copy(bias, bias + width, sums.dbias + begin);
+}
+
+STOWAGE_CLONES Statistics<float> forward(std::int64_t width, float epsilon, const float* x, const float* gain,
+                                         const float* bias, float* y) {
+  return normalise_row(width, epsilon, x, gain, bias, y);
+}
+Statistics<double> forward(std::int64_t width, double epsilon, const double* x, const double* gain,
+                           const double* bias, double* y) {
+  return normalise_row(width, epsilon, x, gain, bias, y);
+}
+
+STOWAGE_CLONES void backward(std::int64_t width, const float* x, const float* gain, float mean, float rstd,
+                             const float* dy, float* dx) {
+  backward_row(width, x, gain, mean, rstd, dy, dx);
+}
+void backward(std::int64_t width, const double* x, const double* gain, double mean, double rstd, const double* dy,
+              double* dx) {
+  backward_row(width, x, gain, mean, rstd, dy, dx);
+}
+
+// A whole block has a width that the compiler knows.
+STOWAGE_CLONES void parameters(const ParameterSums<float>& sums, std::int64_t begin, std::int64_t width) {
+  if (width == block) parameter_block(sums, begin, block);
+  if (width != block) parameter_block(sums, begin, width);
+}
+void parameters(const ParameterSums<double>& sums, std::int64_t begin, std::int64_t width) {
+  parameter_block(sums, begin, width);
+}
+
+}  // namespace
+
+template <class T>
+void layer_norm(std::int64_t rows, std::int64_t width, double epsilon, const T* x, const T* gain, const T* bias,
+                T* y, T* mean, T* rstd) {
+  parallel_for(rows, rows_per_chunk(width), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const std::int64_t at = row * width;
+      const Statistics<T> found = forward(width, static_cast<T>(epsilon), x + at, gain, bias, y + at);
+      mean[row] = found.mean;
+      rstd[row] = found.rstd;
+    }
+  });
+}
+
+template <class T>
+void layer_norm_backward(std::int64_t rows, std::int64_t width, const T* x, const T* gain, const T* mean,
+                         const T* rstd, const T* dy, T* dx) {
+  parallel_for(rows, rows_per_chunk(width), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const std::int64_t at = row * width;
+      backward(width, x + at, gain, mean[row], rstd[row], dy + at, dx + at);
+    }
+  });
+}
+
+template <class T>
+void layer_norm_backward_parameters(std::int64_t rows, std::int64_t width, const T* x, const T* mean,
+                                    const T* rstd, const T* dy, T* dgain, T* dbias) {
+  const ParameterSums<T> sums{rows, width, x, mean, rstd, dy, dgain, dbias};
+  parallel_for(width, block, [&](std::int64_t begin, std::int64_t end) { parameters(sums, begin, end - begin); });
+}
+
+template void layer_norm(std::int64_t, std::int64_t, double, const float*, const float*, const float*, float*,
+                         float*, float*);
+template void layer_norm(std::int64_t, std::int64_t, double, const double*, const double*, const double*, double*,
+                         double*, double*);
+template void layer_norm_backward(std::int64_t, std::int64_t, const float*, const float*, const float*,
+                                  const float*, const float*, float*);
+template void layer_norm_backward(std::int64_t, std::int64_t, const double*, const double*, const double*,
+                                  const double*, const double*, double*);
+template void layer_norm_backward_parameters(std::int64_t, std::int64_t, const float*, const float*, const float*,
+                                             const float*, float*, float*);
+template void layer_norm_backward_parameters(std::int64_t, std::int64_t, const double*, const double*,
+                                             const double*, const double*, double*, double*);
+
+}  // namespace stowage::cpu

@@ -1,0 +1,23 @@
+// Layer normalisation over the last dimension (Ba, Kiros & Hinton, "Layer Normalization").
+#pragma once
+
+#include <cstdint>
+
+namespace stowage::cpu {
+
+// y = (x - mean) * rstd * gain + bias, rstd = 1 / sqrt(variance + epsilon), row by row.
+template <class T>
+void layer_norm(std::int64_t rows, std::int64_t width, double epsilon, const T* x, const T* gain, const T* bias,
+                T* y, T* mean, T* rstd);
+
+// dx may be dy.
+template <class T>
+void layer_norm_backward(std::int64_t rows, std::int64_t width, const T* x, const T* gain, const T* mean,
+                         const T* rstd, const T* dy, T* dx);
+
+// Sums over rows: runs of 64 rows first, then the runs, both in order.
+template <class T>
+void layer_norm_backward_parameters(std::int64_t rows, std::int64_t width, const T* x, const T* mean,
+                                    const T* rstd, const T* dy, T* dgain, T* dbias);
+
+}  // namespace stowage::cpu

@@ -1,0 +1,62 @@
+#include "kernels/cpu/linear.h"
+
+#include "kernels/cpu/column_sum.h"
+#include "kernels/cpu/gemm.h"
+
+namespace stowage::cpu {
+namespace {
+
+std::int64_t weight_stride(const LinearShape& shape) { return shape.transposed ? shape.inputs : shape.outputs; }
+
+}  // namespace
+
+template <class T>
+void linear(const LinearShape& shape, const T* x, const T* weight, const T* bias, T* y) {
+  const Product<T> product{shape.tokens,
+                           shape.outputs,
+                           shape.inputs,
+                           {x, shape.inputs},
+                           {weight, weight_stride(shape), shape.transposed},
+                           y,
+                           shape.outputs};
+  multiply<T>(product, bias);
+}
+
+template <class T>
+void linear_backward_input(const LinearShape& shape, const T* dy, const T* weight, T* dx) {
+  const Product<T> product{shape.tokens,
+                           shape.inputs,
+                           shape.outputs,
+                           {dy, shape.outputs},
+                           {weight, weight_stride(shape), !shape.transposed},
+                           dx,
+                           shape.inputs};
+  multiply<T>(product);
+}
+
+template <class T>
+void linear_backward_weight(const LinearShape& shape, const T* x, const T* dy, T* dweight) {
+  Product<T> product{shape.inputs, shape.outputs, shape.tokens, {x, shape.inputs, true}, {dy, shape.outputs},
+                     dweight,      shape.outputs};
+  if (shape.transposed) {
+    product = {shape.outputs, shape.inputs, shape.tokens, {dy, shape.outputs, true}, {x, shape.inputs},
+               dweight,       shape.inputs};
+  }
+  multiply<T>(product);
+}
+
+template <class T>
+void linear_backward_bias(const LinearShape& shape, const T* dy, T* dbias) {
+  column_sum(shape.tokens, shape.outputs, dy, dbias);
+}
+
+template void linear(const LinearShape&, const float*, const float*, const float*, float*);
+template void linear(const LinearShape&, const double*, const double*, const double*, double*);
+template void linear_backward_input(const LinearShape&, const float*, const float*, float*);
+template void linear_backward_input(const LinearShape&, const double*, const double*, double*);
+template void linear_backward_weight(const LinearShape&, const float*, const float*, float*);
+template void linear_backward_weight(const LinearShape&, const double*, const double*, double*);
+template void linear_backward_bias(const LinearShape&, const float*, float*);
+template void linear_backward_bias(const LinearShape&, const double*, double*);
+
+}  // namespace stowage::cpu

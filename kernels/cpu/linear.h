@@ -1,0 +1,24 @@
+// y[N,O] = x[N,I] w[I,O] + bias[O], or with `transposed` w stored as [O,I]; and its gradients.
+#pragma once
+
+#include <cstdint>
+
+namespace stowage::cpu {
+
+struct LinearShape {
+  std::int64_t tokens = 0, inputs = 0, outputs = 0;
+  bool transposed = false;
+};
+
+// `bias` may be null.
+template <class T>
+void linear(const LinearShape& shape, const T* x, const T* weight, const T* bias, T* y);
+template <class T>
+void linear_backward_input(const LinearShape& shape, const T* dy, const T* weight, T* dx);
+template <class T>
+void linear_backward_weight(const LinearShape& shape, const T* x, const T* dy, T* dweight);
+// dbias[O] = column sums of dy
+template <class T>
+void linear_backward_bias(const LinearShape& shape, const T* dy, T* dbias);
+
+}  // namespace stowage::cpu

@@ -1,0 +1,51 @@
+#include "kernels/cpu/optimizer.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "kernels/cpu/clones.h"
+#include "src/base/parallel_for.h"
+
+namespace stowage::cpu {
+namespace {
+
+constexpr std::int64_t smallest_chunk = 16384;
+constexpr std::int64_t most_chunks = 4096;
+
+template <class T>
+STOWAGE_HOST_DEVICE double square_sum_loop(std::int64_t count, const T* x) {
+  double sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t i = 0; i < count; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  return sum;
+}
+
+STOWAGE_CLONES double square_sum_range(std::int64_t count, const float* x) { return square_sum_loop(count, x); }
+double square_sum_range(std::int64_t count, const double* x) { return square_sum_loop(count, x); }
+
+}  // namespace
+
+template <class T>
+double square_sum(std::int64_t count, const T* x) {
+  const std::int64_t chunk = std::max(smallest_chunk, (count + most_chunks - 1) / most_chunks);
+  std::array<double, most_chunks> parts;
+  parallel_for(count, chunk, [&](std::int64_t begin, std::int64_t end) {
+    parts[static_cast<std::size_t>(begin / chunk)] = square_sum_range(end - begin, x + begin);
+  });
+  double sum = 0;
+  for (std::int64_t begin = 0; begin < count; begin += chunk) sum += parts[static_cast<std::size_t>(begin / chunk)];
+  return sum;
+}
+
+Clip clip(std::span<const double* const> parts, double limit) {
+  double sum = 0;
+  for (const double* part : parts) sum += *part;
+  const double norm = std::sqrt(sum);
+  return {norm, limit > 0 && norm > limit ? limit / norm : 1};
+}
+
+template double square_sum(std::int64_t, const float*);
+template double square_sum(std::int64_t, const double*);
+
+}  // namespace stowage::cpu

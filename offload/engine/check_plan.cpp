@@ -1,0 +1,126 @@
+#include "offload/engine/check_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "stowage/error.h"
+
+namespace stowage {
+namespace {
+
+template <class... Arguments>
+void require(bool condition, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+  if (condition) return;
+  throw InvalidInput("the plan cannot be executed: " +
+                     fmt::format(format, std::forward<Arguments>(arguments)...) +
+                     "; make the plan from this graph again");
+}
+
+bool is_op(InstructionKind kind) {
+  return kind != InstructionKind::prefetch && kind != InstructionKind::offload;
+}
+
+LaneRole lane_of(InstructionKind kind) {
+  switch (kind) {
+    case InstructionKind::prefetch: return LaneRole::h2d;
+    case InstructionKind::offload: return LaneRole::d2h;
+    case InstructionKind::host_step: return LaneRole::host;
+    case InstructionKind::launch:
+    case InstructionKind::recompute: break;
+  }
+  return LaneRole::compute;
+}
+
+void check_buckets(const Graph& graph, const Plan& plan) {
+  std::vector<bool> placed(graph.tensors.size(), false);
+  for (const Bucket& bucket : plan.buckets) {
+    require(bucket.bytes > 0, "bucket '{}' is empty", bucket.name);
+    for (const BucketTensor& member : bucket.tensors) {
+      require(member.tensor < graph.tensors.size(), "bucket '{}' holds unknown tensor {}", bucket.name,
+              member.tensor);
+      const Bytes bytes = graph.tensor(member.tensor).bytes();
+      require(bytes <= bucket.bytes && member.offset <= bucket.bytes - bytes, "'{}' lies outside bucket '{}'",
+              graph.tensor(member.tensor).name, bucket.name);
+      placed[member.tensor] = true;
+    }
+  }
+  for (TensorId id = 0; id < placed.size(); ++id)
+    require(placed[id], "tensor '{}' is in no bucket", graph.tensor(id).name);
+}
+
+void check_lifetimes(const Plan& plan) {
+  for (LifetimeId id = 0; id < plan.lifetimes.size(); ++id) {
+    const Lifetime& lifetime = plan.lifetimes[id];
+    require(lifetime.bucket < plan.buckets.size(), "lifetime {} is of unknown bucket {}", id, lifetime.bucket);
+    const Bucket& bucket = plan.buckets[lifetime.bucket];
+    require(bucket.bytes <= plan.device_peak_bytes &&
+                lifetime.offset <= plan.device_peak_bytes - bucket.bytes,
+            "a lifetime of bucket '{}' ends past the arena of {} bytes", bucket.name, plan.device_peak_bytes);
+    require(lifetime.end == no_id || lifetime.end < plan.instructions.size(),
+            "a lifetime of bucket '{}' ends with unknown instruction {}", bucket.name, lifetime.end);
+  }
+}
+
+void check_instruction(const Graph& graph, const Plan& plan, InstructionId id) {
+  const Instruction& instruction = plan.instructions[id];
+  require(instruction.lane == lane_of(instruction.kind), "instruction {}, a {}, is on the {} lane", id,
+          to_string(instruction.kind), to_string(instruction.lane));
+  if (is_op(instruction.kind)) {
+    require(instruction.op < graph.ops.size(), "instruction {} runs unknown op {}", id, instruction.op);
+    for (LifetimeId use : instruction.uses)
+      require(use < plan.lifetimes.size(), "op '{}' uses unknown lifetime {}", graph.op(instruction.op).name, use);
+  } else {
+    require(instruction.lifetime < plan.lifetimes.size(), "instruction {} moves unknown lifetime {}", id,
+            instruction.lifetime);
+    const Bucket& bucket = plan.buckets[plan.lifetimes[instruction.lifetime].bucket];
+    require(bucket.on_host && bucket.pinned, "bucket '{}' is moved but has no page-locked host memory",
+            bucket.name);
+  }
+  for (const Wait& wait : instruction.waits)
+    require(wait.steps_back == 0 ? wait.instruction < id
+                                 : wait.steps_back == 1 && wait.instruction < plan.instructions.size(),
+            "instruction {} waits for instruction {} of {} steps before, which is not enqueued by then", id,
+            wait.instruction, wait.steps_back);
+}
+
+void check_gate(const Graph& graph, const Plan& plan) {
+  require(plan.gate < plan.instructions.size(), "it has no gate");
+  const Instruction& gate = plan.instructions[plan.gate];
+  require(gate.kind == InstructionKind::host_step, "its gate is not on the host lane");
+  const auto& writes = graph.op(gate.op).writes;
+  require(std::find(writes.begin(), writes.end(), graph.clip) != writes.end(),
+          "its gate is not the op that writes the gradient norm");
+  for (InstructionId id = plan.gate + 1; id < plan.instructions.size(); ++id) {
+    const InstructionKind kind = plan.instructions[id].kind;
+    require(kind != InstructionKind::offload && kind != InstructionKind::recompute,
+            "instruction {}, behind the gate, is a {}", id, to_string(kind));
+  }
+}
+
+void check_reports(const Graph& graph, const Plan& plan) {
+  const auto bucket_with = [&plan](TensorId id) -> const Bucket& {
+    return *std::find_if(plan.buckets.begin(), plan.buckets.end(), [id](const Bucket& bucket) {
+      return std::any_of(bucket.tensors.begin(), bucket.tensors.end(),
+                         [id](const BucketTensor& member) { return member.tensor == id; });
+    });
+  };
+  require(graph.loss < graph.tensors.size() && bucket_with(graph.loss).on_host, "the loss has no place on the host");
+  require(graph.clip < graph.tensors.size() && bucket_with(graph.clip).on_host,
+          "the gradient norm has no place on the host");
+  for (TensorId id = 0; id < graph.tensors.size(); ++id)
+    require(graph.tensor(id).kind != TensorKind::input || bucket_with(id).on_host,
+            "input '{}' has no place on the host", graph.tensor(id).name);
+}
+
+}  // namespace
+
+void check_executable(const Graph& graph, const Plan& plan) {
+  check_buckets(graph, plan);
+  check_lifetimes(plan);
+  for (InstructionId id = 0; id < plan.instructions.size(); ++id) check_instruction(graph, plan, id);
+  check_gate(graph, plan);
+  check_reports(graph, plan);
+}
+
+}  // namespace stowage

@@ -1,0 +1,25 @@
+// How a failure inside a step is told: what failed, for which op or bucket, and what became of the
+// step.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <span>
+
+#include "offload/engine/binding.h"
+#include "stowage/engine.h"
+
+namespace stowage {
+
+struct Failure {
+  const std::exception& cause;
+  InstructionId current = 0;   // what the engine was at
+  std::uint64_t step = 0;      // 0-based index of the step that failed
+  bool counted = false;        // it was past its gate and its update has been completed
+  bool lost = false;           // the update could not be completed
+};
+
+// Names the work that the device says has failed, else the instruction that the engine was at.
+StepError make_step_error(const Plan& plan, std::span<const BoundInstruction> bound, const Failure& failure);
+
+}  // namespace stowage

@@ -1,0 +1,38 @@
+// The host side of a plan: one buffer for every bucket that has a place on the host.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <new>
+#include <span>
+#include <vector>
+
+#include "allocator/pinned_pool.h"
+#include "stowage/plan.h"
+
+namespace stowage {
+
+class HostMemory {
+ public:
+  // Page-locked where the plan says `pinned`, else ordinary memory; all zero. The device must
+  // outlive it. Throws OutOfMemory.
+  HostMemory(Device& device, const Plan& plan);
+
+  // 64-byte aligned; null for a bucket without a place on the host.
+  std::byte* bucket(BucketId id) const { return buckets_[id]; }
+  std::span<std::byte* const> buckets() const { return buckets_; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* data) const { ::operator delete(data, std::align_val_t{64}); }
+  };
+  std::byte* add_pinned(Bytes bytes);
+  std::byte* add_pageable(const Bucket& bucket);
+
+  PinnedPool pool_;
+  std::vector<PinnedBuffer> pinned_;
+  std::vector<std::unique_ptr<std::byte, Free>> pageable_;
+  std::vector<std::byte*> buckets_;
+};
+
+}  // namespace stowage

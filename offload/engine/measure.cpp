@@ -1,0 +1,44 @@
+#include "offload/engine/measure.h"
+
+#include <algorithm>
+
+namespace stowage {
+
+double Measure::compute_seconds(InstructionId first, InstructionId last, Parity parity) {
+  double busy = 0;
+  for (InstructionId id = first; id < last; ++id)
+    if (plan_.instructions[id].lane == LaneRole::compute)
+      busy += device_.elapsed_seconds(events_.begin(parity, id), events_.end(parity, id));
+  return busy;
+}
+
+// Between two gates the compute lane runs what the step before left to it behind its gate, and what
+// this step has before its own; the gate waits for all of that.
+StepTime Measure::step_time(Parity parity, EventId start, bool step_before) {
+  StepTime time;
+  time.seconds = device_.elapsed_seconds(start, events_.end(parity, plan_.gate));
+  if (!events_.measured() || time.seconds <= 0) return time;
+  double busy = compute_seconds(0, plan_.gate, parity);
+  if (step_before)
+    busy += compute_seconds(plan_.gate + 1, static_cast<InstructionId>(plan_.instructions.size()), 1 - parity);
+  time.stall_fraction = std::clamp(1 - busy / time.seconds, 0.0, 1.0);
+  return time;
+}
+
+std::vector<Interval> Measure::timeline(Parity parity) {
+  std::vector<Interval> intervals(plan_.instructions.size());
+  const EventId reference = events_.begin(parity, 0);
+  double earliest = 0;
+  for (InstructionId id = 0; id < intervals.size(); ++id) {
+    intervals[id] = {device_.elapsed_seconds(reference, events_.begin(parity, id)),
+                     device_.elapsed_seconds(reference, events_.end(parity, id))};
+    earliest = std::min(earliest, intervals[id].begin);
+  }
+  for (Interval& interval : intervals) {
+    interval.begin -= earliest;
+    interval.end -= earliest;
+  }
+  return intervals;
+}
+
+}  // namespace stowage

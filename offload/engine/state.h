@@ -1,0 +1,50 @@
+// The values that live across steps: parameters and optimizer state, wherever the plan keeps them.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "allocator/arena.h"
+#include "offload/engine/binding.h"
+#include "offload/engine/host_memory.h"
+#include "offload/engine/lanes.h"
+
+namespace stowage {
+
+class State {
+ public:
+  // Everything must outlive it. Throws InvalidInput for a tensor that has no place to live.
+  State(Device& device, Lanes& lanes, const Graph& graph, const Plan& plan,
+        std::span<const TensorPlace> places, const HostMemory& host, const Arena& arena);
+
+  // Parameters from their initializers, optimizer state zero.
+  void initialise(std::uint64_t seed);
+
+  // Nothing may be in flight. InvalidInput for a tensor that does not live across steps, or for a
+  // value of another size; DeviceError.
+  std::vector<std::byte> read(TensorId tensor);
+  void write(TensorId tensor, std::span<const std::byte> value);
+
+ private:
+  // Where a tensor's value is. Both sides for a parameter that stays on the device and is updated on
+  // the host.
+  struct Home {
+    std::byte* host = nullptr;
+    std::byte* device = nullptr;
+    bool device_leads = false;  // updated on the device
+  };
+  Home home(TensorId tensor) const;
+  bool updated_on_device(TensorId tensor) const;
+  void upload(std::byte* device, std::span<const std::byte> value);
+  void download(std::span<std::byte> value, const std::byte* device);
+  void copy_and_wait(LaneRole role, void* to, const void* from, Bytes bytes);
+
+  Device& device_;
+  Lanes& lanes_;
+  const Graph& graph_;
+  const Plan& plan_;
+  std::vector<Home> homes_;  // by tensor
+};
+
+}  // namespace stowage

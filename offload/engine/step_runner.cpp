@@ -1,0 +1,49 @@
+#include "offload/engine/step_runner.h"
+
+namespace stowage {
+
+void StepRunner::forget(Parity parity) {
+  for (BoundInstruction& bound : bound_) bound.work[parity].done = false;
+}
+
+void StepRunner::enqueue(InstructionId first, InstructionId last, Parity parity, bool step_before) {
+  for (InstructionId id = first; id < last; ++id) enqueue_one(id, parity, step_before);
+}
+
+void StepRunner::enqueue_one(InstructionId id, Parity parity, bool step_before) {
+  current_ = id;
+  const Instruction& instruction = plan_.instructions[id];
+  const LaneId lane = lanes_[instruction.lane];
+  for (const Wait& wait : instruction.waits) {
+    if (wait.steps_back == 0)
+      device_.wait(lane, events_.end(parity, wait.instruction));
+    else if (step_before)
+      device_.wait(lane, events_.end(1 - parity, wait.instruction));
+  }
+  if (events_.measured()) device_.record(events_.begin(parity, id), lane);
+  enqueue_work(id, parity);
+  // Before the end event: who waits for the bytes must not find the discard still to come.
+  for (const DeviceRange& range : bound_[id].ended) device_.discard(lane, range.address, range.bytes);
+  if (events_.has_end(id)) device_.record(events_.end(parity, id), lane);
+}
+
+void StepRunner::enqueue_work(InstructionId id, Parity parity) {
+  const Instruction& instruction = plan_.instructions[id];
+  const LaneId lane = lanes_[instruction.lane];
+  BoundInstruction& bound = bound_[id];
+  switch (instruction.kind) {
+    case InstructionKind::prefetch:
+      device_.copy(lane, bound.device, bound.host, bound.bytes, bound.name);
+      break;
+    case InstructionKind::offload:
+      device_.copy(lane, bound.host, bound.device, bound.bytes, bound.name);
+      break;
+    case InstructionKind::launch:
+    case InstructionKind::recompute:
+    case InstructionKind::host_step:
+      device_.launch(lane, {bound.name, &Work::run, &bound.work[parity], bound.accesses, bound.seconds});
+      break;
+  }
+}
+
+}  // namespace stowage

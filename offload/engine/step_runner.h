@@ -1,0 +1,42 @@
+// Enqueues instructions of a plan on their lanes.
+#pragma once
+
+#include <span>
+
+#include "offload/engine/binding.h"
+#include "offload/engine/lanes.h"
+#include "offload/engine/step_events.h"
+
+namespace stowage {
+
+class StepRunner {
+ public:
+  // Everything must outlive it.
+  StepRunner(Device& device, const Plan& plan, const Lanes& lanes, const StepEvents& events,
+             std::vector<BoundInstruction>& bound)
+      : device_(device), plan_(plan), lanes_(lanes), events_(events), bound_(bound) {}
+
+  // Marks all work of the set as not done. The step that used the set before has finished.
+  void forget(Parity parity);
+  // Enqueues [first, last) in order. With `step_before` the waits for the step before are enqueued
+  // too; without, nothing of it is in flight.
+  void enqueue(InstructionId first, InstructionId last, Parity parity, bool step_before);
+  // Only the instruction's own transfer or launch, without waits and events.
+  void enqueue_work(InstructionId id, Parity parity);
+
+  // What the calls of the engine are about at the moment, for error messages.
+  InstructionId current() const { return current_; }
+  void set_current(InstructionId id) { current_ = id; }
+
+ private:
+  void enqueue_one(InstructionId id, Parity parity, bool step_before);
+
+  Device& device_;
+  const Plan& plan_;
+  const Lanes& lanes_;
+  const StepEvents& events_;
+  std::vector<BoundInstruction>& bound_;
+  InstructionId current_ = 0;
+};
+
+}  // namespace stowage

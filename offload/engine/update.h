@@ -1,0 +1,37 @@
+// Update: what stands behind the gate, and how it is completed after a failure. From the gate on a
+// step counts, so every host step and every device update must take effect exactly once.
+#pragma once
+
+#include "offload/engine/lanes.h"
+#include "offload/engine/step_runner.h"
+
+namespace stowage {
+
+// The last update launch on the device, no_id if the host makes all updates.
+InstructionId last_update_launch(const Plan& plan);
+
+class Update {
+ public:
+  // Everything must outlive it.
+  Update(Device& device, const Plan& plan, Lanes& lanes, StepRunner& runner,
+         std::vector<BoundInstruction>& bound)
+      : device_(device), plan_(plan), lanes_(lanes), runner_(runner), bound_(bound) {}
+
+  // Brings the update of the step that used `parity` to its end: host steps in the calling thread,
+  // device work enqueued again, one at a time; what has been done is left alone. Lanes must be
+  // settled. False when the device fails again, so that values that live there are lost.
+  bool complete(Parity parity) noexcept;
+
+ private:
+  void complete_once(Parity parity);
+  void complete_one(InstructionId id, Parity parity);
+  bool wanted_again(InstructionId prefetch, Parity parity) const;
+
+  Device& device_;
+  const Plan& plan_;
+  Lanes& lanes_;
+  StepRunner& runner_;
+  std::vector<BoundInstruction>& bound_;
+};
+
+}  // namespace stowage

@@ -1,0 +1,183 @@
+#include "offload/plan/buckets.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "stowage/error.h"
+
+namespace stowage {
+namespace {
+
+constexpr Bytes inner_alignment = 64;
+constexpr Bytes tiny_tensor_bytes = 16_KiB;
+
+Bytes largest_footprint(const Graph& graph) {
+  Bytes largest = 0;
+  for (const Op& op : graph.ops) {
+    if (op.phase == Phase::update) continue;
+    Bytes sum = 0;
+    for (TensorId id : op.reads) sum += graph.tensor(id).bytes();
+    for (TensorId id : op.writes) sum += graph.tensor(id).bytes();
+    largest = std::max(largest, sum);
+  }
+  return largest;
+}
+
+struct ParameterUse {
+  TensorId parameter = no_id;
+  std::uint32_t unit = no_id;  // of the first use
+  TensorId gradient = no_id;
+  std::vector<TensorId> state;
+};
+
+std::vector<ParameterUse> parameters_in_use_order(const Graph& graph) {
+  std::vector<ParameterUse> result;
+  std::vector<std::uint32_t> index(graph.tensors.size(), no_id);
+  for (const Op& op : graph.ops)
+    for (TensorId id : op.reads)
+      if (graph.tensor(id).kind == TensorKind::parameter && index[id] == no_id) {
+        index[id] = static_cast<std::uint32_t>(result.size());
+        result.push_back({id, op.unit, no_id, {}});
+      }
+  for (const Op& op : graph.ops) {
+    if (op.phase != Phase::update) continue;
+    for (TensorId written : op.writes) {
+      if (graph.tensor(written).kind != TensorKind::parameter) continue;
+      ParameterUse& use = result[index[written]];
+      for (TensorId id : op.reads) {
+        if (graph.tensor(id).kind == TensorKind::gradient) use.gradient = id;
+        if (graph.tensor(id).kind == TensorKind::optimizer_state) use.state.push_back(id);
+      }
+    }
+  }
+  for (const ParameterUse& use : result)
+    if (use.gradient == no_id)
+      throw InvalidInput("cannot plan: no update op applies a gradient to parameter '" +
+                         graph.tensor(use.parameter).name + "'; finish the graph with an optimizer");
+  return result;
+}
+
+class LayoutBuilder {
+ public:
+  LayoutBuilder(const Graph& graph, const std::vector<TensorId>& groups) : graph_(graph) {
+    layout_.bucket_of.assign(graph.tensors.size(), no_id);
+    members_.resize(graph.tensors.size());
+    for (TensorId id = 0; id < graph.tensors.size(); ++id) members_[groups[id]].push_back(id);
+    groups_ = &groups;
+  }
+
+  BucketId open(std::string name, TensorKind kind, BucketRole role) {
+    layout_.buckets.push_back({std::move(name), kind, Residency::transient, false, false, 0, {}});
+    layout_.roles.push_back(role);
+    return static_cast<BucketId>(layout_.buckets.size() - 1);
+  }
+  // Appends the tensor, with all that shares its bytes.
+  void append(BucketId id, TensorId tensor) {
+    if (layout_.bucket_of[tensor] != no_id) return;
+    Bucket& bucket = layout_.buckets[id];
+    Bytes offset = align_up(bucket.bytes, inner_alignment);
+    for (TensorId member : members_[(*groups_)[tensor]]) {
+      layout_.bucket_of[member] = id;
+      bucket.tensors.push_back({member, offset});
+      bucket.bytes = std::max(bucket.bytes, offset + graph_.tensor(member).bytes());
+    }
+  }
+  void single(TensorId tensor, BucketRole role) {
+    if (layout_.bucket_of[tensor] != no_id) return;
+    append(open(graph_.tensor(tensor).name, graph_.tensor(tensor).kind, role), tensor);
+  }
+  bool placed(TensorId tensor) const { return layout_.bucket_of[tensor] != no_id; }
+  BucketLayout& layout() { return layout_; }
+
+ private:
+  const Graph& graph_;
+  const std::vector<TensorId>* groups_ = nullptr;
+  std::vector<std::vector<TensorId>> members_;
+  BucketLayout layout_;
+};
+
+// Splits parameters into runs, each of which becomes one bucket; the first may be the tiny one.
+std::vector<std::vector<std::size_t>> cut(const Graph& graph, const std::vector<ParameterUse>& uses, Bytes target) {
+  std::vector<std::vector<std::size_t>> runs;
+  std::vector<std::size_t> by_size;
+  for (std::size_t i = 0; i < uses.size(); ++i)
+    if (graph.tensor(uses[i].parameter).bytes() <= tiny_tensor_bytes) by_size.push_back(i);
+  std::stable_sort(by_size.begin(), by_size.end(), [&](std::size_t a, std::size_t b) {
+    return graph.tensor(uses[a].parameter).bytes() < graph.tensor(uses[b].parameter).bytes();
+  });
+  Bytes limit = largest_footprint(graph) / 64;
+  Bytes sum = 0;
+  std::vector<std::uint8_t> tiny(uses.size(), 0);
+  for (std::size_t i : by_size) {
+    sum += align_up(graph.tensor(uses[i].parameter).bytes(), inner_alignment);
+    if (sum > limit) break;
+    tiny[i] = 1;
+  }
+  std::vector<std::size_t> shared;
+  for (std::size_t i = 0; i < uses.size(); ++i)
+    if (tiny[i]) shared.push_back(i);
+  if (shared.size() > 1) runs.push_back(shared);
+  else tiny.assign(uses.size(), 0);
+
+  std::vector<std::size_t> run;
+  Bytes bytes = 0;
+  auto close = [&] {
+    if (!run.empty()) runs.push_back(std::exchange(run, {}));
+    bytes = 0;
+  };
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    if (tiny[i]) continue;
+    bool new_unit = !run.empty() && uses[run.back()].unit != uses[i].unit;
+    if (new_unit && bytes >= target / 2) close();
+    run.push_back(i);
+    bytes += graph.tensor(uses[i].parameter).bytes();
+    if (bytes >= target) close();
+  }
+  close();
+  return runs;
+}
+
+std::string run_name(const Graph& graph, const std::vector<ParameterUse>& uses, const std::vector<std::size_t>& run) {
+  std::string name = graph.tensor(uses[run.front()].parameter).name;
+  if (run.size() > 1) name += " (+" + std::to_string(run.size() - 1) + ")";
+  return name;
+}
+
+}  // namespace
+
+Bytes efficient_bucket_bytes(const Machine& machine) {
+  auto knee = [](const Link& link) { return 19.0 * link.latency_seconds * link.bytes_per_second; };
+  double bytes = std::max(knee(machine.h2d), knee(machine.d2h));
+  return static_cast<Bytes>(std::clamp(std::ceil(bytes), 65536.0, 1073741824.0));
+}
+
+BucketLayout make_buckets(const Graph& graph, const std::vector<TensorId>& groups, const BucketOptions& options) {
+  if (graph.clip == no_id || graph.loss == no_id)
+    throw InvalidInput("cannot plan a graph without a loss and an update phase; use GraphBuilder::finish");
+  LayoutBuilder builder(graph, groups);
+  std::vector<ParameterUse> uses = parameters_in_use_order(graph);
+  for (const auto& run : cut(graph, uses, options.target_bytes)) {
+    std::string name = run_name(graph, uses, run);
+    BucketId parameters = builder.open(name, TensorKind::parameter, BucketRole::parameter);
+    builder.layout().parameters.push_back(parameters);
+    for (std::size_t i : run) builder.append(parameters, uses[i].parameter);
+    BucketId state = builder.open(name + ".adam", TensorKind::optimizer_state, BucketRole::optimizer_state);
+    for (std::size_t i : run)
+      for (TensorId id : uses[i].state) builder.append(state, id);
+    if (!options.optimizer_on_host) continue;
+    BucketId gradients = builder.open(name + ".grad", TensorKind::gradient, BucketRole::gradient);
+    for (std::size_t i : run) builder.append(gradients, uses[i].gradient);
+  }
+  BucketId sums = builder.open("square_sums", TensorKind::activation, BucketRole::square_sums);
+  for (const Op& op : graph.ops)
+    if (op.phase == Phase::update && std::find(op.writes.begin(), op.writes.end(), graph.clip) != op.writes.end())
+      for (TensorId id : op.reads) builder.append(sums, id);
+  builder.single(graph.loss, BucketRole::loss);
+  builder.single(graph.clip, BucketRole::clip);
+  for (TensorId id = 0; id < graph.tensors.size(); ++id)
+    builder.single(id, graph.tensor(id).kind == TensorKind::input ? BucketRole::input : BucketRole::activation);
+  builder.layout().target_bytes = options.target_bytes;
+  return std::move(builder.layout());
+}
+
+}  // namespace stowage

@@ -1,0 +1,49 @@
+// Buckets pass: every tensor of the graph gets its bucket and its offset inside it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "stowage/graph.h"
+#include "stowage/machine.h"
+#include "stowage/plan.h"
+
+namespace stowage {
+
+// What the bucket is to the planner.
+enum class BucketRole : std::uint8_t {
+  parameter,
+  input,
+  gradient,         // final gradients of one parameter bucket
+  optimizer_state,  // of one parameter bucket
+  activation,       // one alias group: values, their gradients, parts of gradients, workspaces
+  square_sums,      // all parts of the global norm
+  loss,
+  clip,
+};
+
+struct BucketLayout {
+  std::vector<Bucket> buckets;           // residency not yet decided
+  std::vector<BucketRole> roles;         // by bucket
+  std::vector<BucketId> bucket_of;       // by tensor
+  std::vector<BucketId> parameters;      // parameter buckets in first-use order
+  Bytes target_bytes = 0;
+};
+
+struct BucketOptions {
+  // A parameter bucket is closed when it reaches this size; 0: one tensor each.
+  Bytes target_bytes = 0;
+  // Gradients and optimizer state follow the parameter buckets to the host; otherwise each gradient
+  // tensor is a bucket of its own.
+  bool optimizer_on_host = true;
+};
+
+// The smallest transfer that reaches 95% of the peak of the slower direction.
+Bytes efficient_bucket_bytes(const Machine& machine);
+
+// Walks parameters in first-use order. Tiny parameters (16 KiB or less, and together at most 1/64
+// of the largest op's operands) share one bucket. A bucket is also closed at a unit's end when it
+// has half its target. Needs a graph with an update phase; InvalidInput otherwise.
+BucketLayout make_buckets(const Graph& graph, const std::vector<TensorId>& groups, const BucketOptions& options);
+
+}  // namespace stowage

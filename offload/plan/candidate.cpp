@@ -1,0 +1,126 @@
+#include "offload/plan/candidate.h"
+
+#include <algorithm>
+
+#include "offload/plan/instructions.h"
+#include "stowage/placement.h"
+
+namespace stowage {
+namespace {
+
+std::vector<PlacementItem> placement_items(const Problem& problem, const Draft& draft) {
+  std::vector<PlacementItem> items;
+  for (const DraftLifetime& lifetime : draft.lifetimes)
+    items.push_back({lifetime.first, lifetime.last, problem.layout.buckets[lifetime.bucket].bytes});
+  return items;
+}
+
+Plan start_plan(const Problem& problem, const Draft& draft) {
+  Plan plan;
+  plan.buckets = problem.layout.buckets;
+  for (const DraftLifetime& lifetime : draft.lifetimes)
+    plan.lifetimes.push_back({lifetime.bucket, lifetime.first, lifetime.last, 0, no_id});
+  return plan;
+}
+
+struct BucketUse {
+  int lifetimes = 0;
+  bool transferred = false, resident = false, reloaded = false, rebuilt = false;
+};
+
+std::vector<BucketUse> bucket_uses(const Problem& problem, const Draft& draft) {
+  std::vector<BucketUse> uses(problem.layout.buckets.size());
+  for (const DraftLifetime& lifetime : draft.lifetimes) {
+    BucketUse& use = uses[lifetime.bucket];
+    if (!lifetime.copy) ++use.lifetimes;
+    use.transferred |= lifetime.prefetched || lifetime.offloaded;
+    use.resident |= lifetime.resident;
+    use.reloaded |= lifetime.prefetched;
+    use.rebuilt |= draft.sequence[static_cast<std::size_t>(lifetime.first_use)].recompute && !lifetime.prefetched && !lifetime.copy;
+  }
+  return uses;
+}
+
+Residency residency_of(BucketRole role, const BucketUse& use) {
+  if (use.resident) return Residency::resident;
+  if (use.lifetimes == 0) return Residency::host;
+  if (role == BucketRole::parameter || role == BucketRole::input || role == BucketRole::clip)
+    return use.lifetimes == 1 ? Residency::held : Residency::streamed;
+  if (role == BucketRole::activation && use.reloaded) return Residency::offloaded;
+  if (use.rebuilt && use.lifetimes > 1) return Residency::recomputed;
+  return Residency::transient;
+}
+
+void decide_residency(const Problem& problem, const Draft& draft, bool optimizer_on_host, Plan& plan) {
+  std::vector<BucketUse> uses = bucket_uses(problem, draft);
+  for (BucketId id = 0; id < plan.buckets.size(); ++id) {
+    Bucket& bucket = plan.buckets[id];
+    BucketRole role = problem.layout.roles[id];
+    bucket.residency = residency_of(role, uses[id]);
+    bool host_state = optimizer_on_host && role == BucketRole::optimizer_state;
+    bucket.pinned = uses[id].transferred || role == BucketRole::clip;
+    bucket.on_host = bucket.pinned || host_state;
+  }
+}
+
+void account(const Problem& problem, Plan& plan) {
+  for (const Bucket& bucket : plan.buckets) {
+    if (bucket.on_host) plan.host_bytes += bucket.bytes;
+    if (bucket.pinned) plan.pinned_bytes += bucket.bytes;
+  }
+  for (const Instruction& instruction : plan.instructions) {
+    if (instruction.lifetime == no_id) continue;
+    Bytes bytes = plan.buckets[plan.lifetimes[instruction.lifetime].bucket].bytes;
+    (instruction.kind == InstructionKind::prefetch ? plan.h2d_bytes : plan.d2h_bytes) += bytes;
+  }
+  Timeline timeline = simulate(*problem.graph, plan, *problem.machine);
+  plan.predicted_step_seconds = timeline.step_seconds;
+  plan.predicted_stall_seconds = timeline.stall_seconds;
+  plan.bucket_bytes = problem.layout.target_bytes;
+}
+
+}  // namespace
+
+Problem make_problem(const Graph& graph, const Machine& machine, const BucketOptions& options) {
+  Problem problem{&graph, &machine, analyse_recompute(graph), {}};
+  problem.layout = make_buckets(graph, problem.analysis.group, options);
+  return problem;
+}
+
+Sketch make_sketch(const Problem& problem, const Choices& choices, std::uint32_t distance) {
+  Sketch sketch;
+  Draft draft = make_lifetimes(*problem.graph, problem.analysis, problem.layout, choices);
+  Durations durations = make_durations(*problem.graph, draft, problem.layout, *problem.machine);
+  sketch.draft = schedule(std::move(draft), durations, distance);
+  sketch.live_peak_bytes = peak_live_bytes(placement_items(problem, sketch.draft));
+  Plan plan = start_plan(problem, sketch.draft);
+  make_instructions(*problem.graph, problem.layout, sketch.draft, false, plan);
+  sketch.step_seconds = simulate(*problem.graph, plan, *problem.machine).step_seconds;
+  for (const DraftLifetime& lifetime : sketch.draft.lifetimes)
+    sketch.link_bytes += problem.layout.buckets[lifetime.bucket].bytes * Bytes(lifetime.prefetched + lifetime.offloaded);
+  return sketch;
+}
+
+Plan complete(const Problem& problem, const Choices& choices, const Draft& draft) {
+  Plan plan = start_plan(problem, draft);
+  std::vector<PlacementItem> items = placement_items(problem, draft);
+  PlacementResult placement = place(items, plan.alignment);
+  for (LifetimeId id = 0; id < plan.lifetimes.size(); ++id) plan.lifetimes[id].offset = placement.offsets[id];
+  plan.device_peak_bytes = placement.peak;
+  plan.live_peak_bytes = peak_live_bytes(items);
+  make_instructions(*problem.graph, problem.layout, draft, true, plan);
+  decide_residency(problem, draft, choices.optimizer_on_host, plan);
+  account(problem, plan);
+  return plan;
+}
+
+std::string tightest_op(const Problem& problem, const Draft& draft) {
+  std::vector<Bytes> live(draft.sequence.size(), 0);
+  for (const DraftLifetime& lifetime : draft.lifetimes)
+    for (Position p = lifetime.first; p < lifetime.last; ++p)
+      live[static_cast<std::size_t>(p)] += problem.layout.buckets[lifetime.bucket].bytes;
+  auto most = std::max_element(live.begin(), live.end()) - live.begin();
+  return problem.graph->op(draft.sequence[static_cast<std::size_t>(most)].op).name;
+}
+
+}  // namespace stowage

@@ -1,0 +1,35 @@
+// One member of the plan family: choices and a prefetch distance, made into a plan by the passes.
+#pragma once
+
+#include "offload/plan/choices.h"
+#include "offload/plan/lifetimes.h"
+#include "offload/plan/schedule.h"
+#include "stowage/planner.h"
+
+namespace stowage {
+
+// What does not change from candidate to candidate.
+struct Problem {
+  const Graph* graph = nullptr;
+  const Machine* machine = nullptr;
+  RecomputeAnalysis analysis;
+  BucketLayout layout;
+};
+Problem make_problem(const Graph& graph, const Machine& machine, const BucketOptions& options);
+
+// Before placement.
+struct Sketch {
+  Draft draft;
+  Bytes live_peak_bytes = 0;
+  double step_seconds = 0;  // without waits for arena bytes: the plan is never faster
+  Bytes link_bytes = 0;
+};
+Sketch make_sketch(const Problem& problem, const Choices& choices, std::uint32_t distance);
+
+// Placement, instructions, simulation and accounts. Not validated.
+Plan complete(const Problem& problem, const Choices& choices, const Draft& draft);
+
+// The op at which most bytes are live.
+std::string tightest_op(const Problem& problem, const Draft& draft);
+
+}  // namespace stowage

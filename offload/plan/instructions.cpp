@@ -1,0 +1,180 @@
+#include "offload/plan/instructions.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "offload/plan/waits.h"
+
+namespace stowage {
+namespace {
+
+// Where an instruction stands in the list: transfers between the positions of the compute lane.
+enum class Place : std::uint8_t { prefetch, compute, offload, gate, host };
+struct Slot {
+  Position position = 0;
+  Place place = Place::compute;
+  Position order = 0;  // within the place
+  Instruction instruction;
+};
+
+class Assembler {
+ public:
+  Assembler(const Graph& graph, const BucketLayout& layout, const Draft& draft, bool reuse_waits, Plan& plan)
+      : graph_(graph), layout_(layout), draft_(draft), reuse_waits_(reuse_waits), plan_(plan),
+        prefetch_of_(draft.lifetimes.size(), no_id), offload_of_(draft.lifetimes.size(), no_id),
+        first_compute_(draft.lifetimes.size(), no_id), last_compute_(draft.lifetimes.size(), no_id) {}
+
+  void run() {
+    add_compute();
+    add_transfers();
+    add_host();
+    emit();
+    index();
+    add_value_waits();
+    if (reuse_waits_) add_reuse_waits();
+    add_host_waits();
+    reduce_waits(plan_, wanted_);
+  }
+
+ private:
+  void add_compute() {
+    for (std::size_t p = 0; p < draft_.sequence.size(); ++p) {
+      Instruction instruction;
+      instruction.kind = draft_.sequence[p].recompute ? InstructionKind::recompute : InstructionKind::launch;
+      instruction.op = draft_.sequence[p].op;
+      instruction.uses = draft_.uses[p];
+      slots_.push_back({static_cast<Position>(p), Place::compute, 0, std::move(instruction)});
+    }
+  }
+  void add_transfers() {
+    for (LifetimeId id = 0; id < draft_.lifetimes.size(); ++id) {
+      const DraftLifetime& lifetime = draft_.lifetimes[id];
+      Instruction instruction;
+      instruction.lifetime = id;
+      if (lifetime.prefetched) {
+        instruction.kind = InstructionKind::prefetch;
+        instruction.lane = LaneRole::h2d;
+        slots_.push_back({lifetime.first, Place::prefetch, lifetime.first_use, instruction});
+      }
+      if (lifetime.offloaded) {
+        instruction.kind = InstructionKind::offload;
+        instruction.lane = LaneRole::d2h;
+        slots_.push_back({lifetime.last_use, Place::offload, 0, instruction});
+      }
+    }
+  }
+  // The gate behind backward, then the host's updates in graph order: that of the parameters' first use.
+  void add_host() {
+    for (OpId op = 0; op < graph_.ops.size(); ++op) {
+      if (graph_.op(op).phase != Phase::update) continue;
+      bool gate = layout_.bucket_of[graph_.clip] != no_id && writes(op, graph_.clip);
+      if (!gate && draft_.backward_end < static_cast<Position>(draft_.sequence.size())) continue;
+      Instruction instruction;
+      instruction.kind = InstructionKind::host_step;
+      instruction.lane = LaneRole::host;
+      instruction.op = op;
+      slots_.push_back({draft_.backward_end - 1, gate ? Place::gate : Place::host, op, instruction});
+    }
+  }
+  bool writes(OpId op, TensorId tensor) const {
+    const auto& ids = graph_.op(op).writes;
+    return std::find(ids.begin(), ids.end(), tensor) != ids.end();
+  }
+
+  void emit() {
+    std::stable_sort(slots_.begin(), slots_.end(), [](const Slot& a, const Slot& b) {
+      return std::tuple(a.position, a.place, a.order) < std::tuple(b.position, b.place, b.order);
+    });
+    plan_.instructions.clear();
+    for (Slot& slot : slots_) {
+      if (slot.place == Place::gate) plan_.gate = static_cast<InstructionId>(plan_.instructions.size());
+      plan_.instructions.push_back(std::move(slot.instruction));
+    }
+    wanted_.resize(plan_.instructions.size());
+  }
+
+  void index() {
+    for (InstructionId id = 0; id < plan_.instructions.size(); ++id) {
+      const Instruction& instruction = plan_.instructions[id];
+      if (instruction.kind == InstructionKind::prefetch) prefetch_of_[instruction.lifetime] = id;
+      if (instruction.kind == InstructionKind::offload) offload_of_[instruction.lifetime] = id;
+      for (LifetimeId use : instruction.uses) {
+        if (first_compute_[use] == no_id) first_compute_[use] = id;
+        last_compute_[use] = id;
+      }
+    }
+    for (LifetimeId id = 0; id < draft_.lifetimes.size(); ++id)
+      plan_.lifetimes[id].end = draft_.lifetimes[id].resident ? no_id : last_of(id);
+  }
+  InstructionId first_of(LifetimeId id) const { return prefetch_of_[id] != no_id ? prefetch_of_[id] : first_compute_[id]; }
+  InstructionId last_of(LifetimeId id) const { return offload_of_[id] != no_id ? offload_of_[id] : last_compute_[id]; }
+
+  void want(InstructionId waiter, InstructionId on, std::uint32_t steps_back = 0) {
+    if (waiter != no_id && on != no_id && (waiter != on || steps_back)) wanted_[waiter].push_back({on, steps_back});
+  }
+
+  // A use waits for its prefetch, an offload for the last use, a prefetch for the offload that made
+  // the host's copy, the gate for all that lands.
+  void add_value_waits() {
+    std::vector<InstructionId> host_copy(layout_.buckets.size(), no_id);
+    for (LifetimeId id = 0; id < draft_.lifetimes.size(); ++id) {
+      want(first_compute_[id], prefetch_of_[id]);
+      want(offload_of_[id], last_compute_[id]);
+      if (offload_of_[id] != no_id) host_copy[draft_.lifetimes[id].bucket] = offload_of_[id];
+      if (offload_of_[id] != no_id) want(plan_.gate, offload_of_[id]);
+    }
+    for (LifetimeId id = 0; id < draft_.lifetimes.size(); ++id) {
+      if (prefetch_of_[id] == no_id) continue;
+      BucketRole role = layout_.roles[draft_.lifetimes[id].bucket];
+      want(prefetch_of_[id], role == BucketRole::clip ? plan_.gate : host_copy[draft_.lifetimes[id].bucket]);
+    }
+  }
+
+  // Whoever first touches bytes waits for the last uses of every lifetime that had them before, in
+  // this step or the one before.
+  void add_reuse_waits() {
+    for (LifetimeId a = 0; a < draft_.lifetimes.size(); ++a)
+      for (LifetimeId b = 0; b < draft_.lifetimes.size(); ++b) {
+        if (!share_bytes(a, b) || plan_.lifetimes[b].end == no_id) continue;
+        bool before = a != b && draft_.lifetimes[a].last <= draft_.lifetimes[b].first;
+        want(first_of(b), last_compute_[a], before ? 0 : 1);
+        want(first_of(b), offload_of_[a], before ? 0 : 1);
+      }
+  }
+  bool share_bytes(LifetimeId a, LifetimeId b) const {
+    const Lifetime& x = plan_.lifetimes[a];
+    const Lifetime& y = plan_.lifetimes[b];
+    return x.offset < y.offset + layout_.buckets[y.bucket].bytes && y.offset < x.offset + layout_.buckets[x.bucket].bytes;
+  }
+
+  // Host memory: a prefetch waits for the update of the step before, an offload for the update that
+  // still reads what it overwrites.
+  void add_host_waits() {
+    std::vector<InstructionId> last_step(layout_.buckets.size(), no_id);
+    for (InstructionId id = 0; id < plan_.instructions.size(); ++id) {
+      const Instruction& instruction = plan_.instructions[id];
+      if (instruction.kind != InstructionKind::host_step) continue;
+      for (TensorId tensor : graph_.op(instruction.op).reads) last_step[layout_.bucket_of[tensor]] = id;
+    }
+    for (InstructionId id = 0; id < plan_.instructions.size(); ++id)
+      if (plan_.instructions[id].lifetime != no_id)
+        want(id, last_step[draft_.lifetimes[plan_.instructions[id].lifetime].bucket], 1);
+  }
+
+  const Graph& graph_;
+  const BucketLayout& layout_;
+  const Draft& draft_;
+  bool reuse_waits_;
+  Plan& plan_;
+  std::vector<Slot> slots_;
+  std::vector<std::vector<Wait>> wanted_;  // by instruction
+  std::vector<InstructionId> prefetch_of_, offload_of_, first_compute_, last_compute_;  // by lifetime
+};
+
+}  // namespace
+
+void make_instructions(const Graph& graph, const BucketLayout& layout, const Draft& draft, bool reuse_waits, Plan& plan) {
+  Assembler(graph, layout, draft, reuse_waits, plan).run();
+}
+
+}  // namespace stowage

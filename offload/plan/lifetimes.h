@@ -1,0 +1,44 @@
+// Lifetimes pass: from choices to the compute lane's sequence and the intervals in which each bucket
+// is needed on the device, in uses; transfers' time is added by the schedule pass.
+#pragma once
+
+#include <vector>
+
+#include "offload/plan/buckets.h"
+#include "offload/plan/choices.h"
+#include "offload/recompute/recompute.h"
+
+namespace stowage {
+
+struct SequenceStep {
+  OpId op = no_id;
+  bool recompute = false;
+};
+
+struct DraftLifetime {
+  BucketId bucket = no_id;
+  Position first_use = 0;  // positions of the first and last compute instruction that touch it
+  Position last_use = 0;
+  bool prefetched = false;  // filled by a transfer rather than by its first use
+  bool offloaded = false;   // copied to the host after its last use
+  bool resident = false;
+  bool copy = false;        // written by a replay and read by nobody
+  Position first = 0;  // with transfers (schedule pass)
+  Position last = 0;
+};
+
+struct Draft {
+  std::vector<SequenceStep> sequence;           // by position
+  Position backward_end = 0;                    // position of the first update launch, or the end
+  std::vector<DraftLifetime> lifetimes;
+  std::vector<std::vector<LifetimeId>> uses;    // by position: one lifetime per bucket touched
+};
+
+// Forward ops, then backward ops, each recomputed unit's replay directly before its first backward
+// op, then the update ops that run on the device.
+std::vector<SequenceStep> make_sequence(const Graph& graph, const RecomputeAnalysis& analysis, const Choices& choices);
+
+Draft make_lifetimes(const Graph& graph, const RecomputeAnalysis& analysis, const BucketLayout& layout,
+                     const Choices& choices);
+
+}  // namespace stowage

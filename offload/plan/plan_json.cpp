@@ -1,0 +1,297 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "stowage/error.h"
+#include "stowage/plan.h"
+
+namespace stowage {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::string_view format_name = "stowage.plan";
+constexpr std::uint64_t format_version = 1;
+
+// Names by enumerator. The order is that of the declaration.
+constexpr std::array<std::string_view, 7> residency_names{"resident",  "held",       "streamed", "offloaded",
+                                                          "recomputed", "transient", "host"};
+constexpr std::array<std::string_view, 5> instruction_names{"launch", "recompute", "prefetch", "offload",
+                                                            "host_step"};
+constexpr std::array<std::string_view, 6> tensor_names{"parameter",  "gradient", "optimizer_state",
+                                                       "activation", "input",    "workspace"};
+constexpr std::array<std::string_view, lane_roles> lane_names{"compute", "h2d", "d2h", "host"};
+
+[[noreturn]] void refuse(const std::string& where, std::string_view why) {
+  throw InvalidInput(fmt::format("plan JSON: {} {}: pass a text that to_json(Plan) wrote", where, why));
+}
+
+// --- writing
+
+template <class Enum, std::size_t n>
+std::string name_of(Enum value, const std::array<std::string_view, n>& names) {
+  return std::string(names.at(static_cast<std::size_t>(value)));
+}
+
+Json id_json(std::uint32_t id) { return id == no_id ? Json() : Json(id); }
+
+Json seconds_json(double seconds) {
+  if (!std::isfinite(seconds)) {
+    throw InvalidInput("plan JSON: a predicted time is not finite: fix the machine the plan was made for");
+  }
+  return seconds;
+}
+
+Json bucket_json(const Bucket& bucket) {
+  Json tensors = Json::array();
+  for (const BucketTensor& member : bucket.tensors) tensors.push_back({member.tensor, member.offset});
+  return {{"name", bucket.name},
+          {"kind", name_of(bucket.kind, tensor_names)},
+          {"residency", name_of(bucket.residency, residency_names)},
+          {"on_host", bucket.on_host},
+          {"pinned", bucket.pinned},
+          {"bytes", bucket.bytes},
+          {"tensors", tensors}};
+}
+
+Json lifetime_json(const Lifetime& lifetime) {
+  return {{"bucket", lifetime.bucket},
+          {"first", lifetime.first},
+          {"last", lifetime.last},
+          {"offset", lifetime.offset},
+          {"end", id_json(lifetime.end)}};
+}
+
+Json instruction_json(const Instruction& instruction) {
+  Json waits = Json::array();
+  for (const Wait& wait : instruction.waits) waits.push_back({wait.instruction, wait.steps_back});
+  return {{"kind", name_of(instruction.kind, instruction_names)},
+          {"lane", name_of(instruction.lane, lane_names)},
+          {"op", id_json(instruction.op)},
+          {"lifetime", id_json(instruction.lifetime)},
+          {"uses", instruction.uses},
+          {"waits", waits}};
+}
+
+template <class T, class Function>
+Json list_json(const std::vector<T>& values, Function to) {
+  Json list = Json::array();
+  for (const T& value : values) list.push_back(to(value));
+  return list;
+}
+
+// --- reading: every access is checked, `where` says where in the text
+
+struct Node {
+  const Json& json;
+  std::string where;
+
+  // Member `key` of an object.
+  Node operator[](const char* key) const {
+    if (!json.is_object()) refuse(where, "is no object");
+    const auto found = json.find(key);
+    if (found == json.end()) refuse(where, fmt::format("lacks \"{}\"", key));
+    return {*found, fmt::format("{}.{}", where, key)};
+  }
+  Node operator[](std::size_t index) const { return {json[index], fmt::format("{}[{}]", where, index)}; }
+
+  std::size_t size() const {
+    if (!json.is_array()) refuse(where, "is no array");
+    return json.size();
+  }
+  // The two numbers of a pair.
+  void expect_pair() const {
+    if (size() != 2) refuse(where, "is no pair");
+  }
+  void expect_keys(std::size_t count) const {
+    if (!json.is_object() || json.size() != count) refuse(where, "has unknown keys or is no object");
+  }
+
+  std::uint64_t unsigned_integer(std::uint64_t limit = std::numeric_limits<std::uint64_t>::max()) const {
+    if (!json.is_number_unsigned()) refuse(where, "is no integer from 0 up");
+    const auto value = json.get<std::uint64_t>();
+    if (value > limit) refuse(where, fmt::format("is above {}", limit));
+    return value;
+  }
+  std::int64_t integer() const {
+    if (!json.is_number_integer()) refuse(where, "is no integer");
+    if (json.is_number_unsigned() && json.get<std::uint64_t>() > std::uint64_t{1} << 62) {
+      refuse(where, "is too large");
+    }
+    return json.get<std::int64_t>();
+  }
+  double number() const {
+    if (!json.is_number()) refuse(where, "is no number");
+    const double value = json.get<double>();
+    if (!std::isfinite(value)) refuse(where, "is not finite");
+    return value;
+  }
+  bool boolean() const {
+    if (!json.is_boolean()) refuse(where, "is neither true nor false");
+    return json.get<bool>();
+  }
+  std::string text() const {
+    if (!json.is_string()) refuse(where, "is no string");
+    return json.get<std::string>();
+  }
+  // An id below `count`.
+  std::uint32_t id(std::size_t count) const {
+    const std::uint64_t value = unsigned_integer(no_id - 1U);
+    if (value >= count) refuse(where, fmt::format("is {}, of {} there", value, count));
+    return static_cast<std::uint32_t>(value);
+  }
+  std::uint32_t optional_id(std::size_t count) const { return json.is_null() ? no_id : id(count); }
+
+  template <class Enum, std::size_t n>
+  Enum one_of(const std::array<std::string_view, n>& names) const {
+    const std::string name = text();
+    for (std::size_t i = 0; i < n; ++i) {
+      if (names[i] == name) return static_cast<Enum>(i);
+    }
+    refuse(where, "has an unknown name");
+  }
+};
+
+// Ops and tensors belong to a graph that is not at hand: any id may be right.
+constexpr std::size_t any_id = no_id;
+
+Bucket read_bucket(const Node& node) {
+  node.expect_keys(7);
+  Bucket bucket;
+  bucket.name = node["name"].text();
+  bucket.kind = node["kind"].one_of<TensorKind>(tensor_names);
+  bucket.residency = node["residency"].one_of<Residency>(residency_names);
+  bucket.on_host = node["on_host"].boolean();
+  bucket.pinned = node["pinned"].boolean();
+  bucket.bytes = node["bytes"].unsigned_integer();
+  const Node tensors = node["tensors"];
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const Node pair = tensors[i];
+    pair.expect_pair();
+    bucket.tensors.push_back({pair[std::size_t{0}].id(any_id), pair[std::size_t{1}].unsigned_integer()});
+  }
+  return bucket;
+}
+
+Lifetime read_lifetime(const Node& node, std::size_t buckets, std::size_t instructions) {
+  node.expect_keys(5);
+  Lifetime lifetime;
+  lifetime.bucket = node["bucket"].id(buckets);
+  lifetime.first = node["first"].integer();
+  lifetime.last = node["last"].integer();
+  lifetime.offset = node["offset"].unsigned_integer();
+  lifetime.end = node["end"].optional_id(instructions);
+  return lifetime;
+}
+
+Instruction read_instruction(const Node& node, std::size_t lifetimes, std::size_t instructions) {
+  node.expect_keys(6);
+  Instruction instruction;
+  instruction.kind = node["kind"].one_of<InstructionKind>(instruction_names);
+  instruction.lane = node["lane"].one_of<LaneRole>(lane_names);
+  instruction.op = node["op"].optional_id(any_id);
+  instruction.lifetime = node["lifetime"].optional_id(lifetimes);
+  const Node uses = node["uses"];
+  for (std::size_t i = 0; i < uses.size(); ++i) instruction.uses.push_back(uses[i].id(lifetimes));
+  const Node waits = node["waits"];
+  for (std::size_t i = 0; i < waits.size(); ++i) {
+    const Node pair = waits[i];
+    pair.expect_pair();
+    const auto steps_back = static_cast<std::uint32_t>(pair[std::size_t{1}].unsigned_integer(1));
+    instruction.waits.push_back({pair[std::size_t{0}].id(instructions), steps_back});
+  }
+  return instruction;
+}
+
+void read_lists(const Node& node, Plan& plan) {
+  const Node buckets = node["buckets"];
+  const Node lifetimes = node["lifetimes"];
+  const Node instructions = node["instructions"];
+  for (std::size_t i = 0; i < buckets.size(); ++i) plan.buckets.push_back(read_bucket(buckets[i]));
+  for (std::size_t i = 0; i < lifetimes.size(); ++i) {
+    plan.lifetimes.push_back(read_lifetime(lifetimes[i], buckets.size(), instructions.size()));
+  }
+  for (std::size_t i = 0; i < instructions.size(); ++i) {
+    plan.instructions.push_back(read_instruction(instructions[i], lifetimes.size(), instructions.size()));
+  }
+}
+
+Plan read_plan(const Node& node) {
+  node.expect_keys(19);
+  if (node["format"].text() != format_name) refuse("format", "is not \"stowage.plan\"");
+  if (node["version"].unsigned_integer() != format_version) {
+    refuse("version", fmt::format("is not {}, the one this program reads", format_version));
+  }
+  Plan plan;
+  read_lists(node, plan);
+  plan.policy = node["policy"].text();
+  plan.gate = node["gate"].optional_id(plan.instructions.size());
+  plan.alignment = node["alignment"].unsigned_integer();
+  plan.device_peak_bytes = node["device_peak_bytes"].unsigned_integer();
+  plan.live_peak_bytes = node["live_peak_bytes"].unsigned_integer();
+  plan.host_bytes = node["host_bytes"].unsigned_integer();
+  plan.pinned_bytes = node["pinned_bytes"].unsigned_integer();
+  plan.h2d_bytes = node["h2d_bytes"].unsigned_integer();
+  plan.d2h_bytes = node["d2h_bytes"].unsigned_integer();
+  plan.bucket_bytes = node["bucket_bytes"].unsigned_integer();
+  plan.predicted_step_seconds = node["predicted_step_seconds"].number();
+  plan.predicted_stall_seconds = node["predicted_stall_seconds"].number();
+  plan.lower_bound_seconds = node["lower_bound_seconds"].number();
+  plan.bound_by = node["bound_by"].text();
+  return plan;
+}
+
+}  // namespace
+
+std::string_view to_string(Residency residency) {
+  return residency_names.at(static_cast<std::size_t>(residency));
+}
+
+std::string_view to_string(InstructionKind kind) {
+  return instruction_names.at(static_cast<std::size_t>(kind));
+}
+
+std::string to_json(const Plan& plan) {
+  const Json json = {{"format", format_name},
+                     {"version", format_version},
+                     {"policy", plan.policy},
+                     {"buckets", list_json(plan.buckets, bucket_json)},
+                     {"lifetimes", list_json(plan.lifetimes, lifetime_json)},
+                     {"instructions", list_json(plan.instructions, instruction_json)},
+                     {"gate", id_json(plan.gate)},
+                     {"alignment", plan.alignment},
+                     {"device_peak_bytes", plan.device_peak_bytes},
+                     {"live_peak_bytes", plan.live_peak_bytes},
+                     {"host_bytes", plan.host_bytes},
+                     {"pinned_bytes", plan.pinned_bytes},
+                     {"h2d_bytes", plan.h2d_bytes},
+                     {"d2h_bytes", plan.d2h_bytes},
+                     {"bucket_bytes", plan.bucket_bytes},
+                     {"predicted_step_seconds", seconds_json(plan.predicted_step_seconds)},
+                     {"predicted_stall_seconds", seconds_json(plan.predicted_stall_seconds)},
+                     {"lower_bound_seconds", seconds_json(plan.lower_bound_seconds)},
+                     {"bound_by", plan.bound_by}};
+  try {
+    return json.dump(1);
+  } catch (const Json::exception& error) {
+    throw InvalidInput(fmt::format("plan JSON: a name is no UTF-8 ({}): rename it", error.what()));
+  }
+}
+
+Plan plan_from_json(std::string_view text) {
+  Json json;
+  try {
+    json = Json::parse(text);
+  } catch (const Json::exception& error) {
+    refuse("text", fmt::format("does not parse ({})", error.what()));
+  }
+  try {
+    return read_plan({json, "plan"});
+  } catch (const Json::exception& error) {
+    refuse("text", fmt::format("does not read ({})", error.what()));
+  }
+}
+
+}  // namespace stowage

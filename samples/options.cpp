@@ -1,0 +1,232 @@
+#include "samples/options.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <map>
+
+#include "stowage/error.h"
+
+namespace stowage::samples {
+namespace {
+
+// What CLI11 fills in before the words are understood.
+struct Words {
+  std::string device = "simulated";
+  std::string device_memory = "unlimited";
+  std::string host_memory = "unlimited";
+  std::string bucket_size = "auto";
+  std::string link_bandwidth = "8GB/s";
+  std::string policy = "auto";
+};
+
+constexpr std::int64_t most = 1 << 24;
+
+void add_model(CLI::App& app, GptConfig& model) {
+  const auto size = CLI::Range(std::int64_t{1}, most);
+  const auto add = [&](const char* flag, std::int64_t& value, const char* text) {
+    app.add_option(flag, value, text)->group("Model")->check(size)->type_name("N");
+  };
+  add("--layers", model.layers, "Transformer layers");
+  add("--width", model.width, "features per token, a multiple of --heads");
+  add("--heads", model.heads, "attention heads");
+  add("--sequence", model.sequence, "bytes of text per sample");
+  add("--batch", model.batch, "samples per step");
+  app.add_option("--dropout", model.dropout, "probability of dropping an activation")
+      ->group("Model")
+      ->check(CLI::Range(0.0, 0.99))
+      ->type_name("P");
+}
+
+void add_training(CLI::App& app, Options& options) {
+  const char* group = "Training";
+  const auto steps = CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 40);
+  const auto real = CLI::Range(0.0, 1e6);
+  app.add_option("--data", options.data, "text to learn, any file of bytes (required)")
+      ->group(group)
+      ->type_name("FILE");
+  app.add_option("--steps", options.steps, "training steps")->group(group)->check(steps)->type_name("N");
+  app.add_option("--learning-rate", options.learning_rate, "peak, then a cosine down to a tenth")
+      ->group(group)
+      ->check(real)
+      ->type_name("X");
+  app.add_option("--warmup", options.warmup, "steps of linear warm-up")
+      ->group(group)
+      ->check(steps)
+      ->type_name("N");
+  app.add_option("--weight-decay", options.weight_decay, "AdamW's, on matrices")
+      ->group(group)
+      ->check(real)
+      ->type_name("X");
+  app.add_option("--clip", options.clip, "largest global gradient norm, 0: never clip")
+      ->group(group)
+      ->check(real)
+      ->type_name("X");
+  app.add_option("--seed", options.seed, "of weights, batches, dropout and samples")
+      ->group(group)
+      ->type_name("N");
+}
+
+void add_machine(CLI::App& app, Options& options, Words& words) {
+  const char* group = "Machine";
+  app.add_option("--device", words.device, "simulated, or auto: the best there is")
+      ->group(group)
+      ->check(CLI::IsMember({"simulated", "auto"}))
+      ->type_name("NAME");
+  app.add_option("--device-memory", words.device_memory,
+                 "device bytes to train in: 64MiB, 1.5G, 4096, unlimited")
+      ->group(group)
+      ->type_name("SIZE");
+  app.add_option("--host-memory", words.host_memory, "host bytes for what is offloaded, or unlimited")
+      ->group(group)
+      ->type_name("SIZE");
+  app.add_option("--link-bandwidth", words.link_bandwidth,
+                 "of the simulated link, each way: 8GB/s, or unthrottled")
+      ->group(group)
+      ->type_name("RATE");
+  app.add_option("--threads", options.threads, "CPU threads, 0: all cores")
+      ->group(group)
+      ->check(CLI::Range(0, 4096))
+      ->type_name("N");
+}
+
+void add_plan(CLI::App& app, Options& options, Words& words) {
+  const char* group = "Plan";
+  app.add_option("--policy", words.policy, "auto: the fastest plan that fits; none: everything on the device")
+      ->group(group)
+      ->check(CLI::IsMember({"auto", "none"}))
+      ->type_name("NAME");
+  app.add_option("--bucket-size", words.bucket_size,
+                 "bytes per parameter transfer, auto: from the link's speed")
+      ->group(group)
+      ->type_name("SIZE");
+  app.add_flag("--plan-only", options.plan_only, "print what the plan would do, then stop");
+  app.get_option("--plan-only")->group(group);
+  app.add_option("--plan-json", options.plan_file, "write the plan")->group(group)->type_name("FILE");
+}
+
+void add_output(CLI::App& app, Options& options) {
+  const char* group = "Output";
+  app.add_option("--log", options.log_file, "write one JSON object per step")
+      ->group(group)
+      ->type_name("FILE");
+  app.add_option("--trace", options.trace_file,
+                 "write the last step, planned and measured, for ui.perfetto.dev")
+      ->group(group)
+      ->type_name("FILE");
+  app.add_option("--weights", options.weights_file,
+                 "write the final parameters: a line of JSON (names, shapes, offsets), then raw bytes")
+      ->group(group)
+      ->type_name("FILE");
+  app.add_option("--sample", options.sample_bytes, "bytes of text to generate after training")
+      ->group(group)
+      ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 30))
+      ->type_name("N");
+}
+
+// Runs `parse`, and puts the flag before what it complains of.
+template <class Parse>
+auto named(const char* flag, Parse parse) {
+  try {
+    return parse();
+  } catch (const InvalidInput& error) {
+    throw InvalidInput(fmt::format("{}: {}", flag, error.what()));
+  }
+}
+
+Bytes parse_bucket_size(const std::string& text) {
+  if (text == "auto") return 0;
+  const Bytes bytes = parse_bytes(text);
+  if (bytes == 0) throw InvalidInput("\"0\" is no bucket size; give at least 1 byte, or auto");
+  return bytes;
+}
+
+void understand(const Words& words, Options& options) {
+  options.device = words.device == "auto" ? DeviceChoice::automatic : DeviceChoice::simulated;
+  options.budget.device = named("--device-memory", [&] { return parse_limit(words.device_memory); });
+  options.budget.host = named("--host-memory", [&] { return parse_limit(words.host_memory); });
+  options.link = named("--link-bandwidth", [&] { return parse_link(words.link_bandwidth); });
+  options.plan.policy = words.policy == "none" ? Policy::none : Policy::automatic;
+  options.plan.bucket_bytes = named("--bucket-size", [&] { return parse_bucket_size(words.bucket_size); });
+}
+
+// What no single flag's range says.
+void check_together(const Options& options) {
+  if (options.data.empty()) {
+    throw InvalidInput("--data FILE is missing: name a text to learn (scripts/train makes one)");
+  }
+  // CLI11's ranges let "nan" pass.
+  const std::map<const char*, double> reals = {{"--learning-rate", options.learning_rate},
+                                               {"--weight-decay", options.weight_decay},
+                                               {"--clip", options.clip},
+                                               {"--dropout", options.model.dropout}};
+  for (const auto& [flag, value] : reals) {
+    if (!std::isfinite(value))
+      throw InvalidInput(fmt::format("{}: {} is no number to train with", flag, value));
+  }
+  const GptConfig& model = options.model;
+  if (model.width % model.heads != 0) {
+    throw InvalidInput(fmt::format(
+        "--width {} is not divisible by --heads {}: choose a width that is a multiple, such as {}",
+        model.width, model.heads, (model.width / model.heads + 1) * model.heads));
+  }
+}
+
+// CLI11 separates some of its sentences by line breaks.
+std::string one_line(std::string text) {
+  for (char& c : text) {
+    if (c == '\n') c = ' ';
+  }
+  return text;
+}
+
+}  // namespace
+
+Bytes parse_limit(const std::string& text) { return text == "unlimited" ? unlimited : parse_bytes(text); }
+
+Link parse_link(const std::string& text) {
+  if (text == "unthrottled") return Link::unthrottled();
+  std::string size = text;
+  if (size.ends_with("/s")) size.resize(size.size() - 2);
+  Bytes rate = 0;
+  try {
+    rate = parse_bytes(size);
+  } catch (const InvalidInput&) {
+  }
+  if (rate == 0) {
+    throw InvalidInput(fmt::format(
+        "\"{}\" is no rate; write for example 8GB/s, 500MB/s, bytes per second, or unthrottled", text));
+  }
+  return Link{.bytes_per_second = static_cast<double>(rate), .latency_seconds = 10e-6, .throttled = true};
+}
+
+CommandLine parse_command_line(int count, const char* const* arguments) {
+  CommandLine result;
+  Words words;
+  CLI::App app{
+      "Trains a byte-level GPT on a text, inside a device memory that may be several times too small for "
+      "it.\n"
+      "Losses and weights are the same to the last bit whatever the memory, the buckets and the threads.",
+      "train_gpt"};
+  app.option_defaults()->always_capture_default();
+  app.get_formatter()->column_width(28);
+  add_training(app, result.options);
+  add_model(app, result.options.model);
+  add_machine(app, result.options, words);
+  add_plan(app, result.options, words);
+  add_output(app, result.options);
+  try {
+    app.parse(count, arguments);
+  } catch (const CLI::CallForHelp&) {
+    result.help = app.help();
+    return result;
+  } catch (const CLI::ParseError& error) {
+    throw InvalidInput(one_line(error.what()) + "; train_gpt --help lists the flags and what they take");
+  }
+  understand(words, result.options);
+  check_together(result.options);
+  return result;
+}
+
+}  // namespace stowage::samples

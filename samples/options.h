@@ -1,0 +1,55 @@
+// Options: the command line of train_gpt.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "stowage/machine.h"
+#include "stowage/models.h"
+#include "stowage/planner.h"
+
+namespace stowage::samples {
+
+enum class DeviceChoice : std::uint8_t { simulated, automatic };
+
+struct Options {
+  std::string data;  // path of the text
+  GptConfig model;
+  std::uint64_t steps = 400;
+  double learning_rate = 1e-3;
+  std::uint64_t warmup = 30;  // steps
+  double weight_decay = 0.1;
+  double clip = 1.0;
+  std::uint64_t seed = 1;
+
+  DeviceChoice device = DeviceChoice::simulated;
+  Budget budget;
+  PlanOptions plan;
+  int threads = 0;                                                                  // 0: all cores
+  Link link{.bytes_per_second = 8e9, .latency_seconds = 10e-6, .throttled = true};  // each way
+
+  bool plan_only = false;
+  std::uint64_t sample_bytes = 0;
+  // Paths to write, empty: not wanted.
+  std::string plan_file;
+  std::string log_file;
+  std::string trace_file;
+  std::string weights_file;
+};
+
+struct CommandLine {
+  Options options;
+  std::string help;  // not empty: print this and do nothing else
+};
+
+// Throws InvalidInput, one line that names the flag and says what it takes.
+CommandLine parse_command_line(int count, const char* const* arguments);
+
+// "8GB/s", "8GB", "8000000000": bytes per second, at least 1. "unthrottled": copies as fast as memory.
+// Throws InvalidInput that quotes `text`.
+Link parse_link(const std::string& text);
+
+// A size as parse_bytes takes it, or "unlimited".
+Bytes parse_limit(const std::string& text);
+
+}  // namespace stowage::samples

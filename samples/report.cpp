@@ -1,0 +1,244 @@
+#include "samples/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <vector>
+
+namespace stowage::samples {
+namespace {
+
+// A label column, then text.
+class Lines {
+ public:
+  template <class... Arguments>
+  void add(std::string_view label, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+    fmt::format_to(std::back_inserter(text_), "{:<14}", label);
+    fmt::format_to(std::back_inserter(text_), format, std::forward<Arguments>(arguments)...);
+    text_ += '\n';
+  }
+  void gap() { text_ += '\n'; }
+  std::string text() && { return std::move(text_); }
+
+ private:
+  std::string text_;
+};
+
+std::string share(Bytes part, Bytes whole) {
+  return fmt::format("{:.1f}%",
+                     whole == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole));
+}
+
+std::string limit_text(Bytes limit) { return limit == unlimited ? "unlimited" : format_bytes(limit); }
+
+std::string link_text(const Link& link) {
+  if (!link.throttled) return "link as fast as memory";
+  return fmt::format("link {:.3g} GB/s each way after {:.0f} us", link.bytes_per_second / 1e9,
+                     link.latency_seconds * 1e6);
+}
+
+std::uint64_t parameter_count(const Graph& graph) {
+  std::uint64_t count = 0;
+  for (const Tensor& tensor : graph.tensors) {
+    if (tensor.kind == TensorKind::parameter) count += static_cast<std::uint64_t>(tensor.elements());
+  }
+  return count;
+}
+
+void add_to(Tally& tally, Bytes bytes) {
+  ++tally.count;
+  tally.bytes += bytes;
+}
+
+std::string text(const Tally& tally) {
+  return fmt::format("{} ({})", tally.count, format_bytes(tally.bytes));
+}
+
+// Activations that a forward op writes and a backward op reads.
+std::vector<bool> saved_for_backward(const Graph& graph) {
+  std::vector<bool> forward(graph.tensors.size(), false);
+  std::vector<bool> saved(graph.tensors.size(), false);
+  for (const Op& op : graph.ops) {
+    if (op.phase == Phase::forward) {
+      for (const TensorId id : op.writes) forward[id] = graph.tensor(id).kind == TensorKind::activation;
+    } else if (op.phase == Phase::backward) {
+      for (const TensorId id : op.reads) saved[id] = saved[id] || forward[id];
+    }
+  }
+  return saved;
+}
+
+void add_model_lines(Lines& lines, const Setup& setup) {
+  const GptConfig& model = setup.options->model;
+  lines.add("model", "{} layers, width {}, heads {}: {} parameters", model.layers, model.width, model.heads,
+            grouped(parameter_count(*setup.graph)));
+  lines.add("step", "{} samples of {} bytes: {} tokens", model.batch, model.sequence,
+            grouped(setup.tokens_per_step()));
+  lines.add("text", "{}: {} bytes, byte-bigram entropy {:.4f} nats", setup.options->data,
+            grouped(setup.text_bytes), setup.bigram_entropy);
+  lines.add("device", "simulated{}, {} CPU thread{}, {}",
+            setup.options->device == DeviceChoice::automatic ? " (auto: this build has no other)" : "",
+            setup.threads, setup.threads == 1 ? "" : "s", link_text(setup.options->link));
+  lines.add("measured", "{:.0f} GFLOP/s in matrices, {:.1f} GB/s elsewhere, optimizer {:.1f} GB/s",
+            setup.machine.flops_per_second / 1e9, setup.machine.device_bytes_per_second / 1e9,
+            setup.machine.host_bytes_per_second / 1e9);
+}
+
+void add_memory_lines(Lines& lines, const Setup& setup) {
+  const Plan& plan = *setup.plan;
+  const Bytes budget = setup.options->budget.device;
+  lines.add("need", "{} ({} bytes) with everything on the device and nothing recomputed",
+            format_bytes(setup.need), setup.need);
+  lines.add("minimum", "{} ({} bytes), {} of the need", format_bytes(setup.minimum), setup.minimum,
+            share(setup.minimum, setup.need));
+  lines.add("budget", "{}{}", limit_text(budget),
+            budget == unlimited
+                ? ""
+                : fmt::format(" ({} bytes), {} of the need", budget, share(budget, setup.need)));
+  lines.add("plan", "peak {} ({} bytes), {} of the need; host {}, of it {} pinned",
+            format_bytes(plan.device_peak_bytes), plan.device_peak_bytes,
+            share(plan.device_peak_bytes, setup.need), format_bytes(plan.host_bytes),
+            format_bytes(plan.pinned_bytes));
+}
+
+void add_plan_lines(Lines& lines, const Setup& setup) {
+  const Plan& plan = *setup.plan;
+  const PlanTally where = tally(*setup.graph, plan);
+  lines.add("  parameters", "{} buckets resident, {} held, {} streamed; bucket size {}", text(where.resident),
+            text(where.held), text(where.streamed), format_bytes(plan.bucket_bytes));
+  lines.add("  optimizer", "{} buckets on the host, {} on the device", text(where.optimizer_host),
+            text(where.optimizer_device));
+  lines.add("  activations", "{} kept, {} recomputed, {} offloaded", text(where.kept), text(where.recomputed),
+            text(where.offloaded));
+  lines.add("  traffic", "{} in, {} out per step", format_bytes(plan.h2d_bytes),
+            format_bytes(plan.d2h_bytes));
+}
+
+void add_prediction_lines(Lines& lines, const Setup& setup) {
+  const Plan& plan = *setup.plan;
+  const double step = plan.predicted_step_seconds;
+  lines.add("predicted", "{} per step, {} tokens/s, stall {:.1f}%", format_seconds(step),
+            grouped(static_cast<std::uint64_t>(static_cast<double>(setup.tokens_per_step()) / step)),
+            100 * plan.predicted_stall_seconds / step);
+  lines.add("lower bound", "{} per step for any plan in this budget, bound by {}",
+            format_seconds(plan.lower_bound_seconds), plan.bound_by);
+}
+
+}  // namespace
+
+std::string grouped(std::uint64_t number) {
+  std::string digits = std::to_string(number);
+  for (std::size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, 1, ',');
+  return digits;
+}
+
+std::string format_seconds(double seconds) {
+  if (seconds < 1e-3) return fmt::format("{:.1f} us", seconds * 1e6);
+  if (seconds < 1) return fmt::format("{:.1f} ms", seconds * 1e3);
+  if (seconds < 100) return fmt::format("{:.2f} s", seconds);
+  const auto whole = static_cast<std::uint64_t>(std::llround(seconds));
+  return fmt::format("{} min {:02} s", whole / 60, whole % 60);
+}
+
+PlanTally tally(const Graph& graph, const Plan& plan) {
+  PlanTally result;
+  const std::vector<bool> saved = saved_for_backward(graph);
+  for (const Bucket& bucket : plan.buckets) {
+    if (bucket.kind == TensorKind::parameter) {
+      add_to(bucket.residency == Residency::resident ? result.resident
+             : bucket.residency == Residency::held   ? result.held
+                                                     : result.streamed,
+             bucket.bytes);
+    } else if (bucket.kind == TensorKind::optimizer_state) {
+      add_to(bucket.residency == Residency::host ? result.optimizer_host : result.optimizer_device,
+             bucket.bytes);
+    }
+    for (const BucketTensor& place : bucket.tensors) {
+      if (!saved[place.tensor]) continue;
+      add_to(bucket.residency == Residency::recomputed  ? result.recomputed
+             : bucket.residency == Residency::offloaded ? result.offloaded
+                                                        : result.kept,
+             graph.tensor(place.tensor).bytes());
+    }
+  }
+  return result;
+}
+
+std::string setup_table(const Setup& setup) {
+  Lines lines;
+  add_model_lines(lines, setup);
+  lines.gap();
+  add_memory_lines(lines, setup);
+  add_plan_lines(lines, setup);
+  lines.gap();
+  add_prediction_lines(lines, setup);
+  return std::move(lines).text();
+}
+
+void RunStatistics::add(const StepReport& report) {
+  losses_[steps_ % window] = report.loss;
+  ++steps_;
+  seconds_ += report.seconds;
+  if (steps_ == start_up + 1) steady_seconds_ = steady_stall_ = 0;
+  steady_seconds_ += report.seconds;
+  steady_stall_ += report.seconds * report.stall_fraction;
+  device_peak_bytes_ = std::max(device_peak_bytes_, report.device_peak_bytes);
+  h2d_bytes_ = report.h2d_bytes;
+  d2h_bytes_ = report.d2h_bytes;
+}
+
+std::uint64_t RunStatistics::last_losses() const { return std::min(steps_, window); }
+
+double RunStatistics::last_mean_loss() const {
+  const std::uint64_t count = last_losses();
+  if (count == 0) return std::numeric_limits<double>::quiet_NaN();
+  double sum = 0;
+  for (std::uint64_t i = 0; i < count; ++i) sum += losses_[i];
+  return sum / static_cast<double>(count);
+}
+
+double RunStatistics::step_seconds() const {
+  const std::uint64_t count = steps_ > start_up ? steps_ - start_up : steps_;
+  return count == 0 ? 0 : steady_seconds_ / static_cast<double>(count);
+}
+
+double RunStatistics::stall_fraction() const {
+  return steady_seconds_ > 0 ? steady_stall_ / steady_seconds_ : 0;
+}
+
+std::string summary(const Setup& setup, const RunStatistics& run) {
+  const Plan& plan = *setup.plan;
+  const double step = run.step_seconds();
+  const double tokens = static_cast<double>(setup.tokens_per_step());
+  Lines lines;
+  lines.add("loss", "{:.4f} nats, mean of the last {} steps; byte-bigram entropy {:.4f}: {}",
+            run.last_mean_loss(), run.last_losses(), setup.bigram_entropy,
+            run.last_mean_loss() < setup.bigram_entropy ? "the model sees further than one byte"
+                                                        : "one byte of context would do as well");
+  lines.add("steps", "{} in {}, {} tokens/s", grouped(run.steps()), format_seconds(run.seconds()),
+            grouped(static_cast<std::uint64_t>(tokens / step)));
+  lines.add("step time", "{}; predicted {} ({:+.1f}%), {:.2f}x the lower bound ({}), stall {:.1f}%",
+            format_seconds(step), format_seconds(plan.predicted_step_seconds),
+            100 * (plan.predicted_step_seconds / step - 1), step / plan.lower_bound_seconds, plan.bound_by,
+            100 * run.stall_fraction());
+  const Bytes budget = setup.options->budget.device;
+  lines.add("device peak", "{} bytes touched, {} planned, budget {}; {} of the need", run.device_peak_bytes(),
+            plan.device_peak_bytes, budget == unlimited ? "unlimited" : fmt::format("{} bytes", budget),
+            share(run.device_peak_bytes(), setup.need));
+  lines.add("traffic", "{} in and {} out per step; planned {} and {}", format_bytes(run.h2d_bytes()),
+            format_bytes(run.d2h_bytes()), format_bytes(plan.h2d_bytes), format_bytes(plan.d2h_bytes));
+  return std::move(lines).text();
+}
+
+std::string infeasible_message(const Infeasible& infeasible, Policy policy) {
+  const char* flag = infeasible.host ? "--host-memory" : "--device-memory";
+  return fmt::format(
+      "{} {}: {}too small; the smallest that works is {} bytes ({}), which op {} needs: give {} {}", flag,
+      infeasible.budget, policy == Policy::none ? "with --policy none " : "", infeasible.minimum,
+      format_bytes(infeasible.minimum), infeasible.op, flag, infeasible.minimum);
+}
+
+}  // namespace stowage::samples

@@ -1,0 +1,86 @@
+// What train_gpt tells people: the table at the start and the summary at the end.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "samples/options.h"
+#include "stowage/engine.h"
+#include "stowage/graph.h"
+#include "stowage/plan.h"
+
+namespace stowage::samples {
+
+// "1,234,567"
+std::string grouped(std::uint64_t number);
+// "1.2 us", "34.5 ms", "1.20 s", "4 min 05 s"
+std::string format_seconds(double seconds);
+
+// What is known before the first step.
+struct Setup {
+  const Options* options = nullptr;
+  const Graph* graph = nullptr;
+  const Plan* plan = nullptr;
+  Machine machine;
+  std::uint64_t text_bytes = 0;
+  double bigram_entropy = 0;  // nats
+  Bytes need = 0;
+  Bytes minimum = 0;
+  int threads = 1;
+
+  std::uint64_t tokens_per_step() const {
+    return static_cast<std::uint64_t>(options->model.batch * options->model.sequence);
+  }
+};
+
+// Buckets of one sort: "4 (12.50 MiB)".
+struct Tally {
+  std::uint64_t count = 0;
+  Bytes bytes = 0;
+};
+
+// Where the plan keeps things.
+struct PlanTally {
+  Tally resident, held, streamed;          // buckets of parameters
+  Tally optimizer_host, optimizer_device;  // buckets of optimizer state
+  Tally kept, recomputed, offloaded;       // tensors that backward needs from forward
+};
+PlanTally tally(const Graph& graph, const Plan& plan);
+
+std::string setup_table(const Setup& setup);
+
+// Gathers what the summary says.
+class RunStatistics {
+ public:
+  void add(const StepReport& report);
+  std::uint64_t steps() const { return steps_; }
+  double last_mean_loss() const;      // of at most the last 20 steps; NaN without any
+  std::uint64_t last_losses() const;  // how many that is
+  double seconds() const { return seconds_; }
+  // Mean over the steps in the steady state (all but the first two where there are more).
+  double step_seconds() const;
+  double stall_fraction() const;
+  Bytes device_peak_bytes() const { return device_peak_bytes_; }
+  // Bytes of the last step.
+  Bytes h2d_bytes() const { return h2d_bytes_; }
+  Bytes d2h_bytes() const { return d2h_bytes_; }
+
+ private:
+  static constexpr std::uint64_t window = 20;
+  static constexpr std::uint64_t start_up = 2;
+  double losses_[window] = {};
+  std::uint64_t steps_ = 0;
+  double seconds_ = 0;
+  double steady_seconds_ = 0;
+  double steady_stall_ = 0;
+  Bytes device_peak_bytes_ = 0;
+  Bytes h2d_bytes_ = 0;
+  Bytes d2h_bytes_ = 0;
+};
+
+std::string summary(const Setup& setup, const RunStatistics& run);
+
+// Sentence for a budget that no plan fits, with the smallest one that works.
+std::string infeasible_message(const Infeasible& infeasible, Policy policy);
+
+}  // namespace stowage::samples

@@ -1,0 +1,247 @@
+#include "samples/training.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "samples/calibrate_quick.h"
+#include "samples/generate.h"
+#include "samples/interrupt.h"
+#include "samples/output_file.h"
+#include "samples/progress.h"
+#include "samples/report.h"
+#include "samples/schedule.h"
+#include "samples/step_log.h"
+#include "samples/text_data.h"
+#include "samples/trace.h"
+#include "samples/weights_file.h"
+#include "src/base/parallel_for.h"
+#include "stowage/engine.h"
+#include "stowage/error.h"
+#include "stowage/graph_builder.h"
+#include "stowage/simulated_device.h"
+
+namespace stowage::samples {
+namespace {
+
+constexpr int interrupted_code = 130;
+
+// stdout, at once: a pipe's reader sees lines as they come.
+void print(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+struct Outputs {
+  explicit Outputs(const Options& options)
+      : plan("--plan-json", options.plan_file, Writing::whole),
+        trace("--trace", options.plan_only ? "" : options.trace_file, Writing::whole),
+        weights("--weights", options.plan_only ? "" : options.weights_file, Writing::whole),
+        log(options.plan_only ? "" : options.log_file) {}
+  OutputFile plan;
+  OutputFile trace;
+  OutputFile weights;
+  StepLog log;
+};
+
+// No output may replace the text or another output.
+void check_distinct(const Options& options) {
+  struct Named {
+    const char* flag;
+    const std::string& path;
+  };
+  const std::array<Named, 5> files = {{{"--data", options.data},
+                                       {"--plan-json", options.plan_file},
+                                       {"--log", options.log_file},
+                                       {"--trace", options.trace_file},
+                                       {"--weights", options.weights_file}}};
+  for (std::size_t i = 1; i < files.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (files[i].path.empty() || files[j].path.empty()) continue;
+      std::error_code error;
+      const bool same =
+          files[i].path == files[j].path || std::filesystem::equivalent(files[i].path, files[j].path, error);
+      const bool regular = std::filesystem::is_regular_file(files[i].path, error) ||
+                           !std::filesystem::exists(files[i].path, error);
+      if (same && regular) {
+        throw InvalidInput(fmt::format("{} {}: that is the file of {} too; name another", files[i].flag,
+                                       files[i].path, files[j].flag));
+      }
+    }
+  }
+}
+
+struct Model {
+  Gpt gpt;
+  Graph graph;
+};
+
+Model build_model(const Options& options) {
+  GraphBuilder builder;
+  Model model;
+  model.gpt = gpt(builder, options.model);
+  model.graph =
+      builder.finish(model.gpt.loss, AdamW{.weight_decay = options.weight_decay, .clip = options.clip});
+  return model;
+}
+
+Plan plan_step(const Graph& graph, const Machine& machine, const Options& options) {
+  auto planned = make_plan(graph, machine, options.budget, options.plan);
+  if (const auto* infeasible = std::get_if<Infeasible>(&planned)) {
+    throw InvalidInput(infeasible_message(*infeasible, options.plan.policy));
+  }
+  return std::get<Plan>(std::move(planned));
+}
+
+std::unique_ptr<Device> open_device(const Options& options) {
+  return open_simulated_device({.capacity = options.budget.device,
+                                .host_capacity = options.budget.host,
+                                .executor = Executor::threaded,
+                                .h2d = options.link,
+                                .d2h = options.link,
+                                .poison = Poison::sampled});
+}
+
+// The model on its device, step by step.
+class Trainer {
+ public:
+  Trainer(const Setup& setup, const Model& model, const BatchSource& batches)
+      : setup_(setup),
+        options_(*setup.options),
+        model_(model),
+        batches_(batches),
+        device_(open_device(options_)),
+        engine_(*device_, model.graph, *setup.plan,
+                {.seed = options_.seed, .machine = setup.machine, .kernels = {}}) {}
+
+  // All steps, or up to an interrupt.
+  void run(StepLog& log) {
+    Progress progress({.steps = options_.steps,
+                       .tokens_per_step = setup_.tokens_per_step(),
+                       .budget = options_.budget.device,
+                       .columns = terminal_columns(stdout)});
+    log.start();
+    for (std::uint64_t step = 0; step < options_.steps && !interrupted(); ++step) {
+      const StepRecord record = make_step(step);
+      log.write(record);
+      print(progress.add(record.report));
+      statistics_.add(record.report);
+      require_finite(record.report);
+    }
+    print(progress.finish());
+    engine_.drain();
+    log.finish();
+  }
+
+  Engine& engine() { return engine_; }
+  const RunStatistics& statistics() const { return statistics_; }
+
+ private:
+  StepRecord make_step(std::uint64_t step) {
+    batches_.fill(step, batch_);
+    const std::array<InputData, 2> inputs = {
+        {{model_.gpt.tokens.id, batch_.tokens}, {model_.gpt.targets.id, batch_.targets}}};
+    const Schedule schedule = {
+        .peak = options_.learning_rate, .warmup = options_.warmup, .steps = options_.steps};
+    StepRecord record;
+    record.learning_rate = learning_rate(schedule, step);
+    record.report = engine_.step(inputs, {.learning_rate = record.learning_rate});
+    record.tokens_per_second = static_cast<double>(setup_.tokens_per_step()) / record.report.seconds;
+    return record;
+  }
+
+  static void require_finite(const StepReport& report) {
+    if (std::isfinite(report.loss) && std::isfinite(report.grad_norm)) return;
+    throw Error(fmt::format(
+        "step {}: loss {} with gradient norm {}: the training has diverged; lower --learning-rate, or "
+        "clip gradients with --clip",
+        report.step, report.loss, report.grad_norm));
+  }
+
+  const Setup& setup_;
+  const Options& options_;
+  const Model& model_;
+  const BatchSource& batches_;
+  std::unique_ptr<Device> device_;
+  Engine engine_;
+  Batch batch_;
+  RunStatistics statistics_;
+};
+
+void write_trace(OutputFile& file, const Setup& setup, Engine& engine) {
+  if (!file.wanted()) return;
+  const Timeline planned = simulate(*setup.graph, *setup.plan, setup.machine);
+  file.write(trace_json(*setup.graph, *setup.plan, planned.instructions, engine.last_timeline()));
+  file.commit();
+}
+
+void print_sample(const Options& options, const Graph& graph, Engine& engine) {
+  if (options.sample_bytes == 0) return;
+  const ReadParameter read = [&](const std::string& name) {
+    const auto found = std::find_if(graph.tensors.begin(), graph.tensors.end(),
+                                    [&](const Tensor& tensor) { return tensor.name == name; });
+    return engine.read(static_cast<TensorId>(found - graph.tensors.begin()));
+  };
+  print(fmt::format("\n{} bytes from the model, temperature 0.8:\n\n", options.sample_bytes));
+  const GenerateOptions wanted = {
+      .prompt = "\n", .bytes = options.sample_bytes, .temperature = 0.8, .seed = options.seed};
+  generate(options.model, read, wanted, [](unsigned char byte) {
+    print(escaped(byte));
+    return !interrupted();
+  });
+  print("\n");
+}
+
+BatchSource open_batches(const std::string& text, const Options& options) {
+  try {
+    return {text, options.model.batch, options.model.sequence, options.seed};
+  } catch (const InvalidInput& error) {
+    throw InvalidInput(fmt::format("--data {}: {}", options.data, error.what()));
+  }
+}
+
+}  // namespace
+
+int train(const Options& options) {
+  set_parallel_threads(options.threads);
+  check_distinct(options);
+  const std::string text = read_text(options.data);
+  const BatchSource batches = open_batches(text, options);
+  Outputs outputs(options);
+  const Model model = build_model(options);
+
+  Setup setup;
+  setup.options = &options;
+  setup.graph = &model.graph;
+  setup.machine = calibrate_quick(options.model, options.link);
+  const Plan plan = plan_step(model.graph, setup.machine, options);
+  setup.plan = &plan;
+  setup.text_bytes = text.size();
+  setup.bigram_entropy = bigram_entropy(text);
+  setup.need = need_bytes(model.graph, setup.machine);
+  setup.minimum = minimum_bytes(model.graph, setup.machine, options.plan);
+  setup.threads = parallel_threads();
+  print(setup_table(setup));
+  outputs.plan.write(to_json(plan));
+  outputs.plan.commit();
+  if (options.plan_only) return 0;
+
+  print("\n");
+  watch_interrupts();
+  Trainer trainer(setup, model, batches);
+  trainer.run(outputs.log);
+  if (trainer.statistics().steps() > 0) print('\n' + summary(setup, trainer.statistics()));
+  write_trace(outputs.trace, setup, trainer.engine());
+  write_weights(outputs.weights, model.graph, [&](TensorId id) { return trainer.engine().read(id); });
+  if (!interrupted()) print_sample(options, model.graph, trainer.engine());
+  return interrupted() ? interrupted_code : 0;
+}
+
+}  // namespace stowage::samples

@@ -1,0 +1,93 @@
+// AccessChecker: happens-before over lanes, events and the calling thread, and what it says about
+// every byte. Pure logic: no threads and no memory, one caller at a time.
+//
+// The order in which work is enqueued is a valid order of the device (a wait captures the event's
+// most recent record), so judging each operation as it is enqueued judges every interleaving. Each
+// lane and the host (all calling threads count as one) has a vector clock. An operation advances its
+// lane's; `record` copies it into the event's, `wait` joins that into a lane's, `synchronise` into
+// the host's; with `host_orders` every enqueue first joins the host's into its lane's.
+// A write must be ordered after every earlier access of its bytes, a read after every earlier write.
+//
+// Errors: AccessViolation naming both operations, the bytes and what is missing; then nothing of the
+// operation is remembered.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/device/simulated/access_history.h"
+#include "src/device/simulated/vector_clock.h"
+#include "stowage/device.h"
+
+namespace stowage::simulated {
+
+using RangeId = std::uint32_t;
+
+// Bytes [begin, end) of an allocation; not empty, in its bounds.
+struct RangeAccess {
+  RangeId range = 0;
+  Bytes begin = 0;
+  Bytes end = 0;
+  AccessMode mode = AccessMode::read;
+};
+
+class AccessChecker {
+ public:
+  explicit AccessChecker(bool host_orders) : host_orders_(host_orders) {}
+
+  // Ids of removed lanes and ranges are used again. Removing a lane counts as synchronising it.
+  LaneId add_lane(LaneRole role);
+  void remove_lane(LaneId lane);
+  bool has_lane(LaneId lane) const { return lane < lanes_.size() && lanes_[lane].live; }
+  LaneRole role(LaneId lane) const { return lanes_[lane].role; }
+  std::string describe_lane(LaneId lane) const;  // "compute lane 0"
+
+  // Device bytes start undefined, pinned ones defined. `number` is for messages.
+  RangeId add_range(MemoryKind kind, Bytes bytes, std::uint64_t number);
+  void remove_range(RangeId range);
+  MemoryKind kind(RangeId range) const { return ranges_[range].kind; }
+  // Bytes of the range that are new (mapped just now).
+  void forget(RangeId range, Bytes begin, Bytes end);
+  // Throws unless the host has synchronised with every access of these bytes. `call` gives them up.
+  void expect_finished(RangeId range, Bytes begin, Bytes end, std::string_view call) const;
+
+  void launch(LaneId lane, const std::string& name, std::span<const RangeAccess> accesses);
+  void copy(LaneId lane, const std::string& name, const RangeAccess& to, const RangeAccess& from);
+  void discard(LaneId lane, const std::string& name, const RangeAccess& range);
+
+  void record(LaneId lane, VectorClock& event);
+  void wait(LaneId lane, const VectorClock& event);
+  void synchronise(const VectorClock& event) { host_.join(event); }
+
+  // "bytes [0, 64) of device allocation 3 (1.00 KiB)"
+  std::string describe_bytes(RangeId range, Bytes begin, Bytes end) const;
+
+ private:
+  struct LaneState {
+    LaneRole role = LaneRole::compute;
+    bool live = false;
+    VectorClock clock;
+  };
+  struct Range {
+    MemoryKind kind = MemoryKind::device;
+    Bytes bytes = 0;
+    std::uint64_t number = 0;
+    AccessHistory history;
+  };
+
+  void join_host(LaneId lane);
+  Stamp next_stamp(LaneId lane, const std::string& name, WorkKind kind);
+  void expect_ordered(LaneId lane, const std::string& name, WorkKind kind, const RangeAccess& access) const;
+  void expect_defined(LaneId lane, const std::string& name, const RangeAccess& access) const;
+  std::string describe_work(const Stamp& stamp) const;
+
+  bool host_orders_;
+  std::vector<LaneState> lanes_;
+  std::vector<Range> ranges_;
+  std::vector<RangeId> free_ranges_;
+  VectorClock host_;
+};
+
+}  // namespace stowage::simulated

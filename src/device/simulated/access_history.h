@@ -1,0 +1,95 @@
+// AccessHistory: for every byte of one allocation, its last writer, its readers since, and whether
+// its value is defined. Pure data: no threads, no memory behind it.
+//
+// Kept as sorted segments that tile [0, bytes). Vectors keep their capacity and readers' nodes are
+// recycled, so that a periodic program soon allocates nothing.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/device/simulated/vector_clock.h"
+#include "stowage/device.h"
+
+namespace stowage::simulated {
+
+enum class WorkKind : std::uint8_t { launch, copy, discard };
+
+// One operation as the history remembers it. `tick` 0: none.
+struct Stamp {
+  const std::string* name = nullptr;  // interned, outlives the history
+  std::uint64_t tick = 0;
+  LaneId lane = 0;
+  WorkKind kind = WorkKind::launch;
+  friend bool operator==(const Stamp&, const Stamp&) = default;
+};
+
+// A remembered access that nothing orders before the one being judged, and the bytes they share.
+struct Conflict {
+  Stamp other;
+  bool other_wrote = false;
+  Bytes begin = 0;
+  Bytes end = 0;
+};
+
+struct UndefinedBytes {
+  Bytes begin = 0;
+  Bytes end = 0;
+  Stamp since;  // the discard (or the copy of undefined bytes); tick 0: since the allocation
+};
+
+class AccessHistory {
+ public:
+  // Forgets everything; the whole range is `defined` or not.
+  void reset(Bytes bytes, bool defined);
+  // Forgets what happened to part of the range.
+  void forget(Bytes begin, Bytes end, bool defined) { write(begin, end, Stamp{}, defined); }
+
+  // All ranges below are half-open, not empty, and inside [0, bytes).
+  // A write needs every reader and the writer of each byte before it; a read needs the writer.
+  std::optional<Conflict> find_unordered(Bytes begin, Bytes end, AccessMode mode, const VectorClock& clock) const;
+  std::optional<UndefinedBytes> find_undefined(Bytes begin, Bytes end) const;
+
+  // `clock` is the reader's: readers that it covers are implied by it from now on.
+  void read(Bytes begin, Bytes end, const Stamp& stamp, const VectorClock& clock);
+  void write(Bytes begin, Bytes end, const Stamp& stamp, bool defined);
+
+  // Calls function(begin, end, defined) piece by piece, in order.
+  template <class Function>
+  void for_each_piece(Bytes begin, Bytes end, Function&& function) const {
+    for (std::size_t i = index_at(begin); i < segments_.size() && segments_[i].begin < end; ++i)
+      function(std::max(begin, segments_[i].begin), std::min(end, segments_[i].end), segments_[i].defined);
+  }
+
+  std::size_t segments() const { return segments_.size(); }
+
+ private:
+  static constexpr std::uint32_t none = ~0u;
+  struct Segment {
+    Bytes begin = 0;
+    Bytes end = 0;
+    Stamp writer;
+    std::uint32_t readers = none;  // head of a list in nodes_
+    bool defined = false;
+  };
+  struct ReaderNode {
+    Stamp stamp;
+    std::uint32_t next = none;
+  };
+
+  std::size_t index_at(Bytes position) const;  // of the segment that holds the byte
+  std::size_t split_at(Bytes position);        // of the segment that begins there; cuts one if needed
+  void merge_with_left(std::size_t index);
+  std::uint32_t new_node(const Stamp& stamp, std::uint32_t next);
+  std::uint32_t copy_list(std::uint32_t head);
+  void free_list(std::uint32_t head);
+  std::uint32_t without_covered(std::uint32_t head, const VectorClock& clock);
+
+  std::vector<Segment> segments_;
+  std::vector<ReaderNode> nodes_;
+  std::uint32_t free_nodes_ = none;
+};
+
+}  // namespace stowage::simulated

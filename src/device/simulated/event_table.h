@@ -1,0 +1,36 @@
+// EventTable: which signal each event's most recent record is. Holds one reference per event. Not
+// synchronised.
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "src/device/simulated/signals.h"
+
+namespace stowage::simulated {
+
+class EventTable {
+ public:
+  explicit EventTable(Signals& signals) : signals_(signals) {}
+
+  EventId create();
+  // All throw InvalidInput, naming `call`, for an event that is not there.
+  void destroy(EventId event, std::string_view call);
+  void expect(EventId event, std::string_view call) const;
+  // Nothing if the event was never recorded.
+  std::optional<SignalId> signal(EventId event, std::string_view call) const;
+  // Takes over the caller's reference.
+  void set(EventId event, SignalId signal);
+
+ private:
+  struct Slot {
+    bool live = false;
+    std::optional<SignalId> signal;
+  };
+  Signals& signals_;
+  std::vector<Slot> slots_;
+  std::vector<EventId> free_;
+};
+
+}  // namespace stowage::simulated

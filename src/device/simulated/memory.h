@@ -1,0 +1,90 @@
+// Memory of the simulated device: two hard capacities, what is allocated under them, and the address
+// space that virtual ranges reserve. Not synchronised.
+//
+// Backed by anonymous mappings, which the object owns and unmaps when it dies. Released device
+// blocks of up to 1 MiB in all stay mapped and poisoned for a while, so that a stale read finds
+// NaNs; larger ones are unmapped at once, so that it faults.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stowage/device.h"
+#include "stowage/error.h"
+#include "stowage/simulated_device.h"
+
+namespace stowage::simulated {
+
+struct Allocation {
+  std::byte* base = nullptr;
+  Bytes bytes = 0;
+  MemoryKind kind = MemoryKind::device;
+  std::uint64_t number = 0;  // the how-manieth of this device, from 1
+  bool reserved = false;     // a virtual range
+  std::vector<bool> mapped;  // of a virtual range, by granule
+  std::uint32_t range = 0;   // the owner's own id for it
+};
+
+class Memory {
+ public:
+  static constexpr Bytes granularity = 64_KiB;
+
+  Memory(Bytes capacity, Bytes host_capacity, Poison poison);
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  ~Memory();
+
+  // Device bytes are poisoned, pinned ones zero. Throw OutOfMemory with the account, InvalidInput
+  // for zero bytes. The reference holds until the release.
+  Allocation& allocate(MemoryKind kind, Bytes bytes);
+  Allocation& reserve(Bytes bytes);
+  void map(Allocation& range, Bytes offset, Bytes bytes);    // fresh poison
+  void unmap(Allocation& range, Bytes offset, Bytes bytes);  // inaccessible again
+  void release(Allocation& allocation);                      // what is still mapped, too
+
+  // The allocation that holds `address`; null if none.
+  Allocation* find(const void* address);
+  // The plain allocation (or virtual range) that starts at `address`. Throw InvalidInput.
+  Allocation& plain_at(MemoryKind kind, const void* address, std::string_view call);
+  Allocation& reserved_at(const void* address, std::string_view call);
+  // Throws InvalidInput unless [offset, offset + bytes) are whole granules of `range`, all mapped or
+  // all unmapped as `mapped` says.
+  void expect_granules(const Allocation& range, Bytes offset, Bytes bytes, bool mapped, std::string_view call) const;
+
+  static bool is_mapped(const Allocation& allocation, Bytes begin, Bytes end);
+
+  MemoryInfo device_info() const { return {device_.capacity, device_.capacity - device_.used}; }
+  // OutOfMemory for `bytes` more of `kind`: who holds what, by kind, largest first.
+  OutOfMemory out_of_memory(MemoryKind kind, Bytes bytes, std::string_view call) const;
+  Poison poison() const { return poison_; }
+
+ private:
+  struct Pool {
+    Bytes capacity = 0;
+    Bytes used = 0;
+  };
+  struct Freed {
+    std::byte* base = nullptr;
+    Bytes bytes = 0;
+  };
+  Pool& pool(MemoryKind kind) { return kind == MemoryKind::device ? device_ : host_; }
+  const Pool& pool(MemoryKind kind) const { return kind == MemoryKind::device ? device_ : host_; }
+  Allocation& add(std::byte* base, Bytes bytes, MemoryKind kind, bool reserved);
+  void quarantine(Freed freed);
+  std::string account(MemoryKind kind) const;
+
+  Pool device_;
+  Pool host_;
+  Poison poison_;
+  std::uint64_t allocations_ = 0;
+  std::map<const std::byte*, Allocation> live_;  // by base
+  std::deque<Freed> freed_;                      // oldest first
+  Bytes freed_bytes_ = 0;
+};
+
+}  // namespace stowage::simulated

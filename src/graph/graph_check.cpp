@@ -1,0 +1,216 @@
+// check(): one pass over tensors, one over ops, one over aliases.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <unordered_set>
+
+#include "src/graph/shape.h"
+#include "stowage/error.h"
+#include "stowage/graph.h"
+
+namespace stowage {
+namespace {
+
+class Checker {
+ public:
+  explicit Checker(const Graph& graph)
+      : graph_(graph), producer_(graph.tensors.size(), no_id), last_reader_(graph.tensors.size(), no_id) {}
+
+  void run() {
+    check_tensors();
+    check_unit_names();
+    for (OpId id = 0; id < graph_.ops.size(); ++id) check_op(id);
+    check_producers();
+    for (OpId id = 0; id < graph_.ops.size(); ++id) check_aliases(id);
+    check_results();
+  }
+
+ private:
+  const Graph& graph_;
+  std::vector<OpId> producer_;
+  std::vector<OpId> last_reader_;
+  std::unordered_set<std::string_view> op_names_;
+
+  template <class... Arguments>
+  [[noreturn]] static void fail(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+    throw InvalidInput("graph: " + fmt::format(format, std::forward<Arguments>(arguments)...) +
+                       "; correct the graph, or build it anew with GraphBuilder");
+  }
+
+  static bool persistent(TensorKind kind) {
+    return kind == TensorKind::parameter || kind == TensorKind::optimizer_state;
+  }
+
+  void check_tensors() {
+    std::unordered_set<std::string_view> names;
+    std::int64_t total = 0;
+    for (const Tensor& tensor : graph_.tensors) {
+      if (tensor.name.empty()) fail("a tensor has no name");
+      if (!names.insert(tensor.name).second) fail("two tensors are named '{}'", tensor.name);
+      auto bytes = checked_bytes(tensor.shape, tensor.type);
+      if (!bytes) {
+        fail("the shape {} of tensor '{}' has a dimension below 1 or overflows 63 bits of bytes",
+             describe(tensor.shape), tensor.name);
+      }
+      if (__builtin_add_overflow(total, static_cast<std::int64_t>(*bytes), &total)) {
+        fail("the sizes of all tensors up to '{}' overflow 63 bits of bytes", tensor.name);
+      }
+      if (!std::isfinite(tensor.initializer.mean) || !std::isfinite(tensor.initializer.standard_deviation)) {
+        fail("the initializer of tensor '{}' is not finite", tensor.name);
+      }
+    }
+  }
+
+  void check_unit_names() {
+    std::unordered_set<std::string_view> names;
+    for (const std::string& name : graph_.unit_names) {
+      if (!names.insert(name).second) fail("two units are named '{}'", name);
+    }
+  }
+
+  void check_op(OpId id) {
+    const Op& op = graph_.ops[id];
+    if (op.name.empty()) fail("op {} has no name", id);
+    if (!op_names_.insert(op.name).second) fail("two ops are named '{}'", op.name);
+    if (op.kernel.empty()) fail("op '{}' has no kernel", op.name);
+    check_order(id);
+    check_numbers(op);
+    for (TensorId tensor : op.reads) check_read(id, tensor);
+    for (TensorId tensor : op.writes) check_write(id, tensor);
+  }
+
+  void check_order(OpId id) {
+    const Op& op = graph_.ops[id];
+    const Op* before = id == 0 ? nullptr : &graph_.ops[id - 1];
+    if (before != nullptr && op.phase < before->phase) {
+      fail("op '{}' of phase {} stands behind '{}' of phase {}", op.name, to_string(op.phase), before->name,
+           to_string(before->phase));
+    }
+    if (op.phase == Phase::update) {
+      if (op.unit != no_id) fail("update op '{}' has a unit", op.name);
+      return;
+    }
+    if (op.unit >= graph_.unit_names.size()) fail("the unit of op '{}' is out of range", op.name);
+    bool first_of_phase = before == nullptr || before->phase != op.phase;
+    if (op.phase == Phase::forward) {
+      std::uint32_t last = first_of_phase ? 0 : before->unit;
+      if (op.unit < last || op.unit > last + (first_of_phase ? 0U : 1U)) {
+        fail("units are not consecutive: forward op '{}' has unit {} after unit {}", op.name, op.unit, last);
+      }
+    } else if (!first_of_phase && op.unit > before->unit) {
+      fail("units are not consecutive: backward op '{}' has unit {} after unit {}", op.name, op.unit,
+           before->unit);
+    }
+  }
+
+  static void check_numbers(const Op& op) {
+    if (!(op.cost.flops >= 0) || !(op.cost.bytes >= 0) || !std::isfinite(op.cost.flops) ||
+        !std::isfinite(op.cost.bytes)) {
+      fail("the cost of op '{}' is negative or not finite", op.name);
+    }
+    for (const auto& [name, value] : op.attributes) {
+      const double* number = std::get_if<double>(&value);
+      if (number != nullptr && !std::isfinite(*number)) {
+        fail("attribute '{}' of op '{}' is not finite", name, op.name);
+      }
+    }
+  }
+
+  void check_read(OpId id, TensorId tensor) {
+    const Op& op = graph_.ops[id];
+    if (tensor >= graph_.tensors.size()) fail("op '{}' reads tensor {}, which does not exist", op.name, tensor);
+    const Tensor& read = graph_.tensors[tensor];
+    if (read.kind == TensorKind::workspace) fail("op '{}' reads the workspace '{}'", op.name, read.name);
+    if (read.kind == TensorKind::optimizer_state && op.phase != Phase::update) {
+      fail("op '{}' is no update but reads the optimizer state '{}'", op.name, read.name);
+    }
+    if (!persistent(read.kind) && read.kind != TensorKind::input && producer_[tensor] == no_id) {
+      fail("op '{}' reads '{}' before it is written", op.name, read.name);
+    }
+    last_reader_[tensor] = id;
+  }
+
+  void check_write(OpId id, TensorId tensor) {
+    const Op& op = graph_.ops[id];
+    if (tensor >= graph_.tensors.size()) fail("op '{}' writes tensor {}, which does not exist", op.name, tensor);
+    const Tensor& written = graph_.tensors[tensor];
+    if (written.kind == TensorKind::input) fail("op '{}' writes the input '{}'", op.name, written.name);
+    if (persistent(written.kind) && op.phase != Phase::update) {
+      fail("op '{}' is no update but writes the {} '{}'", op.name, to_string(written.kind), written.name);
+    }
+    if (producer_[tensor] != no_id) {
+      fail("'{}' is written twice, by op '{}' and by op '{}'", written.name,
+           graph_.ops[producer_[tensor]].name, op.name);
+    }
+    producer_[tensor] = id;
+  }
+
+  void check_producers() {
+    for (TensorId id = 0; id < graph_.tensors.size(); ++id) {
+      const Tensor& tensor = graph_.tensors[id];
+      if (producer_[id] == no_id && !persistent(tensor.kind) && tensor.kind != TensorKind::input) {
+        fail("no op writes the {} '{}'", to_string(tensor.kind), tensor.name);
+      }
+    }
+  }
+
+  void check_aliases(OpId id) {
+    const Op& op = graph_.ops[id];
+    std::vector<bool> write_used(op.writes.size());
+    std::vector<bool> read_used(op.reads.size());
+    for (const Alias& alias : op.may_alias) {
+      if (alias.write >= op.writes.size() || alias.read >= op.reads.size()) {
+        fail("an alias of op '{}' names an operand that does not exist", op.name);
+      }
+      if (write_used[alias.write] || read_used[alias.read]) {
+        fail("two aliases of op '{}' name the same operand", op.name);
+      }
+      write_used[alias.write] = read_used[alias.read] = true;
+      check_alias(id, op.writes[alias.write], op.reads[alias.read]);
+    }
+  }
+
+  void check_alias(OpId id, TensorId write, TensorId read) {
+    const Op& op = graph_.ops[id];
+    const Tensor& to = graph_.tensors[write];
+    const Tensor& from = graph_.tensors[read];
+    if (write == read) fail("op '{}' aliases '{}' with itself", op.name, to.name);
+    if (to.bytes() != from.bytes()) {
+      fail("op '{}' aliases '{}' with '{}', whose size differs", op.name, to.name, from.name);
+    }
+    if (persistent(from.kind) || persistent(to.kind) || from.kind == TensorKind::input) {
+      fail("op '{}' aliases '{}' with '{}', but only values of one step may share bytes", op.name, to.name,
+           from.name);
+    }
+    if (last_reader_[read] != id || std::count(op.reads.begin(), op.reads.end(), read) != 1) {
+      fail("op '{}' may overwrite '{}' but is not its last reader: op '{}' reads it too", op.name, from.name,
+           graph_.ops[last_reader_[read]].name);
+    }
+  }
+
+  void check_results() {
+    if (graph_.loss != no_id) check_result("loss", graph_.loss, {}, Phase::forward);
+    if (graph_.clip != no_id) check_result("clip", graph_.clip, {2}, Phase::update);
+  }
+
+  void check_result(std::string_view what, TensorId id, const std::vector<std::int64_t>& shape, Phase phase) {
+    if (id >= graph_.tensors.size()) fail("the {} tensor does not exist", what);
+    const Tensor& tensor = graph_.tensors[id];
+    if (tensor.type != DataType::f64 || tensor.shape != shape) {
+      fail("the {} '{}' is {} {}, not f64 {}", what, tensor.name, to_string(tensor.type),
+           describe(tensor.shape), describe(shape));
+    }
+    if (producer_[id] == no_id || graph_.ops[producer_[id]].phase != phase) {
+      fail("the {} '{}' is not written by a {} op", what, tensor.name, to_string(phase));
+    }
+  }
+};
+
+}  // namespace
+
+void check(const Graph& graph) {
+  Checker{graph}.run();
+}
+
+}  // namespace stowage

@@ -1,0 +1,51 @@
+#include "src/nn/operands.h"
+#include "stowage/nn.h"
+
+namespace stowage::nn {
+namespace {
+
+void require_fit(const GraphBuilder& builder, const std::string& name, Value qkv, const AttentionOptions& options) {
+  require_operand(builder, name, "queries, keys and values", qkv, {any, any}, builder.work_type());
+  const std::vector<std::int64_t>& shape = builder.tensor(qkv).shape;
+  require(shape[1] % 3 == 0, name, "queries, keys and values differ in width; give [tokens, 3 * width]");
+  require(options.heads > 0 && shape[1] / 3 % options.heads == 0, name,
+          "the width is not divisible by the heads; change one of them");
+  require(options.sequence > 0 && shape[0] % options.sequence == 0, name,
+          "the tokens are no whole number of sequences; pad them");
+  require(options.dropout >= 0 && options.dropout < 1, name,
+          "the dropout probability is outside [0, 1); choose one inside");
+}
+
+}  // namespace
+
+Value attention(GraphBuilder& builder, std::string name, Value qkv, const AttentionOptions& options) {
+  require_fit(builder, name, qkv, options);
+  std::int64_t tokens = builder.tensor(qkv).shape[0];
+  std::int64_t width = builder.tensor(qkv).shape[1] / 3;
+  Value y = builder.activation(name, {tokens, width});
+  Value log_sum_exp =
+      builder.activation(name + ".log_sum_exp", {tokens / options.sequence, options.heads, options.sequence});
+  std::string full = builder.tensor(y).name;
+  Attributes attributes{{"heads", options.heads},
+                        {"sequence", options.sequence},
+                        {"causal", std::int64_t{options.causal}},
+                        {"dropout", options.dropout},
+                        {"key", std::int64_t{y.id}}};
+
+  // Keys per query: all, or those up to the query itself.
+  auto length = static_cast<double>(options.sequence);
+  double keys = options.causal ? (length + 1) / 2 : length;
+  double product = 2 * elements(builder, y) * keys;  // queries by keys, or probabilities by values
+  double softmax = 5 * elements(builder, log_sum_exp) * keys;
+  auto backward = [=](GraphBuilder& b, const std::vector<Value>& gradients) {
+    Value dqkv = b.gradient_like(qkv);
+    // Probabilities are computed once more, then four products.
+    b.op({full + ".backward", "attention_backward", attributes, {qkv, y, log_sum_exp, gradients[0]}, {dqkv}, {},
+          {5 * product + 2 * softmax, 0}});
+    b.add_gradient(qkv, dqkv, true);
+  };
+  builder.op({name, "attention", attributes, {qkv}, {y, log_sum_exp}, {}, {2 * product + softmax, 0}}, backward);
+  return y;
+}
+
+}  // namespace stowage::nn

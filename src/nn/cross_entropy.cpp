@@ -1,0 +1,26 @@
+#include "src/nn/operands.h"
+#include "stowage/nn.h"
+
+namespace stowage::nn {
+
+Value cross_entropy(GraphBuilder& builder, std::string name, Value logits, Value targets) {
+  require_operand(builder, name, "logits", logits, {any, any}, builder.work_type());
+  std::int64_t tokens = builder.tensor(logits).shape[0];
+  require_operand(builder, name, "targets", targets, {tokens}, DataType::i32);
+  Value loss = builder.activation(name, {}, DataType::f64);
+  Value log_sum_exp = builder.activation(name + ".log_sum_exp", {tokens});
+  std::string full = builder.tensor(loss).name;
+  auto backward = [=](GraphBuilder& b, const std::vector<Value>& gradients) {
+    require(!gradients[0] && !gradients[1], full, "its gradient is taken as 1; make it the loss itself");
+    Value dlogits = b.gradient_like(logits);
+    b.op({full + ".backward", "cross_entropy_backward", {}, {logits, targets, log_sum_exp}, {dlogits}, {},
+          {4 * elements(b, logits), 0}});
+    b.add_gradient(logits, dlogits, true);
+  };
+  builder.op({name, "cross_entropy", {}, {logits, targets}, {loss, log_sum_exp}, {},
+              {4 * elements(builder, logits), 0}},
+             backward);
+  return loss;
+}
+
+}  // namespace stowage::nn

@@ -1,0 +1,55 @@
+// gelu, dropout, add.
+#include "src/nn/operands.h"
+#include "stowage/nn.h"
+
+namespace stowage::nn {
+
+Value gelu(GraphBuilder& builder, std::string name, Value x, Gelu form) {
+  require_operand(builder, name, "input", x, builder.tensor(x).shape, builder.work_type());
+  Value y = builder.activation(name, builder.tensor(x).shape);
+  std::string full = builder.tensor(y).name;
+  Attributes attributes{{"form", std::string(form == Gelu::tanh ? "tanh" : "erf")}};
+  auto backward = [=](GraphBuilder& b, const std::vector<Value>& gradients) {
+    Value dx = b.gradient_like(x);
+    b.op({full + ".backward", "gelu_backward", attributes, {x, gradients[0]}, {dx}, in_place(b, gradients[0], 1),
+          {20 * elements(b, x), 0}});
+    b.add_gradient(x, dx, true);
+  };
+  builder.op({name, "gelu", attributes, {x}, {y}, {}, {12 * elements(builder, x), 0}}, backward);
+  return y;
+}
+
+// The forward op never overwrites x, so that it can be replayed from x alone.
+Value dropout(GraphBuilder& builder, std::string name, Value x, double probability) {
+  require(probability >= 0 && probability < 1, name, "the dropout probability is outside [0, 1); choose one inside");
+  if (probability == 0) return x;
+  require_operand(builder, name, "input", x, builder.tensor(x).shape, builder.work_type());
+  Value y = builder.activation(name, builder.tensor(x).shape);
+  std::string full = builder.tensor(y).name;
+  // Tensor ids are unique, so every dropout of the graph draws its own numbers.
+  Attributes attributes{{"probability", probability}, {"key", std::int64_t{y.id}}};
+  auto backward = [=](GraphBuilder& b, const std::vector<Value>& gradients) {
+    Value dx = b.gradient_like(x);
+    b.op({full + ".backward", "dropout", attributes, {gradients[0]}, {dx}, in_place(b, gradients[0], 0),
+          {2 * elements(b, x), 0}});
+    b.add_gradient(x, dx, true);
+  };
+  builder.op({name, "dropout", attributes, {x}, {y}, {}, {2 * elements(builder, x), 0}}, backward);
+  return y;
+}
+
+Value add(GraphBuilder& builder, std::string name, Value a, Value b) {
+  require_operand(builder, name, "first input", a, builder.tensor(a).shape, builder.work_type());
+  require_operand(builder, name, "second input", b, builder.tensor(a).shape, builder.work_type());
+  Value y = builder.activation(name, builder.tensor(a).shape);
+  auto backward = [a, b](GraphBuilder& builder, const std::vector<Value>& gradients) {
+    bool both = builder.wants_gradient(a) && builder.wants_gradient(b);
+    bool fresh = !both && builder.may_overwrite(gradients[0]);
+    if (builder.wants_gradient(a)) builder.add_gradient(a, gradients[0], fresh);
+    if (builder.wants_gradient(b)) builder.add_gradient(b, gradients[0], fresh);
+  };
+  builder.op({name, "add", {}, {a, b}, {y}, {}, {elements(builder, a), 0}}, backward);
+  return y;
+}
+
+}  // namespace stowage::nn

@@ -1,0 +1,43 @@
+#include "src/nn/operands.h"
+#include "stowage/nn.h"
+
+namespace stowage::nn {
+
+Value embedding(GraphBuilder& builder, std::string name, Value tokens, Value table, Value positions,
+                std::int64_t sequence) {
+  require_operand(builder, name, "tokens", tokens, {any}, DataType::i32);
+  require_operand(builder, name, "table", table, {any, any}, builder.work_type());
+  std::int64_t count = builder.tensor(tokens).shape[0];
+  std::int64_t width = builder.tensor(table).shape[1];
+  require(sequence > 0 && count % sequence == 0, name, "the tokens are no whole number of sequences; pad them");
+  if (positions) require_operand(builder, name, "positions", positions, {sequence, width}, builder.work_type());
+
+  Value y = builder.activation(name, {count, width});
+  std::string full = builder.tensor(y).name;
+  double touched = elements(builder, y) * static_cast<double>(size_of(builder.work_type()));
+  double token_bytes = 4.0 * static_cast<double>(count);
+  std::vector<Value> reads{tokens, table};
+  if (positions) reads.push_back(positions);
+
+  auto backward = [=](GraphBuilder& b, const std::vector<Value>& gradients) {
+    Value dy = gradients[0];
+    double additions = elements(b, dy);
+    if (b.wants_gradient(table)) {
+      Value dtable = b.gradient_like(table);
+      b.op({full + ".backward", "embedding_backward", {}, {tokens, dy}, {dtable}, {}, {additions, 0}});
+      b.add_gradient(table, dtable, true);
+    }
+    if (positions && b.wants_gradient(positions)) {
+      Value dpositions = b.gradient_like(positions);
+      b.op({full + ".backward_positions", "position_backward", {{"sequence", sequence}}, {dy}, {dpositions}, {},
+            {additions, 0}});
+      b.add_gradient(positions, dpositions, true);
+    }
+  };
+  // Only the rows of the tokens are read, not the whole table.
+  OpCost cost{positions ? elements(builder, y) : 0.0, token_bytes + touched * (positions ? 3 : 2)};
+  builder.op({name, "embedding", {{"sequence", sequence}}, std::move(reads), {y}, {}, cost}, backward);
+  return y;
+}
+
+}  // namespace stowage::nn

@@ -1,0 +1,51 @@
+#include "src/nn/operands.h"
+
+#include <fmt/format.h>
+
+#include "src/graph/shape.h"
+#include "stowage/error.h"
+
+namespace stowage::nn {
+namespace {
+
+bool fits(const std::vector<std::int64_t>& shape, const std::vector<std::int64_t>& wanted) {
+  if (shape.size() != wanted.size()) return false;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (wanted[i] != any && wanted[i] != shape[i]) return false;
+  }
+  return true;
+}
+
+std::string describe_wanted(const std::vector<std::int64_t>& shape) {
+  std::string text;
+  for (std::int64_t dimension : shape) {
+    text += (text.empty() ? "" : ", ") + (dimension == any ? std::string("any") : std::to_string(dimension));
+  }
+  return "[" + text + "]";
+}
+
+}  // namespace
+
+void require_operand(const GraphBuilder& builder, const std::string& op, std::string_view role, Value value,
+                     const std::vector<std::int64_t>& shape, DataType type) {
+  require(static_cast<bool>(value), op, fmt::format("the {} is missing; give it", role));
+  const Tensor& tensor = builder.tensor(value);
+  require(tensor.type == type && fits(tensor.shape, shape), op,
+          fmt::format("the {} '{}' is {} {}; give it {} {}", role, tensor.name, to_string(tensor.type),
+                      describe(tensor.shape), to_string(type), describe_wanted(shape)));
+}
+
+void require(bool holds, const std::string& op, const std::string& saying) {
+  if (!holds) throw InvalidInput(op + ": " + saying);
+}
+
+double elements(const GraphBuilder& builder, Value value) {
+  return static_cast<double>(builder.tensor(value).elements());
+}
+
+std::vector<Alias> in_place(const GraphBuilder& builder, Value gradient, std::uint32_t read) {
+  if (!builder.may_overwrite(gradient)) return {};
+  return {{0, read}};
+}
+
+}  // namespace stowage::nn

@@ -1,0 +1,29 @@
+// What the ops of this folder share: judging operands, and in-place backward ops.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stowage/graph_builder.h"
+
+namespace stowage::nn {
+
+inline constexpr std::int64_t any = -1;  // a dimension that may have any size
+
+// Throws InvalidInput that names `op`, the operand's role and what it should be, unless `value` has
+// this shape and type.
+void require_operand(const GraphBuilder& builder, const std::string& op, std::string_view role, Value value,
+                     const std::vector<std::int64_t>& shape, DataType type);
+
+// Throws InvalidInput "OP: SAYING" unless `holds`.
+void require(bool holds, const std::string& op, const std::string& saying);
+
+// Elements of a tensor, as a factor of an op's cost.
+double elements(const GraphBuilder& builder, Value value);
+
+// The only written value may take the bytes of `reads[read]`, the gradient, if nobody else needs it.
+std::vector<Alias> in_place(const GraphBuilder& builder, Value gradient, std::uint32_t read);
+
+}  // namespace stowage::nn

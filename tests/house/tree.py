@@ -1,0 +1,105 @@
+"""House rules on the tree's text: names of tests, leftovers, paths in documents."""
+
+import re
+import textwrap
+from pathlib import Path, PurePosixPath
+
+# tests/<first part> holds the tests of these folders.
+MIRRORED = {
+    "base": ["src/base", "include/stowage"],
+    "device": ["src/device", "include/stowage"],
+    "graph": ["src/graph", "include/stowage"],
+    "placement": ["src/placement", "include/stowage"],
+    "kernels": ["kernels", "include/stowage"],
+    "nn": ["src/nn", "include/stowage"],
+    "models": ["src/models", "include/stowage"],
+    "cli": ["src/cli"],
+    "allocator": ["allocator", "include/stowage"],
+    "offload/recompute": ["offload/recompute"],
+    "offload/plan": ["offload/plan", "include/stowage"],
+    "offload/engine": ["offload/engine", "include/stowage"],
+    "samples": ["samples"],
+    "house": ["tests/house", "scripts"],
+}
+
+# Tests of a property that no single file has, and what they judge.
+TESTS_OF_THE_WHOLE = {}
+
+TEXT_SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".py", ".txt", ".cmake", ".in", ".md", ".json", ".sh", ""}
+SKIPPED_FOLDERS = {"build", "install", "data", ".git"}
+
+# Spelled in pieces, so that this file does not find itself.
+LEFTOVERS = re.compile("|".join([r"\bTO" r"DO\b", r"\bFIX" r"ME\b", r"\bXX" r"X\b", r"\bHA" r"CK\b",
+                                 r"// ?place" r"holder", r"\bDIS" r"ABLED_"]))
+MACHINE_PATHS = re.compile(r"(?<![\w.$}~-])/(?:wo" r"rk|ro" r"ot|ho" r"me|us" r"ers|m" r"nt)/", re.IGNORECASE)
+
+
+def text_files(root):
+    root = Path(root)
+    for path in sorted(root.rglob("*")):
+        relative = path.relative_to(root)
+        skipped = relative.parts[0] in SKIPPED_FOLDERS or "__pycache__" in relative.parts
+        if not skipped and path.is_file() and path.suffix in TEXT_SUFFIXES:
+            yield relative.as_posix()
+
+
+def lines_matching(pattern, path, text):
+    return [f"{path}:{number}: {line.strip()}" for number, line in enumerate(text.splitlines(), 1)
+            if pattern.search(line)]
+
+
+def mirrored_folders(test_path):
+    """The folders that a file under tests/ may be the test of."""
+    inside = PurePosixPath(test_path).relative_to("tests").parent
+    for parent in [inside, *inside.parents]:
+        if str(parent) in MIRRORED:
+            return [str(PurePosixPath(folder) / inside.relative_to(parent)) if inside != parent else folder
+                    for folder in MIRRORED[str(parent)]]
+    return []
+
+
+def subject_of(test_path, files):
+    """The files that a test is named after: same name without _test, in a mirrored folder."""
+    name = PurePosixPath(test_path).stem.removesuffix("_test")
+    folders = mirrored_folders(test_path)
+    return [f for f in files
+            if PurePosixPath(f).stem == name and PurePosixPath(f).suffix in {".h", ".cpp", ".py", ".cuh", ".cu", ""}
+            and any(f.startswith(folder + "/") for folder in folders)]
+
+
+def orphan_tests(files, exceptions):
+    tests = [f for f in files if f.startswith("tests/") and re.search(r"_test\.(cpp|py)$", f)]
+    return [t for t in tests if t not in exceptions and not subject_of(t, files)]
+
+
+def misnamed_tests(files, texts):
+    """Files under tests/ that define tests but are not called x_test."""
+    return [f for f in files if f.startswith("tests/") and f.endswith(".cpp") and not f.endswith("_test.cpp")
+            and re.search(r"^(TEST|TEST_F|TEST_P)\(", texts(f), re.MULTILINE)]
+
+
+REPOSITORY_PATH = re.compile(
+    r"(?<![\w/.-])((?:scripts|docs|include|src|kernels|allocator|offload|samples|tests|bench|examples|cmake|\.ci)"
+    r"/[\w./-]*\w/?)")
+
+
+def paths_named_in(document):
+    """Paths of this repository that a document names in code spans, code blocks and links."""
+    code = re.findall(r"```.*?```|`[^`\n]+`|\]\([^)\s]+\)", document, re.DOTALL)
+    return sorted({path for span in code for path in REPOSITORY_PATH.findall(span)})
+
+
+def options_named_in(document, program):
+    """Command-line options that a document gives to `program`, or names alone in a code span."""
+    alone = re.findall(r"`(--[a-z][\w-]*)[^`\n]*`", document)
+    lines = [line for line in document.splitlines() if program in line]
+    given = [option for line in lines for option in re.findall(r"(?<![\w-])--[a-z][\w-]*", line)]
+    return sorted({*alone, *given})
+
+
+def picture_of(text):
+    """The first timeline drawn in a text, without comment marks: from `position` to the next empty line or fence."""
+    lines = [re.sub(r"^//", "", line).rstrip() for line in text.splitlines()]
+    start = next(i for i, line in enumerate(lines) if re.match(r" *position  ", line))
+    end = next(i for i, line in enumerate(lines[start:], start) if not line or line.startswith("```"))
+    return textwrap.dedent("\n".join(lines[start:end]))

@@ -1,0 +1,161 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <random>
+#include <string>
+
+#include "stowage/error.h"
+#include "stowage/plan.h"
+
+namespace stowage {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Every field differs from its default, and the numbers are ones that a careless writer rounds.
+Plan full_plan() {
+  Plan plan;
+  plan.policy = "auto";
+  plan.buckets = {
+      {"weights \"0\"", TensorKind::parameter, Residency::streamed, true, true, Bytes{1} << 63, {{0, 0}, {7, 64}}},
+      {"g\n\xc3\xa4", TensorKind::gradient, Residency::transient, true, false, 12, {{no_id - 1, 4}}},
+      {"", TensorKind::workspace, Residency::host, false, false, 0, {}}};
+  plan.lifetimes = {{1, 0, 4, 256, 2}, {0, -3, std::numeric_limits<Position>::max() / 4, 0, no_id}};
+  plan.instructions = {{InstructionKind::prefetch, LaneRole::h2d, no_id, 0, {}, {{2, 1}}},
+                       {InstructionKind::launch, LaneRole::compute, 5, no_id, {1, 0}, {{0, 0}}},
+                       {InstructionKind::recompute, LaneRole::compute, 4, no_id, {1}, {}},
+                       {InstructionKind::offload, LaneRole::d2h, no_id, 1, {}, {{1, 0}, {2, 1}}},
+                       {InstructionKind::host_step, LaneRole::host, 9, no_id, {}, {{3, 0}}}};
+  plan.gate = 4;
+  plan.alignment = 512;
+  plan.device_peak_bytes = std::numeric_limits<Bytes>::max();
+  plan.live_peak_bytes = (Bytes{1} << 53) + 1;
+  plan.host_bytes = 3;
+  plan.pinned_bytes = 4;
+  plan.h2d_bytes = 5;
+  plan.d2h_bytes = 6;
+  plan.bucket_bytes = 7;
+  plan.predicted_step_seconds = 0.1 + 0.2;
+  plan.predicted_stall_seconds = 5e-324;
+  plan.lower_bound_seconds = 1.0 / 3;
+  plan.bound_by = "h2d";
+  return plan;
+}
+
+std::string message_of(const std::string& text) {
+  try {
+    plan_from_json(text);
+  } catch (const InvalidInput& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+std::string with(std::string text, const std::string& from, const std::string& to) {
+  const std::size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+TEST(PlanJson, ReadsBackEqual) {
+  EXPECT_EQ(plan_from_json(to_json(full_plan())), full_plan());
+  EXPECT_EQ(plan_from_json(to_json(Plan{})), Plan{});
+}
+
+TEST(PlanJson, EveryEnumeratorReadsBack) {
+  Plan plan;
+  for (int kind = 0; kind < 6; ++kind) {
+    for (int residency = 0; residency < 7; ++residency) {
+      plan.buckets.push_back({"b", TensorKind(kind), Residency(residency), false, false, 1, {}});
+    }
+  }
+  for (int kind = 0; kind < 5; ++kind) {
+    for (int lane = 0; lane < 4; ++lane) {
+      plan.instructions.push_back({InstructionKind(kind), LaneRole(lane), no_id, no_id, {}, {}});
+    }
+  }
+  EXPECT_EQ(plan_from_json(to_json(plan)), plan);
+}
+
+TEST(PlanJson, NamesAreThoseOfTheHeader) {
+  EXPECT_EQ(to_string(Residency::resident), "resident");
+  EXPECT_EQ(to_string(Residency::held), "held");
+  EXPECT_EQ(to_string(Residency::streamed), "streamed");
+  EXPECT_EQ(to_string(Residency::offloaded), "offloaded");
+  EXPECT_EQ(to_string(Residency::recomputed), "recomputed");
+  EXPECT_EQ(to_string(Residency::transient), "transient");
+  EXPECT_EQ(to_string(Residency::host), "host");
+  EXPECT_EQ(to_string(InstructionKind::launch), "launch");
+  EXPECT_EQ(to_string(InstructionKind::recompute), "recompute");
+  EXPECT_EQ(to_string(InstructionKind::prefetch), "prefetch");
+  EXPECT_EQ(to_string(InstructionKind::offload), "offload");
+  EXPECT_EQ(to_string(InstructionKind::host_step), "host_step");
+}
+
+TEST(PlanJson, SaysWhereTheTextIsWrong) {
+  const std::string good = to_json(full_plan());
+  EXPECT_THAT(message_of(""), HasSubstr("does not parse"));
+  EXPECT_THAT(message_of("[]"), HasSubstr("plan"));
+  EXPECT_THAT(message_of("{}"), HasSubstr("unknown keys"));
+  EXPECT_THAT(message_of(with(good, "stowage.plan", "stowage.plum")), HasSubstr("format"));
+  EXPECT_THAT(message_of(with(good, "\"version\": 1", "\"version\": 2")), HasSubstr("version"));
+  EXPECT_THAT(message_of(with(good, "\"alignment\"", "\"alignmint\"")), HasSubstr("alignment"));
+  EXPECT_THAT(message_of(with(good, "\"alignment\": 512", "\"alignment\": -512")), HasSubstr("plan.alignment"));
+  EXPECT_THAT(message_of(with(good, "\"alignment\": 512", "\"alignment\": 512.5")), HasSubstr("plan.alignment"));
+  EXPECT_THAT(message_of(with(good, "\"gate\": 4", "\"gate\": 5")), HasSubstr("plan.gate is 5, of 5 there"));
+  EXPECT_THAT(message_of(with(good, "\"bucket\": 1", "\"bucket\": 3")), HasSubstr("plan.lifetimes[0].bucket"));
+  EXPECT_THAT(message_of(with(good, "\"lane\": \"d2h\"", "\"lane\": \"up\"")),
+              HasSubstr("plan.instructions[3].lane has an unknown name"));
+  EXPECT_THAT(message_of(with(good, "\"lifetime\": 1", "\"lifetime\": 2")),
+              HasSubstr("plan.instructions[3].lifetime"));
+  EXPECT_THAT(message_of(with(good, "\"on_host\": true", "\"on_host\": 1")), HasSubstr("on_host"));
+  EXPECT_THAT(message_of(with(good, "\"op\": 5", "\"op\": 5000000000")), HasSubstr("plan.instructions[1].op"));
+  EXPECT_THAT(message_of(with(good, "\"bound_by\": \"h2d\"", "\"bound_by\": 1e999")), HasSubstr("parse"));
+}
+
+TEST(PlanJson, RefusesToWriteWhatItCouldNotRead) {
+  Plan plan = full_plan();
+  plan.predicted_step_seconds = std::numeric_limits<double>::infinity();
+  EXPECT_THROW(to_json(plan), InvalidInput);
+  plan = full_plan();
+  plan.buckets[0].name = "\xff";
+  EXPECT_THROW(to_json(plan), InvalidInput);
+}
+
+TEST(PlanJson, EveryTruncationIsRefused) {
+  const std::string good = to_json(full_plan());
+  for (std::size_t length = 0; length < good.size(); ++length) {
+    EXPECT_THROW(plan_from_json(good.substr(0, length)), InvalidInput) << length;
+  }
+}
+
+TEST(PlanJson, DamagedTextIsRefusedOrReadAsAPlan) {
+  const std::string good = to_json(full_plan());
+  std::mt19937_64 random(3);
+  int refused = 0;
+  for (int round = 0; round < 20000; ++round) {
+    std::string text = good;
+    for (std::uint64_t flips = 1 + random() % 3; flips > 0; --flips) {
+      text[random() % text.size()] ^= static_cast<char>(1 << (random() % 8));
+    }
+    if (random() % 4 == 0) text.erase(random() % text.size(), 1 + random() % 40);
+    try {
+      const Plan plan = plan_from_json(text);
+      EXPECT_EQ(plan_from_json(to_json(plan)), plan);
+    } catch (const InvalidInput&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 10000);
+}
+
+TEST(PlanJson, DeepNestingIsRefused) {
+  std::string deep(200000, '[');
+  EXPECT_THROW(plan_from_json(deep), InvalidInput);
+  deep.append(200000, ']');
+  EXPECT_THROW(plan_from_json(deep), InvalidInput);
+}
+
+}  // namespace
+}  // namespace stowage

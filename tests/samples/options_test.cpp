@@ -1,0 +1,141 @@
+#include "samples/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "stowage/error.h"
+
+namespace stowage::samples {
+namespace {
+
+CommandLine parse(std::vector<const char*> flags) {
+  flags.insert(flags.begin(), {"train_gpt", "--data", "text"});
+  return parse_command_line(static_cast<int>(flags.size()), flags.data());
+}
+
+// One line that contains each of `parts`.
+void expect_refused(std::vector<const char*> flags, const std::vector<std::string>& parts) {
+  try {
+    parse(std::move(flags));
+    ADD_FAILURE() << "accepted; wanted a complaint about " << parts.front();
+  } catch (const InvalidInput& error) {
+    const std::string message = error.what();
+    for (const std::string& part : parts) EXPECT_THAT(message, testing::HasSubstr(part));
+    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+  }
+}
+
+TEST(Options, Defaults) {
+  const Options options = parse({}).options;
+  EXPECT_EQ(options.data, "text");
+  EXPECT_EQ(options.model.layers, 6);
+  EXPECT_EQ(options.model.width, 384);
+  EXPECT_EQ(options.model.heads, 6);
+  EXPECT_EQ(options.model.sequence, 256);
+  EXPECT_EQ(options.model.batch, 8);
+  EXPECT_EQ(options.model.dropout, 0);
+  EXPECT_EQ(options.learning_rate, 1e-3);
+  EXPECT_EQ(options.weight_decay, 0.1);
+  EXPECT_EQ(options.clip, 1.0);
+  EXPECT_EQ(options.seed, 1U);
+  EXPECT_EQ(options.budget.device, unlimited);
+  EXPECT_EQ(options.budget.host, unlimited);
+  EXPECT_EQ(options.plan.policy, Policy::automatic);
+  EXPECT_EQ(options.plan.bucket_bytes, 0U);
+  EXPECT_TRUE(options.link.throttled);
+  EXPECT_EQ(options.link.bytes_per_second, 8e9);
+  EXPECT_FALSE(options.plan_only);
+}
+
+TEST(Options, EveryFlag) {
+  const Options options =
+      parse({"--layers",    "2",     "--width",         "64",        "--heads",        "2",
+             "--sequence",  "32",    "--batch",         "3",         "--steps",        "20",
+             "--learning-rate", "0.5", "--warmup",      "4",         "--weight-decay", "0.25",
+             "--clip",      "0",     "--dropout",       "0.125",     "--seed",         "18446744073709551615",
+             "--device",    "auto",  "--device-memory", "1234567",   "--host-memory",  "1.5G",
+             "--bucket-size", "64KiB", "--threads",     "2",         "--link-bandwidth", "500MB/s",
+             "--policy",    "none",  "--plan-only",     "--plan-json", "p", "--log", "l", "--trace", "t",
+             "--weights",   "w",     "--sample",        "99"})
+          .options;
+  EXPECT_EQ(options.model.layers, 2);
+  EXPECT_EQ(options.model.width, 64);
+  EXPECT_EQ(options.model.heads, 2);
+  EXPECT_EQ(options.model.sequence, 32);
+  EXPECT_EQ(options.model.batch, 3);
+  EXPECT_EQ(options.steps, 20U);
+  EXPECT_EQ(options.learning_rate, 0.5);
+  EXPECT_EQ(options.warmup, 4U);
+  EXPECT_EQ(options.weight_decay, 0.25);
+  EXPECT_EQ(options.clip, 0);
+  EXPECT_EQ(options.model.dropout, 0.125);
+  EXPECT_EQ(options.seed, 18446744073709551615U);
+  EXPECT_EQ(options.device, DeviceChoice::automatic);
+  EXPECT_EQ(options.budget.device, 1234567U);
+  EXPECT_EQ(options.budget.host, 1536_MiB);
+  EXPECT_EQ(options.plan.bucket_bytes, 64_KiB);
+  EXPECT_EQ(options.threads, 2);
+  EXPECT_EQ(options.link.bytes_per_second, 5e8);
+  EXPECT_EQ(options.plan.policy, Policy::none);
+  EXPECT_TRUE(options.plan_only);
+  EXPECT_EQ(options.plan_file, "p");
+  EXPECT_EQ(options.log_file, "l");
+  EXPECT_EQ(options.trace_file, "t");
+  EXPECT_EQ(options.weights_file, "w");
+  EXPECT_EQ(options.sample_bytes, 99U);
+}
+
+TEST(Options, RefusalsNameTheFlag) {
+  expect_refused({"--layers", "abc"}, {"--layers", "abc"});
+  expect_refused({"--layers", "0"}, {"--layers", "0"});
+  expect_refused({"--batch", "-1"}, {"--batch", "-1"});
+  expect_refused({"--steps", "99999999999999999999"}, {"--steps", "99999999999999999999"});
+  expect_refused({"--learning-rate", "nan"}, {"--learning-rate", "nan"});
+  expect_refused({"--learning-rate", "-1"}, {"--learning-rate", "-1"});
+  expect_refused({"--dropout", "1.5"}, {"--dropout", "1.5"});
+  expect_refused({"--device", "cuda"}, {"--device", "cuda", "simulated"});
+  expect_refused({"--policy", "fast"}, {"--policy", "fast", "none"});
+  expect_refused({"--device-memory", "6GiBB"}, {"--device-memory: ", "\"6GiBB\""});
+  expect_refused({"--host-memory", "-1"}, {"--host-memory: ", "\"-1\""});
+  expect_refused({"--bucket-size", "0"}, {"--bucket-size: ", "0"});
+  expect_refused({"--link-bandwidth", "fast"}, {"--link-bandwidth: ", "\"fast\"", "8GB/s"});
+  expect_refused({"--link-bandwidth", "0"}, {"--link-bandwidth: ", "\"0\""});
+  expect_refused({"--frobnicate"}, {"--frobnicate", "--help"});
+  expect_refused({"--layers"}, {"--layers"});
+  expect_refused({"--seed", "-1"}, {"--seed", "-1"});
+}
+
+TEST(Options, WidthMustBeDivisibleByHeads) {
+  expect_refused({"--width", "100", "--heads", "6"}, {"--width 100", "--heads 6", "102"});
+}
+
+TEST(Options, DataIsRequired) {
+  const char* only_name = "train_gpt";
+  EXPECT_THROW(parse_command_line(1, &only_name), InvalidInput);
+}
+
+TEST(Options, HelpListsEveryFlag) {
+  const std::string help = parse({"--help"}).help;
+  for (const char* flag :
+       {"--data", "--layers", "--width", "--heads", "--sequence", "--batch", "--steps", "--learning-rate", "--warmup",
+        "--weight-decay", "--clip", "--dropout", "--seed", "--device ", "--device-memory", "--host-memory",
+        "--bucket-size", "--threads", "--link-bandwidth", "--policy", "--plan-only", "--plan-json", "--log", "--trace",
+        "--weights", "--sample"}) {
+    EXPECT_THAT(help, testing::HasSubstr(flag));
+  }
+}
+
+TEST(ParseLink, Rates) {
+  EXPECT_EQ(parse_link("8GB/s").bytes_per_second, 8e9);
+  EXPECT_EQ(parse_link("8GB").bytes_per_second, 8e9);
+  EXPECT_EQ(parse_link("1GiB/s").bytes_per_second, 1073741824.0);
+  EXPECT_EQ(parse_link("123456789").bytes_per_second, 123456789.0);
+  EXPECT_EQ(parse_link("8GB/s").latency_seconds, 10e-6);
+  EXPECT_FALSE(parse_link("unthrottled").throttled);
+  EXPECT_THROW(parse_link("8GB/h"), InvalidInput);
+}
+
+}  // namespace
+}  // namespace stowage::samples

@@ -1,0 +1,63 @@
+#include "samples/step_log.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "tests/samples/temporary_folder.h"
+
+namespace stowage::samples {
+namespace {
+
+StepRecord awkward() {
+  StepRecord record;
+  record.report.step = 7;
+  record.report.loss = 0.1 + 0.2;
+  record.report.grad_norm = std::nextafter(1.0, 2.0);
+  record.report.stall_fraction = 1.0 / 3;
+  record.report.device_peak_bytes = 9007199254740993U;
+  record.report.h2d_bytes = 11;
+  record.report.d2h_bytes = 13;
+  record.learning_rate = 5e-324;
+  record.tokens_per_second = 1e22;
+  return record;
+}
+
+TEST(StepLog, ReadsBackExactly) {
+  const StepRecord record = awkward();
+  const auto read = nlohmann::json::parse(to_json_line(record));
+  EXPECT_EQ(read.at("step").get<std::uint64_t>(), 7U);
+  EXPECT_EQ(read.at("loss").get<double>(), record.report.loss);
+  EXPECT_EQ(read.at("grad_norm").get<double>(), record.report.grad_norm);
+  EXPECT_EQ(read.at("learning_rate").get<double>(), record.learning_rate);
+  EXPECT_EQ(read.at("tokens_per_second").get<double>(), record.tokens_per_second);
+  EXPECT_EQ(read.at("device_peak_bytes").get<std::uint64_t>(), 9007199254740993U);
+  EXPECT_EQ(read.at("h2d_bytes").get<std::uint64_t>(), 11U);
+  EXPECT_EQ(read.at("d2h_bytes").get<std::uint64_t>(), 13U);
+  EXPECT_EQ(read.at("stall_fraction").get<double>(), 1.0 / 3);
+  EXPECT_EQ(read.size(), 9U);
+}
+
+TEST(StepLog, NoNumberIsNull) {
+  StepRecord record;
+  record.report.loss = std::numeric_limits<double>::quiet_NaN();
+  record.report.grad_norm = std::numeric_limits<double>::infinity();
+  const auto read = nlohmann::json::parse(to_json_line(record));
+  EXPECT_TRUE(read.at("loss").is_null());
+  EXPECT_TRUE(read.at("grad_norm").is_null());
+}
+
+TEST(StepLog, OneLinePerStepAtOnce) {
+  const TemporaryFolder folder;
+  StepLog log(folder.make("log", "old"));
+  log.start();
+  log.write(awkward());
+  EXPECT_EQ(contents_of(folder.file("log")), to_json_line(awkward()) + '\n');
+  log.write(awkward());
+  EXPECT_EQ(contents_of(folder.file("log")), to_json_line(awkward()) + '\n' + to_json_line(awkward()) + '\n');
+}
+
+}  // namespace
+}  // namespace stowage::samples

@@ -1,0 +1,30 @@
+// Seeded training steps, machines and budgets, for tests that judge every plan.
+#pragma once
+
+#include <cstdint>
+
+#include "stowage/graph.h"
+#include "stowage/machine.h"
+
+namespace stowage::testing {
+
+struct RandomGraphOptions {
+  int max_units = 6;
+  int max_ops_per_unit = 4;
+  std::int64_t max_elements = 1 << 15;  // of one tensor
+};
+
+// A whole step, forward to update, that passes check(): ops with several inputs and outputs, skips
+// over many units, tied parameters, sizes from one element up, workspaces, values worked on in
+// place, and backward ops that read some of what their forward op read or wrote. All ops have the
+// kernel "mix" (mix_kernel.h) but those that GraphBuilder makes itself. The same seed makes the same
+// graph everywhere.
+Graph random_graph(std::uint64_t seed, const RandomGraphOptions& options = {});
+
+// From links that starve the device to links that never matter.
+Machine random_machine(std::uint64_t seed);
+
+// A device size in [minimum, need], both ends likely; `minimum` when it is not below `need`.
+Bytes random_budget(std::uint64_t seed, Bytes minimum, Bytes need);
+
+}  // namespace stowage::testing
