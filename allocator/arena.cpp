@@ -12,8 +12,9 @@ Arena::Arena(Device& device, Bytes bytes) {
 
 std::byte* Arena::at(Bytes offset, Bytes bytes) const {
   if (offset > this->bytes() || bytes > this->bytes() - offset)
-    throw InvalidInput(fmt::format("arena: {} bytes at offset {} asked of {}; keep the range inside the arena", bytes,
-                                   offset, this->bytes()));
+    throw InvalidInput(
+        fmt::format("arena: {} bytes at offset {} asked of {}; keep the range inside the arena", bytes,
+                    offset, this->bytes()));
   return memory_.data() + offset;
 }
 

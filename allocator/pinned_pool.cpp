@@ -12,7 +12,8 @@ PinnedBuffer PinnedPool::allocate(Bytes bytes) {
   if (memory.data() == nullptr) memory = take_new(bytes);
   ++statistics_.in_use;
   statistics_.in_use_bytes += bytes;
-  statistics_.peak_bytes = std::max(statistics_.peak_bytes, statistics_.in_use_bytes + statistics_.cached_bytes);
+  statistics_.peak_bytes =
+      std::max(statistics_.peak_bytes, statistics_.in_use_bytes + statistics_.cached_bytes);
   return {*this, std::move(memory)};
 }
 

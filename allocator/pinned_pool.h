@@ -18,8 +18,8 @@ namespace stowage {
 
 struct PinnedPoolStatistics {
   Bytes in_use_bytes = 0;
-  Bytes cached_bytes = 0;  // held for reuse
-  Bytes peak_bytes = 0;    // largest sum of the two
+  Bytes cached_bytes = 0;         // held for reuse
+  Bytes peak_bytes = 0;           // largest sum of the two
   std::uint64_t in_use = 0;       // buffers
   std::uint64_t cached = 0;       // buffers
   std::uint64_t allocations = 0;  // taken from the device

@@ -35,6 +35,7 @@ GptConfig probe(const GptConfig& model) {
 
 std::vector<Operand> operands(Evaluator& evaluator, const std::vector<TensorId>& ids) {
   std::vector<Operand> result;
+  result.reserve(ids.size());
   for (const TensorId id : ids) {
     result.push_back({evaluator.value(id).data(), &evaluator.graph().tensor(id)});
   }

@@ -24,8 +24,8 @@ class Forward {
     if (text.size() > sequence) text.remove_prefix(text.size() - sequence);
     // Causal attention: what stands behind the text does not matter.
     std::vector<std::int32_t> tokens(sequence, 0);
-    std::copy(text.begin(), text.end(), tokens.begin());
-    for (std::size_t i = 0; i < text.size(); ++i) tokens[i] &= 0xff;
+    std::transform(text.begin(), text.end(), tokens.begin(),
+                   [](char c) { return static_cast<unsigned char>(c); });
     std::memcpy(evaluator_.value(tokens_).data(), tokens.data(), sequence * sizeof(std::int32_t));
     evaluator_.run(0, 0);
     const auto* all = reinterpret_cast<const float*>(evaluator_.value(logits_).data());

@@ -23,8 +23,11 @@ struct Words {
 
 constexpr std::int64_t most = 1 << 24;
 
+// A check without its say in the help, which states the flag's sense instead.
+CLI::Validator quiet(CLI::Validator validator) { return validator.description(""); }
+
 void add_model(CLI::App& app, GptConfig& model) {
-  const auto size = CLI::Range(std::int64_t{1}, most);
+  const auto size = quiet(CLI::Range(std::int64_t{1}, most));
   const auto add = [&](const char* flag, std::int64_t& value, const char* text) {
     app.add_option(flag, value, text)->group("Model")->check(size)->type_name("N");
   };
@@ -35,14 +38,14 @@ void add_model(CLI::App& app, GptConfig& model) {
   add("--batch", model.batch, "samples per step");
   app.add_option("--dropout", model.dropout, "probability of dropping an activation")
       ->group("Model")
-      ->check(CLI::Range(0.0, 0.99))
+      ->check(quiet(CLI::Range(0.0, 0.99)))
       ->type_name("P");
 }
 
 void add_training(CLI::App& app, Options& options) {
   const char* group = "Training";
-  const auto steps = CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 40);
-  const auto real = CLI::Range(0.0, 1e6);
+  const auto steps = quiet(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 40));
+  const auto real = quiet(CLI::Range(0.0, 1e6));
   app.add_option("--data", options.data, "text to learn, any file of bytes (required)")
       ->group(group)
       ->type_name("FILE");
@@ -65,6 +68,7 @@ void add_training(CLI::App& app, Options& options) {
       ->type_name("X");
   app.add_option("--seed", options.seed, "of weights, batches, dropout and samples")
       ->group(group)
+      ->check(quiet(CLI::NonNegativeNumber))
       ->type_name("N");
 }
 
@@ -72,7 +76,7 @@ void add_machine(CLI::App& app, Options& options, Words& words) {
   const char* group = "Machine";
   app.add_option("--device", words.device, "simulated, or auto: the best there is")
       ->group(group)
-      ->check(CLI::IsMember({"simulated", "auto"}))
+      ->check(quiet(CLI::IsMember({"simulated", "auto"})))
       ->type_name("NAME");
   app.add_option("--device-memory", words.device_memory,
                  "device bytes to train in: 64MiB, 1.5G, 4096, unlimited")
@@ -87,7 +91,7 @@ void add_machine(CLI::App& app, Options& options, Words& words) {
       ->type_name("RATE");
   app.add_option("--threads", options.threads, "CPU threads, 0: all cores")
       ->group(group)
-      ->check(CLI::Range(0, 4096))
+      ->check(quiet(CLI::Range(0, 4096)))
       ->type_name("N");
 }
 
@@ -95,7 +99,7 @@ void add_plan(CLI::App& app, Options& options, Words& words) {
   const char* group = "Plan";
   app.add_option("--policy", words.policy, "auto: the fastest plan that fits; none: everything on the device")
       ->group(group)
-      ->check(CLI::IsMember({"auto", "none"}))
+      ->check(quiet(CLI::IsMember({"auto", "none"})))
       ->type_name("NAME");
   app.add_option("--bucket-size", words.bucket_size,
                  "bytes per parameter transfer, auto: from the link's speed")
@@ -121,7 +125,7 @@ void add_output(CLI::App& app, Options& options) {
       ->type_name("FILE");
   app.add_option("--sample", options.sample_bytes, "bytes of text to generate after training")
       ->group(group)
-      ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 30))
+      ->check(quiet(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 30)))
       ->type_name("N");
 }
 
@@ -193,6 +197,7 @@ Link parse_link(const std::string& text) {
   try {
     rate = parse_bytes(size);
   } catch (const InvalidInput&) {
+    rate = 0;  // told below, with what a rate looks like
   }
   if (rate == 0) {
     throw InvalidInput(fmt::format(
@@ -209,8 +214,13 @@ CommandLine parse_command_line(int count, const char* const* arguments) {
       "it.\n"
       "Losses and weights are the same to the last bit whatever the memory, the buckets and the threads.",
       "train_gpt"};
-  app.option_defaults()->always_capture_default();
-  app.get_formatter()->column_width(28);
+  // The last of a repeated flag counts, so that a script's flags can be overridden behind them.
+  app.option_defaults()->always_capture_default()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  app.get_formatter()->column_width(34);
+  app.footer(
+      "SIZE is 64MiB, 1.5G (binary), 10MB (decimal) or plain bytes.\n"
+      "Exit code: 0 done, 2 the command line, a file or a budget must change, 1 the run failed,\n"
+      "130 Ctrl-C (the step is finished and everything written; a second one ends at once).");
   add_training(app, result.options);
   add_model(app, result.options.model);
   add_machine(app, result.options, words);

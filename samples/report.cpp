@@ -107,8 +107,9 @@ void add_memory_lines(Lines& lines, const Setup& setup) {
 void add_plan_lines(Lines& lines, const Setup& setup) {
   const Plan& plan = *setup.plan;
   const PlanTally where = tally(*setup.graph, plan);
-  lines.add("  parameters", "{} buckets resident, {} held, {} streamed; bucket size {}", text(where.resident),
-            text(where.held), text(where.streamed), format_bytes(plan.bucket_bytes));
+  lines.add("  parameters", "{} buckets resident, {} held, {} streamed; {} per bucket", text(where.resident),
+            text(where.held), text(where.streamed),
+            plan.bucket_bytes == 0 ? "one tensor" : "about " + format_bytes(plan.bucket_bytes));
   lines.add("  optimizer", "{} buckets on the host, {} on the device", text(where.optimizer_host),
             text(where.optimizer_device));
   lines.add("  activations", "{} kept, {} recomputed, {} offloaded", text(where.kept), text(where.recomputed),

@@ -109,6 +109,12 @@ std::unique_ptr<Device> open_device(const Options& options) {
                                 .poison = Poison::sampled});
 }
 
+// Ends a line that is being rewritten, whatever ends the run.
+struct LineEnd {
+  Progress& progress;
+  ~LineEnd() { print(progress.finish()); }
+};
+
 // The model on its device, step by step.
 class Trainer {
  public:
@@ -128,14 +134,16 @@ class Trainer {
                        .budget = options_.budget.device,
                        .columns = terminal_columns(stdout)});
     log.start();
-    for (std::uint64_t step = 0; step < options_.steps && !interrupted(); ++step) {
-      const StepRecord record = make_step(step);
-      log.write(record);
-      print(progress.add(record.report));
-      statistics_.add(record.report);
-      require_finite(record.report);
+    {
+      const LineEnd line_end{progress};
+      for (std::uint64_t step = 0; step < options_.steps && !interrupted(); ++step) {
+        const StepRecord record = make_step(step);
+        log.write(record);
+        print(progress.add(record.report));
+        statistics_.add(record.report);
+        require_finite(record.report);
+      }
     }
-    print(progress.finish());
     engine_.drain();
     log.finish();
   }
@@ -214,6 +222,7 @@ int train(const Options& options) {
   check_distinct(options);
   const std::string text = read_text(options.data);
   const BatchSource batches = open_batches(text, options);
+  watch_interrupts();
   Outputs outputs(options);
   const Model model = build_model(options);
 
@@ -233,8 +242,9 @@ int train(const Options& options) {
   outputs.plan.commit();
   if (options.plan_only) return 0;
 
+  if (interrupted()) return interrupted_code;
+
   print("\n");
-  watch_interrupts();
   Trainer trainer(setup, model, batches);
   trainer.run(outputs.log);
   if (trainer.statistics().steps() > 0) print('\n' + summary(setup, trainer.statistics()));

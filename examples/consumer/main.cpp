@@ -18,14 +18,16 @@ int main() {
   const stowage::Budget budget{.device = stowage::need_bytes(graph, machine) / 2};
   const auto planned = stowage::make_plan(graph, machine, budget);
   if (const auto* refusal = std::get_if<stowage::Infeasible>(&planned)) {
-    std::printf("%s needs %llu bytes\n", refusal->op.c_str(), static_cast<unsigned long long>(refusal->minimum));
+    std::printf("%s needs %llu bytes\n", refusal->op.c_str(),
+                static_cast<unsigned long long>(refusal->minimum));
     return 2;
   }
 
   const auto device = stowage::open_simulated_device({.capacity = budget.device});
   stowage::Engine engine{*device, graph, std::get<stowage::Plan>(planned)};
   const std::vector<std::int32_t> text(static_cast<std::size_t>(config.batch * config.sequence), 'a');
-  const std::array inputs{stowage::InputData{model.tokens.id, text}, stowage::InputData{model.targets.id, text}};
+  const std::array inputs{stowage::InputData{model.tokens.id, text},
+                          stowage::InputData{model.targets.id, text}};
   for (int step = 1; step <= 5; ++step) {
     const stowage::StepReport report = engine.step(inputs, {.learning_rate = 1e-3});
     std::printf("step %d: loss %.6f\n", step, report.loss);

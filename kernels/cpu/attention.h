@@ -12,7 +12,7 @@ struct AttentionShape {
   std::int64_t width = 0;  // of all heads together
   bool causal = true;
   double dropout = 0;   // on the probabilities; element [sample, head, row, column] of the stream
-  RandomStream stream;
+  RandomStream stream = {};
 
   std::int64_t head_width() const { return width / heads; }
 };

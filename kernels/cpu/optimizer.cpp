@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "kernels/cpu/clones.h"
 #include "src/base/parallel_for.h"
@@ -36,13 +35,6 @@ double square_sum(std::int64_t count, const T* x) {
   double sum = 0;
   for (std::int64_t begin = 0; begin < count; begin += chunk) sum += parts[static_cast<std::size_t>(begin / chunk)];
   return sum;
-}
-
-Clip clip(std::span<const double* const> parts, double limit) {
-  double sum = 0;
-  for (const double* part : parts) sum += *part;
-  const double norm = std::sqrt(sum);
-  return {norm, limit > 0 && norm > limit ? limit / norm : 1};
 }
 
 template double square_sum(std::int64_t, const float*);

@@ -1,8 +1,8 @@
 // The update phase: norm of the gradients, clipping, AdamW. Runs on either side of the link.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
-#include <span>
 
 #include "kernels/math/adamw.h"
 
@@ -12,13 +12,17 @@ namespace stowage::cpu {
 template <class T>
 double square_sum(std::int64_t count, const T* x);
 
-struct Clip {
-  double norm = 0;
-  double scale = 1;
-};
+// norm = sqrt of the parts' sum, in the order they come.
+class ClippedNorm {
+ public:
+  void add(double square_sum) { sum_ += square_sum; }
+  double norm() const { return std::sqrt(sum_); }
+  // Of the gradients: 1, or less where `limit` > 0 is below the norm.
+  double scale(double limit) const { return limit > 0 && norm() > limit ? limit / norm() : 1; }
 
-// norm = sqrt of the parts' sum, in order; scale = clip > 0 && norm > clip ? clip / norm : 1.
-Clip clip(std::span<const double* const> parts, double limit);
+ private:
+  double sum_ = 0;
+};
 
 // One tensor's update. The outputs may be the very inputs.
 template <class T>

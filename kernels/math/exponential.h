@@ -30,7 +30,8 @@ STOWAGE_HOST_DEVICE float exponential(float x) {
   return fraction * std::bit_cast<float>((static_cast<std::uint32_t>(power) + 127U) << 23U);
 }
 
-STOWAGE_HOST_DEVICE double exponential(double x) { return std::exp(x); }
+// Never infinite either.
+STOWAGE_HOST_DEVICE double exponential(double x) { return std::exp(x > 709.0 ? 709.0 : x); }
 
 // Of the standard normal distribution at x: the density, and the probability of less than x.
 template <class T>

@@ -19,24 +19,29 @@ struct GeluErf {
   }
 };
 
-// 0.5 x (1 + tanh(u)) = x / (1 + e^-2u), u = sqrt(2 / pi) (x + 0.044715 x^3)
+// 0.5 x (1 + tanh(u)) = x g, g = 1 / (1 + e^-2u), u = sqrt(2 / pi) (x + 0.044715 x^3)
 struct GeluTanh {
   template <class T>
-  STOWAGE_HOST_DEVICE static T gate(T x) {
-    constexpr T twice = static_cast<T>(1.59576912160573071176);
-    const T u2 = twice * (x + static_cast<T>(0.044715) * x * x * x);
-    return 1 / (1 + exponential(-u2));
-  }
-  template <class T>
   STOWAGE_HOST_DEVICE static T value(T x) {
-    return x * gate(x);
+    return x / (1 + falling(x));
   }
+  // 1 - g is taken as g e^-2u: subtracting would leave x (1 - g) few digits where g is near 1.
   template <class T>
   STOWAGE_HOST_DEVICE static T derivative(T x) {
-    constexpr T twice = static_cast<T>(1.59576912160573071176);
-    const T g = gate(x);
-    const T slope = twice * (1 + static_cast<T>(3 * 0.044715) * x * x);
-    return g + x * g * (1 - g) * slope;
+    const T e = falling(x);
+    const T g = 1 / (1 + e);
+    const T slope = twice<T> * (1 + static_cast<T>(3 * 0.044715) * x * x);
+    return g + x * g * (e * g) * slope;
+  }
+
+ private:
+  template <class T>
+  static constexpr T twice = static_cast<T>(1.59576912160573071176);  // 2 sqrt(2 / pi)
+
+  // e^-2u
+  template <class T>
+  STOWAGE_HOST_DEVICE static T falling(T x) {
+    return exponential(-twice<T> * (x + static_cast<T>(0.044715) * x * x * x));
   }
 };
 

@@ -1,7 +1,9 @@
 #include "offload/plan/buckets.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <utility>
 
 #include "stowage/error.h"
 
@@ -9,6 +11,8 @@ namespace stowage {
 namespace {
 
 constexpr Bytes inner_alignment = 64;
+// Inside a bucket a tensor starts at a cache line, or at its own size where that is less.
+Bytes alignment_of(Bytes bytes) { return std::clamp(std::bit_ceil(bytes), Bytes{8}, inner_alignment); }
 constexpr Bytes tiny_tensor_bytes = 16_KiB;
 
 Bytes largest_footprint(const Graph& graph) {
@@ -75,7 +79,7 @@ class LayoutBuilder {
   void append(BucketId id, TensorId tensor) {
     if (layout_.bucket_of[tensor] != no_id) return;
     Bucket& bucket = layout_.buckets[id];
-    Bytes offset = align_up(bucket.bytes, inner_alignment);
+    Bytes offset = align_up(bucket.bytes, alignment_of(graph_.tensor(tensor).bytes()));
     for (TensorId member : members_[(*groups_)[tensor]]) {
       layout_.bucket_of[member] = id;
       bucket.tensors.push_back({member, offset});

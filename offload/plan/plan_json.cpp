@@ -16,7 +16,7 @@ constexpr std::string_view format_name = "stowage.plan";
 constexpr std::uint64_t format_version = 1;
 
 // Names by enumerator. The order is that of the declaration.
-constexpr std::array<std::string_view, 7> residency_names{"resident",  "held",       "streamed", "offloaded",
+constexpr std::array<std::string_view, 7> residency_names{"resident",   "held",      "streamed", "offloaded",
                                                           "recomputed", "transient", "host"};
 constexpr std::array<std::string_view, 5> instruction_names{"launch", "recompute", "prefetch", "offload",
                                                             "host_step"};

@@ -111,10 +111,11 @@ class UnitAnalyser {
     }
     return true;
   }
+  bool rebuilt(TensorId group) const { return !analysis_.boundary[group] && replayable_[group]; }
   void collect_inputs(UnitReplay& replay, const std::vector<OpId>& backward) const {
     auto add = [&](OpId op) {
       for (TensorId id : graph_.op(op).reads)
-        if (is_forward_activation(graph_, id, producer_) && analysis_.boundary[analysis_.group[id]])
+        if (is_forward_activation(graph_, id, producer_) && !rebuilt(analysis_.group[id]))
           replay.inputs.push_back(analysis_.group[id]);
     };
     std::for_each(replay.ops.begin(), replay.ops.end(), add);

@@ -21,8 +21,8 @@ struct UnitReplay {
   std::vector<TensorId> saved;
   // The forward ops that rebuild all of `saved`, in program order.
   std::vector<OpId> ops;
-  // Groups (alias_groups) made by other units that the replay or the unit's backward ops read: what may be
-  // offloaded when the unit is recomputed.
+  // Groups (alias_groups) that the replay or the unit's backward ops read and no replay rebuilds:
+  // what may be offloaded when the unit is recomputed.
   std::vector<TensorId> inputs;
   Bytes saved_bytes = 0;
 };

@@ -20,16 +20,23 @@ void report_failure(Function&& function) noexcept {
 
 std::string_view to_string(LaneRole role) {
   switch (role) {
-    case LaneRole::compute: return "compute";
-    case LaneRole::h2d: return "h2d";
-    case LaneRole::d2h: return "d2h";
-    case LaneRole::host: return "host";
+    case LaneRole::compute:
+      return "compute";
+    case LaneRole::h2d:
+      return "h2d";
+    case LaneRole::d2h:
+      return "d2h";
+    case LaneRole::host:
+      return "host";
   }
   return "unknown";
 }
 
 DeviceMemory::DeviceMemory(Device& device, MemoryKind kind, Bytes bytes)
-    : device_(&device), kind_(kind), data_(static_cast<std::byte*>(device.allocate(kind, bytes))), bytes_(bytes) {}
+    : device_(&device),
+      kind_(kind),
+      data_(static_cast<std::byte*>(device.allocate(kind, bytes))),
+      bytes_(bytes) {}
 
 DeviceMemory::~DeviceMemory() {
   if (device_ != nullptr && data_ != nullptr) report_failure([&] { device_->release(kind_, data_); });

@@ -16,7 +16,7 @@ struct Topology {
   int cores = 0;             // physical
   int processing_units = 0;  // hardware threads this process may use
   std::vector<NumaNode> nodes;
-  Bytes memory() const;      // of all nodes
+  Bytes memory() const;  // of all nodes
 };
 
 // Reads the running machine. Throws DeviceError when hwloc cannot. Sets HWLOC_COMPONENTS unless it

@@ -200,7 +200,7 @@ void GraphBuilder::accumulate(Value of, Value gradient, bool fresh) {
   std::vector<Alias> aliases;
   if (before.fresh || fresh) aliases.push_back({0, 0});
   auto flops = static_cast<double>(tensor(sum).elements());
-  op({tensor(sum).name, "accumulate", {}, std::move(reads), {sum}, std::move(aliases), {flops, 0}});
+  op({tensor(sum).name + ".accumulate", "accumulate", {}, std::move(reads), {sum}, std::move(aliases), {flops, 0}});
   gradients_[of.id].value = sum;
   gradients_[of.id].fresh = true;
 }

@@ -1,9 +1,8 @@
 #include "stowage/launch_table.h"
 
-#include <limits>
 #include <string>
-#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/cross_entropy.h"
@@ -12,108 +11,278 @@
 #include "kernels/cpu/layer_norm.h"
 #include "kernels/cpu/linear.h"
 #include "kernels/cpu/optimizer.h"
+#include "src/nn/kernel_call.h"
 #include "stowage/error.h"
 
 namespace stowage {
 namespace {
 
-// A launch seen by a kernel: operands by type, attributes by name. What is not as launch_table.h
-// says throws InvalidInput that names the op.
-class Call {
- public:
-  explicit Call(const LaunchArguments& arguments) : arguments_(arguments) {}
-
-  std::size_t reads() const { return arguments_.reads.size(); }
-  const StepContext& step() const { return arguments_.step; }
-
-  void expect(std::size_t least_reads, std::size_t most_reads, std::size_t writes) const {
-    if (reads() < least_reads || reads() > most_reads) fail("has the wrong number of inputs");
-    if (arguments_.writes.size() != writes) fail("has the wrong number of outputs");
-  }
-
-  template <class T>
-  const T* read(std::size_t index) const {
-    return pointer<T>(arguments_.reads[index]);
-  }
-  // Null where the op leaves it out.
-  template <class T>
-  const T* read_if_present(std::size_t index) const {
-    return index < reads() ? read<T>(index) : nullptr;
-  }
-  template <class T>
-  T* write(std::size_t index) const {
-    return pointer<T>(arguments_.writes[index]);
-  }
-
-  DataType type(std::size_t index) const { return arguments_.reads[index].tensor->type; }
-  std::int64_t elements(std::size_t index) const { return arguments_.reads[index].tensor->elements(); }
-  std::int64_t rows(std::size_t index) const { return matrix(index).front(); }
-  std::int64_t columns(std::size_t index) const { return matrix(index).back(); }
-
-  std::int64_t integer(std::string_view name) const {
-    if (const auto* value = std::get_if<std::int64_t>(&attribute(name))) return *value;
-    fail("needs the integer attribute '" + std::string(name) + "'");
-  }
-  std::int64_t positive(std::string_view name) const {
-    const std::int64_t value = integer(name);
-    if (value <= 0) fail("needs a positive attribute '" + std::string(name) + "'");
-    return value;
-  }
-  double real(std::string_view name) const {
-    if (const auto* value = std::get_if<double>(&attribute(name))) return *value;
-    fail("needs the real attribute '" + std::string(name) + "'");
-  }
-  const std::string& text(std::string_view name) const {
-    if (const auto* value = std::get_if<std::string>(&attribute(name))) return *value;
-    fail("needs the text attribute '" + std::string(name) + "'");
-  }
-  RandomStream random() const {
-    return {step().seed, static_cast<std::uint64_t>(integer("key")), step().step};
-  }
-
-  [[noreturn]] void fail(const std::string& problem) const {
-    const Op& op = *arguments_.op;
-    throw InvalidInput("op '" + op.name + "' (kernel '" + op.kernel + "') " + problem +
-                       "; build it as include/stowage/launch_table.h says");
-  }
-
- private:
-  template <class T>
-  static constexpr DataType type_of() {
-    if (std::is_same_v<T, float>) return DataType::f32;
-    return std::is_same_v<T, double> ? DataType::f64 : DataType::i32;
-  }
-
-  template <class T>
-  T* pointer(const Operand& operand) const {
-    if (operand.tensor->type != type_of<T>()) fail("does not take '" + operand.tensor->name + "' in its type");
-    return static_cast<T*>(operand.data);
-  }
-
-  const std::vector<std::int64_t>& matrix(std::size_t index) const {
-    const Tensor& tensor = *arguments_.reads[index].tensor;
-    if (tensor.shape.size() != 2) fail("needs '" + tensor.name + "' to have two dimensions");
-    return tensor.shape;
-  }
-
-  const Attribute& attribute(std::string_view name) const {
-    const auto found = arguments_.op->attributes.find(name);
-    if (found == arguments_.op->attributes.end()) fail("lacks the attribute '" + std::string(name) + "'");
-    return found->second;
-  }
-
-  const LaunchArguments& arguments_;
-};
-
-// Each adapter below is one kernel for one work type T.
+// Each struct binds one kernel, for a work type T, to the operands that launch_table.h gives it.
 
 template <class T>
 struct Embedding {
-  static constexpr std::size_t typed_by = 1;
-  static void run(const Call& call) {
+  static void run(const KernelCall& call) {
     call.expect(2, 3, 1);
     cpu::EmbeddingShape shape{call.elements(0), call.columns(1), call.rows(1)};
     if (call.reads() == 3) shape.sequence = call.positive("sequence");
-    cpu::embedding(shape, call.read<std::int32_t>(0), call.read<T>(1), call.read_if_present<T>(2), call.write<T>(0));
+    cpu::embedding(shape, call.read<std::int32_t>(0), call.read<T>(1), call.read_if_present<T>(2),
+                   call.write<T>(0));
   }
 };
+
+template <class T>
+struct EmbeddingBackward {
+  static void run(const KernelCall& call) {
+    call.expect(2, 2, 1);
+    const cpu::EmbeddingShape shape{call.elements(0), call.columns(1), call.written_rows(0)};
+    cpu::embedding_backward(shape, call.read<std::int32_t>(0), call.read<T>(1), call.write<T>(0));
+  }
+};
+
+template <class T>
+struct PositionBackward {
+  static void run(const KernelCall& call) {
+    call.expect(1, 1, 1);
+    const cpu::EmbeddingShape shape{call.rows(0), call.columns(0), 0, call.positive("sequence")};
+    cpu::position_backward(shape, call.read<T>(0), call.write<T>(0));
+  }
+};
+
+template <class T>
+struct LayerNorm {
+  static void run(const KernelCall& call) {
+    call.expect(3, 3, 3);
+    cpu::layer_norm(call.rows(0), call.columns(0), call.real("epsilon"), call.read<T>(0), call.read<T>(1),
+                    call.read<T>(2), call.write<T>(0), call.write<T>(1), call.write<T>(2));
+  }
+};
+
+template <class T>
+struct LayerNormBackward {
+  static void run(const KernelCall& call) {
+    call.expect(5, 5, 1);
+    cpu::layer_norm_backward(call.rows(0), call.columns(0), call.read<T>(0), call.read<T>(1), call.read<T>(2),
+                             call.read<T>(3), call.read<T>(4), call.write<T>(0));
+  }
+};
+
+template <class T>
+struct LayerNormBackwardParameters {
+  static void run(const KernelCall& call) {
+    call.expect(4, 4, 2);
+    cpu::layer_norm_backward_parameters(call.rows(0), call.columns(0), call.read<T>(0), call.read<T>(1),
+                                        call.read<T>(2), call.read<T>(3), call.write<T>(0), call.write<T>(1));
+  }
+};
+
+// With the weight as operand 1: [inputs, outputs], or the other way round.
+cpu::LinearShape shape_by_weight(const KernelCall& call) {
+  const bool transposed = call.integer("transposed") != 0;
+  const std::int64_t first = call.rows(1);
+  const std::int64_t second = call.columns(1);
+  return {call.rows(0), transposed ? second : first, transposed ? first : second, transposed};
+}
+
+template <class T>
+struct Linear {
+  static void run(const KernelCall& call) {
+    call.expect(2, 3, 1);
+    cpu::linear(shape_by_weight(call), call.read<T>(0), call.read<T>(1), call.read_if_present<T>(2),
+                call.write<T>(0));
+  }
+};
+
+template <class T>
+struct LinearBackwardInput {
+  static void run(const KernelCall& call) {
+    call.expect(2, 2, 1);
+    cpu::linear_backward_input(shape_by_weight(call), call.read<T>(0), call.read<T>(1), call.write<T>(0));
+  }
+};
+
+template <class T>
+struct LinearBackwardWeight {
+  static void run(const KernelCall& call) {
+    call.expect(2, 2, 1);
+    const cpu::LinearShape shape{call.rows(0), call.columns(0), call.columns(1), call.integer("transposed") != 0};
+    cpu::linear_backward_weight(shape, call.read<T>(0), call.read<T>(1), call.write<T>(0));
+  }
+};
+
+template <class T>
+struct LinearBackwardBias {
+  static void run(const KernelCall& call) {
+    call.expect(1, 1, 1);
+    const cpu::LinearShape shape{call.rows(0), 0, call.columns(0)};
+    cpu::linear_backward_bias(shape, call.read<T>(0), call.write<T>(0));
+  }
+};
+
+cpu::GeluForm gelu_form(const KernelCall& call) {
+  const std::string& form = call.text("form");
+  if (form == "tanh") return cpu::GeluForm::tanh;
+  if (form == "erf") return cpu::GeluForm::erf;
+  call.fail("has the form '" + form + "', which is neither 'tanh' nor 'erf'");
+}
+
+template <class T>
+struct Gelu {
+  static void run(const KernelCall& call) {
+    call.expect(1, 1, 1);
+    cpu::gelu(gelu_form(call), call.elements(0), call.read<T>(0), call.write<T>(0));
+  }
+};
+
+template <class T>
+struct GeluBackward {
+  static void run(const KernelCall& call) {
+    call.expect(2, 2, 1);
+    cpu::gelu_backward(gelu_form(call), call.elements(0), call.read<T>(0), call.read<T>(1), call.write<T>(0));
+  }
+};
+
+// With qkv as operand 0.
+cpu::AttentionShape attention_shape(const KernelCall& call) {
+  cpu::AttentionShape shape;
+  shape.heads = call.positive("heads");
+  shape.sequence = call.positive("sequence");
+  shape.samples = call.rows(0) / shape.sequence;
+  shape.width = call.columns(0) / 3;
+  shape.causal = call.integer("causal") != 0;
+  shape.dropout = call.real("dropout");
+  shape.stream = call.random();
+  if (call.columns(0) != 3 * shape.width || shape.width % shape.heads != 0) {
+    call.fail("needs queries, keys and values that divide into its heads");
+  }
+  if (call.rows(0) % shape.sequence != 0) call.fail("needs whole sequences");
+  return shape;
+}
+
+template <class T>
+struct Attention {
+  static void run(const KernelCall& call) {
+    call.expect(1, 1, 2);
+    cpu::attention(attention_shape(call), call.read<T>(0), call.write<T>(0), call.write<T>(1));
+  }
+};
+
+template <class T>
+struct AttentionBackward {
+  static void run(const KernelCall& call) {
+    call.expect(4, 4, 1);
+    cpu::attention_backward(attention_shape(call), call.read<T>(0), call.read<T>(1), call.read<T>(2),
+                            call.read<T>(3), call.write<T>(0));
+  }
+};
+
+template <class T>
+struct Dropout {
+  static void run(const KernelCall& call) {
+    call.expect(1, 1, 1);
+    cpu::dropout(call.random(), call.real("probability"), call.elements(0), call.read<T>(0), call.write<T>(0));
+  }
+};
+
+template <class T>
+struct Add {
+  static void run(const KernelCall& call) {
+    call.expect(2, 2, 1);
+    cpu::add(call.elements(0), call.read<T>(0), call.read<T>(1), call.write<T>(0));
+  }
+};
+
+template <class T>
+struct CrossEntropy {
+  static void run(const KernelCall& call) {
+    call.expect(2, 2, 2);
+    cpu::cross_entropy(call.rows(0), call.columns(0), call.read<T>(0), call.read<std::int32_t>(1),
+                       call.write<double>(0), call.write<T>(1));
+  }
+};
+
+template <class T>
+struct CrossEntropyBackward {
+  static void run(const KernelCall& call) {
+    call.expect(3, 3, 1);
+    cpu::cross_entropy_backward(call.rows(0), call.columns(0), call.read<T>(0), call.read<std::int32_t>(1),
+                                call.read<T>(2), call.write<T>(0));
+  }
+};
+
+template <class T>
+struct SquareSum {
+  static void run(const KernelCall& call) {
+    call.expect(1, 1, 1);
+    *call.write<double>(0) = cpu::square_sum(call.elements(0), call.read<T>(0));
+  }
+};
+
+template <class T>
+struct AdamWUpdate {
+  static void run(const KernelCall& call) {
+    call.expect(5, 5, 3);
+    const AdamWSettings settings{call.real("beta1"),        call.real("beta2"),        call.real("epsilon"),
+                                 call.real("weight_decay"), call.step().learning_rate, call.step().step};
+    const cpu::AdamWOperands<T> operands{call.read<T>(0),  call.read<T>(1),  call.read<T>(2), call.read<T>(3),
+                                         call.write<T>(0), call.write<T>(1), call.write<T>(2)};
+    const double scale = call.read<double>(4)[1];
+    cpu::adamw(settings, scale, call.elements(0), operands);
+  }
+};
+
+template <template <class> class Adapter>
+void launch(const LaunchArguments& arguments) {
+  const KernelCall call(arguments);
+  if (call.work_type() == DataType::f32) return Adapter<float>::run(call);
+  Adapter<double>::run(call);
+}
+
+void launch_clip(const LaunchArguments& arguments) {
+  const KernelCall call(arguments);
+  call.expect(1, call.reads(), 1);
+  cpu::ClippedNorm norm;
+  for (std::size_t i = 0; i < call.reads(); ++i) norm.add(*call.read<double>(i));
+  double* result = call.write<double>(0);
+  result[0] = norm.norm();
+  result[1] = norm.scale(call.real("clip"));
+}
+
+}  // namespace
+
+void LaunchTable::add(std::string name, Kernel kernel) { kernels_[std::move(name)] = kernel; }
+
+Kernel LaunchTable::find(const Op& op) const {
+  const auto found = kernels_.find(op.kernel);
+  if (found != kernels_.end()) return found->second;
+  throw InvalidInput("op '" + op.name + "' needs the kernel '" + op.kernel +
+                     "', which this device's launch table lacks; add it with LaunchTable::add");
+}
+
+LaunchTable cpu_launch_table() {
+  LaunchTable table;
+  table.add("embedding", launch<Embedding>);
+  table.add("embedding_backward", launch<EmbeddingBackward>);
+  table.add("position_backward", launch<PositionBackward>);
+  table.add("layer_norm", launch<LayerNorm>);
+  table.add("layer_norm_backward", launch<LayerNormBackward>);
+  table.add("layer_norm_backward_parameters", launch<LayerNormBackwardParameters>);
+  table.add("linear", launch<Linear>);
+  table.add("linear_backward_input", launch<LinearBackwardInput>);
+  table.add("linear_backward_weight", launch<LinearBackwardWeight>);
+  table.add("linear_backward_bias", launch<LinearBackwardBias>);
+  table.add("gelu", launch<Gelu>);
+  table.add("gelu_backward", launch<GeluBackward>);
+  table.add("attention", launch<Attention>);
+  table.add("attention_backward", launch<AttentionBackward>);
+  table.add("dropout", launch<Dropout>);
+  table.add("add", launch<Add>);
+  table.add("accumulate", launch<Add>);
+  table.add("cross_entropy", launch<CrossEntropy>);
+  table.add("cross_entropy_backward", launch<CrossEntropyBackward>);
+  table.add("square_sum", launch<SquareSum>);
+  table.add("clip", launch_clip);
+  table.add("adamw", launch<AdamWUpdate>);
+  return table;
+}
+
+}  // namespace stowage

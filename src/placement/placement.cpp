@@ -159,7 +159,7 @@ constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
 // Places the blocks one after another and keeps the outcome if its peak is below `result.peak`.
 // Otherwise returns the place in `sequence` of the block that reached that peak.
 std::size_t improve(const std::vector<Block>& blocks, const std::vector<std::uint32_t>& sequence, Fit fit,
-             PlacementResult& result) {
+                    PlacementResult& result) {
   std::vector<Placed> placed;
   placed.reserve(blocks.size());
   std::vector<Bytes> offsets(blocks.size(), 0);

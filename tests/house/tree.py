@@ -23,7 +23,10 @@ MIRRORED = {
 }
 
 # Tests of a property that no single file has, and what they judge.
-TESTS_OF_THE_WHOLE = {}
+TESTS_OF_THE_WHOLE = {
+    "tests/offload/engine/allocations_test.cpp": "no allocation after the first step",
+    "tests/offload/engine/waits_test.cpp": "every wait of a plan, removed one at a time",
+}
 
 TEXT_SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".py", ".txt", ".cmake", ".in", ".md", ".json", ".sh", ""}
 SKIPPED_FOLDERS = {"build", "install", "data", ".git"}
@@ -59,11 +62,12 @@ def mirrored_folders(test_path):
 
 
 def subject_of(test_path, files):
-    """The files that a test is named after: same name without _test, in a mirrored folder."""
-    name = PurePosixPath(test_path).stem.removesuffix("_test")
+    """The files that a test is named after: x_test, or x_aspect_test, for an x in a mirrored folder."""
+    words = PurePosixPath(test_path).stem.removesuffix("_test").split("_")
+    names = {"_".join(words[:n]) for n in range(1, len(words) + 1)}
     folders = mirrored_folders(test_path)
     return [f for f in files
-            if PurePosixPath(f).stem == name and PurePosixPath(f).suffix in {".h", ".cpp", ".py", ".cuh", ".cu", ""}
+            if PurePosixPath(f).stem in names and PurePosixPath(f).suffix in {".h", ".cpp", ".py", ".cuh", ".cu", ""}
             and any(f.startswith(folder + "/") for folder in folders)]
 
 

@@ -30,7 +30,7 @@ class Scanner(unittest.TestCase):
     def test_pairs_tests_with_what_they_test(self):
         files = ["offload/plan/lifetimes.h", "offload/plan/validate/validate.cpp", "src/base/bytes.cpp",
                  "tests/offload/plan/lifetimes_test.cpp", "tests/offload/plan/validate/validate_test.cpp",
-                 "tests/base/bytes_test.cpp"]
+                 "tests/base/bytes_test.cpp", "tests/base/bytes_parse_test.cpp"]
         self.assertEqual(tree.orphan_tests(files, {}), [])
         orphan = ["tests/base/lifetimes_test.cpp", "tests/nowhere/bytes_test.cpp"]
         self.assertEqual(tree.orphan_tests(files + orphan, {}), orphan)

@@ -240,12 +240,15 @@ TEST_P(PublicInstances, AreSoundAndClose) {
               static_cast<unsigned long long>(result.lower_bound), ratio, took.count());
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Placement, PublicInstances,
-    ::testing::Values(Instance{"minimalloc-A.1048576.csv", 0, 1.3}, Instance{"minimalloc-C.1048576.csv", 0, 1.3},
-                      Instance{"minimalloc-E.1048576.csv", 0, 1.3}, Instance{"minimalloc-G.1048576.csv", 0, 1.3},
-                      Instance{"minimalloc-I.1048576.csv", 0, 1.3}, Instance{"minimalloc-K.1048576.csv", 0, 1.3},
-                      Instance{"resnet50.csv", 1515472556, 1.05}, Instance{"G_1.csv", 3030937746, 1.05}));
+INSTANTIATE_TEST_SUITE_P(Placement, PublicInstances,
+                         ::testing::Values(Instance{"minimalloc-A.1048576.csv", 0, 1.3},
+                                           Instance{"minimalloc-C.1048576.csv", 0, 1.3},
+                                           Instance{"minimalloc-E.1048576.csv", 0, 1.3},
+                                           Instance{"minimalloc-G.1048576.csv", 0, 1.3},
+                                           Instance{"minimalloc-I.1048576.csv", 0, 1.3},
+                                           Instance{"minimalloc-K.1048576.csv", 0, 1.3},
+                                           Instance{"resnet50.csv", 1515472556, 1.05},
+                                           Instance{"G_1.csv", 3030937746, 1.05}));
 
 }  // namespace
 }  // namespace stowage

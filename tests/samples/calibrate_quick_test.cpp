@@ -14,7 +14,8 @@ TEST(FitRates, FindsTheRatesThatMadeTheTimes) {
   truth.device_bytes_per_second = 2e9;
   std::vector<OpTime> times;
   for (const OpCost cost : {OpCost{1e9, 1e6}, OpCost{4e9, 8e6}, OpCost{1e6, 1e8}, OpCost{5e7, 3e8}}) {
-    const double seconds = std::max(cost.flops / truth.flops_per_second, cost.bytes / truth.device_bytes_per_second);
+    const double seconds =
+        std::max(cost.flops / truth.flops_per_second, cost.bytes / truth.device_bytes_per_second);
     times.push_back({cost, seconds + truth.launch_seconds});
   }
   Machine fitted;
@@ -34,7 +35,8 @@ TEST(FitRates, WithoutEvidenceRatesStay) {
 TEST(CalibrateQuick, GivesPositiveRatesAndTheLink) {
   const Link link{.bytes_per_second = 123, .latency_seconds = 4, .throttled = true};
   for (const std::int64_t width : {std::int64_t{8}, std::int64_t{3072}}) {
-    const Machine machine = calibrate_quick({.layers = 3, .width = width, .heads = 1, .sequence = 4, .batch = 2}, link);
+    const Machine machine =
+        calibrate_quick({.layers = 3, .width = width, .heads = 1, .sequence = 4, .batch = 2}, link);
     EXPECT_GT(machine.flops_per_second, 0);
     EXPECT_GT(machine.device_bytes_per_second, 0);
     EXPECT_GT(machine.host_bytes_per_second, 0);

@@ -93,10 +93,11 @@ std::string generated(std::uint64_t seed, std::string_view prompt, std::uint64_t
     return std::vector<std::byte>{};
   };
   std::string text;
-  generate(config, read, {.prompt = prompt, .bytes = bytes, .temperature = 0.8, .seed = seed}, [&](unsigned char c) {
-    text.push_back(static_cast<char>(c));
-    return true;
-  });
+  generate(config, read, {.prompt = prompt, .bytes = bytes, .temperature = 0.8, .seed = seed},
+           [&](unsigned char c) {
+             text.push_back(static_cast<char>(c));
+             return true;
+           });
   return text;
 }
 

@@ -50,16 +50,56 @@ TEST(Options, Defaults) {
 }
 
 TEST(Options, EveryFlag) {
-  const Options options =
-      parse({"--layers",    "2",     "--width",         "64",        "--heads",        "2",
-             "--sequence",  "32",    "--batch",         "3",         "--steps",        "20",
-             "--learning-rate", "0.5", "--warmup",      "4",         "--weight-decay", "0.25",
-             "--clip",      "0",     "--dropout",       "0.125",     "--seed",         "18446744073709551615",
-             "--device",    "auto",  "--device-memory", "1234567",   "--host-memory",  "1.5G",
-             "--bucket-size", "64KiB", "--threads",     "2",         "--link-bandwidth", "500MB/s",
-             "--policy",    "none",  "--plan-only",     "--plan-json", "p", "--log", "l", "--trace", "t",
-             "--weights",   "w",     "--sample",        "99"})
-          .options;
+  const Options options = parse({"--layers",
+                                 "2",
+                                 "--width",
+                                 "64",
+                                 "--heads",
+                                 "2",
+                                 "--sequence",
+                                 "32",
+                                 "--batch",
+                                 "3",
+                                 "--steps",
+                                 "20",
+                                 "--learning-rate",
+                                 "0.5",
+                                 "--warmup",
+                                 "4",
+                                 "--weight-decay",
+                                 "0.25",
+                                 "--clip",
+                                 "0",
+                                 "--dropout",
+                                 "0.125",
+                                 "--seed",
+                                 "18446744073709551615",
+                                 "--device",
+                                 "auto",
+                                 "--device-memory",
+                                 "1234567",
+                                 "--host-memory",
+                                 "1.5G",
+                                 "--bucket-size",
+                                 "64KiB",
+                                 "--threads",
+                                 "2",
+                                 "--link-bandwidth",
+                                 "500MB/s",
+                                 "--policy",
+                                 "none",
+                                 "--plan-only",
+                                 "--plan-json",
+                                 "p",
+                                 "--log",
+                                 "l",
+                                 "--trace",
+                                 "t",
+                                 "--weights",
+                                 "w",
+                                 "--sample",
+                                 "99"})
+                              .options;
   EXPECT_EQ(options.model.layers, 2);
   EXPECT_EQ(options.model.width, 64);
   EXPECT_EQ(options.model.heads, 2);
@@ -111,6 +151,13 @@ TEST(Options, WidthMustBeDivisibleByHeads) {
   expect_refused({"--width", "100", "--heads", "6"}, {"--width 100", "--heads 6", "102"});
 }
 
+TEST(Options, TheLastOfARepeatedFlagCounts) {
+  const Options options =
+      parse({"--layers", "2", "--device-memory", "1M", "--layers", "3", "--device-memory", "2M"}).options;
+  EXPECT_EQ(options.model.layers, 3);
+  EXPECT_EQ(options.budget.device, 2_MiB);
+}
+
 TEST(Options, DataIsRequired) {
   const char* only_name = "train_gpt";
   EXPECT_THROW(parse_command_line(1, &only_name), InvalidInput);
@@ -119,10 +166,12 @@ TEST(Options, DataIsRequired) {
 TEST(Options, HelpListsEveryFlag) {
   const std::string help = parse({"--help"}).help;
   for (const char* flag :
-       {"--data", "--layers", "--width", "--heads", "--sequence", "--batch", "--steps", "--learning-rate", "--warmup",
-        "--weight-decay", "--clip", "--dropout", "--seed", "--device ", "--device-memory", "--host-memory",
-        "--bucket-size", "--threads", "--link-bandwidth", "--policy", "--plan-only", "--plan-json", "--log", "--trace",
-        "--weights", "--sample"}) {
+       {"--data",        "--layers",      "--width",         "--heads",          "--sequence",
+        "--batch",       "--steps",       "--learning-rate", "--warmup",         "--weight-decay",
+        "--clip",        "--dropout",     "--seed",          "--device ",        "--device-memory",
+        "--host-memory", "--bucket-size", "--threads",       "--link-bandwidth", "--policy",
+        "--plan-only",   "--plan-json",   "--log",           "--trace",          "--weights",
+        "--sample"}) {
     EXPECT_THAT(help, testing::HasSubstr(flag));
   }
 }

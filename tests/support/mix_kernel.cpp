@@ -8,17 +8,24 @@ namespace {
 
 double load(const Operand& operand, std::int64_t index) {
   switch (operand.tensor->type) {
-    case DataType::f32: return static_cast<double>(static_cast<const float*>(operand.data)[index]);
-    case DataType::f64: return static_cast<const double*>(operand.data)[index];
-    case DataType::i32: return static_cast<double>(static_cast<const std::int32_t*>(operand.data)[index] % 1000) / 1000;
+    case DataType::f32:
+      return static_cast<double>(static_cast<const float*>(operand.data)[index]);
+    case DataType::f64:
+      return static_cast<const double*>(operand.data)[index];
+    case DataType::i32:
+      return static_cast<double>(static_cast<const std::int32_t*>(operand.data)[index] % 1000) / 1000;
   }
   return 0;
 }
 
 void store(const Operand& operand, std::int64_t index, double value) {
   switch (operand.tensor->type) {
-    case DataType::f32: static_cast<float*>(operand.data)[index] = static_cast<float>(value); return;
-    case DataType::f64: static_cast<double*>(operand.data)[index] = value; return;
+    case DataType::f32:
+      static_cast<float*>(operand.data)[index] = static_cast<float>(value);
+      return;
+    case DataType::f64:
+      static_cast<double*>(operand.data)[index] = value;
+      return;
     case DataType::i32:
       static_cast<std::int32_t*>(operand.data)[index] = static_cast<std::int32_t>(value * 1000);
       return;
@@ -32,7 +39,8 @@ double weight(std::uint64_t salt, std::uint64_t input, std::uint64_t element) {
 }
 
 // The share of `input` in element `at` of an output with `size` elements.
-double share(const Operand& input, std::uint64_t number, std::uint64_t salt, std::int64_t at, std::int64_t size) {
+double share(const Operand& input, std::uint64_t number, std::uint64_t salt, std::int64_t at,
+             std::int64_t size) {
   const std::int64_t elements = input.tensor->elements();
   double sum = 0;
   for (std::int64_t i = at; i < std::max(size, elements); i += size) {
@@ -62,7 +70,8 @@ void fill(const LaunchArguments& arguments, std::size_t output, std::uint64_t sa
 void mix_kernel(const LaunchArguments& arguments) {
   const auto key = arguments.op->attributes.find("key");
   std::uint64_t salt = arguments.step.step * 5 + arguments.step.seed % 64;
-  if (key != arguments.op->attributes.end()) salt += static_cast<std::uint64_t>(std::get<std::int64_t>(key->second));
+  if (key != arguments.op->attributes.end())
+    salt += static_cast<std::uint64_t>(std::get<std::int64_t>(key->second));
   const auto is_workspace = [&](std::size_t i) {
     return arguments.writes[i].tensor->kind == TensorKind::workspace;
   };

@@ -47,8 +47,8 @@ struct Known {
 
 // What an op's backward ops look like, decided when the op is made.
 struct BackwardShape {
-  std::vector<Value> inputs;  // of the forward op, that may want gradients
-  std::vector<Value> saved;   // forward values that the backward ops read
+  std::vector<Value> inputs;      // of the forward op, that may want gradients
+  std::vector<Value> saved;       // forward values that the backward ops read
   bool joint_parameters = false;  // one op for all parameters' gradients
   bool in_place = false;
   bool workspace = false;
@@ -97,7 +97,8 @@ class Generator {
     GraphBuilder::OpDescription op{name, "mix", {{"key", dice_.between(0, 63)}}, reads, {}, {}, {}};
     op.cost.flops = dice_.log_uniform(1e2, 1e7);
     const bool in_place = choose_in_place(reads);
-    op.writes.push_back(builder_.activation(name + ".y", in_place ? builder_.tensor(reads[0]).shape : shape_like(reads)));
+    op.writes.push_back(
+        builder_.activation(name + ".y", in_place ? builder_.tensor(reads[0]).shape : shape_like(reads)));
     if (in_place) op.may_alias.push_back({0, 0});
     if (dice_.chance(25)) op.writes.push_back(builder_.activation(name + ".z", {size()}));
     const BackwardShape shape = choose_backward(reads, op.writes, in_place);
@@ -154,7 +155,8 @@ class Generator {
     return first != nullptr && !first->saved && dice_.chance(50);
   }
 
-  BackwardShape choose_backward(const std::vector<Value>& reads, const std::vector<Value>& writes, bool in_place) {
+  BackwardShape choose_backward(const std::vector<Value>& reads, const std::vector<Value>& writes,
+                                bool in_place) {
     BackwardShape shape;
     shape.inputs = reads;
     for (std::size_t i = in_place ? 1 : 0; i < reads.size(); ++i) {
@@ -172,9 +174,10 @@ class Generator {
 
   void emit(const GraphBuilder::OpDescription& op, const BackwardShape& shape) {
     const Bytes work = shape.workspace ? bytes() : 0;
-    builder_.op(op, [=, name = op.name, cost = op.cost](GraphBuilder& builder, const std::vector<Value>& gradients) {
-      backward(builder, name, shape, work, cost, gradients);
-    });
+    builder_.op(
+        op, [=, name = op.name, cost = op.cost](GraphBuilder& builder, const std::vector<Value>& gradients) {
+          backward(builder, name, shape, work, cost, gradients);
+        });
   }
 
   void note(const std::vector<Value>& reads, const std::vector<Value>& writes, const BackwardShape& shape,
@@ -224,14 +227,14 @@ class Generator {
     if (!joint.empty()) parts.insert(parts.begin(), joint);
     std::reverse(parts.begin(), parts.end());  // the first input's gradient comes last
     for (std::size_t i = 0; i < parts.size(); ++i) {
-      add_backward_op(builder, fmt::format("{}.backward{}", name, i), shape, i == 0 ? work : 0, cost, gradients,
-                      parts[i], i + 1 == parts.size());
+      add_backward_op(builder, fmt::format("{}.backward{}", name, i), shape, i == 0 ? work : 0, cost,
+                      gradients, parts[i], i + 1 == parts.size());
     }
   }
 
-  static void add_backward_op(GraphBuilder& builder, const std::string& name, const BackwardShape& shape, Bytes work,
-                              OpCost cost, const std::vector<Value>& gradients, const std::vector<Value>& inputs,
-                              bool last) {
+  static void add_backward_op(GraphBuilder& builder, const std::string& name, const BackwardShape& shape,
+                              Bytes work, OpCost cost, const std::vector<Value>& gradients,
+                              const std::vector<Value>& inputs, bool last) {
     GraphBuilder::OpDescription op{name, "mix", {{"key", shape.key}}, {}, {}, {}, cost};
     for (const Value gradient : gradients) {
       if (gradient) op.reads.push_back(gradient);
@@ -240,12 +243,14 @@ class Generator {
     for (const Value input : inputs) op.writes.push_back(builder.gradient_like(input));
     if (last && shape.in_place) alias_first(builder, op, gradients);
     if (work > 0) op.writes.push_back(builder.workspace(name + ".work", work));
-    const std::vector<Value> results(op.writes.begin(), op.writes.begin() + static_cast<std::ptrdiff_t>(inputs.size()));
+    const std::vector<Value> results(op.writes.begin(),
+                                     op.writes.begin() + static_cast<std::ptrdiff_t>(inputs.size()));
     builder.op(op);
     for (std::size_t i = 0; i < inputs.size(); ++i) builder.add_gradient(inputs[i], results[i], true);
   }
 
-  static void alias_first(GraphBuilder& builder, GraphBuilder::OpDescription& op, const std::vector<Value>& gradients) {
+  static void alias_first(GraphBuilder& builder, GraphBuilder::OpDescription& op,
+                          const std::vector<Value>& gradients) {
     const Tensor& result = builder.tensor(op.writes[0]);
     for (std::uint32_t read = 0; read < op.reads.size(); ++read) {
       const Value value = op.reads[read];
@@ -265,9 +270,7 @@ class Generator {
   std::vector<Known> known_;
 };
 
-Link random_link(Dice& dice) {
-  return {dice.log_uniform(1e7, 1e12), dice.log_uniform(1e-7, 1e-3), true};
-}
+Link random_link(Dice& dice) { return {dice.log_uniform(1e7, 1e12), dice.log_uniform(1e-7, 1e-3), true}; }
 
 }  // namespace
 

@@ -11,9 +11,12 @@ namespace {
 
 std::string_view to_string(WorkKind kind) {
   switch (kind) {
-    case WorkKind::launch: return "launch";
-    case WorkKind::copy: return "copy";
-    case WorkKind::discard: return "discard";
+    case WorkKind::launch:
+      return "launch";
+    case WorkKind::copy:
+      return "copy";
+    case WorkKind::discard:
+      return "discard";
   }
   return "unknown";
 }
@@ -21,7 +24,8 @@ std::string_view to_string(WorkKind kind) {
 }  // namespace
 
 LaneId AccessChecker::add_lane(LaneRole role) {
-  const auto free = std::find_if(lanes_.begin(), lanes_.end(), [](const LaneState& lane) { return !lane.live; });
+  const auto free =
+      std::find_if(lanes_.begin(), lanes_.end(), [](const LaneState& lane) { return !lane.live; });
   const auto id = static_cast<LaneId>(free - lanes_.begin());
   if (free == lanes_.end()) lanes_.emplace_back();
   // A reused lane goes on counting where its predecessor stopped, so that ticks stay unique.
@@ -42,7 +46,7 @@ std::string AccessChecker::describe_lane(LaneId lane) const {
 RangeId AccessChecker::add_range(MemoryKind kind, Bytes bytes, std::uint64_t number) {
   if (free_ranges_.empty()) {
     free_ranges_.push_back(static_cast<RangeId>(ranges_.size()));
-    ranges_.emplace_back();
+    ranges_.emplace_back(readers_);
   }
   const RangeId id = free_ranges_.back();
   free_ranges_.pop_back();
@@ -63,10 +67,11 @@ void AccessChecker::expect_finished(RangeId range, Bytes begin, Bytes end, std::
   const auto conflict = ranges_[range].history.find_unordered(begin, end, AccessMode::write, host_);
   if (!conflict) return;
   throw AccessViolation(
-      fmt::format("{} gives up {} while {}, which {} them, may still run: synchronise with its lane or with an "
-                  "event recorded behind it first",
-                  call, describe_bytes(range, conflict->begin, conflict->end), describe_work(conflict->other),
-                  conflict->other_wrote ? "writes" : "reads"),
+      fmt::format(
+          "{} gives up {} while {}, which {} them, may still run: synchronise with its lane or with an "
+          "event recorded behind it first",
+          call, describe_bytes(range, conflict->begin, conflict->end), describe_work(conflict->other),
+          conflict->other_wrote ? "writes" : "reads"),
       std::string(call));
 }
 
@@ -74,10 +79,10 @@ void AccessChecker::launch(LaneId lane, const std::string& name, std::span<const
   join_host(lane);
   for (const RangeAccess& access : accesses) {
     if (lanes_[lane].role == LaneRole::host && ranges_[access.range].kind == MemoryKind::device)
-      throw AccessViolation(fmt::format("launch '{}' on {} touches {}: the host cannot; copy them to pinned memory",
-                                        name, describe_lane(lane),
-                                        describe_bytes(access.range, access.begin, access.end)),
-                            "launch");
+      throw AccessViolation(
+          fmt::format("launch '{}' on {} touches {}: the host cannot; copy them to pinned memory", name,
+                      describe_lane(lane), describe_bytes(access.range, access.begin, access.end)),
+          "launch");
     expect_ordered(lane, name, WorkKind::launch, access);
     if (access.mode == AccessMode::read) expect_defined(lane, name, access);
   }
@@ -86,10 +91,12 @@ void AccessChecker::launch(LaneId lane, const std::string& name, std::span<const
     if (access.mode == AccessMode::read)
       ranges_[access.range].history.read(access.begin, access.end, stamp, lanes_[lane].clock);
   for (const RangeAccess& access : accesses)
-    if (access.mode == AccessMode::write) ranges_[access.range].history.write(access.begin, access.end, stamp, true);
+    if (access.mode == AccessMode::write)
+      ranges_[access.range].history.write(access.begin, access.end, stamp, true);
 }
 
-void AccessChecker::copy(LaneId lane, const std::string& name, const RangeAccess& to, const RangeAccess& from) {
+void AccessChecker::copy(LaneId lane, const std::string& name, const RangeAccess& to,
+                         const RangeAccess& from) {
   join_host(lane);
   expect_ordered(lane, name, WorkKind::copy, from);
   expect_ordered(lane, name, WorkKind::copy, to);
@@ -133,11 +140,12 @@ void AccessChecker::expect_ordered(LaneId lane, const std::string& name, WorkKin
       ranges_[access.range].history.find_unordered(access.begin, access.end, access.mode, lanes_[lane].clock);
   if (!conflict) return;
   throw AccessViolation(
-      fmt::format("{} '{}' on {} {} {}, and nothing orders it after {}, which {} them: let lane {} wait for an event "
-                  "recorded on lane {} behind '{}'",
-                  to_string(kind), name, describe_lane(lane), access.mode == AccessMode::read ? "reads" : "writes",
-                  describe_bytes(access.range, conflict->begin, conflict->end), describe_work(conflict->other),
-                  conflict->other_wrote ? "writes" : "reads", lane, conflict->other.lane, *conflict->other.name),
+      fmt::format(
+          "{} '{}' on {} {} {}, and nothing orders it after {}, which {} them: let lane {} wait for an event "
+          "recorded on lane {} behind '{}'",
+          to_string(kind), name, describe_lane(lane), access.mode == AccessMode::read ? "reads" : "writes",
+          describe_bytes(access.range, conflict->begin, conflict->end), describe_work(conflict->other),
+          conflict->other_wrote ? "writes" : "reads", lane, conflict->other.lane, *conflict->other.name),
       std::string(to_string(kind)));
 }
 
@@ -147,11 +155,12 @@ void AccessChecker::expect_defined(LaneId lane, const std::string& name, const R
   if (!undefined) return;
   const std::string since =
       undefined->since.tick == 0 ? std::string("they were allocated") : describe_work(undefined->since);
-  throw AccessViolation(
-      fmt::format("launch '{}' on {} reads {}, whose value is undefined since {}: write them first, or do not declare "
-                  "the read",
-                  name, describe_lane(lane), describe_bytes(access.range, undefined->begin, undefined->end), since),
-      "launch");
+  throw AccessViolation(fmt::format("launch '{}' on {} reads {}, whose value is undefined since {}: write "
+                                    "them first, or do not declare "
+                                    "the read",
+                                    name, describe_lane(lane),
+                                    describe_bytes(access.range, undefined->begin, undefined->end), since),
+                        "launch");
 }
 
 std::string AccessChecker::describe_work(const Stamp& stamp) const {

@@ -36,6 +36,8 @@ struct RangeAccess {
 class AccessChecker {
  public:
   explicit AccessChecker(bool host_orders) : host_orders_(host_orders) {}
+  AccessChecker(const AccessChecker&) = delete;
+  AccessChecker& operator=(const AccessChecker&) = delete;
 
   // Ids of removed lanes and ranges are used again. Removing a lane counts as synchronising it.
   LaneId add_lane(LaneRole role);
@@ -71,6 +73,7 @@ class AccessChecker {
     VectorClock clock;
   };
   struct Range {
+    explicit Range(ReaderPool& readers) : history(readers) {}
     MemoryKind kind = MemoryKind::device;
     Bytes bytes = 0;
     std::uint64_t number = 0;
@@ -84,6 +87,7 @@ class AccessChecker {
   std::string describe_work(const Stamp& stamp) const;
 
   bool host_orders_;
+  ReaderPool readers_;
   std::vector<LaneState> lanes_;
   std::vector<Range> ranges_;
   std::vector<RangeId> free_ranges_;

@@ -1,8 +1,8 @@
 // AccessHistory: for every byte of one allocation, its last writer, its readers since, and whether
 // its value is defined. Pure data: no threads, no memory behind it.
 //
-// Kept as sorted segments that tile [0, bytes). Vectors keep their capacity and readers' nodes are
-// recycled, so that a periodic program soon allocates nothing.
+// Kept as sorted segments that tile [0, bytes), with their readers in lists from a shared pool. Both
+// keep their capacity, so that a periodic program soon allocates nothing.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +40,33 @@ struct UndefinedBytes {
   Stamp since;  // the discard (or the copy of undefined bytes); tick 0: since the allocation
 };
 
+// Reader lists of all histories of a device: nodes by index, recycled.
+class ReaderPool {
+ public:
+  static constexpr std::uint32_t none = ~0u;
+  ReaderPool() { nodes_.reserve(4096); }
+
+  const Stamp& stamp(std::uint32_t node) const { return nodes_[node].stamp; }
+  std::uint32_t next(std::uint32_t node) const { return nodes_[node].next; }
+  std::uint32_t push(const Stamp& stamp, std::uint32_t list);  // the longer list
+  std::uint32_t copy(std::uint32_t list);
+  void release(std::uint32_t list);
+  // The list less what `clock` covers.
+  std::uint32_t without_covered(std::uint32_t list, const VectorClock& clock);
+
+ private:
+  struct Node {
+    Stamp stamp;
+    std::uint32_t next = none;
+  };
+  std::vector<Node> nodes_;
+  std::uint32_t free_ = none;
+};
+
 class AccessHistory {
  public:
+  explicit AccessHistory(ReaderPool& readers) : readers_(&readers) {}  // which outlives it
+
   // Forgets everything; the whole range is `defined` or not.
   void reset(Bytes bytes, bool defined);
   // Forgets what happened to part of the range.
@@ -49,7 +74,8 @@ class AccessHistory {
 
   // All ranges below are half-open, not empty, and inside [0, bytes).
   // A write needs every reader and the writer of each byte before it; a read needs the writer.
-  std::optional<Conflict> find_unordered(Bytes begin, Bytes end, AccessMode mode, const VectorClock& clock) const;
+  std::optional<Conflict> find_unordered(Bytes begin, Bytes end, AccessMode mode,
+                                         const VectorClock& clock) const;
   std::optional<UndefinedBytes> find_undefined(Bytes begin, Bytes end) const;
 
   // `clock` is the reader's: readers that it covers are implied by it from now on.
@@ -66,30 +92,20 @@ class AccessHistory {
   std::size_t segments() const { return segments_.size(); }
 
  private:
-  static constexpr std::uint32_t none = ~0u;
   struct Segment {
     Bytes begin = 0;
     Bytes end = 0;
     Stamp writer;
-    std::uint32_t readers = none;  // head of a list in nodes_
+    std::uint32_t readers = ReaderPool::none;
     bool defined = false;
-  };
-  struct ReaderNode {
-    Stamp stamp;
-    std::uint32_t next = none;
   };
 
   std::size_t index_at(Bytes position) const;  // of the segment that holds the byte
   std::size_t split_at(Bytes position);        // of the segment that begins there; cuts one if needed
   void merge_with_left(std::size_t index);
-  std::uint32_t new_node(const Stamp& stamp, std::uint32_t next);
-  std::uint32_t copy_list(std::uint32_t head);
-  void free_list(std::uint32_t head);
-  std::uint32_t without_covered(std::uint32_t head, const VectorClock& clock);
 
+  ReaderPool* readers_;
   std::vector<Segment> segments_;
-  std::vector<ReaderNode> nodes_;
-  std::uint32_t free_nodes_ = none;
 };
 
 }  // namespace stowage::simulated

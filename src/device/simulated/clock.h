@@ -1,4 +1,4 @@
-// Seconds since the device was opened, on the steady clock.
+// Clock: seconds since the device was opened.
 #pragma once
 
 #include <chrono>
@@ -6,17 +6,24 @@
 
 namespace stowage::simulated {
 
-class SteadySeconds {
+class Clock {
  public:
-  double now() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
-  void sleep_until(double seconds) const {
-    std::this_thread::sleep_until(
-        start_ + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds)));
+  virtual ~Clock() = default;
+  virtual double now() const = 0;
+  virtual void sleep_until(double seconds) const = 0;
+};
+
+class SteadyClock final : public Clock {
+ public:
+  double now() const override { return std::chrono::duration<double>(Steady::now() - start_).count(); }
+  void sleep_until(double seconds) const override {
+    const std::chrono::duration<double> since_start(seconds);
+    std::this_thread::sleep_until(start_ + std::chrono::duration_cast<Steady::duration>(since_start));
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
-  Clock::time_point start_ = Clock::now();
+  using Steady = std::chrono::steady_clock;
+  Steady::time_point start_ = Steady::now();
 };
 
 }  // namespace stowage::simulated

@@ -12,7 +12,8 @@ namespace stowage::simulated {
 
 class LaneQueue {
  public:
-  LaneQueue() : ring_(64) {}
+  static constexpr std::size_t initial_capacity = 4096;  // more than a step has, so that it rarely grows
+  LaneQueue() : ring_(initial_capacity) {}
   void push(const Task& task);
   // Blocks for the next task; nothing once the queue is closed and empty.
   std::optional<Task> pop();

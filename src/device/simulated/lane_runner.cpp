@@ -18,9 +18,12 @@ void LaneRunner::perform(const Task& task) {
   if (failure_ != nullptr) return;
   if (task.fails) return fail(task, "fault injected");
   switch (task.kind) {
-    case TaskKind::launch: return launch(task);
-    case TaskKind::copy: return copy(task);
-    default: return fill_poison(task.to, task.bytes, surroundings_.poison);
+    case TaskKind::launch:
+      return launch(task);
+    case TaskKind::copy:
+      return copy(task);
+    default:
+      return fill_poison(task.to, task.bytes, surroundings_.poison);
   }
 }
 
@@ -65,11 +68,11 @@ void LaneRunner::wait(const Task& task) {
 
 void LaneRunner::fail(const Task& task, const char* why) {
   const char* const call = task.kind == TaskKind::launch ? "launch" : "copy";
-  failure_ = std::make_shared<const Failure>(
-      Failure{fmt::format("{} '{}' ({} bytes) on {} failed: {}. Synchronise every lane to clear the failure, then "
-                          "repeat the work",
-                          call, *task.name, task.bytes, lane_, why),
-              call});
+  failure_ = std::make_shared<const Failure>(Failure{
+      fmt::format("{} '{}' ({} bytes) on {} failed: {}. Synchronise every lane to clear the failure, then "
+                  "repeat the work",
+                  call, *task.name, task.bytes, lane_, why),
+      call, *task.name});
 }
 
 }  // namespace stowage::simulated

@@ -23,7 +23,7 @@ class LaneRunner {
  public:
   struct Surroundings {
     Signals* signals = nullptr;
-    const SteadySeconds* clock = nullptr;
+    const Clock* clock = nullptr;
     Poison poison = Poison::full;
   };
   LaneRunner(const Surroundings& surroundings, Pace pace, std::string lane)

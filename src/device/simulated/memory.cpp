@@ -53,7 +53,8 @@ Allocation& Memory::reserve(Bytes bytes) {
   if (bytes == 0 || bytes % granularity != 0)
     throw InvalidInput(fmt::format("reserve: {} bytes asked; ask for a multiple of {}", bytes, granularity));
   std::byte* const base = map_pages(nullptr, bytes, PROT_NONE, MAP_NORESERVE);
-  if (base == nullptr) throw out_of_memory(MemoryKind::device, bytes, "reserve (the host has no address space)");
+  if (base == nullptr)
+    throw out_of_memory(MemoryKind::device, bytes, "reserve (the host has no address space)");
   Allocation& range = add(base, bytes, MemoryKind::device, true);
   range.mapped.assign(bytes / granularity, false);
   return range;
@@ -82,8 +83,8 @@ void Memory::unmap(Allocation& range, Bytes offset, Bytes bytes) {
 void Memory::release(Allocation& allocation) {
   pool(allocation.kind).used -= mapped_bytes(allocation);
   const Freed freed{allocation.base, allocation.bytes};
-  const bool keep = allocation.kind == MemoryKind::device && !allocation.reserved && poison_ != Poison::none &&
-                    allocation.bytes <= quarantine_bytes;
+  const bool keep = allocation.kind == MemoryKind::device && !allocation.reserved &&
+                    poison_ != Poison::none && allocation.bytes <= quarantine_bytes;
   live_.erase(allocation.base);
   if (keep)
     quarantine(freed);
@@ -123,16 +124,17 @@ Allocation* Memory::find(const void* address) {
 Allocation& Memory::plain_at(MemoryKind kind, const void* address, std::string_view call) {
   Allocation* const found = find(address);
   if (found == nullptr || found->base != address || found->kind != kind || found->reserved)
-    throw InvalidInput(fmt::format("{}: {} is not the address of a live {} allocation; pass what allocate returned",
-                                   call, address, name_of(kind)));
+    throw InvalidInput(
+        fmt::format("{}: {} is not the address of a live {} allocation; pass what allocate returned", call,
+                    address, name_of(kind)));
   return *found;
 }
 
 Allocation& Memory::reserved_at(const void* address, std::string_view call) {
   Allocation* const found = find(address);
   if (found == nullptr || found->base != address || !found->reserved)
-    throw InvalidInput(fmt::format("{}: {} is not the address of a reserved range; pass what reserve returned", call,
-                                   address));
+    throw InvalidInput(fmt::format(
+        "{}: {} is not the address of a reserved range; pass what reserve returned", call, address));
   return *found;
 }
 
@@ -140,13 +142,15 @@ void Memory::expect_granules(const Allocation& range, Bytes offset, Bytes bytes,
                              std::string_view call) const {
   if (bytes == 0 || offset % granularity != 0 || bytes % granularity != 0 || offset > range.bytes ||
       bytes > range.bytes - offset)
-    throw InvalidInput(fmt::format("{}: {} bytes at offset {} asked of a range of {}; both must be multiples of {} and "
-                                   "inside it",
-                                   call, bytes, offset, range.bytes, granularity));
+    throw InvalidInput(
+        fmt::format("{}: {} bytes at offset {} asked of a range of {}; both must be multiples of {} and "
+                    "inside it",
+                    call, bytes, offset, range.bytes, granularity));
   for (Bytes at = offset; at < offset + bytes; at += granularity)
     if (range.mapped[at / granularity] != mapped)
       throw InvalidInput(fmt::format("{}: the granule at offset {} is {}; {} only what is {}", call, at,
-                                     mapped ? "not mapped" : "mapped already", call, mapped ? "mapped" : "not"));
+                                     mapped ? "not mapped" : "mapped already", call,
+                                     mapped ? "mapped" : "not"));
 }
 
 bool Memory::is_mapped(const Allocation& allocation, Bytes begin, Bytes end) {
@@ -159,12 +163,15 @@ bool Memory::is_mapped(const Allocation& allocation, Bytes begin, Bytes end) {
 OutOfMemory Memory::out_of_memory(MemoryKind kind, Bytes bytes, std::string_view call) const {
   const Pool& from = pool(kind);
   const Bytes free = from.capacity - from.used;
-  const std::string limit = from.capacity == unlimited ? "no limit" : fmt::format("a limit of {}", from.capacity);
-  return {fmt::format("{}: {} bytes ({}) of {} memory asked, {} free of {}; held: {}. Release some of it, ask for less, "
-                      "or open the device with a larger {}",
-                      call, bytes, format_bytes(bytes), name_of(kind), free, limit, account(kind),
-                      kind == MemoryKind::device ? "capacity" : "host_capacity"),
-          bytes, free};
+  const std::string limit =
+      from.capacity == unlimited ? "no limit" : fmt::format("a limit of {}", from.capacity);
+  return {
+      fmt::format(
+          "{}: {} bytes ({}) of {} memory asked, {} free of {}; held: {}. Release some of it, ask for less, "
+          "or open the device with a larger {}",
+          call, bytes, format_bytes(bytes), name_of(kind), free, limit, account(kind),
+          kind == MemoryKind::device ? "capacity" : "host_capacity"),
+      bytes, free};
 }
 
 std::string Memory::account(MemoryKind kind) const {
@@ -179,8 +186,8 @@ std::string Memory::account(MemoryKind kind) const {
   std::sort(holders.begin(), holders.end(), [](const Holder& a, const Holder& b) {
     return a.bytes != b.bytes ? a.bytes > b.bytes : a.allocation->number < b.allocation->number;
   });
-  std::string text = fmt::format("{} bytes of {} memory in {} allocations", pool(kind).used, name_of(kind),
-                                 holders.size());
+  std::string text =
+      fmt::format("{} bytes of {} memory in {} allocations", pool(kind).used, name_of(kind), holders.size());
   for (std::size_t i = 0; i < std::min(holders.size(), holders_shown); ++i)
     text += fmt::format("{} {} in {} {}", i == 0 ? ", the largest" : ",", holders[i].bytes,
                         holders[i].allocation->reserved ? "virtual range" : "allocation",

@@ -54,7 +54,8 @@ class Memory {
   Allocation& reserved_at(const void* address, std::string_view call);
   // Throws InvalidInput unless [offset, offset + bytes) are whole granules of `range`, all mapped or
   // all unmapped as `mapped` says.
-  void expect_granules(const Allocation& range, Bytes offset, Bytes bytes, bool mapped, std::string_view call) const;
+  void expect_granules(const Allocation& range, Bytes offset, Bytes bytes, bool mapped,
+                       std::string_view call) const;
 
   static bool is_mapped(const Allocation& allocation, Bytes begin, Bytes end);
 

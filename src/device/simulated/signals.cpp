@@ -2,6 +2,12 @@
 
 namespace stowage::simulated {
 
+void Signals::reserve(std::size_t signals) {
+  const MutexLock lock(mutex_);
+  signals_.reserve(signals);
+  free_.reserve(signals);
+}
+
 SignalId Signals::acquire(LaneId lane) {
   const MutexLock lock(mutex_);
   if (free_.empty()) {

@@ -18,6 +18,7 @@ using SignalId = std::uint32_t;
 struct Failure {
   std::string message;
   std::string call;
+  std::string work = {};  // the name given to the launch or copy
 };
 
 struct Outcome {
@@ -29,6 +30,7 @@ struct Outcome {
 
 class Signals {
  public:
+  void reserve(std::size_t signals);
   SignalId acquire(LaneId lane);  // fresh, with one reference
   void retain(SignalId signal);
   void release(SignalId signal);

@@ -86,13 +86,14 @@ class Implementation final : public SimulatedDevice {
 
   void submit(LaneId lane, Task task) STOWAGE_REQUIRES(mutex_);
   SignalId submit_record(LaneId lane, bool clears) STOWAGE_REQUIRES(mutex_);
+  void reserve_signals(std::size_t signals) STOWAGE_REQUIRES(mutex_);
   void join_host(SignalId signal, double time) STOWAGE_REQUIRES(mutex_);
   double now() const STOWAGE_REQUIRES(mutex_);
   Pace pace(LaneRole role) const;
   const Link& link(LaneRole role) const { return role == LaneRole::h2d ? options_.h2d : options_.d2h; }
 
   const SimulatedOptions options_;
-  const SteadySeconds clock_;
+  const SteadyClock clock_;
   mutable Mutex mutex_;
   Signals signals_;
   Names names_ STOWAGE_GUARDED_BY(mutex_);
@@ -168,7 +169,8 @@ LaneId Implementation::create_lane(LaneRole role) {
   const LaneId lane = checker_.add_lane(role);
   if (lanes_.size() <= lane) lanes_.resize(lane + 1);
   const LaneRunner::Surroundings surroundings{&signals_, &clock_, options_.poison};
-  lanes_[lane] = make_execution_lane(options_.executor, {surroundings, pace(role), checker_.describe_lane(lane)});
+  lanes_[lane] =
+      make_execution_lane(options_.executor, {surroundings, pace(role), checker_.describe_lane(lane)});
   return lane;
 }
 
@@ -187,7 +189,10 @@ void Implementation::destroy_lane(LaneId lane) {
 EventId Implementation::create_event() {
   const MutexLock lock(mutex_);
   begin_call("create_event");
-  return events_.create();
+  const EventId event = events_.create();
+  // An event's own signal, and earlier ones that queued waits still hold.
+  reserve_signals(4 * (event + std::size_t{16}));
+  return event;
 }
 
 void Implementation::destroy_event(EventId event) {
@@ -243,7 +248,8 @@ void Implementation::synchronise(EventId event) {
     join_host(signal, outcome.time);
     signals_.release(signal);
   }
-  if (outcome.failure != nullptr && !outcome.cleared) throw DeviceError(outcome.failure->message, outcome.failure->call);
+  if (outcome.failure != nullptr && !outcome.cleared)
+    throw DeviceError(outcome.failure->message, outcome.failure->call, outcome.failure->work);
 }
 
 void Implementation::synchronise_lane(LaneId lane) {
@@ -261,7 +267,8 @@ void Implementation::synchronise_lane(LaneId lane) {
     signals_.release(signal);
     if (outcome.failure != nullptr) signals_.clear_failures(lane);
   }
-  if (outcome.failure != nullptr) throw DeviceError(outcome.failure->message, outcome.failure->call);
+  if (outcome.failure != nullptr)
+    throw DeviceError(outcome.failure->message, outcome.failure->call, outcome.failure->work);
 }
 
 double Implementation::elapsed_seconds(EventId from, EventId to) {
@@ -271,14 +278,15 @@ double Implementation::elapsed_seconds(EventId from, EventId to) {
   const Outcome first = begin ? signals_.peek(*begin) : Outcome{};
   const Outcome last = end ? signals_.peek(*end) : Outcome{};
   if (!first.done || !last.done)
-    throw InvalidInput(fmt::format("elapsed_seconds: event {} is not recorded and finished; synchronise with it first",
-                                   first.done ? to : from));
+    throw InvalidInput(
+        fmt::format("elapsed_seconds: event {} is not recorded and finished; synchronise with it first",
+                    first.done ? to : from));
   return last.time - first.time;
 }
 
 SignalId Implementation::submit_record(LaneId lane, bool clears) {
   const SignalId signal = signals_.acquire(lane);  // for the caller
-  if (signal_clocks_.size() <= signal) signal_clocks_.resize(signal + 1);
+  reserve_signals(signal + std::size_t{1});
   checker_.record(lane, signal_clocks_[signal]);
   signals_.retain(signal);  // for the task
   Task task{.kind = TaskKind::record};
@@ -286,6 +294,14 @@ SignalId Implementation::submit_record(LaneId lane, bool clears) {
   task.signal = signal;
   submit(lane, task);
   return signal;
+}
+
+void Implementation::reserve_signals(std::size_t signals) {
+  if (signals <= signal_clocks_.size()) return;
+  const std::size_t first = signal_clocks_.size();
+  signal_clocks_.resize(std::max(signals, 2 * first));
+  for (std::size_t i = first; i < signal_clocks_.size(); ++i) signal_clocks_[i].reserve(16);
+  signals_.reserve(signal_clocks_.size());
 }
 
 // ---- work
@@ -352,20 +368,20 @@ void Implementation::discard(LaneId lane, void* address, Bytes bytes) {
 RangeAccess Implementation::resolve(const Work& work, const Access& access) {
   const Allocation* const found = memory_.find(access.address);
   if (found == nullptr)
-    throw AccessViolation(fmt::format("{} '{}' on {} touches {} bytes at {}, which no live allocation holds: allocate "
-                                      "them first, and keep them until the work is done",
-                                      work.call, work.name, checker_.describe_lane(work.lane), access.bytes,
-                                      access.address),
-                          std::string(work.call));
+    throw AccessViolation(
+        fmt::format("{} '{}' on {} touches {} bytes at {}, which no live allocation holds: allocate "
+                    "them first, and keep them until the work is done",
+                    work.call, work.name, checker_.describe_lane(work.lane), access.bytes, access.address),
+        std::string(work.call));
   const auto begin = static_cast<Bytes>(static_cast<std::byte*>(access.address) - found->base);
   const bool inside = access.bytes <= found->bytes - begin;
   if (!inside || !memory_.is_mapped(*found, begin, begin + access.bytes))
-    throw AccessViolation(fmt::format("{} '{}' on {} touches {}, {}", work.call, work.name,
-                                      checker_.describe_lane(work.lane),
-                                      checker_.describe_bytes(found->range, begin, begin + access.bytes),
-                                      inside ? "not all of which is mapped: map it first"
-                                             : "which end past it: correct the access's size"),
-                          std::string(work.call));
+    throw AccessViolation(
+        fmt::format("{} '{}' on {} touches {}, {}", work.call, work.name, checker_.describe_lane(work.lane),
+                    checker_.describe_bytes(found->range, begin, begin + access.bytes),
+                    inside ? "not all of which is mapped: map it first"
+                           : "which end past it: correct the access's size"),
+        std::string(work.call));
   return {found->range, begin, begin + access.bytes, access.mode};
 }
 
@@ -384,9 +400,10 @@ void Implementation::expect_kinds(const Work& work, const void* to, const void* 
   if (target == nullptr || source == nullptr) return;  // `resolve` reports it
   const MemoryKind wanted = role == LaneRole::h2d ? MemoryKind::device : MemoryKind::pinned;
   if (target->kind != wanted || source->kind == wanted)
-    throw InvalidInput(fmt::format("copy '{}': {} copies from {}; give it one side of each kind, in that direction",
-                                   work.name, checker_.describe_lane(work.lane),
-                                   role == LaneRole::h2d ? "pinned to device memory" : "device to pinned memory"));
+    throw InvalidInput(
+        fmt::format("copy '{}': {} copies from {}; give it one side of each kind, in that direction",
+                    work.name, checker_.describe_lane(work.lane),
+                    role == LaneRole::h2d ? "pinned to device memory" : "device to pinned memory"));
 }
 
 // ---- calls

@@ -13,9 +13,9 @@ enum class TaskKind : std::uint8_t { launch, copy, poison, record, wait };
 
 struct Task {
   TaskKind kind = TaskKind::launch;
-  bool fails = false;           // launch, copy: an injected fault
-  bool clears = false;          // record: reports the lane's failure and ends it
-  bool ignores_failure = false;  // wait: the failure behind the signal was reported before
+  bool fails = false;                 // launch, copy: an injected fault
+  bool clears = false;                // record: reports the lane's failure and ends it
+  bool ignores_failure = false;       // wait: the failure behind the signal was reported before
   const std::string* name = nullptr;  // interned
   void (*function)(void* context) = nullptr;
   void* context = nullptr;

@@ -20,6 +20,8 @@ class VectorClock {
     return ++ticks_[lane];
   }
 
+  void reserve(std::size_t lanes) { ticks_.reserve(lanes); }
+
   void join(const VectorClock& other) {
     if (ticks_.size() < other.ticks_.size()) ticks_.resize(other.ticks_.size(), 0);
     for (std::size_t i = 0; i < other.ticks_.size(); ++i) ticks_[i] = std::max(ticks_[i], other.ticks_[i]);

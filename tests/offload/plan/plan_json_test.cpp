@@ -18,7 +18,13 @@ Plan full_plan() {
   Plan plan;
   plan.policy = "auto";
   plan.buckets = {
-      {"weights \"0\"", TensorKind::parameter, Residency::streamed, true, true, Bytes{1} << 63, {{0, 0}, {7, 64}}},
+      {"weights \"0\"",
+       TensorKind::parameter,
+       Residency::streamed,
+       true,
+       true,
+       Bytes{1} << 63,
+       {{0, 0}, {7, 64}}},
       {"g\n\xc3\xa4", TensorKind::gradient, Residency::transient, true, false, 12, {{no_id - 1, 4}}},
       {"", TensorKind::workspace, Residency::host, false, false, 0, {}}};
   plan.lifetimes = {{1, 0, 4, 256, 2}, {0, -3, std::numeric_limits<Position>::max() / 4, 0, no_id}};
@@ -101,16 +107,20 @@ TEST(PlanJson, SaysWhereTheTextIsWrong) {
   EXPECT_THAT(message_of(with(good, "stowage.plan", "stowage.plum")), HasSubstr("format"));
   EXPECT_THAT(message_of(with(good, "\"version\": 1", "\"version\": 2")), HasSubstr("version"));
   EXPECT_THAT(message_of(with(good, "\"alignment\"", "\"alignmint\"")), HasSubstr("alignment"));
-  EXPECT_THAT(message_of(with(good, "\"alignment\": 512", "\"alignment\": -512")), HasSubstr("plan.alignment"));
-  EXPECT_THAT(message_of(with(good, "\"alignment\": 512", "\"alignment\": 512.5")), HasSubstr("plan.alignment"));
+  EXPECT_THAT(message_of(with(good, "\"alignment\": 512", "\"alignment\": -512")),
+              HasSubstr("plan.alignment"));
+  EXPECT_THAT(message_of(with(good, "\"alignment\": 512", "\"alignment\": 512.5")),
+              HasSubstr("plan.alignment"));
   EXPECT_THAT(message_of(with(good, "\"gate\": 4", "\"gate\": 5")), HasSubstr("plan.gate is 5, of 5 there"));
-  EXPECT_THAT(message_of(with(good, "\"bucket\": 1", "\"bucket\": 3")), HasSubstr("plan.lifetimes[0].bucket"));
+  EXPECT_THAT(message_of(with(good, "\"bucket\": 1", "\"bucket\": 3")),
+              HasSubstr("plan.lifetimes[0].bucket"));
   EXPECT_THAT(message_of(with(good, "\"lane\": \"d2h\"", "\"lane\": \"up\"")),
               HasSubstr("plan.instructions[3].lane has an unknown name"));
   EXPECT_THAT(message_of(with(good, "\"lifetime\": 1", "\"lifetime\": 2")),
               HasSubstr("plan.instructions[3].lifetime"));
   EXPECT_THAT(message_of(with(good, "\"on_host\": true", "\"on_host\": 1")), HasSubstr("on_host"));
-  EXPECT_THAT(message_of(with(good, "\"op\": 5", "\"op\": 5000000000")), HasSubstr("plan.instructions[1].op"));
+  EXPECT_THAT(message_of(with(good, "\"op\": 5", "\"op\": 5000000000")),
+              HasSubstr("plan.instructions[1].op"));
   EXPECT_THAT(message_of(with(good, "\"bound_by\": \"h2d\"", "\"bound_by\": 1e999")), HasSubstr("parse"));
 }
 

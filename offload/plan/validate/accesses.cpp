@@ -1,0 +1,192 @@
+#include "offload/plan/validate/accesses.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace stowage::validation {
+namespace {
+
+// Bytes [begin, end) of a lifetime or host bucket, touched by an instruction.
+struct Touch {
+  InstructionId instruction = no_id;  // no_id: the step's beginning
+  Bytes begin = 0;
+  Bytes end = 0;
+  bool write = false;
+};
+using Touches = std::vector<Touch>;
+
+bool conflict(const Touch& a, const Touch& b) {
+  return (a.write || b.write) && a.begin < b.end && b.begin < a.end;
+}
+
+void add_operands(const Graph& graph, const Places& places, InstructionId id, OpId op, auto&& list_for) {
+  const auto add = [&](TensorId tensor, bool write) {
+    Touches* list = list_for(tensor);
+    const Bytes begin = places.offset[tensor];
+    if (list != nullptr) list->push_back({id, begin, begin + graph.tensor(tensor).bytes(), write});
+  };
+  for (const TensorId tensor : graph.op(op).reads) add(tensor, false);
+  for (const TensorId tensor : graph.op(op).writes) add(tensor, true);
+}
+
+// Touches by lifetime.
+std::vector<Touches> arena_touches(const Graph& graph, const Plan& plan, const Places& places) {
+  std::vector<Touches> touches(plan.lifetimes.size());
+  for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
+    const Instruction& instruction = plan.instructions[id];
+    if (runs_op(instruction)) {
+      add_operands(graph, places, id, instruction.op, [&](TensorId tensor) -> Touches* {
+        const LifetimeId use = lifetime_of(plan, places, instruction, tensor);
+        return use == no_id ? nullptr : &touches[use];
+      });
+    } else if (instruction.kind != InstructionKind::host_step) {
+      const Bytes bytes = plan.buckets[plan.lifetimes[instruction.lifetime].bucket].bytes;
+      touches[instruction.lifetime].push_back({id, 0, bytes, instruction.kind == InstructionKind::prefetch});
+    }
+  }
+  return touches;
+}
+
+// Touches by host bucket.
+std::vector<Touches> host_touches(const Graph& graph, const Plan& plan, const Places& places) {
+  std::vector<Touches> touches(plan.buckets.size());
+  for (TensorId tensor = 0; tensor < graph.tensors.size(); ++tensor) {
+    if (graph.tensor(tensor).kind != TensorKind::input) continue;
+    const Bytes begin = places.offset[tensor];
+    touches[places.bucket[tensor]].push_back({no_id, begin, begin + graph.tensor(tensor).bytes(), true});
+  }
+  for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
+    const Instruction& instruction = plan.instructions[id];
+    if (instruction.kind == InstructionKind::host_step) {
+      add_operands(graph, places, id, instruction.op,
+                   [&](TensorId tensor) { return &touches[places.bucket[tensor]]; });
+    } else if (!runs_op(instruction)) {
+      const BucketId bucket = plan.lifetimes[instruction.lifetime].bucket;
+      touches[bucket].push_back(
+          {id, 0, plan.buckets[bucket].bytes, instruction.kind == InstructionKind::offload});
+    }
+  }
+  return touches;
+}
+
+class Judge {
+ public:
+  Judge(const Plan& plan, const Order& order, Report& report) : plan_(plan), order_(order), report_(report) {}
+
+  // Every conflicting pair of one range's touches is ordered, within a step and from step to step.
+  void check_shared(const Touches& touches, const std::string& where) const {
+    for (std::size_t i = 0; i < touches.size(); ++i) {
+      for (std::size_t k = 0; k < touches.size(); ++k) {
+        const Touch& a = touches[i];
+        const Touch& b = touches[k];
+        if (!conflict(a, b)) continue;
+        if (comes_first(a, b) && !before(a, 0, b, 0)) complain(a, b, where, "");
+        for (std::uint32_t step = 1; step < unrolled_steps; ++step) {
+          if (!before(a, 0, b, step)) complain(a, b, where, " of a later step");
+        }
+      }
+    }
+  }
+
+  // Everything that touches lifetime `from` happens before everything that touches `to`, `steps` later.
+  void check_handover(LifetimeId from, LifetimeId to, const std::vector<Touches>& touches,
+                      std::uint32_t steps) const {
+    for (const Touch& a : touches[from]) {
+      for (const Touch& b : touches[to]) {
+        if (before(a, 0, b, steps)) continue;
+        const std::string where =
+            fmt::format("the arena bytes of {} and {}", report_.lifetime(from), report_.lifetime(to));
+        complain(a, b, where, steps > 0 ? " of the next step" : "");
+      }
+    }
+  }
+
+  // All uses of the lifetime happen before its end, which is one of them.
+  void check_end(LifetimeId id, const Touches& touches) const {
+    const InstructionId end = plan_.lifetimes[id].end;
+    if (touches.empty()) report_.add(fmt::format("{} is never used", report_.lifetime(id)));
+    if (end == no_id || touches.empty()) return;
+    bool used_by_end = false;
+    for (const Touch& touch : touches) {
+      used_by_end = used_by_end || touch.instruction == end;
+      if (touch.instruction == end || order_.before(order_.node(0, touch.instruction), order_.node(0, end)))
+        continue;
+      report_.add(fmt::format("{} ends with {}, but {} is not ordered before that", report_.lifetime(id),
+                              report_.instruction(end), report_.instruction(touch.instruction)));
+    }
+    if (!used_by_end) {
+      report_.add(fmt::format("{} ends with {}, which does not use it", report_.lifetime(id),
+                              report_.instruction(end)));
+    }
+  }
+
+ private:
+  std::uint32_t node(const Touch& touch, std::uint32_t step) const {
+    return touch.instruction == no_id ? order_.beginning(step) : order_.node(step, touch.instruction);
+  }
+  bool before(const Touch& a, std::uint32_t a_step, const Touch& b, std::uint32_t b_step) const {
+    return order_.before(node(a, a_step), node(b, b_step));
+  }
+  bool comes_first(const Touch& a, const Touch& b) const { return node(a, 0) < node(b, 0); }
+  std::string name(const Touch& touch) const {
+    return touch.instruction == no_id ? "the caller's input" : report_.instruction(touch.instruction);
+  }
+  void complain(const Touch& a, const Touch& b, const std::string& where, const std::string& when) const {
+    report_.add(fmt::format("no wait orders {} before {}{}: both touch {}", name(a), name(b), when, where));
+  }
+
+  const Plan& plan_;
+  const Order& order_;
+  Report& report_;
+};
+
+bool share_bytes(const Plan& plan, const Lifetime& a, const Lifetime& b) {
+  return a.offset < b.offset + plan.buckets[b.bucket].bytes &&
+         b.offset < a.offset + plan.buckets[a.bucket].bytes;
+}
+
+// What an unordered pair on the bucket's host bytes leads to.
+std::string host_bytes(const Plan& plan, BucketId id, const Report& report) {
+  const char* risk = "";
+  if (plan.buckets[id].kind == TensorKind::parameter) risk = " (stale parameter)";
+  if (plan.buckets[id].kind == TensorKind::gradient) risk = " (gradient lost)";
+  return fmt::format("host bytes of {}{}", report.bucket(id), risk);
+}
+
+}  // namespace
+
+void check_arena(const Graph& graph, const Plan& plan, const Places& places, const Order& order,
+                 Report& report) {
+  const std::vector<Touches> touches = arena_touches(graph, plan, places);
+  const Judge judge(plan, order, report);
+  for (LifetimeId a = 0; a < plan.lifetimes.size(); ++a) {
+    const Lifetime& first = plan.lifetimes[a];
+    judge.check_end(a, touches[a]);
+    judge.check_shared(touches[a], report.lifetime(a));
+    if (first.end != no_id) judge.check_handover(a, a, touches, 1);
+    for (LifetimeId b = 0; b < plan.lifetimes.size(); ++b) {
+      const Lifetime& second = plan.lifetimes[b];
+      if (a == b || !share_bytes(plan, first, second)) continue;
+      if (first.first < second.last && second.first < first.last) {
+        if (a > b) continue;
+        report.add(fmt::format("{} and {} overlap: common arena bytes and common positions",
+                               report.lifetime(a), report.lifetime(b)));
+        continue;
+      }
+      // Whichever has the earlier interval hands its bytes over within the step, the other to the next.
+      judge.check_handover(a, b, touches, first.last <= second.first ? 0 : 1);
+    }
+  }
+}
+
+void check_host_memory(const Graph& graph, const Plan& plan, const Places& places, const Order& order,
+                       Report& report) {
+  const std::vector<Touches> touches = host_touches(graph, plan, places);
+  const Judge judge(plan, order, report);
+  for (BucketId id = 0; id < plan.buckets.size(); ++id) {
+    if (plan.buckets[id].on_host) judge.check_shared(touches[id], host_bytes(plan, id, report));
+  }
+}
+
+}  // namespace stowage::validation

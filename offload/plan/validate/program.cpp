@@ -1,0 +1,103 @@
+#include "offload/plan/validate/program.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace stowage::validation {
+namespace {
+
+bool is_update(const Graph& graph, OpId op) { return graph.op(op).phase == Phase::update; }
+
+// How often each op runs, replays apart.
+std::vector<int> count_runs(const Graph& graph, const Plan& plan) {
+  std::vector<int> runs(graph.ops.size(), 0);
+  for (const Instruction& instruction : plan.instructions) {
+    const bool counts =
+        instruction.kind == InstructionKind::launch || instruction.kind == InstructionKind::host_step;
+    if (counts) ++runs[instruction.op];
+  }
+  return runs;
+}
+
+void check_update_count(const Graph& graph, OpId op, int runs, Report& report) {
+  if (runs == 1) return;
+  if (is_clip(graph, op)) {
+    report.add(fmt::format("{} runs {} times in a step instead of once", report.op(op), runs));
+    return;
+  }
+  std::string parameters;
+  for (const TensorId id : graph.op(op).writes) {
+    if (graph.tensor(id).kind == TensorKind::parameter) parameters += " " + report.tensor(id);
+  }
+  if (runs == 0) report.add(fmt::format("{} never runs: stale parameter{}", report.op(op), parameters));
+  if (runs > 1) {
+    report.add(
+        fmt::format("{} runs {} times: the gradient is applied twice to{}", report.op(op), runs, parameters));
+  }
+}
+
+void check_counts(const Graph& graph, const Plan& plan, Report& report) {
+  const std::vector<int> runs = count_runs(graph, plan);
+  for (OpId op = 0; op < graph.ops.size(); ++op) {
+    if (is_update(graph, op)) {
+      check_update_count(graph, op, runs[op], report);
+    } else if (runs[op] != 1) {
+      report.add(fmt::format("{} is launched {} times in a step instead of once", report.op(op), runs[op]));
+    }
+  }
+}
+
+// Forward and backward ops: launches in the order of the graph.
+void check_order(const Graph& graph, const Plan& plan, Report& report) {
+  InstructionId before = no_id;
+  for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
+    const Instruction& instruction = plan.instructions[id];
+    if (instruction.kind != InstructionKind::launch || is_update(graph, instruction.op)) continue;
+    if (before != no_id && plan.instructions[before].op > instruction.op) {
+      report.add(fmt::format("{} is out of order: it comes after {}", report.instruction(id),
+                             report.instruction(before)));
+    }
+    before = id;
+  }
+}
+
+void check_phases(const Graph& graph, const Plan& plan, Report& report) {
+  for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
+    const Instruction& instruction = plan.instructions[id];
+    if (instruction.kind == InstructionKind::recompute && graph.op(instruction.op).phase != Phase::forward) {
+      report.add(fmt::format("{} replays what is no forward op", report.instruction(id)));
+    }
+    if (instruction.kind == InstructionKind::host_step && !is_update(graph, instruction.op)) {
+      report.add(fmt::format("{} runs on the host what is no update op", report.instruction(id)));
+    }
+    const bool applies =
+        (instruction.kind == InstructionKind::host_step || instruction.kind == InstructionKind::launch) &&
+        is_update(graph, instruction.op) && !is_clip(graph, instruction.op);
+    if (applies && (plan.gate == no_id || id < plan.gate)) {
+      report.add(fmt::format("{} changes weights before the gate", report.instruction(id)));
+    }
+  }
+}
+
+void check_gate(const Graph& graph, const Plan& plan, Report& report) {
+  if (plan.gate == no_id) {
+    if (graph.clip != no_id) report.add("the plan has no gate");
+    return;
+  }
+  const Instruction& gate = plan.instructions[plan.gate];
+  if (gate.kind != InstructionKind::host_step || !is_clip(graph, gate.op)) {
+    report.add(fmt::format("the gate, {}, is no host step of the clip op", report.instruction(plan.gate)));
+  }
+}
+
+}  // namespace
+
+void check_program(const Graph& graph, const Plan& plan, Report& report) {
+  check_counts(graph, plan, report);
+  check_order(graph, plan, report);
+  check_phases(graph, plan, report);
+  check_gate(graph, plan, report);
+}
+
+}  // namespace stowage::validation

@@ -1,0 +1,33 @@
+// What the validator has found, and how it names things.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "stowage/graph.h"
+#include "stowage/plan.h"
+
+namespace stowage::validation {
+
+// Collects findings, each sentence once. Graph and plan must outlive it. The names accept any id.
+class Report {
+ public:
+  Report(const Graph& graph, const Plan& plan) : graph_(graph), plan_(plan) {}
+
+  void add(std::string sentence);
+  bool empty() const { return findings_.empty(); }
+  std::vector<std::string> take() { return std::move(findings_); }
+
+  std::string instruction(InstructionId id) const;  // "instruction 7 (prefetch of bucket 'W0')"
+  std::string lifetime(LifetimeId id) const;        // "lifetime 3 of bucket 'W0'"
+  std::string bucket(BucketId id) const;            // "bucket 'W0'"
+  std::string tensor(TensorId id) const;            // "'h.0.w'"
+  std::string op(OpId id) const;                    // "op 'h.0.fc'"
+
+ private:
+  const Graph& graph_;
+  const Plan& plan_;
+  std::vector<std::string> findings_;
+};
+
+}  // namespace stowage::validation

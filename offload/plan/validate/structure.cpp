@@ -1,0 +1,289 @@
+#include "offload/plan/validate/structure.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+namespace stowage::validation {
+namespace {
+
+// --- buckets
+
+bool fits(Bytes offset, Bytes bytes, Bytes room) { return bytes <= room && offset <= room - bytes; }
+
+void place_tensors(const Graph& graph, const Plan& plan, Places& places, Report& report) {
+  for (BucketId id = 0; id < plan.buckets.size(); ++id) {
+    const Bucket& bucket = plan.buckets[id];
+    if (bucket.tensors.empty()) report.add(fmt::format("{} holds no tensor", report.bucket(id)));
+    if (bucket.pinned && !bucket.on_host) {
+      report.add(fmt::format("{} is pinned but has no place on the host", report.bucket(id)));
+    }
+    for (const BucketTensor& member : bucket.tensors) {
+      if (member.tensor >= graph.tensors.size()) {
+        report.add(fmt::format("{} holds {}", report.bucket(id), report.tensor(member.tensor)));
+        continue;
+      }
+      const Tensor& tensor = graph.tensor(member.tensor);
+      if (places.bucket[member.tensor] != no_id) {
+        report.add(fmt::format("tensor {} is in two buckets, {} and {}", report.tensor(member.tensor),
+                               report.bucket(places.bucket[member.tensor]), report.bucket(id)));
+      }
+      if (!fits(member.offset, tensor.bytes(), bucket.bytes) || member.offset % size_of(tensor.type) != 0) {
+        report.add(fmt::format("tensor {} ({} bytes at offset {}) does not fit in {} ({} bytes)",
+                               report.tensor(member.tensor), tensor.bytes(), member.offset, report.bucket(id),
+                               bucket.bytes));
+      }
+      places.bucket[member.tensor] = id;
+      places.offset[member.tensor] = member.offset;
+    }
+  }
+  for (TensorId id = 0; id < graph.tensors.size(); ++id) {
+    if (places.bucket[id] == no_id) report.add(fmt::format("tensor {} is in no bucket", report.tensor(id)));
+  }
+}
+
+// Tensors joined by an alias, directly or through others, have one leader.
+std::vector<TensorId> alias_leaders(const Graph& graph) {
+  std::vector<TensorId> leader(graph.tensors.size());
+  std::iota(leader.begin(), leader.end(), 0U);
+  for (const Op& op : graph.ops) {
+    for (const Alias& alias : op.may_alias) {
+      const TensorId from = leader[op.writes[alias.write]];
+      const TensorId to = leader[op.reads[alias.read]];
+      std::replace(leader.begin(), leader.end(), from, to);
+    }
+  }
+  return leader;
+}
+
+void check_aliases(const Graph& graph, const Places& places, Report& report) {
+  for (const Op& op : graph.ops) {
+    for (const Alias& alias : op.may_alias) {
+      const TensorId written = op.writes[alias.write];
+      const TensorId read = op.reads[alias.read];
+      if (places.bucket[written] != places.bucket[read] || places.offset[written] != places.offset[read]) {
+        report.add(fmt::format("op '{}' works on {} in place, but its result {} has other bytes", op.name,
+                               report.tensor(read), report.tensor(written)));
+      }
+    }
+  }
+}
+
+void check_apart(const Graph& graph, const Plan& plan, Report& report) {
+  const std::vector<TensorId> leader = alias_leaders(graph);
+  for (BucketId id = 0; id < plan.buckets.size(); ++id) {
+    std::vector<BucketTensor> members = plan.buckets[id].tensors;
+    std::sort(members.begin(), members.end(),
+              [](const BucketTensor& a, const BucketTensor& b) { return a.offset < b.offset; });
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      const Bytes end = members[i].offset + graph.tensor(members[i].tensor).bytes();
+      for (std::size_t k = i + 1; k < members.size() && members[k].offset < end; ++k) {
+        if (leader[members[i].tensor] == leader[members[k].tensor]) continue;
+        report.add(fmt::format("tensors {} and {} overlap in {}, and no alias joins them",
+                               report.tensor(members[i].tensor), report.tensor(members[k].tensor),
+                               report.bucket(id)));
+      }
+    }
+  }
+}
+
+// --- instructions
+
+LaneRole lane_for(InstructionKind kind) {
+  switch (kind) {
+    case InstructionKind::prefetch:
+      return LaneRole::h2d;
+    case InstructionKind::offload:
+      return LaneRole::d2h;
+    case InstructionKind::host_step:
+      return LaneRole::host;
+    default:
+      return LaneRole::compute;
+  }
+}
+
+void check_op_fields(const Graph& graph, const Plan& plan, InstructionId id, Report& report) {
+  const Instruction& instruction = plan.instructions[id];
+  if (instruction.op >= graph.ops.size()) {
+    report.add(fmt::format("{} has no op of the graph", report.instruction(id)));
+  }
+  for (const LifetimeId use : instruction.uses) {
+    if (use >= plan.lifetimes.size()) {
+      report.add(fmt::format("{} uses {}", report.instruction(id), report.lifetime(use)));
+    }
+  }
+  if (!runs_op(instruction) && !instruction.uses.empty()) {
+    report.add(fmt::format("{} uses device bytes on the host", report.instruction(id)));
+  }
+}
+
+void check_transfer_fields(const Plan& plan, InstructionId id, Report& report) {
+  const Instruction& instruction = plan.instructions[id];
+  if (instruction.lifetime >= plan.lifetimes.size()) {
+    report.add(fmt::format("{} moves {}", report.instruction(id), report.lifetime(instruction.lifetime)));
+    return;
+  }
+  const BucketId bucket = plan.lifetimes[instruction.lifetime].bucket;
+  if (bucket >= plan.buckets.size()) return;
+  if (!plan.buckets[bucket].on_host || !plan.buckets[bucket].pinned) {
+    report.add(fmt::format("{} needs a pinned place on the host, which {} has not", report.instruction(id),
+                           report.bucket(bucket)));
+  }
+}
+
+void check_waits(const Plan& plan, InstructionId id, Report& report) {
+  for (const Wait& wait : plan.instructions[id].waits) {
+    if (wait.instruction >= plan.instructions.size() || wait.steps_back > 1) {
+      report.add(fmt::format("{} waits for {}, {} steps back", report.instruction(id),
+                             report.instruction(wait.instruction), wait.steps_back));
+    }
+  }
+}
+
+// --- lifetimes
+
+void check_uses(const Graph& graph, const Plan& plan, const Places& places, InstructionId id,
+                Report& report) {
+  const Instruction& instruction = plan.instructions[id];
+  const Op& op = graph.op(instruction.op);
+  std::vector<TensorId> operands = op.reads;
+  operands.insert(operands.end(), op.writes.begin(), op.writes.end());
+  std::vector<BucketId> used;
+  for (const LifetimeId use : instruction.uses) {
+    const BucketId bucket = plan.lifetimes[use].bucket;
+    if (std::find(used.begin(), used.end(), bucket) != used.end()) {
+      report.add(fmt::format("{} uses two lifetimes of {}", report.instruction(id), report.bucket(bucket)));
+    }
+    used.push_back(bucket);
+    const bool needed = std::any_of(operands.begin(), operands.end(),
+                                    [&](TensorId operand) { return places.bucket[operand] == bucket; });
+    if (!needed) {
+      report.add(fmt::format("{} uses {}, which holds no operand of it", report.instruction(id),
+                             report.lifetime(use)));
+    }
+  }
+  for (const TensorId operand : operands) {
+    if (std::find(used.begin(), used.end(), places.bucket[operand]) == used.end()) {
+      report.add(fmt::format("{} uses no lifetime of {}, where its operand {} is", report.instruction(id),
+                             report.bucket(places.bucket[operand]), report.tensor(operand)));
+    }
+  }
+}
+
+void check_interval(const Plan& plan, LifetimeId id, Position positions, Report& report) {
+  const Lifetime& lifetime = plan.lifetimes[id];
+  const Bucket& bucket = plan.buckets[lifetime.bucket];
+  if (lifetime.first < 0 || lifetime.first >= lifetime.last || lifetime.last > positions) {
+    report.add(fmt::format("{} has the interval [{}, {}) in {} positions", report.lifetime(id),
+                           lifetime.first, lifetime.last, positions));
+  }
+  if (lifetime.offset % plan.alignment != 0) {
+    report.add(fmt::format("{} stands at {}, no multiple of {}", report.lifetime(id), lifetime.offset,
+                           plan.alignment));
+  }
+  if (!fits(lifetime.offset, bucket.bytes, plan.device_peak_bytes)) {
+    report.add(
+        fmt::format("{} ends past the arena of {} bytes", report.lifetime(id), plan.device_peak_bytes));
+  }
+  const bool resident = bucket.residency == Residency::resident;
+  if (resident != (lifetime.end == no_id)) {
+    report.add(
+        fmt::format("{} {}", report.lifetime(id), resident ? "is resident but has an end" : "has no end"));
+  }
+  if (resident && (lifetime.first != 0 || lifetime.last != positions)) {
+    report.add(fmt::format("{} is resident but does not span the step", report.lifetime(id)));
+  }
+  if (bucket.residency == Residency::host) {
+    report.add(fmt::format("{} is on the device, but the bucket's residency is host", report.lifetime(id)));
+  }
+}
+
+void check_positions(const Plan& plan, Report& report) {
+  Position position = 0;
+  for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
+    if (!runs_op(plan.instructions[id])) continue;
+    for (const LifetimeId use : plan.instructions[id].uses) {
+      const Lifetime& lifetime = plan.lifetimes[use];
+      if (position < lifetime.first || position >= lifetime.last) {
+        report.add(fmt::format("{} at position {} uses {} outside its interval [{}, {})",
+                               report.instruction(id), position, report.lifetime(use), lifetime.first,
+                               lifetime.last));
+      }
+    }
+    ++position;
+  }
+}
+
+void check_residents(const Plan& plan, Report& report) {
+  std::vector<int> lifetimes(plan.buckets.size(), 0);
+  for (const Lifetime& lifetime : plan.lifetimes) ++lifetimes[lifetime.bucket];
+  for (BucketId id = 0; id < plan.buckets.size(); ++id) {
+    if (plan.buckets[id].residency == Residency::resident && lifetimes[id] != 1) {
+      report.add(fmt::format("{} is resident but has {} lifetimes", report.bucket(id), lifetimes[id]));
+    }
+  }
+}
+
+}  // namespace
+
+Places check_buckets(const Graph& graph, const Plan& plan, Report& report) {
+  Places places;
+  places.bucket.assign(graph.tensors.size(), no_id);
+  places.offset.assign(graph.tensors.size(), 0);
+  place_tensors(graph, plan, places, report);
+  if (!report.empty()) return places;
+  check_aliases(graph, places, report);
+  check_apart(graph, plan, report);
+  return places;
+}
+
+void check_ids(const Graph& graph, const Plan& plan, Report& report) {
+  if (!std::has_single_bit(plan.alignment)) {
+    report.add(fmt::format("the alignment {} is no power of two", plan.alignment));
+  }
+  if (plan.gate != no_id && plan.gate >= plan.instructions.size()) {
+    report.add(fmt::format("the gate is {}", report.instruction(plan.gate)));
+  }
+  for (LifetimeId id = 0; id < plan.lifetimes.size(); ++id) {
+    const Lifetime& lifetime = plan.lifetimes[id];
+    if (lifetime.bucket >= plan.buckets.size() ||
+        (lifetime.end != no_id && lifetime.end >= plan.instructions.size())) {
+      report.add(fmt::format("{} ends with {}", report.lifetime(id), report.instruction(lifetime.end)));
+    }
+  }
+  for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
+    const Instruction& instruction = plan.instructions[id];
+    if (instruction.lane != lane_for(instruction.kind)) {
+      report.add(fmt::format("{} is on the wrong lane", report.instruction(id)));
+    }
+    if (runs_op(instruction) || instruction.kind == InstructionKind::host_step) {
+      check_op_fields(graph, plan, id, report);
+    } else {
+      check_transfer_fields(plan, id, report);
+    }
+    check_waits(plan, id, report);
+  }
+}
+
+void check_lifetimes(const Graph& graph, const Plan& plan, const Places& places, Report& report) {
+  const auto positions = static_cast<Position>(std::count_if(
+      plan.instructions.begin(), plan.instructions.end(), [](const Instruction& i) { return runs_op(i); }));
+  for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
+    if (runs_op(plan.instructions[id])) check_uses(graph, plan, places, id, report);
+  }
+  for (LifetimeId id = 0; id < plan.lifetimes.size(); ++id) check_interval(plan, id, positions, report);
+  check_positions(plan, report);
+  check_residents(plan, report);
+}
+
+LifetimeId lifetime_of(const Plan& plan, const Places& places, const Instruction& instruction,
+                       TensorId tensor) {
+  for (const LifetimeId use : instruction.uses) {
+    if (plan.lifetimes[use].bucket == places.bucket[tensor]) return use;
+  }
+  return no_id;
+}
+
+}  // namespace stowage::validation

@@ -1,0 +1,246 @@
+#include "offload/plan/validate/values.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+namespace stowage::validation {
+namespace {
+
+struct Value {
+  TensorId tensor = no_id;  // no_id: undefined bytes
+  std::uint32_t version = 0;
+};
+
+// The values of one copy of a bucket, by offset inside it. Aliases stand at one offset.
+using Copy = std::map<Bytes, Value>;
+
+class Memory {
+ public:
+  Memory(const Graph& graph, const Plan& plan, const Places& places, const Order& order, Report& report)
+      : graph_(graph),
+        plan_(plan),
+        places_(places),
+        order_(order),
+        report_(report),
+        host_(plan.buckets.size()),
+        arena_(plan.lifetimes.size()),
+        neighbours_(plan.lifetimes.size()) {
+    find_neighbours();
+    for (TensorId id = 0; id < graph.tensors.size(); ++id) {
+      if (lives_across_steps(graph.tensor(id))) initialise(id);
+    }
+  }
+
+  void run(std::uint32_t step) {
+    step_ = step;
+    for (TensorId id = 0; id < graph_.tensors.size(); ++id) {
+      if (graph_.tensor(id).kind == TensorKind::input && on_host(id)) host_at(id) = {id, step};
+    }
+    for (InstructionId id = 0; id < plan_.instructions.size(); ++id) {
+      execute(id);
+      for (LifetimeId lifetime = 0; lifetime < plan_.lifetimes.size(); ++lifetime) {
+        if (plan_.lifetimes[lifetime].end == id) arena_[lifetime].clear();
+      }
+    }
+    check_step_end();
+  }
+
+ private:
+  bool on_host(TensorId id) const { return plan_.buckets[places_.bucket[id]].on_host; }
+  Value& host_at(TensorId id) { return host_[places_.bucket[id]][places_.offset[id]]; }
+  Value& arena_at(LifetimeId lifetime, TensorId id) { return arena_[lifetime][places_.offset[id]]; }
+
+  // Residents are loaded before the first step.
+  void initialise(TensorId id) {
+    if (on_host(id)) host_at(id) = {id, 0};
+    for (LifetimeId lifetime = 0; lifetime < plan_.lifetimes.size(); ++lifetime) {
+      const bool mine = plan_.lifetimes[lifetime].bucket == places_.bucket[id];
+      if (mine && plan_.lifetimes[lifetime].end == no_id) arena_at(lifetime, id) = {id, 0};
+    }
+  }
+
+  void find_neighbours() {
+    for (LifetimeId a = 0; a < plan_.lifetimes.size(); ++a) {
+      for (LifetimeId b = 0; b < plan_.lifetimes.size(); ++b) {
+        const Lifetime& first = plan_.lifetimes[a];
+        const Lifetime& second = plan_.lifetimes[b];
+        const bool share = first.offset < second.offset + plan_.buckets[second.bucket].bytes &&
+                           second.offset < first.offset + plan_.buckets[first.bucket].bytes;
+        if (a != b && share) neighbours_[a].push_back(b);
+      }
+    }
+  }
+  // What else stood in the bytes of `lifetime` is gone.
+  void take_bytes(LifetimeId lifetime) {
+    for (const LifetimeId other : neighbours_[lifetime]) arena_[other].clear();
+  }
+
+  void execute(InstructionId id) {
+    const Instruction& instruction = plan_.instructions[id];
+    switch (instruction.kind) {
+      case InstructionKind::launch:
+      case InstructionKind::recompute:
+        launch(id);
+        return;
+      case InstructionKind::host_step:
+        host_step(id);
+        return;
+      case InstructionKind::prefetch:
+        take_bytes(instruction.lifetime);
+        arena_[instruction.lifetime] = host_[plan_.lifetimes[instruction.lifetime].bucket];
+        return;
+      case InstructionKind::offload:
+        host_[plan_.lifetimes[instruction.lifetime].bucket] = arena_[instruction.lifetime];
+        return;
+    }
+  }
+
+  void launch(InstructionId id) {
+    const Instruction& instruction = plan_.instructions[id];
+    const Op& op = graph_.op(instruction.op);
+    for (const TensorId tensor : op.reads) {
+      const LifetimeId use = lifetime_of(plan_, places_, instruction, tensor);
+      if (use != no_id) check_read(id, tensor, arena_at(use, tensor), "on the device");
+    }
+    for (const TensorId tensor : op.writes) {
+      const LifetimeId use = lifetime_of(plan_, places_, instruction, tensor);
+      if (use == no_id) continue;
+      take_bytes(use);
+      arena_at(use, tensor) = result(op, tensor);
+    }
+  }
+
+  void host_step(InstructionId id) {
+    const Op& op = graph_.op(plan_.instructions[id].op);
+    if (id == plan_.gate) check_gate();
+    for (const TensorId tensor : op.reads) {
+      if (has_place(id, tensor)) check_read(id, tensor, host_at(tensor), "on the host");
+    }
+    for (const TensorId tensor : op.writes) {
+      if (has_place(id, tensor)) host_at(tensor) = result(op, tensor);
+    }
+  }
+  bool has_place(InstructionId id, TensorId tensor) {
+    if (on_host(tensor)) return true;
+    report_.add(fmt::format("{} needs {} on the host, where {} has no place", report_.instruction(id),
+                            report_.tensor(tensor), report_.bucket(places_.bucket[tensor])));
+    return false;
+  }
+
+  Value result(const Op& op, TensorId tensor) const {
+    const bool updated = op.phase == Phase::update && lives_across_steps(graph_.tensor(tensor));
+    return {tensor, step_ + (updated ? 1 : 0)};
+  }
+
+  void check_read(InstructionId id, TensorId tensor, const Value& found, const std::string& where) {
+    if (found.tensor == tensor && found.version == step_) return;
+    report_.add(fmt::format("{} reads {} {}: {}", report_.instruction(id), report_.tensor(tensor), where,
+                            what_is_wrong(id, tensor, found)));
+  }
+
+  std::string what_is_wrong(InstructionId id, TensorId tensor, const Value& found) const {
+    const TensorKind kind = graph_.tensor(tensor).kind;
+    const std::string lost = kind == TensorKind::gradient ? "gradient lost: " : "";
+    if (found.tensor == no_id) return lost + "the value is not there";
+    if (found.tensor != tensor)
+      return fmt::format("{}{} stands there instead", lost, report_.tensor(found.tensor));
+    if (found.version < step_) {
+      if (kind == TensorKind::parameter) return "stale parameter, an update is missing";
+      return lost + "the value is one of an earlier step";
+    }
+    if (graph_.op(plan_.instructions[id].op).phase == Phase::update) return "the update is applied twice";
+    return "the update of this step has already changed it";
+  }
+
+  // Every gradient that an update will apply has landed, where the update runs and in every timing.
+  void check_gate() {
+    for (InstructionId id = 0; id < plan_.instructions.size(); ++id) {
+      const Instruction& instruction = plan_.instructions[id];
+      const bool runs =
+          instruction.kind == InstructionKind::host_step || instruction.kind == InstructionKind::launch;
+      if (!runs || id == plan_.gate || graph_.op(instruction.op).phase != Phase::update) continue;
+      for (const TensorId tensor : graph_.op(instruction.op).reads) {
+        const bool gradient = !lives_across_steps(graph_.tensor(tensor)) && tensor != graph_.clip;
+        if (gradient) check_landed(instruction, tensor);
+      }
+    }
+  }
+  void check_landed(const Instruction& update, TensorId gradient) {
+    const bool on_device = update.kind == InstructionKind::launch;
+    const LifetimeId use = on_device ? lifetime_of(plan_, places_, update, gradient) : no_id;
+    if (on_device ? use == no_id : !on_host(gradient)) return;
+    const Value found = on_device ? arena_at(use, gradient) : host_at(gradient);
+    if (found.tensor != gradient || found.version != step_) {
+      report_.add(fmt::format("gradient lost: {} has not landed {} when the gate, {}, passes",
+                              report_.tensor(gradient), on_device ? "on the device" : "on the host",
+                              report_.instruction(plan_.gate)));
+    }
+    for (InstructionId id = 0; id < plan_.gate; ++id) {
+      const bool writes = on_device ? produces(id, gradient) : lands(id, gradient);
+      if (!writes || order_.before(order_.node(step_, id), order_.node(step_, plan_.gate))) continue;
+      report_.add(fmt::format("the gate, {}, does not wait for {}, which lands gradient {}",
+                              report_.instruction(plan_.gate), report_.instruction(id),
+                              report_.tensor(gradient)));
+    }
+  }
+  bool produces(InstructionId id, TensorId tensor) const {
+    if (!runs_op(plan_.instructions[id])) return false;
+    const std::vector<TensorId>& writes = graph_.op(plan_.instructions[id].op).writes;
+    return std::find(writes.begin(), writes.end(), tensor) != writes.end();
+  }
+  bool lands(InstructionId id, TensorId tensor) const {
+    const Instruction& instruction = plan_.instructions[id];
+    return instruction.kind == InstructionKind::offload &&
+           plan_.lifetimes[instruction.lifetime].bucket == places_.bucket[tensor];
+  }
+
+  void check_step_end() {
+    if (graph_.loss != no_id && !reached_host(graph_.loss)) {
+      report_.add(fmt::format("the loss {} does not reach the host", report_.tensor(graph_.loss)));
+    }
+    if (graph_.clip == no_id) return;
+    for (TensorId id = 0; id < graph_.tensors.size(); ++id) {
+      if (lives_across_steps(graph_.tensor(id)) && !kept(id)) {
+        report_.add(fmt::format("{} has no up-to-date copy after the step: stale parameter or state",
+                                report_.tensor(id)));
+      }
+    }
+  }
+  bool reached_host(TensorId id) {
+    if (!on_host(id)) return false;
+    const Value value = host_at(id);
+    return value.tensor == id && value.version == step_;
+  }
+  // Whether the host or a resident copy has taken part in the step's update.
+  bool kept(TensorId id) {
+    const auto current = [&](const Value& value) { return value.tensor == id && value.version == step_ + 1; };
+    if (on_host(id) && current(host_at(id))) return true;
+    for (LifetimeId lifetime = 0; lifetime < plan_.lifetimes.size(); ++lifetime) {
+      const bool mine = plan_.lifetimes[lifetime].bucket == places_.bucket[id];
+      if (mine && plan_.lifetimes[lifetime].end == no_id && current(arena_at(lifetime, id))) return true;
+    }
+    return false;
+  }
+
+  const Graph& graph_;
+  const Plan& plan_;
+  const Places& places_;
+  const Order& order_;
+  Report& report_;
+  std::vector<Copy> host_;   // by bucket
+  std::vector<Copy> arena_;  // by lifetime
+  std::vector<std::vector<LifetimeId>> neighbours_;
+  std::uint32_t step_ = 0;
+};
+
+}  // namespace
+
+void check_values(const Graph& graph, const Plan& plan, const Places& places, const Order& order,
+                  Report& report) {
+  Memory memory(graph, plan, places, order, report);
+  for (std::uint32_t step = 0; step < unrolled_steps; ++step) memory.run(step);
+}
+
+}  // namespace stowage::validation

@@ -1,0 +1,115 @@
+// A launch as a kernel's adapter sees it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include "kernels/math/philox.h"
+#include "stowage/error.h"
+#include "stowage/launch_table.h"
+
+namespace stowage {
+
+// Operands by type, attributes by name. What is not as launch_table.h says throws InvalidInput that
+// names the op and its kernel.
+class KernelCall {
+ public:
+  explicit KernelCall(const LaunchArguments& arguments) : arguments_(arguments) {}
+
+  std::size_t reads() const { return arguments_.reads.size(); }
+  const StepContext& step() const { return arguments_.step; }
+
+  void expect(std::size_t least_reads, std::size_t most_reads, std::size_t writes) const {
+    if (reads() < least_reads || reads() > most_reads) fail("has the wrong number of inputs");
+    if (arguments_.writes.size() != writes) fail("has the wrong number of outputs");
+  }
+
+  template <class T>
+  const T* read(std::size_t index) const {
+    return pointer<T>(arguments_.reads[index]);
+  }
+  // Null where the op leaves it out.
+  template <class T>
+  const T* read_if_present(std::size_t index) const {
+    return index < reads() ? read<T>(index) : nullptr;
+  }
+  template <class T>
+  T* write(std::size_t index) const {
+    return pointer<T>(arguments_.writes[index]);
+  }
+
+  // The graph's work type: that of the first input that holds numbers to compute with.
+  DataType work_type() const {
+    for (const Operand& operand : arguments_.reads) {
+      if (operand.tensor->type != DataType::i32) return operand.tensor->type;
+    }
+    fail("has no input of type f32 or f64");
+  }
+
+  std::int64_t elements(std::size_t index) const { return arguments_.reads[index].tensor->elements(); }
+  std::int64_t rows(std::size_t index) const { return matrix(arguments_.reads[index]).front(); }
+  std::int64_t columns(std::size_t index) const { return matrix(arguments_.reads[index]).back(); }
+  std::int64_t written_rows(std::size_t index) const { return matrix(arguments_.writes[index]).front(); }
+
+  std::int64_t integer(std::string_view name) const {
+    if (const auto* value = std::get_if<std::int64_t>(&attribute(name))) return *value;
+    fail("needs the integer attribute '" + std::string(name) + "'");
+  }
+  std::int64_t positive(std::string_view name) const {
+    const std::int64_t value = integer(name);
+    if (value <= 0) fail("needs a positive attribute '" + std::string(name) + "'");
+    return value;
+  }
+  double real(std::string_view name) const {
+    if (const auto* value = std::get_if<double>(&attribute(name))) return *value;
+    fail("needs the real attribute '" + std::string(name) + "'");
+  }
+  const std::string& text(std::string_view name) const {
+    if (const auto* value = std::get_if<std::string>(&attribute(name))) return *value;
+    fail("needs the text attribute '" + std::string(name) + "'");
+  }
+  RandomStream random() const {
+    return {step().seed, static_cast<std::uint64_t>(integer("key")), step().step};
+  }
+
+  [[noreturn]] void fail(const std::string& problem) const {
+    const Op& op = *arguments_.op;
+    throw InvalidInput("op '" + op.name + "' (kernel '" + op.kernel + "') " + problem +
+                       "; build it as include/stowage/launch_table.h says");
+  }
+
+ private:
+  template <class T>
+  static constexpr DataType type_of() {
+    if (std::is_same_v<T, float>) return DataType::f32;
+    return std::is_same_v<T, double> ? DataType::f64 : DataType::i32;
+  }
+
+  template <class T>
+  T* pointer(const Operand& operand) const {
+    if (operand.tensor->type != type_of<T>()) fail("does not take '" + operand.tensor->name + "' in its type");
+    return static_cast<T*>(operand.data);
+  }
+
+  const std::vector<std::int64_t>& matrix(const Operand& operand) const {
+    const Tensor& tensor = *operand.tensor;
+    if (tensor.shape.size() != 2 || tensor.shape[0] <= 0 || tensor.shape[1] <= 0) {
+      fail("needs '" + tensor.name + "' to be a matrix that is not empty");
+    }
+    return tensor.shape;
+  }
+
+  const Attribute& attribute(std::string_view name) const {
+    const auto found = arguments_.op->attributes.find(name);
+    if (found == arguments_.op->attributes.end()) fail("lacks the attribute '" + std::string(name) + "'");
+    return found->second;
+  }
+
+  const LaunchArguments& arguments_;
+};
+
+}  // namespace stowage

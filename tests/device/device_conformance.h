@@ -1,0 +1,321 @@
+// What every Device must do: one suite, instantiated for each implementation with
+//   INSTANTIATE_TEST_SUITE_P(Name, DeviceConformance, testing::Values(DeviceFactory{…}), factory_name);
+// Device memory is only touched by copies, so that the suite serves real cards too.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <ostream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "stowage/device.h"
+#include "stowage/error.h"
+
+namespace stowage {
+
+struct DeviceFactory {
+  std::string name;
+  std::function<std::unique_ptr<Device>()> open;
+};
+
+inline void PrintTo(const DeviceFactory& factory, std::ostream* out) { *out << factory.name; }
+inline std::string factory_name(const testing::TestParamInfo<DeviceFactory>& info) { return info.param.name; }
+
+class DeviceConformance : public testing::TestWithParam<DeviceFactory> {
+ protected:
+  static constexpr Bytes size = 4096;
+
+  // Enqueues `function()` on a lane; the function must live until it has run.
+  template <class Function>
+  void run(const Lane& lane, std::string_view name, Function& function) {
+    Launch launch;
+    launch.name = name;
+    launch.function = [](void* context) { (*static_cast<Function*>(context))(); };
+    launch.context = &function;
+    device->launch(lane.id(), launch);
+  }
+
+  static void fill(const DeviceMemory& pinned, int seed) {
+    for (Bytes i = 0; i < pinned.bytes(); ++i)
+      pinned.data()[i] = static_cast<std::byte>((static_cast<int>(i) * 7 + seed) & 0xff);
+  }
+  static bool equal(const DeviceMemory& a, const DeviceMemory& b) {
+    return a.bytes() == b.bytes() && std::memcmp(a.data(), b.data(), a.bytes()) == 0;
+  }
+
+  std::unique_ptr<Device> device = GetParam().open();
+};
+
+TEST_P(DeviceConformance, NamesItself) {
+  EXPECT_FALSE(device->info().name.empty());
+  EXPECT_FALSE(device->info().backend.empty());
+}
+
+TEST_P(DeviceConformance, AllocationsAreAlignedAndAccountedFor) {
+  const MemoryInfo before = device->memory_info();
+  {
+    const DeviceMemory memory(*device, MemoryKind::device, size);
+    const DeviceMemory pinned(*device, MemoryKind::pinned, size);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory.data()) % 256, 0u);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(pinned.data()) % 256, 0u);
+    EXPECT_LE(device->memory_info().free, before.free - size);
+    EXPECT_EQ(device->memory_info().total, before.total);
+  }
+  EXPECT_EQ(device->memory_info().free, before.free);
+}
+
+TEST_P(DeviceConformance, CountsAllocations) {
+  device->reset_counters();
+  const DeviceMemory a(*device, MemoryKind::device, size), b(*device, MemoryKind::device, size);
+  const DeviceMemory c(*device, MemoryKind::pinned, size);
+  EXPECT_EQ(device->counters().device_allocations, 2u);
+  EXPECT_EQ(device->counters().pinned_allocations, 1u);
+  EXPECT_EQ(device->counters().calls, 3u);
+}
+
+TEST_P(DeviceConformance, RefusesZeroBytes) {
+  EXPECT_THROW(device->allocate(MemoryKind::device, 0), InvalidInput);
+  EXPECT_THROW(device->allocate(MemoryKind::pinned, 0), InvalidInput);
+}
+
+TEST_P(DeviceConformance, RunsOutOfMemoryWithATypedError) {
+  const Bytes asked = device->memory_info().total + 1;
+  try {
+    device->allocate(MemoryKind::device, asked);
+    FAIL() << "more than the whole device was allocated";
+  } catch (const OutOfMemory& error) {
+    EXPECT_EQ(error.requested_bytes(), asked);
+    EXPECT_LE(error.free_bytes(), device->memory_info().total);
+  }
+}
+
+TEST_P(DeviceConformance, RefusesToReleaseWhatItDidNotAllocate) {
+  int local = 0;
+  EXPECT_THROW(device->release(MemoryKind::device, &local), InvalidInput);
+  const DeviceMemory memory(*device, MemoryKind::device, size);
+  EXPECT_THROW(device->release(MemoryKind::device, memory.data() + 256), InvalidInput);
+  EXPECT_THROW(device->release(MemoryKind::pinned, memory.data()), InvalidInput);
+}
+
+TEST_P(DeviceConformance, RefusesUnknownLanesAndEvents) {
+  constexpr LaneId lane = 1234;
+  constexpr EventId event = 1234;
+  const Event known(*device);
+  EXPECT_THROW(device->record(known.id(), lane), InvalidInput);
+  EXPECT_THROW(device->wait(lane, known.id()), InvalidInput);
+  EXPECT_THROW(device->synchronise_lane(lane), InvalidInput);
+  EXPECT_THROW(device->destroy_lane(lane), InvalidInput);
+  EXPECT_THROW(device->query(event), InvalidInput);
+  EXPECT_THROW(device->synchronise(event), InvalidInput);
+  EXPECT_THROW(device->destroy_event(event), InvalidInput);
+}
+
+TEST_P(DeviceConformance, CopiesThereAndBackInTheOrderOfEvents) {
+  const DeviceMemory memory(*device, MemoryKind::device, size);
+  const DeviceMemory there(*device, MemoryKind::pinned, size), back(*device, MemoryKind::pinned, size);
+  const Lane h2d(*device, LaneRole::h2d), d2h(*device, LaneRole::d2h);
+  const Event arrived(*device), returned(*device);
+  device->reset_counters();
+  for (int round = 0; round < 10; ++round) {
+    fill(there, round);
+    device->wait(h2d.id(), returned.id());
+    device->copy(h2d.id(), memory.data(), there.data(), size, "there");
+    device->record(arrived.id(), h2d.id());
+    device->wait(d2h.id(), arrived.id());
+    device->copy(d2h.id(), back.data(), memory.data(), size, "back");
+    device->record(returned.id(), d2h.id());
+    device->synchronise(returned.id());
+    ASSERT_TRUE(equal(there, back)) << "round " << round;
+  }
+  EXPECT_EQ(device->counters().h2d_bytes, 10 * size);
+  EXPECT_EQ(device->counters().d2h_bytes, 10 * size);
+}
+
+TEST_P(DeviceConformance, RefusesACopyAgainstItsLanesDirection) {
+  const DeviceMemory memory(*device, MemoryKind::device, size), pinned(*device, MemoryKind::pinned, size);
+  const DeviceMemory other(*device, MemoryKind::device, size), host(*device, MemoryKind::pinned, size);
+  const Lane h2d(*device, LaneRole::h2d), d2h(*device, LaneRole::d2h), compute(*device, LaneRole::compute);
+  EXPECT_THROW(device->copy(h2d.id(), pinned.data(), memory.data(), size, "x"), InvalidInput);
+  EXPECT_THROW(device->copy(d2h.id(), memory.data(), pinned.data(), size, "x"), InvalidInput);
+  EXPECT_THROW(device->copy(h2d.id(), memory.data(), other.data(), size, "x"), InvalidInput);
+  EXPECT_THROW(device->copy(h2d.id(), host.data(), pinned.data(), size, "x"), InvalidInput);
+  EXPECT_THROW(device->copy(compute.id(), memory.data(), pinned.data(), size, "x"), InvalidInput);
+}
+
+TEST_P(DeviceConformance, ALaneKeepsItsOrder) {
+  std::vector<int> seen;
+  const Lane lane(*device, LaneRole::host);
+  std::vector<std::function<void()>> work;
+  for (int i = 0; i < 200; ++i) work.push_back([&seen, i] { seen.push_back(i); });
+  for (auto& function : work) run(lane, "append", function);
+  device->synchronise_lane(lane.id());
+  std::vector<int> expected(200);
+  std::iota(expected.begin(), expected.end(), 0);
+  EXPECT_EQ(seen, expected);
+}
+
+TEST_P(DeviceConformance, AnEventOrdersLanes) {
+  int value = 0;
+  std::vector<int> seen;
+  const Lane writer(*device, LaneRole::host), reader(*device, LaneRole::host);
+  const Event written(*device), read(*device);
+  auto write = [&] { ++value; };
+  auto note = [&] { seen.push_back(value); };
+  for (int i = 0; i < 100; ++i) {  // the events are recorded again and again
+    device->wait(writer.id(), read.id());
+    run(writer, "write", write);
+    device->record(written.id(), writer.id());
+    device->wait(reader.id(), written.id());
+    run(reader, "note", note);
+    device->record(read.id(), reader.id());
+  }
+  device->synchronise(read.id());
+  std::vector<int> expected(100);
+  std::iota(expected.begin(), expected.end(), 1);
+  EXPECT_EQ(seen, expected);
+}
+
+TEST_P(DeviceConformance, AnEventNeverRecordedHoldsNobody) {
+  const Event event(*device);
+  const Lane lane(*device, LaneRole::host);
+  bool ran = false;
+  auto work = [&] { ran = true; };
+  EXPECT_TRUE(device->query(event.id()));
+  device->synchronise(event.id());
+  device->wait(lane.id(), event.id());
+  run(lane, "work", work);
+  device->synchronise_lane(lane.id());
+  EXPECT_TRUE(ran);
+}
+
+TEST_P(DeviceConformance, ASynchronisedEventIsDone) {
+  const Event event(*device);
+  const Lane lane(*device, LaneRole::compute);
+  device->record(event.id(), lane.id());
+  device->synchronise(event.id());
+  EXPECT_TRUE(device->query(event.id()));
+}
+
+TEST_P(DeviceConformance, MeasuresTimeBetweenFinishedEvents) {
+  const Event begin(*device), end(*device);
+  const Lane lane(*device, LaneRole::compute);
+  EXPECT_THROW(device->elapsed_seconds(begin.id(), end.id()), InvalidInput);
+  device->record(begin.id(), lane.id());
+  device->record(end.id(), lane.id());
+  device->synchronise(end.id());
+  EXPECT_GE(device->elapsed_seconds(begin.id(), end.id()), 0.0);
+  EXPECT_EQ(device->elapsed_seconds(begin.id(), begin.id()), 0.0);
+}
+
+TEST_P(DeviceConformance, ADiscardedRangeCanBeWrittenAgain) {
+  const DeviceMemory memory(*device, MemoryKind::device, size);
+  const DeviceMemory there(*device, MemoryKind::pinned, size), back(*device, MemoryKind::pinned, size);
+  const Lane h2d(*device, LaneRole::h2d), d2h(*device, LaneRole::d2h);
+  const Event arrived(*device);
+  fill(there, 3);
+  device->copy(h2d.id(), memory.data(), there.data(), size, "first");
+  device->discard(h2d.id(), memory.data(), size);
+  device->copy(h2d.id(), memory.data(), there.data(), size, "second");
+  device->record(arrived.id(), h2d.id());
+  device->wait(d2h.id(), arrived.id());
+  device->copy(d2h.id(), back.data(), memory.data(), size, "back");
+  device->synchronise_lane(d2h.id());
+  EXPECT_TRUE(equal(there, back));
+}
+
+TEST_P(DeviceConformance, MapsMemoryIntoAReservedRange) {
+  const Bytes granule = device->granularity();
+  const Bytes free = device->memory_info().free;
+  auto* const range = static_cast<std::byte*>(device->reserve(4 * granule));
+  EXPECT_EQ(device->memory_info().free, free);
+  device->map(range, granule, granule);
+  device->map(range, 2 * granule, granule);
+  EXPECT_LE(device->memory_info().free, free - 2 * granule);
+
+  const DeviceMemory there(*device, MemoryKind::pinned, 2 * granule),
+      back(*device, MemoryKind::pinned, 2 * granule);
+  const Lane h2d(*device, LaneRole::h2d), d2h(*device, LaneRole::d2h);
+  fill(there, 5);  // across both mappings
+  device->copy(h2d.id(), range + granule, there.data(), 2 * granule, "there");
+  device->synchronise_lane(h2d.id());
+  device->copy(d2h.id(), back.data(), range + granule, 2 * granule, "back");
+  device->synchronise_lane(d2h.id());
+  EXPECT_TRUE(equal(there, back));
+
+  device->unmap(range, granule, granule);
+  device->unmap(range, 2 * granule, granule);
+  EXPECT_EQ(device->memory_info().free, free);
+  device->unreserve(range);
+}
+
+TEST_P(DeviceConformance, RefusesMisuseOfAReservedRange) {
+  const Bytes granule = device->granularity();
+  EXPECT_THROW(device->reserve(granule + 1), InvalidInput);
+  void* const range = device->reserve(2 * granule);
+  EXPECT_THROW(device->map(range, 1, granule), InvalidInput);
+  EXPECT_THROW(device->map(range, 0, granule - 1), InvalidInput);
+  EXPECT_THROW(device->map(range, granule, 2 * granule), InvalidInput);
+  EXPECT_THROW(device->unmap(range, 0, granule), InvalidInput);
+  device->map(range, 0, granule);
+  EXPECT_THROW(device->map(range, 0, granule), InvalidInput);
+  EXPECT_THROW(device->release(MemoryKind::device, range), InvalidInput);
+  device->unmap(range, 0, granule);
+  device->unreserve(range);
+  EXPECT_THROW(device->unreserve(range), InvalidInput);
+}
+
+TEST_P(DeviceConformance, ReportsFailedWorkOnceAndSkipsWhatFollows) {
+  const Lane lane(*device, LaneRole::host);
+  bool ran = false;
+  auto fails = []() -> void { throw std::runtime_error("no luck"); };
+  auto follows = [&] { ran = true; };
+  run(lane, "unlucky", fails);
+  run(lane, "follows", follows);
+  try {
+    device->synchronise_lane(lane.id());
+    FAIL() << "the failure was lost";
+  } catch (const DeviceError& error) {
+    EXPECT_EQ(error.call(), "launch");
+    EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("unlucky"), testing::HasSubstr("no luck")));
+  }
+  EXPECT_FALSE(ran);
+  device->synchronise_lane(lane.id());
+  run(lane, "follows", follows);
+  device->synchronise_lane(lane.id());
+  EXPECT_TRUE(ran);
+}
+
+TEST_P(DeviceConformance, AFailureTravelsAlongEventsAndEveryLaneRecovers) {
+  const Lane first(*device, LaneRole::host), second(*device, LaneRole::host);
+  const Event event(*device), last(*device);
+  int ran = 0;
+  auto fails = []() -> void { throw std::runtime_error("no luck"); };
+  auto count = [&] { ++ran; };
+  run(first, "unlucky", fails);
+  device->record(event.id(), first.id());
+  device->wait(second.id(), event.id());
+  run(second, "behind", count);
+  device->record(last.id(), second.id());
+  EXPECT_THROW(device->synchronise(event.id()), DeviceError);
+  EXPECT_THROW(device->synchronise(last.id()), DeviceError);
+  EXPECT_THROW(device->synchronise_lane(first.id()), DeviceError);
+  EXPECT_THROW(device->synchronise_lane(second.id()), DeviceError);
+  EXPECT_EQ(ran, 0);
+
+  device->synchronise(last.id());  // reported already
+  device->wait(second.id(), event.id());
+  run(second, "behind", count);
+  run(first, "again", count);
+  device->synchronise_lane(second.id());
+  device->synchronise_lane(first.id());
+  EXPECT_EQ(ran, 2);
+}
+
+}  // namespace stowage

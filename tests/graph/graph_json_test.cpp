@@ -1,0 +1,150 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "stowage/graph.h"
+#include "tests/support/expect_refused.h"
+#include "tests/support/small_graph.h"
+
+namespace stowage {
+namespace {
+
+std::string replaced(std::string text, const std::string& what, const std::string& with) {
+  std::size_t at = text.find(what);
+  if (at == std::string::npos) throw InvalidInput("no '" + what + "' in the text; correct the test");
+  return text.replace(at, what.size(), with);
+}
+
+void expect_refused(const std::string& text, const std::string& message) {
+  test::expect_refused([&] { graph_from_json(text); }, message);
+}
+
+TEST(GraphJson, ReadsBackEqual) {
+  Graph graph = test::small_graph();
+  std::string text = to_json(graph);
+  EXPECT_EQ(graph_from_json(text), graph);
+  EXPECT_EQ(to_json(graph_from_json(text)), text);
+}
+
+TEST(GraphJson, AnEmptyGraphReadsBack) {
+  EXPECT_EQ(graph_from_json(to_json(Graph{})), Graph{});
+}
+
+TEST(GraphJson, DoublesReadBackToTheBit) {
+  Graph graph = test::small_graph();
+  Attributes& attributes = graph.ops[0].attributes;
+  attributes["tenth"] = 0.1;
+  attributes["denormal"] = std::numeric_limits<double>::denorm_min();
+  attributes["largest"] = std::numeric_limits<double>::max();
+  attributes["third"] = 1.0 / 3;
+  attributes["whole"] = 2.0;
+  attributes["minus_zero"] = -0.0;
+  attributes["integer"] = std::numeric_limits<std::int64_t>::min();
+  Graph back = graph_from_json(to_json(graph));
+  EXPECT_EQ(back, graph);
+  EXPECT_TRUE(std::signbit(std::get<double>(back.ops[0].attributes["minus_zero"])));
+  EXPECT_TRUE(std::holds_alternative<double>(back.ops[0].attributes["whole"]));
+}
+
+TEST(GraphJson, RefusesToWriteAGraphThatIsNone) {
+  Graph graph = test::small_graph();
+  graph.ops[0].reads[0] = 4000;
+  EXPECT_THROW(to_json(graph), InvalidInput);
+}
+
+TEST(GraphJson, RefusesNamesThatAreNotUtf8) {
+  Graph graph = test::small_graph();
+  graph.tensors[0].name = "\xff";
+  EXPECT_THROW(to_json(graph), InvalidInput);
+}
+
+TEST(GraphJson, NamesTheFieldThatDoesNotFit) {
+  std::string text = to_json(test::small_graph());
+  expect_refused("", "graph JSON");
+  expect_refused("[]", "'the text' is not an object");
+  expect_refused("{}", "'format' is not there");
+  expect_refused(replaced(text, "stowage-graph", "other"), "'format' is not 'stowage-graph'");
+  expect_refused(replaced(text, "\"version\": 1", "\"version\": 2"), "'version' is not version 1");
+  expect_refused(replaced(text, "\"version\"", "\"more\": 0, \"version\""), "'more' is not a known field");
+  expect_refused(replaced(text, "\"clip\": ", "\"clip\": -"), "'clip' is not an id");
+  expect_refused(replaced(text, "\"clip\": ", "\"clip\": 429496729500"), "'clip' is not an id");
+  expect_refused(replaced(text, "\"name\": \"x\"", "\"name\": 7"), "'tensors[0].name' is not a string");
+  expect_refused(replaced(text, "\"name\": \"x\",", ""), "'tensors[0].name' is not there");
+  expect_refused(replaced(text, "\"type\": \"f32\"", "\"type\": \"f16\""), "'tensors[0].type' is not a known word");
+  expect_refused(replaced(text, "\"kind\": \"input\"", "\"kind\": \"\""), "'tensors[0].kind' is not a known word");
+  expect_refused(replaced(text, "\"mean\": 0.25", "\"mean\": null"), "'tensors[1].mean' is not a finite number");
+  expect_refused(replaced(text, "\"mean\": 0.25", "\"mean\": 1e999"), "graph JSON");
+  expect_refused(replaced(text, "\"by\": 0.1", "\"by\": [1]"), "'ops[0].attributes.by' is not a number or a string");
+  expect_refused(replaced(text, "\"rounds\": 3", "\"rounds\": 9223372036854775808"),
+                 "'ops[0].attributes.rounds' is not an integer of 64 bits");
+  expect_refused(replaced(text, "\"phase\": \"forward\"", "\"phase\": 0"), "'ops[0].phase' is not a string");
+  expect_refused(replaced(text, "\"unit\": 0", "\"unit\": 0.5"), "'ops[0].unit' is not an integer");
+  expect_refused(replaced(text, "\"reads\": [", "\"reads\": [-1,"), "'ops[0].reads[0]' is not an id");
+  expect_refused(replaced(text, "\"reads\": [", "\"reads\": [4000,"), "op 'y1' reads tensor 4000");
+  expect_refused(replaced(text, "\"units\": [", "\"units\": [[],"), "'units[0]' is not a string");
+}
+
+TEST(GraphJson, RefusesShapesThatDoNotFit) {
+  std::string text = to_json(test::small_graph());
+  std::string shape = "\"shape\": [\n    4,\n    3\n   ]";
+  expect_refused(replaced(text, shape, "\"shape\": [9223372036854775807, 9]"), "overflows");
+  expect_refused(replaced(text, shape, "\"shape\": [1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]"),
+                 "'tensors[0].shape' is not a list of at most 16 items");
+  expect_refused(replaced(text, shape, "\"shape\": [4.0, 3]"), "'tensors[0].shape[0]' is not an integer");
+  expect_refused(replaced(text, shape, "\"shape\": {}"), "'tensors[0].shape' is not a list");
+}
+
+TEST(GraphJson, RefusesListsThatAreTooLong) {
+  std::string items = "0";
+  for (int i = 0; i < 1 << 16; ++i) items += ",0";
+  expect_refused(replaced(to_json(test::small_graph()), "\"reads\": [", "\"reads\": [" + items + ","),
+                 "'ops[0].reads' is not a list of at most 65536 items");
+}
+
+TEST(GraphJson, SurvivesDeepNesting) {
+  expect_refused(std::string(200'000, '['), "graph JSON");
+  expect_refused(std::string(200'000, '[') + std::string(200'000, ']'), "'the text' is not an object");
+}
+
+TEST(GraphJson, SurvivesEveryTruncation) {
+  std::string text = to_json(test::small_graph());
+  for (std::size_t length = 0; length < text.size(); length += 7) {
+    EXPECT_THROW(graph_from_json(std::string_view(text).substr(0, length)), InvalidInput) << length;
+  }
+}
+
+// Whatever is read is a graph in its own right; nothing else than InvalidInput comes out.
+TEST(GraphJson, SurvivesRandomDamage) {
+  std::string whole = to_json(test::small_graph());
+  std::mt19937 random(17);
+  auto below = [&](std::size_t bound) { return random() % bound; };
+  const std::string likely = "0123456789-.eE,:[]{}\"nul";
+  int read = 0;
+  int refused = 0;
+  for (int round = 0; round < 4000; ++round) {
+    std::string text = whole;
+    for (std::size_t hits = 1 + below(3); hits > 0; --hits) {
+      std::size_t at = below(text.size());
+      switch (below(4)) {
+        case 0: text[at] = static_cast<char>(text[at] ^ (1 << below(8))); break;
+        case 1: text[at] = likely[below(likely.size())]; break;
+        case 2: text.erase(at, 1 + below(20)); break;
+        default: text.insert(at, text.substr(below(text.size()), 1 + below(20))); break;
+      }
+    }
+    try {
+      Graph graph = graph_from_json(text);
+      EXPECT_EQ(graph_from_json(to_json(graph)), graph);
+      ++read;
+    } catch (const InvalidInput&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(read, 50);
+  EXPECT_GT(refused, 1000);
+}
+
+}  // namespace
+}  // namespace stowage

@@ -1,0 +1,205 @@
+#include "kernels/cpu/attention.h"
+
+#include <algorithm>
+
+#include "tests/kernels/kernel_check.h"
+
+namespace stowage::cpu {
+namespace {
+
+using namespace stowage::test;
+
+// Scores and probabilities written out whole, one head at a time.
+class Reference {
+ public:
+  explicit Reference(const AttentionShape& shape) : shape_(shape) {}
+
+  std::size_t index(std::int64_t head, std::int64_t row, std::int64_t c, std::int64_t part) const {
+    const std::int64_t n = head / shape_.heads * shape_.sequence + row;
+    return static_cast<std::size_t>(n * 3 * shape_.width + part * shape_.width +
+                                    head % shape_.heads * shape_.head_width() + c);
+  }
+  std::size_t out_index(std::int64_t head, std::int64_t row, std::int64_t c) const {
+    const std::int64_t n = head / shape_.heads * shape_.sequence + row;
+    return static_cast<std::size_t>(n * shape_.width + head % shape_.heads * shape_.head_width() + c);
+  }
+  // 1 / (1 - p) or 0
+  double kept(std::int64_t head, std::int64_t row, std::int64_t key) const {
+    if (shape_.dropout == 0) return 1;
+    const auto element = static_cast<std::uint64_t>((head * shape_.sequence + row) * shape_.sequence + key);
+    const std::uint32_t word = random_words(shape_.stream, element / 4).v[element % 4];
+    return word < dropout_threshold(shape_.dropout) ? 0 : 1 / (1 - shape_.dropout);
+  }
+  std::int64_t seen(std::int64_t row) const { return shape_.causal ? row + 1 : shape_.sequence; }
+  double scale() const { return 1 / std::sqrt(static_cast<double>(shape_.head_width())); }
+
+  std::vector<double> scores(const std::vector<double>& qkv, std::int64_t head, std::int64_t row) const {
+    std::vector<double> result;
+    for (std::int64_t key = 0; key < seen(row); ++key) {
+      double sum = 0;
+      for (std::int64_t c = 0; c < shape_.head_width(); ++c) {
+        sum += qkv[index(head, row, c, 0)] * qkv[index(head, key, c, 1)];
+      }
+      result.push_back(sum * scale());
+    }
+    return result;
+  }
+
+  // out, log_sum_exp
+  std::vector<double> forward(const std::vector<double>& qkv) const {
+    std::vector<double> out(qkv.size() / 3);
+    std::vector<double> sums;
+    for_rows([&](std::int64_t head, std::int64_t row) {
+      const std::vector<double> s = scores(qkv, head, row);
+      double sum = 0;
+      for (double score : s) sum += std::exp(score);
+      sums.push_back(std::log(sum));
+      for (std::size_t key = 0; key < s.size(); ++key) {
+        const auto k = static_cast<std::int64_t>(key);
+        const double weight = std::exp(s[key]) / sum * kept(head, row, k);
+        for (std::int64_t c = 0; c < shape_.head_width(); ++c) {
+          out[out_index(head, row, c)] += weight * qkv[index(head, k, c, 2)];
+        }
+      }
+    });
+    return joined({out, sums});
+  }
+
+  // dqkv, by the chain rule through the softmax's Jacobian.
+  std::vector<double> backward(const std::vector<double>& qkv, const std::vector<double>& dout) const {
+    std::vector<double> dqkv(qkv.size());
+    for_rows([&](std::int64_t head, std::int64_t row) {
+      std::vector<double> p = scores(qkv, head, row);
+      double sum = 0;
+      for (double& score : p) sum += score = std::exp(score);
+      for (double& weight : p) weight /= sum;
+      std::vector<double> dp(p.size());
+      double average = 0;
+      for (std::size_t key = 0; key < p.size(); ++key) {
+        const auto k = static_cast<std::int64_t>(key);
+        for (std::int64_t c = 0; c < shape_.head_width(); ++c) {
+          const double flow = dout[out_index(head, row, c)] * kept(head, row, k);
+          dp[key] += flow * qkv[index(head, k, c, 2)];
+          dqkv[index(head, k, c, 2)] += flow * p[key];
+        }
+        average += p[key] * dp[key];
+      }
+      for (std::size_t key = 0; key < p.size(); ++key) {
+        const auto k = static_cast<std::int64_t>(key);
+        const double ds = p[key] * (dp[key] - average) * scale();
+        for (std::int64_t c = 0; c < shape_.head_width(); ++c) {
+          dqkv[index(head, row, c, 0)] += ds * qkv[index(head, k, c, 1)];
+          dqkv[index(head, k, c, 1)] += ds * qkv[index(head, row, c, 0)];
+        }
+      }
+    });
+    return dqkv;
+  }
+
+ private:
+  template <class Body>
+  void for_rows(Body body) const {
+    for (std::int64_t head = 0; head < shape_.samples * shape_.heads; ++head) {
+      for (std::int64_t row = 0; row < shape_.sequence; ++row) body(head, row);
+    }
+  }
+
+  AttentionShape shape_;
+};
+
+struct AttentionCase {
+  AttentionShape shape;
+
+  std::int64_t elements() const { return shape.samples * shape.sequence * shape.width; }
+
+  template <class T>
+  std::vector<T> qkv() const {
+    return numbers<T>(3 * elements(), 1, 2);
+  }
+  template <class T>
+  std::vector<T> dout() const {
+    return numbers<T>(elements(), 2);
+  }
+
+  // out, log_sum_exp
+  template <class T>
+  std::vector<T> forward(const std::vector<T>& from) const {
+    std::vector<T> out = unwritten<T>(elements());
+    std::vector<T> log_sum_exp = unwritten<T>(shape.samples * shape.heads * shape.sequence);
+    attention(shape, from.data(), out.data(), log_sum_exp.data());
+    return joined({out, log_sum_exp});
+  }
+
+  // out, log_sum_exp, dqkv
+  template <class T>
+  std::vector<T> run() const {
+    const std::vector<T> made = forward(qkv<T>());
+    std::vector<T> dqkv = unwritten<T>(3 * elements());
+    attention_backward(shape, qkv<T>().data(), made.data(), made.data() + elements(), dout<T>().data(),
+                       dqkv.data());
+    return joined({made, dqkv});
+  }
+
+  std::vector<double> reference() const {
+    const Reference of(shape);
+    return joined({of.forward(qkv<double>()), of.backward(qkv<double>(), dout<double>())});
+  }
+};
+
+class Attention : public testing::TestWithParam<AttentionShape> {
+ protected:
+  AttentionCase attention_case{GetParam()};
+};
+
+TEST_P(Attention, AgreesWithTheDefinition) {
+  expect_close(attention_case.run<double>(), attention_case.reference(), 1e-11);
+}
+
+// Scores are sums over a head's width of products up to 4, thus of at most 20; their roundings, 20
+// units or so, enter each probability relatively. Gradients of values add `sequence` of these.
+TEST_P(Attention, WorkTypeAgrees) {
+  expect_work_type_agrees(attention_case, 8.0 * static_cast<double>(20 + GetParam().head_width()) * unit);
+}
+
+TEST_P(Attention, HasTheSameBitsForAnyThreadCount) { expect_same_bits(attention_case); }
+
+const RandomStream stream{11, 22, 33};
+INSTANTIATE_TEST_SUITE_P(Shapes, Attention,
+                         testing::Values(AttentionShape{1, 1, 1, 4, true}, AttentionShape{2, 3, 7, 15, true},
+                                         AttentionShape{2, 2, 70, 32, false},
+                                         AttentionShape{2, 2, 70, 32, false, 0.3, stream},
+                                         AttentionShape{1, 2, 333, 16, true},
+                                         AttentionShape{1, 2, 333, 16, false},
+                                         AttentionShape{1, 2, 333, 16, true, 0.2, stream},
+                                         AttentionShape{1, 1, 600, 8, true},
+                                         AttentionShape{2, 6, 64, 384, true}));
+
+TEST(AttentionMask, AFutureTokenChangesNothingBefore) {
+  const AttentionCase attention_case{{1, 2, 300, 16, true}};
+  std::vector<float> qkv = attention_case.qkv<float>();
+  const std::vector<float> before = attention_case.forward(qkv);
+  const std::int64_t changed = 270;
+  for (std::int64_t i = changed * 48; i < 300 * 48; ++i) qkv[static_cast<std::size_t>(i)] = 1e30F;
+  const std::vector<float> after = attention_case.forward(qkv);
+  EXPECT_TRUE(std::equal(before.begin(), before.begin() + changed * 16, after.begin()));
+  EXPECT_NE(before[changed * 16], after[changed * 16]);
+}
+
+TEST(AttentionMask, WithoutItEveryTokenIsSeen) {
+  const AttentionCase attention_case{{1, 2, 300, 16, false}};
+  std::vector<float> qkv = attention_case.qkv<float>();
+  const std::vector<float> before = attention_case.forward(qkv);
+  for (std::int64_t i = 299 * 48; i < 300 * 48; ++i) qkv[static_cast<std::size_t>(i)] += 1;
+  const std::vector<float> after = attention_case.forward(qkv);
+  for (std::size_t i = 0; i < 300 * 16; ++i) ASSERT_NE(before[i], after[i]) << i;
+}
+
+TEST(AttentionSoftmax, LargeScoresDoNotOverflow) {
+  const AttentionCase attention_case{{1, 1, 600, 4, false}};
+  std::vector<float> qkv = attention_case.qkv<float>();
+  for (float& value : qkv) value *= 1000;
+  for (float value : attention_case.forward(qkv)) ASSERT_TRUE(std::isfinite(value));
+}
+
+}  // namespace
+}  // namespace stowage::cpu

@@ -1,0 +1,121 @@
+#include "kernels/cpu/cross_entropy.h"
+
+#include <string>
+
+#include "stowage/error.h"
+#include "tests/kernels/kernel_check.h"
+
+namespace stowage::cpu {
+namespace {
+
+using namespace stowage::test;
+
+struct CrossEntropyCase {
+  std::int64_t rows = 210, vocabulary = 259;
+
+  // Every third is ignored.
+  std::vector<std::int32_t> targets() const {
+    std::mt19937 generator(7);
+    std::vector<std::int32_t> result(static_cast<std::size_t>(rows));
+    for (std::size_t i = 0; i < result.size(); ++i) {
+      const auto drawn = static_cast<std::int32_t>(generator() % static_cast<unsigned>(vocabulary));
+      result[i] = i % 3 == 0 ? -1 : drawn;
+    }
+    return result;
+  }
+
+  // loss, log_sum_exp, dlogits times the targets that count (so that they are of size one)
+  template <class T>
+  std::vector<T> run() const {
+    const std::vector<T> logits = numbers<T>(rows * vocabulary, 1, 10);
+    std::vector<T> log_sum_exp = unwritten<T>(rows);
+    std::vector<T> dlogits = unwritten<T>(rows * vocabulary);
+    double loss = -1;
+    cross_entropy(rows, vocabulary, logits.data(), targets().data(), &loss, log_sum_exp.data());
+    cross_entropy_backward(rows, vocabulary, logits.data(), targets().data(), log_sum_exp.data(), dlogits.data());
+    for (T& value : dlogits) value *= static_cast<T>(140);
+    return joined({{static_cast<T>(loss)}, log_sum_exp, dlogits});
+  }
+
+  std::vector<double> reference() const {
+    const std::vector<double> logits = numbers<double>(rows * vocabulary, 1, 10);
+    const std::vector<std::int32_t> wanted = targets();
+    const auto v = static_cast<std::size_t>(vocabulary);
+    double loss = 0;
+    std::vector<double> log_sum_exp;
+    std::vector<double> dlogits;
+    for (std::size_t row = 0; row < wanted.size(); ++row) {
+      const std::int32_t target = wanted[row];
+      double sum = 0;
+      for (std::size_t i = 0; i < v; ++i) sum += std::exp(logits[row * v + i]);
+      log_sum_exp.push_back(std::log(sum));
+      for (std::size_t i = 0; i < v; ++i) {
+        const double probability = std::exp(logits[row * v + i]) / sum;
+        const double gradient = probability - (static_cast<std::size_t>(target) == i ? 1 : 0);
+        dlogits.push_back(target < 0 ? 0 : gradient);
+      }
+      if (target >= 0) loss -= std::log(std::exp(logits[row * v + static_cast<std::size_t>(target)]) / sum) / 140;
+    }
+    return joined({{loss}, log_sum_exp, dlogits});
+  }
+};
+
+TEST(CrossEntropy, AgreesWithTheDefinition) {
+  const CrossEntropyCase entropy;
+  expect_close(entropy.run<double>(), entropy.reference(), 1e-12);
+}
+
+// Log-sum-exp is below 16: one rounding of it, one of the sum's logarithm, and the exponential's own
+// enter probabilities below one.
+TEST(CrossEntropy, WorkTypeAgrees) { expect_work_type_agrees(CrossEntropyCase{}, 48 * unit); }
+
+TEST(CrossEntropy, HasTheSameBitsForAnyThreadCount) { expect_same_bits(CrossEntropyCase{}); }
+
+TEST(CrossEntropy, IgnoredTargetsCountForNothing) {
+  const std::vector<double> logits{1, 2, 3, 50, -50, 7};
+  std::vector<double> log_sum_exp(2);
+  double with = 0;
+  double without = 0;
+  const std::vector<std::int32_t> ignored{2, -100};
+  cross_entropy(2, 3, logits.data(), ignored.data(), &with, log_sum_exp.data());
+  cross_entropy(1, 3, logits.data(), ignored.data(), &without, log_sum_exp.data());
+  EXPECT_EQ(with, without);
+}
+
+TEST(CrossEntropy, AllIgnoredGivesZero) {
+  const std::vector<float> logits{1, 2, 3, 4};
+  const std::vector<std::int32_t> targets{-1, -1};
+  std::vector<float> log_sum_exp(2);
+  std::vector<float> dlogits(4, 9.0F);
+  double loss = 9;
+  cross_entropy(2, 2, logits.data(), targets.data(), &loss, log_sum_exp.data());
+  cross_entropy_backward(2, 2, logits.data(), targets.data(), log_sum_exp.data(), dlogits.data());
+  EXPECT_EQ(loss, 0);
+  EXPECT_EQ(dlogits, std::vector<float>(4, 0.0F));
+}
+
+TEST(CrossEntropy, LargeLogitsDoNotOverflow) {
+  const std::vector<float> logits{1e4F, 0, -1e4F};
+  const std::vector<std::int32_t> targets{0};
+  float log_sum_exp = 0;
+  double loss = 9;
+  cross_entropy(1, 3, logits.data(), targets.data(), &loss, &log_sum_exp);
+  EXPECT_EQ(log_sum_exp, 1e4F);
+  EXPECT_EQ(loss, 0);
+}
+
+TEST(CrossEntropy, TargetOutsideTheVocabularyIsNamed) {
+  const std::vector<float> logits(6);
+  const std::vector<std::int32_t> targets{0, 3};
+  std::vector<float> log_sum_exp(2);
+  double loss = 0;
+  try {
+    cross_entropy(2, 3, logits.data(), targets.data(), &loss, log_sum_exp.data());
+    FAIL() << "target 3 of 3 was taken";
+  } catch (const InvalidInput& error) {
+    EXPECT_NE(std::string(error.what()).find("target 3 at position 1"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace stowage::cpu

@@ -1,0 +1,106 @@
+#include "kernels/cpu/gemm.h"
+
+#include "tests/kernels/kernel_check.h"
+
+namespace stowage::cpu {
+namespace {
+
+using namespace stowage::test;
+
+struct GemmCase {
+  std::int64_t m, n, k;
+  bool transpose_a = false, transpose_b = false, biased = false;
+  std::int64_t padding = 0;  // between the rows of all three matrices
+
+  std::int64_t a_stride() const { return (transpose_a ? m : k) + padding; }
+  std::int64_t b_stride() const { return (transpose_b ? k : n) + padding; }
+  std::int64_t a_size() const { return (transpose_a ? k : m) * a_stride(); }
+  std::int64_t b_size() const { return (transpose_b ? n : k) * b_stride(); }
+
+  template <class T>
+  Product<T> product(const std::vector<T>& a, const std::vector<T>& b, std::vector<T>& c) const {
+    return {m,        n,          k, {a.data(), a_stride(), transpose_a}, {b.data(), b_stride(), transpose_b},
+            c.data(), n + padding};
+  }
+
+  template <class T>
+  std::vector<T> run() const {
+    const std::vector<T> a = numbers<T>(a_size(), 1);
+    const std::vector<T> b = numbers<T>(b_size(), 2);
+    const std::vector<T> bias = numbers<T>(n, 3);
+    std::vector<T> c = unwritten<T>(m * (n + padding));
+    multiply<T>(product(a, b, c), biased ? bias.data() : nullptr);
+    return without_padding(c);
+  }
+
+  template <class T>
+  std::vector<T> without_padding(const std::vector<T>& c) const {
+    std::vector<T> dense;
+    for (std::int64_t row = 0; row < m; ++row) {
+      const auto begin = c.begin() + row * (n + padding);
+      dense.insert(dense.end(), begin, begin + n);
+      for (auto gap = begin + n; gap < begin + n + padding; ++gap) EXPECT_TRUE(std::isnan(*gap));
+    }
+    return dense;
+  }
+
+  // Row times column, straight; of magnitudes if asked.
+  std::vector<double> reference(bool magnitudes) const {
+    const std::vector<double> a = numbers<double>(a_size(), 1);
+    const std::vector<double> b = numbers<double>(b_size(), 2);
+    const std::vector<double> bias = numbers<double>(n, 3);
+    auto of = [&](double value) { return magnitudes ? std::abs(value) : value; };
+    std::vector<double> c;
+    for (std::int64_t i = 0; i < m; ++i) {
+      for (std::int64_t j = 0; j < n; ++j) {
+        double sum = biased ? of(bias[static_cast<std::size_t>(j)]) : 0;
+        for (std::int64_t l = 0; l < k; ++l) {
+          const std::int64_t left = transpose_a ? l * a_stride() + i : i * a_stride() + l;
+          const std::int64_t right = transpose_b ? j * b_stride() + l : l * b_stride() + j;
+          sum += of(a[static_cast<std::size_t>(left)] * b[static_cast<std::size_t>(right)]);
+        }
+        c.push_back(sum);
+      }
+    }
+    return c;
+  }
+};
+
+class Gemm : public testing::TestWithParam<GemmCase> {};
+
+// A sum of k products, in any order, is off by at most (k + 1) roundings of the sum of magnitudes.
+TEST_P(Gemm, AgreesWithRowTimesColumn) {
+  const GemmCase& gemm = GetParam();
+  std::vector<double> bounds = gemm.reference(true);
+  for (double& bound : bounds) bound *= unit * static_cast<double>(gemm.k + 1);
+  expect_close(widened(gemm.run<float>()), gemm.reference(false), bounds);
+  for (double& bound : bounds) bound *= 0x1p-29;  // f64 has 29 bits more
+  expect_close(gemm.run<double>(), gemm.reference(false), bounds);
+}
+
+TEST_P(Gemm, HasTheSameBitsForAnyThreadCount) { expect_same_bits(GetParam()); }
+
+INSTANTIATE_TEST_SUITE_P(Shapes, Gemm,
+                         testing::Values(GemmCase{1, 1, 1}, GemmCase{3, 5, 7, true, true, true},
+                                         GemmCase{64, 64, 64}, GemmCase{531, 419, 70},
+                                         GemmCase{531, 419, 70, true, false, false},
+                                         GemmCase{531, 419, 70, false, true, true},
+                                         GemmCase{70, 300, 1300, true, false, false},
+                                         GemmCase{300, 200, 33, false, false, true, 5},
+                                         GemmCase{300, 200, 33, true, true, false, 3}));
+
+TEST(MultiplyHere, ScalesAndAdds) {
+  const std::vector<float> a{1, 2, 3, 4};
+  const std::vector<float> b{5, 6, 7, 8};
+  std::vector<float> c{100, 200, 300, 400};
+  multiply_here<float>({2, 2, 2, {a.data(), 2}, {b.data(), 2}, c.data(), 2}, 2.0F, true);
+  EXPECT_EQ(c, (std::vector<float>{138, 244, 386, 500}));
+  std::vector<double> wide{100, 200, 300, 400};
+  const std::vector<double> a2{1, 2, 3, 4};
+  const std::vector<double> b2{5, 6, 7, 8};
+  multiply_here<double>({2, 2, 2, {a2.data(), 2}, {b2.data(), 2}, wide.data(), 2}, 2.0, true);
+  EXPECT_EQ(wide, (std::vector<double>{138, 244, 386, 500}));
+}
+
+}  // namespace
+}  // namespace stowage::cpu

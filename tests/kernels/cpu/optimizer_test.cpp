@@ -1,0 +1,141 @@
+#include "kernels/cpu/optimizer.h"
+
+#include "tests/kernels/kernel_check.h"
+
+namespace stowage::cpu {
+namespace {
+
+using namespace stowage::test;
+
+constexpr std::int64_t count = 100003;
+
+struct SquareSumCase {
+  template <class T>
+  std::vector<T> run() const {
+    // As bits, to be compared whole.
+    const double sum = square_sum(count, numbers<T>(count, 1).data());
+    std::vector<T> bits(sizeof(double) / sizeof(T));
+    std::memcpy(bits.data(), &sum, sizeof(double));
+    return bits;
+  }
+};
+
+// An element passes through at most the 16384 additions of its chunk and one for each later chunk.
+TEST(SquareSum, IsSummedInDoublePrecisionForBothTypes) {
+  long double right = 0;
+  for (double value : numbers<double>(count, 1)) right += static_cast<long double>(value) * value;
+  const double bound = (16384 + 7) * 0x1p-53 * static_cast<double>(right);
+  EXPECT_NEAR(square_sum(count, numbers<float>(count, 1).data()), static_cast<double>(right), bound);
+  EXPECT_NEAR(square_sum(count, numbers<double>(count, 1).data()), static_cast<double>(right), bound);
+  EXPECT_EQ(square_sum<float>(0, nullptr), 0);
+  const float three = 3;
+  EXPECT_EQ(square_sum(1, &three), 9);
+}
+
+TEST(SquareSum, HasTheSameBitsForAnyThreadCount) { expect_same_bits(SquareSumCase{}); }
+
+TEST(ClippedNorm, ScalesOnlyAboveTheLimit) {
+  ClippedNorm norm;
+  norm.add(9);
+  norm.add(16);
+  EXPECT_EQ(norm.norm(), 5);
+  EXPECT_EQ(norm.scale(1), 0.2);
+  EXPECT_EQ(norm.scale(5), 1);
+  EXPECT_EQ(norm.scale(6), 1);
+  EXPECT_EQ(norm.scale(0), 1);
+}
+
+struct AdamWCase {
+  AdamWSettings settings{0.9, 0.95, 1e-8, 0.1, 1e-2, 4};
+  double scale = 0.3;
+
+  // p, m, v after five updates in place
+  template <class T>
+  std::vector<T> run() const {
+    std::vector<T> p = numbers<T>(count, 1);
+    std::vector<T> m = numbers<T>(count, 2);
+    std::vector<T> v = squares<T>();
+    const std::vector<T> g = numbers<T>(count, 4);
+    AdamWSettings now = settings;
+    for (int update = 0; update < 5; ++update, ++now.step) {
+      adamw<T>(now, scale, count, {p.data(), g.data(), m.data(), v.data(), p.data(), m.data(), v.data()});
+    }
+    return joined({p, m, v});
+  }
+
+  // Second moments of at least 0.01, so that the quotient by their root stays of size one.
+  template <class T>
+  static std::vector<T> squares() {
+    std::vector<T> v = numbers<T>(count, 3);
+    for (T& value : v) value = static_cast<T>(0.01F) + value * value;
+    return v;
+  }
+
+  // Algorithm 2 of the paper, literally, with the library's power.
+  std::vector<double> reference() const {
+    std::vector<double> p = numbers<double>(count, 1);
+    std::vector<double> m = numbers<double>(count, 2);
+    std::vector<double> v = squares<double>();
+    const std::vector<double> gradient = numbers<double>(count, 4);
+    for (int update = 0; update < 5; ++update) {
+      const double t = static_cast<double>(settings.step) + update + 1;
+      for (std::size_t i = 0; i < p.size(); ++i) {
+        const double g = gradient[i] * scale;
+        m[i] = settings.beta1 * m[i] + (1 - settings.beta1) * g;
+        v[i] = settings.beta2 * v[i] + (1 - settings.beta2) * g * g;
+        const double mhat = m[i] / (1 - std::pow(settings.beta1, t));
+        const double vhat = v[i] / (1 - std::pow(settings.beta2, t));
+        p[i] -= settings.learning_rate *
+                (mhat / (std::sqrt(vhat) + settings.epsilon) + settings.weight_decay * p[i]);
+      }
+    }
+    return joined({p, m, v});
+  }
+};
+
+TEST(AdamW, AgreesWithThePaper) { expect_close(AdamWCase{}.run<double>(), AdamWCase{}.reference(), 1e-14); }
+
+// Values of about one, about four roundings an update in each of p, m and v, five updates.
+TEST(AdamW, WorkTypeAgrees) { expect_work_type_agrees(AdamWCase{}, 20 * unit); }
+
+TEST(AdamW, HasTheSameBitsForAnyThreadCount) { expect_same_bits(AdamWCase{}); }
+
+// The contract that lets a device share the update: no fused multiply-add anywhere.
+TEST(AdamW, RoundsEveryOperationByItself) {
+  const AdamWSettings settings{0.9, 0.95, 1e-8, 0.1, 1e-2, 4};
+  const AdamWConstants<float> c(settings, 0.3);
+  const std::vector<float> p = numbers<float>(count, 1);
+  const std::vector<float> m = numbers<float>(count, 2);
+  const std::vector<float> v = AdamWCase::squares<float>();
+  const std::vector<float> g = numbers<float>(count, 4);
+  std::vector<float> new_p = unwritten<float>(count);
+  std::vector<float> new_m = unwritten<float>(count);
+  std::vector<float> new_v = unwritten<float>(count);
+  adamw<float>(settings, 0.3, count,
+               {p.data(), g.data(), m.data(), v.data(), new_p.data(), new_m.data(), new_v.data()});
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    const volatile float scaled = g[i] * c.scale;  // volatile: each result is rounded and stored
+    const volatile float m_old = c.beta1 * m[i];
+    const volatile float m_new = c.one_minus_beta1 * scaled;
+    const volatile float moment = m_old + m_new;
+    const volatile float v_old = c.beta2 * v[i];
+    const volatile float v_part = c.one_minus_beta2 * scaled;
+    const volatile float v_new = v_part * scaled;
+    const volatile float variance = v_old + v_new;
+    const volatile float mhat = moment / c.correction1;
+    const volatile float vhat = variance / c.correction2;
+    const volatile float root = std::sqrt(vhat);
+    const volatile float below = root + c.epsilon;
+    const volatile float quotient = mhat / below;
+    const volatile float decay = c.weight_decay * p[i];
+    const volatile float change = quotient + decay;
+    const volatile float delta = c.learning_rate * change;
+    const volatile float parameter = p[i] - delta;
+    ASSERT_EQ(new_m[i], moment);
+    ASSERT_EQ(new_v[i], variance);
+    ASSERT_EQ(new_p[i], parameter);
+  }
+}
+
+}  // namespace
+}  // namespace stowage::cpu

@@ -1,0 +1,234 @@
+#include "stowage/launch_table.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "stowage/error.h"
+
+namespace stowage {
+namespace {
+
+// One op with its operands in plain memory.
+class Launcher {
+ public:
+  Launcher(std::string kernel, Attributes attributes) {
+    op_.name = "h.0.tested";
+    op_.kernel = std::move(kernel);
+    op_.attributes = std::move(attributes);
+    tensors_.reserve(16);
+  }
+
+  template <class T>
+  void read(std::vector<T>& data, std::vector<std::int64_t> shape) {
+    reads_.push_back(operand(data, std::move(shape)));
+  }
+  template <class T>
+  void write(std::vector<T>& data, std::vector<std::int64_t> shape) {
+    writes_.push_back(operand(data, std::move(shape)));
+  }
+
+  void run(const StepContext& step = {}) const {
+    cpu_launch_table().find(op_)({&op_, reads_, writes_, step, nullptr});
+  }
+
+  // What the kernel complains of.
+  std::string complaint() const {
+    try {
+      run();
+    } catch (const InvalidInput& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+ private:
+  template <class T>
+  Operand operand(std::vector<T>& data, std::vector<std::int64_t> shape) {
+    Tensor tensor;
+    tensor.name = "t" + std::to_string(tensors_.size());
+    tensor.type = std::is_same_v<T, float> ? DataType::f32 : std::is_same_v<T, double> ? DataType::f64 : DataType::i32;
+    tensor.shape = std::move(shape);
+    tensors_.push_back(tensor);
+    return {data.data(), &tensors_.back()};
+  }
+
+  Op op_;
+  std::vector<Tensor> tensors_;
+  std::vector<Operand> reads_;
+  std::vector<Operand> writes_;
+};
+
+TEST(LaunchTable, UnknownKernelNamesOpAndKernel) {
+  Op op;
+  op.name = "h.3.mlp.fc";
+  op.kernel = "convolution";
+  try {
+    cpu_launch_table().find(op);
+    FAIL() << "found a convolution";
+  } catch (const InvalidInput& error) {
+    EXPECT_NE(std::string(error.what()).find("'h.3.mlp.fc'"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("'convolution'"), std::string::npos) << error.what();
+  }
+}
+
+TEST(LaunchTable, HoldsEveryKernelOfTheContract) {
+  const LaunchTable table = cpu_launch_table();
+  for (const char* kernel :
+       {"embedding", "embedding_backward", "position_backward", "layer_norm", "layer_norm_backward",
+        "layer_norm_backward_parameters", "linear", "linear_backward_input", "linear_backward_weight",
+        "linear_backward_bias", "gelu", "gelu_backward", "attention", "attention_backward", "dropout", "add",
+        "accumulate", "cross_entropy", "cross_entropy_backward", "square_sum", "clip", "adamw"}) {
+    Op op;
+    op.kernel = kernel;
+    EXPECT_NO_THROW(table.find(op)) << kernel;
+  }
+}
+
+TEST(LaunchTable, OwnKernelsCanBeAddedAndReplaced) {
+  LaunchTable table = cpu_launch_table();
+  const Kernel own = [](const LaunchArguments&) {};
+  table.add("add", own);
+  table.add("own", own);
+  Op op;
+  op.kernel = "add";
+  EXPECT_EQ(table.find(op), own);
+  op.kernel = "own";
+  EXPECT_EQ(table.find(op), own);
+}
+
+template <class T>
+class LaunchTypes : public testing::Test {};
+using WorkTypes = testing::Types<float, double>;
+TYPED_TEST_SUITE(LaunchTypes, WorkTypes);
+
+TYPED_TEST(LaunchTypes, Linear) {
+  std::vector<TypeParam> x{1, 2, 3, 4, 5, 6};
+  std::vector<TypeParam> weight{1, 0, 2, 0, 1, 3};  // [2, 3] as stored
+  std::vector<TypeParam> bias{10, 20};
+  std::vector<TypeParam> y(4);
+  Launcher transposed("linear", {{"transposed", std::int64_t{1}}});
+  transposed.read(x, {2, 3});
+  transposed.read(weight, {2, 3});
+  transposed.read(bias, {2});
+  transposed.write(y, {2, 2});
+  transposed.run();
+  EXPECT_EQ(y, (std::vector<TypeParam>{17, 31, 26, 43}));
+}
+
+TYPED_TEST(LaunchTypes, Embedding) {
+  std::vector<std::int32_t> tokens{1, 0, 1, 1};
+  std::vector<TypeParam> table{1, 2, 3, 4};
+  std::vector<TypeParam> positions{10, 20, 30, 40};
+  std::vector<TypeParam> y(8);
+  Launcher embedding("embedding", {{"sequence", std::int64_t{2}}});
+  embedding.read(tokens, {4});
+  embedding.read(table, {2, 2});
+  embedding.read(positions, {2, 2});
+  embedding.write(y, {4, 2});
+  embedding.run();
+  EXPECT_EQ(y, (std::vector<TypeParam>{13, 24, 31, 42, 13, 24, 33, 44}));
+
+  std::vector<TypeParam> dtable(4);
+  Launcher backward("embedding_backward", {});
+  backward.read(tokens, {4});
+  backward.read(y, {4, 2});
+  backward.write(dtable, {2, 2});
+  backward.run();
+  EXPECT_EQ(dtable, (std::vector<TypeParam>{31, 42, 59, 92}));
+}
+
+TYPED_TEST(LaunchTypes, ClipThenAdamW) {
+  std::vector<double> first{9};
+  std::vector<double> second{16};
+  std::vector<double> clipped(2);
+  Launcher clip("clip", {{"clip", 1.0}});
+  clip.read(first, {});
+  clip.read(second, {});
+  clip.write(clipped, {2});
+  clip.run();
+  EXPECT_EQ(clipped, (std::vector<double>{5, 0.2}));
+
+  std::vector<TypeParam> p{1};
+  std::vector<TypeParam> gradient{5};
+  std::vector<TypeParam> m{0};
+  std::vector<TypeParam> v{0};
+  Launcher adamw("adamw", {{"beta1", 0.5}, {"beta2", 0.5}, {"epsilon", 0.0}, {"weight_decay", 0.5}});
+  adamw.read(p, {1});
+  adamw.read(gradient, {1});
+  adamw.read(m, {1});
+  adamw.read(v, {1});
+  adamw.read(clipped, {2});
+  adamw.write(p, {1});
+  adamw.write(m, {1});
+  adamw.write(v, {1});
+  adamw.run({0, 1, 0.25});
+  // Clipped gradient 1, moments 0.5, both corrected to 1: p - 0.25 (1 + 0.5 p).
+  EXPECT_EQ(p, std::vector<TypeParam>{0.625});
+  EXPECT_EQ(m, std::vector<TypeParam>{0.5});
+  EXPECT_EQ(v, std::vector<TypeParam>{0.5});
+}
+
+TYPED_TEST(LaunchTypes, DropoutDrawsByStep) {
+  std::vector<TypeParam> x(1000, 1);
+  std::vector<TypeParam> y(1000);
+  std::vector<TypeParam> again(1000);
+  Launcher dropout("dropout", {{"probability", 0.5}, {"key", std::int64_t{3}}});
+  dropout.read(x, {1000});
+  dropout.write(y, {1000});
+  dropout.run({1, 2, 0});
+  again = y;
+  dropout.run({1, 2, 0});
+  EXPECT_EQ(y, again);
+  dropout.run({2, 2, 0});
+  EXPECT_NE(y, again);
+}
+
+TYPED_TEST(LaunchTypes, AttentionRefusesHeadsThatDoNotDivide) {
+  std::vector<TypeParam> qkv(4 * 9);
+  std::vector<TypeParam> out(4 * 3);
+  std::vector<TypeParam> log_sum_exp(8);
+  Launcher attention("attention", {{"heads", std::int64_t{2}},
+                                   {"sequence", std::int64_t{4}},
+                                   {"causal", std::int64_t{1}},
+                                   {"dropout", 0.0},
+                                   {"key", std::int64_t{0}}});
+  attention.read(qkv, {4, 9});
+  attention.write(out, {4, 3});
+  attention.write(log_sum_exp, {1, 2, 4});
+  EXPECT_NE(attention.complaint().find("'h.0.tested' (kernel 'attention')"), std::string::npos);
+}
+
+TEST(LaunchInput, MissingAttributeOperandOrTypeIsNamed) {
+  std::vector<float> x(4);
+  std::vector<double> wide(4);
+  Launcher lacks("gelu", {});
+  lacks.read(x, {4});
+  lacks.write(x, {4});
+  EXPECT_NE(lacks.complaint().find("lacks the attribute 'form'"), std::string::npos) << lacks.complaint();
+
+  Launcher odd("gelu", {{"form", std::string("relu")}});
+  odd.read(x, {4});
+  odd.write(x, {4});
+  EXPECT_NE(odd.complaint().find("'relu'"), std::string::npos) << odd.complaint();
+
+  Launcher one("add", {});
+  one.read(x, {4});
+  one.write(x, {4});
+  EXPECT_NE(one.complaint().find("number of inputs"), std::string::npos) << one.complaint();
+
+  Launcher mixed("add", {});
+  mixed.read(x, {4});
+  mixed.read(wide, {4});
+  mixed.write(x, {4});
+  EXPECT_NE(mixed.complaint().find("'t1'"), std::string::npos) << mixed.complaint();
+
+  Launcher zero("position_backward", {{"sequence", std::int64_t{0}}});
+  zero.read(x, {2, 2});
+  zero.write(x, {2, 2});
+  EXPECT_NE(zero.complaint().find("'sequence'"), std::string::npos) << zero.complaint();
+}
+
+}  // namespace
+}  // namespace stowage

@@ -1,0 +1,90 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "stowage/nn.h"
+#include "tests/support/expect_refused.h"
+#include "tests/support/finite_difference.h"
+#include "tests/support/graph_queries.h"
+
+namespace stowage {
+namespace {
+
+using testing::ElementsAre;
+
+class AttentionGradients : public testing::TestWithParam<std::tuple<bool, double>> {};
+
+TEST_P(AttentionGradients, MatchDifferences) {
+  auto [causal, dropout] = GetParam();
+  test::GradientCheck check;
+  Value qkv = check.variable("qkv", {2 * 5, 3 * 8});
+  check.run(nn::attention(check.builder, "y", qkv, {.heads = 2, .sequence = 5, .causal = causal, .dropout = dropout}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Attention, AttentionGradients,
+                         testing::Combine(testing::Bool(), testing::Values(0.0, 0.3)),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param) ? "Causal" : "Bidirectional") +
+                                  (std::get<1>(info.param) > 0 ? "WithDropout" : "");
+                         });
+
+TEST(Attention, EmitsTheContractsOps) {
+  GraphBuilder b(DataType::f64);
+  Value qkv = b.parameter("qkv", {10, 24}, {});
+  Value y = nn::attention(b, "y", qkv, {.heads = 2, .sequence = 5, .causal = true, .dropout = 0.25});
+  Graph graph = b.finish_without_update(test::weighted_sum(b, y));
+  EXPECT_THAT(test::op_names(graph), ElementsAre("y", "loss", "loss.backward", "y.backward"));
+  const Op& forward = graph.ops[0];
+  EXPECT_EQ(forward.kernel, "attention");
+  EXPECT_THAT(test::tensor_names(graph, forward.writes), ElementsAre("y", "y.log_sum_exp"));
+  EXPECT_EQ(graph.tensor(forward.writes[0]).shape, (std::vector<std::int64_t>{10, 8}));
+  EXPECT_EQ(graph.tensor(forward.writes[1]).shape, (std::vector<std::int64_t>{2, 2, 5}));
+  EXPECT_EQ(std::get<std::int64_t>(forward.attributes.at("heads")), 2);
+  EXPECT_EQ(std::get<std::int64_t>(forward.attributes.at("sequence")), 5);
+  EXPECT_EQ(std::get<std::int64_t>(forward.attributes.at("causal")), 1);
+  EXPECT_EQ(std::get<double>(forward.attributes.at("dropout")), 0.25);
+  EXPECT_TRUE(forward.attributes.contains("key"));
+  const Op& backward = graph.ops[3];
+  EXPECT_EQ(backward.kernel, "attention_backward");
+  EXPECT_EQ(backward.attributes, forward.attributes);
+  EXPECT_THAT(test::tensor_names(graph, backward.reads), ElementsAre("qkv", "y", "y.log_sum_exp", "y.grad"));
+}
+
+TEST(Attention, ACausalMaskLeavesHalfTheWork) {
+  auto flops = [](bool causal) {
+    GraphBuilder b;
+    nn::attention(b, "y", b.parameter("qkv", {200, 24}, {}), {.heads = 2, .sequence = 100, .causal = causal});
+    Value loss = b.activation("loss", {}, DataType::f64);
+    b.op({"loss", "none", {}, {}, {loss}, {}, {}});
+    return b.finish_without_update(loss).ops[0].cost.flops;
+  };
+  EXPECT_DOUBLE_EQ(flops(true) / flops(false), 101.0 / 200);
+  double products = 4.0 * 200 * 8 * 100;
+  double softmax = 5.0 * 200 * 2 * 100;
+  EXPECT_DOUBLE_EQ(flops(false), products + softmax);
+}
+
+TEST(Attention, EveryOpDrawsItsOwnDropout) {
+  GraphBuilder b;
+  Value qkv = b.parameter("qkv", {10, 24}, {});
+  nn::AttentionOptions options{.heads = 2, .sequence = 5, .causal = true, .dropout = 0.5};
+  Value one = nn::attention(b, "one", qkv, options);
+  Value two = nn::attention(b, "two", qkv, options);
+  Value loss = nn::cross_entropy(b, "loss", nn::add(b, "sum", one, two), b.input("targets", {10}));
+  Graph graph = b.finish_without_update(loss);
+  EXPECT_NE(graph.ops[0].attributes.at("key"), graph.ops[1].attributes.at("key"));
+}
+
+TEST(Attention, RefusesWhatDoesNotFit) {
+  GraphBuilder b;
+  Value qkv = b.activation("qkv", {10, 24});
+  Value odd = b.activation("odd", {10, 25});
+  test::expect_refused([&] { nn::attention(b, "att", odd, {.heads = 1, .sequence = 5}); }, "att: queries, keys");
+  test::expect_refused([&] { nn::attention(b, "att", qkv, {.heads = 3, .sequence = 5}); }, "divisible by the heads");
+  test::expect_refused([&] { nn::attention(b, "att", qkv, {.heads = 0, .sequence = 5}); }, "divisible by the heads");
+  test::expect_refused([&] { nn::attention(b, "att", qkv, {.heads = 2, .sequence = 4}); }, "whole number of sequences");
+  test::expect_refused([&] { nn::attention(b, "att", qkv, {.heads = 2, .sequence = 5, .dropout = 1}); },
+                       "att: the dropout probability");
+}
+
+}  // namespace
+}  // namespace stowage

@@ -1,0 +1,87 @@
+// No allocation after the first step: counted in the calling thread and on the device.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <new>
+
+#include "stowage/engine.h"
+#include "stowage/simulated_device.h"
+#include "tests/offload/engine/immediate_device.h"
+#include "tests/offload/engine/tiny_step.h"
+#include "tests/offload/engine/training_run.h"
+
+namespace {
+
+thread_local std::uint64_t allocations = 0;
+
+void* counted(std::size_t size, std::size_t alignment) {
+  ++allocations;
+  void* result = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+  if (result == nullptr) throw std::bad_alloc();
+  return result;
+}
+
+}  // namespace
+
+void* operator new(std::size_t size) { return counted(size, alignof(std::max_align_t)); }
+void* operator new(std::size_t size, std::align_val_t alignment) {
+  return counted(size, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* address) noexcept { std::free(address); }
+void operator delete(void* address, std::size_t) noexcept { std::free(address); }
+void operator delete(void* address, std::align_val_t) noexcept { std::free(address); }
+void operator delete(void* address, std::size_t, std::align_val_t) noexcept { std::free(address); }
+
+namespace stowage {
+namespace {
+
+using namespace stowage::testing;
+
+EngineOptions tiny_options() {
+  EngineOptions options;
+  options.seed = run_seed;
+  options.kernels = tiny_kernels();
+  return options;
+}
+
+TEST(Allocations, AreCounted) {
+  const std::uint64_t before = allocations;
+  delete new int(1);
+  EXPECT_EQ(allocations, before + 1);
+}
+
+// Calls of `operator new` in the calling thread from step 1 to step 4.
+std::uint64_t allocations_of_steps(Device& device, const Plan& plan) {
+  const Graph graph = tiny_graph();
+  Engine engine(device, graph, plan, tiny_options());
+  StepInputs inputs(graph, 5);
+  make_step(engine, inputs);
+  const std::uint64_t before = allocations;
+  for (int step = 0; step < 4; ++step) make_step(engine, inputs);
+  engine.drain();
+  return allocations - before;
+}
+
+TEST(Allocations, TheEngineMakesNoneAfterTheFirstStep) {
+  for (const Plan& plan : {tiny_streamed_plan(), tiny_resident_plan()}) {
+    ImmediateDevice device;
+    EXPECT_EQ(allocations_of_steps(device, plan), 0U);
+  }
+}
+
+TEST(Allocations, NorDoesTheDevice) {
+  for (const Plan& plan : {tiny_streamed_plan(), tiny_resident_plan()}) {
+    const Graph graph = tiny_graph();
+    const auto device = open_simulated_device({.capacity = plan.device_peak_bytes});
+    Engine engine(*device, graph, plan, tiny_options());
+    EXPECT_EQ(device->counters().device_allocations, 1U);
+    StepInputs inputs(graph, 5);
+    const std::uint64_t pinned = device->counters().pinned_allocations;
+    for (int step = 0; step < 5; ++step) make_step(engine, inputs);
+    EXPECT_EQ(device->counters().device_allocations, 1U);
+    EXPECT_EQ(device->counters().pinned_allocations, pinned);
+  }
+}
+
+}  // namespace
+}  // namespace stowage

@@ -1,0 +1,222 @@
+#include "stowage/engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "stowage/planner.h"
+#include "stowage/simulated_device.h"
+#include "tests/offload/engine/tiny_step.h"
+#include "tests/offload/engine/training_run.h"
+
+namespace stowage {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using namespace stowage::testing;
+
+constexpr std::int32_t input_range = 5;
+constexpr std::uint64_t steps = 6;
+
+EngineOptions tiny_options() {
+  EngineOptions options;
+  options.seed = run_seed;
+  options.kernels = tiny_kernels();
+  return options;
+}
+
+struct TinyCase {
+  const char* name;
+  Plan (*plan)();
+  Executor executor;
+};
+
+class TinyEngine : public ::testing::TestWithParam<TinyCase> {
+ protected:
+  std::unique_ptr<SimulatedDevice> open() const {
+    return open_simulated_device({.capacity = plan.device_peak_bytes, .executor = GetParam().executor});
+  }
+
+  const Graph graph = tiny_graph();
+  const Plan plan = GetParam().plan();
+};
+
+TEST_P(TinyEngine, PlansAreValid) { EXPECT_THAT(validate(graph, plan, {}), IsEmpty()); }
+
+TEST_P(TinyEngine, LeavesTheBitsOfTheEvaluator) {
+  const auto device = open();
+  Engine engine(*device, graph, plan, tiny_options());
+  const TrainingRun expected = run_evaluator(graph, tiny_kernels(), steps, input_range);
+  EXPECT_EQ(run_engine(engine, graph, steps, input_range), expected);
+  EXPECT_EQ(engine.completed_steps(), steps);
+}
+
+TEST_P(TinyEngine, ReportsWhatThePlanSays) {
+  const auto device = open();
+  Engine engine(*device, graph, plan, tiny_options());
+  StepInputs inputs(graph, input_range);
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    const StepReport report = make_step(engine, inputs);
+    EXPECT_EQ(report.step, step);
+    EXPECT_EQ(report.h2d_bytes, plan.h2d_bytes);
+    EXPECT_EQ(report.d2h_bytes, plan.d2h_bytes);
+    EXPECT_EQ(report.device_peak_bytes, plan.device_peak_bytes);
+    EXPECT_GT(report.seconds, 0);
+    EXPECT_GE(report.stall_fraction, 0);
+    EXPECT_LE(report.stall_fraction, 1);
+  }
+  EXPECT_EQ(device->counters().device_allocations, 1U);
+}
+
+TEST_P(TinyEngine, AWrittenValueIsReadAndUsed) {
+  const auto device = open();
+  Engine engine(*device, graph, plan, tiny_options());
+  StepInputs inputs(graph, input_range);
+  make_step(engine, inputs);
+  const std::vector<std::byte> zero(graph.tensor(tiny_weight).bytes(), std::byte{0});
+  engine.write(tiny_weight, zero);
+  EXPECT_EQ(engine.read(tiny_weight), zero);
+  EXPECT_EQ(make_step(engine, inputs).loss, 0);
+}
+
+// An engine that gets another's values goes on with its bits.
+TEST_P(TinyEngine, ValuesMoveToAnotherEngine) {
+  const auto device = open();
+  Engine engine(*device, graph, plan, tiny_options());
+  StepInputs inputs(graph, input_range);
+  make_step(engine, inputs);
+  const auto values = read_values(engine, graph);
+
+  const auto other_device = open();
+  EngineOptions options = tiny_options();
+  options.seed = run_seed + 1;
+  Engine other(*other_device, graph, plan, options);
+  make_step(other, inputs);
+  EXPECT_NE(read_values(other, graph), values);
+  for (TensorId id : {TensorId{1}, TensorId{6}, TensorId{7}}) other.write(id, values[id]);
+  EXPECT_EQ(make_step(other, inputs).loss, make_step(engine, inputs).loss);
+  EXPECT_EQ(read_values(other, graph), read_values(engine, graph));
+}
+
+TEST_P(TinyEngine, TheTimelineFollowsTheWaits) {
+  const auto device = open();
+  Engine engine(*device, graph, plan, tiny_options());
+  StepInputs inputs(graph, input_range);
+  EXPECT_THAT(engine.last_timeline(), IsEmpty());
+  for (int step = 0; step < 3; ++step) make_step(engine, inputs);
+  const std::vector<Interval> timeline = engine.last_timeline();
+  ASSERT_THAT(timeline, SizeIs(plan.instructions.size()));
+  for (InstructionId id = 0; id < timeline.size(); ++id) {
+    EXPECT_GE(timeline[id].begin, 0);
+    EXPECT_GE(timeline[id].end, timeline[id].begin);
+    for (const Wait& wait : plan.instructions[id].waits) {
+      if (wait.steps_back == 0) {
+        EXPECT_GE(timeline[id].begin, timeline[wait.instruction].end) << id;
+      }
+    }
+    if (id > plan.gate) {
+      EXPECT_GE(timeline[id].begin, timeline[plan.gate].end) << id;
+    }
+  }
+}
+
+TEST_P(TinyEngine, MeasuresNothingWhenNotAsked) {
+  const auto device = open();
+  EngineOptions options = tiny_options();
+  options.measure = false;
+  Engine engine(*device, graph, plan, options);
+  const TrainingRun expected = run_evaluator(graph, tiny_kernels(), steps, input_range);
+  EXPECT_EQ(run_engine(engine, graph, steps, input_range), expected);
+  EXPECT_THAT(engine.last_timeline(), IsEmpty());
+}
+
+TEST_P(TinyEngine, AWrongInputChangesNothing) {
+  const auto device = open();
+  Engine engine(*device, graph, plan, tiny_options());
+  const std::vector<std::int32_t> right(64, 1), wrong(63, 1);
+  const InputData good{tiny_input, right};
+  const auto refused = [&](std::vector<InputData> inputs) { EXPECT_THROW(engine.step(inputs, {}), InvalidInput); };
+  refused({});
+  refused({{tiny_input, wrong}});
+  refused({good, good});
+  refused({good, {tiny_weight, right}});
+  refused({good, {1000, right}});
+  EXPECT_EQ(engine.completed_steps(), 0U);
+  const TrainingRun expected = run_evaluator(graph, tiny_kernels(), steps, input_range);
+  EXPECT_EQ(run_engine(engine, graph, steps, input_range), expected);
+}
+
+TEST_P(TinyEngine, OnlyLastingValuesAreReadAndWritten) {
+  const auto device = open();
+  Engine engine(*device, graph, plan, tiny_options());
+  EXPECT_THROW(engine.read(tiny_input), InvalidInput);
+  EXPECT_THROW(engine.read(1000), InvalidInput);
+  EXPECT_THROW(engine.write(graph.loss, std::vector<std::byte>(8)), InvalidInput);
+  EXPECT_THROW(engine.write(tiny_weight, std::vector<std::byte>(8)), InvalidInput);
+}
+
+TEST_P(TinyEngine, ADeviceThatIsTooSmallIsOutOfMemory) {
+  const auto device = open_simulated_device({.capacity = plan.device_peak_bytes - 1, .executor = GetParam().executor});
+  EXPECT_THROW(Engine(*device, graph, plan, tiny_options()), OutOfMemory);
+}
+
+TEST_P(TinyEngine, NonFiniteValuesAreReportedNotRefused) {
+  const auto device = open();
+  Engine engine(*device, graph, plan, tiny_options());
+  StepInputs inputs(graph, input_range);
+  std::vector<float> values(64, std::numeric_limits<float>::infinity());
+  engine.write(tiny_weight, std::as_bytes(std::span(values)));
+  EXPECT_FALSE(std::isfinite(make_step(engine, inputs).loss));
+  EXPECT_EQ(engine.completed_steps(), 1U);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Tiny, TinyEngine,
+    ::testing::Values(TinyCase{"streamed_virtual", tiny_streamed_plan, Executor::virtual_time},
+                      TinyCase{"streamed_threaded", tiny_streamed_plan, Executor::threaded},
+                      TinyCase{"resident_virtual", tiny_resident_plan, Executor::virtual_time},
+                      TinyCase{"resident_threaded", tiny_resident_plan, Executor::threaded}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(Engine, AnInvalidPlanIsRefusedUnlessTrusted) {
+  Plan plan = tiny_streamed_plan();
+  plan.instructions[3].waits.clear();
+  const auto device = open_simulated_device({.executor = Executor::virtual_time});
+  EngineOptions options = tiny_options();
+  EXPECT_THROW(Engine(*device, tiny_graph(), plan, options), InvalidInput);
+  options.validate = false;
+  EXPECT_NO_THROW(Engine(*device, tiny_graph(), plan, options));
+}
+
+TEST(Engine, AnOpWithoutAKernelIsNamed) {
+  Graph graph = tiny_graph();
+  graph.ops[1].kernel = "unheard of";
+  const auto device = open_simulated_device({.executor = Executor::virtual_time});
+  try {
+    Engine(*device, graph, tiny_streamed_plan(), tiny_options());
+    FAIL();
+  } catch (const InvalidInput& error) {
+    EXPECT_THAT(error.what(), HasSubstr("backward"));
+    EXPECT_THAT(error.what(), HasSubstr("unheard of"));
+  }
+}
+
+// Copies of graph and plan are the engine's own.
+TEST(Engine, OutlivesGraphAndPlan) {
+  const auto device = open_simulated_device({.executor = Executor::virtual_time});
+  const Graph kept = tiny_graph();
+  auto graph = std::make_unique<Graph>(kept);
+  auto plan = std::make_unique<Plan>(tiny_streamed_plan());
+  Engine engine(*device, *graph, *plan, tiny_options());
+  graph.reset();
+  plan.reset();
+  EXPECT_EQ(run_engine(engine, kept, steps, input_range),
+            run_evaluator(kept, tiny_kernels(), steps, input_range));
+}
+
+}  // namespace
+}  // namespace stowage

@@ -1,0 +1,136 @@
+// A small GPT under many budgets, bucket sizes, links, executors and thread counts: always the bits
+// of the Evaluator, never a byte above the budget, and exactly the planned transfers.
+#include <gtest/gtest.h>
+
+#include "src/base/parallel_for.h"
+#include "stowage/engine.h"
+#include "stowage/models.h"
+#include "stowage/planner.h"
+#include "stowage/simulated_device.h"
+#include "tests/offload/engine/fault_sweep.h"
+#include "tests/offload/engine/training_run.h"
+#include "tests/offload/engine/wait_sweep.h"
+#include "tests/support/random_graph.h"
+
+namespace stowage {
+namespace {
+
+using namespace stowage::testing;
+
+constexpr std::uint64_t steps = 4;
+constexpr std::int32_t vocabulary = 64;
+
+Graph make_gpt(const GptConfig& config) {
+  GraphBuilder builder;
+  const Value loss = gpt(builder, config).loss;
+  return builder.finish(loss, AdamW{});
+}
+
+GptConfig two_layers() {
+  return {.layers = 2, .width = 32, .heads = 2, .vocabulary = vocabulary, .sequence = 16, .batch = 2, .dropout = 0.1};
+}
+
+struct Case {
+  Bytes budget = unlimited;
+  PlanOptions options;
+  Machine machine;
+  Executor executor = Executor::virtual_time;
+  int threads = 2;
+};
+
+class GptEngine : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    graph_ = new Graph(make_gpt(two_layers()));
+    expected_ = new TrainingRun(run_evaluator(*graph_, cpu_launch_table(), steps, vocabulary));
+  }
+  static void TearDownTestSuite() {
+    delete graph_;
+    delete expected_;
+  }
+
+  static void expect_same_bits(const Case& c) {
+    const auto planned = make_plan(*graph_, c.machine, {.device = c.budget}, c.options);
+    ASSERT_TRUE(std::holds_alternative<Plan>(planned));
+    const Plan& plan = std::get<Plan>(planned);
+    ASSERT_LE(plan.device_peak_bytes, c.budget);
+    const auto device = open_simulated_device({.capacity = c.budget == unlimited ? plan.device_peak_bytes : c.budget,
+                                               .executor = c.executor,
+                                               .h2d = c.machine.h2d,
+                                               .d2h = c.machine.d2h});
+    set_parallel_threads(c.threads);
+    EngineOptions options;
+    options.seed = run_seed;
+    options.machine = c.machine;
+    Engine engine(*device, *graph_, plan, options);
+    expect_planned_bytes(engine, plan);
+    set_parallel_threads(0);
+    EXPECT_EQ(device->counters().highest_device_byte, plan.device_peak_bytes);
+  }
+
+  static void expect_planned_bytes(Engine& engine, const Plan& plan) {
+    StepInputs inputs(*graph_, vocabulary);
+    TrainingRun run;
+    while (engine.completed_steps() < steps) {
+      const StepReport report = make_step(engine, inputs);
+      EXPECT_EQ(report.h2d_bytes, plan.h2d_bytes);
+      EXPECT_EQ(report.d2h_bytes, plan.d2h_bytes);
+      run.losses.push_back(std::bit_cast<std::uint64_t>(report.loss));
+      run.norms.push_back(std::bit_cast<std::uint64_t>(report.grad_norm));
+    }
+    run.values = read_values(engine, *graph_);
+    EXPECT_EQ(run.losses, expected_->losses);
+    EXPECT_EQ(run.norms, expected_->norms);
+    EXPECT_TRUE(run.values == expected_->values);
+  }
+
+  static Graph* graph_;
+  static TrainingRun* expected_;
+};
+Graph* GptEngine::graph_ = nullptr;
+TrainingRun* GptEngine::expected_ = nullptr;
+
+TEST_F(GptEngine, LeavesTheBitsOfTheEvaluatorWithoutOffload) {
+  for (Executor executor : {Executor::virtual_time, Executor::threaded})
+    expect_same_bits({.options = {.policy = Policy::none}, .machine = {}, .executor = executor});
+}
+
+TEST_F(GptEngine, LeavesTheBitsOfTheEvaluatorWithUnlimitedMemory) {
+  for (Executor executor : {Executor::virtual_time, Executor::threaded})
+    expect_same_bits({.machine = {}, .executor = executor});
+}
+
+TEST_F(GptEngine, LeavesTheBitsOfTheEvaluatorInTheLeastMemory) {
+  for (Bytes bucket_bytes : {Bytes{0}, 1_KiB, 8_KiB, 1_MiB})
+    for (Executor executor : {Executor::virtual_time, Executor::threaded}) {
+      Case c{.options = {.bucket_bytes = bucket_bytes}, .machine = {}, .executor = executor};
+      c.budget = minimum_bytes(*graph_, c.machine, c.options);
+      expect_same_bits(c);
+    }
+}
+
+Case random_case(const Graph& graph, std::uint64_t seed) {
+  constexpr Bytes sizes[] = {0, 1_KiB, 3000, 8_KiB, 20_KiB, 64_KiB};
+  Case c;
+  c.machine = random_machine(seed);
+  c.options.bucket_bytes = sizes[seed % std::size(sizes)];
+  c.budget = random_budget(seed, minimum_bytes(graph, c.machine, c.options), need_bytes(graph, c.machine));
+  c.threads = seed % 4 < 2 ? 1 : 2;
+  c.executor = seed % 3 == 0 ? Executor::virtual_time : Executor::threaded;
+  // The planner's links starve or spoil; those of a device that really sleeps are short or free.
+  const bool sleeps = seed % 3 == 2;
+  for (Link* link : {&c.machine.h2d, &c.machine.d2h})
+    if (c.executor == Executor::threaded) *link = sleeps ? Link{2e9, 1e-6, true} : Link::unthrottled();
+  return c;
+}
+
+class GptBudgets : public GptEngine, public ::testing::WithParamInterface<int> {};
+
+TEST_P(GptBudgets, LeaveTheBitsOfTheEvaluator) {
+  expect_same_bits(random_case(*graph_, static_cast<std::uint64_t>(GetParam())));
+}
+
+INSTANTIATE_TEST_SUITE_P(Random, GptBudgets, ::testing::Range(0, 60));
+
+}  // namespace
+}  // namespace stowage

@@ -1,0 +1,56 @@
+// A device without lanes, threads or checks: every call takes effect at once, in the calling thread,
+// and allocates nothing. What an engine allocates on it is the engine's own doing.
+#pragma once
+
+#include <cstring>
+#include <new>
+
+#include "stowage/device.h"
+
+namespace stowage::testing {
+
+class ImmediateDevice final : public Device {
+ public:
+  DeviceInfo info() const override { return {"immediate", "simulated"}; }
+  MemoryInfo memory_info() const override { return {1_GiB, 1_GiB}; }
+
+  void* allocate(MemoryKind kind, Bytes bytes) override {
+    ++(kind == MemoryKind::device ? counters_.device_allocations : counters_.pinned_allocations);
+    return ::operator new(bytes, alignment);
+  }
+  void release(MemoryKind, void* address) override { ::operator delete(address, alignment); }
+
+  Bytes granularity() const override { return 4096; }
+  void* reserve(Bytes) override { return nullptr; }
+  void unreserve(void*) override {}
+  void map(void*, Bytes, Bytes) override {}
+  void unmap(void*, Bytes, Bytes) override {}
+
+  LaneId create_lane(LaneRole role) override { return static_cast<LaneId>(role); }
+  void destroy_lane(LaneId) override {}
+  EventId create_event() override { return events_++; }
+  void destroy_event(EventId) override {}
+  void record(EventId, LaneId) override {}
+  void wait(LaneId, EventId) override {}
+  bool query(EventId) override { return true; }
+  void synchronise(EventId) override {}
+  void synchronise_lane(LaneId) override {}
+  double elapsed_seconds(EventId, EventId) override { return 1; }
+
+  void copy(LaneId lane, void* to, const void* from, Bytes bytes, std::string_view) override {
+    std::memcpy(to, from, bytes);
+    (lane == static_cast<LaneId>(LaneRole::h2d) ? counters_.h2d_bytes : counters_.d2h_bytes) += bytes;
+  }
+  void launch(LaneId, const Launch& launch) override { launch.function(launch.context); }
+  void discard(LaneId, void*, Bytes) override {}
+
+  DeviceCounters counters() const override { return counters_; }
+  void reset_counters() override { counters_ = {}; }
+
+ private:
+  static constexpr std::align_val_t alignment{256};
+  DeviceCounters counters_;
+  EventId events_ = 0;
+};
+
+}  // namespace stowage::testing

@@ -1,0 +1,126 @@
+#include "offload/plan/lifetimes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "offload/plan/candidate.h"
+#include "offload/plan/residency.h"
+#include "tests/support/chain_graph.h"
+
+namespace stowage {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::chain_graph;
+using testing::find_tensor;
+
+struct Setting {
+  explicit Setting(int units = 1, bool on_host = true)
+      : graph(chain_graph({.units = units, .parameter_elements = 8192})),
+        problem(make_problem(graph, machine, {.target_bytes = 0, .optimizer_on_host = on_host})) {}
+  std::vector<DraftLifetime> of(const Draft& draft, const std::string& tensor) const {
+    std::vector<DraftLifetime> found;
+    for (const DraftLifetime& lifetime : draft.lifetimes)
+      if (lifetime.bucket == problem.layout.bucket_of[find_tensor(graph, tensor)]) found.push_back(lifetime);
+    return found;
+  }
+  Draft draft(const Choices& choices) const {
+    return make_lifetimes(graph, problem.analysis, problem.layout, choices);
+  }
+  std::vector<std::string> names(const Draft& draft) const {
+    std::vector<std::string> result;
+    for (const SequenceStep& step : draft.sequence) result.push_back((step.recompute ? "again " : "") + graph.op(step.op).name);
+    return result;
+  }
+  Machine machine;
+  Graph graph;
+  Problem problem;
+};
+
+TEST(Lifetimes, ARecomputedUnitReplaysDirectlyBeforeItsFirstBackwardOp) {
+  Setting setting;
+  Draft draft = setting.draft(minimum_choices(setting.problem));
+  EXPECT_THAT(setting.names(draft), ElementsAre("embed", "a0", "b0", "head", "head.backward", "again a0", "b.backward0",
+                                                "a.weight0", "square0"));
+}
+
+TEST(Lifetimes, UpdatesJoinTheSequenceOnlyWhenTheDeviceMakesThem) {
+  Setting setting(1, false);
+  Draft draft = setting.draft(resident_choices(setting.problem));
+  EXPECT_EQ(setting.names(draft).back(), "adamw0");
+  EXPECT_EQ(draft.backward_end, 8);
+  std::vector<DraftLifetime> weights = setting.of(draft, "W0");
+  ASSERT_EQ(weights.size(), 1U);
+  EXPECT_TRUE(weights[0].resident);
+}
+
+TEST(Lifetimes, ARecomputedActivationLivesTwiceAndAKeptOneOnce) {
+  Setting setting;
+  Choices choices = minimum_choices(setting.problem);
+  std::vector<DraftLifetime> twice = setting.of(setting.draft(choices), "h0");
+  ASSERT_EQ(twice.size(), 2U);
+  EXPECT_EQ(twice[0].first_use, 1);
+  EXPECT_EQ(twice[0].last_use, 2);
+  EXPECT_EQ(twice[1].first_use, 5);
+  EXPECT_EQ(twice[1].last_use, 6);
+  EXPECT_FALSE(twice[1].prefetched);
+  choices.units.assign(choices.units.size(), ActivationChoice::keep);
+  EXPECT_EQ(setting.of(setting.draft(choices), "h0").size(), 1U);
+}
+
+TEST(Lifetimes, AnOffloadedInputLeavesAfterItsLastForwardUseAndComesBack) {
+  Setting setting;
+  Choices choices = minimum_choices(setting.problem);
+  std::vector<DraftLifetime> moved = setting.of(setting.draft(choices), "x0");
+  ASSERT_EQ(moved.size(), 2U);
+  EXPECT_TRUE(moved[0].offloaded);
+  EXPECT_EQ(moved[0].last_use, 1);
+  EXPECT_TRUE(moved[1].prefetched);
+  EXPECT_EQ(moved[1].first_use, 5);
+  choices.units[1] = ActivationChoice::recompute;
+  std::vector<DraftLifetime> kept = setting.of(setting.draft(choices), "x0");
+  ASSERT_EQ(kept.size(), 1U);
+  EXPECT_FALSE(kept[0].offloaded);
+}
+
+TEST(Lifetimes, AParameterIsLoadedForEachOpThenForEachUnitThenOnce) {
+  Setting setting(2);
+  Choices choices = minimum_choices(setting.problem);
+  BucketId w1 = setting.problem.layout.bucket_of[find_tensor(setting.graph, "W1")];
+  auto loads = [&](LoadChoice choice) {
+    choices.loads[w1] = choice;
+    return setting.of(setting.draft(choices), "W1").size();
+  };
+  EXPECT_EQ(loads(LoadChoice::each_op), 3U);    // forward, replay, input gradient
+  EXPECT_EQ(loads(LoadChoice::each_unit), 2U);  // forward; replay and gradient
+  EXPECT_EQ(loads(LoadChoice::held), 1U);
+}
+
+TEST(Lifetimes, GradientsPartsOfTheNormAndTheLossLand) {
+  Setting setting;
+  Draft draft = setting.draft(minimum_choices(setting.problem));
+  for (const char* name : {"W0.grad", "sum0", "loss"}) {
+    std::vector<DraftLifetime> found = setting.of(draft, name);
+    ASSERT_EQ(found.size(), 1U) << name;
+    EXPECT_TRUE(found[0].offloaded) << name;
+  }
+}
+
+TEST(Lifetimes, EveryUseHasExactlyOneLifetimeOfItsBucket) {
+  Setting setting(3);
+  Draft draft = setting.draft(minimum_choices(setting.problem));
+  for (std::size_t p = 0; p < draft.sequence.size(); ++p) {
+    std::vector<BucketId> touched, used;
+    const Op& op = setting.graph.op(draft.sequence[p].op);
+    for (TensorId id : op.reads) touched.push_back(setting.problem.layout.bucket_of[id]);
+    for (TensorId id : op.writes) touched.push_back(setting.problem.layout.bucket_of[id]);
+    for (LifetimeId id : draft.uses[p]) used.push_back(draft.lifetimes[id].bucket);
+    std::sort(touched.begin(), touched.end());
+    touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
+    std::sort(used.begin(), used.end());
+    EXPECT_EQ(used, touched) << op.name;
+  }
+}
+
+}  // namespace
+}  // namespace stowage

@@ -1,0 +1,52 @@
+#include "tests/offload/plan/validate/made_plans.h"
+
+#include <gtest/gtest.h>
+
+#include "stowage/models.h"
+#include "stowage/planner.h"
+#include "tests/support/random_graph.h"
+
+namespace stowage::testing {
+namespace {
+
+void make_plans(const std::string& name, const Graph& graph, std::uint64_t seed,
+                const std::function<void(const MadePlan&)>& use) {
+  const Machine machine = random_machine(seed);
+  const Bytes minimum = minimum_bytes(graph, machine);
+  const Bytes need = need_bytes(graph, machine);
+  const auto make = [&](const std::string& which, Bytes device, Policy policy) {
+    const Budget budget{device, unlimited};
+    const auto result = make_plan(graph, machine, budget, {.policy = policy});
+    const Plan* plan = std::get_if<Plan>(&result);
+    ASSERT_NE(plan, nullptr) << name << which;
+    use({name + which, graph, *plan, budget});
+  };
+  make(" at its minimum", minimum, Policy::automatic);
+  make(" at a random budget", random_budget(seed, minimum, need), Policy::automatic);
+  make(" with policy none", need, Policy::none);
+}
+
+Graph small_gpt() {
+  GraphBuilder builder;
+  const Gpt model =
+      gpt(builder, {.layers = 2, .width = 32, .heads = 2, .vocabulary = 64, .sequence = 16, .batch = 2});
+  return builder.finish(model.loss, {});
+}
+
+}  // namespace
+
+void for_each_made_plan(std::uint64_t first, std::uint64_t last,
+                        const std::function<void(const MadePlan&)>& use) {
+  for (std::uint64_t seed = first; seed < last; ++seed) {
+    make_plans("random graph " + std::to_string(seed), random_graph(seed), seed, use);
+  }
+  make_plans("GPT", small_gpt(), first, use);
+}
+
+std::string joined(const std::vector<std::string>& findings) {
+  std::string text;
+  for (const std::string& finding : findings) text += finding + "\n";
+  return text;
+}
+
+}  // namespace stowage::testing

@@ -1,0 +1,113 @@
+#include "offload/plan/validate/structure.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "stowage/planner.h"
+#include "tests/offload/plan/validate/made_plans.h"
+#include "tests/offload/plan/validate/small_plans.h"
+
+namespace stowage {
+namespace {
+
+struct Break {
+  std::string name;
+  std::function<void(Plan&)> apply;
+  std::string words;
+};
+void PrintTo(const Break& way, std::ostream* out) { *out << way.name; }
+
+class BrokenStructure : public ::testing::TestWithParam<Break> {};
+
+TEST_P(BrokenStructure, IsRejectedForTheRightReason) {
+  Plan plan = testing::small_streamed_plan();
+  GetParam().apply(plan);
+  const std::string text = testing::joined(validate(testing::small_graph(), plan, {}));
+  EXPECT_THAT(text, ::testing::HasSubstr(GetParam().words));
+}
+
+// Buckets: 0 tokens, 1 W, 2 x0, 3 h, 4 x1, 5 loss, 6 dx (dx1 and dh), 7 W.grad, 8 sum, 9 clip, 10 state.
+const std::vector<Break> breaks{
+    {"tensor_in_two_buckets",
+     [](Plan& plan) {
+       plan.buckets[4].bytes = 512;
+       plan.buckets[4].tensors.push_back({plan.buckets[3].tensors[0].tensor, 256});
+     },
+     "tensor 'h' is in two buckets, bucket 'h' and bucket 'x1'"},
+    {"tensor_in_no_bucket", [](Plan& plan) { plan.buckets[10].tensors.pop_back(); },
+     "tensor 'v' is in no bucket"},
+    {"tensor_unknown", [](Plan& plan) { plan.buckets[3].tensors[0].tensor = 99; },
+     "bucket 'h' holds tensor 99 (which the graph lacks)"},
+    {"bucket_empty",
+     [](Plan& plan) {
+       plan.buckets.push_back({"none", TensorKind::input, {}, false, false, 8, {}});
+     },
+     "bucket 'none' holds no tensor"},
+    {"tensor_past_its_bucket", [](Plan& plan) { plan.buckets[10].tensors[1].offset = 260; },
+     "tensor 'v' (256 bytes at offset 260) does not fit in bucket 'state' (512 bytes)"},
+    {"tensor_far_past_its_bucket", [](Plan& plan) { plan.buckets[10].tensors[1].offset = ~Bytes{0} - 3; },
+     "does not fit in bucket 'state'"},
+    {"tensor_not_aligned", [](Plan& plan) { plan.buckets[10].tensors[1].offset = 254; },
+     "tensor 'v' (256 bytes at offset 254)"},
+    {"bucket_too_small", [](Plan& plan) { plan.buckets[1].bytes = 255; },
+     "tensor 'W' (256 bytes at offset 0) does not fit"},
+    {"tensors_overlap", [](Plan& plan) { plan.buckets[10].tensors[1].offset = 128; },
+     "tensors 'm' and 'v' overlap in bucket 'state', and no alias joins them"},
+    {"alias_apart",
+     [](Plan& plan) {
+       plan.buckets[6].bytes = 512;
+       plan.buckets[6].tensors[1].offset = 256;
+     },
+     "op 'g.backward' works on 'dx1' in place, but its result 'dh' has other bytes"},
+    {"pinned_nowhere", [](Plan& plan) { plan.buckets[3].pinned = true; },
+     "bucket 'h' is pinned but has no place on the host"},
+    {"transfer_of_unpinned", [](Plan& plan) { plan.buckets[1].pinned = false; },
+     "instruction 1 (prefetch of bucket 'W') needs a pinned place on the host"},
+    {"transfer_without_host", [](Plan& plan) { plan.buckets[2].on_host = plan.buckets[2].pinned = false; },
+     "instruction 4 (offload of bucket 'x0') needs a pinned place on the host"},
+    {"bucket_unknown", [](Plan& plan) { plan.lifetimes[3].bucket = 50; },
+     "lifetime 3 of bucket 50 (which the plan lacks)"},
+    {"end_unknown", [](Plan& plan) { plan.lifetimes[3].end = 50; },
+     "lifetime 3 of bucket 'h' ends with instruction 50"},
+    {"op_unknown", [](Plan& plan) { plan.instructions[3].op = 50; },
+     "launch of op 50 (which the graph lacks)"},
+    {"op_missing", [](Plan& plan) { plan.instructions[18].op = no_id; }, "instruction 18 (host step of"},
+    {"use_unknown", [](Plan& plan) { plan.instructions[3].uses[0] = 50; }, "uses lifetime 50"},
+    {"host_step_with_uses", [](Plan& plan) { plan.instructions[18].uses = {1}; },
+     "instruction 18 (host step of op 'adamw') uses device bytes on the host"},
+    {"lifetime_unknown", [](Plan& plan) { plan.instructions[0].lifetime = 50; }, "moves lifetime 50"},
+    {"wait_unknown", [](Plan& plan) { plan.instructions[3].waits[0].instruction = 50; },
+     "waits for instruction 50"},
+    {"wait_too_far_back", [](Plan& plan) { plan.instructions[3].waits[0].steps_back = 2; }, "2 steps back"},
+    {"gate_unknown", [](Plan& plan) { plan.gate = 50; }, "the gate is instruction 50"},
+    {"alignment_odd", [](Plan& plan) { plan.alignment = 96; }, "the alignment 96 is no power of two"},
+    {"offset_not_aligned", [](Plan& plan) { plan.lifetimes[9].offset = 1000; },
+     "lifetime 9 of bucket 'dx' stands at 1000, no multiple of 256"},
+    {"past_the_arena", [](Plan& plan) { plan.lifetimes[9].offset = 1280; },
+     "lifetime 9 of bucket 'dx' ends past the arena of 1280 bytes"},
+    {"interval_empty", [](Plan& plan) { plan.lifetimes[3].last = 1; },
+     "lifetime 3 of bucket 'h' has the interval [1, 1)"},
+    {"interval_past_the_step", [](Plan& plan) { plan.lifetimes[11].last = 10; },
+     "has the interval [8, 10) in 9 positions"},
+    {"interval_before_the_step", [](Plan& plan) { plan.lifetimes[0].first = -1; },
+     "has the interval [-1, 1)"},
+    {"used_too_early", [](Plan& plan) { plan.lifetimes[4].first = 3; },
+     "instruction 5 (launch of op 'g') at position 2 uses lifetime 4 of bucket 'x1' outside its interval [3, "
+     "5)"},
+    {"used_too_late", [](Plan& plan) { plan.lifetimes[4].last = 4; },
+     "instruction 8 (launch of op 'head.backward') at position 4 uses lifetime 4 of bucket 'x1' outside"},
+    {"resident_twice", [](Plan& plan) { plan.buckets[1].residency = Residency::resident; },
+     "bucket 'W' is resident but has 2 lifetimes"},
+    {"host_bucket_on_the_device", [](Plan& plan) { plan.buckets[3].residency = Residency::host; },
+     "lifetime 3 of bucket 'h' is on the device, but the bucket's residency is host"},
+};
+
+INSTANTIATE_TEST_SUITE_P(Structure, BrokenStructure, ::testing::ValuesIn(breaks),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace stowage

@@ -1,0 +1,57 @@
+#include "offload/recompute/recompute.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/chain_graph.h"
+
+namespace stowage {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::chain_graph;
+using testing::find_op;
+using testing::find_tensor;
+
+TEST(Recompute, AUnitSavesWhatItsBackwardReadsAndReplaysOnlyWhatMakesThat) {
+  Graph graph = chain_graph({.units = 2});
+  RecomputeAnalysis analysis = analyse_recompute(graph);
+  ASSERT_EQ(analysis.units.size(), 4U);  // embed, two units, head
+  EXPECT_THAT(analysis.units[1].saved, ElementsAre(find_tensor(graph, "h0")));
+  EXPECT_THAT(analysis.units[1].ops, ElementsAre(find_op(graph, "a0")));  // b0 makes x1, which crosses units
+  EXPECT_THAT(analysis.units[1].inputs, ElementsAre(find_tensor(graph, "x0")));
+  EXPECT_EQ(analysis.units[1].saved_bytes, 4096U);
+}
+
+TEST(Recompute, WhatCrossesUnitsAndTheLossAreBoundaries) {
+  Graph graph = chain_graph({.units = 2});
+  RecomputeAnalysis analysis = analyse_recompute(graph);
+  for (const char* name : {"x0", "x1", "x2", "loss"}) EXPECT_TRUE(analysis.boundary[find_tensor(graph, name)]) << name;
+  for (const char* name : {"h0", "h1", "dh0"}) EXPECT_FALSE(analysis.boundary[find_tensor(graph, name)]) << name;
+}
+
+TEST(Recompute, AliasesJoinTensorsIntoOneGroup) {
+  Graph graph = chain_graph({.units = 2});
+  Op& op = graph.ops[find_op(graph, "b.backward0")];
+  op.may_alias.push_back({0, 1});  // dh0 over dx1
+  std::vector<TensorId> group = alias_groups(graph);
+  EXPECT_EQ(group[find_tensor(graph, "dh0")], group[find_tensor(graph, "dx1")]);
+  EXPECT_NE(group[find_tensor(graph, "dh1")], group[find_tensor(graph, "dx1")]);
+}
+
+// x1 is overwritten by the unit that reads it, so nothing that needs x1 can be rebuilt.
+TEST(Recompute, WhatNeedsAnOverwrittenInputIsNotReplayed) {
+  Graph graph = chain_graph({.units = 2});
+  TensorId x1 = find_tensor(graph, "x1");
+  Op& reader = graph.ops[find_op(graph, "a.weight1")];  // reads x1 in backward; make it read h1 only
+  reader.reads[0] = find_tensor(graph, "h1");
+  Op& over = graph.ops[find_op(graph, "a1")];
+  over.may_alias.push_back({0, 0});  // h1 over x1
+  ASSERT_EQ(over.reads[0], x1);
+  RecomputeAnalysis analysis = analyse_recompute(graph);
+  EXPECT_TRUE(analysis.units[2].saved.empty());
+  EXPECT_TRUE(analysis.units[2].ops.empty());
+}
+
+}  // namespace
+}  // namespace stowage

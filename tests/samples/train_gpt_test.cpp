@@ -1,0 +1,272 @@
+// train_gpt from end to end: its exit codes, its messages, and the same numbers in any memory.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "stowage/plan.h"
+#include "tests/samples/run_program.h"
+#include "tests/samples/temporary_folder.h"
+
+namespace stowage::samples {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+std::string some_text() {
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += "line " + std::to_string(i * i % 97) + " of the text\n";
+  return text;
+}
+
+class TrainGpt : public testing::Test {
+ protected:
+  Words small(const Words& more) const {
+    Words words = {"--data",  text_, "--layers",   "2",  "--width", "64",
+                   "--heads", "2",   "--sequence", "32", "--batch", "2"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+
+  // Exit code 2, nothing on stdout, and one line on stderr with all of `parts`.
+  static std::string expect_refused(const Words& words, const Words& parts) {
+    const ProgramResult result = run_train_gpt(words);
+    EXPECT_EQ(result.exit_code, 2) << result.errors;
+    EXPECT_EQ(result.output, "");
+    EXPECT_THAT(result.errors, testing::StartsWith("train_gpt: "));
+    EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1) << result.errors;
+    EXPECT_EQ(result.errors.empty() ? ' ' : result.errors.back(), '\n');
+    for (const std::string& part : parts) EXPECT_THAT(result.errors, HasSubstr(part));
+    return result.errors;
+  }
+
+  TemporaryFolder folder_;
+  std::string text_ = folder_.make("text", some_text());
+};
+
+std::vector<json> log_lines(const std::string& path) {
+  std::vector<json> result;
+  std::istringstream lines(contents_of(path));
+  for (std::string line; std::getline(lines, line);) result.push_back(json::parse(line));
+  return result;
+}
+
+// The text of a column, as written.
+Words column(const std::string& path, const std::string& name) {
+  Words result;
+  std::istringstream lines(contents_of(path));
+  for (std::string line; std::getline(lines, line);) {
+    const std::string key = '"' + name + "\": ";
+    const std::size_t begin = line.find(key) + key.size();
+    result.push_back(line.substr(begin, line.find_first_of(",}", begin) - begin));
+  }
+  return result;
+}
+
+TEST_F(TrainGpt, RefusesBadText) {
+  expect_refused({"--data", folder_.file("nothing")}, {folder_.file("nothing"), "no such file"});
+  expect_refused({"--data", folder_.make("empty", "")}, {"empty"});
+  expect_refused({"--data", folder_.file("")}, {"directory"});
+  // One byte short of a sequence and the byte after it.
+  expect_refused({"--data", folder_.make("short", std::string(256, 'x')), "--plan-only"},
+                 {"short", "256 bytes", "--sequence"});
+  expect_refused({}, {"--data"});
+}
+
+TEST_F(TrainGpt, RefusesBadFlags) {
+  expect_refused(small({"--width", "65"}), {"--width 65", "--heads 2"});
+  expect_refused(small({"--layers", "many"}), {"--layers", "many"});
+  expect_refused(small({"--device-memory", "lots"}), {"--device-memory", "lots"});
+  expect_refused(small({"--device", "cuda"}), {"--device", "cuda"});
+  expect_refused(small({"--nonsense"}), {"--nonsense"});
+}
+
+TEST_F(TrainGpt, RefusesUnwritableOutputsBeforeTheTraining) {
+  for (const char* flag : {"--log", "--trace", "--weights", "--plan-json"}) {
+    expect_refused(small({flag, folder_.file("no/such/folder")}), {flag, "no/such/folder"});
+    expect_refused(small({flag, text_}), {flag, text_, "--data"});
+  }
+  expect_refused(small({"--log", folder_.file("same"), "--trace", folder_.file("same")}),
+                 {"--trace", "--log"});
+  EXPECT_EQ(contents_of(text_), some_text());
+  EXPECT_EQ(folder_.entries(), 1U);
+}
+
+TEST_F(TrainGpt, HelpExitsWithZero) {
+  const ProgramResult result = run_train_gpt({"--help"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.output, HasSubstr("--device-memory"));
+  EXPECT_EQ(result.errors, "");
+}
+
+// The number before " bytes" in the message.
+Bytes smallest_in(const std::string& message) {
+  const std::size_t end = message.find(" bytes (");
+  const std::size_t begin = message.rfind(' ', end - 1) + 1;
+  return std::stoull(message.substr(begin, end - begin));
+}
+
+TEST_F(TrainGpt, OneByteUnderTheMinimumSaysWhatWorks) {
+  const std::string first =
+      expect_refused(small({"--device-memory", "1000"}), {"--device-memory 1000", " op "});
+  const Bytes minimum = smallest_in(first);
+  const std::string flag = std::to_string(minimum);
+  const std::string again =
+      expect_refused(small({"--device-memory", std::to_string(minimum - 1)}),
+                     {"--device-memory " + std::to_string(minimum - 1), "--device-memory " + flag});
+  EXPECT_EQ(smallest_in(again), minimum);
+  const ProgramResult works = run_train_gpt(small({"--device-memory", flag, "--steps", "2"}));
+  EXPECT_EQ(works.exit_code, 0) << works.errors;
+}
+
+TEST_F(TrainGpt, HostMemoryTooSmallSaysWhatWorks) {
+  Words words = small({"--steps", "2", "--host-memory", "1000", "--device-memory"});
+  words.push_back(std::to_string(smallest_in(expect_refused(small({"--device-memory", "1000"}), {}))));
+  const std::string message = expect_refused(words, {"--host-memory 1000", " op "});
+  *(std::find(words.begin(), words.end(), "--host-memory") + 1) = std::to_string(smallest_in(message));
+  const ProgramResult works = run_train_gpt(words);
+  EXPECT_EQ(works.exit_code, 0) << works.errors;
+}
+
+TEST_F(TrainGpt, PlanOnlyTrainsNothing) {
+  const ProgramResult result = run_train_gpt(
+      small({"--plan-only", "--plan-json", folder_.file("plan"), "--log", folder_.file("log")}));
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("lower bound"));
+  EXPECT_THAT(result.output, testing::Not(HasSubstr("loss")));
+  EXPECT_FALSE(std::filesystem::exists(folder_.file("log")));
+  EXPECT_FALSE(plan_from_json(contents_of(folder_.file("plan"))).instructions.empty());
+}
+
+TEST_F(TrainGpt, SameNumbersInAnyMemoryAndWithAnyThreads) {
+  const Bytes minimum =
+      smallest_in(expect_refused(small({"--dropout", "0.1", "--device-memory", "1000"}), {}));
+  struct Variant {
+    std::string memory;
+    std::string threads;
+    Words more;
+  };
+  const std::vector<Variant> variants = {
+      {"unlimited", "1", {}},
+      {"unlimited", "2", {"--policy", "none"}},
+      {std::to_string(minimum), "1", {"--link-bandwidth", "unthrottled"}},
+      {std::to_string(minimum), "2", {"--link-bandwidth", "1GB/s"}},
+      {std::to_string(minimum + minimum / 5), "2", {}},
+      {std::to_string(minimum * 2), "1", {"--bucket-size", "10000"}},
+      {std::to_string(minimum * 2), "2", {}},
+  };
+  Words losses;
+  Words norms;
+  std::string weights;
+  for (const Variant& variant : variants) {
+    SCOPED_TRACE(variant.memory + " bytes, " + variant.threads + " threads");
+    const std::string log = folder_.file("log");
+    Words words =
+        small({"--dropout", "0.1", "--steps", "20", "--log", log, "--weights", folder_.file("weights"),
+               "--device-memory", variant.memory, "--threads", variant.threads});
+    words.insert(words.end(), variant.more.begin(), variant.more.end());
+    const ProgramResult result = run_train_gpt(words);
+    ASSERT_EQ(result.exit_code, 0) << result.errors;
+    ASSERT_EQ(log_lines(log).size(), 20U);
+    if (losses.empty()) {
+      losses = column(log, "loss");
+      norms = column(log, "grad_norm");
+      weights = contents_of(folder_.file("weights"));
+    }
+    EXPECT_EQ(column(log, "loss"), losses);
+    EXPECT_EQ(column(log, "grad_norm"), norms);
+    EXPECT_EQ(contents_of(folder_.file("weights")), weights);
+  }
+  EXPECT_GT(weights.size(), 2U * 12 * 64 * 64 * 4);
+  EXPECT_LT(std::stod(losses.back()), std::stod(losses.front()));
+}
+
+TEST_F(TrainGpt, MeasuredBytesAreThePlannedOnes) {
+  const Bytes minimum = smallest_in(expect_refused(small({"--device-memory", "1000"}), {}));
+  for (const Bytes memory : {minimum, minimum + minimum / 5, minimum * 2}) {
+    SCOPED_TRACE(memory);
+    const ProgramResult result =
+        run_train_gpt(small({"--steps", "4", "--device-memory", std::to_string(memory), "--log",
+                             folder_.file("log"), "--plan-json", folder_.file("plan")}));
+    ASSERT_EQ(result.exit_code, 0) << result.errors;
+    const Plan plan = plan_from_json(contents_of(folder_.file("plan")));
+    EXPECT_LE(plan.device_peak_bytes, memory);
+    const std::vector<json> lines = log_lines(folder_.file("log"));
+    ASSERT_EQ(lines.size(), 4U);
+    EXPECT_EQ(lines.back().at("device_peak_bytes"), plan.device_peak_bytes);
+    EXPECT_EQ(lines.back().at("h2d_bytes"), plan.h2d_bytes);
+    EXPECT_EQ(lines.back().at("d2h_bytes"), plan.d2h_bytes);
+  }
+}
+
+TEST_F(TrainGpt, LogHasItsKeysAndTheSchedule) {
+  ASSERT_EQ(run_train_gpt(small({"--steps", "3", "--warmup", "1", "--learning-rate", "0.5", "--log",
+                                 folder_.file("log")}))
+                .exit_code,
+            0);
+  const std::vector<json> lines = log_lines(folder_.file("log"));
+  ASSERT_EQ(lines.size(), 3U);
+  EXPECT_EQ(lines[2].at("step"), 2);
+  EXPECT_EQ(lines[0].at("learning_rate"), 0.25);
+  EXPECT_EQ(lines[1].at("learning_rate"), 0.5);
+  EXPECT_EQ(lines[2].at("learning_rate"), 0.05);
+  for (const json& line : lines) {
+    EXPECT_EQ(line.size(), 9U);
+    for (const char* key : {"loss", "grad_norm", "tokens_per_second", "device_peak_bytes", "h2d_bytes",
+                            "d2h_bytes", "stall_fraction"}) {
+      EXPECT_TRUE(line.at(key).is_number()) << key;
+    }
+  }
+}
+
+TEST_F(TrainGpt, TraceHasBothSteps) {
+  ASSERT_EQ(run_train_gpt(small({"--steps", "3", "--trace", folder_.file("trace"), "--plan-json",
+                                 folder_.file("plan")}))
+                .exit_code,
+            0);
+  const std::size_t instructions = plan_from_json(contents_of(folder_.file("plan"))).instructions.size();
+  std::map<int, std::size_t> events;
+  const json trace = json::parse(contents_of(folder_.file("trace")));
+  for (const json& event : trace.at("traceEvents")) {
+    if (event.at("ph") == "X") ++events[event.at("pid").get<int>()];
+  }
+  EXPECT_EQ(events, (std::map<int, std::size_t>{{1, instructions}, {2, instructions}}));
+}
+
+TEST_F(TrainGpt, GeneratesTheSameTextFromTheSameSeed) {
+  const auto sample = [&](const std::string& seed) {
+    const ProgramResult result = run_train_gpt(small({"--steps", "2", "--sample", "60", "--seed", seed}));
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    const std::size_t begin = result.output.find("temperature");
+    EXPECT_NE(begin, std::string::npos);
+    return result.output.substr(begin);
+  };
+  const std::string text = sample("1");
+  EXPECT_GT(text.size(), 60U);
+  EXPECT_EQ(text, sample("1"));
+  EXPECT_NE(text, sample("2"));
+}
+
+TEST_F(TrainGpt, ControlCFinishesTheStepAndSumsUp) {
+  const ProgramResult result = run_train_gpt(
+      small({"--steps", "1000000", "--log", folder_.file("log"), "--weights", folder_.file("weights")}),
+      "step       1/");
+  EXPECT_EQ(result.exit_code, 130) << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("mean of the last"));
+  EXPECT_EQ(contents_of(folder_.file("log")).back(), '\n');
+  EXPECT_FALSE(contents_of(folder_.file("weights")).empty());
+}
+
+TEST_F(TrainGpt, DivergenceIsToldNotTrainedOn) {
+  const ProgramResult result =
+      run_train_gpt(small({"--steps", "50", "--learning-rate", "100000", "--warmup", "0", "--clip", "0"}));
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.errors, HasSubstr("--learning-rate"));
+}
+
+}  // namespace
+}  // namespace stowage::samples
