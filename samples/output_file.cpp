@@ -46,7 +46,7 @@ OutputFile::OutputFile(std::string flag, std::string path, Writing writing)
     temporary_ = path_;
   }
   // "a" leaves the old contents alone.
-  file_.reset(std::fopen(opened.c_str(), "wb"));
+  file_.reset(std::fopen(opened.c_str(), "ab"));
   const bool forbidden = type == fs::file_type::regular && ::access(path_.c_str(), W_OK) != 0;
   if (!file_ || forbidden) {
     const std::string why = std::strerror(errno);

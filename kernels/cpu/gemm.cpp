@@ -18,9 +18,33 @@ struct Tile {
   std::int64_t rows, columns;
 };
 
+std::int64_t pieces(std::int64_t whole, std::int64_t piece) { return (whole + piece - 1) / piece; }
+
+std::int64_t rounded_up(std::int64_t value, std::int64_t multiple) { return pieces(value, multiple) * multiple; }
+
+// Even tiles of at most 256 x 384, which a core's second-level cache holds with what they are made
+// from; fewer rows where there would be too few tiles to share. oneDNN's own blocks are 8 x 48.
+Tile tile_of(std::int64_t m, std::int64_t n) {
+  constexpr std::int64_t most_rows = 256, least_rows = 96, most_columns = 384, enough_tiles = 8;
+  const std::int64_t across = pieces(n, most_columns);
+  std::int64_t down = pieces(m, most_rows);
+  while (down * across < enough_tiles && pieces(m, down) > least_rows) down *= 2;
+  return {rounded_up(pieces(m, down), 8), rounded_up(pieces(n, across), 48)};
+}
+
+// Sums along the tokens (weight gradients) are taken in runs of this length, one after another: a
+// longer run of a transposed matrix spans more pages than the core has at hand.
+constexpr std::int64_t run = 512;
+
 template <class T>
-Tile tile_of(const Product<T>&) {
-  return {256, 192};
+void multiply_in_runs(Product<T> product) {
+  const std::int64_t steps = product.k;
+  for (std::int64_t first = 0; first == 0 || first < steps; first += run) {
+    product.k = std::min(run, steps - first);
+    multiply_here<T>(product, T{1}, first > 0);
+    product.a.data += run * product.a.stride;
+    product.b.data += run * (product.b.transposed ? 1 : product.b.stride);
+  }
 }
 
 void hold_openmp_to_one_thread() {
@@ -85,13 +109,16 @@ void multiply_here(const Product<double>& product, double scale, bool add) {
 
 template <class T>
 void multiply(const Product<T>& product, const T* bias) {
-  const Tile tile = tile_of(product);
-  const std::int64_t across = (product.n + tile.columns - 1) / tile.columns;
-  const std::int64_t down = (product.m + tile.rows - 1) / tile.rows;
-  parallel_for(across * down, 1, [&](std::int64_t index, std::int64_t) {
+  const Tile tile = tile_of(product.m, product.n);
+  const std::int64_t across = pieces(product.n, tile.columns);
+  parallel_for(across * pieces(product.m, tile.rows), 1, [&](std::int64_t index, std::int64_t) {
     const std::int64_t column = index % across * tile.columns;
     const Product<T> here = part(product, index / across * tile.rows, column, tile);
-    multiply_here<T>(here, T{1}, false);
+    if (here.a.transposed) {
+      multiply_in_runs(here);
+    } else {
+      multiply_here<T>(here, T{1}, false);
+    }
     if (bias != nullptr) add_bias(here.c, here.c_stride, here.m, here.n, bias + column);
   });
 }

@@ -15,9 +15,9 @@ std::vector<PlacementItem> placement_items(const Problem& problem, const Draft& 
   return items;
 }
 
-Plan start_plan(const Problem& problem, const Draft& draft) {
+Plan start_plan(const std::vector<Bucket>& buckets, const Draft& draft) {
   Plan plan;
-  plan.buckets = problem.layout.buckets;
+  plan.buckets = buckets;
   for (const DraftLifetime& lifetime : draft.lifetimes)
     plan.lifetimes.push_back({lifetime.bucket, lifetime.first, lifetime.last, 0, no_id});
   return plan;
@@ -82,8 +82,10 @@ void account(const Problem& problem, Plan& plan) {
 }  // namespace
 
 Problem make_problem(const Graph& graph, const Machine& machine, const BucketOptions& options) {
-  Problem problem{&graph, &machine, analyse_recompute(graph), {}};
+  Problem problem{&graph, &machine, analyse_recompute(graph), {}, {}};
   problem.layout = make_buckets(graph, problem.analysis.group, options);
+  problem.sizes.resize(problem.layout.buckets.size());
+  for (BucketId id = 0; id < problem.sizes.size(); ++id) problem.sizes[id].bytes = problem.layout.buckets[id].bytes;
   return problem;
 }
 
@@ -93,7 +95,7 @@ Sketch make_sketch(const Problem& problem, const Choices& choices, std::uint32_t
   Durations durations = make_durations(*problem.graph, draft, problem.layout, *problem.machine);
   sketch.draft = schedule(std::move(draft), durations, distance);
   sketch.live_peak_bytes = peak_live_bytes(placement_items(problem, sketch.draft));
-  Plan plan = start_plan(problem, sketch.draft);
+  Plan plan = start_plan(problem.sizes, sketch.draft);
   make_instructions(*problem.graph, problem.layout, sketch.draft, false, plan);
   sketch.step_seconds = simulate(*problem.graph, plan, *problem.machine).step_seconds;
   for (const DraftLifetime& lifetime : sketch.draft.lifetimes)
@@ -102,7 +104,7 @@ Sketch make_sketch(const Problem& problem, const Choices& choices, std::uint32_t
 }
 
 Plan complete(const Problem& problem, const Choices& choices, const Draft& draft) {
-  Plan plan = start_plan(problem, draft);
+  Plan plan = start_plan(problem.layout.buckets, draft);
   std::vector<PlacementItem> items = placement_items(problem, draft);
   PlacementResult placement = place(items, plan.alignment);
   for (LifetimeId id = 0; id < plan.lifetimes.size(); ++id) plan.lifetimes[id].offset = placement.offsets[id];

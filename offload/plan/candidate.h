@@ -14,6 +14,7 @@ struct Problem {
   const Machine* machine = nullptr;
   RecomputeAnalysis analysis;
   BucketLayout layout;
+  std::vector<Bucket> sizes;  // the layout's buckets with nothing but their bytes, cheap to copy
 };
 Problem make_problem(const Graph& graph, const Machine& machine, const BucketOptions& options);
 

@@ -75,42 +75,59 @@ void check_items(std::span<const PlacementItem> items, Bytes alignment) {
   }
 }
 
-// Distinct interval starts, in order: the live sum peaks at one of them.
-std::vector<std::int64_t> starts_of(std::span<const Block> blocks) {
-  std::vector<std::int64_t> starts;
-  starts.reserve(blocks.size());
-  for (const Block& block : blocks) starts.push_back(block.first);
-  std::sort(starts.begin(), starts.end());
-  starts.erase(std::unique(starts.begin(), starts.end()), starts.end());
-  return starts;
-}
+// The live bytes at every distinct interval start, one of which is where they peak.
+class Pressure {
+ public:
+  explicit Pressure(std::span<const Block> blocks) : blocks_(blocks) {
+    starts_.reserve(blocks.size());
+    for (const Block& block : blocks) starts_.push_back(block.first);
+    std::sort(starts_.begin(), starts_.end());
+    starts_.erase(std::unique(starts_.begin(), starts_.end()), starts_.end());
+    add_up();
+  }
 
-// Sets each block's pressure. Returns the bound: of the blocks live at one time only the topmost
-// may leave the slack of its rounding unused.
-Bytes measure_pressure(std::vector<Block>& blocks) {
-  const std::vector<std::int64_t> starts = starts_of(blocks);
-  std::vector<Bytes> live(starts.size(), 0);
-  std::vector<Bytes> slack(starts.size(), 0);
-  const auto range = [&](const Block& block) {
-    const auto from = std::lower_bound(starts.begin(), starts.end(), block.first) - starts.begin();
-    const auto to = std::lower_bound(starts.begin(), starts.end(), block.last) - starts.begin();
-    return std::pair{static_cast<std::size_t>(from), static_cast<std::size_t>(to)};
-  };
-  for (const Block& block : blocks) {
-    const auto [from, to] = range(block);
-    for (std::size_t i = from; i < to; ++i) {
-      live[i] += block.aligned;
-      slack[i] = std::max(slack[i], block.aligned - block.bytes);
+  // Of the blocks live at one time only the topmost may leave the slack of its rounding unused.
+  Bytes bound() const {
+    std::vector<Bytes> slack(starts_.size(), 0);
+    for (const Block& block : blocks_) {
+      if (block.aligned == block.bytes) continue;
+      for (std::size_t i = begin(block); i < end(block); ++i) {
+        slack[i] = std::max(slack[i], block.aligned - block.bytes);
+      }
     }
+    Bytes bound = 0;
+    for (std::size_t i = 0; i < live_.size(); ++i) bound = std::max(bound, live_[i] - slack[i]);
+    return bound;
   }
-  for (Block& block : blocks) {
-    const auto [from, to] = range(block);
-    for (std::size_t i = from; i < to; ++i) block.pressure = std::max(block.pressure, live[i]);
+
+  Bytes most_within(const Block& block) const {
+    const auto at = live_.begin();
+    return *std::max_element(at + static_cast<std::ptrdiff_t>(begin(block)),
+                             at + static_cast<std::ptrdiff_t>(end(block)));
   }
-  Bytes bound = 0;
-  for (std::size_t i = 0; i < live.size(); ++i) bound = std::max(bound, live[i] - slack[i]);
-  return bound;
-}
+
+ private:
+  std::size_t index(std::int64_t position) const {
+    return static_cast<std::size_t>(std::lower_bound(starts_.begin(), starts_.end(), position) -
+                                    starts_.begin());
+  }
+  std::size_t begin(const Block& block) const { return index(block.first); }
+  std::size_t end(const Block& block) const { return index(block.last); }
+
+  void add_up() {
+    live_.assign(starts_.size() + 1, 0);  // first the changes; they may wrap, their sums do not
+    for (const Block& block : blocks_) {
+      live_[begin(block)] += block.aligned;
+      live_[end(block)] -= block.aligned;
+    }
+    std::partial_sum(live_.begin(), live_.end(), live_.begin());
+    live_.pop_back();
+  }
+
+  std::span<const Block> blocks_;
+  std::vector<std::int64_t> starts_;
+  std::vector<Bytes> live_;  // by start
+};
 
 std::vector<Block> to_blocks(std::span<const PlacementItem> items, Bytes alignment) {
   std::vector<Block> blocks;
@@ -205,19 +222,23 @@ void search(const std::vector<Block>& blocks, std::vector<std::uint32_t> sequenc
 
 Bytes peak_live_bytes(std::span<const PlacementItem> items) {
   check_items(items, 1);
-  std::vector<Block> blocks = to_blocks(items, 1);
-  return measure_pressure(blocks);
+  const std::vector<Block> blocks = to_blocks(items, 1);
+  return Pressure(blocks).bound();
 }
 
 PlacementResult place(std::span<const PlacementItem> items, Bytes alignment) {
   check_items(items, alignment);
   std::vector<Block> blocks = to_blocks(items, alignment);
+  const Pressure pressure(blocks);
   PlacementResult result;
-  result.lower_bound = measure_pressure(blocks);
+  result.lower_bound = pressure.bound();
   if (items.empty()) return result;
   result.peak = nowhere;
   for (const Fit fit : {Fit::first, Fit::best}) {
     for (const Order order : orders) {
+      if (order == by_pressure && fit == Fit::first) {
+        for (Block& block : blocks) block.pressure = pressure.most_within(block);
+      }
       improve(blocks, sorted(blocks, order), fit, result);
       if (result.peak <= result.lower_bound) return result;
     }

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <set>
 #include <span>
 
 #include "stowage/evaluate.h"
@@ -43,10 +44,11 @@ struct Built {
   Gpt model;
   Graph graph;
 };
-Built tiny(std::int64_t batch) {
+Built tiny(std::int64_t batch, GptConfig config = {.layers = 2, .width = 16, .heads = 2, .sequence = 8}) {
+  config.batch = batch;
   GraphBuilder builder;
   Built built;
-  built.model = gpt(builder, {.layers = 2, .width = 16, .heads = 2, .sequence = 8, .batch = batch});
+  built.model = gpt(builder, config);
   built.graph = builder.finish(built.model.loss, AdamW{});
   return built;
 }
@@ -113,6 +115,28 @@ TEST(Generate, IsAFunctionOfSeedAndPrompt) {
 TEST(Generate, SeesTheLastSequenceOfAPrompt) {
   EXPECT_EQ(generated(1, "xxxx12345678", 20), generated(1, "12345678", 20));
   EXPECT_NE(generated(1, "xxxx12345678", 20), generated(1, "xxxx12345679", 20));
+}
+
+TEST(Generate, EveryByteIsANewDraw) {
+  // With all parameters zero every byte is as likely as any other, whatever stands before it.
+  const GptConfig config = {.layers = 1, .width = 8, .heads = 1, .sequence = 4};
+  const Built built = tiny(1, config);
+  const ReadParameter zeros = [&](const std::string& name) {
+    for (const Tensor& tensor : built.graph.tensors) {
+      if (tensor.name == name) return std::vector<std::byte>(tensor.bytes());
+    }
+    return std::vector<std::byte>{};
+  };
+  std::set<unsigned char> seen;
+  int count = 0;
+  generate(config, zeros, {.prompt = "x", .bytes = 1000}, [&](unsigned char byte) {
+    seen.insert(byte);
+    return ++count < 256;
+  });
+  EXPECT_EQ(count, 256);  // and it stops when told
+  // 256 draws of 256 values: 162 distinct ones are expected, with a deviation of 5.
+  EXPECT_GT(seen.size(), 130U);
+  EXPECT_LT(seen.size(), 190U);
 }
 
 }  // namespace

@@ -63,11 +63,14 @@ TEST(Trace, TwoProcessesWithAThreadPerLane) {
   EXPECT_EQ(processes.begin()->second, "planned");
   EXPECT_EQ(processes.rbegin()->second, "measured");
   ASSERT_EQ(threads.size(), 8U);
+  std::map<int, std::vector<std::string>> lanes;
   for (const auto& event : trace.at("traceEvents")) {
-    if (event.at("ph") == "X") {
-      EXPECT_TRUE(threads.contains({event.at("pid"), event.at("tid")}));
-    }
+    if (event.at("ph") == "X")
+      lanes[event.at("pid")].push_back(threads.at({event.at("pid"), event.at("tid")}));
   }
+  const std::vector<std::string> wanted = {"h2d", "compute", "d2h", "host"};
+  EXPECT_EQ(lanes[processes.begin()->first], wanted);
+  EXPECT_EQ(lanes[processes.rbegin()->first], wanted);
 }
 
 TEST(Trace, EveryInstructionWithNameKindAndTimes) {

@@ -6,7 +6,7 @@
 
 namespace stowage::testing {
 
-// Operands of any type. Results are finite and below 1 in magnitude for finite inputs; a NaN spreads.
+// Operands of any type. Results are finite and at most 1 in magnitude for finite inputs; a NaN spreads.
 // Inputs with as many elements as an output count element by element, so that write 0 may share the
 // bytes of such a read. Workspaces are filled first and read back.
 void mix_kernel(const LaunchArguments& arguments);

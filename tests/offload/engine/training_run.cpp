@@ -3,6 +3,8 @@
 #include <bit>
 #include <cstring>
 
+#include "stowage/models.h"
+
 namespace stowage::testing {
 namespace {
 
@@ -77,6 +79,12 @@ std::vector<std::vector<std::byte>> read_values(Engine& engine, const Graph& gra
   for (TensorId id = 0; id < graph.tensors.size(); ++id)
     if (lives_across_steps(graph.tensor(id))) values[id] = engine.read(id);
   return values;
+}
+
+Graph smallest_gpt() {
+  GraphBuilder builder;
+  const Gpt model = gpt(builder, {.layers = 1, .width = 8, .heads = 2, .vocabulary = 16, .sequence = 4, .batch = 1});
+  return builder.finish(model.loss, AdamW{});
 }
 
 }  // namespace stowage::testing

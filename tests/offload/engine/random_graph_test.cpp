@@ -1,0 +1,59 @@
+// Random graphs, planned at several budgets and executed: always the bits of the Evaluator.
+#include <gtest/gtest.h>
+
+#include "stowage/planner.h"
+#include "stowage/simulated_device.h"
+#include "tests/offload/engine/training_run.h"
+#include "tests/support/mix_kernel.h"
+#include "tests/support/random_graph.h"
+
+namespace stowage {
+namespace {
+
+using namespace stowage::testing;
+
+constexpr std::uint64_t steps = 3;
+constexpr std::int32_t input_range = 1000;
+
+class RandomGraphEngine : public ::testing::TestWithParam<int> {
+ protected:
+  std::uint64_t seed() const { return static_cast<std::uint64_t>(GetParam()); }
+
+  TrainingRun run(const Graph& graph, const Plan& plan, Bytes capacity) const {
+    const auto device = open_simulated_device({.capacity = capacity, .executor = Executor::virtual_time});
+    EngineOptions options;
+    options.seed = run_seed;
+    options.machine = random_machine(seed());
+    options.kernels = kernels();
+    Engine engine(*device, graph, plan, options);
+    TrainingRun result = run_engine(engine, graph, steps, input_range);
+    EXPECT_EQ(device->counters().highest_device_byte, plan.device_peak_bytes);
+    return result;
+  }
+
+  static LaunchTable kernels() {
+    LaunchTable table = cpu_launch_table();
+    table.add("mix", mix_kernel);
+    return table;
+  }
+};
+
+TEST_P(RandomGraphEngine, LeavesTheBitsOfTheEvaluatorAtEveryBudget) {
+  const Graph graph = random_graph(seed(), {.max_elements = 1 << 12});
+  const Machine machine = random_machine(seed());
+  const TrainingRun expected = run_evaluator(graph, kernels(), steps, input_range);
+  const Bytes minimum = minimum_bytes(graph, machine), need = need_bytes(graph, machine);
+  for (Bytes budget : {minimum, random_budget(seed(), minimum, need), random_budget(~seed(), minimum, need), need}) {
+    SCOPED_TRACE(budget);
+    const auto planned = make_plan(graph, machine, {.device = budget});
+    ASSERT_TRUE(std::holds_alternative<Plan>(planned));
+    EXPECT_TRUE(run(graph, std::get<Plan>(planned), budget) == expected);
+  }
+  const auto resident = make_plan(graph, machine, {}, {.policy = Policy::none});
+  EXPECT_TRUE(run(graph, std::get<Plan>(resident), need) == expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomGraphEngine, ::testing::Range(0, 40));
+
+}  // namespace
+}  // namespace stowage
