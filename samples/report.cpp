@@ -82,7 +82,7 @@ void add_model_lines(Lines& lines, const Setup& setup) {
   lines.add("device", "simulated{}, {} CPU thread{}, {}",
             setup.options->device == DeviceChoice::automatic ? " (auto: this build has no other)" : "",
             setup.threads, setup.threads == 1 ? "" : "s", link_text(setup.options->link));
-  lines.add("measured", "{:.0f} GFLOP/s in matrices, {:.1f} GB/s elsewhere, optimizer {:.1f} GB/s",
+  lines.add("calibrated", "{:.0f} GFLOP/s in matrices, {:.1f} GB/s elsewhere, optimizer {:.1f} GB/s",
             setup.machine.flops_per_second / 1e9, setup.machine.device_bytes_per_second / 1e9,
             setup.machine.host_bytes_per_second / 1e9);
 }

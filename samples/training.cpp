@@ -241,7 +241,6 @@ int train(const Options& options) {
   outputs.plan.write(to_json(plan));
   outputs.plan.commit();
   if (options.plan_only) return 0;
-
   if (interrupted()) return interrupted_code;
 
   print("\n");
@@ -251,7 +250,9 @@ int train(const Options& options) {
   write_trace(outputs.trace, setup, trainer.engine());
   write_weights(outputs.weights, model.graph, [&](TensorId id) { return trainer.engine().read(id); });
   if (!interrupted()) print_sample(options, model.graph, trainer.engine());
-  return interrupted() ? interrupted_code : 0;
+  if (!interrupted()) return 0;
+  print("\nstopped by Ctrl-C; what was asked for is written as of the last finished step\n");
+  return interrupted_code;
 }
 
 }  // namespace stowage::samples

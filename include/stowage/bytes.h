@@ -18,9 +18,7 @@ constexpr Bytes operator""_GiB(unsigned long long n) { return n << 30; }
 }  // namespace literals
 
 // Rounds `bytes` up to a multiple of `alignment` (a power of two).
-constexpr Bytes align_up(Bytes bytes, Bytes alignment) {
-  return (bytes + alignment - 1) & ~(alignment - 1);
-}
+constexpr Bytes align_up(Bytes bytes, Bytes alignment) { return (bytes + alignment - 1) & ~(alignment - 1); }
 
 // "6GiB", "512 MiB", "1.5G", "4096", "10MB" (decimal with B after k/M/G/T, binary with iB or a bare
 // letter). Throws InvalidInput that quotes `text` when it is no size or does not fit in 64 bits.

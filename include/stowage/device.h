@@ -39,12 +39,12 @@ struct MemoryInfo {
 
 // What the device has seen since it was opened (or since `reset_counters`).
 struct DeviceCounters {
-  std::uint64_t calls = 0;              // every call that can fail
+  std::uint64_t calls = 0;  // every call that can fail
   std::uint64_t device_allocations = 0;
   std::uint64_t pinned_allocations = 0;
   Bytes h2d_bytes = 0;
   Bytes d2h_bytes = 0;
-  Bytes highest_device_byte = 0;        // one past the highest touched, from the start of its allocation
+  Bytes highest_device_byte = 0;  // one past the highest touched, from the start of its allocation
 };
 
 enum class AccessMode : std::uint8_t { read, write };  // an update in place is a write and a read

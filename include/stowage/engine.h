@@ -25,7 +25,10 @@ class StepError : public DeviceError {
  public:
   StepError(const std::string& message, std::string call, std::string op, Bytes bytes, LaneRole lane,
             bool step_counted)
-      : DeviceError(message, std::move(call)), op_(std::move(op)), bytes_(bytes), lane_(lane),
+      : DeviceError(message, std::move(call)),
+        op_(std::move(op)),
+        bytes_(bytes),
+        lane_(lane),
         step_counted_(step_counted) {}
   const std::string& op() const { return op_; }  // op, or bucket for a transfer
   Bytes bytes() const { return bytes_; }
@@ -41,9 +44,9 @@ class StepError : public DeviceError {
 
 struct EngineOptions {
   std::uint64_t seed = 1;
-  bool validate = true;   // judge the plan first; throws InvalidInput when it is invalid
-  bool measure = true;    // an event pair around every instruction: timelines and stall
-  Machine machine;        // modelled op times, for a device that runs in virtual time
+  bool validate = true;                // judge the plan first; throws InvalidInput when it is invalid
+  bool measure = true;                 // an event pair around every instruction: timelines and stall
+  Machine machine;                     // modelled op times, for a device that runs in virtual time
   std::optional<LaunchTable> kernels;  // default: the device backend's own table
 };
 
@@ -55,9 +58,10 @@ struct StepReport {
   std::uint64_t step = 0;  // 0-based index of the step that was made
   double loss = 0;
   double grad_norm = 0;
-  double seconds = 0;       // from the end of the step before to the end of this one
-  double stall_fraction = 0;  // share of `seconds` in which the compute lane had nothing to run (0 if not measured)
-  Bytes h2d_bytes = 0;      // measured in this step
+  double seconds = 0;  // from the end of the step before to the end of this one
+  double stall_fraction =
+      0;                // share of `seconds` in which the compute lane had nothing to run (0 if not measured)
+  Bytes h2d_bytes = 0;  // measured in this step
   Bytes d2h_bytes = 0;
   Bytes device_peak_bytes = 0;  // highest device byte touched so far
 };

@@ -37,7 +37,7 @@ class GraphBuilder {
   using BackwardRule = std::function<void(GraphBuilder&, const std::vector<Value>& output_gradients)>;
 
   struct OpDescription {
-    std::string name;    // made unique by the builder's scope prefix
+    std::string name;  // made unique by the builder's scope prefix
     std::string kernel;
     Attributes attributes;
     std::vector<Value> reads;
@@ -83,8 +83,8 @@ class GraphBuilder {
 
   // Emits backward ops from `loss` (an f64 scalar), then a "square_sum" op for each parameter's
   // gradient (in the backward phase, directly after the op that completes the gradient, in the same
-  // unit), then the "clip" op and one "adamw" op per parameter (update phase) in order of the parameters' first use.
-  // Every parameter must receive a gradient. The builder is spent afterwards.
+  // unit), then the "clip" op and one "adamw" op per parameter (update phase) in order of the parameters'
+  // first use. Every parameter must receive a gradient. The builder is spent afterwards.
   Graph finish(Value loss, const AdamW& optimizer);
   // Forward and backward only, for gradient checks: gradients are left as they are.
   Graph finish_without_update(Value loss);
@@ -105,10 +105,10 @@ class GraphBuilder {
   std::uint32_t unit_ = no_id;
   Phase phase_ = Phase::forward;
   bool spent_ = false;
-  std::vector<BackwardRule> rules_;   // by forward op
-  OpId running_ = no_id;              // forward op whose rule is running
-  std::vector<Gradient> gradients_;   // by tensor, as are the next two
-  std::vector<OpId> producers_;       // no_id: none yet
+  std::vector<BackwardRule> rules_;  // by forward op
+  OpId running_ = no_id;             // forward op whose rule is running
+  std::vector<Gradient> gradients_;  // by tensor, as are the next two
+  std::vector<OpId> producers_;      // no_id: none yet
   std::vector<bool> wants_gradient_;
 
   std::string scoped(const std::string& name) const;

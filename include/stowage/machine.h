@@ -12,9 +12,9 @@ inline constexpr Bytes unlimited = std::numeric_limits<Bytes>::max();
 
 // One direction of the link between host and device.
 struct Link {
-  double bytes_per_second = 16e9;    // peak, reached by long transfers
-  double latency_seconds = 10e-6;    // paid once per transfer
-  bool throttled = true;             // false: the simulated device copies as fast as memory does
+  double bytes_per_second = 16e9;  // peak, reached by long transfers
+  double latency_seconds = 10e-6;  // paid once per transfer
+  bool throttled = true;           // false: the simulated device copies as fast as memory does
 
   static Link unthrottled() { return {8e9, 2e-6, false}; }
   double seconds(Bytes bytes) const {
@@ -25,10 +25,10 @@ struct Link {
 struct Machine {
   Link h2d;
   Link d2h;
-  double flops_per_second = 300e9;          // matrix multiplication on the device
-  double device_bytes_per_second = 15e9;    // device memory, reads plus writes
-  double launch_seconds = 5e-6;             // fixed cost of one op on the compute lane
-  double host_bytes_per_second = 10e9;      // host memory as the optimizer sees it, reads plus writes
+  double flops_per_second = 300e9;        // matrix multiplication on the device
+  double device_bytes_per_second = 15e9;  // device memory, reads plus writes
+  double launch_seconds = 5e-6;           // fixed cost of one op on the compute lane
+  double host_bytes_per_second = 10e9;    // host memory as the optimizer sees it, reads plus writes
 };
 
 // Byte limits of a plan.

@@ -118,7 +118,7 @@ struct Plan {
   Bytes pinned_bytes = 0;       // the page-locked part of them
   Bytes h2d_bytes = 0;          // per step
   Bytes d2h_bytes = 0;
-  Bytes bucket_bytes = 0;       // target size of a parameter bucket
+  Bytes bucket_bytes = 0;  // target size of a parameter bucket
   double predicted_step_seconds = 0;
   double predicted_stall_seconds = 0;
   double lower_bound_seconds = 0;
@@ -129,9 +129,9 @@ struct Plan {
 // Why there is no plan. A value for the caller to handle.
 struct Infeasible {
   Bytes budget = 0;
-  Bytes minimum = 0;   // the smallest budget that works
-  bool host = false;   // true: these are host bytes; false: device bytes
-  std::string op;      // the op that needs it
+  Bytes minimum = 0;  // the smallest budget that works
+  bool host = false;  // true: these are host bytes; false: device bytes
+  std::string op;     // the op that needs it
 };
 
 // When each instruction runs in the steady state: seconds from the start of the step.

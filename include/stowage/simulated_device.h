@@ -11,7 +11,9 @@
 // thread) every access that it conflicts with, byte for byte; a launch may not read device bytes
 // that were never written since they were allocated or discarded. A breach throws AccessViolation
 // that names both sides. So a missing wait fails whatever the timing. Copies carry definedness with
-// them, gaps included.
+// them, gaps included. The host cannot touch device memory: nor may a launch on a host lane. Memory is
+// given up (release, unmap, unreserve) only once the calling thread has synchronised with what touched
+// it: else AccessViolation, and it stays. Work may not call the device.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +34,7 @@ enum class Poison : std::uint8_t {
 };
 
 struct SimulatedOptions {
-  Bytes capacity = 1_GiB;            // device bytes; `unlimited` for as much as the host gives
+  Bytes capacity = 1_GiB;           // device bytes; `unlimited` for as much as the host gives
   Bytes host_capacity = unlimited;  // pinned bytes
   Executor executor = Executor::threaded;
   Link h2d = Link::unthrottled();
@@ -47,8 +49,8 @@ struct SimulatedOptions {
 // Which call fails, once: the `index`-th (0-based) call that can fail after the fault is set.
 struct Fault {
   enum class Kind : std::uint8_t {
-    call,   // the call itself throws DeviceError (OutOfMemory for allocate and map) and does nothing
-    work,   // launch, copy: the work fails on the lane and is reported as Device says; others: as `call`
+    call,  // the call itself throws DeviceError (OutOfMemory for allocate and map) and does nothing
+    work,  // launch, copy: the work fails on the lane and is reported as Device says; others: as `call`
   };
   std::uint64_t index = 0;
   Kind kind = Kind::call;

@@ -37,13 +37,13 @@ Tile tile_of(std::int64_t m, std::int64_t n) {
 constexpr std::int64_t run = 512;
 
 template <class T>
-void multiply_in_runs(Product<T> product) {
-  const std::int64_t steps = product.k;
-  for (std::int64_t first = 0; first == 0 || first < steps; first += run) {
-    product.k = std::min(run, steps - first);
-    multiply_here<T>(product, T{1}, first > 0);
-    product.a.data += run * product.a.stride;
-    product.b.data += run * (product.b.transposed ? 1 : product.b.stride);
+void multiply_in_runs(const Product<T>& product) {
+  for (std::int64_t first = 0; first == 0 || first < product.k; first += run) {
+    Product<T> part = product;
+    part.k = std::min(run, product.k - first);
+    part.a.data += first * product.a.stride;
+    part.b.data += first * (product.b.transposed ? 1 : product.b.stride);
+    multiply_here<T>(part, T{1}, first > 0);
   }
 }
 

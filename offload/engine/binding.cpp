@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "src/graph/cost.h"
 #include "stowage/error.h"
 
@@ -73,6 +75,30 @@ class Binder {
   BoundInstruction bound_;
 };
 
+// The first launch that uses the lifetime; no_id if a prefetch fills it, or if it is resident.
+InstructionId first_launch(const Plan& plan, LifetimeId lifetime) {
+  if (plan.lifetimes[lifetime].end == no_id) return no_id;
+  for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
+    const Instruction& instruction = plan.instructions[id];
+    if (instruction.lifetime == lifetime) return no_id;
+    if (std::find(instruction.uses.begin(), instruction.uses.end(), lifetime) != instruction.uses.end()) return id;
+  }
+  return no_id;
+}
+
+void bind_lifetimes(const BindingInput& input, std::vector<BoundInstruction>& bound) {
+  const Plan& plan = input.plan;
+  for (LifetimeId id = 0; id < plan.lifetimes.size(); ++id) {
+    const Lifetime& lifetime = plan.lifetimes[id];
+    if (lifetime.end == no_id) continue;
+    const Bucket& bucket = plan.buckets[lifetime.bucket];
+    const DeviceRange range{input.arena.at(lifetime.offset, bucket.bytes), bucket.bytes};
+    bound[lifetime.end].ended.push_back(range);
+    const InstructionId first = bucket.tensors.size() > 1 ? first_launch(plan, id) : no_id;
+    if (first != no_id) bound[first].begun.push_back(range);
+  }
+}
+
 }  // namespace
 
 void Work::run(void* work) {
@@ -92,13 +118,7 @@ std::vector<BoundInstruction> bind(const BindingInput& input) {
   const Plan& plan = input.plan;
   std::vector<BoundInstruction> bound;
   for (const Instruction& instruction : plan.instructions) bound.push_back(Binder(input, instruction).bind());
-  for (const Lifetime& lifetime : plan.lifetimes) {
-    // Bytes that an update reads stay as they are until it is known to be complete: a failed one is
-    // made up for from them.
-    if (lifetime.end == no_id || lifetime.end > plan.gate) continue;
-    const Bytes bytes = plan.buckets[lifetime.bucket].bytes;
-    bound[lifetime.end].ended.push_back({input.arena.at(lifetime.offset, bytes), bytes});
-  }
+  bind_lifetimes(input, bound);
   return bound;
 }
 

@@ -49,8 +49,9 @@ struct BoundInstruction {
   std::vector<Operand> writes;
   std::vector<Access> accesses;
   std::array<Work, 2> work;
-  // Lifetimes that are dead after this instruction.
-  std::vector<DeviceRange> ended;
+  // Lifetimes that this instruction is the first to write, as far as it leaves bytes of them to others.
+  std::vector<DeviceRange> begun;
+  std::vector<DeviceRange> ended;  // lifetimes that are dead after this instruction
 };
 
 // Where a tensor is inside its bucket.

@@ -64,7 +64,7 @@ void check_lifetimes(const Plan& plan) {
 
 void check_instruction(const Graph& graph, const Plan& plan, InstructionId id) {
   const Instruction& instruction = plan.instructions[id];
-  require(instruction.lane == lane_of(instruction.kind), "instruction {}, a {}, is on the {} lane", id,
+  require(instruction.lane == lane_of(instruction.kind), "instruction {} of kind {} is on the {} lane", id,
           to_string(instruction.kind), to_string(instruction.lane));
   if (is_op(instruction.kind)) {
     require(instruction.op < graph.ops.size(), "instruction {} runs unknown op {}", id, instruction.op);
@@ -94,7 +94,7 @@ void check_gate(const Graph& graph, const Plan& plan) {
   for (InstructionId id = plan.gate + 1; id < plan.instructions.size(); ++id) {
     const InstructionKind kind = plan.instructions[id].kind;
     require(kind != InstructionKind::offload && kind != InstructionKind::recompute,
-            "instruction {}, behind the gate, is a {}", id, to_string(kind));
+            "instruction {}, behind the gate, is of kind {}", id, to_string(kind));
   }
 }
 
@@ -108,9 +108,10 @@ void check_reports(const Graph& graph, const Plan& plan) {
   require(graph.loss < graph.tensors.size() && bucket_with(graph.loss).on_host, "the loss has no place on the host");
   require(graph.clip < graph.tensors.size() && bucket_with(graph.clip).on_host,
           "the gradient norm has no place on the host");
-  for (TensorId id = 0; id < graph.tensors.size(); ++id)
-    require(graph.tensor(id).kind != TensorKind::input || bucket_with(id).on_host,
-            "input '{}' has no place on the host", graph.tensor(id).name);
+  for (const Op& op : graph.ops)
+    for (TensorId id : op.reads)
+      require(graph.tensor(id).kind != TensorKind::input || bucket_with(id).on_host,
+              "input '{}' has no place on the host", graph.tensor(id).name);
 }
 
 }  // namespace

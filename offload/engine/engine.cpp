@@ -13,6 +13,7 @@
 #include "offload/engine/inputs.h"
 #include "offload/engine/lanes.h"
 #include "offload/engine/measure.h"
+#include "offload/engine/staging.h"
 #include "offload/engine/state.h"
 #include "offload/engine/step_events.h"
 #include "offload/engine/step_runner.h"
@@ -68,7 +69,6 @@ class Engine::Implementation {
   Parity parity() const { return static_cast<Parity>(completed_ % 2); }
   void require_values() const;
   void run_to_gate(const StepOptions& options);
-  void await_device_update();
   void run_update(StepReport& report);
   StepReport read_report() const;
   [[noreturn]] void fail(const std::exception& cause, bool counted);
@@ -85,10 +85,10 @@ class Engine::Implementation {
   Lanes lanes_;
   std::array<StepContext, 2> contexts_;  // by parity
   std::vector<BoundInstruction> bound_;
-  InstructionId last_update_launch_;
   StepEvents events_;
   Event first_start_;
   StepRunner runner_;
+  Staging staging_;
   Update update_;
   State state_;
   Inputs inputs_;
@@ -106,11 +106,11 @@ Engine::Implementation::Implementation(Device& device, const Graph& graph, const
       places_(tensor_places(graph_, plan_)), loss_offload_(loss_offload(graph_, plan_, places_)),
       arena_(device, plan_.device_peak_bytes), host_(device, plan_), lanes_(device),
       bound_(bind({graph_, plan_, kernels_, options.machine, places_, arena_, host_.buckets(), contexts_})),
-      last_update_launch_(last_update_launch(plan_)),
-      events_(device, plan_, {plan_.gate, loss_offload_, last_update_launch_}, options.measure),
+      events_(device, plan_, {plan_.gate, loss_offload_}, options.measure),
       first_start_(device), runner_(device, plan_, lanes_, events_, bound_),
-      update_(device, plan_, lanes_, runner_, bound_),
-      state_(device, lanes_, graph_, plan_, places_, host_, arena_), inputs_(graph_, places_, host_),
+      staging_(device, lanes_),
+      update_(device, plan_, lanes_, staging_, runner_, bound_),
+      state_(staging_, graph_, plan_, places_, host_, arena_), inputs_(graph_, places_, host_),
       measure_(device, plan_, events_) {
   state_.initialise(seed_);
 }
@@ -137,7 +137,6 @@ StepReport Engine::Implementation::step(std::span<const InputData> inputs, const
 
 void Engine::Implementation::run_to_gate(const StepOptions& options) {
   try {
-    await_device_update();
     contexts_[parity()] = {completed_, seed_, options.learning_rate};
     runner_.forget(parity());
     if (completed_ == 0) device_.record(first_start_.id(), lanes_[LaneRole::compute]);
@@ -148,14 +147,6 @@ void Engine::Implementation::run_to_gate(const StepOptions& options) {
   } catch (const std::exception& error) {
     fail(error, false);
   }
-}
-
-// Gradients that an update on the device reads are overwritten by the next step; a failed update can
-// only be made up for before that. (Gradients on the host are safe: what follows a failure is skipped.)
-void Engine::Implementation::await_device_update() {
-  if (!in_flight_ || last_update_launch_ == no_id) return;
-  runner_.set_current(last_update_launch_);
-  device_.synchronise(events_.end(1 - parity(), last_update_launch_));
 }
 
 StepReport Engine::Implementation::read_report() const {

@@ -11,9 +11,11 @@ namespace stowage {
 
 Inputs::Inputs(const Graph& graph, std::span<const TensorPlace> places, const HostMemory& host)
     : graph_(graph) {
-  for (TensorId id = 0; id < graph.tensors.size(); ++id)
-    if (graph.tensor(id).kind == TensorKind::input)
-      inputs_.push_back({id, host.bucket(places[id].bucket) + places[id].offset, nullptr});
+  for (TensorId id = 0; id < graph.tensors.size(); ++id) {
+    if (graph.tensor(id).kind != TensorKind::input) continue;
+    std::byte* const bucket = host.bucket(places[id].bucket);
+    inputs_.push_back({id, bucket == nullptr ? nullptr : bucket + places[id].offset, nullptr});
+  }
 }
 
 void Inputs::load(std::span<const InputData> inputs) {
@@ -24,7 +26,7 @@ void Inputs::load(std::span<const InputData> inputs) {
       throw InvalidInput(fmt::format("input '{}' is missing: give every input of the graph to each step",
                                      graph_.tensor(input.tensor).name));
   for (const Input& input : inputs_)
-    std::memcpy(input.data, input.given->values.data(), input.given->values.size_bytes());
+    if (input.data != nullptr) std::memcpy(input.data, input.given->values.data(), input.given->values.size_bytes());
 }
 
 void Inputs::match(const InputData& given) {

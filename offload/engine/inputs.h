@@ -22,7 +22,7 @@ class Inputs {
  private:
   struct Input {
     TensorId tensor = no_id;
-    std::byte* data = nullptr;
+    std::byte* data = nullptr;  // null: no op reads it, the plan gives it no place
     const InputData* given = nullptr;
   };
   void match(const InputData& given);

@@ -11,17 +11,15 @@
 namespace stowage {
 namespace {
 
-constexpr Bytes staging_bytes = 4_MiB;
-
 bool lives_across_steps(const Tensor& tensor) {
   return tensor.kind == TensorKind::parameter || tensor.kind == TensorKind::optimizer_state;
 }
 
 }  // namespace
 
-State::State(Device& device, Lanes& lanes, const Graph& graph, const Plan& plan,
-             std::span<const TensorPlace> places, const HostMemory& host, const Arena& arena)
-    : device_(device), lanes_(lanes), graph_(graph), plan_(plan), homes_(graph.tensors.size()) {
+State::State(Staging& staging, const Graph& graph, const Plan& plan, std::span<const TensorPlace> places,
+             const HostMemory& host, const Arena& arena)
+    : staging_(staging), graph_(graph), plan_(plan), homes_(graph.tensors.size()) {
   for (TensorId id = 0; id < graph.tensors.size(); ++id) {
     if (!lives_across_steps(graph.tensor(id))) continue;
     Home& home = homes_[id];
@@ -68,7 +66,7 @@ std::vector<std::byte> State::read(TensorId tensor) {
   const Home from = home(tensor);
   std::vector<std::byte> value(graph_.tensor(tensor).bytes());
   if (from.device_leads)
-    download(value, from.device);
+    staging_.download(value, from.device);
   else
     std::memcpy(value.data(), from.host, value.size());
   return value;
@@ -80,36 +78,7 @@ void State::write(TensorId tensor, std::span<const std::byte> value) {
     throw InvalidInput(fmt::format("'{}' takes {} bytes, not {}", graph_.tensor(tensor).name,
                                    graph_.tensor(tensor).bytes(), value.size()));
   if (to.host != nullptr) std::memcpy(to.host, value.data(), value.size());
-  if (to.device != nullptr) upload(to.device, value);
-}
-
-void State::upload(std::byte* device, std::span<const std::byte> value) {
-  const DeviceMemory staging(device_, MemoryKind::pinned, std::min<Bytes>(value.size(), staging_bytes));
-  for (Bytes done = 0; done < value.size(); done += staging.bytes()) {
-    const Bytes part = std::min<Bytes>(staging.bytes(), value.size() - done);
-    std::memcpy(staging.data(), value.data() + done, part);
-    copy_and_wait(LaneRole::h2d, device + done, staging.data(), part);
-  }
-}
-
-void State::download(std::span<std::byte> value, const std::byte* device) {
-  const DeviceMemory staging(device_, MemoryKind::pinned, std::min<Bytes>(value.size(), staging_bytes));
-  for (Bytes done = 0; done < value.size(); done += staging.bytes()) {
-    const Bytes part = std::min<Bytes>(staging.bytes(), value.size() - done);
-    copy_and_wait(LaneRole::d2h, staging.data(), device + done, part);
-    std::memcpy(value.data() + done, staging.data(), part);
-  }
-}
-
-// The staging memory may not be released under a copy, also when waiting for it failed.
-void State::copy_and_wait(LaneRole role, void* to, const void* from, Bytes bytes) {
-  try {
-    device_.copy(lanes_[role], to, from, bytes, "staging");
-    device_.synchronise_lane(lanes_[role]);
-  } catch (...) {
-    lanes_.settle();
-    throw;
-  }
+  if (to.device != nullptr) staging_.upload(to.device, value);
 }
 
 }  // namespace stowage

@@ -8,15 +8,15 @@
 #include "allocator/arena.h"
 #include "offload/engine/binding.h"
 #include "offload/engine/host_memory.h"
-#include "offload/engine/lanes.h"
+#include "offload/engine/staging.h"
 
 namespace stowage {
 
 class State {
  public:
   // Everything must outlive it. Throws InvalidInput for a tensor that has no place to live.
-  State(Device& device, Lanes& lanes, const Graph& graph, const Plan& plan,
-        std::span<const TensorPlace> places, const HostMemory& host, const Arena& arena);
+  State(Staging& staging, const Graph& graph, const Plan& plan, std::span<const TensorPlace> places,
+        const HostMemory& host, const Arena& arena);
 
   // Parameters from their initializers, optimizer state zero.
   void initialise(std::uint64_t seed);
@@ -36,12 +36,8 @@ class State {
   };
   Home home(TensorId tensor) const;
   bool updated_on_device(TensorId tensor) const;
-  void upload(std::byte* device, std::span<const std::byte> value);
-  void download(std::span<std::byte> value, const std::byte* device);
-  void copy_and_wait(LaneRole role, void* to, const void* from, Bytes bytes);
 
-  Device& device_;
-  Lanes& lanes_;
+  Staging& staging_;
   const Graph& graph_;
   const Plan& plan_;
   std::vector<Home> homes_;  // by tensor

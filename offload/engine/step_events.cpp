@@ -5,8 +5,7 @@ namespace {
 
 std::vector<bool> instructions_with_end(const Plan& plan, std::initializer_list<InstructionId> needed, bool all) {
   std::vector<bool> result(plan.instructions.size(), all);
-  for (InstructionId id : needed)
-    if (id != no_id) result[id] = true;
+  for (InstructionId id : needed) result[id] = true;
   for (const Instruction& instruction : plan.instructions)
     for (const Wait& wait : instruction.waits) result[wait.instruction] = true;
   return result;

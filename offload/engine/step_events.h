@@ -17,7 +17,7 @@ using Parity = std::uint32_t;
 
 class StepEvents {
  public:
-  // End events for instructions that someone waits for and for those in `needed` (no_id: none); with `measure` for
+  // End events for instructions that someone waits for and for those in `needed`; with `measure` for
   // all, and begin events too.
   StepEvents(Device& device, const Plan& plan, std::initializer_list<InstructionId> needed, bool measure);
 

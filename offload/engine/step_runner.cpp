@@ -20,6 +20,8 @@ void StepRunner::enqueue_one(InstructionId id, Parity parity, bool step_before) 
     else if (step_before)
       device_.wait(lane, events_.end(1 - parity, wait.instruction));
   }
+  // A lifetime takes over all of its bytes here, so that the device sees whether who had them is done.
+  for (const DeviceRange& range : bound_[id].begun) device_.discard(lane, range.address, range.bytes);
   if (events_.measured()) device_.record(events_.begin(parity, id), lane);
   enqueue_work(id, parity);
   // Before the end event: who waits for the bytes must not find the discard still to come.

@@ -4,13 +4,6 @@
 
 namespace stowage {
 
-InstructionId last_update_launch(const Plan& plan) {
-  InstructionId last = no_id;
-  for (InstructionId id = plan.gate + 1; id < plan.instructions.size(); ++id)
-    if (plan.instructions[id].kind == InstructionKind::launch) last = id;
-  return last;
-}
-
 bool Update::complete(Parity parity) noexcept {
   for (int attempt = 0; attempt < 2; ++attempt) {
     try {
@@ -36,8 +29,22 @@ void Update::complete_one(InstructionId id, Parity parity) {
     return;
   }
   if (instruction.kind == InstructionKind::host_step) return Work::run(&work);
+  if (instruction.kind == InstructionKind::launch) reclaim_operands(bound_[id]);
   runner_.enqueue_work(id, parity);
   device_.synchronise_lane(lanes_[instruction.lane]);
+}
+
+// The operands hold what they did when the launch failed, because all that follows a failure is skipped. But
+// the bytes may have been discarded by then, and been given to lifetimes of the next step, as far as a device
+// that keeps account knows; written once more, they count again.
+void Update::reclaim_operands(const BoundInstruction& launch) {
+  std::vector<std::byte> value;
+  for (const Access& access : launch.accesses) {
+    if (access.mode != AccessMode::read) continue;
+    value.resize(access.bytes);
+    staging_.download(value, static_cast<std::byte*>(access.address));
+    staging_.upload(static_cast<std::byte*>(access.address), value);
+  }
 }
 
 // A transfer leaves no mark of its own, but doing it twice is harmless as long as its bytes still

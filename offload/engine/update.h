@@ -3,19 +3,17 @@
 #pragma once
 
 #include "offload/engine/lanes.h"
+#include "offload/engine/staging.h"
 #include "offload/engine/step_runner.h"
 
 namespace stowage {
 
-// The last update launch on the device, no_id if the host makes all updates.
-InstructionId last_update_launch(const Plan& plan);
-
 class Update {
  public:
   // Everything must outlive it.
-  Update(Device& device, const Plan& plan, Lanes& lanes, StepRunner& runner,
+  Update(Device& device, const Plan& plan, Lanes& lanes, Staging& staging, StepRunner& runner,
          std::vector<BoundInstruction>& bound)
-      : device_(device), plan_(plan), lanes_(lanes), runner_(runner), bound_(bound) {}
+      : device_(device), plan_(plan), lanes_(lanes), staging_(staging), runner_(runner), bound_(bound) {}
 
   // Brings the update of the step that used `parity` to its end: host steps in the calling thread,
   // device work enqueued again, one at a time; what has been done is left alone. Lanes must be
@@ -25,11 +23,13 @@ class Update {
  private:
   void complete_once(Parity parity);
   void complete_one(InstructionId id, Parity parity);
+  void reclaim_operands(const BoundInstruction& launch);
   bool wanted_again(InstructionId prefetch, Parity parity) const;
 
   Device& device_;
   const Plan& plan_;
   Lanes& lanes_;
+  Staging& staging_;
   StepRunner& runner_;
   std::vector<BoundInstruction>& bound_;
 };

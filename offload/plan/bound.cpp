@@ -26,7 +26,8 @@ Totals totals_of(const Graph& graph, const Machine& machine) {
   for (const Tensor& tensor : graph.tensors) {
     double bytes = static_cast<double>(tensor.bytes());
     if (tensor.kind == TensorKind::parameter) totals.parameter_bytes += bytes;
-    if (tensor.kind == TensorKind::parameter || tensor.kind == TensorKind::optimizer_state) totals.state_bytes += bytes;
+    if (tensor.kind == TensorKind::parameter || tensor.kind == TensorKind::optimizer_state)
+      totals.state_bytes += bytes;
   }
   return totals;
 }
@@ -42,11 +43,13 @@ StepBound lower_bound(const Graph& graph, const Machine& machine, Bytes device_b
   double d2h = moved / machine.d2h.bytes_per_second;
   double host = away * totals.update_on_host;
   double compute = totals.forward + totals.backward;
-  std::pair<double, const char*> back = std::max(std::pair(totals.backward, "compute"), std::pair(d2h, "d2h"));
+  std::pair<double, const char*> back =
+      std::max(std::pair(totals.backward, "compute"), std::pair(d2h, "d2h"));
   std::pair<double, const char*> front =
       std::max({std::pair(totals.forward, "compute"), std::pair(host, "host"), std::pair(h2d, "h2d")});
   StepBound bound{std::max(compute, back.first + front.first), "compute"};
-  if (back.first + front.first > compute) bound.bound_by = front.first > totals.forward ? front.second : back.second;
+  if (back.first + front.first > compute)
+    bound.bound_by = front.first > totals.forward ? front.second : back.second;
   return bound;
 }
 

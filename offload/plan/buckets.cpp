@@ -101,7 +101,8 @@ class LayoutBuilder {
 };
 
 // Splits parameters into runs, each of which becomes one bucket; the first may be the tiny one.
-std::vector<std::vector<std::size_t>> cut(const Graph& graph, const std::vector<ParameterUse>& uses, Bytes target) {
+std::vector<std::vector<std::size_t>> cut(const Graph& graph, const std::vector<ParameterUse>& uses,
+                                          Bytes target) {
   std::vector<std::vector<std::size_t>> runs;
   std::vector<std::size_t> by_size;
   for (std::size_t i = 0; i < uses.size(); ++i)
@@ -120,8 +121,10 @@ std::vector<std::vector<std::size_t>> cut(const Graph& graph, const std::vector<
   std::vector<std::size_t> shared;
   for (std::size_t i = 0; i < uses.size(); ++i)
     if (tiny[i]) shared.push_back(i);
-  if (shared.size() > 1) runs.push_back(shared);
-  else tiny.assign(uses.size(), 0);
+  if (shared.size() > 1)
+    runs.push_back(shared);
+  else
+    tiny.assign(uses.size(), 0);
 
   std::vector<std::size_t> run;
   Bytes bytes = 0;
@@ -141,7 +144,8 @@ std::vector<std::vector<std::size_t>> cut(const Graph& graph, const std::vector<
   return runs;
 }
 
-std::string run_name(const Graph& graph, const std::vector<ParameterUse>& uses, const std::vector<std::size_t>& run) {
+std::string run_name(const Graph& graph, const std::vector<ParameterUse>& uses,
+                     const std::vector<std::size_t>& run) {
   std::string name = graph.tensor(uses[run.front()].parameter).name;
   if (run.size() > 1) name += " (+" + std::to_string(run.size() - 1) + ")";
   return name;
@@ -155,7 +159,8 @@ Bytes efficient_bucket_bytes(const Machine& machine) {
   return static_cast<Bytes>(std::clamp(std::ceil(bytes), 65536.0, 1073741824.0));
 }
 
-BucketLayout make_buckets(const Graph& graph, const std::vector<TensorId>& groups, const BucketOptions& options) {
+BucketLayout make_buckets(const Graph& graph, const std::vector<TensorId>& groups,
+                          const BucketOptions& options) {
   if (graph.clip == no_id || graph.loss == no_id)
     throw InvalidInput("cannot plan a graph without a loss and an update phase; use GraphBuilder::finish");
   LayoutBuilder builder(graph, groups);
@@ -174,12 +179,14 @@ BucketLayout make_buckets(const Graph& graph, const std::vector<TensorId>& group
   }
   BucketId sums = builder.open("square_sums", TensorKind::activation, BucketRole::square_sums);
   for (const Op& op : graph.ops)
-    if (op.phase == Phase::update && std::find(op.writes.begin(), op.writes.end(), graph.clip) != op.writes.end())
+    if (op.phase == Phase::update &&
+        std::find(op.writes.begin(), op.writes.end(), graph.clip) != op.writes.end())
       for (TensorId id : op.reads) builder.append(sums, id);
   builder.single(graph.loss, BucketRole::loss);
   builder.single(graph.clip, BucketRole::clip);
   for (TensorId id = 0; id < graph.tensors.size(); ++id)
-    builder.single(id, graph.tensor(id).kind == TensorKind::input ? BucketRole::input : BucketRole::activation);
+    builder.single(id,
+                   graph.tensor(id).kind == TensorKind::input ? BucketRole::input : BucketRole::activation);
   builder.layout().target_bytes = options.target_bytes;
   return std::move(builder.layout());
 }

@@ -23,10 +23,10 @@ enum class BucketRole : std::uint8_t {
 };
 
 struct BucketLayout {
-  std::vector<Bucket> buckets;           // residency not yet decided
-  std::vector<BucketRole> roles;         // by bucket
-  std::vector<BucketId> bucket_of;       // by tensor
-  std::vector<BucketId> parameters;      // parameter buckets in first-use order
+  std::vector<Bucket> buckets;       // residency not yet decided
+  std::vector<BucketRole> roles;     // by bucket
+  std::vector<BucketId> bucket_of;   // by tensor
+  std::vector<BucketId> parameters;  // parameter buckets in first-use order
   Bytes target_bytes = 0;
 };
 
@@ -44,6 +44,7 @@ Bytes efficient_bucket_bytes(const Machine& machine);
 // Walks parameters in first-use order. Tiny parameters (16 KiB or less, and together at most 1/64
 // of the largest op's operands) share one bucket. A bucket is also closed at a unit's end when it
 // has half its target. Needs a graph with an update phase; InvalidInput otherwise.
-BucketLayout make_buckets(const Graph& graph, const std::vector<TensorId>& groups, const BucketOptions& options);
+BucketLayout make_buckets(const Graph& graph, const std::vector<TensorId>& groups,
+                          const BucketOptions& options);
 
 }  // namespace stowage

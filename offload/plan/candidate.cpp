@@ -36,7 +36,8 @@ std::vector<BucketUse> bucket_uses(const Problem& problem, const Draft& draft) {
     use.transferred |= lifetime.prefetched || lifetime.offloaded;
     use.resident |= lifetime.resident;
     use.reloaded |= lifetime.prefetched;
-    use.rebuilt |= draft.sequence[static_cast<std::size_t>(lifetime.first_use)].recompute && !lifetime.prefetched && !lifetime.copy;
+    use.rebuilt |= draft.sequence[static_cast<std::size_t>(lifetime.first_use)].recompute &&
+                   !lifetime.prefetched && !lifetime.copy;
   }
   return uses;
 }
@@ -85,7 +86,8 @@ Problem make_problem(const Graph& graph, const Machine& machine, const BucketOpt
   Problem problem{&graph, &machine, analyse_recompute(graph), {}, {}};
   problem.layout = make_buckets(graph, problem.analysis.group, options);
   problem.sizes.resize(problem.layout.buckets.size());
-  for (BucketId id = 0; id < problem.sizes.size(); ++id) problem.sizes[id].bytes = problem.layout.buckets[id].bytes;
+  for (BucketId id = 0; id < problem.sizes.size(); ++id)
+    problem.sizes[id].bytes = problem.layout.buckets[id].bytes;
   return problem;
 }
 
@@ -99,7 +101,8 @@ Sketch make_sketch(const Problem& problem, const Choices& choices, std::uint32_t
   make_instructions(*problem.graph, problem.layout, sketch.draft, false, plan);
   sketch.step_seconds = simulate(*problem.graph, plan, *problem.machine).step_seconds;
   for (const DraftLifetime& lifetime : sketch.draft.lifetimes)
-    sketch.link_bytes += problem.layout.buckets[lifetime.bucket].bytes * Bytes(lifetime.prefetched + lifetime.offloaded);
+    sketch.link_bytes +=
+        problem.layout.buckets[lifetime.bucket].bytes * Bytes(lifetime.prefetched + lifetime.offloaded);
   return sketch;
 }
 

@@ -12,10 +12,10 @@ namespace stowage {
 enum class ActivationChoice : std::uint8_t { recompute_offload_input, recompute, keep };
 // Of a parameter or input bucket: when it is brought in.
 enum class LoadChoice : std::uint8_t {
-  each_op,   // for every op that reads it
-  each_unit, // once for a unit's forward, once for its backward
-  held,      // once per step
-  resident,  // stays across steps, updated on the device (policy none)
+  each_op,    // for every op that reads it
+  each_unit,  // once for a unit's forward, once for its backward
+  held,       // once per step
+  resident,   // stays across steps, updated on the device (policy none)
 };
 
 struct Choices {

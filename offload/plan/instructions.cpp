@@ -20,9 +20,15 @@ struct Slot {
 class Assembler {
  public:
   Assembler(const Graph& graph, const BucketLayout& layout, const Draft& draft, bool reuse_waits, Plan& plan)
-      : graph_(graph), layout_(layout), draft_(draft), reuse_waits_(reuse_waits), plan_(plan),
-        prefetch_of_(draft.lifetimes.size(), no_id), offload_of_(draft.lifetimes.size(), no_id),
-        first_compute_(draft.lifetimes.size(), no_id), last_compute_(draft.lifetimes.size(), no_id) {}
+      : graph_(graph),
+        layout_(layout),
+        draft_(draft),
+        reuse_waits_(reuse_waits),
+        plan_(plan),
+        prefetch_of_(draft.lifetimes.size(), no_id),
+        offload_of_(draft.lifetimes.size(), no_id),
+        first_compute_(draft.lifetimes.size(), no_id),
+        last_compute_(draft.lifetimes.size(), no_id) {}
 
   void run() {
     add_compute();
@@ -106,11 +112,16 @@ class Assembler {
     for (LifetimeId id = 0; id < draft_.lifetimes.size(); ++id)
       plan_.lifetimes[id].end = draft_.lifetimes[id].resident ? no_id : last_of(id);
   }
-  InstructionId first_of(LifetimeId id) const { return prefetch_of_[id] != no_id ? prefetch_of_[id] : first_compute_[id]; }
-  InstructionId last_of(LifetimeId id) const { return offload_of_[id] != no_id ? offload_of_[id] : last_compute_[id]; }
+  InstructionId first_of(LifetimeId id) const {
+    return prefetch_of_[id] != no_id ? prefetch_of_[id] : first_compute_[id];
+  }
+  InstructionId last_of(LifetimeId id) const {
+    return offload_of_[id] != no_id ? offload_of_[id] : last_compute_[id];
+  }
 
   void want(InstructionId waiter, InstructionId on, std::uint32_t steps_back = 0) {
-    if (waiter != no_id && on != no_id && (waiter != on || steps_back)) wanted_[waiter].push_back({on, steps_back});
+    if (waiter != no_id && on != no_id && (waiter != on || steps_back))
+      wanted_[waiter].push_back({on, steps_back});
   }
 
   // A use waits for its prefetch, an offload for the last use, a prefetch for the offload that made
@@ -144,7 +155,8 @@ class Assembler {
   bool share_bytes(LifetimeId a, LifetimeId b) const {
     const Lifetime& x = plan_.lifetimes[a];
     const Lifetime& y = plan_.lifetimes[b];
-    return x.offset < y.offset + layout_.buckets[y.bucket].bytes && y.offset < x.offset + layout_.buckets[x.bucket].bytes;
+    return x.offset < y.offset + layout_.buckets[y.bucket].bytes &&
+           y.offset < x.offset + layout_.buckets[x.bucket].bytes;
   }
 
   // Host memory: a prefetch waits for the update of the step before, an offload for the update that
@@ -167,13 +179,14 @@ class Assembler {
   bool reuse_waits_;
   Plan& plan_;
   std::vector<Slot> slots_;
-  std::vector<std::vector<Wait>> wanted_;  // by instruction
+  std::vector<std::vector<Wait>> wanted_;                                               // by instruction
   std::vector<InstructionId> prefetch_of_, offload_of_, first_compute_, last_compute_;  // by lifetime
 };
 
 }  // namespace
 
-void make_instructions(const Graph& graph, const BucketLayout& layout, const Draft& draft, bool reuse_waits, Plan& plan) {
+void make_instructions(const Graph& graph, const BucketLayout& layout, const Draft& draft, bool reuse_waits,
+                       Plan& plan) {
   Assembler(graph, layout, draft, reuse_waits, plan).run();
 }
 

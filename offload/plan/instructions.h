@@ -13,6 +13,7 @@ namespace stowage {
 // Fills instructions, gate, and each lifetime's `end`. `plan.lifetimes` holds the draft's lifetimes
 // with offsets, in the same order; with `reuse_waits` off, offsets are ignored and no instruction
 // waits for bytes: a step that is never slower than the real one.
-void make_instructions(const Graph& graph, const BucketLayout& layout, const Draft& draft, bool reuse_waits, Plan& plan);
+void make_instructions(const Graph& graph, const BucketLayout& layout, const Draft& draft, bool reuse_waits,
+                       Plan& plan);
 
 }  // namespace stowage

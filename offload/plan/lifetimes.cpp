@@ -174,19 +174,21 @@ class LifetimeBuilder {
   const Choices& choices_;
   Draft draft_;
   Position forward_end_ = 0;
-  std::vector<std::vector<Touch>> touches_;   // by bucket
-  std::vector<std::uint8_t> offloadable_;     // by bucket
+  std::vector<std::vector<Touch>> touches_;  // by bucket
+  std::vector<std::uint8_t> offloadable_;    // by bucket
 };
 
 }  // namespace
 
-std::vector<SequenceStep> make_sequence(const Graph& graph, const RecomputeAnalysis& analysis, const Choices& choices) {
+std::vector<SequenceStep> make_sequence(const Graph& graph, const RecomputeAnalysis& analysis,
+                                        const Choices& choices) {
   std::vector<SequenceStep> sequence;
   std::vector<std::uint8_t> replayed(analysis.units.size(), 0);
   for (OpId op = 0; op < graph.ops.size(); ++op) {
     const Op& description = graph.op(op);
     if (description.phase == Phase::update) {
-      bool is_clip = std::find(description.writes.begin(), description.writes.end(), graph.clip) != description.writes.end();
+      bool is_clip = std::find(description.writes.begin(), description.writes.end(), graph.clip) !=
+                     description.writes.end();
       if (!choices.optimizer_on_host && !is_clip) sequence.push_back({op, false});
       continue;
     }

@@ -22,21 +22,22 @@ struct DraftLifetime {
   bool prefetched = false;  // filled by a transfer rather than by its first use
   bool offloaded = false;   // copied to the host after its last use
   bool resident = false;
-  bool copy = false;        // written by a replay and read by nobody
+  bool copy = false;   // written by a replay and read by nobody
   Position first = 0;  // with transfers (schedule pass)
   Position last = 0;
 };
 
 struct Draft {
-  std::vector<SequenceStep> sequence;           // by position
-  Position backward_end = 0;                    // position of the first update launch, or the end
+  std::vector<SequenceStep> sequence;  // by position
+  Position backward_end = 0;           // position of the first update launch, or the end
   std::vector<DraftLifetime> lifetimes;
-  std::vector<std::vector<LifetimeId>> uses;    // by position: one lifetime per bucket touched
+  std::vector<std::vector<LifetimeId>> uses;  // by position: one lifetime per bucket touched
 };
 
 // Forward ops, then backward ops, each recomputed unit's replay directly before its first backward
 // op, then the update ops that run on the device.
-std::vector<SequenceStep> make_sequence(const Graph& graph, const RecomputeAnalysis& analysis, const Choices& choices);
+std::vector<SequenceStep> make_sequence(const Graph& graph, const RecomputeAnalysis& analysis,
+                                        const Choices& choices);
 
 Draft make_lifetimes(const Graph& graph, const RecomputeAnalysis& analysis, const BucketLayout& layout,
                      const Choices& choices);

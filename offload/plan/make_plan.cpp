@@ -62,7 +62,8 @@ std::vector<Bytes> bucket_sizes(const Machine& machine, const PlanOptions& optio
 std::vector<Choices> thin(std::vector<Choices> path) {
   if (path.size() <= longest_path) return path;
   std::vector<Choices> thinned;
-  for (std::size_t i = 0; i < longest_path; ++i) thinned.push_back(path[i * (path.size() - 1) / (longest_path - 1)]);
+  for (std::size_t i = 0; i < longest_path; ++i)
+    thinned.push_back(path[i * (path.size() - 1) / (longest_path - 1)]);
   return thinned;
 }
 
@@ -82,8 +83,9 @@ std::vector<Candidate> family(const std::vector<Problem>& problems) {
         Sketch sketch = make_sketch(problem, choices, distance);
         candidates.push_back({&problem, choices, distance, sketch.live_peak_bytes, sketch.step_seconds});
       }
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [](const Candidate& a, const Candidate& b) { return a.at_least_seconds < b.at_least_seconds; });
+  std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+    return a.at_least_seconds < b.at_least_seconds;
+  });
   return candidates;
 }
 
@@ -125,12 +127,13 @@ std::variant<Plan, Infeasible> plan_none(const Graph& graph, const Machine& mach
     Draft draft = make_sketch(problem, resident_choices(problem), 0).draft;
     return Infeasible{budget.device, plan.device_peak_bytes, false, tightest_op(problem, draft)};
   }
-  if (plan.host_bytes > budget.host) return Infeasible{budget.host, plan.host_bytes, true, graph.op(plan.instructions[plan.gate].op).name};
+  if (plan.host_bytes > budget.host)
+    return Infeasible{budget.host, plan.host_bytes, true, graph.op(plan.instructions[plan.gate].op).name};
   return with_bound(std::move(plan), graph, machine, budget);
 }
 
-std::variant<Plan, Infeasible> plan_automatic(const Graph& graph, const Machine& machine, const Budget& budget,
-                                              const PlanOptions& options) {
+std::variant<Plan, Infeasible> plan_automatic(const Graph& graph, const Machine& machine,
+                                              const Budget& budget, const PlanOptions& options) {
   std::vector<Problem> problems;
   for (Bytes bytes : bucket_sizes(machine, options))
     problems.push_back(make_problem(graph, machine, {.target_bytes = bytes, .optimizer_on_host = true}));
@@ -169,8 +172,9 @@ Bytes need_bytes(const Graph& graph, const Machine& machine) {
 Bytes minimum_bytes(const Graph& graph, const Machine& machine, const PlanOptions& options) {
   if (options.policy == Policy::none) return need_bytes(graph, machine);
   Bytes target = bucket_sizes(machine, options).front();
-  Bytes least = minimum_plan(make_problem(graph, machine, {.target_bytes = target, .optimizer_on_host = true}))
-                    .plan.device_peak_bytes;
+  Bytes least =
+      minimum_plan(make_problem(graph, machine, {.target_bytes = target, .optimizer_on_host = true}))
+          .plan.device_peak_bytes;
   return std::min(least, need_bytes(graph, machine));
 }
 

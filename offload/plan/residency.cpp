@@ -41,8 +41,10 @@ class Promoter {
     while (!queue_.empty()) {
       Gain top = queue_.top();
       queue_.pop();
-      if (top.evaluated_at != path_.size()) push(top.item);
-      else take(top.item);
+      if (top.evaluated_at != path_.size())
+        push(top.item);
+      else
+        take(top.item);
     }
     return std::move(path_);
   }
@@ -69,7 +71,8 @@ class Promoter {
   double held_bytes(const Item& item) const {
     if (!item.is_unit) return static_cast<double>(problem_.layout.buckets[item.index].bytes);
     const UnitReplay& replay = problem_.analysis.units[item.index];
-    if (choices_.units[item.index] == ActivationChoice::recompute) return static_cast<double>(replay.saved_bytes);
+    if (choices_.units[item.index] == ActivationChoice::recompute)
+      return static_cast<double>(replay.saved_bytes);
     double bytes = 0;
     for (TensorId group : replay.inputs)
       bytes += static_cast<double>(problem_.layout.buckets[problem_.layout.bucket_of[group]].bytes);
@@ -84,8 +87,8 @@ class Promoter {
     double seconds = std::max(0.0, current_.step_seconds - sketch.step_seconds);
     // Less than a nanosecond is the simulation's rounding.
     queue_.push({seconds < 1e-9 ? 0 : seconds / bytes,
-                 (static_cast<double>(current_.link_bytes) - static_cast<double>(sketch.link_bytes)) / bytes, item,
-                 path_.size()});
+                 (static_cast<double>(current_.link_bytes) - static_cast<double>(sketch.link_bytes)) / bytes,
+                 item, path_.size()});
   }
 
   void take(const Item& item) {

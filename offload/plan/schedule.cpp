@@ -95,8 +95,9 @@ class Scheduler {
 
   // True if some pair was joined: the queues are then shorter, and everything is set anew.
   bool join_touching() {
-    std::vector<LifetimeId> order = ordered([](const DraftLifetime& l) { return !l.copy; },
-                                            [](const DraftLifetime& l) { return std::pair(l.bucket, l.first_use); });
+    std::vector<LifetimeId> order =
+        ordered([](const DraftLifetime& l) { return !l.copy; },
+                [](const DraftLifetime& l) { return std::pair(l.bucket, l.first_use); });
     std::vector<LifetimeId> target(draft_.lifetimes.size());
     std::iota(target.begin(), target.end(), 0U);
     bool joined = false;
@@ -134,9 +135,11 @@ class Scheduler {
 
 }  // namespace
 
-Durations make_durations(const Graph& graph, const Draft& draft, const BucketLayout& layout, const Machine& machine) {
+Durations make_durations(const Graph& graph, const Draft& draft, const BucketLayout& layout,
+                         const Machine& machine) {
   Durations durations;
-  for (const SequenceStep& step : draft.sequence) durations.sequence.push_back(op_seconds(graph.op(step.op), machine));
+  for (const SequenceStep& step : draft.sequence)
+    durations.sequence.push_back(op_seconds(graph.op(step.op), machine));
   for (const Bucket& bucket : layout.buckets) {
     durations.h2d.push_back(machine.h2d.seconds(bucket.bytes));
     durations.d2h.push_back(machine.d2h.seconds(bucket.bytes));

@@ -16,7 +16,8 @@ struct Durations {
   std::vector<double> h2d;       // by bucket
   std::vector<double> d2h;       // by bucket
 };
-Durations make_durations(const Graph& graph, const Draft& draft, const BucketLayout& layout, const Machine& machine);
+Durations make_durations(const Graph& graph, const Draft& draft, const BucketLayout& layout,
+                         const Machine& machine);
 
 // Sets `first` and `last` of every lifetime. Lifetimes of a bucket that would touch are joined, and
 // the transfers between them dropped.

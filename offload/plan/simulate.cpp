@@ -9,13 +9,18 @@ namespace {
 
 constexpr int steps_to_settle = 4;
 
-double seconds_of(const Instruction& instruction, const Graph& graph, const Plan& plan, const Machine& machine) {
+double seconds_of(const Instruction& instruction, const Graph& graph, const Plan& plan,
+                  const Machine& machine) {
   auto bytes = [&] { return plan.buckets[plan.lifetimes[instruction.lifetime].bucket].bytes; };
   switch (instruction.kind) {
-    case InstructionKind::prefetch: return machine.h2d.seconds(bytes());
-    case InstructionKind::offload: return machine.d2h.seconds(bytes());
-    case InstructionKind::host_step: return host_seconds(graph.op(instruction.op), machine);
-    default: return op_seconds(graph.op(instruction.op), machine);
+    case InstructionKind::prefetch:
+      return machine.h2d.seconds(bytes());
+    case InstructionKind::offload:
+      return machine.d2h.seconds(bytes());
+    case InstructionKind::host_step:
+      return host_seconds(graph.op(instruction.op), machine);
+    default:
+      return op_seconds(graph.op(instruction.op), machine);
   }
 }
 
@@ -37,8 +42,10 @@ Timeline simulate(const Graph& graph, const Plan& plan, const Machine& machine) 
       double& free = lane_free[static_cast<std::size_t>(instruction.lane)];
       double begin = std::max(free, gate);
       for (const Wait& wait : instruction.waits) {
-        if (wait.steps_back == 0) begin = std::max(begin, now[wait.instruction].end);
-        else if (!before.empty()) begin = std::max(begin, before[wait.instruction].end);
+        if (wait.steps_back == 0)
+          begin = std::max(begin, now[wait.instruction].end);
+        else if (!before.empty())
+          begin = std::max(begin, before[wait.instruction].end);
       }
       free = begin + seconds[id];
       now[id] = {begin, free};

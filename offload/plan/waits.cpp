@@ -18,8 +18,11 @@ void join(Clock& clock, const Clock& other) {
 class Reducer {
  public:
   Reducer(Plan& plan, const std::vector<std::vector<Wait>>& wanted)
-      : plan_(plan), wanted_(wanted), number_(plan.instructions.size()),
-        now_(plan.instructions.size()), before_(plan.instructions.size()) {
+      : plan_(plan),
+        wanted_(wanted),
+        number_(plan.instructions.size()),
+        now_(plan.instructions.size()),
+        before_(plan.instructions.size()) {
     Clock count{};
     for (InstructionId id = 0; id < plan.instructions.size(); ++id) number_[id] = ++count[lane(id)];
   }

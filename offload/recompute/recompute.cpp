@@ -56,13 +56,17 @@ std::vector<TensorId> final_members(const Graph& graph, const std::vector<Tensor
 class UnitAnalyser {
  public:
   UnitAnalyser(const Graph& graph, const RecomputeAnalysis& analysis)
-      : graph_(graph), analysis_(analysis), producer_(producers(graph)),
-        final_(final_members(graph, analysis.group)), replayable_(graph.tensors.size(), 1) {
+      : graph_(graph),
+        analysis_(analysis),
+        producer_(producers(graph)),
+        final_(final_members(graph, analysis.group)),
+        replayable_(graph.tensors.size(), 1) {
     while (drop_unreplayable()) {
     }
   }
 
-  UnitReplay analyse(std::uint32_t unit, const std::vector<OpId>& forward, const std::vector<OpId>& backward) {
+  UnitReplay analyse(std::uint32_t unit, const std::vector<OpId>& forward,
+                     const std::vector<OpId>& backward) {
     UnitReplay replay;
     std::vector<std::uint8_t> wanted(graph_.tensors.size(), 0);
     for (OpId op : backward)
@@ -74,7 +78,8 @@ class UnitAnalyser {
         }
     for (auto it = forward.rbegin(); it != forward.rend(); ++it) {
       const Op& op = graph_.op(*it);
-      if (std::none_of(op.writes.begin(), op.writes.end(), [&](TensorId id) { return wanted[id] != 0; })) continue;
+      if (std::none_of(op.writes.begin(), op.writes.end(), [&](TensorId id) { return wanted[id] != 0; }))
+        continue;
       replay.ops.push_back(*it);
       for (TensorId id : op.reads)
         if (made_in(id, unit)) wanted[id] = 1;

@@ -28,7 +28,7 @@ struct UnitReplay {
 };
 
 struct RecomputeAnalysis {
-  std::vector<TensorId> group;      // by tensor
+  std::vector<TensorId> group;  // by tensor
   // By group: its value crosses units (or is the loss), so that a replay must not overwrite it.
   std::vector<std::uint8_t> boundary;
   std::vector<UnitReplay> units;

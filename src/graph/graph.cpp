@@ -2,36 +2,46 @@
 
 namespace stowage {
 
-Bytes size_of(DataType type) {
-  return type == DataType::f64 ? 8 : 4;
-}
+Bytes size_of(DataType type) { return type == DataType::f64 ? 8 : 4; }
 
 std::string_view to_string(DataType type) {
   switch (type) {
-    case DataType::f32: return "f32";
-    case DataType::f64: return "f64";
-    case DataType::i32: return "i32";
+    case DataType::f32:
+      return "f32";
+    case DataType::f64:
+      return "f64";
+    case DataType::i32:
+      return "i32";
   }
   return "?";
 }
 
 std::string_view to_string(TensorKind kind) {
   switch (kind) {
-    case TensorKind::parameter: return "parameter";
-    case TensorKind::gradient: return "gradient";
-    case TensorKind::optimizer_state: return "optimizer_state";
-    case TensorKind::activation: return "activation";
-    case TensorKind::input: return "input";
-    case TensorKind::workspace: return "workspace";
+    case TensorKind::parameter:
+      return "parameter";
+    case TensorKind::gradient:
+      return "gradient";
+    case TensorKind::optimizer_state:
+      return "optimizer_state";
+    case TensorKind::activation:
+      return "activation";
+    case TensorKind::input:
+      return "input";
+    case TensorKind::workspace:
+      return "workspace";
   }
   return "?";
 }
 
 std::string_view to_string(Phase phase) {
   switch (phase) {
-    case Phase::forward: return "forward";
-    case Phase::backward: return "backward";
-    case Phase::update: return "update";
+    case Phase::forward:
+      return "forward";
+    case Phase::backward:
+      return "backward";
+    case Phase::update:
+      return "update";
   }
   return "?";
 }
@@ -42,8 +52,6 @@ std::int64_t Tensor::elements() const {
   return product;
 }
 
-Bytes Tensor::bytes() const {
-  return static_cast<Bytes>(elements()) * size_of(type);
-}
+Bytes Tensor::bytes() const { return static_cast<Bytes>(elements()) * size_of(type); }
 
 }  // namespace stowage

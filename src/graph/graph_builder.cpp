@@ -34,7 +34,8 @@ GraphBuilder::GraphBuilder(DataType work) : work_(work) {
 // --- units, scopes, tensors ------------------------------------------------------------------------
 
 void GraphBuilder::require_open(const std::string& what) const {
-  if (spent_) throw InvalidInput(fmt::format("GraphBuilder: '{}' comes after finish; use a new builder", what));
+  if (spent_)
+    throw InvalidInput(fmt::format("GraphBuilder: '{}' comes after finish; use a new builder", what));
 }
 
 void GraphBuilder::require_unit_used() const {
@@ -51,9 +52,7 @@ void GraphBuilder::begin_unit(std::string name) {
   graph_.unit_names.push_back(std::move(name));
 }
 
-void GraphBuilder::push_scope(std::string name) {
-  scopes_.push_back(std::move(name));
-}
+void GraphBuilder::push_scope(std::string name) { scopes_.push_back(std::move(name)); }
 
 void GraphBuilder::pop_scope() {
   if (scopes_.empty()) throw InvalidInput("GraphBuilder: pop_scope without push_scope; pair them");
@@ -90,7 +89,8 @@ Value GraphBuilder::input(std::string name, std::vector<std::int64_t> shape, Dat
   return add_tensor({scoped(name), type, std::move(shape), TensorKind::input, {}});
 }
 
-Value GraphBuilder::activation(std::string name, std::vector<std::int64_t> shape, std::optional<DataType> type) {
+Value GraphBuilder::activation(std::string name, std::vector<std::int64_t> shape,
+                               std::optional<DataType> type) {
   return add_tensor({scoped(name), type.value_or(work_), std::move(shape), TensorKind::activation, {}});
 }
 
@@ -112,14 +112,21 @@ void GraphBuilder::op(OpDescription description, BackwardRule backward) {
   std::string name = scoped(description.name);
   require_open(name);
   if (backward && phase_ != Phase::forward) {
-    throw InvalidInput(fmt::format("op '{}' is no forward op but has a backward rule; leave the rule out", name));
+    throw InvalidInput(
+        fmt::format("op '{}' is no forward op but has a backward rule; leave the rule out", name));
   }
   for (Value value : description.reads) tensor(value);
   for (Value value : description.writes) tensor(value);
   if (phase_ == Phase::forward && unit_ == no_id) begin_unit("step");
-  Op op{name, std::move(description.kernel), std::move(description.attributes), ids(description.reads),
-        ids(description.writes), std::move(description.may_alias), phase_,
-        phase_ == Phase::update ? no_id : unit_, description.cost};
+  Op op{name,
+        std::move(description.kernel),
+        std::move(description.attributes),
+        ids(description.reads),
+        ids(description.writes),
+        std::move(description.may_alias),
+        phase_,
+        phase_ == Phase::update ? no_id : unit_,
+        description.cost};
   for (const Alias& alias : op.may_alias) check_alias(op, alias);
   if (op.cost.bytes == 0) op.cost.bytes = operand_bytes(graph_, op);
   record_writes(op);
@@ -129,18 +136,21 @@ void GraphBuilder::op(OpDescription description, BackwardRule backward) {
 
 void GraphBuilder::check_alias(const Op& op, const Alias& alias) const {
   if (alias.write >= op.writes.size() || alias.read >= op.reads.size()) {
-    throw InvalidInput(fmt::format("op '{}': an alias names an operand that does not exist; correct it", op.name));
+    throw InvalidInput(
+        fmt::format("op '{}': an alias names an operand that does not exist; correct it", op.name));
   }
   const Tensor& write = graph_.tensors[op.writes[alias.write]];
   const Tensor& read = graph_.tensors[op.reads[alias.read]];
   if (write.type != read.type || write.shape != read.shape) {
-    throw InvalidInput(fmt::format("op '{}': '{}' {} may not alias '{}' {}; give them one shape and type", op.name,
-                                   write.name, describe(write.shape), read.name, describe(read.shape)));
+    throw InvalidInput(fmt::format("op '{}': '{}' {} may not alias '{}' {}; give them one shape and type",
+                                   op.name, write.name, describe(write.shape), read.name,
+                                   describe(read.shape)));
   }
 }
 
 void GraphBuilder::record_writes(const Op& op) {
-  bool wants = std::any_of(op.reads.begin(), op.reads.end(), [&](TensorId id) { return wants_gradient_[id]; });
+  bool wants =
+      std::any_of(op.reads.begin(), op.reads.end(), [&](TensorId id) { return wants_gradient_[id]; });
   for (TensorId id : op.writes) {
     if (phase_ != Phase::update && producers_[id] != no_id) {
       throw InvalidInput(fmt::format("op '{}' writes '{}', which op '{}' writes already; use a new tensor",
@@ -155,33 +165,36 @@ void GraphBuilder::record_writes(const Op& op) {
 
 // --- gradients -------------------------------------------------------------------------------------
 
-bool GraphBuilder::wants_gradient(Value of) const {
-  return of && wants_gradient_[of.id];
-}
+bool GraphBuilder::wants_gradient(Value of) const { return of && wants_gradient_[of.id]; }
 
 Value GraphBuilder::gradient_like(Value of) {
   const Tensor& source = tensor(of);
   std::uint32_t part = gradients_[of.id].parts++;
   std::string name = source.name + (part == 0 ? ".grad" : fmt::format(".grad.{}", part));
   bool of_parameter = source.kind == TensorKind::parameter;
-  return add_tensor({std::move(name), source.type, source.shape,
-                     of_parameter ? TensorKind::gradient : TensorKind::activation, {}});
+  return add_tensor({std::move(name),
+                     source.type,
+                     source.shape,
+                     of_parameter ? TensorKind::gradient : TensorKind::activation,
+                     {}});
 }
 
 void GraphBuilder::add_gradient(Value of, Value gradient, bool fresh) {
   const Tensor& target = tensor(of);
   const Tensor& given = tensor(gradient);
   if (running_ == no_id || !wants_gradient_[of.id]) {
-    throw InvalidInput(fmt::format(
-        "GraphBuilder: '{}' wants no gradient here; ask wants_gradient first, in a backward rule", target.name));
+    throw InvalidInput(
+        fmt::format("GraphBuilder: '{}' wants no gradient here; ask wants_gradient first, in a backward rule",
+                    target.name));
   }
   if (target.type != given.type || target.shape != given.shape) {
-    throw InvalidInput(fmt::format("GraphBuilder: the gradient '{}' {} does not fit '{}' {}; give it its shape",
-                                   given.name, describe(given.shape), target.name, describe(target.shape)));
+    throw InvalidInput(
+        fmt::format("GraphBuilder: the gradient '{}' {} does not fit '{}' {}; give it its shape", given.name,
+                    describe(given.shape), target.name, describe(target.shape)));
   }
   if (producers_[gradient.id] == no_id || graph_.ops[producers_[gradient.id]].phase != Phase::backward) {
-    throw InvalidInput(fmt::format("GraphBuilder: no backward op writes the gradient '{}'; append its op first",
-                                   given.name));
+    throw InvalidInput(fmt::format(
+        "GraphBuilder: no backward op writes the gradient '{}'; append its op first", given.name));
   }
   Gradient& sum = gradients_[of.id];
   if (sum.value) {
@@ -200,7 +213,13 @@ void GraphBuilder::accumulate(Value of, Value gradient, bool fresh) {
   std::vector<Alias> aliases;
   if (before.fresh || fresh) aliases.push_back({0, 0});
   auto flops = static_cast<double>(tensor(sum).elements());
-  op({tensor(sum).name + ".accumulate", "accumulate", {}, std::move(reads), {sum}, std::move(aliases), {flops, 0}});
+  op({tensor(sum).name + ".accumulate",
+      "accumulate",
+      {},
+      std::move(reads),
+      {sum},
+      std::move(aliases),
+      {flops, 0}});
   gradients_[of.id].value = sum;
   gradients_[of.id].fresh = true;
 }
@@ -241,8 +260,8 @@ void GraphBuilder::backward(Value loss) {
   require_open(scalar.name);
   require_unit_used();
   if (scalar.type != DataType::f64 || !scalar.shape.empty() || producers_[loss.id] == no_id) {
-    throw InvalidInput(fmt::format("GraphBuilder: the loss '{}' is not an f64 scalar that an op writes; use one",
-                                   scalar.name));
+    throw InvalidInput(fmt::format(
+        "GraphBuilder: the loss '{}' is not an f64 scalar that an op writes; use one", scalar.name));
   }
   graph_.loss = loss.id;
   phase_ = Phase::backward;
@@ -295,8 +314,9 @@ void GraphBuilder::update(const AdamW& optimizer) {
   std::vector<Op> ops;
   for (TensorId parameter : parameters) {
     if (!gradients_[parameter].value) {
-      throw InvalidInput(fmt::format("GraphBuilder: no gradient reaches the parameter '{}'; use it, or leave it out",
-                                     graph_.tensors[parameter].name));
+      throw InvalidInput(
+          fmt::format("GraphBuilder: no gradient reaches the parameter '{}'; use it, or leave it out",
+                      graph_.tensors[parameter].name));
     }
     sums.push_back(add_square_sum(parameter));
     ops.push_back(std::move(graph_.ops.back()));
@@ -343,7 +363,13 @@ void GraphBuilder::add_adamw(TensorId parameter, const AdamW& optimizer, Value c
                         {"epsilon", optimizer.epsilon},
                         {"weight_decay", source.shape.size() < 2 ? 0.0 : optimizer.weight_decay}};
   auto flops = 16 * static_cast<double>(source.elements());
-  op({source.name + ".adamw", "adamw", std::move(attributes), {p, gradient, m, v, clip}, {p, m, v}, {}, {flops, 0}});
+  op({source.name + ".adamw",
+      "adamw",
+      std::move(attributes),
+      {p, gradient, m, v, clip},
+      {p, m, v},
+      {},
+      {flops, 0}});
 }
 
 }  // namespace stowage

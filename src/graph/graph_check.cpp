@@ -119,7 +119,8 @@ class Checker {
 
   void check_read(OpId id, TensorId tensor) {
     const Op& op = graph_.ops[id];
-    if (tensor >= graph_.tensors.size()) fail("op '{}' reads tensor {}, which does not exist", op.name, tensor);
+    if (tensor >= graph_.tensors.size())
+      fail("op '{}' reads tensor {}, which does not exist", op.name, tensor);
     const Tensor& read = graph_.tensors[tensor];
     if (read.kind == TensorKind::workspace) fail("op '{}' reads the workspace '{}'", op.name, read.name);
     if (read.kind == TensorKind::optimizer_state && op.phase != Phase::update) {
@@ -133,7 +134,8 @@ class Checker {
 
   void check_write(OpId id, TensorId tensor) {
     const Op& op = graph_.ops[id];
-    if (tensor >= graph_.tensors.size()) fail("op '{}' writes tensor {}, which does not exist", op.name, tensor);
+    if (tensor >= graph_.tensors.size())
+      fail("op '{}' writes tensor {}, which does not exist", op.name, tensor);
     const Tensor& written = graph_.tensors[tensor];
     if (written.kind == TensorKind::input) fail("op '{}' writes the input '{}'", op.name, written.name);
     if (persistent(written.kind) && op.phase != Phase::update) {
@@ -209,8 +211,6 @@ class Checker {
 
 }  // namespace
 
-void check(const Graph& graph) {
-  Checker{graph}.run();
-}
+void check(const Graph& graph) { Checker{graph}.run(); }
 
 }  // namespace stowage

@@ -29,9 +29,7 @@ constexpr std::array phases{Phase::forward, Phase::backward, Phase::update};
 
 // --- writing -------------------------------------------------------------------------------------
 
-Json id_to_json(std::uint32_t id) {
-  return id == no_id ? Json(nullptr) : Json(id);
-}
+Json id_to_json(std::uint32_t id) { return id == no_id ? Json(nullptr) : Json(id); }
 
 Json to_json_value(const Tensor& tensor) {
   return {{"name", tensor.name},
@@ -49,10 +47,16 @@ Json to_json_value(const Op& op) {
   }
   Json aliases = Json::array();
   for (const Alias& alias : op.may_alias) aliases.push_back(Json::array({alias.write, alias.read}));
-  return {{"name", op.name},           {"kernel", op.kernel}, {"attributes", attributes},
-          {"reads", op.reads},         {"writes", op.writes}, {"may_alias", aliases},
-          {"phase", to_string(op.phase)}, {"unit", id_to_json(op.unit)},
-          {"flops", op.cost.flops},    {"bytes", op.cost.bytes}};
+  return {{"name", op.name},
+          {"kernel", op.kernel},
+          {"attributes", attributes},
+          {"reads", op.reads},
+          {"writes", op.writes},
+          {"may_alias", aliases},
+          {"phase", to_string(op.phase)},
+          {"unit", id_to_json(op.unit)},
+          {"flops", op.cost.flops},
+          {"bytes", op.cost.bytes}};
 }
 
 // --- reading -------------------------------------------------------------------------------------
@@ -81,9 +85,11 @@ class Field {
     return {*found, member_path(name)};
   }
   std::vector<std::pair<std::string, Field>> members(std::size_t most) const {
-    if (!value_->is_object() || value_->size() > most) fail(fmt::format("an object of at most {} members", most));
+    if (!value_->is_object() || value_->size() > most)
+      fail(fmt::format("an object of at most {} members", most));
     std::vector<std::pair<std::string, Field>> all;
-    for (const auto& [name, member] : value_->items()) all.emplace_back(name, Field(member, member_path(name)));
+    for (const auto& [name, member] : value_->items())
+      all.emplace_back(name, Field(member, member_path(name)));
     return all;
   }
   template <class Read>
@@ -145,7 +151,8 @@ Tensor read_tensor(const Field& field) {
   Tensor tensor;
   tensor.name = field.member("name").text();
   tensor.type = field.member("type").one_of(data_types);
-  tensor.shape = field.member("shape").list(most_dimensions, [](const Field& item) { return item.integer(); });
+  tensor.shape =
+      field.member("shape").list(most_dimensions, [](const Field& item) { return item.integer(); });
   tensor.kind = field.member("kind").one_of(kinds);
   tensor.initializer.mean = field.member("mean").number();
   tensor.initializer.standard_deviation = field.member("standard_deviation").number();
@@ -159,8 +166,8 @@ Alias read_alias(const Field& field) {
 }
 
 Op read_op(const Field& field) {
-  field.require_members({"name", "kernel", "attributes", "reads", "writes", "may_alias", "phase", "unit", "flops",
-                         "bytes"});
+  field.require_members(
+      {"name", "kernel", "attributes", "reads", "writes", "may_alias", "phase", "unit", "flops", "bytes"});
   auto id = [](const Field& item) { return item.id(); };
   Op op;
   op.name = field.member("name").text();
@@ -198,8 +205,8 @@ std::string to_json(const Graph& graph) {
   for (const Tensor& tensor : graph.tensors) tensors.push_back(to_json_value(tensor));
   Json ops = Json::array();
   for (const Op& op : graph.ops) ops.push_back(to_json_value(op));
-  Json json = {{"format", format_name},        {"version", format_version}, {"tensors", std::move(tensors)},
-               {"ops", std::move(ops)},        {"units", graph.unit_names}, {"loss", id_to_json(graph.loss)},
+  Json json = {{"format", format_name},         {"version", format_version}, {"tensors", std::move(tensors)},
+               {"ops", std::move(ops)},         {"units", graph.unit_names}, {"loss", id_to_json(graph.loss)},
                {"clip", id_to_json(graph.clip)}};
   try {
     return json.dump(1);

@@ -40,13 +40,16 @@ void require_bounded(const char* what, std::initializer_list<std::int64_t> facto
 
 void require_valid(const GptConfig& config) {
   require_positive(config);
-  require(config.width % config.heads == 0, fmt::format("width {} is not divisible by heads {}; change one of them",
-                                                        config.width, config.heads));
+  require(
+      config.width % config.heads == 0,
+      fmt::format("width {} is not divisible by heads {}; change one of them", config.width, config.heads));
   require(config.dropout >= 0 && config.dropout < 1,
           fmt::format("dropout {} is outside [0, 1); choose one inside", config.dropout));
-  require(config.layers <= most_layers, fmt::format("layers is {}; give at most {}", config.layers, most_layers));
-  require(config.vocabulary <= std::numeric_limits<std::int32_t>::max(),
-          fmt::format("vocabulary {} does not fit the i32 tokens; give at most 2147483647", config.vocabulary));
+  require(config.layers <= most_layers,
+          fmt::format("layers is {}; give at most {}", config.layers, most_layers));
+  require(
+      config.vocabulary <= std::numeric_limits<std::int32_t>::max(),
+      fmt::format("vocabulary {} does not fit the i32 tokens; give at most 2147483647", config.vocabulary));
   require_bounded("width * width", {4, config.width, config.width});
   require_bounded("vocabulary * width", {config.vocabulary, config.width});
   require_bounded("batch * sequence * width", {config.batch, config.sequence, 4, config.width});

@@ -4,7 +4,8 @@
 namespace stowage::nn {
 namespace {
 
-void require_fit(const GraphBuilder& builder, const std::string& name, Value qkv, const AttentionOptions& options) {
+void require_fit(const GraphBuilder& builder, const std::string& name, Value qkv,
+                 const AttentionOptions& options) {
   require_operand(builder, name, "queries, keys and values", qkv, {any, any}, builder.work_type());
   const std::vector<std::int64_t>& shape = builder.tensor(qkv).shape;
   require(shape[1] % 3 == 0, name, "queries, keys and values differ in width; give [tokens, 3 * width]");
@@ -40,11 +41,17 @@ Value attention(GraphBuilder& builder, std::string name, Value qkv, const Attent
   auto backward = [=](GraphBuilder& b, const std::vector<Value>& gradients) {
     Value dqkv = b.gradient_like(qkv);
     // Probabilities are computed once more, then four products.
-    b.op({full + ".backward", "attention_backward", attributes, {qkv, y, log_sum_exp, gradients[0]}, {dqkv}, {},
+    b.op({full + ".backward",
+          "attention_backward",
+          attributes,
+          {qkv, y, log_sum_exp, gradients[0]},
+          {dqkv},
+          {},
           {5 * product + 2 * softmax, 0}});
     b.add_gradient(qkv, dqkv, true);
   };
-  builder.op({name, "attention", attributes, {qkv}, {y, log_sum_exp}, {}, {2 * product + softmax, 0}}, backward);
+  builder.op({name, "attention", attributes, {qkv}, {y, log_sum_exp}, {}, {2 * product + softmax, 0}},
+             backward);
   return y;
 }
 

@@ -13,11 +13,21 @@ Value cross_entropy(GraphBuilder& builder, std::string name, Value logits, Value
   auto backward = [=](GraphBuilder& b, const std::vector<Value>& gradients) {
     require(!gradients[0] && !gradients[1], full, "its gradient is taken as 1; make it the loss itself");
     Value dlogits = b.gradient_like(logits);
-    b.op({full + ".backward", "cross_entropy_backward", {}, {logits, targets, log_sum_exp}, {dlogits}, {},
+    b.op({full + ".backward",
+          "cross_entropy_backward",
+          {},
+          {logits, targets, log_sum_exp},
+          {dlogits},
+          {},
           {4 * elements(b, logits), 0}});
     b.add_gradient(logits, dlogits, true);
   };
-  builder.op({name, "cross_entropy", {}, {logits, targets}, {loss, log_sum_exp}, {},
+  builder.op({name,
+              "cross_entropy",
+              {},
+              {logits, targets},
+              {loss, log_sum_exp},
+              {},
               {4 * elements(builder, logits), 0}},
              backward);
   return loss;

@@ -11,7 +11,12 @@ Value gelu(GraphBuilder& builder, std::string name, Value x, Gelu form) {
   Attributes attributes{{"form", std::string(form == Gelu::tanh ? "tanh" : "erf")}};
   auto backward = [=](GraphBuilder& b, const std::vector<Value>& gradients) {
     Value dx = b.gradient_like(x);
-    b.op({full + ".backward", "gelu_backward", attributes, {x, gradients[0]}, {dx}, in_place(b, gradients[0], 1),
+    b.op({full + ".backward",
+          "gelu_backward",
+          attributes,
+          {x, gradients[0]},
+          {dx},
+          in_place(b, gradients[0], 1),
           {20 * elements(b, x), 0}});
     b.add_gradient(x, dx, true);
   };
@@ -21,7 +26,8 @@ Value gelu(GraphBuilder& builder, std::string name, Value x, Gelu form) {
 
 // The forward op never overwrites x, so that it can be replayed from x alone.
 Value dropout(GraphBuilder& builder, std::string name, Value x, double probability) {
-  require(probability >= 0 && probability < 1, name, "the dropout probability is outside [0, 1); choose one inside");
+  require(probability >= 0 && probability < 1, name,
+          "the dropout probability is outside [0, 1); choose one inside");
   if (probability == 0) return x;
   require_operand(builder, name, "input", x, builder.tensor(x).shape, builder.work_type());
   Value y = builder.activation(name, builder.tensor(x).shape);
@@ -30,7 +36,12 @@ Value dropout(GraphBuilder& builder, std::string name, Value x, double probabili
   Attributes attributes{{"probability", probability}, {"key", std::int64_t{y.id}}};
   auto backward = [=](GraphBuilder& b, const std::vector<Value>& gradients) {
     Value dx = b.gradient_like(x);
-    b.op({full + ".backward", "dropout", attributes, {gradients[0]}, {dx}, in_place(b, gradients[0], 0),
+    b.op({full + ".backward",
+          "dropout",
+          attributes,
+          {gradients[0]},
+          {dx},
+          in_place(b, gradients[0], 0),
           {2 * elements(b, x), 0}});
     b.add_gradient(x, dx, true);
   };

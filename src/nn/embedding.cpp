@@ -9,8 +9,10 @@ Value embedding(GraphBuilder& builder, std::string name, Value tokens, Value tab
   require_operand(builder, name, "table", table, {any, any}, builder.work_type());
   std::int64_t count = builder.tensor(tokens).shape[0];
   std::int64_t width = builder.tensor(table).shape[1];
-  require(sequence > 0 && count % sequence == 0, name, "the tokens are no whole number of sequences; pad them");
-  if (positions) require_operand(builder, name, "positions", positions, {sequence, width}, builder.work_type());
+  require(sequence > 0 && count % sequence == 0, name,
+          "the tokens are no whole number of sequences; pad them");
+  if (positions)
+    require_operand(builder, name, "positions", positions, {sequence, width}, builder.work_type());
 
   Value y = builder.activation(name, {count, width});
   std::string full = builder.tensor(y).name;
@@ -29,7 +31,12 @@ Value embedding(GraphBuilder& builder, std::string name, Value tokens, Value tab
     }
     if (positions && b.wants_gradient(positions)) {
       Value dpositions = b.gradient_like(positions);
-      b.op({full + ".backward_positions", "position_backward", {{"sequence", sequence}}, {dy}, {dpositions}, {},
+      b.op({full + ".backward_positions",
+            "position_backward",
+            {{"sequence", sequence}},
+            {dy},
+            {dpositions},
+            {},
             {additions, 0}});
       b.add_gradient(positions, dpositions, true);
     }

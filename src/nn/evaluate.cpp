@@ -46,7 +46,8 @@ void fill_normal(const Tensor& tensor, std::uint64_t seed, std::byte* value) {
   };
   parallel_for((count + 1) / 2, 4096, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t pair = begin; pair < end; ++pair) {
-      auto normals = deviation == 0 ? std::array<double, 2>{} : normal_pair(seed, name, static_cast<std::uint64_t>(pair));
+      auto normals = deviation == 0 ? std::array<double, 2>{}
+                                    : normal_pair(seed, name, static_cast<std::uint64_t>(pair));
       store(2 * pair, normals[0]);
       if (2 * pair + 1 < count) store(2 * pair + 1, normals[1]);
     }
@@ -57,14 +58,19 @@ void fill_normal(const Tensor& tensor, std::uint64_t seed, std::byte* value) {
 
 void initialize(const Tensor& tensor, std::uint64_t seed, std::span<std::byte> value) {
   if (value.size() != tensor.bytes()) {
-    throw InvalidInput(fmt::format("initialize '{}': {} bytes given; give {}", tensor.name, value.size(), tensor.bytes()));
+    throw InvalidInput(
+        fmt::format("initialize '{}': {} bytes given; give {}", tensor.name, value.size(), tensor.bytes()));
   }
   switch (tensor.type) {
-    case DataType::f32: return fill_normal<float>(tensor, seed, value.data());
-    case DataType::f64: return fill_normal<double>(tensor, seed, value.data());
-    case DataType::i32: break;
+    case DataType::f32:
+      return fill_normal<float>(tensor, seed, value.data());
+    case DataType::f64:
+      return fill_normal<double>(tensor, seed, value.data());
+    case DataType::i32:
+      break;
   }
-  throw InvalidInput(fmt::format("initialize '{}': it is i32, which has no initial draw; set it instead", tensor.name));
+  throw InvalidInput(
+      fmt::format("initialize '{}': it is i32, which has no initial draw; set it instead", tensor.name));
 }
 
 Evaluator::Evaluator(const Graph& graph, const LaunchTable& table, std::uint64_t seed)

@@ -14,15 +14,25 @@ void backward(GraphBuilder& b, const LayerNorm& op, Value dy) {
   if (b.wants_gradient(op.gain) || b.wants_gradient(op.bias)) {
     Value dgain = b.gradient_like(op.gain);
     Value dbias = b.gradient_like(op.bias);
-    b.op({op.name + ".backward_parameters", "layer_norm_backward_parameters", {}, {op.x, op.mean, op.rstd, dy},
-          {dgain, dbias}, {}, {5 * count, 0}});
+    b.op({op.name + ".backward_parameters",
+          "layer_norm_backward_parameters",
+          {},
+          {op.x, op.mean, op.rstd, dy},
+          {dgain, dbias},
+          {},
+          {5 * count, 0}});
     if (b.wants_gradient(op.gain)) b.add_gradient(op.gain, dgain, true);
     if (b.wants_gradient(op.bias)) b.add_gradient(op.bias, dbias, true);
   }
   if (b.wants_gradient(op.x)) {
     Value dx = b.gradient_like(op.x);
-    b.op({op.name + ".backward", "layer_norm_backward", {}, {op.x, op.gain, op.mean, op.rstd, dy}, {dx},
-          in_place(b, dy, 4), {11 * count, 0}});
+    b.op({op.name + ".backward",
+          "layer_norm_backward",
+          {},
+          {op.x, op.gain, op.mean, op.rstd, dy},
+          {dx},
+          in_place(b, dy, 4),
+          {11 * count, 0}});
     b.add_gradient(op.x, dx, true);
   }
 }
@@ -40,7 +50,12 @@ Value layer_norm(GraphBuilder& builder, std::string name, Value x, Value gain, V
   Value mean = builder.activation(name + ".mean", {tokens});
   Value rstd = builder.activation(name + ".rstd", {tokens});
   LayerNorm op{builder.tensor(y).name, x, gain, bias, y, mean, rstd};
-  builder.op({name, "layer_norm", {{"epsilon", epsilon}}, {x, gain, bias}, {y, mean, rstd}, {},
+  builder.op({name,
+              "layer_norm",
+              {{"epsilon", epsilon}},
+              {x, gain, bias},
+              {y, mean, rstd},
+              {},
               {8 * elements(builder, x), 0}},
              [op](GraphBuilder& b, const std::vector<Value>& gradients) { backward(b, op, gradients[0]); });
   return y;

@@ -15,7 +15,12 @@ struct Linear {
 void backward(GraphBuilder& b, const Linear& op, Value dy) {
   if (b.wants_gradient(op.weight)) {
     Value dw = b.gradient_like(op.weight);
-    b.op({op.name + ".backward_weight", "linear_backward_weight", op.attributes, {op.x, dy}, {dw}, {},
+    b.op({op.name + ".backward_weight",
+          "linear_backward_weight",
+          op.attributes,
+          {op.x, dy},
+          {dw},
+          {},
           {op.flops, 0}});
     b.add_gradient(op.weight, dw, true);
   }
@@ -26,7 +31,12 @@ void backward(GraphBuilder& b, const Linear& op, Value dy) {
   }
   if (b.wants_gradient(op.x)) {
     Value dx = b.gradient_like(op.x);
-    b.op({op.name + ".backward", "linear_backward_input", op.attributes, {dy, op.weight}, {dx}, {},
+    b.op({op.name + ".backward",
+          "linear_backward_input",
+          op.attributes,
+          {dy, op.weight},
+          {dx},
+          {},
           {op.flops, 0}});
     b.add_gradient(op.x, dx, true);
   }
@@ -45,7 +55,11 @@ Value linear(GraphBuilder& builder, std::string name, Value x, Value weight, Val
   if (bias) require_operand(builder, name, "bias", bias, {out}, builder.work_type());
 
   Value y = builder.activation(name, {tokens, out});
-  Linear op{builder.tensor(y).name, x, weight, bias, {{"transposed", std::int64_t{transposed}}},
+  Linear op{builder.tensor(y).name,
+            x,
+            weight,
+            bias,
+            {{"transposed", std::int64_t{transposed}}},
             2 * elements(builder, x) * static_cast<double>(out)};
   std::vector<Value> reads{x, weight};
   if (bias) reads.push_back(bias);

@@ -168,7 +168,7 @@ Bytes find_gap(const std::vector<Placed>& placed, const Block& block, Fit fit) {
 }
 
 constexpr std::array<Order, 3> search_orders{by_start, by_duration, by_end};
-// Bounds the search at a millisecond or two, whatever the number of blocks.
+// Bounds the search to a few passes over a long list, to 64 rounds of a short one.
 constexpr std::size_t search_turns = 6000;
 
 constexpr std::size_t none = std::numeric_limits<std::size_t>::max();

@@ -118,6 +118,24 @@ TEST_P(ParallelFor, UsesNoMoreThreadsThanAllowed) {
   EXPECT_EQ(parallel_threads(), GetParam());
 }
 
+// Each chunk waits for another thread to come to the loop, within reason.
+TEST_P(ParallelFor, SharesALoopAmongThreads) {
+  std::mutex mutex;
+  std::set<std::thread::id> threads;
+  auto arrived = [&] {
+    std::scoped_lock lock(mutex);
+    threads.insert(std::this_thread::get_id());
+    return threads.size();
+  };
+  const std::size_t wanted = GetParam() == 1 ? 1 : 2;
+  for (int round = 0; round < 1000 && arrived() < wanted; ++round) {
+    parallel_for(16, 1, [&](std::int64_t, std::int64_t) {
+      for (int patience = 0; patience < 1000 && arrived() < wanted; ++patience) std::this_thread::yield();
+    });
+  }
+  EXPECT_GE(threads.size(), wanted);
+}
+
 INSTANTIATE_TEST_SUITE_P(Threads, ParallelFor, testing::Values(1, 2, 3, 4));
 
 TEST(ParallelThreads, ZeroMeansAllCores) {

@@ -10,21 +10,22 @@
 namespace stowage {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
 using test::expect_refused;
 using test::op_names;
 using test::tensor_names;
+using testing::ElementsAre;
+using testing::IsEmpty;
 
 const Op& op_of(const Graph& graph, const std::string& name) { return graph.op(test::op_named(graph, name)); }
 
 // y = a + b: both take dy as it is.
 Value sum(GraphBuilder& builder, const std::string& name, Value a, Value b) {
   Value y = builder.activation(name, builder.tensor(a).shape);
-  builder.op({name, "sum", {}, {a, b}, {y}, {}, {}}, [=](GraphBuilder& g, const std::vector<Value>& gradients) {
-    g.add_gradient(a, gradients[0], false);
-    g.add_gradient(b, gradients[0], false);
-  });
+  builder.op({name, "sum", {}, {a, b}, {y}, {}, {}},
+             [=](GraphBuilder& g, const std::vector<Value>& gradients) {
+               g.add_gradient(a, gradients[0], false);
+               g.add_gradient(b, gradients[0], false);
+             });
   return y;
 }
 
@@ -39,8 +40,8 @@ TEST(GraphBuilder, EmitsForwardBackwardUpdate) {
               ElementsAre("y1", "y2", "y3", "loss",                                          //
                           "loss.backward", "y3.backward_parameter", "y3.backward",           //
                           "y2.backward_parameter", "second.grad.square_sum", "y2.backward",  //
-                          "y1.backward_parameter", "first.grad.2.accumulate", "first.grad.square_sum",
-                          "clip", "first.adamw", "second.adamw"));
+                          "y1.backward_parameter", "first.grad.2.accumulate", "first.grad.square_sum", "clip",
+                          "first.adamw", "second.adamw"));
 }
 
 TEST(GraphBuilder, OpsBelongToTheirPhaseAndUnit) {
@@ -110,7 +111,8 @@ TEST(GraphBuilder, UpdatesStandInOrderOfFirstUse) {
 TEST(GraphBuilder, OptimizerStateHasTheWorkType) {
   GraphBuilder b(DataType::f64);
   Value p = b.parameter("p", {4, 3}, {});
-  Graph graph = b.finish(test::reduce(b, "loss", test::scale(b, "y", b.input("x", {4, 3}, DataType::f64), p)), {});
+  Graph graph =
+      b.finish(test::reduce(b, "loss", test::scale(b, "y", b.input("x", {4, 3}, DataType::f64), p)), {});
   for (TensorId id : op_of(graph, "p.adamw").reads) EXPECT_EQ(graph.tensor(id).type, DataType::f64);
 }
 
@@ -139,10 +141,9 @@ TEST(GraphBuilder, ContributionsAreSummedInOrderOfArrival) {
   Value three = test::scale(s.b, "three", y, s.x);
   Value loss = test::reduce(s.b, "loss", sum(s.b, "s2", sum(s.b, "s1", one, two), three));
   Graph graph = s.b.finish_without_update(loss);
-  EXPECT_THAT(op_names(graph),
-              ElementsAre("y", "one", "two", "three", "s1", "s2", "loss", "loss.backward", "three.backward",
-                          "two.backward", "y.grad.2.accumulate", "one.backward", "y.grad.4.accumulate",
-                          "y.backward_parameter"));
+  EXPECT_THAT(op_names(graph), ElementsAre("y", "one", "two", "three", "s1", "s2", "loss", "loss.backward",
+                                           "three.backward", "two.backward", "y.grad.2.accumulate",
+                                           "one.backward", "y.grad.4.accumulate", "y.backward_parameter"));
   const Op& first = op_of(graph, "y.grad.2.accumulate");
   EXPECT_THAT(tensor_names(graph, first.reads), ElementsAre("y.grad", "y.grad.1"));
   EXPECT_THAT(first.may_alias, ElementsAre(Alias{0, 0}));
@@ -256,9 +257,21 @@ TEST(GraphBuilder, RefusesOpsThatDoNotFit) {
   Start s;
   Value y = test::scale(s.b, "y", s.x, s.p);
   Value small = s.b.activation("small", {3});
-  expect_refused([&] { s.b.op({"o", "k", {}, {y}, {small}, {{0, 0}}, {}}); }, "'small' [3] may not alias 'y'");
-  expect_refused([&] { s.b.op({"o", "k", {}, {y}, {small}, {{1, 0}}, {}}); }, "op 'o': an alias names an operand");
-  expect_refused([&] { s.b.op({"o", "k", {}, {s.x}, {y}, {}, {}}); }, "writes 'y', which op 'y' writes already");
+  expect_refused(
+      [&] {
+        s.b.op({"o", "k", {}, {y}, {small}, {{0, 0}}, {}});
+      },
+      "'small' [3] may not alias 'y'");
+  expect_refused(
+      [&] {
+        s.b.op({"o", "k", {}, {y}, {small}, {{1, 0}}, {}});
+      },
+      "op 'o': an alias names an operand");
+  expect_refused(
+      [&] {
+        s.b.op({"o", "k", {}, {s.x}, {y}, {}, {}});
+      },
+      "writes 'y', which op 'y' writes already");
 }
 
 TEST(GraphBuilder, RefusesALossThatIsNone) {
@@ -299,9 +312,8 @@ void expect_rule_refused(const std::function<void(GraphBuilder&, Value p, Value 
                          const std::string& message) {
   Start s;
   Value y = s.b.activation("y", {4, 3});
-  s.b.op({"y", "own", {}, {s.p, s.x}, {y}, {}, {}}, [&](GraphBuilder& b, const std::vector<Value>& gradients) {
-    rule(b, s.p, s.x, y, gradients[0]);
-  });
+  s.b.op({"y", "own", {}, {s.p, s.x}, {y}, {}, {}},
+         [&](GraphBuilder& b, const std::vector<Value>& gradients) { rule(b, s.p, s.x, y, gradients[0]); });
   Value loss = test::reduce(s.b, "loss", y);
   expect_refused([&] { s.b.finish(loss, {}); }, message);
 }

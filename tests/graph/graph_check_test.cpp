@@ -24,13 +24,9 @@ struct Breach {
 
 class GraphBreach : public testing::TestWithParam<Breach> {};
 
-TEST(GraphCheck, AcceptsTheUnbrokenGraph) {
-  EXPECT_NO_THROW(check(test::small_graph()));
-}
+TEST(GraphCheck, AcceptsTheUnbrokenGraph) { EXPECT_NO_THROW(check(test::small_graph())); }
 
-TEST(GraphCheck, AcceptsAGraphWithoutOps) {
-  EXPECT_NO_THROW(check(Graph{}));
-}
+TEST(GraphCheck, AcceptsAGraphWithoutOps) { EXPECT_NO_THROW(check(Graph{})); }
 
 TEST_P(GraphBreach, IsRejected) {
   Graph graph = test::small_graph();
@@ -44,10 +40,15 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 const Breach breaches[] = {
     {"TensorWithoutName", "a tensor has no name", [](Graph& g) { g.tensors[1].name.clear(); }},
     {"TwoTensorsOfOneName", "two tensors are named 'x'", [](Graph& g) { g.tensors[1].name = "x"; }},
-    {"DimensionZero", "the shape [4, 0] of tensor 'x'", [](Graph& g) { g.tensors[0].shape = {4, 0}; }},
+    {"DimensionZero", "the shape [4, 0] of tensor 'x'",
+     [](Graph& g) {
+       g.tensors[0].shape = {4, 0};
+     }},
     {"DimensionNegative", "the shape [-1] of tensor 'x'", [](Graph& g) { g.tensors[0].shape = {-1}; }},
     {"ShapeOverflows", "overflows 63 bits",
-     [](Graph& g) { g.tensors[0].shape = {std::int64_t{1} << 31, std::int64_t{1} << 31}; }},
+     [](Graph& g) {
+       g.tensors[0].shape = {std::int64_t{1} << 31, std::int64_t{1} << 31};
+     }},
     {"TotalOverflows", "sizes of all tensors up to 'first'",
      [](Graph& g) {
        g.tensors[0].shape = {std::int64_t{1} << 60};
@@ -87,7 +88,8 @@ const Breach breaches[] = {
      [](Graph& g) { g.ops[0].reads[0] = tensor_named(g, "first.adam_m"); }},
     {"ReadBeforeWrite", "op 'y1' reads 'y2' before it is written",
      [](Graph& g) { g.ops[0].reads[0] = tensor_named(g, "y2"); }},
-    {"OpsSwapped", "op 'y3' reads 'y2' before it is written", [](Graph& g) { std::swap(g.ops[1], g.ops[2]); }},
+    {"OpsSwapped", "op 'y3' reads 'y2' before it is written",
+     [](Graph& g) { std::swap(g.ops[1], g.ops[2]); }},
     {"WriteOfAnInput", "op 'y1' writes the input 'x'",
      [](Graph& g) { g.ops[0].writes[0] = tensor_named(g, "x"); }},
     {"ParameterWrittenOutsideUpdate", "op 'y1' is no update but writes the parameter 'first'",
@@ -101,7 +103,9 @@ const Breach breaches[] = {
     {"ParameterUpdatedTwice", "'first' is written twice",
      [](Graph& g) { op_named(g, "second.adamw").writes[0] = tensor_named(g, "first"); }},
     {"NoProducer", "no op writes the activation 'orphan'",
-     [](Graph& g) { g.tensors.push_back({"orphan", DataType::f32, {1}, TensorKind::activation, {}}); }},
+     [](Graph& g) {
+       g.tensors.push_back({"orphan", DataType::f32, {1}, TensorKind::activation, {}});
+     }},
     {"WorkspaceOfNoOp", "no op writes the workspace 'loss.scratch'",
      [](Graph& g) { op_named(g, "loss").writes.pop_back(); }},
     {"AliasOfNoWrite", "an alias of op 'y3.backward' names an operand",
@@ -109,9 +113,13 @@ const Breach breaches[] = {
     {"AliasOfNoRead", "an alias of op 'y3.backward' names an operand",
      [](Graph& g) { op_named(g, "y3.backward").may_alias[0].read = 2; }},
     {"AliasTwice", "two aliases of op 'y3.backward' name the same operand",
-     [](Graph& g) { op_named(g, "y3.backward").may_alias.push_back({0, 0}); }},
+     [](Graph& g) {
+       op_named(g, "y3.backward").may_alias.push_back({0, 0});
+     }},
     {"AliasOfTwoSizes", "whose size differs",
-     [](Graph& g) { op_named(g, "y3.backward_parameter").may_alias.push_back({0, 1}); }},
+     [](Graph& g) {
+       op_named(g, "y3.backward_parameter").may_alias.push_back({0, 1});
+     }},
     {"AliasOfAParameter", "only values of one step may share bytes",
      [](Graph& g) {
        g.tensors[tensor_named(g, "first")].shape = {4, 3};

@@ -28,9 +28,7 @@ TEST(GraphJson, ReadsBackEqual) {
   EXPECT_EQ(to_json(graph_from_json(text)), text);
 }
 
-TEST(GraphJson, AnEmptyGraphReadsBack) {
-  EXPECT_EQ(graph_from_json(to_json(Graph{})), Graph{});
-}
+TEST(GraphJson, AnEmptyGraphReadsBack) { EXPECT_EQ(graph_from_json(to_json(Graph{})), Graph{}); }
 
 TEST(GraphJson, DoublesReadBackToTheBit) {
   Graph graph = test::small_graph();
@@ -72,11 +70,15 @@ TEST(GraphJson, NamesTheFieldThatDoesNotFit) {
   expect_refused(replaced(text, "\"clip\": ", "\"clip\": 429496729500"), "'clip' is not an id");
   expect_refused(replaced(text, "\"name\": \"x\"", "\"name\": 7"), "'tensors[0].name' is not a string");
   expect_refused(replaced(text, "\"name\": \"x\",", ""), "'tensors[0].name' is not there");
-  expect_refused(replaced(text, "\"type\": \"f32\"", "\"type\": \"f16\""), "'tensors[0].type' is not a known word");
-  expect_refused(replaced(text, "\"kind\": \"input\"", "\"kind\": \"\""), "'tensors[0].kind' is not a known word");
-  expect_refused(replaced(text, "\"mean\": 0.25", "\"mean\": null"), "'tensors[1].mean' is not a finite number");
+  expect_refused(replaced(text, "\"type\": \"f32\"", "\"type\": \"f16\""),
+                 "'tensors[0].type' is not a known word");
+  expect_refused(replaced(text, "\"kind\": \"input\"", "\"kind\": \"\""),
+                 "'tensors[0].kind' is not a known word");
+  expect_refused(replaced(text, "\"mean\": 0.25", "\"mean\": null"),
+                 "'tensors[1].mean' is not a finite number");
   expect_refused(replaced(text, "\"mean\": 0.25", "\"mean\": 1e999"), "graph JSON");
-  expect_refused(replaced(text, "\"by\": 0.1", "\"by\": [1]"), "'ops[0].attributes.by' is not a number or a string");
+  expect_refused(replaced(text, "\"by\": 0.1", "\"by\": [1]"),
+                 "'ops[0].attributes.by' is not a number or a string");
   expect_refused(replaced(text, "\"rounds\": 3", "\"rounds\": 9223372036854775808"),
                  "'ops[0].attributes.rounds' is not an integer of 64 bits");
   expect_refused(replaced(text, "\"phase\": \"forward\"", "\"phase\": 0"), "'ops[0].phase' is not a string");
@@ -128,10 +130,18 @@ TEST(GraphJson, SurvivesRandomDamage) {
     for (std::size_t hits = 1 + below(3); hits > 0; --hits) {
       std::size_t at = below(text.size());
       switch (below(4)) {
-        case 0: text[at] = static_cast<char>(text[at] ^ (1 << below(8))); break;
-        case 1: text[at] = likely[below(likely.size())]; break;
-        case 2: text.erase(at, 1 + below(20)); break;
-        default: text.insert(at, text.substr(below(text.size()), 1 + below(20))); break;
+        case 0:
+          text[at] = static_cast<char>(text[at] ^ (1 << below(8)));
+          break;
+        case 1:
+          text[at] = likely[below(likely.size())];
+          break;
+        case 2:
+          text.erase(at, 1 + below(20));
+          break;
+        default:
+          text.insert(at, text.substr(below(text.size()), 1 + below(20)));
+          break;
       }
     }
     try {

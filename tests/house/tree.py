@@ -25,6 +25,8 @@ MIRRORED = {
 # Tests of a property that no single file has, and what they judge.
 TESTS_OF_THE_WHOLE = {
     "tests/offload/engine/allocations_test.cpp": "no allocation after the first step",
+    "tests/offload/engine/gpt_test.cpp": "a small GPT: the evaluator's bits, the planned peak and the planned traffic",
+    "tests/offload/engine/random_graph_test.cpp": "the same on random graphs",
     "tests/offload/engine/waits_test.cpp": "every wait of a plan, removed one at a time",
 }
 

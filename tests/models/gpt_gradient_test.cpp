@@ -9,8 +9,9 @@ namespace {
 // Draws of deviation 0.3 instead of GPT-2's 0.02 and of 0 for biases, so that every part matters.
 void expect_all_gradients_match(double dropout) {
   GraphBuilder builder(DataType::f64);
-  Gpt model = gpt(builder, {.layers = 2, .width = 8, .heads = 2, .vocabulary = 11, .sequence = 6, .batch = 2,
-                            .dropout = dropout});
+  Gpt model = gpt(
+      builder,
+      {.layers = 2, .width = 8, .heads = 2, .vocabulary = 11, .sequence = 6, .batch = 2, .dropout = dropout});
   Graph graph = builder.finish_without_update(model.loss);
   Evaluator evaluator(graph, cpu_launch_table(), 5);
   test::fill_tokens(evaluator, model.tokens.id, 11, 1);
@@ -28,13 +29,9 @@ void expect_all_gradients_match(double dropout) {
   test::expect_gradients_match(evaluator, gradients, {.step = 1e-3, .tolerance = 1e-6, .most = 48});
 }
 
-TEST(GptGradient, OfTwoLayersMatchesDifferences) {
-  expect_all_gradients_match(0);
-}
+TEST(GptGradient, OfTwoLayersMatchesDifferences) { expect_all_gradients_match(0); }
 
-TEST(GptGradient, OfTwoLayersWithDropoutMatchesDifferences) {
-  expect_all_gradients_match(0.2);
-}
+TEST(GptGradient, OfTwoLayersWithDropoutMatchesDifferences) { expect_all_gradients_match(0.2); }
 
 }  // namespace
 }  // namespace stowage

@@ -19,7 +19,12 @@ struct FinishedStep {
 
   explicit FinishedStep(DataType type) : FinishedStep(GraphBuilder(type)) {}
   explicit FinishedStep(GraphBuilder builder)
-      : model(gpt(builder, {.layers = 2, .width = 24, .heads = 3, .vocabulary = 31, .sequence = 10, .batch = 2,
+      : model(gpt(builder, {.layers = 2,
+                            .width = 24,
+                            .heads = 3,
+                            .vocabulary = 31,
+                            .sequence = 10,
+                            .batch = 2,
                             .dropout = 0.2})),
         graph(builder.finish(model.loss, {})),
         evaluator(graph, table, seed) {
@@ -37,8 +42,10 @@ struct FinishedStep {
     std::vector<Operand> writes;
     for (TensorId id : op.reads) inputs.push_back(evaluator.value(id));
     for (TensorId id : op.writes) outputs.emplace_back(graph.tensor(id).bytes(), std::byte{0xa5});
-    for (std::size_t i = 0; i < inputs.size(); ++i) reads.push_back({inputs[i].data(), &graph.tensor(op.reads[i])});
-    for (std::size_t i = 0; i < outputs.size(); ++i) writes.push_back({outputs[i].data(), &graph.tensor(op.writes[i])});
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      reads.push_back({inputs[i].data(), &graph.tensor(op.reads[i])});
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+      writes.push_back({outputs[i].data(), &graph.tensor(op.writes[i])});
     for (const Alias& alias : aliases) writes[alias.write].data = inputs[alias.read].data();
     table.find(op)({&op, reads, writes, {step, seed, 0}, nullptr});
     for (const Alias& alias : aliases) outputs[alias.write] = inputs[alias.read];

@@ -16,7 +16,8 @@ namespace {
 using testing::ElementsAre;
 using testing::ElementsAreArray;
 
-constexpr GptConfig tiny{.layers = 2, .width = 8, .heads = 2, .vocabulary = 11, .sequence = 6, .batch = 3, .dropout = 0};
+constexpr GptConfig tiny{
+    .layers = 2, .width = 8, .heads = 2, .vocabulary = 11, .sequence = 6, .batch = 3, .dropout = 0};
 
 Graph graph_of(const GptConfig& config, DataType type = DataType::f32) {
   GraphBuilder builder(type);
@@ -40,15 +41,22 @@ TEST(Gpt, HasTheParametersOfGpt2) {
   for (const Tensor& tensor : graph.tensors) {
     if (tensor.kind == TensorKind::parameter) shapes[tensor.name] = tensor.shape;
   }
-  std::map<std::string, std::vector<std::int64_t>> expected{
-      {"wte.weight", {11, 8}},           {"wpe.weight", {6, 8}},
-      {"h.0.ln_1.weight", {8}},          {"h.0.ln_1.bias", {8}},
-      {"h.0.attn.c_attn.weight", {8, 24}}, {"h.0.attn.c_attn.bias", {24}},
-      {"h.0.attn.c_proj.weight", {8, 8}}, {"h.0.attn.c_proj.bias", {8}},
-      {"h.0.ln_2.weight", {8}},          {"h.0.ln_2.bias", {8}},
-      {"h.0.mlp.c_fc.weight", {8, 32}},  {"h.0.mlp.c_fc.bias", {32}},
-      {"h.0.mlp.c_proj.weight", {32, 8}}, {"h.0.mlp.c_proj.bias", {8}},
-      {"ln_f.weight", {8}},              {"ln_f.bias", {8}}};
+  std::map<std::string, std::vector<std::int64_t>> expected{{"wte.weight", {11, 8}},
+                                                            {"wpe.weight", {6, 8}},
+                                                            {"h.0.ln_1.weight", {8}},
+                                                            {"h.0.ln_1.bias", {8}},
+                                                            {"h.0.attn.c_attn.weight", {8, 24}},
+                                                            {"h.0.attn.c_attn.bias", {24}},
+                                                            {"h.0.attn.c_proj.weight", {8, 8}},
+                                                            {"h.0.attn.c_proj.bias", {8}},
+                                                            {"h.0.ln_2.weight", {8}},
+                                                            {"h.0.ln_2.bias", {8}},
+                                                            {"h.0.mlp.c_fc.weight", {8, 32}},
+                                                            {"h.0.mlp.c_fc.bias", {32}},
+                                                            {"h.0.mlp.c_proj.weight", {32, 8}},
+                                                            {"h.0.mlp.c_proj.bias", {8}},
+                                                            {"ln_f.weight", {8}},
+                                                            {"ln_f.bias", {8}}};
   EXPECT_EQ(shapes, expected);
 }
 
@@ -61,8 +69,9 @@ TEST(Gpt, CountsItsParameters) {
     return sum;
   };
   EXPECT_EQ(count({}), 10'844'160);
-  EXPECT_EQ(count({.layers = 12, .width = 768, .heads = 12, .vocabulary = 50257, .sequence = 1024, .batch = 1}),
-            124'439'808);  // GPT-2 small
+  EXPECT_EQ(
+      count({.layers = 12, .width = 768, .heads = 12, .vocabulary = 50257, .sequence = 1024, .batch = 1}),
+      124'439'808);  // GPT-2 small
 }
 
 TEST(Gpt, StartsAsGpt2Does) {
@@ -97,8 +106,9 @@ TEST(Gpt, ForwardOpsOfAnMlp) {
   for (const Op& op : graph.ops) {
     if (op.phase == Phase::forward && op.unit == 4) kernels.push_back(op.name + ": " + op.kernel);
   }
-  EXPECT_THAT(kernels, ElementsAre("h.1.ln_2: layer_norm", "h.1.mlp.c_fc: linear", "h.1.mlp.gelu: gelu",
-                                   "h.1.mlp.c_proj: linear", "h.1.mlp.dropout: dropout", "h.1.mlp.residual: add"));
+  EXPECT_THAT(kernels,
+              ElementsAre("h.1.ln_2: layer_norm", "h.1.mlp.c_fc: linear", "h.1.mlp.gelu: gelu",
+                          "h.1.mlp.c_proj: linear", "h.1.mlp.dropout: dropout", "h.1.mlp.residual: add"));
 }
 
 TEST(Gpt, BackwardOpsOfAnAttention) {
@@ -107,15 +117,16 @@ TEST(Gpt, BackwardOpsOfAnAttention) {
   for (const Op& op : graph.ops) {
     if (op.phase == Phase::backward && op.unit == 3) names.push_back(op.name);
   }
-  EXPECT_THAT(names, ElementsAre("h.1.attn.c_proj.backward_weight", "h.1.attn.c_proj.weight.grad.square_sum",  //
-                                 "h.1.attn.c_proj.backward_bias", "h.1.attn.c_proj.bias.grad.square_sum",
-                                 "h.1.attn.c_proj.backward", "h.1.attn.backward",  //
-                                 "h.1.attn.c_attn.backward_weight", "h.1.attn.c_attn.weight.grad.square_sum",
-                                 "h.1.attn.c_attn.backward_bias", "h.1.attn.c_attn.bias.grad.square_sum",
-                                 "h.1.attn.c_attn.backward",  //
-                                 "h.1.ln_1.backward_parameters", "h.1.ln_1.weight.grad.square_sum",
-                                 "h.1.ln_1.bias.grad.square_sum", "h.1.ln_1.backward",
-                                 "h.0.mlp.residual.grad.1.accumulate"));
+  EXPECT_THAT(names,
+              ElementsAre("h.1.attn.c_proj.backward_weight", "h.1.attn.c_proj.weight.grad.square_sum",  //
+                          "h.1.attn.c_proj.backward_bias", "h.1.attn.c_proj.bias.grad.square_sum",
+                          "h.1.attn.c_proj.backward", "h.1.attn.backward",  //
+                          "h.1.attn.c_attn.backward_weight", "h.1.attn.c_attn.weight.grad.square_sum",
+                          "h.1.attn.c_attn.backward_bias", "h.1.attn.c_attn.bias.grad.square_sum",
+                          "h.1.attn.c_attn.backward",  //
+                          "h.1.ln_1.backward_parameters", "h.1.ln_1.weight.grad.square_sum",
+                          "h.1.ln_1.bias.grad.square_sum", "h.1.ln_1.backward",
+                          "h.0.mlp.residual.grad.1.accumulate"));
 }
 
 TEST(Gpt, CountsItsOps) {
@@ -146,11 +157,22 @@ TEST(Gpt, TheTiedTablesGradientIsCompleteAtTheEmbedding) {
 
 TEST(Gpt, UpdatesInOrderOfFirstUse) {
   Graph graph = graph_of({.layers = 1, .width = 8, .heads = 2, .vocabulary = 11, .sequence = 6, .batch = 3});
-  std::vector<std::string> expected{"wte.weight",      "wpe.weight",    "h.0.ln_1.weight",
-                                    "h.0.ln_1.bias",   "h.0.attn.c_attn.weight", "h.0.attn.c_attn.bias",
-                                    "h.0.attn.c_proj.weight", "h.0.attn.c_proj.bias", "h.0.ln_2.weight",
-                                    "h.0.ln_2.bias",   "h.0.mlp.c_fc.weight", "h.0.mlp.c_fc.bias",
-                                    "h.0.mlp.c_proj.weight", "h.0.mlp.c_proj.bias", "ln_f.weight", "ln_f.bias"};
+  std::vector<std::string> expected{"wte.weight",
+                                    "wpe.weight",
+                                    "h.0.ln_1.weight",
+                                    "h.0.ln_1.bias",
+                                    "h.0.attn.c_attn.weight",
+                                    "h.0.attn.c_attn.bias",
+                                    "h.0.attn.c_proj.weight",
+                                    "h.0.attn.c_proj.bias",
+                                    "h.0.ln_2.weight",
+                                    "h.0.ln_2.bias",
+                                    "h.0.mlp.c_fc.weight",
+                                    "h.0.mlp.c_fc.bias",
+                                    "h.0.mlp.c_proj.weight",
+                                    "h.0.mlp.c_proj.bias",
+                                    "ln_f.weight",
+                                    "ln_f.bias"};
   std::vector<std::string> updated;
   for (const Op& op : graph.ops) {
     if (op.kernel != "adamw") continue;
@@ -160,7 +182,8 @@ TEST(Gpt, UpdatesInOrderOfFirstUse) {
   }
   EXPECT_THAT(updated, ElementsAreArray(expected));
   for (std::string& name : expected) name += ".grad.square_sum";
-  EXPECT_THAT(test::tensor_names(graph, graph.op(test::op_named(graph, "clip")).reads), ElementsAreArray(expected));
+  EXPECT_THAT(test::tensor_names(graph, graph.op(test::op_named(graph, "clip")).reads),
+              ElementsAreArray(expected));
 }
 
 TEST(Gpt, NoTwoOpsShareTheirRandomNumbers) {
@@ -230,7 +253,7 @@ void expect_refused(GptConfig config, const std::string& words) {
 }
 
 template <class Field>
-GptConfig changed(Field GptConfig::* field, Field value) {
+GptConfig changed(Field GptConfig::*field, Field value) {
   GptConfig config = tiny;
   config.*field = value;
   return config;
@@ -247,10 +270,13 @@ TEST(Gpt, RefusesWhatDoesNotFit) {
   expect_refused(changed(&GptConfig::dropout, 1.0), "gpt: dropout 1 is outside [0, 1)");
   expect_refused(changed(&GptConfig::dropout, -0.5), "gpt: dropout -0.5 is outside [0, 1)");
   expect_refused(changed(&GptConfig::dropout, std::nan("")), "gpt: dropout nan is outside [0, 1)");
-  expect_refused(changed(&GptConfig::layers, std::int64_t{1} << 40), "gpt: layers is 1099511627776; give at most");
-  expect_refused(changed(&GptConfig::vocabulary, std::int64_t{1} << 31), "gpt: vocabulary 2147483648 does not fit");
+  expect_refused(changed(&GptConfig::layers, std::int64_t{1} << 40),
+                 "gpt: layers is 1099511627776; give at most");
+  expect_refused(changed(&GptConfig::vocabulary, std::int64_t{1} << 31),
+                 "gpt: vocabulary 2147483648 does not fit");
   expect_refused(changed(&GptConfig::width, std::int64_t{1} << 40), "gpt: width * width overflows");
-  expect_refused(changed(&GptConfig::batch, std::int64_t{1} << 60), "gpt: batch * sequence * width overflows");
+  expect_refused(changed(&GptConfig::batch, std::int64_t{1} << 60),
+                 "gpt: batch * sequence * width overflows");
   GptConfig wide = changed(&GptConfig::batch, std::int64_t{1} << 51);
   wide.vocabulary = 1 << 20;
   expect_refused(wide, "gpt: batch * sequence * vocabulary overflows");

@@ -17,12 +17,12 @@ TEST_P(AttentionGradients, MatchDifferences) {
   auto [causal, dropout] = GetParam();
   test::GradientCheck check;
   Value qkv = check.variable("qkv", {2 * 5, 3 * 8});
-  check.run(nn::attention(check.builder, "y", qkv, {.heads = 2, .sequence = 5, .causal = causal, .dropout = dropout}));
+  check.run(nn::attention(check.builder, "y", qkv,
+                          {.heads = 2, .sequence = 5, .causal = causal, .dropout = dropout}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Attention, AttentionGradients,
-                         testing::Combine(testing::Bool(), testing::Values(0.0, 0.3)),
-                         [](const auto& info) {
+                         testing::Combine(testing::Bool(), testing::Values(0.0, 0.3)), [](const auto& info) {
                            return std::string(std::get<0>(info.param) ? "Causal" : "Bidirectional") +
                                   (std::get<1>(info.param) > 0 ? "WithDropout" : "");
                          });
@@ -78,10 +78,14 @@ TEST(Attention, RefusesWhatDoesNotFit) {
   GraphBuilder b;
   Value qkv = b.activation("qkv", {10, 24});
   Value odd = b.activation("odd", {10, 25});
-  test::expect_refused([&] { nn::attention(b, "att", odd, {.heads = 1, .sequence = 5}); }, "att: queries, keys");
-  test::expect_refused([&] { nn::attention(b, "att", qkv, {.heads = 3, .sequence = 5}); }, "divisible by the heads");
-  test::expect_refused([&] { nn::attention(b, "att", qkv, {.heads = 0, .sequence = 5}); }, "divisible by the heads");
-  test::expect_refused([&] { nn::attention(b, "att", qkv, {.heads = 2, .sequence = 4}); }, "whole number of sequences");
+  test::expect_refused([&] { nn::attention(b, "att", odd, {.heads = 1, .sequence = 5}); },
+                       "att: queries, keys");
+  test::expect_refused([&] { nn::attention(b, "att", qkv, {.heads = 3, .sequence = 5}); },
+                       "divisible by the heads");
+  test::expect_refused([&] { nn::attention(b, "att", qkv, {.heads = 0, .sequence = 5}); },
+                       "divisible by the heads");
+  test::expect_refused([&] { nn::attention(b, "att", qkv, {.heads = 2, .sequence = 4}); },
+                       "whole number of sequences");
   test::expect_refused([&] { nn::attention(b, "att", qkv, {.heads = 2, .sequence = 5, .dropout = 1}); },
                        "att: the dropout probability");
 }

@@ -50,11 +50,13 @@ TEST(CrossEntropy, EmitsTheContractsOps) {
   EXPECT_THAT(test::op_names(graph), ElementsAre("loss", "loss.backward"));
   EXPECT_EQ(graph.ops[0].kernel, "cross_entropy");
   EXPECT_THAT(test::tensor_names(graph, graph.ops[0].reads), ElementsAre("logits", "targets"));
-  EXPECT_EQ(graph.tensor(graph.ops[0].writes[0]), (Tensor{"loss", DataType::f64, {}, TensorKind::activation, {}}));
+  EXPECT_EQ(graph.tensor(graph.ops[0].writes[0]),
+            (Tensor{"loss", DataType::f64, {}, TensorKind::activation, {}}));
   EXPECT_EQ(graph.tensor(graph.ops[0].writes[1]),
             (Tensor{"loss.log_sum_exp", DataType::f32, {6}, TensorKind::activation, {}}));
   EXPECT_EQ(graph.ops[1].kernel, "cross_entropy_backward");
-  EXPECT_THAT(test::tensor_names(graph, graph.ops[1].reads), ElementsAre("logits", "targets", "loss.log_sum_exp"));
+  EXPECT_THAT(test::tensor_names(graph, graph.ops[1].reads),
+              ElementsAre("logits", "targets", "loss.log_sum_exp"));
 }
 
 TEST(CrossEntropy, RefusesShapesThatDoNotFit) {
@@ -63,7 +65,8 @@ TEST(CrossEntropy, RefusesShapesThatDoNotFit) {
   Value targets = b.input("targets", {5});
   test::expect_refused([&] { nn::cross_entropy(b, "loss", logits, targets); },
                        "loss: the targets 'targets' is i32 [5]; give it i32 [6]");
-  test::expect_refused([&] { nn::cross_entropy(b, "loss", logits, logits); }, "loss: the targets 'logits' is f32");
+  test::expect_refused([&] { nn::cross_entropy(b, "loss", logits, logits); },
+                       "loss: the targets 'logits' is f32");
   test::expect_refused([&] { nn::cross_entropy(b, "loss", targets, targets); }, "loss: the logits 'targets'");
 }
 

@@ -116,7 +116,8 @@ TEST(Add, RefusesShapesThatDoNotFit) {
   GraphBuilder b;
   Value x = b.activation("x", {6, 7});
   Value y = b.activation("y", {7, 6});
-  test::expect_refused([&] { nn::add(b, "sum", x, y); }, "sum: the second input 'y' is f32 [7, 6]; give it f32 [6, 7]");
+  test::expect_refused([&] { nn::add(b, "sum", x, y); },
+                       "sum: the second input 'y' is f32 [7, 6]; give it f32 [6, 7]");
 }
 
 }  // namespace

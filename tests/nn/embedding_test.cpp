@@ -34,7 +34,8 @@ TEST(Embedding, TiedTableGradientsMatchDifferences) {
 TEST(Embedding, EmitsTheContractsOps) {
   GraphBuilder b(DataType::f64);
   Value tokens = b.input("tokens", {8});
-  Value x = nn::embedding(b, "x", tokens, b.parameter("table", {5, 3}, {}), b.parameter("positions", {4, 3}, {}), 4);
+  Value x = nn::embedding(b, "x", tokens, b.parameter("table", {5, 3}, {}),
+                          b.parameter("positions", {4, 3}, {}), 4);
   Graph graph = b.finish_without_update(test::weighted_sum(b, x));
   EXPECT_THAT(test::op_names(graph),
               ElementsAre("x", "loss", "loss.backward", "x.backward", "x.backward_positions"));
@@ -54,11 +55,15 @@ TEST(Embedding, RefusesShapesThatDoNotFit) {
   GraphBuilder b;
   Value tokens = b.input("tokens", {8});
   Value table = b.parameter("table", {5, 3}, {});
-  test::expect_refused([&] { nn::embedding(b, "x", table, table, {}, 4); }, "x: the tokens 'table' is f32 [5, 3]");
-  test::expect_refused([&] { nn::embedding(b, "x", tokens, tokens, {}, 4); }, "x: the table 'tokens' is i32 [8]");
+  test::expect_refused([&] { nn::embedding(b, "x", table, table, {}, 4); },
+                       "x: the tokens 'table' is f32 [5, 3]");
+  test::expect_refused([&] { nn::embedding(b, "x", tokens, tokens, {}, 4); },
+                       "x: the table 'tokens' is i32 [8]");
   test::expect_refused([&] { nn::embedding(b, "x", tokens, table, table, 4); }, "x: the positions 'table'");
-  test::expect_refused([&] { nn::embedding(b, "x", tokens, table, {}, 3); }, "x: the tokens are no whole number");
-  test::expect_refused([&] { nn::embedding(b, "x", tokens, table, {}, 0); }, "x: the tokens are no whole number");
+  test::expect_refused([&] { nn::embedding(b, "x", tokens, table, {}, 3); },
+                       "x: the tokens are no whole number");
+  test::expect_refused([&] { nn::embedding(b, "x", tokens, table, {}, 0); },
+                       "x: the tokens are no whole number");
 }
 
 }  // namespace

@@ -9,13 +9,15 @@
 #include "stowage/nn.h"
 #include "tests/support/expect_refused.h"
 #include "tests/support/finite_difference.h"
+#include "tests/support/graph_queries.h"
 
 namespace stowage {
 namespace {
 
 using testing::Each;
 
-Tensor weight(DataType type, std::vector<std::int64_t> shape, Initializer initializer, std::string name = "w") {
+Tensor weight(DataType type, std::vector<std::int64_t> shape, Initializer initializer,
+              std::string name = "w") {
   return {std::move(name), type, std::move(shape), TensorKind::parameter, initializer};
 }
 
@@ -88,7 +90,8 @@ TEST(Initialize, GivesTheSameBitsForAnyThreadCount) {
 
 TEST(Initialize, RefusesWhatDoesNotFit) {
   std::vector<std::byte> bytes(12);
-  test::expect_refused([&] { initialize(weight(DataType::f32, {2}, {}), 1, bytes); }, "'w': 12 bytes given; give 8");
+  test::expect_refused([&] { initialize(weight(DataType::f32, {2}, {}), 1, bytes); },
+                       "'w': 12 bytes given; give 8");
   test::expect_refused([&] { initialize(weight(DataType::i32, {3}, {}), 1, bytes); }, "'w': it is i32");
 }
 
@@ -142,9 +145,7 @@ TEST(Evaluator, PassesSeedStepAndLearningRate) {
   other.run(0, 0);
   EXPECT_NE(other.value(small.dropped.id), first);
 
-  TensorId weights = small.builder.tensor({small.graph.ops[2].reads[1]}).kind == TensorKind::input
-                         ? small.graph.ops[2].reads[1]
-                         : no_id;
+  TensorId weights = test::tensor_named(small.graph, "loss.weights");
   test::fill_random(small.evaluator, weights, 2);
   small.evaluator.run(0, 0.1);
   EXPECT_NE(small.bytes(small.p), start);

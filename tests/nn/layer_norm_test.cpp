@@ -36,7 +36,8 @@ TEST(LayerNorm, EmitsTheContractsOps) {
   EXPECT_THAT(test::tensor_names(graph, graph.ops[3].reads), ElementsAre("x", "y.mean", "y.rstd", "y.grad"));
   EXPECT_THAT(test::tensor_names(graph, graph.ops[3].writes), ElementsAre("gain.grad", "bias.grad"));
   EXPECT_EQ(graph.ops[4].kernel, "layer_norm_backward");
-  EXPECT_THAT(test::tensor_names(graph, graph.ops[4].reads), ElementsAre("x", "gain", "y.mean", "y.rstd", "y.grad"));
+  EXPECT_THAT(test::tensor_names(graph, graph.ops[4].reads),
+              ElementsAre("x", "gain", "y.mean", "y.rstd", "y.grad"));
   EXPECT_THAT(graph.ops[4].may_alias, ElementsAre(Alias{0, 4}));
 }
 
@@ -54,7 +55,8 @@ TEST(LayerNorm, RefusesShapesThatDoNotFit) {
   Value x = b.activation("x", {5, 8});
   Value good = b.parameter("good", {8}, {});
   Value bad = b.parameter("bad", {5}, {});
-  test::expect_refused([&] { nn::layer_norm(b, "ln", x, bad, good); }, "ln: the gain 'bad' is f32 [5]; give it f32 [8]");
+  test::expect_refused([&] { nn::layer_norm(b, "ln", x, bad, good); },
+                       "ln: the gain 'bad' is f32 [5]; give it f32 [8]");
   test::expect_refused([&] { nn::layer_norm(b, "ln", x, good, bad); }, "ln: the bias 'bad'");
   test::expect_refused([&] { nn::layer_norm(b, "ln", good, good, good); }, "ln: the input 'good' is f32 [8]");
 }

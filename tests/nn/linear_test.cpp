@@ -16,7 +16,8 @@ TEST(Linear, GradientsMatchDifferences) {
     for (bool with_bias : {false, true}) {
       test::GradientCheck check;
       Value x = check.variable("x", {7, 5});
-      Value weight = check.variable("w", transposed ? std::vector<std::int64_t>{3, 5} : std::vector<std::int64_t>{5, 3});
+      Value weight =
+          check.variable("w", transposed ? std::vector<std::int64_t>{3, 5} : std::vector<std::int64_t>{5, 3});
       Value bias = with_bias ? check.variable("bias", {3}) : Value{};
       check.run(nn::linear(check.builder, "y", x, weight, bias, transposed));
     }
@@ -62,13 +63,16 @@ TEST(Linear, RefusesShapesThatDoNotFit) {
   GraphBuilder b;
   Value x = b.activation("x", {7, 5});
   Value w = b.parameter("w", {4, 3}, {});
-  test::expect_refused([&] { nn::linear(b, "fc", x, w, {}); }, "fc: the weight 'w' is f32 [4, 3]; give it f32 [5, any]");
+  test::expect_refused([&] { nn::linear(b, "fc", x, w, {}); },
+                       "fc: the weight 'w' is f32 [4, 3]; give it f32 [5, any]");
   test::expect_refused([&] { nn::linear(b, "fc", x, w, {}, true); }, "give it f32 [any, 5]");
   test::expect_refused([&] { nn::linear(b, "fc", x, {}, {}); }, "fc: the weight is missing");
   Value fits = b.parameter("fits", {5, 3}, {});
-  test::expect_refused([&] { nn::linear(b, "fc", x, fits, x); }, "fc: the bias 'x' is f32 [7, 5]; give it f32 [3]");
+  test::expect_refused([&] { nn::linear(b, "fc", x, fits, x); },
+                       "fc: the bias 'x' is f32 [7, 5]; give it f32 [3]");
   Value tokens = b.input("tokens", {7, 5});
-  test::expect_refused([&] { nn::linear(b, "fc", tokens, fits, {}); }, "fc: the input 'tokens' is i32 [7, 5]");
+  test::expect_refused([&] { nn::linear(b, "fc", tokens, fits, {}); },
+                       "fc: the input 'tokens' is i32 [7, 5]");
 }
 
 }  // namespace

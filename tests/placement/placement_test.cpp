@@ -115,6 +115,20 @@ TEST(Placement, EqualSizesAreOptimal) {
   }
 }
 
+// So many that only colouring from left to right finds the optimum.
+TEST(Placement, ManyEqualSizesAreOptimal) {
+  std::mt19937_64 random(19);
+  for (int round = 0; round < 20; ++round) {
+    Items items;
+    for (int i = 0; i < 600; ++i) {
+      const auto first = static_cast<std::int64_t>(random() % 2000);
+      items.push_back({first, first + 1 + static_cast<std::int64_t>(random() % 300), 512});
+    }
+    const PlacementResult result = place(items, 256);
+    EXPECT_EQ(result.peak, peak_live_bytes(items));
+  }
+}
+
 TEST(Placement, RandomItemsNeverOverlap) {
   std::mt19937_64 random(11);
   for (int round = 0; round < 300; ++round) {

@@ -257,6 +257,7 @@ TEST_F(TrainGpt, ControlCFinishesTheStepAndSumsUp) {
       "step       1/");
   EXPECT_EQ(result.exit_code, 130) << result.errors;
   EXPECT_THAT(result.output, HasSubstr("mean of the last"));
+  EXPECT_THAT(result.output, HasSubstr("stopped by Ctrl-C"));
   EXPECT_EQ(contents_of(folder_.file("log")).back(), '\n');
   EXPECT_FALSE(contents_of(folder_.file("weights")).empty());
 }

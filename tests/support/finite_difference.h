@@ -30,8 +30,8 @@ void fill_random(Evaluator& evaluator, TensorId tensor, std::uint32_t seed);
 void fill_tokens(Evaluator& evaluator, TensorId tensor, std::int32_t bound, std::uint32_t seed);
 
 struct DifferenceOptions {
-  double step = 1e-3;         // absolute, as values are of order 1
-  double tolerance = 1e-6;    // relative
+  double step = 1e-3;          // absolute, as values are of order 1
+  double tolerance = 1e-6;     // relative
   std::size_t most = 100'000;  // elements tried per tensor, a seeded sample beyond it
 };
 

@@ -13,7 +13,13 @@ inline Value scale(GraphBuilder& builder, const std::string& name, Value x, Valu
   auto backward = [=](GraphBuilder& b, const std::vector<Value>& gradients) {
     if (b.wants_gradient(parameter)) {
       Value dparameter = b.gradient_like(parameter);
-      b.op({full + ".backward_parameter", "scale_backward_parameter", {}, {x, gradients[0]}, {dparameter}, {}, {}});
+      b.op({full + ".backward_parameter",
+            "scale_backward_parameter",
+            {},
+            {x, gradients[0]},
+            {dparameter},
+            {},
+            {}});
       b.add_gradient(parameter, dparameter, true);
     }
     if (b.wants_gradient(x)) {
@@ -24,8 +30,13 @@ inline Value scale(GraphBuilder& builder, const std::string& name, Value x, Valu
       b.add_gradient(x, dx, true);
     }
   };
-  builder.op({name, "scale", {{"rounds", std::int64_t{3}}, {"by", 0.1}, {"form", std::string("plain \"é\"")}},
-              {x, parameter}, {y}, {}, {}},
+  builder.op({name,
+              "scale",
+              {{"rounds", std::int64_t{3}}, {"by", 0.1}, {"form", std::string("plain \"é\"")}},
+              {x, parameter},
+              {y},
+              {},
+              {}},
              backward);
   return y;
 }

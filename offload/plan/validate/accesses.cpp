@@ -164,7 +164,6 @@ void check_arena(const Graph& graph, const Plan& plan, const Places& places, con
     const Lifetime& first = plan.lifetimes[a];
     judge.check_end(a, touches[a]);
     judge.check_shared(touches[a], report.lifetime(a));
-    if (first.end != no_id) judge.check_handover(a, a, touches, 1);
     for (LifetimeId b = 0; b < plan.lifetimes.size(); ++b) {
       const Lifetime& second = plan.lifetimes[b];
       if (a == b || !share_bytes(plan, first, second)) continue;

@@ -200,28 +200,11 @@ class Memory {
     if (graph_.loss != no_id && !reached_host(graph_.loss)) {
       report_.add(fmt::format("the loss {} does not reach the host", report_.tensor(graph_.loss)));
     }
-    if (graph_.clip == no_id) return;
-    for (TensorId id = 0; id < graph_.tensors.size(); ++id) {
-      if (lives_across_steps(graph_.tensor(id)) && !kept(id)) {
-        report_.add(fmt::format("{} has no up-to-date copy after the step: stale parameter or state",
-                                report_.tensor(id)));
-      }
-    }
   }
   bool reached_host(TensorId id) {
     if (!on_host(id)) return false;
     const Value value = host_at(id);
     return value.tensor == id && value.version == step_;
-  }
-  // Whether the host or a resident copy has taken part in the step's update.
-  bool kept(TensorId id) {
-    const auto current = [&](const Value& value) { return value.tensor == id && value.version == step_ + 1; };
-    if (on_host(id) && current(host_at(id))) return true;
-    for (LifetimeId lifetime = 0; lifetime < plan_.lifetimes.size(); ++lifetime) {
-      const bool mine = plan_.lifetimes[lifetime].bucket == places_.bucket[id];
-      if (mine && plan_.lifetimes[lifetime].end == no_id && current(arena_at(lifetime, id))) return true;
-    }
-    return false;
   }
 
   const Graph& graph_;

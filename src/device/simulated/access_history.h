@@ -53,6 +53,7 @@ class ReaderPool {
   void release(std::uint32_t list);
   // The list less what `clock` covers.
   std::uint32_t without_covered(std::uint32_t list, const VectorClock& clock);
+  std::size_t nodes() const { return nodes_.size(); }  // in use and free
 
  private:
   struct Node {

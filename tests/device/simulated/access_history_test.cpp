@@ -60,6 +60,19 @@ TEST_F(AccessHistoryTest, AWriteOverManyPiecesLeavesOne) {
   EXPECT_EQ(history.segments(), 1u);
 }
 
+TEST_F(AccessHistoryTest, ReadersThatLaterOnesImplyAreForgotten) {
+  for (int i = 0; i < 100; ++i) {
+    read(0, 0, 100);
+    read(1, 0, 100);
+  }
+  EXPECT_EQ(readers.nodes(), 2u);  // one per lane
+  clocks[0].join(clocks[1]);
+  read(0, 0, 100);
+  const auto conflict = history.find_unordered(0, 100, AccessMode::write, clocks[1]);
+  ASSERT_TRUE(conflict);
+  EXPECT_EQ(conflict->other.lane, 0u);
+}
+
 // Judge: the same facts kept byte by byte.
 class BytewiseHistory {
  public:

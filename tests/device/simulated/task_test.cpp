@@ -57,12 +57,15 @@ class Stepper {
       std::byte* const in = memory_.data() + static_cast<Bytes>(2 * i) * piece;
       std::byte* const out = in + piece;
       std::byte* const host = pinned_.data() + static_cast<Bytes>(i) * piece;
-      chain(h2d_, 5 * i + 4, 5 * i, [&] { device_.copy(h2d_.id(), in, host, piece, "prefetch"); });
+      chain(h2d_, 5 * i + 4, 5 * i,
+            [&] { device_.copy(h2d_.id(), in, host, piece, "prefetch of a weight bucket"); });
       chain(compute_, 5 * i, 5 * i + 1, [&] { halves(in, out); });
-      chain(d2h_, 5 * i + 1, 5 * i + 2, [&] { device_.copy(d2h_.id(), host, out, piece, "offload"); });
+      chain(d2h_, 5 * i + 1, 5 * i + 2,
+            [&] { device_.copy(d2h_.id(), host, out, piece, "offload of a gradient bucket"); });
       chain(compute_, 5 * i + 2, 5 * i + 3, [&] { device_.discard(compute_.id(), in, 2 * piece); });
       chain(host_, 5 * i + 3, 5 * i + 4, [&] {
-        launch(host_, "update", {{{host, piece, AccessMode::read}, {host, piece, AccessMode::write}}});
+        launch(host_, "update of a weight bucket",
+               {{{host, piece, AccessMode::read}, {host, piece, AccessMode::write}}});
       });
     }
   }
@@ -93,7 +96,7 @@ class Stepper {
   }
   void halves(std::byte* in, std::byte* out) {
     for (Bytes at = 0; at < piece; at += piece / 2)
-      launch(compute_, "half",
+      launch(compute_, "half of a layer, forward",
              {{{in + at, piece / 2, AccessMode::read}, {out + at, piece / 2, AccessMode::write}}});
   }
   void launch(const Lane& lane, std::string_view name, const std::array<Access, 2>& accesses) {

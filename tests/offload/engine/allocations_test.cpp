@@ -5,6 +5,7 @@
 #include <new>
 
 #include "stowage/engine.h"
+#include "stowage/planner.h"
 #include "stowage/simulated_device.h"
 #include "tests/offload/engine/immediate_device.h"
 #include "tests/offload/engine/tiny_step.h"
@@ -50,10 +51,10 @@ TEST(Allocations, AreCounted) {
   EXPECT_EQ(allocations, before + 1);
 }
 
-// Calls of `operator new` in the calling thread from step 1 to step 4.
-std::uint64_t allocations_of_steps(Device& device, const Plan& plan) {
-  const Graph graph = tiny_graph();
-  Engine engine(device, graph, plan, tiny_options());
+// Calls of `operator new` in the calling thread in steps 1 to 4, after step 0.
+std::uint64_t allocations_of_steps(Device& device, const Graph& graph, const Plan& plan,
+                                   const EngineOptions& options) {
+  Engine engine(device, graph, plan, options);
   StepInputs inputs(graph, 5);
   make_step(engine, inputs);
   const std::uint64_t before = allocations;
@@ -65,7 +66,18 @@ std::uint64_t allocations_of_steps(Device& device, const Plan& plan) {
 TEST(Allocations, TheEngineMakesNoneAfterTheFirstStep) {
   for (const Plan& plan : {tiny_streamed_plan(), tiny_resident_plan()}) {
     ImmediateDevice device;
-    EXPECT_EQ(allocations_of_steps(device, plan), 0U);
+    EXPECT_EQ(allocations_of_steps(device, tiny_graph(), plan, tiny_options()), 0U);
+  }
+}
+
+TEST(Allocations, NorDoesItForAGpt) {
+  const Graph graph = smallest_gpt(2);
+  const Machine machine;
+  const PlanOptions options{.bucket_bytes = 512};
+  for (Bytes budget : {minimum_bytes(graph, machine, options), need_bytes(graph, machine)}) {
+    const Plan plan = std::get<Plan>(make_plan(graph, machine, {.device = budget}, options));
+    ImmediateDevice device(false);
+    EXPECT_EQ(allocations_of_steps(device, graph, plan, {}), 0U);
   }
 }
 

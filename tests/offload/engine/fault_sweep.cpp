@@ -1,7 +1,9 @@
 #include "tests/offload/engine/fault_sweep.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "stowage/planner.h"
 #include "tests/offload/engine/training_run.h"
 
 namespace stowage::testing {
@@ -12,6 +14,7 @@ using Values = std::vector<std::vector<std::byte>>;
 class Sweeper {
  public:
   explicit Sweeper(const FaultSweep& sweep) : sweep_(sweep), inputs_(sweep.graph, sweep.input_range) {
+    EXPECT_THAT(validate(sweep.graph, sweep.plan, {}), ::testing::IsEmpty());
     for (std::uint64_t steps = 0; steps <= sweep.steps; ++steps)
       expected_.push_back(run_evaluator(sweep.graph, sweep.kernels, steps, sweep.input_range));
   }
@@ -34,6 +37,7 @@ class Sweeper {
       EngineOptions options;
       options.seed = run_seed;
       options.kernels = sweep_.kernels;
+      options.validate = false;  // once is enough, see the constructor
       Engine engine(*device, sweep_.graph, sweep_.plan, options);
       while (engine.completed_steps() < sweep_.faulted_step) make_step(engine, inputs_);
       engine.drain();

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "stowage/planner.h"
 #include "tests/offload/engine/fault_sweep.h"
 #include "tests/offload/engine/tiny_step.h"
 #include "tests/offload/engine/training_run.h"
@@ -51,6 +52,27 @@ INSTANTIATE_TEST_SUITE_P(Tiny, TinyFaults, ::testing::ValuesIn(sweep_cases()), [
          (c.kind == Fault::Kind::call ? "_call" : "_work") + "_step" + std::to_string(c.step) +
          (c.drain_after ? "_drain" : "_go_on");
 });
+
+class GptFaults : public ::testing::TestWithParam<std::tuple<Policy, Executor, Fault::Kind>> {};
+
+TEST_P(GptFaults, EndInATypedErrorAtAStepBoundary) {
+  const auto [policy, executor, kind] = GetParam();
+  const Graph graph = smallest_gpt(1);
+  const Machine machine;
+  const PlanOptions options{.policy = policy, .bucket_bytes = 256};
+  const Bytes budget = policy == Policy::none ? unlimited : minimum_bytes(graph, machine, options);
+  const Plan plan = std::get<Plan>(make_plan(graph, machine, {.device = budget}, options));
+  for (bool drain_after : {true, false}) {
+    if (!drain_after && kind == Fault::Kind::call) continue;  // reported at once: nothing to leave
+    const int fired = sweep_faults({graph, plan, cpu_launch_table(), executor, kind, 2, 4, drain_after, 16});
+    EXPECT_GT(fired, static_cast<int>(3 * plan.instructions.size()));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Gpt, GptFaults,
+                         ::testing::Combine(::testing::Values(Policy::none, Policy::automatic),
+                                            ::testing::Values(Executor::virtual_time, Executor::threaded),
+                                            ::testing::Values(Fault::Kind::call, Fault::Kind::work)));
 
 EngineOptions tiny_options() {
   EngineOptions options;

@@ -11,6 +11,9 @@ namespace stowage::testing {
 
 class ImmediateDevice final : public Device {
  public:
+  // Without `runs_work`, launches do nothing: their kernels may allocate.
+  explicit ImmediateDevice(bool runs_work = true) : runs_work_(runs_work) {}
+
   DeviceInfo info() const override { return {"immediate", "simulated"}; }
   MemoryInfo memory_info() const override { return {1_GiB, 1_GiB}; }
 
@@ -41,7 +44,9 @@ class ImmediateDevice final : public Device {
     std::memcpy(to, from, bytes);
     (lane == static_cast<LaneId>(LaneRole::h2d) ? counters_.h2d_bytes : counters_.d2h_bytes) += bytes;
   }
-  void launch(LaneId, const Launch& launch) override { launch.function(launch.context); }
+  void launch(LaneId, const Launch& launch) override {
+    if (runs_work_) launch.function(launch.context);
+  }
   void discard(LaneId, void*, Bytes) override {}
 
   DeviceCounters counters() const override { return counters_; }
@@ -49,6 +54,7 @@ class ImmediateDevice final : public Device {
 
  private:
   static constexpr std::align_val_t alignment{256};
+  const bool runs_work_;
   DeviceCounters counters_;
   EventId events_ = 0;
 };

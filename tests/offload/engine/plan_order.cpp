@@ -1,5 +1,6 @@
 #include "tests/offload/engine/plan_order.h"
 
+#include <array>
 #include <vector>
 
 namespace stowage::testing {
@@ -13,11 +14,7 @@ struct Node {
 // Whether `later` directly follows `earlier`, in the same step or in the one after it.
 class Order {
  public:
-  Order(const Plan& plan, InstructionId loss_offload) : plan_(plan) {
-    host_waits_for_ = {plan.gate, loss_offload};
-    for (InstructionId id = plan.gate + 1; id < plan.instructions.size(); ++id)
-      if (plan.instructions[id].kind == InstructionKind::launch) last_update_launch_ = id;
-  }
+  Order(const Plan& plan, InstructionId loss_offload) : plan_(plan), host_waits_for_{plan.gate, loss_offload} {}
 
   bool direct(Node earlier, Node later) const {
     const Instruction& a = plan_.instructions[earlier.instruction];
@@ -28,15 +25,12 @@ class Order {
     for (const Wait& wait : b.waits)
       if (wait.instruction == earlier.instruction && wait.steps_back == steps) return true;
     const bool behind_gate = steps > 0 || later.instruction > plan_.gate;
-    if (behind_gate && (earlier.instruction == host_waits_for_[0] || earlier.instruction == host_waits_for_[1]))
-      return true;
-    return steps > 0 && earlier.instruction == last_update_launch_;
+    return behind_gate && (earlier.instruction == host_waits_for_[0] || earlier.instruction == host_waits_for_[1]);
   }
 
  private:
   const Plan& plan_;
   std::array<InstructionId, 2> host_waits_for_;
-  InstructionId last_update_launch_ = no_id;
 };
 
 }  // namespace

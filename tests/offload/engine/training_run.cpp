@@ -81,9 +81,10 @@ std::vector<std::vector<std::byte>> read_values(Engine& engine, const Graph& gra
   return values;
 }
 
-Graph smallest_gpt() {
+Graph smallest_gpt(std::int64_t layers) {
   GraphBuilder builder;
-  const Gpt model = gpt(builder, {.layers = 1, .width = 8, .heads = 2, .vocabulary = 16, .sequence = 4, .batch = 1});
+  const Gpt model = gpt(
+      builder, {.layers = layers, .width = 8, .heads = 2, .vocabulary = 16, .sequence = 4, .batch = 1});
   return builder.finish(model.loss, AdamW{});
 }
 

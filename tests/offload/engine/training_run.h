@@ -40,7 +40,7 @@ TrainingRun run_engine(Engine& engine, const Graph& graph, std::uint64_t steps, 
 std::vector<std::vector<std::byte>> read_values(Engine& engine, const Graph& graph);
 StepReport make_step(Engine& engine, StepInputs& inputs);
 
-// One layer, as small as it gets; inputs range over 16 values.
-Graph smallest_gpt();
+// As small as it gets; inputs range over 16 values.
+Graph smallest_gpt(std::int64_t layers);
 
 }  // namespace stowage::testing

@@ -32,15 +32,13 @@ std::vector<Plan> plans_of(const Graph& graph, const Machine& machine, const Pla
 }
 
 TEST(Waits, EachOneOfAGptsPlansIsCaughtOrImplied) {
-  const Graph graph = smallest_gpt();
+  const Graph graph = smallest_gpt(2);
   for (Bytes bucket_bytes : {Bytes{0}, 256UL, 1_KiB}) {
     for (const Plan& plan : plans_of(graph, Machine{}, {.bucket_bytes = bucket_bytes})) {
       SCOPED_TRACE(plan.policy + " with peak " + std::to_string(plan.device_peak_bytes));
       const WaitSweep sweep = sweep_waits(graph, plan, cpu_launch_table(), 16);
       EXPECT_GT(sweep.caught, 0);
-      EXPECT_GE(sweep.caught, sweep.implied);
-      RecordProperty("caught", sweep.caught);
-      std::cout << plan.policy << " caught " << sweep.caught << " implied " << sweep.implied << "\n";
+      EXPECT_EQ(sweep.implied, 0);
     }
   }
 }
@@ -55,7 +53,6 @@ TEST(Waits, EachOneOfARandomGraphsPlansIsCaughtOrImplied) {
     for (const Plan& plan : plans_of(graph, machine, {})) {
       const WaitSweep sweep = sweep_waits(graph, plan, kernels, 100);
       EXPECT_GT(sweep.caught, 0);
-      std::cout << plan.policy << " caught " << sweep.caught << " implied " << sweep.implied << "\n";
     }
   }
 }

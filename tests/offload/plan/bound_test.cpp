@@ -61,7 +61,8 @@ TEST(Bound, NoPlanIsFaster) {
       auto result = make_plan(graph, machine, {budget, unlimited});
       ASSERT_TRUE(std::holds_alternative<Plan>(result));
       const Plan& plan = std::get<Plan>(result);
-      EXPECT_GE(plan.predicted_step_seconds * (1 + 1e-9), plan.lower_bound_seconds) << seed << " at " << budget;
+      EXPECT_GE(plan.predicted_step_seconds * (1 + 1e-9), plan.lower_bound_seconds)
+          << seed << " at " << budget;
     }
   }
 }

@@ -66,8 +66,10 @@ TEST(Buckets, EveryTensorHasOnePlaceAndNoneOverlap) {
         Bytes end = a.offset + graph.tensor(a.tensor).bytes();
         EXPECT_LE(end, layout.buckets[id].bytes);
         for (const BucketTensor& b : layout.buckets[id].tensors)
-          if (groups[a.tensor] == groups[b.tensor]) EXPECT_EQ(a.offset, b.offset);
-          else EXPECT_TRUE(end <= b.offset || b.offset + graph.tensor(b.tensor).bytes() <= a.offset);
+          if (groups[a.tensor] == groups[b.tensor])
+            EXPECT_EQ(a.offset, b.offset);
+          else
+            EXPECT_TRUE(end <= b.offset || b.offset + graph.tensor(b.tensor).bytes() <= a.offset);
       }
     EXPECT_EQ(std::count(places.begin(), places.end(), 1), std::ptrdiff_t(places.size())) << seed;
   }

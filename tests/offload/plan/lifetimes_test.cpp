@@ -10,8 +10,8 @@
 namespace stowage {
 namespace {
 
-using ::testing::ElementsAre;
 using testing::chain_graph;
+using ::testing::ElementsAre;
 using testing::find_tensor;
 
 struct Setting {
@@ -29,7 +29,8 @@ struct Setting {
   }
   std::vector<std::string> names(const Draft& draft) const {
     std::vector<std::string> result;
-    for (const SequenceStep& step : draft.sequence) result.push_back((step.recompute ? "again " : "") + graph.op(step.op).name);
+    for (const SequenceStep& step : draft.sequence)
+      result.push_back((step.recompute ? "again " : "") + graph.op(step.op).name);
     return result;
   }
   Machine machine;
@@ -40,8 +41,8 @@ struct Setting {
 TEST(Lifetimes, ARecomputedUnitReplaysDirectlyBeforeItsFirstBackwardOp) {
   Setting setting;
   Draft draft = setting.draft(minimum_choices(setting.problem));
-  EXPECT_THAT(setting.names(draft), ElementsAre("embed", "a0", "b0", "head", "head.backward", "again a0", "b.backward0",
-                                                "a.weight0", "square0"));
+  EXPECT_THAT(setting.names(draft), ElementsAre("embed", "a0", "b0", "head", "head.backward", "again a0",
+                                                "b.backward0", "a.weight0", "square0"));
 }
 
 TEST(Lifetimes, UpdatesJoinTheSequenceOnlyWhenTheDeviceMakesThem) {

@@ -30,7 +30,8 @@ TEST(MakePlan, RandomGraphsPlanIntoValidPlansAtEveryBudgetFromTheirMinimumUp) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Graph graph = testing::random_graph(seed);
     Machine machine = testing::random_machine(seed);
-    PlanOptions options{.policy = Policy::automatic, .bucket_bytes = seed % 3 == 0 ? Bytes{4096} << (seed % 5) : 0};
+    PlanOptions options{.policy = Policy::automatic,
+                        .bucket_bytes = seed % 3 == 0 ? Bytes{4096} << (seed % 5) : 0};
     Bytes least = minimum_bytes(graph, machine, options);
     Bytes need = need_bytes(graph, machine);
     std::vector<Bytes> budgets{least, testing::random_budget(seed, least, need), std::max(need, least)};
@@ -53,9 +54,9 @@ TEST(MakePlan, RandomGraphsPlanIntoValidPlansAtEveryBudgetFromTheirMinimumUp) {
 }
 
 // What no plan of the least memory can do without while one op runs, tensor by tensor (in the
-// arena's units of alignment) and without the planner's buckets: the op's own operands; forward values still wanted by later forward ops;
-// in backward, what the unit's replay made, gradients under way, and values that cross units from
-// their first late use to their last.
+// arena's units of alignment) and without the planner's buckets: the op's own operands; forward values still
+// wanted by later forward ops; in backward, what the unit's replay made, gradients under way, and values that
+// cross units from their first late use to their last.
 class LeastMemory {
  public:
   explicit LeastMemory(const Graph& graph) : graph_(graph), analysis_(analyse_recompute(graph)) { unroll(); }
@@ -74,7 +75,8 @@ class LeastMemory {
     }
     std::vector<Bytes> live(steps_.size(), 0);
     for (const auto& [key, span] : spans)
-      for (std::size_t i = span.first; i <= span.second; ++i) live[i] += align_up(graph_.tensor(key.first).bytes(), Plan{}.alignment);
+      for (std::size_t i = span.first; i <= span.second; ++i)
+        live[i] += align_up(graph_.tensor(key.first).bytes(), Plan{}.alignment);
     return *std::max_element(live.begin(), live.end());
   }
 
@@ -99,7 +101,8 @@ class LeastMemory {
   std::vector<TensorId> operands(OpId op) const {
     std::vector<TensorId> ids = graph_.op(op).reads;
     ids.insert(ids.end(), graph_.op(op).writes.begin(), graph_.op(op).writes.end());
-    std::sort(ids.begin(), ids.end(), [&](TensorId a, TensorId b) { return analysis_.group[a] < analysis_.group[b]; });
+    std::sort(ids.begin(), ids.end(),
+              [&](TensorId a, TensorId b) { return analysis_.group[a] < analysis_.group[b]; });
     auto same = [&](TensorId a, TensorId b) { return analysis_.group[a] == analysis_.group[b]; };
     ids.erase(std::unique(ids.begin(), ids.end(), same), ids.end());
     return ids;
@@ -133,7 +136,8 @@ TEST(MakePlan, TheMinimumIsAtMostAQuarterAboveWhatMustBeLive) {
   for (std::uint64_t seed = 0; seed < 1000; ++seed) {
     Graph graph = testing::random_graph(seed);
     Machine machine = testing::random_machine(seed);
-    double ratio = static_cast<double>(minimum_bytes(graph, machine)) / static_cast<double>(LeastMemory(graph).bytes());
+    double ratio =
+        static_cast<double>(minimum_bytes(graph, machine)) / static_cast<double>(LeastMemory(graph).bytes());
     worst = std::max(worst, ratio);
     EXPECT_LE(ratio, 1.25) << "seed " << seed;
   }
@@ -144,7 +148,8 @@ TEST(MakePlan, ThePlanIsAPureFunctionOfItsInputs) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     Graph graph = testing::random_graph(seed);
     Machine machine = testing::random_machine(seed);
-    Budget budget{testing::random_budget(seed, minimum_bytes(graph, machine), need_bytes(graph, machine)), unlimited};
+    Budget budget{testing::random_budget(seed, minimum_bytes(graph, machine), need_bytes(graph, machine)),
+                  unlimited};
     EXPECT_EQ(plan_of(make_plan(graph, machine, budget)), plan_of(make_plan(graph, machine, budget)));
   }
 }
@@ -168,7 +173,7 @@ TEST(MakePlan, PolicyNoneMovesOnlyInputsAndScalarsAndKeepsTheOptimizerOnTheDevic
   const Plan& plan = plan_of(result);
   EXPECT_EQ(joined(validate(graph, plan, {need, unlimited})), "");
   EXPECT_EQ(plan.device_peak_bytes, need);
-  EXPECT_EQ(plan.h2d_bytes, 64U + 16U);         // tokens, clip
+  EXPECT_EQ(plan.h2d_bytes, 64U + 16U);     // tokens, clip
   EXPECT_EQ(plan.d2h_bytes, 3U * 8U + 8U);  // three parts of the norm, loss
   EXPECT_GE(need, Bytes{3} * 3 * (1 << 18));
   auto below = make_plan(graph, machine, {need - 1, unlimited}, none);
@@ -189,7 +194,8 @@ TEST(MakePlan, TooLittleHostMemoryIsInfeasibleAndSaysHowMuchWouldDo) {
 }
 
 TEST(MakePlan, TransfersAreAccountedInWholeBuckets) {
-  Graph graph = testing::chain_graph({.units = 2, .activation_elements = 1 << 14, .parameter_elements = 1 << 14});
+  Graph graph =
+      testing::chain_graph({.units = 2, .activation_elements = 1 << 14, .parameter_elements = 1 << 14});
   Machine machine;
   auto result = make_plan(graph, machine, {minimum_bytes(graph, machine), unlimited});
   const Plan& plan = plan_of(result);

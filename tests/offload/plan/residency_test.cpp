@@ -21,12 +21,14 @@ int levels(const Choices& choices, const Problem& problem) {
 }
 
 TEST(Residency, ThePathClimbsOneLevelAtATimeFromTheLeastToTheMost) {
-  Graph graph = testing::chain_graph({.units = 3, .activation_elements = 1 << 16, .parameter_elements = 1 << 16});
+  Graph graph =
+      testing::chain_graph({.units = 3, .activation_elements = 1 << 16, .parameter_elements = 1 << 16});
   Machine machine;
   Problem problem = chain_problem(graph, machine);
   std::vector<Choices> path = promotion_path(problem);
   EXPECT_EQ(path.front(), minimum_choices(problem));
-  for (std::size_t i = 1; i < path.size(); ++i) EXPECT_EQ(levels(path[i], problem), levels(path[i - 1], problem) + 1);
+  for (std::size_t i = 1; i < path.size(); ++i)
+    EXPECT_EQ(levels(path[i], problem), levels(path[i - 1], problem) + 1);
   for (ActivationChoice choice : path.back().units) EXPECT_EQ(choice, ActivationChoice::keep);
   // Units: embed, 3, head; loads: 3 parameters and the tokens. Two levels each.
   EXPECT_EQ(path.size(), 1U + 2 * 5 + 2 * 4);
@@ -34,7 +36,8 @@ TEST(Residency, ThePathClimbsOneLevelAtATimeFromTheLeastToTheMost) {
 
 // The link is so slow that only it matters, and only W1 is large: it goes first.
 TEST(Residency, WhatBuysMostTimePerByteIsPromotedFirst) {
-  Graph graph = testing::chain_graph({.units = 3, .activation_elements = 1 << 14, .parameter_elements = 1 << 18, .op_flops = 1e3});
+  Graph graph = testing::chain_graph(
+      {.units = 3, .activation_elements = 1 << 14, .parameter_elements = 1 << 18, .op_flops = 1e3});
   Machine machine;
   machine.h2d.bytes_per_second = 1e8;
   machine.d2h.bytes_per_second = 1e12;
@@ -50,12 +53,14 @@ TEST(Residency, WhatBuysMostTimePerByteIsPromotedFirst) {
   bool unit_kept = false;
   std::vector<Choices> by_compute = promotion_path(slow);
   for (std::size_t unit = 0; unit < slow.analysis.units.size(); ++unit)
-    unit_kept |= by_compute[2].units[unit] == ActivationChoice::keep || by_compute[1].units[unit] != by_compute[0].units[unit];
+    unit_kept |= by_compute[2].units[unit] == ActivationChoice::keep ||
+                 by_compute[1].units[unit] != by_compute[0].units[unit];
   EXPECT_TRUE(unit_kept);
 }
 
 TEST(Residency, AlongThePathTheEndIsNotSlowerThanTheStart) {
-  Graph graph = testing::chain_graph({.units = 4, .activation_elements = 1 << 16, .parameter_elements = 1 << 16});
+  Graph graph =
+      testing::chain_graph({.units = 4, .activation_elements = 1 << 16, .parameter_elements = 1 << 16});
   Machine machine;
   machine.h2d.bytes_per_second = machine.d2h.bytes_per_second = 1e9;
   Problem problem = chain_problem(graph, machine);

@@ -23,7 +23,8 @@ struct Setting {
     draft.lifetimes.push_back(lifetime);
     LifetimeId id = static_cast<LifetimeId>(draft.lifetimes.size() - 1);
     draft.uses[static_cast<std::size_t>(lifetime.first_use)].push_back(id);
-    if (lifetime.last_use != lifetime.first_use) draft.uses[static_cast<std::size_t>(lifetime.last_use)].push_back(id);
+    if (lifetime.last_use != lifetime.first_use)
+      draft.uses[static_cast<std::size_t>(lifetime.last_use)].push_back(id);
     return id;
   }
   Draft draft;

@@ -46,7 +46,7 @@ TEST(Simulate, TheSteadyStepIsTheCycleThroughTheUpdateTheLoadAndTheGate) {
   EXPECT_DOUBLE_EQ(timeline.instructions[1].begin, 6.5);
   EXPECT_DOUBLE_EQ(timeline.instructions[3].begin, 9.5);  // beside the store
   EXPECT_DOUBLE_EQ(timeline.instructions[4].end, 12.0);
-  EXPECT_DOUBLE_EQ(timeline.instructions[5].end, 16.0);   // into the next step
+  EXPECT_DOUBLE_EQ(timeline.instructions[5].end, 16.0);  // into the next step
 }
 
 TEST(Simulate, WithoutTheWaitOnTheUpdateTheLoadStartsAtTheGate) {

@@ -18,11 +18,13 @@ std::vector<std::vector<bool>> closure(const Plan& plan, const std::vector<std::
         if (plan.instructions[i].lane == plan.instructions[j].lane) edge(step * count + j, step * count + i);
       if (i > plan.gate) edge(step * count + plan.gate, step * count + i);
       for (const Wait& wait : waits[i])
-        if (wait.steps_back <= step) edge((step - wait.steps_back) * count + wait.instruction, step * count + i);
+        if (wait.steps_back <= step)
+          edge((step - wait.steps_back) * count + wait.instruction, step * count + i);
       if (step == 0) continue;
       edge((step - 1) * count + plan.gate, step * count + i);
       for (std::size_t j = 0; j < count; ++j)
-        if (plan.instructions[i].lane == plan.instructions[j].lane) edge((step - 1) * count + j, step * count + i);
+        if (plan.instructions[i].lane == plan.instructions[j].lane)
+          edge((step - 1) * count + j, step * count + i);
     }
   for (std::size_t k = 0; k < all; ++k)
     for (std::size_t i = 0; i < all; ++i)
@@ -60,7 +62,8 @@ TEST(Waits, WhatIsLeftImpliesAllThatWasWantedAndNothingInItIsImpliedByTheRest) {
     Plan plan = random_lanes(random, count);
     std::vector<std::vector<Wait>> wanted(count);
     for (std::size_t i = 1; i < count; ++i)
-      for (unsigned n = random() % 4; n-- > 0;) wanted[i].push_back({static_cast<InstructionId>(random() % i), 0});
+      for (unsigned n = random() % 4; n-- > 0;)
+        wanted[i].push_back({static_cast<InstructionId>(random() % i), 0});
     for (std::size_t i = 0; i < plan.gate; ++i)
       if (random() % 3 == 0) wanted[i].push_back({static_cast<InstructionId>(random() % count), 1});
     reduce_waits(plan, wanted);

@@ -8,8 +8,8 @@
 namespace stowage {
 namespace {
 
-using ::testing::ElementsAre;
 using testing::chain_graph;
+using ::testing::ElementsAre;
 using testing::find_op;
 using testing::find_tensor;
 
@@ -26,8 +26,10 @@ TEST(Recompute, AUnitSavesWhatItsBackwardReadsAndReplaysOnlyWhatMakesThat) {
 TEST(Recompute, WhatCrossesUnitsAndTheLossAreBoundaries) {
   Graph graph = chain_graph({.units = 2});
   RecomputeAnalysis analysis = analyse_recompute(graph);
-  for (const char* name : {"x0", "x1", "x2", "loss"}) EXPECT_TRUE(analysis.boundary[find_tensor(graph, name)]) << name;
-  for (const char* name : {"h0", "h1", "dh0"}) EXPECT_FALSE(analysis.boundary[find_tensor(graph, name)]) << name;
+  for (const char* name : {"x0", "x1", "x2", "loss"})
+    EXPECT_TRUE(analysis.boundary[find_tensor(graph, name)]) << name;
+  for (const char* name : {"h0", "h1", "dh0"})
+    EXPECT_FALSE(analysis.boundary[find_tensor(graph, name)]) << name;
 }
 
 TEST(Recompute, AliasesJoinTensorsIntoOneGroup) {

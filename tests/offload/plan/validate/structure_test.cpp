@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -108,6 +109,89 @@ const std::vector<Break> breaks{
 
 INSTANTIATE_TEST_SUITE_P(Structure, BrokenStructure, ::testing::ValuesIn(breaks),
                          [](const auto& info) { return info.param.name; });
+
+// Any small or extreme number in any place: the validator says something or nothing, but returns.
+class Vandal {
+ public:
+  explicit Vandal(std::uint64_t seed) : random_(seed) {}
+
+  void damage(Plan& plan) {
+    Lifetime& lifetime = plan.lifetimes[random_() % plan.lifetimes.size()];
+    Bucket& bucket = plan.buckets[random_() % plan.buckets.size()];
+    Instruction& instruction = plan.instructions[random_() % plan.instructions.size()];
+    switch (random_() % 16) {
+      case 0:
+        lifetime.bucket = id();
+        return;
+      case 1:
+        lifetime.first = static_cast<Position>(number());
+        return;
+      case 2:
+        lifetime.last = static_cast<Position>(number());
+        return;
+      case 3:
+        lifetime.offset = number();
+        return;
+      case 4:
+        lifetime.end = id();
+        return;
+      case 5:
+        bucket.bytes = number();
+        return;
+      case 6:
+        bucket.tensors.push_back({id(), number()});
+        return;
+      case 7:
+        bucket.on_host = !bucket.on_host;
+        return;
+      case 8:
+        bucket.residency = static_cast<Residency>(random_() % 7);
+        return;
+      case 9:
+        instruction.kind = static_cast<InstructionKind>(random_() % 5);
+        return;
+      case 10:
+        instruction.lane = static_cast<LaneRole>(random_() % lane_roles);
+        return;
+      case 11:
+        instruction.op = id();
+        return;
+      case 12:
+        instruction.lifetime = id();
+        return;
+      case 13:
+        instruction.uses.push_back(id());
+        return;
+      case 14:
+        instruction.waits.push_back({id(), static_cast<std::uint32_t>(random_() % 3)});
+        return;
+      default:
+        (random_() % 2 == 0 ? plan.alignment : plan.device_peak_bytes) = number();
+        return;
+    }
+  }
+
+ private:
+  std::uint32_t id() { return random_() % 8 == 0 ? static_cast<std::uint32_t>(number()) : small(); }
+  std::uint32_t small() { return static_cast<std::uint32_t>(random_() % 20); }
+  std::uint64_t number() {
+    const std::uint64_t extremes[] = {0, 1, ~std::uint64_t{0}, std::uint64_t{1} << 63, 0xffffffff, small()};
+    return extremes[random_() % std::size(extremes)];
+  }
+  std::mt19937_64 random_;
+};
+
+TEST(Structure, AnyPlanIsJudgedWithoutHarm) {
+  const Graph graph = testing::small_graph();
+  Vandal vandal(23);
+  int rejected = 0;
+  for (int round = 0; round < 5000; ++round) {
+    Plan plan = round % 2 == 0 ? testing::small_streamed_plan() : testing::small_resident_plan();
+    for (int times = round % 3; times >= 0; --times) vandal.damage(plan);
+    rejected += validate(graph, plan, {}).empty() ? 0 : 1;
+  }
+  EXPECT_GT(rejected, 4000);
+}
 
 }  // namespace
 }  // namespace stowage

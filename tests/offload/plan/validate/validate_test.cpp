@@ -262,6 +262,9 @@ const std::vector<Break> resident_breaks{
        launched(plan, "adamw") = {host_step, LaneRole::host, op_named(graph(), "adamw"), no_id, {}, {}};
      },
      {"host step of op 'adamw'", "needs 'W' on the host"}},
+    {"gate_does_not_wait",
+     [](Plan& plan) { plan.instructions[plan.gate].waits.clear(); },
+     {"the gate, instruction 11", "does not wait for instruction 8 (launch of op 'f.backward')"}},
     {"scale_from_the_step_before",
      [](Plan& plan) { move_instruction(plan, transfer_of(plan, prefetch, "clip"), plan.gate); },
      {"launch of op 'adamw'", "reads 'clip' on the device: the value is one of an earlier step"}},

@@ -116,5 +116,29 @@ TEST(Values, EveryGateThatPassesBeforeALandingIsFound) {
   EXPECT_GT(breaks, 50);
 }
 
+TEST(Values, BytesAreDeadAfterTheirEndThoughNobodyElseHasThem) {
+  const Graph graph = testing::small_graph();
+  Plan plan = testing::small_streamed_plan();
+  plan.lifetimes[9].end = 12;  // g.backward, and f.backward is still to come
+  EXPECT_EQ(value_findings(graph, plan),
+            "instruction 13 (launch of op 'f.backward') reads 'dh' on the device: the value is not there\n");
+}
+
+TEST(Values, AValueOverwrittenInPlaceIsGone) {
+  Graph graph = testing::small_graph();
+  graph.ops[6].reads[1] = graph.ops[5].reads[1];  // f.backward reads dx1, which g.backward has replaced
+  EXPECT_EQ(
+      value_findings(graph, testing::small_streamed_plan()),
+      "instruction 13 (launch of op 'f.backward') reads 'dx1' on the device: 'dh' stands there instead\n");
+}
+
+TEST(Values, AnUpdateThatIsNeverReadBackLeavesTheParameterStale) {
+  const Graph graph = testing::small_graph();
+  Plan plan = testing::small_resident_plan();
+  plan.lifetimes[1].end = 2;  // W dies with its first use, and nothing brings it back
+  EXPECT_THAT(value_findings(graph, plan),
+              ::testing::HasSubstr("launch of op 'adamw') reads 'W' on the device: the value is not there"));
+}
+
 }  // namespace
 }  // namespace stowage

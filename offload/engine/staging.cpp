@@ -1,0 +1,42 @@
+#include "offload/engine/staging.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace stowage {
+namespace {
+
+constexpr Bytes staging_bytes = 4_MiB;
+
+}  // namespace
+
+void Staging::upload(std::byte* device, std::span<const std::byte> value) {
+  const DeviceMemory staging(device_, MemoryKind::pinned, std::min<Bytes>(value.size(), staging_bytes));
+  for (Bytes done = 0; done < value.size(); done += staging.bytes()) {
+    const Bytes part = std::min<Bytes>(staging.bytes(), value.size() - done);
+    std::memcpy(staging.data(), value.data() + done, part);
+    copy_and_wait(LaneRole::h2d, device + done, staging.data(), part);
+  }
+}
+
+void Staging::download(std::span<std::byte> value, const std::byte* device) {
+  const DeviceMemory staging(device_, MemoryKind::pinned, std::min<Bytes>(value.size(), staging_bytes));
+  for (Bytes done = 0; done < value.size(); done += staging.bytes()) {
+    const Bytes part = std::min<Bytes>(staging.bytes(), value.size() - done);
+    copy_and_wait(LaneRole::d2h, staging.data(), device + done, part);
+    std::memcpy(value.data() + done, staging.data(), part);
+  }
+}
+
+// The staging memory may not be released under a copy, also when waiting for it failed.
+void Staging::copy_and_wait(LaneRole role, void* to, const void* from, Bytes bytes) {
+  try {
+    device_.copy(lanes_[role], to, from, bytes, "staging");
+    device_.synchronise_lane(lanes_[role]);
+  } catch (...) {
+    lanes_.settle();
+    throw;
+  }
+}
+
+}  // namespace stowage

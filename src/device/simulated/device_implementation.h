@@ -1,0 +1,110 @@
+// The simulated Device itself: memory, checker, lanes, events and faults under one lock. Its calls
+// are in device_memory.cpp, device_lanes.cpp, device_work.cpp and, what all share, simulated_device.cpp.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "src/base/mutex.h"
+#include "src/device/simulated/access_checker.h"
+#include "src/device/simulated/event_table.h"
+#include "src/device/simulated/execution_lane.h"
+#include "src/device/simulated/fault.h"
+#include "src/device/simulated/memory.h"
+#include "src/device/simulated/names.h"
+#include "stowage/simulated_device.h"
+
+namespace stowage::simulated {
+
+// One mutex over the tables and the checker; virtual time also runs its work under it, so that work
+// may not call the device. Nobody blocks under it: synchronising waits on a signal outside.
+class Implementation final : public SimulatedDevice {
+ public:
+  explicit Implementation(const SimulatedOptions& options)
+      : options_(options),
+        memory_(options.capacity, options.host_capacity, options.poison),
+        checker_(options.host_orders) {}
+
+  DeviceInfo info() const override { return {"simulated", "simulated"}; }
+  MemoryInfo memory_info() const override {
+    const MutexLock lock(mutex_);
+    return memory_.device_info();
+  }
+
+  void* allocate(MemoryKind kind, Bytes bytes) override;
+  void release(MemoryKind kind, void* address) override;
+  Bytes granularity() const override { return Memory::granularity; }
+  void* reserve(Bytes bytes) override;
+  void unreserve(void* address) override;
+  void map(void* range, Bytes offset, Bytes bytes) override;
+  void unmap(void* range, Bytes offset, Bytes bytes) override;
+
+  LaneId create_lane(LaneRole role) override;
+  void destroy_lane(LaneId lane) override;
+  EventId create_event() override;
+  void destroy_event(EventId event) override;
+
+  void record(EventId event, LaneId lane) override;
+  void wait(LaneId lane, EventId event) override;
+  bool query(EventId event) override;
+  void synchronise(EventId event) override;
+  void synchronise_lane(LaneId lane) override;
+  double elapsed_seconds(EventId from, EventId to) override;
+
+  void copy(LaneId lane, void* to, const void* from, Bytes bytes, std::string_view name) override;
+  void launch(LaneId lane, const Launch& launch) override;
+  void discard(LaneId lane, void* address, Bytes bytes) override;
+
+  DeviceCounters counters() const override;
+  void reset_counters() override;
+  void set_fault(Fault fault) override;
+  void clear_fault() override;
+  bool fault_fired() const override;
+
+ private:
+  // What work touches: for messages about it.
+  struct Work {
+    std::string_view call;
+    std::string_view name;
+    LaneId lane;
+  };
+
+  // Counts the call, checks the lane; throws for an injected fault. True: the work shall fail.
+  void begin_call(std::string_view call) STOWAGE_REQUIRES(mutex_);
+  bool begin_work(std::string_view call, LaneId lane) STOWAGE_REQUIRES(mutex_);
+  void begin_allocating_call(std::string_view call, MemoryKind kind, Bytes bytes) STOWAGE_REQUIRES(mutex_);
+  void expect_lane(LaneId lane, std::string_view call) const STOWAGE_REQUIRES(mutex_);
+
+  // The access as bytes of one live allocation. Throws AccessViolation.
+  RangeAccess resolve(const Work& work, const Access& access) STOWAGE_REQUIRES(mutex_);
+  void touch(const RangeAccess& access) STOWAGE_REQUIRES(mutex_);
+  void expect_kinds(const Work& work, const void* to, const void* from) STOWAGE_REQUIRES(mutex_);
+  void forget_allocation(Allocation& allocation, std::string_view call) STOWAGE_REQUIRES(mutex_);
+
+  void submit(LaneId lane, Task task) STOWAGE_REQUIRES(mutex_);
+  SignalId submit_record(LaneId lane, bool clears) STOWAGE_REQUIRES(mutex_);
+  void reserve_signals(std::size_t signals) STOWAGE_REQUIRES(mutex_);
+  void join_host(SignalId signal, double time) STOWAGE_REQUIRES(mutex_);
+  double now() const STOWAGE_REQUIRES(mutex_);
+  Pace pace(LaneRole role) const;
+  const Link& link(LaneRole role) const { return role == LaneRole::h2d ? options_.h2d : options_.d2h; }
+
+  const SimulatedOptions options_;
+  const SteadyClock clock_;
+  mutable Mutex mutex_;
+  Signals signals_;
+  Names names_ STOWAGE_GUARDED_BY(mutex_);
+  FaultInjector faults_ STOWAGE_GUARDED_BY(mutex_);
+  DeviceCounters counters_ STOWAGE_GUARDED_BY(mutex_);
+  Memory memory_ STOWAGE_GUARDED_BY(mutex_);
+  AccessChecker checker_ STOWAGE_GUARDED_BY(mutex_);
+  EventTable events_ STOWAGE_GUARDED_BY(mutex_){signals_};
+  std::vector<VectorClock> signal_clocks_ STOWAGE_GUARDED_BY(mutex_);  // by signal
+  std::vector<RangeAccess> accesses_ STOWAGE_GUARDED_BY(mutex_);       // of the launch at hand
+  double host_time_ STOWAGE_GUARDED_BY(mutex_) = 0;                    // of the caller, in virtual time
+  // Last, so that their threads end before what they use.
+  std::vector<std::unique_ptr<ExecutionLane>> lanes_ STOWAGE_GUARDED_BY(mutex_);
+};
+
+}  // namespace stowage::simulated

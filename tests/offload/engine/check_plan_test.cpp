@@ -1,0 +1,78 @@
+#include "offload/engine/check_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "stowage/error.h"
+#include "tests/offload/engine/tiny_step.h"
+
+namespace stowage {
+namespace {
+
+using ::testing::HasSubstr;
+using namespace stowage::testing;
+
+struct Breakage {
+  std::function<void(Plan&)> apply;
+  const char* complaint;
+};
+
+TEST(CheckPlan, AcceptsPlansThatHangTogether) {
+  EXPECT_NO_THROW(check_executable(tiny_graph(), tiny_streamed_plan()));
+  EXPECT_NO_THROW(check_executable(tiny_graph(), tiny_resident_plan()));
+}
+
+TEST(CheckPlan, NamesWhatDoesNot) {
+  const Breakage breakages[] = {
+      {[](Plan& p) { p.buckets[0].bytes = 0; }, "bucket 'x' is empty"},
+      {[](Plan& p) { p.buckets[0].tensors[0].tensor = 99; }, "bucket 'x' holds unknown tensor 99"},
+      {[](Plan& p) { p.buckets[1].tensors[0].offset = 4; }, "'w' lies outside bucket 'w'"},
+      {[](Plan& p) { p.buckets[1].tensors[0].offset = ~Bytes{0}; }, "'w' lies outside bucket 'w'"},
+      {[](Plan& p) { p.buckets[1].tensors.clear(); }, "tensor 'w' is in no bucket"},
+      {[](Plan& p) { p.lifetimes[0].bucket = 99; }, "unknown bucket 99"},
+      {[](Plan& p) { p.lifetimes[0].offset = p.device_peak_bytes; }, "bucket 'w' ends past the arena"},
+      {[](Plan& p) { p.lifetimes[0].offset = ~Bytes{0}; }, "bucket 'w' ends past the arena"},
+      {[](Plan& p) { p.lifetimes[0].end = 99; }, "ends with unknown instruction 99"},
+      {[](Plan& p) { p.instructions[2].op = 99; }, "unknown op 99"},
+      {[](Plan& p) { p.instructions[2].uses[0] = 99; }, "unknown lifetime 99"},
+      {[](Plan& p) { p.instructions[0].lifetime = 99; }, "unknown lifetime 99"},
+      {[](Plan& p) { p.instructions[2].lane = LaneRole::host; }, "of kind launch is on the host lane"},
+      {[](Plan& p) { p.buckets[1].pinned = false; }, "bucket 'w' is moved"},
+      {[](Plan& p) { p.instructions[2].waits = {{2, 0}}; }, "is not enqueued by then"},
+      {[](Plan& p) { p.instructions[2].waits = {{0, 2}}; }, "is not enqueued by then"},
+      {[](Plan& p) { p.instructions[2].waits = {{99, 1}}; }, "is not enqueued by then"},
+      {[](Plan& p) { p.gate = no_id; }, "no gate"},
+      {[](Plan& p) { p.gate = 7; }, "gate is not on the host lane"},
+      {[](Plan& p) { p.gate = 11; }, "not the op that writes the gradient norm"},
+      {[](Plan& p) { p.instructions.push_back(p.instructions[3]); }, "behind the gate, is of kind offload"},
+      {[](Plan& p) { p.buckets[3].on_host = false; }, "bucket 'loss' is moved"},
+      {[](Plan& p) { p.buckets[8].on_host = false; }, "gradient norm has no place"},
+  };
+  for (const Breakage& breakage : breakages) {
+    Plan plan = tiny_streamed_plan();
+    breakage.apply(plan);
+    try {
+      check_executable(tiny_graph(), plan);
+      ADD_FAILURE() << "accepted: " << breakage.complaint;
+    } catch (const InvalidInput& error) {
+      EXPECT_THAT(error.what(), HasSubstr(breakage.complaint));
+    }
+  }
+}
+
+// An input that no op reads needs no place; one that is read does.
+TEST(CheckPlan, WantsAPlaceForInputsThatAreRead) {
+  Graph graph = tiny_graph();
+  Plan plan = tiny_resident_plan();
+  graph.tensors.push_back(graph.tensors[0]);
+  graph.tensors.back().name = "unread";
+  plan.buckets.push_back({"unread", TensorKind::input, Residency::host, false, false, 256, {{9, 0}}});
+  EXPECT_NO_THROW(check_executable(graph, plan));
+  graph.ops[1].reads.push_back(9);
+  EXPECT_THROW(check_executable(graph, plan), InvalidInput);
+}
+
+}  // namespace
+}  // namespace stowage
