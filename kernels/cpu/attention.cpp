@@ -51,7 +51,8 @@ STOWAGE_HOST_DEVICE void start_row(std::int64_t count, T* scores, RowState<T>& s
 
 // Further keys: what was summed against the old largest score, `out` too, is scaled to the new one.
 template <class T>
-STOWAGE_HOST_DEVICE void extend_row(std::int64_t count, T* scores, RowState<T>& state, std::int64_t width, T* out) {
+STOWAGE_HOST_DEVICE void extend_row(std::int64_t count, T* scores, RowState<T>& state, std::int64_t width,
+                                    T* out) {
   const T found = largest_of(count, scores);
   const T largest = found > state.largest ? found : state.largest;
   const T factor = exponential(state.largest - largest);
@@ -91,11 +92,15 @@ class Forward {
       block.keys = std::min(key_block, keys - block.key);
       multiply_rows(shape_, block, rows.queries, 3 * shape_.width, rows.keys, 3 * shape_.width,
                     score_scale<T>(shape_), tile);
-      for (std::int64_t i = 0; i < block.rows; ++i) weigh(head, block, i, tile, states[i], out + i * shape_.width);
-      multiply_here<T>({block.rows, shape_.head_width(), block.keys,
+      for (std::int64_t i = 0; i < block.rows; ++i)
+        weigh(head, block, i, tile, states[i], out + i * shape_.width);
+      multiply_here<T>({block.rows,
+                        shape_.head_width(),
+                        block.keys,
                         {tile.data, key_block},
                         {rows.values + block.key * 3 * shape_.width, 3 * shape_.width},
-                        out, shape_.width},
+                        out,
+                        shape_.width},
                        T{1}, block.key > 0);
     }
     T* log_sum_exp = log_sum_exp_ + row_number(shape_, head) + row;

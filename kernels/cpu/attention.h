@@ -11,7 +11,7 @@ struct AttentionShape {
   std::int64_t samples = 0, heads = 1, sequence = 1;
   std::int64_t width = 0;  // of all heads together
   bool causal = true;
-  double dropout = 0;   // on the probabilities; element [sample, head, row, column] of the stream
+  double dropout = 0;  // on the probabilities; element [sample, head, row, column] of the stream
   RandomStream stream = {};
 
   std::int64_t head_width() const { return width / heads; }

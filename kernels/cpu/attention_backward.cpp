@@ -16,7 +16,8 @@ STOWAGE_HOST_DEVICE void probabilities_loop(std::int64_t count, T log_sum_exp, T
 
 // From probabilities to gradients of scores; `weighted` = sum of probability * its gradient.
 template <class T>
-STOWAGE_HOST_DEVICE void scores_gradient_loop(std::int64_t count, T weighted, const T* gradient, T* probabilities) {
+STOWAGE_HOST_DEVICE void scores_gradient_loop(std::int64_t count, T weighted, const T* gradient,
+                                              T* probabilities) {
 #pragma omp simd
   for (std::int64_t i = 0; i < count; ++i) probabilities[i] *= gradient[i] - weighted;
 }
@@ -50,7 +51,8 @@ double dot(std::int64_t count, const double* a, const double* b) { return dot_lo
 template <class T>
 class Backward {
  public:
-  Backward(const AttentionShape& shape, const T* qkv, const T* out, const T* log_sum_exp, const T* dout, T* dqkv)
+  Backward(const AttentionShape& shape, const T* qkv, const T* out, const T* log_sum_exp, const T* dout,
+           T* dqkv)
       : shape_(shape),
         qkv_(qkv),
         out_(out),
@@ -105,22 +107,28 @@ class Backward {
       scores_gradient(visible(shape_, block, i), weighted[i], gradient.data + i * key_block,
                       tile.data + i * key_block);
     }
-    multiply_here<T>({block.rows, shape_.head_width(), block.keys,
+    multiply_here<T>({block.rows,
+                      shape_.head_width(),
+                      block.keys,
                       {tile.data, key_block},
                       {from.keys + block.key * stride, stride},
-                      to.queries + block.row * stride, stride},
+                      to.queries + block.row * stride,
+                      stride},
                      scale, block.key > 0);
     add_product(block, tile, from.queries + block.row * stride, stride, scale, to.keys, add);
   }
 
   // to[keys] (+)= scale * tile^T rows
-  void add_product(const Block& block, const ScoresTile<T>& tile, const T* rows, std::int64_t rows_stride, T scale,
-                   T* to, bool add) const {
+  void add_product(const Block& block, const ScoresTile<T>& tile, const T* rows, std::int64_t rows_stride,
+                   T scale, T* to, bool add) const {
     const std::int64_t stride = 3 * shape_.width;
-    multiply_here<T>({block.keys, shape_.head_width(), block.rows,
+    multiply_here<T>({block.keys,
+                      shape_.head_width(),
+                      block.rows,
                       {tile.data, key_block, true},
                       {rows, rows_stride},
-                      to + block.key * stride, stride},
+                      to + block.key * stride,
+                      stride},
                      scale, add);
   }
 
@@ -153,8 +161,8 @@ void attention_backward(const AttentionShape& shape, const T* qkv, const T* out,
                [&](std::int64_t number, std::int64_t) { backward.run(head_of(shape, number)); });
 }
 
-template void attention_backward(const AttentionShape&, const float*, const float*, const float*, const float*,
-                                 float*);
+template void attention_backward(const AttentionShape&, const float*, const float*, const float*,
+                                 const float*, float*);
 template void attention_backward(const AttentionShape&, const double*, const double*, const double*,
                                  const double*, double*);
 

@@ -66,7 +66,8 @@ inline std::int64_t visible(const AttentionShape& shape, const Block& block, std
 }
 
 // First element of the block's row i in the stream of [samples, heads, sequence, sequence] draws.
-inline std::uint64_t first_draw(const AttentionShape& shape, const Head& head, const Block& block, std::int64_t i) {
+inline std::uint64_t first_draw(const AttentionShape& shape, const Head& head, const Block& block,
+                                std::int64_t i) {
   return static_cast<std::uint64_t>((row_number(shape, head) + block.row + i) * shape.sequence + block.key);
 }
 
@@ -79,10 +80,13 @@ T score_scale(const AttentionShape& shape) {
 template <class T>
 void multiply_rows(const AttentionShape& shape, const Block& block, const T* left, std::int64_t left_stride,
                    const T* right, std::int64_t right_stride, T scale, ScoresTile<T>& tile) {
-  multiply_here<T>({block.rows, block.keys, shape.head_width(),
+  multiply_here<T>({block.rows,
+                    block.keys,
+                    shape.head_width(),
                     {left + block.row * left_stride, left_stride},
                     {right + block.key * right_stride, right_stride, true},
-                    tile.data, key_block},
+                    tile.data,
+                    key_block},
                    scale, false);
 }
 

@@ -13,7 +13,8 @@ constexpr std::int64_t run = 64;
 constexpr std::int64_t block = 64;  // columns that one task sums
 
 template <class T>
-STOWAGE_HOST_DEVICE void sum_block(std::int64_t rows, std::int64_t stride, std::int64_t width, const T* x, T* sum) {
+STOWAGE_HOST_DEVICE void sum_block(std::int64_t rows, std::int64_t stride, std::int64_t width, const T* x,
+                                   T* sum) {
   T total[block] = {};
   for (std::int64_t first = 0; first < rows; first += run) {
     const std::int64_t last = std::min(first + run, rows);

@@ -66,12 +66,14 @@ void cross_entropy(std::int64_t rows, std::int64_t vocabulary, const T* logits, 
                    double* loss, T* log_sum_exp) {
   const std::int64_t count = count_targets(rows, vocabulary, targets);
   parallel_for(rows, rows_per_chunk(vocabulary), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) log_sum_exp[row] = reduce(vocabulary, logits + row * vocabulary);
+    for (std::int64_t row = begin; row < end; ++row)
+      log_sum_exp[row] = reduce(vocabulary, logits + row * vocabulary);
   });
   double sum = 0;
   for (std::int64_t row = 0; row < rows; ++row) {
     if (targets[row] < 0) continue;
-    sum += static_cast<double>(log_sum_exp[row]) - static_cast<double>(logits[row * vocabulary + targets[row]]);
+    sum +=
+        static_cast<double>(log_sum_exp[row]) - static_cast<double>(logits[row * vocabulary + targets[row]]);
   }
   *loss = count == 0 ? 0 : sum / static_cast<double>(count);
 }
@@ -96,9 +98,9 @@ void cross_entropy_backward(std::int64_t rows, std::int64_t vocabulary, const T*
 
 template void cross_entropy(std::int64_t, std::int64_t, const float*, const std::int32_t*, double*, float*);
 template void cross_entropy(std::int64_t, std::int64_t, const double*, const std::int32_t*, double*, double*);
-template void cross_entropy_backward(std::int64_t, std::int64_t, const float*, const std::int32_t*, const float*,
-                                     float*);
-template void cross_entropy_backward(std::int64_t, std::int64_t, const double*, const std::int32_t*, const double*,
-                                     double*);
+template void cross_entropy_backward(std::int64_t, std::int64_t, const float*, const std::int32_t*,
+                                     const float*, float*);
+template void cross_entropy_backward(std::int64_t, std::int64_t, const double*, const std::int32_t*,
+                                     const double*, double*);
 
 }  // namespace stowage::cpu

@@ -30,13 +30,13 @@ STOWAGE_HOST_DEVICE void select_loop(const std::uint32_t* words, std::uint32_t t
   for (std::int64_t i = 0; i < count; ++i) y[i] = words[i] >= threshold ? x[i] * scale : T{0};
 }
 
-STOWAGE_CLONES void select(const std::uint32_t* words, std::uint32_t threshold, float scale, std::int64_t count,
-                           const float* x, float* y) {
+STOWAGE_CLONES void select(const std::uint32_t* words, std::uint32_t threshold, float scale,
+                           std::int64_t count, const float* x, float* y) {
   select_loop(words, threshold, scale, count, x, y);
 }
 
-void select(const std::uint32_t* words, std::uint32_t threshold, double scale, std::int64_t count, const double* x,
-            double* y) {
+void select(const std::uint32_t* words, std::uint32_t threshold, double scale, std::int64_t count,
+            const double* x, double* y) {
   select_loop(words, threshold, scale, count, x, y);
 }
 
@@ -57,8 +57,8 @@ void DropoutMask::apply_blocks(std::uint64_t first, std::int64_t count, const T*
   for (std::int64_t done = 0; done < count;) {
     draw(stream_, index, words);
     const std::int64_t length = std::min(groups * 4 - skipped, count - done);
-    select(words.data() + skipped, static_cast<std::uint32_t>(threshold_), static_cast<T>(scale_), length, x + done,
-           y + done);
+    select(words.data() + skipped, static_cast<std::uint32_t>(threshold_), static_cast<T>(scale_), length,
+           x + done, y + done);
     done += length;
     index += groups;
     skipped = 0;

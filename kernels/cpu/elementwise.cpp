@@ -44,10 +44,12 @@ void gelu_range(Form, std::int64_t count, const double* x, double* y) {
   gelu_loop<Form>(count, x, y);
 }
 
-STOWAGE_CLONES void gelu_backward_range(GeluTanh, std::int64_t count, const float* x, const float* dy, float* dx) {
+STOWAGE_CLONES void gelu_backward_range(GeluTanh, std::int64_t count, const float* x, const float* dy,
+                                        float* dx) {
   gelu_backward_loop<GeluTanh>(count, x, dy, dx);
 }
-STOWAGE_CLONES void gelu_backward_range(GeluErf, std::int64_t count, const float* x, const float* dy, float* dx) {
+STOWAGE_CLONES void gelu_backward_range(GeluErf, std::int64_t count, const float* x, const float* dy,
+                                        float* dx) {
   gelu_backward_loop<GeluErf>(count, x, dy, dx);
 }
 template <class Form>

@@ -17,9 +17,10 @@ void check_tokens(const EmbeddingShape& shape, const std::int32_t* tokens) {
   const std::int32_t* bad =
       std::find_if(tokens, end, [&](std::int32_t token) { return token < 0 || token >= shape.vocabulary; });
   if (bad == end) return;
-  throw InvalidInput("embedding: token " + std::to_string(*bad) + " at position " + std::to_string(bad - tokens) +
-                     " is outside the table of " + std::to_string(shape.vocabulary) +
-                     " rows; give tokens from 0 to " + std::to_string(shape.vocabulary - 1));
+  throw InvalidInput("embedding: token " + std::to_string(*bad) + " at position " +
+                     std::to_string(bad - tokens) + " is outside the table of " +
+                     std::to_string(shape.vocabulary) + " rows; give tokens from 0 to " +
+                     std::to_string(shape.vocabulary - 1));
 }
 
 template <class T>
@@ -31,7 +32,8 @@ void add_row(std::int64_t width, const T* row, T* sum) {
 }  // namespace
 
 template <class T>
-void embedding(const EmbeddingShape& shape, const std::int32_t* tokens, const T* table, const T* positions, T* y) {
+void embedding(const EmbeddingShape& shape, const std::int32_t* tokens, const T* table, const T* positions,
+               T* y) {
   check_tokens(shape, tokens);
   const std::int64_t width = shape.width;
   parallel_for(shape.tokens, rows_per_chunk, [&](std::int64_t begin, std::int64_t end) {

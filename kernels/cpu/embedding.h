@@ -13,7 +13,8 @@ struct EmbeddingShape {
 // y[n] = table[token[n]] + positions[n % sequence]; `positions` may be null. Throws InvalidInput
 // for a token outside the table.
 template <class T>
-void embedding(const EmbeddingShape& shape, const std::int32_t* tokens, const T* table, const T* positions, T* y);
+void embedding(const EmbeddingShape& shape, const std::int32_t* tokens, const T* table, const T* positions,
+               T* y);
 
 // dtable[v] = sum, in token order, of dy[n] with token[n] == v. Columns are shared among threads.
 template <class T>

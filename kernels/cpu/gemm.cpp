@@ -20,7 +20,9 @@ struct Tile {
 
 std::int64_t pieces(std::int64_t whole, std::int64_t piece) { return (whole + piece - 1) / piece; }
 
-std::int64_t rounded_up(std::int64_t value, std::int64_t multiple) { return pieces(value, multiple) * multiple; }
+std::int64_t rounded_up(std::int64_t value, std::int64_t multiple) {
+  return pieces(value, multiple) * multiple;
+}
 
 // Even tiles of at most 256 x 384, which a core's second-level cache holds with what they are made
 // from; fewer rows where there would be too few tiles to share. oneDNN's own blocks are 8 x 48.

@@ -14,7 +14,9 @@ constexpr std::int64_t elements_per_chunk = 16384;
 constexpr std::int64_t run = 64;    // rows summed before their sum is added to the others'
 constexpr std::int64_t block = 64;  // columns that one task of the parameters' gradient sums
 
-std::int64_t rows_per_chunk(std::int64_t width) { return std::max<std::int64_t>(1, elements_per_chunk / width); }
+std::int64_t rows_per_chunk(std::int64_t width) {
+  return std::max<std::int64_t>(1, elements_per_chunk / width);
+}
 
 template <class T>
 struct Statistics {
@@ -40,8 +42,8 @@ STOWAGE_HOST_DEVICE Statistics<T> normalise_row(std::int64_t width, T epsilon, c
 
 // With n = (x - mean) rstd and g = dy gain: dx = rstd (g - average(g) - n average(g n)).
 template <class T>
-STOWAGE_HOST_DEVICE void backward_row(std::int64_t width, const T* x, const T* gain, T mean, T rstd, const T* dy,
-                                      T* dx) {
+STOWAGE_HOST_DEVICE void backward_row(std::int64_t width, const T* x, const T* gain, T mean, T rstd,
+                                      const T* dy, T* dx) {
   const T count = static_cast<T>(width);
   T sum = 0;
   T product = 0;
@@ -67,7 +69,8 @@ struct ParameterSums {
 };
 
 template <class T>
-STOWAGE_HOST_DEVICE void parameter_block(const ParameterSums<T>& sums, std::int64_t begin, std::int64_t width) {
+STOWAGE_HOST_DEVICE void parameter_block(const ParameterSums<T>& sums, std::int64_t begin,
+                                         std::int64_t width) {
   T gain[block] = {};
   T bias[block] = {};
   for (std::int64_t first = 0; first < sums.rows; first += run) {
@@ -105,8 +108,8 @@ STOWAGE_CLONES void backward(std::int64_t width, const float* x, const float* ga
                              const float* dy, float* dx) {
   backward_row(width, x, gain, mean, rstd, dy, dx);
 }
-void backward(std::int64_t width, const double* x, const double* gain, double mean, double rstd, const double* dy,
-              double* dx) {
+void backward(std::int64_t width, const double* x, const double* gain, double mean, double rstd,
+              const double* dy, double* dx) {
   backward_row(width, x, gain, mean, rstd, dy, dx);
 }
 
@@ -122,8 +125,8 @@ void parameters(const ParameterSums<double>& sums, std::int64_t begin, std::int6
 }  // namespace
 
 template <class T>
-void layer_norm(std::int64_t rows, std::int64_t width, double epsilon, const T* x, const T* gain, const T* bias,
-                T* y, T* mean, T* rstd) {
+void layer_norm(std::int64_t rows, std::int64_t width, double epsilon, const T* x, const T* gain,
+                const T* bias, T* y, T* mean, T* rstd) {
   parallel_for(rows, rows_per_chunk(width), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       const std::int64_t at = row * width;
@@ -149,19 +152,20 @@ template <class T>
 void layer_norm_backward_parameters(std::int64_t rows, std::int64_t width, const T* x, const T* mean,
                                     const T* rstd, const T* dy, T* dgain, T* dbias) {
   const ParameterSums<T> sums{rows, width, x, mean, rstd, dy, dgain, dbias};
-  parallel_for(width, block, [&](std::int64_t begin, std::int64_t end) { parameters(sums, begin, end - begin); });
+  parallel_for(width, block,
+               [&](std::int64_t begin, std::int64_t end) { parameters(sums, begin, end - begin); });
 }
 
 template void layer_norm(std::int64_t, std::int64_t, double, const float*, const float*, const float*, float*,
                          float*, float*);
-template void layer_norm(std::int64_t, std::int64_t, double, const double*, const double*, const double*, double*,
-                         double*, double*);
+template void layer_norm(std::int64_t, std::int64_t, double, const double*, const double*, const double*,
+                         double*, double*, double*);
 template void layer_norm_backward(std::int64_t, std::int64_t, const float*, const float*, const float*,
                                   const float*, const float*, float*);
 template void layer_norm_backward(std::int64_t, std::int64_t, const double*, const double*, const double*,
                                   const double*, const double*, double*);
-template void layer_norm_backward_parameters(std::int64_t, std::int64_t, const float*, const float*, const float*,
-                                             const float*, float*, float*);
+template void layer_norm_backward_parameters(std::int64_t, std::int64_t, const float*, const float*,
+                                             const float*, const float*, float*, float*);
 template void layer_norm_backward_parameters(std::int64_t, std::int64_t, const double*, const double*,
                                              const double*, const double*, double*, double*);
 

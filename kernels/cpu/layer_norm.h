@@ -7,8 +7,8 @@ namespace stowage::cpu {
 
 // y = (x - mean) * rstd * gain + bias, rstd = 1 / sqrt(variance + epsilon), row by row.
 template <class T>
-void layer_norm(std::int64_t rows, std::int64_t width, double epsilon, const T* x, const T* gain, const T* bias,
-                T* y, T* mean, T* rstd);
+void layer_norm(std::int64_t rows, std::int64_t width, double epsilon, const T* x, const T* gain,
+                const T* bias, T* y, T* mean, T* rstd);
 
 // dx may be dy.
 template <class T>

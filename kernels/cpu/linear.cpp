@@ -6,7 +6,9 @@
 namespace stowage::cpu {
 namespace {
 
-std::int64_t weight_stride(const LinearShape& shape) { return shape.transposed ? shape.inputs : shape.outputs; }
+std::int64_t weight_stride(const LinearShape& shape) {
+  return shape.transposed ? shape.inputs : shape.outputs;
+}
 
 }  // namespace
 
@@ -36,11 +38,11 @@ void linear_backward_input(const LinearShape& shape, const T* dy, const T* weigh
 
 template <class T>
 void linear_backward_weight(const LinearShape& shape, const T* x, const T* dy, T* dweight) {
-  Product<T> product{shape.inputs, shape.outputs, shape.tokens, {x, shape.inputs, true}, {dy, shape.outputs},
-                     dweight,      shape.outputs};
+  Product<T> product{shape.inputs,        shape.outputs, shape.tokens, {x, shape.inputs, true},
+                     {dy, shape.outputs}, dweight,       shape.outputs};
   if (shape.transposed) {
-    product = {shape.outputs, shape.inputs, shape.tokens, {dy, shape.outputs, true}, {x, shape.inputs},
-               dweight,       shape.inputs};
+    product = {shape.outputs,     shape.inputs, shape.tokens, {dy, shape.outputs, true},
+               {x, shape.inputs}, dweight,      shape.inputs};
   }
   multiply<T>(product);
 }

@@ -20,7 +20,9 @@ STOWAGE_HOST_DEVICE double square_sum_loop(std::int64_t count, const T* x) {
   return sum;
 }
 
-STOWAGE_CLONES double square_sum_range(std::int64_t count, const float* x) { return square_sum_loop(count, x); }
+STOWAGE_CLONES double square_sum_range(std::int64_t count, const float* x) {
+  return square_sum_loop(count, x);
+}
 double square_sum_range(std::int64_t count, const double* x) { return square_sum_loop(count, x); }
 
 }  // namespace
@@ -33,7 +35,8 @@ double square_sum(std::int64_t count, const T* x) {
     parts[static_cast<std::size_t>(begin / chunk)] = square_sum_range(end - begin, x + begin);
   });
   double sum = 0;
-  for (std::int64_t begin = 0; begin < count; begin += chunk) sum += parts[static_cast<std::size_t>(begin / chunk)];
+  for (std::int64_t begin = 0; begin < count; begin += chunk)
+    sum += parts[static_cast<std::size_t>(begin / chunk)];
   return sum;
 }
 

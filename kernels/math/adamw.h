@@ -53,8 +53,8 @@ STOWAGE_HOST_DEVICE AdamWElement<T> adamw_update(const AdamWConstants<T>& consta
   const T v = constants.beta2 * element.second_moment + constants.one_minus_beta2 * g * g;
   const T corrected_m = m / constants.correction1;
   const T corrected_v = v / constants.correction2;
-  const T change = corrected_m / (std::sqrt(corrected_v) + constants.epsilon) +
-                   constants.weight_decay * element.parameter;
+  const T change =
+      corrected_m / (std::sqrt(corrected_v) + constants.epsilon) + constants.weight_decay * element.parameter;
   return {element.parameter - constants.learning_rate * change, m, v};
 }
 

@@ -70,7 +70,9 @@ void parallel_chunks(std::int64_t count, std::int64_t chunk, ChunkFunction funct
       function(context, begin, begin + std::min(chunk, count - begin));
     }
   };
-  auto loop = [&] { tbb::parallel_for(tbb::blocked_range<std::int64_t>(0, chunks), run, tbb::simple_partitioner()); };
+  auto loop = [&] {
+    tbb::parallel_for(tbb::blocked_range<std::int64_t>(0, chunks), run, tbb::simple_partitioner());
+  };
   const std::shared_ptr<Threads> threads = current_threads();
   threads->arena.execute([&] { tbb::this_task_arena::isolate(loop); });
 }

@@ -33,9 +33,7 @@ struct Loop {
 
 class Pool {
  public:
-  ~Pool() {
-    stop_workers();
-  }
+  ~Pool() { stop_workers(); }
 
   void set_threads(int threads) {
     std::scoped_lock resize(resize_mutex_);
@@ -85,7 +83,8 @@ class Pool {
   }
 
   Loop* find_work() {
-    const auto found = std::find_if(loops_.begin(), loops_.end(), [](Loop* loop) { return loop->has_work(); });
+    const auto found =
+        std::find_if(loops_.begin(), loops_.end(), [](Loop* loop) { return loop->has_work(); });
     return found == loops_.end() ? nullptr : *found;
   }
 

@@ -91,7 +91,8 @@ class KernelCall {
 
   template <class T>
   T* pointer(const Operand& operand) const {
-    if (operand.tensor->type != type_of<T>()) fail("does not take '" + operand.tensor->name + "' in its type");
+    if (operand.tensor->type != type_of<T>())
+      fail("does not take '" + operand.tensor->name + "' in its type");
     return static_cast<T*>(operand.data);
   }
 

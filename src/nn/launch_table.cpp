@@ -104,7 +104,8 @@ template <class T>
 struct LinearBackwardWeight {
   static void run(const KernelCall& call) {
     call.expect(2, 2, 1);
-    const cpu::LinearShape shape{call.rows(0), call.columns(0), call.columns(1), call.integer("transposed") != 0};
+    const cpu::LinearShape shape{call.rows(0), call.columns(0), call.columns(1),
+                                 call.integer("transposed") != 0};
     cpu::linear_backward_weight(shape, call.read<T>(0), call.read<T>(1), call.write<T>(0));
   }
 };
@@ -179,7 +180,8 @@ template <class T>
 struct Dropout {
   static void run(const KernelCall& call) {
     call.expect(1, 1, 1);
-    cpu::dropout(call.random(), call.real("probability"), call.elements(0), call.read<T>(0), call.write<T>(0));
+    cpu::dropout(call.random(), call.real("probability"), call.elements(0), call.read<T>(0),
+                 call.write<T>(0));
   }
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <mutex>
 #include <set>
 #include <stdexcept>
@@ -69,15 +70,21 @@ TEST_P(ParallelFor, Nests) {
   EXPECT_EQ(count, 16 * 16 * 4);
 }
 
+// A thread that waits for an inner loop must not take up another chunk of the outer one meanwhile.
+// Sleeping lets every thread run out of work of its own and look for others'.
 TEST_P(ParallelFor, AThreadInsideALoopEntersNoOtherChunkOfIt) {
   std::atomic<bool> entered_twice = false;
-  parallel_for(64, 1, [&](std::int64_t, std::int64_t) {
-    thread_local bool inside = false;
-    if (inside) entered_twice = true;
-    inside = true;
-    parallel_for(8, 1, [](std::int64_t, std::int64_t) { std::this_thread::yield(); });
-    inside = false;
-  });
+  for (int round = 0; round < 5; ++round) {
+    parallel_for(64, 1, [&](std::int64_t, std::int64_t) {
+      thread_local bool inside = false;
+      if (inside) entered_twice = true;
+      inside = true;
+      parallel_for(8, 1, [](std::int64_t begin, std::int64_t) {
+        std::this_thread::sleep_for(std::chrono::microseconds(10 * begin));
+      });
+      inside = false;
+    });
+  }
   EXPECT_FALSE(entered_twice);
 }
 

@@ -48,7 +48,9 @@ class Launcher {
   Operand operand(std::vector<T>& data, std::vector<std::int64_t> shape) {
     Tensor tensor;
     tensor.name = "t" + std::to_string(tensors_.size());
-    tensor.type = std::is_same_v<T, float> ? DataType::f32 : std::is_same_v<T, double> ? DataType::f64 : DataType::i32;
+    tensor.type = std::is_same_v<T, float>    ? DataType::f32
+                  : std::is_same_v<T, double> ? DataType::f64
+                                              : DataType::i32;
     tensor.shape = std::move(shape);
     tensors_.push_back(tensor);
     return {data.data(), &tensors_.back()};
@@ -75,11 +77,28 @@ TEST(LaunchTable, UnknownKernelNamesOpAndKernel) {
 
 TEST(LaunchTable, HoldsEveryKernelOfTheContract) {
   const LaunchTable table = cpu_launch_table();
-  for (const char* kernel :
-       {"embedding", "embedding_backward", "position_backward", "layer_norm", "layer_norm_backward",
-        "layer_norm_backward_parameters", "linear", "linear_backward_input", "linear_backward_weight",
-        "linear_backward_bias", "gelu", "gelu_backward", "attention", "attention_backward", "dropout", "add",
-        "accumulate", "cross_entropy", "cross_entropy_backward", "square_sum", "clip", "adamw"}) {
+  for (const char* kernel : {"embedding",
+                             "embedding_backward",
+                             "position_backward",
+                             "layer_norm",
+                             "layer_norm_backward",
+                             "layer_norm_backward_parameters",
+                             "linear",
+                             "linear_backward_input",
+                             "linear_backward_weight",
+                             "linear_backward_bias",
+                             "gelu",
+                             "gelu_backward",
+                             "attention",
+                             "attention_backward",
+                             "dropout",
+                             "add",
+                             "accumulate",
+                             "cross_entropy",
+                             "cross_entropy_backward",
+                             "square_sum",
+                             "clip",
+                             "adamw"}) {
     Op op;
     op.kernel = kernel;
     EXPECT_NO_THROW(table.find(op)) << kernel;

@@ -164,15 +164,13 @@ TEST_P(Attention, WorkTypeAgrees) {
 TEST_P(Attention, HasTheSameBitsForAnyThreadCount) { expect_same_bits(attention_case); }
 
 const RandomStream stream{11, 22, 33};
-INSTANTIATE_TEST_SUITE_P(Shapes, Attention,
-                         testing::Values(AttentionShape{1, 1, 1, 4, true}, AttentionShape{2, 3, 7, 15, true},
-                                         AttentionShape{2, 2, 70, 32, false},
-                                         AttentionShape{2, 2, 70, 32, false, 0.3, stream},
-                                         AttentionShape{1, 2, 333, 16, true},
-                                         AttentionShape{1, 2, 333, 16, false},
-                                         AttentionShape{1, 2, 333, 16, true, 0.2, stream},
-                                         AttentionShape{1, 1, 600, 8, true},
-                                         AttentionShape{2, 6, 64, 384, true}));
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, Attention,
+    testing::Values(AttentionShape{1, 1, 1, 4, true}, AttentionShape{2, 3, 7, 15, true},
+                    AttentionShape{2, 2, 70, 32, false}, AttentionShape{2, 2, 70, 32, false, 0.3, stream},
+                    AttentionShape{1, 2, 333, 16, true}, AttentionShape{1, 2, 333, 16, false},
+                    AttentionShape{1, 2, 333, 16, true, 0.2, stream}, AttentionShape{1, 1, 600, 8, true},
+                    AttentionShape{2, 6, 64, 384, true}));
 
 TEST(AttentionMask, AFutureTokenChangesNothingBefore) {
   const AttentionCase attention_case{{1, 2, 300, 16, true}};

@@ -32,7 +32,8 @@ struct CrossEntropyCase {
     std::vector<T> dlogits = unwritten<T>(rows * vocabulary);
     double loss = -1;
     cross_entropy(rows, vocabulary, logits.data(), targets().data(), &loss, log_sum_exp.data());
-    cross_entropy_backward(rows, vocabulary, logits.data(), targets().data(), log_sum_exp.data(), dlogits.data());
+    cross_entropy_backward(rows, vocabulary, logits.data(), targets().data(), log_sum_exp.data(),
+                           dlogits.data());
     for (T& value : dlogits) value *= static_cast<T>(140);
     return joined({{static_cast<T>(loss)}, log_sum_exp, dlogits});
   }
@@ -54,7 +55,8 @@ struct CrossEntropyCase {
         const double gradient = probability - (static_cast<std::size_t>(target) == i ? 1 : 0);
         dlogits.push_back(target < 0 ? 0 : gradient);
       }
-      if (target >= 0) loss -= std::log(std::exp(logits[row * v + static_cast<std::size_t>(target)]) / sum) / 140;
+      if (target >= 0)
+        loss -= std::log(std::exp(logits[row * v + static_cast<std::size_t>(target)]) / sum) / 140;
     }
     return joined({{loss}, log_sum_exp, dlogits});
   }

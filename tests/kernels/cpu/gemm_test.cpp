@@ -1,5 +1,9 @@
 #include "kernels/cpu/gemm.h"
 
+#include <filesystem>
+#include <iterator>
+#include <thread>
+
 #include "tests/kernels/kernel_check.h"
 
 namespace stowage::cpu {
@@ -100,6 +104,26 @@ TEST(MultiplyHere, ScalesAndAdds) {
   const std::vector<double> b2{5, 6, 7, 8};
   multiply_here<double>({2, 2, 2, {a2.data(), 2}, {b2.data(), 2}, wide.data(), 2}, 2.0, true);
   EXPECT_EQ(wide, (std::vector<double>{138, 244, 386, 500}));
+}
+
+std::ptrdiff_t threads_of_this_process() {
+  const std::filesystem::directory_iterator threads("/proc/self/task");
+  return std::distance(begin(threads), end(threads));
+}
+
+// oneDNN would otherwise bring up a team of its own for a product of this size.
+TEST(MultiplyHere, StartsNoThread) {
+  const std::int64_t size = 512;
+  const std::vector<float> a = numbers<float>(size * size, 1);
+  std::vector<float> c(a.size());
+  const std::ptrdiff_t before = threads_of_this_process();
+  std::ptrdiff_t during = 0;
+  std::thread fresh([&] {
+    multiply_here<float>({size, size, size, {a.data(), size}, {a.data(), size}, c.data(), size}, 1.0F, false);
+    during = threads_of_this_process();
+  });
+  fresh.join();
+  EXPECT_EQ(during, before + 1);
 }
 
 }  // namespace

@@ -19,7 +19,8 @@ struct LayerNormCase {
   };
   template <class T>
   Inputs<T> inputs() const {
-    return {numbers<T>(rows * width, 1, 3), numbers<T>(width, 2), numbers<T>(width, 3), numbers<T>(rows * width, 4)};
+    return {numbers<T>(rows * width, 1, 3), numbers<T>(width, 2), numbers<T>(width, 3),
+            numbers<T>(rows * width, 4)};
   }
 
   // y, mean, rstd, dx
@@ -45,8 +46,8 @@ struct LayerNormCase {
     const std::vector<T> rstd = numbers<T>(rows, 6);
     std::vector<T> dgain = unwritten<T>(width);
     std::vector<T> dbias = unwritten<T>(width);
-    layer_norm_backward_parameters(rows, width, in.x.data(), mean.data(), rstd.data(), in.dy.data(), dgain.data(),
-                                   dbias.data());
+    layer_norm_backward_parameters(rows, width, in.x.data(), mean.data(), rstd.data(), in.dy.data(),
+                                   dgain.data(), dbias.data());
     return joined({dgain, dbias});
   }
 
@@ -64,7 +65,8 @@ struct LayerNormCase {
       double mean = 0;
       double variance = 0;
       for (std::size_t i = 0; i < w; ++i) mean += in.x[row + i] / static_cast<double>(w);
-      for (std::size_t i = 0; i < w; ++i) variance += std::pow(in.x[row + i] - mean, 2) / static_cast<double>(w);
+      for (std::size_t i = 0; i < w; ++i)
+        variance += std::pow(in.x[row + i] - mean, 2) / static_cast<double>(w);
       const double rstd = 1 / std::sqrt(variance + epsilon);
       auto n = [&](std::size_t i) { return (in.x[row + i] - mean) * rstd; };
       for (std::size_t i = 0; i < w; ++i) y.push_back(n(i) * in.gain[i] + in.bias[i]);

@@ -30,7 +30,8 @@ struct LinearCase {
   }
 
   double weight_at(const std::vector<double>& weight, std::int64_t in, std::int64_t out) const {
-    return weight[static_cast<std::size_t>(shape.transposed ? out * shape.inputs + in : in * shape.outputs + out)];
+    return weight[static_cast<std::size_t>(shape.transposed ? out * shape.inputs + in
+                                                            : in * shape.outputs + out)];
   }
 
   std::vector<double> reference() const {
@@ -52,7 +53,8 @@ struct LinearCase {
           const auto from = static_cast<std::size_t>(n * inputs + i);
           y[at] += x[from] * weight_at(weight, i, o);
           dx[from] += dy[at] * weight_at(weight, i, o);
-          dweight[static_cast<std::size_t>(transposed ? o * inputs + i : i * outputs + o)] += x[from] * dy[at];
+          dweight[static_cast<std::size_t>(transposed ? o * inputs + i : i * outputs + o)] +=
+              x[from] * dy[at];
         }
       }
     }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "src/base/parallel_for.h"
 #include "stowage/planner.h"
 #include "tests/offload/engine/training_run.h"
 
@@ -21,6 +22,7 @@ class Sweeper {
 
   int run() {
     int fired = 0;
+    set_parallel_threads(1);  // thousands of tiny steps
     for (std::uint64_t index = 0; !::testing::Test::HasFailure(); ++index) {
       SCOPED_TRACE("fault at call " + std::to_string(index));
       if (!fault_at(index)) return fired;
