@@ -1,10 +1,17 @@
 #include "kernels/cpu/attention.h"
 
 #include <algorithm>
+#include <ostream>
 
 #include "tests/kernels/kernel_check.h"
 
 namespace stowage::cpu {
+
+static void PrintTo(const AttentionShape& shape, std::ostream* out) {
+  *out << shape.samples << " samples " << shape.heads << " heads " << shape.sequence << 'x' << shape.width
+       << (shape.causal ? " causal" : "") << (shape.dropout > 0 ? " dropout" : "");
+}
+
 namespace {
 
 using namespace stowage::test;

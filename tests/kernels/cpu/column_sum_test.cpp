@@ -1,5 +1,7 @@
 #include "kernels/cpu/column_sum.h"
 
+#include <ostream>
+
 #include "tests/kernels/kernel_check.h"
 
 namespace stowage::cpu {
@@ -25,6 +27,8 @@ struct ColumnSumCase {
     return sum;
   }
 };
+
+void PrintTo(const ColumnSumCase& sum, std::ostream* out) { *out << sum.rows << 'x' << sum.columns; }
 
 class ColumnSum : public testing::TestWithParam<ColumnSumCase> {};
 

@@ -1,10 +1,14 @@
 #include "kernels/cpu/elementwise.h"
 
 #include <algorithm>
+#include <ostream>
 
 #include "tests/kernels/kernel_check.h"
 
 namespace stowage::cpu {
+
+static void PrintTo(GeluForm form, std::ostream* out) { *out << (form == GeluForm::tanh ? "tanh" : "erf"); }
+
 namespace {
 
 using namespace stowage::test;

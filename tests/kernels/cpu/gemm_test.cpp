@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <iterator>
+#include <ostream>
 #include <thread>
 
 #include "tests/kernels/kernel_check.h"
@@ -69,6 +70,12 @@ struct GemmCase {
     return c;
   }
 };
+
+void PrintTo(const GemmCase& gemm, std::ostream* out) {
+  *out << gemm.m << 'x' << gemm.n << 'x' << gemm.k << (gemm.transpose_a ? " A transposed" : "")
+       << (gemm.transpose_b ? " B transposed" : "") << (gemm.biased ? " biased" : "")
+       << (gemm.padding > 0 ? " padded" : "");
+}
 
 class Gemm : public testing::TestWithParam<GemmCase> {};
 

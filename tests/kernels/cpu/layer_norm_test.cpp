@@ -1,5 +1,7 @@
 #include "kernels/cpu/layer_norm.h"
 
+#include <ostream>
+
 #include "tests/kernels/kernel_check.h"
 
 namespace stowage::cpu {
@@ -98,6 +100,10 @@ struct LayerNormCase {
     return joined({dgain, dbias});
   }
 };
+
+void PrintTo(const LayerNormCase& norm, std::ostream* out) {
+  *out << norm.rows << 'x' << norm.width << (norm.in_place ? " in place" : "");
+}
 
 class LayerNorm : public testing::TestWithParam<LayerNormCase> {};
 

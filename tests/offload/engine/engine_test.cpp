@@ -192,6 +192,24 @@ TEST(Engine, AnInvalidPlanIsRefusedUnlessTrusted) {
   EXPECT_NO_THROW(Engine(*device, tiny_graph(), plan, options));
 }
 
+// The bytes of a lifetime are dead after its end: a plan that ends one too early is found out.
+TEST(Engine, ReadingALifetimeAfterItsEndIsAnError) {
+  Plan plan = tiny_streamed_plan();
+  plan.lifetimes[1].end = 2;  // the input, which backward reads once more
+  const auto device = open_simulated_device({.executor = Executor::virtual_time});
+  EngineOptions options = tiny_options();
+  options.validate = false;
+  Engine engine(*device, tiny_graph(), plan, options);
+  StepInputs inputs(tiny_graph(), input_range);
+  try {
+    make_step(engine, inputs);
+    FAIL();
+  } catch (const StepError& error) {
+    EXPECT_EQ(error.op(), "backward");
+    EXPECT_THAT(error.what(), HasSubstr("undefined"));
+  }
+}
+
 TEST(Engine, AnOpWithoutAKernelIsNamed) {
   Graph graph = tiny_graph();
   graph.ops[1].kernel = "unheard of";
