@@ -93,9 +93,9 @@ struct Instruction {
   OpId op = no_id;              // launch, recompute, host_step
   LifetimeId lifetime = no_id;  // prefetch, offload
   // launch, recompute: the lifetimes that hold its operands, one per bucket touched.
-  std::vector<LifetimeId> uses;
+  std::vector<LifetimeId> uses{};
   // Only waits that lane order and other waits do not imply already.
-  std::vector<Wait> waits;
+  std::vector<Wait> waits{};
   friend bool operator==(const Instruction&, const Instruction&) = default;
 };
 

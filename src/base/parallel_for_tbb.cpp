@@ -9,9 +9,9 @@
 
 #include <algorithm>
 #include <memory>
-#include <mutex>
 #include <thread>
 
+#include "src/base/mutex.h"
 #include "src/base/parallel_for.h"
 
 namespace stowage {
@@ -31,8 +31,8 @@ struct Threads {
 int all_cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
 struct Current {
-  std::mutex mutex;
-  std::shared_ptr<Threads> threads = std::make_shared<Threads>(all_cores());
+  Mutex mutex;
+  std::shared_ptr<Threads> threads STOWAGE_GUARDED_BY(mutex) = std::make_shared<Threads>(all_cores());
 };
 
 Current& current() {
@@ -42,17 +42,19 @@ Current& current() {
 
 // A loop keeps the arena that it started in, whatever is set meanwhile.
 std::shared_ptr<Threads> current_threads() {
-  std::scoped_lock lock(current().mutex);
-  return current().threads;
+  Current& now = current();
+  MutexLock lock(now.mutex);
+  return now.threads;
 }
 
 }  // namespace
 
 void set_parallel_threads(int threads) {
   std::shared_ptr<Threads> replaced;  // dies last, without the lock
-  std::scoped_lock lock(current().mutex);
-  replaced = std::move(current().threads);
-  current().threads = std::make_shared<Threads>(threads > 0 ? threads : all_cores());
+  Current& now = current();
+  MutexLock lock(now.mutex);
+  replaced = std::move(now.threads);
+  now.threads = std::make_shared<Threads>(threads > 0 ? threads : all_cores());
 }
 
 int parallel_threads() { return current_threads()->count; }

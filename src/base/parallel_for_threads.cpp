@@ -3,13 +3,12 @@
 // Loops stand in a list; idle workers take chunks of the oldest loop that has any left. The caller
 // takes chunks of its own loop alone, so a loop always ends, however loops nest and whoever calls.
 #include <algorithm>
-#include <condition_variable>
 #include <deque>
 #include <exception>
-#include <mutex>
 #include <thread>
 #include <vector>
 
+#include "src/base/mutex.h"
 #include "src/base/parallel_for.h"
 
 namespace stowage {
@@ -25,7 +24,7 @@ struct Loop {
   std::int64_t next = 0;     // first element not handed out
   std::int64_t running = 0;  // chunks handed out and not done
   std::exception_ptr error;  // the first one; chunks not handed out by then are dropped
-  std::condition_variable done;
+  CondVar done;
 
   bool has_work() const { return next < count; }
   bool finished() const { return !has_work() && running == 0; }
@@ -33,25 +32,28 @@ struct Loop {
 
 class Pool {
  public:
-  ~Pool() { stop_workers(); }
+  ~Pool() {
+    MutexLock resize(resize_mutex_);
+    stop_workers();
+  }
 
   void set_threads(int threads) {
-    std::scoped_lock resize(resize_mutex_);
+    MutexLock resize(resize_mutex_);
     stop_workers();
     start_workers(threads > 0 ? threads : all_cores());
   }
 
-  int threads() {
-    std::scoped_lock lock(mutex_);
+  int threads() STOWAGE_EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
     return threads_;
   }
 
-  void run(Loop& loop) {
-    std::unique_lock lock(mutex_);
+  void run(Loop& loop) STOWAGE_EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
     loops_.push_back(&loop);
     work_.notify_all();
-    while (loop.has_work()) run_chunk(loop, lock);
-    loop.done.wait(lock, [&] { return loop.finished(); });
+    while (loop.has_work()) run_chunk(loop);
+    while (!loop.finished()) loop.done.wait(mutex_);
     loops_.erase(std::find(loops_.begin(), loops_.end(), &loop));
   }
 
@@ -61,20 +63,23 @@ class Pool {
   }
 
  private:
-  Pool() { start_workers(all_cores()); }
+  Pool() {
+    MutexLock resize(resize_mutex_);
+    start_workers(all_cores());
+  }
 
-  void start_workers(int threads) {
+  void start_workers(int threads) STOWAGE_REQUIRES(resize_mutex_) {
     {
-      std::scoped_lock lock(mutex_);
+      MutexLock lock(mutex_);
       stopping_ = false;
       threads_ = threads;
     }
     for (int worker = 1; worker < threads; ++worker) workers_.emplace_back([this] { work(); });
   }
 
-  void stop_workers() {
+  void stop_workers() STOWAGE_REQUIRES(resize_mutex_) {
     {
-      std::scoped_lock lock(mutex_);
+      MutexLock lock(mutex_);
       stopping_ = true;
     }
     work_.notify_all();
@@ -82,35 +87,38 @@ class Pool {
     workers_.clear();
   }
 
-  Loop* find_work() {
+  Loop* find_work() STOWAGE_REQUIRES(mutex_) {
     const auto found =
         std::find_if(loops_.begin(), loops_.end(), [](Loop* loop) { return loop->has_work(); });
     return found == loops_.end() ? nullptr : *found;
   }
 
-  void work() {
-    std::unique_lock lock(mutex_);
+  void work() STOWAGE_EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
     for (;;) {
-      work_.wait(lock, [&] { return stopping_ || find_work() != nullptr; });
+      Loop* loop = find_work();
       if (stopping_) return;
-      run_chunk(*find_work(), lock);
+      if (loop != nullptr)
+        run_chunk(*loop);
+      else
+        work_.wait(mutex_);
     }
   }
 
   // Takes the loop's next chunk and runs it without the lock.
-  void run_chunk(Loop& loop, std::unique_lock<std::mutex>& lock) {
+  void run_chunk(Loop& loop) STOWAGE_REQUIRES(mutex_) {
     const std::int64_t begin = loop.next;
     const std::int64_t end = begin + std::min(loop.chunk, loop.count - begin);
     loop.next = end;
     ++loop.running;
-    lock.unlock();
+    mutex_.unlock();
     std::exception_ptr error;
     try {
       loop.function(loop.context, begin, end);
     } catch (...) {
       error = std::current_exception();
     }
-    lock.lock();
+    mutex_.lock();
     if (error && !loop.error) {
       loop.error = error;
       loop.next = loop.count;
@@ -119,13 +127,13 @@ class Pool {
     if (loop.finished()) loop.done.notify_all();
   }
 
-  std::mutex resize_mutex_;  // one set_threads at a time; taken before mutex_
-  std::mutex mutex_;
-  std::condition_variable work_;
-  std::deque<Loop*> loops_;
-  std::vector<std::thread> workers_;
-  int threads_ = 1;
-  bool stopping_ = false;
+  Mutex resize_mutex_;  // one set_threads at a time; taken before mutex_
+  Mutex mutex_;
+  CondVar work_;
+  std::deque<Loop*> loops_ STOWAGE_GUARDED_BY(mutex_);
+  std::vector<std::thread> workers_ STOWAGE_GUARDED_BY(resize_mutex_);
+  int threads_ STOWAGE_GUARDED_BY(mutex_) = 1;
+  bool stopping_ STOWAGE_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace
