@@ -15,7 +15,7 @@ enum class DeviceChoice : std::uint8_t { simulated, automatic };
 struct Options {
   std::string data;  // path of the text
   GptConfig model;
-  std::uint64_t steps = 300;
+  std::uint64_t steps = 240;
   double learning_rate = 1e-3;
   std::uint64_t warmup = 30;  // steps
   double weight_decay = 0.1;

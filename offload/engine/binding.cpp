@@ -65,7 +65,8 @@ class Binder {
   std::byte* device_base(BucketId bucket) const {
     for (LifetimeId id : instruction_.uses) {
       const Lifetime& lifetime = input_.plan.lifetimes[id];
-      if (lifetime.bucket == bucket) return input_.arena.at(lifetime.offset, input_.plan.buckets[bucket].bytes);
+      if (lifetime.bucket == bucket)
+        return input_.arena.at(lifetime.offset, input_.plan.buckets[bucket].bytes);
     }
     return nullptr;
   }
@@ -81,7 +82,8 @@ InstructionId first_launch(const Plan& plan, LifetimeId lifetime) {
   for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
     const Instruction& instruction = plan.instructions[id];
     if (instruction.lifetime == lifetime) return no_id;
-    if (std::find(instruction.uses.begin(), instruction.uses.end(), lifetime) != instruction.uses.end()) return id;
+    if (std::find(instruction.uses.begin(), instruction.uses.end(), lifetime) != instruction.uses.end())
+      return id;
   }
   return no_id;
 }
@@ -110,7 +112,8 @@ void Work::run(void* work) {
 std::vector<TensorPlace> tensor_places(const Graph& graph, const Plan& plan) {
   std::vector<TensorPlace> places(graph.tensors.size());
   for (BucketId bucket = 0; bucket < plan.buckets.size(); ++bucket)
-    for (const BucketTensor& member : plan.buckets[bucket].tensors) places[member.tensor] = {bucket, member.offset};
+    for (const BucketTensor& member : plan.buckets[bucket].tensors)
+      places[member.tensor] = {bucket, member.offset};
   return places;
 }
 

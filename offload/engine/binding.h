@@ -37,10 +37,10 @@ struct DeviceRange {
 };
 
 struct BoundInstruction {
-  std::string label;     // the op, or the bucket of a transfer
-  std::string name;      // for the device's reports: the op, or "prefetch <bucket>"
-  Bytes bytes = 0;       // moved, or touched by the op
-  double seconds = 0;    // modelled; 0 for transfers
+  std::string label;   // the op, or the bucket of a transfer
+  std::string name;    // for the device's reports: the op, or "prefetch <bucket>"
+  Bytes bytes = 0;     // moved, or touched by the op
+  double seconds = 0;  // modelled; 0 for transfers
   // Transfers.
   std::byte* device = nullptr;
   std::byte* host = nullptr;

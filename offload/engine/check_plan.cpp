@@ -12,9 +12,9 @@ namespace {
 template <class... Arguments>
 void require(bool condition, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   if (condition) return;
-  throw InvalidInput("the plan cannot be executed: " +
-                     fmt::format(format, std::forward<Arguments>(arguments)...) +
-                     "; make the plan from this graph again");
+  throw InvalidInput(
+      "the plan cannot be executed: " + fmt::format(format, std::forward<Arguments>(arguments)...) +
+      "; make the plan from this graph again");
 }
 
 bool is_op(InstructionKind kind) {
@@ -23,11 +23,15 @@ bool is_op(InstructionKind kind) {
 
 LaneRole lane_of(InstructionKind kind) {
   switch (kind) {
-    case InstructionKind::prefetch: return LaneRole::h2d;
-    case InstructionKind::offload: return LaneRole::d2h;
-    case InstructionKind::host_step: return LaneRole::host;
+    case InstructionKind::prefetch:
+      return LaneRole::h2d;
+    case InstructionKind::offload:
+      return LaneRole::d2h;
+    case InstructionKind::host_step:
+      return LaneRole::host;
     case InstructionKind::launch:
-    case InstructionKind::recompute: break;
+    case InstructionKind::recompute:
+      break;
   }
   return LaneRole::compute;
 }
@@ -52,11 +56,12 @@ void check_buckets(const Graph& graph, const Plan& plan) {
 void check_lifetimes(const Plan& plan) {
   for (LifetimeId id = 0; id < plan.lifetimes.size(); ++id) {
     const Lifetime& lifetime = plan.lifetimes[id];
-    require(lifetime.bucket < plan.buckets.size(), "lifetime {} is of unknown bucket {}", id, lifetime.bucket);
+    require(lifetime.bucket < plan.buckets.size(), "lifetime {} is of unknown bucket {}", id,
+            lifetime.bucket);
     const Bucket& bucket = plan.buckets[lifetime.bucket];
-    require(bucket.bytes <= plan.device_peak_bytes &&
-                lifetime.offset <= plan.device_peak_bytes - bucket.bytes,
-            "a lifetime of bucket '{}' ends past the arena of {} bytes", bucket.name, plan.device_peak_bytes);
+    require(
+        bucket.bytes <= plan.device_peak_bytes && lifetime.offset <= plan.device_peak_bytes - bucket.bytes,
+        "a lifetime of bucket '{}' ends past the arena of {} bytes", bucket.name, plan.device_peak_bytes);
     require(lifetime.end == no_id || lifetime.end < plan.instructions.size(),
             "a lifetime of bucket '{}' ends with unknown instruction {}", bucket.name, lifetime.end);
   }
@@ -69,7 +74,8 @@ void check_instruction(const Graph& graph, const Plan& plan, InstructionId id) {
   if (is_op(instruction.kind)) {
     require(instruction.op < graph.ops.size(), "instruction {} runs unknown op {}", id, instruction.op);
     for (LifetimeId use : instruction.uses)
-      require(use < plan.lifetimes.size(), "op '{}' uses unknown lifetime {}", graph.op(instruction.op).name, use);
+      require(use < plan.lifetimes.size(), "op '{}' uses unknown lifetime {}", graph.op(instruction.op).name,
+              use);
   } else {
     require(instruction.lifetime < plan.lifetimes.size(), "instruction {} moves unknown lifetime {}", id,
             instruction.lifetime);
@@ -105,7 +111,8 @@ void check_reports(const Graph& graph, const Plan& plan) {
                          [id](const BucketTensor& member) { return member.tensor == id; });
     });
   };
-  require(graph.loss < graph.tensors.size() && bucket_with(graph.loss).on_host, "the loss has no place on the host");
+  require(graph.loss < graph.tensors.size() && bucket_with(graph.loss).on_host,
+          "the loss has no place on the host");
   require(graph.clip < graph.tensors.size() && bucket_with(graph.clip).on_host,
           "the gradient norm has no place on the host");
   for (const Op& op : graph.ops)

@@ -48,7 +48,8 @@ InstructionId loss_offload(const Graph& graph, const Plan& plan, std::span<const
         plan.lifetimes[instruction.lifetime].bucket == places[graph.loss].bucket)
       last = id;
   }
-  if (last == no_id) throw InvalidInput("the plan never brings the loss to the host before its gate: plan again");
+  if (last == no_id)
+    throw InvalidInput("the plan never brings the loss to the host before its gate: plan again");
   return last;
 }
 
@@ -102,23 +103,34 @@ class Engine::Implementation {
 
 Engine::Implementation::Implementation(Device& device, const Graph& graph, const Plan& plan,
                                        const EngineOptions& options)
-    : device_(device), graph_(graph), plan_(plan), seed_(options.seed), kernels_(kernels_for(device, options)),
-      places_(tensor_places(graph_, plan_)), loss_offload_(loss_offload(graph_, plan_, places_)),
-      arena_(device, plan_.device_peak_bytes), host_(device, plan_), lanes_(device),
+    : device_(device),
+      graph_(graph),
+      plan_(plan),
+      seed_(options.seed),
+      kernels_(kernels_for(device, options)),
+      places_(tensor_places(graph_, plan_)),
+      loss_offload_(loss_offload(graph_, plan_, places_)),
+      arena_(device, plan_.device_peak_bytes),
+      host_(device, plan_),
+      lanes_(device),
       bound_(bind({graph_, plan_, kernels_, options.machine, places_, arena_, host_.buckets(), contexts_})),
       events_(device, plan_, {plan_.gate, loss_offload_}, options.measure),
-      first_start_(device), runner_(device, plan_, lanes_, events_, bound_),
+      first_start_(device),
+      runner_(device, plan_, lanes_, events_, bound_),
       staging_(device, lanes_),
       update_(device, plan_, lanes_, staging_, runner_, bound_),
-      state_(staging_, graph_, plan_, places_, host_, arena_), inputs_(graph_, places_, host_),
+      state_(staging_, graph_, plan_, places_, host_, arena_),
+      inputs_(graph_, places_, host_),
       measure_(device, plan_, events_) {
   state_.initialise(seed_);
 }
 
 void Engine::Implementation::require_values() const {
   if (lost_)
-    throw DeviceError("values on the device are lost after a failed update: make a new engine and restore a "
-                      "checkpoint", "step");
+    throw DeviceError(
+        "values on the device are lost after a failed update: make a new engine and restore a "
+        "checkpoint",
+        "step");
 }
 
 StepReport Engine::Implementation::step(std::span<const InputData> inputs, const StepOptions& options) {
@@ -150,7 +162,9 @@ void Engine::Implementation::run_to_gate(const StepOptions& options) {
 }
 
 StepReport Engine::Implementation::read_report() const {
-  const auto host_value = [this](TensorId id) { return host_.bucket(places_[id].bucket) + places_[id].offset; };
+  const auto host_value = [this](TensorId id) {
+    return host_.bucket(places_[id].bucket) + places_[id].offset;
+  };
   StepReport report;
   report.step = completed_;
   std::memcpy(&report.loss, host_value(graph_.loss), sizeof report.loss);
@@ -162,7 +176,8 @@ void Engine::Implementation::run_update(StepReport& report) {
   const Parity parity = this->parity();
   ++completed_;
   try {
-    runner_.enqueue(plan_.gate + 1, static_cast<InstructionId>(plan_.instructions.size()), parity, in_flight_);
+    runner_.enqueue(plan_.gate + 1, static_cast<InstructionId>(plan_.instructions.size()), parity,
+                    in_flight_);
     in_flight_ = true;
     const EventId start = report.step == 0 ? first_start_.id() : events_.end(1 - parity, plan_.gate);
     runner_.set_current(plan_.gate);
@@ -181,7 +196,8 @@ void Engine::Implementation::fail(const std::exception& cause, bool counted) {
   in_flight_ = false;
   timeline_stands_ = false;
   // Also where this step never got to its gate: the update of the step before may have failed.
-  const bool complete = completed_ == 0 || (settled && update_.complete(static_cast<Parity>((completed_ - 1) % 2)));
+  const bool complete =
+      completed_ == 0 || (settled && update_.complete(static_cast<Parity>((completed_ - 1) % 2)));
   lost_ = !settled || !complete;
   throw make_step_error(plan_, bound_, {cause, runner_.current(), step, counted, lost_});
 }

@@ -13,10 +13,10 @@ namespace stowage {
 
 struct Failure {
   const std::exception& cause;
-  InstructionId current = 0;   // what the engine was at
-  std::uint64_t step = 0;      // 0-based index of the step that failed
-  bool counted = false;        // it was past its gate and its update has been completed
-  bool lost = false;           // the update could not be completed
+  InstructionId current = 0;  // what the engine was at
+  std::uint64_t step = 0;     // 0-based index of the step that failed
+  bool counted = false;       // it was past its gate and its update has been completed
+  bool lost = false;          // the update could not be completed
 };
 
 // Names the work that the device says has failed, else the instruction that the engine was at.

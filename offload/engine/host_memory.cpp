@@ -23,7 +23,7 @@ std::byte* HostMemory::add_pinned(Bytes bytes) {
 }
 
 std::byte* HostMemory::add_pageable(const Bucket& bucket) {
-  void* data = ::operator new(bucket.bytes, std::align_val_t{64}, std::nothrow);
+  void* data = ::operator new (bucket.bytes, std::align_val_t{64}, std::nothrow);
   if (data == nullptr)
     throw OutOfMemory(fmt::format("the host has no {} for bucket '{}': plan for a smaller host budget",
                                   format_bytes(bucket.bytes), bucket.name),

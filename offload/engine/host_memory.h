@@ -24,7 +24,7 @@ class HostMemory {
 
  private:
   struct Free {
-    void operator()(std::byte* data) const { ::operator delete(data, std::align_val_t{64}); }
+    void operator()(std::byte* data) const { ::operator delete (data, std::align_val_t{64}); }
   };
   std::byte* add_pinned(Bytes bytes);
   std::byte* add_pageable(const Bucket& bucket);

@@ -26,12 +26,14 @@ void Inputs::load(std::span<const InputData> inputs) {
       throw InvalidInput(fmt::format("input '{}' is missing: give every input of the graph to each step",
                                      graph_.tensor(input.tensor).name));
   for (const Input& input : inputs_)
-    if (input.data != nullptr) std::memcpy(input.data, input.given->values.data(), input.given->values.size_bytes());
+    if (input.data != nullptr)
+      std::memcpy(input.data, input.given->values.data(), input.given->values.size_bytes());
 }
 
 void Inputs::match(const InputData& given) {
-  const auto input = std::find_if(inputs_.begin(), inputs_.end(),
-                                  [&given](const Input& candidate) { return candidate.tensor == given.tensor; });
+  const auto input = std::find_if(inputs_.begin(), inputs_.end(), [&given](const Input& candidate) {
+    return candidate.tensor == given.tensor;
+  });
   if (input == inputs_.end())
     throw InvalidInput(fmt::format("tensor {} is no input of this graph: leave it out", given.tensor));
   const Tensor& tensor = graph_.tensor(given.tensor);

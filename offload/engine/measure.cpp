@@ -20,7 +20,8 @@ StepTime Measure::step_time(Parity parity, EventId start, bool step_before) {
   if (!events_.measured() || time.seconds <= 0) return time;
   double busy = compute_seconds(0, plan_.gate, parity);
   if (step_before)
-    busy += compute_seconds(plan_.gate + 1, static_cast<InstructionId>(plan_.instructions.size()), 1 - parity);
+    busy +=
+        compute_seconds(plan_.gate + 1, static_cast<InstructionId>(plan_.instructions.size()), 1 - parity);
   time.stall_fraction = std::clamp(1 - busy / time.seconds, 0.0, 1.0);
   return time;
 }

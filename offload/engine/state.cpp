@@ -30,17 +30,18 @@ State::State(Staging& staging, const Graph& graph, const Plan& plan, std::span<c
         home.device = arena.at(lifetime.offset + offset, graph.tensor(id).bytes());
     home.device_leads = home.device != nullptr && (home.host == nullptr || updated_on_device(id));
     if (home.host == nullptr && home.device == nullptr)
-      throw InvalidInput(fmt::format("the plan keeps '{}' nowhere from step to step: plan again",
-                                     graph.tensor(id).name));
+      throw InvalidInput(
+          fmt::format("the plan keeps '{}' nowhere from step to step: plan again", graph.tensor(id).name));
   }
 }
 
 bool State::updated_on_device(TensorId tensor) const {
-  return std::any_of(plan_.instructions.begin(), plan_.instructions.end(), [&](const Instruction& instruction) {
-    if (instruction.kind != InstructionKind::launch) return false;
-    const auto& writes = graph_.op(instruction.op).writes;
-    return std::find(writes.begin(), writes.end(), tensor) != writes.end();
-  });
+  return std::any_of(plan_.instructions.begin(), plan_.instructions.end(),
+                     [&](const Instruction& instruction) {
+                       if (instruction.kind != InstructionKind::launch) return false;
+                       const auto& writes = graph_.op(instruction.op).writes;
+                       return std::find(writes.begin(), writes.end(), tensor) != writes.end();
+                     });
 }
 
 void State::initialise(std::uint64_t seed) {
@@ -56,9 +57,10 @@ void State::initialise(std::uint64_t seed) {
 
 State::Home State::home(TensorId tensor) const {
   if (tensor >= homes_.size() || !lives_across_steps(graph_.tensor(tensor)))
-    throw InvalidInput(fmt::format("tensor {} keeps no value from step to step: only parameters and "
-                                   "optimizer state can be read and written",
-                                   tensor < homes_.size() ? graph_.tensor(tensor).name : std::to_string(tensor)));
+    throw InvalidInput(
+        fmt::format("tensor {} keeps no value from step to step: only parameters and "
+                    "optimizer state can be read and written",
+                    tensor < homes_.size() ? graph_.tensor(tensor).name : std::to_string(tensor)));
   return homes_[tensor];
 }
 

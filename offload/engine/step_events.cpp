@@ -3,7 +3,8 @@
 namespace stowage {
 namespace {
 
-std::vector<bool> instructions_with_end(const Plan& plan, std::initializer_list<InstructionId> needed, bool all) {
+std::vector<bool> instructions_with_end(const Plan& plan, std::initializer_list<InstructionId> needed,
+                                        bool all) {
   std::vector<bool> result(plan.instructions.size(), all);
   for (InstructionId id : needed) result[id] = true;
   for (const Instruction& instruction : plan.instructions)
@@ -13,7 +14,8 @@ std::vector<bool> instructions_with_end(const Plan& plan, std::initializer_list<
 
 }  // namespace
 
-StepEvents::StepEvents(Device& device, const Plan& plan, std::initializer_list<InstructionId> needed, bool measure)
+StepEvents::StepEvents(Device& device, const Plan& plan, std::initializer_list<InstructionId> needed,
+                       bool measure)
     : measured_(measure), has_end_(instructions_with_end(plan, needed, measure)) {
   for (Parity parity = 0; parity < 2; ++parity) {
     for (InstructionId id = 0; id < plan.instructions.size(); ++id) {

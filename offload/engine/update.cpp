@@ -54,7 +54,8 @@ bool Update::wanted_again(InstructionId prefetch, Parity parity) const {
   if (plan_.lifetimes[lifetime].end == no_id) return true;
   for (InstructionId id = prefetch + 1; id < plan_.instructions.size(); ++id) {
     const auto& uses = plan_.instructions[id].uses;
-    if (!bound_[id].work[parity].done && std::find(uses.begin(), uses.end(), lifetime) != uses.end()) return true;
+    if (!bound_[id].work[parity].done && std::find(uses.begin(), uses.end(), lifetime) != uses.end())
+      return true;
   }
   return false;
 }

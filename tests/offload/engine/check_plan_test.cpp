@@ -40,9 +40,18 @@ TEST(CheckPlan, NamesWhatDoesNot) {
       {[](Plan& p) { p.instructions[0].lifetime = 99; }, "unknown lifetime 99"},
       {[](Plan& p) { p.instructions[2].lane = LaneRole::host; }, "of kind launch is on the host lane"},
       {[](Plan& p) { p.buckets[1].pinned = false; }, "bucket 'w' is moved"},
-      {[](Plan& p) { p.instructions[2].waits = {{2, 0}}; }, "is not enqueued by then"},
-      {[](Plan& p) { p.instructions[2].waits = {{0, 2}}; }, "is not enqueued by then"},
-      {[](Plan& p) { p.instructions[2].waits = {{99, 1}}; }, "is not enqueued by then"},
+      {[](Plan& p) {
+         p.instructions[2].waits = {{2, 0}};
+       },
+       "is not enqueued by then"},
+      {[](Plan& p) {
+         p.instructions[2].waits = {{0, 2}};
+       },
+       "is not enqueued by then"},
+      {[](Plan& p) {
+         p.instructions[2].waits = {{99, 1}};
+       },
+       "is not enqueued by then"},
       {[](Plan& p) { p.gate = no_id; }, "no gate"},
       {[](Plan& p) { p.gate = 7; }, "gate is not on the host lane"},
       {[](Plan& p) { p.gate = 11; }, "not the op that writes the gradient norm"},

@@ -139,7 +139,9 @@ TEST_P(TinyEngine, AWrongInputChangesNothing) {
   Engine engine(*device, graph, plan, tiny_options());
   const std::vector<std::int32_t> right(64, 1), wrong(63, 1);
   const InputData good{tiny_input, right};
-  const auto refused = [&](std::vector<InputData> inputs) { EXPECT_THROW(engine.step(inputs, {}), InvalidInput); };
+  const auto refused = [&](std::vector<InputData> inputs) {
+    EXPECT_THROW(engine.step(inputs, {}), InvalidInput);
+  };
   refused({});
   refused({{tiny_input, wrong}});
   refused({good, good});
@@ -160,7 +162,8 @@ TEST_P(TinyEngine, OnlyLastingValuesAreReadAndWritten) {
 }
 
 TEST_P(TinyEngine, ADeviceThatIsTooSmallIsOutOfMemory) {
-  const auto device = open_simulated_device({.capacity = plan.device_peak_bytes - 1, .executor = GetParam().executor});
+  const auto device =
+      open_simulated_device({.capacity = plan.device_peak_bytes - 1, .executor = GetParam().executor});
   EXPECT_THROW(Engine(*device, graph, plan, tiny_options()), OutOfMemory);
 }
 

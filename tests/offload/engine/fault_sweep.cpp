@@ -34,7 +34,8 @@ class Sweeper {
  private:
   // False when the step has no such call.
   bool fault_at(std::uint64_t index) {
-    const auto device = open_simulated_device({.capacity = sweep_.plan.device_peak_bytes, .executor = sweep_.executor});
+    const auto device =
+        open_simulated_device({.capacity = sweep_.plan.device_peak_bytes, .executor = sweep_.executor});
     {
       EngineOptions options;
       options.seed = run_seed;
@@ -92,8 +93,10 @@ class Sweeper {
     const TrainingRun rest = run_engine(engine, sweep_.graph, sweep_.steps, sweep_.input_range);
     const TrainingRun& whole = expected_.back();
     EXPECT_TRUE(rest.values == whole.values);
-    EXPECT_EQ(rest.losses, std::vector(whole.losses.begin() + static_cast<std::ptrdiff_t>(done), whole.losses.end()));
-    EXPECT_EQ(rest.norms, std::vector(whole.norms.begin() + static_cast<std::ptrdiff_t>(done), whole.norms.end()));
+    EXPECT_EQ(rest.losses,
+              std::vector(whole.losses.begin() + static_cast<std::ptrdiff_t>(done), whole.losses.end()));
+    EXPECT_EQ(rest.norms,
+              std::vector(whole.norms.begin() + static_cast<std::ptrdiff_t>(done), whole.norms.end()));
   }
 
   const FaultSweep& sweep_;

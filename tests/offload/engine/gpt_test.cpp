@@ -22,8 +22,13 @@ constexpr std::int32_t vocabulary = 64;
 
 Graph make_gpt() {
   GraphBuilder builder;
-  const Gpt model = gpt(builder, {.layers = 2, .width = 32, .heads = 2, .vocabulary = vocabulary, .sequence = 16,
-                                  .batch = 2, .dropout = 0.1});
+  const Gpt model = gpt(builder, {.layers = 2,
+                                  .width = 32,
+                                  .heads = 2,
+                                  .vocabulary = vocabulary,
+                                  .sequence = 16,
+                                  .batch = 2,
+                                  .dropout = 0.1});
   return builder.finish(model.loss, AdamW{});
 }
 
@@ -52,10 +57,11 @@ class GptEngine : public ::testing::Test {
     ASSERT_TRUE(std::holds_alternative<Plan>(planned));
     const Plan& plan = std::get<Plan>(planned);
     ASSERT_LE(plan.device_peak_bytes, c.budget);
-    const auto device = open_simulated_device({.capacity = c.budget == unlimited ? plan.device_peak_bytes : c.budget,
-                                               .executor = c.executor,
-                                               .h2d = c.link,
-                                               .d2h = c.link});
+    const auto device =
+        open_simulated_device({.capacity = c.budget == unlimited ? plan.device_peak_bytes : c.budget,
+                               .executor = c.executor,
+                               .h2d = c.link,
+                               .d2h = c.link});
     set_parallel_threads(c.threads);
     EngineOptions options;
     options.seed = run_seed;

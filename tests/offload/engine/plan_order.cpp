@@ -14,7 +14,8 @@ struct Node {
 // Whether `later` directly follows `earlier`, in the same step or in the one after it.
 class Order {
  public:
-  Order(const Plan& plan, InstructionId loss_offload) : plan_(plan), host_waits_for_{plan.gate, loss_offload} {}
+  Order(const Plan& plan, InstructionId loss_offload)
+      : plan_(plan), host_waits_for_{plan.gate, loss_offload} {}
 
   bool direct(Node earlier, Node later) const {
     const Instruction& a = plan_.instructions[earlier.instruction];
@@ -25,7 +26,8 @@ class Order {
     for (const Wait& wait : b.waits)
       if (wait.instruction == earlier.instruction && wait.steps_back == steps) return true;
     const bool behind_gate = steps > 0 || later.instruction > plan_.gate;
-    return behind_gate && (earlier.instruction == host_waits_for_[0] || earlier.instruction == host_waits_for_[1]);
+    return behind_gate &&
+           (earlier.instruction == host_waits_for_[0] || earlier.instruction == host_waits_for_[1]);
   }
 
  private:
@@ -51,7 +53,8 @@ bool implied(const Plan& plan, InstructionId instruction, const Wait& wait, Inst
   for (std::uint32_t from = wait.instruction; from < target; ++from) {
     if (!reached[from]) continue;
     for (std::uint32_t to = from + 1; to <= target; ++to)
-      if (!reached[to] && order.direct({from / count, from % count}, {to / count, to % count})) reached[to] = true;
+      if (!reached[to] && order.direct({from / count, from % count}, {to / count, to % count}))
+        reached[to] = true;
   }
   return reached[target];
 }

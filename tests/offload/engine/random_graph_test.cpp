@@ -43,7 +43,8 @@ TEST_P(RandomGraphEngine, LeavesTheBitsOfTheEvaluatorAtEveryBudget) {
   const Machine machine = random_machine(seed());
   const TrainingRun expected = run_evaluator(graph, kernels(), steps, input_range);
   const Bytes minimum = minimum_bytes(graph, machine), need = need_bytes(graph, machine);
-  for (Bytes budget : {minimum, random_budget(seed(), minimum, need), random_budget(~seed(), minimum, need), need}) {
+  for (Bytes budget :
+       {minimum, random_budget(seed(), minimum, need), random_budget(~seed(), minimum, need), need}) {
     SCOPED_TRACE(budget);
     const auto planned = make_plan(graph, machine, {.device = budget});
     ASSERT_TRUE(std::holds_alternative<Plan>(planned));

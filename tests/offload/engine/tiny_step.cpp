@@ -77,8 +77,8 @@ Op op(std::string name, Phase phase, std::vector<TensorId> reads, std::vector<Te
   return result;
 }
 
-Bucket bucket(std::string name, TensorKind kind, TensorId tensor, Bytes bytes, Residency residency, bool on_host,
-              bool pinned) {
+Bucket bucket(std::string name, TensorKind kind, TensorId tensor, Bytes bytes, Residency residency,
+              bool on_host, bool pinned) {
   return {std::move(name), kind, residency, on_host, pinned, bytes, {{tensor, 0}}};
 }
 
@@ -148,12 +148,12 @@ Plan tiny_streamed_plan() {
                   bucket("v", TensorKind::optimizer_state, 7, size, Residency::host, true, false),
                   bucket("clip", TensorKind::activation, 8, 16, Residency::host, true, false)};
   //                 bucket first last offset end
-  plan.lifetimes = {{1, 0, 1, 0, 2},    // w
-                    {0, 0, 2, 256, 6},  // x
-                    {2, 0, 1, 512, 3},  // h, forward
-                    {3, 0, 2, 768, 4},  // loss
-                    {2, 1, 2, 512, 6},  // h, backward
-                    {4, 1, 3, 0, 8},    // dw
+  plan.lifetimes = {{1, 0, 1, 0, 2},     // w
+                    {0, 0, 2, 256, 6},   // x
+                    {2, 0, 1, 512, 3},   // h, forward
+                    {3, 0, 2, 768, 4},   // loss
+                    {2, 1, 2, 512, 6},   // h, backward
+                    {4, 1, 3, 0, 8},     // dw
                     {5, 2, 3, 768, 9}};  // sq
   plan.instructions = {move(prefetch, 0, {{11, 1}}),
                        move(prefetch, 1, {}),
@@ -184,9 +184,9 @@ Plan tiny_resident_plan() {
                   bucket("m", TensorKind::optimizer_state, 6, size, Residency::resident, false, false),
                   bucket("v", TensorKind::optimizer_state, 7, size, Residency::resident, false, false),
                   bucket("clip", TensorKind::activation, 8, 16, Residency::transient, true, true)};
-  plan.lifetimes = {{1, 0, 4, 0, no_id},  {6, 0, 4, 256, no_id}, {7, 0, 4, 512, no_id},
-                    {0, 0, 2, 768, 3},    {2, 0, 2, 1024, 3},    {3, 0, 1, 1536, 2},
-                    {4, 1, 4, 1280, 8},   {5, 2, 3, 1792, 5},    {8, 3, 4, 2048, 8}};
+  plan.lifetimes = {{1, 0, 4, 0, no_id}, {6, 0, 4, 256, no_id}, {7, 0, 4, 512, no_id},
+                    {0, 0, 2, 768, 3},   {2, 0, 2, 1024, 3},    {3, 0, 1, 1536, 2},
+                    {4, 1, 4, 1280, 8},  {5, 2, 3, 1792, 5},    {8, 3, 4, 2048, 8}};
   plan.instructions = {move(prefetch, 3, {}),
                        run(launch, 0, {0, 3, 4, 5}, {{0, 0}}),
                        move(offload, 5, {{1, 0}}),

@@ -41,7 +41,8 @@ std::span<const InputData> StepInputs::of(std::uint64_t step) {
 
 double learning_rate(std::uint64_t step) { return 1e-2 / static_cast<double>(1 + step); }
 
-TrainingRun run_evaluator(const Graph& graph, const LaunchTable& table, std::uint64_t steps, std::int32_t range) {
+TrainingRun run_evaluator(const Graph& graph, const LaunchTable& table, std::uint64_t steps,
+                          std::int32_t range) {
   Evaluator evaluator(graph, table, run_seed);
   StepInputs inputs(graph, range);
   TrainingRun run;
@@ -53,7 +54,8 @@ TrainingRun run_evaluator(const Graph& graph, const LaunchTable& table, std::uin
     run.norms.push_back(bits_of(evaluator.value(graph.clip)));
   }
   for (TensorId id = 0; id < graph.tensors.size(); ++id)
-    run.values.push_back(lives_across_steps(graph.tensor(id)) ? evaluator.value(id) : std::vector<std::byte>{});
+    run.values.push_back(lives_across_steps(graph.tensor(id)) ? evaluator.value(id)
+                                                              : std::vector<std::byte>{});
   return run;
 }
 
@@ -83,8 +85,8 @@ std::vector<std::vector<std::byte>> read_values(Engine& engine, const Graph& gra
 
 Graph smallest_gpt(std::int64_t layers) {
   GraphBuilder builder;
-  const Gpt model = gpt(
-      builder, {.layers = layers, .width = 8, .heads = 2, .vocabulary = 16, .sequence = 4, .batch = 1});
+  const Gpt model =
+      gpt(builder, {.layers = layers, .width = 8, .heads = 2, .vocabulary = 16, .sequence = 4, .batch = 1});
   return builder.finish(model.loss, AdamW{});
 }
 

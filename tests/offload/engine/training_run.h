@@ -33,7 +33,8 @@ class StepInputs {
 inline constexpr std::uint64_t run_seed = 7;
 double learning_rate(std::uint64_t step);
 
-TrainingRun run_evaluator(const Graph& graph, const LaunchTable& table, std::uint64_t steps, std::int32_t range);
+TrainingRun run_evaluator(const Graph& graph, const LaunchTable& table, std::uint64_t steps,
+                          std::int32_t range);
 
 // Steps up to `steps` from where the engine is; losses and norms are those of these steps.
 TrainingRun run_engine(Engine& engine, const Graph& graph, std::uint64_t steps, std::int32_t range);

@@ -41,7 +41,8 @@ InstructionId loss_offload(const Graph& graph, const Plan& plan) {
 
 }  // namespace
 
-WaitSweep sweep_waits(const Graph& graph, const Plan& plan, const LaunchTable& kernels, std::int32_t input_range) {
+WaitSweep sweep_waits(const Graph& graph, const Plan& plan, const LaunchTable& kernels,
+                      std::int32_t input_range) {
   EXPECT_FALSE(is_caught(graph, plan, kernels, input_range));
   WaitSweep sweep;
   for (InstructionId id = 0; id < plan.instructions.size(); ++id) {

@@ -13,6 +13,7 @@ struct WaitSweep {
 };
 
 // Fails the test for every wait that is neither.
-WaitSweep sweep_waits(const Graph& graph, const Plan& plan, const LaunchTable& kernels, std::int32_t input_range);
+WaitSweep sweep_waits(const Graph& graph, const Plan& plan, const LaunchTable& kernels,
+                      std::int32_t input_range);
 
 }  // namespace stowage::testing
