@@ -11,13 +11,13 @@ constexpr std::int64_t chunk = 16384;
 template <class T>
 STOWAGE_HOST_DEVICE void update_loop(const AdamWConstants<T>& constants, std::int64_t begin, std::int64_t end,
                                      const AdamWOperands<T>& of) {
-  const auto [parameter, gradient, first, second, new_parameter, new_first, new_second] = of;
 #pragma omp simd
   for (std::int64_t i = begin; i < end; ++i) {
-    const AdamWElement<T> next = adamw_update(constants, {parameter[i], first[i], second[i]}, gradient[i]);
-    new_parameter[i] = next.parameter;
-    new_first[i] = next.first_moment;
-    new_second[i] = next.second_moment;
+    const AdamWElement<T> next =
+        adamw_update(constants, {of.parameter[i], of.first_moment[i], of.second_moment[i]}, of.gradient[i]);
+    of.new_parameter[i] = next.parameter;
+    of.new_first_moment[i] = next.first_moment;
+    of.new_second_moment[i] = next.second_moment;
   }
 }
 

@@ -88,6 +88,19 @@ class GptEngine : public ::testing::Test {
     EXPECT_TRUE(run.values == expected_->values);
   }
 
+  // But for where second 0 is.
+  static void expect_same_intervals(const std::vector<Interval>& measured,
+                                    const std::vector<Interval>& planned) {
+    ASSERT_EQ(measured.size(), planned.size());
+    double earliest = measured[0].begin;
+    for (std::size_t i = 0; i < measured.size(); ++i) {
+      earliest = std::min(earliest, measured[i].begin);
+      EXPECT_NEAR(measured[i].begin - measured[0].begin, planned[i].begin - planned[0].begin, 1e-12) << i;
+      EXPECT_NEAR(measured[i].end - measured[0].begin, planned[i].end - planned[0].begin, 1e-12) << i;
+    }
+    EXPECT_EQ(earliest, 0);
+  }
+
   static Graph* graph_;
   static TrainingRun* expected_;
 };
@@ -111,6 +124,33 @@ TEST_F(GptEngine, LeavesTheBitsOfTheEvaluatorInTheLeastMemory) {
       c.budget = minimum_bytes(*graph_, c.machine, c.options);
       expect_same_bits(c);
     }
+}
+
+// A device in virtual time that is what the planner believes it to be: from the second step on, every
+// step and every instruction takes the time, and has the place, that `simulate` gives it.
+TEST_F(GptEngine, TakesThePredictedTime) {
+  const Machine machine;
+  const PlanOptions options{.bucket_bytes = 8_KiB};
+  const Bytes minimum = minimum_bytes(*graph_, machine, options);
+  for (const auto& planned : {make_plan(*graph_, machine, {.device = minimum}, options),
+                              make_plan(*graph_, machine, {.device = 2 * minimum}, options),
+                              make_plan(*graph_, machine, {}, {.policy = Policy::none})}) {
+    const Plan& plan = std::get<Plan>(planned);
+    SCOPED_TRACE(plan.device_peak_bytes);
+    const auto device = open_simulated_device({.capacity = plan.device_peak_bytes,
+                                               .executor = Executor::virtual_time,
+                                               .h2d = machine.h2d,
+                                               .d2h = machine.d2h});
+    EngineOptions engine_options;
+    engine_options.machine = machine;
+    Engine engine(*device, *graph_, plan, engine_options);
+    StepInputs inputs(*graph_, vocabulary);
+    StepReport report;
+    for (int step = 0; step < 3; ++step) report = make_step(engine, inputs);
+    EXPECT_NEAR(report.seconds, plan.predicted_step_seconds, 1e-12);
+    EXPECT_NEAR(report.stall_fraction * report.seconds, plan.predicted_stall_seconds, 1e-12);
+    expect_same_intervals(engine.last_timeline(), simulate(*graph_, plan, machine).instructions);
+  }
 }
 
 Case random_case(const Graph& graph, std::uint64_t seed) {
