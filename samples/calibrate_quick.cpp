@@ -54,7 +54,8 @@ double measure(Evaluator& evaluator, const Op& op, Kernel kernel) {
 // By op: the fastest of some rounds, which other programs on this machine disturb least. The first
 // round warms up: libraries compile their kernels, pages are touched.
 std::vector<double> fastest_times(Evaluator& evaluator, const LaunchTable& table, Clock::time_point begin) {
-  constexpr int rounds = 4;
+  constexpr int rounds = 8;
+  constexpr int least_rounds = 4;  // however long they take
   const std::vector<Op>& ops = evaluator.graph().ops;
   std::vector<double> fastest(ops.size(), std::numeric_limits<double>::infinity());
   for (int round = 0; round < rounds; ++round) {
@@ -62,7 +63,8 @@ std::vector<double> fastest_times(Evaluator& evaluator, const LaunchTable& table
       const double seconds = measure(evaluator, ops[i], table.find(ops[i]));
       if (round > 0) fastest[i] = std::min(fastest[i], seconds);
     }
-    if (round > 0 && std::chrono::duration<double>(Clock::now() - begin).count() > time_limit) break;
+    if (round + 1 >= least_rounds && std::chrono::duration<double>(Clock::now() - begin).count() > time_limit)
+      break;
   }
   return fastest;
 }

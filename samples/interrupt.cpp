@@ -17,6 +17,7 @@ void watch_interrupts() {
   // The default comes back after the first, so that the second kills.
   action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
   ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGTERM, &action, nullptr);
 }
 
 bool interrupted() { return pressed != 0; }

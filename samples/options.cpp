@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <cmath>
 #include <map>
 
@@ -22,6 +23,14 @@ struct Words {
 };
 
 constexpr std::int64_t most = 1 << 24;
+
+// Empty when `text` is a seed. CLI11 itself would turn one that is too large into the largest.
+std::string seed_error(const std::string& text) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc() && end == text.data() + text.size()) return {};
+  return text + " is no whole number from 0 to 18446744073709551615";
+}
 
 // A check without its say in the help, which states the flag's sense instead.
 CLI::Validator quiet(CLI::Validator validator) { return validator.description(""); }
@@ -68,7 +77,7 @@ void add_training(CLI::App& app, Options& options) {
       ->type_name("X");
   app.add_option("--seed", options.seed, "of weights, batches, dropout and samples")
       ->group(group)
-      ->check(quiet(CLI::NonNegativeNumber))
+      ->check(CLI::Validator(seed_error, ""))
       ->type_name("N");
 }
 
@@ -220,7 +229,7 @@ CommandLine parse_command_line(int count, const char* const* arguments) {
   app.footer(
       "SIZE is 64MiB, 1.5G (binary), 10MB (decimal) or plain bytes.\n"
       "Exit code: 0 done, 2 the command line, a file or a budget must change, 1 the run failed,\n"
-      "130 Ctrl-C (the step is finished and everything written; a second one ends at once).");
+      "130 Ctrl-C or SIGTERM (the step is finished and everything written; a second one ends at once).");
   add_training(app, result.options);
   add_model(app, result.options.model);
   add_machine(app, result.options, words);

@@ -1,7 +1,7 @@
 // train_gpt: trains a byte-level GPT on a text, in a device memory of any feasible size.
 //
 // Exit codes: 0 done; 2 the command line, a file or a budget is wrong, one line says what to do;
-// 1 the run failed; 130 Ctrl-C, after finishing the step.
+// 1 the run failed; 130 Ctrl-C or SIGTERM, after finishing the step.
 #include <cstdio>
 #include <exception>
 

@@ -51,6 +51,14 @@ struct Outputs {
   StepLog log;
 };
 
+// The same for every spelling, also of a file that is not there yet.
+std::filesystem::path full_path(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path full =
+      std::filesystem::weakly_canonical(std::filesystem::absolute(path), error);
+  return error ? std::filesystem::path(path) : full;
+}
+
 // No output may replace the text or another output.
 void check_distinct(const Options& options) {
   struct Named {
@@ -66,8 +74,8 @@ void check_distinct(const Options& options) {
     for (std::size_t j = 0; j < i; ++j) {
       if (files[i].path.empty() || files[j].path.empty()) continue;
       std::error_code error;
-      const bool same =
-          files[i].path == files[j].path || std::filesystem::equivalent(files[i].path, files[j].path, error);
+      const bool same = full_path(files[i].path) == full_path(files[j].path) ||
+                        std::filesystem::equivalent(files[i].path, files[j].path, error);
       const bool regular = std::filesystem::is_regular_file(files[i].path, error) ||
                            !std::filesystem::exists(files[i].path, error);
       if (same && regular) {

@@ -90,7 +90,9 @@ class Engine {
   void drain();
   std::uint64_t completed_steps() const;
 
-  // Copies of a parameter's or optimizer state's current value (drains first).
+  // Copies of a parameter's or optimizer state's current value (drains first). Throw InvalidInput for
+  // any other tensor, DeviceError when the device fails: `read` can then be repeated, and after a
+  // failed `write` the tensor's value is unknown until it is written again.
   std::vector<std::byte> read(TensorId tensor);
   void write(TensorId tensor, std::span<const std::byte> value);
 

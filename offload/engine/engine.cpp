@@ -117,7 +117,7 @@ Engine::Implementation::Implementation(Device& device, const Graph& graph, const
       events_(device, plan_, {plan_.gate, loss_offload_}, options.measure),
       first_start_(device),
       runner_(device, plan_, lanes_, events_, bound_),
-      staging_(device, lanes_),
+      staging_(device, lanes_, host_.spare()),
       update_(device, plan_, lanes_, staging_, runner_, bound_),
       state_(staging_, graph_, plan_, places_, host_, arena_),
       inputs_(graph_, places_, host_),

@@ -21,6 +21,9 @@ class HostMemory {
   // 64-byte aligned; null for a bucket without a place on the host.
   std::byte* bucket(BucketId id) const { return buckets_[id]; }
   std::span<std::byte* const> buckets() const { return buckets_; }
+  // The largest page-locked input bucket: the caller writes inputs anew for every step, so between
+  // steps its contents serve nobody. Empty if there is none.
+  std::span<std::byte> spare() const { return spare_; }
 
  private:
   struct Free {
@@ -33,6 +36,7 @@ class HostMemory {
   std::vector<PinnedBuffer> pinned_;
   std::vector<std::unique_ptr<std::byte, Free>> pageable_;
   std::vector<std::byte*> buckets_;
+  std::span<std::byte> spare_;
 };
 
 }  // namespace stowage

@@ -7,22 +7,31 @@ namespace stowage {
 namespace {
 
 constexpr Bytes staging_bytes = 4_MiB;
+constexpr Bytes least_spare_bytes = 4_KiB;
 
 }  // namespace
 
+std::span<std::byte> Staging::take(DeviceMemory& owned, Bytes value_bytes) {
+  if (spare_.size() >= least_spare_bytes) return spare_;
+  owned = DeviceMemory(device_, MemoryKind::pinned, std::min(value_bytes, staging_bytes));
+  return {owned.data(), owned.bytes()};
+}
+
 void Staging::upload(std::byte* device, std::span<const std::byte> value) {
-  const DeviceMemory staging(device_, MemoryKind::pinned, std::min<Bytes>(value.size(), staging_bytes));
-  for (Bytes done = 0; done < value.size(); done += staging.bytes()) {
-    const Bytes part = std::min<Bytes>(staging.bytes(), value.size() - done);
+  DeviceMemory owned;
+  const std::span<std::byte> staging = take(owned, value.size());
+  for (Bytes done = 0; done < value.size(); done += staging.size()) {
+    const Bytes part = std::min<Bytes>(staging.size(), value.size() - done);
     std::memcpy(staging.data(), value.data() + done, part);
     copy_and_wait(LaneRole::h2d, device + done, staging.data(), part);
   }
 }
 
 void Staging::download(std::span<std::byte> value, const std::byte* device) {
-  const DeviceMemory staging(device_, MemoryKind::pinned, std::min<Bytes>(value.size(), staging_bytes));
-  for (Bytes done = 0; done < value.size(); done += staging.bytes()) {
-    const Bytes part = std::min<Bytes>(staging.bytes(), value.size() - done);
+  DeviceMemory owned;
+  const std::span<std::byte> staging = take(owned, value.size());
+  for (Bytes done = 0; done < value.size(); done += staging.size()) {
+    const Bytes part = std::min<Bytes>(staging.size(), value.size() - done);
     copy_and_wait(LaneRole::d2h, staging.data(), device + done, part);
     std::memcpy(value.data() + done, staging.data(), part);
   }

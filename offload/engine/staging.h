@@ -1,5 +1,6 @@
-// Copies between ordinary host memory and the device, through page-locked memory that is taken for the
-// copy and given back. For values outside of steps: it allocates, and it waits.
+// Copies between ordinary host memory and the device, through page-locked memory: a spare range of
+// the plan's own where there is one, so that a host budget that is just enough stays enough; else
+// memory that is taken for the copy and given back. For values outside of steps: it waits.
 #pragma once
 
 #include <cstddef>
@@ -11,18 +12,23 @@ namespace stowage {
 
 class Staging {
  public:
-  // Both must outlive it.
-  Staging(Device& device, Lanes& lanes) : device_(device), lanes_(lanes) {}
+  // All must outlive it. `spare` is page-locked memory whose contents nobody needs between steps; it
+  // is used from 4 KiB up.
+  Staging(Device& device, Lanes& lanes, std::span<std::byte> spare)
+      : device_(device), lanes_(lanes), spare_(spare) {}
 
   // Nothing that touches the device bytes may be in flight. Throw DeviceError, OutOfMemory.
   void upload(std::byte* device, std::span<const std::byte> value);
   void download(std::span<std::byte> value, const std::byte* device);
 
  private:
+  // The spare range, or `owned` made to hold as much of the value as is copied at once.
+  std::span<std::byte> take(DeviceMemory& owned, Bytes value_bytes);
   void copy_and_wait(LaneRole role, void* to, const void* from, Bytes bytes);
 
   Device& device_;
   Lanes& lanes_;
+  std::span<std::byte> spare_;
 };
 
 }  // namespace stowage

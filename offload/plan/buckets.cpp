@@ -34,6 +34,11 @@ struct ParameterUse {
   std::vector<TensorId> state;
 };
 
+[[noreturn]] void refuse_parameter(const Graph& graph, TensorId id, const char* what) {
+  throw InvalidInput("cannot plan: " + std::string(what) + " parameter '" + graph.tensor(id).name +
+                     "'; finish the graph with an optimizer");
+}
+
 std::vector<ParameterUse> parameters_in_use_order(const Graph& graph) {
   std::vector<ParameterUse> result;
   std::vector<std::uint32_t> index(graph.tensors.size(), no_id);
@@ -47,6 +52,7 @@ std::vector<ParameterUse> parameters_in_use_order(const Graph& graph) {
     if (op.phase != Phase::update) continue;
     for (TensorId written : op.writes) {
       if (graph.tensor(written).kind != TensorKind::parameter) continue;
+      if (index[written] == no_id) refuse_parameter(graph, written, "no op reads");
       ParameterUse& use = result[index[written]];
       for (TensorId id : op.reads) {
         if (graph.tensor(id).kind == TensorKind::gradient) use.gradient = id;
@@ -55,9 +61,10 @@ std::vector<ParameterUse> parameters_in_use_order(const Graph& graph) {
     }
   }
   for (const ParameterUse& use : result)
-    if (use.gradient == no_id)
-      throw InvalidInput("cannot plan: no update op applies a gradient to parameter '" +
-                         graph.tensor(use.parameter).name + "'; finish the graph with an optimizer");
+    if (use.gradient == no_id) refuse_parameter(graph, use.parameter, "no update op applies a gradient to");
+  for (TensorId id = 0; id < graph.tensors.size(); ++id)
+    if (graph.tensor(id).kind == TensorKind::parameter && index[id] == no_id)
+      refuse_parameter(graph, id, "no op reads");
   return result;
 }
 
@@ -68,6 +75,17 @@ class LayoutBuilder {
     members_.resize(graph.tensors.size());
     for (TensorId id = 0; id < graph.tensors.size(); ++id) members_[groups[id]].push_back(id);
     groups_ = &groups;
+  }
+
+  // One bucket of all these that are in none yet; no_id when there are none.
+  BucketId together(const std::string& name, BucketRole role, const std::vector<TensorId>& tensors) {
+    BucketId bucket = no_id;
+    for (TensorId id : tensors) {
+      if (layout_.bucket_of[id] != no_id) continue;
+      if (bucket == no_id) bucket = open(name, graph_.tensor(id).kind, role);
+      append(bucket, id);
+    }
+    return bucket;
   }
 
   BucketId open(std::string name, TensorKind kind, BucketRole role) {
@@ -167,21 +185,20 @@ BucketLayout make_buckets(const Graph& graph, const std::vector<TensorId>& group
   std::vector<ParameterUse> uses = parameters_in_use_order(graph);
   for (const auto& run : cut(graph, uses, options.target_bytes)) {
     std::string name = run_name(graph, uses, run);
-    BucketId parameters = builder.open(name, TensorKind::parameter, BucketRole::parameter);
-    builder.layout().parameters.push_back(parameters);
-    for (std::size_t i : run) builder.append(parameters, uses[i].parameter);
-    BucketId state = builder.open(name + ".adam", TensorKind::optimizer_state, BucketRole::optimizer_state);
-    for (std::size_t i : run)
-      for (TensorId id : uses[i].state) builder.append(state, id);
-    if (!options.optimizer_on_host) continue;
-    BucketId gradients = builder.open(name + ".grad", TensorKind::gradient, BucketRole::gradient);
-    for (std::size_t i : run) builder.append(gradients, uses[i].gradient);
+    std::vector<TensorId> parameters, state, gradients;
+    for (std::size_t i : run) {
+      parameters.push_back(uses[i].parameter);
+      state.insert(state.end(), uses[i].state.begin(), uses[i].state.end());
+      gradients.push_back(uses[i].gradient);
+    }
+    builder.layout().parameters.push_back(builder.together(name, BucketRole::parameter, parameters));
+    builder.together(name + ".adam", BucketRole::optimizer_state, state);
+    if (options.optimizer_on_host) builder.together(name + ".grad", BucketRole::gradient, gradients);
   }
-  BucketId sums = builder.open("square_sums", TensorKind::activation, BucketRole::square_sums);
   for (const Op& op : graph.ops)
     if (op.phase == Phase::update &&
         std::find(op.writes.begin(), op.writes.end(), graph.clip) != op.writes.end())
-      for (TensorId id : op.reads) builder.append(sums, id);
+      builder.together("square_sums", BucketRole::square_sums, op.reads);
   builder.single(graph.loss, BucketRole::loss);
   builder.single(graph.clip, BucketRole::clip);
   for (TensorId id = 0; id < graph.tensors.size(); ++id)

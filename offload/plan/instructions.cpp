@@ -102,6 +102,7 @@ class Assembler {
   void index() {
     for (InstructionId id = 0; id < plan_.instructions.size(); ++id) {
       const Instruction& instruction = plan_.instructions[id];
+      if (instruction.lane == LaneRole::compute && id < plan_.gate) last_backward_ = id;
       if (instruction.kind == InstructionKind::prefetch) prefetch_of_[instruction.lifetime] = id;
       if (instruction.kind == InstructionKind::offload) offload_of_[instruction.lifetime] = id;
       for (LifetimeId use : instruction.uses) {
@@ -125,7 +126,8 @@ class Assembler {
   }
 
   // A use waits for its prefetch, an offload for the last use, a prefetch for the offload that made
-  // the host's copy, the gate for all that lands.
+  // the host's copy, the gate for all that lands
+  // and for the end of backward.
   void add_value_waits() {
     std::vector<InstructionId> host_copy(layout_.buckets.size(), no_id);
     for (LifetimeId id = 0; id < draft_.lifetimes.size(); ++id) {
@@ -134,6 +136,7 @@ class Assembler {
       if (offload_of_[id] != no_id) host_copy[draft_.lifetimes[id].bucket] = offload_of_[id];
       if (offload_of_[id] != no_id) want(plan_.gate, offload_of_[id]);
     }
+    want(plan_.gate, last_backward_);
     for (LifetimeId id = 0; id < draft_.lifetimes.size(); ++id) {
       if (prefetch_of_[id] == no_id) continue;
       BucketRole role = layout_.roles[draft_.lifetimes[id].bucket];
@@ -179,7 +182,8 @@ class Assembler {
   bool reuse_waits_;
   Plan& plan_;
   std::vector<Slot> slots_;
-  std::vector<std::vector<Wait>> wanted_;                                               // by instruction
+  InstructionId last_backward_ = no_id;    // the compute lane's last before the gate
+  std::vector<std::vector<Wait>> wanted_;  // by instruction
   std::vector<InstructionId> prefetch_of_, offload_of_, first_compute_, last_compute_;  // by lifetime
 };
 

@@ -94,17 +94,24 @@ class UnitAnalyser {
     return is_forward_activation(graph_, id, producer_) && !analysis_.boundary[analysis_.group[id]] &&
            graph_.op(producer_[id]).unit == unit;
   }
-  // A group can be rebuilt only as a whole. True if one more turned out not to be.
+  // A group can be rebuilt only as a whole, and an op only with all that it writes. True if one more
+  // turned out not to be.
   bool drop_unreplayable() {
     bool changed = false;
     for (const Op& op : graph_.ops) {
-      if (op.phase != Phase::forward || inputs_available(op)) continue;
+      if (op.phase != Phase::forward || (inputs_available(op) && outputs_rebuilt(op))) continue;
       for (TensorId id : op.writes) {
         changed |= replayable_[analysis_.group[id]] != 0;
         replayable_[analysis_.group[id]] = 0;
       }
     }
     return changed;
+  }
+  bool outputs_rebuilt(const Op& op) const {
+    return std::all_of(op.writes.begin(), op.writes.end(), [&](TensorId id) {
+      const TensorId group = analysis_.group[id];
+      return analysis_.boundary[group] != 0 || replayable_[group] != 0;
+    });
   }
   // Everything the op reads can be had in backward: parameters, inputs, the final state of what
   // crosses units, and what a replay rebuilds.

@@ -66,6 +66,10 @@ int run_plan_command(const PlanCommand& command, std::string& output) {
     return 2;
   }
   const Plan& plan = std::get<Plan>(result);
+  const std::vector<std::string> findings = validate(graph, plan, command.budget);
+  if (!findings.empty())
+    throw InvalidInput("'" + command.graph_file + "' has no sound plan: " + findings.front() +
+                       "; check the graph's update phase");
   if (!command.plan_file.empty()) write_file(command.plan_file, to_json(plan));
   output += describe(plan, command.budget, need_bytes(graph, command.machine),
                      minimum_bytes(graph, command.machine, command.options));

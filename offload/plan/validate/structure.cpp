@@ -109,6 +109,9 @@ void check_op_fields(const Graph& graph, const Plan& plan, InstructionId id, Rep
   if (instruction.op >= graph.ops.size()) {
     report.add(fmt::format("{} has no op of the graph", report.instruction(id)));
   }
+  if (instruction.lifetime != no_id) {
+    report.add(fmt::format("{} has the lifetime of a transfer", report.instruction(id)));
+  }
   for (const LifetimeId use : instruction.uses) {
     if (use >= plan.lifetimes.size()) {
       report.add(fmt::format("{} uses {}", report.instruction(id), report.lifetime(use)));
@@ -124,6 +127,9 @@ void check_transfer_fields(const Plan& plan, InstructionId id, Report& report) {
   if (instruction.lifetime >= plan.lifetimes.size()) {
     report.add(fmt::format("{} moves {}", report.instruction(id), report.lifetime(instruction.lifetime)));
     return;
+  }
+  if (!instruction.uses.empty() || instruction.op != no_id) {
+    report.add(fmt::format("{} has operands of an op", report.instruction(id)));
   }
   const BucketId bucket = plan.lifetimes[instruction.lifetime].bucket;
   if (bucket >= plan.buckets.size()) return;
@@ -240,8 +246,8 @@ Places check_buckets(const Graph& graph, const Plan& plan, Report& report) {
 }
 
 void check_ids(const Graph& graph, const Plan& plan, Report& report) {
-  if (!std::has_single_bit(plan.alignment)) {
-    report.add(fmt::format("the alignment {} is no power of two", plan.alignment));
+  if (!std::has_single_bit(plan.alignment) || plan.alignment < 8) {
+    report.add(fmt::format("the alignment {} is no power of two from 8 up", plan.alignment));
   }
   if (plan.gate != no_id && plan.gate >= plan.instructions.size()) {
     report.add(fmt::format("the gate is {}", report.instruction(plan.gate)));

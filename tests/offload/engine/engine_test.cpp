@@ -137,7 +137,7 @@ TEST_P(TinyEngine, MeasuresNothingWhenNotAsked) {
 TEST_P(TinyEngine, AWrongInputChangesNothing) {
   const auto device = open();
   Engine engine(*device, graph, plan, tiny_options());
-  const std::vector<std::int32_t> right(64, 1), wrong(63, 1);
+  const std::vector<std::int32_t> right(tiny_elements, 1), wrong(tiny_elements - 1, 1);
   const InputData good{tiny_input, right};
   const auto refused = [&](std::vector<InputData> inputs) {
     EXPECT_THROW(engine.step(inputs, {}), InvalidInput);
@@ -171,7 +171,7 @@ TEST_P(TinyEngine, NonFiniteValuesAreReportedNotRefused) {
   const auto device = open();
   Engine engine(*device, graph, plan, tiny_options());
   StepInputs inputs(graph, input_range);
-  std::vector<float> values(64, std::numeric_limits<float>::infinity());
+  std::vector<float> values(tiny_elements, std::numeric_limits<float>::infinity());
   engine.write(tiny_weight, std::as_bytes(std::span(values)));
   EXPECT_FALSE(std::isfinite(make_step(engine, inputs).loss));
   EXPECT_EQ(engine.completed_steps(), 1U);

@@ -151,7 +151,7 @@ TEST(Faults, WorkThatFailsOnItsLaneIsNamed) {
     EXPECT_EQ(error.op(), "backward");
     EXPECT_EQ(error.lane(), LaneRole::compute);
     EXPECT_EQ(error.call(), "launch");
-    EXPECT_EQ(error.bytes(), 3U * 64 * 4);
+    EXPECT_EQ(error.bytes(), 3U * 4 * tiny_elements);
     EXPECT_FALSE(error.step_counted());
     EXPECT_THAT(error.what(), HasSubstr("out of luck"));
     EXPECT_THAT(error.what(), HasSubstr("step 0"));

@@ -5,7 +5,7 @@
 namespace stowage::testing {
 namespace {
 
-constexpr std::int64_t count = 64;
+constexpr std::int64_t count = tiny_elements;
 constexpr Bytes size = count * sizeof(float);
 
 template <class T>
@@ -148,13 +148,13 @@ Plan tiny_streamed_plan() {
                   bucket("v", TensorKind::optimizer_state, 7, size, Residency::host, true, false),
                   bucket("clip", TensorKind::activation, 8, 16, Residency::host, true, false)};
   //                 bucket first last offset end
-  plan.lifetimes = {{1, 0, 1, 0, 2},     // w
-                    {0, 0, 2, 256, 6},   // x
-                    {2, 0, 1, 512, 3},   // h, forward
-                    {3, 0, 2, 768, 4},   // loss
-                    {2, 1, 2, 512, 6},   // h, backward
-                    {4, 1, 3, 0, 8},     // dw
-                    {5, 2, 3, 768, 9}};  // sq
+  plan.lifetimes = {{1, 0, 1, 0, 2},          // w
+                    {0, 0, 2, size, 6},       // x
+                    {2, 0, 1, 2 * size, 3},   // h, forward
+                    {3, 0, 2, 3 * size, 4},   // loss
+                    {2, 1, 2, 2 * size, 6},   // h, backward
+                    {4, 1, 3, 0, 8},          // dw
+                    {5, 2, 3, 3 * size, 9}};  // sq
   plan.instructions = {move(prefetch, 0, {{11, 1}}),
                        move(prefetch, 1, {}),
                        run(launch, 0, {0, 1, 2, 3}, {{1, 0}}),
@@ -168,7 +168,7 @@ Plan tiny_streamed_plan() {
                        run(host_step, 3, {}, {{9, 0}}),
                        run(host_step, 4, {}, {})};
   plan.gate = 10;
-  return complete(std::move(plan), 776);
+  return complete(std::move(plan), 3 * size + 8);
 }
 
 Plan tiny_resident_plan() {
@@ -184,9 +184,9 @@ Plan tiny_resident_plan() {
                   bucket("m", TensorKind::optimizer_state, 6, size, Residency::resident, false, false),
                   bucket("v", TensorKind::optimizer_state, 7, size, Residency::resident, false, false),
                   bucket("clip", TensorKind::activation, 8, 16, Residency::transient, true, true)};
-  plan.lifetimes = {{1, 0, 4, 0, no_id}, {6, 0, 4, 256, no_id}, {7, 0, 4, 512, no_id},
-                    {0, 0, 2, 768, 3},   {2, 0, 2, 1024, 3},    {3, 0, 1, 1536, 2},
-                    {4, 1, 4, 1280, 8},  {5, 2, 3, 1792, 5},    {8, 3, 4, 2048, 8}};
+  plan.lifetimes = {{1, 0, 4, 0, no_id},    {6, 0, 4, size, no_id}, {7, 0, 4, 2 * size, no_id},
+                    {0, 0, 2, 3 * size, 3}, {2, 0, 2, 4 * size, 3}, {3, 0, 1, 6 * size, 2},
+                    {4, 1, 4, 5 * size, 8}, {5, 2, 3, 7 * size, 5}, {8, 3, 4, 8 * size, 8}};
   plan.instructions = {move(prefetch, 3, {}),
                        run(launch, 0, {0, 3, 4, 5}, {{0, 0}}),
                        move(offload, 5, {{1, 0}}),
@@ -197,7 +197,7 @@ Plan tiny_resident_plan() {
                        move(prefetch, 8, {}),
                        run(launch, 4, {0, 1, 2, 6, 8}, {{7, 0}})};
   plan.gate = 6;
-  return complete(std::move(plan), 1536);
+  return complete(std::move(plan), 6 * size);
 }
 
 LaunchTable tiny_kernels() {

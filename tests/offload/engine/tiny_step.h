@@ -7,11 +7,12 @@
 
 namespace stowage::testing {
 
+inline constexpr std::int64_t tiny_elements = 1024;  // of input and parameter: 4 KiB each
 inline constexpr TensorId tiny_input = 0;
 inline constexpr TensorId tiny_weight = 1;
 inline constexpr TensorId tiny_m = 6;
 
-// loss = mean of (weight * input)^2 / 2, one parameter of 64 elements.
+// loss = mean of (weight * input)^2 / 2, one parameter.
 Graph tiny_graph();
 
 // Weight streamed, its forward product offloaded and brought back, updated on the host.
