@@ -118,7 +118,7 @@ Engine::Implementation::Implementation(Device& device, const Graph& graph, const
       first_start_(device),
       runner_(device, plan_, lanes_, events_, bound_),
       staging_(device, lanes_, host_.spare()),
-      update_(device, plan_, lanes_, staging_, runner_, bound_),
+      update_(device, plan_, lanes_, runner_, bound_),
       state_(staging_, graph_, plan_, places_, host_, arena_),
       inputs_(graph_, places_, host_),
       measure_(device, plan_, events_) {

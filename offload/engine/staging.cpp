@@ -7,7 +7,7 @@ namespace stowage {
 namespace {
 
 constexpr Bytes staging_bytes = 4_MiB;
-constexpr Bytes least_spare_bytes = 4_KiB;
+constexpr Bytes least_spare_bytes = 256;
 
 }  // namespace
 

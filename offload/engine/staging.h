@@ -13,7 +13,7 @@ namespace stowage {
 class Staging {
  public:
   // All must outlive it. `spare` is page-locked memory whose contents nobody needs between steps; it
-  // is used from 4 KiB up.
+  // is used from 256 bytes up.
   Staging(Device& device, Lanes& lanes, std::span<std::byte> spare)
       : device_(device), lanes_(lanes), spare_(spare) {}
 

@@ -11,9 +11,14 @@ namespace stowage {
 class Update {
  public:
   // Everything must outlive it.
-  Update(Device& device, const Plan& plan, Lanes& lanes, Staging& staging, StepRunner& runner,
+  Update(Device& device, const Plan& plan, Lanes& lanes, StepRunner& runner,
          std::vector<BoundInstruction>& bound)
-      : device_(device), plan_(plan), lanes_(lanes), staging_(staging), runner_(runner), bound_(bound) {}
+      : device_(device),
+        plan_(plan),
+        lanes_(lanes),
+        staging_(device, lanes, {}),
+        runner_(runner),
+        bound_(bound) {}
 
   // Brings the update of the step that used `parity` to its end: host steps in the calling thread,
   // device work enqueued again, one at a time; what has been done is left alone. Lanes must be
@@ -29,7 +34,9 @@ class Update {
   Device& device_;
   const Plan& plan_;
   Lanes& lanes_;
-  Staging& staging_;
+  // Without a spare range: what comes back from the device must go there from other memory, or what is
+  // undefined on its account stays so.
+  Staging staging_;
   StepRunner& runner_;
   std::vector<BoundInstruction>& bound_;
 };

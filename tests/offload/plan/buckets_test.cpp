@@ -85,6 +85,31 @@ TEST(Buckets, TheEfficientSizeReaches95PercentOfThePeakAndIsTheSmallestThatDoes)
   EXPECT_LT(rate(bytes - 4), 0.95 * 8e9);
 }
 
+// Two parameters may receive the very same gradient, and an update may have no state.
+TEST(Buckets, NoneIsEmpty) {
+  Graph graph = chain_graph({.units = 2, .parameter_elements = 8192});
+  Op& update = graph.ops[testing::find_op(graph, "adamw1")];
+  update.reads = {find_tensor(graph, "W1"), find_tensor(graph, "W0.grad"), graph.clip};
+  update.writes = {find_tensor(graph, "W1")};
+  BucketLayout layout = layout_of(graph, 0);
+  for (const Bucket& bucket : layout.buckets) EXPECT_FALSE(bucket.tensors.empty()) << bucket.name;
+}
+
+TEST(Buckets, AParameterThatNoOpReadsIsRefusedByName) {
+  Graph graph = chain_graph({.units = 2});
+  graph.tensors.push_back({"stray", DataType::f32, {4}, TensorKind::parameter, {}});
+  TensorId stray = static_cast<TensorId>(graph.tensors.size() - 1);
+  for (bool written : {false, true}) {
+    if (written) graph.ops.back().writes.push_back(stray);
+    try {
+      layout_of(graph, 0);
+      FAIL() << "planned";
+    } catch (const InvalidInput& error) {
+      EXPECT_NE(std::string(error.what()).find("'stray'"), std::string::npos) << error.what();
+    }
+  }
+}
+
 TEST(Buckets, AGraphWithoutUpdateIsRefused) {
   Graph graph = chain_graph();
   graph.clip = no_id;

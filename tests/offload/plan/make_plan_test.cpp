@@ -193,6 +193,30 @@ TEST(MakePlan, TooLittleHostMemoryIsInfeasibleAndSaysHowMuchWouldDo) {
   EXPECT_TRUE(std::holds_alternative<Infeasible>(make_plan(graph, machine, {device, none.minimum - 1})));
 }
 
+// Nobody reads what the last backward op writes, and still the gate stands behind it.
+TEST(MakePlan, TheGateWaitsForTheEndOfBackward) {
+  Graph graph = testing::chain_graph({.units = 2});
+  graph.tensors.push_back({"unread", DataType::f32, {64}, TensorKind::activation, {}});
+  OpId last = testing::find_op(graph, "square0");
+  Op op = graph.ops[testing::find_op(graph, "embed")];
+  op.name = "trailing";
+  op.phase = Phase::backward;
+  op.unit = graph.ops[last].unit;
+  op.writes = {static_cast<TensorId>(graph.tensors.size() - 1)};
+  graph.ops.insert(graph.ops.begin() + last + 1, op);
+  Machine machine;
+  for (Bytes budget : {minimum_bytes(graph, machine), unlimited}) {
+    const Plan plan = plan_of(make_plan(graph, machine, {budget, unlimited}));
+    EXPECT_EQ(joined(validate(graph, plan, {budget, unlimited})), "");
+    InstructionId trailing = no_id;
+    for (InstructionId id = 0; id < plan.gate; ++id)
+      if (plan.instructions[id].lane == LaneRole::compute) trailing = id;
+    ASSERT_EQ(plan.instructions[trailing].op, last + 1);
+    const std::vector<Wait>& waits = plan.instructions[plan.gate].waits;
+    EXPECT_NE(std::find(waits.begin(), waits.end(), Wait{trailing, 0}), waits.end());
+  }
+}
+
 TEST(MakePlan, TransfersAreAccountedInWholeBuckets) {
   Graph graph =
       testing::chain_graph({.units = 2, .activation_elements = 1 << 14, .parameter_elements = 1 << 14});

@@ -55,5 +55,32 @@ TEST(Recompute, WhatNeedsAnOverwrittenInputIsNotReplayed) {
   EXPECT_TRUE(analysis.units[2].ops.empty());
 }
 
+// b0 makes y beside x1; c0 works on y in place with what a later unit overwrites, so y's group cannot
+// be rebuilt: neither may b0 be replayed for what else it makes.
+TEST(Recompute, AnOpIsReplayedOnlyIfAllItWritesIsRebuilt) {
+  Graph graph = chain_graph({.units = 2});
+  graph.tensors.push_back({"y", DataType::f32, {1024}, TensorKind::activation, {}});
+  graph.tensors.push_back({"c", DataType::f32, {1024}, TensorKind::activation, {}});
+  TensorId y = static_cast<TensorId>(graph.tensors.size() - 2);
+  TensorId c = y + 1;
+  OpId a0 = find_op(graph, "a0");
+  graph.ops[a0].writes.push_back(y);
+  Op in_place = graph.ops[a0];
+  in_place.name = "c0";
+  in_place.reads = {y, find_tensor(graph, "x0")};
+  in_place.writes = {c};
+  in_place.may_alias = {{0, 0}};
+  graph.ops.insert(graph.ops.begin() + a0 + 1, in_place);
+  Op over = in_place;  // in the next unit, over x0
+  over.name = "over";
+  over.unit = 2;
+  over.reads = {find_tensor(graph, "x0")};
+  over.writes = {static_cast<TensorId>(graph.tensors.size())};
+  graph.tensors.push_back({"x0 again", DataType::f32, {1024}, TensorKind::activation, {}});
+  graph.ops.insert(graph.ops.begin() + find_op(graph, "a1"), over);
+  graph.ops[find_op(graph, "b.backward0")].reads.push_back(c);
+  EXPECT_TRUE(analyse_recompute(graph).units[1].ops.empty());
+}
+
 }  // namespace
 }  // namespace stowage
