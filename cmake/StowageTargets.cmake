@@ -9,8 +9,9 @@ target_compile_options(stowage_options INTERFACE
 target_compile_options(stowage_options INTERFACE
   $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>)
 if(STOWAGE_SANITIZER)
-  # g++ 12 warns falsely of std::optional where a sanitizer keeps it from inlining.
-  target_compile_options(stowage_options INTERFACE -Wno-maybe-uninitialized)
+  # g++ 12 warns falsely of std::optional, and of replaced operators new, where a sanitizer or -O1 keeps
+  # it from inlining.
+  target_compile_options(stowage_options INTERFACE -Wno-maybe-uninitialized -Wno-mismatched-new-delete)
 endif()
 if(STOWAGE_SANITIZER STREQUAL "address")
   target_compile_options(stowage_options INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
