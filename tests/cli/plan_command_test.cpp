@@ -17,8 +17,13 @@ using ::testing::HasSubstr;
 class PlanCommandTest : public ::testing::Test {
  protected:
   PlanCommandTest() {
-    command_.graph_file = ::testing::TempDir() + "plan_command_graph.json";
+    command_.graph_file = file("graph.json");
     std::ofstream(command_.graph_file) << to_json(graph_);
+  }
+  // Of this test alone: tests run at the same time.
+  static std::string file(const std::string& name) {
+    return ::testing::TempDir() + ::testing::UnitTest::GetInstance()->current_test_info()->name() + "." +
+           name;
   }
   Graph graph_ = testing::chain_graph();
   PlanCommand command_;
@@ -27,7 +32,7 @@ class PlanCommandTest : public ::testing::Test {
 
 TEST_F(PlanCommandTest, AnswersYesWithTheAccountAndWritesThePlan) {
   command_.budget.device = minimum_bytes(graph_, command_.machine);
-  command_.plan_file = ::testing::TempDir() + "plan_command_plan.json";
+  command_.plan_file = file("plan.json");
   EXPECT_EQ(run_plan_command(command_, output_), 0);
   EXPECT_THAT(output_, HasSubstr("fits          yes"));
   EXPECT_THAT(output_, HasSubstr(std::to_string(command_.budget.device)));
@@ -39,7 +44,7 @@ TEST_F(PlanCommandTest, AnswersYesWithTheAccountAndWritesThePlan) {
 TEST_F(PlanCommandTest, AnswersNoWithTheSmallestBudgetAndTheOpAndWritesNothing) {
   Bytes least = minimum_bytes(graph_, command_.machine);
   command_.budget.device = least - 1;
-  command_.plan_file = ::testing::TempDir() + "plan_command_none.json";
+  command_.plan_file = file("plan.json");
   EXPECT_EQ(run_plan_command(command_, output_), 2);
   EXPECT_THAT(output_, HasSubstr("the smallest budget that works is " + std::to_string(least)));
   EXPECT_FALSE(std::ifstream(command_.plan_file).good());
