@@ -77,7 +77,8 @@ TEST(CheckPlan, WantsAPlaceForInputsThatAreRead) {
   Plan plan = tiny_resident_plan();
   graph.tensors.push_back(graph.tensors[0]);
   graph.tensors.back().name = "unread";
-  plan.buckets.push_back({"unread", TensorKind::input, Residency::host, false, false, 256, {{9, 0}}});
+  plan.buckets.push_back(
+      {"unread", TensorKind::input, Residency::host, false, false, graph.tensors[0].bytes(), {{9, 0}}});
   EXPECT_NO_THROW(check_executable(graph, plan));
   graph.ops[1].reads.push_back(9);
   EXPECT_THROW(check_executable(graph, plan), InvalidInput);
