@@ -15,17 +15,29 @@ namespace {
 
 thread_local std::uint64_t allocations = 0;
 
-void* counted(std::size_t size, std::size_t alignment) {
+void* counted(std::size_t size, std::size_t alignment) noexcept {
   ++allocations;
-  void* result = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+  return std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+}
+
+void* counted_or_throw(std::size_t size, std::size_t alignment) {
+  void* result = counted(size, alignment);
   if (result == nullptr) throw std::bad_alloc();
   return result;
 }
 
 }  // namespace
 
-void* operator new(std::size_t size) { return counted(size, alignof(std::max_align_t)); }
+// Every form, the nothrow ones too: a sanitizer brings its own for those left out, and its memory is not
+// std::free's.
+void* operator new(std::size_t size) { return counted_or_throw(size, alignof(std::max_align_t)); }
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  return counted(size, alignof(std::max_align_t));
+}
 void* operator new(std::size_t size, std::align_val_t alignment) {
+  return counted_or_throw(size, static_cast<std::size_t>(alignment));
+}
+void* operator new(std::size_t size, std::align_val_t alignment, const std::nothrow_t&) noexcept {
   return counted(size, static_cast<std::size_t>(alignment));
 }
 void operator delete(void* address) noexcept { std::free(address); }
@@ -46,9 +58,15 @@ EngineOptions tiny_options() {
 }
 
 TEST(Allocations, AreCounted) {
+  struct alignas(64) Wide {
+    int value;
+  };
   const std::uint64_t before = allocations;
   delete new int(1);
-  EXPECT_EQ(allocations, before + 1);
+  delete new (std::nothrow) int(1);
+  delete new Wide{1};
+  delete new (std::nothrow) Wide{1};
+  EXPECT_EQ(allocations, before + 4);
 }
 
 // Calls of `operator new` in the calling thread in steps 1 to 4, after step 0.
