@@ -37,6 +37,7 @@ class Forward {
   static SubGraph make(GptConfig& config) {
     config.batch = 1;
     config.dropout = 0;
+    config.head_tokens = 0;
     GraphBuilder builder;
     const Gpt model = gpt(builder, config);
     return up_to(builder.finish_without_update(model.loss), {model.tokens.id, model.logits.id});

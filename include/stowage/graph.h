@@ -16,7 +16,9 @@
 
 namespace stowage {
 
-enum class DataType : std::uint8_t { f32, f64, i32 };
+// bf16 is the upper half of an f32 (kernels/math/bfloat16.h); i16 holds the lower halves of split master
+// weights.
+enum class DataType : std::uint8_t { f32, f64, i32, bf16, i16 };
 Bytes size_of(DataType type);  // bytes per element
 std::string_view to_string(DataType type);
 
@@ -97,8 +99,9 @@ struct Graph {
   std::vector<Tensor> tensors;
   std::vector<Op> ops;                  // program order: forward, then backward, then update
   std::vector<std::string> unit_names;  // e.g. "h.3.mlp"
-  TensorId loss = no_id;                // f64 scalar, written by a forward op; copied to the host every step
-  TensorId clip = no_id;                // f64 {2}: global gradient norm, scale; written by the "clip" op
+  TensorId loss =
+      no_id;  // f64 scalar, written by a forward op or the first backward op; copied to the host every step
+  TensorId clip = no_id;  // f64 {2}: global gradient norm, scale; written by the "clip" op
 
   const Tensor& tensor(TensorId id) const { return tensors[id]; }
   const Op& op(OpId id) const { return ops[id]; }

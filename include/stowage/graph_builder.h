@@ -44,12 +44,17 @@ class GraphBuilder {
     std::vector<Value> writes;
     std::vector<Alias> may_alias;
     OpCost cost;  // bytes 0: the operands' bytes, each read or written once
+    // The op writes the loss and, taking the loss's own gradient as 1, its inputs' gradients as well:
+    // `finish` makes it the first backward op. It must be the last forward op; its rule adds no op.
+    bool writes_gradients = false;
   };
 
-  // `work` is the type of parameters and activations: f32, or f64 for checks.
+  // `work` is the type of parameters and activations: f32, bf16, or f64 for checks.
   explicit GraphBuilder(DataType work = DataType::f32);
 
   DataType work_type() const { return work_; }
+  // What kernels accumulate in, and the type of statistics and moments: f32 for bf16, else the work type.
+  DataType sum_type() const { return work_ == DataType::bf16 ? DataType::f32 : work_; }
 
   // Names made inside are prefixed "h.3.mlp." while the scope lives. `begin_unit` opens a new
   // half-block: all ops until the next call belong to it. Without any call there is one unit.
@@ -106,6 +111,7 @@ class GraphBuilder {
   Phase phase_ = Phase::forward;
   bool spent_ = false;
   std::vector<BackwardRule> rules_;  // by forward op
+  OpId writes_gradients_ = no_id;    // the op that was described so
   OpId running_ = no_id;             // forward op whose rule is running
   std::vector<Gradient> gradients_;  // by tensor, as are the next two
   std::vector<OpId> producers_;      // no_id: none yet
@@ -121,6 +127,7 @@ class GraphBuilder {
   std::vector<TensorId> parameters_by_first_use() const;
 
   void backward(Value loss);
+  void move_to_backward(Value loss);
   void run_rule(OpId op, Value loss);
   void update(const AdamW& optimizer);
   Value add_square_sum(TensorId parameter);

@@ -1,37 +1,46 @@
 // The launch table binds an op's kernel name to code for one device.
 //
 // The kernels' contract. N = tokens of the batch (batch * sequence, a sample's tokens adjacent),
-// C = width, V = vocabulary, S = sequence. `T` is the graph's work type (f32 or f64); all tensors
-// row-major. Every kernel writes the same bits for any number of threads.
+// C = width, V = vocabulary, S = sequence. `T` is the graph's work type: f32, bf16, or f64 for checks;
+// A is the type it accumulates in: f32 for bf16, else T. All tensors row-major. Every kernel writes
+// the same bits for any number of threads.
 //
 //   kernel                          reads -> writes                                    attributes
 //   embedding                       tokens i32[N], table[V,C] (, positions[S,C])
 //                                     -> y[N,C] = table[token] + positions[n % sequence] sequence
 //   embedding_backward              tokens, dy[N,C] -> dtable[V,C]
 //   position_backward               dy[N,C] -> dpositions[S,C]                          sequence
-//   layer_norm                      x[N,C], gain[C], bias[C] -> y[N,C], mean[N], rstd[N] epsilon
+//   layer_norm                      x[N,C], gain[C], bias[C] -> y, mean A[N], rstd A[N]    epsilon
 //   layer_norm_backward             x, gain, mean, rstd, dy -> dx (may alias dy)
 //   layer_norm_backward_parameters  x, mean, rstd, dy -> dgain[C], dbias[C]
 //   linear                          x[N,I], w[I,O] (w[O,I] if transposed=1) (, bias[O]) -> y[N,O]  transposed
 //   linear_backward_input           dy[N,O], w -> dx[N,I]                               transposed
 //   linear_backward_weight          x[N,I], dy[N,O] -> dw (shape of w)                  transposed
 //   linear_backward_bias            dy[N,O] -> dbias[O]
-//   gelu                            x -> y                                              form: "tanh" | "erf"
-//   gelu_backward                   x, dy -> dx (may alias dy)                          form
-//   attention                       qkv[N,3C] -> out[N,C], log_sum_exp[N/S,heads,S]     heads, sequence,
+//   linear_gelu                     x[N,I], w, bias[O] -> pre[N,O] = linear, y[N,O] = gelu(pre)  transposed,
+//   form gelu                            x -> y                                              form: "tanh" |
+//   "erf" gelu_backward                   x, dy -> dx (may alias dy)                          form attention
+//   qkv[N,3C] -> out[N,C], log_sum_exp A[N/S,heads,S]   heads, sequence,
 //                                                                                       causal, dropout, key
-//   attention_backward              qkv, out, log_sum_exp, dout[N,C] -> dqkv[N,3C]      the same
+//   attention_backward              qkv, out, log_sum_exp, dout[N,C] -> dqkv[N,3C] (, workspace)  the same
 //   dropout                         x -> y (may alias x); its backward is itself on dy  probability, key
 //   add                             a, b -> a + b
 //   accumulate                      a, b -> a + b (may alias a)
-//   cross_entropy                   logits[N,V], targets i32[N] -> loss f64{}, log_sum_exp[N]
+//   cross_entropy                   logits[N,V], targets i32[N] -> loss f64{}, log_sum_exp A[N]
 //   cross_entropy_backward          logits, targets, log_sum_exp -> dlogits[N,V]
 //                                     (mean over the targets >= 0; negative ones are ignored)
+//   linear_cross_entropy            x[N,C], w (as linear's), targets i32[N]             transposed, chunk
+//                                     -> loss f64{}, dx[N,C], dw (shape of w), workspace: linear without
+//                                     bias, cross_entropy and the backward of both, `chunk` tokens at a
+//                                     time; the workspace holds the chunk's logits T[chunk,V] and then,
+//                                     at the next multiple of 256 bytes, where T is bf16 and chunk < N,
+//                                     an f32 sum of dw
 //   square_sum                      x -> f64{}: sum of squares
 //   clip                            f64{} … -> f64{2}: norm = sqrt(sum), scale          clip
 //                                     scale = clip > 0 && norm > clip ? clip / norm : 1
-//   adamw                           p, grad, m, v, clip f64{2} -> p, m, v               beta1, beta2,
-//                                                                                       epsilon, weight_decay
+//   adamw                           p, grad, m A, v A, clip f64{2} (, low i16)          beta1, beta2,
+//                                     -> p, m, v (, low); `low` goes with bf16 alone:   epsilon, weight_decay
+//                                     the master weight is the f32 of bits (p << 16) + low
 // Dropout draws from Philox4x32-10 with key (seed, attribute key) and counter (element / 4, step):
 // attributes `key`, `sequence`, `heads`, `causal` are integers; the others are doubles unless quoted.
 // Tensors of type f64 or i32 above are so for any T. Kernels may use scratch of at most 256 KiB per

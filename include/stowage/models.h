@@ -16,12 +16,14 @@ struct GptConfig {
   std::int64_t sequence = 256;
   std::int64_t batch = 8;
   double dropout = 0;
+  // Tokens whose logits exist at once (nn::linear_cross_entropy). 0: all, as the tensor `logits`.
+  std::int64_t head_tokens = 2048;
 };
 
 struct Gpt {
   Value tokens;   // i32 [batch * sequence]
   Value targets;  // i32 [batch * sequence], negative: ignored
-  Value logits;   // [batch * sequence, vocabulary]
+  Value logits;   // [batch * sequence, vocabulary]; empty unless head_tokens is 0
   Value loss;     // f64 scalar
 };
 

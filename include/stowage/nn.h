@@ -29,6 +29,9 @@ Value layer_norm(GraphBuilder& builder, std::string name, Value x, Value gain, V
 // weight [in,out], or [out,in] with `transposed`; bias[out] or empty.
 Value linear(GraphBuilder& builder, std::string name, Value x, Value weight, Value bias,
              bool transposed = false);
+// linear and gelu in one op, so that the product's epilogue can do it. The bias is not optional.
+Value linear_gelu(GraphBuilder& builder, std::string name, Value x, Value weight, Value bias, Gelu form,
+                  bool transposed = false);
 Value gelu(GraphBuilder& builder, std::string name, Value x, Gelu form);
 // qkv [N,3C]: queries, keys, values side by side, each split in heads. Softmax in one pass with its
 // log-sum-exp saved (Dao et al., "FlashAttention"), so that probabilities are never stored.
@@ -38,5 +41,11 @@ Value dropout(GraphBuilder& builder, std::string name, Value x, double probabili
 Value add(GraphBuilder& builder, std::string name, Value a, Value b);
 // Mean over the targets >= 0. -> f64 scalar
 Value cross_entropy(GraphBuilder& builder, std::string name, Value logits, Value targets);
+
+// cross_entropy of linear's result (without bias), and the gradients of both inputs with it, for the
+// logits of `chunk` tokens at a time (0: of all): they are never stored as a whole, and never computed
+// twice. Must be the last op before `finish`. -> f64 scalar, the loss
+Value linear_cross_entropy(GraphBuilder& builder, std::string name, Value x, Value weight, Value targets,
+                           bool transposed = false, std::int64_t chunk = 0);
 
 }  // namespace stowage::nn

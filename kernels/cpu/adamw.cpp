@@ -30,14 +30,40 @@ void update(const AdamWConstants<double>& constants, std::int64_t begin, std::in
   update_loop(constants, begin, end, of);
 }
 
+STOWAGE_CLONES void update(const AdamWConstants<float>& constants, std::int64_t begin, std::int64_t end,
+                           const SplitAdamWOperands& of) {
+#pragma omp simd
+  for (std::int64_t i = begin; i < end; ++i) {
+    const float master = joined({of.parameter[i], of.low[i]});
+    const AdamWElement<float> next = adamw_update(
+        constants, {master, of.first_moment[i], of.second_moment[i]}, static_cast<float>(of.gradient[i]));
+    const SplitWeight halves = split(next.parameter);
+    of.new_parameter[i] = halves.weight;
+    of.new_low[i] = halves.low;
+    of.new_first_moment[i] = next.first_moment;
+    of.new_second_moment[i] = next.second_moment;
+  }
+}
+
+template <class T, class Operands>
+void update_all(const AdamWSettings& settings, double gradient_scale, std::int64_t count,
+                const Operands& operands) {
+  const AdamWConstants<T> constants(settings, gradient_scale);
+  parallel_for(count, chunk,
+               [&](std::int64_t begin, std::int64_t end) { update(constants, begin, end, operands); });
+}
+
 }  // namespace
 
 template <class T>
 void adamw(const AdamWSettings& settings, double gradient_scale, std::int64_t count,
            const AdamWOperands<T>& operands) {
-  const AdamWConstants<T> constants(settings, gradient_scale);
-  parallel_for(count, chunk,
-               [&](std::int64_t begin, std::int64_t end) { update(constants, begin, end, operands); });
+  update_all<T>(settings, gradient_scale, count, operands);
+}
+
+void adamw(const AdamWSettings& settings, double gradient_scale, std::int64_t count,
+           const SplitAdamWOperands& operands) {
+  update_all<float>(settings, gradient_scale, count, operands);
 }
 
 template void adamw(const AdamWSettings&, double, std::int64_t, const AdamWOperands<float>&);

@@ -1,6 +1,7 @@
 #include "kernels/cpu/cross_entropy.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
 
@@ -45,8 +46,28 @@ void softmax(std::int64_t count, double log_sum_exp, double scale, const double*
   softmax_loop(count, log_sum_exp, scale, x, y);
 }
 
-// How many targets count; all are checked.
-std::int64_t count_targets(std::int64_t rows, std::int64_t vocabulary, const std::int32_t* targets) {
+template <class T>
+T share_of(std::int64_t count) {
+  return static_cast<T>(count == 0 ? 0 : 1 / static_cast<double>(count));
+}
+
+// One row's loss; the row becomes its gradient.
+template <class T>
+double differentiate(std::int64_t vocabulary, std::int32_t target, T share, T* row) {
+  if (target < 0) {
+    std::fill(row, row + vocabulary, T{0});
+    return 0;
+  }
+  const T log_sum_exp = reduce(vocabulary, row);
+  const double loss = static_cast<double>(log_sum_exp) - static_cast<double>(row[target]);
+  softmax(vocabulary, log_sum_exp, share, row, row);
+  row[target] -= share;
+  return loss;
+}
+
+}  // namespace
+
+std::int64_t counted_targets(std::int64_t rows, std::int64_t vocabulary, const std::int32_t* targets) {
   std::int64_t count = 0;
   for (std::int64_t row = 0; row < rows; ++row) {
     if (targets[row] >= vocabulary) {
@@ -59,12 +80,10 @@ std::int64_t count_targets(std::int64_t rows, std::int64_t vocabulary, const std
   return count;
 }
 
-}  // namespace
-
 template <class T>
 void cross_entropy(std::int64_t rows, std::int64_t vocabulary, const T* logits, const std::int32_t* targets,
                    double* loss, T* log_sum_exp) {
-  const std::int64_t count = count_targets(rows, vocabulary, targets);
+  const std::int64_t count = counted_targets(rows, vocabulary, targets);
   parallel_for(rows, rows_per_chunk(vocabulary), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row)
       log_sum_exp[row] = reduce(vocabulary, logits + row * vocabulary);
@@ -81,8 +100,8 @@ void cross_entropy(std::int64_t rows, std::int64_t vocabulary, const T* logits, 
 template <class T>
 void cross_entropy_backward(std::int64_t rows, std::int64_t vocabulary, const T* logits,
                             const std::int32_t* targets, const T* log_sum_exp, T* dlogits) {
-  const std::int64_t count = count_targets(rows, vocabulary, targets);
-  const T share = static_cast<T>(count == 0 ? 0 : 1 / static_cast<double>(count));
+  const std::int64_t count = counted_targets(rows, vocabulary, targets);
+  const T share = share_of<T>(count);
   parallel_for(rows, rows_per_chunk(vocabulary), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       T* line = dlogits + row * vocabulary;
@@ -96,11 +115,36 @@ void cross_entropy_backward(std::int64_t rows, std::int64_t vocabulary, const T*
   });
 }
 
+template <class T>
+double cross_entropy_in_place(std::int64_t rows, std::int64_t vocabulary, std::int64_t count, double sum,
+                              const std::int32_t* targets, T* logits) {
+  constexpr std::int64_t block = 4096;
+  std::array<double, block> losses;
+  const T share = share_of<T>(count);
+  for (std::int64_t first = 0; first < rows; first += block) {
+    const std::int64_t here = std::min(block, rows - first);
+    parallel_for(here, rows_per_chunk(vocabulary), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::int64_t row = first + i;
+        losses[static_cast<std::size_t>(i)] =
+            differentiate(vocabulary, targets[row], share, logits + row * vocabulary);
+      }
+    });
+    for (std::int64_t i = 0; i < here; ++i) sum += losses[static_cast<std::size_t>(i)];
+  }
+  return sum;
+}
+
 template void cross_entropy(std::int64_t, std::int64_t, const float*, const std::int32_t*, double*, float*);
 template void cross_entropy(std::int64_t, std::int64_t, const double*, const std::int32_t*, double*, double*);
 template void cross_entropy_backward(std::int64_t, std::int64_t, const float*, const std::int32_t*,
                                      const float*, float*);
 template void cross_entropy_backward(std::int64_t, std::int64_t, const double*, const std::int32_t*,
                                      const double*, double*);
+
+template double cross_entropy_in_place(std::int64_t, std::int64_t, std::int64_t, double, const std::int32_t*,
+                                       float*);
+template double cross_entropy_in_place(std::int64_t, std::int64_t, std::int64_t, double, const std::int32_t*,
+                                       double*);
 
 }  // namespace stowage::cpu

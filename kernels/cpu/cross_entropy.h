@@ -16,4 +16,13 @@ template <class T>
 void cross_entropy_backward(std::int64_t rows, std::int64_t vocabulary, const T* logits,
                             const std::int32_t* targets, const T* log_sum_exp, T* dlogits);
 
+// How many targets are not negative. Throws as above.
+std::int64_t counted_targets(std::int64_t rows, std::int64_t vocabulary, const std::int32_t* targets);
+
+// Both at once, for some rows of a batch in which `count` targets count: replaces logits by dlogits and
+// returns the sum of the rows' losses, added in order of n to `sum`.
+template <class T>
+double cross_entropy_in_place(std::int64_t rows, std::int64_t vocabulary, std::int64_t count, double sum,
+                              const std::int32_t* targets, T* logits);
+
 }  // namespace stowage::cpu

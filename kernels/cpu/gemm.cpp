@@ -39,13 +39,13 @@ Tile tile_of(std::int64_t m, std::int64_t n) {
 constexpr std::int64_t run = 512;
 
 template <class T>
-void multiply_in_runs(const Product<T>& product) {
+void multiply_in_runs(const Product<T>& product, bool add) {
   for (std::int64_t first = 0; first == 0 || first < product.k; first += run) {
     Product<T> part = product;
     part.k = std::min(run, product.k - first);
     part.a.data += first * product.a.stride;
     part.b.data += first * (product.b.transposed ? 1 : product.b.stride);
-    multiply_here<T>(part, T{1}, first > 0);
+    multiply_here<T>(part, T{1}, add || first > 0);
   }
 }
 
@@ -110,22 +110,22 @@ void multiply_here(const Product<double>& product, double scale, bool add) {
 }
 
 template <class T>
-void multiply(const Product<T>& product, const T* bias) {
+void multiply(const Product<T>& product, const T* bias, bool add) {
   const Tile tile = tile_of(product.m, product.n);
   const std::int64_t across = pieces(product.n, tile.columns);
   parallel_for(across * pieces(product.m, tile.rows), 1, [&](std::int64_t index, std::int64_t) {
     const std::int64_t column = index % across * tile.columns;
     const Product<T> here = part(product, index / across * tile.rows, column, tile);
     if (here.a.transposed) {
-      multiply_in_runs(here);
+      multiply_in_runs(here, add);
     } else {
-      multiply_here<T>(here, T{1}, false);
+      multiply_here<T>(here, T{1}, add);
     }
     if (bias != nullptr) add_bias(here.c, here.c_stride, here.m, here.n, bias + column);
   });
 }
 
-template void multiply(const Product<float>&, const float*);
-template void multiply(const Product<double>&, const double*);
+template void multiply(const Product<float>&, const float*, bool);
+template void multiply(const Product<double>&, const double*, bool);
 
 }  // namespace stowage::cpu

@@ -28,9 +28,9 @@ struct Product {
 template <class T>
 void multiply_here(const Product<T>& product, T scale, bool add);
 
-// C = A B (+ bias[n] on each row, unless null). C is cut into tiles that depend on m and n alone;
-// each tile is one `multiply_here`, and the tiles run in parallel.
+// C = A B (+ bias[n] on each row, unless null), or with `add` C += A B. C is cut into tiles that depend on
+// m and n alone; each tile is one `multiply_here`, and the tiles run in parallel.
 template <class T>
-void multiply(const Product<T>& product, const T* bias = nullptr);
+void multiply(const Product<T>& product, const T* bias = nullptr, bool add = false);
 
 }  // namespace stowage::cpu

@@ -37,14 +37,14 @@ void linear_backward_input(const LinearShape& shape, const T* dy, const T* weigh
 }
 
 template <class T>
-void linear_backward_weight(const LinearShape& shape, const T* x, const T* dy, T* dweight) {
+void linear_backward_weight(const LinearShape& shape, const T* x, const T* dy, T* dweight, bool add) {
   Product<T> product{shape.inputs,        shape.outputs, shape.tokens, {x, shape.inputs, true},
                      {dy, shape.outputs}, dweight,       shape.outputs};
   if (shape.transposed) {
     product = {shape.outputs,     shape.inputs, shape.tokens, {dy, shape.outputs, true},
                {x, shape.inputs}, dweight,      shape.inputs};
   }
-  multiply<T>(product);
+  multiply<T>(product, nullptr, add);
 }
 
 template <class T>
@@ -56,8 +56,8 @@ template void linear(const LinearShape&, const float*, const float*, const float
 template void linear(const LinearShape&, const double*, const double*, const double*, double*);
 template void linear_backward_input(const LinearShape&, const float*, const float*, float*);
 template void linear_backward_input(const LinearShape&, const double*, const double*, double*);
-template void linear_backward_weight(const LinearShape&, const float*, const float*, float*);
-template void linear_backward_weight(const LinearShape&, const double*, const double*, double*);
+template void linear_backward_weight(const LinearShape&, const float*, const float*, float*, bool);
+template void linear_backward_weight(const LinearShape&, const double*, const double*, double*, bool);
 template void linear_backward_bias(const LinearShape&, const float*, float*);
 template void linear_backward_bias(const LinearShape&, const double*, double*);
 

@@ -15,8 +15,9 @@ template <class T>
 void linear(const LinearShape& shape, const T* x, const T* weight, const T* bias, T* y);
 template <class T>
 void linear_backward_input(const LinearShape& shape, const T* dy, const T* weight, T* dx);
+// With `add`, onto what dweight holds.
 template <class T>
-void linear_backward_weight(const LinearShape& shape, const T* x, const T* dy, T* dweight);
+void linear_backward_weight(const LinearShape& shape, const T* x, const T* dy, T* dweight, bool add = false);
 // dbias[O] = column sums of dy
 template <class T>
 void linear_backward_bias(const LinearShape& shape, const T* dy, T* dbias);

@@ -12,11 +12,15 @@ namespace {
 constexpr std::int64_t smallest_chunk = 16384;
 constexpr std::int64_t most_chunks = 4096;
 
+STOWAGE_HOST_DEVICE double wide(float x) { return static_cast<double>(x); }
+STOWAGE_HOST_DEVICE double wide(double x) { return x; }
+STOWAGE_HOST_DEVICE double wide(Bfloat16 x) { return static_cast<double>(static_cast<float>(x)); }
+
 template <class T>
 STOWAGE_HOST_DEVICE double square_sum_loop(std::int64_t count, const T* x) {
   double sum = 0;
 #pragma omp simd reduction(+ : sum)
-  for (std::int64_t i = 0; i < count; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  for (std::int64_t i = 0; i < count; ++i) sum += wide(x[i]) * wide(x[i]);
   return sum;
 }
 
@@ -24,6 +28,9 @@ STOWAGE_CLONES double square_sum_range(std::int64_t count, const float* x) {
   return square_sum_loop(count, x);
 }
 double square_sum_range(std::int64_t count, const double* x) { return square_sum_loop(count, x); }
+STOWAGE_CLONES double square_sum_range(std::int64_t count, const Bfloat16* x) {
+  return square_sum_loop(count, x);
+}
 
 }  // namespace
 
@@ -42,5 +49,6 @@ double square_sum(std::int64_t count, const T* x) {
 
 template double square_sum(std::int64_t, const float*);
 template double square_sum(std::int64_t, const double*);
+template double square_sum(std::int64_t, const Bfloat16*);
 
 }  // namespace stowage::cpu

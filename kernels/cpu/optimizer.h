@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/math/adamw.h"
+#include "kernels/math/bfloat16.h"
 
 namespace stowage::cpu {
 
@@ -33,5 +34,17 @@ struct AdamWOperands {
 template <class T>
 void adamw(const AdamWSettings& settings, double gradient_scale, std::int64_t count,
            const AdamWOperands<T>& operands);
+
+// The same for a bf16 weight that `low` makes an f32: arithmetic in f32, bf16 gradients widened.
+struct SplitAdamWOperands {
+  const Bfloat16 *parameter, *gradient;
+  const std::int16_t* low;
+  const float *first_moment, *second_moment;
+  Bfloat16* new_parameter;
+  std::int16_t* new_low;
+  float *new_first_moment, *new_second_moment;
+};
+void adamw(const AdamWSettings& settings, double gradient_scale, std::int64_t count,
+           const SplitAdamWOperands& operands);
 
 }  // namespace stowage::cpu

@@ -2,7 +2,19 @@
 
 namespace stowage {
 
-Bytes size_of(DataType type) { return type == DataType::f64 ? 8 : 4; }
+Bytes size_of(DataType type) {
+  switch (type) {
+    case DataType::f64:
+      return 8;
+    case DataType::f32:
+    case DataType::i32:
+      return 4;
+    case DataType::bf16:
+    case DataType::i16:
+      return 2;
+  }
+  return 0;
+}
 
 std::string_view to_string(DataType type) {
   switch (type) {
@@ -12,6 +24,10 @@ std::string_view to_string(DataType type) {
       return "f64";
     case DataType::i32:
       return "i32";
+    case DataType::bf16:
+      return "bf16";
+    case DataType::i16:
+      return "i16";
   }
   return "?";
 }

@@ -26,8 +26,9 @@ std::vector<TensorId> ids(const std::vector<Value>& values) {
 }  // namespace
 
 GraphBuilder::GraphBuilder(DataType work) : work_(work) {
-  if (work != DataType::f32 && work != DataType::f64) {
-    throw InvalidInput("GraphBuilder: the work type is i32; use f32, or f64 for checks");
+  if (work != DataType::f32 && work != DataType::bf16 && work != DataType::f64) {
+    throw InvalidInput(fmt::format("GraphBuilder: the work type is {}; use f32 or bf16, or f64 for checks",
+                                   to_string(work)));
   }
 }
 
@@ -130,6 +131,7 @@ void GraphBuilder::op(OpDescription description, BackwardRule backward) {
   for (const Alias& alias : op.may_alias) check_alias(op, alias);
   if (op.cost.bytes == 0) op.cost.bytes = operand_bytes(graph_, op);
   record_writes(op);
+  if (description.writes_gradients) writes_gradients_ = static_cast<OpId>(graph_.ops.size());
   graph_.ops.push_back(std::move(op));
   if (phase_ == Phase::forward) rules_.push_back(std::move(backward));
 }
@@ -264,6 +266,7 @@ void GraphBuilder::backward(Value loss) {
         "GraphBuilder: the loss '{}' is not an f64 scalar that an op writes; use one", scalar.name));
   }
   graph_.loss = loss.id;
+  if (writes_gradients_ != no_id) move_to_backward(loss);
   phase_ = Phase::backward;
   for (auto op = static_cast<OpId>(graph_.ops.size()); op-- > 0;) run_rule(op, loss);
   running_ = no_id;
@@ -273,6 +276,17 @@ void GraphBuilder::backward(Value loss) {
       graph_.tensors[gradient.id].kind = TensorKind::gradient;  // also one that was passed through
     }
   }
+}
+
+void GraphBuilder::move_to_backward(Value loss) {
+  Op& op = graph_.ops[writes_gradients_];
+  if (producers_[loss.id] != writes_gradients_ || &op != &graph_.ops.back()) {
+    throw InvalidInput(fmt::format(
+        "GraphBuilder: op '{}' writes gradients too, so its result must be the loss and nothing may come "
+        "behind it; move it to the end",
+        op.name));
+  }
+  op.phase = Phase::backward;
 }
 
 void GraphBuilder::run_rule(OpId op, Value loss) {
@@ -356,8 +370,15 @@ void GraphBuilder::add_adamw(TensorId parameter, const AdamW& optimizer, Value c
   Tensor source = graph_.tensors[parameter];
   Value p{parameter};
   Value gradient = gradients_[parameter].value;
-  Value m = add_tensor({source.name + ".adam_m", source.type, source.shape, TensorKind::optimizer_state, {}});
-  Value v = add_tensor({source.name + ".adam_v", source.type, source.shape, TensorKind::optimizer_state, {}});
+  auto state = [&](const char* suffix, DataType type) {
+    return add_tensor({source.name + suffix, type, source.shape, TensorKind::optimizer_state, {}});
+  };
+  std::vector<Value> kept{p, state(".adam_m", sum_type()), state(".adam_v", sum_type())};
+  std::vector<Value> reads{p, gradient, kept[1], kept[2], clip};
+  if (work_ == DataType::bf16) {  // the other half of the master weight
+    kept.push_back(state(".low", DataType::i16));
+    reads.push_back(kept.back());
+  }
   Attributes attributes{{"beta1", optimizer.beta1},
                         {"beta2", optimizer.beta2},
                         {"epsilon", optimizer.epsilon},
@@ -366,8 +387,8 @@ void GraphBuilder::add_adamw(TensorId parameter, const AdamW& optimizer, Value c
   op({source.name + ".adamw",
       "adamw",
       std::move(attributes),
-      {p, gradient, m, v, clip},
-      {p, m, v},
+      std::move(reads),
+      std::move(kept),
       {},
       {flops, 0}});
 }

@@ -192,20 +192,34 @@ class Checker {
   }
 
   void check_results() {
-    if (graph_.loss != no_id) check_result("loss", graph_.loss, {}, Phase::forward);
-    if (graph_.clip != no_id) check_result("clip", graph_.clip, {2}, Phase::update);
+    if (graph_.loss != no_id) {
+      check_result("loss", graph_.loss, {});
+      const OpId writer = producer_[graph_.loss];
+      if (phase_of(writer) != Phase::forward && !first_of_backward(writer)) {
+        fail("the loss '{}' is not written by a forward op, nor by the first backward op",
+             graph_.tensors[graph_.loss].name);
+      }
+    }
+    if (graph_.clip == no_id) return;
+    check_result("clip", graph_.clip, {2});
+    if (phase_of(producer_[graph_.clip]) != Phase::update) {
+      fail("the clip '{}' is not written by an update op", graph_.tensors[graph_.clip].name);
+    }
   }
 
-  void check_result(std::string_view what, TensorId id, const std::vector<std::int64_t>& shape, Phase phase) {
+  Phase phase_of(OpId op) const { return graph_.ops[op].phase; }
+  bool first_of_backward(OpId op) const {
+    return phase_of(op) == Phase::backward && (op == 0 || phase_of(op - 1) == Phase::forward);
+  }
+
+  void check_result(std::string_view what, TensorId id, const std::vector<std::int64_t>& shape) {
     if (id >= graph_.tensors.size()) fail("the {} tensor does not exist", what);
     const Tensor& tensor = graph_.tensors[id];
     if (tensor.type != DataType::f64 || tensor.shape != shape) {
       fail("the {} '{}' is {} {}, not f64 {}", what, tensor.name, to_string(tensor.type),
            describe(tensor.shape), describe(shape));
     }
-    if (producer_[id] == no_id || graph_.ops[producer_[id]].phase != phase) {
-      fail("the {} '{}' is not written by a {} op", what, tensor.name, to_string(phase));
-    }
+    if (producer_[id] == no_id) fail("no op writes the {} '{}'", what, tensor.name);
   }
 };
 

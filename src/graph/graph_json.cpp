@@ -22,7 +22,7 @@ constexpr std::size_t most_operands = std::size_t{1} << 16;
 constexpr std::size_t most_dimensions = 16;
 constexpr std::size_t most_attributes = 256;
 
-constexpr std::array data_types{DataType::f32, DataType::f64, DataType::i32};
+constexpr std::array data_types{DataType::f32, DataType::f64, DataType::i32, DataType::bf16, DataType::i16};
 constexpr std::array kinds{TensorKind::parameter,  TensorKind::gradient, TensorKind::optimizer_state,
                            TensorKind::activation, TensorKind::input,    TensorKind::workspace};
 constexpr std::array phases{Phase::forward, Phase::backward, Phase::update};

@@ -45,6 +45,8 @@ void require_valid(const GptConfig& config) {
       fmt::format("width {} is not divisible by heads {}; change one of them", config.width, config.heads));
   require(config.dropout >= 0 && config.dropout < 1,
           fmt::format("dropout {} is outside [0, 1); choose one inside", config.dropout));
+  require(config.head_tokens >= 0,
+          fmt::format("head_tokens is {}; give tokens, or 0 for all of them", config.head_tokens));
   require(config.layers <= most_layers,
           fmt::format("layers is {}; give at most {}", config.layers, most_layers));
   require(
@@ -90,8 +92,9 @@ struct Layers {
 
   Value mlp(const std::string& h, Value x) const {
     builder.begin_unit(h + "mlp");
-    Value y = linear(h + "mlp.c_fc", norm(h + "ln_2", x), config.width, 4 * config.width, 1);
-    y = nn::gelu(builder, h + "mlp.gelu", y, nn::Gelu::tanh);
+    Value weight = builder.parameter(h + "mlp.c_fc.weight", {config.width, 4 * config.width}, {0, deviation});
+    Value bias = builder.parameter(h + "mlp.c_fc.bias", {4 * config.width}, {0, 0});
+    Value y = nn::linear_gelu(builder, h + "mlp.c_fc", norm(h + "ln_2", x), weight, bias, nn::Gelu::tanh);
     return join(h + "mlp", x, y, 4 * config.width);
   }
 };
@@ -117,7 +120,12 @@ Gpt gpt(GraphBuilder& builder, const GptConfig& config) {
   }
 
   builder.begin_unit("head");
-  model.logits = nn::linear(builder, "head", layers.norm("ln_f", x), table, {}, true);
+  x = layers.norm("ln_f", x);
+  if (config.head_tokens > 0) {
+    model.loss = nn::linear_cross_entropy(builder, "loss", x, table, model.targets, true, config.head_tokens);
+    return model;
+  }
+  model.logits = nn::linear(builder, "head", x, table, {}, true);
   model.loss = nn::cross_entropy(builder, "loss", model.logits, model.targets);
   return model;
 }

@@ -17,6 +17,16 @@ void require_fit(const GraphBuilder& builder, const std::string& name, Value qkv
           "the dropout probability is outside [0, 1); choose one inside");
 }
 
+// What a fused bf16 kernel may use: the queries' gradient summed in f32, two f32 per row of probabilities,
+// and room for padding and semaphores. Other work types need none.
+Bytes fused_backward_bytes(const GraphBuilder& builder, Value out, Value log_sum_exp) {
+  if (builder.work_type() != DataType::bf16) return 0;
+  const Bytes sums = 4 * static_cast<Bytes>(builder.tensor(out).elements());
+  const Bytes rows = 2 * builder.tensor(log_sum_exp).bytes();
+  constexpr Bytes padding = 1 << 20;
+  return sums + sums / 8 + rows + padding;
+}
+
 }  // namespace
 
 Value attention(GraphBuilder& builder, std::string name, Value qkv, const AttentionOptions& options) {
@@ -25,7 +35,8 @@ Value attention(GraphBuilder& builder, std::string name, Value qkv, const Attent
   std::int64_t width = builder.tensor(qkv).shape[1] / 3;
   Value y = builder.activation(name, {tokens, width});
   Value log_sum_exp =
-      builder.activation(name + ".log_sum_exp", {tokens / options.sequence, options.heads, options.sequence});
+      builder.activation(name + ".log_sum_exp", {tokens / options.sequence, options.heads, options.sequence},
+                         builder.sum_type());
   std::string full = builder.tensor(y).name;
   Attributes attributes{{"heads", options.heads},
                         {"sequence", options.sequence},
@@ -40,12 +51,15 @@ Value attention(GraphBuilder& builder, std::string name, Value qkv, const Attent
   double softmax = 5 * elements(builder, log_sum_exp) * keys;
   auto backward = [=](GraphBuilder& b, const std::vector<Value>& gradients) {
     Value dqkv = b.gradient_like(qkv);
+    std::vector<Value> writes{dqkv};
+    if (const Bytes scratch = fused_backward_bytes(b, y, log_sum_exp))
+      writes.push_back(b.workspace(full + ".backward.workspace", scratch));
     // Probabilities are computed once more, then four products.
     b.op({full + ".backward",
           "attention_backward",
           attributes,
           {qkv, y, log_sum_exp, gradients[0]},
-          {dqkv},
+          std::move(writes),
           {},
           {5 * product + 2 * softmax, 0}});
     b.add_gradient(qkv, dqkv, true);

@@ -8,7 +8,7 @@ Value cross_entropy(GraphBuilder& builder, std::string name, Value logits, Value
   std::int64_t tokens = builder.tensor(logits).shape[0];
   require_operand(builder, name, "targets", targets, {tokens}, DataType::i32);
   Value loss = builder.activation(name, {}, DataType::f64);
-  Value log_sum_exp = builder.activation(name + ".log_sum_exp", {tokens});
+  Value log_sum_exp = builder.activation(name + ".log_sum_exp", {tokens}, builder.sum_type());
   std::string full = builder.tensor(loss).name;
   auto backward = [=](GraphBuilder& b, const std::vector<Value>& gradients) {
     require(!gradients[0] && !gradients[1], full, "its gradient is taken as 1; make it the loss itself");

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <numbers>
 
+#include "kernels/math/bfloat16.h"
 #include "src/base/parallel_for.h"
 #include "stowage/error.h"
 
@@ -36,12 +37,22 @@ std::array<double, 2> normal_pair(std::uint64_t seed, std::uint64_t name, std::u
 }
 
 template <class T>
+T narrowed(double value) {
+  return static_cast<T>(value);
+}
+template <>
+Bfloat16 narrowed(double value) {
+  return Bfloat16(static_cast<float>(value));
+}
+
+template <class T>
 void fill_normal(const Tensor& tensor, std::uint64_t seed, std::byte* value) {
   const auto [mean, deviation] = tensor.initializer;
   std::int64_t count = tensor.elements();
   std::uint64_t name = hash(tensor.name);
   auto store = [&, mean = mean, deviation = deviation](std::int64_t i, double normal) {
-    auto element = static_cast<T>(mean + deviation * normal);
+    const double drawn = mean + deviation * normal;
+    auto element = narrowed<T>(drawn);
     std::memcpy(value + i * static_cast<std::int64_t>(sizeof(T)), &element, sizeof(T));
   };
   parallel_for((count + 1) / 2, 4096, [&](std::int64_t begin, std::int64_t end) {
@@ -66,11 +77,14 @@ void initialize(const Tensor& tensor, std::uint64_t seed, std::span<std::byte> v
       return fill_normal<float>(tensor, seed, value.data());
     case DataType::f64:
       return fill_normal<double>(tensor, seed, value.data());
+    case DataType::bf16:
+      return fill_normal<Bfloat16>(tensor, seed, value.data());
     case DataType::i32:
+    case DataType::i16:
       break;
   }
-  throw InvalidInput(
-      fmt::format("initialize '{}': it is i32, which has no initial draw; set it instead", tensor.name));
+  throw InvalidInput(fmt::format("initialize '{}': it is {}, which has no initial draw; set it instead",
+                                 tensor.name, to_string(tensor.type)));
 }
 
 Evaluator::Evaluator(const Graph& graph, const LaunchTable& table, std::uint64_t seed)

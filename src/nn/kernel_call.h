@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "kernels/math/bfloat16.h"
 #include "kernels/math/philox.h"
 #include "stowage/error.h"
 #include "stowage/launch_table.h"
@@ -23,9 +24,15 @@ class KernelCall {
   std::size_t reads() const { return arguments_.reads.size(); }
   const StepContext& step() const { return arguments_.step; }
 
+  std::size_t writes() const { return arguments_.writes.size(); }
+
   void expect(std::size_t least_reads, std::size_t most_reads, std::size_t writes) const {
+    expect(least_reads, most_reads, writes, writes);
+  }
+  void expect(std::size_t least_reads, std::size_t most_reads, std::size_t least_writes,
+              std::size_t most_writes) const {
     if (reads() < least_reads || reads() > most_reads) fail("has the wrong number of inputs");
-    if (arguments_.writes.size() != writes) fail("has the wrong number of outputs");
+    if (writes() < least_writes || writes() > most_writes) fail("has the wrong number of outputs");
   }
 
   template <class T>
@@ -47,12 +54,24 @@ class KernelCall {
     for (const Operand& operand : arguments_.reads) {
       if (operand.tensor->type != DataType::i32) return operand.tensor->type;
     }
-    fail("has no input of type f32 or f64");
+    fail("has no input to compute with");
   }
+
+  // Scratch of at least `bytes`, of any type.
+  template <class T>
+  T* workspace(std::size_t index, Bytes bytes) const {
+    if (arguments_.writes[index].tensor->bytes() < bytes) fail("has too small a workspace");
+    return static_cast<T*>(arguments_.writes[index].data);
+  }
+  // The native stream of the lane; null on the CPU.
+  void* stream() const { return arguments_.stream; }
 
   std::int64_t elements(std::size_t index) const { return arguments_.reads[index].tensor->elements(); }
   std::int64_t rows(std::size_t index) const { return matrix(arguments_.reads[index]).front(); }
   std::int64_t columns(std::size_t index) const { return matrix(arguments_.reads[index]).back(); }
+  std::int64_t written_elements(std::size_t index) const {
+    return arguments_.writes[index].tensor->elements();
+  }
   std::int64_t written_rows(std::size_t index) const { return matrix(arguments_.writes[index]).front(); }
 
   std::int64_t integer(std::string_view name) const {
@@ -86,6 +105,8 @@ class KernelCall {
   template <class T>
   static constexpr DataType type_of() {
     if (std::is_same_v<T, float>) return DataType::f32;
+    if (std::is_same_v<T, Bfloat16>) return DataType::bf16;
+    if (std::is_same_v<T, std::int16_t>) return DataType::i16;
     return std::is_same_v<T, double> ? DataType::f64 : DataType::i32;
   }
 

@@ -1,5 +1,7 @@
 #include "stowage/launch_table.h"
 
+#include <fmt/format.h>
+
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +12,7 @@
 #include "kernels/cpu/embedding.h"
 #include "kernels/cpu/layer_norm.h"
 #include "kernels/cpu/linear.h"
+#include "kernels/cpu/linear_cross_entropy.h"
 #include "kernels/cpu/optimizer.h"
 #include "src/nn/kernel_call.h"
 #include "stowage/error.h"
@@ -160,6 +163,15 @@ cpu::AttentionShape attention_shape(const KernelCall& call) {
 }
 
 template <class T>
+struct LinearGelu {
+  static void run(const KernelCall& call) {
+    call.expect(3, 3, 2);
+    cpu::linear(shape_by_weight(call), call.read<T>(0), call.read<T>(1), call.read<T>(2), call.write<T>(0));
+    cpu::gelu<T>(gelu_form(call), call.written_elements(0), call.write<T>(0), call.write<T>(1));
+  }
+};
+
+template <class T>
 struct Attention {
   static void run(const KernelCall& call) {
     call.expect(1, 1, 2);
@@ -170,7 +182,7 @@ struct Attention {
 template <class T>
 struct AttentionBackward {
   static void run(const KernelCall& call) {
-    call.expect(4, 4, 1);
+    call.expect(4, 4, 1, 2);
     cpu::attention_backward(attention_shape(call), call.read<T>(0), call.read<T>(1), call.read<T>(2),
                             call.read<T>(3), call.write<T>(0));
   }
@@ -212,6 +224,24 @@ struct CrossEntropyBackward {
 };
 
 template <class T>
+struct LinearCrossEntropy {
+  static void run(const KernelCall& call) {
+    call.expect(3, 3, 4);
+    cpu::LinearCrossEntropy<T> of;
+    of.shape = shape_by_weight(call);
+    of.chunk = call.positive("chunk");
+    of.x = call.read<T>(0);
+    of.weight = call.read<T>(1);
+    of.targets = call.read<std::int32_t>(2);
+    of.loss = call.write<double>(0);
+    of.dx = call.write<T>(1);
+    of.dweight = call.write<T>(2);
+    of.logits = call.workspace<T>(3, static_cast<Bytes>(of.chunk * of.shape.outputs) * sizeof(T));
+    cpu::linear_cross_entropy(of);
+  }
+};
+
+template <class T>
 struct SquareSum {
   static void run(const KernelCall& call) {
     call.expect(1, 1, 1);
@@ -219,24 +249,57 @@ struct SquareSum {
   }
 };
 
+AdamWSettings adamw_settings(const KernelCall& call) {
+  return {call.real("beta1"),        call.real("beta2"),        call.real("epsilon"),
+          call.real("weight_decay"), call.step().learning_rate, call.step().step};
+}
+
 template <class T>
 struct AdamWUpdate {
   static void run(const KernelCall& call) {
     call.expect(5, 5, 3);
-    const AdamWSettings settings{call.real("beta1"),        call.real("beta2"),        call.real("epsilon"),
-                                 call.real("weight_decay"), call.step().learning_rate, call.step().step};
     const cpu::AdamWOperands<T> operands{call.read<T>(0),  call.read<T>(1),  call.read<T>(2), call.read<T>(3),
                                          call.write<T>(0), call.write<T>(1), call.write<T>(2)};
     const double scale = call.read<double>(4)[1];
-    cpu::adamw(settings, scale, call.elements(0), operands);
+    cpu::adamw(adamw_settings(call), scale, call.elements(0), operands);
+  }
+};
+
+template <>
+struct AdamWUpdate<Bfloat16> {
+  static void run(const KernelCall& call) {
+    call.expect(6, 6, 4);
+    const cpu::SplitAdamWOperands operands{
+        call.read<Bfloat16>(0),      call.read<Bfloat16>(1), call.read<std::int16_t>(5),
+        call.read<float>(2),         call.read<float>(3),    call.write<Bfloat16>(0),
+        call.write<std::int16_t>(3), call.write<float>(1),   call.write<float>(2)};
+    const double scale = call.read<double>(4)[1];
+    cpu::adamw(adamw_settings(call), scale, call.elements(0), operands);
   }
 };
 
 template <template <class> class Adapter>
 void launch(const LaunchArguments& arguments) {
   const KernelCall call(arguments);
-  if (call.work_type() == DataType::f32) return Adapter<float>::run(call);
-  Adapter<double>::run(call);
+  switch (call.work_type()) {
+    case DataType::f32:
+      return Adapter<float>::run(call);
+    case DataType::f64:
+      return Adapter<double>::run(call);
+    default:
+      call.fail(
+          fmt::format("computes in {}, but the CPU's kernels take f32 and f64; use a CUDA device, or "
+                      "build the graph in f32",
+                      to_string(call.work_type())));
+  }
+}
+
+// The update phase runs on the host for any work type.
+template <template <class> class Adapter>
+void launch_update(const LaunchArguments& arguments) {
+  const KernelCall call(arguments);
+  if (call.work_type() == DataType::bf16) return Adapter<Bfloat16>::run(call);
+  launch<Adapter>(arguments);
 }
 
 void launch_clip(const LaunchArguments& arguments) {
@@ -272,6 +335,7 @@ LaunchTable cpu_launch_table() {
   table.add("linear_backward_input", launch<LinearBackwardInput>);
   table.add("linear_backward_weight", launch<LinearBackwardWeight>);
   table.add("linear_backward_bias", launch<LinearBackwardBias>);
+  table.add("linear_gelu", launch<LinearGelu>);
   table.add("gelu", launch<Gelu>);
   table.add("gelu_backward", launch<GeluBackward>);
   table.add("attention", launch<Attention>);
@@ -281,9 +345,10 @@ LaunchTable cpu_launch_table() {
   table.add("accumulate", launch<Add>);
   table.add("cross_entropy", launch<CrossEntropy>);
   table.add("cross_entropy_backward", launch<CrossEntropyBackward>);
-  table.add("square_sum", launch<SquareSum>);
+  table.add("linear_cross_entropy", launch<LinearCrossEntropy>);
+  table.add("square_sum", launch_update<SquareSum>);
   table.add("clip", launch_clip);
-  table.add("adamw", launch<AdamWUpdate>);
+  table.add("adamw", launch_update<AdamWUpdate>);
   return table;
 }
 

@@ -47,8 +47,8 @@ Value layer_norm(GraphBuilder& builder, std::string name, Value x, Value gain, V
   require_operand(builder, name, "bias", bias, {width}, builder.work_type());
 
   Value y = builder.activation(name, {tokens, width});
-  Value mean = builder.activation(name + ".mean", {tokens});
-  Value rstd = builder.activation(name + ".rstd", {tokens});
+  Value mean = builder.activation(name + ".mean", {tokens}, builder.sum_type());
+  Value rstd = builder.activation(name + ".rstd", {tokens}, builder.sum_type());
   LayerNorm op{builder.tensor(y).name, x, gain, bias, y, mean, rstd};
   builder.op({name,
               "layer_norm",

@@ -8,7 +8,8 @@ struct Linear {
   std::string name;
   Value x, weight, bias;
   Attributes attributes;
-  double flops = 0;  // of one of the three products
+  double flops = 0;                 // of one of the three products
+  std::vector<std::int64_t> shape;  // of the result
 };
 
 // The weight's gradient first: it may leave the device while the rest is computed.
@@ -42,9 +43,9 @@ void backward(GraphBuilder& b, const Linear& op, Value dy) {
   }
 }
 
-}  // namespace
-
-Value linear(GraphBuilder& builder, std::string name, Value x, Value weight, Value bias, bool transposed) {
+// Judges the operands; the result's name is still to be set.
+Linear checked(const GraphBuilder& builder, const std::string& name, Value x, Value weight, Value bias,
+               bool transposed) {
   require_operand(builder, name, "input", x, {any, any}, builder.work_type());
   std::int64_t tokens = builder.tensor(x).shape[0];
   std::int64_t in = builder.tensor(x).shape[1];
@@ -54,18 +55,52 @@ Value linear(GraphBuilder& builder, std::string name, Value x, Value weight, Val
   std::int64_t out = builder.tensor(weight).shape[transposed ? 0 : 1];
   if (bias) require_operand(builder, name, "bias", bias, {out}, builder.work_type());
 
-  Value y = builder.activation(name, {tokens, out});
-  Linear op{builder.tensor(y).name,
-            x,
-            weight,
-            bias,
-            {{"transposed", std::int64_t{transposed}}},
-            2 * elements(builder, x) * static_cast<double>(out)};
+  return {{},
+          x,
+          weight,
+          bias,
+          {{"transposed", std::int64_t{transposed}}},
+          2 * elements(builder, x) * static_cast<double>(out),
+          {tokens, out}};
+}
+
+}  // namespace
+
+Value linear(GraphBuilder& builder, std::string name, Value x, Value weight, Value bias, bool transposed) {
+  Linear op = checked(builder, name, x, weight, bias, transposed);
+  Value y = builder.activation(name, op.shape);
+  op.name = builder.tensor(y).name;
   std::vector<Value> reads{x, weight};
   if (bias) reads.push_back(bias);
   double flops = op.flops + (bias ? elements(builder, y) : 0);
   builder.op({name, "linear", op.attributes, std::move(reads), {y}, {}, {flops, 0}},
              [op](GraphBuilder& b, const std::vector<Value>& gradients) { backward(b, op, gradients[0]); });
+  return y;
+}
+
+Value linear_gelu(GraphBuilder& builder, std::string name, Value x, Value weight, Value bias, Gelu form,
+                  bool transposed) {
+  require(static_cast<bool>(bias), name, "it has no bias; give one, or use linear and gelu");
+  Linear op = checked(builder, name, x, weight, bias, transposed);
+  Value pre = builder.activation(name + ".pre", op.shape);
+  Value y = builder.activation(name, op.shape);
+  op.name = builder.tensor(y).name;
+  Attributes attributes = op.attributes;
+  const Attribute text = std::string(form == Gelu::tanh ? "tanh" : "erf");
+  attributes["form"] = text;
+  auto rule = [=](GraphBuilder& b, const std::vector<Value>& gradients) {
+    Value dpre = b.gradient_like(pre);
+    b.op({op.name + ".backward_gelu",
+          "gelu_backward",
+          {{"form", text}},
+          {pre, gradients[1]},
+          {dpre},
+          in_place(b, gradients[1], 1),
+          {20 * elements(b, pre), 0}});
+    backward(b, op, dpre);
+  };
+  double flops = op.flops + 13 * elements(builder, y);
+  builder.op({name, "linear_gelu", std::move(attributes), {x, weight, bias}, {pre, y}, {}, {flops, 0}}, rule);
   return y;
 }
 

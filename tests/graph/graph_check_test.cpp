@@ -146,10 +146,11 @@ const Breach breaches[] = {
     {"LossOutOfRange", "the loss tensor does not exist", [](Graph& g) { g.loss = 4000; }},
     {"LossNotAScalar", "the loss 'y1' is f32 [4, 3], not f64 []",
      [](Graph& g) { g.loss = tensor_named(g, "y1"); }},
-    {"LossNotOfForward", "the loss 'first.grad.square_sum' is not written by a forward op",
+    {"LossNotOfForward",
+     "the loss 'first.grad.square_sum' is not written by a forward op, nor by the first backward op",
      [](Graph& g) { g.loss = tensor_named(g, "first.grad.square_sum"); }},
     {"ClipNotAPair", "the clip 'loss' is f64 [], not f64 [2]", [](Graph& g) { g.clip = g.loss; }},
-    {"ClipNotOfUpdate", "the clip 'loss' is not written by a update op",
+    {"ClipNotOfUpdate", "the clip 'loss' is not written by an update op",
      [](Graph& g) {
        g.tensors[g.loss].shape = {2};
        g.clip = g.loss;

@@ -51,6 +51,41 @@ TEST(Linear, EmitsTheContractsOps) {
   EXPECT_EQ(graph.ops[5].cost.flops, 2.0 * 7 * 5 * 3);
 }
 
+TEST(LinearGelu, GradientsMatchDifferences) {
+  for (bool transposed : {false, true}) {
+    for (nn::Gelu form : {nn::Gelu::tanh, nn::Gelu::erf}) {
+      test::GradientCheck check;
+      Value x = check.variable("x", {7, 5});
+      Value weight =
+          check.variable("w", transposed ? std::vector<std::int64_t>{3, 5} : std::vector<std::int64_t>{5, 3});
+      Value bias = check.variable("bias", {3});
+      check.run(nn::linear_gelu(check.builder, "y", x, weight, bias, form, transposed));
+    }
+  }
+}
+
+TEST(LinearGelu, IsOneOpForwardAndTheUsualOnesBackward) {
+  GraphBuilder b(DataType::f64);
+  Value x = b.parameter("x", {7, 5}, {});
+  Value y = nn::linear_gelu(b, "y", x, b.parameter("w", {3, 5}, {}), b.parameter("bias", {3}, {}),
+                            nn::Gelu::erf, true);
+  Graph graph = b.finish_without_update(test::weighted_sum(b, y));
+  EXPECT_THAT(test::op_names(graph), ElementsAre("y", "loss", "loss.backward", "y.backward_gelu",
+                                                 "y.backward_weight", "y.backward_bias", "y.backward"));
+  EXPECT_EQ(graph.ops[0].attributes,
+            (Attributes{{"transposed", std::int64_t{1}}, {"form", std::string("erf")}}));
+  EXPECT_THAT(test::tensor_names(graph, graph.ops[0].writes), ElementsAre("y.pre", "y"));
+  EXPECT_THAT(test::tensor_names(graph, graph.ops[3].reads), ElementsAre("y.pre", "y.grad"));
+  EXPECT_EQ(graph.ops[3].may_alias, (std::vector<Alias>{{0, 1}}));
+}
+
+TEST(LinearGelu, NeedsABias) {
+  GraphBuilder b;
+  Value x = b.activation("x", {7, 5});
+  Value w = b.parameter("w", {5, 3}, {});
+  test::expect_refused([&] { nn::linear_gelu(b, "fc", x, w, {}, nn::Gelu::tanh); }, "fc: it has no bias");
+}
+
 TEST(Linear, AnInputThatNeedsNoGradientGetsNoOp) {
   GraphBuilder b(DataType::f64);
   Value x = b.input("x", {7, 5}, DataType::f64);

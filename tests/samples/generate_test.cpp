@@ -44,7 +44,8 @@ struct Built {
   Gpt model;
   Graph graph;
 };
-Built tiny(std::int64_t batch, GptConfig config = {.layers = 2, .width = 16, .heads = 2, .sequence = 8}) {
+Built tiny(std::int64_t batch,
+           GptConfig config = {.layers = 2, .width = 16, .heads = 2, .sequence = 8, .head_tokens = 0}) {
   config.batch = batch;
   GraphBuilder builder;
   Built built;

@@ -16,7 +16,7 @@ void expect_refused(Action&& action, const std::string& words) {
     action();
     ADD_FAILURE() << "accepted, instead of refused with: " << words;
   } catch (const InvalidInput& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr(words));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr(words));
   }
 }
 

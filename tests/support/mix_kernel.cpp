@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "stowage/error.h"
+
 namespace stowage::testing {
 namespace {
 
@@ -14,8 +16,11 @@ double load(const Operand& operand, std::int64_t index) {
       return static_cast<const double*>(operand.data)[index];
     case DataType::i32:
       return static_cast<double>(static_cast<const std::int32_t*>(operand.data)[index] % 1000) / 1000;
+    case DataType::bf16:
+    case DataType::i16:
+      break;
   }
-  return 0;
+  throw InvalidInput("mix: '" + operand.tensor->name + "' is of a type that it does not take");
 }
 
 void store(const Operand& operand, std::int64_t index, double value) {
@@ -29,7 +34,11 @@ void store(const Operand& operand, std::int64_t index, double value) {
     case DataType::i32:
       static_cast<std::int32_t*>(operand.data)[index] = static_cast<std::int32_t>(value * 1000);
       return;
+    case DataType::bf16:
+    case DataType::i16:
+      break;
   }
+  throw InvalidInput("mix: '" + operand.tensor->name + "' is of a type that it does not take");
 }
 
 // In (-1, 1) and never 0, different for neighbours.

@@ -137,5 +137,43 @@ TEST(AdamW, RoundsEveryOperationByItself) {
   }
 }
 
+// The split weight is the f32 one in two pieces: with gradients that bf16 holds, every bit is the same.
+TEST(SplitAdamW, HasTheBitsOfF32) {
+  const AdamWSettings settings{0.9, 0.95, 1e-8, 0.1, 1e-2, 4};
+  std::vector<float> p = numbers<float>(count, 1);
+  std::vector<float> m = numbers<float>(count, 2);
+  std::vector<float> v = AdamWCase::squares<float>();
+  std::vector<Bfloat16> weight, gradient;
+  std::vector<std::int16_t> low;
+  std::vector<float> g;
+  for (float value : p) {
+    weight.push_back(split(value).weight);
+    low.push_back(split(value).low);
+  }
+  for (float value : numbers<float>(count, 4)) {
+    gradient.push_back(Bfloat16(value));
+    g.push_back(static_cast<float>(gradient.back()));
+  }
+  std::vector<float> split_m = m, split_v = v;
+  AdamWSettings now = settings;
+  for (int update = 0; update < 3; ++update, ++now.step) {
+    adamw<float>(now, 0.3, count, {p.data(), g.data(), m.data(), v.data(), p.data(), m.data(), v.data()});
+    adamw(now, 0.3, count,
+          SplitAdamWOperands{weight.data(), gradient.data(), low.data(), split_m.data(), split_v.data(),
+                             weight.data(), low.data(), split_m.data(), split_v.data()});
+  }
+  std::vector<float> whole;
+  for (std::size_t i = 0; i < p.size(); ++i) whole.push_back(joined({weight[i], low[i]}));
+  EXPECT_EQ(std::memcmp(whole.data(), p.data(), p.size() * sizeof(float)), 0);
+  EXPECT_EQ(split_m, m);
+  EXPECT_EQ(split_v, v);
+}
+
+TEST(SquareSum, WidensBf16) {
+  const std::vector<Bfloat16> x = {Bfloat16(3), Bfloat16(-4), Bfloat16(0x1p-120F)};
+  EXPECT_EQ(square_sum(2, x.data()), 25);
+  EXPECT_EQ(square_sum(1, x.data() + 2), 0x1p-240);
+}
+
 }  // namespace
 }  // namespace stowage::cpu

@@ -1,0 +1,27 @@
+// The head and its loss, a chunk of tokens at a time, with the gradients of both inputs in the same pass.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cpu/linear.h"
+
+namespace stowage::cpu {
+
+template <class T>
+struct LinearCrossEntropy {
+  LinearShape shape;  // inputs: the width; outputs: the vocabulary
+  std::int64_t chunk = 0;
+  const T* x = nullptr;
+  const T* weight = nullptr;
+  const std::int32_t* targets = nullptr;
+  double* loss = nullptr;  // mean over the targets that are not negative, summed in f64 in order
+  T* dx = nullptr;
+  T* dweight = nullptr;
+  T* logits = nullptr;  // [chunk, vocabulary], scratch
+};
+
+// Throws InvalidInput for a target beyond the vocabulary.
+template <class T>
+void linear_cross_entropy(const LinearCrossEntropy<T>& of);
+
+}  // namespace stowage::cpu

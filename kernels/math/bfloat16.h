@@ -1,0 +1,54 @@
+// bfloat16: the upper half of an f32. Rounds to the nearest, ties to even; NaN stays NaN.
+//
+// Split master weights (Zamirai et al., "Revisiting BFloat16 Training", and the split SGD of Kalamkar
+// et al., "A Study of BFLOAT16 for Deep Learning Training"): a bf16 weight and 16 signed bits beside it
+// make the f32 that the optimizer works on, with nothing stored twice.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "kernels/math/host_device.h"
+
+namespace stowage {
+
+struct Bfloat16 {
+  std::uint16_t bits = 0;
+
+  Bfloat16() = default;
+  STOWAGE_HOST_DEVICE explicit Bfloat16(float value) : bits(round(value)) {}
+  STOWAGE_HOST_DEVICE explicit operator float() const {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U);
+  }
+
+ private:
+  STOWAGE_HOST_DEVICE static std::uint16_t round(float value) {
+    const auto all = std::bit_cast<std::uint32_t>(value);
+    if ((all & 0x7fffffffU) > 0x7f800000U) return static_cast<std::uint16_t>((all >> 16U) | 0x40U);
+    return static_cast<std::uint16_t>((all + 0x7fffU + ((all >> 16U) & 1U)) >> 16U);
+  }
+};
+static_assert(sizeof(Bfloat16) == 2);
+
+// The master weight whose upper half, rounded to the nearest, is `weight`: bits (weight << 16) + low.
+struct SplitWeight {
+  Bfloat16 weight;
+  std::int16_t low = 0;
+};
+
+STOWAGE_HOST_DEVICE float joined(SplitWeight split) {
+  const auto high = static_cast<std::uint32_t>(split.weight.bits) << 16U;
+  return std::bit_cast<float>(high + static_cast<std::uint32_t>(static_cast<std::int32_t>(split.low)));
+}
+
+// Halves round up, so that `low` fits: `joined` gives every bit back, but for the payload of a NaN.
+STOWAGE_HOST_DEVICE SplitWeight split(float master) {
+  auto all = std::bit_cast<std::uint32_t>(master);
+  if ((all & 0x7fffffffU) > 0x7f800000U) all = 0x7fc00000U;
+  SplitWeight result;
+  result.weight.bits = static_cast<std::uint16_t>((all + 0x8000U) >> 16U);
+  result.low = static_cast<std::int16_t>(static_cast<std::uint16_t>(all));
+  return result;
+}
+
+}  // namespace stowage

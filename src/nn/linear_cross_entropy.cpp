@@ -1,0 +1,57 @@
+#include <algorithm>
+
+#include "src/nn/operands.h"
+#include "stowage/nn.h"
+
+namespace stowage::nn {
+namespace {
+
+// The chunk's logits, and a sum of the weight's gradient where bf16 would round it once per chunk.
+Bytes workspace_bytes(const GraphBuilder& builder, Value weight, std::int64_t vocabulary, std::int64_t tokens,
+                      std::int64_t chunk) {
+  const Bytes logits = static_cast<Bytes>(chunk * vocabulary) * size_of(builder.work_type());
+  if (builder.work_type() != DataType::bf16 || chunk == tokens) return logits;
+  return (logits + 255) / 256 * 256 + 4 * static_cast<Bytes>(builder.tensor(weight).elements());
+}
+
+}  // namespace
+
+Value linear_cross_entropy(GraphBuilder& builder, std::string name, Value x, Value weight, Value targets,
+                           bool transposed, std::int64_t chunk) {
+  require_operand(builder, name, "input", x, {any, any}, builder.work_type());
+  const std::int64_t tokens = builder.tensor(x).shape[0];
+  const std::int64_t width = builder.tensor(x).shape[1];
+  require_operand(builder, name, "weight", weight,
+                  transposed ? std::vector<std::int64_t>{any, width} : std::vector<std::int64_t>{width, any},
+                  builder.work_type());
+  require_operand(builder, name, "targets", targets, {tokens}, DataType::i32);
+  require(chunk >= 0, name, "the chunk is negative; give tokens, or 0 for all at once");
+  require(builder.wants_gradient(x) && builder.wants_gradient(weight), name,
+          "it writes the gradients of both its inputs, but one of them depends on no parameter; use linear "
+          "and cross_entropy");
+  const std::int64_t vocabulary = builder.tensor(weight).shape[transposed ? 0 : 1];
+  chunk = chunk == 0 ? tokens : std::min(chunk, tokens);
+
+  Value loss = builder.activation(name, {}, DataType::f64);
+  Value dx = builder.gradient_like(x);
+  Value dweight = builder.gradient_like(weight);
+  Value logits =
+      builder.workspace(name + ".logits", workspace_bytes(builder, weight, vocabulary, tokens, chunk));
+  const double product = 2 * elements(builder, x) * static_cast<double>(vocabulary);
+  const double softmax = 8 * static_cast<double>(tokens) * static_cast<double>(vocabulary);
+  builder.op({.name = name,
+              .kernel = "linear_cross_entropy",
+              .attributes = {{"transposed", std::int64_t{transposed}}, {"chunk", chunk}},
+              .reads = {x, weight, targets},
+              .writes = {loss, dx, dweight, logits},
+              .may_alias = {},
+              .cost = {3 * product + softmax, 0},
+              .writes_gradients = true},
+             [=](GraphBuilder& b, const std::vector<Value>&) {
+               b.add_gradient(weight, dweight, true);
+               b.add_gradient(x, dx, true);
+             });
+  return loss;
+}
+
+}  // namespace stowage::nn
