@@ -42,9 +42,10 @@ class Binder {
     bound_.seconds = on_host ? host_seconds(op, input_.machine) : op_seconds(op, input_.machine);
     for (TensorId id : op.reads) bound_.reads.push_back(operand(id, AccessMode::read));
     for (TensorId id : op.writes) bound_.writes.push_back(operand(id, AccessMode::write));
-    const Kernel kernel = input_.kernels.find(op);
+    const Kernel kernel = (on_host ? input_.host_kernels : input_.kernels).find(op);
+    void* const stream = on_host ? nullptr : input_.stream;
     for (std::size_t parity = 0; parity < bound_.work.size(); ++parity)
-      bound_.work[parity] = {kernel, &op, bound_.reads, bound_.writes, &input_.steps[parity], false};
+      bound_.work[parity] = {kernel, &op, bound_.reads, bound_.writes, &input_.steps[parity], stream, false};
   }
 
   Operand operand(TensorId id, AccessMode mode) {
@@ -105,7 +106,7 @@ void bind_lifetimes(const BindingInput& input, std::vector<BoundInstruction>& bo
 
 void Work::run(void* work) {
   Work& self = *static_cast<Work*>(work);
-  self.kernel({self.op, self.reads, self.writes, *self.step, nullptr});
+  self.kernel({self.op, self.reads, self.writes, *self.step, self.stream});
   self.done = true;
 }
 

@@ -26,6 +26,7 @@ struct Work {
   std::span<const Operand> reads;
   std::span<const Operand> writes;
   const StepContext* step = nullptr;
+  void* stream = nullptr;  // the lane's native stream
   bool done = false;
 
   static void run(void* work);
@@ -64,7 +65,9 @@ std::vector<TensorPlace> tensor_places(const Graph& graph, const Plan& plan);
 struct BindingInput {
   const Graph& graph;
   const Plan& plan;
-  const LaunchTable& kernels;
+  const LaunchTable& kernels;       // of the compute lane
+  const LaunchTable& host_kernels;  // of the host lane
+  void* stream;                     // the compute lane's native stream
   const Machine& machine;
   std::span<const TensorPlace> places;
   const Arena& arena;

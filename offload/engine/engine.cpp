@@ -18,6 +18,7 @@
 #include "offload/engine/step_events.h"
 #include "offload/engine/step_runner.h"
 #include "offload/engine/update.h"
+#include "stowage/cuda_device.h"
 #include "stowage/planner.h"
 
 namespace stowage {
@@ -33,10 +34,12 @@ void check_plan(const Graph& graph, const Plan& plan, bool judge) {
 }
 
 LaunchTable kernels_for(const Device& device, const EngineOptions& options) {
-  if (options.kernels) return *options.kernels;
-  if (device.info().backend == "simulated") return cpu_launch_table();
-  throw InvalidInput(fmt::format("there are no kernels for backend '{}': give EngineOptions::kernels",
-                                 device.info().backend));
+  return options.kernels ? *options.kernels : launch_table_for(device);
+}
+
+LaunchTable host_kernels_for(const EngineOptions& options) {
+  if (options.host_kernels) return *options.host_kernels;
+  return options.kernels ? *options.kernels : cpu_launch_table();
 }
 
 // The offload after which the host has the step's loss.
@@ -79,6 +82,7 @@ class Engine::Implementation {
   const Plan plan_;
   const std::uint64_t seed_;
   const LaunchTable kernels_;
+  const LaunchTable host_kernels_;
   const std::vector<TensorPlace> places_;
   const InstructionId loss_offload_;
   Arena arena_;
@@ -108,12 +112,14 @@ Engine::Implementation::Implementation(Device& device, const Graph& graph, const
       plan_(plan),
       seed_(options.seed),
       kernels_(kernels_for(device, options)),
+      host_kernels_(host_kernels_for(options)),
       places_(tensor_places(graph_, plan_)),
       loss_offload_(loss_offload(graph_, plan_, places_)),
       arena_(device, plan_.device_peak_bytes),
       host_(device, plan_),
       lanes_(device),
-      bound_(bind({graph_, plan_, kernels_, options.machine, places_, arena_, host_.buckets(), contexts_})),
+      bound_(bind({graph_, plan_, kernels_, host_kernels_, device.native_stream(lanes_[LaneRole::compute]),
+                   options.machine, places_, arena_, host_.buckets(), contexts_})),
       events_(device, plan_, {plan_.gate, loss_offload_}, options.measure),
       first_start_(device),
       runner_(device, plan_, lanes_, events_, bound_),

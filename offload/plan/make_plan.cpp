@@ -157,12 +157,24 @@ std::variant<Plan, Infeasible> plan_automatic(const Graph& graph, const Machine&
   return with_bound(std::move(*selection.best()), graph, machine, budget);
 }
 
+// What is left of the device budget beside context and libraries.
+Budget for_plans(Budget budget, const Machine& machine) {
+  if (budget.device != unlimited) budget.device -= std::min(budget.device, machine.overhead_bytes);
+  return budget;
+}
+
 }  // namespace
 
 std::variant<Plan, Infeasible> make_plan(const Graph& graph, const Machine& machine, const Budget& budget,
                                          const PlanOptions& options) {
-  return options.policy == Policy::none ? plan_none(graph, machine, budget)
-                                        : plan_automatic(graph, machine, budget, options);
+  const Budget left = for_plans(budget, machine);
+  auto planned = options.policy == Policy::none ? plan_none(graph, machine, left)
+                                                : plan_automatic(graph, machine, left, options);
+  if (auto* infeasible = std::get_if<Infeasible>(&planned); infeasible != nullptr && !infeasible->host) {
+    infeasible->budget = budget.device;
+    infeasible->minimum += machine.overhead_bytes;
+  }
+  return planned;
 }
 
 Bytes need_bytes(const Graph& graph, const Machine& machine) {

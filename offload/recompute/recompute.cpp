@@ -68,6 +68,10 @@ class UnitAnalyser {
   UnitReplay analyse(std::uint32_t unit, const std::vector<OpId>& forward,
                      const std::vector<OpId>& backward) {
     UnitReplay replay;
+    if (turns(forward, backward)) {
+      collect_inputs(replay, backward);
+      return replay;
+    }
     std::vector<std::uint8_t> wanted(graph_.tensors.size(), 0);
     for (OpId op : backward)
       for (TensorId id : graph_.op(op).reads)
@@ -90,6 +94,10 @@ class UnitAnalyser {
   }
 
  private:
+  // Backward follows on forward at once: a replay would rebuild what is still there.
+  static bool turns(const std::vector<OpId>& forward, const std::vector<OpId>& backward) {
+    return !forward.empty() && !backward.empty() && backward.front() == forward.back() + 1;
+  }
   bool made_in(TensorId id, std::uint32_t unit) const {
     return is_forward_activation(graph_, id, producer_) && !analysis_.boundary[analysis_.group[id]] &&
            graph_.op(producer_[id]).unit == unit;

@@ -19,7 +19,8 @@ struct UnitReplay {
   // Tensors of the unit that only its own forward ops and its backward ops read, and that some
   // backward op reads: dropped after forward when the unit is recomputed.
   std::vector<TensorId> saved;
-  // The forward ops that rebuild all of `saved`, in program order.
+  // The forward ops that rebuild all of `saved`, in program order. None, and nothing saved, for the unit in
+  // which forward turns into backward.
   std::vector<OpId> ops;
   // Groups (alias_groups) that the replay or the unit's backward ops read and no replay rebuilds:
   // what may be offloaded when the unit is recomputed.

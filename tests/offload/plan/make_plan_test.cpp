@@ -125,8 +125,17 @@ class LeastMemory {
           if (analysis_.group[id] == group) return true;
     return false;
   }
+  bool replayed(TensorId group) const {
+    return std::any_of(steps_.begin(), steps_.end(), [&](const Step& step) {
+      if (!step.late || graph_.op(step.op).phase != Phase::forward) return false;
+      const std::vector<TensorId>& writes = graph_.op(step.op).writes;
+      return std::any_of(writes.begin(), writes.end(),
+                         [&](TensorId id) { return analysis_.group[id] == group; });
+    });
+  }
   // Made in forward and not kept through to backward: rebuilt or moved away.
   bool leaves(TensorId group) const {
+    if (!analysis_.boundary[group] && !replayed(group)) return false;
     for (std::size_t i = 0; i < steps_.size() && !steps_[i].late; ++i)
       for (TensorId id : operands(steps_[i].op))
         if (analysis_.group[id] == group) return true;
@@ -168,6 +177,27 @@ TEST(MakePlan, NeedAndMinimumDependOnNoRate) {
     Machine b = testing::random_machine(2);
     EXPECT_EQ(need_bytes(graph, a), need_bytes(graph, b));
     EXPECT_EQ(minimum_bytes(graph, a), minimum_bytes(graph, b));
+  }
+}
+
+// Context and libraries hold a part of the budget that no plan can have.
+TEST(MakePlan, OverheadCountsAgainstTheDeviceBudget) {
+  Graph graph = testing::chain_graph({.units = 4});
+  Machine machine;
+  machine.overhead_bytes = 1000;
+  const Bytes least = minimum_bytes(graph, machine);
+  for (Policy policy : {Policy::automatic, Policy::none}) {
+    PlanOptions options{.policy = policy};
+    const Bytes bytes = policy == Policy::none ? need_bytes(graph, machine) : least;
+    auto fits = make_plan(graph, machine, {.device = bytes + 1000}, options);
+    ASSERT_TRUE(std::holds_alternative<Plan>(fits));
+    EXPECT_LE(std::get<Plan>(fits).device_peak_bytes, bytes);
+    for (Bytes budget : {bytes + 999, Bytes{500}}) {
+      auto refused = make_plan(graph, machine, {.device = budget}, options);
+      ASSERT_TRUE(std::holds_alternative<Infeasible>(refused));
+      EXPECT_EQ(std::get<Infeasible>(refused).budget, budget);
+      EXPECT_EQ(std::get<Infeasible>(refused).minimum, bytes + 1000);
+    }
   }
 }
 

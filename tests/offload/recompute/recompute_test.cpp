@@ -23,6 +23,20 @@ TEST(Recompute, AUnitSavesWhatItsBackwardReadsAndReplaysOnlyWhatMakesThat) {
   EXPECT_EQ(analysis.units[1].saved_bytes, 4096U);
 }
 
+// The last block and the head as one unit: its backward begins where its forward has just ended.
+TEST(Recompute, TheUnitInWhichForwardTurnsIsNotReplayed) {
+  Graph graph = chain_graph({.units = 2});
+  for (Op& op : graph.ops)
+    if (op.unit == 3) op.unit = 2;
+  graph.unit_names.pop_back();
+  check(graph);
+  RecomputeAnalysis analysis = analyse_recompute(graph);
+  EXPECT_THAT(analysis.units[1].ops, ElementsAre(find_op(graph, "a0")));
+  EXPECT_TRUE(analysis.units[2].saved.empty());
+  EXPECT_TRUE(analysis.units[2].ops.empty());
+  EXPECT_THAT(analysis.units[2].inputs, ::testing::Contains(find_tensor(graph, "x1")));
+}
+
 TEST(Recompute, WhatCrossesUnitsAndTheLossAreBoundaries) {
   Graph graph = chain_graph({.units = 2});
   RecomputeAnalysis analysis = analyse_recompute(graph);
