@@ -15,7 +15,11 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/stowage
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 if(programs)
   set_target_properties(${programs} PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
-  install(TARGETS ${programs} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(TARGETS ${programs} RUNTIME_DEPENDENCY_SET stowage_dependencies RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+get_property(modules GLOBAL PROPERTY STOWAGE_MODULES)
+if(modules)
+  install(TARGETS ${modules} RUNTIME_DEPENDENCY_SET stowage_dependencies LIBRARY DESTINATION lib/stowage)
 endif()
 
 install(EXPORT stowageTargets NAMESPACE stowage:: DESTINATION ${package_dir})
@@ -28,3 +32,5 @@ install(FILES
   ${CMAKE_CURRENT_LIST_DIR}/FindOneDNN.cmake
   DESTINATION ${package_dir})
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+include(StowageRelocatable)

@@ -1,7 +1,6 @@
 option(STOWAGE_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(STOWAGE_BUILD_BENCHMARKS "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
 option(STOWAGE_WARNINGS_AS_ERRORS "Fail on warnings" ${PROJECT_IS_TOP_LEVEL})
-option(STOWAGE_CUDA "Build the CUDA backend" OFF)
 set(STOWAGE_SANITIZER "" CACHE STRING "address (with undefined), thread, or empty")
 set(STOWAGE_PARALLEL "tbb" CACHE STRING "backend of parallel_for: tbb or threads")
 
@@ -12,8 +11,4 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 find_program(STOWAGE_CCACHE ccache)
 if(STOWAGE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${STOWAGE_CCACHE})
-endif()
-
-if(STOWAGE_CUDA AND NOT EXISTS ${PROJECT_SOURCE_DIR}/kernels/cuda)
-  message(WARNING "This version has no CUDA backend yet: STOWAGE_CUDA changes nothing.")
 endif()

@@ -1,30 +1,51 @@
 include(GNUInstallDirs)
+# The place that src/device/backend_module.cpp looks in, seen from a program's folder: ../lib/stowage.
+set(STOWAGE_MODULE_DIR ${PROJECT_BINARY_DIR}/lib/stowage)
 
-# What every target of the project is compiled with.
+# What every target of the project is compiled with, and what the product's own sources are beyond that.
 add_library(stowage_options INTERFACE)
+add_library(stowage_product_options INTERFACE)
+target_link_libraries(stowage_product_options INTERFACE stowage_options)
 target_compile_features(stowage_options INTERFACE cxx_std_20)
-target_compile_options(stowage_options INTERFACE
-  -Wall -Wextra -Wconversion $<$<BOOL:${STOWAGE_WARNINGS_AS_ERRORS}>:-Werror>)
+# stowage_host_options(target option …): for C++, and for the host's half of CUDA sources.
+function(stowage_host_options target)
+  foreach(option ${ARGN})
+    target_compile_options(${target} INTERFACE
+      $<$<COMPILE_LANGUAGE:CXX>:${option}> $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${option}>)
+  endforeach()
+endfunction()
+stowage_host_options(stowage_options -Wall -Wextra)
+target_compile_options(stowage_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wconversion>)
+if(STOWAGE_WARNINGS_AS_ERRORS)
+  stowage_host_options(stowage_options -Werror)
+endif()
 # g++ 12 takes "text" + std::string for overlapping copies (GCC bug 105651).
-target_compile_options(stowage_options INTERFACE
-  $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  stowage_host_options(stowage_options -Wno-restrict)
+endif()
 if(STOWAGE_SANITIZER)
   # g++ 12 warns falsely of std::optional, and of replaced operators new, where a sanitizer or -O1 keeps
   # it from inlining.
-  target_compile_options(stowage_options INTERFACE -Wno-maybe-uninitialized -Wno-mismatched-new-delete)
+  stowage_host_options(stowage_options -Wno-maybe-uninitialized -Wno-mismatched-new-delete -fno-omit-frame-pointer)
 endif()
 if(STOWAGE_SANITIZER STREQUAL "address")
-  target_compile_options(stowage_options INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  stowage_host_options(stowage_options -fsanitize=address)
+  # Not for the tests' own sources: they would take twice as long to compile.
+  stowage_host_options(stowage_product_options -fsanitize=undefined -fno-sanitize-recover=all)
   target_link_options(stowage_options INTERFACE -fsanitize=address,undefined)
 elseif(STOWAGE_SANITIZER STREQUAL "thread")
-  target_compile_options(stowage_options INTERFACE -fsanitize=thread -fno-omit-frame-pointer)
+  stowage_host_options(stowage_options -fsanitize=thread)
   target_link_options(stowage_options INTERFACE -fsanitize=thread)
 endif()
+if(STOWAGE_WITH_CUDA)
+  target_compile_options(stowage_options INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:--threads=2>)
+endif()
 
-# stowage_library(name SOURCES … [LINK …] [PRIVATE …]): a folder's static library. LINK names the
-# folders (and packages) that its headers or sources use.
+# stowage_library(name [INTERNAL] SOURCES … [LINK …] [PRIVATE …]): a folder's static library. LINK names the
+# folders (and packages) that its headers or sources use. INTERNAL ones are not installed: they are a part
+# of a module. Sources may be .cu where STOWAGE_WITH_CUDA.
 function(stowage_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LINK;PRIVATE" ${ARGN})
+  cmake_parse_arguments(ARG "INTERNAL" "" "SOURCES;LINK;PRIVATE" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   string(REGEX REPLACE "^stowage_" "" short_name ${name})
   add_library(stowage::${short_name} ALIAS ${name})
@@ -33,37 +54,61 @@ function(stowage_library name)
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_compile_features(${name} PUBLIC cxx_std_20)
-  target_link_libraries(${name} PUBLIC ${ARG_LINK} PRIVATE $<BUILD_INTERFACE:stowage_options> ${ARG_PRIVATE})
+  target_link_libraries(${name} PUBLIC ${ARG_LINK} PRIVATE $<BUILD_INTERFACE:stowage_product_options> ${ARG_PRIVATE})
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON EXPORT_NAME ${short_name})
-  set_property(GLOBAL APPEND PROPERTY STOWAGE_LIBRARIES ${name})
+  if(STOWAGE_WITH_CUDA)
+    set_target_properties(${name} PROPERTIES CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON)
+  endif()
+  if(NOT ARG_INTERNAL)
+    set_property(GLOBAL APPEND PROPERTY STOWAGE_LIBRARIES ${name})
+  endif()
+endfunction()
+
+# stowage_module(name SOURCES … LINK …): a backend that programs load when they first ask for it. It exports
+# stowage_backend_module and nothing else.
+function(stowage_module name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
+  add_library(${name} MODULE ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE stowage_product_options ${ARG_LINK})
+  set(exports ${CMAKE_CURRENT_BINARY_DIR}/${name}.map)
+  file(WRITE ${exports} "{ global: stowage_backend_module; local: *; };\n")
+  # With a RUNPATH, LD_LIBRARY_PATH can put another CUDA runtime in the place of the one built against.
+  target_link_options(${name} PRIVATE -Wl,--version-script=${exports} -Wl,--enable-new-dtags)
+  set_target_properties(${name} PROPERTIES
+    LIBRARY_OUTPUT_DIRECTORY ${STOWAGE_MODULE_DIR} INSTALL_RPATH "$ORIGIN;$ORIGIN/../../${CMAKE_INSTALL_LIBDIR};/usr/local/cuda/lib64")
+  set_property(GLOBAL APPEND PROPERTY STOWAGE_MODULES ${name})
 endfunction()
 
 # stowage_program(name SOURCES … LINK …): a program for users; it is installed.
 function(stowage_program name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
-  target_link_libraries(${name} PRIVATE stowage_options ${ARG_LINK})
+  target_link_libraries(${name} PRIVATE stowage_product_options ${ARG_LINK})
   set_property(GLOBAL APPEND PROPERTY STOWAGE_PROGRAMS ${name})
 endfunction()
 
-# stowage_test(name SOURCES … LINK … [LABELS …] [TIMEOUT seconds]): one GoogleTest program, each test
-# found by CTest. Those labelled "concurrent" are what the thread sanitizer looks at; the target
+# stowage_test(name SOURCES … LINK … [LABELS …] [ENVIRONMENT NAME=value …] [TIMEOUT seconds]): one GoogleTest
+# program, each test found by CTest. Those labelled "concurrent" are what the thread sanitizer looks at; the target
 # concurrent_tests builds them alone.
 add_custom_target(concurrent_tests)
 function(stowage_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINK;LABELS;ENVIRONMENT" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE stowage_options ${ARG_LINK} GTest::gmock GTest::gtest_main)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
-  set(properties TIMEOUT ${ARG_TIMEOUT})
-  if(ARG_LABELS)
-    list(APPEND properties LABELS "${ARG_LABELS}")
-  endif()
   if("concurrent" IN_LIST ARG_LABELS)
     add_dependencies(concurrent_tests ${name})
   endif()
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES ${properties})
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST)
+  # Read by CTest behind the discovery, which takes no property that is a list.
+  set(properties ${CMAKE_CURRENT_BINARY_DIR}/${name}_properties.cmake)
+  file(WRITE ${properties} "if(${name}_TESTS)
+  set_tests_properties(\${${name}_TESTS} PROPERTIES
+    TIMEOUT ${ARG_TIMEOUT} LABELS [==[${ARG_LABELS}]==] ENVIRONMENT [==[${ARG_ENVIRONMENT}]==])
+endif()
+")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${properties})
 endfunction()

@@ -35,6 +35,7 @@ struct DeviceInfo {
 struct MemoryInfo {
   Bytes total = 0;
   Bytes free = 0;
+  Bytes overhead = 0;  // of `total`, what the device's context and libraries hold beside all allocations
 };
 
 // What the device has seen since it was opened (or since `reset_counters`).
@@ -108,6 +109,12 @@ class Device {
   virtual void launch(LaneId lane, const Launch& launch) = 0;
   // The range's contents are dead from here on this lane (the simulated device poisons it).
   virtual void discard(LaneId lane, void* address, Bytes bytes) = 0;
+  // What kernels get as LaunchArguments::stream: the cudaStream_t of a CUDA device's lane; null where
+  // kernels run in place.
+  virtual void* native_stream(LaneId lane) {
+    static_cast<void>(lane);
+    return nullptr;
+  }
 
   virtual DeviceCounters counters() const = 0;
   virtual void reset_counters() = 0;

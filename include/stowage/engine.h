@@ -44,10 +44,11 @@ class StepError : public DeviceError {
 
 struct EngineOptions {
   std::uint64_t seed = 1;
-  bool validate = true;                // judge the plan first; throws InvalidInput when it is invalid
-  bool measure = true;                 // an event pair around every instruction: timelines and stall
-  Machine machine;                     // modelled op times, for a device that runs in virtual time
-  std::optional<LaunchTable> kernels;  // default: the device backend's own table
+  bool validate = true;                     // judge the plan first; throws InvalidInput when it is invalid
+  bool measure = true;                      // an event pair around every instruction: timelines and stall
+  Machine machine;                          // modelled op times, for a device that runs in virtual time
+  std::optional<LaunchTable> kernels;       // of the compute lane; default: launch_table_for(device)
+  std::optional<LaunchTable> host_kernels;  // of the host lane; default: `kernels` if given, else the CPU's
 };
 
 struct StepOptions {

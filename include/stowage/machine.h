@@ -29,6 +29,9 @@ struct Machine {
   double device_bytes_per_second = 15e9;  // device memory, reads plus writes
   double launch_seconds = 5e-6;           // fixed cost of one op on the compute lane
   double host_bytes_per_second = 10e9;    // host memory as the optimizer sees it, reads plus writes
+  // Device memory that no plan can use: the context, libraries and their workspaces. It counts against a
+  // device budget.
+  Bytes overhead_bytes = 0;
 };
 
 // Byte limits of a plan.

@@ -1,10 +1,20 @@
 #include "stowage/device.h"
 
+#include <atomic>
 #include <cstdio>
 #include <exception>
 
 namespace stowage {
 namespace {
+
+// Of a device that is lost every owner would say the same.
+void report(const char* failure) noexcept {
+  constexpr int most = 8;
+  static std::atomic<int> reports{0};
+  const int before = reports.fetch_add(1, std::memory_order_relaxed);
+  if (before < most) std::fprintf(stderr, "stowage: %s\n", failure);
+  if (before == most) std::fputs("stowage: more could not be given back; the rest is not told\n", stderr);
+}
 
 // Owners give back what they hold in their destructors, where nobody can catch.
 template <class Function>
@@ -12,7 +22,7 @@ void report_failure(Function&& function) noexcept {
   try {
     function();
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "stowage: %s\n", error.what());
+    report(error.what());
   }
 }
 

@@ -1,6 +1,8 @@
 // What the host is made of, as hwloc sees it. hwloc is included in topology.cpp and nowhere else.
 #pragma once
 
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "stowage/bytes.h"
@@ -22,5 +24,25 @@ struct Topology {
 // Reads the running machine. Throws DeviceError when hwloc cannot. Sets HWLOC_COMPONENTS unless it
 // is set, to keep hwloc's GPU plugins out; call it before other threads read the environment.
 Topology read_topology();
+
+// Binds host memory to the NUMA node nearest to a PCI device (a GPU), so that transfers do not cross
+// sockets. Movable; `bind` may be called from any thread.
+class MemoryBinder {
+ public:
+  // "0000:01:00.0". A bus id that hwloc does not know, or a machine with one node, is no error: `bind`
+  // then does nothing.
+  explicit MemoryBinder(const std::string& pci_bus_id);
+  MemoryBinder(MemoryBinder&&) noexcept;
+  MemoryBinder& operator=(MemoryBinder&&) noexcept;
+  ~MemoryBinder();
+
+  // Pages of [begin, begin + bytes) not touched yet go to that node as long as it has any. Returns whether
+  // the system was told so.
+  bool bind(void* begin, Bytes bytes) const noexcept;
+
+ private:
+  struct Target;
+  std::unique_ptr<Target> target_;  // null: nowhere in particular
+};
 
 }  // namespace stowage

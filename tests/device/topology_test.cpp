@@ -22,5 +22,13 @@ TEST(Topology, SumsTheMemoryOfItsNodes) {
   EXPECT_EQ(topology.memory(), 8_GiB);
 }
 
+TEST(MemoryBinder, DoesNothingForADeviceThatIsNotThere) {
+  const MemoryBinder nowhere("7fff:00:00.0"), no_id("a card"), empty("");
+  int local = 0;
+  EXPECT_FALSE(nowhere.bind(&local, sizeof(local)));
+  EXPECT_FALSE(no_id.bind(&local, sizeof(local)));
+  EXPECT_FALSE(empty.bind(&local, sizeof(local)));
+}
+
 }  // namespace
 }  // namespace stowage

@@ -1,0 +1,76 @@
+# Two more components, which an ordinary install leaves out:
+#   cmake --install BUILD --prefix P                           the package
+#   cmake --install BUILD --prefix P --component relocatable   shared libraries that its programs need, beside them,
+#                                                              so that P runs on machines that lack them
+#   cmake --install BUILD --prefix P --component checks        gpu_check and what it runs, under P/checks
+# bench/gpu_check/make_tree does all three. Libraries of CUDA and glibc always come from the machine.
+set(excluded_libraries
+  "^ld-linux" "^lib(c|m|dl|rt|pthread|resolv|util)[.-]"
+  "^lib(cuda|cudart|cublas|cublasLt|cudnn|cufft|cufile|cupti|curand|cusolver|cusparse|nccl|nv).*")
+
+# Their search path must hold for the libraries beside them too, which have none of their own: only a DT_RPATH does.
+function(stowage_relocatable)
+  foreach(program ${ARGN})
+    target_link_options(${program} PRIVATE -Wl,--disable-new-dtags)
+  endforeach()
+endfunction()
+
+if(programs)
+  stowage_relocatable(${programs})
+  install(RUNTIME_DEPENDENCY_SET stowage_dependencies
+    PRE_EXCLUDE_REGEXES ${excluded_libraries}
+    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT relocatable EXCLUDE_FROM_ALL)
+endif()
+
+if(TARGET train_shape)
+  set(checks checks)
+  set(gpu_tests)
+  set(listed)
+  foreach(test cuda_device_gpu_test cuda_kernels_test cuda_launch_table_test cuda_engine_test)
+    if(TARGET ${test})
+      list(APPEND gpu_tests ${test})
+      list(APPEND listed "{\"name\": \"${test}\", \"path\": \"${test}\", \"labels\": [\"gpu\"]}")
+    endif()
+  endforeach()
+  if(TARGET cuda_kernels_test)  # attention without cuDNN
+    list(APPEND listed "{\"name\": \"cuda_kernels_test own attention\", \"path\": \"cuda_kernels_test\", \"labels\": [\"gpu\"], \
+\"arguments\": [\"--gtest_filter=CudaAttention.*\"], \"environment\": {\"STOWAGE_CUDNN\": \"off\"}}")
+  endif()
+  stowage_relocatable(train_shape)
+  set_target_properties(train_shape ${gpu_tests} PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+  install(TARGETS train_shape ${gpu_tests} RUNTIME_DEPENDENCY_SET stowage_check_dependencies
+    RUNTIME DESTINATION ${checks} COMPONENT checks EXCLUDE_FROM_ALL)
+  install(RUNTIME_DEPENDENCY_SET stowage_check_dependencies
+    PRE_EXCLUDE_REGEXES ${excluded_libraries}
+    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT checks EXCLUDE_FROM_ALL)
+  install(PROGRAMS ${PROJECT_SOURCE_DIR}/bench/gpu_check/gpu_check.py
+    DESTINATION ${checks} COMPONENT checks EXCLUDE_FROM_ALL)
+  install(FILES
+    ${PROJECT_SOURCE_DIR}/bench/gpu_check/judge.py
+    ${PROJECT_SOURCE_DIR}/bench/gpu_check/programs.py
+    ${PROJECT_SOURCE_DIR}/bench/gpu_check/stages.py
+    DESTINATION ${checks} COMPONENT checks EXCLUDE_FROM_ALL)
+
+  list(JOIN listed ",\n " listed)
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/checks/tests.json CONTENT "[${listed}]\n")
+  install(FILES ${PROJECT_BINARY_DIR}/checks/tests.json DESTINATION ${checks} COMPONENT checks EXCLUDE_FROM_ALL)
+  # What was built, as far as git knows.
+  install(CODE "
+    execute_process(COMMAND git -C \"${PROJECT_SOURCE_DIR}\" describe --always --abbrev=12 --dirty
+      OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+    if(commit)
+      file(WRITE \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${checks}/commit\" \"\${commit}\\n\")
+    endif()" COMPONENT checks EXCLUDE_FROM_ALL)
+
+  find_program(STOWAGE_COMPUTE_SANITIZER compute-sanitizer HINTS ${CUDAToolkit_BIN_DIR})
+  if(STOWAGE_COMPUTE_SANITIZER)
+    # The program in bin/ is a script that calls the one beside its libraries.
+    get_filename_component(sanitizer ${STOWAGE_COMPUTE_SANITIZER} REALPATH)
+    get_filename_component(sanitizer ${sanitizer} DIRECTORY)
+    if(EXISTS ${sanitizer}/../compute-sanitizer)
+      set(sanitizer ${sanitizer}/../compute-sanitizer)
+    endif()
+    install(DIRECTORY ${sanitizer}/ DESTINATION ${checks}/compute-sanitizer USE_SOURCE_PERMISSIONS
+      COMPONENT checks EXCLUDE_FROM_ALL PATTERN docs EXCLUDE PATTERN include EXCLUDE)
+  endif()
+endif()

@@ -1,0 +1,42 @@
+// Opens the device that a person asked for by name.
+//
+// Thread-safe.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "stowage/cuda_device.h"
+#include "stowage/device.h"
+#include "stowage/simulated_device.h"
+
+namespace stowage {
+
+enum class DeviceBackend : std::uint8_t { simulated, cuda };
+
+struct DeviceRequest {
+  std::string name = "auto";        // "auto", "cuda", "cuda:N" or "simulated"
+  CudaOptions cuda = {};            // for a CUDA device; "cuda:N" sets the ordinal
+  SimulatedOptions simulated = {};  // for a simulated one
+};
+
+struct BackendChoice {
+  DeviceBackend backend = DeviceBackend::simulated;
+  int ordinal = 0;     // of a CUDA device
+  std::string reason;  // one line: which and why
+};
+
+// Opens nothing. "auto": CUDA where a driver and a card answer, else the simulated device; "simulated"
+// does not even look for a card. Throws InvalidInput for a name that is none of these, and for "cuda"
+// where there is no card, with the reason and what to do.
+BackendChoice choose_device(const std::string& name);
+
+struct ChosenDevice {
+  std::unique_ptr<Device> device;
+  std::string reason;  // one line: which and why
+};
+
+// The same, and opens it. Throws as choose_device, open_cuda_device and open_simulated_device do.
+ChosenDevice open_device(const DeviceRequest& request);
+
+}  // namespace stowage

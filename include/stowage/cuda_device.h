@@ -1,0 +1,48 @@
+// The CUDA backend: a module that is loaded when it is first asked for, so that every program starts
+// where there is no driver. It is looked for in the file that the environment variable
+// STOWAGE_CUDA_BACKEND names, then in ../lib/stowage beside the program, then where it was built.
+//
+// Thread-safe.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "stowage/bytes.h"
+#include "stowage/device.h"
+#include "stowage/launch_table.h"
+
+namespace stowage {
+
+struct CudaOptions {
+  int ordinal = 0;  // as the CUDA runtime counts the cards it sees
+  // Device memory by cuMemMap where the driver has it. Else, and if false: cudaMalloc, and `reserve` throws
+  // InvalidInput.
+  bool virtual_memory = true;
+  Bytes scratch = 32 << 20;  // per compute lane: GEMM workspace and partial sums; part of `overhead`
+};
+
+struct CudaStatus {
+  bool available = false;  // a driver and a card answer
+  std::string reason;      // what was found, or why not and what to do
+};
+
+CudaStatus cuda_status();
+
+// A card behind the Device contract: lanes are non-blocking streams; the host lane is a stream of host
+// functions. `launch` calls the function at once on compute lanes, which enqueues on `native_stream`. Behind
+// a failed host function, later host functions are skipped, as the contract says, but kernels and copies run:
+// the failure is reported by the next synchronise behind it all the same. Accesses are only checked to lie in
+// live allocations (AccessViolation).
+// A fault of the card itself is sticky: every later call throws DeviceError until the process ends.
+// Throws InvalidInput with the reason where there is no such card, DeviceError, OutOfMemory.
+std::unique_ptr<Device> open_cuda_device(const CudaOptions& options = {});
+
+// Kernels for the compute lane of a CUDA device, work types f32 and bf16 (f64: InvalidInput at launch).
+// Throws InvalidInput as above.
+LaunchTable cuda_launch_table();
+
+// The table for a device's compute lane, by its backend. Host lanes always use cpu_launch_table().
+LaunchTable launch_table_for(const Device& device);
+
+}  // namespace stowage

@@ -1,0 +1,49 @@
+// A backend in a shared library of its own, and how it is found and loaded.
+//
+// The module exports `extern "C" const BackendModule* stowage_backend_module()`. It is built together
+// with the program that loads it (same compiler, same headers): C++ types and exceptions cross the
+// boundary. A module of another build is refused.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "stowage/cuda_device.h"
+
+namespace stowage {
+
+inline constexpr unsigned backend_module_abi = 1;
+
+struct BackendModule {
+  // Read first: nothing behind them is touched when they differ from the program's.
+  unsigned abi = 0;
+  const char* version = "";
+
+  CudaStatus (*status)() = nullptr;
+  std::unique_ptr<Device> (*open)(const CudaOptions& options) = nullptr;
+  void (*add_kernels)(LaunchTable& table) = nullptr;
+};
+
+// What this program was built as; a module must say the same.
+const char* backend_module_version();
+
+struct LoadedModule {
+  const BackendModule* module = nullptr;  // null: not there; lives as long as the process
+  std::string reason;                     // where it was found, or why not and what to do
+};
+
+// The files to try, best first: what `override` names and nothing else; else in ../lib/stowage beside
+// the program, then where it was built.
+std::vector<std::filesystem::path> backend_module_candidates(const char* override_path,
+                                                             const std::filesystem::path& program);
+
+// Opens the first candidate that exists. Never throws for a module that cannot be loaded: the reason
+// says which file, what the loader missed, and what to do.
+LoadedModule load_backend_module(const std::vector<std::filesystem::path>& candidates);
+
+// The CUDA module of this program, loaded on first use. Thread-safe.
+const LoadedModule& cuda_module();
+
+}  // namespace stowage

@@ -1,0 +1,152 @@
+#include "src/device/cuda/cuda_device.h"
+
+#include <fmt/core.h>
+
+#include <array>
+#include <utility>
+
+#include "src/device/cuda/memory_in_use.h"
+#include "stowage/error.h"
+
+namespace stowage::cuda {
+namespace {
+
+struct CardMemory {
+  Bytes free = 0;
+  Bytes total = 0;
+};
+
+CardMemory card_memory(const Doing& doing) {
+  std::size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo", doing);
+  return {free, total};
+}
+
+std::string pci_bus_id_of(const Doing& doing) {
+  std::array<char, 32> text{};
+  check(cudaDeviceGetPCIBusId(text.data(), static_cast<int>(text.size()), doing.ordinal),
+        "cudaDeviceGetPCIBusId", doing);
+  return text.data();
+}
+
+std::string name_of(const Doing& doing) {
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, doing.ordinal), "cudaGetDeviceProperties", doing);
+  return properties.name;
+}
+
+// Ends its work first.
+struct EndStream {
+  void operator()(cudaStream_t stream) const {
+    cudaStreamSynchronize(stream);
+    cudaStreamDestroy(stream);
+  }
+};
+
+// Has the driver take now what it takes at the first copy.
+void copy_once(void* scratch, const Doing& doing) {
+  constexpr Bytes bytes = 64;
+  Memory memory({.ordinal = doing.ordinal, .total = bytes, .virtual_memory = false});
+  void* const pinned = memory.allocate(MemoryKind::pinned, bytes).base;
+  {
+    cudaStream_t made = nullptr;
+    check(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), "cudaStreamCreateWithFlags", doing);
+    std::unique_ptr<CUstream_st, EndStream> stream(made);
+    check(cudaMemcpyAsync(scratch, pinned, bytes, cudaMemcpyHostToDevice, made), "cudaMemcpyAsync", doing);
+    check(cudaMemcpyAsync(pinned, scratch, bytes, cudaMemcpyDeviceToHost, made), "cudaMemcpyAsync", doing);
+    check(cudaStreamSynchronize(made), "cudaStreamSynchronize", doing);
+    check(cudaStreamDestroy(made), "cudaStreamDestroy", doing);
+    static_cast<void>(stream.release());
+  }
+  memory.release(MemoryKind::pinned, pinned);
+}
+
+// Work whose functions may still be called, because the card does not say that it is done. It stays.
+void keep_for_ever(std::shared_ptr<HostWork> work) {
+  static Mutex mutex;
+  static std::vector<std::shared_ptr<HostWork>> kept;
+  const MutexLock lock(mutex);
+  kept.push_back(std::move(work));
+}
+
+}  // namespace
+
+CudaDevice::CudaDevice(const CudaOptions& options)
+    : ordinal_(options.ordinal), scratch_bytes_(options.scratch) {
+  const Doing what = doing("open");
+  name_ = name_of(what);
+  const std::string pci_bus_id = pci_bus_id_of(what);
+  const Bytes others = memory_in_use(pci_bus_id).value_or(0);
+  check(cudaSetDevice(ordinal_), "cudaSetDevice", what);
+  check(cudaFree(nullptr), "cudaFree", what);  // makes the context
+  forget_fault(ordinal_);
+  auto resources = std::make_unique<LaneResources>(ordinal_, scratch_bytes_);
+  if (scratch_bytes_ > 0) copy_once(resources->scratch, what);
+  const CardMemory card = card_memory(what);
+  const Bytes gone = card.total - card.free;
+  overhead_ = gone > others ? gone - others : 0;
+  const MutexLock lock(mutex_);
+  spare_.push_back(std::move(resources));
+  memory_ =
+      std::make_unique<Memory>(Memory::Options{ordinal_, card.total, options.virtual_memory, pci_bus_id});
+}
+
+CudaDevice::~CudaDevice() {
+  cudaSetDevice(ordinal_);
+  const MutexLock lock(mutex_);
+  for (LaneSlot& lane : lanes_)
+    if (lane.stream != nullptr) close_lane(lane);
+  for (const EventSlot& event : events_)
+    if (event.handle != nullptr) cudaEventDestroy(event.handle);
+  spare_.clear();
+  memory_.reset();
+}
+
+void CudaDevice::close_lane(LaneSlot& lane) noexcept {
+  const bool done = cudaStreamSynchronize(lane.stream) == cudaSuccess;
+  if (!done && lane.host != nullptr) keep_for_ever(std::move(lane.host));
+  unregister_lane(lane.stream);
+  lane.resources.reset();
+  cudaStreamDestroy(lane.stream);
+}
+
+MemoryInfo CudaDevice::memory_info() const {
+  enter("memory_info");
+  const CardMemory card = card_memory(doing("memory_info"));
+  const MutexLock lock(mutex_);
+  return {card.total, card.free, overhead_ + extra_scratch_};
+}
+
+void CudaDevice::enter(std::string_view call) const {
+  if (const auto fault = first_fault(ordinal_))
+    throw DeviceError(
+        fmt::format("{}: device {} is lost since an earlier failure: {}. End the process and start it "
+                    "again",
+                    call, ordinal_, *fault),
+        std::string(call));
+  check(cudaSetDevice(ordinal_), "cudaSetDevice", doing(call));
+}
+
+void CudaDevice::begin_call(std::string_view call) {
+  ++calls_;
+  enter(call);
+}
+
+std::string CudaDevice::describe_lane(LaneRole role, LaneId lane) {
+  return fmt::format("{} lane {}", to_string(role), lane);
+}
+
+DeviceCounters CudaDevice::counters() const {
+  const MutexLock lock(mutex_);
+  DeviceCounters result = counters_;
+  result.calls = calls_;
+  return result;
+}
+
+void CudaDevice::reset_counters() {
+  const MutexLock lock(mutex_);
+  counters_ = {};
+  calls_ = 0;
+}
+
+}  // namespace stowage::cuda

@@ -1,0 +1,123 @@
+// CudaDevice: the Device contract on one card. Parts: device_memory.cpp, device_lanes.cpp, device_work.cpp.
+//
+// Every lane is a non-blocking stream. What differs from a device that can do everything:
+//   - host functions behind a failed one are skipped, but kernels and copies behind it still run on what
+//     is there: the failure is reported by the next synchronise behind it, as ever;
+//   - a failure of a kernel or a copy on the card is sticky (check.h).
+// The mutex guards the tables and is never held while CUDA is called on a lane, as that may block.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/mutex.h"
+#include "src/device/cuda/check.h"
+#include "src/device/cuda/host_order.h"
+#include "src/device/cuda/host_work.h"
+#include "src/device/cuda/lane_resources.h"
+#include "src/device/cuda/memory.h"
+#include "stowage/cuda_device.h"
+
+namespace stowage::cuda {
+
+class CudaDevice final : public Device {
+ public:
+  // Takes the context, its libraries' memory and the first compute lane's scratch. Throws as check.h says.
+  explicit CudaDevice(const CudaOptions& options);
+  ~CudaDevice() override;
+
+  DeviceInfo info() const override { return {name_, "cuda"}; }
+  MemoryInfo memory_info() const override;
+
+  void* allocate(MemoryKind kind, Bytes bytes) override;
+  void release(MemoryKind kind, void* address) override;
+  Bytes granularity() const override;
+  void* reserve(Bytes bytes) override;
+  void unreserve(void* address) override;
+  void map(void* range, Bytes offset, Bytes bytes) override;
+  void unmap(void* range, Bytes offset, Bytes bytes) override;
+
+  LaneId create_lane(LaneRole role) override;
+  void destroy_lane(LaneId lane) override;
+  EventId create_event() override;
+  void destroy_event(EventId event) override;
+  void record(EventId event, LaneId lane) override;
+  void wait(LaneId lane, EventId event) override;
+  bool query(EventId event) override;
+  void synchronise(EventId event) override;
+  void synchronise_lane(LaneId lane) override;
+  double elapsed_seconds(EventId from, EventId to) override;
+
+  void copy(LaneId lane, void* to, const void* from, Bytes bytes, std::string_view name) override;
+  void launch(LaneId lane, const Launch& launch) override;
+  void discard(LaneId lane, void* address, Bytes bytes) override;
+  void* native_stream(LaneId lane) override;
+
+  DeviceCounters counters() const override;
+  void reset_counters() override;
+
+ private:
+  struct LaneSlot {
+    cudaStream_t stream = nullptr;  // null: no such lane
+    LaneRole role = LaneRole::compute;
+    std::unique_ptr<LaneResources> resources;  // compute lanes
+    std::shared_ptr<HostWork> host;            // host lanes
+  };
+  struct EventSlot {
+    cudaEvent_t handle = nullptr;  // null: no such event
+    bool recorded = false;
+  };
+  // A lane as its caller, one at a time, uses it outside the mutex.
+  struct LaneView {
+    cudaStream_t stream = nullptr;
+    LaneRole role = LaneRole::compute;
+    HostWork* host = nullptr;
+    LaneResources* resources = nullptr;
+  };
+  struct Work {
+    std::string_view call;
+    std::string_view name;
+    LaneId lane = 0;
+    LaneRole role = LaneRole::compute;
+  };
+
+  Doing doing(std::string_view function, Bytes bytes = 0, std::string_view work = {}) const {
+    return {function, work, ordinal_, bytes};
+  }
+  // Throws where the card has failed before; makes it the thread's current one.
+  void enter(std::string_view call) const;
+  void begin_call(std::string_view call);  // the same, and counts
+  LaneView view(LaneId lane, std::string_view call) const STOWAGE_REQUIRES(mutex_);
+  LaneView find_lane(LaneId lane, std::string_view call) const;
+  EventSlot find_event(EventId event, std::string_view call) const;
+  std::unique_ptr<LaneResources> take_resources();
+  void close_lane(LaneSlot& lane) noexcept;
+  void report(const std::shared_ptr<const HostFailure>& failure) const;
+
+  void enqueue_kernels(LaneId lane, LaneRole role, const Launch& launch) const;
+  // Throws AccessViolation unless the access lies in one live allocation, and is mapped.
+  const Allocation& expect_held(const Work& work, const Access& access) const STOWAGE_REQUIRES(mutex_);
+  void note_access(const Work& work, const Access& access) STOWAGE_REQUIRES(mutex_);
+  void expect_kinds(const Work& work, const void* to, const void* from) const STOWAGE_REQUIRES(mutex_);
+  static std::string describe_lane(LaneRole role, LaneId lane);
+
+  const int ordinal_;
+  const Bytes scratch_bytes_;
+  std::string name_;
+  Bytes overhead_ = 0;
+  const std::shared_ptr<HostOrder> order_ = std::make_shared<HostOrder>();
+
+  mutable Mutex mutex_;
+  std::unique_ptr<Memory> memory_ STOWAGE_GUARDED_BY(mutex_);
+  std::vector<LaneSlot> lanes_ STOWAGE_GUARDED_BY(mutex_);
+  std::vector<EventSlot> events_ STOWAGE_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<LaneResources>> spare_ STOWAGE_GUARDED_BY(mutex_);  // of lanes that are gone
+  Bytes extra_scratch_ STOWAGE_GUARDED_BY(mutex_) = 0;  // of compute lanes beyond the first
+  DeviceCounters counters_ STOWAGE_GUARDED_BY(mutex_);
+  std::atomic<std::uint64_t> calls_ = 0;
+};
+
+}  // namespace stowage::cuda

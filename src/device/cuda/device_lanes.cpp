@@ -1,0 +1,191 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "src/device/cuda/cuda_device.h"
+#include "stowage/error.h"
+
+namespace stowage::cuda {
+namespace {
+
+template <class Slot, class Live>
+std::uint32_t free_slot(std::vector<Slot>& slots, Live is_live) {
+  const auto unused = std::find_if_not(slots.begin(), slots.end(), is_live);
+  const auto index = static_cast<std::uint32_t>(unused - slots.begin());
+  if (unused == slots.end()) slots.emplace_back();
+  return index;
+}
+
+// Destroyed unless it is kept.
+struct StreamGuard {
+  cudaStream_t stream = nullptr;
+  StreamGuard() = default;
+  StreamGuard(const StreamGuard&) = delete;
+  StreamGuard& operator=(const StreamGuard&) = delete;
+  ~StreamGuard() {
+    if (stream != nullptr) cudaStreamDestroy(stream);
+  }
+};
+
+}  // namespace
+
+LaneId CudaDevice::create_lane(LaneRole role) {
+  begin_call("create_lane");
+  StreamGuard made;
+  check(cudaStreamCreateWithFlags(&made.stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags",
+        doing("create_lane"));
+  auto resources = role == LaneRole::compute ? take_resources() : nullptr;
+  const MutexLock lock(mutex_);
+  const LaneId id = free_slot(lanes_, [](const LaneSlot& slot) { return slot.stream != nullptr; });
+  LaneSlot& lane = lanes_[id];
+  order_->add_lane(id);
+  if (role == LaneRole::host) lane.host = std::make_shared<HostWork>(order_, id, describe_lane(role, id));
+  if (resources != nullptr) {
+    resources->stream = made.stream;
+    register_lane(*resources);
+  }
+  lane.resources = std::move(resources);
+  lane.role = role;
+  lane.stream = std::exchange(made.stream, nullptr);
+  return id;
+}
+
+// The first compute lane's are there since the device was opened: they are a part of its overhead.
+std::unique_ptr<LaneResources> CudaDevice::take_resources() {
+  {
+    const MutexLock lock(mutex_);
+    if (!spare_.empty()) {
+      auto resources = std::move(spare_.back());
+      spare_.pop_back();
+      return resources;
+    }
+  }
+  auto resources = std::make_unique<LaneResources>(ordinal_, scratch_bytes_);
+  const MutexLock lock(mutex_);
+  extra_scratch_ += scratch_bytes_;
+  return resources;
+}
+
+void CudaDevice::destroy_lane(LaneId lane) {
+  const LaneView ending = find_lane(lane, "destroy_lane");
+  enter("destroy_lane");
+  const Doing what = doing("destroy_lane");
+  check(cudaStreamSynchronize(ending.stream), "cudaStreamSynchronize", what);
+  if (ending.resources != nullptr) ending.resources->attention.reset();
+  check(cudaStreamDestroy(ending.stream), "cudaStreamDestroy", what);
+  unregister_lane(ending.stream);
+  const MutexLock lock(mutex_);
+  if (ending.resources != nullptr) {
+    ending.resources->stream = nullptr;
+    spare_.push_back(std::move(lanes_[lane].resources));
+  }
+  lanes_[lane] = {};
+  order_->remove_lane(lane);
+}
+
+EventId CudaDevice::create_event() {
+  begin_call("create_event");
+  cudaEvent_t handle = nullptr;
+  check(cudaEventCreateWithFlags(&handle, cudaEventDefault), "cudaEventCreateWithFlags",
+        doing("create_event"));
+  const MutexLock lock(mutex_);
+  const EventId id = free_slot(events_, [](const EventSlot& slot) { return slot.handle != nullptr; });
+  events_[id] = {handle, false};
+  order_->add_event(id);
+  return id;
+}
+
+void CudaDevice::destroy_event(EventId event) {
+  const EventSlot ending = find_event(event, "destroy_event");
+  enter("destroy_event");
+  check(cudaEventDestroy(ending.handle), "cudaEventDestroy", doing("destroy_event"));
+  const MutexLock lock(mutex_);
+  events_[event] = {};
+}
+
+void CudaDevice::record(EventId event, LaneId lane) {
+  begin_call("record");
+  const LaneView on = find_lane(lane, "record");
+  const EventSlot what = find_event(event, "record");
+  check(cudaEventRecord(what.handle, on.stream), "cudaEventRecord", doing("record"));
+  const MutexLock lock(mutex_);
+  events_[event].recorded = true;
+  order_->record(event, lane);
+}
+
+void CudaDevice::wait(LaneId lane, EventId event) {
+  begin_call("wait");
+  const LaneView waiting = find_lane(lane, "wait");
+  const EventSlot what = find_event(event, "wait");
+  if (!what.recorded) return;
+  check(cudaStreamWaitEvent(waiting.stream, what.handle, 0), "cudaStreamWaitEvent", doing("wait"));
+  order_->wait(lane, event);
+}
+
+bool CudaDevice::query(EventId event) {
+  begin_call("query");
+  const EventSlot what = find_event(event, "query");
+  if (!what.recorded) return true;
+  const cudaError_t state = cudaEventQuery(what.handle);
+  if (state == cudaErrorNotReady) return false;
+  check(state, "cudaEventQuery", doing("query"));
+  return true;
+}
+
+void CudaDevice::synchronise(EventId event) {
+  begin_call("synchronise");
+  const EventSlot what = find_event(event, "synchronise");
+  if (!what.recorded) return;
+  check(cudaEventSynchronize(what.handle), "cudaEventSynchronize", doing("synchronise"));
+  report(order_->carried_by_event(event));
+}
+
+void CudaDevice::synchronise_lane(LaneId lane) {
+  begin_call("synchronise_lane");
+  const LaneView what = find_lane(lane, "synchronise_lane");
+  check(cudaStreamSynchronize(what.stream), "cudaStreamSynchronize", doing("synchronise_lane"));
+  report(order_->take(lane));
+}
+
+double CudaDevice::elapsed_seconds(EventId from, EventId to) {
+  begin_call("elapsed_seconds");
+  const EventSlot begin = find_event(from, "elapsed_seconds"), end = find_event(to, "elapsed_seconds");
+  float milliseconds = 0;
+  const bool recorded = begin.recorded && end.recorded;
+  const cudaError_t state =
+      recorded ? cudaEventElapsedTime(&milliseconds, begin.handle, end.handle) : cudaErrorNotReady;
+  if (state == cudaErrorNotReady)
+    throw InvalidInput(fmt::format(
+        "elapsed_seconds: event {} or {} is not recorded and finished; synchronise with both first", from,
+        to));
+  check(state, "cudaEventElapsedTime", doing("elapsed_seconds"));
+  return static_cast<double>(milliseconds) * 1e-3;
+}
+
+void* CudaDevice::native_stream(LaneId lane) { return find_lane(lane, "native_stream").stream; }
+
+CudaDevice::LaneView CudaDevice::view(LaneId lane, std::string_view call) const {
+  if (lane >= lanes_.size() || lanes_[lane].stream == nullptr)
+    throw InvalidInput(fmt::format("{}: there is no lane {}; pass what create_lane returned", call, lane));
+  const LaneSlot& slot = lanes_[lane];
+  return {slot.stream, slot.role, slot.host.get(), slot.resources.get()};
+}
+
+CudaDevice::LaneView CudaDevice::find_lane(LaneId lane, std::string_view call) const {
+  const MutexLock lock(mutex_);
+  return view(lane, call);
+}
+
+CudaDevice::EventSlot CudaDevice::find_event(EventId event, std::string_view call) const {
+  const MutexLock lock(mutex_);
+  if (event >= events_.size() || events_[event].handle == nullptr)
+    throw InvalidInput(fmt::format("{}: there is no event {}; pass what create_event returned", call, event));
+  return events_[event];
+}
+
+void CudaDevice::report(const std::shared_ptr<const HostFailure>& failure) const {
+  if (failure != nullptr) throw DeviceError(failure->message, "launch", failure->work);
+}
+
+}  // namespace stowage::cuda

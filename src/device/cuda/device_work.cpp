@@ -1,0 +1,116 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <exception>
+
+#include "src/device/cuda/cuda_device.h"
+#include "stowage/error.h"
+
+namespace stowage::cuda {
+
+void CudaDevice::copy(LaneId lane, void* to, const void* from, Bytes bytes, std::string_view name) {
+  begin_call("copy");
+  LaneView on;
+  {
+    const MutexLock lock(mutex_);
+    on = view(lane, "copy");
+    const Work work{"copy", name, lane, on.role};
+    expect_kinds(work, to, from);
+    if (bytes == 0) return;
+    note_access(work, {to, bytes, AccessMode::write});
+    note_access(work, {const_cast<void*>(from), bytes, AccessMode::read});
+  }
+  const bool to_device = on.role == LaneRole::h2d;
+  check(cudaMemcpyAsync(to, from, bytes, to_device ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost,
+                        on.stream),
+        "cudaMemcpyAsync", doing("copy", bytes, name));
+  const MutexLock lock(mutex_);
+  (to_device ? counters_.h2d_bytes : counters_.d2h_bytes) += bytes;
+}
+
+void CudaDevice::launch(LaneId lane, const Launch& launch) {
+  begin_call("launch");
+  if (launch.function == nullptr)
+    throw InvalidInput(fmt::format("launch '{}': no function; give it one", launch.name));
+  LaneView on;
+  {
+    const MutexLock lock(mutex_);
+    on = view(lane, "launch");
+    for (const Access& access : launch.accesses)
+      if (access.bytes > 0) note_access({"launch", launch.name, lane, on.role}, access);
+  }
+  if (on.host == nullptr) return enqueue_kernels(lane, on.role, launch);
+  void* const item = on.host->prepare(launch);
+  const cudaError_t enqueued = cudaLaunchHostFunc(on.stream, HostWork::run, item);
+  if (enqueued != cudaSuccess) on.host->cancel(item);
+  check(enqueued, "cudaLaunchHostFunc", doing("launch", 0, launch.name));
+}
+
+void CudaDevice::enqueue_kernels(LaneId lane, LaneRole role, const Launch& launch) const {
+  try {
+    launch.function(launch.context);
+  } catch (const InvalidInput&) {
+    throw;
+  } catch (const OutOfMemory&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw DeviceError(
+        fmt::format("launch '{}' on {}: {}", launch.name, describe_lane(role, lane), error.what()), "launch",
+        std::string(launch.name));
+  }
+}
+
+void CudaDevice::discard(LaneId lane, void* address, Bytes bytes) {
+  begin_call("discard");
+  const MutexLock lock(mutex_);
+  const LaneRole role = view(lane, "discard").role;
+  if (bytes == 0) return;
+  const Allocation* const found = memory_->find(address);
+  if (found != nullptr && found->kind() != MemoryKind::device)
+    throw InvalidInput("discard: the address is pinned memory; discard device memory only");
+  expect_held({"discard", "discard", lane, role}, {address, bytes, AccessMode::write});
+}
+
+const Allocation& CudaDevice::expect_held(const Work& work, const Access& access) const {
+  const auto refuse = [&](const std::string& why) {
+    throw AccessViolation(fmt::format("{} '{}' on {} touches {} bytes at {}, {}", work.call, work.name,
+                                      describe_lane(work.role, work.lane), access.bytes, access.address, why),
+                          std::string(work.call));
+  };
+  const Allocation* const found = memory_->find(access.address);
+  if (found == nullptr)
+    refuse("which no live allocation holds: allocate them first, and keep them until the work is done");
+  const auto begin = static_cast<Bytes>(static_cast<std::byte*>(access.address) - found->base);
+  if (access.bytes > found->bytes - begin)
+    refuse(fmt::format("which end past allocation {} ({} bytes): correct the access's size", found->number,
+                       found->bytes));
+  if (!Memory::is_present(*found, begin, begin + access.bytes))
+    refuse(fmt::format("not all of which is mapped in virtual range {}: map it first", found->number));
+  if (work.role == LaneRole::host && found->kind() == MemoryKind::device)
+    refuse("which are device memory: the host cannot; copy them to pinned memory");
+  return *found;
+}
+
+void CudaDevice::note_access(const Work& work, const Access& access) {
+  const Allocation& held = expect_held(work, access);
+  if (held.kind() != MemoryKind::device) return;
+  const auto begin = static_cast<Bytes>(static_cast<std::byte*>(access.address) - held.base);
+  counters_.highest_device_byte = std::max(counters_.highest_device_byte, begin + access.bytes);
+}
+
+void CudaDevice::expect_kinds(const Work& work, const void* to, const void* from) const {
+  if (work.role != LaneRole::h2d && work.role != LaneRole::d2h)
+    throw InvalidInput(fmt::format("copy '{}': {} cannot copy; use an h2d or a d2h lane", work.name,
+                                   describe_lane(work.role, work.lane)));
+  const Allocation* const target = memory_->find(to);
+  const Allocation* const source = memory_->find(from);
+  if (target == nullptr || source == nullptr) return;  // `expect_held` reports it
+  const MemoryKind wanted = work.role == LaneRole::h2d ? MemoryKind::device : MemoryKind::pinned;
+  if (target->kind() != wanted || source->kind() == wanted)
+    throw InvalidInput(
+        fmt::format("copy '{}': {} copies from {}; give it one side of each kind, in that direction",
+                    work.name, describe_lane(work.role, work.lane),
+                    work.role == LaneRole::h2d ? "pinned to device memory" : "device to pinned memory"));
+}
+
+}  // namespace stowage::cuda

@@ -1,0 +1,15 @@
+// Opening a card: what the CUDA module offers to the program that loads it.
+#pragma once
+
+#include <memory>
+
+#include "stowage/cuda_device.h"
+
+namespace stowage::cuda {
+
+// Both as include/stowage/cuda_device.h says. Set CUDA_MODULE_LOADING to EAGER unless it is set, so that
+// all of the context's memory is taken when a device is opened.
+CudaStatus status();
+std::unique_ptr<Device> open_device(const CudaOptions& options);
+
+}  // namespace stowage::cuda

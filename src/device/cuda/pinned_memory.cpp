@@ -1,0 +1,41 @@
+#include "src/device/cuda/pinned_memory.h"
+
+#include <fmt/core.h>
+#include <sys/mman.h>
+
+#include "stowage/error.h"
+
+namespace stowage::cuda {
+namespace {
+
+[[noreturn]] void refuse(std::string_view call, Bytes bytes, const Doing& doing) {
+  throw OutOfMemory(
+      fmt::format("{}: {} of {} bytes of pinned memory failed: the host has no more, or `ulimit -l` "
+                  "forbids it; ask for less, or raise the limit",
+                  doing.function, call, bytes),
+      bytes, 0);
+}
+
+}  // namespace
+
+void* pin(Bytes bytes, const MemoryBinder& binder, const Doing& doing) {
+  void* const address = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (address == MAP_FAILED) refuse("mmap", bytes, doing);
+  madvise(address, bytes, MADV_HUGEPAGE);  // only advice, as the binding is
+  binder.bind(address, bytes);
+  const cudaError_t registered = cudaHostRegister(address, bytes, cudaHostRegisterPortable);
+  if (registered == cudaSuccess) return address;
+  munmap(address, bytes);
+  if (registered == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    refuse("cudaHostRegister", bytes, doing);
+  }
+  fail(registered, "cudaHostRegister", doing);
+}
+
+void unpin(void* address, Bytes bytes, const Doing& doing) {
+  check(cudaHostUnregister(address), "cudaHostUnregister", doing);
+  munmap(address, bytes);
+}
+
+}  // namespace stowage::cuda

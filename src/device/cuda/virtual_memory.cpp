@@ -1,0 +1,89 @@
+#include "src/device/cuda/virtual_memory.h"
+
+namespace stowage::cuda {
+namespace {
+
+CUdeviceptr to_device(const void* address) { return reinterpret_cast<CUdeviceptr>(address); }
+
+}  // namespace
+
+bool VirtualMemory::is_supported(const DriverApi& api, int ordinal) {
+  if (!api.complete()) return false;
+  int supported = 0;
+  const CUresult asked =
+      api.device_get_attribute(&supported, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, ordinal);
+  check(asked, "cuDeviceGetAttribute", {"open", {}, ordinal});
+  return supported != 0;
+}
+
+VirtualMemory::VirtualMemory(const DriverApi& api, int ordinal) : api_(api), ordinal_(ordinal) {
+  const CUmemAllocationProp kind = properties();
+  std::size_t granularity = 0;
+  check(api_.mem_get_allocation_granularity(&granularity, &kind, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+        "cuMemGetAllocationGranularity", {"open", {}, ordinal_});
+  granularity_ = granularity;
+}
+
+VirtualMemory::~VirtualMemory() {
+  for (const Handle handle : unreleased_) api_.mem_release(handle);
+}
+
+CUmemAllocationProp VirtualMemory::properties() const {
+  CUmemAllocationProp result{};
+  result.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  result.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  result.location.id = ordinal_;
+  return result;
+}
+
+void* VirtualMemory::reserve(Bytes bytes, const Doing& doing) {
+  CUdeviceptr address = 0;
+  check(api_.mem_address_reserve(&address, bytes, 0, 0, 0), "cuMemAddressReserve", doing);
+  return reinterpret_cast<void*>(address);
+}
+
+void VirtualMemory::free(void* address, Bytes bytes, const Doing& doing) {
+  check(api_.mem_address_free(to_device(address), bytes), "cuMemAddressFree", doing);
+}
+
+void VirtualMemory::map(void* address, Bytes bytes, const Doing& doing) {
+  const CUmemAllocationProp kind = properties();
+  Handle handle{};
+  check(api_.mem_create(&handle, bytes, &kind, 0), "cuMemCreate", doing);
+  try {
+    map_handle(handle, to_device(address), bytes, doing);
+  } catch (...) {
+    if (api_.mem_release(handle) != CUDA_SUCCESS) unreleased_.push_back(handle);
+    throw;
+  }
+  try {
+    release(handle, doing);  // the mapping keeps the memory
+  } catch (...) {
+    api_.mem_unmap(to_device(address), bytes);
+    throw;
+  }
+}
+
+void VirtualMemory::map_handle(Handle handle, CUdeviceptr address, Bytes bytes, const Doing& doing) {
+  check(api_.mem_map(address, bytes, 0, handle, 0), "cuMemMap", doing);
+  CUmemAccessDesc access{};
+  access.location = properties().location;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  const CUresult opened = api_.mem_set_access(address, bytes, &access, 1);
+  if (opened == CUDA_SUCCESS) return;
+  api_.mem_unmap(address, bytes);
+  check(opened, "cuMemSetAccess", doing);
+}
+
+void VirtualMemory::unmap(void* address, Bytes bytes, const Doing& doing) {
+  check(api_.mem_unmap(to_device(address), bytes), "cuMemUnmap", doing);
+}
+
+void VirtualMemory::release(Handle handle, const Doing& doing) {
+  const CUresult released = api_.mem_release(handle);
+  if (released == CUDA_SUCCESS) return;
+  unreleased_.push_back(handle);
+  check(released, "cuMemRelease", doing);
+}
+
+}  // namespace stowage::cuda

@@ -1,0 +1,11 @@
+// The CUDA side of the launch table: every kernel of include/stowage/launch_table.h for work types f32
+// and bf16. Each enqueues on LaunchArguments::stream and returns; f64 throws InvalidInput.
+#pragma once
+
+#include "stowage/launch_table.h"
+
+namespace stowage::cuda {
+
+void add_kernels(LaunchTable& table);
+
+}  // namespace stowage::cuda

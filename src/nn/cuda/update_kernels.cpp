@@ -1,0 +1,61 @@
+// The gradient norm and the optimizer.
+#include <vector>
+
+#include "kernels/cuda/optimizer.h"
+#include "src/nn/cuda/adapter.h"
+
+namespace stowage::cuda {
+namespace {
+
+template <class T>
+struct SquareSum {
+  static void run(const KernelCall& call) {
+    call.expect(1, 1, 1);
+    square_sum(call.elements(0), call.read<T>(0), call.write<double>(0), call.stream());
+  }
+};
+
+void launch_clip(const LaunchArguments& arguments) {
+  const KernelCall call(arguments);
+  call.expect(1, call.reads(), 1);
+  // Kept by the thread: a step allocates nothing.
+  thread_local std::vector<const double*> sums;
+  sums.clear();
+  for (std::size_t i = 0; i < call.reads(); ++i) sums.push_back(call.read<double>(i));
+  clip(sums, call.real("clip"), call.write<double>(0), call.stream());
+}
+
+template <class T>
+struct AdamWUpdate {
+  static void run(const KernelCall& call) {
+    constexpr bool has_low = std::is_same_v<T, Bfloat16>;
+    call.expect(has_low ? 6 : 5, has_low ? 6 : 5, has_low ? 4 : 3);
+    const AdamWSettings settings{call.real("beta1"),        call.real("beta2"),        call.real("epsilon"),
+                                 call.real("weight_decay"), call.step().learning_rate, call.step().step};
+    AdamWOperands<T> of;
+    of.count = call.elements(0);
+    of.parameter = call.read<T>(0);
+    of.gradient = call.read<T>(1);
+    of.first_moment = call.read<float>(2);
+    of.second_moment = call.read<float>(3);
+    of.clip = call.read<double>(4);
+    of.new_parameter = call.write<T>(0);
+    of.new_first_moment = call.write<float>(1);
+    of.new_second_moment = call.write<float>(2);
+    if (has_low) {
+      of.low = call.read<std::int16_t>(5);
+      of.new_low = call.write<std::int16_t>(3);
+    }
+    adamw(settings, of, call.stream());
+  }
+};
+
+}  // namespace
+
+void add_update_kernels(LaunchTable& table) {
+  table.add("square_sum", launch_adapter<SquareSum>);
+  table.add("clip", launch_clip);
+  table.add("adamw", launch_adapter<AdamWUpdate>);
+}
+
+}  // namespace stowage::cuda

@@ -1,0 +1,286 @@
+// The CUDA device over the fake runtime and driver.
+#include "stowage/cuda_device.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "tests/device/device_conformance.h"
+#include "tests/fake_cuda/fake_cuda.h"
+
+namespace stowage {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+INSTANTIATE_TEST_SUITE_P(Cuda, DeviceConformance,
+                         testing::Values(DeviceFactory{"fake", [] { return open_cuda_device(); }}),
+                         factory_name);
+
+class CudaDeviceTest : public testing::Test {
+ protected:
+  void SetUp() override { fake_cuda_reset(); }
+  void TearDown() override {
+    EXPECT_EQ(fake_cuda_misuses().calls_from_host_functions, 0u);
+    EXPECT_EQ(fake_cuda_misuses().pageable_copies, 0u);
+  }
+};
+
+TEST_F(CudaDeviceTest, SaysWhatItIs) {
+  const CudaStatus status = cuda_status();
+  EXPECT_TRUE(status.available);
+  EXPECT_THAT(status.reason, HasSubstr("1 card"));
+  EXPECT_EQ(open_cuda_device()->info().backend, "cuda");
+}
+
+TEST_F(CudaDeviceTest, SaysWhyThereIsNone) {
+  fake_cuda_set_driver(fake_cuda_no_driver);
+  EXPECT_FALSE(cuda_status().available);
+  EXPECT_THAT(cuda_status().reason, HasSubstr("no CUDA driver answers"));
+  EXPECT_THROW(open_cuda_device(), InvalidInput);
+  fake_cuda_set_driver(fake_cuda_no_device);
+  EXPECT_FALSE(cuda_status().available);
+  EXPECT_THAT(cuda_status().reason, HasSubstr("sees no card"));
+  EXPECT_THROW(open_cuda_device(), InvalidInput);
+}
+
+TEST_F(CudaDeviceTest, RefusesACardThatIsNotThere) {
+  EXPECT_THROW(open_cuda_device({.ordinal = 1}), InvalidInput);
+  EXPECT_THROW(open_cuda_device({.ordinal = -1}), InvalidInput);
+}
+
+TEST_F(CudaDeviceTest, CountsWhatContextAndLibrariesHold) {
+  fake_cuda_set_memory(1_GiB, 100_MiB);
+  const auto device = open_cuda_device({.scratch = 8_MiB});
+  EXPECT_EQ(device->memory_info().total, 1_GiB);
+  EXPECT_EQ(device->memory_info().overhead, 108_MiB);
+  EXPECT_EQ(device->memory_info().free, 1_GiB - 108_MiB);
+  const DeviceMemory memory(*device, MemoryKind::device, 4_MiB);
+  Lane first(*device, LaneRole::compute);
+  EXPECT_EQ(device->memory_info().overhead, 108_MiB);
+  const Lane second(*device, LaneRole::compute);
+  EXPECT_EQ(device->memory_info().overhead, 116_MiB);
+  EXPECT_EQ(device->memory_info().free, 1_GiB - 116_MiB - 4_MiB);
+  first = Lane(*device, LaneRole::h2d);
+  const Lane third(*device, LaneRole::compute);  // takes over what the first one had
+  EXPECT_EQ(device->memory_info().overhead, 116_MiB);
+}
+
+TEST_F(CudaDeviceTest, GivesEverythingBackWhenItDies) {
+  {
+    const auto device = open_cuda_device();
+    device->allocate(MemoryKind::device, 100);
+    device->allocate(MemoryKind::pinned, 100);
+    void* const range = device->reserve(4 * device->granularity());
+    device->map(range, device->granularity(), 2 * device->granularity());
+    for (const LaneRole role : {LaneRole::compute, LaneRole::compute, LaneRole::h2d, LaneRole::host})
+      device->create_lane(role);
+    device->create_event();
+  }
+  const fake_cuda_live_objects live = fake_cuda_live();
+  EXPECT_EQ(live.device_allocations + live.pinned_allocations + live.reservations +
+                live.physical_allocations + live.mappings + live.streams + live.events + live.blas_objects,
+            0u);
+}
+
+TEST_F(CudaDeviceTest, PinsExactlyWhatIsAsked) {
+  const auto device = open_cuda_device();
+  const DeviceMemory pinned(*device, MemoryKind::pinned, 5000);
+  EXPECT_EQ(fake_cuda_live().pinned_bytes, 5000u);
+  EXPECT_EQ(pinned.data()[4999], std::byte{0});
+}
+
+TEST_F(CudaDeviceTest, UnmapsAnyPartOfARange) {
+  const auto device = open_cuda_device();
+  const Bytes granule = device->granularity();
+  void* const range = device->reserve(4 * granule);
+  device->map(range, 0, 4 * granule);
+  device->unmap(range, granule, 2 * granule);
+  EXPECT_EQ(fake_cuda_live().physical_bytes, 2 * granule);
+  device->map(range, 2 * granule, granule);
+  EXPECT_EQ(fake_cuda_live().physical_bytes, 3 * granule);
+  device->unreserve(range);  // with what is mapped
+  EXPECT_EQ(fake_cuda_live().physical_bytes, 0u);
+  EXPECT_EQ(fake_cuda_live().reservations, 0u);
+}
+
+TEST_F(CudaDeviceTest, MapsAllOrNothing) {
+  fake_cuda_set_memory(256_MiB, 0);
+  const auto device = open_cuda_device({.scratch = 0});
+  const Bytes granule = device->granularity();
+  void* const range = device->reserve(512_MiB);
+  device->map(range, 0, granule);
+  try {
+    device->map(range, granule, 256_MiB);
+    FAIL() << "more than there is was mapped";
+  } catch (const OutOfMemory& error) {
+    EXPECT_EQ(error.requested_bytes(), 256_MiB);
+    EXPECT_EQ(error.free_bytes(), 256_MiB - granule);
+  }
+  EXPECT_EQ(fake_cuda_live().physical_bytes, granule);
+  EXPECT_EQ(fake_cuda_live().mappings, 1u);
+  device->map(range, granule, 256_MiB - granule);
+}
+
+TEST_F(CudaDeviceTest, OutOfMemoryHoldsTheAccount) {
+  fake_cuda_set_memory(64_MiB, 0);
+  const auto device = open_cuda_device({.scratch = 0});
+  const DeviceMemory a(*device, MemoryKind::device, 4_MiB), b(*device, MemoryKind::device, 32_MiB);
+  const DeviceMemory pinned(*device, MemoryKind::pinned, 12345);
+  try {
+    device->allocate(MemoryKind::device, 40_MiB);
+    FAIL() << "more than there is was allocated";
+  } catch (const OutOfMemory& error) {
+    EXPECT_EQ(error.requested_bytes(), 40_MiB);
+    EXPECT_EQ(error.free_bytes(), 28_MiB);
+    EXPECT_THAT(error.what(),
+                AllOf(HasSubstr("41943040 bytes (40.00 MiB)"), HasSubstr("device 0"),
+                      HasSubstr("37748736 bytes of device and 12345 of pinned memory"),
+                      HasSubstr("the largest 33554432 in allocation 2, 4194304 in allocation 1"),
+                      HasSubstr("cuMemCreate")));
+  }
+}
+
+TEST_F(CudaDeviceTest, WorksWithoutVirtualMemory) {
+  for (const bool driver_has_it : {true, false}) {
+    fake_cuda_reset();
+    fake_cuda_set_virtual_memory(driver_has_it ? 1 : 0);
+    const auto device = open_cuda_device({.virtual_memory = !driver_has_it, .scratch = 0});
+    const DeviceMemory memory(*device, MemoryKind::device, 1000), pinned(*device, MemoryKind::pinned, 1000);
+    EXPECT_EQ(fake_cuda_live().device_bytes, 1000u);
+    EXPECT_EQ(fake_cuda_live().reservations, 0u);
+    const Lane lane(*device, LaneRole::h2d);
+    device->copy(lane.id(), memory.data(), pinned.data(), 1000, "there");
+    device->synchronise_lane(lane.id());
+    EXPECT_THROW(device->reserve(device->granularity()), InvalidInput);
+    EXPECT_THROW(device->allocate(MemoryKind::device, device->memory_info().free + 1), OutOfMemory);
+  }
+}
+
+TEST_F(CudaDeviceTest, RefusesAccessesThatNoAllocationHolds) {
+  const auto device = open_cuda_device();
+  fake_cuda_forget_calls();
+  const DeviceMemory memory(*device, MemoryKind::device, 1000), pinned(*device, MemoryKind::pinned, 1000);
+  const Lane h2d(*device, LaneRole::h2d), compute(*device, LaneRole::compute), host(*device, LaneRole::host);
+  EXPECT_THROW(device->copy(h2d.id(), memory.data(), pinned.data(), 1001, "too long"), AccessViolation);
+  std::byte local{};
+  EXPECT_THROW(device->copy(h2d.id(), memory.data(), &local, 1, "pageable"), AccessViolation);
+  auto* const range = static_cast<std::byte*>(device->reserve(device->granularity()));
+  EXPECT_THROW(device->copy(h2d.id(), range, pinned.data(), 1, "unmapped"), AccessViolation);
+  EXPECT_THROW(device->discard(compute.id(), memory.data() + 1, 1000), AccessViolation);
+  EXPECT_THROW(device->discard(compute.id(), pinned.data(), 1), InvalidInput);
+  bool ran = false;
+  const Access access{memory.data(), 1000, AccessMode::write};
+  Launch launch;
+  launch.name = "write";
+  launch.function = [](void* context) { *static_cast<bool*>(context) = true; };
+  launch.context = &ran;
+  launch.accesses = {&access, 1};
+  EXPECT_THROW(device->launch(host.id(), launch), AccessViolation);
+  EXPECT_FALSE(ran);
+  device->launch(compute.id(), launch);
+  EXPECT_TRUE(ran);  // at once: it would enqueue kernels
+  EXPECT_EQ(fake_cuda_calls("cudaMemcpyAsync"), 0u);
+}
+
+TEST_F(CudaDeviceTest, RemembersTheHighestByteThatIsNamed) {
+  const auto device = open_cuda_device();
+  const DeviceMemory memory(*device, MemoryKind::device, 1000), pinned(*device, MemoryKind::pinned, 5000);
+  const Lane h2d(*device, LaneRole::h2d), compute(*device, LaneRole::compute);
+  device->copy(h2d.id(), memory.data() + 100, pinned.data() + 3000, 200, "there");
+  EXPECT_EQ(device->counters().highest_device_byte, 300u);
+  const Access accesses[] = {{memory.data(), 700, AccessMode::read}, {pinned.data(), 5000, AccessMode::read}};
+  Launch launch;
+  launch.name = "read";
+  launch.function = [](void*) {};
+  launch.accesses = accesses;
+  device->launch(compute.id(), launch);
+  EXPECT_EQ(device->counters().highest_device_byte, 700u);
+  device->reset_counters();
+  EXPECT_EQ(device->counters().highest_device_byte, 0u);
+  device->synchronise_lane(h2d.id());
+}
+
+TEST_F(CudaDeviceTest, EveryLaneIsAStreamOfItsOwn) {
+  const auto device = open_cuda_device();
+  const Lane compute(*device, LaneRole::compute), other(*device, LaneRole::compute);
+  EXPECT_NE(device->native_stream(compute.id()), nullptr);
+  EXPECT_NE(device->native_stream(compute.id()), device->native_stream(other.id()));
+  EXPECT_THROW(device->native_stream(1234), InvalidInput);
+  EXPECT_EQ(fake_cuda_live().streams, 2u);
+}
+
+TEST_F(CudaDeviceTest, NamesTheLaunchWhoseFunctionThrows) {
+  const auto device = open_cuda_device();
+  const Lane compute(*device, LaneRole::compute);
+  Launch launch;
+  launch.name = "matmul";
+  launch.function = [](void*) { throw std::runtime_error("no algorithm"); };
+  try {
+    device->launch(compute.id(), launch);
+    FAIL() << "the failure was lost";
+  } catch (const DeviceError& error) {
+    EXPECT_EQ(error.call(), "launch");
+    EXPECT_EQ(error.work(), "matmul");
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("compute lane"), HasSubstr("no algorithm")));
+  }
+  device->synchronise_lane(compute.id());
+}
+
+TEST_F(CudaDeviceTest, AKernelLaneReportsTheHostFunctionThatFailedBeforeIt) {
+  const auto device = open_cuda_device();
+  const Lane host(*device, LaneRole::host), compute(*device, LaneRole::compute);
+  const Event event(*device);
+  Launch launch;
+  launch.name = "unlucky";
+  launch.function = [](void*) { throw std::runtime_error("no luck"); };
+  device->launch(host.id(), launch);
+  device->record(event.id(), host.id());
+  device->wait(compute.id(), event.id());
+  EXPECT_THROW(device->synchronise_lane(compute.id()), DeviceError);
+  device->synchronise_lane(compute.id());
+  EXPECT_THROW(device->synchronise_lane(host.id()), DeviceError);
+}
+
+TEST_F(CudaDeviceTest, ThreadsUseLanesOfTheirOwn) {
+  const auto device = open_cuda_device({.scratch = 64_KiB});
+  constexpr Bytes bytes = 4096;
+  const auto use = [&](int seed) {
+    const DeviceMemory memory(*device, MemoryKind::device, bytes);
+    const DeviceMemory there(*device, MemoryKind::pinned, bytes), back(*device, MemoryKind::pinned, bytes);
+    const Lane h2d(*device, LaneRole::h2d), d2h(*device, LaneRole::d2h), host(*device, LaneRole::host);
+    const Event arrived(*device), filled(*device);
+    struct Fill {
+      const DeviceMemory& memory;
+      int value;
+    } fill{there, 0};
+    Launch launch;
+    launch.name = "fill";
+    launch.context = &fill;
+    launch.function = [](void* context) {
+      const auto& what = *static_cast<Fill*>(context);
+      std::memset(what.memory.data(), what.value, what.memory.bytes());
+    };
+    for (int round = 0; round < 5; ++round) {
+      fill.value = seed + round;
+      device->launch(host.id(), launch);
+      device->record(filled.id(), host.id());
+      device->wait(h2d.id(), filled.id());
+      device->copy(h2d.id(), memory.data(), there.data(), bytes, "there");
+      device->record(arrived.id(), h2d.id());
+      device->wait(d2h.id(), arrived.id());
+      device->copy(d2h.id(), back.data(), memory.data(), bytes, "back");
+      device->synchronise_lane(d2h.id());
+      EXPECT_EQ(back.data()[bytes - 1], static_cast<std::byte>(seed + round));
+    }
+  };
+  std::thread other([&] { use(100); });
+  use(10);
+  other.join();
+  EXPECT_EQ(device->counters().h2d_bytes, 10 * bytes);
+}
+
+}  // namespace
+}  // namespace stowage
