@@ -1,0 +1,83 @@
+// What tests ask of the fake CUDA runtime, driver and cuBLASLt: how much memory there is, which call
+// fails, what was called, what is still alive.
+//
+// The fakes stand in for libcudart.so.13, libcuda.so.1 and libcublasLt.so.13 where LD_LIBRARY_PATH names
+// their folder. They share one state, in libfake_cuda.so, which exports these functions: link it, or find
+// them by dlsym. Device memory is host memory. A stream is a thread, so that a missing wait is a real
+// race. Kernels run from the libraries that the environment variable STOWAGE_FAKE_CUDA_KERNELS names
+// (separated by colons), which stowage_emulate_kernels() builds, looked up by mangled name.
+//
+// Stricter than a card where it helps: cudaFree waits for no stream (so that the address sanitizer sees a
+// use after it); a host function may not call CUDA; a copy must lie inside one allocation.
+//
+// All functions are thread-safe.
+#pragma once
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Frees all that is alive (handles and addresses of before are void) and returns to the state at start:
+// no faults, nothing counted, and what the environment says. Waits for the streams' work.
+//   STOWAGE_FAKE_CUDA          no-driver, no-device or empty
+//   STOWAGE_FAKE_CUDA_MEMORY   bytes of device memory; 4 GiB without it
+void fake_cuda_reset(void);
+
+enum fake_cuda_driver {
+  fake_cuda_driver_present,  // one card
+  fake_cuda_no_driver,       // every call of the runtime returns cudaErrorInsufficientDriver
+  fake_cuda_no_device,       // cudaErrorNoDevice
+};
+void fake_cuda_set_driver(enum fake_cuda_driver driver);
+
+// `context` bytes of `capacity` are gone before the first allocation. At start: 64 MiB.
+void fake_cuda_set_memory(size_t capacity, size_t context);
+
+// Whether cuMemMap and its like are there. At start: 1.
+void fake_cuda_set_virtual_memory(int supported);
+
+// The nth call of `name` from now on (1: the next) does nothing and returns `error`, a value of the API's
+// own enumeration; 0 means the API's "unknown". A null name counts every call that can fail. Several
+// faults may wait at once.
+void fake_cuda_fail_call(const char* name, unsigned nth, int error);
+
+// The nth kernel or GEMM to start from now on does not run; instead the card is lost: this and every
+// later call of the runtime returns `error` (such as cudaErrorIllegalAddress), and streams skip their
+// work, until fake_cuda_reset.
+void fake_cuda_fault_kernel(unsigned nth, int error);
+
+// Faults that are still waiting.
+unsigned fake_cuda_pending_faults(void);
+
+// Calls so far of `name`; null: of everything that can fail.
+unsigned fake_cuda_calls(const char* name);
+
+// Names of the functions called so far that can fail, in order of first call; returns how many there
+// are, writes `capacity` of them at most.
+size_t fake_cuda_called(const char** names, size_t capacity);
+
+// Forgets calls and faults, keeps everything else.
+void fake_cuda_forget_calls(void);
+
+struct fake_cuda_live_objects {
+  size_t device_allocations, device_bytes;  // cudaMalloc
+  size_t pinned_allocations, pinned_bytes;  // cudaMallocHost, cudaHostAlloc, cudaHostRegister
+  size_t reservations, physical_allocations, physical_bytes, mappings;
+  size_t streams, events;
+  size_t blas_objects;
+};
+struct fake_cuda_live_objects fake_cuda_live(void);
+
+// What a program for a card should not do: CUDA calls from host functions, asynchronous copies of
+// pageable memory.
+struct fake_cuda_misuse {
+  unsigned calls_from_host_functions;
+  unsigned pageable_copies;
+};
+struct fake_cuda_misuse fake_cuda_misuses(void);
+
+#ifdef __cplusplus
+}
+#endif

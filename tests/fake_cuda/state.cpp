@@ -1,0 +1,106 @@
+#include "tests/fake_cuda/state.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+namespace fake_cuda {
+namespace {
+
+Settings settings_of_environment() {
+  Settings settings;
+  if (const char* driver = std::getenv("STOWAGE_FAKE_CUDA")) {
+    if (std::string_view(driver) == "no-driver") settings.driver = fake_cuda_no_driver;
+    if (std::string_view(driver) == "no-device") settings.driver = fake_cuda_no_device;
+  }
+  if (const char* memory = std::getenv("STOWAGE_FAKE_CUDA_MEMORY")) {
+    settings.capacity = std::strtoull(memory, nullptr, 10);
+  }
+  return settings;
+}
+
+}  // namespace
+
+State::State() : settings_(settings_of_environment()) {}
+
+State& State::get() {
+  static State& state = *new State;  // outlives the streams' threads
+  return state;
+}
+
+Settings State::settings() {
+  const std::lock_guard lock(mutex_);
+  return settings_;
+}
+
+int State::begin_call(const char* name, int unknown_error) {
+  const std::lock_guard lock(mutex_);
+  ++total_;
+  if (++counts_[name] == 1) order_.push_back(name);
+  int error = 0;
+  for (Fault& fault : faults_) {
+    if (!fault.name.empty() && fault.name != name) continue;
+    if (--fault.remaining == 0 && error == 0) error = fault.error == 0 ? unknown_error : fault.error;
+  }
+  std::erase_if(faults_, [](const Fault& fault) { return fault.remaining == 0; });
+  return error;
+}
+
+void State::fail_call(const char* name, unsigned nth, int error) {
+  const std::lock_guard lock(mutex_);
+  faults_.push_back({name == nullptr ? "" : name, std::max(nth, 1U), error});
+}
+
+unsigned State::calls(const char* name) {
+  const std::lock_guard lock(mutex_);
+  if (name == nullptr) return total_;
+  const auto found = counts_.find(name);
+  return found == counts_.end() ? 0 : found->second;
+}
+
+std::vector<const char*> State::called() {
+  const std::lock_guard lock(mutex_);
+  return order_;
+}
+
+unsigned State::pending_faults() {
+  const std::lock_guard lock(mutex_);
+  return static_cast<unsigned>(faults_.size()) +
+         (kernels_to_fault_.load(std::memory_order_relaxed) > 0 ? 1U : 0U);
+}
+
+void State::forget_calls() {
+  const std::lock_guard lock(mutex_);
+  faults_.clear();
+  counts_.clear();
+  order_.clear();
+  total_ = 0;
+  kernels_to_fault_.store(0, std::memory_order_relaxed);
+}
+
+void State::reset() {
+  forget_calls();
+  lost_.store(0, std::memory_order_relaxed);
+  calls_from_host_functions = 0;
+  pageable_copies = 0;
+  blas_objects = 0;
+  const std::lock_guard lock(mutex_);
+  settings_ = settings_of_environment();
+}
+
+void State::fault_kernel(unsigned nth, int error) {
+  kernel_error_.store(error, std::memory_order_relaxed);
+  kernels_to_fault_.store(std::max(nth, 1U), std::memory_order_relaxed);
+}
+
+bool State::kernel_may_start() {
+  unsigned left = kernels_to_fault_.load(std::memory_order_relaxed);
+  while (left > 0 && !kernels_to_fault_.compare_exchange_weak(left, left - 1, std::memory_order_relaxed)) {
+  }
+  if (left != 1) return true;
+  lost_.store(kernel_error_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  return false;
+}
+
+}  // namespace fake_cuda

@@ -1,0 +1,77 @@
+// The state that all fakes share: settings, calls and faults.
+//
+// Streams' threads read of it only atomics, relaxed: a lock, or a release, would order their work, and
+// hide a missing wait from the thread sanitizer.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tests/fake_cuda/fake_cuda.h"
+
+namespace fake_cuda {
+
+struct Settings {
+  fake_cuda_driver driver = fake_cuda_driver_present;
+  std::size_t capacity = std::size_t{4} << 30;
+  std::size_t context = std::size_t{64} << 20;
+  bool virtual_memory = true;
+};
+
+struct Fault {
+  std::string name;  // empty: any
+  unsigned remaining = 1;
+  int error = 0;
+};
+
+class State {
+ public:
+  static State& get();
+
+  Settings settings();
+  template <class Change>
+  void change_settings(Change change) {
+    const std::lock_guard lock(mutex_);
+    change(settings_);
+  }
+
+  // Counts a call. Returns 0 to go on, else the error that the call shall return without doing anything.
+  int begin_call(const char* name, int unknown_error);
+  void fail_call(const char* name, unsigned nth, int error);
+  unsigned calls(const char* name);
+  std::vector<const char*> called();
+  unsigned pending_faults();
+  void forget_calls();
+  void reset();
+
+  // Called on a stream's thread: whether the next kernel runs. The card is lost where it does not.
+  bool kernel_may_start();
+  void fault_kernel(unsigned nth, int error);
+  int lost() const { return lost_.load(std::memory_order_relaxed); }
+
+  std::atomic<unsigned> calls_from_host_functions = 0;
+  std::atomic<unsigned> pageable_copies = 0;
+  std::atomic<int> blas_objects = 0;
+
+ private:
+  State();
+
+  std::mutex mutex_;
+  Settings settings_;
+  std::vector<Fault> faults_;
+  std::map<std::string, unsigned> counts_;
+  std::vector<const char*> order_;
+  unsigned total_ = 0;
+  std::atomic<unsigned> kernels_to_fault_ = 0;  // 0: none
+  std::atomic<int> kernel_error_ = 0;
+  std::atomic<int> lost_ = 0;
+};
+
+// Set while a stream's thread runs a host function.
+inline thread_local bool in_host_function = false;
+
+}  // namespace fake_cuda

@@ -1,0 +1,232 @@
+#include "tests/fake_cuda/stream.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <climits>
+#include <thread>
+
+#include "tests/fake_cuda/state.h"
+
+namespace fake_cuda {
+namespace {
+
+constexpr unsigned non_blocking = 1;  // cudaStreamNonBlocking
+
+// std::atomic::wait shares counters between its users, which would order threads.
+void sleep_while(const std::atomic<Ticket>& word, Ticket value) {
+  syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
+}
+void wake_all(std::atomic<Ticket>& word) {
+  syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+}
+
+bool reached(Ticket now, Ticket ticket) { return static_cast<std::int32_t>(now - ticket) >= 0; }
+
+std::int64_t now_in_nanoseconds() {
+  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+Stream::Stream(unsigned flags, int priority) : flags_(flags), priority_(priority) {
+  std::thread([this] { run(); }).detach();
+}
+
+Ticket Stream::push(Node* node) {
+  newest_->next.store(node, std::memory_order_release);
+  newest_ = node;
+  const Ticket ticket = enqueued_.load(std::memory_order_relaxed) + 1;
+  enqueued_.store(ticket, std::memory_order_release);
+  wake_all(enqueued_);
+  return ticket;
+}
+
+Ticket Stream::enqueue(Work work, When when) {
+  Node* node = new Node;
+  node->work = std::move(work);
+  node->always = when == When::always;
+  return push(node);
+}
+
+void Stream::stop() {
+  Node* node = new Node;
+  node->last = true;
+  push(node);
+}
+
+void Stream::run() {
+  bool last = false;
+  for (Ticket ticket = 0; !last; ++ticket) {
+    while (enqueued_.load(std::memory_order_acquire) == ticket) sleep_while(enqueued_, ticket);
+    Node* node = oldest_->next.load(std::memory_order_acquire);
+    delete oldest_;
+    oldest_ = node;
+    if (node->work && (node->always || State::get().lost() == 0)) node->work();
+    node->work = nullptr;
+    last = node->last;
+    if (last) delete node;
+    finished_.store(ticket + 1, std::memory_order_release);
+    wake_all(finished_);
+  }
+}
+
+bool Stream::done(Ticket ticket) const { return reached(finished_.load(std::memory_order_acquire), ticket); }
+
+void Stream::wait_for(Ticket ticket) const {
+  for (;;) {
+    const Ticket finished = finished_.load(std::memory_order_acquire);
+    if (reached(finished, ticket)) return;
+    sleep_while(finished_, finished);
+  }
+}
+
+Streams& Streams::get() {
+  static Streams& streams = *new Streams;
+  return streams;
+}
+
+Stream* Streams::find_locked(void* stream) {
+  if (stream == nullptr) {
+    if (default_stream_ == nullptr) {
+      default_stream_ = all_streams_.emplace_back(std::make_unique<Stream>(0U, 0)).get();
+    }
+    return default_stream_;
+  }
+  const auto found = std::find(streams_.begin(), streams_.end(), stream);
+  return found == streams_.end() ? nullptr : *found;
+}
+
+Stream* Streams::find(void* stream) {
+  const std::lock_guard lock(mutex_);
+  return find_locked(stream);
+}
+
+void* Streams::create(unsigned flags, int priority) {
+  const std::lock_guard lock(mutex_);
+  return streams_.emplace_back(all_streams_.emplace_back(std::make_unique<Stream>(flags, priority)).get());
+}
+
+bool Streams::destroy(void* stream) {
+  const std::lock_guard lock(mutex_);
+  Stream* found = stream == nullptr ? nullptr : find_locked(stream);
+  if (found == nullptr) return false;
+  found->stop();
+  std::erase(streams_, found);
+  return true;
+}
+
+void Streams::add_implied_waits_locked(Stream* stream) {
+  std::vector<Stream*> before;
+  if (stream == default_stream_) {
+    before = streams_;
+    std::erase_if(before, [](const Stream* other) { return (other->flags() & non_blocking) != 0; });
+  } else if (default_stream_ != nullptr && (stream->flags() & non_blocking) == 0) {
+    before.push_back(default_stream_);
+  }
+  for (Stream* other : before) {
+    if (other->last() == 0) continue;
+    stream->enqueue([other, ticket = other->last()] { other->wait_for(ticket); }, When::always);
+  }
+}
+
+Mark* Streams::enqueue_locked(Stream* stream, Work work, When when) {
+  add_implied_waits_locked(stream);
+  Mark* mark = &marks_.emplace_back();
+  mark->stream = stream;
+  mark->ticket = stream->enqueue(std::move(work), when);
+  return mark;
+}
+
+std::optional<Mark*> Streams::enqueue(void* handle, Work work, When when) {
+  const std::lock_guard lock(mutex_);
+  Stream* stream = find_locked(handle);
+  if (stream == nullptr) return std::nullopt;
+  return enqueue_locked(stream, std::move(work), when);
+}
+
+bool Streams::synchronise(void* handle) {
+  const auto mark = enqueue(handle, nullptr, When::always);
+  if (mark) (*mark)->wait();
+  return mark.has_value();
+}
+
+void Streams::synchronise_all() {
+  std::vector<std::pair<Stream*, Ticket>> marks;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& stream : all_streams_) marks.emplace_back(stream.get(), stream->last());
+  }
+  for (const auto& [stream, ticket] : marks) stream->wait_for(ticket);
+}
+
+void* Streams::create_event(unsigned flags) {
+  const std::lock_guard lock(mutex_);
+  return events_.emplace_back(std::make_unique<Event>(Event{flags, nullptr})).get();
+}
+
+Event* Streams::find_event_locked(void* event) {
+  const auto found = std::find_if(events_.begin(), events_.end(),
+                                  [&](const auto& candidate) { return candidate.get() == event; });
+  return found == events_.end() ? nullptr : found->get();
+}
+
+std::optional<Event> Streams::find_event(void* event) {
+  const std::lock_guard lock(mutex_);
+  const Event* found = find_event_locked(event);
+  return found == nullptr ? std::nullopt : std::optional(*found);
+}
+
+bool Streams::destroy_event(void* event) {
+  const std::lock_guard lock(mutex_);
+  return std::erase_if(events_, [&](const auto& candidate) { return candidate.get() == event; }) > 0;
+}
+
+bool Streams::record(void* handle, void* stream_handle) {
+  const std::lock_guard lock(mutex_);
+  Event* event = find_event_locked(handle);
+  Stream* stream = find_locked(stream_handle);
+  if (event == nullptr || stream == nullptr) return false;
+  add_implied_waits_locked(stream);
+  Mark* mark = &marks_.emplace_back();
+  mark->stream = stream;
+  mark->ticket = stream->enqueue(
+      [mark] { mark->nanoseconds.store(now_in_nanoseconds(), std::memory_order_relaxed); }, When::always);
+  event->latest = mark;
+  return true;
+}
+
+bool Streams::wait(void* stream_handle, void* handle) {
+  const std::lock_guard lock(mutex_);
+  const Event* event = find_event_locked(handle);
+  Stream* stream = find_locked(stream_handle);
+  if (event == nullptr || stream == nullptr) return false;
+  if (event->latest == nullptr) return true;
+  enqueue_locked(
+      stream, [mark = event->latest] { mark->wait(); }, When::always);
+  return true;
+}
+
+std::size_t Streams::stream_count() {
+  const std::lock_guard lock(mutex_);
+  return streams_.size();
+}
+
+std::size_t Streams::event_count() {
+  const std::lock_guard lock(mutex_);
+  return events_.size();
+}
+
+void Streams::clear() {
+  synchronise_all();
+  const std::lock_guard lock(mutex_);
+  for (Stream* stream : streams_) stream->stop();
+  streams_.clear();
+  events_.clear();
+  marks_.clear();
+}
+
+}  // namespace fake_cuda
