@@ -1,0 +1,48 @@
+// Multi-head attention, forward and backward. T: float or Bfloat16; scores, softmax and sums in f32. Stream
+// order. Throws DeviceError, and InvalidInput for heads wider than 256 or where the lane's scratch is too
+// small.
+//
+// Which of two methods computes a shape is decided once for each shape and lane, from the shape, the card and
+// the libraries alone: cuDNN's fused attention (cudnn_attention.h) for bf16 without dropout where cuDNN takes
+// it, else our own (flash_attention.h). Each writes the same bits every time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/math/philox.h"
+
+namespace stowage::cuda {
+
+struct AttentionShape {
+  std::int64_t samples = 0, heads = 1, sequence = 1;
+  std::int64_t width = 0;  // of all heads together
+  bool causal = true;
+  double dropout = 0;  // on the probabilities; element [sample, head, row, column] of the stream
+  RandomStream random = {};
+
+  std::int64_t head_width() const { return width / heads; }
+};
+
+inline constexpr std::int64_t widest_head = 256;
+
+// qkv[N, 3 width] holds queries, keys and values side by side, each split in heads.
+// out[N, width] = dropout(softmax(q k^T / sqrt(head width))) v; log_sum_exp f32[samples, heads, sequence] of
+// the scaled scores.
+template <class T>
+void attention(const AttentionShape& shape, const T* qkv, T* out, float* log_sum_exp, void* stream);
+
+template <class T>
+struct AttentionGradient {
+  const T* qkv = nullptr;
+  const T* out = nullptr;
+  const float* log_sum_exp = nullptr;
+  const T* dout = nullptr;
+  T* dqkv = nullptr;
+  void* workspace = nullptr;  // for cuDNN; may be null
+  std::size_t workspace_bytes = 0;
+};
+template <class T>
+void attention_backward(const AttentionShape& shape, const AttentionGradient<T>& of, void* stream);
+
+}  // namespace stowage::cuda

@@ -1,0 +1,156 @@
+#include "kernels/cuda/column_sum.h"
+
+#include <algorithm>
+
+#include "kernels/cuda/kernel_registry.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/pack.h"
+#include "kernels/cuda/reduce.h"
+#include "kernels/cuda/scratch.h"
+
+namespace stowage::cuda {
+
+inline constexpr int column_warps = 8;  // of a block: each takes every eighth row of the chunk
+inline constexpr std::int64_t least_rows_per_chunk = 64;
+inline constexpr std::int64_t most_chunks = 128;
+
+// What is summed: `sums` terms for each element.
+template <class T>
+struct PlainTerms {
+  static constexpr int sums = 1;
+  const T* x;
+
+  __device__ void add(std::int64_t at, std::int64_t, std::int64_t count, bool aligned,
+                      float (&sum)[sums][pack_size<T>]) const {
+    const Pack<T> pack = load_pack(x + at, count, aligned);
+    for (int k = 0; k < pack_size<T>; ++k) sum[0][k] += pack.values[k];
+  }
+};
+
+// Of layer norm's gain and bias.
+template <class T>
+struct LayerNormTerms {
+  static constexpr int sums = 2;
+  const T* x;
+  const float* mean;
+  const float* rstd;
+  const T* dy;
+
+  __device__ void add(std::int64_t at, std::int64_t row, std::int64_t count, bool aligned,
+                      float (&sum)[sums][pack_size<T>]) const {
+    const Pack<T> pack = load_pack(x + at, count, aligned);
+    const Pack<T> flow = load_pack(dy + at, count, aligned);
+    const float average = mean[row];
+    const float inverse = rstd[row];
+    for (int k = 0; k < pack_size<T>; ++k) {
+      sum[0][k] += flow.values[k] * ((pack.values[k] - average) * inverse);
+      sum[1][k] += flow.values[k];
+    }
+  }
+};
+
+struct ColumnChunks {
+  std::int64_t rows, width, rows_per_chunk, chunks;
+};
+
+// partial[chunk, sum, column]. A lane of each warp owns one pack of columns; blocks are (columns, chunk).
+template <class T, class Terms>
+__global__ void column_partial_kernel(ColumnChunks cut, Terms terms, float* partial, bool aligned) {
+  constexpr int size = pack_size<T>;
+  __shared__ float shared[column_warps][Terms::sums][warp_size * size];
+  const int lane = static_cast<int>(threadIdx.x % warp_size);
+  const int warp = static_cast<int>(threadIdx.x / warp_size);
+  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * warp_size * size;
+  const std::int64_t column = begin + lane * size;
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.y) * cut.rows_per_chunk;
+  const std::int64_t last = first + cut.rows_per_chunk < cut.rows ? first + cut.rows_per_chunk : cut.rows;
+
+  float sum[Terms::sums][size] = {};
+  if (column < cut.width) {
+    for (std::int64_t row = first + warp; row < last; row += column_warps) {
+      terms.add(row * cut.width + column, row, cut.width - column, aligned, sum);
+    }
+  }
+  for (int s = 0; s < Terms::sums; ++s) {
+    for (int k = 0; k < size; ++k) shared[warp][s][lane * size + k] = sum[s][k];
+  }
+  __syncthreads();
+  for (int i = static_cast<int>(threadIdx.x); i < Terms::sums * warp_size * size;
+       i += static_cast<int>(blockDim.x)) {
+    const int s = i / (warp_size * size);
+    const int at = i % (warp_size * size);
+    if (begin + at >= cut.width) continue;
+    float total = 0;
+    for (int w = 0; w < column_warps; ++w) total += shared[w][s][at];
+    partial[(static_cast<std::int64_t>(blockIdx.y) * Terms::sums + s) * cut.width + begin + at] = total;
+  }
+}
+
+// Sum `blockIdx.y` of the chunks. Warp w of a block adds the chunks w, w + 8, …; then the warps in order.
+template <class T>
+__global__ void column_total_kernel(std::int64_t chunks, std::int64_t width, const float* partial, T* first,
+                                    T* second) {
+  __shared__ float shared[column_warps][warp_size];
+  const int lane = static_cast<int>(threadIdx.x % warp_size);
+  const int warp = static_cast<int>(threadIdx.x / warp_size);
+  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * warp_size + lane;
+  float sum = 0;
+  if (column < width) {
+    for (std::int64_t chunk = warp; chunk < chunks; chunk += column_warps) {
+      sum += partial[(chunk * gridDim.y + blockIdx.y) * width + column];
+    }
+  }
+  shared[warp][lane] = sum;
+  __syncthreads();
+  if (warp != 0 || column >= width) return;
+  float total = 0;
+  for (int w = 0; w < column_warps; ++w) total += shared[w][lane];
+  (blockIdx.y == 0 ? first : second)[column] = static_cast<T>(total);
+}
+
+inline ColumnChunks cut_rows(const Rows& shape, int sums) {
+  const std::int64_t bytes = shape.width * sums * static_cast<std::int64_t>(sizeof(float));
+  const std::int64_t most = std::clamp<std::int64_t>(column_sum_scratch / bytes, 1, most_chunks);
+  const std::int64_t rows = std::max(least_rows_per_chunk, blocks_for(shape.rows, most));
+  return {shape.rows, shape.width, rows, blocks_for(shape.rows, rows)};
+}
+
+template <class T, class Terms>
+void sum_columns(const Rows& shape, const Terms& terms, bool aligned, T* first, T* second, void* stream) {
+  constexpr int threads = column_warps * warp_size;
+  const ColumnChunks cut = cut_rows(shape, Terms::sums);
+  auto* partial = scratch_for<float>(stream, cut.chunks * Terms::sums * shape.width, "column_sum");
+  const std::int64_t tiles = blocks_for(shape.width, static_cast<std::int64_t>(warp_size) * pack_size<T>);
+  launch(column_partial_kernel<T, Terms>, "column_sum", {{tiles, cut.chunks}, threads}, stream, cut, terms,
+         partial, aligned);
+  launch(column_total_kernel<T>, "column_sum", {{blocks_for(shape.width, warp_size), Terms::sums}, threads},
+         stream, cut.chunks, shape.width, partial, first, second);
+}
+
+template <class T>
+void column_sum(const Rows& shape, const T* x, T* sum, void* stream) {
+  sum_columns<T>(shape, PlainTerms<T>{x}, rows_are_aligned<T>(shape.width, x), sum, sum, stream);
+}
+
+template <class T>
+void layer_norm_backward_parameters(const Rows& shape, const T* x, const float* mean, const float* rstd,
+                                    const T* dy, T* dgain, T* dbias, void* stream) {
+  sum_columns<T>(shape, LayerNormTerms<T>{x, mean, rstd, dy}, rows_are_aligned<T>(shape.width, x, dy), dgain,
+                 dbias, stream);
+}
+
+template void column_sum(const Rows&, const float*, float*, void*);
+template void column_sum(const Rows&, const Bfloat16*, Bfloat16*, void*);
+template void layer_norm_backward_parameters(const Rows&, const float*, const float*, const float*,
+                                             const float*, float*, float*, void*);
+template void layer_norm_backward_parameters(const Rows&, const Bfloat16*, const float*, const float*,
+                                             const Bfloat16*, Bfloat16*, Bfloat16*, void*);
+
+STOWAGE_CUDA_KERNEL(column_partial_kernel<float, PlainTerms<float>>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, PlainTerms<Bfloat16>>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<float, LayerNormTerms<float>>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, LayerNormTerms<Bfloat16>>);
+STOWAGE_CUDA_KERNEL(column_total_kernel<float>);
+STOWAGE_CUDA_KERNEL(column_total_kernel<Bfloat16>);
+
+}  // namespace stowage::cuda

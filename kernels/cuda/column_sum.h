@@ -1,0 +1,20 @@
+// Column sums in two stages: fixed chunks of rows into the lane's scratch, then the chunks in order.
+// How the rows are cut depends on the shape alone.
+//
+// Scratch: at most column_sum_scratch bytes, or one f32 for each column and sum where that is more.
+// Stream order. Throws DeviceError, and InvalidInput where the lane's scratch is too small.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/layer_norm.h"
+
+namespace stowage::cuda {
+
+inline constexpr std::int64_t column_sum_scratch = std::int64_t{8} << 20;
+
+// sum[width] = the columns of x[rows, width], in f32. T: float or Bfloat16.
+template <class T>
+void column_sum(const Rows& shape, const T* x, T* sum, void* stream);
+
+}  // namespace stowage::cuda

@@ -1,0 +1,201 @@
+#include "kernels/cuda/cross_entropy.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "kernels/cuda/kernel_registry.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/pack.h"
+#include "kernels/cuda/reduce.h"
+#include "kernels/cuda/scratch.h"
+#include "kernels/math/exponential.h"
+
+namespace stowage::cuda {
+
+inline constexpr int most_loss_threads = 512;
+inline constexpr float below_all = -3.0e38F;
+
+// Sum of exp(value - largest) over the values seen so far.
+struct SoftmaxSum {
+  float largest = below_all, sum = 0;
+
+  __device__ void add(float value) {
+    if (value > largest) {
+      sum *= exponential(largest - value);
+      largest = value;
+    }
+    sum += exponential(value - largest);
+  }
+};
+
+// Of a row, by the whole block. `shared` holds one float for each warp.
+template <class T>
+__device__ float log_sum_exp_of(std::int64_t width, const T* x, bool aligned, float* shared) {
+  SoftmaxSum mine;
+  const std::int64_t step = static_cast<std::int64_t>(blockDim.x) * pack_size<T>;
+  for (std::int64_t i = static_cast<std::int64_t>(threadIdx.x) * pack_size<T>; i < width; i += step) {
+    const Pack<T> pack = load_pack(x + i, width - i, aligned);
+    for (int k = 0; k < pack_size<T>; ++k) {
+      if (i + k < width) mine.add(pack.values[k]);
+    }
+  }
+  const float largest = reduce_block<Largest>(mine.largest, shared);
+  const float sum = reduce_block<Sum>(mine.sum * exponential(mine.largest - largest), shared);
+  return largest + std::log(sum);
+}
+
+template <class T>
+__device__ void write_gradient(std::int64_t width, std::int64_t target, float log_sum_exp, float share,
+                               const T* x, T* y, bool aligned) {
+  const std::int64_t step = static_cast<std::int64_t>(blockDim.x) * pack_size<T>;
+  for (std::int64_t i = static_cast<std::int64_t>(threadIdx.x) * pack_size<T>; i < width; i += step) {
+    Pack<T> pack = load_pack(x + i, width - i, aligned);
+    for (int k = 0; k < pack_size<T>; ++k) {
+      const float weight = exponential(pack.values[k] - log_sum_exp) * share;
+      pack.values[k] = target < 0 ? 0.0F : i + k == target ? weight - share : weight;
+    }
+    store_pack(y + i, width - i, aligned, pack);
+  }
+}
+
+// Of one row, for the thread that writes it.
+template <class T>
+__device__ double row_loss(const Logits& shape, std::int64_t target, float log_sum_exp, const T* row) {
+  if (target < 0) return 0;
+  if (target >= shape.vocabulary) return std::numeric_limits<double>::quiet_NaN();
+  return static_cast<double>(log_sum_exp) - static_cast<double>(static_cast<float>(row[target]));
+}
+
+__device__ inline float share_of(double count) { return static_cast<float>(count == 0 ? 0 : 1 / count); }
+
+// By the whole block; `shared` holds one double for each warp.
+__device__ inline double counted(std::int64_t rows, const std::int32_t* targets, double* shared) {
+  double count = 0;
+  for (std::int64_t row = threadIdx.x; row < rows; row += blockDim.x) count += targets[row] >= 0 ? 1 : 0;
+  return reduce_block<Sum>(count, shared);
+}
+
+template <class T>
+__global__ void log_sum_exp_kernel(Logits shape, const T* logits, float* log_sum_exp, bool aligned) {
+  __shared__ float shared[most_loss_threads / warp_size];
+  const std::int64_t row = blockIdx.x;
+  const float value = log_sum_exp_of(shape.vocabulary, logits + row * shape.vocabulary, aligned, shared);
+  if (threadIdx.x == 0) log_sum_exp[row] = value;
+}
+
+// One block.
+template <class T>
+__global__ void mean_loss_kernel(Logits shape, const T* logits, const std::int32_t* targets,
+                                 const float* log_sum_exp, double* loss) {
+  __shared__ double shared[most_loss_threads / warp_size];
+  const double count = counted(shape.rows, targets, shared);
+  double sum = 0;
+  for (std::int64_t row = threadIdx.x; row < shape.rows; row += blockDim.x) {
+    sum += row_loss(shape, targets[row], log_sum_exp[row], logits + row * shape.vocabulary);
+  }
+  sum = reduce_block<Sum>(sum, shared);
+  if (threadIdx.x == 0) *loss = count == 0 ? 0 : sum / count;
+}
+
+template <class T>
+__global__ void cross_entropy_backward_kernel(Logits shape, const T* logits, const std::int32_t* targets,
+                                              const float* log_sum_exp, const double* count, T* dlogits,
+                                              bool aligned) {
+  const std::int64_t row = blockIdx.x;
+  write_gradient(shape.vocabulary, targets[row], log_sum_exp[row], share_of(*count),
+                 logits + row * shape.vocabulary, dlogits + row * shape.vocabulary, aligned);
+}
+
+// The target's logit is read before any thread overwrites it: reduce_block's barriers stand between.
+template <class T>
+__global__ void cross_entropy_in_place_kernel(Logits shape, LossChunk chunk, T* logits, bool aligned) {
+  __shared__ float shared[most_loss_threads / warp_size];
+  const std::int64_t row = blockIdx.x;
+  const std::int64_t target = chunk.targets[chunk.first + row];
+  T* line = logits + row * shape.vocabulary;
+  const float log_sum_exp = log_sum_exp_of(shape.vocabulary, line, aligned, shared);
+  if (threadIdx.x == 0) chunk.row_losses[row] = row_loss(shape, target, log_sum_exp, line);
+  __syncthreads();
+  write_gradient(shape.vocabulary, target, log_sum_exp, share_of(*chunk.count), line, line, aligned);
+}
+
+__global__ void count_targets_kernel(std::int64_t rows, const std::int32_t* targets, double* count) {
+  __shared__ double shared[most_loss_threads / warp_size];
+  const double found = counted(rows, targets, shared);
+  if (threadIdx.x == 0) *count = found;
+}
+
+__global__ void add_losses_kernel(std::int64_t rows, LossChunk chunk, double* loss) {
+  __shared__ double shared[most_loss_threads / warp_size];
+  double sum = 0;
+  for (std::int64_t row = threadIdx.x; row < rows; row += blockDim.x) sum += chunk.row_losses[row];
+  sum = reduce_block<Sum>(sum, shared);
+  if (threadIdx.x != 0) return;
+  if (chunk.first > 0) sum += *loss;
+  const bool last = chunk.first + rows == chunk.batch;
+  *loss = !last ? sum : *chunk.count == 0 ? 0 : sum / *chunk.count;
+}
+
+// No more threads than a row has packs.
+template <class T>
+LaunchShape loss_shape(const Logits& shape) {
+  const std::int64_t warps =
+      blocks_for(shape.vocabulary, static_cast<std::int64_t>(pack_size<T>) * warp_size);
+  return {{shape.rows}, static_cast<int>(std::min<std::int64_t>(warps * warp_size, most_loss_threads))};
+}
+
+inline constexpr LaunchShape one_block{{}, most_loss_threads};
+
+template <class T>
+void cross_entropy(const Logits& shape, const T* logits, const std::int32_t* targets, double* loss,
+                   float* log_sum_exp, void* stream) {
+  launch(log_sum_exp_kernel<T>, "cross_entropy", loss_shape<T>(shape), stream, shape, logits, log_sum_exp,
+         rows_are_aligned<T>(shape.vocabulary, logits));
+  launch(mean_loss_kernel<T>, "cross_entropy", one_block, stream, shape, logits, targets, log_sum_exp, loss);
+}
+
+template <class T>
+void cross_entropy_backward(const Logits& shape, const T* logits, const std::int32_t* targets,
+                            const float* log_sum_exp, T* dlogits, void* stream) {
+  auto* count = static_cast<double*>(kept_scratch(stream, "cross_entropy_backward"));
+  count_targets(shape.rows, targets, count, stream);
+  launch(cross_entropy_backward_kernel<T>, "cross_entropy_backward", loss_shape<T>(shape), stream, shape,
+         logits, targets, log_sum_exp, count, dlogits,
+         rows_are_aligned<T>(shape.vocabulary, logits, dlogits));
+}
+
+template <class T>
+void cross_entropy_in_place(const Logits& shape, const LossChunk& chunk, T* logits, void* stream) {
+  launch(cross_entropy_in_place_kernel<T>, "linear_cross_entropy", loss_shape<T>(shape), stream, shape, chunk,
+         logits, rows_are_aligned<T>(shape.vocabulary, logits));
+}
+
+void count_targets(std::int64_t rows, const std::int32_t* targets, double* count, void* stream) {
+  launch(count_targets_kernel, "count_targets", one_block, stream, rows, targets, count);
+}
+
+void add_losses(std::int64_t rows, const LossChunk& chunk, double* loss, void* stream) {
+  launch(add_losses_kernel, "linear_cross_entropy", one_block, stream, rows, chunk, loss);
+}
+
+template void cross_entropy(const Logits&, const float*, const std::int32_t*, double*, float*, void*);
+template void cross_entropy(const Logits&, const Bfloat16*, const std::int32_t*, double*, float*, void*);
+template void cross_entropy_backward(const Logits&, const float*, const std::int32_t*, const float*, float*,
+                                     void*);
+template void cross_entropy_backward(const Logits&, const Bfloat16*, const std::int32_t*, const float*,
+                                     Bfloat16*, void*);
+template void cross_entropy_in_place(const Logits&, const LossChunk&, float*, void*);
+template void cross_entropy_in_place(const Logits&, const LossChunk&, Bfloat16*, void*);
+
+STOWAGE_CUDA_KERNEL(log_sum_exp_kernel<float>);
+STOWAGE_CUDA_KERNEL(log_sum_exp_kernel<Bfloat16>);
+STOWAGE_CUDA_KERNEL(mean_loss_kernel<float>);
+STOWAGE_CUDA_KERNEL(mean_loss_kernel<Bfloat16>);
+STOWAGE_CUDA_KERNEL(cross_entropy_backward_kernel<float>);
+STOWAGE_CUDA_KERNEL(cross_entropy_backward_kernel<Bfloat16>);
+STOWAGE_CUDA_KERNEL(cross_entropy_in_place_kernel<float>);
+STOWAGE_CUDA_KERNEL(cross_entropy_in_place_kernel<Bfloat16>);
+STOWAGE_CUDA_KERNEL(count_targets_kernel);
+STOWAGE_CUDA_KERNEL(add_losses_kernel);
+
+}  // namespace stowage::cuda

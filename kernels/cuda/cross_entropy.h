@@ -1,0 +1,45 @@
+// Softmax cross-entropy over rows of logits. T: float or Bfloat16; softmax in f32, the loss in f64. Any
+// width and alignment. Stream order. Throws DeviceError, and InvalidInput where the lane has no scratch.
+//
+// loss = mean over the targets >= 0 of log_sum_exp[n] - logits[n, target]; negative targets are ignored.
+// Targets lie on the device and are not checked on the host: one beyond the vocabulary makes the loss NaN.
+#pragma once
+
+#include <cstdint>
+
+namespace stowage::cuda {
+
+struct Logits {
+  std::int64_t rows = 0, vocabulary = 0;
+};
+
+// loss f64{}, log_sum_exp[rows]
+template <class T>
+void cross_entropy(const Logits& shape, const T* logits, const std::int32_t* targets, double* loss,
+                   float* log_sum_exp, void* stream);
+
+// dlogits = (softmax - one at the target) / number of counted targets; rows that are ignored are 0.
+// dlogits may be logits. The number lies in kept_scratch.
+template <class T>
+void cross_entropy_backward(const Logits& shape, const T* logits, const std::int32_t* targets,
+                            const float* log_sum_exp, T* dlogits, void* stream);
+
+// Both at once for a chunk of `shape.rows` rows, from row `first` of a batch: logits become dlogits.
+// `row_losses` f64[shape.rows] and `count` f64{} are scratch; the targets are the batch's, all of them.
+struct LossChunk {
+  std::int64_t first = 0, batch = 0;  // rows
+  const std::int32_t* targets = nullptr;
+  const double* count = nullptr;  // as count_targets wrote it
+  double* row_losses = nullptr;
+};
+template <class T>
+void cross_entropy_in_place(const Logits& shape, const LossChunk& chunk, T* logits, void* stream);
+
+// count f64{} = number of targets >= 0
+void count_targets(std::int64_t rows, const std::int32_t* targets, double* count, void* stream);
+
+// Adds the chunk's row losses, in a fixed order, to *loss (to 0 in the batch's first chunk); behind the last
+// chunk the sum becomes the mean.
+void add_losses(std::int64_t rows, const LossChunk& chunk, double* loss, void* stream);
+
+}  // namespace stowage::cuda

@@ -1,0 +1,38 @@
+// Which elements dropout keeps: the same as the CPU's (kernels/cpu/dropout_mask.h).
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/math/host_device.h"
+#include "kernels/math/philox.h"
+
+namespace stowage::cuda {
+
+// Passed to kernels by value.
+class DropoutMask {
+ public:
+  // `probability` of an element to be dropped, in [0, 1].
+  DropoutMask(const RandomStream& stream, double probability)
+      : stream_(stream),
+        threshold_(dropout_threshold(probability)),
+        scale_(static_cast<float>(1 / (1 - probability))) {}
+
+  // Elements 4 index … 4 index + 3 of the stream.
+  STOWAGE_HOST_DEVICE void apply_to_four(std::uint64_t index, float* x) const {
+    const auto words = random_words(stream_, index);
+    for (int i = 0; i < 4; ++i) x[i] = words.v[i] >= threshold_ ? x[i] * scale_ : 0.0F;
+  }
+
+  // What element `element` is multiplied by.
+  STOWAGE_HOST_DEVICE float factor(std::uint64_t element) const {
+    const auto words = random_words(stream_, element / 4);
+    return words.v[element % 4] >= threshold_ ? scale_ : 0.0F;
+  }
+
+ private:
+  RandomStream stream_;
+  std::uint64_t threshold_;
+  float scale_;
+};
+
+}  // namespace stowage::cuda

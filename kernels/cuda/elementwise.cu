@@ -1,0 +1,131 @@
+#include "kernels/cuda/elementwise.h"
+
+#include "kernels/cuda/dropout_mask.h"
+#include "kernels/cuda/kernel_registry.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/pack.h"
+#include "kernels/math/gelu.h"
+
+namespace stowage::cuda {
+
+inline constexpr int elementwise_threads = 256;
+
+// First element of this thread's pack.
+__device__ inline std::int64_t pack_start(int size) {
+  return (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * size;
+}
+
+template <class T>
+LaunchShape pack_shape(std::int64_t count) {
+  return {{blocks_for(count, static_cast<std::int64_t>(pack_size<T>) * elementwise_threads)},
+          elementwise_threads};
+}
+
+template <class T>
+__global__ void add_kernel(std::int64_t count, const T* a, const T* b, T* y, bool aligned) {
+  const std::int64_t i = pack_start(pack_size<T>);
+  if (i >= count) return;
+  Pack<T> left = load_pack(a + i, count - i, aligned);
+  const Pack<T> right = load_pack(b + i, count - i, aligned);
+  for (int k = 0; k < pack_size<T>; ++k) left.values[k] += right.values[k];
+  store_pack(y + i, count - i, aligned, left);
+}
+
+template <class T, class Form>
+__global__ void gelu_kernel(std::int64_t count, const T* x, T* y, bool aligned) {
+  const std::int64_t i = pack_start(pack_size<T>);
+  if (i >= count) return;
+  Pack<T> pack = load_pack(x + i, count - i, aligned);
+  for (float& value : pack.values) value = Form::value(value);
+  store_pack(y + i, count - i, aligned, pack);
+}
+
+template <class T, class Form>
+__global__ void gelu_backward_kernel(std::int64_t count, const T* x, const T* dy, T* dx, bool aligned) {
+  const std::int64_t i = pack_start(pack_size<T>);
+  if (i >= count) return;
+  const Pack<T> at = load_pack(x + i, count - i, aligned);
+  Pack<T> pack = load_pack(dy + i, count - i, aligned);
+  for (int k = 0; k < pack_size<T>; ++k) pack.values[k] *= Form::derivative(at.values[k]);
+  store_pack(dx + i, count - i, aligned, pack);
+}
+
+template <class T>
+__global__ void dropout_kernel(DropoutMask mask, std::int64_t count, const T* x, T* y, bool aligned) {
+  const std::int64_t i = pack_start(pack_size<T>);
+  if (i >= count) return;
+  Pack<T> pack = load_pack(x + i, count - i, aligned);
+  for (int group = 0; group < pack_size<T> / 4; ++group) {
+    mask.apply_to_four(static_cast<std::uint64_t>(i / 4 + group), pack.values + 4 * group);
+  }
+  store_pack(y + i, count - i, aligned, pack);
+}
+
+__global__ void narrow_kernel(std::int64_t count, const float* x, Bfloat16* y) {
+  const std::int64_t i = pack_start(1);
+  if (i < count) y[i] = Bfloat16(x[i]);
+}
+
+template <class T>
+void add(std::int64_t count, const T* a, const T* b, T* y, void* stream) {
+  if (count == 0) return;
+  const bool aligned = is_aligned(a) && is_aligned(b) && is_aligned(y);
+  launch(add_kernel<T>, "add", pack_shape<T>(count), stream, count, a, b, y, aligned);
+}
+
+template <class T>
+void gelu(GeluForm form, std::int64_t count, const T* x, T* y, void* stream) {
+  if (count == 0) return;
+  const bool aligned = is_aligned(x) && is_aligned(y);
+  const auto kernel = form == GeluForm::tanh ? gelu_kernel<T, GeluTanh> : gelu_kernel<T, GeluErf>;
+  launch(kernel, "gelu", pack_shape<T>(count), stream, count, x, y, aligned);
+}
+
+template <class T>
+void gelu_backward(GeluForm form, std::int64_t count, const T* x, const T* dy, T* dx, void* stream) {
+  if (count == 0) return;
+  const bool aligned = is_aligned(x) && is_aligned(dy) && is_aligned(dx);
+  const auto kernel =
+      form == GeluForm::tanh ? gelu_backward_kernel<T, GeluTanh> : gelu_backward_kernel<T, GeluErf>;
+  launch(kernel, "gelu_backward", pack_shape<T>(count), stream, count, x, dy, dx, aligned);
+}
+
+template <class T>
+void dropout(const RandomStream& random, double probability, std::int64_t count, const T* x, T* y,
+             void* stream) {
+  if (count == 0) return;
+  const bool aligned = is_aligned(x) && is_aligned(y);
+  launch(dropout_kernel<T>, "dropout", pack_shape<T>(count), stream, DropoutMask(random, probability), count,
+         x, y, aligned);
+}
+
+void narrow(std::int64_t count, const float* x, Bfloat16* y, void* stream) {
+  if (count == 0) return;
+  launch(narrow_kernel, "narrow", {{blocks_for(count, elementwise_threads)}, elementwise_threads}, stream,
+         count, x, y);
+}
+
+template void add(std::int64_t, const float*, const float*, float*, void*);
+template void add(std::int64_t, const Bfloat16*, const Bfloat16*, Bfloat16*, void*);
+template void gelu(GeluForm, std::int64_t, const float*, float*, void*);
+template void gelu(GeluForm, std::int64_t, const Bfloat16*, Bfloat16*, void*);
+template void gelu_backward(GeluForm, std::int64_t, const float*, const float*, float*, void*);
+template void gelu_backward(GeluForm, std::int64_t, const Bfloat16*, const Bfloat16*, Bfloat16*, void*);
+template void dropout(const RandomStream&, double, std::int64_t, const float*, float*, void*);
+template void dropout(const RandomStream&, double, std::int64_t, const Bfloat16*, Bfloat16*, void*);
+
+STOWAGE_CUDA_KERNEL(narrow_kernel);
+STOWAGE_CUDA_KERNEL(add_kernel<float>);
+STOWAGE_CUDA_KERNEL(add_kernel<Bfloat16>);
+STOWAGE_CUDA_KERNEL(gelu_kernel<float, GeluTanh>);
+STOWAGE_CUDA_KERNEL(gelu_kernel<float, GeluErf>);
+STOWAGE_CUDA_KERNEL(gelu_kernel<Bfloat16, GeluTanh>);
+STOWAGE_CUDA_KERNEL(gelu_kernel<Bfloat16, GeluErf>);
+STOWAGE_CUDA_KERNEL(gelu_backward_kernel<float, GeluTanh>);
+STOWAGE_CUDA_KERNEL(gelu_backward_kernel<float, GeluErf>);
+STOWAGE_CUDA_KERNEL(gelu_backward_kernel<Bfloat16, GeluTanh>);
+STOWAGE_CUDA_KERNEL(gelu_backward_kernel<Bfloat16, GeluErf>);
+STOWAGE_CUDA_KERNEL(dropout_kernel<float>);
+STOWAGE_CUDA_KERNEL(dropout_kernel<Bfloat16>);
+
+}  // namespace stowage::cuda

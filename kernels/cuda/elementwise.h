@@ -1,0 +1,34 @@
+// Element by element: sums, GELU, dropout. T: float or Bfloat16, computed in f32. Any count and
+// alignment; y may be any of the inputs. Stream order, no scratch. Throws DeviceError.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/math/bfloat16.h"
+#include "kernels/math/philox.h"
+
+namespace stowage::cuda {
+
+enum class GeluForm : std::uint8_t { tanh, erf };
+
+// y = a + b
+template <class T>
+void add(std::int64_t count, const T* a, const T* b, T* y, void* stream);
+
+// Hendrycks & Gimpel, "Gaussian Error Linear Units", both forms.
+template <class T>
+void gelu(GeluForm form, std::int64_t count, const T* x, T* y, void* stream);
+
+// dx = dy * gelu'(x)
+template <class T>
+void gelu_backward(GeluForm form, std::int64_t count, const T* x, const T* dy, T* dx, void* stream);
+
+// y = x / (1 - probability) where the stream keeps the element, else 0: the CPU's elements exactly.
+template <class T>
+void dropout(const RandomStream& random, double probability, std::int64_t count, const T* x, T* y,
+             void* stream);
+
+// y = x rounded to bf16
+void narrow(std::int64_t count, const float* x, Bfloat16* y, void* stream);
+
+}  // namespace stowage::cuda

@@ -1,0 +1,35 @@
+// Token and position embedding, and the gradients of both tables. T: float or Bfloat16; sums in f32, in
+// order of the tokens. Any width and alignment. Stream order. Throws DeviceError, and InvalidInput where
+// the lane's scratch is too small.
+//
+// Tokens lie on the device and are not checked on the host: one outside the table gives a row of NaN, and
+// its gradient goes nowhere.
+#pragma once
+
+#include <cstdint>
+
+namespace stowage::cuda {
+
+struct EmbeddingShape {
+  std::int64_t tokens = 0, width = 0, vocabulary = 0;
+  std::int64_t sequence = 1;  // where positions start again
+};
+
+// y[n] = table[tokens[n]] (+ positions[n % sequence], unless null)
+template <class T>
+void embedding(const EmbeddingShape& shape, const std::int32_t* tokens, const T* table, const T* positions,
+               T* y, void* stream);
+
+// dtable[v] = sum of dy[n] where tokens[n] == v, in order of n; rows without a token are 0. A warp owns a
+// row and looks through all tokens: no atomics. Small tables are summed in chunks of tokens as well, into
+// the lane's scratch (embedding_scratch bytes at most), then the chunks in order.
+inline constexpr std::int64_t embedding_scratch = std::int64_t{8} << 20;
+template <class T>
+void embedding_backward(const EmbeddingShape& shape, const std::int32_t* tokens, const T* dy, T* dtable,
+                        void* stream);
+
+// dpositions[s] = sum of dy[n] where n % sequence == s, in order of n
+template <class T>
+void position_backward(const EmbeddingShape& shape, const T* dy, T* dpositions, void* stream);
+
+}  // namespace stowage::cuda

@@ -1,0 +1,58 @@
+// C = A B by cuBLASLt, row-major (as the transposed product of column-major matrices).
+//
+// Elements f32 or bf16, summed in f32 (no TF32). The algorithm is the first that cuBLASLt's heuristic names
+// for the problem's types, sizes, epilogue and workspace; it is asked once for each problem and device and
+// never depends on addresses: operands count as aligned to 64 bytes, or to what Matrix::alignment says.
+// Algorithms that add partial products with atomics are excluded.
+//
+// Stream order, on the lane's stream, with the lane's scratch as the workspace. No allocation once a problem
+// has been seen. Thread-safe for different lanes. Throws DeviceError, and where cuBLASLt knows no algorithm
+// InvalidInput that says so.
+//
+// cuBLASLt's part in use: cublasLtMatmulDescInit, …SetAttribute (TRANSA, TRANSB, EPILOGUE, BIAS_POINTER,
+// EPILOGUE_AUX_POINTER, EPILOGUE_AUX_LD), cublasLtMatrixLayoutInit, cublasLtMatmulPreferenceInit,
+// …SetAttribute, cublasLtMatmulAlgoGetHeuristic, cublasLtMatmul; alpha and beta f32 on the host.
+#pragma once
+
+#include <cstdint>
+
+#include "stowage/graph.h"
+
+namespace stowage::cuda {
+
+struct Matrix {
+  const void* data = nullptr;
+  DataType type = DataType::f32;
+  bool transposed = false;      // stored [columns, rows]; stored rows are dense
+  std::int64_t alignment = 64;  // of `data`, bytes: less where it points into a tensor
+};
+
+enum class Epilogue : std::uint8_t {
+  none,
+  bias,            // C = A B + bias[n] on each row
+  bias_gelu_tanh,  // pre = A B + bias, C = gelu(pre)
+};
+
+struct Product {
+  std::int64_t m = 0, n = 0, k = 0;
+  Matrix a;  // [m, k]
+  Matrix b;  // [k, n]
+  Matrix c;  // [m, n], written; never transposed
+  Epilogue epilogue = Epilogue::none;
+  const void* bias = nullptr;  // in C's type
+  void* pre = nullptr;         // [m, n] in C's type
+  bool add = false;            // C += A B
+  const char* name = "";       // for messages
+};
+
+void multiply(const Product& product, void* stream);
+
+// Whether cuBLASLt has an algorithm for the problem: chosen once, as above.
+bool can_multiply(const Product& product, void* stream);
+
+template <class T>
+inline constexpr DataType data_type = DataType::bf16;
+template <>
+inline constexpr DataType data_type<float> = DataType::f32;
+
+}  // namespace stowage::cuda

@@ -1,0 +1,29 @@
+// Layer normalisation (Ba, Kiros & Hinton, "Layer Normalization") over rows of `width` elements.
+// T: float or Bfloat16; gain and bias T[width]; mean and rstd float[rows]; sums in f32. Any width and
+// alignment. Stream order. Throws DeviceError.
+#pragma once
+
+#include <cstdint>
+
+namespace stowage::cuda {
+
+struct Rows {
+  std::int64_t rows = 0, width = 0;
+};
+
+// y = (x - mean) rstd gain + bias, rstd = 1 / sqrt(variance + epsilon). One block a row.
+template <class T>
+void layer_norm(const Rows& shape, double epsilon, const T* x, const T* gain, const T* bias, T* y,
+                float* mean, float* rstd, void* stream);
+
+// With n = (x - mean) rstd and g = dy gain: dx = rstd (g - average(g) - n average(g n)). dx may be dy.
+template <class T>
+void layer_norm_backward(const Rows& shape, const T* x, const T* gain, const float* mean, const float* rstd,
+                         const T* dy, T* dx, void* stream);
+
+// dgain = column sums of dy n, dbias = column sums of dy. Scratch: column_sum.h.
+template <class T>
+void layer_norm_backward_parameters(const Rows& shape, const T* x, const float* mean, const float* rstd,
+                                    const T* dy, T* dgain, T* dbias, void* stream);
+
+}  // namespace stowage::cuda

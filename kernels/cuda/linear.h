@@ -1,0 +1,54 @@
+// Linear layers: GEMMs of gemm.h. T: float or Bfloat16. Stream order, the lane's scratch. Throws as gemm.h
+// says.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/elementwise.h"
+#include "stowage/bytes.h"
+
+namespace stowage::cuda {
+
+// weight[inputs, outputs], or [outputs, inputs] if transposed
+struct LinearShape {
+  std::int64_t tokens = 0, inputs = 0, outputs = 0;
+  bool transposed = false;
+};
+
+// y[N, outputs] = x weight (+ bias, unless null)
+template <class T>
+void linear(const LinearShape& shape, const T* x, const T* weight, const T* bias, T* y, void* stream);
+
+// pre = x weight + bias, y = gelu(pre): in one GEMM for bf16 with the tanh form where outputs % 8 == 0 and
+// cuBLASLt has it, else as a GEMM and a GELU of what was rounded to T. Which one depends on the shape alone.
+template <class T>
+void linear_gelu(const LinearShape& shape, GeluForm form, const T* x, const T* weight, const T* bias, T* pre,
+                 T* y, void* stream);
+
+template <class T>
+void linear_backward_input(const LinearShape& shape, const T* dy, const T* weight, T* dx, void* stream);
+template <class T>
+void linear_backward_weight(const LinearShape& shape, const T* x, const T* dy, T* dweight, void* stream);
+
+// linear without bias, cross_entropy and the backward of both, `chunk` tokens at a time. Sums in f32; the
+// loss in f64, in a fixed order. Targets as cross_entropy.h says.
+template <class T>
+struct LinearCrossEntropy {
+  LinearShape shape;  // inputs: the width; outputs: the vocabulary
+  std::int64_t chunk = 0;
+  const T* x = nullptr;
+  const T* weight = nullptr;
+  const std::int32_t* targets = nullptr;
+  double* loss = nullptr;
+  T* dx = nullptr;
+  T* dweight = nullptr;
+  // T[chunk, outputs], then at the next multiple of 256 bytes, for bf16 in more than one chunk, a sum
+  // f32[weight].
+  void* workspace = nullptr;
+};
+template <class T>
+Bytes workspace_bytes(const LinearCrossEntropy<T>& of);
+template <class T>
+void linear_cross_entropy(const LinearCrossEntropy<T>& of, void* stream);
+
+}  // namespace stowage::cuda

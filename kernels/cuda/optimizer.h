@@ -1,0 +1,41 @@
+// Gradient norm and AdamW. Stream order. Throws DeviceError, and InvalidInput where the lane's scratch is
+// too small.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/math/adamw.h"
+#include "kernels/math/bfloat16.h"
+
+namespace stowage::cuda {
+
+// sum f64{} = squares of x[count], in f64: fixed chunks into the lane's scratch (one f64 for each), then
+// the chunks in a fixed order. T: float or Bfloat16.
+template <class T>
+void square_sum(std::int64_t count, const T* x, double* sum, void* stream);
+
+// result f64{2}: norm = sqrt of the sums, added in order; scale = limit > 0 && norm > limit ? limit / norm
+// : 1. Each sum is f64{} on the device.
+void clip(std::span<const double* const> sums, double limit, double* result, void* stream);
+
+// AdamW (kernels/math/adamw.h) in f32: new values may be the old ones' bytes. The same bits as on the
+// host. The gradient is multiplied by clip[1], on the device.
+template <class T>
+struct AdamWOperands {
+  std::int64_t count = 0;
+  const T* parameter = nullptr;
+  const T* gradient = nullptr;
+  const float* first_moment = nullptr;
+  const float* second_moment = nullptr;
+  const double* clip = nullptr;
+  const std::int16_t* low = nullptr;  // of split master weights: with Bfloat16, and with it alone
+  T* new_parameter = nullptr;
+  float* new_first_moment = nullptr;
+  float* new_second_moment = nullptr;
+  std::int16_t* new_low = nullptr;
+};
+template <class T>
+void adamw(const AdamWSettings& settings, const AdamWOperands<T>& of, void* stream);
+
+}  // namespace stowage::cuda

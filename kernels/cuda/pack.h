@@ -1,0 +1,86 @@
+// Sixteen bytes of elements at a time, computed with in f32.
+//
+// Which element goes to which lane of which thread never depends on an address: where a row is not
+// 16-byte aligned the same pack is read element by element.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/math/bfloat16.h"
+#include "kernels/math/host_device.h"
+
+namespace stowage::cuda {
+
+template <class T>
+inline constexpr int pack_size = static_cast<int>(16 / sizeof(T));
+
+template <class T>
+struct Pack {
+  float values[pack_size<T>];
+};
+
+// Stands for elements of any type.
+struct __attribute__((may_alias, aligned(16))) SixteenBytes {
+  std::uint32_t words[4];
+};
+
+STOWAGE_HOST_DEVICE float word_as_float(std::uint32_t word) { return std::bit_cast<float>(word); }
+
+STOWAGE_HOST_DEVICE Pack<float> unpack(const SixteenBytes& from, const float*) {
+  Pack<float> pack;
+  for (int i = 0; i < 4; ++i) pack.values[i] = word_as_float(from.words[i]);
+  return pack;
+}
+STOWAGE_HOST_DEVICE Pack<Bfloat16> unpack(const SixteenBytes& from, const Bfloat16*) {
+  Pack<Bfloat16> pack;
+  for (int i = 0; i < 4; ++i) {
+    pack.values[2 * i] = word_as_float(from.words[i] << 16U);
+    pack.values[2 * i + 1] = word_as_float(from.words[i] & 0xffff0000U);
+  }
+  return pack;
+}
+
+STOWAGE_HOST_DEVICE SixteenBytes packed(const Pack<float>& pack) {
+  SixteenBytes to;
+  for (int i = 0; i < 4; ++i) to.words[i] = std::bit_cast<std::uint32_t>(pack.values[i]);
+  return to;
+}
+STOWAGE_HOST_DEVICE SixteenBytes packed(const Pack<Bfloat16>& pack) {
+  SixteenBytes to;
+  for (int i = 0; i < 4; ++i) {
+    const std::uint32_t low = Bfloat16(pack.values[2 * i]).bits;
+    const std::uint32_t high = Bfloat16(pack.values[2 * i + 1]).bits;
+    to.words[i] = low | (high << 16U);
+  }
+  return to;
+}
+
+// The elements from `x` on, at most `count` of them, zeros behind. `aligned`: x is 16-byte aligned.
+template <class T>
+STOWAGE_HOST_DEVICE Pack<T> load_pack(const T* x, std::int64_t count, bool aligned) {
+  if (aligned && count >= pack_size<T>) return unpack(*reinterpret_cast<const SixteenBytes*>(x), x);
+  Pack<T> pack;
+  for (int i = 0; i < pack_size<T>; ++i) pack.values[i] = i < count ? static_cast<float>(x[i]) : 0.0F;
+  return pack;
+}
+
+template <class T>
+STOWAGE_HOST_DEVICE void store_pack(T* x, std::int64_t count, bool aligned, const Pack<T>& pack) {
+  if (aligned && count >= pack_size<T>) {
+    *reinterpret_cast<SixteenBytes*>(x) = packed(pack);
+    return;
+  }
+  for (int i = 0; i < pack_size<T>; ++i) {
+    if (i < count) x[i] = static_cast<T>(pack.values[i]);
+  }
+}
+
+inline bool is_aligned(const void* address) { return reinterpret_cast<std::uintptr_t>(address) % 16 == 0; }
+
+// Whether every row of `width` elements starts 16-byte aligned, in all of the tensors.
+template <class T, class... Tensors>
+bool rows_are_aligned(std::int64_t width, const Tensors*... tensors) {
+  return width % pack_size<T> == 0 && (is_aligned(tensors) && ...);
+}
+
+}  // namespace stowage::cuda

@@ -1,0 +1,78 @@
+#include <cmath>
+
+#include "tests/kernels/cuda/cuda_kernel_case.h"
+
+namespace stowage::test {
+namespace {
+
+class CudaElementwise : public CudaKernelTest {
+ protected:
+  // Fewer than a pack, whole packs, a tail, more than a block.
+  static constexpr std::int64_t counts[] = {1, 3, 8, 16, 37, 5003};
+
+  static TestOperand input(std::int64_t count, unsigned seed, double range = 4) {
+    return {Role::work, {count}, draws(count, seed, range)};
+  }
+  static TestOperand output(std::int64_t count) { return {Role::work, {count}, {}}; }
+};
+
+TEST_F(CudaElementwise, AddsTwoTensors) {
+  for (const std::int64_t count : counts)
+    expect_right({"add", {}, {input(count, 1), input(count, 2)}, {output(count)}});
+}
+
+TEST_F(CudaElementwise, AccumulatesInPlace) {
+  for (const std::int64_t count : counts) {
+    expect_right({"accumulate", {}, {input(count, 1), input(count, 2)}, {output(count)}, {{0, 0}}});
+  }
+}
+
+// Small tensors need not be aligned to a pack.
+TEST_F(CudaElementwise, TakesAnyAddress) {
+  for (const std::int64_t offset : {1, 2, 3, 5}) {
+    expect_right({"add", {}, {input(29, 1), input(29, 2)}, {output(29)}}, offset);
+    expect_right({"gelu", {{"form", "erf"}}, {input(29, 1)}, {output(29)}}, offset);
+  }
+}
+
+TEST_F(CudaElementwise, GeluInBothForms) {
+  for (const char* form : {"tanh", "erf"}) {
+    for (const std::int64_t count : counts)
+      expect_right({"gelu", {{"form", form}}, {input(count, 3, 8)}, {output(count)}});
+  }
+}
+
+TEST_F(CudaElementwise, GeluBackwardInBothFormsAndInPlace) {
+  for (const char* form : {"tanh", "erf"}) {
+    for (const std::int64_t count : counts) {
+      const std::vector<TestOperand> reads{input(count, 3, 8), input(count, 4)};
+      expect_right({"gelu_backward", {{"form", form}}, reads, {output(count)}});
+      expect_right({"gelu_backward", {{"form", form}}, reads, {output(count)}, {{0, 1}}});
+    }
+  }
+}
+
+TEST_F(CudaElementwise, DropoutDropsWhatTheCpuDrops) {
+  constexpr std::int64_t count = 5003;
+  TestOperand x = input(count, 5);
+  for (double& value : x.values) value = std::abs(value) + 1;  // no zeros but the dropped ones
+  for (const double probability : {0.0, 0.1, 0.75}) {
+    const KernelCase of{
+        "dropout", {{"probability", probability}, {"key", std::int64_t{11}}}, {x}, {output(count)}};
+    expect_right(of);
+    const std::vector<double> right = widened(run_cpu(of, DataType::f32, DataType::f32)[0], DataType::f32);
+    for (const DataType type : {DataType::f32, DataType::bf16}) {
+      const std::vector<double> found = widened(run_cuda(of, type)[0], type);
+      for (std::size_t i = 0; i < found.size(); ++i) ASSERT_EQ(found[i] == 0, right[i] == 0) << i;
+    }
+  }
+}
+
+TEST_F(CudaElementwise, DropoutOfEverythingIsZero) {
+  const KernelCase of{
+      "dropout", {{"probability", 1.0}, {"key", std::int64_t{1}}}, {input(99, 1)}, {output(99)}, {{0, 0}}};
+  for (const double value : widened(run_cuda(of, DataType::f32)[0], DataType::f32)) EXPECT_EQ(value, 0);
+}
+
+}  // namespace
+}  // namespace stowage::test

@@ -1,0 +1,77 @@
+#include <cmath>
+
+#include "tests/kernels/cuda/cuda_kernel_case.h"
+
+namespace stowage::test {
+namespace {
+
+class CudaOptimizer : public CudaKernelTest {
+ protected:
+  static constexpr std::int64_t counts[] = {1, 3, 4, 8, 31, 2051};
+
+  static TestOperand scalar(double value) { return {Role::f64, {}, {value}}; }
+
+  static KernelCase adamw(std::int64_t count, bool split) {
+    std::vector<double> second = draws(count, 4, 0x1p-12);
+    for (double& value : second) value = std::abs(value);
+    KernelCase of{"adamw",
+                  {{"beta1", 0.9}, {"beta2", 0.95}, {"epsilon", 1e-8}, {"weight_decay", 0.1}},
+                  {{Role::work, {count}, draws(count, 1)},
+                   {Role::work, {count}, draws(count, 2, 0.125)},
+                   {Role::sums, {count}, draws(count, 3, 0x1p-5)},
+                   {Role::sums, {count}, second},
+                   {Role::f64, {2}, {1.7, 0.37}}},
+                  {{Role::work, {count}, {}}, {Role::sums, {count}, {}}, {Role::sums, {count}, {}}},
+                  {{0, 0}, {1, 2}, {2, 3}}};
+    if (!split) return of;
+    of.reads.push_back({Role::i16, {count}, whole_draws(count, 5, 65536)});
+    for (double& value : of.reads.back().values) value -= 32768;
+    of.writes.push_back({Role::i16, {count}, {}});
+    of.in_place.emplace_back(3, 5);
+    return of;
+  }
+};
+
+TEST_F(CudaOptimizer, AdamWHasTheCpusBits) {
+  for (const std::int64_t count : counts) {
+    for (const DataType type : {DataType::f32, DataType::bf16}) {
+      KernelCase of = adamw(count, type == DataType::bf16);
+      const std::vector<Output> right = run_cpu(of, type, type);
+      EXPECT_EQ(run_cuda(of, type), right) << count << " elements in " << to_string(type);
+      of.in_place.clear();
+      EXPECT_EQ(run_cuda(of, type, 1), right) << count << " elements in " << to_string(type) << ", unaligned";
+    }
+  }
+}
+
+// Steps whose constants differ, up to where the corrections are 1.
+TEST_F(CudaOptimizer, AdamWHasTheCpusBitsAtAnyStep) {
+  for (const std::uint64_t step : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{100000}}) {
+    KernelCase of = adamw(257, true);
+    of.step.step = step;
+    of.step.learning_rate = 3.7e-4;
+    EXPECT_EQ(run_cuda(of, DataType::bf16), run_cpu(of, DataType::bf16, DataType::bf16));
+  }
+}
+
+TEST_F(CudaOptimizer, SumsSquaresInF64) {
+  for (const std::int64_t count : {1, 3, 8, 8193, 30000}) {
+    expect_right({"square_sum", {}, {{Role::work, {count}, draws(count, 1)}}, {{Role::f64, {}, {}, 1e-14}}});
+    expect_right({"square_sum", {}, {{Role::work, {count}, draws(count, 1)}}, {{Role::f64, {}, {}, 1e-14}}},
+                 1);
+  }
+}
+
+TEST_F(CudaOptimizer, ClipsLikeTheCpu) {
+  for (const std::size_t sums : {1U, 2U, 256U, 257U, 700U}) {
+    for (const double limit : {0.0, 0.5, 1e9}) {
+      KernelCase of{"clip", {{"clip", limit}}, {}, {{Role::f64, {2}, {}}}};
+      for (const double value : draws(static_cast<std::int64_t>(sums), 6))
+        of.reads.push_back(scalar(std::abs(value)));
+      EXPECT_EQ(run_cuda(of, DataType::f32), run_cpu(of, DataType::f64, DataType::f64)) << sums << " sums";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stowage::test
