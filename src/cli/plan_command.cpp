@@ -2,44 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <sstream>
-
+#include "src/cli/files.h"
 #include "stowage/error.h"
 
 namespace stowage {
 namespace {
 
 constexpr std::uintmax_t largest_file = 1ULL << 30;
-
-std::string read_file(const std::string& path) {
-  std::error_code error;
-  std::uintmax_t size = std::filesystem::file_size(path, error);
-  if (error)
-    throw InvalidInput("cannot read '" + path + "': " + error.message() +
-                       "; give a graph saved with to_json");
-  if (size > largest_file) throw InvalidInput("'" + path + "' is larger than 1 GiB, so it is no saved graph");
-  std::ifstream file(path, std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (!file) throw InvalidInput("cannot read '" + path + "'");
-  return text;
-}
-
-void write_file(const std::string& path, const std::string& text) {
-  std::string temporary = path + ".part";
-  {
-    std::ofstream file(temporary, std::ios::binary);
-    file << text;
-    if (!file.flush()) {
-      std::remove(temporary.c_str());
-      throw InvalidInput("cannot write '" + path + "'; choose another place");
-    }
-  }
-  std::filesystem::rename(temporary, path);
-}
 
 std::string describe(const Bytes bytes) { return fmt::format("{} ({} bytes)", format_bytes(bytes), bytes); }
 
@@ -54,11 +23,20 @@ std::string describe(const Plan& plan, const Budget& budget, Bytes need, Bytes m
       plan.predicted_step_seconds, plan.lower_bound_seconds, plan.bound_by);
 }
 
+Machine machine_of(const PlanCommand& command, const Graph& graph, std::string& output) {
+  if (command.machine_file.empty()) return command.machine;
+  const MachineFile file = read_machine_file(command.machine_file);
+  output += fmt::format("machine       {} on {}, measured {}\n", file.device, file.host, file.measured);
+  return machine_for(file, work_type(graph));
+}
+
 }  // namespace
 
 int run_plan_command(const PlanCommand& command, std::string& output) {
-  Graph graph = graph_from_json(read_file(command.graph_file));
-  auto result = make_plan(graph, command.machine, command.budget, command.options);
+  const Graph graph =
+      graph_from_json(read_file(command.graph_file, largest_file, "a graph saved with to_json"));
+  const Machine machine = machine_of(command, graph, output);
+  auto result = make_plan(graph, machine, command.budget, command.options);
   if (const auto* none = std::get_if<Infeasible>(&result)) {
     output +=
         fmt::format("fits          no: {} needs {} of {} memory; the smallest budget that works is {}\n",
@@ -71,8 +49,8 @@ int run_plan_command(const PlanCommand& command, std::string& output) {
     throw InvalidInput("'" + command.graph_file + "' has no sound plan: " + findings.front() +
                        "; check the graph's update phase");
   if (!command.plan_file.empty()) write_file(command.plan_file, to_json(plan));
-  output += describe(plan, command.budget, need_bytes(graph, command.machine),
-                     minimum_bytes(graph, command.machine, command.options));
+  output += describe(plan, command.budget, need_bytes(graph, machine),
+                     minimum_bytes(graph, machine, command.options));
   return 0;
 }
 

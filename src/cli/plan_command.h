@@ -3,12 +3,14 @@
 
 #include <string>
 
+#include "stowage/machine_file.h"
 #include "stowage/planner.h"
 
 namespace stowage {
 
 struct PlanCommand {
-  std::string graph_file;  // to_json(Graph)
+  std::string graph_file;    // to_json(Graph)
+  std::string machine_file;  // to_json(MachineFile); empty: `machine`
   Machine machine;
   Budget budget;
   PlanOptions options;

@@ -1,0 +1,191 @@
+#include "bench/gpu_check/run_shape.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "bench/gpu_check/copy_replay.h"
+#include "stowage/choose_device.h"
+#include "stowage/engine.h"
+#include "stowage/error.h"
+
+namespace stowage::bench {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Print = std::function<void(const std::string& line)>;
+
+std::string bits_of(double value) { return fmt::format("{:016x}", std::bit_cast<std::uint64_t>(value)); }
+
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+Json limit_json(Bytes bytes) { return bytes == unlimited ? Json("unlimited") : Json(bytes); }
+
+Json shape_json(const Shape& shape) {
+  return {{"model", shape.model}, {"layers", shape.layers},           {"width", shape.width},
+          {"heads", shape.heads}, {"vocabulary", shape.vocabulary},   {"sequence", shape.sequence},
+          {"batch", shape.batch}, {"head_tokens", shape.head_tokens}, {"type", to_string(shape.type)}};
+}
+
+std::uint64_t parameters_of(const Graph& graph) {
+  std::uint64_t count = 0;
+  for (const Tensor& tensor : graph.tensors) {
+    if (tensor.kind == TensorKind::parameter) count += static_cast<std::uint64_t>(tensor.elements());
+  }
+  return count;
+}
+
+Json plan_json(const Plan& plan) {
+  return {{"policy", plan.policy},
+          {"device_peak_bytes", plan.device_peak_bytes},
+          {"host_bytes", plan.host_bytes},
+          {"pinned_bytes", plan.pinned_bytes},
+          {"h2d_bytes", plan.h2d_bytes},
+          {"d2h_bytes", plan.d2h_bytes},
+          {"bucket_bytes", plan.bucket_bytes},
+          {"predicted_step_seconds", number(plan.predicted_step_seconds)},
+          {"predicted_stall_seconds", number(plan.predicted_stall_seconds)},
+          {"lower_bound_seconds", number(plan.lower_bound_seconds)},
+          {"bound_by", plan.bound_by}};
+}
+
+// A card is opened before planning, which must know what the card's context and libraries take.
+struct Place {
+  BackendChoice choice;
+  Machine machine;
+  std::unique_ptr<Device> device;
+};
+
+Place prepare(const RunOptions& options) {
+  Place place;
+  place.choice = choose_device(options.device);
+  if (!options.machine_file.empty())
+    place.machine = machine_for(read_machine_file(options.machine_file), options.shape.type);
+  if (place.choice.backend != DeviceBackend::cuda) return place;
+  place.device = open_cuda_device({.ordinal = place.choice.ordinal});
+  // The arena comes in whole pages of the card.
+  place.machine.overhead_bytes =
+      std::max(place.machine.overhead_bytes, place.device->memory_info().overhead) +
+      place.device->granularity();
+  return place;
+}
+
+void open_simulated(const RunOptions& options, Place& place) {
+  if (place.device != nullptr) return;
+  const Bytes overhead = place.machine.overhead_bytes;
+  const Bytes capacity = options.device_memory == unlimited
+                             ? unlimited
+                             : options.device_memory - std::min(options.device_memory, overhead);
+  place.device = open_simulated_device(
+      {.capacity = capacity, .h2d = options.link, .d2h = options.link, .poison = Poison::sampled});
+}
+
+Json setup_json(const RunOptions& options, const ShapedModel& model, const Place& place) {
+  const Bytes overhead = place.machine.overhead_bytes;
+  return {{"kind", "setup"},
+          {"shape", shape_json(options.shape)},
+          {"backend", place.choice.backend == DeviceBackend::cuda ? "cuda" : "simulated"},
+          {"why", place.choice.reason},
+          {"parameters", parameters_of(model.graph)},
+          {"tokens_per_step", options.shape.tokens()},
+          {"model_flops", model_flops(options.shape)},
+          {"overhead_bytes", overhead},
+          {"need_bytes", need_bytes(model.graph, place.machine)},
+          {"minimum_bytes", minimum_bytes(model.graph, place.machine, options.plan) + overhead},
+          {"budget_bytes", limit_json(options.device_memory)}};
+}
+
+Json step_json(const StepReport& report, const Device& device) {
+  const MemoryInfo memory = device.memory_info();
+  Json json = {{"kind", "step"},
+               {"step", report.step},
+               {"loss", number(report.loss)},
+               {"loss_bits", bits_of(report.loss)},
+               {"grad_norm_bits", bits_of(report.grad_norm)},
+               {"seconds", number(report.seconds)},
+               {"stall_fraction", number(report.stall_fraction)},
+               {"h2d_bytes", report.h2d_bytes},
+               {"d2h_bytes", report.d2h_bytes},
+               {"device_peak_bytes", report.device_peak_bytes}};
+  if (memory.total != unlimited) json["device_used_bytes"] = memory.total - memory.free;
+  json["device_overhead_bytes"] = memory.overhead;
+  return json;
+}
+
+// [bytes, seconds] of each transfer of the last step, by direction.
+Json transfers_json(const Plan& plan, const std::vector<Interval>& timeline) {
+  Json h2d = Json::array(), d2h = Json::array();
+  for (std::size_t i = 0; i < std::min(timeline.size(), plan.instructions.size()); ++i) {
+    const Instruction& instruction = plan.instructions[i];
+    if (instruction.kind != InstructionKind::prefetch && instruction.kind != InstructionKind::offload)
+      continue;
+    const Bucket& bucket = plan.buckets[plan.lifetimes[instruction.lifetime].bucket];
+    const double seconds = timeline[i].end - timeline[i].begin;
+    (instruction.kind == InstructionKind::prefetch ? h2d : d2h)
+        .push_back(Json::array({bucket.bytes, number(seconds)}));
+  }
+  return {{"kind", "transfers"}, {"h2d", std::move(h2d)}, {"d2h", std::move(d2h)}};
+}
+
+Json total_json(const CopyTotal& total) {
+  return {{"bytes", total.bytes}, {"copies", total.copies}, {"seconds", number(total.seconds)}};
+}
+
+Json copies_json(const Graph& graph, const Plan& plan, Device& device) {
+  Json json = {{"kind", "copies"}};
+  for (const LaneRole role : {LaneRole::h2d, LaneRole::d2h}) {
+    const CopyReplay replay = replay_copies(device, graph, plan, role);
+    json[std::string(to_string(role))] = {{"bucketed", total_json(replay.bucketed)},
+                                          {"per_tensor", total_json(replay.per_tensor)}};
+  }
+  return json;
+}
+
+void make_steps(const RunOptions& options, const ShapedModel& model, const Plan& plan, Place& place,
+                const Print& print) {
+  EngineOptions engine_options;
+  engine_options.seed = options.seed;
+  engine_options.machine = place.machine;
+  Engine engine(*place.device, model.graph, plan, engine_options);
+  ShapedBatch batch;
+  for (std::uint64_t step = 0; step < options.steps; ++step) {
+    fill(options.shape, options.seed, step, batch);
+    const std::array<InputData, 2> inputs{
+        {{model.tokens.id, batch.tokens}, {model.targets.id, batch.targets}}};
+    print(step_json(engine.step(inputs, {.learning_rate = 1e-4}), *place.device).dump());
+  }
+  engine.drain();
+  print(transfers_json(plan, engine.last_timeline()).dump());
+}
+
+}  // namespace
+
+int run(const RunOptions& options, const Print& print) {
+  const ShapedModel model = build(options.shape);
+  Place place = prepare(options);
+  const auto planned = make_plan(model.graph, place.machine,
+                                 {.device = options.device_memory, .host = unlimited}, options.plan);
+  Json setup = setup_json(options, model, place);
+  if (const auto* none = std::get_if<Infeasible>(&planned)) {
+    setup["kind"] = "infeasible";
+    setup["smallest_budget_bytes"] = none->minimum;
+    setup["op"] = none->op;
+    print(setup.dump());
+    return 3;
+  }
+  const Plan& plan = std::get<Plan>(planned);
+  setup["plan"] = plan_json(plan);
+  print(setup.dump());
+  if (options.plan_only) return 0;
+  open_simulated(options, place);
+  make_steps(options, model, plan, place, print);
+  if (options.replay_copies) print(copies_json(model.graph, plan, *place.device).dump());
+  return 0;
+}
+
+}  // namespace stowage::bench

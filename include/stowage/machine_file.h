@@ -1,0 +1,86 @@
+// MachineFile: what was measured of one machine, when and where, as `stowage calibrate` writes it. A plan
+// for that machine can then be made on another one.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stowage/bytes.h"
+#include "stowage/graph.h"
+#include "stowage/machine.h"
+
+namespace stowage {
+
+// One copy between pinned and device memory, its median time.
+struct CopySample {
+  Bytes bytes = 0;
+  double seconds = 0;
+};
+
+// One direction of the link: what was measured, by size, and the latency and peak that explain it best.
+struct CopyCurve {
+  std::vector<CopySample> samples;
+  Link fit;
+};
+
+// One product [rows, inner] x [inner, columns] by the `linear` kernel, its median time with the launch.
+struct MatrixSample {
+  std::int64_t rows = 0;
+  std::int64_t inner = 0;
+  std::int64_t columns = 0;
+  double seconds = 0;
+};
+
+// Products of one work type. The rate is that of the largest set of shapes together, launches taken off.
+struct MatrixRate {
+  DataType type = DataType::f32;
+  double flops_per_second = 0;
+  std::vector<MatrixSample> samples;
+};
+
+// AdamW streaming through host memory, reads plus writes, on so many threads.
+struct HostRate {
+  int threads = 0;
+  double bytes_per_second = 0;
+};
+
+struct MachineFile {
+  std::string device;     // DeviceInfo::name, e.g. "NVIDIA H200"
+  std::string backend;    // DeviceInfo::backend
+  std::string host;       // the host's name
+  std::string processor;  // the host's CPU
+  std::string measured;   // UTC, e.g. "2026-11-21T13:50:00Z"
+  std::string note;       // how: quick or full, and what else should be known
+
+  Bytes device_bytes = 0;    // device memory in all; 0 where it has no limit of its own
+  Bytes overhead_bytes = 0;  // of it, what context, libraries and workspaces took once products had run
+
+  CopyCurve h2d;  // alone
+  CopyCurve d2h;
+  CopyCurve h2d_both;  // while as much goes the other way
+  CopyCurve d2h_both;
+
+  std::vector<MatrixRate> matrix;      // one per work type
+  double device_bytes_per_second = 0;  // device memory, reads plus writes
+  double launch_seconds = 0;           // one op in a row of tiny ones
+  std::vector<HostRate> host_rates;    // by rising number of threads
+};
+
+// Versioned JSON, loss-free. `to_json` throws InvalidInput for a file that `machine_from_json` would refuse.
+std::string to_json(const MachineFile& file);
+// Treats its text as hostile: InvalidInput that names the field, never worse.
+MachineFile machine_from_json(std::string_view text);
+
+// Reads the file at `path`. Throws InvalidInput that names it.
+MachineFile read_machine_file(const std::string& path);
+
+// What the planner takes of it for a graph of work type `work`: each direction of the link alone, and host
+// memory with all threads. Throws InvalidInput naming the types that were measured when `work` is none.
+Machine machine_for(const MachineFile& file, DataType work);
+
+// The type of a graph's parameters (the first's; f32 without any).
+DataType work_type(const Graph& graph);
+
+}  // namespace stowage

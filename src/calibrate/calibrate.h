@@ -1,0 +1,24 @@
+// Measures a machine through the public Device interface alone.
+#pragma once
+
+#include "src/calibrate/compute_probe.h"
+#include "src/calibrate/host_probe.h"
+#include "src/calibrate/link_probe.h"
+
+namespace stowage {
+
+struct CalibrateOptions {
+  LinkProbeOptions link;
+  ComputeProbeOptions compute;  // no types: those that the device's backend computes in
+  HostProbeOptions host;
+  Machine modelled;  // op times of a device that runs in virtual time
+};
+
+CalibrateOptions full_calibration();   // some 20 s
+CalibrateOptions quick_calibration();  // less than a second
+
+// `kernels`: the device's own table. Takes up to 2 GiB of the device, gives all back. The note is the
+// caller's. Throws DeviceError and OutOfMemory as the device does.
+MachineFile calibrate(Device& device, const LaunchTable& kernels, const CalibrateOptions& options);
+
+}  // namespace stowage

@@ -1,0 +1,21 @@
+// Measures host memory as the optimizer on the host sees it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "stowage/machine_file.h"
+
+namespace stowage {
+
+struct HostProbeOptions {
+  std::int64_t elements = std::int64_t{32} << 20;  // of the parameter; four f32 tensors of this size
+  int repetitions = 5;
+  int most_threads = 0;  // 0: as many as parallel loops may use
+};
+
+// AdamW on f32 by the host's own kernel, with 1, 2, 4, … threads up to the most. Leaves the number of
+// threads of parallel loops as it was; no other parallel loop may run meanwhile.
+std::vector<HostRate> measure_host(const HostProbeOptions& options);
+
+}  // namespace stowage

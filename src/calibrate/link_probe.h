@@ -1,0 +1,20 @@
+// Measures the link: pinned copies by size, each direction alone and both at once.
+#pragma once
+
+#include "stowage/device.h"
+#include "stowage/machine_file.h"
+
+namespace stowage {
+
+struct LinkProbeOptions {
+  Bytes smallest = 4_KiB;
+  Bytes largest = 64_MiB;
+  int repetitions = 9;
+  double longest_seconds = 0.5;  // no longer copy is tried once one has taken this much
+};
+
+// Fills the four curves of `file`. Takes `largest` bytes twice, pinned and on the device. DeviceError,
+// OutOfMemory.
+void measure_link(Device& device, const LinkProbeOptions& options, MachineFile& file);
+
+}  // namespace stowage

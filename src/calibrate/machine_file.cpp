@@ -1,0 +1,76 @@
+#include "stowage/machine_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "stowage/error.h"
+
+namespace stowage {
+namespace {
+
+constexpr std::uintmax_t largest_file = 1U << 24U;
+
+const MatrixRate& rate_for(const MachineFile& file, DataType work) {
+  const auto found = std::find_if(file.matrix.begin(), file.matrix.end(),
+                                  [work](const MatrixRate& rate) { return rate.type == work; });
+  if (found != file.matrix.end()) return *found;
+  std::string measured;
+  for (const MatrixRate& rate : file.matrix) {
+    if (!measured.empty()) measured += ", ";
+    measured += to_string(rate.type);
+  }
+  throw InvalidInput(
+      fmt::format("the machine file of {} has no rate for {}, only for {}: use a model of such a type, or "
+                  "measure again with stowage calibrate",
+                  file.device, to_string(work), measured.empty() ? "no type" : measured));
+}
+
+double fastest_host_rate(const MachineFile& file) {
+  const auto most =
+      std::max_element(file.host_rates.begin(), file.host_rates.end(),
+                       [](const HostRate& a, const HostRate& b) { return a.threads < b.threads; });
+  return most == file.host_rates.end() ? Machine{}.host_bytes_per_second : most->bytes_per_second;
+}
+
+}  // namespace
+
+Machine machine_for(const MachineFile& file, DataType work) {
+  Machine machine;
+  machine.h2d = file.h2d.fit;
+  machine.d2h = file.d2h.fit;
+  machine.flops_per_second = rate_for(file, work).flops_per_second;
+  machine.device_bytes_per_second = file.device_bytes_per_second;
+  machine.launch_seconds = file.launch_seconds;
+  machine.host_bytes_per_second = fastest_host_rate(file);
+  machine.overhead_bytes = file.overhead_bytes;
+  return machine;
+}
+
+DataType work_type(const Graph& graph) {
+  for (const Tensor& tensor : graph.tensors) {
+    if (tensor.kind == TensorKind::parameter) return tensor.type;
+  }
+  return DataType::f32;
+}
+
+MachineFile read_machine_file(const std::string& path) {
+  std::error_code error;
+  const std::uintmax_t size = std::filesystem::file_size(path, error);
+  const char* remedy = "give a file that stowage calibrate wrote";
+  if (error) throw InvalidInput(fmt::format("cannot read '{}': {}; {}", path, error.message(), remedy));
+  if (size > largest_file) throw InvalidInput(fmt::format("'{}' is larger than 16 MiB; {}", path, remedy));
+  std::ifstream file(path, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (!file) throw InvalidInput(fmt::format("cannot read '{}'; {}", path, remedy));
+  try {
+    return machine_from_json(text);
+  } catch (const InvalidInput& refused) {
+    throw InvalidInput(fmt::format("'{}': {}", path, refused.what()));
+  }
+}
+
+}  // namespace stowage

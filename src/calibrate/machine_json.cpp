@@ -1,0 +1,221 @@
+// MachineFile <-> JSON. The reader trusts nothing: every number is checked where it is read.
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "stowage/error.h"
+#include "stowage/machine_file.h"
+
+namespace stowage {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::string_view format_name = "stowage.machine";
+constexpr std::uint64_t format_version = 1;
+constexpr std::size_t most_items = 1024;
+constexpr std::size_t most_characters = 4096;
+constexpr std::uint64_t most_bytes = std::uint64_t{1} << 62U;
+constexpr double most_rate = 1e24;    // per second
+constexpr double most_seconds = 1e6;  // of one measurement
+constexpr std::int64_t most_extent = std::int64_t{1} << 40U;
+constexpr std::array work_types{DataType::f32, DataType::f64, DataType::bf16};
+
+[[noreturn]] void refuse(const std::string& where, std::string_view why) {
+  throw InvalidInput(
+      fmt::format("machine JSON: '{}' {}; give a text that stowage calibrate wrote", where, why));
+}
+
+// --- writing
+
+// Of all whole numbers, so that one that is negative is refused when the text is judged.
+Json whole(std::int64_t value) { return value < 0 ? Json(value) : Json(static_cast<std::uint64_t>(value)); }
+
+Json curve_json(const CopyCurve& curve) {
+  Json samples = Json::array();
+  for (const CopySample& sample : curve.samples) {
+    samples.push_back({{"bytes", sample.bytes}, {"seconds", sample.seconds}});
+  }
+  return {{"bytes_per_second", curve.fit.bytes_per_second},
+          {"latency_seconds", curve.fit.latency_seconds},
+          {"samples", std::move(samples)}};
+}
+
+Json matrix_json(const MatrixRate& rate) {
+  Json samples = Json::array();
+  for (const MatrixSample& sample : rate.samples) {
+    samples.push_back({{"rows", whole(sample.rows)},
+                       {"inner", whole(sample.inner)},
+                       {"columns", whole(sample.columns)},
+                       {"seconds", sample.seconds}});
+  }
+  return {{"type", to_string(rate.type)},
+          {"flops_per_second", rate.flops_per_second},
+          {"samples", std::move(samples)}};
+}
+
+Json file_json(const MachineFile& file) {
+  Json matrix = Json::array();
+  for (const MatrixRate& rate : file.matrix) matrix.push_back(matrix_json(rate));
+  Json host_rates = Json::array();
+  for (const HostRate& rate : file.host_rates) {
+    host_rates.push_back({{"threads", whole(rate.threads)}, {"bytes_per_second", rate.bytes_per_second}});
+  }
+  return {{"format", format_name},
+          {"version", format_version},
+          {"device", file.device},
+          {"backend", file.backend},
+          {"host", file.host},
+          {"processor", file.processor},
+          {"measured", file.measured},
+          {"note", file.note},
+          {"device_bytes", file.device_bytes},
+          {"overhead_bytes", file.overhead_bytes},
+          {"h2d", curve_json(file.h2d)},
+          {"d2h", curve_json(file.d2h)},
+          {"h2d_both", curve_json(file.h2d_both)},
+          {"d2h_both", curve_json(file.d2h_both)},
+          {"matrix", std::move(matrix)},
+          {"device_bytes_per_second", file.device_bytes_per_second},
+          {"launch_seconds", file.launch_seconds},
+          {"host_rates", std::move(host_rates)}};
+}
+
+// --- reading: a value of the text and where it stands, e.g. "h2d.samples[3].bytes"
+
+struct Node {
+  const Json& json;
+  std::string where;
+
+  // Exactly `count` members; the reads that follow name each one that is missing.
+  void expect_members(std::size_t count) const {
+    if (!json.is_object()) refuse(where, "is no object");
+    if (json.size() > count) refuse(where, "has a field that is not known");
+  }
+  Node operator[](const char* name) const {
+    const std::string path = where == "text" ? name : fmt::format("{}.{}", where, name);
+    const auto found = json.find(name);
+    if (found == json.end()) refuse(path, "is not there");
+    return {*found, path};
+  }
+  template <class Read>
+  auto list(Read&& read) const {
+    if (!json.is_array()) refuse(where, "is no list");
+    if (json.size() > most_items) refuse(where, fmt::format("has more than {} items", most_items));
+    std::vector<decltype(read(*this))> items;
+    for (std::size_t i = 0; i < json.size(); ++i) {
+      items.push_back(read(Node{json[i], fmt::format("{}[{}]", where, i)}));
+    }
+    return items;
+  }
+  std::string text() const {
+    if (!json.is_string()) refuse(where, "is no string");
+    auto value = json.get<std::string>();
+    if (value.size() > most_characters) refuse(where, fmt::format("is longer than {}", most_characters));
+    return value;
+  }
+  std::uint64_t integer(std::uint64_t least, std::uint64_t most) const {
+    if (!json.is_number_unsigned()) refuse(where, "is no whole number from 0 up");
+    const auto value = json.get<std::uint64_t>();
+    if (value < least || value > most) refuse(where, fmt::format("is outside {} to {}", least, most));
+    return value;
+  }
+  double number(double least, double most) const {
+    if (!json.is_number()) refuse(where, "is no number");
+    const auto value = json.get<double>();
+    if (!std::isfinite(value) || value < least || value > most) {
+      refuse(where, fmt::format("is outside {} to {}", least, most));
+    }
+    return value;
+  }
+  double rate() const { return number(1, most_rate); }  // per second
+  double seconds() const { return number(0, most_seconds); }
+  std::int64_t extent() const { return static_cast<std::int64_t>(integer(1, most_extent)); }
+  DataType work_type() const {
+    const std::string name = text();
+    for (const DataType type : work_types) {
+      if (to_string(type) == name) return type;
+    }
+    refuse(where, "is no work type");
+  }
+};
+
+CopySample read_copy(const Node& node) {
+  node.expect_members(2);
+  return {node["bytes"].integer(1, most_bytes), node["seconds"].seconds()};
+}
+
+CopyCurve read_curve(const Node& node) {
+  node.expect_members(3);
+  CopyCurve curve;
+  curve.fit = {node["bytes_per_second"].rate(), node["latency_seconds"].seconds(), true};
+  curve.samples = node["samples"].list(read_copy);
+  return curve;
+}
+
+MatrixSample read_product(const Node& node) {
+  node.expect_members(4);
+  return {node["rows"].extent(), node["inner"].extent(), node["columns"].extent(), node["seconds"].seconds()};
+}
+
+MatrixRate read_matrix(const Node& node) {
+  node.expect_members(3);
+  return {node["type"].work_type(), node["flops_per_second"].rate(), node["samples"].list(read_product)};
+}
+
+HostRate read_host_rate(const Node& node) {
+  node.expect_members(2);
+  return {static_cast<int>(node["threads"].integer(1, 1U << 20U)), node["bytes_per_second"].rate()};
+}
+
+MachineFile read_file(const Node& node) {
+  node.expect_members(18);
+  if (node["format"].text() != format_name) refuse("format", "is not \"stowage.machine\"");
+  if (node["version"].integer(0, most_bytes) != format_version) {
+    refuse("version", fmt::format("is not {}, the one this program reads", format_version));
+  }
+  MachineFile file;
+  file.device = node["device"].text();
+  file.backend = node["backend"].text();
+  file.host = node["host"].text();
+  file.processor = node["processor"].text();
+  file.measured = node["measured"].text();
+  file.note = node["note"].text();
+  file.device_bytes = node["device_bytes"].integer(0, most_bytes);
+  file.overhead_bytes = node["overhead_bytes"].integer(0, most_bytes);
+  file.h2d = read_curve(node["h2d"]);
+  file.d2h = read_curve(node["d2h"]);
+  file.h2d_both = read_curve(node["h2d_both"]);
+  file.d2h_both = read_curve(node["d2h_both"]);
+  file.matrix = node["matrix"].list(read_matrix);
+  file.device_bytes_per_second = node["device_bytes_per_second"].rate();
+  file.launch_seconds = node["launch_seconds"].seconds();
+  file.host_rates = node["host_rates"].list(read_host_rate);
+  return file;
+}
+
+}  // namespace
+
+std::string to_json(const MachineFile& file) {
+  const Json json = file_json(file);
+  read_file({json, "text"});
+  try {
+    return json.dump(1) + '\n';
+  } catch (const Json::exception& error) {
+    throw InvalidInput(fmt::format("machine to JSON: {}; use UTF-8 in names", error.what()));
+  }
+}
+
+MachineFile machine_from_json(std::string_view text) {
+  Json json;
+  try {
+    json = Json::parse(text);
+  } catch (const Json::exception& error) {
+    refuse("text", fmt::format("does not parse ({})", error.what()));
+  }
+  return read_file({json, "text"});
+}
+
+}  // namespace stowage

@@ -1,0 +1,28 @@
+// `stowage calibrate`: measures a machine and writes its file.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "stowage/machine_file.h"
+
+namespace stowage {
+
+struct CalibrateCommand {
+  std::string device = "auto";  // as open_device (stowage/choose_device.h) takes it
+  bool quick = false;
+  std::string link;         // of the simulated device, each way: "8GB/s" or "unthrottled"; empty: 8GB/s
+  std::string output_file;  // where to write to_json(MachineFile)
+};
+
+// "8GB/s", "500MB/s", bytes per second, "unthrottled". Throws InvalidInput that quotes `text`.
+Link parse_link_rate(const std::string& text);
+
+// The measured numbers for people.
+std::string describe(const MachineFile& file);
+
+// Appends what was measured to `output`. Returns the exit code 0. Throws InvalidInput for a device that is
+// not there, a link that is none, a file that cannot be written; nothing is measured then.
+int run_calibrate_command(const CalibrateCommand& command, std::string& output);
+
+}  // namespace stowage

@@ -1,0 +1,46 @@
+"""Made-up results of a card on which everything is well."""
+
+BITS = [f"{0x4016000000000000 + i:016x}" for i in range(20)]
+
+
+def run(budget, peak, seconds, steps=7, **setup):
+    return {"code": 0, "seconds": 1.0,
+            "setup": {"shape": {"model": "gpt", "type": "bf16"}, "model_flops": 5e13, "tokens_per_step": 65536,
+                      "need_bytes": 4000, "budget_bytes": budget,
+                      "plan": {"device_peak_bytes": peak, "lower_bound_seconds": 0.1, "predicted_step_seconds": 0.15,
+                               "h2d_bytes": 10, "d2h_bytes": 5}, **setup},
+            "steps": [{"step": i, "loss": 5.5, "loss_bits": BITS[i], "seconds": seconds if i > 1 else 9.0,
+                       "stall_fraction": 0.1, "device_peak_bytes": peak, "device_used_bytes": peak + 10}
+                      for i in range(steps)]}
+
+
+def bits_stage(model):
+    budgets = {"unlimited": run("unlimited", 4000, 0.2, 20)}
+    for budget in (1000, 1700, 2400, 3100):
+        budgets[str(budget)] = run(budget, budget - 100, 0.2, 20)
+    return {"shape": {"model": model, "type": "bf16"}, "runs": budgets}
+
+
+def total(share):
+    return {"bytes": int(55e9 * share), "copies": 9, "seconds": 1.0}
+
+
+def test_result(name, **changes):
+    return {"name": name, "labels": ["gpu"], "code": 0, "seconds": 1, "passed": 5, "failed": 0, "skipped": 0,
+            "failures": [], "tail": "", **changes}
+
+
+def good_card():
+    machine = {"device": "card", "backend": "cuda", "h2d": {"bytes_per_second": 55e9},
+               "d2h": {"bytes_per_second": 55e9}, "matrix": [{"type": "bf16", "flops_per_second": 600e12}]}
+    copies = {way: {"bucketed": total(0.97), "per_tensor": total(0.6)} for way in ("h2d", "d2h")}
+    pair = {"unlimited": run("unlimited", 4000, 0.19), "quarter": run(1000, 900, 0.20)}
+    again = {"unlimited": run("unlimited", 4000, 0.30), "quarter": run(1000, 900, 0.33)}
+    return {"card": True, "speed": True, "seconds": 400.0, "stages": {
+        "calibrate": {"code": 0, "machine": machine},
+        "tests": [test_result("device_conformance_test"), test_result("cuda_kernels_test")],
+        "sanitizer": {"tool": "compute-sanitizer", "runs": [test_result("cuda_kernels_test", check="memcheck")]},
+        "bits": [bits_stage("gpt"), bits_stage("bert")],
+        "gpt2": pair, "bert": again,
+        "large": {"without_offload": {"code": 3, "infeasible": {"op": "x"}},
+                  "bucketed": {**run(1000, 900, 0.4), "copies": copies}, "per_tensor": run(1000, 900, 0.5)}}}

@@ -1,0 +1,59 @@
+#include "stowage/machine_file.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/calibrate/sample_file.h"
+#include "tests/support/expect_refused.h"
+
+namespace stowage {
+namespace {
+
+TEST(MachineFile, GivesThePlannerTheRatesOfTheWorkType) {
+  const MachineFile file = test::sample_file();
+  const Machine machine = machine_for(file, DataType::bf16);
+  EXPECT_EQ(machine.flops_per_second, 700e12);
+  EXPECT_EQ(machine_for(file, DataType::f32).flops_per_second, 48e12);
+  EXPECT_EQ(machine.h2d.bytes_per_second, 55e9);
+  EXPECT_EQ(machine.h2d.latency_seconds, 1.0 / 96'000);
+  EXPECT_EQ(machine.d2h.bytes_per_second, 52e9);
+  EXPECT_EQ(machine.device_bytes_per_second, 3.9e12);
+  EXPECT_EQ(machine.launch_seconds, 2.5e-6);
+  EXPECT_EQ(machine.host_bytes_per_second, 150e9);  // of the most threads
+  EXPECT_EQ(machine.overhead_bytes, 600_MiB);
+}
+
+TEST(MachineFile, RefusesATypeThatWasNotMeasured) {
+  test::expect_refused([] { machine_for(test::sample_file(), DataType::f64); },
+                       "has no rate for f64, only for f32, bf16");
+  test::expect_refused([] { machine_for(MachineFile{}, DataType::f32); }, "only for no type");
+}
+
+TEST(MachineFile, TheWorkTypeOfAGraphIsThatOfItsParameters) {
+  Graph graph;
+  EXPECT_EQ(work_type(graph), DataType::f32);
+  Tensor tokens, weight;
+  tokens.type = DataType::i32;
+  tokens.kind = TensorKind::input;
+  weight.type = DataType::bf16;
+  weight.kind = TensorKind::parameter;
+  graph.tensors = {tokens, weight};
+  EXPECT_EQ(work_type(graph), DataType::bf16);
+}
+
+TEST(MachineFile, AFileThatCannotBeReadIsNamed) {
+  test::expect_refused([] { read_machine_file("/nowhere/machine.json"); }, "/nowhere/machine.json");
+  const std::string path = ::testing::TempDir() + "stowage-machine-file-test.json";
+  std::ofstream(path) << "{}";
+  test::expect_refused([&] { read_machine_file(path); }, path + "': machine JSON: 'format' is not there");
+  std::ofstream(path) << to_json(test::sample_file());
+  EXPECT_EQ(to_json(read_machine_file(path)), to_json(test::sample_file()));
+  std::filesystem::resize_file(path, (1U << 24U) + 1);
+  test::expect_refused([&] { read_machine_file(path); }, "larger than 16 MiB");
+  std::filesystem::remove(path);
+}
+
+}  // namespace
+}  // namespace stowage
