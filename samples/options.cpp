@@ -14,7 +14,7 @@ namespace {
 
 // What CLI11 fills in before the words are understood.
 struct Words {
-  std::string device = "simulated";
+  std::string type = "f32";
   std::string device_memory = "unlimited";
   std::string host_memory = "unlimited";
   std::string bucket_size = "auto";
@@ -35,7 +35,7 @@ std::string seed_error(const std::string& text) {
 // A check without its say in the help, which states the flag's sense instead.
 CLI::Validator quiet(CLI::Validator validator) { return validator.description(""); }
 
-void add_model(CLI::App& app, GptConfig& model) {
+void add_model(CLI::App& app, GptConfig& model, Words& words) {
   const auto size = quiet(CLI::Range(std::int64_t{1}, most));
   const auto add = [&](const char* flag, std::int64_t& value, const char* text) {
     app.add_option(flag, value, text)->group("Model")->check(size)->type_name("N");
@@ -49,6 +49,10 @@ void add_model(CLI::App& app, GptConfig& model) {
       ->group("Model")
       ->check(quiet(CLI::Range(0.0, 0.99)))
       ->type_name("P");
+  app.add_option("--type", words.type, "of weights and activations: f32, or bf16 (on a CUDA card)")
+      ->group("Model")
+      ->check(quiet(CLI::IsMember({"f32", "bf16"})))
+      ->type_name("NAME");
 }
 
 void add_training(CLI::App& app, Options& options) {
@@ -83,10 +87,13 @@ void add_training(CLI::App& app, Options& options) {
 
 void add_machine(CLI::App& app, Options& options, Words& words) {
   const char* group = "Machine";
-  app.add_option("--device", words.device, "simulated, or auto: the best there is")
+  app.add_option("--device", options.device, "auto: a CUDA card if one answers; cuda, cuda:N, or simulated")
       ->group(group)
-      ->check(quiet(CLI::IsMember({"simulated", "auto"})))
       ->type_name("NAME");
+  app.add_option("--machine", options.machine_file,
+                 "plan for the machine that `stowage calibrate` measured into this file")
+      ->group(group)
+      ->type_name("FILE");
   app.add_option("--device-memory", words.device_memory,
                  "device bytes to train in: 64MiB, 1.5G, 4096, unlimited")
       ->group(group)
@@ -156,7 +163,7 @@ Bytes parse_bucket_size(const std::string& text) {
 }
 
 void understand(const Words& words, Options& options) {
-  options.device = words.device == "auto" ? DeviceChoice::automatic : DeviceChoice::simulated;
+  options.type = words.type == "bf16" ? DataType::bf16 : DataType::f32;
   options.budget.device = named("--device-memory", [&] { return parse_limit(words.device_memory); });
   options.budget.host = named("--host-memory", [&] { return parse_limit(words.host_memory); });
   options.link = named("--link-bandwidth", [&] { return parse_link(words.link_bandwidth); });
@@ -231,7 +238,7 @@ CommandLine parse_command_line(int count, const char* const* arguments) {
       "Exit code: 0 done, 2 the command line, a file or a budget must change, 1 the run failed,\n"
       "130 Ctrl-C or SIGTERM (the step is finished and everything written; a second one ends at once).");
   add_training(app, result.options);
-  add_model(app, result.options.model);
+  add_model(app, result.options.model, words);
   add_machine(app, result.options, words);
   add_plan(app, result.options, words);
   add_output(app, result.options);

@@ -10,11 +10,10 @@
 
 namespace stowage::samples {
 
-enum class DeviceChoice : std::uint8_t { simulated, automatic };
-
 struct Options {
   std::string data;  // path of the text
   GptConfig model;
+  DataType type = DataType::f32;  // of weights and activations
   std::uint64_t steps = 240;
   double learning_rate = 1e-3;
   std::uint64_t warmup = 30;  // steps
@@ -22,11 +21,12 @@ struct Options {
   double clip = 1.0;
   std::uint64_t seed = 1;
 
-  DeviceChoice device = DeviceChoice::simulated;
+  std::string device = "auto";  // as choose_device takes it
+  std::string machine_file;     // path, empty: the machine is measured at the start
   Budget budget;
   PlanOptions plan;
   int threads = 0;                                                                  // 0: all cores
-  Link link{.bytes_per_second = 8e9, .latency_seconds = 10e-6, .throttled = true};  // each way
+  Link link{.bytes_per_second = 8e9, .latency_seconds = 10e-6, .throttled = true};  // simulated, each way
 
   bool plan_only = false;
   std::uint64_t sample_bytes = 0;

@@ -34,12 +34,6 @@ std::string share(Bytes part, Bytes whole) {
 
 std::string limit_text(Bytes limit) { return limit == unlimited ? "unlimited" : format_bytes(limit); }
 
-std::string link_text(const Link& link) {
-  if (!link.throttled) return "link as fast as memory";
-  return fmt::format("link {:.3g} GB/s each way after {:.0f} us", link.bytes_per_second / 1e9,
-                     link.latency_seconds * 1e6);
-}
-
 std::uint64_t parameter_count(const Graph& graph) {
   std::uint64_t count = 0;
   for (const Tensor& tensor : graph.tensors) {
@@ -79,10 +73,9 @@ void add_model_lines(Lines& lines, const Setup& setup) {
             grouped(setup.tokens_per_step()));
   lines.add("text", "{}: {} bytes, byte-bigram entropy {:.4f} nats", setup.options->data,
             grouped(setup.text_bytes), setup.bigram_entropy);
-  lines.add("device", "simulated{}, {} CPU thread{}, {}",
-            setup.options->device == DeviceChoice::automatic ? " (auto: this build has no other)" : "",
-            setup.threads, setup.threads == 1 ? "" : "s", link_text(setup.options->link));
-  lines.add("calibrated", "{:.0f} GFLOP/s in matrices, {:.1f} GB/s elsewhere, optimizer {:.1f} GB/s",
+  lines.add("device", "{}", setup.device);
+  lines.add(setup.options->machine_file.empty() ? "calibrated" : "machine",
+            "{:.0f} GFLOP/s in matrices, {:.1f} GB/s elsewhere, optimizer {:.1f} GB/s",
             setup.machine.flops_per_second / 1e9, setup.machine.device_bytes_per_second / 1e9,
             setup.machine.host_bytes_per_second / 1e9);
 }
@@ -98,6 +91,10 @@ void add_memory_lines(Lines& lines, const Setup& setup) {
             budget == unlimited
                 ? ""
                 : fmt::format(" ({} bytes), {} of the need", budget, share(budget, setup.need)));
+  if (setup.machine.overhead_bytes > 0) {
+    lines.add("  of it", "{} ({} bytes) for context and libraries, which no plan can use",
+              format_bytes(setup.machine.overhead_bytes), setup.machine.overhead_bytes);
+  }
   lines.add("plan", "peak {} ({} bytes), {} of the need; host {}, of it {} pinned",
             format_bytes(plan.device_peak_bytes), plan.device_peak_bytes,
             share(plan.device_peak_bytes, setup.need), format_bytes(plan.host_bytes),

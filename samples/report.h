@@ -26,7 +26,7 @@ struct Setup {
   double bigram_entropy = 0;  // nats
   Bytes need = 0;
   Bytes minimum = 0;
-  int threads = 1;
+  std::string device;  // which, and why
 
   std::uint64_t tokens_per_step() const {
     return static_cast<std::uint64_t>(options->model.batch * options->model.sequence);

@@ -6,17 +6,19 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <span>
 #include <vector>
 
-#include "samples/calibrate_quick.h"
+#include "kernels/math/bfloat16.h"
 #include "samples/generate.h"
 #include "samples/interrupt.h"
 #include "samples/output_file.h"
 #include "samples/progress.h"
 #include "samples/report.h"
+#include "samples/run_device.h"
 #include "samples/schedule.h"
 #include "samples/step_log.h"
 #include "samples/text_data.h"
@@ -26,7 +28,6 @@
 #include "stowage/engine.h"
 #include "stowage/error.h"
 #include "stowage/graph_builder.h"
-#include "stowage/simulated_device.h"
 
 namespace stowage::samples {
 namespace {
@@ -92,7 +93,7 @@ struct Model {
 };
 
 Model build_model(const Options& options) {
-  GraphBuilder builder;
+  GraphBuilder builder(options.type);
   Model model;
   model.gpt = gpt(builder, options.model);
   model.graph =
@@ -108,15 +109,6 @@ Plan plan_step(const Graph& graph, const Machine& machine, const Options& option
   return std::get<Plan>(std::move(planned));
 }
 
-std::unique_ptr<Device> open_device(const Options& options) {
-  return open_simulated_device({.capacity = options.budget.device,
-                                .host_capacity = options.budget.host,
-                                .executor = Executor::threaded,
-                                .h2d = options.link,
-                                .d2h = options.link,
-                                .poison = Poison::sampled});
-}
-
 // Ends a line that is being rewritten, whatever ends the run.
 struct LineEnd {
   Progress& progress;
@@ -126,14 +118,14 @@ struct LineEnd {
 // The model on its device, step by step.
 class Trainer {
  public:
-  Trainer(const Setup& setup, const Model& model, const BatchSource& batches)
+  Trainer(const Setup& setup, const Model& model, const BatchSource& batches, RunDevice& prepared)
       : setup_(setup),
         options_(*setup.options),
         model_(model),
         batches_(batches),
-        device_(open_device(options_)),
+        device_(open_run_device(prepared, options_)),
         engine_(*device_, model.graph, *setup.plan,
-                {.seed = options_.seed, .machine = setup.machine, .kernels = {}}) {}
+                {.seed = options_.seed, .machine = setup.machine, .kernels = {}, .host_kernels = {}}) {}
 
   // All steps, or up to an interrupt.
   void run(StepLog& log) {
@@ -198,12 +190,25 @@ void write_trace(OutputFile& file, const Setup& setup, Engine& engine) {
   file.commit();
 }
 
+// bf16 as f32, which the CPU computes in.
+std::vector<std::byte> widened(std::span<const std::byte> narrow) {
+  std::vector<std::byte> wide(2 * narrow.size());
+  for (std::size_t i = 0; i < narrow.size(); i += sizeof(Bfloat16)) {
+    Bfloat16 element;
+    std::memcpy(&element, narrow.data() + i, sizeof element);
+    const auto value = static_cast<float>(element);
+    std::memcpy(wide.data() + 2 * i, &value, sizeof value);
+  }
+  return wide;
+}
+
 void print_sample(const Options& options, const Graph& graph, Engine& engine) {
   if (options.sample_bytes == 0) return;
   const ReadParameter read = [&](const std::string& name) {
     const auto found = std::find_if(graph.tensors.begin(), graph.tensors.end(),
                                     [&](const Tensor& tensor) { return tensor.name == name; });
-    return engine.read(static_cast<TensorId>(found - graph.tensors.begin()));
+    std::vector<std::byte> value = engine.read(static_cast<TensorId>(found - graph.tensors.begin()));
+    return found->type == DataType::bf16 ? widened(value) : value;
   };
   print(fmt::format("\n{} bytes from the model, temperature 0.8:\n\n", options.sample_bytes));
   const GenerateOptions wanted = {
@@ -225,7 +230,8 @@ BatchSource open_batches(const std::string& text, const Options& options) {
 
 }  // namespace
 
-int train(const Options& options) {
+int train(const Options& given) {
+  Options options = given;
   set_parallel_threads(options.threads);
   check_distinct(options);
   const std::string text = read_text(options.data);
@@ -233,18 +239,19 @@ int train(const Options& options) {
   watch_interrupts();
   Outputs outputs(options);
   const Model model = build_model(options);
+  RunDevice prepared = prepare_device(options);
 
   Setup setup;
   setup.options = &options;
   setup.graph = &model.graph;
-  setup.machine = calibrate_quick(options.model, options.link);
+  setup.machine = prepared.machine;
+  setup.device = prepared.which;
   const Plan plan = plan_step(model.graph, setup.machine, options);
   setup.plan = &plan;
   setup.text_bytes = text.size();
   setup.bigram_entropy = bigram_entropy(text);
   setup.need = need_bytes(model.graph, setup.machine);
   setup.minimum = minimum_bytes(model.graph, setup.machine, options.plan);
-  setup.threads = parallel_threads();
   print(setup_table(setup));
   outputs.plan.write(to_json(plan));
   outputs.plan.commit();
@@ -252,7 +259,7 @@ int train(const Options& options) {
   if (interrupted()) return interrupted_code;
 
   print("\n");
-  Trainer trainer(setup, model, batches);
+  Trainer trainer(setup, model, batches, prepared);
   trainer.run(outputs.log);
   if (trainer.statistics().steps() > 0) print('\n' + summary(setup, trainer.statistics()));
   write_trace(outputs.trace, setup, trainer.engine());

@@ -13,6 +13,7 @@ ORDER = [
     "src/placement",
     "kernels",
     "src/nn",
+    "src/calibrate",
     "src/models",
     "allocator",
     "offload/recompute",
@@ -33,7 +34,12 @@ NARROWER = {
     "src/device/simulated": ["include/stowage", "src/base", "src/device"],
     "src/device/cuda": ["include/stowage", "src/base", "src/device"],
     "kernels/cpu": ["include/stowage", "src/base", "src/device", "src/graph", "src/placement", "kernels"],
-    "kernels/cuda": ["include/stowage", "src/base", "src/device", "src/graph", "src/placement", "kernels"],
+    "kernels/cuda": ["include/stowage", "src/base", "src/device", "src/device/cuda", "src/graph", "src/placement",
+                     "kernels"],
+    # The parts of the CUDA module.
+    "src/nn/cuda": ["include/stowage", "src/base", "src/device", "src/device/cuda", "src/graph", "src/nn", "kernels",
+                    "kernels/cuda"],
+    "src/nn/cuda_module": ["include/stowage", "src/device", "src/device/cuda", "src/nn/cuda"],
 }
 
 
@@ -48,7 +54,8 @@ class Restricted:
 
 RESTRICTED = [
     Restricted(r"(cuda|cublas|cudnn|curand|cupti|nvrtc|nvml|cub/|thrust/|cooperative_groups)",
-               ["src/device/cuda/", "kernels/cuda/", "allocator/interpose/", "src/nccl/"],
+               ["src/device/cuda/", "kernels/cuda/", "src/nn/cuda/", "allocator/interpose/", "src/nccl/", "tests/fake_cuda/",
+                "tests/device/cuda/", "tests/kernels/cuda/"],
                "CUDA headers belong to the CUDA backend"),
     Restricted(r"nccl", ["src/nccl/"], "NCCL headers belong to src/nccl"),
     Restricted(r"hwloc", ["src/device/topology.cpp"], "only the topology reads hwloc"),
@@ -58,7 +65,7 @@ RESTRICTED = [
     Restricted(r"benchmark/", ["bench/"], "Google Benchmark belongs to bench"),
     Restricted(r"(mutex|shared_mutex|condition_variable)$", ["src/base/mutex.h", "tests/"],
                "locks are those of src/base/mutex.h, which clang checks"),
-    Restricted(r"CLI/", ["samples/", "src/cli/"], "only programs read a command line"),
+    Restricted(r"CLI/", ["samples/", "src/cli/", "bench/"], "only programs read a command line"),
 ]
 
 # What a pure function from plain data to plain data has no use for.

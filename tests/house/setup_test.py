@@ -65,7 +65,7 @@ class Setup(unittest.TestCase):
         self.write("archive_after_update", archive if after_update is None else after_update)
 
     def run_setup(self, *arguments):
-        environment = {"PATH": str(self.programs), "STATE": str(self.state)}
+        environment = {"PATH": str(self.programs), "STATE": str(self.state), "CUDA_PATH": str(self.state / "cuda")}
         return subprocess.run([str(self.programs / "bash"), str(SETUP), *arguments], cwd=self.state, text=True,
                               env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
 
@@ -122,6 +122,46 @@ class Setup(unittest.TestCase):
         self.pretend_apt(installed=needed, archive=["clang-format", "clang-tidy"])
         self.assertEqual(self.run_setup("--lint").returncode, 0)
         self.assertEqual(self.installs()[1][-2:], ["clang-tidy", "clang-format"])
+
+    def pretend_cuda(self):
+        for name in ("bin/nvcc", "include/cudnn.h"):
+            path = self.state / "cuda" / name
+            path.parent.mkdir(parents=True)
+            path.touch(mode=0o755)
+        copy = self.state / "scripts/setup"
+        copy.parent.mkdir()
+        copy.write_text(SETUP.read_text(encoding="utf-8"), encoding="utf-8")
+        dirname = subprocess.run(["which", "dirname"], capture_output=True, text=True, check=True).stdout.strip()
+        (self.programs / "dirname").symlink_to(dirname)
+        return copy
+
+    def run_copy(self, copy):
+        environment = {"PATH": str(self.programs), "STATE": str(self.state), "CUDA_PATH": str(self.state / "cuda")}
+        return subprocess.run([str(self.programs / "bash"), str(copy)], env=environment, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+
+    def test_brings_the_attention_headers_where_there_is_cuda(self):
+        self.pretend_apt(installed=self.needed(), archive=[])
+        copy = self.pretend_cuda()
+        self.program("python3", 'echo "$*" >>"$STATE/calls"\n')
+        result = self.run_copy(copy)
+        self.assertEqual(result.returncode, 0, result.stdout)
+        (call,) = self.lines("calls")
+        folder = self.state / "build/python/cudnn-frontend"
+        self.assertRegex(call, rf"-m pip install .*--target {folder} nvidia-cudnn-frontend==[0-9.]+$")
+        headers = folder / "include/cudnn_frontend.h"
+        headers.parent.mkdir(parents=True)
+        headers.touch()
+        self.assertEqual(self.run_copy(copy).returncode, 0)
+        self.assertEqual(len(self.lines("calls")), 1)
+
+    def test_goes_on_without_the_attention_headers(self):
+        self.pretend_apt(installed=self.needed(), archive=[])
+        copy = self.pretend_cuda()
+        self.program("python3", "exit 1\n")
+        result = self.run_copy(copy)
+        self.assertEqual(result.returncode, 0, result.stdout)
+        self.assertIn("without cuDNN's attention", result.stdout)
 
     def test_refuses_an_argument_it_does_not_know(self):
         result = self.run_setup("--frobnicate")

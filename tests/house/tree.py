@@ -12,6 +12,7 @@ MIRRORED = {
     "placement": ["src/placement", "include/stowage"],
     "kernels": ["kernels", "include/stowage"],
     "nn": ["src/nn", "include/stowage"],
+    "calibrate": ["src/calibrate", "include/stowage"],
     "models": ["src/models", "include/stowage"],
     "cli": ["src/cli"],
     "allocator": ["allocator", "include/stowage"],
@@ -19,6 +20,8 @@ MIRRORED = {
     "offload/plan": ["offload/plan", "include/stowage"],
     "offload/engine": ["offload/engine", "include/stowage"],
     "samples": ["samples"],
+    "bench": ["bench"],
+    "fake_cuda": ["tests/fake_cuda"],
     "house": ["tests/house", "scripts"],
 }
 
@@ -27,6 +30,9 @@ TESTS_OF_THE_WHOLE = {
     "tests/offload/engine/allocations_test.cpp": "no allocation after the first step",
     "tests/offload/engine/gpt_test.cpp": "a small GPT: the evaluator's bits, the planned peak and the planned traffic",
     "tests/offload/engine/random_graph_test.cpp": "the same on random graphs",
+    "tests/offload/engine/cuda/cuda_engine_test.cpp": "the same on a CUDA device",
+    "tests/offload/engine/cuda/cuda_faults_test.cpp": "CUDA calls of a step that fail",
+    "tests/samples/train_gpt_cuda_test.cpp": "train_gpt on a CUDA device",
     "tests/offload/engine/waits_test.cpp": "every wait of a plan, removed one at a time",
 }
 

@@ -75,7 +75,11 @@ TEST(Options, EveryFlag) {
                                  "--seed",
                                  "18446744073709551615",
                                  "--device",
-                                 "auto",
+                                 "cuda:1",
+                                 "--machine",
+                                 "m",
+                                 "--type",
+                                 "bf16",
                                  "--device-memory",
                                  "1234567",
                                  "--host-memory",
@@ -112,7 +116,9 @@ TEST(Options, EveryFlag) {
   EXPECT_EQ(options.clip, 0);
   EXPECT_EQ(options.model.dropout, 0.125);
   EXPECT_EQ(options.seed, 18446744073709551615U);
-  EXPECT_EQ(options.device, DeviceChoice::automatic);
+  EXPECT_EQ(options.device, "cuda:1");
+  EXPECT_EQ(options.machine_file, "m");
+  EXPECT_EQ(options.type, DataType::bf16);
   EXPECT_EQ(options.budget.device, 1234567U);
   EXPECT_EQ(options.budget.host, 1536_MiB);
   EXPECT_EQ(options.plan.bucket_bytes, 64_KiB);
@@ -135,7 +141,7 @@ TEST(Options, RefusalsNameTheFlag) {
   expect_refused({"--learning-rate", "nan"}, {"--learning-rate", "nan"});
   expect_refused({"--learning-rate", "-1"}, {"--learning-rate", "-1"});
   expect_refused({"--dropout", "1.5"}, {"--dropout", "1.5"});
-  expect_refused({"--device", "cuda"}, {"--device", "cuda", "simulated"});
+  expect_refused({"--type", "f16"}, {"--type", "f16", "bf16"});
   expect_refused({"--policy", "fast"}, {"--policy", "fast", "none"});
   expect_refused({"--device-memory", "6GiBB"}, {"--device-memory: ", "\"6GiBB\""});
   expect_refused({"--host-memory", "-1"}, {"--host-memory: ", "\"-1\""});
@@ -166,12 +172,12 @@ TEST(Options, DataIsRequired) {
 TEST(Options, HelpListsEveryFlag) {
   const std::string help = parse({"--help"}).help;
   for (const char* flag :
-       {"--data",        "--layers",      "--width",         "--heads",          "--sequence",
-        "--batch",       "--steps",       "--learning-rate", "--warmup",         "--weight-decay",
-        "--clip",        "--dropout",     "--seed",          "--device ",        "--device-memory",
-        "--host-memory", "--bucket-size", "--threads",       "--link-bandwidth", "--policy",
-        "--plan-only",   "--plan-json",   "--log",           "--trace",          "--weights",
-        "--sample"}) {
+       {"--data",           "--layers",  "--width",         "--heads",       "--sequence",
+        "--batch",          "--steps",   "--learning-rate", "--warmup",      "--weight-decay",
+        "--clip",           "--dropout", "--seed",          "--device ",     "--device-memory",
+        "--machine",        "--type",    "--host-memory",   "--bucket-size", "--threads",
+        "--link-bandwidth", "--policy",  "--plan-only",     "--plan-json",   "--log",
+        "--trace",          "--weights", "--sample"}) {
     EXPECT_THAT(help, testing::HasSubstr(flag));
   }
 }

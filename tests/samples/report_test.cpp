@@ -129,7 +129,7 @@ struct Told {
     setup.bigram_entropy = 2.3125;
     setup.need = 5000;
     setup.minimum = 800;
-    setup.threads = 2;
+    setup.device = "simulated: no card";
   }
 };
 
@@ -138,7 +138,7 @@ TEST(SetupTable, TellsTheIssue) {
   const std::string table = setup_table(told.setup);
   for (const char* part :
        {"60 parameters", "2,048 tokens", "bible.txt: 4,404,412 bytes", "2.3125 nats", "(5000 bytes)",
-        "(800 bytes), 16.0% of the need", "(1000 bytes), 20.0% of the need", "2 CPU threads", "8 GB/s",
+        "(800 bytes), 16.0% of the need", "(1000 bytes), 20.0% of the need", "simulated: no card",
         "1 (40 B) buckets resident, 1 (80 B) held, 1 (120 B) streamed",
         "1 (400 B) kept, 1 (800 B) recomputed, 1 (1.17 KiB) offloaded", "2.00 KiB in, 1.00 KiB out",
         "500.0 ms per step, 4,096 tokens/s", "400.0 ms per step", "bound by h2d"}) {
@@ -146,11 +146,18 @@ TEST(SetupTable, TellsTheIssue) {
   }
 }
 
-TEST(SetupTable, SaysWhatAutoChose) {
+TEST(SetupTable, TellsWhatNoPlanCanUse) {
   Told told;
-  EXPECT_THAT(setup_table(told.setup), testing::Not(HasSubstr("auto")));
-  told.options.device = DeviceChoice::automatic;
-  EXPECT_THAT(setup_table(told.setup), HasSubstr("simulated (auto: "));
+  EXPECT_THAT(setup_table(told.setup), testing::Not(HasSubstr("libraries")));
+  told.setup.machine.overhead_bytes = 2048;
+  EXPECT_THAT(setup_table(told.setup), HasSubstr("2.00 KiB (2048 bytes) for context and libraries"));
+}
+
+TEST(SetupTable, SaysWhetherTheMachineWasMeasuredNow) {
+  Told told;
+  EXPECT_THAT(setup_table(told.setup), HasSubstr("calibrated"));
+  told.options.machine_file = "h.json";
+  EXPECT_THAT(setup_table(told.setup), testing::Not(HasSubstr("calibrated")));
 }
 
 TEST(Summary, ComparesWithThePromises) {

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "stowage/plan.h"
+#include "tests/samples/machine_json.h"
 #include "tests/samples/run_program.h"
 #include "tests/samples/temporary_folder.h"
 
@@ -26,8 +27,8 @@ std::string some_text() {
 class TrainGpt : public testing::Test {
  protected:
   Words small(const Words& more) const {
-    Words words = {"--data",  text_, "--layers",   "2",  "--width", "64",
-                   "--heads", "2",   "--sequence", "32", "--batch", "2"};
+    Words words = {"--data", text_,     "--device", "simulated",  "--layers", "2",       "--width",
+                   "64",     "--heads", "2",        "--sequence", "32",       "--batch", "2"};
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
@@ -81,8 +82,20 @@ TEST_F(TrainGpt, RefusesBadFlags) {
   expect_refused(small({"--width", "65"}), {"--width 65", "--heads 2"});
   expect_refused(small({"--layers", "many"}), {"--layers", "many"});
   expect_refused(small({"--device-memory", "lots"}), {"--device-memory", "lots"});
-  expect_refused(small({"--device", "cuda"}), {"--device", "cuda"});
+  expect_refused(small({"--device", "cuda:99"}), {"--device: ", "cuda:99"});
+  expect_refused(small({"--device", "tpu"}), {"--device: ", "tpu"});
+  expect_refused(small({"--type", "bf16"}), {"--type bf16", "--plan-only"});
+  expect_refused(small({"--machine", folder_.file("nothing")}), {folder_.file("nothing")});
   expect_refused(small({"--nonsense"}), {"--nonsense"});
+}
+
+TEST_F(TrainGpt, PlansInBf16ForAMachineThatIsNotHere) {
+  const std::string path = folder_.make("machine.json", machine_json({DataType::bf16}));
+  const ProgramResult result = run_train_gpt(small({"--machine", path, "--type", "bf16", "--plan-only"}));
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("500000 GFLOP/s in matrices"));
+  EXPECT_THAT(result.output, HasSubstr("1.00 MiB (1048576 bytes) for context and libraries"));
+  expect_refused(small({"--machine", path, "--plan-only"}), {"f32", "bf16"});
 }
 
 TEST_F(TrainGpt, RefusesUnwritableOutputsBeforeTheTraining) {

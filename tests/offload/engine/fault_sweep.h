@@ -21,7 +21,7 @@ struct FaultSweep {
 };
 
 // Expects of every fault: a StepError that names op, bytes and lane; values as of the last completed
-// step; and, going on, the bits of a run without faults. Returns the number of faults that fired.
+// step; and, going on, the bits of a run without faults. Returns the number of calls swept.
 int sweep_faults(const FaultSweep& sweep);
 
 }  // namespace stowage::testing

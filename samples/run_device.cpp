@@ -1,0 +1,94 @@
+#include "samples/run_device.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "samples/calibrate_quick.h"
+#include "src/base/parallel_for.h"
+#include "src/calibrate/calibrate.h"
+#include "stowage/choose_device.h"
+#include "stowage/cuda_device.h"
+#include "stowage/error.h"
+#include "stowage/machine_file.h"
+#include "stowage/simulated_device.h"
+
+namespace stowage::samples {
+namespace {
+
+std::string link_text(const Link& link) {
+  if (!link.throttled) return "link as fast as memory";
+  return fmt::format("link {:.3g} GB/s each way after {:.0f} us", link.bytes_per_second / 1e9,
+                     link.latency_seconds * 1e6);
+}
+
+// Training goes on in what is free now, beside what the context and the libraries hold already.
+void fit_budget(Options& options, const MemoryInfo& memory) {
+  const Bytes available = memory.free + memory.overhead;
+  Bytes& budget = options.budget.device;
+  if (budget == unlimited) budget = available;
+  if (budget <= available) return;
+  throw InvalidInput(fmt::format(
+      "--device-memory {}: only {} bytes ({}) of the card are free; give at most that, or end what else "
+      "uses the card",
+      budget, available, format_bytes(available)));
+}
+
+BackendChoice chosen(const std::string& name) {
+  try {
+    return choose_device(name);
+  } catch (const InvalidInput& error) {
+    throw InvalidInput(fmt::format("--device: {}", error.what()));
+  }
+}
+
+RunDevice prepare_card(Options& options, const BackendChoice& choice) {
+  RunDevice result;
+  result.device = open_cuda_device({.ordinal = choice.ordinal});
+  const LaunchTable kernels = launch_table_for(*result.device);
+  const MachineFile file = options.machine_file.empty()
+                               ? calibrate(*result.device, kernels, quick_calibration())
+                               : read_machine_file(options.machine_file);
+  result.machine = machine_for(file, options.type);
+  const MemoryInfo memory = result.device->memory_info();
+  // The arena comes in whole pages of the card.
+  result.machine.overhead_bytes =
+      std::max(result.machine.overhead_bytes, memory.overhead) + result.device->granularity();
+  fit_budget(options, memory);
+  result.device->reset_counters();  // the run's own begin here
+  result.which = choice.reason;
+  return result;
+}
+
+}  // namespace
+
+RunDevice prepare_device(Options& options) {
+  const BackendChoice choice = chosen(options.device);
+  if (choice.backend == DeviceBackend::cuda) return prepare_card(options, choice);
+  if (options.type != DataType::f32 && !options.plan_only) {
+    throw InvalidInput(fmt::format(
+        "--type {}: the simulated device computes in f32; train on a CUDA card, or give --plan-only ({})",
+        to_string(options.type), choice.reason));
+  }
+  RunDevice result;
+  result.machine = options.machine_file.empty()
+                       ? calibrate_quick(options.model, options.link)
+                       : machine_for(read_machine_file(options.machine_file), options.type);
+  const int threads = parallel_threads();
+  result.which = fmt::format("{}, {} CPU thread{}, {}", choice.reason, threads, threads == 1 ? "" : "s",
+                             link_text(result.machine.h2d));
+  return result;
+}
+
+std::unique_ptr<Device> open_run_device(RunDevice& prepared, const Options& options) {
+  if (prepared.device) return std::move(prepared.device);
+  return open_simulated_device({.capacity = options.budget.device,
+                                .host_capacity = options.budget.host,
+                                .executor = Executor::threaded,
+                                .h2d = prepared.machine.h2d,
+                                .d2h = prepared.machine.d2h,
+                                .poison = Poison::sampled});
+}
+
+}  // namespace stowage::samples

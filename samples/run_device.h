@@ -1,0 +1,28 @@
+// What a run plans for, and runs on.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "samples/options.h"
+#include "stowage/device.h"
+
+namespace stowage::samples {
+
+struct RunDevice {
+  Machine machine;    // as measured at the start, or as the machine file says
+  std::string which;  // for the table: which device, and why
+  // The card, once it had to be asked; a simulated device is opened when its capacity is known.
+  std::unique_ptr<Device> device;
+};
+
+// Picks the device, measures what the planner must know (under a second) unless a file has it, and makes
+// the budget one that the card can keep: an unlimited one becomes what is free on it. Throws InvalidInput
+// for a device that is not there, a type that it does not compute in, a file that cannot be read, or a
+// budget beyond what is free.
+RunDevice prepare_device(Options& options);
+
+// The device to train on.
+std::unique_ptr<Device> open_run_device(RunDevice& prepared, const Options& options);
+
+}  // namespace stowage::samples

@@ -1,0 +1,127 @@
+// Training on a CUDA device, on a card or over the fakes: the same bits at every budget, exactly the planned
+// bytes, and near what the CPU computes.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/math/bfloat16.h"
+#include "stowage/cuda_device.h"
+#include "stowage/engine.h"
+#include "stowage/models.h"
+#include "stowage/planner.h"
+#include "tests/offload/engine/training_run.h"
+#include "tests/support/random_graph.h"
+
+namespace stowage {
+namespace {
+
+using namespace stowage::testing;
+
+constexpr std::uint64_t steps = 3;
+constexpr std::int32_t vocabulary = 48;
+
+Graph make_gpt(DataType type, double dropout) {
+  GraphBuilder builder(type);
+  const Gpt model = gpt(builder, {.layers = 2,
+                                  .width = 32,
+                                  .heads = 2,
+                                  .vocabulary = vocabulary,
+                                  .sequence = 16,
+                                  .batch = 2,
+                                  .dropout = dropout,
+                                  .head_tokens = 12});
+  return builder.finish(model.loss, AdamW{});
+}
+
+Plan plan_in(const Graph& graph, const Machine& machine, Bytes budget, const PlanOptions& options) {
+  auto planned = make_plan(graph, machine, {.device = budget}, options);
+  if (!std::holds_alternative<Plan>(planned)) {
+    ADD_FAILURE() << "nothing fits " << budget << " bytes";
+    return {};
+  }
+  return std::get<Plan>(std::move(planned));
+}
+
+class CudaEngine : public ::testing::TestWithParam<DataType> {
+ protected:
+  void SetUp() override {
+    const CudaStatus status = cuda_status();
+    if (!status.available) GTEST_SKIP() << status.reason;
+    device_ = open_cuda_device();
+  }
+
+  // The run under a plan, with what the device says of it.
+  TrainingRun train(const Graph& graph, const Plan& plan) {
+    device_->reset_counters();
+    EngineOptions options;
+    options.seed = run_seed;
+    TrainingRun run;
+    {
+      Engine engine(*device_, graph, plan, options);
+      StepInputs inputs(graph, vocabulary);
+      const StepReport first = make_step(engine, inputs);
+      run = run_engine(engine, graph, steps, vocabulary);
+      run.losses.insert(run.losses.begin(), std::bit_cast<std::uint64_t>(first.loss));
+      run.norms.insert(run.norms.begin(), std::bit_cast<std::uint64_t>(first.grad_norm));
+      EXPECT_EQ(device_->counters().highest_device_byte, plan.device_peak_bytes);
+      const StepReport last = make_step(engine, inputs);
+      EXPECT_EQ(last.h2d_bytes, plan.h2d_bytes);
+      EXPECT_EQ(last.d2h_bytes, plan.d2h_bytes);
+    }
+    return run;
+  }
+
+  std::unique_ptr<Device> device_;
+};
+
+TEST_P(CudaEngine, HasTheSameBitsAtEveryBudget) {
+  for (double dropout : {0.0, 0.1}) {
+    const Graph graph = make_gpt(GetParam(), dropout);
+    const TrainingRun whole = train(graph, plan_in(graph, {}, unlimited, {.policy = Policy::none}));
+    for (std::uint64_t seed = 0; seed < 4; ++seed) {
+      const Machine machine = random_machine(seed);
+      const PlanOptions options{.bucket_bytes = seed % 2 == 0 ? Bytes{0} : 4_KiB};
+      const Bytes least = minimum_bytes(graph, machine, options);
+      const Bytes budget = seed == 0 ? least : random_budget(seed, least, need_bytes(graph, machine));
+      SCOPED_TRACE(budget);
+      EXPECT_TRUE(train(graph, plan_in(graph, machine, budget, options)) == whole);
+    }
+  }
+}
+
+double real(std::uint64_t bits) { return std::bit_cast<double>(bits); }
+
+TEST_P(CudaEngine, LearnsWhatTheCpuLearns) {
+  const Graph graph = make_gpt(GetParam(), 0.1);
+  const TrainingRun run = train(graph, plan_in(graph, {}, unlimited, {}));
+  const TrainingRun exact =
+      run_evaluator(make_gpt(DataType::f64, 0.1), cpu_launch_table(), steps, vocabulary);
+  // Of a sum of some thousand roundings, and of steps whose direction they have turned a little.
+  const double tolerance = GetParam() == DataType::f32 ? 1e-5 : 2e-2;
+  for (std::size_t step = 0; step < steps; ++step) {
+    EXPECT_NEAR(real(run.losses[step]), real(exact.losses[step]), tolerance * real(exact.losses[step]));
+    EXPECT_NEAR(real(run.norms[step]), real(exact.norms[step]), 10 * tolerance * real(exact.norms[step]));
+  }
+  EXPECT_LT(real(run.losses.back()), real(run.losses.front()));
+}
+
+// The optimizer's other half of each weight is at work: masters move by less than bf16 can hold.
+TEST_P(CudaEngine, KeepsMasterWeights) {
+  if (GetParam() != DataType::bf16) return;
+  const Graph graph = make_gpt(DataType::bf16, 0);
+  const TrainingRun run = train(graph, plan_in(graph, {}, unlimited, {}));
+  std::size_t low_bits = 0;
+  for (TensorId id = 0; id < graph.tensors.size(); ++id) {
+    if (graph.tensor(id).type != DataType::i16) continue;
+    for (const std::byte byte : run.values[id]) low_bits += byte != std::byte{0} ? 1 : 0;
+  }
+  EXPECT_GT(low_bits, 1000U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, CudaEngine, ::testing::Values(DataType::f32, DataType::bf16),
+                         [](const auto& parameter) { return std::string(to_string(parameter.param)); });
+
+}  // namespace
+}  // namespace stowage

@@ -1,0 +1,138 @@
+// CUDA calls of a step fail, one at a time, over the fakes: a typed error, values as of the last completed step,
+// and an engine that goes on.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "src/base/parallel_for.h"
+#include "stowage/cuda_device.h"
+#include "stowage/engine.h"
+#include "stowage/planner.h"
+#include "tests/fake_cuda/fake_cuda.h"
+#include "tests/offload/engine/training_run.h"
+
+namespace stowage {
+namespace {
+
+using namespace stowage::testing;
+
+constexpr std::int32_t input_range = 16;
+constexpr std::uint64_t faulted_step = 1;
+constexpr std::uint64_t steps = 3;
+constexpr int any_error = 999;  // cudaErrorUnknown
+
+// Each of a step's calls takes a fifth of a second; with a stride prime to a step's pattern every sort is met.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr unsigned stride = 43;
+#else
+constexpr unsigned stride = 13;
+#endif
+
+class CudaFaults : public ::testing::TestWithParam<bool> {
+ protected:
+  CudaFaults() { fake_cuda_reset(); }
+  ~CudaFaults() override { fake_cuda_reset(); }
+  void SetUp() override { device_ = open_cuda_device(); }
+  void TearDown() override {
+    device_.reset();
+    const fake_cuda_live_objects live = fake_cuda_live();
+    EXPECT_EQ(live.device_allocations + live.pinned_allocations + live.physical_allocations, 0U);
+    EXPECT_EQ(live.streams + live.events + live.blas_objects, 0U);
+  }
+
+  static Plan plan() {
+    const bool least = GetParam();
+    const Budget budget{.device = least ? minimum_bytes(graph(), {}) : unlimited};
+    return std::get<Plan>(make_plan(graph(), {}, budget));
+  }
+  static const Graph& graph() {
+    static const Graph made = smallest_gpt(1);
+    return made;
+  }
+  static std::unique_ptr<Engine> engine_on(Device& device) {
+    EngineOptions options;
+    options.seed = run_seed;
+    options.validate = false;
+    return std::make_unique<Engine>(device, graph(), plan(), options);
+  }
+
+  // The first step's calls that fail when the nth from now on does; false when the step has no such call.
+  bool fails_at(unsigned nth) {
+    StepInputs inputs(graph(), input_range);
+    const auto engine = engine_on(*device_);
+    while (engine->completed_steps() < faulted_step) make_step(*engine, inputs);
+    engine->drain();
+    fake_cuda_fail_call(nullptr, nth, any_error);
+    const bool reported = expect_error(*engine, inputs);
+    const bool fired = fake_cuda_pending_faults() == 0;
+    fake_cuda_forget_calls();
+    if (!fired) return false;
+    EXPECT_TRUE(reported);
+    EXPECT_TRUE(read_values(*engine, graph()) == expected(engine->completed_steps()).values);
+    EXPECT_TRUE(run_engine(*engine, graph(), steps, input_range).values == expected(steps).values);
+    return true;
+  }
+
+ private:
+  static bool expect_error(Engine& engine, StepInputs& inputs) {
+    try {
+      make_step(engine, inputs);
+      engine.drain();
+      return false;
+    } catch (const StepError& error) {
+      EXPECT_FALSE(error.op().empty());
+      EXPECT_FALSE(error.call().empty());
+      EXPECT_NE(std::string(error.what()).find("(999)"), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find(error.op()), std::string::npos) << error.what();
+      return true;
+    }
+  }
+
+  const TrainingRun& expected(std::uint64_t count) {
+    while (expected_.size() <= count)
+      expected_.push_back(run_engine(*engine_on(*device_), graph(), expected_.size(), input_range));
+    return expected_[count];
+  }
+
+  std::unique_ptr<Device> device_;
+  std::vector<TrainingRun> expected_;  // after 0, 1, … steps
+};
+
+TEST_P(CudaFaults, EndInATypedErrorAtAStepBoundary) {
+  set_parallel_threads(1);
+  unsigned nth = 1;
+  for (; !HasFailure(); nth += stride) {
+    SCOPED_TRACE("call " + std::to_string(nth));
+    if (!fails_at(nth)) break;
+  }
+  set_parallel_threads(0);
+  EXPECT_GT(nth, 3 * plan().instructions.size());
+}
+
+INSTANTIATE_TEST_SUITE_P(Budgets, CudaFaults, ::testing::Bool(),
+                         [](const auto& parameter) { return parameter.param ? "least" : "unlimited"; });
+
+// A kernel that faults loses the card: every later call says so, nothing hangs, nothing crashes.
+TEST(CudaLost, AKernelsFaultIsReportedAndStays) {
+  fake_cuda_reset();
+  {
+    const Graph graph = smallest_gpt(1);
+    const auto device = open_cuda_device();
+    Engine engine(*device, graph, std::get<Plan>(make_plan(graph, {}, {})), {});
+    StepInputs inputs(graph, input_range);
+    make_step(engine, inputs);
+    engine.drain();
+    fake_cuda_fault_kernel(5, 700);  // cudaErrorIllegalAddress
+    EXPECT_THROW(
+        {
+          make_step(engine, inputs);
+          engine.drain();
+        },
+        StepError);
+    EXPECT_THROW(make_step(engine, inputs), DeviceError);
+  }
+  fake_cuda_reset();
+}
+
+}  // namespace
+}  // namespace stowage
