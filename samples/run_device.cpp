@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "samples/calibrate_quick.h"
@@ -51,11 +50,8 @@ RunDevice prepare_card(Options& options, const BackendChoice& choice) {
                                ? calibrate(*result.device, kernels, quick_calibration())
                                : read_machine_file(options.machine_file);
   result.machine = machine_for(file, options.type);
-  const MemoryInfo memory = result.device->memory_info();
-  // The arena comes in whole pages of the card.
-  result.machine.overhead_bytes =
-      std::max(result.machine.overhead_bytes, memory.overhead) + result.device->granularity();
-  fit_budget(options, memory);
+  result.machine.overhead_bytes = overhead_on(*result.device, result.machine.overhead_bytes);
+  fit_budget(options, result.device->memory_info());
   result.device->reset_counters();  // the run's own begin here
   result.which = choice.reason;
   return result;

@@ -68,10 +68,7 @@ Place prepare(const RunOptions& options) {
     place.machine = machine_for(read_machine_file(options.machine_file), options.shape.type);
   if (place.choice.backend != DeviceBackend::cuda) return place;
   place.device = open_cuda_device({.ordinal = place.choice.ordinal});
-  // The arena comes in whole pages of the card.
-  place.machine.overhead_bytes =
-      std::max(place.machine.overhead_bytes, place.device->memory_info().overhead) +
-      place.device->granularity();
+  place.machine.overhead_bytes = overhead_on(*place.device, place.machine.overhead_bytes);
   return place;
 }
 

@@ -35,7 +35,9 @@ struct DeviceInfo {
 struct MemoryInfo {
   Bytes total = 0;
   Bytes free = 0;
-  Bytes overhead = 0;  // of `total`, what the device's context and libraries hold beside all allocations
+  // Of `total`, what the context and the libraries hold beside all allocations. It grows when a library
+  // loads more code; on a card that is shared, what others have taken since it was opened counts too.
+  Bytes overhead = 0;
 };
 
 // What the device has seen since it was opened (or since `reset_counters`).

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "stowage/bytes.h"
+#include "stowage/device.h"
 #include "stowage/graph.h"
 #include "stowage/machine.h"
 
@@ -79,6 +80,11 @@ MachineFile read_machine_file(const std::string& path);
 // What the planner takes of it for a graph of work type `work`: each direction of the link alone, and host
 // memory with all threads. Throws InvalidInput naming the types that were measured when `work` is none.
 Machine machine_for(const MachineFile& file, DataType work);
+
+// Machine::overhead_bytes of a run on `device`, whose context and libraries may hold more now than the
+// `measured` bytes. To what they hold come the last page of an arena, and 64 MiB for code that libraries
+// load when an op first asks for it. 0 for a device without overhead.
+Bytes overhead_on(const Device& device, Bytes measured);
 
 // The type of a graph's parameters (the first's; f32 without any).
 DataType work_type(const Graph& graph);

@@ -4,7 +4,6 @@
 #include <dlfcn.h>
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <map>
@@ -13,6 +12,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "kernels/cuda/attention_slices.h"
 #include "kernels/cuda/scratch.h"
 #include "src/device/cuda/lane_resources.h"
 #include "stowage/error.h"
@@ -47,15 +47,10 @@ bool library_is_usable() {
 
 enum Operand : std::int64_t { queries = 1, keys, values, out, statistics, dout, dqueries, dkeys, dvalues };
 
-// What one execution computes: neighbouring samples, or neighbouring heads of one sample.
-struct Slice {
-  std::int64_t samples = 0, heads = 0;
-};
-
 // A graph that cuDNN has taken, and where its operands are this time.
 struct Compiled {
   fe::graph::Graph graph;
-  Slice slice;
+  AttentionSlice slice;
   std::int64_t workspace = 0;
   std::unordered_map<std::int64_t, void*> places;
 };
@@ -118,7 +113,7 @@ class Describer {
   Sizes row_strides() const { return {slice_.heads * shape_.sequence, shape_.sequence, 1, 1}; }
 
   const AttentionShape& shape_;
-  const Slice& slice_;
+  const AttentionSlice& slice_;
   fe::graph::Graph& graph_;
 };
 
@@ -144,27 +139,6 @@ void describe_backward(const AttentionShape& shape, Compiled& compiled) {
   of.write_heads(dq, dqueries, 3);
   of.write_heads(dk, dkeys, 3);
   of.write_heads(dv, dvalues, 3);
-}
-
-// Of all samples' heads, how many one execution may take; 0: none. Deterministic backward keeps the gradients
-// of all probabilities, so that workspace grows with heads * sequence^2.
-std::int64_t heads_that_fit(const AttentionShape& shape, std::int64_t workspace_of_all, std::int64_t limit) {
-  constexpr std::int64_t fixed = 64 << 10;
-  const std::int64_t heads = shape.samples * shape.heads;
-  // Rows of statistics must start 16-byte aligned in every slice.
-  if (shape.sequence % 4 != 0 || limit <= fixed) return 0;
-  return std::min(heads, (limit - fixed) / ((workspace_of_all + heads - 1) / heads));
-}
-
-// The size of the parts of `all`, as equal as may be, of which none is larger than `most`.
-std::int64_t even_part(std::int64_t all, std::int64_t most) {
-  const std::int64_t parts = (all + most - 1) / most;
-  return (all + parts - 1) / parts;
-}
-
-Slice slice_of(const AttentionShape& shape, std::int64_t fitting) {
-  if (fitting < shape.heads) return {1, even_part(shape.heads, fitting)};
-  return {even_part(shape.samples, fitting / shape.heads), shape.heads};
 }
 
 // What a lane keeps.
@@ -206,13 +180,15 @@ class LaneAttention {
     Answer all = build_slice(shape, {shape.samples, shape.heads}, backward);
     if (all == nullptr || all->workspace <= limit) return all;
     if (!backward) return nullptr;
-    const std::int64_t fitting = heads_that_fit(shape, all->workspace, limit);
-    if (fitting == 0) return nullptr;
-    Answer some = build_slice(shape, slice_of(shape, fitting), backward);
+    // Rows of statistics must start 16-byte aligned in every slice.
+    if (shape.sequence % 4 != 0) return nullptr;
+    const AttentionSlice slice = slice_that_fits(shape, all->workspace, limit);
+    if (slice.heads == 0) return nullptr;
+    Answer some = build_slice(shape, slice, backward);
     return some != nullptr && some->workspace <= limit ? std::move(some) : nullptr;
   }
 
-  Answer build_slice(const AttentionShape& shape, const Slice& slice, bool backward) const {
+  Answer build_slice(const AttentionShape& shape, const AttentionSlice& slice, bool backward) const {
     if (handle_ == nullptr) return nullptr;
     try {
       auto compiled = std::make_unique<Compiled>();
@@ -249,18 +225,6 @@ bool may_take(const AttentionShape& shape) {
 void* part(const Bfloat16* qkv, const AttentionShape& shape, std::int64_t index) {
   return const_cast<Bfloat16*>(qkv) + index * shape.width;
 }
-
-// First of each part; the last one overlaps the one before where they do not divide: it writes the same
-// bits again.
-class Starts {
- public:
-  Starts(std::int64_t all, std::int64_t part) : all_(all), part_(part) {}
-  std::int64_t count() const { return (all_ + part_ - 1) / part_; }
-  std::int64_t operator[](std::int64_t i) const { return std::min(i * part_, all_ - part_); }
-
- private:
-  std::int64_t all_, part_;
-};
 
 void place(Compiled& compiled, const AttentionShape& shape, const AttentionGradient<Bfloat16>& of,
            std::int64_t sample, std::int64_t head) {
@@ -300,8 +264,8 @@ bool cudnn_attention_backward(const AttentionShape& shape, const AttentionGradie
   LaneAttention& attention = attention_of(lane_resources(stream));
   Compiled* compiled = attention.graph(shape, true, of.workspace_bytes);
   if (compiled == nullptr) return false;
-  const Starts samples(shape.samples, compiled->slice.samples);
-  const Starts heads(shape.heads, compiled->slice.heads);
+  const SliceStarts samples(shape.samples, compiled->slice.samples);
+  const SliceStarts heads(shape.heads, compiled->slice.heads);
   for (std::int64_t i = 0; i < samples.count(); ++i) {
     for (std::int64_t k = 0; k < heads.count(); ++k) {
       place(*compiled, shape, of, samples[i], heads[k]);

@@ -39,6 +39,28 @@ std::vector<DataType> types_of(const std::string& backend) {
   return {DataType::f32};
 }
 
+// Libraries load their code for attention when it is first asked for; it belongs to the overhead.
+void load_attention(const OpProbeContext& context, DataType type) {
+  constexpr std::int64_t tokens = 256, width = 128, heads = 2, sequence = 128;
+  const auto narrow = [&](std::int64_t columns) { return probe_tensor(type, {tokens, columns}); };
+  const Tensor log_sum_exp =
+      probe_tensor(type == DataType::bf16 ? DataType::f32 : type, {tokens / sequence, heads, sequence});
+  Op op;
+  op.attributes = {{"heads", heads},
+                   {"sequence", sequence},
+                   {"causal", std::int64_t{1}},
+                   {"dropout", 0.0},
+                   {"key", std::int64_t{0}}};
+  op.name = op.kernel = "attention";
+  OpProbe(context, op, {narrow(3 * width)}, {narrow(width), log_sum_exp}).launch();
+  op.name = op.kernel = "attention_backward";
+  const Tensor workspace = probe_tensor(DataType::i32, {std::int64_t{1} << 20U});
+  OpProbe(context, op, {narrow(3 * width), narrow(width), log_sum_exp, narrow(width)},
+          {narrow(3 * width), workspace})
+      .launch();
+  context.device.synchronise_lane(context.lane);
+}
+
 }  // namespace
 
 CalibrateOptions full_calibration() { return {}; }
@@ -69,7 +91,9 @@ MachineFile calibrate(Device& device, const LaunchTable& kernels, const Calibrat
     const Lane lane(device, LaneRole::compute);
     ComputeProbeOptions compute = options.compute;
     if (compute.types.empty()) compute.types = types_of(file.backend);
-    measure_compute({device, kernels, lane.id(), options.modelled}, compute, file);
+    const OpProbeContext context{device, kernels, lane.id(), options.modelled};
+    measure_compute(context, compute, file);
+    for (const DataType type : compute.types) load_attention(context, type);
     const MemoryInfo memory = device.memory_info();
     file.overhead_bytes = memory.overhead;
     file.device_bytes = memory.total == unlimited ? 0 : memory.total;

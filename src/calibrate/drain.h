@@ -12,13 +12,22 @@ class Drain {
   Drain(const Drain&) = delete;
   Drain& operator=(const Drain&) = delete;
   ~Drain() {
-    try {
-      device_.synchronise_lane(lane_);
-    } catch (...) {  // the work has failed and is over; whoever waited before was told
+    for (int attempt = 0; attempt < 3 && !done(); ++attempt) {
     }
   }
 
  private:
+  // A failure told here is that of the work, which is over, or of the call, which can be repeated; whoever
+  // waited before was told.
+  bool done() noexcept {
+    try {
+      device_.synchronise_lane(lane_);
+      return true;
+    } catch (...) {
+      return false;
+    }
+  }
+
   Device& device_;
   LaneId lane_;
 };

@@ -50,6 +50,12 @@ Machine machine_for(const MachineFile& file, DataType work) {
   return machine;
 }
 
+Bytes overhead_on(const Device& device, Bytes measured) {
+  constexpr Bytes code_to_come = 64_MiB;
+  const Bytes held = device.memory_info().overhead;
+  return held == 0 ? 0 : std::max(measured, held) + device.granularity() + code_to_come;
+}
+
 DataType work_type(const Graph& graph) {
   for (const Tensor& tensor : graph.tensors) {
     if (tensor.kind == TensorKind::parameter) return tensor.type;

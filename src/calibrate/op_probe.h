@@ -37,13 +37,13 @@ class OpProbe {
   Op op_;
   std::vector<Tensor> tensors_;
   std::vector<DeviceMemory> memory_;
-  Drain drain_;
   std::vector<Operand> reads_;
   std::vector<Operand> writes_;
   std::vector<Access> accesses_;
   LaunchArguments arguments_;
   Kernel kernel_ = nullptr;
   Bytes bytes_ = 0;
+  Drain drain_;  // last: work under way reads all of the above
 };
 
 // A tensor of these extents, for OpProbe.

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "src/nn/operands.h"
 #include "stowage/nn.h"
 
@@ -17,14 +19,18 @@ void require_fit(const GraphBuilder& builder, const std::string& name, Value qkv
           "the dropout probability is outside [0, 1); choose one inside");
 }
 
-// What a fused bf16 kernel may use: the queries' gradient summed in f32, two f32 per row of probabilities,
-// and room for padding and semaphores. Other work types need none.
-Bytes fused_backward_bytes(const GraphBuilder& builder, Value out, Value log_sum_exp) {
+// What a fused bf16 kernel may use: cuDNN's deterministic backward takes some 2 S^2 bytes for each head that
+// it works on at once (9.19, on Hopper), and heads for 512 tiles of 128 queries fill any card. Other work
+// types need none.
+Bytes fused_backward_bytes(const GraphBuilder& builder, std::int64_t samples,
+                           const AttentionOptions& options) {
   if (builder.work_type() != DataType::bf16) return 0;
-  const Bytes sums = 4 * static_cast<Bytes>(builder.tensor(out).elements());
-  const Bytes rows = 2 * builder.tensor(log_sum_exp).bytes();
+  constexpr std::int64_t tile = 128, enough_tiles = 512;
   constexpr Bytes padding = 1 << 20;
-  return sums + sums / 8 + rows + padding;
+  const std::int64_t tiles = (options.sequence + tile - 1) / tile;
+  const std::int64_t heads = std::min(samples * options.heads, (enough_tiles + tiles - 1) / tiles);
+  const Bytes length = static_cast<Bytes>(tiles * tile);
+  return static_cast<Bytes>(heads) * (2 * length * length + 4 * length) + padding;
 }
 
 }  // namespace
@@ -52,7 +58,7 @@ Value attention(GraphBuilder& builder, std::string name, Value qkv, const Attent
   auto backward = [=](GraphBuilder& b, const std::vector<Value>& gradients) {
     Value dqkv = b.gradient_like(qkv);
     std::vector<Value> writes{dqkv};
-    if (const Bytes scratch = fused_backward_bytes(b, y, log_sum_exp))
+    if (const Bytes scratch = fused_backward_bytes(b, tokens / options.sequence, options))
       writes.push_back(b.workspace(full + ".backward.workspace", scratch));
     // Probabilities are computed once more, then four products.
     b.op({full + ".backward",

@@ -25,6 +25,46 @@ TEST(MachineFile, GivesThePlannerTheRatesOfTheWorkType) {
   EXPECT_EQ(machine.overhead_bytes, 600_MiB);
 }
 
+// What is left of Device where only the account of memory counts.
+class Overhead : public Device {
+ public:
+  explicit Overhead(Bytes overhead) : overhead_(overhead) {}
+  MemoryInfo memory_info() const override { return {10_GiB, 5_GiB, overhead_}; }
+  Bytes granularity() const override { return 2_MiB; }
+
+  DeviceInfo info() const override { return {}; }
+  void* allocate(MemoryKind, Bytes) override { return nullptr; }
+  void release(MemoryKind, void*) override {}
+  void* reserve(Bytes) override { return nullptr; }
+  void unreserve(void*) override {}
+  void map(void*, Bytes, Bytes) override {}
+  void unmap(void*, Bytes, Bytes) override {}
+  LaneId create_lane(LaneRole) override { return 0; }
+  void destroy_lane(LaneId) override {}
+  EventId create_event() override { return 0; }
+  void destroy_event(EventId) override {}
+  void record(EventId, LaneId) override {}
+  void wait(LaneId, EventId) override {}
+  bool query(EventId) override { return true; }
+  void synchronise(EventId) override {}
+  void synchronise_lane(LaneId) override {}
+  double elapsed_seconds(EventId, EventId) override { return 0; }
+  void copy(LaneId, void*, const void*, Bytes, std::string_view) override {}
+  void launch(LaneId, const Launch&) override {}
+  void discard(LaneId, void*, Bytes) override {}
+  DeviceCounters counters() const override { return {}; }
+  void reset_counters() override {}
+
+ private:
+  Bytes overhead_;
+};
+
+TEST(MachineFile, OverheadIsTheLargerAccountWithAPageAndCodeToCome) {
+  EXPECT_EQ(overhead_on(Overhead(500_MiB), 600_MiB), 666_MiB);
+  EXPECT_EQ(overhead_on(Overhead(700_MiB), 600_MiB), 766_MiB);
+  EXPECT_EQ(overhead_on(Overhead(0), 600_MiB), 0U);
+}
+
 TEST(MachineFile, RefusesATypeThatWasNotMeasured) {
   test::expect_refused([] { machine_for(test::sample_file(), DataType::f64); },
                        "has no rate for f64, only for f32, bf16");

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <climits>
+#include <cstdlib>
 #include <thread>
 
 #include "tests/fake_cuda/state.h"
@@ -33,7 +34,7 @@ std::int64_t now_in_nanoseconds() {
 }  // namespace
 
 Stream::Stream(unsigned flags, int priority) : flags_(flags), priority_(priority) {
-  std::thread([this] { run(); }).detach();
+  thread_ = std::thread([this] { run(); });
 }
 
 Ticket Stream::push(Node* node) {
@@ -56,6 +57,11 @@ void Stream::stop() {
   Node* node = new Node;
   node->last = true;
   push(node);
+  stopped_ = true;
+}
+
+void Stream::join_if_stopped() {
+  if (stopped_ && thread_.joinable()) thread_.join();
 }
 
 void Stream::run() {
@@ -86,7 +92,14 @@ void Stream::wait_for(Ticket ticket) const {
 
 Streams& Streams::get() {
   static Streams& streams = *new Streams;
+  static const int at_exit = std::atexit([] { get().join_ended(); });
+  static_cast<void>(at_exit);
   return streams;
+}
+
+void Streams::join_ended() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& stream : all_streams_) stream->join_if_stopped();
 }
 
 Stream* Streams::find_locked(void* stream) {

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <thread>
 #include <vector>
 
 namespace fake_cuda {
@@ -31,6 +32,7 @@ class Stream {
   // Return at once. One caller at a time.
   Ticket enqueue(Work work, When when = When::unless_lost);
   void stop();
+  void join_if_stopped();
 
   Ticket last() const { return enqueued_.load(std::memory_order_relaxed); }
   bool done(Ticket ticket) const;
@@ -54,6 +56,8 @@ class Stream {
   Node* oldest_ = newest_;  // the thread's
   std::atomic<Ticket> enqueued_ = 0;
   std::atomic<Ticket> finished_ = 0;
+  bool stopped_ = false;
+  std::thread thread_;
 };
 
 // A point in a stream's work, and when it was passed.
@@ -83,6 +87,8 @@ class Streams {
   std::optional<Mark*> enqueue(void* stream, Work work, When when = When::unless_lost);
   bool synchronise(void* stream);
   void synchronise_all();
+  // Waits for the threads of destroyed streams: a leak check must not meet one that is just ending.
+  void join_ended();
 
   void* create_event(unsigned flags);
   bool destroy_event(void* event);

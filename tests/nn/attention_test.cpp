@@ -74,6 +74,23 @@ TEST(Attention, EveryOpDrawsItsOwnDropout) {
   EXPECT_NE(graph.ops[0].attributes.at("key"), graph.ops[1].attributes.at("key"));
 }
 
+// Two heads at once of one tile of 128 queries each, in bf16 alone.
+TEST(Attention, GivesAFusedBackwardItsWorkspace) {
+  for (DataType type : {DataType::f32, DataType::bf16}) {
+    GraphBuilder b(type);
+    Value qkv = b.parameter("qkv", {5, 24}, {});
+    Value y = nn::attention(b, "att", qkv, {.heads = 2, .sequence = 5});
+    Graph graph = b.finish_without_update(nn::cross_entropy(b, "loss", y, b.input("targets", {5})));
+    const Op& backward = graph.ops.back();
+    ASSERT_EQ(backward.kernel, "attention_backward");
+    ASSERT_EQ(backward.writes.size(), type == DataType::bf16 ? 2U : 1U);
+    if (type == DataType::f32) continue;
+    const Tensor& workspace = graph.tensor(backward.writes[1]);
+    EXPECT_EQ(workspace.kind, TensorKind::workspace);
+    EXPECT_EQ(workspace.bytes(), Bytes{2 * (2 * 128 * 128 + 4 * 128) + (1 << 20)});
+  }
+}
+
 TEST(Attention, RefusesWhatDoesNotFit) {
   GraphBuilder b;
   Value qkv = b.activation("qkv", {10, 24});

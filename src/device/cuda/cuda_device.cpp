@@ -76,19 +76,16 @@ CudaDevice::CudaDevice(const CudaOptions& options)
   const Doing what = doing("open");
   name_ = name_of(what);
   const std::string pci_bus_id = pci_bus_id_of(what);
-  const Bytes others = memory_in_use(pci_bus_id).value_or(0);
+  others_ = memory_in_use(pci_bus_id).value_or(0);
   check(cudaSetDevice(ordinal_), "cudaSetDevice", what);
   check(cudaFree(nullptr), "cudaFree", what);  // makes the context
   forget_fault(ordinal_);
   auto resources = std::make_unique<LaneResources>(ordinal_, scratch_bytes_);
   if (scratch_bytes_ > 0) copy_once(resources->scratch, what);
-  const CardMemory card = card_memory(what);
-  const Bytes gone = card.total - card.free;
-  overhead_ = gone > others ? gone - others : 0;
+  const Bytes total = card_memory(what).total;
   const MutexLock lock(mutex_);
   spare_.push_back(std::move(resources));
-  memory_ =
-      std::make_unique<Memory>(Memory::Options{ordinal_, card.total, options.virtual_memory, pci_bus_id});
+  memory_ = std::make_unique<Memory>(Memory::Options{ordinal_, total, options.virtual_memory, pci_bus_id});
 }
 
 CudaDevice::~CudaDevice() {
@@ -114,7 +111,9 @@ MemoryInfo CudaDevice::memory_info() const {
   enter("memory_info");
   const CardMemory card = card_memory(doing("memory_info"));
   const MutexLock lock(mutex_);
-  return {card.total, card.free, overhead_ + extra_scratch_};
+  const Bytes gone = card.total - card.free;
+  const Bytes explained = others_ + memory_->held();
+  return {card.total, card.free, gone > explained ? gone - explained : 0};
 }
 
 void CudaDevice::enter(std::string_view call) const {

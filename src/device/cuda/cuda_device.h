@@ -107,7 +107,7 @@ class CudaDevice final : public Device {
   const int ordinal_;
   const Bytes scratch_bytes_;
   std::string name_;
-  Bytes overhead_ = 0;
+  Bytes others_ = 0;  // of other programs, when the device was opened
   const std::shared_ptr<HostOrder> order_ = std::make_shared<HostOrder>();
 
   mutable Mutex mutex_;
@@ -115,7 +115,6 @@ class CudaDevice final : public Device {
   std::vector<LaneSlot> lanes_ STOWAGE_GUARDED_BY(mutex_);
   std::vector<EventSlot> events_ STOWAGE_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<LaneResources>> spare_ STOWAGE_GUARDED_BY(mutex_);  // of lanes that are gone
-  Bytes extra_scratch_ STOWAGE_GUARDED_BY(mutex_) = 0;  // of compute lanes beyond the first
   DeviceCounters counters_ STOWAGE_GUARDED_BY(mutex_);
   std::atomic<std::uint64_t> calls_ = 0;
 };

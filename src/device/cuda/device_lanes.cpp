@@ -61,10 +61,7 @@ std::unique_ptr<LaneResources> CudaDevice::take_resources() {
       return resources;
     }
   }
-  auto resources = std::make_unique<LaneResources>(ordinal_, scratch_bytes_);
-  const MutexLock lock(mutex_);
-  extra_scratch_ += scratch_bytes_;
-  return resources;
+  return std::make_unique<LaneResources>(ordinal_, scratch_bytes_);
 }
 
 void CudaDevice::destroy_lane(LaneId lane) {

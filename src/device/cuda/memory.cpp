@@ -198,6 +198,13 @@ const Allocation* Memory::find(const void* address) const {
   return at < allocation.base + allocation.bytes ? &allocation : nullptr;
 }
 
+Bytes Memory::held() const {
+  Bytes sum = 0;
+  for (const auto& [base, allocation] : live_)
+    if (allocation.kind() == MemoryKind::device) sum += allocation.held();
+  return sum;
+}
+
 bool Memory::is_present(const Allocation& allocation, Bytes begin, Bytes end) {
   if (allocation.backing != Backing::range) return true;
   for (Bytes piece = begin / allocation.piece; piece * allocation.piece < end; ++piece)

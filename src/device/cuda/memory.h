@@ -60,6 +60,8 @@ class Memory {
 
   // The allocation that holds `address`; null if none.
   const Allocation* find(const void* address) const;
+  // Physical bytes of the card in all allocations and ranges.
+  Bytes held() const;
   static bool is_present(const Allocation& allocation, Bytes begin, Bytes end);
 
  private:

@@ -2,8 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <cstdlib>
-
 #include "src/base/mutex.h"
 #include "src/device/cuda/check.h"
 #include "src/device/cuda/cuda_device.h"
@@ -12,18 +10,12 @@
 namespace stowage::cuda {
 namespace {
 
-void load_modules_eagerly() {
-  static const int done = setenv("CUDA_MODULE_LOADING", "EAGER", 0);
-  static_cast<void>(done);
-}
-
 struct Cards {
   int count = 0;
   std::string why_none;  // empty where there are some
 };
 
 Cards count_cards() {
-  load_modules_eagerly();
   Cards cards;
   const cudaError_t answer = cudaGetDeviceCount(&cards.count);
   if (answer == cudaSuccess && cards.count > 0) return cards;

@@ -7,8 +7,7 @@
 
 namespace stowage::cuda {
 
-// Both as include/stowage/cuda_device.h says. Set CUDA_MODULE_LOADING to EAGER unless it is set, so that
-// all of the context's memory is taken when a device is opened.
+// Both as include/stowage/cuda_device.h says.
 CudaStatus status();
 std::unique_ptr<Device> open_device(const CudaOptions& options);
 

@@ -33,7 +33,7 @@ TEST(CudaDeviceGpu, HoldsNoMoreThanItSays) {
   device->synchronise_lane(d2h.id());
   EXPECT_EQ(std::memcmp(pinned.data(), back.data(), pinned.bytes()), 0);
   EXPECT_LE(before.free - device->memory_info().free, 256_MiB + granule);
-  EXPECT_EQ(device->memory_info().overhead, before.overhead);
+  EXPECT_LE(device->memory_info().overhead, before.overhead + granule);
 }
 
 TEST(CudaDeviceGpu, WorksWithoutVirtualMemory) {
