@@ -84,8 +84,7 @@ TEST(LinearCrossEntropy, IsTheFirstBackwardOpAndWritesTheGradients) {
   const Case fused = Case::make(DataType::f32, [](GraphBuilder& b, Value x, Value table, Value targets) {
     return nn::linear_cross_entropy(b, "loss", x, table, targets, true, 3);
   });
-  EXPECT_THAT(test::op_names(fused.graph),
-              ElementsAre("x", "loss", "x.backward", "table.grad.2.accumulate"));
+  EXPECT_THAT(test::op_names(fused.graph), ElementsAre("x", "loss", "x.backward", "table.grad.2.accumulate"));
   const Op& op = fused.graph.ops[1];
   EXPECT_EQ(op.phase, Phase::backward);
   EXPECT_THAT(test::tensor_names(fused.graph, op.reads), ElementsAre("x", "table", "targets"));

@@ -1,5 +1,5 @@
-// CUDA calls of a step fail, one at a time, over the fakes: a typed error, values as of the last completed step,
-// and an engine that goes on.
+// CUDA calls of a step fail, one at a time, over the fakes: a typed error, values as of the last completed
+// step, and an engine that goes on.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -21,7 +21,8 @@ constexpr std::uint64_t faulted_step = 1;
 constexpr std::uint64_t steps = 3;
 constexpr int any_error = 999;  // cudaErrorUnknown
 
-// Each of a step's calls takes a fifth of a second; with a stride prime to a step's pattern every sort is met.
+// Each of a step's calls takes a fifth of a second; with a stride prime to a step's pattern every sort is
+// met.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr unsigned stride = 43;
 #else
