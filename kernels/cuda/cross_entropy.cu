@@ -19,12 +19,22 @@ inline constexpr float below_all = -3.0e38F;
 struct SoftmaxSum {
   float largest = below_all, sum = 0;
 
-  __device__ void add(float value) {
-    if (value > largest) {
-      sum *= exponential(largest - value);
-      largest = value;
+  // The first `count` of the values, rescaled once for all of them. A NaN reaches the sum.
+  template <int size>
+  __device__ void add(const float (&values)[size], std::int64_t count) {
+    float top = largest;
+#pragma unroll
+    for (int k = 0; k < size; ++k) {
+      if (k < count) top = Largest::of(top, values[k]);
     }
-    sum += exponential(value - largest);
+    if (top > largest) {
+      sum *= exponential(largest - top);
+      largest = top;
+    }
+#pragma unroll
+    for (int k = 0; k < size; ++k) {
+      if (k < count) sum += exponential(values[k] - largest);
+    }
   }
 };
 
@@ -34,10 +44,7 @@ __device__ float log_sum_exp_of(std::int64_t width, const T* x, bool aligned, fl
   SoftmaxSum mine;
   const std::int64_t step = static_cast<std::int64_t>(blockDim.x) * pack_size<T>;
   for (std::int64_t i = static_cast<std::int64_t>(threadIdx.x) * pack_size<T>; i < width; i += step) {
-    const Pack<T> pack = load_pack(x + i, width - i, aligned);
-    for (int k = 0; k < pack_size<T>; ++k) {
-      if (i + k < width) mine.add(pack.values[k]);
-    }
+    mine.add(load_pack(x + i, width - i, aligned).values, width - i);
   }
   const float largest = reduce_block<Largest>(mine.largest, shared);
   const float sum = reduce_block<Sum>(mine.sum * exponential(mine.largest - largest), shared);

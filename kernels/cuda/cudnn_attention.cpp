@@ -217,8 +217,10 @@ LaneAttention& attention_of(LaneResources& lane) {
 // Tensors of fewer than 64 bytes may lie anywhere.
 bool may_take(const AttentionShape& shape) {
   constexpr auto size = static_cast<std::int64_t>(sizeof(Bfloat16));
-  const bool aligned =
-      shape.head_width() * size % 16 == 0 && shape.samples * shape.sequence * shape.width * size >= 64;
+  constexpr auto statistic = static_cast<std::int64_t>(sizeof(float));
+  const bool aligned = shape.head_width() * size % 16 == 0 &&
+                       shape.samples * shape.sequence * shape.width * size >= 64 &&
+                       shape.samples * shape.heads * shape.sequence * statistic >= 64;
   return shape.dropout == 0 && aligned && library_is_usable();
 }
 

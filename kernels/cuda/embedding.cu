@@ -56,13 +56,16 @@ struct RowSum {
 
   // Adds `count` rows in order; their loads are under way together.
   __device__ void add(const T* const* rows, int count, std::int64_t width, bool aligned) {
+#pragma unroll
     for (int p = 0; p < packs_per_lane; ++p) {
       const std::int64_t at = offset(p);
       if (at >= width) break;
       Pack<T> found[rows_in_flight];
+#pragma unroll
       for (int r = 0; r < rows_in_flight; ++r) {
         if (r < count) found[r] = load_pack(rows[r] + at, width - at, aligned);
       }
+#pragma unroll
       for (int r = 0; r < rows_in_flight; ++r) {
         if (r >= count) continue;
         for (int k = 0; k < pack_size<T>; ++k) values[p][k] += found[r].values[k];

@@ -94,8 +94,8 @@ class Preference {
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, sure.a);
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, sure.c);
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, sure.c);
-    const auto in_workspace = static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) |
-                              static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE);
+    // Parts of a sum are added in f32; in the output's type they would be rounded to bf16 first.
+    const auto in_workspace = static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
     set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, in_workspace);
   }
 
@@ -125,7 +125,9 @@ Algorithm ask_heuristic(const Product& of, const LaneResources& lane, std::size_
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
       static_cast<cublasLtHandle_t>(lane.cublas_lt), &call.operation, &call.left, &call.right, &call.result,
       &call.result, &wanted.preference, 1, &found, &count);
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
+  // An epilogue's operands may be too little aligned for it.
+  const bool refused = status == CUBLAS_STATUS_INVALID_VALUE && of.epilogue == Epilogue::bias_gelu_tanh;
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || refused) return {};
   call.ask(status, "cublasLtMatmulAlgoGetHeuristic");
   if (count == 0 || found.state != CUBLAS_STATUS_SUCCESS) return {};
   return found.algo;
@@ -159,7 +161,7 @@ class Algorithms {
 };
 
 Algorithms& algorithms() {
-  static Algorithms all;
+  static auto& all = *new Algorithms;  // used until the process has ended
   return all;
 }
 

@@ -18,7 +18,8 @@ constexpr std::size_t kept_bytes = 256;
 }  // namespace
 
 std::size_t usable_scratch(const LaneResources& lane) {
-  return lane.scratch_bytes < kept_bytes ? 0 : lane.scratch_bytes - kept_bytes;
+  if (lane.scratch_bytes < kept_bytes) return 0;
+  return (lane.scratch_bytes - kept_bytes) / kept_bytes * kept_bytes;  // what is kept behind it is aligned
 }
 
 void* scratch_bytes(void* stream, std::size_t bytes, const char* user) {

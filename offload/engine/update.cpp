@@ -34,9 +34,9 @@ void Update::complete_one(InstructionId id, Parity parity) {
   device_.synchronise_lane(lanes_[instruction.lane]);
 }
 
-// The operands hold what they did when the launch failed, because all that follows a failure is skipped. But
-// the bytes may have been discarded by then, and been given to lifetimes of the next step, as far as a device
-// that keeps account knows; written once more, they count again.
+// The operands hold what they did when the launch failed, because all that follows a failure is skipped or
+// was never enqueued. But the bytes may have been discarded by then, and been given to lifetimes of the next
+// step, as far as a device that keeps account knows; written once more, they count again.
 void Update::reclaim_operands(const BoundInstruction& launch) {
   std::vector<std::byte> value;
   for (const Access& access : launch.accesses) {

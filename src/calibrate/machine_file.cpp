@@ -53,7 +53,8 @@ Machine machine_for(const MachineFile& file, DataType work) {
 Bytes overhead_on(const Device& device, Bytes measured) {
   constexpr Bytes code_to_come = 64_MiB;
   const Bytes held = device.memory_info().overhead;
-  return held == 0 ? 0 : std::max(measured, held) + device.granularity() + code_to_come;
+  if (held == 0 && device.info().backend != "cuda") return 0;
+  return std::max(measured, held) + device.granularity() + code_to_come;
 }
 
 DataType work_type(const Graph& graph) {

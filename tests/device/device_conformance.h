@@ -237,6 +237,10 @@ TEST_P(DeviceConformance, ADiscardedRangeCanBeWrittenAgain) {
 
 TEST_P(DeviceConformance, MapsMemoryIntoAReservedRange) {
   const Bytes granule = device->granularity();
+  // Lanes and page tables of pinned memory take device memory of a real card.
+  const DeviceMemory there(*device, MemoryKind::pinned, 2 * granule),
+      back(*device, MemoryKind::pinned, 2 * granule);
+  const Lane h2d(*device, LaneRole::h2d), d2h(*device, LaneRole::d2h);
   const Bytes free = device->memory_info().free;
   auto* const range = static_cast<std::byte*>(device->reserve(4 * granule));
   EXPECT_EQ(device->memory_info().free, free);
@@ -244,9 +248,6 @@ TEST_P(DeviceConformance, MapsMemoryIntoAReservedRange) {
   device->map(range, 2 * granule, granule);
   EXPECT_LE(device->memory_info().free, free - 2 * granule);
 
-  const DeviceMemory there(*device, MemoryKind::pinned, 2 * granule),
-      back(*device, MemoryKind::pinned, 2 * granule);
-  const Lane h2d(*device, LaneRole::h2d), d2h(*device, LaneRole::d2h);
   fill(there, 5);  // across both mappings
   device->copy(h2d.id(), range + granule, there.data(), 2 * granule, "there");
   device->synchronise_lane(h2d.id());

@@ -43,7 +43,7 @@ class Faults {
 };
 
 Faults& faults() {
-  static Faults all;
+  static auto& all = *new Faults;  // used until the process has ended
   return all;
 }
 

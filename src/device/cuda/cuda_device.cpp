@@ -3,8 +3,10 @@
 #include <fmt/core.h>
 
 #include <array>
+#include <map>
 #include <utility>
 
+#include "src/device/cuda/driver_api.h"
 #include "src/device/cuda/memory_in_use.h"
 #include "stowage/error.h"
 
@@ -61,10 +63,28 @@ void copy_once(void* scratch, const Doing& doing) {
   memory.release(MemoryKind::pinned, pinned);
 }
 
+bool has_context(int ordinal) {
+  const auto ask = driver_api().device_primary_ctx_get_state;
+  unsigned flags = 0;
+  int active = 0;
+  return ask != nullptr && ask(ordinal, &flags, &active) == CUDA_SUCCESS && active != 0;
+}
+
+// What others hold of the card, asked once in a process and for each card: later this process's own context
+// would be counted too. 0 where nobody can tell, or where the process has a context there already.
+Bytes held_by_others(int ordinal, const std::string& pci_bus_id) {
+  static Mutex mutex;
+  static auto& known = *new std::map<int, Bytes>;
+  const MutexLock lock(mutex);
+  const auto found = known.find(ordinal);
+  if (found != known.end()) return found->second;
+  return known[ordinal] = has_context(ordinal) ? 0 : memory_in_use(pci_bus_id).value_or(0);
+}
+
 // Work whose functions may still be called, because the card does not say that it is done. It stays.
 void keep_for_ever(std::shared_ptr<HostWork> work) {
   static Mutex mutex;
-  static std::vector<std::shared_ptr<HostWork>> kept;
+  static auto& kept = *new std::vector<std::shared_ptr<HostWork>>;
   const MutexLock lock(mutex);
   kept.push_back(std::move(work));
 }
@@ -76,7 +96,7 @@ CudaDevice::CudaDevice(const CudaOptions& options)
   const Doing what = doing("open");
   name_ = name_of(what);
   const std::string pci_bus_id = pci_bus_id_of(what);
-  others_ = memory_in_use(pci_bus_id).value_or(0);
+  others_ = held_by_others(ordinal_, pci_bus_id);
   check(cudaSetDevice(ordinal_), "cudaSetDevice", what);
   check(cudaFree(nullptr), "cudaFree", what);  // makes the context
   forget_fault(ordinal_);

@@ -70,8 +70,10 @@ void CudaDevice::destroy_lane(LaneId lane) {
   const Doing what = doing("destroy_lane");
   check(cudaStreamSynchronize(ending.stream), "cudaStreamSynchronize", what);
   if (ending.resources != nullptr) ending.resources->attention.reset();
-  check(cudaStreamDestroy(ending.stream), "cudaStreamDestroy", what);
-  unregister_lane(ending.stream);
+  unregister_lane(ending.stream);  // first: another thread may get the same handle anew
+  const cudaError_t ended = cudaStreamDestroy(ending.stream);
+  if (ended != cudaSuccess && ending.resources != nullptr) register_lane(*ending.resources);
+  check(ended, "cudaStreamDestroy", what);
   const MutexLock lock(mutex_);
   if (ending.resources != nullptr) {
     ending.resources->stream = nullptr;
@@ -125,7 +127,10 @@ bool CudaDevice::query(EventId event) {
   const EventSlot what = find_event(event, "query");
   if (!what.recorded) return true;
   const cudaError_t state = cudaEventQuery(what.handle);
-  if (state == cudaErrorNotReady) return false;
+  if (state == cudaErrorNotReady) {
+    cudaGetLastError();  // no failure, but the runtime keeps it as one
+    return false;
+  }
   check(state, "cudaEventQuery", doing("query"));
   return true;
 }
@@ -152,10 +157,12 @@ double CudaDevice::elapsed_seconds(EventId from, EventId to) {
   const bool recorded = begin.recorded && end.recorded;
   const cudaError_t state =
       recorded ? cudaEventElapsedTime(&milliseconds, begin.handle, end.handle) : cudaErrorNotReady;
-  if (state == cudaErrorNotReady)
+  if (state == cudaErrorNotReady) {
+    cudaGetLastError();
     throw InvalidInput(fmt::format(
         "elapsed_seconds: event {} or {} is not recorded and finished; synchronise with both first", from,
         to));
+  }
   check(state, "cudaEventElapsedTime", doing("elapsed_seconds"));
   return static_cast<double>(milliseconds) * 1e-3;
 }

@@ -23,6 +23,7 @@ DriverApi load() {
   find(library, "cuMemMap", api.mem_map);
   find(library, "cuMemUnmap", api.mem_unmap);
   find(library, "cuMemSetAccess", api.mem_set_access);
+  find(library, "cuDevicePrimaryCtxGetState", api.device_primary_ctx_get_state);
   return api;
 }
 

@@ -16,6 +16,9 @@ struct DriverApi {
   decltype(&cuMemUnmap) mem_unmap = nullptr;
   decltype(&cuMemSetAccess) mem_set_access = nullptr;
 
+  // Not of virtual memory; may be null where that is complete.
+  decltype(&cuDevicePrimaryCtxGetState) device_primary_ctx_get_state = nullptr;
+
   bool complete() const;
 };
 

@@ -33,7 +33,7 @@ class LaneTable {
 };
 
 LaneTable& lane_table() {
-  static LaneTable table;
+  static auto& table = *new LaneTable;  // used until the process has ended
   return table;
 }
 

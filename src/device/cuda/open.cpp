@@ -31,10 +31,28 @@ Cards count_cards() {
   return cards;
 }
 
-std::string name_of(int ordinal) {
+constexpr int oldest_major = 8;  // compute capability that the kernels are built for
+
+struct Card {
+  std::string name;
+  std::string why_not;  // empty: it can be used
+};
+
+Card card(int ordinal) {
   cudaDeviceProp properties{};
   const cudaError_t answer = cudaGetDeviceProperties(&properties, ordinal);
-  return answer == cudaSuccess ? properties.name : fmt::format("of unknown name, {}", describe(answer));
+  if (answer != cudaSuccess) {
+    cudaGetLastError();
+    return {"of unknown name",
+            fmt::format("cudaGetDeviceProperties failed with {}: check nvidia-smi", describe(answer))};
+  }
+  Card found{properties.name, {}};
+  if (properties.major < oldest_major) {
+    found.why_not =
+        fmt::format("{} has compute capability {}.{}, and this build's kernels need {}.0: use a newer card",
+                    found.name, properties.major, properties.minor, oldest_major);
+  }
+  return found;
 }
 
 }  // namespace
@@ -42,8 +60,10 @@ std::string name_of(int ordinal) {
 CudaStatus status() {
   const Cards cards = count_cards();
   if (cards.count == 0) return {false, cards.why_none};
+  const Card first = card(0);
+  if (!first.why_not.empty()) return {false, first.why_not};
   return {true, fmt::format("the CUDA driver sees {} card{}, the first is {}", cards.count,
-                            cards.count == 1 ? "" : "s", name_of(0))};
+                            cards.count == 1 ? "" : "s", first.name)};
 }
 
 std::unique_ptr<Device> open_device(const CudaOptions& options) {
@@ -52,6 +72,8 @@ std::unique_ptr<Device> open_device(const CudaOptions& options) {
   if (options.ordinal < 0 || options.ordinal >= cards.count)
     throw InvalidInput(fmt::format("open: there is no CUDA device {}; the driver counts {}, from 0",
                                    options.ordinal, cards.count));
+  if (const Card wanted = card(options.ordinal); !wanted.why_not.empty())
+    throw InvalidInput(fmt::format("open: {}", wanted.why_not));
   return std::make_unique<CudaDevice>(options);
 }
 

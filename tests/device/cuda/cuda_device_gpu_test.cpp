@@ -50,5 +50,16 @@ TEST(CudaDeviceGpu, WorksWithoutVirtualMemory) {
   EXPECT_EQ(std::memcmp(there.data(), back.data(), 1000), 0);
 }
 
+// The driver's own refusal, not ours of more than there is.
+TEST(CudaDeviceGpu, SurvivesRunningOutOfMemory) {
+  if (const CudaStatus status = cuda_status(); !status.available) GTEST_SKIP() << status.reason;
+  for (bool virtual_memory : {true, false}) {
+    const auto device = open_cuda_device({.virtual_memory = virtual_memory});
+    EXPECT_THROW(device->allocate(MemoryKind::device, device->memory_info().total), OutOfMemory);
+    const DeviceMemory memory(*device, MemoryKind::device, 1_MiB);
+    EXPECT_NE(memory.data(), nullptr);
+  }
+}
+
 }  // namespace
 }  // namespace stowage
