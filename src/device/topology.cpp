@@ -26,6 +26,24 @@ TopologyHandle load() {
   return topology;
 }
 
+hwloc_topology_t load_with_devices() {
+  hwloc_topology_t raw = nullptr;
+  if (hwloc_topology_init(&raw) != 0) return nullptr;
+  TopologyHandle topology(raw);
+  for (const char* plugin : {"cuda", "nvml", "opencl", "gl"})
+    hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, plugin);
+  hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+  if (hwloc_topology_load(raw) != 0) return nullptr;
+  return topology.release();
+}
+
+// The process's topology with its PCI devices, or null where hwloc cannot read them. Reading takes tens of
+// milliseconds, so it is read once, and kept until the process has ended.
+hwloc_topology_t machine_with_devices() {
+  static hwloc_topology_t const topology = load_with_devices();
+  return topology;
+}
+
 }  // namespace
 
 Bytes Topology::memory() const {
@@ -50,25 +68,20 @@ Topology read_topology() {
 }
 
 struct MemoryBinder::Target {
-  TopologyHandle topology;
+  hwloc_topology_t topology = nullptr;    // the process's, see machine_with_devices()
   hwloc_const_nodeset_t nodes = nullptr;  // the topology's own
 };
 
 MemoryBinder::MemoryBinder(const std::string& pci_bus_id) {
   if (pci_bus_id.empty()) return;
-  hwloc_topology_t raw = nullptr;
-  if (hwloc_topology_init(&raw) != 0) return;
-  TopologyHandle topology(raw);
-  for (const char* plugin : {"cuda", "nvml", "opencl", "gl"})
-    hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, plugin);
-  hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
-  if (hwloc_topology_load(raw) != 0) return;
-  const hwloc_obj_t device = hwloc_get_pcidev_by_busidstring(raw, pci_bus_id.c_str());
+  hwloc_topology_t topology = machine_with_devices();
+  if (topology == nullptr) return;
+  const hwloc_obj_t device = hwloc_get_pcidev_by_busidstring(topology, pci_bus_id.c_str());
   if (device == nullptr) return;
-  const hwloc_obj_t near = hwloc_get_non_io_ancestor_obj(raw, device);
+  const hwloc_obj_t near = hwloc_get_non_io_ancestor_obj(topology, device);
   if (near == nullptr || near->nodeset == nullptr) return;
-  if (hwloc_bitmap_isequal(near->nodeset, hwloc_topology_get_topology_nodeset(raw)) != 0) return;
-  target_ = std::make_unique<Target>(Target{std::move(topology), near->nodeset});
+  if (hwloc_bitmap_isequal(near->nodeset, hwloc_topology_get_topology_nodeset(topology)) != 0) return;
+  target_ = std::make_unique<Target>(Target{topology, near->nodeset});
 }
 
 MemoryBinder::MemoryBinder(MemoryBinder&&) noexcept = default;
@@ -78,7 +91,7 @@ MemoryBinder::~MemoryBinder() = default;
 bool MemoryBinder::bind(void* begin, Bytes bytes) const noexcept {
   if (target_ == nullptr) return false;
   // Not strict: a full node makes pages go elsewhere, not the process end.
-  return hwloc_set_area_membind(target_->topology.get(), begin, bytes, target_->nodes, HWLOC_MEMBIND_BIND,
+  return hwloc_set_area_membind(target_->topology, begin, bytes, target_->nodes, HWLOC_MEMBIND_BIND,
                                 HWLOC_MEMBIND_BYNODESET) == 0;
 }
 

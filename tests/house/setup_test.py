@@ -143,7 +143,7 @@ class Setup(unittest.TestCase):
     def test_brings_the_attention_headers_where_there_is_cuda(self):
         self.pretend_apt(installed=self.needed(), archive=[])
         copy = self.pretend_cuda()
-        self.program("python3", 'echo "$*" >>"$STATE/calls"\n')
+        self.program("python3", '[[ $3 == --version ]] || echo "$*" >>"$STATE/calls"\n')
         result = self.run_copy(copy)
         self.assertEqual(result.returncode, 0, result.stdout)
         (call,) = self.lines("calls")
@@ -158,10 +158,21 @@ class Setup(unittest.TestCase):
     def test_goes_on_without_the_attention_headers(self):
         self.pretend_apt(installed=self.needed(), archive=[])
         copy = self.pretend_cuda()
-        self.program("python3", "exit 1\n")
+        self.program("python3", "[[ $3 == --version ]]\n")
         result = self.run_copy(copy)
         self.assertEqual(result.returncode, 0, result.stdout)
+        self.assertEqual(self.installs(), [])
         self.assertIn("without cuDNN's attention", result.stdout)
+
+    def test_installs_pip_for_the_attention_headers(self):
+        self.pretend_apt(installed=self.needed(), archive=["python3-pip"])
+        copy = self.pretend_cuda()
+        self.program("python3", 'grep -qx python3-pip "$STATE/installed" || exit 1\n'
+                                '[[ $3 == --version ]] || echo "$*" >>"$STATE/calls"\n')
+        result = self.run_copy(copy)
+        self.assertEqual(result.returncode, 0, result.stdout)
+        self.assertEqual(self.installs()[0][-1], "python3-pip")
+        self.assertIn("--target", self.lines("calls")[-1])
 
     def test_refuses_an_argument_it_does_not_know(self):
         result = self.run_setup("--frobnicate")
