@@ -27,13 +27,15 @@ class Programs:
         here = Path(here)
         self.stowage = Path(stowage or here.parent / "bin" / "stowage")
         self.train_shape = Path(train_shape or here / "train_shape")
+        self.train_gpt = self.stowage.parent / "train_gpt"
         self.tests = Path(tests or here / "tests.json")
         self.libraries = [folder for folder in (here.parent / "lib",) if folder.is_dir()]
         self.commit_file = here / "commit"
         for program in (self.stowage, self.train_shape):
             if not program.is_file():
-                raise SystemExit(f"gpu_check: {program} is not there: install with -D STOWAGE_INSTALL_CHECKS=ON, "
-                                 "or name it by --stowage and --train-shape")
+                print(f"gpu_check: {program} is not there: make the tree with bench/gpu_check/make_tree, "
+                      "or name it by --stowage and --train-shape", file=sys.stderr)
+                raise SystemExit(2)
 
     def commit(self):
         if self.commit_file.is_file():
@@ -46,6 +48,15 @@ class Programs:
             return []
         listed = json.loads(self.tests.read_text(encoding="utf-8"))
         return [{**test, "path": str(self.tests.parent / test["path"])} for test in listed]
+
+
+def cudnn_library(environment):
+    """The file that attention's kernels come from as the backend looks for it; "off", or None: there is none."""
+    named = environment.get("STOWAGE_CUDNN", "")
+    if named:
+        return named
+    folders = [Path(f) for f in environment.get("LD_LIBRARY_PATH", "").split(":") if f]
+    return next((str(f / "libcudnn.so.9") for f in folders if (f / "libcudnn.so.9").is_file()), None)
 
 
 def surroundings(libraries=()):

@@ -46,7 +46,8 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("SKIP  un-offloaded GPT-2 124M at 40%", self.done.stdout)
 
     def test_keeps_the_raw_numbers_and_every_word(self):
-        self.assertEqual(set(self.results["stages"]), {"calibrate", "tests", "bits", "gpt2", "bert", "large"})
+        self.assertEqual(set(self.results["stages"]), {"calibrate", "tests", "bits", "gpt2", "bert", "large", "trainer"})
+        self.assertIn("gpt2 quarter", self.results["summary"]["runs"])
         log = (self.output / "gpu_check.log").read_text(encoding="utf-8")
         self.assertIn('"kind":"step"', log)
         self.assertIn("train_shape --device simulated", log)

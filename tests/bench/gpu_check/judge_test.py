@@ -27,7 +27,7 @@ class Judge(unittest.TestCase):
 
     def test_a_good_card_passes_everything(self):
         self.assertEqual(set(statuses(self.found).values()), {"pass"})
-        self.assertEqual(len(statuses(self.found)), 11)
+        self.assertEqual(len(statuses(self.found)), 12)
 
     def test_no_stage_may_be_missing(self):
         for stage in self.stages:
@@ -63,8 +63,49 @@ class Judge(unittest.TestCase):
     def test_sanitizer(self):
         self.stages["sanitizer"]["runs"][0]["code"] = 86
         self.assert_fails("compute-sanitizer")
-        self.stages["sanitizer"] = {"tool": None, "runs": []}
-        self.assertEqual(statuses(self.found)["the same under compute-sanitizer"], "skip")
+        self.stages["sanitizer"]["runs"][0] = results.test_result("cuda_kernels_test", check="memcheck", passed=0)
+        self.assert_fails("compute-sanitizer")
+
+    def test_sanitizer_that_cannot_tell(self):
+        no_time = results.test_result("cuda_kernels_test", check="racecheck", code=None)
+        good = self.stages["sanitizer"]["runs"]
+        for found in ({"tool": None, "runs": []}, {"tool": "x", "refused": "Device not supported", "runs": [no_time]},
+                      {"tool": "x", "runs": [*good, no_time]}, {"tool": "x", "runs": []}):
+            self.stages["sanitizer"] = found
+            self.assertEqual(statuses(self.found)["the same under compute-sanitizer"], "skip")
+        bad = {**no_time, "code": 86}
+        self.stages["sanitizer"] = {"tool": "x", "runs": [*good, bad]}
+        self.assert_fails("compute-sanitizer")
+
+    def test_the_sanitizer_alone(self):
+        self.found["only_sanitizer"] = True
+        self.assertEqual(statuses(self.found), {"the same under compute-sanitizer": "pass"})
+
+    def test_the_trainer(self):
+        for break_it in (lambda s: s["smaller"]["steps"][2].update(loss=5.0),
+                         lambda s: s["smaller"]["steps"][4].update(grad_norm=1.0),
+                         lambda s: s["smaller"].update(code=1), lambda s: s["unlimited"]["steps"].pop(),
+                         lambda s: [step.update(device_peak_bytes=4000) for step in s["smaller"]["steps"]]):
+            found = copy.deepcopy(self.found)
+            break_it(found["stages"]["trainer"])
+            self.assert_fails("train_gpt", found)
+
+    def test_the_norm_counts_as_the_loss_does(self):
+        self.stages["bits"][1]["runs"]["2400"]["steps"][19]["grad_norm_bits"] = "0" * 16
+        self.assert_fails("bit-identical")
+
+    def test_a_quarter_changes_no_bit(self):
+        self.stages["bert"]["quarter"]["steps"][1]["loss_bits"] = "0" * 16
+        self.assert_fails("bit-identical")
+
+    def test_summary(self):
+        found = judge.summary(self.found)
+        self.assertEqual(len(found["runs"]), 10 + 4 + 2)
+        quarter = found["runs"]["gpt2 quarter"]
+        self.assertAlmostEqual(quarter["share_of_lower_bound"], 0.5)
+        self.assertAlmostEqual(quarter["predicted_over_measured"], 0.75)
+        self.assertEqual((quarter["driver_bytes"], quarter["budget_bytes"]), (910, 1000))
+        self.assertAlmostEqual(found["share_of_calibrated_link"]["h2d"]["bucketed"], 0.97)
 
     def test_one_bit(self):
         self.stages["bits"][1]["runs"]["2400"]["steps"][19]["loss_bits"] = "4016000000000000"
@@ -143,7 +184,7 @@ class Judge(unittest.TestCase):
     def test_without_a_card_speed_is_not_judged(self):
         self.found["card"] = self.found["speed"] = False
         self.stages["calibrate"]["machine"]["backend"] = "simulated"
-        self.assertEqual(sorted(statuses(self.found).values()), ["pass"] * 5 + ["skip"] * 6)
+        self.assertEqual(sorted(statuses(self.found).values()), ["pass"] * 6 + ["skip"] * 6)
 
     def test_the_table_has_every_run(self):
         lines = judge.table(self.found).splitlines()

@@ -59,6 +59,18 @@ class Running(unittest.TestCase):
         self.assertEqual(found["setup"]["a"], 1)
         self.assertEqual(len(found["steps"]), 2)
 
+    def test_reads_what_train_gpt_prints(self):
+        text = "need          2.65 MiB (27 bytes) with\n  of it       1 KiB (5 bytes) for\nminimum       1 KiB (9 bytes), 18%\nx (1 bytes)\n"
+        self.assertEqual(stages.printed_bytes(text), {"need": 27, "minimum": 9, "of it": 5})
+
+    def test_finds_cudnn(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertIsNone(programs.cudnn_library({"LD_LIBRARY_PATH": folder}))
+            library = Path(folder) / "libcudnn.so.9"
+            library.touch()
+            self.assertEqual(programs.cudnn_library({"LD_LIBRARY_PATH": "/nowhere:" + folder}), str(library))
+            self.assertEqual(programs.cudnn_library({"LD_LIBRARY_PATH": folder, "STOWAGE_CUDNN": "off"}), "off")
+
     def test_counts_tests(self):
         report = {"testsuites": [{"name": "S", "testsuite": [
             {"name": "a", "result": "COMPLETED"}, {"name": "b", "result": "SKIPPED"},

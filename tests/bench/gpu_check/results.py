@@ -9,7 +9,7 @@ def run(budget, peak, seconds, steps=7, **setup):
                       "need_bytes": 4000, "budget_bytes": budget,
                       "plan": {"device_peak_bytes": peak, "lower_bound_seconds": 0.1, "predicted_step_seconds": 0.15,
                                "h2d_bytes": 10, "d2h_bytes": 5}, **setup},
-            "steps": [{"step": i, "loss": 5.5, "loss_bits": BITS[i], "seconds": seconds if i > 1 else 9.0,
+            "steps": [{"step": i, "loss": 5.5, "loss_bits": BITS[i], "grad_norm_bits": BITS[-i], "seconds": seconds if i > 1 else 9.0,
                        "stall_fraction": 0.1, "device_peak_bytes": peak, "device_used_bytes": peak + 10}
                       for i in range(steps)]}
 
@@ -30,6 +30,11 @@ def test_result(name, **changes):
             "failures": [], "tail": "", **changes}
 
 
+def trainer_run(peak):
+    return {"code": 0, "steps": [{"step": i, "loss": 5.5 - i, "grad_norm": 1.5, "device_peak_bytes": peak}
+                                 for i in range(5)]}
+
+
 def good_card():
     machine = {"device": "card", "backend": "cuda", "h2d": {"bytes_per_second": 55e9},
                "d2h": {"bytes_per_second": 55e9}, "matrix": [{"type": "bf16", "flops_per_second": 600e12}]}
@@ -43,4 +48,5 @@ def good_card():
         "bits": [bits_stage("gpt"), bits_stage("bert")],
         "gpt2": pair, "bert": again,
         "large": {"without_offload": {"code": 3, "infeasible": {"op": "x"}},
-                  "bucketed": {**run(1000, 900, 0.4), "copies": copies}, "per_tensor": run(1000, 900, 0.5)}}}
+                  "bucketed": {**run(1000, 900, 0.4), "copies": copies}, "per_tensor": run(1000, 900, 0.5)},
+        "trainer": {"code": 0, "unlimited": trainer_run(4000), "smaller": trainer_run(3000)}}}
