@@ -52,8 +52,8 @@ std::string read_text(const std::string& path) {
   if (!file) refuse(path, fmt::format("cannot be read ({}); name a readable file", std::strerror(errno)));
   std::string text;
   std::array<char, 1 << 16> block;
-  while (const std::size_t count = std::fread(block.data(), 1, block.size(), file.get())) {
-    text.append(block.data(), count);
+  while (std::feof(file.get()) == 0 && std::ferror(file.get()) == 0) {
+    text.append(block.data(), std::fread(block.data(), 1, block.size(), file.get()));
   }
   if (std::ferror(file.get()) != 0) refuse(path, "reading it failed; copy it to a sound disk");
   if (text.empty()) refuse(path, "the file is empty; name a text to learn");

@@ -194,11 +194,10 @@ class LaneAttention {
       auto compiled = std::make_unique<Compiled>();
       compiled->slice = slice;
       backward ? describe_backward(shape, *compiled) : describe_forward(shape, *compiled);
-      if (compile(*compiled, handle_)) return compiled;
+      return compile(*compiled, handle_) ? std::move(compiled) : nullptr;
     } catch (const std::exception&) {
-      // The frontend throws where this cuDNN lacks a function that it wants.
+      return nullptr;  // the frontend throws where this cuDNN lacks a function that it wants
     }
-    return nullptr;
   }
 
   cudnnHandle_t handle_ = nullptr;

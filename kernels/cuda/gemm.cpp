@@ -70,7 +70,8 @@ class Call {
 
   template <class Value>
   void set(cublasLtMatmulDescAttributes_t attribute, const Value& value) {
-    ask(cublasLtMatmulDescSetAttribute(&operation, attribute, &value, sizeof(value)),
+    ask(cublasLtMatmulDescSetAttribute(&operation, attribute, static_cast<const void*>(&value),
+                                       sizeof(value)),
         "cublasLtMatmulDescSetAttribute");
   }
 
@@ -116,9 +117,9 @@ using Algorithm = std::optional<cublasLtMatmulAlgo_t>;
 Algorithm ask_heuristic(const Product& of, const LaneResources& lane, std::size_t workspace) {
   const Alignments sure = alignments(of);
   Call call(of);
-  // These stand for their alignment.
-  call.set_addresses(reinterpret_cast<const void*>(std::uintptr_t{sure.bias}),
-                     reinterpret_cast<const void*>(std::uintptr_t{sure.pre}));
+  // These stand for their alignment, and are never followed.
+  const std::byte* const nothing = nullptr;
+  call.set_addresses(nothing + sure.bias, nothing + sure.pre);
   Preference wanted(sure, workspace, of.name);
   cublasLtMatmulHeuristicResult_t found{};
   int count = 0;

@@ -91,6 +91,7 @@ class LayoutBuilder {
   BucketId open(std::string name, TensorKind kind, BucketRole role) {
     layout_.buckets.push_back({std::move(name), kind, Residency::transient, false, false, 0, {}});
     layout_.roles.push_back(role);
+    layout_.parameters_of.push_back(no_id);
     return static_cast<BucketId>(layout_.buckets.size() - 1);
   }
   // Appends the tensor, with all that shares its bytes.
@@ -103,6 +104,9 @@ class LayoutBuilder {
       bucket.tensors.push_back({member, offset});
       bucket.bytes = std::max(bucket.bytes, offset + graph_.tensor(member).bytes());
     }
+  }
+  void belongs(BucketId bucket, BucketId parameters) {
+    if (bucket != no_id) layout_.parameters_of[bucket] = parameters;
   }
   void single(TensorId tensor, BucketRole role) {
     if (layout_.bucket_of[tensor] != no_id) return;
@@ -191,9 +195,11 @@ BucketLayout make_buckets(const Graph& graph, const std::vector<TensorId>& group
       state.insert(state.end(), uses[i].state.begin(), uses[i].state.end());
       gradients.push_back(uses[i].gradient);
     }
-    builder.layout().parameters.push_back(builder.together(name, BucketRole::parameter, parameters));
-    builder.together(name + ".adam", BucketRole::optimizer_state, state);
-    if (options.optimizer_on_host) builder.together(name + ".grad", BucketRole::gradient, gradients);
+    const BucketId bucket = builder.together(name, BucketRole::parameter, parameters);
+    builder.layout().parameters.push_back(bucket);
+    builder.belongs(builder.together(name + ".adam", BucketRole::optimizer_state, state), bucket);
+    if (options.group_gradients)
+      builder.belongs(builder.together(name + ".grad", BucketRole::gradient, gradients), bucket);
   }
   for (const Op& op : graph.ops)
     if (op.phase == Phase::update &&

@@ -23,9 +23,11 @@ enum class BucketRole : std::uint8_t {
 };
 
 struct BucketLayout {
-  std::vector<Bucket> buckets;       // residency not yet decided
-  std::vector<BucketRole> roles;     // by bucket
-  std::vector<BucketId> bucket_of;   // by tensor
+  std::vector<Bucket> buckets;      // residency not yet decided
+  std::vector<BucketRole> roles;    // by bucket
+  std::vector<BucketId> bucket_of;  // by tensor
+  // By bucket: of gradients and optimizer state, the bucket of their parameters; no_id for others.
+  std::vector<BucketId> parameters_of;
   std::vector<BucketId> parameters;  // parameter buckets in first-use order
   Bytes target_bytes = 0;
 };
@@ -33,9 +35,9 @@ struct BucketLayout {
 struct BucketOptions {
   // A parameter bucket is closed when it reaches this size; 0: one tensor each.
   Bytes target_bytes = 0;
-  // Gradients and optimizer state follow the parameter buckets to the host; otherwise each gradient
-  // tensor is a bucket of its own.
-  bool optimizer_on_host = true;
+  // Gradients are in buckets as their parameters are; otherwise each is one of its own, which takes less
+  // memory where none of them goes to the host.
+  bool group_gradients = true;
 };
 
 // The smallest transfer that reaches 95% of the peak of the slower direction.

@@ -52,13 +52,13 @@ Residency residency_of(BucketRole role, const BucketUse& use) {
   return Residency::transient;
 }
 
-void decide_residency(const Problem& problem, const Draft& draft, bool optimizer_on_host, Plan& plan) {
+void decide_residency(const Problem& problem, const Draft& draft, Plan& plan) {
   std::vector<BucketUse> uses = bucket_uses(problem, draft);
   for (BucketId id = 0; id < plan.buckets.size(); ++id) {
     Bucket& bucket = plan.buckets[id];
     BucketRole role = problem.layout.roles[id];
     bucket.residency = residency_of(role, uses[id]);
-    bool host_state = optimizer_on_host && role == BucketRole::optimizer_state;
+    bool host_state = role == BucketRole::optimizer_state && !uses[id].resident;
     bucket.pinned = uses[id].transferred || role == BucketRole::clip;
     bucket.on_host = bucket.pinned || host_state;
   }
@@ -83,30 +83,50 @@ void account(const Problem& problem, Plan& plan) {
 }  // namespace
 
 Problem make_problem(const Graph& graph, const Machine& machine, const BucketOptions& options) {
-  Problem problem{&graph, &machine, analyse_recompute(graph), {}, {}};
+  Problem problem{&graph, &machine, analyse_recompute(graph), {}, {}, {}};
   problem.layout = make_buckets(graph, problem.analysis.group, options);
+  problem.items = activation_items(graph, problem.analysis, problem.layout);
   problem.sizes.resize(problem.layout.buckets.size());
   for (BucketId id = 0; id < problem.sizes.size(); ++id)
     problem.sizes[id].bytes = problem.layout.buckets[id].bytes;
   return problem;
 }
 
-Sketch make_sketch(const Problem& problem, const Choices& choices, std::uint32_t distance) {
+Sketcher::Sketcher(const Problem& problem, const Choices& choices)
+    : problem_(problem),
+      draft_(make_lifetimes(*problem.graph, problem.analysis, problem.layout, choices)),
+      durations_(make_durations(*problem.graph, draft_, problem.layout, *problem.machine)) {
+  for (double seconds : durations_.sequence) compute_seconds_ += seconds;
+}
+
+Sketch Sketcher::at(std::uint32_t distance) const {
   Sketch sketch;
-  Draft draft = make_lifetimes(*problem.graph, problem.analysis, problem.layout, choices);
-  Durations durations = make_durations(*problem.graph, draft, problem.layout, *problem.machine);
-  sketch.draft = schedule(std::move(draft), durations, distance);
-  sketch.live_peak_bytes = peak_live_bytes(placement_items(problem, sketch.draft));
-  Plan plan = start_plan(problem.sizes, sketch.draft);
-  make_instructions(*problem.graph, problem.layout, sketch.draft, false, plan);
-  sketch.step_seconds = simulate(*problem.graph, plan, *problem.machine).step_seconds;
+  sketch.draft = schedule(draft_, durations_, distance);
+  sketch.live_peak_bytes = peak_live_bytes(placement_items(problem_, sketch.draft));
+  sketch.compute_seconds = compute_seconds_;
   for (const DraftLifetime& lifetime : sketch.draft.lifetimes)
     sketch.link_bytes +=
-        problem.layout.buckets[lifetime.bucket].bytes * Bytes(lifetime.prefetched + lifetime.offloaded);
+        problem_.layout.buckets[lifetime.bucket].bytes * Bytes(lifetime.prefetched + lifetime.offloaded);
   return sketch;
 }
 
-Plan complete(const Problem& problem, const Choices& choices, const Draft& draft) {
+Sketch make_untimed_sketch(const Problem& problem, const Choices& choices, std::uint32_t distance) {
+  return Sketcher(problem, choices).at(distance);
+}
+
+void time_sketch(const Problem& problem, Sketch& sketch) {
+  Plan plan = start_plan(problem.sizes, sketch.draft);
+  make_instructions(*problem.graph, problem.layout, sketch.draft, false, plan);
+  sketch.step_seconds = simulate(*problem.graph, plan, *problem.machine).step_seconds;
+}
+
+Sketch make_sketch(const Problem& problem, const Choices& choices, std::uint32_t distance) {
+  Sketch sketch = make_untimed_sketch(problem, choices, distance);
+  time_sketch(problem, sketch);
+  return sketch;
+}
+
+Plan complete(const Problem& problem, const Draft& draft) {
   Plan plan = start_plan(problem.layout.buckets, draft);
   std::vector<PlacementItem> items = placement_items(problem, draft);
   PlacementResult placement = place(items, plan.alignment);
@@ -114,7 +134,7 @@ Plan complete(const Problem& problem, const Choices& choices, const Draft& draft
   plan.device_peak_bytes = placement.peak;
   plan.live_peak_bytes = peak_live_bytes(items);
   make_instructions(*problem.graph, problem.layout, draft, true, plan);
-  decide_residency(problem, draft, choices.optimizer_on_host, plan);
+  decide_residency(problem, draft, plan);
   account(problem, plan);
   return plan;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "offload/plan/choices.h"
+#include "offload/plan/items.h"
 #include "offload/plan/lifetimes.h"
 #include "offload/plan/schedule.h"
 #include "stowage/planner.h"
@@ -14,6 +15,7 @@ struct Problem {
   const Machine* machine = nullptr;
   RecomputeAnalysis analysis;
   BucketLayout layout;
+  std::vector<ActivationItem> items;
   std::vector<Bucket> sizes;  // the layout's buckets with nothing but their bytes, cheap to copy
 };
 Problem make_problem(const Graph& graph, const Machine& machine, const BucketOptions& options);
@@ -22,13 +24,31 @@ Problem make_problem(const Graph& graph, const Machine& machine, const BucketOpt
 struct Sketch {
   Draft draft;
   Bytes live_peak_bytes = 0;
-  double step_seconds = 0;  // without waits for arena bytes: the plan is never faster
+  double compute_seconds = 0;  // of the compute lane's work alone
+  double step_seconds = 0;     // without waits for arena bytes: the plan is never faster
   Bytes link_bytes = 0;
 };
 Sketch make_sketch(const Problem& problem, const Choices& choices, std::uint32_t distance);
+// The same with step_seconds left out, and setting it.
+Sketch make_untimed_sketch(const Problem& problem, const Choices& choices, std::uint32_t distance);
+void time_sketch(const Problem& problem, Sketch& sketch);
+
+// Untimed sketches of the same choices at several distances.
+class Sketcher {
+ public:
+  Sketcher(const Problem& problem, const Choices& choices);
+  Sketch at(std::uint32_t distance) const;
+  double compute_seconds() const { return compute_seconds_; }
+
+ private:
+  const Problem& problem_;
+  Draft draft_;
+  Durations durations_;
+  double compute_seconds_ = 0;
+};
 
 // Placement, instructions, simulation and accounts. Not validated.
-Plan complete(const Problem& problem, const Choices& choices, const Draft& draft);
+Plan complete(const Problem& problem, const Draft& draft);
 
 // The op at which most bytes are live.
 std::string tightest_op(const Problem& problem, const Draft& draft);

@@ -8,20 +8,23 @@
 
 namespace stowage {
 
-// Of a unit's activations (Residency of the saved tensors and of the unit's inputs).
-enum class ActivationChoice : std::uint8_t { recompute_offload_input, recompute, keep };
+// Of an activation bucket that backward reads. Only what a unit saves (recompute.h) can be recomputed.
+enum class ActivationChoice : std::uint8_t {
+  recompute,  // dropped after forward, rebuilt in backward
+  offload,    // on the host between forward and backward
+  keep,
+};
 // Of a parameter or input bucket: when it is brought in.
 enum class LoadChoice : std::uint8_t {
   each_op,    // for every op that reads it
   each_unit,  // once for a unit's forward, once for its backward
   held,       // once per step
-  resident,   // stays across steps, updated on the device (policy none)
+  resident,   // parameters: stays across steps with its optimizer state, updated on the device
 };
 
 struct Choices {
-  std::vector<ActivationChoice> units;  // by unit
-  std::vector<LoadChoice> loads;        // by bucket; meaningful for parameters and inputs
-  bool optimizer_on_host = true;
+  std::vector<ActivationChoice> activations;  // by bucket
+  std::vector<LoadChoice> loads;              // by bucket; meaningful for parameters and inputs
   friend bool operator==(const Choices&, const Choices&) = default;
 };
 

@@ -1,6 +1,8 @@
 #include "offload/plan/instructions.h"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <tuple>
 
 #include "offload/plan/waits.h"
@@ -15,6 +17,38 @@ struct Slot {
   Place place = Place::compute;
   Position order = 0;  // within the place
   Instruction instruction;
+};
+
+// Who had which bytes last.
+class ByteOwners {
+ public:
+  // Gives [begin, end) to `owner`, and tells `each` who had parts of it; one owner perhaps several times.
+  template <class Function>
+  void take(Bytes begin, Bytes end, LifetimeId owner, Function&& each) {
+    split(begin);
+    split(end);
+    auto first = parts_.lower_bound(begin);
+    auto last = parts_.lower_bound(end);
+    for (auto part = first; part != last; ++part) each(part->second.owner);
+    parts_.erase(first, last);
+    parts_.emplace(begin, Part{end, owner});
+  }
+
+ private:
+  struct Part {
+    Bytes end = 0;
+    LifetimeId owner = no_id;
+  };
+  void split(Bytes at) {
+    auto after = parts_.upper_bound(at);
+    if (after == parts_.begin()) return;
+    auto part = std::prev(after);
+    if (part->first == at || part->second.end <= at) return;
+    const Part rest = part->second;
+    part->second.end = at;
+    parts_.emplace(at, rest);
+  }
+  std::map<Bytes, Part> parts_;  // by their begin
 };
 
 class Assembler {
@@ -69,18 +103,28 @@ class Assembler {
       }
     }
   }
-  // The gate behind backward, then the host's updates in graph order: that of the parameters' first use.
+  // The gate behind backward, then the host's updates, bucket by bucket in the order of first use.
   void add_host() {
+    std::vector<Position> rank(layout_.buckets.size(), 0);
+    for (std::size_t i = 0; i < layout_.parameters.size(); ++i)
+      rank[layout_.parameters[i]] = static_cast<Position>(i);
+    std::vector<std::uint8_t> on_device(graph_.ops.size(), 0);
+    for (const SequenceStep& step : draft_.sequence) on_device[step.op] = 1;
     for (OpId op = 0; op < graph_.ops.size(); ++op) {
-      if (graph_.op(op).phase != Phase::update) continue;
+      if (graph_.op(op).phase != Phase::update || on_device[op]) continue;
       bool gate = layout_.bucket_of[graph_.clip] != no_id && writes(op, graph_.clip);
-      if (!gate && draft_.backward_end < static_cast<Position>(draft_.sequence.size())) continue;
       Instruction instruction;
       instruction.kind = InstructionKind::host_step;
       instruction.lane = LaneRole::host;
       instruction.op = op;
-      slots_.push_back({draft_.backward_end - 1, gate ? Place::gate : Place::host, op, instruction});
+      const Position order = gate ? 0 : rank[parameters_of(op)];
+      slots_.push_back({draft_.backward_end - 1, gate ? Place::gate : Place::host, order, instruction});
     }
+  }
+  BucketId parameters_of(OpId update) const {
+    for (TensorId id : graph_.op(update).writes)
+      if (graph_.tensor(id).kind == TensorKind::parameter) return layout_.bucket_of[id];
+    return layout_.bucket_of[graph_.op(update).writes.front()];
   }
   bool writes(OpId op, TensorId tensor) const {
     const auto& ids = graph_.op(op).writes;
@@ -144,22 +188,30 @@ class Assembler {
     }
   }
 
-  // Whoever first touches bytes waits for the last uses of every lifetime that had them before, in
-  // this step or the one before.
+  // Whoever first touches bytes waits for the last uses of every lifetime that had them just before, in this
+  // step or, at its beginning, at the end of the one before. Who had them earlier has been waited for by
+  // those.
   void add_reuse_waits() {
-    for (LifetimeId a = 0; a < draft_.lifetimes.size(); ++a)
-      for (LifetimeId b = 0; b < draft_.lifetimes.size(); ++b) {
-        if (!share_bytes(a, b) || plan_.lifetimes[b].end == no_id) continue;
-        bool before = a != b && draft_.lifetimes[a].last <= draft_.lifetimes[b].first;
-        want(first_of(b), last_compute_[a], before ? 0 : 1);
-        want(first_of(b), offload_of_[a], before ? 0 : 1);
-      }
+    std::vector<LifetimeId> order;
+    for (LifetimeId id = 0; id < draft_.lifetimes.size(); ++id)
+      if (plan_.lifetimes[id].end != no_id) order.push_back(id);
+    std::stable_sort(order.begin(), order.end(), [&](LifetimeId a, LifetimeId b) {
+      return draft_.lifetimes[a].first < draft_.lifetimes[b].first;
+    });
+    ByteOwners owners;
+    for (LifetimeId id : order) owners.take(begin_of(id), end_of(id), id, [](LifetimeId) {});
+    std::vector<std::uint8_t> seen(draft_.lifetimes.size(), 0);  // in this step
+    for (LifetimeId id : order) {
+      owners.take(begin_of(id), end_of(id), id, [&](LifetimeId before) {
+        want(first_of(id), last_compute_[before], seen[before] ? 0 : 1);
+        want(first_of(id), offload_of_[before], seen[before] ? 0 : 1);
+      });
+      seen[id] = 1;
+    }
   }
-  bool share_bytes(LifetimeId a, LifetimeId b) const {
-    const Lifetime& x = plan_.lifetimes[a];
-    const Lifetime& y = plan_.lifetimes[b];
-    return x.offset < y.offset + layout_.buckets[y.bucket].bytes &&
-           y.offset < x.offset + layout_.buckets[x.bucket].bytes;
+  Bytes begin_of(LifetimeId id) const { return plan_.lifetimes[id].offset; }
+  Bytes end_of(LifetimeId id) const {
+    return plan_.lifetimes[id].offset + layout_.buckets[plan_.lifetimes[id].bucket].bytes;
   }
 
   // Host memory: a prefetch waits for the update of the step before, an offload for the update that

@@ -17,17 +17,44 @@ class LifetimeBuilder {
       : graph_(graph), analysis_(analysis), layout_(layout), choices_(choices) {}
 
   Draft build() {
-    draft_.sequence = make_sequence(graph_, analysis_, choices_);
+    make_sequence();
     draft_.uses.resize(draft_.sequence.size());
     find_phases();
     collect_touches();
-    find_offloadable();
     for (BucketId id = 0; id < layout_.buckets.size(); ++id)
       if (!touches_[id].empty()) add_bucket(id);
     return std::move(draft_);
   }
 
  private:
+  void make_sequence() {
+    rebuilt_.assign(layout_.buckets.size(), 0);
+    std::vector<std::uint8_t> begun(analysis_.units.size(), 0);
+    for (OpId op = 0; op < graph_.ops.size(); ++op) {
+      const Op& description = graph_.op(op);
+      if (description.phase == Phase::update && !runs_on_device(description)) continue;
+      if (description.phase == Phase::backward && !begun[description.unit]) {
+        begun[description.unit] = 1;
+        add_replay(description.unit);
+      }
+      draft_.sequence.push_back({op, false});
+    }
+  }
+  bool runs_on_device(const Op& update) const {
+    return std::any_of(update.writes.begin(), update.writes.end(), [&](TensorId id) {
+      return graph_.tensor(id).kind == TensorKind::parameter && is_resident(layout_.bucket_of[id]);
+    });
+  }
+  bool is_resident(BucketId parameters) const { return choices_.loads[parameters] == LoadChoice::resident; }
+  void add_replay(std::uint32_t unit) {
+    if (analysis_.units[unit].ops.empty()) return;
+    const PartialReplay replay = replay_of(graph_, analysis_, unit, [&](TensorId group) {
+      return choices_.activations[layout_.bucket_of[group]] != ActivationChoice::recompute;
+    });
+    for (OpId op : replay.ops) draft_.sequence.push_back({op, true});
+    for (TensorId group : replay.rebuilt) rebuilt_[layout_.bucket_of[group]] = 1;
+  }
+
   void find_phases() {
     auto phase = [&](const SequenceStep& step) { return graph_.op(step.op).phase; };
     Position end = static_cast<Position>(draft_.sequence.size());
@@ -51,17 +78,6 @@ class LifetimeBuilder {
     std::vector<Touch>& touches = touches_[layout_.bucket_of[tensor]];
     if (touches.empty() || touches.back().position != position) touches.push_back({position, writes});
     touches.back().writes |= writes;
-  }
-
-  // Inputs of units that are recomputed with their inputs offloaded.
-  void find_offloadable() {
-    offloadable_.assign(layout_.buckets.size(), 0);
-    for (std::size_t unit = 0; unit < analysis_.units.size(); ++unit)
-      if (choices_.units[unit] == ActivationChoice::recompute_offload_input)
-        for (TensorId group : analysis_.units[unit].inputs) offloadable_[layout_.bucket_of[group]] = 1;
-    for (std::size_t unit = 0; unit < analysis_.units.size(); ++unit)
-      if (choices_.units[unit] != ActivationChoice::recompute_offload_input)
-        for (TensorId group : analysis_.units[unit].inputs) offloadable_[layout_.bucket_of[group]] = 0;
   }
 
   LifetimeId open(BucketId bucket, const Touch& touch) {
@@ -105,7 +121,7 @@ class LifetimeBuilder {
   void add_landing(BucketId id) {
     LifetimeId lifetime = open(id, touches_[id].front());
     for (std::size_t i = 1; i < touches_[id].size(); ++i) extend(lifetime, touches_[id][i]);
-    at(lifetime).offloaded = true;
+    at(lifetime).offloaded = layout_.parameters_of[id] == no_id || !is_resident(layout_.parameters_of[id]);
   }
 
   bool same_load(LoadChoice choice, Position a, Position b) const {
@@ -135,16 +151,15 @@ class LifetimeBuilder {
     return touch.writes && draft_.sequence[static_cast<std::size_t>(touch.position)].recompute;
   }
 
-  // A replay rebuilds what its unit alone uses from there on; of what crosses units it makes a copy
-  // that nobody reads.
+  // A replay rebuilds what its unit alone uses from there on; of what crosses units or stays it makes a
+  // copy that nobody reads.
   void add_activation(BucketId id) {
     const std::vector<Touch>& touches = touches_[id];
-    bool boundary = analysis_.boundary[analysis_.group[layout_.buckets[id].tensors.front().tensor]] != 0;
     LifetimeId lifetime = no_id;
     bool rebuilt = false;
     for (const Touch& touch : touches) {
       bool replayed = rewritten_by_replay(touch);
-      if (boundary && replayed) {
+      if (replayed && !rebuilt_[id]) {
         at(open(id, touch)).copy = true;
       } else if (lifetime == no_id || (replayed && !rebuilt)) {
         lifetime = open(id, touch);
@@ -160,7 +175,8 @@ class LifetimeBuilder {
     if (layout_.roles[id] == BucketRole::loss) draft_.lifetimes[first_of(id)].offloaded = true;
   }
   bool splits_for_offload(BucketId id, Position last, Position next) const {
-    return offloadable_[id] && last < forward_end_ && next >= forward_end_ && next > last + 1;
+    return choices_.activations[id] == ActivationChoice::offload && last < forward_end_ &&
+           next >= forward_end_ && next > last + 1;
   }
   LifetimeId first_of(BucketId id) const {
     for (LifetimeId i = 0; i < draft_.lifetimes.size(); ++i)
@@ -175,32 +191,10 @@ class LifetimeBuilder {
   Draft draft_;
   Position forward_end_ = 0;
   std::vector<std::vector<Touch>> touches_;  // by bucket
-  std::vector<std::uint8_t> offloadable_;    // by bucket
+  std::vector<std::uint8_t> rebuilt_;        // by bucket: its unit's replay makes it anew
 };
 
 }  // namespace
-
-std::vector<SequenceStep> make_sequence(const Graph& graph, const RecomputeAnalysis& analysis,
-                                        const Choices& choices) {
-  std::vector<SequenceStep> sequence;
-  std::vector<std::uint8_t> replayed(analysis.units.size(), 0);
-  for (OpId op = 0; op < graph.ops.size(); ++op) {
-    const Op& description = graph.op(op);
-    if (description.phase == Phase::update) {
-      bool is_clip = std::find(description.writes.begin(), description.writes.end(), graph.clip) !=
-                     description.writes.end();
-      if (!choices.optimizer_on_host && !is_clip) sequence.push_back({op, false});
-      continue;
-    }
-    if (description.phase == Phase::backward && !replayed[description.unit]) {
-      replayed[description.unit] = 1;
-      if (choices.units[description.unit] != ActivationChoice::keep)
-        for (OpId replay : analysis.units[description.unit].ops) sequence.push_back({replay, true});
-    }
-    sequence.push_back({op, false});
-  }
-  return sequence;
-}
 
 Draft make_lifetimes(const Graph& graph, const RecomputeAnalysis& analysis, const BucketLayout& layout,
                      const Choices& choices) {

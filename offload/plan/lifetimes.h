@@ -34,11 +34,8 @@ struct Draft {
   std::vector<std::vector<LifetimeId>> uses;  // by position: one lifetime per bucket touched
 };
 
-// Forward ops, then backward ops, each recomputed unit's replay directly before its first backward
-// op, then the update ops that run on the device.
-std::vector<SequenceStep> make_sequence(const Graph& graph, const RecomputeAnalysis& analysis,
-                                        const Choices& choices);
-
+// Forward ops, then backward ops, each unit's replay directly before its first backward op, then the
+// updates of resident parameters.
 Draft make_lifetimes(const Graph& graph, const RecomputeAnalysis& analysis, const BucketLayout& layout,
                      const Choices& choices);
 

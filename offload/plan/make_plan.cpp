@@ -12,16 +12,20 @@
 namespace stowage {
 namespace {
 
-constexpr std::uint32_t distances[] = {0, 1, 2, 4, 8};
+constexpr std::uint32_t distances[] = {0, 2, 8, 32, 1U << 20U};  // the last: as far as time allows
 constexpr std::size_t longest_path = 96;
+constexpr std::size_t shortest_path = 12;
+// What the family may cost: ops looked at, and ops simulated for a path that is found by simulation.
+constexpr std::size_t most_family_ops = 6'000'000;
+constexpr std::size_t most_path_ops = 1'000'000;
 
 Problem resident_problem(const Graph& graph, const Machine& machine) {
-  return make_problem(graph, machine, {.target_bytes = 0, .optimizer_on_host = false});
+  return make_problem(graph, machine, {.target_bytes = 0, .group_gradients = false});
 }
 Plan resident_plan(const Problem& problem) {
   Choices choices = resident_choices(problem);
   // Serial, so that *need* depends on no rate.
-  Plan plan = complete(problem, choices, make_sketch(problem, choices, 0).draft);
+  Plan plan = complete(problem, make_untimed_sketch(problem, choices, 0).draft);
   plan.policy = "none";
   return plan;
 }
@@ -33,20 +37,20 @@ struct Minimum {
 };
 Minimum minimum_plan(const Problem& problem) {
   std::optional<Minimum> best;
-  auto consider = [&](const Choices& choices) {
-    Sketch sketch = make_sketch(problem, choices, 0);
+  auto consider = [&](ActivationChoice rebuildable, ActivationChoice inputs) {
+    Choices choices = minimum_choices(problem);
+    for (const ActivationItem& item : problem.items)
+      choose(item, item.rebuildable ? rebuildable : inputs, choices);
+    Sketch sketch = make_untimed_sketch(problem, choices, 0);
     if (best && sketch.live_peak_bytes >= best->plan.device_peak_bytes) return;
-    Plan plan = complete(problem, choices, sketch.draft);
+    Plan plan = complete(problem, sketch.draft);
     if (!best || plan.device_peak_bytes < best->plan.device_peak_bytes)
       best = Minimum{std::move(plan), tightest_op(problem, sketch.draft)};
   };
-  Choices lowest = minimum_choices(problem);
-  consider(lowest);
-  for (ActivationChoice units : {ActivationChoice::recompute, ActivationChoice::keep}) {
-    Choices choices = lowest;
-    std::fill(choices.units.begin(), choices.units.end(), units);
-    consider(choices);
-  }
+  consider(ActivationChoice::recompute, ActivationChoice::offload);
+  consider(ActivationChoice::recompute, ActivationChoice::keep);
+  consider(ActivationChoice::offload, ActivationChoice::offload);
+  consider(ActivationChoice::keep, ActivationChoice::keep);
   best->plan.policy = "auto";
   return std::move(*best);
 }
@@ -58,34 +62,34 @@ std::vector<Bytes> bucket_sizes(const Machine& machine, const PlanOptions& optio
   return {0, efficient};
 }
 
-// A path of at most `longest_path` choices, ends included, at even distances.
-std::vector<Choices> thin(std::vector<Choices> path) {
-  if (path.size() <= longest_path) return path;
+// At most `points` of the path's choices, ends included, at even distances.
+std::vector<Choices> thin(std::vector<Choices> path, std::size_t points) {
+  if (path.size() <= points) return path;
   std::vector<Choices> thinned;
-  for (std::size_t i = 0; i < longest_path; ++i)
-    thinned.push_back(path[i * (path.size() - 1) / (longest_path - 1)]);
+  for (std::size_t i = 0; i < points; ++i) thinned.push_back(path[i * (path.size() - 1) / (points - 1)]);
   return thinned;
 }
 
+// Members of the family, one for each distance.
 struct Candidate {
   const Problem* problem = nullptr;
   Choices choices;
-  std::uint32_t distance = 0;
-  Bytes live_peak_bytes = 0;
-  double at_least_seconds = 0;
 };
 
+// Those with most memory, which tend to be the fastest, first.
 std::vector<Candidate> family(const std::vector<Problem>& problems) {
   std::vector<Candidate> candidates;
-  for (const Problem& problem : problems)
-    for (const Choices& choices : thin(promotion_path(problem)))
-      for (std::uint32_t distance : distances) {
-        Sketch sketch = make_sketch(problem, choices, distance);
-        candidates.push_back({&problem, choices, distance, sketch.live_peak_bytes, sketch.step_seconds});
-      }
-  std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
-    return a.at_least_seconds < b.at_least_seconds;
-  });
+  for (const Problem& problem : problems) {
+    const std::size_t ops = problem.graph->ops.size();
+    std::vector<std::vector<Choices>> paths{estimated_path(problem)};
+    if (3 * (problem.items.size() + problem.layout.buckets.size()) * ops <= most_path_ops)
+      paths.push_back(simulated_path(problem));
+    const std::size_t members = problems.size() * paths.size() * std::size(distances) * ops;
+    const std::size_t points = std::clamp(most_family_ops / members, shortest_path, longest_path);
+    for (std::vector<Choices>& path : paths)
+      for (const Choices& choices : thin(std::move(path), points)) candidates.push_back({&problem, choices});
+  }
+  std::reverse(candidates.begin(), candidates.end());
   return candidates;
 }
 
@@ -113,6 +117,31 @@ class Selection {
   std::optional<Bytes> least_host_;
 };
 
+struct Timed {
+  const Problem* problem = nullptr;
+  Sketch sketch;
+};
+
+// Those that may fit and beat what the selection has, fastest first as far as a sketch can tell.
+std::vector<Timed> fitting_members(const std::vector<Candidate>& candidates, const Selection& selection,
+                                   const Budget& budget) {
+  std::vector<Timed> members;
+  for (const Candidate& candidate : candidates) {
+    const Sketcher sketcher(*candidate.problem, candidate.choices);
+    if (selection.beaten(sketcher.compute_seconds())) continue;
+    for (std::uint32_t distance : distances) {
+      Sketch sketch = sketcher.at(distance);
+      if (sketch.live_peak_bytes > budget.device) continue;
+      time_sketch(*candidate.problem, sketch);
+      if (!selection.beaten(sketch.step_seconds)) members.push_back({candidate.problem, std::move(sketch)});
+    }
+  }
+  std::stable_sort(members.begin(), members.end(), [](const Timed& a, const Timed& b) {
+    return a.sketch.step_seconds < b.sketch.step_seconds;
+  });
+  return members;
+}
+
 Plan with_bound(Plan plan, const Graph& graph, const Machine& machine, const Budget& budget) {
   StepBound bound = lower_bound(graph, machine, budget.device);
   plan.lower_bound_seconds = bound.seconds;
@@ -124,7 +153,7 @@ std::variant<Plan, Infeasible> plan_none(const Graph& graph, const Machine& mach
   Problem problem = resident_problem(graph, machine);
   Plan plan = resident_plan(problem);
   if (plan.device_peak_bytes > budget.device) {
-    Draft draft = make_sketch(problem, resident_choices(problem), 0).draft;
+    Draft draft = make_untimed_sketch(problem, resident_choices(problem), 0).draft;
     return Infeasible{budget.device, plan.device_peak_bytes, false, tightest_op(problem, draft)};
   }
   if (plan.host_bytes > budget.host)
@@ -136,7 +165,7 @@ std::variant<Plan, Infeasible> plan_automatic(const Graph& graph, const Machine&
                                               const Budget& budget, const PlanOptions& options) {
   std::vector<Problem> problems;
   for (Bytes bytes : bucket_sizes(machine, options))
-    problems.push_back(make_problem(graph, machine, {.target_bytes = bytes, .optimizer_on_host = true}));
+    problems.push_back(make_problem(graph, machine, {.target_bytes = bytes}));
   Minimum minimum = minimum_plan(problems.front());
   Plan resident = resident_plan(resident_problem(graph, machine));
   resident.policy = "auto";
@@ -145,11 +174,9 @@ std::variant<Plan, Infeasible> plan_automatic(const Graph& graph, const Machine&
   Selection selection(budget);
   selection.offer(std::move(minimum.plan));
   selection.offer(std::move(resident));
-  for (const Candidate& candidate : family(problems)) {
-    if (selection.beaten(candidate.at_least_seconds)) break;
-    if (candidate.live_peak_bytes > budget.device) continue;
-    Sketch sketch = make_sketch(*candidate.problem, candidate.choices, candidate.distance);
-    Plan plan = complete(*candidate.problem, candidate.choices, sketch.draft);
+  for (const Timed& timed : fitting_members(family(problems), selection, budget)) {
+    if (selection.beaten(timed.sketch.step_seconds)) break;
+    Plan plan = complete(*timed.problem, timed.sketch.draft);
     plan.policy = "auto";
     selection.offer(std::move(plan));
   }
@@ -184,9 +211,7 @@ Bytes need_bytes(const Graph& graph, const Machine& machine) {
 Bytes minimum_bytes(const Graph& graph, const Machine& machine, const PlanOptions& options) {
   if (options.policy == Policy::none) return need_bytes(graph, machine);
   Bytes target = bucket_sizes(machine, options).front();
-  Bytes least =
-      minimum_plan(make_problem(graph, machine, {.target_bytes = target, .optimizer_on_host = true}))
-          .plan.device_peak_bytes;
+  Bytes least = minimum_plan(make_problem(graph, machine, {.target_bytes = target})).plan.device_peak_bytes;
   return std::min(least, need_bytes(graph, machine));
 }
 

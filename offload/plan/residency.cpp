@@ -10,20 +10,22 @@ namespace {
 // The greedy judges by this distance: transfers overlap the ops before them.
 constexpr std::uint32_t judging_distance = 2;
 
-// An item and what promoting it once would change.
-struct Item {
-  bool is_unit = false;
-  std::uint32_t index = 0;  // unit or bucket
+// A bucket's loads or an activation item, and the level that it would get.
+struct Promotion {
+  bool is_activation = false;
+  std::uint32_t index = 0;  // bucket or item
+  int level = 0;            // LoadChoice or ActivationChoice
 };
 struct Gain {
   double seconds_per_byte = 0;
   double link_bytes_per_byte = 0;
-  Item item;
+  Promotion promotion;
   std::size_t evaluated_at = 0;  // length of the path when computed
 };
 bool operator<(const Gain& a, const Gain& b) {
   auto key = [](const Gain& g) {
-    return std::tuple(g.seconds_per_byte, g.link_bytes_per_byte, !g.item.is_unit, ~g.item.index);
+    return std::tuple(g.seconds_per_byte, g.link_bytes_per_byte, !g.promotion.is_activation,
+                      ~g.promotion.index, -g.promotion.level);
   };
   return key(a) < key(b);
 }
@@ -35,67 +37,53 @@ class Promoter {
   std::vector<Choices> run() {
     path_.push_back(choices_);
     current_ = make_sketch(problem_, choices_, judging_distance);
-    for (std::uint32_t unit = 0; unit < problem_.analysis.units.size(); ++unit) push({true, unit});
-    for (BucketId id = 0; id < problem_.layout.buckets.size(); ++id)
-      if (is_loaded(id)) push({false, id});
+    for (std::uint32_t item = 0; item < problem_.items.size(); ++item) push_all(true, item);
+    for (BucketId id = 0; id < problem_.layout.buckets.size(); ++id) push_all(false, id);
     while (!queue_.empty()) {
       Gain top = queue_.top();
       queue_.pop();
+      if (top.promotion.level <= level_of(top.promotion)) continue;
       if (top.evaluated_at != path_.size())
-        push(top.item);
+        push(top.promotion);
       else
-        take(top.item);
+        take(top.promotion);
     }
     return std::move(path_);
   }
 
  private:
-  bool is_loaded(BucketId id) const {
-    BucketRole role = problem_.layout.roles[id];
-    return role == BucketRole::parameter || role == BucketRole::input;
+  void push_all(bool is_activation, std::uint32_t index) {
+    for (int level = 1; level <= highest_level(problem_, is_activation, index); ++level)
+      push({is_activation, index, level});
   }
-  bool promote(const Item& item, Choices& choices) const {
-    if (item.is_unit) {
-      ActivationChoice& choice = choices.units[item.index];
-      if (choice == ActivationChoice::keep) return false;
-      choice = static_cast<ActivationChoice>(static_cast<int>(choice) + 1);
-      return true;
-    }
-    LoadChoice& choice = choices.loads[item.index];
-    if (choice >= LoadChoice::held) return false;
-    choice = static_cast<LoadChoice>(static_cast<int>(choice) + 1);
-    return true;
+  int level_of(const Promotion& promotion) const {
+    return promotion.is_activation ? static_cast<int>(choice_of(problem_.items[promotion.index], choices_))
+                                   : static_cast<int>(choices_.loads[promotion.index]);
+  }
+  void set(const Promotion& promotion, Choices& choices) const {
+    if (promotion.is_activation)
+      choose(problem_.items[promotion.index], static_cast<ActivationChoice>(promotion.level), choices);
+    else
+      choices.loads[promotion.index] = static_cast<LoadChoice>(promotion.level);
   }
 
-  // What the item holds longer once promoted.
-  double held_bytes(const Item& item) const {
-    if (!item.is_unit) return static_cast<double>(problem_.layout.buckets[item.index].bytes);
-    const UnitReplay& replay = problem_.analysis.units[item.index];
-    if (choices_.units[item.index] == ActivationChoice::recompute)
-      return static_cast<double>(replay.saved_bytes);
-    double bytes = 0;
-    for (TensorId group : replay.inputs)
-      bytes += static_cast<double>(problem_.layout.buckets[problem_.layout.bucket_of[group]].bytes);
-    return bytes;
-  }
-
-  void push(const Item& item) {
+  void push(const Promotion& promotion) {
+    if (promotion.level <= level_of(promotion)) return;
     Choices promoted = choices_;
-    if (!promote(item, promoted)) return;
+    set(promotion, promoted);
     Sketch sketch = make_sketch(problem_, promoted, judging_distance);
-    double bytes = std::max(1.0, held_bytes(item));
+    double bytes = held_bytes(problem_, promotion.is_activation, promotion.index, promotion.level);
     double seconds = std::max(0.0, current_.step_seconds - sketch.step_seconds);
     // Less than a nanosecond is the simulation's rounding.
     queue_.push({seconds < 1e-9 ? 0 : seconds / bytes,
                  (static_cast<double>(current_.link_bytes) - static_cast<double>(sketch.link_bytes)) / bytes,
-                 item, path_.size()});
+                 promotion, path_.size()});
   }
 
-  void take(const Item& item) {
-    promote(item, choices_);
+  void take(const Promotion& promotion) {
+    set(promotion, choices_);
     current_ = make_sketch(problem_, choices_, judging_distance);
     path_.push_back(choices_);
-    push(item);
   }
 
   const Problem& problem_;
@@ -107,23 +95,46 @@ class Promoter {
 
 }  // namespace
 
+int highest_level(const Problem& problem, bool is_activation, std::uint32_t index) {
+  if (is_activation) return static_cast<int>(ActivationChoice::keep);
+  const BucketRole role = problem.layout.roles[index];
+  if (role == BucketRole::parameter) return static_cast<int>(LoadChoice::resident);
+  return role == BucketRole::input ? static_cast<int>(LoadChoice::held) : 0;
+}
+
+double held_bytes(const Problem& problem, bool is_activation, std::uint32_t index, int level) {
+  constexpr double passing = 0.25;  // of what only passes through while it is transferred
+  if (is_activation) {
+    const double bytes = static_cast<double>(problem.items[index].bytes);
+    return std::max(1.0, level == static_cast<int>(ActivationChoice::offload) ? passing * bytes : bytes);
+  }
+  double bytes = static_cast<double>(problem.layout.buckets[index].bytes);
+  if (level == static_cast<int>(LoadChoice::each_unit)) bytes *= passing;
+  if (level == static_cast<int>(LoadChoice::resident))
+    for (BucketId id = 0; id < problem.layout.buckets.size(); ++id)
+      if (problem.layout.parameters_of[id] == index)
+        bytes += static_cast<double>(problem.layout.buckets[id].bytes);
+  return std::max(1.0, bytes);
+}
+
 Choices minimum_choices(const Problem& problem) {
   Choices choices;
-  choices.units.assign(problem.analysis.units.size(), ActivationChoice::recompute_offload_input);
+  choices.activations.assign(problem.layout.buckets.size(), ActivationChoice::recompute);
+  for (const ActivationItem& item : problem.items)
+    if (!item.rebuildable) choose(item, ActivationChoice::offload, choices);
   choices.loads.assign(problem.layout.buckets.size(), LoadChoice::each_op);
   return choices;
 }
 
 Choices resident_choices(const Problem& problem) {
   Choices choices;
-  choices.units.assign(problem.analysis.units.size(), ActivationChoice::keep);
+  choices.activations.assign(problem.layout.buckets.size(), ActivationChoice::recompute);
+  for (const ActivationItem& item : problem.items) choose(item, ActivationChoice::keep, choices);
   choices.loads.assign(problem.layout.buckets.size(), LoadChoice::held);
-  for (BucketId id = 0; id < problem.layout.buckets.size(); ++id)
-    if (problem.layout.roles[id] == BucketRole::parameter) choices.loads[id] = LoadChoice::resident;
-  choices.optimizer_on_host = false;
+  for (BucketId id : problem.layout.parameters) choices.loads[id] = LoadChoice::resident;
   return choices;
 }
 
-std::vector<Choices> promotion_path(const Problem& problem) { return Promoter(problem).run(); }
+std::vector<Choices> simulated_path(const Problem& problem) { return Promoter(problem).run(); }
 
 }  // namespace stowage

@@ -1,10 +1,10 @@
-// Residency pass: the path of choices from the least memory to the least time.
+// Residency pass: paths of choices from the least memory to the least time.
 //
-// Starts with everything streamed, recomputed and offloaded. Then promotes one item at a time by one
-// level: whichever buys the most simulated step time per byte held; ties at zero gain go to fewer
-// link bytes. Gains are re-evaluated lazily: an item's gain is computed anew only when it comes to
-// the top of the queue (Minoux, "Accelerated Greedy Algorithms for Maximizing Submodular Set
-// Functions"). The path depends on graph and machine, never on the budget.
+// A path starts with everything streamed, recomputed and offloaded. Then it promotes one item at a time:
+// whichever buys the most time per byte held; ties at zero gain go to fewer link bytes. Gains are
+// re-evaluated lazily: an item's gain is computed anew only when it comes to the top of the queue (Minoux,
+// "Accelerated Greedy Algorithms for Maximizing Submodular Set Functions"). A path depends on graph and
+// machine, never on the budget.
 #pragma once
 
 #include <vector>
@@ -18,7 +18,19 @@ Choices minimum_choices(const Problem& problem);
 // Everything on the device, nothing recomputed.
 Choices resident_choices(const Problem& problem);
 
-// `path.front()` is minimum_choices, each later one is one promotion further.
-std::vector<Choices> promotion_path(const Problem& problem);
+// `path.front()` is minimum_choices, the last has everything kept and resident.
+// The highest level of a bucket's LoadChoice or an item's ActivationChoice; 0 where there is no choice.
+int highest_level(const Problem& problem, bool is_activation, std::uint32_t index);
+// Device bytes that the item at this level holds beyond its own ops' time, roughly: what a gain is divided
+// by.
+double held_bytes(const Problem& problem, bool is_activation, std::uint32_t index, int level);
+
+// Time is the simulated step: one simulation for each item looked at, so for graphs of some hundred ops.
+std::vector<Choices> simulated_path(const Problem& problem);
+
+// Time is estimated from the lanes' totals (lane_totals.h), and items that are alike in identical blocks are
+// promoted an eighth of them at a time: activations from the last block on, whose gap between forward and
+// backward is shortest; residents from the first, whose gradients arrive last.
+std::vector<Choices> estimated_path(const Problem& problem);
 
 }  // namespace stowage

@@ -53,6 +53,19 @@ std::vector<TensorId> final_members(const Graph& graph, const std::vector<Tensor
   return last;
 }
 
+std::vector<TensorId> forward_states(const Graph& graph, const std::vector<TensorId>& group) {
+  std::vector<TensorId> last(graph.tensors.size(), no_id);
+  for (const Op& op : graph.ops) {
+    if (op.phase != Phase::forward) continue;
+    for (TensorId id : op.writes) last[group[id]] = id;
+  }
+  return last;
+}
+
+bool contains(const std::vector<TensorId>& ids, TensorId id) {
+  return std::find(ids.begin(), ids.end(), id) != ids.end();
+}
+
 class UnitAnalyser {
  public:
   UnitAnalyser(const Graph& graph, const RecomputeAnalysis& analysis)
@@ -182,7 +195,50 @@ RecomputeAnalysis analyse_recompute(const Graph& graph) {
   UnitAnalyser analyser(graph, analysis);
   for (std::uint32_t unit = 0; unit < units; ++unit)
     analysis.units.push_back(analyser.analyse(unit, forward[unit], backward[unit]));
+  analysis.forward_state = forward_states(graph, analysis.group);
+  analysis.rebuildable.assign(graph.tensors.size(), 0);
+  for (const UnitReplay& replay : analysis.units)
+    for (OpId op : replay.ops)
+      for (TensorId id : graph.op(op).writes)
+        analysis.rebuildable[id] = analysis.boundary[analysis.group[id]] == 0;
   return analysis;
+}
+
+PartialReplay replay_of(const Graph& graph, const RecomputeAnalysis& analysis, std::uint32_t unit,
+                        const std::function<bool(TensorId)>& stays) {
+  const UnitReplay& whole = analysis.units[unit];
+  std::vector<TensorId> forced;  // groups that would stay, were an earlier state of theirs not needed
+  for (;;) {
+    PartialReplay replay;
+    std::vector<TensorId> wanted;
+    const std::size_t before = forced.size();
+    auto there = [&](TensorId group) { return stays(group) && !contains(forced, group); };
+    for (TensorId id : whole.saved)
+      if (!there(analysis.group[id])) wanted.push_back(id);
+    for (auto it = whole.ops.rbegin(); it != whole.ops.rend(); ++it) {
+      const Op& op = graph.op(*it);
+      if (std::none_of(op.writes.begin(), op.writes.end(), [&](TensorId id) { return contains(wanted, id); }))
+        continue;
+      replay.ops.push_back(*it);
+      for (TensorId id : op.reads) {
+        const TensorId group = analysis.group[id];
+        if (!analysis.rebuildable[id]) continue;
+        if (!there(group))
+          wanted.push_back(id);
+        else if (analysis.forward_state[group] != id)
+          forced.push_back(group);
+      }
+    }
+    if (forced.size() > before) continue;
+    std::reverse(replay.ops.begin(), replay.ops.end());
+    for (OpId op : replay.ops)
+      for (TensorId id : graph.op(op).writes)
+        if (analysis.rebuildable[id] && !there(analysis.group[id]))
+          replay.rebuilt.push_back(analysis.group[id]);
+    std::sort(replay.rebuilt.begin(), replay.rebuilt.end());
+    replay.rebuilt.erase(std::unique(replay.rebuilt.begin(), replay.rebuilt.end()), replay.rebuilt.end());
+    return replay;
+  }
 }
 
 }  // namespace stowage

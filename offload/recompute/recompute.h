@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "stowage/graph.h"
@@ -30,11 +31,24 @@ struct UnitReplay {
 
 struct RecomputeAnalysis {
   std::vector<TensorId> group;  // by tensor
+  // By group: the member that is its state at the end of forward; no_id where forward writes none.
+  std::vector<TensorId> forward_state;
+  std::vector<std::uint8_t> rebuildable;  // by tensor: its unit's replay rebuilds it
   // By group: its value crosses units (or is the loss), so that a replay must not overwrite it.
   std::vector<std::uint8_t> boundary;
   std::vector<UnitReplay> units;
 };
 
 RecomputeAnalysis analyse_recompute(const Graph& graph);
+
+// The replay of a unit of which some saved values stay: the part of its ops that rebuilds the others.
+struct PartialReplay {
+  std::vector<OpId> ops;          // in program order
+  std::vector<TensorId> rebuilt;  // groups, sorted: all that the ops write and that may be overwritten
+};
+// `stays` says of a group (alias_groups) whether its saved value is still there when the unit's backward
+// begins. A group that does stay is rebuilt all the same where the replay needs an earlier state of it.
+PartialReplay replay_of(const Graph& graph, const RecomputeAnalysis& analysis, std::uint32_t unit,
+                        const std::function<bool(TensorId)>& stays);
 
 }  // namespace stowage

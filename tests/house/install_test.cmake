@@ -42,3 +42,9 @@ file(GLOB programs ${prefix}/bin/*)
 foreach(program ${programs})
   run(${program} --help)
 endforeach()
+
+# They find what is installed beside them.
+run(${prefix}/bin/stowage plan --machine list)
+if(NOT output MATCHES "h200 +NVIDIA H200")
+  message(FATAL_ERROR "the installed stowage lists no machine h200:\n${output}")
+endif()

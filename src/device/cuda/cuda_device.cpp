@@ -57,8 +57,7 @@ void copy_once(void* scratch, const Doing& doing) {
     check(cudaMemcpyAsync(scratch, pinned, bytes, cudaMemcpyHostToDevice, made), "cudaMemcpyAsync", doing);
     check(cudaMemcpyAsync(pinned, scratch, bytes, cudaMemcpyDeviceToHost, made), "cudaMemcpyAsync", doing);
     check(cudaStreamSynchronize(made), "cudaStreamSynchronize", doing);
-    check(cudaStreamDestroy(made), "cudaStreamDestroy", doing);
-    static_cast<void>(stream.release());
+    check(cudaStreamDestroy(stream.release()), "cudaStreamDestroy", doing);
   }
   memory.release(MemoryKind::pinned, pinned);
 }

@@ -4,6 +4,8 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <exception>
+#include <functional>
 
 #include "src/device/cuda/pinned_memory.h"
 
@@ -17,6 +19,16 @@ std::string_view name_of(MemoryKind kind) { return kind == MemoryKind::device ? 
 Bytes free_now() {
   std::size_t free = 0, total = 0;
   return cudaMemGetInfo(&free, &total) == cudaSuccess ? free : 0;
+}
+
+// False where it throws.
+bool succeeds(const std::function<void()>& action) noexcept {
+  try {
+    action();
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
 }
 
 Bytes round_up(Bytes bytes, Bytes granularity) {
@@ -136,10 +148,8 @@ void Memory::map_pieces(Allocation& allocation, Bytes begin, Bytes end, const Do
       allocation.present[at / allocation.piece] = true;
     }
   } catch (...) {
-    try {
-      unmap_pieces(allocation, begin, at, doing);
-    } catch (const Error&) {  // what could not be undone stays mapped, and is tried again at the end
-    }
+    // What cannot be undone stays mapped, and is tried again at the end.
+    succeeds([&] { unmap_pieces(allocation, begin, at, doing); });
     throw;
   }
 }
@@ -171,12 +181,6 @@ void Memory::give_back(Allocation& allocation, const Doing& doing) {
 
 // As give_back, but goes on past failures, and leaves the table alone.
 void Memory::abandon(Allocation& allocation) noexcept {
-  const auto attempt = [](auto&& function) {
-    try {
-      function();
-    } catch (const std::exception&) {
-    }
-  };
   const Doing what{"close", {}, options_.ordinal};
   if (allocation.backing == Backing::plain) {
     cudaFree(allocation.base);
@@ -185,8 +189,8 @@ void Memory::abandon(Allocation& allocation) noexcept {
     munmap(allocation.base, allocation.bytes);
   } else {
     for (Bytes at = 0; at < allocation.reserved; at += allocation.piece)
-      attempt([&] { unmap_pieces(allocation, at, at + allocation.piece, what); });
-    attempt([&] { virtual_->free(allocation.base, allocation.reserved, what); });
+      succeeds([&] { unmap_pieces(allocation, at, at + allocation.piece, what); });
+    succeeds([&] { virtual_->free(allocation.base, allocation.reserved, what); });
   }
 }
 

@@ -14,7 +14,7 @@ using testing::chain_graph;
 using testing::find_tensor;
 
 BucketLayout layout_of(const Graph& graph, Bytes target, bool on_host = true) {
-  return make_buckets(graph, alias_groups(graph), {.target_bytes = target, .optimizer_on_host = on_host});
+  return make_buckets(graph, alias_groups(graph), {.target_bytes = target, .group_gradients = on_host});
 }
 
 TEST(Buckets, AtTargetZeroEveryParameterIsAlone) {

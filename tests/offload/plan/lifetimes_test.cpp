@@ -17,12 +17,15 @@ using testing::find_tensor;
 struct Setting {
   explicit Setting(int units = 1, bool on_host = true)
       : graph(chain_graph({.units = units, .parameter_elements = 8192})),
-        problem(make_problem(graph, machine, {.target_bytes = 0, .optimizer_on_host = on_host})) {}
+        problem(make_problem(graph, machine, {.target_bytes = 0, .group_gradients = on_host})) {}
   std::vector<DraftLifetime> of(const Draft& draft, const std::string& tensor) const {
     std::vector<DraftLifetime> found;
     for (const DraftLifetime& lifetime : draft.lifetimes)
       if (lifetime.bucket == problem.layout.bucket_of[find_tensor(graph, tensor)]) found.push_back(lifetime);
     return found;
+  }
+  BucketId bucket(const std::string& tensor) const {
+    return problem.layout.bucket_of[find_tensor(graph, tensor)];
   }
   Draft draft(const Choices& choices) const {
     return make_lifetimes(graph, problem.analysis, problem.layout, choices);
@@ -65,8 +68,57 @@ TEST(Lifetimes, ARecomputedActivationLivesTwiceAndAKeptOneOnce) {
   EXPECT_EQ(twice[1].first_use, 5);
   EXPECT_EQ(twice[1].last_use, 6);
   EXPECT_FALSE(twice[1].prefetched);
-  choices.units.assign(choices.units.size(), ActivationChoice::keep);
+  choices.activations[setting.bucket("h0")] = ActivationChoice::keep;
   EXPECT_EQ(setting.of(setting.draft(choices), "h0").size(), 1U);
+}
+
+// What could be rebuilt may leave and come back instead, and then nothing is replayed.
+TEST(Lifetimes, ASavedActivationMayBeOffloaded) {
+  Setting setting;
+  Choices choices = minimum_choices(setting.problem);
+  choices.activations[setting.bucket("h0")] = ActivationChoice::offload;
+  Draft draft = setting.draft(choices);
+  EXPECT_THAT(setting.names(draft), ::testing::Not(::testing::Contains("again a0")));
+  std::vector<DraftLifetime> moved = setting.of(draft, "h0");
+  ASSERT_EQ(moved.size(), 2U);
+  EXPECT_TRUE(moved[0].offloaded && moved[1].prefetched);
+  EXPECT_EQ(moved[1].first_use, 5);
+}
+
+// The second of two saved values stays: the replay makes the first, and a copy of the second that nobody
+// reads.
+TEST(Lifetimes, WhatStaysIsNotOverwrittenByTheReplayOfWhatIsMadeBesideIt) {
+  Graph graph = chain_graph({.units = 1, .parameter_elements = 8192});
+  const TensorId beside = static_cast<TensorId>(graph.tensors.size());
+  graph.tensors.push_back({"beside", DataType::f32, {1024}, TensorKind::activation, {}});
+  graph.ops[testing::find_op(graph, "a0")].writes.push_back(beside);
+  graph.ops[testing::find_op(graph, "b.backward0")].reads.push_back(beside);
+  Machine machine;
+  Problem problem = make_problem(graph, machine, {.target_bytes = 0});
+  Choices choices = minimum_choices(problem);
+  const BucketId bucket = problem.layout.bucket_of[beside];
+  choices.activations[bucket] = ActivationChoice::keep;
+  Draft draft = make_lifetimes(graph, problem.analysis, problem.layout, choices);
+  int copies = 0, real = 0;
+  for (const DraftLifetime& lifetime : draft.lifetimes)
+    if (lifetime.bucket == bucket) ++(lifetime.copy ? copies : real);
+  EXPECT_EQ(copies, 1);
+  EXPECT_EQ(real, 1);
+}
+
+// One parameter's optimizer on the device, the other's on the host.
+TEST(Lifetimes, AResidentParameterIsUpdatedOnTheDeviceAndItsGradientStaysThere) {
+  Setting setting(2);
+  Choices choices = minimum_choices(setting.problem);
+  choices.loads[setting.bucket("W0")] = LoadChoice::resident;
+  Draft draft = setting.draft(choices);
+  EXPECT_EQ(setting.names(draft).back(), "adamw0");
+  EXPECT_THAT(setting.names(draft), ::testing::Not(::testing::Contains("adamw1")));
+  ASSERT_EQ(setting.of(draft, "W0.grad").size(), 1U);
+  EXPECT_FALSE(setting.of(draft, "W0.grad")[0].offloaded);
+  EXPECT_EQ(setting.of(draft, "W0.grad")[0].last_use, draft.backward_end);
+  EXPECT_TRUE(setting.of(draft, "W1.grad")[0].offloaded);
+  EXPECT_TRUE(setting.of(draft, "W0")[0].resident);
 }
 
 TEST(Lifetimes, AnOffloadedInputLeavesAfterItsLastForwardUseAndComesBack) {
@@ -78,7 +130,7 @@ TEST(Lifetimes, AnOffloadedInputLeavesAfterItsLastForwardUseAndComesBack) {
   EXPECT_EQ(moved[0].last_use, 1);
   EXPECT_TRUE(moved[1].prefetched);
   EXPECT_EQ(moved[1].first_use, 5);
-  choices.units[1] = ActivationChoice::recompute;
+  choices.activations[setting.bucket("x0")] = ActivationChoice::keep;
   std::vector<DraftLifetime> kept = setting.of(setting.draft(choices), "x0");
   ASSERT_EQ(kept.size(), 1U);
   EXPECT_FALSE(kept[0].offloaded);

@@ -26,9 +26,9 @@ const Plan& plan_of(const std::variant<Plan, Infeasible>& result) {
 
 // A sanitizer takes ten times as long, so it gets a tenth of the graphs.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::uint64_t graphs = 100;
+constexpr std::uint64_t graphs = 50;
 #else
-constexpr std::uint64_t graphs = 1000;
+constexpr std::uint64_t graphs = 500;
 #endif
 
 // Every budget from the minimum up gives a valid plan that keeps it; one byte less gives Infeasible.

@@ -2,74 +2,110 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/support/chain_graph.h"
 
 namespace stowage {
 namespace {
 
 Problem chain_problem(const Graph& graph, const Machine& machine) {
-  return make_problem(graph, machine, {.target_bytes = 0, .optimizer_on_host = true});
+  return make_problem(graph, machine, {.target_bytes = 0});
 }
 
 int levels(const Choices& choices, const Problem& problem) {
   int sum = 0;
-  for (ActivationChoice choice : choices.units) sum += static_cast<int>(choice);
-  for (BucketId id = 0; id < choices.loads.size(); ++id)
-    if (problem.layout.roles[id] == BucketRole::parameter || problem.layout.roles[id] == BucketRole::input)
-      sum += static_cast<int>(choices.loads[id]);
+  for (const ActivationItem& item : problem.items) sum += static_cast<int>(choice_of(item, choices));
+  for (LoadChoice choice : choices.loads) sum += static_cast<int>(choice);
   return sum;
 }
 
-TEST(Residency, ThePathClimbsOneLevelAtATimeFromTheLeastToTheMost) {
+bool same_end(const Choices& a, const Choices& b, const Problem& problem) {
+  for (const ActivationItem& item : problem.items)
+    if (choice_of(item, a) != choice_of(item, b)) return false;
+  for (BucketId id = 0; id < a.loads.size(); ++id)
+    if (highest_level(problem, false, id) > 0 && a.loads[id] != b.loads[id]) return false;
+  return true;
+}
+
+using Path = std::vector<Choices> (*)(const Problem&);
+class EachPath : public ::testing::TestWithParam<Path> {};
+INSTANTIATE_TEST_SUITE_P(Residency, EachPath, ::testing::Values(simulated_path, estimated_path),
+                         [](const auto& info) { return info.index == 0 ? "Simulated" : "Estimated"; });
+
+TEST_P(EachPath, ClimbsFromTheLeastToAllOnTheDevice) {
   Graph graph =
       testing::chain_graph({.units = 3, .activation_elements = 1 << 16, .parameter_elements = 1 << 16});
   Machine machine;
   Problem problem = chain_problem(graph, machine);
-  std::vector<Choices> path = promotion_path(problem);
+  std::vector<Choices> path = GetParam()(problem);
   EXPECT_EQ(path.front(), minimum_choices(problem));
   for (std::size_t i = 1; i < path.size(); ++i)
-    EXPECT_EQ(levels(path[i], problem), levels(path[i - 1], problem) + 1);
-  for (ActivationChoice choice : path.back().units) EXPECT_EQ(choice, ActivationChoice::keep);
-  // Units: embed, 3, head; loads: 3 parameters and the tokens. Two levels each.
-  EXPECT_EQ(path.size(), 1U + 2 * 5 + 2 * 4);
+    EXPECT_GT(levels(path[i], problem), levels(path[i - 1], problem));
+  EXPECT_TRUE(same_end(path.back(), resident_choices(problem), problem));
 }
 
-// The link is so slow that only it matters, and only W1 is large: it goes first.
-TEST(Residency, WhatBuysMostTimePerByteIsPromotedFirst) {
-  Graph graph = testing::chain_graph(
-      {.units = 3, .activation_elements = 1 << 14, .parameter_elements = 1 << 18, .op_flops = 1e3});
-  Machine machine;
-  machine.h2d.bytes_per_second = 1e8;
-  machine.d2h.bytes_per_second = 1e12;
-  Problem problem = chain_problem(graph, machine);
-  std::vector<Choices> path = promotion_path(problem);
-  bool load_moved = false;
-  for (BucketId id : problem.layout.parameters) load_moved |= path[1].loads[id] != path[0].loads[id];
-  EXPECT_TRUE(load_moved);
-
-  machine.h2d.bytes_per_second = 1e12;
-  machine.flops_per_second = 1e6;  // now only arithmetic matters: recomputation goes first
-  Problem slow = chain_problem(graph, machine);
-  bool unit_kept = false;
-  std::vector<Choices> by_compute = promotion_path(slow);
-  for (std::size_t unit = 0; unit < slow.analysis.units.size(); ++unit)
-    unit_kept |= by_compute[2].units[unit] == ActivationChoice::keep ||
-                 by_compute[1].units[unit] != by_compute[0].units[unit];
-  EXPECT_TRUE(unit_kept);
-}
-
-TEST(Residency, AlongThePathTheEndIsNotSlowerThanTheStart) {
+TEST_P(EachPath, TheEndIsFasterThanTheStartAndMovesLess) {
   Graph graph =
       testing::chain_graph({.units = 4, .activation_elements = 1 << 16, .parameter_elements = 1 << 16});
   Machine machine;
   machine.h2d.bytes_per_second = machine.d2h.bytes_per_second = 1e9;
   Problem problem = chain_problem(graph, machine);
-  std::vector<Choices> path = promotion_path(problem);
+  std::vector<Choices> path = GetParam()(problem);
   Sketch first = make_sketch(problem, path.front(), 2);
   Sketch last = make_sketch(problem, path.back(), 2);
   EXPECT_LT(last.step_seconds, first.step_seconds);
   EXPECT_LT(last.link_bytes, first.link_bytes);
   EXPECT_GT(last.live_peak_bytes, first.live_peak_bytes);
+}
+
+// Where only the link matters bytes over it are saved first, where only arithmetic does a replay.
+TEST_P(EachPath, WhatBuysMostTimePerByteIsPromotedFirst) {
+  Graph graph = testing::chain_graph(
+      {.units = 3, .activation_elements = 1 << 14, .parameter_elements = 1 << 18, .op_flops = 1e3});
+  Machine machine;
+  machine.h2d.bytes_per_second = 1e8;
+  machine.d2h.bytes_per_second = 1e12;
+  Problem by_link = chain_problem(graph, machine);
+  std::vector<Choices> path = GetParam()(by_link);
+  EXPECT_LT(make_sketch(by_link, path[1], 0).link_bytes, make_sketch(by_link, path[0], 0).link_bytes);
+
+  machine.h2d.bytes_per_second = 1e12;
+  machine.flops_per_second = 1e6;
+  Problem by_compute = chain_problem(graph, machine);
+  path = GetParam()(by_compute);
+  EXPECT_LT(make_sketch(by_compute, path[1], 2).compute_seconds,
+            make_sketch(by_compute, path[0], 2).compute_seconds);
+}
+
+// Blocks that are alike (all but the first, which has no gradient to hand on) are promoted an eighth of them
+// at a time: the last activations first, and the first parameters where they become resident.
+TEST(EstimatedPath, TakesAnEighthOfWhatIsAlike) {
+  Graph graph =
+      testing::chain_graph({.units = 17, .activation_elements = 1 << 14, .parameter_elements = 1 << 14});
+  Machine machine;
+  Problem problem = chain_problem(graph, machine);
+  std::vector<Choices> path = estimated_path(problem);
+  std::vector<std::uint32_t> kept, resident;  // units of what is promoted for the first time
+  for (std::size_t i = 1; i < path.size(); ++i) {
+    for (const ActivationItem& item : problem.items) {
+      const bool now = choice_of(item, path[i]) != ActivationChoice::recompute;
+      if (item.rebuildable && item.unit > 1 && now &&
+          choice_of(item, path[i - 1]) == ActivationChoice::recompute)
+        kept.push_back(item.unit);
+    }
+    for (std::size_t k = 1; k < problem.layout.parameters.size(); ++k) {
+      const BucketId id = problem.layout.parameters[k];
+      if (path[i].loads[id] == LoadChoice::resident && path[i - 1].loads[id] != LoadChoice::resident)
+        resident.push_back(static_cast<std::uint32_t>(k));
+    }
+  }
+  ASSERT_EQ(kept.size(), 16U);
+  ASSERT_EQ(resident.size(), 16U);
+  EXPECT_GT(*std::min_element(kept.begin(), kept.begin() + 2),
+            *std::max_element(kept.begin() + 2, kept.end()));
+  EXPECT_TRUE(std::is_sorted(resident.begin(), resident.end()));
+  EXPECT_LT(path.size(), 16U * 5);
 }
 
 }  // namespace

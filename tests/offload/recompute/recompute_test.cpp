@@ -37,6 +37,64 @@ TEST(Recompute, TheUnitInWhichForwardTurnsIsNotReplayed) {
   EXPECT_THAT(analysis.units[2].inputs, ::testing::Contains(find_tensor(graph, "x1")));
 }
 
+// a0 makes h0 and k0 for backward; c0 makes m0 from k0.
+struct TwoSaved {
+  TwoSaved() : graph(chain_graph({.units = 1})) {
+    k = add("k0"), m = add("m0");
+    const OpId a0 = find_op(graph, "a0");
+    Op k0 = graph.ops[a0], m0 = graph.ops[a0];
+    k0.name = "k0", k0.writes = {k};
+    m0.name = "m0", m0.reads = {k}, m0.writes = {m};
+    graph.ops.insert(graph.ops.begin() + a0 + 1, {k0, m0});
+    for (TensorId id : {k, m}) graph.ops[find_op(graph, "b.backward0")].reads.push_back(id);
+    analysis = analyse_recompute(graph);
+  }
+  TensorId add(const char* name) {
+    graph.tensors.push_back({name, DataType::f32, {1024}, TensorKind::activation, {}});
+    return static_cast<TensorId>(graph.tensors.size() - 1);
+  }
+  std::vector<std::string> replayed(const std::vector<TensorId>& staying) const {
+    const PartialReplay replay = replay_of(graph, analysis, 1, [&](TensorId group) {
+      return std::find(staying.begin(), staying.end(), group) != staying.end();
+    });
+    std::vector<std::string> names;
+    for (OpId op : replay.ops) names.push_back(graph.op(op).name);
+    return names;
+  }
+  Graph graph;
+  TensorId k = no_id, m = no_id;
+  RecomputeAnalysis analysis;
+};
+
+TEST(Recompute, AReplayRebuildsOnlyWhatDoesNotStay) {
+  TwoSaved with;
+  const TensorId h = find_tensor(with.graph, "h0");
+  EXPECT_THAT(with.replayed({}), ElementsAre("a0", "k0", "m0"));
+  EXPECT_THAT(with.replayed({h}), ElementsAre("k0", "m0"));
+  EXPECT_THAT(with.replayed({h, with.k}), ElementsAre("m0"));  // from the k0 that stayed
+  EXPECT_THAT(with.replayed({h, with.m}), ElementsAre("k0"));
+  EXPECT_THAT(with.replayed({with.k, with.m}), ElementsAre("a0"));
+  EXPECT_THAT(with.replayed({h, with.k, with.m}), ElementsAre());
+}
+
+// m0 is made over k0: what stays is m0, so whoever needs k0 once more needs it rebuilt, and m0 with it.
+TEST(Recompute, AnEarlierStateOfWhatStaysIsRebuilt) {
+  TwoSaved with;
+  Op& over = with.graph.ops[find_op(with.graph, "m0")];
+  over.may_alias = {{0, 0}};
+  Op reader = over;  // makes n0 from k0, before m0 overwrites that
+  reader.name = "n0", reader.may_alias = {}, reader.writes = {with.add("n0")};
+  with.graph.ops.insert(with.graph.ops.begin() + find_op(with.graph, "m0"), reader);
+  Op& backward = with.graph.ops[find_op(with.graph, "b.backward0")];
+  backward.reads = {find_tensor(with.graph, "h0"), with.m, find_tensor(with.graph, "n0"), backward.reads[1]};
+  with.analysis = analyse_recompute(with.graph);
+  const TensorId h = find_tensor(with.graph, "h0"), n = find_tensor(with.graph, "n0");
+  const TensorId group = with.analysis.group[with.m];
+  EXPECT_EQ(group, with.analysis.group[with.k]);
+  EXPECT_THAT(with.replayed({h, n, group}), ElementsAre());
+  EXPECT_THAT(with.replayed({h, group}), ElementsAre("k0", "n0", "m0"));
+}
+
 TEST(Recompute, WhatCrossesUnitsAndTheLossAreBoundaries) {
   Graph graph = chain_graph({.units = 2});
   RecomputeAnalysis analysis = analyse_recompute(graph);

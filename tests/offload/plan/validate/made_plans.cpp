@@ -14,16 +14,19 @@ void make_plans(const std::string& name, const Graph& graph, std::uint64_t seed,
   const Machine machine = random_machine(seed);
   const Bytes minimum = minimum_bytes(graph, machine);
   const Bytes need = need_bytes(graph, machine);
-  const auto make = [&](const std::string& which, Bytes device, Policy policy) {
+  Machine far = machine;  // so far away that recomputing is better than moving
+  far.h2d.bytes_per_second = far.d2h.bytes_per_second = 1e5;
+  const auto make = [&](const std::string& which, const Machine& on, Bytes device, Policy policy) {
     const Budget budget{device, unlimited};
-    const auto result = make_plan(graph, machine, budget, {.policy = policy});
+    const auto result = make_plan(graph, on, budget, {.policy = policy});
     const Plan* plan = std::get_if<Plan>(&result);
     ASSERT_NE(plan, nullptr) << name << which;
     use({name + which, graph, *plan, budget});
   };
-  make(" at its minimum", minimum, Policy::automatic);
-  make(" at a random budget", random_budget(seed, minimum, need), Policy::automatic);
-  make(" with policy none", need, Policy::none);
+  make(" at its minimum", machine, minimum, Policy::automatic);
+  make(" at a random budget", machine, random_budget(seed, minimum, need), Policy::automatic);
+  make(" behind a slow link", far, minimum + (need - minimum) / 2, Policy::automatic);
+  make(" with policy none", machine, need, Policy::none);
 }
 
 Graph small_gpt() {

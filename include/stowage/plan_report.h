@@ -1,0 +1,38 @@
+// plan_report: a plan as one HTML page for people: the memory map over the step, the lanes, where every
+// bucket lives, and what other budgets would give. A pure function; the page needs no network.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "stowage/graph.h"
+#include "stowage/machine.h"
+#include "stowage/plan.h"
+
+namespace stowage {
+
+// What the planner says of one device budget.
+struct CurvePoint {
+  Bytes budget_bytes = 0;  // above 0; `unlimited` for no limit
+  double step_seconds = 0;
+  double lower_bound_seconds = 0;
+  bool feasible = true;  // false: the smallest budget that works is larger, and the seconds mean nothing
+};
+
+struct ReportOptions {
+  std::string name{};               // of the model; empty: "training step"
+  std::string machine_name{};       // e.g. MachineFile::device; may be empty
+  Budget budget{};                  // the one that the plan was made for
+  std::vector<CurvePoint> curve{};  // in any order; empty: no such section
+};
+
+// One self-contained HTML page in UTF-8: styles, scripts and data inside, nothing is loaded. Times are
+// those of simulate() on `machine`. Names of the graph, of the plan and in `options` may be hostile text.
+// The data is JSON in the element "plan-data"; src/report/report_data.h says what it holds.
+// Throws InvalidInput for a plan that names ops, tensors, buckets, lifetimes, instructions, positions or
+// arena bytes which are not there, for a machine on which the step takes no finite time, and for a point
+// of the curve without a budget or finite times.
+std::string plan_report(const Graph& graph, const Plan& plan, const Machine& machine,
+                        const ReportOptions& options = {});
+
+}  // namespace stowage

@@ -1,0 +1,71 @@
+#include "offload/plan/items.h"
+
+#include <algorithm>
+
+namespace stowage {
+namespace {
+
+// By bucket: the last forward op that writes it.
+std::vector<OpId> writers(const Graph& graph, const BucketLayout& layout) {
+  std::vector<OpId> writer(layout.buckets.size(), no_id);
+  for (OpId op = 0; op < graph.ops.size(); ++op) {
+    if (graph.op(op).phase != Phase::forward) continue;
+    for (TensorId id : graph.op(op).writes) writer[layout.bucket_of[id]] = op;
+  }
+  return writer;
+}
+
+struct Found {
+  OpId writer = no_id;
+  BucketId bucket = no_id;
+  std::uint32_t unit = no_id;
+  bool rebuildable = false;
+};
+
+std::vector<Found> find(const Graph& graph, const RecomputeAnalysis& analysis, const BucketLayout& layout) {
+  const std::vector<OpId> writer = writers(graph, layout);
+  std::vector<Found> found;
+  std::vector<std::size_t> at(layout.buckets.size(), no_id);
+  auto add = [&](TensorId group, std::uint32_t unit, bool rebuildable) {
+    const BucketId bucket = layout.bucket_of[group];
+    if (layout.roles[bucket] != BucketRole::activation || writer[bucket] == no_id) return;
+    if (at[bucket] == no_id) {
+      at[bucket] = found.size();
+      found.push_back({writer[bucket], bucket, unit, rebuildable});
+    }
+    found[at[bucket]].unit = std::max(found[at[bucket]].unit, unit);
+  };
+  for (std::uint32_t unit = 0; unit < analysis.units.size(); ++unit) {
+    for (TensorId id : analysis.units[unit].saved) add(analysis.group[id], unit, true);
+    for (TensorId group : analysis.units[unit].inputs) add(group, unit, false);
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Found& a, const Found& b) { return a.writer < b.writer; });
+  return found;
+}
+
+}  // namespace
+
+std::vector<ActivationItem> activation_items(const Graph& graph, const RecomputeAnalysis& analysis,
+                                             const BucketLayout& layout) {
+  std::vector<ActivationItem> items;
+  OpId last = no_id;  // the op that made the item at the end, if more may join it
+  for (const Found& found : find(graph, analysis, layout)) {
+    const bool joins = found.rebuildable && found.writer == last;
+    if (!joins) items.push_back({found.unit, {}, found.rebuildable, 0});
+    items.back().buckets.push_back(found.bucket);
+    items.back().bytes += layout.buckets[found.bucket].bytes;
+    last = found.rebuildable ? found.writer : no_id;
+  }
+  return items;
+}
+
+ActivationChoice choice_of(const ActivationItem& item, const Choices& choices) {
+  return choices.activations[item.buckets.front()];
+}
+
+void choose(const ActivationItem& item, ActivationChoice choice, Choices& choices) {
+  for (BucketId id : item.buckets) choices.activations[id] = choice;
+}
+
+}  // namespace stowage

@@ -1,0 +1,30 @@
+// What the residency pass decides about activations: item by item.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "offload/plan/buckets.h"
+#include "offload/plan/choices.h"
+#include "offload/recompute/recompute.h"
+
+namespace stowage {
+
+// What one forward op leaves for its unit's backward; or what a unit's backward or replay reads and no
+// replay rebuilds, such as a block's input.
+struct ActivationItem {
+  std::uint32_t unit = no_id;  // whose backward reads it; of several the last in program order
+  std::vector<BucketId> buckets;
+  bool rebuildable = false;  // may be recomputed
+  Bytes bytes = 0;           // of all its buckets
+};
+
+// In program order of what writes them.
+std::vector<ActivationItem> activation_items(const Graph& graph, const RecomputeAnalysis& analysis,
+                                             const BucketLayout& layout);
+
+// The item's level as `choices` have it, and setting it.
+ActivationChoice choice_of(const ActivationItem& item, const Choices& choices);
+void choose(const ActivationItem& item, ActivationChoice choice, Choices& choices);
+
+}  // namespace stowage

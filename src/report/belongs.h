@@ -1,0 +1,23 @@
+// What a report needs to be true before it looks anything up.
+#pragma once
+
+#include "stowage/graph.h"
+#include "stowage/plan.h"
+#include "stowage/plan_report.h"
+
+namespace stowage::report {
+
+// Throws InvalidInput unless every id, position and arena byte that `plan` names is there. It is not the
+// validator: a plan that belongs to the graph may still be wrong.
+void require_belongs(const Graph& graph, const Plan& plan);
+
+// Throws InvalidInput for a point without a budget, or feasible and without finite times.
+void require_curve(const std::vector<CurvePoint>& curve);
+
+// Throws InvalidInput unless the timeline's times are finite and not absurd.
+void require_times(const Timeline& timeline);
+
+// Instructions of the compute lane: launches and recomputes.
+Position positions_of(const Plan& plan);
+
+}  // namespace stowage::report

@@ -1,0 +1,17 @@
+// Hostile text on its way into a page.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+namespace stowage::report {
+
+// For HTML text and quoted attributes. Control characters and what reverses the direction of text are
+// spelled out ("\u202e"), invalid UTF-8 becomes U+FFFD.
+std::string html_text(std::string_view text);
+
+// JSON in ASCII without '<', '>', '&' or quotes of HTML's: safe inside a script element of any type.
+std::string script_json(const nlohmann::json& value);
+
+}  // namespace stowage::report

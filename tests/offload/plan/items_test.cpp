@@ -1,0 +1,55 @@
+#include "offload/plan/items.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/chain_graph.h"
+
+namespace stowage {
+namespace {
+
+using testing::chain_graph;
+using testing::find_op;
+using testing::find_tensor;
+
+std::vector<ActivationItem> items_of(const Graph& graph, BucketLayout& layout) {
+  const RecomputeAnalysis analysis = analyse_recompute(graph);
+  layout = make_buckets(graph, analysis.group, {});
+  return activation_items(graph, analysis, layout);
+}
+
+TEST(ActivationItems, AreWhatBackwardReadsInTheOrderInWhichItIsMade) {
+  const Graph graph = chain_graph({.units = 2});
+  BucketLayout layout;
+  std::vector<std::pair<std::string, bool>> found;
+  for (const ActivationItem& item : items_of(graph, layout)) {
+    ASSERT_EQ(item.buckets.size(), 1U);
+    EXPECT_EQ(item.bytes, layout.buckets[item.buckets[0]].bytes);
+    found.emplace_back(layout.buckets[item.buckets[0]].name, item.rebuildable);
+  }
+  const std::vector<std::pair<std::string, bool>> expected{
+      {"x0", false}, {"h0", true}, {"x1", false}, {"h1", true}, {"x2", false}};
+  EXPECT_EQ(found, expected);
+}
+
+// What one op makes is kept or dropped together: rebuilding a part costs as much as rebuilding all.
+TEST(ActivationItems, WhatOneOpMakesIsOneItem) {
+  Graph graph = chain_graph({.units = 1});
+  const TensorId beside = static_cast<TensorId>(graph.tensors.size());
+  graph.tensors.push_back({"beside", DataType::f32, {16}, TensorKind::activation, {}});
+  graph.ops[find_op(graph, "a0")].writes.push_back(beside);
+  graph.ops[find_op(graph, "b.backward0")].reads.push_back(beside);
+  BucketLayout layout;
+  const std::vector<ActivationItem> items = items_of(graph, layout);
+  ASSERT_EQ(items.size(), 3U);  // x0; h0 and beside; x1
+  EXPECT_EQ(items[1].buckets.size(), 2U);
+  EXPECT_EQ(items[1].bytes, 4096U + 64U);
+  Choices choices;
+  choices.activations.assign(layout.buckets.size(), ActivationChoice::recompute);
+  choose(items[1], ActivationChoice::keep, choices);
+  EXPECT_EQ(choice_of(items[1], choices), ActivationChoice::keep);
+  for (const char* name : {"h0", "beside"})
+    EXPECT_EQ(choices.activations[layout.bucket_of[find_tensor(graph, name)]], ActivationChoice::keep);
+}
+
+}  // namespace
+}  // namespace stowage

@@ -1,0 +1,31 @@
+// A small GPT's step, planned tightly enough that buckets live everywhere they can.
+#pragma once
+
+#include <variant>
+
+#include "stowage/models.h"
+#include "stowage/planner.h"
+
+namespace stowage::report {
+
+struct SmallStep {
+  Machine machine;
+  Graph graph;
+  Plan plan;
+
+  explicit SmallStep(const PlanOptions& options = {}) {
+    machine.overhead_bytes = 1 << 20;
+    GraphBuilder builder;
+    const Gpt model = gpt(builder, {.layers = 3, .width = 64, .heads = 2, .sequence = 32, .batch = 4});
+    graph = builder.finish(model.loss, {});
+    plan =
+        std::get<Plan>(make_plan(graph, machine, budget(options.policy == Policy::none ? 100 : 40), options));
+  }
+
+  // So many percent of the need, and the overhead.
+  Budget budget(Bytes percent) const {
+    return {.device = need_bytes(graph, machine) * percent / 100 + machine.overhead_bytes};
+  }
+};
+
+}  // namespace stowage::report
