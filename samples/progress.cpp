@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "samples/report.h"
+#include "src/cli/text.h"
 #include "stowage/machine.h"
 
 namespace stowage::samples {

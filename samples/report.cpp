@@ -3,67 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <iterator>
 #include <limits>
-#include <vector>
+
+#include "src/cli/tally.h"
+#include "src/cli/text.h"
 
 namespace stowage::samples {
 namespace {
 
-// A label column, then text.
-class Lines {
- public:
-  template <class... Arguments>
-  void add(std::string_view label, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-    fmt::format_to(std::back_inserter(text_), "{:<14}", label);
-    fmt::format_to(std::back_inserter(text_), format, std::forward<Arguments>(arguments)...);
-    text_ += '\n';
-  }
-  void gap() { text_ += '\n'; }
-  std::string text() && { return std::move(text_); }
-
- private:
-  std::string text_;
-};
-
-std::string share(Bytes part, Bytes whole) {
-  return fmt::format("{:.1f}%",
-                     whole == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole));
-}
-
 std::string limit_text(Bytes limit) { return limit == unlimited ? "unlimited" : format_bytes(limit); }
-
-std::uint64_t parameter_count(const Graph& graph) {
-  std::uint64_t count = 0;
-  for (const Tensor& tensor : graph.tensors) {
-    if (tensor.kind == TensorKind::parameter) count += static_cast<std::uint64_t>(tensor.elements());
-  }
-  return count;
-}
-
-void add_to(Tally& tally, Bytes bytes) {
-  ++tally.count;
-  tally.bytes += bytes;
-}
-
-std::string text(const Tally& tally) {
-  return fmt::format("{} ({})", tally.count, format_bytes(tally.bytes));
-}
-
-// Activations that a forward op writes and a backward op reads.
-std::vector<bool> saved_for_backward(const Graph& graph) {
-  std::vector<bool> forward(graph.tensors.size(), false);
-  std::vector<bool> saved(graph.tensors.size(), false);
-  for (const Op& op : graph.ops) {
-    if (op.phase == Phase::forward) {
-      for (const TensorId id : op.writes) forward[id] = graph.tensor(id).kind == TensorKind::activation;
-    } else if (op.phase == Phase::backward) {
-      for (const TensorId id : op.reads) saved[id] = saved[id] || forward[id];
-    }
-  }
-  return saved;
-}
 
 void add_model_lines(Lines& lines, const Setup& setup) {
   const GptConfig& model = setup.options->model;
@@ -126,44 +74,6 @@ void add_prediction_lines(Lines& lines, const Setup& setup) {
 }
 
 }  // namespace
-
-std::string grouped(std::uint64_t number) {
-  std::string digits = std::to_string(number);
-  for (std::size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, 1, ',');
-  return digits;
-}
-
-std::string format_seconds(double seconds) {
-  if (seconds < 1e-3) return fmt::format("{:.1f} us", seconds * 1e6);
-  if (seconds < 1) return fmt::format("{:.1f} ms", seconds * 1e3);
-  if (seconds < 100) return fmt::format("{:.2f} s", seconds);
-  const auto whole = static_cast<std::uint64_t>(std::llround(seconds));
-  return fmt::format("{} min {:02} s", whole / 60, whole % 60);
-}
-
-PlanTally tally(const Graph& graph, const Plan& plan) {
-  PlanTally result;
-  const std::vector<bool> saved = saved_for_backward(graph);
-  for (const Bucket& bucket : plan.buckets) {
-    if (bucket.kind == TensorKind::parameter) {
-      add_to(bucket.residency == Residency::resident ? result.resident
-             : bucket.residency == Residency::held   ? result.held
-                                                     : result.streamed,
-             bucket.bytes);
-    } else if (bucket.kind == TensorKind::optimizer_state) {
-      add_to(bucket.residency == Residency::host ? result.optimizer_host : result.optimizer_device,
-             bucket.bytes);
-    }
-    for (const BucketTensor& place : bucket.tensors) {
-      if (!saved[place.tensor]) continue;
-      add_to(bucket.residency == Residency::recomputed  ? result.recomputed
-             : bucket.residency == Residency::offloaded ? result.offloaded
-                                                        : result.kept,
-             graph.tensor(place.tensor).bytes());
-    }
-  }
-  return result;
-}
 
 std::string setup_table(const Setup& setup) {
   Lines lines;

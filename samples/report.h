@@ -11,11 +11,6 @@
 
 namespace stowage::samples {
 
-// "1,234,567"
-std::string grouped(std::uint64_t number);
-// "1.2 us", "34.5 ms", "1.20 s", "4 min 05 s"
-std::string format_seconds(double seconds);
-
 // What is known before the first step.
 struct Setup {
   const Options* options = nullptr;
@@ -32,20 +27,6 @@ struct Setup {
     return static_cast<std::uint64_t>(options->model.batch * options->model.sequence);
   }
 };
-
-// Buckets of one sort: "4 (12.50 MiB)".
-struct Tally {
-  std::uint64_t count = 0;
-  Bytes bytes = 0;
-};
-
-// Where the plan keeps things.
-struct PlanTally {
-  Tally resident, held, streamed;          // buckets of parameters
-  Tally optimizer_host, optimizer_device;  // buckets of optimizer state
-  Tally kept, recomputed, offloaded;       // tensors that backward needs from forward
-};
-PlanTally tally(const Graph& graph, const Plan& plan);
 
 std::string setup_table(const Setup& setup);
 

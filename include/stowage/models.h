@@ -1,5 +1,9 @@
-// GPT as a graph (Radford et al., "Language Models are Unsupervised Multitask Learners": pre-norm,
-// GELU (tanh), learned positions, tied head).
+// GPT and BERT as graphs.
+//
+// Both take tokens and targets of [batch * sequence], a sample's tokens adjacent, and end in the mean cross
+// entropy of the targets that are not negative, its head tied to the embedding. Weights of linear ops are
+// [in, out]. Building one needs no device; it throws InvalidInput that names the field that does not fit
+// (width not divisible by heads, …).
 #pragma once
 
 #include <cstdint>
@@ -8,6 +12,8 @@
 
 namespace stowage {
 
+// Radford et al., "Language Models are Unsupervised Multitask Learners": pre-norm, GELU (tanh), learned
+// positions.
 struct GptConfig {
   std::int64_t layers = 6;
   std::int64_t width = 384;
@@ -27,7 +33,28 @@ struct Gpt {
   Value loss;     // f64 scalar
 };
 
-// Throws InvalidInput naming the field that does not fit (width not divisible by heads, …).
 Gpt gpt(GraphBuilder& builder, const GptConfig& config);
+
+// Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers", section 3: bidirectional,
+// post-norm, GELU (erf), learned positions, masked tokens to find (targets are negative where nothing is
+// masked). Without segments, the pooler and the head's own transform.
+struct BertConfig {
+  std::int64_t layers = 12;
+  std::int64_t width = 768;
+  std::int64_t heads = 12;
+  std::int64_t vocabulary = 30528;  // the paper's 30522, padded to a multiple of 32
+  std::int64_t sequence = 512;
+  std::int64_t batch = 8;
+  double dropout = 0;
+  std::int64_t head_tokens = 2048;  // whose logits exist at once (nn::linear_cross_entropy); 0: all
+};
+
+struct Bert {
+  Value tokens;   // i32 [batch * sequence]
+  Value targets;  // i32 [batch * sequence], negative: ignored
+  Value loss;     // f64 scalar
+};
+
+Bert bert(GraphBuilder& builder, const BertConfig& config);
 
 }  // namespace stowage

@@ -2,29 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <iterator>
-
 #include "src/calibrate/calibrate.h"
 #include "src/cli/files.h"
+#include "src/cli/text.h"
 #include "stowage/choose_device.h"
 #include "stowage/error.h"
 
 namespace stowage {
 namespace {
-
-class Lines {
- public:
-  template <class... Arguments>
-  void add(std::string_view label, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-    fmt::format_to(std::back_inserter(text_), "{:<14}", label);
-    fmt::format_to(std::back_inserter(text_), format, std::forward<Arguments>(arguments)...);
-    text_ += '\n';
-  }
-  std::string text() && { return std::move(text_); }
-
- private:
-  std::string text_;
-};
 
 double rate_of(const CopyCurve& curve, std::size_t i) {
   if (i >= curve.samples.size()) return 0;

@@ -1,24 +1,41 @@
-// `stowage plan`: whether a saved graph's step fits a budget, and what the plan does about it.
+// `stowage plan`: whether a training step fits a machine, and what the plan does about it.
 #pragma once
 
+#include <filesystem>
+#include <optional>
 #include <string>
+#include <vector>
 
-#include "stowage/machine_file.h"
+#include "src/cli/max_model.h"
+#include "src/cli/model_spec.h"
 #include "stowage/planner.h"
 
 namespace stowage {
 
 struct PlanCommand {
-  std::string graph_file;    // to_json(Graph)
-  std::string machine_file;  // to_json(MachineFile); empty: `machine`
-  Machine machine;
-  Budget budget;
+  // Exactly one of these says what to plan.
+  std::string graph_file;  // to_json(Graph)
+  ModelWords model;        // --gpt or --bert
+  bool max_model = false;
+  std::vector<std::string> compare;  // two files, each to_json(Plan); plans nothing
+
+  std::string machine;  // a file or a name (machine_choice.h), "list"; empty: `rates`
+  std::filesystem::path machines;
+  Machine rates;
+  std::optional<Bytes> device_memory;  // nothing: the machine's, without one unlimited
+  Bytes host_memory = unlimited;
   PlanOptions options;
-  std::string plan_file;  // where to write to_json(Plan); empty: nowhere
+
+  std::string sweep;        // as parse_sweep takes it; empty: none
+  std::string plan_file;    // where to write to_json(Plan); empty: nowhere
+  std::string report_file;  // where to write plan_report's page, with a sweep over memory; empty: nowhere
+  bool json = false;        // the answer as JSON
+  Progress progress = [](const std::string&) {};
 };
 
-// Appends the answer for people to `output`. Returns the exit code: 0 it fits, 2 it does not.
-// Throws InvalidInput naming the file that cannot be read, parsed or written.
+// Appends the answer to `output`. Returns the exit code: 0 it fits (of a sweep: some row does), 2 it does
+// not. Throws InvalidInput naming the option, or the file that cannot be read, parsed or written; nothing is
+// written then.
 int run_plan_command(const PlanCommand& command, std::string& output);
 
 }  // namespace stowage

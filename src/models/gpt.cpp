@@ -2,11 +2,9 @@
 // "transformer." prefix: weights of linear ops are [in, out], the head is tied to wte.
 #include <fmt/format.h>
 
-#include <array>
 #include <cmath>
-#include <limits>
 
-#include "stowage/error.h"
+#include "src/models/require_valid.h"
 #include "stowage/models.h"
 #include "stowage/nn.h"
 
@@ -14,49 +12,6 @@ namespace stowage {
 namespace {
 
 constexpr double deviation = 0.02;
-constexpr std::int64_t most_layers = 1 << 16;
-
-void require(bool holds, const std::string& saying) {
-  if (!holds) throw InvalidInput("gpt: " + saying);
-}
-
-void require_positive(const GptConfig& config) {
-  using Field = std::pair<const char*, std::int64_t>;
-  for (auto [name, value] : std::array{Field{"layers", config.layers}, Field{"width", config.width},
-                                       Field{"heads", config.heads}, Field{"vocabulary", config.vocabulary},
-                                       Field{"sequence", config.sequence}, Field{"batch", config.batch}}) {
-    require(value > 0, fmt::format("{} is {}; give at least 1", name, value));
-  }
-}
-
-// The largest tensors, in bytes of f64, must fit in 63 bits.
-void require_bounded(const char* what, std::initializer_list<std::int64_t> factors) {
-  std::int64_t product = 8;
-  for (std::int64_t factor : factors) {
-    require(!__builtin_mul_overflow(product, factor, &product),
-            fmt::format("{} overflows 63 bits of bytes; make one of them smaller", what));
-  }
-}
-
-void require_valid(const GptConfig& config) {
-  require_positive(config);
-  require(
-      config.width % config.heads == 0,
-      fmt::format("width {} is not divisible by heads {}; change one of them", config.width, config.heads));
-  require(config.dropout >= 0 && config.dropout < 1,
-          fmt::format("dropout {} is outside [0, 1); choose one inside", config.dropout));
-  require(config.head_tokens >= 0,
-          fmt::format("head_tokens is {}; give tokens, or 0 for all of them", config.head_tokens));
-  require(config.layers <= most_layers,
-          fmt::format("layers is {}; give at most {}", config.layers, most_layers));
-  require(
-      config.vocabulary <= std::numeric_limits<std::int32_t>::max(),
-      fmt::format("vocabulary {} does not fit the i32 tokens; give at most 2147483647", config.vocabulary));
-  require_bounded("width * width", {4, config.width, config.width});
-  require_bounded("vocabulary * width", {config.vocabulary, config.width});
-  require_bounded("batch * sequence * width", {config.batch, config.sequence, 4, config.width});
-  require_bounded("batch * sequence * vocabulary", {config.batch, config.sequence, config.vocabulary});
-}
 
 // Builds with the parameters of one name, which begins with the layer's prefix: "h.3.".
 struct Layers {
@@ -102,7 +57,7 @@ struct Layers {
 }  // namespace
 
 Gpt gpt(GraphBuilder& builder, const GptConfig& config) {
-  require_valid(config);
+  require_valid("gpt", config);
   Layers layers{builder, config};
   Gpt model;
   model.tokens = builder.input("tokens", {config.batch * config.sequence});

@@ -2,41 +2,24 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <array>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
 #include "src/cli/plan_command.h"
 #include "tests/calibrate/sample_file.h"
+#include "tests/cli/run_stowage.h"
 #include "tests/support/chain_graph.h"
 #include "tests/support/expect_refused.h"
 
 namespace stowage {
 namespace {
 
+using test::Result;
+using test::run_stowage;
 using ::testing::HasSubstr;
 namespace fs = std::filesystem;
-
-struct Result {
-  int code = -1;
-  std::string output;  // and errors
-};
-
-Result run_stowage(const std::string& arguments) {
-  Result result;
-  std::FILE* pipe = ::popen((std::string(STOWAGE_PROGRAM) + ' ' + arguments + " 2>&1").c_str(), "r");
-  if (pipe == nullptr) return result;
-  std::array<char, 4096> block;
-  while (std::size_t count = std::fread(block.data(), 1, block.size(), pipe))
-    result.output.append(block.data(), count);
-  const int status = ::pclose(pipe);
-  result.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return result;
-}
 
 class CalibrateCommandTest : public ::testing::Test {
  protected:
@@ -123,7 +106,7 @@ TEST_F(CalibrateCommandTest, PlanTakesTheMachineOfTheGraphsType) {
   std::ofstream(file("machine.json")) << to_json(slow);
   PlanCommand command;
   command.graph_file = file("graph.json");
-  command.machine_file = file("machine.json");
+  command.machine = file("machine.json");
   command.plan_file = file("plan.json");
   std::string output;
   EXPECT_EQ(run_plan_command(command, output), 0);
@@ -138,7 +121,7 @@ TEST_F(CalibrateCommandTest, PlanTakesTheMachineOfTheGraphsType) {
   slow.matrix = {{DataType::bf16, 1e12, {}}};
   std::ofstream(file("machine.json")) << to_json(slow);
   test::expect_refused([&] { run_plan_command(command, output); }, "has no rate for f32, only for bf16");
-  command.machine_file = file("nowhere.json");
+  command.machine = file("nowhere.json");
   test::expect_refused([&] { run_plan_command(command, output); }, "nowhere.json");
 }
 

@@ -5,88 +5,12 @@
 
 #include <cmath>
 
+#include "tests/support/literal_plan.h"
+
 namespace stowage::samples {
 namespace {
 
 using testing::HasSubstr;
-
-TEST(Grouped, Thousands) {
-  EXPECT_EQ(grouped(0), "0");
-  EXPECT_EQ(grouped(999), "999");
-  EXPECT_EQ(grouped(1000), "1,000");
-  EXPECT_EQ(grouped(1234567), "1,234,567");
-}
-
-TEST(FormatSeconds, ForPeople) {
-  EXPECT_EQ(format_seconds(12.34e-6), "12.3 us");
-  EXPECT_EQ(format_seconds(0.4125), "412.5 ms");
-  EXPECT_EQ(format_seconds(2.5), "2.50 s");
-  EXPECT_EQ(format_seconds(245.2), "4 min 05 s");
-}
-
-// One activation of each fate, a parameter bucket of each residency.
-struct Literal {
-  Graph graph;
-  Plan plan;
-
-  Literal() {
-    const auto tensor = [&](const char* name, TensorKind kind, std::int64_t elements) {
-      Tensor result;
-      result.name = name;
-      result.kind = kind;
-      result.shape = {elements};
-      graph.tensors.push_back(result);
-    };
-    tensor("w0", TensorKind::parameter, 10);
-    tensor("w1", TensorKind::parameter, 20);
-    tensor("w2", TensorKind::parameter, 30);
-    tensor("m0", TensorKind::optimizer_state, 10);
-    tensor("kept", TensorKind::activation, 100);
-    tensor("again", TensorKind::activation, 200);
-    tensor("away", TensorKind::activation, 300);
-    tensor("short", TensorKind::activation, 400);
-    graph.ops.resize(2);
-    graph.ops[0].writes = {4, 5, 6, 7};
-    graph.ops[1].phase = Phase::backward;
-    graph.ops[1].reads = {4, 5, 6};
-    const auto bucket = [&](Residency residency, TensorId id) {
-      Bucket result;
-      result.kind = graph.tensor(id).kind;
-      result.residency = residency;
-      result.bytes = graph.tensor(id).bytes();
-      result.tensors = {{id, 0}};
-      plan.buckets.push_back(result);
-    };
-    bucket(Residency::resident, 0);
-    bucket(Residency::held, 1);
-    bucket(Residency::streamed, 2);
-    bucket(Residency::host, 3);
-    bucket(Residency::transient, 4);
-    bucket(Residency::recomputed, 5);
-    bucket(Residency::offloaded, 6);
-    bucket(Residency::transient, 7);
-    plan.device_peak_bytes = 900;
-    plan.h2d_bytes = 2048;
-    plan.d2h_bytes = 1024;
-    plan.predicted_step_seconds = 0.5;
-    plan.lower_bound_seconds = 0.4;
-    plan.bound_by = "h2d";
-  }
-};
-
-TEST(Tally, CountsEachFate) {
-  const Literal literal;
-  const PlanTally where = tally(literal.graph, literal.plan);
-  EXPECT_EQ(where.resident.bytes, 40U);
-  EXPECT_EQ(where.held.bytes, 80U);
-  EXPECT_EQ(where.streamed.bytes, 120U);
-  EXPECT_EQ(where.optimizer_host.count, 1U);
-  EXPECT_EQ(where.optimizer_device.count, 0U);
-  EXPECT_EQ(where.kept.count, 1U);
-  EXPECT_EQ(where.kept.bytes, 400U);
-  EXPECT_EQ(where.recomputed.bytes, 800U);
-  EXPECT_EQ(where.offloaded.bytes, 1200U);
-}
 
 StepReport step_report(std::uint64_t step, double loss, double seconds) {
   StepReport report;
@@ -115,7 +39,7 @@ TEST(RunStatistics, MeansOfTheLast20AndOfTheSteadyState) {
 }
 
 struct Told {
-  Literal literal;
+  test::LiteralPlan literal;
   Options options;
   Setup setup;
 

@@ -57,7 +57,8 @@ void copy_once(void* scratch, const Doing& doing) {
     check(cudaMemcpyAsync(scratch, pinned, bytes, cudaMemcpyHostToDevice, made), "cudaMemcpyAsync", doing);
     check(cudaMemcpyAsync(pinned, scratch, bytes, cudaMemcpyDeviceToHost, made), "cudaMemcpyAsync", doing);
     check(cudaStreamSynchronize(made), "cudaStreamSynchronize", doing);
-    check(cudaStreamDestroy(stream.release()), "cudaStreamDestroy", doing);
+    check(cudaStreamDestroy(made), "cudaStreamDestroy", doing);
+    [[maybe_unused]] const cudaStream_t ended = stream.release();
   }
   memory.release(MemoryKind::pinned, pinned);
 }

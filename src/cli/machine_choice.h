@@ -1,0 +1,34 @@
+// Which machine --machine means: a file, or the name of one that comes with Stowage.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "stowage/machine_file.h"
+
+namespace stowage {
+
+// The folder share/stowage/machines nearest above `program`, as it is installed and as it is built; empty:
+// there is none.
+std::filesystem::path machines_folder(const std::filesystem::path& program);
+// Of the running program.
+std::filesystem::path machines_folder();
+
+// Sorted.
+std::vector<std::string> machine_names(const std::filesystem::path& folder);
+
+// `choice` is a file where it contains '/' or ends in ".json", else a name in `folder`. Throws InvalidInput
+// that names it, and for a name those that there are.
+MachineFile read_machine(const std::string& choice, const std::filesystem::path& folder);
+
+// One line each: name, device, memory, how its numbers came about.
+std::string list_machines(const std::filesystem::path& folder);
+
+// "NVIDIA H200 on node, measured 2026-11-21T13:50:00Z"
+std::string describe_machine(const MachineFile& file);
+
+// Of models planned for it: bf16 on a CUDA card that has a rate for it, else f32.
+DataType usual_type(const MachineFile& file);
+
+}  // namespace stowage

@@ -1,0 +1,29 @@
+// Where a plan keeps things, counted.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "stowage/graph.h"
+#include "stowage/plan.h"
+
+namespace stowage {
+
+struct Tally {
+  std::uint64_t count = 0;
+  Bytes bytes = 0;
+};
+struct PlanTally {
+  Tally resident, held, streamed;          // buckets of parameters
+  Tally optimizer_host, optimizer_device;  // buckets of optimizer state
+  Tally kept, recomputed, offloaded;       // tensors that backward needs from forward
+};
+PlanTally tally(const Graph& graph, const Plan& plan);
+
+// "4 (12.50 MiB)"
+std::string text(const Tally& tally);
+
+// Elements of all parameters.
+std::uint64_t parameter_count(const Graph& graph);
+
+}  // namespace stowage

@@ -1,0 +1,142 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "stowage/evaluate.h"
+#include "stowage/models.h"
+#include "tests/support/expect_refused.h"
+#include "tests/support/finite_difference.h"
+#include "tests/support/graph_queries.h"
+
+namespace stowage {
+namespace {
+
+using testing::ElementsAre;
+
+constexpr BertConfig tiny_bert{
+    .layers = 2, .width = 8, .heads = 2, .vocabulary = 11, .sequence = 6, .batch = 3, .head_tokens = 4};
+
+Graph bert_graph(const BertConfig& config, DataType type = DataType::f32) {
+  GraphBuilder builder(type);
+  const Bert model = bert(builder, config);
+  return builder.finish(model.loss, {});
+}
+
+std::int64_t parameters_of(const BertConfig& config) {
+  std::int64_t sum = 0;
+  for (const Tensor& tensor : bert_graph(config).tensors) {
+    if (tensor.kind == TensorKind::parameter) sum += tensor.elements();
+  }
+  return sum;
+}
+
+template <class Field>
+BertConfig changed_bert(Field BertConfig::*field, Field value) {
+  BertConfig config = tiny_bert;
+  config.*field = value;
+  return config;
+}
+
+TEST(Bert, HasTheParametersOfAnEncoder) {
+  const Graph graph = bert_graph(changed_bert(&BertConfig::layers, std::int64_t{1}));
+  std::map<std::string, std::vector<std::int64_t>> shapes;
+  for (const Tensor& tensor : graph.tensors) {
+    if (tensor.kind == TensorKind::parameter) shapes[tensor.name] = tensor.shape;
+  }
+  const std::map<std::string, std::vector<std::int64_t>> expected{{"tokens.weight", {11, 8}},
+                                                                  {"positions.weight", {6, 8}},
+                                                                  {"embedding.norm.weight", {8}},
+                                                                  {"embedding.norm.bias", {8}},
+                                                                  {"layer.0.attention.qkv.weight", {8, 24}},
+                                                                  {"layer.0.attention.qkv.bias", {24}},
+                                                                  {"layer.0.attention.output.weight", {8, 8}},
+                                                                  {"layer.0.attention.output.bias", {8}},
+                                                                  {"layer.0.attention.norm.weight", {8}},
+                                                                  {"layer.0.attention.norm.bias", {8}},
+                                                                  {"layer.0.mlp.up.weight", {8, 32}},
+                                                                  {"layer.0.mlp.up.bias", {32}},
+                                                                  {"layer.0.mlp.down.weight", {32, 8}},
+                                                                  {"layer.0.mlp.down.bias", {8}},
+                                                                  {"layer.0.mlp.norm.weight", {8}},
+                                                                  {"layer.0.mlp.norm.bias", {8}}};
+  EXPECT_EQ(shapes, expected);
+}
+
+TEST(Bert, CountsItsParameters) {
+  // Embeddings and their norm, then 12 C^2 + 13 C of a layer.
+  EXPECT_EQ(parameters_of({}), (30528 + 512 + 2) * 768 + 12 * (12 * 768 * 768 + 13 * 768));
+  EXPECT_EQ(parameters_of({.layers = 24, .width = 1024, .heads = 16, .batch = 1}),
+            (30528 + 512 + 2) * 1024 + 24 * (12 * 1024 * 1024 + 13 * 1024));
+}
+
+TEST(Bert, HasOneUnitPerHalfBlock) {
+  EXPECT_THAT(bert_graph(tiny_bert).unit_names, ElementsAre("embedding", "layer.0.attention", "layer.0.mlp",
+                                                            "layer.1.attention", "layer.1.mlp", "head"));
+}
+
+std::vector<std::string> forward_ops(const Graph& graph, std::uint32_t unit) {
+  std::vector<std::string> ops;
+  for (const Op& op : graph.ops) {
+    if (op.phase == Phase::forward && op.unit == unit) ops.push_back(op.name + ": " + op.kernel);
+  }
+  return ops;
+}
+
+TEST(Bert, NormsBehindTheResidual) {
+  const Graph graph = bert_graph(tiny_bert);
+  EXPECT_THAT(forward_ops(graph, 1),
+              ElementsAre("layer.0.attention.qkv: linear", "layer.0.attention: attention",
+                          "layer.0.attention.output: linear", "layer.0.attention.residual: add",
+                          "layer.0.attention.norm: layer_norm"));
+  EXPECT_THAT(forward_ops(graph, 2),
+              ElementsAre("layer.0.mlp.up: linear_gelu", "layer.0.mlp.down: linear",
+                          "layer.0.mlp.residual: add", "layer.0.mlp.norm: layer_norm"));
+  const Graph dropping = bert_graph(changed_bert(&BertConfig::dropout, 0.1));
+  EXPECT_EQ(dropping.op(test::op_named(dropping, "layer.1.mlp.dropout")).kernel, "dropout");
+}
+
+TEST(Bert, SeesBothWaysAndTakesTheExactGelu) {
+  const Graph graph = bert_graph(tiny_bert);
+  const auto attribute = [&](const char* op, const char* name) {
+    return graph.op(test::op_named(graph, op)).attributes.at(name);
+  };
+  EXPECT_EQ(attribute("layer.0.attention", "causal"), Attribute(std::int64_t{0}));
+  EXPECT_EQ(attribute("layer.0.mlp.up", "form"), Attribute(std::string("erf")));
+  EXPECT_EQ(attribute("layer.0.mlp.norm", "epsilon"), Attribute(1e-12));
+}
+
+TEST(Bert, LearnsItsBatchFromMaskedTokensAlone) {
+  GraphBuilder builder(DataType::f32);
+  const Bert model = bert(builder, tiny_bert);
+  Evaluator evaluator(builder.finish(model.loss, {}), cpu_launch_table(), 1);
+  test::fill_tokens(evaluator, model.tokens.id, 11, 1);
+  test::fill_tokens(evaluator, model.targets.id, 11, 2);
+  auto* targets = test::elements_of<std::int32_t>(evaluator.value(model.targets.id));
+  for (int i = 0; i < 18; ++i) {
+    if (i % 3 != 0) targets[i] = -1;
+  }
+  std::vector<double> losses;
+  for (std::uint64_t step = 0; step < 60; ++step) {
+    evaluator.run(step, 1e-2);
+    losses.push_back(*test::elements_of<double>(evaluator.value(model.loss.id)));
+  }
+  // The embedding is normed to 1 and the head tied to it: a token's own logit starts near 0.02 * 8.
+  EXPECT_NEAR(losses.front(), std::log(11), 0.16);
+  EXPECT_LT(losses.back(), 0.5 * losses.front());
+}
+
+TEST(Bert, RefusesWhatDoesNotFit) {
+  const auto refused = [](const BertConfig& config, const std::string& words) {
+    test::expect_refused([&] { bert_graph(config); }, words);
+  };
+  refused(changed_bert(&BertConfig::layers, std::int64_t{0}), "bert: layers is 0; give at least 1");
+  refused(changed_bert(&BertConfig::heads, std::int64_t{3}), "bert: width 8 is not divisible by heads 3");
+  refused(changed_bert(&BertConfig::dropout, 1.0), "bert: dropout 1 is outside [0, 1)");
+  refused(changed_bert(&BertConfig::head_tokens, std::int64_t{-1}), "bert: head_tokens is -1");
+  refused(changed_bert(&BertConfig::width, std::int64_t{1} << 40), "bert: width * width overflows");
+}
+
+}  // namespace
+}  // namespace stowage
