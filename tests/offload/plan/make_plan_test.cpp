@@ -28,7 +28,7 @@ const Plan& plan_of(const std::variant<Plan, Infeasible>& result) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr std::uint64_t graphs = 50;
 #else
-constexpr std::uint64_t graphs = 500;
+constexpr std::uint64_t graphs = 1000;
 #endif
 
 // Every budget from the minimum up gives a valid plan that keeps it; one byte less gives Infeasible.
