@@ -14,7 +14,7 @@ struct Options {
   std::string data;  // path of the text
   GptConfig model;
   DataType type = DataType::f32;  // of weights and activations
-  std::uint64_t steps = 240;
+  std::uint64_t steps = 200;
   double learning_rate = 1e-3;
   std::uint64_t warmup = 30;  // steps
   double weight_decay = 0.1;
