@@ -1,56 +1,185 @@
 #include "offload/plan/bound.h"
 
 #include <algorithm>
-#include <utility>
+#include <array>
+#include <cmath>
 
-#include "src/graph/cost.h"
+#include "offload/plan/bound_program.h"
 
 namespace stowage {
 namespace {
 
-struct Totals {
-  double forward = 0, backward = 0, update_on_device = 0, update_on_host = 0;  // seconds
-  double parameter_bytes = 0, state_bytes = 0;  // parameters; parameters and optimizer state
+// Of the program's constraints: how the lanes of each phase share one, and what the unit of memory is worth.
+struct Multipliers {
+  std::array<double, bound_lanes> front{}, back{};
+  std::array<double, bound_moments> memory{};
 };
 
-Totals totals_of(const Graph& graph, const Machine& machine) {
-  Totals totals;
-  for (const Op& op : graph.ops) {
-    if (op.phase == Phase::forward) totals.forward += op_seconds(op, machine);
-    if (op.phase == Phase::backward) totals.backward += op_seconds(op, machine);
-    if (op.phase == Phase::update) {
-      totals.update_on_device += op_seconds(op, machine);
-      totals.update_on_host += host_seconds(op, machine);
+// The dual function's value and a subgradient: the cost that it chose.
+struct Dual {
+  double value = 0;
+  BoundCost slope;
+};
+
+double price(const BoundCost& cost, const Multipliers& at) {
+  double sum = cost.update;
+  for (std::size_t l = 0; l < bound_lanes; ++l)
+    sum += at.front[l] * cost.front[l] + at.back[l] * cost.back[l];
+  for (std::size_t m = 0; m < bound_moments; ++m) sum += at.memory[m] * cost.memory[m];
+  return sum;
+}
+
+Dual evaluate(const BoundProgram& program, const Multipliers& at) {
+  Dual dual{0, program.fixed};
+  for (const BoundDecision& decision : program.decisions) {
+    const auto cheapest =
+        std::min_element(decision.options.begin(), decision.options.end(),
+                         [&](const BoundCost& a, const BoundCost& b) { return price(a, at) < price(b, at); });
+    dual.slope.add(*cheapest, decision.count);
+  }
+  for (std::size_t m = 0; m < bound_moments; ++m) dual.slope.memory[m] -= program.room[m];
+  dual.value = price(dual.slope, at);
+  return dual;
+}
+
+struct Best {
+  Multipliers at;
+  Dual dual;
+};
+
+// The multipliers as a point of the unit cube: what compute does not have of each phase's one, and the
+// memory's in parts of what they can be at most.
+constexpr std::size_t dimensions = 2 * (bound_lanes - 1) + bound_moments;
+using Point = std::array<double, dimensions>;
+
+class Ascent {
+ public:
+  explicit Ascent(const BoundProgram& program) : program_(program) {
+    // With no memory in use the program's value is at most the cost of the options that use none; so where
+    // the memory's price exceeds that, the dual is below zero.
+    double most = price_of_no_memory();
+    for (std::size_t m = 0; m < bound_moments; ++m) most_memory_[m] = most / program.room[m];
+    center_.fill(0.5);
+    for (std::size_t i = 0; i < dimensions; ++i) shape_[i][i] = static_cast<double>(dimensions) / 4;
+  }
+
+  Best run() {
+    constexpr int most_cuts = 6000;
+    Multipliers start;
+    start.front[bound_compute] = start.back[bound_compute] = 1;
+    best_ = {start, evaluate(program_, start)};
+    for (int i = 0; i < most_cuts; ++i) {
+      Point cut{};
+      const bool outside = violated(cut);
+      if (!outside) cut = objective();
+      const double left = shrink(cut);
+      if (left <= 0 || (!outside && left < 1e-5 * best_.dual.value)) break;
     }
+    return best_;
   }
-  for (const Tensor& tensor : graph.tensors) {
-    double bytes = static_cast<double>(tensor.bytes());
-    if (tensor.kind == TensorKind::parameter) totals.parameter_bytes += bytes;
-    if (tensor.kind == TensorKind::parameter || tensor.kind == TensorKind::optimizer_state)
-      totals.state_bytes += bytes;
+
+ private:
+  static constexpr std::size_t others = bound_lanes - 1;  // lanes but compute
+
+  double price_of_no_memory() const {
+    double sum = program_.fixed.update + 1;
+    for (const BoundDecision& decision : program_.decisions) {
+      double least = -1;
+      for (const BoundCost& option : decision.options) {
+        if (*std::max_element(option.memory.begin(), option.memory.end()) > 0) continue;
+        double cost = option.update;
+        for (std::size_t l = 0; l < bound_lanes; ++l) cost += option.front[l] + option.back[l];
+        if (least < 0 || cost < least) least = cost;
+      }
+      sum += decision.count * std::max(0.0, least);
+    }
+    return sum;
   }
-  return totals;
+
+  // A constraint that the center breaks, as the normal of what lies beyond it.
+  bool violated(Point& cut) const {
+    for (std::size_t i = 0; i < dimensions; ++i)
+      if (center_[i] < 0) {
+        cut[i] = -1;
+        return true;
+      }
+    for (std::size_t phase : {std::size_t{0}, others}) {
+      double sum = 0;
+      for (std::size_t l = 0; l < others; ++l) sum += center_[phase + l];
+      if (sum <= 1) continue;
+      for (std::size_t l = 0; l < others; ++l) cut[phase + l] = 1;
+      return true;
+    }
+    return false;
+  }
+
+  // Looks at the center; the half without better points.
+  Point objective() {
+    Multipliers at;
+    at.front[bound_compute] = at.back[bound_compute] = 1;
+    for (std::size_t l = 0; l < others; ++l) {
+      at.front[l + 1] = center_[l];
+      at.front[bound_compute] -= center_[l];
+      at.back[l + 1] = center_[others + l];
+      at.back[bound_compute] -= center_[others + l];
+    }
+    for (std::size_t m = 0; m < bound_moments; ++m) at.memory[m] = center_[2 * others + m] * most_memory_[m];
+    const Dual here = evaluate(program_, at);
+    if (here.value > best_.dual.value) best_ = {at, here};
+    Point cut{};
+    for (std::size_t l = 0; l < others; ++l) {
+      cut[l] = here.slope.front[bound_compute] - here.slope.front[l + 1];
+      cut[others + l] = here.slope.back[bound_compute] - here.slope.back[l + 1];
+    }
+    for (std::size_t m = 0; m < bound_moments; ++m)
+      cut[2 * others + m] = -here.slope.memory[m] * most_memory_[m];
+    return cut;
+  }
+
+  // Takes the smallest ellipsoid around the half that is left. Returns how much the objective may still gain
+  // over the center, if the cut was its.
+  double shrink(const Point& cut) {
+    constexpr double n = dimensions;
+    Point along{};
+    double square = 0;
+    for (std::size_t i = 0; i < dimensions; ++i) {
+      for (std::size_t j = 0; j < dimensions; ++j) along[i] += shape_[i][j] * cut[j];
+      square += along[i] * cut[i];
+    }
+    if (!(square > 0)) return 0;
+    const double length = std::sqrt(square);
+    for (std::size_t i = 0; i < dimensions; ++i) center_[i] -= along[i] / length / (n + 1);
+    for (std::size_t i = 0; i < dimensions; ++i)
+      for (std::size_t j = 0; j < dimensions; ++j)
+        shape_[i][j] = n * n / (n * n - 1) * (shape_[i][j] - 2 / (n + 1) * along[i] * along[j] / square);
+    return length;
+  }
+
+  const BoundProgram& program_;
+  std::array<double, bound_moments> most_memory_{};
+  Point center_{};
+  std::array<Point, dimensions> shape_{};
+  Best best_;
+};
+
+// The lane whose work the multipliers count most of.
+std::string binding_lane(const Best& best) {
+  constexpr std::array<const char*, bound_lanes> names{"compute", "h2d", "d2h", "host"};
+  std::size_t most = 0;
+  std::array<double, bound_lanes> counted{};
+  for (std::size_t l = 0; l < bound_lanes; ++l) {
+    counted[l] = best.at.front[l] * best.dual.slope.front[l] + best.at.back[l] * best.dual.slope.back[l];
+    if (counted[l] > counted[most]) most = l;
+  }
+  return names[most];
 }
 
 }  // namespace
 
-StepBound lower_bound(const Graph& graph, const Machine& machine, Bytes device_budget) {
-  Totals totals = totals_of(graph, machine);
-  double budget = device_budget == unlimited ? totals.state_bytes : static_cast<double>(device_budget);
-  double away = totals.state_bytes > 0 ? std::max(0.0, totals.state_bytes - budget) / totals.state_bytes : 0;
-  double moved = away * totals.parameter_bytes;
-  double h2d = moved / machine.h2d.bytes_per_second;
-  double d2h = moved / machine.d2h.bytes_per_second;
-  double host = away * totals.update_on_host;
-  double compute = totals.forward + totals.backward;
-  std::pair<double, const char*> back =
-      std::max(std::pair(totals.backward, "compute"), std::pair(d2h, "d2h"));
-  std::pair<double, const char*> front =
-      std::max({std::pair(totals.forward, "compute"), std::pair(host, "host"), std::pair(h2d, "h2d")});
-  StepBound bound{std::max(compute, back.first + front.first), "compute"};
-  if (back.first + front.first > compute)
-    bound.bound_by = front.first > totals.forward ? front.second : back.second;
-  return bound;
+StepBound lower_bound(const Problem& problem, Bytes device_budget) {
+  const BoundProgram program = make_bound_program(problem, device_budget);
+  const Best best = Ascent(program).run();
+  return {best.dual.value * program.seconds, binding_lane(best)};
 }
 
 }  // namespace stowage

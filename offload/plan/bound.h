@@ -3,8 +3,7 @@
 
 #include <string>
 
-#include "stowage/graph.h"
-#include "stowage/machine.h"
+#include "offload/plan/candidate.h"
 
 namespace stowage {
 
@@ -13,9 +12,17 @@ struct StepBound {
   std::string bound_by;  // compute, h2d, d2h, host
 };
 
-// Counts only what every plan must do: each op once, and for state that cannot stay on the device
-// between steps one gradient out and one parameter in, with its update in host memory. Exact
-// clipping puts the updates behind the whole backward pass.
-StepBound lower_bound(const Graph& graph, const Machine& machine, Bytes device_budget);
+// Of every plan that runs the program's order and updates each parameter where its optimizer state lives.
+// It counts only what all of them must do. Each op runs once. Each parameter is resident with its state, or
+// comes in for forward and again for backward unless it is held between, has its gradient out in backward and
+// its update on the host before forward ends. What a forward op leaves for backward is kept, crosses twice,
+// or costs at least that op once more. What is on the device when forward turns into backward fits beside
+// that op's operands. Exact clipping puts updates behind backward, so a step is no shorter than the busiest
+// lane of its forward and that of its backward.
+//
+// This is a linear program over shares of each decision, bounded from below by its Lagrange dual: any
+// multipliers give a valid bound, and the ellipsoid method finds the best (Shor; Bland, Goldfarb and Todd,
+// "The Ellipsoid Method: A Survey", 1981).
+StepBound lower_bound(const Problem& problem, Bytes device_budget);
 
 }  // namespace stowage

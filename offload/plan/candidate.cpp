@@ -95,13 +95,20 @@ Problem make_problem(const Graph& graph, const Machine& machine, const BucketOpt
 Sketcher::Sketcher(const Problem& problem, const Choices& choices)
     : problem_(problem),
       draft_(make_lifetimes(*problem.graph, problem.analysis, problem.layout, choices)),
-      durations_(make_durations(*problem.graph, draft_, problem.layout, *problem.machine)) {
+      durations_(make_durations(*problem.graph, draft_, problem.layout, *problem.machine)),
+      serial_bytes_(serial_peak_bytes(draft_, problem.layout)) {
   for (double seconds : durations_.sequence) compute_seconds_ += seconds;
 }
 
-Sketch Sketcher::at(std::uint32_t distance) const {
+Sketch Sketcher::serial() const { return measured(schedule_serially(draft_)); }
+
+Sketch Sketcher::within(Bytes cap) const {
+  return measured(schedule_within(draft_, durations_, problem_.layout, cap));
+}
+
+Sketch Sketcher::measured(Draft draft) const {
   Sketch sketch;
-  sketch.draft = schedule(draft_, durations_, distance);
+  sketch.draft = std::move(draft);
   sketch.live_peak_bytes = peak_live_bytes(placement_items(problem_, sketch.draft));
   sketch.compute_seconds = compute_seconds_;
   for (const DraftLifetime& lifetime : sketch.draft.lifetimes)
@@ -110,20 +117,10 @@ Sketch Sketcher::at(std::uint32_t distance) const {
   return sketch;
 }
 
-Sketch make_untimed_sketch(const Problem& problem, const Choices& choices, std::uint32_t distance) {
-  return Sketcher(problem, choices).at(distance);
-}
-
 void time_sketch(const Problem& problem, Sketch& sketch) {
   Plan plan = start_plan(problem.sizes, sketch.draft);
   make_instructions(*problem.graph, problem.layout, sketch.draft, false, plan);
   sketch.step_seconds = simulate(*problem.graph, plan, *problem.machine).step_seconds;
-}
-
-Sketch make_sketch(const Problem& problem, const Choices& choices, std::uint32_t distance) {
-  Sketch sketch = make_untimed_sketch(problem, choices, distance);
-  time_sketch(problem, sketch);
-  return sketch;
 }
 
 Plan complete(const Problem& problem, const Draft& draft) {

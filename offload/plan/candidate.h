@@ -1,4 +1,5 @@
-// One member of the plan family: choices and a prefetch distance, made into a plan by the passes.
+// One member of the plan family: choices, and how much memory their transfers may take, made into a plan by
+// the passes.
 #pragma once
 
 #include "offload/plan/choices.h"
@@ -28,24 +29,29 @@ struct Sketch {
   double step_seconds = 0;     // without waits for arena bytes: the plan is never faster
   Bytes link_bytes = 0;
 };
-Sketch make_sketch(const Problem& problem, const Choices& choices, std::uint32_t distance);
-// The same with step_seconds left out, and setting it.
-Sketch make_untimed_sketch(const Problem& problem, const Choices& choices, std::uint32_t distance);
-void time_sketch(const Problem& problem, Sketch& sketch);
-
-// Untimed sketches of the same choices at several distances.
+// Untimed sketches of the same choices with several caps.
 class Sketcher {
  public:
   Sketcher(const Problem& problem, const Choices& choices);
-  Sketch at(std::uint32_t distance) const;
+  // Live bytes of the serial sketch: no sketch has fewer.
+  Bytes serial_bytes() const { return serial_bytes_; }
+  Sketch serial() const;
+  // With no more live bytes than `cap`, or than the serial one has.
+  Sketch within(Bytes cap) const;
   double compute_seconds() const { return compute_seconds_; }
 
  private:
+  Sketch measured(Draft draft) const;
+
   const Problem& problem_;
   Draft draft_;
   Durations durations_;
+  Bytes serial_bytes_ = 0;
   double compute_seconds_ = 0;
 };
+
+// Sets step_seconds.
+void time_sketch(const Problem& problem, Sketch& sketch);
 
 // Placement, instructions, simulation and accounts. Not validated.
 Plan complete(const Problem& problem, const Draft& draft);

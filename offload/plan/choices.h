@@ -10,6 +10,7 @@ namespace stowage {
 
 // Of an activation bucket that backward reads. Only what a unit saves (recompute.h) can be recomputed.
 enum class ActivationChoice : std::uint8_t {
+  reload,     // as offload, and brought back for every op that reads it, as long as none writes it
   recompute,  // dropped after forward, rebuilt in backward
   offload,    // on the host between forward and backward
   keep,

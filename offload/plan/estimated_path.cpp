@@ -47,7 +47,7 @@ std::vector<UnitKey> unit_keys(const Problem& problem) {
 class Estimator {
  public:
   explicit Estimator(const Problem& problem)
-      : problem_(problem), model_(problem), choices_(minimum_choices(problem)) {
+      : problem_(problem), model_(problem), choices_(lowest_choices(problem)) {
     find_activation_classes();
     find_load_classes();
   }

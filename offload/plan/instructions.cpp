@@ -94,7 +94,7 @@ class Assembler {
       if (lifetime.prefetched) {
         instruction.kind = InstructionKind::prefetch;
         instruction.lane = LaneRole::h2d;
-        slots_.push_back({lifetime.first, Place::prefetch, lifetime.first_use, instruction});
+        slots_.push_back({lifetime.first, Place::prefetch, lifetime.turn, instruction});
       }
       if (lifetime.offloaded) {
         instruction.kind = InstructionKind::offload;

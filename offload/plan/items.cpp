@@ -52,7 +52,7 @@ std::vector<ActivationItem> activation_items(const Graph& graph, const Recompute
   OpId last = no_id;  // the op that made the item at the end, if more may join it
   for (const Found& found : find(graph, analysis, layout)) {
     const bool joins = found.rebuildable && found.writer == last;
-    if (!joins) items.push_back({found.unit, {}, found.rebuildable, 0});
+    if (!joins) items.push_back({found.writer, found.unit, {}, found.rebuildable, 0});
     items.back().buckets.push_back(found.bucket);
     items.back().bytes += layout.buckets[found.bucket].bytes;
     last = found.rebuildable ? found.writer : no_id;

@@ -13,6 +13,7 @@ namespace stowage {
 // What one forward op leaves for its unit's backward; or what a unit's backward or replay reads and no
 // replay rebuilds, such as a block's input.
 struct ActivationItem {
+  OpId writer = no_id;         // the forward op that makes it
   std::uint32_t unit = no_id;  // whose backward reads it; of several the last in program order
   std::vector<BucketId> buckets;
   bool rebuildable = false;  // may be recomputed

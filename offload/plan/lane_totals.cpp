@@ -67,7 +67,7 @@ LaneModel::LaneModel(const Problem& problem) : problem_(problem) {
 // Counted where everything is replayed: the most that the choice can make necessary.
 void LaneModel::count_loads() {
   const Graph& graph = *problem_.graph;
-  Choices choices = minimum_choices(problem_);
+  Choices choices = lowest_choices(problem_);
   for (LoadChoice choice : {LoadChoice::each_op, LoadChoice::each_unit, LoadChoice::held}) {
     std::fill(choices.loads.begin(), choices.loads.end(), choice);
     const Draft draft = make_lifetimes(graph, problem_.analysis, problem_.layout, choices);

@@ -157,6 +157,7 @@ class LifetimeBuilder {
     const std::vector<Touch>& touches = touches_[id];
     LifetimeId lifetime = no_id;
     bool rebuilt = false;
+    bool host_has_it = false;  // the same bytes as the open lifetime
     for (const Touch& touch : touches) {
       bool replayed = rewritten_by_replay(touch);
       if (replayed && !rebuilt_[id]) {
@@ -168,15 +169,23 @@ class LifetimeBuilder {
         at(lifetime).offloaded = true;
         lifetime = open(id, touch);
         at(lifetime).prefetched = true;
+        host_has_it = !touch.writes;
+      } else if (host_has_it && choices_.activations[id] == ActivationChoice::reload &&
+                 touch.position > at(lifetime).last_use + 1) {
+        lifetime = open(id, touch);
+        at(lifetime).prefetched = true;
+        host_has_it = !touch.writes;
       } else {
+        host_has_it &= !touch.writes;
         extend(lifetime, touch);
       }
     }
     if (layout_.roles[id] == BucketRole::loss) draft_.lifetimes[first_of(id)].offloaded = true;
   }
   bool splits_for_offload(BucketId id, Position last, Position next) const {
-    return choices_.activations[id] == ActivationChoice::offload && last < forward_end_ &&
-           next >= forward_end_ && next > last + 1;
+    return (choices_.activations[id] == ActivationChoice::offload ||
+            choices_.activations[id] == ActivationChoice::reload) &&
+           last < forward_end_ && next >= forward_end_ && next > last + 1;
   }
   LifetimeId first_of(BucketId id) const {
     for (LifetimeId i = 0; i < draft_.lifetimes.size(); ++i)

@@ -25,6 +25,7 @@ struct DraftLifetime {
   bool copy = false;   // written by a replay and read by nobody
   Position first = 0;  // with transfers (schedule pass)
   Position last = 0;
+  Position turn = 0;  // among the prefetches of one position
 };
 
 struct Draft {

@@ -12,7 +12,8 @@
 namespace stowage {
 namespace {
 
-constexpr std::uint32_t distances[] = {0, 2, 8, 32, 1U << 20U};  // the last: as far as time allows
+// How many live bytes transfers may make, in parts of what the ops alone need; and without limit.
+constexpr double shares[] = {0.5, 0.75, 0.9, 1, 1.1, 1.5, 2.5, 0};
 constexpr std::size_t longest_path = 96;
 constexpr std::size_t shortest_path = 12;
 // What the family may cost: ops looked at, and ops simulated for a path that is found by simulation.
@@ -25,7 +26,7 @@ Problem resident_problem(const Graph& graph, const Machine& machine) {
 Plan resident_plan(const Problem& problem) {
   Choices choices = resident_choices(problem);
   // Serial, so that *need* depends on no rate.
-  Plan plan = complete(problem, make_untimed_sketch(problem, choices, 0).draft);
+  Plan plan = complete(problem, Sketcher(problem, choices).serial().draft);
   plan.policy = "none";
   return plan;
 }
@@ -36,23 +37,16 @@ struct Minimum {
   std::string op;
 };
 Minimum minimum_plan(const Problem& problem) {
-  std::optional<Minimum> best;
-  auto consider = [&](ActivationChoice rebuildable, ActivationChoice inputs) {
-    Choices choices = minimum_choices(problem);
-    for (const ActivationItem& item : problem.items)
-      choose(item, item.rebuildable ? rebuildable : inputs, choices);
-    Sketch sketch = make_untimed_sketch(problem, choices, 0);
-    if (best && sketch.live_peak_bytes >= best->plan.device_peak_bytes) return;
+  std::optional<Minimum> least;
+  for (const Choices& choices : minimum_candidates(problem)) {
+    const Sketch sketch = Sketcher(problem, choices).serial();
+    if (least && sketch.live_peak_bytes >= least->plan.device_peak_bytes) continue;
     Plan plan = complete(problem, sketch.draft);
-    if (!best || plan.device_peak_bytes < best->plan.device_peak_bytes)
-      best = Minimum{std::move(plan), tightest_op(problem, sketch.draft)};
-  };
-  consider(ActivationChoice::recompute, ActivationChoice::offload);
-  consider(ActivationChoice::recompute, ActivationChoice::keep);
-  consider(ActivationChoice::offload, ActivationChoice::offload);
-  consider(ActivationChoice::keep, ActivationChoice::keep);
-  best->plan.policy = "auto";
-  return std::move(*best);
+    if (!least || plan.device_peak_bytes < least->plan.device_peak_bytes)
+      least = Minimum{std::move(plan), tightest_op(problem, sketch.draft)};
+  }
+  least->plan.policy = "auto";
+  return std::move(*least);
 }
 
 // Bucket sizes of the family, smallest first. The first gives the minimum.
@@ -70,7 +64,7 @@ std::vector<Choices> thin(std::vector<Choices> path, std::size_t points) {
   return thinned;
 }
 
-// Members of the family, one for each distance.
+// Members of the family, one for each share.
 struct Candidate {
   const Problem* problem = nullptr;
   Choices choices;
@@ -81,10 +75,10 @@ std::vector<Candidate> family(const std::vector<Problem>& problems) {
   std::vector<Candidate> candidates;
   for (const Problem& problem : problems) {
     const std::size_t ops = problem.graph->ops.size();
-    std::vector<std::vector<Choices>> paths{estimated_path(problem)};
+    std::vector<std::vector<Choices>> paths{minimum_candidates(problem), estimated_path(problem)};
     if (3 * (problem.items.size() + problem.layout.buckets.size()) * ops <= most_path_ops)
       paths.push_back(simulated_path(problem));
-    const std::size_t members = problems.size() * paths.size() * std::size(distances) * ops;
+    const std::size_t members = problems.size() * paths.size() * std::size(shares) * ops;
     const std::size_t points = std::clamp(most_family_ops / members, shortest_path, longest_path);
     for (std::vector<Choices>& path : paths)
       for (const Choices& choices : thin(std::move(path), points)) candidates.push_back({&problem, choices});
@@ -122,6 +116,10 @@ struct Timed {
   Sketch sketch;
 };
 
+Bytes cap_of(double share, Bytes serial) {
+  return share > 0 ? static_cast<Bytes>(share * static_cast<double>(serial)) : unlimited;
+}
+
 // Those that may fit and beat what the selection has, fastest first as far as a sketch can tell.
 std::vector<Timed> fitting_members(const std::vector<Candidate>& candidates, const Selection& selection,
                                    const Budget& budget) {
@@ -129,8 +127,9 @@ std::vector<Timed> fitting_members(const std::vector<Candidate>& candidates, con
   for (const Candidate& candidate : candidates) {
     const Sketcher sketcher(*candidate.problem, candidate.choices);
     if (selection.beaten(sketcher.compute_seconds())) continue;
-    for (std::uint32_t distance : distances) {
-      Sketch sketch = sketcher.at(distance);
+    if (sketcher.serial_bytes() > budget.device) continue;
+    for (double share : shares) {
+      Sketch sketch = sketcher.within(cap_of(share, sketcher.serial_bytes()));
       if (sketch.live_peak_bytes > budget.device) continue;
       time_sketch(*candidate.problem, sketch);
       if (!selection.beaten(sketch.step_seconds)) members.push_back({candidate.problem, std::move(sketch)});
@@ -142,8 +141,8 @@ std::vector<Timed> fitting_members(const std::vector<Candidate>& candidates, con
   return members;
 }
 
-Plan with_bound(Plan plan, const Graph& graph, const Machine& machine, const Budget& budget) {
-  StepBound bound = lower_bound(graph, machine, budget.device);
+Plan with_bound(Plan plan, const Problem& problem, const Budget& budget) {
+  const StepBound bound = lower_bound(problem, budget.device);
   plan.lower_bound_seconds = bound.seconds;
   plan.bound_by = bound.bound_by;
   return plan;
@@ -153,12 +152,12 @@ std::variant<Plan, Infeasible> plan_none(const Graph& graph, const Machine& mach
   Problem problem = resident_problem(graph, machine);
   Plan plan = resident_plan(problem);
   if (plan.device_peak_bytes > budget.device) {
-    Draft draft = make_untimed_sketch(problem, resident_choices(problem), 0).draft;
+    Draft draft = Sketcher(problem, resident_choices(problem)).serial().draft;
     return Infeasible{budget.device, plan.device_peak_bytes, false, tightest_op(problem, draft)};
   }
   if (plan.host_bytes > budget.host)
     return Infeasible{budget.host, plan.host_bytes, true, graph.op(plan.instructions[plan.gate].op).name};
-  return with_bound(std::move(plan), graph, machine, budget);
+  return with_bound(std::move(plan), problem, budget);
 }
 
 std::variant<Plan, Infeasible> plan_automatic(const Graph& graph, const Machine& machine,
@@ -181,7 +180,7 @@ std::variant<Plan, Infeasible> plan_automatic(const Graph& graph, const Machine&
     selection.offer(std::move(plan));
   }
   if (!selection.best()) return Infeasible{budget.host, selection.least_host(), true, minimum.op};
-  return with_bound(std::move(*selection.best()), graph, machine, budget);
+  return with_bound(std::move(*selection.best()), problems.front(), budget);
 }
 
 // What is left of the device budget beside context and libraries.

@@ -1,137 +1,211 @@
 #include "offload/plan/schedule.h"
 
 #include <algorithm>
+#include <deque>
+#include <limits>
 #include <numeric>
 
+#include "offload/plan/live_bytes.h"
 #include "src/graph/cost.h"
 
 namespace stowage {
 namespace {
 
-class Scheduler {
+void set_uses(Draft& draft) {
+  for (DraftLifetime& lifetime : draft.lifetimes) {
+    lifetime.first = lifetime.resident ? 0 : lifetime.first_use;
+    lifetime.last = lifetime.resident ? static_cast<Position>(draft.sequence.size()) : lifetime.last_use + 1;
+    lifetime.turn = lifetime.first_use;
+  }
+}
+
+LiveBytes live_bytes(const Draft& draft, const BucketLayout& layout) {
+  LiveBytes live(static_cast<Position>(draft.sequence.size()));
+  for (const DraftLifetime& lifetime : draft.lifetimes)
+    live.add(lifetime.first, lifetime.last, layout.buckets[lifetime.bucket].bytes);
+  return live;
+}
+
+template <class Predicate, class Key>
+std::vector<LifetimeId> ordered(const Draft& draft, Predicate&& wanted, Key&& key) {
+  std::vector<LifetimeId> ids;
+  for (LifetimeId id = 0; id < draft.lifetimes.size(); ++id)
+    if (wanted(draft.lifetimes[id])) ids.push_back(id);
+  std::stable_sort(ids.begin(), ids.end(), [&](LifetimeId a, LifetimeId b) {
+    return key(draft.lifetimes[a]) < key(draft.lifetimes[b]);
+  });
+  return ids;
+}
+
+// What is left of the lifetimes when each becomes part of its `target`.
+void remap(Draft& draft, const std::vector<LifetimeId>& target) {
+  std::vector<LifetimeId> place(target.size(), no_id);
+  std::vector<DraftLifetime> kept;
+  for (LifetimeId id = 0; id < target.size(); ++id)
+    if (target[id] == id) {
+      place[id] = static_cast<LifetimeId>(kept.size());
+      kept.push_back(draft.lifetimes[id]);
+    }
+  draft.lifetimes = std::move(kept);
+  for (auto& uses : draft.uses)
+    for (LifetimeId& id : uses) id = place[target[id]];
+}
+
+// True if some pair was joined: the links' queues are then shorter, and everything is set anew.
+bool join_touching(Draft& draft) {
+  std::vector<LifetimeId> order = ordered(
+      draft, [](const DraftLifetime& l) { return !l.copy; },
+      [](const DraftLifetime& l) { return std::pair(l.bucket, l.first_use); });
+  std::vector<LifetimeId> target(draft.lifetimes.size());
+  std::iota(target.begin(), target.end(), 0U);
+  bool joined = false;
+  for (std::size_t i = 1; i < order.size(); ++i) {
+    DraftLifetime& later = draft.lifetimes[order[i]];
+    LifetimeId into = target[order[i - 1]];
+    DraftLifetime& earlier = draft.lifetimes[into];
+    if (earlier.bucket != later.bucket || !later.prefetched || later.first > earlier.last) continue;
+    // The host still needs the value if it is brought in once more.
+    const bool again = i + 1 < order.size() && draft.lifetimes[order[i + 1]].bucket == earlier.bucket &&
+                       draft.lifetimes[order[i + 1]].prefetched;
+    earlier.last_use = later.last_use;
+    earlier.offloaded = later.offloaded || (earlier.offloaded && again);
+    target[order[i]] = into;
+    joined = true;
+  }
+  if (joined) remap(draft, target);
+  return joined;
+}
+
+// One walk through the step.
+class Walk {
  public:
-  Scheduler(Draft draft, const Durations& durations, std::uint32_t distance)
-      : draft_(std::move(draft)), durations_(durations), distance_(distance) {
-    starts_.push_back(0);
-    for (double seconds : durations.sequence) starts_.push_back(starts_.back() + seconds);
+  Walk(Draft& draft, const Durations& durations, const BucketLayout& layout, Bytes cap)
+      : draft_(draft), durations_(durations), layout_(layout), cap_(cap), live_(live_bytes(draft, layout)) {
+    // Of those for one op, what the host has first.
+    prefetches_ = ordered(
+        draft, [](const DraftLifetime& l) { return l.prefetched; },
+        [&](const DraftLifetime& l) { return std::pair(l.first_use, durations.ready[l.bucket]); });
+    offloads_ = ordered(
+        draft, [](const DraftLifetime& l) { return l.offloaded; },
+        [](const DraftLifetime& l) { return l.last_use; });
+    find_latest_claims();
   }
 
-  Draft run() {
-    do {
-      set_uses();
-      set_offloads();
-      set_prefetches();
-    } while (join_touching());
-    return std::move(draft_);
+  void run() {
+    const auto positions = static_cast<Position>(draft_.sequence.size());
+    for (Position p = 0; p < positions; ++p) {
+      free_offloaded(p);
+      while (next_prefetch_ < prefetches_.size() && at(prefetches_[next_prefetch_]).first_use == p)
+        prefetch(p);
+      starts_.push_back(now_);
+      now_ += durations_.sequence[static_cast<std::size_t>(p)];
+      while (next_offload_ < offloads_.size() && at(offloads_[next_offload_]).last_use == p) offload();
+    }
+    for (const Leaving& leaving : leaving_) at(leaving.id).last = positions;
   }
 
  private:
-  Position end() const { return static_cast<Position>(draft_.sequence.size()); }
-  double start_of(Position p) const { return starts_[static_cast<std::size_t>(p)]; }
+  struct Leaving {
+    LifetimeId id = no_id;
+    double end = 0;
+  };
+  DraftLifetime& at(LifetimeId id) { return draft_.lifetimes[id]; }
+  Bytes bytes_of(LifetimeId id) const { return layout_.buckets[draft_.lifetimes[id].bucket].bytes; }
 
-  void set_uses() {
-    for (DraftLifetime& lifetime : draft_.lifetimes) {
-      lifetime.first = lifetime.resident ? 0 : lifetime.first_use;
-      lifetime.last = lifetime.resident ? end() : lifetime.last_use + 1;
+  // Without any stall: the last position at which each prefetch may start for all to be in time, and one
+  // transfer's time earlier.
+  void find_latest_claims() {
+    std::vector<double> starts{0};
+    for (double seconds : durations_.sequence) starts.push_back(starts.back() + seconds);
+    latest_.resize(prefetches_.size());
+    double next = starts.back();
+    for (std::size_t i = prefetches_.size(); i-- > 0;) {
+      const DraftLifetime& lifetime = at(prefetches_[i]);
+      const double seconds = durations_.h2d[lifetime.bucket];
+      next = std::min(starts[static_cast<std::size_t>(lifetime.first_use)] - seconds, next) - seconds;
+      const auto after = std::upper_bound(starts.begin(), starts.end(), std::max(0.0, next));
+      latest_[i] = std::min<Position>(after - starts.begin() - 1, lifetime.first_use);
     }
   }
 
-  template <class Predicate, class Key>
-  std::vector<LifetimeId> ordered(Predicate&& wanted, Key&& key) const {
-    std::vector<LifetimeId> ids;
-    for (LifetimeId id = 0; id < draft_.lifetimes.size(); ++id)
-      if (wanted(draft_.lifetimes[id])) ids.push_back(id);
-    std::stable_sort(ids.begin(), ids.end(), [&](LifetimeId a, LifetimeId b) {
-      return key(draft_.lifetimes[a]) < key(draft_.lifetimes[b]);
-    });
-    return ids;
-  }
-
-  // Bytes are free at the first position that starts after the offload has ended, but no later than
-  // when the `distance`-th offload after it is ready.
-  void set_offloads() {
-    if (distance_ == 0) return;
-    std::vector<LifetimeId> queue = ordered([](const DraftLifetime& l) { return l.offloaded; },
-                                            [](const DraftLifetime& l) { return l.last_use; });
-    double link_free = 0;
-    for (std::size_t i = 0; i < queue.size(); ++i) {
-      DraftLifetime& lifetime = draft_.lifetimes[queue[i]];
-      double seconds = durations_.d2h[lifetime.bucket];
-      link_free = std::max(link_free, start_of(lifetime.last_use + 1)) + seconds;
-      auto free = std::lower_bound(starts_.begin(), starts_.end(), link_free + seconds);
-      Position release = std::min<Position>(end(), free - starts_.begin());
-      if (i + distance_ < queue.size())
-        release = std::min(release, draft_.lifetimes[queue[i + distance_]].last_use + 1);
-      lifetime.last = std::max(lifetime.last_use + 1, release);
+  // Offloads that have ended give their bytes to position `p`; so do others, after a stall, while there is no
+  // room for what the op itself needs.
+  void free_offloaded(Position p) {
+    const Bytes needed = live_.at(p);
+    const Bytes room = needed < cap_ ? cap_ - needed : 0;
+    while (!leaving_.empty() && (leaving_.front().end <= now_ || leaving_bytes_ > room)) {
+      now_ = std::max(now_, leaving_.front().end);
+      at(leaving_.front().id).last = p;
+      leaving_bytes_ -= bytes_of(leaving_.front().id);
+      leaving_.pop_front();
     }
+    live_.add(p, p + 1, leaving_bytes_);
   }
 
-  void set_prefetches() {
-    std::vector<LifetimeId> queue = ordered([](const DraftLifetime& l) { return l.prefetched; },
-                                            [](const DraftLifetime& l) { return l.first_use; });
-    double next_start = starts_.back();
-    for (std::size_t i = queue.size(); i-- > 0 && distance_ > 0;) {
-      DraftLifetime& lifetime = draft_.lifetimes[queue[i]];
-      double seconds = durations_.h2d[lifetime.bucket];
-      next_start = std::min(start_of(lifetime.first_use) - seconds, next_start) - seconds;
-      auto after = std::upper_bound(starts_.begin(), starts_.end(), std::max(0.0, next_start));
-      Position claim = std::min<Position>(after - starts_.begin() - 1, lifetime.first_use);
-      if (i >= distance_) claim = std::max(claim, draft_.lifetimes[queue[i - distance_]].first_use);
-      lifetime.first = std::min(claim, lifetime.first_use);
-    }
-    keep_order(queue);
+  void prefetch(Position p) {
+    const LifetimeId id = prefetches_[next_prefetch_];
+    const Bytes bytes = bytes_of(id);
+    const double free = std::max(link_free_, durations_.ready[at(id).bucket]);
+    claimed_ = std::max({claimed_, latest_[next_prefetch_], started_at(free), first_with_room(p, bytes)});
+    if (p >= draft_.backward_end) claimed_ = std::max(claimed_, draft_.backward_end);
+    const Position claim = std::min(claimed_, p);
+    at(id).first = claim;
+    at(id).turn = static_cast<Position>(next_prefetch_);
+    live_.add(claim, p, bytes);
+    link_free_ = std::max(free, claim < p ? starts_[static_cast<std::size_t>(claim)] : now_) +
+                 durations_.h2d[at(id).bucket];
+    now_ = std::max(now_, link_free_);
+    ++next_prefetch_;
+  }
+  // The last position that has started by then; the one to come, if that is later.
+  Position started_at(double time) const {
+    if (time >= now_) return static_cast<Position>(starts_.size());
+    return std::max<Position>(0,
+                              std::upper_bound(starts_.begin(), starts_.end(), time) - starts_.begin() - 1);
+  }
+  Position first_with_room(Position p, Bytes bytes) const {
+    if (cap_ == unlimited) return 0;
+    return bytes > cap_ ? p : live_.last_above(0, p, cap_ - bytes) + 1;
   }
 
-  // The link works in order of need, so nothing claims before what stands ahead of it; and nothing
-  // of the update phase before the gate.
-  void keep_order(const std::vector<LifetimeId>& queue) {
-    Position reached = 0;
-    for (LifetimeId id : queue) {
-      DraftLifetime& lifetime = draft_.lifetimes[id];
-      if (lifetime.first_use >= draft_.backward_end) reached = std::max(reached, draft_.backward_end);
-      reached = lifetime.first = std::max(lifetime.first, reached);
-    }
+  void offload() {
+    const LifetimeId id = offloads_[next_offload_++];
+    const double seconds = durations_.d2h[at(id).bucket];
+    offload_free_ = std::max(offload_free_, now_) + seconds;
+    leaving_.push_back({id, offload_free_ + seconds});
+    leaving_bytes_ += bytes_of(id);
   }
 
-  // True if some pair was joined: the queues are then shorter, and everything is set anew.
-  bool join_touching() {
-    std::vector<LifetimeId> order =
-        ordered([](const DraftLifetime& l) { return !l.copy; },
-                [](const DraftLifetime& l) { return std::pair(l.bucket, l.first_use); });
-    std::vector<LifetimeId> target(draft_.lifetimes.size());
-    std::iota(target.begin(), target.end(), 0U);
-    bool joined = false;
-    for (std::size_t i = 1; i < order.size(); ++i) {
-      DraftLifetime& later = draft_.lifetimes[order[i]];
-      LifetimeId into = target[order[i - 1]];
-      DraftLifetime& earlier = draft_.lifetimes[into];
-      if (earlier.bucket != later.bucket || !later.prefetched || later.first > earlier.last) continue;
-      earlier.last_use = later.last_use;
-      earlier.offloaded = later.offloaded;
-      target[order[i]] = into;
-      joined = true;
-    }
-    if (joined) remap(target);
-    return joined;
-  }
-  void remap(const std::vector<LifetimeId>& target) {
-    std::vector<LifetimeId> place(target.size(), no_id);
-    std::vector<DraftLifetime> kept;
-    for (LifetimeId id = 0; id < target.size(); ++id)
-      if (target[id] == id) {
-        place[id] = static_cast<LifetimeId>(kept.size());
-        kept.push_back(draft_.lifetimes[id]);
-      }
-    draft_.lifetimes = std::move(kept);
-    for (auto& uses : draft_.uses)
-      for (LifetimeId& id : uses) id = place[target[id]];
-  }
-
-  Draft draft_;
+  Draft& draft_;
   const Durations& durations_;
-  std::uint32_t distance_;
-  std::vector<double> starts_;  // by position, and the end
+  const BucketLayout& layout_;
+  Bytes cap_;
+  LiveBytes live_;
+  std::vector<LifetimeId> prefetches_, offloads_;
+  std::size_t next_prefetch_ = 0, next_offload_ = 0;
+  std::vector<Position> latest_;  // by prefetch
+  std::vector<double> starts_;    // of the positions so far
+  double now_ = 0, link_free_ = 0, offload_free_ = 0;
+  Position claimed_ = 0;  // of the last prefetch: the link works in order of need
+  std::deque<Leaving> leaving_;
+  Bytes leaving_bytes_ = 0;
 };
+
+// By bucket: when the host's updates, bucket by bucket in the order of first use, have made it.
+std::vector<double> ready_seconds(const Graph& graph, const Draft& draft, const BucketLayout& layout,
+                                  const Machine& machine) {
+  std::vector<double> seconds(layout.buckets.size(), 0);
+  for (const Op& op : graph.ops)
+    if (op.phase == Phase::update)
+      for (TensorId id : op.writes)
+        if (graph.tensor(id).kind == TensorKind::parameter)
+          seconds[layout.bucket_of[id]] += host_seconds(op, machine);
+  for (const DraftLifetime& lifetime : draft.lifetimes)
+    if (lifetime.resident) seconds[lifetime.bucket] = 0;
+  double now = 0;
+  for (BucketId id : layout.parameters) seconds[id] = now += seconds[id];
+  return seconds;
+}
 
 }  // namespace
 
@@ -144,11 +218,29 @@ Durations make_durations(const Graph& graph, const Draft& draft, const BucketLay
     durations.h2d.push_back(machine.h2d.seconds(bucket.bytes));
     durations.d2h.push_back(machine.d2h.seconds(bucket.bytes));
   }
+  durations.ready = ready_seconds(graph, draft, layout, machine);
   return durations;
 }
 
-Draft schedule(Draft draft, const Durations& durations, std::uint32_t distance) {
-  return Scheduler(std::move(draft), durations, distance).run();
+Bytes serial_peak_bytes(const Draft& draft, const BucketLayout& layout) {
+  Draft serial = draft;
+  set_uses(serial);
+  return live_bytes(serial, layout).most();
+}
+
+Draft schedule_serially(Draft draft) {
+  do {
+    set_uses(draft);
+  } while (join_touching(draft));
+  return draft;
+}
+
+Draft schedule_within(Draft draft, const Durations& durations, const BucketLayout& layout, Bytes cap) {
+  do {
+    set_uses(draft);
+    Walk(draft, durations, layout, cap).run();
+  } while (join_touching(draft));
+  return draft;
 }
 
 }  // namespace stowage

@@ -1,9 +1,10 @@
 // Schedule pass: when transfers happen, as arena intervals that include their time.
 //
-// Prefetches start at the latest moment that still meets their use, in order of need (earliest
-// deadline first on the one link), then earlier by one transfer's time to absorb jitter; offloads
-// start at last use. At most `distance` transfers are under way or waiting to be used, so a
-// smaller distance needs less memory. Distance 0 is serial: every transfer stands between two ops.
+// Serially, every transfer stands between two ops. Otherwise the step is walked through once, stalls
+// included. A prefetch starts in order of need (earliest deadline first on the one link): as early as the
+// link is free, the host has its value, and bytes are, but not earlier than what follows on the link makes
+// necessary and one transfer's time more, to absorb jitter. Offloads start at last use. No position gets
+// more live bytes than the `cap`, beyond what the ops themselves need there.
 #pragma once
 
 #include "offload/plan/lifetimes.h"
@@ -15,12 +16,18 @@ struct Durations {
   std::vector<double> sequence;  // by position
   std::vector<double> h2d;       // by bucket
   std::vector<double> d2h;       // by bucket
+  // By bucket: when the host has the value of this step, from the step's begin; 0 where it always has.
+  std::vector<double> ready;
 };
 Durations make_durations(const Graph& graph, const Draft& draft, const BucketLayout& layout,
                          const Machine& machine);
 
-// Sets `first` and `last` of every lifetime. Lifetimes of a bucket that would touch are joined, and
-// the transfers between them dropped.
-Draft schedule(Draft draft, const Durations& durations, std::uint32_t distance);
+// Live bytes that the ops alone need: the smallest cap that changes nothing.
+Bytes serial_peak_bytes(const Draft& draft, const BucketLayout& layout);
+
+// Both set `first` and `last` of every lifetime. Lifetimes of a bucket that would touch are joined, and the
+// transfers between them dropped.
+Draft schedule_serially(Draft draft);
+Draft schedule_within(Draft draft, const Durations& durations, const BucketLayout& layout, Bytes cap);
 
 }  // namespace stowage

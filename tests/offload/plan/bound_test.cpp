@@ -11,12 +11,17 @@ namespace {
 
 // Forward: embed, 2 units of 2 ops, head. Backward: head, 2 units of 3 ops (one op more in the second).
 struct Setting {
-  Setting() : graph(testing::chain_graph({.units = 2, .parameter_elements = 1000, .op_flops = 1})) {
+  explicit Setting(Graph of = testing::chain_graph(
+                       {.units = 2, .activation_elements = 1, .parameter_elements = 1000, .op_flops = 1}))
+      : graph(std::move(of)) {
     machine.flops_per_second = 1;
     machine.device_bytes_per_second = 1e30;
     machine.launch_seconds = 0;
     machine.h2d = machine.d2h = {.bytes_per_second = 1e30, .latency_seconds = 0, .throttled = true};
     machine.host_bytes_per_second = 1e30;
+  }
+  StepBound bound(Bytes budget) const {
+    return lower_bound(make_problem(graph, machine, {.target_bytes = 0}), budget);
   }
   Graph graph;  // state: 2 parameters * 3 tensors * 4000 bytes
   Machine machine;
@@ -24,32 +29,63 @@ struct Setting {
 
 TEST(Bound, WithAllTheMemoryItIsTheArithmetic) {
   Setting setting;
-  StepBound bound = lower_bound(setting.graph, setting.machine, unlimited);
-  EXPECT_DOUBLE_EQ(bound.seconds, 6 + 8);
+  const StepBound bound = setting.bound(unlimited);
+  EXPECT_NEAR(bound.seconds, 6 + 8, 1e-3);
   EXPECT_EQ(bound.bound_by, "compute");
 }
 
+// 4000 bytes are free beside the largest op's operands, a parameter and its gradient: half of that
+// parameter's state. So 6000 of 8000 bytes of gradients must leave, and as much of the parameters come in.
 TEST(Bound, StateThatCannotStayMustCrossAfterBackwardAndBeforeForwardEnds) {
   Setting setting;
-  setting.machine.d2h.bytes_per_second = 100;  // 8000 B of gradients, half of them must leave
-  StepBound bound = lower_bound(setting.graph, setting.machine, 12000);
-  EXPECT_DOUBLE_EQ(bound.seconds, 40 + 6);
+  setting.machine.d2h.bytes_per_second = 100;
+  StepBound bound = setting.bound(12000);
+  EXPECT_NEAR(bound.seconds, 40 + 6 + 1, 0.1);
   EXPECT_EQ(bound.bound_by, "d2h");
   setting.machine.h2d.bytes_per_second = 10;
-  bound = lower_bound(setting.graph, setting.machine, 12000);
-  EXPECT_DOUBLE_EQ(bound.seconds, 40 + 400);
+  bound = setting.bound(12000);
+  EXPECT_GT(bound.seconds, 40 + 400);
   EXPECT_EQ(bound.bound_by, "h2d");
 }
 
 TEST(Bound, HostMemoryBindsWhenTheOptimizerIsSlow) {
   Setting setting;
-  setting.machine.host_bytes_per_second = 28000;  // each update moves 28000 bytes
-  StepBound bound = lower_bound(setting.graph, setting.machine, 0);
-  EXPECT_DOUBLE_EQ(bound.seconds, 6 + 8);  // 2 s of updates hide behind 6 s of forward
+  setting.machine.host_bytes_per_second = 28000;         // each update moves 28000 bytes
+  EXPECT_NEAR(setting.bound(4100).seconds, 6 + 8, 0.1);  // 2 s of updates hide behind 6 s of forward
   setting.machine.host_bytes_per_second = 2800;
-  bound = lower_bound(setting.graph, setting.machine, 0);
-  EXPECT_DOUBLE_EQ(bound.seconds, 8 + 20);
+  const StepBound bound = setting.bound(4100);
+  EXPECT_NEAR(bound.seconds, 8 + 20, 0.5);
   EXPECT_EQ(bound.bound_by, "host");
+}
+
+// Three units leave two activations each, and there is room for none of them beside the head's operands.
+TEST(Bound, ActivationsThatCannotStayCrossTwiceOrAreMadeAgain) {
+  Setting setting(testing::chain_graph(
+      {.units = 3, .activation_elements = 1 << 20, .parameter_elements = 1, .op_flops = 1}));
+  setting.machine.h2d.bytes_per_second = setting.machine.d2h.bytes_per_second = 1;
+  const double arithmetic = setting.bound(unlimited).seconds;
+  const Bytes tight = 3 * sizeof(float) << 20U;
+  const double made_again = setting.bound(tight).seconds;
+  EXPECT_GT(made_again, arithmetic + 2);
+  setting.machine.h2d.bytes_per_second = setting.machine.d2h.bytes_per_second = 1e12;  // no replay is faster
+  const double crossed = setting.bound(tight).seconds;
+  EXPECT_LT(crossed, made_again);
+  EXPECT_GE(crossed, setting.bound(unlimited).seconds);
+}
+
+TEST(Bound, MoreMemoryNeverRaisesIt) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    const Graph graph = testing::random_graph(seed);
+    const Machine machine = testing::random_machine(seed);
+    const Problem problem = make_problem(graph, machine, {.target_bytes = 0});
+    double before = lower_bound(problem, minimum_bytes(graph, machine)).seconds;
+    for (Bytes budget = minimum_bytes(graph, machine); budget < 2 * need_bytes(graph, machine);
+         budget += 1 + budget / 3) {
+      const double seconds = lower_bound(problem, budget).seconds;
+      EXPECT_LE(seconds, before * (1 + 1e-3)) << seed << " at " << budget;
+      before = seconds;
+    }
+  }
 }
 
 TEST(Bound, NoPlanIsFaster) {

@@ -23,7 +23,7 @@ struct Setting {
 
 // Against the plan itself: what its lanes have to do, added up.
 LaneTotals counted(const Setting& setting, const Choices& choices) {
-  const Draft draft = make_untimed_sketch(setting.problem, choices, 0).draft;
+  const Draft draft = Sketcher(setting.problem, choices).serial().draft;
   LaneTotals totals;
   std::vector<bool> on_device(setting.graph.ops.size(), false);
   for (const SequenceStep& step : draft.sequence) {
@@ -46,12 +46,11 @@ LaneTotals counted(const Setting& setting, const Choices& choices) {
 
 TEST(LaneTotals, AreTheWorkOfThePlansLanes) {
   Setting setting;
-  Choices mixed = minimum_choices(setting.problem);
+  Choices mixed = lowest_choices(setting.problem);
   mixed.loads[setting.problem.layout.parameters[1]] = LoadChoice::resident;
   for (const ActivationItem& item : setting.problem.items)
     if (item.unit == 2 && item.rebuildable) choose(item, ActivationChoice::keep, mixed);
-  for (const Choices& choices :
-       {minimum_choices(setting.problem), mixed, resident_choices(setting.problem)}) {
+  for (const Choices& choices : {lowest_choices(setting.problem), mixed, resident_choices(setting.problem)}) {
     const LaneTotals expected = counted(setting, choices);
     const LaneTotals found = setting.model.totals(choices);
     EXPECT_DOUBLE_EQ(found.front.compute, expected.front.compute);

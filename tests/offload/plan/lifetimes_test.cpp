@@ -43,7 +43,7 @@ struct Setting {
 
 TEST(Lifetimes, ARecomputedUnitReplaysDirectlyBeforeItsFirstBackwardOp) {
   Setting setting;
-  Draft draft = setting.draft(minimum_choices(setting.problem));
+  Draft draft = setting.draft(lowest_choices(setting.problem));
   EXPECT_THAT(setting.names(draft), ElementsAre("embed", "a0", "b0", "head", "head.backward", "again a0",
                                                 "b.backward0", "a.weight0", "square0"));
 }
@@ -60,7 +60,7 @@ TEST(Lifetimes, UpdatesJoinTheSequenceOnlyWhenTheDeviceMakesThem) {
 
 TEST(Lifetimes, ARecomputedActivationLivesTwiceAndAKeptOneOnce) {
   Setting setting;
-  Choices choices = minimum_choices(setting.problem);
+  Choices choices = lowest_choices(setting.problem);
   std::vector<DraftLifetime> twice = setting.of(setting.draft(choices), "h0");
   ASSERT_EQ(twice.size(), 2U);
   EXPECT_EQ(twice[0].first_use, 1);
@@ -75,7 +75,7 @@ TEST(Lifetimes, ARecomputedActivationLivesTwiceAndAKeptOneOnce) {
 // What could be rebuilt may leave and come back instead, and then nothing is replayed.
 TEST(Lifetimes, ASavedActivationMayBeOffloaded) {
   Setting setting;
-  Choices choices = minimum_choices(setting.problem);
+  Choices choices = lowest_choices(setting.problem);
   choices.activations[setting.bucket("h0")] = ActivationChoice::offload;
   Draft draft = setting.draft(choices);
   EXPECT_THAT(setting.names(draft), ::testing::Not(::testing::Contains("again a0")));
@@ -95,7 +95,7 @@ TEST(Lifetimes, WhatStaysIsNotOverwrittenByTheReplayOfWhatIsMadeBesideIt) {
   graph.ops[testing::find_op(graph, "b.backward0")].reads.push_back(beside);
   Machine machine;
   Problem problem = make_problem(graph, machine, {.target_bytes = 0});
-  Choices choices = minimum_choices(problem);
+  Choices choices = lowest_choices(problem);
   const BucketId bucket = problem.layout.bucket_of[beside];
   choices.activations[bucket] = ActivationChoice::keep;
   Draft draft = make_lifetimes(graph, problem.analysis, problem.layout, choices);
@@ -109,7 +109,7 @@ TEST(Lifetimes, WhatStaysIsNotOverwrittenByTheReplayOfWhatIsMadeBesideIt) {
 // One parameter's optimizer on the device, the other's on the host.
 TEST(Lifetimes, AResidentParameterIsUpdatedOnTheDeviceAndItsGradientStaysThere) {
   Setting setting(2);
-  Choices choices = minimum_choices(setting.problem);
+  Choices choices = lowest_choices(setting.problem);
   choices.loads[setting.bucket("W0")] = LoadChoice::resident;
   Draft draft = setting.draft(choices);
   EXPECT_EQ(setting.names(draft).back(), "adamw0");
@@ -123,7 +123,7 @@ TEST(Lifetimes, AResidentParameterIsUpdatedOnTheDeviceAndItsGradientStaysThere) 
 
 TEST(Lifetimes, AnOffloadedInputLeavesAfterItsLastForwardUseAndComesBack) {
   Setting setting;
-  Choices choices = minimum_choices(setting.problem);
+  Choices choices = lowest_choices(setting.problem);
   std::vector<DraftLifetime> moved = setting.of(setting.draft(choices), "x0");
   ASSERT_EQ(moved.size(), 2U);
   EXPECT_TRUE(moved[0].offloaded);
@@ -138,7 +138,7 @@ TEST(Lifetimes, AnOffloadedInputLeavesAfterItsLastForwardUseAndComesBack) {
 
 TEST(Lifetimes, AParameterIsLoadedForEachOpThenForEachUnitThenOnce) {
   Setting setting(2);
-  Choices choices = minimum_choices(setting.problem);
+  Choices choices = lowest_choices(setting.problem);
   BucketId w1 = setting.problem.layout.bucket_of[find_tensor(setting.graph, "W1")];
   auto loads = [&](LoadChoice choice) {
     choices.loads[w1] = choice;
@@ -151,7 +151,7 @@ TEST(Lifetimes, AParameterIsLoadedForEachOpThenForEachUnitThenOnce) {
 
 TEST(Lifetimes, GradientsPartsOfTheNormAndTheLossLand) {
   Setting setting;
-  Draft draft = setting.draft(minimum_choices(setting.problem));
+  Draft draft = setting.draft(lowest_choices(setting.problem));
   for (const char* name : {"W0.grad", "sum0", "loss"}) {
     std::vector<DraftLifetime> found = setting.of(draft, name);
     ASSERT_EQ(found.size(), 1U) << name;
@@ -161,7 +161,7 @@ TEST(Lifetimes, GradientsPartsOfTheNormAndTheLossLand) {
 
 TEST(Lifetimes, EveryUseHasExactlyOneLifetimeOfItsBucket) {
   Setting setting(3);
-  Draft draft = setting.draft(minimum_choices(setting.problem));
+  Draft draft = setting.draft(lowest_choices(setting.problem));
   for (std::size_t p = 0; p < draft.sequence.size(); ++p) {
     std::vector<BucketId> touched, used;
     const Op& op = setting.graph.op(draft.sequence[p].op);

@@ -13,6 +13,13 @@ Problem chain_problem(const Graph& graph, const Machine& machine) {
   return make_problem(graph, machine, {.target_bytes = 0});
 }
 
+Sketch timed(const Problem& problem, const Choices& choices) {
+  const Sketcher sketcher(problem, choices);
+  Sketch sketch = sketcher.within(sketcher.serial_bytes() + sketcher.serial_bytes() / 4);
+  time_sketch(problem, sketch);
+  return sketch;
+}
+
 int levels(const Choices& choices, const Problem& problem) {
   int sum = 0;
   for (const ActivationItem& item : problem.items) sum += static_cast<int>(choice_of(item, choices));
@@ -39,7 +46,7 @@ TEST_P(EachPath, ClimbsFromTheLeastToAllOnTheDevice) {
   Machine machine;
   Problem problem = chain_problem(graph, machine);
   std::vector<Choices> path = GetParam()(problem);
-  EXPECT_EQ(path.front(), minimum_choices(problem));
+  EXPECT_EQ(path.front(), lowest_choices(problem));
   for (std::size_t i = 1; i < path.size(); ++i)
     EXPECT_GT(levels(path[i], problem), levels(path[i - 1], problem));
   EXPECT_TRUE(same_end(path.back(), resident_choices(problem), problem));
@@ -52,8 +59,8 @@ TEST_P(EachPath, TheEndIsFasterThanTheStartAndMovesLess) {
   machine.h2d.bytes_per_second = machine.d2h.bytes_per_second = 1e9;
   Problem problem = chain_problem(graph, machine);
   std::vector<Choices> path = GetParam()(problem);
-  Sketch first = make_sketch(problem, path.front(), 2);
-  Sketch last = make_sketch(problem, path.back(), 2);
+  const Sketch first = timed(problem, path.front());
+  const Sketch last = timed(problem, path.back());
   EXPECT_LT(last.step_seconds, first.step_seconds);
   EXPECT_LT(last.link_bytes, first.link_bytes);
   EXPECT_GT(last.live_peak_bytes, first.live_peak_bytes);
@@ -68,14 +75,13 @@ TEST_P(EachPath, WhatBuysMostTimePerByteIsPromotedFirst) {
   machine.d2h.bytes_per_second = 1e12;
   Problem by_link = chain_problem(graph, machine);
   std::vector<Choices> path = GetParam()(by_link);
-  EXPECT_LT(make_sketch(by_link, path[1], 0).link_bytes, make_sketch(by_link, path[0], 0).link_bytes);
+  EXPECT_LT(timed(by_link, path[1]).link_bytes, timed(by_link, path[0]).link_bytes);
 
   machine.h2d.bytes_per_second = 1e12;
   machine.flops_per_second = 1e6;
   Problem by_compute = chain_problem(graph, machine);
   path = GetParam()(by_compute);
-  EXPECT_LT(make_sketch(by_compute, path[1], 2).compute_seconds,
-            make_sketch(by_compute, path[0], 2).compute_seconds);
+  EXPECT_LT(timed(by_compute, path[1]).compute_seconds, timed(by_compute, path[0]).compute_seconds);
 }
 
 // Blocks that are alike (all but the first, which has no gradient to hand on) are promoted an eighth of them

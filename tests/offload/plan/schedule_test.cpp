@@ -5,14 +5,17 @@
 namespace stowage {
 namespace {
 
-// Ten ops of one second each; bucket b takes `seconds[b]` on the link either way.
+// Ten ops of one second each; bucket b takes `seconds[b]` on the link either way, and 100 bytes.
 struct Setting {
   explicit Setting(std::vector<double> seconds) {
     draft.sequence.resize(10);
     draft.uses.resize(10);
     draft.backward_end = 10;
-    durations = {std::vector<double>(10, 1.0), seconds, seconds};
+    layout.buckets.resize(seconds.size());
+    for (Bucket& bucket : layout.buckets) bucket.bytes = 100;
+    durations = {std::vector<double>(10, 1.0), seconds, seconds, std::vector<double>(seconds.size(), 0.0)};
   }
+  Draft within(Bytes cap) const { return schedule_within(draft, durations, layout, cap); }
   LifetimeId prefetched(BucketId bucket, Position first, Position last) {
     return add({.bucket = bucket, .first_use = first, .last_use = last, .prefetched = true});
   }
@@ -29,13 +32,14 @@ struct Setting {
   }
   Draft draft;
   Durations durations;
+  BucketLayout layout;
 };
 
 TEST(Schedule, SerialTransfersStandBetweenTwoOps) {
   Setting setting({1.0, 1.0});
   setting.prefetched(0, 4, 5);
   setting.offloaded(1, 2, 3);
-  Draft draft = schedule(setting.draft, setting.durations, 0);
+  Draft draft = schedule_serially(setting.draft);
   EXPECT_EQ(draft.lifetimes[0].first, 4);
   EXPECT_EQ(draft.lifetimes[0].last, 6);
   EXPECT_EQ(draft.lifetimes[1].last, 4);
@@ -45,40 +49,70 @@ TEST(Schedule, APrefetchStartsOneTransferEarlierThanItMust) {
   Setting setting({1.5});
   setting.prefetched(0, 6, 6);
   // Must start at 4.5, so it may from 3.0 on: at the beginning of op 3.
-  EXPECT_EQ(schedule(setting.draft, setting.durations, 4).lifetimes[0].first, 3);
+  EXPECT_EQ(setting.within(unlimited).lifetimes[0].first, 3);
 }
 
 TEST(Schedule, TheLinkIsOneQueueInOrderOfNeed) {
   Setting setting({2.0, 2.0});
   setting.prefetched(1, 7, 7);
   setting.prefetched(0, 6, 6);
-  Draft draft = schedule(setting.draft, setting.durations, 4);
+  Draft draft = setting.within(unlimited);
   EXPECT_EQ(draft.lifetimes[0].first, 3);  // at most 7 - 2 - 2
   EXPECT_EQ(draft.lifetimes[1].first, 1);  // its transfer ends when the other's begins
 }
 
-TEST(Schedule, TheDistanceLimitsWhatIsUnderWay) {
+TEST(Schedule, TheCapLimitsWhatIsUnderWay) {
   Setting setting({5.0, 5.0, 5.0});
   for (BucketId b = 0; b < 3; ++b) setting.prefetched(b, 3 + 2 * Position(b), 3 + 2 * Position(b));
-  Draft draft = schedule(setting.draft, setting.durations, 1);
-  EXPECT_EQ(draft.lifetimes[1].first, 3);  // when the first is used
-  EXPECT_EQ(draft.lifetimes[2].first, 5);
-  Draft far = schedule(setting.draft, setting.durations, 8);
-  EXPECT_EQ(far.lifetimes[2].first, 0);
+  Draft draft = setting.within(100);
+  EXPECT_EQ(draft.lifetimes[1].first, 4);  // when the first is dead
+  EXPECT_EQ(draft.lifetimes[2].first, 6);
+  Draft far = setting.within(unlimited);
+  EXPECT_EQ(far.lifetimes[0].first, 0);
+  EXPECT_EQ(far.lifetimes[1].first, 3);  // when the link is free: the first use has waited until 5.0
+  EXPECT_EQ(far.lifetimes[2].first, 5);
+}
+
+TEST(Schedule, NoClaimReachesOverOpsThatLeaveNoRoom) {
+  Setting setting({3.0, 0.0});
+  setting.prefetched(0, 7, 7);
+  setting.add({.bucket = 1, .first_use = 4, .last_use = 4});
+  EXPECT_EQ(setting.within(150).lifetimes[0].first, 5);
+  EXPECT_EQ(setting.within(50).lifetimes[0].first, 7);  // less than the ops need: serial
+  EXPECT_EQ(setting.within(200).lifetimes[0].first, 1);
+}
+
+TEST(Schedule, APrefetchWaitsUntilTheHostHasItsValueAndOthersForTheSameOpGoFirst) {
+  Setting setting({1.0, 1.0});
+  setting.durations.ready = {2.0, 0.0};
+  setting.prefetched(0, 3, 3);
+  setting.prefetched(1, 3, 3);
+  Draft draft = setting.within(unlimited);
+  EXPECT_LE(draft.lifetimes[1].first, 1);
+  EXPECT_EQ(draft.lifetimes[0].first, 2);
+  EXPECT_LT(draft.lifetimes[1].turn, draft.lifetimes[0].turn);
+}
+
+TEST(Schedule, WhereThereIsNoRoomTheOpsWaitForAnOffload) {
+  Setting setting({1.0, 2.5, 0.0});
+  setting.offloaded(1, 0, 1);
+  setting.add({.bucket = 2, .first_use = 2, .last_use = 3});
+  EXPECT_EQ(setting.within(100).lifetimes[0].last, 2);
+  EXPECT_EQ(setting.within(200).lifetimes[0].last, 7);
 }
 
 TEST(Schedule, BytesOfAnOffloadAreFreeWhenItHasEnded) {
   Setting setting({1.0, 2.5});
   setting.offloaded(1, 0, 1);
   // Ends at 2 + 2.5, with as much again to spare: the first op to start after 7.0.
-  EXPECT_EQ(schedule(setting.draft, setting.durations, 4).lifetimes[0].last, 7);
+  EXPECT_EQ(setting.within(unlimited).lifetimes[0].last, 7);
 }
 
 TEST(Schedule, LifetimesThatWouldTouchAreJoinedAndTheirTransfersDropped) {
   Setting setting({1.0});
   setting.offloaded(0, 0, 2);
   setting.prefetched(0, 5, 6);
-  Draft draft = schedule(setting.draft, setting.durations, 4);
+  Draft draft = setting.within(unlimited);
   ASSERT_EQ(draft.lifetimes.size(), 1U);
   EXPECT_EQ(draft.lifetimes[0].first_use, 0);
   EXPECT_EQ(draft.lifetimes[0].last_use, 6);
@@ -87,19 +121,31 @@ TEST(Schedule, LifetimesThatWouldTouchAreJoinedAndTheirTransfersDropped) {
   EXPECT_EQ(draft.uses[5].front(), 0U);
 }
 
+TEST(Schedule, WhatIsBroughtInOnceMoreIsStillOffloadedWhenTheFirstTwoAreJoined) {
+  Setting setting({1.0});
+  setting.offloaded(0, 0, 1);
+  setting.prefetched(0, 2, 2);
+  setting.prefetched(0, 8, 8);
+  Draft draft = schedule_serially(setting.draft);
+  ASSERT_EQ(draft.lifetimes.size(), 2U);
+  EXPECT_EQ(draft.lifetimes[0].last_use, 2);
+  EXPECT_TRUE(draft.lifetimes[0].offloaded);
+  EXPECT_TRUE(draft.lifetimes[1].prefetched);
+}
+
 TEST(Schedule, ACopyThatAReplayMakesIsNeverJoined) {
   Setting setting({1.0});
   setting.offloaded(0, 0, 1);
   setting.add({.bucket = 0, .first_use = 7, .last_use = 7, .copy = true});
   setting.prefetched(0, 8, 9);
-  Draft draft = schedule(setting.draft, setting.durations, 0);
+  Draft draft = schedule_serially(setting.draft);
   EXPECT_EQ(draft.lifetimes.size(), 3U);
 }
 
 TEST(Schedule, ResidentsSpanTheStep) {
   Setting setting({1.0});
   setting.add({.bucket = 0, .first_use = 3, .last_use = 4, .resident = true});
-  Draft draft = schedule(setting.draft, setting.durations, 2);
+  Draft draft = setting.within(unlimited);
   EXPECT_EQ(draft.lifetimes[0].first, 0);
   EXPECT_EQ(draft.lifetimes[0].last, 10);
 }
@@ -108,7 +154,7 @@ TEST(Schedule, NothingOfTheUpdatePhaseIsClaimedBeforeTheGate) {
   Setting setting({3.0});
   setting.draft.backward_end = 8;
   setting.prefetched(0, 8, 9);
-  EXPECT_EQ(schedule(setting.draft, setting.durations, 8).lifetimes[0].first, 8);
+  EXPECT_EQ(setting.within(unlimited).lifetimes[0].first, 8);
 }
 
 }  // namespace

@@ -1,0 +1,41 @@
+// The linear program behind the lower bound: what each decision may cost on each lane and in memory.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <vector>
+
+#include "offload/plan/candidate.h"
+
+namespace stowage {
+
+enum BoundLane : std::size_t { bound_compute, bound_h2d, bound_d2h, bound_host, bound_lanes };
+// When what is on the device must fit beside an op's operands: at the largest op of the unit in which forward
+// turns into backward, and at the largest of all.
+enum BoundMoment : std::size_t { bound_turn, bound_largest, bound_moments };
+
+// Times in BoundProgram::seconds, memory in BoundProgram::bytes.
+struct BoundCost {
+  std::array<double, bound_lanes> front{}, back{};  // in forward, beside the host's updates; in backward
+  double update = 0;                                // on the device, behind backward
+  std::array<double, bound_moments> memory{};
+  void add(const BoundCost& other, double times);
+};
+
+// `count` alike decisions, each for any mixture of its options.
+struct BoundDecision {
+  std::vector<BoundCost> options;
+  double count = 1;
+};
+
+struct BoundProgram {
+  double seconds = 1;  // unit of time
+  double bytes = 1;    // unit of memory
+  BoundCost fixed;
+  std::vector<BoundDecision> decisions;
+  std::array<double, bound_moments> room{};  // for what the decisions have on the device
+};
+
+BoundProgram make_bound_program(const Problem& problem, Bytes device_budget);
+
+}  // namespace stowage
