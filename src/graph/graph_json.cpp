@@ -18,9 +18,6 @@ constexpr std::string_view format_name = "stowage-graph";
 // Version 2 knows measured times ("seconds" of an op). A graph without them is written as version 1.
 constexpr std::int64_t format_version = 1;
 constexpr std::int64_t timed_version = 2;
-constexpr std::size_t most_items = std::size_t{1} << 22;  // tensors, ops
-constexpr std::size_t most_operands = std::size_t{1} << 16;
-constexpr std::size_t most_dimensions = 16;
 constexpr std::size_t most_attributes = 256;
 
 // --- writing -------------------------------------------------------------------------------------

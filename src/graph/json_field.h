@@ -24,6 +24,11 @@ inline constexpr std::array tensor_kinds{TensorKind::parameter,       TensorKind
                                          TensorKind::input,           TensorKind::workspace};
 inline constexpr std::array phases{Phase::forward, Phase::backward, Phase::update};
 
+// Of a graph from outside.
+inline constexpr std::size_t most_items = std::size_t{1} << 22;  // tensors, ops
+inline constexpr std::size_t most_operands = std::size_t{1} << 16;
+inline constexpr std::size_t most_dimensions = 16;
+
 // What the text is, for messages.
 struct JsonSource {
   std::string what;                // "graph JSON"

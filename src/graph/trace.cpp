@@ -17,9 +17,6 @@ namespace {
 constexpr std::int64_t trace_version = 1;
 constexpr std::size_t most_lines = std::size_t{1} << 24;
 constexpr std::size_t most_characters = std::size_t{1} << 20;  // of a line
-constexpr std::size_t most_items = std::size_t{1} << 22;       // tensors, ops
-constexpr std::size_t most_operands = std::size_t{1} << 16;
-constexpr std::size_t most_dimensions = 16;
 constexpr std::size_t longest_name = 4096;
 constexpr Bytes most_bytes = Bytes{1} << 60;  // of all tensors: sums of sizes stay far from 64 bits
 constexpr double most_seconds = 1e6;

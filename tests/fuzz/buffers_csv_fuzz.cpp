@@ -7,7 +7,7 @@ namespace stowage::fuzz {
 
 std::vector<std::string> seeds() {
   return {"id,lower,upper,size\n1,0,3,4\n2,3,9,4\nb,5,9,4\n",
-          "size,id,upper,lower,offset\r\n8,x y,4,0,0\r\n16,z,5,-3,8\r\n"};
+          "size,id,upper,lower,offset\r\n8,x y,4,0,0\r\n16,z,5,3,8\r\n"};
 }
 
 std::vector<std::string> dictionary() {
