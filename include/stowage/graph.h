@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -70,10 +71,13 @@ struct Alias {
   friend bool operator==(const Alias&, const Alias&) = default;
 };
 
-// What one execution of the op costs, whatever the machine.
+// What one execution of the op costs, whatever the machine; or what it took on the one that was measured.
 struct OpCost {
   double flops = 0;  // floating-point operations
   double bytes = 0;  // memory traffic, reads plus writes
+  // Measured on the device, its launch included (trace.h): there it stands in the place of both. Steps on the
+  // host go by `bytes` all the same.
+  std::optional<double> seconds{};
   friend bool operator==(const OpCost&, const OpCost&) = default;
 };
 
@@ -114,7 +118,8 @@ struct Graph {
 // names not unique, a shape that overflows.
 void check(const Graph& graph);
 
-// Versioned JSON, loss-free. `graph_from_json` treats its text as hostile: InvalidInput, never worse.
+// Versioned JSON, loss-free; version 2 where an op has measured seconds, else 1. `graph_from_json` treats its
+// text as hostile: InvalidInput, never worse.
 std::string to_json(const Graph& graph);
 Graph graph_from_json(std::string_view text);
 

@@ -124,15 +124,11 @@ class GraphBuilder {
   void record_writes(const Op& op);
   void check_alias(const Op& op, const Alias& alias) const;
   void accumulate(Value of, Value gradient, bool fresh);
-  std::vector<TensorId> parameters_by_first_use() const;
 
   void backward(Value loss);
   void move_to_backward(Value loss);
   void run_rule(OpId op, Value loss);
   void update(const AdamW& optimizer);
-  Value add_square_sum(TensorId parameter);
-  void insert_after_producers(std::vector<Op> ops);
-  void add_adamw(TensorId parameter, const AdamW& optimizer, Value clip);
   Graph close();
 };
 

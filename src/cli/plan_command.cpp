@@ -11,6 +11,7 @@
 #include "stowage/error.h"
 #include "stowage/machine_file.h"
 #include "stowage/plan_report.h"
+#include "stowage/trace.h"
 
 namespace stowage {
 namespace {
@@ -47,7 +48,8 @@ void require_one_subject(const PlanCommand& command) {
                        (command.model.bert.empty() ? 0 : 1) + (command.max_model ? 1 : 0);
   if (subjects == 0)
     throw InvalidInput(
-        "nothing to plan: give a graph file, --gpt LAYERSxWIDTH, --bert base, or --max-model; stowage plan "
+        "nothing to plan: give a graph or trace file, --gpt LAYERSxWIDTH, --bert base, or --max-model; "
+        "stowage plan "
         "--help lists the options");
   if (subjects > 1)
     throw InvalidInput("a graph file, --gpt, --bert and --max-model each say what to plan; give one of them");
@@ -79,6 +81,10 @@ auto read_saved(const std::string& path, const char* what, Read read) {
   }
 }
 
+Graph read_graph(std::string_view text) {
+  return is_trace(text) ? graph_from_trace(text) : graph_from_json(text);
+}
+
 // All but the model of --max-model.
 PlanQuestion question_of(const PlanCommand& command, const Source& source) {
   PlanQuestion question;
@@ -90,7 +96,7 @@ PlanQuestion question_of(const PlanCommand& command, const Source& source) {
   question.source = question.model ? "the model" : command.graph_file;
   question.graph = question.model
                        ? build(*question.model)
-                       : read_saved(command.graph_file, "a graph saved with to_json", graph_from_json);
+                       : read_saved(command.graph_file, "a graph saved with to_json, or a trace", read_graph);
   question.rates = rates_for(command, source, work_type(question.graph));
   return question;
 }

@@ -14,7 +14,7 @@ namespace stowage {
 
 struct PlanCommand {
   // Exactly one of these says what to plan.
-  std::string graph_file;  // to_json(Graph)
+  std::string graph_file;  // to_json(Graph), or a trace (trace.h)
   ModelWords model;        // --gpt or --bert
   bool max_model = false;
   std::vector<std::string> compare;  // two files, each to_json(Plan); plans nothing

@@ -10,7 +10,8 @@ namespace {
 
 void add_model(CLI::App& plan, PlanCommand& command) {
   const char* group = "What to plan: one of";
-  plan.add_option("GRAPH", command.graph_file, "a training step saved as JSON")->type_name("FILE");
+  plan.add_option("GRAPH", command.graph_file, "a training step saved as JSON, or a trace of one")
+      ->type_name("FILE");
   ModelWords& model = command.model;
   const auto add = [&](const char* flag, std::string& word, const char* text, const char* type) {
     return plan.add_option(flag, word, text)->group(group)->type_name(type);

@@ -9,8 +9,10 @@
 
 namespace stowage {
 
-// Seconds on the compute lane: the slower of arithmetic and device memory, plus the launch.
+// Seconds on the compute lane: what was measured, else the slower of arithmetic and device memory, plus the
+// launch.
 inline double op_seconds(const Op& op, const Machine& machine) {
+  if (op.cost.seconds) return *op.cost.seconds;
   return std::max(op.cost.flops / machine.flops_per_second, op.cost.bytes / machine.device_bytes_per_second) +
          machine.launch_seconds;
 }

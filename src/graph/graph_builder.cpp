@@ -5,17 +5,11 @@
 #include <algorithm>
 
 #include "src/graph/shape.h"
+#include "src/graph/update_ops.h"
 #include "stowage/error.h"
 
 namespace stowage {
 namespace {
-
-double operand_bytes(const Graph& graph, const Op& op) {
-  double bytes = 0;
-  for (TensorId tensor : op.reads) bytes += static_cast<double>(graph.tensors[tensor].bytes());
-  for (TensorId tensor : op.writes) bytes += static_cast<double>(graph.tensors[tensor].bytes());
-  return bytes;
-}
 
 std::vector<TensorId> ids(const std::vector<Value>& values) {
   std::vector<TensorId> all;
@@ -309,88 +303,17 @@ void GraphBuilder::run_rule(OpId op, Value loss) {
   rule(*this, gradients);
 }
 
-std::vector<TensorId> GraphBuilder::parameters_by_first_use() const {
-  std::vector<TensorId> parameters;
-  std::vector<bool> seen(graph_.tensors.size());
-  auto visit = [&](TensorId id) {
-    if (graph_.tensors[id].kind != TensorKind::parameter || seen[id]) return;
-    seen[id] = true;
-    parameters.push_back(id);
-  };
-  for (const Op& op : graph_.ops) std::for_each(op.reads.begin(), op.reads.end(), visit);
-  for (TensorId id = 0; id < graph_.tensors.size(); ++id) visit(id);
-  return parameters;
-}
-
 void GraphBuilder::update(const AdamW& optimizer) {
-  std::vector<TensorId> parameters = parameters_by_first_use();
-  std::vector<Value> sums;
-  std::vector<Op> ops;
-  for (TensorId parameter : parameters) {
-    if (!gradients_[parameter].value) {
+  std::vector<TensorId> gradients(graph_.tensors.size(), no_id);
+  for (TensorId parameter : parameters_by_first_use(graph_)) {
+    gradients[parameter] = gradients_[parameter].value.id;
+    if (gradients[parameter] == no_id) {
       throw InvalidInput(
           fmt::format("GraphBuilder: no gradient reaches the parameter '{}'; use it, or leave it out",
                       graph_.tensors[parameter].name));
     }
-    sums.push_back(add_square_sum(parameter));
-    ops.push_back(std::move(graph_.ops.back()));
-    graph_.ops.pop_back();
   }
-  insert_after_producers(std::move(ops));
-  phase_ = Phase::update;
-  Value clip = activation("clip", {2}, DataType::f64);
-  op({"clip", "clip", {{"clip", optimizer.clip}}, sums, {clip}, {}, {static_cast<double>(sums.size()), 0}});
-  graph_.clip = clip.id;
-  for (TensorId parameter : parameters) add_adamw(parameter, optimizer, clip);
-}
-
-Value GraphBuilder::add_square_sum(TensorId parameter) {
-  std::string name = graph_.tensors[parameter].name + ".grad.square_sum";
-  Value gradient = gradients_[parameter].value;
-  unit_ = graph_.ops[producers_[gradient.id]].unit;
-  Value sum = activation(name, {}, DataType::f64);
-  auto flops = 2 * static_cast<double>(tensor(gradient).elements());
-  op({name, "square_sum", {}, {gradient}, {sum}, {}, {flops, 0}});
-  return sum;
-}
-
-// Each of `ops` reads one gradient and goes directly behind the op that writes it.
-void GraphBuilder::insert_after_producers(std::vector<Op> ops) {
-  std::vector<std::vector<Op>> behind(graph_.ops.size());
-  for (Op& op : ops) behind[producers_[op.reads[0]]].push_back(std::move(op));
-  std::vector<Op> all;
-  for (OpId id = 0; id < behind.size(); ++id) {
-    all.push_back(std::move(graph_.ops[id]));
-    for (Op& op : behind[id]) all.push_back(std::move(op));
-  }
-  graph_.ops = std::move(all);
-}
-
-void GraphBuilder::add_adamw(TensorId parameter, const AdamW& optimizer, Value clip) {
-  Tensor source = graph_.tensors[parameter];
-  Value p{parameter};
-  Value gradient = gradients_[parameter].value;
-  auto state = [&](const char* suffix, DataType type) {
-    return add_tensor({source.name + suffix, type, source.shape, TensorKind::optimizer_state, {}});
-  };
-  std::vector<Value> kept{p, state(".adam_m", sum_type()), state(".adam_v", sum_type())};
-  std::vector<Value> reads{p, gradient, kept[1], kept[2], clip};
-  if (work_ == DataType::bf16) {  // the other half of the master weight
-    kept.push_back(state(".low", DataType::i16));
-    reads.push_back(kept.back());
-  }
-  Attributes attributes{{"beta1", optimizer.beta1},
-                        {"beta2", optimizer.beta2},
-                        {"epsilon", optimizer.epsilon},
-                        {"weight_decay", source.shape.size() < 2 ? 0.0 : optimizer.weight_decay}};
-  auto flops = 16 * static_cast<double>(source.elements());
-  op({source.name + ".adamw",
-      "adamw",
-      std::move(attributes),
-      std::move(reads),
-      std::move(kept),
-      {},
-      {flops, 0}});
+  append_update(graph_, gradients, optimizer);
 }
 
 }  // namespace stowage

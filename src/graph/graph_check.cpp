@@ -105,8 +105,8 @@ class Checker {
   }
 
   static void check_numbers(const Op& op) {
-    if (!(op.cost.flops >= 0) || !(op.cost.bytes >= 0) || !std::isfinite(op.cost.flops) ||
-        !std::isfinite(op.cost.bytes)) {
+    const auto sound = [](double value) { return value >= 0 && std::isfinite(value); };
+    if (!sound(op.cost.flops) || !sound(op.cost.bytes) || !sound(op.cost.seconds.value_or(0))) {
       fail("the cost of op '{}' is negative or not finite", op.name);
     }
     for (const auto& [name, value] : op.attributes) {

@@ -10,6 +10,7 @@
 #include "tests/samples/temporary_folder.h"
 #include "tests/support/chain_graph.h"
 #include "tests/support/expect_refused.h"
+#include "tests/support/trace_text.h"
 
 namespace stowage {
 namespace {
@@ -81,6 +82,29 @@ TEST_F(PlanCommandTest, WritesAPageOfThePlanBesideWhatOtherBudgetsGive) {
   command_.sweep = "memory";
   command_.device_memory.reset();
   expect_refused("--report: a sweep has many plans");
+}
+
+TEST_F(PlanCommandTest, PlansATraceByItsMeasuredTimes) {
+  const std::string example = test::trace_example(STOWAGE_ROOT);
+  command_.graph_file = folder_.make("step.jsonl", example);
+  EXPECT_EQ(run(), 0);
+  EXPECT_THAT(output_, HasSubstr("11 ops, 524,288 parameters, f32"));
+  const auto step = [&](const std::string& trace) {
+    command_.graph_file = folder_.make("step.jsonl", trace);
+    command_.json = true;
+    EXPECT_EQ(run(), 0);
+    return nlohmann::json::parse(output_)["step_seconds"].get<double>();
+  };
+  std::string slower = example;
+  slower.replace(slower.find("3.1e-5"), 6, "2.5");
+  EXPECT_NEAR(step(slower) - step(example), 2.5, 0.01);
+}
+
+TEST_F(PlanCommandTest, RefusesATraceNamingTheFileAndTheLine) {
+  std::string example = test::trace_example(STOWAGE_ROOT);
+  example.replace(example.find("3.1e-5"), 6, "-1");
+  command_.graph_file = folder_.make("step.jsonl", example);
+  expect_refused("step.jsonl': trace line 7: 'seconds' is not a number from 0");
 }
 
 TEST_F(PlanCommandTest, PlansAModelWithoutAFile) {
@@ -230,7 +254,7 @@ TEST_F(PlanCommandTest, OneThingIsPlanned) {
   expect_refused("give one of them");
   command_.max_model = false;
   command_.graph_file.clear();
-  expect_refused("nothing to plan: give a graph file, --gpt LAYERSxWIDTH");
+  expect_refused("nothing to plan: give a graph or trace file, --gpt LAYERSxWIDTH");
   command_.model.batch = "2";
   expect_refused("nothing to plan");
   command_.graph_file = folder_.file("graph.json");

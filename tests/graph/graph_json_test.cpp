@@ -64,7 +64,7 @@ TEST(GraphJson, NamesTheFieldThatDoesNotFit) {
   expect_refused("[]", "'the text' is not an object");
   expect_refused("{}", "'format' is not there");
   expect_refused(replaced(text, "stowage-graph", "other"), "'format' is not 'stowage-graph'");
-  expect_refused(replaced(text, "\"version\": 1", "\"version\": 2"), "'version' is not version 1");
+  expect_refused(replaced(text, "\"version\": 1", "\"version\": 3"), "'version' is not version 1 or 2");
   expect_refused(replaced(text, "\"version\"", "\"more\": 0, \"version\""), "'more' is not a known field");
   expect_refused(replaced(text, "\"clip\": ", "\"clip\": -"), "'clip' is not an id");
   expect_refused(replaced(text, "\"clip\": ", "\"clip\": 429496729500"), "'clip' is not an id");
@@ -86,6 +86,20 @@ TEST(GraphJson, NamesTheFieldThatDoesNotFit) {
   expect_refused(replaced(text, "\"reads\": [", "\"reads\": [-1,"), "'ops[0].reads[0]' is not an id");
   expect_refused(replaced(text, "\"reads\": [", "\"reads\": [4000,"), "op 'y1' reads tensor 4000");
   expect_refused(replaced(text, "\"units\": [", "\"units\": [[],"), "'units[0]' is not a string");
+}
+
+TEST(GraphJson, HasVersionTwoOnlyWhereTimesWereMeasured) {
+  Graph graph = test::small_graph();
+  EXPECT_NE(to_json(graph).find("\"version\": 1"), std::string::npos);
+  graph.ops[1].cost.seconds = 0.1;
+  graph.ops[2].cost.seconds = 0;
+  const std::string text = to_json(graph);
+  EXPECT_NE(text.find("\"version\": 2"), std::string::npos);
+  EXPECT_EQ(graph_from_json(text), graph);
+  expect_refused(replaced(text, "\"version\": 2", "\"version\": 1"), "'ops[1].seconds' is not a known field");
+  expect_refused(replaced(text, "\"seconds\": 0.1", "\"seconds\": null"),
+                 "'ops[1].seconds' is not a finite number");
+  expect_refused(replaced(text, "\"seconds\": 0.1", "\"seconds\": -0.1"), "the cost of op 'y2' is negative");
 }
 
 TEST(GraphJson, RefusesShapesThatDoNotFit) {

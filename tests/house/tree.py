@@ -23,6 +23,7 @@ MIRRORED = {
     "samples": ["samples"],
     "bench": ["bench"],
     "fake_cuda": ["tests/fake_cuda"],
+    "fuzz": ["tests/fuzz"],
     "house": ["tests/house", "scripts"],
 }
 

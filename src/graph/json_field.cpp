@@ -1,0 +1,97 @@
+#include "src/graph/json_field.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "stowage/error.h"
+
+namespace stowage {
+
+nlohmann::json parse_json(std::string_view text, const JsonSource& source) {
+  try {
+    return nlohmann::json::parse(text);
+  } catch (const nlohmann::json::exception& error) {
+    throw InvalidInput(fmt::format("{}: {}; {}", source.what, error.what(), source.remedy));
+  }
+}
+
+void JsonField::refuse(std::string_view why) const {
+  throw InvalidInput(fmt::format("{}: '{}' {}; {}", source_->what, path_.empty() ? source_->whole : path_,
+                                 why, source_->remedy));
+}
+
+void JsonField::fail(std::string_view expected) const { refuse(fmt::format("is not {}", expected)); }
+
+JsonField JsonField::at(const Json& value, const std::string& name) const {
+  return {value, *source_, path_.empty() ? name : path_ + "." + name};
+}
+
+JsonField JsonField::item(std::size_t index) const {
+  return {(*value_)[index], *source_, fmt::format("{}[{}]", path_, index)};
+}
+
+void JsonField::require_members(std::initializer_list<std::string_view> names) const {
+  if (!value_->is_object()) fail("an object");
+  for (const auto& [name, value] : value_->items()) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) at(value, name).fail("a known field");
+  }
+}
+
+JsonField JsonField::member(const std::string& name) const {
+  const auto found = value_->find(name);
+  if (found == value_->end()) at(*value_, name).fail("there");
+  return at(*found, name);
+}
+
+std::optional<JsonField> JsonField::optional_member(const char* name) const {
+  if (!has(name)) return {};
+  return member(name);
+}
+
+std::vector<std::pair<std::string, JsonField>> JsonField::members(std::size_t most) const {
+  if (!value_->is_object() || value_->size() > most)
+    fail(fmt::format("an object of at most {} members", most));
+  std::vector<std::pair<std::string, JsonField>> all;
+  for (const auto& [name, value] : value_->items()) all.emplace_back(name, at(value, name));
+  return all;
+}
+
+void JsonField::require_list(std::size_t most) const {
+  if (!value_->is_array() || value_->size() > most) fail(fmt::format("a list of at most {} items", most));
+}
+
+std::string JsonField::text() const {
+  if (!value_->is_string()) fail("a string");
+  return value_->get<std::string>();
+}
+
+double JsonField::number() const {
+  if (!value_->is_number() || !std::isfinite(value_->get<double>())) fail("a finite number");
+  return value_->get<double>();
+}
+
+std::int64_t JsonField::integer() const {
+  const bool fits =
+      value_->is_number_integer() && (!value_->is_number_unsigned() ||
+                                      value_->get<std::uint64_t>() <= static_cast<std::uint64_t>(INT64_MAX));
+  if (!fits) fail("an integer of 64 bits");
+  return value_->get<std::int64_t>();
+}
+
+std::uint32_t JsonField::id() const {
+  const std::int64_t value = integer();
+  if (value < 0 || value >= static_cast<std::int64_t>(no_id)) fail("an id");
+  return static_cast<std::uint32_t>(value);
+}
+
+std::uint32_t JsonField::id_or_null() const { return value_->is_null() ? no_id : id(); }
+
+Attribute JsonField::attribute() const {
+  if (value_->is_string()) return text();
+  if (value_->is_number_integer()) return integer();
+  if (value_->is_number_float()) return number();
+  fail("a number or a string");
+}
+
+}  // namespace stowage

@@ -1,0 +1,22 @@
+// The update phase: what follows forward and backward when AdamW trains the parameters.
+#pragma once
+
+#include <vector>
+
+#include "stowage/graph.h"
+#include "stowage/graph_builder.h"
+
+namespace stowage {
+
+// Bytes of all operands, each read or written once: the traffic of an op that nobody described closer.
+double operand_bytes(const Graph& graph, const Op& op);
+
+// Those that no op reads come last.
+std::vector<TensorId> parameters_by_first_use(const Graph& graph);
+
+// Adds a "square_sum" op behind each op that completes a parameter's gradient, the "clip" op, and one "adamw"
+// op per parameter in order of first use. `gradients`: by tensor, of each parameter the final gradient, which
+// a backward op writes. `graph` has no update ops yet, and shapes that do not overflow; check() is to follow.
+void append_update(Graph& graph, const std::vector<TensorId>& gradients, const AdamW& optimizer);
+
+}  // namespace stowage

@@ -1,0 +1,34 @@
+// Saved graphs: `stowage plan graph.json`.
+#include "tests/fuzz/planning.h"
+#include "tests/fuzz/target.h"
+#include "tests/support/chain_graph.h"
+#include "tests/support/small_graph.h"
+
+namespace stowage::fuzz {
+
+std::vector<std::string> seeds() {
+  Graph timed = test::small_graph();
+  for (Op& op : timed.ops) op.cost.seconds = 1e-4;
+  return {to_json(test::small_graph()), to_json(timed), to_json(testing::chain_graph({.units = 2})),
+          to_json(Graph{})};
+}
+
+std::vector<std::string> dictionary() {
+  return {"\"tensors\"",    "\"parameter\"",  "\"gradient\"", "\"optimizer_state\"",
+          "\"activation\"", "\"input\"",      "\"f64\"",      "\"workspace\"",
+          "\"i16\"",        "\"bf16\"",       "\"forward\"",  "\"backward\"",
+          "\"update\"",     "null",           "\"seconds\"",  "[0, 0]",
+          "[[]]",           "\"unit\": null", "\"shape\"",    "\"stowage-graph\""};
+}
+
+}  // namespace stowage::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace stowage;
+  const auto graph = fuzz::parsed_or_refused([&] { return graph_from_json(fuzz::text_of(data, size)); });
+  if (!graph) return 0;
+  fuzz::check_round_trip(
+      *graph, [](const Graph& of) { return to_json(of); }, graph_from_json);
+  fuzz::plan_or_refuse(*graph);
+  return 0;
+}

@@ -1,0 +1,41 @@
+// Machine files: `--machine FILE`.
+#include "src/cli/machine_choice.h"
+#include "stowage/machine_file.h"
+#include "tests/calibrate/sample_file.h"
+#include "tests/fuzz/target.h"
+
+namespace stowage::fuzz {
+
+std::vector<std::string> seeds() {
+  MachineFile bare = test::sample_file();
+  bare.host_rates.clear();
+  bare.matrix.resize(1);
+  return {to_json(test::sample_file()), to_json(bare)};
+}
+
+std::vector<std::string> dictionary() {
+  return {
+      "\"f32\"", "\"f64\"", "\"bf16\"", "\"samples\": []", "\"matrix\": []", "null", "\"stowage.machine\"",
+      "{}"};
+}
+
+}  // namespace stowage::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace stowage;
+  const auto file = fuzz::parsed_or_refused([&] { return machine_from_json(fuzz::text_of(data, size)); });
+  if (!file) return 0;
+  fuzz::check_round_trip(
+      *file, [](const MachineFile& of) { return to_json(of); }, machine_from_json);
+  describe_machine(*file);
+  for (const DataType type : {usual_type(*file), DataType::f32, DataType::bf16, DataType::f64}) {
+    try {
+      const Machine machine = machine_for(*file, type);
+      if (!(machine.flops_per_second > 0 && machine.host_bytes_per_second > 0))
+        fuzz::broken("a rate of nothing");
+    } catch (const InvalidInput&) {
+      continue;  // not measured
+    }
+  }
+  return 0;
+}

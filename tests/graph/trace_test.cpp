@@ -1,0 +1,264 @@
+#include "stowage/trace.h"
+
+#include <gtest/gtest.h>
+
+#include "src/graph/cost.h"
+#include "stowage/graph_builder.h"
+#include "tests/support/expect_refused.h"
+#include "tests/support/small_graph.h"
+#include "tests/support/trace_text.h"
+
+namespace stowage {
+namespace {
+
+std::string with(std::string text, const std::string& what, const std::string& instead) {
+  const std::size_t at = text.find(what);
+  if (at == std::string::npos) throw InvalidInput("no '" + what + "' in the text; correct the test");
+  return text.replace(at, what.size(), instead);
+}
+
+std::string example() { return test::trace_example(STOWAGE_ROOT); }
+
+void expect_refused(const std::string& text, const std::string& message) {
+  test::expect_refused([&] { graph_from_trace(text); }, message);
+  test::expect_refused([&] { graph_from_trace(text); }, "docs/trace.md says what");
+}
+
+const Op& op_named(const Graph& graph, const std::string& name) {
+  const auto found =
+      std::find_if(graph.ops.begin(), graph.ops.end(), [&](const Op& op) { return op.name == name; });
+  if (found == graph.ops.end()) throw InvalidInput("no op '" + name + "'; correct the test");
+  return *found;
+}
+
+TEST(Trace, IsToldFromAGraphByItsFirstMember) {
+  EXPECT_TRUE(is_trace(example()));
+  EXPECT_TRUE(is_trace("\r\n { \"stowage_trace\""));
+  EXPECT_FALSE(is_trace(to_json(test::small_graph())));
+  for (const char* text :
+       {"", "{", "[\"stowage_trace\"]", "\"stowage_trace\"", "{\"tensors\": \"stowage_trace\""})
+    EXPECT_FALSE(is_trace(text)) << text;
+}
+
+// What GraphBuilder made, written as a trace and read back, all but what a trace leaves out.
+TEST(Trace, OfAGraphWithItsUpdatePhaseReadsBackEqual) {
+  Graph graph = test::small_graph();
+  graph.ops[0].cost.seconds = 0.1;
+  graph.ops[1].cost.seconds = 0;
+  Graph back = graph_from_trace(test::trace_of(graph));
+  for (Tensor& tensor : graph.tensors) tensor.initializer = {};
+  for (Op& op : graph.ops) op.attributes.clear();
+  EXPECT_EQ(back, graph);
+}
+
+// The same without its update phase: the reader's is GraphBuilder's.
+TEST(Trace, OfForwardAndBackwardGetsTheUpdatePhaseOfGraphBuilder) {
+  const AdamW optimizer{.beta1 = 0.8, .beta2 = 0.9, .epsilon = 1e-6, .weight_decay = 0.2, .clip = 3};
+  for (const DataType type : {DataType::f32, DataType::bf16}) {
+    const auto build = [&](bool update) {
+      GraphBuilder b(type);
+      const Value x = b.input("x", {4, 3}, type);
+      const Value loss = test::reduce(b, "loss", test::scale(b, "y", x, b.parameter("w", {3, 3}, {})));
+      Graph graph = update ? b.finish(loss, optimizer) : b.finish_without_update(loss);
+      for (Op& op : graph.ops)
+        if (op.phase != Phase::update) op.attributes.clear();
+      return graph;
+    };
+    Graph stub = build(false);
+    stub.clip = stub.loss;  // trace_of writes one
+    std::string text = with(test::trace_of(stub), "\"clip\":\"loss\"",
+                            "\"optimizer\":{\"name\":\"adamw\",\"beta1\":0.8,\"beta2\":0.9,\"epsilon\":1e-6,"
+                            "\"weight_decay\":0.2,\"clip\":3}");
+    text = with(text, "\"w.grad\",", "\"w.grad\",\"of\":\"w\",");
+    EXPECT_EQ(graph_from_trace(text), build(true));
+  }
+}
+
+TEST(Trace, ExampleOfTheDocumentHoldsWhatItSays) {
+  const Graph graph = graph_from_trace(example());
+  EXPECT_EQ(graph.unit_names, (std::vector<std::string>{"up", "down"}));
+  EXPECT_EQ(graph.ops.size(), 6U + 2 + 1 + 2);  // and square sums, clip, adamw
+  EXPECT_EQ(graph.tensor(graph.loss).name, "loss");
+  EXPECT_EQ(graph.tensor(graph.loss).type, DataType::f64);
+  EXPECT_EQ(op_named(graph, "up").cost.seconds, 3.1e-5);
+  EXPECT_EQ(op_named(graph, "up").kernel, "linear_relu");
+  EXPECT_EQ(op_named(graph, "down").kernel, "traced");
+  EXPECT_EQ(graph.tensor(op_named(graph, "down").writes[2]).bytes(), 65536U);
+  EXPECT_EQ(op_named(graph, "up.relu").cost, (OpCost{0, 66560, {}}));
+  EXPECT_EQ(op_named(graph, "up.relu").may_alias.size(), 1U);
+  EXPECT_EQ(op_named(graph, "up.dw").cost.flops, 4194304);
+}
+
+TEST(Trace, MeasuredSecondsStandWhateverTheMachine) {
+  const Graph graph = graph_from_trace(example());
+  Machine machine;
+  machine.launch_seconds = 1;
+  machine.flops_per_second = 1;
+  EXPECT_EQ(op_seconds(op_named(graph, "up"), machine), 3.1e-5);
+  EXPECT_EQ(op_seconds(op_named(graph, "up.dw"), machine), 1 + 4194304.0);
+  EXPECT_GT(host_seconds(op_named(graph, "w0.adamw"), machine), 0);
+}
+
+TEST(Trace, TakesUnitsAndTheirDefaults) {
+  std::string text = example();
+  for (const char* unit : {"\"unit\": \"up\", ", "\"unit\": \"down\", ", "\"unit\": \"down\", ",
+                           "\"unit\": \"down\", ", "\"unit\": \"up\", ", "\"unit\": \"up\", "})
+    text = with(text, unit, "");
+  EXPECT_EQ(graph_from_trace(text).unit_names, (std::vector<std::string>{"step"}));
+}
+
+TEST(Trace, RoundsBytesUpToFour) {
+  const Graph graph = graph_from_trace(with(example(), "\"bytes\": 1024", "\"bytes\": 1021"));
+  EXPECT_EQ(graph.tensor(op_named(graph, "up").writes[1]).bytes(), 1024U);
+}
+
+struct Refused {
+  const char* what;
+  const char* instead;
+  const char* message;
+};
+
+TEST(Trace, NamesLineAndFieldOfAHeaderThatDoesNotFit) {
+  expect_refused("", "trace line 1: there is no header");
+  expect_refused("\n \r\n", "trace line 1: there is no header");
+  expect_refused("\n{}", "trace line 2: 'stowage_trace' is not there");
+  expect_refused("[]", "trace line 1: 'stowage_trace' is not there");
+  for (const Refused& r : std::initializer_list<Refused>{
+           {"_trace\": 1", "_trace\": 2", "trace line 1: 'stowage_trace' is not 1"},
+           {"_trace\": 1", "_trace\": 1e999", "trace line 1: "},
+           {"\"loss\": \"loss\"", "\"loss\": \"l\"",
+            "trace line 1: 'loss' names 'l', which no line describes"},
+           {"\"loss\": \"loss\"", "\"loss\": \"h\"",
+            "trace line 5: 'h' is the loss, but no activation of one element"},
+           {"\"loss\": \"loss\"", "\"lost\": \"loss\"", "trace line 1: 'lost' is not a known field"},
+           {"\"loss\": \"loss\", ", "", "trace line 1: 'loss' is not there"},
+           {"\"adamw\"", "\"sgd\"", "trace line 1: 'optimizer.name' is not 'adamw'"},
+           {"\"clip\": 1.0", "\"clip\": -1.0",
+            "trace line 1: 'optimizer.clip' is not a number from 0 to 1e+06"},
+           {"\"note\"", "\"clip\": \"x\", \"note\"", "trace line 1: 'clip' stands beside 'optimizer'"},
+           {"\"optimizer\": {\"name\": \"adamw\", \"clip\": 1.0}, ", "",
+            "trace line 1: 'the line' has neither 'optimizer' nor"},
+           {"\"two layers, batch 8\"", "[]", "trace line 1: 'note' is not a string"}})
+    expect_refused(with(example(), r.what, r.instead), r.message);
+}
+
+TEST(Trace, NamesLineAndFieldOfATensorThatDoesNotFit) {
+  for (const Refused& r : std::initializer_list<Refused>{
+           {"\"tensor\": \"x\"", "\"tensor\": \"\"",
+            "trace line 2: 'tensor' is not a name of 1 to 4096 bytes"},
+           {"\"tensor\": \"x\"", "\"tensor\": \"\\u001b[2J\"", "trace line 2: 'tensor' is not a name"},
+           {"\"tensor\": \"w1\"", "\"tensor\": \"w0\"",
+            "trace line 4: 'tensor' names 'w0', which line 3 names already"},
+           {"\"kind\": \"input\"", "\"kind\": \"output\"", "trace line 2: 'kind' is not a known word"},
+           {"\"type\": \"f32\"", "\"type\": \"f16\"", "trace line 2: 'type' is not a known word"},
+           {"[8, 256]", "[8, 0]", "trace line 2: 'shape' is not of dimensions from 1 up"},
+           {"[8, 256]", "[8, -256]", "trace line 2: 'shape' is not of dimensions from 1 up"},
+           {"[8, 256]", "[4294967296, 4294967296]", "trace line 2: 'shape' is not of dimensions from 1 up"},
+           {"[8, 256]", "[8, 1e3]", "trace line 2: 'shape[1]' is not an integer"},
+           {"[8, 256]", "[288230376151711743]", "brings the bytes of all tensors above 2^60"},
+           {"\"bytes\": 1024", "\"bytes\": 0", "trace line 6: 'bytes' is not a number of bytes from 1"},
+           {"\"bytes\": 1024", "\"bytes\": 1152921504606846977",
+            "trace line 6: 'bytes' is not a number of bytes"},
+           {"\"bytes\": 1024", "\"bytes\": 4, \"shape\": [1]", "trace line 6: 'shape' stands beside 'bytes'"},
+           {"\"type\": \"f32\", \"shape\": [256, 1024]", "\"bytes\": 4",
+            "trace line 3: 'bytes' says nothing that AdamW"},
+           {"\"of\": \"w1\"", "\"of\": \"w2\"",
+            "trace line 11: 'of' names 'w2', which no line above describes"},
+           {"\"of\": \"w1\"", "\"of\": \"h\"", "trace line 11: 'of' names 'h', which is of kind activation"},
+           {"\"of\": \"w0\"", "\"of\": \"w1\"",
+            "trace line 17: 'of' names 'w1', whose final gradient stands in line 11"},
+           {", \"of\": \"w0\"", "", "trace line 3: no gradient is 'of' the parameter 'w0'"},
+           {"\"kind\": \"gradient\"", "\"kind\": \"activation\"",
+            "trace line 11: 'of' stands on a tensor of kind activation"},
+           {"\"mask\", \"kind\"", "\"mask\", \"color\": 1, \"kind\"",
+            "trace line 6: 'color' is not a known field"},
+           {", \"mask\"], \"seconds", "], \"seconds",
+            "trace line 16: 'reads[1]' names 'mask', which no op above writes"},
+           {"\"tensor\": \"h\"",
+            "\"tensor\": \"unused\", \"kind\": \"activation\", \"bytes\": 4}\n{\"tensor\": \"h\"",
+            "trace line 5: no op writes 'unused'"}})
+    expect_refused(with(example(), r.what, r.instead), r.message);
+}
+
+TEST(Trace, NamesLineAndFieldOfAnOpThatDoesNotFit) {
+  for (const Refused& r : std::initializer_list<Refused>{
+           {"\"op\": \"down\"", "\"op\": \"up\"",
+            "trace line 10: 'op' names 'up', which is an op above already"},
+           {"{\"op\": \"down\"", "{\"node\": \"down\"",
+            "trace line 10: 'the line' is not an object with 'tensor' or 'op'"},
+           {"\"phase\": \"forward\"", "\"phase\": \"backward\"",
+            "trace line 7: 'unit' names 'up', which has no forward op"},
+           {"\"phase\": \"backward\"", "\"phase\": \"update\"",
+            "trace line 12: 'phase' is update, but the header"},
+           {"\"down.dx\", \"phase\": \"backward\"", "\"down.dx\", \"phase\": \"forward\"",
+            "trace line 14: 'phase' is forward behind ops of backward"},
+           {"\"down.dw\", \"phase\": \"backward\", \"unit\": \"down\"",
+            "\"down.dw\", \"phase\": \"backward\", \"unit\": \"up\"",
+            "trace line 14: 'unit' is 'down' behind 'up'"},
+           {"\"reads\": [\"x\", \"w0\"]", "\"reads\": [\"x\", \"w9\"]",
+            "trace line 7: 'reads[1]' names 'w9', which no line above describes"},
+           {"\"reads\": [\"x\", \"w0\"]", "\"reads\": [\"x\", \"h\"]",
+            "trace line 7: 'reads[1]' names 'h', which no op above writes"},
+           {"\"writes\": [\"dw1\"]", "\"writes\": [\"dw1\", \"h\"]",
+            "trace line 12: 'writes[1]' names 'h', which is written above"},
+           {"\"writes\": [\"dw1\"]", "\"writes\": [\"dw1\", \"x\"]",
+            "trace line 12: 'writes[1]' names the input 'x'"},
+           {"\"writes\": [\"dw1\"]", "\"writes\": [\"dw1\", \"w1\"]",
+            "trace line 12: 'writes[1]' names 'w1' of kind parameter"},
+           {"\"reads\": [\"x\", \"w0\"]", "\"reads\": \"x\"", "trace line 7: 'reads' is not a list"},
+           {"3.1e-5", "-3.1e-5", "trace line 7: 'seconds' is not a number from 0 to 1e+06"},
+           {"3.1e-5", "NaN", "trace line 7: "},
+           {"3.1e-5", "1e999", "trace line 7: "},
+           {"3.1e-5", "1e300", "trace line 7: 'seconds' is not a number from 0 to 1e+06"},
+           {"3.1e-5", "\"fast\"", "trace line 7: 'seconds' is not a finite number"},
+           {"\"bytes\": 66560", "\"bytes\": -1", "trace line 16: 'bytes' is not a number from 0 to 1e+24"},
+           {"\"flops\": 4194304", "\"flops\": 1e25",
+            "trace line 18: 'flops' is not a number from 0 to 1e+24"},
+           {"\"workspace\": 65536", "\"workspace\": 0",
+            "trace line 10: 'workspace' is not a number of bytes"},
+           {"[\"dz\", \"dh\"]", "[\"dz\", \"mask\"]",
+            "trace line 16: 'may_alias[0]' is not a pair of tensors of the same size"},
+           {"[\"dz\", \"dh\"]", "[\"dz\", \"h\"]",
+            "trace line 16: 'may_alias[0][1]' is not an operand of this op"},
+           {"[\"dz\", \"dh\"]", "[\"dz\"]", "trace line 16: 'may_alias[0]' is not a pair"},
+           {"\"reads\": [\"dz\", \"x\"]", "\"reads\": [\"dz\", \"x\", \"dh\"]",
+            "op 'up.relu' may overwrite 'dh' but is not its last reader"}})
+    expect_refused(with(example(), r.what, r.instead), r.message);
+}
+
+TEST(Trace, RefusesForwardOpsOfAUnitThatDoNotFollowOneAnother) {
+  expect_refused(
+      with(example(), "{\"tensor\": \"dw1\"",
+           "{\"tensor\": \"z\", \"kind\": \"activation\", \"bytes\": 4}\n"
+           "{\"op\": \"z\", \"phase\": \"forward\", \"unit\": \"up\", \"reads\": [], \"writes\": [\"z\"]}\n"
+           "{\"tensor\": \"dw1\""),
+      "trace line 12: 'unit' is 'up' again");
+}
+
+TEST(Trace, RefusesWhatOnlyUpdateOpsMayDo) {
+  const std::string text = test::trace_of(test::small_graph());
+  expect_refused(with(text, "\"phase\":\"update\",", "\"phase\":\"update\",\"unit\":\"one\","),
+                 "'unit' stands on an update op");
+  expect_refused(with(text, "\"reads\":[\"x\",\"first\"]", "\"reads\":[\"x\",\"first.adam_m\"]"),
+                 "'reads[1]' names the optimizer state 'first.adam_m'");
+  expect_refused(with(text, "\"clip\":\"clip\"", "\"clip\":\"loss\""), "the clip 'loss' is f64 []");
+}
+
+TEST(Trace, SurvivesEveryTruncation) {
+  const std::string text = example();
+  for (std::size_t length = 0; length + 2 < text.size(); ++length)
+    EXPECT_THROW(graph_from_trace(std::string_view(text).substr(0, length)), InvalidInput) << length;
+}
+
+TEST(Trace, RefusesLinesAndTextsThatAreTooLong) {
+  const std::string header = example().substr(0, example().find('\n') + 1);
+  expect_refused(header + "{\"tensor\": \"" + std::string(1 << 20, 'a') + "\"}",
+                 "trace line 2: has more than 1048576");
+  expect_refused(header + std::string(100'000, '['), "trace line 2: ");
+  test::expect_refused(
+      [&] { graph_from_trace(header + std::string((1 << 24) + 1, '\n')); },
+      "trace line 16777217: there are more than 16777216 lines; record one step, in fewer ops");
+}
+
+}  // namespace
+}  // namespace stowage

@@ -1,0 +1,61 @@
+// Traces for tests: a graph written as one, and the example of the document.
+#pragma once
+
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "stowage/graph.h"
+
+namespace stowage::test {
+
+inline nlohmann::ordered_json names_of(const Graph& graph, const std::vector<TensorId>& ids) {
+  nlohmann::ordered_json names = nlohmann::ordered_json::array();
+  for (const TensorId id : ids) names.push_back(graph.tensor(id).name);
+  return names;
+}
+
+// One line per tensor, then one per op; all of the graph but attributes and initializers.
+inline std::string trace_of(const Graph& graph) {
+  using Json = nlohmann::ordered_json;
+  Json header{{"stowage_trace", 1}, {"loss", graph.tensor(graph.loss).name}};
+  header["clip"] = graph.tensor(graph.clip).name;
+  std::string text = header.dump() + '\n';
+  for (const Tensor& tensor : graph.tensors) {
+    text += Json{{"tensor", tensor.name},
+                 {"kind", to_string(tensor.kind)},
+                 {"type", to_string(tensor.type)},
+                 {"shape", tensor.shape}}
+                .dump() +
+            '\n';
+  }
+  for (const Op& op : graph.ops) {
+    Json line{{"op", op.name}, {"phase", to_string(op.phase)}, {"kernel", op.kernel}};
+    if (op.unit != no_id) line["unit"] = graph.unit_names[op.unit];
+    line["reads"] = names_of(graph, op.reads);
+    line["writes"] = names_of(graph, op.writes);
+    line["may_alias"] = Json::array();
+    for (const Alias& alias : op.may_alias)
+      line["may_alias"].push_back(
+          {graph.tensor(op.writes[alias.write]).name, graph.tensor(op.reads[alias.read]).name});
+    line["flops"] = op.cost.flops;
+    line["bytes"] = op.cost.bytes;
+    if (op.cost.seconds) line["seconds"] = *op.cost.seconds;
+    text += line.dump() + '\n';
+  }
+  return text;
+}
+
+// The block of docs/trace.md. `root`: of the repository.
+inline std::string trace_example(const std::string& root) {
+  std::ifstream file(root + "/docs/trace.md", std::ios::binary);
+  const std::string document((std::istreambuf_iterator<char>(file)), {});
+  const std::string fence = "```jsonl\n";
+  const std::size_t begin = document.find(fence);
+  if (begin == std::string::npos) return {};
+  const std::size_t first = begin + fence.size();
+  return document.substr(first, document.find("```", first) - first);
+}
+
+}  // namespace stowage::test
