@@ -123,6 +123,9 @@ void add_plan(CLI::App& app, Options& options, Words& words) {
       ->type_name("SIZE");
   app.add_flag("--plan-only", options.plan_only, "print what the plan would do, then stop");
   app.get_option("--plan-only")->group(group);
+  app.add_flag("--verify", options.verify,
+               "compare the bits of every recomputed tensor with those of its first making; slow")
+      ->group(group);
   app.add_option("--plan-json", options.plan_file, "write the plan")->group(group)->type_name("FILE");
 }
 

@@ -29,6 +29,7 @@ struct Options {
   Link link{.bytes_per_second = 8e9, .latency_seconds = 10e-6, .throttled = true};  // simulated, each way
 
   bool plan_only = false;
+  bool verify = false;  // compare the bits of every replay
   std::uint64_t sample_bytes = 0;
   // Paths to write, empty: not wanted.
   std::string plan_file;

@@ -96,6 +96,7 @@ void RunStatistics::add(const StepReport& report) {
   device_peak_bytes_ = std::max(device_peak_bytes_, report.device_peak_bytes);
   h2d_bytes_ = report.h2d_bytes;
   d2h_bytes_ = report.d2h_bytes;
+  verified_replays_ += report.verified_replays;
 }
 
 std::uint64_t RunStatistics::last_losses() const { return std::min(steps_, window); }
@@ -138,6 +139,9 @@ std::string summary(const Setup& setup, const RunStatistics& run) {
             share(run.device_peak_bytes(), setup.need));
   lines.add("traffic", "{} in and {} out per step; planned {} and {}", format_bytes(run.h2d_bytes()),
             format_bytes(run.d2h_bytes()), format_bytes(plan.h2d_bytes), format_bytes(plan.d2h_bytes));
+  if (setup.options->verify)
+    lines.add("verified", "{} replays, each with the bits of its op's first launch",
+              grouped(run.verified_replays()));
   return std::move(lines).text();
 }
 

@@ -45,6 +45,7 @@ class RunStatistics {
   // Bytes of the last step.
   Bytes h2d_bytes() const { return h2d_bytes_; }
   Bytes d2h_bytes() const { return d2h_bytes_; }
+  std::uint64_t verified_replays() const { return verified_replays_; }  // of all steps
 
  private:
   static constexpr std::uint64_t window = 20;
@@ -57,6 +58,7 @@ class RunStatistics {
   Bytes device_peak_bytes_ = 0;
   Bytes h2d_bytes_ = 0;
   Bytes d2h_bytes_ = 0;
+  std::uint64_t verified_replays_ = 0;
 };
 
 std::string summary(const Setup& setup, const RunStatistics& run);

@@ -125,7 +125,11 @@ class Trainer {
         batches_(batches),
         device_(open_run_device(prepared, options_)),
         engine_(*device_, model.graph, *setup.plan,
-                {.seed = options_.seed, .machine = setup.machine, .kernels = {}, .host_kernels = {}}) {}
+                {.seed = options_.seed,
+                 .verify_recompute = options_.verify,
+                 .machine = setup.machine,
+                 .kernels = {},
+                 .host_kernels = {}}) {}
 
   // All steps, or up to an interrupt.
   void run(StepLog& log) {

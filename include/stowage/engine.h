@@ -42,10 +42,32 @@ class StepError : public DeviceError {
   bool step_counted_;
 };
 
+// Verify mode: the replay of an op has written other bits than the op's first launch in the same step. The
+// kernel is not replayable on this device, or something has changed what it reads. The step was not made, and
+// the state is that of a step boundary, as for any StepError before the gate. `op()` is the op's name.
+class RecomputeMismatch : public StepError {
+ public:
+  RecomputeMismatch(const StepError& error, std::string kernel, std::string tensor, std::uint64_t step)
+      : StepError(error), kernel_(std::move(kernel)), tensor_(std::move(tensor)), step_(step) {}
+  const std::string& kernel() const { return kernel_; }
+  const std::string& tensor() const { return tensor_; }  // the first of the op's results that differs
+  std::uint64_t step() const { return step_; }           // 0-based
+
+ private:
+  std::string kernel_;
+  std::string tensor_;
+  std::uint64_t step_;
+};
+
 struct EngineOptions {
   std::uint64_t seed = 1;
-  bool validate = true;                     // judge the plan first; throws InvalidInput when it is invalid
-  bool measure = true;                      // an event pair around every instruction: timelines and stall
+  bool validate = true;  // judge the plan first; throws InvalidInput when it is invalid
+  bool measure = true;   // an event pair around every instruction: timelines and stall
+  // Verify mode: the results of every op that the plan replays are hashed, bit by bit, when the op is first
+  // launched and again after its replay; a difference throws RecomputeMismatch. Slow: waits for each of these
+  // launches and copies what they wrote to the host, through page-locked memory of its own (at most 4 MiB,
+  // beside the plan's). The numbers stay the same.
+  bool verify_recompute = false;
   Machine machine;                          // modelled op times, for a device that runs in virtual time
   std::optional<LaunchTable> kernels;       // of the compute lane; default: launch_table_for(device)
   std::optional<LaunchTable> host_kernels;  // of the host lane; default: `kernels` if given, else the CPU's
@@ -62,9 +84,10 @@ struct StepReport {
   double seconds = 0;  // from the end of the step before to the end of this one
   double stall_fraction =
       0;                // share of `seconds` in which the compute lane had nothing to run (0 if not measured)
-  Bytes h2d_bytes = 0;  // measured in this step
+  Bytes h2d_bytes = 0;  // measured in this step; what verify mode copies is left out
   Bytes d2h_bytes = 0;
-  Bytes device_peak_bytes = 0;  // highest device byte touched so far
+  Bytes device_peak_bytes = 0;         // highest device byte touched so far
+  std::uint64_t verified_replays = 0;  // replays whose bits were compared in this step (verify mode)
 };
 
 // One input tensor of the step.
@@ -84,7 +107,7 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   // Runs one step; returns when its loss and norm are known. Updates may still run and overlap the
-  // next step. Throws StepError.
+  // next step. Throws StepError; RecomputeMismatch in verify mode.
   StepReport step(std::span<const InputData> inputs, const StepOptions& options);
 
   // Waits until nothing is in flight.

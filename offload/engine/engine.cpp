@@ -18,6 +18,7 @@
 #include "offload/engine/step_events.h"
 #include "offload/engine/step_runner.h"
 #include "offload/engine/update.h"
+#include "offload/engine/verify.h"
 #include "stowage/cuda_device.h"
 #include "stowage/planner.h"
 
@@ -70,6 +71,10 @@ class Engine::Implementation {
   std::vector<Interval> last_timeline();
 
  private:
+  std::optional<ReplayVerifier> verifier_for(bool wanted) const {
+    if (!wanted) return std::nullopt;
+    return std::make_optional<ReplayVerifier>(device_, graph_, plan_, lanes_, bound_);
+  }
   Parity parity() const { return static_cast<Parity>(completed_ % 2); }
   void require_values() const;
   void run_to_gate(const StepOptions& options);
@@ -92,6 +97,7 @@ class Engine::Implementation {
   std::vector<BoundInstruction> bound_;
   StepEvents events_;
   Event first_start_;
+  std::optional<ReplayVerifier> verifier_;  // in verify mode
   StepRunner runner_;
   Staging staging_;
   Update update_;
@@ -122,7 +128,8 @@ Engine::Implementation::Implementation(Device& device, const Graph& graph, const
                    options.machine, places_, arena_, host_.buckets(), contexts_})),
       events_(device, plan_, {plan_.gate, loss_offload_}, options.measure),
       first_start_(device),
-      runner_(device, plan_, lanes_, events_, bound_),
+      verifier_(verifier_for(options.verify_recompute)),
+      runner_(device, plan_, lanes_, events_, bound_, verifier_ ? &*verifier_ : nullptr),
       staging_(device, lanes_, host_.spare()),
       update_(device, plan_, lanes_, runner_, bound_),
       state_(staging_, graph_, plan_, places_, host_, arena_),
@@ -149,6 +156,8 @@ StepReport Engine::Implementation::step(std::span<const InputData> inputs, const
   const DeviceCounters after = device_.counters();
   report.h2d_bytes = after.h2d_bytes - before.h2d_bytes;
   report.d2h_bytes = after.d2h_bytes - before.d2h_bytes;
+  if (verifier_) report.d2h_bytes -= verifier_->copied_bytes();
+  if (verifier_) report.verified_replays = verifier_->replays();
   report.device_peak_bytes = after.highest_device_byte;
   return report;
 }
@@ -157,6 +166,7 @@ void Engine::Implementation::run_to_gate(const StepOptions& options) {
   try {
     contexts_[parity()] = {completed_, seed_, options.learning_rate};
     runner_.forget(parity());
+    if (verifier_) verifier_->begin_step();
     if (completed_ == 0) device_.record(first_start_.id(), lanes_[LaneRole::compute]);
     runner_.enqueue(0, plan_.gate + 1, parity(), in_flight_);
     device_.synchronise(events_.end(parity(), plan_.gate));
@@ -205,7 +215,10 @@ void Engine::Implementation::fail(const std::exception& cause, bool counted) {
   const bool complete =
       completed_ == 0 || (settled && update_.complete(static_cast<Parity>((completed_ - 1) % 2)));
   lost_ = !settled || !complete;
-  throw make_step_error(plan_, bound_, {cause, runner_.current(), step, counted, lost_});
+  const Failure failure{cause, runner_.current(), step, counted, lost_};
+  if (const auto* difference = dynamic_cast<const ReplayDifference*>(&cause))
+    throw make_mismatch(graph_, plan_, bound_, verifier_->tracker(), *difference, failure);
+  throw make_step_error(plan_, bound_, failure);
 }
 
 void Engine::Implementation::drain() {

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "offload/engine/binding.h"
+#include "offload/engine/verify.h"
 #include "stowage/engine.h"
 
 namespace stowage {
@@ -21,5 +22,10 @@ struct Failure {
 
 // Names the work that the device says has failed, else the instruction that the engine was at.
 StepError make_step_error(const Plan& plan, std::span<const BoundInstruction> bound, const Failure& failure);
+
+// `tracker` stands at the replay.
+RecomputeMismatch make_mismatch(const Graph& graph, const Plan& plan, std::span<const BoundInstruction> bound,
+                                const RecomputeTracker& tracker, const ReplayDifference& difference,
+                                const Failure& failure);
 
 }  // namespace stowage

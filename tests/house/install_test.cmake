@@ -1,4 +1,4 @@
-# Installs the build tree into an empty prefix, builds examples/consumer against that alone, and runs it.
+# Installs the build tree into an empty prefix, builds the examples against that alone, and runs them.
 function(run)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
   if(NOT status EQUAL 0)
@@ -29,14 +29,25 @@ foreach(file ${exported})
   endif()
 endforeach()
 
-run(${CMAKE_COMMAND} -S ${example} -B ${scratch}/build -G ${generator}
-  -D CMAKE_BUILD_TYPE=${config} -D CMAKE_CXX_COMPILER=${compiler} -D CMAKE_PREFIX_PATH=${prefix})
-run(${CMAKE_COMMAND} --build ${scratch}/build)
-run(${scratch}/build/consumer)
-if(NOT output MATCHES "step 5: loss [0-9]+\\.[0-9]+")
-  message(FATAL_ERROR "the consumer printed no loss of step 5:\n${output}")
+# run_example(name expected): builds examples/<name>, whose program has its name, and looks for a regular
+# expression in what that prints.
+function(run_example name expected)
+  set(build_folder ${scratch}/build/${name})
+  run(${CMAKE_COMMAND} -S ${examples}/${name} -B ${build_folder} -G ${generator}
+    -D CMAKE_BUILD_TYPE=${config} -D CMAKE_CXX_COMPILER=${compiler} -D CMAKE_PREFIX_PATH=${prefix})
+  run(${CMAKE_COMMAND} --build ${build_folder})
+  run(${build_folder}/${name})
+  if(NOT output MATCHES "${expected}")
+    message(FATAL_ERROR "the example ${name} printed no '${expected}':\n${output}")
+  endif()
+  message(STATUS "${output}")
+endfunction()
+run_example(consumer "step 5: loss [0-9]+\\.[0-9]+")
+run_example(online_recompute "[1-9][0-9]* ops rebuilt.*equal to the last bit")
+file(GLOB all_examples RELATIVE ${examples} ${examples}/*)
+if(NOT all_examples STREQUAL "consumer;online_recompute")
+  message(FATAL_ERROR "examples/ holds ${all_examples}: each needs its line here")
 endif()
-message(STATUS "${output}")
 
 file(GLOB programs ${prefix}/bin/*)
 foreach(program ${programs})

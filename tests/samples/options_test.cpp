@@ -47,6 +47,7 @@ TEST(Options, Defaults) {
   EXPECT_TRUE(options.link.throttled);
   EXPECT_EQ(options.link.bytes_per_second, 8e9);
   EXPECT_FALSE(options.plan_only);
+  EXPECT_FALSE(options.verify);
 }
 
 TEST(Options, EveryFlag) {
@@ -93,6 +94,7 @@ TEST(Options, EveryFlag) {
                                  "--policy",
                                  "none",
                                  "--plan-only",
+                                 "--verify",
                                  "--plan-json",
                                  "p",
                                  "--log",
@@ -126,6 +128,7 @@ TEST(Options, EveryFlag) {
   EXPECT_EQ(options.link.bytes_per_second, 5e8);
   EXPECT_EQ(options.plan.policy, Policy::none);
   EXPECT_TRUE(options.plan_only);
+  EXPECT_TRUE(options.verify);
   EXPECT_EQ(options.plan_file, "p");
   EXPECT_EQ(options.log_file, "l");
   EXPECT_EQ(options.trace_file, "t");
@@ -177,7 +180,7 @@ TEST(Options, HelpListsEveryFlag) {
         "--clip",           "--dropout", "--seed",          "--device ",     "--device-memory",
         "--machine",        "--type",    "--host-memory",   "--bucket-size", "--threads",
         "--link-bandwidth", "--policy",  "--plan-only",     "--plan-json",   "--log",
-        "--trace",          "--weights", "--sample"}) {
+        "--trace",          "--weights", "--sample",        "--verify"}) {
     EXPECT_THAT(help, testing::HasSubstr(flag));
   }
 }

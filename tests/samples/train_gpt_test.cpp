@@ -136,6 +136,25 @@ TEST_F(TrainGpt, OneByteUnderTheMinimumSaysWhatWorks) {
   EXPECT_EQ(works.exit_code, 0) << works.errors;
 }
 
+// In half the memory, over a link so slow that activations are rebuilt rather than moved.
+TEST_F(TrainGpt, VerifyComparesReplaysAndChangesNoNumber) {
+  Words words = {"--width", "16", "--link-bandwidth", "1MB/s", "--steps", "2", "--device-memory"};
+  const std::string refusal =
+      expect_refused(small({"--width", "16", "--policy", "none", "--device-memory", "1000"}), {});
+  words.push_back(std::to_string(smallest_in(refusal) / 2));
+  Words plain = words, verified = words;
+  plain.insert(plain.end(), {"--log", folder_.file("plain")});
+  verified.insert(verified.end(), {"--log", folder_.file("verified"), "--verify"});
+  const ProgramResult before = run_train_gpt(small(plain));
+  const ProgramResult after = run_train_gpt(small(verified));
+  EXPECT_EQ(before.exit_code, 0) << before.errors;
+  EXPECT_EQ(after.exit_code, 0) << after.errors;
+  EXPECT_THAT(before.output, testing::Not(HasSubstr("verified")));
+  EXPECT_THAT(after.output, testing::ContainsRegex("verified +[1-9][0-9,]* replays"));
+  for (const char* name : {"loss", "grad_norm"})
+    EXPECT_EQ(column(folder_.file("plain"), name), column(folder_.file("verified"), name));
+}
+
 TEST_F(TrainGpt, HostMemoryTooSmallSaysWhatWorks) {
   Words words = small({"--steps", "2", "--host-memory", "1000", "--device-memory"});
   words.push_back(std::to_string(smallest_in(expect_refused(small({"--device-memory", "1000"}), {}))));

@@ -1,7 +1,9 @@
 // No allocation after the first step: counted in the calling thread and on the device.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 
 #include "stowage/engine.h"
@@ -97,6 +99,28 @@ TEST(Allocations, NorDoesItForAGpt) {
     ImmediateDevice device(false);
     EXPECT_EQ(allocations_of_steps(device, graph, plan, {}), 0U);
   }
+}
+
+// Every op writes zeros, so that a replay has something to agree with.
+void write_zeros(const LaunchArguments& arguments) {
+  for (const Operand& write : arguments.writes) std::memset(write.data, 0, write.tensor->bytes());
+}
+
+TEST(Allocations, NorDoesItInVerifyMode) {
+  const Graph graph = smallest_gpt(2);
+  constexpr Link slow{.bytes_per_second = 1e6, .latency_seconds = 1e-3};
+  const Machine machine{.h2d = slow, .d2h = slow};  // so that activations are rebuilt
+  const PlanOptions plan_options{.bucket_bytes = 512};
+  const Bytes budget = (minimum_bytes(graph, machine, plan_options) + need_bytes(graph, machine)) / 2;
+  const Plan plan = std::get<Plan>(make_plan(graph, machine, {.device = budget}, plan_options));
+  ASSERT_TRUE(std::any_of(plan.instructions.begin(), plan.instructions.end(),
+                          [](const Instruction& each) { return each.kind == InstructionKind::recompute; }));
+  EngineOptions options;
+  options.verify_recompute = true;
+  options.kernels.emplace();
+  for (const Op& op : graph.ops) options.kernels->add(op.kernel, write_zeros);
+  ImmediateDevice device;
+  EXPECT_EQ(allocations_of_steps(device, graph, plan, options), 0U);
 }
 
 TEST(Allocations, NorDoesTheDevice) {

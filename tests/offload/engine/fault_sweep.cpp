@@ -51,6 +51,7 @@ class Sweeper {
       EngineOptions options;
       options.seed = run_seed;
       options.kernels = sweep_.kernels;
+      options.verify_recompute = sweep_.verify_recompute;
       options.validate = false;  // once is enough, see the constructor
       Engine engine(*device, sweep_.graph, sweep_.plan, options);
       while (engine.completed_steps() < sweep_.faulted_step) make_step(engine, inputs_);

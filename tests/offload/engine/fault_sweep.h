@@ -18,6 +18,7 @@ struct FaultSweep {
   std::uint64_t steps = 5;
   bool drain_after = true;  // look for a failed update at once, or leave that to the next step
   std::int32_t input_range = 5;
+  bool verify_recompute = false;
 };
 
 // Expects of every fault: a StepError that names op, bytes and lane; values as of the last completed

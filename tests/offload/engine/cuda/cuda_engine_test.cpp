@@ -2,6 +2,7 @@
 // bytes, and near what the CPU computes.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -44,6 +45,12 @@ Plan plan_in(const Graph& graph, const Machine& machine, Bytes budget, const Pla
   return std::get<Plan>(std::move(planned));
 }
 
+std::uint64_t count_replays(const Plan& plan) {
+  return static_cast<std::uint64_t>(std::count_if(
+      plan.instructions.begin(), plan.instructions.end(),
+      [](const Instruction& instruction) { return instruction.kind == InstructionKind::recompute; }));
+}
+
 class CudaEngine : public ::testing::TestWithParam<DataType> {
  protected:
   void SetUp() override {
@@ -53,10 +60,11 @@ class CudaEngine : public ::testing::TestWithParam<DataType> {
   }
 
   // The run under a plan, with what the device says of it.
-  TrainingRun train(const Graph& graph, const Plan& plan) {
+  TrainingRun train(const Graph& graph, const Plan& plan, bool verify = false) {
     device_->reset_counters();
     EngineOptions options;
     options.seed = run_seed;
+    options.verify_recompute = verify;
     TrainingRun run;
     {
       Engine engine(*device_, graph, plan, options);
@@ -69,6 +77,7 @@ class CudaEngine : public ::testing::TestWithParam<DataType> {
       const StepReport last = make_step(engine, inputs);
       EXPECT_EQ(last.h2d_bytes, plan.h2d_bytes);
       EXPECT_EQ(last.d2h_bytes, plan.d2h_bytes);
+      EXPECT_EQ(last.verified_replays, verify ? count_replays(plan) : 0);
     }
     return run;
   }
@@ -89,6 +98,16 @@ TEST_P(CudaEngine, HasTheSameBitsAtEveryBudget) {
       EXPECT_TRUE(train(graph, plan_in(graph, machine, budget, options)) == whole);
     }
   }
+}
+
+TEST_P(CudaEngine, VerifyModeFindsEachReplayToBeTheSame) {
+  const Graph graph = make_gpt(GetParam(), 0.1);
+  constexpr Link slow{.bytes_per_second = 1e6, .latency_seconds = 1e-6};
+  const Machine machine{.h2d = slow, .d2h = slow};
+  const Bytes budget = (minimum_bytes(graph, machine) + need_bytes(graph, machine)) / 2;
+  const Plan plan = plan_in(graph, machine, budget, {});
+  ASSERT_GT(count_replays(plan), 0U);
+  EXPECT_TRUE(train(graph, plan, true) == train(graph, plan, false));
 }
 
 double real(std::uint64_t bits) { return std::bit_cast<double>(bits); }
