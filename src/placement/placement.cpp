@@ -8,6 +8,8 @@
 #include <limits>
 #include <numeric>
 
+#include "src/placement/pressure.h"
+#include "src/placement/sweep.h"
 #include "stowage/error.h"
 
 namespace stowage {
@@ -75,60 +77,6 @@ void check_items(std::span<const PlacementItem> items, Bytes alignment) {
   }
 }
 
-// The live bytes at every distinct interval start, one of which is where they peak.
-class Pressure {
- public:
-  explicit Pressure(std::span<const Block> blocks) : blocks_(blocks) {
-    starts_.reserve(blocks.size());
-    for (const Block& block : blocks) starts_.push_back(block.first);
-    std::sort(starts_.begin(), starts_.end());
-    starts_.erase(std::unique(starts_.begin(), starts_.end()), starts_.end());
-    add_up();
-  }
-
-  // Of the blocks live at one time only the topmost may leave the slack of its rounding unused.
-  Bytes bound() const {
-    std::vector<Bytes> slack(starts_.size(), 0);
-    for (const Block& block : blocks_) {
-      if (block.aligned == block.bytes) continue;
-      for (std::size_t i = begin(block); i < end(block); ++i) {
-        slack[i] = std::max(slack[i], block.aligned - block.bytes);
-      }
-    }
-    Bytes bound = 0;
-    for (std::size_t i = 0; i < live_.size(); ++i) bound = std::max(bound, live_[i] - slack[i]);
-    return bound;
-  }
-
-  Bytes most_within(const Block& block) const {
-    const auto at = live_.begin();
-    return *std::max_element(at + static_cast<std::ptrdiff_t>(begin(block)),
-                             at + static_cast<std::ptrdiff_t>(end(block)));
-  }
-
- private:
-  std::size_t index(std::int64_t position) const {
-    return static_cast<std::size_t>(std::lower_bound(starts_.begin(), starts_.end(), position) -
-                                    starts_.begin());
-  }
-  std::size_t begin(const Block& block) const { return index(block.first); }
-  std::size_t end(const Block& block) const { return index(block.last); }
-
-  void add_up() {
-    live_.assign(starts_.size() + 1, 0);  // first the changes; they may wrap, their sums do not
-    for (const Block& block : blocks_) {
-      live_[begin(block)] += block.aligned;
-      live_[end(block)] -= block.aligned;
-    }
-    std::partial_sum(live_.begin(), live_.end(), live_.begin());
-    live_.pop_back();
-  }
-
-  std::span<const Block> blocks_;
-  std::vector<std::int64_t> starts_;
-  std::vector<Bytes> live_;  // by start
-};
-
 std::vector<Block> to_blocks(std::span<const PlacementItem> items, Bytes alignment) {
   std::vector<Block> blocks;
   blocks.reserve(items.size());
@@ -136,6 +84,14 @@ std::vector<Block> to_blocks(std::span<const PlacementItem> items, Bytes alignme
     blocks.push_back({item.first, item.last, item.bytes, align_up(item.bytes, alignment), 0});
   }
   return blocks;
+}
+
+std::vector<std::uint32_t> sorted(const std::vector<Block>& blocks, Order order) {
+  std::vector<std::uint32_t> sequence(blocks.size());
+  std::iota(sequence.begin(), sequence.end(), 0U);
+  std::stable_sort(sequence.begin(), sequence.end(),
+                   [&](std::uint32_t a, std::uint32_t b) { return order(blocks[a], blocks[b]); });
+  return sequence;
 }
 
 // A block that has its place.
@@ -170,51 +126,73 @@ Bytes find_gap(const std::vector<Placed>& placed, const Block& block, Fit fit) {
 constexpr std::array<Order, 3> search_orders{by_start, by_duration, by_end};
 // Bounds the search to a few passes over a long list, to 64 rounds of a short one.
 constexpr std::size_t search_turns = 6000;
+// Blocks that all passes together may look at, a third of a second's work: ten passes over 8,000 blocks.
+constexpr std::uint64_t most_looks = 300'000'000;
 
 constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
 
-// Places the blocks one after another and keeps the outcome if its peak is below `result.peak`.
-// Otherwise returns the place in `sequence` of the block that reached that peak.
-std::size_t improve(const std::vector<Block>& blocks, const std::vector<std::uint32_t>& sequence, Fit fit,
-                    PlacementResult& result) {
-  std::vector<Placed> placed;
-  placed.reserve(blocks.size());
-  std::vector<Bytes> offsets(blocks.size(), 0);
-  Bytes peak = 0;
-  for (std::size_t turn = 0; turn < sequence.size(); ++turn) {
-    const std::uint32_t index = sequence[turn];
-    const Block& block = blocks[index];
-    const Bytes offset = find_gap(placed, block, fit);
-    peak = std::max(peak, offset + block.bytes);
-    if (peak >= result.peak) return turn;
-    const Placed entry{offset, offset + block.aligned, block.first, block.last};
-    const auto before = [](const Placed& a, const Placed& b) { return a.offset < b.offset; };
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), entry, before), entry);
-    offsets[index] = offset;
+// Places blocks in one order after another, and keeps the best outcome.
+class Greedy {
+ public:
+  Greedy(const std::vector<Block>& blocks, PlacementResult& result) : blocks_(blocks), result_(result) {}
+
+  bool finished() const { return result_.peak <= result_.lower_bound || looks_ >= most_looks; }
+
+  void run(Order order, Fit fit) { improve(sorted(blocks_, order), fit, order == by_start); }
+
+  // Joslin and Clements, "Squeaky Wheel Optimization": the block that spoils the peak gets an earlier
+  // turn, again and again.
+  void search(Order order) {
+    std::vector<std::uint32_t> sequence = sorted(blocks_, order);
+    const std::size_t rounds = std::min<std::size_t>(64, search_turns / blocks_.size());
+    for (std::size_t round = 0; round < rounds && !finished(); ++round) {
+      const std::size_t culprit = improve(sequence, Fit::first, false);
+      if (culprit == none) continue;
+      const auto at = sequence.begin() + static_cast<std::ptrdiff_t>(culprit);
+      const auto to = sequence.begin() + static_cast<std::ptrdiff_t>(culprit / 2);
+      std::rotate(to, at, at + 1);
+    }
   }
-  result.offsets = std::move(offsets);
-  result.peak = peak;
-  return none;
-}
 
-std::vector<std::uint32_t> sorted(const std::vector<Block>& blocks, Order order) {
-  std::vector<std::uint32_t> sequence(blocks.size());
-  std::iota(sequence.begin(), sequence.end(), 0U);
-  std::stable_sort(sequence.begin(), sequence.end(),
-                   [&](std::uint32_t a, std::uint32_t b) { return order(blocks[a], blocks[b]); });
-  return sequence;
-}
+ private:
+  // Places the blocks one after another and keeps the outcome if its peak is below the best. Otherwise
+  // returns the place in `sequence` of the block that reached that peak.
+  std::size_t improve(const std::vector<std::uint32_t>& sequence, Fit fit, bool starts_rise) {
+    std::vector<Placed> placed;
+    std::size_t many = 64;
+    std::vector<Bytes> offsets(blocks_.size(), 0);
+    Bytes peak = 0;
+    for (std::size_t turn = 0; turn < sequence.size(); ++turn) {
+      const std::uint32_t index = sequence[turn];
+      const Block& block = blocks_[index];
+      if (starts_rise && placed.size() > many) {
+        std::erase_if(placed, [&](const Placed& other) { return other.last <= block.first; });
+        many = 64 + 2 * placed.size();
+      }
+      looks_ += placed.size();
+      const Bytes offset = find_gap(placed, block, fit);
+      peak = std::max(peak, offset + block.bytes);
+      if (peak >= result_.peak || looks_ > most_looks) return turn;
+      const Placed entry{offset, offset + block.aligned, block.first, block.last};
+      const auto before = [](const Placed& a, const Placed& b) { return a.offset < b.offset; };
+      placed.insert(std::upper_bound(placed.begin(), placed.end(), entry, before), entry);
+      offsets[index] = offset;
+    }
+    result_.offsets = std::move(offsets);
+    result_.peak = peak;
+    return none;
+  }
 
-// Joslin and Clements, "Squeaky Wheel Optimization": the block that spoils the peak gets an earlier
-// turn, again and again.
-void search(const std::vector<Block>& blocks, std::vector<std::uint32_t> sequence, PlacementResult& result) {
-  const std::size_t rounds = std::min<std::size_t>(64, search_turns / blocks.size());
-  for (std::size_t round = 0; round < rounds && result.peak > result.lower_bound; ++round) {
-    const std::size_t culprit = improve(blocks, sequence, Fit::first, result);
-    if (culprit == none) continue;
-    const auto at = sequence.begin() + static_cast<std::ptrdiff_t>(culprit);
-    const auto to = sequence.begin() + static_cast<std::ptrdiff_t>(culprit / 2);
-    std::rotate(to, at, at + 1);
+  const std::vector<Block>& blocks_;
+  PlacementResult& result_;
+  std::uint64_t looks_ = 0;
+};
+
+void place_somehow(std::span<const PlacementItem> items, Bytes alignment, PlacementResult& result) {
+  result.offsets = placement::sweep(items, alignment);
+  result.peak = 0;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    result.peak = std::max(result.peak, result.offsets[i] + items[i].bytes);
   }
 }
 
@@ -222,28 +200,30 @@ void search(const std::vector<Block>& blocks, std::vector<std::uint32_t> sequenc
 
 Bytes peak_live_bytes(std::span<const PlacementItem> items) {
   check_items(items, 1);
-  const std::vector<Block> blocks = to_blocks(items, 1);
-  return Pressure(blocks).bound();
+  return placement::Pressure(items, 1).bound();
 }
 
 PlacementResult place(std::span<const PlacementItem> items, Bytes alignment) {
   check_items(items, alignment);
-  std::vector<Block> blocks = to_blocks(items, alignment);
-  const Pressure pressure(blocks);
+  const placement::Pressure pressure(items, alignment);
   PlacementResult result;
-  result.lower_bound = pressure.bound();
+  result.lower_bound = result.proven_bound = pressure.bound();
   if (items.empty()) return result;
   result.peak = nowhere;
+  std::vector<Block> blocks = to_blocks(items, alignment);
+  Greedy greedy(blocks, result);
   for (const Fit fit : {Fit::first, Fit::best}) {
     for (const Order order : orders) {
       if (order == by_pressure && fit == Fit::first) {
-        for (Block& block : blocks) block.pressure = pressure.most_within(block);
+        for (std::size_t i = 0; i < items.size(); ++i) blocks[i].pressure = pressure.most_within(items[i]);
       }
-      improve(blocks, sorted(blocks, order), fit, result);
-      if (result.peak <= result.lower_bound) return result;
+      greedy.run(order, fit);
+      if (greedy.finished()) break;
     }
+    if (greedy.finished()) break;
   }
-  for (const Order order : search_orders) search(blocks, sorted(blocks, order), result);
+  for (const Order order : search_orders) greedy.search(order);
+  if (result.peak == nowhere) place_somehow(items, alignment, result);
   return result;
 }
 
