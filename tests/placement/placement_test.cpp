@@ -120,8 +120,8 @@ TEST(Placement, SmallInputsAreCloseToTheExhaustiveOptimum) {
     worst = std::max(worst, ratio);
     optimal += ratio == 1 ? 1 : 0;
   }
-  EXPECT_LE(worst, 1.25);
-  EXPECT_GE(optimal, rounds * 9 / 10);
+  EXPECT_LE(worst, 1);
+  EXPECT_EQ(optimal, rounds);
 }
 
 TEST(Placement, RefusesBadItemsByNumber) {
@@ -145,7 +145,7 @@ TEST(Placement, RefusesBadItemsByNumber) {
 struct Expectation {
   const char* file;
   Bytes bound;
-  double worst_ratio;  // the hard ones stay unsolved; a worse order must not go unseen
+  double worst_ratio = 1.01;  // what planning needs of the short search
 };
 
 class PublicInstances : public ::testing::TestWithParam<Expectation> {};
@@ -163,15 +163,12 @@ TEST_P(PublicInstances, AreSoundAndClose) {
   EXPECT_LE(ratio, GetParam().worst_ratio);
 }
 
-INSTANTIATE_TEST_SUITE_P(Placement, PublicInstances,
-                         ::testing::Values(Expectation{"minimalloc-A.1048576.csv", 0, 1.3},
-                                           Expectation{"minimalloc-C.1048576.csv", 0, 1.3},
-                                           Expectation{"minimalloc-E.1048576.csv", 0, 1.3},
-                                           Expectation{"minimalloc-G.1048576.csv", 0, 1.3},
-                                           Expectation{"minimalloc-I.1048576.csv", 0, 1.3},
-                                           Expectation{"minimalloc-K.1048576.csv", 0, 1.3},
-                                           Expectation{"resnet50.csv", 1515472556, 1.05},
-                                           Expectation{"G_1.csv", 3030937746, 1.05}));
+INSTANTIATE_TEST_SUITE_P(
+    Placement, PublicInstances,
+    ::testing::Values(Expectation{"minimalloc-A.1048576.csv", 0}, Expectation{"minimalloc-C.1048576.csv", 0},
+                      Expectation{"minimalloc-E.1048576.csv", 0}, Expectation{"minimalloc-G.1048576.csv", 0},
+                      Expectation{"minimalloc-I.1048576.csv", 0}, Expectation{"minimalloc-K.1048576.csv", 0},
+                      Expectation{"resnet50.csv", 1515472556, 1.001}, Expectation{"G_1.csv", 3030937746, 1}));
 
 }  // namespace
 }  // namespace stowage

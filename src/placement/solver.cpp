@@ -1,3 +1,5 @@
+#include "src/placement/solver.h"
+
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -5,8 +7,7 @@
 #include "src/placement/pressure.h"
 #include "src/placement/search.h"
 
-namespace stowage {
-namespace placement {
+namespace stowage::placement {
 namespace {
 
 // What a search of one instance may need memory for, in sections of items.
@@ -62,10 +63,10 @@ struct Part {
 
 class Solver {
  public:
-  Solver(std::span<const PlacementItem> items, const PlacementOptions& options)
-      : items_(items), options_(options), result_(place(items, options.alignment)) {}
+  Solver(std::span<const PlacementItem> items, const PlacementOptions& options, PlacementResult& result)
+      : items_(items), options_(options), result_(result) {}
 
-  PlacementResult solve() {
+  void solve() {
     if (!answered() && !spent()) make_parts();
     while (!answered() && !spent() && !stuck_) {
       if (options_.capacity != 0) {
@@ -74,7 +75,6 @@ class Solver {
         minimise();
       }
     }
-    return std::move(result_);
   }
 
  private:
@@ -155,7 +155,7 @@ class Solver {
 
   std::span<const PlacementItem> items_;
   const PlacementOptions& options_;
-  PlacementResult result_;
+  PlacementResult& result_;
   std::vector<Part> parts_;
   std::uint64_t nodes_ = 0;
   unsigned halvings_ = 1;
@@ -164,10 +164,8 @@ class Solver {
 };
 
 }  // namespace
-}  // namespace placement
-
-PlacementResult solve_placement(std::span<const PlacementItem> items, const PlacementOptions& options) {
-  return placement::Solver(items, options).solve();
+void improve(std::span<const PlacementItem> items, const PlacementOptions& options, PlacementResult& result) {
+  Solver(items, options, result).solve();
 }
 
-}  // namespace stowage
+}  // namespace stowage::placement

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "src/placement/greedy.h"
 #include "stowage/error.h"
 #include "tests/placement/instances.h"
 
@@ -13,12 +14,16 @@ using placement::test::expect_sound;
 using placement::test::Items;
 using placement::test::random_items;
 
+PlacementResult greedily(const Items& items) {
+  return placement::place_greedily(items, 1, placement::Goal::bound);
+}
+
 // No greedy order places these in 60 bytes, as many as are live together.
 Items hard_items() {
   std::mt19937_64 random(61);
   for (;;) {
     Items items = cut_rectangle(random, 30, 20, 60);
-    if (place(items, 1).peak > 60) return items;
+    if (greedily(items).peak > 60) return items;
   }
 }
 
@@ -74,7 +79,7 @@ TEST(SolvePlacement, PartsArePlacedApart) {
 
 TEST(SolvePlacement, EndsWhereTheCapacityIsReached) {
   const Items items = hard_items();
-  const Bytes greedy = place(items, 1).peak;
+  const Bytes greedy = greedily(items).peak;
   ASSERT_GT(greedy, 60U);
   for (Bytes capacity = 60; capacity <= greedy + 1; ++capacity) {
     PlacementOptions options;
@@ -86,7 +91,7 @@ TEST(SolvePlacement, EndsWhereTheCapacityIsReached) {
   PlacementOptions options;
   options.capacity = greedy;
   options.keep_going = [](const PlacementProgress&) { return false; };
-  EXPECT_EQ(solve_placement(items, options).offsets, place(items, 1).offsets);
+  EXPECT_EQ(solve_placement(items, options).offsets, greedily(items).offsets);
 }
 
 TEST(SolvePlacement, SaysThatACapacityIsTooSmall) {
@@ -148,7 +153,7 @@ TEST(SolvePlacement, ANodeLimitIsDeterministicAndKept) {
   nodes = 0;
   EXPECT_EQ(solve_placement(items, options).offsets, result.offsets);
   options.node_limit = 0;
-  EXPECT_EQ(solve_placement(items, options).offsets, place(items, 1).offsets);
+  EXPECT_EQ(solve_placement(items, options).offsets, greedily(items).offsets);
 }
 
 TEST(SolvePlacement, EndsWhenTold) {
