@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "src/cli/calibrate_command.h"
+#include "src/cli/place_options.h"
 #include "src/cli/plan_options.h"
 #include "src/cli/progress_line.h"
 #include "stowage/error.h"
@@ -14,6 +15,13 @@ int plan(const stowage::PlanWords& words, std::string& output) {
   stowage::ProgressLine line(stowage::terminal_or_null(stderr));
   command.progress = [&line](const std::string& what) { line.show(what); };
   return stowage::run_plan_command(command, output);
+}
+
+int place(const stowage::PlaceWords& words, std::string& output) {
+  stowage::PlaceCommand command = stowage::understand(words);
+  stowage::ProgressLine line(stowage::terminal_or_null(stderr));
+  command.progress = [&line](const std::string& what) { line.show(what); };
+  return stowage::run_place_command(command, output);
 }
 
 CLI::App* add_calibrate(CLI::App& app, stowage::CalibrateCommand& command) {
@@ -31,8 +39,10 @@ int run(int count, char** arguments) {
   CLI::App app{"Stowage: plans and runs training steps in less device memory than they need"};
   app.require_subcommand(1);
   stowage::PlanWords plan_words;
+  stowage::PlaceWords place_words;
   stowage::CalibrateCommand calibrate_command;
   const CLI::App* plan_app = stowage::add_plan(app, plan_words);
+  const CLI::App* place_app = stowage::add_place(app, place_words);
   add_calibrate(app, calibrate_command);
   try {
     app.parse(count, arguments);
@@ -40,8 +50,9 @@ int run(int count, char** arguments) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   std::string output;
-  const int code = plan_app->parsed() ? plan(plan_words, output)
-                                      : stowage::run_calibrate_command(calibrate_command, output);
+  const int code = plan_app->parsed()    ? plan(plan_words, output)
+                   : place_app->parsed() ? place(place_words, output)
+                                         : stowage::run_calibrate_command(calibrate_command, output);
   std::fputs(output.c_str(), stdout);
   return code;
 }

@@ -24,6 +24,20 @@ const Plan& plan_of(const std::variant<Plan, Infeasible>& result) {
   return std::get<Plan>(result);
 }
 
+// The arena is at most a hundredth above what the planner's own lifetimes hold at one time, in its units.
+void expect_tight(const Plan& plan) {
+  std::map<Position, std::int64_t> change;
+  for (const Lifetime& lifetime : plan.lifetimes) {
+    const auto bytes =
+        static_cast<std::int64_t>(align_up(plan.buckets[lifetime.bucket].bytes, plan.alignment));
+    change[lifetime.first] += bytes;
+    change[lifetime.last] -= bytes;
+  }
+  std::int64_t live = 0, most = 0;
+  for (const auto& [position, bytes] : change) most = std::max(most, live += bytes);
+  ASSERT_LE(plan.device_peak_bytes, static_cast<Bytes>(most + most / 100));
+}
+
 // A sanitizer takes ten times as long, so it gets a tenth of the graphs.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr std::uint64_t graphs = 50;
@@ -49,6 +63,7 @@ TEST(MakePlan, RandomGraphsPlanIntoValidPlansAtEveryBudgetFromTheirMinimumUp) {
       const Plan& plan = plan_of(result);
       ASSERT_EQ(joined(validate(graph, plan, {budget, unlimited})), "") << "budget " << budget;
       ASSERT_LE(plan.device_peak_bytes, budget);
+      expect_tight(plan);
       ASSERT_LE(plan.predicted_step_seconds, seconds) << "slower with more memory";
       seconds = plan.predicted_step_seconds;
     }

@@ -1,0 +1,27 @@
+// `stowage place`: fixed offsets for buffers with known lifetimes, in as little memory as can be found.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "stowage/bytes.h"
+
+namespace stowage {
+
+struct PlaceCommand {
+  std::string file;               // CSV, as parse_buffers takes it
+  std::optional<Bytes> capacity;  // nothing: as small as can be found
+  double seconds = 10;            // wall time for placing, about
+  Bytes alignment = 1;            // of every offset, a power of two
+  bool json = false;              // the answer as JSON
+  std::string output_file;        // where to write to_csv; empty: nowhere
+  std::function<void(const std::string&)> progress = [](const std::string&) {};
+};
+
+// Appends the answer to `output`: buffers, lower_bound, peak, seconds, fits, as JSON also optimal. Returns
+// the exit code: 0 it fits, 2 no placement within the capacity was found; nothing is written then. Throws
+// InvalidInput naming the option, or the file that cannot be read, parsed or written.
+int run_place_command(const PlaceCommand& command, std::string& output);
+
+}  // namespace stowage

@@ -1,0 +1,112 @@
+#include "src/placement/blocks.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace stowage::placement {
+namespace {
+
+constexpr std::size_t least_starts = 64;
+constexpr std::size_t most_in_one_window = 16384;
+constexpr std::size_t few = 64;
+
+// Other blocks that are live where one starts, on average.
+std::size_t mean_crossing(std::span<const Block> blocks, const std::vector<std::int64_t>& starts) {
+  const auto before = [&](std::int64_t position) {
+    return static_cast<std::size_t>(std::lower_bound(starts.begin(), starts.end(), position) -
+                                    starts.begin());
+  };
+  std::size_t crossings = 0;
+  for (const Block& block : blocks) crossings += before(block.last) - before(block.first);
+  return crossings / blocks.size();
+}
+
+}  // namespace
+
+PlacedBlocks::PlacedBlocks(std::span<const Block> blocks) {
+  if (blocks.size() > most_in_one_window) {
+    std::vector<std::int64_t> starts;
+    starts.reserve(blocks.size());
+    for (const Block& block : blocks) starts.push_back(block.first);
+    std::sort(starts.begin(), starts.end());
+    const std::size_t step = std::max(least_starts, mean_crossing(blocks, starts));
+    for (std::size_t i = step; i < starts.size(); i += step) begins_.push_back(starts[i]);
+    begins_.erase(std::unique(begins_.begin(), begins_.end()), begins_.end());
+  }
+  windows_.resize(begins_.size() + 1);
+  clear();
+}
+
+std::size_t PlacedBlocks::window(std::int64_t position) const {
+  return static_cast<std::size_t>(std::upper_bound(begins_.begin(), begins_.end(), position) -
+                                  begins_.begin());
+}
+
+void PlacedBlocks::clear() {
+  for (Window& window : windows_) window.clear();
+  many_ = few;
+}
+
+void PlacedBlocks::add(const Block& block, Bytes offset) {
+  const Placed placed{offset, offset + block.aligned, block.first, block.last};
+  const auto before = [](const Placed& a, const Placed& b) { return a.offset < b.offset; };
+  const std::size_t last = window(block.last - 1);
+  for (std::size_t w = window(block.first); w <= last; ++w) {
+    windows_[w].insert(std::upper_bound(windows_[w].begin(), windows_[w].end(), placed, before), placed);
+  }
+}
+
+Bytes PlacedBlocks::find_gap(const Block& block, Fit fit) {
+  const std::size_t first = window(block.first);
+  if (first != window(block.last - 1)) return gap_between(gather(block), block, fit);
+  looks_ += windows_[first].size();
+  return gap_between(windows_[first], block, fit);
+}
+
+Bytes PlacedBlocks::find_gap_of_latest(const Block& block, Fit fit) {
+  Window& placed = windows_[window(block.first)];
+  if (placed.size() > many_) {
+    std::erase_if(placed, [&](const Placed& other) { return other.last <= block.first; });
+    many_ = few + 2 * placed.size();
+  }
+  looks_ += placed.size();
+  return gap_between(placed, block, fit);
+}
+
+const PlacedBlocks::Window& PlacedBlocks::gather(const Block& block) {
+  gathered_.clear();
+  const std::size_t first = window(block.first), last = window(block.last - 1);
+  for (std::size_t w = first; w <= last; ++w) {
+    looks_ += windows_[w].size();
+    for (const Placed& placed : windows_[w]) {
+      const bool is_known = w > first && placed.first < begins_[w - 1];
+      if (!is_known && placed.first < block.last && block.first < placed.last) gathered_.push_back(placed);
+    }
+  }
+  looks_ += 8 * gathered_.size();
+  std::sort(gathered_.begin(), gathered_.end(),
+            [](const Placed& a, const Placed& b) { return a.offset < b.offset; });
+  return gathered_;
+}
+
+Bytes PlacedBlocks::gap_between(const Window& placed, const Block& block, Fit fit) {
+  constexpr Bytes no_gap = std::numeric_limits<Bytes>::max();
+  Bytes top = 0;
+  Bytes tightest = no_gap;
+  Bytes chosen = no_gap;
+  for (const Placed& other : placed) {
+    if (other.last <= block.first || block.last <= other.first) continue;
+    if (other.offset > top) {
+      const Bytes gap = other.offset - top;
+      if (gap >= block.aligned && gap < tightest) {
+        if (fit == Fit::first) return top;
+        tightest = gap;
+        chosen = top;
+      }
+    }
+    top = std::max(top, other.end);
+  }
+  return chosen != no_gap ? chosen : top;
+}
+
+}  // namespace stowage::placement

@@ -1,0 +1,64 @@
+// Items as the greedy orders see them, and those that have their places.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "stowage/placement.h"
+
+namespace stowage::placement {
+
+// An item with what the orders sort by.
+struct Block {
+  std::int64_t first = 0;
+  std::int64_t last = 0;
+  Bytes bytes = 0;
+  Bytes aligned = 0;
+  Bytes pressure = 0;  // most aligned bytes live at one time within the block's interval
+
+  double duration() const { return static_cast<double>(last) - static_cast<double>(first); }
+  double area() const { return duration() * static_cast<double>(aligned); }
+};
+
+enum class Fit : std::uint8_t { first, best };
+
+// Placed blocks, where there are many by windows of time. A window holds some 64 starts, or as many as blocks
+// cross its border if those are more: so a short block meets few others that are not live together with it.
+class PlacedBlocks {
+ public:
+  // Windows for these blocks; none of them is placed yet.
+  explicit PlacedBlocks(std::span<const Block> blocks);
+
+  void clear();
+  void add(const Block& block, Bytes offset);
+  // The lowest gap (Fit::first) or the tightest one (Fit::best, the lowest of equals) between the placed
+  // blocks that are live together with `block`.
+  Bytes find_gap(const Block& block, Fit fit);
+  // The same, faster, where no placed block starts later. Forgets those that have ended.
+  Bytes find_gap_of_latest(const Block& block, Fit fit);
+  // Blocks that have been looked at so far, about: the work it has done.
+  std::uint64_t looks() const { return looks_; }
+
+ private:
+  struct Placed {
+    Bytes offset = 0;
+    Bytes end = 0;
+    std::int64_t first = 0;
+    std::int64_t last = 0;
+  };
+  using Window = std::vector<Placed>;  // by offset
+
+  static Bytes gap_between(const Window& placed, const Block& block, Fit fit);
+  // Of all windows of the block.
+  const Window& gather(const Block& block);
+  std::size_t window(std::int64_t position) const;
+
+  std::vector<std::int64_t> begins_;  // of the windows but the first
+  std::vector<Window> windows_;
+  Window gathered_;
+  std::size_t many_ = 0;  // blocks of a window: worth looking for those that have ended
+  std::uint64_t looks_ = 0;
+};
+
+}  // namespace stowage::placement
