@@ -92,9 +92,9 @@ Problem make_problem(const Graph& graph, const Machine& machine, const BucketOpt
   return problem;
 }
 
-Sketcher::Sketcher(const Problem& problem, const Choices& choices)
+Sketcher::Sketcher(const Problem& problem, const Choices& choices, const Handicaps& handicaps)
     : problem_(problem),
-      draft_(make_lifetimes(*problem.graph, problem.analysis, problem.layout, choices)),
+      draft_(make_lifetimes(*problem.graph, problem.analysis, problem.layout, choices, handicaps)),
       durations_(make_durations(*problem.graph, draft_, problem.layout, *problem.machine)) {
   for (double seconds : durations_.sequence) compute_seconds_ += seconds;
 }

@@ -36,7 +36,7 @@ void time_sketch(const Problem& problem, Sketch& sketch);
 // Untimed sketches of the same choices at several distances.
 class Sketcher {
  public:
-  Sketcher(const Problem& problem, const Choices& choices);
+  Sketcher(const Problem& problem, const Choices& choices, const Handicaps& handicaps = {});
   Sketch at(std::uint32_t distance) const;
   double compute_seconds() const { return compute_seconds_; }
 

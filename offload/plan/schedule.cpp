@@ -31,8 +31,9 @@ class Scheduler {
 
   void set_uses() {
     for (DraftLifetime& lifetime : draft_.lifetimes) {
-      lifetime.first = lifetime.resident ? 0 : lifetime.first_use;
-      lifetime.last = lifetime.resident ? end() : lifetime.last_use + 1;
+      const bool always = lifetime.resident || lifetime.whole_step;
+      lifetime.first = always ? 0 : lifetime.first_use;
+      lifetime.last = always ? end() : lifetime.last_use + 1;
     }
   }
 
@@ -67,8 +68,9 @@ class Scheduler {
   }
 
   void set_prefetches() {
-    std::vector<LifetimeId> queue = ordered([](const DraftLifetime& l) { return l.prefetched; },
-                                            [](const DraftLifetime& l) { return l.first_use; });
+    std::vector<LifetimeId> queue =
+        ordered([](const DraftLifetime& l) { return l.prefetched && !l.whole_step; },
+                [](const DraftLifetime& l) { return l.first_use; });
     double next_start = starts_.back();
     for (std::size_t i = queue.size(); i-- > 0 && distance_ > 0;) {
       DraftLifetime& lifetime = draft_.lifetimes[queue[i]];
