@@ -246,9 +246,27 @@ class Assembler {
     }
     const InstructionId compute = first[static_cast<std::size_t>(LaneRole::compute)];
     if (handicaps.wait_for_loads) want(compute, last_load);
-    if (!handicaps.wait_for_updates) return;
-    want(compute, last_update, 1);
-    want(first[static_cast<std::size_t>(LaneRole::h2d)], last_update, 1);
+    if (handicaps.wait_for_updates) {
+      want(compute, last_update, 1);
+      want(first[static_cast<std::size_t>(LaneRole::h2d)], last_update, 1);
+    }
+    if (handicaps.one_after_another) add_turns();
+  }
+  // Behind the gate there is nothing to take turns with.
+  void add_turns() {
+    InstructionId op = no_id;
+    std::vector<InstructionId> transfers;  // since that op
+    for (InstructionId id = 0; id < plan_.gate; ++id) {
+      const InstructionKind kind = plan_.instructions[id].kind;
+      if (kind == InstructionKind::prefetch || kind == InstructionKind::offload) {
+        want(id, op);
+        transfers.push_back(id);
+      } else if (plan_.instructions[id].lane == LaneRole::compute) {
+        for (InstructionId transfer : transfers) want(id, transfer);
+        transfers.clear();
+        op = id;
+      }
+    }
   }
 
   const Graph& graph_;

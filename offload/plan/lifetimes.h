@@ -19,6 +19,9 @@ struct Handicaps {
   bool wait_for_loads = false;
   // Nothing of a step is computed or brought in before the last host update of the step before has ended.
   bool wait_for_updates = false;
+  // No transfer beside an op: what an op needs is brought in after the op before it has ended, and what it
+  // leaves is away before the next begins.
+  bool one_after_another = false;
   // A bucket that is loaded for each op stays until an op reads another such bucket.
   bool keep_until_next_load = false;
 };

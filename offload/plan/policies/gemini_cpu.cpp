@@ -32,8 +32,11 @@ void add_gemini_cpu(PolicyProblems& problems, std::vector<PolicyMember>& members
         choices.loads[id] = LoadChoice::held;
     for (std::uint32_t distance : {0U, 1U})
       members.push_back({.problem = &problem,
+                         .activations = activations,
                          .choices = choices,
-                         .handicaps = {.wait_for_updates = true, .keep_until_next_load = true},
+                         .handicaps = {.wait_for_updates = true,
+                                       .one_after_another = distance == 0,
+                                       .keep_until_next_load = true},
                          .distance = distance});
   }
 }

@@ -44,6 +44,7 @@ void add_layer_stream(PolicyProblems& problems, std::vector<PolicyMember>& membe
   for (Activations activations : {Activations::checkpoint, Activations::keep})
     for (std::uint32_t distance : {1U, 2U, 4U, 8U})
       members.push_back({.problem = &problem,
+                         .activations = activations,
                          .choices = policy_choices(problem, activations, LoadChoice::each_unit),
                          .handicaps = {},
                          .distance = distance});

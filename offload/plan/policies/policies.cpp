@@ -12,7 +12,7 @@ std::string_view block_of(std::string_view unit) {
   return dot == std::string_view::npos ? std::string_view{} : unit.substr(0, dot);
 }
 
-Plan policy_plan(const PolicyMember& member, const Draft& draft) {
+Plan named_plan(const PolicyMember& member, const Draft& draft) {
   Plan plan = complete(*member.problem, draft);
   plan.policy = to_string(member.policy);
   return plan;
@@ -75,6 +75,18 @@ bool is_emulated(Policy policy) { return policy != Policy::automatic && policy !
 std::string policy_label(std::string_view name) {
   const std::optional<Policy> policy = policy_from(name);
   return std::string(name) + (policy && is_emulated(*policy) ? " (emulated)" : "");
+}
+
+std::string_view to_string(Activations activations) {
+  switch (activations) {
+    case Activations::checkpoint:
+      return "blocks rebuilt, their inputs on the device";
+    case Activations::checkpoint_on_host:
+      return "blocks rebuilt, their inputs on the host";
+    case Activations::keep:
+      return "nothing rebuilt";
+  }
+  return "?";
 }
 
 Graph with_whole_blocks(const Graph& graph) {
@@ -150,7 +162,8 @@ std::vector<PolicyMember> all_policy_members(PolicyProblems& problems) {
       const Handicaps all = member.handicaps;
       PolicyMember freed = member;
       freed.handicaps.wait_for_loads = freed.handicaps.wait_for_updates = false;
-      if (all.wait_for_loads || all.wait_for_updates) members.push_back(freed);
+      freed.handicaps.one_after_another = false;
+      if (all.wait_for_loads || all.wait_for_updates || all.one_after_another) members.push_back(freed);
       freed.handicaps.hold_parameters = false;
       if (all.hold_parameters) members.push_back(freed);
       members.push_back(std::move(member));
@@ -158,6 +171,8 @@ std::vector<PolicyMember> all_policy_members(PolicyProblems& problems) {
   }
   return members;
 }
+
+Plan policy_plan(const PolicyMember& member) { return named_plan(member, draft_of(member)); }
 
 std::variant<Plan, Infeasible> plan_policy(Policy policy, const Graph& graph, const Machine& machine,
                                            const Budget& budget, Bytes bucket_bytes) {
@@ -167,7 +182,7 @@ std::variant<Plan, Infeasible> plan_policy(Policy policy, const Graph& graph, co
   Infeasible host{budget.host, unlimited, true, ""};
   for (const PolicyMember& member : policy_members(policy, problems)) {
     const Draft draft = draft_of(member);
-    Plan plan = policy_plan(member, draft);
+    Plan plan = named_plan(member, draft);
     if (plan.device_peak_bytes < device.minimum) {
       device.minimum = plan.device_peak_bytes;
       device.op = tightest_op(*member.problem, draft);
@@ -188,7 +203,7 @@ Bytes policy_minimum_bytes(Policy policy, const Graph& graph, const Machine& mac
   PolicyProblems problems(graph, machine, bucket_bytes);
   Bytes least = unlimited;
   for (const PolicyMember& member : policy_members(policy, problems))
-    least = std::min(least, policy_plan(member, draft_of(member)).device_peak_bytes);
+    least = std::min(least, policy_plan(member).device_peak_bytes);
   return least;
 }
 

@@ -21,17 +21,19 @@
 
 namespace stowage {
 
+// How activations are treated.
+enum class Activations : std::uint8_t { checkpoint, checkpoint_on_host, keep };
+std::string_view to_string(Activations activations);
+
 // One configuration of an emulated system.
 struct PolicyMember {
   Policy policy = Policy::none;
   const Problem* problem = nullptr;
+  Activations activations = Activations::checkpoint;
   Choices choices;
   Handicaps handicaps;
   std::uint32_t distance = 0;
 };
-
-// How activations are treated.
-enum class Activations : std::uint8_t { checkpoint, checkpoint_on_host, keep };
 
 // The graph with both halves of each Transformer block as one unit: consecutive units whose names have the
 // same part before the last dot.
@@ -76,6 +78,9 @@ std::vector<PolicyMember> policy_members(Policy policy, PolicyProblems& problems
 // Of all of them, as they are and freed of what holds them back: what the automatic policy must not be slower
 // than.
 std::vector<PolicyMember> all_policy_members(PolicyProblems& problems);
+
+// The member's plan, without the lower bound.
+Plan policy_plan(const PolicyMember& member);
 
 // The fastest configuration that fits, or what the least of them needs. Without the lower bound.
 std::variant<Plan, Infeasible> plan_policy(Policy policy, const Graph& graph, const Machine& machine,

@@ -24,6 +24,7 @@ void add_zero_infinity(PolicyProblems& problems, std::vector<PolicyMember>& memb
          {Activations::checkpoint_on_host, Activations::checkpoint, Activations::keep})
       for (std::uint32_t distance : {2U, 8U})
         members.push_back({.problem = &problem,
+                           .activations = activations,
                            .choices = policy_choices(problem, activations, LoadChoice::each_unit),
                            .handicaps = {.wait_for_updates = true},
                            .distance = distance});

@@ -20,6 +20,7 @@ void add_zero_offload(PolicyProblems& problems, std::vector<PolicyMember>& membe
   for (Activations activations : {Activations::checkpoint, Activations::keep})
     for (std::uint32_t distance : {2U, 8U})
       members.push_back({.problem = &problem,
+                         .activations = activations,
                          .choices = policy_choices(problem, activations, LoadChoice::held),
                          .handicaps = {.hold_parameters = true, .wait_for_loads = true},
                          .distance = distance});
