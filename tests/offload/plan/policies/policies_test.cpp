@@ -268,13 +268,19 @@ TEST_F(PolicyMechanisms, EveryEmulationRebuildsWholeBlocks) {
 // A chunk comes once for a block's forward, once for its rebuilding and once for its backward, and stays
 // while ops that need no other chunk run.
 TEST_F(PolicyMechanisms, GeminiBringsAChunkThreeTimes) {
-  const Bytes weight = Bytes{64} * 64 * 4;
+  const Bytes chunk = Bytes{4} * 64 * 64 * 4;  // both matrices of an attention
   const Plan plan = plan_for(graph_, machine_, Policy::gemini_cpu,
-                             minimum_bytes(graph_, machine_, {Policy::gemini_cpu, weight}), weight);
+                             minimum_bytes(graph_, machine_, {Policy::gemini_cpu, chunk}), chunk);
+  const auto holds = [&](const Bucket& bucket, std::string_view name) {
+    return std::any_of(bucket.tensors.begin(), bucket.tensors.end(),
+                       [&](const BucketTensor& tensor) { return graph_.tensor(tensor.tensor).name == name; });
+  };
   std::ptrdiff_t loads = 0;
   for (const Lifetime& lifetime : plan.lifetimes) {
     const Bucket& bucket = plan.buckets[lifetime.bucket];
-    loads += bucket.kind == TensorKind::parameter && bucket.name.starts_with("h.1.mlp.c_fc.weight");
+    if (!holds(bucket, "h.1.attn.c_attn.weight")) continue;
+    EXPECT_TRUE(holds(bucket, "h.1.attn.c_proj.weight"));
+    ++loads;
   }
   EXPECT_EQ(loads, 3);
 }
