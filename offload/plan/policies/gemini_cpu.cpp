@@ -1,7 +1,7 @@
 // Gemini with the placement policy "cpu": Colossal-AI (Li et al., "Colossal-AI: A Unified Deep Learning
 // System For Large-Scale Parallel Training", arXiv 2110.14883), after PatrickStar's chunks (Fang et al.,
-// arXiv 2108.05818, sections 5 to 7). Read in its sources: colossalai/zero/gemini/placement_policy.py
-// (CPUPlacementPolicy), gemini_ddp.py and chunk/chunk.py.
+// arXiv 2108.05818). Read in its sources: colossalai/zero/gemini/placement_policy.py (CPUPlacementPolicy),
+// gemini_ddp.py and chunk/chunk.py.
 //
 // As the original: parameters in chunks of 32 Mi elements (`min_chunk_size_m`); a chunk comes in when an op
 // needs it and is released before an op that needs another one, so that it comes again for rebuilding and for
@@ -14,8 +14,10 @@
 // (`access_chunk(async_access)`, `shard_move(non_blocking)`): distance 1. The faster that fits is taken, so
 // that the emulation is not slower than any version.
 //
-// Otherwise: a gradient does not take the place of its parameter's chunk, so backward holds one chunk more.
-// Parameters that share a tiny bucket stay for the step, where the original has them in the chunks.
+// Otherwise: after an update the original brings a chunk's f32 master weights to the device, makes the 16-bit
+// ones there and copies those back (`__paired_shard_move`): 4 bytes for each parameter that the emulation
+// does not move. A gradient does not take the place of its parameter's chunk, so backward holds one chunk
+// more. Parameters that share a tiny bucket stay for the step, where the original has them in the chunks.
 #include "offload/plan/policies/policies.h"
 
 namespace stowage {

@@ -1,14 +1,14 @@
 // ZeRO-Infinity with everything in host memory: Rajbhandari et al., "ZeRO-Infinity: Breaking the GPU Memory
-// Wall for Extreme Scale Deep Learning", SC 2021 (arXiv 2104.07857), sections 5 and 6; ZeRO-3 Offload in
-// DeepSpeed.
+// Wall for Extreme Scale Deep Learning", SC 2021 (arXiv 2104.07857); DeepSpeed's ZeRO-3 Offload is a part
+// of it.
 //
 // As the original: parameters on the host, brought in for each module before its turn in forward, and again
 // for its rebuilding and backward, released after it; gradients to the host during backward; optimizer state
 // and update on the host; the next forward begins after the whole update. Block inputs are kept on the device
-// or on the host (section 5.1.2), blocks rebuilt. Parameters come in pieces of 5e7 elements
+// or on the host, blocks rebuilt. Parameters come in pieces of 5e7 elements
 // (`stage3_prefetch_bucket_size`), or of the link's efficient size, 2 or 8 of them ahead.
 //
-// Otherwise: no NVMe; no memory-centric tiling of single operators (section 5.1.3); small parameters are not
+// Otherwise: no NVMe; no memory-centric tiling of single operators; small parameters are not
 // kept on the device (`stage3_param_persistence_threshold`), but they share transfers with others; of
 // `stage3_max_live_parameters` there is no limit but the budget.
 #include "offload/plan/policies/policies.h"

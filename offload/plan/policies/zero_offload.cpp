@@ -1,5 +1,5 @@
 // ZeRO-Offload: Ren et al., "ZeRO-Offload: Democratizing Billion-Scale Model Training", USENIX ATC 2021
-// (arXiv 2101.06840), on a single GPU (section 4.2, "Single GPU Schedule").
+// (arXiv 2101.06840), its schedule for a single GPU.
 //
 // As the original: 16-bit parameters stay on the device through the whole step; gradients go to the host
 // during backward as they are made, with the link and the device at work at the same time; optimizer state
@@ -7,7 +7,7 @@
 // next forward begins when all of them are back. Activations: each Transformer block's input is kept on the
 // device and the block rebuilt.
 //
-// Otherwise: the one-step delayed update (section 5.2), which trains other numbers, is left out. Gradient
+// Otherwise: the one-step delayed update, which trains other numbers, is left out. Gradient
 // buffers: 2 or 8 gradients under way, where the original has two buffers of `reduce_bucket_size`. In a plan
 // the parameters' bytes are taken anew in each step, by a copy from the host that the original makes at the
 // end of the step before: the same copies at the same time.
