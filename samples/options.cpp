@@ -113,9 +113,13 @@ void add_machine(CLI::App& app, Options& options, Words& words) {
 
 void add_plan(CLI::App& app, Options& options, Words& words) {
   const char* group = "Plan";
-  app.add_option("--policy", words.policy, "auto: the fastest plan that fits; none: everything on the device")
+  std::vector<std::string> names;
+  for (const Policy policy : every_policy) names.emplace_back(to_string(policy));
+  app.add_option("--policy", words.policy,
+                 "auto: the fastest plan that fits; none: everything on the device; emulated: zero-offload, "
+                 "zero-infinity, gemini-cpu, layer-stream, checkpoint")
       ->group(group)
-      ->check(quiet(CLI::IsMember({"auto", "none"})))
+      ->check(quiet(CLI::IsMember(names)))
       ->type_name("NAME");
   app.add_option("--bucket-size", words.bucket_size,
                  "bytes per parameter transfer, auto: from the link's speed")
@@ -170,7 +174,7 @@ void understand(const Words& words, Options& options) {
   options.budget.device = named("--device-memory", [&] { return parse_limit(words.device_memory); });
   options.budget.host = named("--host-memory", [&] { return parse_limit(words.host_memory); });
   options.link = named("--link-bandwidth", [&] { return parse_link(words.link_bandwidth); });
-  options.plan.policy = words.policy == "none" ? Policy::none : Policy::automatic;
+  options.plan.policy = policy_from(words.policy).value_or(Policy::automatic);
   options.plan.bucket_bytes = named("--bucket-size", [&] { return parse_bucket_size(words.bucket_size); });
 }
 

@@ -51,6 +51,7 @@ void add_memory_lines(Lines& lines, const Setup& setup) {
 
 void add_plan_lines(Lines& lines, const Setup& setup) {
   const Plan& plan = *setup.plan;
+  if (setup.options->plan.policy != Policy::automatic) lines.add("  policy", "{}", policy_label(plan.policy));
   const PlanTally where = tally(*setup.graph, plan);
   lines.add("  parameters", "{} buckets resident, {} held, {} streamed; {} per bucket", text(where.resident),
             text(where.held), text(where.streamed),
@@ -149,8 +150,9 @@ std::string infeasible_message(const Infeasible& infeasible, Policy policy) {
   const char* flag = infeasible.host ? "--host-memory" : "--device-memory";
   return fmt::format(
       "{} {}: {}too small; the smallest that works is {} bytes ({}), which op {} needs: give {} {}", flag,
-      infeasible.budget, policy == Policy::none ? "with --policy none " : "", infeasible.minimum,
-      format_bytes(infeasible.minimum), infeasible.op, flag, infeasible.minimum);
+      infeasible.budget,
+      policy == Policy::automatic ? "" : fmt::format("with --policy {} ", to_string(policy)),
+      infeasible.minimum, format_bytes(infeasible.minimum), infeasible.op, flag, infeasible.minimum);
 }
 
 }  // namespace stowage::samples

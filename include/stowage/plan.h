@@ -106,7 +106,7 @@ struct Instruction {
 // of the clip scale), and nothing of a step is enqueued before the gate of the step before has passed;
 // so the gate happens before everything behind it and before the whole next step.
 struct Plan {
-  std::string policy;  // "auto", "none"
+  std::string policy;  // "auto", "none", … (to_string of Policy)
   std::vector<Bucket> buckets;
   std::vector<Lifetime> lifetimes;
   std::vector<Instruction> instructions;

@@ -1,7 +1,10 @@
 // make_plan: graph, machine and budget in, plan out. Pure functions: no device, clock or thread.
 #pragma once
 
+#include <array>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -14,7 +17,26 @@ namespace stowage {
 enum class Policy : std::uint8_t {
   automatic,  // the fastest plan that fits
   none,       // everything on the device, nothing recomputed: what the step *needs*
+  // Emulations of other systems as plans, for comparisons by one engine and one simulation. Each says in
+  // offload/plan/policies/ what of its original it reproduces. The fastest of the original's configurations
+  // that fits is taken.
+  zero_offload,   // Ren et al., USENIX ATC 2021
+  zero_infinity,  // Rajbhandari et al., SC 2021
+  gemini_cpu,     // Colossal-AI's Gemini with the placement policy "cpu"
+  layer_stream,   // STRONGHOLD: Sun et al., SC 2022
+  checkpoint,     // Chen et al., 2016: everything resident, blocks recomputed
 };
+inline constexpr std::array every_policy{Policy::automatic,     Policy::none,       Policy::zero_offload,
+                                         Policy::zero_infinity, Policy::gemini_cpu, Policy::layer_stream,
+                                         Policy::checkpoint};
+
+// "auto", "none", "zero-offload", … as the command line and Plan::policy have them.
+std::string_view to_string(Policy policy);
+std::optional<Policy> policy_from(std::string_view name);
+// Whether the policy stands for another system.
+bool is_emulated(Policy policy);
+// For people: the name, with "(emulated)" where it stands for another system. Takes any text.
+std::string policy_label(std::string_view name);
 
 struct PlanOptions {
   Policy policy = Policy::automatic;
@@ -26,7 +48,8 @@ struct PlanOptions {
 std::variant<Plan, Infeasible> make_plan(const Graph& graph, const Machine& machine, const Budget& budget,
                                          const PlanOptions& options = {});
 
-// Planned peak of Policy::none: *need*. Of the minimum-memory plan: *minimum*.
+// Planned peak of Policy::none: *need*. Of the minimum-memory plan: *minimum*; with a policy that emulates
+// another system the least peak of its configurations, which may depend on the machine's rates.
 Bytes need_bytes(const Graph& graph, const Machine& machine);
 Bytes minimum_bytes(const Graph& graph, const Machine& machine, const PlanOptions& options = {});
 

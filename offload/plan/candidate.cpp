@@ -92,9 +92,9 @@ Problem make_problem(const Graph& graph, const Machine& machine, const BucketOpt
   return problem;
 }
 
-Sketcher::Sketcher(const Problem& problem, const Choices& choices)
+Sketcher::Sketcher(const Problem& problem, const Choices& choices, const Handicaps& handicaps)
     : problem_(problem),
-      draft_(make_lifetimes(*problem.graph, problem.analysis, problem.layout, choices)),
+      draft_(make_lifetimes(*problem.graph, problem.analysis, problem.layout, choices, handicaps)),
       durations_(make_durations(*problem.graph, draft_, problem.layout, *problem.machine)),
       serial_bytes_(serial_peak_bytes(draft_, problem.layout)) {
   for (double seconds : durations_.sequence) compute_seconds_ += seconds;
@@ -103,7 +103,12 @@ Sketcher::Sketcher(const Problem& problem, const Choices& choices)
 Sketch Sketcher::serial() const { return measured(schedule_serially(draft_)); }
 
 Sketch Sketcher::within(Bytes cap) const {
-  return measured(schedule_within(draft_, durations_, problem_.layout, cap));
+  return measured(schedule_within(draft_, durations_, problem_.layout, {.cap = cap}));
+}
+
+Sketch Sketcher::ahead(std::uint32_t distance) const {
+  if (distance == 0) return serial();
+  return measured(schedule_within(draft_, durations_, problem_.layout, {.distance = distance}));
 }
 
 Sketch Sketcher::measured(Draft draft) const {

@@ -32,12 +32,14 @@ struct Sketch {
 // Untimed sketches of the same choices with several caps.
 class Sketcher {
  public:
-  Sketcher(const Problem& problem, const Choices& choices);
+  Sketcher(const Problem& problem, const Choices& choices, const Handicaps& handicaps = {});
   // Live bytes of the serial sketch: no sketch has fewer.
   Bytes serial_bytes() const { return serial_bytes_; }
   Sketch serial() const;
   // With no more live bytes than `cap`, or than the serial one has.
   Sketch within(Bytes cap) const;
+  // With no more transfers ahead of use, whatever their bytes; 0: serial.
+  Sketch ahead(std::uint32_t distance) const;
   double compute_seconds() const { return compute_seconds_; }
 
  private:

@@ -1,6 +1,7 @@
 #include "offload/plan/instructions.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <map>
 #include <tuple>
@@ -73,6 +74,7 @@ class Assembler {
     add_value_waits();
     if (reuse_waits_) add_reuse_waits();
     add_host_waits();
+    add_handicaps();
     reduce_waits(plan_, wanted_);
   }
 
@@ -226,6 +228,45 @@ class Assembler {
     for (InstructionId id = 0; id < plan_.instructions.size(); ++id)
       if (plan_.instructions[id].lifetime != no_id)
         want(id, last_step[draft_.lifetimes[plan_.instructions[id].lifetime].bucket], 1);
+  }
+
+  // What an emulated system waits for without need. What follows in the same lane waits with its first.
+  void add_handicaps() {
+    const Handicaps& handicaps = draft_.handicaps;
+    std::array<InstructionId, lane_roles> first;
+    first.fill(no_id);
+    InstructionId last_update = no_id, last_load = no_id;
+    for (InstructionId id = 0; id < plan_.instructions.size(); ++id) {
+      const Instruction& instruction = plan_.instructions[id];
+      InstructionId& lane_first = first[static_cast<std::size_t>(instruction.lane)];
+      if (lane_first == no_id) lane_first = id;
+      if (instruction.kind == InstructionKind::host_step && id != plan_.gate) last_update = id;
+      if (instruction.kind == InstructionKind::prefetch && draft_.lifetimes[instruction.lifetime].whole_step)
+        last_load = id;
+    }
+    const InstructionId compute = first[static_cast<std::size_t>(LaneRole::compute)];
+    if (handicaps.wait_for_loads) want(compute, last_load);
+    if (handicaps.wait_for_updates) {
+      want(compute, last_update, 1);
+      want(first[static_cast<std::size_t>(LaneRole::h2d)], last_update, 1);
+    }
+    if (handicaps.one_after_another) add_turns();
+  }
+  // Behind the gate there is nothing to take turns with.
+  void add_turns() {
+    InstructionId op = no_id;
+    std::vector<InstructionId> transfers;  // since that op
+    for (InstructionId id = 0; id < plan_.gate; ++id) {
+      const InstructionKind kind = plan_.instructions[id].kind;
+      if (kind == InstructionKind::prefetch || kind == InstructionKind::offload) {
+        want(id, op);
+        transfers.push_back(id);
+      } else if (plan_.instructions[id].lane == LaneRole::compute) {
+        for (InstructionId transfer : transfers) want(id, transfer);
+        transfers.clear();
+        op = id;
+      }
+    }
   }
 
   const Graph& graph_;

@@ -13,14 +13,17 @@ struct Touch {
 class LifetimeBuilder {
  public:
   LifetimeBuilder(const Graph& graph, const RecomputeAnalysis& analysis, const BucketLayout& layout,
-                  const Choices& choices)
-      : graph_(graph), analysis_(analysis), layout_(layout), choices_(choices) {}
+                  const Choices& choices, const Handicaps& handicaps)
+      : graph_(graph), analysis_(analysis), layout_(layout), choices_(choices) {
+    draft_.handicaps = handicaps;
+  }
 
   Draft build() {
     make_sequence();
     draft_.uses.resize(draft_.sequence.size());
     find_phases();
     collect_touches();
+    if (draft_.handicaps.keep_until_next_load) count_loading_ops();
     for (BucketId id = 0; id < layout_.buckets.size(); ++id)
       if (!touches_[id].empty()) add_bucket(id);
     return std::move(draft_);
@@ -124,8 +127,22 @@ class LifetimeBuilder {
     at(lifetime).offloaded = layout_.parameters_of[id] == no_id || !is_resident(layout_.parameters_of[id]);
   }
 
+  // By position: how many ops before it read a parameter bucket that is loaded for each op.
+  void count_loading_ops() {
+    std::vector<std::uint8_t> loads(draft_.sequence.size(), 0);
+    for (BucketId id : layout_.parameters)
+      if (choices_.loads[id] == LoadChoice::each_op)
+        for (const Touch& touch : touches_[id]) loads[static_cast<std::size_t>(touch.position)] = 1;
+    loading_ops_.assign(1, 0);
+    for (std::uint8_t load : loads) loading_ops_.push_back(loading_ops_.back() + load);
+  }
+  bool loads_between(Position a, Position b) const {
+    return loading_ops_[static_cast<std::size_t>(b)] > loading_ops_[static_cast<std::size_t>(a) + 1];
+  }
+
   bool same_load(LoadChoice choice, Position a, Position b) const {
     if (choice == LoadChoice::held || b == a + 1) return true;
+    if (choice == LoadChoice::each_op && !loading_ops_.empty()) return !loads_between(a, b);
     if (choice == LoadChoice::each_op) return false;
     auto key = [&](Position p) {
       return std::pair(p >= forward_end_, graph_.op(draft_.sequence[static_cast<std::size_t>(p)].op).unit);
@@ -137,6 +154,7 @@ class LifetimeBuilder {
     const std::vector<Touch>& touches = touches_[id];
     LifetimeId lifetime = open(id, touches.front());
     at(lifetime).prefetched = true;
+    at(lifetime).whole_step = draft_.handicaps.hold_parameters && layout_.roles[id] == BucketRole::parameter;
     for (std::size_t i = 1; i < touches.size(); ++i) {
       if (same_load(choices_.loads[id], touches[i - 1].position, touches[i].position)) {
         extend(lifetime, touches[i]);
@@ -200,14 +218,15 @@ class LifetimeBuilder {
   Draft draft_;
   Position forward_end_ = 0;
   std::vector<std::vector<Touch>> touches_;  // by bucket
-  std::vector<std::uint8_t> rebuilt_;        // by bucket: its unit's replay makes it anew
+  std::vector<std::uint32_t> loading_ops_;
+  std::vector<std::uint8_t> rebuilt_;  // by bucket: its unit's replay makes it anew
 };
 
 }  // namespace
 
 Draft make_lifetimes(const Graph& graph, const RecomputeAnalysis& analysis, const BucketLayout& layout,
-                     const Choices& choices) {
-  return LifetimeBuilder(graph, analysis, layout, choices).build();
+                     const Choices& choices, const Handicaps& handicaps) {
+  return LifetimeBuilder(graph, analysis, layout, choices, handicaps).build();
 }
 
 }  // namespace stowage

@@ -10,6 +10,22 @@
 
 namespace stowage {
 
+// What a plan does without need, because the system that it emulates does (policies/policies.h).
+struct Handicaps {
+  // A parameter bucket that comes from the host is on the device from the step's first instruction to its
+  // last.
+  bool hold_parameters = false;
+  // … and the step's first op waits for all of them.
+  bool wait_for_loads = false;
+  // Nothing of a step is computed or brought in before the last host update of the step before has ended.
+  bool wait_for_updates = false;
+  // No transfer beside an op: what an op needs is brought in after the op before it has ended, and what it
+  // leaves is away before the next begins.
+  bool one_after_another = false;
+  // A bucket that is loaded for each op stays until an op reads another such bucket.
+  bool keep_until_next_load = false;
+};
+
 struct SequenceStep {
   OpId op = no_id;
   bool recompute = false;
@@ -22,13 +38,15 @@ struct DraftLifetime {
   bool prefetched = false;  // filled by a transfer rather than by its first use
   bool offloaded = false;   // copied to the host after its last use
   bool resident = false;
-  bool copy = false;   // written by a replay and read by nobody
-  Position first = 0;  // with transfers (schedule pass)
+  bool whole_step = false;  // there from the first position to the last, though not across steps
+  bool copy = false;        // written by a replay and read by nobody
+  Position first = 0;       // with transfers (schedule pass)
   Position last = 0;
   Position turn = 0;  // among the prefetches of one position
 };
 
 struct Draft {
+  Handicaps handicaps;
   std::vector<SequenceStep> sequence;  // by position
   Position backward_end = 0;           // position of the first update launch, or the end
   std::vector<DraftLifetime> lifetimes;
@@ -38,6 +56,6 @@ struct Draft {
 // Forward ops, then backward ops, each unit's replay directly before its first backward op, then the
 // updates of resident parameters.
 Draft make_lifetimes(const Graph& graph, const RecomputeAnalysis& analysis, const BucketLayout& layout,
-                     const Choices& choices);
+                     const Choices& choices, const Handicaps& handicaps = {});
 
 }  // namespace stowage

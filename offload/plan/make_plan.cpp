@@ -5,6 +5,7 @@
 
 #include "offload/plan/bound.h"
 #include "offload/plan/candidate.h"
+#include "offload/plan/policies/policies.h"
 #include "offload/plan/residency.h"
 #include "stowage/error.h"
 #include "stowage/planner.h"
@@ -120,10 +121,24 @@ Bytes cap_of(double share, Bytes serial) {
   return share > 0 ? static_cast<Bytes>(share * static_cast<double>(serial)) : unlimited;
 }
 
+// What the emulated systems would do is in the family too, so that none of them is faster.
+void add_policy_members(PolicyProblems& problems, const Selection& selection, const Budget& budget,
+                        std::vector<Timed>& members) {
+  for (const PolicyMember& member : all_policy_members(problems)) {
+    const Sketcher sketcher(*member.problem, member.choices, member.handicaps);
+    if (selection.beaten(sketcher.compute_seconds()) || sketcher.serial_bytes() > budget.device) continue;
+    Sketch sketch = sketcher.ahead(member.distance);
+    if (sketch.live_peak_bytes > budget.device) continue;
+    time_sketch(*member.problem, sketch);
+    if (!selection.beaten(sketch.step_seconds)) members.push_back({member.problem, std::move(sketch)});
+  }
+}
+
 // Those that may fit and beat what the selection has, fastest first as far as a sketch can tell.
-std::vector<Timed> fitting_members(const std::vector<Candidate>& candidates, const Selection& selection,
-                                   const Budget& budget) {
+std::vector<Timed> fitting_members(const std::vector<Candidate>& candidates, PolicyProblems& policy_problems,
+                                   const Selection& selection, const Budget& budget) {
   std::vector<Timed> members;
+  add_policy_members(policy_problems, selection, budget, members);
   for (const Candidate& candidate : candidates) {
     const Sketcher sketcher(*candidate.problem, candidate.choices);
     if (selection.beaten(sketcher.compute_seconds())) continue;
@@ -173,7 +188,8 @@ std::variant<Plan, Infeasible> plan_automatic(const Graph& graph, const Machine&
   Selection selection(budget);
   selection.offer(std::move(minimum.plan));
   selection.offer(std::move(resident));
-  for (const Timed& timed : fitting_members(family(problems), selection, budget)) {
+  PolicyProblems policy_problems(graph, machine, options.bucket_bytes);
+  for (const Timed& timed : fitting_members(family(problems), policy_problems, selection, budget)) {
     if (selection.beaten(timed.sketch.step_seconds)) break;
     Plan plan = complete(*timed.problem, timed.sketch.draft);
     plan.policy = "auto";
@@ -181,6 +197,16 @@ std::variant<Plan, Infeasible> plan_automatic(const Graph& graph, const Machine&
   }
   if (!selection.best()) return Infeasible{budget.host, selection.least_host(), true, minimum.op};
   return with_bound(std::move(*selection.best()), problems.front(), budget);
+}
+
+std::variant<Plan, Infeasible> plan_with(Policy policy, const Graph& graph, const Machine& machine,
+                                         const Budget& budget, const PlanOptions& options) {
+  if (policy == Policy::automatic) return plan_automatic(graph, machine, budget, options);
+  if (policy == Policy::none) return plan_none(graph, machine, budget);
+  auto planned = plan_policy(policy, graph, machine, budget, options.bucket_bytes);
+  if (auto* plan = std::get_if<Plan>(&planned))
+    return with_bound(std::move(*plan), make_problem(graph, machine, {.target_bytes = 0}), budget);
+  return planned;
 }
 
 // What is left of the device budget beside context and libraries.
@@ -194,8 +220,7 @@ Budget for_plans(Budget budget, const Machine& machine) {
 std::variant<Plan, Infeasible> make_plan(const Graph& graph, const Machine& machine, const Budget& budget,
                                          const PlanOptions& options) {
   const Budget left = for_plans(budget, machine);
-  auto planned = options.policy == Policy::none ? plan_none(graph, machine, left)
-                                                : plan_automatic(graph, machine, left, options);
+  auto planned = plan_with(options.policy, graph, machine, left, options);
   if (auto* infeasible = std::get_if<Infeasible>(&planned); infeasible != nullptr && !infeasible->host) {
     infeasible->budget = budget.device;
     infeasible->minimum += machine.overhead_bytes;
@@ -209,6 +234,8 @@ Bytes need_bytes(const Graph& graph, const Machine& machine) {
 
 Bytes minimum_bytes(const Graph& graph, const Machine& machine, const PlanOptions& options) {
   if (options.policy == Policy::none) return need_bytes(graph, machine);
+  if (is_emulated(options.policy))
+    return policy_minimum_bytes(options.policy, graph, machine, options.bucket_bytes);
   Bytes target = bucket_sizes(machine, options).front();
   Bytes least = minimum_plan(make_problem(graph, machine, {.target_bytes = target})).plan.device_peak_bytes;
   return std::min(least, need_bytes(graph, machine));

@@ -13,8 +13,9 @@ namespace {
 
 void set_uses(Draft& draft) {
   for (DraftLifetime& lifetime : draft.lifetimes) {
-    lifetime.first = lifetime.resident ? 0 : lifetime.first_use;
-    lifetime.last = lifetime.resident ? static_cast<Position>(draft.sequence.size()) : lifetime.last_use + 1;
+    const bool always = lifetime.resident || lifetime.whole_step;
+    lifetime.first = always ? 0 : lifetime.first_use;
+    lifetime.last = always ? static_cast<Position>(draft.sequence.size()) : lifetime.last_use + 1;
     lifetime.turn = lifetime.first_use;
   }
 }
@@ -79,11 +80,16 @@ bool join_touching(Draft& draft) {
 // One walk through the step.
 class Walk {
  public:
-  Walk(Draft& draft, const Durations& durations, const BucketLayout& layout, Bytes cap)
-      : draft_(draft), durations_(durations), layout_(layout), cap_(cap), live_(live_bytes(draft, layout)) {
+  Walk(Draft& draft, const Durations& durations, const BucketLayout& layout, const Reach& reach)
+      : draft_(draft),
+        durations_(durations),
+        layout_(layout),
+        cap_(reach.cap),
+        distance_(reach.distance),
+        live_(live_bytes(draft, layout)) {
     // Of those for one op, what the host has first.
     prefetches_ = ordered(
-        draft, [](const DraftLifetime& l) { return l.prefetched; },
+        draft, [](const DraftLifetime& l) { return l.prefetched && !l.whole_step; },
         [&](const DraftLifetime& l) { return std::pair(l.first_use, durations.ready[l.bucket]); });
     offloads_ = ordered(
         draft, [](const DraftLifetime& l) { return l.offloaded; },
@@ -133,7 +139,8 @@ class Walk {
   void free_offloaded(Position p) {
     const Bytes needed = live_.at(p);
     const Bytes room = needed < cap_ ? cap_ - needed : 0;
-    while (!leaving_.empty() && (leaving_.front().end <= now_ || leaving_bytes_ > room)) {
+    while (!leaving_.empty() &&
+           (leaving_.front().end <= now_ || leaving_bytes_ > room || leaving_.size() > distance_)) {
       now_ = std::max(now_, leaving_.front().end);
       at(leaving_.front().id).last = p;
       leaving_bytes_ -= bytes_of(leaving_.front().id);
@@ -147,6 +154,8 @@ class Walk {
     const Bytes bytes = bytes_of(id);
     const double free = std::max(link_free_, durations_.ready[at(id).bucket]);
     claimed_ = std::max({claimed_, latest_[next_prefetch_], started_at(free), first_with_room(p, bytes)});
+    if (next_prefetch_ >= distance_)
+      claimed_ = std::max(claimed_, at(prefetches_[next_prefetch_ - distance_]).first_use);
     if (p >= draft_.backward_end) claimed_ = std::max(claimed_, draft_.backward_end);
     const Position claim = std::min(claimed_, p);
     at(id).first = claim;
@@ -180,6 +189,7 @@ class Walk {
   const Durations& durations_;
   const BucketLayout& layout_;
   Bytes cap_;
+  std::size_t distance_;
   LiveBytes live_;
   std::vector<LifetimeId> prefetches_, offloads_;
   std::size_t next_prefetch_ = 0, next_offload_ = 0;
@@ -235,10 +245,11 @@ Draft schedule_serially(Draft draft) {
   return draft;
 }
 
-Draft schedule_within(Draft draft, const Durations& durations, const BucketLayout& layout, Bytes cap) {
+Draft schedule_within(Draft draft, const Durations& durations, const BucketLayout& layout,
+                      const Reach& reach) {
   do {
     set_uses(draft);
-    Walk(draft, durations, layout, cap).run();
+    Walk(draft, durations, layout, reach).run();
   } while (join_touching(draft));
   return draft;
 }

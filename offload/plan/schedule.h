@@ -22,12 +22,19 @@ struct Durations {
 Durations make_durations(const Graph& graph, const Draft& draft, const BucketLayout& layout,
                          const Machine& machine);
 
+// How far transfers may go ahead.
+struct Reach {
+  Bytes cap = unlimited;                 // of live bytes
+  std::uint32_t distance = 0xffffffffU;  // of transfers each way that are under way or wait to be used
+};
+
 // Live bytes that the ops alone need: the smallest cap that changes nothing.
 Bytes serial_peak_bytes(const Draft& draft, const BucketLayout& layout);
 
 // Both set `first` and `last` of every lifetime. Lifetimes of a bucket that would touch are joined, and the
 // transfers between them dropped.
 Draft schedule_serially(Draft draft);
-Draft schedule_within(Draft draft, const Durations& durations, const BucketLayout& layout, Bytes cap);
+Draft schedule_within(Draft draft, const Durations& durations, const BucketLayout& layout,
+                      const Reach& reach);
 
 }  // namespace stowage

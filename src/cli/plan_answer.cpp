@@ -42,6 +42,7 @@ void add_question(Lines& lines, const PlanQuestion& question, const PlanAnswer& 
     lines.add("graph", "{} ops, {} parameters, {}", question.graph.ops.size(), parameters, type);
   }
   if (!question.machine.empty()) lines.add("machine", "{}", question.machine);
+  if (answer.policy != Policy::automatic) lines.add("policy", "{}", policy_label(to_string(answer.policy)));
 }
 
 void add_budget(Lines& lines, const PlanAnswer& answer) {
@@ -96,6 +97,7 @@ PlanAnswer answer(const PlanQuestion& question, Plan* plan) {
   const Graph& graph = question.graph;
   auto result = make_plan(graph, question.rates, question.budget, question.options);
   PlanAnswer answer;
+  answer.policy = question.options.policy;
   answer.budget = question.budget;
   answer.overhead = question.rates.overhead_bytes;
   answer.need = need_bytes(graph, question.rates) + answer.overhead;
@@ -137,6 +139,8 @@ Json to_json(const PlanAnswer& answer) {
   const auto where_it_fits = [&](auto value) { return answer.feasible ? Json(value) : Json(); };
   Json json;
   json["feasible"] = answer.feasible;
+  json["policy"] = to_string(answer.policy);
+  json["emulated"] = is_emulated(answer.policy);
   json["device_peak_bytes"] = where_it_fits(answer.peak);
   json["minimum_device_bytes"] = answer.minimum;
   json["need_bytes"] = answer.need;

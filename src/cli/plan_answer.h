@@ -29,6 +29,7 @@ struct PlanQuestion {
 // must have, `overhead` included; the peak is the arena's.
 struct PlanAnswer {
   bool feasible = false;
+  Policy policy = Policy::automatic;
   Bytes need = 0;
   Bytes minimum = 0;  // the smallest budget that works
   Bytes overhead = 0;

@@ -5,6 +5,7 @@
 
 #include "src/cli/text.h"
 #include "stowage/error.h"
+#include "stowage/planner.h"
 
 namespace stowage {
 namespace {
@@ -54,6 +55,9 @@ void add_accounts(Lines& lines, const Plan& a, const Plan& b) {
   const auto seconds = [&](const char* label, double in_a, double in_b) {
     lines.add(label, "{:>14} {:>14} {:>10}", format_seconds(in_a), format_seconds(in_b), change(in_a, in_b));
   };
+  lines.add("A", "policy {}", policy_label(a.policy));
+  lines.add("B", "policy {}", policy_label(b.policy));
+  lines.gap();
   lines.add("", "{:>14} {:>14}", "A", "B");
   bytes("peak", a.device_peak_bytes, b.device_peak_bytes);
   bytes("host", a.host_bytes, b.host_bytes);
@@ -80,7 +84,10 @@ PlanComparison::Counts all_keys(const PlanComparison& comparison) {
 }
 
 Json account(const Plan& plan) {
-  return {{"device_peak_bytes", plan.device_peak_bytes},
+  const std::optional<Policy> policy = policy_from(plan.policy);
+  return {{"policy", plan.policy},
+          {"emulated", policy && is_emulated(*policy)},
+          {"device_peak_bytes", plan.device_peak_bytes},
           {"host_bytes", plan.host_bytes},
           {"pinned_bytes", plan.pinned_bytes},
           {"h2d_bytes", plan.h2d_bytes},

@@ -41,13 +41,23 @@ void add_machine(CLI::App& plan, PlanWords& words) {
   add("--host-memory", words.host, "host budget: SIZE or unlimited", "SIZE")->capture_default_str();
 }
 
+std::vector<std::string> policy_names() {
+  std::vector<std::string> names;
+  for (Policy policy : every_policy) names.emplace_back(to_string(policy));
+  return names;
+}
+
 void add_answer(CLI::App& plan, PlanWords& words) {
   const char* group = "Plan and answer";
   const auto add = [&](const char* flag, std::string& word, const char* text, const char* type) {
     return plan.add_option(flag, word, text)->group(group)->type_name(type);
   };
-  add("--policy", words.policy, "auto: the fastest plan that fits; none: everything on the device", "NAME")
-      ->check(CLI::IsMember({"auto", "none"}).description(""))
+  add("--policy", words.policy,
+      "auto: the fastest plan that fits; none: everything on the device; emulated: zero-offload, "
+      "zero-infinity, "
+      "gemini-cpu, layer-stream, checkpoint",
+      "NAME")
+      ->check(CLI::IsMember(policy_names()).description(""))
       ->capture_default_str();
   add("--bucket-size", words.bucket, "bytes per parameter transfer: SIZE or auto", "SIZE")
       ->capture_default_str();
@@ -103,7 +113,7 @@ PlanCommand understand(const PlanWords& words) {
     command.device_memory = named("--device-memory", [&] { return parse_limit(words.device); });
   command.host_memory = named("--host-memory", [&] { return parse_limit(words.host); });
   command.options.bucket_bytes = named("--bucket-size", [&] { return parse_bucket(words.bucket); });
-  command.options.policy = words.policy == "none" ? Policy::none : Policy::automatic;
+  command.options.policy = policy_from(words.policy).value_or(Policy::automatic);
   return command;
 }
 

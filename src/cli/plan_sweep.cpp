@@ -84,7 +84,8 @@ std::vector<Bytes> sweep_budgets(Bytes minimum, Bytes need, std::size_t count) {
 std::vector<SweepRow> sweep_memory(PlanQuestion question, std::size_t count, const Progress& progress) {
   const Bytes overhead = question.rates.overhead_bytes;
   const Bytes minimum = minimum_bytes(question.graph, question.rates, question.options) + overhead;
-  const Bytes need = need_bytes(question.graph, question.rates) + overhead;
+  // What is emulated may hold more than the step needs.
+  const Bytes need = std::max(minimum, need_bytes(question.graph, question.rates) + overhead);
   const std::vector<Bytes> budgets = sweep_budgets(minimum, need, count);
   std::vector<SweepRow> rows;
   for (const Bytes budget : budgets) {

@@ -35,8 +35,9 @@ std::string filled(std::string_view page, const std::array<Slot, N>& slots) {
 }
 
 std::string subtitle(const Plan& plan) {
-  return report::html_text(fmt::format("policy {}, {} buckets, {} lifetimes, {} instructions", plan.policy,
-                                       plan.buckets.size(), plan.lifetimes.size(), plan.instructions.size()));
+  return report::html_text(fmt::format("policy {}, {} buckets, {} lifetimes, {} instructions",
+                                       policy_label(plan.policy), plan.buckets.size(), plan.lifetimes.size(),
+                                       plan.instructions.size()));
 }
 
 }  // namespace

@@ -108,6 +108,8 @@ TEST(PlanAnswer, IsOneObjectOfJson) {
   const PlanAnswer found = answer(question);
   const auto json = nlohmann::json::parse(to_json(question, found).dump());
   EXPECT_EQ(json["feasible"], true);
+  EXPECT_EQ(json["policy"], "auto");
+  EXPECT_EQ(json["emulated"], false);
   EXPECT_EQ(json["device_peak_bytes"], found.peak);
   EXPECT_EQ(json["minimum_device_bytes"], found.minimum);
   EXPECT_EQ(json["need_bytes"], found.need);
@@ -129,6 +131,17 @@ TEST(PlanAnswer, IsOneObjectOfJson) {
   EXPECT_EQ(json["model"]["layers"], 1);
   EXPECT_EQ(json["model"]["type"], "f32");
   EXPECT_FALSE(json.contains("machine"));
+}
+
+TEST(PlanAnswer, ShowsThatAnotherSystemIsEmulated) {
+  PlanQuestion question = model_question();
+  EXPECT_THAT(describe(question, answer(question)), Not(HasSubstr("policy")));
+  question.options.policy = Policy::gemini_cpu;
+  const PlanAnswer found = answer(question);
+  EXPECT_THAT(describe(question, found), HasSubstr("gemini-cpu (emulated)"));
+  const auto json = to_json(question, found);
+  EXPECT_EQ(json["policy"], "gemini-cpu");
+  EXPECT_EQ(json["emulated"], true);
 }
 
 TEST(PlanAnswer, WhereItDoesNotFitSaysWhatWould) {

@@ -52,6 +52,8 @@ TEST(PlanOptions, AreUnderstood) {
   EXPECT_EQ(command.host_memory, 48_GiB);
   EXPECT_EQ(command.options.bucket_bytes, 64_MiB);
   EXPECT_EQ(command.options.policy, Policy::none);
+  for (const Policy policy : every_policy)
+    EXPECT_EQ(parse("--max-model --policy " + std::string(to_string(policy))).options.policy, policy);
   EXPECT_EQ(command.sweep, "memory=3");
   EXPECT_EQ(command.plan_file, "p.json");
   EXPECT_TRUE(command.json);

@@ -114,6 +114,7 @@ TEST(InfeasibleMessage, NamesOptionBytesAndOp) {
   infeasible.host = true;
   EXPECT_THAT(infeasible_message(infeasible, Policy::automatic), HasSubstr("--host-memory 999"));
   EXPECT_THAT(infeasible_message(infeasible, Policy::none), HasSubstr("--policy none"));
+  EXPECT_THAT(infeasible_message(infeasible, Policy::zero_offload), HasSubstr("--policy zero-offload"));
 }
 
 }  // namespace

@@ -185,6 +185,11 @@ TEST_F(TrainGpt, SameNumbersInAnyMemoryAndWithAnyThreads) {
   const std::vector<Variant> variants = {
       {"unlimited", "1", {}},
       {"unlimited", "2", {"--policy", "none"}},
+      {"unlimited", "1", {"--policy", "zero-offload"}},
+      {"unlimited", "2", {"--policy", "zero-infinity"}},
+      {"unlimited", "1", {"--policy", "gemini-cpu"}},
+      {"unlimited", "2", {"--policy", "layer-stream"}},
+      {"unlimited", "1", {"--policy", "checkpoint"}},
       {std::to_string(minimum), "1", {"--link-bandwidth", "unthrottled"}},
       {std::to_string(minimum), "2", {"--link-bandwidth", "1GB/s"}},
       {std::to_string(minimum + minimum / 5), "2", {}},

@@ -112,6 +112,18 @@ TEST_F(GptEngine, LeavesTheBitsOfTheEvaluatorWithoutOffload) {
     expect_same_bits({.options = {.policy = Policy::none}, .executor = executor});
 }
 
+// The emulations of other systems run in the same engine.
+TEST_F(GptEngine, LeavesTheBitsOfTheEvaluatorWithEveryPolicy) {
+  for (Policy policy : every_policy)
+    for (Bytes bucket_bytes : {Bytes{0}, 8_KiB})
+      for (Executor executor : {Executor::virtual_time, Executor::threaded}) {
+        SCOPED_TRACE(to_string(policy));
+        Case c{.options = {.policy = policy, .bucket_bytes = bucket_bytes}, .executor = executor};
+        c.budget = minimum_bytes(*graph_, c.machine, c.options);
+        expect_same_bits(c);
+      }
+}
+
 TEST_F(GptEngine, LeavesTheBitsOfTheEvaluatorWithUnlimitedMemory) {
   for (Executor executor : {Executor::virtual_time, Executor::threaded})
     expect_same_bits({.executor = executor});
@@ -134,7 +146,9 @@ TEST_F(GptEngine, TakesThePredictedTime) {
   const Bytes minimum = minimum_bytes(*graph_, machine, options);
   for (const auto& planned : {make_plan(*graph_, machine, {.device = minimum}, options),
                               make_plan(*graph_, machine, {.device = 2 * minimum}, options),
-                              make_plan(*graph_, machine, {}, {.policy = Policy::none})}) {
+                              make_plan(*graph_, machine, {}, {.policy = Policy::none}),
+                              make_plan(*graph_, machine, {}, {.policy = Policy::zero_offload}),
+                              make_plan(*graph_, machine, {}, {.policy = Policy::zero_infinity})}) {
     const Plan& plan = std::get<Plan>(planned);
     SCOPED_TRACE(plan.device_peak_bytes);
     const auto device = open_simulated_device({.capacity = plan.device_peak_bytes,

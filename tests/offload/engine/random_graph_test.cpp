@@ -50,8 +50,12 @@ TEST_P(RandomGraphEngine, LeavesTheBitsOfTheEvaluatorAtEveryBudget) {
     ASSERT_TRUE(std::holds_alternative<Plan>(planned));
     EXPECT_TRUE(run(graph, std::get<Plan>(planned), budget) == expected);
   }
-  const auto resident = make_plan(graph, machine, {}, {.policy = Policy::none});
-  EXPECT_TRUE(run(graph, std::get<Plan>(resident), need) == expected);
+  for (Policy policy : every_policy) {
+    SCOPED_TRACE(to_string(policy));
+    const auto planned = make_plan(graph, machine, {}, {.policy = policy});
+    const Plan& plan = std::get<Plan>(planned);
+    EXPECT_TRUE(run(graph, plan, plan.device_peak_bytes) == expected);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomGraphEngine, ::testing::Range(0, 40));

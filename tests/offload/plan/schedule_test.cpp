@@ -15,7 +15,7 @@ struct Setting {
     for (Bucket& bucket : layout.buckets) bucket.bytes = 100;
     durations = {std::vector<double>(10, 1.0), seconds, seconds, std::vector<double>(seconds.size(), 0.0)};
   }
-  Draft within(Bytes cap) const { return schedule_within(draft, durations, layout, cap); }
+  Draft within(Bytes cap) const { return schedule_within(draft, durations, layout, {.cap = cap}); }
   LifetimeId prefetched(BucketId bucket, Position first, Position last) {
     return add({.bucket = bucket, .first_use = first, .last_use = last, .prefetched = true});
   }

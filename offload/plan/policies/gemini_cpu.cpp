@@ -1,0 +1,46 @@
+// Gemini with the placement policy "cpu": Colossal-AI (Li et al., "Colossal-AI: A Unified Deep Learning
+// System For Large-Scale Parallel Training", arXiv 2110.14883), after PatrickStar's chunks (Fang et al.,
+// arXiv 2108.05818). Read in its sources: colossalai/zero/gemini/placement_policy.py (CPUPlacementPolicy),
+// gemini_ddp.py and chunk/chunk.py.
+//
+// As the original: parameters in chunks of 32 Mi elements (`min_chunk_size_m`); a chunk comes in when an op
+// needs it and is released before an op that needs another one, so that it comes again for rebuilding and for
+// backward; released chunks are not copied back, for the host has them still (`cpu_vis_flag`); gradients go
+// to the host chunk by chunk; the update is on the host (CPUAdam), and the next forward begins after all of
+// it. Activations: checkpoints of blocks, on the device.
+//
+// Overlap: version 0.1.13, of which there are published figures, moves a chunk when an op needs it, one after
+// another with the ops (distance 0). Later versions can fetch the next chunk beside the op
+// (`access_chunk(async_access)`, `shard_move(non_blocking)`): distance 1. The faster that fits is taken, so
+// that the emulation is not slower than any version.
+//
+// Otherwise: after an update the original brings a chunk's f32 master weights to the device, makes the 16-bit
+// ones there and copies those back (`__paired_shard_move`): 4 bytes for each parameter that the emulation
+// does not move. A gradient does not take the place of its parameter's chunk, so backward holds one chunk
+// more. Parameters that share a tiny bucket stay for the step, where the original has them in the chunks.
+#include "offload/plan/policies/policies.h"
+
+namespace stowage {
+
+void add_gemini_cpu(PolicyProblems& problems, std::vector<PolicyMember>& members) {
+  constexpr Bytes chunk_elements = Bytes{32} << 20U;
+  constexpr Bytes tiny = 16;  // parts of a chunk
+  const Problem& problem = problems.with_buckets(chunk_elements * problems.element_bytes());
+  for (Activations activations : {Activations::checkpoint, Activations::keep}) {
+    Choices choices = policy_choices(problem, activations, LoadChoice::each_op);
+    for (BucketId id : problem.layout.parameters)
+      if (problem.layout.buckets[id].bytes < problem.layout.target_bytes / tiny &&
+          id == problem.layout.parameters.front() && problem.layout.parameters.size() > 1)
+        choices.loads[id] = LoadChoice::held;
+    for (std::uint32_t distance : {0U, 1U})
+      members.push_back({.problem = &problem,
+                         .activations = activations,
+                         .choices = choices,
+                         .handicaps = {.wait_for_updates = true,
+                                       .one_after_another = distance == 0,
+                                       .keep_until_next_load = true},
+                         .distance = distance});
+  }
+}
+
+}  // namespace stowage

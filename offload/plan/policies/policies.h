@@ -1,0 +1,91 @@
+// Other systems as plans: from a graph and a machine, what each would do, as choices and handicaps.
+//
+// What all of them have in common, and where they are all treated better or otherwise than they were:
+// - One engine, one allocator of arena bytes and one simulation: no fragmentation, no interpreter between
+//   two kernels, transfers at the link's measured speed from page-locked memory.
+// - The optimizer state is Stowage's, 10 bytes for each bf16 parameter rather than 12, with gradients in the
+// work
+//   type, so every emulation trains a somewhat larger model in the same host memory.
+// - Exact clipping by the global norm: no update begins before the whole backward pass has ended. The
+// originals
+//   are used that way too, though some may begin earlier without it.
+// - Activations as their users set them: each Transformer block's input is kept and the block rebuilt in
+//   backward (gradient checkpointing), or nothing is rebuilt, where that fits and is faster.
+#pragma once
+
+#include <memory>
+#include <variant>
+#include <vector>
+
+#include "offload/plan/candidate.h"
+
+namespace stowage {
+
+// How activations are treated.
+enum class Activations : std::uint8_t { checkpoint, checkpoint_on_host, keep };
+std::string_view to_string(Activations activations);
+
+// One configuration of an emulated system.
+struct PolicyMember {
+  Policy policy = Policy::none;
+  const Problem* problem = nullptr;
+  Activations activations = Activations::checkpoint;
+  Choices choices;
+  Handicaps handicaps;
+  std::uint32_t distance = 0;
+};
+
+// The graph with both halves of each Transformer block as one unit: consecutive units whose names have the
+// same part before the last dot.
+Graph with_whole_blocks(const Graph& graph);
+
+// Problems of the graph in whole blocks, by bucket size. Keeps references to graph and machine, which must
+// outlive it, as it must outlive its members.
+class PolicyProblems {
+ public:
+  // `bucket_bytes` 0: the size that the policy takes by itself.
+  PolicyProblems(const Graph& graph, const Machine& machine, Bytes bucket_bytes);
+
+  const Machine& machine() const { return machine_; }
+  const Graph& graph() const { return blocks_; }
+  // Bytes of one element of the largest parameter.
+  Bytes element_bytes() const;
+  // Of the same size the same problem.
+  const Problem& with_buckets(Bytes target);
+  // Each parameter and each gradient on its own, as where everything is resident.
+  const Problem& with_single_tensors();
+
+ private:
+  const Problem& with(const BucketOptions& options);
+  const Machine& machine_;
+  Bytes bucket_bytes_;
+  Graph blocks_;
+  std::vector<std::pair<BucketOptions, std::unique_ptr<Problem>>> problems_;
+};
+
+// Everything but parameters: inputs held, activations as said.
+Choices policy_choices(const Problem& problem, Activations activations, LoadChoice parameters);
+
+// The configurations of each, one file each.
+void add_zero_offload(PolicyProblems& problems, std::vector<PolicyMember>& members);
+void add_zero_infinity(PolicyProblems& problems, std::vector<PolicyMember>& members);
+void add_gemini_cpu(PolicyProblems& problems, std::vector<PolicyMember>& members);
+void add_layer_stream(PolicyProblems& problems, std::vector<PolicyMember>& members);
+void add_checkpoint(PolicyProblems& problems, std::vector<PolicyMember>& members);
+
+// Of one policy that is emulated.
+std::vector<PolicyMember> policy_members(Policy policy, PolicyProblems& problems);
+// Of all of them, as they are and freed of what holds them back: what the automatic policy must not be slower
+// than.
+std::vector<PolicyMember> all_policy_members(PolicyProblems& problems);
+
+// The member's plan, without the lower bound.
+Plan policy_plan(const PolicyMember& member);
+
+// The fastest configuration that fits, or what the least of them needs. Without the lower bound.
+std::variant<Plan, Infeasible> plan_policy(Policy policy, const Graph& graph, const Machine& machine,
+                                           const Budget& budget, Bytes bucket_bytes);
+// The least planned peak of its configurations.
+Bytes policy_minimum_bytes(Policy policy, const Graph& graph, const Machine& machine, Bytes bucket_bytes);
+
+}  // namespace stowage

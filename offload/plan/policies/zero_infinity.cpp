@@ -1,0 +1,34 @@
+// ZeRO-Infinity with everything in host memory: Rajbhandari et al., "ZeRO-Infinity: Breaking the GPU Memory
+// Wall for Extreme Scale Deep Learning", SC 2021 (arXiv 2104.07857); DeepSpeed's ZeRO-3 Offload is a part
+// of it.
+//
+// As the original: parameters on the host, brought in for each module before its turn in forward, and again
+// for its rebuilding and backward, released after it; gradients to the host during backward; optimizer state
+// and update on the host; the next forward begins after the whole update. Block inputs are kept on the device
+// or on the host, blocks rebuilt. Parameters come in pieces of 5e7 elements
+// (`stage3_prefetch_bucket_size`), or of the link's efficient size, 2 or 8 of them ahead.
+//
+// Otherwise: no NVMe; no memory-centric tiling of single operators; small parameters are not
+// kept on the device (`stage3_param_persistence_threshold`), but they share transfers with others; of
+// `stage3_max_live_parameters` there is no limit but the budget.
+#include "offload/plan/policies/policies.h"
+
+namespace stowage {
+
+void add_zero_infinity(PolicyProblems& problems, std::vector<PolicyMember>& members) {
+  constexpr Bytes piece_elements = 50'000'000;
+  for (Bytes target :
+       {piece_elements * problems.element_bytes(), efficient_bucket_bytes(problems.machine())}) {
+    const Problem& problem = problems.with_buckets(target);
+    for (Activations activations :
+         {Activations::checkpoint_on_host, Activations::checkpoint, Activations::keep})
+      for (std::uint32_t distance : {2U, 8U})
+        members.push_back({.problem = &problem,
+                           .activations = activations,
+                           .choices = policy_choices(problem, activations, LoadChoice::each_unit),
+                           .handicaps = {.wait_for_updates = true},
+                           .distance = distance});
+  }
+}
+
+}  // namespace stowage

@@ -1,0 +1,321 @@
+#include "offload/plan/policies/policies.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "stowage/models.h"
+#include "tests/support/random_graph.h"
+
+namespace stowage {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr std::uint64_t graphs = 15, compared_graphs = 3;
+#else
+constexpr std::uint64_t graphs = 150, compared_graphs = 24;
+#endif
+
+std::vector<Policy> emulated_policies() {
+  std::vector<Policy> policies;
+  for (Policy policy : every_policy)
+    if (is_emulated(policy)) policies.push_back(policy);
+  return policies;
+}
+
+std::string joined(const std::vector<std::string>& findings) {
+  std::string text;
+  for (const std::string& finding : findings) text += finding + "\n";
+  return text;
+}
+
+// Of three graphs two have units that pair up to blocks.
+Graph random_step(std::uint64_t seed) {
+  Graph graph = testing::random_graph(seed);
+  if (seed % 3 == 0) return graph;
+  for (std::size_t unit = 0; unit < graph.unit_names.size(); ++unit)
+    graph.unit_names[unit] = "b" + std::to_string(unit / 2) + "." + graph.unit_names[unit];
+  return graph;
+}
+
+Graph small_gpt(std::int64_t layers = 4) {
+  GraphBuilder builder;
+  const Gpt model = gpt(builder, {.layers = layers,
+                                  .width = 64,
+                                  .heads = 2,
+                                  .vocabulary = 128,
+                                  .sequence = 32,
+                                  .batch = 2,
+                                  .dropout = 0});
+  return builder.finish(model.loss, AdamW{});
+}
+
+// All lanes matter.
+Machine balanced_machine() {
+  Machine machine;
+  machine.h2d = machine.d2h = {.bytes_per_second = 1e9, .latency_seconds = 1e-6, .throttled = true};
+  machine.flops_per_second = 50e9;
+  machine.host_bytes_per_second = 5e9;
+  machine.launch_seconds = 1e-6;
+  return machine;
+}
+
+Plan plan_for(const Graph& graph, const Machine& machine, Policy policy, Bytes budget = unlimited,
+              Bytes bucket_bytes = 0) {
+  auto planned =
+      make_plan(graph, machine, {.device = budget}, {.policy = policy, .bucket_bytes = bucket_bytes});
+  if (const auto* none = std::get_if<Infeasible>(&planned))
+    ADD_FAILURE() << "infeasible: needs " << none->minimum << " for " << none->op;
+  return std::get<Plan>(std::move(planned));
+}
+
+TEST(Policies, HaveNamesThatAreReadBack) {
+  for (Policy policy : every_policy) EXPECT_EQ(policy_from(to_string(policy)), policy);
+  EXPECT_FALSE(policy_from("fast").has_value());
+  EXPECT_EQ(emulated_policies().size(), every_policy.size() - 2);
+  EXPECT_EQ(policy_label("zero-offload"), "zero-offload (emulated)");
+  EXPECT_EQ(policy_label("auto"), "auto");
+  EXPECT_EQ(policy_label("<other>"), "<other>");
+}
+
+TEST(Policies, ABlockIsBothOfItsHalves) {
+  const Graph graph = small_gpt(2);
+  const Graph blocks = with_whole_blocks(graph);
+  EXPECT_EQ(blocks.unit_names, (std::vector<std::string>{"embedding", "h.0", "h.1", "head"}));
+  for (OpId op = 0; op < graph.ops.size(); ++op) {
+    if (graph.op(op).unit == no_id) {
+      EXPECT_EQ(blocks.op(op).unit, no_id);
+    } else {
+      EXPECT_EQ(graph.unit_names[graph.op(op).unit].find(blocks.unit_names[blocks.op(op).unit]), 0U);
+    }
+  }
+  check(blocks);
+}
+
+class EveryPolicy : public ::testing::TestWithParam<Policy> {};
+
+TEST_P(EveryPolicy, MakesValidPlansFromItsMinimumUp) {
+  for (std::uint64_t seed = 0; seed < graphs; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const Graph graph = random_step(seed);
+    const Machine machine = testing::random_machine(seed);
+    const PlanOptions options{.policy = GetParam(),
+                              .bucket_bytes = seed % 4 == 0 ? Bytes{4096} << (seed % 5) : 0};
+    const Bytes least = minimum_bytes(graph, machine, options);
+    double seconds = std::numeric_limits<double>::infinity();
+    for (Bytes budget : {least, least + least / 2, unlimited}) {
+      const Plan plan = plan_for(graph, machine, GetParam(), budget, options.bucket_bytes);
+      ASSERT_EQ(joined(validate(graph, plan, {budget, unlimited})), "") << "budget " << budget;
+      ASSERT_EQ(plan.policy, to_string(GetParam()));
+      ASSERT_LE(plan.device_peak_bytes, budget);
+      ASSERT_GT(plan.lower_bound_seconds, 0);
+      ASSERT_LE(plan.predicted_step_seconds, seconds) << "slower with more memory";
+      seconds = plan.predicted_step_seconds;
+    }
+    const auto below = make_plan(graph, machine, {.device = least - 1}, options);
+    ASSERT_TRUE(std::holds_alternative<Infeasible>(below));
+    EXPECT_EQ(std::get<Infeasible>(below).minimum, least);
+    EXPECT_FALSE(std::get<Infeasible>(below).host);
+    EXPECT_NE(std::get<Infeasible>(below).op, "");
+  }
+}
+
+TEST_P(EveryPolicy, IsNeverFasterThanTheAutomaticPolicyNorSmaller) {
+  for (std::uint64_t seed = 0; seed < compared_graphs; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const Graph graph = random_step(seed);
+    const Machine machine = testing::random_machine(seed + 1000);
+    const PlanOptions options{.policy = GetParam()};
+    const Bytes least = minimum_bytes(graph, machine, options);
+    ASSERT_LE(minimum_bytes(graph, machine), least);
+    for (Bytes budget : {least, least + least / 4, 2 * least}) {
+      const Plan other = plan_for(graph, machine, GetParam(), budget);
+      const Plan automatic = plan_for(graph, machine, Policy::automatic, budget);
+      ASSERT_LE(automatic.predicted_step_seconds, other.predicted_step_seconds) << "budget " << budget;
+      const Budget host{.device = budget, .host = other.host_bytes};
+      const auto in_its_host = make_plan(graph, machine, host);
+      ASSERT_TRUE(std::holds_alternative<Plan>(in_its_host));
+      ASSERT_LE(std::get<Plan>(in_its_host).predicted_step_seconds, other.predicted_step_seconds);
+    }
+  }
+}
+
+TEST_P(EveryPolicy, SaysWhatHostMemoryWouldDo) {
+  const Graph graph = small_gpt();
+  const PlanOptions options{.policy = GetParam()};
+  const Bytes enough = plan_for(graph, Machine{}, GetParam()).host_bytes;
+  const auto refused = make_plan(graph, Machine{}, {.device = unlimited, .host = 8}, options);
+  ASSERT_TRUE(std::holds_alternative<Infeasible>(refused));
+  const auto& none = std::get<Infeasible>(refused);
+  EXPECT_TRUE(none.host);
+  EXPECT_LE(none.minimum, enough);
+  EXPECT_TRUE(std::holds_alternative<Plan>(
+      make_plan(graph, Machine{}, {.device = unlimited, .host = none.minimum}, options)));
+  EXPECT_TRUE(std::holds_alternative<Infeasible>(
+      make_plan(graph, Machine{}, {.device = unlimited, .host = none.minimum - 1}, options)));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EveryPolicy, ::testing::ValuesIn(emulated_policies()), [](const auto& info) {
+  std::string name(to_string(info.param));
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+// What the timeline of two steps says about a plan: times from the beginning of a step.
+struct Times {
+  double first_compute = 0;
+  double first_parameter_load = 0;
+  double last_parameter_load_of_first_position = 0;
+  double last_update = 0;  // end, of the step before
+};
+Times times_of(const Graph& graph, const Machine& machine, const Plan& plan) {
+  const Timeline timeline = simulate(graph, plan, machine);
+  Times times;
+  times.first_compute = times.first_parameter_load = std::numeric_limits<double>::infinity();
+  for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
+    const Instruction& instruction = plan.instructions[id];
+    const Interval& interval = timeline.instructions[id];
+    if (instruction.lane == LaneRole::compute)
+      times.first_compute = std::min(times.first_compute, interval.begin);
+    if (instruction.kind == InstructionKind::host_step && id != plan.gate)
+      times.last_update = std::max(times.last_update, interval.end - timeline.step_seconds);
+    if (instruction.kind != InstructionKind::prefetch) continue;
+    const Lifetime& lifetime = plan.lifetimes[instruction.lifetime];
+    if (plan.buckets[lifetime.bucket].kind != TensorKind::parameter) continue;
+    times.first_parameter_load = std::min(times.first_parameter_load, interval.begin);
+    if (lifetime.first == 0)
+      times.last_parameter_load_of_first_position =
+          std::max(times.last_parameter_load_of_first_position, interval.end);
+  }
+  return times;
+}
+
+std::vector<Residency> residencies(const Plan& plan, TensorKind kind) {
+  std::vector<Residency> found;
+  for (const Bucket& bucket : plan.buckets)
+    if (bucket.kind == kind) found.push_back(bucket.residency);
+  return found;
+}
+
+class PolicyMechanisms : public ::testing::Test {
+ protected:
+  // At its least memory, where it does what it is known for.
+  Plan tight(Policy policy) const {
+    return plan_for(graph_, machine_, policy, minimum_bytes(graph_, machine_, {.policy = policy}));
+  }
+  Graph graph_ = small_gpt();
+  Machine machine_ = balanced_machine();
+};
+
+TEST_F(PolicyMechanisms, ZeroOffloadHoldsParametersAndWaitsForAllOfThem) {
+  const Plan plan = tight(Policy::zero_offload);
+  Position end = 0;
+  for (const Lifetime& lifetime : plan.lifetimes) end = std::max(end, lifetime.last);
+  for (const Lifetime& lifetime : plan.lifetimes) {
+    if (plan.buckets[lifetime.bucket].kind != TensorKind::parameter) continue;
+    EXPECT_EQ(lifetime.first, 0);
+    EXPECT_EQ(lifetime.last, end);
+  }
+  const Times times = times_of(graph_, machine_, plan);
+  EXPECT_GT(times.last_update, 0);
+  EXPECT_GE(times.first_compute, times.last_parameter_load_of_first_position);
+  // Updated parameters go back while others are updated.
+  EXPECT_LT(times.first_parameter_load, times.last_update);
+}
+
+TEST_F(PolicyMechanisms, ZeroInfinityAndGeminiDoNothingBesideTheUpdate) {
+  for (Policy policy : {Policy::zero_infinity, Policy::gemini_cpu}) {
+    const Times times = times_of(graph_, machine_, tight(policy));
+    EXPECT_GT(times.last_update, 0);
+    EXPECT_GE(times.first_compute, times.last_update - 1e-12);
+    EXPECT_GE(times.first_parameter_load, times.last_update - 1e-12);
+  }
+}
+
+TEST_F(PolicyMechanisms, LayerStreamUpdatesBesideTheNextForward) {
+  const Times times = times_of(graph_, machine_, tight(Policy::layer_stream));
+  EXPECT_LT(times.first_compute, times.last_update);
+}
+
+TEST_F(PolicyMechanisms, CheckpointKeepsStateAndBlockInputsAlone) {
+  const Plan plan = tight(Policy::checkpoint);
+  for (Residency residency : residencies(plan, TensorKind::parameter))
+    EXPECT_EQ(residency, Residency::resident);
+  for (Residency residency : residencies(plan, TensorKind::optimizer_state))
+    EXPECT_EQ(residency, Residency::resident);
+  std::vector<std::uint8_t> rebuilt(graph_.unit_names.size(), 0);
+  for (const Instruction& instruction : plan.instructions)
+    if (instruction.kind == InstructionKind::recompute) rebuilt[graph_.op(instruction.op).unit] = 1;
+  for (std::size_t unit = 0; unit < rebuilt.size(); ++unit)
+    EXPECT_EQ(rebuilt[unit] != 0, graph_.unit_names[unit].starts_with("h.")) << graph_.unit_names[unit];
+}
+
+// A whole block is rebuilt: what crosses from attention to MLP is among it, which units of half a block never
+// rebuild.
+TEST_F(PolicyMechanisms, EveryEmulationRebuildsWholeBlocks) {
+  OpId residual = no_id;
+  for (OpId op = 0; op < graph_.ops.size(); ++op)
+    if (graph_.op(op).name == "h.1.attn.residual") residual = op;
+  ASSERT_NE(residual, no_id);
+  for (Policy policy : emulated_policies()) {
+    const Plan plan = tight(policy);
+    EXPECT_TRUE(std::any_of(plan.instructions.begin(), plan.instructions.end(), [&](const Instruction& i) {
+      return i.kind == InstructionKind::recompute && i.op == residual;
+    })) << to_string(policy);
+  }
+}
+
+// A chunk comes once for a block's forward, once for its rebuilding and once for its backward, and stays
+// while ops that need no other chunk run.
+TEST_F(PolicyMechanisms, GeminiBringsAChunkThreeTimes) {
+  const Bytes chunk = Bytes{4} * 64 * 64 * 4;  // both matrices of an attention
+  const Plan plan = plan_for(graph_, machine_, Policy::gemini_cpu,
+                             minimum_bytes(graph_, machine_, {Policy::gemini_cpu, chunk}), chunk);
+  const auto holds = [&](const Bucket& bucket, std::string_view name) {
+    return std::any_of(bucket.tensors.begin(), bucket.tensors.end(),
+                       [&](const BucketTensor& tensor) { return graph_.tensor(tensor.tensor).name == name; });
+  };
+  std::ptrdiff_t loads = 0;
+  for (const Lifetime& lifetime : plan.lifetimes) {
+    const Bucket& bucket = plan.buckets[lifetime.bucket];
+    if (!holds(bucket, "h.1.attn.c_attn.weight")) continue;
+    EXPECT_TRUE(holds(bucket, "h.1.attn.c_proj.weight"));
+    ++loads;
+  }
+  EXPECT_EQ(loads, 3);
+}
+
+TEST_F(PolicyMechanisms, GeminisTransfersAndOpsTakeTurnsInItsFirstVersions) {
+  PolicyProblems problems(graph_, machine_, 0);
+  int serial = 0;
+  for (const PolicyMember& member : policy_members(Policy::gemini_cpu, problems)) {
+    if (member.distance > 0) continue;
+    ++serial;
+    const Plan plan = policy_plan(member);
+    EXPECT_EQ(joined(validate(graph_, plan, {})), "");
+    const std::vector<Interval> times = simulate(graph_, plan, machine_).instructions;
+    for (InstructionId a = 0; a < plan.gate; ++a)
+      for (InstructionId b = 0; b < plan.gate; ++b) {
+        if (plan.instructions[a].lane != LaneRole::compute) continue;
+        if (plan.instructions[b].lane == LaneRole::compute) continue;
+        EXPECT_TRUE(times[b].end <= times[a].begin + 1e-12 || times[b].begin >= times[a].end - 1e-12);
+      }
+  }
+  EXPECT_EQ(serial, 2);
+}
+
+TEST_F(PolicyMechanisms, LayerStreamMovesWholeBlocks) {
+  const Plan plan = tight(Policy::layer_stream);
+  for (const Bucket& bucket : plan.buckets) {
+    if (bucket.kind != TensorKind::parameter || bucket.bytes < 64 * 64) continue;
+    std::vector<std::string> blocks;
+    for (const BucketTensor& tensor : bucket.tensors)
+      blocks.push_back(graph_.tensor(tensor.tensor).name.substr(0, 4));
+    if (!blocks.front().starts_with("h.")) continue;
+    EXPECT_EQ(std::count(blocks.begin(), blocks.end(), blocks.front()),
+              static_cast<std::ptrdiff_t>(blocks.size()));
+  }
+}
+
+}  // namespace
+}  // namespace stowage
