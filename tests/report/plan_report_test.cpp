@@ -139,6 +139,13 @@ TEST(PlanReport, HoldsTheCurveByRisingBudget) {
   EXPECT_EQ(data_of(plan_report(step.graph, step.plan, step.machine, options)).at("curve"), wanted);
 }
 
+TEST(PlanReport, ShowsThatAnotherSystemIsEmulated) {
+  SmallStep step;
+  EXPECT_EQ(count(plan_report(step.graph, step.plan, step.machine), "(emulated)"), 0U);
+  step.plan.policy = "zero-offload";
+  EXPECT_EQ(count(plan_report(step.graph, step.plan, step.machine), "policy zero-offload (emulated)"), 1U);
+}
+
 // Whatever stands in a name, the page has its own elements and no others.
 void expect_neutral(const std::string& hostile) {
   SCOPED_TRACE(hostile);

@@ -77,6 +77,14 @@ TEST(SetupTable, TellsWhatNoPlanCanUse) {
   EXPECT_THAT(setup_table(told.setup), HasSubstr("2.00 KiB (2048 bytes) for context and libraries"));
 }
 
+TEST(SetupTable, ShowsThatAnotherSystemIsEmulated) {
+  Told told;
+  EXPECT_THAT(setup_table(told.setup), testing::Not(HasSubstr("policy")));
+  told.options.plan.policy = Policy::layer_stream;
+  told.literal.plan.policy = "layer-stream";
+  EXPECT_THAT(setup_table(told.setup), HasSubstr("layer-stream (emulated)"));
+}
+
 TEST(SetupTable, SaysWhetherTheMachineWasMeasuredNow) {
   Told told;
   EXPECT_THAT(setup_table(told.setup), HasSubstr("calibrated"));
