@@ -79,6 +79,7 @@ class Field {
       }
     }
   }
+  bool has(const std::string& name) const { return value_->contains(name); }
   Field member(const std::string& name) const {
     auto found = value_->find(name);
     if (found == value_->end()) Field(*value_, member_path(name)).fail("there");
@@ -185,13 +186,14 @@ Op read_op(const Field& field) {
 }
 
 Graph read_graph(const Field& field) {
-  field.require_members({"format", "version", "tensors", "ops", "units", "loss", "clip"});
+  field.require_members({"format", "version", "tensors", "ops", "units", "micro_batches", "loss", "clip"});
   if (field.member("format").text() != format_name) field.member("format").fail("'stowage-graph'");
   if (field.member("version").integer() != format_version) field.member("version").fail("version 1");
   Graph graph;
   graph.tensors = field.member("tensors").list(most_items, read_tensor);
   graph.ops = field.member("ops").list(most_items, read_op);
   graph.unit_names = field.member("units").list(most_items, [](const Field& item) { return item.text(); });
+  if (field.has("micro_batches")) graph.micro_batches = field.member("micro_batches").id();
   graph.loss = field.member("loss").id_or_null();
   graph.clip = field.member("clip").id_or_null();
   return graph;
@@ -208,6 +210,7 @@ std::string to_json(const Graph& graph) {
   Json json = {{"format", format_name},         {"version", format_version}, {"tensors", std::move(tensors)},
                {"ops", std::move(ops)},         {"units", graph.unit_names}, {"loss", id_to_json(graph.loss)},
                {"clip", id_to_json(graph.clip)}};
+  if (graph.micro_batches != 1) json["micro_batches"] = graph.micro_batches;
   try {
     return json.dump(1);
   } catch (const Json::exception& error) {
