@@ -1,6 +1,7 @@
 // make_plan: graph, machine and budget in, plan out. Pure functions: no device, clock or thread.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -19,6 +20,8 @@ enum class Policy : std::uint8_t {
 struct PlanOptions {
   Policy policy = Policy::automatic;
   Bytes bucket_bytes = 0;  // 0: chosen from the link's curve
+  // Of micro-batches; nothing: whichever is faster. Without effect on a graph that has one order alone.
+  std::optional<MicroBatchOrder> order;
 };
 
 // The plan family does not depend on the budget; a budget takes its fastest member that fits, so

@@ -12,7 +12,7 @@ namespace stowage {
 namespace {
 
 constexpr std::int64_t most_layers = 1 << 16;
-constexpr std::int64_t most_units = 1 << 20;
+constexpr std::int64_t most_units = 1 << 18;
 
 struct Checker {
   const ModelSizes& sizes;

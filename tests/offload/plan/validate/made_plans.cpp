@@ -29,10 +29,15 @@ void make_plans(const std::string& name, const Graph& graph, std::uint64_t seed,
   make(" with policy none", machine, need, Policy::none);
 }
 
-Graph small_gpt() {
+Graph small_gpt(std::int64_t micro_batches) {
   GraphBuilder builder;
-  const Gpt model =
-      gpt(builder, {.layers = 2, .width = 32, .heads = 2, .vocabulary = 64, .sequence = 16, .batch = 2});
+  const Gpt model = gpt(builder, {.layers = 2,
+                                  .width = 32,
+                                  .heads = 2,
+                                  .vocabulary = 64,
+                                  .sequence = 16,
+                                  .batch = 2,
+                                  .micro_batches = micro_batches});
   return builder.finish(model.loss, {});
 }
 
@@ -43,7 +48,8 @@ void for_each_made_plan(std::uint64_t first, std::uint64_t last,
   for (std::uint64_t seed = first; seed < last; ++seed) {
     make_plans("random graph " + std::to_string(seed), random_graph(seed), seed, use);
   }
-  make_plans("GPT", small_gpt(), first, use);
+  make_plans("GPT", small_gpt(1), first, use);
+  make_plans("GPT in micro-batches", small_gpt(2), first, use);
 }
 
 std::string joined(const std::vector<std::string>& findings) {
