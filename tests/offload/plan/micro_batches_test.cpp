@@ -168,6 +168,45 @@ TEST(MicroBatchPlans, RandomGraphsPlanIntoValidPlansInBothOrders) {
   }
 }
 
+// Of two launches one after another, the second one first.
+std::optional<Plan> exchanged(const Graph& graph, Plan plan, InstructionId first) {
+  const auto is_launch = [&](const Instruction& i) {
+    return i.kind == InstructionKind::launch && graph.op(i.op).phase != Phase::update;
+  };
+  if (!is_launch(plan.instructions[first])) return {};
+  for (InstructionId second = first + 1; second < plan.instructions.size(); ++second) {
+    if (plan.instructions[second].lane != LaneRole::compute) continue;
+    if (!is_launch(plan.instructions[second])) return {};
+    std::swap(plan.instructions[first].op, plan.instructions[second].op);
+    std::swap(plan.instructions[first].uses, plan.instructions[second].uses);
+    return plan;
+  }
+  return {};
+}
+
+bool reads_from(const Op& later, const Op& earlier) {
+  return std::any_of(later.reads.begin(), later.reads.end(), [&](TensorId id) {
+    return std::find(earlier.writes.begin(), earlier.writes.end(), id) != earlier.writes.end();
+  });
+}
+
+TEST(MicroBatchPlans, OpsBeforeWhatTheyReadAreRejectedInBothOrders) {
+  const Graph graph = make_gpt(2, 4);
+  for (MicroBatchOrder order : orders) {
+    const Plan plan = made(graph, {}, minimum_bytes(graph, {}, {.order = order}), order);
+    int tried = 0;
+    for (InstructionId id = 0; id < plan.instructions.size(); id += 3) {
+      const std::optional<Plan> broken = exchanged(graph, plan, id);
+      if (!broken) continue;
+      const OpId second = broken->instructions[id].op;
+      if (!reads_from(graph.op(second), graph.op(plan.instructions[id].op))) continue;
+      ++tried;
+      EXPECT_THAT(validate(graph, *broken, {}), ::testing::Contains(::testing::HasSubstr("is out of order")));
+    }
+    EXPECT_GT(tried, 5);
+  }
+}
+
 // Each micro-batch has its own turn from forward to backward, or none has.
 TEST(MicroBatchPlans, UnitsThatTurnAreNotReplayed) {
   const Graph graph = make_gpt(2);
