@@ -29,8 +29,9 @@ GptConfig probe(const GptConfig& model) {
   result.sequence = std::min(model.sequence, std::int64_t{512});
   const double parameters = 12.0 * static_cast<double>(result.width) * static_cast<double>(result.width);
   const double sample_flops = 6 * parameters * static_cast<double>(result.sequence);
-  result.batch =
-      std::clamp(static_cast<std::int64_t>(flops_per_round / sample_flops), std::int64_t{1}, model.batch);
+  result.batch = std::clamp(static_cast<std::int64_t>(flops_per_round / sample_flops), std::int64_t{1},
+                            model.batch / model.micro_batches);
+  result.micro_batches = 1;
   return result;
 }
 

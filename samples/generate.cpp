@@ -36,6 +36,7 @@ class Forward {
  private:
   static SubGraph make(GptConfig& config) {
     config.batch = 1;
+    config.micro_batches = 1;
     config.dropout = 0;
     config.head_tokens = 0;
     GraphBuilder builder;

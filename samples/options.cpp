@@ -45,6 +45,7 @@ void add_model(CLI::App& app, GptConfig& model, Words& words) {
   add("--heads", model.heads, "attention heads");
   add("--sequence", model.sequence, "bytes of text per sample");
   add("--batch", model.batch, "samples per step");
+  add("--micro-batches", model.micro_batches, "equal parts of the batch, gradients summed over them");
   app.add_option("--dropout", model.dropout, "probability of dropping an activation")
       ->group("Model")
       ->check(quiet(CLI::Range(0.0, 0.99)))
@@ -197,6 +198,11 @@ void check_together(const Options& options) {
     throw InvalidInput(fmt::format(
         "--width {} is not divisible by --heads {}: choose a width that is a multiple, such as {}",
         model.width, model.heads, (model.width / model.heads + 1) * model.heads));
+  }
+  if (model.batch % model.micro_batches != 0) {
+    throw InvalidInput(
+        fmt::format("--micro-batches {} does not divide --batch {}: choose a divisor, or another batch",
+                    model.micro_batches, model.batch));
   }
 }
 

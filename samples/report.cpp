@@ -19,6 +19,8 @@ void add_model_lines(Lines& lines, const Setup& setup) {
             grouped(parameter_count(*setup.graph)));
   lines.add("step", "{} samples of {} bytes: {} tokens", model.batch, model.sequence,
             grouped(setup.tokens_per_step()));
+  if (setup.graph->micro_batches > 1)
+    lines.add("  in", "{}", micro_batches_text(setup.graph->micro_batches, setup.plan->order));
   lines.add("text", "{}: {} bytes, byte-bigram entropy {:.4f} nats", setup.options->data,
             grouped(setup.text_bytes), setup.bigram_entropy);
   lines.add("device", "{}", setup.device);

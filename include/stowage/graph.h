@@ -91,9 +91,8 @@ struct Op {
   std::vector<TensorId> writes;
   std::vector<Alias> may_alias;
   Phase phase = Phase::forward;
-  // Half-block (or embedding, or head) the op belongs to: forward ops of one unit are consecutive,
-  // units are numbered 0, 1, … in forward order; a backward op has the unit of its forward op.
-  // Update ops have `no_id`.
+  // One micro-batch of the half-block (or embedding, or head) that the op belongs to. Forward ops of one
+  // unit are consecutive; a backward op has the unit of its forward op. Update ops have `no_id`.
   std::uint32_t unit = no_id;
   OpCost cost;
   friend bool operator==(const Op&, const Op&) = default;
@@ -101,21 +100,27 @@ struct Op {
 
 struct Graph {
   std::vector<Tensor> tensors;
-  std::vector<Op> ops;                  // program order: forward, then backward, then update
-  std::vector<std::string> unit_names;  // e.g. "h.3.mlp"
-  TensorId loss =
-      no_id;  // f64 scalar, written by a forward op or the first backward op; copied to the host every step
+  std::vector<Op> ops;  // program order: forward, then backward, then update
+  // E.g. "h.3.mlp", "micro.1.h.3.mlp". Units are numbered in forward order: half-block by half-block, and in
+  // each all its micro-batches.
+  std::vector<std::string> unit_names;
+  // Equal parts of the batch, whose gradients are summed. Program order is layer-major: backward goes from
+  // the last half-block to the first, and in each of them, as forward does, through micro-batches 0, 1, …
+  std::uint32_t micro_batches = 1;
+  TensorId loss = no_id;  // f64 scalar, written by a forward or backward op; copied to the host every step
   TensorId clip = no_id;  // f64 {2}: global gradient norm, scale; written by the "clip" op
 
   const Tensor& tensor(TensorId id) const { return tensors[id]; }
   const Op& op(OpId id) const { return ops[id]; }
+  std::uint32_t half_block_of(std::uint32_t unit) const { return unit / micro_batches; }
+  std::uint32_t micro_batch_of(std::uint32_t unit) const { return unit % micro_batches; }
   friend bool operator==(const Graph&, const Graph&) = default;
 };
 
 // Throws InvalidInput naming the first op or tensor that breaks the contract above: an id out of
 // range, a tensor with two producers (or none, unless parameter, optimizer state or input), a read
-// before the write, an alias that is not the last read, phases out of order, units not consecutive,
-// names not unique, a shape that overflows.
+// before the write, an alias that is not the last read, phases or units out of order, a half-block
+// without some micro-batch, names not unique, a shape that overflows.
 void check(const Graph& graph);
 
 // Versioned JSON, loss-free; version 2 where an op has measured seconds, else 1. `graph_from_json` treats its

@@ -5,8 +5,10 @@
 
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "stowage/graph.h"
@@ -44,9 +46,15 @@ class GraphBuilder {
     std::vector<Value> writes;
     std::vector<Alias> may_alias;
     OpCost cost;  // bytes 0: the operands' bytes, each read or written once
-    // The op writes the loss and, taking the loss's own gradient as 1, its inputs' gradients as well:
-    // `finish` makes it the first backward op. It must be the last forward op; its rule adds no op.
+    // The op writes the loss (or a micro-batch's part of it) and, taking the loss's own gradient as 1, its
+    // inputs' gradients as well: `finish` makes it the first backward op of its unit. It must stand in the
+    // last half-block, and nothing but `add_loss` may come behind it in its unit; its rule adds no op.
     bool writes_gradients = false;
+  };
+  // Of the unit that is being built.
+  struct MicroBatch {
+    std::uint32_t index = 0;
+    std::uint32_t count = 1;
   };
 
   // `work` is the type of parameters and activations: f32, bf16, or f64 for checks.
@@ -56,9 +64,16 @@ class GraphBuilder {
   // What kernels accumulate in, and the type of statistics and moments: f32 for bf16, else the work type.
   DataType sum_type() const { return work_ == DataType::bf16 ? DataType::f32 : work_; }
 
-  // Names made inside are prefixed "h.3.mlp." while the scope lives. `begin_unit` opens a new
-  // half-block: all ops until the next call belong to it. Without any call there is one unit.
-  void begin_unit(std::string name);
+  // Gradient accumulation: from here on every half-block is built for `count` equal parts of the batch. Call
+  // it before the first unit.
+  void split_batch(std::uint32_t count);
+  MicroBatch micro_batch() const { return micro_batch_; }
+
+  // `begin_unit` opens a new half-block, or the next micro-batch of the one before, which has the same name:
+  // all ops until the next call belong to it. Without any call there is one unit. Names made inside are
+  // prefixed "h.3.mlp." while the scope lives, and "micro.1." where the batch is split. Micro-batches must
+  // be built alike; `parameter` gives those behind the first the same parameters.
+  void begin_unit(std::string name, std::uint32_t micro_batch = 0);
   void push_scope(std::string name);
   void pop_scope();
 
@@ -71,11 +86,18 @@ class GraphBuilder {
   // rule is running. Checks shapes of aliases; throws InvalidInput on a misuse, naming the op.
   void op(OpDescription description, BackwardRule backward = nullptr);
 
+  // sum + part, where each is the loss of some micro-batches: all of them count as the loss, with gradient 1.
+  Value add_loss(Value sum, Value part);
+
+  // For an op's random draws: a key by its name, the same for all micro-batches, and how many groups of four
+  // elements the micro-batches before draw, where each draws for `elements`.
+  void add_random_stream(Attributes& attributes, const std::string& name, std::int64_t elements);
+
   // Whether `of` depends on a parameter, so that a backward rule owes it a gradient.
   bool wants_gradient(Value of) const;
   // For backward rules. `fresh`: this op's own output that nobody else reads, so that a later
   // addition may work in place on it. Several contributions are summed in the order of arrival
-  // ("accumulate" ops).
+  // ("accumulate" ops): of a parameter first those of all micro-batches for each of its uses, then the uses.
   void add_gradient(Value of, Value gradient, bool fresh);
   // The op that consumes `gradient` may write in place: true if it is fresh and this rule is its
   // only reader.
@@ -99,9 +121,18 @@ class GraphBuilder {
 
  private:
   struct Gradient {
-    Value value;
+    Value value{};
     bool fresh = false;
-    std::uint32_t parts = 0;  // tensors that gradient_like made, for their names
+  };
+  // What the micro-batches of the running half-block have given to one use of a parameter.
+  struct Use {
+    Gradient sum;
+    std::uint32_t micro_batches = 0;
+  };
+  // An op that writes gradients, or adds losses of such, on its way from forward to backward.
+  struct Turned {
+    Op op;
+    BackwardRule rule;
   };
 
   DataType work_;
@@ -110,24 +141,41 @@ class GraphBuilder {
   std::uint32_t unit_ = no_id;
   Phase phase_ = Phase::forward;
   bool spent_ = false;
+  MicroBatch micro_batch_;
+  std::string half_block_;           // the name of the open unit
   std::vector<BackwardRule> rules_;  // by forward op
-  OpId writes_gradients_ = no_id;    // the op that was described so
-  OpId running_ = no_id;             // forward op whose rule is running
-  std::vector<Gradient> gradients_;  // by tensor, as are the next two
-  std::vector<OpId> producers_;      // no_id: none yet
+  std::vector<bool> turns_;          // by forward op: it becomes a backward op
+  std::vector<bool> is_loss_;        // by tensor: one that add_loss was given or made
+  std::map<std::string, TensorId, std::less<>> parameters_;
+  std::map<std::string, std::int64_t, std::less<>> random_keys_;
+  std::map<std::pair<TensorId, std::uint32_t>, Use> uses_;  // by parameter and number of its use
+  std::map<TensorId, std::uint32_t> uses_seen_;             // by parameter: in the running unit
+  OpId running_ = no_id;                                    // forward op whose rule is running
+  std::vector<Gradient> gradients_;                         // by tensor, as are the next three
+  std::vector<std::uint32_t> gradient_tensors_;             // that gradient_like made, for their names
+  std::vector<OpId> producers_;                             // no_id: none yet
   std::vector<bool> wants_gradient_;
 
+  std::string micro_batch_prefix() const;
+  std::string shared(const std::string& name) const;  // by all micro-batches
   std::string scoped(const std::string& name) const;
   Value add_tensor(Tensor tensor);
   void require_open(const std::string& what) const;
   void require_unit_used() const;
   void record_writes(const Op& op);
   void check_alias(const Op& op, const Alias& alias) const;
-  void accumulate(Value of, Value gradient, bool fresh);
+  Gradient added(Gradient before, Value of, Gradient more);
+  void add_to_use(Value of, Value gradient, bool fresh);
+  void require_still_wanted(Value of) const;
 
+  std::uint32_t half_blocks() const;
   void backward(Value loss);
-  void move_to_backward(Value loss);
-  void run_rule(OpId op, Value loss);
+  void backward_unit(std::uint32_t unit, std::vector<Turned>& turned, OpId forward_end);
+  void require_uses_whole();
+  bool depends_on_turned(const Op& op) const;
+  std::vector<Turned> take_turned();
+  void require_turnable(OpId op) const;
+  void run_rule(OpId op);
   void update(const AdamW& optimizer);
   Graph close();
 };

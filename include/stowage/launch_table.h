@@ -5,6 +5,11 @@
 // A is the type it accumulates in: f32 for bf16, else T. All tensors row-major. Every kernel writes
 // the same bits for any number of threads.
 //
+// Where the batch is split, N is a micro-batch's, except that tokens and targets are the whole batch's: the
+// op takes N of them from attribute `first_token` on (0 where it is not there), and a mean over targets is
+// over all of them, so that the parts of the loss add up to it. All kernels that take tokens or targets know
+// it.
+//
 //   kernel                          reads -> writes                                    attributes
 //   embedding                       tokens i32[N], table[V,C] (, positions[S,C])
 //                                     -> y[N,C] = table[token] + positions[n % sequence] sequence
@@ -35,14 +40,16 @@
 //                                     time; the workspace holds the chunk's logits T[chunk,V] and then,
 //                                     at the next multiple of 256 bytes, where T is bf16 and chunk < N,
 //                                     an f32 sum of dw
+//   add_loss                        a f64{}, b f64{} -> f64{}: a + b
 //   square_sum                      x -> f64{}: sum of squares
 //   clip                            f64{} … -> f64{2}: norm = sqrt(sum), scale          clip
 //                                     scale = clip > 0 && norm > clip ? clip / norm : 1
 //   adamw                           p, grad, m A, v A, clip f64{2} (, low i16)          beta1, beta2,
 //                                     -> p, m, v (, low); `low` goes with bf16 alone:   epsilon, weight_decay
 //                                     the master weight is the f32 of bits (p << 16) + low
-// Dropout draws from Philox4x32-10 with key (seed, attribute key) and counter (element / 4, step):
-// attributes `key`, `sequence`, `heads`, `causal` are integers; the others are doubles unless quoted.
+// Dropout draws from Philox4x32-10 with key (seed, attribute key) and counter (skipped + element / 4, step),
+// where the integer attribute `skipped` is 0 unless it is there: attributes `key`, `sequence`, `heads`,
+// `causal`, `chunk` and `transposed` are integers; the others are doubles unless quoted.
 // Tensors of type f64 or i32 above are so for any T. Kernels may use scratch of at most 256 KiB per
 // thread (the counterpart of a GPU's shared memory); anything larger is a workspace of the graph.
 #pragma once

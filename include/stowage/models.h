@@ -4,6 +4,13 @@
 // entropy of the targets that are not negative, its head tied to the embedding. Weights of linear ops are
 // [in, out]. Building one needs no device; it throws InvalidInput that names the field that does not fit
 // (width not divisible by heads, …).
+//
+// `micro_batches` splits the batch into equal parts whose gradients are summed (in the work type, from the
+// first to the last), so that only one part's activations need be there at a time; who feeds the model sees
+// nothing of it. The loss is the mean over the targets of the whole batch, and the gradients are its, up to
+// rounding. Dropout drops what it drops in the batch as a whole, where the elements that one of its ops
+// draws for (samples * sequence * width; in attention samples * heads * sequence^2) are a multiple of 4 in
+// each part; otherwise it draws others.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +28,7 @@ struct GptConfig {
   std::int64_t vocabulary = 256;
   std::int64_t sequence = 256;
   std::int64_t batch = 8;
+  std::int64_t micro_batches = 1;  // divides the batch
   double dropout = 0;
   // Tokens whose logits exist at once (nn::linear_cross_entropy). 0: all, as the tensor `logits`.
   std::int64_t head_tokens = 2048;
@@ -29,7 +37,7 @@ struct GptConfig {
 struct Gpt {
   Value tokens;   // i32 [batch * sequence]
   Value targets;  // i32 [batch * sequence], negative: ignored
-  Value logits;   // [batch * sequence, vocabulary]; empty unless head_tokens is 0
+  Value logits;   // [batch * sequence, vocabulary]; empty unless head_tokens is 0 and the batch is not split
   Value loss;     // f64 scalar
 };
 
@@ -45,6 +53,7 @@ struct BertConfig {
   std::int64_t vocabulary = 30528;  // the paper's 30522, padded to a multiple of 32
   std::int64_t sequence = 512;
   std::int64_t batch = 8;
+  std::int64_t micro_batches = 1;  // divides the batch
   double dropout = 0;
   std::int64_t head_tokens = 2048;  // whose logits exist at once (nn::linear_cross_entropy); 0: all
 };

@@ -1,6 +1,8 @@
 // Transformer ops as graph nodes, forward and backward of each.
 //
-// Activations are [tokens, features] with tokens = batch * sequence, a sample's tokens adjacent.
+// Activations are [tokens, features] with tokens = batch * sequence, a sample's tokens adjacent; where the
+// batch is split (GraphBuilder::split_batch), they are a micro-batch's. Tokens and targets are always the
+// whole batch's: embedding and the losses take their micro-batch's part of them.
 // Every function appends ops to the builder, registers the backward rule, and throws InvalidInput
 // with the op's name on a shape that does not fit.
 #pragma once
@@ -39,12 +41,13 @@ Value attention(GraphBuilder& builder, std::string name, Value qkv, const Attent
 // No op at all for probability 0.
 Value dropout(GraphBuilder& builder, std::string name, Value x, double probability);
 Value add(GraphBuilder& builder, std::string name, Value a, Value b);
-// Mean over the targets >= 0. -> f64 scalar
+// Mean over the targets >= 0. -> f64 scalar. Of a micro-batch: its part of the mean over the whole batch's
+// targets, so that all parts add up to it (GraphBuilder::add_loss).
 Value cross_entropy(GraphBuilder& builder, std::string name, Value logits, Value targets);
 
 // cross_entropy of linear's result (without bias), and the gradients of both inputs with it, for the
 // logits of `chunk` tokens at a time (0: of all): they are never stored as a whole, and never computed
-// twice. Must be the last op before `finish`. -> f64 scalar, the loss
+// twice. Must be the last op of its unit, in the last half-block. -> f64 scalar, the loss
 Value linear_cross_entropy(GraphBuilder& builder, std::string name, Value x, Value weight, Value targets,
                            bool transposed = false, std::int64_t chunk = 0);
 

@@ -41,6 +41,14 @@ enum class Residency : std::uint8_t {
 };
 std::string_view to_string(Residency residency);
 
+// How the compute lane goes through the micro-batches of a step (Graph::micro_batches). One alone is
+// layer_major.
+enum class MicroBatchOrder : std::uint8_t {
+  layer_major,  // each half-block for all of them: its weights come in once per phase
+  batch_major,  // each of them forward and backward: only one of them has activations at a time
+};
+std::string_view to_string(MicroBatchOrder order);
+
 // Tensors that share one contiguous range, on the device and (if `on_host`) in host memory.
 // Every tensor of the graph is in exactly one bucket. Tensors joined by an alias are in the same
 // bucket at the same offset.
@@ -107,6 +115,7 @@ struct Instruction {
 // so the gate happens before everything behind it and before the whole next step.
 struct Plan {
   std::string policy;  // "auto", "none", … (to_string of Policy)
+  MicroBatchOrder order = MicroBatchOrder::layer_major;
   std::vector<Bucket> buckets;
   std::vector<Lifetime> lifetimes;
   std::vector<Instruction> instructions;

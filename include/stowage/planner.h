@@ -41,6 +41,8 @@ std::string policy_label(std::string_view name);
 struct PlanOptions {
   Policy policy = Policy::automatic;
   Bytes bucket_bytes = 0;  // 0: chosen from the link's curve
+  // Of micro-batches; nothing: whichever is faster. Without effect on a graph that has one order alone.
+  std::optional<MicroBatchOrder> order = std::nullopt;
 };
 
 // The plan family does not depend on the budget; a budget takes its fastest member that fits, so

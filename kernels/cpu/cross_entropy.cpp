@@ -82,8 +82,9 @@ std::int64_t counted_targets(std::int64_t rows, std::int64_t vocabulary, const s
 
 template <class T>
 void cross_entropy(std::int64_t rows, std::int64_t vocabulary, const T* logits, const std::int32_t* targets,
-                   double* loss, T* log_sum_exp) {
-  const std::int64_t count = counted_targets(rows, vocabulary, targets);
+                   double* loss, T* log_sum_exp, std::int64_t count) {
+  const std::int64_t counted = counted_targets(rows, vocabulary, targets);
+  if (count == of_the_rows) count = counted;
   parallel_for(rows, rows_per_chunk(vocabulary), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row)
       log_sum_exp[row] = reduce(vocabulary, logits + row * vocabulary);
@@ -99,8 +100,10 @@ void cross_entropy(std::int64_t rows, std::int64_t vocabulary, const T* logits, 
 
 template <class T>
 void cross_entropy_backward(std::int64_t rows, std::int64_t vocabulary, const T* logits,
-                            const std::int32_t* targets, const T* log_sum_exp, T* dlogits) {
-  const std::int64_t count = counted_targets(rows, vocabulary, targets);
+                            const std::int32_t* targets, const T* log_sum_exp, T* dlogits,
+                            std::int64_t count) {
+  const std::int64_t counted = counted_targets(rows, vocabulary, targets);
+  if (count == of_the_rows) count = counted;
   const T share = share_of<T>(count);
   parallel_for(rows, rows_per_chunk(vocabulary), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
@@ -135,12 +138,14 @@ double cross_entropy_in_place(std::int64_t rows, std::int64_t vocabulary, std::i
   return sum;
 }
 
-template void cross_entropy(std::int64_t, std::int64_t, const float*, const std::int32_t*, double*, float*);
-template void cross_entropy(std::int64_t, std::int64_t, const double*, const std::int32_t*, double*, double*);
+template void cross_entropy(std::int64_t, std::int64_t, const float*, const std::int32_t*, double*, float*,
+                            std::int64_t);
+template void cross_entropy(std::int64_t, std::int64_t, const double*, const std::int32_t*, double*, double*,
+                            std::int64_t);
 template void cross_entropy_backward(std::int64_t, std::int64_t, const float*, const std::int32_t*,
-                                     const float*, float*);
+                                     const float*, float*, std::int64_t);
 template void cross_entropy_backward(std::int64_t, std::int64_t, const double*, const std::int32_t*,
-                                     const double*, double*);
+                                     const double*, double*, std::int64_t);
 
 template double cross_entropy_in_place(std::int64_t, std::int64_t, std::int64_t, double, const std::int32_t*,
                                        float*);

@@ -5,16 +5,20 @@
 
 namespace stowage::cpu {
 
-// Writes the mean of log_sum_exp[n] - logits[n, target[n]], summed in f64 and in order of n.
-// Throws InvalidInput for a target beyond the vocabulary.
+inline constexpr std::int64_t of_the_rows = -1;
+
+// Writes the sum of log_sum_exp[n] - logits[n, target[n]], in f64 and in order of n, over `count`: the
+// targets that count in the batch, of which these rows may be a part. Throws InvalidInput for a target beyond
+// the vocabulary.
 template <class T>
 void cross_entropy(std::int64_t rows, std::int64_t vocabulary, const T* logits, const std::int32_t* targets,
-                   double* loss, T* log_sum_exp);
+                   double* loss, T* log_sum_exp, std::int64_t count = of_the_rows);
 
-// dlogits = (exp(logits - log_sum_exp) - [column is the target]) / targets that count
+// dlogits = (exp(logits - log_sum_exp) - [column is the target]) / count
 template <class T>
 void cross_entropy_backward(std::int64_t rows, std::int64_t vocabulary, const T* logits,
-                            const std::int32_t* targets, const T* log_sum_exp, T* dlogits);
+                            const std::int32_t* targets, const T* log_sum_exp, T* dlogits,
+                            std::int64_t count = of_the_rows);
 
 // How many targets are not negative. Throws as above.
 std::int64_t counted_targets(std::int64_t rows, std::int64_t vocabulary, const std::int32_t* targets);

@@ -9,7 +9,9 @@ namespace stowage::cpu {
 template <class T>
 void linear_cross_entropy(const LinearCrossEntropy<T>& of) {
   const std::int64_t tokens = of.shape.tokens;
-  const std::int64_t count = counted_targets(tokens, of.shape.outputs, of.targets);
+  const bool part = of.batch_targets != nullptr;
+  const std::int64_t count =
+      counted_targets(part ? of.batch : tokens, of.shape.outputs, part ? of.batch_targets : of.targets);
   double sum = 0;
   for (std::int64_t first = 0; first < tokens; first += of.chunk) {
     LinearShape here = of.shape;

@@ -14,7 +14,10 @@ struct LinearCrossEntropy {
   const T* x = nullptr;
   const T* weight = nullptr;
   const std::int32_t* targets = nullptr;
-  double* loss = nullptr;  // mean over the targets that are not negative, summed in f64 in order
+  // The batch's, of which `targets` may be a part: they are counted. None: the targets are all.
+  const std::int32_t* batch_targets = nullptr;
+  std::int64_t batch = 0;
+  double* loss = nullptr;  // sum of the rows' losses in f64 in order, over the targets that count
   T* dx = nullptr;
   T* dweight = nullptr;
   T* logits = nullptr;  // [chunk, vocabulary], scratch

@@ -93,9 +93,9 @@ __global__ void log_sum_exp_kernel(Logits shape, const T* logits, float* log_sum
 // One block.
 template <class T>
 __global__ void mean_loss_kernel(Logits shape, const T* logits, const std::int32_t* targets,
-                                 const float* log_sum_exp, double* loss) {
+                                 BatchTargets batch, const float* log_sum_exp, double* loss) {
   __shared__ double shared[most_loss_threads / warp_size];
-  const double count = counted(shape.rows, targets, shared);
+  const double count = counted(batch.rows, batch.targets, shared);
   double sum = 0;
   for (std::int64_t row = threadIdx.x; row < shape.rows; row += blockDim.x) {
     sum += row_loss(shape, targets[row], log_sum_exp[row], logits + row * shape.vocabulary);
@@ -143,6 +143,14 @@ __global__ void add_losses_kernel(std::int64_t rows, LossChunk chunk, double* lo
   *loss = !last ? sum : *chunk.count == 0 ? 0 : sum / *chunk.count;
 }
 
+__global__ void add_loss_kernel(const double* a, const double* b, double* sum) {
+  if (threadIdx.x == 0) *sum = *a + *b;
+}
+
+inline BatchTargets whole_batch(const Logits& shape, const std::int32_t* targets, BatchTargets batch) {
+  return batch.rows > 0 ? batch : BatchTargets{shape.rows, targets};
+}
+
 // No more threads than a row has packs.
 template <class T>
 LaunchShape loss_shape(const Logits& shape) {
@@ -155,17 +163,19 @@ inline constexpr LaunchShape one_block{{}, most_loss_threads};
 
 template <class T>
 void cross_entropy(const Logits& shape, const T* logits, const std::int32_t* targets, double* loss,
-                   float* log_sum_exp, void* stream) {
+                   float* log_sum_exp, void* stream, BatchTargets batch) {
   launch(log_sum_exp_kernel<T>, "cross_entropy", loss_shape<T>(shape), stream, shape, logits, log_sum_exp,
          rows_are_aligned<T>(shape.vocabulary, logits));
-  launch(mean_loss_kernel<T>, "cross_entropy", one_block, stream, shape, logits, targets, log_sum_exp, loss);
+  launch(mean_loss_kernel<T>, "cross_entropy", one_block, stream, shape, logits, targets,
+         whole_batch(shape, targets, batch), log_sum_exp, loss);
 }
 
 template <class T>
 void cross_entropy_backward(const Logits& shape, const T* logits, const std::int32_t* targets,
-                            const float* log_sum_exp, T* dlogits, void* stream) {
+                            const float* log_sum_exp, T* dlogits, void* stream, BatchTargets batch) {
   auto* count = static_cast<double*>(kept_scratch(stream, "cross_entropy_backward"));
-  count_targets(shape.rows, targets, count, stream);
+  const BatchTargets all = whole_batch(shape, targets, batch);
+  count_targets(all.rows, all.targets, count, stream);
   launch(cross_entropy_backward_kernel<T>, "cross_entropy_backward", loss_shape<T>(shape), stream, shape,
          logits, targets, log_sum_exp, count, dlogits,
          rows_are_aligned<T>(shape.vocabulary, logits, dlogits));
@@ -185,12 +195,18 @@ void add_losses(std::int64_t rows, const LossChunk& chunk, double* loss, void* s
   launch(add_losses_kernel, "linear_cross_entropy", one_block, stream, rows, chunk, loss);
 }
 
-template void cross_entropy(const Logits&, const float*, const std::int32_t*, double*, float*, void*);
-template void cross_entropy(const Logits&, const Bfloat16*, const std::int32_t*, double*, float*, void*);
+void add_loss(const double* a, const double* b, double* sum, void* stream) {
+  launch(add_loss_kernel, "add_loss", {{}, warp_size}, stream, a, b, sum);
+}
+
+template void cross_entropy(const Logits&, const float*, const std::int32_t*, double*, float*, void*,
+                            BatchTargets);
+template void cross_entropy(const Logits&, const Bfloat16*, const std::int32_t*, double*, float*, void*,
+                            BatchTargets);
 template void cross_entropy_backward(const Logits&, const float*, const std::int32_t*, const float*, float*,
-                                     void*);
+                                     void*, BatchTargets);
 template void cross_entropy_backward(const Logits&, const Bfloat16*, const std::int32_t*, const float*,
-                                     Bfloat16*, void*);
+                                     Bfloat16*, void*, BatchTargets);
 template void cross_entropy_in_place(const Logits&, const LossChunk&, float*, void*);
 template void cross_entropy_in_place(const Logits&, const LossChunk&, Bfloat16*, void*);
 
@@ -204,5 +220,6 @@ STOWAGE_CUDA_KERNEL(cross_entropy_in_place_kernel<float>);
 STOWAGE_CUDA_KERNEL(cross_entropy_in_place_kernel<Bfloat16>);
 STOWAGE_CUDA_KERNEL(count_targets_kernel);
 STOWAGE_CUDA_KERNEL(add_losses_kernel);
+STOWAGE_CUDA_KERNEL(add_loss_kernel);
 
 }  // namespace stowage::cuda

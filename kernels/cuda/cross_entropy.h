@@ -13,16 +13,22 @@ struct Logits {
   std::int64_t rows = 0, vocabulary = 0;
 };
 
-// loss f64{}, log_sum_exp[rows]
+// All targets of the batch of which the rows may be a part; those >= 0 are counted.
+struct BatchTargets {
+  std::int64_t rows = 0;  // 0: the rows are all
+  const std::int32_t* targets = nullptr;
+};
+
+// loss f64{}: the rows' part of the mean; log_sum_exp[rows]
 template <class T>
 void cross_entropy(const Logits& shape, const T* logits, const std::int32_t* targets, double* loss,
-                   float* log_sum_exp, void* stream);
+                   float* log_sum_exp, void* stream, BatchTargets batch = {});
 
 // dlogits = (softmax - one at the target) / number of counted targets; rows that are ignored are 0.
 // dlogits may be logits. The number lies in kept_scratch.
 template <class T>
 void cross_entropy_backward(const Logits& shape, const T* logits, const std::int32_t* targets,
-                            const float* log_sum_exp, T* dlogits, void* stream);
+                            const float* log_sum_exp, T* dlogits, void* stream, BatchTargets batch = {});
 
 // Both at once for a chunk of `shape.rows` rows, from row `first` of a batch: logits become dlogits.
 // `row_losses` f64[shape.rows] and `count` f64{} are scratch; the targets are the batch's, all of them.
@@ -41,5 +47,8 @@ void count_targets(std::int64_t rows, const std::int32_t* targets, double* count
 // Adds the chunk's row losses, in a fixed order, to *loss (to 0 in the batch's first chunk); behind the last
 // chunk the sum becomes the mean.
 void add_losses(std::int64_t rows, const LossChunk& chunk, double* loss, void* stream);
+
+// *sum = *a + *b
+void add_loss(const double* a, const double* b, double* sum, void* stream);
 
 }  // namespace stowage::cuda

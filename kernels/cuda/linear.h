@@ -39,6 +39,9 @@ struct LinearCrossEntropy {
   const T* x = nullptr;
   const T* weight = nullptr;
   const std::int32_t* targets = nullptr;
+  // The batch's, of which `targets` may be a part: they are counted. None: the targets are all.
+  const std::int32_t* batch_targets = nullptr;
+  std::int64_t batch = 0;
   double* loss = nullptr;
   T* dx = nullptr;
   T* dweight = nullptr;

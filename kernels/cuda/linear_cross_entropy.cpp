@@ -39,7 +39,8 @@ class Chunks {
 
   void run() const {
     const LinearShape& shape = of_.shape;
-    count_targets(shape.tokens, of_.targets, count_, stream_);
+    const bool part = of_.batch_targets != nullptr;
+    count_targets(part ? of_.batch : shape.tokens, part ? of_.batch_targets : of_.targets, count_, stream_);
     for (std::int64_t first = 0; first < shape.tokens; first += of_.chunk) {
       run_chunk(first, std::min(of_.chunk, shape.tokens - first));
     }

@@ -148,8 +148,10 @@ class ProgramBuilder {
     }
     for (const ActivationItem& item : problem_.items) {
       BoundCost kept, offloaded, rebuilt;
+      // Of micro-batches one after another only those of one are there at its turn: on average so many.
       for (BucketId bucket : item.buckets)
         kept.memory[bound_turn] += beside(problem_.layout.buckets[bucket].tensors.front().tensor)[bound_turn];
+      kept.memory[bound_turn] /= static_cast<double>(graph_.micro_batches);
       const double bytes = static_cast<double>(item.bytes);
       offloaded.front[bound_d2h] = bytes / machine().d2h.bytes_per_second;
       offloaded.back[bound_h2d] = bytes / machine().h2d.bytes_per_second;

@@ -48,6 +48,7 @@ Residency residency_of(BucketRole role, const BucketUse& use) {
   if (role == BucketRole::parameter || role == BucketRole::input || role == BucketRole::clip)
     return use.lifetimes == 1 ? Residency::held : Residency::streamed;
   if (role == BucketRole::activation && use.reloaded) return Residency::offloaded;
+  if (use.reloaded) return Residency::streamed;  // a gradient
   if (use.rebuilt && use.lifetimes > 1) return Residency::recomputed;
   return Residency::transient;
 }
@@ -82,8 +83,9 @@ void account(const Problem& problem, Plan& plan) {
 
 }  // namespace
 
-Problem make_problem(const Graph& graph, const Machine& machine, const BucketOptions& options) {
-  Problem problem{&graph, &machine, analyse_recompute(graph), {}, {}, {}};
+Problem make_problem(const Graph& graph, const Machine& machine, const BucketOptions& options,
+                     MicroBatchOrder order) {
+  Problem problem{&graph, &machine, analyse_recompute(graph, order), {}, {}, {}};
   problem.layout = make_buckets(graph, problem.analysis.group, options);
   problem.items = activation_items(graph, problem.analysis, problem.layout);
   problem.sizes.resize(problem.layout.buckets.size());
@@ -130,6 +132,7 @@ void time_sketch(const Problem& problem, Sketch& sketch) {
 
 Plan complete(const Problem& problem, const Draft& draft) {
   Plan plan = start_plan(problem.layout.buckets, draft);
+  plan.order = problem.analysis.order;
   std::vector<PlacementItem> items = placement_items(problem, draft);
   PlacementResult placement = place(items, plan.alignment);
   for (LifetimeId id = 0; id < plan.lifetimes.size(); ++id) plan.lifetimes[id].offset = placement.offsets[id];

@@ -19,7 +19,8 @@ struct Problem {
   std::vector<ActivationItem> items;
   std::vector<Bucket> sizes;  // the layout's buckets with nothing but their bytes, cheap to copy
 };
-Problem make_problem(const Graph& graph, const Machine& machine, const BucketOptions& options);
+Problem make_problem(const Graph& graph, const Machine& machine, const BucketOptions& options,
+                     MicroBatchOrder order = MicroBatchOrder::layer_major);
 
 // Before placement.
 struct Sketch {

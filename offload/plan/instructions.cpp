@@ -175,18 +175,21 @@ class Assembler {
   // the host's copy, the gate for all that lands
   // and for the end of backward.
   void add_value_waits() {
-    std::vector<InstructionId> host_copy(layout_.buckets.size(), no_id);
     for (LifetimeId id = 0; id < draft_.lifetimes.size(); ++id) {
       want(first_compute_[id], prefetch_of_[id]);
       want(offload_of_[id], last_compute_[id]);
-      if (offload_of_[id] != no_id) host_copy[draft_.lifetimes[id].bucket] = offload_of_[id];
       if (offload_of_[id] != no_id) want(plan_.gate, offload_of_[id]);
     }
     want(plan_.gate, last_backward_);
-    for (LifetimeId id = 0; id < draft_.lifetimes.size(); ++id) {
-      if (prefetch_of_[id] == no_id) continue;
-      BucketRole role = layout_.roles[draft_.lifetimes[id].bucket];
-      want(prefetch_of_[id], role == BucketRole::clip ? plan_.gate : host_copy[draft_.lifetimes[id].bucket]);
+    std::vector<InstructionId> host_copy(layout_.buckets.size(), no_id);  // the last so far
+    for (InstructionId id = 0; id < plan_.instructions.size(); ++id) {
+      const Instruction& instruction = plan_.instructions[id];
+      if (instruction.lifetime == no_id) continue;
+      const BucketId bucket = draft_.lifetimes[instruction.lifetime].bucket;
+      if (instruction.kind == InstructionKind::offload)
+        host_copy[bucket] = id;
+      else
+        want(id, layout_.roles[bucket] == BucketRole::clip ? plan_.gate : host_copy[bucket]);
     }
   }
 

@@ -47,9 +47,10 @@ LaneModel::LaneModel(const Problem& problem) : problem_(problem) {
   gradient_bytes_.assign(buckets, 0);
   for (OpId op = 0; op < graph.ops.size(); ++op) {
     const Op& description = graph.op(op);
-    if (description.phase == Phase::forward) fixed_.front.compute += seconds_of(op);
-    if (description.phase == Phase::backward) fixed_.back.compute += seconds_of(op);
-    if (description.phase != Phase::update) continue;
+    if (description.phase != Phase::update) {
+      (in_front({op, false}) ? fixed_.front : fixed_.back).compute += seconds_of(op);
+      continue;
+    }
     for (TensorId id : description.writes) {
       if (graph.tensor(id).kind != TensorKind::parameter) continue;
       host_update_[problem.layout.bucket_of[id]] += host_seconds(description, *problem.machine);
@@ -75,12 +76,19 @@ void LaneModel::count_loads() {
     for (const DraftLifetime& lifetime : draft.lifetimes) {
       if (!lifetime.prefetched) continue;
       const SequenceStep& step = draft.sequence[static_cast<std::size_t>(lifetime.first_use)];
-      const bool front = !step.recompute && graph.op(step.op).phase == Phase::forward;
-      (front ? loads[lifetime.bucket].front : loads[lifetime.bucket].back) += 1;
+      (in_front(step) ? loads[lifetime.bucket].front : loads[lifetime.bucket].back) += 1;
     }
     loads_.push_back(std::move(loads));
   }
   loads_.emplace_back(problem_.layout.buckets.size());  // resident
+}
+
+bool LaneModel::is_front(std::uint32_t unit) const {
+  return problem_.analysis.order == MicroBatchOrder::layer_major || problem_.graph->micro_batch_of(unit) == 0;
+}
+bool LaneModel::in_front(const SequenceStep& step) const {
+  const Op& op = problem_.graph->op(step.op);
+  return !step.recompute && op.phase == Phase::forward && is_front(op.unit);
 }
 
 double LaneModel::seconds_of(OpId op) const { return op_seconds(problem_.graph->op(op), *problem_.machine); }
@@ -97,7 +105,8 @@ LaneTotals LaneModel::of_unit(std::uint32_t unit, const Choices& choices) const 
   for (std::size_t i : items_of_[unit]) {
     if (choice_of(problem_.items[i], choices) != ActivationChoice::offload) continue;
     for (BucketId id : problem_.items[i].buckets) {
-      totals.front.d2h += machine.d2h.seconds(problem_.layout.buckets[id].bytes);
+      (is_front(unit) ? totals.front : totals.back).d2h +=
+          machine.d2h.seconds(problem_.layout.buckets[id].bytes);
       totals.back.h2d += machine.h2d.seconds(problem_.layout.buckets[id].bytes);
     }
   }
@@ -115,9 +124,17 @@ LaneTotals LaneModel::of_loads(BucketId bucket, LoadChoice choice) const {
     totals.update = update_[bucket];
   } else {
     totals.front.host = host_update_[bucket];
-    if (gradient_bytes_[bucket] > 0) totals.back.d2h = machine.d2h.seconds(gradient_bytes_[bucket]);
+    add_gradient(bucket, choice, totals.back);
   }
   return totals;
+}
+
+void LaneModel::add_gradient(BucketId bucket, LoadChoice choice, PhaseTotals& totals) const {
+  const Bytes bytes = gradient_bytes_[bucket];
+  if (bytes == 0) return;
+  const double times = gradients_stream(choice, problem_.analysis.order) ? problem_.graph->micro_batches : 1;
+  totals.d2h += times * problem_.machine->d2h.seconds(bytes);
+  totals.h2d += (times - 1) * problem_.machine->h2d.seconds(bytes);
 }
 
 LaneTotals LaneModel::totals(const Choices& choices) const {

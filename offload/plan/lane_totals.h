@@ -8,7 +8,8 @@
 namespace stowage {
 
 // Seconds of work. The front of a step is forward, beside the update of the step before on the host; the
-// back is backward.
+// back is backward. Of micro-batches one after another, the front is the first one's forward, the back all
+// else.
 struct PhaseTotals {
   double compute = 0, h2d = 0, d2h = 0, host = 0;
   PhaseTotals& operator+=(const PhaseTotals& other);
@@ -39,6 +40,9 @@ class LaneModel {
   };
   void count_loads();
   double seconds_of(OpId op) const;
+  void add_gradient(BucketId bucket, LoadChoice choice, PhaseTotals& totals) const;
+  bool in_front(const SequenceStep& step) const;
+  bool is_front(std::uint32_t unit) const;
 
   const Problem& problem_;
   LaneTotals fixed_;                          // the graph's own ops

@@ -33,7 +33,7 @@ class LifetimeBuilder {
   void make_sequence() {
     rebuilt_.assign(layout_.buckets.size(), 0);
     std::vector<std::uint8_t> begun(analysis_.units.size(), 0);
-    for (OpId op = 0; op < graph_.ops.size(); ++op) {
+    for (OpId op : analysis_.sequence) {
       const Op& description = graph_.op(op);
       if (description.phase == Phase::update && !runs_on_device(description)) continue;
       if (description.phase == Phase::backward && !begun[description.unit]) {
@@ -59,14 +59,15 @@ class LifetimeBuilder {
   }
 
   void find_phases() {
-    auto phase = [&](const SequenceStep& step) { return graph_.op(step.op).phase; };
     Position end = static_cast<Position>(draft_.sequence.size());
-    forward_end_ = draft_.backward_end = end;
-    for (Position p = end; p-- > 0;) {
-      const SequenceStep& step = draft_.sequence[static_cast<std::size_t>(p)];
-      if (phase(step) == Phase::update) draft_.backward_end = p;
-      if (step.recompute || phase(step) != Phase::forward) forward_end_ = p;
-    }
+    draft_.backward_end = end;
+    for (Position p = end; p-- > 0;)
+      if (op_at(p).phase == Phase::update) draft_.backward_end = p;
+  }
+  const Op& op_at(Position p) const { return graph_.op(draft_.sequence[static_cast<std::size_t>(p)].op); }
+  // Replays are part of backward.
+  bool is_forward(Position p) const {
+    return op_at(p).phase == Phase::forward && !draft_.sequence[static_cast<std::size_t>(p)].recompute;
   }
 
   void collect_touches() {
@@ -121,11 +122,26 @@ class LifetimeBuilder {
     at(lifetime).resident = true;
   }
 
+  // Where its parameters do not stay from one micro-batch to the next, neither does the sum over them.
   void add_landing(BucketId id) {
-    LifetimeId lifetime = open(id, touches_[id].front());
-    for (std::size_t i = 1; i < touches_[id].size(); ++i) extend(lifetime, touches_[id][i]);
-    at(lifetime).offloaded = layout_.parameters_of[id] == no_id || !is_resident(layout_.parameters_of[id]);
+    const BucketId parameters = layout_.parameters_of[id];
+    const bool lands = parameters == no_id || !is_resident(parameters);
+    const bool waits_on_host =
+        parameters != no_id && gradients_stream(choices_.loads[parameters], analysis_.order);
+    const std::vector<Touch>& touches = touches_[id];
+    LifetimeId lifetime = open(id, touches.front());
+    for (std::size_t i = 1; i < touches.size(); ++i) {
+      if (waits_on_host && micro_batch_at(touches[i - 1].position) != micro_batch_at(touches[i].position)) {
+        at(lifetime).offloaded = true;
+        lifetime = open(id, touches[i]);
+        at(lifetime).prefetched = true;
+      } else {
+        extend(lifetime, touches[i]);
+      }
+    }
+    at(lifetime).offloaded = lands;
   }
+  std::uint32_t micro_batch_at(Position p) const { return graph_.micro_batch_of(op_at(p).unit); }
 
   // By position: how many ops before it read a parameter bucket that is loaded for each op.
   void count_loading_ops() {
@@ -140,12 +156,15 @@ class LifetimeBuilder {
     return loading_ops_[static_cast<std::size_t>(b)] > loading_ops_[static_cast<std::size_t>(a) + 1];
   }
 
+  // For each_unit: half-blocks where all micro-batches go through each.
   bool same_load(LoadChoice choice, Position a, Position b) const {
     if (choice == LoadChoice::held || b == a + 1) return true;
     if (choice == LoadChoice::each_op && !loading_ops_.empty()) return !loads_between(a, b);
     if (choice == LoadChoice::each_op) return false;
     auto key = [&](Position p) {
-      return std::pair(p >= forward_end_, graph_.op(draft_.sequence[static_cast<std::size_t>(p)].op).unit);
+      const std::uint32_t unit = op_at(p).unit;
+      const bool together = analysis_.order == MicroBatchOrder::layer_major && unit != no_id;
+      return std::pair(is_forward(p), together ? graph_.half_block_of(unit) : unit);
     };
     return key(a) == key(b);
   }
@@ -203,7 +222,7 @@ class LifetimeBuilder {
   bool splits_for_offload(BucketId id, Position last, Position next) const {
     return (choices_.activations[id] == ActivationChoice::offload ||
             choices_.activations[id] == ActivationChoice::reload) &&
-           last < forward_end_ && next >= forward_end_ && next > last + 1;
+           is_forward(last) && !is_forward(next) && next > last + 1;
   }
   LifetimeId first_of(BucketId id) const {
     for (LifetimeId i = 0; i < draft_.lifetimes.size(); ++i)
@@ -216,7 +235,6 @@ class LifetimeBuilder {
   const BucketLayout& layout_;
   const Choices& choices_;
   Draft draft_;
-  Position forward_end_ = 0;
   std::vector<std::vector<Touch>> touches_;  // by bucket
   std::vector<std::uint32_t> loading_ops_;
   std::vector<std::uint8_t> rebuilt_;  // by bucket: its unit's replay makes it anew

@@ -53,8 +53,15 @@ struct Draft {
   std::vector<std::vector<LifetimeId>> uses;  // by position: one lifetime per bucket touched
 };
 
-// Forward ops, then backward ops, each unit's replay directly before its first backward op, then the
-// updates of resident parameters.
+// Whether the gradients of parameters that are loaded so go to the host behind each micro-batch, and come in
+// again for the next.
+inline bool gradients_stream(LoadChoice parameters, MicroBatchOrder order) {
+  return parameters == LoadChoice::each_op ||
+         (parameters == LoadChoice::each_unit && order == MicroBatchOrder::batch_major);
+}
+
+// The ops in the analysis's order, each unit's replay directly before its first backward op, and the updates
+// of resident parameters last.
 Draft make_lifetimes(const Graph& graph, const RecomputeAnalysis& analysis, const BucketLayout& layout,
                      const Choices& choices, const Handicaps& handicaps = {});
 

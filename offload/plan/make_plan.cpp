@@ -21,8 +21,16 @@ constexpr std::size_t shortest_path = 12;
 constexpr std::size_t most_family_ops = 6'000'000;
 constexpr std::size_t most_path_ops = 1'000'000;
 
-Problem resident_problem(const Graph& graph, const Machine& machine) {
-  return make_problem(graph, machine, {.target_bytes = 0, .group_gradients = false});
+// One for each order of micro-batches that `wanted` lets.
+using WantedOrder = std::optional<MicroBatchOrder>;
+std::vector<Problem> make_problems(const Graph& graph, const Machine& machine, const BucketOptions& options,
+                                   WantedOrder wanted) {
+  std::vector<Problem> problems;
+  const std::vector<MicroBatchOrder> possible = possible_orders(graph);
+  for (MicroBatchOrder order : possible)
+    if (!wanted || *wanted == order || possible.size() == 1)
+      problems.push_back(make_problem(graph, machine, options, order));
+  return problems;
 }
 Plan resident_plan(const Problem& problem) {
   Choices choices = resident_choices(problem);
@@ -30,6 +38,22 @@ Plan resident_plan(const Problem& problem) {
   Plan plan = complete(problem, Sketcher(problem, choices).serial().draft);
   plan.policy = "none";
   return plan;
+}
+
+// Of the orders, the one that needs least: without transfers all take the same time.
+struct Resident {
+  Problem problem;
+  Plan plan;
+};
+Resident least_resident(const Graph& graph, const Machine& machine, WantedOrder wanted) {
+  std::optional<Resident> least;
+  const BucketOptions options{.target_bytes = 0, .group_gradients = false};
+  for (Problem& problem : make_problems(graph, machine, options, wanted)) {
+    Plan plan = resident_plan(problem);
+    if (!least || plan.device_peak_bytes < least->plan.device_peak_bytes)
+      least = Resident{std::move(problem), std::move(plan)};
+  }
+  return std::move(*least);
 }
 
 // The minimum-memory plan: nothing in it depends on the machine's rates.
@@ -48,6 +72,14 @@ Minimum minimum_plan(const Problem& problem) {
   }
   least->plan.policy = "auto";
   return std::move(*least);
+}
+Minimum least_minimum(const std::vector<Problem>& problems) {
+  Minimum least = minimum_plan(problems.front());
+  for (std::size_t i = 1; i < problems.size(); ++i) {
+    Minimum other = minimum_plan(problems[i]);
+    if (other.plan.device_peak_bytes < least.plan.device_peak_bytes) least = std::move(other);
+  }
+  return least;
 }
 
 // Bucket sizes of the family, smallest first. The first gives the minimum.
@@ -163,9 +195,9 @@ Plan with_bound(Plan plan, const Problem& problem, const Budget& budget) {
   return plan;
 }
 
-std::variant<Plan, Infeasible> plan_none(const Graph& graph, const Machine& machine, const Budget& budget) {
-  Problem problem = resident_problem(graph, machine);
-  Plan plan = resident_plan(problem);
+std::variant<Plan, Infeasible> plan_none(const Graph& graph, const Machine& machine, const Budget& budget,
+                                         WantedOrder wanted) {
+  auto [problem, plan] = least_resident(graph, machine, wanted);
   if (plan.device_peak_bytes > budget.device) {
     Draft draft = Sketcher(problem, resident_choices(problem)).serial().draft;
     return Infeasible{budget.device, plan.device_peak_bytes, false, tightest_op(problem, draft)};
@@ -177,11 +209,14 @@ std::variant<Plan, Infeasible> plan_none(const Graph& graph, const Machine& mach
 
 std::variant<Plan, Infeasible> plan_automatic(const Graph& graph, const Machine& machine,
                                               const Budget& budget, const PlanOptions& options) {
-  std::vector<Problem> problems;
-  for (Bytes bytes : bucket_sizes(machine, options))
-    problems.push_back(make_problem(graph, machine, {.target_bytes = bytes}));
-  Minimum minimum = minimum_plan(problems.front());
-  Plan resident = resident_plan(resident_problem(graph, machine));
+  const std::vector<Bytes> sizes = bucket_sizes(machine, options);
+  std::vector<Problem> problems =
+      make_problems(graph, machine, {.target_bytes = sizes.front()}, options.order);
+  Minimum minimum = least_minimum(problems);
+  for (std::size_t i = 1; i < sizes.size(); ++i)
+    for (Problem& problem : make_problems(graph, machine, {.target_bytes = sizes[i]}, options.order))
+      problems.push_back(std::move(problem));
+  Plan resident = least_resident(graph, machine, options.order).plan;
   resident.policy = "auto";
   Bytes least = std::min(minimum.plan.device_peak_bytes, resident.device_peak_bytes);
   if (least > budget.device) return Infeasible{budget.device, least, false, minimum.op};
@@ -202,10 +237,11 @@ std::variant<Plan, Infeasible> plan_automatic(const Graph& graph, const Machine&
 std::variant<Plan, Infeasible> plan_with(Policy policy, const Graph& graph, const Machine& machine,
                                          const Budget& budget, const PlanOptions& options) {
   if (policy == Policy::automatic) return plan_automatic(graph, machine, budget, options);
-  if (policy == Policy::none) return plan_none(graph, machine, budget);
+  if (policy == Policy::none) return plan_none(graph, machine, budget, options.order);
   auto planned = plan_policy(policy, graph, machine, budget, options.bucket_bytes);
   if (auto* plan = std::get_if<Plan>(&planned))
-    return with_bound(std::move(*plan), make_problem(graph, machine, {.target_bytes = 0}), budget);
+    return with_bound(std::move(*plan), make_problems(graph, machine, {.target_bytes = 0}, {}).front(),
+                      budget);
   return planned;
 }
 
@@ -229,16 +265,18 @@ std::variant<Plan, Infeasible> make_plan(const Graph& graph, const Machine& mach
 }
 
 Bytes need_bytes(const Graph& graph, const Machine& machine) {
-  return resident_plan(resident_problem(graph, machine)).device_peak_bytes;
+  return least_resident(graph, machine, {}).plan.device_peak_bytes;
 }
 
 Bytes minimum_bytes(const Graph& graph, const Machine& machine, const PlanOptions& options) {
-  if (options.policy == Policy::none) return need_bytes(graph, machine);
   if (is_emulated(options.policy))
     return policy_minimum_bytes(options.policy, graph, machine, options.bucket_bytes);
+  const Bytes need = least_resident(graph, machine, options.order).plan.device_peak_bytes;
+  if (options.policy == Policy::none) return need;
   Bytes target = bucket_sizes(machine, options).front();
-  Bytes least = minimum_plan(make_problem(graph, machine, {.target_bytes = target})).plan.device_peak_bytes;
-  return std::min(least, need_bytes(graph, machine));
+  Bytes least = least_minimum(make_problems(graph, machine, {.target_bytes = target}, options.order))
+                    .plan.device_peak_bytes;
+  return std::min(least, need);
 }
 
 }  // namespace stowage

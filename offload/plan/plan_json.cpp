@@ -24,6 +24,8 @@ constexpr std::array<std::string_view, 6> tensor_names{"parameter",  "gradient",
                                                        "activation", "input",    "workspace"};
 constexpr std::array<std::string_view, lane_roles> lane_names{"compute", "h2d", "d2h", "host"};
 
+constexpr std::array<std::string_view, 2> order_names{"layer_major", "batch_major"};
+
 [[noreturn]] void refuse(const std::string& where, std::string_view why) {
   throw InvalidInput(fmt::format("plan JSON: {} {}: pass a text that to_json(Plan) wrote", where, why));
 }
@@ -219,7 +221,7 @@ void read_lists(const Node& node, Plan& plan) {
 }
 
 Plan read_plan(const Node& node) {
-  node.expect_keys(19);
+  node.expect_keys(node.json.contains("order") ? 20 : 19);
   if (node["format"].text() != format_name) refuse("format", "is not \"stowage.plan\"");
   if (node["version"].unsigned_integer() != format_version) {
     refuse("version", fmt::format("is not {}, the one this program reads", format_version));
@@ -227,6 +229,7 @@ Plan read_plan(const Node& node) {
   Plan plan;
   read_lists(node, plan);
   plan.policy = node["policy"].text();
+  if (node.json.contains("order")) plan.order = node["order"].one_of<MicroBatchOrder>(order_names);
   plan.gate = node["gate"].optional_id(plan.instructions.size());
   plan.alignment = node["alignment"].unsigned_integer();
   plan.device_peak_bytes = node["device_peak_bytes"].unsigned_integer();
@@ -253,10 +256,13 @@ std::string_view to_string(InstructionKind kind) {
   return instruction_names.at(static_cast<std::size_t>(kind));
 }
 
+std::string_view to_string(MicroBatchOrder order) { return order_names.at(static_cast<std::size_t>(order)); }
+
 std::string to_json(const Plan& plan) {
   const Json json = {{"format", format_name},
                      {"version", format_version},
                      {"policy", plan.policy},
+                     {"order", name_of(plan.order, order_names)},
                      {"buckets", list_json(plan.buckets, bucket_json)},
                      {"lifetimes", list_json(plan.lifetimes, lifetime_json)},
                      {"instructions", list_json(plan.instructions, instruction_json)},

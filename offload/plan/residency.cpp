@@ -202,7 +202,10 @@ int highest_level(const Problem& problem, bool is_activation, std::uint32_t inde
 double held_bytes(const Problem& problem, bool is_activation, std::uint32_t index, int level) {
   constexpr double passing = 0.25;  // of what only passes through while it is transferred
   if (is_activation) {
-    const double bytes = static_cast<double>(problem.items[index].bytes);
+    // Of micro-batches one after another, those of the others are not there at the same time.
+    const bool alone = problem.analysis.order == MicroBatchOrder::batch_major;
+    const double bytes =
+        static_cast<double>(problem.items[index].bytes) / (alone ? problem.graph->micro_batches : 1);
     return std::max(1.0, level == static_cast<int>(ActivationChoice::offload) ? passing * bytes : bytes);
   }
   double bytes = static_cast<double>(problem.layout.buckets[index].bytes);

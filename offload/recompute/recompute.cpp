@@ -73,7 +73,9 @@ class UnitAnalyser {
         analysis_(analysis),
         producer_(producers(graph)),
         final_(final_members(graph, analysis.group)),
+        place_(graph.ops.size()),
         replayable_(graph.tensors.size(), 1) {
+    for (std::size_t p = 0; p < place_.size(); ++p) place_[analysis.sequence[p]] = p;
     while (drop_unreplayable()) {
     }
   }
@@ -108,8 +110,8 @@ class UnitAnalyser {
 
  private:
   // Backward follows on forward at once: a replay would rebuild what is still there.
-  static bool turns(const std::vector<OpId>& forward, const std::vector<OpId>& backward) {
-    return !forward.empty() && !backward.empty() && backward.front() == forward.back() + 1;
+  bool turns(const std::vector<OpId>& forward, const std::vector<OpId>& backward) const {
+    return !forward.empty() && !backward.empty() && place_[backward.front()] == place_[forward.back()] + 1;
   }
   bool made_in(TensorId id, std::uint32_t unit) const {
     return is_forward_activation(graph_, id, producer_) && !analysis_.boundary[analysis_.group[id]] &&
@@ -161,6 +163,7 @@ class UnitAnalyser {
   const RecomputeAnalysis& analysis_;
   std::vector<OpId> producer_;
   std::vector<TensorId> final_;
+  std::vector<std::size_t> place_;        // by op: in the order of execution
   std::vector<std::uint8_t> replayable_;  // by group
 };
 
@@ -179,8 +182,10 @@ std::vector<TensorId> alias_groups(const Graph& graph) {
   return parent;
 }
 
-RecomputeAnalysis analyse_recompute(const Graph& graph) {
+RecomputeAnalysis analyse_recompute(const Graph& graph, MicroBatchOrder order) {
   RecomputeAnalysis analysis;
+  analysis.order = order;
+  analysis.sequence = execution_order(graph, order);
   analysis.group = alias_groups(graph);
   analysis.boundary = find_boundaries(graph, analysis.group);
   std::size_t units = graph.unit_names.size();

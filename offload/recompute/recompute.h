@@ -1,13 +1,14 @@
 // What each half-block keeps for its backward pass, and what it takes to rebuild that instead.
 //
 // Chen et al., "Training Deep Nets with Sublinear Memory Cost" (section 4), with units as segments.
-// Pure functions of the graph.
+// Pure functions of the graph and the order in which it is executed.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <vector>
 
+#include "offload/recompute/execution_order.h"
 #include "stowage/graph.h"
 
 namespace stowage {
@@ -21,7 +22,7 @@ struct UnitReplay {
   // backward op reads: dropped after forward when the unit is recomputed.
   std::vector<TensorId> saved;
   // The forward ops that rebuild all of `saved`, in program order. None, and nothing saved, for the unit in
-  // which forward turns into backward.
+  // which forward turns into backward; of micro-batches one after another, each has its own turn.
   std::vector<OpId> ops;
   // Groups (alias_groups) that the replay or the unit's backward ops read and no replay rebuilds:
   // what may be offloaded when the unit is recomputed.
@@ -30,6 +31,8 @@ struct UnitReplay {
 };
 
 struct RecomputeAnalysis {
+  MicroBatchOrder order = MicroBatchOrder::layer_major;
+  std::vector<OpId> sequence;   // execution_order
   std::vector<TensorId> group;  // by tensor
   // By group: the member that is its state at the end of forward; no_id where forward writes none.
   std::vector<TensorId> forward_state;
@@ -39,7 +42,7 @@ struct RecomputeAnalysis {
   std::vector<UnitReplay> units;
 };
 
-RecomputeAnalysis analyse_recompute(const Graph& graph);
+RecomputeAnalysis analyse_recompute(const Graph& graph, MicroBatchOrder order = MicroBatchOrder::layer_major);
 
 // The replay of a unit of which some saved values stay: the part of its ops that rebuilds the others.
 struct PartialReplay {

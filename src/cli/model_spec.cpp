@@ -68,6 +68,13 @@ void require_heads(const ModelSpec& spec) {
       "width {} is not divisible by {} heads; give --heads, a divisor of the width", spec.width, spec.heads));
 }
 
+void require_divisible(const ModelSpec& spec) {
+  if (spec.batch % spec.micro_batches == 0) return;
+  throw InvalidInput(
+      fmt::format("--micro-batches {} does not divide the batch of {}; give a divisor, or change --batch",
+                  spec.micro_batches, spec.batch));
+}
+
 // A bound from above on all bytes of the step: 32 per parameter, 40 activations of a layer's width.
 void require_bounded(const ModelSpec& spec) {
   const auto number = [](std::int64_t value) { return static_cast<double>(value); };
@@ -90,17 +97,20 @@ ModelSpec complete(ModelFamily family, const GptSize& size, const ModelWords& wo
                  count_or("--vocabulary", words.vocabulary, defaults.vocabulary),
                  count_or("--sequence", words.sequence, defaults.sequence),
                  count_or("--batch", words.batch, defaults.batch),
+                 count_or("--micro-batches", words.micro_batches, 1),
                  parse_type(words.type, type)};
   require_heads(spec);
   require_bounded(spec);
+  require_divisible(spec);
   return spec;
 }
 
 void refuse_strays(const ModelWords& words) {
   for (const auto& [option, text] :
-       std::array<std::pair<const char*, const std::string*>, 5>{{{"--heads", &words.heads},
+       std::array<std::pair<const char*, const std::string*>, 6>{{{"--heads", &words.heads},
                                                                   {"--sequence", &words.sequence},
                                                                   {"--batch", &words.batch},
+                                                                  {"--micro-batches", &words.micro_batches},
                                                                   {"--vocabulary", &words.vocabulary},
                                                                   {"--type", &words.type}}}) {
     if (!text->empty())
@@ -119,6 +129,7 @@ Config config_of(const ModelSpec& spec) {
   config.vocabulary = spec.vocabulary;
   config.sequence = spec.sequence;
   config.batch = spec.batch;
+  config.micro_batches = spec.micro_batches;
   return config;
 }
 

@@ -14,7 +14,7 @@ namespace stowage {
 struct ModelWords {
   std::string gpt{};   // LAYERSxWIDTH or a name of gpt_sizes.h
   std::string bert{};  // LAYERSxWIDTH, base or large
-  std::string heads{}, sequence{}, batch{}, vocabulary{}, type{};
+  std::string heads{}, sequence{}, batch{}, micro_batches{}, vocabulary{}, type{};
 };
 
 enum class ModelFamily : std::uint8_t { gpt, bert };
@@ -27,6 +27,7 @@ struct ModelSpec {
   std::int64_t vocabulary = 0;
   std::int64_t sequence = 0;
   std::int64_t batch = 0;
+  std::int64_t micro_batches = 1;
   DataType type = DataType::f32;
 
   std::int64_t tokens() const { return batch * sequence; }

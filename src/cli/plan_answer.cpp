@@ -11,6 +11,7 @@ using Json = nlohmann::ordered_json;
 
 void fill(const PlanQuestion& question, const Plan& plan, PlanAnswer& answer) {
   answer.feasible = true;
+  answer.order = plan.order;
   answer.peak = plan.device_peak_bytes;
   answer.host = plan.host_bytes;
   answer.pinned = plan.pinned_bytes;
@@ -40,6 +41,11 @@ void add_question(Lines& lines, const PlanQuestion& question, const PlanAnswer& 
               grouped(answer.tokens));
   } else {
     lines.add("graph", "{} ops, {} parameters, {}", question.graph.ops.size(), parameters, type);
+  }
+  if (answer.micro_batches > 1) {
+    lines.add("  in", "{}",
+              answer.feasible ? micro_batches_text(answer.micro_batches, answer.order)
+                              : fmt::format("{} micro-batches", answer.micro_batches));
   }
   if (!question.machine.empty()) lines.add("machine", "{}", question.machine);
   if (answer.policy != Policy::automatic) lines.add("policy", "{}", policy_label(to_string(answer.policy)));
@@ -104,6 +110,7 @@ PlanAnswer answer(const PlanQuestion& question, Plan* plan) {
   answer.minimum = minimum_bytes(graph, question.rates, question.options) + answer.overhead;
   answer.parameters = parameter_count(graph);
   answer.tokens = question.tokens();
+  answer.micro_batches = graph.micro_batches;
   if (const auto* none = std::get_if<Infeasible>(&result)) {
     answer.lacks_host = none->host;
     answer.smallest = none->minimum;
@@ -159,6 +166,8 @@ Json to_json(const PlanAnswer& answer) {
   json["tokens_per_second"] =
       answer.feasible && answer.tokens > 0 ? Json(answer.tokens_per_second()) : Json();
   json["parameters"] = answer.parameters;
+  json["micro_batches"] = answer.micro_batches;
+  json["order"] = answer.feasible && answer.micro_batches > 1 ? Json(to_string(answer.order)) : Json();
   json["lacks"] = answer.feasible ? Json() : Json(answer.lacks_host ? "host" : "device");
   json["smallest_bytes"] = answer.feasible ? Json() : Json(answer.smallest);
   json["op"] = answer.feasible ? Json() : Json(answer.op);
@@ -176,6 +185,7 @@ Json to_json(const PlanQuestion& question, const PlanAnswer& answer) {
                      {"vocabulary", model.vocabulary},
                      {"sequence", model.sequence},
                      {"batch", model.batch},
+                     {"micro_batches", model.micro_batches},
                      {"type", to_string(model.type)}};
   }
   if (!question.machine.empty()) json["machine"] = question.machine;

@@ -36,6 +36,7 @@ struct PlanAnswer {
   Budget budget;
   std::uint64_t parameters = 0;  // elements
   std::uint64_t tokens = 0;      // per step; 0: not known
+  std::uint32_t micro_batches = 1;
 
   // Where it does not fit: which memory, what of it would do, and the op that needs it.
   bool lacks_host = false;
@@ -43,6 +44,7 @@ struct PlanAnswer {
   std::string op;
 
   // Where it fits.
+  MicroBatchOrder order = MicroBatchOrder::layer_major;
   Bytes peak = 0;
   Bytes host = 0;
   Bytes pinned = 0;

@@ -25,6 +25,8 @@ void add_model(CLI::App& plan, PlanCommand& command) {
   add("--heads", model.heads, "attention heads (the model's own, or width / 64)", "N");
   add("--sequence", model.sequence, "tokens per sample (1024, of bert 512)", "N");
   add("--batch", model.batch, "samples per step (8)", "N");
+  add("--micro-batches", model.micro_batches, "equal parts of the batch, gradients summed over them (1)",
+      "N");
   add("--vocabulary", model.vocabulary, "tokens there are (50304, of bert 30528)", "N");
   add("--type", model.type, "f32, or bf16 (bf16 where --machine is a card that has it, else f32)", "NAME");
 }

@@ -112,7 +112,7 @@ std::vector<SweepRow> sweep_batch(PlanQuestion question, const std::vector<std::
     throw InvalidInput(
         "--sweep batch: every batch fits an unlimited device; give --device-memory, a machine "
         "with --machine, or the batches, such as --sweep batch=1,2,4");
-  for (std::int64_t batch = 1; batch <= largest_batch; batch *= 2) {
+  for (std::int64_t batch = question.model->micro_batches; batch <= largest_batch; batch *= 2) {
     progress(fmt::format("batch {}", batch));
     rows.push_back({batch, answer_for_batch(question, batch)});
     if (!rows.back().answer.feasible) break;

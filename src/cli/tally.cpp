@@ -64,4 +64,11 @@ std::uint64_t parameter_count(const Graph& graph) {
   return count;
 }
 
+std::string micro_batches_text(std::uint32_t count, MicroBatchOrder order) {
+  return fmt::format("{} micro-batches, {} ({})", count,
+                     order == MicroBatchOrder::layer_major ? "each half-block for all of them"
+                                                           : "one after another, forward and backward",
+                     to_string(order));
+}
+
 }  // namespace stowage

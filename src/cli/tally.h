@@ -26,4 +26,7 @@ std::string text(const Tally& tally);
 // Elements of all parameters.
 std::uint64_t parameter_count(const Graph& graph);
 
+// "4 micro-batches, each half-block for all of them (layer_major)".
+std::string micro_batches_text(std::uint32_t count, MicroBatchOrder order);
+
 }  // namespace stowage

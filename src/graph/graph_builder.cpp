@@ -40,11 +40,32 @@ void GraphBuilder::require_unit_used() const {
   }
 }
 
-void GraphBuilder::begin_unit(std::string name) {
+void GraphBuilder::split_batch(std::uint32_t count) {
+  require_open("split_batch");
+  if (count == graph_.micro_batches) return;
+  if (count == 0 || !graph_.unit_names.empty()) {
+    throw InvalidInput(fmt::format(
+        "GraphBuilder: split_batch({}) makes no parts, or comes behind the first unit; give at least 1, and "
+        "call it first",
+        count));
+  }
+  graph_.micro_batches = count;
+  micro_batch_ = {0, count};
+}
+
+void GraphBuilder::begin_unit(std::string name, std::uint32_t micro_batch) {
   require_open(name);
   require_unit_used();
   unit_ = static_cast<std::uint32_t>(graph_.unit_names.size());
-  graph_.unit_names.push_back(std::move(name));
+  if (micro_batch != graph_.micro_batch_of(unit_) || (micro_batch > 0 && name != half_block_)) {
+    throw InvalidInput(fmt::format(
+        "GraphBuilder: micro-batch {} of '{}' is not the next of {}; build each half-block for all of them, "
+        "in order",
+        micro_batch, name, graph_.micro_batches));
+  }
+  micro_batch_.index = micro_batch;
+  half_block_ = std::move(name);
+  graph_.unit_names.push_back(micro_batch_prefix() + half_block_);
 }
 
 void GraphBuilder::push_scope(std::string name) { scopes_.push_back(std::move(name)); }
@@ -54,12 +75,20 @@ void GraphBuilder::pop_scope() {
   scopes_.pop_back();
 }
 
-std::string GraphBuilder::scoped(const std::string& name) const {
+std::string GraphBuilder::micro_batch_prefix() const {
+  return micro_batch_.count > 1 ? fmt::format("micro.{}.", micro_batch_.index) : "";
+}
+
+std::string GraphBuilder::shared(const std::string& name) const {
   std::string full;
   if (phase_ == Phase::forward) {
     for (const std::string& scope : scopes_) full += scope + ".";
   }
   return full + name;
+}
+
+std::string GraphBuilder::scoped(const std::string& name) const {
+  return phase_ == Phase::forward ? micro_batch_prefix() + shared(name) : name;
 }
 
 Value GraphBuilder::add_tensor(Tensor tensor) {
@@ -71,17 +100,31 @@ Value GraphBuilder::add_tensor(Tensor tensor) {
   }
   wants_gradient_.push_back(tensor.kind == TensorKind::parameter);
   gradients_.emplace_back();
+  gradient_tensors_.push_back(0);
   producers_.push_back(no_id);
+  is_loss_.push_back(false);
   graph_.tensors.push_back(std::move(tensor));
   return {static_cast<TensorId>(graph_.tensors.size() - 1)};
 }
 
 Value GraphBuilder::parameter(std::string name, std::vector<std::int64_t> shape, Initializer initializer) {
-  return add_tensor({scoped(name), work_, std::move(shape), TensorKind::parameter, initializer});
+  Tensor tensor{shared(name), work_, std::move(shape), TensorKind::parameter, initializer};
+  if (micro_batch_.index == 0) {
+    const Value made = add_tensor(std::move(tensor));
+    parameters_.try_emplace(graph_.tensors[made.id].name, made.id);
+    return made;
+  }
+  const auto found = parameters_.find(tensor.name);
+  if (found == parameters_.end() || graph_.tensors[found->second] != tensor) {
+    throw InvalidInput(fmt::format(
+        "GraphBuilder: micro-batch {} has its own parameter '{}'; build micro-batches alike, from one on",
+        micro_batch_.index, tensor.name));
+  }
+  return {found->second};
 }
 
 Value GraphBuilder::input(std::string name, std::vector<std::int64_t> shape, DataType type) {
-  return add_tensor({scoped(name), type, std::move(shape), TensorKind::input, {}});
+  return add_tensor({shared(name), type, std::move(shape), TensorKind::input, {}});
 }
 
 Value GraphBuilder::activation(std::string name, std::vector<std::int64_t> shape,
@@ -125,9 +168,37 @@ void GraphBuilder::op(OpDescription description, BackwardRule backward) {
   for (const Alias& alias : op.may_alias) check_alias(op, alias);
   if (op.cost.bytes == 0) op.cost.bytes = operand_bytes(graph_, op);
   record_writes(op);
-  if (description.writes_gradients) writes_gradients_ = static_cast<OpId>(graph_.ops.size());
+  if (phase_ == Phase::forward) {
+    rules_.push_back(std::move(backward));
+    turns_.push_back(description.writes_gradients || depends_on_turned(op));
+  }
   graph_.ops.push_back(std::move(op));
-  if (phase_ == Phase::forward) rules_.push_back(std::move(backward));
+}
+
+Value GraphBuilder::add_loss(Value sum, Value part) {
+  for (Value loss : {sum, part}) {
+    if (tensor(loss).type == DataType::f64 && tensor(loss).shape.empty()) continue;
+    throw InvalidInput(fmt::format("GraphBuilder: '{}' is no loss; add f64 scalars", tensor(loss).name));
+  }
+  const std::string name = graph_.tensors[part.id].name + ".sum";
+  const Value result = add_tensor({name, DataType::f64, {}, TensorKind::activation, {}});
+  const std::string prefix = scoped("");
+  op({name.starts_with(prefix) ? name.substr(prefix.size()) : name,
+      "add_loss",
+      {},
+      {sum, part},
+      {result},
+      {},
+      {1, 0}},
+     [](GraphBuilder&, const std::vector<Value>&) {});
+  for (Value loss : {sum, part, result}) is_loss_[loss.id] = true;
+  return result;
+}
+
+void GraphBuilder::add_random_stream(Attributes& attributes, const std::string& name, std::int64_t elements) {
+  const auto next = static_cast<std::int64_t>(random_keys_.size());
+  attributes["key"] = random_keys_.try_emplace(shared(name), next).first->second;
+  if (micro_batch_.index > 0) attributes["skipped"] = (elements + 3) / 4 * micro_batch_.index;
 }
 
 void GraphBuilder::check_alias(const Op& op, const Alias& alias) const {
@@ -165,7 +236,7 @@ bool GraphBuilder::wants_gradient(Value of) const { return of && wants_gradient_
 
 Value GraphBuilder::gradient_like(Value of) {
   const Tensor& source = tensor(of);
-  std::uint32_t part = gradients_[of.id].parts++;
+  std::uint32_t part = gradient_tensors_[of.id]++;
   std::string name = source.name + (part == 0 ? ".grad" : fmt::format(".grad.{}", part));
   bool of_parameter = source.kind == TensorKind::parameter;
   return add_tensor({std::move(name),
@@ -192,22 +263,51 @@ void GraphBuilder::add_gradient(Value of, Value gradient, bool fresh) {
     throw InvalidInput(fmt::format(
         "GraphBuilder: no backward op writes the gradient '{}'; append its op first", given.name));
   }
-  Gradient& sum = gradients_[of.id];
-  if (sum.value) {
-    accumulate(of, gradient, fresh);
+  if (micro_batch_.count > 1 && target.kind == TensorKind::parameter) {
+    add_to_use(of, gradient, fresh);
   } else {
-    sum.value = gradient;
-    sum.fresh = fresh;
+    require_still_wanted(of);
+    gradients_[of.id] = added(gradients_[of.id], of, {gradient, fresh});
   }
 }
 
-void GraphBuilder::accumulate(Value of, Value gradient, bool fresh) {
-  Gradient before = gradients_[of.id];
-  Value sum = gradient_like(of);
-  std::vector<Value> reads{before.value, gradient};
-  if (!before.fresh && fresh) std::swap(reads[0], reads[1]);
+// All micro-batches of the use, then it joins the others.
+void GraphBuilder::add_to_use(Value of, Value gradient, bool fresh) {
+  Use& use = uses_[{of.id, uses_seen_[of.id]++}];
+  use.sum = added(use.sum, of, {gradient, fresh});
+  if (++use.micro_batches == micro_batch_.count) gradients_[of.id] = added(gradients_[of.id], of, use.sum);
+}
+
+void GraphBuilder::require_uses_whole() {
+  for (const auto& [key, use] : uses_) {
+    if (use.micro_batches == micro_batch_.count) continue;
+    throw InvalidInput(
+        fmt::format("GraphBuilder: {} of {} micro-batches use '{}' in one place; build them alike",
+                    use.micro_batches, micro_batch_.count, graph_.tensors[key.first].name));
+  }
+  uses_.clear();
+}
+
+void GraphBuilder::require_still_wanted(Value of) const {
+  const OpId producer = producers_[of.id];
+  if (producer == no_id || micro_batch_.count == 1) return;
+  const std::uint32_t unit = graph_.ops[producer].unit;
+  if (graph_.half_block_of(unit) < graph_.half_block_of(unit_) ||
+      (graph_.half_block_of(unit) == graph_.half_block_of(unit_) && unit >= unit_))
+    return;
+  throw InvalidInput(fmt::format(
+      "GraphBuilder: '{}' goes from one micro-batch to a later one of its half-block; begin a new one",
+      graph_.tensors[of.id].name));
+}
+
+// `before`, if there is any, plus `more`. Adds tensors, so that a reference into gradients_ may not stand.
+GraphBuilder::Gradient GraphBuilder::added(Gradient before, Value of, Gradient more) {
+  if (!before.value) return more;
+  const Value sum = gradient_like(of);
+  std::vector<Value> reads{before.value, more.value};
+  if (!before.fresh && more.fresh) std::swap(reads[0], reads[1]);
   std::vector<Alias> aliases;
-  if (before.fresh || fresh) aliases.push_back({0, 0});
+  if (before.fresh || more.fresh) aliases.push_back({0, 0});
   auto flops = static_cast<double>(tensor(sum).elements());
   op({tensor(sum).name + ".accumulate",
       "accumulate",
@@ -216,8 +316,7 @@ void GraphBuilder::accumulate(Value of, Value gradient, bool fresh) {
       {sum},
       std::move(aliases),
       {flops, 0}});
-  gradients_[of.id].value = sum;
-  gradients_[of.id].fresh = true;
+  return {sum, true};
 }
 
 bool GraphBuilder::may_overwrite(Value gradient) const {
@@ -230,90 +329,6 @@ bool GraphBuilder::may_overwrite(Value gradient) const {
 
 TensorId GraphBuilder::gradient_of(Value of) const {
   return of.id < gradients_.size() ? gradients_[of.id].value.id : no_id;
-}
-
-// --- finishing -------------------------------------------------------------------------------------
-
-Graph GraphBuilder::finish_without_update(Value loss) {
-  backward(loss);
-  return close();
-}
-
-Graph GraphBuilder::finish(Value loss, const AdamW& optimizer) {
-  backward(loss);
-  update(optimizer);
-  return close();
-}
-
-Graph GraphBuilder::close() {
-  spent_ = true;
-  check(graph_);
-  return graph_;
-}
-
-void GraphBuilder::backward(Value loss) {
-  const Tensor& scalar = tensor(loss);
-  require_open(scalar.name);
-  require_unit_used();
-  if (scalar.type != DataType::f64 || !scalar.shape.empty() || producers_[loss.id] == no_id) {
-    throw InvalidInput(fmt::format(
-        "GraphBuilder: the loss '{}' is not an f64 scalar that an op writes; use one", scalar.name));
-  }
-  graph_.loss = loss.id;
-  if (writes_gradients_ != no_id) move_to_backward(loss);
-  phase_ = Phase::backward;
-  for (auto op = static_cast<OpId>(graph_.ops.size()); op-- > 0;) run_rule(op, loss);
-  running_ = no_id;
-  for (TensorId id = 0; id < graph_.tensors.size(); ++id) {
-    Value gradient = gradients_[id].value;
-    if (gradient && graph_.tensors[id].kind == TensorKind::parameter) {
-      graph_.tensors[gradient.id].kind = TensorKind::gradient;  // also one that was passed through
-    }
-  }
-}
-
-void GraphBuilder::move_to_backward(Value loss) {
-  Op& op = graph_.ops[writes_gradients_];
-  if (producers_[loss.id] != writes_gradients_ || &op != &graph_.ops.back()) {
-    throw InvalidInput(fmt::format(
-        "GraphBuilder: op '{}' writes gradients too, so its result must be the loss and nothing may come "
-        "behind it; move it to the end",
-        op.name));
-  }
-  op.phase = Phase::backward;
-}
-
-void GraphBuilder::run_rule(OpId op, Value loss) {
-  bool reached = producers_[loss.id] == op;
-  bool wanted = false;
-  std::vector<Value> gradients;
-  for (TensorId id : graph_.ops[op].writes) {
-    gradients.push_back(gradients_[id].value);
-    reached = reached || gradients.back();
-    wanted = wanted || wants_gradient_[id];
-  }
-  if (!reached || !wanted) return;
-  if (!rules_[op]) {
-    throw InvalidInput(fmt::format("op '{}' has no backward rule, but the loss depends on it; give it one",
-                                   graph_.ops[op].name));
-  }
-  running_ = op;
-  unit_ = graph_.ops[op].unit;
-  BackwardRule rule = std::move(rules_[op]);
-  rule(*this, gradients);
-}
-
-void GraphBuilder::update(const AdamW& optimizer) {
-  std::vector<TensorId> gradients(graph_.tensors.size(), no_id);
-  for (TensorId parameter : parameters_by_first_use(graph_)) {
-    gradients[parameter] = gradients_[parameter].value.id;
-    if (gradients[parameter] == no_id) {
-      throw InvalidInput(
-          fmt::format("GraphBuilder: no gradient reaches the parameter '{}'; use it, or leave it out",
-                      graph_.tensors[parameter].name));
-    }
-  }
-  append_update(graph_, gradients, optimizer);
 }
 
 }  // namespace stowage

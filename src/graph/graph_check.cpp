@@ -67,6 +67,10 @@ class Checker {
     for (const std::string& name : graph_.unit_names) {
       if (!names.insert(name).second) fail("two units are named '{}'", name);
     }
+    const std::size_t parts = graph_.micro_batches;
+    if (parts == 0 || graph_.unit_names.size() % parts != 0) {
+      fail("{} units are no half-blocks of {} micro-batches each", graph_.unit_names.size(), parts);
+    }
   }
 
   void check_op(OpId id) {
@@ -98,10 +102,17 @@ class Checker {
       if (op.unit < last || op.unit > last + (first_of_phase ? 0U : 1U)) {
         fail("units are not consecutive: forward op '{}' has unit {} after unit {}", op.name, op.unit, last);
       }
-    } else if (!first_of_phase && op.unit > before->unit) {
+    } else if (!first_of_phase && comes_before(op.unit, before->unit)) {
       fail("units are not consecutive: backward op '{}' has unit {} after unit {}", op.name, op.unit,
            before->unit);
     }
+  }
+
+  // In backward.
+  bool comes_before(std::uint32_t unit, std::uint32_t other) const {
+    const std::uint32_t block = graph_.half_block_of(unit);
+    const std::uint32_t other_block = graph_.half_block_of(other);
+    return block > other_block || (block == other_block && unit < other);
   }
 
   static void check_numbers(const Op& op) {
@@ -194,10 +205,8 @@ class Checker {
   void check_results() {
     if (graph_.loss != no_id) {
       check_result("loss", graph_.loss, {});
-      const OpId writer = producer_[graph_.loss];
-      if (phase_of(writer) != Phase::forward && !first_of_backward(writer)) {
-        fail("the loss '{}' is not written by a forward op, nor by the first backward op",
-             graph_.tensors[graph_.loss].name);
+      if (phase_of(producer_[graph_.loss]) == Phase::update) {
+        fail("the loss '{}' is written by an update op", graph_.tensors[graph_.loss].name);
       }
     }
     if (graph_.clip == no_id) return;
@@ -208,9 +217,6 @@ class Checker {
   }
 
   Phase phase_of(OpId op) const { return graph_.ops[op].phase; }
-  bool first_of_backward(OpId op) const {
-    return phase_of(op) == Phase::backward && (op == 0 || phase_of(op - 1) == Phase::forward);
-  }
 
   void check_result(std::string_view what, TensorId id, const std::vector<std::int64_t>& shape) {
     if (id >= graph_.tensors.size()) fail("the {} tensor does not exist", what);

@@ -101,7 +101,7 @@ Op read_op(const JsonField& field, std::int64_t version) {
 }
 
 Graph read_graph(const JsonField& field) {
-  field.require_members({"format", "version", "tensors", "ops", "units", "loss", "clip"});
+  field.require_members({"format", "version", "tensors", "ops", "units", "micro_batches", "loss", "clip"});
   if (field.member("format").text() != format_name) field.member("format").fail("'stowage-graph'");
   const std::int64_t version = field.member("version").integer();
   if (version != format_version && version != timed_version) field.member("version").fail("version 1 or 2");
@@ -111,6 +111,7 @@ Graph read_graph(const JsonField& field) {
                                        [version](const JsonField& item) { return read_op(item, version); });
   graph.unit_names =
       field.member("units").list(most_items, [](const JsonField& item) { return item.text(); });
+  if (field.has("micro_batches")) graph.micro_batches = field.member("micro_batches").id();
   graph.loss = field.member("loss").id_or_null();
   graph.clip = field.member("clip").id_or_null();
   return graph;
@@ -128,6 +129,7 @@ std::string to_json(const Graph& graph) {
   Json json = {{"format", format_name},         {"version", version},        {"tensors", std::move(tensors)},
                {"ops", std::move(ops)},         {"units", graph.unit_names}, {"loss", id_to_json(graph.loss)},
                {"clip", id_to_json(graph.clip)}};
+  if (graph.micro_batches != 1) json["micro_batches"] = graph.micro_batches;
   try {
     return json.dump(1);
   } catch (const Json::exception& error) {

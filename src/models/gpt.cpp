@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <vector>
 
 #include "src/models/require_valid.h"
 #include "stowage/models.h"
@@ -38,19 +39,35 @@ struct Layers {
     return nn::add(builder, branch + ".residual", trunk, y);
   }
 
-  Value attention(const std::string& h, Value x) const {
-    builder.begin_unit(h + "attention");
+  Value attention(const std::string& h, std::uint32_t part, Value x) const {
+    builder.begin_unit(h + "attention", part);
     Value qkv = linear(h + "attn.c_attn", norm(h + "ln_1", x), config.width, 3 * config.width, 1);
     Value y = nn::attention(builder, h + "attn", qkv, {config.heads, config.sequence, true, config.dropout});
     return join(h + "attn", x, y, config.width);
   }
 
-  Value mlp(const std::string& h, Value x) const {
-    builder.begin_unit(h + "mlp");
+  Value mlp(const std::string& h, std::uint32_t part, Value x) const {
+    builder.begin_unit(h + "mlp", part);
     Value weight = builder.parameter(h + "mlp.c_fc.weight", {config.width, 4 * config.width}, {0, deviation});
     Value bias = builder.parameter(h + "mlp.c_fc.bias", {4 * config.width}, {0, 0});
     Value y = nn::linear_gelu(builder, h + "mlp.c_fc", norm(h + "ln_2", x), weight, bias, nn::Gelu::tanh);
     return join(h + "mlp", x, y, 4 * config.width);
+  }
+
+  Value embedding(std::uint32_t part, Value tokens, Value table, Value positions) const {
+    builder.begin_unit("embedding", part);
+    Value x = nn::embedding(builder, "embedding", tokens, table, positions, config.sequence);
+    return nn::dropout(builder, "embedding.dropout", x, config.dropout);
+  }
+
+  // The micro-batch's part of the loss; sets the logits where they exist at once.
+  Value head(std::uint32_t part, Value x, Value table, Gpt& model) const {
+    builder.begin_unit("head", part);
+    x = norm("ln_f", x);
+    if (config.head_tokens > 0)
+      return nn::linear_cross_entropy(builder, "loss", x, table, model.targets, true, config.head_tokens);
+    model.logits = nn::linear(builder, "head", x, table, {}, true);
+    return nn::cross_entropy(builder, "loss", model.logits, model.targets);
   }
 };
 
@@ -58,30 +75,29 @@ struct Layers {
 
 Gpt gpt(GraphBuilder& builder, const GptConfig& config) {
   require_valid("gpt", config);
-  Layers layers{builder, config};
+  const Layers layers{builder, config};
+  const auto parts = static_cast<std::uint32_t>(config.micro_batches);
+  builder.split_batch(parts);
   Gpt model;
   model.tokens = builder.input("tokens", {config.batch * config.sequence});
   model.targets = builder.input("targets", {config.batch * config.sequence});
 
-  builder.begin_unit("embedding");
   Value table = builder.parameter("wte.weight", {config.vocabulary, config.width}, {0, deviation});
   Value positions = builder.parameter("wpe.weight", {config.sequence, config.width}, {0, deviation});
-  Value x = nn::embedding(builder, "embedding", model.tokens, table, positions, config.sequence);
-  x = nn::dropout(builder, "embedding.dropout", x, config.dropout);
 
+  std::vector<Value> x(parts);
+  for (std::uint32_t part = 0; part < parts; ++part)
+    x[part] = layers.embedding(part, model.tokens, table, positions);
   for (std::int64_t i = 0; i < config.layers; ++i) {
-    x = layers.attention(fmt::format("h.{}.", i), x);
-    x = layers.mlp(fmt::format("h.{}.", i), x);
+    const std::string h = fmt::format("h.{}.", i);
+    for (std::uint32_t part = 0; part < parts; ++part) x[part] = layers.attention(h, part, x[part]);
+    for (std::uint32_t part = 0; part < parts; ++part) x[part] = layers.mlp(h, part, x[part]);
   }
-
-  builder.begin_unit("head");
-  x = layers.norm("ln_f", x);
-  if (config.head_tokens > 0) {
-    model.loss = nn::linear_cross_entropy(builder, "loss", x, table, model.targets, true, config.head_tokens);
-    return model;
+  for (std::uint32_t part = 0; part < parts; ++part) {
+    Value loss = layers.head(part, x[part], table, model);
+    model.loss = part == 0 ? loss : builder.add_loss(model.loss, loss);
   }
-  model.logits = nn::linear(builder, "head", x, table, {}, true);
-  model.loss = nn::cross_entropy(builder, "loss", model.logits, model.targets);
+  if (parts > 1) model.logits = {};
   return model;
 }
 

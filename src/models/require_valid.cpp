@@ -12,6 +12,7 @@ namespace stowage {
 namespace {
 
 constexpr std::int64_t most_layers = 1 << 16;
+constexpr std::int64_t most_units = 1 << 18;
 
 struct Checker {
   const ModelSizes& sizes;
@@ -34,9 +35,10 @@ struct Checker {
 
 void require_positive(const Checker& checker, const ModelSizes& sizes) {
   using Field = std::pair<const char*, std::int64_t>;
-  for (auto [name, value] : std::array{Field{"layers", sizes.layers}, Field{"width", sizes.width},
-                                       Field{"heads", sizes.heads}, Field{"vocabulary", sizes.vocabulary},
-                                       Field{"sequence", sizes.sequence}, Field{"batch", sizes.batch}}) {
+  for (auto [name, value] :
+       std::array{Field{"layers", sizes.layers}, Field{"width", sizes.width}, Field{"heads", sizes.heads},
+                  Field{"vocabulary", sizes.vocabulary}, Field{"sequence", sizes.sequence},
+                  Field{"batch", sizes.batch}, Field{"micro_batches", sizes.micro_batches}}) {
     checker.positive(name, value);
   }
 }
@@ -62,6 +64,12 @@ void require_valid(const ModelSizes& sizes) {
                   fmt::format("head_tokens is {}; give tokens, or 0 for all of them", sizes.head_tokens));
   checker.require(sizes.layers <= most_layers,
                   fmt::format("layers is {}; give at most {}", sizes.layers, most_layers));
+  checker.require(sizes.batch % sizes.micro_batches == 0,
+                  fmt::format("batch {} is not divisible by micro_batches {}; change one of them",
+                              sizes.batch, sizes.micro_batches));
+  checker.require(sizes.micro_batches <= most_units / (2 * sizes.layers + 2),
+                  fmt::format("micro_batches {} with layers {} makes too many ops; give fewer of one of them",
+                              sizes.micro_batches, sizes.layers));
   checker.require(
       sizes.vocabulary <= std::numeric_limits<std::int32_t>::max(),
       fmt::format("vocabulary {} does not fit the i32 tokens; give at most 2147483647", sizes.vocabulary));

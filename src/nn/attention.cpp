@@ -47,8 +47,8 @@ Value attention(GraphBuilder& builder, std::string name, Value qkv, const Attent
   Attributes attributes{{"heads", options.heads},
                         {"sequence", options.sequence},
                         {"causal", std::int64_t{options.causal}},
-                        {"dropout", options.dropout},
-                        {"key", std::int64_t{y.id}}};
+                        {"dropout", options.dropout}};
+  builder.add_random_stream(attributes, name, tokens * options.heads * options.sequence);
 
   // Keys per query: all, or those up to the query itself.
   auto length = static_cast<double>(options.sequence);

@@ -6,7 +6,8 @@ namespace stowage::nn {
 Value cross_entropy(GraphBuilder& builder, std::string name, Value logits, Value targets) {
   require_operand(builder, name, "logits", logits, {any, any}, builder.work_type());
   std::int64_t tokens = builder.tensor(logits).shape[0];
-  require_operand(builder, name, "targets", targets, {tokens}, DataType::i32);
+  require_operand(builder, name, "targets", targets, {tokens * builder.micro_batch().count}, DataType::i32);
+  const Attributes slice = token_slice(builder, tokens);
   Value loss = builder.activation(name, {}, DataType::f64);
   Value log_sum_exp = builder.activation(name + ".log_sum_exp", {tokens}, builder.sum_type());
   std::string full = builder.tensor(loss).name;
@@ -15,7 +16,7 @@ Value cross_entropy(GraphBuilder& builder, std::string name, Value logits, Value
     Value dlogits = b.gradient_like(logits);
     b.op({full + ".backward",
           "cross_entropy_backward",
-          {},
+          slice,
           {logits, targets, log_sum_exp},
           {dlogits},
           {},
@@ -24,7 +25,7 @@ Value cross_entropy(GraphBuilder& builder, std::string name, Value logits, Value
   };
   builder.op({name,
               "cross_entropy",
-              {},
+              slice,
               {logits, targets},
               {loss, log_sum_exp},
               {},

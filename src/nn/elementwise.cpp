@@ -32,8 +32,8 @@ Value dropout(GraphBuilder& builder, std::string name, Value x, double probabili
   require_operand(builder, name, "input", x, builder.tensor(x).shape, builder.work_type());
   Value y = builder.activation(name, builder.tensor(x).shape);
   std::string full = builder.tensor(y).name;
-  // Tensor ids are unique, so every dropout of the graph draws its own numbers.
-  Attributes attributes{{"probability", probability}, {"key", std::int64_t{y.id}}};
+  Attributes attributes{{"probability", probability}};
+  builder.add_random_stream(attributes, name, builder.tensor(x).elements());
   auto backward = [=](GraphBuilder& b, const std::vector<Value>& gradients) {
     Value dx = b.gradient_like(x);
     b.op({full + ".backward",

@@ -7,7 +7,7 @@ Value embedding(GraphBuilder& builder, std::string name, Value tokens, Value tab
                 std::int64_t sequence) {
   require_operand(builder, name, "tokens", tokens, {any}, DataType::i32);
   require_operand(builder, name, "table", table, {any, any}, builder.work_type());
-  std::int64_t count = builder.tensor(tokens).shape[0];
+  std::int64_t count = tokens_of_micro_batch(builder, name, tokens);
   std::int64_t width = builder.tensor(table).shape[1];
   require(sequence > 0 && count % sequence == 0, name,
           "the tokens are no whole number of sequences; pad them");
@@ -20,13 +20,16 @@ Value embedding(GraphBuilder& builder, std::string name, Value tokens, Value tab
   double token_bytes = 4.0 * static_cast<double>(count);
   std::vector<Value> reads{tokens, table};
   if (positions) reads.push_back(positions);
+  Attributes slice = token_slice(builder, count);
+  Attributes attributes = slice;
+  attributes["sequence"] = sequence;
 
   auto backward = [=](GraphBuilder& b, const std::vector<Value>& gradients) {
     Value dy = gradients[0];
     double additions = elements(b, dy);
     if (b.wants_gradient(table)) {
       Value dtable = b.gradient_like(table);
-      b.op({full + ".backward", "embedding_backward", {}, {tokens, dy}, {dtable}, {}, {additions, 0}});
+      b.op({full + ".backward", "embedding_backward", slice, {tokens, dy}, {dtable}, {}, {additions, 0}});
       b.add_gradient(table, dtable, true);
     }
     if (positions && b.wants_gradient(positions)) {
@@ -43,7 +46,7 @@ Value embedding(GraphBuilder& builder, std::string name, Value tokens, Value tab
   };
   // Only the rows of the tokens are read, not the whole table.
   OpCost cost{positions ? elements(builder, y) : 0.0, token_bytes + touched * (positions ? 3 : 2)};
-  builder.op({name, "embedding", {{"sequence", sequence}}, std::move(reads), {y}, {}, cost}, backward);
+  builder.op({name, "embedding", std::move(attributes), std::move(reads), {y}, {}, cost}, backward);
   return y;
 }
 

@@ -78,6 +78,13 @@ class KernelCall {
     if (const auto* value = std::get_if<std::int64_t>(&attribute(name))) return *value;
     fail("needs the integer attribute '" + std::string(name) + "'");
   }
+  // 0 where the op leaves it out.
+  std::int64_t integer_if_present(std::string_view name) const {
+    if (arguments_.op->attributes.find(name) == arguments_.op->attributes.end()) return 0;
+    const std::int64_t value = integer(name);
+    if (value < 0) fail("has a negative attribute '" + std::string(name) + "'");
+    return value;
+  }
   std::int64_t positive(std::string_view name) const {
     const std::int64_t value = integer(name);
     if (value <= 0) fail("needs a positive attribute '" + std::string(name) + "'");
@@ -92,7 +99,23 @@ class KernelCall {
     fail("needs the text attribute '" + std::string(name) + "'");
   }
   RandomStream random() const {
-    return {step().seed, static_cast<std::uint64_t>(integer("key")), step().step};
+    return {step().seed, static_cast<std::uint64_t>(integer("key")), step().step,
+            static_cast<std::uint64_t>(integer_if_present("skipped"))};
+  }
+
+  // Input `index` holds the tokens or targets of the whole batch, of which the op takes `count`.
+  struct TokenSlice {
+    const std::int32_t* all = nullptr;
+    std::int64_t batch = 0;  // tokens
+    std::int64_t first = 0;
+
+    const std::int32_t* data() const { return all + first; }
+  };
+  TokenSlice tokens(std::size_t index, std::int64_t count) const {
+    const TokenSlice slice{read<std::int32_t>(index), elements(index), integer_if_present("first_token")};
+    if (slice.first > slice.batch || count > slice.batch - slice.first)
+      fail("takes more tokens than the batch has");
+    return slice;
   }
 
   [[noreturn]] void fail(const std::string& problem) const {

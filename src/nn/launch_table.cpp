@@ -26,9 +26,9 @@ template <class T>
 struct Embedding {
   static void run(const KernelCall& call) {
     call.expect(2, 3, 1);
-    cpu::EmbeddingShape shape{call.elements(0), call.columns(1), call.rows(1)};
+    cpu::EmbeddingShape shape{call.written_rows(0), call.columns(1), call.rows(1)};
     if (call.reads() == 3) shape.sequence = call.positive("sequence");
-    cpu::embedding(shape, call.read<std::int32_t>(0), call.read<T>(1), call.read_if_present<T>(2),
+    cpu::embedding(shape, call.tokens(0, shape.tokens).data(), call.read<T>(1), call.read_if_present<T>(2),
                    call.write<T>(0));
   }
 };
@@ -37,8 +37,8 @@ template <class T>
 struct EmbeddingBackward {
   static void run(const KernelCall& call) {
     call.expect(2, 2, 1);
-    const cpu::EmbeddingShape shape{call.elements(0), call.columns(1), call.written_rows(0)};
-    cpu::embedding_backward(shape, call.read<std::int32_t>(0), call.read<T>(1), call.write<T>(0));
+    const cpu::EmbeddingShape shape{call.rows(1), call.columns(1), call.written_rows(0)};
+    cpu::embedding_backward(shape, call.tokens(0, shape.tokens).data(), call.read<T>(1), call.write<T>(0));
   }
 };
 
@@ -209,8 +209,9 @@ template <class T>
 struct CrossEntropy {
   static void run(const KernelCall& call) {
     call.expect(2, 2, 2);
-    cpu::cross_entropy(call.rows(0), call.columns(0), call.read<T>(0), call.read<std::int32_t>(1),
-                       call.write<double>(0), call.write<T>(1));
+    const KernelCall::TokenSlice targets = call.tokens(1, call.rows(0));
+    cpu::cross_entropy(call.rows(0), call.columns(0), call.read<T>(0), targets.data(), call.write<double>(0),
+                       call.write<T>(1), cpu::counted_targets(targets.batch, call.columns(0), targets.all));
   }
 };
 
@@ -218,8 +219,10 @@ template <class T>
 struct CrossEntropyBackward {
   static void run(const KernelCall& call) {
     call.expect(3, 3, 1);
-    cpu::cross_entropy_backward(call.rows(0), call.columns(0), call.read<T>(0), call.read<std::int32_t>(1),
-                                call.read<T>(2), call.write<T>(0));
+    const KernelCall::TokenSlice targets = call.tokens(1, call.rows(0));
+    cpu::cross_entropy_backward(call.rows(0), call.columns(0), call.read<T>(0), targets.data(),
+                                call.read<T>(2), call.write<T>(0),
+                                cpu::counted_targets(targets.batch, call.columns(0), targets.all));
   }
 };
 
@@ -232,7 +235,10 @@ struct LinearCrossEntropy {
     of.chunk = call.positive("chunk");
     of.x = call.read<T>(0);
     of.weight = call.read<T>(1);
-    of.targets = call.read<std::int32_t>(2);
+    const KernelCall::TokenSlice targets = call.tokens(2, of.shape.tokens);
+    of.targets = targets.data();
+    of.batch_targets = targets.all;
+    of.batch = targets.batch;
     of.loss = call.write<double>(0);
     of.dx = call.write<T>(1);
     of.dweight = call.write<T>(2);
@@ -302,6 +308,12 @@ void launch_update(const LaunchArguments& arguments) {
   launch<Adapter>(arguments);
 }
 
+void launch_add_loss(const LaunchArguments& arguments) {
+  const KernelCall call(arguments);
+  call.expect(2, 2, 1);
+  *call.write<double>(0) = *call.read<double>(0) + *call.read<double>(1);
+}
+
 void launch_clip(const LaunchArguments& arguments) {
   const KernelCall call(arguments);
   call.expect(1, call.reads(), 1);
@@ -346,6 +358,7 @@ LaunchTable cpu_launch_table() {
   table.add("cross_entropy", launch<CrossEntropy>);
   table.add("cross_entropy_backward", launch<CrossEntropyBackward>);
   table.add("linear_cross_entropy", launch<LinearCrossEntropy>);
+  table.add("add_loss", launch_add_loss);
   table.add("square_sum", launch_update<SquareSum>);
   table.add("clip", launch_clip);
   table.add("adamw", launch_update<AdamWUpdate>);

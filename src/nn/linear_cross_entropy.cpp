@@ -24,7 +24,7 @@ Value linear_cross_entropy(GraphBuilder& builder, std::string name, Value x, Val
   require_operand(builder, name, "weight", weight,
                   transposed ? std::vector<std::int64_t>{any, width} : std::vector<std::int64_t>{width, any},
                   builder.work_type());
-  require_operand(builder, name, "targets", targets, {tokens}, DataType::i32);
+  require_operand(builder, name, "targets", targets, {tokens * builder.micro_batch().count}, DataType::i32);
   require(chunk >= 0, name, "the chunk is negative; give tokens, or 0 for all at once");
   require(builder.wants_gradient(x) && builder.wants_gradient(weight), name,
           "it writes the gradients of both its inputs, but one of them depends on no parameter; use linear "
@@ -39,9 +39,12 @@ Value linear_cross_entropy(GraphBuilder& builder, std::string name, Value x, Val
       builder.workspace(name + ".logits", workspace_bytes(builder, weight, vocabulary, tokens, chunk));
   const double product = 2 * elements(builder, x) * static_cast<double>(vocabulary);
   const double softmax = 8 * static_cast<double>(tokens) * static_cast<double>(vocabulary);
+  Attributes attributes = token_slice(builder, tokens);
+  attributes["transposed"] = std::int64_t{transposed};
+  attributes["chunk"] = chunk;
   builder.op({.name = name,
               .kernel = "linear_cross_entropy",
-              .attributes = {{"transposed", std::int64_t{transposed}}, {"chunk", chunk}},
+              .attributes = std::move(attributes),
               .reads = {x, weight, targets},
               .writes = {loss, dx, dweight, logits},
               .may_alias = {},

@@ -43,6 +43,18 @@ double elements(const GraphBuilder& builder, Value value) {
   return static_cast<double>(builder.tensor(value).elements());
 }
 
+std::int64_t tokens_of_micro_batch(const GraphBuilder& builder, const std::string& op, Value tokens) {
+  const std::int64_t all = builder.tensor(tokens).shape[0];
+  const std::int64_t parts = builder.micro_batch().count;
+  require(all % parts == 0, op, "the batch does not divide into its micro-batches; change one of them");
+  return all / parts;
+}
+
+Attributes token_slice(const GraphBuilder& builder, std::int64_t count) {
+  if (builder.micro_batch().index == 0) return {};
+  return {{"first_token", count * builder.micro_batch().index}};
+}
+
 std::vector<Alias> in_place(const GraphBuilder& builder, Value gradient, std::uint32_t read) {
   if (!builder.may_overwrite(gradient)) return {};
   return {{0, read}};

@@ -26,4 +26,9 @@ double elements(const GraphBuilder& builder, Value value);
 // The only written value may take the bytes of `reads[read]`, the gradient, if nobody else needs it.
 std::vector<Alias> in_place(const GraphBuilder& builder, Value gradient, std::uint32_t read);
 
+// Of the tokens or targets of the whole batch, what the builder's micro-batch takes: how many, and which
+// ones as the attribute that kernels know it by. Throws InvalidInput naming `op` where they do not divide.
+std::int64_t tokens_of_micro_batch(const GraphBuilder& builder, const std::string& op, Value tokens);
+Attributes token_slice(const GraphBuilder& builder, std::int64_t count);
+
 }  // namespace stowage::nn

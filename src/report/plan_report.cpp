@@ -34,9 +34,12 @@ std::string filled(std::string_view page, const std::array<Slot, N>& slots) {
   }
 }
 
-std::string subtitle(const Plan& plan) {
-  return report::html_text(fmt::format("policy {}, {} buckets, {} lifetimes, {} instructions",
-                                       policy_label(plan.policy), plan.buckets.size(), plan.lifetimes.size(),
+std::string subtitle(const Graph& graph, const Plan& plan) {
+  const std::string parts = graph.micro_batches > 1 ? fmt::format("{} micro-batches {}, ",
+                                                                  graph.micro_batches, to_string(plan.order))
+                                                    : "";
+  return report::html_text(fmt::format("policy {}, {}{} buckets, {} lifetimes, {} instructions", plan.policy,
+                                       parts, plan.buckets.size(), plan.lifetimes.size(),
                                        plan.instructions.size()));
 }
 
@@ -52,7 +55,7 @@ std::string plan_report(const Graph& graph, const Plan& plan, const Machine& mac
   const std::string verdict = report::verdict_html(plan, machine, options.budget);
   const std::string facts = report::facts_html(plan, timeline, machine, options);
   const std::string data = report::script_json(report::report_data(graph, plan, timeline, machine, options));
-  const std::string plan_line = subtitle(plan);
+  const std::string plan_line = subtitle(graph, plan);
   return filled(report::page_html, std::array<Slot, 7>{{{"title", title},
                                                         {"verdict", verdict},
                                                         {"subtitle", plan_line},

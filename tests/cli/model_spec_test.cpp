@@ -71,6 +71,17 @@ TEST(ModelSpec, BuildsTheModel) {
   EXPECT_EQ(bert.tensor(test::tensor_named(bert, "layer.0.mlp.up.weight")).type, DataType::f32);
 }
 
+TEST(ModelSpec, SplitsTheBatch) {
+  for (const ModelWords& words :
+       {ModelWords{.gpt = "1x64", .sequence = "8", .batch = "6", .micro_batches = "3"},
+        ModelWords{.bert = "1x64", .sequence = "8", .batch = "6", .micro_batches = "3"}}) {
+    const ModelSpec spec = model_spec(words, DataType::f32).value();
+    EXPECT_EQ(spec.micro_batches, 3);
+    EXPECT_EQ(build(spec).micro_batches, 3U);
+  }
+  EXPECT_EQ(gpt_spec("2x64", DataType::bf16).micro_batches, 1);
+}
+
 TEST(ModelSpec, RefusesWhatIsNoModel) {
   for (const char* text :
        {"24x", "x24", "x", "24", "big", "-1x64", "24x64 ", "24*64", "24X64", "GPT2", "1e3x64"})
@@ -98,6 +109,9 @@ TEST(ModelSpec, RefusesBadNumbersByTheirOption) {
   expect_refused({.gpt = size, .sequence = "0"}, "--sequence: \"0\"");
   expect_refused({.gpt = size, .batch = "-1"}, "--batch: \"-1\"");
   expect_refused({.gpt = size, .batch = "1.5"}, "--batch: \"1.5\"");
+  expect_refused({.gpt = size, .micro_batches = "0"}, "--micro-batches: \"0\"");
+  expect_refused({.gpt = size, .batch = "6", .micro_batches = "4"},
+                 "--micro-batches 4 does not divide the batch of 6; give a divisor");
   expect_refused({.gpt = size, .vocabulary = "99999999999"}, "--vocabulary: \"99999999999\"");
   expect_refused({.gpt = size, .type = "f64"}, "--type: \"f64\" is no work type; give f32 or bf16");
   expect_refused({.gpt = "1024x1048576", .sequence = "16777216", .batch = "16777216"},
@@ -109,6 +123,7 @@ TEST(ModelSpec, RefusesTwoModelsAndStrayOptions) {
   expect_refused({.heads = "2"}, "--heads 2: a saved graph has its own");
   expect_refused({.sequence = "2"}, "--sequence 2");
   expect_refused({.batch = "2"}, "--batch 2");
+  expect_refused({.micro_batches = "2"}, "--micro-batches 2: a saved graph has its own");
   expect_refused({.vocabulary = "2"}, "--vocabulary 2");
   expect_refused({.type = "f32"}, "--type f32");
 }

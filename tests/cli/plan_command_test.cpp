@@ -69,6 +69,29 @@ TEST_F(PlanCommandTest, AnswersNoWithTheSmallestBudgetAndTheOpAndWritesNothing) 
   EXPECT_EQ(nlohmann::json::parse(output_)["minimum_device_bytes"], least);
 }
 
+TEST_F(PlanCommandTest, SaysWhichOrderOfMicroBatchesItIs) {
+  name_a_model();
+  EXPECT_EQ(run(), 0);
+  EXPECT_THAT(output_, ::testing::Not(HasSubstr("micro-batches")));
+  command_.model.micro_batches = "2";
+  EXPECT_EQ(run(), 0);
+  EXPECT_THAT(
+      output_,
+      ::testing::AnyOf(HasSubstr("2 micro-batches, each half-block for all of them (layer_major)"),
+                       HasSubstr("2 micro-batches, one after another, forward and backward (batch_major)")));
+  command_.json = true;
+  command_.plan_file = folder_.file("plan.json");
+  EXPECT_EQ(run(), 0);
+  const auto json = nlohmann::json::parse(output_);
+  EXPECT_EQ(json["micro_batches"], 2);
+  EXPECT_EQ(json["model"]["micro_batches"], 2);
+  EXPECT_EQ(json["order"], to_string(plan_from_json(samples::contents_of(command_.plan_file)).order));
+  command_.plan_file.clear();
+  command_.device_memory = 1;
+  EXPECT_EQ(run(), 2);
+  EXPECT_TRUE(nlohmann::json::parse(output_)["order"].is_null());
+}
+
 TEST_F(PlanCommandTest, WritesAPageOfThePlanBesideWhatOtherBudgetsGive) {
   command_.report_file = folder_.file("plan.html");
   command_.device_memory = minimum_bytes(graph_, command_.rates) - 1;

@@ -148,9 +148,18 @@ const Breach breaches[] = {
     {"LossOutOfRange", "the loss tensor does not exist", [](Graph& g) { g.loss = 4000; }},
     {"LossNotAScalar", "the loss 'y1' is f32 [4, 3], not f64 []",
      [](Graph& g) { g.loss = tensor_named(g, "y1"); }},
-    {"LossNotOfForward",
-     "the loss 'first.grad.square_sum' is not written by a forward op, nor by the first backward op",
-     [](Graph& g) { g.loss = tensor_named(g, "first.grad.square_sum"); }},
+    {"LossOfUpdate", "the loss 'clip' is written by an update op",
+     [](Graph& g) {
+       g.loss = g.clip;
+       g.tensors[g.loss].shape = {};
+     }},
+    {"NoMicroBatch", "2 units are no half-blocks of 0 micro-batches each",
+     [](Graph& g) { g.micro_batches = 0; }},
+    {"HalfBlockWithoutAMicroBatch", "2 units are no half-blocks of 3 micro-batches each",
+     [](Graph& g) { g.micro_batches = 3; }},
+    {"BackwardMicroBatchesFromTheLast",
+     "units are not consecutive: backward op 'y1.backward_parameter' has unit 0",
+     [](Graph& g) { g.micro_batches = 2; }},
     {"ClipNotAPair", "the clip 'loss' is f64 [], not f64 [2]", [](Graph& g) { g.clip = g.loss; }},
     {"ClipNotOfUpdate", "the clip 'loss' is not written by an update op",
      [](Graph& g) {

@@ -1,7 +1,10 @@
 #include "stowage/launch_table.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -75,6 +78,58 @@ TEST(LaunchTable, UnknownKernelNamesOpAndKernel) {
   }
 }
 
+// Tokens and targets are the whole batch's; the op takes as many as its other operand has rows.
+TEST(LaunchTable, TakesItsPartOfTheBatchsTokens) {
+  std::vector<std::int32_t> tokens{0, 1, 1, 0}, targets{1, -1, -1, 0};
+  std::vector<float> table{1, 2, 10, 20}, y(4), log_sum_exp(2);
+  Launcher embedding("embedding", {{"first_token", std::int64_t{2}}});
+  embedding.read(tokens, {4});
+  embedding.read(table, {2, 2});
+  embedding.write(y, {2, 2});
+  embedding.run();
+  EXPECT_THAT(y, testing::ElementsAre(10, 20, 1, 2));
+  // Of two targets that count in the batch, one is in this half.
+  std::vector<float> logits{5, 5, 3, 3};
+  std::vector<double> loss(1);
+  Launcher half("cross_entropy", {{"first_token", std::int64_t{2}}});
+  half.read(logits, {2, 2});
+  half.read(targets, {4});
+  half.write(loss, {});
+  half.write(log_sum_exp, {2});
+  half.run();
+  EXPECT_FLOAT_EQ(static_cast<float>(loss[0]), std::log(2.0F) / 2);
+}
+
+TEST(LaunchTable, RefusesMoreTokensThanTheBatchHas) {
+  for (std::int64_t first : {std::int64_t{3}, std::int64_t{1} << 62, std::int64_t{-1}}) {
+    std::vector<std::int32_t> tokens{0, 1, 1, 0};
+    std::vector<float> table{1, 2, 10, 20}, y(4);
+    Launcher embedding("embedding", {{"first_token", first}});
+    embedding.read(tokens, {4});
+    embedding.read(table, {2, 2});
+    embedding.write(y, {2, 2});
+    EXPECT_THAT(embedding.complaint(),
+                testing::HasSubstr(first < 0 ? "negative attribute 'first_token'"
+                                             : "takes more tokens than the batch has"));
+  }
+}
+
+// Element 8 of the one is element 0 of the other.
+TEST(LaunchTable, SkipsWhatOtherMicroBatchesDraw) {
+  std::vector<float> x(16, 1), whole(16), rest(8);
+  Launcher all("dropout", {{"probability", 0.5}, {"key", std::int64_t{3}}});
+  all.read(x, {16});
+  all.write(whole, {16});
+  all.run();
+  Launcher part("dropout", {{"probability", 0.5}, {"key", std::int64_t{3}}, {"skipped", std::int64_t{2}}});
+  part.read(rest, {8});
+  std::fill(rest.begin(), rest.end(), 1.0F);
+  std::vector<float> dropped(8);
+  part.write(dropped, {8});
+  part.run();
+  EXPECT_EQ(dropped, std::vector<float>(whole.begin() + 8, whole.end()));
+}
+
 TEST(LaunchTable, HoldsEveryKernelOfTheContract) {
   const LaunchTable table = cpu_launch_table();
   for (const char* kernel : {"embedding",
@@ -96,6 +151,8 @@ TEST(LaunchTable, HoldsEveryKernelOfTheContract) {
                              "accumulate",
                              "cross_entropy",
                              "cross_entropy_backward",
+                             "linear_cross_entropy",
+                             "add_loss",
                              "square_sum",
                              "clip",
                              "adamw"}) {

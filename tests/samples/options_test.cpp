@@ -61,6 +61,8 @@ TEST(Options, EveryFlag) {
                                  "32",
                                  "--batch",
                                  "3",
+                                 "--micro-batches",
+                                 "3",
                                  "--steps",
                                  "20",
                                  "--learning-rate",
@@ -111,6 +113,7 @@ TEST(Options, EveryFlag) {
   EXPECT_EQ(options.model.heads, 2);
   EXPECT_EQ(options.model.sequence, 32);
   EXPECT_EQ(options.model.batch, 3);
+  EXPECT_EQ(options.model.micro_batches, 3);
   EXPECT_EQ(options.steps, 20U);
   EXPECT_EQ(options.learning_rate, 0.5);
   EXPECT_EQ(options.warmup, 4U);
@@ -140,6 +143,7 @@ TEST(Options, RefusalsNameTheFlag) {
   expect_refused({"--layers", "abc"}, {"--layers", "abc"});
   expect_refused({"--layers", "0"}, {"--layers", "0"});
   expect_refused({"--batch", "-1"}, {"--batch", "-1"});
+  expect_refused({"--data", "x", "--batch", "6", "--micro-batches", "4"}, {"--micro-batches 4", "--batch 6"});
   expect_refused({"--steps", "99999999999999999999"}, {"--steps", "99999999999999999999"});
   expect_refused({"--learning-rate", "nan"}, {"--learning-rate", "nan"});
   expect_refused({"--learning-rate", "-1"}, {"--learning-rate", "-1"});
@@ -180,7 +184,7 @@ TEST(Options, HelpListsEveryFlag) {
         "--clip",           "--dropout", "--seed",          "--device ",     "--device-memory",
         "--machine",        "--type",    "--host-memory",   "--bucket-size", "--threads",
         "--link-bandwidth", "--policy",  "--plan-only",     "--plan-json",   "--log",
-        "--trace",          "--weights", "--sample",        "--verify"}) {
+        "--trace",          "--weights", "--sample",        "--verify",      "--micro-batches"}) {
     EXPECT_THAT(help, testing::HasSubstr(flag));
   }
 }

@@ -222,6 +222,28 @@ TEST_F(TrainGpt, SameNumbersInAnyMemoryAndWithAnyThreads) {
   EXPECT_LT(std::stod(losses.back()), std::stod(losses.front()));
 }
 
+// The same batch, and with it the same masks, in parts: what f32 rounds apart grows with Adam's steps.
+TEST_F(TrainGpt, MicroBatchesLearnTheSameAndTheSameInAnyMemory) {
+  const auto losses = [&](const std::string& parts, const Words& more) {
+    const std::string log = folder_.file("log");
+    Words words =
+        small({"--batch", "4", "--micro-batches", parts, "--dropout", "0.1", "--steps", "4", "--log", log});
+    words.insert(words.end(), more.begin(), more.end());
+    const ProgramResult result = run_train_gpt(words);
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    EXPECT_EQ(result.output.find(parts + " micro-batches, ") != std::string::npos, parts != "1");
+    return column(log, "loss");
+  };
+  const Words whole = losses("1", {});
+  const Words split = losses("4", {});
+  ASSERT_EQ(split.size(), 4U);
+  for (std::size_t step = 0; step < 4; ++step)
+    EXPECT_NEAR(std::stod(split[step]), std::stod(whole[step]), 1e-4 * std::stod(whole[step]));
+  const Bytes minimum = smallest_in(expect_refused(
+      small({"--batch", "4", "--micro-batches", "4", "--dropout", "0.1", "--device-memory", "1000"}), {}));
+  EXPECT_EQ(losses("4", {"--device-memory", std::to_string(minimum)}), split);
+}
+
 TEST_F(TrainGpt, MeasuredBytesAreThePlannedOnes) {
   const Bytes minimum = smallest_in(expect_refused(small({"--device-memory", "1000"}), {}));
   for (const Bytes memory : {minimum, minimum + minimum / 5, minimum * 2}) {

@@ -60,12 +60,21 @@ class Generator {
   Generator(std::uint64_t seed, const RandomGraphOptions& options) : dice_(seed), options_(options) {}
 
   Graph build() {
+    builder_.split_batch(options_.micro_batches);
     inputs_.push_back(builder_.input("tokens", {size()}));
     if (dice_.chance(40)) inputs_.push_back(builder_.input("targets", {size()}));
     const std::int64_t units = dice_.between(1, options_.max_units);
-    for (std::int64_t unit = 0; unit < units; ++unit) add_unit(unit);
-    if (dice_.chance(60)) builder_.begin_unit("head");
-    return builder_.finish(add_loss(), AdamW{.clip = dice_.chance(70) ? 1.0 : 0.0});
+    known_of_.resize(options_.micro_batches);
+    for (std::int64_t unit = 0; unit < units; ++unit)
+      for_each_part([&](std::uint32_t part) { add_unit(unit, part); });
+    const bool head = dice_.chance(60) || options_.micro_batches > 1;
+    Value loss;
+    for_each_part([&](std::uint32_t part) {
+      if (head) builder_.begin_unit("head", part);
+      const Value more = add_loss();
+      loss = part == 0 ? more : builder_.add_loss(loss, more);
+    });
+    return builder_.finish(loss, AdamW{.clip = dice_.chance(70) ? 1.0 : 0.0});
   }
 
  private:
@@ -84,8 +93,23 @@ class Generator {
     return {elements};
   }
 
-  void add_unit(std::int64_t unit) {
-    builder_.begin_unit(fmt::format("u{}", unit));
+  // All parts draw the same, and each goes on from its own values.
+  template <class Build>
+  void for_each_part(Build build) {
+    const Dice before = dice_;
+    const std::vector<Value> parameters = parameters_;
+    for (std::uint32_t part = 0; part < options_.micro_batches; ++part) {
+      dice_ = before;
+      parameters_ = parameters;
+      std::swap(known_, known_of_[part]);
+      prefix_ = options_.micro_batches > 1 ? fmt::format("micro.{}.", part) : "";
+      build(part);
+      std::swap(known_, known_of_[part]);
+    }
+  }
+
+  void add_unit(std::int64_t unit, std::uint32_t part) {
+    builder_.begin_unit(fmt::format("u{}", unit), part);
     const std::int64_t ops = dice_.between(1, options_.max_ops_per_unit);
     for (std::int64_t op = 0; op < ops; ++op) add_op(fmt::format("u{}.op{}", unit, op));
   }
@@ -174,10 +198,10 @@ class Generator {
 
   void emit(const GraphBuilder::OpDescription& op, const BackwardShape& shape) {
     const Bytes work = shape.workspace ? bytes() : 0;
-    builder_.op(
-        op, [=, name = op.name, cost = op.cost](GraphBuilder& builder, const std::vector<Value>& gradients) {
-          backward(builder, name, shape, work, cost, gradients);
-        });
+    builder_.op(op, [=, name = prefix_ + op.name, cost = op.cost](GraphBuilder& builder,
+                                                                  const std::vector<Value>& gradients) {
+      backward(builder, name, shape, work, cost, gradients);
+    });
   }
 
   void note(const std::vector<Value>& reads, const std::vector<Value>& writes, const BackwardShape& shape,
@@ -268,6 +292,8 @@ class Generator {
   std::vector<Value> inputs_;
   std::vector<Value> parameters_;
   std::vector<Known> known_;
+  std::vector<std::vector<Known>> known_of_;  // by micro-batch, of those that are not being built
+  std::string prefix_;                        // of the micro-batch's names
 };
 
 Link random_link(Dice& dice) { return {dice.log_uniform(1e7, 1e12), dice.log_uniform(1e-7, 1e-3), true}; }

@@ -12,6 +12,7 @@ struct RandomGraphOptions {
   int max_units = 6;
   int max_ops_per_unit = 4;
   std::int64_t max_elements = 1 << 15;  // of one tensor
+  std::uint32_t micro_batches = 1;      // built alike, with the same draws
 };
 
 // A whole step, forward to update, that passes check(): ops with several inputs and outputs, skips

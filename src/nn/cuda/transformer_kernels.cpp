@@ -18,9 +18,9 @@ template <class T>
 struct Embedding {
   static void run(const KernelCall& call) {
     call.expect(2, 3, 1);
-    EmbeddingShape shape{call.elements(0), call.columns(1), call.rows(1)};
+    EmbeddingShape shape{call.written_rows(0), call.columns(1), call.rows(1)};
     if (call.reads() == 3) shape.sequence = call.positive("sequence");
-    embedding(shape, call.read<std::int32_t>(0), call.read<T>(1), call.read_if_present<T>(2),
+    embedding(shape, call.tokens(0, shape.tokens).data(), call.read<T>(1), call.read_if_present<T>(2),
               call.write<T>(0), call.stream());
   }
 };
@@ -29,8 +29,9 @@ template <class T>
 struct EmbeddingBackward {
   static void run(const KernelCall& call) {
     call.expect(2, 2, 1);
-    const EmbeddingShape shape{call.elements(0), call.columns(1), call.written_rows(0)};
-    embedding_backward(shape, call.read<std::int32_t>(0), call.read<T>(1), call.write<T>(0), call.stream());
+    const EmbeddingShape shape{call.rows(1), call.columns(1), call.written_rows(0)};
+    embedding_backward(shape, call.tokens(0, shape.tokens).data(), call.read<T>(1), call.write<T>(0),
+                       call.stream());
   }
 };
 
@@ -208,8 +209,9 @@ template <class T>
 struct CrossEntropy {
   static void run(const KernelCall& call) {
     call.expect(2, 2, 2);
-    cross_entropy({call.rows(0), call.columns(0)}, call.read<T>(0), call.read<std::int32_t>(1),
-                  call.write<double>(0), call.write<float>(1), call.stream());
+    const KernelCall::TokenSlice targets = call.tokens(1, call.rows(0));
+    cross_entropy({call.rows(0), call.columns(0)}, call.read<T>(0), targets.data(), call.write<double>(0),
+                  call.write<float>(1), call.stream(), {targets.batch, targets.all});
   }
 };
 
@@ -217,8 +219,10 @@ template <class T>
 struct CrossEntropyBackward {
   static void run(const KernelCall& call) {
     call.expect(3, 3, 1);
-    cross_entropy_backward({call.rows(0), call.columns(0)}, call.read<T>(0), call.read<std::int32_t>(1),
-                           call.read<float>(2), call.write<T>(0), call.stream());
+    const KernelCall::TokenSlice targets = call.tokens(1, call.rows(0));
+    cross_entropy_backward({call.rows(0), call.columns(0)}, call.read<T>(0), targets.data(),
+                           call.read<float>(2), call.write<T>(0), call.stream(),
+                           {targets.batch, targets.all});
   }
 };
 
@@ -231,7 +235,10 @@ struct HeadAndLoss {
     of.chunk = std::min(call.positive("chunk"), of.shape.tokens);
     of.x = call.read<T>(0);
     of.weight = call.read<T>(1);
-    of.targets = call.read<std::int32_t>(2);
+    const KernelCall::TokenSlice targets = call.tokens(2, of.shape.tokens);
+    of.targets = targets.data();
+    of.batch_targets = targets.all;
+    of.batch = targets.batch;
     of.loss = call.write<double>(0);
     of.dx = call.write<T>(1);
     of.dweight = call.write<T>(2);
@@ -239,6 +246,12 @@ struct HeadAndLoss {
     linear_cross_entropy(of, call.stream());
   }
 };
+
+void launch_add_loss(const LaunchArguments& arguments) {
+  const KernelCall call(arguments);
+  call.expect(2, 2, 1);
+  add_loss(call.read<double>(0), call.read<double>(1), call.write<double>(0), call.stream());
+}
 
 }  // namespace
 
@@ -263,6 +276,7 @@ void add_transformer_kernels(LaunchTable& table) {
   table.add("accumulate", launch_adapter<Add>);
   table.add("cross_entropy", launch_adapter<CrossEntropy>);
   table.add("cross_entropy_backward", launch_adapter<CrossEntropyBackward>);
+  table.add("add_loss", launch_add_loss);
   table.add("linear_cross_entropy", launch_adapter<HeadAndLoss>);
 }
 

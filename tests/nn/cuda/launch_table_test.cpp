@@ -35,6 +35,7 @@ constexpr const char* kernels[] = {"embedding",
                                    "cross_entropy",
                                    "cross_entropy_backward",
                                    "linear_cross_entropy",
+                                   "add_loss",
                                    "square_sum",
                                    "clip",
                                    "adamw"};

@@ -58,6 +58,24 @@ TEST_P(RandomGraphEngine, LeavesTheBitsOfTheEvaluatorAtEveryBudget) {
   }
 }
 
+TEST_P(RandomGraphEngine, LeavesTheBitsOfTheEvaluatorInBothOrdersOfMicroBatches) {
+  const Graph graph = random_graph(
+      seed(), {.max_elements = 1 << 10, .micro_batches = 2 + static_cast<std::uint32_t>(seed() % 3)});
+  const Machine machine = random_machine(seed());
+  const TrainingRun expected = run_evaluator(graph, kernels(), steps, input_range);
+  for (MicroBatchOrder order : {MicroBatchOrder::layer_major, MicroBatchOrder::batch_major}) {
+    const PlanOptions options{.order = order};
+    const Bytes minimum = minimum_bytes(graph, machine, options), need = need_bytes(graph, machine);
+    for (Bytes budget : {minimum, random_budget(seed(), minimum, need)}) {
+      SCOPED_TRACE(budget);
+      const auto planned = make_plan(graph, machine, {.device = budget}, options);
+      ASSERT_TRUE(std::holds_alternative<Plan>(planned));
+      EXPECT_EQ(std::get<Plan>(planned).order, order);
+      EXPECT_TRUE(run(graph, std::get<Plan>(planned), budget) == expected);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomGraphEngine, ::testing::Range(0, 40));
 
 }  // namespace

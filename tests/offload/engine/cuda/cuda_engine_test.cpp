@@ -23,7 +23,7 @@ using namespace stowage::testing;
 constexpr std::uint64_t steps = 3;
 constexpr std::int32_t vocabulary = 48;
 
-Graph make_gpt(DataType type, double dropout) {
+Graph make_gpt(DataType type, double dropout, std::int64_t micro_batches = 1) {
   GraphBuilder builder(type);
   const Gpt model = gpt(builder, {.layers = 2,
                                   .width = 32,
@@ -31,6 +31,7 @@ Graph make_gpt(DataType type, double dropout) {
                                   .vocabulary = vocabulary,
                                   .sequence = 16,
                                   .batch = 2,
+                                  .micro_batches = micro_batches,
                                   .dropout = dropout,
                                   .head_tokens = 12});
   return builder.finish(model.loss, AdamW{});
@@ -110,20 +111,41 @@ TEST_P(CudaEngine, VerifyModeFindsEachReplayToBeTheSame) {
   EXPECT_TRUE(train(graph, plan, true) == train(graph, plan, false));
 }
 
+TEST_P(CudaEngine, HasTheSameBitsInBothOrdersOfMicroBatches) {
+  const Graph graph = make_gpt(GetParam(), 0.1, 2);
+  const TrainingRun whole = train(graph, plan_in(graph, {}, unlimited, {.policy = Policy::none}));
+  for (MicroBatchOrder order : {MicroBatchOrder::layer_major, MicroBatchOrder::batch_major}) {
+    for (Bytes bucket : {Bytes{0}, 4_KiB}) {
+      const PlanOptions options{.bucket_bytes = bucket, .order = order};
+      const Bytes least = minimum_bytes(graph, {}, options);
+      for (Bytes budget : {least, least + least / 2}) {
+        SCOPED_TRACE(budget);
+        EXPECT_TRUE(train(graph, plan_in(graph, {}, budget, options)) == whole);
+      }
+    }
+  }
+}
+
 double real(std::uint64_t bits) { return std::bit_cast<double>(bits); }
 
-TEST_P(CudaEngine, LearnsWhatTheCpuLearns) {
-  const Graph graph = make_gpt(GetParam(), 0.1);
-  const TrainingRun run = train(graph, plan_in(graph, {}, unlimited, {}));
+void expect_learns_as(const TrainingRun& run, DataType type) {
   const TrainingRun exact =
       run_evaluator(make_gpt(DataType::f64, 0.1), cpu_launch_table(), steps, vocabulary);
   // Of a sum of some thousand roundings, and of steps whose direction they have turned a little.
-  const double tolerance = GetParam() == DataType::f32 ? 1e-5 : 2e-2;
+  const double tolerance = type == DataType::f32 ? 1e-5 : 2e-2;
   for (std::size_t step = 0; step < steps; ++step) {
     EXPECT_NEAR(real(run.losses[step]), real(exact.losses[step]), tolerance * real(exact.losses[step]));
     EXPECT_NEAR(real(run.norms[step]), real(exact.norms[step]), 10 * tolerance * real(exact.norms[step]));
   }
   EXPECT_LT(real(run.losses.back()), real(run.losses.front()));
+}
+
+// In micro-batches as well, which draw the same masks.
+TEST_P(CudaEngine, LearnsWhatTheCpuLearns) {
+  for (std::int64_t micro_batches : {1, 2}) {
+    const Graph graph = make_gpt(GetParam(), 0.1, micro_batches);
+    expect_learns_as(train(graph, plan_in(graph, {}, unlimited, {})), GetParam());
+  }
 }
 
 // The optimizer's other half of each weight is at work: masters move by less than bf16 can hold.

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <optional>
+
 #include "stowage/models.h"
 #include "stowage/planner.h"
 #include "tests/support/random_graph.h"
@@ -10,15 +13,16 @@ namespace stowage::testing {
 namespace {
 
 void make_plans(const std::string& name, const Graph& graph, std::uint64_t seed,
-                const std::function<void(const MadePlan&)>& use) {
+                const std::function<void(const MadePlan&)>& use, std::optional<MicroBatchOrder> order = {}) {
   const Machine machine = random_machine(seed);
-  const Bytes minimum = minimum_bytes(graph, machine);
-  const Bytes need = need_bytes(graph, machine);
+  const Bytes minimum = minimum_bytes(graph, machine, {.order = order});
+  const Bytes need =
+      std::max(minimum, minimum_bytes(graph, machine, {.policy = Policy::none, .order = order}));
   Machine far = machine;  // so far away that recomputing is better than moving
   far.h2d.bytes_per_second = far.d2h.bytes_per_second = 1e5;
   const auto make = [&](const std::string& which, const Machine& on, Bytes device, Policy policy) {
     const Budget budget{device, unlimited};
-    const auto result = make_plan(graph, on, budget, {.policy = policy});
+    const auto result = make_plan(graph, on, budget, {.policy = policy, .order = order});
     const Plan* plan = std::get_if<Plan>(&result);
     ASSERT_NE(plan, nullptr) << name << which;
     use({name + which, graph, *plan, budget});
@@ -29,10 +33,15 @@ void make_plans(const std::string& name, const Graph& graph, std::uint64_t seed,
   make(" with policy none", machine, need, Policy::none);
 }
 
-Graph small_gpt() {
+Graph small_gpt(std::int64_t micro_batches) {
   GraphBuilder builder;
-  const Gpt model =
-      gpt(builder, {.layers = 2, .width = 32, .heads = 2, .vocabulary = 64, .sequence = 16, .batch = 2});
+  const Gpt model = gpt(builder, {.layers = 2,
+                                  .width = 32,
+                                  .heads = 2,
+                                  .vocabulary = 64,
+                                  .sequence = 16,
+                                  .batch = 2,
+                                  .micro_batches = micro_batches});
   return builder.finish(model.loss, {});
 }
 
@@ -43,7 +52,9 @@ void for_each_made_plan(std::uint64_t first, std::uint64_t last,
   for (std::uint64_t seed = first; seed < last; ++seed) {
     make_plans("random graph " + std::to_string(seed), random_graph(seed), seed, use);
   }
-  make_plans("GPT", small_gpt(), first, use);
+  make_plans("GPT", small_gpt(1), first, use);
+  for (MicroBatchOrder order : {MicroBatchOrder::layer_major, MicroBatchOrder::batch_major})
+    make_plans("GPT " + std::string(to_string(order)), small_gpt(2), first, use, order);
 }
 
 std::string joined(const std::vector<std::string>& findings) {

@@ -1,0 +1,230 @@
+// Plans of a batch in micro-batches: both orders, and the choice between them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "offload/plan/candidate.h"
+#include "offload/plan/residency.h"
+#include "stowage/models.h"
+#include "stowage/planner.h"
+#include "tests/support/graph_queries.h"
+#include "tests/support/random_graph.h"
+
+namespace stowage {
+namespace {
+
+constexpr std::uint32_t parts = 4;
+
+Graph make_gpt(std::int64_t micro_batches, std::int64_t batch = 8, DataType type = DataType::f32) {
+  GraphBuilder builder(type);
+  const Gpt model = gpt(builder, {.layers = 1,
+                                  .width = 64,
+                                  .heads = 2,
+                                  .vocabulary = 96,
+                                  .sequence = 16,
+                                  .batch = batch,
+                                  .micro_batches = micro_batches,
+                                  .head_tokens = 32});
+  return builder.finish(model.loss, {});
+}
+
+Plan made(const Graph& graph, const Machine& machine, Bytes device,
+          std::optional<MicroBatchOrder> order = {}) {
+  const Budget budget{device, unlimited};
+  auto planned = make_plan(graph, machine, budget, {.order = order});
+  if (!std::holds_alternative<Plan>(planned)) {
+    ADD_FAILURE() << "nothing fits " << device << " bytes";
+    return {};
+  }
+  Plan plan = std::get<Plan>(std::move(planned));
+  EXPECT_THAT(validate(graph, plan, budget), ::testing::IsEmpty());
+  EXPECT_LE(plan.device_peak_bytes, device);
+  EXPECT_TRUE(!order || graph.micro_batches == 1 || plan.order == *order);
+  return plan;
+}
+
+constexpr MicroBatchOrder orders[] = {MicroBatchOrder::layer_major, MicroBatchOrder::batch_major};
+
+Machine with_link(double bytes_per_second) {
+  Machine machine;
+  machine.h2d = machine.d2h = {bytes_per_second, 1e-6, true};
+  return machine;
+}
+
+struct Transfers {
+  int in = 0, out = 0;
+  friend bool operator==(const Transfers&, const Transfers&) = default;
+};
+// By bucket, where nothing stays that can be brought in for each unit.
+std::map<std::string, Transfers> transfers_each_unit(const Graph& graph, MicroBatchOrder order,
+                                                     TensorKind kind) {
+  const Machine machine;
+  Problem problem = make_problem(graph, machine, {}, order);
+  Choices choices = lowest_choices(problem);
+  for (LoadChoice& load : choices.loads) load = LoadChoice::each_unit;
+  const Draft draft = make_lifetimes(graph, problem.analysis, problem.layout, choices);
+  std::map<std::string, Transfers> found;
+  for (const DraftLifetime& lifetime : draft.lifetimes) {
+    const Bucket& bucket = problem.layout.buckets[lifetime.bucket];
+    if (bucket.kind != kind) continue;
+    found[bucket.name].in += lifetime.prefetched ? 1 : 0;
+    found[bucket.name].out += lifetime.offloaded ? 1 : 0;
+  }
+  return found;
+}
+
+// Once for forward and once for backward, or for each micro-batch.
+TEST(MicroBatchPlans, LayerMajorBringsWeightsInOnceForAllMicroBatches) {
+  const Graph graph = make_gpt(parts);
+  const auto layer = transfers_each_unit(graph, MicroBatchOrder::layer_major, TensorKind::parameter);
+  const auto batch = transfers_each_unit(graph, MicroBatchOrder::batch_major, TensorKind::parameter);
+  const auto whole = transfers_each_unit(make_gpt(1), MicroBatchOrder::layer_major, TensorKind::parameter);
+  for (const char* of : {"attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"}) {
+    const std::string name = "h.0." + std::string(of) + ".weight";
+    EXPECT_EQ(layer.at(name).in, 2) << name;
+    EXPECT_EQ(whole.at(name).in, 2) << name;
+    EXPECT_EQ(batch.at(name).in, 2 * static_cast<int>(parts)) << name;
+  }
+}
+
+TEST(MicroBatchPlans, BatchMajorBringsSumsOfGradientsInAgain) {
+  const Graph graph = make_gpt(parts);
+  const auto layer = transfers_each_unit(graph, MicroBatchOrder::layer_major, TensorKind::gradient);
+  const auto batch = transfers_each_unit(graph, MicroBatchOrder::batch_major, TensorKind::gradient);
+  EXPECT_EQ(layer.at("h.0.mlp.c_fc.weight.grad"), (Transfers{0, 1}));
+  EXPECT_EQ(batch.at("h.0.mlp.c_fc.weight.grad"), (Transfers{parts - 1, parts}));
+}
+
+// Weights stream, and the link is what the step waits for.
+TEST(MicroBatchPlans, LayerMajorWhereTheLinkBinds) {
+  const Graph graph = make_gpt(parts);
+  const Machine machine = with_link(1e8);
+  const Bytes least = minimum_bytes(graph, machine, {.order = MicroBatchOrder::batch_major});
+  for (Bytes budget : {least + least / 2, 2 * least}) {
+    const Plan plan = made(graph, machine, budget);
+    const Plan batch_major = made(graph, machine, budget, MicroBatchOrder::batch_major);
+    EXPECT_EQ(plan.order, MicroBatchOrder::layer_major);
+    EXPECT_LT(plan.predicted_step_seconds, batch_major.predicted_step_seconds);
+    EXPECT_LT(plan.h2d_bytes, batch_major.h2d_bytes);
+  }
+}
+
+// Weights and sums of gradients stay, and so do the activations of one micro-batch, but not those of all.
+TEST(MicroBatchPlans, BatchMajorWhereItKeepsTheActivationsThatLayerMajorCannot) {
+  const Graph graph = make_gpt(parts, 64);
+  const Machine machine = with_link(1e8);
+  const Bytes need = need_bytes(graph, machine);
+  const Plan plan = made(graph, machine, need);
+  const Plan layer_major = made(graph, machine, need, MicroBatchOrder::layer_major);
+  EXPECT_EQ(plan.order, MicroBatchOrder::batch_major);
+  EXPECT_LT(plan.predicted_step_seconds, layer_major.predicted_step_seconds);
+  // What one part and the weights take, not what the whole batch does.
+  EXPECT_LT(need, need_bytes(make_gpt(1, 64), machine));
+}
+
+TEST(MicroBatchPlans, TheMinimumIsTheSmallerOfBoth) {
+  for (DataType type : {DataType::f32, DataType::bf16}) {
+    const Graph graph = make_gpt(parts, 8, type);
+    const Machine machine;
+    const Bytes least = std::min(minimum_bytes(graph, machine, {.order = orders[0]}),
+                                 minimum_bytes(graph, machine, {.order = orders[1]}));
+    EXPECT_EQ(minimum_bytes(graph, machine), least);
+    EXPECT_LT(least, minimum_bytes(make_gpt(1, 8, type), machine));
+    made(graph, machine, least);
+    const auto below = make_plan(graph, machine, {.device = least - 1});
+    ASSERT_TRUE(std::holds_alternative<Infeasible>(below));
+    EXPECT_EQ(std::get<Infeasible>(below).minimum, least);
+  }
+}
+
+TEST(MicroBatchPlans, MoreMemoryIsNeverSlowerAndTheChoiceNeverLoses) {
+  const Graph graph = make_gpt(2, 4, DataType::bf16);
+  for (double rate : {1e8, 1e11}) {
+    const Machine machine = with_link(rate);
+    const Bytes least = minimum_bytes(graph, machine), need = need_bytes(graph, machine);
+    double before = std::numeric_limits<double>::infinity();
+    for (int i = 0; i <= 3; ++i) {
+      const Bytes budget = least + (need - least) * static_cast<Bytes>(i) / 3;
+      const Plan plan = made(graph, machine, budget);
+      EXPECT_LE(plan.predicted_step_seconds, before);
+      EXPECT_GE(plan.predicted_step_seconds, plan.lower_bound_seconds);
+      before = plan.predicted_step_seconds;
+    }
+  }
+}
+
+TEST(MicroBatchPlans, RandomGraphsPlanIntoValidPlansInBothOrders) {
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    SCOPED_TRACE(seed);
+    const Graph graph = testing::random_graph(
+        seed, {.max_units = 3, .micro_batches = 2 + static_cast<std::uint32_t>(seed % 2)});
+    const Machine machine = testing::random_machine(seed);
+    for (MicroBatchOrder order : orders) {
+      const Bytes least = minimum_bytes(graph, machine, {.order = order});
+      made(graph, machine, least, order);
+      made(graph, machine, testing::random_budget(seed, least, 2 * least), order);
+    }
+  }
+}
+
+// Of two launches one after another, the second one first.
+std::optional<Plan> exchanged(const Graph& graph, Plan plan, InstructionId first) {
+  const auto is_launch = [&](const Instruction& i) {
+    return i.kind == InstructionKind::launch && graph.op(i.op).phase != Phase::update;
+  };
+  if (!is_launch(plan.instructions[first])) return {};
+  for (InstructionId second = first + 1; second < plan.instructions.size(); ++second) {
+    if (plan.instructions[second].lane != LaneRole::compute) continue;
+    if (!is_launch(plan.instructions[second])) return {};
+    std::swap(plan.instructions[first].op, plan.instructions[second].op);
+    std::swap(plan.instructions[first].uses, plan.instructions[second].uses);
+    return plan;
+  }
+  return {};
+}
+
+bool reads_from(const Op& later, const Op& earlier) {
+  return std::any_of(later.reads.begin(), later.reads.end(), [&](TensorId id) {
+    return std::find(earlier.writes.begin(), earlier.writes.end(), id) != earlier.writes.end();
+  });
+}
+
+TEST(MicroBatchPlans, OpsBeforeWhatTheyReadAreRejectedInBothOrders) {
+  const Graph graph = make_gpt(2, 4);
+  for (MicroBatchOrder order : orders) {
+    const Plan plan = made(graph, {}, minimum_bytes(graph, {}, {.order = order}), order);
+    int tried = 0;
+    for (InstructionId id = 0; id < plan.instructions.size(); id += 3) {
+      const std::optional<Plan> broken = exchanged(graph, plan, id);
+      if (!broken) continue;
+      const OpId second = broken->instructions[id].op;
+      if (!reads_from(graph.op(second), graph.op(plan.instructions[id].op))) continue;
+      ++tried;
+      EXPECT_THAT(validate(graph, *broken, {}), ::testing::Contains(::testing::HasSubstr("is out of order")));
+    }
+    EXPECT_GT(tried, 5);
+  }
+}
+
+// Each micro-batch has its own turn from forward to backward, or none has.
+TEST(MicroBatchPlans, UnitsThatTurnAreNotReplayed) {
+  const Graph graph = make_gpt(2);
+  const auto head = [&](std::uint32_t part) {
+    return graph.op(test::op_named(graph, "micro." + std::to_string(part) + ".ln_f")).unit;
+  };
+  const RecomputeAnalysis layer = analyse_recompute(graph, MicroBatchOrder::layer_major);
+  const RecomputeAnalysis batch = analyse_recompute(graph, MicroBatchOrder::batch_major);
+  for (std::uint32_t part : {0U, 1U}) {
+    EXPECT_FALSE(layer.units[head(part)].ops.empty());
+    EXPECT_TRUE(batch.units[head(part)].ops.empty());
+  }
+}
+
+TEST(MicroBatchPlans, TheOrderSurvivesJson) {
+  const Plan plan = made(make_gpt(2), {}, unlimited, MicroBatchOrder::batch_major);
+  EXPECT_EQ(plan_from_json(to_json(plan)), plan);
+}
+
+}  // namespace
+}  // namespace stowage
