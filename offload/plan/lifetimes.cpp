@@ -164,9 +164,15 @@ class LifetimeBuilder {
     auto key = [&](Position p) {
       const std::uint32_t unit = op_at(p).unit;
       const bool together = analysis_.order == MicroBatchOrder::layer_major && unit != no_id;
+      if (together && graph_.micro_batches > 1 && turns(unit))
+        return std::pair(false, graph_.half_block_of(unit));
       return std::pair(is_forward(p), together ? graph_.half_block_of(unit) : unit);
     };
     return key(a) == key(b);
+  }
+  // Of the last half-block, in which forward and backward take turns.
+  bool turns(std::uint32_t unit) const {
+    return graph_.half_block_of(unit) + 1 == graph_.unit_names.size() / graph_.micro_batches;
   }
   void add_loaded(BucketId id) {
     if (choices_.loads[id] == LoadChoice::resident) return add_resident(id);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace stowage {
 namespace {
@@ -32,17 +33,39 @@ bool is_sound(const Graph& graph, const std::vector<OpId>& order) {
   return true;
 }
 
+// Program order, stably sorted by what `key` says of an op.
+template <class Key>
+std::vector<OpId> sorted_by(const Graph& graph, Key key) {
+  std::vector<OpId> ops(graph.ops.size());
+  std::iota(ops.begin(), ops.end(), 0U);
+  std::stable_sort(ops.begin(), ops.end(),
+                   [&](OpId a, OpId b) { return key(graph.op(a)) < key(graph.op(b)); });
+  return ops;
+}
+
+std::vector<OpId> batch_major(const Graph& graph) {
+  return sorted_by(graph, [&](const Op& op) {
+    return op.phase == Phase::update ? graph.micro_batches : graph.micro_batch_of(op.unit);
+  });
+}
+
+// In the last half-block, each micro-batch turns from forward to backward at once.
+std::vector<OpId> layer_major(const Graph& graph) {
+  const auto half_blocks = static_cast<std::uint32_t>(graph.unit_names.size()) / graph.micro_batches;
+  return sorted_by(graph, [&](const Op& op) {
+    if (op.phase == Phase::update) return std::pair(3U, 0U);
+    if (graph.half_block_of(op.unit) + 1 == half_blocks) return std::pair(1U, graph.micro_batch_of(op.unit));
+    return std::pair(op.phase == Phase::forward ? 0U : 2U, 0U);
+  });
+}
+
 }  // namespace
 
 std::vector<OpId> execution_order(const Graph& graph, MicroBatchOrder order) {
-  std::vector<OpId> ops(graph.ops.size());
+  if (order == MicroBatchOrder::batch_major) return batch_major(graph);
+  std::vector<OpId> ops = layer_major(graph);
+  if (graph.micro_batches > 1 && is_sound(graph, ops)) return ops;
   std::iota(ops.begin(), ops.end(), 0U);
-  if (order == MicroBatchOrder::layer_major) return ops;
-  const auto part = [&](OpId op) {
-    const Op& of = graph.op(op);
-    return of.phase == Phase::update ? graph.micro_batches : graph.micro_batch_of(of.unit);
-  };
-  std::stable_sort(ops.begin(), ops.end(), [&](OpId a, OpId b) { return part(a) < part(b); });
   return ops;
 }
 

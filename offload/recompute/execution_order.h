@@ -8,7 +8,9 @@
 
 namespace stowage {
 
-// All ops of the graph, update ops last, in this order.
+// All ops of the graph, update ops last, in this order. In both, each micro-batch of the last half-block goes
+// from forward to backward at once, so that nothing of it need be kept or rebuilt; in layer_major that is
+// left, and program order taken, where micro-batches need one another's forward.
 std::vector<OpId> execution_order(const Graph& graph, MicroBatchOrder order);
 
 // The orders that the graph can be executed in, layer_major first. One micro-batch has one order. Of several,

@@ -22,7 +22,7 @@ struct UnitReplay {
   // backward op reads: dropped after forward when the unit is recomputed.
   std::vector<TensorId> saved;
   // The forward ops that rebuild all of `saved`, in program order. None, and nothing saved, for the unit in
-  // which forward turns into backward; of micro-batches one after another, each has its own turn.
+  // which forward turns into backward; each micro-batch has its own turn (execution_order.h).
   std::vector<OpId> ops;
   // Groups (alias_groups) that the replay or the unit's backward ops read and no replay rebuilds:
   // what may be offloaded when the unit is recomputed.

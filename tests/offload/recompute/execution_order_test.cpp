@@ -68,7 +68,8 @@ TEST(ExecutionOrder, GoesThroughHalfBlocksOrThroughMicroBatches) {
   EXPECT_THAT(possible_orders(graph),
               ElementsAre(MicroBatchOrder::layer_major, MicroBatchOrder::batch_major));
   EXPECT_THAT(stages(graph, execution_order(graph, MicroBatchOrder::layer_major)),
-              ElementsAre("forward 0", "forward 1", "forward 0", "forward 1", "backward 0", "backward 1",
+              ElementsAre("forward 0", "forward 1",                              // the first half-block
+                          "forward 0", "backward 0", "forward 1", "backward 1",  // the second
                           "backward 0", "backward 1", "update"));
   EXPECT_THAT(stages(graph, execution_order(graph, MicroBatchOrder::batch_major)),
               ElementsAre("forward 0", "backward 0", "forward 1", "backward 1", "update"));
@@ -92,6 +93,10 @@ TEST(ExecutionOrder, WhatIsOverwrittenHasBeenReadByAll) {
   EXPECT_THAT(possible_orders(overwriting), ::testing::SizeIs(2));
   EXPECT_THAT(possible_orders(reading), ::testing::SizeIs(2));
   EXPECT_THAT(possible_orders(both), ElementsAre(MicroBatchOrder::layer_major));
+  // Then no micro-batch's backward comes before another one's forward.
+  EXPECT_THAT(stages(both, execution_order(both, MicroBatchOrder::layer_major)),
+              ElementsAre("forward 0", "forward 1", "forward 0", "forward 1", "backward 0", "backward 1",
+                          "backward 0", "backward 1", "update"));
 }
 
 }  // namespace
