@@ -6,7 +6,7 @@
 #include <random>
 
 #include "stowage/error.h"
-#include "tests/support/expect_csv_refused.h"
+#include "tests/support/expect_refused.h"
 
 namespace stowage {
 namespace {
@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 const std::string good = "id,lower,upper,size\na,0,4,100\nb 2,2,6,1\n7,4,9223372036854775807,64\n";
 
 void expect_csv_refused(const std::string& text, const std::string& words) {
-  test::expect_csv_refused([&] { parse_buffers(text, "x.csv"); }, words);
+  test::expect_refused([&] { parse_buffers(text, "x.csv"); }, words);
 }
 
 void expect_alike(const Buffers& a, const Buffers& b) {
