@@ -14,7 +14,7 @@
 namespace stowage {
 namespace {
 
-constexpr Bytes most_bytes = Bytes{1} << 62;
+constexpr Bytes most_in_all = Bytes{1} << 62;
 constexpr std::size_t longest_line = 1024;
 constexpr std::size_t longest_id = 256;
 constexpr std::size_t longest_quote = 40;
@@ -123,7 +123,7 @@ class BuffersParser {
                          item.first, item.last));
     }
     if (item.bytes == 0) refuse("size is 0; leave the buffer out, or give at least 1 byte");
-    if (item.bytes > most_bytes - total_) {
+    if (item.bytes > most_in_all - total_) {
       refuse("the sizes up to here add up to more than 4 EiB; give sizes in bytes that a machine can have");
     }
     total_ += item.bytes;

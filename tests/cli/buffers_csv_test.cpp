@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 
 const std::string good = "id,lower,upper,size\na,0,4,100\nb 2,2,6,1\n7,4,9223372036854775807,64\n";
 
-void expect_refused(const std::string& text, const std::string& words) {
+void expect_csv_refused(const std::string& text, const std::string& words) {
   test::expect_refused([&] { parse_buffers(text, "x.csv"); }, words);
 }
 
@@ -60,46 +60,47 @@ TEST(BuffersCsv, ReadsWhatItWrites) {
 }
 
 TEST(BuffersCsv, NamesTheFileAndTheLine) {
-  expect_refused("", "'x.csv', line 1: the file is empty");
-  expect_refused("id,lower,upper,size\n", "'x.csv', line 1: no buffer follows");
-  expect_refused("id,lower,upper\n1,2,3\n", "line 1: the header has no 'size'");
-  expect_refused("id,lower,upper,size,alignment\n", "line 1: the header has \"alignment\"");
-  expect_refused("id,lower,upper,size,size\n", "line 1: the header has \"size\" twice");
-  expect_refused("1,0,4,100\n", "line 1: the header has \"1\"");
-  expect_refused(good + "c,1,2\n", "line 5: 3 fields where the header has 4");
-  expect_refused(good + "c,1,2,3,4\n", "line 5: 5 fields where the header has 4");
-  expect_refused(good + "\nc,1,2,3\n", "line 5: the line is empty");
-  expect_refused(good + "a,1,2,3\n", "line 5: the id \"a\" is that of line 2");
-  expect_refused(good + ",1,2,3\n", "line 5: the id is empty");
-  expect_refused(good + "\"c\",1,2,3\n", "has a quote");
-  expect_refused(good + std::string(300, 'c') + ",1,2,3\n", "line 5: the id has 300 characters");
-  expect_refused(good + std::string(3000, ',') + "\n", "line 5: 3000 characters are too many");
+  expect_csv_refused("", "'x.csv', line 1: the file is empty");
+  expect_csv_refused("id,lower,upper,size\n", "'x.csv', line 1: no buffer follows");
+  expect_csv_refused("id,lower,upper\n1,2,3\n", "line 1: the header has no 'size'");
+  expect_csv_refused("id,lower,upper,size,alignment\n", "line 1: the header has \"alignment\"");
+  expect_csv_refused("id,lower,upper,size,size\n", "line 1: the header has \"size\" twice");
+  expect_csv_refused("1,0,4,100\n", "line 1: the header has \"1\"");
+  expect_csv_refused(good + "c,1,2\n", "line 5: 3 fields where the header has 4");
+  expect_csv_refused(good + "c,1,2,3,4\n", "line 5: 5 fields where the header has 4");
+  expect_csv_refused(good + "\nc,1,2,3\n", "line 5: the line is empty");
+  expect_csv_refused(good + "a,1,2,3\n", "line 5: the id \"a\" is that of line 2");
+  expect_csv_refused(good + ",1,2,3\n", "line 5: the id is empty");
+  expect_csv_refused(good + "\"c\",1,2,3\n", "has a quote");
+  expect_csv_refused(good + std::string(300, 'c') + ",1,2,3\n", "line 5: the id has 300 characters");
+  expect_csv_refused(good + std::string(3000, ',') + "\n", "line 5: 3000 characters are too many");
 }
 
 TEST(BuffersCsv, RefusesWhatIsNoNumber) {
   for (const char* word : {"-1", "-0", "+1", " 1", "1 ", "1.5", "1e3", "0x10", "", "9223372036854775808",
                            "99999999999999999999999", "1MiB", "NaN"}) {
     const std::string field = std::string("is \"") + word + "\"; give a whole number";
-    expect_refused(good + "c," + word + ",9,1\n", "line 5: lower " + field);
-    expect_refused(good + "c,0," + word + ",1\n", "line 5: upper " + field);
-    expect_refused(good + "c,0,9," + word + "\n", "line 5: size " + field);
+    expect_csv_refused(good + "c," + word + ",9,1\n", "line 5: lower " + field);
+    expect_csv_refused(good + "c,0," + word + ",1\n", "line 5: upper " + field);
+    expect_csv_refused(good + "c,0,9," + word + "\n", "line 5: size " + field);
   }
 }
 
 TEST(BuffersCsv, RefusesWhatIsNoBuffer) {
-  expect_refused(good + "c,4,4,1\n", "line 5: lower 4 is not before upper 4");
-  expect_refused(good + "c,5,4,1\n", "line 5: lower 5 is not before upper 4");
-  expect_refused(good + "c,0,4,0\n", "line 5: size is 0");
-  expect_refused(good + "c,0,4,4611686018427387904\n", "line 5: the sizes up to here");
-  expect_refused(good + "c,0,4,4611686018427387000\nd,8,9,4611686018427387000\n", "line 6: the sizes");
+  expect_csv_refused(good + "c,4,4,1\n", "line 5: lower 4 is not before upper 4");
+  expect_csv_refused(good + "c,5,4,1\n", "line 5: lower 5 is not before upper 4");
+  expect_csv_refused(good + "c,0,4,0\n", "line 5: size is 0");
+  expect_csv_refused(good + "c,0,4,4611686018427387904\n", "line 5: the sizes up to here");
+  expect_csv_refused(good + "c,0,4,4611686018427387000\nd,8,9,4611686018427387000\n", "line 6: the sizes");
 }
 
 TEST(BuffersCsv, ShowsNoControlCharacters) {
   const std::string zero("id,lower,upper,size\na\0b,0,1,1\n", 29);
-  expect_refused(zero, "line 2: byte 2 is a control character (0x00)");
-  expect_refused("id,lower,upper,size\na,0,1,\x1b[2J\n", "line 2: byte 7 is a control character (0x1b)");
-  expect_refused("id,lower,upper,size\na,0,1,1\r\r\n", "(0x0d)");
-  expect_refused("id,lower,upper,size\na,0,1," + std::string(100, '9') + "\n", std::string(40, '9') + "...");
+  expect_csv_refused(zero, "line 2: byte 2 is a control character (0x00)");
+  expect_csv_refused("id,lower,upper,size\na,0,1,\x1b[2J\n", "line 2: byte 7 is a control character (0x1b)");
+  expect_csv_refused("id,lower,upper,size\na,0,1,1\r\r\n", "(0x0d)");
+  expect_csv_refused("id,lower,upper,size\na,0,1," + std::string(100, '9') + "\n",
+                     std::string(40, '9') + "...");
 }
 
 // --- fuzzing
