@@ -40,8 +40,8 @@ Bytes Step::most_live() const {
 // Fills a step's jobs in the order of the places.
 class StepBuilder {
  public:
-  StepBuilder(const Game& game, const Choice& choice, const Game::Sequence& sequence)
-      : game_(game), choice_(choice), sequence_(sequence), machine_(game.machine_) {}
+  StepBuilder(const Game& game, const Choice& choice, const Game::Sequence& sequence, bool detailed)
+      : game_(game), choice_(choice), sequence_(sequence), machine_(game.machine_), detailed_(detailed) {}
 
   Step run() {
     add_updates();
@@ -83,7 +83,7 @@ class StepBuilder {
     updates_ = count_of(step_.compute.size());
     if (updates_ == 0) return;
     step_.has_clip = true;
-    Stay& clip = add({"clip", game_.bytes_of(game_.graph_.clip), 0, updates_ - 1});
+    Stay& clip = add({list({game_.graph_.clip}), game_.bytes_of(game_.graph_.clip), 0, updates_ - 1});
     fetch(clip, {});
   }
 
@@ -92,7 +92,15 @@ class StepBuilder {
     return step_.stays.back();
   }
   Stay& stay(TensorId id, int first, int last) {
-    return add({game_.graph_.tensor(id).name, game_.bytes_of(id), first + updates_, last + updates_});
+    return add({list({id}), game_.bytes_of(id), first + updates_, last + updates_});
+  }
+  std::vector<TensorId> list(std::initializer_list<TensorId> ids) const {
+    return detailed_ ? std::vector<TensorId>(ids) : std::vector<TensorId>();
+  }
+  // `id` joins the stay's bucket.
+  void join(Stay& stay, TensorId id, Bytes at) {
+    stay.bytes = align_up(stay.bytes, at) + game_.bytes_of(id);
+    if (detailed_) stay.tensors.push_back(id);
   }
   void fetch(Stay& stay, Prefetch job) {
     job.bytes = align_up(stay.bytes, alignment);
@@ -109,29 +117,25 @@ class StepBuilder {
   void add_loaded() {
     const auto buckets = game_.loaded_buckets(choice_);
     for (std::size_t b = 0; b < buckets.size(); ++b) {
-      Bytes bytes = 0;
-      for (TensorId id : buckets[b]) bytes = align_up(bytes, in_bucket_alignment) + game_.bytes_of(id);
-      const std::string& name = game_.graph_.tensor(buckets[b].front()).name;
-      if (choice_.loads[b] == resident) {
-        add_resident(static_cast<std::uint32_t>(b), name, bytes);
-        continue;
-      }
-      add_loads(b, name, bytes);
+      Stay whole;
+      for (TensorId id : buckets[b]) join(whole, id, in_bucket_alignment);
+      if (choice_.loads[b] == resident)
+        add_resident(static_cast<std::uint32_t>(b), whole);
+      else
+        add_loads(b, whole);
     }
   }
-  void add_resident(std::uint32_t run, const std::string& name, Bytes bytes) {
-    Stay there{name, bytes};
-    there.always = true;
-    add(there);
-    Stay state{name + ".adam", 0};
+  void add_resident(std::uint32_t run, Stay parameters) {
+    parameters.always = true;
+    add(parameters);
+    Stay state;
     state.always = true;
     for (std::size_t p = 0; p < game_.parameters_.size(); ++p)
       if (choice_.bucket_of[p] == run)
-        for (TensorId id : game_.parameters_[p].state)
-          state.bytes = align_up(state.bytes, in_bucket_alignment) + game_.bytes_of(id);
+        for (TensorId id : game_.parameters_[p].state) join(state, id, in_bucket_alignment);
     if (state.bytes > 0) add(state);
   }
-  void add_loads(std::size_t bucket, const std::string& name, Bytes bytes) {
+  void add_loads(std::size_t bucket, const Stay& whole) {
     const std::vector<int>& places = sequence_.loaded[bucket];
     double host = 0;
     for (std::size_t p = 0; p < game_.parameters_.size(); ++p)
@@ -141,7 +145,9 @@ class StepBuilder {
     for (std::size_t i = 0; i < places.size();) {
       std::size_t end = i + 1;
       while (end < places.size() && (choice_.loads[bucket] >> (end - 1) & 1U) == 0) ++end;
-      Stay& part = add({name, bytes, places[i] + updates_, places[end - 1] + updates_});
+      Stay& part = add(whole);
+      part.first = places[i] + updates_;
+      part.last = places[end - 1] + updates_;
       Prefetch job;
       job.behind = behind;
       job.first_load = i == 0 && bucket < runs();
@@ -162,8 +168,7 @@ class StepBuilder {
         const TensorId id = game_.parameters_[p].gradient;
         if (stays_resident(p)) ++seen;
         if (choice_.bucket_of[p] != run) continue;
-        gradient.bytes = align_up(gradient.bytes, in_bucket_alignment) + game_.bytes_of(id);
-        if (gradient.name.empty()) gradient.name = game_.graph_.tensor(id).name;
+        join(gradient, id, in_bucket_alignment);
         const std::vector<Game::Use>& uses = sequence_.uses[id];
         if (gradient.first < 0 || uses.front().at + updates_ < gradient.first)
           gradient.first = uses.front().at + updates_;
@@ -180,9 +185,10 @@ class StepBuilder {
     }
   }
   void add_sums() {
-    Stay sums{"sums", 0, 1 << 30, 0};
+    Stay sums;
+    sums.first = 1 << 30;
     for (TensorId id : game_.sums_) {
-      sums.bytes = align_up(sums.bytes, 8) + game_.bytes_of(id);
+      join(sums, id, 8);
       sums.first = std::min(sums.first, sequence_.uses[id].front().at + updates_);
       sums.last = std::max(sums.last, sequence_.uses[id].back().at + updates_);
     }
@@ -249,6 +255,7 @@ class StepBuilder {
   const Choice& choice_;
   const Game::Sequence& sequence_;
   const Machine& machine_;
+  bool detailed_;
   int updates_ = 0;
   Step step_;
 };
@@ -460,15 +467,15 @@ void Game::each_choice(const std::function<void(Choice&, const Sequence&)>& visi
 
 void Game::each(Bytes most_live, const std::function<void(const Choice&, Step&&)>& visit) const {
   each_choice([&](Choice& choice, const Sequence& sequence) {
-    Step built = build(choice, sequence);
+    Step built = build(choice, sequence, false);
     if (built.most_live() <= most_live) visit(choice, std::move(built));
   });
 }
 
-Step Game::build(const Choice& choice, const Sequence& sequence) const {
-  return StepBuilder(*this, choice, sequence).run();
+Step Game::build(const Choice& choice, const Sequence& sequence, bool detailed) const {
+  return StepBuilder(*this, choice, sequence, detailed).run();
 }
-Step Game::step(const Choice& choice) const { return build(choice, sequence_of(choice)); }
+Step Game::step(const Choice& choice) const { return build(choice, sequence_of(choice), true); }
 
 double Game::size() const {
   double count = 0;

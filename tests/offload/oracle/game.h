@@ -48,7 +48,7 @@ struct Choice {
 
 // Bytes in one place: from a first op, or the prefetch before it, to a last op, or the offload behind it.
 struct Stay {
-  std::string name;
+  std::vector<TensorId> tensors;  // of its bucket; left out where steps are only counted
   Bytes bytes = 0;
   int first = 0, last = 0;  // compute jobs; of a resident's gradient the last is the update of the next period
   int prefetch = -1, offload = -1;
@@ -95,7 +95,7 @@ class Game {
  public:
   // InvalidInput for a graph beyond the oracle: aliases, values worked on in place, over 64 transfers.
   Game(const Graph& graph, const Machine& machine);
-  // Every choice whose most_live() is within the limit, with its step.
+  // Every choice whose most_live() is within the limit, with its step (whose stays name no tensors).
   void each(Bytes most_live, const std::function<void(const Choice&, Step&&)>& visit) const;
   Step step(const Choice& choice) const;
   std::string describe(const Choice& choice) const;
@@ -127,7 +127,7 @@ class Game {
   std::vector<OpId> replay_of(std::uint32_t unit, const Choice& choice, std::vector<std::uint8_t>& rebuilt) const;
   Sequence sequence_of(const Choice& choice) const;
   std::vector<std::vector<TensorId>> loaded_buckets(const Choice& choice) const;
-  Step build(const Choice& choice, const Sequence& sequence) const;
+  Step build(const Choice& choice, const Sequence& sequence, bool detailed) const;
   bool may_offload(const Sequence& sequence, TensorId value) const;
   void find_parameters();
   void find_values();

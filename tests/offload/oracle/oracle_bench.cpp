@@ -5,6 +5,7 @@
 #include "stowage/planner.h"
 #include "tests/offload/oracle/search.h"
 #include "tests/offload/oracle/small_graph.h"
+#include "tests/offload/oracle/witness.h"
 using namespace stowage;
 int main(int argc, char** argv) {
   int from = argc > 1 ? atoi(argv[1]) : 0, to = argc > 2 ? atoi(argv[2]) : 20;
@@ -20,11 +21,22 @@ int main(int argc, char** argv) {
       auto r = make_plan(inst.graph, inst.machine, {budget, unlimited});
       auto t1 = std::chrono::steady_clock::now();
       oracle::Schedule best;
-      auto s = oracle::search(game, align_up(budget, 256), 2000000, [&](const oracle::Schedule& x) { best = x; return true; });
+      int tries = 0; double upper = INFINITY; bool full = true; std::string complaints;
+      auto s = oracle::search(game, align_up(budget, 256), 2000000, [&](const oracle::Schedule& x) {
+        if (tries++ == 0) best = x;
+        bool c = true;
+        auto w = oracle::make_witness(inst.graph, x, budget, c);
+        full &= c;
+        if (!w) return tries > 20;
+        for (auto& f : validate(inst.graph, *w, {budget, unlimited})) complaints += f + "\n";
+        upper = simulate(inst.graph, *w, inst.machine).step_seconds;
+        best = x;
+        return true; });
       auto t2 = std::chrono::steady_clock::now();
       double p = std::holds_alternative<Plan>(r) ? std::get<Plan>(r).predicted_step_seconds : INFINITY;
-      printf("  f %.2f budget %llu planner %.6f ms oracle %.6f ms ratio %.4f %s labels %zu  (%.1f ms, %.1f ms)\n", f, (unsigned long long)budget, p * 1e3, s.lower * 1e3, p / s.lower,
+      printf("  f %.2f budget %llu planner %.6f ms oracle %.6f ms upper %.6f (%d%s) ratio %.4f %s labels %zu  (%.1f ms, %.1f ms)\n", f, (unsigned long long)budget, p * 1e3, s.lower * 1e3, upper * 1e3, tries, full ? "" : "!", p / s.lower,
              s.complete ? "" : "INCOMPLETE", s.labels, std::chrono::duration<double>(t1 - t0).count() * 1e3, std::chrono::duration<double>(t2 - t1).count() * 1e3);
+      if (!complaints.empty()) printf("COMPLAINTS: %s\n", complaints.c_str());
       if (verbose && s.lower < 1e9) {
         printf("     oracle: %s\n", game.describe(best.choice).c_str());
         if (auto* plan = std::get_if<Plan>(&r)) {
