@@ -483,6 +483,39 @@ double Game::size() const {
   return count;
 }
 
+Choice Game::choice_of(const Plan& plan) const {
+  std::vector<BucketId> bucket_of(graph_.tensors.size(), no_id);
+  for (BucketId b = 0; b < plan.buckets.size(); ++b)
+    for (const BucketTensor& member : plan.buckets[b].tensors) bucket_of[member.tensor] = b;
+  Choice choice;
+  for (std::size_t p = 0; p < parameters_.size(); ++p) {
+    const bool joins = p > 0 && bucket_of[parameters_[p].tensor] == bucket_of[parameters_[p - 1].tensor];
+    choice.bucket_of.push_back(p == 0 ? 0 : choice.bucket_of.back() + (joins ? 0 : 1));
+  }
+  std::vector<std::uint8_t> fetched(plan.buckets.size(), 0);
+  for (const Instruction& instruction : plan.instructions)
+    if (instruction.kind == InstructionKind::prefetch) fetched[plan.lifetimes[instruction.lifetime].bucket] = 1;
+  for (TensorId id : values_) {
+    const bool again = plan.buckets[bucket_of[id]].residency == Residency::recomputed;
+    choice.values.push_back(fetched[bucket_of[id]] ? Kept::offload : again ? Kept::recompute : Kept::keep);
+  }
+  for (const auto& bucket : loaded_buckets(choice)) {
+    const BucketId id = bucket_of[bucket.front()];
+    choice.loads.push_back(plan.buckets[id].residency == Residency::resident ? resident : 0);
+    if (choice.loads.back() == resident) continue;
+    LifetimeId last = no_id;
+    int gap = -1;
+    for (const Instruction& instruction : plan.instructions)
+      for (LifetimeId use : instruction.uses) {
+        if (plan.lifetimes[use].bucket != id) continue;
+        if (gap >= 0 && use != last) choice.loads.back() |= 1U << gap;
+        ++gap;
+        last = use;
+      }
+  }
+  return choice;
+}
+
 std::string Game::describe(const Choice& choice) const {
   std::string text;
   const auto buckets = loaded_buckets(choice);

@@ -30,6 +30,7 @@
 
 #include "stowage/graph.h"
 #include "stowage/machine.h"
+#include "stowage/plan.h"
 
 namespace stowage::oracle {
 
@@ -98,6 +99,8 @@ class Game {
   // Every choice whose most_live() is within the limit, with its step (whose stays name no tensors).
   void each(Bytes most_live, const std::function<void(const Choice&, Step&&)>& visit) const;
   Step step(const Choice& choice) const;
+  // How a plan plays.
+  Choice choice_of(const Plan& plan) const;
   std::string describe(const Choice& choice) const;
   // The number of choices.
   double size() const;

@@ -1,51 +1,123 @@
-#include <chrono>
-#include <cstdio>
-#include <cstdlib>
+// Draws instances, asks planner and oracle, and prints how far apart they are. Exits with 1 where a limit is
+// broken: docs/design.md, section 6. See bench/oracle/README.md.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
-#include "stowage/planner.h"
-#include "tests/offload/oracle/search.h"
-#include "tests/offload/oracle/small_graph.h"
-#include "tests/offload/oracle/witness.h"
-using namespace stowage;
-int main(int argc, char** argv) {
-  int from = argc > 1 ? atoi(argv[1]) : 0, to = argc > 2 ? atoi(argv[2]) : 20;
-  bool verbose = argc > 3;
-  for (int seed = from; seed < to; ++seed) {
-    auto inst = oracle::small_instance(seed);
-    Bytes least = minimum_bytes(inst.graph, inst.machine), need = need_bytes(inst.graph, inst.machine);
-    oracle::Game game(inst.graph, inst.machine);
-    printf("seed %d %s choices %.0f min %llu need %llu\n", seed, inst.shape.c_str(), game.size(), (unsigned long long)least, (unsigned long long)need);
-    for (double f : {-0.1, 0.0, 0.15, 0.3, 0.5, 0.75, 1.0}) {
-      Bytes budget = f < 0 ? least * 9 / 10 : least + static_cast<Bytes>(f * double(need > least ? need - least : 0));
-      auto t0 = std::chrono::steady_clock::now();
-      auto r = make_plan(inst.graph, inst.machine, {budget, unlimited});
-      auto t1 = std::chrono::steady_clock::now();
-      oracle::Schedule best;
-      int tries = 0; double upper = INFINITY; bool full = true; std::string complaints;
-      auto s = oracle::search(game, align_up(budget, 256), 2000000, [&](const oracle::Schedule& x) {
-        if (tries++ == 0) best = x;
-        bool c = true;
-        auto w = oracle::make_witness(inst.graph, x, budget, c);
-        full &= c;
-        if (!w) return tries > 20;
-        for (auto& f : validate(inst.graph, *w, {budget, unlimited})) complaints += f + "\n";
-        upper = simulate(inst.graph, *w, inst.machine).step_seconds;
-        best = x;
-        return true; });
-      auto t2 = std::chrono::steady_clock::now();
-      double p = std::holds_alternative<Plan>(r) ? std::get<Plan>(r).predicted_step_seconds : INFINITY;
-      printf("  f %.2f budget %llu planner %.6f ms oracle %.6f ms upper %.6f (%d%s) ratio %.4f %s labels %zu  (%.1f ms, %.1f ms)\n", f, (unsigned long long)budget, p * 1e3, s.lower * 1e3, upper * 1e3, tries, full ? "" : "!", p / s.lower,
-             s.complete ? "" : "INCOMPLETE", s.labels, std::chrono::duration<double>(t1 - t0).count() * 1e3, std::chrono::duration<double>(t2 - t1).count() * 1e3);
-      if (!complaints.empty()) printf("COMPLAINTS: %s\n", complaints.c_str());
-      if (verbose && s.lower < 1e9) {
-        printf("     oracle: %s\n", game.describe(best.choice).c_str());
-        if (auto* plan = std::get_if<Plan>(&r)) {
-          printf("     planner: ");
-          for (auto& b : plan->buckets) printf("%s %s, ", b.name.c_str(), std::string(to_string(b.residency)).c_str());
-          printf("\n");
-        }
-      }
+#include <fstream>
+
+#include "tests/offload/oracle/judge.h"
+
+namespace stowage::oracle {
+namespace {
+
+constexpr double worst_allowed = 1.05, mean_allowed = 0.005;
+
+struct Settings {
+  std::uint64_t seeds = 300, first = 0;
+  double explain_from = 1.02;  // ratio
+  std::string table;           // CSV of all instances; empty: none
+};
+
+std::string row(const Verdict& v) {
+  return fmt::format("{},{},\"{}\",{},{},{},{:.9g},{:.9g},{:.9g},{:.9g},{}\n", v.seed, v.rung, v.shape,
+                     v.minimum, v.need, v.budget, v.planner, v.lower, v.oracle, v.bound, v.exact ? 1 : 0);
+}
+
+struct Summary {
+  std::size_t instances = 0, no_plan = 0, lost = 0, open = 0, faults = 0;
+  std::vector<Verdict> both;  // plans of both, by ratio
+
+  void add(const Verdict& v) {
+    ++instances;
+    faults += v.faults.size();
+    for (const std::string& fault : v.faults) fmt::print("FAULT seed {} budget {}: {}\n", v.seed, v.rung, fault);
+    if (std::isinf(v.lower)) ++no_plan;
+    if (v.lost()) {
+      ++lost;
+      fmt::print("LOST seed {} budget {}: minimum {}, the oracle plans with {}\n", v.seed, v.rung, v.minimum, v.budget);
     }
-    fflush(stdout);
+    if (std::isinf(v.planner) || std::isinf(v.lower)) return;
+    if (!v.exact) ++open;
+    both.push_back(v);
   }
+  double mean_gap() const {
+    double sum = 0;
+    for (const Verdict& v : both) sum += v.ratio() - 1;
+    return both.empty() ? 0 : sum / static_cast<double>(both.size());
+  }
+};
+
+void print_distribution(const Summary& summary) {
+  const std::vector<Verdict>& all = summary.both;
+  for (double part : {0.5, 0.75, 0.9, 0.95, 0.99, 1.0}) {
+    const auto at = static_cast<std::size_t>(part * static_cast<double>(all.size() - 1));
+    fmt::print("percentile {:5.1f}   {:.4f}\n", 100 * part, all[at].ratio());
+  }
+  const double edges[] = {1 + 1e-9, 1.001, 1.005, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 1e9};
+  double from = 0;
+  for (double edge : edges) {
+    const auto count = std::count_if(all.begin(), all.end(),
+                                     [&](const Verdict& v) { return v.ratio() > from && v.ratio() <= edge; });
+    fmt::print("ratio up to {:<8.4g} {:6}  {}\n", edge, count,
+               std::string(static_cast<std::size_t>(60 * count) / all.size(), '#'));
+    from = edge;
+  }
+}
+
+void print_worst(const Summary& summary, const Settings& settings) {
+  double schedule = 0, choices = 0;
+  std::size_t explained = 0;
+  for (std::size_t i = summary.both.size(); i-- > 0 && explained < 100;) {
+    if (summary.both[i].ratio() < settings.explain_from) break;
+    const Verdict v = judge(summary.both[i].seed, summary.both[i].rung, true);
+    ++explained;
+    schedule += v.planner / v.same_choices - 1;
+    choices += v.same_choices / v.lower - 1;
+    if (explained > 20) continue;
+    fmt::print("seed {} budget {} ({}): ratio {:.4f}, of it {:.4f} with the planner's own choices\n  planner {}\n  oracle  {}\n",
+               v.seed, v.rung, v.shape, v.ratio(), v.planner / v.same_choices, v.planner_choice, v.oracle_choice);
+  }
+  if (explained > 0)
+    fmt::print("of the worst {}: {:.2f} % by schedule, {:.2f} % by choices, on average\n", explained,
+               100 * schedule / static_cast<double>(explained), 100 * choices / static_cast<double>(explained));
+}
+
+int run(const Settings& settings) {
+  Summary summary;
+  std::string table = "seed,budget_number,shape,minimum,need,budget,planner_s,lower_s,oracle_s,bound_s,exact\n";
+  for (std::uint64_t seed = settings.first; seed < settings.first + settings.seeds; ++seed)
+    for (int rung = 0; rung < rungs; ++rung) {
+      const Verdict verdict = judge(seed, rung, false);
+      table += row(verdict);
+      summary.add(verdict);
+    }
+  if (!settings.table.empty()) std::ofstream(settings.table) << table;
+  std::stable_sort(summary.both.begin(), summary.both.end(),
+                   [](const Verdict& a, const Verdict& b) { return a.ratio() < b.ratio(); });
+  const double worst = summary.both.empty() ? 1 : summary.both.back().ratio();
+  print_worst(summary, settings);
+  fmt::print("instances {}: {} without any plan, {} planned by both; {} of those with the oracle's time proven as a lower bound only\n",
+             summary.instances, summary.no_plan, summary.both.size(), summary.open);
+  print_distribution(summary);
+  fmt::print("worst ratio {:.4f} (limit {}), mean gap {:.3f} % (limit {} %), infeasible where the oracle plans {} (limit 0), faults {} (limit 0)\n",
+             worst, worst_allowed, 100 * summary.mean_gap(), 100 * mean_allowed, summary.lost, summary.faults);
+  const bool good = worst <= worst_allowed && summary.mean_gap() <= mean_allowed && summary.lost == 0 && summary.faults == 0;
+  fmt::print("{}\n", good ? "all limits hold" : "a limit is broken");
+  return good ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace stowage::oracle
+
+int main(int argc, char** argv) {
+  CLI::App app{"How far the planner is from the oracle on small instances"};
+  stowage::oracle::Settings settings;
+  app.add_option("--seeds", settings.seeds, "graphs; each is planned for 8 budgets");
+  app.add_option("--first", settings.first, "first seed");
+  app.add_option("--explain-from", settings.explain_from, "ratio from which a gap is explained");
+  app.add_option("--table", settings.table, "CSV file for all instances");
+  CLI11_PARSE(app, argc, argv);
+  return stowage::oracle::run(settings);
 }

@@ -20,6 +20,7 @@ struct Label {
   std::uint32_t parent = no_id;
   Bytes live = 0;  // once all that has started has ended
   double host = 0;  // of the updates that must precede what is prefetched
+  double compute_begin = 0, d2h_end = 0;  // of the last op's start; of the last offload
   std::int16_t done = 0;                // compute jobs
   std::int16_t last_prefetch = none, last_offload = none;  // may still be running
   std::int16_t job = none;
@@ -97,8 +98,11 @@ class Searcher {
  public:
   Searcher(const Game& game, Bytes limit, std::size_t most_labels) : game_(game), limit_(limit), most_(most_labels) {}
 
-  SearchResult run(const std::function<bool(const Schedule&)>& found) {
-    game_.each(limit_, [&](const Choice& choice, Step&& step) { add_root(choice, step); });
+  SearchResult run(const std::function<bool(const Schedule&)>& found, const Choice* only) {
+    if (only != nullptr)
+      add_root(*only, game_.step(*only));
+    else
+      game_.each(limit_, [&](const Choice& choice, Step&& step) { add_root(choice, step); });
     SearchResult result;
     result.lower = infinite;
     while (!queue_.empty()) {
@@ -207,13 +211,31 @@ class Searcher {
   }
   // No later job starts before `begin`.
   void push(const Step& step, Label label, std::uint32_t parent, double begin, int job) {
+    if (job % 3 != 2 && leaves_offload(step, labels_[parent], begin)) return;
     label.parent = parent;
     label.job = static_cast<std::int16_t>(job);
     label.compute = std::max(label.compute, begin);
     label.h2d = std::max(label.h2d, begin);
     label.d2h = std::max(label.d2h, begin);
+    // What has ended makes no more difference.
+    if (label.h2d <= begin) label.last_prefetch = none;
+    if (label.d2h <= begin) label.last_offload = none;
     label.bound = std::max(bound_.of(step, label), labels_[parent].bound);
     add(label, label.done + __builtin_popcountll(label.prefetched) + __builtin_popcountll(label.offloaded));
+  }
+  // An offload frees bytes and takes none, so starting it as soon as it may costs nothing: lists are left out in
+  // which another job starts after one that was ready would have ended on the idle lane.
+  static bool leaves_offload(const Step& step, const Label& label, double begin) {
+    for (int i = 0; i < static_cast<int>(step.offloads.size()); ++i) {
+      const Offload& job = step.offloads[static_cast<std::size_t>(i)];
+      if (started(label.offloaded, i) || job.behind >= label.done) continue;
+      if (std::max(label.d2h_end, ready(label, job)) + job.seconds <= begin) return true;
+    }
+    return false;
+  }
+  // No earlier than the end of the op before.
+  static double ready(const Label& label, const Offload& job) {
+    return job.behind + 1 == label.done ? label.compute : label.compute_begin;
   }
   void start_compute(const Step& step, Label label, std::uint32_t id) {
     const Compute& job = step.compute[static_cast<std::size_t>(label.done)];
@@ -224,6 +246,7 @@ class Searcher {
     begin = when_free(step, label, begin, job.takes);
     if (begin == infinite) return;
     label.compute = begin + job.seconds;
+    label.compute_begin = begin;
     label.live += job.takes;
     label.live -= job.frees;
     ++label.done;
@@ -248,6 +271,8 @@ class Searcher {
     if (job.behind >= label.done) return;
     double begin = label.d2h;
     if (job.behind + 1 == label.done) begin = std::max(begin, label.compute);
+    if (begin > std::max(label.d2h_end, ready(label, job))) return;
+    label.d2h_end = begin + job.seconds;
     label.d2h = begin + job.seconds;
     label.live -= job.bytes;
     label.offloaded |= std::uint64_t{1} << i;
@@ -291,8 +316,8 @@ class Searcher {
 }  // namespace
 
 SearchResult search(const Game& game, Bytes limit, std::size_t most_labels,
-                    const std::function<bool(const Schedule&)>& found) {
-  return Searcher(game, limit, most_labels).run(found);
+                    const std::function<bool(const Schedule&)>& found, const Choice* only) {
+  return Searcher(game, limit, most_labels).run(found, only);
 }
 
 }  // namespace stowage::oracle

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <random>
 
 namespace stowage::oracle {
@@ -53,20 +54,23 @@ class ChainBuilder {
     const UnitShape& shape = options_.units[k];
     const std::string name = std::to_string(k);
     begin_unit("unit" + name);
-    w_.push_back(add("W" + name, DataType::f32, {shape.parameter}, TensorKind::parameter));
+    w_.push_back(no_id);
+    if (shape.parameter > 0) w_[k] = add("W" + name, DataType::f32, {shape.parameter}, TensorKind::parameter);
     saved_.push_back(no_id);
+    std::vector<TensorId> reads{x_[k]};
+    if (w_[k] != no_id) reads.push_back(w_[k]);
     const TensorId next = activation("x" + std::to_string(k + 1), shape.activation);
     switch (shape.form) {
       case UnitShape::Form::plain:
-        op("a" + name, Phase::forward, {x_[k], w_[k]}, {next}, shape.flops);
+        op("a" + name, Phase::forward, reads, {next}, shape.flops);
         break;
       case UnitShape::Form::stats:
         saved_[k] = activation("s" + name, shape.saved);
-        op("a" + name, Phase::forward, {x_[k], w_[k]}, {next, saved_[k]}, shape.flops);
+        op("a" + name, Phase::forward, reads, {next, saved_[k]}, shape.flops);
         break;
       case UnitShape::Form::pair:
         saved_[k] = activation("h" + name, shape.saved);
-        op("a" + name, Phase::forward, {x_[k], w_[k]}, {saved_[k]}, shape.flops);
+        op("a" + name, Phase::forward, reads, {saved_[k]}, shape.flops);
         op("b" + name, Phase::forward, {saved_[k]}, {next}, shape.flops);
         break;
     }
@@ -84,19 +88,22 @@ class ChainBuilder {
     }
     std::vector<TensorId> reads{x_[k], dy};
     if (shape.form == UnitShape::Form::stats) reads.push_back(saved_[k]);
-    gradient_.insert(gradient_.begin(), add("W" + name + ".grad", DataType::f32, {shape.parameter}, TensorKind::gradient));
-    sums_.insert(sums_.begin(), add("sum" + name, DataType::f64, {}, TensorKind::activation));
-    std::vector<TensorId> writes{gradient_.front(), sums_.front()};
+    std::vector<TensorId> writes;
+    if (w_[k] != no_id) {
+      gradient_[k] = add("W" + name + ".grad", DataType::f32, {shape.parameter}, TensorKind::gradient);
+      sums_.insert(sums_.begin(), add("sum" + name, DataType::f64, {}, TensorKind::activation));
+      writes = {gradient_[k], sums_.front()};
+    }
     if (k == 0) {
       op("a.weight" + name, Phase::backward, reads, writes, 2 * shape.flops);
       return no_id;
     }
     const TensorId dx = activation("dx" + name, options_.units[k - 1].activation);
-    if (shape.split) {
+    if (shape.split && w_[k] != no_id) {
       op("a.weight" + name, Phase::backward, reads, writes, shape.flops);
       op("a.input" + name, Phase::backward, {w_[k], dy}, {dx}, shape.flops);
     } else {
-      reads.push_back(w_[k]);
+      if (w_[k] != no_id) reads.push_back(w_[k]);
       writes.push_back(dx);
       op("a.backward" + name, Phase::backward, reads, writes, 2 * shape.flops);
     }
@@ -108,6 +115,7 @@ class ChainBuilder {
     op("clip", Phase::update, sums_, {graph_.clip}, 0);
     graph_.ops.back().cost.bytes = static_cast<double>(8 * sums_.size());
     for (std::size_t k = 0; k < w_.size(); ++k) {
+      if (w_[k] == no_id) continue;
       const std::string name = std::to_string(k);
       const TensorId m = add("m" + name, DataType::f32, {options_.units[k].parameter}, TensorKind::optimizer_state);
       const TensorId v = add("v" + name, DataType::f32, {options_.units[k].parameter}, TensorKind::optimizer_state);
@@ -119,7 +127,8 @@ class ChainBuilder {
   const SmallGraphOptions& options_;
   Graph graph_;
   std::uint32_t unit_ = 0;
-  std::vector<TensorId> x_, saved_, w_, gradient_, sums_;
+  std::vector<TensorId> x_, saved_, w_, sums_;  // by unit, but for the sums
+  std::map<std::size_t, TensorId> gradient_;
 };
 
 // Draws that are the same with every standard library.
@@ -143,10 +152,9 @@ class Draw {
 
 constexpr double kib = 1024;
 
-UnitShape draw_unit(Draw& draw, int units, double parameter_low) {
+UnitShape draw_unit(Draw& draw, int forms, double parameter_low) {
   UnitShape shape;
-  const int form = draw.below(units <= 3 ? 3 : 2);
-  shape.form = static_cast<UnitShape::Form>(units >= 5 ? 0 : form);
+  shape.form = static_cast<UnitShape::Form>(draw.below(forms));
   shape.split = draw.chance(30);
   shape.activation = draw.elements(16 * kib, 512 * kib);
   shape.saved = draw.elements(16 * kib, 512 * kib);
@@ -177,18 +185,22 @@ Machine draw_machine(Draw& draw, const Graph& graph, bool long_latency) {
   return machine;
 }
 
-Instance draw_instance(Draw& draw, int units) {
+Instance draw_instance(Draw& draw, int units, int parameters, int forms) {
   // Small parameters are worth a shared bucket on a link of long latency.
-  const bool shared = units <= 3 && draw.chance(30);
+  const bool shared = draw.chance(25);
   const bool uniform = draw.chance(40);
+  const double low = shared ? 20 * kib : 64 * kib;
   SmallGraphOptions options;
-  const UnitShape one = draw_unit(draw, units, shared ? 20 * kib : 64 * kib);
-  for (int k = 0; k < units; ++k)
-    options.units.push_back(uniform ? one : draw_unit(draw, units, shared ? 20 * kib : 64 * kib));
+  const UnitShape one = draw_unit(draw, forms, low);
+  for (int k = 0; k < units; ++k) {
+    options.units.push_back(uniform ? one : draw_unit(draw, forms, low));
+    // Units without one lie between those with one.
+    if (k * parameters / units == (k - 1) * parameters / units && k > 0) options.units.back().parameter = 0;
+  }
   options.input = draw.chance(50) ? 64 : draw.elements(16 * kib, 512 * kib);
   options.head_flops = draw.log_uniform(0.1, 3);
   Instance instance;
-  instance.shape = std::to_string(units) + (uniform ? " uniform units" : " uneven units") +
+  instance.shape = std::to_string(units) + (uniform ? " uniform" : " uneven") + " units" +
                    (shared ? ", long latency" : "");
   instance.graph = small_graph(options);
   instance.machine = draw_machine(draw, instance.graph, shared);
@@ -199,15 +211,19 @@ Instance draw_instance(Draw& draw, int units) {
 
 Graph small_graph(const SmallGraphOptions& options) { return ChainBuilder(options).run(); }
 
+// Few enough choices for a search that takes milliseconds: with more units, fewer kinds of them.
 Instance small_instance(std::uint64_t seed) {
   Draw draw(seed);
-  const int units = 2 + std::min(draw.below(5), 3);  // most often all of them
-  return draw_instance(draw, units);
+  const int percent = draw.below(100);
+  if (percent < 35) return draw_instance(draw, 2, 2, 3);
+  if (percent < 70) return draw_instance(draw, 3, draw.chance(50) ? 3 : 2, draw.chance(50) ? 2 : 1);
+  if (percent < 90) return draw_instance(draw, 4, draw.chance(50) ? 3 : 2, 1);
+  return draw_instance(draw, 5, 2, 1);
 }
 
 Instance sized_instance(std::uint64_t seed, int units) {
   Draw draw(seed);
-  return draw_instance(draw, units);
+  return draw_instance(draw, units, units, 3);
 }
 
 }  // namespace stowage::oracle

@@ -11,7 +11,7 @@
 
 namespace stowage::oracle {
 
-// Unit k makes x[k+1] from x[k] with parameter W[k]; x[0] is the step's input.
+// Unit k makes x[k+1] from x[k] with parameter W[k]; x[0] is the step's input. Unit 0 has a parameter.
 struct UnitShape {
   enum class Form : std::uint8_t {
     plain,  // one op; backward reads x[k]
@@ -20,7 +20,7 @@ struct UnitShape {
   };
   Form form = Form::plain;
   bool split = false;  // the parameter's gradient and the input's are two ops
-  std::int64_t activation = 0, saved = 0, parameter = 0;  // f32 elements: of x[k+1], of s[k] or h[k], of W[k]
+  std::int64_t activation = 0, saved = 0, parameter = 0;  // f32 elements: of x[k+1], of s[k] or h[k], of W[k]; 0: no W[k]
   double flops = 0;                                        // of a forward op; twice as many in backward
 };
 struct SmallGraphOptions {
@@ -38,7 +38,7 @@ struct Instance {
 };
 // The same seed makes the same instance everywhere.
 Instance small_instance(std::uint64_t seed);
-// The same with this many units.
+// The same with this many units, each with a parameter.
 Instance sized_instance(std::uint64_t seed, int units);
 
 }  // namespace stowage::oracle
