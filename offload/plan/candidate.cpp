@@ -11,7 +11,9 @@ namespace {
 std::vector<PlacementItem> placement_items(const Problem& problem, const Draft& draft) {
   std::vector<PlacementItem> items;
   for (const DraftLifetime& lifetime : draft.lifetimes)
-    items.push_back({lifetime.first, lifetime.last, problem.layout.buckets[lifetime.bucket].bytes});
+    items.push_back({draft.has_spans ? lifetime.span_first : lifetime.first,
+                     draft.has_spans ? lifetime.span_last : lifetime.last,
+                     problem.layout.buckets[lifetime.bucket].bytes});
   return items;
 }
 

@@ -25,6 +25,8 @@ struct DraftLifetime {
   bool copy = false;   // written by a replay and read by nobody
   Position first = 0;  // with transfers (schedule pass)
   Position last = 0;
+  Position order = 0;  // of prefetches that claim at one position: lower first, then by first use
+  Position span_first = 0, span_last = 0;  // where the draft has spans: when its bytes are taken, for placement
 };
 
 struct Draft {
@@ -32,6 +34,7 @@ struct Draft {
   Position backward_end = 0;           // position of the first update launch, or the end
   std::vector<DraftLifetime> lifetimes;
   std::vector<std::vector<LifetimeId>> uses;  // by position: one lifetime per bucket touched
+  bool has_spans = false;
 };
 
 // Forward ops, then backward ops, each unit's replay directly before its first backward op, then the

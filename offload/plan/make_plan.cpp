@@ -5,6 +5,7 @@
 
 #include "offload/plan/bound.h"
 #include "offload/plan/candidate.h"
+#include "offload/plan/repair.h"
 #include "offload/plan/residency.h"
 #include "stowage/error.h"
 #include "stowage/planner.h"
@@ -18,6 +19,8 @@ constexpr std::size_t shortest_path = 12;
 // What the family may cost: ops looked at, and ops simulated for a path that is found by simulation.
 constexpr std::size_t most_family_ops = 6'000'000;
 constexpr std::size_t most_path_ops = 1'000'000;
+constexpr std::size_t most_repair_ops = 20'000'000;  // for each bucket size
+constexpr std::size_t most_starts = 8;
 
 Problem resident_problem(const Graph& graph, const Machine& machine) {
   return make_problem(graph, machine, {.target_bytes = 0, .group_gradients = false});
@@ -91,6 +94,27 @@ std::vector<Candidate> family(const std::vector<Problem>& problems) {
   }
   std::reverse(candidates.begin(), candidates.end());
   return candidates;
+}
+
+// The front that repair finds (repair.h), of all problems, fastest first.
+struct Repaired {
+  const Problem* problem = nullptr;
+  LimitedSketch limited;
+};
+std::vector<Repaired> repaired_members(const std::vector<Problem>& problems,
+                                       const std::vector<Candidate>& candidates) {
+  std::vector<Repaired> members;
+  for (const Problem& problem : problems) {
+    std::vector<Choices> starts;
+    for (const Candidate& candidate : candidates)
+      if (candidate.problem == &problem) starts.push_back(candidate.choices);
+    for (LimitedSketch& limited : repaired_front(problem, thin(std::move(starts), most_starts), most_repair_ops))
+      members.push_back({&problem, std::move(limited)});
+  }
+  std::stable_sort(members.begin(), members.end(), [](const Repaired& a, const Repaired& b) {
+    return a.limited.seconds < b.limited.seconds;
+  });
+  return members;
 }
 
 bool fits(const Plan& plan, const Budget& budget) {
@@ -174,7 +198,14 @@ std::variant<Plan, Infeasible> plan_automatic(const Graph& graph, const Machine&
   Selection selection(budget);
   selection.offer(std::move(minimum.plan));
   selection.offer(std::move(resident));
-  for (const Timed& timed : fitting_members(family(problems), selection, budget)) {
+  const std::vector<Candidate> candidates = family(problems);
+  for (const Repaired& member : repaired_members(problems, candidates)) {
+    if (selection.beaten(member.limited.seconds)) continue;
+    Plan plan = complete(*member.problem, member.limited.draft);
+    plan.policy = "auto";
+    selection.offer(std::move(plan));
+  }
+  for (const Timed& timed : fitting_members(candidates, selection, budget)) {
     if (selection.beaten(timed.sketch.step_seconds)) break;
     Plan plan = complete(*timed.problem, timed.sketch.draft);
     plan.policy = "auto";

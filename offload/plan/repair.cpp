@@ -1,0 +1,127 @@
+#include "offload/plan/repair.h"
+
+#include <algorithm>
+
+#include "offload/plan/residency.h"
+
+namespace stowage {
+namespace {
+
+constexpr Bytes limits = 64;  // at most, over the range of memory
+constexpr double gain = 1 - 1e-9;
+
+struct Move {
+  bool is_activation = false;
+  std::uint32_t index = 0;
+  int level = 0;
+};
+
+class Repairer {
+ public:
+  Repairer(const Problem& problem, const std::vector<Choices>& paths, std::size_t most_ops)
+      : problem_(problem), scheduler_(problem), paths_(paths), ops_left_(most_ops) {
+    for (std::uint32_t item = 0; item < problem.items.size(); ++item)
+      for (int level = problem.items[item].rebuildable ? 0 : 1; level <= highest_level(problem, true, item); ++level)
+        moves_.push_back({true, item, level});
+    for (BucketId id = 0; id < problem.layout.buckets.size(); ++id)
+      for (int level = 0; level <= highest_level(problem, false, id) && highest_level(problem, false, id) > 0; ++level)
+        moves_.push_back({false, id, level});
+  }
+
+  std::vector<LimitedSketch> run() {
+    std::vector<LimitedSketch> front;
+    Bytes limit = unlimited, step = 0;
+    while (ops_left_ > 0 && start(limit)) {
+      improve(limit);
+      front.push_back(best_);
+      if (step == 0) step = best_.peak / limits;
+      const Bytes less = std::max<Bytes>({1, limit == unlimited ? 0 : (best_.peak + step > limit ? best_.peak + step - limit : 0)});
+      if (best_.peak <= less) break;
+      limit = best_.peak - less;
+    }
+    return front;
+  }
+
+ private:
+  bool evaluate(const Choices& choices, Bytes limit, double cutoff) {
+    const std::size_t ops = problem_.graph->ops.size();
+    ops_left_ -= std::min(ops_left_, ops);
+    std::optional<LimitedSketch> sketch = scheduler_.run(choices, limit, cutoff);
+    if (!sketch || sketch->seconds >= cutoff) return false;
+    best_ = std::move(*sketch);
+    choices_ = choices;
+    return true;
+  }
+
+  // The best to begin with: what was best before, and the paths' next choices that fit.
+  bool start(Bytes limit) {
+    constexpr double never = std::numeric_limits<double>::infinity();
+    const Choices before = choices_;
+    double seconds = never;
+    auto offer = [&](const Choices& choices) {
+      const bool better = evaluate(choices, limit, seconds);
+      if (better) seconds = best_.seconds * gain;
+      return better;
+    };
+    if (!before.loads.empty()) offer(before);
+    for (const Choices& choices : paths_) offer(choices);
+    return seconds < never;
+  }
+
+  int level_of(const Move& move) const {
+    return move.is_activation ? static_cast<int>(choice_of(problem_.items[move.index], choices_))
+                              : static_cast<int>(choices_.loads[move.index]);
+  }
+  void apply(const Move& move, Choices& choices) const {
+    if (move.is_activation)
+      choose(problem_.items[move.index], static_cast<ActivationChoice>(move.level), choices);
+    else
+      choices.loads[move.index] = static_cast<LoadChoice>(move.level);
+  }
+
+  void improve(Bytes limit) {
+    while (ops_left_ > 0 && (improve_by_one(limit) || improve_by_two(limit))) {
+    }
+  }
+  bool improve_by_one(Bytes limit) {
+    bool improved = false;
+    const Choices from = choices_;
+    for (const Move& move : moves_) {
+      Choices changed = from;
+      apply(move, changed);
+      if (changed != from && ops_left_ > 0) improved |= evaluate(changed, limit, best_.seconds * gain);
+    }
+    return improved;
+  }
+  // One promoted, another demoted; the first such pair that helps.
+  bool improve_by_two(Bytes limit) {
+    for (const Move& up : moves_) {
+      if (up.level <= level_of(up)) continue;
+      for (const Move& down : moves_) {
+        if (down.level >= level_of(down) || ops_left_ == 0) continue;
+        Choices changed = choices_;
+        apply(up, changed);
+        apply(down, changed);
+        if (evaluate(changed, limit, best_.seconds * gain)) return true;
+      }
+    }
+    return false;
+  }
+
+  const Problem& problem_;
+  LimitedScheduler scheduler_;
+  const std::vector<Choices>& paths_;
+  std::size_t ops_left_;
+  std::vector<Move> moves_;
+  Choices choices_;
+  LimitedSketch best_;
+};
+
+}  // namespace
+
+std::vector<LimitedSketch> repaired_front(const Problem& problem, const std::vector<Choices>& paths,
+                                          std::size_t most_ops) {
+  return Repairer(problem, paths, most_ops).run();
+}
+
+}  // namespace stowage
