@@ -1,8 +1,10 @@
 #include "offload/plan/candidate.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "offload/plan/instructions.h"
+#include "offload/plan/packing.h"
 #include "stowage/placement.h"
 
 namespace stowage {
@@ -11,10 +13,21 @@ namespace {
 std::vector<PlacementItem> placement_items(const Problem& problem, const Draft& draft) {
   std::vector<PlacementItem> items;
   for (const DraftLifetime& lifetime : draft.lifetimes)
-    items.push_back({draft.has_spans ? lifetime.span_first : lifetime.first,
-                     draft.has_spans ? lifetime.span_last : lifetime.last,
-                     problem.layout.buckets[lifetime.bucket].bytes});
+    items.push_back({lifetime.first, lifetime.last, problem.layout.buckets[lifetime.bucket].bytes});
   return items;
+}
+
+// By time where the draft has it and items are few, else by position.
+std::vector<Bytes> offsets_of(const Problem& problem, const Draft& draft, Bytes alignment, Bytes aim) {
+  constexpr std::size_t most_packed = 100, most_nodes = 2000;
+  if (draft.has_spans && draft.lifetimes.size() <= most_packed) {
+    std::vector<PackingItem> items;
+    for (const DraftLifetime& lifetime : draft.lifetimes)
+      items.push_back({lifetime.span_first, lifetime.span_last, lifetime.span_wrap,
+                       problem.layout.buckets[lifetime.bucket].bytes});
+    if (std::optional<std::vector<Bytes>> offsets = pack(items, aim, alignment, most_nodes)) return *offsets;
+  }
+  return place(placement_items(problem, draft), alignment).offsets;
 }
 
 Plan start_plan(const std::vector<Bucket>& buckets, const Draft& draft) {
@@ -128,13 +141,15 @@ Sketch make_sketch(const Problem& problem, const Choices& choices, std::uint32_t
   return sketch;
 }
 
-Plan complete(const Problem& problem, const Draft& draft) {
+Plan complete(const Problem& problem, const Draft& draft, Bytes aim) {
   Plan plan = start_plan(problem.layout.buckets, draft);
-  std::vector<PlacementItem> items = placement_items(problem, draft);
-  PlacementResult placement = place(items, plan.alignment);
-  for (LifetimeId id = 0; id < plan.lifetimes.size(); ++id) plan.lifetimes[id].offset = placement.offsets[id];
-  plan.device_peak_bytes = placement.peak;
-  plan.live_peak_bytes = peak_live_bytes(items);
+  const std::vector<Bytes> offsets = offsets_of(problem, draft, plan.alignment, aim);
+  for (LifetimeId id = 0; id < plan.lifetimes.size(); ++id) {
+    plan.lifetimes[id].offset = offsets[id];
+    plan.device_peak_bytes = std::max(plan.device_peak_bytes,
+                                      offsets[id] + problem.layout.buckets[plan.lifetimes[id].bucket].bytes);
+  }
+  plan.live_peak_bytes = peak_live_bytes(placement_items(problem, draft));
   make_instructions(*problem.graph, problem.layout, draft, true, plan);
   decide_residency(problem, draft, plan);
   account(problem, plan);

@@ -47,8 +47,9 @@ class Sketcher {
   double compute_seconds_ = 0;
 };
 
-// Placement, instructions, simulation and accounts. Not validated.
-Plan complete(const Problem& problem, const Draft& draft);
+// Placement, instructions, simulation and accounts. Not validated. `aim`: of a draft with spans, the peak that
+// placement tries to keep.
+Plan complete(const Problem& problem, const Draft& draft, Bytes aim = 0);
 
 // The op at which most bytes are live.
 std::string tightest_op(const Problem& problem, const Draft& draft);

@@ -26,7 +26,8 @@ struct DraftLifetime {
   Position first = 0;  // with transfers (schedule pass)
   Position last = 0;
   Position order = 0;  // of prefetches that claim at one position: lower first, then by first use
-  Position span_first = 0, span_last = 0;  // where the draft has spans: when its bytes are taken, for placement
+  // Where the draft has spans: when its bytes are taken, for placement; see PackingItem.
+  Position span_first = 0, span_last = 0, span_wrap = 0;
 };
 
 struct Draft {

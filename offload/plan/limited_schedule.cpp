@@ -202,9 +202,11 @@ class Period {
       DraftLifetime& lifetime = at(id);
       lifetime.first = lifetime.resident ? 0 : lifetime.prefetched ? claim_of(id, tolerance) : lifetime.first_use;
       lifetime.last = lifetime.resident ? static_cast<Position>(ends_.size()) : lifetime.last_use + 1;
-      const bool always = lifetime.resident || crosses(lifetime);
-      lifetime.span_first = always ? 0 : rank(begin_[id]);
-      lifetime.span_last = always ? latest : std::max(lifetime.span_first + 1, rank(end_[id]));
+      lifetime.span_first = lifetime.resident ? 0 : rank(begin_[id]);
+      lifetime.span_last = lifetime.resident || crosses(lifetime)
+                               ? latest
+                               : std::max(lifetime.span_first + 1, rank(end_[id]));
+      if (crosses(lifetime)) lifetime.span_wrap = rank(end_[id]);
     }
     draft_.has_spans = true;
   }

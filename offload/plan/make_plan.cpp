@@ -102,13 +102,14 @@ struct Repaired {
   LimitedSketch limited;
 };
 std::vector<Repaired> repaired_members(const std::vector<Problem>& problems,
-                                       const std::vector<Candidate>& candidates) {
+                                       const std::vector<Candidate>& candidates, Bytes least) {
   std::vector<Repaired> members;
   for (const Problem& problem : problems) {
     std::vector<Choices> starts;
     for (const Candidate& candidate : candidates)
       if (candidate.problem == &problem) starts.push_back(candidate.choices);
-    for (LimitedSketch& limited : repaired_front(problem, thin(std::move(starts), most_starts), most_repair_ops))
+    for (LimitedSketch& limited :
+         repaired_front(problem, thin(std::move(starts), most_starts), least, most_repair_ops))
       members.push_back({&problem, std::move(limited)});
   }
   std::stable_sort(members.begin(), members.end(), [](const Repaired& a, const Repaired& b) {
@@ -199,9 +200,9 @@ std::variant<Plan, Infeasible> plan_automatic(const Graph& graph, const Machine&
   selection.offer(std::move(minimum.plan));
   selection.offer(std::move(resident));
   const std::vector<Candidate> candidates = family(problems);
-  for (const Repaired& member : repaired_members(problems, candidates)) {
+  for (const Repaired& member : repaired_members(problems, candidates, least)) {
     if (selection.beaten(member.limited.seconds)) continue;
-    Plan plan = complete(*member.problem, member.limited.draft);
+    Plan plan = complete(*member.problem, member.limited.draft, member.limited.peak);
     plan.policy = "auto";
     selection.offer(std::move(plan));
   }

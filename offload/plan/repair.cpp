@@ -18,8 +18,8 @@ struct Move {
 
 class Repairer {
  public:
-  Repairer(const Problem& problem, const std::vector<Choices>& paths, std::size_t most_ops)
-      : problem_(problem), scheduler_(problem), paths_(paths), ops_left_(most_ops) {
+  Repairer(const Problem& problem, const std::vector<Choices>& paths, Bytes least, std::size_t most_ops)
+      : problem_(problem), scheduler_(problem), paths_(paths), least_(least), ops_left_(most_ops) {
     for (std::uint32_t item = 0; item < problem.items.size(); ++item)
       for (int level = problem.items[item].rebuildable ? 0 : 1; level <= highest_level(problem, true, item); ++level)
         moves_.push_back({true, item, level});
@@ -30,14 +30,15 @@ class Repairer {
 
   std::vector<LimitedSketch> run() {
     std::vector<LimitedSketch> front;
-    Bytes limit = unlimited, step = 0;
+    Bytes limit = unlimited;
     while (ops_left_ > 0 && start(limit)) {
       improve(limit);
       front.push_back(best_);
-      if (step == 0) step = best_.peak / limits;
-      const Bytes less = std::max<Bytes>({1, limit == unlimited ? 0 : (best_.peak + step > limit ? best_.peak + step - limit : 0)});
-      if (best_.peak <= less) break;
-      limit = best_.peak - less;
+      // In even steps at the most, and down to the least in any case.
+      const Bytes step = front.front().peak > least_ ? (front.front().peak - least_) / limits : 0;
+      if (limit <= least_ || best_.peak == 0) break;
+      const Bytes below = std::min(best_.peak - 1, limit > step ? limit - step : 0);
+      limit = std::max(below, least_);
     }
     return front;
   }
@@ -111,6 +112,7 @@ class Repairer {
   const Problem& problem_;
   LimitedScheduler scheduler_;
   const std::vector<Choices>& paths_;
+  Bytes least_;
   std::size_t ops_left_;
   std::vector<Move> moves_;
   Choices choices_;
@@ -120,8 +122,8 @@ class Repairer {
 }  // namespace
 
 std::vector<LimitedSketch> repaired_front(const Problem& problem, const std::vector<Choices>& paths,
-                                          std::size_t most_ops) {
-  return Repairer(problem, paths, most_ops).run();
+                                          Bytes least, std::size_t most_ops) {
+  return Repairer(problem, paths, least, most_ops).run();
 }
 
 }  // namespace stowage

@@ -11,8 +11,8 @@
 
 namespace stowage {
 
-// `paths`: choices to start from. `most_ops`: work, in ops scheduled; what is found until then is returned.
+// `paths`: choices to start from. `least`: the lowest limit that is tried. `most_ops`: work, in ops scheduled; what is found until then is returned.
 std::vector<LimitedSketch> repaired_front(const Problem& problem, const std::vector<Choices>& paths,
-                                          std::size_t most_ops);
+                                          Bytes least, std::size_t most_ops);
 
 }  // namespace stowage
