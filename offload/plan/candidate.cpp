@@ -22,10 +22,14 @@ std::vector<Bytes> offsets_of(const Problem& problem, const Draft& draft, Bytes 
   constexpr std::size_t most_packed = 100, most_nodes = 2000;
   if (draft.has_spans && draft.lifetimes.size() <= most_packed) {
     std::vector<PackingItem> items;
-    for (const DraftLifetime& lifetime : draft.lifetimes)
-      items.push_back({lifetime.span_first, lifetime.span_last, lifetime.span_wrap,
-                       problem.layout.buckets[lifetime.bucket].bytes});
-    if (std::optional<std::vector<Bytes>> offsets = pack(items, aim, alignment, most_nodes)) return *offsets;
+    Bytes slack = 0;  // what rounding leaves of the topmost item's last unit, at best
+    for (const DraftLifetime& lifetime : draft.lifetimes) {
+      const Bytes bytes = problem.layout.buckets[lifetime.bucket].bytes;
+      items.push_back({lifetime.span_first, lifetime.span_last, lifetime.span_wrap, bytes});
+      slack = std::max(slack, align_up(bytes, alignment) - bytes);
+    }
+    for (Bytes limit : {aim - std::min(aim, slack), aim})
+      if (std::optional<std::vector<Bytes>> offsets = pack(items, limit, alignment, most_nodes)) return *offsets;
   }
   return place(placement_items(problem, draft), alignment).offsets;
 }

@@ -40,20 +40,13 @@ struct Minimum {
 };
 Minimum minimum_plan(const Problem& problem) {
   std::optional<Minimum> best;
-  auto consider = [&](ActivationChoice rebuildable, ActivationChoice inputs) {
-    Choices choices = minimum_choices(problem);
-    for (const ActivationItem& item : problem.items)
-      choose(item, item.rebuildable ? rebuildable : inputs, choices);
+  for (const Choices& choices : least_choices(problem)) {
     Sketch sketch = make_untimed_sketch(problem, choices, 0);
-    if (best && sketch.live_peak_bytes >= best->plan.device_peak_bytes) return;
+    if (best && sketch.live_peak_bytes >= best->plan.device_peak_bytes) continue;
     Plan plan = complete(problem, sketch.draft);
     if (!best || plan.device_peak_bytes < best->plan.device_peak_bytes)
       best = Minimum{std::move(plan), tightest_op(problem, sketch.draft)};
-  };
-  consider(ActivationChoice::recompute, ActivationChoice::offload);
-  consider(ActivationChoice::recompute, ActivationChoice::keep);
-  consider(ActivationChoice::offload, ActivationChoice::offload);
-  consider(ActivationChoice::keep, ActivationChoice::keep);
+  }
   best->plan.policy = "auto";
   return std::move(*best);
 }
@@ -108,8 +101,9 @@ std::vector<Repaired> repaired_members(const std::vector<Problem>& problems,
     std::vector<Choices> starts;
     for (const Candidate& candidate : candidates)
       if (candidate.problem == &problem) starts.push_back(candidate.choices);
-    for (LimitedSketch& limited :
-         repaired_front(problem, thin(std::move(starts), most_starts), least, most_repair_ops))
+    starts = thin(std::move(starts), most_starts);
+    for (Choices& choices : least_choices(problem)) starts.push_back(std::move(choices));
+    for (LimitedSketch& limited : repaired_front(problem, starts, least, most_repair_ops))
       members.push_back({&problem, std::move(limited)});
   }
   std::stable_sort(members.begin(), members.end(), [](const Repaired& a, const Repaired& b) {

@@ -29,21 +29,45 @@ class Repairer {
   }
 
   std::vector<LimitedSketch> run() {
+    descend();
+    ascend();
     std::vector<LimitedSketch> front;
-    Bytes limit = unlimited;
-    while (ops_left_ > 0 && start(limit)) {
-      improve(limit);
-      front.push_back(best_);
-      // In even steps at the most, and down to the least in any case.
-      const Bytes step = front.front().peak > least_ ? (front.front().peak - least_) / limits : 0;
-      if (limit <= least_ || best_.peak == 0) break;
-      const Bytes below = std::min(best_.peak - 1, limit > step ? limit - step : 0);
-      limit = std::max(below, least_);
-    }
+    for (Rung& rung : rungs_) front.push_back(std::move(rung.best));
     return front;
   }
 
  private:
+  struct Rung {
+    Bytes limit = 0;
+    Choices choices;
+    LimitedSketch best;
+  };
+
+  // Down in even steps at the most, and to the least in any case.
+  void descend() {
+    Bytes limit = unlimited;
+    while (ops_left_ > 0 && start(limit)) {
+      improve(limit);
+      rungs_.push_back({limit, choices_, best_});
+      const Bytes highest = rungs_.front().best.peak;
+      const Bytes step = highest > least_ ? (highest - least_) / limits : 0;
+      if (limit <= least_ || best_.peak == 0) break;
+      limit = std::max(least_, std::min(best_.peak - 1, limit > step ? limit - step : 0));
+    }
+  }
+  // Up again, from what was found below.
+  void ascend() {
+    for (std::size_t i = rungs_.size(); i-- > 1 && ops_left_ > 0;) {
+      Rung& rung = rungs_[i - 1];
+      choices_ = rung.choices;
+      best_ = rung.best;
+      if (!evaluate(rungs_[i].choices, rung.limit, best_.seconds * gain)) continue;
+      improve(rung.limit);
+      rung.choices = choices_;
+      rung.best = best_;
+    }
+  }
+
   bool evaluate(const Choices& choices, Bytes limit, double cutoff) {
     const std::size_t ops = problem_.graph->ops.size();
     ops_left_ -= std::min(ops_left_, ops);
@@ -94,15 +118,15 @@ class Repairer {
     }
     return improved;
   }
-  // One promoted, another demoted; the first such pair that helps.
+  // One promoted and another demoted, or both the same way; the first such pair that helps.
   bool improve_by_two(Bytes limit) {
-    for (const Move& up : moves_) {
-      if (up.level <= level_of(up)) continue;
-      for (const Move& down : moves_) {
-        if (down.level >= level_of(down) || ops_left_ == 0) continue;
+    for (std::size_t a = 0; a < moves_.size(); ++a) {
+      if (moves_[a].level == level_of(moves_[a])) continue;
+      for (std::size_t b = 0; b < a; ++b) {
+        if (moves_[b].level == level_of(moves_[b]) || ops_left_ == 0) continue;
         Choices changed = choices_;
-        apply(up, changed);
-        apply(down, changed);
+        apply(moves_[a], changed);
+        apply(moves_[b], changed);
         if (evaluate(changed, limit, best_.seconds * gain)) return true;
       }
     }
@@ -117,6 +141,7 @@ class Repairer {
   std::vector<Move> moves_;
   Choices choices_;
   LimitedSketch best_;
+  std::vector<Rung> rungs_;  // the highest limit first
 };
 
 }  // namespace

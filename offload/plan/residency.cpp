@@ -126,6 +126,20 @@ Choices minimum_choices(const Problem& problem) {
   return choices;
 }
 
+std::vector<Choices> least_choices(const Problem& problem) {
+  std::vector<Choices> ways;
+  auto add = [&](ActivationChoice rebuildable, ActivationChoice inputs) {
+    ways.push_back(minimum_choices(problem));
+    for (const ActivationItem& item : problem.items)
+      choose(item, item.rebuildable ? rebuildable : inputs, ways.back());
+  };
+  add(ActivationChoice::recompute, ActivationChoice::offload);
+  add(ActivationChoice::recompute, ActivationChoice::keep);
+  add(ActivationChoice::offload, ActivationChoice::offload);
+  add(ActivationChoice::keep, ActivationChoice::keep);
+  return ways;
+}
+
 Choices resident_choices(const Problem& problem) {
   Choices choices;
   choices.activations.assign(problem.layout.buckets.size(), ActivationChoice::recompute);

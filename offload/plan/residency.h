@@ -15,6 +15,8 @@ namespace stowage {
 
 // The lowest level of everything.
 Choices minimum_choices(const Problem& problem);
+// Choices one of which needs the least memory: everything streamed, activations in four ways.
+std::vector<Choices> least_choices(const Problem& problem);
 // Everything on the device, nothing recomputed.
 Choices resident_choices(const Problem& problem);
 
