@@ -8,7 +8,8 @@ namespace stowage {
 namespace {
 
 constexpr Bytes limits = 64;  // at most, over the range of memory
-constexpr double gain = 1 - 1e-9;
+constexpr Bytes unit = Plan{}.alignment;
+constexpr double gain = 1 - 1e-9, same = 1 + 1e-12;
 
 struct Move {
   bool is_activation = false;
@@ -52,7 +53,7 @@ class Repairer {
       const Bytes highest = rungs_.front().best.peak;
       const Bytes step = highest > least_ ? (highest - least_) / limits : 0;
       if (limit <= least_ || best_.peak == 0) break;
-      limit = std::max(least_, std::min(best_.peak - 1, limit > step ? limit - step : 0));
+      limit = std::max(least_, std::min(best_.peak - std::min(best_.peak, unit), limit > step ? limit - step : 0));
     }
   }
   // Up again, from what was found below.
@@ -61,21 +62,25 @@ class Repairer {
       Rung& rung = rungs_[i - 1];
       choices_ = rung.choices;
       best_ = rung.best;
-      if (!evaluate(rungs_[i].choices, rung.limit, best_.seconds * gain)) continue;
+      if (!improves(rungs_[i].choices, rung.limit)) continue;
       improve(rung.limit);
       rung.choices = choices_;
       rung.best = best_;
     }
   }
 
-  bool evaluate(const Choices& choices, Bytes limit, double cutoff) {
+  // Takes the choices if they are faster than `seconds`; or as fast, with less than `peak`.
+  bool evaluate(const Choices& choices, Bytes limit, double seconds, Bytes peak) {
     const std::size_t ops = problem_.graph->ops.size();
     ops_left_ -= std::min(ops_left_, ops);
-    std::optional<LimitedSketch> sketch = scheduler_.run(choices, limit, cutoff);
-    if (!sketch || sketch->seconds >= cutoff) return false;
+    std::optional<LimitedSketch> sketch = scheduler_.run(choices, limit, seconds * same);
+    if (!sketch || (sketch->seconds >= seconds * gain && sketch->peak >= peak)) return false;
     best_ = std::move(*sketch);
     choices_ = choices;
     return true;
+  }
+  bool improves(const Choices& choices, Bytes limit) {
+    return evaluate(choices, limit, best_.seconds, best_.peak);
   }
 
   // The best to begin with: what was best before, and the paths' next choices that fit.
@@ -83,10 +88,11 @@ class Repairer {
     constexpr double never = std::numeric_limits<double>::infinity();
     const Choices before = choices_;
     double seconds = never;
+    Bytes peak = unlimited;
     auto offer = [&](const Choices& choices) {
-      const bool better = evaluate(choices, limit, seconds);
-      if (better) seconds = best_.seconds * gain;
-      return better;
+      if (!evaluate(choices, limit, seconds, peak)) return;
+      seconds = best_.seconds;
+      peak = best_.peak;
     };
     if (!before.loads.empty()) offer(before);
     for (const Choices& choices : paths_) offer(choices);
@@ -105,7 +111,7 @@ class Repairer {
   }
 
   void improve(Bytes limit) {
-    while (ops_left_ > 0 && (improve_by_one(limit) || improve_by_two(limit))) {
+    while (ops_left_ > 0 && (improve_by_one(limit) || improve_by_two(limit) || improve_by_exchange(limit))) {
     }
   }
   bool improve_by_one(Bytes limit) {
@@ -114,7 +120,7 @@ class Repairer {
     for (const Move& move : moves_) {
       Choices changed = from;
       apply(move, changed);
-      if (changed != from && ops_left_ > 0) improved |= evaluate(changed, limit, best_.seconds * gain);
+      if (changed != from && ops_left_ > 0) improved |= improves(changed, limit);
     }
     return improved;
   }
@@ -127,9 +133,27 @@ class Repairer {
         Choices changed = choices_;
         apply(moves_[a], changed);
         apply(moves_[b], changed);
-        if (evaluate(changed, limit, best_.seconds * gain)) return true;
+        if (improves(changed, limit)) return true;
       }
     }
+    return false;
+  }
+
+  // Two parameter buckets exchange their levels, and one more item changes or none.
+  bool improve_by_exchange(Bytes limit) {
+    const std::vector<BucketId>& buckets = problem_.layout.parameters;
+    for (std::size_t a = 0; a < buckets.size(); ++a)
+      for (std::size_t b = 0; b < a; ++b) {
+        if (choices_.loads[buckets[a]] == choices_.loads[buckets[b]]) continue;
+        Choices exchanged = choices_;
+        std::swap(exchanged.loads[buckets[a]], exchanged.loads[buckets[b]]);
+        if (ops_left_ > 0 && improves(exchanged, limit)) return true;
+        for (const Move& move : moves_) {
+          Choices changed = exchanged;
+          apply(move, changed);
+          if (ops_left_ > 0 && changed != exchanged && improves(changed, limit)) return true;
+        }
+      }
     return false;
   }
 
