@@ -1,6 +1,8 @@
 #include "offload/plan/repair.h"
 
 #include <algorithm>
+#include <limits>
+#include <utility>
 
 #include "offload/plan/residency.h"
 
@@ -8,6 +10,7 @@ namespace stowage {
 namespace {
 
 constexpr Bytes limits = 64;  // at most, over the range of memory
+constexpr std::size_t most_in_sets = 4;
 constexpr Bytes unit = Plan{}.alignment;
 constexpr double gain = 1 - 1e-9, same = 1 + 1e-12;
 
@@ -111,6 +114,40 @@ class Repairer {
   }
 
   void improve(Bytes limit) {
+    climb(limit);
+    if (try_resident_sets(limit)) climb(limit);
+  }
+  // Which buckets are resident is a matter of sets, where parameters are few: from each set, with all else at
+  // the lowest level, up to where no single change helps.
+  bool try_resident_sets(Bytes limit) {
+    const std::vector<BucketId>& buckets = problem_.layout.parameters;
+    if (buckets.size() > most_in_sets) return false;
+    bool improved = false;
+    for (std::uint32_t set = 0; set < 1U << buckets.size(); ++set) {
+      Choices start = minimum_choices(problem_);
+      bool differs = false;
+      for (std::size_t i = 0; i < buckets.size(); ++i) {
+        const bool resident = (set >> i & 1U) != 0;
+        if (resident) start.loads[buckets[i]] = LoadChoice::resident;
+        differs |= resident != (choices_.loads[buckets[i]] == LoadChoice::resident);
+      }
+      if (differs && ops_left_ > 0) improved |= try_from(start, limit);
+    }
+    return improved;
+  }
+  bool try_from(const Choices& start, Bytes limit) {
+    const Choices choices = choices_;
+    const LimitedSketch best = best_;
+    if (evaluate(start, limit, std::numeric_limits<double>::infinity(), unlimited)) {
+      while (ops_left_ > 0 && improve_by_one(limit)) {
+      }
+      if (best_.seconds < best.seconds * gain) return true;
+    }
+    choices_ = choices;
+    best_ = best;
+    return false;
+  }
+  void climb(Bytes limit) {
     while (ops_left_ > 0 && (improve_by_one(limit) || improve_by_two(limit) || improve_by_exchange(limit))) {
     }
   }
