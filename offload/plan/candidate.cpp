@@ -1,10 +1,8 @@
 #include "offload/plan/candidate.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "offload/plan/instructions.h"
-#include "offload/plan/packing.h"
 #include "stowage/placement.h"
 
 namespace stowage {
@@ -15,23 +13,6 @@ std::vector<PlacementItem> placement_items(const Problem& problem, const Draft& 
   for (const DraftLifetime& lifetime : draft.lifetimes)
     items.push_back({lifetime.first, lifetime.last, problem.layout.buckets[lifetime.bucket].bytes});
   return items;
-}
-
-// By time where the draft has it and items are few, else by position.
-std::vector<Bytes> offsets_of(const Problem& problem, const Draft& draft, Bytes alignment, Bytes aim) {
-  constexpr std::size_t most_packed = 100, most_nodes = 2000;
-  if (draft.has_spans && draft.lifetimes.size() <= most_packed) {
-    std::vector<PackingItem> items;
-    Bytes slack = 0;  // what rounding leaves of the topmost item's last unit, at best
-    for (const DraftLifetime& lifetime : draft.lifetimes) {
-      const Bytes bytes = problem.layout.buckets[lifetime.bucket].bytes;
-      items.push_back({lifetime.span_first, lifetime.span_last, lifetime.span_wrap, bytes});
-      slack = std::max(slack, align_up(bytes, alignment) - bytes);
-    }
-    for (Bytes limit : {aim - std::min(aim, slack), aim})
-      if (std::optional<std::vector<Bytes>> offsets = pack(items, limit, alignment, most_nodes)) return *offsets;
-  }
-  return place(placement_items(problem, draft), alignment).offsets;
 }
 
 Plan start_plan(const std::vector<Bucket>& buckets, const Draft& draft) {
@@ -145,13 +126,16 @@ Sketch make_sketch(const Problem& problem, const Choices& choices, std::uint32_t
   return sketch;
 }
 
-Plan complete(const Problem& problem, const Draft& draft, Bytes aim) {
+Plan complete(const Problem& problem, const Draft& draft) {
+  return complete_at(problem, draft, place(placement_items(problem, draft), Plan{}.alignment).offsets);
+}
+
+Plan complete_at(const Problem& problem, const Draft& draft, const std::vector<Bytes>& offsets) {
   Plan plan = start_plan(problem.layout.buckets, draft);
-  const std::vector<Bytes> offsets = offsets_of(problem, draft, plan.alignment, aim);
   for (LifetimeId id = 0; id < plan.lifetimes.size(); ++id) {
+    const Bytes end = offsets[id] + plan.buckets[plan.lifetimes[id].bucket].bytes;
     plan.lifetimes[id].offset = offsets[id];
-    plan.device_peak_bytes = std::max(plan.device_peak_bytes,
-                                      offsets[id] + problem.layout.buckets[plan.lifetimes[id].bucket].bytes);
+    plan.device_peak_bytes = std::max(plan.device_peak_bytes, end);
   }
   plan.live_peak_bytes = peak_live_bytes(placement_items(problem, draft));
   make_instructions(*problem.graph, problem.layout, draft, true, plan);

@@ -47,9 +47,10 @@ class Sketcher {
   double compute_seconds_ = 0;
 };
 
-// Placement, instructions, simulation and accounts. Not validated. `aim`: of a draft with spans, the peak that
-// placement tries to keep.
-Plan complete(const Problem& problem, const Draft& draft, Bytes aim = 0);
+// Placement, instructions, simulation and accounts. Not validated.
+Plan complete(const Problem& problem, const Draft& draft);
+// The same with the offsets of lifetimes given.
+Plan complete_at(const Problem& problem, const Draft& draft, const std::vector<Bytes>& offsets);
 
 // The op at which most bytes are live.
 std::string tightest_op(const Problem& problem, const Draft& draft);

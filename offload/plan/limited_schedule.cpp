@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "offload/plan/packing.h"
 #include "src/graph/cost.h"
 
 namespace stowage {
@@ -75,7 +76,7 @@ class Period {
         ready_(problem.layout.buckets.size(), 0),
         last_of_(problem.layout.buckets.size(), no_id) {}
 
-  std::optional<LimitedSketch> run() {
+  std::optional<LimitedSketch> run(bool late) {
     list();
     update_host();
     for (const SequenceStep& step : draft_.sequence) left_ += rates_.op[step.op];
@@ -87,6 +88,7 @@ class Period {
     LimitedSketch sketch;
     sketch.peak = live_.peak();
     sketch.seconds = std::max({now_, d2h_free_, host_end_}) + rates_.gate;
+    if (late) put_off();
     set_intervals();
     drop_joined();
     sketch.draft = std::move(draft_);
@@ -170,7 +172,8 @@ class Period {
       return true;
     }
     take(id, start);
-    at(id).order = ++order_;
+    loads_.push_back(id);
+    at(id).order = static_cast<Position>(loads_.size());
     arrival_ = h2d_free_ = start + rates_.h2d[bucket];
     return true;
   }
@@ -182,6 +185,16 @@ class Period {
       ready_[bucket] = std::max(ready_[bucket], d2h_free_);
     }
     live_.change(end_[id], -bytes(id));
+  }
+
+  // Prefetches as late as their uses and those behind them on the link allow.
+  void put_off() {
+    double link = never;
+    for (auto id = loads_.rbegin(); id != loads_.rend(); ++id) {
+      const auto use = static_cast<std::size_t>(at(*id).first_use);
+      const double deadline = std::min(link, ends_[use] - rates_.op[draft_.sequence[use].op]);
+      link = begin_[*id] = std::max(begin_[*id], deadline - rates_.h2d[at(*id).bucket]);
+    }
   }
 
   // Positions for the plan, and spans of time, as ranks of moments, for placement.
@@ -256,12 +269,20 @@ class Period {
   std::vector<double> ends_;          // by position
   std::vector<double> begin_, end_;   // by lifetime: its bytes
   std::vector<LifetimeId> joined_;    // by lifetime: the one before, whose bytes it goes on with
+  std::vector<LifetimeId> loads_;     // in the link's order
   std::vector<double> ready_;         // by bucket: the host's copy
   std::vector<LifetimeId> last_of_;   // by bucket: the last loaded
   double now_ = 0, h2d_free_ = 0, d2h_free_ = 0, host_end_ = 0;
   double arrival_ = 0;            // of the last load
-  Position order_ = 0;
 };
+
+std::vector<PackingItem> items_of(const Problem& problem, const Draft& draft) {
+  std::vector<PackingItem> items;
+  for (const DraftLifetime& lifetime : draft.lifetimes)
+    items.push_back({lifetime.span_first, lifetime.span_last, lifetime.span_wrap,
+                     problem.layout.buckets[lifetime.bucket].bytes});
+  return items;
+}
 
 }  // namespace
 
@@ -284,11 +305,34 @@ LimitedScheduler::LimitedScheduler(const Problem& problem) : problem_(problem) {
   }
 }
 
-std::optional<LimitedSketch> LimitedScheduler::run(const Choices& choices, Bytes limit,
-                                                   double cutoff) const {
+std::optional<LimitedSketch> LimitedScheduler::run(const Choices& choices, Bytes limit, double cutoff,
+                                                   bool late) const {
   const Rates rates{op_seconds_, h2d_, d2h_, bytes_, host_update_, gate_seconds_};
   Draft draft = make_lifetimes(*problem_.graph, problem_.analysis, problem_.layout, choices);
-  return Period(problem_, rates, std::move(draft), limit, cutoff).run();
+  std::optional<LimitedSketch> sketch = Period(problem_, rates, std::move(draft), limit, cutoff).run(late);
+  if (sketch) sketch->choices = choices;
+  if (sketch) sketch->limit = limit;
+  return sketch;
+}
+std::optional<LimitedSketch> LimitedScheduler::run(const Choices& choices, Bytes limit, double cutoff) const {
+  return run(choices, limit, cutoff, false);
+}
+
+void LimitedScheduler::complete_each(const LimitedSketch& sketch, const std::function<void(Plan)>& offer) const {
+  constexpr std::size_t most_packed = 100, most_nodes = 2000;
+  const Bytes slack = placement_alignment - 8;  // what rounding may leave of the topmost item's last unit
+  const Bytes limit = std::min(sketch.limit, 2 * sketch.peak);
+  const LimitedSketch late = *run(sketch.choices, sketch.limit, never, true);
+  if (sketch.draft.lifetimes.size() <= most_packed)
+    for (Bytes aim : {sketch.peak - std::min(slack, sketch.peak), sketch.peak, sketch.peak + (limit - sketch.peak) / 8,
+                      sketch.peak + (limit - sketch.peak) / 2, limit})
+      for (const Draft* draft : {&sketch.draft, &late.draft})
+        if (auto offsets = pack(items_of(problem_, *draft), aim, placement_alignment, most_nodes)) {
+          offer(complete_at(problem_, *draft, *offsets));
+          if (aim > sketch.peak) offer(complete(problem_, sketch.draft));
+          return;
+        }
+  offer(complete(problem_, sketch.draft));
 }
 
 }  // namespace stowage

@@ -7,6 +7,7 @@
 // resource.)
 #pragma once
 
+#include <functional>
 #include <limits>
 #include <optional>
 #include <vector>
@@ -17,6 +18,8 @@ namespace stowage {
 
 struct LimitedSketch {
   Draft draft;         // with first, last and spans
+  Choices choices;
+  Bytes limit = 0;
   double seconds = 0;  // of the period, waits for bytes included: what to expect if all find a place
   Bytes peak = 0;      // most bytes at one time, aligned
 };
@@ -28,13 +31,19 @@ class LimitedScheduler {
   // nullopt where some op's own operands exceed the limit, or the period takes `cutoff` seconds or more.
   std::optional<LimitedSketch> run(const Choices& choices, Bytes limit,
                                    double cutoff = std::numeric_limits<double>::infinity()) const;
+  // Placement by time, of few lifetimes: as soon as prefetches may start, or else as late as they may; with no
+  // more than the sketch's peak, or else with up to its limit. Where none is found, as complete() does it. The
+  // plan is offered to `offer`, perhaps several.
+  void complete_each(const LimitedSketch& sketch, const std::function<void(Plan)>& offer) const;
 
  private:
+  std::optional<LimitedSketch> run(const Choices& choices, Bytes limit, double cutoff, bool late) const;
+
   const Problem& problem_;
-  std::vector<double> op_seconds_;       // by op
-  std::vector<double> h2d_, d2h_;        // by bucket
-  std::vector<Bytes> bytes_;             // by bucket, aligned
-  std::vector<double> host_update_;      // by parameter bucket
+  std::vector<double> op_seconds_;   // by op
+  std::vector<double> h2d_, d2h_;    // by bucket
+  std::vector<Bytes> bytes_;         // by bucket, aligned
+  std::vector<double> host_update_;  // by parameter bucket
   double gate_seconds_ = 0;
 };
 

@@ -196,9 +196,10 @@ std::variant<Plan, Infeasible> plan_automatic(const Graph& graph, const Machine&
   const std::vector<Candidate> candidates = family(problems);
   for (const Repaired& member : repaired_members(problems, candidates, least)) {
     if (selection.beaten(member.limited.seconds)) continue;
-    Plan plan = complete(*member.problem, member.limited.draft, member.limited.peak);
-    plan.policy = "auto";
-    selection.offer(std::move(plan));
+    LimitedScheduler(*member.problem).complete_each(member.limited, [&](Plan plan) {
+      plan.policy = "auto";
+      selection.offer(std::move(plan));
+    });
   }
   for (const Timed& timed : fitting_members(candidates, selection, budget)) {
     if (selection.beaten(timed.sketch.step_seconds)) break;
