@@ -322,17 +322,20 @@ void LimitedScheduler::complete_each(const LimitedSketch& sketch, const std::fun
   constexpr std::size_t most_packed = 100, most_nodes = 2000;
   const Bytes slack = placement_alignment - 8;  // what rounding may leave of the topmost item's last unit
   const Bytes limit = std::min(sketch.limit, 2 * sketch.peak);
+  const Bytes more = limit - sketch.peak;
+  auto offer_within_limit = [&](Plan plan) {
+    if (plan.device_peak_bytes <= sketch.limit) offer(std::move(plan));
+  };
+  offer_within_limit(complete(problem_, sketch.draft));
+  if (sketch.draft.lifetimes.size() > most_packed) return;
   const LimitedSketch late = *run(sketch.choices, sketch.limit, never, true);
-  if (sketch.draft.lifetimes.size() <= most_packed)
-    for (Bytes aim : {sketch.peak - std::min(slack, sketch.peak), sketch.peak, sketch.peak + (limit - sketch.peak) / 8,
-                      sketch.peak + (limit - sketch.peak) / 2, limit})
-      for (const Draft* draft : {&sketch.draft, &late.draft})
-        if (auto offsets = pack(items_of(problem_, *draft), aim, placement_alignment, most_nodes)) {
-          offer(complete_at(problem_, *draft, *offsets));
-          if (aim > sketch.peak) offer(complete(problem_, sketch.draft));
-          return;
-        }
-  offer(complete(problem_, sketch.draft));
+  for (Bytes aim : {sketch.peak - std::min(slack, sketch.peak), sketch.peak, sketch.peak + more / 8,
+                    sketch.peak + more / 2, limit})
+    for (const Draft* draft : {&sketch.draft, &late.draft})
+      if (auto offsets = pack(items_of(problem_, *draft), aim, placement_alignment, most_nodes)) {
+        offer_within_limit(complete_at(problem_, *draft, *offsets));
+        return;
+      }
 }
 
 }  // namespace stowage

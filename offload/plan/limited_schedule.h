@@ -31,9 +31,10 @@ class LimitedScheduler {
   // nullopt where some op's own operands exceed the limit, or the period takes `cutoff` seconds or more.
   std::optional<LimitedSketch> run(const Choices& choices, Bytes limit,
                                    double cutoff = std::numeric_limits<double>::infinity()) const;
-  // Placement by time, of few lifetimes: as soon as prefetches may start, or else as late as they may; with no
-  // more than the sketch's peak, or else with up to its limit. Where none is found, as complete() does it. The
-  // plan is offered to `offer`, perhaps several.
+  // Placement by position, as complete() does it; and by time, of few lifetimes: with prefetches as soon as they
+  // may start, or else as late; with no more than the sketch's peak, or else with up to its limit. Offers each
+  // plan within the limit: within it bytes are as scarce as they were for the schedule, so that no such plan is
+  // faster than the sketch.
   void complete_each(const LimitedSketch& sketch, const std::function<void(Plan)>& offer) const;
 
  private:

@@ -19,8 +19,8 @@ constexpr std::size_t shortest_path = 12;
 // What the family may cost: ops looked at, and ops simulated for a path that is found by simulation.
 constexpr std::size_t most_family_ops = 6'000'000;
 constexpr std::size_t most_path_ops = 1'000'000;
-constexpr std::size_t most_repair_ops = 20'000'000;  // for each bucket size
-constexpr std::size_t most_starts = 8;
+constexpr std::size_t most_repair_ops = 400'000, most_repair_ops_of_many = 100'000;  // for each bucket size
+constexpr std::size_t most_starts = 8, few_ops = 40;
 
 Problem resident_problem(const Graph& graph, const Machine& machine) {
   return make_problem(graph, machine, {.target_bytes = 0, .group_gradients = false});
@@ -94,16 +94,21 @@ struct Repaired {
   const Problem* problem = nullptr;
   LimitedSketch limited;
 };
+// Less than the simulation's rounding.
+constexpr double hair = 1e-9;
 std::vector<Repaired> repaired_members(const std::vector<Problem>& problems,
                                        const std::vector<Candidate>& candidates, Bytes least) {
   std::vector<Repaired> members;
   for (const Problem& problem : problems) {
+    if (&problem != &problems.front() && problem.layout.buckets == problems.front().layout.buckets) continue;
+    const std::size_t most_ops =
+        problem.graph->ops.size() <= few_ops ? most_repair_ops : most_repair_ops_of_many;
     std::vector<Choices> starts;
     for (const Candidate& candidate : candidates)
       if (candidate.problem == &problem) starts.push_back(candidate.choices);
     starts = thin(std::move(starts), most_starts);
     for (Choices& choices : least_choices(problem)) starts.push_back(std::move(choices));
-    for (LimitedSketch& limited : repaired_front(problem, starts, least, most_repair_ops))
+    for (LimitedSketch& limited : repaired_front(problem, starts, least, most_ops))
       members.push_back({&problem, std::move(limited)});
   }
   std::stable_sort(members.begin(), members.end(), [](const Repaired& a, const Repaired& b) {
@@ -195,7 +200,7 @@ std::variant<Plan, Infeasible> plan_automatic(const Graph& graph, const Machine&
   selection.offer(std::move(resident));
   const std::vector<Candidate> candidates = family(problems);
   for (const Repaired& member : repaired_members(problems, candidates, least)) {
-    if (selection.beaten(member.limited.seconds)) continue;
+    if (selection.beaten(member.limited.seconds * (1 - hair))) continue;
     LimitedScheduler(*member.problem).complete_each(member.limited, [&](Plan plan) {
       plan.policy = "auto";
       selection.offer(std::move(plan));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <unordered_map>
 #include <utility>
 
 #include "offload/plan/residency.h"
@@ -10,6 +11,7 @@ namespace stowage {
 namespace {
 
 constexpr Bytes limits = 64;  // at most, over the range of memory
+constexpr std::size_t most_thorough_ops = 40;
 constexpr std::size_t most_in_sets = 4;
 constexpr Bytes unit = Plan{}.alignment;
 constexpr double gain = 1 - 1e-9, same = 1 + 1e-12;
@@ -23,7 +25,7 @@ struct Move {
 class Repairer {
  public:
   Repairer(const Problem& problem, const std::vector<Choices>& paths, Bytes least, std::size_t most_ops)
-      : problem_(problem), scheduler_(problem), paths_(paths), least_(least), ops_left_(most_ops) {
+      : problem_(problem), scheduler_(problem), paths_(paths), least_(least), ops_left_(most_ops), thorough_(problem.graph->ops.size() <= most_thorough_ops) {
     for (std::uint32_t item = 0; item < problem.items.size(); ++item)
       for (int level = problem.items[item].rebuildable ? 0 : 1; level <= highest_level(problem, true, item); ++level)
         moves_.push_back({true, item, level});
@@ -41,6 +43,18 @@ class Repairer {
   }
 
  private:
+  // What choices took at least, at a limit no lower than the one at hand: with less they will hardly be faster.
+  struct Known {
+    double seconds = 0;
+  };
+  static std::uint64_t hash_of(const Choices& choices) {
+    std::uint64_t hash = 0xcbf29ce484222325U;  // FNV-1a
+    auto add = [&](std::uint8_t value) { hash = (hash ^ value) * 0x100000001b3U; };
+    for (ActivationChoice choice : choices.activations) add(static_cast<std::uint8_t>(choice));
+    for (LoadChoice choice : choices.loads) add(static_cast<std::uint8_t>(choice));
+    return hash;
+  }
+
   struct Rung {
     Bytes limit = 0;
     Choices choices;
@@ -63,6 +77,7 @@ class Repairer {
   void ascend() {
     for (std::size_t i = rungs_.size(); i-- > 1 && ops_left_ > 0;) {
       Rung& rung = rungs_[i - 1];
+      known_.clear();
       choices_ = rung.choices;
       best_ = rung.best;
       if (!improves(rungs_[i].choices, rung.limit)) continue;
@@ -74,9 +89,12 @@ class Repairer {
 
   // Takes the choices if they are faster than `seconds`; or as fast, with less than `peak`.
   bool evaluate(const Choices& choices, Bytes limit, double seconds, Bytes peak) {
+    Known& known = known_[hash_of(choices)];
+    if (known.seconds > seconds * same) return false;
     const std::size_t ops = problem_.graph->ops.size();
     ops_left_ -= std::min(ops_left_, ops);
     std::optional<LimitedSketch> sketch = scheduler_.run(choices, limit, seconds * same);
+    known.seconds = sketch ? sketch->seconds : seconds * same * same;
     if (!sketch || (sketch->seconds >= seconds * gain && sketch->peak >= peak)) return false;
     best_ = std::move(*sketch);
     choices_ = choices;
@@ -115,7 +133,7 @@ class Repairer {
 
   void improve(Bytes limit) {
     climb(limit);
-    if (try_resident_sets(limit)) climb(limit);
+    if (thorough_ && try_resident_sets(limit)) climb(limit);
   }
   // Which buckets are resident is a matter of sets, where parameters are few: from each set, with all else at
   // the lowest level, up to where no single change helps.
@@ -148,7 +166,8 @@ class Repairer {
     return false;
   }
   void climb(Bytes limit) {
-    while (ops_left_ > 0 && (improve_by_one(limit) || improve_by_two(limit) || improve_by_exchange(limit))) {
+    while (ops_left_ > 0 && (improve_by_one(limit) ||
+                             (thorough_ && (improve_by_two(limit) || improve_by_exchange(limit))))) {
     }
   }
   bool improve_by_one(Bytes limit) {
@@ -199,9 +218,11 @@ class Repairer {
   const std::vector<Choices>& paths_;
   Bytes least_;
   std::size_t ops_left_;
+  bool thorough_;  // more than single changes
   std::vector<Move> moves_;
   Choices choices_;
   LimitedSketch best_;
+  std::unordered_map<std::uint64_t, Known> known_;
   std::vector<Rung> rungs_;  // the highest limit first
 };
 
