@@ -95,7 +95,8 @@ class Assembler {
       if (lifetime.prefetched) {
         instruction.kind = InstructionKind::prefetch;
         instruction.lane = LaneRole::h2d;
-        slots_.push_back({lifetime.first, Place::prefetch, {lifetime.order, lifetime.first_use}, instruction});
+        slots_.push_back(
+            {lifetime.first, Place::prefetch, {lifetime.order, lifetime.first_use}, instruction});
       }
       if (lifetime.offloaded) {
         instruction.kind = InstructionKind::offload;

@@ -48,7 +48,7 @@ class LiveBytes {
     std::int64_t bytes = 0;
   };
   std::int64_t limit_;
-  std::int64_t end_ = 0;  // behind all events
+  std::int64_t end_ = 0;       // behind all events
   std::vector<Event> events_;  // by time
 };
 
@@ -137,9 +137,8 @@ class Period {
         loads.push_back(id);
       else
         written += bytes(id);
-    std::stable_sort(loads.begin(), loads.end(), [&](LifetimeId a, LifetimeId b) {
-      return ready_[at(a).bucket] < ready_[at(b).bucket];
-    });
+    std::stable_sort(loads.begin(), loads.end(),
+                     [&](LifetimeId a, LifetimeId b) { return ready_[at(a).bucket] < ready_[at(b).bucket]; });
     for (LifetimeId id : loads) {
       if (!load(id)) return false;
       begin = std::max(begin, arrival_);
@@ -203,22 +202,23 @@ class Period {
     moments.insert(moments.end(), end_.begin(), end_.end());
     std::sort(moments.begin(), moments.end());
     const double tolerance = 1e-9 * (now_ + d2h_free_);
-    moments.erase(std::unique(moments.begin(), moments.end(),
-                              [&](double a, double b) { return b - a <= tolerance; }),
-                  moments.end());
+    moments.erase(
+        std::unique(moments.begin(), moments.end(), [&](double a, double b) { return b - a <= tolerance; }),
+        moments.end());
     auto rank = [&](double time) {
-      return static_cast<Position>(
-          std::lower_bound(moments.begin(), moments.end(), time - tolerance) - moments.begin());
+      return static_cast<Position>(std::lower_bound(moments.begin(), moments.end(), time - tolerance) -
+                                   moments.begin());
     };
     const auto latest = static_cast<Position>(moments.size()) + 1;
     for (LifetimeId id = 0; id < draft_.lifetimes.size(); ++id) {
       DraftLifetime& lifetime = at(id);
-      lifetime.first = lifetime.resident ? 0 : lifetime.prefetched ? claim_of(id, tolerance) : lifetime.first_use;
+      lifetime.first = lifetime.resident     ? 0
+                       : lifetime.prefetched ? claim_of(id, tolerance)
+                                             : lifetime.first_use;
       lifetime.last = lifetime.resident ? static_cast<Position>(ends_.size()) : lifetime.last_use + 1;
       lifetime.span_first = lifetime.resident ? 0 : rank(begin_[id]);
-      lifetime.span_last = lifetime.resident || crosses(lifetime)
-                               ? latest
-                               : std::max(lifetime.span_first + 1, rank(end_[id]));
+      lifetime.span_last =
+          lifetime.resident || crosses(lifetime) ? latest : std::max(lifetime.span_first + 1, rank(end_[id]));
       if (crosses(lifetime)) lifetime.span_wrap = rank(end_[id]);
     }
     draft_.has_spans = true;
@@ -263,17 +263,17 @@ class Period {
   const Rates& rates_;
   Draft draft_;
   LiveBytes live_;
-  double cutoff_ = 0;  // of the gate
-  double left_ = 0;    // work left on the compute lane
+  double cutoff_ = 0;                                    // of the gate
+  double left_ = 0;                                      // work left on the compute lane
   std::vector<std::vector<LifetimeId>> firsts_, lasts_;  // by position
-  std::vector<double> ends_;          // by position
-  std::vector<double> begin_, end_;   // by lifetime: its bytes
-  std::vector<LifetimeId> joined_;    // by lifetime: the one before, whose bytes it goes on with
-  std::vector<LifetimeId> loads_;     // in the link's order
-  std::vector<double> ready_;         // by bucket: the host's copy
-  std::vector<LifetimeId> last_of_;   // by bucket: the last loaded
+  std::vector<double> ends_;                             // by position
+  std::vector<double> begin_, end_;                      // by lifetime: its bytes
+  std::vector<LifetimeId> joined_;   // by lifetime: the one before, whose bytes it goes on with
+  std::vector<LifetimeId> loads_;    // in the link's order
+  std::vector<double> ready_;        // by bucket: the host's copy
+  std::vector<LifetimeId> last_of_;  // by bucket: the last loaded
   double now_ = 0, h2d_free_ = 0, d2h_free_ = 0, host_end_ = 0;
-  double arrival_ = 0;            // of the last load
+  double arrival_ = 0;  // of the last load
 };
 
 std::vector<PackingItem> items_of(const Problem& problem, const Draft& draft) {
@@ -318,8 +318,10 @@ std::optional<LimitedSketch> LimitedScheduler::run(const Choices& choices, Bytes
   return run(choices, limit, cutoff, false);
 }
 
-void LimitedScheduler::complete_each(const LimitedSketch& sketch, const std::function<void(Plan)>& offer) const {
-  constexpr std::size_t most_packed = 100, most_nodes = 2000;
+void LimitedScheduler::complete_each(const LimitedSketch& sketch,
+                                     const std::function<void(Plan)>& offer) const {
+  constexpr std::size_t most_packed = 100, most_work = 50'000;
+  const std::size_t most_nodes = most_work / (sketch.draft.lifetimes.size() + 1);
   const Bytes slack = placement_alignment - 8;  // what rounding may leave of the topmost item's last unit
   const Bytes limit = std::min(sketch.limit, 2 * sketch.peak);
   const Bytes more = limit - sketch.peak;

@@ -19,8 +19,8 @@ constexpr std::size_t shortest_path = 12;
 // What the family may cost: ops looked at, and ops simulated for a path that is found by simulation.
 constexpr std::size_t most_family_ops = 6'000'000;
 constexpr std::size_t most_path_ops = 1'000'000;
-constexpr std::size_t most_repair_ops = 400'000, most_repair_ops_of_many = 100'000;  // for each bucket size
-constexpr std::size_t most_starts = 8, few_ops = 40;
+constexpr std::size_t most_repair_ops = 400'000, most_repair_ops_of_many = 20'000;  // for each bucket size
+constexpr std::size_t most_starts = 8, few_ops = 28;
 
 Problem resident_problem(const Graph& graph, const Machine& machine) {
   return make_problem(graph, machine, {.target_bytes = 0, .group_gradients = false});

@@ -67,7 +67,8 @@ class Packing {
       for (std::size_t m : live_at_[item]) floor = std::max(floor, moments_[m].height);
       if (floor > lowest || (floor == lowest && rank >= first)) found.push_back({floor, rank});
     }
-    std::stable_sort(found.begin(), found.end(), [](const Next& a, const Next& b) { return a.floor < b.floor; });
+    std::stable_sort(found.begin(), found.end(),
+                     [](const Next& a, const Next& b) { return a.floor < b.floor; });
     return found;
   }
   bool place_rest(std::size_t count, Bytes lowest, std::size_t first) {

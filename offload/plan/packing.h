@@ -14,10 +14,10 @@ struct PackingItem {
   Bytes bytes = 0;
 };
 
-// Offsets, multiples of `alignment`, with all ends within `limit`; nullopt where there are none or `most_nodes`
-// steps of the search found none. Items are placed from the lowest up, each as low as those it meets in time
-// allow; where more lies idle below than the limit leaves at some moment, the search turns back (Moffitt,
-// "MiniMalloc: A Lightweight Memory Allocator for Hardware-Accelerated Machine Learning").
+// Offsets, multiples of `alignment`, with all ends within `limit`; nullopt where there are none or
+// `most_nodes` steps of the search found none. Items are placed from the lowest up, each as low as those it
+// meets in time allow; where more lies idle below than the limit leaves at some moment, the search turns back
+// (Moffitt, "MiniMalloc: A Lightweight Memory Allocator for Hardware-Accelerated Machine Learning").
 std::optional<std::vector<Bytes>> pack(const std::vector<PackingItem>& items, Bytes limit, Bytes alignment,
                                        std::size_t most_nodes);
 

@@ -11,7 +11,7 @@ namespace stowage {
 namespace {
 
 constexpr Bytes limits = 64;  // at most, over the range of memory
-constexpr std::size_t most_thorough_ops = 40;
+constexpr std::size_t most_thorough_ops = 28;
 constexpr std::size_t most_in_sets = 4;
 constexpr Bytes unit = Plan{}.alignment;
 constexpr double gain = 1 - 1e-9, same = 1 + 1e-12;
@@ -25,12 +25,19 @@ struct Move {
 class Repairer {
  public:
   Repairer(const Problem& problem, const std::vector<Choices>& paths, Bytes least, std::size_t most_ops)
-      : problem_(problem), scheduler_(problem), paths_(paths), least_(least), ops_left_(most_ops), thorough_(problem.graph->ops.size() <= most_thorough_ops) {
+      : problem_(problem),
+        scheduler_(problem),
+        paths_(paths),
+        least_(least),
+        ops_left_(most_ops),
+        thorough_(problem.graph->ops.size() <= most_thorough_ops) {
     for (std::uint32_t item = 0; item < problem.items.size(); ++item)
-      for (int level = problem.items[item].rebuildable ? 0 : 1; level <= highest_level(problem, true, item); ++level)
+      for (int level = problem.items[item].rebuildable ? 0 : 1; level <= highest_level(problem, true, item);
+           ++level)
         moves_.push_back({true, item, level});
     for (BucketId id = 0; id < problem.layout.buckets.size(); ++id)
-      for (int level = 0; level <= highest_level(problem, false, id) && highest_level(problem, false, id) > 0; ++level)
+      for (int level = 0; level <= highest_level(problem, false, id) && highest_level(problem, false, id) > 0;
+           ++level)
         moves_.push_back({false, id, level});
   }
 
@@ -43,7 +50,8 @@ class Repairer {
   }
 
  private:
-  // What choices took at least, at a limit no lower than the one at hand: with less they will hardly be faster.
+  // What choices took at least, at a limit no lower than the one at hand: with less they will hardly be
+  // faster.
   struct Known {
     double seconds = 0;
   };
@@ -70,7 +78,8 @@ class Repairer {
       const Bytes highest = rungs_.front().best.peak;
       const Bytes step = highest > least_ ? (highest - least_) / limits : 0;
       if (limit <= least_ || best_.peak == 0) break;
-      limit = std::max(least_, std::min(best_.peak - std::min(best_.peak, unit), limit > step ? limit - step : 0));
+      limit = std::max(least_,
+                       std::min(best_.peak - std::min(best_.peak, unit), limit > step ? limit - step : 0));
     }
   }
   // Up again, from what was found below.
@@ -166,8 +175,8 @@ class Repairer {
     return false;
   }
   void climb(Bytes limit) {
-    while (ops_left_ > 0 && (improve_by_one(limit) ||
-                             (thorough_ && (improve_by_two(limit) || improve_by_exchange(limit))))) {
+    while (ops_left_ > 0 &&
+           (improve_by_one(limit) || (thorough_ && (improve_by_two(limit) || improve_by_exchange(limit))))) {
     }
   }
   bool improve_by_one(Bytes limit) {

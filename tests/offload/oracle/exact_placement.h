@@ -19,10 +19,11 @@ struct ExactPlacement {
   std::optional<std::vector<Bytes>> offsets;  // by item, multiples of `alignment`
 };
 
-// Any packing can be pushed down until each item stands on the ground or on one that it meets, and then be built
-// from the lowest item up. So orders are tried: each item as low as what it meets allows, and none lower than the
-// one before. What lies idle in a slice below the last offset is lost to it, and a slice can lose no more than
-// the limit leaves beside its items (as in Moffitt's minimalloc, "sections" and their floors).
+// Any packing can be pushed down until each item stands on the ground or on one that it meets, and then be
+// built from the lowest item up. So orders are tried: each item as low as what it meets allows, and none
+// lower than the one before. What lies idle in a slice below the last offset is lost to it, and a slice can
+// lose no more than the limit leaves beside its items (as in Moffitt's minimalloc, "sections" and their
+// floors).
 ExactPlacement place_exactly(const std::vector<PlacedItem>& items, Bytes limit, Bytes alignment,
                              std::size_t most_nodes);
 

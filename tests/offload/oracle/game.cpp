@@ -45,8 +45,7 @@ class StepBuilder {
 
   Step run() {
     add_updates();
-    for (const Game::Place& place : sequence_.places)
-      add_compute(place.op, place.replay);
+    for (const Game::Place& place : sequence_.places) add_compute(place.op, place.replay);
     add_loaded();
     add_gradients();
     add_sums();
@@ -262,10 +261,12 @@ class StepBuilder {
 
 Game::Game(const Graph& graph, const Machine& machine) : graph_(graph), machine_(machine) {
   for (const Op& op : graph.ops) {
-    if (!op.may_alias.empty()) throw InvalidInput("the oracle knows no aliases; op '" + op.name + "' has one");
+    if (!op.may_alias.empty())
+      throw InvalidInput("the oracle knows no aliases; op '" + op.name + "' has one");
     if (op.phase == Phase::update) continue;
     for (TensorId id : op.writes)
-      if (has(op.reads, id)) throw InvalidInput("the oracle knows no update in place; op '" + op.name + "' is one");
+      if (has(op.reads, id))
+        throw InvalidInput("the oracle knows no update in place; op '" + op.name + "' is one");
   }
   for (OpId op = 0; op < graph.ops.size(); ++op)
     if (has(graph.op(op).writes, graph.clip)) clip_op_ = op;
@@ -318,7 +319,8 @@ void Game::find_values() {
     if (made_in_[id] == no_id || id == graph_.loss) continue;
     bool late = false, replayed = false;
     for (const Op& op : graph_.ops)
-      if (has(op.reads, id)) (op.phase == Phase::forward ? replayed : late) |= op.unit != turn || op.phase != Phase::forward;
+      if (has(op.reads, id))
+        (op.phase == Phase::forward ? replayed : late) |= op.unit != turn || op.phase != Phase::forward;
     if (!late && !(boundary_[id] && replayed)) continue;
     values_.push_back(id);
     may_recompute_.push_back(!boundary_[id] && made_in_[id] != turn);
@@ -343,7 +345,8 @@ std::vector<OpId> Game::replay_of(std::uint32_t unit, const Choice& choice,
   for (OpId op = static_cast<OpId>(graph_.ops.size()); op-- > 0;) {
     const Op& maker = graph_.op(op);
     if (maker.phase != Phase::forward || maker.unit != unit) continue;
-    if (std::none_of(maker.writes.begin(), maker.writes.end(), [&](TensorId id) { return wanted[id] != 0; })) continue;
+    if (std::none_of(maker.writes.begin(), maker.writes.end(), [&](TensorId id) { return wanted[id] != 0; }))
+      continue;
     ops.insert(ops.begin(), op);
     for (TensorId id : maker.writes) rebuilt[id] = !is_there(id);
     for (TensorId id : maker.reads)
@@ -363,7 +366,8 @@ Game::Sequence Game::sequence_of(const Choice& choice) const {
     if (here.phase == Phase::forward) sequence.turn = count_of(sequence.places.size()) + 1;
     if (here.phase == Phase::backward && !has(begun, here.unit)) {
       begun.push_back(here.unit);
-      for (OpId again : replay_of(here.unit, choice, sequence.rebuilt)) sequence.places.push_back({again, true});
+      for (OpId again : replay_of(here.unit, choice, sequence.rebuilt))
+        sequence.places.push_back({again, true});
     }
     sequence.places.push_back({op, false});
   }
@@ -494,7 +498,8 @@ Choice Game::choice_of(const Plan& plan) const {
   }
   std::vector<std::uint8_t> fetched(plan.buckets.size(), 0);
   for (const Instruction& instruction : plan.instructions)
-    if (instruction.kind == InstructionKind::prefetch) fetched[plan.lifetimes[instruction.lifetime].bucket] = 1;
+    if (instruction.kind == InstructionKind::prefetch)
+      fetched[plan.lifetimes[instruction.lifetime].bucket] = 1;
   for (TensorId id : values_) {
     const bool again = plan.buckets[bucket_of[id]].residency == Residency::recomputed;
     choice.values.push_back(fetched[bucket_of[id]] ? Kept::offload : again ? Kept::recompute : Kept::keep);
@@ -522,7 +527,9 @@ std::string Game::describe(const Choice& choice) const {
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     for (TensorId id : buckets[b]) text += graph_.tensor(id).name + "+";
     text.back() = ' ';
-    text += choice.loads[b] == resident ? "resident" : choice.loads[b] == 0 ? "held" : "streamed:" + std::to_string(choice.loads[b]);
+    text += choice.loads[b] == resident ? "resident"
+            : choice.loads[b] == 0      ? "held"
+                                        : "streamed:" + std::to_string(choice.loads[b]);
     text += ", ";
   }
   const char* names[] = {"keep", "offload", "recompute"};

@@ -29,7 +29,8 @@ void check(const Instance& instance, const Answer& answer, Verdict& verdict) {
   if (!answer.plan) return;
   for (const std::string& finding : validate(instance.graph, *answer.plan, {verdict.budget, unlimited}))
     fault("the oracle's plan: " + finding);
-  if (verdict.oracle < verdict.lower * (1 - rounding)) fault("the oracle's plan is faster than its own bound");
+  if (verdict.oracle < verdict.lower * (1 - rounding))
+    fault("the oracle's plan is faster than its own bound");
   if (answer.exact && verdict.oracle > verdict.lower * (1 + rounding))
     fault("the oracle's plan is slower than its schedule");
 }
@@ -61,7 +62,8 @@ Verdict judge(std::uint64_t seed, int rung, bool explain) {
       answer.plan ? simulate(instance.graph, *answer.plan, instance.machine).step_seconds : infinite;
   check(instance, answer, verdict);
   if (!explain) return verdict;
-  if (answer.lower < infinite && !answer.choice.loads.empty()) verdict.oracle_choice = game.describe(answer.choice);
+  if (answer.lower < infinite && !answer.choice.loads.empty())
+    verdict.oracle_choice = game.describe(answer.choice);
   if (plan == nullptr) return verdict;
   const Choice same = game.choice_of(*plan);
   verdict.planner_choice = game.describe(same);

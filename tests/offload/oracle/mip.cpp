@@ -195,14 +195,15 @@ class Formulation {
   }
   bool crosses_units(TensorId id) const {
     const std::uint32_t unit = graph_.op(uses_[id].front()).unit;
-    return std::any_of(uses_[id].begin(), uses_[id].end(), [&](OpId op) { return graph_.op(op).unit != unit; });
+    return std::any_of(uses_[id].begin(), uses_[id].end(),
+                       [&](OpId op) { return graph_.op(op).unit != unit; });
   }
   bool may_recompute(TensorId id) const {
     return !crosses_units(id) && graph_.op(uses_[id].front()).unit != graph_.op(turn_ - 1).unit;
   }
 
-  // An op is replayed before its unit's backward if something that it writes is recomputed, or is read by an op
-  // that is replayed and is kept for no other reason.
+  // An op is replayed before its unit's backward if something that it writes is recomputed, or is read by an
+  // op that is replayed and is kept for no other reason.
   void add_replays() {
     std::map<OpId, int> replayed;
     for (OpId op = 0; op < turn_; ++op) replayed[op] = program_.fraction();
@@ -236,8 +237,8 @@ class Formulation {
     }
     takes(work);
     takes(host_);
-    // Traffic needed by this op and earlier ones, then all work from it on; work up to it, then traffic left by it
-    // and later ones.
+    // Traffic needed by this op and earlier ones, then all work from it on; work up to it, then traffic left
+    // by it and later ones.
     Sum needed, rest = work, done = updates_;
     rest.add(negative(updates_));
     for (OpId op = 0; op < ops_; ++op) {
@@ -269,8 +270,8 @@ class Formulation {
   double device_;  // KiB
   Program program_;
   int step_ = 0;
-  OpId ops_ = 0, turn_ = 0;  // forward and backward; forward
-  std::vector<std::vector<OpId>> uses_;  // by tensor
+  OpId ops_ = 0, turn_ = 0;                                 // forward and backward; forward
+  std::vector<std::vector<OpId>> uses_;                     // by tensor
   std::vector<Sum> live_, needs_, leaves_, replay_before_;  // by op
   Sum host_, updates_;
   double gate_ = 0;

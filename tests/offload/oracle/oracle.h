@@ -1,4 +1,5 @@
-// The judge of small instances: the least step time of any plan under a device budget, by looking at them all.
+// The judge of small instances: the least step time of any plan under a device budget, by looking at them
+// all.
 #pragma once
 
 #include <optional>
@@ -9,7 +10,8 @@
 namespace stowage::oracle {
 
 struct Answer {
-  // No plan is faster than `lower`; infinite: there is no plan at all. `exact`: a plan of this time was found.
+  // No plan is faster than `lower`; infinite: there is no plan at all. `exact`: a plan of this time was
+  // found.
   double lower = 0;
   bool exact = false;
   // The fastest plan found; none where `lower` is infinite, or where no placement was found for any schedule

@@ -32,11 +32,13 @@ struct Summary {
   void add(const Verdict& v) {
     ++instances;
     faults += v.faults.size();
-    for (const std::string& fault : v.faults) fmt::print("FAULT seed {} budget {}: {}\n", v.seed, v.rung, fault);
+    for (const std::string& fault : v.faults)
+      fmt::print("FAULT seed {} budget {}: {}\n", v.seed, v.rung, fault);
     if (std::isinf(v.lower)) ++no_plan;
     if (v.lost()) {
       ++lost;
-      fmt::print("LOST seed {} budget {}: minimum {}, the oracle plans with {}\n", v.seed, v.rung, v.minimum, v.budget);
+      fmt::print("LOST seed {} budget {}: minimum {}, the oracle plans with {}\n", v.seed, v.rung, v.minimum,
+                 v.budget);
     }
     if (std::isinf(v.planner) || std::isinf(v.lower)) return;
     if (!v.exact) ++open;
@@ -76,17 +78,21 @@ void print_worst(const Summary& summary, const Settings& settings) {
     schedule += v.planner / v.same_choices - 1;
     choices += v.same_choices / v.lower - 1;
     if (explained > 20) continue;
-    fmt::print("seed {} budget {} ({}): ratio {:.4f}, of it {:.4f} with the planner's own choices\n  planner {}\n  oracle  {}\n",
-               v.seed, v.rung, v.shape, v.ratio(), v.planner / v.same_choices, v.planner_choice, v.oracle_choice);
+    fmt::print(
+        "seed {} budget {} ({}): ratio {:.4f}, of it {:.4f} with the planner's own choices\n  planner {}\n  "
+        "oracle  {}\n",
+        v.seed, v.rung, v.shape, v.ratio(), v.planner / v.same_choices, v.planner_choice, v.oracle_choice);
   }
   if (explained > 0)
     fmt::print("of the worst {}: {:.2f} % by schedule, {:.2f} % by choices, on average\n", explained,
-               100 * schedule / static_cast<double>(explained), 100 * choices / static_cast<double>(explained));
+               100 * schedule / static_cast<double>(explained),
+               100 * choices / static_cast<double>(explained));
 }
 
 int run(const Settings& settings) {
   Summary summary;
-  std::string table = "seed,budget_number,shape,minimum,need,budget,planner_s,lower_s,oracle_s,bound_s,exact\n";
+  std::string table =
+      "seed,budget_number,shape,minimum,need,budget,planner_s,lower_s,oracle_s,bound_s,exact\n";
   for (std::uint64_t seed = settings.first; seed < settings.first + settings.seeds; ++seed)
     for (int rung = 0; rung < rungs; ++rung) {
       const Verdict verdict = judge(seed, rung, false);
@@ -98,12 +104,17 @@ int run(const Settings& settings) {
                    [](const Verdict& a, const Verdict& b) { return a.ratio() < b.ratio(); });
   const double worst = summary.both.empty() ? 1 : summary.both.back().ratio();
   print_worst(summary, settings);
-  fmt::print("instances {}: {} without any plan, {} planned by both; {} of those with the oracle's time proven as a lower bound only\n",
-             summary.instances, summary.no_plan, summary.both.size(), summary.open);
+  fmt::print(
+      "instances {}: {} without any plan, {} planned by both; {} of those with the oracle's time proven as a "
+      "lower bound only\n",
+      summary.instances, summary.no_plan, summary.both.size(), summary.open);
   print_distribution(summary);
-  fmt::print("worst ratio {:.4f} (limit {}), mean gap {:.3f} % (limit {} %), infeasible where the oracle plans {} (limit 0), faults {} (limit 0)\n",
-             worst, worst_allowed, 100 * summary.mean_gap(), 100 * mean_allowed, summary.lost, summary.faults);
-  const bool good = worst <= worst_allowed && summary.mean_gap() <= mean_allowed && summary.lost == 0 && summary.faults == 0;
+  fmt::print(
+      "worst ratio {:.4f} (limit {}), mean gap {:.3f} % (limit {} %), infeasible where the oracle plans {} "
+      "(limit 0), faults {} (limit 0)\n",
+      worst, worst_allowed, 100 * summary.mean_gap(), 100 * mean_allowed, summary.lost, summary.faults);
+  const bool good = worst <= worst_allowed && summary.mean_gap() <= mean_allowed && summary.lost == 0 &&
+                    summary.faults == 0;
   fmt::print("{}\n", good ? "all limits hold" : "a limit is broken");
   return good ? 0 : 1;
 }

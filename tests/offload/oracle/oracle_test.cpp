@@ -70,8 +70,8 @@ TEST(Oracle, WithoutScarcityTheStepIsTheArithmetic) {
   EXPECT_NEAR(answer.lower, 3 + 1 + 2 + 2, 1e-6);  // a0, a1, head; and back, twice as much but for the head
 }
 
-// Each parameter takes 1 s to fetch and to send. With room for no optimizer state, W0 comes before forward and its
-// gradient leaves behind backward; all else is hidden.
+// Each parameter takes 1 s to fetch and to send. With room for no optimizer state, W0 comes before forward
+// and its gradient leaves behind backward; all else is hidden.
 TEST(Oracle, TheLinkIsPaidWhereNothingHidesIt) {
   Setting setting;
   setting.machine.h2d.bytes_per_second = setting.machine.d2h.bytes_per_second = 64 * 1024;
@@ -87,7 +87,8 @@ TEST(Oracle, TheLinkIsPaidWhereNothingHidesIt) {
 TEST(Oracle, SaysWhenThereIsNoPlan) {
   const Setting setting;
   const Game game(setting.graph, setting.machine);
-  const Answer answer = ask(game, setting.graph, 64 * 1024 + 100);  // W1, its gradient and more meet in one op
+  const Answer answer =
+      ask(game, setting.graph, 64 * 1024 + 100);  // W1, its gradient and more meet in one op
   EXPECT_TRUE(std::isinf(answer.lower));
   EXPECT_FALSE(answer.plan);
 }
@@ -114,7 +115,8 @@ TEST(Oracle, RefusesWhatItDoesNotKnow) {
 }
 
 TEST(ExactPlacement, FindsTheOnlyWayAndProvesThatThereIsNone) {
-  // In slices 0 and 1: a tall one in each, which must not stand upon the one that spans both in the wrong order.
+  // In slices 0 and 1: a tall one in each, which must not stand upon the one that spans both in the wrong
+  // order.
   const std::vector<PlacedItem> items{{512, {0, 1}}, {1024, {0}}, {256, {1}}, {768, {1, 2}}, {768, {2}}};
   const ExactPlacement placed = place_exactly(items, 1536, 256, 1000);
   ASSERT_TRUE(placed.offsets);

@@ -18,10 +18,10 @@ struct Label {
   std::uint64_t prefetched = 0, offloaded = 0;
   std::uint32_t root = 0;
   std::uint32_t parent = no_id;
-  Bytes live = 0;  // once all that has started has ended
-  double host = 0;  // of the updates that must precede what is prefetched
+  Bytes live = 0;                         // once all that has started has ended
+  double host = 0;                        // of the updates that must precede what is prefetched
   double compute_begin = 0, d2h_end = 0;  // of the last op's start; of the last offload
-  std::int16_t done = 0;                // compute jobs
+  std::int16_t done = 0;                  // compute jobs
   std::int16_t last_prefetch = none, last_offload = none;  // may still be running
   std::int16_t job = none;
 };
@@ -34,9 +34,11 @@ struct Key {
 };
 struct Hash {
   std::size_t operator()(const Key& key) const {
-    std::uint64_t h = key.prefetched * 0x9e3779b97f4a7c15U ^ (key.offloaded + 0x7f4a7c15U) * 0xc2b2ae3d27d4eb4fU;
+    std::uint64_t h =
+        key.prefetched * 0x9e3779b97f4a7c15U ^ (key.offloaded + 0x7f4a7c15U) * 0xc2b2ae3d27d4eb4fU;
     h ^= (std::uint64_t{key.root} << 24) ^ (static_cast<std::uint64_t>(key.done) << 12) ^
-         (static_cast<std::uint64_t>(key.last_prefetch + 1) << 6) ^ static_cast<std::uint64_t>(key.last_offload + 1);
+         (static_cast<std::uint64_t>(key.last_prefetch + 1) << 6) ^
+         static_cast<std::uint64_t>(key.last_offload + 1);
     h *= 0x9e3779b97f4a7c15U;
     return h ^ (h >> 31);
   }
@@ -44,7 +46,8 @@ struct Hash {
 
 bool started(std::uint64_t mask, int job) { return (mask >> job & 1U) != 0; }
 
-// The least that a period takes which goes on from this label: each lane in its turn without waiting for bytes.
+// The least that a period takes which goes on from this label: each lane in its turn without waiting for
+// bytes.
 class Bound {
  public:
   double of(const Step& step, const Label& label) {
@@ -96,7 +99,8 @@ class Bound {
 
 class Searcher {
  public:
-  Searcher(const Game& game, Bytes limit, std::size_t most_labels) : game_(game), limit_(limit), most_(most_labels) {}
+  Searcher(const Game& game, Bytes limit, std::size_t most_labels)
+      : game_(game), limit_(limit), most_(most_labels) {}
 
   SearchResult run(const std::function<bool(const Schedule&)>& found, const Choice* only) {
     if (only != nullptr)
@@ -158,7 +162,8 @@ class Searcher {
            static_cast<std::size_t>(__builtin_popcountll(label.offloaded)) == step.offloads.size();
   }
   static Key key_of(const Label& label) {
-    return {label.prefetched, label.offloaded, label.root, label.done, label.last_prefetch, label.last_offload};
+    return {label.prefetched, label.offloaded,     label.root,
+            label.done,       label.last_prefetch, label.last_offload};
   }
 
   void add(Label label, int jobs) {
@@ -185,11 +190,13 @@ class Searcher {
   // The earliest time from `begin` on at which `bytes` more are free; infinite where only jobs that have not
   // started yet could free them.
   double when_free(const Step& step, const Label& label, double begin, Bytes bytes) const {
-    const Bytes by_compute = label.done > 0 ? step.compute[static_cast<std::size_t>(label.done - 1)].frees : 0;
+    const Bytes by_compute =
+        label.done > 0 ? step.compute[static_cast<std::size_t>(label.done - 1)].frees : 0;
     const Bytes by_offload =
         label.last_offload >= 0 ? step.offloads[static_cast<std::size_t>(label.last_offload)].bytes : 0;
     auto fits = [&](double time) {
-      const Bytes live = label.live + (time < label.compute ? by_compute : 0) + (time < label.d2h ? by_offload : 0);
+      const Bytes live =
+          label.live + (time < label.compute ? by_compute : 0) + (time < label.d2h ? by_offload : 0);
       return live + bytes <= limit_;
     };
     if (bytes == 0 || fits(begin)) return begin;
@@ -223,8 +230,8 @@ class Searcher {
     label.bound = std::max(bound_.of(step, label), labels_[parent].bound);
     add(label, label.done + __builtin_popcountll(label.prefetched) + __builtin_popcountll(label.offloaded));
   }
-  // An offload frees bytes and takes none, so starting it as soon as it may costs nothing: lists are left out in
-  // which another job starts after one that was ready would have ended on the idle lane.
+  // An offload frees bytes and takes none, so starting it as soon as it may costs nothing: lists are left out
+  // in which another job starts after one that was ready would have ended on the idle lane.
   static bool leaves_offload(const Step& step, const Label& label, double begin) {
     for (int i = 0; i < static_cast<int>(step.offloads.size()); ++i) {
       const Offload& job = step.offloads[static_cast<std::size_t>(i)];
@@ -242,7 +249,8 @@ class Searcher {
     if ((job.needs & ~label.prefetched) != 0) return;
     double begin = label.compute;
     // What was fetched before the last prefetch had arrived when that one started.
-    if (label.last_prefetch >= 0 && started(job.needs, label.last_prefetch)) begin = std::max(begin, label.h2d);
+    if (label.last_prefetch >= 0 && started(job.needs, label.last_prefetch))
+      begin = std::max(begin, label.h2d);
     begin = when_free(step, label, begin, job.takes);
     if (begin == infinite) return;
     label.compute = begin + job.seconds;

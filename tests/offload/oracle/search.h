@@ -1,12 +1,12 @@
-// The fastest way through one period, over all choices at once: best-first search (Hart, Nilsson and Raphael, "A
-// Formal Basis for the Heuristic Determination of Minimum Cost Paths") over the order in which jobs start.
+// The fastest way through one period, over all choices at once: best-first search (Hart, Nilsson and Raphael,
+// "A Formal Basis for the Heuristic Determination of Minimum Cost Paths") over the order in which jobs start.
 //
-// Every schedule is a list of its jobs by start time. So the search builds such lists: the next job, of any lane
-// that may start one, starts as early as its lane, the job before it in the list, what it waits for and free
-// bytes allow; starting later gains nothing that another list does not have. Bytes count from the start of what
-// first touches a stay to the end of what last does, and their sum stays below the limit; that they also find
-// places is for placement.h to say. Of two lists of the same jobs, one whose lanes are all free no later than
-// the other's is at least as good, whatever follows.
+// Every schedule is a list of its jobs by start time. So the search builds such lists: the next job, of any
+// lane that may start one, starts as early as its lane, the job before it in the list, what it waits for and
+// free bytes allow; starting later gains nothing that another list does not have. Bytes count from the start
+// of what first touches a stay to the end of what last does, and their sum stays below the limit; that they
+// also find places is for placement.h to say. Of two lists of the same jobs, one whose lanes are all free no
+// later than the other's is at least as good, whatever follows.
 #pragma once
 
 #include <functional>

@@ -117,8 +117,10 @@ class ChainBuilder {
     for (std::size_t k = 0; k < w_.size(); ++k) {
       if (w_[k] == no_id) continue;
       const std::string name = std::to_string(k);
-      const TensorId m = add("m" + name, DataType::f32, {options_.units[k].parameter}, TensorKind::optimizer_state);
-      const TensorId v = add("v" + name, DataType::f32, {options_.units[k].parameter}, TensorKind::optimizer_state);
+      const TensorId m =
+          add("m" + name, DataType::f32, {options_.units[k].parameter}, TensorKind::optimizer_state);
+      const TensorId v =
+          add("v" + name, DataType::f32, {options_.units[k].parameter}, TensorKind::optimizer_state);
       op("adamw" + name, Phase::update, {w_[k], gradient_[k], m, v, graph_.clip}, {w_[k], m, v}, 0);
       graph_.ops.back().cost.bytes = static_cast<double>(7 * 4 * options_.units[k].parameter);
     }
@@ -177,10 +179,13 @@ Machine draw_machine(Draw& draw, const Graph& graph, bool long_latency) {
   machine.device_bytes_per_second = 7 * parameters / (seconds * draw.log_uniform(0.01, 0.3));
   machine.launch_seconds = seconds * draw.log_uniform(1e-4, 2e-2);
   machine.h2d.bytes_per_second = (2 * parameters + activations / 2) / (seconds * draw.log_uniform(0.1, 4));
-  machine.d2h.bytes_per_second = machine.h2d.bytes_per_second * (draw.chance(60) ? 1 : draw.log_uniform(0.3, 3));
-  const double knee = long_latency ? draw.log_uniform(64 * kib, 1024 * kib) : draw.log_uniform(1 * kib, 64 * kib);
+  machine.d2h.bytes_per_second =
+      machine.h2d.bytes_per_second * (draw.chance(60) ? 1 : draw.log_uniform(0.3, 3));
+  const double knee =
+      long_latency ? draw.log_uniform(64 * kib, 1024 * kib) : draw.log_uniform(1 * kib, 64 * kib);
   machine.h2d.latency_seconds = knee / 19 / machine.h2d.bytes_per_second;
-  machine.d2h.latency_seconds = knee / 19 / std::max(machine.h2d.bytes_per_second, machine.d2h.bytes_per_second);
+  machine.d2h.latency_seconds =
+      knee / 19 / std::max(machine.h2d.bytes_per_second, machine.d2h.bytes_per_second);
   machine.host_bytes_per_second = 7 * parameters / (seconds * draw.log_uniform(0.05, 2));
   return machine;
 }

@@ -20,8 +20,9 @@ struct UnitShape {
   };
   Form form = Form::plain;
   bool split = false;  // the parameter's gradient and the input's are two ops
-  std::int64_t activation = 0, saved = 0, parameter = 0;  // f32 elements: of x[k+1], of s[k] or h[k], of W[k]; 0: no W[k]
-  double flops = 0;                                        // of a forward op; twice as many in backward
+  std::int64_t activation = 0, saved = 0,
+               parameter = 0;  // f32 elements: of x[k+1], of s[k] or h[k], of W[k]; 0: no W[k]
+  double flops = 0;            // of a forward op; twice as many in backward
 };
 struct SmallGraphOptions {
   std::vector<UnitShape> units;

@@ -49,8 +49,7 @@ class WitnessBuilder {
  public:
   WitnessBuilder(const Graph& graph, const Schedule& schedule, const std::vector<Bytes>& offsets)
       : graph_(graph), schedule_(schedule), step_(schedule.step) {
-    for (const Compute& job : step_.compute)
-      updates_ += graph.op(job.op).phase == Phase::update ? 1 : 0;
+    for (const Compute& job : step_.compute) updates_ += graph.op(job.op).phase == Phase::update ? 1 : 0;
     add_buckets();
     add_lifetimes(offsets);
   }
@@ -87,7 +86,10 @@ class WitnessBuilder {
     bucket.name = graph_.tensor(tensors.front()).name;
     bucket.kind = graph_.tensor(tensors.front()).kind;
     for (TensorId id : tensors) {
-      const Bytes at = bucket.bytes == 0 ? 0 : align_up(bucket.bytes, bucket.bytes % in_bucket_alignment == 0 ? in_bucket_alignment : 8);
+      const Bytes at =
+          bucket.bytes == 0
+              ? 0
+              : align_up(bucket.bytes, bucket.bytes % in_bucket_alignment == 0 ? in_bucket_alignment : 8);
       bucket.tensors.push_back({id, at});
       bucket.bytes = at + graph_.tensor(id).bytes();
       bucket_of_[id] = static_cast<BucketId>(plan_.buckets.size());
@@ -118,7 +120,8 @@ class WitnessBuilder {
     const double begin = schedule_.prefetches[static_cast<std::size_t>(stay.prefetch)].begin;
     Position claim = 0;
     while (claim < position_of(stay.first) &&
-           schedule_.compute[static_cast<std::size_t>(claim + updates_)].end <= begin + 1e-9 * schedule_.seconds)
+           schedule_.compute[static_cast<std::size_t>(claim + updates_)].end <=
+               begin + 1e-9 * schedule_.seconds)
       ++claim;
     return claim;
   }
@@ -243,7 +246,8 @@ class WitnessBuilder {
   void wait_for_updates(InstructionId transfer, const Stay& stay) {
     for (const auto& [op, id] : host_step_)
       for (TensorId tensor : stay.tensors)
-        if (id != plan_.gate && std::find(graph_.op(op).reads.begin(), graph_.op(op).reads.end(), tensor) != graph_.op(op).reads.end())
+        if (id != plan_.gate && std::find(graph_.op(op).reads.begin(), graph_.op(op).reads.end(), tensor) !=
+                                    graph_.op(op).reads.end())
           wait(transfer, id, 1);
   }
   void add_byte_waits() {
@@ -258,8 +262,9 @@ class WitnessBuilder {
         const std::uint32_t steps_back = before.last <= after.first ? 0 : 1;
         const Stay& ends = step_.stays[a];
         const Stay& begins = step_.stays[b];
-        const InstructionId first = begins.prefetch >= 0 ? prefetch_[static_cast<std::size_t>(begins.prefetch)]
-                                                         : compute_[static_cast<std::size_t>(begins.first)];
+        const InstructionId first = begins.prefetch >= 0
+                                        ? prefetch_[static_cast<std::size_t>(begins.prefetch)]
+                                        : compute_[static_cast<std::size_t>(begins.first)];
         wait(first, compute_[static_cast<std::size_t>(ends.last)], steps_back);
         if (ends.offload >= 0) wait(first, offload_[static_cast<std::size_t>(ends.offload)], steps_back);
       }
@@ -289,7 +294,7 @@ class WitnessBuilder {
   const Step& step_;
   int updates_ = 0;
   Plan plan_;
-  std::vector<BucketId> bucket_of_;  // by tensor
+  std::vector<BucketId> bucket_of_;                          // by tensor
   std::vector<InstructionId> compute_, prefetch_, offload_;  // by job
   std::map<OpId, InstructionId> host_step_;
 };
@@ -297,8 +302,7 @@ class WitnessBuilder {
 }  // namespace
 
 std::optional<Plan> make_witness(const Graph& graph, const Schedule& schedule, Bytes device, bool& complete) {
-  const ExactPlacement placed =
-      place_exactly(items_of(schedule), device, alignment, most_placement_nodes);
+  const ExactPlacement placed = place_exactly(items_of(schedule), device, alignment, most_placement_nodes);
   complete = placed.complete;
   if (!placed.offsets) return std::nullopt;
   return WitnessBuilder(graph, schedule, *placed.offsets).run();

@@ -9,8 +9,8 @@
 
 namespace stowage::oracle {
 
-// Offsets for the schedule's stays below the device budget, and with them a plan that is no slower; nullopt when
-// there are none, or none are found (`complete` is then false).
+// Offsets for the schedule's stays below the device budget, and with them a plan that is no slower; nullopt
+// when there are none, or none are found (`complete` is then false).
 std::optional<Plan> make_witness(const Graph& graph, const Schedule& schedule, Bytes device, bool& complete);
 
 }  // namespace stowage::oracle
