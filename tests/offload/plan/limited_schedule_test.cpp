@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "offload/plan/residency.h"
 #include "tests/support/chain_graph.h"
 #include "tests/support/random_graph.h"
@@ -13,12 +15,15 @@ Graph chain() {
   return testing::chain_graph({.units = 4, .activation_elements = 1 << 14, .parameter_elements = 1 << 14});
 }
 
-TEST(LimitedSchedule, WithoutALimitItIsAsFastAsAnyDistance) {
+// (Of activations that go to the host the distances keep some: those whose transfers would touch.)
+TEST(LimitedSchedule, WithoutALimitItLoadsAsFastAsAnyDistance) {
   const Graph graph = chain();
   const Machine machine;
   const Problem problem = make_problem(graph, machine, {.target_bytes = 0});
   const LimitedScheduler scheduler(problem);
-  for (const Choices& choices : simulated_path(problem)) {
+  for (LoadChoice load : {LoadChoice::each_op, LoadChoice::each_unit, LoadChoice::held}) {
+    Choices choices = resident_choices(problem);
+    std::fill(choices.loads.begin(), choices.loads.end(), load);
     const auto sketch = scheduler.run(choices, unlimited);
     ASSERT_TRUE(sketch);
     for (std::uint32_t distance : {0U, 2U, 32U})
