@@ -8,7 +8,7 @@
 namespace stowage::oracle {
 namespace {
 
-constexpr double infinite = std::numeric_limits<double>::infinity();
+constexpr double no_time = std::numeric_limits<double>::infinity();
 constexpr int none = -1;
 
 // What has been started, and when each lane is free: never before the start of the last job.
@@ -52,7 +52,7 @@ class Bound {
  public:
   double of(const Step& step, const Label& label) {
     double now = label.compute, h2d = label.h2d, d2h = label.d2h, host = label.host;
-    double least_load = infinite;
+    double least_load = no_time;
     ready_.assign(step.offloads.size(), 0);
     for (int i = 0; i < label.done; ++i)  // ended, but for the last
       for (int id : step.compute[static_cast<std::size_t>(i)].offloads) {
@@ -108,7 +108,7 @@ class Searcher {
     else
       game_.each(limit_, [&](const Choice& choice, Step&& step) { add_root(choice, step); });
     SearchResult result;
-    result.lower = infinite;
+    result.lower = no_time;
     while (!queue_.empty()) {
       const std::uint32_t id = queue_.top().id;
       queue_.pop();
@@ -187,7 +187,7 @@ class Searcher {
     return std::find(same.begin(), same.end(), id) == same.end();
   }
 
-  // The earliest time from `begin` on at which `bytes` more are free; infinite where only jobs that have not
+  // The earliest time from `begin` on at which `bytes` more are free; no_time where only jobs that have not
   // started yet could free them.
   double when_free(const Step& step, const Label& label, double begin, Bytes bytes) const {
     const Bytes by_compute =
@@ -203,7 +203,7 @@ class Searcher {
     const double first = std::max(begin, std::min(label.compute, label.d2h));
     if (fits(first)) return first;
     const double last = std::max({begin, label.compute, label.d2h});
-    return fits(last) ? last : infinite;
+    return fits(last) ? last : no_time;
   }
 
   void extend(const Step& step, std::uint32_t id) {
@@ -252,7 +252,7 @@ class Searcher {
     if (label.last_prefetch >= 0 && started(job.needs, label.last_prefetch))
       begin = std::max(begin, label.h2d);
     begin = when_free(step, label, begin, job.takes);
-    if (begin == infinite) return;
+    if (begin == no_time) return;
     label.compute = begin + job.seconds;
     label.compute_begin = begin;
     label.live += job.takes;
@@ -267,7 +267,7 @@ class Searcher {
     if (job.offload >= 0 && job.offload == label.last_offload) begin = std::max(begin, label.d2h);
     if (job.first_load) begin = std::max(begin, label.host += job.host_seconds);
     begin = when_free(step, label, begin, job.bytes);
-    if (begin == infinite) return;
+    if (begin == no_time) return;
     label.h2d = begin + job.seconds;
     label.live += job.bytes;
     label.prefetched |= std::uint64_t{1} << i;

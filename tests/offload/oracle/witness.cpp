@@ -9,7 +9,7 @@ namespace stowage::oracle {
 namespace {
 
 constexpr std::size_t most_placement_nodes = 20000;
-constexpr Bytes in_bucket_alignment = 64;
+constexpr Bytes bucket_alignment = 64;
 
 // When a stay's bytes are taken, within the period.
 std::vector<Span> spans_of(const Schedule& schedule, const Stay& stay) {
@@ -89,7 +89,7 @@ class WitnessBuilder {
       const Bytes at =
           bucket.bytes == 0
               ? 0
-              : align_up(bucket.bytes, bucket.bytes % in_bucket_alignment == 0 ? in_bucket_alignment : 8);
+              : align_up(bucket.bytes, bucket.bytes % bucket_alignment == 0 ? bucket_alignment : 8);
       bucket.tensors.push_back({id, at});
       bucket.bytes = at + graph_.tensor(id).bytes();
       bucket_of_[id] = static_cast<BucketId>(plan_.buckets.size());
