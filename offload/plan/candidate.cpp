@@ -131,13 +131,18 @@ void time_sketch(const Problem& problem, Sketch& sketch) {
 }
 
 Plan complete(const Problem& problem, const Draft& draft) {
+  return complete_at(problem, draft, place(placement_items(problem, draft), Plan{}.alignment).offsets);
+}
+
+Plan complete_at(const Problem& problem, const Draft& draft, const std::vector<Bytes>& offsets) {
   Plan plan = start_plan(problem.layout.buckets, draft);
   plan.order = problem.analysis.order;
-  std::vector<PlacementItem> items = placement_items(problem, draft);
-  PlacementResult placement = place(items, plan.alignment);
-  for (LifetimeId id = 0; id < plan.lifetimes.size(); ++id) plan.lifetimes[id].offset = placement.offsets[id];
-  plan.device_peak_bytes = placement.peak;
-  plan.live_peak_bytes = peak_live_bytes(items);
+  for (LifetimeId id = 0; id < plan.lifetimes.size(); ++id) {
+    const Bytes end = offsets[id] + plan.buckets[plan.lifetimes[id].bucket].bytes;
+    plan.lifetimes[id].offset = offsets[id];
+    plan.device_peak_bytes = std::max(plan.device_peak_bytes, end);
+  }
+  plan.live_peak_bytes = peak_live_bytes(placement_items(problem, draft));
   make_instructions(*problem.graph, problem.layout, draft, true, plan);
   decide_residency(problem, draft, plan);
   account(problem, plan);

@@ -58,6 +58,8 @@ void time_sketch(const Problem& problem, Sketch& sketch);
 
 // Placement, instructions, simulation and accounts. Not validated.
 Plan complete(const Problem& problem, const Draft& draft);
+// The same with the offsets of lifetimes given.
+Plan complete_at(const Problem& problem, const Draft& draft, const std::vector<Bytes>& offsets);
 
 // The op at which most bytes are live.
 std::string tightest_op(const Problem& problem, const Draft& draft);

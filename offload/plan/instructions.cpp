@@ -5,6 +5,7 @@
 #include <iterator>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "offload/plan/waits.h"
 
@@ -16,7 +17,7 @@ enum class Place : std::uint8_t { prefetch, compute, offload, gate, host };
 struct Slot {
   Position position = 0;
   Place place = Place::compute;
-  Position order = 0;  // within the place
+  std::pair<Position, Position> order;  // within the place
   Instruction instruction;
 };
 
@@ -85,7 +86,7 @@ class Assembler {
       instruction.kind = draft_.sequence[p].recompute ? InstructionKind::recompute : InstructionKind::launch;
       instruction.op = draft_.sequence[p].op;
       instruction.uses = draft_.uses[p];
-      slots_.push_back({static_cast<Position>(p), Place::compute, 0, std::move(instruction)});
+      slots_.push_back({static_cast<Position>(p), Place::compute, {}, std::move(instruction)});
     }
   }
   void add_transfers() {
@@ -96,12 +97,13 @@ class Assembler {
       if (lifetime.prefetched) {
         instruction.kind = InstructionKind::prefetch;
         instruction.lane = LaneRole::h2d;
-        slots_.push_back({lifetime.first, Place::prefetch, lifetime.turn, instruction});
+        slots_.push_back(
+            {lifetime.first, Place::prefetch, {lifetime.order, lifetime.first_use}, instruction});
       }
       if (lifetime.offloaded) {
         instruction.kind = InstructionKind::offload;
         instruction.lane = LaneRole::d2h;
-        slots_.push_back({lifetime.last_use, Place::offload, 0, instruction});
+        slots_.push_back({lifetime.last_use, Place::offload, {}, instruction});
       }
     }
   }
@@ -120,7 +122,7 @@ class Assembler {
       instruction.lane = LaneRole::host;
       instruction.op = op;
       const Position order = gate ? 0 : rank[parameters_of(op)];
-      slots_.push_back({draft_.backward_end - 1, gate ? Place::gate : Place::host, order, instruction});
+      slots_.push_back({draft_.backward_end - 1, gate ? Place::gate : Place::host, {order, 0}, instruction});
     }
   }
   BucketId parameters_of(OpId update) const {

@@ -42,7 +42,9 @@ struct DraftLifetime {
   bool copy = false;        // written by a replay and read by nobody
   Position first = 0;       // with transfers (schedule pass)
   Position last = 0;
-  Position turn = 0;  // among the prefetches of one position
+  Position order = 0;  // of prefetches that claim at one position: lower first, then by first use
+  // Where the draft has spans: when its bytes are taken, for placement; see PackingItem.
+  Position span_first = 0, span_last = 0, span_wrap = 0;
 };
 
 struct Draft {
@@ -51,6 +53,7 @@ struct Draft {
   Position backward_end = 0;           // position of the first update launch, or the end
   std::vector<DraftLifetime> lifetimes;
   std::vector<std::vector<LifetimeId>> uses;  // by position: one lifetime per bucket touched
+  bool has_spans = false;
 };
 
 // Whether the gradients of parameters that are loaded so go to the host behind each micro-batch, and come in

@@ -6,6 +6,7 @@
 #include "offload/plan/bound.h"
 #include "offload/plan/candidate.h"
 #include "offload/plan/policies/policies.h"
+#include "offload/plan/repair.h"
 #include "offload/plan/residency.h"
 #include "stowage/error.h"
 #include "stowage/planner.h"
@@ -20,6 +21,8 @@ constexpr std::size_t shortest_path = 12;
 // What the family may cost: ops looked at, and ops simulated for a path that is found by simulation.
 constexpr std::size_t most_family_ops = 6'000'000;
 constexpr std::size_t most_path_ops = 1'000'000;
+constexpr std::size_t most_repair_ops = 400'000, most_repair_ops_of_many = 20'000;  // for each bucket size
+constexpr std::size_t most_starts = 8, few_ops = 28;
 
 // One for each order of micro-batches that `wanted` lets.
 using WantedOrder = std::optional<MicroBatchOrder>;
@@ -118,6 +121,34 @@ std::vector<Candidate> family(const std::vector<Problem>& problems) {
   }
   std::reverse(candidates.begin(), candidates.end());
   return candidates;
+}
+
+// The front that repair finds (repair.h), of all problems, fastest first.
+struct Repaired {
+  const Problem* problem = nullptr;
+  LimitedSketch limited;
+};
+// Less than the simulation's rounding.
+constexpr double hair = 1e-9;
+std::vector<Repaired> repaired_members(const std::vector<Problem>& problems,
+                                       const std::vector<Candidate>& candidates, Bytes least) {
+  std::vector<Repaired> members;
+  for (const Problem& problem : problems) {
+    if (&problem != &problems.front() && problem.layout.buckets == problems.front().layout.buckets) continue;
+    const std::size_t most_ops =
+        problem.graph->ops.size() <= few_ops ? most_repair_ops : most_repair_ops_of_many;
+    std::vector<Choices> starts;
+    for (const Candidate& candidate : candidates)
+      if (candidate.problem == &problem) starts.push_back(candidate.choices);
+    starts = thin(std::move(starts), most_starts);
+    for (Choices& choices : minimum_candidates(problem)) starts.push_back(std::move(choices));
+    for (LimitedSketch& limited : repaired_front(problem, starts, least, most_ops))
+      members.push_back({&problem, std::move(limited)});
+  }
+  std::stable_sort(members.begin(), members.end(), [](const Repaired& a, const Repaired& b) {
+    return a.limited.seconds < b.limited.seconds;
+  });
+  return members;
 }
 
 bool fits(const Plan& plan, const Budget& budget) {
@@ -224,7 +255,15 @@ std::variant<Plan, Infeasible> plan_automatic(const Graph& graph, const Machine&
   selection.offer(std::move(minimum.plan));
   selection.offer(std::move(resident));
   PolicyProblems policy_problems(graph, machine, options.bucket_bytes);
-  for (const Timed& timed : fitting_members(family(problems), policy_problems, selection, budget)) {
+  const std::vector<Candidate> candidates = family(problems);
+  for (const Repaired& member : repaired_members(problems, candidates, least)) {
+    if (selection.beaten(member.limited.seconds * (1 - hair))) continue;
+    LimitedScheduler(*member.problem).complete_each(member.limited, [&](Plan plan) {
+      plan.policy = "auto";
+      selection.offer(std::move(plan));
+    });
+  }
+  for (const Timed& timed : fitting_members(candidates, policy_problems, selection, budget)) {
     if (selection.beaten(timed.sketch.step_seconds)) break;
     Plan plan = complete(*timed.problem, timed.sketch.draft);
     plan.policy = "auto";

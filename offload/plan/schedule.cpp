@@ -16,7 +16,7 @@ void set_uses(Draft& draft) {
     const bool always = lifetime.resident || lifetime.whole_step;
     lifetime.first = always ? 0 : lifetime.first_use;
     lifetime.last = always ? static_cast<Position>(draft.sequence.size()) : lifetime.last_use + 1;
-    lifetime.turn = lifetime.first_use;
+    lifetime.order = 0;
   }
 }
 
@@ -159,7 +159,7 @@ class Walk {
     if (p >= draft_.backward_end) claimed_ = std::max(claimed_, draft_.backward_end);
     const Position claim = std::min(claimed_, p);
     at(id).first = claim;
-    at(id).turn = static_cast<Position>(next_prefetch_);
+    at(id).order = static_cast<Position>(next_prefetch_);
     live_.add(claim, p, bytes);
     link_free_ = std::max(free, claim < p ? starts_[static_cast<std::size_t>(claim)] : now_) +
                  durations_.h2d[at(id).bucket];

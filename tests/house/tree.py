@@ -18,6 +18,7 @@ MIRRORED = {
     "allocator": ["allocator", "include/stowage"],
     "offload/recompute": ["offload/recompute"],
     "offload/plan": ["offload/plan", "include/stowage"],
+    "offload/oracle": ["tests/offload/oracle"],
     "report": ["src/report", "include/stowage"],
     "offload/engine": ["offload/engine", "include/stowage"],
     "samples": ["samples"],

@@ -90,7 +90,7 @@ TEST(Schedule, APrefetchWaitsUntilTheHostHasItsValueAndOthersForTheSameOpGoFirst
   Draft draft = setting.within(unlimited);
   EXPECT_LE(draft.lifetimes[1].first, 1);
   EXPECT_EQ(draft.lifetimes[0].first, 2);
-  EXPECT_LT(draft.lifetimes[1].turn, draft.lifetimes[0].turn);
+  EXPECT_LT(draft.lifetimes[1].order, draft.lifetimes[0].order);
 }
 
 TEST(Schedule, WhereThereIsNoRoomTheOpsWaitForAnOffload) {

@@ -1,0 +1,245 @@
+#include "offload/plan/repair.h"
+
+#include <algorithm>
+#include <limits>
+#include <unordered_map>
+#include <utility>
+
+#include "offload/plan/residency.h"
+
+namespace stowage {
+namespace {
+
+constexpr Bytes limits = 64;  // at most, over the range of memory
+constexpr std::size_t most_thorough_ops = 28;
+constexpr std::size_t most_in_sets = 4;
+constexpr Bytes unit = Plan{}.alignment;
+constexpr double gain = 1 - 1e-9, same = 1 + 1e-12;
+
+struct Move {
+  bool is_activation = false;
+  std::uint32_t index = 0;
+  int level = 0;
+};
+
+class Repairer {
+ public:
+  Repairer(const Problem& problem, const std::vector<Choices>& paths, Bytes least, std::size_t most_ops)
+      : problem_(problem),
+        scheduler_(problem),
+        paths_(paths),
+        least_(least),
+        ops_left_(most_ops),
+        thorough_(problem.graph->ops.size() <= most_thorough_ops) {
+    for (std::uint32_t item = 0; item < problem.items.size(); ++item)
+      for (int level = problem.items[item].rebuildable ? 0 : 1; level <= highest_level(problem, true, item);
+           ++level)
+        moves_.push_back({true, item, level});
+    for (BucketId id = 0; id < problem.layout.buckets.size(); ++id)
+      for (int level = 0; level <= highest_level(problem, false, id) && highest_level(problem, false, id) > 0;
+           ++level)
+        moves_.push_back({false, id, level});
+  }
+
+  std::vector<LimitedSketch> run() {
+    descend();
+    ascend();
+    std::vector<LimitedSketch> front;
+    for (Rung& rung : rungs_) front.push_back(std::move(rung.best));
+    return front;
+  }
+
+ private:
+  // What choices took at least, at a limit no lower than the one at hand: with less they will hardly be
+  // faster.
+  struct Known {
+    double seconds = 0;
+  };
+  static std::uint64_t hash_of(const Choices& choices) {
+    std::uint64_t hash = 0xcbf29ce484222325U;  // FNV-1a
+    auto add = [&](std::uint8_t value) { hash = (hash ^ value) * 0x100000001b3U; };
+    for (ActivationChoice choice : choices.activations) add(static_cast<std::uint8_t>(choice));
+    for (LoadChoice choice : choices.loads) add(static_cast<std::uint8_t>(choice));
+    return hash;
+  }
+
+  struct Rung {
+    Bytes limit = 0;
+    Choices choices;
+    LimitedSketch best;
+  };
+
+  // Down in even steps at the most, and to the least in any case.
+  void descend() {
+    Bytes limit = unlimited;
+    while (ops_left_ > 0 && start(limit)) {
+      improve(limit);
+      rungs_.push_back({limit, choices_, best_});
+      const Bytes highest = rungs_.front().best.peak;
+      const Bytes step = highest > least_ ? (highest - least_) / limits : 0;
+      if (limit <= least_ || best_.peak == 0) break;
+      limit = std::max(least_,
+                       std::min(best_.peak - std::min(best_.peak, unit), limit > step ? limit - step : 0));
+    }
+  }
+  // Up again, from what was found below.
+  void ascend() {
+    for (std::size_t i = rungs_.size(); i-- > 1 && ops_left_ > 0;) {
+      Rung& rung = rungs_[i - 1];
+      known_.clear();
+      choices_ = rung.choices;
+      best_ = rung.best;
+      if (!improves(rungs_[i].choices, rung.limit)) continue;
+      improve(rung.limit);
+      rung.choices = choices_;
+      rung.best = best_;
+    }
+  }
+
+  // Takes the choices if they are faster than `seconds`; or as fast, with less than `peak`.
+  bool evaluate(const Choices& choices, Bytes limit, double seconds, Bytes peak) {
+    Known& known = known_[hash_of(choices)];
+    if (known.seconds > seconds * same) return false;
+    const std::size_t ops = problem_.graph->ops.size();
+    ops_left_ -= std::min(ops_left_, ops);
+    std::optional<LimitedSketch> sketch = scheduler_.run(choices, limit, seconds * same);
+    known.seconds = sketch ? sketch->seconds : seconds * same * same;
+    if (!sketch || (sketch->seconds >= seconds * gain && sketch->peak >= peak)) return false;
+    best_ = std::move(*sketch);
+    choices_ = choices;
+    return true;
+  }
+  bool improves(const Choices& choices, Bytes limit) {
+    return evaluate(choices, limit, best_.seconds, best_.peak);
+  }
+
+  // The best to begin with: what was best before, and the paths' next choices that fit.
+  bool start(Bytes limit) {
+    constexpr double never = std::numeric_limits<double>::infinity();
+    const Choices before = choices_;
+    double seconds = never;
+    Bytes peak = unlimited;
+    auto offer = [&](const Choices& choices) {
+      if (!evaluate(choices, limit, seconds, peak)) return;
+      seconds = best_.seconds;
+      peak = best_.peak;
+    };
+    if (!before.loads.empty()) offer(before);
+    for (const Choices& choices : paths_) offer(choices);
+    return seconds < never;
+  }
+
+  int level_of(const Move& move) const {
+    return move.is_activation ? static_cast<int>(choice_of(problem_.items[move.index], choices_))
+                              : static_cast<int>(choices_.loads[move.index]);
+  }
+  void apply(const Move& move, Choices& choices) const {
+    if (move.is_activation)
+      choose(problem_.items[move.index], static_cast<ActivationChoice>(move.level), choices);
+    else
+      choices.loads[move.index] = static_cast<LoadChoice>(move.level);
+  }
+
+  void improve(Bytes limit) {
+    climb(limit);
+    if (thorough_ && try_resident_sets(limit)) climb(limit);
+  }
+  // Which buckets are resident is a matter of sets, where parameters are few: from each set, with all else at
+  // the lowest level, up to where no single change helps.
+  bool try_resident_sets(Bytes limit) {
+    const std::vector<BucketId>& buckets = problem_.layout.parameters;
+    if (buckets.size() > most_in_sets) return false;
+    bool improved = false;
+    for (std::uint32_t set = 0; set < 1U << buckets.size(); ++set) {
+      Choices start = lowest_choices(problem_);
+      bool differs = false;
+      for (std::size_t i = 0; i < buckets.size(); ++i) {
+        const bool resident = (set >> i & 1U) != 0;
+        if (resident) start.loads[buckets[i]] = LoadChoice::resident;
+        differs |= resident != (choices_.loads[buckets[i]] == LoadChoice::resident);
+      }
+      if (differs && ops_left_ > 0) improved |= try_from(start, limit);
+    }
+    return improved;
+  }
+  bool try_from(const Choices& start, Bytes limit) {
+    const Choices choices = choices_;
+    const LimitedSketch best = best_;
+    if (evaluate(start, limit, std::numeric_limits<double>::infinity(), unlimited)) {
+      while (ops_left_ > 0 && improve_by_one(limit)) {
+      }
+      if (best_.seconds < best.seconds * gain) return true;
+    }
+    choices_ = choices;
+    best_ = best;
+    return false;
+  }
+  void climb(Bytes limit) {
+    while (ops_left_ > 0 &&
+           (improve_by_one(limit) || (thorough_ && (improve_by_two(limit) || improve_by_exchange(limit))))) {
+    }
+  }
+  bool improve_by_one(Bytes limit) {
+    bool improved = false;
+    const Choices from = choices_;
+    for (const Move& move : moves_) {
+      Choices changed = from;
+      apply(move, changed);
+      if (changed != from && ops_left_ > 0) improved |= improves(changed, limit);
+    }
+    return improved;
+  }
+  // One promoted and another demoted, or both the same way; the first such pair that helps.
+  bool improve_by_two(Bytes limit) {
+    for (std::size_t a = 0; a < moves_.size(); ++a) {
+      if (moves_[a].level == level_of(moves_[a])) continue;
+      for (std::size_t b = 0; b < a; ++b) {
+        if (moves_[b].level == level_of(moves_[b]) || ops_left_ == 0) continue;
+        Choices changed = choices_;
+        apply(moves_[a], changed);
+        apply(moves_[b], changed);
+        if (improves(changed, limit)) return true;
+      }
+    }
+    return false;
+  }
+
+  // Two parameter buckets exchange their levels, and one more item changes or none.
+  bool improve_by_exchange(Bytes limit) {
+    const std::vector<BucketId>& buckets = problem_.layout.parameters;
+    for (std::size_t a = 0; a < buckets.size(); ++a)
+      for (std::size_t b = 0; b < a; ++b) {
+        if (choices_.loads[buckets[a]] == choices_.loads[buckets[b]]) continue;
+        Choices exchanged = choices_;
+        std::swap(exchanged.loads[buckets[a]], exchanged.loads[buckets[b]]);
+        if (ops_left_ > 0 && improves(exchanged, limit)) return true;
+        for (const Move& move : moves_) {
+          Choices changed = exchanged;
+          apply(move, changed);
+          if (ops_left_ > 0 && changed != exchanged && improves(changed, limit)) return true;
+        }
+      }
+    return false;
+  }
+
+  const Problem& problem_;
+  LimitedScheduler scheduler_;
+  const std::vector<Choices>& paths_;
+  Bytes least_;
+  std::size_t ops_left_;
+  bool thorough_;  // more than single changes
+  std::vector<Move> moves_;
+  Choices choices_;
+  LimitedSketch best_;
+  std::unordered_map<std::uint64_t, Known> known_;
+  std::vector<Rung> rungs_;  // the highest limit first
+};
+
+}  // namespace
+
+std::vector<LimitedSketch> repaired_front(const Problem& problem, const std::vector<Choices>& paths,
+                                          Bytes least, std::size_t most_ops) {
+  return Repairer(problem, paths, least, most_ops).run();
+}
+
+}  // namespace stowage

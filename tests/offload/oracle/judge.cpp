@@ -1,0 +1,74 @@
+#include "tests/offload/oracle/judge.h"
+
+#include <cmath>
+#include <limits>
+
+#include "stowage/planner.h"
+#include "tests/offload/oracle/oracle.h"
+#include "tests/offload/oracle/small_graph.h"
+
+namespace stowage::oracle {
+namespace {
+
+constexpr double infinite = std::numeric_limits<double>::infinity();
+constexpr double rounding = 1e-9;
+
+Bytes budget_of(int rung, Bytes minimum, Bytes need) {
+  constexpr double parts[rungs] = {-0.15, -0.03, 0, 0.08, 0.2, 0.4, 0.7, 1};
+  const double part = parts[rung];
+  if (part < 0) return static_cast<Bytes>(static_cast<double>(minimum) * (1 + part));
+  const double range = need > minimum ? static_cast<double>(need - minimum) : 0;
+  return minimum + static_cast<Bytes>(part * range);
+}
+
+void check(const Instance& instance, const Answer& answer, Verdict& verdict) {
+  auto fault = [&](const std::string& what) { verdict.faults.push_back(what); };
+  if (verdict.planner < verdict.lower * (1 - rounding)) fault("the planner beats the oracle");
+  if (verdict.planner < infinite && verdict.bound > verdict.lower * (1 + rounding))
+    fault("the planner's bound is above the oracle's time");
+  if (!answer.plan) return;
+  for (const std::string& finding : validate(instance.graph, *answer.plan, {verdict.budget, unlimited}))
+    fault("the oracle's plan: " + finding);
+  if (verdict.oracle < verdict.lower * (1 - rounding))
+    fault("the oracle's plan is faster than its own bound");
+  if (answer.exact && verdict.oracle > verdict.lower * (1 + rounding))
+    fault("the oracle's plan is slower than its schedule");
+}
+
+}  // namespace
+
+bool Verdict::lost() const { return planner == infinite && oracle < infinite; }
+
+Verdict judge(std::uint64_t seed, int rung, bool explain) {
+  const Instance instance = small_instance(seed);
+  Verdict verdict;
+  verdict.seed = seed;
+  verdict.rung = rung;
+  verdict.shape = instance.shape;
+  verdict.minimum = minimum_bytes(instance.graph, instance.machine);
+  verdict.need = need_bytes(instance.graph, instance.machine);
+  verdict.budget = budget_of(rung, verdict.minimum, verdict.need);
+
+  const auto planned = make_plan(instance.graph, instance.machine, {verdict.budget, unlimited});
+  const Plan* plan = std::get_if<Plan>(&planned);
+  verdict.planner = plan != nullptr ? plan->predicted_step_seconds : infinite;
+  verdict.bound = plan != nullptr ? plan->lower_bound_seconds : 0;
+
+  const Game game(instance.graph, instance.machine);
+  const Answer answer = ask(game, instance.graph, verdict.budget);
+  verdict.lower = answer.lower;
+  verdict.exact = answer.exact;
+  verdict.oracle =
+      answer.plan ? simulate(instance.graph, *answer.plan, instance.machine).step_seconds : infinite;
+  check(instance, answer, verdict);
+  if (!explain) return verdict;
+  if (answer.lower < infinite && !answer.choice.loads.empty())
+    verdict.oracle_choice = game.describe(answer.choice);
+  if (plan == nullptr) return verdict;
+  const Choice same = game.choice_of(*plan);
+  verdict.planner_choice = game.describe(same);
+  verdict.same_choices = ask(game, instance.graph, verdict.budget, {}, &same).lower;
+  return verdict;
+}
+
+}  // namespace stowage::oracle

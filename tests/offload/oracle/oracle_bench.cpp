@@ -1,0 +1,134 @@
+// Draws instances, asks planner and oracle, and prints how far apart they are. Exits with 1 where a limit is
+// broken: docs/design.md, section 6. See bench/oracle/README.md.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+
+#include "tests/offload/oracle/judge.h"
+
+namespace stowage::oracle {
+namespace {
+
+constexpr double worst_allowed = 1.05, mean_allowed = 0.005;
+
+struct Settings {
+  std::uint64_t seeds = 300, first = 0;
+  double explain_from = 1.02;  // ratio
+  std::string table;           // CSV of all instances; empty: none
+};
+
+std::string row(const Verdict& v) {
+  return fmt::format("{},{},\"{}\",{},{},{},{:.9g},{:.9g},{:.9g},{:.9g},{}\n", v.seed, v.rung, v.shape,
+                     v.minimum, v.need, v.budget, v.planner, v.lower, v.oracle, v.bound, v.exact ? 1 : 0);
+}
+
+struct Summary {
+  std::size_t instances = 0, no_plan = 0, lost = 0, open = 0, faults = 0;
+  std::vector<Verdict> both;  // plans of both, by ratio
+
+  void add(const Verdict& v) {
+    ++instances;
+    faults += v.faults.size();
+    for (const std::string& fault : v.faults)
+      fmt::print("FAULT seed {} budget {}: {}\n", v.seed, v.rung, fault);
+    if (std::isinf(v.lower)) ++no_plan;
+    if (v.lost()) {
+      ++lost;
+      fmt::print("LOST seed {} budget {}: minimum {}, the oracle plans with {}\n", v.seed, v.rung, v.minimum,
+                 v.budget);
+    }
+    if (std::isinf(v.planner) || std::isinf(v.lower)) return;
+    if (!v.exact) ++open;
+    both.push_back(v);
+  }
+  double mean_gap() const {
+    double sum = 0;
+    for (const Verdict& v : both) sum += v.ratio() - 1;
+    return both.empty() ? 0 : sum / static_cast<double>(both.size());
+  }
+};
+
+void print_distribution(const Summary& summary) {
+  const std::vector<Verdict>& all = summary.both;
+  for (double part : {0.5, 0.75, 0.9, 0.95, 0.99, 1.0}) {
+    const auto at = static_cast<std::size_t>(part * static_cast<double>(all.size() - 1));
+    fmt::print("percentile {:5.1f}   {:.4f}\n", 100 * part, all[at].ratio());
+  }
+  const double edges[] = {1 + 1e-9, 1.001, 1.005, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 1e9};
+  double from = 0;
+  for (double edge : edges) {
+    const auto count = std::count_if(all.begin(), all.end(),
+                                     [&](const Verdict& v) { return v.ratio() > from && v.ratio() <= edge; });
+    fmt::print("ratio up to {:<8.4g} {:6}  {}\n", edge, count,
+               std::string(static_cast<std::size_t>(60 * count) / all.size(), '#'));
+    from = edge;
+  }
+}
+
+void print_worst(const Summary& summary, const Settings& settings) {
+  double schedule = 0, choices = 0;
+  std::size_t explained = 0;
+  for (std::size_t i = summary.both.size(); i-- > 0 && explained < 100;) {
+    if (summary.both[i].ratio() < settings.explain_from) break;
+    const Verdict v = judge(summary.both[i].seed, summary.both[i].rung, true);
+    ++explained;
+    schedule += v.planner / v.same_choices - 1;
+    choices += v.same_choices / v.lower - 1;
+    if (explained > 20) continue;
+    fmt::print(
+        "seed {} budget {} ({}): ratio {:.4f}, of it {:.4f} with the planner's own choices\n  planner {}\n  "
+        "oracle  {}\n",
+        v.seed, v.rung, v.shape, v.ratio(), v.planner / v.same_choices, v.planner_choice, v.oracle_choice);
+  }
+  if (explained > 0)
+    fmt::print("of the worst {}: {:.2f} % by schedule, {:.2f} % by choices, on average\n", explained,
+               100 * schedule / static_cast<double>(explained),
+               100 * choices / static_cast<double>(explained));
+}
+
+int run(const Settings& settings) {
+  Summary summary;
+  std::string table =
+      "seed,budget_number,shape,minimum,need,budget,planner_s,lower_s,oracle_s,bound_s,exact\n";
+  for (std::uint64_t seed = settings.first; seed < settings.first + settings.seeds; ++seed)
+    for (int rung = 0; rung < rungs; ++rung) {
+      const Verdict verdict = judge(seed, rung, false);
+      table += row(verdict);
+      summary.add(verdict);
+    }
+  if (!settings.table.empty()) std::ofstream(settings.table) << table;
+  std::stable_sort(summary.both.begin(), summary.both.end(),
+                   [](const Verdict& a, const Verdict& b) { return a.ratio() < b.ratio(); });
+  const double worst = summary.both.empty() ? 1 : summary.both.back().ratio();
+  print_worst(summary, settings);
+  fmt::print(
+      "instances {}: {} without any plan, {} planned by both; {} of those with the oracle's time proven as a "
+      "lower bound only\n",
+      summary.instances, summary.no_plan, summary.both.size(), summary.open);
+  print_distribution(summary);
+  fmt::print(
+      "worst ratio {:.4f} (limit {}), mean gap {:.3f} % (limit {} %), infeasible where the oracle plans {} "
+      "(limit 0), faults {} (limit 0)\n",
+      worst, worst_allowed, 100 * summary.mean_gap(), 100 * mean_allowed, summary.lost, summary.faults);
+  const bool good = worst <= worst_allowed && summary.mean_gap() <= mean_allowed && summary.lost == 0 &&
+                    summary.faults == 0;
+  fmt::print("{}\n", good ? "all limits hold" : "a limit is broken");
+  return good ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace stowage::oracle
+
+int main(int argc, char** argv) {
+  CLI::App app{"How far the planner is from the oracle on small instances"};
+  stowage::oracle::Settings settings;
+  app.add_option("--seeds", settings.seeds, "graphs; each is planned for 8 budgets");
+  app.add_option("--first", settings.first, "first seed");
+  app.add_option("--explain-from", settings.explain_from, "ratio from which a gap is explained");
+  app.add_option("--table", settings.table, "CSV file for all instances");
+  CLI11_PARSE(app, argc, argv);
+  return stowage::oracle::run(settings);
+}

@@ -1,0 +1,138 @@
+#include "tests/offload/oracle/oracle.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "stowage/error.h"
+#include "stowage/planner.h"
+#include "tests/offload/oracle/exact_placement.h"
+#include "tests/offload/oracle/judge.h"
+#include "tests/offload/oracle/small_graph.h"
+
+namespace stowage::oracle {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr std::uint64_t seeds = 2;
+#else
+constexpr std::uint64_t seeds = 20;
+#endif
+
+// The limits of bench/oracle/README.md, which takes more instances.
+TEST(Oracle, ThePlannerIsNeverFarFromTheLeastTime) {
+  double gaps = 0;
+  int both = 0, without = 0, proven = 0;
+  for (std::uint64_t seed = 0; seed < seeds; ++seed)
+    for (int rung = 0; rung < rungs; ++rung) {
+      SCOPED_TRACE("seed " + std::to_string(seed) + ", budget " + std::to_string(rung));
+      const Verdict verdict = judge(seed, rung, false);
+      EXPECT_TRUE(verdict.faults.empty()) << verdict.faults.front();
+      EXPECT_FALSE(verdict.lost());
+      if (std::isinf(verdict.lower)) ++without;
+      if (std::isinf(verdict.planner) || std::isinf(verdict.lower)) continue;
+      EXPECT_LE(verdict.ratio(), 1.05);
+      gaps += verdict.ratio() - 1;
+      proven += verdict.exact ? 1 : 0;
+      ++both;
+    }
+  EXPECT_LE(gaps / both, 0.005);
+  EXPECT_GE(proven, both * 9 / 10) << "the oracle has too few plans of its own";
+  EXPECT_GT(without, 0) << "no instance without any plan";
+}
+
+// Two units, everything a round number: 1 s for each op's flops, links without latency.
+struct Setting {
+  explicit Setting(Bytes parameter = 64 * 1024) {
+    UnitShape unit;
+    unit.activation = 1024;
+    unit.parameter = static_cast<std::int64_t>(parameter / 4);
+    unit.flops = 1;
+    SmallGraphOptions options;
+    options.units = {unit, unit};
+    options.head_flops = 1;
+    graph = small_graph(options);
+    machine.flops_per_second = 1;
+    machine.device_bytes_per_second = 1e30;
+    machine.launch_seconds = 0;
+    machine.h2d = machine.d2h = {1e30, 0, true};
+    machine.host_bytes_per_second = 1e30;
+  }
+  Graph graph;
+  Machine machine;
+};
+
+TEST(Oracle, WithoutScarcityTheStepIsTheArithmetic) {
+  const Setting setting;
+  const Game game(setting.graph, setting.machine);
+  const Answer answer = ask(game, setting.graph, Bytes{1} << 30);
+  EXPECT_TRUE(answer.exact);
+  EXPECT_NEAR(answer.lower, 3 + 1 + 2 + 2, 1e-6);  // a0, a1, head; and back, twice as much but for the head
+}
+
+// Each parameter takes 1 s to fetch and to send. With room for no optimizer state, W0 comes before forward
+// and its gradient leaves behind backward; all else is hidden.
+TEST(Oracle, TheLinkIsPaidWhereNothingHidesIt) {
+  Setting setting;
+  setting.machine.h2d.bytes_per_second = setting.machine.d2h.bytes_per_second = 64 * 1024;
+  const Game game(setting.graph, setting.machine);
+  const Answer rich = ask(game, setting.graph, Bytes{1} << 30);
+  EXPECT_NEAR(rich.lower, 8, 0.02);  // resident: x0 and scalars alone cross
+  const Answer poor = ask(game, setting.graph, 3 * 64 * 1024);
+  ASSERT_TRUE(poor.exact);
+  EXPECT_NEAR(poor.lower, 10, 0.02);
+  EXPECT_LE(poor.plan->device_peak_bytes, 3U * 64 * 1024);
+}
+
+TEST(Oracle, SaysWhenThereIsNoPlan) {
+  const Setting setting;
+  const Game game(setting.graph, setting.machine);
+  const Answer answer =
+      ask(game, setting.graph, 64 * 1024 + 100);  // W1, its gradient and more meet in one op
+  EXPECT_TRUE(std::isinf(answer.lower));
+  EXPECT_FALSE(answer.plan);
+}
+
+TEST(Oracle, MoreMemoryIsNeverSlower) {
+  for (std::uint64_t seed = 100; seed < 100 + seeds; ++seed) {
+    const Instance instance = small_instance(seed);
+    const Game game(instance.graph, instance.machine);
+    const Bytes least = minimum_bytes(instance.graph, instance.machine);
+    double seconds = std::numeric_limits<double>::infinity();
+    for (Bytes budget = least; budget < 3 * least; budget += least / 3) {
+      const Answer answer = ask(game, instance.graph, budget);
+      EXPECT_LE(answer.lower, seconds * (1 + 1e-9)) << "seed " << seed << " budget " << budget;
+      seconds = answer.lower;
+    }
+  }
+}
+
+TEST(Oracle, RefusesWhatItDoesNotKnow) {
+  Setting setting;
+  for (Op& op : setting.graph.ops)
+    if (op.name == "a.weight0") op.may_alias.push_back({0, 0});
+  EXPECT_THROW(Game(setting.graph, setting.machine), InvalidInput);
+}
+
+TEST(ExactPlacement, FindsTheOnlyWayAndProvesThatThereIsNone) {
+  // In slices 0 and 1: a tall one in each, which must not stand upon the one that spans both in the wrong
+  // order.
+  const std::vector<PlacedItem> items{{512, {0, 1}}, {1024, {0}}, {256, {1}}, {768, {1, 2}}, {768, {2}}};
+  const ExactPlacement placed = place_exactly(items, 1536, 256, 1000);
+  ASSERT_TRUE(placed.offsets);
+  for (std::size_t a = 0; a < items.size(); ++a)
+    for (std::size_t b = 0; b < a; ++b) {
+      bool meet = false;
+      for (std::size_t slice : items[a].slices)
+        for (std::size_t other : items[b].slices) meet |= slice == other;
+      const Bytes begin_a = (*placed.offsets)[a], begin_b = (*placed.offsets)[b];
+      EXPECT_TRUE(!meet || begin_a + items[a].bytes <= begin_b || begin_b + items[b].bytes <= begin_a);
+      EXPECT_LE(begin_a + items[a].bytes, 1536U);
+    }
+  const ExactPlacement none = place_exactly(items, 1535, 256, 1000);
+  EXPECT_TRUE(none.complete);
+  EXPECT_FALSE(none.offsets);
+}
+
+}  // namespace
+}  // namespace stowage::oracle

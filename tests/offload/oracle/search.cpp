@@ -1,0 +1,331 @@
+#include "tests/offload/oracle/search.h"
+
+#include <algorithm>
+#include <limits>
+#include <queue>
+#include <unordered_map>
+
+namespace stowage::oracle {
+namespace {
+
+constexpr double no_time = std::numeric_limits<double>::infinity();
+constexpr int none = -1;
+
+// What has been started, and when each lane is free: never before the start of the last job.
+struct Label {
+  double bound = 0;
+  double compute = 0, h2d = 0, d2h = 0;
+  std::uint64_t prefetched = 0, offloaded = 0;
+  std::uint32_t root = 0;
+  std::uint32_t parent = no_id;
+  Bytes live = 0;                         // once all that has started has ended
+  double host = 0;                        // of the updates that must precede what is prefetched
+  double compute_begin = 0, d2h_end = 0;  // of the last op's start; of the last offload
+  std::int16_t done = 0;                  // compute jobs
+  std::int16_t last_prefetch = none, last_offload = none;  // may still be running
+  std::int16_t job = none;
+};
+
+struct Key {
+  std::uint64_t prefetched, offloaded;
+  std::uint32_t root;
+  std::int16_t done, last_prefetch, last_offload;
+  friend bool operator==(const Key&, const Key&) = default;
+};
+struct Hash {
+  std::size_t operator()(const Key& key) const {
+    std::uint64_t h =
+        key.prefetched * 0x9e3779b97f4a7c15U ^ (key.offloaded + 0x7f4a7c15U) * 0xc2b2ae3d27d4eb4fU;
+    h ^= (std::uint64_t{key.root} << 24) ^ (static_cast<std::uint64_t>(key.done) << 12) ^
+         (static_cast<std::uint64_t>(key.last_prefetch + 1) << 6) ^
+         static_cast<std::uint64_t>(key.last_offload + 1);
+    h *= 0x9e3779b97f4a7c15U;
+    return h ^ (h >> 31);
+  }
+};
+
+bool started(std::uint64_t mask, int job) { return (mask >> job & 1U) != 0; }
+
+// The least that a period takes which goes on from this label: each lane in its turn without waiting for
+// bytes.
+class Bound {
+ public:
+  double of(const Step& step, const Label& label) {
+    double now = label.compute, h2d = label.h2d, d2h = label.d2h, host = label.host;
+    double least_load = no_time;
+    ready_.assign(step.offloads.size(), 0);
+    for (int i = 0; i < label.done; ++i)  // ended, but for the last
+      for (int id : step.compute[static_cast<std::size_t>(i)].offloads) {
+        const Offload& offload = step.offloads[static_cast<std::size_t>(id)];
+        if (started(label.offloaded, id)) {
+          ready_[static_cast<std::size_t>(id)] = id == label.last_offload ? label.d2h : 0;
+          continue;
+        }
+        const double begin = std::max(label.d2h, i + 1 == label.done ? label.compute : 0);
+        ready_[static_cast<std::size_t>(id)] = begin + offload.seconds;
+        d2h = std::max(d2h, i + 1 == label.done ? label.compute : 0) + offload.seconds;
+      }
+    for (std::size_t i = static_cast<std::size_t>(label.done); i < step.compute.size(); ++i) {
+      const Compute& job = step.compute[i];
+      for (int id : job.prefetches) {
+        if (started(label.prefetched, id)) {
+          if (id == label.last_prefetch) now = std::max(now, label.h2d);
+          continue;
+        }
+        const Prefetch& prefetch = step.prefetches[static_cast<std::size_t>(id)];
+        h2d += prefetch.seconds;
+        if (prefetch.first_load) {
+          host += prefetch.host_seconds;
+          least_load = std::min(least_load, prefetch.seconds);
+          now = std::max(now, host + least_load);
+        }
+        if (prefetch.offload >= 0)
+          now = std::max(now, ready_[static_cast<std::size_t>(prefetch.offload)] + prefetch.seconds);
+        now = std::max(now, h2d);
+      }
+      now += job.seconds;
+      for (int id : job.offloads) {
+        const Offload& offload = step.offloads[static_cast<std::size_t>(id)];
+        ready_[static_cast<std::size_t>(id)] = std::max(now, label.d2h) + offload.seconds;
+        d2h = std::max(d2h, now) + offload.seconds;
+      }
+    }
+    return std::max({now, d2h, step.host_seconds}) + step.gate_seconds;
+  }
+
+ private:
+  std::vector<double> ready_;  // by offload: the earliest end
+};
+
+class Searcher {
+ public:
+  Searcher(const Game& game, Bytes limit, std::size_t most_labels)
+      : game_(game), limit_(limit), most_(most_labels) {}
+
+  SearchResult run(const std::function<bool(const Schedule&)>& found, const Choice* only) {
+    if (only != nullptr)
+      add_root(*only, game_.step(*only));
+    else
+      game_.each(limit_, [&](const Choice& choice, Step&& step) { add_root(choice, step); });
+    SearchResult result;
+    result.lower = no_time;
+    while (!queue_.empty()) {
+      const std::uint32_t id = queue_.top().id;
+      queue_.pop();
+      const Label label = labels_[id];
+      if (labels_.size() > most_) {
+        result.complete = false;
+        result.lower = std::min(result.lower, label.bound);
+        break;
+      }
+      if (beaten(label, id)) continue;
+      const Step& step = step_of(label.root);
+      if (is_end(step, label)) {
+        result.lower = std::min(result.lower, label.bound);
+        if (found(schedule_of(id))) break;
+        continue;
+      }
+      extend(step, id);
+    }
+    result.labels = labels_.size();
+    return result;
+  }
+
+ private:
+  struct Entry {
+    double bound = 0;
+    int jobs = 0;
+    std::uint32_t id = 0;
+    bool operator<(const Entry& other) const {
+      return bound != other.bound ? bound > other.bound : jobs < other.jobs;
+    }
+  };
+  struct Root {
+    Choice choice;
+  };
+
+  void add_root(const Choice& choice, const Step& step) {
+    Label label;
+    label.root = static_cast<std::uint32_t>(roots_.size());
+    label.live = step.live;
+    roots_.push_back({choice});
+    label.bound = bound_.of(step, label);
+    add(label, 0);
+  }
+  const Step& step_of(std::uint32_t root) {
+    auto [it, fresh] = steps_.try_emplace(root);
+    if (fresh) it->second = game_.step(roots_[root].choice);
+    return it->second;
+  }
+  static bool is_end(const Step& step, const Label& label) {
+    return label.done == static_cast<int>(step.compute.size()) &&
+           static_cast<std::size_t>(__builtin_popcountll(label.offloaded)) == step.offloads.size();
+  }
+  static Key key_of(const Label& label) {
+    return {label.prefetched, label.offloaded,     label.root,
+            label.done,       label.last_prefetch, label.last_offload};
+  }
+
+  void add(Label label, int jobs) {
+    std::vector<std::uint32_t>& same = known_[key_of(label)];
+    for (std::uint32_t id : same) {
+      const Label& other = labels_[id];
+      if (other.compute <= label.compute && other.h2d <= label.h2d && other.d2h <= label.d2h) return;
+    }
+    std::erase_if(same, [&](std::uint32_t id) {
+      const Label& other = labels_[id];
+      return label.compute <= other.compute && label.h2d <= other.h2d && label.d2h <= other.d2h;
+    });
+    const auto id = static_cast<std::uint32_t>(labels_.size());
+    same.push_back(id);
+    labels_.push_back(label);
+    queue_.push({label.bound, jobs, id});
+  }
+  // Whether a better label of the same jobs came after it.
+  bool beaten(const Label& label, std::uint32_t id) {
+    const std::vector<std::uint32_t>& same = known_[key_of(label)];
+    return std::find(same.begin(), same.end(), id) == same.end();
+  }
+
+  // The earliest time from `begin` on at which `bytes` more are free; no_time where only jobs that have not
+  // started yet could free them.
+  double when_free(const Step& step, const Label& label, double begin, Bytes bytes) const {
+    const Bytes by_compute =
+        label.done > 0 ? step.compute[static_cast<std::size_t>(label.done - 1)].frees : 0;
+    const Bytes by_offload =
+        label.last_offload >= 0 ? step.offloads[static_cast<std::size_t>(label.last_offload)].bytes : 0;
+    auto fits = [&](double time) {
+      const Bytes live =
+          label.live + (time < label.compute ? by_compute : 0) + (time < label.d2h ? by_offload : 0);
+      return live + bytes <= limit_;
+    };
+    if (bytes == 0 || fits(begin)) return begin;
+    const double first = std::max(begin, std::min(label.compute, label.d2h));
+    if (fits(first)) return first;
+    const double last = std::max({begin, label.compute, label.d2h});
+    return fits(last) ? last : no_time;
+  }
+
+  void extend(const Step& step, std::uint32_t id) {
+    const Label label = labels_[id];
+    if (label.done < static_cast<int>(step.compute.size())) start_compute(step, label, id);
+    for (int i = 0; i < static_cast<int>(step.prefetches.size()); ++i) {
+      if (!started(label.prefetched, i)) start_prefetch(step, label, id, i);
+      if (step.has_clip && !started(label.prefetched, 0)) break;
+    }
+    for (int i = 0; i < static_cast<int>(step.offloads.size()); ++i)
+      if (!started(label.offloaded, i)) start_offload(step, label, id, i);
+  }
+  // No later job starts before `begin`.
+  void push(const Step& step, Label label, std::uint32_t parent, double begin, int job) {
+    if (job % 3 != 2 && leaves_offload(step, labels_[parent], begin)) return;
+    label.parent = parent;
+    label.job = static_cast<std::int16_t>(job);
+    label.compute = std::max(label.compute, begin);
+    label.h2d = std::max(label.h2d, begin);
+    label.d2h = std::max(label.d2h, begin);
+    // What has ended makes no more difference.
+    if (label.h2d <= begin) label.last_prefetch = none;
+    if (label.d2h <= begin) label.last_offload = none;
+    label.bound = std::max(bound_.of(step, label), labels_[parent].bound);
+    add(label, label.done + __builtin_popcountll(label.prefetched) + __builtin_popcountll(label.offloaded));
+  }
+  // An offload frees bytes and takes none, so starting it as soon as it may costs nothing: lists are left out
+  // in which another job starts after one that was ready would have ended on the idle lane.
+  static bool leaves_offload(const Step& step, const Label& label, double begin) {
+    for (int i = 0; i < static_cast<int>(step.offloads.size()); ++i) {
+      const Offload& job = step.offloads[static_cast<std::size_t>(i)];
+      if (started(label.offloaded, i) || job.behind >= label.done) continue;
+      if (std::max(label.d2h_end, ready(label, job)) + job.seconds <= begin) return true;
+    }
+    return false;
+  }
+  // No earlier than the end of the op before.
+  static double ready(const Label& label, const Offload& job) {
+    return job.behind + 1 == label.done ? label.compute : label.compute_begin;
+  }
+  void start_compute(const Step& step, Label label, std::uint32_t id) {
+    const Compute& job = step.compute[static_cast<std::size_t>(label.done)];
+    if ((job.needs & ~label.prefetched) != 0) return;
+    double begin = label.compute;
+    // What was fetched before the last prefetch had arrived when that one started.
+    if (label.last_prefetch >= 0 && started(job.needs, label.last_prefetch))
+      begin = std::max(begin, label.h2d);
+    begin = when_free(step, label, begin, job.takes);
+    if (begin == no_time) return;
+    label.compute = begin + job.seconds;
+    label.compute_begin = begin;
+    label.live += job.takes;
+    label.live -= job.frees;
+    ++label.done;
+    push(step, label, id, begin, 3 * (label.done - 1));
+  }
+  void start_prefetch(const Step& step, Label label, std::uint32_t id, int i) {
+    const Prefetch& job = step.prefetches[static_cast<std::size_t>(i)];
+    if (job.behind >= label.done || (job.offload >= 0 && !started(label.offloaded, job.offload))) return;
+    double begin = label.h2d;
+    if (job.offload >= 0 && job.offload == label.last_offload) begin = std::max(begin, label.d2h);
+    if (job.first_load) begin = std::max(begin, label.host += job.host_seconds);
+    begin = when_free(step, label, begin, job.bytes);
+    if (begin == no_time) return;
+    label.h2d = begin + job.seconds;
+    label.live += job.bytes;
+    label.prefetched |= std::uint64_t{1} << i;
+    label.last_prefetch = static_cast<std::int16_t>(i);
+    push(step, label, id, begin, 3 * i + 1);
+  }
+  void start_offload(const Step& step, Label label, std::uint32_t id, int i) {
+    const Offload& job = step.offloads[static_cast<std::size_t>(i)];
+    if (job.behind >= label.done) return;
+    double begin = label.d2h;
+    if (job.behind + 1 == label.done) begin = std::max(begin, label.compute);
+    if (begin > std::max(label.d2h_end, ready(label, job))) return;
+    label.d2h_end = begin + job.seconds;
+    label.d2h = begin + job.seconds;
+    label.live -= job.bytes;
+    label.offloaded |= std::uint64_t{1} << i;
+    label.last_offload = static_cast<std::int16_t>(i);
+    push(step, label, id, begin, 3 * i + 2);
+  }
+
+  Schedule schedule_of(std::uint32_t id) {
+    Schedule schedule;
+    schedule.choice = roots_[labels_[id].root].choice;
+    schedule.step = step_of(labels_[id].root);
+    schedule.compute.resize(schedule.step.compute.size());
+    schedule.prefetches.resize(schedule.step.prefetches.size());
+    schedule.offloads.resize(schedule.step.offloads.size());
+    schedule.seconds = labels_[id].bound;
+    for (; labels_[id].parent != no_id; id = labels_[id].parent) {
+      const Label& label = labels_[id];
+      const auto i = static_cast<std::size_t>(label.job / 3);
+      schedule.order.insert(schedule.order.begin(), label.job);
+      if (label.job % 3 == 0)
+        schedule.compute[i] = {label.compute - schedule.step.compute[i].seconds, label.compute};
+      else if (label.job % 3 == 1)
+        schedule.prefetches[i] = {label.h2d - schedule.step.prefetches[i].seconds, label.h2d};
+      else
+        schedule.offloads[i] = {label.d2h - schedule.step.offloads[i].seconds, label.d2h};
+    }
+    return schedule;
+  }
+
+  const Game& game_;
+  Bytes limit_;
+  std::size_t most_;
+  Bound bound_;
+  std::vector<Root> roots_;
+  std::unordered_map<std::uint32_t, Step> steps_;
+  std::vector<Label> labels_;
+  std::unordered_map<Key, std::vector<std::uint32_t>, Hash> known_;
+  std::priority_queue<Entry> queue_;
+};
+
+}  // namespace
+
+SearchResult search(const Game& game, Bytes limit, std::size_t most_labels,
+                    const std::function<bool(const Schedule&)>& found, const Choice* only) {
+  return Searcher(game, limit, most_labels).run(found, only);
+}
+
+}  // namespace stowage::oracle
