@@ -32,9 +32,9 @@ class Repairer {
         ops_left_(most_ops),
         thorough_(problem.graph->ops.size() <= most_thorough_ops) {
     for (std::uint32_t item = 0; item < problem.items.size(); ++item)
-      for (int level = problem.items[item].rebuildable ? 0 : 1; level <= highest_level(problem, true, item);
-           ++level)
-        moves_.push_back({true, item, level});
+      for (int level = 0; level <= highest_level(problem, true, item); ++level)
+        if (problem.items[item].rebuildable || level != static_cast<int>(ActivationChoice::recompute))
+          moves_.push_back({true, item, level});
     for (BucketId id = 0; id < problem.layout.buckets.size(); ++id)
       for (int level = 0; level <= highest_level(problem, false, id) && highest_level(problem, false, id) > 0;
            ++level)

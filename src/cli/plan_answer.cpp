@@ -13,6 +13,7 @@ void fill(const PlanQuestion& question, const Plan& plan, PlanAnswer& answer) {
   answer.feasible = true;
   answer.order = plan.order;
   answer.peak = plan.device_peak_bytes;
+  answer.live_peak = plan.live_peak_bytes;
   answer.host = plan.host_bytes;
   answer.pinned = plan.pinned_bytes;
   answer.h2d = plan.h2d_bytes;
@@ -149,6 +150,7 @@ Json to_json(const PlanAnswer& answer) {
   json["policy"] = to_string(answer.policy);
   json["emulated"] = is_emulated(answer.policy);
   json["device_peak_bytes"] = where_it_fits(answer.peak);
+  json["live_peak_bytes"] = where_it_fits(answer.live_peak);
   json["minimum_device_bytes"] = answer.minimum;
   json["need_bytes"] = answer.need;
   json["budget_bytes"] = limit(answer.budget.device);

@@ -46,6 +46,7 @@ struct PlanAnswer {
   // Where it fits.
   MicroBatchOrder order = MicroBatchOrder::layer_major;
   Bytes peak = 0;
+  Bytes live_peak = 0;  // no placement of these lifetimes could take less
   Bytes host = 0;
   Bytes pinned = 0;
   Bytes h2d = 0;  // per step

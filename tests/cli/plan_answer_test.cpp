@@ -24,6 +24,7 @@ TEST(PlanAnswer, HasThePlansAccounts) {
   EXPECT_EQ(found.need, need_bytes(question.graph, question.rates));
   EXPECT_EQ(found.minimum, minimum_bytes(question.graph, question.rates));
   EXPECT_EQ(found.peak, plan.device_peak_bytes);
+  EXPECT_EQ(found.live_peak, plan.live_peak_bytes);
   EXPECT_EQ(found.host, plan.host_bytes);
   EXPECT_EQ(found.pinned, plan.pinned_bytes);
   EXPECT_EQ(found.h2d, plan.h2d_bytes);
@@ -111,6 +112,7 @@ TEST(PlanAnswer, IsOneObjectOfJson) {
   EXPECT_EQ(json["policy"], "auto");
   EXPECT_EQ(json["emulated"], false);
   EXPECT_EQ(json["device_peak_bytes"], found.peak);
+  EXPECT_EQ(json["live_peak_bytes"], found.live_peak);
   EXPECT_EQ(json["minimum_device_bytes"], found.minimum);
   EXPECT_EQ(json["need_bytes"], found.need);
   EXPECT_EQ(json["budget_bytes"], 64_MiB);

@@ -34,8 +34,8 @@ struct HeadCase {
     std::vector<T> dweight = unwritten<T>(shape.inputs * shape.outputs);
     std::vector<T> logits = unwritten<T>(chunk * shape.outputs);
     double loss = -1;
-    linear_cross_entropy<T>({shape, chunk, x.data(), weight.data(), wanted.data(), &loss, dx.data(),
-                             dweight.data(), logits.data()});
+    linear_cross_entropy<T>({shape, chunk, x.data(), weight.data(), wanted.data(), nullptr, 0, &loss,
+                             dx.data(), dweight.data(), logits.data()});
     for (std::vector<T>* gradient : {&dx, &dweight}) {
       for (T& value : *gradient) value *= static_cast<T>(560);
     }
@@ -96,6 +96,8 @@ TEST(LinearCrossEntropy, IsZeroWhereNoTargetCounts) {
                                x.data(),
                                weight.data(),
                                targets.data(),
+                               nullptr,
+                               0,
                                &loss,
                                dx.data(),
                                dweight.data(),
