@@ -198,10 +198,11 @@ void add_policy_members(PolicyProblems& problems, const Selection& selection, co
 }
 
 // Those that may fit and beat what the selection has, fastest first as far as a sketch can tell.
-std::vector<Timed> fitting_members(const std::vector<Candidate>& candidates, PolicyProblems& policy_problems,
-                                   const Selection& selection, const Budget& budget) {
+std::vector<Timed> fitting_members(const std::vector<Candidate>& candidates,
+                                   std::optional<PolicyProblems>& emulated, const Selection& selection,
+                                   const Budget& budget) {
   std::vector<Timed> members;
-  add_policy_members(policy_problems, selection, budget, members);
+  if (emulated) add_policy_members(*emulated, selection, budget, members);
   for (const Candidate& candidate : candidates) {
     const Sketcher sketcher(*candidate.problem, candidate.choices);
     if (selection.beaten(sketcher.compute_seconds())) continue;
@@ -254,7 +255,9 @@ std::variant<Plan, Infeasible> plan_automatic(const Graph& graph, const Machine&
   Selection selection(budget);
   selection.offer(std::move(minimum.plan));
   selection.offer(std::move(resident));
-  PolicyProblems policy_problems(graph, machine, options.bucket_bytes);
+  std::optional<PolicyProblems> emulated;  // none of them has another order
+  if (options.order.value_or(MicroBatchOrder::layer_major) == MicroBatchOrder::layer_major)
+    emulated.emplace(graph, machine, options.bucket_bytes);
   const std::vector<Candidate> candidates = family(problems);
   for (const Repaired& member : repaired_members(problems, candidates, least)) {
     if (selection.beaten(member.limited.seconds * (1 - hair))) continue;
@@ -263,7 +266,7 @@ std::variant<Plan, Infeasible> plan_automatic(const Graph& graph, const Machine&
       selection.offer(std::move(plan));
     });
   }
-  for (const Timed& timed : fitting_members(candidates, policy_problems, selection, budget)) {
+  for (const Timed& timed : fitting_members(candidates, emulated, selection, budget)) {
     if (selection.beaten(timed.sketch.step_seconds)) break;
     Plan plan = complete(*timed.problem, timed.sketch.draft);
     plan.policy = "auto";

@@ -38,9 +38,9 @@ std::string subtitle(const Graph& graph, const Plan& plan) {
   const std::string parts = graph.micro_batches > 1 ? fmt::format("{} micro-batches {}, ",
                                                                   graph.micro_batches, to_string(plan.order))
                                                     : "";
-  return report::html_text(fmt::format("policy {}, {}{} buckets, {} lifetimes, {} instructions", plan.policy,
-                                       parts, plan.buckets.size(), plan.lifetimes.size(),
-                                       plan.instructions.size()));
+  return report::html_text(fmt::format("policy {}, {}{} buckets, {} lifetimes, {} instructions",
+                                       policy_label(plan.policy), parts, plan.buckets.size(),
+                                       plan.lifetimes.size(), plan.instructions.size()));
 }
 
 }  // namespace

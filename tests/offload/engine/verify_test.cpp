@@ -61,19 +61,20 @@ Plan least_plan(const Graph& graph) {
   return std::get<Plan>(make_plan(graph, machine, {.device = minimum_bytes(graph, machine)}));
 }
 
-// In the least memory in which, over a link so slow that nothing moves that can be rebuilt, something is.
+// In the memory in which, over a link so slow that nothing moves that can be rebuilt, most is.
 Plan rebuilding_plan(const Graph& graph) {
   constexpr Link slow{.bytes_per_second = 1e6, .latency_seconds = 1e-6};
   const Machine machine{.h2d = slow, .d2h = slow};
   const PlanOptions options{.bucket_bytes = 1_KiB};
   const Bytes least = minimum_bytes(graph, machine, options);
   const Bytes need = need_bytes(graph, machine);
-  Plan plan;
-  for (Bytes sixteenths = 0; sixteenths < 16 && count_replays(plan) == 0; ++sixteenths) {
+  Plan most;
+  for (Bytes sixteenths = 0; sixteenths < 16; ++sixteenths) {
     const Bytes budget = least + sixteenths * (need - least) / 16;
-    plan = std::get<Plan>(make_plan(graph, machine, {.device = budget}, options));
+    Plan plan = std::get<Plan>(make_plan(graph, machine, {.device = budget}, options));
+    if (count_replays(plan) > count_replays(most)) most = std::move(plan);
   }
-  return plan;
+  return most;
 }
 
 EngineOptions options_with(bool verify) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "offload/plan/residency.h"
 #include "offload/recompute/recompute.h"
 #include "stowage/error.h"
 #include "stowage/planner.h"
@@ -63,7 +64,6 @@ TEST(MakePlan, RandomGraphsPlanIntoValidPlansAtEveryBudgetFromTheirMinimumUp) {
       const Plan& plan = plan_of(result);
       ASSERT_EQ(joined(validate(graph, plan, {budget, unlimited})), "") << "budget " << budget;
       ASSERT_LE(plan.device_peak_bytes, budget);
-      expect_tight(plan);
       ASSERT_LE(plan.predicted_step_seconds, seconds) << "slower with more memory";
       seconds = plan.predicted_step_seconds;
     }
@@ -161,6 +161,22 @@ class LeastMemory {
   RecomputeAnalysis analysis_;
   std::vector<Step> steps_;
 };
+
+// (Repair places its schedules otherwise: early where that spares waits, up to its limit.)
+TEST(MakePlan, ArenasOfSchedulesAreWithinAHundredthOfWhatIsLive) {
+  for (std::uint64_t seed = 0; seed < graphs / 10; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const Graph graph = testing::random_graph(seed);
+    const Machine machine = testing::random_machine(seed);
+    const Problem problem = make_problem(graph, machine, {.target_bytes = 0});
+    for (const Choices& choices : minimum_candidates(problem)) {
+      const Sketcher sketcher(problem, choices);
+      expect_tight(complete(problem, sketcher.serial().draft));
+      for (Bytes cap : {sketcher.serial_bytes(), 2 * sketcher.serial_bytes(), unlimited})
+        expect_tight(complete(problem, sketcher.within(cap).draft));
+    }
+  }
+}
 
 TEST(MakePlan, TheMinimumIsAtMostAQuarterAboveWhatMustBeLive) {
   double worst = 0;
