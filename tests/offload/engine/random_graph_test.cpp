@@ -76,7 +76,13 @@ TEST_P(RandomGraphEngine, LeavesTheBitsOfTheEvaluatorInBothOrdersOfMicroBatches)
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, RandomGraphEngine, ::testing::Range(0, 40));
+// A sanitizer takes several times as long.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int graphs = 10;
+#else
+constexpr int graphs = 40;
+#endif
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomGraphEngine, ::testing::Range(0, graphs));
 
 }  // namespace
 }  // namespace stowage
