@@ -11,12 +11,12 @@ namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
 constexpr Bytes most_limit = Bytes{1} << 62U;
-constexpr Bytes placement_alignment = Plan{}.alignment;
+const Bytes placement_alignment = Plan{}.alignment;
 
 // How many bytes are taken, over time.
-class LiveBytes {
+class BytesOverTime {
  public:
-  explicit LiveBytes(Bytes limit) : limit_(static_cast<std::int64_t>(limit)) {}
+  explicit BytesOverTime(Bytes limit) : limit_(static_cast<std::int64_t>(limit)) {}
   void change(double time, std::int64_t bytes) {
     auto at = std::upper_bound(events_.begin(), events_.end(), time,
                                [](double t, const Event& event) { return t < event.time; });
@@ -27,9 +27,9 @@ class LiveBytes {
   double room_from(double time, std::int64_t bytes) const {
     std::int64_t live = end_;
     if (live + bytes > limit_) return never;
-    for (std::size_t i = events_.size(); i-- > 0 && events_[i].time > time;) {
-      live -= events_[i].bytes;
-      if (live + bytes > limit_) return events_[i].time;
+    for (auto event = events_.rbegin(); event != events_.rend() && event->time > time; ++event) {
+      live -= event->bytes;
+      if (live + bytes > limit_) return event->time;
     }
     return time;
   }
@@ -262,7 +262,7 @@ class Period {
   const Problem& problem_;
   const Rates& rates_;
   Draft draft_;
-  LiveBytes live_;
+  BytesOverTime live_;
   double cutoff_ = 0;                                    // of the gate
   double left_ = 0;                                      // work left on the compute lane
   std::vector<std::vector<LifetimeId>> firsts_, lasts_;  // by position

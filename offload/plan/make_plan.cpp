@@ -49,14 +49,14 @@ struct Resident {
   Plan plan;
 };
 Resident least_resident(const Graph& graph, const Machine& machine, WantedOrder wanted) {
-  std::optional<Resident> least;
   const BucketOptions options{.target_bytes = 0, .group_gradients = false};
-  for (Problem& problem : make_problems(graph, machine, options, wanted)) {
-    Plan plan = resident_plan(problem);
-    if (!least || plan.device_peak_bytes < least->plan.device_peak_bytes)
-      least = Resident{std::move(problem), std::move(plan)};
-  }
-  return std::move(*least);
+  std::vector<Problem> problems = make_problems(graph, machine, options, wanted);
+  std::vector<Plan> plans;
+  for (const Problem& problem : problems) plans.push_back(resident_plan(problem));
+  const auto least = std::min_element(plans.begin(), plans.end(), [](const Plan& a, const Plan& b) {
+    return a.device_peak_bytes < b.device_peak_bytes;
+  });
+  return {std::move(problems[static_cast<std::size_t>(least - plans.begin())]), std::move(*least)};
 }
 
 // The minimum-memory plan: nothing in it depends on the machine's rates.

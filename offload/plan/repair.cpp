@@ -13,7 +13,7 @@ namespace {
 constexpr Bytes limits = 64;  // at most, over the range of memory
 constexpr std::size_t most_thorough_ops = 28;
 constexpr std::size_t most_in_sets = 4;
-constexpr Bytes unit = Plan{}.alignment;
+const Bytes limit_unit = Plan{}.alignment;
 constexpr double gain = 1 - 1e-9, same = 1 + 1e-12;
 
 struct Move {
@@ -78,8 +78,8 @@ class Repairer {
       const Bytes highest = rungs_.front().best.peak;
       const Bytes step = highest > least_ ? (highest - least_) / limits : 0;
       if (limit <= least_ || best_.peak == 0) break;
-      limit = std::max(least_,
-                       std::min(best_.peak - std::min(best_.peak, unit), limit > step ? limit - step : 0));
+      limit = std::max(
+          least_, std::min(best_.peak - std::min(best_.peak, limit_unit), limit > step ? limit - step : 0));
     }
   }
   // Up again, from what was found below.
