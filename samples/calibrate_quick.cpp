@@ -46,6 +46,8 @@ GptConfig probe(const GptConfig& model) {
   return result;
 }
 
+double sum(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
+
 // Runs steps of the one layer, everything on the device, so that nothing but the compute lane is busy.
 class OneLayer {
  public:
@@ -78,15 +80,20 @@ class OneLayer {
     return seconds;
   }
 
-  // The median of each op in some steps: while `more`, at least so many.
+  // Of each op in some steps: while `more`, at least so many. Medians, enlarged to make up the median step:
+  // what disturbs an op now and then hardly shows in its own median.
   std::vector<double> steps(int least, const std::function<bool()>& more) {
     std::vector<std::vector<double>> by_op(graph_.ops.size());
+    std::vector<double> whole;
     for (int made = 0; made < least || more(); ++made) {
       const std::vector<double> seconds = step();
       for (std::size_t i = 0; i < seconds.size(); ++i) by_op[i].push_back(seconds[i]);
+      whole.push_back(sum(seconds));
     }
     std::vector<double> medians;
     for (std::vector<double>& times : by_op) medians.push_back(median(std::move(times)));
+    const double enlarged = median(std::move(whole)) / sum(medians);
+    for (double& seconds : medians) seconds *= enlarged;
     return medians;
   }
 
@@ -108,8 +115,6 @@ std::function<bool()> for_seconds(double seconds) {
       Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   return [end] { return Clock::now() < end; };
 }
-
-double sum(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
 
 // Share of its speed that something keeps, of which so much is left: a positive part of the whole.
 double share_kept(double alone, double beside) {
