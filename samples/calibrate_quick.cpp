@@ -29,29 +29,34 @@ constexpr int rounds_beside = 3;     // steps beside copies, and beside updates
 constexpr std::int64_t host_elements = std::int64_t{4} << 20U;
 constexpr double flops_per_round = 3e10;
 
-// One layer that is like the model's but runs in milliseconds.
+// As much of the model as runs in some hundred milliseconds: the whole batch before more layers. What stays
+// in caches and what does not is then like the model's.
 GptConfig probe(const GptConfig& model) {
   constexpr std::int64_t widest = 1024;
+  constexpr double most_parameters = 16e6;
   const std::int64_t per_head = std::min(model.width / model.heads, widest);
   GptConfig result = model;
-  result.layers = 1;
   result.heads = std::clamp(model.heads, std::int64_t{1}, widest / per_head);
   result.width = per_head * result.heads;
   result.sequence = std::min(model.sequence, std::int64_t{512});
   const double parameters = 12.0 * static_cast<double>(result.width) * static_cast<double>(result.width);
   const double sample_flops = 6 * parameters * static_cast<double>(result.sequence);
-  result.batch = std::clamp(static_cast<std::int64_t>(flops_per_round / sample_flops), std::int64_t{1},
-                            model.batch / model.micro_batches);
+  const auto within = [](double most, std::int64_t limit) {
+    return std::clamp(static_cast<std::int64_t>(std::min(most, 1e6)), std::int64_t{1}, limit);
+  };
+  result.batch = within(flops_per_round / sample_flops, model.batch / model.micro_batches);
+  const double layer_flops = sample_flops * static_cast<double>(result.batch);
+  result.layers = within(std::min(flops_per_round / layer_flops, most_parameters / parameters), model.layers);
   result.micro_batches = 1;
   return result;
 }
 
 double sum(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
 
-// Runs steps of the one layer, everything on the device, so that nothing but the compute lane is busy.
-class OneLayer {
+// Runs steps of the probe, everything on the device, so that nothing but the compute lane is busy.
+class ProbeRun {
  public:
-  explicit OneLayer(const GptConfig& model)
+  explicit ProbeRun(const GptConfig& model)
       : gpt_(add_model(builder_, model)),
         graph_(builder_.finish(gpt_.loss, AdamW{})),
         plan_(std::get<Plan>(make_plan(graph_, Machine{}, {}, {.policy = Policy::none}))),
@@ -123,7 +128,7 @@ double share_kept(double alone, double beside) {
 }
 
 // What the compute lane keeps while one direction of such a link is busy.
-double beside_copy(OneLayer& layer, const Link& link, double alone) {
+double beside_copy(ProbeRun& run, const Link& link, double alone) {
   constexpr double copy_seconds = 2e-3;
   constexpr double most_bytes = 16e6;
   const double rate = link.throttled ? link.bytes_per_second : most_bytes / copy_seconds;
@@ -136,14 +141,14 @@ double beside_copy(OneLayer& layer, const Link& link, double alone) {
   std::vector<double> times;
   for (int i = 0; i < rounds_beside; ++i) {
     copies.begin(bytes, longer);
-    times.push_back(sum(layer.step()));
+    times.push_back(sum(run.step()));
     copies.read();
   }
   return share_kept(alone, median(std::move(times)));
 }
 
 // What compute and host lane keep of their speed while both are busy.
-void measure_beside_host(OneLayer& layer, double alone, Machine& machine) {
+void measure_beside_host(ProbeRun& run, double alone, Machine& machine) {
   HostUpdate update(host_elements);
   update.seconds();
   std::atomic<bool> over = false;
@@ -152,7 +157,7 @@ void measure_beside_host(OneLayer& layer, double alone, Machine& machine) {
     while (!over) updates.push_back(update.seconds());
   });
   std::vector<double> times;
-  for (int i = 0; i < rounds_beside; ++i) times.push_back(sum(layer.step()));
+  for (int i = 0; i < rounds_beside; ++i) times.push_back(sum(run.step()));
   over = true;
   host.join();
   machine.compute_beside_host = share_kept(alone, median(std::move(times)));
@@ -186,14 +191,14 @@ void fit_rates(std::span<const OpTime> times, Machine& machine) {
 }
 
 Calibration calibrate_quick(const GptConfig& model, const Link& link) {
-  OneLayer layer(probe(model));
-  layer.step();  // libraries compile their kernels, pages are touched
-  const std::vector<double> seconds = layer.steps(least_rounds, for_seconds(time_limit));
+  ProbeRun run(probe(model));
+  run.step();  // libraries compile their kernels, pages are touched
+  const std::vector<double> seconds = run.steps(least_rounds, for_seconds(time_limit));
   Calibration result;
   Machine& machine = result.machine;
   machine.h2d = machine.d2h = link;
   std::vector<OpTime> times;
-  const Graph& graph = layer.graph();
+  const Graph& graph = run.graph();
   for (OpId id = 0; id < graph.ops.size(); ++id) {
     result.profile.add(graph.op(id), seconds[id]);
     if (graph.op(id).phase != Phase::update) times.push_back({graph.op(id).cost, seconds[id]});
@@ -201,8 +206,8 @@ Calibration calibrate_quick(const GptConfig& model, const Link& link) {
   fit_rates(times, machine);
   machine.host_bytes_per_second =
       measure_host({.elements = host_elements, .repetitions = 5}).back().bytes_per_second;
-  machine.compute_beside_copy = beside_copy(layer, link, sum(seconds));
-  measure_beside_host(layer, sum(seconds), machine);
+  machine.compute_beside_copy = beside_copy(run, link, sum(seconds));
+  measure_beside_host(run, sum(seconds), machine);
   return result;
 }
 
