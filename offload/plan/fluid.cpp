@@ -23,7 +23,8 @@ struct Condition {
 // The plan, by lane and flat.
 class Program {
  public:
-  Program(const Plan& plan, const std::vector<Work>& work) : work(work), lane_of(plan.instructions.size()) {
+  Program(const Plan& plan, const std::vector<WorkTime>& work)
+      : work(work), lane_of(plan.instructions.size()) {
     for (InstructionId id = 0; id < lane_of.size(); ++id) {
       lane_of[id] = static_cast<std::size_t>(plan.instructions[id].lane);
       index_of.push_back(length(lane_of[id]));
@@ -42,7 +43,7 @@ class Program {
 
   Count length(std::size_t lane) const { return static_cast<Count>(order.at(lane).size()); }
 
-  const std::vector<Work>& work;  // by instruction
+  const std::vector<WorkTime>& work;  // by instruction
   std::vector<std::size_t> lane_of;
   std::vector<Count> index_of;
   std::array<std::vector<InstructionId>, lane_roles> order;
@@ -81,7 +82,7 @@ struct State {
 
 class Fluid {
  public:
-  Fluid(const Plan& plan, const std::vector<Work>& work, const LaneSpeeds& speeds)
+  Fluid(const Plan& plan, const std::vector<WorkTime>& work, const LaneSpeeds& speeds)
       : program_(plan, work), speeds_(speeds) {
     for (std::size_t l = 0; l < lane_roles; ++l) prepare(l);
   }
@@ -140,7 +141,7 @@ class Fluid {
   }
 
   void start_work(LaneState& lane) const {
-    const Work& work = program_.work[lane.id];
+    const WorkTime& work = program_.work[lane.id];
     lane.stage = Stage::working;
     lane.left = work.seconds - work.latency;
     lane.since = time_;
@@ -248,7 +249,7 @@ class Fluid {
 
 }  // namespace
 
-std::optional<Timeline> simulate_fluid(const Plan& plan, const std::vector<Work>& work,
+std::optional<Timeline> simulate_fluid(const Plan& plan, const std::vector<WorkTime>& work,
                                        const LaneSpeeds& speeds) {
   if (plan.gate >= plan.instructions.size()) return std::nullopt;
   return Fluid(plan, work, speeds).run();

@@ -12,7 +12,7 @@ namespace stowage {
 
 // What an instruction takes where nothing slows it: first `latency`, which occupies its lane alone, then the
 // rest of `seconds`, the part that others can slow.
-struct Work {
+struct WorkTime {
   double latency = 0;
   double seconds = 0;
 };
@@ -22,7 +22,7 @@ inline constexpr int steps_to_settle = 4;
 // By instruction. Runs steps until two are alike, at most steps_to_settle. `stall_seconds` is left to the
 // caller. Nothing for a plan whose waits go round in a circle or that has no gate, and where a time is not
 // finite.
-std::optional<Timeline> simulate_fluid(const Plan& plan, const std::vector<Work>& work,
+std::optional<Timeline> simulate_fluid(const Plan& plan, const std::vector<WorkTime>& work,
                                        const LaneSpeeds& speeds);
 
 }  // namespace stowage

@@ -2,19 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace stowage {
 namespace {
 
-constexpr double infinite = std::numeric_limits<double>::infinity();
-
 // Who takes of host memory: both copies and the host step.
 constexpr std::array takers{LaneRole::h2d, LaneRole::d2h, LaneRole::host};
-using Rates = std::array<double, takers.size()>;
+using TakerRates = std::array<double, takers.size()>;
 
 // The level up to which each taker gets what it wants: wants above it get the level (water-filling).
-double fair_level(Rates wants, double total) {
+double fair_level(TakerRates wants, double total) {
   std::sort(wants.begin(), wants.end());
   double left = total;
   for (std::size_t i = 0; i < wants.size(); ++i) {
@@ -22,7 +19,7 @@ double fair_level(Rates wants, double total) {
     if (wants.at(i) > share) return share;
     left -= wants.at(i);
   }
-  return infinite;
+  return as_alone;
 }
 
 double alone(const Machine& machine, LaneRole lane) {
@@ -56,7 +53,7 @@ LaneSpeeds::LaneSpeeds(const Machine& machine) {
   for (LaneMask working = 0; working < speeds_.size(); ++working) {
     auto& speeds = speeds_.at(working);
     speeds[static_cast<std::size_t>(LaneRole::compute)] = compute_speed(machine, working);
-    Rates wants{};
+    TakerRates wants{};
     for (std::size_t i = 0; i < takers.size(); ++i) wants.at(i) = wanted(machine, working, takers.at(i));
     const double level = fair_level(wants, machine.host_total_bytes_per_second);
     for (std::size_t i = 0; i < takers.size(); ++i)

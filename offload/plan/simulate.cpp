@@ -8,8 +8,9 @@
 namespace stowage {
 namespace {
 
-Work work_of(const Instruction& instruction, const Graph& graph, const Plan& plan, const Machine& machine) {
-  auto copy = [&](const Link& link) -> Work {
+WorkTime work_of(const Instruction& instruction, const Graph& graph, const Plan& plan,
+                 const Machine& machine) {
+  auto copy = [&](const Link& link) -> WorkTime {
     return {link.latency_seconds,
             link.seconds(plan.buckets[plan.lifetimes[instruction.lifetime].bucket].bytes)};
   };
@@ -26,7 +27,7 @@ Work work_of(const Instruction& instruction, const Graph& graph, const Plan& pla
 }
 
 // Where no lane slows another, instructions can be timed in the plan's own order.
-Timeline simulate_apart(const Plan& plan, const std::vector<Work>& work) {
+Timeline simulate_apart(const Plan& plan, const std::vector<WorkTime>& work) {
   std::size_t count = plan.instructions.size();
   std::vector<Interval> now(count);
   std::vector<Interval> before;
@@ -72,7 +73,7 @@ double busy_seconds(const Plan& plan, const Timeline& timeline) {
 }  // namespace
 
 Timeline simulate(const Graph& graph, const Plan& plan, const Machine& machine) {
-  std::vector<Work> work;
+  std::vector<WorkTime> work;
   work.reserve(plan.instructions.size());
   for (const Instruction& instruction : plan.instructions)
     work.push_back(work_of(instruction, graph, plan, machine));

@@ -131,7 +131,7 @@ TEST(Fluid, NothingComesOfWaitsInACircleOrOfRatesThatAreNone) {
   setting.op(LaneRole::compute, 1, {{1, 0}});
   setting.copy(LaneRole::h2d, 1, {{0, 0}});
   setting.gate();
-  const std::vector<Work> work(3, Work{0, 1});
+  const std::vector<WorkTime> work(3, WorkTime{0, 1});
   EXPECT_FALSE(simulate_fluid(setting.plan, work, LaneSpeeds(setting.machine)));
   setting.plan.instructions[0].waits.clear();
   EXPECT_TRUE(simulate_fluid(setting.plan, work, LaneSpeeds(setting.machine)));
@@ -143,8 +143,8 @@ TEST(Fluid, NothingComesOfWaitsInACircleOrOfRatesThatAreNone) {
 
 // --- plans of random graphs
 
-std::vector<Work> work_of(const Graph& graph, const Plan& plan, const Machine& machine) {
-  std::vector<Work> work;
+std::vector<WorkTime> work_of(const Graph& graph, const Plan& plan, const Machine& machine) {
+  std::vector<WorkTime> work;
   for (const Instruction& instruction : plan.instructions) {
     const bool host = instruction.lane == LaneRole::host;
     const Link& link = instruction.lane == LaneRole::h2d ? machine.h2d : machine.d2h;
@@ -248,7 +248,7 @@ TEST(Fluid, NoInstructionIsFasterThanAloneAndNoByteGoesFree) {
     const double alone = simulate(c.graph, c.plan, c.machine).step_seconds;
     c.share(seed);
     const Timeline timeline = simulate(c.graph, c.plan, c.machine);
-    const std::vector<Work> work = work_of(c.graph, c.plan, c.machine);
+    const std::vector<WorkTime> work = work_of(c.graph, c.plan, c.machine);
     for (std::size_t i = 0; i < work.size(); ++i) {
       const Interval& interval = timeline.instructions[i];
       ASSERT_GE(interval.end - interval.begin, work[i].seconds - 1e-12 * timeline.step_seconds);
