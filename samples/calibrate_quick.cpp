@@ -1,80 +1,168 @@
 #include "samples/calibrate_quick.h"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <chrono>
-#include <cstring>
-#include <limits>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <thread>
 #include <vector>
 
-#include "stowage/evaluate.h"
+#include "src/calibrate/host_probe.h"
+#include "src/calibrate/host_update.h"
+#include "src/calibrate/link_direction.h"
+#include "stowage/engine.h"
 #include "stowage/graph_builder.h"
-#include "stowage/launch_table.h"
+#include "stowage/planner.h"
+#include "stowage/simulated_device.h"
 
 namespace stowage::samples {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double time_limit = 0.25;  // seconds; a started round is finished
+constexpr double time_limit = 0.25;  // seconds of steps alone; a started one is finished
+constexpr int least_rounds = 4;      // … however long they take
+constexpr int rounds_beside = 3;     // steps beside copies, and beside updates
+constexpr std::int64_t host_elements = std::int64_t{4} << 20U;
 constexpr double flops_per_round = 3e10;
 
-// One layer that is like the model's but runs in milliseconds.
+// As much of the model as runs in some hundred milliseconds: the whole batch before more layers. What stays
+// in caches and what does not is then like the model's.
 GptConfig probe(const GptConfig& model) {
   constexpr std::int64_t widest = 1024;
+  constexpr double most_parameters = 16e6;
   const std::int64_t per_head = std::min(model.width / model.heads, widest);
   GptConfig result = model;
-  result.layers = 1;
   result.heads = std::clamp(model.heads, std::int64_t{1}, widest / per_head);
   result.width = per_head * result.heads;
   result.sequence = std::min(model.sequence, std::int64_t{512});
   const double parameters = 12.0 * static_cast<double>(result.width) * static_cast<double>(result.width);
   const double sample_flops = 6 * parameters * static_cast<double>(result.sequence);
-  result.batch = std::clamp(static_cast<std::int64_t>(flops_per_round / sample_flops), std::int64_t{1},
-                            model.batch / model.micro_batches);
+  const auto within = [](double most, std::int64_t limit) {
+    return std::clamp(static_cast<std::int64_t>(std::min(most, 1e6)), std::int64_t{1}, limit);
+  };
+  result.batch = within(flops_per_round / sample_flops, model.batch / model.micro_batches);
+  const double layer_flops = sample_flops * static_cast<double>(result.batch);
+  result.layers = within(std::min(flops_per_round / layer_flops, most_parameters / parameters), model.layers);
   result.micro_batches = 1;
   return result;
 }
 
-std::vector<Operand> operands(Evaluator& evaluator, const std::vector<TensorId>& ids) {
-  std::vector<Operand> result;
-  result.reserve(ids.size());
-  for (const TensorId id : ids) {
-    result.push_back({evaluator.value(id).data(), &evaluator.graph().tensor(id)});
+double sum(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
+
+// Runs steps of the probe, everything on the device, so that nothing but the compute lane is busy.
+class ProbeRun {
+ public:
+  explicit ProbeRun(const GptConfig& model)
+      : gpt_(add_model(builder_, model)),
+        graph_(builder_.finish(gpt_.loss, AdamW{})),
+        plan_(std::get<Plan>(make_plan(graph_, Machine{}, {}, {.policy = Policy::none}))),
+        device_(open_simulated_device({.capacity = unlimited, .poison = Poison::sampled})),
+        engine_(*device_, graph_, plan_, {.machine = {}, .kernels = {}, .host_kernels = {}}),
+        tokens_(static_cast<std::size_t>(graph_.tensor(gpt_.tokens.id).elements())) {
+    for (std::size_t i = 0; i < tokens_.size(); ++i) tokens_[i] = static_cast<std::int32_t>(i % 256);
   }
-  return result;
-}
 
-double measure(Evaluator& evaluator, const Op& op, Kernel kernel) {
-  const std::vector<Operand> reads = operands(evaluator, op.reads);
-  const std::vector<Operand> writes = operands(evaluator, op.writes);
-  const Clock::time_point begin = Clock::now();
-  kernel({.op = &op, .reads = reads, .writes = writes, .step = {}, .stream = nullptr});
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
+  const Graph& graph() const { return graph_; }
 
-// By op: the fastest of some rounds, which other programs on this machine disturb least. The first
-// round warms up: libraries compile their kernels, pages are touched.
-std::vector<double> fastest_times(Evaluator& evaluator, const LaunchTable& table, Clock::time_point begin) {
-  constexpr int rounds = 8;
-  constexpr int least_rounds = 4;  // however long they take
-  const std::vector<Op>& ops = evaluator.graph().ops;
-  std::vector<double> fastest(ops.size(), std::numeric_limits<double>::infinity());
-  for (int round = 0; round < rounds; ++round) {
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      const double seconds = measure(evaluator, ops[i], table.find(ops[i]));
-      if (round > 0) fastest[i] = std::min(fastest[i], seconds);
+  // What each op of a step adds to the compute lane.
+  std::vector<double> step() {
+    const std::array<InputData, 2> inputs = {{{gpt_.tokens.id, tokens_}, {gpt_.targets.id, tokens_}}};
+    engine_.step(inputs, {.learning_rate = 0});
+    const std::vector<Interval> times = engine_.last_timeline();
+    std::vector<double> seconds(graph_.ops.size());
+    double end = 0;
+    for (InstructionId id = 0; id < times.size(); ++id) {
+      const Instruction& instruction = plan_.instructions[id];
+      if (instruction.lane != LaneRole::compute) continue;
+      const bool follows = end > 0 && instruction.waits.empty() && id != plan_.gate + 1;
+      seconds[instruction.op] = times[id].end - (follows ? end : times[id].begin);
+      end = times[id].end;
     }
-    if (round + 1 >= least_rounds && std::chrono::duration<double>(Clock::now() - begin).count() > time_limit)
-      break;
+    return seconds;
   }
-  return fastest;
+
+  // Of each op in some steps: while `more`, at least so many. Medians, enlarged to make up the median step:
+  // what disturbs an op now and then hardly shows in its own median.
+  std::vector<double> steps(int least, const std::function<bool()>& more) {
+    std::vector<std::vector<double>> by_op(graph_.ops.size());
+    std::vector<double> whole;
+    for (int made = 0; made < least || more(); ++made) {
+      const std::vector<double> seconds = step();
+      for (std::size_t i = 0; i < seconds.size(); ++i) by_op[i].push_back(seconds[i]);
+      whole.push_back(sum(seconds));
+    }
+    std::vector<double> medians;
+    for (std::vector<double>& times : by_op) medians.push_back(median(std::move(times)));
+    const double enlarged = median(std::move(whole)) / sum(medians);
+    for (double& seconds : medians) seconds *= enlarged;
+    return medians;
+  }
+
+ private:
+  static Gpt add_model(GraphBuilder& builder, const GptConfig& model) { return gpt(builder, model); }
+
+  GraphBuilder builder_;
+  Gpt gpt_;
+  Graph graph_;
+  Plan plan_;
+  std::unique_ptr<Device> device_;
+  Engine engine_;
+  std::vector<std::int32_t> tokens_;
+};
+
+// True until so many seconds are over.
+std::function<bool()> for_seconds(double seconds) {
+  const Clock::time_point end =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  return [end] { return Clock::now() < end; };
 }
 
-void fill_tokens(std::vector<std::byte>& value) {
-  for (std::size_t i = 0; i < value.size() / sizeof(std::int32_t); ++i) {
-    const auto token = static_cast<std::int32_t>(i % 256);
-    std::memcpy(value.data() + i * sizeof token, &token, sizeof token);
+// Share of its speed that something keeps, of which so much is left: a positive part of the whole.
+double share_kept(double alone, double beside) {
+  constexpr double least = 0.05;
+  return beside > 0 ? std::clamp(alone / beside, least, 1.0) : 1;
+}
+
+// What the compute lane keeps while one direction of such a link is busy.
+double beside_copy(ProbeRun& run, const Link& link, double alone) {
+  constexpr double copy_seconds = 2e-3;
+  constexpr double most_bytes = 16e6;
+  const double rate = link.throttled ? link.bytes_per_second : most_bytes / copy_seconds;
+  const auto bytes = static_cast<Bytes>(std::min(most_bytes, rate * copy_seconds));
+  if (bytes < 4096 || link.latency_seconds > copy_seconds) return 1;  // it hardly copies
+  const auto device = open_simulated_device(
+      {.capacity = unlimited, .h2d = link, .d2h = link, .poison = Poison::none, .check_accesses = false});
+  LinkDirection copies(*device, LaneRole::h2d, bytes);
+  const int longer = static_cast<int>(1.5 * alone / link.seconds(bytes)) + 1;  // than a step takes
+  std::vector<double> times;
+  for (int i = 0; i < rounds_beside; ++i) {
+    copies.begin(bytes, longer);
+    times.push_back(sum(run.step()));
+    copies.read();
   }
+  return share_kept(alone, median(std::move(times)));
+}
+
+// What compute and host lane keep of their speed while both are busy.
+void measure_beside_host(ProbeRun& run, double alone, Machine& machine) {
+  HostUpdate update(host_elements);
+  update.seconds();
+  std::atomic<bool> over = false;
+  std::vector<double> updates;
+  std::thread host([&] {
+    while (!over) updates.push_back(update.seconds());
+  });
+  std::vector<double> times;
+  for (int i = 0; i < rounds_beside; ++i) times.push_back(sum(run.step()));
+  over = true;
+  host.join();
+  machine.compute_beside_host = share_kept(alone, median(std::move(times)));
+  machine.host_beside_compute =
+      share_kept(update.bytes() / machine.host_bytes_per_second, median(std::move(updates)));
 }
 
 struct Share {
@@ -102,33 +190,25 @@ void fit_rates(std::span<const OpTime> times, Machine& machine) {
   }
 }
 
-Machine calibrate_quick(const GptConfig& model, const Link& link) {
-  const Clock::time_point begin = Clock::now();
-  GraphBuilder builder;
-  const Gpt part = gpt(builder, probe(model));
-  const Graph graph = builder.finish(part.loss, AdamW{});
-  const LaunchTable table = cpu_launch_table();
-  Evaluator evaluator(graph, table, 1);
-  fill_tokens(evaluator.value(part.tokens.id));
-  fill_tokens(evaluator.value(part.targets.id));
-
-  const std::vector<double> fastest = fastest_times(evaluator, table, begin);
-  std::vector<OpTime> device;
-  Share host;
-  for (std::size_t i = 0; i < graph.ops.size(); ++i) {
-    const Op& op = graph.ops[i];
-    if (op.phase != Phase::update) {
-      device.push_back({op.cost, fastest[i]});
-    } else if (op.kernel == "adamw") {
-      host.work += op.cost.bytes;
-      host.seconds += fastest[i];
-    }
-  }
-  Machine machine;
+Calibration calibrate_quick(const GptConfig& model, const Link& link) {
+  ProbeRun run(probe(model));
+  run.step();  // libraries compile their kernels, pages are touched
+  const std::vector<double> seconds = run.steps(least_rounds, for_seconds(time_limit));
+  Calibration result;
+  Machine& machine = result.machine;
   machine.h2d = machine.d2h = link;
-  fit_rates(device, machine);
-  machine.host_bytes_per_second = host.rate(machine.host_bytes_per_second);
-  return machine;
+  std::vector<OpTime> times;
+  const Graph& graph = run.graph();
+  for (OpId id = 0; id < graph.ops.size(); ++id) {
+    result.profile.add(graph.op(id), seconds[id]);
+    if (graph.op(id).phase != Phase::update) times.push_back({graph.op(id).cost, seconds[id]});
+  }
+  fit_rates(times, machine);
+  machine.host_bytes_per_second =
+      measure_host({.elements = host_elements, .repetitions = 5}).back().bytes_per_second;
+  machine.compute_beside_copy = beside_copy(run, link, sum(seconds));
+  measure_beside_host(run, sum(seconds), machine);
+  return result;
 }
 
 }  // namespace stowage::samples

@@ -3,15 +3,22 @@
 
 #include <span>
 
+#include "samples/op_profile.h"
 #include "stowage/machine.h"
 #include "stowage/models.h"
 
 namespace stowage::samples {
 
-// Runs one layer of `model` (smaller where it is large) on the CPU kernels for at most about 0.3 s,
-// and fits the rates that explain the measured op times, with the present number of threads. The
+struct Calibration {
+  Machine machine;
+  OpProfile profile;  // of the ops on the compute lane
+};
+
+// Trains one layer of `model` (smaller where it is large) on a simulated device of its own for about a
+// second, with the present number of threads: alone, beside copies at the rate of `link` (where one of some
+// bytes takes milliseconds at most) and beside updates on the host, all of which use the same cores. The
 // result steers the plan, never the numbers of the training. `link` serves both ways.
-Machine calibrate_quick(const GptConfig& model, const Link& link);
+Calibration calibrate_quick(const GptConfig& model, const Link& link);
 
 // One op's measured time.
 struct OpTime {

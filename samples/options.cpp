@@ -19,6 +19,7 @@ struct Words {
   std::string host_memory = "unlimited";
   std::string bucket_size = "auto";
   std::string link_bandwidth = "8GB/s";
+  std::string link_both;
   std::string policy = "auto";
 };
 
@@ -106,6 +107,10 @@ void add_machine(CLI::App& app, Options& options, Words& words) {
                  "of the simulated link, each way: 8GB/s, or unthrottled")
       ->group(group)
       ->type_name("RATE");
+  app.add_option("--link-both-bandwidth", words.link_both,
+                 "of each way while both are busy; without it the same as alone")
+      ->group(group)
+      ->type_name("RATE");
   app.add_option("--threads", options.threads, "CPU threads, 0: all cores")
       ->group(group)
       ->check(quiet(CLI::Range(0, 4096)))
@@ -175,6 +180,9 @@ void understand(const Words& words, Options& options) {
   options.budget.device = named("--device-memory", [&] { return parse_limit(words.device_memory); });
   options.budget.host = named("--host-memory", [&] { return parse_limit(words.host_memory); });
   options.link = named("--link-bandwidth", [&] { return parse_link(words.link_bandwidth); });
+  if (!words.link_both.empty())
+    options.link_both_bytes_per_second =
+        named("--link-both-bandwidth", [&] { return parse_link(words.link_both).bytes_per_second; });
   options.plan.policy = policy_from(words.policy).value_or(Policy::automatic);
   options.plan.bucket_bytes = named("--bucket-size", [&] { return parse_bucket_size(words.bucket_size); });
 }

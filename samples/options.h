@@ -27,6 +27,7 @@ struct Options {
   PlanOptions plan;
   int threads = 0;                                                                  // 0: all cores
   Link link{.bytes_per_second = 8e9, .latency_seconds = 10e-6, .throttled = true};  // simulated, each way
+  double link_both_bytes_per_second = as_alone;  // simulated, each way while both are busy
 
   bool plan_only = false;
   bool verify = false;  // compare the bits of every replay

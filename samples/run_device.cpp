@@ -68,9 +68,15 @@ RunDevice prepare_device(Options& options) {
         to_string(options.type), choice.reason));
   }
   RunDevice result;
-  result.machine = options.machine_file.empty()
-                       ? calibrate_quick(options.model, options.link)
-                       : machine_for(read_machine_file(options.machine_file), options.type);
+  if (options.machine_file.empty()) {
+    Calibration calibration = calibrate_quick(options.model, options.link);
+    result.machine = calibration.machine;
+    result.profile = std::move(calibration.profile);
+    result.machine.h2d_both_bytes_per_second = result.machine.d2h_both_bytes_per_second =
+        options.link_both_bytes_per_second;
+  } else {
+    result.machine = machine_for(read_machine_file(options.machine_file), options.type);
+  }
   const int threads = parallel_threads();
   result.which = fmt::format("{}, {} CPU thread{}, {}", choice.reason, threads, threads == 1 ? "" : "s",
                              link_text(result.machine.h2d));
@@ -84,6 +90,8 @@ std::unique_ptr<Device> open_run_device(RunDevice& prepared, const Options& opti
                                 .executor = Executor::threaded,
                                 .h2d = prepared.machine.h2d,
                                 .d2h = prepared.machine.d2h,
+                                .h2d_both_bytes_per_second = prepared.machine.h2d_both_bytes_per_second,
+                                .d2h_both_bytes_per_second = prepared.machine.d2h_both_bytes_per_second,
                                 .poison = Poison::sampled});
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "samples/op_profile.h"
 #include "samples/options.h"
 #include "stowage/device.h"
 
@@ -11,6 +12,7 @@ namespace stowage::samples {
 
 struct RunDevice {
   Machine machine;    // as measured at the start, or as the machine file says
+  OpProfile profile;  // of a simulated device that was measured; else empty
   std::string which;  // for the table: which device, and why
   // The card, once it had to be asked; a simulated device is opened when its capacity is known.
   std::unique_ptr<Device> device;

@@ -242,8 +242,9 @@ int train(const Options& given) {
   const BatchSource batches = open_batches(text, options);
   watch_interrupts();
   Outputs outputs(options);
-  const Model model = build_model(options);
+  Model model = build_model(options);
   RunDevice prepared = prepare_device(options);
+  if (!prepared.profile.empty()) set_seconds(prepared.profile, prepared.machine, model.graph);
 
   Setup setup;
   setup.options = &options;

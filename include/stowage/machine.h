@@ -9,6 +9,8 @@
 namespace stowage {
 
 inline constexpr Bytes unlimited = std::numeric_limits<Bytes>::max();
+// Of a rate that others do not lower, bytes per second.
+inline constexpr double as_alone = std::numeric_limits<double>::infinity();
 
 // One direction of the link between host and device.
 struct Link {
@@ -29,6 +31,18 @@ struct Machine {
   double device_bytes_per_second = 15e9;  // device memory, reads plus writes
   double launch_seconds = 5e-6;           // fixed cost of one op on the compute lane
   double host_bytes_per_second = 10e9;    // host memory as the optimizer sees it, reads plus writes
+  // What lanes leave to each other while they work at the same time. By default all.
+  // Each direction of the link while the other one moves bytes too; never more than alone.
+  double h2d_both_bytes_per_second = as_alone;
+  double d2h_both_bytes_per_second = as_alone;
+  // Host memory in all: each byte of a copy once, host steps as above. Shared fairly: what one leaves, the
+  // others have.
+  double host_total_bytes_per_second = as_alone;
+  // Shares of its speed, above 0 and at most 1, that a lane keeps where the device computes with the host's
+  // own cores, as the simulated device does.
+  double compute_beside_copy = 1;  // for each direction that moves bytes
+  double compute_beside_host = 1;  // while the host lane works
+  double host_beside_compute = 1;
   // Device memory that no plan can use: the context, libraries and their workspaces. It counts against a
   // device budget.
   Bytes overhead_bytes = 0;

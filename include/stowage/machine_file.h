@@ -67,6 +67,8 @@ struct MachineFile {
   double device_bytes_per_second = 0;  // device memory, reads plus writes
   double launch_seconds = 0;           // one op in a row of tiny ones
   std::vector<HostRate> host_rates;    // by rising number of threads
+  // Host memory, by AdamW with the most threads and copies both ways together; 0: not measured.
+  double host_total_bytes_per_second = 0;
 };
 
 // Versioned JSON, loss-free. `to_json` throws InvalidInput for a file that `machine_from_json` would refuse.
@@ -77,8 +79,11 @@ MachineFile machine_from_json(std::string_view text);
 // Reads the file at `path`. Throws InvalidInput that names it.
 MachineFile read_machine_file(const std::string& path);
 
-// What the planner takes of it for a graph of work type `work`: each direction of the link alone, and host
-// memory with all threads. Throws InvalidInput naming the types that were measured when `work` is none.
+// What the planner takes of it for a graph of work type `work`: each direction of the link alone and beside
+// the other, and host memory with all threads. Host memory in all is what was measured of it together, but no
+// less than what any one, or the copies of both directions, had of it. Where it was not measured, it is the
+// best rate of the optimizer, which streams through host memory with all cores and so leaves none of it.
+// Throws InvalidInput naming the types that were measured when `work` is none.
 Machine machine_for(const MachineFile& file, DataType work);
 
 // Machine::overhead_bytes of a run on `device`, whose context and libraries may hold more now than the

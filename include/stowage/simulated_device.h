@@ -39,6 +39,10 @@ struct SimulatedOptions {
   Executor executor = Executor::threaded;
   Link h2d = Link::unthrottled();
   Link d2h = Link::unthrottled();
+  // Bytes per second of each throttled direction while the other one, throttled too, moves bytes; no more
+  // than alone. Copies in virtual time, which are done one by one, know nothing of each other.
+  double h2d_both_bytes_per_second = as_alone;
+  double d2h_both_bytes_per_second = as_alone;
   Poison poison = Poison::full;
   bool check_accesses = true;
   // Whether work that is enqueued after the calling thread has synchronised counts as ordered after

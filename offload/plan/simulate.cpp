@@ -1,35 +1,34 @@
 #include <algorithm>
 #include <array>
 
+#include "offload/plan/fluid.h"
 #include "src/graph/cost.h"
 #include "stowage/planner.h"
 
 namespace stowage {
 namespace {
 
-constexpr int steps_to_settle = 4;
-
-double seconds_of(const Instruction& instruction, const Graph& graph, const Plan& plan,
-                  const Machine& machine) {
-  auto bytes = [&] { return plan.buckets[plan.lifetimes[instruction.lifetime].bucket].bytes; };
+WorkTime work_of(const Instruction& instruction, const Graph& graph, const Plan& plan,
+                 const Machine& machine) {
+  auto copy = [&](const Link& link) -> WorkTime {
+    return {link.latency_seconds,
+            link.seconds(plan.buckets[plan.lifetimes[instruction.lifetime].bucket].bytes)};
+  };
   switch (instruction.kind) {
     case InstructionKind::prefetch:
-      return machine.h2d.seconds(bytes());
+      return copy(machine.h2d);
     case InstructionKind::offload:
-      return machine.d2h.seconds(bytes());
+      return copy(machine.d2h);
     case InstructionKind::host_step:
-      return host_seconds(graph.op(instruction.op), machine);
+      return {0, host_seconds(graph.op(instruction.op), machine)};
     default:
-      return op_seconds(graph.op(instruction.op), machine);
+      return {0, op_seconds(graph.op(instruction.op), machine)};
   }
 }
 
-}  // namespace
-
-Timeline simulate(const Graph& graph, const Plan& plan, const Machine& machine) {
+// Where no lane slows another, instructions can be timed in the plan's own order.
+Timeline simulate_apart(const Plan& plan, const std::vector<WorkTime>& work) {
   std::size_t count = plan.instructions.size();
-  std::vector<double> seconds(count);
-  for (std::size_t i = 0; i < count; ++i) seconds[i] = seconds_of(plan.instructions[i], graph, plan, machine);
   std::vector<Interval> now(count);
   std::vector<Interval> before;
   std::array<double, lane_roles> lane_free{};
@@ -47,7 +46,7 @@ Timeline simulate(const Graph& graph, const Plan& plan, const Machine& machine) 
         else if (!before.empty())
           begin = std::max(begin, before[wait.instruction].end);
       }
-      free = begin + seconds[id];
+      free = begin + work[id].seconds;
       now[id] = {begin, free};
       if (id == plan.gate) gate = free;
     }
@@ -60,10 +59,29 @@ Timeline simulate(const Graph& graph, const Plan& plan, const Machine& machine) 
     before = now;
     gate_before = gate;
   }
+  return timeline;
+}
+
+double busy_seconds(const Plan& plan, const Timeline& timeline) {
   double busy = 0;
-  for (std::size_t i = 0; i < count; ++i)
-    if (plan.instructions[i].lane == LaneRole::compute) busy += seconds[i];
-  timeline.stall_seconds = std::max(0.0, timeline.step_seconds - busy);
+  for (InstructionId id = 0; id < plan.instructions.size(); ++id)
+    if (plan.instructions[id].lane == LaneRole::compute)
+      busy += timeline.instructions[id].end - timeline.instructions[id].begin;
+  return busy;
+}
+
+}  // namespace
+
+Timeline simulate(const Graph& graph, const Plan& plan, const Machine& machine) {
+  std::vector<WorkTime> work;
+  work.reserve(plan.instructions.size());
+  for (const Instruction& instruction : plan.instructions)
+    work.push_back(work_of(instruction, graph, plan, machine));
+  const LaneSpeeds speeds(machine);
+  std::optional<Timeline> fluid;
+  if (speeds.shared()) fluid = simulate_fluid(plan, work, speeds);
+  Timeline timeline = fluid ? *std::move(fluid) : simulate_apart(plan, work);
+  timeline.stall_seconds = std::max(0.0, timeline.step_seconds - busy_seconds(plan, timeline));
   return timeline;
 }
 

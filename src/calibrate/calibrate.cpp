@@ -99,6 +99,7 @@ MachineFile calibrate(Device& device, const LaunchTable& kernels, const Calibrat
     file.device_bytes = memory.total == unlimited ? 0 : memory.total;
   }
   file.host_rates = measure_host(options.host);
+  file.host_total_bytes_per_second = measure_host_total(device, options.host, file);
   return file;
 }
 

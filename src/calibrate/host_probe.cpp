@@ -1,11 +1,11 @@
 #include "src/calibrate/host_probe.h"
 
-#include <array>
+#include <algorithm>
 #include <chrono>
 
 #include "src/base/parallel_for.h"
-#include "src/calibrate/stopwatch.h"
-#include "stowage/launch_table.h"
+#include "src/calibrate/host_update.h"
+#include "src/calibrate/link_direction.h"
 
 namespace stowage {
 namespace {
@@ -20,50 +20,6 @@ class ThreadsKept {
 
  private:
   int threads_;
-};
-
-// One update in host memory: parameter, gradient and both moments, then the clip's norm and scale.
-class HostUpdate {
- public:
-  explicit HostUpdate(std::int64_t elements) : kernel_(cpu_launch_table().find(op())) {
-    vector_.shape = {elements};
-    clip_.type = DataType::f64;
-    clip_.shape = {2};
-    for (auto& values : values_) values.assign(static_cast<std::size_t>(elements), 0.125F);
-  }
-
-  // Reads four vectors and writes three of them again.
-  double bytes() const { return 7 * static_cast<double>(vector_.bytes()); }
-
-  double seconds() {
-    using Clock = std::chrono::steady_clock;
-    auto vector = [this](std::size_t i) { return Operand{values_.at(i).data(), &vector_}; };
-    const std::array<Operand, 5> reads{
-        {vector(0), vector(1), vector(2), vector(3), {clip_values_.data(), &clip_}}};
-    const std::array<Operand, 3> writes{{vector(0), vector(2), vector(3)}};
-    const Clock::time_point begin = Clock::now();
-    kernel_({.op = &op(), .reads = reads, .writes = writes, .step = {0, 0, 1e-3}, .stream = nullptr});
-    return std::chrono::duration<double>(Clock::now() - begin).count();
-  }
-
- private:
-  static const Op& op() {
-    static const Op adamw = [] {
-      Op made;
-      made.name = "calibrate.adamw";
-      made.kernel = "adamw";
-      made.attributes = {{"beta1", 0.9}, {"beta2", 0.95}, {"epsilon", 1e-8}, {"weight_decay", 0.1}};
-      made.phase = Phase::update;
-      return made;
-    }();
-    return adamw;
-  }
-
-  Kernel kernel_;
-  Tensor vector_;
-  Tensor clip_;
-  std::array<std::vector<float>, 4> values_;
-  std::array<double, 2> clip_values_{1, 1};
 };
 
 std::vector<int> thread_counts(int most) {
@@ -87,6 +43,31 @@ std::vector<HostRate> measure_host(const HostProbeOptions& options) {
     rates.push_back({threads, update.bytes() / median(std::move(times))});
   }
   return rates;
+}
+
+double measure_host_total(Device& device, const HostProbeOptions& options, const MachineFile& file) {
+  using Clock = std::chrono::steady_clock;
+  constexpr Bytes piece = 4_MiB;
+  constexpr double most_copies = 4096;
+  HostUpdate update(options.elements);
+  LinkDirection in(device, LaneRole::h2d, piece), out(device, LaneRole::d2h, piece);
+  update.seconds();
+  const double wanted = 2 * options.repetitions * update.seconds();  // all slow each other
+  const auto count = [&](const Link& link) {
+    return static_cast<int>(std::clamp(wanted / link.seconds(piece), 1.0, most_copies));
+  };
+  const int ins = count(file.h2d.fit), outs = count(file.d2h.fit);
+  in.begin(piece, ins);
+  out.begin(piece, outs);
+  const Clock::time_point begin = Clock::now();
+  int updates = 0;
+  do {
+    update.seconds();
+    ++updates;
+  } while (updates < 2 * options.repetitions && !in.made() && !out.made());
+  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  const auto bytes = [](int copies) { return copies * static_cast<double>(piece); };
+  return updates * update.bytes() / seconds + bytes(ins) / in.read() + bytes(outs) / out.read();
 }
 
 }  // namespace stowage

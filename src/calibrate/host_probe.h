@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "stowage/device.h"
 #include "stowage/machine_file.h"
 
 namespace stowage {
@@ -17,5 +18,9 @@ struct HostProbeOptions {
 // AdamW on f32 by the host's own kernel, with 1, 2, 4, … threads up to the most. Leaves the number of
 // threads of parallel loops as it was; no other parallel loop may run meanwhile.
 std::vector<HostRate> measure_host(const HostProbeOptions& options);
+
+// Bytes per second that AdamW with the most threads and copies both ways take of host memory together. `file`
+// has what each of them does alone. DeviceError, OutOfMemory.
+double measure_host_total(Device& device, const HostProbeOptions& options, const MachineFile& file);
 
 }  // namespace stowage

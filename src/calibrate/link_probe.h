@@ -13,6 +13,10 @@ struct LinkProbeOptions {
   double longest_seconds = 0.5;  // no longer copy is tried once one has taken this much
 };
 
+// What one of `count` copies in a row takes while copies go the other way, where all of them took `all`
+// seconds, those of the other way only `others`, and one takes `alone` without them: the rest went alone.
+double seconds_beside(int count, double all, double others, double alone);
+
 // Fills the four curves of `file`. Takes `largest` bytes twice, pinned and on the device. DeviceError,
 // OutOfMemory.
 void measure_link(Device& device, const LinkProbeOptions& options, MachineFile& file);

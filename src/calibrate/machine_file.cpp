@@ -36,6 +36,16 @@ double fastest_host_rate(const MachineFile& file) {
   return most == file.host_rates.end() ? Machine{}.host_bytes_per_second : most->bytes_per_second;
 }
 
+double host_total(const MachineFile& file, const Machine& machine) {
+  double best = file.host_total_bytes_per_second;
+  if (best == 0)
+    for (const HostRate& rate : file.host_rates) best = std::max(best, rate.bytes_per_second);
+  const double in = machine.h2d.bytes_per_second, out = machine.d2h.bytes_per_second;
+  const double both =
+      std::min(in, machine.h2d_both_bytes_per_second) + std::min(out, machine.d2h_both_bytes_per_second);
+  return std::max({best, machine.host_bytes_per_second, in, out, both});
+}
+
 }  // namespace
 
 Machine machine_for(const MachineFile& file, DataType work) {
@@ -46,6 +56,9 @@ Machine machine_for(const MachineFile& file, DataType work) {
   machine.device_bytes_per_second = file.device_bytes_per_second;
   machine.launch_seconds = file.launch_seconds;
   machine.host_bytes_per_second = fastest_host_rate(file);
+  machine.h2d_both_bytes_per_second = file.h2d_both.fit.bytes_per_second;
+  machine.d2h_both_bytes_per_second = file.d2h_both.fit.bytes_per_second;
+  machine.host_total_bytes_per_second = host_total(file, machine);
   machine.overhead_bytes = file.overhead_bytes;
   return machine;
 }

@@ -15,6 +15,7 @@ using Json = nlohmann::json;
 
 constexpr std::string_view format_name = "stowage.machine";
 constexpr std::uint64_t format_version = 1;
+constexpr const char* host_total_name = "host_total_bytes_per_second";  // not in all files
 constexpr std::size_t most_items = 1024;
 constexpr std::size_t most_characters = 4096;
 constexpr std::uint64_t most_bytes = std::uint64_t{1} << 62U;
@@ -63,24 +64,26 @@ Json file_json(const MachineFile& file) {
   for (const HostRate& rate : file.host_rates) {
     host_rates.push_back({{"threads", whole(rate.threads)}, {"bytes_per_second", rate.bytes_per_second}});
   }
-  return {{"format", format_name},
-          {"version", format_version},
-          {"device", file.device},
-          {"backend", file.backend},
-          {"host", file.host},
-          {"processor", file.processor},
-          {"measured", file.measured},
-          {"note", file.note},
-          {"device_bytes", file.device_bytes},
-          {"overhead_bytes", file.overhead_bytes},
-          {"h2d", curve_json(file.h2d)},
-          {"d2h", curve_json(file.d2h)},
-          {"h2d_both", curve_json(file.h2d_both)},
-          {"d2h_both", curve_json(file.d2h_both)},
-          {"matrix", std::move(matrix)},
-          {"device_bytes_per_second", file.device_bytes_per_second},
-          {"launch_seconds", file.launch_seconds},
-          {"host_rates", std::move(host_rates)}};
+  Json json = {{"format", format_name},
+               {"version", format_version},
+               {"device", file.device},
+               {"backend", file.backend},
+               {"host", file.host},
+               {"processor", file.processor},
+               {"measured", file.measured},
+               {"note", file.note},
+               {"device_bytes", file.device_bytes},
+               {"overhead_bytes", file.overhead_bytes},
+               {"h2d", curve_json(file.h2d)},
+               {"d2h", curve_json(file.d2h)},
+               {"h2d_both", curve_json(file.h2d_both)},
+               {"d2h_both", curve_json(file.d2h_both)},
+               {"matrix", std::move(matrix)},
+               {"device_bytes_per_second", file.device_bytes_per_second},
+               {"launch_seconds", file.launch_seconds},
+               {"host_rates", std::move(host_rates)}};
+  if (file.host_total_bytes_per_second != 0) json[host_total_name] = file.host_total_bytes_per_second;
+  return json;
 }
 
 // --- reading: a value of the text and where it stands, e.g. "h2d.samples[3].bytes"
@@ -94,6 +97,7 @@ struct Node {
     if (!json.is_object()) refuse(where, "is no object");
     if (json.size() > count) refuse(where, "has a field that is not known");
   }
+  bool has(const char* name) const { return json.is_object() && json.contains(name); }
   Node operator[](const char* name) const {
     const std::string path = where == "text" ? name : fmt::format("{}.{}", where, name);
     const auto found = json.find(name);
@@ -171,7 +175,8 @@ HostRate read_host_rate(const Node& node) {
 }
 
 MachineFile read_file(const Node& node) {
-  node.expect_members(18);
+  const bool has_total = node.has(host_total_name);
+  node.expect_members(has_total ? 19 : 18);
   if (node["format"].text() != format_name) refuse("format", "is not \"stowage.machine\"");
   if (node["version"].integer(0, most_bytes) != format_version) {
     refuse("version", fmt::format("is not {}, the one this program reads", format_version));
@@ -193,6 +198,7 @@ MachineFile read_file(const Node& node) {
   file.device_bytes_per_second = node["device_bytes_per_second"].rate();
   file.launch_seconds = node["launch_seconds"].seconds();
   file.host_rates = node["host_rates"].list(read_host_rate);
+  if (has_total) file.host_total_bytes_per_second = node[host_total_name].rate();
   return file;
 }
 

@@ -23,7 +23,8 @@ class Stopwatch {
   // For more than one lane at a time: enqueue between these two, then read.
   void start() { device_.record(begin_.id(), lane_); }
   void stop() { device_.record(end_.id(), lane_); }
-  double read();  // waits for the end
+  bool passed() { return device_.query(end_.id()); }  // whether the end is there
+  double read();                                      // waits for the end
 
  private:
   Device& device_;

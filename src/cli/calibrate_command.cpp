@@ -87,6 +87,8 @@ std::string describe(const MachineFile& file) {
     lines.add("host memory", "{:8.1f} GB/s with {} thread{}", rate.bytes_per_second / 1e9, rate.threads,
               rate.threads == 1 ? "" : "s");
   }
+  if (file.host_total_bytes_per_second > 0)
+    lines.add("host memory", "{:8.1f} GB/s with copies both ways", file.host_total_bytes_per_second / 1e9);
   return std::move(lines).text();
 }
 

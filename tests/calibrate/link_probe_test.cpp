@@ -39,6 +39,26 @@ TEST(LinkProbe, MovesWhatItSaysAndGivesAllMemoryBack) {
   EXPECT_EQ(device->counters().h2d_bytes, 7 * sizes + 1_MiB);  // and the first contents of d2h's memory
 }
 
+TEST(LinkProbe, WhatWentOnAloneIsNoPartOfTheTimeBesideTheOtherWay) {
+  EXPECT_EQ(seconds_beside(3, 6, 6, 1), 2);
+  EXPECT_EQ(seconds_beside(3, 5, 6, 1), 5.0 / 3) << "all of it was beside the other";
+  EXPECT_EQ(seconds_beside(3, 5, 4, 1), 2) << "two in 4 seconds, and one alone";
+  EXPECT_EQ(seconds_beside(3, 9, 1, 1), 3) << "too little of it to tell";
+}
+
+TEST(LinkProbe, FindsTheRatesOfAThrottledLinkThatIsBusyBothWays) {
+  const auto device = open_simulated_device({.h2d = {1e9, 1e-6, true},
+                                             .d2h = {1e9, 1e-6, true},
+                                             .h2d_both_bytes_per_second = 0.5e9,
+                                             .d2h_both_bytes_per_second = 0.5e9});
+  MachineFile file;
+  measure_link(*device, {.smallest = 1_MiB, .largest = 8_MiB, .repetitions = 3}, file);
+  // However the threads were scheduled, both ways take the time of one after the other.
+  for (std::size_t i = 0; i < file.h2d.samples.size(); ++i)
+    EXPECT_GE(std::max(file.h2d_both.samples[i].seconds, file.d2h_both.samples[i].seconds),
+              1.3 * static_cast<double>(file.h2d.samples[i].bytes) / 1e9);
+}
+
 TEST(LinkProbe, StopsAtCopiesThatTakeTooLong) {
   Machine machine = test::odd_machine();
   machine.h2d = machine.d2h = {1e6, 1e-6, true};

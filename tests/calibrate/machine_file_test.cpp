@@ -23,6 +23,22 @@ TEST(MachineFile, GivesThePlannerTheRatesOfTheWorkType) {
   EXPECT_EQ(machine.launch_seconds, 2.5e-6);
   EXPECT_EQ(machine.host_bytes_per_second, 150e9);  // of the most threads
   EXPECT_EQ(machine.overhead_bytes, 600_MiB);
+  EXPECT_EQ(machine.h2d_both_bytes_per_second, 45e9);
+  EXPECT_EQ(machine.d2h_both_bytes_per_second, 44e9);
+  EXPECT_EQ(machine.host_total_bytes_per_second, 210e9);
+}
+
+TEST(MachineFile, HostMemoryInAllIsNoLessThanWhatWasSeenOfIt) {
+  MachineFile file = test::sample_file();
+  file.host_total_bytes_per_second = 0;  // a file of before
+  EXPECT_EQ(machine_for(file, DataType::f32).host_total_bytes_per_second, 200e9) << "the best of any threads";
+  file.host_rates = {{1, 20e9}};
+  EXPECT_EQ(machine_for(file, DataType::f32).host_total_bytes_per_second, 89e9) << "both directions at once";
+  file.h2d_both.fit.bytes_per_second = file.d2h_both.fit.bytes_per_second = 1e9;
+  EXPECT_EQ(machine_for(file, DataType::f32).host_total_bytes_per_second, 55e9) << "one direction alone";
+  file.host_total_bytes_per_second = 1e9;
+  file.host_rates = {{1, 70e9}, {2, 60e9}};
+  EXPECT_EQ(machine_for(file, DataType::f32).host_total_bytes_per_second, 60e9) << "the optimizer alone";
 }
 
 // What is left of Device where only the account of memory counts.

@@ -52,7 +52,19 @@ TEST(MachineJson, ReadsBackToTheBit) {
   ASSERT_EQ(back.host_rates.size(), 3U);
   EXPECT_EQ(back.host_rates[1].threads, 16);
   EXPECT_EQ(back.host_rates[1].bytes_per_second, 150e9);
+  EXPECT_EQ(back.host_total_bytes_per_second, 210e9);
   EXPECT_EQ(to_json(back), to_json(file));
+}
+
+TEST(MachineJson, AFileOfBeforeHasNoTotalOfHostMemory) {
+  MachineFile file = test::sample_file();
+  file.host_total_bytes_per_second = 0;
+  const std::string text = to_json(file);
+  EXPECT_EQ(text.find("host_total"), std::string::npos);
+  EXPECT_EQ(machine_from_json(text).host_total_bytes_per_second, 0);
+  expect_refused(replaced(text, "\"version\"", "\"more\": 0, \"version\""), "'text' has a field");
+  expect_refused(replaced(text, "\"version\"", "\"host_total_bytes_per_second\": 0, \"version\""),
+                 "'host_total_bytes_per_second' is outside");
 }
 
 TEST(MachineJson, RefusesToWriteWhatItWouldNotRead) {

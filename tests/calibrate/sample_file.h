@@ -24,6 +24,7 @@ inline MachineFile sample_file() {
   file.device_bytes_per_second = 3.9e12;
   file.launch_seconds = 2.5e-6;
   file.host_rates = {{1, 12e9}, {16, 150e9}, {8, 200e9}};
+  file.host_total_bytes_per_second = 210e9;
   return file;
 }
 

@@ -46,6 +46,7 @@ TEST(Options, Defaults) {
   EXPECT_EQ(options.plan.bucket_bytes, 0U);
   EXPECT_TRUE(options.link.throttled);
   EXPECT_EQ(options.link.bytes_per_second, 8e9);
+  EXPECT_EQ(options.link_both_bytes_per_second, as_alone);
   EXPECT_FALSE(options.plan_only);
   EXPECT_FALSE(options.verify);
 }
@@ -91,6 +92,8 @@ TEST(Options, EveryFlag) {
                                  "64KiB",
                                  "--threads",
                                  "2",
+                                 "--link-both-bandwidth",
+                                 "400MB/s",
                                  "--link-bandwidth",
                                  "500MB/s",
                                  "--policy",
@@ -129,6 +132,7 @@ TEST(Options, EveryFlag) {
   EXPECT_EQ(options.plan.bucket_bytes, 64_KiB);
   EXPECT_EQ(options.threads, 2);
   EXPECT_EQ(options.link.bytes_per_second, 5e8);
+  EXPECT_EQ(options.link_both_bytes_per_second, 4e8);
   EXPECT_EQ(options.plan.policy, Policy::none);
   EXPECT_TRUE(options.plan_only);
   EXPECT_TRUE(options.verify);
@@ -154,6 +158,7 @@ TEST(Options, RefusalsNameTheFlag) {
   expect_refused({"--host-memory", "-1"}, {"--host-memory: ", "\"-1\""});
   expect_refused({"--bucket-size", "0"}, {"--bucket-size: ", "0"});
   expect_refused({"--link-bandwidth", "fast"}, {"--link-bandwidth: ", "\"fast\"", "8GB/s"});
+  expect_refused({"--link-both-bandwidth", "0"}, {"--link-both-bandwidth: ", "\"0\""});
   expect_refused({"--link-bandwidth", "0"}, {"--link-bandwidth: ", "\"0\""});
   expect_refused({"--frobnicate"}, {"--frobnicate", "--help"});
   expect_refused({"--layers"}, {"--layers"});
@@ -178,13 +183,37 @@ TEST(Options, DataIsRequired) {
 
 TEST(Options, HelpListsEveryFlag) {
   const std::string help = parse({"--help"}).help;
-  for (const char* flag :
-       {"--data",           "--layers",  "--width",         "--heads",       "--sequence",
-        "--batch",          "--steps",   "--learning-rate", "--warmup",      "--weight-decay",
-        "--clip",           "--dropout", "--seed",          "--device ",     "--device-memory",
-        "--machine",        "--type",    "--host-memory",   "--bucket-size", "--threads",
-        "--link-bandwidth", "--policy",  "--plan-only",     "--plan-json",   "--log",
-        "--trace",          "--weights", "--sample",        "--verify",      "--micro-batches"}) {
+  for (const char* flag : {"--data",
+                           "--layers",
+                           "--width",
+                           "--heads",
+                           "--sequence",
+                           "--batch",
+                           "--steps",
+                           "--learning-rate",
+                           "--warmup",
+                           "--weight-decay",
+                           "--clip",
+                           "--dropout",
+                           "--seed",
+                           "--device ",
+                           "--device-memory",
+                           "--machine",
+                           "--type",
+                           "--host-memory",
+                           "--bucket-size",
+                           "--threads",
+                           "--link-bandwidth",
+                           "--policy",
+                           "--plan-only",
+                           "--plan-json",
+                           "--log",
+                           "--trace",
+                           "--weights",
+                           "--sample",
+                           "--verify",
+                           "--micro-batches",
+                           "--link-both-bandwidth"}) {
     EXPECT_THAT(help, testing::HasSubstr(flag));
   }
 }

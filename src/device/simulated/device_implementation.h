@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "src/device/simulated/fault.h"
 #include "src/device/simulated/memory.h"
 #include "src/device/simulated/names.h"
+#include "src/device/simulated/wire.h"
 #include "stowage/simulated_device.h"
 
 namespace stowage::simulated {
@@ -23,6 +25,7 @@ class Implementation final : public SimulatedDevice {
  public:
   explicit Implementation(const SimulatedOptions& options)
       : options_(options),
+        wire_(wire_for(options)),
         memory_(options.capacity, options.host_capacity, options.poison),
         checker_(options.host_orders) {}
 
@@ -91,6 +94,7 @@ class Implementation final : public SimulatedDevice {
   const Link& link(LaneRole role) const { return role == LaneRole::h2d ? options_.h2d : options_.d2h; }
 
   const SimulatedOptions options_;
+  std::optional<Wire> wire_;  // where directions slow each other
   const SteadyClock clock_;
   mutable Mutex mutex_;
   Signals signals_;

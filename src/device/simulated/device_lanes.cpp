@@ -14,7 +14,7 @@ LaneId Implementation::create_lane(LaneRole role) {
   begin_call("create_lane");
   const LaneId lane = checker_.add_lane(role);
   if (lanes_.size() <= lane) lanes_.resize(lane + 1);
-  const LaneRunner::Surroundings surroundings{&signals_, &clock_, options_.poison};
+  const LaneRunner::Surroundings surroundings{&signals_, &clock_, options_.poison, wire_ ? &*wire_ : nullptr};
   lanes_[lane] =
       make_execution_lane(options_.executor, {surroundings, pace(role), checker_.describe_lane(lane)});
   return lane;

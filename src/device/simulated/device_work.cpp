@@ -27,6 +27,7 @@ void Implementation::copy(LaneId lane, void* to, const void* from, Bytes bytes, 
   task.to = to;
   task.from = from;
   task.bytes = bytes;
+  task.direction = role;
   task.seconds = link(role).seconds(bytes);
   submit(lane, task);
 }

@@ -39,8 +39,22 @@ void LaneRunner::launch(const Task& task) {
 }
 
 void LaneRunner::copy(const Task& task) {
+  if (surroundings_.wire != nullptr && pace_ == Pace::modelled) return copy_over_wire(task);
   std::memcpy(task.to, task.from, task.bytes);
   finish_work(task);
+}
+
+void LaneRunner::copy_over_wire(const Task& task) {
+  const Clock& clock = *surroundings_.clock;
+  const Wire::TransferId transfer = surroundings_.wire->begin(task.direction, time_, task.bytes);
+  std::memcpy(task.to, task.from, task.bytes);
+  const double copied = clock.now();
+  double end = surroundings_.wire->end(transfer, copied);
+  for (double now = copied; end > now; end = surroundings_.wire->end(transfer, now)) {
+    clock.sleep_until(end);
+    now = std::max(end, clock.now());
+  }
+  time_ = std::max(end, copied);
 }
 
 void LaneRunner::finish_work(const Task& task) {

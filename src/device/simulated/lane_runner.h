@@ -4,7 +4,7 @@
 // what it records, until a record with `clears`. Its clock:
 //   virtual_time  start = max(own time, enqueued, awaited); end = start + modelled seconds
 //   modelled      the same for copies, which then sleep until their end: oversleeping one does not
-//                 delay the next
+//                 delay the next. Where the other direction slows them, the wire says when they end
 //   measured      the steady clock
 #pragma once
 
@@ -13,6 +13,7 @@
 #include "src/device/simulated/clock.h"
 #include "src/device/simulated/signals.h"
 #include "src/device/simulated/task.h"
+#include "src/device/simulated/wire.h"
 #include "stowage/simulated_device.h"
 
 namespace stowage::simulated {
@@ -25,6 +26,7 @@ class LaneRunner {
     Signals* signals = nullptr;
     const Clock* clock = nullptr;
     Poison poison = Poison::full;
+    Wire* wire = nullptr;  // of a modelled lane whose copies meet others
   };
   LaneRunner(const Surroundings& surroundings, Pace pace, std::string lane)
       : surroundings_(surroundings), pace_(pace), lane_(std::move(lane)) {}
@@ -36,6 +38,7 @@ class LaneRunner {
   void copy(const Task& task);
   void record(const Task& task);
   void wait(const Task& task);
+  void copy_over_wire(const Task& task);
   void finish_work(const Task& task);
   void fail(const Task& task, const char* why);
 

@@ -6,6 +6,7 @@
 
 #include "src/device/simulated/signals.h"
 #include "stowage/bytes.h"
+#include "stowage/device.h"
 
 namespace stowage::simulated {
 
@@ -22,9 +23,10 @@ struct Task {
   void* to = nullptr;  // copy, poison
   const void* from = nullptr;
   Bytes bytes = 0;
-  double ready = 0;     // when it was enqueued, seconds on the device's clock
-  double seconds = 0;   // modelled duration
-  SignalId signal = 0;  // record, wait: the task holds one reference
+  LaneRole direction = LaneRole::h2d;  // copy
+  double ready = 0;                    // when it was enqueued, seconds on the device's clock
+  double seconds = 0;                  // modelled duration
+  SignalId signal = 0;                 // record, wait: the task holds one reference
 };
 
 }  // namespace stowage::simulated

@@ -1,0 +1,28 @@
+// The step with lanes that slow each other: discrete events in time, between which each lane works at the
+// speed that those who work with it leave to it.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "offload/plan/lane_speeds.h"
+#include "stowage/plan.h"
+
+namespace stowage {
+
+// What an instruction takes where nothing slows it: first `latency`, which occupies its lane alone, then the
+// rest of `seconds`, the part that others can slow.
+struct WorkTime {
+  double latency = 0;
+  double seconds = 0;
+};
+
+inline constexpr int steps_to_settle = 4;
+
+// By instruction. Runs steps until two are alike, at most steps_to_settle. `stall_seconds` is left to the
+// caller. Nothing for a plan whose waits go round in a circle or that has no gate, and where a time is not
+// finite.
+std::optional<Timeline> simulate_fluid(const Plan& plan, const std::vector<WorkTime>& work,
+                                       const LaneSpeeds& speeds);
+
+}  // namespace stowage

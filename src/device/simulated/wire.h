@@ -1,0 +1,58 @@
+// Wire: the link's modelled copies in both directions, which slow each other. Thread-safe.
+//
+// Times are modelled ones, on the device's clock: what happens at one is settled when somebody asks about a
+// later one. Copies that begin before what is settled begin there.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "src/base/mutex.h"
+#include "stowage/device.h"
+#include "stowage/simulated_device.h"
+
+namespace stowage::simulated {
+
+class Wire {
+ public:
+  struct Direction {
+    double latency = 0;            // seconds
+    double alone = 0, beside = 0;  // bytes per second, while the other direction moves none, and some
+  };
+  using TransferId = std::size_t;
+
+  Wire(const Direction& h2d, const Direction& d2h) : directions_{h2d, d2h} {}
+
+  // A copy on an h2d or d2h lane that starts at `time`.
+  TransferId begin(LaneRole direction, double time, Bytes bytes);
+  // When it will have ended, as far as is known at `now`: later ones may put it off. At or before `now`: it
+  // has, and the id is no more.
+  double end(TransferId transfer, double now);
+
+ private:
+  struct Transfer {
+    std::size_t direction = 0;
+    double moves_from = 0;  // when its latency is over
+    double left = 0;        // bytes
+    double end = 0;         // once nothing is left
+    bool taken = false;     // the id is in use
+    bool moves(double time) const { return taken && left > 0 && moves_from <= time; }
+  };
+  using Transfers = std::vector<Transfer>;
+
+  // Until `until`, or until `watched` has ended.
+  void go_on(Transfers& transfers, double& time, double until, std::optional<TransferId> watched) const;
+  double rate(const Transfers& transfers, const Transfer& transfer, double time) const;
+
+  const std::array<Direction, 2> directions_;
+  Mutex mutex_;
+  Transfers transfers_ STOWAGE_GUARDED_BY(mutex_);
+  double time_ STOWAGE_GUARDED_BY(mutex_) = 0;  // up to which all is settled
+};
+
+// Nothing where no direction slows the other.
+std::optional<Wire> wire_for(const SimulatedOptions& options);
+
+}  // namespace stowage::simulated

@@ -1,0 +1,155 @@
+// The judge of simulate(): all instructions of some steps in one list, looked through again at every moment
+// at which anything changes. Shares no code with it.
+#pragma once
+
+#include <algorithm>
+#include <limits>
+#include <stdexcept>
+#include <vector>
+
+#include "stowage/graph.h"
+#include "stowage/plan.h"
+
+namespace stowage::test {
+
+// Eight steps, of which the last but one counts.
+class SlowSimulation {
+ public:
+  SlowSimulation(const Graph& graph, const Plan& plan, const Machine& machine)
+      : graph_(graph), plan_(plan), machine_(machine) {
+    for (int step = 0; step < steps; ++step)
+      for (InstructionId id = 0; id < plan.instructions.size(); ++id) runs_.push_back(run_of(id));
+  }
+
+  Timeline timeline() {
+    while (!at(steps - 2, static_cast<InstructionId>(plan_.instructions.size()) - 1, true)) go_on();
+    const double from = of(steps - 3, plan_.gate).end;
+    Timeline timeline;
+    timeline.step_seconds = of(steps - 2, plan_.gate).end - from;
+    for (InstructionId id = 0; id < plan_.instructions.size(); ++id)
+      timeline.instructions.push_back({of(steps - 2, id).begin - from, of(steps - 2, id).end - from});
+    return timeline;
+  }
+
+ private:
+  static constexpr int steps = 8;
+
+  struct Run {
+    double latency = 0;  // left
+    double amount = 0;   // left: bytes of a copy or of a host step, seconds of an op
+    double begin = -1;
+    double end = -1;
+    bool running() const { return begin >= 0 && end < 0; }
+    bool moves() const { return running() && latency <= 0; }
+  };
+
+  Run run_of(InstructionId id) const {
+    const Instruction& instruction = plan_.instructions[id];
+    Run run;
+    if (instruction.lifetime != no_id) {
+      run.amount = static_cast<double>(plan_.buckets[plan_.lifetimes[instruction.lifetime].bucket].bytes);
+      run.latency =
+          instruction.lane == LaneRole::h2d ? machine_.h2d.latency_seconds : machine_.d2h.latency_seconds;
+    } else {
+      const OpCost& cost = graph_.op(instruction.op).cost;
+      const double seconds =
+          std::max(cost.flops / machine_.flops_per_second, cost.bytes / machine_.device_bytes_per_second) +
+          machine_.launch_seconds;
+      run.amount = instruction.lane == LaneRole::host ? cost.bytes : cost.seconds.value_or(seconds);
+    }
+    return run;
+  }
+
+  Run& of(int step, InstructionId id) {
+    return runs_[static_cast<std::size_t>(step) * plan_.instructions.size() + id];
+  }
+  // Whether it has ended, and with `all` all before it in the step.
+  bool at(int step, InstructionId id, bool all) {
+    if (step < 0) return true;
+    for (InstructionId i = all ? 0 : id; i <= id; ++i)
+      if (of(step, i).end < 0) return false;
+    return true;
+  }
+
+  bool may_start(int step, InstructionId id) {
+    const Instruction& instruction = plan_.instructions[id];
+    if (!at(step - 1, plan_.gate, false)) return false;
+    if (id > plan_.gate && !at(step, plan_.gate, false)) return false;
+    for (int s = 0; s <= step; ++s)
+      for (InstructionId i = 0; i < (s < step ? plan_.instructions.size() : id); ++i)
+        if (plan_.instructions[i].lane == instruction.lane && of(s, i).end < 0) return false;
+    for (const Wait& wait : instruction.waits)
+      if (!at(step - static_cast<int>(wait.steps_back), wait.instruction, false)) return false;
+    return true;
+  }
+
+  // Rates of what moves on each lane now, by filling all evenly until host memory or each one's own limit is
+  // reached.
+  std::vector<double> rates(const std::vector<bool>& moves) const {
+    const bool compute = moves[0], in = moves[1], out = moves[2], host = moves[3];
+    std::vector<double> limits(4, 0);
+    limits[0] = (in ? machine_.compute_beside_copy : 1) * (out ? machine_.compute_beside_copy : 1) *
+                (host ? machine_.compute_beside_host : 1);
+    if (in) limits[1] = machine_.h2d.bytes_per_second;
+    if (out) limits[2] = machine_.d2h.bytes_per_second;
+    if (in && out) limits[1] = std::min(limits[1], machine_.h2d_both_bytes_per_second);
+    if (in && out) limits[2] = std::min(limits[2], machine_.d2h_both_bytes_per_second);
+    if (host) limits[3] = machine_.host_bytes_per_second * (compute ? machine_.host_beside_compute : 1);
+    double low = 0, high = limits[1] + limits[2] + limits[3];
+    const auto filled = [&](double level) {
+      return std::min(limits[1], level) + std::min(limits[2], level) + std::min(limits[3], level);
+    };
+    if (high <= machine_.host_total_bytes_per_second) return limits;
+    for (int i = 0; i < 200; ++i) {
+      const double middle = (low + high) / 2;
+      (filled(middle) <= machine_.host_total_bytes_per_second ? low : high) = middle;
+    }
+    for (int lane = 1; lane < 4; ++lane)
+      limits[static_cast<std::size_t>(lane)] = std::min(limits[static_cast<std::size_t>(lane)], low);
+    return limits;
+  }
+
+  LaneRole lane_of(std::size_t run) const { return plan_.instructions[run % plan_.instructions.size()].lane; }
+
+  void go_on() {
+    for (int step = 0; step < steps; ++step)
+      for (InstructionId id = 0; id < plan_.instructions.size(); ++id)
+        if (of(step, id).begin < 0 && may_start(step, id)) of(step, id).begin = time_;
+    std::vector<bool> moves(4, false);
+    for (std::size_t i = 0; i < runs_.size(); ++i)
+      if (runs_[i].moves()) moves[static_cast<std::size_t>(lane_of(i))] = true;
+    const std::vector<double> rate = rates(moves);
+    double ahead = std::numeric_limits<double>::infinity();
+    const auto seconds_left = [&](std::size_t i) {
+      const Run& run = runs_[i];
+      return run.latency > 0 ? run.latency : run.amount / rate[static_cast<std::size_t>(lane_of(i))];
+    };
+    for (std::size_t i = 0; i < runs_.size(); ++i)
+      if (runs_[i].running()) ahead = std::min(ahead, seconds_left(i));
+    if (ahead == std::numeric_limits<double>::infinity()) throw std::logic_error("nothing runs");
+    for (std::size_t i = 0; i < runs_.size(); ++i) {
+      Run& run = runs_[i];
+      if (!run.running()) continue;
+      const bool ends = seconds_left(i) <= ahead * (1 + 1e-12);
+      if (run.latency > 0) {
+        run.latency = ends ? 0 : run.latency - ahead;
+      } else {
+        run.amount -= ahead * rate[static_cast<std::size_t>(lane_of(i))];
+        if (ends) run.end = time_ + ahead;
+      }
+    }
+    time_ += ahead;
+  }
+
+  const Graph& graph_;
+  const Plan& plan_;
+  const Machine& machine_;
+  std::vector<Run> runs_;
+  double time_ = 0;
+};
+
+inline Timeline slow_simulation(const Graph& graph, const Plan& plan, const Machine& machine) {
+  return SlowSimulation(graph, plan, machine).timeline();
+}
+
+}  // namespace stowage::test
