@@ -90,12 +90,13 @@ class ProgramBuilder {
     return memory;
   }
 
-  // With one micro-batch program order is the plan's. Of several the turns are many: forward stands for what
-  // is before them.
+  // Before the instant of the turn: the end of its op if that is forward's, its begin otherwise. With one
+  // micro-batch program order is the plan's. Of several the turns are many, and forward stands for what is
+  // before them.
   bool in_front(OpId op) const {
-    if (graph_.micro_batches > 1 || moments_[bound_turn] == no_id)
-      return graph_.op(op).phase == Phase::forward;
-    return op < moments_[bound_turn];
+    const OpId turn = moments_[bound_turn];
+    if (graph_.micro_batches > 1 || turn == no_id) return graph_.op(op).phase == Phase::forward;
+    return op < turn || (op == turn && graph_.op(op).phase == Phase::forward);
   }
   void add_ops() {
     for (OpId op = 0; op < graph_.ops.size(); ++op)

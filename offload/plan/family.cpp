@@ -16,6 +16,9 @@ constexpr std::size_t shortest_path = 12;
 constexpr std::size_t most_family_ops = 6'000'000;
 constexpr std::size_t most_path_ops = 1'000'000;
 constexpr std::size_t most_repair_ops = 400'000, most_repair_ops_of_many = 20'000;  // for each bucket size
+// What more residents than a path has are combined with.
+constexpr std::size_t resident_parts = 8, most_bases = 8;
+constexpr std::size_t most_mixed_ops = 4'000'000, fewest_points = 4, most_points = 8;
 constexpr std::size_t most_starts = 8, few_ops = 28;
 // Less than the simulation's rounding.
 constexpr double hair = 1e-9;
@@ -30,6 +33,48 @@ std::vector<Choices> thin(std::vector<Choices> path, std::size_t points) {
 
 bool fits(const Plan& plan, const Budget& budget) {
   return plan.device_peak_bytes <= budget.device && plan.host_bytes <= budget.host;
+}
+
+// With these live bytes and this peak: at once, or by what a placement that is near its bound leaves to a
+// better one (placement.h), as matters at the minimum.
+bool may_fit(Bytes live, Bytes peak, Bytes budget) {
+  return peak <= budget || (live <= budget && peak - budget <= Plan{}.alignment + budget / 65536);
+}
+
+// Of what takes least memory that which then takes least time. As the paths do, it ends with more memory.
+Choices relaxed_choices(const Problem& problem, const std::vector<Choices>& minimum) {
+  std::vector<Bytes> bytes;
+  for (const Choices& choices : minimum) bytes.push_back(Sketcher(problem, choices).serial_bytes());
+  const auto least = std::min_element(bytes.begin(), bytes.end());
+  return relaxed(problem, minimum[static_cast<std::size_t>(least - bytes.begin())], *least);
+}
+
+// The same with the first parameters resident, by eighths.
+std::vector<Choices> with_residents(const Problem& problem, const Choices& base) {
+  std::vector<Choices> found;
+  const std::vector<BucketId>& order = problem.layout.parameters;
+  for (std::size_t part = 1; part <= resident_parts; ++part) {
+    Choices choices = base;
+    for (std::size_t i = 0; i < order.size() * part / resident_parts; ++i)
+      choices.loads[order[i]] = LoadChoice::resident;
+    if (choices != (found.empty() ? base : found.back())) found.push_back(std::move(choices));
+  }
+  return found;
+}
+
+// A path says how memory is best shared for one amount of it, as its estimate has it. These have more of the
+// optimizer on the device than the path has beside the same activations, or activations chosen anew for that.
+std::vector<Choices> mixed_choices(const Problem& problem, const std::vector<std::vector<Choices>>& paths,
+                                   std::size_t points) {
+  std::vector<Choices> mixed;
+  for (const std::vector<Choices>& path : paths)
+    for (const Choices& base : thin(path, most_bases))
+      for (Choices& choices : with_residents(problem, base)) mixed.push_back(std::move(choices));
+  for (const Choices& lowest : {lowest_choices(problem), paths.front().front()})
+    for (const Choices& start : with_residents(problem, lowest))
+      for (Choices& choices : thin(estimated_path_from(problem, start), points))
+        if (choices != start) mixed.push_back(std::move(choices));
+  return mixed;
 }
 
 Bytes cap_of(double share, Bytes serial) {
@@ -52,6 +97,13 @@ Family::Family(const std::vector<Problem>& problems, Bytes least, std::unique_pt
   if (emulated_) add_emulated();
 }
 
+void Family::add_members(const Problem& problem, const std::vector<Choices>& all, bool on_path) {
+  for (const Choices& choices : all) {
+    members_.push_back({&problem, choices, {}, {}, {}, on_path});
+    for (double share : shares) members_.back().variants.push_back({share, {}, {}, {}});
+  }
+}
+
 // Those with most memory, which tend to be the fastest, first.
 void Family::add_paths(const std::vector<Problem>& problems) {
   for (const Problem& problem : problems) {
@@ -59,13 +111,16 @@ void Family::add_paths(const std::vector<Problem>& problems) {
     std::vector<std::vector<Choices>> paths{minimum_candidates(problem), estimated_path(problem)};
     if (3 * (problem.items.size() + problem.layout.buckets.size()) * ops <= most_path_ops)
       paths.push_back(simulated_path(problem));
+    minimum_.push_back(paths.front());
+    paths.front().push_back(relaxed_choices(problem, paths.front()));
     const std::size_t members = problems.size() * paths.size() * std::size(shares) * ops;
     const std::size_t points = std::clamp(most_family_ops / members, shortest_path, longest_path);
-    for (std::vector<Choices>& path : paths)
-      for (Choices& choices : thin(std::move(path), points)) {
-        members_.push_back({&problem, std::move(choices), {}, {}, {}});
-        for (double share : shares) members_.back().variants.push_back({share, {}, {}, {}});
-      }
+    const std::size_t mixed_points =
+        std::clamp(most_mixed_ops / (2 * resident_parts * problems.size() * std::size(shares) * ops),
+                   fewest_points, most_points);
+    const std::vector<Choices> mixed = mixed_choices(problem, paths, mixed_points);
+    for (std::vector<Choices>& path : paths) add_members(problem, thin(std::move(path), points), true);
+    add_members(problem, mixed, false);
   }
   std::reverse(members_.begin(), members_.end());
 }
@@ -75,21 +130,22 @@ void Family::add_emulated() {
   std::vector<Member> emulated;
   for (PolicyMember& member : all_policy_members(*emulated_))
     emulated.push_back(
-        {member.problem, std::move(member.choices), member.handicaps, member.distance, {Variant{}}});
+        {member.problem, std::move(member.choices), member.handicaps, member.distance, {Variant{}}, false});
   members_.insert(members_.begin(), std::make_move_iterator(emulated.begin()),
                   std::make_move_iterator(emulated.end()));
 }
 
 void Family::add_repaired(const std::vector<Problem>& problems, Bytes least) {
-  for (const Problem& problem : problems) {
-    if (&problem != &problems.front() && problem.layout.buckets == problems.front().layout.buckets) continue;
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    const Problem& problem = problems[i];
+    if (i > 0 && problem.layout.buckets == problems.front().layout.buckets) continue;
     const std::size_t most_ops =
         problem.graph->ops.size() <= few_ops ? most_repair_ops : most_repair_ops_of_many;
     std::vector<Choices> starts;
     for (const Member& member : members_)
-      if (member.problem == &problem) starts.push_back(member.choices);
+      if (member.problem == &problem && member.on_path) starts.push_back(member.choices);
     starts = thin(std::move(starts), most_starts);
-    for (Choices& choices : minimum_candidates(problem)) starts.push_back(std::move(choices));
+    starts.insert(starts.end(), minimum_[i].begin(), minimum_[i].end());
     for (LimitedSketch& limited : repaired_front(problem, starts, least, most_ops))
       repaired_.push_back({&problem, std::move(limited)});
   }
@@ -103,13 +159,17 @@ void Family::offer_to(Selection& selection) {
   for (const Ranked& next : ranked(selection)) {
     Variant& variant = *next.variant;
     if (selection.beaten(*variant.seconds)) break;
-    const bool known = variant.peak_bytes.has_value();
-    if (known && (*variant.peak_bytes > selection.budget().device || selection.beaten(variant.plan_seconds)))
-      continue;
-    const Sketcher sketcher(*next.member->problem, next.member->choices, next.member->handicaps);
-    Plan plan = complete(*next.member->problem, sketch(sketcher, *next.member, variant).draft);
+    const Bytes budget = selection.budget().device;
+    if (variant.peak_bytes && !may_fit(*variant.live_bytes, *variant.peak_bytes, budget)) continue;
+    if (variant.peak_bytes && selection.beaten(variant.plan_seconds)) continue;
+    const Problem& problem = *next.member->problem;
+    const Sketcher sketcher(problem, next.member->choices, next.member->handicaps);
+    const Draft draft = sketch(sketcher, *next.member, variant).draft;
+    Plan plan = complete(problem, draft);
     variant.peak_bytes = plan.device_peak_bytes;
     variant.plan_seconds = plan.predicted_step_seconds;
+    if (plan.device_peak_bytes > budget && may_fit(plan.live_peak_bytes, plan.device_peak_bytes, budget))
+      plan = complete_within(problem, draft, budget);
     plan.policy = "auto";
     selection.offer(std::move(plan));
   }

@@ -52,6 +52,7 @@ class Family {
     Handicaps handicaps;
     std::optional<std::uint32_t> distance;  // instead of shares
     std::vector<Variant> variants;
+    bool on_path = false;
     std::optional<Bytes> serial_bytes{};
     double compute_seconds = 0;  // with `serial_bytes`
   };
@@ -65,6 +66,7 @@ class Family {
     Variant* variant = nullptr;
   };
 
+  void add_members(const Problem& problem, const std::vector<Choices>& all, bool on_path);
   void add_paths(const std::vector<Problem>& problems);
   void add_emulated();
   void add_repaired(const std::vector<Problem>& problems, Bytes least);
@@ -74,8 +76,9 @@ class Family {
   static Sketch sketch(const Sketcher& sketcher, const Member& member, const Variant& variant);
 
   std::unique_ptr<PolicyProblems> emulated_;
-  std::vector<Member> members_;     // of two alike in time the first is taken
-  std::vector<Repaired> repaired_;  // fastest first
+  std::vector<Member> members_;                // of two alike in time the first is taken
+  std::vector<std::vector<Choices>> minimum_;  // minimum_candidates by problem
+  std::vector<Repaired> repaired_;             // fastest first
 };
 
 }  // namespace stowage
