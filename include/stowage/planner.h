@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -49,6 +50,26 @@ struct PlanOptions {
 // more memory never makes a slower plan, and every budget from the minimum up is feasible.
 std::variant<Plan, Infeasible> make_plan(const Graph& graph, const Machine& machine, const Budget& budget,
                                          const PlanOptions& options = {});
+
+// The same question under many budgets: what depends on none of them, the plan family above all, is made
+// once. Keeps references: graph and machine must outlive it. One thread at a time.
+class Planner {
+ public:
+  Planner(const Graph& graph, const Machine& machine, const PlanOptions& options = {});
+  ~Planner();
+  Planner(Planner&&) noexcept;
+  Planner& operator=(Planner&&) noexcept;
+
+  // What make_plan answers.
+  std::variant<Plan, Infeasible> plan(const Budget& budget);
+  // What the functions below answer.
+  Bytes need_bytes();
+  Bytes minimum_bytes();
+
+ private:
+  class Parts;
+  std::unique_ptr<Parts> parts_;
+};
 
 // Planned peak of Policy::none: *need*. Of the minimum-memory plan: *minimum*; with a policy that emulates
 // another system the least peak of its configurations, which may depend on the machine's rates.

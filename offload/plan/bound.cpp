@@ -22,7 +22,7 @@ struct Dual {
 };
 
 double price(const BoundCost& cost, const Multipliers& at) {
-  double sum = cost.update;
+  double sum = 0;
   for (std::size_t l = 0; l < bound_lanes; ++l)
     sum += at.front[l] * cost.front[l] + at.back[l] * cost.back[l];
   for (std::size_t m = 0; m < bound_moments; ++m) sum += at.memory[m] * cost.memory[m];
@@ -82,12 +82,13 @@ class Ascent {
   static constexpr std::size_t others = bound_lanes - 1;  // lanes but compute
 
   double price_of_no_memory() const {
-    double sum = program_.fixed.update + 1;
+    double sum = 0;
+    for (std::size_t l = 0; l < bound_lanes; ++l) sum += program_.fixed.front[l] + program_.fixed.back[l];
     for (const BoundDecision& decision : program_.decisions) {
       double least = -1;
       for (const BoundCost& option : decision.options) {
         if (*std::max_element(option.memory.begin(), option.memory.end()) > 0) continue;
-        double cost = option.update;
+        double cost = 0;
         for (std::size_t l = 0; l < bound_lanes; ++l) cost += option.front[l] + option.back[l];
         if (least < 0 || cost < least) least = cost;
       }

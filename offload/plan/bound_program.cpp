@@ -10,14 +10,16 @@ namespace {
 
 // A parameter with its state, its gradient and its update.
 struct Parameter {
-  Bytes bytes = 0, state_bytes = 0, gradient_bytes = 0;
-  double host_update = 0, update = 0;  // seconds
-  bool in_forward = false, in_backward = false;
+  Bytes bytes = 0, state_bytes = 0;
+  Bytes gradient_bytes = 0;                // made behind the turn
+  double host_update = 0, update = 0;      // seconds
+  bool in_front = false, in_back = false;  // read there
 };
 
 class ProgramBuilder {
  public:
-  ProgramBuilder(const Problem& problem, Bytes budget) : problem_(problem), graph_(*problem.graph) {
+  ProgramBuilder(const Problem& problem, Bytes budget)
+      : problem_(problem), graph_(*problem.graph), budget_(budget) {
     program_.bytes = std::max(1.0, static_cast<double>(std::min(budget, total_bytes())));
     find_moments();
     for (std::size_t m = 0; m < bound_moments; ++m)
@@ -42,21 +44,24 @@ class ProgramBuilder {
     for (const Bucket& bucket : problem_.layout.buckets) sum += bucket.bytes;
     return sum;
   }
-  std::vector<TensorId> operands(OpId op) const {
-    std::vector<TensorId> groups;
-    for (TensorId id : graph_.op(op).reads) groups.push_back(group_of(id));
-    for (TensorId id : graph_.op(op).writes) groups.push_back(group_of(id));
-    std::sort(groups.begin(), groups.end());
-    groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
-    return groups;
+  std::vector<TensorId> groups(std::vector<TensorId> ids) const {
+    for (TensorId& id : ids) id = group_of(id);
+    std::sort(ids.begin(), ids.end());
+    ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+    return ids;
   }
-  TensorId group_of(TensorId id) const { return problem_.analysis.group[id]; }
-  double operand_bytes(OpId op) const {
-    if (op == no_id) return 0;
+  std::vector<TensorId> operands(OpId op) const {
+    std::vector<TensorId> ids = graph_.op(op).reads;
+    ids.insert(ids.end(), graph_.op(op).writes.begin(), graph_.op(op).writes.end());
+    return groups(std::move(ids));
+  }
+  double bytes_of(const std::vector<TensorId>& ids) const {
     double sum = 0;
-    for (TensorId group : operands(op)) sum += static_cast<double>(graph_.tensor(group).bytes());
+    for (TensorId id : ids) sum += static_cast<double>(graph_.tensor(id).bytes());
     return sum;
   }
+  TensorId group_of(TensorId id) const { return problem_.analysis.group[id]; }
+  double operand_bytes(OpId op) const { return op == no_id ? 0 : bytes_of(operands(op)); }
 
   void find_moments() {
     std::uint32_t turn = no_id;
@@ -85,27 +90,49 @@ class ProgramBuilder {
     return memory;
   }
 
+  // Before the instant of the turn: the end of its op if that is forward's, its begin otherwise. With one
+  // micro-batch program order is the plan's. Of several the turns are many, and forward stands for what is
+  // before them.
+  bool in_front(OpId op) const {
+    const OpId turn = moments_[bound_turn];
+    if (graph_.micro_batches > 1 || turn == no_id) return graph_.op(op).phase == Phase::forward;
+    return op < turn || (op == turn && graph_.op(op).phase == Phase::forward);
+  }
   void add_ops() {
-    for (const Op& op : graph_.ops) {
-      if (op.phase == Phase::forward) program_.fixed.front[bound_compute] += op_seconds(op, machine());
-      if (op.phase == Phase::backward) program_.fixed.back[bound_compute] += op_seconds(op, machine());
-    }
+    for (OpId op = 0; op < graph_.ops.size(); ++op)
+      if (graph_.op(op).phase != Phase::update)
+        add_op(op, in_front(op) ? program_.fixed.front : program_.fixed.back);
+  }
+  // Its time; and that part of it during which a link has nothing to do that counts (bound_program.h).
+  void add_op(OpId op, std::array<double, bound_lanes>& lanes) const {
+    const double seconds = op_seconds(graph_.op(op), machine());
+    lanes[bound_compute] += seconds;
+    if (budget_ == unlimited) return;
+    const auto budget = static_cast<double>(budget_);
+    auto idle = [&](const Link& link, double taken) {
+      return std::max(0.0, seconds - std::max(0.0, budget - taken) / link.bytes_per_second);
+    };
+    lanes[bound_h2d] += idle(machine().h2d, operand_bytes(op));
+    lanes[bound_d2h] += idle(machine().d2h, bytes_of(groups(graph_.op(op).writes)));
   }
 
   void add_parameters() {
     std::map<TensorId, Parameter> parameters;
-    for (const Op& op : graph_.ops) {
-      if (op.phase == Phase::update) {
-        add_update(op, parameters);
+    std::vector<std::uint8_t> made_in_back(graph_.tensors.size(), 0);
+    for (OpId op = 0; op < graph_.ops.size(); ++op) {
+      if (graph_.op(op).phase == Phase::update) {
+        add_update(graph_.op(op), made_in_back, parameters);
         continue;
       }
-      for (TensorId id : op.reads)
+      for (TensorId id : graph_.op(op).writes) made_in_back[id] = !in_front(op);
+      for (TensorId id : graph_.op(op).reads)
         if (graph_.tensor(id).kind == TensorKind::parameter)
-          (op.phase == Phase::forward ? parameters[id].in_forward : parameters[id].in_backward) = true;
+          (in_front(op) ? parameters[id].in_front : parameters[id].in_back) = true;
     }
     for (const auto& [id, parameter] : parameters) program_.decisions.push_back(decide(id, parameter));
   }
-  void add_update(const Op& op, std::map<TensorId, Parameter>& parameters) const {
+  void add_update(const Op& op, const std::vector<std::uint8_t>& made_in_back,
+                  std::map<TensorId, Parameter>& parameters) const {
     for (TensorId written : op.writes) {
       if (graph_.tensor(written).kind != TensorKind::parameter) continue;
       Parameter& parameter = parameters[written];
@@ -116,23 +143,23 @@ class ProgramBuilder {
         if (graph_.tensor(id).kind == TensorKind::optimizer_state)
           parameter.state_bytes += graph_.tensor(id).bytes();
       for (TensorId id : op.reads)
-        if (graph_.tensor(id).kind == TensorKind::gradient)
+        if (graph_.tensor(id).kind == TensorKind::gradient && made_in_back[id])
           parameter.gradient_bytes = graph_.tensor(id).bytes();
     }
   }
   BoundDecision decide(TensorId id, const Parameter& parameter) const {
     const double in = static_cast<double>(parameter.bytes) / machine().h2d.bytes_per_second;
     BoundCost streamed;
-    if (parameter.in_forward) streamed.front[bound_h2d] = in;
-    if (parameter.in_forward) streamed.front[bound_host] = parameter.host_update;
-    if (parameter.in_backward) streamed.back[bound_h2d] = in;
+    if (parameter.in_front) streamed.front[bound_h2d] = in;
+    if (parameter.in_front) streamed.front[bound_host] = parameter.host_update;
+    if (parameter.in_back) streamed.back[bound_h2d] = in;
     streamed.back[bound_d2h] = static_cast<double>(parameter.gradient_bytes) / machine().d2h.bytes_per_second;
     BoundCost held = streamed;
     held.back[bound_h2d] = 0;
     held.memory = beside(id);
     held.memory[bound_largest] = 0;
     BoundCost resident;
-    resident.update = parameter.update;
+    resident.front[bound_compute] = parameter.update;
     resident.memory = beside(id);
     for (double& memory : resident.memory) memory += static_cast<double>(parameter.state_bytes);
     return {{streamed, held, resident}, 1};
@@ -147,6 +174,7 @@ class ProgramBuilder {
       if (most == nullptr || most->bytes < item.bytes) most = &item;
     }
     for (const ActivationItem& item : problem_.items) {
+      if (!crosses_turn(item)) continue;
       BoundCost kept, offloaded, rebuilt;
       // Of micro-batches one after another only those of one are there at its turn: on average so many.
       for (BucketId bucket : item.buckets)
@@ -155,18 +183,26 @@ class ProgramBuilder {
       const double bytes = static_cast<double>(item.bytes);
       offloaded.front[bound_d2h] = bytes / machine().d2h.bytes_per_second;
       offloaded.back[bound_h2d] = bytes / machine().h2d.bytes_per_second;
-      if (largest[item.writer] == &item)
-        rebuilt.back[bound_compute] = rebuild_seconds(item.writer, item.bytes);
+      if (largest[item.writer] == &item) add_rebuilding(item.writer, item.bytes, rebuilt.back);
       program_.decisions.push_back({{kept, offloaded, rebuilt}, 1});
     }
   }
 
+  // Made before the turn, read behind it.
+  bool crosses_turn(const ActivationItem& item) const {
+    return in_front(item.writer) && std::any_of(item.buckets.begin(), item.buckets.end(), [&](BucketId id) {
+             return read_in_back_[group_of(problem_.layout.buckets[id].tensors.front().tensor)];
+           });
+  }
   void find_readers() {
     producer_.assign(graph_.tensors.size(), no_id);
     readers_.assign(graph_.tensors.size(), 0);
     in_item_.assign(graph_.tensors.size(), 0);
     makes_item_.assign(graph_.ops.size(), 0);
+    read_in_back_.assign(graph_.tensors.size(), 0);
     for (OpId op = 0; op < graph_.ops.size(); ++op) {
+      if (!in_front(op))
+        for (TensorId id : graph_.op(op).reads) read_in_back_[group_of(id)] = 1;
       if (graph_.op(op).phase != Phase::forward) continue;
       for (TensorId id : graph_.op(op).reads) ++readers_[id];
       for (TensorId id : graph_.op(op).writes) producer_[id] = op;
@@ -179,8 +215,8 @@ class ProgramBuilder {
   }
   // Of the op, and of what it alone reads and backward does not: to keep or offload that instead of the
   // `bytes` that the op makes from it would save nothing, unless it is smaller.
-  double rebuild_seconds(OpId op, Bytes bytes) const {
-    double seconds = op_seconds(graph_.op(op), machine());
+  void add_rebuilding(OpId op, Bytes bytes, std::array<double, bound_lanes>& lanes) const {
+    add_op(op, lanes);
     for (TensorId id : graph_.op(op).reads) {
       const OpId producer = producer_[id];
       if (producer == no_id || readers_[id] > 1 || makes_item_[producer]) continue;
@@ -188,9 +224,8 @@ class ProgramBuilder {
           std::any_of(graph_.op(op).writes.begin(), graph_.op(op).writes.end(),
                       [&](TensorId written) { return group_of(written) == group_of(id); });
       if (overwritten || (!in_item_[group_of(id)] && graph_.tensor(id).bytes() >= bytes))
-        seconds += rebuild_seconds(producer, bytes);
+        add_rebuilding(producer, bytes, lanes);
     }
-    return seconds;
   }
 
   // Alike decisions are one.
@@ -200,7 +235,6 @@ class ProgramBuilder {
       for (const BoundCost& cost : decision.options) {
         parts.insert(parts.end(), cost.front.begin(), cost.front.end());
         parts.insert(parts.end(), cost.back.begin(), cost.back.end());
-        parts.push_back(cost.update);
         parts.insert(parts.end(), cost.memory.begin(), cost.memory.end());
       }
       return parts;
@@ -220,7 +254,6 @@ class ProgramBuilder {
     auto scale = [&](BoundCost& cost) {
       for (double& seconds : cost.front) seconds /= program_.seconds;
       for (double& seconds : cost.back) seconds /= program_.seconds;
-      cost.update /= program_.seconds;
       for (double& bytes : cost.memory) bytes /= program_.bytes;
     };
     scale(program_.fixed);
@@ -231,12 +264,14 @@ class ProgramBuilder {
 
   const Problem& problem_;
   const Graph& graph_;
+  Bytes budget_;
   BoundProgram program_;
   std::array<OpId, bound_moments> moments_{};
-  std::vector<OpId> producer_;            // by tensor: the forward op that makes it
-  std::vector<int> readers_;              // by tensor: forward ops
-  std::vector<std::uint8_t> in_item_;     // by group
-  std::vector<std::uint8_t> makes_item_;  // by op
+  std::vector<OpId> producer_;              // by tensor: the forward op that makes it
+  std::vector<int> readers_;                // by tensor: forward ops
+  std::vector<std::uint8_t> in_item_;       // by group
+  std::vector<std::uint8_t> read_in_back_;  // by group: behind the turn
+  std::vector<std::uint8_t> makes_item_;    // by op
 };
 
 }  // namespace
@@ -246,7 +281,6 @@ void BoundCost::add(const BoundCost& other, double times) {
     front[l] += times * other.front[l];
     back[l] += times * other.back[l];
   }
-  update += times * other.update;
   for (std::size_t m = 0; m < bound_moments; ++m) memory[m] += times * other.memory[m];
 }
 

@@ -16,8 +16,8 @@ enum BoundMoment : std::size_t { bound_turn, bound_largest, bound_moments };
 
 // Times in BoundProgram::seconds, memory in BoundProgram::bytes.
 struct BoundCost {
-  std::array<double, bound_lanes> front{}, back{};  // in forward, beside the host's updates; in backward
-  double update = 0;                                // on the device, behind backward
+  // From the gate to the turn: the updates of the step before and forward; from there to the next gate.
+  std::array<double, bound_lanes> front{}, back{};
   std::array<double, bound_moments> memory{};
   void add(const BoundCost& other, double times);
 };

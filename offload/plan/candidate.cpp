@@ -8,6 +8,8 @@
 namespace stowage {
 namespace {
 
+constexpr std::uint64_t most_placement_nodes = 10'000;
+
 std::vector<PlacementItem> placement_items(const Problem& problem, const Draft& draft) {
   std::vector<PlacementItem> items;
   for (const DraftLifetime& lifetime : draft.lifetimes)
@@ -132,6 +134,15 @@ void time_sketch(const Problem& problem, Sketch& sketch) {
 
 Plan complete(const Problem& problem, const Draft& draft) {
   return complete_at(problem, draft, place(placement_items(problem, draft), Plan{}.alignment).offsets);
+}
+
+Plan complete_within(const Problem& problem, const Draft& draft, Bytes capacity) {
+  const std::vector<PlacementItem> items = placement_items(problem, draft);
+  PlacementOptions options;
+  options.alignment = Plan{}.alignment;
+  options.capacity = capacity;
+  options.node_limit = most_placement_nodes;
+  return complete_at(problem, draft, solve_placement(items, options).offsets);
 }
 
 Plan complete_at(const Problem& problem, const Draft& draft, const std::vector<Bytes>& offsets) {

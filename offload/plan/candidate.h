@@ -58,6 +58,8 @@ void time_sketch(const Problem& problem, Sketch& sketch);
 
 // Placement, instructions, simulation and accounts. Not validated.
 Plan complete(const Problem& problem, const Draft& draft);
+// The same where a placement of at most `capacity` bytes is worth a longer search. It may find none.
+Plan complete_within(const Problem& problem, const Draft& draft, Bytes capacity);
 // The same with the offsets of lifetimes given.
 Plan complete_at(const Problem& problem, const Draft& draft, const std::vector<Bytes>& offsets);
 

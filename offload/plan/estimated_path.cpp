@@ -46,8 +46,8 @@ std::vector<UnitKey> unit_keys(const Problem& problem) {
 
 class Estimator {
  public:
-  explicit Estimator(const Problem& problem)
-      : problem_(problem), model_(problem), choices_(lowest_choices(problem)) {
+  Estimator(const Problem& problem, Choices start)
+      : problem_(problem), model_(problem), choices_(std::move(start)) {
     find_activation_classes();
     find_load_classes();
   }
@@ -69,7 +69,34 @@ class Estimator {
     return std::move(path_);
   }
 
+  Choices relaxed(Bytes limit) {
+    double seconds = model_.totals(choices_).seconds();
+    for (const Class& of : classes_)
+      for (int level : of.is_activation ? activation_levels(of) : std::vector<int>{of.level})
+        if (level > level_of(of, of.members.front())) relax(of, level, limit, seconds);
+    return std::move(choices_);
+  }
+
  private:
+  // Both classes of the same items look at all levels, so each of them twice.
+  std::vector<int> activation_levels(const Class& of) const {
+    std::vector<int> levels;
+    for (ActivationChoice choice :
+         {ActivationChoice::recompute, ActivationChoice::offload, ActivationChoice::keep})
+      if (choice != ActivationChoice::recompute || problem_.items[of.members.front()].rebuildable)
+        levels.push_back(static_cast<int>(choice));
+    return levels;
+  }
+  void relax(const Class& of, int level, Bytes limit, double& seconds) {
+    const Choices before = choices_;
+    for (std::uint32_t member : of.members) set(of, member, level);
+    const double after = model_.totals(choices_).seconds();
+    if (after <= seconds && Sketcher(problem_, choices_).serial_bytes() <= limit)
+      seconds = after;
+    else
+      choices_ = before;
+  }
+
   void find_activation_classes() {
     const std::vector<UnitKey> keys = unit_keys(problem_);
     std::map<std::tuple<UnitKey, std::size_t, Bytes>, std::vector<std::uint32_t>> found;
@@ -178,6 +205,14 @@ class Estimator {
 
 }  // namespace
 
-std::vector<Choices> estimated_path(const Problem& problem) { return Estimator(problem).run(); }
+Choices relaxed(const Problem& problem, const Choices& start, Bytes limit) {
+  return Estimator(problem, start).relaxed(limit);
+}
+std::vector<Choices> estimated_path(const Problem& problem) {
+  return estimated_path_from(problem, lowest_choices(problem));
+}
+std::vector<Choices> estimated_path_from(const Problem& problem, const Choices& start) {
+  return Estimator(problem, start).run();
+}
 
 }  // namespace stowage

@@ -103,7 +103,8 @@ LaneTotals LaneModel::of_unit(std::uint32_t unit, const Choices& choices) const 
     for (OpId op : replay.ops) totals.back.compute += seconds_of(op);
   }
   for (std::size_t i : items_of_[unit]) {
-    if (choice_of(problem_.items[i], choices) != ActivationChoice::offload) continue;
+    const ActivationChoice choice = choice_of(problem_.items[i], choices);
+    if (choice != ActivationChoice::offload && choice != ActivationChoice::reload) continue;
     for (BucketId id : problem_.items[i].buckets) {
       (is_front(unit) ? totals.front : totals.back).d2h +=
           machine.d2h.seconds(problem_.layout.buckets[id].bytes);

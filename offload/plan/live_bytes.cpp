@@ -10,6 +10,15 @@ LiveBytes::LiveBytes(Position positions)
           static_cast<Position>(std::bit_ceil(static_cast<std::uint64_t>(std::max<Position>(1, positions))))),
       nodes_(static_cast<std::size_t>(2 * size_)) {}
 
+LiveBytes::LiveBytes(const std::vector<Bytes>& at) : LiveBytes(static_cast<Position>(at.size())) {
+  for (std::size_t i = 0; i < at.size(); ++i) {
+    Node& leaf = nodes_[static_cast<std::size_t>(size_) + i];
+    leaf.added = leaf.most = at[i];
+  }
+  for (auto node = static_cast<std::size_t>(size_); --node > 0;)
+    nodes_[node].most = std::max(nodes_[2 * node].most, nodes_[2 * node + 1].most);
+}
+
 void LiveBytes::add(Position first, Position last, Bytes bytes) {
   if (first < last) add(1, 0, size_, first, last, bytes);
 }

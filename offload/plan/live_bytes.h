@@ -13,6 +13,8 @@ namespace stowage {
 class LiveBytes {
  public:
   explicit LiveBytes(Position positions);
+  // With so many bytes live at each position to begin with. Linear time.
+  explicit LiveBytes(const std::vector<Bytes>& at);
 
   void add(Position first, Position last, Bytes bytes);
   Bytes most() const;  // at any position

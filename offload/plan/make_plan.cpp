@@ -1,28 +1,15 @@
-// The plan family and the choice from it. See planner.h for the promise that it keeps.
+// Who answers which policy, and with what budget. See planner.h for the promise that it keeps.
 
 #include <algorithm>
 #include <optional>
 
 #include "offload/plan/bound.h"
-#include "offload/plan/candidate.h"
-#include "offload/plan/policies/policies.h"
-#include "offload/plan/repair.h"
+#include "offload/plan/family.h"
 #include "offload/plan/residency.h"
-#include "stowage/error.h"
 #include "stowage/planner.h"
 
 namespace stowage {
 namespace {
-
-// How many live bytes transfers may make, in parts of what the ops alone need; and without limit.
-constexpr double shares[] = {0.5, 0.75, 0.9, 1, 1.1, 1.5, 2.5, 0};
-constexpr std::size_t longest_path = 96;
-constexpr std::size_t shortest_path = 12;
-// What the family may cost: ops looked at, and ops simulated for a path that is found by simulation.
-constexpr std::size_t most_family_ops = 6'000'000;
-constexpr std::size_t most_path_ops = 1'000'000;
-constexpr std::size_t most_repair_ops = 400'000, most_repair_ops_of_many = 20'000;  // for each bucket size
-constexpr std::size_t most_starts = 8, few_ops = 28;
 
 // One for each order of micro-batches that `wanted` lets.
 using WantedOrder = std::optional<MicroBatchOrder>;
@@ -76,9 +63,11 @@ Minimum minimum_plan(const Problem& problem) {
   least->plan.policy = "auto";
   return std::move(*least);
 }
+// Of the orders, with the smallest buckets.
 Minimum least_minimum(const std::vector<Problem>& problems) {
   Minimum least = minimum_plan(problems.front());
   for (std::size_t i = 1; i < problems.size(); ++i) {
+    if (problems[i].layout.target_bytes != problems.front().layout.target_bytes) break;
     Minimum other = minimum_plan(problems[i]);
     if (other.plan.device_peak_bytes < least.plan.device_peak_bytes) least = std::move(other);
   }
@@ -92,199 +81,11 @@ std::vector<Bytes> bucket_sizes(const Machine& machine, const PlanOptions& optio
   return {0, efficient};
 }
 
-// At most `points` of the path's choices, ends included, at even distances.
-std::vector<Choices> thin(std::vector<Choices> path, std::size_t points) {
-  if (path.size() <= points) return path;
-  std::vector<Choices> thinned;
-  for (std::size_t i = 0; i < points; ++i) thinned.push_back(path[i * (path.size() - 1) / (points - 1)]);
-  return thinned;
-}
-
-// Members of the family, one for each share.
-struct Candidate {
-  const Problem* problem = nullptr;
-  Choices choices;
-};
-
-// Those with most memory, which tend to be the fastest, first.
-std::vector<Candidate> family(const std::vector<Problem>& problems) {
-  std::vector<Candidate> candidates;
-  for (const Problem& problem : problems) {
-    const std::size_t ops = problem.graph->ops.size();
-    std::vector<std::vector<Choices>> paths{minimum_candidates(problem), estimated_path(problem)};
-    if (3 * (problem.items.size() + problem.layout.buckets.size()) * ops <= most_path_ops)
-      paths.push_back(simulated_path(problem));
-    const std::size_t members = problems.size() * paths.size() * std::size(shares) * ops;
-    const std::size_t points = std::clamp(most_family_ops / members, shortest_path, longest_path);
-    for (std::vector<Choices>& path : paths)
-      for (const Choices& choices : thin(std::move(path), points)) candidates.push_back({&problem, choices});
-  }
-  std::reverse(candidates.begin(), candidates.end());
-  return candidates;
-}
-
-// The front that repair finds (repair.h), of all problems, fastest first.
-struct Repaired {
-  const Problem* problem = nullptr;
-  LimitedSketch limited;
-};
-// Less than the simulation's rounding.
-constexpr double hair = 1e-9;
-std::vector<Repaired> repaired_members(const std::vector<Problem>& problems,
-                                       const std::vector<Candidate>& candidates, Bytes least) {
-  std::vector<Repaired> members;
-  for (const Problem& problem : problems) {
-    if (&problem != &problems.front() && problem.layout.buckets == problems.front().layout.buckets) continue;
-    const std::size_t most_ops =
-        problem.graph->ops.size() <= few_ops ? most_repair_ops : most_repair_ops_of_many;
-    std::vector<Choices> starts;
-    for (const Candidate& candidate : candidates)
-      if (candidate.problem == &problem) starts.push_back(candidate.choices);
-    starts = thin(std::move(starts), most_starts);
-    for (Choices& choices : minimum_candidates(problem)) starts.push_back(std::move(choices));
-    for (LimitedSketch& limited : repaired_front(problem, starts, least, most_ops))
-      members.push_back({&problem, std::move(limited)});
-  }
-  std::stable_sort(members.begin(), members.end(), [](const Repaired& a, const Repaired& b) {
-    return a.limited.seconds < b.limited.seconds;
-  });
-  return members;
-}
-
-bool fits(const Plan& plan, const Budget& budget) {
-  return plan.device_peak_bytes <= budget.device && plan.host_bytes <= budget.host;
-}
-
-// Keeps the fastest plan that fits, and of those that fit the device the one with fewest host bytes.
-class Selection {
- public:
-  explicit Selection(const Budget& budget) : budget_(budget) {}
-  void offer(Plan plan) {
-    if (plan.device_peak_bytes > budget_.device) return;
-    if (!least_host_ || plan.host_bytes < *least_host_) least_host_ = plan.host_bytes;
-    if (!fits(plan, budget_)) return;
-    if (!best_ || plan.predicted_step_seconds < best_->predicted_step_seconds) best_ = std::move(plan);
-  }
-  bool beaten(double seconds) const { return best_ && best_->predicted_step_seconds <= seconds; }
-  std::optional<Plan>& best() { return best_; }
-  Bytes least_host() const { return least_host_.value_or(0); }
-
- private:
-  Budget budget_;
-  std::optional<Plan> best_;
-  std::optional<Bytes> least_host_;
-};
-
-struct Timed {
-  const Problem* problem = nullptr;
-  Sketch sketch;
-};
-
-Bytes cap_of(double share, Bytes serial) {
-  return share > 0 ? static_cast<Bytes>(share * static_cast<double>(serial)) : unlimited;
-}
-
-// What the emulated systems would do is in the family too, so that none of them is faster.
-void add_policy_members(PolicyProblems& problems, const Selection& selection, const Budget& budget,
-                        std::vector<Timed>& members) {
-  for (const PolicyMember& member : all_policy_members(problems)) {
-    const Sketcher sketcher(*member.problem, member.choices, member.handicaps);
-    if (selection.beaten(sketcher.compute_seconds()) || sketcher.serial_bytes() > budget.device) continue;
-    Sketch sketch = sketcher.ahead(member.distance);
-    if (sketch.live_peak_bytes > budget.device) continue;
-    time_sketch(*member.problem, sketch);
-    if (!selection.beaten(sketch.step_seconds)) members.push_back({member.problem, std::move(sketch)});
-  }
-}
-
-// Those that may fit and beat what the selection has, fastest first as far as a sketch can tell.
-std::vector<Timed> fitting_members(const std::vector<Candidate>& candidates,
-                                   std::optional<PolicyProblems>& emulated, const Selection& selection,
-                                   const Budget& budget) {
-  std::vector<Timed> members;
-  if (emulated) add_policy_members(*emulated, selection, budget, members);
-  for (const Candidate& candidate : candidates) {
-    const Sketcher sketcher(*candidate.problem, candidate.choices);
-    if (selection.beaten(sketcher.compute_seconds())) continue;
-    if (sketcher.serial_bytes() > budget.device) continue;
-    for (double share : shares) {
-      Sketch sketch = sketcher.within(cap_of(share, sketcher.serial_bytes()));
-      if (sketch.live_peak_bytes > budget.device) continue;
-      time_sketch(*candidate.problem, sketch);
-      if (!selection.beaten(sketch.step_seconds)) members.push_back({candidate.problem, std::move(sketch)});
-    }
-  }
-  std::stable_sort(members.begin(), members.end(), [](const Timed& a, const Timed& b) {
-    return a.sketch.step_seconds < b.sketch.step_seconds;
-  });
-  return members;
-}
-
 Plan with_bound(Plan plan, const Problem& problem, const Budget& budget) {
   const StepBound bound = lower_bound(problem, budget.device);
   plan.lower_bound_seconds = bound.seconds;
   plan.bound_by = bound.bound_by;
   return plan;
-}
-
-std::variant<Plan, Infeasible> plan_none(const Graph& graph, const Machine& machine, const Budget& budget,
-                                         WantedOrder wanted) {
-  auto [problem, plan] = least_resident(graph, machine, wanted);
-  if (plan.device_peak_bytes > budget.device) {
-    Draft draft = Sketcher(problem, resident_choices(problem)).serial().draft;
-    return Infeasible{budget.device, plan.device_peak_bytes, false, tightest_op(problem, draft)};
-  }
-  if (plan.host_bytes > budget.host)
-    return Infeasible{budget.host, plan.host_bytes, true, graph.op(plan.instructions[plan.gate].op).name};
-  return with_bound(std::move(plan), problem, budget);
-}
-
-std::variant<Plan, Infeasible> plan_automatic(const Graph& graph, const Machine& machine,
-                                              const Budget& budget, const PlanOptions& options) {
-  const std::vector<Bytes> sizes = bucket_sizes(machine, options);
-  std::vector<Problem> problems =
-      make_problems(graph, machine, {.target_bytes = sizes.front()}, options.order);
-  Minimum minimum = least_minimum(problems);
-  for (std::size_t i = 1; i < sizes.size(); ++i)
-    for (Problem& problem : make_problems(graph, machine, {.target_bytes = sizes[i]}, options.order))
-      problems.push_back(std::move(problem));
-  Plan resident = least_resident(graph, machine, options.order).plan;
-  resident.policy = "auto";
-  Bytes least = std::min(minimum.plan.device_peak_bytes, resident.device_peak_bytes);
-  if (least > budget.device) return Infeasible{budget.device, least, false, minimum.op};
-  Selection selection(budget);
-  selection.offer(std::move(minimum.plan));
-  selection.offer(std::move(resident));
-  std::optional<PolicyProblems> emulated;  // none of them has another order
-  if (options.order.value_or(MicroBatchOrder::layer_major) == MicroBatchOrder::layer_major)
-    emulated.emplace(graph, machine, options.bucket_bytes);
-  const std::vector<Candidate> candidates = family(problems);
-  for (const Repaired& member : repaired_members(problems, candidates, least)) {
-    if (selection.beaten(member.limited.seconds * (1 - hair))) continue;
-    LimitedScheduler(*member.problem).complete_each(member.limited, [&](Plan plan) {
-      plan.policy = "auto";
-      selection.offer(std::move(plan));
-    });
-  }
-  for (const Timed& timed : fitting_members(candidates, emulated, selection, budget)) {
-    if (selection.beaten(timed.sketch.step_seconds)) break;
-    Plan plan = complete(*timed.problem, timed.sketch.draft);
-    plan.policy = "auto";
-    selection.offer(std::move(plan));
-  }
-  if (!selection.best()) return Infeasible{budget.host, selection.least_host(), true, minimum.op};
-  return with_bound(std::move(*selection.best()), problems.front(), budget);
-}
-
-std::variant<Plan, Infeasible> plan_with(Policy policy, const Graph& graph, const Machine& machine,
-                                         const Budget& budget, const PlanOptions& options) {
-  if (policy == Policy::automatic) return plan_automatic(graph, machine, budget, options);
-  if (policy == Policy::none) return plan_none(graph, machine, budget, options.order);
-  auto planned = plan_policy(policy, graph, machine, budget, options.bucket_bytes);
-  if (auto* plan = std::get_if<Plan>(&planned))
-    return with_bound(std::move(*plan), make_problems(graph, machine, {.target_bytes = 0}, {}).front(),
-                      budget);
-  return planned;
 }
 
 // What is left of the device budget beside context and libraries.
@@ -295,30 +96,122 @@ Budget for_plans(Budget budget, const Machine& machine) {
 
 }  // namespace
 
-std::variant<Plan, Infeasible> make_plan(const Graph& graph, const Machine& machine, const Budget& budget,
-                                         const PlanOptions& options) {
-  const Budget left = for_plans(budget, machine);
-  auto planned = plan_with(options.policy, graph, machine, left, options);
+// What does not depend on the budget is made when it is first asked for.
+class Planner::Parts {
+ public:
+  Parts(const Graph& graph, const Machine& machine, const PlanOptions& options)
+      : graph_(graph), machine_(machine), options_(options) {}
+
+  std::variant<Plan, Infeasible> plan(const Budget& budget) {
+    if (options_.policy == Policy::automatic) return plan_automatic(budget);
+    if (options_.policy == Policy::none) return plan_none(budget);
+    auto planned = plan_policy(options_.policy, graph_, machine_, budget, options_.bucket_bytes);
+    if (auto* plan = std::get_if<Plan>(&planned)) return with_bound(std::move(*plan), single(), budget);
+    return planned;
+  }
+  const Machine& machine() const { return machine_; }
+
+  // Of any order of micro-batches, whatever the options say.
+  Bytes need() {
+    if (!options_.order) return resident().plan.device_peak_bytes;
+    if (!need_) need_ = least_resident(graph_, machine_, {}).plan.device_peak_bytes;
+    return *need_;
+  }
+  Bytes minimum() {
+    if (is_emulated(options_.policy))
+      return policy_minimum_bytes(options_.policy, graph_, machine_, options_.bucket_bytes);
+    const Bytes most = resident().plan.device_peak_bytes;
+    return options_.policy == Policy::none ? most : std::min(least().plan.device_peak_bytes, most);
+  }
+
+ private:
+  const Resident& resident() {
+    if (!resident_) resident_ = least_resident(graph_, machine_, options_.order);
+    return *resident_;
+  }
+  // Of all bucket sizes, smallest first.
+  const std::vector<Problem>& problems() {
+    if (problems_.empty())
+      for (Bytes target : bucket_sizes(machine_, options_))
+        for (Problem& problem : make_problems(graph_, machine_, {.target_bytes = target}, options_.order))
+          problems_.push_back(std::move(problem));
+    return problems_;
+  }
+  // With one tensor in each bucket.
+  const Problem& single() {
+    if (!single_) single_ = std::move(make_problems(graph_, machine_, {.target_bytes = 0}, {}).front());
+    return *single_;
+  }
+  const Minimum& least() {
+    if (!minimum_) minimum_ = least_minimum(problems());
+    return *minimum_;
+  }
+  Family& family() {
+    if (family_) return *family_;
+    std::unique_ptr<PolicyProblems> emulated;  // none of them has another order
+    if (options_.order.value_or(MicroBatchOrder::layer_major) == MicroBatchOrder::layer_major)
+      emulated = std::make_unique<PolicyProblems>(graph_, machine_, options_.bucket_bytes);
+    family_.emplace(problems(), minimum(), std::move(emulated));
+    return *family_;
+  }
+
+  std::variant<Plan, Infeasible> plan_none(const Budget& budget) {
+    const auto& [problem, plan] = resident();
+    if (plan.device_peak_bytes > budget.device) {
+      const Draft draft = Sketcher(problem, resident_choices(problem)).serial().draft;
+      return Infeasible{budget.device, plan.device_peak_bytes, false, tightest_op(problem, draft)};
+    }
+    if (plan.host_bytes > budget.host)
+      return Infeasible{budget.host, plan.host_bytes, true, graph_.op(plan.instructions[plan.gate].op).name};
+    return with_bound(plan, problem, budget);
+  }
+
+  std::variant<Plan, Infeasible> plan_automatic(const Budget& budget) {
+    if (minimum() > budget.device) return Infeasible{budget.device, minimum(), false, least().op};
+    Selection selection(budget);
+    selection.offer(least().plan);
+    selection.offer(resident().plan);
+    if (selection.best()) selection.best()->policy = "auto";
+    family().offer_to(selection);
+    if (!selection.best()) return Infeasible{budget.host, selection.least_host(), true, least().op};
+    return with_bound(std::move(*selection.best()), problems().front(), budget);
+  }
+
+  const Graph& graph_;
+  const Machine& machine_;
+  PlanOptions options_;
+  std::optional<Resident> resident_;
+  std::optional<Bytes> need_;
+  std::vector<Problem> problems_;
+  std::optional<Problem> single_;
+  std::optional<Minimum> minimum_;
+  std::optional<Family> family_;
+};
+
+Planner::Planner(const Graph& graph, const Machine& machine, const PlanOptions& options)
+    : parts_(std::make_unique<Parts>(graph, machine, options)) {}
+Planner::~Planner() = default;
+Planner::Planner(Planner&&) noexcept = default;
+Planner& Planner::operator=(Planner&&) noexcept = default;
+
+std::variant<Plan, Infeasible> Planner::plan(const Budget& budget) {
+  auto planned = parts_->plan(for_plans(budget, parts_->machine()));
   if (auto* infeasible = std::get_if<Infeasible>(&planned); infeasible != nullptr && !infeasible->host) {
     infeasible->budget = budget.device;
-    infeasible->minimum += machine.overhead_bytes;
+    infeasible->minimum += parts_->machine().overhead_bytes;
   }
   return planned;
 }
+Bytes Planner::need_bytes() { return parts_->need(); }
+Bytes Planner::minimum_bytes() { return parts_->minimum(); }
 
-Bytes need_bytes(const Graph& graph, const Machine& machine) {
-  return least_resident(graph, machine, {}).plan.device_peak_bytes;
+std::variant<Plan, Infeasible> make_plan(const Graph& graph, const Machine& machine, const Budget& budget,
+                                         const PlanOptions& options) {
+  return Planner(graph, machine, options).plan(budget);
 }
-
+Bytes need_bytes(const Graph& graph, const Machine& machine) { return Planner(graph, machine).need_bytes(); }
 Bytes minimum_bytes(const Graph& graph, const Machine& machine, const PlanOptions& options) {
-  if (is_emulated(options.policy))
-    return policy_minimum_bytes(options.policy, graph, machine, options.bucket_bytes);
-  const Bytes need = least_resident(graph, machine, options.order).plan.device_peak_bytes;
-  if (options.policy == Policy::none) return need;
-  Bytes target = bucket_sizes(machine, options).front();
-  Bytes least = least_minimum(make_problems(graph, machine, {.target_bytes = target}, options.order))
-                    .plan.device_peak_bytes;
-  return std::min(least, need);
+  return Planner(graph, machine, options).minimum_bytes();
 }
 
 }  // namespace stowage

@@ -35,5 +35,10 @@ std::vector<Choices> simulated_path(const Problem& problem);
 // promoted an eighth of them at a time: activations from the last block on, whose gap between forward and
 // backward is shortest; residents from the first, whose gradients arrive last.
 std::vector<Choices> estimated_path(const Problem& problem);
+// `start`, with each class of items that are alike in identical blocks at that level which is estimated to be
+// fastest of those whose ops alone need no more than `limit` bytes.
+Choices relaxed(const Problem& problem, const Choices& start, Bytes limit);
+// From `start` on.
+std::vector<Choices> estimated_path_from(const Problem& problem, const Choices& start);
 
 }  // namespace stowage

@@ -4,6 +4,8 @@
 #include <deque>
 #include <limits>
 #include <numeric>
+#include <tuple>
+#include <utility>
 
 #include "offload/plan/live_bytes.h"
 #include "src/graph/cost.h"
@@ -11,20 +13,32 @@
 namespace stowage {
 namespace {
 
+// From first use to last.
+std::pair<Position, Position> in_use(const Draft& draft, const DraftLifetime& lifetime) {
+  if (lifetime.resident || lifetime.whole_step) return {0, static_cast<Position>(draft.sequence.size())};
+  return {lifetime.first_use, lifetime.last_use + 1};
+}
 void set_uses(Draft& draft) {
   for (DraftLifetime& lifetime : draft.lifetimes) {
-    const bool always = lifetime.resident || lifetime.whole_step;
-    lifetime.first = always ? 0 : lifetime.first_use;
-    lifetime.last = always ? static_cast<Position>(draft.sequence.size()) : lifetime.last_use + 1;
+    std::tie(lifetime.first, lifetime.last) = in_use(draft, lifetime);
     lifetime.order = 0;
   }
 }
 
-LiveBytes live_bytes(const Draft& draft, const BucketLayout& layout) {
-  LiveBytes live(static_cast<Position>(draft.sequence.size()));
-  for (const DraftLifetime& lifetime : draft.lifetimes)
-    live.add(lifetime.first, lifetime.last, layout.buckets[lifetime.bucket].bytes);
+// By position, with each lifetime live in the interval that `of` gives.
+template <class Interval>
+std::vector<Bytes> live_bytes(const Draft& draft, const BucketLayout& layout, Interval&& of) {
+  std::vector<Bytes> live(draft.sequence.size() + 1, 0);  // changes, which wrap around
+  for (const DraftLifetime& lifetime : draft.lifetimes) {
+    const auto [first, last] = of(lifetime);
+    live[static_cast<std::size_t>(first)] += layout.buckets[lifetime.bucket].bytes;
+    live[static_cast<std::size_t>(last)] -= layout.buckets[lifetime.bucket].bytes;
+  }
+  for (std::size_t p = 1; p < live.size(); ++p) live[p] += live[p - 1];
   return live;
+}
+std::pair<Position, Position> scheduled(const DraftLifetime& lifetime) {
+  return {lifetime.first, lifetime.last};
 }
 
 template <class Predicate, class Key>
@@ -86,7 +100,7 @@ class Walk {
         layout_(layout),
         cap_(reach.cap),
         distance_(reach.distance),
-        live_(live_bytes(draft, layout)) {
+        live_(live_bytes(draft, layout, scheduled)) {
     // Of those for one op, what the host has first.
     prefetches_ = ordered(
         draft, [](const DraftLifetime& l) { return l.prefetched && !l.whole_step; },
@@ -233,9 +247,9 @@ Durations make_durations(const Graph& graph, const Draft& draft, const BucketLay
 }
 
 Bytes serial_peak_bytes(const Draft& draft, const BucketLayout& layout) {
-  Draft serial = draft;
-  set_uses(serial);
-  return live_bytes(serial, layout).most();
+  const std::vector<Bytes> live =
+      live_bytes(draft, layout, [&](const DraftLifetime& lifetime) { return in_use(draft, lifetime); });
+  return *std::max_element(live.begin(), live.end());
 }
 
 Draft schedule_serially(Draft draft) {

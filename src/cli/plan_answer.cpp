@@ -101,14 +101,19 @@ std::uint64_t PlanQuestion::tokens() const {
 }
 
 PlanAnswer answer(const PlanQuestion& question, Plan* plan) {
+  Planner planner(question.graph, question.rates, question.options);
+  return answer(question, planner, plan);
+}
+
+PlanAnswer answer(const PlanQuestion& question, Planner& planner, Plan* plan) {
   const Graph& graph = question.graph;
-  auto result = make_plan(graph, question.rates, question.budget, question.options);
+  auto result = planner.plan(question.budget);
   PlanAnswer answer;
   answer.policy = question.options.policy;
   answer.budget = question.budget;
   answer.overhead = question.rates.overhead_bytes;
-  answer.need = need_bytes(graph, question.rates) + answer.overhead;
-  answer.minimum = minimum_bytes(graph, question.rates, question.options) + answer.overhead;
+  answer.need = planner.need_bytes() + answer.overhead;
+  answer.minimum = planner.minimum_bytes() + answer.overhead;
   answer.parameters = parameter_count(graph);
   answer.tokens = question.tokens();
   answer.micro_batches = graph.micro_batches;

@@ -68,6 +68,8 @@ struct PlanAnswer {
 // Plans and validates. `plan` receives the plan where there is one. Throws InvalidInput for a graph whose
 // plan the validator rejects.
 PlanAnswer answer(const PlanQuestion& question, Plan* plan = nullptr);
+// The same by a planner of the question's graph, rates and options, which may be asked with many budgets.
+PlanAnswer answer(const PlanQuestion& question, Planner& planner, Plan* plan = nullptr);
 
 // One screen of lines.
 std::string describe(const PlanQuestion& question, const PlanAnswer& answer);

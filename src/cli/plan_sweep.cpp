@@ -83,15 +83,16 @@ std::vector<Bytes> sweep_budgets(Bytes minimum, Bytes need, std::size_t count) {
 
 std::vector<SweepRow> sweep_memory(PlanQuestion question, std::size_t count, const Progress& progress) {
   const Bytes overhead = question.rates.overhead_bytes;
-  const Bytes minimum = minimum_bytes(question.graph, question.rates, question.options) + overhead;
+  Planner planner(question.graph, question.rates, question.options);
+  const Bytes minimum = planner.minimum_bytes() + overhead;
   // What is emulated may hold more than the step needs.
-  const Bytes need = std::max(minimum, need_bytes(question.graph, question.rates) + overhead);
+  const Bytes need = std::max(minimum, planner.need_bytes() + overhead);
   const std::vector<Bytes> budgets = sweep_budgets(minimum, need, count);
   std::vector<SweepRow> rows;
   for (const Bytes budget : budgets) {
     progress(fmt::format("budget {} of {}", rows.size() + 1, budgets.size()));
     question.budget.device = budget;
-    rows.push_back({0, answer(question)});
+    rows.push_back({0, answer(question, planner)});
   }
   return rows;
 }

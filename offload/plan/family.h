@@ -1,0 +1,84 @@
+// The plan family (docs/design.md, section 6): what the automatic policy chooses from. It depends on no
+// budget, so it is made once and asked with any number of them.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "offload/plan/limited_schedule.h"
+#include "offload/plan/policies/policies.h"
+
+namespace stowage {
+
+// Keeps the fastest plan that fits, and of those that fit the device the one with fewest host bytes.
+class Selection {
+ public:
+  explicit Selection(const Budget& budget) : budget_(budget) {}
+  void offer(Plan plan);
+  bool beaten(double seconds) const { return best_ && best_->predicted_step_seconds <= seconds; }
+  const Budget& budget() const { return budget_; }
+  std::optional<Plan>& best() { return best_; }
+  Bytes least_host() const { return least_host_.value_or(0); }
+
+ private:
+  Budget budget_;
+  std::optional<Plan> best_;
+  std::optional<Bytes> least_host_;
+};
+
+class Family {
+ public:
+  // Keeps a reference: `problems` must outlive it. `least`: bytes of the smallest plan. `emulated`: other
+  // systems, whose plans are in the family too.
+  Family(const std::vector<Problem>& problems, Bytes least, std::unique_ptr<PolicyProblems> emulated);
+
+  // Offers all that may fit and be faster than what the selection has.
+  void offer_to(Selection& selection);
+
+ private:
+  // One way to schedule a member's choices, and what is known of it so far. Each is worked out when a budget
+  // first asks for it.
+  struct Variant {
+    double share = 0;  // the cap on live bytes, in parts of what the ops alone need; 0: none
+    std::optional<Bytes> live_bytes;
+    std::optional<double> seconds;    // without waits for bytes
+    std::optional<Bytes> peak_bytes;  // of the plan
+    double plan_seconds = 0;          // with `peak_bytes`
+  };
+  struct Member {
+    const Problem* problem = nullptr;
+    Choices choices;
+    Handicaps handicaps;
+    std::optional<std::uint32_t> distance;  // instead of shares
+    std::vector<Variant> variants;
+    bool on_path = false;
+    std::optional<Bytes> serial_bytes{};
+    double compute_seconds = 0;  // with `serial_bytes`
+  };
+  // The front that repair finds (repair.h).
+  struct Repaired {
+    const Problem* problem = nullptr;
+    LimitedSketch limited;
+  };
+  struct Ranked {
+    Member* member = nullptr;
+    Variant* variant = nullptr;
+  };
+
+  void add_members(const Problem& problem, const std::vector<Choices>& all, bool on_path);
+  void add_paths(const std::vector<Problem>& problems);
+  void add_emulated();
+  void add_repaired(const std::vector<Problem>& problems, Bytes least);
+  void offer_repaired(Selection& selection) const;
+  std::vector<Ranked> ranked(const Selection& selection);
+  void rank(Member& member, const Selection& selection, std::vector<Ranked>& ranked);
+  static Sketch sketch(const Sketcher& sketcher, const Member& member, const Variant& variant);
+
+  std::unique_ptr<PolicyProblems> emulated_;
+  std::vector<Member> members_;                // of two alike in time the first is taken
+  std::vector<std::vector<Choices>> minimum_;  // minimum_candidates by problem
+  std::vector<Repaired> repaired_;             // fastest first
+};
+
+}  // namespace stowage
