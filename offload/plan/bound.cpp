@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "offload/plan/bound_program.h"
+#include "offload/plan/lane_speeds.h"
 
 namespace stowage {
 namespace {
@@ -178,9 +179,15 @@ std::string binding_lane(const Best& best) {
 }  // namespace
 
 StepBound lower_bound(const Problem& problem, Bytes device_budget) {
-  const BoundProgram program = make_bound_program(problem, device_budget);
-  const Best best = Ascent(program).run();
-  return {best.dual.value * program.seconds, binding_lane(best)};
+  auto of = [&](BoundLinks links) -> StepBound {
+    const BoundProgram program = make_bound_program(problem, device_budget, links);
+    const Best best = Ascent(program).run();
+    return {best.dual.value * program.seconds, binding_lane(best)};
+  };
+  const StepBound apart = of(BoundLinks::apart);
+  if (!LaneSpeeds(*problem.machine).shared()) return apart;
+  const StepBound shared = of(BoundLinks::shared);
+  return shared.seconds > apart.seconds ? shared : apart;
 }
 
 }  // namespace stowage

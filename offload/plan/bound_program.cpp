@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "offload/plan/lane_speeds.h"
 #include "src/graph/cost.h"
 
 namespace stowage {
@@ -16,10 +17,41 @@ struct Parameter {
   bool in_front = false, in_back = false;  // read there
 };
 
+// What a transfer costs the other lanes of a machine whose lanes slow each other: whichever lanes work, the
+// times that pass on a lane and these shares of others' come to no more than the time that passes.
+struct Sharing {
+  double of_in = 0, of_out = 0;      // of a prefetch's time, to the offloads'; and the other way round
+  double host_seconds_per_byte = 0;  // of any copy, to the host's
+};
+
+double share(LaneMask working, LaneRole lane, const LaneSpeeds& speeds) {
+  return (working & mask_of(lane)) != 0 ? speeds.of(working, lane) : 0;
+}
+
+Sharing sharing_of(const Machine& machine, BoundLinks links) {
+  const LaneSpeeds speeds(machine);
+  if (!speeds.shared()) return {};
+  Sharing sharing{1, 1, as_alone};
+  for (LaneMask working = 0; working < LaneMask{1} << lane_roles; ++working) {
+    const double in = share(working, LaneRole::h2d, speeds), out = share(working, LaneRole::d2h, speeds);
+    const double copied = in * machine.h2d.bytes_per_second + out * machine.d2h.bytes_per_second;
+    if (copied <= 0) continue;
+    sharing.host_seconds_per_byte =
+        std::min(sharing.host_seconds_per_byte, (1 - share(working, LaneRole::host, speeds)) / copied);
+    if (in > 0) sharing.of_in = std::min(sharing.of_in, (1 - out) / in);
+    if (out > 0) sharing.of_out = std::min(sharing.of_out, (1 - in) / out);
+  }
+  if (links == BoundLinks::apart) sharing.of_in = sharing.of_out = 0;
+  return sharing;
+}
+
 class ProgramBuilder {
  public:
-  ProgramBuilder(const Problem& problem, Bytes budget)
-      : problem_(problem), graph_(*problem.graph), budget_(budget) {
+  ProgramBuilder(const Problem& problem, Bytes budget, BoundLinks links)
+      : problem_(problem),
+        graph_(*problem.graph),
+        budget_(budget),
+        sharing_(sharing_of(*problem.machine, links)) {
     program_.bytes = std::max(1.0, static_cast<double>(std::min(budget, total_bytes())));
     find_moments();
     for (std::size_t m = 0; m < bound_moments; ++m)
@@ -109,11 +141,23 @@ class ProgramBuilder {
     lanes[bound_compute] += seconds;
     if (budget_ == unlimited) return;
     const auto budget = static_cast<double>(budget_);
-    auto idle = [&](const Link& link, double taken) {
-      return std::max(0.0, seconds - std::max(0.0, budget - taken) / link.bytes_per_second);
+    auto idle = [&](const Link& link, double shared, double taken) {
+      return std::max(0.0, seconds * (1 - shared) - std::max(0.0, budget - taken) / link.bytes_per_second);
     };
-    lanes[bound_h2d] += idle(machine().h2d, operand_bytes(op));
-    lanes[bound_d2h] += idle(machine().d2h, bytes_of(groups(graph_.op(op).writes)));
+    lanes[bound_h2d] += idle(machine().h2d, sharing_.of_out, operand_bytes(op));
+    lanes[bound_d2h] += idle(machine().d2h, sharing_.of_in, bytes_of(groups(graph_.op(op).writes)));
+  }
+  void add_in(Bytes bytes, std::array<double, bound_lanes>& lanes) const {
+    const double seconds = static_cast<double>(bytes) / machine().h2d.bytes_per_second;
+    lanes[bound_h2d] += seconds;
+    lanes[bound_d2h] += seconds * sharing_.of_in;
+    lanes[bound_host] += static_cast<double>(bytes) * sharing_.host_seconds_per_byte;
+  }
+  void add_out(Bytes bytes, std::array<double, bound_lanes>& lanes) const {
+    const double seconds = static_cast<double>(bytes) / machine().d2h.bytes_per_second;
+    lanes[bound_d2h] += seconds;
+    lanes[bound_h2d] += seconds * sharing_.of_out;
+    lanes[bound_host] += static_cast<double>(bytes) * sharing_.host_seconds_per_byte;
   }
 
   void add_parameters() {
@@ -148,14 +192,14 @@ class ProgramBuilder {
     }
   }
   BoundDecision decide(TensorId id, const Parameter& parameter) const {
-    const double in = static_cast<double>(parameter.bytes) / machine().h2d.bytes_per_second;
-    BoundCost streamed;
-    if (parameter.in_front) streamed.front[bound_h2d] = in;
-    if (parameter.in_front) streamed.front[bound_host] = parameter.host_update;
-    if (parameter.in_back) streamed.back[bound_h2d] = in;
-    streamed.back[bound_d2h] = static_cast<double>(parameter.gradient_bytes) / machine().d2h.bytes_per_second;
-    BoundCost held = streamed;
-    held.back[bound_h2d] = 0;
+    BoundCost held;
+    if (parameter.in_front) {
+      add_in(parameter.bytes, held.front);
+      held.front[bound_host] += parameter.host_update;
+    }
+    add_out(parameter.gradient_bytes, held.back);
+    BoundCost streamed = held;
+    if (parameter.in_back) add_in(parameter.bytes, streamed.back);
     held.memory = beside(id);
     held.memory[bound_largest] = 0;
     BoundCost resident;
@@ -180,9 +224,8 @@ class ProgramBuilder {
       for (BucketId bucket : item.buckets)
         kept.memory[bound_turn] += beside(problem_.layout.buckets[bucket].tensors.front().tensor)[bound_turn];
       kept.memory[bound_turn] /= static_cast<double>(graph_.micro_batches);
-      const double bytes = static_cast<double>(item.bytes);
-      offloaded.front[bound_d2h] = bytes / machine().d2h.bytes_per_second;
-      offloaded.back[bound_h2d] = bytes / machine().h2d.bytes_per_second;
+      add_out(item.bytes, offloaded.front);
+      add_in(item.bytes, offloaded.back);
       if (largest[item.writer] == &item) add_rebuilding(item.writer, item.bytes, rebuilt.back);
       program_.decisions.push_back({{kept, offloaded, rebuilt}, 1});
     }
@@ -265,6 +308,7 @@ class ProgramBuilder {
   const Problem& problem_;
   const Graph& graph_;
   Bytes budget_;
+  Sharing sharing_;
   BoundProgram program_;
   std::array<OpId, bound_moments> moments_{};
   std::vector<OpId> producer_;              // by tensor: the forward op that makes it
@@ -284,8 +328,8 @@ void BoundCost::add(const BoundCost& other, double times) {
   for (std::size_t m = 0; m < bound_moments; ++m) memory[m] += times * other.memory[m];
 }
 
-BoundProgram make_bound_program(const Problem& problem, Bytes device_budget) {
-  return ProgramBuilder(problem, device_budget).build();
+BoundProgram make_bound_program(const Problem& problem, Bytes device_budget, BoundLinks links) {
+  return ProgramBuilder(problem, device_budget, links).build();
 }
 
 }  // namespace stowage

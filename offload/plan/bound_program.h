@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "offload/plan/candidate.h"
@@ -36,6 +37,10 @@ struct BoundProgram {
   std::array<double, bound_moments> room{};  // for what the decisions have on the device
 };
 
-BoundProgram make_bound_program(const Problem& problem, Bytes device_budget);
+// How the link's directions count: each apart, or each with what the other one leaves of it where both move
+// (machine.h). What an op cannot hide then counts for less, so either may be the sharper.
+enum class BoundLinks : std::uint8_t { apart, shared };
+
+BoundProgram make_bound_program(const Problem& problem, Bytes device_budget, BoundLinks links);
 
 }  // namespace stowage

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "offload/plan/instructions.h"
+#include "offload/plan/lane_speeds.h"
 #include "stowage/placement.h"
 
 namespace stowage {
@@ -130,6 +131,10 @@ void time_sketch(const Problem& problem, Sketch& sketch) {
   Plan plan = start_plan(problem.sizes, sketch.draft);
   make_instructions(*problem.graph, problem.layout, sketch.draft, false, plan);
   sketch.step_seconds = simulate(*problem.graph, plan, *problem.machine).step_seconds;
+  // With lanes that slow each other a wait more can make a step shorter; without, it never does.
+  sketch.least_seconds = LaneSpeeds(*problem.machine).shared()
+                             ? simulate(*problem.graph, plan, apart(*problem.machine)).step_seconds
+                             : sketch.step_seconds;
 }
 
 Plan complete(const Problem& problem, const Draft& draft) {

@@ -27,7 +27,8 @@ struct Sketch {
   Draft draft;
   Bytes live_peak_bytes = 0;
   double compute_seconds = 0;  // of the compute lane's work alone
-  double step_seconds = 0;     // without waits for arena bytes: the plan is never faster
+  double step_seconds = 0;     // without waits for arena bytes
+  double least_seconds = 0;    // nor lanes that slow each other: the plan is never faster
   Bytes link_bytes = 0;
 };
 // Untimed sketches of the same choices with several caps.
@@ -53,7 +54,7 @@ class Sketcher {
   double compute_seconds_ = 0;
 };
 
-// Sets step_seconds.
+// Sets step_seconds and least_seconds.
 void time_sketch(const Problem& problem, Sketch& sketch);
 
 // Placement, instructions, simulation and accounts. Not validated.

@@ -100,7 +100,7 @@ Family::Family(const std::vector<Problem>& problems, Bytes least, std::unique_pt
 void Family::add_members(const Problem& problem, const std::vector<Choices>& all, bool on_path) {
   for (const Choices& choices : all) {
     members_.push_back({&problem, choices, {}, {}, {}, on_path});
-    for (double share : shares) members_.back().variants.push_back({share, {}, {}, {}});
+    for (double share : shares) members_.back().variants.push_back({share, {}, {}, {}, 0, 0});
   }
 }
 
@@ -158,7 +158,7 @@ void Family::offer_to(Selection& selection) {
   offer_repaired(selection);
   for (const Ranked& next : ranked(selection)) {
     Variant& variant = *next.variant;
-    if (selection.beaten(*variant.seconds)) break;
+    if (selection.beaten(variant.least_seconds)) continue;
     const Bytes budget = selection.budget().device;
     if (variant.peak_bytes && !may_fit(*variant.live_bytes, *variant.peak_bytes, budget)) continue;
     if (variant.peak_bytes && selection.beaten(variant.plan_seconds)) continue;
@@ -217,8 +217,9 @@ void Family::rank(Member& member, const Selection& selection, std::vector<Ranked
       if (*variant.live_bytes > budget) continue;
       time_sketch(*member.problem, scheduled);
       variant.seconds = scheduled.step_seconds;
+      variant.least_seconds = scheduled.least_seconds;
     }
-    if (!selection.beaten(*variant.seconds)) ranked.push_back({&member, &variant});
+    if (!selection.beaten(variant.least_seconds)) ranked.push_back({&member, &variant});
   }
 }
 

@@ -45,6 +45,7 @@ class Family {
     std::optional<double> seconds;    // without waits for bytes
     std::optional<Bytes> peak_bytes;  // of the plan
     double plan_seconds = 0;          // with `peak_bytes`
+    double least_seconds = 0;         // with `seconds`: no plan of it is faster
   };
   struct Member {
     const Problem* problem = nullptr;

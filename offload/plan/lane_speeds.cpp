@@ -48,6 +48,13 @@ double compute_speed(const Machine& machine, LaneMask working) {
 
 }  // namespace
 
+Machine apart(Machine machine) {
+  machine.h2d_both_bytes_per_second = machine.d2h_both_bytes_per_second = as_alone;
+  machine.host_total_bytes_per_second = as_alone;
+  machine.compute_beside_copy = machine.compute_beside_host = machine.host_beside_compute = 1;
+  return machine;
+}
+
 LaneSpeeds::LaneSpeeds(const Machine& machine) {
   bool usable = true;
   for (LaneMask working = 0; working < speeds_.size(); ++working) {

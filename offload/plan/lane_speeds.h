@@ -14,6 +14,9 @@ using LaneMask = std::size_t;
 
 constexpr LaneMask mask_of(LaneRole lane) { return LaneMask{1} << static_cast<std::size_t>(lane); }
 
+// The machine, but that no lane slows another.
+Machine apart(Machine machine);
+
 class LaneSpeeds {
  public:
   // Each direction of the link has its rate alone or beside the other one. Of host memory each copy and the

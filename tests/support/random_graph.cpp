@@ -316,6 +316,23 @@ Machine random_machine(std::uint64_t seed) {
   return machine;
 }
 
+Machine shared_machine(std::uint64_t seed) {
+  Machine machine = random_machine(seed);
+  const auto part = [&](std::uint64_t n) { return 0.15 + 0.1 * static_cast<double>((seed / n + n) % 9); };
+  machine.h2d_both_bytes_per_second = part(1) * machine.h2d.bytes_per_second;
+  machine.d2h_both_bytes_per_second = part(2) * machine.d2h.bytes_per_second;
+  machine.host_total_bytes_per_second =
+      part(3) * (machine.h2d.bytes_per_second + machine.d2h.bytes_per_second) + machine.host_bytes_per_second;
+  if (seed % 4 == 0) machine.compute_beside_copy = part(5);
+  if (seed % 4 == 0) machine.compute_beside_host = part(7);
+  if (seed % 4 <= 1) machine.host_beside_compute = part(11);
+  return machine;
+}
+
+Machine any_machine(std::uint64_t seed) {
+  return seed % 3 == 2 ? shared_machine(seed) : random_machine(seed);
+}
+
 Bytes random_budget(std::uint64_t seed, Bytes minimum, Bytes need) {
   Dice dice(seed);
   const std::int64_t draw = dice.between(0, 9);

@@ -24,6 +24,11 @@ Graph random_graph(std::uint64_t seed, const RandomGraphOptions& options = {});
 
 // From links that starve the device to links that never matter.
 Machine random_machine(std::uint64_t seed);
+// The same, but that its lanes slow each other: shares that depend on the seed, from hardly any to nearly
+// all.
+Machine shared_machine(std::uint64_t seed);
+// One of three is a shared one.
+Machine any_machine(std::uint64_t seed);
 
 // A device size in [minimum, need], both ends likely; `minimum` when it is not below `need`.
 Bytes random_budget(std::uint64_t seed, Bytes minimum, Bytes need);

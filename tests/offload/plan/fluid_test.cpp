@@ -167,18 +167,7 @@ struct Case {
     const Bytes budget = testing::random_budget(seed, least, need_bytes(graph, machine));
     plan = std::get<Plan>(make_plan(graph, machine, {.device = std::max(budget, least)}));
   }
-  // Shares that depend on the seed, from hardly any to nearly all.
-  void share(std::uint64_t seed) {
-    const auto part = [&](std::uint64_t n) { return 0.15 + 0.1 * static_cast<double>((seed / n + n) % 9); };
-    machine.h2d_both_bytes_per_second = part(1) * machine.h2d.bytes_per_second;
-    machine.d2h_both_bytes_per_second = part(2) * machine.d2h.bytes_per_second;
-    machine.host_total_bytes_per_second =
-        part(3) * (machine.h2d.bytes_per_second + machine.d2h.bytes_per_second) +
-        machine.host_bytes_per_second;
-    if (seed % 4 == 0) machine.compute_beside_copy = part(5);
-    if (seed % 4 == 0) machine.compute_beside_host = part(7);
-    if (seed % 4 <= 1) machine.host_beside_compute = part(11);
-  }
+  void share(std::uint64_t seed) { machine = testing::shared_machine(seed); }
   Graph graph;
   Machine machine;
   Plan plan;

@@ -98,7 +98,7 @@ TEST_P(EveryPolicy, MakesValidPlansFromItsMinimumUp) {
   for (std::uint64_t seed = 0; seed < graphs; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const Graph graph = random_step(seed);
-    const Machine machine = testing::random_machine(seed);
+    const Machine machine = testing::any_machine(seed);
     const PlanOptions options{.policy = GetParam(),
                               .bucket_bytes = seed % 4 == 0 ? Bytes{4096} << (seed % 5) : 0};
     const Bytes least = minimum_bytes(graph, machine, options);
@@ -124,7 +124,7 @@ TEST_P(EveryPolicy, IsNeverFasterThanTheAutomaticPolicyNorSmaller) {
   for (std::uint64_t seed = 0; seed < compared_graphs; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const Graph graph = random_step(seed);
-    const Machine machine = testing::random_machine(seed + 1000);
+    const Machine machine = testing::any_machine(seed + 1000);
     const PlanOptions options{.policy = GetParam()};
     const Bytes least = minimum_bytes(graph, machine, options);
     ASSERT_LE(minimum_bytes(graph, machine), least);
