@@ -68,19 +68,15 @@ class ProbeRun {
 
   const Graph& graph() const { return graph_; }
 
-  // What each op of a step adds to the compute lane.
+  // What each op of a step took.
   std::vector<double> step() {
     const std::array<InputData, 2> inputs = {{{gpt_.tokens.id, tokens_}, {gpt_.targets.id, tokens_}}};
     engine_.step(inputs, {.learning_rate = 0});
     const std::vector<Interval> times = engine_.last_timeline();
     std::vector<double> seconds(graph_.ops.size());
-    double end = 0;
     for (InstructionId id = 0; id < times.size(); ++id) {
       const Instruction& instruction = plan_.instructions[id];
-      if (instruction.lane != LaneRole::compute) continue;
-      const bool follows = end > 0 && instruction.waits.empty() && id != plan_.gate + 1;
-      seconds[instruction.op] = times[id].end - (follows ? end : times[id].begin);
-      end = times[id].end;
+      if (instruction.lane == LaneRole::compute) seconds[instruction.op] = times[id].end - times[id].begin;
     }
     return seconds;
   }
