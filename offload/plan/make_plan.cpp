@@ -260,6 +260,7 @@ std::variant<Plan, Infeasible> plan_automatic(const Graph& graph, const Machine&
     emulated.emplace(graph, machine, options.bucket_bytes);
   const std::vector<Candidate> candidates = family(problems);
   for (const Repaired& member : repaired_members(problems, candidates, least)) {
+    if (member.limited.peak > align_up(budget.device, Plan{}.alignment)) continue;
     if (selection.beaten(member.limited.seconds * (1 - hair))) continue;
     LimitedScheduler(*member.problem).complete_each(member.limited, [&](Plan plan) {
       plan.policy = "auto";

@@ -13,6 +13,8 @@ namespace {
 constexpr Bytes limits = 64;  // at most, over the range of memory
 constexpr std::size_t most_thorough_ops = 28;
 constexpr std::size_t most_in_sets = 4;
+constexpr std::size_t most_known_ops = 100'000;  // whose periods are kept
+constexpr std::size_t wide = 48, narrow = 8;     // search_orders()
 const Bytes limit_unit = Plan{}.alignment;
 constexpr double gain = 1 - 1e-9, same = 1 + 1e-12;
 
@@ -50,9 +52,10 @@ class Repairer {
   }
 
  private:
-  // What choices took at least, at a limit no lower than the one at hand: with less they will hardly be
-  // faster.
   struct Known {
+    std::shared_ptr<const Period> period;
+    // What its choices took at least, at a limit no lower than the one at hand: with less they will hardly be
+    // faster.
     double seconds = 0;
   };
   static std::uint64_t hash_of(const Choices& choices) {
@@ -61,6 +64,16 @@ class Repairer {
     for (ActivationChoice choice : choices.activations) add(static_cast<std::uint8_t>(choice));
     for (LoadChoice choice : choices.loads) add(static_cast<std::uint8_t>(choice));
     return hash;
+  }
+  Known& known(const Choices& choices) {
+    if (known_.size() * problem_.graph->ops.size() > most_known_ops) known_.clear();
+    Known& known = known_[hash_of(choices)];
+    if (known.period && known.period->choices != choices) known = {};
+    return known;
+  }
+  const std::shared_ptr<const Period>& period_of(Known& known, const Choices& choices) const {
+    if (!known.period) known.period = scheduler_.period(choices);
+    return known.period;
   }
 
   struct Rung {
@@ -86,10 +99,17 @@ class Repairer {
   void ascend() {
     for (std::size_t i = rungs_.size(); i-- > 1 && ops_left_ > 0;) {
       Rung& rung = rungs_[i - 1];
-      known_.clear();
+      for (auto& [hash, known] : known_) known.seconds = 0;
       choices_ = rung.choices;
       best_ = rung.best;
-      if (!improves(rungs_[i].choices, rung.limit)) continue;
+      bool better = improves(rungs_[i].choices, rung.limit);
+      if (rungs_[i].best.seconds < best_.seconds * gain) {
+        best_ = rungs_[i].best;
+        best_.limit = rung.limit;
+        choices_ = best_.choices();
+        better = true;
+      }
+      if (!better) continue;
       improve(rung.limit);
       rung.choices = choices_;
       rung.best = best_;
@@ -98,11 +118,11 @@ class Repairer {
 
   // Takes the choices if they are faster than `seconds`; or as fast, with less than `peak`.
   bool evaluate(const Choices& choices, Bytes limit, double seconds, Bytes peak) {
-    Known& known = known_[hash_of(choices)];
+    Known& known = this->known(choices);
     if (known.seconds > seconds * same) return false;
     const std::size_t ops = problem_.graph->ops.size();
     ops_left_ -= std::min(ops_left_, ops);
-    std::optional<LimitedSketch> sketch = scheduler_.run(choices, limit, seconds * same);
+    std::optional<LimitedSketch> sketch = scheduler_.run(period_of(known, choices), limit, seconds * same);
     known.seconds = sketch ? sketch->seconds : seconds * same * same;
     if (!sketch || (sketch->seconds >= seconds * gain && sketch->peak >= peak)) return false;
     best_ = std::move(*sketch);
@@ -143,6 +163,33 @@ class Repairer {
   void improve(Bytes limit) {
     climb(limit);
     if (thorough_ && try_resident_sets(limit)) climb(limit);
+    if (thorough_) search(limit);
+  }
+  // In other orders; of these choices, and of those that one change makes.
+  void search(Bytes limit) {
+    if (!rungs_.empty() && best_.seconds <= rungs_.front().best.seconds * same) return;
+    search_one(choices_, limit, wide);
+    for (bool improved = true; improved && labels_left_ > 0;) {
+      improved = false;
+      const Choices from = choices_;
+      for (const Move& move : moves_) {
+        Choices changed = from;
+        apply(move, changed);
+        if (changed != from && labels_left_ > 0 && search_one(changed, limit, narrow)) {
+          improved = true;
+          search_one(choices_, limit, wide);
+        }
+      }
+    }
+  }
+  bool search_one(const Choices& choices, Bytes limit, std::size_t width) {
+    const OrderEffort effort{.width = width, .most_found = 1, .labels_left = &labels_left_};
+    std::vector<LimitedSketch> found =
+        scheduler_.search(period_of(known(choices), choices), limit, best_.seconds * gain, effort);
+    if (found.empty()) return false;
+    best_ = std::move(found.front());
+    choices_ = best_.choices();
+    return true;
   }
   // Which buckets are resident is a matter of sets, where parameters are few: from each set, with all else at
   // the lowest level, up to where no single change helps.
@@ -227,6 +274,7 @@ class Repairer {
   const std::vector<Choices>& paths_;
   Bytes least_;
   std::size_t ops_left_;
+  std::size_t labels_left_ = getenv("L") ? (std::size_t)atol(getenv("L")) : 10000000;
   bool thorough_;  // more than single changes
   std::vector<Move> moves_;
   Choices choices_;
