@@ -1,6 +1,7 @@
 #include "offload/plan/limited_schedule.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 
 #include "offload/plan/packing.h"
@@ -9,6 +10,7 @@ namespace stowage {
 namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
+constexpr double hair = 1e-9;
 constexpr Bytes most_limit = Bytes{1} << 62U;
 const Bytes placement_alignment = Plan{}.alignment;
 
@@ -195,45 +197,60 @@ std::vector<LimitedSketch> LimitedScheduler::search(const std::shared_ptr<const 
   return sketches;
 }
 
-// Whether a place was found for every lifetime at its time.
-bool LimitedScheduler::complete_by_time(const LimitedSketch& sketch, std::size_t most_nodes,
-                                        const std::function<void(Plan)>& offer) const {
-  const Bytes slack = placement_alignment - 8;  // what rounding may leave of the topmost item's last unit
-  const Bytes limit = std::min(sketch.limit, 2 * sketch.peak);
-  const Bytes more = limit - std::min(limit, sketch.peak);
-  const Draft early = timed_draft(rates_, *sketch.period, sketch.times, false);
-  const Draft late = timed_draft(rates_, *sketch.period, sketch.times, true);
-  for (Bytes aim : {sketch.peak - std::min(slack, sketch.peak), sketch.peak, sketch.peak + more / 8,
-                    sketch.peak + more / 2, limit})
-    for (const Draft* draft : {&early, &late})
-      if (auto offsets = pack(items_of(problem_, *draft), aim, placement_alignment, most_nodes)) {
-        offer(complete_at(problem_, *draft, *offsets));
-        return true;
-      }
-  return false;
+// The sketch's times, with loads as soon as they may start, or as late.
+std::vector<Draft> LimitedScheduler::drafts_of(const LimitedSketch& sketch) const {
+  return {timed_draft(rates_, *sketch.period, sketch.times, 0),
+          timed_draft(rates_, *sketch.period, sketch.times, ~std::uint64_t{0})};
+}
+// Those with some loads early and some late; and those of other orders that take as long, first of all
+// without joined loads: of two lifetimes each has its own place.
+std::vector<Draft> LimitedScheduler::more_drafts_of(const LimitedSketch& sketch) const {
+  constexpr std::uint64_t some[] = {0x5555555555555555U, 0xaaaaaaaaaaaaaaaaU, 0x3333333333333333U,
+                                    0xccccccccccccccccU};
+  constexpr OrderEffort efforts[] = {{.width = 48, .most_found = 4, .may_join = false},
+                                     {.width = 48, .most_found = 4}};
+  std::vector<Draft> drafts;
+  for (const OrderEffort& effort : efforts)
+    for (const LimitedSketch& other :
+         search(sketch.period, sketch.limit, sketch.seconds * (1 + hair), effort))
+      for (Draft& draft : drafts_of(other)) drafts.push_back(std::move(draft));
+  for (std::uint64_t late : some) drafts.push_back(timed_draft(rates_, *sketch.period, sketch.times, late));
+  return drafts;
 }
 
 void LimitedScheduler::complete_each(const LimitedSketch& sketch,
                                      const std::function<void(Plan)>& offer) const {
-  constexpr std::size_t most_packed = 100, most_searched = 60, most_work = 50'000;
-  constexpr OrderEffort effort{.width = 48, .most_found = 12};
+  constexpr std::size_t most_packed = 100, most_varied = 50, most_work = 50'000;
   const std::size_t lifetimes = sketch.times.begin.size();
-  double least = never;
   // Nothing faster than the sketch says: who reads that need not ask for its plans.
   auto offer_within_limit = [&](Plan plan) {
     if (plan.device_peak_bytes > sketch.limit) return;
-    if (plan.predicted_step_seconds < sketch.seconds * (1 - 1e-9)) return;
-    least = std::min(least, plan.predicted_step_seconds);
+    if (plan.predicted_step_seconds < sketch.seconds * (1 - hair)) return;
     offer(std::move(plan));
   };
-  offer_within_limit(complete(problem_, timed_draft(rates_, *sketch.period, sketch.times, false)));
+  std::vector<Draft> drafts = drafts_of(sketch);
+  offer_within_limit(complete(problem_, drafts.front()));
   if (lifetimes > most_packed) return;
   const std::size_t most_nodes = most_work / (lifetimes + 1);
-  if (complete_by_time(sketch, most_nodes, offer_within_limit)) return;
-  // What takes as long in another order may find a place.
-  if (lifetimes > most_searched || least <= sketch.seconds * (1 + 1e-9)) return;
-  for (const LimitedSketch& other : search(sketch.period, sketch.limit, least, effort))
-    if (other.seconds < least && complete_by_time(other, most_nodes / 4, offer_within_limit)) return;
+  auto completes = [&](std::size_t first, Bytes aim, std::size_t nodes) {
+    for (std::size_t i = first; i < drafts.size(); ++i)
+      if (auto offsets = pack(items_of(problem_, drafts[i]), aim, placement_alignment, nodes)) {
+        offer_within_limit(complete_at(problem_, drafts[i], *offsets));
+        return true;
+      }
+    return false;
+  };
+  const Bytes limit = std::min(sketch.limit, 2 * sketch.peak);
+  const Bytes least = std::min(sketch.peak, limit);
+  const Bytes slack = placement_alignment - 8;  // what rounding may leave of the topmost item's last unit
+  if (completes(0, least - std::min(slack, least), most_nodes) || completes(0, least, most_nodes)) return;
+  if (lifetimes <= most_varied) {
+    std::vector<Draft> more = more_drafts_of(sketch);
+    std::move(more.begin(), more.end(), std::back_inserter(drafts));
+    if (completes(2, least, most_nodes / 2)) return;
+  }
+  for (Bytes part : {16U, 8U, 4U, 2U, 1U})
+    if (completes(0, least + (limit - least) / part, most_nodes / 2)) return;
 }
 
 }  // namespace stowage

@@ -47,8 +47,8 @@ class LimitedScheduler {
   void complete_each(const LimitedSketch& sketch, const std::function<void(Plan)>& offer) const;
 
  private:
-  bool complete_by_time(const LimitedSketch& sketch, std::size_t most_nodes,
-                        const std::function<void(Plan)>& offer) const;
+  std::vector<Draft> drafts_of(const LimitedSketch& sketch) const;
+  std::vector<Draft> more_drafts_of(const LimitedSketch& sketch) const;
 
   const Problem& problem_;
   PeriodRates rates_;

@@ -198,7 +198,8 @@ class OrderSearch {
       const std::uint32_t before = jobs_.loads[load].op_before;
       if (before != no_id && before >= label.ops) continue;
       start_load(label, id, load);
-      if (jobs_.loads[load].joins && before + 1 == label.ops && label.start < label.compute)
+      if (effort_.may_join && jobs_.loads[load].joins && before + 1 == label.ops &&
+          label.start < label.compute)
         join(label, id, load);
     }
   }
@@ -228,7 +229,6 @@ class OrderSearch {
     const Load& load = jobs_.loads[id];
     double begin = std::max({label.start, label.h2d, load.ready});
     if (load.offload != no_id) begin = std::max(begin, ends_of(label)[load.offload]);
-    if (load.joins && load.op_before + 1 == label.ops) begin = std::max(begin, label.compute);
     begin = room_from(label, begin, load.bytes);
     if (begin == no_time) return;
     label.start = begin;

@@ -15,8 +15,9 @@
 namespace stowage {
 
 struct OrderEffort {
-  std::size_t width = 16;              // lists of one length that go on
-  std::size_t most_found = 1;          // the best of those at the end
+  std::size_t width = 16;      // lists of one length that go on
+  std::size_t most_found = 1;  // the best of those at the end
+  bool may_join = true;        // a load may go on with the bytes of the one before, if they are still there
   std::size_t* labels_left = nullptr;  // where given, work: the lists looked at are taken away from it
 };
 struct FoundOrder {

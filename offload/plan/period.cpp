@@ -13,22 +13,25 @@ class Timer {
   Timer(const PeriodRates& rates, const Period& period, const PeriodTimes& times)
       : rates_(rates), period_(period), times_(times), draft_(period.draft), begin_(times.begin) {}
 
-  Draft run(bool late) {
+  Draft run(std::uint64_t late) {
     for (std::size_t i = 0; i < times_.loads.size(); ++i)
       draft_.lifetimes[times_.loads[i]].order = static_cast<Position>(i + 1);
-    if (late) put_off();
+    put_off(late);
     set_intervals();
     drop_joined();
     return std::move(draft_);
   }
 
  private:
-  void put_off() {
+  void put_off(std::uint64_t late) {
     double link = std::numeric_limits<double>::infinity();
-    for (auto id = times_.loads.rbegin(); id != times_.loads.rend(); ++id) {
-      const auto use = static_cast<std::size_t>(draft_.lifetimes[*id].first_use);
+    for (std::size_t i = times_.loads.size(); i-- > 0;) {
+      const LifetimeId id = times_.loads[i];
+      const auto use = static_cast<std::size_t>(draft_.lifetimes[id].first_use);
       const double deadline = std::min(link, times_.ends[use] - period_.seconds[use]);
-      link = begin_[*id] = std::max(begin_[*id], deadline - rates_.h2d[draft_.lifetimes[*id].bucket]);
+      if ((late >> (i % 64) & 1U) != 0)
+        begin_[id] = std::max(begin_[id], deadline - rates_.h2d[draft_.lifetimes[id].bucket]);
+      link = begin_[id];
     }
   }
 
@@ -193,7 +196,8 @@ Bytes peak_of(const Period& period, const PeriodTimes& times) {
   return most;
 }
 
-Draft timed_draft(const PeriodRates& rates, const Period& period, const PeriodTimes& times, bool late) {
+Draft timed_draft(const PeriodRates& rates, const Period& period, const PeriodTimes& times,
+                  std::uint64_t late) {
   return Timer(rates, period, times).run(late);
 }
 

@@ -50,7 +50,9 @@ struct PeriodTimes {
 };
 // The most bytes at one time.
 Bytes peak_of(const Period& period, const PeriodTimes& times);
-// `late`: prefetches as late as their uses and those behind them on the link allow.
-Draft timed_draft(const PeriodRates& rates, const Period& period, const PeriodTimes& times, bool late);
+// `late`: which of each 64 loads, in the link's order, start not as soon as `times` says but as late as their
+// uses and those behind them on the link allow.
+Draft timed_draft(const PeriodRates& rates, const Period& period, const PeriodTimes& times,
+                  std::uint64_t late);
 
 }  // namespace stowage

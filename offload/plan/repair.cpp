@@ -10,7 +10,7 @@
 namespace stowage {
 namespace {
 
-constexpr Bytes limits = 64;  // at most, over the range of memory
+static const Bytes limits = getenv("LIM") ? (Bytes)atol(getenv("LIM")) : 1000;  // at most, over the range of memory
 constexpr std::size_t most_thorough_ops = 28;
 constexpr std::size_t most_in_sets = 4;
 constexpr std::size_t most_known_ops = 100'000;  // whose periods are kept
