@@ -54,6 +54,8 @@ struct Draft {
   std::vector<DraftLifetime> lifetimes;
   std::vector<std::vector<LifetimeId>> uses;  // by position: one lifetime per bucket touched
   bool has_spans = false;
+  // Parameter buckets in the order of their host updates; empty: the order of first use.
+  std::vector<BucketId> host_order;
 };
 
 // Whether the gradients of parameters that are loaded so go to the host behind each micro-batch, and come in

@@ -247,7 +247,7 @@ void LimitedScheduler::complete_each(const LimitedSketch& sketch,
   if (lifetimes <= most_varied) {
     std::vector<Draft> more = more_drafts_of(sketch);
     std::move(more.begin(), more.end(), std::back_inserter(drafts));
-    if (completes(2, least, most_nodes / 2)) return;
+    if (completes(0, least, 4 * most_nodes)) return;
   }
   for (Bytes part : {16U, 8U, 4U, 2U, 1U})
     if (completes(0, least + (limit - least) / part, most_nodes / 2)) return;

@@ -16,6 +16,7 @@ struct Label {
   double start = 0;                      // of the last job: none starts earlier
   double compute = 0, h2d = 0, d2h = 0;  // lanes are free
   std::uint64_t loaded = 0;              // loads started or joined
+  double host = 0;                       // of the updates of what is loaded
   Bytes live = 0;                        // once all that has started has ended
   Bytes freed_by_op = 0;                 // when the last op ends
   std::uint32_t ops = 0;                 // started
@@ -33,14 +34,15 @@ struct Load {
   std::uint32_t op_before = no_id;  // in the period's order, after which it may come
   std::uint32_t offload = no_id;    // that makes the host's copy
   bool joins = false;               // may go on with the bytes of the one before
-  double ready = 0, seconds = 0;
+  double host_seconds = 0;          // of the update that must come first: of a bucket's first load
+  double seconds = 0;
   Bytes bytes = 0;
 };
 struct OpJob {
   double seconds = 0;
   Bytes takes = 0, frees = 0;
   std::uint64_t needs = 0;
-  std::vector<std::uint32_t> loads;               // first used by it, the soonest ready first
+  std::vector<std::uint32_t> loads;               // first used by it
   std::uint32_t first_offload = 0, offloads = 0;  // ready behind it
 };
 struct OffloadJob {
@@ -77,8 +79,6 @@ struct Jobs {
         if (loads.size() < most_loads) op.needs |= std::uint64_t{1} << loads.size();
         loads.push_back(load(rates, period, id, place, offload_of));
       }
-      std::stable_sort(op.loads.begin(), op.loads.end(),
-                       [&](std::uint32_t a, std::uint32_t b) { return loads[a].ready < loads[b].ready; });
       ops.push_back(std::move(op));
     }
   }
@@ -94,10 +94,12 @@ struct Jobs {
     Load load;
     load.id = id;
     load.before = period.before[id];
-    load.ready = period.ready[lifetimes[id].bucket];
     load.seconds = rates.h2d[lifetimes[id].bucket];
     load.bytes = period.bytes[id];
-    if (load.before == no_id) return load;
+    if (load.before == no_id) {
+      load.host_seconds = period.host_seconds[lifetimes[id].bucket];
+      return load;
+    }
     load.op_before = place[static_cast<std::size_t>(lifetimes[load.before].last_use)];
     load.offload = offload_of[load.before];
     load.joins = load.offload == no_id;
@@ -151,7 +153,8 @@ class OrderSearch {
 
   // The least that a period takes which goes on from here: each lane in its turn without waiting for bytes.
   double bound(const Label& label, const double* ends) {
-    double now = label.compute, h2d = label.h2d, d2h = label.d2h;
+    double now = label.compute, h2d = label.h2d, d2h = label.d2h, host = label.host;
+    double least_load = no_time;
     soonest_.resize(jobs_.offloads.size());
     for (std::uint32_t i = 0; i < offloads_of(label); ++i) soonest_[i] = ends[i];
     for (std::size_t i = label.ops; i < jobs_.ops.size(); ++i) {
@@ -162,8 +165,14 @@ class OrderSearch {
         // One that may join is perhaps not loaded at all.
         if (has(label.loaded, id) || load.joins) continue;
         h2d += load.seconds;
-        const double ready = load.offload != no_id ? soonest_[load.offload] : load.ready;
-        now = std::max({now, h2d, ready + load.seconds});
+        now = std::max(now, h2d);
+        if (load.offload != no_id) now = std::max(now, soonest_[load.offload] + load.seconds);
+        if (load.host_seconds > 0) {
+          // Whichever of them is updated last.
+          host += load.host_seconds;
+          least_load = std::min(least_load, load.seconds);
+          now = std::max(now, host + least_load);
+        }
       }
       now += op.seconds;
       for (std::uint32_t k = op.first_offload; k < op.first_offload + op.offloads; ++k)
@@ -227,7 +236,9 @@ class OrderSearch {
   }
   void start_load(Label label, std::uint32_t parent, std::uint32_t id) {
     const Load& load = jobs_.loads[id];
-    double begin = std::max({label.start, label.h2d, load.ready});
+    if (load.host_seconds > 0) label.host += load.host_seconds;
+    double begin = std::max(label.start, label.h2d);
+    if (load.host_seconds > 0) begin = std::max(begin, label.host);
     if (load.offload != no_id) begin = std::max(begin, ends_of(label)[load.offload]);
     begin = room_from(label, begin, load.bytes);
     if (begin == no_time) return;
@@ -314,6 +325,7 @@ class OrderSearch {
     } else {
       times.begin[load.id] = label.start;
       times.loads.push_back(load.id);
+      if (load.host_seconds > 0) times.host_order.push_back(period_.draft.lifetimes[load.id].bucket);
     }
   }
   void play_op(const Label& label, std::uint32_t index, PeriodTimes& times) const {

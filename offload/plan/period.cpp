@@ -62,6 +62,7 @@ class Timer {
       if (period_.crosses(id)) lifetime.span_wrap = rank(times_.end[id]);
     }
     draft_.has_spans = true;
+    draft_.host_order = times_.host_order;
   }
   // The position whose op runs, or is next, when the prefetch begins.
   Position claim_of(LifetimeId id, double tolerance) const {
@@ -111,8 +112,12 @@ void set_host_updates(const Problem& problem, const PeriodRates& rates, Period& 
   for (const DraftLifetime& lifetime : period.draft.lifetimes)
     if (lifetime.resident) resident[lifetime.bucket] = 1;
   period.ready.assign(problem.layout.buckets.size(), 0);
+  period.host_seconds = period.ready;
   for (BucketId id : problem.layout.parameters)
-    if (!resident[id]) period.ready[id] = period.host_end += rates.host_update[id];
+    if (!resident[id]) {
+      period.host_seconds[id] = rates.host_update[id];
+      period.ready[id] = period.host_end += rates.host_update[id];
+    }
 }
 
 void list_lifetimes(const PeriodRates& rates, Period& period) {

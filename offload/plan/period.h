@@ -21,12 +21,13 @@ struct PeriodRates {
 
 struct Period {
   Choices choices;
-  Draft draft;                     // without first, last and spans
-  std::vector<Position> order;     // positions as a period has them: updates, then forward and backward
-  std::vector<double> seconds;     // by position
-  std::vector<Bytes> bytes;        // by lifetime, aligned
-  std::vector<LifetimeId> before;  // by prefetched lifetime: its bucket's lifetime before it, or no_id
-  std::vector<double> ready;       // by bucket: the end of its host update; 0 where it has none
+  Draft draft;                       // without first, last and spans
+  std::vector<Position> order;       // positions as a period has them: updates, then forward and backward
+  std::vector<double> seconds;       // by position
+  std::vector<Bytes> bytes;          // by lifetime, aligned
+  std::vector<LifetimeId> before;    // by prefetched lifetime: its bucket's lifetime before it, or no_id
+  std::vector<double> host_seconds;  // by bucket: of its host update; 0 where it has none
+  std::vector<double> ready;         // by bucket: the end of its host update; 0 where it has none
   std::vector<std::vector<LifetimeId>> firsts, lasts;  // by position; without residents
   Bytes live_at_gate = 0;
   double host_end = 0, compute_seconds = 0;
@@ -42,11 +43,12 @@ struct Period {
 Period make_period(const Problem& problem, const PeriodRates& rates, const Choices& choices);
 
 struct PeriodTimes {
-  std::vector<double> ends;        // by position
-  std::vector<double> begin, end;  // by lifetime: of its bytes
-  std::vector<LifetimeId> joined;  // by lifetime: the one before, whose bytes it goes on with, or no_id
-  std::vector<LifetimeId> loads;   // in the link's order
-  double last = 0;                 // of all lanes but the host's
+  std::vector<double> ends;          // by position
+  std::vector<double> begin, end;    // by lifetime: of its bytes
+  std::vector<LifetimeId> joined;    // by lifetime: the one before, whose bytes it goes on with, or no_id
+  std::vector<LifetimeId> loads;     // in the link's order
+  std::vector<BucketId> host_order;  // as Draft has it
+  double last = 0;                   // of all lanes but the host's
 };
 // The most bytes at one time.
 Bytes peak_of(const Period& period, const PeriodTimes& times);

@@ -10,12 +10,15 @@
 namespace stowage {
 namespace {
 
-static const Bytes limits = getenv("LIM") ? (Bytes)atol(getenv("LIM")) : 1000;  // at most, over the range of memory
+static const Bytes limits =
+    getenv("LIM") ? (Bytes)atol(getenv("LIM")) : 1000;  // at most, over the range of memory
 constexpr std::size_t most_thorough_ops = 28;
 constexpr std::size_t most_in_sets = 4;
 constexpr std::size_t most_known_ops = 100'000;  // whose periods are kept
+constexpr std::size_t most_near = 24;            // whose orders are searched at a limit
 constexpr std::size_t wide = 48, narrow = 8;     // search_orders()
 const Bytes limit_unit = Plan{}.alignment;
+constexpr double near = 1.2;  // of choices that a better order may make the best
 constexpr double gain = 1 - 1e-9, same = 1 + 1e-12;
 
 struct Move {
@@ -57,6 +60,7 @@ class Repairer {
     // What its choices took at least, at a limit no lower than the one at hand: with less they will hardly be
     // faster.
     double seconds = 0;
+    Bytes searched_at = 0;  // the limit
   };
   static std::uint64_t hash_of(const Choices& choices) {
     std::uint64_t hash = 0xcbf29ce484222325U;  // FNV-1a
@@ -122,9 +126,12 @@ class Repairer {
     if (known.seconds > seconds * same) return false;
     const std::size_t ops = problem_.graph->ops.size();
     ops_left_ -= std::min(ops_left_, ops);
-    std::optional<LimitedSketch> sketch = scheduler_.run(period_of(known, choices), limit, seconds * same);
-    known.seconds = sketch ? sketch->seconds : seconds * same * same;
-    if (!sketch || (sketch->seconds >= seconds * gain && sketch->peak >= peak)) return false;
+    std::optional<LimitedSketch> sketch =
+        scheduler_.run(period_of(known, choices), limit, seconds * (thorough_ ? near : same));
+    known.seconds = sketch ? sketch->seconds : seconds * (thorough_ ? near : same * same);
+    if (!sketch || sketch->seconds > seconds * same ||
+        (sketch->seconds >= seconds * gain && sketch->peak >= peak))
+      return false;
     best_ = std::move(*sketch);
     choices_ = choices;
     return true;
@@ -180,7 +187,25 @@ class Repairer {
           search_one(choices_, limit, wide);
         }
       }
+      if (!improved && search_near(limit)) {
+        improved = true;
+        search_one(choices_, limit, wide);
+      }
     }
+  }
+  // Of the choices that are not much slower in the order of need; the first of them that helps.
+  bool search_near(Bytes limit) {
+    std::vector<std::pair<double, std::uint64_t>> order;
+    for (const auto& [hash, known] : known_)
+      if (known.period && known.searched_at != limit && known.seconds < best_.seconds * near)
+        order.emplace_back(known.seconds, hash);
+    std::sort(order.begin(), order.end());
+    for (std::size_t i = 0; i < std::min(order.size(), most_near) && labels_left_ > 0; ++i) {
+      known_[order[i].second].searched_at = limit;
+      const Choices choices = known_[order[i].second].period->choices;
+      if (search_one(choices, limit, narrow)) return true;
+    }
+    return false;
   }
   bool search_one(const Choices& choices, Bytes limit, std::size_t width) {
     const OrderEffort effort{.width = width, .most_found = 1, .labels_left = &labels_left_};
