@@ -4,6 +4,7 @@
 #include <iterator>
 #include <limits>
 
+#include "offload/plan/changes.h"
 #include "offload/plan/packing.h"
 
 namespace stowage {
@@ -218,9 +219,25 @@ std::vector<Draft> LimitedScheduler::more_drafts_of(const LimitedSketch& sketch)
   return drafts;
 }
 
+// Of other choices, one change away, that take as long: what is sent away and brought back gets another
+// place.
+std::vector<Draft> LimitedScheduler::changed_drafts_of(const LimitedSketch& sketch) const {
+  constexpr OrderEffort effort{.width = 8, .most_found = 1, .may_join = false};
+  std::vector<Draft> drafts;
+  for (const Change& change : all_changes(problem_)) {
+    Choices choices = sketch.choices();
+    apply(problem_, change, choices);
+    if (choices == sketch.choices()) continue;
+    for (const LimitedSketch& other :
+         search(period(choices), sketch.limit, sketch.seconds * (1 + hair), effort))
+      for (Draft& draft : drafts_of(other)) drafts.push_back(std::move(draft));
+  }
+  return drafts;
+}
+
 void LimitedScheduler::complete_each(const LimitedSketch& sketch,
                                      const std::function<void(Plan)>& offer) const {
-  constexpr std::size_t most_packed = 100, most_varied = 50, most_work = 50'000;
+  constexpr std::size_t most_packed = 100, most_varied = 50, most_varied_ops = 20, most_work = 50'000;
   const std::size_t lifetimes = sketch.times.begin.size();
   // Nothing faster than the sketch says: who reads that need not ask for its plans.
   auto offer_within_limit = [&](Plan plan) {
@@ -248,6 +265,12 @@ void LimitedScheduler::complete_each(const LimitedSketch& sketch,
     std::vector<Draft> more = more_drafts_of(sketch);
     std::move(more.begin(), more.end(), std::back_inserter(drafts));
     if (completes(0, least, 4 * most_nodes)) return;
+    if (problem_.graph->ops.size() <= most_varied_ops) {
+      const std::size_t first = drafts.size();
+      more = changed_drafts_of(sketch);
+      std::move(more.begin(), more.end(), std::back_inserter(drafts));
+      if (completes(first, least, most_nodes / 4)) return;
+    }
   }
   for (Bytes part : {16U, 8U, 4U, 2U, 1U})
     if (completes(0, least + (limit - least) / part, most_nodes / 2)) return;

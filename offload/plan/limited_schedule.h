@@ -49,6 +49,7 @@ class LimitedScheduler {
  private:
   std::vector<Draft> drafts_of(const LimitedSketch& sketch) const;
   std::vector<Draft> more_drafts_of(const LimitedSketch& sketch) const;
+  std::vector<Draft> changed_drafts_of(const LimitedSketch& sketch) const;
 
   const Problem& problem_;
   PeriodRates rates_;

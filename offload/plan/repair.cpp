@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "offload/plan/changes.h"
 #include "offload/plan/residency.h"
 
 namespace stowage {
@@ -12,7 +13,7 @@ namespace {
 
 static const Bytes limits =
     getenv("LIM") ? (Bytes)atol(getenv("LIM")) : 1000;  // at most, over the range of memory
-constexpr std::size_t most_thorough_ops = 28;
+constexpr std::size_t most_thorough_ops = 28, most_searched_ops = 20;
 constexpr std::size_t most_in_sets = 4;
 constexpr std::size_t most_known_ops = 100'000;  // whose periods are kept
 constexpr std::size_t most_near = 24;            // whose orders are searched at a limit
@@ -20,12 +21,6 @@ constexpr std::size_t wide = 48, narrow = 8;     // search_orders()
 const Bytes limit_unit = Plan{}.alignment;
 constexpr double near = 1.2;  // of choices that a better order may make the best
 constexpr double gain = 1 - 1e-9, same = 1 + 1e-12;
-
-struct Move {
-  bool is_activation = false;
-  std::uint32_t index = 0;
-  int level = 0;
-};
 
 class Repairer {
  public:
@@ -35,20 +30,18 @@ class Repairer {
         paths_(paths),
         least_(least),
         ops_left_(most_ops),
-        thorough_(problem.graph->ops.size() <= most_thorough_ops) {
-    for (std::uint32_t item = 0; item < problem.items.size(); ++item)
-      for (int level = 0; level <= highest_level(problem, true, item); ++level)
-        if (problem.items[item].rebuildable || level != static_cast<int>(ActivationChoice::recompute))
-          moves_.push_back({true, item, level});
-    for (BucketId id = 0; id < problem.layout.buckets.size(); ++id)
-      for (int level = 0; level <= highest_level(problem, false, id) && highest_level(problem, false, id) > 0;
-           ++level)
-        moves_.push_back({false, id, level});
-  }
+        thorough_(problem.graph->ops.size() <= most_thorough_ops),
+        searches_(problem.graph->ops.size() <= most_searched_ops),
+        changes_(all_changes(problem)) {}
 
   std::vector<LimitedSketch> run() {
+    size_t o0 = ops_left_, l0 = labels_left_;
     descend();
+    size_t o1 = ops_left_, l1 = labels_left_;
     ascend();
+    if (getenv("DBG"))
+      fprintf(stderr, "REPAIR %zu rungs, ops %zu then %zu, labels %zu then %zu, left %zu\n", rungs_.size(),
+              o0 - o1, o1 - ops_left_, l0 - l1, l1 - labels_left_, ops_left_);
     std::vector<LimitedSketch> front;
     for (Rung& rung : rungs_) front.push_back(std::move(rung.best));
     return front;
@@ -93,7 +86,7 @@ class Repairer {
       improve(limit);
       rungs_.push_back({limit, choices_, best_});
       const Bytes highest = rungs_.front().best.peak;
-      const Bytes step = highest > least_ ? (highest - least_) / limits : 0;
+      const Bytes step = highest > least_ && !searches_ ? (highest - least_) / limits : 0;
       if (limit <= least_ || best_.peak == 0) break;
       limit = std::max(
           least_, std::min(best_.peak - std::min(best_.peak, limit_unit), limit > step ? limit - step : 0));
@@ -127,8 +120,8 @@ class Repairer {
     const std::size_t ops = problem_.graph->ops.size();
     ops_left_ -= std::min(ops_left_, ops);
     std::optional<LimitedSketch> sketch =
-        scheduler_.run(period_of(known, choices), limit, seconds * (thorough_ ? near : same));
-    known.seconds = sketch ? sketch->seconds : seconds * (thorough_ ? near : same * same);
+        scheduler_.run(period_of(known, choices), limit, seconds * (searches_ ? near : same));
+    known.seconds = sketch ? sketch->seconds : seconds * (searches_ ? near : same * same);
     if (!sketch || sketch->seconds > seconds * same ||
         (sketch->seconds >= seconds * gain && sketch->peak >= peak))
       return false;
@@ -156,21 +149,13 @@ class Repairer {
     return seconds < never;
   }
 
-  int level_of(const Move& move) const {
-    return move.is_activation ? static_cast<int>(choice_of(problem_.items[move.index], choices_))
-                              : static_cast<int>(choices_.loads[move.index]);
-  }
-  void apply(const Move& move, Choices& choices) const {
-    if (move.is_activation)
-      choose(problem_.items[move.index], static_cast<ActivationChoice>(move.level), choices);
-    else
-      choices.loads[move.index] = static_cast<LoadChoice>(move.level);
-  }
+  int level_of(const Change& change) const { return stowage::level_of(problem_, change, choices_); }
+  void apply(const Change& change, Choices& choices) const { stowage::apply(problem_, change, choices); }
 
   void improve(Bytes limit) {
     climb(limit);
     if (thorough_ && try_resident_sets(limit)) climb(limit);
-    if (thorough_) search(limit);
+    if (searches_) search(limit);
   }
   // In other orders; of these choices, and of those that one change makes.
   void search(Bytes limit) {
@@ -179,9 +164,9 @@ class Repairer {
     for (bool improved = true; improved && labels_left_ > 0;) {
       improved = false;
       const Choices from = choices_;
-      for (const Move& move : moves_) {
+      for (const Change& change : changes_) {
         Choices changed = from;
-        apply(move, changed);
+        apply(change, changed);
         if (changed != from && labels_left_ > 0 && search_one(changed, limit, narrow)) {
           improved = true;
           search_one(choices_, limit, wide);
@@ -254,22 +239,22 @@ class Repairer {
   bool improve_by_one(Bytes limit) {
     bool improved = false;
     const Choices from = choices_;
-    for (const Move& move : moves_) {
+    for (const Change& change : changes_) {
       Choices changed = from;
-      apply(move, changed);
+      apply(change, changed);
       if (changed != from && ops_left_ > 0) improved |= improves(changed, limit);
     }
     return improved;
   }
   // One promoted and another demoted, or both the same way; the first such pair that helps.
   bool improve_by_two(Bytes limit) {
-    for (std::size_t a = 0; a < moves_.size(); ++a) {
-      if (moves_[a].level == level_of(moves_[a])) continue;
+    for (std::size_t a = 0; a < changes_.size(); ++a) {
+      if (changes_[a].level == level_of(changes_[a])) continue;
       for (std::size_t b = 0; b < a; ++b) {
-        if (moves_[b].level == level_of(moves_[b]) || ops_left_ == 0) continue;
+        if (changes_[b].level == level_of(changes_[b]) || ops_left_ == 0) continue;
         Choices changed = choices_;
-        apply(moves_[a], changed);
-        apply(moves_[b], changed);
+        apply(changes_[a], changed);
+        apply(changes_[b], changed);
         if (improves(changed, limit)) return true;
       }
     }
@@ -285,9 +270,9 @@ class Repairer {
         Choices exchanged = choices_;
         std::swap(exchanged.loads[buckets[a]], exchanged.loads[buckets[b]]);
         if (ops_left_ > 0 && improves(exchanged, limit)) return true;
-        for (const Move& move : moves_) {
+        for (const Change& change : changes_) {
           Choices changed = exchanged;
-          apply(move, changed);
+          apply(change, changed);
           if (ops_left_ > 0 && changed != exchanged && improves(changed, limit)) return true;
         }
       }
@@ -301,7 +286,8 @@ class Repairer {
   std::size_t ops_left_;
   std::size_t labels_left_ = getenv("L") ? (std::size_t)atol(getenv("L")) : 10000000;
   bool thorough_;  // more than single changes
-  std::vector<Move> moves_;
+  bool searches_;  // other orders than that of need
+  std::vector<Change> changes_;
   Choices choices_;
   LimitedSketch best_;
   std::unordered_map<std::uint64_t, Known> known_;
