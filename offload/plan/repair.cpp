@@ -7,6 +7,7 @@
 
 #include "offload/plan/changes.h"
 #include "offload/plan/residency.h"
+#include "offload/plan/small_front.h"
 
 namespace stowage {
 namespace {
@@ -298,6 +299,8 @@ class Repairer {
 
 std::vector<LimitedSketch> repaired_front(const Problem& problem, const std::vector<Choices>& paths,
                                           Bytes least, std::size_t most_ops) {
+  if (most_ops == 0) return {};
+  if (auto front = small_front(problem, paths, least)) return std::move(*front);
   return Repairer(problem, paths, least, most_ops).run();
 }
 
