@@ -261,10 +261,8 @@ std::variant<Plan, Infeasible> plan_automatic(const Graph& graph, const Machine&
   const std::vector<Candidate> candidates = family(problems);
   for (const Repaired& member : repaired_members(problems, candidates, least)) {
     if (member.limited.peak > align_up(budget.device, Plan{}.alignment)) continue;
-    if (getenv("DBG")) fprintf(stderr, "member %.9f limit %zu peak %zu bucket %zu%s\n", member.limited.seconds, (size_t)member.limited.limit, (size_t)member.limited.peak, (size_t)member.problem->layout.target_bytes, selection.beaten(member.limited.seconds * (1 - hair)) ? " beaten":"");
     if (selection.beaten(member.limited.seconds * (1 - hair))) continue;
     LimitedScheduler(*member.problem).complete_each(member.limited, [&](Plan plan) {
-    if (getenv("DBG")) fprintf(stderr, "    plan %.9f %zu%s\n", plan.predicted_step_seconds, (size_t)plan.device_peak_bytes, plan.device_peak_bytes<=budget.device ? " fits":"");
       plan.policy = "auto";
       selection.offer(std::move(plan));
     });

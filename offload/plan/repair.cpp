@@ -12,13 +12,13 @@
 namespace stowage {
 namespace {
 
-static const Bytes limits =
-    getenv("LIM") ? (Bytes)atol(getenv("LIM")) : 1000;  // at most, over the range of memory
+constexpr Bytes limits = 64;  // at most, over the range of memory
 constexpr std::size_t most_thorough_ops = 28, most_searched_ops = 20;
 constexpr std::size_t most_in_sets = 4;
 constexpr std::size_t most_known_ops = 100'000;  // whose periods are kept
 constexpr std::size_t most_near = 24;            // whose orders are searched at a limit
 constexpr std::size_t wide = 48, narrow = 8;     // search_orders()
+constexpr std::size_t most_labels = 300'000;     // of it, in all
 const Bytes limit_unit = Plan{}.alignment;
 constexpr double near = 1.2;  // of choices that a better order may make the best
 constexpr double gain = 1 - 1e-9, same = 1 + 1e-12;
@@ -36,13 +36,8 @@ class Repairer {
         changes_(all_changes(problem)) {}
 
   std::vector<LimitedSketch> run() {
-    size_t o0 = ops_left_, l0 = labels_left_;
     descend();
-    size_t o1 = ops_left_, l1 = labels_left_;
     ascend();
-    if (getenv("DBG"))
-      fprintf(stderr, "REPAIR %zu rungs, ops %zu then %zu, labels %zu then %zu, left %zu\n", rungs_.size(),
-              o0 - o1, o1 - ops_left_, l0 - l1, l1 - labels_left_, ops_left_);
     std::vector<LimitedSketch> front;
     for (Rung& rung : rungs_) front.push_back(std::move(rung.best));
     return front;
@@ -187,8 +182,10 @@ class Repairer {
         order.emplace_back(known.seconds, hash);
     std::sort(order.begin(), order.end());
     for (std::size_t i = 0; i < std::min(order.size(), most_near) && labels_left_ > 0; ++i) {
-      known_[order[i].second].searched_at = limit;
-      const Choices choices = known_[order[i].second].period->choices;
+      Known& known = known_[order[i].second];
+      if (!known.period) continue;  // forgotten meanwhile
+      known.searched_at = limit;
+      const Choices choices = known.period->choices;
       if (search_one(choices, limit, narrow)) return true;
     }
     return false;
@@ -285,7 +282,7 @@ class Repairer {
   const std::vector<Choices>& paths_;
   Bytes least_;
   std::size_t ops_left_;
-  std::size_t labels_left_ = getenv("L") ? (std::size_t)atol(getenv("L")) : 10000000;
+  std::size_t labels_left_ = most_labels;
   bool thorough_;  // more than single changes
   bool searches_;  // other orders than that of need
   std::vector<Change> changes_;

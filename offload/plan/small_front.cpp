@@ -1,7 +1,6 @@
 #include "offload/plan/small_front.h"
 
 #include <algorithm>
-#include <functional>
 #include <limits>
 #include <unordered_set>
 #include <utility>
@@ -218,7 +217,6 @@ std::optional<std::vector<LimitedSketch>> small_front(const Problem& problem,
   if (problem.graph->ops.size() > most_ops) return std::nullopt;
   const LimitedScheduler scheduler(problem);
   std::vector<std::shared_ptr<const Period>> pool = ChoicePool(problem, scheduler).run(paths);
-  if (getenv("DBG")) fprintf(stderr, "POOL %zu\n", pool.size());
   if (pool.empty()) return std::nullopt;
   return SmallFront(problem, std::move(pool), least).run();
 }
