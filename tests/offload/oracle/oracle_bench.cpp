@@ -4,8 +4,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <fstream>
+#include <thread>
 
 #include "tests/offload/oracle/judge.h"
 
@@ -18,6 +20,7 @@ constexpr double open_allowed = 0.02;  // of those that are judged
 struct Settings {
   std::uint64_t seeds = 500, first = 0;
   std::size_t least_judged = 2000;
+  unsigned threads = std::max(1U, std::thread::hardware_concurrency());
   double explain_from = 1.02;  // ratio
   std::string table;           // CSV of all instances; empty: none
 };
@@ -98,16 +101,29 @@ void print_worst(const Summary& summary, const Settings& settings) {
                100 * choices / static_cast<double>(explained));
 }
 
+// By seed, then by budget.
+std::vector<Verdict> judge_all(const Settings& settings) {
+  std::vector<Verdict> verdicts(settings.seeds * rungs);
+  std::atomic<std::size_t> next = 0;
+  auto work = [&] {
+    for (std::size_t i = next++; i < verdicts.size(); i = next++)
+      verdicts[i] = judge(settings.first + i / rungs, static_cast<int>(i % rungs), false);
+  };
+  std::vector<std::thread> threads;
+  for (unsigned i = 1; i < settings.threads; ++i) threads.emplace_back(work);
+  work();
+  for (std::thread& thread : threads) thread.join();
+  return verdicts;
+}
+
 int run(const Settings& settings) {
   Summary summary;
   std::string table =
       "seed,budget_number,shape,minimum,need,budget,planner_s,lower_s,oracle_s,bound_s,exact\n";
-  for (std::uint64_t seed = settings.first; seed < settings.first + settings.seeds; ++seed)
-    for (int rung = 0; rung < rungs; ++rung) {
-      const Verdict verdict = judge(seed, rung, false);
-      table += row(verdict);
-      summary.add(verdict);
-    }
+  for (const Verdict& verdict : judge_all(settings)) {
+    table += row(verdict);
+    summary.add(verdict);
+  }
   if (!settings.table.empty()) std::ofstream(settings.table) << table;
   std::stable_sort(summary.both.begin(), summary.both.end(),
                    [](const Verdict& a, const Verdict& b) { return a.ratio() < b.ratio(); });
@@ -145,6 +161,7 @@ int main(int argc, char** argv) {
   stowage::oracle::Settings settings;
   app.add_option("--seeds", settings.seeds, "graphs; each is planned for 8 budgets");
   app.add_option("--first", settings.first, "first seed");
+  app.add_option("--threads", settings.threads, "instances judged at a time");
   app.add_option("--least-judged", settings.least_judged, "fewer than this is a limit broken");
   app.add_option("--explain-from", settings.explain_from, "ratio from which a gap is explained");
   app.add_option("--table", settings.table, "CSV file for all instances");
