@@ -103,7 +103,11 @@ class Assembler {
       if (lifetime.offloaded) {
         instruction.kind = InstructionKind::offload;
         instruction.lane = LaneRole::d2h;
-        slots_.push_back({lifetime.last_use, Place::offload, {}, instruction});
+        const bool late = lifetime.postponed_to >= 0;
+        slots_.push_back({late ? lifetime.postponed_to : lifetime.last_use,
+                          Place::offload,
+                          {late ? 1 : 0, 0},
+                          instruction});
       }
     }
   }

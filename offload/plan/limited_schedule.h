@@ -45,6 +45,7 @@ class LimitedScheduler {
   // else of other orders that take as long. Offers each plan within the limit: within it bytes are as scarce
   // as they were for the schedule.
   void complete_each(const LimitedSketch& sketch, const std::function<void(Plan)>& offer) const;
+  const PeriodRates& rates() const { return rates_; }
 
  private:
   std::vector<Draft> drafts_of(const LimitedSketch& sketch) const;

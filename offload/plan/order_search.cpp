@@ -46,15 +46,17 @@ struct OpJob {
   std::uint32_t first_offload = 0, offloads = 0;  // ready behind it
 };
 struct OffloadJob {
+  LifetimeId id = no_id;
   double seconds = 0;
   Bytes bytes = 0;
 };
 
 struct Jobs {
-  Jobs(const PeriodRates& rates, const Period& period) {
+  Jobs(const PeriodRates& rates, const Period& period, LifetimeId postponed) {
     const auto& lifetimes = period.draft.lifetimes;
     std::vector<std::uint32_t> offload_of(lifetimes.size(), no_id);
     std::vector<std::uint32_t> place(period.order.size());
+    bool waits = false;  // the postponed one
     for (std::uint32_t i = 0; i < period.order.size(); ++i) {
       const auto p = static_cast<std::size_t>(period.order[i]);
       place[p] = i;
@@ -66,8 +68,19 @@ struct Jobs {
           op.frees += period.bytes[id];
           continue;
         }
+        if (id == postponed) {
+          waits = true;
+          continue;
+        }
         offload_of[id] = static_cast<std::uint32_t>(offloads.size());
-        offloads.push_back({rates.d2h[lifetimes[id].bucket], period.bytes[id]});
+        offloads.push_back({id, rates.d2h[lifetimes[id].bucket], period.bytes[id]});
+        ++op.offloads;
+      }
+      if (waits && op.offloads > 0) {
+        waits = false;
+        postponed_to = period.order[i];
+        offload_of[postponed] = static_cast<std::uint32_t>(offloads.size());
+        offloads.push_back({postponed, rates.d2h[lifetimes[postponed].bucket], period.bytes[postponed]});
         ++op.offloads;
       }
       for (LifetimeId id : period.firsts[p]) {
@@ -86,6 +99,7 @@ struct Jobs {
   std::vector<OpJob> ops;  // in the period's order
   std::vector<Load> loads;
   std::vector<OffloadJob> offloads;  // in the link's order
+  Position postponed_to = -1;
 
  private:
   static Load load(const PeriodRates& rates, const Period& period, LifetimeId id,
@@ -112,11 +126,15 @@ class OrderSearch {
   OrderSearch(const PeriodRates& rates, const Period& period, Bytes limit, double cutoff, OrderEffort effort)
       : rates_(rates),
         period_(period),
-        jobs_(rates, period),
+        jobs_(rates, period, effort.postponed),
         limit_(align_up(std::min(limit, most_limit), Plan{}.alignment)),
         cutoff_(cutoff),
         effort_(effort) {}
 
+  double least() {
+    Label first;
+    return bound(first, nullptr);
+  }
   std::vector<FoundOrder> run() {
     if (jobs_.loads.size() > most_loads || period_.live_at_gate > limit_) return {};
     Label first;
@@ -155,7 +173,7 @@ class OrderSearch {
   double bound(const Label& label, const double* ends) {
     double now = label.compute, h2d = label.h2d, d2h = label.d2h, host = label.host;
     double least_load = no_time;
-    soonest_.resize(jobs_.offloads.size());
+    soonest_.assign(jobs_.offloads.size(), 0);
     for (std::uint32_t i = 0; i < offloads_of(label); ++i) soonest_[i] = ends[i];
     for (std::size_t i = label.ops; i < jobs_.ops.size(); ++i) {
       const OpJob& op = jobs_.ops[i];
@@ -206,6 +224,8 @@ class OrderSearch {
       if (has(label.loaded, load)) continue;
       const std::uint32_t before = jobs_.loads[load].op_before;
       if (before != no_id && before >= label.ops) continue;
+      const std::uint32_t offload = jobs_.loads[load].offload;
+      if (offload != no_id && offload >= offloads_of(label)) continue;
       start_load(label, id, load);
       if (effort_.may_join && jobs_.loads[load].joins && before + 1 == label.ops &&
           label.start < label.compute)
@@ -313,6 +333,10 @@ class OrderSearch {
     times.joined.assign(period_.bytes.size(), no_id);
     for (std::uint32_t at : list) play(labels_[at], times);
     times.last = labels_[id].compute + labels_[id].d2h;
+    if (jobs_.postponed_to >= 0) {
+      times.postponed = effort_.postponed;
+      times.postponed_to = jobs_.postponed_to;
+    }
     return found;
   }
   void play(const Label& label, PeriodTimes& times) const {
@@ -333,9 +357,11 @@ class OrderSearch {
     times.ends[p] = label.compute;
     for (LifetimeId id : period_.firsts[p])
       if (!period_.draft.lifetimes[id].prefetched) times.begin[id] = label.start;
-    std::uint32_t offload = jobs_.ops[index].first_offload;
     for (LifetimeId id : period_.lasts[p])
-      times.end[id] = period_.draft.lifetimes[id].offloaded ? ends_of(label)[offload++] : label.compute;
+      if (!period_.draft.lifetimes[id].offloaded) times.end[id] = label.compute;
+    const OpJob& op = jobs_.ops[index];
+    for (std::uint32_t k = op.first_offload; k < op.first_offload + op.offloads; ++k)
+      times.end[jobs_.offloads[k].id] = ends_of(label)[k];
   }
 
   const PeriodRates& rates_;
@@ -351,6 +377,19 @@ class OrderSearch {
 };
 
 }  // namespace
+
+double order_bound(const PeriodRates& rates, const Period& period) {
+  return OrderSearch(rates, period, unlimited, no_time, {}).least();
+}
+
+std::vector<LifetimeId> postponable(const Period& period) {
+  std::vector<LifetimeId> ids;
+  for (Position p : period.order)
+    for (LifetimeId id : period.lasts[static_cast<std::size_t>(p)])
+      if (period.draft.lifetimes[id].offloaded) ids.push_back(id);
+  if (!ids.empty()) ids.pop_back();
+  return ids;
+}
 
 std::vector<FoundOrder> search_orders(const PeriodRates& rates, const Period& period, Bytes limit,
                                       double cutoff, const OrderEffort& effort) {

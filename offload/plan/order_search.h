@@ -15,9 +15,10 @@
 namespace stowage {
 
 struct OrderEffort {
-  std::size_t width = 16;      // lists of one length that go on
-  std::size_t most_found = 1;  // the best of those at the end
-  bool may_join = true;        // a load may go on with the bytes of the one before, if they are still there
+  std::size_t width = 16;        // lists of one length that go on
+  std::size_t most_found = 1;    // the best of those at the end
+  bool may_join = true;          // a load may go on with the bytes of the one before, if they are still there
+  LifetimeId postponed = no_id;  // whose offload goes behind those that would come next
   std::size_t* labels_left = nullptr;  // where given, work: the lists looked at are taken away from it
 };
 struct FoundOrder {
@@ -27,5 +28,10 @@ struct FoundOrder {
 // Fastest first, all in less than `cutoff`. None for periods of more than 64 loads.
 std::vector<FoundOrder> search_orders(const PeriodRates& rates, const Period& period, Bytes limit,
                                       double cutoff, const OrderEffort& effort);
+
+// No order of this period takes less.
+double order_bound(const PeriodRates& rates, const Period& period);
+// Those whose offload may go behind another's.
+std::vector<LifetimeId> postponable(const Period& period);
 
 }  // namespace stowage

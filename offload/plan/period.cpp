@@ -17,6 +17,7 @@ class Timer {
     for (std::size_t i = 0; i < times_.loads.size(); ++i)
       draft_.lifetimes[times_.loads[i]].order = static_cast<Position>(i + 1);
     put_off(late);
+    if (times_.postponed != no_id) draft_.lifetimes[times_.postponed].postponed_to = times_.postponed_to;
     set_intervals();
     drop_joined();
     return std::move(draft_);
@@ -94,6 +95,7 @@ class Timer {
       into.last = draft_.lifetimes[id].last;
       into.span_last = draft_.lifetimes[id].span_last;
       into.offloaded = draft_.lifetimes[id].offloaded;
+      into.postponed_to = draft_.lifetimes[id].postponed_to;
     }
     draft_.lifetimes = std::move(kept);
     for (auto& uses : draft_.uses)

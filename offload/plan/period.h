@@ -48,6 +48,8 @@ struct PeriodTimes {
   std::vector<LifetimeId> joined;    // by lifetime: the one before, whose bytes it goes on with, or no_id
   std::vector<LifetimeId> loads;     // in the link's order
   std::vector<BucketId> host_order;  // as Draft has it
+  LifetimeId postponed = no_id;      // its offload stands behind those of a later op
+  Position postponed_to = -1;        // which
   double last = 0;                   // of all lanes but the host's
 };
 // The most bytes at one time.

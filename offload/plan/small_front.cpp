@@ -14,10 +14,10 @@ namespace {
 constexpr std::size_t most_ops = 20;
 constexpr std::size_t most_choices = 8'000;
 constexpr std::size_t most_rungs = 400;
-constexpr std::size_t most_near = 24;         // whose orders are searched at a limit
+constexpr std::size_t most_near = 256;        // whose orders are searched at a limit
 constexpr std::size_t wide = 48, narrow = 8;  // search_orders()
 constexpr std::size_t most_others = 2;        // at a limit
-constexpr double near_best = 1.2;
+constexpr double near_best = 1.3;
 constexpr double slower = 1 + 1e-9, faster = 1 - 1e-9;
 
 // Of what a period consists: choices that make no difference have the same.
@@ -103,7 +103,10 @@ class SmallFront {
  public:
   SmallFront(const Problem& problem, std::vector<std::shared_ptr<const Period>> periods, Bytes least)
       : scheduler_(problem), least_(least) {
-    for (std::shared_ptr<const Period>& period : periods) pool_.push_back({std::move(period), 0});
+    for (std::shared_ptr<const Period>& period : periods) {
+      const double least = order_bound(scheduler_.rates(), *period);
+      pool_.push_back({std::move(period), 0, least});
+    }
   }
 
   std::vector<LimitedSketch> run() {
@@ -128,6 +131,7 @@ class SmallFront {
   struct Entry {
     std::shared_ptr<const Period> period;
     double seconds = 0;  // in the order of need, at a limit no lower than the one at hand: at least
+    double least = 0;    // without a limit, in any order
   };
   struct Rung {
     LimitedSketch best;
@@ -190,12 +194,15 @@ class SmallFront {
     for (std::size_t i = 0; i < std::min(order.size(), most_near); ++i) {
       if (order[i].first > best_.seconds * near_best) break;
       const std::shared_ptr<const Period>& period = pool_[order[i].second].period;
+      if (pool_[order[i].second].least >= best_.seconds * faster) continue;
       if (search_one(period, limit, narrow)) search_one(period, limit, wide);
     }
+    for (LifetimeId id : postponable(*best_.period)) search_one(best_.period, limit, narrow, id);
   }
-  bool search_one(const std::shared_ptr<const Period>& period, Bytes limit, std::size_t width) {
+  bool search_one(const std::shared_ptr<const Period>& period, Bytes limit, std::size_t width,
+                  LifetimeId postponed = no_id) {
     std::vector<LimitedSketch> found =
-        scheduler_.search(period, limit, best_.seconds * faster, {.width = width});
+        scheduler_.search(period, limit, best_.seconds * faster, {.width = width, .postponed = postponed});
     if (found.empty()) return false;
     std::swap(best_, found.front());
     add_other(std::move(found.front()));
