@@ -12,11 +12,12 @@ namespace stowage {
 namespace {
 
 constexpr std::size_t most_ops = 20;
-constexpr std::size_t most_choices = 8'000;
+constexpr std::size_t most_choices = 20'000;
 constexpr std::size_t most_rungs = 400;
 constexpr std::size_t most_near = 256;        // whose orders are searched at a limit
+constexpr std::size_t most_postponed = 24;    // of them, whose offloads change places too
 constexpr std::size_t wide = 48, narrow = 8;  // search_orders()
-constexpr std::size_t most_others = 2;        // at a limit
+constexpr std::size_t most_others = 4;        // at a limit
 constexpr double near_best = 1.3;
 constexpr double slower = 1 + 1e-9, faster = 1 - 1e-9;
 
@@ -196,8 +197,9 @@ class SmallFront {
       const std::shared_ptr<const Period>& period = pool_[order[i].second].period;
       if (pool_[order[i].second].least >= best_.seconds * faster) continue;
       if (search_one(period, limit, narrow)) search_one(period, limit, wide);
+      if (i >= most_postponed) continue;
+      for (LifetimeId id : postponable(*period)) search_one(period, limit, narrow, id);
     }
-    for (LifetimeId id : postponable(*best_.period)) search_one(best_.period, limit, narrow, id);
   }
   bool search_one(const std::shared_ptr<const Period>& period, Bytes limit, std::size_t width,
                   LifetimeId postponed = no_id) {
