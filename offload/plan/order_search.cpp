@@ -52,11 +52,11 @@ struct OffloadJob {
 };
 
 struct Jobs {
-  Jobs(const PeriodRates& rates, const Period& period, LifetimeId postponed) {
+  Jobs(const PeriodRates& rates, const Period& period, LifetimeId postponed, int postponed_by) {
     const auto& lifetimes = period.draft.lifetimes;
     std::vector<std::uint32_t> offload_of(lifetimes.size(), no_id);
     std::vector<std::uint32_t> place(period.order.size());
-    bool waits = false;  // the postponed one
+    int waits = -1;  // for the offloads of so many ops: the postponed one
     for (std::uint32_t i = 0; i < period.order.size(); ++i) {
       const auto p = static_cast<std::size_t>(period.order[i]);
       place[p] = i;
@@ -69,15 +69,17 @@ struct Jobs {
           continue;
         }
         if (id == postponed) {
-          waits = true;
+          waits = postponed_by;
           continue;
         }
         offload_of[id] = static_cast<std::uint32_t>(offloads.size());
         offloads.push_back({id, rates.d2h[lifetimes[id].bucket], period.bytes[id]});
         ++op.offloads;
       }
-      if (waits && op.offloads > 0) {
-        waits = false;
+      const bool own = waits == postponed_by && offload_is_of(period, p, postponed);
+      if (waits > 0 && !own && op.offloads > 0) --waits;
+      if (waits == 0) {
+        waits = -1;
         postponed_to = period.order[i];
         offload_of[postponed] = static_cast<std::uint32_t>(offloads.size());
         offloads.push_back({postponed, rates.d2h[lifetimes[postponed].bucket], period.bytes[postponed]});
@@ -94,14 +96,19 @@ struct Jobs {
       }
       ops.push_back(std::move(op));
     }
+    possible = waits < 0;
   }
 
   std::vector<OpJob> ops;  // in the period's order
   std::vector<Load> loads;
   std::vector<OffloadJob> offloads;  // in the link's order
   Position postponed_to = -1;
+  bool possible = true;  // the postponed offload has one to go behind
 
  private:
+  static bool offload_is_of(const Period& period, std::size_t p, LifetimeId id) {
+    return static_cast<std::size_t>(period.draft.lifetimes[id].last_use) == p;
+  }
   static Load load(const PeriodRates& rates, const Period& period, LifetimeId id,
                    const std::vector<std::uint32_t>& place, const std::vector<std::uint32_t>& offload_of) {
     const auto& lifetimes = period.draft.lifetimes;
@@ -126,7 +133,7 @@ class OrderSearch {
   OrderSearch(const PeriodRates& rates, const Period& period, Bytes limit, double cutoff, OrderEffort effort)
       : rates_(rates),
         period_(period),
-        jobs_(rates, period, effort.postponed),
+        jobs_(rates, period, effort.postponed, effort.postponed_by),
         limit_(align_up(std::min(limit, most_limit), Plan{}.alignment)),
         cutoff_(cutoff),
         effort_(effort) {}
@@ -136,7 +143,7 @@ class OrderSearch {
     return bound(first, nullptr);
   }
   std::vector<FoundOrder> run() {
-    if (jobs_.loads.size() > most_loads || period_.live_at_gate > limit_) return {};
+    if (!jobs_.possible || jobs_.loads.size() > most_loads || period_.live_at_gate > limit_) return {};
     Label first;
     first.live = period_.live_at_gate;
     first.bound = bound(first, nullptr);

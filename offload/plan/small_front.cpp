@@ -15,7 +15,7 @@ constexpr std::size_t most_ops = 20;
 constexpr std::size_t most_choices = 20'000;
 constexpr std::size_t most_rungs = 400;
 constexpr std::size_t most_near = 256;        // whose orders are searched at a limit
-constexpr std::size_t most_postponed = 24;    // of them, whose offloads change places too
+constexpr std::size_t most_postponed = 6;     // of them, whose offloads change places too
 constexpr std::size_t wide = 48, narrow = 8;  // search_orders()
 constexpr std::size_t most_others = 4;        // at a limit
 constexpr double near_best = 1.3;
@@ -198,13 +198,14 @@ class SmallFront {
       if (pool_[order[i].second].least >= best_.seconds * faster) continue;
       if (search_one(period, limit, narrow)) search_one(period, limit, wide);
       if (i >= most_postponed) continue;
-      for (LifetimeId id : postponable(*period)) search_one(period, limit, narrow, id);
+      for (LifetimeId id : postponable(*period))
+        for (int by : {0, 1, 2}) search_one(period, limit, narrow, id, by);
     }
   }
   bool search_one(const std::shared_ptr<const Period>& period, Bytes limit, std::size_t width,
-                  LifetimeId postponed = no_id) {
-    std::vector<LimitedSketch> found =
-        scheduler_.search(period, limit, best_.seconds * faster, {.width = width, .postponed = postponed});
+                  LifetimeId postponed = no_id, int by = 0) {
+    std::vector<LimitedSketch> found = scheduler_.search(
+        period, limit, best_.seconds * faster, {.width = width, .postponed = postponed, .postponed_by = by});
     if (found.empty()) return false;
     std::swap(best_, found.front());
     add_other(std::move(found.front()));

@@ -18,7 +18,7 @@ constexpr double worst_allowed = 1.05, mean_allowed = 0.005;
 constexpr double open_allowed = 0.02;  // of those that are judged
 
 struct Settings {
-  std::uint64_t seeds = 500, first = 0;
+  std::uint64_t seeds = 350, first = 0;
   std::size_t least_judged = 2000;
   unsigned threads = std::max(1U, std::thread::hardware_concurrency());
   double explain_from = 1.02;  // ratio
