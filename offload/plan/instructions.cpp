@@ -103,15 +103,19 @@ class Assembler {
       if (lifetime.offloaded) {
         instruction.kind = InstructionKind::offload;
         instruction.lane = LaneRole::d2h;
-        slots_.push_back({lifetime.last_use, Place::offload, {}, instruction});
+        const bool late = lifetime.postponed_to >= 0;
+        slots_.push_back({late ? lifetime.postponed_to : lifetime.last_use,
+                          Place::offload,
+                          {late ? 1 : 0, 0},
+                          instruction});
       }
     }
   }
-  // The gate behind backward, then the host's updates, bucket by bucket in the order of first use.
+  // The gate behind backward, then the host's updates, bucket by bucket in the draft's order.
   void add_host() {
-    std::vector<Position> rank(layout_.buckets.size(), 0);
-    for (std::size_t i = 0; i < layout_.parameters.size(); ++i)
-      rank[layout_.parameters[i]] = static_cast<Position>(i);
+    const std::vector<BucketId>& order = draft_.host_order.empty() ? layout_.parameters : draft_.host_order;
+    std::vector<Position> rank(layout_.buckets.size(), static_cast<Position>(order.size()));
+    for (std::size_t i = 0; i < order.size(); ++i) rank[order[i]] = static_cast<Position>(i);
     std::vector<std::uint8_t> on_device(graph_.ops.size(), 0);
     for (const SequenceStep& step : draft_.sequence) on_device[step.op] = 1;
     for (OpId op = 0; op < graph_.ops.size(); ++op) {
@@ -121,8 +125,8 @@ class Assembler {
       instruction.kind = InstructionKind::host_step;
       instruction.lane = LaneRole::host;
       instruction.op = op;
-      const Position order = gate ? 0 : rank[parameters_of(op)];
-      slots_.push_back({draft_.backward_end - 1, gate ? Place::gate : Place::host, {order, 0}, instruction});
+      const Position turn = gate ? 0 : rank[parameters_of(op)];
+      slots_.push_back({draft_.backward_end - 1, gate ? Place::gate : Place::host, {turn, 0}, instruction});
     }
   }
   BucketId parameters_of(OpId update) const {

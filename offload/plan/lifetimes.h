@@ -43,6 +43,8 @@ struct DraftLifetime {
   Position first = 0;       // with transfers (schedule pass)
   Position last = 0;
   Position order = 0;  // of prefetches that claim at one position: lower first, then by first use
+  // Where its offload stands behind those of this later op: its position. -1: directly behind its last use.
+  Position postponed_to = -1;
   // Where the draft has spans: when its bytes are taken, for placement; see PackingItem.
   Position span_first = 0, span_last = 0, span_wrap = 0;
 };
@@ -54,6 +56,8 @@ struct Draft {
   std::vector<DraftLifetime> lifetimes;
   std::vector<std::vector<LifetimeId>> uses;  // by position: one lifetime per bucket touched
   bool has_spans = false;
+  // Parameter buckets in the order of their host updates; empty: the order of first use.
+  std::vector<BucketId> host_order;
 };
 
 // Whether the gradients of parameters that are loaded so go to the host behind each micro-batch, and come in

@@ -1,15 +1,17 @@
 #include "offload/plan/limited_schedule.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 
+#include "offload/plan/changes.h"
 #include "offload/plan/packing.h"
-#include "src/graph/cost.h"
 
 namespace stowage {
 namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
+constexpr double hair = 1e-9;
 constexpr Bytes most_limit = Bytes{1} << 62U;
 const Bytes placement_alignment = Plan{}.alignment;
 
@@ -52,227 +54,104 @@ class BytesOverTime {
   std::vector<Event> events_;  // by time
 };
 
-struct Rates {
-  const std::vector<double>& op;
-  const std::vector<double>& h2d;
-  const std::vector<double>& d2h;
-  const std::vector<Bytes>& bytes;
-  const std::vector<double>& host_update;
-  double gate = 0;
-};
-
-class Period {
+class Walk {
  public:
-  Period(const Problem& problem, const Rates& rates, Draft draft, Bytes limit, double cutoff)
-      : problem_(problem),
-        rates_(rates),
-        draft_(std::move(draft)),
+  Walk(const PeriodRates& rates, const Period& period, Bytes limit, double cutoff)
+      : rates_(rates),
+        period_(period),
         live_(align_up(std::min(limit, most_limit), placement_alignment)),
         cutoff_(cutoff - rates.gate),
-        ends_(draft_.sequence.size(), 0),
-        begin_(draft_.lifetimes.size(), 0),
-        end_(draft_.lifetimes.size(), 0),
-        joined_(draft_.lifetimes.size(), no_id),
-        ready_(problem.layout.buckets.size(), 0),
-        last_of_(problem.layout.buckets.size(), no_id) {}
+        left_(period.compute_seconds),
+        host_end_(period.host_end),
+        ready_(period.ready) {
+    times_.ends.resize(period.seconds.size());
+    times_.begin.resize(period.bytes.size());
+    times_.end.resize(period.bytes.size());
+    times_.joined.assign(period.bytes.size(), no_id);
+  }
 
-  std::optional<LimitedSketch> run(bool late) {
-    list();
-    update_host();
-    for (const SequenceStep& step : draft_.sequence) left_ += rates_.op[step.op];
-    take_what_crosses_the_gate();
-    for (std::size_t p = updates(); p < draft_.sequence.size(); ++p)
-      if (!play(p)) return std::nullopt;
-    for (std::size_t p = 0; p < updates(); ++p)
-      if (!play(p)) return std::nullopt;
+  std::optional<LimitedSketch> run() {
+    live_.change(0, static_cast<std::int64_t>(period_.live_at_gate));
+    for (Position p : period_.order)
+      if (!play(static_cast<std::size_t>(p))) return std::nullopt;
     LimitedSketch sketch;
     sketch.peak = live_.peak();
     sketch.seconds = std::max({now_, d2h_free_, host_end_}) + rates_.gate;
-    if (late) put_off();
-    set_intervals();
-    drop_joined();
-    sketch.draft = std::move(draft_);
+    times_.last = now_ + d2h_free_;
+    sketch.times = std::move(times_);
     return sketch;
   }
 
  private:
-  std::size_t updates() const { return static_cast<std::size_t>(draft_.backward_end); }
-  DraftLifetime& at(LifetimeId id) { return draft_.lifetimes[id]; }
-  std::int64_t bytes(LifetimeId id) const {
-    return static_cast<std::int64_t>(rates_.bytes[draft_.lifetimes[id].bucket]);
-  }
-  // Made before the gate, read by an update behind it.
-  bool crosses(const DraftLifetime& lifetime) const {
-    return !lifetime.resident && lifetime.first_use < draft_.backward_end &&
-           lifetime.last_use >= draft_.backward_end;
-  }
-
-  void list() {
-    firsts_.resize(draft_.sequence.size());
-    lasts_.resize(draft_.sequence.size());
-    for (LifetimeId id = 0; id < draft_.lifetimes.size(); ++id) {
-      if (at(id).resident) continue;
-      firsts_[static_cast<std::size_t>(at(id).first_use)].push_back(id);
-      lasts_[static_cast<std::size_t>(at(id).last_use)].push_back(id);
-    }
-  }
-  void update_host() {
-    std::vector<std::uint8_t> resident(problem_.layout.buckets.size(), 0);
-    for (const DraftLifetime& lifetime : draft_.lifetimes)
-      if (lifetime.resident) resident[lifetime.bucket] = 1;
-    for (BucketId id : problem_.layout.parameters)
-      if (!resident[id]) ready_[id] = host_end_ += rates_.host_update[id];
-  }
-  void take_what_crosses_the_gate() {
-    for (LifetimeId id = 0; id < draft_.lifetimes.size(); ++id)
-      if (at(id).resident || crosses(at(id))) live_.change(0, bytes(id));
-  }
+  const DraftLifetime& at(LifetimeId id) const { return period_.draft.lifetimes[id]; }
+  std::int64_t bytes(LifetimeId id) const { return static_cast<std::int64_t>(period_.bytes[id]); }
 
   bool play(std::size_t p) {
     double begin = now_;
-    std::vector<LifetimeId> loads;
+    loads_.clear();
     std::int64_t written = 0;
-    for (LifetimeId id : firsts_[p])
+    for (LifetimeId id : period_.firsts[p])
       if (at(id).prefetched)
-        loads.push_back(id);
+        loads_.push_back(id);
       else
         written += bytes(id);
-    std::stable_sort(loads.begin(), loads.end(),
+    std::stable_sort(loads_.begin(), loads_.end(),
                      [&](LifetimeId a, LifetimeId b) { return ready_[at(a).bucket] < ready_[at(b).bucket]; });
-    for (LifetimeId id : loads) {
+    for (LifetimeId id : loads_) {
       if (!load(id)) return false;
       begin = std::max(begin, arrival_);
     }
     begin = live_.room_from(begin, written);
     if (begin == never) return false;
-    now_ = ends_[p] = begin + rates_.op[draft_.sequence[p].op];
-    for (LifetimeId id : firsts_[p])
+    now_ = times_.ends[p] = begin + period_.seconds[p];
+    for (LifetimeId id : period_.firsts[p])
       if (!at(id).prefetched) take(id, begin);
-    for (LifetimeId id : lasts_[p]) release(id);
-    left_ -= rates_.op[draft_.sequence[p].op];
+    for (LifetimeId id : period_.lasts[p]) release(id);
+    left_ -= period_.seconds[p];
     return std::max({now_ + left_, d2h_free_, host_end_}) < cutoff_;
   }
   void take(LifetimeId id, double time) {
-    begin_[id] = time;
+    times_.begin[id] = time;
     live_.change(time, bytes(id));
   }
   // Its prefetch; or, where that could start while the bytes of the load before are still there, none.
   bool load(LifetimeId id) {
     const BucketId bucket = at(id).bucket;
-    const LifetimeId before = last_of_[bucket];
-    last_of_[bucket] = id;
+    const LifetimeId before = period_.before[id];
     const double start = live_.room_from(std::max(h2d_free_, ready_[bucket]), bytes(id));
     if (start == never) return false;
-    if (before != no_id && !at(before).offloaded && start <= end_[before]) {
-      joined_[id] = before;
-      begin_[id] = end_[before];
-      live_.change(end_[before], bytes(id));
+    if (before != no_id && !at(before).offloaded && start <= times_.end[before]) {
+      times_.joined[id] = before;
+      times_.begin[id] = times_.end[before];
+      live_.change(times_.end[before], bytes(id));
       arrival_ = 0;
       return true;
     }
     take(id, start);
-    loads_.push_back(id);
-    at(id).order = static_cast<Position>(loads_.size());
+    times_.loads.push_back(id);
     arrival_ = h2d_free_ = start + rates_.h2d[bucket];
     return true;
   }
   void release(LifetimeId id) {
-    end_[id] = now_;
+    times_.end[id] = now_;
     if (at(id).offloaded) {
       const BucketId bucket = at(id).bucket;
-      end_[id] = d2h_free_ = std::max(d2h_free_, now_) + rates_.d2h[bucket];
+      times_.end[id] = d2h_free_ = std::max(d2h_free_, now_) + rates_.d2h[bucket];
       ready_[bucket] = std::max(ready_[bucket], d2h_free_);
     }
-    live_.change(end_[id], -bytes(id));
+    live_.change(times_.end[id], -bytes(id));
   }
 
-  // Prefetches as late as their uses and those behind them on the link allow.
-  void put_off() {
-    double link = never;
-    for (auto id = loads_.rbegin(); id != loads_.rend(); ++id) {
-      const auto use = static_cast<std::size_t>(at(*id).first_use);
-      const double deadline = std::min(link, ends_[use] - rates_.op[draft_.sequence[use].op]);
-      link = begin_[*id] = std::max(begin_[*id], deadline - rates_.h2d[at(*id).bucket]);
-    }
-  }
-
-  // Positions for the plan, and spans of time, as ranks of moments, for placement.
-  void set_intervals() {
-    std::vector<double> moments(begin_);
-    moments.insert(moments.end(), end_.begin(), end_.end());
-    std::sort(moments.begin(), moments.end());
-    const double tolerance = 1e-9 * (now_ + d2h_free_);
-    moments.erase(
-        std::unique(moments.begin(), moments.end(), [&](double a, double b) { return b - a <= tolerance; }),
-        moments.end());
-    auto rank = [&](double time) {
-      return static_cast<Position>(std::lower_bound(moments.begin(), moments.end(), time - tolerance) -
-                                   moments.begin());
-    };
-    const auto latest = static_cast<Position>(moments.size()) + 1;
-    for (LifetimeId id = 0; id < draft_.lifetimes.size(); ++id) {
-      DraftLifetime& lifetime = at(id);
-      lifetime.first = lifetime.resident     ? 0
-                       : lifetime.prefetched ? claim_of(id, tolerance)
-                                             : lifetime.first_use;
-      lifetime.last = lifetime.resident ? static_cast<Position>(ends_.size()) : lifetime.last_use + 1;
-      lifetime.span_first = lifetime.resident ? 0 : rank(begin_[id]);
-      lifetime.span_last =
-          lifetime.resident || crosses(lifetime) ? latest : std::max(lifetime.span_first + 1, rank(end_[id]));
-      if (crosses(lifetime)) lifetime.span_wrap = rank(end_[id]);
-    }
-    draft_.has_spans = true;
-  }
-  // The position whose op runs, or is next, when the prefetch begins.
-  Position claim_of(LifetimeId id, double tolerance) const {
-    const DraftLifetime& lifetime = draft_.lifetimes[id];
-    const Position from = lifetime.first_use < draft_.backward_end ? 0 : draft_.backward_end;
-    Position low = from, high = lifetime.first_use;
-    while (low < high) {
-      const Position middle = low + (high - low) / 2;
-      if (ends_[static_cast<std::size_t>(middle)] <= begin_[id] + tolerance)
-        low = middle + 1;
-      else
-        high = middle;
-    }
-    return low;
-  }
-
-  void drop_joined() {
-    std::vector<LifetimeId> place(draft_.lifetimes.size(), no_id);
-    std::vector<DraftLifetime> kept;
-    for (LifetimeId id = 0; id < draft_.lifetimes.size(); ++id) {
-      if (joined_[id] == no_id) {
-        place[id] = static_cast<LifetimeId>(kept.size());
-        kept.push_back(at(id));
-        continue;
-      }
-      place[id] = place[joined_[id]];
-      DraftLifetime& into = kept[place[id]];
-      into.last_use = at(id).last_use;
-      into.last = at(id).last;
-      into.span_last = at(id).span_last;
-      into.offloaded = at(id).offloaded;
-    }
-    draft_.lifetimes = std::move(kept);
-    for (auto& uses : draft_.uses)
-      for (LifetimeId& id : uses) id = place[id];
-  }
-
-  const Problem& problem_;
-  const Rates& rates_;
-  Draft draft_;
+  const PeriodRates& rates_;
+  const Period& period_;
   BytesOverTime live_;
-  double cutoff_ = 0;                                    // of the gate
-  double left_ = 0;                                      // work left on the compute lane
-  std::vector<std::vector<LifetimeId>> firsts_, lasts_;  // by position
-  std::vector<double> ends_;                             // by position
-  std::vector<double> begin_, end_;                      // by lifetime: its bytes
-  std::vector<LifetimeId> joined_;   // by lifetime: the one before, whose bytes it goes on with
-  std::vector<LifetimeId> loads_;    // in the link's order
-  std::vector<double> ready_;        // by bucket: the host's copy
-  std::vector<LifetimeId> last_of_;  // by bucket: the last loaded
-  double now_ = 0, h2d_free_ = 0, d2h_free_ = 0, host_end_ = 0;
+  double cutoff_ = 0;  // of the gate
+  double left_ = 0;    // work left on the compute lane
+  double host_end_ = 0;
+  std::vector<double> ready_;  // by bucket: the host's copy
+  std::vector<LifetimeId> loads_;
+  PeriodTimes times_;
+  double now_ = 0, h2d_free_ = 0, d2h_free_ = 0;
   double arrival_ = 0;  // of the last load
 };
 
@@ -286,58 +165,115 @@ std::vector<PackingItem> items_of(const Problem& problem, const Draft& draft) {
 
 }  // namespace
 
-LimitedScheduler::LimitedScheduler(const Problem& problem) : problem_(problem) {
-  const Graph& graph = *problem.graph;
-  host_update_.assign(problem.layout.buckets.size(), 0);
-  for (const Op& op : graph.ops) {
-    op_seconds_.push_back(op_seconds(op, *problem.machine));
-    if (op.phase != Phase::update) continue;
-    for (TensorId id : op.writes) {
-      if (id == graph.clip) gate_seconds_ = host_seconds(op, *problem.machine);
-      if (graph.tensor(id).kind == TensorKind::parameter)
-        host_update_[problem.layout.bucket_of[id]] += host_seconds(op, *problem.machine);
-    }
-  }
-  for (const Bucket& bucket : problem.layout.buckets) {
-    h2d_.push_back(problem.machine->h2d.seconds(bucket.bytes));
-    d2h_.push_back(problem.machine->d2h.seconds(bucket.bytes));
-    bytes_.push_back(align_up(bucket.bytes, placement_alignment));
-  }
+LimitedScheduler::LimitedScheduler(const Problem& problem) : problem_(problem), rates_(problem) {}
+
+std::shared_ptr<const Period> LimitedScheduler::period(const Choices& choices) const {
+  return std::make_shared<const Period>(make_period(problem_, rates_, choices));
 }
 
-std::optional<LimitedSketch> LimitedScheduler::run(const Choices& choices, Bytes limit, double cutoff,
-                                                   bool late) const {
-  const Rates rates{op_seconds_, h2d_, d2h_, bytes_, host_update_, gate_seconds_};
-  Draft draft = make_lifetimes(*problem_.graph, problem_.analysis, problem_.layout, choices);
-  std::optional<LimitedSketch> sketch = Period(problem_, rates, std::move(draft), limit, cutoff).run(late);
-  if (sketch) sketch->choices = choices;
-  if (sketch) sketch->limit = limit;
+std::optional<LimitedSketch> LimitedScheduler::run(std::shared_ptr<const Period> period, Bytes limit,
+                                                   double cutoff) const {
+  std::optional<LimitedSketch> sketch = Walk(rates_, *period, limit, cutoff).run();
+  if (!sketch) return sketch;
+  sketch->period = std::move(period);
+  sketch->limit = limit;
   return sketch;
 }
 std::optional<LimitedSketch> LimitedScheduler::run(const Choices& choices, Bytes limit, double cutoff) const {
-  return run(choices, limit, cutoff, false);
+  return run(period(choices), limit, cutoff);
+}
+
+std::vector<LimitedSketch> LimitedScheduler::search(const std::shared_ptr<const Period>& period, Bytes limit,
+                                                    double cutoff, const OrderEffort& effort) const {
+  std::vector<LimitedSketch> sketches;
+  for (FoundOrder& found : search_orders(rates_, *period, limit, cutoff, effort)) {
+    LimitedSketch sketch;
+    sketch.period = period;
+    sketch.limit = limit;
+    sketch.seconds = found.seconds;
+    sketch.peak = peak_of(*period, found.times);
+    sketch.times = std::move(found.times);
+    sketches.push_back(std::move(sketch));
+  }
+  return sketches;
+}
+
+// The sketch's times, with loads as soon as they may start, or as late.
+std::vector<Draft> LimitedScheduler::drafts_of(const LimitedSketch& sketch) const {
+  return {timed_draft(rates_, *sketch.period, sketch.times, 0),
+          timed_draft(rates_, *sketch.period, sketch.times, ~std::uint64_t{0})};
+}
+// Those with some loads early and some late; and those of other orders that take as long, first of all
+// without joined loads: of two lifetimes each has its own place.
+std::vector<Draft> LimitedScheduler::more_drafts_of(const LimitedSketch& sketch) const {
+  constexpr std::uint64_t some[] = {0x5555555555555555U, 0xaaaaaaaaaaaaaaaaU, 0x3333333333333333U,
+                                    0xccccccccccccccccU};
+  constexpr OrderEffort efforts[] = {{.width = 48, .most_found = 4, .may_join = false},
+                                     {.width = 48, .most_found = 4}};
+  std::vector<Draft> drafts;
+  for (const OrderEffort& effort : efforts)
+    for (const LimitedSketch& other :
+         search(sketch.period, sketch.limit, sketch.seconds * (1 + hair), effort))
+      for (Draft& draft : drafts_of(other)) drafts.push_back(std::move(draft));
+  for (std::uint64_t late : some) drafts.push_back(timed_draft(rates_, *sketch.period, sketch.times, late));
+  return drafts;
+}
+
+// Of other choices, one change away, that take as long: what is sent away and brought back gets another
+// place.
+std::vector<Draft> LimitedScheduler::changed_drafts_of(const LimitedSketch& sketch) const {
+  constexpr OrderEffort effort{.width = 8, .most_found = 1, .may_join = false};
+  std::vector<Draft> drafts;
+  for (const Change& change : all_changes(problem_)) {
+    Choices choices = sketch.choices();
+    apply(problem_, change, choices);
+    if (choices == sketch.choices()) continue;
+    for (const LimitedSketch& other :
+         search(period(choices), sketch.limit, sketch.seconds * (1 + hair), effort))
+      for (Draft& draft : drafts_of(other)) drafts.push_back(std::move(draft));
+  }
+  return drafts;
 }
 
 void LimitedScheduler::complete_each(const LimitedSketch& sketch,
                                      const std::function<void(Plan)>& offer) const {
-  constexpr std::size_t most_packed = 100, most_work = 50'000;
-  const std::size_t most_nodes = most_work / (sketch.draft.lifetimes.size() + 1);
-  const Bytes slack = placement_alignment - 8;  // what rounding may leave of the topmost item's last unit
-  const Bytes limit = std::min(sketch.limit, 2 * sketch.peak);
-  const Bytes more = limit - sketch.peak;
+  constexpr std::size_t most_packed = 100, most_varied = 50, most_varied_ops = 20, most_work = 50'000;
+  const std::size_t lifetimes = sketch.times.begin.size();
+  // Nothing faster than the sketch says: who reads that need not ask for its plans.
   auto offer_within_limit = [&](Plan plan) {
-    if (plan.device_peak_bytes <= sketch.limit) offer(std::move(plan));
+    if (plan.device_peak_bytes > sketch.limit) return;
+    if (plan.predicted_step_seconds < sketch.seconds * (1 - hair)) return;
+    offer(std::move(plan));
   };
-  offer_within_limit(complete(problem_, sketch.draft));
-  if (sketch.draft.lifetimes.size() > most_packed) return;
-  const LimitedSketch late = *run(sketch.choices, sketch.limit, never, true);
-  for (Bytes aim : {sketch.peak - std::min(slack, sketch.peak), sketch.peak, sketch.peak + more / 8,
-                    sketch.peak + more / 2, limit})
-    for (const Draft* draft : {&sketch.draft, &late.draft})
-      if (auto offsets = pack(items_of(problem_, *draft), aim, placement_alignment, most_nodes)) {
-        offer_within_limit(complete_at(problem_, *draft, *offsets));
-        return;
+  std::vector<Draft> drafts = drafts_of(sketch);
+  offer_within_limit(complete(problem_, drafts.front()));
+  if (lifetimes > most_packed) return;
+  const std::size_t most_nodes = most_work / (lifetimes + 1);
+  auto completes = [&](std::size_t first, Bytes aim, std::size_t nodes) {
+    for (std::size_t i = first; i < drafts.size(); ++i)
+      if (auto offsets = pack(items_of(problem_, drafts[i]), aim, placement_alignment, nodes)) {
+        offer_within_limit(complete_at(problem_, drafts[i], *offsets));
+        return true;
       }
+    return false;
+  };
+  const Bytes limit = std::min(sketch.limit, 2 * sketch.peak);
+  const Bytes least = std::min(sketch.peak, limit);
+  const Bytes slack = placement_alignment - 8;  // what rounding may leave of the topmost item's last unit
+  if (completes(0, least - std::min(slack, least), most_nodes) || completes(0, least, most_nodes)) return;
+  if (lifetimes <= most_varied) {
+    std::vector<Draft> more = more_drafts_of(sketch);
+    std::move(more.begin(), more.end(), std::back_inserter(drafts));
+    if (completes(0, least, 4 * most_nodes)) return;
+    if (problem_.graph->ops.size() <= most_varied_ops) {
+      const std::size_t first = drafts.size();
+      more = changed_drafts_of(sketch);
+      std::move(more.begin(), more.end(), std::back_inserter(drafts));
+      if (completes(first, least, most_nodes / 4)) return;
+    }
+  }
+  for (Bytes part : {16U, 8U, 4U, 2U, 1U})
+    if (completes(0, least + (limit - least) / part, most_nodes / 2)) return;
 }
 
 }  // namespace stowage

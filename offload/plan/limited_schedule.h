@@ -4,48 +4,56 @@
 // as link, host and free bytes allow: bytes that an earlier op takes are never in the way, for those ops are
 // timed already. So far from a fixed distance, a transfer goes ahead as far as its own place in the step has
 // room. (Kolisch, "Serial and parallel resource-constrained project scheduling methods revisited", with bytes
-// as the resource.)
+// as the resource.) Where a slower search pays, other orders are looked at too (order_search.h).
 #pragma once
 
 #include <functional>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <vector>
 
-#include "offload/plan/candidate.h"
+#include "offload/plan/order_search.h"
+#include "offload/plan/period.h"
 
 namespace stowage {
 
 struct LimitedSketch {
-  Draft draft;  // with first, last and spans
-  Choices choices;
+  std::shared_ptr<const Period> period;
+  PeriodTimes times;
   Bytes limit = 0;
   double seconds = 0;  // of the period, waits for bytes included: what to expect if all find a place
   Bytes peak = 0;      // most bytes at one time, aligned
+  const Choices& choices() const { return period->choices; }
 };
 
 // Keeps a reference: `problem` must outlive it.
 class LimitedScheduler {
  public:
   explicit LimitedScheduler(const Problem& problem);
+  std::shared_ptr<const Period> period(const Choices& choices) const;
   // nullopt where some op's own operands exceed the limit, or the period takes `cutoff` seconds or more.
+  std::optional<LimitedSketch> run(std::shared_ptr<const Period> period, Bytes limit,
+                                   double cutoff = std::numeric_limits<double>::infinity()) const;
   std::optional<LimitedSketch> run(const Choices& choices, Bytes limit,
                                    double cutoff = std::numeric_limits<double>::infinity()) const;
+  // In other orders than that of need; fastest first, all in less than `cutoff`.
+  std::vector<LimitedSketch> search(const std::shared_ptr<const Period>& period, Bytes limit, double cutoff,
+                                    const OrderEffort& effort) const;
   // Placement by position, as complete() does it; and by time, of few lifetimes: with prefetches as soon as
-  // they may start, or else as late; with no more than the sketch's peak, or else with up to its limit.
-  // Offers each plan within the limit: within it bytes are as scarce as they were for the schedule, so that
-  // no such plan is faster than the sketch.
+  // they may start, or else as late; with no more than the sketch's peak, or else with up to its limit; or
+  // else of other orders that take as long. Offers each plan within the limit: within it bytes are as scarce
+  // as they were for the schedule.
   void complete_each(const LimitedSketch& sketch, const std::function<void(Plan)>& offer) const;
+  const PeriodRates& rates() const { return rates_; }
 
  private:
-  std::optional<LimitedSketch> run(const Choices& choices, Bytes limit, double cutoff, bool late) const;
+  std::vector<Draft> drafts_of(const LimitedSketch& sketch) const;
+  std::vector<Draft> more_drafts_of(const LimitedSketch& sketch) const;
+  std::vector<Draft> changed_drafts_of(const LimitedSketch& sketch) const;
 
   const Problem& problem_;
-  std::vector<double> op_seconds_;   // by op
-  std::vector<double> h2d_, d2h_;    // by bucket
-  std::vector<Bytes> bytes_;         // by bucket, aligned
-  std::vector<double> host_update_;  // by parameter bucket
-  double gate_seconds_ = 0;
+  PeriodRates rates_;
 };
 
 }  // namespace stowage

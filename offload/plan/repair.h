@@ -5,7 +5,8 @@
 // promoted), as long as that makes the limited schedule faster; the next limit is just below what the result
 // takes. At the bottom it turns and offers each limit what was found at the one below. So what comes out is a
 // front of plans, each the fastest found that takes no more than it does. Nothing in it depends on a budget,
-// so with more memory there is only more of it to choose from.
+// so with more memory there is only more of it to choose from. Small graphs, of which all choices can be
+// looked at, have a front of their own (small_front.h).
 #pragma once
 
 #include "offload/plan/limited_schedule.h"

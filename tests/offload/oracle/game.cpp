@@ -216,16 +216,29 @@ class StepBuilder {
     }
     Stay& early = stay(id, uses.front().at, (late - 1)->at);
     if (offloaded) send(early);
-    Stay& again = stay(id, late->at, uses.back().at);
-    if (!offloaded) return;
+    if (!offloaded) {
+      stay(id, late->at, uses.back().at);
+      return;
+    }
     Prefetch job;
     job.offload = count_of(step_.offloads.size()) - 1;
-    fetch(again, job);
+    const std::uint32_t away = choice_.away[value_of(id)];
+    for (auto begin = late; begin != uses.end();) {
+      auto end = begin + 1;
+      while (end != uses.end() && (away >> (end - late - 1) & 1U) == 0) ++end;
+      Stay& again = stay(id, begin->at, (end - 1)->at);
+      fetch(again, job);
+      job.behind = again.last;
+      begin = end;
+    }
+  }
+  std::size_t value_of(TensorId id) const {
+    return static_cast<std::size_t>(std::find(game_.values_.begin(), game_.values_.end(), id) -
+                                    game_.values_.begin());
   }
   bool is_offloaded(TensorId id) const {
-    for (std::size_t v = 0; v < game_.values_.size(); ++v)
-      if (game_.values_[v] == id) return choice_.values[v] == Kept::offload;
-    return false;
+    const std::size_t value = value_of(id);
+    return value < game_.values_.size() && choice_.values[value] == Kept::offload;
   }
 
   void finish() {
@@ -407,6 +420,19 @@ bool Game::may_offload(const Sequence& sequence, TensorId value) const {
   return early >= 0 && late > early + 1;
 }
 
+// Gaps between late uses that are more than the step to the next op.
+std::uint32_t Game::late_gaps(const Sequence& sequence, TensorId value) const {
+  std::uint32_t may = 0;
+  int gap = 0, last = -1;
+  for (const Use& use : sequence.uses[value]) {
+    if (use.at < sequence.turn || use.writes) continue;
+    if (last >= 0 && use.at > last + 1) may |= 1U << gap;
+    if (last >= 0) ++gap;
+    last = use.at;
+  }
+  return may;
+}
+
 void Game::each_kept(Choice& choice, std::size_t value,
                      const std::function<void(Choice&, const Sequence&)>& visit) const {
   if (value == values_.size()) {
@@ -430,7 +456,12 @@ void Game::each_offload(Choice& choice, const Sequence& sequence, std::size_t va
   each_offload(choice, sequence, value + 1, visit);
   if (choice.values[value] != Kept::keep || !may_offload(sequence, values_[value])) return;
   choice.values[value] = Kept::offload;
-  each_offload(choice, sequence, value + 1, visit);
+  const std::uint32_t may = late_gaps(sequence, values_[value]);
+  for (std::uint32_t mask = may;; mask = (mask - 1) & may) {
+    choice.away[value] = mask;
+    each_offload(choice, sequence, value + 1, visit);
+    if (mask == 0) break;
+  }
   choice.values[value] = Kept::keep;
 }
 
@@ -462,6 +493,7 @@ void Game::each_choice(const std::function<void(Choice&, const Sequence&)>& visi
     for (std::size_t p = 1; p < parameters_.size(); ++p)
       choice.bucket_of[p] = choice.bucket_of[p - 1] + (cuts >> (p - 1) & 1U ? 0 : 1);
     choice.values.assign(values_.size(), Kept::keep);
+    choice.away.assign(values_.size(), 0);
     choice.loads.assign((parameters_.empty() ? 0 : choice.bucket_of.back() + 1) + inputs_.size(), 0);
     each_kept(choice, 0, [&](Choice& kept, const Sequence& sequence) {
       each_offload(kept, sequence, 0, [&](Choice& full) { visit(full, sequence); });
@@ -496,27 +528,33 @@ Choice Game::choice_of(const Plan& plan) const {
     const bool joins = p > 0 && bucket_of[parameters_[p].tensor] == bucket_of[parameters_[p - 1].tensor];
     choice.bucket_of.push_back(p == 0 ? 0 : choice.bucket_of.back() + (joins ? 0 : 1));
   }
-  std::vector<std::uint8_t> fetched(plan.buckets.size(), 0);
+  std::vector<std::uint8_t> fetched(plan.buckets.size(), 0), loaded(plan.lifetimes.size(), 0);
   for (const Instruction& instruction : plan.instructions)
-    if (instruction.kind == InstructionKind::prefetch)
+    if (instruction.kind == InstructionKind::prefetch) {
+      loaded[instruction.lifetime] = 1;
       fetched[plan.lifetimes[instruction.lifetime].bucket] = 1;
-  for (TensorId id : values_) {
-    const bool again = plan.buckets[bucket_of[id]].residency == Residency::recomputed;
-    choice.values.push_back(fetched[bucket_of[id]] ? Kept::offload : again ? Kept::recompute : Kept::keep);
-  }
-  for (const auto& bucket : loaded_buckets(choice)) {
-    const BucketId id = bucket_of[bucket.front()];
-    choice.loads.push_back(plan.buckets[id].residency == Residency::resident ? resident : 0);
-    if (choice.loads.back() == resident) continue;
+    }
+  auto gaps_between = [&](BucketId id) {
+    std::uint32_t gaps = 0;
     LifetimeId last = no_id;
     int gap = -1;
     for (const Instruction& instruction : plan.instructions)
       for (LifetimeId use : instruction.uses) {
-        if (plan.lifetimes[use].bucket != id) continue;
-        if (gap >= 0 && use != last) choice.loads.back() |= 1U << gap;
+        if (plan.lifetimes[use].bucket != id || !loaded[use]) continue;
+        if (gap >= 0 && use != last) gaps |= 1U << gap;
         ++gap;
         last = use;
       }
+    return gaps;
+  };
+  for (TensorId id : values_) {
+    const bool again = plan.buckets[bucket_of[id]].residency == Residency::recomputed;
+    choice.values.push_back(fetched[bucket_of[id]] ? Kept::offload : again ? Kept::recompute : Kept::keep);
+    choice.away.push_back(gaps_between(bucket_of[id]));
+  }
+  for (const auto& bucket : loaded_buckets(choice)) {
+    const BucketId id = bucket_of[bucket.front()];
+    choice.loads.push_back(plan.buckets[id].residency == Residency::resident ? resident : gaps_between(id));
   }
   return choice;
 }
@@ -533,8 +571,11 @@ std::string Game::describe(const Choice& choice) const {
     text += ", ";
   }
   const char* names[] = {"keep", "offload", "recompute"};
-  for (std::size_t v = 0; v < values_.size(); ++v)
-    text += graph_.tensor(values_[v]).name + " " + names[static_cast<std::size_t>(choice.values[v])] + ", ";
+  for (std::size_t v = 0; v < values_.size(); ++v) {
+    text += graph_.tensor(values_[v]).name + " " + names[static_cast<std::size_t>(choice.values[v])];
+    if (choice.away[v] != 0) text += ":" + std::to_string(choice.away[v]);
+    text += ", ";
+  }
   return text.substr(0, text.size() - 2);
 }
 

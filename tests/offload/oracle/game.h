@@ -15,9 +15,10 @@
 //   is loaded for groups of consecutive uses; any grouping is allowed, held (one group) and streamed (one
 //   each) among them. Then its gradient goes to the host, where it is updated behind the gate.
 // - Parameters may share a bucket with their neighbours in first-use order; any cut into runs is allowed.
-// - A value that backward wants is kept, or on the host between its last forward and first late use, or,
-// where
-//   its own unit's ops rebuild it, recomputed. An op's other outputs are then written into a copy for nobody.
+// - A value that backward wants is kept, or on the host between its last forward and first late use and in
+// any
+//   gaps between late uses, or, where its own unit's ops rebuild it, recomputed. An op's other outputs are
+//   then written into a copy for nobody.
 // - Bytes serve one lifetime at a time: from the start of its prefetch or first op to the end of its last op
 // or
 //   offload.
@@ -50,6 +51,8 @@ enum class Kept : std::uint8_t { keep, offload, recompute };
 struct Choice {
   std::vector<std::uint32_t> bucket_of;  // by parameter in first-use order: its run
   std::vector<Kept> values;              // by value that backward may want
+  std::vector<std::uint32_t>
+      away;  // by value that is offloaded: bit g: away in the g-th gap between late uses
   std::vector<std::uint32_t> loads;
 };
 
@@ -140,6 +143,7 @@ class Game {
   std::vector<std::vector<TensorId>> loaded_buckets(const Choice& choice) const;
   Step build(const Choice& choice, const Sequence& sequence, bool detailed) const;
   bool may_offload(const Sequence& sequence, TensorId value) const;
+  std::uint32_t late_gaps(const Sequence& sequence, TensorId value) const;
   void find_parameters();
   void find_values();
   void each_kept(Choice& choice, std::size_t value,

@@ -38,6 +38,8 @@ void check(const Instance& instance, const Answer& answer, Verdict& verdict) {
 }  // namespace
 
 bool Verdict::lost() const { return planner == infinite && oracle < infinite; }
+bool Verdict::judged() const { return planner < infinite && oracle < infinite; }
+bool Verdict::open() const { return planner < infinite && oracle == infinite && lower < infinite; }
 
 Verdict judge(std::uint64_t seed, int rung, bool explain) {
   const Instance instance = small_instance(seed);

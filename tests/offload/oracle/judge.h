@@ -20,8 +20,10 @@ struct Verdict {
   bool exact = false;               // the oracle's plan takes `lower`
   std::vector<std::string> faults;  // of bound, oracle or planner: never allowed
   std::string planner_choice, oracle_choice;
-  double ratio() const { return planner / lower; }
-  bool lost() const;  // infeasible where the oracle has a plan
+  bool lost() const;    // infeasible where the oracle has a plan
+  bool judged() const;  // both have a plan
+  bool open() const;    // the planner has one; the oracle found none, and no proof that there is none
+  double ratio() const { return planner / oracle; }
 };
 
 // Budgets of one instance: two below the planner's minimum, the minimum, some between, the need.

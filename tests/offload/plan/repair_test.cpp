@@ -8,10 +8,11 @@
 namespace stowage {
 namespace {
 
+// More ops than small_front() takes.
 struct Setting {
   Setting()
       : graph(testing::chain_graph(
-            {.units = 2, .activation_elements = 1 << 14, .parameter_elements = 1 << 15})),
+            {.units = 4, .activation_elements = 1 << 14, .parameter_elements = 1 << 15})),
         problem(make_problem(graph, machine, {.target_bytes = 0})) {}
   Graph graph;
   Machine machine;
@@ -20,6 +21,7 @@ struct Setting {
 
 TEST(Repair, TheFrontGoesDownInMemory) {
   const Setting setting;
+  ASSERT_GT(setting.graph.ops.size(), 20U);
   const auto paths = minimum_candidates(setting.problem);
   const auto front = repaired_front(setting.problem, paths, 1000, 1'000'000);
   ASSERT_GT(front.size(), 3U);
@@ -38,13 +40,13 @@ TEST(Repair, NoSingleChangeHelps) {
   for (const LimitedSketch& member : repaired_front(setting.problem, paths, 1000, 1'000'000)) {
     for (BucketId id : setting.problem.layout.parameters)
       for (int level = 0; level <= static_cast<int>(LoadChoice::resident); ++level) {
-        Choices changed = member.choices;
+        Choices changed = member.choices();
         changed.loads[id] = static_cast<LoadChoice>(level);
         EXPECT_FALSE(scheduler.run(changed, member.limit, member.seconds * (1 - 1e-6)));
       }
     for (const ActivationItem& item : setting.problem.items)
       for (ActivationChoice choice : {ActivationChoice::offload, ActivationChoice::keep}) {
-        Choices changed = member.choices;
+        Choices changed = member.choices();
         choose(item, choice, changed);
         EXPECT_FALSE(scheduler.run(changed, member.limit, member.seconds * (1 - 1e-6)));
       }

@@ -1,0 +1,406 @@
+#include "offload/plan/order_search.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+namespace stowage {
+namespace {
+
+constexpr double no_time = std::numeric_limits<double>::infinity();
+constexpr std::size_t most_loads = 64;
+
+// What has been started, and when each lane is free.
+struct Label {
+  double bound = 0;                      // of the period
+  double start = 0;                      // of the last job: none starts earlier
+  double compute = 0, h2d = 0, d2h = 0;  // lanes are free
+  std::uint64_t loaded = 0;              // loads started or joined
+  double host = 0;                       // of the updates of what is loaded
+  Bytes live = 0;                        // once all that has started has ended
+  Bytes freed_by_op = 0;                 // when the last op ends
+  std::uint32_t ops = 0;                 // started
+  std::uint32_t last_load = no_id;       // on the link
+  std::uint32_t job = 0;                 // the last: see Job
+  std::uint32_t parent = 0;
+  std::uint32_t row = 0;  // of the offloads' ends
+};
+// Ops count from 0; loads, and loads that go on with the bytes of the one before, behind them.
+enum class Job : std::uint8_t { op, load, join };
+
+struct Load {
+  LifetimeId id = no_id;
+  LifetimeId before = no_id;
+  std::uint32_t op_before = no_id;  // in the period's order, after which it may come
+  std::uint32_t offload = no_id;    // that makes the host's copy
+  bool joins = false;               // may go on with the bytes of the one before
+  double host_seconds = 0;          // of the update that must come first: of a bucket's first load
+  double seconds = 0;
+  Bytes bytes = 0;
+};
+struct OpJob {
+  double seconds = 0;
+  Bytes takes = 0, frees = 0;
+  std::uint64_t needs = 0;
+  std::vector<std::uint32_t> loads;               // first used by it
+  std::uint32_t first_offload = 0, offloads = 0;  // ready behind it
+};
+struct OffloadJob {
+  LifetimeId id = no_id;
+  double seconds = 0;
+  Bytes bytes = 0;
+};
+
+struct Jobs {
+  Jobs(const PeriodRates& rates, const Period& period, LifetimeId postponed, int postponed_by) {
+    const auto& lifetimes = period.draft.lifetimes;
+    std::vector<std::uint32_t> offload_of(lifetimes.size(), no_id);
+    std::vector<std::uint32_t> place(period.order.size());
+    int waits = -1;  // for the offloads of so many ops: the postponed one
+    for (std::uint32_t i = 0; i < period.order.size(); ++i) {
+      const auto p = static_cast<std::size_t>(period.order[i]);
+      place[p] = i;
+      OpJob op;
+      op.seconds = period.seconds[p];
+      op.first_offload = static_cast<std::uint32_t>(offloads.size());
+      for (LifetimeId id : period.lasts[p]) {
+        if (!lifetimes[id].offloaded) {
+          op.frees += period.bytes[id];
+          continue;
+        }
+        if (id == postponed) {
+          waits = postponed_by;
+          continue;
+        }
+        offload_of[id] = static_cast<std::uint32_t>(offloads.size());
+        offloads.push_back({id, rates.d2h[lifetimes[id].bucket], period.bytes[id]});
+        ++op.offloads;
+      }
+      const bool own = waits == postponed_by && offload_is_of(period, p, postponed);
+      if (waits > 0 && !own && op.offloads > 0) --waits;
+      if (waits == 0) {
+        waits = -1;
+        postponed_to = period.order[i];
+        offload_of[postponed] = static_cast<std::uint32_t>(offloads.size());
+        offloads.push_back({postponed, rates.d2h[lifetimes[postponed].bucket], period.bytes[postponed]});
+        ++op.offloads;
+      }
+      for (LifetimeId id : period.firsts[p]) {
+        if (!lifetimes[id].prefetched) {
+          op.takes += period.bytes[id];
+          continue;
+        }
+        op.loads.push_back(static_cast<std::uint32_t>(loads.size()));
+        if (loads.size() < most_loads) op.needs |= std::uint64_t{1} << loads.size();
+        loads.push_back(load(rates, period, id, place, offload_of));
+      }
+      ops.push_back(std::move(op));
+    }
+    possible = waits < 0;
+  }
+
+  std::vector<OpJob> ops;  // in the period's order
+  std::vector<Load> loads;
+  std::vector<OffloadJob> offloads;  // in the link's order
+  Position postponed_to = -1;
+  bool possible = true;  // the postponed offload has one to go behind
+
+ private:
+  static bool offload_is_of(const Period& period, std::size_t p, LifetimeId id) {
+    return static_cast<std::size_t>(period.draft.lifetimes[id].last_use) == p;
+  }
+  static Load load(const PeriodRates& rates, const Period& period, LifetimeId id,
+                   const std::vector<std::uint32_t>& place, const std::vector<std::uint32_t>& offload_of) {
+    const auto& lifetimes = period.draft.lifetimes;
+    Load load;
+    load.id = id;
+    load.before = period.before[id];
+    load.seconds = rates.h2d[lifetimes[id].bucket];
+    load.bytes = period.bytes[id];
+    if (load.before == no_id) {
+      load.host_seconds = period.host_seconds[lifetimes[id].bucket];
+      return load;
+    }
+    load.op_before = place[static_cast<std::size_t>(lifetimes[load.before].last_use)];
+    load.offload = offload_of[load.before];
+    load.joins = load.offload == no_id;
+    return load;
+  }
+};
+
+class OrderSearch {
+ public:
+  OrderSearch(const PeriodRates& rates, const Period& period, Bytes limit, double cutoff, OrderEffort effort)
+      : rates_(rates),
+        period_(period),
+        jobs_(rates, period, effort.postponed, effort.postponed_by),
+        limit_(align_up(std::min(limit, most_limit), Plan{}.alignment)),
+        cutoff_(cutoff),
+        effort_(effort) {}
+
+  double least() {
+    Label first;
+    return bound(first, nullptr);
+  }
+  std::vector<FoundOrder> run() {
+    if (!jobs_.possible || jobs_.loads.size() > most_loads || period_.live_at_gate > limit_) return {};
+    Label first;
+    first.live = period_.live_at_gate;
+    first.bound = bound(first, nullptr);
+    if (first.bound >= cutoff_) return {};
+    ends_.assign(jobs_.offloads.size(), 0);
+    labels_.push_back(first);
+    std::vector<std::uint32_t> level{0};
+    for (std::size_t i = 0; i < jobs_.ops.size() + jobs_.loads.size() && !level.empty(); ++i) {
+      next_.clear();
+      for (std::uint32_t id : level) extend(id);
+      level = best_of_next();
+    }
+    if (effort_.labels_left != nullptr)
+      *effort_.labels_left -= std::min(*effort_.labels_left, labels_.size());
+    std::vector<FoundOrder> found;
+    for (std::uint32_t id : level) {
+      if (found.size() == effort_.most_found) break;
+      found.push_back(order_of(id));
+    }
+    return found;
+  }
+
+ private:
+  static constexpr Bytes most_limit = Bytes{1} << 62U;
+
+  const double* ends_of(const Label& label) const { return ends_.data() + label.row * jobs_.offloads.size(); }
+  std::uint32_t offloads_of(const Label& label) const {
+    if (label.ops == jobs_.ops.size()) return static_cast<std::uint32_t>(jobs_.offloads.size());
+    return jobs_.ops[label.ops].first_offload;
+  }
+  static bool has(std::uint64_t set, std::uint32_t load) { return (set >> load & 1U) != 0; }
+
+  // The least that a period takes which goes on from here: each lane in its turn without waiting for bytes.
+  double bound(const Label& label, const double* ends) {
+    double now = label.compute, h2d = label.h2d, d2h = label.d2h, host = label.host;
+    double least_load = no_time;
+    soonest_.assign(jobs_.offloads.size(), 0);
+    for (std::uint32_t i = 0; i < offloads_of(label); ++i) soonest_[i] = ends[i];
+    for (std::size_t i = label.ops; i < jobs_.ops.size(); ++i) {
+      const OpJob& op = jobs_.ops[i];
+      if (label.last_load != no_id && has(op.needs, label.last_load)) now = std::max(now, label.h2d);
+      for (std::uint32_t id : op.loads) {
+        const Load& load = jobs_.loads[id];
+        // One that may join is perhaps not loaded at all.
+        if (has(label.loaded, id) || load.joins) continue;
+        h2d += load.seconds;
+        now = std::max(now, h2d);
+        if (load.offload != no_id) now = std::max(now, soonest_[load.offload] + load.seconds);
+        if (load.host_seconds > 0) {
+          // Whichever of them is updated last.
+          host += load.host_seconds;
+          least_load = std::min(least_load, load.seconds);
+          now = std::max(now, host + least_load);
+        }
+      }
+      now += op.seconds;
+      for (std::uint32_t k = op.first_offload; k < op.first_offload + op.offloads; ++k)
+        soonest_[k] = d2h = std::max(d2h, now) + jobs_.offloads[k].seconds;
+    }
+    return std::max({now, d2h, period_.host_end}) + rates_.gate;
+  }
+
+  // The first moment from `time` on with room for `bytes` more for good.
+  double room_from(const Label& label, double time, Bytes bytes) const {
+    if (label.live + bytes > limit_) return no_time;
+    Bytes left = limit_ - label.live - bytes;
+    const double* ends = ends_of(label);
+    bool op = label.compute > time;
+    for (std::uint32_t i = offloads_of(label); i-- > 0 && ends[i] > time;) {
+      if (op && label.compute >= ends[i]) {
+        if (label.freed_by_op > left) return label.compute;
+        left -= label.freed_by_op;
+        op = false;
+      }
+      if (jobs_.offloads[i].bytes > left) return ends[i];
+      left -= jobs_.offloads[i].bytes;
+    }
+    return op && label.freed_by_op > left ? label.compute : time;
+  }
+
+  void extend(std::uint32_t id) {
+    const Label label = labels_[id];
+    if (label.ops < jobs_.ops.size()) start_op(label, id);
+    for (std::uint32_t load = 0; load < jobs_.loads.size(); ++load) {
+      if (has(label.loaded, load)) continue;
+      const std::uint32_t before = jobs_.loads[load].op_before;
+      if (before != no_id && before >= label.ops) continue;
+      const std::uint32_t offload = jobs_.loads[load].offload;
+      if (offload != no_id && offload >= offloads_of(label)) continue;
+      start_load(label, id, load);
+      if (effort_.may_join && jobs_.loads[load].joins && before + 1 == label.ops &&
+          label.start < label.compute)
+        join(label, id, load);
+    }
+  }
+  void start_op(Label label, std::uint32_t parent) {
+    const OpJob& op = jobs_.ops[label.ops];
+    if ((op.needs & ~label.loaded) != 0) return;
+    double begin = std::max(label.start, label.compute);
+    // What was loaded before the last had arrived when that one started.
+    if (label.last_load != no_id && has(op.needs, label.last_load)) begin = std::max(begin, label.h2d);
+    begin = room_from(label, begin, op.takes);
+    if (begin == no_time) return;
+    ends_for_next_.assign(ends_of(label), ends_of(label) + op.first_offload);
+    label.start = begin;
+    label.compute = begin + op.seconds;
+    label.live = label.live + op.takes - op.frees;
+    label.freed_by_op = op.frees;
+    for (std::uint32_t k = op.first_offload; k < op.first_offload + op.offloads; ++k) {
+      label.d2h = std::max(label.d2h, label.compute) + jobs_.offloads[k].seconds;
+      label.live -= jobs_.offloads[k].bytes;
+      ends_for_next_.push_back(label.d2h);
+    }
+    label.job = job_of(Job::op, label.ops);
+    ++label.ops;
+    add(label, parent);
+  }
+  void start_load(Label label, std::uint32_t parent, std::uint32_t id) {
+    const Load& load = jobs_.loads[id];
+    if (load.host_seconds > 0) label.host += load.host_seconds;
+    double begin = std::max(label.start, label.h2d);
+    if (load.host_seconds > 0) begin = std::max(begin, label.host);
+    if (load.offload != no_id) begin = std::max(begin, ends_of(label)[load.offload]);
+    begin = room_from(label, begin, load.bytes);
+    if (begin == no_time) return;
+    label.start = begin;
+    label.h2d = begin + load.seconds;
+    label.live += load.bytes;
+    label.loaded |= std::uint64_t{1} << id;
+    label.last_load = id;
+    label.job = job_of(Job::load, id);
+    ends_for_next_.assign(ends_of(labels_[parent]), ends_of(labels_[parent]) + offloads_of(label));
+    add(label, parent);
+  }
+  void join(Label label, std::uint32_t parent, std::uint32_t id) {
+    label.freed_by_op -= jobs_.loads[id].bytes;
+    label.live += jobs_.loads[id].bytes;
+    label.loaded |= std::uint64_t{1} << id;
+    label.job = job_of(Job::join, id);
+    if (label.live > limit_) return;
+    ends_for_next_.assign(ends_of(labels_[parent]), ends_of(labels_[parent]) + offloads_of(label));
+    add(label, parent);
+  }
+  std::uint32_t job_of(Job job, std::uint32_t index) const {
+    return index * 3 + static_cast<std::uint32_t>(job);
+  }
+
+  void add(Label label, std::uint32_t parent) {
+    label.parent = parent;
+    if (label.last_load != no_id && label.h2d <= label.start) label.last_load = no_id;
+    label.bound = std::max(bound(label, ends_for_next_.data()), labels_[parent].bound);
+    if (label.bound >= cutoff_) return;
+    label.row = static_cast<std::uint32_t>(labels_.size());
+    ends_for_next_.resize(jobs_.offloads.size(), 0);
+    ends_.insert(ends_.end(), ends_for_next_.begin(), ends_for_next_.end());
+    next_.push_back(static_cast<std::uint32_t>(labels_.size()));
+    labels_.push_back(label);
+  }
+
+  // Of the same jobs, and nowhere later.
+  bool beats(const Label& a, const Label& b) const {
+    if (a.loaded != b.loaded || a.ops != b.ops || a.live != b.live) return false;
+    if (a.start > b.start || a.compute > b.compute || a.h2d > b.h2d || a.d2h > b.d2h) return false;
+    const double *ends_a = ends_of(a), *ends_b = ends_of(b);
+    for (std::uint32_t i = offloads_of(a); i-- > 0 && ends_a[i] > a.start;)
+      if (ends_a[i] > ends_b[i]) return false;
+    return true;
+  }
+  std::vector<std::uint32_t> best_of_next() {
+    std::stable_sort(next_.begin(), next_.end(), [&](std::uint32_t a, std::uint32_t b) {
+      const Label &x = labels_[a], &y = labels_[b];
+      return std::tuple(x.bound, x.live, x.compute, x.h2d) < std::tuple(y.bound, y.live, y.compute, y.h2d);
+    });
+    std::vector<std::uint32_t> best;
+    for (std::uint32_t id : next_) {
+      if (best.size() == effort_.width) break;
+      if (std::none_of(best.begin(), best.end(),
+                       [&](std::uint32_t other) { return beats(labels_[other], labels_[id]); }))
+        best.push_back(id);
+    }
+    return best;
+  }
+
+  FoundOrder order_of(std::uint32_t id) const {
+    std::vector<std::uint32_t> list;
+    for (std::uint32_t at = id; at != 0; at = labels_[at].parent) list.push_back(at);
+    std::reverse(list.begin(), list.end());
+    FoundOrder found;
+    found.seconds = labels_[id].bound;
+    PeriodTimes& times = found.times;
+    times.ends.resize(jobs_.ops.size());
+    times.begin.resize(period_.bytes.size());
+    times.end.resize(period_.bytes.size());
+    times.joined.assign(period_.bytes.size(), no_id);
+    for (std::uint32_t at : list) play(labels_[at], times);
+    times.last = labels_[id].compute + labels_[id].d2h;
+    if (jobs_.postponed_to >= 0) {
+      times.postponed = effort_.postponed;
+      times.postponed_to = jobs_.postponed_to;
+    }
+    return found;
+  }
+  void play(const Label& label, PeriodTimes& times) const {
+    const std::uint32_t index = label.job / 3;
+    if (label.job % 3 == static_cast<std::uint32_t>(Job::op)) return play_op(label, index, times);
+    const Load& load = jobs_.loads[index];
+    if (label.job % 3 == static_cast<std::uint32_t>(Job::join)) {
+      times.joined[load.id] = load.before;
+      times.begin[load.id] = times.end[load.before];
+    } else {
+      times.begin[load.id] = label.start;
+      times.loads.push_back(load.id);
+      if (load.host_seconds > 0) times.host_order.push_back(period_.draft.lifetimes[load.id].bucket);
+    }
+  }
+  void play_op(const Label& label, std::uint32_t index, PeriodTimes& times) const {
+    const auto p = static_cast<std::size_t>(period_.order[index]);
+    times.ends[p] = label.compute;
+    for (LifetimeId id : period_.firsts[p])
+      if (!period_.draft.lifetimes[id].prefetched) times.begin[id] = label.start;
+    for (LifetimeId id : period_.lasts[p])
+      if (!period_.draft.lifetimes[id].offloaded) times.end[id] = label.compute;
+    const OpJob& op = jobs_.ops[index];
+    for (std::uint32_t k = op.first_offload; k < op.first_offload + op.offloads; ++k)
+      times.end[jobs_.offloads[k].id] = ends_of(label)[k];
+  }
+
+  const PeriodRates& rates_;
+  const Period& period_;
+  Jobs jobs_;
+  Bytes limit_;
+  double cutoff_;
+  OrderEffort effort_;
+  std::vector<Label> labels_;
+  std::vector<double> ends_;  // by label and offload
+  std::vector<std::uint32_t> next_;
+  std::vector<double> soonest_, ends_for_next_;
+};
+
+}  // namespace
+
+double order_bound(const PeriodRates& rates, const Period& period) {
+  return OrderSearch(rates, period, unlimited, no_time, {}).least();
+}
+
+std::vector<LifetimeId> postponable(const Period& period) {
+  std::vector<LifetimeId> ids;
+  for (Position p : period.order)
+    for (LifetimeId id : period.lasts[static_cast<std::size_t>(p)])
+      if (period.draft.lifetimes[id].offloaded) ids.push_back(id);
+  if (!ids.empty()) ids.pop_back();
+  return ids;
+}
+
+std::vector<FoundOrder> search_orders(const PeriodRates& rates, const Period& period, Bytes limit,
+                                      double cutoff, const OrderEffort& effort) {
+  return OrderSearch(rates, period, limit, cutoff, effort).run();
+}
+
+}  // namespace stowage
