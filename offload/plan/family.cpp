@@ -109,8 +109,8 @@ void Family::add_paths(const std::vector<Problem>& problems) {
   for (const Problem& problem : problems) {
     const std::size_t ops = problem.graph->ops.size();
     std::vector<std::vector<Choices>> paths{minimum_candidates(problem), estimated_path(problem)};
-    if (3 * (problem.items.size() + problem.layout.buckets.size()) * ops <= most_path_ops)
-      paths.push_back(simulated_path(problem));
+    const bool simulated = 3 * (problem.items.size() + problem.layout.buckets.size()) * ops <= most_path_ops;
+    if (simulated) paths.push_back(simulated_path(problem));
     minimum_.push_back(paths.front());
     paths.front().push_back(relaxed_choices(problem, paths.front()));
     const std::size_t members = problems.size() * paths.size() * std::size(shares) * ops;
@@ -118,7 +118,9 @@ void Family::add_paths(const std::vector<Problem>& problems) {
     const std::size_t mixed_points =
         std::clamp(most_mixed_ops / (2 * resident_parts * problems.size() * std::size(shares) * ops),
                    fewest_points, most_points);
-    const std::vector<Choices> mixed = mixed_choices(problem, paths, mixed_points);
+    // Simulation has seen the whole of it.
+    const std::vector<Choices> mixed =
+        simulated ? std::vector<Choices>{} : mixed_choices(problem, paths, mixed_points);
     for (std::vector<Choices>& path : paths) add_members(problem, thin(std::move(path), points), true);
     add_members(problem, mixed, false);
   }
