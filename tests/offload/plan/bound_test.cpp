@@ -128,10 +128,11 @@ TEST(Bound, NoPlanIsFaster) {
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
     Graph graph = testing::random_graph(seed);
     Machine machine = testing::random_machine(seed);
-    Bytes least = minimum_bytes(graph, machine);
+    Planner planner(graph, machine);
+    const Bytes least = planner.minimum_bytes();
     for (Bytes budget :
          {least, least + least / 50, least + least / 10, least + least / 3, least * 2, unlimited}) {
-      auto result = make_plan(graph, machine, {budget, unlimited});
+      const auto result = planner.plan({budget, unlimited});
       ASSERT_TRUE(std::holds_alternative<Plan>(result));
       const Plan& plan = std::get<Plan>(result);
       EXPECT_GE(plan.predicted_step_seconds * (1 + 1e-9), plan.lower_bound_seconds)
