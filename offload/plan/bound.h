@@ -18,7 +18,8 @@ struct StepBound {
 // its update on the host before forward ends. What a forward op leaves for backward is kept, crosses twice,
 // or costs at least that op once more. What is on the device when forward turns into backward fits beside
 // that op's operands. Exact clipping puts updates behind backward, so a step is no shorter than the busiest
-// lane of its forward and that of its backward.
+// lane of its forward and that of its backward. An op hides no more of a link's work than there is room for
+// beside its operands (bound_program.cpp).
 //
 // This is a linear program over shares of each decision, bounded from below by its Lagrange dual: any
 // multipliers give a valid bound, and the ellipsoid method finds the best (Shor; Bland, Goldfarb and Todd,

@@ -135,7 +135,17 @@ class ProgramBuilder {
       if (graph_.op(op).phase != Phase::update)
         add_op(op, in_front(op) ? program_.fixed.front : program_.fixed.back);
   }
-  // Its time; and that part of it during which a link has nothing to do that counts (bound_program.h).
+  // Its time, and how much of it each link cannot use.
+  // In: a transfer that moves bytes while the op runs is of no operand (the op has waited for those, and its
+  // outputs are not brought in), and its first use is a later op. So when the op ends, all such transfers'
+  // bytes are taken at once, beside the operands: their sum is at most `budget` less those, and so are the
+  // parts of them that moved meanwhile. Out: what leaves while the op runs was used before it and is given
+  // back after the transfer, so that all of it is taken when the op begins; it is nothing that the op writes,
+  // in place or not. What it reads may leave, though no plan of ours does that.
+  // So of the op's c seconds at most room/rate are the link's, and a phase whose ops are busy or not, but not
+  // two at once, lasts no less than bytes/rate + sum of max(0, c - room/rate). A replay is one more op of
+  // backward. Bytes that stay for the whole step, rounding to the alignment and latencies only take from the
+  // room or add to the time; what host updates delay, too. Groups (may_alias) are counted once.
   void add_op(OpId op, std::array<double, bound_lanes>& lanes) const {
     const double seconds = op_seconds(graph_.op(op), machine());
     lanes[bound_compute] += seconds;

@@ -35,12 +35,6 @@ bool fits(const Plan& plan, const Budget& budget) {
   return plan.device_peak_bytes <= budget.device && plan.host_bytes <= budget.host;
 }
 
-// With these live bytes and this peak: at once, or by what a placement that is near its bound leaves to a
-// better one (placement.h), as matters at the minimum.
-bool may_fit(Bytes live, Bytes peak, Bytes budget) {
-  return peak <= budget || (live <= budget && peak - budget <= Plan{}.alignment + budget / 65536);
-}
-
 // Of what takes least memory that which then takes least time. As the paths do, it ends with more memory.
 Choices relaxed_choices(const Problem& problem, const std::vector<Choices>& minimum) {
   std::vector<Bytes> bytes;
@@ -91,9 +85,9 @@ void Selection::offer(Plan plan) {
 }
 
 Family::Family(const std::vector<Problem>& problems, Bytes least, std::unique_ptr<PolicyProblems> emulated)
-    : emulated_(std::move(emulated)) {
+    : least_(least), emulated_(std::move(emulated)) {
   add_paths(problems);
-  add_repaired(problems, least);
+  add_repaired(problems);
   if (emulated_) add_emulated();
 }
 
@@ -109,8 +103,8 @@ void Family::add_paths(const std::vector<Problem>& problems) {
   for (const Problem& problem : problems) {
     const std::size_t ops = problem.graph->ops.size();
     std::vector<std::vector<Choices>> paths{minimum_candidates(problem), estimated_path(problem)};
-    if (3 * (problem.items.size() + problem.layout.buckets.size()) * ops <= most_path_ops)
-      paths.push_back(simulated_path(problem));
+    const bool simulated = 3 * (problem.items.size() + problem.layout.buckets.size()) * ops <= most_path_ops;
+    if (simulated) paths.push_back(simulated_path(problem));
     minimum_.push_back(paths.front());
     paths.front().push_back(relaxed_choices(problem, paths.front()));
     const std::size_t members = problems.size() * paths.size() * std::size(shares) * ops;
@@ -118,7 +112,9 @@ void Family::add_paths(const std::vector<Problem>& problems) {
     const std::size_t mixed_points =
         std::clamp(most_mixed_ops / (2 * resident_parts * problems.size() * std::size(shares) * ops),
                    fewest_points, most_points);
-    const std::vector<Choices> mixed = mixed_choices(problem, paths, mixed_points);
+    // Simulation has seen the whole of it.
+    const std::vector<Choices> mixed =
+        simulated ? std::vector<Choices>{} : mixed_choices(problem, paths, mixed_points);
     for (std::vector<Choices>& path : paths) add_members(problem, thin(std::move(path), points), true);
     add_members(problem, mixed, false);
   }
@@ -135,7 +131,7 @@ void Family::add_emulated() {
                   std::make_move_iterator(emulated.end()));
 }
 
-void Family::add_repaired(const std::vector<Problem>& problems, Bytes least) {
+void Family::add_repaired(const std::vector<Problem>& problems) {
   for (std::size_t i = 0; i < problems.size(); ++i) {
     const Problem& problem = problems[i];
     if (i > 0 && problem.layout.buckets == problems.front().layout.buckets) continue;
@@ -146,7 +142,7 @@ void Family::add_repaired(const std::vector<Problem>& problems, Bytes least) {
       if (member.problem == &problem && member.on_path) starts.push_back(member.choices);
     starts = thin(std::move(starts), most_starts);
     starts.insert(starts.end(), minimum_[i].begin(), minimum_[i].end());
-    for (LimitedSketch& limited : repaired_front(problem, starts, least, most_ops))
+    for (LimitedSketch& limited : repaired_front(problem, starts, least_, most_ops))
       repaired_.push_back({&problem, std::move(limited)});
   }
   std::stable_sort(repaired_.begin(), repaired_.end(), [](const Repaired& a, const Repaired& b) {
@@ -159,19 +155,24 @@ void Family::offer_to(Selection& selection) {
   for (const Ranked& next : ranked(selection)) {
     Variant& variant = *next.variant;
     if (selection.beaten(variant.least_seconds)) continue;
-    const Bytes budget = selection.budget().device;
-    if (variant.peak_bytes && !may_fit(*variant.live_bytes, *variant.peak_bytes, budget)) continue;
-    if (variant.peak_bytes && selection.beaten(variant.plan_seconds)) continue;
+    // What might fit the smallest budget is placed for that too, whatever the budget at hand: so the family
+    // depends on none.
+    const bool tight = *variant.live_bytes <= least_;
+    if (!tight && variant.peak_bytes &&
+        (*variant.peak_bytes > selection.budget().device || selection.beaten(variant.plan_seconds)))
+      continue;
     const Problem& problem = *next.member->problem;
     const Sketcher sketcher(problem, next.member->choices, next.member->handicaps);
     const Draft draft = sketch(sketcher, *next.member, variant).draft;
+    auto offer = [&](Plan plan) {
+      plan.policy = "auto";
+      selection.offer(std::move(plan));
+    };
     Plan plan = complete(problem, draft);
     variant.peak_bytes = plan.device_peak_bytes;
     variant.plan_seconds = plan.predicted_step_seconds;
-    if (plan.device_peak_bytes > budget && may_fit(plan.live_peak_bytes, plan.device_peak_bytes, budget))
-      plan = complete_within(problem, draft, budget);
-    plan.policy = "auto";
-    selection.offer(std::move(plan));
+    offer(std::move(plan));
+    if (tight && *variant.peak_bytes > least_) offer(complete_within(problem, draft, least_));
   }
 }
 

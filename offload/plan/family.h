@@ -70,12 +70,13 @@ class Family {
   void add_members(const Problem& problem, const std::vector<Choices>& all, bool on_path);
   void add_paths(const std::vector<Problem>& problems);
   void add_emulated();
-  void add_repaired(const std::vector<Problem>& problems, Bytes least);
+  void add_repaired(const std::vector<Problem>& problems);
   void offer_repaired(Selection& selection) const;
   std::vector<Ranked> ranked(const Selection& selection);
   void rank(Member& member, const Selection& selection, std::vector<Ranked>& ranked);
   static Sketch sketch(const Sketcher& sketcher, const Member& member, const Variant& variant);
 
+  Bytes least_;
   std::unique_ptr<PolicyProblems> emulated_;
   std::vector<Member> members_;                // of two alike in time the first is taken
   std::vector<std::vector<Choices>> minimum_;  // minimum_candidates by problem

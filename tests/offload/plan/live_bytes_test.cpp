@@ -30,5 +30,20 @@ TEST(LiveBytes, AgreesWithAPlainArray) {
   }
 }
 
+TEST(LiveBytes, StartsFromWhatItIsGiven) {
+  for (const std::size_t positions : {1U, 2U, 5U, 8U}) {
+    std::vector<Bytes> plain;
+    for (std::size_t p = 0; p < positions; ++p) plain.push_back((7 * p + 3) % 10);
+    LiveBytes live(plain);
+    live.add(0, 1, 4);
+    plain[0] += 4;
+    EXPECT_EQ(live.most(), *std::max_element(plain.begin(), plain.end()));
+    for (std::size_t p = 0; p < positions; ++p) EXPECT_EQ(live.at(static_cast<Position>(p)), plain[p]);
+    Position expected = static_cast<Position>(positions) - 1;
+    while (expected >= 0 && plain[static_cast<std::size_t>(expected)] <= 6) --expected;
+    EXPECT_EQ(live.last_above(0, static_cast<Position>(positions), 6), expected);
+  }
+}
+
 }  // namespace
 }  // namespace stowage

@@ -114,5 +114,26 @@ TEST(EstimatedPath, TakesAnEighthOfWhatIsAlike) {
   EXPECT_LT(path.size(), 16U * 5);
 }
 
+// Of the choice with least memory: more stays or is rebuilt instead of crossing, in no more bytes.
+TEST(Relaxed, TakesNoMoreThanTheLimitAndUsesWhatThereIs) {
+  Graph graph =
+      testing::chain_graph({.units = 9, .activation_elements = 1 << 14, .parameter_elements = 1 << 12});
+  Machine machine;
+  machine.h2d.bytes_per_second = machine.d2h.bytes_per_second = 1e8;
+  Problem problem = chain_problem(graph, machine);
+  Choices start = lowest_choices(problem);
+  for (const ActivationItem& item : problem.items)
+    choose(item, item.rebuildable ? ActivationChoice::offload : ActivationChoice::reload, start);
+  const Bytes least = Sketcher(problem, start).serial_bytes();
+  const Choices same_bytes = relaxed(problem, start, least);
+  EXPECT_LE(Sketcher(problem, same_bytes).serial_bytes(), least);
+  const Choices with_room = relaxed(problem, start, 8 * least);
+  EXPECT_LE(Sketcher(problem, with_room).serial_bytes(), 8 * least);
+  EXPECT_GT(levels(with_room, problem), levels(same_bytes, problem));
+  EXPECT_LE(timed(problem, same_bytes).step_seconds, timed(problem, start).step_seconds * (1 + 1e-9));
+  EXPECT_LT(timed(problem, with_room).step_seconds, 0.9 * timed(problem, start).step_seconds);
+  EXPECT_EQ(relaxed(problem, start, 0), start);
+}
+
 }  // namespace
 }  // namespace stowage

@@ -1,0 +1,89 @@
+#include "offload/plan/family.h"
+
+#include <gtest/gtest.h>
+
+#include "offload/plan/residency.h"
+#include "tests/support/random_graph.h"
+
+namespace stowage {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr std::uint64_t graphs = 4;
+#else
+constexpr std::uint64_t graphs = 25;
+#endif
+
+std::vector<Bytes> ladder(Bytes least, Bytes need) {
+  std::vector<Bytes> budgets;
+  for (Bytes part = 0; part <= 10; ++part)
+    budgets.push_back(least + (std::max(need, least) - least) * part * part / 100);
+  return budgets;
+}
+
+// Asked from the largest budget to the smallest, so that what is known from others is of no help.
+TEST(Family, WhatOtherBudgetsAskedForChangesNoAnswer) {
+  for (std::uint64_t seed = 0; seed < graphs; seed += 5) {
+    const Graph graph = testing::random_graph(seed);
+    const Machine machine = testing::random_machine(seed);
+    Planner planner(graph, machine);
+    std::vector<Bytes> budgets = ladder(planner.minimum_bytes(), planner.need_bytes());
+    budgets.insert(budgets.begin(), budgets.front() / 2);  // infeasible
+    for (auto budget = budgets.rbegin(); budget != budgets.rend(); ++budget) {
+      const auto together = planner.plan({*budget, unlimited});
+      const auto alone = make_plan(graph, machine, {*budget, unlimited});
+      ASSERT_EQ(together.index(), alone.index()) << seed << " at " << *budget;
+      if (together.index() == 0) {
+        EXPECT_EQ(std::get<Plan>(together), std::get<Plan>(alone)) << seed << " at " << *budget;
+      }
+    }
+  }
+}
+
+TEST(Family, MoreMemoryNeverMakesASlowerPlan) {
+  for (std::uint64_t seed = 100; seed < 100 + graphs; ++seed) {
+    const Graph graph = testing::random_graph(seed);
+    const Machine machine = testing::random_machine(seed);
+    Planner planner(graph, machine);
+    double before = std::numeric_limits<double>::infinity();
+    std::vector<Bytes> budgets = ladder(planner.minimum_bytes(), planner.need_bytes());
+    budgets.push_back(unlimited);
+    for (Bytes budget : budgets) {
+      const auto planned = planner.plan({budget, unlimited});
+      ASSERT_TRUE(std::holds_alternative<Plan>(planned)) << seed << " at " << budget;
+      const Plan& plan = std::get<Plan>(planned);
+      EXPECT_LE(plan.predicted_step_seconds, before) << seed << " at " << budget;
+      EXPECT_TRUE(validate(graph, plan, {budget, unlimited}).empty()) << seed << " at " << budget;
+      EXPECT_LE(plan.lower_bound_seconds, plan.predicted_step_seconds * (1 + 1e-9))
+          << seed << " at " << budget;
+      before = plan.predicted_step_seconds;
+    }
+  }
+}
+
+TEST(Selection, KeepsTheFastestThatFitsAndTheFewestHostBytes) {
+  auto plan = [](Bytes device, Bytes host, double seconds) {
+    Plan made;
+    made.device_peak_bytes = device;
+    made.host_bytes = host;
+    made.predicted_step_seconds = seconds;
+    return made;
+  };
+  Selection selection({.device = 10, .host = 20});
+  selection.offer(plan(11, 1, 1));
+  selection.offer(plan(10, 21, 1));
+  EXPECT_FALSE(selection.best());
+  EXPECT_EQ(selection.least_host(), 21U);
+  EXPECT_FALSE(selection.beaten(100));
+  selection.offer(plan(9, 20, 3));
+  selection.offer(plan(10, 20, 2));
+  selection.offer(plan(8, 19, 2));
+  ASSERT_TRUE(selection.best());
+  EXPECT_EQ(selection.best()->device_peak_bytes, 10U);
+  EXPECT_EQ(selection.least_host(), 19U);
+  EXPECT_TRUE(selection.beaten(2));
+  EXPECT_FALSE(selection.beaten(1.9));
+}
+
+}  // namespace
+}  // namespace stowage
