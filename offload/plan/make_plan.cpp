@@ -35,6 +35,15 @@ std::vector<Problem> make_problems(const Graph& graph, const Machine& machine, c
       problems.push_back(make_problem(graph, machine, options, order));
   return problems;
 }
+// The same of the automatic policy's `replays`; `units` is the graph in the units that those may rebuild.
+std::vector<Problem> automatic_problems(const Graph& units, const Machine& machine, Bytes target_bytes,
+                                        const PlanOptions& options, Replays replays) {
+  std::vector<Problem> problems =
+      make_problems(units, machine, {.target_bytes = target_bytes}, options.order);
+  if (replays == Replays::whole_blocks)
+    for (Problem& problem : problems) problem.items = whole_unit_items(problem.items);
+  return problems;
+}
 Plan resident_plan(const Problem& problem) {
   Choices choices = resident_choices(problem);
   // Serial, so that *need* depends on no rate.
@@ -239,25 +248,25 @@ std::variant<Plan, Infeasible> plan_none(const Graph& graph, const Machine& mach
   return with_bound(std::move(plan), problem, budget);
 }
 
-std::variant<Plan, Infeasible> plan_automatic(const Graph& graph, const Machine& machine,
-                                              const Budget& budget, const PlanOptions& options) {
+// Of one kind of replays: the problems of all bucket sizes, and the smallest plan.
+struct Automatic {
+  std::vector<Problem> problems;
+  Minimum minimum;
+};
+Automatic automatic(const Graph& units, const Machine& machine, const PlanOptions& options, Replays replays) {
   const std::vector<Bytes> sizes = bucket_sizes(machine, options);
-  std::vector<Problem> problems =
-      make_problems(graph, machine, {.target_bytes = sizes.front()}, options.order);
-  Minimum minimum = least_minimum(problems);
+  Automatic result;
+  result.problems = automatic_problems(units, machine, sizes.front(), options, replays);
+  result.minimum = least_minimum(result.problems);
   for (std::size_t i = 1; i < sizes.size(); ++i)
-    for (Problem& problem : make_problems(graph, machine, {.target_bytes = sizes[i]}, options.order))
-      problems.push_back(std::move(problem));
-  Plan resident = least_resident(graph, machine, options.order).plan;
-  resident.policy = "auto";
-  Bytes least = std::min(minimum.plan.device_peak_bytes, resident.device_peak_bytes);
-  if (least > budget.device) return Infeasible{budget.device, least, false, minimum.op};
-  Selection selection(budget);
-  selection.offer(std::move(minimum.plan));
-  selection.offer(std::move(resident));
-  std::optional<PolicyProblems> emulated;  // none of them has another order
-  if (options.order.value_or(MicroBatchOrder::layer_major) == MicroBatchOrder::layer_major)
-    emulated.emplace(graph, machine, options.bucket_bytes);
+    for (Problem& problem : automatic_problems(units, machine, sizes[i], options, replays))
+      result.problems.push_back(std::move(problem));
+  return result;
+}
+
+// Offers the members of the family over these problems that may fit and be the fastest.
+void offer_family(const std::vector<Problem>& problems, Bytes least, std::optional<PolicyProblems>& emulated,
+                  const Budget& budget, Selection& selection) {
   const std::vector<Candidate> candidates = family(problems);
   for (const Repaired& member : repaired_members(problems, candidates, least)) {
     if (selection.beaten(member.limited.seconds * (1 - hair))) continue;
@@ -272,8 +281,36 @@ std::variant<Plan, Infeasible> plan_automatic(const Graph& graph, const Machine&
     plan.policy = "auto";
     selection.offer(std::move(plan));
   }
-  if (!selection.best()) return Infeasible{budget.host, selection.least_host(), true, minimum.op};
-  return with_bound(std::move(*selection.best()), problems.front(), budget);
+}
+
+// The family of replays within blocks has that of whole blocks in it, so it is never slower.
+std::variant<Plan, Infeasible> plan_automatic(const Graph& graph, const Machine& machine,
+                                              const Budget& budget, const PlanOptions& options) {
+  const Graph blocks = with_whole_blocks(graph);
+  const bool whole = options.replays == Replays::whole_blocks;
+  Automatic within = automatic(whole ? blocks : graph, machine, options, options.replays);
+  Plan resident = least_resident(graph, machine, options.order).plan;
+  resident.policy = "auto";
+  const Bytes least = std::min(within.minimum.plan.device_peak_bytes, resident.device_peak_bytes);
+  if (least > budget.device) return Infeasible{budget.device, least, false, within.minimum.op};
+  Selection selection(budget);
+  selection.offer(std::move(within.minimum.plan));
+  selection.offer(resident);
+  std::optional<PolicyProblems> emulated;  // none of them has another order
+  if (options.order.value_or(MicroBatchOrder::layer_major) == MicroBatchOrder::layer_major)
+    emulated.emplace(graph, machine, options.bucket_bytes);
+  offer_family(within.problems, least, emulated, budget, selection);
+  if (!whole && blocks.unit_names != graph.unit_names) {
+    Automatic others = automatic(blocks, machine, options, Replays::whole_blocks);
+    const Bytes others_least = std::min(others.minimum.plan.device_peak_bytes, resident.device_peak_bytes);
+    emulated.reset();  // offered already
+    offer_family(others.problems, others_least, emulated, budget, selection);
+    selection.offer(std::move(others.minimum.plan));
+  }
+  if (!selection.best()) return Infeasible{budget.host, selection.least_host(), true, within.minimum.op};
+  if (!whole) return with_bound(std::move(*selection.best()), within.problems.front(), budget);
+  return with_bound(std::move(*selection.best()), make_problems(graph, machine, {}, options.order).front(),
+                    budget);
 }
 
 std::variant<Plan, Infeasible> plan_with(Policy policy, const Graph& graph, const Machine& machine,
@@ -316,8 +353,11 @@ Bytes minimum_bytes(const Graph& graph, const Machine& machine, const PlanOption
   const Bytes need = least_resident(graph, machine, options.order).plan.device_peak_bytes;
   if (options.policy == Policy::none) return need;
   Bytes target = bucket_sizes(machine, options).front();
-  Bytes least = least_minimum(make_problems(graph, machine, {.target_bytes = target}, options.order))
-                    .plan.device_peak_bytes;
+  const bool whole = options.replays == Replays::whole_blocks;
+  const Graph units = whole ? with_whole_blocks(graph) : Graph{};
+  const Bytes least =
+      least_minimum(automatic_problems(whole ? units : graph, machine, target, options, options.replays))
+          .plan.device_peak_bytes;
   return std::min(least, need);
 }
 
