@@ -174,7 +174,7 @@ class Trainer {
     throw Error(fmt::format(
         "step {}: loss {} with gradient norm {}: the training has diverged; lower --learning-rate, or "
         "clip gradients with --clip",
-        report.step, report.loss, report.grad_norm));
+        report.step + 1, report.loss, report.grad_norm));
   }
 
   const Setup& setup_;

@@ -297,7 +297,7 @@ TEST_F(TrainGpt, LogHasItsKeysAndTheSchedule) {
             0);
   const std::vector<json> lines = log_lines(folder_.file("log"));
   ASSERT_EQ(lines.size(), 3U);
-  EXPECT_EQ(lines[2].at("step"), 2);
+  EXPECT_EQ(lines[2].at("step"), 3);
   EXPECT_EQ(lines[0].at("learning_rate"), 0.25);
   EXPECT_EQ(lines[1].at("learning_rate"), 0.5);
   EXPECT_EQ(lines[2].at("learning_rate"), 0.05);
