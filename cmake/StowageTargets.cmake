@@ -93,17 +93,26 @@ function(stowage_program name)
   set_property(GLOBAL APPEND PROPERTY STOWAGE_PROGRAMS ${name})
 endfunction()
 
-# stowage_test(name SOURCES … LINK … [LABELS …] [ENVIRONMENT NAME=value …] [TIMEOUT seconds]): one GoogleTest
-# program, each test found by CTest. Those labelled "concurrent" are what the thread sanitizer looks at; the target
-# concurrent_tests builds them alone.
+# stowage_test(name SOURCES … LINK … [LABELS …] [ENVIRONMENT NAME=value …] [TIMEOUT seconds] [COST seconds]): one
+# GoogleTest program, each test found by CTest; those with a higher COST start first. Those labelled "concurrent" are
+# what the thread sanitizer looks at; the target concurrent_tests builds them alone. Those labelled "judge" have many
+# plans judged and touch no memory that other tests do not touch: under a sanitizer CTest leaves them out, and they
+# are built only when they are named.
 add_custom_target(concurrent_tests)
 function(stowage_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINK;LABELS;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT;COST" "SOURCES;LINK;LABELS;ENVIRONMENT" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE stowage_options ${ARG_LINK} GTest::gmock GTest::gtest_main)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
+  endif()
+  if(STOWAGE_SANITIZER AND "judge" IN_LIST ARG_LABELS)
+    set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+    return()
+  endif()
+  if(NOT ARG_COST)
+    set(ARG_COST 0)
   endif()
   if("concurrent" IN_LIST ARG_LABELS)
     add_dependencies(concurrent_tests ${name})
@@ -113,7 +122,7 @@ function(stowage_test name)
   set(properties ${CMAKE_CURRENT_BINARY_DIR}/${name}_properties.cmake)
   file(WRITE ${properties} "if(${name}_TESTS)
   set_tests_properties(\${${name}_TESTS} PROPERTIES
-    TIMEOUT ${ARG_TIMEOUT} LABELS [==[${ARG_LABELS}]==] ENVIRONMENT [==[${ARG_ENVIRONMENT}]==])
+    TIMEOUT ${ARG_TIMEOUT} COST ${ARG_COST} LABELS [==[${ARG_LABELS}]==] ENVIRONMENT [==[${ARG_ENVIRONMENT}]==])
 endif()
 ")
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${properties})

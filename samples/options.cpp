@@ -92,10 +92,11 @@ void add_machine(CLI::App& app, Options& options, Words& words) {
   app.add_option("--device", options.device, "auto: a CUDA card if one answers; cuda, cuda:N, or simulated")
       ->group(group)
       ->type_name("NAME");
-  app.add_option("--machine", options.machine_file,
-                 "plan for the machine that `stowage calibrate` measured into this file")
+  app.add_option("--machine", options.machine,
+                 "plan for this machine: a name that `stowage plan --machine list` shows, or a file that "
+                 "`stowage calibrate` wrote")
       ->group(group)
-      ->type_name("FILE");
+      ->type_name("NAME|FILE");
   app.add_option("--device-memory", words.device_memory,
                  "device bytes to train in: 64MiB, 1.5G, 4096, unlimited")
       ->group(group)

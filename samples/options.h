@@ -22,7 +22,7 @@ struct Options {
   std::uint64_t seed = 1;
 
   std::string device = "auto";  // as choose_device takes it
-  std::string machine_file;     // path, empty: the machine is measured at the start
+  std::string machine;          // a shipped name or a file's path; empty: it is measured at the start
   Budget budget;
   PlanOptions plan;
   int threads = 0;                                                                  // 0: all cores

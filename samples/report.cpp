@@ -24,7 +24,7 @@ void add_model_lines(Lines& lines, const Setup& setup) {
   lines.add("text", "{}: {} bytes, byte-bigram entropy {:.4f} nats", setup.options->data,
             grouped(setup.text_bytes), setup.bigram_entropy);
   lines.add("device", "{}", setup.device);
-  lines.add(setup.options->machine_file.empty() ? "calibrated" : "machine",
+  lines.add(setup.options->machine.empty() ? "calibrated" : "machine",
             "{:.0f} GFLOP/s in matrices, {:.1f} GB/s elsewhere, optimizer {:.1f} GB/s",
             setup.machine.flops_per_second / 1e9, setup.machine.device_bytes_per_second / 1e9,
             setup.machine.host_bytes_per_second / 1e9);
@@ -42,7 +42,7 @@ void add_memory_lines(Lines& lines, const Setup& setup) {
                 ? ""
                 : fmt::format(" ({} bytes), {} of the need", budget, share(budget, setup.need)));
   if (setup.machine.overhead_bytes > 0) {
-    lines.add("  of it", "{} ({} bytes) for context and libraries, which no plan can use",
+    lines.add("  in each", "{} ({} bytes) for context and libraries, which no plan can use",
               format_bytes(setup.machine.overhead_bytes), setup.machine.overhead_bytes);
   }
   lines.add("plan", "peak {} ({} bytes), {} of the need; host {}, of it {} pinned",
@@ -66,12 +66,19 @@ void add_plan_lines(Lines& lines, const Setup& setup) {
             format_bytes(plan.d2h_bytes));
 }
 
+// Under a prediction.
+void add_planned_for(Lines& lines, const Setup& setup) {
+  if (!setup.planned_for.empty())
+    lines.add("  for", "{}; this run is not on that machine, its times will differ", setup.planned_for);
+}
+
 void add_prediction_lines(Lines& lines, const Setup& setup) {
   const Plan& plan = *setup.plan;
   const double step = plan.predicted_step_seconds;
   lines.add("predicted", "{} per step, {} tokens/s, stall {:.1f}%", format_seconds(step),
             grouped(static_cast<std::uint64_t>(static_cast<double>(setup.tokens_per_step()) / step)),
             100 * plan.predicted_stall_seconds / step);
+  add_planned_for(lines, setup);
   lines.add("lower bound", "{} per step for any plan in this budget, bound by {}",
             format_seconds(plan.lower_bound_seconds), plan.bound_by);
 }
@@ -136,6 +143,7 @@ std::string summary(const Setup& setup, const RunStatistics& run) {
             format_seconds(step), format_seconds(plan.predicted_step_seconds),
             100 * (plan.predicted_step_seconds / step - 1), step / plan.lower_bound_seconds, plan.bound_by,
             100 * run.stall_fraction());
+  add_planned_for(lines, setup);
   const Bytes budget = setup.options->budget.device;
   lines.add("device peak", "{} bytes touched, {} planned, budget {}; {} of the need", run.device_peak_bytes(),
             plan.device_peak_bytes, budget == unlimited ? "unlimited" : fmt::format("{} bytes", budget),

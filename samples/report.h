@@ -19,9 +19,11 @@ struct Setup {
   Machine machine;
   std::uint64_t text_bytes = 0;
   double bigram_entropy = 0;  // nats
+  // Overhead included, as `stowage plan` has them.
   Bytes need = 0;
   Bytes minimum = 0;
-  std::string device;  // which, and why
+  std::string device;       // which, and why
+  std::string planned_for;  // RunDevice::planned_for
 
   std::uint64_t tokens_per_step() const {
     return static_cast<std::uint64_t>(options->model.batch * options->model.sequence);

@@ -2,11 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <unistd.h>
+
+#include <array>
 #include <utility>
 
 #include "samples/calibrate_quick.h"
 #include "src/base/parallel_for.h"
 #include "src/calibrate/calibrate.h"
+#include "src/cli/machine_choice.h"
 #include "stowage/choose_device.h"
 #include "stowage/cuda_device.h"
 #include "stowage/error.h"
@@ -34,6 +38,18 @@ void fit_budget(Options& options, const MemoryInfo& memory) {
       budget, available, format_bytes(available)));
 }
 
+std::string this_host() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+// The machine that --machine means, and RunDevice::planned_for where it is not `device` of this host.
+MachineFile wanted_machine(const Options& options, const std::string& device, std::string& planned_for) {
+  MachineFile file = read_machine(options.machine, machines_folder());
+  if (file.device != device || file.host != this_host()) planned_for = describe_machine(file);
+  return file;
+}
+
 BackendChoice chosen(const std::string& name) {
   try {
     return choose_device(name);
@@ -46,9 +62,9 @@ RunDevice prepare_card(Options& options, const BackendChoice& choice) {
   RunDevice result;
   result.device = open_cuda_device({.ordinal = choice.ordinal});
   const LaunchTable kernels = launch_table_for(*result.device);
-  const MachineFile file = options.machine_file.empty()
+  const MachineFile file = options.machine.empty()
                                ? calibrate(*result.device, kernels, quick_calibration())
-                               : read_machine_file(options.machine_file);
+                               : wanted_machine(options, result.device->info().name, result.planned_for);
   result.machine = machine_for(file, options.type);
   result.machine.overhead_bytes = overhead_on(*result.device, result.machine.overhead_bytes);
   fit_budget(options, result.device->memory_info());
@@ -68,14 +84,14 @@ RunDevice prepare_device(Options& options) {
         to_string(options.type), choice.reason));
   }
   RunDevice result;
-  if (options.machine_file.empty()) {
+  if (options.machine.empty()) {
     Calibration calibration = calibrate_quick(options.model, options.link);
     result.machine = calibration.machine;
     result.profile = std::move(calibration.profile);
     result.machine.h2d_both_bytes_per_second = result.machine.d2h_both_bytes_per_second =
         options.link_both_bytes_per_second;
   } else {
-    result.machine = machine_for(read_machine_file(options.machine_file), options.type);
+    result.machine = machine_for(wanted_machine(options, "simulated", result.planned_for), options.type);
   }
   const int threads = parallel_threads();
   result.which = fmt::format("{}, {} CPU thread{}, {}", choice.reason, threads, threads == 1 ? "" : "s",

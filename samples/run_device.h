@@ -14,14 +14,16 @@ struct RunDevice {
   Machine machine;    // as measured at the start, or as the machine file says
   OpProfile profile;  // of a simulated device that was measured; else empty
   std::string which;  // for the table: which device, and why
+  // Whose rates the plan takes, if they were not measured on this device and host; else empty.
+  std::string planned_for;
   // The card, once it had to be asked; a simulated device is opened when its capacity is known.
   std::unique_ptr<Device> device;
 };
 
 // Picks the device, measures what the planner must know (under a second) unless a file has it, and makes
 // the budget one that the card can keep: an unlimited one becomes what is free on it. Throws InvalidInput
-// for a device that is not there, a type that it does not compute in, a file that cannot be read, or a
-// budget beyond what is free.
+// for a device that is not there, a type that it does not compute in, a machine that is not known or cannot
+// be read, or a budget beyond what is free.
 RunDevice prepare_device(Options& options);
 
 // The device to train on.

@@ -16,7 +16,7 @@ std::string to_json_line(const StepRecord& record) {
   return fmt::format(
       R"({{"step": {}, "loss": {}, "grad_norm": {}, "learning_rate": {}, "tokens_per_second": {}, )"
       R"("device_peak_bytes": {}, "h2d_bytes": {}, "d2h_bytes": {}, "stall_fraction": {}}})",
-      report.step, exact(report.loss), exact(report.grad_norm), exact(record.learning_rate),
+      report.step + 1, exact(report.loss), exact(report.grad_norm), exact(record.learning_rate),
       exact(record.tokens_per_second), report.device_peak_bytes, report.h2d_bytes, report.d2h_bytes,
       exact(report.stall_fraction));
 }

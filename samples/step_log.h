@@ -15,8 +15,8 @@ struct StepRecord {
   double tokens_per_second = 0;
 };
 
-// One line without its end. Doubles are written as the shortest text that reads back as the same
-// double, and as null where they are no number.
+// One line without its end. Steps count from 1, as in the progress line. Doubles are written as the shortest
+// text that reads back as the same double, and as null where they are no number.
 std::string to_json_line(const StepRecord& record);
 
 class StepLog {

@@ -174,7 +174,7 @@ class Trainer {
     throw Error(fmt::format(
         "step {}: loss {} with gradient norm {}: the training has diverged; lower --learning-rate, or "
         "clip gradients with --clip",
-        report.step, report.loss, report.grad_norm));
+        report.step + 1, report.loss, report.grad_norm));
   }
 
   const Setup& setup_;
@@ -251,12 +251,14 @@ int train(const Options& given) {
   setup.graph = &model.graph;
   setup.machine = prepared.machine;
   setup.device = prepared.which;
+  setup.planned_for = prepared.planned_for;
   const Plan plan = plan_step(model.graph, setup.machine, options);
   setup.plan = &plan;
   setup.text_bytes = text.size();
   setup.bigram_entropy = bigram_entropy(text);
-  setup.need = need_bytes(model.graph, setup.machine);
-  setup.minimum = minimum_bytes(model.graph, setup.machine, options.plan);
+  const Bytes overhead = setup.machine.overhead_bytes;
+  setup.need = need_bytes(model.graph, setup.machine) + overhead;
+  setup.minimum = minimum_bytes(model.graph, setup.machine, options.plan) + overhead;
   print(setup_table(setup));
   outputs.plan.write(to_json(plan));
   outputs.plan.commit();

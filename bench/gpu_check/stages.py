@@ -60,8 +60,8 @@ def setup_of(done):
 
 
 def printed_bytes(output):
-    """{"need": …, "minimum": …, "of it": …} from what train_gpt prints of a plan."""
-    lines = re.findall(r"^ *(need|minimum|of it) .*?\((\d+) bytes\)", output, re.MULTILINE)
+    """{"need": …, "minimum": …} from what train_gpt prints of a plan, overhead included."""
+    lines = re.findall(r"^ *(need|minimum) .*?\((\d+) bytes\)", output, re.MULTILINE)
     return {name: int(count) for name, count in lines}
 
 
@@ -184,7 +184,7 @@ class Stages:
                        "--steps", 5, *self.sizes["trainer"]]
             planned = self.runner.run([*command, "--plan-only"])
             number = printed_bytes(planned["output"])
-            budget = number.get("of it", 0) + (number.get("need", 0) + number.get("minimum", 0)) // 2
+            budget = (number.get("need", 0) + number.get("minimum", 0)) // 2
             result = {"code": planned["code"], "budget_bytes": budget}
             for name, memory in (("unlimited", ["--policy", "none"]), ("smaller", ["--device-memory", budget])):
                 log = Path(folder) / f"{name}.jsonl"

@@ -39,11 +39,20 @@ bool is_emulated(Policy policy);
 // For people: the name, with "(emulated)" where it stands for another system. Takes any text.
 std::string policy_label(std::string_view name);
 
+// What the automatic policy may rebuild in backward.
+enum class Replays : std::uint8_t {
+  within_blocks,  // any part of each half-block
+  // All of a Transformer block's activations (with micro-batches: a half-block's) or none, from its input, as
+  // most systems checkpoint: to compare with (docs/recompute.md).
+  whole_blocks,
+};
+
 struct PlanOptions {
   Policy policy = Policy::automatic;
   Bytes bucket_bytes = 0;  // 0: chosen from the link's curve
   // Of micro-batches; nothing: whichever is faster. Without effect on a graph that has one order alone.
   std::optional<MicroBatchOrder> order = std::nullopt;
+  Replays replays = Replays::within_blocks;  // of Policy::automatic
 };
 
 // The plan family does not depend on the budget; a budget takes its fastest member that fits, so

@@ -1,6 +1,7 @@
 #include "offload/plan/items.h"
 
 #include <algorithm>
+#include <map>
 
 namespace stowage {
 namespace {
@@ -58,6 +59,23 @@ std::vector<ActivationItem> activation_items(const Graph& graph, const Recompute
     last = found.rebuildable ? found.writer : no_id;
   }
   return items;
+}
+
+std::vector<ActivationItem> whole_unit_items(const std::vector<ActivationItem>& items) {
+  std::vector<ActivationItem> whole;
+  std::map<std::uint32_t, std::size_t> of_unit;  // where in `whole` the unit's item is
+  for (const ActivationItem& item : items) {
+    const auto known = of_unit.find(item.unit);
+    if (item.rebuildable && known != of_unit.end()) {
+      ActivationItem& unit = whole[known->second];
+      unit.buckets.insert(unit.buckets.end(), item.buckets.begin(), item.buckets.end());
+      unit.bytes += item.bytes;
+      continue;
+    }
+    if (item.rebuildable) of_unit[item.unit] = whole.size();
+    whole.push_back(item);
+  }
+  return whole;
 }
 
 ActivationChoice choice_of(const ActivationItem& item, const Choices& choices) {

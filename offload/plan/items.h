@@ -24,6 +24,9 @@ struct ActivationItem {
 std::vector<ActivationItem> activation_items(const Graph& graph, const RecomputeAnalysis& analysis,
                                              const BucketLayout& layout);
 
+// The same with all that a unit's replay could rebuild as one item, so that all of it is rebuilt or none.
+std::vector<ActivationItem> whole_unit_items(const std::vector<ActivationItem>& items);
+
 // The item's level as `choices` have it, and setting it.
 ActivationChoice choice_of(const ActivationItem& item, const Choices& choices);
 void choose(const ActivationItem& item, ActivationChoice choice, Choices& choices);

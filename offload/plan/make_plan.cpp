@@ -22,6 +22,15 @@ std::vector<Problem> make_problems(const Graph& graph, const Machine& machine, c
       problems.push_back(make_problem(graph, machine, options, order));
   return problems;
 }
+// The same of the automatic policy's `replays`; `units` is the graph in the units that those may rebuild.
+std::vector<Problem> automatic_problems(const Graph& units, const Machine& machine, Bytes target_bytes,
+                                        const PlanOptions& options, Replays replays) {
+  std::vector<Problem> problems =
+      make_problems(units, machine, {.target_bytes = target_bytes}, options.order);
+  if (replays == Replays::whole_blocks)
+    for (Problem& problem : problems) problem.items = whole_unit_items(problem.items);
+  return problems;
+}
 Plan resident_plan(const Problem& problem) {
   Choices choices = resident_choices(problem);
   // Serial, so that *need* depends on no rate.
@@ -88,6 +97,44 @@ Plan with_bound(Plan plan, const Problem& problem, const Budget& budget) {
   return plan;
 }
 
+// The automatic policy's plans with one kind of replays. What does not depend on the budget is made when it
+// is first asked for.
+class ReplaysPlanner {
+ public:
+  // Keeps references. `graph` is in the units that `replays` may rebuild.
+  ReplaysPlanner(const Graph& graph, const Machine& machine, const PlanOptions& options, Replays replays)
+      : graph_(graph), machine_(machine), options_(options), replays_(replays) {}
+
+  // Of all bucket sizes, smallest first.
+  const std::vector<Problem>& problems() {
+    if (problems_.empty())
+      for (Bytes target : bucket_sizes(machine_, options_))
+        for (Problem& problem : automatic_problems(graph_, machine_, target, options_, replays_))
+          problems_.push_back(std::move(problem));
+    return problems_;
+  }
+  const Minimum& least() {
+    if (!minimum_) minimum_ = least_minimum(problems());
+    return *minimum_;
+  }
+  // `most`: bytes of a plan that needs no family. `emulated`, asked once: the other systems' problems.
+  template <typename MakeEmulated>
+  void offer_to(Selection& selection, Bytes most, MakeEmulated emulated) {
+    selection.offer(least().plan);
+    if (!family_) family_.emplace(problems(), std::min(least().plan.device_peak_bytes, most), emulated());
+    family_->offer_to(selection);
+  }
+
+ private:
+  const Graph& graph_;
+  const Machine& machine_;
+  const PlanOptions& options_;
+  Replays replays_;
+  std::vector<Problem> problems_;
+  std::optional<Minimum> minimum_;
+  std::optional<Family> family_;
+};
+
 // What is left of the device budget beside context and libraries.
 Budget for_plans(Budget budget, const Machine& machine) {
   if (budget.device != unlimited) budget.device -= std::min(budget.device, machine.overhead_bytes);
@@ -100,7 +147,17 @@ Budget for_plans(Budget budget, const Machine& machine) {
 class Planner::Parts {
  public:
   Parts(const Graph& graph, const Machine& machine, const PlanOptions& options)
-      : graph_(graph), machine_(machine), options_(options) {}
+      : graph_(graph),
+        machine_(machine),
+        options_(options),
+        blocks_(with_whole_blocks(graph)),
+        chosen_(options.replays == Replays::whole_blocks ? blocks_ : graph_, machine_, options_,
+                options.replays) {
+    if (options.replays != Replays::whole_blocks && blocks_.unit_names != graph.unit_names)
+      whole_.emplace(blocks_, machine_, options_, Replays::whole_blocks);
+  }
+  Parts(const Parts&) = delete;
+  Parts& operator=(const Parts&) = delete;
 
   std::variant<Plan, Infeasible> plan(const Budget& budget) {
     if (options_.policy == Policy::automatic) return plan_automatic(budget);
@@ -121,7 +178,7 @@ class Planner::Parts {
     if (is_emulated(options_.policy))
       return policy_minimum_bytes(options_.policy, graph_, machine_, options_.bucket_bytes);
     const Bytes most = resident().plan.device_peak_bytes;
-    return options_.policy == Policy::none ? most : std::min(least().plan.device_peak_bytes, most);
+    return options_.policy == Policy::none ? most : std::min(chosen_.least().plan.device_peak_bytes, most);
   }
 
  private:
@@ -129,30 +186,14 @@ class Planner::Parts {
     if (!resident_) resident_ = least_resident(graph_, machine_, options_.order);
     return *resident_;
   }
-  // Of all bucket sizes, smallest first.
-  const std::vector<Problem>& problems() {
-    if (problems_.empty())
-      for (Bytes target : bucket_sizes(machine_, options_))
-        for (Problem& problem : make_problems(graph_, machine_, {.target_bytes = target}, options_.order))
-          problems_.push_back(std::move(problem));
-    return problems_;
-  }
   // With one tensor in each bucket.
   const Problem& single() {
     if (!single_) single_ = std::move(make_problems(graph_, machine_, {.target_bytes = 0}, {}).front());
     return *single_;
   }
-  const Minimum& least() {
-    if (!minimum_) minimum_ = least_minimum(problems());
-    return *minimum_;
-  }
-  Family& family() {
-    if (family_) return *family_;
-    std::unique_ptr<PolicyProblems> emulated;  // none of them has another order
-    if (options_.order.value_or(MicroBatchOrder::layer_major) == MicroBatchOrder::layer_major)
-      emulated = std::make_unique<PolicyProblems>(graph_, machine_, options_.bucket_bytes);
-    family_.emplace(problems(), minimum(), std::move(emulated));
-    return *family_;
+  std::unique_ptr<PolicyProblems> emulated() const {  // none of them has another order
+    if (options_.order.value_or(MicroBatchOrder::layer_major) != MicroBatchOrder::layer_major) return {};
+    return std::make_unique<PolicyProblems>(graph_, machine_, options_.bucket_bytes);
   }
 
   std::variant<Plan, Infeasible> plan_none(const Budget& budget) {
@@ -166,15 +207,19 @@ class Planner::Parts {
     return with_bound(plan, problem, budget);
   }
 
+  // Replays within blocks have those of whole blocks beside them, so they are never slower.
   std::variant<Plan, Infeasible> plan_automatic(const Budget& budget) {
-    if (minimum() > budget.device) return Infeasible{budget.device, minimum(), false, least().op};
+    if (minimum() > budget.device) return Infeasible{budget.device, minimum(), false, chosen_.least().op};
+    const Bytes most = resident().plan.device_peak_bytes;
     Selection selection(budget);
-    selection.offer(least().plan);
     selection.offer(resident().plan);
     if (selection.best()) selection.best()->policy = "auto";
-    family().offer_to(selection);
-    if (!selection.best()) return Infeasible{budget.host, selection.least_host(), true, least().op};
-    return with_bound(std::move(*selection.best()), problems().front(), budget);
+    chosen_.offer_to(selection, most, [&] { return emulated(); });
+    if (whole_) whole_->offer_to(selection, most, [] { return std::unique_ptr<PolicyProblems>(); });
+    if (!selection.best()) return Infeasible{budget.host, selection.least_host(), true, chosen_.least().op};
+    const bool chose_whole = options_.replays == Replays::whole_blocks;
+    return with_bound(std::move(*selection.best()), chose_whole ? single() : chosen_.problems().front(),
+                      budget);
   }
 
   const Graph& graph_;
@@ -182,10 +227,10 @@ class Planner::Parts {
   PlanOptions options_;
   std::optional<Resident> resident_;
   std::optional<Bytes> need_;
-  std::vector<Problem> problems_;
   std::optional<Problem> single_;
-  std::optional<Minimum> minimum_;
-  std::optional<Family> family_;
+  Graph blocks_;  // with both halves of a block as one unit
+  ReplaysPlanner chosen_;
+  std::optional<ReplaysPlanner> whole_;  // beside replays within blocks
 };
 
 Planner::Planner(const Graph& graph, const Machine& machine, const PlanOptions& options)

@@ -16,7 +16,7 @@ using test::Result;
 using test::run_stowage;
 using ::testing::HasSubstr;
 
-PlaceCommand parse(const std::string& line) {
+PlaceCommand parse_place(const std::string& line) {
   CLI::App app;
   PlaceWords words;
   add_place(app, words);
@@ -25,7 +25,7 @@ PlaceCommand parse(const std::string& line) {
 }
 
 TEST(PlaceOptions, SayLittleByDefault) {
-  const PlaceCommand command = parse("x.csv");
+  const PlaceCommand command = parse_place("x.csv");
   EXPECT_EQ(command.file, "x.csv");
   EXPECT_FALSE(command.capacity);
   EXPECT_EQ(command.seconds, 10);
@@ -36,7 +36,7 @@ TEST(PlaceOptions, SayLittleByDefault) {
 
 TEST(PlaceOptions, AreUnderstood) {
   const PlaceCommand command =
-      parse("x.csv --capacity 1MiB --time 2.5 --alignment 1KiB --json --output y.csv");
+      parse_place("x.csv --capacity 1MiB --time 2.5 --alignment 1KiB --json --output y.csv");
   EXPECT_EQ(command.capacity, 1_MiB);
   EXPECT_EQ(command.seconds, 2.5);
   EXPECT_EQ(command.alignment, 1_KiB);
@@ -45,9 +45,9 @@ TEST(PlaceOptions, AreUnderstood) {
 }
 
 TEST(PlaceOptions, NameTheOptionThatIsWrong) {
-  test::expect_refused([] { parse("x.csv --capacity lots"); }, "--capacity: \"lots\"");
-  test::expect_refused([] { parse("x.csv --capacity -1"); }, "--capacity: \"-1\"");
-  test::expect_refused([] { parse("x.csv --alignment 1.5"); }, "--alignment: \"1.5\"");
+  test::expect_refused([] { parse_place("x.csv --capacity lots"); }, "--capacity: \"lots\"");
+  test::expect_refused([] { parse_place("x.csv --capacity -1"); }, "--capacity: \"-1\"");
+  test::expect_refused([] { parse_place("x.csv --alignment 1.5"); }, "--alignment: \"1.5\"");
 }
 
 // Of the program itself.

@@ -16,7 +16,7 @@ using test::run_stowage;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-PlanCommand parse(const std::string& line) {
+PlanCommand parse_plan(const std::string& line) {
   CLI::App app;
   PlanWords words;
   add_plan(app, words);
@@ -25,7 +25,7 @@ PlanCommand parse(const std::string& line) {
 }
 
 TEST(PlanOptions, SayNothingByDefault) {
-  const PlanCommand command = parse("graph.json");
+  const PlanCommand command = parse_plan("graph.json");
   EXPECT_EQ(command.graph_file, "graph.json");
   EXPECT_FALSE(command.device_memory);
   EXPECT_EQ(command.host_memory, unlimited);
@@ -37,7 +37,7 @@ TEST(PlanOptions, SayNothingByDefault) {
 }
 
 TEST(PlanOptions, AreUnderstood) {
-  const PlanCommand command = parse(
+  const PlanCommand command = parse_plan(
       "--gpt 24x1024 --heads 8 --sequence 512 --batch 4 --micro-batches 2 --vocabulary 256 --type bf16 "
       "--machine h200 "
       "--device-memory 6GiB --host-memory 48G --bucket-size 64MiB --policy none --sweep memory=3 --plan-json "
@@ -55,20 +55,20 @@ TEST(PlanOptions, AreUnderstood) {
   EXPECT_EQ(command.options.bucket_bytes, 64_MiB);
   EXPECT_EQ(command.options.policy, Policy::none);
   for (const Policy policy : every_policy)
-    EXPECT_EQ(parse("--max-model --policy " + std::string(to_string(policy))).options.policy, policy);
+    EXPECT_EQ(parse_plan("--max-model --policy " + std::string(to_string(policy))).options.policy, policy);
   EXPECT_EQ(command.sweep, "memory=3");
   EXPECT_EQ(command.plan_file, "p.json");
   EXPECT_TRUE(command.json);
-  EXPECT_EQ(parse("--bert base --device-memory unlimited").device_memory, unlimited);
-  EXPECT_TRUE(parse("--max-model").max_model);
-  EXPECT_THAT(parse("--compare a.json b.json").compare, ElementsAre("a.json", "b.json"));
+  EXPECT_EQ(parse_plan("--bert base --device-memory unlimited").device_memory, unlimited);
+  EXPECT_TRUE(parse_plan("--max-model").max_model);
+  EXPECT_THAT(parse_plan("--compare a.json b.json").compare, ElementsAre("a.json", "b.json"));
 }
 
 TEST(PlanOptions, NameTheOptionThatIsWrong) {
-  test::expect_refused([] { parse("g --device-memory lots"); }, "--device-memory: \"lots\"");
-  test::expect_refused([] { parse("g --device-memory 99999999999999999999"); }, "--device-memory: ");
-  test::expect_refused([] { parse("g --host-memory -1"); }, "--host-memory: \"-1\"");
-  test::expect_refused([] { parse("g --bucket-size 0"); }, "--bucket-size: \"0\" is no bucket size");
+  test::expect_refused([] { parse_plan("g --device-memory lots"); }, "--device-memory: \"lots\"");
+  test::expect_refused([] { parse_plan("g --device-memory 99999999999999999999"); }, "--device-memory: ");
+  test::expect_refused([] { parse_plan("g --host-memory -1"); }, "--host-memory: \"-1\"");
+  test::expect_refused([] { parse_plan("g --bucket-size 0"); }, "--bucket-size: \"0\" is no bucket size");
 }
 
 // Of the program itself.

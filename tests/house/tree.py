@@ -32,6 +32,7 @@ MIRRORED = {
 TESTS_OF_THE_WHOLE = {
     "tests/models/micro_batches_test.cpp": "a batch in micro-batches: the whole batch's loss and gradients",
     "tests/offload/plan/micro_batches_test.cpp": "plans of both orders of micro-batches, and the choice between them",
+    "tests/offload/plan/replays_test.cpp": "replays within blocks against replays of whole blocks",
     "tests/offload/engine/micro_batches_test.cpp": "both orders of micro-batches: the evaluator's bits in every budget",
     "tests/offload/engine/allocations_test.cpp": "no allocation after the first step",
     "tests/offload/engine/gpt_test.cpp": "a small GPT: the evaluator's bits, the planned peak and the planned traffic",

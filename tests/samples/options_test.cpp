@@ -125,7 +125,7 @@ TEST(Options, EveryFlag) {
   EXPECT_EQ(options.model.dropout, 0.125);
   EXPECT_EQ(options.seed, 18446744073709551615U);
   EXPECT_EQ(options.device, "cuda:1");
-  EXPECT_EQ(options.machine_file, "m");
+  EXPECT_EQ(options.machine, "m");
   EXPECT_EQ(options.type, DataType::bf16);
   EXPECT_EQ(options.budget.device, 1234567U);
   EXPECT_EQ(options.budget.host, 1536_MiB);

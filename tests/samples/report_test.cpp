@@ -88,8 +88,17 @@ TEST(SetupTable, ShowsThatAnotherSystemIsEmulated) {
 TEST(SetupTable, SaysWhetherTheMachineWasMeasuredNow) {
   Told told;
   EXPECT_THAT(setup_table(told.setup), HasSubstr("calibrated"));
-  told.options.machine_file = "h.json";
+  told.options.machine = "h.json";
   EXPECT_THAT(setup_table(told.setup), testing::Not(HasSubstr("calibrated")));
+}
+
+TEST(SetupTable, SaysWhoseTimesThePredictionHas) {
+  Told told;
+  EXPECT_THAT(setup_table(told.setup), testing::Not(HasSubstr("not on that machine")));
+  EXPECT_THAT(summary(told.setup, {}), testing::Not(HasSubstr("not on that machine")));
+  told.setup.planned_for = "a card on a node";
+  for (const std::string& text : {setup_table(told.setup), summary(told.setup, {})})
+    EXPECT_THAT(text, HasSubstr("  for         a card on a node; this run is not on that machine"));
 }
 
 TEST(Summary, ComparesWithThePromises) {

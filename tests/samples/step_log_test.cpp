@@ -28,7 +28,7 @@ StepRecord awkward() {
 TEST(StepLog, ReadsBackExactly) {
   const StepRecord record = awkward();
   const auto read = nlohmann::json::parse(to_json_line(record));
-  EXPECT_EQ(read.at("step").get<std::uint64_t>(), 7U);
+  EXPECT_EQ(read.at("step").get<std::uint64_t>(), 8U);
   EXPECT_EQ(read.at("loss").get<double>(), record.report.loss);
   EXPECT_EQ(read.at("grad_norm").get<double>(), record.report.grad_norm);
   EXPECT_EQ(read.at("learning_rate").get<double>(), record.learning_rate);

@@ -95,7 +95,35 @@ TEST_F(TrainGpt, PlansInBf16ForAMachineThatIsNotHere) {
   EXPECT_EQ(result.exit_code, 0) << result.errors;
   EXPECT_THAT(result.output, HasSubstr("500000 GFLOP/s in matrices"));
   EXPECT_THAT(result.output, HasSubstr("1.00 MiB (1048576 bytes) for context and libraries"));
+  EXPECT_THAT(result.output,
+              HasSubstr("a card on elsewhere, measured 2026-01-01T00:00:00Z; this run is not"));
   expect_refused(small({"--machine", path, "--plan-only"}), {"f32", "bf16"});
+}
+
+TEST_F(TrainGpt, PlansForAMachineByItsName) {
+  const ProgramResult result = run_train_gpt(small({"--machine", "rtx4090", "--plan-only"}));
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("NVIDIA GeForce RTX 4090 on its usual host"));
+  EXPECT_THAT(result.output, HasSubstr("this run is not on that machine"));
+  EXPECT_THAT(run_train_gpt(small({"--plan-only"})).output, Not(HasSubstr("not on that machine")));
+  expect_refused(small({"--machine", "no-such-card"}), {"--machine", "no-such-card", "rtx4090"});
+}
+
+// As `stowage plan` has them: what can be given to --device-memory.
+TEST_F(TrainGpt, TheMinimumThatItPrintsHasTheOverheadInIt) {
+  const std::string path = folder_.make("machine.json", machine_json({DataType::f32}));
+  const Words plan = small({"--machine", path, "--plan-only"});
+  const std::string table = run_train_gpt(plan).output;
+  const std::size_t line = table.find("\nminimum");
+  ASSERT_NE(line, std::string::npos);
+  const std::size_t begin = table.find('(', line) + 1;
+  const Bytes minimum = std::stoull(table.substr(begin));
+  EXPECT_GT(minimum, 1_MiB);
+  Words words = plan;
+  words.insert(words.end(), {"--device-memory", std::to_string(minimum)});
+  EXPECT_EQ(run_train_gpt(words).exit_code, 0);
+  words.back() = std::to_string(minimum - 1);
+  expect_refused(words, {"--device-memory", std::to_string(minimum)});
 }
 
 TEST_F(TrainGpt, RefusesUnwritableOutputsBeforeTheTraining) {
@@ -269,7 +297,7 @@ TEST_F(TrainGpt, LogHasItsKeysAndTheSchedule) {
             0);
   const std::vector<json> lines = log_lines(folder_.file("log"));
   ASSERT_EQ(lines.size(), 3U);
-  EXPECT_EQ(lines[2].at("step"), 2);
+  EXPECT_EQ(lines[2].at("step"), 3);
   EXPECT_EQ(lines[0].at("learning_rate"), 0.25);
   EXPECT_EQ(lines[1].at("learning_rate"), 0.5);
   EXPECT_EQ(lines[2].at("learning_rate"), 0.05);

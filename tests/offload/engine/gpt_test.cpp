@@ -11,6 +11,7 @@
 #include "stowage/simulated_device.h"
 #include "tests/offload/engine/training_run.h"
 #include "tests/support/random_graph.h"
+#include "tests/support/sanitized.h"
 
 namespace stowage {
 namespace {
@@ -187,12 +188,7 @@ TEST_P(GptBudgets, LeaveTheBitsOfTheEvaluator) {
   expect_same_bits(random_case(*graph_, static_cast<std::uint64_t>(GetParam())));
 }
 
-#if defined(__SANITIZE_THREAD__)
-constexpr int random_cases = 18;
-#else
-constexpr int random_cases = 60;
-#endif
-INSTANTIATE_TEST_SUITE_P(Random, GptBudgets, ::testing::Range(0, random_cases));
+INSTANTIATE_TEST_SUITE_P(Random, GptBudgets, ::testing::Range(0, draws(60, 18)));
 
 }  // namespace
 }  // namespace stowage

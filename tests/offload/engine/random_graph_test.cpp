@@ -6,6 +6,7 @@
 #include "tests/offload/engine/training_run.h"
 #include "tests/support/mix_kernel.h"
 #include "tests/support/random_graph.h"
+#include "tests/support/sanitized.h"
 
 namespace stowage {
 namespace {
@@ -76,13 +77,7 @@ TEST_P(RandomGraphEngine, LeavesTheBitsOfTheEvaluatorInBothOrdersOfMicroBatches)
   }
 }
 
-// A sanitizer takes several times as long.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int graphs = 10;
-#else
-constexpr int graphs = 40;
-#endif
-INSTANTIATE_TEST_SUITE_P(Seeds, RandomGraphEngine, ::testing::Range(0, graphs));
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomGraphEngine, ::testing::Range(0, draws(40, 4)));
 
 }  // namespace
 }  // namespace stowage

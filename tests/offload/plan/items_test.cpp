@@ -51,5 +51,30 @@ TEST(ActivationItems, WhatOneOpMakesIsOneItem) {
     EXPECT_EQ(choices.activations[layout.bucket_of[find_tensor(graph, name)]], ActivationChoice::keep);
 }
 
+TEST(WholeUnitItems, JoinWhatAUnitsReplayRebuildsAndNothingElse) {
+  Graph graph = chain_graph({.units = 2});
+  const TensorId later = static_cast<TensorId>(graph.tensors.size());
+  graph.tensors.push_back({"later", DataType::f32, {16}, TensorKind::activation, {}});
+  graph.ops[find_op(graph, "b0")].writes.push_back(later);
+  graph.ops[find_op(graph, "b.backward0")].reads.push_back(later);
+  BucketLayout layout;
+  const std::vector<ActivationItem> items = items_of(graph, layout);
+  ASSERT_EQ(items.size(), 6U);
+  std::vector<std::pair<std::string, bool>> found;
+  for (const ActivationItem& item : whole_unit_items(items)) {
+    std::string names;
+    Bytes bytes = 0;
+    for (BucketId id : item.buckets) {
+      names += layout.buckets[id].name + ' ';
+      bytes += layout.buckets[id].bytes;
+    }
+    EXPECT_EQ(item.bytes, bytes);
+    found.emplace_back(names, item.rebuildable);
+  }
+  const std::vector<std::pair<std::string, bool>> expected{
+      {"x0 ", false}, {"h0 later ", true}, {"x1 ", false}, {"h1 ", true}, {"x2 ", false}};
+  EXPECT_EQ(found, expected);
+}
+
 }  // namespace
 }  // namespace stowage

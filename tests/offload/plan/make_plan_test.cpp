@@ -9,6 +9,7 @@
 #include "stowage/planner.h"
 #include "tests/support/chain_graph.h"
 #include "tests/support/random_graph.h"
+#include "tests/support/sanitized.h"
 
 namespace stowage {
 namespace {
@@ -39,12 +40,7 @@ void expect_tight(const Plan& plan) {
   ASSERT_LE(plan.device_peak_bytes, static_cast<Bytes>(most + most / 100));
 }
 
-// A sanitizer takes ten times as long, so it gets a tenth of the graphs.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::uint64_t graphs = 50;
-#else
-constexpr std::uint64_t graphs = 1000;
-#endif
+constexpr std::uint64_t graphs = testing::draws<std::uint64_t>(1000, 15);
 
 // Every budget from the minimum up gives a valid plan that keeps it; one byte less gives Infeasible.
 TEST(MakePlan, RandomGraphsPlanIntoValidPlansAtEveryBudgetFromTheirMinimumUp) {

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "offload/recompute/recompute.h"
+#include "src/graph/cost.h"
+#include "tests/support/chain_graph.h"
+
 namespace stowage {
 namespace {
 
@@ -133,6 +137,17 @@ TEST(Schedule, WhatIsBroughtInOnceMoreIsStillOffloadedWhenTheFirstTwoAreJoined) 
   EXPECT_TRUE(draft.lifetimes[1].prefetched);
 }
 
+TEST(Schedule, WhatOthersBringInOrAReplayMakesLaterIsNoReasonToOffloadWhatWasJoined) {
+  Setting setting({1.0, 1.0});
+  setting.offloaded(0, 0, 1);
+  setting.prefetched(0, 2, 2);
+  Setting other = setting;
+  other.prefetched(1, 8, 8);
+  EXPECT_FALSE(schedule_serially(other.draft).lifetimes[0].offloaded);
+  setting.add({.bucket = 0, .first_use = 8, .last_use = 8});
+  EXPECT_FALSE(schedule_serially(setting.draft).lifetimes[0].offloaded);
+}
+
 TEST(Schedule, ACopyThatAReplayMakesIsNeverJoined) {
   Setting setting({1.0});
   setting.offloaded(0, 0, 1);
@@ -148,6 +163,74 @@ TEST(Schedule, ResidentsSpanTheStep) {
   Draft draft = setting.within(unlimited);
   EXPECT_EQ(draft.lifetimes[0].first, 0);
   EXPECT_EQ(draft.lifetimes[0].last, 10);
+}
+
+TEST(Schedule, WhatIsHeldForTheWholeStepIsNotClaimedLater) {
+  Setting setting({1.0});
+  setting.add({.bucket = 0, .first_use = 6, .last_use = 6, .prefetched = true, .whole_step = true});
+  Draft draft = setting.within(unlimited);
+  EXPECT_EQ(draft.lifetimes[0].first, 0);
+  EXPECT_EQ(draft.lifetimes[0].last, 10);
+}
+
+TEST(Schedule, WhatIsClaimedAlreadyTakesRoom) {
+  Setting setting({1.0, 1.0, 0.0});
+  setting.prefetched(0, 8, 8);
+  setting.prefetched(1, 8, 8);
+  setting.add({.bucket = 2, .first_use = 5, .last_use = 7});
+  Draft draft = setting.within(200);
+  EXPECT_EQ(draft.lifetimes[0].first, 5);
+  EXPECT_EQ(draft.lifetimes[1].first, 8);
+  EXPECT_EQ(setting.within(300).lifetimes[1].first, 6);
+}
+
+TEST(Schedule, WhatIsStillLeavingTakesRoom) {
+  Setting setting({1.0, 2.5});
+  setting.offloaded(1, 0, 1);  // leaves until 7.0
+  setting.prefetched(0, 5, 5);
+  EXPECT_EQ(setting.within(150).lifetimes[1].first, 5);  // the op waits for both
+  EXPECT_EQ(setting.within(200).lifetimes[1].first, 3);
+}
+
+TEST(Schedule, ADistanceLimitsTransfersEachWay) {
+  Setting setting({3.0, 3.0, 4.0, 4.0});
+  setting.offloaded(0, 0, 0);
+  setting.offloaded(1, 0, 1);
+  const auto within = [&](std::uint32_t distance) {
+    return schedule_within(setting.draft, setting.durations, setting.layout, {.distance = distance});
+  };
+  EXPECT_EQ(within(1).lifetimes[0].last, 2);  // op 2 waits for it
+  EXPECT_EQ(within(2).lifetimes[0].last, 7);
+  setting.draft.lifetimes.clear();
+  setting.prefetched(2, 6, 6);
+  setting.prefetched(3, 9, 9);
+  EXPECT_EQ(within(1).lifetimes[1].first, 6);  // not before the first is used
+  EXPECT_EQ(within(2).lifetimes[1].first, 4);  // when the link is free
+}
+
+// Bucket by bucket in the order of first use; only parameters wait for the host, and residents do not.
+TEST(Durations, AParameterIsReadyWhenTheHostHasUpdatedItAndAllBeforeIt) {
+  const Graph graph = testing::chain_graph({.units = 3});
+  const BucketLayout layout = make_buckets(graph, analyse_recompute(graph).group, {});
+  const Machine machine;
+  std::vector<double> update(layout.buckets.size(), 0);
+  for (const Op& op : graph.ops)
+    for (TensorId id : op.writes)
+      if (op.phase == Phase::update && graph.tensor(id).kind == TensorKind::parameter)
+        update[layout.bucket_of[id]] = host_seconds(op, machine);
+  ASSERT_GE(layout.parameters.size(), 3U);
+  Draft draft;
+  for (BucketId resident : {no_id, layout.parameters[1]}) {
+    if (resident != no_id) draft.lifetimes.push_back({.bucket = resident, .resident = true});
+    const std::vector<double> ready = make_durations(graph, draft, layout, machine).ready;
+    double now = 0;
+    for (BucketId id : layout.parameters) {
+      now += id == resident ? 0 : update[id];
+      EXPECT_DOUBLE_EQ(ready[id], now);
+    }
+    for (BucketId id = 0; id < ready.size(); ++id)
+      EXPECT_TRUE(layout.roles[id] == BucketRole::parameter || ready[id] == 0);
+  }
 }
 
 TEST(Schedule, NothingOfTheUpdatePhaseIsClaimedBeforeTheGate) {

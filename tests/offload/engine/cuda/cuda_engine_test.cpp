@@ -14,6 +14,7 @@
 #include "stowage/planner.h"
 #include "tests/offload/engine/training_run.h"
 #include "tests/support/random_graph.h"
+#include "tests/support/sanitized.h"
 
 namespace stowage {
 namespace {
@@ -90,7 +91,7 @@ TEST_P(CudaEngine, HasTheSameBitsAtEveryBudget) {
   for (double dropout : {0.0, 0.1}) {
     const Graph graph = make_gpt(GetParam(), dropout);
     const TrainingRun whole = train(graph, plan_in(graph, {}, unlimited, {.policy = Policy::none}));
-    for (std::uint64_t seed = 0; seed < 4; ++seed) {
+    for (std::uint64_t seed = 0; seed < draws(4U, 2U); ++seed) {
       const Machine machine = random_machine(seed);
       const PlanOptions options{.bucket_bytes = seed % 2 == 0 ? Bytes{0} : 4_KiB};
       const Bytes least = minimum_bytes(graph, machine, options);
@@ -116,6 +117,7 @@ TEST_P(CudaEngine, HasTheSameBitsInBothOrdersOfMicroBatches) {
   const TrainingRun whole = train(graph, plan_in(graph, {}, unlimited, {.policy = Policy::none}));
   for (MicroBatchOrder order : {MicroBatchOrder::layer_major, MicroBatchOrder::batch_major}) {
     for (Bytes bucket : {Bytes{0}, 4_KiB}) {
+      if (sanitized && (bucket == 0) == (order == MicroBatchOrder::layer_major)) continue;
       const PlanOptions options{.bucket_bytes = bucket, .order = order};
       const Bytes least = minimum_bytes(graph, {}, options);
       for (Bytes budget : {least, least + least / 2}) {

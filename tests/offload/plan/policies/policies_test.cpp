@@ -6,15 +6,13 @@
 
 #include "stowage/models.h"
 #include "tests/support/random_graph.h"
+#include "tests/support/sanitized.h"
 
 namespace stowage {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::uint64_t graphs = 15, compared_graphs = 3;
-#else
-constexpr std::uint64_t graphs = 150, compared_graphs = 24;
-#endif
+constexpr std::uint64_t graphs = testing::draws<std::uint64_t>(150, 15);
+constexpr std::uint64_t compared_graphs = testing::draws<std::uint64_t>(24, 3);
 
 std::vector<Policy> emulated_policies() {
   std::vector<Policy> policies;

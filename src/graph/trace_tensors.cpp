@@ -1,0 +1,145 @@
+#include "src/graph/trace_tensors.h"
+
+#include <fmt/format.h>
+
+#include "src/graph/shape.h"
+
+namespace stowage {
+namespace {
+
+bool lasts(TensorKind kind) { return kind == TensorKind::parameter || kind == TensorKind::optimizer_state; }
+
+void require_trainable(const JsonField& line, const Tensor& tensor) {
+  const char* field = line.has("bytes") ? "bytes" : "type";
+  if (line.has("bytes") || tensor.type == DataType::i32 || tensor.type == DataType::i16)
+    line.member(field).refuse("says nothing that AdamW could train; give f32, bf16 or f64 and a shape");
+}
+
+}  // namespace
+
+void TraceTensors::read(std::size_t number, const JsonField& line) {
+  line.require_members({"tensor", "kind", "type", "shape", "bytes", "of"});
+  if (graph_.tensors.size() == most_items) line.refuse(fmt::format("is tensor {}", most_items + 1));
+  Tensor tensor;
+  tensor.name = trace_name(line.member("tensor"));
+  tensor.kind = line.member("kind").one_of(tensor_kinds);
+  read_size(line, tensor);
+  const auto of = line.optional_member("of");
+  if (of && tensor.kind != TensorKind::gradient)
+    of->refuse(fmt::format("stands on a tensor of kind {}, not gradient", to_string(tensor.kind)));
+  if (trainable_ && tensor.kind == TensorKind::parameter) require_trainable(line, tensor);
+  const TensorId id = add(number, line.member("tensor"), std::move(tensor));
+  if (of) set_gradient(*of, id);
+}
+
+void TraceTensors::read_size(const JsonField& line, Tensor& tensor) {
+  if (const auto bytes = line.optional_member("bytes")) {
+    for (const char* other : {"type", "shape"}) {
+      if (line.has(other)) line.member(other).refuse("stands beside 'bytes'; give one of them");
+    }
+    constexpr Bytes word = 4;
+    tensor.type = DataType::i32;
+    tensor.shape = {static_cast<std::int64_t>((trace_bytes(*bytes) + word - 1) / word)};
+    return;
+  }
+  tensor.type = line.member("type").one_of(data_types);
+  const JsonField shape = line.member("shape");
+  tensor.shape = shape.list(most_dimensions, [](const JsonField& item) { return item.integer(); });
+  const auto bytes = checked_bytes(tensor.shape, tensor.type);
+  if (!bytes || *bytes > most_trace_bytes) shape.fail("of dimensions from 1 up and at most 2^60 bytes");
+}
+
+TensorId TraceTensors::add(std::size_t number, const JsonField& name, Tensor tensor) {
+  const auto id = static_cast<TensorId>(graph_.tensors.size());
+  const auto [place, added] = by_name_.emplace(tensor.name, id);
+  if (!added)
+    name.refuse(fmt::format("names '{}', which line {} names already", tensor.name, lines_[place->second]));
+  total_ += tensor.bytes();
+  if (total_ > most_trace_bytes) name.refuse("brings the bytes of all tensors above 2^60");
+  graph_.tensors.push_back(std::move(tensor));
+  lines_.push_back(number);
+  producers_.push_back(no_id);
+  gradients_.push_back(no_id);
+  return id;
+}
+
+TensorId TraceTensors::known(const JsonField& field) const {
+  const std::string name = field.text();
+  const auto found = by_name_.find(name);
+  if (found == by_name_.end()) field.refuse(fmt::format("names '{}', which no line above describes", name));
+  return found->second;
+}
+
+void TraceTensors::set_gradient(const JsonField& of, TensorId gradient) {
+  const TensorId parameter = known(of);
+  const Tensor& target = graph_.tensors[parameter];
+  if (target.kind != TensorKind::parameter)
+    of.refuse(
+        fmt::format("names '{}', which is of kind {}, not parameter", target.name, to_string(target.kind)));
+  if (gradients_[parameter] != no_id)
+    of.refuse(fmt::format("names '{}', whose final gradient stands in line {} already", target.name,
+                          lines_[gradients_[parameter]]));
+  gradients_[parameter] = gradient;
+}
+
+// Whether a value that an op must make has not been made so far.
+bool TraceTensors::is_missing(TensorId id) const {
+  const TensorKind kind = graph_.tensors[id].kind;
+  return !lasts(kind) && kind != TensorKind::input && producers_[id] == no_id;
+}
+
+TensorId TraceTensors::read_by(const Op& op, const JsonField& field) const {
+  const TensorId id = known(field);
+  const Tensor& tensor = graph_.tensors[id];
+  if (tensor.kind == TensorKind::workspace)
+    field.refuse(fmt::format("names the workspace '{}', which nobody reads", tensor.name));
+  if (tensor.kind == TensorKind::optimizer_state && op.phase != Phase::update)
+    field.refuse(fmt::format("names the optimizer state '{}', which only update ops touch", tensor.name));
+  if (is_missing(id)) field.refuse(fmt::format("names '{}', which no op above writes", tensor.name));
+  return id;
+}
+
+TensorId TraceTensors::written_by(const Op& op, const JsonField& field) {
+  const TensorId id = known(field);
+  const Tensor& tensor = graph_.tensors[id];
+  if (tensor.kind == TensorKind::input)
+    field.refuse(fmt::format("names the input '{}', which the caller gives", tensor.name));
+  if (lasts(tensor.kind) && op.phase != Phase::update)
+    field.refuse(fmt::format("names '{}' of kind {}, which only update ops write", tensor.name,
+                             to_string(tensor.kind)));
+  if (producers_[id] != no_id)
+    field.refuse(
+        fmt::format("names '{}', which is written above already; what works in place writes a new "
+                    "tensor, see 'may_alias'",
+                    tensor.name));
+  producers_[id] = static_cast<OpId>(graph_.ops.size());
+  return id;
+}
+
+void TraceTensors::require_complete() const {
+  for (TensorId id = 0; id < graph_.tensors.size(); ++id) {
+    const Tensor& tensor = graph_.tensors[id];
+    if (is_missing(id)) refuse_trace_line(lines_[id], fmt::format("no op writes '{}'", tensor.name));
+    if (trainable_ && tensor.kind == TensorKind::parameter) require_gradient(id);
+  }
+}
+
+void TraceTensors::require_gradient(TensorId parameter) const {
+  const std::string& name = graph_.tensors[parameter].name;
+  const TensorId gradient = gradients_[parameter];
+  if (gradient == no_id)
+    refuse_trace_line(
+        lines_[parameter],
+        fmt::format("no gradient is 'of' the parameter '{}'; a weight that is not trained is an input",
+                    name));
+  if (producers_[gradient] == no_id || graph_.ops[producers_[gradient]].phase != Phase::backward)
+    refuse_trace_line(lines_[gradient], fmt::format("no backward op writes '{}', the gradient of '{}'",
+                                                    graph_.tensors[gradient].name, name));
+}
+
+std::optional<TensorId> TraceTensors::find(const std::string& name) const {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? std::nullopt : std::optional(found->second);
+}
+
+}  // namespace stowage
