@@ -12,7 +12,8 @@ namespace stowage::caching {
 class Stream;
 struct Cache;
 
-struct Block {
+// Each on cache lines of its own, since two lanes may have neighbours.
+struct alignas(64) Block {
   Interval at;      // bytes of the heap
   Bytes asked = 0;  // of them
   Cache* cache = nullptr;

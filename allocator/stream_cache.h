@@ -32,7 +32,7 @@ struct Pool {
 class Stream;
 
 // Under its stream's mutex.
-struct Cache {
+struct alignas(128) Cache {
   Cache(Stream& owner, Pool& of) : stream(owner), pool(of) {}
   Stream& stream;
   Pool& pool;
@@ -40,7 +40,8 @@ struct Cache {
   StreamStatistics statistics;
 };
 
-class Stream {
+// Streams and caches do not share cache lines.
+class alignas(128) Stream {
  public:
   // Releases of so many bytes since the last mark make a new one, where several streams share the memory:
   // early enough that others need not wait for much later work, seldom enough not to be felt.
