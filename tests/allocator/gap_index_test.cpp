@@ -26,7 +26,8 @@ class NaiveSpace {
   bool is_clean(std::uint64_t number) const { return is_free({number * granule, (number + 1) * granule}); }
   std::uint64_t cost(Interval place) const {
     std::uint64_t count = 0;
-    for (std::uint64_t g = place.begin / granule; g * granule < place.end; ++g) count += is_clean(g) ? 1u : 0u;
+    for (std::uint64_t g = place.begin / granule; g * granule < place.end; ++g)
+      count += is_clean(g) ? 1u : 0u;
     return count;
   }
   // The fewest clean granules of any place of so many bytes.

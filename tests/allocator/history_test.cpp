@@ -32,8 +32,8 @@ TEST(History, WithoutEntriesKeepsNothing) {
 }
 
 TEST(History, NamesEveryKind) {
-  for (const EventKind kind : {EventKind::allocate, EventKind::release, EventKind::wait, EventKind::map, EventKind::unmap,
-                               EventKind::synchronise, EventKind::out_of_memory})
+  for (const EventKind kind : {EventKind::allocate, EventKind::release, EventKind::wait, EventKind::map,
+                               EventKind::unmap, EventKind::synchronise, EventKind::out_of_memory})
     EXPECT_NE(to_string(kind), "unknown");
 }
 

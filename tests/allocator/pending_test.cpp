@@ -67,7 +67,8 @@ TEST(Pending, ForgetsNothingTooEarly) {
       const Tags said = pending.in({at, at + 1});
       for (const Tag& tag : naive[at]) {
         if (tag.passed()) continue;
-        const auto same = std::find_if(said.begin(), said.end(), [&](const Tag& s) { return s.clock == tag.clock; });
+        const auto same =
+            std::find_if(said.begin(), said.end(), [&](const Tag& s) { return s.clock == tag.clock; });
         ASSERT_NE(same, said.end());
         ASSERT_GE(same->count, tag.count);
       }

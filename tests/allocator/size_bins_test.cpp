@@ -60,7 +60,8 @@ TEST(SizeBins, LosesNothing) {
       ASSERT_LE(block->at.length(), bytes + bytes / 64);
     }
   }
-  for (Block* block = bins.take_all(); block != nullptr; block = block->next) ASSERT_EQ(inside.erase(block), 1u);
+  for (Block* block = bins.take_all(); block != nullptr; block = block->next)
+    ASSERT_EQ(inside.erase(block), 1u);
   EXPECT_TRUE(inside.empty());
   EXPECT_TRUE(bins.empty());
 }
