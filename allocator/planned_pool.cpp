@@ -74,6 +74,7 @@ std::optional<Bytes> PlannedPool::serve(Ticket ticket, Bytes bytes, std::uint64_
     return std::nullopt;
   }
   advance(request);
+  ++agreed_;
   const PlannedRequest& planned = plan().requests[request];
   if (!planned.has_offset) {
     ++statistics_.unplanned;
@@ -139,7 +140,7 @@ void PlannedPool::restart() {
   forget_requests();
   tickets_of_.assign(is_planned_ ? plan().requests.size() : 0, none);
   next_ = freed_ = 0;
-  misses_ = 0;
+  misses_ = agreed_ = 0;
   in_step_ = true;
   update_bytes();
 }

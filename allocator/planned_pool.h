@@ -90,7 +90,7 @@ class PlannedPool {
   void record(Ticket ticket, std::uint64_t stream);
   void look_for_period();
   void clear_log();
-  std::uint64_t most_misses() const { return 8 + plan().requests.size() / 16; }
+  std::uint64_t most_misses() const { return 8 + agreed_ / 16; }
   void update_bytes();
 
   PlannedPoolOptions options_;
@@ -102,6 +102,7 @@ class PlannedPool {
   std::uint32_t next_ = 0;          // request that is expected
   std::uint32_t freed_ = 0;         // of the plan's frees, those whose time has passed
   std::uint64_t misses_ = 0;        // in this iteration
+  std::uint64_t agreed_ = 0;        // requests of this iteration that were those of the plan
   bool in_step_ = true;             // each request of this iteration was the one expected
   std::vector<Ticket> tickets_of_;  // by request of the plan: what lies there, or none
   std::vector<Ticket> overdue_;     // blocks that the plan takes for freed, or does not know

@@ -10,6 +10,21 @@ namespace {
 
 using Indexes = std::vector<std::uint32_t>;
 
+// A branching costs some ten microseconds for a few hundred items: this is a second or so.
+constexpr std::uint64_t search_work = 20'000'000;
+
+// A plan serves many iterations, so what `place` leaves above the bound is searched for longer.
+PlacementResult place_well(const std::vector<PlacementItem>& items, Bytes alignment) {
+  PlacementResult placed = place(items, alignment);
+  PlacementOptions options;
+  options.alignment = alignment;
+  options.capacity = placed.lower_bound + placed.lower_bound / 256;
+  if (placed.peak <= options.capacity) return placed;
+  options.node_limit = search_work / items.size();
+  PlacementResult searched = solve_placement(items, options);
+  return searched.peak < placed.peak ? searched : placed;
+}
+
 // Places the requests of one stream from `base` on; returns where they end.
 Bytes place_stream(const std::vector<LoggedRequest>& requests, const Indexes& members, Bytes base,
                    Bytes alignment, PoolPlan& plan) {
@@ -19,7 +34,7 @@ Bytes place_stream(const std::vector<LoggedRequest>& requests, const Indexes& me
     items.push_back(
         {static_cast<std::int64_t>(request.made), static_cast<std::int64_t>(request.freed), request.bytes});
   }
-  const PlacementResult placed = place(items, alignment);
+  const PlacementResult placed = place_well(items, alignment);
   for (std::size_t i = 0; i < members.size(); ++i) {
     PlannedRequest& request = plan.requests[members[i]];
     request.offset = base + placed.offsets[i];
