@@ -53,6 +53,12 @@ void PlannedPool::free(Ticket ticket) {
   unused_.push_back(ticket);
 }
 
+void PlannedPool::drop_plans() {
+  suspend();
+  plans_.clear();
+  update_bytes();
+}
+
 PlannedPool::Ticket PlannedPool::new_ticket(Bytes bytes) {
   Ticket ticket = static_cast<Ticket>(tickets_.size());
   if (unused_.empty()) {

@@ -54,6 +54,10 @@ class PlannedPool {
   // Every request, with bytes > 0, and every free go through here, those of the caching path too.
   Block allocate(Bytes bytes, std::uint64_t stream);
   void free(Ticket ticket);
+  // Of a block without an offset that nothing could serve: it was never there.
+  void cancel(Ticket ticket) { unused_.push_back(ticket); }
+  // For an owner who cannot back bytes(): down to what the blocks in it reach. Plans are made again later.
+  void drop_plans();
 
   // What offsets can reach, now: 0 without a plan and without blocks.
   Bytes bytes() const { return bytes_; }

@@ -32,7 +32,7 @@ MakeModel maker_of(const std::string& policy, Bytes limit) {
   };
   if (policy == "pytorch") return [pytorch] { return pytorch(false); };
   if (policy == "pytorch-expandable") return [pytorch] { return pytorch(true); };
-  return [pytorch] { return std::make_unique<PlannedModel>(pytorch(true)); };
+  return [pytorch, limit] { return std::make_unique<PlannedModel>(pytorch(true), limit); };
 }
 
 std::vector<std::string> policies_of(const std::string& word) {

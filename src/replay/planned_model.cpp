@@ -1,6 +1,10 @@
 #include "src/replay/planned_model.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "stowage/error.h"
 
 namespace stowage {
 namespace {
@@ -17,11 +21,27 @@ std::uint64_t PlannedModel::allocate(AllocationId id, Bytes bytes, std::uint32_t
   live_[id] = {block.ticket, block.offset.has_value()};
   if (block.offset) return pool_address + *block.offset;
   try {
-    return fallback_->allocate(id, bytes, stream);
+    return allocate_elsewhere(id, bytes, stream);
   } catch (...) {
-    pool_.free(block.ticket);
+    pool_.cancel(block.ticket);
     throw;
   }
+}
+
+std::uint64_t PlannedModel::allocate_elsewhere(AllocationId id, Bytes bytes, std::uint32_t stream) {
+  const std::uint64_t address = fallback_->allocate(id, bytes, stream);
+  if (make_room()) return address;
+  fallback_->free(id);
+  fallback_->release_cached();
+  throw OutOfMemory(fmt::format("{} bytes are asked for, {} of {} are reserved; raise the limit", bytes,
+                                reserved_bytes(), limit_),
+                    bytes, limit_ - reserved_bytes());
+}
+
+bool PlannedModel::make_room() {
+  if (reserved_bytes() > limit_) fallback_->release_cached();
+  if (reserved_bytes() > limit_) pool_.drop_plans();
+  return reserved_bytes() <= limit_;
 }
 
 void PlannedModel::free(AllocationId id) {
@@ -41,6 +61,7 @@ void PlannedModel::trim_behind_plan() {
   if (plans_ == pool_.statistics().plans) return;
   plans_ = pool_.statistics().plans;
   fallback_->release_cached();
+  make_room();
 }
 
 Bytes PlannedModel::reserved_bytes() const {

@@ -1,7 +1,9 @@
 // The planned pool in front of a caching allocator: what it has no offset for goes there.
 #pragma once
 
+#include <limits>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "allocator/planned_pool.h"
@@ -10,11 +12,14 @@
 namespace stowage {
 
 // Reserves the pool's memory in whole pages of 2 MiB, as a device maps it, as long as the pool needs it, and
-// gives back what the fallback caches once there is a plan.
+// gives back what the fallback caches once there is a plan. Where both are more than the limit, what the
+// fallback caches goes first, then the plan.
 class PlannedModel : public AllocatorModel {
  public:
-  explicit PlannedModel(std::unique_ptr<AllocatorModel> fallback, const PlannedPoolOptions& options = {})
-      : fallback_(std::move(fallback)), pool_(options) {}
+  // `limit`: of the device, for both together. The fallback has it too.
+  explicit PlannedModel(std::unique_ptr<AllocatorModel> fallback,
+                        Bytes limit = std::numeric_limits<Bytes>::max())
+      : fallback_(std::move(fallback)), limit_(limit) {}
 
   std::uint64_t allocate(AllocationId id, Bytes bytes, std::uint32_t stream) override;
   void free(AllocationId id) override;
@@ -26,13 +31,16 @@ class PlannedModel : public AllocatorModel {
   const PlannedPoolStatistics& statistics() const { return pool_.statistics(); }
 
  private:
+  std::uint64_t allocate_elsewhere(AllocationId id, Bytes bytes, std::uint32_t stream);
   void trim_behind_plan();
+  bool make_room();
 
   struct Live {
     PlannedPool::Ticket ticket = 0;
     bool is_planned = false;
   };
   std::unique_ptr<AllocatorModel> fallback_;
+  Bytes limit_;
   PlannedPool pool_;
   std::uint64_t plans_ = 0;  // made so far
   std::vector<Live> live_;   // by id

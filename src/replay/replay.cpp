@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::size_t operations_to_time = 300'000;
 constexpr std::size_t most_rounds = 50;
+constexpr std::chrono::milliseconds most_time{500};  // before the last round, plans included
 
 void play(const TraceOperation& operation, AllocatorModel& model) {
   if (operation.kind == TraceKind::free) {
@@ -81,8 +82,9 @@ double nanoseconds_per_operation(const AllocationTrace& trace, const MakeModel& 
   const std::size_t rounds =
       std::clamp<std::size_t>(operations_to_time / trace.operations.size(), 1, most_rounds);
   double best = std::numeric_limits<double>::max();
+  const auto start = Clock::now();
   try {
-    for (std::size_t i = 0; i < rounds; ++i) {
+    for (std::size_t i = 0; i == 0 || (i < rounds && Clock::now() - start < most_time); ++i) {
       const std::unique_ptr<AllocatorModel> model = make_model();
       best = std::min(best, timed(trace, begin, *model));
     }
