@@ -1,6 +1,7 @@
 #include "allocator/planned_pool.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace stowage {
@@ -43,12 +44,9 @@ void PlannedPool::free(Ticket ticket) {
     if (state.request != none) {
       tickets_of_[state.request] = none;
     } else {
-      tickets_[overdue_.back()].overdue = state.overdue;
-      std::swap(overdue_[state.overdue], overdue_.back());
-      overdue_.pop_back();
+      overdue_.erase(state.offset);
     }
-    --blocks_;
-    if (!is_planned_ && state.offset + state.bytes == bytes_) update_bytes();
+    if (!is_planned_ && state.end() == bytes_) update_bytes();
   }
   unused_.push_back(ticket);
 }
@@ -95,7 +93,6 @@ std::optional<Bytes> PlannedPool::serve(Ticket ticket, Bytes bytes, std::uint64_
   state.request = request;
   state.has_offset = true;
   tickets_of_[request] = ticket;
-  ++blocks_;
   ++statistics_.hits;
   return planned.offset;
 }
@@ -123,18 +120,16 @@ void PlannedPool::advance(std::uint32_t request) {
 
 // What the plan takes for live is apart from a request by the plan itself.
 bool PlannedPool::meets_overdue(Bytes offset, Bytes bytes) const {
-  return std::any_of(overdue_.begin(), overdue_.end(), [&](Ticket ticket) {
-    const TicketState& other = tickets_[ticket];
-    return other.offset < offset + bytes && offset < other.offset + other.bytes;
-  });
+  const auto above = overdue_.lower_bound(offset);
+  if (above != overdue_.end() && above->first < offset + bytes) return true;
+  return above != overdue_.begin() && tickets_[std::prev(above)->second].end() > offset;
 }
 
 void PlannedPool::make_overdue(std::uint32_t request) {
   const Ticket ticket = std::exchange(tickets_of_[request], none);
   if (ticket == none) return;
   tickets_[ticket].request = none;
-  tickets_[ticket].overdue = static_cast<std::uint32_t>(overdue_.size());
-  overdue_.push_back(ticket);
+  overdue_.emplace(tickets_[ticket].offset, ticket);
 }
 
 void PlannedPool::forget_requests() {
@@ -250,8 +245,7 @@ void PlannedPool::update_bytes() {
   if (is_planned_) {
     for (const PoolPlan& kept : plans_) bytes_ = std::max(bytes_, kept.bytes);
   }
-  for (const Ticket ticket : overdue_)
-    bytes_ = std::max(bytes_, tickets_[ticket].offset + tickets_[ticket].bytes);
+  if (!overdue_.empty()) bytes_ = std::max(bytes_, tickets_[overdue_.rbegin()->second].end());
 }
 
 }  // namespace stowage

@@ -18,6 +18,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -73,8 +74,9 @@ class PlannedPool {
     std::size_t log_place = 0;
     Bytes offset = 0, bytes = 0;
     std::uint32_t request = none;  // of the plan, until the block is overdue
-    std::uint32_t overdue = none;  // place in overdue_
     bool has_offset = false;
+
+    Bytes end() const { return offset + bytes; }
   };
 
   const PoolPlan& plan() const { return plans_.back(); }
@@ -103,13 +105,13 @@ class PlannedPool {
 
   std::vector<PoolPlan> plans_;  // by last use: the last one is in use where is_planned_
   bool is_planned_ = false;
-  std::uint32_t next_ = 0;          // request that is expected
-  std::uint32_t freed_ = 0;         // of the plan's frees, those whose time has passed
-  std::uint64_t misses_ = 0;        // in this iteration
-  std::uint64_t agreed_ = 0;        // requests of this iteration that were those of the plan
-  bool in_step_ = true;             // each request of this iteration was the one expected
-  std::vector<Ticket> tickets_of_;  // by request of the plan: what lies there, or none
-  std::vector<Ticket> overdue_;     // blocks that the plan takes for freed, or does not know
+  std::uint32_t next_ = 0;           // request that is expected
+  std::uint32_t freed_ = 0;          // of the plan's frees, those whose time has passed
+  std::uint64_t misses_ = 0;         // in this iteration
+  std::uint64_t agreed_ = 0;         // requests of this iteration that were those of the plan
+  bool in_step_ = true;              // each request of this iteration was the one expected
+  std::vector<Ticket> tickets_of_;   // by request of the plan: what lies there, or none
+  std::map<Bytes, Ticket> overdue_;  // by offset: blocks that the plan takes for freed, or does not know
 
   RequestLog log_;
   std::uint64_t log_number_ = 1;
@@ -121,7 +123,6 @@ class PlannedPool {
 
   std::vector<TicketState> tickets_;
   std::vector<Ticket> unused_;
-  std::size_t blocks_ = 0;  // with offsets
   Bytes bytes_ = 0;
 };
 
