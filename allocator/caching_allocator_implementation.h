@@ -1,0 +1,147 @@
+// The caching allocator itself. Its calls are in caching_allocator.cpp (what a stream's cache serves, and the
+// public calls), ladder.cpp (what it does not), allocator_pools.cpp (pools, trimming, limits) and
+// allocator_account.cpp (statistics).
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <exception>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "allocator/block.h"
+#include "allocator/history.h"
+#include "allocator/segments.h"
+#include "allocator/stream_cache.h"
+#include "src/base/mutex.h"
+#include "stowage/caching_allocator.h"
+
+namespace stowage {
+
+class CachingAllocator::Implementation {
+ public:
+  Implementation(Device& device, const CachingAllocatorOptions& options);
+  ~Implementation();
+  Implementation(const Implementation&) = delete;
+  Implementation& operator=(const Implementation&) = delete;
+
+  void* allocate(Bytes bytes, LaneId lane) STOWAGE_EXCLUDES(mutex_);
+  void release(void* address) STOWAGE_EXCLUDES(mutex_);
+  void release(void* address, LaneId lane) STOWAGE_EXCLUDES(mutex_);
+  Bytes block_bytes(const void* address);
+  void record_stream(const void* address, LaneId lane) STOWAGE_EXCLUDES(mutex_);
+
+  Bytes trim() STOWAGE_EXCLUDES(mutex_);
+  void retire_stream(LaneId lane) STOWAGE_EXCLUDES(mutex_);
+  void set_limit(Bytes limit) STOWAGE_EXCLUDES(mutex_);
+  PoolId create_pool() STOWAGE_EXCLUDES(mutex_);
+  void destroy_pool(PoolId pool) STOWAGE_EXCLUDES(mutex_);
+  // Returns the pool that the stream's requests went to before.
+  PoolId route(LaneId lane, PoolId pool) STOWAGE_EXCLUDES(mutex_);
+
+  ObserverId add_observer(OutOfMemoryObserver observer) STOWAGE_EXCLUDES(mutex_);
+  void remove_observer(ObserverId observer) STOWAGE_EXCLUDES(mutex_);
+  AllocatorStatistics statistics() STOWAGE_EXCLUDES(mutex_);
+  void reset_peaks() STOWAGE_EXCLUDES(mutex_);
+  std::string account() STOWAGE_EXCLUDES(mutex_);
+  const caching::History& history() const { return history_; }
+
+ private:
+  using Block = caching::Block;
+  using Cache = caching::Cache;
+  using Interval = caching::Interval;
+  using Need = caching::Need;
+  using Place = caching::Place;
+  using Pool = caching::Pool;
+  using Stream = caching::Stream;
+
+  static constexpr std::size_t most_lanes = 4096;
+  static constexpr std::size_t slices = 8;  // private pools at a time
+  static constexpr std::uint32_t most_questions = 8;
+
+  struct Request {
+    Bytes bytes = 0;  // rounded
+    Bytes asked = 0;
+    Stream& stream;
+    Pool& pool;
+    std::exception_ptr& failure;  // of a device call, the latest
+  };
+
+  // caching_allocator.cpp
+  Stream& stream_of(LaneId lane) STOWAGE_EXCLUDES(mutex_) {
+    Stream* const known = lane < most_lanes ? streams_[lane].load(std::memory_order_acquire) : nullptr;
+    return known != nullptr ? *known : new_stream(lane);
+  }
+  Stream& new_stream(LaneId lane) STOWAGE_EXCLUDES(mutex_);
+  Block& block_at(const void* address, std::string_view call);
+  void* address_of(const Block& block) const { return segments_base_ + block.at.begin; }
+  // Both under the cache's stream's lock.
+  void hand_out(Cache& cache, Block& block, Bytes asked);
+  void take_back(Cache& cache, Block& block, std::string_view call);
+  void mark_if_due(Stream& stream, Bytes bytes) STOWAGE_REQUIRES(stream.mutex);
+  void release_used_elsewhere(Block& block) STOWAGE_EXCLUDES(mutex_);
+
+  // ladder.cpp
+  void* allocate_slowly(Bytes bytes, Bytes asked, Stream& stream) STOWAGE_EXCLUDES(mutex_);
+  Pool& pool_of(Stream& stream) STOWAGE_REQUIRES(mutex_);
+  Block* climb(Request& request) STOWAGE_REQUIRES(mutex_);
+  Block* occupy(Request& request, const Place& place) STOWAGE_REQUIRES(mutex_);
+  std::optional<Place> find(const Request& request, Need most, std::size_t breadth) STOWAGE_REQUIRES(mutex_);
+  Block* take_ready(Request& request) STOWAGE_REQUIRES(mutex_);
+  Block* take_waiting(Request& request) STOWAGE_REQUIRES(mutex_);
+  Block* take_mapping(Request& request, std::size_t breadth) STOWAGE_REQUIRES(mutex_);
+  bool insert_waits(Request& request, const caching::Tags& tags) STOWAGE_REQUIRES(mutex_);
+  bool obtain(Request& request, const Place& place) STOWAGE_REQUIRES(mutex_);
+  bool map(Request& request, const Place& place) STOWAGE_REQUIRES(mutex_);
+  std::uint64_t room() const STOWAGE_REQUIRES(mutex_);
+  void flush(Cache& cache) STOWAGE_REQUIRES(mutex_);
+  void flush_stream(Stream& stream, Pool& pool) STOWAGE_REQUIRES(mutex_);
+  void flush_pool(Pool& pool) STOWAGE_REQUIRES(mutex_);
+  // For every stream that is not in a capture: marks what was released, and looks what has passed. Failures
+  // of the device go to `failure`.
+  void poll(std::exception_ptr& failure) STOWAGE_REQUIRES(mutex_);
+  void synchronise(std::exception_ptr& failure) STOWAGE_REQUIRES(mutex_);
+  bool ask_observers(const OutOfMemoryNotice& notice) STOWAGE_EXCLUDES(mutex_);
+  [[noreturn]] void fail(const OutOfMemoryNotice& notice, const std::exception_ptr& failure)
+      STOWAGE_EXCLUDES(mutex_);
+
+  // allocator_pools.cpp
+  Pool& pool_with(PoolId pool, std::string_view call) STOWAGE_REQUIRES(mutex_);
+  // Returns how many of the pool's spare granules were unmapped.
+  std::uint64_t unmap_spare(Pool& pool, std::uint64_t most, Interval kept) STOWAGE_REQUIRES(mutex_);
+  void note_mapped(Pool& pool, const std::vector<Interval>& runs) STOWAGE_REQUIRES(mutex_);
+  std::uint64_t empty_default_pool(std::uint64_t most) STOWAGE_REQUIRES(mutex_);
+  Interval slice_space(std::size_t slice) const;
+
+  // allocator_account.cpp
+  PoolStatistics pool_statistics(const Pool& pool, std::vector<StreamStatistics>& streams)
+      STOWAGE_REQUIRES(mutex_);
+  AllocatorStatistics statistics_locked() STOWAGE_REQUIRES(mutex_);
+  std::string account_locked() STOWAGE_REQUIRES(mutex_);
+  void note_peaks(Pool& pool) STOWAGE_REQUIRES(mutex_);
+
+  Device& device_;
+  caching::History history_;
+  std::array<std::atomic<Stream*>, most_lanes> streams_{};
+  std::atomic<bool> shared_{false};  // more than one stream was seen
+
+  mutable Mutex mutex_;
+  caching::Segments segments_ STOWAGE_GUARDED_BY(mutex_);
+  std::byte* const segments_base_;
+  const Bytes segments_bytes_;
+  const Bytes granule_;
+  caching::BlockTable table_;  // each entry by whom its block belongs to
+  Bytes limit_ STOWAGE_GUARDED_BY(mutex_);
+  std::uint64_t peak_reserved_ STOWAGE_GUARDED_BY(mutex_) = 0;  // granules
+  std::uint64_t failed_requests_ STOWAGE_GUARDED_BY(mutex_) = 0;
+  caching::BlockStore blocks_ STOWAGE_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<Pool>> pools_ STOWAGE_GUARDED_BY(mutex_);  // the default one first
+  PoolId next_pool_ STOWAGE_GUARDED_BY(mutex_) = 1;
+  std::vector<std::unique_ptr<Stream>> owned_streams_ STOWAGE_GUARDED_BY(mutex_);  // retired ones too
+  std::map<ObserverId, OutOfMemoryObserver> observers_ STOWAGE_GUARDED_BY(mutex_);
+  ObserverId next_observer_ STOWAGE_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace stowage

@@ -1,0 +1,104 @@
+// GapIndex: the address space of one zone of the heap that no block holds, and where a block fits best.
+//
+// Pure geometry: it knows neither what is mapped nor who may use it. Physical memory comes in granules, which
+// can be moved from one address to another while no block touches them ("clean"). So what a place for a block
+// costs is the number of clean granules that it takes; the rest of it lies in granules that blocks hold
+// already. Among places of equal cost the tightest is offered first, so that partly used granules stay few.
+//
+//   granules   |       |       |       |       |
+//   blocks     #####                        ####
+//   gap             [--------------------)          two clean granules, a fragment on each side
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "stowage/bytes.h"
+
+namespace stowage::caching {
+
+// Half-open; in bytes or in granules.
+struct Interval {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  std::uint64_t length() const { return end - begin; }
+  bool empty() const { return begin >= end; }
+  friend bool operator==(const Interval&, const Interval&) = default;
+};
+
+class GapIndex {
+ public:
+  explicit GapIndex(Bytes granule) : granule_(granule) {}
+
+  // `added` joins the gaps that it touches. Returns the granules that are clean now and were not before.
+  // Precondition: it overlaps no gap.
+  Interval add(Interval added);
+  // Precondition: `taken` lies inside one gap.
+  void take(Interval taken);
+
+  // The clean granules that `place`, inside one gap, would take.
+  Interval clean_granules(Interval place) const;
+
+  // Calls `offer(place)` for places of `bytes` > 0 bytes, by cost and then tightness, until it returns true.
+  // At most `breadth` places of each kind; all gaps are among the kinds, so that without a limit the cheapest
+  // is met.
+  template <class Offer>
+  void for_each_place(Bytes bytes, std::size_t breadth, Offer&& offer) const;
+
+  const std::map<Bytes, Bytes>& gaps() const { return gaps_; }  // end by begin
+
+ private:
+  // The clean granules of a gap: may be empty, with begin one past end where the gap lies inside one granule.
+  Interval clean(Interval gap) const { return {(gap.begin + granule_ - 1) / granule_, gap.end / granule_}; }
+  std::uint64_t clean_count(Interval gap) const {
+    const Interval granules = clean(gap);
+    return granules.empty() ? 0 : granules.length();
+  }
+  void insert(Interval gap);
+  void erase(std::map<Bytes, Bytes>::iterator gap);
+
+  using Shape = std::tuple<std::uint64_t, Bytes, Bytes>;  // clean granules, length, begin
+  struct Fragment {
+    Bytes length = 0;
+    Bytes gap = 0;  // its begin
+    bool right = false;
+    friend auto operator<=>(const Fragment&, const Fragment&) = default;
+  };
+
+  Bytes granule_;
+  std::map<Bytes, Bytes> gaps_;
+  std::set<Shape> shapes_;
+  std::set<Fragment> fragments_;  // at the sides of gaps that have clean granules
+};
+
+template <class Offer>
+void GapIndex::for_each_place(Bytes bytes, std::size_t breadth, Offer&& offer) const {
+  const std::uint64_t whole = bytes / granule_;
+  const Bytes rest = bytes % granule_;
+  const auto in_gaps_of = [&](std::uint64_t granules) {
+    std::size_t tried = 0;
+    for (auto at = shapes_.lower_bound({granules, bytes, 0});
+         at != shapes_.end() && std::get<0>(*at) == granules && tried < breadth; ++at, ++tried)
+      if (offer(Interval{std::get<2>(*at), std::get<2>(*at) + bytes})) return true;
+    return false;
+  };
+  if (whole > 0 && in_gaps_of(whole - 1)) return;
+  if (in_gaps_of(whole)) return;
+  std::size_t tried = 0;
+  for (auto at = fragments_.lower_bound({rest, 0, false}); at != fragments_.end() && tried < breadth; ++at) {
+    const Interval gap{at->gap, gaps_.find(at->gap)->second};
+    if (clean_count(gap) <= whole) continue;  // offered above, or too short
+    ++tried;
+    const Bytes begin = at->right ? gap.end - bytes : gap.begin;
+    if (offer(Interval{begin, begin + bytes})) return;
+  }
+  tried = 0;
+  for (auto at = shapes_.lower_bound({whole + 1, 0, 0}); at != shapes_.end() && tried < breadth;
+       ++at, ++tried)
+    if (offer(Interval{std::get<2>(*at), std::get<2>(*at) + bytes})) return;
+}
+
+}  // namespace stowage::caching

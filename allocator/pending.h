@@ -1,0 +1,59 @@
+// Pending: which free bytes some lane may still be using, as tags on address ranges.
+//
+// A lane's releases are counted; a tag (lane's clock, count) says that the bytes may be in use until what the
+// lane was given before that release is done. Each byte has at most one piece. Pure data, not synchronised,
+// but for LaneClock::passed, which any thread may read.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "allocator/gap_index.h"
+#include "stowage/device.h"
+
+namespace stowage::caching {
+
+struct LaneClock {
+  LaneId lane = 0;
+  std::atomic<std::uint64_t> passed{0};  // releases up to this one are known to be done with
+};
+
+struct Tag {
+  LaneClock* clock = nullptr;
+  std::uint64_t count = 0;
+  bool passed() const { return clock->passed.load(std::memory_order_acquire) >= count; }
+  friend bool operator==(const Tag&, const Tag&) = default;
+};
+using Tags = std::vector<Tag>;
+
+// Adds `tag` unless the list has a later one of its lane.
+void join(Tags& tags, const Tag& tag);
+
+class Pending {
+ public:
+  // Precondition: no piece overlaps `range`. Nothing is kept for tags that have passed.
+  void add(Interval range, Tags tags);
+  void cut(Interval range);
+  // Tags of `range` that have not passed.
+  Tags in(Interval range) const;
+  bool any_in(Interval range) const;
+  // All that have not passed; pieces that have are dropped.
+  Tags all();
+  std::size_t pieces() const { return pieces_.size(); }
+
+ private:
+  struct Piece {
+    Bytes end = 0;
+    Tags tags;
+    bool passed() const;
+  };
+  using Map = std::map<Bytes, Piece>;
+  Map::const_iterator first_behind(Bytes position) const;
+  bool merge_left(Interval range, const Tags& tags);
+
+  Map pieces_;  // by begin
+};
+
+}  // namespace stowage::caching

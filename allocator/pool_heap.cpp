@@ -1,0 +1,96 @@
+#include "allocator/pool_heap.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace stowage::caching {
+namespace {
+
+bool better(const Place& a, const Place& b) {
+  return std::make_tuple(a.need, a.granules.length(), a.unmapped) <
+         std::make_tuple(b.need, b.granules.length(), b.unmapped);
+}
+
+}  // namespace
+
+PoolHeap::PoolHeap(Interval space, Bytes granule)
+    : space_(space),
+      granule_(granule),
+      border_(space.begin + space.length() / 2 / granule * granule),
+      zones_{GapIndex(granule), GapIndex(granule)} {
+  if (space.begin < border_) zones_[0].add({space.begin, border_});
+  zones_[1].add({border_, space.end});
+}
+
+std::optional<Place> PoolHeap::find(Bytes bytes, const LaneClock& lane, Need most,
+                                    std::size_t breadth) const {
+  std::optional<Place> best;
+  const std::size_t first = bytes < small ? 0 : 1;
+  for (const std::size_t index : {first, 1 - first}) {
+    const GapIndex& zone = zones_[index];
+    zone.for_each_place(bytes, breadth, [&](Interval at) {
+      Place place = describe(zone, at, lane);
+      if (place.need <= most && (!best || better(place, *best))) best = std::move(place);
+      return best && best->need == Need::nothing;
+    });
+    if (best && (breadth != all || best->need == Need::nothing)) return best;
+  }
+  return best;
+}
+
+Place PoolHeap::describe(const GapIndex& zone, Interval bytes, const LaneClock& lane) const {
+  Place place{bytes, zone.clean_granules(bytes), 0, {}, Need::nothing};
+  place.unmapped = place.granules.length() - spare_.count_in(place.granules);
+  place.waits = pending_.in(bytes);
+  std::erase_if(place.waits, [&](const Tag& tag) { return tag.clock == &lane; });
+  if (!place.waits.empty()) place.need = Need::waits;
+  if (place.unmapped > 0) place.need = Need::memory;
+  return place;
+}
+
+void PoolHeap::take(const Place& place) {
+  zone_of(place.bytes.begin).take(place.bytes);
+  spare_.remove(place.granules);
+  pending_.cut(place.bytes);
+}
+
+void PoolHeap::give(Interval bytes, Tags tags) {
+  const Interval fresh = zone_of(bytes.begin).add(bytes);
+  spare_.add(fresh);
+  pending_.add(bytes, std::move(tags));
+}
+
+std::vector<Interval> PoolHeap::recyclable(std::uint64_t most, Interval kept) const {
+  std::vector<Interval> found;
+  for (auto run = spare_.runs().rbegin(); run != spare_.runs().rend() && most > 0; ++run)
+    for (std::uint64_t granule = run->second; granule-- > run->first && most > 0;) {
+      const Interval bytes{granule * granule_, (granule + 1) * granule_};
+      if ((granule >= kept.begin && granule < kept.end) || pending_.any_in(bytes)) continue;
+      if (!found.empty() && found.back().begin == granule + 1)
+        found.back().begin = granule;
+      else
+        found.push_back({granule, granule + 1});
+      --most;
+    }
+  return found;
+}
+
+Bytes PoolHeap::largest_mapped_gap() const {
+  Bytes largest = 0;
+  for (const GapIndex& zone : zones_)
+    for (const auto& [begin, end] : zone.gaps()) {
+      Bytes from = begin;
+      const Interval granules{begin / granule_, (end + granule_ - 1) / granule_};
+      const Interval clean = zone.clean_granules({begin, end});
+      static_cast<void>(granules);
+      spare_.for_each_missing(clean, [&](Interval hole) {
+        largest = std::max(largest, hole.begin * granule_ - std::min(from, hole.begin * granule_));
+        from = hole.end * granule_;
+      });
+      largest = std::max(largest, end - std::min(from, end));
+    }
+  return largest;
+}
+
+}  // namespace stowage::caching

@@ -1,0 +1,68 @@
+// PoolHeap: the free address space of one pool, what of it is mapped, and who may still be using it.
+//
+// Small and large blocks have a zone each, so that they do not hold each other's granules. Mapped granules
+// that no block touches are *spare*: the next block there takes them as they are, and elsewhere they can be
+// unmapped to map as many where they are wanted. Pure data: it calls no device; whoever maps and unmaps tells
+// it. Not synchronised.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "allocator/gap_index.h"
+#include "allocator/granule_runs.h"
+#include "allocator/pending.h"
+
+namespace stowage::caching {
+
+// What a place for a block still needs, from best to worst.
+enum class Need : std::uint8_t { nothing, waits, memory };
+
+struct Place {
+  Interval bytes;
+  Interval granules;           // clean ones that it takes
+  std::uint64_t unmapped = 0;  // of them
+  Tags waits;                  // of other lanes
+  Need need = Need::nothing;
+};
+
+class PoolHeap {
+ public:
+  static constexpr Bytes small = 1_MiB;  // requests below go to the zone of small blocks first
+  static constexpr std::size_t quick = 16, all = ~std::size_t{0};  // places of each kind that `find` looks at
+
+  // `space` in whole granules of `granule` bytes.
+  PoolHeap(Interval space, Bytes granule);
+
+  // The best place that needs no more than `most`; of those that need memory, the one that takes fewest clean
+  // granules (with `all`, of all there are). `lane` may use what is pending on itself.
+  std::optional<Place> find(Bytes bytes, const LaneClock& lane, Need most, std::size_t breadth) const;
+  // A block takes the place, all of whose granules are mapped.
+  void take(const Place& place);
+  // A block's bytes are free again, once `tags` have passed.
+  void give(Interval bytes, Tags tags);
+
+  void note_mapped(Interval granules) { spare_.add(granules); }
+  void note_unmapped(Interval granules) { spare_.remove(granules); }
+  // Up to `most` spare granules that nobody uses any more, apart from `kept`, from the highest address down.
+  std::vector<Interval> recyclable(std::uint64_t most, Interval kept) const;
+
+  const GranuleRuns& spare() const { return spare_; }
+  Pending& pending() { return pending_; }
+  Interval space() const { return space_; }
+  Bytes largest_mapped_gap() const;
+
+ private:
+  GapIndex& zone_of(Bytes position) { return zones_[position < border_ ? 0 : 1]; }
+  Place describe(const GapIndex& zone, Interval bytes, const LaneClock& lane) const;
+
+  Interval space_;
+  Bytes granule_;
+  Bytes border_;  // of the two zones
+  std::array<GapIndex, 2> zones_;
+  GranuleRuns spare_;
+  Pending pending_;
+};
+
+}  // namespace stowage::caching

@@ -1,0 +1,56 @@
+// Segments: the allocator's reserved address range and the device memory that is mapped into it, by granule.
+//
+// A segment is mapped in chunks of 20 MiB, with a tail in granules, and unmapped granule by granule, since
+// granules of one segment may leave apart. Offsets count from `base`. Not synchronised, but for `base` and
+// `granule`, which never change.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "allocator/gap_index.h"
+#include "stowage/device.h"
+
+namespace stowage::caching {
+
+struct SegmentCounters {
+  std::uint64_t maps = 0;    // calls of the device that gave memory
+  std::uint64_t unmaps = 0;  // granules given back
+};
+
+class Segments {
+ public:
+  static constexpr Bytes chunk = 20_MiB;
+
+  // Reserves `bytes` of address space, rounded to granules of 2 MiB (or the device's, where they are larger).
+  Segments(Device& device, Bytes bytes);
+  Segments(const Segments&) = delete;
+  Segments& operator=(const Segments&) = delete;
+  // Unmaps everything. What touched it must have been synchronised.
+  ~Segments();
+
+  std::byte* base() const { return base_; }
+  Bytes bytes() const { return bytes_; }
+  Bytes granule() const { return granule_; }
+  std::uint64_t mapped() const { return mapped_; }  // granules
+  const SegmentCounters& counters() const { return counters_; }
+
+  // Maps all of `runs`, none of which is mapped, or throws what the device threw. Then what was mapped is
+  // undone, but for granules that the device would not take back, which it returns in `left`.
+  void map(const std::vector<Interval>& runs, std::vector<Interval>& left);
+  // Unmaps the granules of `runs` that nobody uses; those that the device would not take back are returned.
+  std::vector<Interval> unmap(const std::vector<Interval>& runs) noexcept;
+
+ private:
+  bool unmap_one(std::uint64_t granule) noexcept;
+
+  Device& device_;
+  Bytes granule_;
+  Bytes bytes_;
+  std::byte* base_;
+  std::uint64_t mapped_ = 0;
+  SegmentCounters counters_;
+};
+
+}  // namespace stowage::caching

@@ -1,0 +1,69 @@
+// SizeBins: the free blocks of one lane's cache, by size, in bins with a bitmap: putting and taking take
+// constant time.
+//
+// Sizes count in units. Up to 64 units each size has its bin; above, each power of two has 32. A request
+// takes a block that is at most a 64th larger: blocks are neither split nor joined here, which is the heap's
+// work. Newest first. Not synchronised.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "allocator/block.h"
+
+namespace stowage::caching {
+
+class SizeBins {
+ public:
+  static constexpr int fine_bits = 5;
+  static constexpr std::size_t bins = 1024;  // up to 2^36 units, 32 TiB
+  static constexpr int looks = 4;            // blocks of a bin that a request looks at
+
+  void put(Block& block) {
+    const std::size_t bin = bin_of(block.at.length() / BlockTable::unit);
+    block.next = heads_[bin];
+    heads_[bin] = &block;
+    filled_[bin / 64] |= std::uint64_t{1} << bin % 64;
+  }
+
+  // Null if there is none. `bytes` is a multiple of the unit.
+  Block* take(Bytes bytes) {
+    const Bytes most = bytes + bytes / 64;
+    const std::size_t first = bin_of(bytes / BlockTable::unit);
+    const std::size_t last = bin_of(most / BlockTable::unit);
+    for (std::size_t bin = first; bin <= last; ++bin)
+      if ((filled_[bin / 64] >> bin % 64 & 1) != 0)
+        if (Block* const block = take_from(bin, bytes, most)) return block;
+    return nullptr;
+  }
+
+  // All blocks, as a list by `next`.
+  Block* take_all();
+  bool empty() const;
+
+  static std::size_t bin_of(std::uint64_t units) {
+    if (units < 64) return units;
+    const auto power = static_cast<int>(std::bit_width(units)) - 1;
+    return (static_cast<std::size_t>(power - fine_bits) << fine_bits) + (units >> (power - fine_bits));
+  }
+
+ private:
+  Block* take_from(std::size_t bin, Bytes bytes, Bytes most) {
+    Block** link = &heads_[bin];
+    for (int look = 0; look < looks && *link != nullptr; ++look, link = &(*link)->next) {
+      Block* const block = *link;
+      if (block->at.length() < bytes || block->at.length() > most) continue;
+      *link = block->next;
+      if (heads_[bin] == nullptr) filled_[bin / 64] &= ~(std::uint64_t{1} << bin % 64);
+      return block;
+    }
+    return nullptr;
+  }
+
+  std::array<Block*, bins> heads_{};
+  std::array<std::uint64_t, bins / 64> filled_{};
+};
+
+}  // namespace stowage::caching

@@ -1,0 +1,72 @@
+// Stream: what the allocator keeps for each lane, under that stream's own lock: its marks, and for each pool
+// a cache of blocks that it released.
+//
+// Lock order: the allocator's mutex, then one stream's.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "allocator/lane_marks.h"
+#include "allocator/pool_heap.h"
+#include "allocator/size_bins.h"
+#include "src/base/mutex.h"
+#include "stowage/caching_allocator.h"
+
+namespace stowage::caching {
+
+// Under the allocator's mutex.
+struct Pool {
+  Pool(PoolId number, std::size_t place, Interval space, Bytes granule)
+      : id(number), slice(place), heap(space, granule) {}
+  PoolId id;
+  std::size_t slice;  // of the address space for private pools
+  PoolHeap heap;
+  std::uint64_t reserved = 0;  // granules
+  std::uint64_t peak_reserved = 0;
+  Bytes peak_allocated = 0;  // of the times it was looked at
+  std::uint64_t retries = 0;
+  bool is_private() const { return id != default_pool; }
+};
+
+class Stream;
+
+// Under its stream's mutex.
+struct alignas(128) Cache {
+  Cache(Stream& owner, Pool& of) : stream(owner), pool(of) {}
+  Stream& stream;
+  Pool& pool;
+  SizeBins bins;
+  StreamStatistics statistics;
+};
+
+// Streams and caches do not share cache lines.
+class alignas(128) Stream {
+ public:
+  // Releases of so many bytes since the last mark make a new one, where several streams share the memory:
+  // early enough that others need not wait for much later work, seldom enough not to be felt.
+  static constexpr Bytes bytes_per_mark = 16_MiB;
+
+  Stream(Device& device, LaneId number) : lane(number), marks(device, clock) { clock.lane = number; }
+
+  Cache& cache_for(Pool& pool) STOWAGE_REQUIRES(mutex);
+  // Null where the stream never used the pool.
+  Cache* find_cache(const Pool& pool) STOWAGE_REQUIRES(mutex);
+  void drop_cache(const Pool& pool) STOWAGE_REQUIRES(mutex);
+
+  // While requests go to a private pool the lane may be in a capture, in which its events cannot be asked.
+  bool is_captured() const STOWAGE_REQUIRES(mutex) {
+    return current != nullptr && current->pool.is_private();
+  }
+
+  const LaneId lane;
+  LaneClock clock;
+  Mutex mutex;
+  bool retired STOWAGE_GUARDED_BY(mutex) = false;  // its lane may be gone: nothing of it is pending
+  LaneMarks marks STOWAGE_GUARDED_BY(mutex);
+  std::vector<std::unique_ptr<Cache>> caches STOWAGE_GUARDED_BY(mutex);
+  Cache* current STOWAGE_GUARDED_BY(mutex) = nullptr;  // that requests go to
+  Bytes unmarked_bytes STOWAGE_GUARDED_BY(mutex) = 0;
+};
+
+}  // namespace stowage::caching

@@ -1,0 +1,147 @@
+// What a request costs that its stream's cache serves, on a simulated device: median and 99th percentile by
+// the number of free blocks beside it, and how two threads on two streams do against one.
+//
+// usage: allocator_hit [--samples 200000] [--block 65536] [--rounds 5]
+#include <fmt/core.h>
+#include <time.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "stowage/caching_allocator.h"
+#include "stowage/simulated_device.h"
+
+namespace {
+
+using namespace stowage;
+using Clock = std::chrono::steady_clock;
+
+double since(Clock::time_point start) {
+  return std::chrono::duration<double, std::nano>(Clock::now() - start).count();
+}
+
+struct Latency {
+  double median = 0;
+  double p99 = 0;
+};
+
+Latency latency_of(std::vector<double>& samples) {
+  std::sort(samples.begin(), samples.end());
+  return {samples[samples.size() / 2], samples[samples.size() * 99 / 100]};
+}
+
+std::unique_ptr<SimulatedDevice> open() {
+  return open_simulated_device({.capacity = 32_GiB, .poison = Poison::none});
+}
+
+// The clock's own time is in the samples; `empty` shows it.
+struct Measured {
+  Latency allocate, release, empty;
+  double hits = 0;
+};
+
+// `blocks` free blocks, of `block` bytes and of sizes beside it, of which one is asked for at a time.
+Measured measure(std::size_t blocks, Bytes block, std::size_t samples) {
+  const auto device = open();
+  const Lane lane(*device, LaneRole::compute);
+  CachingAllocator allocator(*device);
+  std::vector<void*> live;
+  for (std::size_t i = 0; i < blocks; ++i)
+    live.push_back(allocator.allocate_raw(block + 512 * (i % 16), lane.id()));
+  for (void* const one : live) allocator.release_raw(one);
+  std::vector<double> allocate, release, empty;
+  for (std::size_t i = 0; i < samples; ++i) {
+    const Bytes bytes = block + 512 * (i % std::min<std::size_t>(blocks, 16));
+    auto start = Clock::now();
+    void* const one = allocator.allocate_raw(bytes, lane.id());
+    allocate.push_back(since(start));
+    start = Clock::now();
+    allocator.release_raw(one);
+    release.push_back(since(start));
+    start = Clock::now();
+    empty.push_back(since(start));
+  }
+  const AllocatorStatistics all = allocator.statistics();
+  return {latency_of(allocate), latency_of(release), latency_of(empty),
+          static_cast<double>(all.pools[0].hits) / static_cast<double>(samples)};
+}
+
+struct Speed {
+  double pairs_per_second = 0;
+  double cpu_nanoseconds = 0;  // of one pair: what a machine with other work takes no part in
+};
+
+double thread_cpu_nanoseconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return 1e9 * static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec);
+}
+
+// Pairs of allocate and release, each thread on a stream of its own.
+Speed speed_of(int threads, Bytes block, std::size_t pairs) {
+  const auto device = open();
+  CachingAllocator allocator(*device);
+  std::vector<Lane> lanes;
+  for (int i = 0; i < 2; ++i) {
+    lanes.emplace_back(*device, LaneRole::compute);
+    allocator.release_raw(allocator.allocate_raw(block, lanes.back().id()));
+  }
+  std::atomic<int> ready{0};
+  std::atomic<double> cpu{0};
+  std::vector<std::thread> running;
+  std::vector<Clock::time_point> starts(static_cast<std::size_t>(threads)), ends(starts);
+  for (int i = 0; i < threads; ++i)
+    running.emplace_back([&, i] {
+      const auto at = static_cast<std::size_t>(i);
+      ++ready;
+      while (ready < threads) std::this_thread::yield();
+      starts[at] = Clock::now();
+      const double before = thread_cpu_nanoseconds();
+      for (std::size_t k = 0; k < pairs; ++k)
+        allocator.release_raw(allocator.allocate_raw(block, lanes[at].id()));
+      cpu.fetch_add(thread_cpu_nanoseconds() - before);
+      ends[at] = Clock::now();
+    });
+  for (std::thread& thread : running) thread.join();
+  const std::chrono::duration<double> seconds =
+      *std::max_element(ends.begin(), ends.end()) - *std::min_element(starts.begin(), starts.end());
+  const double all = static_cast<double>(pairs) * threads;
+  return {all / seconds.count(), cpu / all};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Cost of requests that the caching allocator's caches serve."};
+  std::size_t samples = 200000;
+  Bytes block = 65536;
+  int rounds = 5;
+  app.add_option("--samples", samples, "requests timed for each number of free blocks")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--block", block, "bytes")->check(CLI::PositiveNumber);
+  app.add_option("--rounds", rounds, "of the comparison of threads")->check(CLI::PositiveNumber);
+  CLI11_PARSE(app, argc, argv);
+  fmt::print("{:>11} {:>15} {:>12} {:>14} {:>11} {:>12} {:>6}   (ns, the clock's time included)\n",
+             "free blocks", "allocate median", "allocate p99", "release median", "release p99",
+             "clock median", "hits");
+  for (std::size_t blocks = 1; blocks <= 65536; blocks *= 16) {
+    const Measured m = measure(blocks, block, samples);
+    fmt::print("{:>11} {:>15.0f} {:>12.0f} {:>14.0f} {:>11.0f} {:>12.0f} {:>5.0f}%\n", blocks,
+               m.allocate.median, m.allocate.p99, m.release.median, m.release.p99, m.empty.median,
+               100 * m.hits);
+  }
+  for (int round = 0; round < rounds; ++round) {
+    const Speed one = speed_of(1, block, 10 * samples), two = speed_of(2, block, 10 * samples);
+    fmt::print(
+        "pairs: one thread {:.2f} million a second, two threads on two streams {:.2f}: {:.2f}x; CPU time of "
+        "a pair {:.1f} "
+        "and {:.1f} ns: {:.2f}x on two free cores\n",
+        one.pairs_per_second / 1e6, two.pairs_per_second / 1e6, two.pairs_per_second / one.pairs_per_second,
+        one.cpu_nanoseconds, two.cpu_nanoseconds, 2 * one.cpu_nanoseconds / two.cpu_nanoseconds);
+  }
+}

@@ -1,0 +1,205 @@
+// CachingAllocator: device memory for programs that ask as they go, on any Device with virtual memory.
+//
+// One reserved range of addresses, into which device memory is mapped by granules of 2 MiB. What is released
+// stays mapped and is used again in the order of streams (a stream is a LaneId of the device):
+//   1. what was released on the same stream: at once, since the lane keeps its order;
+//   2. what was released on another stream, where an event recorded behind the release has passed;
+//   3. what was released on another stream, with a wait inserted into the requester's lane;
+//   4. granules that nobody uses any more, unmapped where they are and mapped anew where the block fits; then
+//   new
+//      memory of the device, up to the limit;
+//   5. the same after the calling thread has waited for all that was released;
+//   6. observers are asked to free something, and all of it is tried again;
+//   7. OutOfMemory, whose message is the whole account; or the DeviceError that stood in the way.
+// So a request fails only if the bytes that blocks hold leave no room for it, whatever is cached. A failed
+// device call loses no memory: the block stays where it was, and the next request tries again.
+//
+// Order: memory may be used on its stream from `allocate` to `release`, as a kernel's argument would be: work
+// is enqueued between the two calls, and need not be done when it is released. Use on any other stream must
+// be ordered behind the work before it by the caller, and told by `record_stream` before the release.
+// Threads: all calls may come from any thread. A block goes from one thread to another as any pointer does.
+// Requests that a stream's own cache can serve take that stream's lock alone; others take turns. The device
+// and its lanes outlive the allocator; call `retire_stream` before a lane is destroyed. When the allocator
+// dies, nothing may use its memory any more. Device work may not call it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "stowage/device.h"
+#include "stowage/machine.h"
+
+namespace stowage {
+
+using PoolId = std::uint32_t;
+inline constexpr PoolId default_pool = 0;
+
+struct CachingAllocatorOptions {
+  Bytes limit = unlimited;          // of device memory mapped; it is used in whole granules
+  std::size_t history_entries = 0;  // kept of the history, newest first to stay; 0: none is written
+};
+
+// One stream's requests in one pool.
+struct StreamStatistics {
+  LaneId stream = 0;
+  PoolId pool = default_pool;
+  Bytes allocated = 0;       // in blocks that callers have, rounded as the allocator does
+  Bytes requested = 0;       // of them, as asked
+  Bytes peak_allocated = 0;  // since the start or `reset_peaks`
+  Bytes cached = 0;          // released on this stream and kept in its cache
+  std::uint64_t allocations = 0;
+  std::uint64_t releases = 0;
+  std::uint64_t hits = 0;   // of the allocations: from the stream's own cache
+  std::uint64_t waits = 0;  // inserted into its lane
+};
+
+struct PoolStatistics {
+  PoolId pool = default_pool;
+  Bytes allocated = 0;  // sums over its streams
+  Bytes requested = 0;
+  Bytes cached = 0;
+  // Largest sum. Exact with one stream; with several at once it is looked at whenever a cache does not serve.
+  Bytes peak_allocated = 0;
+  Bytes reserved = 0;  // mapped
+  Bytes peak_reserved = 0;
+  Bytes largest_free = 0;    // contiguous and mapped, outside the streams' caches
+  double fragmentation = 0;  // of the mapped bytes that nobody has, the share outside of `largest_free`
+  std::uint64_t allocations = 0;
+  std::uint64_t hits = 0;
+  std::uint64_t waits = 0;
+  std::uint64_t retries = 0;  // searches again, behind a synchronisation or an observer
+};
+
+struct AllocatorStatistics {
+  Bytes limit = unlimited;
+  Bytes reserved = 0;
+  Bytes peak_reserved = 0;
+  std::uint64_t maps = 0;               // device calls that mapped memory
+  std::uint64_t unmapped_granules = 0;  // given back or moved
+  std::uint64_t out_of_memory = 0;      // requests that failed
+  std::vector<PoolStatistics> pools;
+  std::vector<StreamStatistics> streams;  // by pool and stream
+};
+
+// What an observer is told. `account` says who holds what.
+struct OutOfMemoryNotice {
+  Bytes requested = 0;
+  LaneId stream = 0;
+  PoolId pool = default_pool;
+  std::uint32_t times_asked = 0;  // in this request, this time not counted
+  std::string account;
+};
+// Runs in the thread that asked for memory, which holds no lock: it may release and trim, but not allocate.
+// True: what it freed is worth another try. Asked up to 8 times a request.
+using OutOfMemoryObserver = std::function<bool(const OutOfMemoryNotice&)>;
+using ObserverId = std::uint32_t;
+
+class DeviceBuffer;
+
+class CachingAllocator {
+ public:
+  // Reserves address space, no memory. Throws InvalidInput where the device has no virtual ranges.
+  explicit CachingAllocator(Device& device, const CachingAllocatorOptions& options = {});
+  CachingAllocator(const CachingAllocator&) = delete;
+  CachingAllocator& operator=(const CachingAllocator&) = delete;
+  ~CachingAllocator();
+
+  // bytes > 0, else InvalidInput. Addresses are 512-byte aligned.
+  DeviceBuffer allocate(Bytes bytes, LaneId stream);
+  void* allocate_raw(Bytes bytes, LaneId stream);
+  // Behind the work enqueued so far on the block's stream and on those recorded. Throws InvalidInput for what
+  // is not the address of a live block, and nothing else. On `stream` instead: behind what that one was given
+  // so far, which the caller has ordered behind all use of the block.
+  void release_raw(void* address);
+  void release_raw(void* address, LaneId stream);
+  // Bytes from `address` to the end of its block: at least what was asked. Throws InvalidInput as
+  // release_raw.
+  Bytes block_bytes(const void* address) const;
+  // `stream` uses the block too, until its release.
+  void record_stream(const void* address, LaneId stream);
+
+  // Waits for all that was released, then gives granules that no block touches back to the device. Returns
+  // the bytes.
+  Bytes trim();
+  // Waits for the stream, whose blocks must have been released, and forgets it; the lane may be destroyed
+  // then.
+  void retire_stream(LaneId stream);
+  // Below what is mapped now: trims, and maps nothing until enough was released.
+  void set_limit(Bytes limit);
+
+  // A pool of memory of its own for work that will be replayed at fixed addresses (graph capture): what it
+  // has stays mapped, and is used by nobody else, until it is destroyed. Up to 8 at a time. Requests of a
+  // stream are routed to it by a PoolScope. `destroy_pool` throws InvalidInput while blocks of it are live;
+  // it waits for its streams.
+  PoolId create_pool();
+  void destroy_pool(PoolId pool);
+
+  ObserverId add_observer(OutOfMemoryObserver observer);
+  void remove_observer(ObserverId observer);
+
+  AllocatorStatistics statistics() const;
+  void reset_peaks();
+  // The last `history_entries` events as JSON: {"version": 1, "dropped": n, "events": [{"number", "what",
+  // "address", "bytes", "stream", "pool"}, …]}, oldest first; and as a table for people.
+  std::string history_json() const;
+  std::string history_text() const;
+  // Who holds what, as in the message of OutOfMemory.
+  std::string account() const;
+
+ private:
+  friend class PoolScope;
+  class Implementation;
+  std::unique_ptr<Implementation> implementation_;
+};
+
+// Routes the requests of `stream` to `pool` while it lives; scopes of one stream nest.
+class PoolScope {
+ public:
+  PoolScope(CachingAllocator& allocator, LaneId stream, PoolId pool);
+  PoolScope(const PoolScope&) = delete;
+  PoolScope& operator=(const PoolScope&) = delete;
+  ~PoolScope();
+
+ private:
+  CachingAllocator& allocator_;
+  LaneId stream_;
+  PoolId before_;
+};
+
+// Move-only owner of one block, which the allocator outlives; releases it on its stream when it dies.
+class DeviceBuffer {
+ public:
+  DeviceBuffer() = default;
+  DeviceBuffer(CachingAllocator& allocator, Bytes bytes, LaneId stream)
+      : allocator_(&allocator),
+        data_(static_cast<std::byte*>(allocator.allocate_raw(bytes, stream))),
+        bytes_(bytes) {}
+  DeviceBuffer(DeviceBuffer&& other) noexcept { swap(other); }
+  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
+    DeviceBuffer moved(std::move(other));
+    swap(moved);
+    return *this;
+  }
+  ~DeviceBuffer() {
+    if (data_ != nullptr) allocator_->release_raw(data_);
+  }
+  std::byte* data() const { return data_; }
+  Bytes bytes() const { return bytes_; }
+  void record_stream(LaneId stream) const { allocator_->record_stream(data_, stream); }
+
+ private:
+  void swap(DeviceBuffer& other) noexcept {
+    std::swap(allocator_, other.allocator_);
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+  }
+  CachingAllocator* allocator_ = nullptr;
+  std::byte* data_ = nullptr;
+  Bytes bytes_ = 0;
+};
+
+}  // namespace stowage
