@@ -11,6 +11,7 @@
 #include "src/replay/planned_model.h"
 #include "src/replay/pytorch_model.h"
 #include "src/replay/replay.h"
+#include "src/replay/stowage_model.h"
 #include "stowage/error.h"
 
 namespace stowage {
@@ -26,13 +27,26 @@ struct PolicyAnswer {
   double nanoseconds = 0;
 };
 
-MakeModel maker_of(const std::string& policy, Bytes limit) {
+// Without a limit the simulated device has more than any policy needs: what it has beyond makes it slower to
+// open.
+Bytes device_bytes(const AllocationTrace& trace, Bytes limit) {
+  constexpr Bytes most_live = Bytes{1} << 48U;
+  return std::min(limit, 1_GiB + 8 * std::min(most_live, peak_live_bytes(trace)));
+}
+
+MakeModel maker_of(const std::string& policy, const AllocationTrace& trace, Bytes limit) {
   const auto pytorch = [limit](bool expandable) -> std::unique_ptr<AllocatorModel> {
     return std::make_unique<PytorchModel>(PytorchOptions{expandable, limit});
   };
   if (policy == "pytorch") return [pytorch] { return pytorch(false); };
   if (policy == "pytorch-expandable") return [pytorch] { return pytorch(true); };
-  return [pytorch, limit] { return std::make_unique<PlannedModel>(pytorch(true), limit); };
+  const Bytes device = device_bytes(trace, limit);
+  if (policy == "planned") {
+    return [limit, device] {
+      return std::make_unique<PlannedModel>(std::make_unique<StowageModel>(device), limit);
+    };
+  }
+  return [device] { return std::make_unique<StowageModel>(device); };
 }
 
 std::vector<std::string> policies_of(const std::string& word) {
@@ -54,7 +68,7 @@ AllocationTrace read_trace(const std::string& file) {
 }
 
 PolicyAnswer answer_of(const AllocationTrace& trace, const std::string& policy, Bytes limit) {
-  const MakeModel make_model = maker_of(policy, limit);
+  const MakeModel make_model = maker_of(policy, trace, limit);
   PolicyAnswer answer;
   answer.policy = policy;
   answer.result = replay(trace, *make_model());
@@ -96,7 +110,7 @@ std::string table_of(const std::vector<PolicyAnswer>& answers) {
 }  // namespace
 
 const std::vector<std::string>& replay_policies() {
-  static const std::vector<std::string> policies{"planned", "pytorch", "pytorch-expandable"};
+  static const std::vector<std::string> policies{"stowage", "planned", "pytorch", "pytorch-expandable"};
   return policies;
 }
 

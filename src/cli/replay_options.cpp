@@ -15,10 +15,14 @@ CLI::App* add_replay(CLI::App& app, ReplayWords& words) {
       "first at equal times. It is one iteration, and is replayed three times over. Or it is a recorded "
       "history\n"
       "(docs/history.md), replayed once.\n"
-      "planned: iterations that come again get fixed offsets; shown from its first plan on.\n"
+      "stowage: this library's caching allocator, on a simulated device whose mapping of memory is in its "
+      "times.\n"
+      "planned: iterations that come again get fixed offsets, the rest goes there; shown from its first plan "
+      "on.\n"
       "pytorch, pytorch-expandable: models of PyTorch's caching allocator, without and with expandable "
-      "segments.\n"
-      "Times are of the second and later iterations, of the allocator alone, without a device's calls.\n"
+      "segments;\n"
+      "their times are those of the models, without any call of a device.\n"
+      "Times are of the second and later iterations, or of all where a history has no iterations.\n"
       "SIZE is 64MiB, 1.5G (binary), 10MB (decimal) or plain bytes.\n"
       "Exit code: 0, or 2 where a policy runs out of memory, or the command line or the file must change.");
   replay->get_formatter()->column_width(34);
