@@ -20,7 +20,7 @@ class DeviceDecorator : public Device {
   std::function<bool()> is_slow;                       // query: the event has not passed yet
   std::function<bool()> loses_wait;
 
-  std::uint64_t waits = 0, queries = 0, unmaps = 0;
+  std::uint64_t waits = 0, queries = 0, unmaps = 0, violations = 0;
 
   DeviceInfo info() const override { return device_.info(); }
   MemoryInfo memory_info() const override { return device_.memory_info(); }
@@ -39,7 +39,12 @@ class DeviceDecorator : public Device {
   void unmap(void* range, Bytes offset, Bytes bytes) override {
     begin("unmap");
     ++unmaps;
-    device_.unmap(range, offset, bytes);
+    try {
+      device_.unmap(range, offset, bytes);
+    } catch (const AccessViolation&) {  // memory that is in use was to be unmapped
+      ++violations;
+      throw;
+    }
   }
   LaneId create_lane(LaneRole role) override { return device_.create_lane(role); }
   void destroy_lane(LaneId lane) override { device_.destroy_lane(lane); }

@@ -1,0 +1,84 @@
+#include "allocator/pending.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+namespace stowage::caching {
+namespace {
+
+TEST(Pending, LaterTagsOfALaneStandForEarlierOnes) {
+  LaneClock a;
+  Tags tags;
+  join(tags, {&a, 3});
+  join(tags, {&a, 5});
+  join(tags, {&a, 4});
+  EXPECT_EQ(tags, (Tags{{&a, 5}}));
+}
+
+TEST(Pending, KnowsWhatHasPassed) {
+  LaneClock a;
+  Pending pending;
+  pending.add({0, 10}, {{&a, 3}});
+  EXPECT_TRUE(pending.any_in({5, 6}));
+  EXPECT_FALSE(pending.any_in({10, 20}));
+  a.passed = 3;
+  EXPECT_FALSE(pending.any_in({0, 10}));
+  EXPECT_TRUE(pending.in({0, 10}).empty());
+  pending.add({10, 20}, {{&a, 3}});
+  EXPECT_EQ(pending.pieces(), 1u);  // the one from before it passed
+}
+
+TEST(Pending, NeighboursOfOneLaneAreOnePiece) {
+  LaneClock a, b;
+  Pending pending;
+  for (Bytes at = 0; at < 100; at += 10) pending.add({at, at + 10}, {{&a, at + 1}});
+  EXPECT_EQ(pending.pieces(), 1u);
+  EXPECT_EQ(pending.in({0, 10}), (Tags{{&a, 91}}));
+  pending.add({100, 110}, {{&b, 1}});
+  pending.add({110, 120}, {{&a, 1}, {&b, 2}});
+  EXPECT_EQ(pending.pieces(), 3u);
+}
+
+// No byte is said to be free that is not; and what was cut, or has passed, is.
+TEST(Pending, ForgetsNothingTooEarly) {
+  std::mt19937 random(1);
+  LaneClock clocks[3];
+  Pending pending;
+  std::map<Bytes, Tags> naive;  // by byte
+  std::uint64_t count = 0;
+  for (int step = 0; step < 4000; ++step) {
+    const Bytes begin = random() % 100;
+    const Interval range{begin, begin + 1 + random() % 9};
+    pending.cut(range);
+    for (Bytes at = range.begin; at < range.end; ++at) naive.erase(at);
+    if (random() % 3 != 0) {
+      Tags tags;
+      for (std::size_t k = 0; k <= random() % 2; ++k) join(tags, {&clocks[random() % 3], ++count});
+      pending.add(range, tags);
+      for (Bytes at = range.begin; at < range.end; ++at) naive[at] = tags;
+    }
+    if (random() % 8 == 0) {
+      LaneClock& clock = clocks[random() % 3];
+      clock.passed = std::max(clock.passed.load(), count - std::min<std::uint64_t>(count, random() % 40));
+    }
+    for (Bytes at = 0; at < 110; ++at) {
+      const Tags said = pending.in({at, at + 1});
+      for (const Tag& tag : naive[at]) {
+        if (tag.passed()) continue;
+        const auto same =
+            std::find_if(said.begin(), said.end(), [&](const Tag& s) { return s.clock == tag.clock; });
+        ASSERT_NE(same, said.end());
+        ASSERT_GE(same->count, tag.count);
+      }
+      if (naive[at].empty()) {
+        ASSERT_TRUE(said.empty());
+      }
+      ASSERT_EQ(pending.any_in({at, at + 1}), !said.empty());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stowage::caching
