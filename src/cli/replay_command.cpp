@@ -7,6 +7,7 @@
 
 #include "src/cli/buffers_csv.h"
 #include "src/cli/files.h"
+#include "src/history/allocator_history.h"
 #include "src/history/history_json.h"
 #include "src/replay/planned_model.h"
 #include "src/replay/pytorch_model.h"
@@ -63,6 +64,7 @@ AllocationTrace read_trace(const std::string& file) {
   const std::string text =
       read_file(file, largest_trace, "a CSV file with id, lower, upper and size, or a history");
   if (is_history(text)) return parse_history(text, file);
+  if (is_allocator_history(text)) return parse_allocator_history(text, file);
   const Buffers buffers = parse_buffers(text, file);
   return repeated(trace_of_lifetimes(buffers.items), iterations_of_lifetimes);
 }

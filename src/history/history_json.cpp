@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "src/graph/json_field.h"
+#include "src/history/stream_numbers.h"
 #include "stowage/error.h"
 
 namespace stowage {
@@ -15,7 +16,6 @@ namespace {
 constexpr std::int64_t history_version = 1;
 constexpr std::size_t longest_history_line = 4096;
 constexpr std::size_t most_operations = std::size_t{1} << 24;
-constexpr std::size_t most_streams = 4096;
 constexpr Bytes most_bytes_in_all = Bytes{1} << 62;
 constexpr const char* history_remedy = "correct the line, docs/history.md says what it may hold";
 constexpr std::string_view blanks = " \t\r\n";
@@ -117,9 +117,9 @@ class HistoryReader {
   }
 
   std::uint32_t stream_of(std::uint64_t stream) {
-    const auto [place, added] = streams_.try_emplace(stream, static_cast<std::uint32_t>(streams_.size()));
-    if (added && streams_.size() > most_streams) refuse(fmt::format("is of stream {}", most_streams + 1));
-    return place->second;
+    const auto number = streams_.number_of(stream);
+    if (!number) refuse(fmt::format("is of stream {}", most_streams + 1));
+    return *number;
   }
 
   void count() {
@@ -136,7 +136,7 @@ class HistoryReader {
   bool has_header_ = false;
   std::optional<std::uint64_t> sequence_, iteration_;  // of the lines before
   std::unordered_map<std::uint64_t, Live> live_ids_;
-  std::unordered_map<std::uint64_t, std::uint32_t> streams_;
+  StreamNumbers streams_;
   Bytes total_ = 0;
   std::size_t operations_ = 0;
   TraceBuilder builder_;
