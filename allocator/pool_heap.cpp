@@ -1,15 +1,15 @@
 #include "allocator/pool_heap.h"
 
 #include <algorithm>
-#include <iterator>
+#include <tuple>
 #include <utility>
 
 namespace stowage::caching {
 namespace {
 
 bool better(const Place& a, const Place& b) {
-  return std::make_tuple(a.need, a.granules.length(), a.unmapped) <
-         std::make_tuple(b.need, b.granules.length(), b.unmapped);
+  return std::make_tuple(a.need, a.granules.length(), a.unmapped, a.waits.size()) <
+         std::make_tuple(b.need, b.granules.length(), b.unmapped, b.waits.size());
 }
 
 }  // namespace
@@ -26,15 +26,17 @@ PoolHeap::PoolHeap(Interval space, Bytes granule)
 std::optional<Place> PoolHeap::find(Bytes bytes, const LaneClock& lane, Need most,
                                     std::size_t breadth) const {
   std::optional<Place> best;
-  const std::size_t first = bytes < small ? 0 : 1;
-  for (const std::size_t index : {first, 1 - first}) {
+  const std::size_t own = bytes < small_granules * granule_ ? 0 : 1;
+  for (const std::size_t index : {own, 1 - own}) {
     const GapIndex& zone = zones_[index];
+    // The other zone serves with what it has: no granule is mapped there for it while there is another way.
+    const Need worst = index == own || breadth == all ? most : std::min(most, Need::waits);
     zone.for_each_place(bytes, breadth, [&](Interval at) {
       Place place = describe(zone, at, lane);
-      if (place.need <= most && (!best || better(place, *best))) best = std::move(place);
+      if (place.need <= worst && (!best || better(place, *best))) best = std::move(place);
       return best && best->need == Need::nothing;
     });
-    if (best && (breadth != all || best->need == Need::nothing)) return best;
+    if (best && best->need == Need::nothing) return best;
   }
   return best;
 }
@@ -81,9 +83,7 @@ Bytes PoolHeap::largest_mapped_gap() const {
   for (const GapIndex& zone : zones_)
     for (const auto& [begin, end] : zone.gaps()) {
       Bytes from = begin;
-      const Interval granules{begin / granule_, (end + granule_ - 1) / granule_};
       const Interval clean = zone.clean_granules({begin, end});
-      static_cast<void>(granules);
       spare_.for_each_missing(clean, [&](Interval hole) {
         largest = std::max(largest, hole.begin * granule_ - std::min(from, hole.begin * granule_));
         from = hole.end * granule_;

@@ -1,6 +1,6 @@
 // PoolHeap: the free address space of one pool, what of it is mapped, and who may still be using it.
 //
-// Small and large blocks have a zone each, so that they do not hold each other's granules. Mapped granules
+// Small and large blocks have a zone each, so that they seldom hold each other's granules. Mapped granules
 // that no block touches are *spare*: the next block there takes them as they are, and elsewhere they can be
 // unmapped to map as many where they are wanted. Pure data: it calls no device; whoever maps and unmaps tells
 // it. Not synchronised.
@@ -29,7 +29,8 @@ struct Place {
 
 class PoolHeap {
  public:
-  static constexpr Bytes small = 1_MiB;  // requests below go to the zone of small blocks first
+  // Blocks of fewer granules are small: they cut more granules than they cover.
+  static constexpr Bytes small_granules = 2;
   static constexpr std::size_t quick = 16, all = ~std::size_t{0};  // places of each kind that `find` looks at
 
   // `space` in whole granules of `granule` bytes.

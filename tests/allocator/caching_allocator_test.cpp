@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <set>
 
 #include "stowage/error.h"
@@ -370,6 +372,39 @@ TEST_F(CachingAllocatorTest, WritesItsHistory) {
 TEST_F(CachingAllocatorTest, ADeviceWithoutVirtualMemoryIsRefused) {
   device.fails = [](const std::string& call) { return call == "reserve"; };
   EXPECT_THROW(CachingAllocator{device}, DeviceError);
+}
+
+// Sequences that grow by moving to larger blocks, and blocks that stay, among short ones.
+TEST_F(CachingAllocatorTest, MapsLittleMoreThanWasEverLive) {
+  const auto large = open_simulated_device({.capacity = 16_GiB,
+                                            .executor = Executor::virtual_time,
+                                            .poison = Poison::none,
+                                            .check_accesses = false});
+  const Lane lane(*large, LaneRole::compute);
+  CachingAllocator tight(*large);
+  std::mt19937 random(1);
+  Bytes live = 0, peak = 0;
+  const auto ask = [&](Bytes bytes) {
+    peak = std::max(peak, live += bytes);
+    return tight.allocate(bytes, lane.id());
+  };
+  const auto drop = [&](DeviceBuffer& buffer) {
+    live -= buffer.bytes();
+    buffer = DeviceBuffer();
+  };
+  std::vector<DeviceBuffer> staying, sequences(12);
+  for (int step = 0; step < 1500; ++step) {
+    std::vector<DeviceBuffer> work;
+    for (int k = 0; k < 4; ++k) work.push_back(ask(1 + random() % 30_MiB));
+    DeviceBuffer& sequence = sequences[random() % sequences.size()];
+    DeviceBuffer longer =
+        ask(sequence.bytes() > 150_MiB ? 1_MiB : 1_MiB + sequence.bytes() + random() % 8_MiB);
+    drop(sequence);
+    sequence = std::move(longer);
+    if (step % 25 == 0) staying.push_back(ask(1 + random() % 4_MiB));
+    for (DeviceBuffer& buffer : work) drop(buffer);
+  }
+  EXPECT_LE(tight.statistics().peak_reserved, peak + peak / 20);
 }
 
 TEST_F(CachingAllocatorTest, GivesEverythingBackWhenItDies) {

@@ -261,6 +261,21 @@ TEST_P(DeviceConformance, MapsMemoryIntoAReservedRange) {
   device->unreserve(range);
 }
 
+TEST_P(DeviceConformance, UnmapsAnyGranuleOfAMapping) {
+  const Bytes granule = device->granularity();
+  const Bytes free = device->memory_info().free;
+  void* const range = device->reserve(8 * granule);
+  device->map(range, 0, 3 * granule);
+  device->unmap(range, granule, granule);
+  EXPECT_LE(device->memory_info().free, free - 2 * granule);
+  device->map(range, 5 * granule, granule);  // the memory, at another address
+  device->unmap(range, 0, granule);
+  device->unmap(range, 2 * granule, granule);
+  device->unmap(range, 5 * granule, granule);
+  EXPECT_EQ(device->memory_info().free, free);
+  device->unreserve(range);
+}
+
 TEST_P(DeviceConformance, RefusesMisuseOfAReservedRange) {
   const Bytes granule = device->granularity();
   EXPECT_THROW(device->reserve(granule + 1), InvalidInput);
