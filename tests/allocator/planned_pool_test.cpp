@@ -205,9 +205,8 @@ TEST_F(PlannedPoolTest, FindsThePeriodItself) {
   for (int i = 0; i < 8; ++i) run_nested(usual);
   EXPECT_TRUE(pool_.is_planned());
   EXPECT_EQ(served(run_nested(usual)), 5U);
-  const std::uint64_t misses = pool_.statistics().misses;
   for (int i = 0; i < 10; ++i) run_nested(usual);
-  EXPECT_EQ(pool_.statistics().misses, misses);
+  EXPECT_EQ(pool_.statistics().misses, 0U);  // it knew where in the period it was
   EXPECT_EQ(pool_.statistics().plans, 1U);
 }
 

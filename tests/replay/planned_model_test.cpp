@@ -125,6 +125,22 @@ TEST(PlannedModel, StrandsNoMemoryOfThePlan) {
   EXPECT_EQ(most, 20_MiB);  // the fallback's segment, and no plan of 30 MiB
 }
 
+// Nor what served iterations that no plan was made of.
+TEST(PlannedModel, StrandsNoMemoryOfTheFallback) {
+  PlannedModel model(pytorch());
+  AllocationId id = 0;
+  for (Bytes i = 0; i < 12; ++i) {
+    model.begin_iteration();
+    EXPECT_EQ(model.reserved_bytes(), i == 0 ? 0 : 4_MiB) << i;
+    for (int k = 0; k < 20; ++k) {
+      model.allocate(id, 3_MiB + 4096 * i, 0);
+      model.free(id++);
+    }
+    EXPECT_EQ(model.reserved_bytes(), 20_MiB);
+  }
+  EXPECT_LT(model.statistics().plans, 10U);
+}
+
 TEST(PlannedModel, GivesNoByteTwice) {
   std::mt19937_64 random(11);
   for (int round = 0; round < 60; ++round) {
