@@ -9,10 +9,10 @@
 #include "src/cli/files.h"
 #include "src/history/allocator_history.h"
 #include "src/history/history_json.h"
+#include "src/replay/caching_model.h"
 #include "src/replay/planned_model.h"
 #include "src/replay/pytorch_model.h"
 #include "src/replay/replay.h"
-#include "src/replay/stowage_model.h"
 #include "stowage/error.h"
 
 namespace stowage {
@@ -44,10 +44,10 @@ MakeModel maker_of(const std::string& policy, const AllocationTrace& trace, Byte
   const Bytes device = device_bytes(trace, limit);
   if (policy == "planned") {
     return [limit, device] {
-      return std::make_unique<PlannedModel>(std::make_unique<StowageModel>(device), limit);
+      return std::make_unique<PlannedModel>(std::make_unique<CachingModel>(device), limit);
     };
   }
-  return [device] { return std::make_unique<StowageModel>(device); };
+  return [device] { return std::make_unique<CachingModel>(device); };
 }
 
 std::vector<std::string> policies_of(const std::string& word) {

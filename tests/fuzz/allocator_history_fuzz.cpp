@@ -2,7 +2,7 @@
 #include "src/history/allocator_history.h"
 
 #include "src/history/history_json.h"
-#include "src/replay/stowage_model.h"
+#include "src/replay/caching_model.h"
 #include "tests/fuzz/target.h"
 
 namespace stowage::fuzz {

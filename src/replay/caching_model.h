@@ -13,9 +13,9 @@ namespace stowage {
 
 // The device runs in virtual time and no work is ever enqueued, so releases have always passed. Nothing
 // touches the memory: what is reserved costs addresses, not memory of the host.
-class StowageModel : public AllocatorModel {
+class CachingModel : public AllocatorModel {
  public:
-  explicit StowageModel(Bytes limit = std::numeric_limits<Bytes>::max());
+  explicit CachingModel(Bytes limit = std::numeric_limits<Bytes>::max());
 
   std::uint64_t allocate(AllocationId id, Bytes bytes, std::uint32_t stream) override;
   void free(AllocationId id) override;

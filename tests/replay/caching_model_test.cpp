@@ -1,4 +1,4 @@
-#include "src/replay/stowage_model.h"
+#include "src/replay/caching_model.h"
 
 #include <gtest/gtest.h>
 
@@ -13,8 +13,8 @@
 namespace stowage {
 namespace {
 
-TEST(StowageModel, ReservesWhatIsMapped) {
-  StowageModel model;
+TEST(CachingModel, ReservesWhatIsMapped) {
+  CachingModel model;
   EXPECT_EQ(model.reserved_bytes(), 0U);
   model.allocate(0, 3_MiB, 0);
   EXPECT_EQ(model.reserved_bytes(), 4_MiB);
@@ -23,8 +23,8 @@ TEST(StowageModel, ReservesWhatIsMapped) {
   EXPECT_EQ(model.reserved_bytes(), 0U);
 }
 
-TEST(StowageModel, TakesNoMoreThanTheLimit) {
-  StowageModel model(8_MiB);
+TEST(CachingModel, TakesNoMoreThanTheLimit) {
+  CachingModel model(8_MiB);
   model.allocate(0, 6_MiB, 1);
   EXPECT_THROW(model.allocate(1, 3_MiB, 0), OutOfMemory);
   model.free(0);
@@ -32,14 +32,14 @@ TEST(StowageModel, TakesNoMoreThanTheLimit) {
   EXPECT_EQ(model.reserved_bytes(), 8_MiB);
 }
 
-TEST(StowageModel, GivesNoByteTwice) {
+TEST(CachingModel, GivesNoByteTwice) {
   std::mt19937_64 random(5);
   for (int round = 0; round < 8; ++round) {
     const AllocationTrace trace = test::random_trace(random, 200);
-    StowageModel alone(round % 2 == 0 ? 64_MiB : 1_GiB);
+    CachingModel alone(round % 2 == 0 ? 64_MiB : 1_GiB);
     test::CheckedModel checked(alone);
     EXPECT_NO_THROW(replay(trace, checked));
-    PlannedModel planned(std::make_unique<StowageModel>(16_GiB));
+    PlannedModel planned(std::make_unique<CachingModel>(16_GiB));
     test::CheckedModel checked_plan(planned);
     EXPECT_NO_THROW(replay(trace, checked_plan));
   }

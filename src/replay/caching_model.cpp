@@ -1,4 +1,4 @@
-#include "src/replay/stowage_model.h"
+#include "src/replay/caching_model.h"
 
 #include <algorithm>
 
@@ -18,10 +18,10 @@ std::unique_ptr<SimulatedDevice> open_device(Bytes limit) {
 
 }  // namespace
 
-StowageModel::StowageModel(Bytes limit)
+CachingModel::CachingModel(Bytes limit)
     : device_(open_device(limit)), allocator_(std::make_unique<CachingAllocator>(*device_)) {}
 
-std::uint64_t StowageModel::allocate(AllocationId id, Bytes bytes, std::uint32_t stream) {
+std::uint64_t CachingModel::allocate(AllocationId id, Bytes bytes, std::uint32_t stream) {
   while (lanes_.size() <= stream) lanes_.emplace_back(*device_, LaneRole::compute);
   void* address = allocator_->allocate_raw(bytes, lanes_[stream].id());
   if (live_.size() <= id) live_.resize(std::max<std::size_t>(id + std::size_t{1}, 2 * live_.size()));
@@ -29,9 +29,9 @@ std::uint64_t StowageModel::allocate(AllocationId id, Bytes bytes, std::uint32_t
   return reinterpret_cast<std::uintptr_t>(address);
 }
 
-void StowageModel::free(AllocationId id) { allocator_->release_raw(live_[id]); }
+void CachingModel::free(AllocationId id) { allocator_->release_raw(live_[id]); }
 
-Bytes StowageModel::reserved_bytes() const {
+Bytes CachingModel::reserved_bytes() const {
   const MemoryInfo info = device_->memory_info();
   return info.total - info.free;
 }
