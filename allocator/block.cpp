@@ -37,6 +37,6 @@ BlockTable::BlockTable(Bytes range) : bytes_(range / unit * sizeof(Block*)) {
   entries_ = static_cast<Block**>(memory);
 }
 
-BlockTable::~BlockTable() { munmap(entries_, bytes_); }
+BlockTable::~BlockTable() { munmap(static_cast<void*>(entries_), bytes_); }
 
 }  // namespace stowage::caching

@@ -48,9 +48,11 @@ TEST_F(CachingAllocatorRaces, NoBlockIsReusedBeforeItsLastUseOnAnyStream) {
 
 TEST_F(CachingAllocatorRaces, NorWhereMemoryIsShort) {
   device.is_slow = [&] { return random() % 4 != 0; };
-  RandomProgram program(*simulated, allocator, {.most_live = 62_MiB, .most_block = 32_MiB, .seed = 2});
+  RandomProgram program(*simulated, allocator,
+                        {.most_live = 62_MiB, .most_block = 32_MiB, .seed = 2, .range = device.reserved});
   run(program, operations() / 2);
   EXPECT_GT(device.unmaps, 100u);
+  EXPECT_GT(program.failures(), 5u);  // each of which no placing would have served
 }
 
 TEST_F(CachingAllocatorRaces, WaitsThatAreLostAreCaught) {

@@ -20,6 +20,7 @@ class DeviceDecorator : public Device {
   std::function<bool()> is_slow;                       // query: the event has not passed yet
   std::function<bool()> loses_wait;
 
+  void* reserved = nullptr;  // the latest range
   std::uint64_t waits = 0, queries = 0, unmaps = 0, violations = 0;
 
   DeviceInfo info() const override { return device_.info(); }
@@ -29,7 +30,7 @@ class DeviceDecorator : public Device {
   Bytes granularity() const override { return device_.granularity(); }
   void* reserve(Bytes bytes) override {
     begin("reserve");
-    return device_.reserve(bytes);
+    return reserved = device_.reserve(bytes);
   }
   void unreserve(void* address) override { device_.unreserve(address); }
   void map(void* range, Bytes offset, Bytes bytes) override {

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <map>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "stowage/caching_allocator.h"
@@ -24,6 +25,8 @@ class RandomProgram {
     Bytes most_block = 6_MiB;
     bool crosses_lanes = true;  // uses and releases blocks on other lanes, which it orders
     std::uint64_t seed = 1;
+    const void* range =
+        nullptr;  // the allocator's; where it is given no call fails, and requests only for lack of memory
   };
 
   // `device` is the plain one, whose calls do not fail.
@@ -109,6 +112,7 @@ class RandomProgram {
       address = static_cast<std::byte*>(allocator_.allocate_raw(bytes, lane));
     } catch (const OutOfMemory&) {
       ++failures_;
+      if (options_.range != nullptr) expect_no_room(bytes);
       return;
     } catch (const AccessViolation&) {
       throw;
@@ -130,6 +134,17 @@ class RandomProgram {
     if (next != live_.begin()) {
       ASSERT_LE(std::prev(next)->first + std::prev(next)->second.bytes, address);
     }
+  }
+  // Wherever live blocks lie, granules that none of them touches would have served.
+  void expect_no_room(Bytes bytes) const {
+    constexpr Bytes granule = 2_MiB;
+    std::set<Bytes> touched;
+    for (const auto& [address, block] : live_) {
+      const auto begin = static_cast<Bytes>(address - static_cast<const std::byte*>(options_.range));
+      for (Bytes at = begin / granule; at * granule < begin + allocator_.block_bytes(address); ++at)
+        touched.insert(at);
+    }
+    EXPECT_GT(touched.size() * granule + bytes, device_.memory_info().total) << "of " << bytes;
   }
   void release(Blocks::iterator block) {
     allocator_.release_raw(block->first);
