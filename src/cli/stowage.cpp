@@ -6,6 +6,7 @@
 #include "src/cli/place_options.h"
 #include "src/cli/plan_options.h"
 #include "src/cli/progress_line.h"
+#include "src/cli/replay_options.h"
 #include "stowage/error.h"
 
 namespace {
@@ -24,6 +25,13 @@ int place(const stowage::PlaceWords& words, std::string& output) {
   return stowage::run_place_command(command, output);
 }
 
+int replay(const stowage::ReplayWords& words, std::string& output) {
+  stowage::ReplayCommand command = stowage::understand(words);
+  stowage::ProgressLine line(stowage::terminal_or_null(stderr));
+  command.progress = [&line](const std::string& what) { line.show(what); };
+  return stowage::run_replay_command(command, output);
+}
+
 CLI::App* add_calibrate(CLI::App& app, stowage::CalibrateCommand& command) {
   CLI::App* calibrate =
       app.add_subcommand("calibrate", "Measures this machine for plan --machine and train_gpt --machine");
@@ -40,9 +48,11 @@ int run(int count, char** arguments) {
   app.require_subcommand(1);
   stowage::PlanWords plan_words;
   stowage::PlaceWords place_words;
+  stowage::ReplayWords replay_words;
   stowage::CalibrateCommand calibrate_command;
   const CLI::App* plan_app = stowage::add_plan(app, plan_words);
   const CLI::App* place_app = stowage::add_place(app, place_words);
+  const CLI::App* replay_app = stowage::add_replay(app, replay_words);
   add_calibrate(app, calibrate_command);
   try {
     app.parse(count, arguments);
@@ -50,9 +60,10 @@ int run(int count, char** arguments) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   std::string output;
-  const int code = plan_app->parsed()    ? plan(plan_words, output)
-                   : place_app->parsed() ? place(place_words, output)
-                                         : stowage::run_calibrate_command(calibrate_command, output);
+  const int code = plan_app->parsed()     ? plan(plan_words, output)
+                   : place_app->parsed()  ? place(place_words, output)
+                   : replay_app->parsed() ? replay(replay_words, output)
+                                          : stowage::run_calibrate_command(calibrate_command, output);
   std::fputs(output.c_str(), stdout);
   return code;
 }

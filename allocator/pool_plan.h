@@ -1,0 +1,34 @@
+// Fixed offsets for a sequence of requests that is expected to come again.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "allocator/request_log.h"
+
+namespace stowage {
+
+struct PlannedRequest {
+  Bytes bytes = 0;
+  std::uint64_t stream = 0;
+  Bytes offset = 0;
+  bool has_offset = false;  // not: it outlives the sequence, and is no part of the plan's memory
+};
+
+// Two requests share bytes only where they are of one stream and the first is freed before the second is
+// made: the order of the stream's work is all that their reuse needs.
+struct PoolPlan {
+  std::vector<PlannedRequest> requests;  // in the order in which they are made
+  // Requests with offsets in the order of their frees, and how many of these come before each request.
+  std::vector<std::uint32_t> frees;
+  std::vector<std::uint32_t> frees_before;
+  Bytes bytes = 0;
+
+  // A plan that holds nothing is none.
+  bool empty() const { return frees.empty(); }
+};
+
+// Each stream is placed apart, by `place`. Offsets are multiples of `alignment`, a power of two.
+PoolPlan make_pool_plan(const std::vector<LoggedRequest>& requests, Bytes alignment);
+
+}  // namespace stowage

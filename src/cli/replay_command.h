@@ -1,0 +1,30 @@
+// `stowage replay`: what allocators would hold for a program's allocations, and how fast they answer.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "stowage/machine.h"
+
+namespace stowage {
+
+struct ReplayCommand {
+  std::string file;            // lifetimes as parse_buffers takes them, or a history (docs/history.md)
+  std::string policy = "all";  // one of replay_policies(), or "all"
+  Bytes limit = unlimited;     // of the device
+  bool json = false;
+  std::function<void(const std::string&)> progress = [](const std::string&) {};
+};
+
+// In the order in which "all" lists them.
+const std::vector<std::string>& replay_policies();
+
+// Appends to `output` a header line and one line for each policy: policy, operations, peak_live_bytes,
+// peak_reserved_bytes, ratio, nanoseconds_per_operation; or as JSON one object (for "all" a list of them),
+// with peaks of the first iteration too. Lifetimes are one iteration, and are replayed three times over; the
+// policy `planned` is measured from its first plan on. Returns the exit code: 0, or 2 where a policy runs out
+// of the limit. Throws InvalidInput naming the option, or the file that cannot be read or parsed.
+int run_replay_command(const ReplayCommand& command, std::string& output);
+
+}  // namespace stowage

@@ -1,0 +1,32 @@
+// Our own CachingAllocator as a model: the allocator itself, on a simulated device.
+#pragma once
+
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "src/replay/allocator_model.h"
+#include "stowage/caching_allocator.h"
+#include "stowage/simulated_device.h"
+
+namespace stowage {
+
+// The device runs in virtual time and no work is ever enqueued, so releases have always passed. Nothing
+// touches the memory: what is reserved costs addresses, not memory of the host.
+class CachingModel : public AllocatorModel {
+ public:
+  explicit CachingModel(Bytes limit = std::numeric_limits<Bytes>::max());
+
+  std::uint64_t allocate(AllocationId id, Bytes bytes, std::uint32_t stream) override;
+  void free(AllocationId id) override;
+  Bytes reserved_bytes() const override;
+  void release_cached() override { allocator_->trim(); }
+
+ private:
+  std::unique_ptr<SimulatedDevice> device_;
+  std::vector<Lane> lanes_;  // by stream
+  std::unique_ptr<CachingAllocator> allocator_;
+  std::vector<void*> live_;  // by id
+};
+
+}  // namespace stowage

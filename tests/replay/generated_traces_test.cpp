@@ -1,0 +1,64 @@
+#include "src/replay/generated_traces.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "src/replay/planned_model.h"
+#include "src/replay/pytorch_model.h"
+#include "src/replay/replay.h"
+#include "tests/support/checked_model.h"
+
+namespace stowage {
+namespace {
+
+using Items = std::vector<PlacementItem>;
+
+TEST(GeneratedTraces, AreTheSameEverywhere) {
+  const Items items = generated_lifetimes(1);
+  ASSERT_EQ(items.size(), 1163U);
+  const auto at = [&](std::size_t i) {
+    return std::vector<Bytes>{Bytes(items[i].first), Bytes(items[i].last), items[i].bytes};
+  };
+  EXPECT_EQ(at(0), (std::vector<Bytes>{260, 2587, 20331685}));
+  EXPECT_EQ(at(1162), (std::vector<Bytes>{2745, 2748, 65819}));
+}
+
+TEST(GeneratedTraces, HoldLongLivedAndGrowingBlocksAmongShortOnes) {
+  for (std::uint64_t seed = 1; seed <= generated_traces; ++seed) {
+    const Items items = generated_lifetimes(seed);
+    std::int64_t end = 0;
+    for (const PlacementItem& item : items) end = std::max(end, item.last);
+    const auto count = [&](auto&& is) { return std::count_if(items.begin(), items.end(), is); };
+    EXPECT_GE(count([&](const PlacementItem& item) { return item.last - item.first > 3 * end / 4; }), 4);
+    EXPECT_GE(count([&](const PlacementItem& item) { return item.last - item.first <= 12; }), 100);
+    // What grows is made anew, larger, one moment before the old one goes.
+    const auto is_grown = [&](const PlacementItem& item) {
+      return std::any_of(items.begin(), items.end(), [&](const PlacementItem& old) {
+        return old.last == item.first + 1 && item.bytes > old.bytes && item.bytes <= 2 * old.bytes &&
+               old.last - old.first > 20 && item.last - item.first > 20;
+      });
+    };
+    EXPECT_GE(count(is_grown), 4) << seed;
+    EXPECT_TRUE(std::none_of(items.begin(), items.end(), [](const PlacementItem& item) {
+      return item.first >= item.last || item.bytes == 0;
+    }));
+  }
+}
+
+// A few of them, in tests that must be short; bench/replay/run replays all.
+TEST(GeneratedTraces, TakeAHundredthMoreThanIsLiveOncePlanned) {
+  for (const std::uint64_t seed : {1, 13, 23, 41}) {
+    const AllocationTrace trace = repeated(trace_of_lifetimes(generated_lifetimes(seed)), 3);
+    PlannedModel model(std::make_unique<PytorchModel>(PytorchOptions{}));
+    test::CheckedModel checked(model);
+    const ReplayResult result = replay(trace, checked);
+    EXPECT_EQ(result.warm.operations, 2 * trace.operations.size() / 3);
+    EXPECT_EQ(result.warm.live_bytes, peak_live_bytes(trace));
+    EXPECT_LE(result.warm.ratio(), 1.01) << seed;
+    EXPECT_EQ(model.statistics().misses, 0U);
+  }
+}
+
+}  // namespace
+}  // namespace stowage
