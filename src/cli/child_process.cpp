@@ -55,7 +55,8 @@ std::vector<std::string> environment_with(const std::vector<std::pair<std::strin
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
     bool replaced = false;
-    for (const auto& [name, value] : variables) replaced = replaced || text.starts_with(name + "=");
+    for (const auto& [name, value] : variables)
+      replaced = replaced || (text.starts_with(name) && text.substr(name.size()).starts_with('='));
     if (!replaced) result.emplace_back(text);
   }
   for (const auto& [name, value] : variables) result.push_back(name + "=" + value);

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "allocator/interpose/record_writer.h"
 #include "src/cli/child_process.h"
 #include "src/cli/files.h"
 #include "src/cli/run_report.h"
@@ -63,9 +64,7 @@ class RecordFile {
     }
     check_writable(path_);
     path_ = fs::absolute(path_).string();
-    write_file(path_,
-               "# stowage record 1\n"
-               "time_ns,pid,thread,event,kind,device,stream,address,bytes,live,result,detail\n");
+    write_file(path_, interpose::record_header);
   }
   ~RecordFile() {
     std::error_code error;
