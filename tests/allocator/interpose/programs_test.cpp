@@ -119,14 +119,20 @@ TEST_F(InterposedPrograms, OfVirtualMemoryAreCaught) {
 
 TEST_F(InterposedPrograms, InLibrariesBoundDeeplyAreCaught) {
   for (const char* const plugin : {INTERPOSED_LINKED_PLUGIN, INTERPOSED_LOOKING_PLUGIN}) {
-    expect_all_caught(run(driver + " plugin " + plugin));
+    expect_all_caught(run(driver + " deep_plugin " + plugin));
     EXPECT_EQ(caught(record_), (BytesByKind{{"device", 700}}));
+  }
+}
+
+TEST_F(InterposedPrograms, InLibrariesOpenedOtherwiseAreCaughtWithoutTheAuditor) {
+  for (const char* const plugin : {INTERPOSED_LINKED_PLUGIN, INTERPOSED_LOOKING_PLUGIN}) {
+    expect_all_caught(run("env LD_AUDIT= " + driver + " plugin " + plugin));
   }
 }
 
 // What catches them is the auditor: the preloaded library alone does not.
 TEST_F(InterposedPrograms, InLibrariesBoundDeeplyAreMissedWithoutTheAuditor) {
-  const Ran ran = run("env LD_AUDIT= " + driver + " plugin " + INTERPOSED_LINKED_PLUGIN);
+  const Ran ran = run("env LD_AUDIT= " + driver + " deep_plugin " + INTERPOSED_LINKED_PLUGIN);
   EXPECT_EQ(code(ran), 0);
   EXPECT_TRUE(caught(record_).empty());
 }

@@ -228,8 +228,8 @@ void streams() {
   }
 }
 
-void plugin(const char* path) {
-  void* const library = dlopen(path, RTLD_NOW | RTLD_DEEPBIND);
+void plugin(const char* path, int how) {
+  void* const library = dlopen(path, RTLD_NOW | how);
   require(library != nullptr, "the plugin is opened");
   reinterpret_cast<void (*)()>(dlsym(library, "use_the_driver"))();
 }
@@ -250,8 +250,8 @@ void lookups() {
           "functions of another signature are the driver's");
   require(known == reinterpret_cast<void*>(&cuMemAlloc_v2), "one name, one function");
   require(dlsym(RTLD_DEFAULT, "cuMemAlloc_v2") == known, "the default is what is linked");
-  require(object_of(dlsym(RTLD_NEXT, "malloc")).find("libc.so") != std::string::npos,
-          "RTLD_NEXT sees its caller");
+  const std::string next = object_of(dlsym(RTLD_NEXT, "dlsym"));
+  require(next.ends_with("libstowage_preload.so"), "the next behind the program, not behind the library");
   require(dlsym(RTLD_DEFAULT, "no_such_symbol") == nullptr && dlerror() != nullptr,
           "errors are the loader's");
   require(cuGetProcAddress("cuNoSuchFunction", &known, 13000, 0, &status) == CUDA_ERROR_NOT_FOUND &&
@@ -285,7 +285,8 @@ int main(int count, char** arguments) {
       {"open", [&] { open_memory(argument); }},
       {"threads", threads},
       {"streams", streams},
-      {"plugin", [&] { plugin(argument); }},
+      {"plugin", [&] { plugin(argument, RTLD_LOCAL); }},
+      {"deep_plugin", [&] { plugin(argument, RTLD_DEEPBIND); }},
       {"lookups", lookups},
       {"crash", crash},
       {"leave_at_once", leave_at_once},

@@ -28,4 +28,5 @@ extern "C" void use_the_driver() {
   require(allocate(&address, 700) == CUDA_SUCCESS, "the plugin allocates");
   asked("device", 700);
   require(release(address) == CUDA_SUCCESS, "the plugin frees");
+  require(dlsym(RTLD_DEFAULT, "use_the_driver") != nullptr, "RTLD_DEFAULT sees what its caller sees");
 }
