@@ -90,10 +90,10 @@ std::string chart(const Together& sum, const std::optional<Bytes>& limit) {
   const double wide = width / static_cast<double>(std::max<std::size_t>(1, sum.values.size()));
   std::string path = fmt::format("M0,{}", height);
   for (std::size_t i = 0; i < sum.values.size(); ++i) {
-    path += fmt::format("L{:.2f},{:.2f}H{:.2f}", wide * static_cast<double>(i), y(sum.values[i]),
-                        wide * static_cast<double>(i + 1));
+    if (i > 0 && sum.values[i] == sum.values[i - 1]) continue;
+    path += fmt::format("H{:.2f}V{:.2f}", wide * static_cast<double>(i), y(sum.values[i]));
   }
-  path += fmt::format("V{}Z", height);
+  path += fmt::format("H{}V{}Z", width, height);
   std::string svg = fmt::format(
       "<svg viewBox=\"0 -20 {} {}\" role=\"img\" aria-label=\"memory over time\"><path class=\"area\" "
       "d=\"{}\"/>",
