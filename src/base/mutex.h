@@ -18,6 +18,7 @@
 #define STOWAGE_REQUIRES(...) STOWAGE_THREAD_ATTRIBUTE(requires_capability(__VA_ARGS__))
 #define STOWAGE_EXCLUDES(...) STOWAGE_THREAD_ATTRIBUTE(locks_excluded(__VA_ARGS__))
 #define STOWAGE_ACQUIRE(...) STOWAGE_THREAD_ATTRIBUTE(acquire_capability(__VA_ARGS__))
+#define STOWAGE_TRY_ACQUIRE(...) STOWAGE_THREAD_ATTRIBUTE(try_acquire_capability(__VA_ARGS__))
 #define STOWAGE_RELEASE(...) STOWAGE_THREAD_ATTRIBUTE(release_capability(__VA_ARGS__))
 #define STOWAGE_NO_THREAD_SAFETY_ANALYSIS STOWAGE_THREAD_ATTRIBUTE(no_thread_safety_analysis)
 
@@ -26,6 +27,7 @@ namespace stowage {
 class STOWAGE_CAPABILITY("mutex") Mutex {
  public:
   void lock() STOWAGE_ACQUIRE() { mutex_.lock(); }
+  bool try_lock() STOWAGE_TRY_ACQUIRE(true) { return mutex_.try_lock(); }
   void unlock() STOWAGE_RELEASE() { mutex_.unlock(); }
 
  private:

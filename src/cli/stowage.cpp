@@ -1,5 +1,6 @@
 // The stowage command. Exit codes: 0 yes, 2 no or bad input, 1 anything else.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 
 #include "src/cli/calibrate_command.h"
@@ -7,6 +8,7 @@
 #include "src/cli/plan_options.h"
 #include "src/cli/progress_line.h"
 #include "src/cli/replay_options.h"
+#include "src/cli/run_options.h"
 #include "stowage/error.h"
 
 namespace {
@@ -44,21 +46,27 @@ CLI::App* add_calibrate(CLI::App& app, stowage::CalibrateCommand& command) {
 }
 
 int run(int count, char** arguments) {
-  CLI::App app{"Stowage: plans and runs training steps in less device memory than they need"};
+  CLI::App app{"Stowage: plans and runs training steps in less device memory than they need", "stowage"};
   app.require_subcommand(1);
   stowage::PlanWords plan_words;
   stowage::PlaceWords place_words;
   stowage::ReplayWords replay_words;
+  stowage::RunWords run_words;
   stowage::CalibrateCommand calibrate_command;
   const CLI::App* plan_app = stowage::add_plan(app, plan_words);
   const CLI::App* place_app = stowage::add_place(app, place_words);
   const CLI::App* replay_app = stowage::add_replay(app, replay_words);
+  const CLI::App* run_app = stowage::add_run(app, run_words);
   add_calibrate(app, calibrate_command);
+  std::vector<std::string> words(arguments + 1, arguments + std::max(count, 1));
+  run_words.command.program = stowage::cut_program(words);
+  std::reverse(words.begin(), words.end());  // as CLI11 takes them
   try {
-    app.parse(count, arguments);
+    app.parse(std::move(words));
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
+  if (run_app->parsed()) return stowage::run_run_command(stowage::understand(run_words));
   std::string output;
   const int code = plan_app->parsed()     ? plan(plan_words, output)
                    : place_app->parsed()  ? place(place_words, output)

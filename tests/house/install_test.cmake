@@ -59,3 +59,12 @@ run(${prefix}/bin/stowage plan --machine list)
 if(NOT output MATCHES "h200 +NVIDIA H200")
   message(FATAL_ERROR "the installed stowage lists no machine h200:\n${output}")
 endif()
+
+# The interposer, where it was built, is the installed one too.
+if(EXISTS ${prefix}/lib/stowage/libstowage_preload.so)
+  run(${prefix}/bin/stowage run --report - -- sh -c "echo $LD_PRELOAD $LD_AUDIT")
+  if(NOT output MATCHES "${prefix}/lib/stowage/libstowage_preload.so ${prefix}/lib/stowage/libstowage_audit.so"
+      OR NOT output MATCHES "the libraries were in 1 process")
+    message(FATAL_ERROR "the installed stowage run has not put its libraries into a program:\n${output}")
+  endif()
+endif()

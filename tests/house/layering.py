@@ -40,6 +40,8 @@ NARROWER = {
     "kernels/cpu": ["include/stowage", "src/base", "src/device", "src/graph", "src/placement", "kernels"],
     "kernels/cuda": ["include/stowage", "src/base", "src/device", "src/device/cuda", "src/graph", "src/placement",
                      "kernels"],
+    # It is put into other people's programs: as little as can be.
+    "allocator/interpose": ["include/stowage", "src/base", "allocator"],
     # The parts of the CUDA module.
     "src/nn/cuda": ["include/stowage", "src/base", "src/device", "src/device/cuda", "src/graph", "src/nn", "kernels",
                     "kernels/cuda"],
@@ -59,7 +61,7 @@ class Restricted:
 RESTRICTED = [
     Restricted(r"(cuda|cublas|cudnn|curand|cupti|nvrtc|nvml|cub/|thrust/|cooperative_groups)",
                ["src/device/cuda/", "kernels/cuda/", "src/nn/cuda/", "allocator/interpose/", "src/nccl/", "tests/fake_cuda/",
-                "tests/device/cuda/", "tests/kernels/cuda/"],
+                "tests/device/cuda/", "tests/kernels/cuda/", "tests/allocator/interpose/"],
                "CUDA headers belong to the CUDA backend"),
     Restricted(r"nccl", ["src/nccl/"], "NCCL headers belong to src/nccl"),
     Restricted(r"hwloc", ["src/device/topology.cpp"], "only the topology reads hwloc"),

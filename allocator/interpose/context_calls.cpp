@@ -1,0 +1,124 @@
+// Contexts and streams that go, with what they take along, and memory that is shared between processes.
+#include <cstdint>
+
+#include "allocator/interpose/driver.h"
+#include "allocator/interpose/places.h"
+#include "allocator/interpose/process.h"
+#include "allocator/interpose/replacements.h"
+
+using stowage::interpose::call_real;
+using stowage::interpose::Entry;
+using stowage::interpose::ledger;
+using stowage::interpose::Outermost;
+using stowage::interpose::places;
+
+namespace {
+
+std::uint64_t handle_number(const void* handle) { return reinterpret_cast<std::uintptr_t>(handle); }
+
+CUresult destroy_context(Entry entry, CUcontext context, const void* caller) {
+  const Outermost outermost(caller);
+  const CUresult result = call_real<decltype(cuCtxDestroy_v2)>(entry, context);
+  if (outermost && result == CUDA_SUCCESS) ledger().context_gone(handle_number(context));
+  return result;
+}
+
+CUresult reset_primary(Entry entry, CUdevice device, const void* caller) {
+  const Outermost outermost(caller);
+  const CUresult result = call_real<decltype(cuDevicePrimaryCtxReset_v2)>(entry, device);
+  if (outermost && result == CUDA_SUCCESS) ledger().device_reset(device, places().primary_context(device));
+  return result;
+}
+
+CUresult release_primary(Entry entry, CUdevice device, const void* caller) {
+  const Outermost outermost(caller);
+  const CUresult result = call_real<decltype(cuDevicePrimaryCtxRelease_v2)>(entry, device);
+  if (!outermost || result != CUDA_SUCCESS) return result;
+  unsigned flags = 0;
+  int active = 1;
+  call_real<decltype(cuDevicePrimaryCtxGetState)>(Entry::primary_ctx_get_state, device, &flags, &active);
+  if (active == 0) ledger().device_reset(device, places().primary_context(device));
+  return result;
+}
+
+CUresult destroy_stream(Entry entry, CUstream stream, const void* caller) {
+  const Outermost outermost(caller);
+  // First: a new stream may have the same handle at once.
+  if (outermost) ledger().stream_gone(handle_number(stream));
+  return call_real<decltype(cuStreamDestroy_v2)>(entry, stream);
+}
+
+CUresult open_shared(Entry entry, CUdeviceptr* address, CUipcMemHandle handle, unsigned flags,
+                     const void* caller) {
+  const Outermost outermost(caller);
+  const CUresult result = call_real<decltype(cuIpcOpenMemHandle_v2)>(entry, address, handle, flags);
+  if (outermost && result == CUDA_SUCCESS) ledger().note("open", *address);
+  return result;
+}
+
+}  // namespace
+
+extern "C" {
+
+CUresult cuCtxDestroy(CUcontext context) {
+  return destroy_context(Entry::ctx_destroy_v1, context, __builtin_return_address(0));
+}
+
+CUresult cuCtxDestroy_v2(CUcontext context) {
+  return destroy_context(Entry::ctx_destroy, context, __builtin_return_address(0));
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
+  const Outermost outermost(__builtin_return_address(0));
+  const CUresult result =
+      call_real<decltype(cuDevicePrimaryCtxRetain)>(Entry::primary_ctx_retain, context, device);
+  if (outermost && result == CUDA_SUCCESS) places().primary_context_is(device, handle_number(*context));
+  return result;
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
+  return release_primary(Entry::primary_ctx_release_v1, device, __builtin_return_address(0));
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
+  return release_primary(Entry::primary_ctx_release, device, __builtin_return_address(0));
+}
+
+CUresult cuDevicePrimaryCtxReset(CUdevice device) {
+  return reset_primary(Entry::primary_ctx_reset_v1, device, __builtin_return_address(0));
+}
+
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
+  return reset_primary(Entry::primary_ctx_reset, device, __builtin_return_address(0));
+}
+
+CUresult cuStreamDestroy(CUstream stream) {
+  return destroy_stream(Entry::stream_destroy_v1, stream, __builtin_return_address(0));
+}
+
+CUresult cuStreamDestroy_v2(CUstream stream) {
+  return destroy_stream(Entry::stream_destroy, stream, __builtin_return_address(0));
+}
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address) {
+  const Outermost outermost(__builtin_return_address(0));
+  const CUresult result = call_real<decltype(cuIpcGetMemHandle)>(Entry::ipc_get_mem_handle, handle, address);
+  if (outermost && result == CUDA_SUCCESS) ledger().note("export", address);
+  return result;
+}
+
+CUresult cuIpcOpenMemHandle(CUdeviceptr* address, CUipcMemHandle handle, unsigned flags) {
+  return open_shared(Entry::ipc_open_mem_handle_v1, address, handle, flags, __builtin_return_address(0));
+}
+
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* address, CUipcMemHandle handle, unsigned flags) {
+  return open_shared(Entry::ipc_open_mem_handle, address, handle, flags, __builtin_return_address(0));
+}
+
+CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
+  const Outermost outermost(__builtin_return_address(0));
+  const CUresult result = call_real<decltype(cuIpcCloseMemHandle)>(Entry::ipc_close_mem_handle, address);
+  if (outermost && result == CUDA_SUCCESS) ledger().note("close", address);
+  return result;
+}
+}

@@ -1,0 +1,72 @@
+// The driver's functions that the interposer knows: those that it replaces, and a few that it calls itself.
+#pragma once
+
+#include <cuda.h>
+
+#include <array>
+#include <cstddef>
+#include <string_view>
+
+namespace stowage::interpose {
+
+enum class Entry : std::size_t {
+  get_proc_address_v1,
+  get_proc_address,
+  mem_alloc,
+  mem_alloc_pitch,
+  mem_alloc_managed,
+  mem_alloc_async,
+  mem_alloc_async_ptsz,
+  mem_alloc_from_pool_async,
+  mem_alloc_from_pool_async_ptsz,
+  mem_free,
+  mem_free_async,
+  mem_free_async_ptsz,
+  mem_get_info,
+  device_total_mem,
+  mem_create,
+  mem_release,
+  mem_retain_allocation_handle,
+  mem_map,
+  mem_unmap,
+  mem_pool_create,
+  mem_pool_destroy,
+  ipc_get_mem_handle,
+  ipc_open_mem_handle_v1,
+  ipc_open_mem_handle,
+  ipc_close_mem_handle,
+  ctx_destroy_v1,
+  ctx_destroy,
+  primary_ctx_retain,
+  primary_ctx_release_v1,
+  primary_ctx_release,
+  primary_ctx_reset_v1,
+  primary_ctx_reset,
+  stream_destroy_v1,
+  stream_destroy,
+  replaced,  // how many are replaced; what follows is only called
+  ctx_get_current = replaced,
+  ctx_get_device,
+  primary_ctx_get_state,
+  stream_is_capturing,
+  stream_is_capturing_ptsz,
+  count
+};
+
+inline constexpr std::size_t replaced_count = static_cast<std::size_t>(Entry::replaced);
+inline constexpr std::size_t entry_count = static_cast<std::size_t>(Entry::count);
+
+struct EntryPoint {
+  const char* symbol;  // as libcuda exports it
+  const char* name;    // as cuGetProcAddress knows it
+  int version;         // of CUDA: the first at which `name` has this signature
+  bool per_thread;     // the variant whose stream 0 is the thread's own
+  bool allocates;      // a program that got another function by this name may allocate unseen
+};
+
+const EntryPoint& entry_point(Entry entry);
+
+// The entry that libcuda exports as `symbol`; Entry::count where none is replaced.
+Entry replaced_symbol(std::string_view symbol);
+
+}  // namespace stowage::interpose

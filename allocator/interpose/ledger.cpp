@@ -1,0 +1,320 @@
+#include "allocator/interpose/ledger.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <utility>
+
+namespace stowage::interpose {
+namespace {
+
+constexpr int patience = 1000;  // attempts of try_end
+
+}  // namespace
+
+std::string_view name_of(Kind kind) {
+  switch (kind) {
+    case Kind::device:
+      return "device";
+    case Kind::pitched:
+      return "pitched";
+    case Kind::managed:
+      return "managed";
+    case Kind::async:
+      return "async";
+    case Kind::pool:
+      return "pool";
+    case Kind::host_pool:
+      return "host_pool";
+    case Kind::physical:
+      return "physical";
+    case Kind::host_physical:
+      return "host_physical";
+    case Kind::graph:
+      return "graph";
+    case Kind::unknown:
+      break;
+  }
+  return "unknown";
+}
+
+bool on_the_card(Kind kind) {
+  switch (kind) {
+    case Kind::device:
+    case Kind::pitched:
+    case Kind::async:
+    case Kind::pool:
+    case Kind::physical:
+      return true;
+    case Kind::managed:
+    case Kind::host_pool:
+    case Kind::host_physical:
+    case Kind::graph:
+    case Kind::unknown:
+      break;
+  }
+  return false;
+}
+
+Ledger::Ledger(LedgerOptions options)
+    : options_(std::move(options)), writer_(options_.record, options_.start_ns) {}
+
+void Ledger::announce() {
+  const MutexLock lock(mutex_);
+  announce_locked();
+  writer_.flush();
+}
+
+void Ledger::announce_locked() {
+  if (announced_) return;
+  announced_ = true;
+  writer_.add({.event = "process", .detail = options_.program});
+}
+
+void Ledger::line(std::string_view event, std::uint64_t address, const Block& block, int result) {
+  announce_locked();
+  if (event != "reset") ++calls_;
+  const auto card = cards_.find(block.device);
+  if (options_.every_call) {
+    writer_.add({event,
+                 name_of(block.kind),
+                 block.device,
+                 number_of(block.stream),
+                 address,
+                 block.bytes,
+                 card == cards_.end() ? 0 : card->second.live,
+                 result,
+                 {}});
+  } else if (ended_ || calls_ == 1) {
+    end_locked();  // the totals so far: the first of them in case the process crashes
+  }
+}
+
+std::uint64_t Ledger::number_of(std::uint64_t stream) {
+  if (stream <= 2) return stream;
+  const auto [found, added] = streams_.try_emplace(stream, next_stream_);
+  if (added) ++next_stream_;
+  return found->second;
+}
+
+bool Ledger::admit(const Block& block) {
+  const MutexLock lock(mutex_);
+  if (!on_the_card(block.kind)) return true;
+  Card& card = cards_[block.device];
+  if (card.live > options_.limit || block.bytes > options_.limit - card.live) {
+    line("refused", 0, block, 0);
+    writer_.flush();  // a program often ends over it
+    return false;
+  }
+  card.live += block.bytes;
+  return true;
+}
+
+void Ledger::drop(const Block& block) {
+  if (on_the_card(block.kind)) cards_[block.device].live -= block.bytes;
+}
+
+void Ledger::granted(std::uint64_t address, const Block& block) {
+  const MutexLock lock(mutex_);
+  // Memory of a graph is the graph's: its address comes and goes with launches.
+  if (block.kind != Kind::graph) {
+    forget(address);
+    blocks_[address] = block;
+  }
+  Card& card = cards_[block.device];
+  card.peak = std::max(card.peak, card.live);
+  line("alloc", address, block, 0);
+}
+
+void Ledger::failed(const Block& block, int result) {
+  const MutexLock lock(mutex_);
+  drop(block);
+  line("failed", 0, block, result);
+}
+
+// An address that is given out again was freed in a way that nobody saw.
+void Ledger::forget(std::uint64_t address) {
+  const auto found = blocks_.find(address);
+  if (found == blocks_.end()) return;
+  drop(found->second);
+  line("reset", address, found->second, 0);
+  blocks_.erase(found);
+}
+
+std::optional<Block> Ledger::take(std::uint64_t address) {
+  const MutexLock lock(mutex_);
+  const auto found = blocks_.find(address);
+  if (found == blocks_.end()) return std::nullopt;
+  const Block block = found->second;
+  blocks_.erase(found);
+  return block;
+}
+
+void Ledger::freed(std::uint64_t address, const Block& block, std::uint64_t stream) {
+  const MutexLock lock(mutex_);
+  drop(block);
+  Block shown = block;
+  shown.stream = stream;
+  line("free", address, shown, 0);
+}
+
+void Ledger::not_freed(std::uint64_t address, const Block& block, int result) {
+  const MutexLock lock(mutex_);
+  if (block.kind != Kind::unknown) blocks_[address] = block;
+  line("not_freed", address, block, result);
+}
+
+void Ledger::created(std::uint64_t handle, const Block& block) {
+  const MutexLock lock(mutex_);
+  physical_[handle] = {block, 1, 0};
+  Card& card = cards_[block.device];
+  card.peak = std::max(card.peak, card.live);
+  line("alloc", handle, block, 0);
+}
+
+void Ledger::retained(std::uint64_t handle) {
+  const MutexLock lock(mutex_);
+  const auto found = physical_.find(handle);
+  if (found != physical_.end()) ++found->second.handles;
+}
+
+void Ledger::drop_if_unused(std::uint64_t handle) {
+  const auto found = physical_.find(handle);
+  if (found == physical_.end() || found->second.handles > 0 || found->second.mappings > 0) return;
+  const Block block = found->second.block;
+  physical_.erase(found);
+  drop(block);
+  line("free", handle, block, 0);
+}
+
+void Ledger::released(std::uint64_t handle) {
+  const MutexLock lock(mutex_);
+  const auto found = physical_.find(handle);
+  if (found == physical_.end() || found->second.handles == 0) return;
+  --found->second.handles;
+  drop_if_unused(handle);
+}
+
+void Ledger::mapped(std::uint64_t address, Bytes bytes, std::uint64_t handle) {
+  const MutexLock lock(mutex_);
+  const auto found = physical_.find(handle);
+  if (found == physical_.end()) return;
+  ++found->second.mappings;
+  mappings_[address] = {bytes, handle};
+}
+
+void Ledger::unmapped(std::uint64_t address, Bytes bytes) {
+  const MutexLock lock(mutex_);
+  const auto first = mappings_.lower_bound(address);
+  for (auto at = first; at != mappings_.end() && at->first - address < bytes;) {
+    const std::uint64_t handle = at->second.handle;
+    at = mappings_.erase(at);
+    --physical_[handle].mappings;
+    drop_if_unused(handle);
+  }
+}
+
+template <class Predicate>
+void Ledger::forget_if(Predicate gone) {
+  for (auto at = blocks_.begin(); at != blocks_.end();) {
+    if (!gone(at->second)) {
+      ++at;
+      continue;
+    }
+    drop(at->second);
+    line("reset", at->first, at->second, 0);
+    at = blocks_.erase(at);
+  }
+}
+
+void Ledger::context_gone(std::uint64_t context) {
+  if (context == 0) return;
+  const MutexLock lock(mutex_);
+  forget_if([&](const Block& block) { return block.context == context; });
+}
+
+void Ledger::device_reset(int device, std::uint64_t primary_context) {
+  const MutexLock lock(mutex_);
+  forget_if([&](const Block& block) {
+    const bool of_a_pool = block.kind == Kind::async || block.kind == Kind::pool;
+    return (of_a_pool && block.device == device) ||
+           (primary_context != 0 && block.context == primary_context);
+  });
+}
+
+void Ledger::stream_gone(std::uint64_t stream) {
+  const MutexLock lock(mutex_);
+  streams_.erase(stream);
+}
+
+void Ledger::note(std::string_view event, std::uint64_t address, std::string_view detail) {
+  const MutexLock lock(mutex_);
+  announce_locked();
+  if (options_.every_call) writer_.add({.event = event, .address = address, .detail = detail});
+}
+
+Bytes Ledger::live(int device) {
+  const MutexLock lock(mutex_);
+  const auto found = cards_.find(device);
+  return found == cards_.end() ? 0 : found->second.live;
+}
+
+Bytes Ledger::total_shown(Bytes total) const { return std::min(total, options_.limit); }
+
+Bytes Ledger::free_shown(int device, Bytes free) {
+  const Bytes taken = live(device);
+  return taken >= options_.limit ? 0 : std::min(free, options_.limit - taken);
+}
+
+void Ledger::end_locked() {
+  std::array<char, 21> calls{};
+  std::snprintf(calls.data(), calls.size(), "%llu", static_cast<unsigned long long>(calls_));
+  writer_.add({.event = "calls", .detail = calls.data()});
+  for (const auto& [device, card] : cards_) {
+    writer_.add({.event = "total", .device = device, .bytes = card.peak, .live = card.live});
+  }
+  writer_.flush();
+}
+
+void Ledger::end() {
+  const MutexLock lock(mutex_);
+  if (!writer_.in_own_process() || std::exchange(ended_, true)) return;
+  end_locked();
+  writer_.finish();
+}
+
+void Ledger::try_end() {
+  for (int attempt = 0; !mutex_.try_lock(); ++attempt) {
+    if (attempt == patience) return;
+    sched_yield();
+  }
+  if (writer_.in_own_process() && !std::exchange(ended_, true)) {
+    end_locked();
+    writer_.finish();
+  }
+  mutex_.unlock();
+}
+
+void Ledger::before_fork() {
+  mutex_.lock();
+  writer_.flush();
+}
+
+void Ledger::after_fork_in_parent() { mutex_.unlock(); }
+
+void Ledger::after_fork_in_child() {
+  writer_.start_again();
+  announced_ = false;
+  ended_ = false;
+  calls_ = 0;
+  cards_.clear();
+  blocks_.clear();
+  physical_.clear();
+  mappings_.clear();
+  streams_.clear();
+  mutex_.unlock();
+}
+
+}  // namespace stowage::interpose

@@ -1,0 +1,128 @@
+// The account of one process: what it allocated and has not freed, by address, and how much of each card that
+// is. Makes the record, and decides what a limit refuses.
+//
+// Bytes are those that the program asked for: neither rows padded by cuMemAllocPitch nor the driver's own
+// rounding. Managed memory can live on the host, so it is in the record but not in what a card holds.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "allocator/interpose/record_writer.h"
+#include "src/base/mutex.h"
+#include "stowage/bytes.h"
+
+namespace stowage::interpose {
+
+enum class Kind { device, pitched, managed, async, pool, host_pool, physical, host_physical, graph, unknown };
+std::string_view name_of(Kind kind);
+// Whether memory of this kind is a part of what the card holds.
+bool on_the_card(Kind kind);
+
+struct Block {
+  Kind kind = Kind::device;
+  int device = 0;
+  std::uint64_t context = 0;  // 0: of none; memory of pools outlives contexts
+  std::uint64_t stream = 0;   // a handle
+  Bytes bytes = 0;
+};
+
+struct LedgerOptions {
+  Bytes limit = std::numeric_limits<Bytes>::max();  // of each card
+  std::string record = {};                          // a file that exists; empty: no record
+  bool every_call = true;                           // in the record; else only processes and totals
+  std::uint64_t start_ns = 0;                       // of CLOCK_MONOTONIC: time 0 of the record
+  std::string program = {};                         // the name of this process
+};
+
+// Thread-safe.
+class Ledger {
+ public:
+  explicit Ledger(LedgerOptions options);
+
+  // An allocation: admitted (its bytes are taken; false: over the limit), then granted or failed.
+  bool admit(const Block& block);
+  void granted(std::uint64_t address, const Block& block);
+  void failed(const Block& block, int result);
+
+  // A free: taken out before the driver frees, for then the address may belong to someone else at once; its
+  // bytes count until it is freed. Put back where the driver refuses.
+  std::optional<Block> take(std::uint64_t address);
+  void freed(std::uint64_t address, const Block& block, std::uint64_t stream);
+  void not_freed(std::uint64_t address, const Block& block, int result);
+
+  // cuMemCreate's memory lives while its handle or a mapping of it does.
+  void created(std::uint64_t handle, const Block& block);
+  void retained(std::uint64_t handle);
+  void released(std::uint64_t handle);
+  void mapped(std::uint64_t address, Bytes bytes, std::uint64_t handle);
+  void unmapped(std::uint64_t address, Bytes bytes);
+
+  // What they took along: a context what was allocated in it, a device that is reset its pools' memory, too.
+  void context_gone(std::uint64_t context);
+  void device_reset(int device, std::uint64_t primary_context);
+  void stream_gone(std::uint64_t stream);
+
+  // A line without bytes of its own: "export", "open", "close", "missed".
+  void note(std::string_view event, std::uint64_t address, std::string_view detail = {});
+
+  Bytes limit() const { return options_.limit; }
+  Bytes live(int device);
+  // Of what a card has: what the program is to believe.
+  Bytes total_shown(Bytes total) const;
+  Bytes free_shown(int device, Bytes free);
+
+  void announce();  // that the process has the library
+  void end();
+  // End in a place where a lock may be held by the very thread that asks: gives up after a while.
+  void try_end() STOWAGE_NO_THREAD_SAFETY_ANALYSIS;
+  // The lock is held while the process forks, so that the child finds whole maps.
+  void before_fork() STOWAGE_NO_THREAD_SAFETY_ANALYSIS;
+  void after_fork_in_parent() STOWAGE_NO_THREAD_SAFETY_ANALYSIS;
+  void after_fork_in_child() STOWAGE_NO_THREAD_SAFETY_ANALYSIS;  // with an empty account
+
+ private:
+  struct Physical {
+    Block block;
+    unsigned handles = 1;
+    unsigned mappings = 0;
+  };
+  struct Mapping {
+    Bytes bytes = 0;
+    std::uint64_t handle = 0;
+  };
+  struct Card {
+    Bytes live = 0;
+    Bytes peak = 0;
+  };
+
+  void line(std::string_view event, std::uint64_t address, const Block& block, int result)
+      STOWAGE_REQUIRES(mutex_);
+  void announce_locked() STOWAGE_REQUIRES(mutex_);
+  void end_locked() STOWAGE_REQUIRES(mutex_);
+  void drop(const Block& block) STOWAGE_REQUIRES(mutex_);
+  void forget(std::uint64_t address) STOWAGE_REQUIRES(mutex_);
+  template <class Predicate>
+  void forget_if(Predicate gone) STOWAGE_REQUIRES(mutex_);
+  void drop_if_unused(std::uint64_t handle) STOWAGE_REQUIRES(mutex_);
+  std::uint64_t number_of(std::uint64_t stream) STOWAGE_REQUIRES(mutex_);
+
+  const LedgerOptions options_;
+  Mutex mutex_;
+  RecordWriter writer_ STOWAGE_GUARDED_BY(mutex_);
+  bool announced_ STOWAGE_GUARDED_BY(mutex_) = false;
+  bool ended_ STOWAGE_GUARDED_BY(mutex_) = false;
+  std::uint64_t calls_ STOWAGE_GUARDED_BY(mutex_) = 0;
+  std::map<int, Card> cards_ STOWAGE_GUARDED_BY(mutex_);
+  std::unordered_map<std::uint64_t, Block> blocks_ STOWAGE_GUARDED_BY(mutex_);
+  std::unordered_map<std::uint64_t, Physical> physical_ STOWAGE_GUARDED_BY(mutex_);
+  std::map<std::uint64_t, Mapping> mappings_ STOWAGE_GUARDED_BY(mutex_);
+  std::unordered_map<std::uint64_t, std::uint64_t> streams_ STOWAGE_GUARDED_BY(mutex_);  // handle to number
+  std::uint64_t next_stream_ STOWAGE_GUARDED_BY(mutex_) = 3;  // 0, 1 and 2 are the default ones
+};
+
+}  // namespace stowage::interpose

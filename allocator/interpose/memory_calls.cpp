@@ -1,0 +1,181 @@
+// The calls that allocate and free device memory by address, and what they see of the card.
+#include "allocator/interpose/driver.h"
+#include "allocator/interpose/pass_through.h"
+#include "allocator/interpose/places.h"
+#include "allocator/interpose/process.h"
+#include "allocator/interpose/replacements.h"
+
+namespace stowage::interpose {
+namespace {
+
+std::uint64_t number(const void* handle) { return reinterpret_cast<std::uintptr_t>(handle); }
+
+bool is_per_thread(Entry entry) { return entry_point(entry).per_thread; }
+
+// The stream that a call means by `stream`.
+std::uint64_t meant(CUstream stream, Entry entry) {
+  return stream == nullptr && is_per_thread(entry) ? number(CU_STREAM_PER_THREAD) : number(stream);
+}
+
+bool captures(CUstream stream, Entry entry) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const Entry asked = is_per_thread(entry) ? Entry::stream_is_capturing_ptsz : Entry::stream_is_capturing;
+  return call_real<decltype(cuStreamIsCapturing)>(asked, stream, &status) == CUDA_SUCCESS &&
+         status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+// A block in the current context, on its device.
+Block here(Kind kind, Bytes bytes) {
+  const bool of_a_pool = kind == Kind::async || kind == Kind::pool;
+  CUcontext context = nullptr;
+  CUdevice device = 0;
+  call_real<decltype(cuCtxGetCurrent)>(Entry::ctx_get_current, &context);
+  call_real<decltype(cuCtxGetDevice)>(Entry::ctx_get_device, &device);
+  return {kind, device, of_a_pool ? 0 : number(context), 0, bytes};
+}
+
+CUresult allocate(const AllocateCall& call, const Block& block) {
+  if (!ledger().admit(block)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = service().allocate(call);
+  if (result == CUDA_SUCCESS) {
+    ledger().granted(*call.address, block);
+  } else {
+    ledger().failed(block, result);
+  }
+  return result;
+}
+
+CUresult allocate_in_order(const AllocateCall& call, Block block) {
+  block.stream = meant(call.stream, call.entry);
+  if (captures(call.stream, call.entry)) block.kind = Kind::graph;
+  return allocate(call, block);
+}
+
+CUresult release(const FreeCall& call) {
+  if (call.address == 0) return service().free(call);
+  const bool captured = call.entry != Entry::mem_free && captures(call.stream, call.entry);
+  if (captured) {  // a node of a graph: nothing is freed now
+    const CUresult result = service().free(call);
+    ledger().note(result == CUDA_SUCCESS ? "free_node" : "not_freed", call.address);
+    return result;
+  }
+  const Block block = ledger().take(call.address).value_or(Block{.kind = Kind::unknown});
+  const CUresult result = service().free(call);
+  if (result == CUDA_SUCCESS) {
+    ledger().freed(call.address, block, meant(call.stream, call.entry));
+  } else {
+    ledger().not_freed(call.address, block, result);
+  }
+  return result;
+}
+
+CUresult allocate_async(Entry entry, CUdeviceptr* address, std::size_t bytes, CUstream stream,
+                        const void* caller) {
+  const AllocateCall call{.entry = entry, .address = address, .bytes = bytes, .stream = stream};
+  const Outermost outermost(caller);
+  return outermost ? allocate_in_order(call, here(Kind::async, bytes)) : PassThrough().allocate(call);
+}
+
+CUresult allocate_from_pool(Entry entry, CUdeviceptr* address, std::size_t bytes, CUmemoryPool pool,
+                            CUstream stream, const void* caller) {
+  const AllocateCall call{.entry = entry, .address = address, .bytes = bytes, .pool = pool, .stream = stream};
+  const Outermost outermost(caller);
+  if (!outermost) return PassThrough().allocate(call);
+  Block block = here(Kind::pool, bytes);
+  if (const auto place = places().of(pool)) {
+    block.kind = place->on_host ? Kind::host_pool : Kind::pool;
+    if (!place->on_host) block.device = place->device;
+  }
+  return allocate_in_order(call, block);
+}
+
+CUresult free_async(Entry entry, CUdeviceptr address, CUstream stream, const void* caller) {
+  const FreeCall call{.entry = entry, .address = address, .stream = stream};
+  const Outermost outermost(caller);
+  return outermost ? release(call) : PassThrough().free(call);
+}
+
+}  // namespace
+}  // namespace stowage::interpose
+
+using namespace stowage::interpose;  // NOLINT(google-build-using-namespace)
+
+extern "C" {
+
+CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
+  const AllocateCall call{.entry = Entry::mem_alloc, .address = address, .bytes = bytes};
+  const Outermost outermost(__builtin_return_address(0));
+  return outermost ? allocate(call, here(Kind::device, bytes)) : PassThrough().allocate(call);
+}
+
+CUresult cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t width, size_t height,
+                            unsigned element_bytes) {
+  const AllocateCall call{.entry = Entry::mem_alloc_pitch,
+                          .address = address,
+                          .pitch = pitch,
+                          .width = width,
+                          .height = height,
+                          .element_bytes = element_bytes};
+  const Outermost outermost(__builtin_return_address(0));
+  std::size_t bytes = 0;
+  // Too large for any card: the driver says so.
+  if (!outermost || __builtin_mul_overflow(width, height, &bytes)) return PassThrough().allocate(call);
+  return allocate(call, here(Kind::pitched, bytes));
+}
+
+CUresult cuMemAllocManaged(CUdeviceptr* address, size_t bytes, unsigned flags) {
+  const AllocateCall call{
+      .entry = Entry::mem_alloc_managed, .address = address, .bytes = bytes, .flags = flags};
+  const Outermost outermost(__builtin_return_address(0));
+  return outermost ? allocate(call, here(Kind::managed, bytes)) : PassThrough().allocate(call);
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr* address, size_t bytes, CUstream stream) {
+  return allocate_async(Entry::mem_alloc_async, address, bytes, stream, __builtin_return_address(0));
+}
+
+CUresult cuMemAllocAsync_ptsz(CUdeviceptr* address, size_t bytes, CUstream stream) {
+  return allocate_async(Entry::mem_alloc_async_ptsz, address, bytes, stream, __builtin_return_address(0));
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr* address, size_t bytes, CUmemoryPool pool, CUstream stream) {
+  return allocate_from_pool(Entry::mem_alloc_from_pool_async, address, bytes, pool, stream,
+                            __builtin_return_address(0));
+}
+
+CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* address, size_t bytes, CUmemoryPool pool,
+                                      CUstream stream) {
+  return allocate_from_pool(Entry::mem_alloc_from_pool_async_ptsz, address, bytes, pool, stream,
+                            __builtin_return_address(0));
+}
+
+CUresult cuMemFree_v2(CUdeviceptr address) {
+  const FreeCall call{.entry = Entry::mem_free, .address = address};
+  const Outermost outermost(__builtin_return_address(0));
+  return outermost ? release(call) : PassThrough().free(call);
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
+  return free_async(Entry::mem_free_async, address, stream, __builtin_return_address(0));
+}
+
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream) {
+  return free_async(Entry::mem_free_async_ptsz, address, stream, __builtin_return_address(0));
+}
+
+CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
+  const Outermost outermost(__builtin_return_address(0));
+  const CUresult result = call_real<decltype(cuMemGetInfo_v2)>(Entry::mem_get_info, free, total);
+  if (!outermost || result != CUDA_SUCCESS) return result;
+  if (free != nullptr) *free = ledger().free_shown(here(Kind::device, 0).device, *free);
+  if (total != nullptr) *total = ledger().total_shown(*total);
+  return result;
+}
+
+CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice device) {
+  const Outermost outermost(__builtin_return_address(0));
+  const CUresult result = call_real<decltype(cuDeviceTotalMem_v2)>(Entry::device_total_mem, bytes, device);
+  if (outermost && result == CUDA_SUCCESS && bytes != nullptr) *bytes = ledger().total_shown(*bytes);
+  return result;
+}
+}

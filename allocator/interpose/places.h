@@ -1,0 +1,43 @@
+// Where things of the program are: the memory of its pools, and the primary context of each device.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <unordered_map>
+
+#include "src/base/mutex.h"
+
+namespace stowage::interpose {
+
+struct PoolPlace {
+  bool on_host = false;
+  int device = 0;
+};
+
+// Thread-safe.
+class Places {
+ public:
+  void pool_created(CUmemoryPool pool, PoolPlace place);
+  void pool_destroyed(CUmemoryPool pool);
+  // Nothing for the driver's own pools: those of the current device.
+  std::optional<PoolPlace> of(CUmemoryPool pool);
+
+  void primary_context_is(CUdevice device, std::uint64_t context);
+  std::uint64_t primary_context(CUdevice device);  // 0: not known
+
+  // The lock is held while the process forks.
+  void before_fork() STOWAGE_NO_THREAD_SAFETY_ANALYSIS { mutex_.lock(); }
+  void after_fork() STOWAGE_NO_THREAD_SAFETY_ANALYSIS { mutex_.unlock(); }
+
+ private:
+  Mutex mutex_;
+  std::unordered_map<CUmemoryPool, PoolPlace> pools_ STOWAGE_GUARDED_BY(mutex_);
+  std::map<CUdevice, std::uint64_t> primary_contexts_ STOWAGE_GUARDED_BY(mutex_);
+};
+
+Places& places();
+
+}  // namespace stowage::interpose

@@ -1,0 +1,103 @@
+#include "allocator/interpose/process.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+
+#include "allocator/interpose/driver.h"
+#include "allocator/interpose/pass_through.h"
+#include "allocator/interpose/places.h"
+
+namespace stowage::interpose {
+namespace {
+
+std::optional<std::uint64_t> number_in_environment(const char* name) {
+  const char* const text = std::getenv(name);
+  if (text == nullptr || *text == '\0') return std::nullopt;
+  char* end = nullptr;
+  errno = 0;
+  const unsigned long long number = std::strtoull(text, &end, 10);
+  if (errno == 0 && end != text && *end == '\0' && *text != '-') return number;
+  std::fprintf(stderr, "stowage: %s=%s is no number; it is passed over\n", name, text);
+  return std::nullopt;
+}
+
+const char* text_in_environment(const char* name) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? "" : text;
+}
+
+void before_fork() {
+  places().before_fork();
+  ledger().before_fork();
+}
+
+void after_fork_in_parent() {
+  ledger().after_fork_in_parent();
+  places().after_fork();
+}
+
+void after_fork_in_child() {
+  ledger().after_fork_in_child();
+  places().after_fork();
+}
+
+__attribute__((destructor)) void finish() { ledger().end(); }
+
+using ExitFunction = void(int);
+ExitFunction* next_exit = nullptr;      // _exit of whoever comes behind this library
+ExitFunction* next_std_exit = nullptr;  // and its _Exit
+
+__attribute__((constructor)) void begin() {
+  const int saved = errno;
+  next_exit = reinterpret_cast<ExitFunction*>(real_dlsym(RTLD_NEXT, "_exit"));
+  next_std_exit = reinterpret_cast<ExitFunction*>(real_dlsym(RTLD_NEXT, "_Exit"));
+  ledger().announce();
+  std::at_quick_exit(finish);
+  pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+  errno = saved;
+}
+
+// A process may leave without any destructor. May be called in a signal handler, or in a child of vfork.
+[[noreturn]] void leave(ExitFunction* function, int status) {
+  ledger().try_end();
+  if (function != nullptr) function(status);
+  while (true) syscall(SYS_exit_group, status);
+}
+
+}  // namespace
+
+LedgerOptions options_of_environment() {
+  LedgerOptions options;
+  options.limit = number_in_environment("STOWAGE_RUN_LIMIT").value_or(options.limit);
+  options.record = text_in_environment("STOWAGE_RUN_RECORD");
+  options.every_call = std::string_view(text_in_environment("STOWAGE_RUN_DETAIL")) == "calls";
+  options.start_ns = number_in_environment("STOWAGE_RUN_START").value_or(0);
+  options.program = program_invocation_short_name;
+  return options;
+}
+
+Ledger& ledger() {
+  static Ledger& only = *new Ledger(options_of_environment());  // outlives every thread
+  return only;
+}
+
+Service& service() {
+  static Service& only = *new PassThrough;
+  return only;
+}
+
+}  // namespace stowage::interpose
+
+// NOLINTBEGIN(readability-identifier-naming,bugprone-reserved-identifier)
+extern "C" {
+void _exit(int status) { stowage::interpose::leave(stowage::interpose::next_exit, status); }
+void _Exit(int status) noexcept { stowage::interpose::leave(stowage::interpose::next_std_exit, status); }
+}
+// NOLINTEND(readability-identifier-naming,bugprone-reserved-identifier)

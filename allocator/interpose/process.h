@@ -1,0 +1,22 @@
+// What the interposer holds for this process.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "allocator/interpose/ledger.h"
+#include "allocator/interpose/service.h"
+
+namespace stowage::interpose {
+
+// What `stowage run` says in the environment of the program:
+//   STOWAGE_RUN_LIMIT   bytes of each card; none: all
+//   STOWAGE_RUN_RECORD  the file that the record is appended to; none: no record
+//   STOWAGE_RUN_DETAIL  "calls": every call is in the record; else only what processes there were, and totals
+//   STOWAGE_RUN_START   nanoseconds of CLOCK_MONOTONIC: time 0 of the record
+LedgerOptions options_of_environment();
+
+Ledger& ledger();
+Service& service();
+
+}  // namespace stowage::interpose

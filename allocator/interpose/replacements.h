@@ -1,0 +1,26 @@
+// The functions that stand in the place of the driver's, under its names: those that cuda.h does not declare,
+// since it renames the old ones and hides the per-thread ones.
+#pragma once
+
+#include <cuda.h>
+
+#undef cuCtxDestroy
+#undef cuDevicePrimaryCtxRelease
+#undef cuDevicePrimaryCtxReset
+#undef cuGetProcAddress
+#undef cuIpcOpenMemHandle
+#undef cuStreamDestroy
+
+// NOLINTBEGIN(readability-identifier-naming)
+extern "C" {
+CUresult cuGetProcAddress(const char* symbol, void** function, int version, cuuint64_t flags);
+CUresult cuMemAllocAsync_ptsz(CUdeviceptr* address, size_t bytes, CUstream stream);
+CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* address, size_t bytes, CUmemoryPool pool, CUstream stream);
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream);
+CUresult cuIpcOpenMemHandle(CUdeviceptr* address, CUipcMemHandle handle, unsigned flags);
+CUresult cuCtxDestroy(CUcontext context);
+CUresult cuDevicePrimaryCtxRelease(CUdevice device);
+CUresult cuDevicePrimaryCtxReset(CUdevice device);
+CUresult cuStreamDestroy(CUstream stream);
+}
+// NOLINTEND(readability-identifier-naming)

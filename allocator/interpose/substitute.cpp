@@ -1,0 +1,66 @@
+#include "allocator/interpose/substitute.h"
+
+#include <string_view>
+
+#include "allocator/interpose/driver.h"
+#include "allocator/interpose/process.h"
+#include "allocator/interpose/replacements.h"
+
+namespace stowage::interpose {
+namespace {
+
+// What the driver answers to the entry's own name and version; null where it has none.
+void* driver_answer(Entry entry) {
+  const EntryPoint& point = entry_point(entry);
+  const cuuint64_t flags =
+      point.per_thread ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM : CU_GET_PROC_ADDRESS_LEGACY_STREAM;
+  void* function = nullptr;
+  CUresult result = CUDA_ERROR_NOT_FOUND;
+  if (real_function(Entry::get_proc_address) != nullptr) {
+    CUdriverProcAddressQueryResult status{};
+    result = call_real<decltype(cuGetProcAddress_v2)>(Entry::get_proc_address, point.name, &function,
+                                                      point.version, flags, &status);
+  } else {
+    result = call_real<decltype(cuGetProcAddress)>(Entry::get_proc_address_v1, point.name, &function,
+                                                   point.version, flags);
+  }
+  return result == CUDA_SUCCESS ? function : nullptr;
+}
+
+// The first entry of that name of which `fits` is true.
+template <class Fits>
+Entry find_named(std::string_view name, Fits fits) {
+  for (std::size_t i = 0; i < replaced_count; ++i) {
+    const auto entry = static_cast<Entry>(i);
+    if (name == entry_point(entry).name && fits(entry)) return entry;
+  }
+  return Entry::count;
+}
+
+}  // namespace
+
+void* substitute_symbol(const char* symbol, void* found) {
+  const Entry entry = replaced_symbol(symbol);
+  if (entry == Entry::count || found == replacement(entry) || !in_driver(found)) return found;
+  remember_real(entry, found);
+  return replacement(entry);
+}
+
+void* substitute_answer(const char* name, void* found, int version) {
+  // As exported; a driver may also give out a function that it does not export.
+  const auto exported = [&](Entry entry) { return found == real_function(entry); };
+  const auto answered = [&](Entry entry) { return found == driver_answer(entry); };
+  Entry entry = find_named(name, exported);
+  if (entry == Entry::count) entry = find_named(name, answered);
+  if (entry != Entry::count) {
+    remember_real(entry, found);
+    return replacement(entry);
+  }
+  const bool newer = find_named(name, [&](Entry known) {
+                       return entry_point(known).allocates && version >= entry_point(known).version;
+                     }) != Entry::count;
+  if (newer) ledger().note("missed", static_cast<std::uint64_t>(version), name);
+  return found;
+}
+
+}  // namespace stowage::interpose

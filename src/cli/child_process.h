@@ -1,0 +1,24 @@
+// A program that is run in the place of this one: same terminal, same signals.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace stowage {
+
+struct ChildEnd {
+  bool by_signal = false;
+  int number = 0;  // the exit code, or the signal
+};
+
+// Runs `words` with the given variables added to the environment, until it ends. Signals that are sent to
+// this process alone are passed on; those of the terminal reach the program anyway. Throws InvalidInput where
+// it cannot be started.
+ChildEnd run_child(const std::vector<std::string>& words,
+                   const std::vector<std::pair<std::string, std::string>>& variables);
+
+// Ends this process as a program did: returns its exit code, or does not return.
+int end_as(const ChildEnd& end);
+
+}  // namespace stowage

@@ -1,0 +1,67 @@
+// Reads the record of `stowage run` (docs/interposer.md) and sums it up.
+#pragma once
+
+#include <cstdint>
+#include <istream>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stowage/bytes.h"
+
+namespace stowage {
+
+// The largest value in each stretch of time, all as long, at most 2,048 of them: as time goes on they get
+// longer.
+class RunCurve {
+ public:
+  void add(std::uint64_t time_ns, Bytes value);
+
+  std::uint64_t step_ns() const { return step_ns_; }
+  std::uint64_t first_ns() const { return first_ns_; }
+  std::uint64_t last_ns() const { return last_ns_; }
+  // In steps of `step_ns`, a multiple of step_ns(), from time 0; 0 before the first and after the last time.
+  std::vector<Bytes> values(std::uint64_t step_ns) const;
+
+ private:
+  void fill_to(std::size_t index);
+
+  std::uint64_t step_ns_ = 1000;
+  std::uint64_t first_ns_ = 0, last_ns_ = 0;
+  bool empty_ = true;
+  Bytes now_ = 0;
+  std::vector<Bytes> largest_;
+};
+
+struct RunKind {
+  std::uint64_t calls = 0, frees = 0, failed = 0, refused = 0;
+  Bytes bytes = 0;  // of all calls
+  Bytes live = 0, peak = 0;
+};
+
+struct RunCard {
+  Bytes live = 0, peak = 0;
+  RunCurve curve;
+};
+
+struct RunProcess {
+  std::string program;
+  std::uint64_t calls = 0;
+  std::map<int, RunCard> cards;
+  std::map<std::string, RunKind> kinds;
+};
+
+struct RunRecord {
+  std::map<int, RunProcess> processes;  // by process id
+  std::map<std::string, int> missed;    // functions given out at a version that the interposer does not know
+  std::uint64_t exports = 0, opens = 0;
+  std::uint64_t unreadable = 0;  // lines; a process that crashed may leave the last one unfinished
+
+  std::uint64_t calls() const;
+};
+
+// Any text is taken: lines that are none of the record's count as unreadable.
+RunRecord read_run_record(std::istream& text);
+
+}  // namespace stowage

@@ -1,0 +1,11 @@
+// The fake driver's streams: handles that do no work, but know whether they are captured.
+#pragma once
+
+#include <cuda.h>
+
+namespace fake_cuda {
+
+bool driver_stream_known(CUstream stream);  // the default ones, or one that was created and not destroyed
+bool driver_stream_captures(CUstream stream);
+
+}  // namespace fake_cuda
