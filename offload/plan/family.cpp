@@ -20,6 +20,8 @@ constexpr std::size_t most_repair_ops = 400'000, most_repair_ops_of_many = 20'00
 constexpr std::size_t resident_parts = 8, most_bases = 8;
 constexpr std::size_t most_mixed_ops = 4'000'000, fewest_points = 4, most_points = 8;
 constexpr std::size_t most_starts = 8, few_ops = 28;
+// Lifetimes: up to so many, place() searches by itself (src/placement/placement.cpp).
+constexpr std::size_t searched_anyway = 512;
 // Less than the simulation's rounding.
 constexpr double hair = 1e-9;
 
@@ -172,7 +174,8 @@ void Family::offer_to(Selection& selection) {
     variant.peak_bytes = plan.device_peak_bytes;
     variant.plan_seconds = plan.predicted_step_seconds;
     offer(std::move(plan));
-    if (tight && *variant.peak_bytes > least_) offer(complete_within(problem, draft, least_));
+    if (tight && *variant.peak_bytes > least_ && draft.lifetimes.size() > searched_anyway)
+      offer(complete_within(problem, draft, least_));
   }
 }
 
