@@ -197,10 +197,14 @@ class SmallFront {
       const std::shared_ptr<const Period>& period = pool_[order[i].second].period;
       if (pool_[order[i].second].least >= best_.seconds * faster) continue;
       if (search_one(period, limit, narrow)) search_one(period, limit, wide);
-      if (i >= most_postponed) continue;
-      for (LifetimeId id : postponable(*period))
-        for (int by : {0, 1, 2}) search_one(period, limit, narrow, id, by);
+      if (i < most_postponed) postpone(period, limit, narrow);
     }
+    postpone(best_.period, limit, wide);
+  }
+  // Offloads, one of them at a time. Its own share of the period: best_ changes.
+  void postpone(std::shared_ptr<const Period> period, Bytes limit, std::size_t width) {
+    for (LifetimeId id : postponable(*period))
+      for (int by : {0, 1, 2}) search_one(period, limit, width, id, by);
   }
   bool search_one(const std::shared_ptr<const Period>& period, Bytes limit, std::size_t width,
                   LifetimeId postponed = no_id, int by = 0) {
