@@ -3,6 +3,8 @@
 //
 // usage: allocator_hit [--samples 200000] [--block 65536] [--rounds 300] [--pairs 20000]
 #include <fmt/core.h>
+#include <pthread.h>
+#include <sched.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -70,6 +72,14 @@ Measured measure(std::size_t blocks, Bytes block, std::size_t samples) {
           static_cast<double>(all.pools[0].hits) / static_cast<double>(samples)};
 }
 
+// So that two threads run at once; where the machine has one core only, they take turns anyway.
+void run_on_core(int core) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(static_cast<std::size_t>(core), &set);
+  pthread_setaffinity_np(pthread_self(), sizeof set, &set);
+}
+
 // Pairs of allocate and release, each thread on a stream of its own.
 double pairs_per_second(int threads, Bytes block, std::size_t pairs) {
   const auto device = open();
@@ -85,6 +95,7 @@ double pairs_per_second(int threads, Bytes block, std::size_t pairs) {
   for (int i = 0; i < threads; ++i)
     running.emplace_back([&, i] {
       const auto at = static_cast<std::size_t>(i);
+      run_on_core(i);
       ++ready;
       while (ready < threads) std::this_thread::yield();
       starts[at] = Clock::now();
