@@ -13,7 +13,7 @@ class Stream;
 struct Cache;
 
 // Each on cache lines of its own, since two lanes may have neighbours.
-struct alignas(64) Block {
+struct alignas(128) Block {
   Interval at;      // bytes of the heap
   Bytes asked = 0;  // of them
   Cache* cache = nullptr;

@@ -53,7 +53,6 @@ CachingAllocator::Implementation::Stream& CachingAllocator::Implementation::new_
     const MutexLock stream_lock(stream.mutex);
     stream.current = &stream.cache_for(*pools_.front());
   }
-  if (owned_streams_.size() > 1) shared_.store(true, std::memory_order_relaxed);
   streams_[lane].store(&stream, std::memory_order_release);
   return stream;
 }
@@ -127,12 +126,14 @@ void CachingAllocator::Implementation::release(void* address) {
 }
 
 void CachingAllocator::Implementation::mark_if_due(Stream& stream, Bytes bytes) {
-  if (!shared_.load(std::memory_order_relaxed) || stream.is_captured()) return;
+  const std::uint64_t demands = demands_.load(std::memory_order_relaxed);
+  if (stream.demands == demands || stream.is_captured()) return;
   stream.unmarked_bytes += bytes;
   if (stream.unmarked_bytes < Stream::bytes_per_mark) return;
   if (stream.marks.is_full()) stream.marks.poll();
   stream.marks.mark();
   stream.unmarked_bytes = 0;
+  stream.demands = demands;
 }
 
 // Not into a cache, which knows one lane alone, but into the heap, with a mark on each lane.

@@ -125,7 +125,7 @@ class CachingAllocator::Implementation {
   Device& device_;
   caching::History history_;
   std::array<std::atomic<Stream*>, most_lanes> streams_{};
-  std::atomic<bool> shared_{false};  // more than one stream was seen
+  std::atomic<std::uint64_t> demands_{0};  // requests that looked for what other streams released
 
   mutable Mutex mutex_;
   caching::Segments segments_ STOWAGE_GUARDED_BY(mutex_);

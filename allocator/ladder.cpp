@@ -40,6 +40,7 @@ caching::Block* CachingAllocator::Implementation::climb(Request& request) {
   if (Block* const block = take_ready(request)) return block;
   flush_pool(request.pool);
   poll(request.failure);
+  if (owned_streams_.size() > 1) demands_.fetch_add(1, std::memory_order_relaxed);
   if (Block* const block = take_waiting(request)) return block;
   if (Block* const block = take_mapping(request, PoolHeap::quick)) return block;
   flush_pool(*pools_.front());
@@ -114,12 +115,11 @@ bool CachingAllocator::Implementation::obtain(Request& request, const Place& pla
   std::uint64_t spare = 0;
   for (const Interval& run : giver.heap.recyclable(place.unmapped, kept)) spare += run.length();
   if (spare + room() < place.unmapped) return false;
-  std::uint64_t given = unmap_spare(giver, spare, kept);
+  unmap_spare(giver, spare, kept);
   while (room() >= place.unmapped) {
     if (map(request, place)) return true;
     if (request.failure != nullptr) return false;
-    given = unmap_spare(giver, place.unmapped, kept);
-    if (given == 0) return false;
+    if (unmap_spare(giver, place.unmapped, kept) == 0) return false;
   }
   return false;
 }

@@ -12,9 +12,13 @@ Segments::Segments(Device& device, Bytes bytes)
       base_(static_cast<std::byte*>(device.reserve(bytes_))) {}
 
 Segments::~Segments() {
-  try {
-    device_.unreserve(base_);        // unmaps what is mapped
-  } catch (const std::exception&) {  // the device's own end gives it back
+  for (std::uint64_t tries = 0; tries < 2; ++tries) {
+    try {
+      device_.unreserve(base_);  // unmaps what is mapped
+      return;
+    } catch (const std::exception&) {
+      continue;  // what is refused twice goes with the device
+    }
   }
 }
 

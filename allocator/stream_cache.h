@@ -43,9 +43,9 @@ struct alignas(128) Cache {
 // Streams and caches do not share cache lines.
 class alignas(128) Stream {
  public:
-  // Releases of so many bytes since the last mark make a new one, where several streams share the memory:
-  // early enough that others need not wait for much later work, seldom enough not to be felt.
-  static constexpr Bytes bytes_per_mark = 16_MiB;
+  // Where another stream has looked for memory since the last mark, releases of so many bytes make a new one:
+  // early enough that others need not wait for later work, and none where nobody asks.
+  static constexpr Bytes bytes_per_mark = 1_MiB;
 
   Stream(Device& device, LaneId number) : lane(number), marks(device, clock) { clock.lane = number; }
 
@@ -67,6 +67,7 @@ class alignas(128) Stream {
   std::vector<std::unique_ptr<Cache>> caches STOWAGE_GUARDED_BY(mutex);
   Cache* current STOWAGE_GUARDED_BY(mutex) = nullptr;  // that requests go to
   Bytes unmarked_bytes STOWAGE_GUARDED_BY(mutex) = 0;
+  std::uint64_t demands STOWAGE_GUARDED_BY(mutex) = 0;  // there were at the latest mark
 };
 
 }  // namespace stowage::caching

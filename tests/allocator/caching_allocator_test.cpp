@@ -108,6 +108,26 @@ TEST_F(CachingAllocatorTest, AWaitThatIsLostIsSeenByTheSimulatedDevice) {
   EXPECT_THROW(write_block(device, b, block, 2_MiB), AccessViolation);
 }
 
+TEST_F(CachingAllocatorTest, AMarkIsMadeAtTheReleaseWhereOthersHaveAsked) {
+  device.is_slow = [] { return true; };
+  std::uint64_t records = 0;
+  device.fails = [&](const std::string& call) {
+    records += call == "record" ? 1u : 0u;
+    return false;
+  };
+  void* const x = allocator.allocate_raw(2_MiB, a);
+  void* const y = allocator.allocate_raw(2_MiB, a);
+  allocator.release_raw(x);
+  EXPECT_EQ(records, 0u);  // nobody else is there
+  allocator.allocate_raw(2_MiB, b);
+  EXPECT_EQ(records, 1u);
+  write_block(device, a, y, 2_MiB);
+  allocator.release_raw(y);
+  EXPECT_EQ(records, 2u);
+  allocator.release_raw(allocator.allocate_raw(2_MiB, a));
+  EXPECT_EQ(records, 2u);  // nobody has asked since
+}
+
 TEST_F(CachingAllocatorTest, ARecordedStreamIsWaitedFor) {
   device.is_slow = [] { return true; };
   void* const block = allocator.allocate_raw(2_MiB, a);
