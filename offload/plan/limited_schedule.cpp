@@ -11,7 +11,7 @@ namespace stowage {
 namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
-constexpr double hair = 1e-9;
+constexpr double rounding_hair = 1e-9;
 constexpr Bytes most_limit = Bytes{1} << 62U;
 const Bytes placement_alignment = Plan{}.alignment;
 
@@ -54,9 +54,9 @@ class BytesOverTime {
   std::vector<Event> events_;  // by time
 };
 
-class Walk {
+class LimitedWalk {
  public:
-  Walk(const PeriodRates& rates, const Period& period, Bytes limit, double cutoff)
+  LimitedWalk(const PeriodRates& rates, const Period& period, Bytes limit, double cutoff)
       : rates_(rates),
         period_(period),
         live_(align_up(std::min(limit, most_limit), placement_alignment)),
@@ -173,7 +173,7 @@ std::shared_ptr<const Period> LimitedScheduler::period(const Choices& choices) c
 
 std::optional<LimitedSketch> LimitedScheduler::run(std::shared_ptr<const Period> period, Bytes limit,
                                                    double cutoff) const {
-  std::optional<LimitedSketch> sketch = Walk(rates_, *period, limit, cutoff).run();
+  std::optional<LimitedSketch> sketch = LimitedWalk(rates_, *period, limit, cutoff).run();
   if (!sketch) return sketch;
   sketch->period = std::move(period);
   sketch->limit = limit;
@@ -213,7 +213,7 @@ std::vector<Draft> LimitedScheduler::more_drafts_of(const LimitedSketch& sketch)
   std::vector<Draft> drafts;
   for (const OrderEffort& effort : efforts)
     for (const LimitedSketch& other :
-         search(sketch.period, sketch.limit, sketch.seconds * (1 + hair), effort))
+         search(sketch.period, sketch.limit, sketch.seconds * (1 + rounding_hair), effort))
       for (Draft& draft : drafts_of(other)) drafts.push_back(std::move(draft));
   for (std::uint64_t late : some) drafts.push_back(timed_draft(rates_, *sketch.period, sketch.times, late));
   return drafts;
@@ -229,7 +229,7 @@ std::vector<Draft> LimitedScheduler::changed_drafts_of(const LimitedSketch& sket
     apply(problem_, change, choices);
     if (choices == sketch.choices()) continue;
     for (const LimitedSketch& other :
-         search(period(choices), sketch.limit, sketch.seconds * (1 + hair), effort))
+         search(period(choices), sketch.limit, sketch.seconds * (1 + rounding_hair), effort))
       for (Draft& draft : drafts_of(other)) drafts.push_back(std::move(draft));
   }
   return drafts;
@@ -242,7 +242,7 @@ void LimitedScheduler::complete_each(const LimitedSketch& sketch,
   // Nothing faster than the sketch says: who reads that need not ask for its plans.
   auto offer_within_limit = [&](Plan plan) {
     if (plan.device_peak_bytes > sketch.limit) return;
-    if (plan.predicted_step_seconds < sketch.seconds * (1 - hair)) return;
+    if (plan.predicted_step_seconds < sketch.seconds * (1 - rounding_hair)) return;
     offer(std::move(plan));
   };
   std::vector<Draft> drafts = drafts_of(sketch);

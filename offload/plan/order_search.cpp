@@ -7,7 +7,7 @@
 namespace stowage {
 namespace {
 
-constexpr double no_time = std::numeric_limits<double>::infinity();
+constexpr double never_ends = std::numeric_limits<double>::infinity();
 constexpr std::size_t most_loads = 64;
 
 // What has been started, and when each lane is free.
@@ -28,7 +28,7 @@ struct Label {
 // Ops count from 0; loads, and loads that go on with the bytes of the one before, behind them.
 enum class Job : std::uint8_t { op, load, join };
 
-struct Load {
+struct LoadJob {
   LifetimeId id = no_id;
   LifetimeId before = no_id;
   std::uint32_t op_before = no_id;  // in the period's order, after which it may come
@@ -100,7 +100,7 @@ struct Jobs {
   }
 
   std::vector<OpJob> ops;  // in the period's order
-  std::vector<Load> loads;
+  std::vector<LoadJob> loads;
   std::vector<OffloadJob> offloads;  // in the link's order
   Position postponed_to = -1;
   bool possible = true;  // the postponed offload has one to go behind
@@ -109,10 +109,10 @@ struct Jobs {
   static bool offload_is_of(const Period& period, std::size_t p, LifetimeId id) {
     return static_cast<std::size_t>(period.draft.lifetimes[id].last_use) == p;
   }
-  static Load load(const PeriodRates& rates, const Period& period, LifetimeId id,
-                   const std::vector<std::uint32_t>& place, const std::vector<std::uint32_t>& offload_of) {
+  static LoadJob load(const PeriodRates& rates, const Period& period, LifetimeId id,
+                      const std::vector<std::uint32_t>& place, const std::vector<std::uint32_t>& offload_of) {
     const auto& lifetimes = period.draft.lifetimes;
-    Load load;
+    LoadJob load;
     load.id = id;
     load.before = period.before[id];
     load.seconds = rates.h2d[lifetimes[id].bucket];
@@ -179,14 +179,14 @@ class OrderSearch {
   // The least that a period takes which goes on from here: each lane in its turn without waiting for bytes.
   double bound(const Label& label, const double* ends) {
     double now = label.compute, h2d = label.h2d, d2h = label.d2h, host = label.host;
-    double least_load = no_time;
+    double least_load = never_ends;
     soonest_.assign(jobs_.offloads.size(), 0);
     for (std::uint32_t i = 0; i < offloads_of(label); ++i) soonest_[i] = ends[i];
     for (std::size_t i = label.ops; i < jobs_.ops.size(); ++i) {
       const OpJob& op = jobs_.ops[i];
       if (label.last_load != no_id && has(op.needs, label.last_load)) now = std::max(now, label.h2d);
       for (std::uint32_t id : op.loads) {
-        const Load& load = jobs_.loads[id];
+        const LoadJob& load = jobs_.loads[id];
         // One that may join is perhaps not loaded at all.
         if (has(label.loaded, id) || load.joins) continue;
         h2d += load.seconds;
@@ -208,7 +208,7 @@ class OrderSearch {
 
   // The first moment from `time` on with room for `bytes` more for good.
   double room_from(const Label& label, double time, Bytes bytes) const {
-    if (label.live + bytes > limit_) return no_time;
+    if (label.live + bytes > limit_) return never_ends;
     Bytes left = limit_ - label.live - bytes;
     const double* ends = ends_of(label);
     bool op = label.compute > time;
@@ -246,7 +246,7 @@ class OrderSearch {
     // What was loaded before the last had arrived when that one started.
     if (label.last_load != no_id && has(op.needs, label.last_load)) begin = std::max(begin, label.h2d);
     begin = room_from(label, begin, op.takes);
-    if (begin == no_time) return;
+    if (begin == never_ends) return;
     ends_for_next_.assign(ends_of(label), ends_of(label) + op.first_offload);
     label.start = begin;
     label.compute = begin + op.seconds;
@@ -262,13 +262,13 @@ class OrderSearch {
     add(label, parent);
   }
   void start_load(Label label, std::uint32_t parent, std::uint32_t id) {
-    const Load& load = jobs_.loads[id];
+    const LoadJob& load = jobs_.loads[id];
     if (load.host_seconds > 0) label.host += load.host_seconds;
     double begin = std::max(label.start, label.h2d);
     if (load.host_seconds > 0) begin = std::max(begin, label.host);
     if (load.offload != no_id) begin = std::max(begin, ends_of(label)[load.offload]);
     begin = room_from(label, begin, load.bytes);
-    if (begin == no_time) return;
+    if (begin == never_ends) return;
     label.start = begin;
     label.h2d = begin + load.seconds;
     label.live += load.bytes;
@@ -349,7 +349,7 @@ class OrderSearch {
   void play(const Label& label, PeriodTimes& times) const {
     const std::uint32_t index = label.job / 3;
     if (label.job % 3 == static_cast<std::uint32_t>(Job::op)) return play_op(label, index, times);
-    const Load& load = jobs_.loads[index];
+    const LoadJob& load = jobs_.loads[index];
     if (label.job % 3 == static_cast<std::uint32_t>(Job::join)) {
       times.joined[load.id] = load.before;
       times.begin[load.id] = times.end[load.before];
@@ -386,7 +386,7 @@ class OrderSearch {
 }  // namespace
 
 double order_bound(const PeriodRates& rates, const Period& period) {
-  return OrderSearch(rates, period, unlimited, no_time, {}).least();
+  return OrderSearch(rates, period, unlimited, never_ends, {}).least();
 }
 
 std::vector<LifetimeId> postponable(const Period& period) {

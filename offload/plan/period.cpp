@@ -8,9 +8,9 @@
 namespace stowage {
 namespace {
 
-class Timer {
+class DraftTimer {
  public:
-  Timer(const PeriodRates& rates, const Period& period, const PeriodTimes& times)
+  DraftTimer(const PeriodRates& rates, const Period& period, const PeriodTimes& times)
       : rates_(rates), period_(period), times_(times), draft_(period.draft), begin_(times.begin) {}
 
   Draft run(std::uint64_t late) {
@@ -205,7 +205,7 @@ Bytes peak_of(const Period& period, const PeriodTimes& times) {
 
 Draft timed_draft(const PeriodRates& rates, const Period& period, const PeriodTimes& times,
                   std::uint64_t late) {
-  return Timer(rates, period, times).run(late);
+  return DraftTimer(rates, period, times).run(late);
 }
 
 }  // namespace stowage

@@ -11,13 +11,13 @@
 namespace stowage {
 namespace {
 
-constexpr std::size_t most_ops = 20;
+constexpr std::size_t most_small_ops = 20;
 constexpr std::size_t most_choices = 20'000;
 constexpr std::size_t most_rungs = 400;
-constexpr std::size_t most_near = 256;        // whose orders are searched at a limit
-constexpr std::size_t most_postponed = 6;     // of them, whose offloads change places too
-constexpr std::size_t wide = 48, narrow = 8;  // search_orders()
-constexpr std::size_t most_others = 4;        // at a limit
+constexpr std::size_t most_near_choices = 256;              // whose orders are searched at a limit
+constexpr std::size_t most_postponed = 6;                   // of them, whose offloads change places too
+constexpr std::size_t wide_search = 48, narrow_search = 8;  // search_orders()
+constexpr std::size_t most_others = 4;                      // at a limit
 constexpr double near_best = 1.3;
 constexpr double slower = 1 + 1e-9, faster = 1 - 1e-9;
 
@@ -190,16 +190,16 @@ class SmallFront {
 
   // In other orders.
   void search(Bytes limit) {
-    search_one(best_.period, limit, wide);
+    search_one(best_.period, limit, wide_search);
     const std::vector<std::pair<double, std::size_t>> order = sorted();
-    for (std::size_t i = 0; i < std::min(order.size(), most_near); ++i) {
+    for (std::size_t i = 0; i < std::min(order.size(), most_near_choices); ++i) {
       if (order[i].first > best_.seconds * near_best) break;
       const std::shared_ptr<const Period>& period = pool_[order[i].second].period;
       if (pool_[order[i].second].least >= best_.seconds * faster) continue;
-      if (search_one(period, limit, narrow)) search_one(period, limit, wide);
-      if (i < most_postponed) postpone(period, limit, narrow);
+      if (search_one(period, limit, narrow_search)) search_one(period, limit, wide_search);
+      if (i < most_postponed) postpone(period, limit, narrow_search);
     }
-    postpone(best_.period, limit, wide);
+    postpone(best_.period, limit, wide_search);
   }
   // Offloads, one of them at a time. Its own share of the period: best_ changes.
   void postpone(std::shared_ptr<const Period> period, Bytes limit, std::size_t width) {
@@ -228,7 +228,7 @@ class SmallFront {
 
 std::optional<std::vector<LimitedSketch>> small_front(const Problem& problem,
                                                       const std::vector<Choices>& paths, Bytes least) {
-  if (problem.graph->ops.size() > most_ops) return std::nullopt;
+  if (problem.graph->ops.size() > most_small_ops) return std::nullopt;
   const LimitedScheduler scheduler(problem);
   std::vector<std::shared_ptr<const Period>> pool = ChoicePool(problem, scheduler).run(paths);
   if (pool.empty()) return std::nullopt;
