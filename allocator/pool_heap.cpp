@@ -23,8 +23,8 @@ PoolHeap::PoolHeap(Interval space, Bytes granule)
   zones_[1].add({border_, space.end});
 }
 
-std::optional<Place> PoolHeap::find(Bytes bytes, const LaneClock& lane, Need most,
-                                    std::size_t breadth) const {
+std::optional<Place> PoolHeap::find(Bytes bytes, const LaneClock& lane, Need most, std::size_t breadth,
+                                    bool may_wait) const {
   std::optional<Place> best;
   const std::size_t own = bytes < small_granules * granule_ ? 0 : 1;
   for (const std::size_t index : {own, 1 - own}) {
@@ -33,6 +33,7 @@ std::optional<Place> PoolHeap::find(Bytes bytes, const LaneClock& lane, Need mos
     const Need worst = index == own || breadth == all ? most : std::min(most, Need::waits);
     zone.for_each_place(bytes, breadth, [&](Interval at) {
       Place place = describe(zone, at, lane);
+      if (!may_wait && !place.waits.empty()) return false;
       if (place.need <= worst && (!best || better(place, *best))) best = std::move(place);
       return best && best->need == Need::nothing;
     });
