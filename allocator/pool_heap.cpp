@@ -39,6 +39,23 @@ std::optional<Place> PoolHeap::find(Bytes bytes, const LaneClock& lane, Need mos
     });
     if (best && best->need == Need::nothing) return best;
   }
+  return best || may_wait ? best : find_beside(bytes, lane, most);
+}
+
+std::optional<Place> PoolHeap::find_beside(Bytes bytes, const LaneClock& lane, Need most) const {
+  std::optional<Place> best;
+  for (const GapIndex& zone : zones_)
+    for (const auto& [begin, end] : zone.gaps())
+      for (Bytes at = begin; bytes <= end - at;) {
+        const Bytes behind = pending_.last_foreign_end({at, at + bytes}, lane);
+        if (behind == 0) {
+          Place place = describe(zone, {at, at + bytes}, lane);
+          if (place.need <= most && (!best || better(place, *best))) best = std::move(place);
+          break;
+        }
+        if (behind >= end) break;
+        at = behind;
+      }
   return best;
 }
 

@@ -58,6 +58,8 @@ class PoolHeap {
 
  private:
   GapIndex& zone_of(Bytes position) { return zones_[position < border_ ? 0 : 1]; }
+  // Anywhere in the gaps, beside what is pending on other lanes.
+  std::optional<Place> find_beside(Bytes bytes, const LaneClock& lane, Need most) const;
   Place describe(const GapIndex& zone, Interval bytes, const LaneClock& lane) const;
 
   Interval space_;
