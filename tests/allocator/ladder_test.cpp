@@ -146,13 +146,13 @@ TEST_F(LadderTest, SearchesAgainWhenWorkHasPassed) {
 }
 
 TEST_F(LadderTest, WhatAStreamInACaptureReleasedIsPassedBy) {
-  allocator.release_raw(use(2_MiB, a));
+  allocator.release_raw(use(3_MiB, a));
   const PoolId pool = allocator.create_pool();
   const PoolScope scope(allocator, a, pool);
   device.is_slow = [] { return true; };
-  use(2_MiB, b);
+  use(3_MiB, b);  // in the same gap, behind it
   EXPECT_EQ(device.waits, 0u);
-  EXPECT_EQ(allocator.statistics().reserved, 4_MiB);
+  EXPECT_EQ(allocator.statistics().reserved, 6_MiB);
 }
 
 TEST_F(LadderTest, WaitsThatFailArePassedBy) {
