@@ -88,7 +88,8 @@ class CachingAllocator::Implementation {
   Pool& pool_of(Stream& stream) STOWAGE_REQUIRES(mutex_);
   Block* climb(Request& request) STOWAGE_REQUIRES(mutex_);
   Block* occupy(Request& request, const Place& place) STOWAGE_REQUIRES(mutex_);
-  std::optional<Place> find(const Request& request, Need most, std::size_t breadth) STOWAGE_REQUIRES(mutex_);
+  std::optional<Place> find(const Request& request, Need most, std::size_t breadth, bool may_wait = true)
+      STOWAGE_REQUIRES(mutex_);
   Block* take_ready(Request& request) STOWAGE_REQUIRES(mutex_);
   Block* take_waiting(Request& request) STOWAGE_REQUIRES(mutex_);
   Block* take_mapping(Request& request, std::size_t breadth) STOWAGE_REQUIRES(mutex_);

@@ -51,9 +51,9 @@ caching::Block* CachingAllocator::Implementation::climb(Request& request) {
 }
 
 std::optional<caching::Place> CachingAllocator::Implementation::find(const Request& request, Need most,
-                                                                     std::size_t breadth) {
+                                                                     std::size_t breadth, bool may_wait) {
   // The clock is only compared.
-  return request.pool.heap.find(request.bytes, request.stream.clock, most, breadth);
+  return request.pool.heap.find(request.bytes, request.stream.clock, most, breadth, may_wait);
 }
 
 caching::Block* CachingAllocator::Implementation::take_ready(Request& request) {
@@ -67,9 +67,13 @@ caching::Block* CachingAllocator::Implementation::take_waiting(Request& request)
 }
 
 caching::Block* CachingAllocator::Implementation::take_mapping(Request& request, std::size_t breadth) {
-  const auto place = find(request, Need::memory, breadth);
-  if (!place || !obtain(request, *place) || !insert_waits(request, place->waits)) return nullptr;
-  return occupy(request, *place);
+  // The second time beside what cannot be waited for: a stream in a capture, or a call that fails.
+  for (const bool may_wait : {true, false}) {
+    const auto place = find(request, Need::memory, breadth, may_wait);
+    if (place && insert_waits(request, place->waits) && obtain(request, *place))
+      return occupy(request, *place);
+  }
+  return nullptr;
 }
 
 caching::Block* CachingAllocator::Implementation::occupy(Request& request, const Place& place) {

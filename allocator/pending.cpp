@@ -74,6 +74,14 @@ bool Pending::any_in(Interval range) const {
   return false;
 }
 
+Bytes Pending::last_foreign_end(Interval range, const LaneClock& lane) const {
+  Bytes last = 0;
+  for (auto at = first_behind(range.begin); at != pieces_.end() && at->first < range.end; ++at)
+    for (const Tag& tag : at->second.tags)
+      if (tag.clock != &lane && !tag.passed()) last = at->second.end;
+  return last;
+}
+
 Tags Pending::all() {
   std::erase_if(pieces_, [](const auto& piece) { return piece.second.passed(); });
   Tags tags;

@@ -39,6 +39,8 @@ class Pending {
   // Tags of `range` that have not passed.
   Tags in(Interval range) const;
   bool any_in(Interval range) const;
+  // The end of the last piece in `range` that other lanes than `lane` may be using; 0 if there is none.
+  Bytes last_foreign_end(Interval range, const LaneClock& lane) const;
   // All that have not passed; pieces that have are dropped.
   Tags all();
   std::size_t pieces() const { return pieces_.size(); }

@@ -23,8 +23,8 @@ PoolHeap::PoolHeap(Interval space, Bytes granule)
   zones_[1].add({border_, space.end});
 }
 
-std::optional<Place> PoolHeap::find(Bytes bytes, const LaneClock& lane, Need most,
-                                    std::size_t breadth) const {
+std::optional<Place> PoolHeap::find(Bytes bytes, const LaneClock& lane, Need most, std::size_t breadth,
+                                    bool may_wait) const {
   std::optional<Place> best;
   const std::size_t own = bytes < small_granules * granule_ ? 0 : 1;
   for (const std::size_t index : {own, 1 - own}) {
@@ -33,11 +33,29 @@ std::optional<Place> PoolHeap::find(Bytes bytes, const LaneClock& lane, Need mos
     const Need worst = index == own || breadth == all ? most : std::min(most, Need::waits);
     zone.for_each_place(bytes, breadth, [&](Interval at) {
       Place place = describe(zone, at, lane);
+      if (!may_wait && !place.waits.empty()) return false;
       if (place.need <= worst && (!best || better(place, *best))) best = std::move(place);
       return best && best->need == Need::nothing;
     });
     if (best && best->need == Need::nothing) return best;
   }
+  return best || may_wait ? best : find_beside(bytes, lane, most);
+}
+
+std::optional<Place> PoolHeap::find_beside(Bytes bytes, const LaneClock& lane, Need most) const {
+  std::optional<Place> best;
+  for (const GapIndex& zone : zones_)
+    for (const auto& [begin, end] : zone.gaps())
+      for (Bytes at = begin; bytes <= end - at;) {
+        const Bytes behind = pending_.last_foreign_end({at, at + bytes}, lane);
+        if (behind == 0) {
+          Place place = describe(zone, {at, at + bytes}, lane);
+          if (place.need <= most && (!best || better(place, *best))) best = std::move(place);
+          break;
+        }
+        if (behind >= end) break;
+        at = behind;
+      }
   return best;
 }
 

@@ -37,8 +37,10 @@ class PoolHeap {
   PoolHeap(Interval space, Bytes granule);
 
   // The best place that needs no more than `most`; of those that need memory, the one that takes fewest clean
-  // granules (with `all`, of all there are). `lane` may use what is pending on itself.
-  std::optional<Place> find(Bytes bytes, const LaneClock& lane, Need most, std::size_t breadth) const;
+  // granules (with `all`, of all there are). `lane` may use what is pending on
+  // itself, and on others where it `may_wait`.
+  std::optional<Place> find(Bytes bytes, const LaneClock& lane, Need most, std::size_t breadth,
+                            bool may_wait = true) const;
   // A block takes the place, all of whose granules are mapped.
   void take(const Place& place);
   // A block's bytes are free again, once `tags` have passed.
@@ -56,6 +58,8 @@ class PoolHeap {
 
  private:
   GapIndex& zone_of(Bytes position) { return zones_[position < border_ ? 0 : 1]; }
+  // Anywhere in the gaps, beside what is pending on other lanes.
+  std::optional<Place> find_beside(Bytes bytes, const LaneClock& lane, Need most) const;
   Place describe(const GapIndex& zone, Interval bytes, const LaneClock& lane) const;
 
   Interval space_;

@@ -145,6 +145,24 @@ TEST_F(LadderTest, SearchesAgainWhenWorkHasPassed) {
   EXPECT_EQ(allocator.statistics().reserved, capacity);
 }
 
+TEST_F(LadderTest, WhatAStreamInACaptureReleasedIsPassedBy) {
+  allocator.release_raw(use(3_MiB, a));
+  const PoolId pool = allocator.create_pool();
+  const PoolScope scope(allocator, a, pool);
+  device.is_slow = [] { return true; };
+  use(3_MiB, b);  // in the same gap, behind it
+  EXPECT_EQ(device.waits, 0u);
+  EXPECT_EQ(allocator.statistics().reserved, 6_MiB);
+}
+
+TEST_F(LadderTest, WaitsThatFailArePassedBy) {
+  device.is_slow = [] { return true; };
+  allocator.release_raw(use(2_MiB, a));
+  device.fails = [](const std::string& call) { return call == "wait" || call == "synchronise"; };
+  use(2_MiB, b);
+  EXPECT_EQ(allocator.statistics().reserved, 4_MiB);
+}
+
 TEST_F(LadderTest, AFailedDeviceCallIsNotTakenForALackOfMemory) {
   allocator.release_raw(use(2_MiB, a));
   device.fails = [](const std::string& call) { return call != "map"; };
