@@ -68,18 +68,19 @@ std::vector<std::uint32_t> sorted(const std::vector<Block>& blocks, Order order)
 constexpr std::array<Order, 3> search_orders{by_start, by_duration, by_end};
 // Bounds the search to a few passes over a long list, to 64 rounds of a short one.
 constexpr std::size_t search_turns = 6000;
-// Blocks that all passes together may look at, a third of a second's work.
-constexpr std::uint64_t most_looks = 300'000'000;
+// Blocks that all passes together may look at: a third of a second's work, and a part of that where the rest
+// is for mending.
+constexpr std::uint64_t most_looks = 300'000'000, most_looks_for_near = 40'000'000;
 
 constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
 
 // Places blocks in one order after another, and keeps the best outcome.
 class Greedy {
  public:
-  Greedy(const std::vector<Block>& blocks, Bytes enough, PlacementResult& result)
-      : blocks_(blocks), enough_(enough), result_(result), placed_(blocks) {}
+  Greedy(const std::vector<Block>& blocks, Bytes enough, std::uint64_t looks, PlacementResult& result)
+      : blocks_(blocks), enough_(enough), most_looks_(looks), result_(result), placed_(blocks) {}
 
-  bool finished() const { return result_.peak <= enough_ || placed_.looks() >= most_looks; }
+  bool finished() const { return result_.peak <= enough_ || placed_.looks() >= most_looks_; }
 
   void run(Order order, Fit fit) { improve(sorted(blocks_, order), fit, order == by_start); }
 
@@ -110,7 +111,7 @@ class Greedy {
       const Bytes offset =
           starts_rise ? placed_.find_gap_of_latest(block, fit) : placed_.find_gap(block, fit);
       peak = std::max(peak, offset + block.bytes);
-      if (peak >= result_.peak || placed_.looks() > most_looks) return turn;
+      if (peak >= result_.peak || placed_.looks() > most_looks_) return turn;
       placed_.add(block, offset);
       offsets[index] = offset;
     }
@@ -121,6 +122,7 @@ class Greedy {
 
   const std::vector<Block>& blocks_;
   Bytes enough_;
+  std::uint64_t most_looks_;
   PlacementResult& result_;
   PlacedBlocks placed_;
 };
@@ -175,7 +177,7 @@ PlacementResult place_greedily(std::span<const PlacementItem> items, Bytes align
   result.peak = no_peak;
   std::vector<Block> blocks = to_blocks(items, alignment);
   const Bytes enough = goal == Goal::bound ? result.lower_bound : nearly(result.lower_bound);
-  Greedy greedy(blocks, enough, result);
+  Greedy greedy(blocks, enough, goal == Goal::bound ? most_looks : most_looks_for_near, result);
   run_orders(greedy, items, pressure, blocks);
   if (result.peak == no_peak) place_somehow(items, alignment, result);
   return result;

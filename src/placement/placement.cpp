@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/placement/greedy.h"
+#include "src/placement/mend.h"
 #include "src/placement/pressure.h"
 #include "src/placement/solver.h"
 
@@ -35,8 +36,9 @@ Bytes peak_live_bytes(std::span<const PlacementItem> items) {
 
 PlacementResult place(std::span<const PlacementItem> items, Bytes alignment) {
   PlacementResult result = placement::place_greedily(items, alignment, placement::Goal::nearly);
-  const bool is_near = result.peak <= placement::nearly(result.lower_bound);
-  if (!is_near && items.size() <= most_searched) search_briefly(items, alignment, result);
+  if (result.peak <= placement::nearly(result.lower_bound)) return result;
+  if (items.size() <= most_searched) search_briefly(items, alignment, result);
+  placement::mend(items, alignment, result);
   return result;
 }
 
