@@ -28,7 +28,7 @@ struct Sketch {
   Bytes live_peak_bytes = 0;
   double compute_seconds = 0;  // of the compute lane's work alone
   double step_seconds = 0;     // without waits for arena bytes
-  double least_seconds = 0;    // nor lanes that slow each other: the plan is never faster
+  double least_seconds = 0;    // the plan is never faster (see time_sketch where lanes slow each other)
   Bytes link_bytes = 0;
 };
 // Untimed sketches of the same choices with several caps.
