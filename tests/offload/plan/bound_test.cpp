@@ -60,6 +60,31 @@ TEST(Bound, HostMemoryBindsWhenTheOptimizerIsSlow) {
   EXPECT_EQ(bound.bound_by, "host");
 }
 
+// Both parameters come in for forward through the memory in which they are updated.
+TEST(Bound, CopiesAndUpdatesShareHostMemory) {
+  Setting setting;
+  setting.machine.host_bytes_per_second = 2800;
+  const double apart = setting.bound(4100).seconds;
+  setting.machine.host_total_bytes_per_second = 2800;
+  const StepBound shared = setting.bound(4100);
+  EXPECT_NEAR(shared.seconds, apart + 8000. / 2800, 0.05);
+  EXPECT_EQ(shared.bound_by, "host");
+}
+
+// At half the speed while the other direction moves, what goes both ways in backward takes as long as one after
+// the other.
+TEST(Bound, DirectionsOfTheLinkShareIt) {
+  Setting setting;
+  setting.machine.h2d.bytes_per_second = setting.machine.d2h.bytes_per_second = 10;
+  const double apart = setting.bound(12000).seconds;
+  setting.machine.h2d_both_bytes_per_second = setting.machine.d2h_both_bytes_per_second = 5;
+  const double shared = setting.bound(12000).seconds;
+  EXPECT_GT(shared, 1.15 * apart);
+  setting.machine.h2d_both_bytes_per_second = setting.machine.d2h_both_bytes_per_second = 9.9;
+  EXPECT_GT(setting.bound(12000).seconds, apart);
+  EXPECT_LT(setting.bound(12000).seconds, 1.02 * apart);
+}
+
 // Three units leave two activations each, and there is room for none of them beside the head's operands.
 TEST(Bound, ActivationsThatCannotStayCrossTwiceOrAreMadeAgain) {
   Setting setting(testing::chain_graph(
