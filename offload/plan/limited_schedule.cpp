@@ -163,6 +163,14 @@ std::vector<PackingItem> items_of(const Problem& problem, const Draft& draft) {
   return items;
 }
 
+// An offload that was put off may end up behind what waits for its bytes.
+bool waits_for_later(const Plan& plan) {
+  for (InstructionId id = 0; id < plan.instructions.size(); ++id)
+    for (const Wait& wait : plan.instructions[id].waits)
+      if (wait.steps_back == 0 && wait.instruction > id) return true;
+  return false;
+}
+
 }  // namespace
 
 LimitedScheduler::LimitedScheduler(const Problem& problem) : problem_(problem), rates_(problem) {}
@@ -241,7 +249,7 @@ void LimitedScheduler::complete_each(const LimitedSketch& sketch,
   const std::size_t lifetimes = sketch.times.begin.size();
   // Nothing faster than the sketch says: who reads that need not ask for its plans.
   auto offer_within_limit = [&](Plan plan) {
-    if (plan.device_peak_bytes > sketch.limit) return;
+    if (plan.device_peak_bytes > sketch.limit || waits_for_later(plan)) return;
     if (plan.predicted_step_seconds < sketch.seconds * (1 - rounding_hair)) return;
     offer(std::move(plan));
   };

@@ -181,6 +181,7 @@ TEST_P(EachCallFails, Once) {
        {"cudaLaunchKernel", "cudaLaunchHostFunc", "cudaMemcpyAsync", "cudaHostRegister"})
     EXPECT_TRUE(calls.contains(name)) << name;
   for (const auto& [name, count] : calls) {
+    if (name == "cuDevicePrimaryCtxGetState") continue;  // once in a process: the clean run has asked
     for (unsigned nth = 1; nth <= count; ++nth) {
       const testing::ScopedTrace trace(__FILE__, __LINE__, name + ", call " + std::to_string(nth));
       fake_cuda_reset();
