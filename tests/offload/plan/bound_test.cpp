@@ -71,8 +71,8 @@ TEST(Bound, CopiesAndUpdatesShareHostMemory) {
   EXPECT_EQ(shared.bound_by, "host");
 }
 
-// At half the speed while the other direction moves, what goes both ways in backward takes as long as one after
-// the other.
+// At half the speed while the other direction moves, what goes both ways in backward takes as long as one
+// after the other.
 TEST(Bound, DirectionsOfTheLinkShareIt) {
   Setting setting;
   setting.machine.h2d.bytes_per_second = setting.machine.d2h.bytes_per_second = 10;
