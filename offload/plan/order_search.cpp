@@ -212,7 +212,8 @@ class OrderSearch {
     Bytes left = limit_ - label.live - bytes;
     const double* ends = ends_of(label);
     bool op = label.compute > time;
-    for (std::uint32_t i = offloads_of(label); i-- > 0 && ends[i] > time;) {
+    for (std::uint32_t after = offloads_of(label); after > 0 && ends[after - 1] > time; --after) {
+      const std::uint32_t i = after - 1;
       if (op && label.compute >= ends[i]) {
         if (label.freed_by_op > left) return label.compute;
         left -= label.freed_by_op;
@@ -308,8 +309,8 @@ class OrderSearch {
     if (a.loaded != b.loaded || a.ops != b.ops || a.live != b.live) return false;
     if (a.start > b.start || a.compute > b.compute || a.h2d > b.h2d || a.d2h > b.d2h) return false;
     const double *ends_a = ends_of(a), *ends_b = ends_of(b);
-    for (std::uint32_t i = offloads_of(a); i-- > 0 && ends_a[i] > a.start;)
-      if (ends_a[i] > ends_b[i]) return false;
+    for (std::uint32_t after = offloads_of(a); after > 0 && ends_a[after - 1] > a.start; --after)
+      if (ends_a[after - 1] > ends_b[after - 1]) return false;
     return true;
   }
   std::vector<std::uint32_t> best_of_next() {
