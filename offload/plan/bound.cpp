@@ -184,9 +184,9 @@ StepBound lower_bound(const Problem& problem, Bytes device_budget) {
     const Best best = Ascent(program).run();
     return {best.dual.value * program.seconds, binding_lane(best)};
   };
-  const StepBound apart = of(BoundLinks::apart);
+  StepBound apart = of(BoundLinks::apart);
   if (!LaneSpeeds(*problem.machine).shared()) return apart;
-  const StepBound shared = of(BoundLinks::shared);
+  StepBound shared = of(BoundLinks::shared);
   return shared.seconds > apart.seconds ? shared : apart;
 }
 
