@@ -9,8 +9,7 @@
 #include <set>
 
 #include "stowage/error.h"
-#include "stowage/simulated_device.h"
-#include "tests/allocator/device_decorator.h"
+#include "tests/allocator/two_streams.h"
 
 namespace stowage {
 namespace {
@@ -18,14 +17,8 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-class CachingAllocatorTest : public testing::Test {
+class CachingAllocatorTest : public TwoStreams {
  protected:
-  static constexpr Bytes capacity = 64_MiB;
-  std::unique_ptr<SimulatedDevice> simulated =
-      open_simulated_device({.capacity = capacity, .executor = Executor::virtual_time});
-  DeviceDecorator device{*simulated};
-  Lane first{device, LaneRole::compute}, second{device, LaneRole::compute};
-  LaneId a = first.id(), b = second.id();
   CachingAllocator allocator{device, {.limit = unlimited, .history_entries = 100}};
 
   Bytes reserved() const { return allocator.statistics().reserved; }

@@ -5,20 +5,13 @@
 
 #include "stowage/caching_allocator.h"
 #include "stowage/error.h"
-#include "stowage/simulated_device.h"
-#include "tests/allocator/device_decorator.h"
+#include "tests/allocator/two_streams.h"
 
 namespace stowage {
 namespace {
 
-class LadderTest : public testing::Test {
+class LadderTest : public TwoStreams {
  protected:
-  static constexpr Bytes capacity = 64_MiB;
-  std::unique_ptr<SimulatedDevice> simulated =
-      open_simulated_device({.capacity = capacity, .executor = Executor::virtual_time});
-  DeviceDecorator device{*simulated};
-  Lane first{device, LaneRole::compute}, second{device, LaneRole::compute};
-  LaneId a = first.id(), b = second.id();
   CachingAllocator allocator{device};
 
   std::byte* use(Bytes bytes, LaneId lane) {
