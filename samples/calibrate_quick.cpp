@@ -6,7 +6,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <numeric>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -23,9 +23,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double time_limit = 0.25;  // seconds of steps alone; a started one is finished
-constexpr int least_rounds = 4;      // … however long they take
-constexpr int rounds_beside = 3;     // steps beside copies, and beside updates
+constexpr double time_limit = 0.5;  // seconds of steps alone; a started one is finished
+constexpr int least_rounds = 4;     // … however long they take
+constexpr int rounds_beside = 3;    // steps beside copies, and beside updates
 constexpr std::int64_t host_elements = std::int64_t{4} << 20U;
 constexpr double flops_per_round = 3e10;
 
@@ -47,55 +47,72 @@ GptConfig probe(const GptConfig& model) {
   result.batch = within(flops_per_round / sample_flops, model.batch / model.micro_batches);
   const double layer_flops = sample_flops * static_cast<double>(result.batch);
   result.layers = within(std::min(flops_per_round / layer_flops, most_parameters / parameters), model.layers);
-  result.micro_batches = 1;
+  result.micro_batches = std::min<std::int64_t>(model.micro_batches, 2);  // the second one adds to gradients
+  result.batch *= result.micro_batches;
   return result;
 }
-
-double sum(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
 
 // Runs steps of the probe, everything on the device, so that nothing but the compute lane is busy.
 class ProbeRun {
  public:
-  explicit ProbeRun(const GptConfig& model)
+  ProbeRun(const GptConfig& model, const AdamW& optimizer)
       : gpt_(add_model(builder_, model)),
-        graph_(builder_.finish(gpt_.loss, AdamW{})),
+        graph_(builder_.finish(gpt_.loss, optimizer)),
         plan_(std::get<Plan>(make_plan(graph_, Machine{}, {}, {.policy = Policy::none}))),
         device_(open_simulated_device({.capacity = unlimited, .poison = Poison::sampled})),
         engine_(*device_, graph_, plan_, {.machine = {}, .kernels = {}, .host_kernels = {}}),
-        tokens_(static_cast<std::size_t>(graph_.tensor(gpt_.tokens.id).elements())) {
+        tokens_(static_cast<std::size_t>(graph_.tensor(gpt_.tokens.id).elements())),
+        launches_(graph_.ops.size()) {
     for (std::size_t i = 0; i < tokens_.size(); ++i) tokens_[i] = static_cast<std::int32_t>(i % 256);
+    for (const Instruction& instruction : plan_.instructions) {
+      if (instruction.lane == LaneRole::compute) launches_[instruction.op] += 1;
+    }
   }
 
   const Graph& graph() const { return graph_; }
 
-  // What each op of a step took.
-  std::vector<double> step() {
+  struct Step {
+    std::vector<double> ops;  // seconds of each on the compute lane, from the end of the one before it: to be
+                              // launched takes time; of several micro-batches the mean
+    double whole = 0;         // seconds from the first op's begin to the last one's end
+  };
+  Step step() {
     const std::array<InputData, 2> inputs = {{{gpt_.tokens.id, tokens_}, {gpt_.targets.id, tokens_}}};
     engine_.step(inputs, {.learning_rate = 0});
     const std::vector<Interval> times = engine_.last_timeline();
-    std::vector<double> seconds(graph_.ops.size());
+    Step result;
+    result.ops.resize(graph_.ops.size());
+    std::optional<double> before;
     for (InstructionId id = 0; id < times.size(); ++id) {
       const Instruction& instruction = plan_.instructions[id];
-      if (instruction.lane == LaneRole::compute) seconds[instruction.op] = times[id].end - times[id].begin;
+      if (instruction.lane != LaneRole::compute) continue;
+      const double took = times[id].end - before.value_or(times[id].begin);
+      result.ops[instruction.op] += took / launches_[instruction.op];
+      result.whole += took;
+      before = times[id].end;
     }
-    return seconds;
+    return result;
   }
 
   // Of each op in some steps: while `more`, at least so many. Medians, enlarged to make up the median step:
   // what disturbs an op now and then hardly shows in its own median.
-  std::vector<double> steps(int least, const std::function<bool()>& more) {
+  Step steps(int least, const std::function<bool()>& more) {
     std::vector<std::vector<double>> by_op(graph_.ops.size());
     std::vector<double> whole;
     for (int made = 0; made < least || more(); ++made) {
-      const std::vector<double> seconds = step();
-      for (std::size_t i = 0; i < seconds.size(); ++i) by_op[i].push_back(seconds[i]);
-      whole.push_back(sum(seconds));
+      const Step one = step();
+      for (std::size_t i = 0; i < one.ops.size(); ++i) by_op[i].push_back(one.ops[i]);
+      whole.push_back(one.whole);
     }
-    std::vector<double> medians;
-    for (std::vector<double>& times : by_op) medians.push_back(median(std::move(times)));
-    const double enlarged = median(std::move(whole)) / sum(medians);
-    for (double& seconds : medians) seconds *= enlarged;
-    return medians;
+    Step result;
+    result.whole = median(std::move(whole));
+    double made_up = 0;
+    for (OpId id = 0; id < by_op.size(); ++id) {
+      result.ops.push_back(median(std::move(by_op[id])));
+      made_up += result.ops.back() * launches_[id];
+    }
+    for (double& seconds : result.ops) seconds *= result.whole / made_up;
+    return result;
   }
 
  private:
@@ -108,6 +125,7 @@ class ProbeRun {
   std::unique_ptr<Device> device_;
   Engine engine_;
   std::vector<std::int32_t> tokens_;
+  std::vector<double> launches_;  // of each op in a step
 };
 
 // True until so many seconds are over.
@@ -137,7 +155,7 @@ double beside_copy(ProbeRun& run, const Link& link, double alone) {
   std::vector<double> times;
   for (int i = 0; i < rounds_beside; ++i) {
     copies.begin(bytes, longer);
-    times.push_back(sum(run.step()));
+    times.push_back(run.step().whole);
     copies.read();
   }
   return share_kept(alone, median(std::move(times)));
@@ -153,7 +171,7 @@ void measure_beside_host(ProbeRun& run, double alone, Machine& machine) {
     while (!over) updates.push_back(update.seconds());
   });
   std::vector<double> times;
-  for (int i = 0; i < rounds_beside; ++i) times.push_back(sum(run.step()));
+  for (int i = 0; i < rounds_beside; ++i) times.push_back(run.step().whole);
   over = true;
   host.join();
   machine.compute_beside_host = share_kept(alone, median(std::move(times)));
@@ -186,24 +204,24 @@ void fit_rates(std::span<const OpTime> times, Machine& machine) {
   }
 }
 
-Calibration calibrate_quick(const GptConfig& model, const Link& link) {
-  ProbeRun run(probe(model));
+Calibration calibrate_quick(const GptConfig& model, const AdamW& optimizer, const Link& link) {
+  ProbeRun run(probe(model), optimizer);
   run.step();  // libraries compile their kernels, pages are touched
-  const std::vector<double> seconds = run.steps(least_rounds, for_seconds(time_limit));
+  const ProbeRun::Step alone = run.steps(least_rounds, for_seconds(time_limit));
   Calibration result;
   Machine& machine = result.machine;
   machine.h2d = machine.d2h = link;
   std::vector<OpTime> times;
   const Graph& graph = run.graph();
   for (OpId id = 0; id < graph.ops.size(); ++id) {
-    result.profile.add(graph.op(id), seconds[id]);
-    if (graph.op(id).phase != Phase::update) times.push_back({graph.op(id).cost, seconds[id]});
+    result.profile.add(graph.op(id), alone.ops[id]);
+    if (graph.op(id).phase != Phase::update) times.push_back({graph.op(id).cost, alone.ops[id]});
   }
   fit_rates(times, machine);
   machine.host_bytes_per_second =
       measure_host({.elements = host_elements, .repetitions = 5}).back().bytes_per_second;
-  machine.compute_beside_copy = beside_copy(run, link, sum(seconds));
-  measure_beside_host(run, sum(seconds), machine);
+  machine.compute_beside_copy = beside_copy(run, link, alone.whole);
+  measure_beside_host(run, alone.whole, machine);
   return result;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "stowage/graph_builder.h"
 #include "stowage/machine.h"
 #include "stowage/models.h"
 #include "stowage/planner.h"
@@ -38,6 +39,11 @@ struct Options {
   std::string trace_file;
   std::string weights_file;
 };
+
+// The optimizer that these ask for.
+inline AdamW optimizer_of(const Options& options) {
+  return {.weight_decay = options.weight_decay, .clip = options.clip};
+}
 
 struct CommandLine {
   Options options;

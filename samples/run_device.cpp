@@ -85,7 +85,7 @@ RunDevice prepare_device(Options& options) {
   }
   RunDevice result;
   if (options.machine.empty()) {
-    Calibration calibration = calibrate_quick(options.model, options.link);
+    Calibration calibration = calibrate_quick(options.model, optimizer_of(options), options.link);
     result.machine = calibration.machine;
     result.profile = std::move(calibration.profile);
     result.machine.h2d_both_bytes_per_second = result.machine.d2h_both_bytes_per_second =

@@ -96,8 +96,7 @@ Model build_model(const Options& options) {
   GraphBuilder builder(options.type);
   Model model;
   model.gpt = gpt(builder, options.model);
-  model.graph =
-      builder.finish(model.gpt.loss, AdamW{.weight_decay = options.weight_decay, .clip = options.clip});
+  model.graph = builder.finish(model.gpt.loss, optimizer_of(options));
   return model;
 }
 

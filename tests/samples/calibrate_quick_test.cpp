@@ -36,7 +36,7 @@ TEST(CalibrateQuick, GivesPositiveRatesAndTheLink) {
   const Link link{.bytes_per_second = 123, .latency_seconds = 4, .throttled = true};
   for (const std::int64_t width : {std::int64_t{8}, std::int64_t{3072}}) {
     const Calibration calibration =
-        calibrate_quick({.layers = 3, .width = width, .heads = 1, .sequence = 4, .batch = 2}, link);
+        calibrate_quick({.layers = 3, .width = width, .heads = 1, .sequence = 4, .batch = 2}, {}, link);
     const Machine& machine = calibration.machine;
     EXPECT_GT(machine.flops_per_second, 0);
     EXPECT_GT(machine.device_bytes_per_second, 0);
