@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "offload/plan/early.h"
 #include "offload/plan/instructions.h"
 #include "offload/plan/lane_speeds.h"
 #include "stowage/placement.h"
@@ -10,11 +11,10 @@ namespace stowage {
 namespace {
 
 constexpr std::uint64_t most_placement_nodes = 10'000;
-// Where lanes slow each other, waits for bytes can make a step shorter: they part transfers that would have
-// met. Of a small graph the least is its time without sharing. Of a larger one that would let pass nearly all
-// plans; there waits are taken to win no more than this share.
+// Of graphs of so many ops all plans are looked at that may be faster than the best. Of a larger one those
+// whose estimate, which knows when bytes are free but not which, is no more than so much above it.
 constexpr std::size_t most_exact_ops = 500;
-constexpr double sharing_margin = 0.001;
+constexpr double estimate_margin = 0.002;
 
 std::vector<PlacementItem> placement_items(const Problem& problem, const Draft& draft) {
   std::vector<PlacementItem> items;
@@ -102,10 +102,14 @@ Problem make_problem(const Graph& graph, const Machine& machine, const BucketOpt
   return problem;
 }
 
+bool is_small(const Graph& graph) { return graph.ops.size() <= most_exact_ops; }
+
 Sketcher::Sketcher(const Problem& problem, const Choices& choices, const Handicaps& handicaps)
     : problem_(problem),
       draft_(make_lifetimes(*problem.graph, problem.analysis, problem.layout, choices, handicaps)),
-      durations_(make_durations(*problem.graph, draft_, problem.layout, *problem.machine)),
+      durations_(
+          make_durations(*problem.graph, draft_, problem.layout,
+                         is_small(*problem.graph) ? *problem.machine : beside_each_other(*problem.machine))),
       serial_bytes_(serial_peak_bytes(draft_, problem.layout)) {
   for (double seconds : durations_.sequence) compute_seconds_ += seconds;
 }
@@ -133,15 +137,20 @@ Sketch Sketcher::measured(Draft draft) const {
 }
 
 void time_sketch(const Problem& problem, Sketch& sketch) {
+  const bool exact = is_small(*problem.graph);
   Plan plan = start_plan(problem.sizes, sketch.draft);
-  make_instructions(*problem.graph, problem.layout, sketch.draft, false, plan);
+  if (exact) {
+    make_instructions(*problem.graph, problem.layout, sketch.draft, ByteWaits::none, plan);
+  } else {
+    const Draft early = EarlyClaims(sketch.draft, problem.layout).within(sketch.live_peak_bytes);
+    make_instructions(*problem.graph, problem.layout, early, ByteWaits::by_position, plan);
+  }
   sketch.step_seconds = simulate(*problem.graph, plan, *problem.machine).step_seconds;
   sketch.least_seconds = sketch.step_seconds;
-  if (!LaneSpeeds(*problem.machine).shared()) return;
-  if (problem.graph->ops.size() <= most_exact_ops)
+  if (!exact)
+    sketch.least_seconds -= sketch.step_seconds * estimate_margin;
+  else if (LaneSpeeds(*problem.machine).shared())  // waits part transfers that would have met
     sketch.least_seconds = simulate(*problem.graph, plan, apart(*problem.machine)).step_seconds;
-  else
-    sketch.least_seconds -= sketch.step_seconds * sharing_margin;
 }
 
 Plan complete(const Problem& problem, const Draft& draft) {
@@ -157,7 +166,7 @@ Plan complete_within(const Problem& problem, const Draft& draft, Bytes capacity)
   return complete_at(problem, draft, solve_placement(items, options).offsets);
 }
 
-Plan complete_at(const Problem& problem, const Draft& draft, const std::vector<Bytes>& offsets) {
+Plan place_only(const Problem& problem, const Draft& draft, const std::vector<Bytes>& offsets) {
   Plan plan = start_plan(problem.layout.buckets, draft);
   plan.order = problem.analysis.order;
   for (LifetimeId id = 0; id < plan.lifetimes.size(); ++id) {
@@ -166,7 +175,12 @@ Plan complete_at(const Problem& problem, const Draft& draft, const std::vector<B
     plan.device_peak_bytes = std::max(plan.device_peak_bytes, end);
   }
   plan.live_peak_bytes = peak_live_bytes(placement_items(problem, draft));
-  make_instructions(*problem.graph, problem.layout, draft, true, plan);
+  return plan;
+}
+
+Plan complete_at(const Problem& problem, const Draft& draft, const std::vector<Bytes>& offsets) {
+  Plan plan = place_only(problem, draft, offsets);
+  make_instructions(*problem.graph, problem.layout, draft, ByteWaits::by_address, plan);
   decide_residency(problem, draft, plan);
   account(problem, plan);
   return plan;

@@ -27,8 +27,8 @@ struct Sketch {
   Draft draft;
   Bytes live_peak_bytes = 0;
   double compute_seconds = 0;  // of the compute lane's work alone
-  double step_seconds = 0;     // without waits for arena bytes
-  double least_seconds = 0;    // the plan is never faster (see time_sketch where lanes slow each other)
+  double step_seconds = 0;     // an estimate (see time_sketch)
+  double least_seconds = 0;    // plans that are faster are not made
   Bytes link_bytes = 0;
 };
 // Untimed sketches of the same choices with several caps.
@@ -54,7 +54,11 @@ class Sketcher {
   double compute_seconds_ = 0;
 };
 
-// Sets step_seconds and least_seconds.
+// Whether all plans that may be faster than the best are looked at, whatever it costs.
+bool is_small(const Graph& graph);
+
+// Sets step_seconds and least_seconds: of a small graph the times without any waits for bytes, and of that
+// with lanes that do not slow each other; of others with waits by position, and a little less.
 void time_sketch(const Problem& problem, Sketch& sketch);
 
 // Placement, instructions, simulation and accounts. Not validated.
@@ -63,6 +67,9 @@ Plan complete(const Problem& problem, const Draft& draft);
 Plan complete_within(const Problem& problem, const Draft& draft, Bytes capacity);
 // The same with the offsets of lifetimes given.
 Plan complete_at(const Problem& problem, const Draft& draft, const std::vector<Bytes>& offsets);
+
+// Its lifetimes, arena and live bytes alone.
+Plan place_only(const Problem& problem, const Draft& draft, const std::vector<Bytes>& offsets);
 
 // The op at which most bytes are live.
 std::string tightest_op(const Problem& problem, const Draft& draft);

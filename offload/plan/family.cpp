@@ -4,6 +4,7 @@
 
 #include "offload/plan/repair.h"
 #include "offload/plan/residency.h"
+#include "offload/plan/tighten.h"
 
 namespace stowage {
 namespace {
@@ -73,6 +74,24 @@ std::vector<Choices> mixed_choices(const Problem& problem, const std::vector<std
   return mixed;
 }
 
+// Of the schedule: choices that differ in name may have the same.
+std::uint64_t key_of(const Draft& draft, const Problem& problem) {
+  std::uint64_t key = draft.sequence.size();
+  auto mix = [&key](std::uint64_t value) {
+    constexpr std::uint64_t golden = 0x9e3779b97f4a7c15U;
+    key = (key ^ value) * golden;
+    key ^= key >> 32U;
+  };
+  for (const DraftLifetime& lifetime : draft.lifetimes) {
+    mix(problem.layout.buckets[lifetime.bucket].bytes);
+    for (Position position :
+         {lifetime.first, lifetime.last, lifetime.first_use, lifetime.last_use, lifetime.order})
+      mix(static_cast<std::uint64_t>(position));
+    mix((lifetime.prefetched ? 1U : 0U) + (lifetime.offloaded ? 2U : 0U) + (lifetime.resident ? 4U : 0U));
+  }
+  return key;
+}
+
 Bytes cap_of(double share, Bytes serial) {
   return share > 0 ? static_cast<Bytes>(share * static_cast<double>(serial)) : unlimited;
 }
@@ -96,7 +115,7 @@ Family::Family(const std::vector<Problem>& problems, Bytes least, std::unique_pt
 void Family::add_members(const Problem& problem, const std::vector<Choices>& all, bool on_path) {
   for (const Choices& choices : all) {
     members_.push_back({&problem, choices, {}, {}, {}, on_path});
-    for (double share : shares) members_.back().variants.push_back({share, {}, {}, {}, 0, 0});
+    for (double share : shares) members_.back().variants.emplace_back().share = share;
   }
 }
 
@@ -152,31 +171,61 @@ void Family::add_repaired(const std::vector<Problem>& problems) {
   });
 }
 
+// The fastest first, as far as a sketch can tell. Of a large graph's members those variants that leave their
+// transfers less memory are looked at when the member's turn has come.
 void Family::offer_to(Selection& selection) {
   offer_repaired(selection);
-  for (const Ranked& next : ranked(selection)) {
-    Variant& variant = *next.variant;
-    if (selection.beaten(variant.least_seconds)) continue;
-    // What might fit the smallest budget is placed for that too, whatever the budget at hand: so the family
-    // depends on none.
-    const bool tight = *variant.live_bytes <= least_;
-    if (!tight && variant.peak_bytes &&
-        (*variant.peak_bytes > selection.budget().device || selection.beaten(variant.plan_seconds)))
-      continue;
-    const Problem& problem = *next.member->problem;
-    const Sketcher sketcher(problem, next.member->choices, next.member->handicaps);
-    const Draft draft = sketch(sketcher, *next.member, variant).draft;
-    auto offer = [&](Plan plan) {
-      plan.policy = "auto";
-      selection.offer(std::move(plan));
-    };
-    Plan plan = complete(problem, draft);
-    variant.peak_bytes = plan.device_peak_bytes;
-    variant.plan_seconds = plan.predicted_step_seconds;
-    offer(std::move(plan));
-    if (tight && *variant.peak_bytes > least_ && draft.lifetimes.size() > searched_anyway)
-      offer(complete_within(problem, draft, least_));
+  Queue queue;
+  std::size_t turns = 0;
+  for (Member& member : members_) begin(member, selection, queue, turns);
+  std::set<std::uint64_t> offered;
+  while (!queue.empty()) {
+    const Turn turn = queue.top();
+    queue.pop();
+    if (selection.beaten(turn.least_seconds)) continue;
+    if (turn.variant == nullptr)
+      expand(*turn.member, selection, queue, turns);
+    else if (is_small(*turn.member->problem->graph) || offered.insert(turn.variant->key).second)
+      offer_variant(*turn.member, *turn.variant, selection);
   }
+}
+
+void Family::offer_variant(Member& member, Variant& variant, Selection& selection) const {
+  const Problem& problem = *member.problem;
+  if (*variant.live_bytes > least_ && variant.peak_bytes &&
+      cannot_win(variant, is_small(*problem.graph), selection))
+    return;
+  const Sketcher sketcher(problem, member.choices, member.handicaps);
+  offer_plans(problem, sketch(sketcher, member, variant).draft, variant, selection);
+}
+
+// Of a large graph a tight plan where there is one that fits, so that each budget has plans as fast as
+// smaller ones have. What might fit the smallest budget is placed for that too, whatever the budget at hand:
+// so the family depends on none.
+void Family::offer_plans(const Problem& problem, const Draft& draft, Variant& variant,
+                         Selection& selection) const {
+  auto offer = [&](Plan plan) {
+    if (plan.predicted_step_seconds < variant.least_seconds) return;
+    plan.policy = "auto";
+    selection.offer(std::move(plan));
+  };
+  Plan plan = complete(problem, draft);
+  variant.peak_bytes = plan.device_peak_bytes;
+  variant.plan_seconds = plan.predicted_step_seconds;
+  if (!is_small(*problem.graph) && !is_tight(plan) &&
+      !selection.beaten(plan.predicted_step_seconds * (1 - tightening_gain(draft.lifetimes.size()))))
+    if (auto tight = tightened(problem, draft, plan, selection.budget().device))
+      return offer(std::move(*tight));
+  offer(std::move(plan));
+  const bool for_least = *variant.live_bytes <= least_;
+  if (for_least && *variant.peak_bytes > least_ && draft.lifetimes.size() > searched_anyway)
+    offer(complete_within(problem, draft, least_));
+}
+
+// Of a variant that has been completed before.
+bool Family::cannot_win(const Variant& variant, bool small, const Selection& selection) {
+  if (!small) return selection.beaten(variant.plan_seconds * (1 - tightening_gain(most_searched)));
+  return *variant.peak_bytes > selection.budget().device || selection.beaten(variant.plan_seconds);
 }
 
 void Family::offer_repaired(Selection& selection) const {
@@ -191,40 +240,48 @@ void Family::offer_repaired(Selection& selection) const {
   }
 }
 
-// Those that may fit and beat what the selection has, fastest first as far as a sketch can tell.
-std::vector<Family::Ranked> Family::ranked(const Selection& selection) {
-  std::vector<Ranked> ranked;
-  for (Member& member : members_) rank(member, selection, ranked);
-  std::stable_sort(ranked.begin(), ranked.end(), [](const Ranked& a, const Ranked& b) {
-    return *a.variant->seconds < *b.variant->seconds;
-  });
-  return ranked;
+// What its variant without a cap takes is what a large graph's member may take at best.
+void Family::begin(Member& member, const Selection& selection, Queue& queue, std::size_t& turns) {
+  const Sketcher* sketcher = nullptr;
+  std::optional<Sketcher> made;
+  if (!member.serial_bytes) {
+    sketcher = &made.emplace(*member.problem, member.choices, member.handicaps);
+    member.serial_bytes = sketcher->serial_bytes();
+    member.compute_seconds = sketcher->compute_seconds();
+  }
+  if (selection.beaten(member.compute_seconds) || *member.serial_bytes > selection.budget().device) return;
+  if (is_small(*member.problem->graph)) return expand(member, selection, queue, turns);
+  Variant& uncapped = member.variants.back();
+  if (!uncapped.seconds) {
+    if (sketcher == nullptr) sketcher = &made.emplace(*member.problem, member.choices, member.handicaps);
+    judge(*sketcher, member, uncapped);
+  }
+  queue.push({*uncapped.seconds, uncapped.least_seconds, turns++, &member, nullptr});
 }
 
-void Family::rank(Member& member, const Selection& selection, std::vector<Ranked>& ranked) {
-  std::optional<Sketcher> made;
-  auto sketcher = [&]() -> const Sketcher& {
-    if (!made) made.emplace(*member.problem, member.choices, member.handicaps);
-    return *made;
-  };
-  if (!member.serial_bytes) {
-    member.serial_bytes = sketcher().serial_bytes();
-    member.compute_seconds = sketcher().compute_seconds();
-  }
+void Family::expand(Member& member, const Selection& selection, Queue& queue, std::size_t& turns) const {
   const Bytes budget = selection.budget().device;
-  if (selection.beaten(member.compute_seconds) || *member.serial_bytes > budget) return;
+  const bool small = is_small(*member.problem->graph);
+  std::optional<Sketcher> sketcher;
   for (Variant& variant : member.variants) {
     if (variant.live_bytes && *variant.live_bytes > budget) continue;
     if (!variant.seconds) {
-      Sketch scheduled = sketch(sketcher(), member, variant);
-      variant.live_bytes = scheduled.live_peak_bytes;
-      if (*variant.live_bytes > budget) continue;
-      time_sketch(*member.problem, scheduled);
-      variant.seconds = scheduled.step_seconds;
-      variant.least_seconds = scheduled.least_seconds;
+      if (!sketcher) sketcher.emplace(*member.problem, member.choices, member.handicaps);
+      judge(*sketcher, member, variant);
     }
-    if (!selection.beaten(variant.least_seconds)) ranked.push_back({&member, &variant});
+    if (*variant.live_bytes > budget || selection.beaten(variant.least_seconds)) continue;
+    if (!small && *variant.seconds < member.variants.back().least_seconds) continue;
+    queue.push({*variant.seconds, variant.least_seconds, turns++, &member, &variant});
   }
+}
+
+void Family::judge(const Sketcher& sketcher, const Member& member, Variant& variant) {
+  Sketch scheduled = sketch(sketcher, member, variant);
+  variant.live_bytes = scheduled.live_peak_bytes;
+  variant.key = key_of(scheduled.draft, *member.problem);
+  time_sketch(*member.problem, scheduled);
+  variant.seconds = scheduled.step_seconds;
+  variant.least_seconds = scheduled.least_seconds;
 }
 
 Sketch Family::sketch(const Sketcher& sketcher, const Member& member, const Variant& variant) {

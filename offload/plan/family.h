@@ -4,6 +4,9 @@
 
 #include <memory>
 #include <optional>
+#include <queue>
+#include <set>
+#include <tuple>
 #include <vector>
 
 #include "offload/plan/limited_schedule.h"
@@ -42,7 +45,8 @@ class Family {
   struct Variant {
     double share = 0;  // the cap on live bytes, in parts of what the ops alone need; 0: none
     std::optional<Bytes> live_bytes;
-    std::optional<double> seconds;    // without waits for bytes
+    std::optional<double> seconds;    // as time_sketch estimates them
+    std::uint64_t key = 0;            // with `seconds`: of the schedule
     std::optional<Bytes> peak_bytes;  // of the plan
     double plan_seconds = 0;          // with `peak_bytes`
     double least_seconds = 0;         // with `seconds`: no plan of it is faster
@@ -62,18 +66,30 @@ class Family {
     const Problem* problem = nullptr;
     LimitedSketch limited;
   };
-  struct Ranked {
+  struct Turn {
+    double seconds = 0, least_seconds = 0;
+    std::size_t number = 0;  // the order of those that are as fast
     Member* member = nullptr;
-    Variant* variant = nullptr;
+    Variant* variant = nullptr;  // null: the member as a whole
   };
+  struct Later {
+    bool operator()(const Turn& a, const Turn& b) const {
+      return std::tuple(a.seconds, a.number) > std::tuple(b.seconds, b.number);
+    }
+  };
+  using Queue = std::priority_queue<Turn, std::vector<Turn>, Later>;
 
   void add_members(const Problem& problem, const std::vector<Choices>& all, bool on_path);
   void add_paths(const std::vector<Problem>& problems);
   void add_emulated();
   void add_repaired(const std::vector<Problem>& problems);
+  void begin(Member& member, const Selection& selection, Queue& queue, std::size_t& turns);
+  void expand(Member& member, const Selection& selection, Queue& queue, std::size_t& turns) const;
+  void offer_variant(Member& member, Variant& variant, Selection& selection) const;
+  void offer_plans(const Problem& problem, const Draft& draft, Variant& variant, Selection& selection) const;
+  static bool cannot_win(const Variant& variant, bool small, const Selection& selection);
   void offer_repaired(Selection& selection) const;
-  std::vector<Ranked> ranked(const Selection& selection);
-  void rank(Member& member, const Selection& selection, std::vector<Ranked>& ranked);
+  static void judge(const Sketcher& sketcher, const Member& member, Variant& variant);
   static Sketch sketch(const Sketcher& sketcher, const Member& member, const Variant& variant);
 
   Bytes least_;

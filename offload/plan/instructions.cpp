@@ -55,11 +55,12 @@ class ByteOwners {
 
 class Assembler {
  public:
-  Assembler(const Graph& graph, const BucketLayout& layout, const Draft& draft, bool reuse_waits, Plan& plan)
+  Assembler(const Graph& graph, const BucketLayout& layout, const Draft& draft, ByteWaits byte_waits,
+            Plan& plan)
       : graph_(graph),
         layout_(layout),
         draft_(draft),
-        reuse_waits_(reuse_waits),
+        byte_waits_(byte_waits),
         plan_(plan),
         prefetch_of_(draft.lifetimes.size(), no_id),
         offload_of_(draft.lifetimes.size(), no_id),
@@ -73,7 +74,8 @@ class Assembler {
     emit();
     index();
     add_value_waits();
-    if (reuse_waits_) add_reuse_waits();
+    if (byte_waits_ == ByteWaits::by_address) add_reuse_waits();
+    if (byte_waits_ == ByteWaits::by_position) add_first_waits();
     add_host_waits();
     add_handicaps();
     reduce_waits(plan_, wanted_);
@@ -220,6 +222,14 @@ class Assembler {
       seen[id] = 1;
     }
   }
+  void add_first_waits() {
+    std::vector<InstructionId> compute;  // by position
+    for (InstructionId id = 0; id < plan_.instructions.size(); ++id)
+      if (plan_.instructions[id].lane == LaneRole::compute) compute.push_back(id);
+    for (LifetimeId id = 0; id < draft_.lifetimes.size(); ++id)
+      if (const Position first = draft_.lifetimes[id].first; prefetch_of_[id] != no_id && first > 0)
+        want(prefetch_of_[id], compute[static_cast<std::size_t>(first - 1)]);
+  }
   Bytes begin_of(LifetimeId id) const { return plan_.lifetimes[id].offset; }
   Bytes end_of(LifetimeId id) const {
     return plan_.lifetimes[id].offset + layout_.buckets[plan_.lifetimes[id].bucket].bytes;
@@ -281,7 +291,7 @@ class Assembler {
   const Graph& graph_;
   const BucketLayout& layout_;
   const Draft& draft_;
-  bool reuse_waits_;
+  ByteWaits byte_waits_;
   Plan& plan_;
   std::vector<Slot> slots_;
   InstructionId last_backward_ = no_id;    // the compute lane's last before the gate
@@ -291,9 +301,9 @@ class Assembler {
 
 }  // namespace
 
-void make_instructions(const Graph& graph, const BucketLayout& layout, const Draft& draft, bool reuse_waits,
-                       Plan& plan) {
-  Assembler(graph, layout, draft, reuse_waits, plan).run();
+void make_instructions(const Graph& graph, const BucketLayout& layout, const Draft& draft,
+                       ByteWaits byte_waits, Plan& plan) {
+  Assembler(graph, layout, draft, byte_waits, plan).run();
 }
 
 }  // namespace stowage

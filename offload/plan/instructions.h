@@ -10,10 +10,17 @@
 
 namespace stowage {
 
-// Fills instructions, gate, and each lifetime's `end`. `plan.lifetimes` holds the draft's lifetimes
-// with offsets, in the same order; with `reuse_waits` off, offsets are ignored and no instruction
-// waits for bytes: a step that is never slower than the real one.
-void make_instructions(const Graph& graph, const BucketLayout& layout, const Draft& draft, bool reuse_waits,
-                       Plan& plan);
+// What an instruction that first touches bytes waits for.
+enum class ByteWaits : std::uint8_t {
+  none,         // nothing: a step that is never slower than the real one where lanes do not slow each other
+  by_position,  // a prefetch: the op before its lifetime's first position. A little late: bytes may be free
+                // sooner
+  by_address,   // the last uses of whatever had the bytes before
+};
+
+// Fills instructions, gate, and each lifetime's `end`. `plan.lifetimes` holds the draft's lifetimes in the
+// same order, with offsets if waits go by address.
+void make_instructions(const Graph& graph, const BucketLayout& layout, const Draft& draft,
+                       ByteWaits byte_waits, Plan& plan);
 
 }  // namespace stowage

@@ -55,6 +55,14 @@ Machine apart(Machine machine) {
   return machine;
 }
 
+Machine beside_each_other(Machine machine) {
+  const LaneSpeeds speeds(machine);
+  const LaneMask both = mask_of(LaneRole::h2d) | mask_of(LaneRole::d2h);
+  machine.h2d.bytes_per_second *= speeds.of(both, LaneRole::h2d);
+  machine.d2h.bytes_per_second *= speeds.of(both, LaneRole::d2h);
+  return machine;
+}
+
 LaneSpeeds::LaneSpeeds(const Machine& machine) {
   bool usable = true;
   for (LaneMask working = 0; working < speeds_.size(); ++working) {

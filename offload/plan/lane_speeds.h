@@ -17,6 +17,9 @@ constexpr LaneMask mask_of(LaneRole lane) { return LaneMask{1} << static_cast<st
 // The machine, but that no lane slows another.
 Machine apart(Machine machine);
 
+// The machine, but that each direction of the link has the rate alone that it has beside the other.
+Machine beside_each_other(Machine machine);
+
 class LaneSpeeds {
  public:
   // Each direction of the link has its rate alone or beside the other one. Of host memory each copy and the

@@ -6,6 +6,7 @@
 #include "offload/plan/bound.h"
 #include "offload/plan/family.h"
 #include "offload/plan/residency.h"
+#include "offload/plan/tighten.h"
 #include "stowage/planner.h"
 
 namespace stowage {
@@ -65,7 +66,7 @@ Minimum minimum_plan(const Problem& problem) {
   for (const Choices& choices : minimum_candidates(problem)) {
     const Sketch sketch = Sketcher(problem, choices).serial();
     if (least && sketch.live_peak_bytes >= least->plan.device_peak_bytes) continue;
-    Plan plan = complete(problem, sketch.draft);
+    Plan plan = complete_low(problem, sketch.draft);
     if (!least || plan.device_peak_bytes < least->plan.device_peak_bytes)
       least = Minimum{std::move(plan), tightest_op(problem, sketch.draft)};
   }

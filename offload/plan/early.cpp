@@ -1,0 +1,82 @@
+#include "offload/plan/early.h"
+
+#include <algorithm>
+#include <numeric>
+#include <tuple>
+
+#include "offload/plan/live_bytes.h"
+
+namespace stowage {
+namespace {
+
+std::tuple<Position, Position, Position> turn_key(const DraftLifetime& lifetime) {
+  return {lifetime.first, lifetime.order, lifetime.first_use};
+}
+
+}  // namespace
+
+EarlyClaims::EarlyClaims(const Draft& draft, const BucketLayout& layout)
+    : draft_(draft), layout_(layout), earliest_(draft.lifetimes.size()), by_last_(draft.lifetimes.size()) {
+  std::vector<Position> ends(layout.buckets.size(), 0);
+  for (LifetimeId id = 0; id < draft.lifetimes.size(); ++id) {
+    const DraftLifetime& lifetime = draft.lifetimes[id];
+    if (lifetime.prefetched) turns_.push_back(id);
+    const bool behind_gate = layout.roles[lifetime.bucket] == BucketRole::clip;
+    earliest_[id] = behind_gate ? lifetime.first : ends[lifetime.bucket];
+    ends[lifetime.bucket] = std::max(ends[lifetime.bucket], lifetime.last);
+  }
+  std::stable_sort(turns_.begin(), turns_.end(), [&](LifetimeId a, LifetimeId b) {
+    return turn_key(draft.lifetimes[a]) < turn_key(draft.lifetimes[b]);
+  });
+  std::iota(by_last_.begin(), by_last_.end(), LifetimeId{0});
+  std::stable_sort(by_last_.begin(), by_last_.end(), [&](LifetimeId a, LifetimeId b) {
+    return draft.lifetimes[a].last < draft.lifetimes[b].last;
+  });
+}
+
+template <typename FreeFrom>
+Draft EarlyClaims::claimed(FreeFrom&& free_from) const {
+  Draft draft = draft_;
+  Position turn = 0;
+  for (std::size_t i = 0; i < turns_.size(); ++i) {
+    DraftLifetime& lifetime = draft.lifetimes[turns_[i]];
+    const Position earliest = std::max(turn, earliest_[turns_[i]]);
+    if (earliest < lifetime.first) lifetime.first = free_from(turns_[i], earliest);
+    turn = lifetime.first;
+    lifetime.order = static_cast<Position>(i);
+  }
+  return draft;
+}
+
+Draft EarlyClaims::within(Bytes cap) const {
+  LiveBytes live(static_cast<Position>(draft_.sequence.size()));
+  for (LifetimeId id = 0; id < draft_.lifetimes.size(); ++id)
+    live.add(draft_.lifetimes[id].first, draft_.lifetimes[id].last, bytes_of(id));
+  return claimed([&](LifetimeId id, Position earliest) {
+    const Position first = draft_.lifetimes[id].first;
+    const Position free = live.last_above(earliest, first, cap - std::min(cap, bytes_of(id))) + 1;
+    live.add(free, first, bytes_of(id));
+    return free;
+  });
+}
+
+Draft EarlyClaims::at(const std::vector<Bytes>& offsets) const {
+  return claimed(
+      [&](LifetimeId id, Position earliest) { return std::max(earliest, free_from(id, offsets)); });
+}
+
+Position EarlyClaims::free_from(LifetimeId id, const std::vector<Bytes>& offsets) const {
+  const Bytes begin = offsets[id], end = begin + bytes_of(id);
+  auto other = std::upper_bound(
+      by_last_.begin(), by_last_.end(), draft_.lifetimes[id].first,
+      [&](Position position, LifetimeId lifetime) { return position < draft_.lifetimes[lifetime].last; });
+  while (other != by_last_.begin()) {
+    const LifetimeId before = *--other;
+    const Position last = draft_.lifetimes[before].last;
+    if (last <= earliest_[id]) break;
+    if (offsets[before] < end && begin < offsets[before] + bytes_of(before)) return last;
+  }
+  return earliest_[id];
+}
+
+}  // namespace stowage

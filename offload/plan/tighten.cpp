@@ -1,0 +1,165 @@
+#include "offload/plan/tighten.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "offload/plan/early.h"
+#include "src/placement/blocks.h"
+#include "src/placement/time_beam.h"
+#include "stowage/placement.h"
+
+namespace stowage {
+namespace {
+
+constexpr Bytes small_part = 1024;  // items of less, of the live bytes, are placed last, between the others
+constexpr double hair = 1e-9;       // of a step: the simulation's rounding
+constexpr Bytes alignment = Plan{}.alignment;
+
+// Heights above the live bytes, in two-hundredths of them: each in turn, then every other.
+constexpr Bytes near_heights = 20, heights = 60, height_unit = 200;
+
+// Of the beam: other ones at a height only where the first found places.
+constexpr double coherences[] = {0.35, 0.8, 0.55};
+
+class Tightener {
+ public:
+  Tightener(const Problem& problem, const Draft& draft)
+      : problem_(problem), draft_(draft), claims_(draft, problem.layout) {
+    for (LifetimeId id = 0; id < draft_.lifetimes.size(); ++id)
+      items_.push_back({draft_.lifetimes[id].first, draft_.lifetimes[id].last, bytes_of(id)});
+    live_ = peak_live_bytes(items_);
+    part_items();
+  }
+  Bytes live() const { return live_; }
+
+  // Offsets under this height by the search that proves bounds, where its work is small.
+  std::optional<std::vector<Bytes>> search_under(Bytes height) const {
+    if (items_.size() > most_searched) return std::nullopt;
+    PlacementResult found = solve_placement(
+        items_, {.alignment = alignment, .capacity = height, .node_limit = 20'000, .keep_going = {}});
+    if (found.peak > height) return std::nullopt;
+    return std::move(found.offsets);
+  }
+
+  // Offsets of all lifetimes: residents at the bottom, the large ones above them under this height.
+  std::optional<std::vector<Bytes>> place_under(Bytes height, double coherence) const {
+    const Bytes taken = resident_bytes_ + (rest_.empty() ? 0 : peak_live_bytes(rest_));
+    const auto placed = placement::place_in_time(
+        large_items_,
+        {.height = height - std::min(height, taken), .alignment = alignment, .coherence = coherence});
+    if (!placed) return std::nullopt;
+    std::vector<Bytes> offsets(draft_.lifetimes.size());
+    Bytes bottom = 0;
+    for (LifetimeId id : residents_) bottom = (offsets[id] = bottom) + align_up(bytes_of(id), alignment);
+    for (std::size_t i = 0; i < large_.size(); ++i) offsets[large_[i]] = resident_bytes_ + (*placed)[i];
+    place_between(offsets);
+    return offsets;
+  }
+
+  // The draft with prefetches that begin as early as their bytes are free.
+  Draft claimed_early(const std::vector<Bytes>& offsets) const { return claims_.at(offsets); }
+
+ private:
+  Bytes bytes_of(LifetimeId id) const { return problem_.layout.buckets[draft_.lifetimes[id].bucket].bytes; }
+
+  void part_items() {
+    for (LifetimeId id = 0; id < items_.size(); ++id) {
+      if (draft_.lifetimes[id].resident) {
+        residents_.push_back(id);
+        resident_bytes_ += align_up(items_[id].bytes, alignment);
+        continue;
+      }
+      const bool small = items_[id].bytes <= live_ / small_part;
+      (small ? small_ : large_).push_back(id);
+      (small ? rest_ : large_items_).push_back(items_[id]);
+    }
+  }
+  placement::Block block_of(LifetimeId id) const {
+    const DraftLifetime& lifetime = draft_.lifetimes[id];
+    return {lifetime.first, lifetime.last, bytes_of(id), align_up(bytes_of(id), alignment), 0};
+  }
+  void place_between(std::vector<Bytes>& offsets) const {
+    std::vector<placement::Block> blocks;
+    for (LifetimeId id = 0; id < draft_.lifetimes.size(); ++id) blocks.push_back(block_of(id));
+    placement::PlacedBlocks placed(blocks);
+    for (LifetimeId id : residents_) placed.add(blocks[id], offsets[id]);
+    for (LifetimeId id : large_) placed.add(blocks[id], offsets[id]);
+    std::vector<LifetimeId> order = small_;
+    std::stable_sort(order.begin(), order.end(),
+                     [&](LifetimeId a, LifetimeId b) { return blocks[a].area() > blocks[b].area(); });
+    for (LifetimeId id : order) {
+      offsets[id] = placed.find_gap(blocks[id], placement::Fit::first);
+      placed.add(blocks[id], offsets[id]);
+    }
+  }
+  const Problem& problem_;
+  const Draft& draft_;
+  Bytes live_ = 0;
+  EarlyClaims claims_;
+  std::vector<LifetimeId> residents_, large_, small_;
+  Bytes resident_bytes_ = 0;
+  std::vector<PlacementItem> items_, large_items_, rest_;
+};
+
+std::vector<Bytes> offsets_of(const Plan& plan) {
+  std::vector<Bytes> offsets;
+  for (const Lifetime& lifetime : plan.lifetimes) offsets.push_back(lifetime.offset);
+  return offsets;
+}
+
+}  // namespace
+
+std::optional<Plan> tightened(const Problem& problem, const Draft& draft, const Plan& plan, Bytes most) {
+  const Tightener tightener(problem, draft);
+  const double seconds = plan.predicted_step_seconds;
+  auto tight_at = [&](const std::vector<Bytes>& offsets, double slowest) -> std::optional<Plan> {
+    const Draft early = tightener.claimed_early(offsets);
+    if (!is_tight(place_only(problem, early, offsets))) return std::nullopt;
+    Plan found = complete_at(problem, early, offsets);
+    if (found.predicted_step_seconds < seconds * (1 - tightening_gain(draft.lifetimes.size())) ||
+        found.predicted_step_seconds > slowest)
+      return std::nullopt;
+    return found;
+  };
+  // By height, so that the first that succeeds is the same for all budgets that have it.
+  auto at_height = [&](Bytes height, double slowest) -> std::optional<Plan> {
+    for (const double coherence : coherences) {
+      const auto offsets = tightener.place_under(height, coherence);
+      if (!offsets) return std::nullopt;
+      if (auto found = tight_at(*offsets, slowest)) return found;
+    }
+    return std::nullopt;
+  };
+  auto between = [&](Bytes above, Bytes highest, double slowest) -> std::optional<Plan> {
+    for (Bytes units = 0; units <= heights; units += units < near_heights ? 1 : 2) {
+      const Bytes height = tightener.live() + tightener.live() / height_unit * units;
+      if (height <= above || height > highest) continue;
+      if (auto found = at_height(height, slowest)) return found;
+    }
+    return std::nullopt;
+  };
+  const Bytes arena = plan.device_peak_bytes, lowest = tightener.live() + tightener.live() / 100;
+  if (lowest <= std::min(arena, most))
+    if (const auto offsets = tightener.search_under(lowest))
+      if (auto found = tight_at(*offsets, seconds * (1 + tightening_loss))) return found;
+  if (auto found = between(0, std::min(arena, most), seconds * (1 + tightening_loss))) return found;
+  if (arena > most) return std::nullopt;
+  if (auto found = tight_at(offsets_of(plan), seconds * (1 + hair))) return found;
+  return between(arena, most, seconds * (1 + hair));
+}
+
+Plan complete_low(const Problem& problem, const Draft& draft) {
+  Plan plan = complete(problem, draft);
+  if (is_small(*problem.graph) || is_tight(plan)) return plan;
+  const Tightener tightener(problem, draft);
+  const Bytes live = tightener.live();
+  auto offsets = tightener.search_under(live + live / 100);
+  for (Bytes units = 0; !offsets && live + live / height_unit * units < plan.device_peak_bytes; ++units)
+    for (const double coherence : coherences)
+      if (!offsets) offsets = tightener.place_under(live + live / height_unit * units, coherence);
+  if (!offsets) return plan;
+  Plan low = complete_at(problem, tightener.claimed_early(*offsets), *offsets);
+  return low.device_peak_bytes < plan.device_peak_bytes ? low : plan;
+}
+
+}  // namespace stowage

@@ -1,0 +1,199 @@
+#include "src/placement/time_beam.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+#include "src/placement/greedy.h"
+
+namespace stowage::placement {
+namespace {
+
+struct Stay {
+  Bytes begin = 0, end = 0;
+  std::int64_t last = 0;
+};
+std::uint64_t key_of(const Stay& stay) {
+  constexpr std::uint64_t golden = 0x9e3779b97f4a7c15U, odd = 0xbf58476d1ce4e5b9U;
+  std::uint64_t key = stay.begin * golden + static_cast<std::uint64_t>(stay.last);
+  key = (key ^ (key >> 31U)) * odd;
+  return key ^ (key >> 29U);
+}
+
+// What one item's choice of place was, and of which partial placement.
+struct Node {
+  std::int32_t parent = -1;
+  std::uint32_t item = 0;
+  Bytes offset = 0;
+};
+
+// A partial placement: what is live, by rising addresses.
+struct Partial {
+  std::vector<Stay> live;
+  double score = 0;
+  std::uint64_t key = 0;  // of what is live
+  std::int32_t node = -1;
+};
+
+struct Candidate {
+  std::size_t partial = 0;
+  std::size_t before = 0;  // which of its stays is next above
+  Bytes offset = 0;
+  double score = 0;
+  std::uint64_t key = 0;
+};
+
+class TimeBeam {
+ public:
+  TimeBeam(std::span<const PlacementItem> items, const BeamOptions& options)
+      : options_(options),
+        items_(items),
+        scale_(1 / static_cast<double>(std::max<Bytes>(options.height, 1))) {}
+
+  std::optional<std::vector<Bytes>> run() {
+    partials_.emplace_back();
+    for (std::uint32_t item : in_order())
+      if (!place(item)) return std::nullopt;
+    std::vector<Bytes> offsets(items_.size());
+    for (std::int32_t node = partials_.front().node; node >= 0; node = nodes_[at(node)].parent)
+      offsets[nodes_[at(node)].item] = nodes_[at(node)].offset;
+    return offsets;
+  }
+
+ private:
+  static std::size_t at(std::int32_t node) { return static_cast<std::size_t>(node); }
+  // Of items that begin together the largest first.
+  std::vector<std::uint32_t> in_order() const {
+    std::vector<std::uint32_t> order(items_.size());
+    std::iota(order.begin(), order.end(), 0U);
+    std::stable_sort(order.begin(), order.end(), [this](std::uint32_t a, std::uint32_t b) {
+      return std::tuple(items_[a].first, items_[b].bytes) < std::tuple(items_[b].first, items_[a].bytes);
+    });
+    return order;
+  }
+
+  bool place(std::uint32_t id) {
+    expire(items_[id].first);
+    collect(items_[id]);
+    if (candidates_.empty()) return false;
+    keep_best(id);
+    return true;
+  }
+
+  void expire(std::int64_t now) {
+    for (Partial& partial : partials_) {
+      const auto ended = std::remove_if(partial.live.begin(), partial.live.end(),
+                                        [now](const Stay& stay) { return stay.last <= now; });
+      if (ended == partial.live.end() && partial.key != 0) continue;
+      partial.live.erase(ended, partial.live.end());
+      evaluate(partial);
+    }
+  }
+  void evaluate(Partial& partial) const {
+    partial.score = 0;
+    partial.key = 1;
+    Bytes end = 0;
+    const Stay* below = nullptr;
+    for (const Stay& stay : partial.live) {
+      partial.score += of_gap(end, stay.begin) - (below ? of_neighbours(*below, stay) : 0);
+      partial.key += key_of(stay);
+      end = stay.end;
+      below = &stay;
+    }
+    partial.score += of_gap(end, options_.height);
+  }
+  double of_gap(Bytes begin, Bytes end) const {
+    const double gap = static_cast<double>(end - begin) * scale_;
+    return gap * gap;
+  }
+  double of_neighbours(const Stay& a, const Stay& b) const {
+    constexpr double half_as_bad = 10;  // positions between their ends
+    const double apart = std::abs(static_cast<double>(a.last - b.last));
+    const Bytes smaller = std::min(a.end - a.begin, b.end - b.begin);
+    return options_.coherence * static_cast<double>(smaller) * scale_ * apart / (apart + half_as_bad);
+  }
+
+  void collect(const PlacementItem& item) {
+    candidates_.clear();
+    const Bytes size = align_up(item.bytes, options_.alignment);
+    for (std::size_t p = 0; p < partials_.size(); ++p) {
+      const std::vector<Stay>& live = partials_[p].live;
+      Bytes begin = 0;
+      for (std::size_t next = 0; next <= live.size(); ++next) {
+        const Bytes end =
+            next < live.size() ? live[next].begin : options_.height / options_.alignment * options_.alignment;
+        if (end >= begin && end - begin >= size) {
+          add_candidate(p, next, {begin, begin + size, item.last});
+          if (end - begin > size) add_candidate(p, next, {end - size, end, item.last});
+        }
+        if (next < live.size()) begin = live[next].end;
+      }
+    }
+  }
+  void add_candidate(std::size_t p, std::size_t next, const Stay& stay) {
+    const Partial& partial = partials_[p];
+    const Stay* below = next > 0 ? &partial.live[next - 1] : nullptr;
+    const Stay* above = next < partial.live.size() ? &partial.live[next] : nullptr;
+    const Bytes floor = below ? below->end : 0;
+    const Bytes ceiling = above ? above->begin : options_.height;
+    double score =
+        partial.score - of_gap(floor, ceiling) + of_gap(floor, stay.begin) + of_gap(stay.end, ceiling);
+    if (below) score -= of_neighbours(*below, stay);
+    if (above) score -= of_neighbours(stay, *above);
+    if (below && above) score += of_neighbours(*below, *above);
+    candidates_.push_back({p, next, stay.begin, score, partial.key + key_of(stay)});
+  }
+
+  // Of several with the same bytes live the best.
+  void keep_best(std::uint32_t id) {
+    constexpr std::size_t spare = 3;  // those with the same bytes live
+    const auto better = [](const Candidate& a, const Candidate& b) {
+      return a.score != b.score ? a.score > b.score
+                                : std::tuple(a.partial, a.offset) < std::tuple(b.partial, b.offset);
+    };
+    const std::size_t enough = std::min(candidates_.size(), spare * options_.width);
+    const auto end = candidates_.begin() + static_cast<std::ptrdiff_t>(enough);
+    if (enough < candidates_.size()) std::nth_element(candidates_.begin(), end, candidates_.end(), better);
+    std::sort(candidates_.begin(), end, better);
+    const Bytes size = align_up(items_[id].bytes, options_.alignment);
+    std::size_t kept = 0;
+    keys_.clear();
+    for (auto candidate = candidates_.begin(); candidate != end && kept < options_.width; ++candidate) {
+      if (std::find(keys_.begin(), keys_.end(), candidate->key) != keys_.end()) continue;
+      keys_.push_back(candidate->key);
+      const Partial& from = partials_[candidate->partial];
+      nodes_.push_back({from.node, id, candidate->offset});
+      if (next_.size() == kept) next_.emplace_back();
+      Partial& next = next_[kept++];
+      const auto middle = from.live.begin() + static_cast<std::ptrdiff_t>(candidate->before);
+      next.live.assign(from.live.begin(), middle);
+      next.live.push_back({candidate->offset, candidate->offset + size, items_[id].last});
+      next.live.insert(next.live.end(), middle, from.live.end());
+      next.score = candidate->score;
+      next.key = candidate->key;
+      next.node = static_cast<std::int32_t>(nodes_.size() - 1);
+    }
+    next_.resize(kept);
+    std::swap(partials_, next_);
+  }
+
+  BeamOptions options_;
+  std::span<const PlacementItem> items_;
+  double scale_;
+  std::vector<Partial> partials_, next_;
+  std::vector<std::uint64_t> keys_;  // of what is kept
+  std::vector<Candidate> candidates_;
+  std::vector<Node> nodes_;
+};
+
+}  // namespace
+
+std::optional<std::vector<Bytes>> place_in_time(std::span<const PlacementItem> items,
+                                                const BeamOptions& options) {
+  check_items(items, options.alignment);
+  return TimeBeam(items, options).run();
+}
+
+}  // namespace stowage::placement

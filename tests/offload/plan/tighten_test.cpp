@@ -1,0 +1,101 @@
+#include "offload/plan/tighten.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <vector>
+
+#include "offload/plan/residency.h"
+#include "stowage/graph_builder.h"
+#include "stowage/models.h"
+
+namespace stowage {
+namespace {
+
+// Large enough for the family to tighten its plans.
+Graph large_graph() {
+  GraphBuilder builder(DataType::bf16);
+  const Gpt model = gpt(builder, {.layers = 12, .width = 512, .heads = 8, .sequence = 256, .batch = 4});
+  return builder.finish(model.loss, AdamW{});
+}
+Machine card() {
+  Machine machine;
+  machine.h2d.bytes_per_second = machine.d2h.bytes_per_second = 12e9;
+  machine.h2d_both_bytes_per_second = machine.d2h_both_bytes_per_second = 10e9;
+  machine.flops_per_second = 50e12;
+  machine.device_bytes_per_second = 800e9;
+  machine.host_bytes_per_second = 40e9;
+  return machine;
+}
+
+// Buckets in the order in which the link brings them.
+std::vector<BucketId> loads(const Plan& plan) {
+  std::vector<BucketId> loads;
+  for (const Instruction& instruction : plan.instructions)
+    if (instruction.kind == InstructionKind::prefetch)
+      loads.push_back(plan.lifetimes[instruction.lifetime].bucket);
+  return loads;
+}
+
+TEST(Tighten, APlanOfTheSameScheduleWithinAHundredth) {
+  const Graph graph = large_graph();
+  ASSERT_FALSE(is_small(graph));
+  const Machine machine = card();
+  const Problem problem = make_problem(graph, machine, {.target_bytes = 0});
+  int tightened_plans = 0;
+  for (const Choices& choices : minimum_candidates(problem)) {
+    const Sketcher sketcher(problem, choices);
+    for (const Bytes percent : {110U, 150U, 250U}) {
+      const Draft draft = sketcher.within(sketcher.serial_bytes() * percent / 100).draft;
+      const Plan plan = complete(problem, draft);
+      const auto tight = tightened(problem, draft, plan, 2 * plan.device_peak_bytes);
+      if (!tight) continue;
+      ++tightened_plans;
+      EXPECT_TRUE(is_tight(*tight));
+      EXPECT_TRUE(validate(graph, *tight, {unlimited, unlimited}).empty());
+      EXPECT_EQ(loads(*tight), loads(plan));
+      EXPECT_GE(tight->predicted_step_seconds,
+                plan.predicted_step_seconds * (1 - tightening_gain(draft.lifetimes.size())));
+      const bool fits_with_it = tight->device_peak_bytes <= plan.device_peak_bytes;
+      EXPECT_LE(tight->predicted_step_seconds,
+                plan.predicted_step_seconds * (fits_with_it ? 1 + tightening_loss : 1 + 1e-9));
+      EXPECT_GE(tight->live_peak_bytes, plan.live_peak_bytes) << "lifetimes only begin earlier";
+    }
+  }
+  EXPECT_GT(tightened_plans, 2);
+}
+
+TEST(Tighten, NoPlanAboveTheLimit) {
+  const Graph graph = large_graph();
+  const Machine machine = card();
+  const Problem problem = make_problem(graph, machine, {.target_bytes = 0});
+  const Sketcher sketcher(problem, minimum_candidates(problem).front());
+  const Draft draft = sketcher.within(2 * sketcher.serial_bytes()).draft;
+  const Plan plan = complete(problem, draft);
+  EXPECT_FALSE(tightened(problem, draft, plan, plan.live_peak_bytes - 1));
+  for (const Bytes percent : {100U, 103U, 110U})
+    if (const auto tight = tightened(problem, draft, plan, plan.live_peak_bytes * percent / 100)) {
+      EXPECT_LE(tight->device_peak_bytes, plan.live_peak_bytes * percent / 100);
+    }
+}
+
+TEST(Tighten, PlansOfLargeGraphsAreTightAndNeverSlowerWithMoreMemory) {
+  const Graph graph = large_graph();
+  const Machine machine = card();
+  Planner planner(graph, machine);
+  const Bytes least = planner.minimum_bytes(), need = planner.need_bytes();
+  double before = std::numeric_limits<double>::infinity();
+  for (Bytes part = 0; part <= 12; ++part) {
+    const Bytes budget = least + (need - least) * part * part / 144;
+    const auto planned = planner.plan({budget, unlimited});
+    ASSERT_TRUE(std::holds_alternative<Plan>(planned)) << part;
+    const Plan& plan = std::get<Plan>(planned);
+    EXPECT_TRUE(is_tight(plan)) << part << ": " << plan.device_peak_bytes << " for " << plan.live_peak_bytes;
+    EXPECT_TRUE(validate(graph, plan, {budget, unlimited}).empty()) << part;
+    EXPECT_LE(plan.predicted_step_seconds, before * (1 + 1e-9)) << part;
+    before = plan.predicted_step_seconds;
+  }
+}
+
+}  // namespace
+}  // namespace stowage
