@@ -1,6 +1,7 @@
 // The CUDA backend: a module that is loaded when it is first asked for, so that every program starts
 // where there is no driver. It is looked for in the file that the environment variable
-// STOWAGE_CUDA_BACKEND names, then in ../lib/stowage beside the program, then where it was built.
+// STOWAGE_CUDA_BACKEND names, then in ../lib/stowage beside the program, then in stowage beside the library
+// that this code was linked into, then where it was built.
 //
 // Thread-safe.
 #pragma once

@@ -112,7 +112,7 @@ CudaDevice::~CudaDevice() {
   cudaSetDevice(ordinal_);
   const MutexLock lock(mutex_);
   for (LaneSlot& lane : lanes_)
-    if (lane.stream != nullptr) close_lane(lane);
+    if (lane.stream != nullptr && !lane.adopted) close_lane(lane);
   for (const EventSlot& event : events_)
     if (event.handle != nullptr) cudaEventDestroy(event.handle);
   spare_.clear();

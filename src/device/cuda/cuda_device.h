@@ -41,6 +41,7 @@ class CudaDevice final : public Device {
   void unmap(void* range, Bytes offset, Bytes bytes) override;
 
   LaneId create_lane(LaneRole role) override;
+  LaneId adopt_lane(void* native_stream) override;
   void destroy_lane(LaneId lane) override;
   EventId create_event() override;
   void destroy_event(EventId event) override;
@@ -63,7 +64,8 @@ class CudaDevice final : public Device {
   struct LaneSlot {
     cudaStream_t stream = nullptr;  // null: no such lane
     LaneRole role = LaneRole::compute;
-    std::unique_ptr<LaneResources> resources;  // compute lanes
+    bool adopted = false;                      // the stream is somebody else's
+    std::unique_ptr<LaneResources> resources;  // compute lanes that are not adopted
     std::shared_ptr<HostWork> host;            // host lanes
   };
   struct EventSlot {
@@ -76,6 +78,7 @@ class CudaDevice final : public Device {
     LaneRole role = LaneRole::compute;
     HostWork* host = nullptr;
     LaneResources* resources = nullptr;
+    bool adopted = false;
   };
   struct Work {
     std::string_view call;
@@ -94,6 +97,7 @@ class CudaDevice final : public Device {
   LaneView find_lane(LaneId lane, std::string_view call) const;
   EventSlot find_event(EventId event, std::string_view call) const;
   std::unique_ptr<LaneResources> take_resources();
+  static void end_stream(const LaneView& ending, const Doing& what);
   void close_lane(LaneSlot& lane) noexcept;
   void report(const std::shared_ptr<const HostFailure>& failure) const;
 

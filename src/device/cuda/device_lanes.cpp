@@ -51,6 +51,19 @@ LaneId CudaDevice::create_lane(LaneRole role) {
   return id;
 }
 
+LaneId CudaDevice::adopt_lane(void* native_stream) {
+  begin_call("adopt_lane");
+  if (native_stream == cudaStreamPerThread)
+    throw InvalidInput(
+        "adopt_lane: cudaStreamPerThread is another stream on each thread; pass a stream of its own");
+  const MutexLock lock(mutex_);
+  const LaneId id = free_slot(lanes_, [](const LaneSlot& slot) { return slot.stream != nullptr; });
+  order_->add_lane(id);
+  lanes_[id].adopted = true;
+  lanes_[id].stream = native_stream == nullptr ? cudaStreamLegacy : static_cast<cudaStream_t>(native_stream);
+  return id;
+}
+
 // The first compute lane's are there since the device was opened: they are a part of its overhead.
 std::unique_ptr<LaneResources> CudaDevice::take_resources() {
   {
@@ -69,11 +82,7 @@ void CudaDevice::destroy_lane(LaneId lane) {
   enter("destroy_lane");
   const Doing what = doing("destroy_lane");
   check(cudaStreamSynchronize(ending.stream), "cudaStreamSynchronize", what);
-  if (ending.resources != nullptr) ending.resources->attention.reset();
-  unregister_lane(ending.stream);  // first: another thread may get the same handle anew
-  const cudaError_t ended = cudaStreamDestroy(ending.stream);
-  if (ended != cudaSuccess && ending.resources != nullptr) register_lane(*ending.resources);
-  check(ended, "cudaStreamDestroy", what);
+  if (!ending.adopted) end_stream(ending, what);
   const MutexLock lock(mutex_);
   if (ending.resources != nullptr) {
     ending.resources->stream = nullptr;
@@ -81,6 +90,14 @@ void CudaDevice::destroy_lane(LaneId lane) {
   }
   lanes_[lane] = {};
   order_->remove_lane(lane);
+}
+
+void CudaDevice::end_stream(const LaneView& ending, const Doing& what) {
+  if (ending.resources != nullptr) ending.resources->attention.reset();
+  unregister_lane(ending.stream);  // first: another thread may get the same handle anew
+  const cudaError_t ended = cudaStreamDestroy(ending.stream);
+  if (ended != cudaSuccess && ending.resources != nullptr) register_lane(*ending.resources);
+  check(ended, "cudaStreamDestroy", what);
 }
 
 EventId CudaDevice::create_event() {
@@ -173,7 +190,7 @@ CudaDevice::LaneView CudaDevice::view(LaneId lane, std::string_view call) const 
   if (lane >= lanes_.size() || lanes_[lane].stream == nullptr)
     throw InvalidInput(fmt::format("{}: there is no lane {}; pass what create_lane returned", call, lane));
   const LaneSlot& slot = lanes_[lane];
-  return {slot.stream, slot.role, slot.host.get(), slot.resources.get()};
+  return {slot.stream, slot.role, slot.host.get(), slot.resources.get(), slot.adopted};
 }
 
 CudaDevice::LaneView CudaDevice::find_lane(LaneId lane, std::string_view call) const {
