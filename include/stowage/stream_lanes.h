@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "stowage/device.h"
 
@@ -24,6 +25,7 @@ class StreamLanes {
   bool find(void* stream, LaneId& lane) const;
   // The stream of one of these lanes; null also for a lane that is none of them.
   void* stream(LaneId lane) const;
+  std::vector<LaneId> lanes() const;
   // Before the stream is destroyed: a new one may have its handle. Waits for its work. Whoever knows the lane
   // must have forgotten it (CachingAllocator::retire_stream). Nothing where it was never met.
   void forget(void* stream);

@@ -46,6 +46,13 @@ class StreamLanes::Implementation {
     return nullptr;
   }
 
+  std::vector<LaneId> lanes() {
+    const MutexLock lock(mutex_);
+    std::vector<LaneId> all;
+    for (const auto& [stream, lane] : lanes_) all.push_back(lane);
+    return all;
+  }
+
   void forget(void* stream) {
     const MutexLock lock(mutex_);
     const auto known = lanes_.find(stream);
@@ -65,6 +72,7 @@ StreamLanes::~StreamLanes() = default;
 LaneId StreamLanes::lane(void* stream) { return implementation_->lane(stream); }
 bool StreamLanes::find(void* stream, LaneId& lane) const { return implementation_->find(stream, lane); }
 void* StreamLanes::stream(LaneId lane) const { return implementation_->stream(lane); }
+std::vector<LaneId> StreamLanes::lanes() const { return implementation_->lanes(); }
 void StreamLanes::forget(void* stream) { implementation_->forget(stream); }
 
 }  // namespace stowage

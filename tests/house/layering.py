@@ -60,7 +60,9 @@ class Restricted:
 
 RESTRICTED = [
     Restricted(r"(cuda|cublas|cudnn|curand|cupti|nvrtc|nvml|cub/|thrust/|cooperative_groups)",
-               ["src/device/cuda/", "kernels/cuda/", "src/nn/cuda/", "allocator/interpose/", "src/nccl/", "tests/fake_cuda/",
+               ["include/stowage/cuda_memory_resource.h", "tests/allocator/cuda_memory_resource_test.cpp",
+                "tests/allocator/cuda_memory_resource_concepts.cu", "tests/allocator/c_api/",
+                "src/device/cuda/", "kernels/cuda/", "src/nn/cuda/", "allocator/interpose/", "src/nccl/", "tests/fake_cuda/",
                 "tests/device/cuda/", "tests/kernels/cuda/", "tests/allocator/interpose/"],
                "CUDA headers belong to the CUDA backend"),
     Restricted(r"nccl", ["src/nccl/"], "NCCL headers belong to src/nccl"),

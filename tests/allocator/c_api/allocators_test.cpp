@@ -138,6 +138,7 @@ TEST_F(AllocatorsTest, StreamsAreLanes) {
   void* const block = allocators.allocate(capacity, 0, a);
   ASSERT_NE(block, nullptr);
   write_block(*opened, opened->adopted.at(a), block, capacity);
+  opened->is_slow = [] { return true; };
   allocators.release(block, 0, a);
   void* const next = allocators.allocate(capacity, 0, b);  // there is no other memory: b waits for a
   ASSERT_NE(next, nullptr);

@@ -17,7 +17,7 @@ int main(int count, char** arguments) {
   void* block;
   void* inside;
   const struct stowage_pool pool = {1, 2};
-  struct stowage_statistics statistics = {sizeof statistics};
+  struct stowage_statistics statistics = {.struct_bytes = sizeof statistics};
   EXPECT(count == 2);
   EXPECT(stowage_set_history(100) == STOWAGE_OK);
   EXPECT(stowage_set_limit(STOWAGE_ALL_DEVICES, STOWAGE_NO_LIMIT) == STOWAGE_OK);
