@@ -40,6 +40,7 @@ NARROWER = {
     "kernels/cpu": ["include/stowage", "src/base", "src/device", "src/graph", "src/placement", "kernels"],
     "kernels/cuda": ["include/stowage", "src/base", "src/device", "src/device/cuda", "src/graph", "src/placement",
                      "kernels"],
+    "allocator/c_api": ["include/stowage", "src/base", "src/device", "allocator"],
     # It is put into other people's programs: as little as can be.
     "allocator/interpose": ["include/stowage", "src/base", "allocator"],
     # The parts of the CUDA module.
