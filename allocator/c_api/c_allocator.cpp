@@ -18,7 +18,9 @@ using stowage::c_api::Allocators;
 // Never destroyed: memory may be freed while the process ends, behind the end of CUDA.
 Allocators& process() {
   static auto& allocators = *new Allocators(
-      [](int ordinal) { return stowage::open_cuda_device({.ordinal = ordinal, .scratch = 0}); },
+      [](int ordinal) {
+        return stowage::open_cuda_device({.ordinal = ordinal, .keeps_current_device = true, .scratch = 0});
+      },
       std::getenv("STOWAGE_LIMIT"), std::getenv("STOWAGE_HISTORY"));
   return allocators;
 }

@@ -20,6 +20,9 @@ struct CudaOptions {
   // Device memory by cuMemMap where the driver has it. Else, and if false: cudaMalloc, and `reserve` throws
   // InvalidInput.
   bool virtual_memory = true;
+  // Calls leave the calling thread's current CUDA device as it was, where that one has a context; else they
+  // make this one current.
+  bool keeps_current_device = false;
   Bytes scratch = 32 << 20;  // per compute lane: GEMM workspace and partial sums; part of `overhead`
 };
 

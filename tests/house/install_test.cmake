@@ -67,8 +67,8 @@ if(EXISTS ${prefix}/lib/stowage/libstowage_cuda.so)
   if(NOT count EQUAL 1)
     message(FATAL_ERROR "libstowage_allocator.so is installed ${count} times: '${c_allocator}'")
   endif()
-  find_package(Python3 REQUIRED COMPONENTS Interpreter)
-  run(${CMAKE_COMMAND} -E env STOWAGE_LIMIT=1 ${Python3_EXECUTABLE} -c "
+  find_program(python NAMES python3 REQUIRED)
+  run(${CMAKE_COMMAND} -E env STOWAGE_LIMIT=1 ${python} -c "
 import ctypes
 library = ctypes.CDLL('${c_allocator}')
 library.stowage_malloc.restype = ctypes.c_void_p

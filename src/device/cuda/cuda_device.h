@@ -15,6 +15,7 @@
 
 #include "src/base/mutex.h"
 #include "src/device/cuda/check.h"
+#include "src/device/cuda/current_device.h"
 #include "src/device/cuda/host_order.h"
 #include "src/device/cuda/host_work.h"
 #include "src/device/cuda/lane_resources.h"
@@ -90,9 +91,9 @@ class CudaDevice final : public Device {
   Doing doing(std::string_view function, Bytes bytes = 0, std::string_view work = {}) const {
     return {function, work, ordinal_, bytes};
   }
-  // Throws where the card has failed before; makes it the thread's current one.
-  void enter(std::string_view call) const;
-  void begin_call(std::string_view call);  // the same, and counts
+  // Throws where the card has failed before; makes it the thread's current one, for the call or from then on.
+  [[nodiscard]] CurrentDevice enter(std::string_view call) const;
+  [[nodiscard]] CurrentDevice begin_call(std::string_view call);  // the same, and counts
   LaneView view(LaneId lane, std::string_view call) const STOWAGE_REQUIRES(mutex_);
   LaneView find_lane(LaneId lane, std::string_view call) const;
   EventSlot find_event(EventId event, std::string_view call) const;
@@ -109,6 +110,7 @@ class CudaDevice final : public Device {
   static std::string describe_lane(LaneRole role, LaneId lane);
 
   const int ordinal_;
+  const bool keeps_current_;
   const Bytes scratch_bytes_;
   std::string name_;
   Bytes others_ = 0;  // of other programs, when the device was opened
