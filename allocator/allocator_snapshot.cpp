@@ -50,10 +50,9 @@ std::vector<SnapshotSegment> CachingAllocator::Implementation::segments_of(const
 
 std::vector<SnapshotBlock> CachingAllocator::Implementation::blocks_in(const Pool& pool, Interval segment) {
   std::vector<SnapshotBlock> blocks;
-  Bytes end = segment.begin;
-  for (Bytes at = segment.begin; at < segment.end; at = end) {
+  for (Bytes at = segment.begin; at < segment.end;) {
     SnapshotBlock found{reinterpret_cast<std::uintptr_t>(segments_base_ + at), 0, 0, false, false, 0};
-    end = std::min(pool.heap.gap_end(at), segment.end);
+    Bytes end = std::min(pool.heap.gap_end(at), segment.end);
     if (end == at) {  // no gap: a block begins here
       const Block& block = *table_.at(at);
       end = block.at.end;
@@ -64,6 +63,7 @@ std::vector<SnapshotBlock> CachingAllocator::Implementation::blocks_in(const Poo
     }
     found.bytes = end - at;
     blocks.push_back(found);
+    at = end;
   }
   return blocks;
 }

@@ -26,6 +26,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* NOLINTBEGIN(readability-identifier-naming): names for C */
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -120,3 +121,4 @@ void stowage_clear_error(void);
 #ifdef __cplusplus
 }
 #endif
+/* NOLINTEND(readability-identifier-naming) */
