@@ -7,13 +7,15 @@
 
 namespace stowage {
 
-PoolStatistics CachingAllocator::Implementation::pool_statistics(const Pool& pool,
-                                                                 std::vector<StreamStatistics>& streams) {
+PoolStatistics CachingAllocator::Implementation::pool_statistics(
+    const Pool& pool, std::vector<StreamStatistics>& streams,
+    bool streams_held) STOWAGE_NO_THREAD_SAFETY_ANALYSIS {
   PoolStatistics sum;
   sum.pool = pool.id;
   sum.peak_allocated = pool.peak_allocated;
   for (const auto& stream : owned_streams_) {
-    const MutexLock lock(stream->mutex);
+    std::unique_lock<Mutex> lock(stream->mutex, std::defer_lock);
+    if (!streams_held) lock.lock();
     const Cache* const cache = stream->find_cache(pool);
     if (cache == nullptr) continue;
     const StreamStatistics& one = cache->statistics;
@@ -51,7 +53,7 @@ AllocatorStatistics CachingAllocator::Implementation::statistics() {
   return statistics_locked();
 }
 
-AllocatorStatistics CachingAllocator::Implementation::statistics_locked() {
+AllocatorStatistics CachingAllocator::Implementation::statistics_locked(bool streams_held) {
   AllocatorStatistics all;
   all.limit = limit_;
   all.reserved = segments_.mapped() * granule_;
@@ -59,7 +61,7 @@ AllocatorStatistics CachingAllocator::Implementation::statistics_locked() {
   all.maps = segments_.counters().maps;
   all.unmapped_granules = segments_.counters().unmaps;
   all.out_of_memory = failed_requests_;
-  for (const auto& pool : pools_) all.pools.push_back(pool_statistics(*pool, all.streams));
+  for (const auto& pool : pools_) all.pools.push_back(pool_statistics(*pool, all.streams, streams_held));
   return all;
 }
 

@@ -23,7 +23,12 @@ std::uint64_t CachingAllocator::Implementation::unmap_spare(Pool& pool, std::uin
                   reinterpret_cast<std::uintptr_t>(segments_base_ + run.begin * granule_),
                   run.length() * granule_, 0, pool.id});
   }
-  for (const Interval& refused : segments_.unmap(runs)) pool.heap.note_mapped(refused);
+  for (const Interval& refused : segments_.unmap(runs)) {
+    pool.heap.note_mapped(refused);
+    history_.add({caching::EventKind::map,
+                  reinterpret_cast<std::uintptr_t>(segments_base_ + refused.begin * granule_),
+                  refused.length() * granule_, 0, pool.id});
+  }
   const std::uint64_t unmapped = before - segments_.mapped();
   pool.reserved -= unmapped;
   return unmapped;

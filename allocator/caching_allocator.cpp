@@ -57,6 +57,12 @@ CachingAllocator::Implementation::Stream& CachingAllocator::Implementation::new_
   return stream;
 }
 
+bool CachingAllocator::Implementation::owns(const void* address) const {
+  // Wraps around for what lies below the range.
+  return reinterpret_cast<std::uintptr_t>(address) - reinterpret_cast<std::uintptr_t>(segments_base_) <
+         segments_bytes_;
+}
+
 caching::Block& CachingAllocator::Implementation::block_at(const void* address, std::string_view call) {
   const auto offset = static_cast<Bytes>(static_cast<const std::byte*>(address) - segments_base_);
   if (offset < segments_bytes_ && offset % caching::BlockTable::unit == 0)
@@ -214,6 +220,7 @@ void CachingAllocator::release_raw(void* address, LaneId stream) {
 Bytes CachingAllocator::block_bytes(const void* address) const {
   return implementation_->block_bytes(address);
 }
+bool CachingAllocator::owns(const void* address) const { return implementation_->owns(address); }
 void CachingAllocator::record_stream(const void* address, LaneId stream) {
   implementation_->record_stream(address, stream);
 }
@@ -231,6 +238,7 @@ void CachingAllocator::reset_peaks() { implementation_->reset_peaks(); }
 std::string CachingAllocator::history_json() const { return implementation_->history().json(); }
 std::string CachingAllocator::history_text() const { return implementation_->history().text(); }
 std::string CachingAllocator::account() const { return implementation_->account(); }
+AllocatorSnapshot CachingAllocator::snapshot() const { return implementation_->snapshot(); }
 
 PoolScope::PoolScope(CachingAllocator& allocator, LaneId stream, PoolId pool)
     : allocator_(allocator), stream_(stream), before_(allocator.implementation_->route(stream, pool)) {}

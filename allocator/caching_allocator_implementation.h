@@ -1,6 +1,6 @@
 // The caching allocator itself. Its calls are in caching_allocator.cpp (what a stream's cache serves, and the
-// public calls), ladder.cpp (what it does not), allocator_pools.cpp (pools, trimming, limits) and
-// allocator_account.cpp (statistics).
+// public calls), ladder.cpp (what it does not), allocator_pools.cpp (pools, trimming, limits),
+// allocator_account.cpp (statistics) and allocator_snapshot.cpp (block by block).
 #pragma once
 
 #include <array>
@@ -16,6 +16,7 @@
 #include "allocator/segments.h"
 #include "allocator/stream_cache.h"
 #include "src/base/mutex.h"
+#include "stowage/allocator_snapshot.h"
 #include "stowage/caching_allocator.h"
 
 namespace stowage {
@@ -31,6 +32,7 @@ class CachingAllocator::Implementation {
   void release(void* address) STOWAGE_EXCLUDES(mutex_);
   void release(void* address, LaneId lane) STOWAGE_EXCLUDES(mutex_);
   Bytes block_bytes(const void* address);
+  bool owns(const void* address) const;
   void record_stream(const void* address, LaneId lane) STOWAGE_EXCLUDES(mutex_);
 
   Bytes trim() STOWAGE_EXCLUDES(mutex_);
@@ -46,6 +48,7 @@ class CachingAllocator::Implementation {
   AllocatorStatistics statistics() STOWAGE_EXCLUDES(mutex_);
   void reset_peaks() STOWAGE_EXCLUDES(mutex_);
   std::string account() STOWAGE_EXCLUDES(mutex_);
+  AllocatorSnapshot snapshot() STOWAGE_EXCLUDES(mutex_);
   const caching::History& history() const { return history_; }
 
  private:
@@ -117,11 +120,16 @@ class CachingAllocator::Implementation {
   Interval slice_space(std::size_t slice) const;
 
   // allocator_account.cpp
-  PoolStatistics pool_statistics(const Pool& pool, std::vector<StreamStatistics>& streams)
+  // `streams_held`: the caller holds the mutexes of all streams; else each is taken in its turn.
+  PoolStatistics pool_statistics(const Pool& pool, std::vector<StreamStatistics>& streams, bool streams_held)
       STOWAGE_REQUIRES(mutex_);
-  AllocatorStatistics statistics_locked() STOWAGE_REQUIRES(mutex_);
+  AllocatorStatistics statistics_locked(bool streams_held = false) STOWAGE_REQUIRES(mutex_);
   std::string account_locked() STOWAGE_REQUIRES(mutex_);
   void note_peaks(Pool& pool) STOWAGE_REQUIRES(mutex_);
+
+  // allocator_snapshot.cpp; with all streams held.
+  std::vector<SnapshotSegment> segments_of(const Pool& pool) STOWAGE_REQUIRES(mutex_);
+  std::vector<SnapshotBlock> blocks_in(const Pool& pool, Interval segment) STOWAGE_REQUIRES(mutex_);
 
   Device& device_;
   caching::History history_;

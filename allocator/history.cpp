@@ -2,11 +2,13 @@
 
 #include <fmt/core.h>
 
+#include <chrono>
 #include <nlohmann/json.hpp>
 
-namespace stowage::caching {
+namespace stowage {
 
-std::string_view to_string(EventKind kind) {
+std::string_view to_string(AllocatorEventKind kind) {
+  using EventKind = AllocatorEventKind;
   switch (kind) {
     case EventKind::allocate:
       return "allocate";
@@ -26,13 +28,23 @@ std::string_view to_string(EventKind kind) {
   return "unknown";
 }
 
-void History::append(const HistoryEvent& event) {
+namespace caching {
+
+void History::append(HistoryEvent event) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  event.microseconds = std::chrono::duration_cast<std::chrono::microseconds>(now).count();
   const MutexLock lock(mutex_);
   if (ring_.size() < entries_)
     ring_.push_back(event);
   else
     ring_[added_ % entries_] = event;
   ++added_;
+}
+
+std::uint64_t History::copy(std::vector<HistoryEvent>& events) const {
+  const MutexLock lock(mutex_);
+  for_each([&](std::uint64_t, const HistoryEvent& event) { events.push_back(event); });
+  return added_ - ring_.size();
 }
 
 std::string History::json() const {
@@ -61,4 +73,5 @@ std::string History::text() const {
   return text;
 }
 
-}  // namespace stowage::caching
+}  // namespace caching
+}  // namespace stowage

@@ -1,4 +1,5 @@
-// History: the last events of an allocator, in a ring. Thread-safe; what is off costs one comparison.
+// History: the last events of an allocator, in a ring, with the time of each. Thread-safe; what is off costs
+// one comparison.
 #pragma once
 
 #include <cstddef>
@@ -8,20 +9,12 @@
 #include <vector>
 
 #include "src/base/mutex.h"
-#include "stowage/caching_allocator.h"
+#include "stowage/allocator_snapshot.h"
 
 namespace stowage::caching {
 
-enum class EventKind : std::uint8_t { allocate, release, wait, map, unmap, synchronise, out_of_memory };
-std::string_view to_string(EventKind kind);
-
-struct HistoryEvent {
-  EventKind kind = EventKind::allocate;
-  std::uintptr_t address = 0;  // 0 where there is none
-  Bytes bytes = 0;
-  LaneId stream = 0;
-  PoolId pool = 0;
-};
+using EventKind = AllocatorEventKind;
+using HistoryEvent = AllocatorEvent;
 
 class History {
  public:
@@ -30,11 +23,13 @@ class History {
   void add(const HistoryEvent& event) {
     if (is_on()) append(event);
   }
+  // Oldest first. Returns how many older ones are gone.
+  std::uint64_t copy(std::vector<HistoryEvent>& events) const;
   std::string json() const;
   std::string text() const;
 
  private:
-  void append(const HistoryEvent& event);
+  void append(HistoryEvent event);
   // Calls function(number, event), oldest first. Numbers count from 0 since the start.
   template <class Function>
   void for_each(Function&& function) const STOWAGE_REQUIRES(mutex_) {

@@ -213,9 +213,9 @@ void CachingAllocator::Implementation::fail(const OutOfMemoryNotice& notice,
     ++failed_requests_;
     free = room() * granule_;
   }
-  history_.add({EventKind::out_of_memory, 0, notice.requested, notice.stream, notice.pool});
+  if (failure == nullptr) free = std::min(free, device_.memory_info().free);
+  history_.add({EventKind::out_of_memory, 0, notice.requested, notice.stream, notice.pool, free});
   if (failure != nullptr) std::rethrow_exception(failure);
-  free = std::min(free, device_.memory_info().free);
   throw OutOfMemory(
       fmt::format("allocate: {} bytes ({}) asked on stream {} of pool {}; {} Release some of it, ask for "
                   "less, or raise the limit",

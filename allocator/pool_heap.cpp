@@ -111,4 +111,28 @@ Bytes PoolHeap::largest_mapped_gap() const {
   return largest;
 }
 
+std::vector<Interval> PoolHeap::mapped() const {
+  std::vector<Interval> found;
+  for (const Interval zone : {Interval{space_.begin, border_}, Interval{border_, space_.end}}) {
+    Bytes from = zone.begin;
+    const GapIndex& index = zones_[zone.begin < border_ ? 0 : 1];
+    const auto cut_at = [&](Interval hole) {
+      if (from < hole.begin * granule_) found.push_back({from, hole.begin * granule_});
+      from = hole.end * granule_;
+    };
+    for (const auto& [begin, end] : index.gaps()) {
+      const Interval clean = index.clean_granules({begin, end});
+      if (!clean.empty()) spare_.for_each_missing(clean, cut_at);
+    }
+    if (from < zone.end) found.push_back({from, zone.end});
+  }
+  return found;
+}
+
+Bytes PoolHeap::gap_end(Bytes position) const {
+  const auto& gaps = zones_[position < border_ ? 0 : 1].gaps();
+  const auto behind = gaps.upper_bound(position);
+  return behind == gaps.begin() ? position : std::max(position, std::prev(behind)->second);
+}
+
 }  // namespace stowage::caching

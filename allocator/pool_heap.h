@@ -55,6 +55,11 @@ class PoolHeap {
   Pending& pending() { return pending_; }
   Interval space() const { return space_; }
   Bytes largest_mapped_gap() const;
+  // By address, cut between the zones. Bytes of the heap; all that blocks hold lies in them.
+  std::vector<Interval> mapped() const;
+  bool is_small(Interval bytes) const { return bytes.begin < border_; }
+  // The end of the gap that holds `position`; `position` itself where none does.
+  Bytes gap_end(Bytes position) const;
 
  private:
   GapIndex& zone_of(Bytes position) { return zones_[position < border_ ? 0 : 1]; }

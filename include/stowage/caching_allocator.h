@@ -99,6 +99,7 @@ using OutOfMemoryObserver = std::function<bool(const OutOfMemoryNotice&)>;
 using ObserverId = std::uint32_t;
 
 class DeviceBuffer;
+struct AllocatorSnapshot;  // stowage/allocator_snapshot.h
 
 class CachingAllocator {
  public:
@@ -119,6 +120,8 @@ class CachingAllocator {
   // Bytes from `address` to the end of its block: at least what was asked. Throws InvalidInput as
   // release_raw.
   Bytes block_bytes(const void* address) const;
+  // Whether `address` lies in the allocator's range, in a block or not. Takes no lock.
+  bool owns(const void* address) const;
   // `stream` uses the block too, until its release.
   void record_stream(const void* address, LaneId stream);
 
@@ -149,6 +152,9 @@ class CachingAllocator {
   std::string history_text() const;
   // Who holds what, as in the message of OutOfMemory.
   std::string account() const;
+  // All of it, block by block, and the history, of one moment: no request is served meanwhile. It takes time
+  // in proportion to the blocks.
+  AllocatorSnapshot snapshot() const;
 
  private:
   friend class PoolScope;

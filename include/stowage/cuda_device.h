@@ -1,6 +1,7 @@
 // The CUDA backend: a module that is loaded when it is first asked for, so that every program starts
 // where there is no driver. It is looked for in the file that the environment variable
-// STOWAGE_CUDA_BACKEND names, then in ../lib/stowage beside the program, then where it was built.
+// STOWAGE_CUDA_BACKEND names, then in ../lib/stowage beside the program, then in stowage beside the library
+// that this code was linked into, then where it was built.
 //
 // Thread-safe.
 #pragma once
@@ -19,6 +20,9 @@ struct CudaOptions {
   // Device memory by cuMemMap where the driver has it. Else, and if false: cudaMalloc, and `reserve` throws
   // InvalidInput.
   bool virtual_memory = true;
+  // Calls leave the calling thread's current CUDA device as it was, where that one has a context; else they
+  // make this one current.
+  bool keeps_current_device = false;
   Bytes scratch = 32 << 20;  // per compute lane: GEMM workspace and partial sums; part of `overhead`
 };
 

@@ -95,6 +95,11 @@ class Device {
 
   virtual LaneId create_lane(LaneRole role) = 0;
   virtual void destroy_lane(LaneId lane) = 0;  // after its work is done
+  // A compute lane over a stream that the caller made (a cudaStream_t; null: the legacy default stream), for
+  // order alone: record, wait, synchronise. The stream outlives its use here, and stays when the lane is
+  // destroyed. Throws InvalidInput where the device has no native streams, and for a handle that means
+  // another stream on each thread.
+  virtual LaneId adopt_lane(void* native_stream);
   virtual EventId create_event() = 0;
   virtual void destroy_event(EventId event) = 0;
 

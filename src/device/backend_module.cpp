@@ -56,6 +56,14 @@ fs::path program_path() {
   return fs::read_symlink("/proc/self/exe", error);
 }
 
+// The program's own path, or that of the library that this code was linked into.
+fs::path library_path() {
+  Dl_info info{};
+  std::error_code error;
+  if (dladdr(reinterpret_cast<const void*>(&cuda_module), &info) == 0 || info.dli_fname == nullptr) return {};
+  return fs::canonical(info.dli_fname, error);
+}
+
 std::string not_found(const std::vector<fs::path>& candidates) {
   std::string tried;
   for (const fs::path& path : candidates) tried += (tried.empty() ? "" : ", ") + path.string();
@@ -73,11 +81,15 @@ const BackendModule& module_or_throw() {
 
 }  // namespace
 
-std::vector<fs::path> backend_module_candidates(const char* override_path, const fs::path& program) {
+std::vector<fs::path> backend_module_candidates(const char* override_path, const fs::path& program,
+                                                const fs::path& library) {
   if (override_path != nullptr && *override_path != '\0') return {override_path};
   std::vector<fs::path> result;
   if (program.has_parent_path())
     result.push_back((program.parent_path() / "../lib/stowage" / file_name).lexically_normal());
+  if (library.has_parent_path() && library != program)
+    for (const char* const folder : {"stowage", "../stowage"})
+      result.push_back((library.parent_path() / folder / file_name).lexically_normal());
   result.emplace_back(fs::path(STOWAGE_MODULE_DIR) / file_name);
   return result;
 }
@@ -91,8 +103,8 @@ LoadedModule load_backend_module(const std::vector<fs::path>& candidates) {
 }
 
 const LoadedModule& cuda_module() {
-  static const LoadedModule loaded =
-      load_backend_module(backend_module_candidates(std::getenv("STOWAGE_CUDA_BACKEND"), program_path()));
+  static const LoadedModule loaded = load_backend_module(
+      backend_module_candidates(std::getenv("STOWAGE_CUDA_BACKEND"), program_path(), library_path()));
   return loaded;
 }
 

@@ -35,9 +35,11 @@ struct LoadedModule {
 };
 
 // The files to try, best first: what `override` names and nothing else; else in ../lib/stowage beside
-// the program, then where it was built.
+// the program; where this code is in a library, in stowage and ../stowage beside that; then where it was
+// built.
 std::vector<std::filesystem::path> backend_module_candidates(const char* override_path,
-                                                             const std::filesystem::path& program);
+                                                             const std::filesystem::path& program,
+                                                             const std::filesystem::path& library = {});
 
 // Opens the first candidate that exists. Never throws for a module that cannot be loaded: the reason
 // says which file, what the loader missed, and what to do.

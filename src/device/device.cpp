@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <exception>
 
+#include "stowage/error.h"
+
 namespace stowage {
 namespace {
 
@@ -40,6 +42,10 @@ std::string_view to_string(LaneRole role) {
       return "host";
   }
   return "unknown";
+}
+
+LaneId Device::adopt_lane(void*) {
+  throw InvalidInput("adopt_lane: this device has no native streams; make a lane with create_lane");
 }
 
 DeviceMemory::DeviceMemory(Device& device, MemoryKind kind, Bytes bytes)

@@ -25,6 +25,15 @@ TEST(BackendModuleCandidates, LooksBesideTheProgramFirst) {
   }
 }
 
+TEST(BackendModuleCandidates, LooksBesideTheLibraryToo) {
+  const auto candidates =
+      backend_module_candidates(nullptr, "/usr/bin/python3", "/opt/lib/x86_64/libstowage_allocator.so");
+  ASSERT_EQ(candidates.size(), 4u);
+  EXPECT_EQ(candidates[1], "/opt/lib/x86_64/stowage/libstowage_cuda.so");
+  EXPECT_EQ(candidates[2], "/opt/lib/stowage/libstowage_cuda.so");
+  EXPECT_EQ(backend_module_candidates(nullptr, "/opt/bin/train_gpt", "/opt/bin/train_gpt").size(), 2u);
+}
+
 TEST(LoadBackendModule, SaysWhereItLooked) {
   const LoadedModule loaded = load_backend_module({"/nowhere/a.so", "/nowhere/b.so"});
   EXPECT_EQ(loaded.module, nullptr);

@@ -34,6 +34,10 @@ void fake_cuda_set_virtual_memory(int supported) {
   State::get().change_settings([&](auto& settings) { settings.virtual_memory = supported != 0; });
 }
 
+void fake_cuda_set_cards(int cards) {
+  State::get().change_settings([&](auto& settings) { settings.cards = cards; });
+}
+
 void fake_cuda_fail_call(const char* name, unsigned nth, int error) {
   State::get().fail_call(name, nth, error);
 }

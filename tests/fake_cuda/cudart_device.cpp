@@ -16,7 +16,11 @@ using fake_cuda::State;
 
 namespace {
 
-cudaError_t check_ordinal(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
+thread_local int current_device = 0;
+
+cudaError_t check_ordinal(int device) {
+  return device >= 0 && device < State::get().settings().cards ? cudaSuccess : cudaErrorInvalidDevice;
+}
 
 cudaDeviceProp properties() {
   using namespace fake_cuda;
@@ -70,7 +74,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
   if (count != nullptr) *count = 0;
   return call(__func__, [&] {
     if (count == nullptr) return cudaErrorInvalidValue;
-    *count = 1;
+    *count = State::get().settings().cards;
     return cudaSuccess;
   });
 }
@@ -78,13 +82,16 @@ cudaError_t cudaGetDeviceCount(int* count) {
 cudaError_t cudaGetDevice(int* device) {
   return call(__func__, [&] {
     if (device == nullptr) return cudaErrorInvalidValue;
-    *device = 0;
+    *device = current_device;
     return cudaSuccess;
   });
 }
 
 cudaError_t cudaSetDevice(int device) {
-  return call(__func__, [&] { return check_ordinal(device); });
+  return call(__func__, [&] {
+    if (check_ordinal(device) == cudaSuccess) current_device = device;
+    return check_ordinal(device);
+  });
 }
 
 cudaError_t cudaInitDevice(int device, unsigned, unsigned) {

@@ -38,6 +38,9 @@ void fake_cuda_set_memory(size_t capacity, size_t context);
 // Whether cuMemMap and its like are there. At start: 1.
 void fake_cuda_set_virtual_memory(int supported);
 
+// How many cards there seem to be: all of them are the one. At start: 1.
+void fake_cuda_set_cards(int cards);
+
 // The nth call of `name` from now on (1: the next) does nothing and returns `error`, a value of the API's
 // own enumeration; 0 means the API's "unknown". A null name counts every call that can fail. Several
 // faults may wait at once.

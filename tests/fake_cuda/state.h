@@ -20,6 +20,7 @@ struct Settings {
   std::size_t capacity = std::size_t{4} << 30;
   std::size_t context = std::size_t{64} << 20;
   bool virtual_memory = true;
+  int cards = 1;
 };
 
 struct Fault {

@@ -17,6 +17,10 @@ namespace {
 
 constexpr unsigned non_blocking = 1;  // cudaStreamNonBlocking
 
+bool is_default(const void* stream) {
+  return stream == nullptr || stream == reinterpret_cast<const void*>(std::uintptr_t{1});  // cudaStreamLegacy
+}
+
 // std::atomic::wait shares counters between its users, which would order threads.
 void sleep_while(const std::atomic<Ticket>& word, Ticket value) {
   syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
@@ -103,7 +107,7 @@ void Streams::join_ended() {
 }
 
 Stream* Streams::find_locked(void* stream) {
-  if (stream == nullptr) {
+  if (is_default(stream)) {
     if (default_stream_ == nullptr) {
       default_stream_ = all_streams_.emplace_back(std::make_unique<Stream>(0U, 0)).get();
     }
@@ -125,7 +129,7 @@ void* Streams::create(unsigned flags, int priority) {
 
 bool Streams::destroy(void* stream) {
   const std::lock_guard lock(mutex_);
-  Stream* found = stream == nullptr ? nullptr : find_locked(stream);
+  Stream* found = is_default(stream) ? nullptr : find_locked(stream);
   if (found == nullptr) return false;
   found->stop();
   std::erase(streams_, found);

@@ -60,6 +60,27 @@ if(NOT output MATCHES "h200 +NVIDIA H200")
   message(FATAL_ERROR "the installed stowage lists no machine h200:\n${output}")
 endif()
 
+# The C interface, where it was built, says of itself that it finds the backend beside it, or why there is no card.
+file(GLOB_RECURSE c_allocator ${prefix}/libstowage_allocator.so ${prefix}/lib*/libstowage_allocator.so)
+if(EXISTS ${prefix}/lib/stowage/libstowage_cuda.so)
+  list(LENGTH c_allocator count)
+  if(NOT count EQUAL 1)
+    message(FATAL_ERROR "libstowage_allocator.so is installed ${count} times: '${c_allocator}'")
+  endif()
+  find_program(python NAMES python3 REQUIRED)
+  run(${CMAKE_COMMAND} -E env STOWAGE_LIMIT=1 ${python} -c "
+import ctypes
+library = ctypes.CDLL('${c_allocator}')
+library.stowage_malloc.restype = ctypes.c_void_p
+library.stowage_last_error.restype = ctypes.c_char_p
+assert library.stowage_malloc(ctypes.c_ssize_t(1), 0, None) is None
+print(library.stowage_last_error().decode())
+assert '${prefix}/lib/stowage/libstowage_cuda.so' in open('/proc/self/maps').read()")
+  if(output MATCHES "there is no CUDA backend|of another build")
+    message(FATAL_ERROR "the installed libstowage_allocator.so finds no backend:\n${output}")
+  endif()
+endif()
+
 # The interposer, where it was built, is the installed one too.
 if(EXISTS ${prefix}/lib/stowage/libstowage_preload.so)
   run(${prefix}/bin/stowage run --report - -- sh -c "echo $LD_PRELOAD $LD_AUDIT")

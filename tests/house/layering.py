@@ -40,6 +40,7 @@ NARROWER = {
     "kernels/cpu": ["include/stowage", "src/base", "src/device", "src/graph", "src/placement", "kernels"],
     "kernels/cuda": ["include/stowage", "src/base", "src/device", "src/device/cuda", "src/graph", "src/placement",
                      "kernels"],
+    "allocator/c_api": ["include/stowage", "src/base", "src/device", "allocator"],
     # It is put into other people's programs: as little as can be.
     "allocator/interpose": ["include/stowage", "src/base", "allocator"],
     # The parts of the CUDA module.
@@ -60,7 +61,9 @@ class Restricted:
 
 RESTRICTED = [
     Restricted(r"(cuda|cublas|cudnn|curand|cupti|nvrtc|nvml|cub/|thrust/|cooperative_groups)",
-               ["src/device/cuda/", "kernels/cuda/", "src/nn/cuda/", "allocator/interpose/", "src/nccl/", "tests/fake_cuda/",
+               ["include/stowage/cuda_memory_resource.h", "tests/allocator/cuda_memory_resource_test.cpp",
+                "tests/allocator/cuda_memory_resource_concepts.cu", "tests/allocator/c_api/",
+                "src/device/cuda/", "kernels/cuda/", "src/nn/cuda/", "allocator/interpose/", "src/nccl/", "tests/fake_cuda/",
                 "tests/device/cuda/", "tests/kernels/cuda/", "tests/allocator/interpose/"],
                "CUDA headers belong to the CUDA backend"),
     Restricted(r"nccl", ["src/nccl/"], "NCCL headers belong to src/nccl"),

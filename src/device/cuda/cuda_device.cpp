@@ -92,12 +92,14 @@ void keep_for_ever(std::shared_ptr<HostWork> work) {
 }  // namespace
 
 CudaDevice::CudaDevice(const CudaOptions& options)
-    : ordinal_(options.ordinal), scratch_bytes_(options.scratch) {
+    : ordinal_(options.ordinal),
+      keeps_current_(options.keeps_current_device),
+      scratch_bytes_(options.scratch) {
   const Doing what = doing("open");
   name_ = name_of(what);
   const std::string pci_bus_id = pci_bus_id_of(what);
   others_ = held_by_others(ordinal_, pci_bus_id);
-  check(cudaSetDevice(ordinal_), "cudaSetDevice", what);
+  const CurrentDevice current(ordinal_, keeps_current_, what);
   check(cudaFree(nullptr), "cudaFree", what);  // makes the context
   forget_fault(ordinal_);
   auto resources = std::make_unique<LaneResources>(ordinal_, scratch_bytes_);
@@ -112,7 +114,7 @@ CudaDevice::~CudaDevice() {
   cudaSetDevice(ordinal_);
   const MutexLock lock(mutex_);
   for (LaneSlot& lane : lanes_)
-    if (lane.stream != nullptr) close_lane(lane);
+    if (lane.stream != nullptr && !lane.adopted) close_lane(lane);
   for (const EventSlot& event : events_)
     if (event.handle != nullptr) cudaEventDestroy(event.handle);
   spare_.clear();
@@ -128,7 +130,7 @@ void CudaDevice::close_lane(LaneSlot& lane) noexcept {
 }
 
 MemoryInfo CudaDevice::memory_info() const {
-  enter("memory_info");
+  const CurrentDevice current = enter("memory_info");
   const CardMemory card = card_memory(doing("memory_info"));
   const MutexLock lock(mutex_);
   const Bytes gone = card.total - card.free;
@@ -136,19 +138,19 @@ MemoryInfo CudaDevice::memory_info() const {
   return {card.total, card.free, gone > explained ? gone - explained : 0};
 }
 
-void CudaDevice::enter(std::string_view call) const {
+CurrentDevice CudaDevice::enter(std::string_view call) const {
   if (const auto fault = first_fault(ordinal_))
     throw DeviceError(
         fmt::format("{}: device {} is lost since an earlier failure: {}. End the process and start it "
                     "again",
                     call, ordinal_, *fault),
         std::string(call));
-  check(cudaSetDevice(ordinal_), "cudaSetDevice", doing(call));
+  return {ordinal_, keeps_current_, doing(call)};
 }
 
-void CudaDevice::begin_call(std::string_view call) {
+CurrentDevice CudaDevice::begin_call(std::string_view call) {
   ++calls_;
-  enter(call);
+  return enter(call);
 }
 
 std::string CudaDevice::describe_lane(LaneRole role, LaneId lane) {

@@ -15,6 +15,7 @@
 
 #include "src/base/mutex.h"
 #include "src/device/cuda/check.h"
+#include "src/device/cuda/current_device.h"
 #include "src/device/cuda/host_order.h"
 #include "src/device/cuda/host_work.h"
 #include "src/device/cuda/lane_resources.h"
@@ -41,6 +42,7 @@ class CudaDevice final : public Device {
   void unmap(void* range, Bytes offset, Bytes bytes) override;
 
   LaneId create_lane(LaneRole role) override;
+  LaneId adopt_lane(void* native_stream) override;
   void destroy_lane(LaneId lane) override;
   EventId create_event() override;
   void destroy_event(EventId event) override;
@@ -63,7 +65,8 @@ class CudaDevice final : public Device {
   struct LaneSlot {
     cudaStream_t stream = nullptr;  // null: no such lane
     LaneRole role = LaneRole::compute;
-    std::unique_ptr<LaneResources> resources;  // compute lanes
+    bool adopted = false;                      // the stream is somebody else's
+    std::unique_ptr<LaneResources> resources;  // compute lanes that are not adopted
     std::shared_ptr<HostWork> host;            // host lanes
   };
   struct EventSlot {
@@ -76,6 +79,7 @@ class CudaDevice final : public Device {
     LaneRole role = LaneRole::compute;
     HostWork* host = nullptr;
     LaneResources* resources = nullptr;
+    bool adopted = false;
   };
   struct Work {
     std::string_view call;
@@ -87,13 +91,14 @@ class CudaDevice final : public Device {
   Doing doing(std::string_view function, Bytes bytes = 0, std::string_view work = {}) const {
     return {function, work, ordinal_, bytes};
   }
-  // Throws where the card has failed before; makes it the thread's current one.
-  void enter(std::string_view call) const;
-  void begin_call(std::string_view call);  // the same, and counts
+  // Throws where the card has failed before; makes it the thread's current one, for the call or from then on.
+  [[nodiscard]] CurrentDevice enter(std::string_view call) const;
+  [[nodiscard]] CurrentDevice begin_call(std::string_view call);  // the same, and counts
   LaneView view(LaneId lane, std::string_view call) const STOWAGE_REQUIRES(mutex_);
   LaneView find_lane(LaneId lane, std::string_view call) const;
   EventSlot find_event(EventId event, std::string_view call) const;
   std::unique_ptr<LaneResources> take_resources();
+  static void end_stream(const LaneView& ending, const Doing& what);
   void close_lane(LaneSlot& lane) noexcept;
   void report(const std::shared_ptr<const HostFailure>& failure) const;
 
@@ -105,6 +110,7 @@ class CudaDevice final : public Device {
   static std::string describe_lane(LaneRole role, LaneId lane);
 
   const int ordinal_;
+  const bool keeps_current_;
   const Bytes scratch_bytes_;
   std::string name_;
   Bytes others_ = 0;  // of other programs, when the device was opened

@@ -31,7 +31,7 @@ struct StreamGuard {
 }  // namespace
 
 LaneId CudaDevice::create_lane(LaneRole role) {
-  begin_call("create_lane");
+  const CurrentDevice current = begin_call("create_lane");
   StreamGuard made;
   check(cudaStreamCreateWithFlags(&made.stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags",
         doing("create_lane"));
@@ -51,6 +51,19 @@ LaneId CudaDevice::create_lane(LaneRole role) {
   return id;
 }
 
+LaneId CudaDevice::adopt_lane(void* native_stream) {
+  const CurrentDevice current = begin_call("adopt_lane");
+  if (native_stream == cudaStreamPerThread)
+    throw InvalidInput(
+        "adopt_lane: cudaStreamPerThread is another stream on each thread; pass a stream of its own");
+  const MutexLock lock(mutex_);
+  const LaneId id = free_slot(lanes_, [](const LaneSlot& slot) { return slot.stream != nullptr; });
+  order_->add_lane(id);
+  lanes_[id].adopted = true;
+  lanes_[id].stream = native_stream == nullptr ? cudaStreamLegacy : static_cast<cudaStream_t>(native_stream);
+  return id;
+}
+
 // The first compute lane's are there since the device was opened: they are a part of its overhead.
 std::unique_ptr<LaneResources> CudaDevice::take_resources() {
   {
@@ -66,14 +79,10 @@ std::unique_ptr<LaneResources> CudaDevice::take_resources() {
 
 void CudaDevice::destroy_lane(LaneId lane) {
   const LaneView ending = find_lane(lane, "destroy_lane");
-  enter("destroy_lane");
+  const CurrentDevice current = enter("destroy_lane");
   const Doing what = doing("destroy_lane");
   check(cudaStreamSynchronize(ending.stream), "cudaStreamSynchronize", what);
-  if (ending.resources != nullptr) ending.resources->attention.reset();
-  unregister_lane(ending.stream);  // first: another thread may get the same handle anew
-  const cudaError_t ended = cudaStreamDestroy(ending.stream);
-  if (ended != cudaSuccess && ending.resources != nullptr) register_lane(*ending.resources);
-  check(ended, "cudaStreamDestroy", what);
+  if (!ending.adopted) end_stream(ending, what);
   const MutexLock lock(mutex_);
   if (ending.resources != nullptr) {
     ending.resources->stream = nullptr;
@@ -83,8 +92,16 @@ void CudaDevice::destroy_lane(LaneId lane) {
   order_->remove_lane(lane);
 }
 
+void CudaDevice::end_stream(const LaneView& ending, const Doing& what) {
+  if (ending.resources != nullptr) ending.resources->attention.reset();
+  unregister_lane(ending.stream);  // first: another thread may get the same handle anew
+  const cudaError_t ended = cudaStreamDestroy(ending.stream);
+  if (ended != cudaSuccess && ending.resources != nullptr) register_lane(*ending.resources);
+  check(ended, "cudaStreamDestroy", what);
+}
+
 EventId CudaDevice::create_event() {
-  begin_call("create_event");
+  const CurrentDevice current = begin_call("create_event");
   cudaEvent_t handle = nullptr;
   check(cudaEventCreateWithFlags(&handle, cudaEventDefault), "cudaEventCreateWithFlags",
         doing("create_event"));
@@ -97,14 +114,14 @@ EventId CudaDevice::create_event() {
 
 void CudaDevice::destroy_event(EventId event) {
   const EventSlot ending = find_event(event, "destroy_event");
-  enter("destroy_event");
+  const CurrentDevice current = enter("destroy_event");
   check(cudaEventDestroy(ending.handle), "cudaEventDestroy", doing("destroy_event"));
   const MutexLock lock(mutex_);
   events_[event] = {};
 }
 
 void CudaDevice::record(EventId event, LaneId lane) {
-  begin_call("record");
+  const CurrentDevice current = begin_call("record");
   const LaneView on = find_lane(lane, "record");
   const EventSlot what = find_event(event, "record");
   check(cudaEventRecord(what.handle, on.stream), "cudaEventRecord", doing("record"));
@@ -114,7 +131,7 @@ void CudaDevice::record(EventId event, LaneId lane) {
 }
 
 void CudaDevice::wait(LaneId lane, EventId event) {
-  begin_call("wait");
+  const CurrentDevice current = begin_call("wait");
   const LaneView waiting = find_lane(lane, "wait");
   const EventSlot what = find_event(event, "wait");
   if (!what.recorded) return;
@@ -123,7 +140,7 @@ void CudaDevice::wait(LaneId lane, EventId event) {
 }
 
 bool CudaDevice::query(EventId event) {
-  begin_call("query");
+  const CurrentDevice current = begin_call("query");
   const EventSlot what = find_event(event, "query");
   if (!what.recorded) return true;
   const cudaError_t state = cudaEventQuery(what.handle);
@@ -136,7 +153,7 @@ bool CudaDevice::query(EventId event) {
 }
 
 void CudaDevice::synchronise(EventId event) {
-  begin_call("synchronise");
+  const CurrentDevice current = begin_call("synchronise");
   const EventSlot what = find_event(event, "synchronise");
   if (!what.recorded) return;
   check(cudaEventSynchronize(what.handle), "cudaEventSynchronize", doing("synchronise"));
@@ -144,14 +161,14 @@ void CudaDevice::synchronise(EventId event) {
 }
 
 void CudaDevice::synchronise_lane(LaneId lane) {
-  begin_call("synchronise_lane");
+  const CurrentDevice current = begin_call("synchronise_lane");
   const LaneView what = find_lane(lane, "synchronise_lane");
   check(cudaStreamSynchronize(what.stream), "cudaStreamSynchronize", doing("synchronise_lane"));
   report(order_->take(lane));
 }
 
 double CudaDevice::elapsed_seconds(EventId from, EventId to) {
-  begin_call("elapsed_seconds");
+  const CurrentDevice current = begin_call("elapsed_seconds");
   const EventSlot begin = find_event(from, "elapsed_seconds"), end = find_event(to, "elapsed_seconds");
   float milliseconds = 0;
   const bool recorded = begin.recorded && end.recorded;
@@ -173,7 +190,7 @@ CudaDevice::LaneView CudaDevice::view(LaneId lane, std::string_view call) const 
   if (lane >= lanes_.size() || lanes_[lane].stream == nullptr)
     throw InvalidInput(fmt::format("{}: there is no lane {}; pass what create_lane returned", call, lane));
   const LaneSlot& slot = lanes_[lane];
-  return {slot.stream, slot.role, slot.host.get(), slot.resources.get()};
+  return {slot.stream, slot.role, slot.host.get(), slot.resources.get(), slot.adopted};
 }
 
 CudaDevice::LaneView CudaDevice::find_lane(LaneId lane, std::string_view call) const {

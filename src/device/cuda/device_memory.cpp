@@ -3,7 +3,7 @@
 namespace stowage::cuda {
 
 void* CudaDevice::allocate(MemoryKind kind, Bytes bytes) {
-  begin_call("allocate");
+  const CurrentDevice current = begin_call("allocate");
   const MutexLock lock(mutex_);
   const Allocation& allocation = memory_->allocate(kind, bytes);
   ++(kind == MemoryKind::device ? counters_.device_allocations : counters_.pinned_allocations);
@@ -11,7 +11,7 @@ void* CudaDevice::allocate(MemoryKind kind, Bytes bytes) {
 }
 
 void CudaDevice::release(MemoryKind kind, void* address) {
-  enter("release");
+  const CurrentDevice current = enter("release");
   const MutexLock lock(mutex_);
   memory_->release(kind, address);
 }
@@ -22,26 +22,26 @@ Bytes CudaDevice::granularity() const {
 }
 
 void* CudaDevice::reserve(Bytes bytes) {
-  begin_call("reserve");
+  const CurrentDevice current = begin_call("reserve");
   const MutexLock lock(mutex_);
   return memory_->reserve(bytes).base;
 }
 
 void CudaDevice::unreserve(void* address) {
-  enter("unreserve");
+  const CurrentDevice current = enter("unreserve");
   const MutexLock lock(mutex_);
   memory_->unreserve(address);
 }
 
 void CudaDevice::map(void* range, Bytes offset, Bytes bytes) {
-  begin_call("map");
+  const CurrentDevice current = begin_call("map");
   const MutexLock lock(mutex_);
   memory_->map(range, offset, bytes);
   ++counters_.device_allocations;
 }
 
 void CudaDevice::unmap(void* range, Bytes offset, Bytes bytes) {
-  enter("unmap");
+  const CurrentDevice current = enter("unmap");
   const MutexLock lock(mutex_);
   memory_->unmap(range, offset, bytes);
 }

@@ -9,7 +9,7 @@
 namespace stowage::cuda {
 
 void CudaDevice::copy(LaneId lane, void* to, const void* from, Bytes bytes, std::string_view name) {
-  begin_call("copy");
+  const CurrentDevice current = begin_call("copy");
   LaneView on;
   {
     const MutexLock lock(mutex_);
@@ -29,7 +29,7 @@ void CudaDevice::copy(LaneId lane, void* to, const void* from, Bytes bytes, std:
 }
 
 void CudaDevice::launch(LaneId lane, const Launch& launch) {
-  begin_call("launch");
+  const CurrentDevice current = begin_call("launch");
   if (launch.function == nullptr)
     throw InvalidInput(fmt::format("launch '{}': no function; give it one", launch.name));
   LaneView on;
@@ -61,7 +61,7 @@ void CudaDevice::enqueue_kernels(LaneId lane, LaneRole role, const Launch& launc
 }
 
 void CudaDevice::discard(LaneId lane, void* address, Bytes bytes) {
-  begin_call("discard");
+  const CurrentDevice current = begin_call("discard");
   const MutexLock lock(mutex_);
   const LaneRole role = view(lane, "discard").role;
   if (bytes == 0) return;

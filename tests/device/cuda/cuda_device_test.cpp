@@ -1,6 +1,8 @@
 // The CUDA device over the fake runtime and driver.
 #include "stowage/cuda_device.h"
 
+#include <cuda.h>
+#include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -49,6 +51,58 @@ TEST_F(CudaDeviceTest, SaysWhyThereIsNone) {
 TEST_F(CudaDeviceTest, RefusesACardThatIsNotThere) {
   EXPECT_THROW(open_cuda_device({.ordinal = 1}), InvalidInput);
   EXPECT_THROW(open_cuda_device({.ordinal = -1}), InvalidInput);
+}
+
+TEST_F(CudaDeviceTest, LeavesTheCurrentDeviceIfAsked) {
+  const auto current = [] {
+    int device = -1;
+    EXPECT_EQ(cudaGetDevice(&device), cudaSuccess);
+    return device;
+  };
+  fake_cuda_set_cards(2);
+  EXPECT_EQ(cudaSetDevice(1), cudaSuccess);
+  {
+    const auto device = open_cuda_device({.ordinal = 0, .keeps_current_device = true});
+    EXPECT_EQ(current(), 0);  // as the driver says, no card has a context that could be current again
+  }
+  CUcontext context = nullptr;
+  EXPECT_EQ(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
+  EXPECT_EQ(cudaSetDevice(1), cudaSuccess);
+  {
+    const auto device = open_cuda_device({.ordinal = 0, .keeps_current_device = true});
+    EXPECT_EQ(current(), 1);
+    const Lane lane(*device, LaneRole::h2d);
+    const Event event(*device);
+    device->record(event.id(), lane.id());
+    EXPECT_EQ(current(), 1);
+    EXPECT_THROW(device->reserve(1), InvalidInput);
+    EXPECT_EQ(current(), 1);
+  }
+  EXPECT_EQ(cudaSetDevice(1), cudaSuccess);
+  const auto device = open_cuda_device({.ordinal = 0});
+  EXPECT_EQ(current(), 0);
+  EXPECT_EQ(cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
+}
+
+TEST_F(CudaDeviceTest, AdoptsStreams) {
+  const auto device = open_cuda_device({.scratch = 0});
+  cudaStream_t stream = nullptr;
+  EXPECT_EQ(cudaStreamCreate(&stream), cudaSuccess);
+  const LaneId lane = device->adopt_lane(stream), legacy = device->adopt_lane(nullptr);
+  EXPECT_EQ(device->native_stream(lane), stream);
+  EXPECT_EQ(device->native_stream(legacy), cudaStreamLegacy);
+  const Event event(*device);
+  for (const LaneId each : {lane, legacy}) {
+    device->record(event.id(), each);
+    device->wait(each, event.id());
+    device->synchronise(event.id());
+    device->synchronise_lane(each);
+    device->destroy_lane(each);
+  }
+  EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);  // it is still there
+  device->adopt_lane(stream);
+  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+  EXPECT_THROW(device->adopt_lane(cudaStreamPerThread), InvalidInput);
 }
 
 TEST_F(CudaDeviceTest, CountsWhatContextAndLibrariesHold) {

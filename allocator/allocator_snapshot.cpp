@@ -1,0 +1,71 @@
+// The caching allocator block by block.
+#include "stowage/allocator_snapshot.h"
+
+#include <algorithm>
+
+#include "allocator/caching_allocator_implementation.h"
+
+namespace stowage {
+namespace {
+
+// Holds the mutexes of all streams. Behind the allocator's own mutex, under which nobody else takes two.
+class AllStreams {
+ public:
+  explicit AllStreams(const std::vector<std::unique_ptr<caching::Stream>>& streams)
+      STOWAGE_NO_THREAD_SAFETY_ANALYSIS : streams_(streams) {
+    for (const auto& stream : streams_) stream->mutex.lock();
+  }
+  AllStreams(const AllStreams&) = delete;
+  AllStreams& operator=(const AllStreams&) = delete;
+  ~AllStreams() STOWAGE_NO_THREAD_SAFETY_ANALYSIS {
+    for (const auto& stream : streams_) stream->mutex.unlock();
+  }
+
+ private:
+  const std::vector<std::unique_ptr<caching::Stream>>& streams_;
+};
+
+}  // namespace
+
+AllocatorSnapshot CachingAllocator::Implementation::snapshot() {
+  const MutexLock lock(mutex_);
+  const AllStreams held(owned_streams_);
+  AllocatorSnapshot all;
+  all.statistics = statistics_locked(true);
+  for (const auto& pool : pools_) {
+    std::vector<SnapshotSegment> segments = segments_of(*pool);
+    std::move(segments.begin(), segments.end(), std::back_inserter(all.segments));
+  }
+  all.dropped_events = history_.copy(all.events);
+  return all;
+}
+
+std::vector<SnapshotSegment> CachingAllocator::Implementation::segments_of(const Pool& pool) {
+  std::vector<SnapshotSegment> segments;
+  for (const Interval& mapped : pool.heap.mapped())
+    segments.push_back({reinterpret_cast<std::uintptr_t>(segments_base_ + mapped.begin), mapped.length(),
+                        pool.id, pool.heap.is_small(mapped), blocks_in(pool, mapped)});
+  return segments;
+}
+
+std::vector<SnapshotBlock> CachingAllocator::Implementation::blocks_in(const Pool& pool, Interval segment) {
+  std::vector<SnapshotBlock> blocks;
+  for (Bytes at = segment.begin; at < segment.end;) {
+    SnapshotBlock found{reinterpret_cast<std::uintptr_t>(segments_base_ + at), 0, 0, false, false, 0};
+    Bytes end = std::min(pool.heap.gap_end(at), segment.end);
+    if (end == at) {  // no gap: a block begins here
+      const Block& block = *table_.at(at);
+      end = block.at.end;
+      found.live = block.live;
+      found.cached = !block.live;
+      found.requested = block.live ? block.asked : 0;
+      found.stream = block.cache->stream.lane;
+    }
+    found.bytes = end - at;
+    blocks.push_back(found);
+    at = end;
+  }
+  return blocks;
+}
+
+}  // namespace stowage

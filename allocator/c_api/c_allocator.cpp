@@ -1,0 +1,80 @@
+// What libstowage_allocator.so exports, over the CUDA devices of the process.
+#include "stowage/c_allocator.h"
+
+#include <cstdlib>
+#include <functional>
+#include <utility>
+
+#include "allocator/c_api/allocators.h"
+#include "stowage/cuda_device.h"
+
+// As the CUDA runtime names what a cudaStream_t points to.
+struct CUstream_st;
+
+namespace {
+
+using stowage::c_api::Allocators;
+
+// Never destroyed: memory may be freed while the process ends, behind the end of CUDA.
+Allocators& process() {
+  static auto& allocators = *new Allocators(
+      [](int ordinal) {
+        return stowage::open_cuda_device({.ordinal = ordinal, .keeps_current_device = true, .scratch = 0});
+      },
+      std::getenv("STOWAGE_LIMIT"), std::getenv("STOWAGE_HISTORY"));
+  return allocators;
+}
+
+void print_unless_ok(int status) {
+  if (status != STOWAGE_OK) Allocators::print_error();
+}
+
+}  // namespace
+
+extern "C" {
+
+void* stowage_malloc(ssize_t size, int device, void* stream) {
+  return process().allocate(size, device, stream);
+}
+void stowage_free(void* address, ssize_t, int device, void* stream) {
+  process().release(address, device, stream);
+}
+void stowage_record_stream(void* address, void* stream) { process().record_stream(address, stream); }
+void stowage_empty_cache() { process().empty_cache(); }
+void stowage_set_memory_fraction(double fraction, int device) {
+  process().set_memory_fraction(fraction, device);
+}
+int stowage_set_limit(int device, uint64_t bytes) { return process().set_limit(device, bytes); }
+int stowage_set_history(size_t events) { return process().set_history(events); }
+int stowage_get_statistics(int device, stowage_statistics* statistics) {
+  return process().get_statistics(device, statistics);
+}
+int stowage_reset_peaks(int device) { return process().reset_peaks(device); }
+int stowage_snapshot(const char* path) { return process().snapshot(path); }
+int stowage_forget_stream(int device, void* stream) { return process().forget_stream(device, stream); }
+
+int stowage_pool_begin(int device, stowage_pool pool, int (*wants)(void* stream, void* context),
+                       void* context) {
+  if (wants == nullptr) return process().begin_pool(device, pool, nullptr);
+  return process().begin_pool(device, pool, [=](void* stream) { return wants(stream, context) != 0; });
+}
+
+void stowage_begin_allocate_to_pool(int device, stowage_pool pool, const void* filter) {
+  using Filter = std::function<bool(CUstream_st*)>;
+  if (filter == nullptr) return print_unless_ok(process().begin_pool(device, pool, nullptr));
+  const auto ask = [copy = *static_cast<const Filter*>(filter)](void* stream) {
+    return copy(static_cast<CUstream_st*>(stream));
+  };
+  print_unless_ok(process().begin_pool(device, pool, ask));
+}
+
+void stowage_end_allocate_to_pool(int device, stowage_pool pool) {
+  print_unless_ok(process().end_pool(device, pool));
+}
+void stowage_release_pool(int device, stowage_pool pool) {
+  print_unless_ok(process().release_pool(device, pool));
+}
+
+const char* stowage_last_error() { return Allocators::last_error(); }
+void stowage_clear_error() { Allocators::clear_error(); }
+}

@@ -1,0 +1,73 @@
+// PoolRoutes: which streams' requests go to which private pool of one caching allocator, as PyTorch's hooks
+// begin, end and release pools: by numbers that the caller chose, and a question that is asked for each
+// request.
+//
+// Thread-safe. The allocator outlives it.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "src/base/mutex.h"
+#include "stowage/caching_allocator.h"
+
+namespace stowage::c_api {
+
+using PoolKey = std::pair<std::uint64_t, std::uint64_t>;
+using StreamFilter = std::function<bool(void* stream)>;
+
+class PoolRoutes {
+ public:
+  explicit PoolRoutes(CachingAllocator& allocator) : allocator_(allocator) {}
+  PoolRoutes(const PoolRoutes&) = delete;
+  PoolRoutes& operator=(const PoolRoutes&) = delete;
+
+  // Throws InvalidInput where no pool can be made: requests that `wants` names fail from then on, until
+  // `end`.
+  void begin(PoolKey key, StreamFilter wants);
+  void end(PoolKey key);      // of the oldest `begin` that has not ended; InvalidInput if there is none
+  void release(PoolKey key);  // InvalidInput if it is not there, or has not ended
+  // Destroys released pools whose last block was freed.
+  void sweep();
+
+  // Runs `use()`, a request or a release on the stream's lane, with the stream's requests going where they
+  // should.
+  template <class Use>
+  auto with_route(void* stream, LaneId lane, Use&& use) {
+    if (begun_.load(std::memory_order_acquire) == 0) return use();
+    const MutexLock lock(mutex_);
+    route(stream, lane);
+    return use();
+  }
+  // Throws InvalidInput where the stream's requests are to go to a pool that could not be made.
+  void expect_pool(void* stream);
+
+ private:
+  struct Route {
+    PoolKey key;
+    std::optional<PoolId> pool;  // none: it could not be made
+    StreamFilter wants;
+  };
+  struct Scope {
+    PoolKey key;
+    std::unique_ptr<PoolScope> scope;
+  };
+  const Route* route_of(void* stream) const STOWAGE_REQUIRES(mutex_);
+  void route(void* stream, LaneId lane) STOWAGE_REQUIRES(mutex_);
+  void sweep_locked() STOWAGE_REQUIRES(mutex_);
+
+  CachingAllocator& allocator_;
+  std::atomic<std::size_t> begun_{0};
+  Mutex mutex_;
+  std::map<PoolKey, PoolId> pools_ STOWAGE_GUARDED_BY(mutex_);
+  std::vector<PoolId> released_ STOWAGE_GUARDED_BY(mutex_);  // with live blocks
+  std::vector<Route> routes_ STOWAGE_GUARDED_BY(mutex_);     // oldest first
+  std::map<LaneId, Scope> scopes_ STOWAGE_GUARDED_BY(mutex_);
+};
+
+}  // namespace stowage::c_api

@@ -1,0 +1,38 @@
+// StreamLanes: the lanes of a device that stand for streams which a program made itself, by the streams'
+// native handles (cudaStream_t as void*; null: the legacy default stream).
+//
+// Thread-safe. The device outlives it. It makes a lane when it first meets a stream, and destroys its lanes
+// with itself, leaving the streams alone; the streams live as long, or until `forget`.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "stowage/device.h"
+
+namespace stowage {
+
+class StreamLanes {
+ public:
+  explicit StreamLanes(Device& device);
+  StreamLanes(const StreamLanes&) = delete;
+  StreamLanes& operator=(const StreamLanes&) = delete;
+  ~StreamLanes();
+
+  // Throws what Device::adopt_lane does.
+  LaneId lane(void* stream);
+  // True where `stream` was met before; its lane then.
+  bool find(void* stream, LaneId& lane) const;
+  // The stream of one of these lanes; null also for a lane that is none of them.
+  void* stream(LaneId lane) const;
+  std::vector<LaneId> lanes() const;
+  // Before the stream is destroyed: a new one may have its handle. Waits for its work. Whoever knows the lane
+  // must have forgotten it (CachingAllocator::retire_stream). Nothing where it was never met.
+  void forget(void* stream);
+
+ private:
+  class Implementation;
+  std::unique_ptr<Implementation> implementation_;
+};
+
+}  // namespace stowage

@@ -1,0 +1,29 @@
+#include "src/device/cuda/current_device.h"
+
+#include "src/device/cuda/driver_api.h"
+
+namespace stowage::cuda {
+namespace {
+
+// True where nobody can tell.
+bool may_have_context(int ordinal) {
+  const auto ask = driver_api().device_primary_ctx_get_state;
+  unsigned flags = 0;
+  int active = 0;
+  return ask == nullptr || ask(ordinal, &flags, &active) != CUDA_SUCCESS || active != 0;
+}
+
+}  // namespace
+
+CurrentDevice::CurrentDevice(int ordinal, bool restores, const Doing& doing) {
+  int now = ordinal;
+  if (restores) check(cudaGetDevice(&now), "cudaGetDevice", doing);
+  check(cudaSetDevice(ordinal), "cudaSetDevice", doing);
+  if (now != ordinal && may_have_context(now)) before_ = now;
+}
+
+CurrentDevice::~CurrentDevice() {
+  if (before_ >= 0) cudaSetDevice(before_);
+}
+
+}  // namespace stowage::cuda
