@@ -35,16 +35,19 @@ const char* text_in_environment(const char* name) {
 
 void before_fork() {
   places().before_fork();
+  spill().before_fork();
   ledger().before_fork();
 }
 
 void after_fork_in_parent() {
   ledger().after_fork_in_parent();
+  spill().after_fork_in_parent();
   places().after_fork();
 }
 
 void after_fork_in_child() {
   ledger().after_fork_in_child();
+  spill().after_fork_in_child();
   places().after_fork();
 }
 
@@ -85,6 +88,11 @@ LedgerOptions options_of_environment() {
 
 Ledger& ledger() {
   static Ledger& only = *new Ledger(options_of_environment());  // outlives every thread
+  return only;
+}
+
+Spill& spill() {
+  static Spill& only = *new Spill(number_in_environment("STOWAGE_RUN_SPILL").value_or(0));
   return only;
 }
 

@@ -12,6 +12,7 @@ using stowage::interpose::Kind;
 using stowage::interpose::ledger;
 using stowage::interpose::Outermost;
 using stowage::interpose::places;
+using stowage::interpose::spill;
 
 namespace {
 
@@ -55,6 +56,8 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
 
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* address) {
   const Outermost outermost(__builtin_return_address(0));
+  // The program did not make it by cuMemCreate.
+  if (outermost && spill().find(reinterpret_cast<CUdeviceptr>(address))) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result =
       call_real<decltype(cuMemRetainAllocationHandle)>(Entry::mem_retain_allocation_handle, handle, address);
   if (outermost && result == CUDA_SUCCESS) ledger().retained(*handle);

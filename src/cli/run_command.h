@@ -12,6 +12,7 @@ namespace stowage {
 struct RunCommand {
   std::vector<std::string> program;  // and its arguments
   std::optional<Bytes> limit;        // what each card looks like, at most; nothing: as it is
+  std::optional<Bytes> spill;        // of the host, that each process may take where a card is full
   std::string record_file;           // every call; empty: not kept
   std::string report_file;           // what was used; "-": text on stderr; empty: none
 };

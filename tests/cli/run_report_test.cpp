@@ -25,7 +25,7 @@ RunRecord two_processes() {
       "4000,2,2,alloc,managed,0,0,0x2000,4096,2097152,0,\n");
 }
 
-const RunReport report{{"./program", "--of", "<mine>"}, 4_MiB, "exit code 0"};
+const RunReport report{{"./program", "--of", "<mine>"}, 4_MiB, {}, "exit code 0"};
 
 TEST(RunReport, SaysInTextWhatWasUsed) {
   const std::string text = run_report_text(report, two_processes());

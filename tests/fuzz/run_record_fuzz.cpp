@@ -35,7 +35,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       if (kind.live > kind.peak) fuzz::broken("a peak below what is left");
     }
   }
-  const RunReport report{{"program"}, 1_MiB, "exit code 0"};
+  const RunReport report{{"program"}, 1_MiB, 1_MiB, "exit code 0"};
   if (run_report_text(report, *record).empty()) fuzz::broken("no text");
   if (run_report_html(report, *record).find("<b>") != std::string::npos)
     fuzz::broken("the record's own markup");
