@@ -85,11 +85,18 @@ void HostChunks::owner_gone(const HostOwner& owner) {
       ++at;
       continue;
     }
-    HostMemory memory = at->second.memory;
-    memory.pinned = nullptr;
+    const HostMemory memory = at->second.memory;
     at = chunks_.erase(at);
     end(memory);
   }
+}
+
+void HostChunks::context_gone(CUcontext context) {
+  const auto forget_in = [&](HostMemory& memory) {
+    if (memory.context == context) memory.pinned = nullptr;
+  };
+  for (auto& [start, chunk] : chunks_) forget_in(chunk.memory);
+  for (Leftover& leftover : leftovers_) forget_in(leftover.memory);
 }
 
 void HostChunks::retry() {

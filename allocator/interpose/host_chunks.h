@@ -34,8 +34,9 @@ class HostChunks {
   // A context of the owner's device is current.
   HostPiece take(Bytes bytes, const HostOwner& owner);
   void release(CUdeviceptr address);  // of a piece, which nothing uses any more
-  // After the owner's context went, which took along what is page-locked in it.
   void owner_gone(const HostOwner& owner);
+  // It took along what was page-locked in it, whoever owns that.
+  void context_gone(CUcontext context);
   void retry();
   // In a child after fork, which has no part in its parent's.
   void forget();

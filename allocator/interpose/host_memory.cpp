@@ -1,6 +1,7 @@
 #include "allocator/interpose/host_memory.h"
 
 #include "allocator/interpose/driver.h"
+#include "allocator/interpose/scopes.h"
 
 namespace stowage::interpose {
 namespace {
@@ -71,6 +72,7 @@ CUresult take_pinned(HostMemory& memory) {
     memory.pinned = nullptr;
     return result;
   }
+  memory.context = current_context();
   return call_real<decltype(cuMemHostGetDevicePointer_v2)>(Entry::mem_host_get_device_pointer,
                                                            &memory.address, memory.pinned, 0U);
 }
@@ -86,6 +88,7 @@ CUresult take_host_memory(HostSource source, CUdevice device, std::size_t bytes,
 
 bool give_back(HostMemory& memory) {
   if (memory.pinned != nullptr) {
+    const InContext in(memory.context);
     if (call_real<decltype(cuMemFreeHost)>(Entry::mem_free_host, memory.pinned) != CUDA_SUCCESS) return false;
     memory.pinned = nullptr;
   }

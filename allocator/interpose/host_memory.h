@@ -13,7 +13,8 @@ namespace stowage::interpose {
 struct HostMemory {
   CUdeviceptr address = 0;  // for the device
   std::size_t bytes = 0;
-  void* pinned = nullptr;  // from cuMemHostAlloc; null: mapped
+  void* pinned = nullptr;       // from cuMemHostAlloc; null: mapped
+  CUcontext context = nullptr;  // which takes `pinned` along
   CUmemGenericAllocationHandle handle = 0;
   bool reserved = false, created = false, mapped = false;
 

@@ -209,8 +209,10 @@ bool Spill::wait_for_pending() {
   return any;
 }
 
+// Page-locked memory and events went with their context, and all work in it has ended.
 template <class Predicate>
-void Spill::owners_gone(Predicate gone) {
+void Spill::went_with(CUcontext context, Predicate gone) {
+  if (context != nullptr) chunks_.context_gone(context);
   for (auto at = kept_.begin(); at != kept_.end();) {
     if (gone(at->second.owner)) {
       chunks_.owner_gone(at->second.owner);
@@ -219,12 +221,8 @@ void Spill::owners_gone(Predicate gone) {
       ++at;
     }
   }
-}
-
-// They went with their context, and all work before them has ended.
-void Spill::events_gone(CUcontext context) {
   for (Pending& pending : pending_) {
-    if (pending.context != context) continue;
+    if (context == nullptr || pending.context != context) continue;
     pending.event = nullptr;
     pending.passed = true;
   }
@@ -234,18 +232,18 @@ void Spill::events_gone(CUcontext context) {
 void Spill::context_gone(std::uint64_t context) {
   if (!used_ || context == 0) return;
   const MutexLock lock(mutex_);
-  owners_gone([&](const HostOwner& owner) { return owner.context == context; });
-  events_gone(reinterpret_cast<CUcontext>(context));  // NOLINT(performance-no-int-to-ptr)
+  went_with(reinterpret_cast<CUcontext>(context),  // NOLINT(performance-no-int-to-ptr)
+            [&](const HostOwner& owner) { return owner.context == context; });
 }
 
 void Spill::device_reset(CUdevice device, std::uint64_t primary_context) {
   if (!used_) return;
   const MutexLock lock(mutex_);
-  owners_gone([&](const HostOwner& owner) {
+  const auto gone = [&](const HostOwner& owner) {
     return (owner.context == 0 && owner.device == device) ||
            (primary_context != 0 && owner.context == primary_context);
-  });
-  events_gone(reinterpret_cast<CUcontext>(primary_context));  // NOLINT(performance-no-int-to-ptr)
+  };
+  went_with(reinterpret_cast<CUcontext>(primary_context), gone);  // NOLINT(performance-no-int-to-ptr)
 }
 
 void Spill::after_fork_in_child() {

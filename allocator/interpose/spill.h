@@ -78,8 +78,7 @@ class Spill {
   void keep(const SpilledMemory& memory, const HostOwner& owner) STOWAGE_REQUIRES(mutex_);
   void release(CUdeviceptr address, std::uint64_t id) STOWAGE_REQUIRES(mutex_);
   template <class Predicate>
-  void owners_gone(Predicate gone) STOWAGE_REQUIRES(mutex_);
-  void events_gone(CUcontext context) STOWAGE_REQUIRES(mutex_);
+  void went_with(CUcontext context, Predicate gone) STOWAGE_REQUIRES(mutex_);
 
   const bool on_;
   Mutex mutex_;

@@ -14,9 +14,14 @@ using fake_cuda::State;
 
 namespace {
 
+struct DriverEvent {
+  CUcontext context = nullptr;  // which takes it along
+  bool behind_work = false;     // recorded behind work that is held
+};
+
 struct DriverEvents {
   std::mutex mutex;
-  std::map<char*, bool> behind_work;  // of each event: whether it was recorded behind work that is held
+  std::map<char*, DriverEvent> all;
 };
 
 DriverEvents& events() {
@@ -28,8 +33,8 @@ DriverEvents& events() {
 template <class Body>
 CUresult with_event(CUevent event, Body body) {
   const std::lock_guard lock(events().mutex);
-  const auto found = events().behind_work.find(reinterpret_cast<char*>(event));
-  return found == events().behind_work.end() ? CUDA_ERROR_INVALID_HANDLE : body(found->second);
+  const auto found = events().all.find(reinterpret_cast<char*>(event));
+  return found == events().all.end() ? CUDA_ERROR_INVALID_HANDLE : body(found->second.behind_work);
 }
 
 CUresult record(CUevent event, CUstream stream) {
@@ -42,13 +47,25 @@ CUresult record(CUevent event, CUstream stream) {
 
 }  // namespace
 
+void fake_cuda::driver_context_ends(CUcontext context) {
+  const std::lock_guard lock(events().mutex);
+  State::get().driver_work_held = false;
+  std::erase_if(events().all, [&](const auto& event) {
+    if (event.second.context != context) return false;
+    delete event.first;
+    --State::get().driver_events;
+    return true;
+  });
+}
+
 extern "C" {
 
 CUresult cuEventCreate(CUevent* event, unsigned) {
   return driver_call(__func__, [&] {
-    if (event == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    CUcontext context = nullptr;
+    if (event == nullptr || cuCtxGetCurrent(&context) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
     const std::lock_guard lock(events().mutex);
-    *event = reinterpret_cast<CUevent>(events().behind_work.emplace(new char, false).first->first);
+    *event = reinterpret_cast<CUevent>(events().all.emplace(new char, DriverEvent{context}).first->first);
     ++State::get().driver_events;
     return CUDA_SUCCESS;
   });
@@ -85,7 +102,7 @@ CUresult cuEventDestroy_v2(CUevent event) {
   return driver_call(__func__, [&] {
     char* const known = reinterpret_cast<char*>(event);
     const std::lock_guard lock(events().mutex);
-    if (events().behind_work.erase(known) == 0) return CUDA_ERROR_INVALID_HANDLE;
+    if (events().all.erase(known) == 0) return CUDA_ERROR_INVALID_HANDLE;
     delete known;
     --State::get().driver_events;
     return CUDA_SUCCESS;

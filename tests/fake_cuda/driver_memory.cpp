@@ -90,6 +90,7 @@ CUresult release(CUdeviceptr address) {
 }
 
 void release_all_of(CUcontext context, bool pools_too) {
+  fake_cuda::driver_context_ends(context);
   const std::lock_guard lock(objects().mutex);
   std::erase_if(objects().allocated, [&](const auto& entry) {
     const bool goes = entry.second.context == context || (pools_too && entry.second.context == nullptr);

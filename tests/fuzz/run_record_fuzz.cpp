@@ -16,9 +16,9 @@ std::vector<std::string> seeds() {
 }
 
 std::vector<std::string> dictionary() {
-  return {"alloc",   "free",  "reset", "refused", "failed",
-          "process", "calls", "total", "graph",   "async",
-          ",",       "\n",    "-1",    "<b>",     "18446744073709551615"};
+  return {"alloc",      "free",  "reset", "refused", "failed",  "process",
+          "calls",      "total", "graph", "async",   "spilled", "place=host",
+          "spill=full", ",",     "\n",    "-1",      "<b>",     "18446744073709551615"};
 }
 
 }  // namespace stowage::fuzz

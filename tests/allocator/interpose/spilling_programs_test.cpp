@@ -137,10 +137,12 @@ TEST_P(SpillingPrograms, HaveTheirSmallBlocksTogether) {
   expect_all_freed();
 }
 
-TEST_P(SpillingPrograms, AreSummedUpWithoutARecordOfEachCall) {
-  const Ran ran = shell("exec 2>&1; " STOWAGE_PROGRAM " run --limit 20MiB --spill 8MiB -- " + spiller +
-                        " overflow " + GetParam() + ' ' + std::to_string(20_MiB));
-  EXPECT_EQ(code(ran), 0) << ran.output;
+TEST_P(SpillingPrograms, ThatWereRecordedCanBeReplayed) {
+  expect_all_caught(run_way("overflow", "--limit 20MiB --spill 8MiB", std::to_string(20_MiB)));
+  const Ran replayed = shell("exec 2>&1; " STOWAGE_PROGRAM " replay --json --policy pytorch " + record_path_);
+  EXPECT_EQ(code(replayed), 0) << replayed.output;
+  EXPECT_THAT(replayed.output, HasSubstr("\"operations\": 52,"));
+  EXPECT_THAT(replayed.output, HasSubstr("\"peak_live_bytes\": " + std::to_string(26_MiB) + ','));
 }
 
 }  // namespace

@@ -219,7 +219,11 @@ void contexts() {
   asked("async", 1000);
   fake_cuda_hold_driver_work();
   ok(cuMemFreeAsync(ordered, stream));
+  CUdeviceptr pooled = 0;
+  ok(cuMemAllocAsync(&pooled, 1000, stream));
+  asked("async", 1000);
   ok(cuCtxDestroy(context));
+  ok(cuMemFreeAsync(pooled, nullptr));
   require(chunks() == 0, "a destroyed context takes its memory along, and its events");
   ok(cuCtxSetCurrent(primary));
   allocate(2000);
