@@ -24,7 +24,7 @@ void correct(CUpointer_attribute attribute, void* data, const SpilledMemory& mem
   if (data == nullptr) return;
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-      return put(data, memory.context);
+      return put(data, static_cast<void*>(memory.context));
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       return put(data, CU_MEMORYTYPE_DEVICE);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
