@@ -180,7 +180,10 @@ CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
   const Outermost outermost(__builtin_return_address(0));
   const CUresult result = call_real<decltype(cuMemGetInfo_v2)>(Entry::mem_get_info, free, total);
   if (!outermost || result != CUDA_SUCCESS) return result;
-  if (free != nullptr) *free = ledger().free_shown(here(Kind::device, 0).device, *free);
+  if (free != nullptr) {
+    const int device = here(Kind::device, 0).device;
+    *free = ledger().free_shown(device, *free + service().idle_bytes(device));
+  }
   if (total != nullptr) *total = ledger().total_shown(*total);
   return result;
 }

@@ -9,8 +9,8 @@
 using stowage::interpose::call_real;
 using stowage::interpose::Entry;
 using stowage::interpose::Outermost;
-using stowage::interpose::spill;
-using stowage::interpose::SpilledMemory;
+using stowage::interpose::program_memory;
+using stowage::interpose::ProgramMemory;
 
 namespace {
 
@@ -20,7 +20,7 @@ void put(void* data, Value value) {
 }
 
 // Over the driver's answer; what is as the driver says stays: whether it is managed, mapped, can be shared.
-void correct(CUpointer_attribute attribute, void* data, const SpilledMemory& memory, CUdeviceptr address) {
+void correct(CUpointer_attribute attribute, void* data, const ProgramMemory& memory, CUdeviceptr address) {
   if (data == nullptr) return;
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
@@ -65,7 +65,7 @@ extern "C" {
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr* start, size_t* bytes, CUdeviceptr address) {
   const Outermost outermost(__builtin_return_address(0));
-  const auto memory = outermost ? spill().find(address) : std::nullopt;
+  const auto memory = outermost ? program_memory(address) : std::nullopt;
   if (!memory)
     return call_real<decltype(cuMemGetAddressRange_v2)>(Entry::mem_get_address_range, start, bytes, address);
   if (start != nullptr) *start = memory->address;
@@ -75,7 +75,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr* start, size_t* bytes, CUdeviceptr 
 
 CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr address) {
   const Outermost outermost(__builtin_return_address(0));
-  const auto memory = outermost ? spill().find(address) : std::nullopt;
+  const auto memory = outermost ? program_memory(address) : std::nullopt;
   if (!memory || !is_corrected(attribute)) {
     // Device memory is nowhere on the host.
     if (memory && attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER) return CUDA_ERROR_INVALID_VALUE;
@@ -89,7 +89,7 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdevi
 CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes, void** data,
                                 CUdeviceptr address) {
   const Outermost outermost(__builtin_return_address(0));
-  const auto memory = outermost ? spill().find(address) : std::nullopt;
+  const auto memory = outermost ? program_memory(address) : std::nullopt;
   const CUresult result = call_real<decltype(cuPointerGetAttributes)>(Entry::pointer_get_attributes, count,
                                                                       attributes, data, address);
   if (memory && result == CUDA_SUCCESS) {

@@ -96,7 +96,7 @@ SpillAnswer Spill::allocate(const AllocateCall& call, const Block& block) {
   }
 }
 
-void Spill::keep(const SpilledMemory& memory, const HostOwner& owner) {
+void Spill::keep(const ProgramMemory& memory, const HostOwner& owner) {
   kept_[memory.address] = {memory, owner};
   used_ = true;
 }
@@ -139,12 +139,12 @@ CUresult Spill::free_in_order(const FreeCall& call) {
   return marked ? CUDA_SUCCESS : release_at_once(call.address);
 }
 
-std::optional<SpilledMemory> Spill::find(CUdeviceptr address) {
+std::optional<ProgramMemory> Spill::find(CUdeviceptr address) {
   if (!used_) return std::nullopt;
   const MutexLock lock(mutex_);
   const auto after = kept_.upper_bound(address);
   if (after == kept_.begin()) return std::nullopt;
-  const SpilledMemory& memory = std::prev(after)->second.memory;
+  const ProgramMemory& memory = std::prev(after)->second.memory;
   if (address - memory.address >= memory.bytes) return std::nullopt;
   return memory;
 }

@@ -14,15 +14,6 @@
 
 namespace stowage::interpose {
 
-// One allocation, as a program that asked for device memory believes it to be.
-struct SpilledMemory {
-  CUdeviceptr address = 0;
-  Bytes bytes = 0;  // with the rows' padding
-  CUdevice device = 0;
-  CUcontext context = nullptr;  // in which it is used: a free waits for its work
-  std::uint64_t id = 0;         // of no other memory
-};
-
 struct SpillAnswer {
   CUresult result = CUDA_SUCCESS;
   std::string_view why = {};  // where it failed, for the record
@@ -42,7 +33,7 @@ class Spill {
   CUresult free(const FreeCall& call);
 
   // The allocation that `address` is in.
-  std::optional<SpilledMemory> find(CUdeviceptr address);
+  std::optional<ProgramMemory> find(CUdeviceptr address);
   // Frees what streams have passed.
   void settle();
 
@@ -57,7 +48,7 @@ class Spill {
 
  private:
   struct Kept {
-    SpilledMemory memory;
+    ProgramMemory memory;
     HostOwner owner;
   };
   // Freed in the order of a stream, whose work up to there `event` marks.
@@ -75,7 +66,7 @@ class Spill {
   void settle_locked() STOWAGE_REQUIRES(mutex_);
   bool settled(Pending& pending) STOWAGE_REQUIRES(mutex_);
   bool wait_for_pending() STOWAGE_NO_THREAD_SAFETY_ANALYSIS;  // false: none was pending
-  void keep(const SpilledMemory& memory, const HostOwner& owner) STOWAGE_REQUIRES(mutex_);
+  void keep(const ProgramMemory& memory, const HostOwner& owner) STOWAGE_REQUIRES(mutex_);
   void release(CUdeviceptr address, std::uint64_t id) STOWAGE_REQUIRES(mutex_);
   template <class Predicate>
   void went_with(CUcontext context, Predicate gone) STOWAGE_REQUIRES(mutex_);

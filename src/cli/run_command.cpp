@@ -93,6 +93,7 @@ std::vector<std::pair<std::string, std::string>> variables_for(const RunCommand&
           {"LD_AUDIT", before_others("LD_AUDIT", injected_library("libstowage_audit.so"))},
           {"STOWAGE_RUN_LIMIT", command.limit ? std::to_string(*command.limit) : ""},
           {"STOWAGE_RUN_SPILL", command.spill ? std::to_string(*command.spill) : ""},
+          {"STOWAGE_RUN_CACHE", command.cache ? "1" : ""},
           {"STOWAGE_RUN_RECORD", record},
           {"STOWAGE_RUN_DETAIL", every_call ? "calls" : "totals"},
           {"STOWAGE_RUN_START", std::to_string(monotonic_ns())}};

@@ -33,6 +33,7 @@ CLI::App* add_run(CLI::App& app, RunWords& words) {
   run->add_option("--limit", words.limit, "make every card look no larger than this")->type_name("SIZE");
   run->add_option("--spill", words.spill, "go on in so much memory of the host where a card is full")
       ->type_name("SIZE");
+  run->add_flag("--cache", words.command.cache, "keep what cudaMalloc gave out, and give it out again");
   run->add_option("--record", words.command.record_file, "write every memory call to this file, as CSV")
       ->type_name("FILE");
   run->add_option("--report", words.command.report_file,
