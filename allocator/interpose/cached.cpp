@@ -11,6 +11,8 @@
 namespace stowage::interpose {
 namespace {
 
+constexpr unsigned most_failures = 16;  // then nothing is cached: the driver has no such memory
+
 void* pointer_to(CUdeviceptr address) {
   return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
 }
@@ -25,7 +27,7 @@ CUresult wait_for_context(CUcontext context) {
 // Whether the current context's memory may be cached: it is the primary one of the only card.
 bool Cached::open_here() {
   const CUcontext context = current_context();
-  if (context == nullptr || refused_) return false;
+  if (context == nullptr || failures_ >= most_failures) return false;
   if (card_ != nullptr) return card_->context == context;
   CUdevice device = 0;
   int devices = 0;
@@ -33,10 +35,10 @@ bool Cached::open_here() {
   call_real<decltype(cuDeviceGetCount)>(Entry::device_get_count, &devices);
   const auto number = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(context));
   if (devices != 1 || places().primary_context(device) != number) return false;
+  ++failures_;
   std::size_t total = 0;
-  refused_ =
-      call_real<decltype(cuDeviceTotalMem_v2)>(Entry::device_total_mem, &total, device) != CUDA_SUCCESS;
-  if (refused_) return false;
+  if (call_real<decltype(cuDeviceTotalMem_v2)>(Entry::device_total_mem, &total, device) != CUDA_SUCCESS)
+    return false;
   try {
     auto card = std::make_unique<Card>();
     card->context = context;
@@ -45,10 +47,11 @@ bool Cached::open_here() {
     card->allocator =
         std::make_unique<CachingAllocator>(*card->memory, CachingAllocatorOptions{.limit = limit_});
     card_ = std::move(card);
+    failures_ = 0;
   } catch (const std::exception&) {
-    refused_ = true;
+    return false;
   }
-  return card_ != nullptr;
+  return true;
 }
 
 // 0: the cache has no part in it, or no memory for it.
@@ -133,7 +136,7 @@ void Cached::primary_context_ends(CUdevice device) {
 
 void Cached::after_fork_in_child() {
   static_cast<void>(card_.release());  // its locks may be held, and its memory is the parent's
-  refused_ = true;
+  failures_ = most_failures;
   blocks_.clear();
   mutex_.unlock();
 }

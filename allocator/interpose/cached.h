@@ -51,7 +51,7 @@ class Cached : public Service {
   std::atomic<bool> used_ = false;  // ever
   Mutex mutex_;
   std::unique_ptr<Card> card_ STOWAGE_GUARDED_BY(mutex_);  // that is open; there is one
-  bool refused_ STOWAGE_GUARDED_BY(mutex_) = false;        // it could not be opened: not tried again
+  unsigned failures_ STOWAGE_GUARDED_BY(mutex_) = 0;       // to open it, one after the other
   std::map<CUdeviceptr, ProgramMemory> blocks_ STOWAGE_GUARDED_BY(mutex_);
   std::uint64_t next_id_ STOWAGE_GUARDED_BY(mutex_) = std::uint64_t{3} << 62U;  // beside those of Spill
 };
