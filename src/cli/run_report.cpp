@@ -218,7 +218,7 @@ std::vector<std::string> notes_of(const RunRecord& record) {
   }
   if (record.not_exported > 0) {
     notes.push_back(
-        fmt::format("{} call{} to share memory with other processes failed, since it is on the host",
+        fmt::format("{} call{} to share memory with other processes failed: it was spilled or cached",
                     grouped(record.not_exported), record.not_exported == 1 ? "" : "s"));
   }
   for (const auto& [name, times] : record.missed) {

@@ -28,6 +28,7 @@ TEST(RunOptions, SayLittleByDefault) {
   const RunCommand command = parse_run("");
   EXPECT_FALSE(command.limit);
   EXPECT_FALSE(command.spill);
+  EXPECT_FALSE(command.cache);
   EXPECT_EQ(command.record_file, "");
   EXPECT_EQ(command.report_file, "");
 }
@@ -36,6 +37,7 @@ TEST(RunOptions, AreUnderstood) {
   const RunCommand command = parse_run("--limit 6GiB --spill 2GiB --record a.csv --report b.html");
   EXPECT_EQ(command.limit, 6_GiB);
   EXPECT_EQ(command.spill, 2_GiB);
+  EXPECT_TRUE(parse_run("--cache").cache);
   EXPECT_EQ(command.record_file, "a.csv");
   EXPECT_EQ(command.report_file, "b.html");
 }
