@@ -11,6 +11,9 @@ using stowage::interpose::Entry;
 using stowage::interpose::ledger;
 using stowage::interpose::Outermost;
 using stowage::interpose::places;
+using stowage::interpose::program_memory;
+using stowage::interpose::service;
+using stowage::interpose::spill;
 
 namespace {
 
@@ -19,14 +22,24 @@ std::uint64_t handle_number(const void* handle) { return reinterpret_cast<std::u
 CUresult destroy_context(Entry entry, CUcontext context, const void* caller) {
   const Outermost outermost(caller);
   const CUresult result = call_real<decltype(cuCtxDestroy_v2)>(entry, context);
-  if (outermost && result == CUDA_SUCCESS) ledger().context_gone(handle_number(context));
+  if (outermost && result == CUDA_SUCCESS) {
+    spill().context_gone(handle_number(context));
+    ledger().context_gone(handle_number(context));
+  }
   return result;
+}
+
+void device_is_reset(CUdevice device) {
+  const std::uint64_t primary = places().primary_context(device);
+  spill().device_reset(device, primary);
+  ledger().device_reset(device, primary);
 }
 
 CUresult reset_primary(Entry entry, CUdevice device, const void* caller) {
   const Outermost outermost(caller);
+  if (outermost) service().primary_context_ends(device);
   const CUresult result = call_real<decltype(cuDevicePrimaryCtxReset_v2)>(entry, device);
-  if (outermost && result == CUDA_SUCCESS) ledger().device_reset(device, places().primary_context(device));
+  if (outermost && result == CUDA_SUCCESS) device_is_reset(device);
   return result;
 }
 
@@ -37,7 +50,9 @@ CUresult release_primary(Entry entry, CUdevice device, const void* caller) {
   unsigned flags = 0;
   int active = 1;
   call_real<decltype(cuDevicePrimaryCtxGetState)>(Entry::primary_ctx_get_state, device, &flags, &active);
-  if (active == 0) ledger().device_reset(device, places().primary_context(device));
+  if (active != 0) return result;
+  service().primary_context_ends(device);
+  device_is_reset(device);
   return result;
 }
 
@@ -102,6 +117,11 @@ CUresult cuStreamDestroy_v2(CUstream stream) {
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address) {
   const Outermost outermost(__builtin_return_address(0));
+  if (outermost && program_memory(address)) {  // as of any memory that no other process can open
+    ledger().note("not_exported", address, spill().find(address) ? "place=host" : "place=cache",
+                  CUDA_ERROR_INVALID_VALUE);
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   const CUresult result = call_real<decltype(cuIpcGetMemHandle)>(Entry::ipc_get_mem_handle, handle, address);
   if (outermost && result == CUDA_SUCCESS) ledger().note("export", address);
   return result;

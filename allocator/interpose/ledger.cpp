@@ -12,6 +12,15 @@ namespace {
 
 constexpr int patience = 1000;  // attempts of try_end
 
+bool counts(const Block& block) { return on_the_card(block.kind) && !block.spilled; }
+
+struct Count {
+  explicit Count(std::uint64_t count) {
+    std::snprintf(text.data(), text.size(), "%llu", static_cast<unsigned long long>(count));
+  }
+  std::array<char, 21> text{};
+};
+
 }  // namespace
 
 std::string_view name_of(Kind kind) {
@@ -73,20 +82,15 @@ void Ledger::announce_locked() {
   writer_.add({.event = "process", .detail = options_.program});
 }
 
-void Ledger::line(std::string_view event, std::uint64_t address, const Block& block, int result) {
+void Ledger::line(std::string_view event, std::uint64_t address, const Block& block, int result,
+                  std::string_view detail) {
   announce_locked();
   if (event != "reset") ++calls_;
   const auto card = cards_.find(block.device);
   if (options_.every_call) {
-    writer_.add({event,
-                 name_of(block.kind),
-                 block.device,
-                 number_of(block.stream),
-                 address,
-                 block.bytes,
-                 card == cards_.end() ? 0 : card->second.live,
-                 result,
-                 {}});
+    writer_.add({event, name_of(block.kind), block.device, number_of(block.stream), address, block.bytes,
+                 card == cards_.end() ? 0 : card->second.live, result,
+                 block.spilled ? "place=host" : detail});
   } else if (ended_ || calls_ == 1) {
     end_locked();  // the totals so far: the first of them in case the process crashes
   }
@@ -103,17 +107,33 @@ bool Ledger::admit(const Block& block) {
   const MutexLock lock(mutex_);
   if (!on_the_card(block.kind)) return true;
   Card& card = cards_[block.device];
-  if (card.live > options_.limit || block.bytes > options_.limit - card.live) {
-    line("refused", 0, block, 0);
-    writer_.flush();  // a program often ends over it
-    return false;
-  }
+  if (card.live > options_.limit || block.bytes > options_.limit - card.live) return false;
   card.live += block.bytes;
   return true;
 }
 
+void Ledger::refused(const Block& block, std::string_view why) {
+  const MutexLock lock(mutex_);
+  line("refused", 0, block, 0, why);
+  writer_.flush();  // a program often ends over it
+}
+
+void Ledger::give_back(const Block& block) {
+  const MutexLock lock(mutex_);
+  drop(block);
+}
+
+// What nobody had to admit.
+void Ledger::take_in(const Block& block) {
+  if (!block.spilled) return;
+  ++spills_;
+  host_.live += block.bytes;
+  host_.peak = std::max(host_.peak, host_.live);
+}
+
 void Ledger::drop(const Block& block) {
-  if (on_the_card(block.kind)) cards_[block.device].live -= block.bytes;
+  if (counts(block)) cards_[block.device].live -= block.bytes;
+  if (block.spilled) host_.live -= block.bytes;
 }
 
 void Ledger::granted(std::uint64_t address, const Block& block) {
@@ -123,15 +143,16 @@ void Ledger::granted(std::uint64_t address, const Block& block) {
     forget(address);
     blocks_[address] = block;
   }
+  take_in(block);
   Card& card = cards_[block.device];
   card.peak = std::max(card.peak, card.live);
   line("alloc", address, block, 0);
 }
 
-void Ledger::failed(const Block& block, int result) {
+void Ledger::failed(const Block& block, int result, std::string_view why) {
   const MutexLock lock(mutex_);
   drop(block);
-  line("failed", 0, block, result);
+  line("failed", 0, block, result, why);
 }
 
 // An address that is given out again was freed in a way that nobody saw.
@@ -249,16 +270,22 @@ void Ledger::stream_gone(std::uint64_t stream) {
   streams_.erase(stream);
 }
 
-void Ledger::note(std::string_view event, std::uint64_t address, std::string_view detail) {
+void Ledger::note(std::string_view event, std::uint64_t address, std::string_view detail, int result) {
   const MutexLock lock(mutex_);
   announce_locked();
-  if (options_.every_call) writer_.add({.event = event, .address = address, .detail = detail});
+  if (options_.every_call)
+    writer_.add({.event = event, .address = address, .result = result, .detail = detail});
 }
 
 Bytes Ledger::live(int device) {
   const MutexLock lock(mutex_);
   const auto found = cards_.find(device);
   return found == cards_.end() ? 0 : found->second.live;
+}
+
+Bytes Ledger::spilled() {
+  const MutexLock lock(mutex_);
+  return host_.live;
 }
 
 Bytes Ledger::total_shown(Bytes total) const { return std::min(total, options_.limit); }
@@ -269,11 +296,13 @@ Bytes Ledger::free_shown(int device, Bytes free) {
 }
 
 void Ledger::end_locked() {
-  std::array<char, 21> calls{};
-  std::snprintf(calls.data(), calls.size(), "%llu", static_cast<unsigned long long>(calls_));
-  writer_.add({.event = "calls", .detail = calls.data()});
+  writer_.add({.event = "calls", .detail = Count(calls_).text.data()});
   for (const auto& [device, card] : cards_) {
     writer_.add({.event = "total", .device = device, .bytes = card.peak, .live = card.live});
+  }
+  if (spills_ > 0) {
+    writer_.add(
+        {.event = "spilled", .bytes = host_.peak, .live = host_.live, .detail = Count(spills_).text.data()});
   }
   writer_.flush();
 }
@@ -310,6 +339,8 @@ void Ledger::after_fork_in_child() {
   ended_ = false;
   calls_ = 0;
   cards_.clear();
+  host_ = {};
+  spills_ = 0;
   blocks_.clear();
   physical_.clear();
   mappings_.clear();

@@ -29,6 +29,7 @@ struct Block {
   std::uint64_t context = 0;  // 0: of none; memory of pools outlives contexts
   std::uint64_t stream = 0;   // a handle
   Bytes bytes = 0;
+  bool spilled = false;  // it is in host memory, in the place of the card's
 };
 
 struct LedgerOptions {
@@ -44,10 +45,14 @@ class Ledger {
  public:
   explicit Ledger(LedgerOptions options);
 
-  // An allocation: admitted (its bytes are taken; false: over the limit), then granted or failed.
+  // An allocation: admitted (its bytes are taken; false: over the limit), then granted or failed. One that is
+  // not admitted, or was and gave its bytes back, may be granted as a spilled block; else it is refused.
+  // `why` goes into the record.
   bool admit(const Block& block);
   void granted(std::uint64_t address, const Block& block);
-  void failed(const Block& block, int result);
+  void failed(const Block& block, int result, std::string_view why = {});
+  void refused(const Block& block, std::string_view why = {});
+  void give_back(const Block& block);  // what was admitted
 
   // A free: taken out before the driver frees, for then the address may belong to someone else at once; its
   // bytes count until it is freed. Put back where the driver refuses.
@@ -67,11 +72,12 @@ class Ledger {
   void device_reset(int device, std::uint64_t primary_context);
   void stream_gone(std::uint64_t stream);
 
-  // A line without bytes of its own: "export", "open", "close", "missed".
-  void note(std::string_view event, std::uint64_t address, std::string_view detail = {});
+  // A line without bytes of its own: "export", "not_exported", "open", "close", "missed".
+  void note(std::string_view event, std::uint64_t address, std::string_view detail = {}, int result = 0);
 
   Bytes limit() const { return options_.limit; }
   Bytes live(int device);
+  Bytes spilled();  // now
   // Of what a card has: what the program is to believe.
   Bytes total_shown(Bytes total) const;
   Bytes free_shown(int device, Bytes free);
@@ -100,10 +106,11 @@ class Ledger {
     Bytes peak = 0;
   };
 
-  void line(std::string_view event, std::uint64_t address, const Block& block, int result)
-      STOWAGE_REQUIRES(mutex_);
+  void line(std::string_view event, std::uint64_t address, const Block& block, int result,
+            std::string_view detail = {}) STOWAGE_REQUIRES(mutex_);
   void announce_locked() STOWAGE_REQUIRES(mutex_);
   void end_locked() STOWAGE_REQUIRES(mutex_);
+  void take_in(const Block& block) STOWAGE_REQUIRES(mutex_);
   void drop(const Block& block) STOWAGE_REQUIRES(mutex_);
   void forget(std::uint64_t address) STOWAGE_REQUIRES(mutex_);
   template <class Predicate>
@@ -118,6 +125,8 @@ class Ledger {
   bool ended_ STOWAGE_GUARDED_BY(mutex_) = false;
   std::uint64_t calls_ STOWAGE_GUARDED_BY(mutex_) = 0;
   std::map<int, Card> cards_ STOWAGE_GUARDED_BY(mutex_);
+  Card host_ STOWAGE_GUARDED_BY(mutex_);  // of spilled blocks
+  std::uint64_t spills_ STOWAGE_GUARDED_BY(mutex_) = 0;
   std::unordered_map<std::uint64_t, Block> blocks_ STOWAGE_GUARDED_BY(mutex_);
   std::unordered_map<std::uint64_t, Physical> physical_ STOWAGE_GUARDED_BY(mutex_);
   std::map<std::uint64_t, Mapping> mappings_ STOWAGE_GUARDED_BY(mutex_);

@@ -34,15 +34,27 @@ Block here(Kind kind, Bytes bytes) {
   return {kind, device, of_a_pool ? 0 : number(context), 0, bytes};
 }
 
-CUresult allocate(const AllocateCall& call, const Block& block) {
-  if (!ledger().admit(block)) return CUDA_ERROR_OUT_OF_MEMORY;
-  const CUresult result = service().allocate(call);
+// Where the card has no room, on the host if that may be.
+CUresult allocate(const AllocateCall& call, Block block) {
+  const bool admitted = ledger().admit(block);
+  const CUresult result = admitted ? service().allocate(call) : CUDA_ERROR_OUT_OF_MEMORY;
   if (result == CUDA_SUCCESS) {
     ledger().granted(*call.address, block);
-  } else {
-    ledger().failed(block, result);
+    return result;
   }
-  return result;
+  SpillAnswer answer{result, {}};
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && spill().on() && on_the_card(block.kind))
+    answer = spill().allocate(call, block);
+  if (answer.result == CUDA_SUCCESS) {
+    if (admitted) ledger().give_back(block);
+    block.spilled = true;
+    ledger().granted(*call.address, block);
+  } else if (admitted) {
+    ledger().failed(block, result, answer.why);
+  } else {
+    ledger().refused(block, answer.why);
+  }
+  return answer.result;
 }
 
 CUresult allocate_in_order(const AllocateCall& call, Block block) {
@@ -52,6 +64,7 @@ CUresult allocate_in_order(const AllocateCall& call, Block block) {
 }
 
 CUresult release(const FreeCall& call) {
+  spill().settle();
   if (call.address == 0) return service().free(call);
   const bool captured = call.entry != Entry::mem_free && captures(call.stream, call.entry);
   if (captured) {  // a node of a graph: nothing is freed now
@@ -60,7 +73,7 @@ CUresult release(const FreeCall& call) {
     return result;
   }
   const Block block = ledger().take(call.address).value_or(Block{.kind = Kind::unknown});
-  const CUresult result = service().free(call);
+  const CUresult result = block.spilled ? spill().free(call) : service().free(call);
   if (result == CUDA_SUCCESS) {
     ledger().freed(call.address, block, meant(call.stream, call.entry));
   } else {
@@ -167,7 +180,10 @@ CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
   const Outermost outermost(__builtin_return_address(0));
   const CUresult result = call_real<decltype(cuMemGetInfo_v2)>(Entry::mem_get_info, free, total);
   if (!outermost || result != CUDA_SUCCESS) return result;
-  if (free != nullptr) *free = ledger().free_shown(here(Kind::device, 0).device, *free);
+  if (free != nullptr) {
+    const int device = here(Kind::device, 0).device;
+    *free = ledger().free_shown(device, *free + service().idle_bytes(device));
+  }
   if (total != nullptr) *total = ledger().total_shown(*total);
   return result;
 }

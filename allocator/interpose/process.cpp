@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "allocator/interpose/cached.h"
 #include "allocator/interpose/driver.h"
 #include "allocator/interpose/pass_through.h"
 #include "allocator/interpose/places.h"
@@ -35,16 +36,22 @@ const char* text_in_environment(const char* name) {
 
 void before_fork() {
   places().before_fork();
+  service().before_fork();
+  spill().before_fork();
   ledger().before_fork();
 }
 
 void after_fork_in_parent() {
   ledger().after_fork_in_parent();
+  spill().after_fork_in_parent();
+  service().after_fork_in_parent();
   places().after_fork();
 }
 
 void after_fork_in_child() {
   ledger().after_fork_in_child();
+  spill().after_fork_in_child();
+  service().after_fork_in_child();
   places().after_fork();
 }
 
@@ -88,9 +95,21 @@ Ledger& ledger() {
   return only;
 }
 
-Service& service() {
-  static Service& only = *new PassThrough;
+Spill& spill() {
+  static Spill& only = *new Spill(number_in_environment("STOWAGE_RUN_SPILL").value_or(0));
   return only;
+}
+
+Service& service() {
+  static Service& only = *(std::string_view(text_in_environment("STOWAGE_RUN_CACHE")) == "1"
+                               ? static_cast<Service*>(new Cached(ledger().limit()))
+                               : new PassThrough);
+  return only;
+}
+
+std::optional<ProgramMemory> program_memory(CUdeviceptr address) {
+  const auto spilled = spill().find(address);
+  return spilled ? spilled : service().find(address);
 }
 
 }  // namespace stowage::interpose

@@ -6,11 +6,14 @@
 
 #include "allocator/interpose/ledger.h"
 #include "allocator/interpose/service.h"
+#include "allocator/interpose/spill.h"
 
 namespace stowage::interpose {
 
 // What `stowage run` says in the environment of the program:
 //   STOWAGE_RUN_LIMIT   bytes of each card; none: all
+//   STOWAGE_RUN_SPILL   bytes of the host that this process may take where a card is full; none: 0
+//   STOWAGE_RUN_CACHE   "1": what cuMemAlloc gives out is kept and used again
 //   STOWAGE_RUN_RECORD  the file that the record is appended to; none: no record
 //   STOWAGE_RUN_DETAIL  "calls": every call is in the record; else only what processes there were, and totals
 //   STOWAGE_RUN_START   nanoseconds of CLOCK_MONOTONIC: time 0 of the record
@@ -18,5 +21,8 @@ LedgerOptions options_of_environment();
 
 Ledger& ledger();
 Service& service();
+Spill& spill();
+// The allocation that `address` is in, where the driver would say something else of it than it asked for.
+std::optional<ProgramMemory> program_memory(CUdeviceptr address);
 
 }  // namespace stowage::interpose

@@ -4,8 +4,11 @@
 #include <cuda.h>
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 
 #include "allocator/interpose/entry_points.h"
+#include "stowage/bytes.h"
 
 namespace stowage::interpose {
 
@@ -28,6 +31,15 @@ struct FreeCall {
   CUstream stream = nullptr;  // cuMemFreeAsync
 };
 
+// One allocation that is not the driver's own, as the program believes it to be.
+struct ProgramMemory {
+  CUdeviceptr address = 0;
+  Bytes bytes = 0;  // with the rows' padding
+  CUdevice device = 0;
+  CUcontext context = nullptr;  // in which it is used: a free waits for its work
+  std::uint64_t id = 0;         // of no other memory of the same service
+};
+
 // Serves what the ledger has admitted. Functions are called by any thread, several at once; what they return
 // is what the program gets, and it must keep the promises of the entry's own function.
 class Service {
@@ -38,6 +50,25 @@ class Service {
   virtual ~Service() = default;
   virtual CUresult allocate(const AllocateCall& call) = 0;
   virtual CUresult free(const FreeCall& call) = 0;
+
+  // The allocation that `address` is in, where it is not the driver's own.
+  virtual std::optional<ProgramMemory> find(CUdeviceptr address) {
+    static_cast<void>(address);
+    return std::nullopt;
+  }
+  // Bytes that it holds of the device, and the program does not.
+  virtual Bytes idle_bytes(CUdevice device) {
+    static_cast<void>(device);
+    return 0;
+  }
+  // Gives back what the program does not hold, since another call found too little. False: there was nothing.
+  virtual bool make_room() { return false; }
+  // Before the primary context is reset, and after it went: what was allocated in it ends.
+  virtual void primary_context_ends(CUdevice device) { static_cast<void>(device); }
+
+  virtual void before_fork() {}
+  virtual void after_fork_in_parent() {}
+  virtual void after_fork_in_child() {}
 };
 
 }  // namespace stowage::interpose

@@ -12,6 +12,8 @@ using stowage::interpose::Kind;
 using stowage::interpose::ledger;
 using stowage::interpose::Outermost;
 using stowage::interpose::places;
+using stowage::interpose::program_memory;
+using stowage::interpose::service;
 
 namespace {
 
@@ -37,7 +39,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const C
   if (!outermost || prop == nullptr) return create();
   const Block block = physical_block(*prop, bytes);
   if (!ledger().admit(block)) return CUDA_ERROR_OUT_OF_MEMORY;
-  const CUresult result = create();
+  CUresult result = create();
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && service().make_room()) result = create();
   if (result == CUDA_SUCCESS) {
     ledger().created(*handle, block);
   } else {
@@ -55,6 +58,8 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
 
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* address) {
   const Outermost outermost(__builtin_return_address(0));
+  // The program did not make it by cuMemCreate.
+  if (outermost && program_memory(reinterpret_cast<CUdeviceptr>(address))) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result =
       call_real<decltype(cuMemRetainAllocationHandle)>(Entry::mem_retain_allocation_handle, handle, address);
   if (outermost && result == CUDA_SUCCESS) ledger().retained(*handle);

@@ -8,6 +8,7 @@
 #include "src/cli/buffers_csv.h"
 #include "src/cli/files.h"
 #include "src/history/allocator_history.h"
+#include "src/history/call_record.h"
 #include "src/history/history_json.h"
 #include "src/replay/caching_model.h"
 #include "src/replay/planned_model.h"
@@ -62,9 +63,11 @@ std::vector<std::string> policies_of(const std::string& word) {
 
 AllocationTrace read_trace(const std::string& file) {
   const std::string text =
-      read_file(file, largest_trace, "a CSV file with id, lower, upper and size, or a history");
+      read_file(file, largest_trace,
+                "a CSV file with id, lower, upper and size, a history, or a record of stowage run");
   if (is_history(text)) return parse_history(text, file);
   if (is_allocator_history(text)) return parse_allocator_history(text, file);
+  if (is_call_record(text)) return parse_call_record(text, file);
   const Buffers buffers = parse_buffers(text, file);
   return repeated(trace_of_lifetimes(buffers.items), iterations_of_lifetimes);
 }

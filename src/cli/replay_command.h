@@ -10,7 +10,8 @@
 namespace stowage {
 
 struct ReplayCommand {
-  std::string file;            // lifetimes as parse_buffers takes them, or a history (docs/history.md)
+  std::string file;            // lifetimes as parse_buffers takes them, a history (docs/history.md) or a
+                               // record of `stowage run`
   std::string policy = "all";  // one of replay_policies(), or "all"
   Bytes limit = unlimited;     // of the device
   bool json = false;

@@ -14,7 +14,7 @@ CLI::App* add_replay(CLI::App& app, ReplayWords& words) {
       "frees\n"
       "first at equal times. It is one iteration, and is replayed three times over. Or it is a recorded "
       "history\n"
-      "(docs/history.md), replayed once.\n"
+      "(docs/history.md), or what stowage run --record wrote, replayed once.\n"
       "stowage: this library's caching allocator, on a simulated device whose mapping of memory is in its "
       "times.\n"
       "planned: iterations that come again get fixed offsets, the rest goes there; shown from its first plan "
@@ -27,7 +27,9 @@ CLI::App* add_replay(CLI::App& app, ReplayWords& words) {
       "Exit code: 0, or 2 where a policy runs out of memory, or the command line or the file must change.");
   replay->get_formatter()->column_width(34);
   ReplayCommand& command = words.command;
-  replay->add_option("FILE", command.file, "lifetimes as CSV, or a history as JSON Lines")
+  replay
+      ->add_option("FILE", command.file,
+                   "lifetimes as CSV, a history as JSON Lines, or a record of stowage run")
       ->required()
       ->type_name("");
   replay->add_option("--policy", command.policy, fmt::format("{} or all", fmt::join(replay_policies(), ", ")))

@@ -92,6 +92,8 @@ std::vector<std::pair<std::string, std::string>> variables_for(const RunCommand&
   return {{"LD_PRELOAD", before_others("LD_PRELOAD", injected_library("libstowage_preload.so"))},
           {"LD_AUDIT", before_others("LD_AUDIT", injected_library("libstowage_audit.so"))},
           {"STOWAGE_RUN_LIMIT", command.limit ? std::to_string(*command.limit) : ""},
+          {"STOWAGE_RUN_SPILL", command.spill ? std::to_string(*command.spill) : ""},
+          {"STOWAGE_RUN_CACHE", command.cache ? "1" : ""},
           {"STOWAGE_RUN_RECORD", record},
           {"STOWAGE_RUN_DETAIL", every_call ? "calls" : "totals"},
           {"STOWAGE_RUN_START", std::to_string(monotonic_ns())}};
@@ -103,7 +105,7 @@ std::string told(const ChildEnd& end) {
 }
 
 void write_report(const RunCommand& command, const RunRecord& record, const ChildEnd& end) {
-  const RunReport report{command.program, command.limit, told(end)};
+  const RunReport report{command.program, command.limit, command.spill, told(end)};
   if (command.report_file.empty()) return;
   if (command.report_file == "-") {
     std::fputs(run_report_text(report, record).c_str(), stderr);

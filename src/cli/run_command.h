@@ -12,6 +12,8 @@ namespace stowage {
 struct RunCommand {
   std::vector<std::string> program;  // and its arguments
   std::optional<Bytes> limit;        // what each card looks like, at most; nothing: as it is
+  std::optional<Bytes> spill;        // of the host, that each process may take where a card is full
+  bool cache = false;                // what cudaMalloc gave out is kept and used again
   std::string record_file;           // every call; empty: not kept
   std::string report_file;           // what was used; "-": text on stderr; empty: none
 };

@@ -12,7 +12,7 @@ namespace stowage {
 // What CLI11 fills in before the words are understood. Must outlive the parsing.
 struct RunWords {
   RunCommand command;
-  std::string limit;  // "": not given
+  std::string limit, spill;  // "": not given
 };
 
 CLI::App* add_run(CLI::App& app, RunWords& words);

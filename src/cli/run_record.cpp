@@ -93,6 +93,36 @@ bool count_call(RunKind& kind, const Row& row) {
   return true;
 }
 
+void hold_spilled(RunSpill& spill, std::uint64_t time_ns) {
+  spill.peak = std::max(spill.peak, spill.live);
+  spill.curve.add(time_ns, spill.live);
+  spill.held.add(time_ns, spill.live);
+}
+
+void add_spill(RunSpill& spill, const Row& row) {
+  if (row.detail == "spill=full") ++spill.full;
+  if (row.detail == "spill=failed") ++spill.failed;
+  if (row.detail != "place=host") return;
+  if (row.event == "alloc") {
+    ++spill.calls;
+    spill.bytes += row.bytes;
+    spill.live += row.bytes;
+  } else if (row.event == "free" || row.event == "reset") {
+    take_away(spill.live, row.bytes);
+  }
+  hold_spilled(spill, row.time);
+}
+
+// The process's end, or that of its first call: what it holds, it held until then.
+void add_calls(RunProcess& process, const Row& row) {
+  process.calls = std::max(process.calls, number_in<std::uint64_t>(row.detail).value_or(0));
+  for (auto& [number, card] : process.cards) {
+    card.curve.add(row.time, card.live);
+    card.held.add(row.time, card.live);
+  }
+  if (process.spill.calls > 0) hold_spilled(process.spill, row.time);
+}
+
 bool add_call(RunProcess& process, const Row& row) {
   RunKind probe;
   if (!count_call(probe, row)) return false;
@@ -100,12 +130,14 @@ bool add_call(RunProcess& process, const Row& row) {
   if ((!known && process.kinds.size() >= most_kinds) || row.kind.empty()) return false;
   count_call(process.kinds[std::string(row.kind)], row);
   if (row.event != "reset") ++process.calls;
+  add_spill(process.spill, row);
   if (row.device < 0 || (!process.cards.contains(row.device) && process.cards.size() >= most_cards))
     return true;
   RunCard& card = process.cards[row.device];
   card.live = row.live;
   card.peak = std::max(card.peak, row.live);
   card.curve.add(row.time, row.live);
+  card.held.add(row.time, row.live);
   return true;
 }
 
@@ -115,8 +147,11 @@ bool add_row(RunRecord& record, const Row& row) {
   if (row.event == "process") {
     process.program = row.detail;
   } else if (row.event == "calls") {
-    process.calls = std::max(process.calls, number_in<std::uint64_t>(row.detail).value_or(0));
-    for (auto& [number, card] : process.cards) card.curve.add(row.time, card.live);
+    add_calls(process, row);
+  } else if (row.event == "spilled") {
+    process.spill.calls = std::max(process.spill.calls, number_in<std::uint64_t>(row.detail).value_or(0));
+    process.spill.peak = std::max(process.spill.peak, row.bytes);
+    process.spill.live = row.live;
   } else if (row.event == "total") {
     if (row.device < 0 || (!process.cards.contains(row.device) && process.cards.size() >= most_cards))
       return false;
@@ -127,6 +162,8 @@ bool add_row(RunRecord& record, const Row& row) {
     if (record.missed.size() < most_missed) ++record.missed[std::string(row.detail)];
   } else if (row.event == "export") {
     ++record.exports;
+  } else if (row.event == "not_exported") {
+    ++record.not_exported;
   } else if (row.event == "open") {
     ++record.opens;
   } else if (row.event != "close" && row.event != "free_node") {
@@ -167,6 +204,13 @@ std::vector<Bytes> RunCurve::values(std::uint64_t step_ns) const {
     result[i / together] = std::max(result[i / together], largest_[i]);
   }
   return result;
+}
+
+void RunHeld::add(std::uint64_t time_ns, Bytes value) {
+  time_ns = std::max(time_ns, last_ns_);
+  byte_seconds_ += static_cast<double>(now_) * static_cast<double>(time_ns - last_ns_) * 1e-9;
+  last_ns_ = time_ns;
+  now_ = value;
 }
 
 std::uint64_t RunRecord::calls() const {

@@ -40,9 +40,34 @@ struct RunKind {
   Bytes live = 0, peak = 0;
 };
 
+// Bytes times the time for which they were held.
+class RunHeld {
+ public:
+  void add(std::uint64_t time_ns, Bytes value);  // held from this time on
+
+  double byte_seconds() const { return byte_seconds_; }
+
+ private:
+  std::uint64_t last_ns_ = 0;
+  Bytes now_ = 0;
+  double byte_seconds_ = 0;
+};
+
 struct RunCard {
   Bytes live = 0, peak = 0;
   RunCurve curve;
+  RunHeld held;
+};
+
+// What went to the host in the place of the card.
+struct RunSpill {
+  std::uint64_t calls = 0;
+  std::uint64_t full = 0;    // calls that found no more of it
+  std::uint64_t failed = 0;  // and those for which the driver had none
+  Bytes bytes = 0;           // of all calls
+  Bytes live = 0, peak = 0;
+  RunCurve curve;
+  RunHeld held;
 };
 
 struct RunProcess {
@@ -50,13 +75,15 @@ struct RunProcess {
   std::uint64_t calls = 0;
   std::map<int, RunCard> cards;
   std::map<std::string, RunKind> kinds;
+  RunSpill spill;
 };
 
 struct RunRecord {
   std::map<int, RunProcess> processes;  // by process id
   std::map<std::string, int> missed;    // functions given out at a version that the interposer does not know
   std::uint64_t exports = 0, opens = 0;
-  std::uint64_t unreadable = 0;  // lines; a process that crashed may leave the last one unfinished
+  std::uint64_t not_exported = 0;  // since it was spilled
+  std::uint64_t unreadable = 0;    // lines; a process that crashed may leave the last one unfinished
 
   std::uint64_t calls() const;
 };

@@ -47,23 +47,17 @@ Total total_of(const RunRecord& record) {
   return total;
 }
 
-// What all processes together held of a card, largest in each step.
+// What all processes together held, largest in each step.
 struct Together {
   std::uint64_t step_ns = 1;
   std::vector<Bytes> values;
   Bytes peak = 0;
 };
 
-Together together(const RunRecord& record, int device) {
-  std::vector<const RunCurve*> curves;
+Together together(const std::vector<const RunCurve*>& curves, Bytes peak) {
   Together sum;
-  for (const auto& [id, process] : record.processes) {
-    const auto card = process.cards.find(device);
-    if (card == process.cards.end()) continue;
-    curves.push_back(&card->second.curve);
-    sum.step_ns = std::max(sum.step_ns, card->second.curve.step_ns());
-    sum.peak = std::max(sum.peak, card->second.peak);
-  }
+  sum.peak = peak;
+  for (const RunCurve* curve : curves) sum.step_ns = std::max(sum.step_ns, curve->step_ns());
   for (const RunCurve* curve : curves) {
     const std::vector<Bytes> values = curve->values(sum.step_ns);
     sum.values.resize(std::max(sum.values.size(), values.size()), 0);
@@ -71,6 +65,73 @@ Together together(const RunRecord& record, int device) {
   }
   for (const Bytes value : sum.values) sum.peak = std::max(sum.peak, value);
   return sum;
+}
+
+Together together(const RunRecord& record, int device) {
+  std::vector<const RunCurve*> curves;
+  Bytes peak = 0;
+  for (const auto& [id, process] : record.processes) {
+    const auto card = process.cards.find(device);
+    if (card == process.cards.end()) continue;
+    curves.push_back(&card->second.curve);
+    peak = std::max(peak, card->second.peak);
+  }
+  return together(curves, peak);
+}
+
+// What went to the host in the place of the card, of all processes.
+struct Spilled {
+  std::uint64_t calls = 0, full = 0, failed = 0;
+  Bytes bytes = 0, asked = 0;  // `asked`: of all that belongs on a card
+  double byte_seconds = 0, all_byte_seconds = 0;
+  Together sum;
+};
+
+Spilled spilled_of(const RunRecord& record) {
+  Spilled spilled;
+  std::vector<const RunCurve*> curves;
+  Bytes peak = 0;
+  for (const auto& [id, process] : record.processes) {
+    const RunSpill& spill = process.spill;
+    spilled.calls += spill.calls;
+    spilled.full += spill.full;
+    spilled.failed += spill.failed;
+    spilled.bytes += spill.bytes;
+    spilled.byte_seconds += spill.held.byte_seconds();
+    for (const auto& [device, card] : process.cards) spilled.all_byte_seconds += card.held.byte_seconds();
+    for (const std::string_view name : {"device", "pitched", "async", "pool", "physical"}) {
+      const auto kind = process.kinds.find(std::string(name));
+      if (kind != process.kinds.end()) spilled.asked += kind->second.bytes;
+    }
+    if (spill.calls > 0) curves.push_back(&spill.curve);
+    peak = std::max(peak, spill.peak);
+  }
+  spilled.all_byte_seconds += spilled.byte_seconds;
+  spilled.sum = together(curves, peak);
+  return spilled;
+}
+
+std::string percent(double part, double whole) {
+  return whole > 0 ? fmt::format("{:.1f} %", 100 * part / whole) : "0 %";
+}
+
+std::string spilled_text(const Spilled& spilled) {
+  if (spilled.calls == 0) return "nothing had to go to the host";
+  return fmt::format(
+      "{} allocations of {} went to the host, {} of the bytes asked of the card; {} at most at one time",
+      grouped(spilled.calls), exact(spilled.bytes),
+      percent(static_cast<double>(spilled.bytes), static_cast<double>(spilled.asked)),
+      exact(spilled.sum.peak));
+}
+
+// What is known of the cost. How often a program touches its memory is not.
+std::string spill_cost(const Spilled& spilled) {
+  return fmt::format(
+      "{:.3g} GiB s of memory lived across the link, {} of all that the program held of the card and the "
+      "host. The card reads and writes it over the link each time; how often, and what that took, is not "
+      "measured",
+      spilled.byte_seconds / static_cast<double>(1_GiB),
+      percent(spilled.byte_seconds, spilled.all_byte_seconds));
 }
 
 std::string processes_of(const RunRecord& record) {
@@ -145,6 +206,21 @@ std::vector<std::string> notes_of(const RunRecord& record) {
   std::vector<std::string> notes;
   const std::string nothing = nothing_caught(record);
   if (!nothing.empty()) notes.push_back(nothing);
+  const Spilled spilled = spilled_of(record);
+  if (spilled.full > 0) {
+    notes.push_back(fmt::format("{} allocation{} found the host memory of --spill used up, and failed",
+                                grouped(spilled.full), spilled.full == 1 ? "" : "s"));
+  }
+  if (spilled.failed > 0) {
+    notes.push_back(
+        fmt::format("for {} allocation{} the driver had no host memory, within --spill; they failed",
+                    grouped(spilled.failed), spilled.failed == 1 ? "" : "s"));
+  }
+  if (record.not_exported > 0) {
+    notes.push_back(
+        fmt::format("{} call{} to share memory with other processes failed: it was spilled or cached",
+                    grouped(record.not_exported), record.not_exported == 1 ? "" : "s"));
+  }
   for (const auto& [name, times] : record.missed) {
     notes.push_back(fmt::format(
         "{} was asked for at a version newer than this Stowage knows: its calls are not in here", name));
@@ -181,6 +257,9 @@ std::string run_report_text(const RunReport& report, const RunRecord& record) {
   for (const int device : total.devices) {
     lines.add("peak", "{} of device {}", exact(together(record, device).peak), device);
   }
+  const Spilled spilled = spilled_of(record);
+  if (report.spill || spilled.calls > 0) lines.add("spilled", "{}", spilled_text(spilled));
+  if (spilled.calls > 0) lines.add("cost", "{}", spill_cost(spilled));
   for (const auto& [name, kind] : total.kinds) {
     lines.add(name, "{} allocations of {}, {} frees, {} failed, {} over the limit, {} left",
               grouped(kind.calls), exact(kind.bytes), grouped(kind.frees), grouped(kind.failed),
@@ -207,6 +286,13 @@ std::string run_report_html(const RunReport& report, const RunRecord& record) {
     const Together sum = together(record, device);
     page +=
         fmt::format("<h2>Device {}: peak {}</h2>\n{}\n", device, exact(sum.peak), chart(sum, report.limit));
+  }
+  const Spilled spilled = spilled_of(record);
+  if (report.spill || spilled.calls > 0) {
+    page += fmt::format("<h2>On the host in the card's place</h2>\n<p>{}.</p>\n", spilled_text(spilled));
+  }
+  if (spilled.calls > 0) {
+    page += fmt::format("{}\n<p>{}.</p>\n", chart(spilled.sum, report.spill), spill_cost(spilled));
   }
   page +=
       "<h2>Calls by kind</h2>\n" + kinds_table(total) + "\n<h2>Processes</h2>\n" + processes_table(record);

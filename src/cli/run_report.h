@@ -11,7 +11,7 @@ namespace stowage {
 
 struct RunReport {
   std::vector<std::string> program;  // and its arguments
-  std::optional<Bytes> limit;
+  std::optional<Bytes> limit, spill;
   std::string end;  // "exit code 0"
 };
 

@@ -27,13 +27,17 @@ RunCommand parse_run(const std::string& line) {
 TEST(RunOptions, SayLittleByDefault) {
   const RunCommand command = parse_run("");
   EXPECT_FALSE(command.limit);
+  EXPECT_FALSE(command.spill);
+  EXPECT_FALSE(command.cache);
   EXPECT_EQ(command.record_file, "");
   EXPECT_EQ(command.report_file, "");
 }
 
 TEST(RunOptions, AreUnderstood) {
-  const RunCommand command = parse_run("--limit 6GiB --record a.csv --report b.html");
+  const RunCommand command = parse_run("--limit 6GiB --spill 2GiB --record a.csv --report b.html");
   EXPECT_EQ(command.limit, 6_GiB);
+  EXPECT_EQ(command.spill, 2_GiB);
+  EXPECT_TRUE(parse_run("--cache").cache);
   EXPECT_EQ(command.record_file, "a.csv");
   EXPECT_EQ(command.report_file, "b.html");
 }
@@ -41,6 +45,8 @@ TEST(RunOptions, AreUnderstood) {
 TEST(RunOptions, NameTheOptionThatIsWrong) {
   test::expect_refused([] { parse_run("--limit lots"); }, "--limit: \"lots\"");
   test::expect_refused([] { parse_run("--limit 0"); }, "--limit: a card of 0 bytes");
+  test::expect_refused([] { parse_run("--spill lots"); }, "--spill: \"lots\"");
+  test::expect_refused([] { parse_run("--spill 1MiB"); }, "--spill: memory is taken in steps of 2 MiB");
   test::expect_refused([] { understand(RunWords{}); }, "there is no program");
 }
 

@@ -63,6 +63,46 @@ TEST(RunRecord, TakesTotalsAlone) {
   EXPECT_EQ(record.processes.at(1).cards.at(0).peak, 300U);
 }
 
+TEST(RunRecord, SumsUpWhatWentToTheHost) {
+  const RunRecord record = read(
+      "1000000000,1,1,alloc,device,0,0,0x1000,100,100,0,\n"
+      "2000000000,1,1,alloc,device,0,0,0x2000,50,100,0,place=host\n"
+      "3000000000,1,1,alloc,async,0,0,0x3000,10,100,0,place=host\n"
+      "5000000000,1,1,free,device,0,0,0x2000,50,100,0,place=host\n"
+      "5000000000,1,1,refused,device,0,0,0x0,90,100,0,spill=full\n"
+      "5000000000,1,1,failed,device,0,0,0x0,90,100,2,spill=failed\n"
+      "5000000000,1,1,not_exported,-,-1,0,0x3000,0,0,1,place=host\n"
+      "6000000000,1,1,calls,-,-1,0,0x0,0,0,0,6\n"
+      "6000000000,1,1,spilled,-,-1,0,0x0,60,10,0,2\n");
+  const RunSpill& spill = record.processes.at(1).spill;
+  EXPECT_EQ(spill.calls, 2U);
+  EXPECT_EQ(spill.bytes, 60U);
+  EXPECT_EQ(spill.peak, 60U);
+  EXPECT_EQ(spill.live, 10U);
+  EXPECT_EQ(spill.full, 1U);
+  EXPECT_EQ(spill.failed, 1U);
+  EXPECT_DOUBLE_EQ(spill.held.byte_seconds(), 50 * 3 + 10 * 3) << "until the end";
+  EXPECT_DOUBLE_EQ(record.processes.at(1).cards.at(0).held.byte_seconds(), 100 * 5);
+  EXPECT_EQ(record.processes.at(1).kinds.at("device").calls, 2U) << "they count as what they were asked for";
+  EXPECT_EQ(record.processes.at(1).cards.at(0).peak, 100U) << "but are not the card's";
+  EXPECT_EQ(record.not_exported, 1U);
+  EXPECT_EQ(record.unreadable, 0U);
+}
+
+TEST(RunRecord, TakesTheTotalOfWhatWentToTheHostAlone) {
+  const RunRecord record = read("20,1,1,spilled,-,-1,0,0x0,60,10,0,2\n");
+  EXPECT_EQ(record.processes.at(1).spill.calls, 2U);
+  EXPECT_EQ(record.processes.at(1).spill.peak, 60U);
+}
+
+TEST(RunHeld, NeverGoesBackInTime) {
+  RunHeld held;
+  held.add(2'000'000'000, 10);
+  held.add(1'000'000'000, 20);
+  held.add(3'000'000'000, 0);
+  EXPECT_DOUBLE_EQ(held.byte_seconds(), 20);
+}
+
 TEST(RunRecord, CountsWhatIsNoneOfItsLines) {
   const RunRecord record = read(
       "10,1,1,alloc,device,0,0,0x1000,100,100,0,\n"

@@ -25,7 +25,7 @@ RunRecord two_processes() {
       "4000,2,2,alloc,managed,0,0,0x2000,4096,2097152,0,\n");
 }
 
-const RunReport report{{"./program", "--of", "<mine>"}, 4_MiB, "exit code 0"};
+const RunReport report{{"./program", "--of", "<mine>"}, 4_MiB, {}, "exit code 0"};
 
 TEST(RunReport, SaysInTextWhatWasUsed) {
   const std::string text = run_report_text(report, two_processes());
@@ -58,6 +58,32 @@ TEST(RunReport, SaysWhenNothingWasCaught) {
   EXPECT_THAT(nothing_caught(idle), HasSubstr("0 calls were caught: the libraries were in 1 process,"));
   EXPECT_THAT(run_report_text(report, idle), HasSubstr("note          0 calls were caught"));
   EXPECT_THAT(run_report_html(report, idle), HasSubstr("<p class=\"note\">0 calls were caught"));
+}
+
+TEST(RunReport, SaysWhatWentToTheHostAndWhatThatCost) {
+  const RunReport spilling{{"./program"}, 4_MiB, 8_MiB, "exit code 0"};
+  const RunRecord record = record_of(
+      "0,1,1,alloc,device,0,0,0x1000,3145728,3145728,0,\n"
+      "0,1,1,alloc,device,0,0,0x2000,1048576,3145728,0,place=host\n"
+      "1024000000000,1,1,free,device,0,0,0x2000,1048576,3145728,0,place=host\n"
+      "1024000000000,1,1,refused,device,0,0,0x0,9048576,3145728,0,spill=full\n"
+      "1024000000000,1,1,failed,device,0,0,0x0,9048576,3145728,2,spill=failed\n"
+      "1024000000000,1,1,not_exported,-,-1,0,0x2000,0,0,1,place=host\n");
+  const std::string words =
+      "1 allocations of 1.00 MiB (1048576 bytes) went to the host, 25.0 % of the bytes asked of the card; "
+      "1.00 MiB (1048576 bytes) at most at one time";
+  const std::string cost = "1 GiB s of memory lived across the link, 25.0 % of all that the program held";
+  const std::string full = "1 allocation found the host memory of --spill used up, and failed";
+  for (const std::string& text : {run_report_text(spilling, record), run_report_html(spilling, record)}) {
+    EXPECT_THAT(text, HasSubstr(words));
+    EXPECT_THAT(text, HasSubstr(cost));
+    EXPECT_THAT(text, HasSubstr(full));
+    EXPECT_THAT(text, HasSubstr("for 1 allocation the driver had no host memory"));
+    EXPECT_THAT(text, HasSubstr("1 call to share memory with other processes failed"));
+  }
+  EXPECT_THAT(run_report_text(spilling, two_processes()),
+              HasSubstr("spilled       nothing had to go to the host"));
+  EXPECT_THAT(run_report_text(report, two_processes()), Not(HasSubstr("spilled")));
 }
 
 TEST(RunReport, SaysWhatItDoesNotCover) {

@@ -38,6 +38,12 @@ void fake_cuda_set_cards(int cards) {
   State::get().change_settings([&](auto& settings) { settings.cards = cards; });
 }
 
+void fake_cuda_set_host_physical(int supported) {
+  State::get().change_settings([&](auto& settings) { settings.host_physical = supported != 0; });
+}
+
+void fake_cuda_hold_driver_work(void) { State::get().driver_work_held = true; }
+
 void fake_cuda_fail_call(const char* name, unsigned nth, int error) {
   State::get().fail_call(name, nth, error);
 }
@@ -68,7 +74,8 @@ fake_cuda_live_objects fake_cuda_live() {
   live.physical_bytes = virtual_memory.physical_bytes;
   live.mappings = virtual_memory.mappings;
   live.streams = Streams::get().stream_count();
-  live.events = Streams::get().event_count();
+  live.events =
+      Streams::get().event_count() + static_cast<std::size_t>(std::max(0, State::get().driver_events.load()));
   live.blas_objects = static_cast<std::size_t>(std::max(0, State::get().blas_objects.load()));
   return live;
 }

@@ -29,6 +29,11 @@ bool is_on_the_card(const CUmemLocation& location) {
   return location.type == CU_MEM_LOCATION_TYPE_DEVICE && location.id == 0;
 }
 
+bool is_on_the_host(const CUmemLocation& location) {
+  const bool node = location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA && location.id == 0;
+  return State::get().settings().host_physical && (node || location.type == CU_MEM_LOCATION_TYPE_HOST);
+}
+
 }  // namespace
 
 extern "C" {
@@ -86,7 +91,8 @@ CUresult cuGetErrorString(CUresult error, const char** text) {
 CUresult cuMemGetAllocationGranularity(std::size_t* bytes, const CUmemAllocationProp* prop,
                                        CUmemAllocationGranularity_flags) {
   return virtual_call(__func__, [&] {
-    if (prop == nullptr || !is_on_the_card(prop->location)) return CUDA_ERROR_INVALID_VALUE;
+    if (prop == nullptr || !(is_on_the_card(prop->location) || is_on_the_host(prop->location)))
+      return CUDA_ERROR_INVALID_VALUE;
     return give(bytes, VirtualMemory::granularity);
   });
 }
@@ -106,14 +112,20 @@ CUresult cuMemAddressFree(CUdeviceptr address, std::size_t bytes) {
 CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, std::size_t bytes, const CUmemAllocationProp* prop,
                      unsigned long long flags) {
   return virtual_call(__func__, [&] {
+    const bool on_host = prop != nullptr && is_on_the_host(prop->location);
     const bool valid = prop != nullptr && flags == 0 && prop->type == CU_MEM_ALLOCATION_TYPE_PINNED &&
-                       is_on_the_card(prop->location);
-    return valid ? VirtualMemory::get().create(handle, bytes) : CUDA_ERROR_INVALID_VALUE;
+                       (on_host || is_on_the_card(prop->location));
+    return valid ? VirtualMemory::get().create(handle, bytes, on_host) : CUDA_ERROR_INVALID_VALUE;
   });
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   return virtual_call(__func__, [&] { return VirtualMemory::get().release(handle); });
+}
+
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* address) {
+  return virtual_call(
+      __func__, [&] { return VirtualMemory::get().retain(handle, reinterpret_cast<CUdeviceptr>(address)); });
 }
 
 CUresult cuMemMap(CUdeviceptr address, std::size_t bytes, std::size_t offset,
@@ -131,7 +143,11 @@ CUresult cuMemUnmap(CUdeviceptr address, std::size_t bytes) {
 CUresult cuMemSetAccess(CUdeviceptr address, std::size_t bytes, const CUmemAccessDesc* access,
                         std::size_t count) {
   return virtual_call(__func__, [&] {
-    if (access == nullptr || count != 1 || !is_on_the_card(access->location)) return CUDA_ERROR_INVALID_VALUE;
+    if (access == nullptr || count != 1) return CUDA_ERROR_INVALID_VALUE;
+    // The host's memory is the host's to see: that changes nothing here.
+    if (is_on_the_host(access->location) && VirtualMemory::get().is_of_host(address, bytes))
+      return CUDA_SUCCESS;
+    if (!is_on_the_card(access->location)) return CUDA_ERROR_INVALID_VALUE;
     const bool readable = access->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
     const bool writable = access->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     return VirtualMemory::get().set_access(address, bytes, readable, writable);

@@ -116,6 +116,10 @@ std::optional<int> device_attribute(int attribute) {
       return 0;
     case CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID:
       return 0;
+    case CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT:
+      return 512;
+    case CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID:
+      return 0;
     case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
       return State::get().settings().virtual_memory ? 1 : 0;
     default:

@@ -11,15 +11,19 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <vector>
 
 #include "tests/fake_cuda/driver_call.h"
 #include "tests/fake_cuda/driver_streams.h"
 #include "tests/fake_cuda/memory.h"
+#include "tests/fake_cuda/virtual_memory.h"
 
 using fake_cuda::driver_call;
 using fake_cuda::give;
 using fake_cuda::Kind;
 using fake_cuda::Memory;
+using fake_cuda::State;
+using fake_cuda::VirtualMemory;
 
 namespace {
 
@@ -40,6 +44,7 @@ struct Allocated {
 struct Objects {
   std::mutex mutex;
   std::map<CUdeviceptr, Allocated> allocated;
+  std::map<void*, CUcontext> pinned;  // page-locked memory, and the context that takes it along
   std::set<char*> contexts, pools;
   char primary = 0, default_pool = 0;
   int primary_users = 0;
@@ -51,7 +56,8 @@ Objects& objects() {
 }
 
 CUcontext primary() { return reinterpret_cast<CUcontext>(&objects().primary); }
-thread_local CUcontext current = nullptr;  // null: the primary one
+thread_local CUcontext current = nullptr;   // null: the primary one
+thread_local std::vector<CUcontext> below;  // contexts that others were pushed upon
 
 CUcontext current_context() { return current == nullptr ? primary() : current; }
 
@@ -84,11 +90,15 @@ CUresult release(CUdeviceptr address) {
 }
 
 void release_all_of(CUcontext context, bool pools_too) {
+  fake_cuda::driver_context_ends(context);
   const std::lock_guard lock(objects().mutex);
   std::erase_if(objects().allocated, [&](const auto& entry) {
     const bool goes = entry.second.context == context || (pools_too && entry.second.context == nullptr);
     if (goes) Memory::get().release(Kind::device, as_pointer(entry.first));
     return goes;
+  });
+  std::erase_if(objects().pinned, [&](const auto& entry) {
+    return entry.second == context && Memory::get().release(Kind::pinned, entry.first);
   });
 }
 
@@ -106,13 +116,33 @@ std::optional<Found> find(CUdeviceptr address) {
   return Found{start, what};
 }
 
+// Of what is mapped or page-locked, too: for the program's own that is the host's.
+std::optional<Found> find_any(CUdeviceptr address, bool& on_host) {
+  on_host = false;
+  if (const auto found = find(address)) return found;
+  const auto range = Memory::get().range_of(as_pointer(address));
+  if (!range) return std::nullopt;
+  on_host = range->kind == Kind::pinned || VirtualMemory::get().is_of_host(range->start, range->bytes);
+  return Found{range->start, {range->bytes, primary()}};
+}
+
 CUresult attribute_of(CUdeviceptr address, CUpointer_attribute attribute, void* data) {
-  const auto found = find(address);
+  bool on_host = false;
+  const auto found = find_any(address, on_host);
   if (data == nullptr || !found) return CUDA_ERROR_INVALID_VALUE;
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-      *static_cast<unsigned*>(data) = CU_MEMORYTYPE_DEVICE;
+      *static_cast<unsigned*>(data) = on_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
       return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      *static_cast<int*>(data) = on_host ? -1 : 0;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      *static_cast<CUdeviceptr*>(data) = address;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+      *static_cast<void**>(data) = on_host ? as_pointer(address) : nullptr;
+      return on_host ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
       *static_cast<unsigned*>(data) = found->what.managed ? 1 : 0;
       return CUDA_SUCCESS;
@@ -218,6 +248,44 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr* start, std::size_t* bytes, CUdevic
 
 CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr address) {
   return driver_call(__func__, [&] { return attribute_of(address, attribute, data); });
+}
+
+// Those that an address has not are nothing.
+CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes, void** data,
+                                CUdeviceptr address) {
+  return driver_call(__func__, [&] {
+    if (attributes == nullptr || data == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < count; ++i) attribute_of(address, attributes[i], data[i]);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuMemHostAlloc(void** address, std::size_t bytes, unsigned) {
+  return driver_call(__func__, [&] {
+    if (address == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (fake_cuda::capture_forbids_waiting()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    *address = Memory::get().allocate(Kind::pinned, bytes);
+    if (*address == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+    const std::lock_guard lock(objects().mutex);
+    objects().pinned[*address] = current_context();
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* to, void* address, unsigned) {
+  return driver_call(__func__, [&] {
+    const auto range = Memory::get().range_of(address);
+    if (!range || range->kind != Kind::pinned) return CUDA_ERROR_INVALID_VALUE;
+    return give(to, reinterpret_cast<CUdeviceptr>(address));
+  });
+}
+
+CUresult cuMemFreeHost(void* address) {
+  return driver_call(__func__, [&] {
+    const std::lock_guard lock(objects().mutex);
+    if (objects().pinned.erase(address) == 0) return CUDA_ERROR_INVALID_VALUE;
+    return Memory::get().release(Kind::pinned, address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  });
 }
 
 CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* props) {
@@ -347,6 +415,35 @@ CUresult cuCtxGetCurrent(CUcontext* to) {
 CUresult cuCtxSetCurrent(CUcontext context) {
   return driver_call(__func__, [&] {
     current = context;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuCtxPushCurrent_v2(CUcontext context) {
+  return driver_call(__func__, [&] {
+    const std::lock_guard lock(objects().mutex);
+    if (context != primary() && !objects().contexts.contains(reinterpret_cast<char*>(context)))
+      return CUDA_ERROR_INVALID_CONTEXT;
+    below.push_back(current);
+    current = context;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuCtxPopCurrent_v2(CUcontext* context) {
+  return driver_call(__func__, [&] {
+    if (below.empty()) return CUDA_ERROR_INVALID_CONTEXT;
+    if (context != nullptr) *context = current;
+    current = below.back();
+    below.pop_back();
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuCtxSynchronize() {
+  return driver_call(__func__, [] {
+    if (fake_cuda::any_driver_stream_captures()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    State::get().driver_work_held = false;
     return CUDA_SUCCESS;
   });
 }

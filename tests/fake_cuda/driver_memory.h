@@ -21,5 +21,7 @@ CUresult cuMemAllocAsync_ptsz(CUdeviceptr* address, std::size_t bytes, CUstream 
 CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* address, std::size_t bytes, CUmemoryPool pool,
                                       CUstream stream);
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream);
+CUresult cuStreamGetCtx_ptsz(CUstream stream, CUcontext* context);
+CUresult cuEventRecord_ptsz(CUevent event, CUstream stream);
 CUresult cuStreamIsCapturing_ptsz(CUstream stream, CUstreamCaptureStatus* status);
 }

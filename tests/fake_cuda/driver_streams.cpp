@@ -1,7 +1,9 @@
 #include "tests/fake_cuda/driver_streams.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "tests/fake_cuda/driver_call.h"
 #include "tests/fake_cuda/driver_memory.h"
@@ -39,6 +41,11 @@ CUresult set_capturing(CUstream stream, bool capturing) {
 }
 
 char the_graph;  // nobody looks into it
+thread_local CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+
+CUresult context_of_stream(CUstream stream, CUcontext* context) {
+  return driver_stream_known(stream) ? cuCtxGetCurrent(context) : CUDA_ERROR_INVALID_HANDLE;
+}
 
 }  // namespace
 
@@ -54,6 +61,16 @@ bool driver_stream_captures(CUstream stream) {
   const std::lock_guard lock(streams().mutex);
   const auto found = streams().capturing.find(reinterpret_cast<char*>(stream));
   return found != streams().capturing.end() && found->second;
+}
+
+bool any_driver_stream_captures() {
+  const std::lock_guard lock(streams().mutex);
+  return std::any_of(streams().capturing.begin(), streams().capturing.end(),
+                     [](const auto& stream) { return stream.second; });
+}
+
+bool capture_forbids_waiting() {
+  return capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED && any_driver_stream_captures();
 }
 
 }  // namespace fake_cuda
@@ -85,6 +102,22 @@ CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
 
 CUresult cuStreamIsCapturing_ptsz(CUstream stream, CUstreamCaptureStatus* status) {
   return driver_call(__func__, [&] { return capture_status(stream, status); });
+}
+
+CUresult cuStreamGetCtx(CUstream stream, CUcontext* context) {
+  return driver_call(__func__, [&] { return context_of_stream(stream, context); });
+}
+
+CUresult cuStreamGetCtx_ptsz(CUstream stream, CUcontext* context) {
+  return driver_call(__func__, [&] { return context_of_stream(stream, context); });
+}
+
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
+  return driver_call(__func__, [&] {
+    if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    std::swap(*mode, capture_mode);
+    return CUDA_SUCCESS;
+  });
 }
 
 CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode) {

@@ -41,6 +41,13 @@ void fake_cuda_set_virtual_memory(int supported);
 // How many cards there seem to be: all of them are the one. At start: 1.
 void fake_cuda_set_cards(int cards);
 
+// Whether cuMemCreate makes physical memory of the host. At start: 1.
+void fake_cuda_set_host_physical(int supported);
+
+// The driver's streams have work from now on, until someone waits for it (cuCtxSynchronize,
+// cuEventSynchronize): events that are recorded meanwhile are not passed before.
+void fake_cuda_hold_driver_work(void);
+
 // The nth call of `name` from now on (1: the next) does nothing and returns `error`, a value of the API's
 // own enumeration; 0 means the API's "unknown". A null name counts every call that can fail. Several
 // faults may wait at once.
@@ -66,7 +73,7 @@ void fake_cuda_forget_calls(void);
 
 struct fake_cuda_live_objects {
   size_t device_allocations, device_bytes;  // cudaMalloc
-  size_t pinned_allocations, pinned_bytes;  // cudaMallocHost, cudaHostAlloc, cudaHostRegister
+  size_t pinned_allocations, pinned_bytes;  // cudaMallocHost, cudaHostAlloc, cudaHostRegister, cuMemHostAlloc
   size_t reservations, physical_allocations, physical_bytes, mappings;
   size_t streams, events;
   size_t blas_objects;

@@ -85,6 +85,7 @@ void State::reset() {
   calls_from_host_functions = 0;
   pageable_copies = 0;
   blas_objects = 0;
+  driver_work_held = false;
   const std::lock_guard lock(mutex_);
   settings_ = settings_of_environment();
 }

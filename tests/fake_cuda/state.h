@@ -21,6 +21,7 @@ struct Settings {
   std::size_t context = std::size_t{64} << 20;
   bool virtual_memory = true;
   int cards = 1;
+  bool host_physical = true;
 };
 
 struct Fault {
@@ -57,6 +58,8 @@ class State {
   std::atomic<unsigned> calls_from_host_functions = 0;
   std::atomic<unsigned> pageable_copies = 0;
   std::atomic<int> blas_objects = 0;
+  std::atomic<int> driver_events = 0;
+  std::atomic<bool> driver_work_held = false;
 
  private:
   State();

@@ -54,13 +54,17 @@ CUresult VirtualMemory::unreserve(CUdeviceptr address, std::size_t bytes) {
   return CUDA_SUCCESS;
 }
 
-CUresult VirtualMemory::create(CUmemGenericAllocationHandle* handle, std::size_t bytes) {
+void VirtualMemory::refund(const Physical& physical) {
+  if (!physical.on_host) Memory::get().refund(physical.bytes);
+}
+
+CUresult VirtualMemory::create(CUmemGenericAllocationHandle* handle, std::size_t bytes, bool on_host) {
   if (handle == nullptr || !is_granular(bytes)) return CUDA_ERROR_INVALID_VALUE;
-  if (!Memory::get().charge(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!on_host && !Memory::get().charge(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   const int file = memfd_create("fake_cuda", MFD_CLOEXEC);
   if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0) {
     if (file >= 0) close(file);
-    Memory::get().refund(bytes);
+    if (!on_host) Memory::get().refund(bytes);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   void* view = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
@@ -70,24 +74,35 @@ CUresult VirtualMemory::create(CUmemGenericAllocationHandle* handle, std::size_t
   }
   const std::lock_guard lock(mutex_);
   *handle = next_handle_++;
-  physical_[*handle] = {file, bytes, 0, false};
+  physical_[*handle] = {file, bytes, 0, 1, on_host};
   return CUDA_SUCCESS;
 }
 
 void VirtualMemory::drop_if_unused(CUmemGenericAllocationHandle handle) {
   const auto found = physical_.find(handle);
-  if (!found->second.released || found->second.mappings > 0) return;
+  if (found->second.handles > 0 || found->second.mappings > 0) return;
   close(found->second.file);
-  Memory::get().refund(found->second.bytes);
+  refund(found->second);
   physical_.erase(found);
 }
 
 CUresult VirtualMemory::release(CUmemGenericAllocationHandle handle) {
   const std::lock_guard lock(mutex_);
   const auto found = physical_.find(handle);
-  if (found == physical_.end() || found->second.released) return CUDA_ERROR_INVALID_VALUE;
-  found->second.released = true;
+  if (found == physical_.end() || found->second.handles == 0) return CUDA_ERROR_INVALID_VALUE;
+  --found->second.handles;
   drop_if_unused(handle);
+  return CUDA_SUCCESS;
+}
+
+CUresult VirtualMemory::retain(CUmemGenericAllocationHandle* handle, CUdeviceptr address) {
+  const std::lock_guard lock(mutex_);
+  const auto after = mappings_.upper_bound(address);
+  if (handle == nullptr || after == mappings_.begin()) return CUDA_ERROR_INVALID_VALUE;
+  const auto& [start, mapping] = *std::prev(after);
+  if (address - start >= mapping.bytes) return CUDA_ERROR_INVALID_VALUE;
+  *handle = mapping.handle;
+  ++physical_.at(mapping.handle).handles;
   return CUDA_SUCCESS;
 }
 
@@ -117,7 +132,7 @@ CUresult VirtualMemory::map(CUdeviceptr address, std::size_t bytes, std::size_t 
                             CUmemGenericAllocationHandle handle) {
   const std::lock_guard lock(mutex_);
   const auto found = physical_.find(handle);
-  if (found == physical_.end() || found->second.released || !is_granular(bytes) || offset != 0 ||
+  if (found == physical_.end() || found->second.handles == 0 || !is_granular(bytes) || offset != 0 ||
       bytes > found->second.bytes || address % granularity != 0 || !is_reserved(address, bytes) ||
       overlaps_mapping(address, bytes)) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -161,6 +176,16 @@ CUresult VirtualMemory::set_access(CUdeviceptr address, std::size_t bytes, bool 
   return CUDA_SUCCESS;
 }
 
+bool VirtualMemory::is_of_host(CUdeviceptr address, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (bytes == 0 || !covers_mappings(address, bytes)) return false;
+  for (auto mapping = mappings_.find(address); mapping != mappings_.end() && mapping->first < address + bytes;
+       ++mapping) {
+    if (!physical_.at(mapping->second.handle).on_host) return false;
+  }
+  return true;
+}
+
 VirtualMemory::Count VirtualMemory::count() {
   const std::lock_guard lock(mutex_);
   Count count{reservations_.size(), physical_.size(), 0, mappings_.size()};
@@ -173,7 +198,7 @@ void VirtualMemory::clear() {
   while (!mappings_.empty()) unmap_locked(mappings_.begin()->first, mappings_.begin()->second.bytes);
   for (const auto& [handle, physical] : physical_) {
     close(physical.file);
-    Memory::get().refund(physical.bytes);
+    refund(physical);
   }
   physical_.clear();
   for (const auto& [address, bytes] : reservations_) munmap(pointer(address), bytes);

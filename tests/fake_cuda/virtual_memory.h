@@ -20,14 +20,19 @@ class VirtualMemory {
 
   CUresult reserve(CUdeviceptr* address, std::size_t bytes, std::size_t alignment);
   CUresult unreserve(CUdeviceptr address, std::size_t bytes);
-  CUresult create(CUmemGenericAllocationHandle* handle, std::size_t bytes);
+  CUresult create(CUmemGenericAllocationHandle* handle, std::size_t bytes, bool on_host = false);
   // The memory itself goes when its last mapping does.
   CUresult release(CUmemGenericAllocationHandle handle);
+  // One more handle of what is mapped at `address`.
+  CUresult retain(CUmemGenericAllocationHandle* handle, CUdeviceptr address);
   CUresult map(CUdeviceptr address, std::size_t bytes, std::size_t offset,
                CUmemGenericAllocationHandle handle);
   // Whole mappings only.
   CUresult unmap(CUdeviceptr address, std::size_t bytes);
   CUresult set_access(CUdeviceptr address, std::size_t bytes, bool readable, bool writable);
+
+  // Whether mappings of the host's memory fill the range.
+  bool is_of_host(CUdeviceptr address, std::size_t bytes);
 
   struct Count {
     std::size_t reservations = 0, physical = 0, physical_bytes = 0, mappings = 0;
@@ -40,8 +45,10 @@ class VirtualMemory {
     int file = -1;
     std::size_t bytes = 0;
     std::size_t mappings = 0;
-    bool released = false;
+    std::size_t handles = 1;
+    bool on_host = false;  // no part of the card's account
   };
+  void refund(const Physical& physical);
   struct Mapping {
     std::size_t bytes = 0;
     CUmemGenericAllocationHandle handle = 0;

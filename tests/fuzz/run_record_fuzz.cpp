@@ -16,9 +16,9 @@ std::vector<std::string> seeds() {
 }
 
 std::vector<std::string> dictionary() {
-  return {"alloc",   "free",  "reset", "refused", "failed",
-          "process", "calls", "total", "graph",   "async",
-          ",",       "\n",    "-1",    "<b>",     "18446744073709551615"};
+  return {"alloc",      "free",  "reset", "refused", "failed",  "process",
+          "calls",      "total", "graph", "async",   "spilled", "place=host",
+          "spill=full", ",",     "\n",    "-1",      "<b>",     "18446744073709551615"};
 }
 
 }  // namespace stowage::fuzz
@@ -35,7 +35,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       if (kind.live > kind.peak) fuzz::broken("a peak below what is left");
     }
   }
-  const RunReport report{{"program"}, 1_MiB, "exit code 0"};
+  const RunReport report{{"program"}, 1_MiB, 1_MiB, "exit code 0"};
   if (run_report_text(report, *record).empty()) fuzz::broken("no text");
   if (run_report_html(report, *record).find("<b>") != std::string::npos)
     fuzz::broken("the record's own markup");

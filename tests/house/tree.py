@@ -41,7 +41,9 @@ TESTS_OF_THE_WHOLE = {
     "tests/offload/engine/random_graph_test.cpp": "the same on random graphs",
     "tests/offload/engine/cuda/cuda_engine_test.cpp": "the same on a CUDA device",
     "tests/offload/engine/cuda/cuda_faults_test.cpp": "CUDA calls of a step that fail",
+    "tests/allocator/interpose/cached_programs_test.cpp": "programs served from what they freed, under --cache",
     "tests/allocator/interpose/programs_test.cpp": "programs under `stowage run`: all calls caught, bytes equal",
+    "tests/allocator/interpose/spilling_programs_test.cpp": "programs that need more than the card has, under --spill",
     "tests/samples/train_gpt_cuda_test.cpp": "train_gpt on a CUDA device",
     "tests/offload/engine/waits_test.cpp": "every wait of a plan, removed one at a time",
 }

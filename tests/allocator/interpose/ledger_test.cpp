@@ -141,6 +141,52 @@ TEST(Ledger, TakesAnAddressThatComesAgainForFreed) {
   EXPECT_EQ(ledger.live(0), 100U);
 }
 
+TEST(Ledger, CountsWhatIsOnTheHostApart) {
+  const samples::TemporaryFolder folder;
+  const std::string path = folder.make("record", "");
+  Ledger ledger({.limit = 100, .record = path});
+  ASSERT_TRUE(ledger.admit(small));
+  ledger.granted(0x1000, small);
+  EXPECT_FALSE(ledger.admit(small));
+  Block block = small;
+  block.spilled = true;
+  ledger.granted(0x2000, block);
+  EXPECT_EQ(ledger.live(0), 100U) << "not the card's";
+  EXPECT_EQ(ledger.spilled(), 100U);
+  EXPECT_EQ(ledger.free_shown(0, 500), 0U);
+  ledger.refused(small, "spill=full");
+  const auto taken = ledger.take(0x2000);
+  ASSERT_TRUE(taken && taken->spilled);
+  ledger.freed(0x2000, *taken, 0);
+  EXPECT_EQ(ledger.spilled(), 0U);
+  EXPECT_EQ(ledger.live(0), 100U);
+  ledger.end();
+  const std::string text = samples::contents_of(path);
+  EXPECT_THAT(text, HasSubstr(",alloc,device,0,0,0x1000,100,100,0,\n"));
+  EXPECT_THAT(text, HasSubstr(",alloc,device,0,0,0x2000,100,100,0,place=host\n"));
+  EXPECT_THAT(text, HasSubstr(",free,device,0,0,0x2000,100,100,0,place=host\n"));
+  EXPECT_THAT(text, HasSubstr(",refused,device,0,0,0x0,100,100,0,spill=full\n"));
+  EXPECT_THAT(text, HasSubstr(",spilled,-,-1,0,0x0,100,0,0,1\n")) << "the most, and how many";
+}
+
+TEST(Ledger, LosesSpilledMemoryWithItsContext) {
+  Ledger ledger({});
+  Block block = small;
+  block.spilled = true;
+  ledger.granted(0x2000, block);
+  ledger.context_gone(small.context);
+  EXPECT_EQ(ledger.spilled(), 0U);
+  EXPECT_EQ(ledger.live(0), 0U);
+}
+
+TEST(Ledger, TakesBackWhatWentToTheHostInstead) {
+  Ledger ledger({.limit = 100});
+  ASSERT_TRUE(ledger.admit(small));
+  ledger.give_back(small);
+  EXPECT_EQ(ledger.live(0), 0U);
+  EXPECT_TRUE(ledger.admit(small));
+}
+
 TEST(Ledger, LeavesAGraphsMemoryOutOfTheAccount) {
   Ledger ledger({.limit = 1});
   const Block node = with(small, Kind::graph);

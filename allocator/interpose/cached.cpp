@@ -1,0 +1,144 @@
+#include "allocator/interpose/cached.h"
+
+#include <algorithm>
+#include <exception>
+#include <iterator>
+
+#include "allocator/interpose/driver.h"
+#include "allocator/interpose/places.h"
+#include "allocator/interpose/scopes.h"
+
+namespace stowage::interpose {
+namespace {
+
+constexpr unsigned most_failures = 16;  // then nothing is cached: the driver has no such memory
+
+void* pointer_to(CUdeviceptr address) {
+  return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
+}
+
+CUresult wait_for_context(CUcontext context) {
+  const InContext in(context);
+  return in ? call_real<decltype(cuCtxSynchronize)>(Entry::ctx_synchronize) : in.result();
+}
+
+}  // namespace
+
+// Whether the current context's memory may be cached: it is the primary one of the only card.
+bool Cached::open_here() {
+  const CUcontext context = current_context();
+  if (context == nullptr || failures_ >= most_failures) return false;
+  if (card_ != nullptr) return card_->context == context;
+  CUdevice device = 0;
+  int devices = 0;
+  call_real<decltype(cuCtxGetDevice)>(Entry::ctx_get_device, &device);
+  call_real<decltype(cuDeviceGetCount)>(Entry::device_get_count, &devices);
+  const auto number = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(context));
+  if (devices != 1 || places().primary_context(device) != number) return false;
+  ++failures_;
+  std::size_t total = 0;
+  if (call_real<decltype(cuDeviceTotalMem_v2)>(Entry::device_total_mem, &total, device) != CUDA_SUCCESS)
+    return false;
+  try {
+    auto card = std::make_unique<Card>();
+    card->context = context;
+    card->device = device;
+    card->memory = std::make_unique<CacheDevice>(device, std::min<Bytes>(total, limit_));
+    card->allocator =
+        std::make_unique<CachingAllocator>(*card->memory, CachingAllocatorOptions{.limit = limit_});
+    card_ = std::move(card);
+    failures_ = 0;
+  } catch (const std::exception&) {
+    return false;
+  }
+  return true;
+}
+
+// 0: the cache has no part in it, or no memory for it.
+CUdeviceptr Cached::take(Bytes bytes) {
+  const OutsideCapture outside;
+  const MutexLock lock(mutex_);
+  if (!open_here()) return 0;
+  try {
+    const auto address =
+        reinterpret_cast<CUdeviceptr>(card_->allocator->allocate_raw(bytes, CacheDevice::lane));
+    blocks_[address] = {address, bytes, card_->device, card_->context, next_id_++};
+    used_ = true;
+    return address;
+  } catch (const std::exception&) {
+    return 0;
+  }
+}
+
+CUresult Cached::allocate(const AllocateCall& call) {
+  if (call.entry == Entry::mem_alloc && call.address != nullptr && call.bytes > 0) {
+    if (const CUdeviceptr address = take(call.bytes)) {
+      *call.address = address;
+      return CUDA_SUCCESS;
+    }
+  }
+  CUresult result = driver_.allocate(call);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && make_room()) result = driver_.allocate(call);
+  return result;
+}
+
+// One that is freed in the order of a stream waits, too.
+CUresult Cached::free(const FreeCall& call) {
+  const auto memory = find(call.address);
+  if (!memory || memory->address != call.address) return driver_.free(call);
+  const OutsideCapture outside;
+  if (const CUresult result = wait_for_context(memory->context); result != CUDA_SUCCESS) return result;
+  const MutexLock lock(mutex_);
+  if (card_ == nullptr || blocks_.erase(call.address) == 0) return CUDA_ERROR_INVALID_VALUE;
+  card_->allocator->release_raw(pointer_to(call.address));
+  return CUDA_SUCCESS;
+}
+
+std::optional<ProgramMemory> Cached::find(CUdeviceptr address) {
+  if (!used_) return std::nullopt;
+  const MutexLock lock(mutex_);
+  const auto after = blocks_.upper_bound(address);
+  if (after == blocks_.begin()) return std::nullopt;
+  const ProgramMemory& memory = std::prev(after)->second;
+  if (address - memory.address >= memory.bytes) return std::nullopt;
+  return memory;
+}
+
+Bytes Cached::idle_bytes(CUdevice device) {
+  if (!used_) return 0;
+  const MutexLock lock(mutex_);
+  if (card_ == nullptr || card_->device != device) return 0;
+  Bytes idle = 0;
+  for (const PoolStatistics& pool : card_->allocator->statistics().pools)
+    idle += pool.reserved - std::min(pool.reserved, pool.allocated);
+  return idle;
+}
+
+bool Cached::make_room() {
+  if (!used_) return false;
+  const OutsideCapture outside;
+  const MutexLock lock(mutex_);
+  return card_ != nullptr && card_->allocator->trim() > 0;
+}
+
+// What the context's end leaves of reserved addresses is not known, so another card is opened for the next
+// one.
+void Cached::primary_context_ends(CUdevice device) {
+  if (!used_) return;
+  const MutexLock lock(mutex_);
+  if (card_ == nullptr || card_->device != device) return;
+  wait_for_context(card_->context);
+  for (const auto& [address, memory] : blocks_) card_->allocator->release_raw(pointer_to(address));
+  blocks_.clear();
+  card_->allocator->trim();
+  card_.reset();
+}
+
+void Cached::after_fork_in_child() {
+  static_cast<void>(card_.release());  // its locks may be held, and its memory is the parent's
+  failures_ = most_failures;
+  blocks_.clear();
+  mutex_.unlock();
+}
+
+}  // namespace stowage::interpose

@@ -1,0 +1,59 @@
+// The service that keeps what cuMemAlloc gave out, and gives it out again: the caching allocator over the
+// driver.
+//
+// A cached cuMemFree waits for the context's work, as the driver's does, before anyone gets the memory; so
+// blocks need no stream. Everything else is the driver's: allocations in order of a stream, whose pools keep
+// memory themselves; managed and pitched memory; contexts that a program made, which take their memory along;
+// and all of it where there are several cards, since a peer would not see the memory.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+
+#include "allocator/interpose/cache_device.h"
+#include "allocator/interpose/pass_through.h"
+#include "src/base/mutex.h"
+#include "stowage/caching_allocator.h"
+
+namespace stowage::interpose {
+
+// Thread-safe.
+class Cached : public Service {
+ public:
+  // `limit`: bytes of a card that the cache may hold.
+  explicit Cached(Bytes limit) : limit_(limit) {}
+
+  CUresult allocate(const AllocateCall& call) override;
+  CUresult free(const FreeCall& call) override;
+  std::optional<ProgramMemory> find(CUdeviceptr address) override;
+  Bytes idle_bytes(CUdevice device) override;
+  bool make_room() override;
+  void primary_context_ends(CUdevice device) override;
+
+  void before_fork() STOWAGE_NO_THREAD_SAFETY_ANALYSIS override { mutex_.lock(); }
+  void after_fork_in_parent() STOWAGE_NO_THREAD_SAFETY_ANALYSIS override { mutex_.unlock(); }
+  void after_fork_in_child() STOWAGE_NO_THREAD_SAFETY_ANALYSIS override;
+
+ private:
+  struct Card {
+    CUcontext context = nullptr;  // the primary one
+    CUdevice device = 0;
+    std::unique_ptr<CacheDevice> memory;
+    std::unique_ptr<CachingAllocator> allocator;
+  };
+
+  bool open_here() STOWAGE_REQUIRES(mutex_);
+  CUdeviceptr take(Bytes bytes);
+
+  const Bytes limit_;
+  PassThrough driver_;
+  std::atomic<bool> used_ = false;  // ever
+  Mutex mutex_;
+  std::unique_ptr<Card> card_ STOWAGE_GUARDED_BY(mutex_);  // that is open; there is one
+  unsigned failures_ STOWAGE_GUARDED_BY(mutex_) = 0;       // to open it, one after the other
+  std::map<CUdeviceptr, ProgramMemory> blocks_ STOWAGE_GUARDED_BY(mutex_);
+  std::uint64_t next_id_ STOWAGE_GUARDED_BY(mutex_) = std::uint64_t{3} << 62U;  // beside those of Spill
+};
+
+}  // namespace stowage::interpose

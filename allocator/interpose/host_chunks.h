@@ -1,0 +1,70 @@
+// Memory of the host that stands in the place of device memory: taken from the driver in chunks, at most so
+// much of it, and cut into pieces.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "allocator/interpose/host_memory.h"
+#include "stowage/bytes.h"
+
+namespace stowage::interpose {
+
+// Whose memory goes together. Pieces of different ones share no chunk.
+struct HostOwner {
+  CUdevice device = 0;
+  std::uint64_t context = 0;  // 0: of none, as a pool's memory
+  friend bool operator==(const HostOwner&, const HostOwner&) = default;
+};
+
+struct HostPiece {
+  CUdeviceptr address = 0;  // 0: none was to be had
+  bool full = false;        // for the limit; else the driver refused
+};
+
+// Pieces that are smaller than a granule share one; others have chunks of their own, of whole granules. What
+// the driver does not take back is tried again. Not thread-safe.
+class HostChunks {
+ public:
+  explicit HostChunks(Bytes limit) : limit_(limit) {}
+
+  // A context of the owner's device is current.
+  HostPiece take(Bytes bytes, const HostOwner& owner);
+  void release(CUdeviceptr address);  // of a piece, which nothing uses any more
+  void owner_gone(const HostOwner& owner);
+  // It took along what was page-locked in it, whoever owns that.
+  void context_gone(CUcontext context);
+  void retry();
+  // In a child after fork, which has no part in its parent's.
+  void forget();
+
+  Bytes limit() const { return limit_; }
+  Bytes used() const { return used_; }  // bytes of the host
+
+ private:
+  struct Chunk {
+    HostMemory memory;
+    HostOwner owner;
+    bool shared = false;
+    std::map<Bytes, Bytes> pieces;  // offset to bytes
+  };
+  struct Leftover {
+    HostMemory memory;
+    unsigned attempts = 0;
+  };
+
+  CUdeviceptr take_of(Chunk& chunk, Bytes bytes);
+  CUdeviceptr take_of_shared(Bytes bytes, const HostOwner& owner);
+  bool add_chunk(Bytes bytes, const HostOwner& owner, HostMemory& memory);
+  void end(const HostMemory& memory);
+
+  const Bytes limit_;
+  Bytes used_ = 0;
+  std::map<CUdeviceptr, Chunk> chunks_;
+  std::vector<Leftover> leftovers_;
+};
+
+}  // namespace stowage::interpose

@@ -1,0 +1,83 @@
+// Where allocations go that the card has no room for: memory of the host under addresses of the device.
+#pragma once
+
+#include <atomic>
+#include <list>
+#include <map>
+#include <optional>
+#include <string_view>
+
+#include "allocator/interpose/host_chunks.h"
+#include "allocator/interpose/ledger.h"
+#include "allocator/interpose/service.h"
+#include "src/base/mutex.h"
+
+namespace stowage::interpose {
+
+struct SpillAnswer {
+  CUresult result = CUDA_SUCCESS;
+  std::string_view why = {};  // where it failed, for the record
+};
+
+// Thread-safe, but not for two frees of one address: the ledger gives it to one. The lock is not held while
+// a thread waits for the device.
+class Spill {
+ public:
+  explicit Spill(Bytes limit) : on_(limit > 0), chunks_(limit) {}  // of the host; 0: nothing spills
+
+  bool on() const { return on_; }
+  // In the place of the driver's function; the stream is not captured.
+  SpillAnswer allocate(const AllocateCall& call, const Block& block);
+  // A cuMemFree waits for the work of the memory's context, as the driver's does; one in order takes effect
+  // once the stream's work has passed. Another result than CUDA_SUCCESS: nothing is freed.
+  CUresult free(const FreeCall& call);
+
+  // The allocation that `address` is in.
+  std::optional<ProgramMemory> find(CUdeviceptr address);
+  // Frees what streams have passed.
+  void settle();
+
+  // After they went: the driver has ended their work.
+  void context_gone(std::uint64_t context);
+  void device_reset(CUdevice device, std::uint64_t primary_context);
+
+  // The lock is held while the process forks.
+  void before_fork() STOWAGE_NO_THREAD_SAFETY_ANALYSIS { mutex_.lock(); }
+  void after_fork_in_parent() STOWAGE_NO_THREAD_SAFETY_ANALYSIS { mutex_.unlock(); }
+  void after_fork_in_child() STOWAGE_NO_THREAD_SAFETY_ANALYSIS;
+
+ private:
+  struct Kept {
+    ProgramMemory memory;
+    HostOwner owner;
+  };
+  // Freed in the order of a stream, whose work up to there `event` marks.
+  struct Pending {
+    CUdeviceptr address = 0;
+    std::uint64_t id = 0;         // 0: none is freed, but the event is to go
+    CUcontext context = nullptr;  // of the event
+    CUevent event = nullptr;
+    bool passed = false;
+    unsigned waiters = 0;  // threads that wait for it without the lock: it stays
+  };
+
+  CUresult free_in_order(const FreeCall& call);
+  CUresult release_at_once(CUdeviceptr address);
+  void settle_locked() STOWAGE_REQUIRES(mutex_);
+  bool settled(Pending& pending) STOWAGE_REQUIRES(mutex_);
+  bool wait_for_pending() STOWAGE_NO_THREAD_SAFETY_ANALYSIS;  // false: none was pending
+  void keep(const ProgramMemory& memory, const HostOwner& owner) STOWAGE_REQUIRES(mutex_);
+  void release(CUdeviceptr address, std::uint64_t id) STOWAGE_REQUIRES(mutex_);
+  template <class Predicate>
+  void went_with(CUcontext context, Predicate gone) STOWAGE_REQUIRES(mutex_);
+
+  const bool on_;
+  Mutex mutex_;
+  HostChunks chunks_ STOWAGE_GUARDED_BY(mutex_);
+  std::map<CUdeviceptr, Kept> kept_ STOWAGE_GUARDED_BY(mutex_);
+  std::list<Pending> pending_ STOWAGE_GUARDED_BY(mutex_);
+  std::uint64_t next_id_ STOWAGE_GUARDED_BY(mutex_) = std::uint64_t{1} << 63U;  // the driver counts from 1
+  std::atomic<bool> used_ = false;  // ever: most programs never spill
+};
+
+}  // namespace stowage::interpose
