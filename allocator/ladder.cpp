@@ -35,7 +35,10 @@ caching::Pool& CachingAllocator::Implementation::pool_of(Stream& stream) {
 }
 
 caching::Block* CachingAllocator::Implementation::climb(Request& request) {
-  if (Block* const block = take_ready(request)) return block;
+  // Bytes of granules in use cost nothing. Before others are taken, what the stream caches joins what lies
+  // beside it: a block put on while its neighbours are cached would stand in the way of the next.
+  if (const auto place = find(request, Need::nothing, PoolHeap::quick); place && place->granules.empty())
+    return occupy(request, *place);
   flush_stream(request.stream, request.pool);
   if (Block* const block = take_ready(request)) return block;
   flush_pool(request.pool);

@@ -46,6 +46,17 @@ TEST_F(LadderTest, MemoryStrandedInOneStreamsCacheServesOthers) {
   use(61_MiB, b);
 }
 
+TEST_F(LadderTest, WhatAStreamCachesIsPutTogetherBeforeGranulesAreTaken) {
+  std::byte* const x = use(6_MiB, a);
+  std::byte* const y = use(6_MiB, a);
+  std::byte* const z = use(14_MiB, a);
+  allocator.release_raw(z);
+  use(512, b);  // z goes from the cache to the heap
+  allocator.release_raw(x);
+  allocator.release_raw(y);
+  EXPECT_EQ(use(12_MiB, a), x);  // in the place of both, not in that of z and beyond
+}
+
 TEST_F(LadderTest, FragmentsServeAfterRemapping) {
   std::vector<std::byte*> blocks;
   for (int i = 0; i < 32; ++i) blocks.push_back(use(2_MiB, a));
