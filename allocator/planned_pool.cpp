@@ -51,6 +51,19 @@ void PlannedPool::free(Ticket ticket) {
   unused_.push_back(ticket);
 }
 
+void PlannedPool::decline(Ticket ticket) {
+  TicketState& state = tickets_[ticket];
+  if (state.request != none) {
+    tickets_of_[state.request] = none;
+  } else {
+    overdue_.erase(state.offset);
+  }
+  state.request = none;
+  state.has_offset = false;
+  --statistics_.hits;
+  count_miss();
+}
+
 void PlannedPool::drop_plans() {
   suspend();
   plans_.clear();

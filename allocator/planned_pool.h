@@ -11,9 +11,9 @@
 // up for the rest of the iteration, and its memory needs to be there no longer than the blocks in it; the
 // iteration that did not fit is planned anew, and a few plans are kept for programs that go back and forth.
 //
-// Offsets alone: the owner keeps [0, bytes()) of one region backed, wherever it is, before it uses an offset.
-// Bytes go from one block to another of the same stream only, so that the stream's own order is enough. Not
-// thread-safe.
+// Offsets alone: the owner backs the bytes of one region, wherever it is, as far as offsets reach. Within a
+// plan bytes go from one block to another of the same stream only, so that the stream's own order is enough;
+// where plans change, the owner looks after the order. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -57,6 +57,9 @@ class PlannedPool {
   void free(Ticket ticket);
   // Of a block without an offset that nothing could serve: it was never there.
   void cancel(Ticket ticket) { unused_.push_back(ticket); }
+  // Of a block with an offset, right behind `allocate`: it cannot be had now. A miss; the caching path serves
+  // it.
+  void decline(Ticket ticket);
   // For an owner who cannot back bytes(): down to what the blocks in it reach. Plans are made again later.
   void drop_plans();
 
