@@ -104,6 +104,7 @@ class CachingAllocator::Implementation {
   bool map_for_plan(Request& request, const std::vector<Interval>& missing, bool& short_of_memory)
       STOWAGE_REQUIRES(mutex_);
   void make_way_for_plan(bool is_new) STOWAGE_REQUIRES(mutex_);
+  bool is_wasteful() STOWAGE_REQUIRES(mutex_);
   void look_at_plan(bool was_planned) STOWAGE_REQUIRES(mutex_);
   std::uint64_t unmap_of_plan(std::uint64_t most, Interval kept) STOWAGE_REQUIRES(mutex_);
   PlanStatistics plan_statistics() STOWAGE_REQUIRES(mutex_);

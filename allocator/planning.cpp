@@ -1,6 +1,7 @@
 // What a plan serves of the caching allocator's requests, and the memory behind it.
 //
 // All of it under the allocator's mutex: the order of requests is what a plan goes by.
+#include <algorithm>
 #include <utility>
 
 #include "allocator/caching_allocator_implementation.h"
@@ -121,8 +122,23 @@ void CachingAllocator::Implementation::begin_iteration() {
 void CachingAllocator::Implementation::look_at_plan(bool was_planned) {
   const bool is_new = plans_made_ != planned_.statistics().plans;
   plans_made_ = planned_.statistics().plans;
+  if (is_new && is_wasteful()) planned_.reject_plan();
   if (planned_.bytes() > region_.bytes()) planned_.drop_plans();
   if (planned_.is_planned() && (is_new || !was_planned)) make_way_for_plan(is_new);
+}
+
+// Whether the new plan would need more than its iteration took without one: that has been mapped for it, and
+// mapped still, beside what stays.
+bool CachingAllocator::Implementation::is_wasteful() {
+  const Pool& pool = *pools_.front();
+  Bytes staying = 0;
+  for (const auto& stream : owned_streams_) {
+    const MutexLock lock(stream->mutex);
+    if (const Cache* const cache = stream->find_cache(pool)) staying += cache->statistics.allocated;
+  }
+  staying -= std::min(staying, region_.held() + planned_.live_outside());
+  const Bytes without = pool.reserved * granule_;
+  return planned_.plan_bytes() + staying > without + without / 100 + granule_;
 }
 
 // What served while there was no plan is not needed now, but for what the plan will take of it. A new plan is

@@ -140,6 +140,22 @@ TEST_F(PlanningTest, AProgramThatChangesIsPlannedAnew) {
   EXPECT_EQ(planned().plans, 2u);
 }
 
+// Two streams by turns: with bytes of its own each, a plan would take twice what is live.
+TEST_F(PlanningTest, StreamsThatTakeTurnsShareBytes) {
+  device.is_slow = [] { return true; };
+  for (int i = 0; i < 4; ++i) {
+    allocator.begin_iteration();
+    run({20_MiB}, a);
+    run({20_MiB - 512}, b);
+  }
+  EXPECT_EQ(planned().hits, 6u);
+  EXPECT_EQ(planned().bytes, 20_MiB);
+  EXPECT_EQ(allocator.statistics().peak_reserved, 20_MiB);
+  device.loses_wait = [] { return true; };
+  allocator.begin_iteration();
+  EXPECT_THROW(run({20_MiB}, a), AccessViolation);
+}
+
 TEST_F(PlanningTest, ARecordedStreamIsWaitedFor) {
   device.is_slow = [] { return true; };
   for (int i = 0; i < 3; ++i) {
