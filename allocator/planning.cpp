@@ -141,16 +141,18 @@ bool CachingAllocator::Implementation::is_wasteful() {
   return planned_.plan_bytes() + staying > without + without / 100 + granule_;
 }
 
-// What served while there was no plan is not needed now, but for what the plan will take of it. A new plan is
-// worth a wait for work that is under way.
+// What served while there was no plan is not needed now. Behind a new plan, which is worth a wait for work that
+// is under way, all of it goes, since the next iteration may be a smaller one; else what the plan will not take.
 void CachingAllocator::Implementation::make_way_for_plan(bool is_new) {
   Pool& pool = *pools_.front();
   std::exception_ptr failure;
   flush_pool(pool);
-  if (is_new)
+  if (is_new) {
     synchronise(failure);
-  else
-    poll(failure);
+    unmap_spare(pool, pool.reserved, {});
+    return;
+  }
+  poll(failure);
   std::uint64_t wanted = 0;
   for (const Interval& run : region_.missing(region_.at(0, planned_.bytes()))) wanted += run.length();
   const std::uint64_t spare = pool.heap.spare().count();

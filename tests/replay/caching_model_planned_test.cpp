@@ -54,6 +54,8 @@ TEST(CachingModelPlanned, LeavesNothingBehindWhereTheFallbackFails) {
   model.allocate(0, 10_MiB, 0);
   model.free(0);
   model.begin_iteration();
+  model.allocate(0, 10_MiB, 0);
+  EXPECT_EQ(model.statistics().planned.hits, 0U);  // what failed was part of the iteration
   EXPECT_EQ(model.reserved_bytes(), 10_MiB);
 }
 
@@ -127,7 +129,7 @@ TEST(CachingModelPlanned, StrandsNoMemoryOfTheFallback) {
   AllocationId id = 0;
   for (Bytes i = 0; i < 12; ++i) {
     model.begin_iteration();
-    EXPECT_EQ(model.reserved_bytes(), i == 0 ? 0 : 4_MiB) << i;
+    EXPECT_LE(model.reserved_bytes(), 4_MiB) << i;
     for (int k = 0; k < 20; ++k) {
       model.allocate(id, 3_MiB + 4096 * i, 0);
       model.free(id++);
