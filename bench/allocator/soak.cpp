@@ -6,12 +6,13 @@
 //                       [--strand 0]
 // What is mapped and not used stays mapped, so what is reserved is the largest need so far, and goes on
 // growing slowly for as long as anyone looks, however stationary the program is. So life is cut into windows,
-// each of which begins with a trim: its peak is then what it needed itself. Its ratio is that peak over the
-// peak of live bytes in the same window; blocks live far shorter than windows, so windows are nearly
-// independent. A line is fitted through the ratios by least squares, the first eighth of the windows left
-// out. Memory drifts where the line rises by more than a hundredth over them, and by more than three standard
-// errors. Ends with code 1 if it drifts, or if a window's ratio is above `bounded`. To see that a drift is
-// found: with `--strand N`, one block in N is never released, of which the account knows nothing.
+// each of which begins with a trim and has whole rounds of phases: its peak is then what it needed itself.
+// Its ratio is that peak over the peak of live bytes in the same window; blocks live far shorter than
+// windows, so windows are nearly independent. A line is fitted through the ratios by least squares, the first
+// eighth of the windows left out. Memory drifts where the line rises by more than a hundredth over them, and
+// by more than three standard errors. Ends with code 1 if it drifts, or if a window's ratio is above
+// `bounded`. To see that a drift is found: with `--strand N`, one block in N is never released, of which the
+// account knows nothing.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -27,6 +28,11 @@
 namespace {
 
 using namespace stowage;
+
+constexpr int phase_bits = 18;
+constexpr std::uint64_t phases = 4;
+constexpr std::uint64_t round_operations = phases << phase_bits;
+constexpr int fewest_windows = 16;
 
 struct Options {
   std::uint64_t operations = 1'000'000'000;
@@ -67,8 +73,12 @@ class Soak {
   bool run() {
     fmt::print("{:>14} {:>14} {:>14} {:>14} {:>8} {:>10} {:>9}\n", "operations", "live now", "peak live",
                "peak reserved", "ratio", "hits", "cpu ns");
-    for (int window = 0; window < options_.windows; ++window) run_window();
-    const Line line = fitted(std::vector<double>(ratios_.begin() + options_.windows / 8, ratios_.end()));
+    const std::uint64_t rounds = options_.operations / round_operations;
+    const std::uint64_t each =
+        std::max<std::uint64_t>(1, rounds / static_cast<std::uint64_t>(options_.windows));
+    for (std::uint64_t done = 0; done + each <= rounds; done += each) run_window(each * round_operations);
+    const auto settled = ratios_.begin() + static_cast<std::ptrdiff_t>(ratios_.size() / 8);
+    const Line line = fitted(std::vector<double>(settled, ratios_.end()));
     const double worst = *std::max_element(ratios_.begin(), ratios_.end());
     fmt::print("worst window {:.4f}, mean {:.4f}, rise over all windows {:.5f} +- {:.5f}\n", worst, line.mean,
                line.rise, line.error);
@@ -99,12 +109,11 @@ class Soak {
     return line;
   }
 
-  void run_window() {
+  void run_window(std::uint64_t operations) {
     allocator_.trim();
     allocator_.reset_peaks();
     peak_ = live_;
     const AllocatorStatistics before = allocator_.statistics();
-    const std::uint64_t operations = options_.operations / static_cast<std::uint64_t>(options_.windows);
     const std::clock_t start = std::clock();
     for (std::uint64_t i = 0; i < operations; ++i) step(done_++);
     const double taken = 1e9 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
@@ -133,8 +142,7 @@ class Soak {
       block = {};
       return;
     }
-    const std::size_t phase =
-        static_cast<std::size_t>(number >> 20) % 4 * 8;  // which sizes are common changes
+    const auto phase = static_cast<std::size_t>(number >> phase_bits) % phases * 8;  // of sizes
     const std::size_t size = random_.below(8) == 0 ? random_.below(64) : phase + random_.below(32);
     block.bytes = sizes_[size] + (random_.below(16) == 0 ? random_.below(4096) : 0);
     block.address = allocator_.allocate_raw(block.bytes, lanes_[random_.below(lanes_.size())].id());
@@ -161,11 +169,12 @@ class Soak {
 int main(int argc, char** argv) {
   CLI::App app{"Whether the caching allocator's memory drifts over a long life."};
   Options options;
-  app.add_option("--operations", options.operations, "requests and releases")->check(CLI::PositiveNumber);
+  app.add_option("--operations", options.operations, "requests and releases")
+      ->check(CLI::Range(fewest_windows * round_operations, std::uint64_t{1} << 50U));
   app.add_option("--streams", options.streams, "that requests come from")->check(CLI::Range(1, 64));
   app.add_option("--seed", options.seed, "of the program")->check(CLI::PositiveNumber);
   app.add_option("--windows", options.windows, "that the operations are cut into")
-      ->check(CLI::Range(16, 10000));
+      ->check(CLI::Range(fewest_windows, 10000));
   app.add_option("--strand", options.strand, "one block in so many is never released; 0: none");
   app.add_option("--bounded", options.bounded, "reserved over peak live bytes of a window, at most")
       ->check(CLI::PositiveNumber);
