@@ -77,13 +77,16 @@ TEST_F(LadderTest, TheWholeLimitServesAfterFragmentation) {
       break;
     }
   for (std::size_t i = 0; i < blocks.size(); i += 3) allocator.release_raw(blocks[i]), blocks[i] = nullptr;
-  use(500_KiB, a);  // takes what it finds among them
+  std::byte* const small = use(500_KiB, a);  // takes what it finds among them
   for (std::byte* const block : blocks)
     if (block != nullptr) allocator.release_raw(block);
   device.is_slow = [] { return true; };
-  use(46_MiB, b);  // all but the granule of the block that lives
+  std::byte* const large = use(46_MiB, b);  // all but the granule of the block that lives
   EXPECT_EQ(allocator.statistics().reserved, 48_MiB);
   EXPECT_THROW(allocator.allocate_raw(2_MiB, a), OutOfMemory);
+  allocator.release_raw(small);
+  allocator.release_raw(large);
+  use(48_MiB, a);
 }
 
 TEST_F(LadderTest, ALargeRequestDoesNotSplitASmallOnesSegment) {
