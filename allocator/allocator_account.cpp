@@ -33,7 +33,8 @@ PoolStatistics CachingAllocator::Implementation::pool_statistics(
   sum.peak_reserved = pool.peak_reserved * granule_;
   sum.retries = pool.retries;
   sum.largest_free = pool.heap.largest_mapped_gap();
-  const Bytes free = sum.reserved - sum.allocated;
+  const Bytes idle = pool.is_private() ? 0 : region_.mapped() * granule_ - region_.held();
+  const Bytes free = sum.reserved - sum.allocated - idle;
   sum.fragmentation = free == 0 ? 0 : 1 - static_cast<double>(sum.largest_free) / static_cast<double>(free);
   return sum;
 }
@@ -62,6 +63,7 @@ AllocatorStatistics CachingAllocator::Implementation::statistics_locked(bool str
   all.unmapped_granules = segments_.counters().unmaps;
   all.out_of_memory = failed_requests_;
   for (const auto& pool : pools_) all.pools.push_back(pool_statistics(*pool, all.streams, streams_held));
+  all.planned = plan_statistics();
   return all;
 }
 
@@ -99,6 +101,9 @@ std::string CachingAllocator::Implementation::account_locked() {
                             stream.cached);
     text += ".";
   }
+  if (plans_periods_)
+    text += fmt::format(" Of pool 0, {} are reserved for plans, {} of these allocated.", all.planned.reserved,
+                        all.planned.allocated);
   return text;
 }
 

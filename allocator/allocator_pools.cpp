@@ -15,36 +15,12 @@ caching::Pool& CachingAllocator::Implementation::pool_with(PoolId pool, std::str
 }
 
 std::uint64_t CachingAllocator::Implementation::unmap_spare(Pool& pool, std::uint64_t most, Interval kept) {
-  const std::vector<Interval> runs = pool.heap.recyclable(most, kept);
-  const std::uint64_t before = segments_.mapped();
-  for (const Interval& run : runs) {
-    pool.heap.note_unmapped(run);
-    history_.add({caching::EventKind::unmap,
-                  reinterpret_cast<std::uintptr_t>(segments_base_ + run.begin * granule_),
-                  run.length() * granule_, 0, pool.id});
-  }
-  for (const Interval& refused : segments_.unmap(runs)) {
-    pool.heap.note_mapped(refused);
-    history_.add({caching::EventKind::map,
-                  reinterpret_cast<std::uintptr_t>(segments_base_ + refused.begin * granule_),
-                  refused.length() * granule_, 0, pool.id});
-  }
-  const std::uint64_t unmapped = before - segments_.mapped();
-  pool.reserved -= unmapped;
-  return unmapped;
+  return unmap(pool.heap, pool, pool.heap.recyclable(most, kept));
 }
 
-// Behind Segments::map, which counted them.
-void CachingAllocator::Implementation::note_mapped(Pool& pool, const std::vector<Interval>& runs) {
-  for (const Interval& run : runs) {
-    pool.heap.note_mapped(run);
-    pool.reserved += run.length();
-    history_.add({caching::EventKind::map,
-                  reinterpret_cast<std::uintptr_t>(segments_base_ + run.begin * granule_),
-                  run.length() * granule_, 0, pool.id});
-  }
-  pool.peak_reserved = std::max(pool.peak_reserved, pool.reserved);
-  peak_reserved_ = std::max(peak_reserved_, segments_.mapped());
+void CachingAllocator::Implementation::note_event(caching::EventKind kind, Interval run, const Pool& pool) {
+  history_.add({kind, reinterpret_cast<std::uintptr_t>(segments_base_ + run.begin * granule_),
+                run.length() * granule_, 0, pool.id});
 }
 
 Bytes CachingAllocator::Implementation::trim() {
@@ -56,7 +32,8 @@ std::uint64_t CachingAllocator::Implementation::empty_default_pool(std::uint64_t
   std::exception_ptr failure;
   flush_pool(*pools_.front());
   synchronise(failure);
-  return unmap_spare(*pools_.front(), most, {});
+  const std::uint64_t unmapped = unmap_spare(*pools_.front(), most, {});
+  return unmapped + unmap_of_plan(most - unmapped, {});
 }
 
 void CachingAllocator::Implementation::set_limit(Bytes limit) {
@@ -98,6 +75,11 @@ caching::Interval CachingAllocator::Implementation::slice_space(std::size_t slic
   const Bytes half = segments_bytes_ / 2 / granule_ * granule_;
   const Bytes each = (segments_bytes_ - half) / slices / granule_ * granule_;
   return {half + slice * each, half + (slice + 1) * each};
+}
+
+caching::Interval CachingAllocator::Implementation::plan_space() const {
+  const Bytes end = segments_bytes_ / 2 / granule_ * granule_;
+  return {plans_periods_ ? end - slice_space(0).length() : end, end};
 }
 
 PoolId CachingAllocator::Implementation::create_pool() {

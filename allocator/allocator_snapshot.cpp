@@ -35,6 +35,7 @@ AllocatorSnapshot CachingAllocator::Implementation::snapshot() {
   for (const auto& pool : pools_) {
     std::vector<SnapshotSegment> segments = segments_of(*pool);
     std::move(segments.begin(), segments.end(), std::back_inserter(all.segments));
+    if (!pool->is_private()) add_planned_segments(*pool, all.segments);
   }
   all.dropped_events = history_.copy(all.events);
   return all;
@@ -65,6 +66,34 @@ std::vector<SnapshotBlock> CachingAllocator::Implementation::blocks_in(const Poo
     blocks.push_back(found);
     at = end;
   }
+  return blocks;
+}
+
+// What a plan serves lies behind the pool's other memory; there is no index of it but each block's own entry.
+void CachingAllocator::Implementation::add_planned_segments(const Pool& pool,
+                                                            std::vector<SnapshotSegment>& segments) {
+  for (const auto& [first, last] : region_.mapped_runs()) {
+    const Interval mapped{first * granule_, last * granule_};
+    segments.push_back({reinterpret_cast<std::uintptr_t>(segments_base_ + mapped.begin), mapped.length(),
+                        pool.id, false, planned_blocks_in(mapped)});
+  }
+}
+
+std::vector<SnapshotBlock> CachingAllocator::Implementation::planned_blocks_in(Interval segment) {
+  std::vector<SnapshotBlock> blocks;
+  const auto address = [this](Bytes at) { return reinterpret_cast<std::uintptr_t>(segments_base_ + at); };
+  Bytes gap = segment.begin;
+  for (Bytes at = segment.begin; at < segment.end;) {
+    const Block* const block = table_.at(at);
+    if (block == nullptr || !block->live || !block->is_planned || block->at.begin != at) {
+      at += caching::BlockTable::unit;
+      continue;
+    }
+    if (gap < at) blocks.push_back({address(gap), at - gap, 0, false, false, 0});
+    blocks.push_back({address(at), block->at.length(), block->asked, true, false, block->cache->stream.lane});
+    at = gap = block->at.end;
+  }
+  if (gap < segment.end) blocks.push_back({address(gap), segment.end - gap, 0, false, false, 0});
   return blocks;
 }
 

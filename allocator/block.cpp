@@ -20,7 +20,8 @@ Block& BlockStore::make() {
 
 void BlockStore::recycle(Block& block) {
   block.users.clear();
-  block.live = false;
+  block.live = block.is_planned = false;
+  block.ticket = Block::no_ticket;
   block.next = idle_;
   idle_ = &block;
 }

@@ -14,13 +14,16 @@ struct Cache;
 
 // Each on cache lines of its own, since two lanes may have neighbours.
 struct alignas(128) Block {
+  static constexpr std::uint32_t no_ticket = 0xffffffffU;
   Interval at;      // bytes of the heap
   Bytes asked = 0;  // of them
   Cache* cache = nullptr;
   Block* next = nullptr;    // in a bin
   std::uint64_t count = 0;  // of its lane's releases when it was released
   bool live = false;
-  std::vector<Stream*> users;  // other lanes that were recorded
+  bool is_planned = false;           // in the plan's region
+  std::uint32_t ticket = no_ticket;  // of the planned pool, while the block is live
+  std::vector<Stream*> users;        // other lanes that were recorded
 };
 
 // Owns all blocks; not synchronised.

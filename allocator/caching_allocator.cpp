@@ -30,9 +30,10 @@ CachingAllocator::Implementation::Implementation(Device& device, const CachingAl
       segments_bytes_(segments_.bytes()),
       granule_(segments_.granule()),
       table_(segments_bytes_),
-      limit_(options.limit) {
-  const Bytes half = segments_bytes_ / 2 / granule_ * granule_;
-  pools_.push_back(std::make_unique<Pool>(default_pool, slices, Interval{0, half}, granule_));
+      limit_(options.limit),
+      plans_periods_(options.plan_periods),
+      region_(plan_space(), granule_) {
+  pools_.push_back(std::make_unique<Pool>(default_pool, slices, Interval{0, plan_space().begin}, granule_));
 }
 
 CachingAllocator::Implementation::~Implementation() {
@@ -101,21 +102,29 @@ void* CachingAllocator::Implementation::allocate(Bytes bytes, LaneId lane) {
   // More than the range holds is no place's size, and fails as any other request that finds none.
   const Bytes rounded = align_up(std::min(bytes, segments_bytes_ + 1), caching::BlockTable::unit);
   Stream& stream = stream_of(lane);
+  return plans_periods_ ? allocate_planned(rounded, bytes, stream) : allocate_cached(rounded, bytes, stream);
+}
+
+void* CachingAllocator::Implementation::allocate_cached(Bytes bytes, Bytes asked, Stream& stream) {
   {
     const MutexLock lock(stream.mutex);
     Cache& cache = *stream.current;
-    if (Block* const block = cache.bins.take(rounded)) {
+    if (Block* const block = cache.bins.take(bytes)) {
       cache.statistics.cached -= block->at.length();
       ++cache.statistics.hits;
-      hand_out(cache, *block, bytes);
+      hand_out(cache, *block, asked);
       return address_of(*block);
     }
   }
-  return allocate_slowly(rounded, bytes, stream);
+  return allocate_slowly(bytes, asked, stream);
 }
 
 void CachingAllocator::Implementation::release(void* address) {
   Block& block = block_at(address, "release");
+  if (!plans_periods_ || !release_planned(block, nullptr)) release_cached(block);
+}
+
+void CachingAllocator::Implementation::release_cached(Block& block) {
   Cache& cache = *block.cache;
   {
     const MutexLock lock(cache.stream.mutex);
@@ -145,6 +154,10 @@ void CachingAllocator::Implementation::mark_if_due(Stream& stream, Bytes bytes) 
 // Not into a cache, which knows one lane alone, but into the heap, with a mark on each lane.
 void CachingAllocator::Implementation::release_used_elsewhere(Block& block) {
   const MutexLock lock(mutex_);
+  give(block, take_back_everywhere(block));
+}
+
+caching::Tags CachingAllocator::Implementation::take_back_everywhere(Block& block) {
   Cache& cache = *block.cache;
   caching::Tags tags;
   std::vector<Stream*> users;
@@ -152,8 +165,8 @@ void CachingAllocator::Implementation::release_used_elsewhere(Block& block) {
     const MutexLock stream_lock(cache.stream.mutex);
     take_back(cache, block, "release");
     tags.push_back(cache.stream.marks.next_release());
-    if (!cache.stream.is_captured()) cache.stream.marks.mark();
     users = std::move(block.users);
+    if (!users.empty() && !cache.stream.is_captured()) cache.stream.marks.mark();
   }
   for (Stream* const user : users) {
     const MutexLock user_lock(user->mutex);
@@ -161,15 +174,27 @@ void CachingAllocator::Implementation::release_used_elsewhere(Block& block) {
     tags.push_back(user->marks.next_release());
     if (!user->is_captured()) user->marks.mark();
   }
-  cache.pool.heap.give(block.at, std::move(tags));
+  return tags;
+}
+
+void CachingAllocator::Implementation::give(Block& block, caching::Tags tags) {
+  if (block.is_planned) {
+    region_.give(block.at, std::move(tags));
+  } else {
+    block.cache->pool.heap.give(block.at, std::move(tags));
+  }
   table_.at(block.at.begin) = nullptr;
   blocks_.recycle(block);
 }
 
 void CachingAllocator::Implementation::release(void* address, LaneId lane) {
   Block& block = block_at(address, "release");
-  if (block.cache->stream.lane == lane && &stream_of(lane) == &block.cache->stream) return release(address);
   Stream& target = stream_of(lane);
+  if (&target == &block.cache->stream) return release(address);
+  if (!plans_periods_ || !release_planned(block, &target)) release_cached(block, target);
+}
+
+void CachingAllocator::Implementation::release_cached(Block& block, Stream& target) {
   const MutexLock lock(mutex_);
   Pool& pool = block.cache->pool;
   {
@@ -224,6 +249,7 @@ bool CachingAllocator::owns(const void* address) const { return implementation_-
 void CachingAllocator::record_stream(const void* address, LaneId stream) {
   implementation_->record_stream(address, stream);
 }
+void CachingAllocator::begin_iteration() { implementation_->begin_iteration(); }
 Bytes CachingAllocator::trim() { return implementation_->trim(); }
 void CachingAllocator::retire_stream(LaneId stream) { implementation_->retire_stream(stream); }
 void CachingAllocator::set_limit(Bytes limit) { implementation_->set_limit(limit); }

@@ -1,8 +1,10 @@
 // The caching allocator itself. Its calls are in caching_allocator.cpp (what a stream's cache serves, and the
-// public calls), ladder.cpp (what it does not), allocator_pools.cpp (pools, trimming, limits),
-// allocator_account.cpp (statistics) and allocator_snapshot.cpp (block by block).
+// The caching allocator itself. Its calls are in caching_allocator.cpp (what a stream's cache serves, and the
+// public calls), ladder.cpp (what it does not), planning.cpp (what a plan serves), allocator_pools.cpp
+// (pools, trimming, limits), allocator_account.cpp (statistics) and allocator_snapshot.cpp (block by block).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <exception>
@@ -13,6 +15,8 @@
 
 #include "allocator/block.h"
 #include "allocator/history.h"
+#include "allocator/plan_region.h"
+#include "allocator/planned_pool.h"
 #include "allocator/segments.h"
 #include "allocator/stream_cache.h"
 #include "src/base/mutex.h"
@@ -34,6 +38,8 @@ class CachingAllocator::Implementation {
   Bytes block_bytes(const void* address);
   bool owns(const void* address) const;
   void record_stream(const void* address, LaneId lane) STOWAGE_EXCLUDES(mutex_);
+
+  void begin_iteration() STOWAGE_EXCLUDES(mutex_);
 
   Bytes trim() STOWAGE_EXCLUDES(mutex_);
   void retire_stream(LaneId lane) STOWAGE_EXCLUDES(mutex_);
@@ -83,14 +89,36 @@ class CachingAllocator::Implementation {
   // Both under the cache's stream's lock.
   void hand_out(Cache& cache, Block& block, Bytes asked);
   void take_back(Cache& cache, Block& block, std::string_view call);
+  void* allocate_cached(Bytes bytes, Bytes asked, Stream& stream) STOWAGE_EXCLUDES(mutex_);
+  void release_cached(Block& block) STOWAGE_EXCLUDES(mutex_);
+  void release_cached(Block& block, Stream& target) STOWAGE_EXCLUDES(mutex_);
   void mark_if_due(Stream& stream, Bytes bytes) STOWAGE_REQUIRES(stream.mutex);
   void release_used_elsewhere(Block& block) STOWAGE_EXCLUDES(mutex_);
+  // Takes the block back on its own lane and on those that were recorded.
+  caching::Tags take_back_everywhere(Block& block) STOWAGE_REQUIRES(mutex_);
+  // The block's bytes are free once `tags` have passed; it is no more.
+  void give(Block& block, caching::Tags tags) STOWAGE_REQUIRES(mutex_);
+
+  // planning.cpp
+  void* allocate_planned(Bytes bytes, Bytes asked, Stream& stream) STOWAGE_EXCLUDES(mutex_);
+  // True: it lay in the plan's region, and is released. Else the planned pool knows now that it goes.
+  bool release_planned(Block& block, Stream* target) STOWAGE_EXCLUDES(mutex_);
+  Block* take_planned(Request& request, Bytes offset) STOWAGE_REQUIRES(mutex_);
+  bool back(Request& request, Interval bytes) STOWAGE_REQUIRES(mutex_);
+  bool map_for_plan(Request& request, const std::vector<Interval>& missing, bool& short_of_memory)
+      STOWAGE_REQUIRES(mutex_);
+  void make_way_for_plan(bool is_new) STOWAGE_REQUIRES(mutex_);
+  bool is_wasteful() STOWAGE_REQUIRES(mutex_);
+  void look_at_plan(bool was_planned) STOWAGE_REQUIRES(mutex_);
+  std::uint64_t unmap_of_plan(std::uint64_t most, Interval kept) STOWAGE_REQUIRES(mutex_);
+  PlanStatistics plan_statistics() STOWAGE_REQUIRES(mutex_);
 
   // ladder.cpp
   void* allocate_slowly(Bytes bytes, Bytes asked, Stream& stream) STOWAGE_EXCLUDES(mutex_);
   Pool& pool_of(Stream& stream) STOWAGE_REQUIRES(mutex_);
   Block* climb(Request& request) STOWAGE_REQUIRES(mutex_);
   Block* occupy(Request& request, const Place& place) STOWAGE_REQUIRES(mutex_);
+  Block& hand_out_new(Request& request, Interval at) STOWAGE_REQUIRES(mutex_);
   std::optional<Place> find(const Request& request, Need most, std::size_t breadth, bool may_wait = true)
       STOWAGE_REQUIRES(mutex_);
   Block* take_ready(Request& request) STOWAGE_REQUIRES(mutex_);
@@ -115,9 +143,18 @@ class CachingAllocator::Implementation {
   Pool& pool_with(PoolId pool, std::string_view call) STOWAGE_REQUIRES(mutex_);
   // Returns how many of the pool's spare granules were unmapped.
   std::uint64_t unmap_spare(Pool& pool, std::uint64_t most, Interval kept) STOWAGE_REQUIRES(mutex_);
-  void note_mapped(Pool& pool, const std::vector<Interval>& runs) STOWAGE_REQUIRES(mutex_);
+  // Of `granules`, a PoolHeap or the PlanRegion, whose memory counts to `pool`; returns how many.
+  template <class Granules>
+  std::uint64_t unmap(Granules& granules, Pool& pool, const std::vector<Interval>& runs)
+      STOWAGE_REQUIRES(mutex_);
+  template <class Granules>
+  void note_mapped(Granules& granules, Pool& pool, const std::vector<Interval>& runs)
+      STOWAGE_REQUIRES(mutex_);
+  void note_event(caching::EventKind kind, Interval run, const Pool& pool) STOWAGE_REQUIRES(mutex_);
   std::uint64_t empty_default_pool(std::uint64_t most) STOWAGE_REQUIRES(mutex_);
   Interval slice_space(std::size_t slice) const;
+  // Of the default pool's space, at its end, what plans have.
+  Interval plan_space() const;
 
   // allocator_account.cpp
   // `streams_held`: the caller holds the mutexes of all streams; else each is taken in its turn.
@@ -130,6 +167,9 @@ class CachingAllocator::Implementation {
   // allocator_snapshot.cpp; with all streams held.
   std::vector<SnapshotSegment> segments_of(const Pool& pool) STOWAGE_REQUIRES(mutex_);
   std::vector<SnapshotBlock> blocks_in(const Pool& pool, Interval segment) STOWAGE_REQUIRES(mutex_);
+  void add_planned_segments(const Pool& pool, std::vector<SnapshotSegment>& segments)
+      STOWAGE_REQUIRES(mutex_);
+  std::vector<SnapshotBlock> planned_blocks_in(Interval segment) STOWAGE_REQUIRES(mutex_);
 
   Device& device_;
   caching::History history_;
@@ -147,10 +187,44 @@ class CachingAllocator::Implementation {
   std::uint64_t failed_requests_ STOWAGE_GUARDED_BY(mutex_) = 0;
   caching::BlockStore blocks_ STOWAGE_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Pool>> pools_ STOWAGE_GUARDED_BY(mutex_);  // the default one first
+  const bool plans_periods_;
+  PlannedPool planned_ STOWAGE_GUARDED_BY(mutex_);
+  caching::PlanRegion region_ STOWAGE_GUARDED_BY(mutex_);  // its memory counts to the default pool
+  std::uint64_t plans_made_ STOWAGE_GUARDED_BY(mutex_) = 0;
   PoolId next_pool_ STOWAGE_GUARDED_BY(mutex_) = 1;
   std::vector<std::unique_ptr<Stream>> owned_streams_ STOWAGE_GUARDED_BY(mutex_);  // retired ones too
   std::map<ObserverId, OutOfMemoryObserver> observers_ STOWAGE_GUARDED_BY(mutex_);
   ObserverId next_observer_ STOWAGE_GUARDED_BY(mutex_) = 0;
 };
+
+template <class Granules>
+std::uint64_t CachingAllocator::Implementation::unmap(Granules& granules, Pool& pool,
+                                                      const std::vector<Interval>& runs) {
+  const std::uint64_t before = segments_.mapped();
+  for (const Interval& run : runs) {
+    granules.note_unmapped(run);
+    note_event(caching::EventKind::unmap, run, pool);
+  }
+  for (const Interval& refused : segments_.unmap(runs)) {
+    granules.note_mapped(refused);
+    note_event(caching::EventKind::map, refused, pool);
+  }
+  const std::uint64_t unmapped = before - segments_.mapped();
+  pool.reserved -= unmapped;
+  return unmapped;
+}
+
+// Behind Segments::map, which counted them.
+template <class Granules>
+void CachingAllocator::Implementation::note_mapped(Granules& granules, Pool& pool,
+                                                   const std::vector<Interval>& runs) {
+  for (const Interval& run : runs) {
+    granules.note_mapped(run);
+    pool.reserved += run.length();
+    note_event(caching::EventKind::map, run, pool);
+  }
+  pool.peak_reserved = std::max(pool.peak_reserved, pool.reserved);
+  peak_reserved_ = std::max(peak_reserved_, segments_.mapped());
+}
 
 }  // namespace stowage

@@ -40,6 +40,30 @@ Interval GapIndex::clean_granules(Interval place) const {
   return taken.empty() ? Interval{} : taken;
 }
 
+// Clean granules that the place would take, and all that it touches.
+std::pair<std::uint64_t, std::uint64_t> GapIndex::cost_in(Interval gap, Interval place) const {
+  const Interval granules = clean(gap);
+  const Interval touched{place.begin / granule_, (place.end + granule_ - 1) / granule_};
+  const Interval taken{std::max(granules.begin, touched.begin), std::min(granules.end, touched.end)};
+  return {taken.empty() ? 0 : taken.length(), touched.length()};
+}
+
+Interval GapIndex::within(Interval gap, Bytes bytes) const {
+  const Interval granules = clean(gap);
+  Interval best{gap.begin, gap.begin + bytes};
+  auto best_cost = cost_in(gap, best);
+  const auto consider = [&](Bytes begin) {
+    if (begin < gap.begin || begin > gap.end - bytes) return;
+    const Interval place{begin, begin + bytes};
+    const auto cost = cost_in(gap, place);
+    if (cost < best_cost) best_cost = cost, best = place;
+  };
+  consider(granules.begin * granule_);
+  consider(granules.end * granule_ - std::min(bytes, granules.end * granule_));
+  consider(gap.end - bytes);
+  return best;
+}
+
 void GapIndex::insert(Interval gap) {
   gaps_.emplace(gap.begin, gap.end);
   const std::uint64_t count = clean_count(gap);

@@ -15,6 +15,7 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "stowage/bytes.h"
 
@@ -57,6 +58,10 @@ class GapIndex {
     const Interval granules = clean(gap);
     return granules.empty() ? 0 : granules.length();
   }
+  // Where in a gap: among the places that take the fewest clean granules, the one that touches fewest in all,
+  // since each of them is held while the block lives.
+  Interval within(Interval gap, Bytes bytes) const;
+  std::pair<std::uint64_t, std::uint64_t> cost_in(Interval gap, Interval place) const;
   void insert(Interval gap);
   void erase(std::map<Bytes, Bytes>::iterator gap);
 
@@ -82,7 +87,7 @@ void GapIndex::for_each_place(Bytes bytes, std::size_t breadth, Offer&& offer) c
     std::size_t tried = 0;
     for (auto at = shapes_.lower_bound({granules, bytes, 0});
          at != shapes_.end() && std::get<0>(*at) == granules && tried < breadth; ++at, ++tried)
-      if (offer(Interval{std::get<2>(*at), std::get<2>(*at) + bytes})) return true;
+      if (offer(within({std::get<2>(*at), std::get<2>(*at) + std::get<1>(*at)}, bytes))) return true;
     return false;
   };
   if (whole > 0 && in_gaps_of(whole - 1)) return;
@@ -93,12 +98,12 @@ void GapIndex::for_each_place(Bytes bytes, std::size_t breadth, Offer&& offer) c
     if (clean_count(gap) <= whole) continue;  // offered above, or too short
     ++tried;
     const Bytes begin = at->right ? gap.end - bytes : gap.begin;
-    if (offer(Interval{begin, begin + bytes})) return;
+    if (offer(rest == 0 ? within(gap, bytes) : Interval{begin, begin + bytes})) return;
   }
   tried = 0;
   for (auto at = shapes_.lower_bound({whole + 1, 0, 0}); at != shapes_.end() && tried < breadth;
        ++at, ++tried)
-    if (offer(Interval{std::get<2>(*at), std::get<2>(*at) + bytes})) return;
+    if (offer(within({std::get<2>(*at), std::get<2>(*at) + std::get<1>(*at)}, bytes))) return;
 }
 
 }  // namespace stowage::caching

@@ -35,7 +35,10 @@ caching::Pool& CachingAllocator::Implementation::pool_of(Stream& stream) {
 }
 
 caching::Block* CachingAllocator::Implementation::climb(Request& request) {
-  if (Block* const block = take_ready(request)) return block;
+  // Bytes of granules in use cost nothing. Before others are taken, what the stream caches joins what lies
+  // beside it: a block put on while its neighbours are cached would stand in the way of the next.
+  if (const auto place = find(request, Need::nothing, PoolHeap::quick); place && place->granules.empty())
+    return occupy(request, *place);
   flush_stream(request.stream, request.pool);
   if (Block* const block = take_ready(request)) return block;
   flush_pool(request.pool);
@@ -78,16 +81,19 @@ caching::Block* CachingAllocator::Implementation::take_mapping(Request& request,
 
 caching::Block* CachingAllocator::Implementation::occupy(Request& request, const Place& place) {
   request.pool.heap.take(place);
-  Block& block = blocks_.make();
-  block.at = place.bytes;
-  table_.at(block.at.begin) = &block;
-  {
-    const MutexLock lock(request.stream.mutex);
-    block.cache = &request.stream.cache_for(request.pool);
-    hand_out(*block.cache, block, request.asked);
-  }
+  Block& block = hand_out_new(request, place.bytes);
   note_peaks(request.pool);
   return &block;
+}
+
+caching::Block& CachingAllocator::Implementation::hand_out_new(Request& request, Interval at) {
+  Block& block = blocks_.make();
+  block.at = at;
+  table_.at(at.begin) = &block;
+  const MutexLock lock(request.stream.mutex);
+  block.cache = &request.stream.cache_for(request.pool);
+  hand_out(*block.cache, block, request.asked);
+  return block;
 }
 
 bool CachingAllocator::Implementation::insert_waits(Request& request, const caching::Tags& tags) {
@@ -111,19 +117,23 @@ std::uint64_t CachingAllocator::Implementation::room() const {
   return granules - std::min(granules, segments_.mapped());
 }
 
-// Memory for the place's granules: first those that nobody uses any more, then the device's.
+// Memory for the place's granules: first those that nobody uses any more, the plan's among them, then the
+// device's.
 bool CachingAllocator::Implementation::obtain(Request& request, const Place& place) {
   if (place.unmapped == 0) return true;
   Pool& giver = *pools_.front();
   const Interval kept = &giver == &request.pool ? place.granules : Interval{};
   std::uint64_t spare = 0;
   for (const Interval& run : giver.heap.recyclable(place.unmapped, kept)) spare += run.length();
-  if (spare + room() < place.unmapped) return false;
+  std::uint64_t lent = 0;
+  for (const Interval& run : region_.recyclable(place.unmapped - spare, {})) lent += run.length();
+  if (spare + lent + room() < place.unmapped) return false;
   unmap_spare(giver, spare, kept);
+  unmap_of_plan(lent, {});
   while (room() >= place.unmapped) {
     if (map(request, place)) return true;
     if (request.failure != nullptr) return false;
-    if (unmap_spare(giver, place.unmapped, kept) == 0) return false;
+    if (unmap_spare(giver, place.unmapped, kept) + unmap_of_plan(place.unmapped, {}) == 0) return false;
   }
   return false;
 }
@@ -134,14 +144,14 @@ bool CachingAllocator::Implementation::map(Request& request, const Place& place)
   try {
     segments_.map(missing, left);
   } catch (const OutOfMemory&) {  // the device has less than the limit says
-    note_mapped(request.pool, left);
+    note_mapped(request.pool.heap, request.pool, left);
     return false;
   } catch (const Error&) {
     request.failure = std::current_exception();
-    note_mapped(request.pool, left);
+    note_mapped(request.pool.heap, request.pool, left);
     return false;
   }
-  note_mapped(request.pool, missing);
+  note_mapped(request.pool.heap, request.pool, missing);
   return true;
 }
 

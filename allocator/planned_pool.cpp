@@ -51,6 +51,26 @@ void PlannedPool::free(Ticket ticket) {
   unused_.push_back(ticket);
 }
 
+void PlannedPool::decline(Ticket ticket) {
+  TicketState& state = tickets_[ticket];
+  if (state.request != none) {
+    tickets_of_[state.request] = none;
+  } else {
+    overdue_.erase(state.offset);
+  }
+  state.request = none;
+  state.has_offset = false;
+  --statistics_.hits;
+  count_miss();
+}
+
+void PlannedPool::reject_plan() {
+  if (!is_planned_) return;
+  if (is_marked_) plans_.pop_back();
+  forget_requests();
+  suspend();
+}
+
 void PlannedPool::drop_plans() {
   suspend();
   plans_.clear();
@@ -198,6 +218,7 @@ void PlannedPool::finish_iteration() {
   if (made.empty()) return;
   if (++failed_in_row_ > options_.most_plans)
     idle_iterations_ = std::uint64_t{1} << std::min(failed_in_row_ - options_.most_plans, most_idle_shift);
+  live_outside_ = 0;
   keep_plan(std::move(made), 0);
 }
 
@@ -229,6 +250,7 @@ void PlannedPool::look_for_period() {
   if (!period) return;
   PoolPlan made = make_pool_plan(period->requests, options_.alignment);
   if (made.empty()) return;
+  live_outside_ = period->live;
   keep_plan(std::move(made), static_cast<std::uint32_t>(period->next_request));
   clear_log();
 }

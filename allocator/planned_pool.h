@@ -11,9 +11,9 @@
 // up for the rest of the iteration, and its memory needs to be there no longer than the blocks in it; the
 // iteration that did not fit is planned anew, and a few plans are kept for programs that go back and forth.
 //
-// Offsets alone: the owner keeps [0, bytes()) of one region backed, wherever it is, before it uses an offset.
-// Bytes go from one block to another of the same stream only, so that the stream's own order is enough. Not
-// thread-safe.
+// Offsets alone: the owner backs the bytes of one region, wherever it is, as far as offsets reach. In most
+// plans bytes go from one block to another of the same stream only, so that the stream's own order is enough;
+// in others, and where plans change, the owner lets streams wait for each other. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -57,9 +57,18 @@ class PlannedPool {
   void free(Ticket ticket);
   // Of a block without an offset that nothing could serve: it was never there.
   void cancel(Ticket ticket) { unused_.push_back(ticket); }
+  // Of a block with an offset, right behind `allocate`: it cannot be had now. A miss; the caching path serves
+  // it.
+  void decline(Ticket ticket);
+  // For an owner who would rather not have the plan in use, the latest made: it is forgotten.
+  void reject_plan();
   // For an owner who cannot back bytes(): down to what the blocks in it reach. Plans are made again later.
   void drop_plans();
 
+  // Of the plan in use; 0 without one.
+  Bytes plan_bytes() const { return is_planned_ ? plan().bytes : 0; }
+  // Of requests that the new plan holds, what lies outside of it, since it was made in their midst.
+  Bytes live_outside() const { return live_outside_; }
   // What offsets can reach, now: 0 without a plan and without blocks.
   Bytes bytes() const { return bytes_; }
   // Whether requests are compared with a plan.
@@ -124,6 +133,7 @@ class PlannedPool {
   std::vector<TicketState> tickets_;
   std::vector<Ticket> unused_;
   Bytes bytes_ = 0;
+  Bytes live_outside_ = 0;
 };
 
 }  // namespace stowage

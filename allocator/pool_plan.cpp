@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "stowage/placement.h"
 
@@ -25,16 +26,25 @@ PlacementResult place_well(const std::vector<PlacementItem>& items, Bytes alignm
   return searched.peak < placed.peak ? searched : placed;
 }
 
-// Places the requests of one stream from `base` on; returns where they end.
-Bytes place_stream(const std::vector<LoggedRequest>& requests, const Indexes& members, Bytes base,
-                   Bytes alignment, PoolPlan& plan) {
+// Where each stream having bytes of its own takes so much more than one arena for all, waits between streams
+// are worth it.
+constexpr Bytes least_saved = 2_MiB;
+constexpr Bytes least_saved_share = 32;
+
+std::vector<PlacementItem> items_of(const std::vector<LoggedRequest>& requests, const Indexes& members) {
   std::vector<PlacementItem> items;
   for (const std::uint32_t index : members) {
     const LoggedRequest& request = requests[index];
     items.push_back(
         {static_cast<std::int64_t>(request.made), static_cast<std::int64_t>(request.freed), request.bytes});
   }
-  const PlacementResult placed = place_well(items, alignment);
+  return items;
+}
+
+// Places the requests from `base` on; returns where they end.
+Bytes place_requests(const std::vector<LoggedRequest>& requests, const Indexes& members, Bytes base,
+                     Bytes alignment, PoolPlan& plan) {
+  const PlacementResult placed = place_well(items_of(requests, members), alignment);
   for (std::size_t i = 0; i < members.size(); ++i) {
     PlannedRequest& request = plan.requests[members[i]];
     request.offset = base + placed.offsets[i];
@@ -56,18 +66,33 @@ void list_frees(const std::vector<LoggedRequest>& requests, PoolPlan& plan) {
   }
 }
 
+void share_streams(const std::vector<LoggedRequest>& requests, const Indexes& all, Bytes alignment,
+                   PoolPlan& plan) {
+  const auto is_worth_it = [&](Bytes bytes) {
+    return plan.bytes > bytes + bytes / least_saved_share + least_saved;
+  };
+  if (!is_worth_it(peak_live_bytes(items_of(requests, all)))) return;
+  PoolPlan shared = plan;
+  shared.bytes = place_requests(requests, all, 0, alignment, shared);
+  if (is_worth_it(shared.bytes)) plan = std::move(shared);
+}
+
 }  // namespace
 
 PoolPlan make_pool_plan(const std::vector<LoggedRequest>& requests, Bytes alignment) {
   PoolPlan plan;
   std::map<std::uint64_t, Indexes> streams;
+  Indexes all;
   for (const LoggedRequest& request : requests) {
     const auto index = static_cast<std::uint32_t>(plan.requests.size());
     plan.requests.push_back({request.bytes, request.stream, 0, false});
-    if (request.freed != LoggedRequest::never) streams[request.stream].push_back(index);
+    if (request.freed == LoggedRequest::never) continue;
+    streams[request.stream].push_back(index);
+    all.push_back(index);
   }
   for (const auto& [stream, members] : streams)
-    plan.bytes = place_stream(requests, members, align_up(plan.bytes, alignment), alignment, plan);
+    plan.bytes = place_requests(requests, members, align_up(plan.bytes, alignment), alignment, plan);
+  if (streams.size() > 1) share_streams(requests, all, alignment, plan);
   list_frees(requests, plan);
   return plan;
 }

@@ -15,8 +15,9 @@ struct PlannedRequest {
   bool has_offset = false;  // not: it outlives the sequence, and is no part of the plan's memory
 };
 
-// Two requests share bytes only where they are of one stream and the first is freed before the second is
-// made: the order of the stream's work is all that their reuse needs.
+// Two requests share bytes only where the first is freed before the second is made. They are of one stream,
+// so that the order of the stream's work is all that their reuse needs, unless that takes too much memory:
+// then the owner lets one stream wait for the other.
 struct PoolPlan {
   std::vector<PlannedRequest> requests;  // in the order in which they are made
   // Requests with offsets in the order of their frees, and how many of these come before each request.
@@ -28,7 +29,8 @@ struct PoolPlan {
   bool empty() const { return frees.empty(); }
 };
 
-// Each stream is placed apart, by `place`. Offsets are multiples of `alignment`, a power of two.
+// Each stream is placed apart, by `place`, or all together where that takes 3 % and 2 MiB less. Offsets are
+// multiples of `alignment`, a power of two.
 PoolPlan make_pool_plan(const std::vector<LoggedRequest>& requests, Bytes alignment);
 
 }  // namespace stowage

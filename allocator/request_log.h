@@ -24,6 +24,7 @@ struct LoggedRequest {
 struct LoggedPeriod {
   std::vector<LoggedRequest> requests;
   std::size_t next_request = 0;  // of the period: the one that is expected next
+  Bytes live = 0;                // of what the next has made so far
 };
 
 class RequestLog {

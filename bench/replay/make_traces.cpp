@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "bench/replay/recorded_steps.h"
 #include "src/history/history_json.h"
 #include "src/replay/generated_traces.h"
-#include "src/replay/graph_trace.h"
 #include "stowage/models.h"
 
 namespace {
@@ -37,12 +37,41 @@ Graph step_of(std::int64_t batch) {
   return builder.finish(model.loss, AdamW{});
 }
 
-std::string history_of(const std::vector<std::int64_t>& batches, bool marked) {
+std::string history_of(const std::vector<std::int64_t>& batches) {
   std::vector<Graph> steps;
   for (const std::int64_t batch : batches) steps.push_back(step_of(batch));
-  AllocationTrace trace = trace_of_steps(steps);
-  if (!marked) trace.iterations.clear();
+  return bench::record_steps(steps);
+}
+
+// As by a program that does not say where its iterations begin.
+std::string unmarked(const std::string& history) {
+  AllocationTrace trace = parse_history(history, "history");
+  trace.iterations.clear();
   return to_history(trace);
+}
+
+void write_gpt(const std::filesystem::path& folder) {
+  const std::string same = history_of(std::vector<std::int64_t>(12, 16));
+  write(folder / "gpt-batch-16.jsonl", same);
+  write(folder / "gpt-batch-16-unmarked.jsonl", unmarked(same));
+  // Rising, falling, and back and forth.
+  const std::string changing = history_of({16, 16, 12, 16, 20, 16, 12, 20, 16, 24, 12, 16, 20, 24, 16, 12});
+  write(folder / "gpt-batches-changing.jsonl", changing);
+  write(folder / "gpt-batches-changing-unmarked.jsonl", unmarked(changing));
+  write(folder / "gpt-batches-rising.jsonl", history_of({4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26}));
+  write(folder / "gpt-batches-falling.jsonl", history_of({26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4}));
+  write(folder / "gpt-batches-last-smaller.jsonl", history_of({16, 16, 16, 16, 6, 16, 16, 16, 16, 6}));
+}
+
+constexpr std::size_t iterations = 3;
+constexpr std::uint64_t seeds_of_programs = 4;
+
+void write_programs(const std::filesystem::path& folder, const std::string& kind,
+                    std::vector<NamedTrace> (*make)(std::uint64_t)) {
+  for (std::uint64_t i = 0; i < seeds_of_programs; ++i)
+    for (const NamedTrace& program : make(first_generated_seed + i))
+      write(folder / fmt::format("{}-{}-{}.jsonl", kind, program.name, first_generated_seed + i),
+            to_history(repeated(program.trace, iterations)));
 }
 
 }  // namespace
@@ -54,17 +83,12 @@ int main(int count, char** arguments) {
   CLI11_PARSE(app, count, arguments);
   try {
     std::filesystem::create_directories(folder);
-    for (std::uint64_t seed = 1; seed <= generated_traces; ++seed)
-      write(folder / fmt::format("generated-{:02}.csv", seed), csv_of(generated_lifetimes(seed)));
-    write(folder / "gpt-batch-16.jsonl", history_of(std::vector<std::int64_t>(12, 16), true));
-    write(folder / "gpt-batch-16-unmarked.jsonl", history_of(std::vector<std::int64_t>(12, 16), false));
-    // Rising, falling, and back and forth.
-    write(folder / "gpt-batches-rising.jsonl",
-          history_of({4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26}, true));
-    write(folder / "gpt-batches-changing.jsonl",
-          history_of({16, 16, 12, 16, 20, 16, 12, 20, 16, 24, 12, 16, 20, 24, 16, 12}, true));
-    write(folder / "gpt-batches-last-smaller.jsonl",
-          history_of({16, 16, 16, 16, 6, 16, 16, 16, 16, 6}, true));
+    for (std::uint64_t i = 0; i < generated_traces; ++i)
+      write(folder / fmt::format("generated-{}.csv", first_generated_seed + i),
+            csv_of(generated_lifetimes(first_generated_seed + i)));
+    write_programs(folder, "program", generated_programs);
+    write_programs(folder, "hostile", hostile_programs);
+    write_gpt(folder);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "make_traces: %s\n", error.what());
     return 1;

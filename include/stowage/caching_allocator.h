@@ -41,6 +41,9 @@ inline constexpr PoolId default_pool = 0;
 struct CachingAllocatorOptions {
   Bytes limit = unlimited;          // of device memory mapped; it is used in whole granules
   std::size_t history_entries = 0;  // kept of the history, newest first to stay; 0: none is written
+  // Requests of iterations that come again are recorded, planned and then served by their index, at fixed
+  // addresses: see begin_iteration. All requests of the default pool take turns then.
+  bool plan_periods = false;
 };
 
 // One stream's requests in one pool.
@@ -74,6 +77,18 @@ struct PoolStatistics {
   std::uint64_t retries = 0;  // searches again, behind a synchronisation or an observer
 };
 
+// What plans did, with CachingAllocatorOptions::plan_periods. Their memory and blocks count to the default
+// pool and its streams too.
+struct PlanStatistics {
+  std::uint64_t plans = 0;      // made
+  std::uint64_t hits = 0;       // requests that a plan served
+  std::uint64_t unplanned = 0;  // as the plan expected, but they live beyond their iteration
+  std::uint64_t misses = 0;     // while there was a plan: of another size, order or stream, or without room
+  Bytes bytes = 0;              // that the plans which are kept reach, each in the place of the other
+  Bytes reserved = 0;           // mapped of it; what no block touches is lent to whoever needs memory
+  Bytes allocated = 0;          // in blocks that callers have there
+};
+
 struct AllocatorStatistics {
   Bytes limit = unlimited;
   Bytes reserved = 0;
@@ -83,6 +98,7 @@ struct AllocatorStatistics {
   std::uint64_t out_of_memory = 0;      // requests that failed
   std::vector<PoolStatistics> pools;
   std::vector<StreamStatistics> streams;  // by pool and stream
+  PlanStatistics planned;
 };
 
 // What an observer is told. `account` says who holds what.
@@ -124,6 +140,16 @@ class CachingAllocator {
   bool owns(const void* address) const;
   // `stream` uses the block too, until its release.
   void record_stream(const void* address, LaneId stream);
+
+  // Says that an iteration begins; from the first call on iterations are those that are told, and before that
+  // the allocator finds the period itself. The first iterations are recorded: sizes, order, streams,
+  // lifetimes. What was made and released within one gets a fixed place from the placement pass, and each
+  // later iteration is compared with it, request by request. What differs in size, order or stream, or would
+  // overlap a block that was not released as planned, is served as if there were no plan. After enough of
+  // these the plan is given up for the iteration, and the next is planned anew. Making a plan takes up to
+  // some seconds, and waits for all that was released. Does nothing without
+  // CachingAllocatorOptions::plan_periods.
+  void begin_iteration();
 
   // Waits for all that was released, then gives granules that no block touches back to the device. Returns
   // the bytes.

@@ -11,7 +11,6 @@
 #include "src/history/call_record.h"
 #include "src/history/history_json.h"
 #include "src/replay/caching_model.h"
-#include "src/replay/planned_model.h"
 #include "src/replay/pytorch_model.h"
 #include "src/replay/replay.h"
 #include "stowage/error.h"
@@ -43,12 +42,8 @@ MakeModel maker_of(const std::string& policy, const AllocationTrace& trace, Byte
   if (policy == "pytorch") return [pytorch] { return pytorch(false); };
   if (policy == "pytorch-expandable") return [pytorch] { return pytorch(true); };
   const Bytes device = device_bytes(trace, limit);
-  if (policy == "planned") {
-    return [limit, device] {
-      return std::make_unique<PlannedModel>(std::make_unique<CachingModel>(device), limit);
-    };
-  }
-  return [device] { return std::make_unique<CachingModel>(device); };
+  const bool plans = policy == "planned";
+  return [device, plans] { return std::make_unique<CachingModel>(device, plans); };
 }
 
 std::vector<std::string> policies_of(const std::string& word) {

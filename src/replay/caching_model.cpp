@@ -18,8 +18,15 @@ std::unique_ptr<SimulatedDevice> open_device(Bytes limit) {
 
 }  // namespace
 
-CachingModel::CachingModel(Bytes limit)
-    : device_(open_device(limit)), allocator_(std::make_unique<CachingAllocator>(*device_)) {}
+CachingModel::CachingModel(Bytes limit, bool plans)
+    : device_(open_device(limit)),
+      allocator_(
+          std::make_unique<CachingAllocator>(*device_, CachingAllocatorOptions{.plan_periods = plans})),
+      is_warm_(!plans) {}
+
+bool CachingModel::is_warm() const {
+  return is_warm_ = is_warm_ || allocator_->statistics().planned.plans > 0;
+}
 
 std::uint64_t CachingModel::allocate(AllocationId id, Bytes bytes, std::uint32_t stream) {
   while (lanes_.size() <= stream) lanes_.emplace_back(*device_, LaneRole::compute);

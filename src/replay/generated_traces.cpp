@@ -1,6 +1,8 @@
 #include "src/replay/generated_traces.h"
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 namespace stowage {
 namespace {
@@ -62,6 +64,132 @@ void add_short(Draws& draws, std::int64_t end, Items& items) {
   }
 }
 
+// Programs, as they go along. Sizes are drawn so that each power of two is as likely as another.
+class Program {
+ public:
+  explicit Program(std::uint64_t seed) : draws_(seed) {}
+
+  AllocationId ask(double bytes) { return builder_.allocate(static_cast<Bytes>(std::max(1.0, bytes))); }
+  void release(AllocationId block) { builder_.free(block); }
+  double share() { return static_cast<double>(draws_.between(0, std::uint64_t{1} << 52U)) * 0x1p-52; }
+  double size(double from, double to) { return from * std::exp(std::log(to / from) * share()); }
+  std::size_t below(std::size_t end) { return draws_.between(0, end - 1); }
+  bool once_in(std::size_t times) { return below(times) == 0; }
+  AllocationId take_any(std::vector<AllocationId>& blocks) {
+    std::swap(blocks[below(blocks.size())], blocks.back());
+    const AllocationId block = blocks.back();
+    blocks.pop_back();
+    return block;
+  }
+  void release_all(std::vector<AllocationId>& blocks) {
+    for (const AllocationId block : blocks) release(block);
+    blocks.clear();
+  }
+  AllocationTrace finish() { return std::move(builder_).finish(); }
+
+ private:
+  Draws draws_;
+  TraceBuilder builder_;
+};
+
+// One in 50 of many short blocks stays to the end.
+AllocationTrace long_among_short(std::uint64_t seed) {
+  Program program(seed);
+  std::vector<AllocationId> live, staying;
+  for (int i = 0; i < 5000; ++i) {
+    const AllocationId block = program.ask(program.size(512, 64e6));
+    (program.once_in(50) ? staying : live).push_back(block);
+    while (live.size() > 60) program.release(program.take_any(live));
+  }
+  program.release_all(live);
+  program.release_all(staying);
+  return program.finish();
+}
+
+// 24 caches of keys and values that grow by up to 40 % at a time, moved to a larger block as vectors are, up
+// to 200 MB and then anew, beside short work.
+AllocationTrace growing_among_short(std::uint64_t seed) {
+  Program program(seed);
+  std::vector<std::pair<AllocationId, double>> sequences;
+  for (int i = 0; i < 1500; ++i) {
+    std::vector<AllocationId> work;
+    for (int k = 0; k < 4; ++k) work.push_back(program.ask(program.size(4e3, 40e6)));
+    if (sequences.size() < 24) sequences.emplace_back(program.ask(2e6), 2e6);
+    auto& [block, bytes] = sequences[program.below(sequences.size())];
+    bytes *= 1.0 + 0.01 * static_cast<double>(program.below(40));
+    program.release(std::exchange(block, program.ask(bytes)));
+    if (bytes > 200e6) {
+      program.release(block);
+      bytes = 2e6;
+      block = program.ask(bytes);
+    }
+    program.release_all(work);
+  }
+  for (const auto& [block, bytes] : sequences) program.release(block);
+  return program.finish();
+}
+
+// Training with inputs of another length at each step: activations are kept through forward and released in
+// backward.
+AllocationTrace steps_of_varied_length(std::uint64_t seed) {
+  Program program(seed);
+  std::vector<AllocationId> weights;
+  for (int i = 0; i < 200; ++i) weights.push_back(program.ask(program.size(4e3, 32e6)));
+  for (int step = 0; step < 12; ++step) {
+    const double length = 0.3 + 0.07 * program.size(1, 10);
+    std::vector<AllocationId> kept;
+    for (int op = 0; op < 150; ++op) {
+      const AllocationId workspace = program.ask(length * 9e6);
+      kept.push_back(program.ask(length * (op % 5 == 0 ? 33e6 : 5.3e6)));
+      if (op % 7 == 0) kept.push_back(program.ask(4 + 1000 * length));
+      program.release(workspace);
+    }
+    for (; !kept.empty(); kept.pop_back()) {
+      const AllocationId gradient = program.ask(length * 8e6);
+      program.release(kept.back());
+      program.release(gradient);
+    }
+  }
+  program.release_all(weights);
+  return program.finish();
+}
+
+// Phases whose sizes differ by a factor of 3; one block in 100 of each stays, scattered.
+AllocationTrace phases_of_other_sizes(std::uint64_t seed) {
+  Program program(seed);
+  std::vector<AllocationId> staying;
+  for (double scale = 2e4; scale < 3e8; scale *= 3) {
+    std::vector<AllocationId> live;
+    for (double held = 0; held < 1e9 && live.size() < 3000;) {
+      const double bytes = scale * (1 + program.share());
+      live.push_back(program.ask(bytes));
+      held += bytes;
+    }
+    while (!live.empty()) {
+      const AllocationId block = program.take_any(live);
+      if (program.once_in(100)) {
+        staying.push_back(block);
+      } else {
+        program.release(block);
+      }
+    }
+  }
+  program.release_all(staying);
+  return program.finish();
+}
+
+// 5,000 blocks of up to 256 kB at a time, each as likely to go as another.
+AllocationTrace small_blocks(std::uint64_t seed) {
+  Program program(seed);
+  std::vector<AllocationId> live;
+  for (int i = 0; i < 20000; ++i) {
+    live.push_back(program.ask(program.size(16, 256e3)));
+    while (live.size() > 5000) program.release(program.take_any(live));
+  }
+  program.release_all(live);
+  return program.finish();
+}
+
 }  // namespace
 
 std::vector<PlacementItem> generated_lifetimes(std::uint64_t seed) {
@@ -72,6 +200,16 @@ std::vector<PlacementItem> generated_lifetimes(std::uint64_t seed) {
   add_growing(draws, end, items);
   add_short(draws, end, items);
   return items;
+}
+
+std::vector<NamedTrace> generated_programs(std::uint64_t seed) {
+  return {{"long-among-short", long_among_short(seed)},
+          {"growing-among-short", growing_among_short(seed)},
+          {"steps-of-varied-length", steps_of_varied_length(seed)}};
+}
+
+std::vector<NamedTrace> hostile_programs(std::uint64_t seed) {
+  return {{"phases-of-other-sizes", phases_of_other_sizes(seed)}, {"small-blocks", small_blocks(seed)}};
 }
 
 }  // namespace stowage

@@ -1,19 +1,42 @@
-// Lifetimes to replay, made from a seed: long-lived and growing blocks among short ones.
+// Traces made from a seed: long-lived and growing blocks among short ones, and programs that are made to
+// fragment.
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
-#include "stowage/placement.h"
+#include "src/history/allocation_trace.h"
 
 namespace stowage {
 
+// Seeds of bench/replay/run: none of them was looked at while the allocator's rules were chosen (1 to 500
+// were).
+inline constexpr std::uint64_t first_generated_seed = 9001;
 inline constexpr std::uint64_t generated_traces = 50;
 
-// The same for a seed everywhere. Some hundred to some thousand buffers, about a gibibyte live at most:
-// long-lived ones all along, several that grow (a new, larger block is made before the old one is freed, as a
-// list or a cache of keys and values does), and short ones of widely different sizes in nested and
-// overlapping lifetimes.
+// The same for a seed everywhere. 500 to 4,000 moments, some hundred to some thousand buffers, 150 to 450 MiB
+// live at most. Sizes are drawn so that each power of two is as likely as another.
+//   long-lived: 4 to 40, of 64 KiB to 64 MiB, from the first tenth to the last;
+//   growing: 2 to 8, from 16 KiB to 1 MiB up to 128 MiB, by a quarter to the double each 20 to 200 moments;
+//   the
+//     larger one is made before the old one is freed, as a list or a cache of keys and values does;
+//   short: one each 1 to 4 moments, nine in ten for 1 to 12 moments and one for 20 to 120, three in four of
+//   512
+//     bytes to 4 MiB and one of up to 128 MiB.
 std::vector<PlacementItem> generated_lifetimes(std::uint64_t seed);
+
+struct NamedTrace {
+  std::string name;
+  AllocationTrace trace;  // all is freed at its end
+};
+
+// Programs that go along: long-lived blocks among short ones, growing ones among short ones, training steps
+// of varied length. 1 to 2 GB live at most.
+std::vector<NamedTrace> generated_programs(std::uint64_t seed);
+
+// Where no placement of blocks that stay where they are does well: few survivors scattered over phases of
+// other sizes, and small blocks whose lives are all random.
+std::vector<NamedTrace> hostile_programs(std::uint64_t seed);
 
 }  // namespace stowage

@@ -5,10 +5,6 @@
 namespace stowage {
 namespace {
 
-bool stays(const Tensor& tensor) {
-  return tensor.kind == TensorKind::parameter || tensor.kind == TensorKind::optimizer_state;
-}
-
 std::vector<OpId> last_ops(const Graph& graph) {
   std::vector<OpId> last(graph.tensors.size(), no_id);
   for (OpId op = 0; op < graph.ops.size(); ++op) {
@@ -19,12 +15,32 @@ std::vector<OpId> last_ops(const Graph& graph) {
   return last;
 }
 
-void add_step(const Graph& graph, TraceBuilder& builder) {
+class TraceWriter : public StepListener {
+ public:
+  TraceWriter(TraceBuilder& builder, const Graph& graph)
+      : builder_(builder), graph_(graph), allocated_(graph.tensors.size(), no_id) {}
+  void allocate(TensorId id) override { allocated_[id] = builder_.allocate(graph_.tensor(id).bytes()); }
+  void free(TensorId id) override { builder_.free(allocated_[id]); }
+
+ private:
+  TraceBuilder& builder_;
+  const Graph& graph_;
+  std::vector<AllocationId> allocated_;
+};
+
+}  // namespace
+
+bool stays(const Tensor& tensor) {
+  return tensor.kind == TensorKind::parameter || tensor.kind == TensorKind::optimizer_state;
+}
+
+void play_step(const Graph& graph, StepListener& listener) {
   const std::vector<OpId> last = last_ops(graph);
-  std::vector<AllocationId> allocated(graph.tensors.size(), no_id);
+  std::vector<bool> is_there(graph.tensors.size(), false);
   const auto make = [&](TensorId id) {
-    if (allocated[id] == no_id && !stays(graph.tensor(id)))
-      allocated[id] = builder.allocate(graph.tensor(id).bytes());
+    if (is_there[id] || stays(graph.tensor(id))) return;
+    is_there[id] = true;
+    listener.allocate(id);
   };
   for (TensorId id = 0; id < graph.tensors.size(); ++id) {
     if (graph.tensor(id).kind == TensorKind::input && last[id] != no_id) make(id);
@@ -35,15 +51,14 @@ void add_step(const Graph& graph, TraceBuilder& builder) {
       make(id);
       if (std::find(touched.begin(), touched.end(), id) == touched.end()) touched.push_back(id);
     }
+    listener.run(graph.op(op));
     for (const TensorId id : touched) {
-      if (last[id] != op || allocated[id] == no_id) continue;
-      builder.free(allocated[id]);
-      allocated[id] = no_id;
+      if (last[id] != op || !is_there[id]) continue;
+      is_there[id] = false;
+      listener.free(id);
     }
   }
 }
-
-}  // namespace
 
 AllocationTrace trace_of_steps(std::span<const Graph> graphs) {
   TraceBuilder builder;
@@ -53,7 +68,8 @@ AllocationTrace trace_of_steps(std::span<const Graph> graphs) {
   }
   for (const Graph& graph : graphs) {
     builder.begin_iteration();
-    add_step(graph, builder);
+    TraceWriter writer(builder, graph);
+    play_step(graph, writer);
   }
   return std::move(builder).finish();
 }

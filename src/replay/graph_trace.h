@@ -8,10 +8,27 @@
 
 namespace stowage {
 
+// Parameters and optimizer state, which are there before the first step and stay.
+bool stays(const Tensor& tensor);
+
+// Hears of a step's tensors and ops in their order.
+class StepListener {
+ public:
+  StepListener() = default;
+  StepListener(const StepListener&) = delete;
+  StepListener& operator=(const StepListener&) = delete;
+  virtual ~StepListener() = default;
+  virtual void allocate(TensorId tensor) = 0;
+  virtual void free(TensorId tensor) = 0;
+  virtual void run(const Op& /*op*/) {}  // all of its tensors are there, but for those that stay
+};
+
+// Inputs are allocated first, every other tensor before the op that writes it first, and freed after the op
+// that touches it last (a workspace: its only one). Nothing is aliased.
+void play_step(const Graph& graph, StepListener& listener);
+
 // Each graph is one iteration. Parameters and optimizer state, those of the first graph, are allocated ahead
-// and stay; inputs are allocated as the iteration begins; every other tensor before the op that writes it
-// first, and freed after the op that touches it last (a workspace: its only one). Nothing is aliased. On one
-// stream.
+// and stay; then as play_step. On one stream.
 AllocationTrace trace_of_steps(std::span<const Graph> graphs);
 
 }  // namespace stowage

@@ -57,6 +57,26 @@ TEST_F(AllocatorSnapshotTest, IsEmptyAtFirst) {
   EXPECT_TRUE(snapshot.events.empty());
 }
 
+TEST_F(AllocatorSnapshotTest, HasWhatAPlanServes) {
+  CachingAllocator planned{device, {.plan_periods = true}};
+  void* kept = nullptr;
+  for (int iteration = 0; iteration < 6; ++iteration) {
+    planned.begin_iteration();
+    void* const first = planned.allocate_raw(3_MiB, a);
+    void* const second = planned.allocate_raw(5_MiB, a);
+    expect_tiles(planned.snapshot());
+    planned.release_raw(first);
+    expect_tiles(planned.snapshot());
+    kept = second;
+    const AllocatorSnapshot snapshot = planned.snapshot();
+    const SnapshotBlock* const found = find(snapshot, kept);
+    ASSERT_TRUE(found != nullptr && found->live);
+    EXPECT_EQ(found->requested, 5_MiB);
+    planned.release_raw(second);
+  }
+  EXPECT_GT(planned.statistics().planned.hits, 0u) << "a plan served the last iterations";
+}
+
 TEST_F(AllocatorSnapshotTest, TellsBlocksApart) {
   void* const live = allocator.allocate_raw(3000, a);
   void* const large = allocator.allocate_raw(9_MiB, b);

@@ -12,14 +12,19 @@ constexpr Bytes capacity = 64_MiB;
 
 // One run; returns how many of the allocator's device calls there were.
 std::uint64_t run(int steps, std::uint64_t seed, const std::function<bool(std::uint64_t)>& fails,
-                  std::uint64_t* failures) {
+                  std::uint64_t* failures, bool plans = false) {
   const auto simulated = open_simulated_device(
       {.capacity = capacity, .executor = Executor::virtual_time, .poison = Poison::none});
   DeviceDecorator device(*simulated);
   std::uint64_t calls = 0;
   {
-    CachingAllocator allocator(device);
-    RandomProgram program(*simulated, allocator, {.lanes = 3, .most_block = 20_MiB, .seed = seed});
+    CachingAllocator allocator(device, {.plan_periods = plans});
+    RandomProgram program(*simulated, allocator,
+                          {.lanes = 3,
+                           .most_block = 20_MiB,
+                           .seed = seed,
+                           .period = plans ? 25U : 0U,
+                           .deviates = plans ? 50U : 0U});
     device.is_slow = [&] { return calls % 3 != 0; };
     device.fails = [&](const std::string&) { return fails(calls++); };
     for (int i = 0; i < steps; ++i) {
@@ -37,6 +42,7 @@ std::uint64_t run(int steps, std::uint64_t seed, const std::function<bool(std::u
     EXPECT_EQ(simulated->memory_info().free, capacity);
     allocator.release_raw(allocator.allocate_raw(capacity, program.lane(0)));
     EXPECT_EQ(device.violations, 0u);
+    EXPECT_EQ(allocator.statistics().planned.hits > 0, plans);
   }
   EXPECT_EQ(simulated->memory_info().free, capacity);
   return calls;
@@ -61,6 +67,26 @@ TEST(CachingAllocatorFaults, EveryCallFailsOnce) {
       break;
     }
   }
+}
+
+TEST(CachingAllocatorFaults, EveryCallFailsOnceWherePlansServe) {
+  std::uint64_t failures = 0;
+  for (std::uint64_t index = 0;; ++index) {
+    const std::uint64_t calls = run(
+        125, 4, [&](std::uint64_t call) { return call == index; }, &failures, true);
+    ASSERT_FALSE(testing::Test::HasFailure()) << "call " << index;
+    if (calls <= index) {
+      EXPECT_GT(index, 50u);
+      break;
+    }
+  }
+}
+
+TEST(CachingAllocatorFaults, EveryTenthCallFailsWherePlansServe) {
+  std::uint64_t failures = 0;
+  for (std::uint64_t seed = 0; seed < 4; ++seed)
+    run(
+        1500, seed, [](std::uint64_t call) { return call % 10 == 9; }, &failures, true);
 }
 
 TEST(CachingAllocatorFaults, EveryTenthCallFails) {

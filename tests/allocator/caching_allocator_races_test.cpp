@@ -54,6 +54,21 @@ TEST_F(CachingAllocatorRaces, NorWhereMemoryIsShort) {
   EXPECT_GT(program.failures(), 5u);  // each of which no placing would have served
 }
 
+// Iterations that come again but for one step in 200, on 8 streams.
+TEST_F(CachingAllocatorRaces, NorWherePlansServe) {
+  CachingAllocator planning(device, {.plan_periods = true});
+  device.is_slow = [&] { return random() % 4 != 0; };
+  RandomProgram program(
+      *simulated, planning,
+      {.most_live = 40_MiB, .seed = 3, .period = 200, .deviates = 200, .range = device.reserved});
+  run(program, operations());
+  const PlanStatistics planned = planning.statistics().planned;
+  EXPECT_GT(planned.hits, operations() / 8);
+  EXPECT_GT(planned.misses, operations() / 1000);
+  EXPECT_GT(planned.plans, 3u);
+  EXPECT_GT(device.waits, operations() / 100);
+}
+
 TEST_F(CachingAllocatorRaces, WaitsThatAreLostAreCaught) {
   device.is_slow = [] { return true; };
   // One at a time, each in a program that is the same up to there.

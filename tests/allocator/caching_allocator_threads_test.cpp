@@ -102,6 +102,37 @@ TEST_F(CachingAllocatorThreads, OneStreamServesSeveralThreads) {
   EXPECT_EQ(allocator.statistics().reserved, 2_MiB);
 }
 
+// Iterations of several threads mix differently each time, so that plans serve some of it and miss some.
+TEST_F(CachingAllocatorThreads, PlansServeSeveralThreads) {
+  CachingAllocator planning(*device, {.plan_periods = true});
+  std::vector<std::thread> running;
+  std::atomic<int> wrong{0};
+  for (int i = 0; i < threads; ++i)
+    running.emplace_back([&, i] {
+      const LaneId lane = lanes[static_cast<std::size_t>(i)].id();
+      for (int k = 0; k < 300; ++k) {
+        if (i == 0) planning.begin_iteration();
+        std::vector<int*> blocks;
+        for (Bytes bytes = 4096; bytes < 2_MiB; bytes *= 3) {
+          blocks.push_back(static_cast<int*>(planning.allocate_raw(bytes, lane)));
+          *blocks.back() = i;
+        }
+        planning.record_stream(blocks[0], lanes[0].id());
+        for (int* const block : blocks) {
+          if (*block != i) ++wrong;
+          planning.release_raw(block);
+        }
+        if (k % 64 == 0) planning.trim();
+      }
+    });
+  for (std::thread& thread : running) thread.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_GT(planning.statistics().planned.plans, 0u);
+  EXPECT_EQ(planning.statistics().pools[0].allocated, 0u);
+  planning.trim();
+  EXPECT_EQ(planning.statistics().reserved, 0u);
+}
+
 TEST_F(CachingAllocatorThreads, PoolsComeAndGoBesideRequests) {
   std::vector<std::thread> running;
   for (int i = 0; i < threads; ++i)

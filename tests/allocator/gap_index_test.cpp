@@ -72,6 +72,16 @@ TEST(GapIndex, PrefersWhatTakesNoCleanGranule) {
   EXPECT_EQ(places(index, 130).front(), (Interval{300, 430}));  // the fragment of 30, and one granule
 }
 
+TEST(GapIndex, TouchesAsFewGranulesAsItTakes) {
+  GapIndex index(granule);
+  index.add({70, 1000});
+  EXPECT_EQ(places(index, 200).front(), (Interval{100, 300}));  // not {70, 270}, in three granules
+  EXPECT_EQ(places(index, 230).front(), (Interval{70, 300}));   // the fragment saves one
+  index.take({500, 1000});
+  index.take({70, 230});
+  EXPECT_EQ(places(index, 190).front(), (Interval{300, 490}));
+}
+
 TEST(GapIndex, OffersTheCheapestOfAllPlaces) {
   std::mt19937 random(1);
   constexpr Bytes bytes = 2000;

@@ -46,6 +46,17 @@ TEST_F(LadderTest, MemoryStrandedInOneStreamsCacheServesOthers) {
   use(61_MiB, b);
 }
 
+TEST_F(LadderTest, WhatAStreamCachesIsPutTogetherBeforeGranulesAreTaken) {
+  std::byte* const x = use(6_MiB, a);
+  std::byte* const y = use(6_MiB, a);
+  std::byte* const z = use(14_MiB, a);
+  allocator.release_raw(z);
+  use(512, b);  // z goes from the cache to the heap
+  allocator.release_raw(x);
+  allocator.release_raw(y);
+  EXPECT_EQ(use(12_MiB, a), x);  // in the place of both, not in that of z and beyond
+}
+
 TEST_F(LadderTest, FragmentsServeAfterRemapping) {
   std::vector<std::byte*> blocks;
   for (int i = 0; i < 32; ++i) blocks.push_back(use(2_MiB, a));
@@ -66,13 +77,16 @@ TEST_F(LadderTest, TheWholeLimitServesAfterFragmentation) {
       break;
     }
   for (std::size_t i = 0; i < blocks.size(); i += 3) allocator.release_raw(blocks[i]), blocks[i] = nullptr;
-  use(500_KiB, a);  // takes what it finds among them
+  std::byte* const small = use(500_KiB, a);  // takes what it finds among them
   for (std::byte* const block : blocks)
     if (block != nullptr) allocator.release_raw(block);
   device.is_slow = [] { return true; };
-  use(46_MiB, b);  // all but the granule of the block that lives
+  std::byte* const large = use(46_MiB, b);  // all but the granule of the block that lives
   EXPECT_EQ(allocator.statistics().reserved, 48_MiB);
   EXPECT_THROW(allocator.allocate_raw(2_MiB, a), OutOfMemory);
+  allocator.release_raw(small);
+  allocator.release_raw(large);
+  use(48_MiB, a);
 }
 
 TEST_F(LadderTest, ALargeRequestDoesNotSplitASmallOnesSegment) {

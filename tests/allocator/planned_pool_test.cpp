@@ -187,6 +187,24 @@ TEST_F(PlannedPoolTest, PlansNothingThatWasCancelled) {
   EXPECT_EQ(pool_.bytes(), 100U);
 }
 
+TEST_F(PlannedPoolTest, ForgetsAPlanThatIsNotWanted) {
+  pool_.begin_iteration();
+  run_nested({100, 200});
+  pool_.begin_iteration();
+  run_nested({300, 400});
+  EXPECT_EQ(pool_.plan_bytes(), 512U + 100);
+  pool_.begin_iteration();
+  EXPECT_EQ(served(run_nested({100, 200})), 2U);
+  pool_.begin_iteration();
+  EXPECT_EQ(pool_.plan_bytes(), 512U + 100);
+  pool_.reject_plan();
+  EXPECT_EQ(pool_.plan_bytes(), 0U);
+  EXPECT_EQ(pool_.bytes(), 0U);
+  EXPECT_EQ(served(run_nested({100, 200})), 0U);
+  pool_.begin_iteration();  // and it may be made again
+  EXPECT_EQ(served(run_nested({100, 200})), 2U);
+}
+
 TEST_F(PlannedPoolTest, DropsItsPlansWhereTheyCannotBeBacked) {
   pool_.begin_iteration();
   run_nested({100, 200});

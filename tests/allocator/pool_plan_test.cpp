@@ -21,6 +21,14 @@ TEST(PoolPlan, SharesNoBytesBetweenStreams) {
   EXPECT_EQ(plan.requests[1].offset, 128U);
 }
 
+TEST(PoolPlan, SharesBytesBetweenStreamsWhereThatSavesMuch) {
+  const PoolPlan plan = make_pool_plan({{30_MiB, 0, 0, 1}, {20_MiB, 7, 2, 3}}, 64);
+  EXPECT_EQ(plan.bytes, 30_MiB);
+  EXPECT_EQ(plan.requests[1].offset, 0U);
+  EXPECT_EQ(make_pool_plan({{30_MiB, 0, 0, 1}, {2_MiB, 7, 2, 3}}, 64).bytes, 32_MiB);
+  EXPECT_EQ(make_pool_plan({{30_MiB, 0, 0, 3}, {20_MiB, 7, 1, 2}}, 64).bytes, 50_MiB);
+}
+
 TEST(PoolPlan, LeavesOutWhatStays) {
   const PoolPlan plan = make_pool_plan({{100, 0, 0, LoggedRequest::never}, {50, 0, 1, 2}}, 64);
   EXPECT_FALSE(plan.requests[0].has_offset);

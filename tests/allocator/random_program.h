@@ -25,17 +25,25 @@ class RandomProgram {
     Bytes most_block = 6_MiB;
     bool crosses_lanes = true;  // uses and releases blocks on other lanes, which it orders
     std::uint64_t seed = 1;
+    std::uint64_t period = 0;    // steps that come again, begun by begin_iteration; 0: none do
+    std::uint64_t deviates = 0;  // one such step in so many is another; 0: none
     const void* range =
         nullptr;  // the allocator's; where it is given no call fails, and requests only for lack of memory
   };
 
   // `device` is the plain one, whose calls do not fail.
   RandomProgram(Device& device, CachingAllocator& allocator, const Options& options)
-      : device_(device), allocator_(allocator), options_(options), random_(options.seed), event_(device) {
+      : device_(device),
+        allocator_(allocator),
+        options_(options),
+        random_(options.seed),
+        deviations_(~options.seed),
+        event_(device) {
     for (std::size_t i = 0; i < options.lanes; ++i) lanes_.emplace_back(device, LaneRole::compute);
   }
 
   void step() {
+    if (options_.period > 0) begin_step();
     const std::size_t kind = below(100);
     if (kind < 45 || live_.empty()) {
       allocate();
@@ -53,7 +61,7 @@ class RandomProgram {
     while (live_bytes_ > options_.most_live) release(pick());
   }
   void release_all() {
-    while (!live_.empty()) release(live_.begin());
+    while (!live_.empty()) release(pick());
   }
 
   // The allocator's statistics against the naive account.
@@ -88,18 +96,29 @@ class RandomProgram {
     Bytes bytes = 0;
     LaneId lane = 0;
     bool used_elsewhere = false;
+    std::uint64_t birth = 0;
   };
   using Blocks = std::map<std::byte*, Live>;
+
+  // The same choices as a period ago, whatever the addresses are.
+  void begin_step() {
+    std::uint64_t place = steps_++ % options_.period;
+    if (place == 0) {
+      // One block in two iterations stays.
+      while (live_.size() > deviations_() % 2) release(live_.find(births_.begin()->second));
+      allocator_.begin_iteration();
+    }
+    if (options_.deviates > 0 && deviations_() % options_.deviates == 0) place = deviations_();
+    random_.seed(options_.seed * 0x9e3779b97f4a7c15U + place);
+  }
 
   std::size_t below(std::size_t end) {
     return std::uniform_int_distribution<std::size_t>(0, end - 1)(random_);
   }
   LaneId any_lane() { return lanes_[below(lanes_.size())].id(); }
   Blocks::iterator pick() {
-    const auto start = reinterpret_cast<std::uintptr_t>(live_.begin()->first);
-    const auto last = reinterpret_cast<std::uintptr_t>(live_.rbegin()->first);
-    auto found = live_.lower_bound(reinterpret_cast<std::byte*>(start + below(last - start + 1)));
-    return found == live_.end() ? live_.begin() : found;
+    const std::uint64_t oldest = births_.begin()->first, span = births_.rbegin()->first - oldest;
+    return live_.find(births_.lower_bound(oldest + below(span + 1))->second);
   }
 
   void allocate() {
@@ -122,7 +141,8 @@ class RandomProgram {
     }
     ++allocations_;
     expect_disjoint(address, bytes);
-    live_.emplace(address, Live{bytes, lane, false});
+    live_.emplace(address, Live{bytes, lane, false, next_birth_});
+    births_.emplace(next_birth_++, address);
     live_bytes_ += bytes;
     write_block(device_, lane, address, bytes);
   }
@@ -152,6 +172,7 @@ class RandomProgram {
   }
   void forget(Blocks::iterator block) {
     live_bytes_ -= block->second.bytes;
+    births_.erase(block->second.birth);
     live_.erase(block);
   }
   void order(LaneId before, LaneId after) {
@@ -182,10 +203,13 @@ class RandomProgram {
   Device& device_;
   CachingAllocator& allocator_;
   const Options options_;
-  std::mt19937_64 random_;
+  std::mt19937_64 random_, deviations_;
   Event event_;
   std::vector<Lane> lanes_;
   Blocks live_;
+  std::map<std::uint64_t, std::byte*> births_;
+  std::uint64_t next_birth_ = 0;
+  std::uint64_t steps_ = 0;
   Bytes live_bytes_ = 0;
   std::uint64_t allocations_ = 0;
   std::uint64_t failures_ = 0;

@@ -1,11 +1,11 @@
 // Recorded histories: `stowage replay run.jsonl`. What is read is replayed too.
 #include "src/history/history_json.h"
 
-#include "src/replay/planned_model.h"
 #include "src/replay/pytorch_model.h"
 #include "src/replay/replay.h"
 #include "tests/fuzz/target.h"
 #include "tests/support/checked_model.h"
+#include "tests/support/planned_offsets.h"
 
 namespace stowage::fuzz {
 
@@ -63,7 +63,7 @@ void replay_all(const AllocationTrace& trace) {
     return std::make_unique<PytorchModel>(PytorchOptions{expandable});
   };
   const auto native = pytorch(false), expandable = pytorch(true);
-  PlannedModel planned(pytorch(true));
+  test::PlannedOffsets planned(pytorch(true));
   for (AllocatorModel* model :
        {static_cast<AllocatorModel*>(native.get()), static_cast<AllocatorModel*>(expandable.get()),
         static_cast<AllocatorModel*>(&planned)}) {

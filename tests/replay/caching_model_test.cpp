@@ -4,7 +4,6 @@
 
 #include <random>
 
-#include "src/replay/planned_model.h"
 #include "src/replay/replay.h"
 #include "stowage/error.h"
 #include "tests/support/checked_model.h"
@@ -39,7 +38,7 @@ TEST(CachingModel, GivesNoByteTwice) {
     CachingModel alone(round % 2 == 0 ? 64_MiB : 1_GiB);
     test::CheckedModel checked(alone);
     EXPECT_NO_THROW(replay(trace, checked));
-    PlannedModel planned(std::make_unique<CachingModel>(16_GiB));
+    CachingModel planned(16_GiB, true);
     test::CheckedModel checked_plan(planned);
     EXPECT_NO_THROW(replay(trace, checked_plan));
   }
