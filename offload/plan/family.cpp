@@ -102,7 +102,13 @@ void Selection::offer(Plan plan) {
   if (plan.device_peak_bytes > budget_.device) return;
   if (!least_host_ || plan.host_bytes < *least_host_) least_host_ = plan.host_bytes;
   if (!fits(plan, budget_)) return;
-  if (!best_ || plan.predicted_step_seconds < best_->predicted_step_seconds) best_ = std::move(plan);
+  if (!best_ || plan.predicted_step_seconds < best_->predicted_step_seconds || is_alike_and_tighter(plan))
+    best_ = std::move(plan);
+}
+
+bool Selection::is_alike_and_tighter(const Plan& plan) const {
+  return is_tight(plan) && !is_tight(*best_) &&
+         plan.predicted_step_seconds <= best_->predicted_step_seconds * (1 + hair);
 }
 
 Family::Family(const std::vector<Problem>& problems, Bytes least, std::unique_ptr<PolicyProblems> emulated)

@@ -14,7 +14,8 @@
 
 namespace stowage {
 
-// Keeps the fastest plan that fits, and of those that fit the device the one with fewest host bytes.
+// Keeps the fastest plan that fits, of equals a tight one, and of those that fit the device the one with
+// fewest host bytes.
 class Selection {
  public:
   explicit Selection(const Budget& budget) : budget_(budget) {}
@@ -25,6 +26,8 @@ class Selection {
   Bytes least_host() const { return least_host_.value_or(0); }
 
  private:
+  bool is_alike_and_tighter(const Plan& plan) const;
+
   Budget budget_;
   std::optional<Plan> best_;
   std::optional<Bytes> least_host_;

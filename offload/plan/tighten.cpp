@@ -32,13 +32,19 @@ class Tightener {
   }
   Bytes live() const { return live_; }
 
-  // Offsets under this height by the search that proves bounds, where its work is small.
+  // The same by the search that proves bounds, where its work is small.
   std::optional<std::vector<Bytes>> search_under(Bytes height) const {
-    if (items_.size() > most_searched) return std::nullopt;
-    PlacementResult found = solve_placement(
-        items_, {.alignment = alignment, .capacity = height, .node_limit = 20'000, .keep_going = {}});
-    if (found.peak > height) return std::nullopt;
-    return std::move(found.offsets);
+    if (others_.size() > most_searched || height <= resident_bytes_) return std::nullopt;
+    std::vector<PlacementItem> items;
+    for (LifetimeId id : others_) items.push_back(items_[id]);
+    const PlacementResult found = solve_placement(items, {.alignment = alignment,
+                                                          .capacity = height - resident_bytes_,
+                                                          .node_limit = 50'000,
+                                                          .keep_going = {}});
+    if (found.peak > height - resident_bytes_) return std::nullopt;
+    std::vector<Bytes> offsets = resident_offsets();
+    for (std::size_t i = 0; i < others_.size(); ++i) offsets[others_[i]] = resident_bytes_ + found.offsets[i];
+    return offsets;
   }
 
   // Offsets of all lifetimes: residents at the bottom, the large ones above them under this height.
@@ -48,9 +54,7 @@ class Tightener {
         large_items_,
         {.height = height - std::min(height, taken), .alignment = alignment, .coherence = coherence});
     if (!placed) return std::nullopt;
-    std::vector<Bytes> offsets(draft_.lifetimes.size());
-    Bytes bottom = 0;
-    for (LifetimeId id : residents_) bottom = (offsets[id] = bottom) + align_up(bytes_of(id), alignment);
+    std::vector<Bytes> offsets = resident_offsets();
     for (std::size_t i = 0; i < large_.size(); ++i) offsets[large_[i]] = resident_bytes_ + (*placed)[i];
     place_between(offsets);
     return offsets;
@@ -69,10 +73,17 @@ class Tightener {
         resident_bytes_ += align_up(items_[id].bytes, alignment);
         continue;
       }
+      others_.push_back(id);
       const bool small = items_[id].bytes <= live_ / small_part;
       (small ? small_ : large_).push_back(id);
       (small ? rest_ : large_items_).push_back(items_[id]);
     }
+  }
+  std::vector<Bytes> resident_offsets() const {
+    std::vector<Bytes> offsets(draft_.lifetimes.size());
+    Bytes bottom = 0;
+    for (LifetimeId id : residents_) bottom = (offsets[id] = bottom) + align_up(bytes_of(id), alignment);
+    return offsets;
   }
   placement::Block block_of(LifetimeId id) const {
     const DraftLifetime& lifetime = draft_.lifetimes[id];
@@ -96,7 +107,7 @@ class Tightener {
   const Draft& draft_;
   Bytes live_ = 0;
   EarlyClaims claims_;
-  std::vector<LifetimeId> residents_, large_, small_;
+  std::vector<LifetimeId> residents_, others_, large_, small_;
   Bytes resident_bytes_ = 0;
   std::vector<PlacementItem> items_, large_items_, rest_;
 };
@@ -116,7 +127,7 @@ std::optional<Plan> tightened(const Problem& problem, const Draft& draft, const 
     const Draft early = tightener.claimed_early(offsets);
     if (!is_tight(place_only(problem, early, offsets))) return std::nullopt;
     Plan found = complete_at(problem, early, offsets);
-    if (found.predicted_step_seconds < seconds * (1 - tightening_gain(draft.lifetimes.size())) ||
+    if (found.predicted_step_seconds < seconds * (1 - tightening_change) ||
         found.predicted_step_seconds > slowest)
       return std::nullopt;
     return found;
@@ -141,8 +152,8 @@ std::optional<Plan> tightened(const Problem& problem, const Draft& draft, const 
   const Bytes arena = plan.device_peak_bytes, lowest = tightener.live() + tightener.live() / 100;
   if (lowest <= std::min(arena, most))
     if (const auto offsets = tightener.search_under(lowest))
-      if (auto found = tight_at(*offsets, seconds * (1 + tightening_loss))) return found;
-  if (auto found = between(0, std::min(arena, most), seconds * (1 + tightening_loss))) return found;
+      if (auto found = tight_at(*offsets, seconds * (1 + tightening_change))) return found;
+  if (auto found = between(0, std::min(arena, most), seconds * (1 + tightening_change))) return found;
   if (arena > most) return std::nullopt;
   if (auto found = tight_at(offsets_of(plan), seconds * (1 + hair))) return found;
   return between(arena, most, seconds * (1 + hair));

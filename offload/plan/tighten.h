@@ -18,10 +18,12 @@ constexpr bool is_tight(const Plan& plan) {
   return plan.device_peak_bytes - plan.live_peak_bytes <= plan.live_peak_bytes / 100;
 }
 
-// Other places part or join transfers that slow each other: a tight plan may be slower by so much of a step,
-// or faster; of many lifetimes by less, for each of all plans that are so near to the best is looked at.
-inline constexpr double tightening_loss = 2e-3;
-inline constexpr std::size_t most_searched = 2'600;
+// Other places part or join transfers that slow each other: a tight plan may be so much of a step slower, or
+// faster.
+inline constexpr double tightening_change = 2e-3;
+// Of all plans that are so near to the best a tight one is looked for; of many lifetimes of fewer, for it
+// takes longer.
+inline constexpr std::size_t most_searched = 3'500;
 constexpr double tightening_gain(std::size_t lifetimes) { return lifetimes <= most_searched ? 1e-3 : 1e-4; }
 
 // The first tight plan found of the same draft, about as fast as `plan` and of no more than its arena; or

@@ -54,11 +54,10 @@ TEST(Tighten, APlanOfTheSameScheduleWithinAHundredth) {
       EXPECT_TRUE(is_tight(*tight));
       EXPECT_TRUE(validate(graph, *tight, {unlimited, unlimited}).empty());
       EXPECT_EQ(loads(*tight), loads(plan));
-      EXPECT_GE(tight->predicted_step_seconds,
-                plan.predicted_step_seconds * (1 - tightening_gain(draft.lifetimes.size())));
+      EXPECT_GE(tight->predicted_step_seconds, plan.predicted_step_seconds * (1 - tightening_change));
       const bool fits_with_it = tight->device_peak_bytes <= plan.device_peak_bytes;
       EXPECT_LE(tight->predicted_step_seconds,
-                plan.predicted_step_seconds * (fits_with_it ? 1 + tightening_loss : 1 + 1e-9));
+                plan.predicted_step_seconds * (fits_with_it ? 1 + tightening_change : 1 + 1e-9));
       EXPECT_GE(tight->live_peak_bytes, plan.live_peak_bytes) << "lifetimes only begin earlier";
     }
   }
