@@ -103,6 +103,7 @@ class Tightener {
       placed.add(blocks[id], offsets[id]);
     }
   }
+
   const Problem& problem_;
   const Draft& draft_;
   Bytes live_ = 0;
@@ -118,45 +119,64 @@ std::vector<Bytes> offsets_of(const Plan& plan) {
   return offsets;
 }
 
+// What is tried for one plan. In an order that is the same for all budgets: the first success of one is that
+// of each larger one.
+class Attempts {
+ public:
+  Attempts(const Problem& problem, const Draft& draft, const Plan& plan)
+      : problem_(problem), plan_(plan), tightener_(problem, draft) {}
+
+  std::optional<Plan> run(Bytes most) const {
+    const Bytes arena = plan_.device_peak_bytes, lowest = tightener_.live() + tightener_.live() / 100;
+    if (most < lowest) return std::nullopt;  // all that fits is tight
+    if (const auto offsets = tightener_.search_under(lowest))
+      if (auto found = at(*offsets, about_as_slow())) return found;
+    if (auto found = between(0, std::min(arena, most), about_as_slow())) return found;
+    if (arena > most) return std::nullopt;
+    if (auto found = at(offsets_of(plan_), as_slow())) return found;
+    return between(arena, most, as_slow());
+  }
+
+ private:
+  double as_slow() const { return plan_.predicted_step_seconds * (1 + hair); }
+  double about_as_slow() const { return plan_.predicted_step_seconds * (1 + tightening_change); }
+
+  // The plan with these offsets if it is tight and takes about the same time, at most `slowest`.
+  std::optional<Plan> at(const std::vector<Bytes>& offsets, double slowest) const {
+    const Draft early = tightener_.claimed_early(offsets);
+    if (!is_tight(place_only(problem_, early, offsets))) return std::nullopt;
+    Plan found = complete_at(problem_, early, offsets);
+    const double fastest = plan_.predicted_step_seconds * (1 - tightening_change);
+    if (found.predicted_step_seconds < fastest || found.predicted_step_seconds > slowest) return std::nullopt;
+    return found;
+  }
+  std::optional<Plan> under(Bytes height, double slowest) const {
+    for (const double coherence : coherences) {
+      const auto offsets = tightener_.place_under(height, coherence);
+      if (!offsets) return std::nullopt;
+      if (auto found = at(*offsets, slowest)) return found;
+    }
+    return std::nullopt;
+  }
+  std::optional<Plan> between(Bytes above, Bytes highest, double slowest) const {
+    const Bytes live = tightener_.live();
+    for (Bytes units = 0; units <= heights; units += units < near_heights ? 1 : 2) {
+      const Bytes height = live + live / height_unit * units;
+      if (height <= above || height > highest) continue;
+      if (auto found = under(height, slowest)) return found;
+    }
+    return std::nullopt;
+  }
+
+  const Problem& problem_;
+  const Plan& plan_;
+  Tightener tightener_;
+};
+
 }  // namespace
 
 std::optional<Plan> tightened(const Problem& problem, const Draft& draft, const Plan& plan, Bytes most) {
-  const Tightener tightener(problem, draft);
-  const double seconds = plan.predicted_step_seconds;
-  auto tight_at = [&](const std::vector<Bytes>& offsets, double slowest) -> std::optional<Plan> {
-    const Draft early = tightener.claimed_early(offsets);
-    if (!is_tight(place_only(problem, early, offsets))) return std::nullopt;
-    Plan found = complete_at(problem, early, offsets);
-    if (found.predicted_step_seconds < seconds * (1 - tightening_change) ||
-        found.predicted_step_seconds > slowest)
-      return std::nullopt;
-    return found;
-  };
-  // By height, so that the first that succeeds is the same for all budgets that have it.
-  auto at_height = [&](Bytes height, double slowest) -> std::optional<Plan> {
-    for (const double coherence : coherences) {
-      const auto offsets = tightener.place_under(height, coherence);
-      if (!offsets) return std::nullopt;
-      if (auto found = tight_at(*offsets, slowest)) return found;
-    }
-    return std::nullopt;
-  };
-  auto between = [&](Bytes above, Bytes highest, double slowest) -> std::optional<Plan> {
-    for (Bytes units = 0; units <= heights; units += units < near_heights ? 1 : 2) {
-      const Bytes height = tightener.live() + tightener.live() / height_unit * units;
-      if (height <= above || height > highest) continue;
-      if (auto found = at_height(height, slowest)) return found;
-    }
-    return std::nullopt;
-  };
-  const Bytes arena = plan.device_peak_bytes, lowest = tightener.live() + tightener.live() / 100;
-  if (lowest <= std::min(arena, most))
-    if (const auto offsets = tightener.search_under(lowest))
-      if (auto found = tight_at(*offsets, seconds * (1 + tightening_change))) return found;
-  if (auto found = between(0, std::min(arena, most), seconds * (1 + tightening_change))) return found;
-  if (arena > most) return std::nullopt;
-  if (auto found = tight_at(offsets_of(plan), seconds * (1 + hair))) return found;
-  return between(arena, most, seconds * (1 + hair));
+  return Attempts(problem, draft, plan).run(most);
 }
 
 Plan complete_low(const Problem& problem, const Draft& draft) {
