@@ -13,7 +13,7 @@ namespace {
 
 constexpr Bytes small_part = 1024;  // items of less, of the live bytes, are placed last, between the others
 constexpr double hair = 1e-9;       // of a step: the simulation's rounding
-constexpr Bytes alignment = Plan{}.alignment;
+const Bytes alignment = Plan{}.alignment;
 
 // Heights above the live bytes, in two-hundredths of them: each in turn, then every other.
 constexpr Bytes near_heights = 20, heights = 60, height_unit = 200;
