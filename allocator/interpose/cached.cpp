@@ -135,7 +135,8 @@ void Cached::primary_context_ends(CUdevice device) {
 }
 
 void Cached::after_fork_in_child() {
-  static_cast<void>(card_.release());  // its locks may be held, and its memory is the parent's
+  Card* const left = card_.release();  // its locks may be held, and its memory is the parent's
+  static_cast<void>(left);
   failures_ = most_failures;
   blocks_.clear();
   mutex_.unlock();

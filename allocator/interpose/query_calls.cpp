@@ -16,7 +16,7 @@ namespace {
 
 template <class Value>
 void put(void* data, Value value) {
-  std::memcpy(data, &value, sizeof(value));
+  std::memcpy(data, static_cast<const void*>(&value), sizeof(value));
 }
 
 // Over the driver's answer; what is as the driver says stays: whether it is managed, mapped, can be shared.

@@ -158,13 +158,16 @@ AllocationTrace steps_of_varied_length(std::uint64_t seed) {
 AllocationTrace phases_of_other_sizes(std::uint64_t seed) {
   Program program(seed);
   std::vector<AllocationId> staying;
-  for (double scale = 2e4; scale < 3e8; scale *= 3) {
+  double scale = 2e4;
+  while (scale < 3e8) {
     std::vector<AllocationId> live;
-    for (double held = 0; held < 1e9 && live.size() < 3000;) {
+    double held = 0;
+    while (held < 1e9 && live.size() < 3000) {
       const double bytes = scale * (1 + program.share());
       live.push_back(program.ask(bytes));
       held += bytes;
     }
+    scale *= 3;
     while (!live.empty()) {
       const AllocationId block = program.take_any(live);
       if (program.once_in(100)) {
