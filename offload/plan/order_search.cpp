@@ -4,11 +4,12 @@
 #include <limits>
 #include <tuple>
 
+#include "offload/plan/period_jobs.h"
+
 namespace stowage {
 namespace {
 
 constexpr double never_ends = std::numeric_limits<double>::infinity();
-constexpr std::size_t most_loads = 64;
 
 // What has been started, and when each lane is free.
 struct Label {
@@ -28,106 +29,6 @@ struct Label {
 // Ops count from 0; loads, and loads that go on with the bytes of the one before, behind them.
 enum class Job : std::uint8_t { op, load, join };
 
-struct LoadJob {
-  LifetimeId id = no_id;
-  LifetimeId before = no_id;
-  std::uint32_t op_before = no_id;  // in the period's order, after which it may come
-  std::uint32_t offload = no_id;    // that makes the host's copy
-  bool joins = false;               // may go on with the bytes of the one before
-  double host_seconds = 0;          // of the update that must come first: of a bucket's first load
-  double seconds = 0;
-  Bytes bytes = 0;
-};
-struct OpJob {
-  double seconds = 0;
-  Bytes takes = 0, frees = 0;
-  std::uint64_t needs = 0;
-  std::vector<std::uint32_t> loads;               // first used by it
-  std::uint32_t first_offload = 0, offloads = 0;  // ready behind it
-};
-struct OffloadJob {
-  LifetimeId id = no_id;
-  double seconds = 0;
-  Bytes bytes = 0;
-};
-
-struct Jobs {
-  Jobs(const PeriodRates& rates, const Period& period, LifetimeId postponed, int postponed_by) {
-    const auto& lifetimes = period.draft.lifetimes;
-    std::vector<std::uint32_t> offload_of(lifetimes.size(), no_id);
-    std::vector<std::uint32_t> place(period.order.size());
-    int waits = -1;  // for the offloads of so many ops: the postponed one
-    for (std::uint32_t i = 0; i < period.order.size(); ++i) {
-      const auto p = static_cast<std::size_t>(period.order[i]);
-      place[p] = i;
-      OpJob op;
-      op.seconds = period.seconds[p];
-      op.first_offload = static_cast<std::uint32_t>(offloads.size());
-      for (LifetimeId id : period.lasts[p]) {
-        if (!lifetimes[id].offloaded) {
-          op.frees += period.bytes[id];
-          continue;
-        }
-        if (id == postponed) {
-          waits = postponed_by;
-          continue;
-        }
-        offload_of[id] = static_cast<std::uint32_t>(offloads.size());
-        offloads.push_back({id, rates.d2h[lifetimes[id].bucket], period.bytes[id]});
-        ++op.offloads;
-      }
-      const bool own = waits == postponed_by && offload_is_of(period, p, postponed);
-      if (waits > 0 && !own && op.offloads > 0) --waits;
-      if (waits == 0) {
-        waits = -1;
-        postponed_to = period.order[i];
-        offload_of[postponed] = static_cast<std::uint32_t>(offloads.size());
-        offloads.push_back({postponed, rates.d2h[lifetimes[postponed].bucket], period.bytes[postponed]});
-        ++op.offloads;
-      }
-      for (LifetimeId id : period.firsts[p]) {
-        if (!lifetimes[id].prefetched) {
-          op.takes += period.bytes[id];
-          continue;
-        }
-        op.loads.push_back(static_cast<std::uint32_t>(loads.size()));
-        if (loads.size() < most_loads) op.needs |= std::uint64_t{1} << loads.size();
-        loads.push_back(load(rates, period, id, place, offload_of));
-      }
-      ops.push_back(std::move(op));
-    }
-    possible = waits < 0;
-  }
-
-  std::vector<OpJob> ops;  // in the period's order
-  std::vector<LoadJob> loads;
-  std::vector<OffloadJob> offloads;  // in the link's order
-  Position postponed_to = -1;
-  bool possible = true;  // the postponed offload has one to go behind
-
- private:
-  static bool offload_is_of(const Period& period, std::size_t p, LifetimeId id) {
-    return static_cast<std::size_t>(period.draft.lifetimes[id].last_use) == p;
-  }
-  static LoadJob load(const PeriodRates& rates, const Period& period, LifetimeId id,
-                      const std::vector<std::uint32_t>& place, const std::vector<std::uint32_t>& offload_of) {
-    const auto& lifetimes = period.draft.lifetimes;
-    LoadJob load;
-    load.id = id;
-    load.before = period.before[id];
-    load.seconds = rates.h2d[lifetimes[id].bucket];
-    load.bytes = period.bytes[id];
-    if (load.before == no_id) {
-      load.host_seconds = period.host_seconds[lifetimes[id].bucket];
-      return load;
-    }
-    load.op_before = place[static_cast<std::size_t>(lifetimes[load.before].last_use)];
-    load.offload = offload_of[load.before];
-    load.joins = load.offload == no_id;
-    return load;
-  }
-};
-
 class OrderSearch {
  public:
   OrderSearch(const PeriodRates& rates, const Period& period, Bytes limit, double cutoff, OrderEffort effort)
@@ -143,7 +44,8 @@ class OrderSearch {
     return bound(first, nullptr);
   }
   std::vector<FoundOrder> run() {
-    if (!jobs_.possible || jobs_.loads.size() > most_loads || period_.live_at_gate > limit_) return {};
+    if (!jobs_.possible || jobs_.loads.size() > PeriodJobs::most_loads || period_.live_at_gate > limit_)
+      return {};
     Label first;
     first.live = period_.live_at_gate;
     first.bound = bound(first, nullptr);
@@ -374,7 +276,7 @@ class OrderSearch {
 
   const PeriodRates& rates_;
   const Period& period_;
-  Jobs jobs_;
+  PeriodJobs jobs_;
   Bytes limit_;
   double cutoff_;
   OrderEffort effort_;

@@ -11,27 +11,12 @@
 #include <thread>
 #include <vector>
 
-#include "tests/allocator/interpose/programs/expectation.h"
+#include "tests/allocator/interpose/programs/driver_calls.h"
 #include "tests/fake_cuda/fake_cuda.h"
 
 namespace {
 
 constexpr std::size_t mib = std::size_t{1} << 20;
-
-void ok(CUresult result) { require(result == CUDA_SUCCESS, "a call succeeds"); }
-
-CUdeviceptr allocate(std::size_t bytes) {
-  CUdeviceptr address = 0;
-  ok(cuMemAlloc(&address, bytes));
-  asked("device", bytes);
-  return address;
-}
-
-std::size_t free_now() {
-  std::size_t free = 0, total = 0;
-  ok(cuMemGetInfo(&free, &total));
-  return free;
-}
 
 // What was freed is given out again without a call that takes memory; the free waits for the device.
 void reuse() {

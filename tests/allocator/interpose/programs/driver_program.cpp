@@ -11,26 +11,11 @@
 #include <thread>
 #include <vector>
 
-#include "tests/allocator/interpose/programs/expectation.h"
+#include "tests/allocator/interpose/programs/driver_calls.h"
 
 namespace {
 
 constexpr std::size_t granule = std::size_t{2} << 20;
-
-void ok(CUresult result) { require(result == CUDA_SUCCESS, "a call succeeds"); }
-
-CUdeviceptr allocate(std::size_t bytes) {
-  CUdeviceptr address = 0;
-  ok(cuMemAlloc(&address, bytes));
-  asked("device", bytes);
-  return address;
-}
-
-std::size_t free_now() {
-  std::size_t free = 0, total = 0;
-  ok(cuMemGetInfo(&free, &total));
-  return free;
-}
 
 CUmemAllocationProp on_the_card() {
   CUmemAllocationProp prop{};
