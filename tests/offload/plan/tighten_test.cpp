@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "offload/plan/family.h"
 #include "offload/plan/residency.h"
 #include "stowage/graph_builder.h"
 #include "stowage/models.h"
@@ -76,6 +77,43 @@ TEST(Tighten, NoPlanAboveTheLimit) {
     if (const auto tight = tightened(problem, draft, plan, plan.live_peak_bytes * percent / 100)) {
       EXPECT_LE(tight->device_peak_bytes, plan.live_peak_bytes * percent / 100);
     }
+}
+
+TEST(Tighten, NoPlanThatTakesAnotherTime) {
+  const Graph graph = large_graph();
+  const Machine machine = card();
+  const Problem problem = make_problem(graph, machine, {.target_bytes = 0});
+  int found = 0;
+  for (const Choices& choices : minimum_candidates(problem)) {
+    const Sketcher sketcher(problem, choices);
+    const Draft draft = sketcher.within(sketcher.serial_bytes() * 3 / 2).draft;
+    Plan plan = complete(problem, draft);
+    const Bytes most = 2 * plan.device_peak_bytes;
+    const double seconds = plan.predicted_step_seconds;
+    if (!tightened(problem, draft, plan, most)) continue;
+    ++found;
+    for (const double factor :
+         {0.9, 1.1}) {  // as if the plan had been faster or slower than any placement makes it
+      plan.predicted_step_seconds = factor * seconds;
+      EXPECT_FALSE(tightened(problem, draft, plan, most)) << factor;
+    }
+  }
+  EXPECT_GT(found, 0);
+}
+
+TEST(Tighten, OfPlansThatTakeAsLongATightOneIsKept) {
+  Plan loose, tight;
+  loose.predicted_step_seconds = tight.predicted_step_seconds = 1;
+  loose.live_peak_bytes = tight.live_peak_bytes = 1000;
+  loose.device_peak_bytes = 1011;
+  tight.device_peak_bytes = 1010;
+  ASSERT_TRUE(is_tight(tight) && !is_tight(loose));
+  for (const bool tight_first : {false, true}) {
+    Selection selection({unlimited, unlimited});
+    selection.offer(tight_first ? tight : loose);
+    selection.offer(tight_first ? loose : tight);
+    EXPECT_EQ(selection.best()->device_peak_bytes, 1010u) << tight_first;
+  }
 }
 
 TEST(Tighten, PlansOfLargeGraphsAreTightAndNeverSlowerWithMoreMemory) {
