@@ -136,6 +136,12 @@ Sketch Sketcher::measured(Draft draft) const {
   return sketch;
 }
 
+double least_seconds(const Problem& problem, const Draft& draft) {
+  Plan plan = start_plan(problem.sizes, draft);
+  make_instructions(*problem.graph, problem.layout, draft, ByteWaits::none, plan);
+  return simulate(*problem.graph, plan, apart(*problem.machine)).step_seconds;
+}
+
 void time_sketch(const Problem& problem, Sketch& sketch) {
   const bool exact = is_small(*problem.graph);
   Plan plan = start_plan(problem.sizes, sketch.draft);

@@ -61,6 +61,10 @@ bool is_small(const Graph& graph);
 // with lanes that do not slow each other; of others with waits by position, and a little less.
 void time_sketch(const Problem& problem, Sketch& sketch);
 
+// No plan of this draft takes less, wherever its lifetimes stand: no waits for bytes, and lanes that do not
+// slow each other.
+double least_seconds(const Problem& problem, const Draft& draft);
+
 // Placement, instructions, simulation and accounts. Not validated.
 Plan complete(const Problem& problem, const Draft& draft);
 // The same where a placement of at most `capacity` bytes is worth a longer search. It may find none.

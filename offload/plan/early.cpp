@@ -49,9 +49,13 @@ Draft EarlyClaims::claimed(FreeFrom&& free_from) const {
 }
 
 Draft EarlyClaims::within(Bytes cap) const {
-  LiveBytes live(static_cast<Position>(draft_.sequence.size()));
-  for (LifetimeId id = 0; id < draft_.lifetimes.size(); ++id)
-    live.add(draft_.lifetimes[id].first, draft_.lifetimes[id].last, bytes_of(id));
+  std::vector<Bytes> now(draft_.sequence.size() + 1, 0);  // changes, which wrap around
+  for (LifetimeId id = 0; id < draft_.lifetimes.size(); ++id) {
+    now[static_cast<std::size_t>(draft_.lifetimes[id].first)] += bytes_of(id);
+    now[static_cast<std::size_t>(draft_.lifetimes[id].last)] -= bytes_of(id);
+  }
+  std::partial_sum(now.begin(), now.end(), now.begin());
+  LiveBytes live(now);
   return claimed([&](LifetimeId id, Position earliest) {
     const Position first = draft_.lifetimes[id].first;
     const Position free = live.last_above(earliest, first, cap - std::min(cap, bytes_of(id))) + 1;

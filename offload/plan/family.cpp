@@ -1,6 +1,7 @@
 #include "offload/plan/family.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "offload/plan/repair.h"
 #include "offload/plan/residency.h"
@@ -25,6 +26,8 @@ constexpr std::size_t most_starts = 8, few_ops = 28;
 constexpr std::size_t searched_anyway = 512;
 // Less than the simulation's rounding.
 constexpr double hair = 1e-9;
+// Of two plans that are so alike in time the first that is tight is as good as any.
+constexpr double as_fast = 1e-6;
 
 // At most `points` of the path's choices, ends included, at even distances.
 std::vector<Choices> thin(std::vector<Choices> path, std::size_t points) {
@@ -104,6 +107,18 @@ void Selection::offer(Plan plan) {
   if (!fits(plan, budget_)) return;
   if (!best_ || plan.predicted_step_seconds < best_->predicted_step_seconds || is_alike_and_tighter(plan))
     best_ = std::move(plan);
+}
+
+bool Selection::settled(double least_seconds) const {
+  if (!best_) return false;
+  const double seconds = best_->predicted_step_seconds;
+  return least_seconds > seconds * (1 + hair) || (is_tight(*best_) && seconds <= least_seconds * (1 + hair));
+}
+
+bool Selection::wants_tight(double seconds, double gain) const {
+  if (!best_) return true;
+  const bool alike = std::abs(seconds / best_->predicted_step_seconds - 1) < as_fast;
+  return alike ? !is_tight(*best_) : !beaten(seconds * (1 - gain));
 }
 
 bool Selection::is_alike_and_tighter(const Plan& plan) const {
@@ -198,11 +213,14 @@ void Family::offer_to(Selection& selection) {
 
 void Family::offer_variant(Member& member, Variant& variant, Selection& selection) const {
   const Problem& problem = *member.problem;
-  if (*variant.live_bytes > least_ && variant.peak_bytes &&
-      cannot_win(variant, is_small(*problem.graph), selection))
-    return;
+  const bool small = is_small(*problem.graph);
+  if (*variant.live_bytes > least_ && variant.peak_bytes && cannot_win(variant, small, selection)) return;
+  const auto is_settled = [&] { return variant.bound_seconds && selection.settled(*variant.bound_seconds); };
+  if (is_settled()) return;
   const Sketcher sketcher(problem, member.choices, member.handicaps);
-  offer_plans(problem, sketch(sketcher, member, variant).draft, variant, selection);
+  const Draft draft = sketch(sketcher, member, variant).draft;
+  if (!small && !variant.bound_seconds) variant.bound_seconds = least_seconds(problem, draft);
+  if (!is_settled()) offer_plans(problem, draft, variant, selection);
 }
 
 // Of a large graph a tight plan where there is one that fits, so that each budget has plans as fast as
@@ -219,7 +237,7 @@ void Family::offer_plans(const Problem& problem, const Draft& draft, Variant& va
   variant.peak_bytes = plan.device_peak_bytes;
   variant.plan_seconds = plan.predicted_step_seconds;
   if (!is_small(*problem.graph) && !is_tight(plan) &&
-      !selection.beaten(plan.predicted_step_seconds * (1 - tightening_gain(draft.lifetimes.size()))))
+      selection.wants_tight(plan.predicted_step_seconds, tightening_gain(draft.lifetimes.size())))
     if (auto tight = tightened(problem, draft, plan, selection.budget().device))
       return offer(std::move(*tight));
   offer(std::move(plan));
@@ -268,15 +286,19 @@ void Family::begin(Member& member, const Selection& selection, Queue& queue, std
 void Family::expand(Member& member, const Selection& selection, Queue& queue, std::size_t& turns) const {
   const Bytes budget = selection.budget().device;
   const bool small = is_small(*member.problem->graph);
+  Variant& uncapped = member.variants.back();
   std::optional<Sketcher> sketcher;
+  const auto made = [&]() -> const Sketcher& {
+    return sketcher ? *sketcher : sketcher.emplace(*member.problem, member.choices, member.handicaps);
+  };
+  if (!small && selection.best() && !uncapped.bound_seconds)
+    uncapped.bound_seconds = least_seconds(*member.problem, sketch(made(), member, uncapped).draft);
+  if (uncapped.bound_seconds && selection.settled(*uncapped.bound_seconds)) return;
   for (Variant& variant : member.variants) {
     if (variant.live_bytes && *variant.live_bytes > budget) continue;
-    if (!variant.seconds) {
-      if (!sketcher) sketcher.emplace(*member.problem, member.choices, member.handicaps);
-      judge(*sketcher, member, variant);
-    }
+    if (!variant.seconds) judge(made(), member, variant);
     if (*variant.live_bytes > budget || selection.beaten(variant.least_seconds)) continue;
-    if (!small && *variant.seconds < member.variants.back().least_seconds) continue;
+    if (!small && *variant.seconds < uncapped.least_seconds) continue;
     queue.push({*variant.seconds, variant.least_seconds, turns++, &member, &variant});
   }
 }

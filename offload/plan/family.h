@@ -21,8 +21,14 @@ class Selection {
   explicit Selection(const Budget& budget) : budget_(budget) {}
   void offer(Plan plan);
   bool beaten(double seconds) const { return best_ && best_->predicted_step_seconds <= seconds; }
+  // Whether no plan that takes at least so long would be kept.
+  bool settled(double least_seconds) const;
+  // Whether a tight plan may be kept of a draft whose plan is not tight and takes so long. It may be faster
+  // by `gain`, except than one that is as fast as that plan.
+  bool wants_tight(double seconds, double gain) const;
   const Budget& budget() const { return budget_; }
   std::optional<Plan>& best() { return best_; }
+  const std::optional<Plan>& best() const { return best_; }
   Bytes least_host() const { return least_host_.value_or(0); }
 
  private:
@@ -48,11 +54,12 @@ class Family {
   struct Variant {
     double share = 0;  // the cap on live bytes, in parts of what the ops alone need; 0: none
     std::optional<Bytes> live_bytes;
-    std::optional<double> seconds;    // as time_sketch estimates them
-    std::uint64_t key = 0;            // with `seconds`: of the schedule
-    std::optional<Bytes> peak_bytes;  // of the plan
-    double plan_seconds = 0;          // with `peak_bytes`
-    double least_seconds = 0;         // with `seconds`: no plan of it is faster
+    std::optional<double> seconds;        // as time_sketch estimates them
+    std::uint64_t key = 0;                // with `seconds`: of the schedule
+    std::optional<Bytes> peak_bytes;      // of the plan
+    double plan_seconds = 0;              // with `peak_bytes`
+    double least_seconds = 0;             // with `seconds`: no plan of it that is faster is offered
+    std::optional<double> bound_seconds;  // no plan of it is faster
   };
   struct Member {
     const Problem* problem = nullptr;

@@ -87,7 +87,8 @@ class Assembler {
       Instruction instruction;
       instruction.kind = draft_.sequence[p].recompute ? InstructionKind::recompute : InstructionKind::launch;
       instruction.op = draft_.sequence[p].op;
-      instruction.uses = draft_.uses[p];
+      const std::span<const LifetimeId> uses = draft_.uses.at(static_cast<Position>(p));
+      instruction.uses.assign(uses.begin(), uses.end());
       slots_.push_back({static_cast<Position>(p), Place::compute, {}, std::move(instruction)});
     }
   }

@@ -1,6 +1,7 @@
 #include "offload/plan/lifetimes.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace stowage {
 namespace {
@@ -20,12 +21,12 @@ class LifetimeBuilder {
 
   Draft build() {
     make_sequence();
-    draft_.uses.resize(draft_.sequence.size());
     find_phases();
     collect_touches();
     if (draft_.handicaps.keep_until_next_load) count_loading_ops();
     for (BucketId id = 0; id < layout_.buckets.size(); ++id)
-      if (!touches_[id].empty()) add_bucket(id);
+      if (!touches_of(id).empty()) add_bucket(id);
+    draft_.uses = Uses(draft_.sequence.size(), uses_);
     return std::move(draft_);
   }
 
@@ -70,8 +71,16 @@ class LifetimeBuilder {
     return op_at(p).phase == Phase::forward && !draft_.sequence[static_cast<std::size_t>(p)].recompute;
   }
 
+  // Bucket behind bucket, in a place for each operand.
   void collect_touches() {
-    touches_.resize(layout_.buckets.size());
+    first_touch_.assign(layout_.buckets.size() + 1, 0);
+    for (const SequenceStep& step : draft_.sequence) {
+      for (TensorId id : graph_.op(step.op).reads) ++first_touch_[layout_.bucket_of[id] + 1];
+      for (TensorId id : graph_.op(step.op).writes) ++first_touch_[layout_.bucket_of[id] + 1];
+    }
+    std::partial_sum(first_touch_.begin(), first_touch_.end(), first_touch_.begin());
+    touches_.resize(first_touch_.back());
+    touch_end_.assign(first_touch_.begin(), first_touch_.end() - 1);
     for (std::size_t p = 0; p < draft_.sequence.size(); ++p) {
       const Op& op = graph_.op(draft_.sequence[p].op);
       for (TensorId id : op.reads) touch(id, static_cast<Position>(p), false);
@@ -79,9 +88,14 @@ class LifetimeBuilder {
     }
   }
   void touch(TensorId tensor, Position position, bool writes) {
-    std::vector<Touch>& touches = touches_[layout_.bucket_of[tensor]];
-    if (touches.empty() || touches.back().position != position) touches.push_back({position, writes});
-    touches.back().writes |= writes;
+    const BucketId bucket = layout_.bucket_of[tensor];
+    std::size_t& end = touch_end_[bucket];
+    if (end == first_touch_[bucket] || touches_[end - 1].position != position)
+      touches_[end++] = {position, false};
+    touches_[end - 1].writes |= writes;
+  }
+  std::span<const Touch> touches_of(BucketId id) const {
+    return {touches_.data() + first_touch_[id], touch_end_[id] - first_touch_[id]};
   }
 
   LifetimeId open(BucketId bucket, const Touch& touch) {
@@ -90,12 +104,12 @@ class LifetimeBuilder {
     lifetime.first_use = lifetime.last_use = touch.position;
     draft_.lifetimes.push_back(lifetime);
     LifetimeId id = static_cast<LifetimeId>(draft_.lifetimes.size() - 1);
-    draft_.uses[static_cast<std::size_t>(touch.position)].push_back(id);
+    uses_.emplace_back(touch.position, id);
     return id;
   }
   void extend(LifetimeId id, const Touch& touch) {
     draft_.lifetimes[id].last_use = touch.position;
-    draft_.uses[static_cast<std::size_t>(touch.position)].push_back(id);
+    uses_.emplace_back(touch.position, id);
   }
   DraftLifetime& at(LifetimeId id) { return draft_.lifetimes[id]; }
 
@@ -117,8 +131,8 @@ class LifetimeBuilder {
   }
 
   void add_resident(BucketId id) {
-    LifetimeId lifetime = open(id, touches_[id].front());
-    for (std::size_t i = 1; i < touches_[id].size(); ++i) extend(lifetime, touches_[id][i]);
+    LifetimeId lifetime = open(id, touches_of(id).front());
+    for (std::size_t i = 1; i < touches_of(id).size(); ++i) extend(lifetime, touches_of(id)[i]);
     at(lifetime).resident = true;
   }
 
@@ -128,7 +142,7 @@ class LifetimeBuilder {
     const bool lands = parameters == no_id || !is_resident(parameters);
     const bool waits_on_host =
         parameters != no_id && gradients_stream(choices_.loads[parameters], analysis_.order);
-    const std::vector<Touch>& touches = touches_[id];
+    const std::span<const Touch> touches = touches_of(id);
     LifetimeId lifetime = open(id, touches.front());
     for (std::size_t i = 1; i < touches.size(); ++i) {
       if (waits_on_host && micro_batch_at(touches[i - 1].position) != micro_batch_at(touches[i].position)) {
@@ -148,7 +162,7 @@ class LifetimeBuilder {
     std::vector<std::uint8_t> loads(draft_.sequence.size(), 0);
     for (BucketId id : layout_.parameters)
       if (choices_.loads[id] == LoadChoice::each_op)
-        for (const Touch& touch : touches_[id]) loads[static_cast<std::size_t>(touch.position)] = 1;
+        for (const Touch& touch : touches_of(id)) loads[static_cast<std::size_t>(touch.position)] = 1;
     loading_ops_.assign(1, 0);
     for (std::uint8_t load : loads) loading_ops_.push_back(loading_ops_.back() + load);
   }
@@ -176,7 +190,7 @@ class LifetimeBuilder {
   }
   void add_loaded(BucketId id) {
     if (choices_.loads[id] == LoadChoice::resident) return add_resident(id);
-    const std::vector<Touch>& touches = touches_[id];
+    const std::span<const Touch> touches = touches_of(id);
     LifetimeId lifetime = open(id, touches.front());
     at(lifetime).prefetched = true;
     at(lifetime).whole_step = draft_.handicaps.hold_parameters && layout_.roles[id] == BucketRole::parameter;
@@ -197,7 +211,7 @@ class LifetimeBuilder {
   // A replay rebuilds what its unit alone uses from there on; of what crosses units or stays it makes a
   // copy that nobody reads.
   void add_activation(BucketId id) {
-    const std::vector<Touch>& touches = touches_[id];
+    const std::span<const Touch> touches = touches_of(id);
     LifetimeId lifetime = no_id;
     bool rebuilt = false;
     bool host_has_it = false;  // the same bytes as the open lifetime
@@ -241,12 +255,22 @@ class LifetimeBuilder {
   const BucketLayout& layout_;
   const Choices& choices_;
   Draft draft_;
-  std::vector<std::vector<Touch>> touches_;  // by bucket
+  std::vector<Touch> touches_;                        // in order within each bucket
+  std::vector<std::size_t> first_touch_, touch_end_;  // by bucket
+  std::vector<std::pair<Position, LifetimeId>> uses_;
   std::vector<std::uint32_t> loading_ops_;
   std::vector<std::uint8_t> rebuilt_;  // by bucket: its unit's replay makes it anew
 };
 
 }  // namespace
+
+Uses::Uses(std::size_t positions, const std::vector<std::pair<Position, LifetimeId>>& uses)
+    : begins_(positions + 1, 0), ids_(uses.size()) {
+  for (const auto& [position, id] : uses) ++begins_[static_cast<std::size_t>(position) + 1];
+  std::partial_sum(begins_.begin(), begins_.end(), begins_.begin());
+  std::vector<std::size_t> next = begins_;
+  for (const auto& [position, id] : uses) ids_[next[static_cast<std::size_t>(position)]++] = id;
+}
 
 Draft make_lifetimes(const Graph& graph, const RecomputeAnalysis& analysis, const BucketLayout& layout,
                      const Choices& choices, const Handicaps& handicaps) {

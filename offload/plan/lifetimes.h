@@ -2,6 +2,8 @@
 // is needed on the device, in uses; transfers' time is added by the schedule pass.
 #pragma once
 
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "offload/plan/buckets.h"
@@ -49,12 +51,30 @@ struct DraftLifetime {
   Position span_first = 0, span_last = 0, span_wrap = 0;
 };
 
+// By position: the lifetimes that its instruction touches, one for each bucket.
+class Uses {
+ public:
+  Uses() = default;
+  // Those of one position stay in this order.
+  Uses(std::size_t positions, const std::vector<std::pair<Position, LifetimeId>>& uses);
+
+  std::span<const LifetimeId> at(Position position) const {
+    const auto p = static_cast<std::size_t>(position);
+    return {ids_.data() + begins_[p], begins_[p + 1] - begins_[p]};
+  }
+  std::vector<LifetimeId>& all() { return ids_; }  // position by position
+
+ private:
+  std::vector<std::size_t> begins_;  // of each position, and the end
+  std::vector<LifetimeId> ids_;
+};
+
 struct Draft {
   Handicaps handicaps;
   std::vector<SequenceStep> sequence;  // by position
   Position backward_end = 0;           // position of the first update launch, or the end
   std::vector<DraftLifetime> lifetimes;
-  std::vector<std::vector<LifetimeId>> uses;  // by position: one lifetime per bucket touched
+  Uses uses;
   bool has_spans = false;
   // Parameter buckets in the order of their host updates; empty: the order of first use.
   std::vector<BucketId> host_order;

@@ -98,8 +98,7 @@ class DraftTimer {
       into.postponed_to = draft_.lifetimes[id].postponed_to;
     }
     draft_.lifetimes = std::move(kept);
-    for (auto& uses : draft_.uses)
-      for (LifetimeId& id : uses) id = place[id];
+    for (LifetimeId& id : draft_.uses.all()) id = place[id];
   }
 
   const PeriodRates& rates_;

@@ -170,7 +170,7 @@ class ReplayTrimmer {
     const auto from = std::upper_bound(positions_.begin(), positions_.end(), lifetime.first_use);
     const auto to = std::lower_bound(from, positions_.end(), lifetime.last_use);
     return std::any_of(from, to, [&](Position p) {
-      const auto& uses = draft_.uses[static_cast<std::size_t>(p)];
+      const std::span<const LifetimeId> uses = draft_.uses.at(p);
       return std::find(uses.begin(), uses.end(), id) == uses.end();
     });
   }

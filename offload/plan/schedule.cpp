@@ -62,8 +62,7 @@ void remap(Draft& draft, const std::vector<LifetimeId>& target) {
       kept.push_back(draft.lifetimes[id]);
     }
   draft.lifetimes = std::move(kept);
-  for (auto& uses : draft.uses)
-    for (LifetimeId& id : uses) id = place[target[id]];
+  for (LifetimeId& id : draft.uses.all()) id = place[target[id]];
 }
 
 // True if some pair was joined: the links' queues are then shorter, and everything is set anew.

@@ -18,6 +18,10 @@ const Bytes alignment = Plan{}.alignment;
 // Heights above the live bytes, in two-hundredths of them: each in turn, then every other.
 constexpr Bytes near_heights = 20, heights = 60, height_unit = 200;
 
+// Where the beam finds places, but prefetches that begin early need more bytes beside them, it seldom helps
+// to try on: so many such finds of one plan are enough.
+constexpr int most_loose = 30;
+
 // Of the beam: other ones at a height only where the first found places.
 constexpr double coherences[] = {0.35, 0.8, 0.55};
 
@@ -126,7 +130,7 @@ class Attempts {
   Attempts(const Problem& problem, const Draft& draft, const Plan& plan)
       : problem_(problem), plan_(plan), tightener_(problem, draft) {}
 
-  std::optional<Plan> run(Bytes most) const {
+  std::optional<Plan> run(Bytes most) {
     const Bytes arena = plan_.device_peak_bytes, lowest = tightener_.live() + tightener_.live() / 100;
     if (most < lowest) return std::nullopt;  // all that fits is tight
     if (const auto offsets = tightener_.search_under(lowest))
@@ -150,19 +154,21 @@ class Attempts {
     if (found.predicted_step_seconds < fastest || found.predicted_step_seconds > slowest) return std::nullopt;
     return found;
   }
-  std::optional<Plan> under(Bytes height, double slowest) const {
+  std::optional<Plan> under(Bytes height, double slowest) {
     for (const double coherence : coherences) {
       const auto offsets = tightener_.place_under(height, coherence);
       if (!offsets) return std::nullopt;
       if (auto found = at(*offsets, slowest)) return found;
+      ++loose_;
     }
     return std::nullopt;
   }
-  std::optional<Plan> between(Bytes above, Bytes highest, double slowest) const {
+  std::optional<Plan> between(Bytes above, Bytes highest, double slowest) {
     const Bytes live = tightener_.live();
     for (Bytes units = 0; units <= heights; units += units < near_heights ? 1 : 2) {
       const Bytes height = live + live / height_unit * units;
       if (height <= above || height > highest) continue;
+      if (loose_ >= most_loose) break;
       if (auto found = under(height, slowest)) return found;
     }
     return std::nullopt;
@@ -171,6 +177,7 @@ class Attempts {
   const Problem& problem_;
   const Plan& plan_;
   Tightener tightener_;
+  int loose_ = 0;  // finds that were not tight, or not as fast
 };
 
 }  // namespace

@@ -7,7 +7,7 @@ namespace stowage::placement {
 namespace {
 
 constexpr std::size_t least_starts = 64;
-constexpr std::size_t most_in_one_window = 16384;
+constexpr std::size_t most_in_one_window = 1024;
 constexpr std::size_t few = 64;
 
 // Other blocks that are live where one starts, on average.

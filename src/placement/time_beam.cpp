@@ -41,9 +41,10 @@ struct Candidate {
   std::size_t partial = 0;
   std::size_t before = 0;  // which of its stays is next above
   Bytes offset = 0;
-  double score = 0;
   std::uint64_t key = 0;
 };
+// Its score, and which candidate it is.
+using Ranked = std::pair<double, std::size_t>;
 
 class TimeBeam {
  public:
@@ -117,6 +118,7 @@ class TimeBeam {
 
   void collect(const PlacementItem& item) {
     candidates_.clear();
+    ranked_.clear();
     const Bytes size = align_up(item.bytes, options_.alignment);
     for (std::size_t p = 0; p < partials_.size(); ++p) {
       const std::vector<Stay>& live = partials_[p].live;
@@ -124,55 +126,61 @@ class TimeBeam {
       for (std::size_t next = 0; next <= live.size(); ++next) {
         const Bytes end =
             next < live.size() ? live[next].begin : options_.height / options_.alignment * options_.alignment;
-        if (end >= begin && end - begin >= size) {
-          add_candidate(p, next, {begin, begin + size, item.last});
-          if (end - begin > size) add_candidate(p, next, {end - size, end, item.last});
-        }
+        if (end >= begin && end - begin >= size)
+          add_candidates(p, next, {begin, begin + size, item.last}, end);
         if (next < live.size()) begin = live[next].end;
       }
     }
   }
-  void add_candidate(std::size_t p, std::size_t next, const Stay& stay) {
+  // At the bottom of a gap, where `lowest` is, and at its top, which is `end`.
+  void add_candidates(std::size_t p, std::size_t next, const Stay& lowest, Bytes end) {
     const Partial& partial = partials_[p];
     const Stay* below = next > 0 ? &partial.live[next - 1] : nullptr;
     const Stay* above = next < partial.live.size() ? &partial.live[next] : nullptr;
-    const Bytes floor = below ? below->end : 0;
-    const Bytes ceiling = above ? above->begin : options_.height;
-    double score =
-        partial.score - of_gap(floor, ceiling) + of_gap(floor, stay.begin) + of_gap(stay.end, ceiling);
-    if (below) score -= of_neighbours(*below, stay);
-    if (above) score -= of_neighbours(stay, *above);
-    if (below && above) score += of_neighbours(*below, *above);
-    candidates_.push_back({p, next, stay.begin, score, partial.key + key_of(stay)});
+    const Bytes ceiling = above ? above->begin : options_.height, size = lowest.end - lowest.begin;
+    const double without = partial.score - of_gap(lowest.begin, ceiling);
+    const double with_below = below ? of_neighbours(*below, lowest) : 0;
+    const double with_above = above ? of_neighbours(lowest, *above) : 0;
+    const double parted = below && above ? of_neighbours(*below, *above) : 0;
+    const auto add = [&](Bytes offset) {
+      const double score = without + of_gap(lowest.begin, offset) + of_gap(offset + size, ceiling) -
+                           with_below - with_above + parted;
+      const Stay stay{offset, offset + size, lowest.last};
+      ranked_.emplace_back(score, candidates_.size());
+      candidates_.push_back({p, next, offset, partial.key + key_of(stay)});
+    };
+    add(lowest.begin);
+    if (end - lowest.begin > size) add(end - size);
   }
 
   // Of several with the same bytes live the best.
   void keep_best(std::uint32_t id) {
     constexpr std::size_t spare = 3;  // those with the same bytes live
-    const auto better = [](const Candidate& a, const Candidate& b) {
-      return a.score != b.score ? a.score > b.score
-                                : std::tuple(a.partial, a.offset) < std::tuple(b.partial, b.offset);
+    const auto worse = [](const Ranked& a, const Ranked& b) {
+      return a.first != b.first ? a.first < b.first : a.second > b.second;
     };
-    const std::size_t enough = std::min(candidates_.size(), spare * options_.width);
-    const auto end = candidates_.begin() + static_cast<std::ptrdiff_t>(enough);
-    if (enough < candidates_.size()) std::nth_element(candidates_.begin(), end, candidates_.end(), better);
-    std::sort(candidates_.begin(), end, better);
+    std::make_heap(ranked_.begin(), ranked_.end(), worse);
     const Bytes size = align_up(items_[id].bytes, options_.alignment);
     std::size_t kept = 0;
     keys_.clear();
-    for (auto candidate = candidates_.begin(); candidate != end && kept < options_.width; ++candidate) {
-      if (std::find(keys_.begin(), keys_.end(), candidate->key) != keys_.end()) continue;
-      keys_.push_back(candidate->key);
-      const Partial& from = partials_[candidate->partial];
-      nodes_.push_back({from.node, id, candidate->offset});
+    for (std::size_t turns = 0; turns < spare * options_.width && kept < options_.width; ++turns) {
+      if (ranked_.empty()) break;
+      std::pop_heap(ranked_.begin(), ranked_.end(), worse);
+      const auto [score, number] = ranked_.back();
+      ranked_.pop_back();
+      const Candidate& candidate = candidates_[number];
+      if (std::find(keys_.begin(), keys_.end(), candidate.key) != keys_.end()) continue;
+      keys_.push_back(candidate.key);
+      const Partial& from = partials_[candidate.partial];
+      nodes_.push_back({from.node, id, candidate.offset});
       if (next_.size() == kept) next_.emplace_back();
       Partial& next = next_[kept++];
-      const auto middle = from.live.begin() + static_cast<std::ptrdiff_t>(candidate->before);
+      const auto middle = from.live.begin() + static_cast<std::ptrdiff_t>(candidate.before);
       next.live.assign(from.live.begin(), middle);
-      next.live.push_back({candidate->offset, candidate->offset + size, items_[id].last});
+      next.live.push_back({candidate.offset, candidate.offset + size, items_[id].last});
       next.live.insert(next.live.end(), middle, from.live.end());
-      next.score = candidate->score;
-      next.key = candidate->key;
+      next.score = score;
+      next.key = candidate.key;
       next.node = static_cast<std::int32_t>(nodes_.size() - 1);
     }
     next_.resize(kept);
@@ -185,6 +193,7 @@ class TimeBeam {
   std::vector<Partial> partials_, next_;
   std::vector<std::uint64_t> keys_;  // of what is kept
   std::vector<Candidate> candidates_;
+  std::vector<Ranked> ranked_;  // a heap of those that are not taken yet
   std::vector<Node> nodes_;
 };
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include "offload/plan/validate/neighbours.h"
 
 namespace stowage::validation {
 namespace {
@@ -141,11 +141,6 @@ class Judge {
   Report& report_;
 };
 
-bool share_bytes(const Plan& plan, const Lifetime& a, const Lifetime& b) {
-  return a.offset < b.offset + plan.buckets[b.bucket].bytes &&
-         b.offset < a.offset + plan.buckets[a.bucket].bytes;
-}
-
 // What an unordered pair on the bucket's host bytes leads to.
 std::string host_bytes(const Plan& plan, BucketId id, const Report& report) {
   const char* risk = "";
@@ -159,14 +154,14 @@ std::string host_bytes(const Plan& plan, BucketId id, const Report& report) {
 void check_arena(const Graph& graph, const Plan& plan, const Places& places, const Order& order,
                  Report& report) {
   const std::vector<Touches> touches = arena_touches(graph, plan, places);
+  const std::vector<std::vector<LifetimeId>> neighbours = arena_neighbours(plan);
   const Judge judge(plan, order, report);
   for (LifetimeId a = 0; a < plan.lifetimes.size(); ++a) {
     const Lifetime& first = plan.lifetimes[a];
     judge.check_end(a, touches[a]);
     judge.check_shared(touches[a], report.lifetime(a));
-    for (LifetimeId b = 0; b < plan.lifetimes.size(); ++b) {
+    for (const LifetimeId b : neighbours[a]) {
       const Lifetime& second = plan.lifetimes[b];
-      if (a == b || !share_bytes(plan, first, second)) continue;
       if (first.first < second.last && second.first < first.last) {
         if (a > b) continue;
         report.add(fmt::format("{} and {} overlap: common arena bytes and common positions",

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "offload/plan/validate/neighbours.h"
+
 namespace stowage::validation {
 namespace {
 
@@ -26,8 +28,16 @@ class Memory {
         report_(report),
         host_(plan.buckets.size()),
         arena_(plan.lifetimes.size()),
-        neighbours_(plan.lifetimes.size()) {
-    find_neighbours();
+        neighbours_(arena_neighbours(plan)),
+        ending_(plan.instructions.size()),
+        stays_of_(plan.buckets.size()) {
+    for (LifetimeId id = 0; id < plan.lifetimes.size(); ++id) {
+      const Lifetime& lifetime = plan.lifetimes[id];
+      if (lifetime.end == no_id)
+        stays_of_[lifetime.bucket].push_back(id);
+      else
+        ending_[lifetime.end].push_back(id);
+    }
     for (TensorId id = 0; id < graph.tensors.size(); ++id) {
       if (lives_across_steps(graph.tensor(id))) initialise(id);
     }
@@ -40,9 +50,7 @@ class Memory {
     }
     for (InstructionId id = 0; id < plan_.instructions.size(); ++id) {
       execute(id);
-      for (LifetimeId lifetime = 0; lifetime < plan_.lifetimes.size(); ++lifetime) {
-        if (plan_.lifetimes[lifetime].end == id) arena_[lifetime].clear();
-      }
+      for (const LifetimeId lifetime : ending_[id]) arena_[lifetime].clear();
     }
     check_step_end();
   }
@@ -55,23 +63,9 @@ class Memory {
   // Residents are loaded before the first step.
   void initialise(TensorId id) {
     if (on_host(id)) host_at(id) = {id, 0};
-    for (LifetimeId lifetime = 0; lifetime < plan_.lifetimes.size(); ++lifetime) {
-      const bool mine = plan_.lifetimes[lifetime].bucket == places_.bucket[id];
-      if (mine && plan_.lifetimes[lifetime].end == no_id) arena_at(lifetime, id) = {id, 0};
-    }
+    for (const LifetimeId lifetime : stays_of_[places_.bucket[id]]) arena_at(lifetime, id) = {id, 0};
   }
 
-  void find_neighbours() {
-    for (LifetimeId a = 0; a < plan_.lifetimes.size(); ++a) {
-      for (LifetimeId b = 0; b < plan_.lifetimes.size(); ++b) {
-        const Lifetime& first = plan_.lifetimes[a];
-        const Lifetime& second = plan_.lifetimes[b];
-        const bool share = first.offset < second.offset + plan_.buckets[second.bucket].bytes &&
-                           second.offset < first.offset + plan_.buckets[first.bucket].bytes;
-        if (a != b && share) neighbours_[a].push_back(b);
-      }
-    }
-  }
   // What else stood in the bytes of `lifetime` is gone.
   void take_bytes(LifetimeId lifetime) {
     for (const LifetimeId other : neighbours_[lifetime]) arena_[other].clear();
@@ -215,6 +209,8 @@ class Memory {
   std::vector<Copy> host_;   // by bucket
   std::vector<Copy> arena_;  // by lifetime
   std::vector<std::vector<LifetimeId>> neighbours_;
+  std::vector<std::vector<LifetimeId>> ending_;    // by instruction
+  std::vector<std::vector<LifetimeId>> stays_of_;  // by bucket: those that do not end
   std::uint32_t step_ = 0;
 };
 

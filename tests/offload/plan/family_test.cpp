@@ -85,5 +85,44 @@ TEST(Selection, KeepsTheFastestThatFitsAndTheFewestHostBytes) {
   EXPECT_FALSE(selection.beaten(1.9));
 }
 
+// Of `seconds`, with an arena of `percent` of its live bytes.
+Plan offered(double seconds, Bytes percent) {
+  Plan plan;
+  plan.predicted_step_seconds = seconds;
+  plan.live_peak_bytes = 1000;
+  plan.device_peak_bytes = 10 * percent;
+  return plan;
+}
+
+TEST(Selection, IsSettledWhereNoPlanThatTakesSoLongWouldBeKept) {
+  for (const Bytes percent : {100U, 120U}) {
+    Selection selection({unlimited, unlimited});
+    EXPECT_FALSE(selection.settled(1e9));
+    selection.offer(offered(2, percent));
+    for (const double seconds : {1.0, 1.999, 2.0, 2.001, 3.0})
+      for (const Bytes of_other : {100U, 120U}) {
+        Selection other = selection;
+        other.offer(offered(seconds, of_other));
+        const bool kept = other.best() != selection.best();
+        EXPECT_FALSE(kept && selection.settled(seconds)) << percent << " " << seconds;
+      }
+    EXPECT_EQ(selection.settled(2), percent == 100) << "one that is tight may take its place";
+    EXPECT_TRUE(selection.settled(2.001));
+  }
+}
+
+TEST(Selection, WantsATightPlanThatMayBeFasterOrIsTheFirst) {
+  Selection selection({unlimited, unlimited});
+  EXPECT_TRUE(selection.wants_tight(1e9, 0));
+  selection.offer(offered(2, 120));
+  EXPECT_TRUE(selection.wants_tight(2, 0));
+  EXPECT_TRUE(selection.wants_tight(2.001, 1e-3));
+  EXPECT_FALSE(selection.wants_tight(2.001, 1e-4));
+  selection.offer(offered(2, 100));
+  EXPECT_FALSE(selection.wants_tight(2, 1e-3));
+  EXPECT_TRUE(selection.wants_tight(2.001, 1e-3));
+  EXPECT_TRUE(selection.wants_tight(1.999, 0));
+}
+
 }  // namespace
 }  // namespace stowage

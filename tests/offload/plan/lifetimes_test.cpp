@@ -167,7 +167,7 @@ TEST(Lifetimes, EveryUseHasExactlyOneLifetimeOfItsBucket) {
     const Op& op = setting.graph.op(draft.sequence[p].op);
     for (TensorId id : op.reads) touched.push_back(setting.problem.layout.bucket_of[id]);
     for (TensorId id : op.writes) touched.push_back(setting.problem.layout.bucket_of[id]);
-    for (LifetimeId id : draft.uses[p]) used.push_back(draft.lifetimes[id].bucket);
+    for (LifetimeId id : draft.uses.at(static_cast<Position>(p))) used.push_back(draft.lifetimes[id].bucket);
     std::sort(touched.begin(), touched.end());
     touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
     std::sort(used.begin(), used.end());

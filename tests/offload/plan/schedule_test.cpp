@@ -13,7 +13,7 @@ namespace {
 struct Setting {
   explicit Setting(std::vector<double> seconds) {
     draft.sequence.resize(10);
-    draft.uses.resize(10);
+    draft.uses = Uses(10, {});
     draft.backward_end = 10;
     layout.buckets.resize(seconds.size());
     for (Bucket& bucket : layout.buckets) bucket.bytes = 100;
@@ -29,12 +29,13 @@ struct Setting {
   LifetimeId add(DraftLifetime lifetime) {
     draft.lifetimes.push_back(lifetime);
     LifetimeId id = static_cast<LifetimeId>(draft.lifetimes.size() - 1);
-    draft.uses[static_cast<std::size_t>(lifetime.first_use)].push_back(id);
-    if (lifetime.last_use != lifetime.first_use)
-      draft.uses[static_cast<std::size_t>(lifetime.last_use)].push_back(id);
+    uses.emplace_back(lifetime.first_use, id);
+    if (lifetime.last_use != lifetime.first_use) uses.emplace_back(lifetime.last_use, id);
+    draft.uses = Uses(draft.sequence.size(), uses);
     return id;
   }
   Draft draft;
+  std::vector<std::pair<Position, LifetimeId>> uses;
   Durations durations;
   BucketLayout layout;
 };
@@ -122,7 +123,7 @@ TEST(Schedule, LifetimesThatWouldTouchAreJoinedAndTheirTransfersDropped) {
   EXPECT_EQ(draft.lifetimes[0].last_use, 6);
   EXPECT_FALSE(draft.lifetimes[0].offloaded);
   EXPECT_FALSE(draft.lifetimes[0].prefetched);
-  EXPECT_EQ(draft.uses[5].front(), 0U);
+  EXPECT_EQ(draft.uses.at(5).front(), 0U);
 }
 
 TEST(Schedule, WhatIsBroughtInOnceMoreIsStillOffloadedWhenTheFirstTwoAreJoined) {

@@ -43,14 +43,18 @@ TEST(Tighten, APlanOfTheSameScheduleWithinAHundredth) {
   ASSERT_FALSE(is_small(graph));
   const Machine machine = card();
   const Problem problem = make_problem(graph, machine, {.target_bytes = 0});
-  int tightened_plans = 0;
+  int tightened_plans = 0, tight_bounds = 0;
   for (const Choices& choices : minimum_candidates(problem)) {
     const Sketcher sketcher(problem, choices);
     for (const Bytes percent : {110U, 150U, 250U}) {
       const Draft draft = sketcher.within(sketcher.serial_bytes() * percent / 100).draft;
       const Plan plan = complete(problem, draft);
+      const double least = least_seconds(problem, draft) * (1 - 1e-9);
+      EXPECT_GE(plan.predicted_step_seconds, least);
+      tight_bounds += plan.predicted_step_seconds < least * 1.05 ? 1 : 0;
       const auto tight = tightened(problem, draft, plan, 2 * plan.device_peak_bytes);
       if (!tight) continue;
+      EXPECT_GE(tight->predicted_step_seconds, least);
       ++tightened_plans;
       EXPECT_TRUE(is_tight(*tight));
       EXPECT_TRUE(validate(graph, *tight, {unlimited, unlimited}).empty());
@@ -63,6 +67,7 @@ TEST(Tighten, APlanOfTheSameScheduleWithinAHundredth) {
     }
   }
   EXPECT_GT(tightened_plans, 2);
+  EXPECT_GT(tight_bounds, 2);
 }
 
 TEST(Tighten, NoPlanAboveTheLimit) {

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <optional>
+#include <random>
 #include <set>
 
+#include "offload/plan/validate/neighbours.h"
 #include "stowage/planner.h"
 #include "tests/offload/plan/validate/made_plans.h"
 #include "tests/offload/plan/validate/small_plans.h"
@@ -146,6 +148,29 @@ TEST(Accesses, GradientsMustNotLandOnThoseOfTheStepBefore) {
       ::testing::HasSubstr("no wait orders instruction 18 (host step of op 'adamw') before instruction 15 "
                            "(offload of bucket 'W.grad') of a later step: both touch host bytes of bucket "
                            "'W.grad' (gradient lost)"));
+}
+
+TEST(ArenaNeighbours, AreThePairsWithBytesInCommon) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 50; ++round) {
+    Plan plan;
+    for (LifetimeId id = 0; id < 40; ++id) {
+      plan.buckets.emplace_back().bytes = (1 + random() % 6) * 256;
+      Lifetime& lifetime = plan.lifetimes.emplace_back();
+      lifetime.bucket = id;
+      lifetime.offset = random() % 20 * 256;
+    }
+    const auto end = [&](LifetimeId id) { return plan.lifetimes[id].offset + plan.buckets[id].bytes; };
+    const auto found = validation::arena_neighbours(plan);
+    ASSERT_EQ(found.size(), plan.lifetimes.size());
+    for (LifetimeId a = 0; a < 40; ++a) {
+      std::vector<LifetimeId> expected;
+      for (LifetimeId b = 0; b < 40; ++b)
+        if (a != b && std::max(plan.lifetimes[a].offset, plan.lifetimes[b].offset) < std::min(end(a), end(b)))
+          expected.push_back(b);
+      EXPECT_THAT(found[a], ::testing::UnorderedElementsAreArray(expected));
+    }
+  }
 }
 
 }  // namespace
