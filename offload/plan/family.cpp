@@ -116,8 +116,8 @@ bool Selection::settled(double least_seconds) const {
 }
 
 bool Selection::wants_tight(double seconds, double gain) const {
-  if (!best_) return true;
-  const bool alike = std::abs(seconds / best_->predicted_step_seconds - 1) < as_fast;
+  if (!best_ || seconds < best_->predicted_step_seconds) return true;
+  const bool alike = seconds < best_->predicted_step_seconds * (1 + as_fast);
   return alike ? !is_tight(*best_) : !beaten(seconds * (1 - gain));
 }
 

@@ -44,7 +44,7 @@ LaneModel::LaneModel(const Problem& problem) : problem_(problem) {
   const std::size_t buckets = problem.layout.buckets.size();
   host_update_.assign(buckets, 0);
   update_.assign(buckets, 0);
-  gradient_bytes_.assign(buckets, 0);
+  gradient_of_.assign(buckets, no_id);
   for (OpId op = 0; op < graph.ops.size(); ++op) {
     const Op& description = graph.op(op);
     if (description.phase != Phase::update) {
@@ -59,7 +59,7 @@ LaneModel::LaneModel(const Problem& problem) : problem_(problem) {
   }
   for (BucketId id = 0; id < buckets; ++id)
     if (problem.layout.roles[id] == BucketRole::gradient && problem.layout.parameters_of[id] != no_id)
-      gradient_bytes_[problem.layout.parameters_of[id]] = problem.layout.buckets[id].bytes;
+      gradient_of_[problem.layout.parameters_of[id]] = id;
   items_of_.resize(problem.analysis.units.size());
   for (std::size_t i = 0; i < problem.items.size(); ++i) items_of_[problem.items[i].unit].push_back(i);
   count_loads();
@@ -131,11 +131,13 @@ LaneTotals LaneModel::of_loads(BucketId bucket, LoadChoice choice) const {
 }
 
 void LaneModel::add_gradient(BucketId bucket, LoadChoice choice, PhaseTotals& totals) const {
-  const Bytes bytes = gradient_bytes_[bucket];
-  if (bytes == 0) return;
-  const double times = gradients_stream(choice, problem_.analysis.order) ? problem_.graph->micro_batches : 1;
-  totals.d2h += times * problem_.machine->d2h.seconds(bytes);
-  totals.h2d += (times - 1) * problem_.machine->h2d.seconds(bytes);
+  const BucketId gradient = gradient_of_[bucket];
+  if (gradient == no_id) return;
+  const Bytes bytes = problem_.layout.buckets[gradient].bytes;
+  const Loads& loads = loads_[static_cast<std::size_t>(choice)][gradient];
+  const double again = loads.front + loads.back;  // the sum so far comes in again, then goes out again
+  totals.d2h += (1 + again) * problem_.machine->d2h.seconds(bytes);
+  totals.h2d += again * problem_.machine->h2d.seconds(bytes);
 }
 
 LaneTotals LaneModel::totals(const Choices& choices) const {

@@ -48,7 +48,7 @@ class LaneModel {
   LaneTotals fixed_;                          // the graph's own ops
   std::vector<std::vector<Loads>> loads_;     // by LoadChoice and bucket
   std::vector<double> host_update_, update_;  // by parameter bucket: its updates on the host, on the device
-  std::vector<Bytes> gradient_bytes_;         // by parameter bucket
+  std::vector<BucketId> gradient_of_;         // by parameter bucket
   std::vector<std::vector<std::size_t>> items_of_;  // by unit: activation items
 };
 

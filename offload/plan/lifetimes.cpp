@@ -136,16 +136,16 @@ class LifetimeBuilder {
     at(lifetime).resident = true;
   }
 
-  // Where its parameters do not stay from one micro-batch to the next, neither does the sum over them.
+  // Where its parameters do not stay from one unit to the next that uses them (of the next micro-batch, or of
+  // tied parameters), neither does the sum over them.
   void add_landing(BucketId id) {
     const BucketId parameters = layout_.parameters_of[id];
     const bool lands = parameters == no_id || !is_resident(parameters);
-    const bool waits_on_host =
-        parameters != no_id && gradients_stream(choices_.loads[parameters], analysis_.order);
     const std::span<const Touch> touches = touches_of(id);
     LifetimeId lifetime = open(id, touches.front());
     for (std::size_t i = 1; i < touches.size(); ++i) {
-      if (waits_on_host && micro_batch_at(touches[i - 1].position) != micro_batch_at(touches[i].position)) {
+      if (parameters != no_id &&
+          waits_on_host(choices_.loads[parameters], touches[i - 1].position, touches[i].position)) {
         at(lifetime).offloaded = true;
         lifetime = open(id, touches[i]);
         at(lifetime).prefetched = true;
@@ -155,7 +155,13 @@ class LifetimeBuilder {
     }
     at(lifetime).offloaded = lands;
   }
-  std::uint32_t micro_batch_at(Position p) const { return graph_.micro_batch_of(op_at(p).unit); }
+  // Whether the sum so far of the gradients of parameters that are loaded so is away from `a` to `b`.
+  bool waits_on_host(LoadChoice choice, Position a, Position b) const {
+    const std::uint32_t from = op_at(a).unit, to = op_at(b).unit;
+    if (from == to || choice >= LoadChoice::held) return false;
+    return choice == LoadChoice::each_op || analysis_.order == MicroBatchOrder::batch_major ||
+           graph_.half_block_of(from) != graph_.half_block_of(to);
+  }
 
   // By position: how many ops before it read a parameter bucket that is loaded for each op.
   void count_loading_ops() {

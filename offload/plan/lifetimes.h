@@ -80,13 +80,6 @@ struct Draft {
   std::vector<BucketId> host_order;
 };
 
-// Whether the gradients of parameters that are loaded so go to the host behind each micro-batch, and come in
-// again for the next.
-inline bool gradients_stream(LoadChoice parameters, MicroBatchOrder order) {
-  return parameters == LoadChoice::each_op ||
-         (parameters == LoadChoice::each_unit && order == MicroBatchOrder::batch_major);
-}
-
 // The ops in the analysis's order, each unit's replay directly before its first backward op, and the updates
 // of resident parameters last.
 Draft make_lifetimes(const Graph& graph, const RecomputeAnalysis& analysis, const BucketLayout& layout,

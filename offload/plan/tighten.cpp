@@ -21,6 +21,9 @@ constexpr Bytes near_heights = 20, heights = 60, height_unit = 200;
 // Where the beam finds places, but prefetches that begin early need more bytes beside them, it seldom helps
 // to try on: so many such finds of one plan are enough.
 constexpr int most_loose = 30;
+// Placements that the beam carries along: more of them only where few have found nothing, for they take
+// longer.
+constexpr std::size_t few_carried = 64, many_carried = 128;
 
 // Of the beam: other ones at a height only where the first found places.
 constexpr double coherences[] = {0.35, 0.8, 0.55};
@@ -52,11 +55,13 @@ class Tightener {
   }
 
   // Offsets of all lifetimes: residents at the bottom, the large ones above them under this height.
-  std::optional<std::vector<Bytes>> place_under(Bytes height, double coherence) const {
+  std::optional<std::vector<Bytes>> place_under(Bytes height, double coherence,
+                                                std::size_t carried = few_carried) const {
     const Bytes taken = resident_bytes_ + (rest_.empty() ? 0 : peak_live_bytes(rest_));
-    const auto placed = placement::place_in_time(
-        large_items_,
-        {.height = height - std::min(height, taken), .alignment = alignment, .coherence = coherence});
+    const auto placed = placement::place_in_time(large_items_, {.height = height - std::min(height, taken),
+                                                                .alignment = alignment,
+                                                                .width = carried,
+                                                                .coherence = coherence});
     if (!placed) return std::nullopt;
     std::vector<Bytes> offsets = resident_offsets();
     for (std::size_t i = 0; i < large_.size(); ++i) offsets[large_[i]] = resident_bytes_ + (*placed)[i];
@@ -130,18 +135,24 @@ class Attempts {
   Attempts(const Problem& problem, const Draft& draft, const Plan& plan)
       : problem_(problem), plan_(plan), tightener_(problem, draft) {}
 
-  std::optional<Plan> run(Bytes most) {
+  std::optional<Plan> run(Bytes most) const {
     const Bytes arena = plan_.device_peak_bytes, lowest = tightener_.live() + tightener_.live() / 100;
     if (most < lowest) return std::nullopt;  // all that fits is tight
     if (const auto offsets = tightener_.search_under(lowest))
       if (auto found = at(*offsets, about_as_slow())) return found;
-    if (auto found = between(0, std::min(arena, most), about_as_slow())) return found;
+    const Range lower{0, std::min(arena, most)};
+    if (auto found = between(lower, heights, few_carried, about_as_slow())) return found;
+    if (auto found = between(lower, near_heights, many_carried, about_as_slow())) return found;
     if (arena > most) return std::nullopt;
     if (auto found = at(offsets_of(plan_), as_slow())) return found;
-    return between(arena, most, as_slow());
+    return between({arena, most}, heights, few_carried, as_slow());
   }
 
  private:
+  struct Range {
+    Bytes above = 0, most = 0;
+  };
+
   double as_slow() const { return plan_.predicted_step_seconds * (1 + hair); }
   double about_as_slow() const { return plan_.predicted_step_seconds * (1 + tightening_change); }
 
@@ -154,22 +165,22 @@ class Attempts {
     if (found.predicted_step_seconds < fastest || found.predicted_step_seconds > slowest) return std::nullopt;
     return found;
   }
-  std::optional<Plan> under(Bytes height, double slowest) {
+  std::optional<Plan> under(Bytes height, std::size_t carried, double slowest, int& loose) const {
     for (const double coherence : coherences) {
-      const auto offsets = tightener_.place_under(height, coherence);
+      const auto offsets = tightener_.place_under(height, coherence, carried);
       if (!offsets) return std::nullopt;
       if (auto found = at(*offsets, slowest)) return found;
-      ++loose_;
+      ++loose;
     }
     return std::nullopt;
   }
-  std::optional<Plan> between(Bytes above, Bytes highest, double slowest) {
+  std::optional<Plan> between(Range range, Bytes last, std::size_t carried, double slowest) const {
     const Bytes live = tightener_.live();
-    for (Bytes units = 0; units <= heights; units += units < near_heights ? 1 : 2) {
+    int loose = 0;
+    for (Bytes units = 0; units <= last && loose < most_loose; units += units < near_heights ? 1 : 2) {
       const Bytes height = live + live / height_unit * units;
-      if (height <= above || height > highest) continue;
-      if (loose_ >= most_loose) break;
-      if (auto found = under(height, slowest)) return found;
+      if (height <= range.above || height > range.most) continue;
+      if (auto found = under(height, carried, slowest, loose)) return found;
     }
     return std::nullopt;
   }
@@ -177,7 +188,6 @@ class Attempts {
   const Problem& problem_;
   const Plan& plan_;
   Tightener tightener_;
-  int loose_ = 0;  // finds that were not tight, or not as fast
 };
 
 }  // namespace

@@ -57,12 +57,12 @@ struct Transfers {
   friend bool operator==(const Transfers&, const Transfers&) = default;
 };
 // By bucket, where nothing stays that can be brought in for each unit.
-std::map<std::string, Transfers> transfers_each_unit(const Graph& graph, MicroBatchOrder order,
-                                                     TensorKind kind) {
+std::map<std::string, Transfers> transfers(const Graph& graph, MicroBatchOrder order, TensorKind kind,
+                                           LoadChoice choice) {
   const Machine machine;
   Problem problem = make_problem(graph, machine, {}, order);
   Choices choices = lowest_choices(problem);
-  for (LoadChoice& load : choices.loads) load = LoadChoice::each_unit;
+  for (LoadChoice& load : choices.loads) load = choice;
   const Draft draft = make_lifetimes(graph, problem.analysis, problem.layout, choices);
   std::map<std::string, Transfers> found;
   for (const DraftLifetime& lifetime : draft.lifetimes) {
@@ -72,6 +72,11 @@ std::map<std::string, Transfers> transfers_each_unit(const Graph& graph, MicroBa
     found[bucket.name].out += lifetime.offloaded ? 1 : 0;
   }
   return found;
+}
+
+std::map<std::string, Transfers> transfers_each_unit(const Graph& graph, MicroBatchOrder order,
+                                                     TensorKind kind) {
+  return transfers(graph, order, kind, LoadChoice::each_unit);
 }
 
 // Once for forward and once for backward, or for each micro-batch.
@@ -94,6 +99,24 @@ TEST(MicroBatchPlans, BatchMajorBringsSumsOfGradientsInAgain) {
   const auto batch = transfers_each_unit(graph, MicroBatchOrder::batch_major, TensorKind::gradient);
   EXPECT_EQ(layer.at("h.0.mlp.c_fc.weight.grad"), (Transfers{0, 1}));
   EXPECT_EQ(batch.at("h.0.mlp.c_fc.weight.grad"), (Transfers{parts - 1, parts}));
+}
+
+// The head's weights are the embedding's: between its two uses in backward lie all blocks.
+TEST(MicroBatchPlans, TheGradientOfTiedWeightsWaitsOnTheHostUnlessTheyAreHeld) {
+  const auto layer = MicroBatchOrder::layer_major;
+  for (const std::uint32_t micro_batches : {1U, parts}) {
+    const Graph graph = make_gpt(micro_batches);
+    const auto at = [&](LoadChoice choice, const char* name) {
+      return transfers(graph, layer, TensorKind::gradient, choice).at(name);
+    };
+    // For each micro-batch the head's, then the embedding's of all.
+    const int each = static_cast<int>(micro_batches) + 1;
+    EXPECT_EQ(at(LoadChoice::each_op, "wte.weight.grad"), (Transfers{each - 1, each}));
+    EXPECT_EQ(at(LoadChoice::each_unit, "wte.weight.grad"), (Transfers{1, 2}));
+    EXPECT_EQ(at(LoadChoice::held, "wte.weight.grad"), (Transfers{0, 1}));
+    EXPECT_EQ(at(LoadChoice::resident, "wte.weight.grad"), (Transfers{0, 0}));
+    EXPECT_EQ(at(LoadChoice::each_unit, "wpe.weight.grad"), (Transfers{0, 1}));
+  }
 }
 
 // Weights stream, and the link is what the step waits for.
