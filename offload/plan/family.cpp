@@ -5,7 +5,6 @@
 
 #include "offload/plan/repair.h"
 #include "offload/plan/residency.h"
-#include "offload/plan/tighten.h"
 
 namespace stowage {
 namespace {
@@ -105,25 +104,47 @@ void Selection::offer(Plan plan) {
   if (plan.device_peak_bytes > budget_.device) return;
   if (!least_host_ || plan.host_bytes < *least_host_) least_host_ = plan.host_bytes;
   if (!fits(plan, budget_)) return;
-  if (!best_ || plan.predicted_step_seconds < best_->predicted_step_seconds || is_alike_and_tighter(plan))
-    best_ = std::move(plan);
+  offers_.push_back({plan.device_peak_bytes, plan.predicted_step_seconds});
+  if (best_ && !replaces(plan)) return pass_over(std::move(plan));
+  if (best_) pass_over(std::move(*best_));
+  best_ = std::move(plan);
+}
+void Selection::pass_over(Plan plan) {
+  if (!passed_over_ || plan.predicted_step_seconds < passed_over_->predicted_step_seconds)
+    passed_over_ = std::move(plan);
+}
+void Selection::keep_fastest() {
+  if (passed_over()) std::swap(best_, passed_over_);
+}
+
+bool Selection::replaces(const Plan& plan) const {
+  const double seconds = plan.predicted_step_seconds, best = best_->predicted_step_seconds;
+  const bool tight = is_tight(plan);
+  if (tight && !is_tight(*best_))
+    return seconds <= best * (1 + hair) || (seconds <= best * (1 + for_tight_) && is_on_front(plan));
+  if (!tight && is_tight(*best_) && best_->device_peak_bytes <= plan.device_peak_bytes)
+    return seconds * (1 + for_tight_) < best;
+  return seconds < best;
+}
+bool Selection::is_on_front(const Plan& plan) const {
+  return std::none_of(offers_.begin(), offers_.end(), [&](const Offer& offer) {
+    return offer.peak_bytes < plan.device_peak_bytes && offer.seconds < plan.predicted_step_seconds;
+  });
 }
 
 bool Selection::settled(double least_seconds) const {
   if (!best_) return false;
-  const double seconds = best_->predicted_step_seconds;
-  return least_seconds > seconds * (1 + hair) || (is_tight(*best_) && seconds <= least_seconds * (1 + hair));
+  const double best = best_->predicted_step_seconds;
+  if (is_tight(*best_)) return best <= least_seconds * (1 + hair);
+  return best * (1 + std::max(hair, for_tight_)) < least_seconds;
 }
 
 bool Selection::wants_tight(double seconds, double gain) const {
   if (!best_ || seconds < best_->predicted_step_seconds) return true;
-  const bool alike = seconds < best_->predicted_step_seconds * (1 + as_fast);
-  return alike ? !is_tight(*best_) : !beaten(seconds * (1 - gain));
-}
-
-bool Selection::is_alike_and_tighter(const Plan& plan) const {
-  return is_tight(plan) && !is_tight(*best_) &&
-         plan.predicted_step_seconds <= best_->predicted_step_seconds * (1 + hair);
+  const bool tight = is_tight(*best_);
+  const double alike =
+      best_->predicted_step_seconds * (1 + (tight ? as_fast : std::max(as_fast, for_tight_)));
+  return seconds <= alike ? !tight : !beaten(seconds * (1 - gain));
 }
 
 Family::Family(const std::vector<Problem>& problems, Bytes least, std::unique_ptr<PolicyProblems> emulated)
@@ -167,8 +188,13 @@ void Family::add_paths(const std::vector<Problem>& problems) {
 void Family::add_emulated() {
   std::vector<Member> emulated;
   for (PolicyMember& member : all_policy_members(*emulated_))
-    emulated.push_back(
-        {member.problem, std::move(member.choices), member.handicaps, member.distance, {Variant{}}, false});
+    emulated.push_back({member.problem,
+                        std::move(member.choices),
+                        member.handicaps,
+                        member.distance,
+                        {Variant{}},
+                        false,
+                        true});
   members_.insert(members_.begin(), std::make_move_iterator(emulated.begin()),
                   std::make_move_iterator(emulated.end()));
 }
@@ -223,6 +249,19 @@ void Family::offer_variant(Member& member, Variant& variant, Selection& selectio
   if (!is_settled()) offer_plans(problem, draft, variant, selection);
 }
 
+void Family::match_emulated(Selection& selection) const {
+  for (const Member& member : members_) {
+    if (!selection.passed_over()) return;
+    if (!member.emulated || selection.beaten(member.compute_seconds)) continue;
+    const Sketcher sketcher(*member.problem, member.choices, member.handicaps);
+    for (const Variant& variant : member.variants) {
+      const Plan plan = complete(*member.problem, sketch(sketcher, member, variant).draft);
+      if (fits(plan, selection.budget()) && !selection.beaten(plan.predicted_step_seconds))
+        selection.keep_fastest();
+    }
+  }
+}
+
 // Of a large graph a tight plan where there is one that fits, so that each budget has plans as fast as
 // smaller ones have. What might fit the smallest budget is placed for that too, whatever the budget at hand:
 // so the family depends on none.
@@ -248,7 +287,9 @@ void Family::offer_plans(const Problem& problem, const Draft& draft, Variant& va
 
 // Of a variant that has been completed before.
 bool Family::cannot_win(const Variant& variant, bool small, const Selection& selection) {
-  if (!small) return selection.beaten(variant.plan_seconds * (1 - tightening_gain(most_searched)));
+  if (!small)
+    return selection.settled(variant.plan_seconds) &&
+           selection.beaten(variant.plan_seconds * (1 - tightening_gain(most_searched)));
   return *variant.peak_bytes > selection.budget().device || selection.beaten(variant.plan_seconds);
 }
 

@@ -11,15 +11,22 @@
 
 #include "offload/plan/limited_schedule.h"
 #include "offload/plan/policies/policies.h"
+#include "offload/plan/tighten.h"
 
 namespace stowage {
 
 // Keeps the fastest plan that fits, of equals a tight one, and of those that fit the device the one with
-// fewest host bytes.
+// fewest host bytes. Of a large graph it keeps a tight one instead of one with a larger arena that is faster
+// by no more than tightening_change.
+//
+// So a budget that holds more makes no plan slower: whoever gives way has the larger arena, and a tight plan
+// is not kept instead of it where one with a smaller arena is faster than that.
 class Selection {
  public:
-  explicit Selection(const Budget& budget) : budget_(budget) {}
+  explicit Selection(const Budget& budget, bool large_graph = false)
+      : budget_(budget), for_tight_(large_graph ? tightening_change : 0) {}
   void offer(Plan plan);
+  // By one that takes as long, or less.
   bool beaten(double seconds) const { return best_ && best_->predicted_step_seconds <= seconds; }
   // Whether no plan that takes at least so long would be kept.
   bool settled(double least_seconds) const;
@@ -30,12 +37,24 @@ class Selection {
   std::optional<Plan>& best() { return best_; }
   const std::optional<Plan>& best() const { return best_; }
   Bytes least_host() const { return least_host_.value_or(0); }
+  // Whether a faster plan gave way to the tight one that is kept; and keeps that after all.
+  bool passed_over() const { return passed_over_ && !beaten(passed_over_->predicted_step_seconds); }
+  void keep_fastest();
 
  private:
-  bool is_alike_and_tighter(const Plan& plan) const;
+  struct Offer {
+    Bytes peak_bytes = 0;
+    double seconds = 0;
+  };
+  bool replaces(const Plan& plan) const;
+  bool is_on_front(const Plan& plan) const;
+  void pass_over(Plan plan);
 
   Budget budget_;
+  double for_tight_;  // what a tight plan may be slower
   std::optional<Plan> best_;
+  std::optional<Plan> passed_over_;  // the fastest
+  std::vector<Offer> offers_;        // that fit
   std::optional<Bytes> least_host_;
 };
 
@@ -47,6 +66,9 @@ class Family {
 
   // Offers all that may fit and be faster than what the selection has.
   void offer_to(Selection& selection);
+  // Where a tight plan is kept for which a faster one gave way, and another system's is faster than it, that
+  // faster one is kept after all: so no other system's plan is ever faster.
+  void match_emulated(Selection& selection) const;
 
  private:
   // One way to schedule a member's choices, and what is known of it so far. Each is worked out when a budget
@@ -68,6 +90,7 @@ class Family {
     std::optional<std::uint32_t> distance;  // instead of shares
     std::vector<Variant> variants;
     bool on_path = false;
+    bool emulated = false;
     std::optional<Bytes> serial_bytes{};
     double compute_seconds = 0;  // with `serial_bytes`
   };

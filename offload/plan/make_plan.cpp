@@ -125,6 +125,9 @@ class ReplaysPlanner {
     if (!family_) family_.emplace(problems(), std::min(least().plan.device_peak_bytes, most), emulated());
     family_->offer_to(selection);
   }
+  void match_emulated(Selection& selection) const {
+    if (family_) family_->match_emulated(selection);
+  }
 
  private:
   const Graph& graph_;
@@ -212,11 +215,12 @@ class Planner::Parts {
   std::variant<Plan, Infeasible> plan_automatic(const Budget& budget) {
     if (minimum() > budget.device) return Infeasible{budget.device, minimum(), false, chosen_.least().op};
     const Bytes most = resident().plan.device_peak_bytes;
-    Selection selection(budget);
+    Selection selection(budget, !is_small(graph_));
     selection.offer(resident().plan);
     if (selection.best()) selection.best()->policy = "auto";
     chosen_.offer_to(selection, most, [&] { return emulated(); });
     if (whole_) whole_->offer_to(selection, most, [] { return std::unique_ptr<PolicyProblems>(); });
+    chosen_.match_emulated(selection);
     if (!selection.best()) return Infeasible{budget.host, selection.least_host(), true, chosen_.least().op};
     const bool chose_whole = options_.replays == Replays::whole_blocks;
     return with_bound(std::move(*selection.best()), chose_whole ? single() : chosen_.problems().front(),

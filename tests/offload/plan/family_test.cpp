@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "offload/plan/residency.h"
 #include "tests/support/random_graph.h"
 
@@ -122,6 +124,62 @@ TEST(Selection, WantsATightPlanThatMayBeFasterOrIsTheFirst) {
   EXPECT_FALSE(selection.wants_tight(2, 1e-3));
   EXPECT_TRUE(selection.wants_tight(2.001, 1e-3));
   EXPECT_TRUE(selection.wants_tight(1.999, 0));
+}
+
+// What a selection keeps of these plans, offered one after another.
+Plan kept(const std::vector<Plan>& plans, bool large_graph, Bytes budget = unlimited) {
+  Selection selection({budget, unlimited}, large_graph);
+  for (const Plan& plan : plans) selection.offer(plan);
+  return *selection.best();
+}
+
+TEST(Selection, OfALargeGraphATightPlanGoesBeforeOneThatIsHardlyFaster) {
+  const Plan tight = offered(1.001, 100), loose = offered(1, 120);
+  for (const bool tight_first : {false, true}) {
+    const std::vector<Plan> plans = tight_first ? std::vector{tight, loose} : std::vector{loose, tight};
+    EXPECT_EQ(kept(plans, true), tight);
+    EXPECT_EQ(kept(plans, false), loose);
+  }
+  const Plan fast = offered(0.998, 120);
+  EXPECT_EQ(kept({tight, fast}, true), fast);
+  EXPECT_EQ(kept({fast, tight}, true), fast);
+}
+
+TEST(Selection, KeepsTheFastestAfterAllWhereItIsTold) {
+  Selection selection({unlimited, unlimited}, true);
+  for (const double seconds : {2.0, 1.0005, 1.001}) selection.offer(offered(seconds, 120));
+  EXPECT_FALSE(selection.passed_over());
+  selection.offer(offered(1.001, 100));
+  EXPECT_EQ(*selection.best(), offered(1.001, 100));
+  EXPECT_TRUE(selection.passed_over());
+  selection.keep_fastest();
+  EXPECT_EQ(*selection.best(), offered(1.0005, 120));
+  EXPECT_FALSE(selection.passed_over());
+  selection.keep_fastest();
+  EXPECT_EQ(*selection.best(), offered(1.0005, 120));
+}
+
+// Live bytes and arena, and time.
+Plan random_plan(std::mt19937& random) {
+  Plan plan;
+  plan.predicted_step_seconds = 1 + 1e-4 * static_cast<double>(random() % 60);
+  plan.live_peak_bytes = 1000 * (5 + random() % 10);
+  plan.device_peak_bytes = plan.live_peak_bytes * (random() % 2 == 0 ? 100 : 105 + random() % 20) / 100;
+  return plan;
+}
+
+TEST(Selection, OfMorePlansThatFitItKeepsNoneThatIsSlower) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 3000; ++round) {
+    std::vector<Plan> plans{offered(2, 100)};
+    for (int i = 0; i < 8; ++i) plans.push_back(random_plan(random));
+    double before = 3;
+    for (Bytes budget = 1000; budget < 20'000; budget += 500) {
+      const double seconds = kept(plans, true, budget).predicted_step_seconds;
+      ASSERT_LE(seconds, before) << "round " << round << " at " << budget;
+      before = seconds;
+    }
+  }
 }
 
 }  // namespace
