@@ -61,15 +61,19 @@ Residency residency_of(BucketRole role, const BucketUse& use) {
   return Residency::transient;
 }
 
+bool is_pinned(BucketRole role, const BucketUse& use) { return use.transferred || role == BucketRole::clip; }
+bool is_on_host(BucketRole role, const BucketUse& use) {
+  return is_pinned(role, use) || (role == BucketRole::optimizer_state && !use.resident);
+}
+
 void decide_residency(const Problem& problem, const Draft& draft, Plan& plan) {
   std::vector<BucketUse> uses = bucket_uses(problem, draft);
   for (BucketId id = 0; id < plan.buckets.size(); ++id) {
     Bucket& bucket = plan.buckets[id];
     BucketRole role = problem.layout.roles[id];
     bucket.residency = residency_of(role, uses[id]);
-    bool host_state = role == BucketRole::optimizer_state && !uses[id].resident;
-    bucket.pinned = uses[id].transferred || role == BucketRole::clip;
-    bucket.on_host = bucket.pinned || host_state;
+    bucket.pinned = is_pinned(role, uses[id]);
+    bucket.on_host = is_on_host(role, uses[id]);
   }
 }
 
@@ -157,6 +161,14 @@ void time_sketch(const Problem& problem, Sketch& sketch) {
     sketch.least_seconds -= sketch.step_seconds * estimate_margin;
   else if (LaneSpeeds(*problem.machine).shared())  // waits part transfers that would have met
     sketch.least_seconds = simulate(*problem.graph, plan, apart(*problem.machine)).step_seconds;
+}
+
+Bytes host_bytes(const Problem& problem, const Draft& draft) {
+  const std::vector<BucketUse> uses = bucket_uses(problem, draft);
+  Bytes bytes = 0;
+  for (BucketId id = 0; id < uses.size(); ++id)
+    if (is_on_host(problem.layout.roles[id], uses[id])) bytes += problem.layout.buckets[id].bytes;
+  return bytes;
 }
 
 Plan complete(const Problem& problem, const Draft& draft) {

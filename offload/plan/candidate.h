@@ -65,6 +65,9 @@ void time_sketch(const Problem& problem, Sketch& sketch);
 // slow each other.
 double least_seconds(const Problem& problem, const Draft& draft);
 
+// Of every plan of this draft.
+Bytes host_bytes(const Problem& problem, const Draft& draft);
+
 // Placement, instructions, simulation and accounts. Not validated.
 Plan complete(const Problem& problem, const Draft& draft);
 // The same where a placement of at most `capacity` bytes is worth a longer search. It may find none.

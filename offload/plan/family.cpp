@@ -245,6 +245,7 @@ void Family::offer_variant(Member& member, Variant& variant, Selection& selectio
   if (is_settled()) return;
   const Sketcher sketcher(problem, member.choices, member.handicaps);
   const Draft draft = sketch(sketcher, member, variant).draft;
+  if (!small && selection.lacks_host(host_bytes(problem, draft))) return;
   if (!small && !variant.bound_seconds) variant.bound_seconds = least_seconds(problem, draft);
   if (!is_settled()) offer_plans(problem, draft, variant, selection);
 }
@@ -275,7 +276,9 @@ void Family::offer_plans(const Problem& problem, const Draft& draft, Variant& va
   Plan plan = complete(problem, draft);
   variant.peak_bytes = plan.device_peak_bytes;
   variant.plan_seconds = plan.predicted_step_seconds;
+  const bool fits_host = plan.host_bytes <= selection.budget().host;
   if (!is_small(*problem.graph) && !is_tight(plan) &&
+      (fits_host || plan.device_peak_bytes > selection.budget().device) &&
       selection.wants_tight(plan.predicted_step_seconds, tightening_gain(draft.lifetimes.size())))
     if (auto tight = tightened(problem, draft, plan, selection.budget().device))
       return offer(std::move(*tight));

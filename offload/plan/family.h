@@ -33,6 +33,10 @@ class Selection {
   // Whether a tight plan may be kept of a draft whose plan is not tight and takes so long. It may be faster
   // by `gain`, except than one that is as fast as that plan.
   bool wants_tight(double seconds, double gain) const;
+  // Whether the host has no room for so many bytes, and a plan that fits the device is known to need no more.
+  bool lacks_host(Bytes host_bytes) const {
+    return host_bytes > budget_.host && least_host_ && *least_host_ <= host_bytes;
+  }
   const Budget& budget() const { return budget_; }
   std::optional<Plan>& best() { return best_; }
   const std::optional<Plan>& best() const { return best_; }

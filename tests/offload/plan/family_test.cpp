@@ -159,6 +159,21 @@ TEST(Selection, KeepsTheFastestAfterAllWhereItIsTold) {
   EXPECT_EQ(*selection.best(), offered(1.0005, 120));
 }
 
+TEST(Selection, LacksHostWhereAPlanThatFitsTheDeviceNeedsNoMore) {
+  Selection selection({.device = 10, .host = 20});
+  EXPECT_FALSE(selection.lacks_host(25)) << "none is known";
+  Plan plan;
+  plan.device_peak_bytes = 11;
+  plan.host_bytes = 25;
+  selection.offer(plan);
+  EXPECT_FALSE(selection.lacks_host(25)) << "none that fits the device";
+  plan.device_peak_bytes = 10;
+  selection.offer(plan);
+  EXPECT_TRUE(selection.lacks_host(25));
+  EXPECT_FALSE(selection.lacks_host(24));
+  EXPECT_FALSE(selection.lacks_host(20));
+}
+
 // Live bytes and arena, and time.
 Plan random_plan(std::mt19937& random) {
   Plan plan;

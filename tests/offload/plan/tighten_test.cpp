@@ -49,6 +49,7 @@ TEST(Tighten, APlanOfTheSameScheduleWithinAHundredth) {
     for (const Bytes percent : {110U, 150U, 250U}) {
       const Draft draft = sketcher.within(sketcher.serial_bytes() * percent / 100).draft;
       const Plan plan = complete(problem, draft);
+      EXPECT_EQ(plan.host_bytes, host_bytes(problem, draft));
       const double least = least_seconds(problem, draft) * (1 - 1e-9);
       EXPECT_GE(plan.predicted_step_seconds, least);
       tight_bounds += plan.predicted_step_seconds < least * 1.05 ? 1 : 0;
