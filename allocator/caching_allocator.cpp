@@ -32,6 +32,7 @@ CachingAllocator::Implementation::Implementation(Device& device, const CachingAl
       table_(segments_bytes_),
       limit_(options.limit),
       plans_periods_(options.plan_periods),
+      planned_({.alignment = PlannedPoolOptions{}.alignment, .granule = granule_}),
       region_(plan_space(), granule_) {
   pools_.push_back(std::make_unique<Pool>(default_pool, slices, Interval{0, plan_space().begin}, granule_));
 }

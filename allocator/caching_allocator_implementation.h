@@ -111,6 +111,7 @@ class CachingAllocator::Implementation {
   bool is_wasteful() STOWAGE_REQUIRES(mutex_);
   void look_at_plan(bool was_planned) STOWAGE_REQUIRES(mutex_);
   std::uint64_t unmap_of_plan(std::uint64_t most, Interval kept) STOWAGE_REQUIRES(mutex_);
+  std::uint64_t beyond_plan(std::uint64_t more) const STOWAGE_REQUIRES(mutex_);
   PlanStatistics plan_statistics() STOWAGE_REQUIRES(mutex_);
 
   // ladder.cpp

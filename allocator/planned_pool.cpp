@@ -214,7 +214,7 @@ void PlannedPool::finish_iteration() {
     return;
   }
   if (log_is_full_) return;
-  PoolPlan made = make_pool_plan(log_.window(), options_.alignment);
+  PoolPlan made = make_pool_plan(log_.window(), options_.alignment, options_.granule);
   if (made.empty()) return;
   if (++failed_in_row_ > options_.most_plans)
     idle_iterations_ = std::uint64_t{1} << std::min(failed_in_row_ - options_.most_plans, most_idle_shift);
@@ -248,7 +248,7 @@ void PlannedPool::look_for_period() {
   next_look_ = 2 * log_.size();
   const auto period = log_.period();
   if (!period) return;
-  PoolPlan made = make_pool_plan(period->requests, options_.alignment);
+  PoolPlan made = make_pool_plan(period->requests, options_.alignment, options_.granule);
   if (made.empty()) return;
   live_outside_ = period->live;
   keep_plan(std::move(made), static_cast<std::uint32_t>(period->next_request));

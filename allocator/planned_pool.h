@@ -28,6 +28,7 @@ namespace stowage {
 
 struct PlannedPoolOptions {
   Bytes alignment = 512;                              // of offsets, a power of two
+  Bytes granule = 2_MiB;                              // in which the owner backs bytes
   std::size_t look_ahead = 16;                        // requests of the plan that may be left out at once
   std::size_t most_recorded = std::size_t{1} << 20U;  // operations of an iteration
   std::size_t most_plans = 4;                         // that are kept
@@ -67,6 +68,8 @@ class PlannedPool {
 
   // Of the plan in use; 0 without one.
   Bytes plan_bytes() const { return is_planned_ ? plan().bytes : 0; }
+  // Of these, what has to be backed at once (PoolPlan::backed).
+  Bytes backed_bytes() const { return is_planned_ ? plan().backed : 0; }
   // Of requests that the new plan holds, what lies outside of it, since it was made in their midst.
   Bytes live_outside() const { return live_outside_; }
   // What offsets can reach, now: 0 without a plan and without blocks.

@@ -79,7 +79,8 @@ caching::Block* CachingAllocator::Implementation::take_planned(Request& request,
   return &block;
 }
 
-// Moving comes before growing, and the plan's own idle granules last: it will want them back.
+// Moving comes before growing, and the plan's own idle granules last: it will want them back. But no more are
+// its own than it needs at once.
 bool CachingAllocator::Implementation::back(Request& request, Interval bytes) {
   const std::vector<Interval> missing = region_.missing(bytes);
   if (missing.empty()) return true;
@@ -87,7 +88,8 @@ bool CachingAllocator::Implementation::back(Request& request, Interval bytes) {
   for (const Interval& run : missing) count += run.length();
   poll(request.failure);
   if (room() < count) flush_pool(request.pool);
-  unmap_spare(request.pool, count, {});
+  const std::uint64_t moved = unmap_of_plan(std::min(count, beyond_plan(count)), bytes);
+  unmap_spare(request.pool, count - moved, {});
   if (room() < count) unmap_of_plan(count - room(), bytes);
   bool short_of_memory = true;
   while (short_of_memory && room() >= count) {
@@ -95,6 +97,13 @@ bool CachingAllocator::Implementation::back(Request& request, Interval bytes) {
     if (unmap_spare(request.pool, count, {}) == 0) return false;
   }
   return false;
+}
+
+// Granules by which the plan's mapped ones and `more` are above those that it needs at once.
+std::uint64_t CachingAllocator::Implementation::beyond_plan(std::uint64_t more) const {
+  const std::uint64_t needed = (planned_.backed_bytes() + granule_ - 1) / granule_;
+  const std::uint64_t mapped = region_.mapped() + more;
+  return mapped - std::min(mapped, needed);
 }
 
 bool CachingAllocator::Implementation::map_for_plan(Request& request, const std::vector<Interval>& missing,
@@ -138,7 +147,7 @@ bool CachingAllocator::Implementation::is_wasteful() {
   }
   staying -= std::min(staying, region_.held() + planned_.live_outside());
   const Bytes without = pool.reserved * granule_;
-  return planned_.plan_bytes() + staying > without + without / 100 + granule_;
+  return planned_.backed_bytes() + staying > without + without / 100 + granule_;
 }
 
 // What served while there was no plan is not needed now. Behind a new plan, which is worth a wait for work
@@ -156,6 +165,7 @@ void CachingAllocator::Implementation::make_way_for_plan(bool is_new) {
   poll(failure);
   std::uint64_t wanted = 0;
   for (const Interval& run : region_.missing(region_.at(0, planned_.bytes()))) wanted += run.length();
+  wanted -= std::min(wanted, beyond_plan(wanted));
   const std::uint64_t spare = pool.heap.spare().count();
   if (spare > wanted) unmap_spare(pool, spare - wanted, {});
 }

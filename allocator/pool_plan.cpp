@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "src/placement/touched.h"
 #include "stowage/placement.h"
 
 namespace stowage {
@@ -26,6 +27,24 @@ PlacementResult place_well(const std::vector<PlacementItem>& items, Bytes alignm
   return searched.peak < placed.peak ? searched : placed;
 }
 
+bool is_tight(Bytes bytes, Bytes live) { return bytes <= live + live / 100; }
+
+Bytes touched_bytes(const std::vector<PlacementItem>& items, const std::vector<Bytes>& offsets,
+                    Bytes granule) {
+  return placement::most_touched(items, offsets, granule) * granule;
+}
+
+// Where granules between blocks can serve others, what is touched at one time counts, not the height.
+void place_loosely(const std::vector<PlacementItem>& items, Bytes alignment, Bytes granule,
+                   PlacementResult& placed) {
+  std::vector<Bytes> offsets = placement::place_for_granules(items, alignment, granule);
+  if (touched_bytes(items, offsets, granule) >= touched_bytes(items, placed.offsets, granule)) return;
+  placed.offsets = std::move(offsets);
+  placed.peak = 0;
+  for (std::size_t i = 0; i < items.size(); ++i)
+    placed.peak = std::max(placed.peak, placed.offsets[i] + items[i].bytes);
+}
+
 // Where each stream having bytes of its own takes so much more than one arena for all, waits between streams
 // are worth it.
 constexpr Bytes least_saved = 2_MiB;
@@ -41,16 +60,22 @@ std::vector<PlacementItem> items_of(const std::vector<LoggedRequest>& requests, 
   return items;
 }
 
-// Places the requests from `base` on; returns where they end.
-Bytes place_requests(const std::vector<LoggedRequest>& requests, const Indexes& members, Bytes base,
-                     Bytes alignment, PoolPlan& plan) {
-  const PlacementResult placed = place_well(items_of(requests, members), alignment);
+// Places the requests behind those that are there.
+void place_requests(const std::vector<LoggedRequest>& requests, const Indexes& members, Bytes alignment,
+                    Bytes granule, PoolPlan& plan) {
+  const Bytes base = align_up(plan.bytes, alignment);
+  const std::vector<PlacementItem> items = items_of(requests, members);
+  PlacementResult placed = place_well(items, alignment);
+  const bool is_loose = !is_tight(placed.peak, placed.lower_bound);
+  if (is_loose) place_loosely(items, alignment, granule, placed);
   for (std::size_t i = 0; i < members.size(); ++i) {
     PlannedRequest& request = plan.requests[members[i]];
-    request.offset = base + placed.offsets[i];
+    request.offset = placed.offsets[i] += base;
     request.has_offset = true;
   }
-  return base + placed.peak;
+  const Bytes touched = is_loose ? touched_bytes(items, placed.offsets, granule) : placed.peak;
+  plan.backed += std::min(touched, placed.peak);
+  plan.bytes = base + placed.peak;
 }
 
 void list_frees(const std::vector<LoggedRequest>& requests, PoolPlan& plan) {
@@ -67,19 +92,20 @@ void list_frees(const std::vector<LoggedRequest>& requests, PoolPlan& plan) {
 }
 
 void share_streams(const std::vector<LoggedRequest>& requests, const Indexes& all, Bytes alignment,
-                   PoolPlan& plan) {
+                   Bytes granule, PoolPlan& plan) {
   const auto is_worth_it = [&](Bytes bytes) {
-    return plan.bytes > bytes + bytes / least_saved_share + least_saved;
+    return plan.backed > bytes + bytes / least_saved_share + least_saved;
   };
   if (!is_worth_it(peak_live_bytes(items_of(requests, all)))) return;
   PoolPlan shared = plan;
-  shared.bytes = place_requests(requests, all, 0, alignment, shared);
-  if (is_worth_it(shared.bytes)) plan = std::move(shared);
+  shared.bytes = shared.backed = 0;
+  place_requests(requests, all, alignment, granule, shared);
+  if (is_worth_it(shared.backed)) plan = std::move(shared);
 }
 
 }  // namespace
 
-PoolPlan make_pool_plan(const std::vector<LoggedRequest>& requests, Bytes alignment) {
+PoolPlan make_pool_plan(const std::vector<LoggedRequest>& requests, Bytes alignment, Bytes granule) {
   PoolPlan plan;
   std::map<std::uint64_t, Indexes> streams;
   Indexes all;
@@ -90,9 +116,8 @@ PoolPlan make_pool_plan(const std::vector<LoggedRequest>& requests, Bytes alignm
     streams[request.stream].push_back(index);
     all.push_back(index);
   }
-  for (const auto& [stream, members] : streams)
-    plan.bytes = place_requests(requests, members, align_up(plan.bytes, alignment), alignment, plan);
-  if (streams.size() > 1) share_streams(requests, all, alignment, plan);
+  for (const auto& [stream, members] : streams) place_requests(requests, members, alignment, granule, plan);
+  if (streams.size() > 1) share_streams(requests, all, alignment, granule, plan);
   list_frees(requests, plan);
   return plan;
 }

@@ -24,13 +24,17 @@ struct PoolPlan {
   std::vector<std::uint32_t> frees;
   std::vector<std::uint32_t> frees_before;
   Bytes bytes = 0;
+  // That have to be backed at once. No more than `bytes`, and as much unless the offsets leave gaps: then
+  // granules that no block touches serve others.
+  Bytes backed = 0;
 
   // A plan that holds nothing is none.
   bool empty() const { return frees.empty(); }
 };
 
-// Each stream is placed apart, by `place`, or all together where that takes 3 % and 2 MiB less. Offsets are
-// multiples of `alignment`, a power of two.
-PoolPlan make_pool_plan(const std::vector<LoggedRequest>& requests, Bytes alignment);
+// Each stream is placed apart, by `place`, or all together where that takes 3 % and 2 MiB less. Where a
+// stream takes over a hundredth more than its live bytes, it is placed to touch few granules at one time
+// instead. Offsets are multiples of `alignment`, a power of two.
+PoolPlan make_pool_plan(const std::vector<LoggedRequest>& requests, Bytes alignment, Bytes granule);
 
 }  // namespace stowage

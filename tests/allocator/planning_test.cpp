@@ -110,6 +110,36 @@ TEST_F(PlanningTest, WhatIsReleasedLateIsNotOverlapped) {
   EXPECT_EQ(planned().misses, 1u);
 }
 
+// Nine requests of which 14 granules are live at most, and that no placement puts into fewer than 15
+// (pool_plan_test). Those that are released then, by the time: a request or a release at each.
+constexpr int none = -1;
+struct Turn {
+  Bytes bytes = 0;      // 0: a release
+  int released = none;  // which request's
+};
+constexpr Turn unfit[] = {{12_MiB}, {12_MiB}, {0, 1}, {8_MiB},  {8_MiB}, {0, 0},  {4_MiB}, {6_MiB}, {0, 3},
+                          {10_MiB}, {0, 5},   {0, 2}, {12_MiB}, {0, 4},  {6_MiB}, {0, 6},  {0, 8},  {0, 7}};
+
+TEST_F(PlanningTest, APlanWithGapsHoldsNoMoreThanItTouchesAtOnce) {
+  for (int iteration = 0; iteration < 4; ++iteration) {
+    allocator.begin_iteration();
+    if (iteration == 1) allocator.reset_peaks();
+    Addresses blocks;
+    for (const Turn& turn : unfit) {
+      if (turn.bytes > 0) {
+        blocks.push_back(use(turn.bytes, a));
+        continue;
+      }
+      allocator.release_raw(blocks[static_cast<std::size_t>(turn.released)]);
+      device.synchronise_lane(a);
+    }
+  }
+  EXPECT_EQ(planned().plans, 1u);
+  EXPECT_EQ(planned().hits, 27u);
+  EXPECT_EQ(planned().bytes, 30_MiB);
+  EXPECT_EQ(allocator.statistics().peak_reserved, 28_MiB);
+}
+
 TEST_F(PlanningTest, APlansMemoryIsNotStranded) {
   for (int i = 0; i < 2; ++i) iterate(std::vector<Bytes>(15, 4_MiB), a);
   EXPECT_EQ(planned().reserved, 60_MiB);
