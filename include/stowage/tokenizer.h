@@ -96,10 +96,10 @@ std::unique_ptr<Tokenizer> byte_pair_tokenizer(std::string_view vocab_json, std:
 std::unique_ptr<Tokenizer> byte_pair_tokenizer(const BytePairVocabulary& vocabulary);
 
 struct WordPieceOptions {
-  bool clean_text = true;             // controls dropped, all white space a space
-  bool spaced_cjk = true;             // each Chinese character its own word
-  bool lower_case = true;             // false for "cased" models
-  std::optional<bool> strip_accents;  // nothing: as lower_case
+  bool clean_text = true;                  // controls dropped, all white space a space
+  bool spaced_cjk = true;                  // each Chinese character its own word
+  bool lower_case = true;                  // false for "cased" models
+  std::optional<bool> strip_accents = {};  // nothing: as lower_case
 };
 
 // BERT's `vocab.txt`: a token per line, its id the line's number from 0. [UNK] must be there. Special are the
