@@ -9,6 +9,7 @@
 #include "src/cli/progress_line.h"
 #include "src/cli/replay_options.h"
 #include "src/cli/run_options.h"
+#include "src/cli/tokens_options.h"
 #include "stowage/error.h"
 
 namespace {
@@ -34,6 +35,14 @@ int replay(const stowage::ReplayWords& words, std::string& output) {
   return stowage::run_replay_command(command, output);
 }
 
+int tokens(const stowage::TokensWords& words, std::string& output) {
+  if (words.train_app->parsed()) return stowage::run_tokens_train_command(words.train, output);
+  stowage::TokensEncodeCommand command = stowage::understand(words);
+  stowage::ProgressLine line(stowage::terminal_or_null(stderr));
+  command.progress = [&line](const std::string& what) { line.show(what); };
+  return stowage::run_tokens_encode_command(command, output);
+}
+
 CLI::App* add_calibrate(CLI::App& app, stowage::CalibrateCommand& command) {
   CLI::App* calibrate =
       app.add_subcommand("calibrate", "Measures this machine for plan --machine and train_gpt --machine");
@@ -52,11 +61,13 @@ int run(int count, char** arguments) {
   stowage::PlaceWords place_words;
   stowage::ReplayWords replay_words;
   stowage::RunWords run_words;
+  stowage::TokensWords tokens_words;
   stowage::CalibrateCommand calibrate_command;
   const CLI::App* plan_app = stowage::add_plan(app, plan_words);
   const CLI::App* place_app = stowage::add_place(app, place_words);
   const CLI::App* replay_app = stowage::add_replay(app, replay_words);
   const CLI::App* run_app = stowage::add_run(app, run_words);
+  const CLI::App* tokens_app = stowage::add_tokens(app, tokens_words);
   add_calibrate(app, calibrate_command);
   std::vector<std::string> words(arguments + 1, arguments + std::max(count, 1));
   run_words.command.program = stowage::cut_program(words);
@@ -71,6 +82,7 @@ int run(int count, char** arguments) {
   const int code = plan_app->parsed()     ? plan(plan_words, output)
                    : place_app->parsed()  ? place(place_words, output)
                    : replay_app->parsed() ? replay(replay_words, output)
+                   : tokens_app->parsed() ? tokens(tokens_words, output)
                                           : stowage::run_calibrate_command(calibrate_command, output);
   std::fputs(output.c_str(), stdout);
   return code;

@@ -61,6 +61,11 @@ void JsonField::require_list(std::size_t most) const {
   if (!value_->is_array() || value_->size() > most) fail(fmt::format("a list of at most {} items", most));
 }
 
+bool JsonField::boolean() const {
+  if (!value_->is_boolean()) fail("true or false");
+  return value_->get<bool>();
+}
+
 std::string JsonField::text() const {
   if (!value_->is_string()) fail("a string");
   return value_->get<std::string>();

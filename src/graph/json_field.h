@@ -75,6 +75,9 @@ class JsonField {
     fail("a known word");
   }
 
+  bool is_null() const { return value_->is_null(); }
+  bool boolean() const;
+  bool is_text() const { return value_->is_string(); }
   std::string text() const;
   double number() const;  // finite
   std::int64_t integer() const;

@@ -11,6 +11,7 @@ MIRRORED = {
     "graph": ["src/graph", "include/stowage"],
     "placement": ["src/placement", "include/stowage"],
     "history": ["src/history"],
+    "tokens": ["src/tokens", "include/stowage"],
     "kernels": ["kernels", "include/stowage"],
     "nn": ["src/nn", "include/stowage"],
     "calibrate": ["src/calibrate", "include/stowage"],

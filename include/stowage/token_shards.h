@@ -1,0 +1,123 @@
+// Token ids on disk: the `.bin` files of llm.c (Karpathy), read page by page, and shuffled samples of many of
+// them.
+//
+// A file is a header of 256 little-endian 32-bit integers (magic, version, number of tokens, then zeros), and
+// the tokens: version 1 (magic 20240520) has two bytes for each, version 7 (magic 20240801) has four.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace stowage {
+
+enum class ShardVersion : std::int32_t { two_bytes = 1, four_bytes = 7 };
+
+// The smallest version that holds all ids of a vocabulary.
+ShardVersion shard_version_for(std::int32_t vocabulary_size);
+
+// One file, mapped into memory. It must keep its length while it is read: a page that is gone ends the
+// program. Copies share the mapping. Any number of threads may read it.
+class TokenShard {
+ public:
+  // Throws InvalidInput that names the file, the field of its header, and what to do: not a shard, or a file
+  // whose length is not what the number of tokens says.
+  explicit TokenShard(const std::string& path);
+
+  const std::string& path() const;
+  ShardVersion version() const;
+  std::int64_t size() const;  // tokens, at least one
+
+  // tokens[i] becomes token `first` + i. Throws InvalidInput for a range past the end, and for a token that
+  // is not below `vocabulary_size` (where that is not 0), by the file's name and the token's place.
+  void read(std::int64_t first, std::span<std::int32_t> tokens, std::int32_t vocabulary_size = 0) const;
+
+ private:
+  class Contents;
+  std::shared_ptr<const Contents> contents_;
+};
+
+// Writes a shard under a temporary name beside `path`, which becomes the file's name when it is complete.
+class TokenShardWriter {
+ public:
+  // Throws InvalidInput naming `path` where it cannot be written.
+  TokenShardWriter(const std::string& path, ShardVersion version);
+  TokenShardWriter(const TokenShardWriter&) = delete;
+  TokenShardWriter& operator=(const TokenShardWriter&) = delete;
+  ~TokenShardWriter();  // removes what was not committed
+
+  // Throws InvalidInput for a token that the version has no room for and for more than 2^31 - 1 tokens in
+  // all, Error where the disk refuses.
+  void append(std::span<const std::int32_t> tokens);
+  std::int64_t size() const;  // tokens so far
+  // Writes the header and gives the file its name. Throws InvalidInput where there is no token, Error where
+  // the disk refuses.
+  void commit();
+
+ private:
+  class File;
+  std::unique_ptr<File> file_;
+};
+
+struct TokenSampling {
+  std::int64_t sequence = 1024;  // tokens of a sample
+  bool shuffled = true;          // else in the order of files and tokens
+  std::uint64_t seed = 0;        // of the order
+  std::int32_t vocabulary_size =
+      0;  // tokens from outside it are refused when they are read; 0: not looked at
+};
+
+// Where a run is in its data: sample `sample` of epoch `epoch` comes next. The other fields say of which
+// data.
+struct TokenPosition {
+  std::uint64_t epoch = 0;
+  std::uint64_t sample = 0;
+  std::uint64_t samples_per_epoch = 0;
+  std::int64_t sequence = 0;
+  bool shuffled = false;
+  std::uint64_t seed = 0;
+  bool operator==(const TokenPosition&) const = default;
+};
+
+// Versioned JSON, loss-free. The text is hostile: InvalidInput that names the field, never worse.
+std::string to_json(const TokenPosition& position);
+TokenPosition token_position_from_json(std::string_view text);
+
+// All samples of many shards. Sample i of a shard is its tokens [i * sequence, (i + 1) * sequence], the
+// targets being one further on, as in llm.c; what is left at a shard's end is no sample. In each epoch every
+// sample comes once, in an order that is a function of the seed and the epoch alone (a permutation by
+// counters), so that nothing else need be saved, and any sample can be asked for.
+class TokenShards {
+ public:
+  // `places`: files, folders (all *.bin in them) and patterns of *, ? and [...] as a shell has them. The
+  // shards are in the order of their paths, each once. Throws InvalidInput that names the place or file:
+  // nothing there, not a shard, versions that differ, or too few tokens for one sample.
+  TokenShards(const std::vector<std::string>& places, const TokenSampling& sampling);
+
+  const std::vector<TokenShard>& shards() const { return shards_; }
+  std::int64_t tokens() const;  // of all shards
+  std::uint64_t samples_per_epoch() const { return first_samples_.back(); }
+
+  // Sample `index` of epoch `epoch`; both spans have `sequence` items: targets[i] is the token behind
+  // tokens[i]. Throws InvalidInput for an index past the epoch, spans of other lengths and tokens outside the
+  // vocabulary. Any number of threads may call it.
+  void sample(std::uint64_t epoch, std::uint64_t index, std::span<std::int32_t> tokens,
+              std::span<std::int32_t> targets) const;
+
+  // The sample at the position, which moves on by one. One thread at a time.
+  void next(std::span<std::int32_t> tokens, std::span<std::int32_t> targets);
+  TokenPosition position() const { return position_; }
+  // Throws InvalidInput that names the field where the position is none of these shards, sampled like this.
+  void seek(const TokenPosition& position);
+
+ private:
+  TokenSampling sampling_;
+  std::vector<TokenShard> shards_;
+  std::vector<std::uint64_t> first_samples_;  // of each shard, and the number of all
+  TokenPosition position_;
+};
+
+}  // namespace stowage

@@ -1,0 +1,32 @@
+// `stowage tokens`: a vocabulary learned from a text, and a text as a shard of token ids.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "stowage/token_shards.h"
+
+namespace stowage {
+
+struct TokensTrainCommand {
+  std::string text_file;
+  std::int32_t vocabulary_size = 0;
+  std::string output_folder;  // made where it is not there; vocab.json and merges.txt go into it
+};
+
+struct TokensEncodeCommand {
+  std::string text_file;
+  std::string tokenizer;                // as load_tokenizer takes it, or "bytes"
+  std::optional<ShardVersion> version;  // nothing: the smaller one that holds the vocabulary
+  std::string output_file;
+  std::function<void(const std::string&)> progress = [](const std::string&) {};
+};
+
+// Append the answer to `output` and return the exit code, 0. Throw InvalidInput naming the option, or the
+// file that cannot be read, parsed or written; then nothing half-written is left.
+int run_tokens_train_command(const TokensTrainCommand& command, std::string& output);
+int run_tokens_encode_command(const TokensEncodeCommand& command, std::string& output);
+
+}  // namespace stowage

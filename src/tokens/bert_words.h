@@ -1,0 +1,17 @@
+// BERT's words: cleaned text cut at white space, around punctuation and around Chinese characters, as the
+// "basic tokenizer" of Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers".
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "stowage/tokenizer.h"
+
+namespace stowage {
+
+// Calls take(word) for each word in order; none is empty.
+void for_each_bert_word(std::string_view text, const WordPieceOptions& options,
+                        const std::function<void(std::u32string_view)>& take);
+
+}  // namespace stowage

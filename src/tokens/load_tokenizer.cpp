@@ -1,0 +1,78 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "src/graph/json_field.h"
+#include "src/tokens/byte_pair_tokenizer.h"
+#include "src/tokens/mapped_file.h"
+#include "src/tokens/tokenizer_json.h"
+#include "src/tokens/word_piece_tokenizer.h"
+#include "stowage/error.h"
+
+namespace stowage {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* remedy = "give a folder with tokenizer.json, vocab.json and merges.txt, or vocab.txt";
+
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+// What the makers of a model say beside its vocab.txt.
+WordPieceOptions options_beside(const fs::path& vocab) {
+  WordPieceOptions options;
+  const fs::path path = vocab.parent_path() / "tokenizer_config.json";
+  if (!is_there(path)) return options;
+  const MappedFile file(path.string(), remedy);
+  const JsonSource source{path.string(), "give the tokenizer_config.json of a BERT model, or remove it"};
+  const nlohmann::json json = parse_json(file.text(), source);
+  const JsonField root(json, source);
+  const auto flag = [&](const char* name) -> std::optional<bool> {
+    if (!root.has(name) || root.member(name).is_null()) return {};
+    return root.member(name).boolean();
+  };
+  options.lower_case = flag("do_lower_case").value_or(true);
+  options.spaced_cjk = flag("tokenize_chinese_chars").value_or(true);
+  options.strip_accents = flag("strip_accents");
+  return options;
+}
+
+std::unique_ptr<Tokenizer> load_json(const fs::path& path) {
+  return read_tokenizer_json(MappedFile(path.string(), remedy).text(), path.string());
+}
+
+std::unique_ptr<Tokenizer> load_byte_pairs(const fs::path& vocab, const fs::path& merges) {
+  const MappedFile vocab_file(vocab.string(), remedy);
+  const MappedFile merges_file(merges.string(), remedy);
+  return read_byte_pair_files(vocab_file.text(), vocab.string(), merges_file.text(), merges.string());
+}
+
+std::unique_ptr<Tokenizer> load_word_pieces(const fs::path& path) {
+  return read_word_piece_file(MappedFile(path.string(), remedy).text(), path.string(), options_beside(path));
+}
+
+fs::path file_in(const fs::path& folder) {
+  for (const char* name : {"tokenizer.json", "vocab.json", "vocab.txt"}) {
+    if (is_there(folder / name)) return folder / name;
+  }
+  throw InvalidInput(fmt::format("'{}' holds no tokenizer; {}", folder.string(), remedy));
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
+  std::error_code error;
+  const fs::path file = fs::is_directory(path, error) ? file_in(path) : fs::path(path);
+  const std::string name = file.filename().string();
+  if (name == "vocab.json" || name == "merges.txt")
+    return load_byte_pairs(file.parent_path() / "vocab.json", file.parent_path() / "merges.txt");
+  if (name.ends_with(".txt")) return load_word_pieces(file);
+  if (name.ends_with(".json")) return load_json(file);
+  throw InvalidInput(fmt::format("'{}' is no tokenizer's file; {}", path, remedy));
+}
+
+}  // namespace stowage

@@ -1,0 +1,37 @@
+// The bytes of a token shard.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "stowage/token_shards.h"
+
+namespace stowage {
+
+inline constexpr std::size_t shard_header_bytes = 256 * sizeof(std::int32_t);
+inline constexpr std::int64_t most_shard_tokens = INT32_MAX;
+
+std::size_t bytes_per_token(ShardVersion version);
+std::string shard_header(ShardVersion version, std::int64_t tokens);
+
+// Tokens within bytes of somebody else's.
+struct ShardBytes {
+  ShardVersion version = ShardVersion::two_bytes;
+  std::string_view tokens;
+
+  std::int64_t size() const;
+  // Unsigned, as it stands there. `index` < size().
+  std::uint32_t token(std::int64_t index) const;
+};
+
+// Throws InvalidInput that begins with `name`.
+ShardBytes parse_shard(std::string_view bytes, const std::string& name);
+
+// As TokenShard::read.
+void read_tokens(const ShardBytes& shard, const std::string& name, std::int64_t first,
+                 std::span<std::int32_t> tokens, std::int32_t vocabulary_size);
+
+}  // namespace stowage

@@ -1,0 +1,23 @@
+// Lines of a text file, with either kind of line end.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string_view>
+
+namespace stowage {
+
+// Calls take(line, number) for each line, numbered from 1, without its end.
+template <class Take>
+void for_each_line(std::string_view text, Take&& take) {
+  std::size_t number = 0;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    std::string_view line = text.substr(begin, end - begin);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    take(line, ++number);
+    begin = end + 1;
+  }
+}
+
+}  // namespace stowage

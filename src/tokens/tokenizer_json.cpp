@@ -1,0 +1,185 @@
+#include "src/tokens/tokenizer_json.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "src/graph/json_field.h"
+#include "src/tokens/byte_pair_tokenizer.h"
+#include "src/tokens/json_tokens.h"
+#include "src/tokens/word_piece_tokenizer.h"
+#include "stowage/error.h"
+
+namespace stowage {
+namespace {
+
+constexpr std::size_t most_tokens = static_cast<std::size_t>(Vocabulary::most_ids);
+
+bool is_absent(const JsonField& object, const char* name) {
+  return !object.has(name) || object.member(name).is_null();
+}
+
+void require_absent(const JsonField& object, std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    if (!is_absent(object, name)) object.member(name).fail("null, which is all that is read here");
+  }
+}
+
+// Words that may be missing or empty, and else would change ids.
+void require_empty(const JsonField& object, std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    if (is_absent(object, name)) continue;
+    const JsonField field = object.member(name);
+    if (!field.is_text() || !field.text().empty())
+      field.fail("null or empty, which is all that is read here");
+  }
+}
+
+bool flag(const JsonField& object, const char* name, bool otherwise) {
+  return is_absent(object, name) ? otherwise : object.member(name).boolean();
+}
+
+void require_flag(const JsonField& object, const char* name, bool otherwise, bool value) {
+  if (flag(object, name, otherwise) != value)
+    object.member(name).fail(fmt::format("{}, which is all that is read here", value));
+}
+
+void require_type(const JsonField& object, const char* name) {
+  const JsonField type = object.member("type");
+  if (type.text() != name) type.fail(fmt::format("{}, which is all that is read here", name));
+}
+
+struct AddedList {
+  std::vector<AddedToken> tokens;
+  bool normalized = false;
+};
+
+// Tokens that are looked for before text is normalized and others after it would take turns: one kind at a
+// time.
+AddedList read_added(const JsonField& root) {
+  AddedList added;
+  if (is_absent(root, "added_tokens")) return added;
+  root.member("added_tokens").list(most_tokens, [&](const JsonField& item) {
+    for (const char* name : {"single_word", "lstrip", "rstrip"}) require_flag(item, name, false, false);
+    const bool normalized = flag(item, "normalized", true);
+    if (!added.tokens.empty() && normalized != added.normalized)
+      item.member("normalized").fail("what it is in the added tokens before, which is all that is read here");
+    added.normalized = normalized;
+    const JsonField content = item.member("content");
+    if (content.text().empty()) content.fail("a text with characters in it");
+    added.tokens.push_back({content.text(), token_id(item.member("id"))});
+    return 0;
+  });
+  return added;
+}
+
+// An added token may be one of the model's or a new one, but its text and its id may not be two tokens.
+void add_to_vocabulary(const JsonField& root, const AddedList& added, Vocabulary& vocabulary) {
+  for (const AddedToken& token : added.tokens) {
+    const std::string* there = vocabulary.token(token.id);
+    const bool same = there != nullptr && *there == token.text;
+    if (!same && !vocabulary.add(token.text, token.id)) {
+      root.member("added_tokens")
+          .refuse(fmt::format("gives '{}' the id {}, which the model's vocabulary does not", token.text,
+                              token.id));
+    }
+  }
+}
+
+void read_merge(const JsonField& item, const std::string& where, const std::string& name,
+                BytePairParts& parts) {
+  if (!item.is_text()) {
+    const auto pair = item.list(2, [](const JsonField& token) { return token.text(); });
+    if (pair.size() != 2) item.fail("a pair of tokens");
+    parts.add_merge(pair[0], pair[1], name, where);
+    return;
+  }
+  const std::string text = item.text();
+  const std::size_t space = text.find(' ');
+  if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos)
+    item.fail("two tokens with a space between them");
+  parts.add_merge(text.substr(0, space), text.substr(space + 1), name, where);
+}
+
+std::unique_ptr<Tokenizer> read_byte_pairs(const JsonField& root, const JsonField& model,
+                                           const std::string& name) {
+  require_absent(root, {"normalizer"});
+  const JsonField splitter = root.member("pre_tokenizer");
+  require_type(splitter, "ByteLevel");
+  require_flag(splitter, "add_prefix_space", true, false);
+  require_flag(splitter, "use_regex", true, true);
+  require_absent(model, {"dropout"});
+  require_empty(model, {"unk_token", "continuing_subword_prefix", "end_of_word_suffix"});
+  require_flag(model, "byte_fallback", false, false);
+  require_flag(model, "ignore_merges", false, false);
+
+  BytePairParts parts(name);
+  for (auto& [token, id] : tokens_in(model.member("vocab"))) parts.add_token(std::move(token), id);
+  parts.require_all_bytes();
+  std::size_t count = 0;
+  model.member("merges").list(most_tokens, [&](const JsonField& item) {
+    read_merge(item, fmt::format("'model.merges[{}]'", count++), name, parts);
+    return 0;
+  });
+  AddedList added = read_added(root);
+  add_to_vocabulary(root, added, parts.vocabulary);
+  parts.added = std::move(added.tokens);
+  return make_byte_pair_tokenizer(std::move(parts));
+}
+
+WordPieceOptions read_bert_normalizer(const JsonField& normalizer) {
+  require_type(normalizer, "BertNormalizer");
+  WordPieceOptions options;
+  options.clean_text = flag(normalizer, "clean_text", true);
+  options.spaced_cjk = flag(normalizer, "handle_chinese_chars", true);
+  options.lower_case = flag(normalizer, "lowercase", true);
+  if (!is_absent(normalizer, "strip_accents"))
+    options.strip_accents = normalizer.member("strip_accents").boolean();
+  return options;
+}
+
+std::unique_ptr<Tokenizer> read_word_pieces(const JsonField& root, const JsonField& model) {
+  WordPieceParts parts;
+  parts.options = read_bert_normalizer(root.member("normalizer"));
+  require_type(root.member("pre_tokenizer"), "BertPreTokenizer");
+  const JsonField vocab = model.member("vocab");
+  for (auto& [token, id] : tokens_in(vocab)) {
+    if (!parts.vocabulary.add(token, id)) vocab.refuse(fmt::format("gives the id {} to two tokens", id));
+  }
+  const JsonField unknown = model.member("unk_token");
+  const auto unknown_id = parts.vocabulary.id(unknown.text());
+  if (!unknown_id) unknown.fail("a token of the vocabulary");
+  parts.unknown = *unknown_id;
+  parts.prefix = model.member("continuing_subword_prefix").text();
+  const JsonField most = model.member("max_input_chars_per_word");
+  if (most.integer() < 0) most.fail("a count");
+  parts.most_word_characters = static_cast<std::size_t>(most.integer());
+  AddedList added = read_added(root);
+  if (!added.tokens.empty() && added.normalized)
+    root.member("added_tokens").refuse("has tokens with 'normalized', which are not looked for here");
+  add_to_vocabulary(root, added, parts.vocabulary);
+  parts.added = std::move(added.tokens);
+  return make_word_piece_tokenizer(std::move(parts));
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> read_tokenizer_json(std::string_view text, const std::string& name) {
+  const JsonSource source{name, "give the tokenizer.json of a byte-level BPE or a BERT model"};
+  const nlohmann::json json = parse_json(text, source);
+  const JsonField root(json, source);
+  require_absent(root, {"truncation", "padding"});
+  const JsonField model = root.member("model");
+  // Files of older versions have no type.
+  const std::string type =
+      is_absent(model, "type") ? (model.has("merges") ? "BPE" : "WordPiece") : model.member("type").text();
+  if (type == "BPE") return read_byte_pairs(root, model, name);
+  if (type == "WordPiece") return read_word_pieces(root, model);
+  model.member("type").fail("BPE or WordPiece, which is all that is read here");
+}
+
+std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text) {
+  return read_tokenizer_json(text, "tokenizer.json");
+}
+
+}  // namespace stowage

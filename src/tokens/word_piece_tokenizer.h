@@ -1,0 +1,30 @@
+// BERT's WordPiece, from the parts that its files hold.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/tokens/added_tokens.h"
+#include "src/tokens/vocabulary.h"
+#include "stowage/tokenizer.h"
+
+namespace stowage {
+
+struct WordPieceParts {
+  Vocabulary vocabulary;
+  std::vector<AddedToken> added;
+  WordPieceOptions options;
+  std::int32_t unknown = 0;
+  std::string prefix = "##";               // of tokens that go on with a word
+  std::size_t most_word_characters = 100;  // longer words are unknown
+};
+
+std::unique_ptr<Tokenizer> make_word_piece_tokenizer(WordPieceParts parts);
+
+// The text of vocab.txt, and the file's name for messages.
+std::unique_ptr<Tokenizer> read_word_piece_file(std::string_view vocab_text, const std::string& name,
+                                                const WordPieceOptions& options);
+
+}  // namespace stowage

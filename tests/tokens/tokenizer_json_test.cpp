@@ -1,0 +1,117 @@
+#include "src/tokens/tokenizer_json.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/expect_refused.h"
+#include "tests/tokens/fixtures.h"
+
+namespace stowage {
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+using Json = nlohmann::json;
+
+class TokenizerJsonTest : public ::testing::Test {
+ protected:
+  // What `path` (a JSON pointer) becomes in `text`, and how that is refused.
+  static void expect_refused(const Json& text, const char* path, const Json& value,
+                             const std::string& words) {
+    Json changed = text;
+    changed[Json::json_pointer(path)] = value;
+    test::expect_refused([&] { tokenizer_from_json(changed.dump()); }, "tokenizer.json: " + words);
+  }
+  Json pairs_ = Json::parse(test::fixture_text("gpt2_json/tokenizer.json"));
+  Json words_ = Json::parse(test::fixture_text("bert_json/tokenizer.json"));
+};
+
+TEST_F(TokenizerJsonTest, BytePairs) {
+  const auto tokenizer = tokenizer_from_json(pairs_.dump());
+  const auto files =
+      byte_pair_tokenizer(test::fixture_text("gpt2/vocab.json"), test::fixture_text("gpt2/merges.txt"));
+  EXPECT_EQ(tokenizer->encode("planning, isn't it? 你好"), files->encode("planning, isn't it? 你好"));
+  EXPECT_EQ(tokenizer->encode("<|added|>"), Ids{files->vocabulary_size()});
+  EXPECT_EQ(tokenizer->special(SpecialToken::end_of_text), 0);
+}
+
+TEST_F(TokenizerJsonTest, MergesOfBothSpellings) {
+  Json other = pairs_;
+  for (Json& merge : other["model"]["merges"]) {
+    if (merge.is_array()) {
+      merge = merge[0].get<std::string>() + ' ' + merge[1].get<std::string>();
+    } else {
+      const auto text = merge.get<std::string>();
+      merge = Json::array({text.substr(0, text.find(' ')), text.substr(text.find(' ') + 1)});
+    }
+  }
+  EXPECT_EQ(tokenizer_from_json(other.dump())->encode("planning memory"),
+            tokenizer_from_json(pairs_.dump())->encode("planning memory"));
+}
+
+TEST_F(TokenizerJsonTest, OptionsOfWordPieces) {
+  Json other = words_;
+  other["normalizer"]["lowercase"] = false;
+  other["normalizer"]["handle_chinese_chars"] = true;
+  other["model"]["max_input_chars_per_word"] = 3;
+  const auto tokenizer = tokenizer_from_json(other.dump());
+  const Ids unknown{*tokenizer->special(SpecialToken::unknown)};
+  EXPECT_NE(tokenizer->encode("the"), unknown);
+  EXPECT_EQ(tokenizer->encode("then"), unknown);
+  EXPECT_NE(tokenizer->encode("THE"), tokenizer->encode("the"));
+  EXPECT_EQ(tokenizer->encode("中文").size(), 2U);
+  EXPECT_EQ(tokenizer_from_json(words_.dump())->encode("THE"), tokenizer->encode("the"));
+}
+
+TEST_F(TokenizerJsonTest, NamesTheFieldOfBytePairsThatItDoesNotKnow) {
+  const std::string alone = ", which is all that is read here";
+  expect_refused(pairs_, "/truncation", {{"max_length", 5}}, "'truncation' is not null" + alone);
+  expect_refused(pairs_, "/padding", true, "'padding' is not null" + alone);
+  expect_refused(pairs_, "/normalizer", {{"type", "NFC"}}, "'normalizer' is not null" + alone);
+  expect_refused(pairs_, "/pre_tokenizer/type", "Whitespace",
+                 "'pre_tokenizer.type' is not ByteLevel" + alone);
+  expect_refused(pairs_, "/pre_tokenizer", nullptr, "'pre_tokenizer.type' is not there");
+  expect_refused(pairs_, "/pre_tokenizer/add_prefix_space", true,
+                 "'pre_tokenizer.add_prefix_space' is not false" + alone);
+  expect_refused(pairs_, "/pre_tokenizer/use_regex", false, "'pre_tokenizer.use_regex' is not true" + alone);
+  expect_refused(pairs_, "/model/type", "Unigram", "'model.type' is not BPE or WordPiece" + alone);
+  expect_refused(pairs_, "/model/dropout", 0.1, "'model.dropout' is not null" + alone);
+  expect_refused(pairs_, "/model/unk_token", "<unk>", "'model.unk_token' is not null or empty" + alone);
+  expect_refused(pairs_, "/model/end_of_word_suffix", "</w>",
+                 "'model.end_of_word_suffix' is not null or empty" + alone);
+  expect_refused(pairs_, "/model/byte_fallback", true, "'model.byte_fallback' is not false" + alone);
+  expect_refused(pairs_, "/model/ignore_merges", true, "'model.ignore_merges' is not false" + alone);
+  expect_refused(pairs_, "/added_tokens/1/lstrip", true, "'added_tokens[1].lstrip' is not false" + alone);
+  expect_refused(pairs_, "/added_tokens/1/single_word", true,
+                 "'added_tokens[1].single_word' is not false" + alone);
+  expect_refused(pairs_, "/added_tokens/1/normalized", true,
+                 "'added_tokens[1].normalized' is not what it is in the");
+}
+
+TEST_F(TokenizerJsonTest, NamesTheFieldOfBytePairsThatIsWrong) {
+  expect_refused(pairs_, "", Json::array(), "'model' is not there");
+  expect_refused(pairs_, "/model/vocab/the", "1", "'model.vocab.the' is not an integer");
+  expect_refused(pairs_, "/model/merges/3", 7, "'model.merges[3]' is not a list");
+  expect_refused(pairs_, "/model/merges/3", {"a"}, "'model.merges[3]' is not a pair");
+  expect_refused(pairs_, "/model/merges/3", "a b c", "'model.merges[3]' is not two tokens");
+  expect_refused(pairs_, "/model/merges/3", "zz qq", "'model.merges[3]': 'zz' is no token");
+  expect_refused(pairs_, "/added_tokens/0/content", "", "'added_tokens[0].content' is not a text");
+  expect_refused(pairs_, "/added_tokens/0/id", 5, "'added_tokens' gives '<|endoftext|>' the id 5");
+  test::expect_refused([] { tokenizer_from_json("[[["); }, "tokenizer.json: ");
+}
+
+TEST_F(TokenizerJsonTest, NamesTheFieldOfWordPiecesThatIsWrong) {
+  expect_refused(words_, "/normalizer/type", "NFD", "'normalizer.type' is not BertNormalizer");
+  expect_refused(words_, "/normalizer/clean_text", 1, "'normalizer.clean_text' is not true or false");
+  expect_refused(words_, "/pre_tokenizer/type", "Whitespace", "'pre_tokenizer.type' is not BertPreTokenizer");
+  expect_refused(words_, "/model/unk_token", "<none>", "'model.unk_token' is not a token of the vocabulary");
+  expect_refused(words_, "/model/vocab/the", 0, "'model.vocab' gives the id 0 to two tokens");
+  expect_refused(words_, "/model/max_input_chars_per_word", -1,
+                 "'model.max_input_chars_per_word' is not a count");
+  for (Json& token : words_["added_tokens"]) token["normalized"] = true;
+  test::expect_refused([&] { tokenizer_from_json(words_.dump()); },
+                       "'added_tokens' has tokens with 'normalized'");
+}
+
+}  // namespace
+}  // namespace stowage
