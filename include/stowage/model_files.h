@@ -48,7 +48,7 @@ struct ModelDescription {
   double residual_dropout = 0.1;  // of BERT: the same as embedding_dropout
   double epsilon = 1e-5;          // of the norms
   // Kept for whoever reads the file next; nothing here depends on them.
-  std::optional<std::int64_t> begin_token, end_token, padding_token;
+  std::optional<std::int64_t> begin_token{}, end_token{}, padding_token{};
   friend bool operator==(const ModelDescription&, const ModelDescription&) = default;
 };
 
