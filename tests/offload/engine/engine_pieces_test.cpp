@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <stdexcept>
 
@@ -63,7 +64,9 @@ TEST_P(EnginePieces, FillMakesTheWholeValueInOrder) {
     fill_pattern(offset, piece);
   });
   EXPECT_EQ(next, size);
-  if (GetParam().on_host) EXPECT_EQ(pieces, 1) << "the bucket's own bytes";
+  if (GetParam().on_host) {
+    EXPECT_EQ(pieces, 1) << "the bucket's own bytes";
+  }
   EXPECT_EQ(engine.read(tiny_weight), whole());
 }
 
@@ -78,10 +81,14 @@ TEST_P(EnginePieces, FillHandsOutTheBytesThemselves) {
   });
   engine.fill(tiny_weight, [&](Bytes, std::span<std::byte> piece) {
     if (second == nullptr) second = piece.data();
-    if (GetParam().on_host) EXPECT_THAT(piece, Each(std::byte{1}));
+    if (GetParam().on_host) {
+      EXPECT_THAT(piece, Each(std::byte{1}));
+    }
     std::memset(piece.data(), 2, piece.size());
   });
-  if (GetParam().on_host) EXPECT_EQ(first, second);
+  if (GetParam().on_host) {
+    EXPECT_EQ(first, second);
+  }
   EXPECT_THAT(engine.read(tiny_weight), Each(std::byte{2}));
 }
 
@@ -130,6 +137,33 @@ TEST_P(EnginePieces, WithoutInitialisersParametersAreZero) {
   Engine engine(*device, graph, plan, options(false));
   EXPECT_THAT(engine.read(tiny_weight), Each(std::byte{0}));
   EXPECT_THAT(engine.read(tiny_m), Each(std::byte{0}));
+}
+
+// Parameters that stay on the device and are updated on the host live on both sides.
+TEST(EnginePiecesOfAPlan, ReachBothSidesOfAParameter) {
+  const Graph graph = smallest_gpt(2);
+  const Plan plan = std::get<Plan>(make_plan(graph, Machine{}, {}, {.policy = Policy::zero_offload}));
+  const auto on_both =
+      std::count_if(plan.lifetimes.begin(), plan.lifetimes.end(), [&](const Lifetime& lifetime) {
+        return lifetime.end == no_id && plan.buckets[lifetime.bucket].on_host &&
+               plan.buckets[lifetime.bucket].kind == TensorKind::parameter;
+      });
+  ASSERT_GT(on_both, 0);
+  const auto train = [&](bool in_pieces) {
+    const auto device = open_simulated_device({.capacity = plan.device_peak_bytes});
+    Engine engine(*device, graph, plan, {.seed = run_seed, .initialise = !in_pieces});
+    const auto other_device = open_simulated_device({.capacity = plan.device_peak_bytes});
+    Engine source(*other_device, graph, plan, {.seed = run_seed});
+    for (TensorId id = 0; id < graph.tensors.size(); ++id) {
+      if (!in_pieces || graph.tensor(id).kind != TensorKind::parameter) continue;
+      const std::vector<std::byte> value = source.read(id);
+      engine.fill(id, [&](Bytes offset, std::span<std::byte> piece) {
+        std::memcpy(piece.data(), value.data() + offset, piece.size());
+      });
+    }
+    return run_engine(engine, graph, 2, 16);
+  };
+  EXPECT_EQ(train(true), train(false));
 }
 
 INSTANTIATE_TEST_SUITE_P(Plans, EnginePieces,
