@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstring>
 #include <stdexcept>
 
@@ -139,31 +138,30 @@ TEST_P(EnginePieces, WithoutInitialisersParametersAreZero) {
   EXPECT_THAT(engine.read(tiny_m), Each(std::byte{0}));
 }
 
-// Parameters that stay on the device and are updated on the host live on both sides.
-TEST(EnginePiecesOfAPlan, ReachBothSidesOfAParameter) {
+// A planner's own buckets, in all memory and in the least.
+TEST(EnginePiecesOfAPlan, ReachEveryParameter) {
   const Graph graph = smallest_gpt(2);
-  const Plan plan = std::get<Plan>(make_plan(graph, Machine{}, {}, {.policy = Policy::zero_offload}));
-  const auto on_both =
-      std::count_if(plan.lifetimes.begin(), plan.lifetimes.end(), [&](const Lifetime& lifetime) {
-        return lifetime.end == no_id && plan.buckets[lifetime.bucket].on_host &&
-               plan.buckets[lifetime.bucket].kind == TensorKind::parameter;
-      });
-  ASSERT_GT(on_both, 0);
-  const auto train = [&](bool in_pieces) {
-    const auto device = open_simulated_device({.capacity = plan.device_peak_bytes});
-    Engine engine(*device, graph, plan, {.seed = run_seed, .initialise = !in_pieces});
-    const auto other_device = open_simulated_device({.capacity = plan.device_peak_bytes});
-    Engine source(*other_device, graph, plan, {.seed = run_seed});
-    for (TensorId id = 0; id < graph.tensors.size(); ++id) {
-      if (!in_pieces || graph.tensor(id).kind != TensorKind::parameter) continue;
-      const std::vector<std::byte> value = source.read(id);
-      engine.fill(id, [&](Bytes offset, std::span<std::byte> piece) {
-        std::memcpy(piece.data(), value.data() + offset, piece.size());
-      });
-    }
-    return run_engine(engine, graph, 2, 16);
-  };
-  EXPECT_EQ(train(true), train(false));
+  for (const Bytes budget : {unlimited, minimum_bytes(graph, Machine{}, {})}) {
+    const Plan plan = std::get<Plan>(make_plan(graph, Machine{}, {.device = budget, .host = unlimited}));
+    const auto train = [&](bool in_pieces) {
+      const auto device = open_simulated_device({.capacity = plan.device_peak_bytes});
+      const auto other_device = open_simulated_device({.capacity = plan.device_peak_bytes});
+      EngineOptions options;
+      options.seed = run_seed;
+      Engine source(*other_device, graph, plan, options);
+      options.initialise = !in_pieces;
+      Engine engine(*device, graph, plan, options);
+      for (TensorId id = 0; id < graph.tensors.size(); ++id) {
+        if (!in_pieces || graph.tensor(id).kind != TensorKind::parameter) continue;
+        const std::vector<std::byte> value = source.read(id);
+        engine.fill(id, [&](Bytes offset, std::span<std::byte> piece) {
+          std::memcpy(piece.data(), value.data() + offset, piece.size());
+        });
+      }
+      return run_engine(engine, graph, 2, 16);
+    };
+    EXPECT_EQ(train(true), train(false));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Plans, EnginePieces,
