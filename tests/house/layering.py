@@ -17,6 +17,7 @@ ORDER = [
     "src/nn",
     "src/calibrate",
     "src/models",
+    "src/model_files",
     "allocator",
     "src/replay",
     "offload/recompute",
