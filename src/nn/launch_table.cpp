@@ -10,6 +10,7 @@
 #include "kernels/cpu/cross_entropy.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/embedding.h"
+#include "kernels/cpu/first_token.h"
 #include "kernels/cpu/layer_norm.h"
 #include "kernels/cpu/linear.h"
 #include "kernels/cpu/linear_cross_entropy.h"
@@ -145,8 +146,49 @@ struct GeluBackward {
   }
 };
 
-// With qkv as operand 0.
-cpu::AttentionShape attention_shape(const KernelCall& call) {
+template <class T>
+struct Tanh {
+  static void run(const KernelCall& call) {
+    call.expect(1, 1, 1);
+    cpu::tanh(call.elements(0), call.read<T>(0), call.write<T>(0));
+  }
+};
+
+template <class T>
+struct TanhBackward {
+  static void run(const KernelCall& call) {
+    call.expect(2, 2, 1);
+    cpu::tanh_backward(call.elements(0), call.read<T>(0), call.read<T>(1), call.write<T>(0));
+  }
+};
+
+// With `tokens` rows of all tokens and `samples` of the first ones.
+cpu::FirstTokenShape first_token_shape(const KernelCall& call, std::int64_t samples, std::int64_t tokens) {
+  const cpu::FirstTokenShape shape{samples, call.positive("sequence"), call.columns(0)};
+  if (samples * shape.sequence != tokens) call.fail("needs whole sequences");
+  return shape;
+}
+
+template <class T>
+struct FirstToken {
+  static void run(const KernelCall& call) {
+    call.expect(1, 1, 1);
+    cpu::first_token(first_token_shape(call, call.written_rows(0), call.rows(0)), call.read<T>(0),
+                     call.write<T>(0));
+  }
+};
+
+template <class T>
+struct FirstTokenBackward {
+  static void run(const KernelCall& call) {
+    call.expect(1, 1, 1);
+    cpu::first_token_backward(first_token_shape(call, call.rows(0), call.written_rows(0)), call.read<T>(0),
+                              call.write<T>(0));
+  }
+};
+
+// With qkv as operand 0, and what is seen as operand `seen` if it is there.
+cpu::AttentionShape attention_shape(const KernelCall& call, std::size_t seen) {
   cpu::AttentionShape shape;
   shape.heads = call.positive("heads");
   shape.sequence = call.positive("sequence");
@@ -159,6 +201,7 @@ cpu::AttentionShape attention_shape(const KernelCall& call) {
     call.fail("needs queries, keys and values that divide into its heads");
   }
   if (call.rows(0) % shape.sequence != 0) call.fail("needs whole sequences");
+  if (seen < call.reads()) shape.seen = call.tokens(seen, call.rows(0)).data();
   return shape;
 }
 
@@ -174,16 +217,16 @@ struct LinearGelu {
 template <class T>
 struct Attention {
   static void run(const KernelCall& call) {
-    call.expect(1, 1, 2);
-    cpu::attention(attention_shape(call), call.read<T>(0), call.write<T>(0), call.write<T>(1));
+    call.expect(1, 2, 2);
+    cpu::attention(attention_shape(call, 1), call.read<T>(0), call.write<T>(0), call.write<T>(1));
   }
 };
 
 template <class T>
 struct AttentionBackward {
   static void run(const KernelCall& call) {
-    call.expect(4, 4, 1, 2);
-    cpu::attention_backward(attention_shape(call), call.read<T>(0), call.read<T>(1), call.read<T>(2),
+    call.expect(4, 5, 1, 2);
+    cpu::attention_backward(attention_shape(call, 4), call.read<T>(0), call.read<T>(1), call.read<T>(2),
                             call.read<T>(3), call.write<T>(0));
   }
 };
@@ -205,13 +248,18 @@ struct Add {
   }
 };
 
+cpu::Logits logits_shape(const KernelCall& call) {
+  return {call.rows(0), call.vocabulary(call.columns(0)), call.columns(0)};
+}
+
 template <class T>
 struct CrossEntropy {
   static void run(const KernelCall& call) {
     call.expect(2, 2, 2);
-    const KernelCall::TokenSlice targets = call.tokens(1, call.rows(0));
-    cpu::cross_entropy(call.rows(0), call.columns(0), call.read<T>(0), targets.data(), call.write<double>(0),
-                       call.write<T>(1), cpu::counted_targets(targets.batch, call.columns(0), targets.all));
+    const cpu::Logits shape = logits_shape(call);
+    const KernelCall::TokenSlice targets = call.tokens(1, shape.rows);
+    cpu::cross_entropy(shape, call.read<T>(0), targets.data(), call.write<double>(0), call.write<T>(1),
+                       cpu::counted_targets(targets.batch, shape.vocabulary, targets.all));
   }
 };
 
@@ -219,19 +267,23 @@ template <class T>
 struct CrossEntropyBackward {
   static void run(const KernelCall& call) {
     call.expect(3, 3, 1);
-    const KernelCall::TokenSlice targets = call.tokens(1, call.rows(0));
-    cpu::cross_entropy_backward(call.rows(0), call.columns(0), call.read<T>(0), targets.data(),
-                                call.read<T>(2), call.write<T>(0),
-                                cpu::counted_targets(targets.batch, call.columns(0), targets.all));
+    const cpu::Logits shape = logits_shape(call);
+    const KernelCall::TokenSlice targets = call.tokens(1, shape.rows);
+    cpu::cross_entropy_backward(shape, call.read<T>(0), targets.data(), call.read<T>(2), call.write<T>(0),
+                                cpu::counted_targets(targets.batch, shape.vocabulary, targets.all));
   }
 };
 
 template <class T>
 struct LinearCrossEntropy {
   static void run(const KernelCall& call) {
-    call.expect(3, 3, 4);
+    const bool has_bias = call.reads() == 4;
+    call.expect(3, 4, has_bias ? 5 : 4);
     cpu::LinearCrossEntropy<T> of;
     of.shape = shape_by_weight(call);
+    of.vocabulary = call.vocabulary(of.shape.outputs);
+    of.bias = call.read_if_present<T>(3);
+    if (has_bias) of.dbias = call.write<T>(4);
     of.chunk = call.positive("chunk");
     of.x = call.read<T>(0);
     of.weight = call.read<T>(1);
@@ -350,6 +402,10 @@ LaunchTable cpu_launch_table() {
   table.add("linear_gelu", launch<LinearGelu>);
   table.add("gelu", launch<Gelu>);
   table.add("gelu_backward", launch<GeluBackward>);
+  table.add("tanh", launch<Tanh>);
+  table.add("tanh_backward", launch<TanhBackward>);
+  table.add("first_token", launch<FirstToken>);
+  table.add("first_token_backward", launch<FirstTokenBackward>);
   table.add("attention", launch<Attention>);
   table.add("attention_backward", launch<AttentionBackward>);
   table.add("dropout", launch<Dropout>);

@@ -31,8 +31,8 @@ struct CrossEntropyCase {
     std::vector<T> log_sum_exp = unwritten<T>(rows);
     std::vector<T> dlogits = unwritten<T>(rows * vocabulary);
     double loss = -1;
-    cross_entropy(rows, vocabulary, logits.data(), targets().data(), &loss, log_sum_exp.data());
-    cross_entropy_backward(rows, vocabulary, logits.data(), targets().data(), log_sum_exp.data(),
+    cross_entropy({rows, vocabulary}, logits.data(), targets().data(), &loss, log_sum_exp.data());
+    cross_entropy_backward({rows, vocabulary}, logits.data(), targets().data(), log_sum_exp.data(),
                            dlogits.data());
     for (T& value : dlogits) value *= static_cast<T>(140);
     return joined({{static_cast<T>(loss)}, log_sum_exp, dlogits});
@@ -79,8 +79,8 @@ TEST(CrossEntropy, IgnoredTargetsCountForNothing) {
   double with = 0;
   double without = 0;
   const std::vector<std::int32_t> ignored{2, -100};
-  cross_entropy(2, 3, logits.data(), ignored.data(), &with, log_sum_exp.data());
-  cross_entropy(1, 3, logits.data(), ignored.data(), &without, log_sum_exp.data());
+  cross_entropy({2, 3}, logits.data(), ignored.data(), &with, log_sum_exp.data());
+  cross_entropy({1, 3}, logits.data(), ignored.data(), &without, log_sum_exp.data());
   EXPECT_EQ(with, without);
 }
 
@@ -90,8 +90,8 @@ TEST(CrossEntropy, AllIgnoredGivesZero) {
   std::vector<float> log_sum_exp(2);
   std::vector<float> dlogits(4, 9.0F);
   double loss = 9;
-  cross_entropy(2, 2, logits.data(), targets.data(), &loss, log_sum_exp.data());
-  cross_entropy_backward(2, 2, logits.data(), targets.data(), log_sum_exp.data(), dlogits.data());
+  cross_entropy({2, 2}, logits.data(), targets.data(), &loss, log_sum_exp.data());
+  cross_entropy_backward({2, 2}, logits.data(), targets.data(), log_sum_exp.data(), dlogits.data());
   EXPECT_EQ(loss, 0);
   EXPECT_EQ(dlogits, std::vector<float>(4, 0.0F));
 }
@@ -101,7 +101,7 @@ TEST(CrossEntropy, LargeLogitsDoNotOverflow) {
   const std::vector<std::int32_t> targets{0};
   float log_sum_exp = 0;
   double loss = 9;
-  cross_entropy(1, 3, logits.data(), targets.data(), &loss, &log_sum_exp);
+  cross_entropy({1, 3}, logits.data(), targets.data(), &loss, &log_sum_exp);
   EXPECT_EQ(log_sum_exp, 1e4F);
   EXPECT_EQ(loss, 0);
 }
@@ -112,7 +112,7 @@ TEST(CrossEntropy, TargetOutsideTheVocabularyIsNamed) {
   std::vector<float> log_sum_exp(2);
   double loss = 0;
   try {
-    cross_entropy(2, 3, logits.data(), targets.data(), &loss, log_sum_exp.data());
+    cross_entropy({2, 3}, logits.data(), targets.data(), &loss, log_sum_exp.data());
     FAIL() << "target 3 of 3 was taken";
   } catch (const InvalidInput& error) {
     EXPECT_NE(std::string(error.what()).find("target 3 at position 1"), std::string::npos) << error.what();

@@ -52,8 +52,8 @@ struct HeadCase {
         dweight(weight.size());
     double loss = 0;
     linear<double>(shape, x.data(), weight.data(), nullptr, logits.data());
-    cross_entropy(shape.tokens, shape.outputs, logits.data(), wanted.data(), &loss, log_sum_exp.data());
-    cross_entropy_backward(shape.tokens, shape.outputs, logits.data(), wanted.data(), log_sum_exp.data(),
+    cross_entropy({shape.tokens, shape.outputs}, logits.data(), wanted.data(), &loss, log_sum_exp.data());
+    cross_entropy_backward({shape.tokens, shape.outputs}, logits.data(), wanted.data(), log_sum_exp.data(),
                            dlogits.data());
     linear_backward_input(shape, dlogits.data(), weight.data(), dx.data());
     linear_backward_weight(shape, x.data(), dlogits.data(), dweight.data());
