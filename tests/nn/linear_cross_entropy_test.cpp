@@ -133,5 +133,18 @@ TEST(LinearCrossEntropy, MustComeLast) {
                        "op 'loss' writes gradients too, so its result must be the loss and nothing may come");
 }
 
+TEST(LinearCrossEntropy, GradientsWithBiasAndPaddingMatchDifferences) {
+  for (std::int64_t chunk : {0, 2}) {
+    test::GradientCheck check;
+    Value x = check.variable("x", {rows, width});
+    Value weight = check.variable("w", {vocabulary, width});
+    Value bias = check.variable("bias", {vocabulary});
+    Value targets = check.integers("targets", {rows}, vocabulary - 1);
+    check.run_loss(nn::linear_cross_entropy(
+        check.builder, "loss", x, weight, targets,
+        {.transposed = true, .chunk = chunk, .vocabulary = vocabulary - 1, .bias = bias}));
+  }
+}
+
 }  // namespace
 }  // namespace stowage

@@ -119,5 +119,43 @@ TEST(CrossEntropy, TargetOutsideTheVocabularyIsNamed) {
   }
 }
 
+// Columns behind the vocabulary, however large, leave the same bits as logits without them.
+TEST(CrossEntropy, PaddingCountsForNothing) {
+  const std::int64_t rows = 7, vocabulary = 37, stored = 48;
+  const std::vector<float> logits = numbers<float>(rows * vocabulary, 1, 10);
+  const std::vector<std::int32_t> targets{0, 36, -1, 5, 17, -1, 9};
+  std::vector<float> padded(static_cast<std::size_t>(rows * stored), 1e30F);
+  for (std::int64_t row = 0; row < rows; ++row)
+    std::copy_n(logits.begin() + row * vocabulary, vocabulary, padded.begin() + row * stored);
+  double loss = 0;
+  double padded_loss = 0;
+  std::vector<float> log_sum_exp(7), padded_sums(7), dlogits = unwritten<float>(rows * vocabulary),
+                                                     dpadded = unwritten<float>(rows * stored);
+  cross_entropy({rows, vocabulary}, logits.data(), targets.data(), &loss, log_sum_exp.data());
+  cross_entropy({rows, vocabulary, stored}, padded.data(), targets.data(), &padded_loss, padded_sums.data());
+  EXPECT_EQ(padded_loss, loss);
+  EXPECT_EQ(padded_sums, log_sum_exp);
+  cross_entropy_backward({rows, vocabulary}, logits.data(), targets.data(), log_sum_exp.data(),
+                         dlogits.data());
+  cross_entropy_backward({rows, vocabulary, stored}, padded.data(), targets.data(), log_sum_exp.data(),
+                         dpadded.data());
+  cross_entropy_in_place({rows, vocabulary, stored}, 5, 0, targets.data(), padded.data());
+  EXPECT_EQ(padded, dpadded);
+  for (std::int64_t i = 0; i < rows * stored; ++i) {
+    const std::int64_t row = i / stored, column = i % stored;
+    const float right =
+        column < vocabulary ? dlogits[static_cast<std::size_t>(row * vocabulary + column)] : 0;
+    ASSERT_EQ(dpadded[static_cast<std::size_t>(i)], right) << row << ' ' << column;
+  }
+}
+
+TEST(CrossEntropy, ATargetInPaddingIsRefused) {
+  const std::vector<float> logits(8);
+  const std::vector<std::int32_t> targets{3};
+  float log_sum_exp = 0;
+  double loss = 0;
+  EXPECT_THROW(cross_entropy({1, 3, 8}, logits.data(), targets.data(), &loss, &log_sum_exp), InvalidInput);
+}
+
 }  // namespace
 }  // namespace stowage::cpu
