@@ -16,27 +16,34 @@ Bytes workspace_bytes(const GraphBuilder& builder, Value weight, std::int64_t vo
          4 * static_cast<Bytes>(builder.tensor(weight).elements() + (has_bias ? vocabulary : 0));
 }
 
-}  // namespace
-
-Value linear_cross_entropy(GraphBuilder& builder, std::string name, Value x, Value weight, Value targets,
-                           const LinearCrossEntropyOptions& options) {
-  const bool transposed = options.transposed;
-  const Value bias = options.bias;
+void require_fit(const GraphBuilder& builder, const std::string& name, Value x, Value weight, Value targets,
+                 const LinearCrossEntropyOptions& options) {
   require_operand(builder, name, "input", x, {any, any}, builder.work_type());
   const std::int64_t tokens = builder.tensor(x).shape[0];
   const std::int64_t width = builder.tensor(x).shape[1];
   require_operand(builder, name, "weight", weight,
-                  transposed ? std::vector<std::int64_t>{any, width} : std::vector<std::int64_t>{width, any},
+                  options.transposed ? std::vector<std::int64_t>{any, width} : std::vector{width, any},
                   builder.work_type());
   require_operand(builder, name, "targets", targets, {tokens * builder.micro_batch().count}, DataType::i32);
   require(options.chunk >= 0, name, "the chunk is negative; give tokens, or 0 for all at once");
   require(builder.wants_gradient(x) && builder.wants_gradient(weight), name,
           "it writes the gradients of its inputs, but one of them depends on no parameter; use linear "
           "and cross_entropy");
-  const std::int64_t vocabulary = builder.tensor(weight).shape[transposed ? 0 : 1];
-  if (bias) require_operand(builder, name, "bias", bias, {vocabulary}, builder.work_type());
-  require(!bias || builder.wants_gradient(bias), name,
+  if (!options.bias) return;
+  const std::int64_t columns = builder.tensor(weight).shape[options.transposed ? 0 : 1];
+  require_operand(builder, name, "bias", options.bias, {columns}, builder.work_type());
+  require(builder.wants_gradient(options.bias), name,
           "it writes the bias's gradient, but the bias depends on no parameter; leave it out");
+}
+
+}  // namespace
+
+Value linear_cross_entropy(GraphBuilder& builder, std::string name, Value x, Value weight, Value targets,
+                           const LinearCrossEntropyOptions& options) {
+  require_fit(builder, name, x, weight, targets, options);
+  const Value bias = options.bias;
+  const std::int64_t tokens = builder.tensor(x).shape[0];
+  const std::int64_t vocabulary = builder.tensor(weight).shape[options.transposed ? 0 : 1];
   const std::int64_t chunk = options.chunk == 0 ? tokens : std::min(options.chunk, tokens);
 
   Value loss = builder.activation(name, {}, DataType::f64);
@@ -54,7 +61,7 @@ Value linear_cross_entropy(GraphBuilder& builder, std::string name, Value x, Val
   const double product = 2 * elements(builder, x) * static_cast<double>(vocabulary);
   const double softmax = 8 * static_cast<double>(tokens) * static_cast<double>(vocabulary);
   Attributes attributes = token_slice(builder, tokens);
-  attributes["transposed"] = std::int64_t{transposed};
+  attributes["transposed"] = std::int64_t{options.transposed};
   attributes["chunk"] = chunk;
   add_vocabulary(attributes, name, options.vocabulary, vocabulary);
   builder.op({.name = name,
