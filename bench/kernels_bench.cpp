@@ -146,11 +146,11 @@ void measure_ends() {
           [=] { position_backward(shape, memory(0, elements), memory(2, sequence * width)); });
   measure("cross_entropy/forward", 1, 0, [=] {
     double loss = 0;
-    cross_entropy(tokens, vocabulary, memory(0, logits), token_memory(), &loss, memory(1, tokens));
+    cross_entropy({tokens, vocabulary}, memory(0, logits), token_memory(), &loss, memory(1, tokens));
     benchmark::DoNotOptimize(loss);
   });
   measure("cross_entropy/backward", 1, 0, [=] {
-    cross_entropy_backward(tokens, vocabulary, memory(0, logits), token_memory(), memory(1, tokens),
+    cross_entropy_backward({tokens, vocabulary}, memory(0, logits), token_memory(), memory(1, tokens),
                            memory(2, logits));
   });
 }

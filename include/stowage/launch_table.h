@@ -22,24 +22,34 @@
 //   linear_backward_input           dy[N,O], w -> dx[N,I]                               transposed
 //   linear_backward_weight          x[N,I], dy[N,O] -> dw (shape of w)                  transposed
 //   linear_backward_bias            dy[N,O] -> dbias[O]
-//   linear_gelu                     x[N,I], w, bias[O] -> pre[N,O] = linear, y[N,O] = gelu(pre)  transposed,
-//   form gelu                            x -> y                                              form: "tanh" |
-//   "erf" gelu_backward                   x, dy -> dx (may alias dy)                          form attention
-//   qkv[N,3C] -> out[N,C], log_sum_exp A[N/S,heads,S]   heads, sequence,
-//                                                                                       causal, dropout, key
-//   attention_backward              qkv, out, log_sum_exp, dout[N,C] -> dqkv[N,3C] (, workspace)  the same
+//   linear_gelu                     x[N,I], w, bias[O] -> pre[N,O] = linear, y[N,O] = gelu(pre)
+//                                                                                       transposed, form
+//   gelu                            x -> y                                              form: "tanh" | "erf"
+//   gelu_backward                   x, dy -> dx (may alias dy)                          form
+//   tanh                            x -> y
+//   tanh_backward                   y, dy -> dx (may alias dy)
+//   first_token                     x[N,C] -> y[N/S,C]: each sample's first row         sequence
+//   first_token_backward            dy[N/S,C] -> dx[N,C]: 0 in the other rows           sequence
+//   attention                       qkv[N,3C] (, seen i32[N])                           heads, sequence,
+//                                     -> out[N,C], log_sum_exp A[N/S,heads,S]           causal, dropout, key
+//                                     (keys at positions where seen is 0 get no weight; like tokens, it is
+//                                     the whole batch's)
+//   attention_backward              qkv, out, log_sum_exp, dout[N,C] (, seen)           the same
+//                                     -> dqkv[N,3C] (, workspace)
 //   dropout                         x -> y (may alias x); its backward is itself on dy  probability, key
 //   add                             a, b -> a + b
 //   accumulate                      a, b -> a + b (may alias a)
-//   cross_entropy                   logits[N,V], targets i32[N] -> loss f64{}, log_sum_exp A[N]
-//   cross_entropy_backward          logits, targets, log_sum_exp -> dlogits[N,V]
-//                                     (mean over the targets >= 0; negative ones are ignored)
-//   linear_cross_entropy            x[N,C], w (as linear's), targets i32[N]             transposed, chunk
-//                                     -> loss f64{}, dx[N,C], dw (shape of w), workspace: linear without
-//                                     bias, cross_entropy and the backward of both, `chunk` tokens at a
-//                                     time; the workspace holds the chunk's logits T[chunk,V] and then,
-//                                     at the next multiple of 256 bytes, where T is bf16 and chunk < N,
-//                                     an f32 sum of dw
+//   cross_entropy                   logits[N,V], targets i32[N] -> loss f64{}, log_sum_exp A[N]  (vocabulary)
+//   cross_entropy_backward          logits, targets, log_sum_exp -> dlogits[N,V]        (vocabulary)
+//                                     (mean over the targets >= 0; negative ones are ignored; where fewer
+//                                     columns than V count, `vocabulary` says how many: the others are in no
+//                                     sum, and their gradients are 0)
+//   linear_cross_entropy            x[N,C], w (as linear's), targets i32[N] (, bias[V]) transposed, chunk
+//                                     -> loss f64{}, dx[N,C], dw (shape of w),          (, vocabulary)
+//                                     workspace (, dbias[V]): linear, cross_entropy and the backward of
+//                                     both, `chunk` tokens at a time; the workspace holds the chunk's logits
+//                                     T[chunk,V] and then, at the next multiple of 256 bytes, where T is
+//                                     bf16 and chunk < N, f32 sums of dw and dbias
 //   add_loss                        a f64{}, b f64{} -> f64{}: a + b
 //   square_sum                      x -> f64{}: sum of squares
 //   clip                            f64{} … -> f64{2}: norm = sqrt(sum), scale          clip
@@ -49,7 +59,7 @@
 //                                     the master weight is the f32 of bits (p << 16) + low
 // Dropout draws from Philox4x32-10 with key (seed, attribute key) and counter (skipped + element / 4, step),
 // where the integer attribute `skipped` is 0 unless it is there: attributes `key`, `sequence`, `heads`,
-// `causal`, `chunk` and `transposed` are integers; the others are doubles unless quoted.
+// `causal`, `chunk`, `vocabulary` and `transposed` are integers; the others are doubles unless quoted.
 // Tensors of type f64 or i32 above are so for any T. Kernels may use scratch of at most 256 KiB per
 // thread (the counterpart of a GPU's shared memory); anything larger is a workspace of the graph.
 #pragma once

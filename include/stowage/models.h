@@ -11,16 +11,23 @@
 // rounding. Dropout drops what it drops in the batch as a whole, where the elements that one of its ops
 // draws for (samples * sequence * width; in attention samples * heads * sequence^2) are a multiple of 4 in
 // each part; otherwise it draws others.
+//
+// `padded_vocabulary` gives the embedding rows that are no tokens, so that its products have sizes that
+// hardware likes. They are in no softmax, their gradients are zero, and a file of the model leaves them out.
+// The same vocabulary gives the same loss and gradients, up to rounding, however it is padded.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "stowage/graph_builder.h"
 
 namespace stowage {
 
 // Radford et al., "Language Models are Unsupervised Multitask Learners": pre-norm, GELU (tanh), learned
-// positions.
+// positions. Computes what Hugging Face's GPT2LMHeadModel does; parameters have its names without
+// "transformer.", and its shapes, but for padding. Starts as the paper says: N(0, 0.02), biases 0, gains 1,
+// the branches' last projections smaller by sqrt(2 layers).
 struct GptConfig {
   std::int64_t layers = 6;
   std::int64_t width = 384;
@@ -29,39 +36,79 @@ struct GptConfig {
   std::int64_t sequence = 256;
   std::int64_t batch = 8;
   std::int64_t micro_batches = 1;  // divides the batch
-  double dropout = 0;
+  double dropout = 0;              // at each of the three places below
   // Tokens whose logits exist at once (nn::linear_cross_entropy). 0: all, as the tensor `logits`.
   std::int64_t head_tokens = 2048;
+  std::int64_t padded_vocabulary = 0;       // at least the vocabulary; 0: the same
+  std::optional<double> embedding_dropout{}; // instead of `dropout`: behind the sum of both embeddings
+  std::optional<double> attention_dropout{}; // … on the attention probabilities
+  std::optional<double> residual_dropout{};  // … on what each branch adds to the trunk
+  double epsilon = 1e-5;                    // of the norms
 };
 
 struct Gpt {
   Value tokens;   // i32 [batch * sequence]
   Value targets;  // i32 [batch * sequence], negative: ignored
-  Value logits;   // [batch * sequence, vocabulary]; empty unless head_tokens is 0 and the batch is not split
-  Value loss;     // f64 scalar
+  Value
+      logits;  // [batch * sequence, padded vocabulary]; empty unless head_tokens is 0 and the batch not split
+  Value loss;  // f64 scalar
 };
 
 Gpt gpt(GraphBuilder& builder, const GptConfig& config);
 
 // Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers", section 3: bidirectional,
 // post-norm, GELU (erf), learned positions, masked tokens to find (targets are negative where nothing is
-// masked). Without segments, the pooler and the head's own transform.
+// masked).
+//
+// With `pretraining` the whole model of that section: embeddings of token types, padding that attention does
+// not see, the head's own transform and bias, and the pooler with the next-sentence task, whose mean loss is
+// added. It computes what Hugging Face's BertForPreTraining does, except that padding's row of the embedding
+// learns like any other from tokens that are seen. Without: the encoder and a head that is the embedding
+// alone.
+//
+// Parameters, and Hugging Face's where they are not the same ([out, in] weights are transposed everywhere):
+//   bert.embeddings.{word,position,token_type}_embeddings.weight
+//   bert.embeddings.LayerNorm.{weight,bias}
+//   bert.encoder.layer.N.attention.self.query_key_value.{weight [C,3C],bias [3C]}
+//                              = …self.query, …self.key, …self.value side by side
+//   bert.encoder.layer.N.attention.output.{dense,LayerNorm}.{weight,bias}
+//   bert.encoder.layer.N.intermediate.dense.{weight,bias}
+//   bert.encoder.layer.N.output.{dense,LayerNorm}.{weight,bias}
+//   bert.pooler.dense.{weight,bias}                                       (pretraining)
+//   cls.predictions.transform.{dense,LayerNorm}.{weight,bias}             (pretraining)
+//   cls.predictions.bias [V]   = cls.predictions.decoder.bias too         (pretraining)
+//   cls.seq_relationship.{weight [C,2],bias}                              (pretraining)
+// cls.predictions.decoder.weight is the word embedding. Weights start from N(0, 0.02), biases at 0, gains
+// at 1.
 struct BertConfig {
   std::int64_t layers = 12;
   std::int64_t width = 768;
   std::int64_t heads = 12;
-  std::int64_t vocabulary = 30528;  // the paper's 30522, padded to a multiple of 32
+  std::int64_t vocabulary =
+      30528;  // the paper's 30522, padded to a multiple of 32 by tokens that nobody uses
   std::int64_t sequence = 512;
   std::int64_t batch = 8;
   std::int64_t micro_batches = 1;  // divides the batch
-  double dropout = 0;
-  std::int64_t head_tokens = 2048;  // whose logits exist at once (nn::linear_cross_entropy); 0: all
+  double dropout = 0;              // behind the embedding's norm, on what branches add, and on probabilities
+  // Tokens whose logits exist at once (nn::linear_cross_entropy). 0: all, as the tensor `logits`.
+  std::int64_t head_tokens = 2048;
+  std::int64_t padded_vocabulary = 0;       // at least the vocabulary; 0: the same
+  std::optional<double> attention_dropout{}; // instead of `dropout`, on the attention probabilities
+  double epsilon = 1e-12;                   // of the norms
+  bool pretraining = false;
 };
 
 struct Bert {
   Value tokens;   // i32 [batch * sequence]
   Value targets;  // i32 [batch * sequence], negative: ignored
-  Value loss;     // f64 scalar
+  Value loss;     // f64 scalar: of masked tokens, plus of next sentences
+  // [batch * sequence, padded vocabulary]; empty unless head_tokens is 0 and the batch not split
+  Value logits;
+  // With `pretraining`; else empty.
+  Value token_types;    // i32 [batch * sequence], 0 or 1: the segment
+  Value seen;           // i32 [batch * sequence], 0 at padding; a sample must have one that is not
+  Value next_sentence;  // i32 [batch]: 0 where the second segment follows, 1 where not, negative: ignored
+  Value next_sentence_logits;  // [batch, 2]; empty where the batch is split
 };
 
 Bert bert(GraphBuilder& builder, const BertConfig& config);

@@ -20,6 +20,16 @@ struct AttentionOptions {
   std::int64_t sequence = 1;
   bool causal = true;
   double dropout = 0;  // on the attention probabilities
+  // i32 [batch * sequence], 0 at padding: keys there get no weight (what adding a mask of -infinity to the
+  // scores gives). Each sample must have a position that is seen. Empty: all are.
+  Value seen{};
+};
+
+struct LinearCrossEntropyOptions {
+  bool transposed = false;      // of the weight, as in linear
+  std::int64_t chunk = 0;       // tokens whose logits exist at once; 0: all
+  std::int64_t vocabulary = 0;  // as in cross_entropy
+  Value bias{};                 // [columns], or empty; its gradient is written with the others
 };
 
 // table[V,C], positions[S,C] or empty. -> [N,C]
@@ -35,6 +45,9 @@ Value linear(GraphBuilder& builder, std::string name, Value x, Value weight, Val
 Value linear_gelu(GraphBuilder& builder, std::string name, Value x, Value weight, Value bias, Gelu form,
                   bool transposed = false);
 Value gelu(GraphBuilder& builder, std::string name, Value x, Gelu form);
+Value tanh(GraphBuilder& builder, std::string name, Value x);
+// Each sample's first row: [N,C] -> [N / sequence, C]
+Value first_token(GraphBuilder& builder, std::string name, Value x, std::int64_t sequence);
 // qkv [N,3C]: queries, keys, values side by side, each split in heads. Softmax in one pass with its
 // log-sum-exp saved (Dao et al., "FlashAttention"), so that probabilities are never stored.
 Value attention(GraphBuilder& builder, std::string name, Value qkv, const AttentionOptions& options);
@@ -42,13 +55,15 @@ Value attention(GraphBuilder& builder, std::string name, Value qkv, const Attent
 Value dropout(GraphBuilder& builder, std::string name, Value x, double probability);
 Value add(GraphBuilder& builder, std::string name, Value a, Value b);
 // Mean over the targets >= 0. -> f64 scalar. Of a micro-batch: its part of the mean over the whole batch's
-// targets, so that all parts add up to it (GraphBuilder::add_loss).
-Value cross_entropy(GraphBuilder& builder, std::string name, Value logits, Value targets);
+// targets, so that all parts add up to it (GraphBuilder::add_loss). `vocabulary`: columns that count; those
+// behind are padding, in no sum, with gradient 0. 0: all count.
+Value cross_entropy(GraphBuilder& builder, std::string name, Value logits, Value targets,
+                    std::int64_t vocabulary = 0);
 
-// cross_entropy of linear's result (without bias), and the gradients of both inputs with it, for the
-// logits of `chunk` tokens at a time (0: of all): they are never stored as a whole, and never computed
-// twice. Must be the last op of its unit, in the last half-block. -> f64 scalar, the loss
+// cross_entropy of linear's result, and the gradients of all inputs with it, for the logits of `chunk` tokens
+// at a time: they are never stored as a whole, and never computed twice. Must be the last op of its unit but
+// add_loss, in the last half-block. -> f64 scalar, the loss
 Value linear_cross_entropy(GraphBuilder& builder, std::string name, Value x, Value weight, Value targets,
-                           bool transposed = false, std::int64_t chunk = 0);
+                           const LinearCrossEntropyOptions& options = {});
 
 }  // namespace stowage::nn

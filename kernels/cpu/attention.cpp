@@ -1,10 +1,14 @@
 #include "kernels/cpu/attention.h"
 
+#include <limits>
+#include <string>
+
 #include "kernels/cpu/attention_block.h"
 #include "kernels/cpu/clones.h"
 #include "kernels/cpu/dropout_mask.h"
 #include "kernels/math/exponential.h"
 #include "src/base/parallel_for.h"
+#include "stowage/error.h"
 
 namespace stowage::cpu {
 namespace {
@@ -116,14 +120,20 @@ class Forward {
              T* out) const {
     T* scores = tile.data + i * key_block;
     const std::int64_t seen = visible(shape_, block, i);
+    hide(shape_, head, block, hidden, scores);
     if (block.key == 0) {
       start(seen, scores, state);
     } else {
       extend(seen, scores, state, shape_.head_width(), out);
     }
+    hide(shape_, head, block, T{0}, scores);  // exponential() is never 0
     if (shape_.dropout > 0) mask_.apply(first_draw(shape_, head, block, i), seen, scores, scores);
     std::fill(scores + seen, scores + block.keys, T{0});
   }
+
+  // Below every score, and no difference of two of them overflows. What it adds to sums before the first key
+  // that is seen is scaled to nothing by that one.
+  static constexpr T hidden = std::numeric_limits<T>::lowest() / 4;
 
   const AttentionShape& shape_;
   const T* qkv_;
@@ -132,10 +142,20 @@ class Forward {
   DropoutMask mask_;
 };
 
+void require_keys(const AttentionShape& shape) {
+  for (std::int64_t sample = 0; shape.seen != nullptr && sample < shape.samples; ++sample) {
+    const std::int32_t* seen = shape.seen + sample * shape.sequence;
+    if (std::any_of(seen, seen + shape.sequence, [](std::int32_t key) { return key != 0; })) continue;
+    throw InvalidInput("attention: all positions of sample " + std::to_string(sample) +
+                       " are padding; let at least one be seen");
+  }
+}
+
 }  // namespace
 
 template <class T>
 void attention(const AttentionShape& shape, const T* qkv, T* out, T* log_sum_exp) {
+  require_keys(shape);
   const Forward<T> forward(shape, qkv, out, log_sum_exp);
   const std::int64_t blocks = (shape.sequence + query_block - 1) / query_block;
   parallel_for(shape.samples * shape.heads * blocks, 1, [&](std::int64_t index, std::int64_t) {

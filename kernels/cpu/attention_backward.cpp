@@ -97,6 +97,7 @@ class Backward {
       const std::int64_t seen = visible(shape_, block, i);
       probabilities(seen, log_sum_exp[i], row);
       std::fill(row + seen, row + block.keys, T{0});
+      hide(shape_, head, block, T{0}, row);
     }
     const ScoresTile<T>& weights = shape_.dropout > 0 ? drop(head, block, tile, gradient) : tile;
     add_product(block, weights, dout + block.row * shape_.width, shape_.width, T{1}, to.values, add);

@@ -65,6 +65,14 @@ inline std::int64_t visible(const AttentionShape& shape, const Block& block, std
   return shape.causal ? std::min(block.keys, block.row + i + 1 - block.key) : block.keys;
 }
 
+// Puts `value` at the row's keys that padding hides.
+template <class T>
+void hide(const AttentionShape& shape, const Head& head, const Block& block, T value, T* row) {
+  if (shape.seen == nullptr) return;
+  const std::int32_t* seen = shape.seen + head.sample * shape.sequence + block.key;
+  for (std::int64_t key = 0; key < block.keys; ++key) row[key] = seen[key] != 0 ? row[key] : value;
+}
+
 // First element of the block's row i in the stream of [samples, heads, sequence, sequence] draws.
 inline std::uint64_t first_draw(const AttentionShape& shape, const Head& head, const Block& block,
                                 std::int64_t i) {

@@ -14,7 +14,7 @@ constexpr std::int64_t block = 64;  // columns that one task sums
 
 template <class T>
 STOWAGE_HOST_DEVICE void sum_block(std::int64_t rows, std::int64_t stride, std::int64_t width, const T* x,
-                                   T* sum) {
+                                   T* sum, bool add) {
   T total[block] = {};
   for (std::int64_t first = 0; first < rows; first += run) {
     const std::int64_t last = std::min(first + run, rows);
@@ -30,28 +30,30 @@ STOWAGE_HOST_DEVICE void sum_block(std::int64_t rows, std::int64_t stride, std::
     }
     for (std::int64_t column = 0; column < width; ++column) total[column] += part[column];
   }
-  std::copy(total, total + width, sum);
+  for (std::int64_t column = 0; column < width; ++column)
+    sum[column] = add ? sum[column] + total[column] : total[column];
 }
 
 STOWAGE_CLONES void sum_columns(std::int64_t rows, std::int64_t stride, std::int64_t width, const float* x,
-                                float* sum) {
-  sum_block(rows, stride, width, x, sum);
+                                float* sum, bool add) {
+  sum_block(rows, stride, width, x, sum, add);
 }
 
-void sum_columns(std::int64_t rows, std::int64_t stride, std::int64_t width, const double* x, double* sum) {
-  sum_block(rows, stride, width, x, sum);
+void sum_columns(std::int64_t rows, std::int64_t stride, std::int64_t width, const double* x, double* sum,
+                 bool add) {
+  sum_block(rows, stride, width, x, sum, add);
 }
 
 }  // namespace
 
 template <class T>
-void column_sum(std::int64_t rows, std::int64_t columns, const T* x, T* sum) {
+void column_sum(std::int64_t rows, std::int64_t columns, const T* x, T* sum, bool add) {
   parallel_for(columns, block, [&](std::int64_t begin, std::int64_t end) {
-    sum_columns(rows, columns, end - begin, x + begin, sum + begin);
+    sum_columns(rows, columns, end - begin, x + begin, sum + begin, add);
   });
 }
 
-template void column_sum(std::int64_t, std::int64_t, const float*, float*);
-template void column_sum(std::int64_t, std::int64_t, const double*, double*);
+template void column_sum(std::int64_t, std::int64_t, const float*, float*, bool);
+template void column_sum(std::int64_t, std::int64_t, const double*, double*, bool);
 
 }  // namespace stowage::cpu

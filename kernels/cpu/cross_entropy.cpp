@@ -51,17 +51,24 @@ T share_of(std::int64_t count) {
   return static_cast<T>(count == 0 ? 0 : 1 / static_cast<double>(count));
 }
 
+// Of a row whose target counts. `to` may be the row itself.
+template <class T>
+void write_gradient(const Logits& shape, std::int32_t target, T log_sum_exp, T share, const T* row, T* to) {
+  softmax(shape.vocabulary, log_sum_exp, share, row, to);
+  std::fill(to + shape.vocabulary, to + shape.columns(), T{0});
+  to[target] -= share;
+}
+
 // One row's loss; the row becomes its gradient.
 template <class T>
-double differentiate(std::int64_t vocabulary, std::int32_t target, T share, T* row) {
+double differentiate(const Logits& shape, std::int32_t target, T share, T* row) {
   if (target < 0) {
-    std::fill(row, row + vocabulary, T{0});
+    std::fill(row, row + shape.columns(), T{0});
     return 0;
   }
-  const T log_sum_exp = reduce(vocabulary, row);
+  const T log_sum_exp = reduce(shape.vocabulary, row);
   const double loss = static_cast<double>(log_sum_exp) - static_cast<double>(row[target]);
-  softmax(vocabulary, log_sum_exp, share, row, row);
-  row[target] -= share;
+  write_gradient(shape, target, log_sum_exp, share, row, row);
   return loss;
 }
 
@@ -81,56 +88,55 @@ std::int64_t counted_targets(std::int64_t rows, std::int64_t vocabulary, const s
 }
 
 template <class T>
-void cross_entropy(std::int64_t rows, std::int64_t vocabulary, const T* logits, const std::int32_t* targets,
-                   double* loss, T* log_sum_exp, std::int64_t count) {
-  const std::int64_t counted = counted_targets(rows, vocabulary, targets);
+void cross_entropy(const Logits& shape, const T* logits, const std::int32_t* targets, double* loss,
+                   T* log_sum_exp, std::int64_t count) {
+  const std::int64_t stride = shape.columns();
+  const std::int64_t counted = counted_targets(shape.rows, shape.vocabulary, targets);
   if (count == of_the_rows) count = counted;
-  parallel_for(rows, rows_per_chunk(vocabulary), [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(shape.rows, rows_per_chunk(shape.vocabulary), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row)
-      log_sum_exp[row] = reduce(vocabulary, logits + row * vocabulary);
+      log_sum_exp[row] = reduce(shape.vocabulary, logits + row * stride);
   });
   double sum = 0;
-  for (std::int64_t row = 0; row < rows; ++row) {
+  for (std::int64_t row = 0; row < shape.rows; ++row) {
     if (targets[row] < 0) continue;
-    sum +=
-        static_cast<double>(log_sum_exp[row]) - static_cast<double>(logits[row * vocabulary + targets[row]]);
+    sum += static_cast<double>(log_sum_exp[row]) - static_cast<double>(logits[row * stride + targets[row]]);
   }
   *loss = count == 0 ? 0 : sum / static_cast<double>(count);
 }
 
 template <class T>
-void cross_entropy_backward(std::int64_t rows, std::int64_t vocabulary, const T* logits,
-                            const std::int32_t* targets, const T* log_sum_exp, T* dlogits,
-                            std::int64_t count) {
-  const std::int64_t counted = counted_targets(rows, vocabulary, targets);
+void cross_entropy_backward(const Logits& shape, const T* logits, const std::int32_t* targets,
+                            const T* log_sum_exp, T* dlogits, std::int64_t count) {
+  const std::int64_t stride = shape.columns();
+  const std::int64_t counted = counted_targets(shape.rows, shape.vocabulary, targets);
   if (count == of_the_rows) count = counted;
   const T share = share_of<T>(count);
-  parallel_for(rows, rows_per_chunk(vocabulary), [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(shape.rows, rows_per_chunk(shape.vocabulary), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
-      T* line = dlogits + row * vocabulary;
+      T* line = dlogits + row * stride;
       if (targets[row] < 0) {
-        std::fill(line, line + vocabulary, T{0});
-        continue;
+        std::fill(line, line + stride, T{0});
+      } else {
+        write_gradient(shape, targets[row], log_sum_exp[row], share, logits + row * stride, line);
       }
-      softmax(vocabulary, log_sum_exp[row], share, logits + row * vocabulary, line);
-      line[targets[row]] -= share;
     }
   });
 }
 
 template <class T>
-double cross_entropy_in_place(std::int64_t rows, std::int64_t vocabulary, std::int64_t count, double sum,
+double cross_entropy_in_place(const Logits& shape, std::int64_t count, double sum,
                               const std::int32_t* targets, T* logits) {
   constexpr std::int64_t block = 4096;
   std::array<double, block> losses;
   const T share = share_of<T>(count);
-  for (std::int64_t first = 0; first < rows; first += block) {
-    const std::int64_t here = std::min(block, rows - first);
-    parallel_for(here, rows_per_chunk(vocabulary), [&](std::int64_t begin, std::int64_t end) {
+  for (std::int64_t first = 0; first < shape.rows; first += block) {
+    const std::int64_t here = std::min(block, shape.rows - first);
+    parallel_for(here, rows_per_chunk(shape.vocabulary), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         const std::int64_t row = first + i;
         losses[static_cast<std::size_t>(i)] =
-            differentiate(vocabulary, targets[row], share, logits + row * vocabulary);
+            differentiate(shape, targets[row], share, logits + row * shape.columns());
       }
     });
     for (std::int64_t i = 0; i < here; ++i) sum += losses[static_cast<std::size_t>(i)];
@@ -138,18 +144,15 @@ double cross_entropy_in_place(std::int64_t rows, std::int64_t vocabulary, std::i
   return sum;
 }
 
-template void cross_entropy(std::int64_t, std::int64_t, const float*, const std::int32_t*, double*, float*,
+template void cross_entropy(const Logits&, const float*, const std::int32_t*, double*, float*, std::int64_t);
+template void cross_entropy(const Logits&, const double*, const std::int32_t*, double*, double*,
                             std::int64_t);
-template void cross_entropy(std::int64_t, std::int64_t, const double*, const std::int32_t*, double*, double*,
-                            std::int64_t);
-template void cross_entropy_backward(std::int64_t, std::int64_t, const float*, const std::int32_t*,
-                                     const float*, float*, std::int64_t);
-template void cross_entropy_backward(std::int64_t, std::int64_t, const double*, const std::int32_t*,
-                                     const double*, double*, std::int64_t);
+template void cross_entropy_backward(const Logits&, const float*, const std::int32_t*, const float*, float*,
+                                     std::int64_t);
+template void cross_entropy_backward(const Logits&, const double*, const std::int32_t*, const double*,
+                                     double*, std::int64_t);
 
-template double cross_entropy_in_place(std::int64_t, std::int64_t, std::int64_t, double, const std::int32_t*,
-                                       float*);
-template double cross_entropy_in_place(std::int64_t, std::int64_t, std::int64_t, double, const std::int32_t*,
-                                       double*);
+template double cross_entropy_in_place(const Logits&, std::int64_t, double, const std::int32_t*, float*);
+template double cross_entropy_in_place(const Logits&, std::int64_t, double, const std::int32_t*, double*);
 
 }  // namespace stowage::cpu

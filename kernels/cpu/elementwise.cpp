@@ -1,5 +1,7 @@
 #include "kernels/cpu/elementwise.h"
 
+#include <cmath>
+
 #include "kernels/cpu/clones.h"
 #include "kernels/cpu/dropout_mask.h"
 #include "kernels/math/gelu.h"
@@ -84,6 +86,20 @@ void gelu_backward(GeluForm form, std::int64_t count, const T* x, const T* dy, T
 }
 
 template <class T>
+void tanh(std::int64_t count, const T* x, T* y) {
+  parallel_for(count, chunk, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) y[i] = std::tanh(x[i]);
+  });
+}
+
+template <class T>
+void tanh_backward(std::int64_t count, const T* y, const T* dy, T* dx) {
+  parallel_for(count, chunk, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) dx[i] = dy[i] * ((1 - y[i]) * (1 + y[i]));
+  });
+}
+
+template <class T>
 void dropout(const RandomStream& stream, double probability, std::int64_t count, const T* x, T* y) {
   const DropoutMask mask(stream, probability);
   parallel_for(count, chunk, [&](std::int64_t begin, std::int64_t end) {
@@ -97,6 +113,10 @@ template void gelu(GeluForm, std::int64_t, const float*, float*);
 template void gelu(GeluForm, std::int64_t, const double*, double*);
 template void gelu_backward(GeluForm, std::int64_t, const float*, const float*, float*);
 template void gelu_backward(GeluForm, std::int64_t, const double*, const double*, double*);
+template void tanh(std::int64_t, const float*, float*);
+template void tanh(std::int64_t, const double*, double*);
+template void tanh_backward(std::int64_t, const float*, const float*, float*);
+template void tanh_backward(std::int64_t, const double*, const double*, double*);
 template void dropout(const RandomStream&, double, std::int64_t, const float*, float*);
 template void dropout(const RandomStream&, double, std::int64_t, const double*, double*);
 

@@ -16,6 +16,12 @@ template <class T>
 void gelu(GeluForm form, std::int64_t count, const T* x, T* y);
 template <class T>
 void gelu_backward(GeluForm form, std::int64_t count, const T* x, const T* dy, T* dx);
+// y = tanh(x)
+template <class T>
+void tanh(std::int64_t count, const T* x, T* y);
+// dx = dy * (1 - y^2), with y = tanh(x)
+template <class T>
+void tanh_backward(std::int64_t count, const T* y, const T* dy, T* dx);
 // y = x / (1 - probability) where the element's word is kept, else 0.
 template <class T>
 void dropout(const RandomStream& stream, double probability, std::int64_t count, const T* x, T* y);

@@ -48,8 +48,8 @@ void linear_backward_weight(const LinearShape& shape, const T* x, const T* dy, T
 }
 
 template <class T>
-void linear_backward_bias(const LinearShape& shape, const T* dy, T* dbias) {
-  column_sum(shape.tokens, shape.outputs, dy, dbias);
+void linear_backward_bias(const LinearShape& shape, const T* dy, T* dbias, bool add) {
+  column_sum(shape.tokens, shape.outputs, dy, dbias, add);
 }
 
 template void linear(const LinearShape&, const float*, const float*, const float*, float*);
@@ -58,7 +58,7 @@ template void linear_backward_input(const LinearShape&, const float*, const floa
 template void linear_backward_input(const LinearShape&, const double*, const double*, double*);
 template void linear_backward_weight(const LinearShape&, const float*, const float*, float*, bool);
 template void linear_backward_weight(const LinearShape&, const double*, const double*, double*, bool);
-template void linear_backward_bias(const LinearShape&, const float*, float*);
-template void linear_backward_bias(const LinearShape&, const double*, double*);
+template void linear_backward_bias(const LinearShape&, const float*, float*, bool);
+template void linear_backward_bias(const LinearShape&, const double*, double*, bool);
 
 }  // namespace stowage::cpu

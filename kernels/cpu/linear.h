@@ -18,8 +18,8 @@ void linear_backward_input(const LinearShape& shape, const T* dy, const T* weigh
 // With `add`, onto what dweight holds.
 template <class T>
 void linear_backward_weight(const LinearShape& shape, const T* x, const T* dy, T* dweight, bool add = false);
-// dbias[O] = column sums of dy
+// dbias[O] = column sums of dy; with `add`, onto what dbias holds.
 template <class T>
-void linear_backward_bias(const LinearShape& shape, const T* dy, T* dbias);
+void linear_backward_bias(const LinearShape& shape, const T* dy, T* dbias, bool add = false);
 
 }  // namespace stowage::cpu

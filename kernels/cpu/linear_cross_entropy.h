@@ -9,7 +9,7 @@ namespace stowage::cpu {
 
 template <class T>
 struct LinearCrossEntropy {
-  LinearShape shape;  // inputs: the width; outputs: the vocabulary
+  LinearShape shape;  // inputs: the width; outputs: the vocabulary, padding included
   std::int64_t chunk = 0;
   const T* x = nullptr;
   const T* weight = nullptr;
@@ -20,7 +20,12 @@ struct LinearCrossEntropy {
   double* loss = nullptr;  // sum of the rows' losses in f64 in order, over the targets that count
   T* dx = nullptr;
   T* dweight = nullptr;
-  T* logits = nullptr;  // [chunk, vocabulary], scratch
+  T* logits = nullptr;  // [chunk, outputs], scratch
+  // The outputs that count; those behind them are padding, whose gradients are 0. 0: all.
+  std::int64_t vocabulary = 0;
+  // [outputs], both or none.
+  const T* bias = nullptr;
+  T* dbias = nullptr;
 };
 
 // Throws InvalidInput for a target beyond the vocabulary.

@@ -20,12 +20,12 @@ void require_width(const AttentionShape& shape) {
 bool by_cudnn(const AttentionShape&, const float*, float*, float*, void*) { return false; }
 bool by_cudnn(const AttentionShape& shape, const Bfloat16* qkv, Bfloat16* out, float* log_sum_exp,
               void* stream) {
-  return cudnn_attention(shape, qkv, out, log_sum_exp, stream);
+  return shape.seen == nullptr && cudnn_attention(shape, qkv, out, log_sum_exp, stream);
 }
 
 bool by_cudnn(const AttentionShape&, const AttentionGradient<float>&, void*) { return false; }
 bool by_cudnn(const AttentionShape& shape, const AttentionGradient<Bfloat16>& of, void* stream) {
-  return cudnn_attention_backward(shape, of, stream);
+  return shape.seen == nullptr && cudnn_attention_backward(shape, of, stream);
 }
 
 }  // namespace

@@ -3,8 +3,8 @@
 // small.
 //
 // Which of two methods computes a shape is decided once for each shape and lane, from the shape, the card and
-// the libraries alone: cuDNN's fused attention (cudnn_attention.h) for bf16 without dropout where cuDNN takes
-// it, else our own (flash_attention.h). Each writes the same bits every time.
+// the libraries alone: cuDNN's fused attention (cudnn_attention.h) for bf16 without dropout or padding where
+// cuDNN takes it, else our own (flash_attention.h). Each writes the same bits every time.
 #pragma once
 
 #include <cstddef>
@@ -20,6 +20,9 @@ struct AttentionShape {
   bool causal = true;
   double dropout = 0;  // on the probabilities; element [sample, head, row, column] of the stream
   RandomStream random = {};
+  // [samples, sequence]: keys of positions that are 0 get no weight. Null: all are seen. A sample of zeros
+  // alone gives rows of NaN.
+  const std::int32_t* seen = nullptr;
 
   std::int64_t head_width() const { return width / heads; }
 };

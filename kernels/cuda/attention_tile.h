@@ -40,6 +40,15 @@ struct AttentionGrid {
   bool causal, dropped, aligned;
   float scale;
   DropoutMask mask;
+  // [samples, sequence], or null; within a kernel, of the block's sample (of_head).
+  const std::int32_t* seen;
+
+  // What the blocks of one head need.
+  __device__ AttentionGrid of_head(std::int64_t head) const {
+    AttentionGrid grid = *this;
+    if (seen != nullptr) grid.seen += head / heads * sequence;
+    return grid;
+  }
 };
 
 // Where one head's rows start in [N, width] and [samples, heads, sequence] tensors.
@@ -159,7 +168,8 @@ struct OwnResults {
 };
 
 __device__ inline bool sees(const AttentionGrid& grid, std::int64_t query, std::int64_t key) {
-  return query < grid.sequence && key < grid.sequence && (!grid.causal || key <= query);
+  return query < grid.sequence && key < grid.sequence && (!grid.causal || key <= query) &&
+         (grid.seen == nullptr || grid.seen[key] != 0);
 }
 
 // What dropout multiplies a head's probability by; `row` = number of the query through all heads.
@@ -178,7 +188,8 @@ AttentionGrid attention_grid(const AttentionShape& shape, bool aligned) {
           shape.dropout > 0,
           aligned && shape.head_width() % pack_size<T> == 0,
           static_cast<float>(1 / std::sqrt(static_cast<double>(shape.head_width()))),
-          DropoutMask(shape.random, shape.dropout)};
+          DropoutMask(shape.random, shape.dropout),
+          shape.seen};
 }
 
 }  // namespace stowage::cuda

@@ -89,7 +89,7 @@ __global__ void column_partial_kernel(ColumnChunks cut, Terms terms, float* part
 // Sum `blockIdx.y` of the chunks. Warp w of a block adds the chunks w, w + 8, …; then the warps in order.
 template <class T>
 __global__ void column_total_kernel(std::int64_t chunks, std::int64_t width, const float* partial, T* first,
-                                    T* second) {
+                                    T* second, bool add) {
   __shared__ float shared[column_warps][warp_size];
   const int lane = static_cast<int>(threadIdx.x % warp_size);
   const int warp = static_cast<int>(threadIdx.x / warp_size);
@@ -105,7 +105,8 @@ __global__ void column_total_kernel(std::int64_t chunks, std::int64_t width, con
   if (warp != 0 || column >= width) return;
   float total = 0;
   for (int w = 0; w < column_warps; ++w) total += shared[w][lane];
-  (blockIdx.y == 0 ? first : second)[column] = static_cast<T>(total);
+  T* to = (blockIdx.y == 0 ? first : second) + column;
+  *to = static_cast<T>(add ? static_cast<float>(*to) + total : total);
 }
 
 inline ColumnChunks cut_rows(const Rows& shape, int sums) {
@@ -115,21 +116,22 @@ inline ColumnChunks cut_rows(const Rows& shape, int sums) {
   return {shape.rows, shape.width, rows, blocks_for(shape.rows, rows)};
 }
 
-template <class T, class Terms>
-void sum_columns(const Rows& shape, const Terms& terms, bool aligned, T* first, T* second, void* stream) {
+template <class T, class Terms, class To>
+void sum_columns(const Rows& shape, const Terms& terms, bool aligned, To* first, To* second, void* stream,
+                 bool add = false) {
   constexpr int threads = column_warps * warp_size;
   const ColumnChunks cut = cut_rows(shape, Terms::sums);
   auto* partial = scratch_for<float>(stream, cut.chunks * Terms::sums * shape.width, "column_sum");
   const std::int64_t tiles = blocks_for(shape.width, static_cast<std::int64_t>(warp_size) * pack_size<T>);
   launch(column_partial_kernel<T, Terms>, "column_sum", {{tiles, cut.chunks}, threads}, stream, cut, terms,
          partial, aligned);
-  launch(column_total_kernel<T>, "column_sum", {{blocks_for(shape.width, warp_size), Terms::sums}, threads},
-         stream, cut.chunks, shape.width, partial, first, second);
+  launch(column_total_kernel<To>, "column_sum", {{blocks_for(shape.width, warp_size), Terms::sums}, threads},
+         stream, cut.chunks, shape.width, partial, first, second, add);
 }
 
-template <class T>
-void column_sum(const Rows& shape, const T* x, T* sum, void* stream) {
-  sum_columns<T>(shape, PlainTerms<T>{x}, rows_are_aligned<T>(shape.width, x), sum, sum, stream);
+template <class T, class To>
+void column_sum(const Rows& shape, const T* x, To* sum, void* stream, bool add) {
+  sum_columns<T>(shape, PlainTerms<T>{x}, rows_are_aligned<T>(shape.width, x), sum, sum, stream, add);
 }
 
 template <class T>
@@ -139,8 +141,9 @@ void layer_norm_backward_parameters(const Rows& shape, const T* x, const float* 
                  dbias, stream);
 }
 
-template void column_sum(const Rows&, const float*, float*, void*);
-template void column_sum(const Rows&, const Bfloat16*, Bfloat16*, void*);
+template void column_sum(const Rows&, const float*, float*, void*, bool);
+template void column_sum(const Rows&, const Bfloat16*, Bfloat16*, void*, bool);
+template void column_sum(const Rows&, const Bfloat16*, float*, void*, bool);
 template void layer_norm_backward_parameters(const Rows&, const float*, const float*, const float*,
                                              const float*, float*, float*, void*);
 template void layer_norm_backward_parameters(const Rows&, const Bfloat16*, const float*, const float*,

@@ -13,8 +13,9 @@ namespace stowage::cuda {
 
 inline constexpr std::int64_t column_sum_scratch = std::int64_t{8} << 20;
 
-// sum[width] = the columns of x[rows, width], in f32. T: float or Bfloat16.
-template <class T>
-void column_sum(const Rows& shape, const T* x, T* sum, void* stream);
+// sum[width] = the columns of x[rows, width], in f32; with `add`, onto what `sum` holds. T: float or
+// Bfloat16; To: T or float.
+template <class T, class To>
+void column_sum(const Rows& shape, const T* x, To* sum, void* stream, bool add = false);
 
 }  // namespace stowage::cuda

@@ -52,14 +52,16 @@ __device__ float log_sum_exp_of(std::int64_t width, const T* x, bool aligned, fl
 }
 
 template <class T>
-__device__ void write_gradient(std::int64_t width, std::int64_t target, float log_sum_exp, float share,
+__device__ void write_gradient(const Logits& shape, std::int64_t target, float log_sum_exp, float share,
                                const T* x, T* y, bool aligned) {
+  const std::int64_t width = shape.columns;
   const std::int64_t step = static_cast<std::int64_t>(blockDim.x) * pack_size<T>;
   for (std::int64_t i = static_cast<std::int64_t>(threadIdx.x) * pack_size<T>; i < width; i += step) {
     Pack<T> pack = load_pack(x + i, width - i, aligned);
     for (int k = 0; k < pack_size<T>; ++k) {
       const float weight = exponential(pack.values[k] - log_sum_exp) * share;
-      pack.values[k] = target < 0 ? 0.0F : i + k == target ? weight - share : weight;
+      const bool counts = target >= 0 && i + k < shape.vocabulary;
+      pack.values[k] = !counts ? 0.0F : i + k == target ? weight - share : weight;
     }
     store_pack(y + i, width - i, aligned, pack);
   }
@@ -86,7 +88,7 @@ template <class T>
 __global__ void log_sum_exp_kernel(Logits shape, const T* logits, float* log_sum_exp, bool aligned) {
   __shared__ float shared[most_loss_threads / warp_size];
   const std::int64_t row = blockIdx.x;
-  const float value = log_sum_exp_of(shape.vocabulary, logits + row * shape.vocabulary, aligned, shared);
+  const float value = log_sum_exp_of(shape.vocabulary, logits + row * shape.columns, aligned, shared);
   if (threadIdx.x == 0) log_sum_exp[row] = value;
 }
 
@@ -98,7 +100,7 @@ __global__ void mean_loss_kernel(Logits shape, const T* logits, const std::int32
   const double count = counted(batch.rows, batch.targets, shared);
   double sum = 0;
   for (std::int64_t row = threadIdx.x; row < shape.rows; row += blockDim.x) {
-    sum += row_loss(shape, targets[row], log_sum_exp[row], logits + row * shape.vocabulary);
+    sum += row_loss(shape, targets[row], log_sum_exp[row], logits + row * shape.columns);
   }
   sum = reduce_block<Sum>(sum, shared);
   if (threadIdx.x == 0) *loss = count == 0 ? 0 : sum / count;
@@ -109,8 +111,8 @@ __global__ void cross_entropy_backward_kernel(Logits shape, const T* logits, con
                                               const float* log_sum_exp, const double* count, T* dlogits,
                                               bool aligned) {
   const std::int64_t row = blockIdx.x;
-  write_gradient(shape.vocabulary, targets[row], log_sum_exp[row], share_of(*count),
-                 logits + row * shape.vocabulary, dlogits + row * shape.vocabulary, aligned);
+  write_gradient(shape, targets[row], log_sum_exp[row], share_of(*count), logits + row * shape.columns,
+                 dlogits + row * shape.columns, aligned);
 }
 
 // The target's logit is read before any thread overwrites it: reduce_block's barriers stand between.
@@ -119,11 +121,11 @@ __global__ void cross_entropy_in_place_kernel(Logits shape, LossChunk chunk, T* 
   __shared__ float shared[most_loss_threads / warp_size];
   const std::int64_t row = blockIdx.x;
   const std::int64_t target = chunk.targets[chunk.first + row];
-  T* line = logits + row * shape.vocabulary;
+  T* line = logits + row * shape.columns;
   const float log_sum_exp = log_sum_exp_of(shape.vocabulary, line, aligned, shared);
   if (threadIdx.x == 0) chunk.row_losses[row] = row_loss(shape, target, log_sum_exp, line);
   __syncthreads();
-  write_gradient(shape.vocabulary, target, log_sum_exp, share_of(*chunk.count), line, line, aligned);
+  write_gradient(shape, target, log_sum_exp, share_of(*chunk.count), line, line, aligned);
 }
 
 __global__ void count_targets_kernel(std::int64_t rows, const std::int32_t* targets, double* count) {
@@ -154,8 +156,7 @@ inline BatchTargets whole_batch(const Logits& shape, const std::int32_t* targets
 // No more threads than a row has packs.
 template <class T>
 LaunchShape loss_shape(const Logits& shape) {
-  const std::int64_t warps =
-      blocks_for(shape.vocabulary, static_cast<std::int64_t>(pack_size<T>) * warp_size);
+  const std::int64_t warps = blocks_for(shape.columns, static_cast<std::int64_t>(pack_size<T>) * warp_size);
   return {{shape.rows}, static_cast<int>(std::min<std::int64_t>(warps * warp_size, most_loss_threads))};
 }
 
@@ -165,7 +166,7 @@ template <class T>
 void cross_entropy(const Logits& shape, const T* logits, const std::int32_t* targets, double* loss,
                    float* log_sum_exp, void* stream, BatchTargets batch) {
   launch(log_sum_exp_kernel<T>, "cross_entropy", loss_shape<T>(shape), stream, shape, logits, log_sum_exp,
-         rows_are_aligned<T>(shape.vocabulary, logits));
+         rows_are_aligned<T>(shape.columns, logits));
   launch(mean_loss_kernel<T>, "cross_entropy", one_block, stream, shape, logits, targets,
          whole_batch(shape, targets, batch), log_sum_exp, loss);
 }
@@ -177,14 +178,13 @@ void cross_entropy_backward(const Logits& shape, const T* logits, const std::int
   const BatchTargets all = whole_batch(shape, targets, batch);
   count_targets(all.rows, all.targets, count, stream);
   launch(cross_entropy_backward_kernel<T>, "cross_entropy_backward", loss_shape<T>(shape), stream, shape,
-         logits, targets, log_sum_exp, count, dlogits,
-         rows_are_aligned<T>(shape.vocabulary, logits, dlogits));
+         logits, targets, log_sum_exp, count, dlogits, rows_are_aligned<T>(shape.columns, logits, dlogits));
 }
 
 template <class T>
 void cross_entropy_in_place(const Logits& shape, const LossChunk& chunk, T* logits, void* stream) {
   launch(cross_entropy_in_place_kernel<T>, "linear_cross_entropy", loss_shape<T>(shape), stream, shape, chunk,
-         logits, rows_are_aligned<T>(shape.vocabulary, logits));
+         logits, rows_are_aligned<T>(shape.columns, logits));
 }
 
 void count_targets(std::int64_t rows, const std::int32_t* targets, double* count, void* stream) {

@@ -10,7 +10,9 @@
 namespace stowage::cuda {
 
 struct Logits {
-  std::int64_t rows = 0, vocabulary = 0;
+  std::int64_t rows = 0;
+  std::int64_t vocabulary = 0;  // the first columns of a row: the others count for nothing
+  std::int64_t columns = 0;     // of a row, padding included
 };
 
 // All targets of the batch of which the rows may be a part; those >= 0 are counted.
@@ -24,7 +26,8 @@ template <class T>
 void cross_entropy(const Logits& shape, const T* logits, const std::int32_t* targets, double* loss,
                    float* log_sum_exp, void* stream, BatchTargets batch = {});
 
-// dlogits = (softmax - one at the target) / number of counted targets; rows that are ignored are 0.
+// dlogits = (softmax - one at the target) / number of counted targets; 0 in rows that are ignored and in
+// padding.
 // dlogits may be logits. The number lies in kept_scratch.
 template <class T>
 void cross_entropy_backward(const Logits& shape, const T* logits, const std::int32_t* targets,

@@ -1,5 +1,7 @@
 #include "kernels/cuda/elementwise.h"
 
+#include <cmath>
+
 #include "kernels/cuda/dropout_mask.h"
 #include "kernels/cuda/kernel_registry.h"
 #include "kernels/cuda/launch.h"
@@ -51,6 +53,25 @@ __global__ void gelu_backward_kernel(std::int64_t count, const T* x, const T* dy
 }
 
 template <class T>
+__global__ void tanh_kernel(std::int64_t count, const T* x, T* y, bool aligned) {
+  const std::int64_t i = pack_start(pack_size<T>);
+  if (i >= count) return;
+  Pack<T> pack = load_pack(x + i, count - i, aligned);
+  for (float& value : pack.values) value = std::tanh(value);
+  store_pack(y + i, count - i, aligned, pack);
+}
+
+template <class T>
+__global__ void tanh_backward_kernel(std::int64_t count, const T* y, const T* dy, T* dx, bool aligned) {
+  const std::int64_t i = pack_start(pack_size<T>);
+  if (i >= count) return;
+  const Pack<T> at = load_pack(y + i, count - i, aligned);
+  Pack<T> pack = load_pack(dy + i, count - i, aligned);
+  for (int k = 0; k < pack_size<T>; ++k) pack.values[k] *= (1 - at.values[k]) * (1 + at.values[k]);
+  store_pack(dx + i, count - i, aligned, pack);
+}
+
+template <class T>
 __global__ void dropout_kernel(DropoutMask mask, std::int64_t count, const T* x, T* y, bool aligned) {
   const std::int64_t i = pack_start(pack_size<T>);
   if (i >= count) return;
@@ -91,6 +112,19 @@ void gelu_backward(GeluForm form, std::int64_t count, const T* x, const T* dy, T
 }
 
 template <class T>
+void tanh(std::int64_t count, const T* x, T* y, void* stream) {
+  if (count == 0) return;
+  launch(tanh_kernel<T>, "tanh", pack_shape<T>(count), stream, count, x, y, is_aligned(x) && is_aligned(y));
+}
+
+template <class T>
+void tanh_backward(std::int64_t count, const T* y, const T* dy, T* dx, void* stream) {
+  if (count == 0) return;
+  const bool aligned = is_aligned(y) && is_aligned(dy) && is_aligned(dx);
+  launch(tanh_backward_kernel<T>, "tanh_backward", pack_shape<T>(count), stream, count, y, dy, dx, aligned);
+}
+
+template <class T>
 void dropout(const RandomStream& random, double probability, std::int64_t count, const T* x, T* y,
              void* stream) {
   if (count == 0) return;
@@ -111,6 +145,10 @@ template void gelu(GeluForm, std::int64_t, const float*, float*, void*);
 template void gelu(GeluForm, std::int64_t, const Bfloat16*, Bfloat16*, void*);
 template void gelu_backward(GeluForm, std::int64_t, const float*, const float*, float*, void*);
 template void gelu_backward(GeluForm, std::int64_t, const Bfloat16*, const Bfloat16*, Bfloat16*, void*);
+template void tanh(std::int64_t, const float*, float*, void*);
+template void tanh(std::int64_t, const Bfloat16*, Bfloat16*, void*);
+template void tanh_backward(std::int64_t, const float*, const float*, float*, void*);
+template void tanh_backward(std::int64_t, const Bfloat16*, const Bfloat16*, Bfloat16*, void*);
 template void dropout(const RandomStream&, double, std::int64_t, const float*, float*, void*);
 template void dropout(const RandomStream&, double, std::int64_t, const Bfloat16*, Bfloat16*, void*);
 
@@ -125,6 +163,10 @@ STOWAGE_CUDA_KERNEL(gelu_backward_kernel<float, GeluTanh>);
 STOWAGE_CUDA_KERNEL(gelu_backward_kernel<float, GeluErf>);
 STOWAGE_CUDA_KERNEL(gelu_backward_kernel<Bfloat16, GeluTanh>);
 STOWAGE_CUDA_KERNEL(gelu_backward_kernel<Bfloat16, GeluErf>);
+STOWAGE_CUDA_KERNEL(tanh_kernel<float>);
+STOWAGE_CUDA_KERNEL(tanh_kernel<Bfloat16>);
+STOWAGE_CUDA_KERNEL(tanh_backward_kernel<float>);
+STOWAGE_CUDA_KERNEL(tanh_backward_kernel<Bfloat16>);
 STOWAGE_CUDA_KERNEL(dropout_kernel<float>);
 STOWAGE_CUDA_KERNEL(dropout_kernel<Bfloat16>);
 

@@ -1,4 +1,4 @@
-// Element by element: sums, GELU, dropout. T: float or Bfloat16, computed in f32. Any count and
+// Element by element: sums, GELU, tanh, dropout. T: float or Bfloat16, computed in f32. Any count and
 // alignment; y may be any of the inputs. Stream order, no scratch. Throws DeviceError.
 #pragma once
 
@@ -22,6 +22,14 @@ void gelu(GeluForm form, std::int64_t count, const T* x, T* y, void* stream);
 // dx = dy * gelu'(x)
 template <class T>
 void gelu_backward(GeluForm form, std::int64_t count, const T* x, const T* dy, T* dx, void* stream);
+
+// y = tanh(x)
+template <class T>
+void tanh(std::int64_t count, const T* x, T* y, void* stream);
+
+// dx = dy * (1 - y^2), with y = tanh(x)
+template <class T>
+void tanh_backward(std::int64_t count, const T* y, const T* dy, T* dx, void* stream);
 
 // y = x / (1 - probability) where the stream keeps the element, else 0: the CPU's elements exactly.
 template <class T>

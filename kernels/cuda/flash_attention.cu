@@ -57,14 +57,15 @@ __device__ float weigh(const AttentionGrid& grid, std::int64_t head_row, std::in
 // Blocks are (head, tile of queries); the longest causal ones start first.
 template <class T, int rows, int width>
 __global__ void __launch_bounds__(attention_threads)
-    flash_attention_kernel(AttentionGrid grid, const T* qkv, T* out, float* log_sum_exp) {
+    flash_attention_kernel(AttentionGrid all_heads, const T* qkv, T* out, float* log_sum_exp) {
   using Shape = TileShape<rows, width>;
   auto* queries = dynamic_shared<float>();
   float* keys = queries + Shape::floats;  // and then values
   float* weights = keys + Shape::floats;
   const int y = static_cast<int>(threadIdx.x) / attention_side;
   const int x = static_cast<int>(threadIdx.x) % attention_side;
-  const std::int64_t head = grid.first_head + blockIdx.x;
+  const std::int64_t head = all_heads.first_head + blockIdx.x;
+  const AttentionGrid grid = all_heads.of_head(head);
   const std::int64_t first = static_cast<std::int64_t>(gridDim.y - 1 - blockIdx.y) * rows;
   const HeadPlace place(grid, head);
   const T* rows_of_head = qkv + place.queries(grid, head);

@@ -116,10 +116,11 @@ __device__ void store_scores(const float (&scores)[own][own], float* tile) {
 // Blocks are (head, tile of keys). dvalues = weights^T dout, dkeys = scale gradients^T queries.
 template <class T, int rows, int width>
 __global__ void __launch_bounds__(attention_threads)
-    attention_backward_keys_kernel(AttentionGrid grid, BackwardTensors<T> of) {
+    attention_backward_keys_kernel(AttentionGrid all_heads, BackwardTensors<T> of) {
   using Shape = TileShape<rows, width>;
   const BackwardTiles<rows, width> tiles;
-  const std::int64_t head = grid.first_head + blockIdx.x;
+  const std::int64_t head = all_heads.first_head + blockIdx.x;
+  const AttentionGrid grid = all_heads.of_head(head);
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.y) * rows;
   const HeadPlace place(grid, head);
   const std::int64_t at = place.queries(grid, head);
@@ -158,10 +159,11 @@ __global__ void __launch_bounds__(attention_threads)
 // Blocks are (head, tile of queries); the longest causal ones start first. dqueries = scale gradients keys.
 template <class T, int rows, int width>
 __global__ void __launch_bounds__(attention_threads)
-    attention_backward_queries_kernel(AttentionGrid grid, BackwardTensors<T> of) {
+    attention_backward_queries_kernel(AttentionGrid all_heads, BackwardTensors<T> of) {
   using Shape = TileShape<rows, width>;
   const BackwardTiles<rows, width> tiles;
-  const std::int64_t head = grid.first_head + blockIdx.x;
+  const std::int64_t head = all_heads.first_head + blockIdx.x;
+  const AttentionGrid grid = all_heads.of_head(head);
   const std::int64_t first = static_cast<std::int64_t>(gridDim.y - 1 - blockIdx.y) * rows;
   const HeadPlace place(grid, head);
   const std::int64_t at = place.queries(grid, head);

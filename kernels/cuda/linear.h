@@ -34,7 +34,7 @@ void linear_backward_weight(const LinearShape& shape, const T* x, const T* dy, T
 // loss in f64, in a fixed order. Targets as cross_entropy.h says.
 template <class T>
 struct LinearCrossEntropy {
-  LinearShape shape;  // inputs: the width; outputs: the vocabulary
+  LinearShape shape;  // inputs: the width; outputs: the vocabulary, padding included
   std::int64_t chunk = 0;
   const T* x = nullptr;
   const T* weight = nullptr;
@@ -45,9 +45,14 @@ struct LinearCrossEntropy {
   double* loss = nullptr;
   T* dx = nullptr;
   T* dweight = nullptr;
-  // T[chunk, outputs], then at the next multiple of 256 bytes, for bf16 in more than one chunk, a sum
-  // f32[weight].
+  // T[chunk, outputs], then at the next multiple of 256 bytes, for bf16 in more than one chunk, sums
+  // f32[weight] and, with a bias, f32[outputs].
   void* workspace = nullptr;
+  // The outputs that count; those behind them are padding, whose gradients are 0. 0: all.
+  std::int64_t vocabulary = 0;
+  // [outputs], both or none.
+  const T* bias = nullptr;
+  T* dbias = nullptr;
 };
 template <class T>
 Bytes workspace_bytes(const LinearCrossEntropy<T>& of);

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "kernels/cuda/column_sum.h"
 #include "kernels/cuda/cross_entropy.h"
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/linear.h"
@@ -45,7 +46,9 @@ class Chunks {
       run_chunk(first, std::min(of_.chunk, shape.tokens - first));
     }
     if constexpr (std::is_same_v<T, Bfloat16>) {
-      if (sums_apart(of_)) narrow(shape.inputs * shape.outputs, sum(), of_.dweight, stream_);
+      if (!sums_apart(of_)) return;
+      narrow(shape.inputs * shape.outputs, sum(), of_.dweight, stream_);
+      if (of_.dbias != nullptr) narrow(shape.outputs, bias_sum(), of_.dbias, stream_);
     }
   }
 
@@ -54,22 +57,28 @@ class Chunks {
     return reinterpret_cast<float*>(static_cast<std::byte*>(of_.workspace) + sum_offset(of_));
   }
 
+  float* bias_sum() const { return sum() + of_.shape.inputs * of_.shape.outputs; }
+
   void run_chunk(std::int64_t first, std::int64_t rows) const {
     const LinearShape& shape = of_.shape;
     const std::int64_t at = first * shape.inputs;
     const Matrix x{of_.x + at, data_type<T>, false, alignment_};
     const Matrix dx{of_.dx + at, data_type<T>, false, alignment_};
     const Matrix logits{logits_, data_type<T>};
-    multiply(
-        named({rows, shape.outputs, shape.inputs, x, {of_.weight, data_type<T>, shape.transposed}, logits}),
-        stream_);
+    Product product =
+        named({rows, shape.outputs, shape.inputs, x, {of_.weight, data_type<T>, shape.transposed}, logits});
+    if (of_.bias != nullptr) product.epilogue = Epilogue::bias;
+    product.bias = of_.bias;
+    multiply(product, stream_);
     const LossChunk chunk{first, shape.tokens, of_.targets, count_, scratch_for<double>(stream_, rows, name)};
-    cross_entropy_in_place({rows, shape.outputs}, chunk, logits_, stream_);
+    const std::int64_t vocabulary = of_.vocabulary == 0 ? shape.outputs : of_.vocabulary;
+    cross_entropy_in_place({rows, vocabulary, shape.outputs}, chunk, logits_, stream_);
     add_losses(rows, chunk, of_.loss, stream_);
     multiply(
         named({rows, shape.inputs, shape.outputs, logits, {of_.weight, data_type<T>, !shape.transposed}, dx}),
         stream_);
     add_weight_gradient(x, rows, first > 0);
+    if (of_.dbias != nullptr) add_bias_gradient(rows, first > 0);
   }
 
   void add_weight_gradient(Matrix x, std::int64_t rows, bool add) const {
@@ -86,6 +95,15 @@ class Chunks {
     }
     product.add = add;
     multiply(product, stream_);
+  }
+
+  void add_bias_gradient(std::int64_t rows, bool add) const {
+    const Rows shape{rows, of_.shape.outputs};
+    if (sums_apart(of_)) {
+      column_sum(shape, logits_, bias_sum(), stream_, add);
+    } else {
+      column_sum(shape, logits_, of_.dbias, stream_, add);
+    }
   }
 
   static Product named(Product product) {
@@ -105,7 +123,8 @@ class Chunks {
 template <class T>
 Bytes workspace_bytes(const LinearCrossEntropy<T>& of) {
   if (!sums_apart(of)) return static_cast<Bytes>(of.chunk * of.shape.outputs) * sizeof(T);
-  return sum_offset(of) + static_cast<Bytes>(of.shape.inputs * of.shape.outputs) * sizeof(float);
+  const std::int64_t rows = of.shape.inputs + (of.dbias != nullptr ? 1 : 0);
+  return sum_offset(of) + static_cast<Bytes>(rows * of.shape.outputs) * sizeof(float);
 }
 
 template <class T>

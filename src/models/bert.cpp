@@ -10,63 +10,118 @@ namespace stowage {
 namespace {
 
 constexpr double bert_deviation = 0.02;
+constexpr std::int64_t segments = 2;
 
-// Builds with the parameters of one name, which begins with the layer's prefix: "layer.3.".
+// Builds one op after the other. Parameters have the names of models.h; ops, shorter ones.
 struct Encoder {
   GraphBuilder& builder;
   const BertConfig& config;
 
-  Value weight(const std::string& name, std::int64_t in, std::int64_t out) const {
-    return builder.parameter(name + ".weight", {in, out}, {0, bert_deviation});
+  Value weight(const std::string& parameter, std::int64_t in, std::int64_t out) const {
+    return builder.parameter(parameter + ".weight", {in, out}, {0, bert_deviation});
   }
-  Value bias(const std::string& name, std::int64_t out) const {
-    return builder.parameter(name + ".bias", {out}, {0, 0});
+  Value bias(const std::string& parameter, std::int64_t out) const {
+    return builder.parameter(parameter + ".bias", {out}, {0, 0});
   }
-  Value norm(const std::string& name, Value x) const {
-    Value gain = builder.parameter(name + ".weight", {config.width}, {1, 0});
-    Value shift = bias(name, config.width);
-    return nn::layer_norm(builder, name, x, gain, shift, 1e-12);
+  Value norm(const std::string& op, const std::string& parameter, Value x) const {
+    Value gain = builder.parameter(parameter + ".weight", {config.width}, {1, 0});
+    Value shift = bias(parameter, config.width);
+    return nn::layer_norm(builder, op, x, gain, shift, config.epsilon);
   }
-  Value linear(const std::string& name, Value x, std::int64_t in, std::int64_t out) const {
-    Value shift = bias(name, out);
-    return nn::linear(builder, name, x, weight(name, in, out), shift);
+  Value linear(const std::string& op, const std::string& parameter, Value x, std::int64_t in,
+               std::int64_t out) const {
+    Value shift = bias(parameter, out);
+    return nn::linear(builder, op, x, weight(parameter, in, out), shift);
+  }
+  Value linear_gelu(const std::string& op, const std::string& parameter, Value x, std::int64_t out) const {
+    Value shift = bias(parameter, out);
+    return nn::linear_gelu(builder, op, x, weight(parameter, config.width, out), shift, nn::Gelu::erf);
   }
   // The way back to the trunk, and the norm behind it.
-  Value join(const std::string& branch, Value trunk, Value y) const {
+  Value join(const std::string& branch, const std::string& parameter, Value trunk, Value y) const {
     y = nn::dropout(builder, branch + ".dropout", y, config.dropout);
-    return norm(branch + ".norm", nn::add(builder, branch + ".residual", trunk, y));
+    return norm(branch + ".norm", parameter + ".LayerNorm", nn::add(builder, branch + ".residual", trunk, y));
   }
 
-  Value attention(const std::string& layer, std::uint32_t part, Value x) const {
+  Value attention(const std::string& layer, std::uint32_t part, Value x, Value seen) const {
     const std::string name = layer + "attention";
+    const std::string parameter = "bert.encoder." + name;
     builder.begin_unit(name, part);
-    Value qkv = linear(name + ".qkv", x, config.width, 3 * config.width);
-    Value y = nn::attention(
-        builder, name, qkv,
-        {.heads = config.heads, .sequence = config.sequence, .causal = false, .dropout = config.dropout});
-    return join(name, x, linear(name + ".output", y, config.width, config.width));
+    Value qkv = linear(name + ".qkv", parameter + ".self.query_key_value", x, config.width, 3 * config.width);
+    Value y = nn::attention(builder, name, qkv,
+                            {.heads = config.heads,
+                             .sequence = config.sequence,
+                             .causal = false,
+                             .dropout = config.attention_dropout.value_or(config.dropout),
+                             .seen = seen});
+    y = linear(name + ".output", parameter + ".output.dense", y, config.width, config.width);
+    return join(name, parameter + ".output", x, y);
   }
   Value mlp(const std::string& layer, std::uint32_t part, Value x) const {
     const std::string name = layer + "mlp";
+    const std::string parameter = "bert.encoder." + layer;
     builder.begin_unit(name, part);
-    const std::string up = name + ".up";
-    Value shift = bias(up, 4 * config.width);
-    Value y =
-        nn::linear_gelu(builder, up, x, weight(up, config.width, 4 * config.width), shift, nn::Gelu::erf);
-    return join(name, x, linear(name + ".down", y, 4 * config.width, config.width));
+    Value y = linear_gelu(name + ".up", parameter + "intermediate.dense", x, 4 * config.width);
+    y = linear(name + ".down", parameter + "output.dense", y, 4 * config.width, config.width);
+    return join(name, parameter + "output", x, y);
   }
 
-  Value embedding(std::uint32_t part, Value tokens, Value table, Value positions) const {
+  Value embedding(std::uint32_t part, const Bert& model, Value table, Value positions) const {
     builder.begin_unit("embedding", part);
-    Value x = nn::embedding(builder, "embedding", tokens, table, positions, config.sequence);
-    return nn::dropout(builder, "embedding.dropout", norm("embedding.norm", x), config.dropout);
+    Value x = nn::embedding(builder, "embedding", model.tokens, table, positions, config.sequence);
+    if (config.pretraining) {
+      Value types = weight("bert.embeddings.token_type_embeddings", segments, config.width);
+      Value type =
+          nn::embedding(builder, "embedding.token_types", model.token_types, types, {}, config.sequence);
+      x = nn::add(builder, "embedding.sum", x, type);
+    }
+    x = norm("embedding.norm", "bert.embeddings.LayerNorm", x);
+    return nn::dropout(builder, "embedding.dropout", x, config.dropout);
   }
-  // The micro-batch's part of the loss.
-  Value head(std::uint32_t part, Value x, Value table, Value targets) const {
+
+  // Of the masked tokens; sets the logits where they exist at once.
+  Value masked_loss(Value x, Value table, Value shift, Bert& model) const {
+    if (config.head_tokens > 0) {
+      return nn::linear_cross_entropy(
+          builder, "loss", x, table, model.targets,
+          {.transposed = true, .chunk = config.head_tokens, .vocabulary = config.vocabulary, .bias = shift});
+    }
+    model.logits = nn::linear(builder, "head", x, table, shift, true);
+    return nn::cross_entropy(builder, "loss", model.logits, model.targets, config.vocabulary);
+  }
+  // Whether the second segment follows the first, by the first token. The loss is set to the micro-batch's.
+  Value next_sentence_loss(Value x, Bert& model) const {
+    Value first = nn::first_token(builder, "pooler.first", x, config.sequence);
+    Value pooled = linear("pooler.dense", "bert.pooler.dense", first, config.width, config.width);
+    pooled = nn::tanh(builder, "pooler", pooled);
+    model.next_sentence_logits =
+        linear("next_sentence.logits", "cls.seq_relationship", pooled, config.width, segments);
+    return nn::cross_entropy(builder, "next_sentence.loss", model.next_sentence_logits, model.next_sentence);
+  }
+  // The micro-batch's part of the loss. What writes gradients comes last.
+  Value head(std::uint32_t part, Value x, Value table, Bert& model) const {
     builder.begin_unit("head", part);
-    return nn::linear_cross_entropy(builder, "loss", x, table, targets, true, config.head_tokens);
+    if (!config.pretraining) return masked_loss(x, table, {}, model);
+    Value next = next_sentence_loss(x, model);
+    const std::string transform = "cls.predictions.transform";
+    Value y = linear_gelu("transform", transform + ".dense", x, config.width);
+    y = norm("transform.norm", transform + ".LayerNorm", y);
+    Value shift = bias("cls.predictions", builder.tensor(table).shape[0]);
+    return builder.add_loss(next, masked_loss(y, table, shift, model));
   }
 };
+
+Bert inputs(GraphBuilder& builder, const BertConfig& config) {
+  const std::int64_t tokens = config.batch * config.sequence;
+  Bert model;
+  model.tokens = builder.input("tokens", {tokens});
+  model.targets = builder.input("targets", {tokens});
+  if (!config.pretraining) return model;
+  model.token_types = builder.input("token_types", {tokens});
+  model.seen = builder.input("seen", {tokens});
+  model.next_sentence = builder.input("next_sentence", {config.batch});
+  return model;
+}
 
 }  // namespace
 
@@ -75,25 +130,24 @@ Bert bert(GraphBuilder& builder, const BertConfig& config) {
   const Encoder encoder{builder, config};
   const auto parts = static_cast<std::uint32_t>(config.micro_batches);
   builder.split_batch(parts);
-  Bert model;
-  model.tokens = builder.input("tokens", {config.batch * config.sequence});
-  model.targets = builder.input("targets", {config.batch * config.sequence});
-  Value table = builder.parameter("tokens.weight", {config.vocabulary, config.width}, {0, bert_deviation});
-  Value positions =
-      builder.parameter("positions.weight", {config.sequence, config.width}, {0, bert_deviation});
+  Bert model = inputs(builder, config);
+  Value table = encoder.weight("bert.embeddings.word_embeddings", rows_of_vocabulary(config), config.width);
+  Value positions = encoder.weight("bert.embeddings.position_embeddings", config.sequence, config.width);
 
   std::vector<Value> x(parts);
   for (std::uint32_t part = 0; part < parts; ++part)
-    x[part] = encoder.embedding(part, model.tokens, table, positions);
+    x[part] = encoder.embedding(part, model, table, positions);
   for (std::int64_t i = 0; i < config.layers; ++i) {
     const std::string layer = fmt::format("layer.{}.", i);
-    for (std::uint32_t part = 0; part < parts; ++part) x[part] = encoder.attention(layer, part, x[part]);
+    for (std::uint32_t part = 0; part < parts; ++part)
+      x[part] = encoder.attention(layer, part, x[part], model.seen);
     for (std::uint32_t part = 0; part < parts; ++part) x[part] = encoder.mlp(layer, part, x[part]);
   }
   for (std::uint32_t part = 0; part < parts; ++part) {
-    Value loss = encoder.head(part, x[part], table, model.targets);
+    Value loss = encoder.head(part, x[part], table, model);
     model.loss = part == 0 ? loss : builder.add_loss(model.loss, loss);
   }
+  if (parts > 1) model.logits = model.next_sentence_logits = {};
   return model;
 }
 

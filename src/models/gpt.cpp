@@ -22,7 +22,7 @@ struct Layers {
   Value norm(const std::string& name, Value x) const {
     Value gain = builder.parameter(name + ".weight", {config.width}, {1, 0});
     Value bias = builder.parameter(name + ".bias", {config.width}, {0, 0});
-    return nn::layer_norm(builder, name, x, gain, bias, 1e-5);
+    return nn::layer_norm(builder, name, x, gain, bias, config.epsilon);
   }
 
   Value linear(const std::string& name, Value x, std::int64_t in, std::int64_t out, double scale) const {
@@ -35,14 +35,18 @@ struct Layers {
   Value join(const std::string& branch, Value trunk, Value x, std::int64_t in) const {
     double scale = 1 / std::sqrt(2 * static_cast<double>(config.layers));
     Value y = linear(branch + ".c_proj", x, in, config.width, scale);
-    y = nn::dropout(builder, branch + ".dropout", y, config.dropout);
+    y = nn::dropout(builder, branch + ".dropout", y, config.residual_dropout.value_or(config.dropout));
     return nn::add(builder, branch + ".residual", trunk, y);
   }
 
   Value attention(const std::string& h, std::uint32_t part, Value x) const {
     builder.begin_unit(h + "attention", part);
     Value qkv = linear(h + "attn.c_attn", norm(h + "ln_1", x), config.width, 3 * config.width, 1);
-    Value y = nn::attention(builder, h + "attn", qkv, {config.heads, config.sequence, true, config.dropout});
+    Value y = nn::attention(builder, h + "attn", qkv,
+                            {.heads = config.heads,
+                             .sequence = config.sequence,
+                             .causal = true,
+                             .dropout = config.attention_dropout.value_or(config.dropout)});
     return join(h + "attn", x, y, config.width);
   }
 
@@ -57,17 +61,20 @@ struct Layers {
   Value embedding(std::uint32_t part, Value tokens, Value table, Value positions) const {
     builder.begin_unit("embedding", part);
     Value x = nn::embedding(builder, "embedding", tokens, table, positions, config.sequence);
-    return nn::dropout(builder, "embedding.dropout", x, config.dropout);
+    return nn::dropout(builder, "embedding.dropout", x, config.embedding_dropout.value_or(config.dropout));
   }
 
   // The micro-batch's part of the loss; sets the logits where they exist at once.
   Value head(std::uint32_t part, Value x, Value table, Gpt& model) const {
     builder.begin_unit("head", part);
     x = norm("ln_f", x);
-    if (config.head_tokens > 0)
-      return nn::linear_cross_entropy(builder, "loss", x, table, model.targets, true, config.head_tokens);
+    if (config.head_tokens > 0) {
+      return nn::linear_cross_entropy(
+          builder, "loss", x, table, model.targets,
+          {.transposed = true, .chunk = config.head_tokens, .vocabulary = config.vocabulary});
+    }
     model.logits = nn::linear(builder, "head", x, table, {}, true);
-    return nn::cross_entropy(builder, "loss", model.logits, model.targets);
+    return nn::cross_entropy(builder, "loss", model.logits, model.targets, config.vocabulary);
   }
 };
 
@@ -82,7 +89,7 @@ Gpt gpt(GraphBuilder& builder, const GptConfig& config) {
   model.tokens = builder.input("tokens", {config.batch * config.sequence});
   model.targets = builder.input("targets", {config.batch * config.sequence});
 
-  Value table = builder.parameter("wte.weight", {config.vocabulary, config.width}, {0, deviation});
+  Value table = builder.parameter("wte.weight", {rows_of_vocabulary(config), config.width}, {0, deviation});
   Value positions = builder.parameter("wpe.weight", {config.sequence, config.width}, {0, deviation});
 
   std::vector<Value> x(parts);

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -45,9 +47,10 @@ void require_positive(const Checker& checker, const ModelSizes& sizes) {
 
 void require_bounded(const Checker& checker, const ModelSizes& sizes) {
   checker.bounded("width * width", {4, sizes.width, sizes.width});
-  checker.bounded("vocabulary * width", {sizes.vocabulary, sizes.width});
+  const std::int64_t rows = std::max(sizes.vocabulary, sizes.padded_vocabulary);
+  checker.bounded("vocabulary * width", {rows, sizes.width});
   checker.bounded("batch * sequence * width", {sizes.batch, sizes.sequence, 4, sizes.width});
-  checker.bounded("batch * sequence * vocabulary", {sizes.batch, sizes.sequence, sizes.vocabulary});
+  checker.bounded("batch * sequence * vocabulary", {sizes.batch, sizes.sequence, rows});
 }
 
 }  // namespace
@@ -58,8 +61,15 @@ void require_valid(const ModelSizes& sizes) {
   checker.require(
       sizes.width % sizes.heads == 0,
       fmt::format("width {} is not divisible by heads {}; change one of them", sizes.width, sizes.heads));
-  checker.require(sizes.dropout >= 0 && sizes.dropout < 1,
-                  fmt::format("dropout {} is outside [0, 1); choose one inside", sizes.dropout));
+  for (auto [name, dropout] : sizes.dropouts) {
+    checker.require(dropout >= 0 && dropout < 1,
+                    fmt::format("{} {} is outside [0, 1); choose one inside", name, dropout));
+  }
+  checker.require(sizes.epsilon > 0 && std::isfinite(sizes.epsilon),
+                  fmt::format("epsilon {} is not above 0; give a small one, as 1e-5", sizes.epsilon));
+  checker.require(sizes.padded_vocabulary == 0 || sizes.padded_vocabulary >= sizes.vocabulary,
+                  fmt::format("padded_vocabulary {} is below vocabulary {}; give at least that, or 0 for it",
+                              sizes.padded_vocabulary, sizes.vocabulary));
   checker.require(sizes.head_tokens >= 0,
                   fmt::format("head_tokens is {}; give tokens, or 0 for all of them", sizes.head_tokens));
   checker.require(sizes.layers <= most_layers,

@@ -3,14 +3,17 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace stowage {
 
 struct ModelSizes {
   std::string model;  // begins every message
   std::int64_t layers = 0, width = 0, heads = 0, vocabulary = 0, sequence = 0, batch = 0, micro_batches = 1,
-               head_tokens = 0;
-  double dropout = 0;
+               head_tokens = 0, padded_vocabulary = 0;
+  double epsilon = 0;
+  std::vector<std::pair<const char*, double>> dropouts;  // with their fields' names
 };
 
 // Throws InvalidInput naming the field that does not fit.
@@ -18,8 +21,30 @@ void require_valid(const ModelSizes& sizes);
 
 template <class Config>
 void require_valid(std::string model, const Config& config) {
-  require_valid({std::move(model), config.layers, config.width, config.heads, config.vocabulary,
-                 config.sequence, config.batch, config.micro_batches, config.head_tokens, config.dropout});
+  ModelSizes sizes{
+      std::move(model),
+      config.layers,
+      config.width,
+      config.heads,
+      config.vocabulary,
+      config.sequence,
+      config.batch,
+      config.micro_batches,
+      config.head_tokens,
+      config.padded_vocabulary,
+      config.epsilon,
+      {{"dropout", config.dropout}, {"attention_dropout", config.attention_dropout.value_or(0)}}};
+  if constexpr (requires { config.residual_dropout; }) {
+    sizes.dropouts.emplace_back("embedding_dropout", config.embedding_dropout.value_or(0));
+    sizes.dropouts.emplace_back("residual_dropout", config.residual_dropout.value_or(0));
+  }
+  require_valid(sizes);
+}
+
+// Of the embedding's table: the vocabulary, padded.
+template <class Config>
+std::int64_t rows_of_vocabulary(const Config& config) {
+  return config.padded_vocabulary == 0 ? config.vocabulary : config.padded_vocabulary;
 }
 
 }  // namespace stowage

@@ -17,6 +17,10 @@ void require_fit(const GraphBuilder& builder, const std::string& name, Value qkv
           "the tokens are no whole number of sequences; pad them");
   require(options.dropout >= 0 && options.dropout < 1, name,
           "the dropout probability is outside [0, 1); choose one inside");
+  if (options.seen) {
+    require_operand(builder, name, "padding", options.seen, {shape[0] * builder.micro_batch().count},
+                    DataType::i32);
+  }
 }
 
 // What a fused bf16 kernel may use: cuDNN's deterministic backward takes some 2 S^2 bytes for each head that
@@ -49,6 +53,7 @@ Value attention(GraphBuilder& builder, std::string name, Value qkv, const Attent
                         {"causal", std::int64_t{options.causal}},
                         {"dropout", options.dropout}};
   builder.add_random_stream(attributes, name, tokens * options.heads * options.sequence);
+  if (options.seen) attributes.merge(token_slice(builder, tokens));
 
   // Keys per query: all, or those up to the query itself.
   auto length = static_cast<double>(options.sequence);
@@ -58,20 +63,25 @@ Value attention(GraphBuilder& builder, std::string name, Value qkv, const Attent
   auto backward = [=](GraphBuilder& b, const std::vector<Value>& gradients) {
     Value dqkv = b.gradient_like(qkv);
     std::vector<Value> writes{dqkv};
-    if (const Bytes scratch = fused_backward_bytes(b, tokens / options.sequence, options))
-      writes.push_back(b.workspace(full + ".backward.workspace", scratch));
+    const Bytes scratch = options.seen ? 0 : fused_backward_bytes(b, tokens / options.sequence, options);
+    if (scratch > 0) writes.push_back(b.workspace(full + ".backward.workspace", scratch));
+    std::vector<Value> reads{qkv, y, log_sum_exp, gradients[0]};
+    if (options.seen) reads.push_back(options.seen);
     // Probabilities are computed once more, then four products.
     b.op({full + ".backward",
           "attention_backward",
           attributes,
-          {qkv, y, log_sum_exp, gradients[0]},
+          std::move(reads),
           std::move(writes),
           {},
           {5 * product + 2 * softmax, 0}});
     b.add_gradient(qkv, dqkv, true);
   };
-  builder.op({name, "attention", attributes, {qkv}, {y, log_sum_exp}, {}, {2 * product + softmax, 0}},
-             backward);
+  std::vector<Value> reads{qkv};
+  if (options.seen) reads.push_back(options.seen);
+  builder.op(
+      {name, "attention", attributes, std::move(reads), {y, log_sum_exp}, {}, {2 * product + softmax, 0}},
+      backward);
   return y;
 }
 

@@ -3,11 +3,13 @@
 
 namespace stowage::nn {
 
-Value cross_entropy(GraphBuilder& builder, std::string name, Value logits, Value targets) {
+Value cross_entropy(GraphBuilder& builder, std::string name, Value logits, Value targets,
+                    std::int64_t vocabulary) {
   require_operand(builder, name, "logits", logits, {any, any}, builder.work_type());
   std::int64_t tokens = builder.tensor(logits).shape[0];
   require_operand(builder, name, "targets", targets, {tokens * builder.micro_batch().count}, DataType::i32);
-  const Attributes slice = token_slice(builder, tokens);
+  Attributes attributes = token_slice(builder, tokens);
+  add_vocabulary(attributes, name, vocabulary, builder.tensor(logits).shape[1]);
   Value loss = builder.activation(name, {}, DataType::f64);
   Value log_sum_exp = builder.activation(name + ".log_sum_exp", {tokens}, builder.sum_type());
   std::string full = builder.tensor(loss).name;
@@ -16,7 +18,7 @@ Value cross_entropy(GraphBuilder& builder, std::string name, Value logits, Value
     Value dlogits = b.gradient_like(logits);
     b.op({full + ".backward",
           "cross_entropy_backward",
-          slice,
+          attributes,
           {logits, targets, log_sum_exp},
           {dlogits},
           {},
@@ -25,7 +27,7 @@ Value cross_entropy(GraphBuilder& builder, std::string name, Value logits, Value
   };
   builder.op({name,
               "cross_entropy",
-              slice,
+              attributes,
               {logits, targets},
               {loss, log_sum_exp},
               {},

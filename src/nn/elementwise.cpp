@@ -1,4 +1,4 @@
-// gelu, dropout, add.
+// gelu, tanh, dropout, add.
 #include "src/nn/operands.h"
 #include "stowage/nn.h"
 
@@ -21,6 +21,25 @@ Value gelu(GraphBuilder& builder, std::string name, Value x, Gelu form) {
     b.add_gradient(x, dx, true);
   };
   builder.op({name, "gelu", attributes, {x}, {y}, {}, {12 * elements(builder, x), 0}}, backward);
+  return y;
+}
+
+Value tanh(GraphBuilder& builder, std::string name, Value x) {
+  require_operand(builder, name, "input", x, builder.tensor(x).shape, builder.work_type());
+  Value y = builder.activation(name, builder.tensor(x).shape);
+  std::string full = builder.tensor(y).name;
+  auto backward = [=](GraphBuilder& b, const std::vector<Value>& gradients) {
+    Value dx = b.gradient_like(x);
+    b.op({full + ".backward",
+          "tanh_backward",
+          {},
+          {y, gradients[0]},
+          {dx},
+          in_place(b, gradients[0], 1),
+          {4 * elements(b, x), 0}});
+    b.add_gradient(x, dx, true);
+  };
+  builder.op({name, "tanh", {}, {x}, {y}, {}, {12 * elements(builder, x), 0}}, backward);
   return y;
 }
 

@@ -118,6 +118,13 @@ class KernelCall {
     return slice;
   }
 
+  // Of logits with `columns`, those that count: the attribute `vocabulary`, or all.
+  std::int64_t vocabulary(std::int64_t columns) const {
+    const std::int64_t given = integer_if_present("vocabulary");
+    if (given > columns) fail("has a vocabulary larger than its logits");
+    return given == 0 ? columns : given;
+  }
+
   [[noreturn]] void fail(const std::string& problem) const {
     const Op& op = *arguments_.op;
     throw InvalidInput("op '" + op.name + "' (kernel '" + op.kernel + "') " + problem +

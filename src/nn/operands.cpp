@@ -55,6 +55,14 @@ Attributes token_slice(const GraphBuilder& builder, std::int64_t count) {
   return {{"first_token", count * builder.micro_batch().index}};
 }
 
+void add_vocabulary(Attributes& attributes, const std::string& op, std::int64_t vocabulary,
+                    std::int64_t columns) {
+  require(vocabulary >= 0 && vocabulary <= columns, op,
+          fmt::format("a vocabulary of {} is not in logits of {} columns; give 1 to {}, or 0 for all",
+                      vocabulary, columns, columns));
+  if (vocabulary != 0 && vocabulary != columns) attributes["vocabulary"] = vocabulary;
+}
+
 std::vector<Alias> in_place(const GraphBuilder& builder, Value gradient, std::uint32_t read) {
   if (!builder.may_overwrite(gradient)) return {};
   return {{0, read}};

@@ -31,4 +31,9 @@ std::vector<Alias> in_place(const GraphBuilder& builder, Value gradient, std::ui
 std::int64_t tokens_of_micro_batch(const GraphBuilder& builder, const std::string& op, Value tokens);
 Attributes token_slice(const GraphBuilder& builder, std::int64_t count);
 
+// Adds the attribute `vocabulary` where fewer columns of logits count than there are (0: all do). Throws
+// InvalidInput naming `op` where there are not so many.
+void add_vocabulary(Attributes& attributes, const std::string& op, std::int64_t vocabulary,
+                    std::int64_t columns);
+
 }  // namespace stowage::nn

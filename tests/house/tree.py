@@ -34,6 +34,8 @@ MIRRORED = {
 
 # Tests of a property that no single file has, and what they judge.
 TESTS_OF_THE_WHOLE = {
+    "tests/models/replay_test.cpp": "each op of GPT and BERT once more, and in place: the same bits",
+    "tests/models/reference_test.cpp": "GPT-2 and BERT against PyTorch's results, in memory and in the least of it",
     "tests/models/micro_batches_test.cpp": "a batch in micro-batches: the whole batch's loss and gradients",
     "tests/offload/plan/micro_batches_test.cpp": "plans of both orders of micro-batches, and the choice between them",
     "tests/offload/plan/replays_test.cpp": "replays within blocks against replays of whole blocks",

@@ -144,6 +144,10 @@ TEST(LaunchTable, HoldsEveryKernelOfTheContract) {
                              "linear_backward_bias",
                              "gelu",
                              "gelu_backward",
+                             "tanh",
+                             "tanh_backward",
+                             "first_token",
+                             "first_token_backward",
                              "attention",
                              "attention_backward",
                              "dropout",
@@ -304,6 +308,29 @@ TEST(LaunchInput, MissingAttributeOperandOrTypeIsNamed) {
   zero.read(x, {2, 2});
   zero.write(x, {2, 2});
   EXPECT_NE(zero.complaint().find("'sequence'"), std::string::npos) << zero.complaint();
+}
+
+TEST(LaunchInput, AVocabularyMustFitItsLogits) {
+  for (const auto& [vocabulary, words] : {std::pair{std::int64_t{3}, "larger than its logits"},
+                                          std::pair{std::int64_t{-1}, "negative attribute 'vocabulary'"}}) {
+    std::vector<float> logits(4), log_sum_exp(2);
+    std::vector<std::int32_t> targets{0, 1};
+    std::vector<double> loss(1);
+    Launcher entropy("cross_entropy", {{"vocabulary", vocabulary}});
+    entropy.read(logits, {2, 2});
+    entropy.read(targets, {2});
+    entropy.write(loss, {});
+    entropy.write(log_sum_exp, {2});
+    EXPECT_THAT(entropy.complaint(), testing::HasSubstr(words));
+  }
+}
+
+TEST(LaunchInput, FirstTokensNeedWholeSequences) {
+  std::vector<float> x(6), y(2);
+  Launcher first("first_token", {{"sequence", std::int64_t{2}}});
+  first.read(x, {3, 2});
+  first.write(y, {1, 2});
+  EXPECT_THAT(first.complaint(), testing::HasSubstr("whole sequences"));
 }
 
 }  // namespace

@@ -39,29 +39,64 @@ BertConfig changed_bert(Field BertConfig::*field, Field value) {
   return config;
 }
 
-TEST(Bert, HasTheParametersOfAnEncoder) {
-  const Graph graph = bert_graph(changed_bert(&BertConfig::layers, std::int64_t{1}));
-  std::map<std::string, std::vector<std::int64_t>> shapes;
+BertConfig pretraining(std::int64_t layers) {
+  BertConfig config = tiny_bert;
+  config.layers = layers;
+  config.padded_vocabulary = 16;
+  config.pretraining = true;
+  return config;
+}
+
+using Shapes = std::map<std::string, std::vector<std::int64_t>>;
+
+Shapes parameter_shapes(const Graph& graph) {
+  Shapes shapes;
   for (const Tensor& tensor : graph.tensors) {
     if (tensor.kind == TensorKind::parameter) shapes[tensor.name] = tensor.shape;
   }
-  const std::map<std::string, std::vector<std::int64_t>> expected{{"tokens.weight", {11, 8}},
-                                                                  {"positions.weight", {6, 8}},
-                                                                  {"embedding.norm.weight", {8}},
-                                                                  {"embedding.norm.bias", {8}},
-                                                                  {"layer.0.attention.qkv.weight", {8, 24}},
-                                                                  {"layer.0.attention.qkv.bias", {24}},
-                                                                  {"layer.0.attention.output.weight", {8, 8}},
-                                                                  {"layer.0.attention.output.bias", {8}},
-                                                                  {"layer.0.attention.norm.weight", {8}},
-                                                                  {"layer.0.attention.norm.bias", {8}},
-                                                                  {"layer.0.mlp.up.weight", {8, 32}},
-                                                                  {"layer.0.mlp.up.bias", {32}},
-                                                                  {"layer.0.mlp.down.weight", {32, 8}},
-                                                                  {"layer.0.mlp.down.bias", {8}},
-                                                                  {"layer.0.mlp.norm.weight", {8}},
-                                                                  {"layer.0.mlp.norm.bias", {8}}};
-  EXPECT_EQ(shapes, expected);
+  return shapes;
+}
+
+Shapes encoder_parameters() {
+  return {{"bert.embeddings.word_embeddings.weight", {11, 8}},
+          {"bert.embeddings.position_embeddings.weight", {6, 8}},
+          {"bert.embeddings.LayerNorm.weight", {8}},
+          {"bert.embeddings.LayerNorm.bias", {8}},
+          {"bert.encoder.layer.0.attention.self.query_key_value.weight", {8, 24}},
+          {"bert.encoder.layer.0.attention.self.query_key_value.bias", {24}},
+          {"bert.encoder.layer.0.attention.output.dense.weight", {8, 8}},
+          {"bert.encoder.layer.0.attention.output.dense.bias", {8}},
+          {"bert.encoder.layer.0.attention.output.LayerNorm.weight", {8}},
+          {"bert.encoder.layer.0.attention.output.LayerNorm.bias", {8}},
+          {"bert.encoder.layer.0.intermediate.dense.weight", {8, 32}},
+          {"bert.encoder.layer.0.intermediate.dense.bias", {32}},
+          {"bert.encoder.layer.0.output.dense.weight", {32, 8}},
+          {"bert.encoder.layer.0.output.dense.bias", {8}},
+          {"bert.encoder.layer.0.output.LayerNorm.weight", {8}},
+          {"bert.encoder.layer.0.output.LayerNorm.bias", {8}}};
+}
+
+TEST(Bert, HasTheParametersOfAnEncoder) {
+  const Graph graph = bert_graph(changed_bert(&BertConfig::layers, std::int64_t{1}));
+  EXPECT_EQ(parameter_shapes(graph), encoder_parameters());
+}
+
+// In pre-training, those that the encoder has, and the rest of the paper's model.
+TEST(Bert, HasTheParametersOfPretraining) {
+  const Graph graph = bert_graph(pretraining(1));
+  auto expected = encoder_parameters();
+  expected["bert.embeddings.word_embeddings.weight"] = {16, 8};
+  expected["bert.embeddings.token_type_embeddings.weight"] = {2, 8};
+  expected["bert.pooler.dense.weight"] = {8, 8};
+  expected["bert.pooler.dense.bias"] = {8};
+  expected["cls.predictions.bias"] = {16};
+  expected["cls.predictions.transform.dense.weight"] = {8, 8};
+  expected["cls.predictions.transform.dense.bias"] = {8};
+  expected["cls.predictions.transform.LayerNorm.weight"] = {8};
+  expected["cls.predictions.transform.LayerNorm.bias"] = {8};
+  expected["cls.seq_relationship.weight"] = {8, 2};
+  expected["cls.seq_relationship.bias"] = {2};
+  EXPECT_EQ(parameter_shapes(graph), expected);
 }
 
 TEST(Bert, CountsItsParameters) {
@@ -95,6 +130,33 @@ TEST(Bert, NormsBehindTheResidual) {
                           "layer.0.mlp.residual: add", "layer.0.mlp.norm: layer_norm"));
   const Graph dropping = bert_graph(changed_bert(&BertConfig::dropout, 0.1));
   EXPECT_EQ(dropping.op(test::op_named(dropping, "layer.1.mlp.dropout")).kernel, "dropout");
+}
+
+TEST(Bert, PretrainsOnMaskedTokensAndNextSentences) {
+  const Graph graph = bert_graph(pretraining(1));
+  EXPECT_THAT(forward_ops(graph, 0), ElementsAre("embedding: embedding", "embedding.token_types: embedding",
+                                                 "embedding.sum: add", "embedding.norm: layer_norm"));
+  EXPECT_THAT(forward_ops(graph, 3),
+              ElementsAre("pooler.first: first_token", "pooler.dense: linear", "pooler: tanh",
+                          "next_sentence.logits: linear", "next_sentence.loss: cross_entropy",
+                          "transform: linear_gelu", "transform.norm: layer_norm"));
+  const Op& masked = graph.op(test::op_named(graph, "loss"));
+  EXPECT_EQ(masked.kernel, "linear_cross_entropy");
+  EXPECT_EQ(masked.attributes.at("vocabulary"), Attribute(std::int64_t{11}));
+  EXPECT_EQ(test::tensor_names(graph, masked.reads).back(), "cls.predictions.bias");
+  const Op& attention = graph.op(test::op_named(graph, "layer.0.attention"));
+  EXPECT_EQ(test::tensor_names(graph, attention.reads).back(), "seen");
+  EXPECT_EQ(graph.op(test::op_named(graph, "loss.sum")).kernel, "add_loss");
+  EXPECT_EQ(graph.tensor(graph.loss).name, "loss.sum");
+}
+
+TEST(Bert, DropsAttentionApart) {
+  BertConfig config = changed_bert(&BertConfig::dropout, 0.1);
+  config.attention_dropout = 0.3;
+  const Graph graph = bert_graph(config);
+  EXPECT_EQ(graph.op(test::op_named(graph, "layer.1.attention")).attributes.at("dropout"), Attribute(0.3));
+  EXPECT_EQ(graph.op(test::op_named(graph, "layer.1.mlp.dropout")).attributes.at("probability"),
+            Attribute(0.1));
 }
 
 TEST(Bert, SeesBothWaysAndTakesTheExactGelu) {
@@ -136,6 +198,11 @@ TEST(Bert, RefusesWhatDoesNotFit) {
   refused(changed_bert(&BertConfig::dropout, 1.0), "bert: dropout 1 is outside [0, 1)");
   refused(changed_bert(&BertConfig::head_tokens, std::int64_t{-1}), "bert: head_tokens is -1");
   refused(changed_bert(&BertConfig::width, std::int64_t{1} << 40), "bert: width * width overflows");
+  refused(changed_bert(&BertConfig::padded_vocabulary, std::int64_t{10}),
+          "bert: padded_vocabulary 10 is below vocabulary 11");
+  refused(changed_bert(&BertConfig::attention_dropout, std::optional(1.5)),
+          "bert: attention_dropout 1.5 is outside [0, 1)");
+  refused(changed_bert(&BertConfig::epsilon, 0.0), "bert: epsilon 0 is not above 0");
 }
 
 }  // namespace

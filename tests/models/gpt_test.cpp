@@ -279,9 +279,44 @@ TEST(Gpt, RefusesWhatDoesNotFit) {
   expect_refused(changed(&GptConfig::width, std::int64_t{1} << 40), "gpt: width * width overflows");
   expect_refused(changed(&GptConfig::batch, std::int64_t{1} << 60),
                  "gpt: batch * sequence * width overflows");
+  expect_refused(changed(&GptConfig::padded_vocabulary, std::int64_t{10}),
+                 "gpt: padded_vocabulary 10 is below vocabulary 11");
+  expect_refused(changed(&GptConfig::padded_vocabulary, std::int64_t{1} << 60),
+                 "gpt: vocabulary * width overflows");
+  expect_refused(changed(&GptConfig::residual_dropout, std::optional(-1.0)),
+                 "gpt: residual_dropout -1 is outside [0, 1)");
+  expect_refused(changed(&GptConfig::epsilon, std::nan("")), "gpt: epsilon nan is not above 0");
   GptConfig wide = changed(&GptConfig::batch, std::int64_t{1} << 51);
   wide.vocabulary = 1 << 20;
   expect_refused(wide, "gpt: batch * sequence * vocabulary overflows");
+}
+
+TEST(Gpt, PadsItsVocabulary) {
+  for (std::int64_t head_tokens : {0, 4}) {
+    GptConfig config = changed(&GptConfig::padded_vocabulary, std::int64_t{16});
+    config.head_tokens = head_tokens;
+    const Graph graph = graph_of(config);
+    EXPECT_EQ(graph.tensor(test::tensor_named(graph, "wte.weight")).shape,
+              (std::vector<std::int64_t>{16, 8}));
+    const Op& loss = graph.op(test::op_named(graph, "loss"));
+    EXPECT_EQ(loss.attributes.at("vocabulary"), Attribute(std::int64_t{11}));
+  }
+  EXPECT_EQ(graph_of(changed(&GptConfig::padded_vocabulary, std::int64_t{11})), graph_of(tiny));
+}
+
+TEST(Gpt, DropsEachPlaceApart) {
+  GptConfig config = with_dropout(tiny, 0.1);
+  config.embedding_dropout = 0.2;
+  config.attention_dropout = 0.0;
+  config.residual_dropout = 0.3;
+  const Graph graph = graph_of(config);
+  const auto attribute = [&](const char* op, const char* name) {
+    return graph.op(test::op_named(graph, op)).attributes.at(name);
+  };
+  EXPECT_EQ(attribute("embedding.dropout", "probability"), Attribute(0.2));
+  EXPECT_EQ(attribute("h.1.attn", "dropout"), Attribute(0.0));
+  EXPECT_EQ(attribute("h.1.attn.dropout", "probability"), Attribute(0.3));
+  EXPECT_EQ(attribute("h.1.mlp.dropout", "probability"), Attribute(0.3));
 }
 
 }  // namespace

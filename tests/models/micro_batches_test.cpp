@@ -37,6 +37,17 @@ Config small(std::int64_t micro_batches, double dropout, std::int64_t head_token
 Gpt build(GraphBuilder& builder, const GptConfig& config) { return gpt(builder, config); }
 Bert build(GraphBuilder& builder, const BertConfig& config) { return bert(builder, config); }
 
+void fill_more(Evaluator&, const Gpt&) {}
+// Segments, padding that each sample has in another place, and sentences of which one does not count.
+void fill_more(Evaluator& evaluator, const Bert& model) {
+  if (!model.seen) return;
+  test::fill_tokens(evaluator, model.token_types.id, 2, 3);
+  auto* seen = test::elements_of<std::int32_t>(evaluator.value(model.seen.id));
+  for (int i = 0; i < batch * sequence; ++i) seen[i] = i % sequence == i / sequence ? 0 : 1;
+  auto* next = test::elements_of<std::int32_t>(evaluator.value(model.next_sentence.id));
+  for (int i = 0; i < batch; ++i) next[i] = i == 0 ? -1 : i % 2;
+}
+
 struct Gradients {
   double loss = 0;
   std::map<std::string, std::vector<double>> of;  // by parameter
@@ -55,6 +66,7 @@ Gradients gradients_of(const Config& config, std::uint64_t step = 3) {
   auto* targets = test::elements_of<std::int32_t>(evaluator.value(model.targets.id));
   for (int i = 0; i < batch * sequence; ++i)
     if (i % 3 == 0 || i / sequence == 1) targets[i] = -1;
+  fill_more(evaluator, model);
   evaluator.run(step, 0);
   Gradients result;
   result.loss = *test::elements_of<double>(evaluator.value(graph.loss));
@@ -101,6 +113,19 @@ TEST(MicroBatches, BertHasTheLossAndGradientsOfTheWholeBatch) {
     const Gradients whole = gradients_of(small<BertConfig>(1, dropout, 5));
     for (std::int64_t parts : {2, 4})
       expect_equal_up_to_rounding(gradients_of(small<BertConfig>(parts, dropout, 5)), whole);
+  }
+}
+
+TEST(MicroBatches, BertInPretrainingHasTheLossAndGradientsOfTheWholeBatch) {
+  for (std::int64_t head_tokens : {0, 5}) {
+    auto config = small<BertConfig>(1, 0.25, head_tokens);
+    config.pretraining = true;
+    config.padded_vocabulary = 16;
+    const Gradients whole = gradients_of(config);
+    for (std::int64_t parts : {2, 4}) {
+      config.micro_batches = parts;
+      expect_equal_up_to_rounding(gradients_of(config), whole);
+    }
   }
 }
 

@@ -105,6 +105,46 @@ TEST(Attention, RefusesWhatDoesNotFit) {
                        "whole number of sequences");
   test::expect_refused([&] { nn::attention(b, "att", qkv, {.heads = 2, .sequence = 5, .dropout = 1}); },
                        "att: the dropout probability");
+  Value few = b.input("few", {9});
+  test::expect_refused([&] { nn::attention(b, "att", qkv, {.heads = 2, .sequence = 5, .seen = few}); },
+                       "att: the padding 'few' is i32 [9]; give it i32 [10]");
+}
+
+TEST(Attention, GradientsWithPaddingMatchDifferences) {
+  for (bool causal : {false, true}) {
+    test::GradientCheck check;
+    Value qkv = check.variable("qkv", {2 * 5, 3 * 8});
+    Value seen = check.integers("seen", {10}, 1);  // zeros, until they are set
+    Value y = nn::attention(check.builder, "y", qkv,
+                            {.heads = 2, .sequence = 5, .causal = causal, .dropout = 0.3, .seen = seen});
+    check.run_loss(test::weighted_sum(check.builder, y), {}, [&](Evaluator& evaluator) {
+      auto* values = test::elements_of<std::int32_t>(evaluator.value(seen.id));
+      for (int position : {0, 2, 3, 5, 6}) values[position] = 1;
+    });
+  }
+}
+
+// Padding goes to both ops, and no fused kernel's workspace.
+TEST(Attention, ReadsThePaddingOfItsMicroBatch) {
+  GraphBuilder b(DataType::bf16);
+  b.split_batch(2);
+  Value tokens = b.input("tokens", {20});
+  Value seen = b.input("seen", {20});
+  Value loss;
+  for (std::uint32_t part = 0; part < 2; ++part) {
+    b.begin_unit("all", part);
+    Value qkv = nn::embedding(b, "qkv", tokens, b.parameter("table", {7, 24}, {}), {}, 5);
+    Value y = nn::attention(b, "att", qkv, {.heads = 2, .sequence = 5, .seen = seen});
+    Value mean = nn::cross_entropy(b, "loss", y, tokens);
+    loss = part == 0 ? mean : b.add_loss(loss, mean);
+  }
+  Graph graph = b.finish_without_update(loss);
+  for (const char* name : {"micro.1.att", "micro.1.att.backward"}) {
+    const Op& op = graph.op(test::op_named(graph, name));
+    EXPECT_EQ(graph.tensor(op.reads.back()).name, "seen");
+    EXPECT_EQ(op.attributes.at("first_token"), Attribute(std::int64_t{10}));
+  }
+  EXPECT_EQ(graph.op(test::op_named(graph, "micro.0.att.backward")).writes.size(), 1U);
 }
 
 }  // namespace

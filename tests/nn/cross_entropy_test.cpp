@@ -70,5 +70,29 @@ TEST(CrossEntropy, RefusesShapesThatDoNotFit) {
   test::expect_refused([&] { nn::cross_entropy(b, "loss", targets, targets); }, "loss: the logits 'targets'");
 }
 
+TEST(CrossEntropy, GradientsWithPaddingMatchDifferences) {
+  test::GradientCheck check;
+  Value targets = check.integers("targets", {6}, 7);
+  check.run_loss(nn::cross_entropy(check.builder, "loss", check.variable("logits", {6, 9}), targets, 7));
+}
+
+TEST(CrossEntropy, NamesItsVocabularyWhereItIsPadded) {
+  for (std::int64_t vocabulary : {0, 9, 7}) {
+    GraphBuilder b;
+    Value logits = b.parameter("logits", {6, 9}, {});
+    Graph graph =
+        b.finish_without_update(nn::cross_entropy(b, "loss", logits, b.input("targets", {6}), vocabulary));
+    const Attributes expected = vocabulary == 7 ? Attributes{{"vocabulary", std::int64_t{7}}} : Attributes{};
+    for (const Op& op : graph.ops) EXPECT_EQ(op.attributes, expected);
+  }
+  GraphBuilder b;
+  Value logits = b.activation("logits", {6, 9});
+  Value targets = b.input("targets", {6});
+  for (std::int64_t vocabulary : {10, -1}) {
+    test::expect_refused([&] { nn::cross_entropy(b, "loss", logits, targets, vocabulary); },
+                         "is not in logits of 9 columns");
+  }
+}
+
 }  // namespace
 }  // namespace stowage

@@ -120,5 +120,21 @@ TEST(Add, RefusesShapesThatDoNotFit) {
                        "sum: the second input 'y' is f32 [7, 6]; give it f32 [6, 7]");
 }
 
+TEST(Tanh, GradientsMatchDifferences) {
+  test::GradientCheck check;
+  check.run(nn::tanh(check.builder, "y", check.variable("x", {6, 7})));
+}
+
+TEST(Tanh, EmitsTheContractsOps) {
+  GraphBuilder b(DataType::f64);
+  Value y = nn::tanh(b, "y", b.parameter("x", {6, 7}, {}));
+  Graph graph = b.finish_without_update(test::weighted_sum(b, y));
+  EXPECT_THAT(test::op_names(graph), ElementsAre("y", "loss", "loss.backward", "y.backward"));
+  EXPECT_EQ(graph.ops[0].kernel, "tanh");
+  EXPECT_EQ(graph.ops[3].kernel, "tanh_backward");
+  EXPECT_THAT(test::tensor_names(graph, graph.ops[3].reads), ElementsAre("y", "y.grad"));
+  EXPECT_THAT(graph.ops[3].may_alias, ElementsAre(Alias{0, 1}));
+}
+
 }  // namespace
 }  // namespace stowage

@@ -23,7 +23,8 @@ TEST(LinearCrossEntropy, GradientsMatchDifferences) {
       Value weight = check.variable("w", transposed ? std::vector<std::int64_t>{vocabulary, width}
                                                     : std::vector<std::int64_t>{width, vocabulary});
       Value targets = check.integers("targets", {rows}, vocabulary);
-      check.run_loss(nn::linear_cross_entropy(check.builder, "loss", x, weight, targets, transposed, chunk));
+      check.run_loss(nn::linear_cross_entropy(check.builder, "loss", x, weight, targets,
+                                              {.transposed = transposed, .chunk = chunk}));
     }
   }
 }
@@ -33,7 +34,7 @@ TEST(LinearCrossEntropy, IgnoredTargetsCountForNothing) {
   Value x = check.variable("x", {rows, width});
   Value weight = check.variable("w", {width, vocabulary});
   Value targets = check.integers("targets", {rows}, vocabulary);
-  Value loss = nn::linear_cross_entropy(check.builder, "loss", x, weight, targets, false, 2);
+  Value loss = nn::linear_cross_entropy(check.builder, "loss", x, weight, targets, {.chunk = 2});
   check.run_loss(loss, {}, [&](Evaluator& evaluator) {
     auto* target = test::elements_of<std::int32_t>(evaluator.value(targets.id));
     target[0] = target[3] = target[6] = -1;
@@ -74,7 +75,7 @@ TEST(LinearCrossEntropy, HasTheBitsOfItsPartsWhereOneChunkHoldsAll) {
       return nn::cross_entropy(b, "loss", nn::linear(b, "head", x, table, {}, true), targets);
     });
     const Case fused = Case::make(type, [](GraphBuilder& b, Value x, Value table, Value targets) {
-      return nn::linear_cross_entropy(b, "loss", x, table, targets, true);
+      return nn::linear_cross_entropy(b, "loss", x, table, targets, {.transposed = true});
     });
     EXPECT_EQ(whole.loss_and_gradient(), fused.loss_and_gradient());
   }
@@ -82,7 +83,7 @@ TEST(LinearCrossEntropy, HasTheBitsOfItsPartsWhereOneChunkHoldsAll) {
 
 TEST(LinearCrossEntropy, IsTheFirstBackwardOpAndWritesTheGradients) {
   const Case fused = Case::make(DataType::f32, [](GraphBuilder& b, Value x, Value table, Value targets) {
-    return nn::linear_cross_entropy(b, "loss", x, table, targets, true, 3);
+    return nn::linear_cross_entropy(b, "loss", x, table, targets, {.transposed = true, .chunk = 3});
   });
   EXPECT_THAT(test::op_names(fused.graph), ElementsAre("x", "loss", "x.backward", "table.grad.2.accumulate"));
   const Op& op = fused.graph.ops[1];
@@ -97,7 +98,7 @@ TEST(LinearCrossEntropy, IsTheFirstBackwardOpAndWritesTheGradients) {
 TEST(LinearCrossEntropy, SumsTheWeightsGradientInF32WhereChunksAreBf16) {
   const auto workspace = [](std::int64_t chunk) {
     const Case made = Case::make(DataType::bf16, [&](GraphBuilder& b, Value x, Value table, Value targets) {
-      return nn::linear_cross_entropy(b, "loss", x, table, targets, true, chunk);
+      return nn::linear_cross_entropy(b, "loss", x, table, targets, {.transposed = true, .chunk = chunk});
     });
     return made.graph.tensor(made.graph.ops[1].writes[3]).bytes();
   };
@@ -110,12 +111,14 @@ TEST(LinearCrossEntropy, RefusesWhatItCannotServe) {
   Value targets = b.input("targets", {rows});
   Value table = b.parameter("table", {vocabulary, width}, {});
   Value given = b.input("given", {rows, width}, DataType::f32);
-  test::expect_refused([&] { nn::linear_cross_entropy(b, "head", given, table, targets, true); },
-                       "head: it writes the gradients of both its inputs");
+  test::expect_refused(
+      [&] { nn::linear_cross_entropy(b, "head", given, table, targets, {.transposed = true}); },
+      "head: it writes the gradients of its inputs");
   Value x = nn::embedding(b, "x", b.input("tokens", {rows}), table, {}, rows);
-  test::expect_refused([&] { nn::linear_cross_entropy(b, "head", x, table, targets, true, -1); },
-                       "head: the chunk is negative");
-  test::expect_refused([&] { nn::linear_cross_entropy(b, "head", x, table, targets, false); },
+  test::expect_refused(
+      [&] { nn::linear_cross_entropy(b, "head", x, table, targets, {.transposed = true, .chunk = -1}); },
+      "head: the chunk is negative");
+  test::expect_refused([&] { nn::linear_cross_entropy(b, "head", x, table, targets); },
                        "head: the weight 'table' is f32 [4, 5]; give it f32 [5, any]");
 }
 
@@ -124,10 +127,23 @@ TEST(LinearCrossEntropy, MustComeLast) {
   Value targets = b.input("targets", {rows});
   Value table = b.parameter("table", {vocabulary, width}, {});
   Value x = nn::embedding(b, "x", b.input("tokens", {rows}), table, {}, rows);
-  Value loss = nn::linear_cross_entropy(b, "loss", x, table, targets, true);
+  Value loss = nn::linear_cross_entropy(b, "loss", x, table, targets, {.transposed = true});
   nn::gelu(b, "late", x, nn::Gelu::tanh);
   test::expect_refused([&] { b.finish_without_update(loss); },
                        "op 'loss' writes gradients too, so its result must be the loss and nothing may come");
+}
+
+TEST(LinearCrossEntropy, GradientsWithBiasAndPaddingMatchDifferences) {
+  for (std::int64_t chunk : {0, 2}) {
+    test::GradientCheck check;
+    Value x = check.variable("x", {rows, width});
+    Value weight = check.variable("w", {vocabulary, width});
+    Value bias = check.variable("bias", {vocabulary});
+    Value targets = check.integers("targets", {rows}, vocabulary - 1);
+    check.run_loss(nn::linear_cross_entropy(
+        check.builder, "loss", x, weight, targets,
+        {.transposed = true, .chunk = chunk, .vocabulary = vocabulary - 1, .bias = bias}));
+  }
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "kernels/cuda/cross_entropy.h"
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/embedding.h"
+#include "kernels/cuda/first_token.h"
 #include "kernels/cuda/layer_norm.h"
 #include "kernels/cuda/linear.h"
 #include "src/nn/cuda/adapter.h"
@@ -149,8 +150,49 @@ struct GeluBackward {
   }
 };
 
-// With qkv as operand 0.
-AttentionShape attention_shape(const KernelCall& call) {
+template <class T>
+struct Tanh {
+  static void run(const KernelCall& call) {
+    call.expect(1, 1, 1);
+    tanh(call.elements(0), call.read<T>(0), call.write<T>(0), call.stream());
+  }
+};
+
+template <class T>
+struct TanhBackward {
+  static void run(const KernelCall& call) {
+    call.expect(2, 2, 1);
+    tanh_backward(call.elements(0), call.read<T>(0), call.read<T>(1), call.write<T>(0), call.stream());
+  }
+};
+
+// With `tokens` rows of all tokens and `samples` of the first ones.
+FirstTokenShape first_token_shape(const KernelCall& call, std::int64_t samples, std::int64_t tokens) {
+  const FirstTokenShape shape{samples, call.positive("sequence"), call.columns(0)};
+  if (samples * shape.sequence != tokens) call.fail("needs whole sequences");
+  return shape;
+}
+
+template <class T>
+struct FirstToken {
+  static void run(const KernelCall& call) {
+    call.expect(1, 1, 1);
+    first_token(first_token_shape(call, call.written_rows(0), call.rows(0)), call.read<T>(0),
+                call.write<T>(0), call.stream());
+  }
+};
+
+template <class T>
+struct FirstTokenBackward {
+  static void run(const KernelCall& call) {
+    call.expect(1, 1, 1);
+    first_token_backward(first_token_shape(call, call.rows(0), call.written_rows(0)), call.read<T>(0),
+                         call.write<T>(0), call.stream());
+  }
+};
+
+// With qkv as operand 0, and what is seen as operand `seen` if it is there.
+AttentionShape attention_shape(const KernelCall& call, std::size_t seen) {
   AttentionShape shape;
   shape.heads = call.positive("heads");
   shape.sequence = call.positive("sequence");
@@ -163,28 +205,30 @@ AttentionShape attention_shape(const KernelCall& call) {
     call.fail("needs queries, keys and values that divide into its heads");
   }
   if (call.rows(0) % shape.sequence != 0) call.fail("needs whole sequences");
+  if (seen < call.reads()) shape.seen = call.tokens(seen, call.rows(0)).data();
   return shape;
 }
 
 template <class T>
 struct Attention {
   static void run(const KernelCall& call) {
-    call.expect(1, 1, 2);
-    attention(attention_shape(call), call.read<T>(0), call.write<T>(0), call.write<float>(1), call.stream());
+    call.expect(1, 2, 2);
+    attention(attention_shape(call, 1), call.read<T>(0), call.write<T>(0), call.write<float>(1),
+              call.stream());
   }
 };
 
 template <class T>
 struct AttentionBackward {
   static void run(const KernelCall& call) {
-    call.expect(4, 4, 1, 2);
+    call.expect(4, 5, 1, 2);
     AttentionGradient<T> of{call.read<T>(0), call.read<T>(1), call.read<float>(2), call.read<T>(3),
                             call.write<T>(0)};
     if (call.writes() == 2) {
       of.workspace = call.write<std::int32_t>(1);
       of.workspace_bytes = static_cast<std::size_t>(call.written_elements(1)) * sizeof(std::int32_t);
     }
-    attention_backward(attention_shape(call), of, call.stream());
+    attention_backward(attention_shape(call, 4), of, call.stream());
   }
 };
 
@@ -205,12 +249,16 @@ struct Add {
   }
 };
 
+Logits logits_shape(const KernelCall& call) {
+  return {call.rows(0), call.vocabulary(call.columns(0)), call.columns(0)};
+}
+
 template <class T>
 struct CrossEntropy {
   static void run(const KernelCall& call) {
     call.expect(2, 2, 2);
     const KernelCall::TokenSlice targets = call.tokens(1, call.rows(0));
-    cross_entropy({call.rows(0), call.columns(0)}, call.read<T>(0), targets.data(), call.write<double>(0),
+    cross_entropy(logits_shape(call), call.read<T>(0), targets.data(), call.write<double>(0),
                   call.write<float>(1), call.stream(), {targets.batch, targets.all});
   }
 };
@@ -220,18 +268,21 @@ struct CrossEntropyBackward {
   static void run(const KernelCall& call) {
     call.expect(3, 3, 1);
     const KernelCall::TokenSlice targets = call.tokens(1, call.rows(0));
-    cross_entropy_backward({call.rows(0), call.columns(0)}, call.read<T>(0), targets.data(),
-                           call.read<float>(2), call.write<T>(0), call.stream(),
-                           {targets.batch, targets.all});
+    cross_entropy_backward(logits_shape(call), call.read<T>(0), targets.data(), call.read<float>(2),
+                           call.write<T>(0), call.stream(), {targets.batch, targets.all});
   }
 };
 
 template <class T>
 struct HeadAndLoss {
   static void run(const KernelCall& call) {
-    call.expect(3, 3, 4);
+    const bool has_bias = call.reads() == 4;
+    call.expect(3, 4, has_bias ? 5 : 4);
     LinearCrossEntropy<T> of;
     of.shape = shape_by_weight(call);
+    of.vocabulary = call.vocabulary(of.shape.outputs);
+    of.bias = call.read_if_present<T>(3);
+    if (has_bias) of.dbias = call.write<T>(4);
     of.chunk = std::min(call.positive("chunk"), of.shape.tokens);
     of.x = call.read<T>(0);
     of.weight = call.read<T>(1);
@@ -269,6 +320,10 @@ void add_transformer_kernels(LaunchTable& table) {
   table.add("linear_gelu", launch_adapter<LinearGelu>);
   table.add("gelu", launch_adapter<Gelu>);
   table.add("gelu_backward", launch_adapter<GeluBackward>);
+  table.add("tanh", launch_adapter<Tanh>);
+  table.add("tanh_backward", launch_adapter<TanhBackward>);
+  table.add("first_token", launch_adapter<FirstToken>);
+  table.add("first_token_backward", launch_adapter<FirstTokenBackward>);
   table.add("attention", launch_adapter<Attention>);
   table.add("attention_backward", launch_adapter<AttentionBackward>);
   table.add("dropout", launch_adapter<Dropout>);

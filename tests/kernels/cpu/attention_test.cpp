@@ -1,15 +1,18 @@
 #include "kernels/cpu/attention.h"
 
 #include <algorithm>
+#include <limits>
 #include <ostream>
 
+#include "stowage/error.h"
 #include "tests/kernels/kernel_check.h"
 
 namespace stowage::cpu {
 
 static void PrintTo(const AttentionShape& shape, std::ostream* out) {
   *out << shape.samples << " samples " << shape.heads << " heads " << shape.sequence << 'x' << shape.width
-       << (shape.causal ? " causal" : "") << (shape.dropout > 0 ? " dropout" : "");
+       << (shape.causal ? " causal" : "") << (shape.dropout > 0 ? " dropout" : "")
+       << (shape.seen != nullptr ? " padding" : "");
 }
 
 namespace {
@@ -47,7 +50,9 @@ class Reference {
       for (std::int64_t c = 0; c < shape_.head_width(); ++c) {
         sum += qkv[index(head, row, c, 0)] * qkv[index(head, key, c, 1)];
       }
-      result.push_back(sum * scale());
+      const std::int64_t position = head / shape_.heads * shape_.sequence + key;
+      const bool hidden = shape_.seen != nullptr && shape_.seen[position] == 0;
+      result.push_back(hidden ? -std::numeric_limits<double>::infinity() : sum * scale());
     }
     return result;
   }
@@ -171,13 +176,53 @@ TEST_P(Attention, WorkTypeAgrees) {
 TEST_P(Attention, HasTheSameBitsForAnyThreadCount) { expect_same_bits(attention_case); }
 
 const RandomStream stream{11, 22, 33};
+
+// Of two samples of 333: holes, a block of keys of which none is seen, the first one only; else the end alone
+// is padding.
+std::vector<std::int32_t> some_positions() {
+  std::vector<std::int32_t> seen(2 * 333, 1);
+  for (std::size_t i = 0; i < 333; ++i) seen[i] = i >= 260 && i % 3 != 0 ? 1 : 0;
+  std::fill(seen.begin() + 333 + 200, seen.end(), 0);
+  return seen;
+}
+const std::vector<std::int32_t> seen = some_positions();
+
 INSTANTIATE_TEST_SUITE_P(
     Shapes, Attention,
     testing::Values(AttentionShape{1, 1, 1, 4, true}, AttentionShape{2, 3, 7, 15, true},
                     AttentionShape{2, 2, 70, 32, false}, AttentionShape{2, 2, 70, 32, false, 0.3, stream},
                     AttentionShape{1, 2, 333, 16, true}, AttentionShape{1, 2, 333, 16, false},
                     AttentionShape{1, 2, 333, 16, true, 0.2, stream}, AttentionShape{1, 1, 600, 8, true},
-                    AttentionShape{2, 6, 64, 384, true}));
+                    AttentionShape{2, 6, 64, 384, true},
+                    AttentionShape{2, 2, 333, 16, false, 0, {}, seen.data()},
+                    AttentionShape{2, 2, 333, 16, false, 0.2, stream, seen.data()},
+                    AttentionShape{1, 2, 333, 16, true, 0, {}, seen.data() + 333}));
+
+TEST(AttentionPadding, WhatIsNotSeenChangesNothingAndGetsNoGradient) {
+  const AttentionCase attention_case{{2, 2, 333, 16, false, 0, {}, seen.data()}};
+  std::vector<float> qkv = attention_case.qkv<float>();
+  const std::vector<float> made = attention_case.forward(qkv);
+  std::vector<float> dqkv(qkv.size());
+  attention_backward(attention_case.shape, qkv.data(), made.data(), made.data() + attention_case.elements(),
+                     attention_case.dout<float>().data(), dqkv.data());
+  for (std::size_t i = 0; i < qkv.size(); ++i) {
+    if (i % 48 < 16 || seen[i / 48] != 0) continue;  // a query, or seen
+    ASSERT_EQ(dqkv[i], 0) << i;
+    qkv[i] += 3;
+  }
+  EXPECT_EQ(attention_case.forward(qkv), made);
+}
+
+TEST(AttentionPadding, ASampleOfPaddingAloneIsRefused) {
+  const std::vector<std::int32_t> none{1, 1, 0, 0};
+  const AttentionCase attention_case{{2, 1, 2, 4, false, 0, {}, none.data()}};
+  try {
+    attention_case.run<float>();
+    FAIL() << "nothing to attend to was taken";
+  } catch (const InvalidInput& error) {
+    EXPECT_NE(std::string(error.what()).find("sample 1 are padding"), std::string::npos) << error.what();
+  }
+}
 
 TEST(AttentionMask, AFutureTokenChangesNothingBefore) {
   const AttentionCase attention_case{{1, 2, 300, 16, true}};

@@ -46,5 +46,12 @@ INSTANTIATE_TEST_SUITE_P(Shapes, ColumnSum,
                          testing::Values(ColumnSumCase{1, 1}, ColumnSumCase{64, 64}, ColumnSumCase{1000, 211},
                                          ColumnSumCase{63, 1000}));
 
+TEST(ColumnSum, AddsToWhatIsThere) {
+  const std::vector<double> x{1, 2, 3, 4, 5, 6};
+  std::vector<double> sum{10, 20};
+  column_sum(3, 2, x.data(), sum.data(), true);
+  EXPECT_EQ(sum, (std::vector<double>{19, 32}));
+}
+
 }  // namespace
 }  // namespace stowage::cpu

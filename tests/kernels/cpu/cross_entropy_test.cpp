@@ -31,8 +31,8 @@ struct CrossEntropyCase {
     std::vector<T> log_sum_exp = unwritten<T>(rows);
     std::vector<T> dlogits = unwritten<T>(rows * vocabulary);
     double loss = -1;
-    cross_entropy(rows, vocabulary, logits.data(), targets().data(), &loss, log_sum_exp.data());
-    cross_entropy_backward(rows, vocabulary, logits.data(), targets().data(), log_sum_exp.data(),
+    cross_entropy({rows, vocabulary}, logits.data(), targets().data(), &loss, log_sum_exp.data());
+    cross_entropy_backward({rows, vocabulary}, logits.data(), targets().data(), log_sum_exp.data(),
                            dlogits.data());
     for (T& value : dlogits) value *= static_cast<T>(140);
     return joined({{static_cast<T>(loss)}, log_sum_exp, dlogits});
@@ -79,8 +79,8 @@ TEST(CrossEntropy, IgnoredTargetsCountForNothing) {
   double with = 0;
   double without = 0;
   const std::vector<std::int32_t> ignored{2, -100};
-  cross_entropy(2, 3, logits.data(), ignored.data(), &with, log_sum_exp.data());
-  cross_entropy(1, 3, logits.data(), ignored.data(), &without, log_sum_exp.data());
+  cross_entropy({2, 3}, logits.data(), ignored.data(), &with, log_sum_exp.data());
+  cross_entropy({1, 3}, logits.data(), ignored.data(), &without, log_sum_exp.data());
   EXPECT_EQ(with, without);
 }
 
@@ -90,8 +90,8 @@ TEST(CrossEntropy, AllIgnoredGivesZero) {
   std::vector<float> log_sum_exp(2);
   std::vector<float> dlogits(4, 9.0F);
   double loss = 9;
-  cross_entropy(2, 2, logits.data(), targets.data(), &loss, log_sum_exp.data());
-  cross_entropy_backward(2, 2, logits.data(), targets.data(), log_sum_exp.data(), dlogits.data());
+  cross_entropy({2, 2}, logits.data(), targets.data(), &loss, log_sum_exp.data());
+  cross_entropy_backward({2, 2}, logits.data(), targets.data(), log_sum_exp.data(), dlogits.data());
   EXPECT_EQ(loss, 0);
   EXPECT_EQ(dlogits, std::vector<float>(4, 0.0F));
 }
@@ -101,7 +101,7 @@ TEST(CrossEntropy, LargeLogitsDoNotOverflow) {
   const std::vector<std::int32_t> targets{0};
   float log_sum_exp = 0;
   double loss = 9;
-  cross_entropy(1, 3, logits.data(), targets.data(), &loss, &log_sum_exp);
+  cross_entropy({1, 3}, logits.data(), targets.data(), &loss, &log_sum_exp);
   EXPECT_EQ(log_sum_exp, 1e4F);
   EXPECT_EQ(loss, 0);
 }
@@ -112,11 +112,49 @@ TEST(CrossEntropy, TargetOutsideTheVocabularyIsNamed) {
   std::vector<float> log_sum_exp(2);
   double loss = 0;
   try {
-    cross_entropy(2, 3, logits.data(), targets.data(), &loss, log_sum_exp.data());
+    cross_entropy({2, 3}, logits.data(), targets.data(), &loss, log_sum_exp.data());
     FAIL() << "target 3 of 3 was taken";
   } catch (const InvalidInput& error) {
     EXPECT_NE(std::string(error.what()).find("target 3 at position 1"), std::string::npos) << error.what();
   }
+}
+
+// Columns behind the vocabulary, however large, leave the same bits as logits without them.
+TEST(CrossEntropy, PaddingCountsForNothing) {
+  const std::int64_t rows = 7, vocabulary = 37, stored = 48;
+  const std::vector<float> logits = numbers<float>(rows * vocabulary, 1, 10);
+  const std::vector<std::int32_t> targets{0, 36, -1, 5, 17, -1, 9};
+  std::vector<float> padded(static_cast<std::size_t>(rows * stored), 1e30F);
+  for (std::int64_t row = 0; row < rows; ++row)
+    std::copy_n(logits.begin() + row * vocabulary, vocabulary, padded.begin() + row * stored);
+  double loss = 0;
+  double padded_loss = 0;
+  std::vector<float> log_sum_exp(7), padded_sums(7), dlogits = unwritten<float>(rows * vocabulary),
+                                                     dpadded = unwritten<float>(rows * stored);
+  cross_entropy({rows, vocabulary}, logits.data(), targets.data(), &loss, log_sum_exp.data());
+  cross_entropy({rows, vocabulary, stored}, padded.data(), targets.data(), &padded_loss, padded_sums.data());
+  EXPECT_EQ(padded_loss, loss);
+  EXPECT_EQ(padded_sums, log_sum_exp);
+  cross_entropy_backward({rows, vocabulary}, logits.data(), targets.data(), log_sum_exp.data(),
+                         dlogits.data());
+  cross_entropy_backward({rows, vocabulary, stored}, padded.data(), targets.data(), log_sum_exp.data(),
+                         dpadded.data());
+  cross_entropy_in_place({rows, vocabulary, stored}, 5, 0, targets.data(), padded.data());
+  EXPECT_EQ(padded, dpadded);
+  for (std::int64_t i = 0; i < rows * stored; ++i) {
+    const std::int64_t row = i / stored, column = i % stored;
+    const float right =
+        column < vocabulary ? dlogits[static_cast<std::size_t>(row * vocabulary + column)] : 0;
+    ASSERT_EQ(dpadded[static_cast<std::size_t>(i)], right) << row << ' ' << column;
+  }
+}
+
+TEST(CrossEntropy, ATargetInPaddingIsRefused) {
+  const std::vector<float> logits(8);
+  const std::vector<std::int32_t> targets{3};
+  float log_sum_exp = 0;
+  double loss = 0;
+  EXPECT_THROW(cross_entropy({1, 3, 8}, logits.data(), targets.data(), &loss, &log_sum_exp), InvalidInput);
 }
 
 }  // namespace

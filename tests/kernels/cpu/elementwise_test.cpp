@@ -157,5 +157,34 @@ TEST(Dropout, WorkTypesShareOneMask) {
 
 TEST(Dropout, HasTheSameBitsForAnyThreadCount) { expect_same_bits(DropoutCase{}); }
 
+struct TanhCase {
+  // y, dx
+  template <class T>
+  std::vector<T> run() const {
+    const std::vector<T> x = numbers<T>(count, 1, 8);
+    std::vector<T> y = unwritten<T>(count);
+    std::vector<T> dx = numbers<T>(count, 2);
+    tanh(count, x.data(), y.data());
+    tanh_backward(count, y.data(), dx.data(), dx.data());  // in place
+    return joined({y, dx});
+  }
+};
+
+TEST(Tanh, AgreesWithTheDefinition) {
+  const std::vector<double> x = numbers<double>(count, 1, 8);
+  const std::vector<double> dy = numbers<double>(count, 2);
+  std::vector<double> y, dx;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    y.push_back(std::tanh(x[i]));
+    dx.push_back(dy[i] / (std::cosh(x[i]) * std::cosh(x[i])));
+  }
+  expect_close(TanhCase{}.run<double>(), joined({y, dx}), 1e-14);
+}
+
+// y may be off by two roundings, and 1 - y^2 by twice as much.
+TEST(Tanh, WorkTypeAgrees) { expect_work_type_agrees(TanhCase{}, 8 * unit); }
+
+TEST(Tanh, HasTheSameBitsForAnyThreadCount) { expect_same_bits(TanhCase{}); }
+
 }  // namespace
 }  // namespace stowage::cpu

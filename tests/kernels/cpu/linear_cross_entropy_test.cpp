@@ -12,13 +12,15 @@ using namespace stowage::test;
 struct HeadCase {
   LinearShape shape{700, 64, 300, true};
   std::int64_t chunk = 128;
+  std::int64_t vocabulary = 300;
+  bool has_bias = false;
 
   // Every fifth is ignored.
   std::vector<std::int32_t> targets() const {
     std::mt19937 generator(7);
     std::vector<std::int32_t> result;
     for (std::int64_t i = 0; i < shape.tokens; ++i) {
-      const auto drawn = static_cast<std::int32_t>(generator() % static_cast<unsigned>(shape.outputs));
+      const auto drawn = static_cast<std::int32_t>(generator() % static_cast<unsigned>(vocabulary));
       result.push_back(i % 5 == 0 ? -1 : drawn);
     }
     return result;
@@ -33,13 +35,16 @@ struct HeadCase {
     std::vector<T> dx = unwritten<T>(shape.tokens * shape.inputs);
     std::vector<T> dweight = unwritten<T>(shape.inputs * shape.outputs);
     std::vector<T> logits = unwritten<T>(chunk * shape.outputs);
+    const std::vector<T> bias = numbers<T>(shape.outputs, 3);
+    std::vector<T> dbias = has_bias ? unwritten<T>(shape.outputs) : std::vector<T>{};
     double loss = -1;
     linear_cross_entropy<T>({shape, chunk, x.data(), weight.data(), wanted.data(), nullptr, 0, &loss,
-                             dx.data(), dweight.data(), logits.data()});
-    for (std::vector<T>* gradient : {&dx, &dweight}) {
+                             dx.data(), dweight.data(), logits.data(), vocabulary,
+                             has_bias ? bias.data() : nullptr, has_bias ? dbias.data() : nullptr});
+    for (std::vector<T>* gradient : {&dx, &dweight, &dbias}) {
       for (T& value : *gradient) value *= static_cast<T>(560);
     }
-    return joined({{static_cast<T>(loss)}, dx, dweight});
+    return joined({{static_cast<T>(loss)}, dx, dweight, dbias});
   }
 
   // By the parts, all tokens at once.
@@ -51,16 +56,19 @@ struct HeadCase {
     std::vector<double> dlogits(logits.size()), log_sum_exp(wanted.size()), dx(x.size()),
         dweight(weight.size());
     double loss = 0;
-    linear<double>(shape, x.data(), weight.data(), nullptr, logits.data());
-    cross_entropy(shape.tokens, shape.outputs, logits.data(), wanted.data(), &loss, log_sum_exp.data());
-    cross_entropy_backward(shape.tokens, shape.outputs, logits.data(), wanted.data(), log_sum_exp.data(),
-                           dlogits.data());
+    const std::vector<double> bias = numbers<double>(shape.outputs, 3);
+    std::vector<double> dbias(has_bias ? bias.size() : 0);
+    const Logits counted{shape.tokens, vocabulary, shape.outputs};
+    linear<double>(shape, x.data(), weight.data(), has_bias ? bias.data() : nullptr, logits.data());
+    cross_entropy(counted, logits.data(), wanted.data(), &loss, log_sum_exp.data());
+    cross_entropy_backward(counted, logits.data(), wanted.data(), log_sum_exp.data(), dlogits.data());
     linear_backward_input(shape, dlogits.data(), weight.data(), dx.data());
     linear_backward_weight(shape, x.data(), dlogits.data(), dweight.data());
-    for (std::vector<double>* gradient : {&dx, &dweight}) {
+    if (has_bias) linear_backward_bias(shape, dlogits.data(), dbias.data());
+    for (std::vector<double>* gradient : {&dx, &dweight, &dbias}) {
       for (double& value : *gradient) value *= 560;
     }
-    return joined({{loss}, dx, dweight});
+    return joined({{loss}, dx, dweight, dbias});
   }
 };
 
@@ -73,6 +81,14 @@ TEST(LinearCrossEntropy, IsTheSumOfItsChunks) {
       expect_close(head.run<double>(), head.reference(), 1e-12 * 560);
     }
   }
+}
+
+TEST(LinearCrossEntropy, TakesABiasAndLeavesPaddingOut) {
+  for (std::int64_t chunk : {1, 128, 700}) {
+    const HeadCase head{{700, 64, 300, true}, chunk, 261, true};
+    expect_close(head.run<double>(), head.reference(), 1e-12 * 560);
+  }
+  expect_same_bits(HeadCase{{700, 64, 300, true}, 128, 261, true});
 }
 
 // Sums of up to 700 products of size one.

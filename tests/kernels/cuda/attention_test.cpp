@@ -116,5 +116,42 @@ TEST_F(CudaAttention, RefusesHeadsThatAreTooWide) {
   EXPECT_THROW(run_cuda(forward(sizes), DataType::f32), InvalidInput);
 }
 
+// Positions that are padding: the first tile's, holes, the end; not all of any sample. cuDNN is not asked
+// then.
+TEST_F(CudaAttention, LeavesPaddingOut) {
+  for (const Sizes& sizes : {Sizes{2, 3, 19, 5, false}, Sizes{1, 2, 150, 64, false, 0.25},
+                             Sizes{2, 1, 70, 80, true}, Sizes{1, 1, 37, 192, false}}) {
+    SCOPED_TRACE(name(sizes));
+    TestOperand seen{
+        Role::i32, {sizes.tokens()}, std::vector<double>(static_cast<std::size_t>(sizes.tokens()), 1)};
+    for (std::int64_t i = 0; i < sizes.tokens(); ++i) {
+      const std::int64_t position = i % sizes.sequence;
+      const bool hidden =
+          sizes.causal ? position == 3 || position == 40 : position < sizes.sequence / 2 || i % 5 == 0;
+      if (hidden) seen.values[static_cast<std::size_t>(i)] = 0;
+    }
+    KernelCase of = forward(sizes);
+    of.reads.push_back(seen);
+    expect_right(of);
+    const std::vector<Output> left = run_cpu(of, DataType::f64, DataType::bf16);
+    KernelCase back = backward(sizes);
+    back.reads[1].values = widened(left[0], DataType::f64);
+    back.reads[2].values = widened(left[1], DataType::f64);
+    back.reads.push_back(seen);
+    expect_right(back);
+  }
+}
+
+// Of a batch whose second half it takes.
+TEST_F(CudaAttention, TakesItsPartOfTheBatchsPadding) {
+  const Sizes sizes{1, 2, 20, 8, false};
+  KernelCase of = forward(sizes);
+  of.attributes["first_token"] = std::int64_t{20};
+  TestOperand seen{Role::i32, {40}, std::vector<double>(40, 0)};
+  for (std::size_t i = 22; i < 30; ++i) seen.values[i] = 1;
+  of.reads.push_back(seen);
+  expect_right(of);
+}
+
 }  // namespace
 }  // namespace stowage::test

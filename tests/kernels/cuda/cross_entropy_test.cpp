@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "tests/kernels/cuda/cuda_kernel_case.h"
@@ -75,6 +76,26 @@ TEST_F(CudaCrossEntropy, ATargetBeyondTheVocabularyShows) {
   KernelCase of = forward({2, 3});
   of.reads[1].values = {1, 3};
   EXPECT_TRUE(std::isnan(widened(run_cuda(of, DataType::f32)[0], DataType::f64)[0]));
+}
+
+// The CPU's kernels leave padding out as well; here it would rule every sum.
+TEST_F(CudaCrossEntropy, LeavesPaddingOut) {
+  for (const Sizes& sizes : {Sizes{5, 65}, Sizes{9, 256}, Sizes{4, 5003}}) {
+    const std::int64_t vocabulary = sizes.vocabulary - 9;
+    KernelCase loss = forward(sizes);
+    for (std::size_t i = 0; i < loss.reads[0].values.size(); ++i)
+      if (static_cast<std::int64_t>(i) % sizes.vocabulary >= vocabulary) loss.reads[0].values[i] = 64;
+    loss.attributes["vocabulary"] = vocabulary;
+    for (double& target : loss.reads[1].values)
+      target = std::min(target, static_cast<double>(vocabulary - 1));
+    expect_right(loss);
+    const std::vector<double> log_sum_exp =
+        widened(run_cpu(loss, DataType::f64, DataType::bf16)[1], DataType::f64);
+    expect_right({"cross_entropy_backward",
+                  loss.attributes,
+                  {loss.reads[0], loss.reads[1], {Role::sums, {sizes.rows}, log_sum_exp}},
+                  {{Role::work, {sizes.rows, sizes.vocabulary}, {}}}});
+  }
 }
 
 }  // namespace

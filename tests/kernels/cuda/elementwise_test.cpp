@@ -74,5 +74,14 @@ TEST_F(CudaElementwise, DropoutOfEverythingIsZero) {
   for (const double value : widened(run_cuda(of, DataType::f32)[0], DataType::f32)) EXPECT_EQ(value, 0);
 }
 
+TEST_F(CudaElementwise, TanhAndItsBackwardInPlace) {
+  for (const std::int64_t count : counts) {
+    expect_right({"tanh", {}, {input(count, 3)}, {output(count)}});
+    const std::vector<TestOperand> reads{input(count, 3, 1), input(count, 4)};
+    expect_right({"tanh_backward", {}, reads, {output(count)}});
+    expect_right({"tanh_backward", {}, reads, {output(count)}, {{0, 1}}});
+  }
+}
+
 }  // namespace
 }  // namespace stowage::test

@@ -1,5 +1,6 @@
-#include "stowage/error.h"
+#include <algorithm>
 
+#include "stowage/error.h"
 #include "tests/kernels/cuda/cuda_kernel_case.h"
 
 namespace stowage::test {
@@ -68,6 +69,25 @@ TEST_F(CudaLinearCrossEntropy, RefusesAWorkspaceThatIsTooSmall) {
   KernelCase of = head({4, 8, 16, 2}, 0, false);
   of.writes[3].shape = {31};
   EXPECT_THROW(run_cuda(of, DataType::f32), InvalidInput);
+}
+
+// In bf16 the sums of both gradients lie behind the logits.
+TEST_F(CudaLinearCrossEntropy, TakesABiasAndLeavesPaddingOut) {
+  for (const Sizes& sizes : all) {
+    for (const bool bf16 : {false, true}) {
+      SCOPED_TRACE(testing::Message() << sizes.tokens << " tokens in chunks of " << sizes.chunk);
+      KernelCase of = head(sizes, 1, bf16);
+      const std::int64_t vocabulary = sizes.vocabulary - 1;
+      of.attributes["vocabulary"] = vocabulary;
+      for (double& target : of.reads[2].values)
+        target = std::min(target, static_cast<double>(vocabulary - 1));
+      of.reads.push_back({Role::work, {sizes.vocabulary}, draws(sizes.vocabulary, 4)});
+      of.reads.back().values.back() = 32;  // padding's
+      of.writes[3].shape[0] += sizes.vocabulary;
+      of.writes.push_back({Role::work, {sizes.vocabulary}, {}, bf16 ? 0x1p-6 : 0});
+      expect_right_in(of, bf16 ? DataType::bf16 : DataType::f32);
+    }
+  }
 }
 
 }  // namespace

@@ -1,0 +1,30 @@
+// From LaunchArguments to a kernel of the CPU for the graph's work type.
+#pragma once
+
+#include <fmt/format.h>
+
+#include "src/nn/kernel_call.h"
+
+namespace stowage::cpu {
+
+// Runs Adapter<T>::run(call) for work type f32 or f64; throws InvalidInput for any other.
+template <template <class> class Adapter>
+void launch_adapter(const LaunchArguments& arguments) {
+  const KernelCall call(arguments);
+  switch (call.work_type()) {
+    case DataType::f32:
+      return Adapter<float>::run(call);
+    case DataType::f64:
+      return Adapter<double>::run(call);
+    default:
+      call.fail(
+          fmt::format("computes in {}, but the CPU's kernels take f32 and f64; use a CUDA device, or "
+                      "build the graph in f32",
+                      to_string(call.work_type())));
+  }
+}
+
+// The update phase, which runs on the host for any work type.
+void add_update_kernels(LaunchTable& table);
+
+}  // namespace stowage::cpu

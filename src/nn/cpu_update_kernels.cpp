@@ -1,0 +1,71 @@
+// The gradient norm and the optimizer.
+#include "kernels/cpu/optimizer.h"
+#include "src/nn/cpu_adapter.h"
+
+namespace stowage::cpu {
+namespace {
+
+template <class T>
+struct SquareSum {
+  static void run(const KernelCall& call) {
+    call.expect(1, 1, 1);
+    *call.write<double>(0) = square_sum(call.elements(0), call.read<T>(0));
+  }
+};
+
+AdamWSettings adamw_settings(const KernelCall& call) {
+  return {call.real("beta1"),        call.real("beta2"),        call.real("epsilon"),
+          call.real("weight_decay"), call.step().learning_rate, call.step().step};
+}
+
+template <class T>
+struct AdamWUpdate {
+  static void run(const KernelCall& call) {
+    call.expect(5, 5, 3);
+    const AdamWOperands<T> operands{call.read<T>(0),  call.read<T>(1),  call.read<T>(2), call.read<T>(3),
+                                    call.write<T>(0), call.write<T>(1), call.write<T>(2)};
+    const double scale = call.read<double>(4)[1];
+    adamw(adamw_settings(call), scale, call.elements(0), operands);
+  }
+};
+
+template <>
+struct AdamWUpdate<Bfloat16> {
+  static void run(const KernelCall& call) {
+    call.expect(6, 6, 4);
+    const SplitAdamWOperands operands{
+        call.read<Bfloat16>(0),      call.read<Bfloat16>(1), call.read<std::int16_t>(5),
+        call.read<float>(2),         call.read<float>(3),    call.write<Bfloat16>(0),
+        call.write<std::int16_t>(3), call.write<float>(1),   call.write<float>(2)};
+    const double scale = call.read<double>(4)[1];
+    adamw(adamw_settings(call), scale, call.elements(0), operands);
+  }
+};
+
+// For bf16 too.
+template <template <class> class Adapter>
+void launch_update(const LaunchArguments& arguments) {
+  const KernelCall call(arguments);
+  if (call.work_type() == DataType::bf16) return Adapter<Bfloat16>::run(call);
+  launch_adapter<Adapter>(arguments);
+}
+
+void launch_clip(const LaunchArguments& arguments) {
+  const KernelCall call(arguments);
+  call.expect(1, call.reads(), 1);
+  ClippedNorm norm;
+  for (std::size_t i = 0; i < call.reads(); ++i) norm.add(*call.read<double>(i));
+  double* result = call.write<double>(0);
+  result[0] = norm.norm();
+  result[1] = norm.scale(call.real("clip"));
+}
+
+}  // namespace
+
+void add_update_kernels(LaunchTable& table) {
+  table.add("square_sum", launch_update<SquareSum>);
+  table.add("clip", launch_clip);
+  table.add("adamw", launch_update<AdamWUpdate>);
+}
+
+}  // namespace stowage::cpu

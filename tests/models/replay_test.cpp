@@ -1,0 +1,111 @@
+// An op writes the same bits whenever it runs on the same inputs, also in place where it may.
+#include <gtest/gtest.h>
+
+#include "stowage/evaluate.h"
+#include "stowage/models.h"
+#include "tests/support/finite_difference.h"
+
+namespace stowage {
+namespace {
+
+constexpr std::uint64_t seed = 5;
+constexpr std::uint64_t step = 3;
+
+enum class Model : std::uint8_t { gpt, bert };
+
+Graph build(DataType type, Model model) {
+  GraphBuilder builder(type);
+  const auto config = [](auto of) {
+    of.layers = 2;
+    of.width = 24;
+    of.heads = 3;
+    of.vocabulary = 31;
+    of.sequence = 10;
+    of.batch = 2;
+    of.dropout = 0.2;
+    return of;
+  };
+  if (model == Model::gpt) return builder.finish(gpt(builder, config(GptConfig{})).loss, {});
+  BertConfig pretraining = config(BertConfig{});
+  pretraining.padded_vocabulary = 32;
+  pretraining.pretraining = true;
+  return builder.finish(bert(builder, pretraining).loss, {});
+}
+
+struct FinishedStep {
+  LaunchTable table = cpu_launch_table();
+  Graph graph;
+  Evaluator evaluator;
+
+  FinishedStep(DataType type, Model model) : graph(build(type, model)), evaluator(graph, table, seed) {
+    for (TensorId id = 0; id < graph.tensors.size(); ++id) {
+      const Tensor& tensor = graph.tensor(id);
+      if (tensor.kind != TensorKind::input) continue;
+      test::fill_tokens(evaluator, id, tensor.name == "tokens" || tensor.name == "targets" ? 31 : 2, id);
+      if (tensor.name == "seen") test::elements_of<std::int32_t>(evaluator.value(id))[3] = 1;
+      if (tensor.name == "seen") test::elements_of<std::int32_t>(evaluator.value(id))[13] = 1;
+    }
+    evaluator.run(step, 0);
+  }
+
+  // Runs `op` once more on copies of its inputs; what it writes starts as garbage, unless it takes
+  // the bytes of an input.
+  std::vector<std::vector<std::byte>> again(const Op& op, const std::vector<Alias>& aliases) {
+    std::vector<std::vector<std::byte>> inputs;
+    std::vector<std::vector<std::byte>> outputs;
+    std::vector<Operand> reads;
+    std::vector<Operand> writes;
+    for (TensorId id : op.reads) inputs.push_back(evaluator.value(id));
+    for (TensorId id : op.writes) outputs.emplace_back(graph.tensor(id).bytes(), std::byte{0xa5});
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      reads.push_back({inputs[i].data(), &graph.tensor(op.reads[i])});
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+      writes.push_back({outputs[i].data(), &graph.tensor(op.writes[i])});
+    for (const Alias& alias : aliases) writes[alias.write].data = inputs[alias.read].data();
+    table.find(op)({&op, reads, writes, {step, seed, 0}, nullptr});
+    for (const Alias& alias : aliases) outputs[alias.write] = inputs[alias.read];
+    return outputs;
+  }
+};
+
+class Replay : public testing::TestWithParam<std::tuple<DataType, Model>> {
+ protected:
+  FinishedStep run{std::get<0>(GetParam()), std::get<1>(GetParam())};
+};
+
+TEST_P(Replay, EveryForwardAndBackwardOpWritesTheSameBitsAgain) {
+  for (const Op& op : run.graph.ops) {
+    if (op.phase == Phase::update) continue;
+    auto outputs = run.again(op, {});
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      EXPECT_EQ(outputs[i], run.evaluator.value(op.writes[i])) << op.name << ", output " << i;
+    }
+  }
+}
+
+TEST_P(Replay, EveryOpWritesTheSameBitsInPlace) {
+  int in_place = 0;
+  for (const Op& op : run.graph.ops) {
+    if (op.may_alias.empty()) continue;
+    ++in_place;
+    auto outputs = run.again(op, op.may_alias);
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      EXPECT_EQ(outputs[i], run.evaluator.value(op.writes[i])) << op.name << ", output " << i;
+    }
+  }
+  // GPT: each half-block's norm and the sum at its input, each GELU, the last norm, the tied table's sum and
+  // the embedding's dropout. BERT: the same, the norm being the embedding's; and the head's norm, GELU, tanh
+  // and the sum where its two branches meet, which is one at the last half-block's end.
+  EXPECT_EQ(in_place, 4 * 2 + 2 + 1 + 1 + 1 + (std::get<1>(GetParam()) == Model::bert ? 4 : 0));
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Replay,
+                         testing::Combine(testing::Values(DataType::f32, DataType::f64),
+                                          testing::Values(Model::gpt, Model::bert)),
+                         [](const auto& info) {
+                           return std::string(std::get<1>(info.param) == Model::gpt ? "gpt_" : "bert_") +
+                                  std::string(to_string(std::get<0>(info.param)));
+                         });
+
+}  // namespace
+}  // namespace stowage
