@@ -39,11 +39,11 @@ struct GptConfig {
   double dropout = 0;              // at each of the three places below
   // Tokens whose logits exist at once (nn::linear_cross_entropy). 0: all, as the tensor `logits`.
   std::int64_t head_tokens = 2048;
-  std::int64_t padded_vocabulary = 0;       // at least the vocabulary; 0: the same
-  std::optional<double> embedding_dropout{}; // instead of `dropout`: behind the sum of both embeddings
-  std::optional<double> attention_dropout{}; // … on the attention probabilities
-  std::optional<double> residual_dropout{};  // … on what each branch adds to the trunk
-  double epsilon = 1e-5;                    // of the norms
+  std::int64_t padded_vocabulary = 0;         // at least the vocabulary; 0: the same
+  std::optional<double> embedding_dropout{};  // instead of `dropout`: behind the sum of both embeddings
+  std::optional<double> attention_dropout{};  // … on the attention probabilities
+  std::optional<double> residual_dropout{};   // … on what each branch adds to the trunk
+  double epsilon = 1e-5;                      // of the norms
 };
 
 struct Gpt {
@@ -92,9 +92,9 @@ struct BertConfig {
   double dropout = 0;              // behind the embedding's norm, on what branches add, and on probabilities
   // Tokens whose logits exist at once (nn::linear_cross_entropy). 0: all, as the tensor `logits`.
   std::int64_t head_tokens = 2048;
-  std::int64_t padded_vocabulary = 0;       // at least the vocabulary; 0: the same
-  std::optional<double> attention_dropout{}; // instead of `dropout`, on the attention probabilities
-  double epsilon = 1e-12;                   // of the norms
+  std::int64_t padded_vocabulary = 0;         // at least the vocabulary; 0: the same
+  std::optional<double> attention_dropout{};  // instead of `dropout`, on the attention probabilities
+  double epsilon = 1e-12;                     // of the norms
   bool pretraining = false;
 };
 

@@ -68,7 +68,8 @@ TEST(ModelSpec, BuildsTheModel) {
   EXPECT_EQ(gpt.unit_names.size(), 6U);
   const Graph bert = build(
       model_spec({.bert = "1x64", .sequence = "8", .batch = "2", .vocabulary = "96"}, DataType::f32).value());
-  EXPECT_EQ(bert.tensor(test::tensor_named(bert, "bert.encoder.layer.0.intermediate.dense.weight")).type, DataType::f32);
+  EXPECT_EQ(bert.tensor(test::tensor_named(bert, "bert.encoder.layer.0.intermediate.dense.weight")).type,
+            DataType::f32);
 }
 
 TEST(ModelSpec, SplitsTheBatch) {
