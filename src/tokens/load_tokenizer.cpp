@@ -72,7 +72,8 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
     return load_byte_pairs(file.parent_path() / "vocab.json", file.parent_path() / "merges.txt");
   if (name.ends_with(".txt")) return load_word_pieces(file);
   if (name.ends_with(".json")) return load_json(file);
-  throw InvalidInput(fmt::format("'{}' is no tokenizer's file; {}", path, remedy));
+  throw InvalidInput(
+      fmt::format("'{}' is {}; {}", path, is_there(file) ? "no tokenizer's file" : "not there", remedy));
 }
 
 }  // namespace stowage

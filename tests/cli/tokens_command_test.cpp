@@ -72,7 +72,7 @@ TEST_F(TokensCommandTest, NamesWhatIsWrong) {
   const auto encode_refused = [&](const std::string& words) {
     test::expect_refused([&] { run_tokens_encode_command(encode_, output_); }, words);
   };
-  encode_refused("vocabulary': No such file");
+  encode_refused("vocabulary' is not there; give a folder with");
   encode_.tokenizer = folder_.make("large.txt", "[UNK]" + std::string(70000, '\n'));
   encode_.version = ShardVersion::two_bytes;
   encode_refused("--shard-version: the 70000 ids of ");
