@@ -9,6 +9,14 @@
 #include "stowage/safetensors.h"
 
 namespace stowage {
+
+// Not local to this file: a member of the implementation.
+struct OpenTensorFile {
+  std::string path;
+  FileHandle handle;
+  SafetensorsHeader header;
+};
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -18,14 +26,8 @@ constexpr const char* tensor_remedy =
 constexpr std::size_t most_files = 512;
 constexpr Bytes most_index_bytes = 64_MiB;
 
-struct OpenFile {
-  std::string path;
-  FileHandle handle;
-  SafetensorsHeader header;
-};
-
-OpenFile open_file(const std::string& path) {
-  OpenFile file;
+OpenTensorFile open_file(const std::string& path) {
+  OpenTensorFile file;
   file.path = path;
   Bytes size = 0;
   file.handle = open_to_read(path, tensor_remedy, size);
@@ -66,7 +68,7 @@ class TensorFiles::Implementation {
       open_index(file);
     else
       files_.push_back(open_file(file));
-    for (const OpenFile& open : files_) {
+    for (const OpenTensorFile& open : files_) {
       for (const StoredTensor& tensor : open.header.tensors) {
         if (!places_.emplace(tensor.name, Place{&tensor, &open}).second)
           throw InvalidInput(fmt::format("{}: tensor {} is in another file of the index too; {}", open.path,
@@ -77,7 +79,7 @@ class TensorFiles::Implementation {
 
   struct Place {
     const StoredTensor* tensor;
-    const OpenFile* file;
+    const OpenTensorFile* file;
   };
   const std::map<std::string_view, Place>& places() const { return places_; }
 
@@ -108,7 +110,7 @@ class TensorFiles::Implementation {
   }
 
   static void require_agreement(const std::string& path, const std::map<std::string, std::string>& index,
-                                const std::string& name, const OpenFile& file) {
+                                const std::string& name, const OpenTensorFile& file) {
     for (const StoredTensor& tensor : file.header.tensors) {
       const auto entry = index.find(tensor.name);
       if (entry == index.end() || entry->second != name)
@@ -119,7 +121,7 @@ class TensorFiles::Implementation {
 
   void require_there(const std::string& path, const std::string& tensor, const std::string& name) {
     if (names_.empty()) {
-      for (const OpenFile& file : files_)
+      for (const OpenTensorFile& file : files_)
         for (const StoredTensor& stored : file.header.tensors) names_.push_back(stored.name);
       std::sort(names_.begin(), names_.end());
     }
@@ -128,7 +130,7 @@ class TensorFiles::Implementation {
                                      in_quotes(tensor), name, tensor_remedy));
   }
 
-  std::vector<OpenFile> files_;
+  std::vector<OpenTensorFile> files_;
   std::vector<std::string_view> names_;  // sorted; of an index
   std::map<std::string_view, Place> places_;
 };

@@ -27,8 +27,8 @@ float stored_real(const TensorFiles& files, const std::string& name, std::size_t
   return value;
 }
 
-const ModelDescription gpt = read_model_description(fixture("gpt2"));
-const ModelDescription bert = read_model_description(fixture("bert"));
+const ModelDescription gpt_described = read_model_description(fixture("gpt2"));
+const ModelDescription bert_described = read_model_description(fixture("bert"));
 
 std::vector<std::vector<std::byte>> loaded(const TensorFiles& files, const ModelDescription& model,
                                            const Graph& graph, Bytes piece = Bytes{1} << 40U) {
@@ -38,11 +38,11 @@ std::vector<std::vector<std::byte>> loaded(const TensorFiles& files, const Model
 }
 
 TEST(LoadModel, ReadsGptAsItIs) {
-  const Graph graph = test::gpt_graph(gpt, 256, 32);
+  const Graph graph = test::gpt_graph(gpt_described, 256, 32);
   for (const char* folder : {"gpt2", "gpt2_sharded"}) {
     const TensorFiles files(fixture(folder));
     Values values(graph);
-    load_model(files, gpt, graph, values.access());
+    load_model(files, gpt_described, graph, values.access());
     for (const Tensor& tensor : graph.tensors) {
       if (tensor.kind != TensorKind::parameter) continue;
       EXPECT_EQ(values.of(tensor.name), test::bytes_of(files, "transformer." + tensor.name)) << tensor.name;
@@ -51,11 +51,11 @@ TEST(LoadModel, ReadsGptAsItIs) {
 }
 
 TEST(LoadModel, PadsTheVocabularyAndReadsTheFirstPositions) {
-  const Graph graph = test::gpt_graph(gpt, 300, 20);
+  const Graph graph = test::gpt_graph(gpt_described, 300, 20);
   const TensorFiles files(fixture("gpt2"));
   for (const Bytes piece : {Bytes{64}, Bytes{1} << 40U}) {
     Values values(graph, piece);
-    load_model(files, gpt, graph, values.access());
+    load_model(files, gpt_described, graph, values.access());
     const auto table = test::bytes_of(files, "transformer.wte.weight");
     const auto& ours = values.of("wte.weight");
     EXPECT_TRUE(std::equal(table.begin(), table.end(), ours.begin()));
@@ -67,10 +67,10 @@ TEST(LoadModel, PadsTheVocabularyAndReadsTheFirstPositions) {
 }
 
 TEST(LoadModel, TransposesBertAndJoinsQueryKeyAndValue) {
-  const Graph graph = test::bert_parameters(bert, 40);
+  const Graph graph = test::bert_parameters(bert_described, 40);
   const TensorFiles files(fixture("bert"));
   Values values(graph);
-  EXPECT_THAT(load_model(files, bert, graph, values.access()), IsEmpty());
+  EXPECT_THAT(load_model(files, bert_described, graph, values.access()), IsEmpty());
   const std::string self = "bert.encoder.layer.1.attention.self.";
   const std::size_t width = 8;
   const std::array<std::string, 3> names = {"query", "key", "value"};
@@ -92,20 +92,22 @@ TEST(LoadModel, TransposesBertAndJoinsQueryKeyAndValue) {
 }
 
 TEST(LoadModel, PiecesOfAnySizeAreTheSame) {
-  const Graph gpt_model = test::gpt_graph(gpt, 270, 16);
-  const Graph bert_model = test::bert_parameters(bert, 48);
+  const Graph gpt_model = test::gpt_graph(gpt_described, 270, 16);
+  const Graph bert_model = test::bert_parameters(bert_described, 48);
   const TensorFiles gpt_files(fixture("gpt2")), bert_files(fixture("bert"));
   for (const Bytes piece : {64, 192, 1024}) {
-    EXPECT_EQ(loaded(gpt_files, gpt, gpt_model, piece), loaded(gpt_files, gpt, gpt_model));
-    EXPECT_EQ(loaded(bert_files, bert, bert_model, piece), loaded(bert_files, bert, bert_model));
+    EXPECT_EQ(loaded(gpt_files, gpt_described, gpt_model, piece),
+              loaded(gpt_files, gpt_described, gpt_model));
+    EXPECT_EQ(loaded(bert_files, bert_described, bert_model, piece),
+              loaded(bert_files, bert_described, bert_model));
   }
 }
 
 TEST(LoadModel, ReadsHalvesAsTheNearestOfF32) {
-  const Graph graph = test::bert_parameters(bert, 40);
+  const Graph graph = test::bert_parameters(bert_described, 40);
   Values half(graph), single(graph);
-  load_model(TensorFiles(fixture("bert_half")), bert, graph, half.access());
-  load_model(TensorFiles(fixture("bert")), bert, graph, single.access());
+  load_model(TensorFiles(fixture("bert_half")), bert_described, graph, half.access());
+  load_model(TensorFiles(fixture("bert")), bert_described, graph, single.access());
   const std::string name = "bert.encoder.layer.1.output.dense.weight";
   for (std::size_t i = 0; i < 256; ++i) {
     EXPECT_NEAR(half.real(name, i), single.real(name, i), 1e-3);
@@ -117,15 +119,16 @@ TEST(LoadModel, TakesOlderNames) {
   const samples::TemporaryFolder folder;
   copy_renamed(TensorFiles(fixture("gpt2")), folder.file("gpt"),
                [](const std::string& name) { return name.substr(std::string("transformer.").size()); });
-  EXPECT_EQ(loaded(TensorFiles(folder.file("gpt")), gpt, test::gpt_graph(gpt, 256, 32)),
-            loaded(TensorFiles(fixture("gpt2")), gpt, test::gpt_graph(gpt, 256, 32)));
+  EXPECT_EQ(loaded(TensorFiles(folder.file("gpt")), gpt_described, test::gpt_graph(gpt_described, 256, 32)),
+            loaded(TensorFiles(fixture("gpt2")), gpt_described, test::gpt_graph(gpt_described, 256, 32)));
   copy_renamed(TensorFiles(fixture("bert")), folder.file("bert"), [](const std::string& name) {
     if (name.ends_with("LayerNorm.weight")) return name.substr(0, name.size() - 6) + "gamma";
     if (name.ends_with("LayerNorm.bias")) return name.substr(0, name.size() - 4) + "beta";
     return name;
   });
-  EXPECT_EQ(loaded(TensorFiles(folder.file("bert")), bert, test::bert_parameters(bert, 40)),
-            loaded(TensorFiles(fixture("bert")), bert, test::bert_parameters(bert, 40)));
+  EXPECT_EQ(
+      loaded(TensorFiles(folder.file("bert")), bert_described, test::bert_parameters(bert_described, 40)),
+      loaded(TensorFiles(fixture("bert")), bert_described, test::bert_parameters(bert_described, 40)));
 }
 
 TEST(LoadModel, KeepsWhatAnEncoderAloneLacks) {
@@ -133,10 +136,10 @@ TEST(LoadModel, KeepsWhatAnEncoderAloneLacks) {
   copy_renamed(TensorFiles(fixture("bert")), folder.file("f"), [](const std::string& name) {
     return name.starts_with("cls.") || name.starts_with("bert.pooler.") ? "" : name.substr(5);
   });
-  const Graph graph = test::bert_parameters(bert, 40);
+  const Graph graph = test::bert_parameters(bert_described, 40);
   Values values(graph);
   EXPECT_THAT(
-      load_model(TensorFiles(folder.file("f")), bert, graph, values.access()),
+      load_model(TensorFiles(folder.file("f")), bert_described, graph, values.access()),
       ElementsAre("bert.pooler.dense.weight", "bert.pooler.dense.bias",
                   "cls.predictions.transform.dense.weight", "cls.predictions.transform.dense.bias",
                   "cls.predictions.transform.LayerNorm.weight", "cls.predictions.transform.LayerNorm.bias",
@@ -159,46 +162,49 @@ void add_tensor(const std::string& path, const StoredTensor& added, std::span<co
 
 TEST(LoadModel, PassesOverMasksAndATiedHead) {
   const samples::TemporaryFolder folder;
-  const Graph graph = test::gpt_graph(gpt, 256, 32);
-  const auto expected = loaded(TensorFiles(fixture("gpt2")), gpt, graph);
+  const Graph graph = test::gpt_graph(gpt_described, 256, 32);
+  const auto expected = loaded(TensorFiles(fixture("gpt2")), gpt_described, graph);
   const std::vector<std::byte> mask(9, std::byte{1});
   add_tensor(folder.file("mask"), {"transformer.h.0.attn.bias", StoredType::boolean, {1, 1, 3, 3}, 0, 0},
              mask);
-  EXPECT_EQ(loaded(TensorFiles(folder.file("mask")), gpt, graph), expected);
+  EXPECT_EQ(loaded(TensorFiles(folder.file("mask")), gpt_described, graph), expected);
 
   auto head = test::bytes_of(TensorFiles(fixture("gpt2")), "transformer.wte.weight");
   add_tensor(folder.file("tied"), {"lm_head.weight", StoredType::f32, {256, 8}, 0, 0}, head);
-  EXPECT_EQ(loaded(TensorFiles(folder.file("tied")), gpt, graph), expected);
+  EXPECT_EQ(loaded(TensorFiles(folder.file("tied")), gpt_described, graph), expected);
   head.back() ^= std::byte{1};
   add_tensor(folder.file("untied"), {"lm_head.weight", StoredType::f32, {256, 8}, 0, 0}, head);
-  expect_refused([&] { loaded(TensorFiles(folder.file("untied")), gpt, graph); },
+  expect_refused([&] { loaded(TensorFiles(folder.file("untied")), gpt_described, graph); },
                  "\"lm_head.weight\" differs from");
 }
 
 TEST(LoadModel, RefusesTensorsThatDoNotFit) {
   const samples::TemporaryFolder folder;
-  const Graph graph = test::gpt_graph(gpt, 256, 32);
+  const Graph graph = test::gpt_graph(gpt_described, 256, 32);
   const auto refused = [&](test::Rename rename, const std::string& words) {
     copy_renamed(TensorFiles(fixture("gpt2")), folder.file("f"), rename);
-    expect_refused([&] { check_model(TensorFiles(folder.file("f")), gpt, graph); }, words);
+    expect_refused([&] { check_model(TensorFiles(folder.file("f")), gpt_described, graph); }, words);
   };
   refused([](const std::string& n) { return n == "transformer.ln_f.bias" ? "" : n; },
           "no tensor \"transformer.ln_f.bias\"");
   refused([](const std::string& n) { return n == "transformer.ln_f.bias" ? "score" : n; }, "ln_f.bias");
-  ModelDescription one = gpt;
+  ModelDescription one = gpt_described;
   one.layers = 1;
   expect_refused([&] { check_model(TensorFiles(fixture("gpt2")), one, test::gpt_graph(one, 256, 32)); },
                  "\"transformer.h.1.attn.c_attn.bias\" is none of GPT-2 with 1 layers");
-  ModelDescription longer = gpt;
+  ModelDescription longer = gpt_described;
   longer.positions = 33;
   expect_refused([&] { check_model(TensorFiles(fixture("gpt2")), longer, graph); },
                  "\"transformer.wpe.weight\" has the shape [32, 8], and config.json asks for [33, 8]");
   const std::vector<std::byte> number(8);
   add_tensor(folder.file("whole"), {"wpe.weight", StoredType::i64, {1}, 0, 0}, number);
-  expect_refused([&] { check_model(TensorFiles(folder.file("whole")), gpt, graph); },
+  expect_refused([&] { check_model(TensorFiles(folder.file("whole")), gpt_described, graph); },
                  "\"wpe.weight\" is none of");
   expect_refused(
-      [&] { check_model(TensorFiles(fixture("bert")), bert, test::bert_parameters(bert, 40, false)); },
+      [&] {
+        check_model(TensorFiles(fixture("bert")), bert_described,
+                    test::bert_parameters(bert_described, 40, false));
+      },
       "token_type_embeddings");
 }
 

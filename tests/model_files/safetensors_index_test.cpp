@@ -9,16 +9,17 @@ namespace {
 
 using Files = std::map<std::string, std::string>;
 
-Files parsed(const std::string& text) { return parse_safetensors_index(text, "i.json"); }
-Files of_file(const std::string& file) { return parsed(R"({"weight_map":{"a":")" + file + "\"}}"); }
+Files parsed_index(const std::string& text) { return parse_safetensors_index(text, "i.json"); }
+Files of_file(const std::string& file) { return parsed_index(R"({"weight_map":{"a":")" + file + "\"}}"); }
 
 TEST(SafetensorsIndex, ReadsWhatItWrites) {
   const Files files = {{"a", "model-00001-of-00002.safetensors"},
                        {"b\"", "model-00002-of-00002.safetensors"}};
-  EXPECT_EQ(parsed(safetensors_index(files, 12)), files);
+  EXPECT_EQ(parsed_index(safetensors_index(files, 12)), files);
   EXPECT_THAT(safetensors_index(files, 12), ::testing::HasSubstr("\"total_size\": 12"));
-  EXPECT_EQ(parsed(R"({"metadata":{"total_size":1.0},"more":[],"weight_map":{"a":"x.safetensors"}})").size(),
-            1U);
+  EXPECT_EQ(
+      parsed_index(R"({"metadata":{"total_size":1.0},"more":[],"weight_map":{"a":"x.safetensors"}})").size(),
+      1U);
 }
 
 TEST(SafetensorsIndex, RefusesFilesOutsideOfItsFolder) {
@@ -31,10 +32,10 @@ TEST(SafetensorsIndex, RefusesFilesOutsideOfItsFolder) {
 TEST(SafetensorsIndex, RefusesWhatIsNoIndex) {
   for (const char* text : {"", "[]", "1", "{}", R"({"weight_map":[]})", R"({"weight_map":{}})",
                            R"({"weight_map":{"a":1}})", R"({"weight_map":{"a":{"b":"x.safetensors"}}})"})
-    test::expect_refused([&] { parsed(text); }, "i.json: ");
-  test::expect_refused([] { parsed(R"({"weight_map":{"a":"x.safetensors","a":"x.safetensors"}})"); },
+    test::expect_refused([&] { parsed_index(text); }, "i.json: ");
+  test::expect_refused([] { parsed_index(R"({"weight_map":{"a":"x.safetensors","a":"x.safetensors"}})"); },
                        "twice");
-  test::expect_refused([] { parsed(std::string(100'000, '[')); }, "i.json: ");
+  test::expect_refused([] { parsed_index(std::string(100'000, '[')); }, "i.json: ");
 }
 
 }  // namespace

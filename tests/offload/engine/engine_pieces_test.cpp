@@ -2,10 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <stdexcept>
 
 #include "stowage/engine.h"
+#include "stowage/models.h"
 #include "stowage/planner.h"
 #include "stowage/simulated_device.h"
 #include "tests/offload/engine/tiny_step.h"
@@ -140,7 +142,11 @@ TEST_P(EnginePieces, WithoutInitialisersParametersAreZero) {
 
 // A planner's own buckets, in all memory and in the least.
 TEST(EnginePiecesOfAPlan, ReachEveryParameter) {
-  const Graph graph = smallest_gpt(2);
+  GraphBuilder builder;
+  const Gpt model =
+      gpt(builder, {.layers = 1, .width = 32, .heads = 2, .vocabulary = 16, .sequence = 32, .batch = 4});
+  const Graph graph = builder.finish(model.loss, AdamW{});
+  int most_pieces = 0;  // of one value
   for (const Bytes budget : {unlimited, minimum_bytes(graph, Machine{}, {})}) {
     const Plan plan = std::get<Plan>(make_plan(graph, Machine{}, {.device = budget, .host = unlimited}));
     const auto train = [&](bool in_pieces) {
@@ -154,14 +160,18 @@ TEST(EnginePiecesOfAPlan, ReachEveryParameter) {
       for (TensorId id = 0; id < graph.tensors.size(); ++id) {
         if (!in_pieces || graph.tensor(id).kind != TensorKind::parameter) continue;
         const std::vector<std::byte> value = source.read(id);
+        int pieces = 0;
         engine.fill(id, [&](Bytes offset, std::span<std::byte> piece) {
           std::memcpy(piece.data(), value.data() + offset, piece.size());
+          most_pieces = std::max(most_pieces, ++pieces);
         });
+        EXPECT_EQ(engine.read(id), value);
       }
       return run_engine(engine, graph, 2, 16);
     };
     EXPECT_EQ(train(true), train(false));
   }
+  EXPECT_GT(most_pieces, 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Plans, EnginePieces,
