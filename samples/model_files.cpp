@@ -43,7 +43,12 @@ void take_initial_sizes(Options& options, const GivenSizes& given) {
   if (!given.sequence) model.sequence = stored.sequence;
   if (model.sequence > stored.sequence)
     contradict(options, "--sequence", model.sequence, "n_positions", stored.sequence, "choose at most these");
-  if (!given.dropout) model.dropout = stored.dropout;
+  if (!given.dropout) {
+    model.dropout = stored.dropout;
+    model.attention_dropout = stored.attention_dropout;
+    model.residual_dropout = stored.residual_dropout;
+  }
+  model.epsilon = stored.epsilon;
   model.vocabulary = stored.vocabulary;
   if (model.vocabulary < bytes_as_tokens)
     throw InvalidInput(

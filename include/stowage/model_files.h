@@ -59,8 +59,8 @@ std::string to_json(const ModelDescription& model);
 // The config.json in the folder `path`, or beside the file `path`. Throws InvalidInput.
 ModelDescription read_model_description(const std::string& path);
 
-// The model's sizes, with `sequence` the positions. Throw InvalidInput for a model of another kind, and for
-// what the graph does not compute.
+// The model's sizes, dropouts and epsilon, with `sequence` the positions; BERT's with its pre-training heads.
+// Throw InvalidInput for a model of another kind.
 GptConfig gpt_config(const ModelDescription& model);
 BertConfig bert_config(const ModelDescription& model);
 // Back again; positions are the sequence.

@@ -182,17 +182,9 @@ void require_kind(const ModelDescription& model, ModelKind kind, const char* wor
                     model.kind == ModelKind::gpt2 ? "gpt2" : "bert", word));
 }
 
-// The graphs have these as constants.
-void require_computed(const ModelDescription& model, double epsilon) {
-  const FieldNames& names = fields_of(model.kind);
-  if (model.epsilon != epsilon)
-    throw InvalidInput(
-        fmt::format("config.json: '{}' is {}; {} is supported", names.epsilon, model.epsilon, epsilon));
-  if (model.embedding_dropout != model.attention_dropout || model.embedding_dropout != model.residual_dropout)
-    throw InvalidInput(fmt::format(
-        "config.json: '{}' is {}, '{}' {} and '{}' {}; one probability for all of them is supported",
-        names.embedding_dropout, model.embedding_dropout, names.attention_dropout, model.attention_dropout,
-        names.residual_dropout, model.residual_dropout));
+// Nothing where it is `most`'s, which then stands for all.
+std::optional<double> unless(double most, double probability) {
+  return probability == most ? std::optional<double>() : probability;
 }
 
 template <class Config>
@@ -204,11 +196,13 @@ Config sizes_of(const ModelDescription& model) {
   config.vocabulary = model.vocabulary;
   config.sequence = model.positions;
   config.dropout = model.embedding_dropout;
+  config.attention_dropout = unless(config.dropout, model.attention_dropout);
+  config.epsilon = model.epsilon;
   return config;
 }
 
 template <class Config>
-ModelDescription description_of(const Config& config, ModelKind kind, double epsilon) {
+ModelDescription description_of(const Config& config, ModelKind kind) {
   ModelDescription model;
   model.kind = kind;
   model.layers = config.layers;
@@ -216,8 +210,9 @@ ModelDescription description_of(const Config& config, ModelKind kind, double eps
   model.heads = config.heads;
   model.vocabulary = config.vocabulary;
   model.positions = config.sequence;
-  model.embedding_dropout = model.attention_dropout = model.residual_dropout = config.dropout;
-  model.epsilon = epsilon;
+  model.embedding_dropout = model.residual_dropout = config.dropout;
+  model.attention_dropout = config.attention_dropout.value_or(config.dropout);
+  model.epsilon = config.epsilon;
   return model;
 }
 
@@ -261,17 +256,24 @@ ModelDescription read_model_description(const std::string& path) {
 
 GptConfig gpt_config(const ModelDescription& model) {
   require_kind(model, ModelKind::gpt2, "GPT-2");
-  require_computed(model, 1e-5);
-  return sizes_of<GptConfig>(model);
+  GptConfig config = sizes_of<GptConfig>(model);
+  config.residual_dropout = unless(config.dropout, model.residual_dropout);
+  return config;
 }
 
 BertConfig bert_config(const ModelDescription& model) {
   require_kind(model, ModelKind::bert, "BERT");
-  require_computed(model, 1e-12);
-  return sizes_of<BertConfig>(model);
+  BertConfig config = sizes_of<BertConfig>(model);
+  config.pretraining = true;
+  return config;
 }
 
-ModelDescription describe(const GptConfig& config) { return description_of(config, ModelKind::gpt2, 1e-5); }
-ModelDescription describe(const BertConfig& config) { return description_of(config, ModelKind::bert, 1e-12); }
+ModelDescription describe(const GptConfig& config) {
+  ModelDescription model = description_of(config, ModelKind::gpt2);
+  model.embedding_dropout = config.embedding_dropout.value_or(config.dropout);
+  model.residual_dropout = config.residual_dropout.value_or(config.dropout);
+  return model;
+}
+ModelDescription describe(const BertConfig& config) { return description_of(config, ModelKind::bert); }
 
 }  // namespace stowage

@@ -128,13 +128,25 @@ TEST(ConfigJson, MakesTheModelsOfTheGraphs) {
   EXPECT_EQ(config.vocabulary, 1000);
   EXPECT_EQ(config.sequence, 77);
   EXPECT_EQ(config.dropout, 0.1);
-  expect_refused([] { gpt_config(read(gpt_json())); }, "'embd_pdrop' is 0.2, 'attn_pdrop' 0");
+  EXPECT_FALSE(config.attention_dropout);
+  EXPECT_FALSE(config.residual_dropout);
+  const ModelDescription apart = read(gpt_json());
+  EXPECT_EQ(gpt_config(apart).dropout, 0.2);
+  EXPECT_EQ(gpt_config(apart).attention_dropout, 0.0);
+  EXPECT_EQ(gpt_config(apart).residual_dropout, 0.1);
+  EXPECT_EQ(describe(gpt_config(apart)).embedding_dropout, 0.2);
+  EXPECT_EQ(describe(gpt_config(apart)).attention_dropout, 0);
+  EXPECT_EQ(describe(gpt_config(apart)).residual_dropout, 0.1);
   same["layer_norm_epsilon"] = 1e-6;
-  expect_refused([&] { gpt_config(read(same)); }, "'layer_norm_epsilon' is 1e-06; 1e-05 is supported");
+  EXPECT_EQ(gpt_config(read(same)).epsilon, 1e-6);
+  EXPECT_EQ(describe(gpt_config(read(same))).epsilon, 1e-6);
   expect_refused([&] { bert_config(read(same)); }, "'model_type' is gpt2");
   json bert = bert_json();
-  bert["attention_probs_dropout_prob"] = 0.25;
+  bert["attention_probs_dropout_prob"] = 0.125;
   EXPECT_EQ(bert_config(read(bert)).sequence, 8);
+  EXPECT_EQ(bert_config(read(bert)).attention_dropout, 0.125);
+  EXPECT_TRUE(bert_config(read(bert)).pretraining);
+  EXPECT_EQ(describe(bert_config(read(bert))).attention_dropout, 0.125);
   EXPECT_EQ(describe(config).positions, 77);
   EXPECT_EQ(describe(bert_config(read(bert))).epsilon, 1e-12);
 }
