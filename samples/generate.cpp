@@ -30,7 +30,8 @@ class Forward {
     evaluator_.run(0, 0);
     const auto* all = reinterpret_cast<const float*>(evaluator_.value(logits_).data());
     const auto vocabulary = static_cast<std::size_t>(config_.vocabulary);
-    return {all + (text.size() - 1) * vocabulary, vocabulary};
+    // Of a model with more tokens, those that are bytes.
+    return {all + (text.size() - 1) * vocabulary, std::min<std::size_t>(vocabulary, 256)};
   }
 
  private:

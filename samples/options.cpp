@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 
+#include "samples/model_files.h"
 #include "stowage/error.h"
 
 namespace stowage::samples {
@@ -64,6 +65,12 @@ void add_training(CLI::App& app, Options& options) {
   app.add_option("--data", options.data, "text to learn, any file of bytes (required)")
       ->group(group)
       ->type_name("FILE");
+  app.add_option(
+         "--init", options.init,
+         "start from a GPT-2 of Hugging Face, with its sizes: a folder of config.json and safetensors, or "
+         "one of its files; the text's bytes are its tokens 0 to 255")
+      ->group(group)
+      ->type_name("DIR|FILE");
   app.add_option("--steps", options.steps, "training steps")->group(group)->check(steps)->type_name("N");
   app.add_option("--learning-rate", options.learning_rate, "peak, then a cosine down to a tenth")
       ->group(group)
@@ -153,6 +160,10 @@ void add_output(CLI::App& app, Options& options) {
                  "write the final parameters: a line of JSON (names, shapes, offsets), then raw bytes")
       ->group(group)
       ->type_name("FILE");
+  app.add_option("--export", options.export_folder,
+                 "write the final model for Hugging Face into a new folder: safetensors and config.json")
+      ->group(group)
+      ->type_name("DIR");
   app.add_option("--sample", options.sample_bytes, "bytes of text to generate after training")
       ->group(group)
       ->check(quiet(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 30)))
@@ -273,6 +284,9 @@ CommandLine parse_command_line(int count, const char* const* arguments) {
     throw InvalidInput(one_line(error.what()) + "; train_gpt --help lists the flags and what they take");
   }
   understand(words, result.options);
+  const auto given = [&](const char* flag) { return app.count(flag) > 0; };
+  take_initial_sizes(result.options, {given("--layers"), given("--width"), given("--heads"),
+                                      given("--sequence"), given("--dropout")});
   check_together(result.options);
   return result;
 }

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "stowage/graph_builder.h"
 #include "stowage/machine.h"
+#include "stowage/model_files.h"
 #include "stowage/models.h"
 #include "stowage/planner.h"
 
@@ -13,6 +15,8 @@ namespace stowage::samples {
 
 struct Options {
   std::string data;  // path of the text
+  std::string init;  // model files to start from: a folder or a file; empty: random weights
+  std::optional<ModelDescription> initial;  // of `init`
   GptConfig model;
   DataType type = DataType::f32;  // of weights and activations
   std::uint64_t steps = 200;
@@ -38,6 +42,7 @@ struct Options {
   std::string log_file;
   std::string trace_file;
   std::string weights_file;
+  std::string export_folder;
 };
 
 // The optimizer that these ask for.

@@ -15,6 +15,7 @@
 #include "kernels/math/bfloat16.h"
 #include "samples/generate.h"
 #include "samples/interrupt.h"
+#include "samples/model_files.h"
 #include "samples/output_file.h"
 #include "samples/progress.h"
 #include "samples/report.h"
@@ -45,10 +46,12 @@ struct Outputs {
       : plan("--plan-json", options.plan_file, Writing::whole),
         trace("--trace", options.plan_only ? "" : options.trace_file, Writing::whole),
         weights("--weights", options.plan_only ? "" : options.weights_file, Writing::whole),
+        exported(options),
         log(options.plan_only ? "" : options.log_file) {}
   OutputFile plan;
   OutputFile trace;
   OutputFile weights;
+  ExportedModel exported;
   StepLog log;
 };
 
@@ -58,6 +61,15 @@ std::filesystem::path full_path(const std::string& path) {
   const std::filesystem::path full =
       std::filesystem::weakly_canonical(std::filesystem::absolute(path), error);
   return error ? std::filesystem::path(path) : full;
+}
+
+// A folder that is to appear whole has no other output in it.
+void check_outside(const std::string& folder, const char* flag, const std::string& path) {
+  if (folder.empty() || path.empty()) return;
+  const std::filesystem::path inner =
+      std::filesystem::path(full_path(path)).lexically_relative(full_path(folder));
+  if (inner.empty() || *inner.begin() == "..") return;
+  throw InvalidInput(fmt::format("{} {}: that is in the folder of --export; name another", flag, path));
 }
 
 // No output may replace the text or another output.
@@ -71,6 +83,7 @@ void check_distinct(const Options& options) {
                                        {"--log", options.log_file},
                                        {"--trace", options.trace_file},
                                        {"--weights", options.weights_file}}};
+  for (const Named& file : files) check_outside(options.export_folder, file.flag, file.path);
   for (std::size_t i = 1; i < files.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
       if (files[i].path.empty() || files[j].path.empty()) continue;
@@ -125,6 +138,7 @@ class Trainer {
         device_(open_run_device(prepared, options_)),
         engine_(*device_, model.graph, *setup.plan,
                 {.seed = options_.seed,
+                 .initialise = options_.init.empty(),
                  .verify_recompute = options_.verify,
                  .machine = setup.machine,
                  .kernels = {},
@@ -242,6 +256,7 @@ int train(const Options& given) {
   watch_interrupts();
   Outputs outputs(options);
   Model model = build_model(options);
+  const InitialModel initial(options, model.graph);
   RunDevice prepared = prepare_device(options);
   if (!prepared.profile.empty()) set_seconds(prepared.profile, prepared.machine, model.graph);
 
@@ -266,10 +281,12 @@ int train(const Options& given) {
 
   print("\n");
   Trainer trainer(setup, model, batches, prepared);
+  print(initial.load(model.graph, trainer.engine()));
   trainer.run(outputs.log);
   if (trainer.statistics().steps() > 0) print('\n' + summary(setup, trainer.statistics()));
   write_trace(outputs.trace, setup, trainer.engine());
   write_weights(outputs.weights, model.graph, [&](TensorId id) { return trainer.engine().read(id); });
+  print(outputs.exported.write(model.graph, trainer.engine()));
   if (!interrupted()) print_sample(options, model.graph, trainer.engine());
   if (!interrupted()) return 0;
   print("\nstopped by Ctrl-C; what was asked for is written as of the last finished step\n");

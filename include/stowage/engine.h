@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -63,6 +64,8 @@ struct EngineOptions {
   std::uint64_t seed = 1;
   bool validate = true;  // judge the plan first; throws InvalidInput when it is invalid
   bool measure = true;   // an event pair around every instruction: timelines and stall
+  // False: parameters start at zero, for a caller that writes them all from a file.
+  bool initialise = true;
   // Verify mode: the results of every op that the plan replays are hashed, bit by bit, when the op is first
   // launched and again after its replay; a difference throws RecomputeMismatch. Slow: waits for each of these
   // launches and copies what they wrote to the host, through page-locked memory of its own (at most 4 MiB,
@@ -119,6 +122,15 @@ class Engine {
   // failed `write` the tensor's value is unknown until it is written again.
   std::vector<std::byte> read(TensorId tensor);
   void write(TensorId tensor, std::span<const std::byte> value);
+  // The same for a part of the value, from byte `offset` on.
+  void read(TensorId tensor, Bytes offset, std::span<std::byte> into);
+  void write(TensorId tensor, Bytes offset, std::span<const std::byte> value);
+  // The whole value, made where it lives: `piece` is called for parts that follow one another and fills each.
+  // Where the value has a place on the host, its own bytes there are the one part; else each is page-locked
+  // memory for a transfer, of at most 4 MiB, that begins at a multiple of 64 bytes of the value. What `piece`
+  // throws comes out here, and the value is then unknown until it is written again.
+  using FillPiece = std::function<void(Bytes offset, std::span<std::byte> piece)>;
+  void fill(TensorId tensor, const FillPiece& piece);
 
   // Measured intervals of the last step whose commit phase has finished, by instruction, seconds
   // from that step's start; empty if not measured. Drains first.

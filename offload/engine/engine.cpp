@@ -135,7 +135,7 @@ Engine::Implementation::Implementation(Device& device, const Graph& graph, const
       state_(staging_, graph_, plan_, places_, host_, arena_),
       inputs_(graph_, places_, host_),
       measure_(device, plan_, events_) {
-  state_.initialise(seed_);
+  state_.initialise(seed_, options.initialise);
 }
 
 void Engine::Implementation::require_values() const {
@@ -263,6 +263,18 @@ std::vector<std::byte> Engine::read(TensorId tensor) { return implementation_->s
 
 void Engine::write(TensorId tensor, std::span<const std::byte> value) {
   implementation_->settled_state().write(tensor, value);
+}
+
+void Engine::read(TensorId tensor, Bytes offset, std::span<std::byte> into) {
+  implementation_->settled_state().read(tensor, offset, into);
+}
+
+void Engine::write(TensorId tensor, Bytes offset, std::span<const std::byte> value) {
+  implementation_->settled_state().write(tensor, offset, value);
+}
+
+void Engine::fill(TensorId tensor, const FillPiece& piece) {
+  implementation_->settled_state().fill(tensor, piece);
 }
 
 std::vector<Interval> Engine::last_timeline() { return implementation_->last_timeline(); }

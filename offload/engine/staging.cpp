@@ -8,6 +8,7 @@ namespace {
 
 constexpr Bytes staging_bytes = 4_MiB;
 constexpr Bytes least_spare_bytes = 256;
+constexpr Bytes piece_alignment = 64;  // no element of a type lies in two pieces
 
 }  // namespace
 
@@ -18,12 +19,19 @@ std::span<std::byte> Staging::take(DeviceMemory& owned, Bytes value_bytes) {
 }
 
 void Staging::upload(std::byte* device, std::span<const std::byte> value) {
+  upload(device, value.size(), [value](Bytes offset, std::span<std::byte> piece) {
+    std::memcpy(piece.data(), value.data() + offset, piece.size());
+  });
+}
+
+void Staging::upload(std::byte* device, Bytes bytes, const FillPiece& piece) {
   DeviceMemory owned;
-  const std::span<std::byte> staging = take(owned, value.size());
-  for (Bytes done = 0; done < value.size(); done += staging.size()) {
-    const Bytes part = std::min<Bytes>(staging.size(), value.size() - done);
-    std::memcpy(staging.data(), value.data() + done, part);
-    copy_and_wait(LaneRole::h2d, device + done, staging.data(), part);
+  std::span<std::byte> staging = take(owned, bytes);
+  if (staging.size() < bytes) staging = staging.first(staging.size() / piece_alignment * piece_alignment);
+  for (Bytes done = 0; done < bytes; done += staging.size()) {
+    const std::span<std::byte> part = staging.first(std::min<Bytes>(staging.size(), bytes - done));
+    piece(done, part);
+    copy_and_wait(LaneRole::h2d, device + done, part.data(), part.size());
   }
 }
 

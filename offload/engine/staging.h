@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <span>
 
 #include "offload/engine/lanes.h"
@@ -20,6 +21,9 @@ class Staging {
   // Nothing that touches the device bytes may be in flight. Throw DeviceError, OutOfMemory.
   void upload(std::byte* device, std::span<const std::byte> value);
   void download(std::span<std::byte> value, const std::byte* device);
+  // `piece` makes the value, part by part, where it is copied from; each begins at a multiple of 64 bytes.
+  using FillPiece = std::function<void(Bytes offset, std::span<std::byte> piece)>;
+  void upload(std::byte* device, Bytes bytes, const FillPiece& piece);
 
  private:
   // The spare range, or `owned` made to hold as much of the value as is copied at once.

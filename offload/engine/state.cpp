@@ -44,14 +44,18 @@ bool State::updated_on_device(TensorId tensor) const {
                      });
 }
 
-void State::initialise(std::uint64_t seed) {
+void State::initialise(std::uint64_t seed, bool parameters) {
   std::vector<std::byte> value;
   for (TensorId id = 0; id < graph_.tensors.size(); ++id) {
     const Tensor& tensor = graph_.tensor(id);
     if (!lives_across_steps(tensor)) continue;
-    value.assign(tensor.bytes(), std::byte{0});
-    if (tensor.kind == TensorKind::parameter) initialize(tensor, seed, value);
-    write(id, value);
+    if (parameters && tensor.kind == TensorKind::parameter) {
+      value.resize(tensor.bytes());
+      initialize(tensor, seed, value);
+      write(id, value);
+    } else {
+      fill(id, [](Bytes, std::span<std::byte> piece) { std::memset(piece.data(), 0, piece.size()); });
+    }
   }
 }
 
@@ -64,23 +68,51 @@ State::Home State::home(TensorId tensor) const {
   return homes_[tensor];
 }
 
+void State::require_inside(TensorId tensor, Bytes offset, Bytes bytes) const {
+  const Bytes all = graph_.tensor(tensor).bytes();
+  if (offset > all || bytes > all - offset)
+    throw InvalidInput(fmt::format("'{}' has {} bytes, and {} from {} on are not all of them",
+                                   graph_.tensor(tensor).name, all, bytes, offset));
+}
+
 std::vector<std::byte> State::read(TensorId tensor) {
-  const Home from = home(tensor);
+  home(tensor);  // refuses what has none before its size is taken
   std::vector<std::byte> value(graph_.tensor(tensor).bytes());
-  if (from.device_leads)
-    staging_.download(value, from.device);
-  else
-    std::memcpy(value.data(), from.host, value.size());
+  read(tensor, 0, value);
   return value;
 }
 
+void State::read(TensorId tensor, Bytes offset, std::span<std::byte> into) {
+  const Home from = home(tensor);
+  require_inside(tensor, offset, into.size());
+  if (from.device_leads)
+    staging_.download(into, from.device + offset);
+  else
+    std::memcpy(into.data(), from.host + offset, into.size());
+}
+
 void State::write(TensorId tensor, std::span<const std::byte> value) {
-  const Home to = home(tensor);
+  home(tensor);
   if (value.size() != graph_.tensor(tensor).bytes())
     throw InvalidInput(fmt::format("'{}' takes {} bytes, not {}", graph_.tensor(tensor).name,
                                    graph_.tensor(tensor).bytes(), value.size()));
-  if (to.host != nullptr) std::memcpy(to.host, value.data(), value.size());
-  if (to.device != nullptr) staging_.upload(to.device, value);
+  write(tensor, 0, value);
+}
+
+void State::write(TensorId tensor, Bytes offset, std::span<const std::byte> value) {
+  const Home to = home(tensor);
+  require_inside(tensor, offset, value.size());
+  if (to.host != nullptr) std::memcpy(to.host + offset, value.data(), value.size());
+  if (to.device != nullptr) staging_.upload(to.device + offset, value);
+}
+
+void State::fill(TensorId tensor, const Staging::FillPiece& piece) {
+  const Home to = home(tensor);
+  const Bytes bytes = graph_.tensor(tensor).bytes();
+  if (to.host == nullptr) return staging_.upload(to.device, bytes, piece);
+  const std::span<std::byte> own(to.host, bytes);
+  piece(0, own);
+  if (to.device != nullptr) staging_.upload(to.device, own);
 }
 
 }  // namespace stowage

@@ -18,13 +18,18 @@ class State {
   State(Staging& staging, const Graph& graph, const Plan& plan, std::span<const TensorPlace> places,
         const HostMemory& host, const Arena& arena);
 
-  // Parameters from their initializers, optimizer state zero.
-  void initialise(std::uint64_t seed);
+  // Parameters from their initializers, or zero without `parameters`; optimizer state zero.
+  void initialise(std::uint64_t seed, bool parameters);
 
   // Nothing may be in flight. InvalidInput for a tensor that does not live across steps, or for a
   // value of another size; DeviceError.
   std::vector<std::byte> read(TensorId tensor);
   void write(TensorId tensor, std::span<const std::byte> value);
+  // A part of the value, from byte `offset` on.
+  void read(TensorId tensor, Bytes offset, std::span<std::byte> into);
+  void write(TensorId tensor, Bytes offset, std::span<const std::byte> value);
+  // As Engine::fill.
+  void fill(TensorId tensor, const Staging::FillPiece& piece);
 
  private:
   // Where a tensor's value is. Both sides for a parameter that stays on the device and is updated on
@@ -35,6 +40,7 @@ class State {
     bool device_leads = false;  // updated on the device
   };
   Home home(TensorId tensor) const;
+  void require_inside(TensorId tensor, Bytes offset, Bytes bytes) const;
   bool updated_on_device(TensorId tensor) const;
 
   Staging& staging_;

@@ -16,6 +16,7 @@ ORDER = [
     "src/nn",
     "src/calibrate",
     "src/models",
+    "src/model_files",
     "allocator",
     "src/replay",
     "offload/recompute",

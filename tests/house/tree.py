@@ -15,6 +15,7 @@ MIRRORED = {
     "nn": ["src/nn", "include/stowage"],
     "calibrate": ["src/calibrate", "include/stowage"],
     "models": ["src/models", "include/stowage"],
+    "model_files": ["src/model_files", "include/stowage"],
     "cli": ["src/cli"],
     "allocator": ["allocator", "include/stowage"],
     "replay": ["src/replay"],

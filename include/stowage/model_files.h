@@ -1,0 +1,131 @@
+// Model files of Hugging Face: `config.json` with safetensors, in its own names and layouts, for GPT-2
+// (GPT2LMHeadModel) and BERT (BertForPreTraining).
+//
+// Parameters are those of models.h. What differs in a file is mapped on the way, piece by piece:
+//   GPT-2: names with or without "transformer."; weights are [in, out] on both sides. Mask buffers
+//          (`h.N.attn.bias`, `h.N.attn.masked_bias`) are passed over; `lm_head.weight`, where it is there,
+//          must have the bytes of `wte.weight`.
+//   BERT:  names with or without "bert."; `LayerNorm.gamma` and `.beta` for `.weight` and `.bias`. Weights of
+//          linear ops are [out, in] in files; query, key and value are three tensors there and may be one
+//          (`self.query_key_value`, side by side) here. `cls.predictions.decoder.{weight,bias}` are tied, and
+//          are checked where they are there.
+// Rows of the vocabulary beyond the file's are padding: zero when read, left out when written. Of positions
+// the first ones are read; a file with fewer than the graph's is refused.
+//
+// Element types: F16, BF16, F32 and F64 files; each value is rounded to the parameter's type. With bf16 and
+// split master weights the master is read (its lower half into the optimizer's `.low`) and written as F32, so
+// that a model that was read is written with the same bytes. No tensor is ever held twice as a whole.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stowage/bytes.h"
+#include "stowage/graph.h"
+#include "stowage/models.h"
+#include "stowage/safetensors.h"
+
+namespace stowage {
+
+enum class ModelKind : std::uint8_t { gpt2, bert };
+
+// What config.json says of a model, of what Stowage computes.
+struct ModelDescription {
+  ModelKind kind = ModelKind::gpt2;
+  std::int64_t layers = 0;
+  std::int64_t width = 0;
+  std::int64_t heads = 0;
+  std::int64_t vocabulary = 0;  // tokens, without padding
+  std::int64_t positions = 0;   // rows of the table of positions: the longest sequence
+  double embedding_dropout = 0.1;
+  double attention_dropout = 0.1;
+  double residual_dropout = 0.1;  // of BERT: the same as embedding_dropout
+  double epsilon = 1e-5;          // of the norms
+  // Kept for whoever reads the file next; nothing here depends on them.
+  std::optional<std::int64_t> begin_token{}, end_token{}, padding_token{};
+  friend bool operator==(const ModelDescription&, const ModelDescription&) = default;
+};
+
+// Throws InvalidInput that begins with `file` and names the field, its value and what is supported.
+ModelDescription model_description_from_json(std::string_view text, std::string_view file = "config.json");
+// As transformers writes it: it reads this without a warning.
+std::string to_json(const ModelDescription& model);
+// The config.json in the folder `path`, or beside the file `path`. Throws InvalidInput.
+ModelDescription read_model_description(const std::string& path);
+
+// The model's sizes, with `sequence` the positions. Throw InvalidInput for a model of another kind, and for
+// what the graph does not compute.
+GptConfig gpt_config(const ModelDescription& model);
+BertConfig bert_config(const ModelDescription& model);
+// Back again; positions are the sequence.
+ModelDescription describe(const GptConfig& config);
+ModelDescription describe(const BertConfig& config);
+
+// How a graph's parameters are reached, wherever they live: the calls of Engine of the same names.
+struct ParameterAccess {
+  using FillPiece = std::function<void(Bytes offset, std::span<std::byte> piece)>;
+  std::function<void(TensorId, const FillPiece&)> fill;
+  std::function<void(TensorId, Bytes offset, std::span<const std::byte>)> write;
+  std::function<void(TensorId, Bytes offset, std::span<std::byte>)> read;
+};
+
+// `engine` must outlive it.
+template <class EngineType>
+ParameterAccess access_to(EngineType& engine) {
+  return {[&engine](TensorId id, const ParameterAccess::FillPiece& piece) { engine.fill(id, piece); },
+          [&engine](TensorId id, Bytes offset, std::span<const std::byte> value) {
+            engine.write(id, offset, value);
+          },
+          [&engine](TensorId id, Bytes offset, std::span<std::byte> into) { engine.read(id, offset, into); }};
+}
+
+// Parameters that the files do not have. Only BERT's pooler and heads (`cls.`) may be missing, as in files of
+// an encoder alone.
+using MissingParameters = std::vector<std::string>;
+
+// Whether the files hold the graph's model: every tensor that is asked for, of its shape and of a type that
+// can be read, and none that has no place. Reads headers alone. Throws InvalidInput naming the tensor.
+MissingParameters check_model(const TensorFiles& files, const ModelDescription& model, const Graph& graph);
+
+// The same, and then reads every parameter that is there, each by its offset into where it lives; the missing
+// ones keep their values. What is wrong with the files is thrown before anything is written, but for tied
+// tensors that differ and files that shrink.
+MissingParameters load_model(const TensorFiles& files, const ModelDescription& model, const Graph& graph,
+                             const ParameterAccess& parameters);
+
+// A folder that appears whole or not at all: what is written into `path` until the commit is under a
+// temporary name beside it.
+class ExportFolder {
+ public:
+  // Throws InvalidInput where `folder` is there and not an empty folder, or cannot be made.
+  explicit ExportFolder(std::string folder);
+  ~ExportFolder();  // removes what is not committed
+  ExportFolder(const ExportFolder&) = delete;
+  ExportFolder& operator=(const ExportFolder&) = delete;
+
+  const std::string& path() const { return temporary_; }  // to write into
+  // On the disk, and then under its name. Throws Error.
+  void commit();
+
+ private:
+  std::string folder_;
+  std::string temporary_;  // empty once committed
+};
+
+struct SaveOptions {
+  // More than this, and the tensors go into several files with an index. One tensor is never cut.
+  Bytes shard_bytes = 5'000'000'000;
+};
+
+// Writes config.json and the parameters, which `model` describes, into `folder`, each file on the disk when
+// it returns. Throws InvalidInput for a graph of another model, Error when writing fails.
+void save_model(const std::string& folder, const ModelDescription& model, const Graph& graph,
+                const ParameterAccess& parameters, const SaveOptions& options = {});
+
+}  // namespace stowage

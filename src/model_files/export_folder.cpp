@@ -1,0 +1,59 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "src/model_files/files.h"
+#include "stowage/error.h"
+#include "stowage/model_files.h"
+
+namespace stowage {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse_folder(const std::string& folder, const std::string& why) {
+  throw InvalidInput(fmt::format("{}: {}; name a new folder, or an empty one", folder, why));
+}
+
+// "models/a/" as "models/a".
+std::string without_slashes(std::string folder) {
+  while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
+  return folder;
+}
+
+}  // namespace
+
+ExportFolder::ExportFolder(std::string folder) : folder_(without_slashes(std::move(folder))) {
+  std::error_code error;
+  const fs::file_status status = fs::symlink_status(folder_, error);
+  if (fs::exists(status) && !fs::is_directory(status))
+    refuse_folder(folder_, "this is there and is no folder");
+  if (fs::exists(status) && !fs::is_empty(folder_, error))
+    refuse_folder(folder_, error ? error.message() : "there are files in it");
+  const std::string temporary = fmt::format("{}.{}.part", folder_, ::getpid());
+  if (folder_.empty() || !fs::create_directory(temporary, error))
+    refuse_folder(folder_,
+                  fmt::format("it cannot be made ({})", error ? error.message() : "something is there"));
+  temporary_ = temporary;
+}
+
+ExportFolder::~ExportFolder() {
+  std::error_code error;
+  if (!temporary_.empty()) fs::remove_all(temporary_, error);
+}
+
+void ExportFolder::commit() {
+  sync_folder(temporary_);
+  if (std::rename(temporary_.c_str(), folder_.c_str()) != 0)
+    throw Error(fmt::format("{}: it cannot be given its name ({}); leave the place free while it is written",
+                            folder_, std::strerror(errno)));
+  temporary_.clear();
+  const fs::path parent = fs::path(folder_).parent_path();
+  sync_folder(parent.empty() ? "." : parent.string());
+}
+
+}  // namespace stowage

@@ -1,0 +1,229 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <set>
+
+#include "src/model_files/convert.h"
+#include "src/model_files/parameter_parts.h"
+#include "src/model_files/strict_json.h"
+#include "stowage/error.h"
+#include "stowage/model_files.h"
+
+namespace stowage {
+namespace {
+
+constexpr std::int64_t elements_at_once = std::int64_t{1} << 17;  // of buffers
+
+// One parameter and the tensors of the files that it is read from.
+struct Match {
+  ParameterParts parameter;
+  std::vector<const StoredTensor*> stored;  // by part; empty: missing
+};
+
+struct Matches {
+  std::vector<Match> all;
+  MissingParameters missing;
+  struct Tie {
+    const StoredTensor* tensor;
+    const StoredTensor* other;
+  };
+  std::vector<Tie> ties;
+};
+
+class Matcher {
+ public:
+  Matcher(const TensorFiles& files, const ModelDescription& model, const Graph& graph)
+      : files_(files), model_(model), graph_(graph) {}
+
+  Matches run() {
+    Matches result;
+    for (ParameterParts& parameter : parameter_parts(model_, graph_)) {
+      Match match{std::move(parameter), {}};
+      find_parts(match);
+      if (match.stored.empty()) result.missing.push_back(graph_.tensor(match.parameter.parameter).name);
+      result.all.push_back(std::move(match));
+    }
+    judge_others(result);
+    return result;
+  }
+
+ private:
+  const StoredTensor* find(const std::string& name) const {
+    for (const std::string& accepted : accepted_names(model_.kind, name))
+      if (const StoredTensor* found = files_.find(accepted)) return found;
+    return nullptr;
+  }
+
+  void find_parts(Match& match) {
+    for (const StoredPart& part : match.parameter.parts) {
+      const StoredTensor* found = find(part.name);
+      if (found == nullptr && match.parameter.may_be_missing && match.stored.empty()) return;
+      if (found == nullptr)
+        refuse(fmt::format("there is no tensor {}, which {} of {} needs", in_quotes(part.name),
+                           in_quotes(graph_.tensor(match.parameter.parameter).name), kind_word()));
+      require_fits(*found, part.shape);
+      used_.insert(found);
+      match.stored.push_back(found);
+    }
+  }
+
+  void require_fits(const StoredTensor& tensor, const std::vector<std::int64_t>& shape) const {
+    if (!is_real(tensor.type))
+      refuse(fmt::format("tensor {} is of type {}, and F16, BF16, F32 and F64 can be read",
+                         in_quotes(tensor.name), to_string(tensor.type)));
+    if (tensor.shape != shape)
+      refuse(fmt::format("tensor {} has the shape [{}], and config.json asks for [{}]",
+                         in_quotes(tensor.name), fmt::join(tensor.shape, ", "), fmt::join(shape, ", ")));
+  }
+
+  void judge_others(Matches& result) const {
+    for (const std::string_view name : files_.names()) {
+      const StoredTensor* tensor = files_.find(name);
+      if (used_.contains(tensor)) continue;
+      const ExtraTensor extra = extra_tensor(model_.kind, name);
+      if (extra.what == Extra::none)
+        refuse(fmt::format("tensor {} is none of {} with {} layers", in_quotes(name), kind_word(),
+                           model_.layers));
+      if (extra.what == Extra::passed_over) continue;
+      const StoredTensor* other = find(extra.tied_to);
+      if (other == nullptr || other->type != tensor->type || other->shape != tensor->shape)
+        refuse(fmt::format("tensor {} is not {}, to which it is tied in the models that can be read",
+                           in_quotes(name), in_quotes(extra.tied_to)));
+      result.ties.push_back({tensor, other});
+    }
+  }
+
+  const char* kind_word() const { return model_.kind == ModelKind::gpt2 ? "GPT-2" : "BERT"; }
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw InvalidInput(fmt::format(
+        "model files: {}; give the files and the config.json of one model, with or without its tied head",
+        why));
+  }
+
+  const TensorFiles& files_;
+  const ModelDescription& model_;
+  const Graph& graph_;
+  std::set<const StoredTensor*> used_;
+};
+
+void require_tied(const TensorFiles& files, const Matches::Tie& tie) {
+  constexpr Bytes piece = 1_MiB;
+  std::vector<std::byte> buffers(2 * piece);
+  for (Bytes done = 0; done < tie.tensor->bytes; done += piece) {
+    const Bytes bytes = std::min(piece, tie.tensor->bytes - done);
+    const std::span<std::byte> one(buffers.data(), bytes);
+    const std::span<std::byte> other(buffers.data() + piece, bytes);
+    files.read(*tie.tensor, done, one);
+    files.read(*tie.other, done, other);
+    if (std::memcmp(one.data(), other.data(), bytes) != 0)
+      throw InvalidInput(
+          fmt::format("model files: tensor {} differs from {}, to which it is tied in the models that can be "
+                      "read; give a "
+                      "model with a tied head",
+                      in_quotes(tie.tensor->name), in_quotes(tie.other->name)));
+  }
+}
+
+// Reads one parameter. What is read fits a small buffer, or goes straight to where it stays.
+class Reader {
+ public:
+  Reader(const TensorFiles& files, const Graph& graph, const Match& match)
+      : files_(files), match_(match), tensor_(graph.tensor(match.parameter.parameter)) {}
+
+  void run(const ParameterAccess& parameters) {
+    if (match_.parameter.low != no_id) return read_masters(parameters);
+    const auto element = static_cast<std::int64_t>(size_of(tensor_.type));
+    parameters.fill(match_.parameter.parameter, [&](Bytes offset, std::span<std::byte> piece) {
+      const auto begin = static_cast<std::int64_t>(offset) / element;
+      read(begin, begin + static_cast<std::int64_t>(piece.size()) / element, tensor_.type, piece);
+    });
+  }
+
+ private:
+  // Elements [begin, end) of the parameter as `type`.
+  void read(std::int64_t begin, std::int64_t end, DataType type, std::span<std::byte> into) {
+    const std::int64_t padding = match_.parameter.stored_rows * match_.parameter.columns;
+    const auto at = [&](std::int64_t index) {
+      return static_cast<std::size_t>(index - begin) * size_of(type);
+    };
+    if (padding < end) {
+      const std::size_t from = at(std::max(begin, padding));
+      std::memset(into.data() + from, 0, into.size() - from);
+    }
+    for_each_run(match_.parameter, begin, end, [&](const Run& run) {
+      const StoredTensor& stored = *match_.stored[run.part];
+      if (run.stride == 1 && stored_type_of(type) == stored.type) {
+        const Bytes bytes = static_cast<Bytes>(run.count) * size_of(type);
+        files_.read(stored, static_cast<Bytes>(run.stored) * size_of(type),
+                    into.subspan(at(run.element), bytes));
+      } else {
+        read_converted(stored, run, type, into.subspan(at(run.element)));
+      }
+    });
+  }
+
+  void read_converted(const StoredTensor& stored, const Run& run, DataType type, std::span<std::byte> into) {
+    const Bytes element = size_of(type);
+    for (std::int64_t done = 0; done < run.count; done += elements_at_once) {
+      const auto count = static_cast<std::size_t>(std::min(elements_at_once, run.count - done));
+      const std::span<std::byte> values = sized(values_, count * size_of(stored.type));
+      files_.read(stored, static_cast<Bytes>(run.stored + done) * size_of(stored.type), values);
+      const auto first = static_cast<std::size_t>(done * run.stride) * element;
+      if (run.stride == 1) {
+        convert(stored.type, values, type, into.subspan(first, count * element));
+        continue;
+      }
+      const std::span<std::byte> converted = sized(converted_, count * element);
+      convert(stored.type, values, type, converted);
+      for (std::size_t i = 0; i < count; ++i)
+        std::memcpy(into.data() + first + i * static_cast<std::size_t>(run.stride) * element,
+                    converted.data() + i * element, element);
+    }
+  }
+
+  // The f32 master weights in two halves.
+  void read_masters(const ParameterAccess& parameters) {
+    const std::int64_t all = tensor_.elements();
+    for (std::int64_t done = 0; done < all; done += elements_at_once) {
+      const std::int64_t count = std::min(elements_at_once, all - done);
+      const auto bytes = static_cast<Bytes>(count) * 2;
+      const std::span<std::byte> masters = sized(masters_, 2 * bytes);
+      const std::span<std::byte> weights = sized(weights_, bytes);
+      const std::span<std::byte> low = sized(low_, bytes);
+      read(done, done + count, DataType::f32, masters);
+      split_masters(masters, weights, low);
+      parameters.write(match_.parameter.parameter, static_cast<Bytes>(done) * 2, weights);
+      parameters.write(match_.parameter.low, static_cast<Bytes>(done) * 2, low);
+    }
+  }
+
+  static std::span<std::byte> sized(std::vector<std::byte>& buffer, std::size_t bytes) {
+    if (buffer.size() < bytes) buffer.resize(bytes);
+    return {buffer.data(), bytes};
+  }
+
+  const TensorFiles& files_;
+  const Match& match_;
+  const Tensor& tensor_;
+  std::vector<std::byte> values_, converted_, masters_, weights_, low_;
+};
+
+}  // namespace
+
+MissingParameters check_model(const TensorFiles& files, const ModelDescription& model, const Graph& graph) {
+  return Matcher(files, model, graph).run().missing;
+}
+
+MissingParameters load_model(const TensorFiles& files, const ModelDescription& model, const Graph& graph,
+                             const ParameterAccess& parameters) {
+  Matches matches = Matcher(files, model, graph).run();
+  for (const Matches::Tie& tie : matches.ties) require_tied(files, tie);
+  for (const Match& match : matches.all)
+    if (!match.stored.empty()) Reader(files, graph, match).run(parameters);
+  return matches.missing;
+}
+
+}  // namespace stowage

@@ -1,0 +1,158 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "src/model_files/files.h"
+#include "src/model_files/strict_json.h"
+#include "stowage/error.h"
+#include "stowage/safetensors.h"
+
+namespace stowage {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* tensor_remedy =
+    "give a .safetensors file, its .index.json, or a folder with model.safetensors";
+constexpr std::size_t most_files = 512;
+constexpr Bytes most_index_bytes = 64_MiB;
+
+struct OpenFile {
+  std::string path;
+  FileHandle handle;
+  SafetensorsHeader header;
+};
+
+OpenFile open_file(const std::string& path) {
+  OpenFile file;
+  file.path = path;
+  Bytes size = 0;
+  file.handle = open_to_read(path, tensor_remedy, size);
+  std::string beginning(std::min<Bytes>(size, 8), '\0');
+  read_at(file.handle, path, 0, std::as_writable_bytes(std::span(beginning)));
+  Bytes header = 0;
+  for (std::size_t i = beginning.size(); i-- > 0;)
+    header = header << 8U | static_cast<unsigned char>(beginning[i]);
+  // What claims more than the file has, or than the format allows, is refused from its first 8 bytes.
+  if (size >= 8 && header <= std::min<Bytes>(size - 8, 100'000'000)) {
+    beginning.resize(8 + header);
+    read_at(file.handle, path, 0, std::as_writable_bytes(std::span(beginning)));
+  }
+  file.header = parse_safetensors(beginning, size, path);
+  return file;
+}
+
+// A folder's file or index.
+std::string found_in(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return path;
+  for (const char* name : {"model.safetensors", "model.safetensors.index.json"}) {
+    const fs::path file = fs::path(path) / name;
+    if (fs::exists(file, error)) return file.string();
+  }
+  throw InvalidInput(
+      fmt::format("{}: this folder has neither model.safetensors nor model.safetensors.index.json; {}", path,
+                  tensor_remedy));
+}
+
+}  // namespace
+
+class TensorFiles::Implementation {
+ public:
+  explicit Implementation(const std::string& path) {
+    const std::string file = found_in(path);
+    if (file.ends_with(".json"))
+      open_index(file);
+    else
+      files_.push_back(open_file(file));
+    for (const OpenFile& open : files_) {
+      for (const StoredTensor& tensor : open.header.tensors) {
+        if (!places_.emplace(tensor.name, Place{&tensor, &open}).second)
+          throw InvalidInput(fmt::format("{}: tensor {} is in another file of the index too; {}", open.path,
+                                         in_quotes(tensor.name), tensor_remedy));
+      }
+    }
+  }
+
+  struct Place {
+    const StoredTensor* tensor;
+    const OpenFile* file;
+  };
+  const std::map<std::string_view, Place>& places() const { return places_; }
+
+  void read(const StoredTensor& tensor, Bytes offset, std::span<std::byte> into) const {
+    const auto found = places_.find(tensor.name);
+    if (found == places_.end() || found->second.tensor->bytes < offset ||
+        found->second.tensor->bytes - offset < into.size())
+      throw InvalidInput(fmt::format("these files have no {} bytes at {} of tensor {}; read inside of one",
+                                     into.size(), offset, in_quotes(tensor.name)));
+    const auto& [stored, file] = found->second;
+    read_at(file->handle, file->path, file->header.data_offset + stored->offset + offset, into);
+  }
+
+ private:
+  void open_index(const std::string& path) {
+    const auto index = parse_safetensors_index(read_small_file(path, most_index_bytes, tensor_remedy), path);
+    std::map<std::string, std::size_t> counts;  // tensors by file
+    for (const auto& [tensor, file] : index) ++counts[file];
+    if (counts.size() > most_files)
+      throw InvalidInput(fmt::format("{}: it names {} files; save the model in at most {}", path,
+                                     counts.size(), most_files));
+    files_.reserve(counts.size());
+    for (const auto& [name, count] : counts) {
+      files_.push_back(open_file((fs::path(path).parent_path() / name).string()));
+      require_agreement(path, index, name, files_.back());
+    }
+    for (const auto& [tensor, file] : index) require_there(path, tensor, file);
+  }
+
+  static void require_agreement(const std::string& path, const std::map<std::string, std::string>& index,
+                                const std::string& name, const OpenFile& file) {
+    for (const StoredTensor& tensor : file.header.tensors) {
+      const auto entry = index.find(tensor.name);
+      if (entry == index.end() || entry->second != name)
+        throw InvalidInput(fmt::format("{}: {} has a tensor {} that weight_map does not place there; {}",
+                                       path, name, in_quotes(tensor.name), tensor_remedy));
+    }
+  }
+
+  void require_there(const std::string& path, const std::string& tensor, const std::string& name) {
+    if (names_.empty()) {
+      for (const OpenFile& file : files_)
+        for (const StoredTensor& stored : file.header.tensors) names_.push_back(stored.name);
+      std::sort(names_.begin(), names_.end());
+    }
+    if (!std::binary_search(names_.begin(), names_.end(), tensor))
+      throw InvalidInput(fmt::format("{}: weight_map places tensor {} in {}, which lacks it; {}", path,
+                                     in_quotes(tensor), name, tensor_remedy));
+  }
+
+  std::vector<OpenFile> files_;
+  std::vector<std::string_view> names_;  // sorted; of an index
+  std::map<std::string_view, Place> places_;
+};
+
+TensorFiles::TensorFiles(const std::string& path) : implementation_(std::make_unique<Implementation>(path)) {}
+TensorFiles::~TensorFiles() = default;
+TensorFiles::TensorFiles(TensorFiles&&) noexcept = default;
+TensorFiles& TensorFiles::operator=(TensorFiles&&) noexcept = default;
+
+std::size_t TensorFiles::size() const { return implementation_->places().size(); }
+
+const StoredTensor* TensorFiles::find(std::string_view name) const {
+  const auto found = implementation_->places().find(name);
+  return found == implementation_->places().end() ? nullptr : found->second.tensor;
+}
+
+std::vector<std::string_view> TensorFiles::names() const {
+  std::vector<std::string_view> names;
+  for (const auto& [name, place] : implementation_->places()) names.push_back(name);
+  return names;
+}
+
+void TensorFiles::read(const StoredTensor& tensor, Bytes offset, std::span<std::byte> into) const {
+  implementation_->read(tensor, offset, into);
+}
+
+}  // namespace stowage

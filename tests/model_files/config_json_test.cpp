@@ -1,0 +1,143 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "stowage/model_files.h"
+#include "tests/model_files/model_graphs.h"
+#include "tests/samples/temporary_folder.h"
+#include "tests/support/expect_refused.h"
+
+namespace stowage {
+namespace {
+
+using nlohmann::json;
+using test::expect_refused;
+using test::fixture;
+
+json gpt_json() {
+  return {{"model_type", "gpt2"}, {"n_layer", 3},       {"n_embd", 12},          {"n_head", 4},
+          {"n_positions", 77},    {"vocab_size", 1000}, {"embd_pdrop", 0.2},     {"attn_pdrop", 0.0},
+          {"bos_token_id", 5},    {"n_ctx", 77},        {"summary_type", "none"}};
+}
+json bert_json() {
+  return {{"model_type", "bert"},         {"num_hidden_layers", 2},      {"hidden_size", 12},
+          {"num_attention_heads", 3},     {"intermediate_size", 48},     {"vocab_size", 99},
+          {"max_position_embeddings", 8}, {"hidden_dropout_prob", 0.25}, {"pad_token_id", 0}};
+}
+
+ModelDescription read(const json& config) { return model_description_from_json(config.dump(), "c.json"); }
+
+void expect_field_refused(json config, const char* field, const json& value, const std::string& words) {
+  config[field] = value;
+  expect_refused([&] { read(config); }, "c.json: '" + std::string(field) + "' " + words);
+}
+
+TEST(ConfigJson, ReadsGpt) {
+  const ModelDescription model = read(gpt_json());
+  EXPECT_EQ(model, (ModelDescription{.kind = ModelKind::gpt2,
+                                     .layers = 3,
+                                     .width = 12,
+                                     .heads = 4,
+                                     .vocabulary = 1000,
+                                     .positions = 77,
+                                     .embedding_dropout = 0.2,
+                                     .attention_dropout = 0,
+                                     .residual_dropout = 0.1,
+                                     .epsilon = 1e-5,
+                                     .begin_token = 5,
+                                     .end_token = {},
+                                     .padding_token = {}}));
+}
+
+TEST(ConfigJson, ReadsBert) {
+  const ModelDescription model = read(bert_json());
+  EXPECT_EQ(model.kind, ModelKind::bert);
+  EXPECT_EQ(model.layers, 2);
+  EXPECT_EQ(model.width, 12);
+  EXPECT_EQ(model.heads, 3);
+  EXPECT_EQ(model.vocabulary, 99);
+  EXPECT_EQ(model.positions, 8);
+  EXPECT_EQ(model.embedding_dropout, 0.25);
+  EXPECT_EQ(model.residual_dropout, 0.25);
+  EXPECT_EQ(model.attention_dropout, 0.1);
+  EXPECT_EQ(model.epsilon, 1e-12);
+  EXPECT_EQ(model.padding_token, 0);
+}
+
+TEST(ConfigJson, ReadsWhatItWrites) {
+  for (const json& config : {gpt_json(), bert_json()}) {
+    const ModelDescription model = read(config);
+    EXPECT_EQ(model_description_from_json(to_json(model)), model);
+  }
+  // As check_model_files.py has transformers read it.
+  EXPECT_EQ(to_json(read_model_description(fixture("bert"))),
+            samples::contents_of(fixture("bert_written_config.json")));
+}
+
+TEST(ConfigJson, RefusesWhatIsNotComputed) {
+  expect_field_refused(gpt_json(), "model_type", "llama", "is \"llama\"; gpt2 and bert are supported");
+  expect_field_refused(gpt_json(), "activation_function", "relu",
+                       R"(is "\"relu\""; "gelu_new" is supported)");
+  expect_field_refused(gpt_json(), "n_inner", 47, "is 47; 4 times n_embd, 48, is supported");
+  expect_field_refused(gpt_json(), "tie_word_embeddings", false, "is \"false\"; true is supported");
+  expect_field_refused(gpt_json(), "scale_attn_weights", false, "is");
+  expect_field_refused(gpt_json(), "scale_attn_by_inverse_layer_idx", true, "is");
+  expect_field_refused(gpt_json(), "add_cross_attention", true, "is");
+  json odd = gpt_json();
+  odd["n_head"] = 5;
+  expect_refused([&] { read(odd); }, "c.json: 'n_embd' is 12, which n_head 5 does not divide");
+  expect_field_refused(bert_json(), "hidden_act", "gelu_new", "is");
+  expect_field_refused(bert_json(), "position_embedding_type", "relative_key", "is");
+  expect_field_refused(bert_json(), "type_vocab_size", 3, "is \"3\"; 2 is supported");
+  expect_field_refused(bert_json(), "is_decoder", true, "is");
+}
+
+TEST(ConfigJson, RefusesValuesOutOfRange) {
+  for (const char* size : {"n_layer", "n_embd", "n_head", "n_positions", "vocab_size"}) {
+    for (const json& value :
+         {json(0), json(-1), json(1.5), json("2"), json(), json(INT64_MAX), json(UINT64_MAX)})
+      expect_field_refused(gpt_json(), size, value, "is");
+    json without = gpt_json();
+    without.erase(size);
+    expect_refused([&] { read(without); }, "'" + std::string(size) + "' is not there");
+  }
+  for (const json& value : {json(-0.1), json(1), json("0"), json()})
+    expect_field_refused(gpt_json(), "attn_pdrop", value, "is");
+  expect_field_refused(gpt_json(), "layer_norm_epsilon", 0, "is 0");
+  expect_field_refused(bert_json(), "intermediate_size", json(), "is not");
+}
+
+TEST(ConfigJson, RefusesWhatIsNoConfig) {
+  for (const char* text : {"", "{", "[]", "1", "{}", "\"gpt2\"", R"({"model_type":1})"})
+    expect_refused([&] { model_description_from_json(text, "c.json"); }, "c.json: ");
+  expect_refused([] { model_description_from_json(R"({"model_type":"gpt2","model_type":"bert"})"); },
+                 "twice");
+  expect_refused([] { model_description_from_json(std::string(1'000'000, '[')); }, "config.json: ");
+  const samples::TemporaryFolder folder;
+  expect_refused([&] { read_model_description(folder.file("")); }, "config.json: cannot be read");
+}
+
+TEST(ConfigJson, MakesTheModelsOfTheGraphs) {
+  json same = gpt_json();
+  same["embd_pdrop"] = same["attn_pdrop"] = 0.1;
+  const GptConfig config = gpt_config(read(same));
+  EXPECT_EQ(config.layers, 3);
+  EXPECT_EQ(config.width, 12);
+  EXPECT_EQ(config.heads, 4);
+  EXPECT_EQ(config.vocabulary, 1000);
+  EXPECT_EQ(config.sequence, 77);
+  EXPECT_EQ(config.dropout, 0.1);
+  expect_refused([] { gpt_config(read(gpt_json())); }, "'embd_pdrop' is 0.2, 'attn_pdrop' 0");
+  same["layer_norm_epsilon"] = 1e-6;
+  expect_refused([&] { gpt_config(read(same)); }, "'layer_norm_epsilon' is 1e-06; 1e-05 is supported");
+  expect_refused([&] { bert_config(read(same)); }, "'model_type' is gpt2");
+  json bert = bert_json();
+  bert["attention_probs_dropout_prob"] = 0.25;
+  EXPECT_EQ(bert_config(read(bert)).sequence, 8);
+  EXPECT_EQ(describe(config).positions, 77);
+  EXPECT_EQ(describe(bert_config(read(bert))).epsilon, 1e-12);
+}
+
+}  // namespace
+}  // namespace stowage

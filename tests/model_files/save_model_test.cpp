@@ -1,0 +1,120 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "stowage/model_files.h"
+#include "tests/model_files/model_graphs.h"
+#include "tests/samples/temporary_folder.h"
+#include "tests/support/expect_refused.h"
+
+namespace stowage {
+namespace {
+
+using samples::contents_of;
+using test::fixture;
+using test::Values;
+
+// Reads the fixture's model into `graph` and writes it into `folder`.
+ModelDescription round_trip(const std::string& name, const Graph& graph, const std::string& folder,
+                            const SaveOptions& options = {}) {
+  ModelDescription model = read_model_description(fixture(name));
+  Values values(graph, 192);
+  load_model(TensorFiles(fixture(name)), model, graph, values.access());
+  std::filesystem::create_directory(folder);
+  save_model(folder, model, graph, values.access(), options);
+  return model;
+}
+
+// transformers made the fixtures.
+TEST(SaveModel, WritesTheFileThatTransformersWrote) {
+  const samples::TemporaryFolder folder;
+  const ModelDescription gpt = read_model_description(fixture("gpt2"));
+  round_trip("gpt2", test::gpt_graph(gpt, 256, 32), folder.file("gpt"));
+  EXPECT_EQ(contents_of(folder.file("gpt/model.safetensors")),
+            contents_of(fixture("gpt2/model.safetensors")));
+  EXPECT_EQ(read_model_description(folder.file("gpt")), gpt);
+
+  const ModelDescription bert = read_model_description(fixture("bert"));
+  round_trip("bert", test::bert_parameters(bert, 40), folder.file("bert"));
+  EXPECT_EQ(contents_of(folder.file("bert/model.safetensors")),
+            contents_of(fixture("bert/model.safetensors")));
+}
+
+TEST(SaveModel, LeavesPaddingOut) {
+  const samples::TemporaryFolder folder;
+  const ModelDescription bert = read_model_description(fixture("bert"));
+  round_trip("bert", test::bert_parameters(bert, 64), folder.file("bert"));
+  EXPECT_EQ(contents_of(folder.file("bert/model.safetensors")),
+            contents_of(fixture("bert/model.safetensors")));
+}
+
+TEST(SaveModel, WritesTheMastersOfSplitWeights) {
+  const samples::TemporaryFolder folder;
+  const ModelDescription gpt = read_model_description(fixture("gpt2"));
+  const Graph graph = test::gpt_graph(gpt, 256, 32, DataType::bf16);
+  round_trip("gpt2", graph, folder.file("m"));
+  EXPECT_EQ(contents_of(folder.file("m/model.safetensors")), contents_of(fixture("gpt2/model.safetensors")));
+  // Rounded to the nearest, and not cut off: the lower half has both signs.
+  Values values(graph);
+  load_model(TensorFiles(fixture("gpt2")), gpt, graph, values.access());
+  const auto& low = values.of("wte.weight.low");
+  int negative = 0;
+  for (std::size_t i = 1; i < low.size(); i += 2) negative += static_cast<int>(low[i] >> 7U);
+  EXPECT_GT(negative, 700);
+  EXPECT_LT(negative, 1400);
+}
+
+TEST(SaveModel, CutsIntoFilesWithAnIndex) {
+  const samples::TemporaryFolder folder;
+  const ModelDescription gpt = read_model_description(fixture("gpt2"));
+  round_trip("gpt2", test::gpt_graph(gpt, 256, 32), folder.file("m"), {.shard_bytes = 9000});
+  EXPECT_FALSE(std::filesystem::exists(folder.file("m/model.safetensors")));
+  EXPECT_TRUE(std::filesystem::exists(folder.file("m/model-00001-of-00002.safetensors")));
+  const TensorFiles written(folder.file("m")), before(fixture("gpt2"));
+  EXPECT_EQ(written.names(), before.names());
+  Bytes total = 0;
+  for (const std::string_view name : written.names()) {
+    EXPECT_EQ(test::bytes_of(written, std::string(name)), test::bytes_of(before, std::string(name)));
+    total += written.find(name)->bytes;
+  }
+  EXPECT_THAT(contents_of(folder.file("m/model.safetensors.index.json")),
+              ::testing::HasSubstr("\"total_size\": " + std::to_string(total)));
+}
+
+TEST(SaveModel, ATensorLargerThanAFileHasItsOwn) {
+  const samples::TemporaryFolder folder;
+  const ModelDescription gpt = read_model_description(fixture("gpt2"));
+  round_trip("gpt2", test::gpt_graph(gpt, 256, 32), folder.file("m"), {.shard_bytes = 1});
+  EXPECT_TRUE(std::filesystem::exists(folder.file("m/model-00028-of-00028.safetensors")));
+  EXPECT_EQ(TensorFiles(folder.file("m")).size(), 28U);
+}
+
+TEST(SaveModel, WritesAShorterSequence) {
+  const samples::TemporaryFolder folder;
+  ModelDescription model = read_model_description(fixture("gpt2"));
+  const Graph graph = test::gpt_graph(model, 256, 20);
+  Values values(graph);
+  load_model(TensorFiles(fixture("gpt2")), model, graph, values.access());
+  model.positions = 20;
+  std::filesystem::create_directory(folder.file("m"));
+  save_model(folder.file("m"), model, graph, values.access());
+  EXPECT_EQ(TensorFiles(folder.file("m")).find("transformer.wpe.weight")->shape,
+            (std::vector<std::int64_t>{20, 8}));
+  EXPECT_THAT(check_model(TensorFiles(folder.file("m")), read_model_description(folder.file("m")), graph),
+              ::testing::IsEmpty());
+}
+
+TEST(SaveModel, RefusesHalfAModel) {
+  const samples::TemporaryFolder folder;
+  const ModelDescription bert = read_model_description(fixture("bert"));
+  const Graph graph = test::bert_parameters(bert, 40, false);
+  Values values(graph);
+  test::expect_refused([&] { save_model(folder.file(""), bert, graph, values.access()); },
+                       "cls.seq_relationship");
+  EXPECT_EQ(folder.entries(), 0U);
+}
+
+}  // namespace
+}  // namespace stowage

@@ -1,0 +1,104 @@
+// train_gpt --init and --export from end to end.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "stowage/model_files.h"
+#include "tests/samples/run_program.h"
+#include "tests/samples/temporary_folder.h"
+
+namespace stowage::samples {
+namespace {
+
+using ::testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+const std::string fixtures = std::string(STOWAGE_ROOT) + "/tests/fixtures/model_files/";
+
+class TrainGptModelFiles : public ::testing::Test {
+ protected:
+  Words with(const Words& more) const {
+    Words words = {"--data", text_, "--device", "simulated", "--batch", "2"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  void run(const Words& more) const {
+    const ProgramResult result = run_train_gpt(with(more));
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+  }
+  void expect_refused(const Words& more, const Words& parts) const {
+    const ProgramResult result = run_train_gpt(with(more));
+    EXPECT_EQ(result.exit_code, 2) << result.errors;
+    EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1) << result.errors;
+    for (const std::string& part : parts) EXPECT_THAT(result.errors, HasSubstr(part));
+  }
+
+  TemporaryFolder folder_;
+  std::string text_ = folder_.make("text", std::string(3000, 'a') + std::string(3000, 'b'));
+};
+
+TEST_F(TrainGptModelFiles, WithoutTrainingTheFileStaysWhatItIs) {
+  run({"--init", fixtures + "gpt2", "--steps", "0", "--export", folder_.file("out")});
+  EXPECT_EQ(contents_of(folder_.file("out/model.safetensors")),
+            contents_of(fixtures + "gpt2/model.safetensors"));
+  EXPECT_EQ(read_model_description(folder_.file("out")), read_model_description(fixtures + "gpt2"));
+}
+
+// Streamed from the host, in the least memory.
+TEST_F(TrainGptModelFiles, NorInTheLeastMemory) {
+  const ProgramResult asked = run_train_gpt(with(
+      {"--init", fixtures + "gpt2", "--sequence", "32", "--plan-only", "--export", folder_.file("out")}));
+  EXPECT_FALSE(std::filesystem::exists(folder_.file("out")));
+  const std::size_t at = asked.output.find('(', asked.output.find("\nminimum"));
+  ASSERT_NE(at, std::string::npos);
+  const std::string minimum = asked.output.substr(at + 1, asked.output.find(' ', at) - at - 1);
+  run({"--init", fixtures + "gpt2_sharded/model.safetensors.index.json", "--device-memory", minimum,
+       "--steps", "0", "--export", folder_.file("out")});
+  EXPECT_EQ(contents_of(folder_.file("out/model.safetensors")),
+            contents_of(fixtures + "gpt2/model.safetensors"));
+}
+
+TEST_F(TrainGptModelFiles, TrainsOnFromWhatItWrote) {
+  const Words sizes = {"--layers", "1",          "--width", "32",        "--heads",
+                       "2",        "--sequence", "16",      "--dropout", "0"};
+  Words first = {"--steps", "2", "--export", folder_.file("a")};
+  first.insert(first.end(), sizes.begin(), sizes.end());
+  run(first);
+  run({"--init", folder_.file("a"), "--sequence", "8", "--steps", "1", "--export", folder_.file("b")});
+  const ModelDescription model = read_model_description(folder_.file("b"));
+  EXPECT_EQ(model.positions, 8);
+  EXPECT_EQ(model.layers, 1);
+  EXPECT_EQ(model.residual_dropout, 0);
+  EXPECT_NE(contents_of(folder_.file("a/model.safetensors")),
+            contents_of(folder_.file("b/model.safetensors")));
+  EXPECT_THAT(run_train_gpt(with({"--init", folder_.file("b"), "--steps", "0", "--sample", "3"})).output,
+              HasSubstr("3 bytes from the model"));
+}
+
+TEST_F(TrainGptModelFiles, RefusesFlagsThatContradictTheFile) {
+  const std::string init = fixtures + "gpt2";
+  expect_refused({"--init", init, "--layers", "3"}, {"--layers 3", "--init " + init, "n_layer 2"});
+  expect_refused({"--init", init, "--width", "16"}, {"--width 16", "n_embd 8"});
+  expect_refused({"--init", init, "--heads", "4"}, {"--heads 4", "n_head 2"});
+  expect_refused({"--init", init, "--sequence", "33"}, {"--sequence 33", "n_positions 32"});
+  run({"--init", init, "--layers", "2", "--width", "8", "--heads", "2", "--sequence", "9", "--plan-only"});
+}
+
+TEST_F(TrainGptModelFiles, RefusesFilesThatAreNoGpt) {
+  expect_refused({"--init", folder_.file("none")}, {"--init", "config.json"});
+  expect_refused({"--init", fixtures + "bert"}, {"--init", "bert"});
+  std::filesystem::copy(fixtures + "gpt2", folder_.file("cut"));
+  std::filesystem::resize_file(folder_.file("cut/model.safetensors"), 5000);
+  expect_refused({"--init", folder_.file("cut")}, {"--init", "model.safetensors"});
+}
+
+TEST_F(TrainGptModelFiles, RefusesAPlaceThatIsTaken) {
+  expect_refused({"--steps", "0", "--export", folder_.file("")}, {"--export", "there are files in it"});
+  expect_refused({"--steps", "0", "--export", folder_.file("out"), "--log", folder_.file("out/log")},
+                 {"--log", "in the folder of --export"});
+}
+
+}  // namespace
+}  // namespace stowage::samples
