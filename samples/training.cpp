@@ -84,9 +84,9 @@ void check_distinct(const Options& options) {
                                        {"--log", options.log_file},
                                        {"--trace", options.trace_file},
                                        {"--weights", options.weights_file}}};
-  for (const Named& file : files) check_outside(options.export_folder, file.flag, file.path);
   check_outside(options.export_folder, "--checkpoint", options.checkpoint_folder);
   for (std::size_t i = 1; i < files.size(); ++i) {
+    check_outside(options.export_folder, files[i].flag, files[i].path);
     for (std::size_t j = 0; j < i; ++j) {
       if (files[i].path.empty() || files[j].path.empty()) continue;
       std::error_code error;

@@ -63,7 +63,9 @@ TEST_P(EnginePieces, FillMakesTheWholeValueInOrder) {
     fill_pattern(offset, piece);
   });
   EXPECT_EQ(next, size);
-  if (GetParam().on_host) EXPECT_EQ(pieces, 1) << "the bucket's own bytes";
+  if (GetParam().on_host) {
+    EXPECT_EQ(pieces, 1) << "the bucket's own bytes";
+  }
   EXPECT_EQ(engine.read(tiny_weight), whole());
 }
 
@@ -78,10 +80,14 @@ TEST_P(EnginePieces, FillHandsOutTheBytesThemselves) {
   });
   engine.fill(tiny_weight, [&](Bytes, std::span<std::byte> piece) {
     if (second == nullptr) second = piece.data();
-    if (GetParam().on_host) EXPECT_THAT(piece, Each(std::byte{1}));
+    if (GetParam().on_host) {
+      EXPECT_THAT(piece, Each(std::byte{1}));
+    }
     std::memset(piece.data(), 2, piece.size());
   });
-  if (GetParam().on_host) EXPECT_EQ(first, second);
+  if (GetParam().on_host) {
+    EXPECT_EQ(first, second);
+  }
   EXPECT_THAT(engine.read(tiny_weight), Each(std::byte{2}));
 }
 
@@ -130,6 +136,32 @@ TEST_P(EnginePieces, WithoutInitialisersParametersAreZero) {
   Engine engine(*device, graph, plan, options(false));
   EXPECT_THAT(engine.read(tiny_weight), Each(std::byte{0}));
   EXPECT_THAT(engine.read(tiny_m), Each(std::byte{0}));
+}
+
+// A planner's own buckets, in all memory and in the least.
+TEST(EnginePiecesOfAPlan, ReachEveryParameter) {
+  const Graph graph = smallest_gpt(2);
+  for (const Bytes budget : {unlimited, minimum_bytes(graph, Machine{}, {})}) {
+    const Plan plan = std::get<Plan>(make_plan(graph, Machine{}, {.device = budget, .host = unlimited}));
+    const auto train = [&](bool in_pieces) {
+      const auto device = open_simulated_device({.capacity = plan.device_peak_bytes});
+      const auto other_device = open_simulated_device({.capacity = plan.device_peak_bytes});
+      EngineOptions options;
+      options.seed = run_seed;
+      Engine source(*other_device, graph, plan, options);
+      options.initialise = !in_pieces;
+      Engine engine(*device, graph, plan, options);
+      for (TensorId id = 0; id < graph.tensors.size(); ++id) {
+        if (!in_pieces || graph.tensor(id).kind != TensorKind::parameter) continue;
+        const std::vector<std::byte> value = source.read(id);
+        engine.fill(id, [&](Bytes offset, std::span<std::byte> piece) {
+          std::memcpy(piece.data(), value.data() + offset, piece.size());
+        });
+      }
+      return run_engine(engine, graph, 2, 16);
+    };
+    EXPECT_EQ(train(true), train(false));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Plans, EnginePieces,
