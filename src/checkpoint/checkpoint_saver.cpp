@@ -108,7 +108,7 @@ class CheckpointSaver::Implementation {
       folder_.write(state, read);
     } catch (const std::exception& error) {
       const MutexLock lock(mutex_);
-      failures_.push_back(fmt::format("no checkpoint of step {}: {}", state.step, error.what()));
+      failures_.push_back(fmt::format("checkpoint of step {}: {}", state.step, error.what()));
     }
   }
 

@@ -8,8 +8,8 @@
 
 namespace stowage {
 
-// Bytes: that of a graph of a million tensors is smaller.
-inline constexpr Bytes largest_state_json = Bytes{1} << 29;
+// Of the file: a hundred thousand tensors and more.
+inline constexpr Bytes largest_state_json = Bytes{1} << 26;
 
 std::string state_to_json(const CheckpointState& state);
 

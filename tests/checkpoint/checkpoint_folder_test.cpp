@@ -127,7 +127,7 @@ TEST_F(CheckpointFolderTest, WhatReadingThrowsComesOutAndLeavesNothing) {
 
 // While it writes the second checkpoint, at each of its reads of a value in turn.
 TEST_F(CheckpointFolderTest, AProcessThatIsKilledLeavesWhatWasThere) {
-  for (std::size_t last = 0; last < 5; ++last) {
+  for (const std::size_t last : {0U, 1U, 2U, 4U}) {  // the one left out has no bytes
     const pid_t child = ::fork();
     if (child == 0) {
       CheckpointFolder folder(folder_.path(), 1);
@@ -140,9 +140,7 @@ TEST_F(CheckpointFolderTest, AProcessThatIsKilledLeavesWhatWasThere) {
     }
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
-    // The empty tensor has nothing to read.
-    ASSERT_EQ(WIFSIGNALED(status), last != 3);
-    if (last == 3) continue;
+    ASSERT_TRUE(WIFSIGNALED(status));
     EXPECT_EQ(open_newest_checkpoint(folder_.path())->state().step, 1U);
     EXPECT_EQ(folder_.names().size(), 2U);
     const CheckpointFolder next(folder_.path(), 1);

@@ -80,9 +80,10 @@ TEST_F(CheckpointFiles, EveryOtherLengthOfTheValuesIsFound) {
   EXPECT_THAT(refusal(), HasSubstr("it has 321 bytes, and 'tensors' in state.json takes 320"));
 }
 
-TEST_F(CheckpointFiles, EveryFlippedByteAndLengthOfTheStateIsFound) {
+// Every one of them: state_json_test.
+TEST_F(CheckpointFiles, AFlippedByteOrAnotherLengthOfTheStateIsFound) {
   const std::string whole = contents_of(json_);
-  for (std::size_t i = 0; i < whole.size(); ++i) {
+  for (std::size_t i = 0; i < whole.size(); i += 7) {
     std::string damaged = whole;
     damaged[i] = static_cast<char>(damaged[i] ^ 1);
     put(json_, damaged);
