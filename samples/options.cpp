@@ -147,6 +147,31 @@ void add_plan(CLI::App& app, Options& options, Words& words) {
   app.add_option("--plan-json", options.plan_file, "write the plan")->group(group)->type_name("FILE");
 }
 
+void add_checkpoints(CLI::App& app, Options& options) {
+  const char* group = "Checkpoints";
+  const auto some = quiet(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 40));
+  app.add_option("--checkpoint", options.checkpoint_folder,
+                 "save all that the run needs to go on to the same bits, in the background and at the end")
+      ->group(group)
+      ->type_name("DIR");
+  app.add_option("--checkpoint-every", options.checkpoint_every, "steps from one checkpoint to the next")
+      ->group(group)
+      ->check(some)
+      ->type_name("N");
+  app.add_option("--keep", options.keep, "how many of the newest checkpoints stay")
+      ->group(group)
+      ->check(some)
+      ->type_name("N");
+  app.add_flag("--checkpoint-blocking", options.checkpoint_blocking,
+               "make steps wait for checkpoints; takes no copy of the state on the host")
+      ->group(group);
+  app.add_option("--resume", options.resume_from,
+                 "go on from this checkpoint, or from the newest in --checkpoint DIR")
+      ->group(group)
+      ->expected(0, 1)
+      ->type_name("[PATH]");
+}
+
 void add_output(CLI::App& app, Options& options) {
   const char* group = "Output";
   app.add_option("--log", options.log_file, "write one JSON object per step")
@@ -204,6 +229,9 @@ void check_together(const Options& options) {
   if (options.data.empty()) {
     throw InvalidInput("--data FILE is missing: name a text to learn (scripts/train makes one)");
   }
+  if (options.resume && options.resume_from.empty() && options.checkpoint_folder.empty())
+    throw InvalidInput(
+        "--resume without a path takes the newest checkpoint of --checkpoint DIR: give either");
   // CLI11's ranges let "nan" pass.
   const std::map<const char*, double> reals = {{"--learning-rate", options.learning_rate},
                                                {"--weight-decay", options.weight_decay},
@@ -274,6 +302,7 @@ CommandLine parse_command_line(int count, const char* const* arguments) {
   add_model(app, result.options.model, words);
   add_machine(app, result.options, words);
   add_plan(app, result.options, words);
+  add_checkpoints(app, result.options);
   add_output(app, result.options);
   try {
     app.parse(count, arguments);
@@ -285,6 +314,7 @@ CommandLine parse_command_line(int count, const char* const* arguments) {
   }
   understand(words, result.options);
   const auto given = [&](const char* flag) { return app.count(flag) > 0; };
+  result.options.resume = given("--resume");
   take_initial_sizes(result.options, {given("--layers"), given("--width"), given("--heads"),
                                       given("--sequence"), given("--dropout")});
   check_together(result.options);

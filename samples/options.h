@@ -34,6 +34,13 @@ struct Options {
   Link link{.bytes_per_second = 8e9, .latency_seconds = 10e-6, .throttled = true};  // simulated, each way
   double link_both_bytes_per_second = as_alone;  // simulated, each way while both are busy
 
+  std::string checkpoint_folder;         // empty: no checkpoints
+  std::uint64_t checkpoint_every = 100;  // steps
+  std::uint64_t keep = 3;                // of the newest checkpoints
+  bool checkpoint_blocking = false;      // steps wait for checkpoints, without a copy on the host
+  bool resume = false;
+  std::string resume_from;  // a checkpoint; empty: the newest of `checkpoint_folder`
+
   bool plan_only = false;
   bool verify = false;  // compare the bits of every replay
   std::uint64_t sample_bytes = 0;

@@ -75,11 +75,11 @@ void OutputFile::discard() noexcept {
   temporary_.clear();
 }
 
-void OutputFile::start() {
+void OutputFile::start(std::uint64_t kept) {
   if (!file_) return;
   std::error_code error;
   const bool regular = fs::is_regular_file(path_, error);
-  if (regular && ::ftruncate(::fileno(file_.get()), 0) != 0) fail(flag_, path_);
+  if (regular && ::ftruncate(::fileno(file_.get()), static_cast<off_t>(kept)) != 0) fail(flag_, path_);
   if (!rename_) temporary_.clear();
 }
 

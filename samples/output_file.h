@@ -30,7 +30,7 @@ class OutputFile {
   bool wanted() const { return file_ != nullptr; }
   const std::string& path() const { return path_; }
 
-  void start();  // growing: empties the file
+  void start(std::uint64_t kept = 0);  // growing: empties the file but for its first bytes
   // These throw Error naming the file when the disk refuses.
   void write(std::string_view text);
   void flush();

@@ -61,7 +61,7 @@ std::string Progress::add(const StepReport& report) {
   d2h_ += report.d2h_bytes;
 
   const std::uint64_t every = std::max<std::uint64_t>(1, options_.steps / lines_per_run);
-  const bool lasting = done_ == 1 || done_ == options_.steps || done_ % every == 0;
+  const bool lasting = done_ == options_.first_step + 1 || done_ == options_.steps || done_ % every == 0;
   const bool terminal = options_.columns > 0;
   if (!lasting && seconds_ < (terminal ? refresh_seconds : line_seconds)) return {};
 

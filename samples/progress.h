@@ -26,6 +26,7 @@ struct ProgressWindow {
 std::string progress_line(const ProgressWindow& window);
 
 struct ProgressOptions {
+  std::uint64_t first_step = 0;  // completed before
   std::uint64_t steps = 0;
   std::uint64_t tokens_per_step = 0;
   Bytes budget = 0;
@@ -34,7 +35,7 @@ struct ProgressOptions {
 
 class Progress {
  public:
-  explicit Progress(const ProgressOptions& options) : options_(options) {}
+  explicit Progress(const ProgressOptions& options) : options_(options), done_(options.first_step) {}
 
   // Text to print after this step: a line, a rewritten line, or nothing.
   std::string add(const StepReport& report);
@@ -46,7 +47,7 @@ class Progress {
   void restart();
 
   ProgressOptions options_;
-  std::uint64_t done_ = 0;
+  std::uint64_t done_;
   StepReport last_;
   // Sums since the last line.
   std::uint64_t count_ = 0;

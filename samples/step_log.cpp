@@ -2,12 +2,30 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 
 namespace stowage::samples {
 namespace {
 
 std::string exact(double value) { return std::isfinite(value) ? fmt::format("{}", value) : "null"; }
+
+std::string read_log(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// 0 where the line is none of a log.
+std::uint64_t step_of(std::string_view line) {
+  constexpr std::string_view begin = R"({"step": )";
+  if (!line.starts_with(begin) || !line.ends_with('}')) return 0;
+  std::uint64_t step = 0;
+  std::from_chars(line.data() + begin.size(), line.data() + line.size(), step);
+  return step;
+}
 
 }  // namespace
 
@@ -19,6 +37,25 @@ std::string to_json_line(const StepRecord& record) {
       report.step + 1, exact(report.loss), exact(report.grad_norm), exact(record.learning_rate),
       exact(record.tokens_per_second), report.device_peak_bytes, report.h2d_bytes, report.d2h_bytes,
       exact(report.stall_fraction));
+}
+
+std::uint64_t kept_bytes(std::string_view log, std::uint64_t completed) {
+  std::size_t kept = 0;
+  for (std::uint64_t next = 0;;) {
+    const std::size_t end = log.find('\n', kept);
+    if (end == std::string_view::npos) return kept;
+    const std::uint64_t step = step_of(log.substr(kept, end - kept));
+    if (step == 0 || step > completed || (next != 0 && step != next)) return kept;
+    next = step + 1;
+    kept = end + 1;
+  }
+}
+
+void StepLog::start(std::uint64_t completed) {
+  if (!file_.wanted()) return;
+  std::error_code error;
+  const bool regular = std::filesystem::is_regular_file(file_.path(), error);
+  file_.start(completed == 0 || !regular ? 0 : kept_bytes(read_log(file_.path()), completed));
 }
 
 void StepLog::write(const StepRecord& record) {

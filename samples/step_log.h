@@ -1,7 +1,9 @@
 // The --log file: one JSON object per line and step.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "samples/output_file.h"
 #include "stowage/engine.h"
@@ -19,11 +21,16 @@ struct StepRecord {
 // text that reads back as the same double, and as null where they are no number.
 std::string to_json_line(const StepRecord& record);
 
+// How many bytes the lines take that a log begins with, as far as they are whole, follow one another step by
+// step, and are of the first `completed` steps.
+std::uint64_t kept_bytes(std::string_view log, std::uint64_t completed);
+
 class StepLog {
  public:
   // Checks that the file can be written, and changes nothing yet. Empty path: logs nothing.
   explicit StepLog(const std::string& path) : file_("--log", path, Writing::growing) {}
-  void start() { file_.start(); }
+  // A log that goes on keeps the lines of the `completed` steps that it begins with; else it starts empty.
+  void start(std::uint64_t completed = 0);
   void write(const StepRecord& record);  // flushed, so that a log can be followed
   void finish() { file_.commit(); }
 

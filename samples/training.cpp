@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kernels/math/bfloat16.h"
+#include "samples/checkpoints.h"
 #include "samples/generate.h"
 #include "samples/interrupt.h"
 #include "samples/model_files.h"
@@ -83,6 +84,7 @@ void check_distinct(const Options& options) {
                                        {"--log", options.log_file},
                                        {"--trace", options.trace_file},
                                        {"--weights", options.weights_file}}};
+  check_outside(options.export_folder, "--checkpoint", options.checkpoint_folder);
   for (std::size_t i = 1; i < files.size(); ++i) {
     check_outside(options.export_folder, files[i].flag, files[i].path);
     for (std::size_t j = 0; j < i; ++j) {
@@ -114,7 +116,7 @@ Model build_model(const Options& options) {
 }
 
 Plan plan_step(const Graph& graph, const Machine& machine, const Options& options) {
-  auto planned = make_plan(graph, machine, options.budget, options.plan);
+  auto planned = make_plan(graph, machine, budget_beside_copy(options, graph), options.plan);
   if (const auto* infeasible = std::get_if<Infeasible>(&planned)) {
     throw InvalidInput(infeasible_message(*infeasible, options.plan.policy));
   }
@@ -130,15 +132,18 @@ struct LineEnd {
 // The model on its device, step by step.
 class Trainer {
  public:
-  Trainer(const Setup& setup, const Model& model, const BatchSource& batches, RunDevice& prepared)
+  Trainer(const Setup& setup, const Model& model, const BatchSource& batches, RunCheckpoints& checkpoints,
+          RunDevice& prepared)
       : setup_(setup),
         options_(*setup.options),
         model_(model),
         batches_(batches),
+        checkpoints_(checkpoints),
         device_(open_run_device(prepared, options_)),
         engine_(*device_, model.graph, *setup.plan,
                 {.seed = options_.seed,
-                 .initialise = options_.init.empty(),
+                 .initialise = options_.init.empty() && !checkpoints.resumes(),
+                 .first_step = checkpoints.first_step(),
                  .verify_recompute = options_.verify,
                  .machine = setup.machine,
                  .kernels = {},
@@ -146,23 +151,26 @@ class Trainer {
 
   // All steps, or up to an interrupt.
   void run(StepLog& log) {
-    Progress progress({.steps = options_.steps,
+    Progress progress({.first_step = engine_.completed_steps(),
+                       .steps = options_.steps,
                        .tokens_per_step = setup_.tokens_per_step(),
                        .budget = options_.budget.device,
                        .columns = terminal_columns(stdout)});
-    log.start();
+    log.start(engine_.completed_steps());
     {
       const LineEnd line_end{progress};
-      for (std::uint64_t step = 0; step < options_.steps && !interrupted(); ++step) {
-        const StepRecord record = make_step(step);
+      while (engine_.completed_steps() < options_.steps && !interrupted()) {
+        const StepRecord record = make_step(engine_.completed_steps());
         log.write(record);
         print(progress.add(record.report));
         statistics_.add(record.report);
         require_finite(record.report);
+        checkpoints_.after_step(engine_);
       }
     }
     engine_.drain();
     log.finish();
+    checkpoints_.finish(engine_);
   }
 
   Engine& engine() { return engine_; }
@@ -194,6 +202,7 @@ class Trainer {
   const Options& options_;
   const Model& model_;
   const BatchSource& batches_;
+  RunCheckpoints& checkpoints_;
   std::unique_ptr<Device> device_;
   Engine engine_;
   Batch batch_;
@@ -257,6 +266,7 @@ int train(const Options& given) {
   Outputs outputs(options);
   Model model = build_model(options);
   const InitialModel initial(options, model.graph);
+  RunCheckpoints checkpoints(options, text, model.graph);
   RunDevice prepared = prepare_device(options);
   if (!prepared.profile.empty()) set_seconds(prepared.profile, prepared.machine, model.graph);
 
@@ -280,17 +290,19 @@ int train(const Options& given) {
   if (interrupted()) return interrupted_code;
 
   print("\n");
-  Trainer trainer(setup, model, batches, prepared);
-  print(initial.load(model.graph, trainer.engine()));
+  Trainer trainer(setup, model, batches, checkpoints, prepared);
+  if (!checkpoints.resumes()) print(initial.load(model.graph, trainer.engine()));
+  print(checkpoints.begin(trainer.engine()));
   trainer.run(outputs.log);
   if (trainer.statistics().steps() > 0) print('\n' + summary(setup, trainer.statistics()));
   write_trace(outputs.trace, setup, trainer.engine());
   write_weights(outputs.weights, model.graph, [&](TensorId id) { return trainer.engine().read(id); });
   print(outputs.exported.write(model.graph, trainer.engine()));
   if (!interrupted()) print_sample(options, model.graph, trainer.engine());
-  if (!interrupted()) return 0;
-  print("\nstopped by Ctrl-C; what was asked for is written as of the last finished step\n");
-  return interrupted_code;
+  if (interrupted())
+    print("\nstopped by Ctrl-C; what was asked for is written as of the last finished step\n");
+  checkpoints.require_saved();
+  return interrupted() ? interrupted_code : 0;
 }
 
 }  // namespace stowage::samples

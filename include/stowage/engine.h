@@ -66,6 +66,9 @@ struct EngineOptions {
   bool measure = true;   // an event pair around every instruction: timelines and stall
   // False: parameters start at zero, for a caller that writes them all from a file.
   bool initialise = true;
+  // Steps that were completed before, by the run whose state the caller writes into this engine: the first
+  // step that it makes is this one, as random draws, bias correction and reports count.
+  std::uint64_t first_step = 0;
   // Verify mode: the results of every op that the plan replays are hashed, bit by bit, when the op is first
   // launched and again after its replay; a difference throws RecomputeMismatch. Slow: waits for each of these
   // launches and copies what they wrote to the host, through page-locked memory of its own (at most 4 MiB,

@@ -86,6 +86,7 @@ class Engine::Implementation {
   const Graph graph_;
   const Plan plan_;
   const std::uint64_t seed_;
+  const std::uint64_t first_step_;
   const LaunchTable kernels_;
   const LaunchTable host_kernels_;
   const std::vector<TensorPlace> places_;
@@ -105,7 +106,7 @@ class Engine::Implementation {
   Inputs inputs_;
   Measure measure_;
 
-  std::uint64_t completed_ = 0;
+  std::uint64_t completed_ = first_step_;
   bool in_flight_ = false;        // something of the last completed step may still run
   bool timeline_stands_ = false;  // its events are all recorded
   bool lost_ = false;
@@ -117,6 +118,7 @@ Engine::Implementation::Implementation(Device& device, const Graph& graph, const
       graph_(graph),
       plan_(plan),
       seed_(options.seed),
+      first_step_(options.first_step),
       kernels_(kernels_for(device, options)),
       host_kernels_(host_kernels_for(options)),
       places_(tensor_places(graph_, plan_)),
@@ -167,7 +169,7 @@ void Engine::Implementation::run_to_gate(const StepOptions& options) {
     contexts_[parity()] = {completed_, seed_, options.learning_rate};
     runner_.forget(parity());
     if (verifier_) verifier_->begin_step();
-    if (completed_ == 0) device_.record(first_start_.id(), lanes_[LaneRole::compute]);
+    if (completed_ == first_step_) device_.record(first_start_.id(), lanes_[LaneRole::compute]);
     runner_.enqueue(0, plan_.gate + 1, parity(), in_flight_);
     device_.synchronise(events_.end(parity(), plan_.gate));
     runner_.set_current(loss_offload_);
@@ -195,7 +197,8 @@ void Engine::Implementation::run_update(StepReport& report) {
     runner_.enqueue(plan_.gate + 1, static_cast<InstructionId>(plan_.instructions.size()), parity,
                     in_flight_);
     in_flight_ = true;
-    const EventId start = report.step == 0 ? first_start_.id() : events_.end(1 - parity, plan_.gate);
+    const EventId start =
+        report.step == first_step_ ? first_start_.id() : events_.end(1 - parity, plan_.gate);
     runner_.set_current(plan_.gate);
     const StepTime time = measure_.step_time(parity, start, timeline_stands_);
     report.seconds = time.seconds;
@@ -207,13 +210,13 @@ void Engine::Implementation::run_update(StepReport& report) {
 }
 
 void Engine::Implementation::fail(const std::exception& cause, bool counted) {
-  const std::uint64_t step = counted && completed_ > 0 ? completed_ - 1 : completed_;
+  const std::uint64_t step = counted && completed_ > first_step_ ? completed_ - 1 : completed_;
   const bool settled = lanes_.settle();
   in_flight_ = false;
   timeline_stands_ = false;
   // Also where this step never got to its gate: the update of the step before may have failed.
   const bool complete =
-      completed_ == 0 || (settled && update_.complete(static_cast<Parity>((completed_ - 1) % 2)));
+      completed_ == first_step_ || (settled && update_.complete(static_cast<Parity>((completed_ - 1) % 2)));
   lost_ = !settled || !complete;
   const Failure failure{cause, runner_.current(), step, counted, lost_};
   if (const auto* difference = dynamic_cast<const ReplayDifference*>(&cause))

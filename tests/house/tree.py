@@ -17,6 +17,7 @@ MIRRORED = {
     "calibrate": ["src/calibrate", "include/stowage"],
     "models": ["src/models", "include/stowage"],
     "model_files": ["src/model_files", "include/stowage"],
+    "checkpoint": ["src/checkpoint", "include/stowage"],
     "cli": ["src/cli"],
     "allocator": ["allocator", "include/stowage"],
     "replay": ["src/replay"],

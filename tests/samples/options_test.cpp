@@ -143,6 +143,26 @@ TEST(Options, EveryFlag) {
   EXPECT_EQ(options.sample_bytes, 99U);
 }
 
+TEST(Options, Checkpoints) {
+  const Options none = parse({}).options;
+  EXPECT_EQ(none.checkpoint_folder, "");
+  EXPECT_EQ(none.checkpoint_every, 100U);
+  EXPECT_EQ(none.keep, 3U);
+  EXPECT_FALSE(none.checkpoint_blocking);
+  EXPECT_FALSE(none.resume);
+  const Options all = parse({"--checkpoint", "d", "--resume", "--checkpoint-every", "7", "--keep", "2",
+                             "--checkpoint-blocking"})
+                          .options;
+  EXPECT_EQ(all.checkpoint_folder, "d");
+  EXPECT_EQ(all.checkpoint_every, 7U);
+  EXPECT_EQ(all.keep, 2U);
+  EXPECT_TRUE(all.checkpoint_blocking);
+  EXPECT_TRUE(all.resume);
+  EXPECT_EQ(all.resume_from, "");
+  EXPECT_EQ(parse({"--resume", "p"}).options.resume_from, "p");
+  EXPECT_TRUE(parse({"--resume=p"}).options.resume);
+}
+
 TEST(Options, RefusalsNameTheFlag) {
   expect_refused({"--layers", "abc"}, {"--layers", "abc"});
   expect_refused({"--layers", "0"}, {"--layers", "0"});
@@ -213,6 +233,11 @@ TEST(Options, HelpListsEveryFlag) {
                            "--sample",
                            "--verify",
                            "--micro-batches",
+                           "--checkpoint ",
+                           "--checkpoint-every",
+                           "--checkpoint-blocking",
+                           "--keep",
+                           "--resume",
                            "--link-both-bandwidth"}) {
     EXPECT_THAT(help, testing::HasSubstr(flag));
   }

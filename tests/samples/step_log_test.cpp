@@ -59,5 +59,29 @@ TEST(StepLog, OneLinePerStepAtOnce) {
   EXPECT_EQ(contents_of(folder.file("log")), to_json_line(awkward()) + '\n' + to_json_line(awkward()) + '\n');
 }
 
+TEST(StepLog, GoesOnBehindTheStepsThatAreMade) {
+  const std::string first = R"({"step": 3, "loss": 1})"
+                            "\n";
+  const std::string second = R"({"step": 4, "loss": 1})"
+                             "\n";
+  EXPECT_EQ(kept_bytes(first + second, 9), first.size() + second.size());
+  EXPECT_EQ(kept_bytes(first + second, 3), first.size());
+  EXPECT_EQ(kept_bytes(first + second, 2), 0U);
+  EXPECT_EQ(kept_bytes(first + first, 9), first.size());  // not the next step
+  EXPECT_EQ(kept_bytes(first + second.substr(0, 9), 9), first.size());
+  EXPECT_EQ(kept_bytes(first + R"({"step": 4, "lo)"
+                               "\n",
+                       9),
+            first.size());
+  EXPECT_EQ(kept_bytes("some text\n" + first, 9), 0U);
+  EXPECT_EQ(kept_bytes("", 9), 0U);
+
+  const TemporaryFolder folder;
+  StepLog log(folder.make("log", first + second));
+  log.start(3);
+  log.write(awkward());
+  EXPECT_EQ(contents_of(folder.file("log")), first + to_json_line(awkward()) + '\n');
+}
+
 }  // namespace
 }  // namespace stowage::samples

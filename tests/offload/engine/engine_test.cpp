@@ -102,6 +102,26 @@ TEST_P(TinyEngine, ValuesMoveToAnotherEngine) {
   EXPECT_EQ(read_values(other, graph), read_values(engine, graph));
 }
 
+// Like one that has made the steps before: random draws and bias correction go by the step's number.
+TEST_P(TinyEngine, GoesOnFromAStep) {
+  for (const std::uint64_t first : {2, 3}) {
+    const auto device = open();
+    Engine engine(*device, graph, plan, tiny_options());
+    run_engine(engine, graph, first, input_range);
+    const auto values = read_values(engine, graph);
+
+    const auto other_device = open();
+    EngineOptions options = tiny_options();
+    options.first_step = first;
+    Engine other(*other_device, graph, plan, options);
+    EXPECT_EQ(other.completed_steps(), first);
+    for (TensorId id = 0; id < values.size(); ++id)
+      if (!values[id].empty()) other.write(id, values[id]);
+    EXPECT_EQ(run_engine(other, graph, steps, input_range), run_engine(engine, graph, steps, input_range));
+    EXPECT_EQ(other.completed_steps(), steps);
+  }
+}
+
 TEST_P(TinyEngine, TheTimelineFollowsTheWaits) {
   const auto device = open();
   Engine engine(*device, graph, plan, tiny_options());

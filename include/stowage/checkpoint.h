@@ -1,0 +1,181 @@
+// Checkpoints: all that a training run needs to go on to the same bits, in a folder that is whole or not
+// there.
+//
+//   DIR/step-000000000120/state.json    what is said below, and a checksum over itself
+//                         tensors.bin   the values' raw bytes as the machine holds them, tensor after tensor,
+//                                       each from a multiple of 64 bytes on, zeros between them
+// Values are by tensor name and have nothing of a plan in them: a run goes on under any budget, bucket size,
+// order of micro-batches, number of threads and policy. Checksums are XXH3-128 (https://xxhash.com), which
+// finds damage, not forgery. Names and texts are UTF-8.
+//
+// A checkpoint is written under `.writing-<process>`, its files and the folder flushed to the disk, and then
+// renamed. One that goes is renamed to `.removing-<process>` first. So whatever has the name `step-…` was
+// written to its end, whenever the process or the machine stopped.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "stowage/bytes.h"
+#include "stowage/error.h"
+#include "stowage/graph.h"
+
+namespace stowage {
+
+struct CheckpointTensor {
+  std::string name;
+  TensorKind kind = TensorKind::parameter;  // or optimizer_state
+  DataType type = DataType::f32;
+  std::vector<std::int64_t> shape;
+  Bytes offset = 0;      // in tensors.bin, a multiple of 64
+  Bytes bytes = 0;       // of the value
+  std::string checksum;  // of the value and the zeros behind it; 32 hexadecimal digits
+  friend bool operator==(const CheckpointTensor&, const CheckpointTensor&) = default;
+};
+
+struct CheckpointState {
+  std::uint64_t step = 0;  // completed; below 2^63
+  std::uint64_t seed = 0;  // with the step: the key of all random draws
+  // Where the data goes on, in the words of whoever reads the data, e.g. epoch and sample.
+  std::map<std::string, std::int64_t> data_position;
+  // What the run's arithmetic depends on (model, optimizer, schedule, data): name to value.
+  std::map<std::string, std::string> configuration;
+  std::vector<CheckpointTensor> tensors;
+  friend bool operator==(const CheckpointState&, const CheckpointState&) = default;
+};
+
+// For a configuration: the bytes' count and checksum.
+std::string fingerprint(std::string_view bytes);
+
+// Parameters and optimizer state, in the graph's order.
+std::vector<TensorId> lasting_tensors(const Graph& graph);
+// The same as they are in a checkpoint, without checksums. Throws InvalidInput where they are too large.
+std::vector<CheckpointTensor> checkpoint_tensors(const Graph& graph);
+Bytes checkpoint_bytes(const std::vector<CheckpointTensor>& tensors);  // of tensors.bin
+
+// How a graph's state is reached, wherever it lives: the calls of Engine of the same names.
+struct StateAccess {
+  using FillPiece = std::function<void(Bytes offset, std::span<std::byte> piece)>;
+  std::function<void(TensorId, const FillPiece&)> fill;
+  std::function<void(TensorId, Bytes offset, std::span<std::byte>)> read;
+};
+
+// `engine` must outlive it.
+template <class EngineType>
+StateAccess state_access(EngineType& engine) {
+  return {[&engine](TensorId id, const StateAccess::FillPiece& piece) { engine.fill(id, piece); },
+          [&engine](TensorId id, Bytes offset, std::span<std::byte> into) { engine.read(id, offset, into); }};
+}
+
+// A checkpoint that was found to be whole. Copyable; keeps no file open and no value in memory.
+class Checkpoint {
+ public:
+  // Reads every byte, in pieces. Throws InvalidInput that names the file and the field or tensor: something
+  // is missing, damaged, of another format or version, or contradicts itself.
+  explicit Checkpoint(std::string folder);
+
+  const std::string& folder() const { return folder_; }
+  const CheckpointState& state() const { return state_; }
+
+  // Throw InvalidInput that names the first field in which the other one differs, and both values.
+  void require_configuration(const std::map<std::string, std::string>& configuration) const;
+  void require_graph(const Graph& graph) const;
+
+  // Every value of a graph that `require_graph` accepts into its place. Checks the bytes once more as they
+  // pass: InvalidInput, and the values are then unknown, where somebody changed the files meanwhile.
+  void load(const Graph& graph, const StateAccess& access) const;
+
+ private:
+  std::string folder_;
+  CheckpointState state_;
+};
+
+// What is named `step-…` in `folder`, newest (the highest step) first. Nothing is opened: a folder that has
+// the name need not be whole. Empty where there is no such folder. Throws InvalidInput where it cannot be
+// read.
+struct CheckpointName {
+  std::string path;
+  std::uint64_t step = 0;
+};
+std::vector<CheckpointName> list_checkpoints(const std::string& folder);
+
+// The newest checkpoint is no good. `what()` says why and names the newest one that is good.
+class DamagedCheckpoint : public InvalidInput {
+ public:
+  DamagedCheckpoint(const std::string& message, std::string good)
+      : InvalidInput(message), good_(std::move(good)) {}
+  const std::string& good() const { return good_; }  // its path; empty: there is none
+
+ private:
+  std::string good_;
+};
+
+// The newest checkpoint of `folder`, nothing where there is none. Throws DamagedCheckpoint: an older one is
+// never taken unasked.
+std::optional<Checkpoint> open_newest_checkpoint(const std::string& folder);
+
+// The folder that a run writes its checkpoints to, its own as long as this lives. Not thread-safe.
+class CheckpointFolder {
+ public:
+  // Makes the folder, locks it, and removes what earlier processes left unfinished. Keeps the `keep` newest
+  // checkpoints, at least 1. Throws InvalidInput: it cannot be written, or another process has it.
+  CheckpointFolder(std::string folder, std::uint64_t keep);
+  ~CheckpointFolder();
+  CheckpointFolder(const CheckpointFolder&) = delete;
+  CheckpointFolder& operator=(const CheckpointFolder&) = delete;
+
+  // Reads a part of a value, by its place in `state.tensors`.
+  using ReadValue = std::function<void(std::size_t tensor, Bytes offset, std::span<std::byte> into)>;
+
+  // Writes `state`, whose checksums it makes, and then removes what is older than the newest `keep` up to
+  // this step; later ones, of a run that was given up, stay until their step comes again. When it returns the
+  // checkpoint is on the disk. Throws Error where the disk refuses: then the older ones are as they were and
+  // nothing of this one is left.
+  void write(CheckpointState state, const ReadValue& read);
+
+  const std::string& path() const { return folder_; }
+
+ private:
+  void remove_older(std::uint64_t step) const;
+
+  std::string folder_;
+  std::uint64_t keep_;
+  int lock_ = -1;
+};
+
+// When a save may go on beside the training.
+enum class Saving : std::uint8_t {
+  background,  // a copy on the host, and a thread that writes it
+  blocking,    // no copy: `save` returns when the checkpoint is written
+};
+
+// Saves a graph's state at step boundaries. One caller; in the background one thread of its own.
+class CheckpointSaver {
+ public:
+  // Background: takes a host copy of the whole state at once, so that no later save can lack it; throws
+  // OutOfMemory. `folder` must outlive it and be left alone meanwhile.
+  CheckpointSaver(CheckpointFolder& folder, const Graph& graph, Saving saving);
+  ~CheckpointSaver();  // what has begun is written to its end
+
+  Bytes copy_bytes() const;  // of the host copy; 0 without one
+
+  // `state` without tensors. Background: waits for the save before, copies, and returns. What `access` throws
+  // comes out here; what the disk refuses does not: see `take_failures`.
+  void save(CheckpointState state, const StateAccess& access);
+  // Waits until nothing is being written.
+  void finish();
+  // One sentence for each save that failed since the last call. Training can go on, and the next save too.
+  std::vector<std::string> take_failures();
+
+ private:
+  class Implementation;
+  std::unique_ptr<Implementation> implementation_;
+};
+
+}  // namespace stowage

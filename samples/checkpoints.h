@@ -1,0 +1,58 @@
+// --checkpoint and --resume: where a run begins, and what it saves.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "samples/options.h"
+#include "stowage/checkpoint.h"
+#include "stowage/engine.h"
+
+namespace stowage::samples {
+
+// What a resumed run must have in common with the one that it goes on with. `text`: the data.
+std::map<std::string, std::string> configuration_of(const Options& options, std::string_view text);
+
+// The host memory that is left to the plan beside the copy that checkpoints are written from. Throws
+// InvalidInput naming --host-memory where the copy takes it all.
+Budget budget_beside_copy(const Options& options, const Graph& graph);
+
+class RunCheckpoints {
+ public:
+  // Makes and locks the folder, and reads and checks the checkpoint to resume from, both before the work.
+  // With
+  // --plan-only it does neither. Throws InvalidInput naming the flag. `options` and `graph` must outlive it.
+  RunCheckpoints(const Options& options, std::string_view text, const Graph& graph);
+
+  bool resumes() const { return start_.has_value(); }
+  std::uint64_t first_step() const { return resumes() ? start_->state().step : 0; }
+
+  // Values of the checkpoint into `engine`, which was made with first_step(); and the host copy is made.
+  // Returns lines for the user, "" where there is nothing to tell.
+  std::string begin(Engine& engine);
+  // Saves where it is due. What the disk refuses is told on stderr, and the run goes on.
+  void after_step(Engine& engine);
+  // Saves what is not saved yet, and waits until it is on the disk.
+  void finish(Engine& engine);
+  // Throws Error where some save failed.
+  void require_saved() const;
+
+ private:
+  void take_start();
+  void save(Engine& engine);
+  void tell_failures();
+
+  const Options& options_;
+  const Graph& graph_;
+  std::map<std::string, std::string> configuration_;
+  std::optional<CheckpointFolder> folder_;
+  std::optional<Checkpoint> start_;
+  std::string notes_;
+  std::optional<CheckpointSaver> saver_;  // behind the folder that it writes to
+  std::uint64_t saved_ = 0;               // the step of the newest checkpoint that was begun
+  bool failed_ = false;
+};
+
+}  // namespace stowage::samples

@@ -1,0 +1,132 @@
+#include "stowage/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "src/checkpoint/checkpoint_names.h"
+#include "src/checkpoint/checkpoint_tensors.h"
+#include "src/checkpoint/checksum.h"
+#include "src/checkpoint/state_json.h"
+#include "src/model_files/files.h"
+#include "src/model_files/strict_json.h"
+
+namespace stowage {
+namespace {
+
+constexpr std::string_view open_remedy = "name the folder of a checkpoint, whole and readable";
+
+std::string path_in(const std::string& folder, std::string_view file) { return folder + std::string(file); }
+
+[[noreturn]] void refuse_tensor(const std::string& path, const CheckpointTensor& tensor,
+                                const std::string& found) {
+  throw InvalidInput(
+      fmt::format("{}: the bytes of tensor {} ({} from {} on) have the checksum {} and not {}; the file is "
+                  "damaged: take another checkpoint",
+                  path, in_quotes(tensor.name), tensor.bytes, tensor.offset, found, tensor.checksum));
+}
+
+FileHandle open_tensors(const std::string& path, const CheckpointState& state) {
+  Bytes size = 0;
+  FileHandle file = open_to_read(path, open_remedy, size);
+  const Bytes expected = checkpoint_bytes(state.tensors);
+  if (size != expected)
+    throw InvalidInput(
+        fmt::format("{}: it has {} bytes, and 'tensors' in state.json takes {}; the file is damaged: take "
+                    "another checkpoint",
+                    path, size, expected));
+  return file;
+}
+
+// The zeros behind a value: they are in its checksum.
+void add_rest(const FileHandle& file, const std::string& path, const CheckpointTensor& tensor,
+              Checksum& checksum) {
+  std::array<std::byte, checkpoint_alignment> rest{};
+  const Bytes end = tensor.offset + tensor.bytes;
+  const std::span<std::byte> bytes = std::span(rest).first(*next_offset(tensor) - end);
+  read_at(file, path, end, bytes);
+  checksum.add(bytes);
+}
+
+void check_tensor(const FileHandle& file, const std::string& path, const CheckpointTensor& tensor,
+                  std::vector<std::byte>& piece) {
+  Checksum checksum;
+  for_each_piece(tensor.bytes, [&](Bytes offset, Bytes bytes) {
+    piece.resize(bytes);
+    read_at(file, path, tensor.offset + offset, piece);
+    checksum.add(piece);
+  });
+  add_rest(file, path, tensor, checksum);
+  if (checksum.digits() != tensor.checksum) refuse_tensor(path, tensor, checksum.digits());
+}
+
+void load_tensor(const FileHandle& file, const std::string& path, const CheckpointTensor& tensor, TensorId id,
+                 const StateAccess& access) {
+  Checksum checksum;
+  access.fill(id, [&](Bytes offset, std::span<std::byte> piece) {
+    read_at(file, path, tensor.offset + offset, piece);
+    checksum.add(piece);
+  });
+  add_rest(file, path, tensor, checksum);
+  if (checksum.digits() != tensor.checksum) refuse_tensor(path, tensor, checksum.digits());
+}
+
+[[noreturn]] void refuse_difference(const std::string& folder, const std::string& field,
+                                    const std::string& theirs, const std::string& ours) {
+  throw InvalidInput(
+      fmt::format("{}: '{}' is {}, and that of this run is {}; go on as it was begun, or start anew "
+                  "in another folder",
+                  path_in(folder, state_file), field, theirs, ours));
+}
+
+std::string told(const CheckpointTensor& tensor) {
+  return fmt::format("{} {} {} [{}]", to_string(tensor.kind), in_quotes(tensor.name), to_string(tensor.type),
+                     fmt::join(tensor.shape, ", "));
+}
+
+}  // namespace
+
+Checkpoint::Checkpoint(std::string folder) : folder_(std::move(folder)) {
+  const std::string path = path_in(folder_, state_file);
+  state_ = state_from_json(read_small_file(path, largest_state_json, open_remedy), path);
+  const std::string tensors = path_in(folder_, tensors_file);
+  const FileHandle file = open_tensors(tensors, state_);
+  std::vector<std::byte> piece;
+  for (const CheckpointTensor& tensor : state_.tensors) check_tensor(file, tensors, tensor, piece);
+}
+
+void Checkpoint::require_configuration(const std::map<std::string, std::string>& configuration) const {
+  const auto& stored = state_.configuration;
+  for (const auto& [name, value] : configuration) {
+    const auto found = stored.find(name);
+    if (found == stored.end())
+      refuse_difference(folder_, "configuration." + name, "missing", in_quotes(value));
+    if (found->second != value)
+      refuse_difference(folder_, "configuration." + name, in_quotes(found->second), in_quotes(value));
+  }
+  for (const auto& [name, value] : stored)
+    if (!configuration.contains(name))
+      refuse_difference(folder_, "configuration." + name, in_quotes(value), "missing");
+}
+
+void Checkpoint::require_graph(const Graph& graph) const {
+  const std::vector<CheckpointTensor> wanted = checkpoint_tensors(graph);
+  if (wanted.size() != state_.tensors.size())
+    refuse_difference(folder_, "tensors", fmt::format("a list of {}", state_.tensors.size()),
+                      fmt::format("one of {}", wanted.size()));
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const std::string stored = told(state_.tensors[i]);
+    const std::string ours = told(wanted[i]);
+    if (stored != ours) refuse_difference(folder_, fmt::format("tensors[{}]", i), stored, ours);
+  }
+}
+
+void Checkpoint::load(const Graph& graph, const StateAccess& access) const {
+  require_graph(graph);
+  const std::string path = path_in(folder_, tensors_file);
+  const FileHandle file = open_tensors(path, state_);
+  const std::vector<TensorId> ids = lasting_tensors(graph);
+  for (std::size_t i = 0; i < ids.size(); ++i) load_tensor(file, path, state_.tensors[i], ids[i], access);
+}
+
+}  // namespace stowage

@@ -1,0 +1,156 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "src/checkpoint/checkpoint_names.h"
+#include "src/checkpoint/checkpoint_tensors.h"
+#include "src/checkpoint/checksum.h"
+#include "src/checkpoint/state_json.h"
+#include "src/model_files/files.h"
+#include "stowage/checkpoint.h"
+
+namespace stowage {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse(const std::string& folder, std::string_view why) {
+  throw InvalidInput(fmt::format("{}: {}; name another folder for checkpoints", folder, why));
+}
+
+std::string make_folder(std::string folder) {
+  while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error || folder.empty()) refuse(folder, "it cannot be made (" + error.message() + ")");
+  if (::access(folder.c_str(), R_OK | W_OK | X_OK) != 0)
+    refuse(folder, fmt::format("it cannot be written ({})", std::strerror(errno)));
+  return folder;
+}
+
+// The descriptor that holds the lock. It goes with the process, however that ends.
+int lock_folder(const std::string& folder) {
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) refuse(folder, fmt::format("it cannot be opened ({})", std::strerror(errno)));
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return descriptor;
+  const int reason = errno;
+  ::close(descriptor);
+  if (reason == EWOULDBLOCK) refuse(folder, "another process writes checkpoints there");
+  refuse(folder, fmt::format("it cannot be locked ({})", std::strerror(reason)));
+}
+
+void remove_leftovers(const std::string& folder) {
+  std::error_code error;
+  std::vector<fs::path> leftovers;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(writing_prefix) || name.starts_with(removing_prefix))
+      leftovers.push_back(entry.path());
+  }
+  for (const fs::path& path : leftovers) fs::remove_all(path, error);
+}
+
+void rename_folder(const std::string& from, const std::string& to) {
+  if (std::rename(from.c_str(), to.c_str()) != 0)
+    throw Error(fmt::format("{}: it cannot be renamed to {} ({}); see whether the disk is well", from, to,
+                            std::strerror(errno)));
+}
+
+// Takes the folder's name first: what is half removed has none that counts.
+void remove_checkpoint(const std::string& parent, const std::string& path) {
+  const std::string aside =
+      fmt::format("{}/{}{}-{}", parent, removing_prefix, ::getpid(), fs::path(path).filename().string());
+  rename_folder(path, aside);
+  sync_folder(parent);
+  std::error_code error;
+  fs::remove_all(aside, error);  // what stays takes room, and the next process tries again
+}
+
+FileHandle create_file(const std::string& path) {
+  FileHandle file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  if (file.get() < 0)
+    throw Error(fmt::format("{}: it cannot be made ({}); make room there or name another folder", path,
+                            std::strerror(errno)));
+  return file;
+}
+
+void write_tensors(const std::string& path, CheckpointState& state, const CheckpointFolder::ReadValue& read) {
+  FileHandle file = create_file(path);
+  std::vector<std::byte> piece;
+  for (std::size_t i = 0; i < state.tensors.size(); ++i) {
+    CheckpointTensor& tensor = state.tensors[i];
+    Checksum checksum;
+    const auto put = [&](Bytes offset) {
+      write_at(file, path, offset, piece);
+      checksum.add(piece);
+    };
+    for_each_piece(tensor.bytes, [&](Bytes offset, Bytes bytes) {
+      piece.resize(bytes);
+      read(i, offset, piece);
+      put(tensor.offset + offset);
+    });
+    const Bytes end = tensor.offset + tensor.bytes;
+    piece.assign(next_offset(tensor).value_or(end) - end, std::byte{0});
+    put(end);
+    tensor.checksum = checksum.digits();
+  }
+  sync_file(file, path);
+  if (!file.close())
+    throw Error(fmt::format("{}: writing failed ({}); make room there", path, std::strerror(errno)));
+}
+
+// The folder that is being written; gone with this unless it was given its name.
+struct Unfinished {
+  std::string path;
+  ~Unfinished() {
+    std::error_code error;
+    if (!path.empty()) fs::remove_all(path, error);
+  }
+};
+
+}  // namespace
+
+CheckpointFolder::CheckpointFolder(std::string folder, std::uint64_t keep)
+    : folder_(make_folder(std::move(folder))), keep_(keep) {
+  if (keep_ == 0) refuse(folder_, "at least one checkpoint must be kept, not 0");
+  lock_ = lock_folder(folder_);
+  remove_leftovers(folder_);
+}
+
+CheckpointFolder::~CheckpointFolder() { ::close(lock_); }
+
+void CheckpointFolder::write(CheckpointState state, const ReadValue& read) {
+  const std::uint64_t step = state.step;
+  const std::string name = checkpoint_name(step);
+  const std::string path = folder_ + "/" + name;
+  Unfinished writing{fmt::format("{}/{}{}-{}", folder_, writing_prefix, ::getpid(), name)};
+  std::error_code error;
+  if (!fs::create_directory(writing.path, error))
+    throw Error(fmt::format("{}: it cannot be made ({}); make room there or name another folder",
+                            writing.path, error ? error.message() : "something is there"));
+  write_tensors(writing.path + std::string(tensors_file), state, read);
+  write_small_file(writing.path + std::string(state_file), state_to_json(state));
+  sync_folder(writing.path);
+  // Of a run that went further once and was resumed before it.
+  if (fs::exists(fs::symlink_status(path, error))) remove_checkpoint(folder_, path);
+  rename_folder(writing.path, path);
+  writing.path.clear();
+  sync_folder(folder_);
+  remove_older(step);
+}
+
+void CheckpointFolder::remove_older(std::uint64_t step) const {
+  std::uint64_t kept = 0;
+  for (const CheckpointName& name : list_checkpoints(folder_)) {
+    if (name.step > step || ++kept <= keep_) continue;
+    remove_checkpoint(folder_, name.path);
+  }
+}
+
+}  // namespace stowage

@@ -1,0 +1,153 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "stowage/checkpoint.h"
+#include "tests/checkpoint/small_state.h"
+
+namespace stowage {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// No file may become longer than this, as on a disk that fills while one is written.
+class FileLimit {
+ public:
+  explicit FileLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  rlimit before_{};
+  void (*handler_)(int);
+};
+
+class CheckpointFolderTest : public ::testing::Test {
+ protected:
+  void write(CheckpointFolder& folder, std::uint64_t step) {
+    folder.write(testing::small_checkpoint(graph_, step), values_.values_of(graph_));
+  }
+  bool is_good(const std::string& name) const {
+    return Checkpoint(folder_.path() + "/" + name).state().tensors.size() == 5;
+  }
+
+  const Graph graph_ = testing::small_graph();
+  testing::SmallState values_{graph_, 1};
+  testing::OwnFolder folder_;
+};
+
+TEST_F(CheckpointFolderTest, KeepsTheNewest) {
+  CheckpointFolder folder(folder_.path() + "//", 2);
+  for (const std::uint64_t step : {5, 6, 7, 8}) write(folder, step);
+  EXPECT_THAT(folder_.names(), ElementsAre("step-000000000007", "step-000000000008"));
+  EXPECT_TRUE(is_good("step-000000000007"));
+}
+
+TEST_F(CheckpointFolderTest, LaterOnesStayUntilTheirStepComesAgain) {
+  CheckpointFolder folder(folder_.path(), 1);
+  write(folder, 9);
+  testing::put(folder_.path() + "/step-000000000009/tensors.bin", "damaged");
+  write(folder, 4);
+  EXPECT_THAT(folder_.names(), ElementsAre("step-000000000004", "step-000000000009"));
+  write(folder, 9);
+  EXPECT_THAT(folder_.names(), ElementsAre("step-000000000009"));
+  EXPECT_TRUE(is_good("step-000000000009"));
+}
+
+TEST_F(CheckpointFolderTest, LeftoversGoWhenTheNextRunBegins) {
+  const std::string path = folder_.path() + "/new/folder";
+  for (const char* name : {"/.writing-12-step-000000000001", "/.removing-12-step-000000000001", "/mine"})
+    std::filesystem::create_directories(path + name);
+  testing::put(path + "/.writing-12-step-000000000001/tensors.bin", "half");
+  const CheckpointFolder folder(path, 1);
+  EXPECT_TRUE(std::filesystem::exists(path + "/mine"));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(path), {}), 1);
+}
+
+TEST_F(CheckpointFolderTest, BelongsToOneRun) {
+  const auto refusal = [&] {
+    try {
+      const CheckpointFolder second(folder_.path(), 1);
+    } catch (const InvalidInput& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  {
+    const CheckpointFolder first(folder_.path(), 1);
+    EXPECT_THAT(refusal(), HasSubstr(folder_.path() + ": another process writes checkpoints there"));
+  }
+  EXPECT_EQ(refusal(), "accepted");
+}
+
+TEST_F(CheckpointFolderTest, WhatCannotBeAFolderIsRefused) {
+  testing::put(folder_.path() + "/file", "");
+  EXPECT_THROW(CheckpointFolder(folder_.path() + "/file", 1), InvalidInput);
+  EXPECT_THROW(CheckpointFolder(folder_.path() + "/file/inside", 1), InvalidInput);
+  EXPECT_THROW(CheckpointFolder("", 1), InvalidInput);
+  EXPECT_THROW(CheckpointFolder(folder_.path(), 0), InvalidInput);
+}
+
+// Wherever the disk is full: in the values, or in state.json.
+TEST_F(CheckpointFolderTest, AFullDiskLeavesWhatWasThere) {
+  CheckpointFolder folder(folder_.path(), 1);
+  write(folder, 1);
+  const rlim_t all = testing::contents_of(folder_.path() + "/step-000000000001/state.json").size();
+  ASSERT_GT(all, 320U);
+  for (const rlim_t bytes : {rlim_t{0}, rlim_t{1}, rlim_t{64}, rlim_t{319}, rlim_t{320}, all - 1}) {
+    const FileLimit limit(bytes);
+    EXPECT_THROW(write(folder, 2), Error) << bytes;
+    EXPECT_THAT(folder_.names(), ElementsAre("step-000000000001"));
+  }
+  EXPECT_TRUE(is_good("step-000000000001"));
+  write(folder, 2);
+  EXPECT_THAT(folder_.names(), ElementsAre("step-000000000002"));
+}
+
+TEST_F(CheckpointFolderTest, WhatReadingThrowsComesOutAndLeavesNothing) {
+  CheckpointFolder folder(folder_.path(), 1);
+  const auto lost = [](std::size_t tensor, Bytes, std::span<std::byte>) {
+    if (tensor == 2) throw DeviceError("lost", "copy");
+  };
+  EXPECT_THROW(folder.write(testing::small_checkpoint(graph_, 1), lost), DeviceError);
+  EXPECT_THAT(folder_.names(), IsEmpty());
+}
+
+// While it writes the second checkpoint, at each of its reads of a value in turn.
+TEST_F(CheckpointFolderTest, AProcessThatIsKilledLeavesWhatWasThere) {
+  for (const std::size_t last : {0U, 1U, 2U, 4U}) {  // the one left out has no bytes
+    const pid_t child = ::fork();
+    if (child == 0) {
+      CheckpointFolder folder(folder_.path(), 1);
+      write(folder, 1);
+      folder.write(testing::small_checkpoint(graph_, 2),
+                   [&](std::size_t tensor, Bytes, std::span<std::byte>) {
+                     if (tensor == last) ::raise(SIGKILL);
+                   });
+      ::_exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status));
+    EXPECT_EQ(open_newest_checkpoint(folder_.path())->state().step, 1U);
+    EXPECT_EQ(folder_.names().size(), 2U);
+    const CheckpointFolder next(folder_.path(), 1);
+    EXPECT_THAT(folder_.names(), ElementsAre("step-000000000001"));
+    std::filesystem::remove_all(folder_.path() + "/step-000000000001");
+  }
+}
+
+}  // namespace
+}  // namespace stowage

@@ -1,0 +1,190 @@
+// train_gpt --checkpoint and --resume from end to end.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+
+#include "stowage/checkpoint.h"
+#include "tests/samples/machine_json.h"
+#include "tests/samples/run_program.h"
+#include "tests/samples/temporary_folder.h"
+
+namespace stowage::samples {
+namespace {
+
+using ::testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+class TrainGptCheckpoint : public ::testing::Test {
+ protected:
+  Words with(const Words& more) const {
+    // A policy that plans at once.
+    Words words = {"--data",           text_,         "--device",  "simulated",
+                   "--machine",        machine_,      "--policy",  "none",
+                   "--link-bandwidth", "unthrottled", "--layers",  "1",
+                   "--width",          "16",          "--heads",   "2",
+                   "--sequence",       "8",           "--batch",   "4",
+                   "--micro-batches",  "2",           "--dropout", "0.1",
+                   "--warmup",         "2",           "--steps",   "6"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  ProgramResult run(const Words& more) const { return run_train_gpt(with(more)); }
+  ProgramResult run_well(const Words& more) const {
+    ProgramResult result = run(more);
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    return result;
+  }
+  void expect_refused(const Words& more, const Words& parts) const {
+    const ProgramResult result = run(more);
+    EXPECT_EQ(result.exit_code, 2) << result.output;
+    EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1) << result.errors;
+    for (const std::string& part : parts) EXPECT_THAT(result.errors, HasSubstr(part));
+  }
+  // The weights that six steps in one go end in.
+  std::string uninterrupted() const {
+    run_well({"--weights", folder_.file("whole")});
+    return contents_of(folder_.file("whole"));
+  }
+  std::string checkpoint(int step) const { return dir_ + "/step-00000000000" + std::to_string(step); }
+  void damage(const std::string& path) const {
+    std::string contents = contents_of(path);
+    contents[contents.size() / 2] = static_cast<char>(contents[contents.size() / 2] ^ 1);
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << contents;
+  }
+
+  TemporaryFolder folder_;
+  std::string text_ = folder_.make("text", std::string(500, 'a') + std::string(500, 'b'));
+  std::string machine_ = folder_.make("machine.json", machine_json({DataType::f32}));
+  std::string dir_ = folder_.file("checkpoints");
+};
+
+TEST_F(TrainGptCheckpoint, AResumedRunEndsInTheSameBytesUnderAnotherPlan) {
+  const std::string expected = uninterrupted();
+  run_well({"--checkpoint", dir_, "--checkpoint-every", "2", "--keep", "9", "--weights", folder_.file("a")});
+  EXPECT_EQ(contents_of(folder_.file("a")), expected);
+  // Streamed, in little memory, in other buckets, with one thread; none of it as it was saved.
+  const std::vector<Words> others = {
+      {"--policy", "layer-stream"},
+      {"--policy", "auto", "--device-memory", "1120KiB", "--bucket-size", "1000", "--threads", "1"},
+      {"--policy", "zero-offload", "--checkpoint-blocking"}};
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    Words words = {"--resume", checkpoint(2), "--weights", folder_.file("b")};
+    words.insert(words.end(), others[i].begin(), others[i].end());
+    EXPECT_THAT(run_well(words).output, HasSubstr(checkpoint(2) + ": step 2 of 6"));
+    EXPECT_EQ(contents_of(folder_.file("b")), expected) << i;
+  }
+}
+
+TEST_F(TrainGptCheckpoint, KeepsTheNewestAndGoesOnFromIt) {
+  const std::string expected = uninterrupted();
+  const Words words = {"--checkpoint", dir_, "--checkpoint-every", "1", "--keep", "2", "--resume"};
+  EXPECT_THAT(run_well(words).output, HasSubstr("no checkpoint in " + dir_ + " yet"));
+  EXPECT_FALSE(std::filesystem::exists(checkpoint(4)));
+  std::filesystem::remove_all(checkpoint(6));
+  Words again = words;
+  again.insert(again.end(), {"--weights", folder_.file("a")});
+  EXPECT_THAT(run_well(again).output, HasSubstr(checkpoint(5) + ": step 5 of 6"));
+  EXPECT_EQ(contents_of(folder_.file("a")), expected);
+  // Nothing is left to do but to write what is asked for.
+  again.back() = folder_.file("b");
+  EXPECT_THAT(run_well(again).output, HasSubstr(checkpoint(6) + ": step 6 of 6"));
+  EXPECT_EQ(contents_of(folder_.file("b")), expected);
+}
+
+TEST_F(TrainGptCheckpoint, TheLogGoesOn) {
+  const std::string log = folder_.file("log");
+  const Words words = {"--checkpoint", dir_, "--checkpoint-every", "4", "--resume", "--log", log};
+  run_well(words);
+  std::filesystem::remove_all(checkpoint(6));
+  run_well(words);
+  const std::string lines = contents_of(log);
+  std::size_t at = 0;
+  for (int step = 1; step <= 6; ++step) {
+    const std::string begin = "{\"step\": " + std::to_string(step) + ",";
+    EXPECT_EQ(lines.substr(at, begin.size()), begin);
+    at = lines.find('\n', at) + 1;
+  }
+  EXPECT_EQ(at, lines.size());
+}
+
+TEST_F(TrainGptCheckpoint, AnInterruptSaves) {
+  const std::string expected = uninterrupted();
+  const ProgramResult stopped = run_train_gpt(
+      with({"--link-bandwidth", "20KB/s", "--policy", "layer-stream", "--checkpoint", dir_}), "step 1/6");
+  EXPECT_EQ(stopped.exit_code, 130) << stopped.errors;
+  ASSERT_EQ(list_checkpoints(dir_).size(), 1U);
+  EXPECT_LT(list_checkpoints(dir_).front().step, 6U);
+  run_well({"--checkpoint", dir_, "--resume", "--weights", folder_.file("a")});
+  EXPECT_EQ(contents_of(folder_.file("a")), expected);
+}
+
+TEST_F(TrainGptCheckpoint, ADamagedOneIsRefusedAndTheOneBeforeOffered) {
+  run_well({"--checkpoint", dir_, "--checkpoint-every", "3"});
+  damage(checkpoint(6) + "/tensors.bin");
+  expect_refused({"--checkpoint", dir_, "--resume"},
+                 {"--resume " + checkpoint(6) + "/tensors.bin: the bytes of tensor \"",
+                  "give --resume " + checkpoint(3) + " to go on"});
+  damage(checkpoint(6) + "/state.json");
+  expect_refused({"--resume=" + checkpoint(6)}, {"--resume " + checkpoint(6) + "/state.json: 'checksum'"});
+  run_well({"--checkpoint", dir_, "--resume", checkpoint(3)});
+  EXPECT_EQ(Checkpoint(checkpoint(6)).state().step, 6U);
+}
+
+TEST_F(TrainGptCheckpoint, AnotherRunsCheckpointIsRefused) {
+  run_well({"--checkpoint", dir_});
+  const auto refused = [&](const Words& with, const std::string& field) {
+    Words words = {"--resume", checkpoint(6)};
+    words.insert(words.end(), with.begin(), with.end());
+    expect_refused(words, {"--resume " + checkpoint(6) + "/state.json: '" + field + "' is "});
+  };
+  refused({"--width", "32"}, "configuration.model.width");
+  refused({"--micro-batches", "1"}, "configuration.model.micro_batches");
+  refused({"--clip", "0.5"}, "configuration.optimizer.clip");
+  refused({"--seed", "2"}, "configuration.training.seed");
+  refused({"--data", folder_.make("other", std::string(1000, 'a'))}, "configuration.data.text");
+  expect_refused({"--resume", checkpoint(6), "--steps", "5"}, {"it is of step 6, and --steps is 5"});
+  EXPECT_THAT(run_well({"--resume", checkpoint(6), "--steps", "7"}).output,
+              HasSubstr("--steps was 6 and is 7: from here on other learning rates"));
+}
+
+TEST_F(TrainGptCheckpoint, FlagsThatDoNotGoTogether) {
+  expect_refused({"--resume"}, {"--resume without a path takes the newest checkpoint of --checkpoint DIR"});
+  expect_refused({"--checkpoint", text_}, {"--checkpoint " + text_ + ": "});
+  expect_refused({"--checkpoint", dir_, "--keep", "0"}, {"--keep"});
+  expect_refused({"--checkpoint", dir_, "--host-memory", "1KiB"},
+                 {"--host-memory 1.00 KiB", "--checkpoint-blocking"});
+  std::filesystem::remove_all(dir_);
+  run_well({"--checkpoint", dir_, "--plan-only"});
+  EXPECT_FALSE(std::filesystem::exists(dir_));
+  run_well({"--checkpoint", dir_});
+  expect_refused({"--checkpoint", dir_}, {"the newest of step 6; add --resume"});
+}
+
+// As on a full disk: no file becomes longer than a page.
+TEST_F(TrainGptCheckpoint, WhatCannotBeSavedIsToldAndTheTrainingGoesOn) {
+  run_well({"--checkpoint", dir_, "--checkpoint-every", "2"});
+  std::filesystem::remove_all(checkpoint(4));
+  std::filesystem::remove_all(checkpoint(6));
+  rlimit before{};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit page{4096, before.rlim_max};
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);  // both go on to the program
+  ::setrlimit(RLIMIT_FSIZE, &page);
+  const ProgramResult result =
+      run({"--checkpoint", dir_, "--checkpoint-every", "2", "--keep", "1", "--resume"});
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(result.exit_code, 1) << result.errors;
+  EXPECT_THAT(result.errors, HasSubstr("train_gpt: warning: checkpoint of step 4: " + dir_));
+  EXPECT_THAT(result.errors, HasSubstr("train_gpt: warning: checkpoint of step 6: " + dir_));
+  EXPECT_THAT(result.errors, HasSubstr("train_gpt: --checkpoint " + dir_ + ": the run is done, but"));
+  EXPECT_THAT(result.output, HasSubstr("step 6/6"));
+  EXPECT_EQ(open_newest_checkpoint(dir_)->state().step, 2U);
+}
+
+}  // namespace
+}  // namespace stowage::samples
