@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "stowage/error.h"
@@ -42,10 +43,14 @@ std::map<std::string, std::string> configuration_of(const Options& options, std:
           {"model.width", exact(model.width)},
           {"model.heads", exact(model.heads)},
           {"model.vocabulary", exact(model.vocabulary)},
+          {"model.padded_vocabulary", exact(std::max(model.vocabulary, model.padded_vocabulary))},
           {"model.sequence", exact(model.sequence)},
           {"model.batch", exact(model.batch)},
           {"model.micro_batches", exact(model.micro_batches)},
-          {"model.dropout", exact(model.dropout)},
+          {"model.embedding_dropout", exact(model.embedding_dropout.value_or(model.dropout))},
+          {"model.attention_dropout", exact(model.attention_dropout.value_or(model.dropout))},
+          {"model.residual_dropout", exact(model.residual_dropout.value_or(model.dropout))},
+          {"model.epsilon", exact(model.epsilon)},
           {"model.head_tokens", exact(model.head_tokens)},
           {"optimizer.kind", "adamw"},
           {"optimizer.beta1", exact(optimizer.beta1)},

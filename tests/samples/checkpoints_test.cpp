@@ -33,6 +33,11 @@ TEST(Checkpoints, WhatChangesTheBitsIsInTheConfiguration) {
   EXPECT_TRUE(changes([](Options& options) { options.model.batch++; }));
   EXPECT_TRUE(changes([](Options& options) { options.model.micro_batches++; }));
   EXPECT_TRUE(changes([](Options& options) { options.model.dropout = 1e-300; }));
+  EXPECT_TRUE(changes([](Options& options) { options.model.attention_dropout = 0.5; }));
+  EXPECT_TRUE(changes([](Options& options) { options.model.residual_dropout = 0.5; }));
+  EXPECT_TRUE(changes([](Options& options) { options.model.embedding_dropout = 0.5; }));
+  EXPECT_TRUE(changes([](Options& options) { options.model.epsilon = 1e-6; }));
+  EXPECT_TRUE(changes([](Options& options) { options.model.padded_vocabulary = 320; }));
   EXPECT_TRUE(changes([](Options& options) { options.model.head_tokens++; }));
   EXPECT_TRUE(changes([](Options& options) { options.steps++; }));
   EXPECT_TRUE(changes([](Options& options) { options.warmup++; }));
