@@ -1,0 +1,42 @@
+// A plain text as documents of sentences, in tokens.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "stowage/tokenizer.h"
+
+namespace stowage::samples {
+
+// Sentences end with a line, and within one behind `.`, `!` or `?` (and closing quotes or brackets) before
+// white space. Blank lines end documents; where a text has none, every hundredth sentence does. Sentences
+// without a token are left out, and so are documents without a sentence.
+class Documents {
+ public:
+  Documents(std::string_view text, const Tokenizer& tokenizer);
+
+  std::size_t documents() const { return documents_.size() - 1; }
+  std::size_t sentences() const { return sentences_.size() - 1; }
+  std::span<const std::int32_t> tokens() const { return tokens_; }  // all of them, one after another
+
+  std::span<const std::int32_t> sentence(std::size_t index) const {
+    return std::span(tokens_).subspan(sentences_[index], sentences_[index + 1] - sentences_[index]);
+  }
+  // The document that the sentence is in, and the first sentence of each; that behind the last is
+  // `sentences()`.
+  std::size_t document_of(std::size_t sentence) const;
+  std::size_t first_of(std::size_t document) const { return documents_[document]; }
+
+ private:
+  std::vector<std::int32_t> tokens_;
+  std::vector<std::size_t> sentences_;  // where each begins, and where the last ends
+  std::vector<std::size_t> documents_;  // the same in sentences
+};
+
+// H(token) in nats, from the counts: what guessing without any context can reach at best. 0 for no tokens.
+double unigram_entropy(std::span<const std::int32_t> tokens);
+
+}  // namespace stowage::samples
