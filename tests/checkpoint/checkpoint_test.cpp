@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "src/checkpoint/state_json.h"
 #include "tests/checkpoint/small_state.h"
 
 namespace stowage {
@@ -91,6 +92,16 @@ TEST_F(CheckpointFiles, AFlippedByteOrAnotherLengthOfTheStateIsFound) {
     put(json_, whole.substr(0, i));
     ASSERT_THAT(refusal(), HasSubstr(json_ + ": 'checksum'")) << i;
   }
+}
+
+TEST_F(CheckpointFiles, WhatTheStateClaimsTakesNoMemory) {
+  CheckpointState state = testing::small_checkpoint(graph_, 7);
+  state.tensors = {
+      {"w", TensorKind::parameter, DataType::f32, {std::int64_t{1} << 58}, 0, Bytes{1} << 60, {}}};
+  state.tensors[0].checksum = std::string(32, '0');
+  put(json_, state_to_json(state));
+  EXPECT_THAT(refusal(),
+              HasSubstr("it has 320 bytes, and 'tensors' in state.json takes 1152921504606846976"));
 }
 
 TEST_F(CheckpointFiles, WhatIsMissingOrNoFileIsNamed) {
