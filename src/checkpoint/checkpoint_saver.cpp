@@ -11,7 +11,7 @@
 #include "stowage/checkpoint.h"
 
 namespace stowage {
-namespace {
+namespace checkpoint {
 
 // Bytes of the host, touched at once, so that the system can lack them no more.
 class HostCopy {
@@ -40,7 +40,7 @@ class HostCopy {
   std::unique_ptr<std::byte[], Free> data_;
 };
 
-}  // namespace
+}  // namespace checkpoint
 
 class CheckpointSaver::Implementation {
  public:
@@ -138,7 +138,7 @@ class CheckpointSaver::Implementation {
   const Saving saving_;
   const std::vector<TensorId> ids_;
   const std::vector<CheckpointTensor> tensors_;
-  HostCopy copy_;
+  checkpoint::HostCopy copy_;
   Mutex mutex_;
   CondVar changed_;
   std::optional<CheckpointState> waiting_ STOWAGE_GUARDED_BY(mutex_);  // until it is written
