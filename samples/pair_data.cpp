@@ -14,22 +14,6 @@ namespace {
 constexpr std::size_t around_pair = 3;  // [CLS] and two [SEP]
 constexpr double masked_share = 0.15;
 
-// One sample's random numbers, one after another.
-class Draws {
- public:
-  Draws(std::uint64_t seed, std::uint64_t step, std::uint32_t sample)
-      : seed_(seed), step_(step), sample_(sample) {}
-  // Below `count`.
-  std::size_t below(std::size_t count) {
-    return random_bits(seed_, RandomStream::pairs, step_, sample_, draw_++) % count;
-  }
-
- private:
-  std::uint64_t seed_, step_;
-  std::uint32_t sample_;
-  std::uint32_t draw_ = 0;
-};
-
 }  // namespace
 
 SpecialIds special_ids(const Tokenizer& tokenizer) {
@@ -77,6 +61,22 @@ class PairSource::Sample {
   }
 
  private:
+  // One sample's random numbers, one after another.
+  class Draws {
+   public:
+    Draws(std::uint64_t seed, std::uint64_t step, std::uint32_t sample)
+        : seed_(seed), step_(step), sample_(sample) {}
+    // Below `count`.
+    std::size_t below(std::size_t count) {
+      return random_bits(seed_, RandomStream::pairs, step_, sample_, draw_++) % count;
+    }
+
+   private:
+    std::uint64_t seed_, step_;
+    std::uint32_t sample_;
+    std::uint32_t draw_ = 0;
+  };
+
   // Whole sentences from `sentence` on to the end of its document, until they are `enough` tokens; returns
   // the one behind them.
   std::size_t sentences_from(std::size_t sentence, std::size_t enough) const {
