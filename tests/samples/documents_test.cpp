@@ -8,17 +8,17 @@
 namespace stowage::samples {
 namespace {
 
-const auto bytes = byte_tokenizer();
+const auto as_bytes = byte_tokenizer();
 
 std::vector<std::string> sentences_of(const Documents& documents) {
   std::vector<std::string> texts;
   for (std::size_t i = 0; i < documents.sentences(); ++i)
-    texts.push_back(bytes->decode(documents.sentence(i)));
+    texts.push_back(as_bytes->decode(documents.sentence(i)));
   return texts;
 }
 
 TEST(Documents, EndSentencesAtLinesAndStops) {
-  const Documents documents("One. Two!  Three?\nfour 5.6 \"Seven.\" Eight... nine (ten.) 11\n", *bytes);
+  const Documents documents("One. Two!  Three?\nfour 5.6 \"Seven.\" Eight... nine (ten.) 11\n", *as_bytes);
   EXPECT_EQ(sentences_of(documents),
             (std::vector<std::string>{"One.", "Two!", "Three?", "four 5.6 \"Seven.\"", "Eight...",
                                       "nine (ten.)", "11"}));
@@ -26,7 +26,7 @@ TEST(Documents, EndSentencesAtLinesAndStops) {
 }
 
 TEST(Documents, EndAtBlankLines) {
-  const Documents documents("\n\nA. B.\nC.\n \t\r\n\nD.\n\n\nE. F.\n\n", *bytes);
+  const Documents documents("\n\nA. B.\nC.\n \t\r\n\nD.\n\n\nE. F.\n\n", *as_bytes);
   EXPECT_EQ(sentences_of(documents), (std::vector<std::string>{"A.", "B.", "C.", "D.", "E.", "F."}));
   ASSERT_EQ(documents.documents(), 3u);
   EXPECT_EQ(documents.first_of(1), 3u);
@@ -39,7 +39,7 @@ TEST(Documents, EndAtBlankLines) {
 TEST(Documents, AreAHundredSentencesWhereNoLineIsBlank) {
   std::string text;
   for (int i = 0; i < 250; ++i) text += "Line " + std::to_string(i) + ".\n";
-  const Documents documents(text, *bytes);
+  const Documents documents(text, *as_bytes);
   EXPECT_EQ(documents.documents(), 3u);
   EXPECT_EQ(documents.first_of(1), 100u);
   EXPECT_EQ(documents.first_of(2), 200u);
@@ -48,7 +48,7 @@ TEST(Documents, AreAHundredSentencesWhereNoLineIsBlank) {
 
 TEST(Documents, OfNothingAreNone) {
   for (const char* text : {"", "\n\n", " \n\t\n"}) {
-    const Documents documents(text, *bytes);
+    const Documents documents(text, *as_bytes);
     EXPECT_EQ(documents.documents(), 0u);
     EXPECT_EQ(documents.sentences(), 0u);
   }
