@@ -43,9 +43,19 @@ Dual evaluate(const BoundProgram& program, const Multipliers& at) {
   return dual;
 }
 
+using LaneTimes = std::array<double, bound_lanes>;
+
+// What the multipliers count of each lane's work.
+LaneTimes counted(const Multipliers& at, const Dual& dual) {
+  LaneTimes times{};
+  for (std::size_t l = 0; l < bound_lanes; ++l)
+    times[l] = at.front[l] * dual.slope.front[l] + at.back[l] * dual.slope.back[l];
+  return times;
+}
+
 struct Best {
-  Multipliers at;
-  Dual dual;
+  double value = 0;
+  LaneTimes times{};  // of all that were nearly as good: their choices together are the program's mixture
 };
 
 // The multipliers as a point of the unit cube: what compute does not have of each phase's one, and the
@@ -68,13 +78,13 @@ class Ascent {
     constexpr int most_cuts = 6000;
     Multipliers start;
     start.front[bound_compute] = start.back[bound_compute] = 1;
-    best_ = {start, evaluate(program_, start)};
+    take(start, evaluate(program_, start));
     for (int i = 0; i < most_cuts; ++i) {
       Point cut{};
       const bool outside = violated(cut);
       if (!outside) cut = objective();
       const double left = shrink(cut);
-      if (left <= 0 || (!outside && left < 1e-5 * best_.dual.value)) break;
+      if (left <= 0 || (!outside && left < 1e-5 * best_.value)) break;
     }
     return best_;
   }
@@ -96,6 +106,18 @@ class Ascent {
       sum += decision.count * std::max(0.0, least);
     }
     return sum;
+  }
+
+  void take(const Multipliers& at, const Dual& here) {
+    constexpr double near = 1e-3;
+    if (here.value < best_.value * (1 - near)) return;
+    if (here.value > nearly_ * (1 + near)) {
+      nearly_ = here.value;
+      best_.times = {};
+    }
+    best_.value = std::max(best_.value, here.value);
+    const LaneTimes times = counted(at, here);
+    for (std::size_t l = 0; l < bound_lanes; ++l) best_.times[l] += times[l];
   }
 
   // A constraint that the center breaks, as the normal of what lies beyond it.
@@ -127,7 +149,7 @@ class Ascent {
     }
     for (std::size_t m = 0; m < bound_moments; ++m) at.memory[m] = center_[2 * others + m] * most_memory_[m];
     const Dual here = evaluate(program_, at);
-    if (here.value > best_.dual.value) best_ = {at, here};
+    take(at, here);
     Point cut{};
     for (std::size_t l = 0; l < others; ++l) {
       cut[l] = here.slope.front[bound_compute] - here.slope.front[l + 1];
@@ -162,18 +184,14 @@ class Ascent {
   Point center_{};
   std::array<Point, dimensions> shape_{};
   Best best_;
+  double nearly_ = 0;  // the value from which on lanes' times are counted, about
 };
 
 // The lane whose work the multipliers count most of.
 std::string binding_lane(const Best& best) {
   constexpr std::array<const char*, bound_lanes> names{"compute", "h2d", "d2h", "host"};
-  std::size_t most = 0;
-  std::array<double, bound_lanes> counted{};
-  for (std::size_t l = 0; l < bound_lanes; ++l) {
-    counted[l] = best.at.front[l] * best.dual.slope.front[l] + best.at.back[l] * best.dual.slope.back[l];
-    if (counted[l] > counted[most]) most = l;
-  }
-  return names[most];
+  const auto most = std::max_element(best.times.begin(), best.times.end());
+  return names[static_cast<std::size_t>(most - best.times.begin())];
 }
 
 }  // namespace
@@ -182,7 +200,7 @@ StepBound lower_bound(const Problem& problem, Bytes device_budget) {
   auto of = [&](BoundLinks links) -> StepBound {
     const BoundProgram program = make_bound_program(problem, device_budget, links);
     const Best best = Ascent(program).run();
-    return {best.dual.value * program.seconds, binding_lane(best)};
+    return {best.value * program.seconds, binding_lane(best)};
   };
   StepBound apart = of(BoundLinks::apart);
   if (!LaneSpeeds(*problem.machine).shared()) return apart;

@@ -17,9 +17,10 @@ struct StepBound {
 // comes in for forward and again for backward unless it is held between, has its gradient out in backward and
 // its update on the host before forward ends. What a forward op leaves for backward is kept, crosses twice,
 // or costs at least that op once more. What is on the device when forward turns into backward fits beside
-// that op's operands. Exact clipping puts updates behind backward, so a step is no shorter than the busiest
-// lane of its forward and that of its backward. An op hides no more of a link's work than there is room for
-// beside its operands (bound_program.cpp).
+// that op's operands; at the gate the residents' gradients, which never leave, fit beside them. Exact
+// clipping puts updates behind backward, so a step is no shorter than the busiest lane of its forward and
+// that of its backward. An op hides no more of a link's work than there is room for beside its operands
+// (bound_program.cpp).
 //
 // This is a linear program over shares of each decision, bounded from below by its Lagrange dual: any
 // multipliers give a valid bound, and the ellipsoid method finds the best (Shor; Bland, Goldfarb and Todd,

@@ -13,6 +13,7 @@ namespace {
 struct Parameter {
   Bytes bytes = 0, state_bytes = 0;
   Bytes gradient_bytes = 0;                // made behind the turn
+  Bytes gate_bytes = 0;                    // of the gradient, wherever it is made
   double host_update = 0, update = 0;      // seconds
   bool in_front = false, in_back = false;  // read there
 };
@@ -196,9 +197,11 @@ class ProgramBuilder {
       for (TensorId id : op.writes)
         if (graph_.tensor(id).kind == TensorKind::optimizer_state)
           parameter.state_bytes += graph_.tensor(id).bytes();
-      for (TensorId id : op.reads)
-        if (graph_.tensor(id).kind == TensorKind::gradient && made_in_back[id])
-          parameter.gradient_bytes = graph_.tensor(id).bytes();
+      for (TensorId id : op.reads) {
+        if (graph_.tensor(id).kind != TensorKind::gradient) continue;
+        parameter.gate_bytes = graph_.tensor(id).bytes();
+        if (made_in_back[id]) parameter.gradient_bytes = parameter.gate_bytes;
+      }
     }
   }
   BoundDecision decide(TensorId id, const Parameter& parameter) const {
@@ -216,6 +219,7 @@ class ProgramBuilder {
     resident.front[bound_compute] = parameter.update;
     resident.memory = beside(id);
     for (double& memory : resident.memory) memory += static_cast<double>(parameter.state_bytes);
+    resident.memory[bound_gate] += static_cast<double>(parameter.bytes + parameter.gate_bytes);
     return {{streamed, held, resident}, 1};
   }
 

@@ -11,9 +11,10 @@
 namespace stowage {
 
 enum BoundLane : std::size_t { bound_compute, bound_h2d, bound_d2h, bound_host, bound_lanes };
-// When what is on the device must fit beside an op's operands: at the largest op of the unit in which forward
-// turns into backward, and at the largest of all.
-enum BoundMoment : std::size_t { bound_turn, bound_largest, bound_moments };
+// When what is on the device must fit: beside the operands of the largest op of the unit in which forward
+// turns into backward, beside those of the largest of all, and at the gate, where each resident parameter has
+// its gradient beside it.
+enum BoundMoment : std::size_t { bound_turn, bound_largest, bound_gate, bound_moments };
 
 // Times in BoundProgram::seconds, memory in BoundProgram::bytes.
 struct BoundCost {
