@@ -27,7 +27,7 @@ TEST(BertWords, DropControlsAndWhatIsNoText) {
                                       "d\xEF\xBF\xBD"
                                       "e\xFF"
                                       "f\xE2\x80\x8D",
-                                      20)),
+                                      17)),
             (Words{U"abcdef"}));
   EXPECT_EQ(words_of("a\x01\xFF", {.clean_text = false}), (Words{U"a\x01\uFFFD"}));
   EXPECT_EQ(words_of("a\rb\x85"), (Words{U"a", U"b"}));
