@@ -140,6 +140,26 @@ TEST_F(PlanningTest, APlanWithGapsHoldsNoMoreThanItTouchesAtOnce) {
   EXPECT_EQ(allocator.statistics().peak_reserved, 28_MiB);
 }
 
+// Two streams whose last 4 MiB are the same bytes, one after the other. A plan gives each its own, which is
+// too little to share them for.
+TEST(Planning, APlanThatWouldTakeMoreThanNoneIsNotUsed) {
+  const auto device = open_simulated_device({.capacity = 512_MiB, .executor = Executor::virtual_time});
+  const Lane first(*device, LaneRole::compute), second(*device, LaneRole::compute);
+  CachingAllocator allocator(*device, {.plan_periods = true});
+  for (int iteration = 0; iteration < 3; ++iteration) {
+    allocator.begin_iteration();
+    void* const one = allocator.allocate_raw(56_MiB, first.id());
+    void* const other = allocator.allocate_raw(56_MiB, second.id());
+    allocator.release_raw(allocator.allocate_raw(4_MiB, first.id()));
+    allocator.release_raw(allocator.allocate_raw(4_MiB, second.id()));
+    allocator.release_raw(one);
+    allocator.release_raw(other);
+  }
+  EXPECT_GT(allocator.statistics().planned.plans, 0u);
+  EXPECT_EQ(allocator.statistics().planned.hits, 0u);
+  EXPECT_EQ(allocator.statistics().peak_reserved, 116_MiB);
+}
+
 TEST_F(PlanningTest, APlansMemoryIsNotStranded) {
   for (int i = 0; i < 2; ++i) iterate(std::vector<Bytes>(15, 4_MiB), a);
   EXPECT_EQ(planned().reserved, 60_MiB);
