@@ -72,8 +72,8 @@ std::vector<StoredPart> fused_parts(const ParameterParts& all, const Tensor& ten
   const std::int64_t width = all.columns / 3;
   std::vector<StoredPart> parts;
   for (const char* name : {"query", "key", "value"}) {
-    StoredPart part{
-        head + name + tail, {width}, width * static_cast<std::int64_t>(parts.size()), width, false};
+    StoredPart part{head, {width}, width * static_cast<std::int64_t>(parts.size()), width, false};
+    part.name.append(name).append(tail);
     if (tensor.shape.size() == 2) part.shape.push_back(all.rows);
     part.transposed = tensor.shape.size() == 2;
     parts.push_back(std::move(part));

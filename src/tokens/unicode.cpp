@@ -90,7 +90,7 @@ CodePoint next_code_point(std::string_view text, std::size_t& at) {
   const char* bytes = text.data() + at;
   std::int32_t used = 0;
   CodePoint point = 0;
-  U8_NEXT(bytes, used, length, point);
+  U8_NEXT(bytes, used, length, point);  // NOLINT(bugprone-inc-dec-in-conditions): ICU's macro
   at += static_cast<std::size_t>(used);
   return point < 0 ? ill_formed : point;
 }

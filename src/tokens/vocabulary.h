@@ -11,7 +11,7 @@
 namespace stowage {
 
 struct TextHash {
-  using is_transparent = void;
+  using is_transparent = void;  // NOLINT(readability-identifier-naming): the library's name
   std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
 };
 template <class Value>
