@@ -249,6 +249,9 @@ std::string to_json(const ModelDescription& model) {
 
 ModelDescription read_model_description(const std::string& path) {
   std::error_code error;
+  if (!fs::exists(path, error))
+    throw InvalidInput(
+        fmt::format("{} is not there; give a folder with config.json, or a file beside it", path));
   const fs::path folder = fs::is_directory(path, error) ? fs::path(path) : fs::path(path).parent_path();
   const std::string file = (folder / "config.json").string();
   return model_description_from_json(read_small_file(file, most_config_bytes, config_remedy), file);

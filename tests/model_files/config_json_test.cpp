@@ -116,6 +116,7 @@ TEST(ConfigJson, RefusesWhatIsNoConfig) {
   expect_refused([] { model_description_from_json(std::string(1'000'000, '[')); }, "config.json: ");
   const samples::TemporaryFolder folder;
   expect_refused([&] { read_model_description(folder.file("")); }, "config.json: cannot be read");
+  expect_refused([] { read_model_description("nowhere"); }, "nowhere is not there; give a folder");
 }
 
 TEST(ConfigJson, MakesTheModelsOfTheGraphs) {
