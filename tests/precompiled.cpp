@@ -1,0 +1,1 @@
+// Nothing of its own: what tests/precompiled.h is compiled for.
