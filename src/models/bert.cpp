@@ -12,6 +12,14 @@ namespace {
 constexpr double bert_deviation = 0.02;
 constexpr std::int64_t segments = 2;
 
+// A half-block's sum, and the norm behind it, which the next half-block begins with: of what is between two
+// of them the sum is read in backward, and the norm is cheaply made again from it. Were the norm in the
+// half-block of the sum, a replay of that would have to make the product again that the sum ends.
+struct Trunk {
+  Value sum;
+  std::string norm, parameter;  // empty: none
+};
+
 // Builds one op after the other. Parameters have the names of models.h; ops, shorter ones.
 struct Encoder {
   GraphBuilder& builder;
@@ -37,16 +45,19 @@ struct Encoder {
     Value shift = bias(parameter, out);
     return nn::linear_gelu(builder, op, x, weight(parameter, config.width, out), shift, nn::Gelu::erf);
   }
-  // The way back to the trunk, and the norm behind it.
-  Value join(const std::string& branch, const std::string& parameter, Value trunk, Value y) const {
+  Value normed(const Trunk& trunk) const {
+    return trunk.norm.empty() ? trunk.sum : norm(trunk.norm, trunk.parameter, trunk.sum);
+  }
+  Trunk join(const std::string& branch, const std::string& parameter, Value x, Value y) const {
     y = nn::dropout(builder, branch + ".dropout", y, config.dropout);
-    return norm(branch + ".norm", parameter + ".LayerNorm", nn::add(builder, branch + ".residual", trunk, y));
+    return {nn::add(builder, branch + ".residual", x, y), branch + ".norm", parameter + ".LayerNorm"};
   }
 
-  Value attention(const std::string& layer, std::uint32_t part, Value x, Value seen) const {
+  Trunk attention(const std::string& layer, std::uint32_t part, const Trunk& trunk, Value seen) const {
     const std::string name = layer + "attention";
     const std::string parameter = "bert.encoder." + name;
     builder.begin_unit(name, part);
+    Value x = normed(trunk);
     Value qkv = linear(name + ".qkv", parameter + ".self.query_key_value", x, config.width, 3 * config.width);
     Value y = nn::attention(builder, name, qkv,
                             {.heads = config.heads,
@@ -57,16 +68,17 @@ struct Encoder {
     y = linear(name + ".output", parameter + ".output.dense", y, config.width, config.width);
     return join(name, parameter + ".output", x, y);
   }
-  Value mlp(const std::string& layer, std::uint32_t part, Value x) const {
+  Trunk mlp(const std::string& layer, std::uint32_t part, const Trunk& trunk) const {
     const std::string name = layer + "mlp";
     const std::string parameter = "bert.encoder." + layer;
     builder.begin_unit(name, part);
+    Value x = normed(trunk);
     Value y = linear_gelu(name + ".up", parameter + "intermediate.dense", x, 4 * config.width);
     y = linear(name + ".down", parameter + "output.dense", y, 4 * config.width, config.width);
     return join(name, parameter + "output", x, y);
   }
 
-  Value embedding(std::uint32_t part, const Bert& model, Value table, Value positions) const {
+  Trunk embedding(std::uint32_t part, const Bert& model, Value table, Value positions) const {
     builder.begin_unit("embedding", part);
     Value x = nn::embedding(builder, "embedding", model.tokens, table, positions, config.sequence);
     if (config.pretraining) {
@@ -76,7 +88,7 @@ struct Encoder {
       x = nn::add(builder, "embedding.sum", x, type);
     }
     x = norm("embedding.norm", "bert.embeddings.LayerNorm", x);
-    return nn::dropout(builder, "embedding.dropout", x, config.dropout);
+    return {nn::dropout(builder, "embedding.dropout", x, config.dropout), {}, {}};
   }
 
   // Of the masked tokens; sets the logits where they exist at once.
@@ -99,8 +111,9 @@ struct Encoder {
     return nn::cross_entropy(builder, "next_sentence.loss", model.next_sentence_logits, model.next_sentence);
   }
   // The micro-batch's part of the loss. What writes gradients comes last.
-  Value head(std::uint32_t part, Value x, Value table, Bert& model) const {
+  Value head(std::uint32_t part, const Trunk& trunk, Value table, Bert& model) const {
     builder.begin_unit("head", part);
+    Value x = normed(trunk);
     if (!config.pretraining) return masked_loss(x, table, {}, model);
     Value next = next_sentence_loss(x, model);
     const std::string transform = "cls.predictions.transform";
@@ -134,7 +147,7 @@ Bert bert(GraphBuilder& builder, const BertConfig& config) {
   Value table = encoder.weight("bert.embeddings.word_embeddings", rows_of_vocabulary(config), config.width);
   Value positions = encoder.weight("bert.embeddings.position_embeddings", config.sequence, config.width);
 
-  std::vector<Value> x(parts);
+  std::vector<Trunk> x(parts);
   for (std::uint32_t part = 0; part < parts; ++part)
     x[part] = encoder.embedding(part, model, table, positions);
   for (std::int64_t i = 0; i < config.layers; ++i) {

@@ -119,15 +119,19 @@ std::vector<std::string> forward_ops(const Graph& graph, std::uint32_t unit) {
   return ops;
 }
 
+// Each half-block ends with its sum, whose norm the next begins with.
 TEST(Bert, NormsBehindTheResidual) {
   const Graph graph = bert_graph(tiny_bert);
   EXPECT_THAT(forward_ops(graph, 1),
               ElementsAre("layer.0.attention.qkv: linear", "layer.0.attention: attention",
-                          "layer.0.attention.output: linear", "layer.0.attention.residual: add",
-                          "layer.0.attention.norm: layer_norm"));
+                          "layer.0.attention.output: linear", "layer.0.attention.residual: add"));
   EXPECT_THAT(forward_ops(graph, 2),
-              ElementsAre("layer.0.mlp.up: linear_gelu", "layer.0.mlp.down: linear",
-                          "layer.0.mlp.residual: add", "layer.0.mlp.norm: layer_norm"));
+              ElementsAre("layer.0.attention.norm: layer_norm", "layer.0.mlp.up: linear_gelu",
+                          "layer.0.mlp.down: linear", "layer.0.mlp.residual: add"));
+  EXPECT_THAT(forward_ops(graph, 3),
+              ElementsAre("layer.0.mlp.norm: layer_norm", "layer.1.attention.qkv: linear",
+                          "layer.1.attention: attention", "layer.1.attention.output: linear",
+                          "layer.1.attention.residual: add"));
   const Graph dropping = bert_graph(changed_bert(&BertConfig::dropout, 0.1));
   EXPECT_EQ(dropping.op(test::op_named(dropping, "layer.1.mlp.dropout")).kernel, "dropout");
 }
@@ -137,8 +141,8 @@ TEST(Bert, PretrainsOnMaskedTokensAndNextSentences) {
   EXPECT_THAT(forward_ops(graph, 0), ElementsAre("embedding: embedding", "embedding.token_types: embedding",
                                                  "embedding.sum: add", "embedding.norm: layer_norm"));
   EXPECT_THAT(forward_ops(graph, 3),
-              ElementsAre("pooler.first: first_token", "pooler.dense: linear", "pooler: tanh",
-                          "next_sentence.logits: linear", "next_sentence.loss: cross_entropy",
+              ElementsAre("layer.0.mlp.norm: layer_norm", "pooler.first: first_token", "pooler.dense: linear",
+                          "pooler: tanh", "next_sentence.logits: linear", "next_sentence.loss: cross_entropy",
                           "transform: linear_gelu", "transform.norm: layer_norm"));
   const Op& masked = graph.op(test::op_named(graph, "loss"));
   EXPECT_EQ(masked.kernel, "linear_cross_entropy");
