@@ -57,6 +57,7 @@ std::map<std::string, std::string> configuration_of(const Options& options, std:
           {"optimizer.beta2", exact(optimizer.beta2)},
           {"optimizer.epsilon", exact(optimizer.epsilon)},
           {"optimizer.weight_decay", exact(optimizer.weight_decay)},
+          {"optimizer.decayed", exact(to_string(optimizer.decayed))},
           {"optimizer.clip", exact(optimizer.clip)},
           {"training.learning_rate", exact(options.learning_rate)},
           {"training.warmup", exact(options.warmup)},

@@ -22,6 +22,7 @@ struct Words {
   std::string link_bandwidth = "8GB/s";
   std::string link_both;
   std::string policy = "auto";
+  std::string decay = "matrices";
 };
 
 constexpr std::int64_t most = 1 << 24;
@@ -58,7 +59,7 @@ void add_model(CLI::App& app, GptConfig& model, Words& words) {
       ->type_name("NAME");
 }
 
-void add_training(CLI::App& app, Options& options) {
+void add_training(CLI::App& app, Options& options, Words& words) {
   const char* group = "Training";
   const auto steps = quiet(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 40));
   const auto real = quiet(CLI::Range(0.0, 1e6));
@@ -80,10 +81,14 @@ void add_training(CLI::App& app, Options& options) {
       ->group(group)
       ->check(steps)
       ->type_name("N");
-  app.add_option("--weight-decay", options.weight_decay, "AdamW's, on matrices")
+  app.add_option("--weight-decay", options.weight_decay, "AdamW's, on what --decay says")
       ->group(group)
       ->check(real)
       ->type_name("X");
+  app.add_option("--decay", words.decay, "matrices: not biases and the norms' gains; or all parameters")
+      ->group(group)
+      ->check(quiet(CLI::IsMember({"matrices", "all"})))
+      ->type_name("NAME");
   app.add_option("--clip", options.clip, "largest global gradient norm, 0: never clip")
       ->group(group)
       ->check(real)
@@ -213,6 +218,7 @@ Bytes parse_bucket_size(const std::string& text) {
 }
 
 void understand(const Words& words, Options& options) {
+  options.decayed = words.decay == "all" ? DecayedParameters::all : DecayedParameters::matrices;
   options.type = words.type == "bf16" ? DataType::bf16 : DataType::f32;
   options.budget.device = named("--device-memory", [&] { return parse_limit(words.device_memory); });
   options.budget.host = named("--host-memory", [&] { return parse_limit(words.host_memory); });
@@ -298,7 +304,7 @@ CommandLine parse_command_line(int count, const char* const* arguments) {
       "SIZE is 64MiB, 1.5G (binary), 10MB (decimal) or plain bytes.\n"
       "Exit code: 0 done, 2 the command line, a file or a budget must change, 1 the run failed,\n"
       "130 Ctrl-C or SIGTERM (the step is finished and everything written; a second one ends at once).");
-  add_training(app, result.options);
+  add_training(app, result.options, words);
   add_model(app, result.options.model, words);
   add_machine(app, result.options, words);
   add_plan(app, result.options, words);

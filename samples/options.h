@@ -23,6 +23,7 @@ struct Options {
   double learning_rate = 1e-3;
   std::uint64_t warmup = 30;  // steps
   double weight_decay = 0.1;
+  DecayedParameters decayed = DecayedParameters::matrices;
   double clip = 1.0;
   std::uint64_t seed = 1;
 
@@ -54,7 +55,7 @@ struct Options {
 
 // The optimizer that these ask for.
 inline AdamW optimizer_of(const Options& options) {
-  return {.weight_decay = options.weight_decay, .clip = options.clip};
+  return {.weight_decay = options.weight_decay, .decayed = options.decayed, .clip = options.clip};
 }
 
 struct CommandLine {

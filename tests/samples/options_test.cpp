@@ -38,6 +38,7 @@ TEST(Options, Defaults) {
   EXPECT_EQ(options.model.dropout, 0);
   EXPECT_EQ(options.learning_rate, 1e-3);
   EXPECT_EQ(options.weight_decay, 0.1);
+  EXPECT_EQ(options.decayed, DecayedParameters::matrices);
   EXPECT_EQ(options.clip, 1.0);
   EXPECT_EQ(options.seed, 1U);
   EXPECT_EQ(options.budget.device, unlimited);
@@ -72,6 +73,8 @@ TEST(Options, EveryFlag) {
                                  "4",
                                  "--weight-decay",
                                  "0.25",
+                                 "--decay",
+                                 "all",
                                  "--clip",
                                  "0",
                                  "--dropout",
@@ -121,6 +124,7 @@ TEST(Options, EveryFlag) {
   EXPECT_EQ(options.learning_rate, 0.5);
   EXPECT_EQ(options.warmup, 4U);
   EXPECT_EQ(options.weight_decay, 0.25);
+  EXPECT_EQ(options.decayed, DecayedParameters::all);
   EXPECT_EQ(options.clip, 0);
   EXPECT_EQ(options.model.dropout, 0.125);
   EXPECT_EQ(options.seed, 18446744073709551615U);
@@ -213,6 +217,7 @@ TEST(Options, HelpListsEveryFlag) {
                            "--learning-rate",
                            "--warmup",
                            "--weight-decay",
+                           "--decay ",
                            "--clip",
                            "--dropout",
                            "--seed",
