@@ -321,6 +321,8 @@ CommandLine parse_command_line(int count, const char* const* arguments) {
   understand(words, result.options);
   const auto given = [&](const char* flag) { return app.count(flag) > 0; };
   result.options.resume = given("--resume");
+  for (const char* flag : {"--learning-rate", "--clip"})
+    if (given(flag)) result.options.changed.insert(flag);
   take_initial_sizes(result.options, {given("--layers"), given("--width"), given("--heads"),
                                       given("--sequence"), given("--dropout")});
   check_together(result.options);

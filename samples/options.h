@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "stowage/graph_builder.h"
@@ -40,7 +41,8 @@ struct Options {
   std::uint64_t keep = 3;                // of the newest checkpoints
   bool checkpoint_blocking = false;      // steps wait for checkpoints, without a copy on the host
   bool resume = false;
-  std::string resume_from;  // a checkpoint; empty: the newest of `checkpoint_folder`
+  std::string resume_from;        // a checkpoint; empty: the newest of `checkpoint_folder`
+  std::set<std::string> changed;  // of the flags that a resumed run may change: those that are given
 
   bool plan_only = false;
   bool verify = false;  // compare the bits of every replay

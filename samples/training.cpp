@@ -164,7 +164,6 @@ class Trainer {
         log.write(record);
         print(progress.add(record.report));
         statistics_.add(record.report);
-        require_finite(record.report);
         checkpoints_.after_step(engine_);
       }
     }
@@ -185,17 +184,13 @@ class Trainer {
         .peak = options_.learning_rate, .warmup = options_.warmup, .steps = options_.steps};
     StepRecord record;
     record.learning_rate = learning_rate(schedule, step);
-    record.report = engine_.step(inputs, {.learning_rate = record.learning_rate});
+    try {
+      record.report = engine_.step(inputs, {.learning_rate = record.learning_rate});
+    } catch (const NonFinite& error) {
+      throw Error(divergence_message(error.finding(), options_, checkpoints_.last_before(engine_)));
+    }
     record.tokens_per_second = static_cast<double>(setup_.tokens_per_step()) / record.report.seconds;
     return record;
-  }
-
-  static void require_finite(const StepReport& report) {
-    if (std::isfinite(report.loss) && std::isfinite(report.grad_norm)) return;
-    throw Error(fmt::format(
-        "step {}: loss {} with gradient norm {}: the training has diverged; lower --learning-rate, or "
-        "clip gradients with --clip",
-        report.step + 1, report.loss, report.grad_norm));
   }
 
   const Setup& setup_;
