@@ -24,6 +24,8 @@ struct Changeable {
 constexpr const char* other_rates = "other learning rates, and other bits";
 constexpr Changeable changeable[] = {{steps_field, "--steps", other_rates},
                                      {"training.learning_rate", "--learning-rate", other_rates},
+                                     {"training.schedule", "--schedule", other_rates},
+                                     {"training.final_share", "--final-share", other_rates},
                                      {"optimizer.clip", "--clip", "other bits"}};
 
 // Runs `action`, and puts the flag before what it complains of.
@@ -74,6 +76,8 @@ std::map<std::string, std::string> configuration_of(const Options& options, std:
           {"optimizer.decayed", exact(to_string(optimizer.decayed))},
           {"optimizer.clip", exact(optimizer.clip)},
           {"training.learning_rate", exact(options.learning_rate)},
+          {"training.schedule", exact(to_string(options.descent))},
+          {"training.final_share", exact(options.final_share)},
           {"training.warmup", exact(options.warmup)},
           {steps_field, exact(options.steps)},
           {"training.seed", exact(options.seed)},

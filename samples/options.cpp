@@ -23,6 +23,7 @@ struct Words {
   std::string link_both;
   std::string policy = "auto";
   std::string decay = "matrices";
+  std::string schedule = "cosine";
 };
 
 constexpr std::int64_t most = 1 << 24;
@@ -73,7 +74,7 @@ void add_training(CLI::App& app, Options& options, Words& words) {
       ->group(group)
       ->type_name("DIR|FILE");
   app.add_option("--steps", options.steps, "training steps")->group(group)->check(steps)->type_name("N");
-  app.add_option("--learning-rate", options.learning_rate, "peak, then a cosine down to a tenth")
+  app.add_option("--learning-rate", options.learning_rate, "its peak, behind the warm-up")
       ->group(group)
       ->check(real)
       ->type_name("X");
@@ -81,6 +82,16 @@ void add_training(CLI::App& app, Options& options, Words& words) {
       ->group(group)
       ->check(steps)
       ->type_name("N");
+  app.add_option("--schedule", words.schedule,
+                 "how the rate falls behind the warm-up: cosine, linear, or constant")
+      ->group(group)
+      ->check(quiet(CLI::IsMember({"cosine", "linear", "constant"})))
+      ->type_name("NAME");
+  app.add_option("--final-share", options.final_share,
+                 "of --learning-rate, that a cosine or a line ends in at the last step")
+      ->group(group)
+      ->check(quiet(CLI::Range(0.0, 1.0)))
+      ->type_name("X");
   app.add_option("--weight-decay", options.weight_decay, "AdamW's, on what --decay says")
       ->group(group)
       ->check(real)
@@ -218,6 +229,7 @@ Bytes parse_bucket_size(const std::string& text) {
 }
 
 void understand(const Words& words, Options& options) {
+  options.descent = descent_from(words.schedule).value_or(Descent::cosine);
   options.decayed = words.decay == "all" ? DecayedParameters::all : DecayedParameters::matrices;
   options.type = words.type == "bf16" ? DataType::bf16 : DataType::f32;
   options.budget.device = named("--device-memory", [&] { return parse_limit(words.device_memory); });
@@ -241,6 +253,7 @@ void check_together(const Options& options) {
   // CLI11's ranges let "nan" pass.
   const std::map<const char*, double> reals = {{"--learning-rate", options.learning_rate},
                                                {"--weight-decay", options.weight_decay},
+                                               {"--final-share", options.final_share},
                                                {"--clip", options.clip},
                                                {"--dropout", options.model.dropout}};
   for (const auto& [flag, value] : reals) {
@@ -321,7 +334,7 @@ CommandLine parse_command_line(int count, const char* const* arguments) {
   understand(words, result.options);
   const auto given = [&](const char* flag) { return app.count(flag) > 0; };
   result.options.resume = given("--resume");
-  for (const char* flag : {"--learning-rate", "--clip"})
+  for (const char* flag : {"--learning-rate", "--schedule", "--final-share", "--clip"})
     if (given(flag)) result.options.changed.insert(flag);
   take_initial_sizes(result.options, {given("--layers"), given("--width"), given("--heads"),
                                       given("--sequence"), given("--dropout")});

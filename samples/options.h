@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "samples/schedule.h"
 #include "stowage/graph_builder.h"
 #include "stowage/machine.h"
 #include "stowage/model_files.h"
@@ -24,6 +25,8 @@ struct Options {
   double learning_rate = 1e-3;
   std::uint64_t warmup = 30;  // steps
   double weight_decay = 0.1;
+  Descent descent = Descent::cosine;
+  double final_share = 0.1;  // of the learning rate, at the last step
   DecayedParameters decayed = DecayedParameters::matrices;
   double clip = 1.0;
   std::uint64_t seed = 1;
@@ -54,6 +57,14 @@ struct Options {
   std::string weights_file;
   std::string export_folder;
 };
+
+inline Schedule schedule_of(const Options& options) {
+  return {.peak = options.learning_rate,
+          .warmup = options.warmup,
+          .steps = options.steps,
+          .descent = options.descent,
+          .final_share = options.final_share};
+}
 
 // The optimizer that these ask for.
 inline AdamW optimizer_of(const Options& options) {

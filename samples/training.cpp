@@ -180,10 +180,8 @@ class Trainer {
     batches_.fill(step, batch_);
     const std::array<InputData, 2> inputs = {
         {{model_.gpt.tokens.id, batch_.tokens}, {model_.gpt.targets.id, batch_.targets}}};
-    const Schedule schedule = {
-        .peak = options_.learning_rate, .warmup = options_.warmup, .steps = options_.steps};
     StepRecord record;
-    record.learning_rate = learning_rate(schedule, step);
+    record.learning_rate = learning_rate(schedule_of(options_), step);
     try {
       record.report = engine_.step(inputs, {.learning_rate = record.learning_rate});
     } catch (const NonFinite& error) {

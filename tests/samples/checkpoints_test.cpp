@@ -48,6 +48,8 @@ TEST(Checkpoints, WhatChangesTheBitsIsInTheConfiguration) {
   EXPECT_TRUE(changes([](Options& options) { options.model.head_tokens++; }));
   EXPECT_TRUE(changes([](Options& options) { options.steps++; }));
   EXPECT_TRUE(changes([](Options& options) { options.warmup++; }));
+  EXPECT_TRUE(changes([](Options& options) { options.descent = Descent::linear; }));
+  EXPECT_TRUE(changes([](Options& options) { options.final_share = 0; }));
   EXPECT_TRUE(changes([](Options& options) { options.learning_rate = 0.0010000000000000002; }));
   EXPECT_TRUE(changes([](Options& options) { options.weight_decay = 0; }));
   EXPECT_TRUE(changes([](Options& options) { options.decayed = DecayedParameters::all; }));

@@ -39,6 +39,8 @@ TEST(Options, Defaults) {
   EXPECT_EQ(options.learning_rate, 1e-3);
   EXPECT_EQ(options.weight_decay, 0.1);
   EXPECT_EQ(options.decayed, DecayedParameters::matrices);
+  EXPECT_EQ(options.descent, Descent::cosine);
+  EXPECT_EQ(options.final_share, 0.1);
   EXPECT_EQ(options.clip, 1.0);
   EXPECT_EQ(options.seed, 1U);
   EXPECT_EQ(options.budget.device, unlimited);
@@ -73,6 +75,10 @@ TEST(Options, EveryFlag) {
                                  "4",
                                  "--weight-decay",
                                  "0.25",
+                                 "--schedule",
+                                 "linear",
+                                 "--final-share",
+                                 "0.5",
                                  "--decay",
                                  "all",
                                  "--clip",
@@ -125,6 +131,8 @@ TEST(Options, EveryFlag) {
   EXPECT_EQ(options.warmup, 4U);
   EXPECT_EQ(options.weight_decay, 0.25);
   EXPECT_EQ(options.decayed, DecayedParameters::all);
+  EXPECT_EQ(options.descent, Descent::linear);
+  EXPECT_EQ(options.final_share, 0.5);
   EXPECT_EQ(options.clip, 0);
   EXPECT_EQ(options.model.dropout, 0.125);
   EXPECT_EQ(options.seed, 18446744073709551615U);
@@ -218,6 +226,8 @@ TEST(Options, HelpListsEveryFlag) {
                            "--warmup",
                            "--weight-decay",
                            "--decay ",
+                           "--schedule",
+                           "--final-share",
                            "--clip",
                            "--dropout",
                            "--seed",

@@ -159,8 +159,10 @@ TEST_F(TrainGptCheckpoint, GoesOnWithAnotherRateOrClipWhereThatIsAsked) {
   expect_refused({"--resume", checkpoint(3), "--learning-rate", "0.5"},
                  {"'configuration.optimizer.clip' is "});
   const std::string output =
-      run_well({"--resume", checkpoint(3), "--learning-rate", "0.25", "--clip", "1"}).output;
+      run_well({"--resume", checkpoint(3), "--learning-rate", "0.25", "--clip", "1", "--schedule", "linear"})
+          .output;
   EXPECT_THAT(output, HasSubstr("--learning-rate was 0.5 and is 0.25: from here on other learning rates"));
+  EXPECT_THAT(output, HasSubstr("--schedule was cosine and is linear: from here on other learning rates"));
   EXPECT_THAT(output, HasSubstr("--clip was 2 and is 1: from here on other bits"));
 }
 
