@@ -197,6 +197,10 @@ void add_output(CLI::App& app, Options& options) {
                  "write the last step, planned and measured, for ui.perfetto.dev")
       ->group(group)
       ->type_name("FILE");
+  app.add_option("--report", options.report_file,
+                 "write one HTML page: loss, learning rate, norm and step time by step, and the plan")
+      ->group(group)
+      ->type_name("FILE");
   app.add_option("--weights", options.weights_file,
                  "write the final parameters: a line of JSON (names, shapes, offsets), then raw bytes")
       ->group(group)

@@ -54,6 +54,7 @@ struct Options {
   std::string plan_file;
   std::string log_file;
   std::string trace_file;
+  std::string report_file;
   std::string weights_file;
   std::string export_folder;
 };

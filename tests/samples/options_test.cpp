@@ -114,7 +114,10 @@ TEST(Options, EveryFlag) {
                                  "--log",
                                  "l",
                                  "--trace",
+                                 "--report",
                                  "t",
+                                 "--report",
+                                 "r",
                                  "--weights",
                                  "w",
                                  "--sample",
@@ -151,6 +154,7 @@ TEST(Options, EveryFlag) {
   EXPECT_EQ(options.plan_file, "p");
   EXPECT_EQ(options.log_file, "l");
   EXPECT_EQ(options.trace_file, "t");
+  EXPECT_EQ(options.report_file, "r");
   EXPECT_EQ(options.weights_file, "w");
   EXPECT_EQ(options.sample_bytes, 99U);
 }
