@@ -5,12 +5,28 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "samples/report.h"
+#include "src/graph/finite.h"
 #include "stowage/error.h"
 
 namespace stowage::samples {
 namespace {
 
 constexpr const char* steps_field = "training.steps";
+
+// What a resumed run may have otherwise than the run before; all but --steps only if the flag is given, so
+// that a flag that was forgotten is not one that was changed.
+struct Changeable {
+  const char* field;
+  const char* flag;
+  const char* what;
+};
+constexpr const char* other_rates = "other learning rates, and other bits";
+constexpr Changeable changeable[] = {{steps_field, "--steps", other_rates},
+                                     {"training.learning_rate", "--learning-rate", other_rates},
+                                     {"training.schedule", "--schedule", other_rates},
+                                     {"training.final_share", "--final-share", other_rates},
+                                     {"optimizer.clip", "--clip", "other bits"}};
 
 // Runs `action`, and puts the flag before what it complains of.
 template <class Action>
@@ -57,8 +73,11 @@ std::map<std::string, std::string> configuration_of(const Options& options, std:
           {"optimizer.beta2", exact(optimizer.beta2)},
           {"optimizer.epsilon", exact(optimizer.epsilon)},
           {"optimizer.weight_decay", exact(optimizer.weight_decay)},
+          {"optimizer.decayed", exact(to_string(optimizer.decayed))},
           {"optimizer.clip", exact(optimizer.clip)},
           {"training.learning_rate", exact(options.learning_rate)},
+          {"training.schedule", exact(to_string(options.descent))},
+          {"training.final_share", exact(options.final_share)},
           {"training.warmup", exact(options.warmup)},
           {steps_field, exact(options.steps)},
           {"training.seed", exact(options.seed)},
@@ -103,10 +122,8 @@ void RunCheckpoints::take_start() {
     notes_ = fmt::format("resume        no checkpoint in {} yet: from the beginning\n", folder_->path());
     return;
   }
-  // Training longer than was meant is a choice; the learning rate follows the new number from here on.
   std::map<std::string, std::string> wanted = configuration_;
-  const auto stored = start_->state().configuration.find(steps_field);
-  if (stored != start_->state().configuration.end()) wanted[steps_field] = stored->second;
+  allow_changes(wanted);
   start_->require_configuration(wanted);
   start_->require_graph(graph_);
   saved_ = first_step();
@@ -114,10 +131,20 @@ void RunCheckpoints::take_start() {
     throw InvalidInput(fmt::format("{}: it is of step {}, and --steps is {}; give more steps",
                                    start_->folder(), first_step(), options_.steps));
   notes_ = fmt::format("resume        {}: step {} of {}\n", start_->folder(), first_step(), options_.steps);
-  if (wanted != configuration_)
-    notes_ += fmt::format(
-        "              --steps was {} and is {}: from here on other learning rates, and other bits\n",
-        wanted[steps_field], options_.steps);
+  for (const auto& [field, flag, what] : changeable)
+    if (wanted[field] != configuration_[field])
+      notes_ += fmt::format("              {} was {} and is {}: from here on {}\n", flag, wanted[field],
+                            configuration_[field], what);
+}
+
+// Training on otherwise is a choice; what it is follows the flags from here on.
+void RunCheckpoints::allow_changes(std::map<std::string, std::string>& wanted) {
+  const auto& stored = start_->state().configuration;
+  for (const Changeable& each : changeable) {
+    const auto found = stored.find(each.field);
+    const bool allowed = std::string_view(each.flag) == "--steps" || options_.changed.contains(each.flag);
+    if (found != stored.end() && allowed) wanted[each.field] = found->second;
+  }
 }
 
 std::string RunCheckpoints::begin(Engine& engine) {
@@ -152,7 +179,27 @@ void RunCheckpoints::save(Engine& engine) {
   state.seed = options_.seed;
   state.data_position = {{"step", static_cast<std::int64_t>(state.step)}};
   state.configuration = configuration_;
-  saver_->save(std::move(state), state_access(engine));
+  StateAccess access = state_access(engine);
+  access.read = [&](TensorId id, Bytes offset, std::span<std::byte> into) {
+    engine.read(id, offset, into);
+    const Tensor& tensor = graph_.tensor(id);
+    const auto element = first_non_finite(tensor.type, into);
+    if (!element) return;
+    const std::string text = fmt::format("step {}: its update left {} in '{}' at element {}",
+                                         engine.completed_steps(), element->is_nan ? "NaN" : "an infinity",
+                                         tensor.name, offset / size_of(tensor.type) + element->index);
+    throw Error(divergence_message(text, options_, last_before(engine)));
+  };
+  saver_->save(std::move(state), access);
+}
+
+std::string RunCheckpoints::last_before(const Engine& engine) {
+  if (folder_) {
+    saver_->finish();
+    for (const CheckpointName& each : list_checkpoints(folder_->path()))
+      if (each.step < engine.completed_steps()) return each.path;
+  }
+  return start_ ? start_->folder() : "";
 }
 
 void RunCheckpoints::tell_failures() {

@@ -32,15 +32,20 @@ class RunCheckpoints {
   // Values of the checkpoint into `engine`, which was made with first_step(); and the host copy is made.
   // Returns lines for the user, "" where there is nothing to tell.
   std::string begin(Engine& engine);
-  // Saves where it is due. What the disk refuses is told on stderr, and the run goes on.
+  // Saves where it is due. What the disk refuses is told on stderr, and the run goes on. Values that are not
+  // finite are not saved: throws Error, and the checkpoints before stay.
   void after_step(Engine& engine);
   // Saves what is not saved yet, and waits until it is on the disk.
   void finish(Engine& engine);
   // Throws Error where some save failed.
   void require_saved() const;
+  // Waits for what is being saved. The newest checkpoint of fewer steps than the engine has completed, or the
+  // one that the run began with: its path, "" where there is none.
+  std::string last_before(const Engine& engine);
 
  private:
   void take_start();
+  void allow_changes(std::map<std::string, std::string>& wanted);
   void save(Engine& engine);
   void tell_failures();
 

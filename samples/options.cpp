@@ -22,6 +22,8 @@ struct Words {
   std::string link_bandwidth = "8GB/s";
   std::string link_both;
   std::string policy = "auto";
+  std::string decay = "matrices";
+  std::string schedule = "cosine";
 };
 
 constexpr std::int64_t most = 1 << 24;
@@ -58,7 +60,7 @@ void add_model(CLI::App& app, GptConfig& model, Words& words) {
       ->type_name("NAME");
 }
 
-void add_training(CLI::App& app, Options& options) {
+void add_training(CLI::App& app, Options& options, Words& words) {
   const char* group = "Training";
   const auto steps = quiet(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 40));
   const auto real = quiet(CLI::Range(0.0, 1e6));
@@ -72,7 +74,7 @@ void add_training(CLI::App& app, Options& options) {
       ->group(group)
       ->type_name("DIR|FILE");
   app.add_option("--steps", options.steps, "training steps")->group(group)->check(steps)->type_name("N");
-  app.add_option("--learning-rate", options.learning_rate, "peak, then a cosine down to a tenth")
+  app.add_option("--learning-rate", options.learning_rate, "its peak, behind the warm-up")
       ->group(group)
       ->check(real)
       ->type_name("X");
@@ -80,10 +82,24 @@ void add_training(CLI::App& app, Options& options) {
       ->group(group)
       ->check(steps)
       ->type_name("N");
-  app.add_option("--weight-decay", options.weight_decay, "AdamW's, on matrices")
+  app.add_option("--schedule", words.schedule,
+                 "how the rate falls behind the warm-up: cosine, linear, or constant")
+      ->group(group)
+      ->check(quiet(CLI::IsMember({"cosine", "linear", "constant"})))
+      ->type_name("NAME");
+  app.add_option("--final-share", options.final_share,
+                 "of --learning-rate, that a cosine or a line ends in at the last step")
+      ->group(group)
+      ->check(quiet(CLI::Range(0.0, 1.0)))
+      ->type_name("X");
+  app.add_option("--weight-decay", options.weight_decay, "AdamW's, on what --decay says")
       ->group(group)
       ->check(real)
       ->type_name("X");
+  app.add_option("--decay", words.decay, "matrices: not biases and the norms' gains; or all parameters")
+      ->group(group)
+      ->check(quiet(CLI::IsMember({"matrices", "all"})))
+      ->type_name("NAME");
   app.add_option("--clip", options.clip, "largest global gradient norm, 0: never clip")
       ->group(group)
       ->check(real)
@@ -181,6 +197,10 @@ void add_output(CLI::App& app, Options& options) {
                  "write the last step, planned and measured, for ui.perfetto.dev")
       ->group(group)
       ->type_name("FILE");
+  app.add_option("--report", options.report_file,
+                 "write one HTML page: loss, learning rate, norm and step time by step, and the plan")
+      ->group(group)
+      ->type_name("FILE");
   app.add_option("--weights", options.weights_file,
                  "write the final parameters: a line of JSON (names, shapes, offsets), then raw bytes")
       ->group(group)
@@ -213,6 +233,8 @@ Bytes parse_bucket_size(const std::string& text) {
 }
 
 void understand(const Words& words, Options& options) {
+  options.descent = descent_from(words.schedule).value_or(Descent::cosine);
+  options.decayed = words.decay == "all" ? DecayedParameters::all : DecayedParameters::matrices;
   options.type = words.type == "bf16" ? DataType::bf16 : DataType::f32;
   options.budget.device = named("--device-memory", [&] { return parse_limit(words.device_memory); });
   options.budget.host = named("--host-memory", [&] { return parse_limit(words.host_memory); });
@@ -235,6 +257,7 @@ void check_together(const Options& options) {
   // CLI11's ranges let "nan" pass.
   const std::map<const char*, double> reals = {{"--learning-rate", options.learning_rate},
                                                {"--weight-decay", options.weight_decay},
+                                               {"--final-share", options.final_share},
                                                {"--clip", options.clip},
                                                {"--dropout", options.model.dropout}};
   for (const auto& [flag, value] : reals) {
@@ -298,7 +321,7 @@ CommandLine parse_command_line(int count, const char* const* arguments) {
       "SIZE is 64MiB, 1.5G (binary), 10MB (decimal) or plain bytes.\n"
       "Exit code: 0 done, 2 the command line, a file or a budget must change, 1 the run failed,\n"
       "130 Ctrl-C or SIGTERM (the step is finished and everything written; a second one ends at once).");
-  add_training(app, result.options);
+  add_training(app, result.options, words);
   add_model(app, result.options.model, words);
   add_machine(app, result.options, words);
   add_plan(app, result.options, words);
@@ -315,6 +338,8 @@ CommandLine parse_command_line(int count, const char* const* arguments) {
   understand(words, result.options);
   const auto given = [&](const char* flag) { return app.count(flag) > 0; };
   result.options.resume = given("--resume");
+  for (const char* flag : {"--learning-rate", "--schedule", "--final-share", "--clip"})
+    if (given(flag)) result.options.changed.insert(flag);
   take_initial_sizes(result.options, {given("--layers"), given("--width"), given("--heads"),
                                       given("--sequence"), given("--dropout")});
   check_together(result.options);

@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 
+#include "samples/schedule.h"
 #include "stowage/graph_builder.h"
 #include "stowage/machine.h"
 #include "stowage/model_files.h"
@@ -23,6 +25,9 @@ struct Options {
   double learning_rate = 1e-3;
   std::uint64_t warmup = 30;  // steps
   double weight_decay = 0.1;
+  Descent descent = Descent::cosine;
+  double final_share = 0.1;  // of the learning rate, at the last step
+  DecayedParameters decayed = DecayedParameters::matrices;
   double clip = 1.0;
   std::uint64_t seed = 1;
 
@@ -39,7 +44,8 @@ struct Options {
   std::uint64_t keep = 3;                // of the newest checkpoints
   bool checkpoint_blocking = false;      // steps wait for checkpoints, without a copy on the host
   bool resume = false;
-  std::string resume_from;  // a checkpoint; empty: the newest of `checkpoint_folder`
+  std::string resume_from;        // a checkpoint; empty: the newest of `checkpoint_folder`
+  std::set<std::string> changed;  // of the flags that a resumed run may change: those that are given
 
   bool plan_only = false;
   bool verify = false;  // compare the bits of every replay
@@ -48,13 +54,22 @@ struct Options {
   std::string plan_file;
   std::string log_file;
   std::string trace_file;
+  std::string report_file;
   std::string weights_file;
   std::string export_folder;
 };
 
+inline Schedule schedule_of(const Options& options) {
+  return {.peak = options.learning_rate,
+          .warmup = options.warmup,
+          .steps = options.steps,
+          .descent = options.descent,
+          .final_share = options.final_share};
+}
+
 // The optimizer that these ask for.
 inline AdamW optimizer_of(const Options& options) {
-  return {.weight_decay = options.weight_decay, .clip = options.clip};
+  return {.weight_decay = options.weight_decay, .decayed = options.decayed, .clip = options.clip};
 }
 
 struct CommandLine {

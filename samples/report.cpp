@@ -156,6 +156,25 @@ std::string summary(const Setup& setup, const RunStatistics& run) {
   return std::move(lines).text();
 }
 
+std::string divergence_message(const std::string& finding, const Options& options,
+                               const std::string& checkpoint) {
+  const std::string clip =
+      options.clip == 0 ? "clip gradients with --clip 1" : fmt::format("--clip (now {})", options.clip);
+  const std::string from =
+      checkpoint.empty()
+          ? ", and begin again: there is no checkpoint from before"
+          : fmt::format(", and go on from before with --resume {}, or an earlier one", checkpoint);
+  return fmt::format("{}; the training has diverged: lower --learning-rate (now {}), or {}{}", finding,
+                     options.learning_rate, clip, from);
+}
+
+std::string divergence_message(const NonFinite::Finding& finding, const Options& options,
+                               const std::string& checkpoint) {
+  const std::string text = fmt::format("step {}: {}", finding.step + 1, finding.text);
+  if (finding.origin != NonFinite::Origin::unknown) return divergence_message(text, options, checkpoint);
+  return text + (checkpoint.empty() ? "; begin again" : "; go on with --resume " + checkpoint);
+}
+
 std::string infeasible_message(const Infeasible& infeasible, Policy policy) {
   const char* flag = infeasible.host ? "--host-memory" : "--device-memory";
   return fmt::format(

@@ -65,6 +65,13 @@ class RunStatistics {
 
 std::string summary(const Setup& setup, const RunStatistics& run);
 
+// Sentence for values that are not finite, with what to do. `finding`: what was found; `checkpoint`: to go
+// back to, empty: there is none.
+std::string divergence_message(const std::string& finding, const Options& options,
+                               const std::string& checkpoint);
+std::string divergence_message(const NonFinite::Finding& finding, const Options& options,
+                               const std::string& checkpoint);
+
 // Sentence for a budget that no plan fits, with the smallest one that works.
 std::string infeasible_message(const Infeasible& infeasible, Policy policy);
 

@@ -21,6 +21,7 @@
 #include "samples/progress.h"
 #include "samples/report.h"
 #include "samples/run_device.h"
+#include "samples/run_history.h"
 #include "samples/schedule.h"
 #include "samples/step_log.h"
 #include "samples/text_data.h"
@@ -46,11 +47,13 @@ struct Outputs {
   explicit Outputs(const Options& options)
       : plan("--plan-json", options.plan_file, Writing::whole),
         trace("--trace", options.plan_only ? "" : options.trace_file, Writing::whole),
+        report("--report", options.plan_only ? "" : options.report_file, Writing::whole),
         weights("--weights", options.plan_only ? "" : options.weights_file, Writing::whole),
         exported(options),
         log(options.plan_only ? "" : options.log_file) {}
   OutputFile plan;
   OutputFile trace;
+  OutputFile report;
   OutputFile weights;
   ExportedModel exported;
   StepLog log;
@@ -79,10 +82,11 @@ void check_distinct(const Options& options) {
     const char* flag;
     const std::string& path;
   };
-  const std::array<Named, 5> files = {{{"--data", options.data},
+  const std::array<Named, 6> files = {{{"--data", options.data},
                                        {"--plan-json", options.plan_file},
                                        {"--log", options.log_file},
                                        {"--trace", options.trace_file},
+                                       {"--report", options.report_file},
                                        {"--weights", options.weights_file}}};
   check_outside(options.export_folder, "--checkpoint", options.checkpoint_folder);
   for (std::size_t i = 1; i < files.size(); ++i) {
@@ -164,7 +168,7 @@ class Trainer {
         log.write(record);
         print(progress.add(record.report));
         statistics_.add(record.report);
-        require_finite(record.report);
+        recorder_.add(record);
         checkpoints_.after_step(engine_);
       }
     }
@@ -175,27 +179,22 @@ class Trainer {
 
   Engine& engine() { return engine_; }
   const RunStatistics& statistics() const { return statistics_; }
+  const RunRecorder& recorder() const { return recorder_; }
 
  private:
   StepRecord make_step(std::uint64_t step) {
     batches_.fill(step, batch_);
     const std::array<InputData, 2> inputs = {
         {{model_.gpt.tokens.id, batch_.tokens}, {model_.gpt.targets.id, batch_.targets}}};
-    const Schedule schedule = {
-        .peak = options_.learning_rate, .warmup = options_.warmup, .steps = options_.steps};
     StepRecord record;
-    record.learning_rate = learning_rate(schedule, step);
-    record.report = engine_.step(inputs, {.learning_rate = record.learning_rate});
+    record.learning_rate = learning_rate(schedule_of(options_), step);
+    try {
+      record.report = engine_.step(inputs, {.learning_rate = record.learning_rate});
+    } catch (const NonFinite& error) {
+      throw Error(divergence_message(error.finding(), options_, checkpoints_.last_before(engine_)));
+    }
     record.tokens_per_second = static_cast<double>(setup_.tokens_per_step()) / record.report.seconds;
     return record;
-  }
-
-  static void require_finite(const StepReport& report) {
-    if (std::isfinite(report.loss) && std::isfinite(report.grad_norm)) return;
-    throw Error(fmt::format(
-        "step {}: loss {} with gradient norm {}: the training has diverged; lower --learning-rate, or "
-        "clip gradients with --clip",
-        report.step + 1, report.loss, report.grad_norm));
   }
 
   const Setup& setup_;
@@ -207,12 +206,19 @@ class Trainer {
   Engine engine_;
   Batch batch_;
   RunStatistics statistics_;
+  RunRecorder recorder_;
 };
 
 void write_trace(OutputFile& file, const Setup& setup, Engine& engine) {
   if (!file.wanted()) return;
   const Timeline planned = simulate(*setup.graph, *setup.plan, setup.machine);
   file.write(trace_json(*setup.graph, *setup.plan, planned.instructions, engine.last_timeline()));
+  file.commit();
+}
+
+void write_report(OutputFile& file, const Setup& setup, const Trainer& trainer) {
+  if (!file.wanted()) return;
+  file.write(run_page(setup, trainer.statistics(), trainer.recorder()));
   file.commit();
 }
 
@@ -296,6 +302,7 @@ int train(const Options& given) {
   trainer.run(outputs.log);
   if (trainer.statistics().steps() > 0) print('\n' + summary(setup, trainer.statistics()));
   write_trace(outputs.trace, setup, trainer.engine());
+  write_report(outputs.report, setup, trainer);
   write_weights(outputs.weights, model.graph, [&](TensorId id) { return trainer.engine().read(id); });
   print(outputs.exported.write(model.graph, trainer.engine()));
   if (!interrupted()) print_sample(options, model.graph, trainer.engine());

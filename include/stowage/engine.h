@@ -1,8 +1,9 @@
 // Engine: replays a plan on a device. Allocates at construction, nothing after the first step.
 //
 // Not thread-safe: one caller. The commit rule: no weight changes before every gradient of the step
-// has landed and its norm is known; from then on the update completes and the step counts. A call
-// that throws leaves the state at a step boundary (`completed_steps`), and the engine can go on.
+// has landed and its norm is known, and it and the loss are finite; from then on the update completes
+// and the step counts. A call that throws leaves the state at a step boundary (`completed_steps`), and the
+// engine can go on.
 #pragma once
 
 #include <cstdint>
@@ -60,6 +61,33 @@ class RecomputeMismatch : public StepError {
   std::uint64_t step_;
 };
 
+// The loss or the gradient norm of a step is not finite. The step was not made: weights and optimizer state
+// are those of a step boundary. The engine has made the step once more, up to its gate, and looked at every
+// result: `op()` is the first op, in the plan's order, with one that is not finite.
+class NonFinite : public StepError {
+ public:
+  enum class Origin : std::uint8_t {
+    op,       // all that `op()` read was finite
+    given,    // `tensor()` is a parameter, optimizer state or an input, and was not finite before the step
+    norm,     // gradients are finite, the sum of their squares is not
+    unknown,  // the second time all was finite; `op()` is that of the gate, `tensor()` empty
+  };
+  struct Finding {
+    Origin origin = Origin::unknown;
+    std::uint64_t step = 0;  // 0-based
+    double loss = 0;
+    double grad_norm = 0;
+    std::string kernel;  // of `op()`
+    std::string tensor;  // the op's result, or for `given` what it read
+    std::string text;    // all that for people, without the step's number and what to do
+  };
+  NonFinite(const StepError& error, Finding finding) : StepError(error), finding_(std::move(finding)) {}
+  const Finding& finding() const { return finding_; }
+
+ private:
+  Finding finding_;
+};
+
 struct EngineOptions {
   std::uint64_t seed = 1;
   bool validate = true;  // judge the plan first; throws InvalidInput when it is invalid
@@ -113,7 +141,7 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   // Runs one step; returns when its loss and norm are known. Updates may still run and overlap the
-  // next step. Throws StepError; RecomputeMismatch in verify mode.
+  // next step. Throws StepError; NonFinite where loss or norm is none; RecomputeMismatch in verify mode.
   StepReport step(std::span<const InputData> inputs, const StepOptions& options);
 
   // Waits until nothing is in flight.

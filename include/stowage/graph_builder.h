@@ -3,11 +3,13 @@
 // Not thread-safe. The Transformer ops that use it are in nn.h; an own op is added with `op()`.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <initializer_list>
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -21,6 +23,11 @@ struct Value {
   explicit operator bool() const { return id != no_id; }
 };
 
+// Which parameters AdamW's weight decay shrinks: those of two or more dimensions (matrices, embeddings), as
+// the references of GPT-2 and BERT do, or biases and the norms' gains too.
+enum class DecayedParameters : std::uint8_t { matrices, all };
+std::string_view to_string(DecayedParameters decayed);  // "matrices", "all"
+
 // AdamW (Loshchilov & Hutter, "Decoupled Weight Decay Regularization", algorithm 2), with the
 // global gradient norm clipped to `clip` (0: the norm is reported, never clipped).
 // The learning rate comes with every step (StepOptions in engine.h).
@@ -28,7 +35,8 @@ struct AdamW {
   double beta1 = 0.9;
   double beta2 = 0.95;
   double epsilon = 1e-8;
-  double weight_decay = 0.1;  // applied to tensors of two or more dimensions
+  double weight_decay = 0.1;
+  DecayedParameters decayed = DecayedParameters::matrices;
   double clip = 1.0;
 };
 

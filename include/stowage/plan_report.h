@@ -2,6 +2,8 @@
 // bucket lives, and what other budgets would give. A pure function; the page needs no network.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,19 +21,57 @@ struct CurvePoint {
   bool feasible = true;  // false: the smallest budget that works is larger, and the seconds mean nothing
 };
 
+// Values of consecutive steps, or of one: a run of a million steps is shown in some hundred columns.
+struct RunColumn {
+  std::uint64_t first = 0;  // step, counted from 1
+  std::uint64_t last = 0;
+  double least = 0;
+  double mean = 0;
+  double most = 0;
+};
+
+struct RunLine {
+  std::string name;
+  bool points = false;  // measured now and then, such as evaluations: drawn as points
+  std::vector<RunColumn> columns{};
+};
+
+struct RunChart {
+  std::string title;         // "step time": values are seconds
+  bool logarithmic = false;  // values above 0
+  std::vector<RunLine> lines{};
+};
+
+// What a training under the plan was, to be shown above it.
+struct RunHistory {
+  struct Fact {
+    std::string label;
+    std::string value;
+    std::string note{};
+  };
+  struct Group {
+    std::string title;
+    std::vector<Fact> facts{};
+  };
+  std::vector<Group> groups{};
+  std::vector<RunChart> charts{};
+};
+
 struct ReportOptions {
   std::string name{};               // of the model; empty: "training step"
   std::string machine_name{};       // e.g. MachineFile::device; may be empty
   Budget budget{};                  // the one that the plan was made for
   std::vector<CurvePoint> curve{};  // in any order; empty: no such section
+  std::optional<RunHistory> run{};
 };
 
 // One self-contained HTML page in UTF-8: styles, scripts and data inside, nothing is loaded. Times are
 // those of simulate() on `machine`. Names of the graph, of the plan and in `options` may be hostile text.
 // The data is JSON in the element "plan-data"; src/report/report_data.h says what it holds.
 // Throws InvalidInput for a plan that names ops, tensors, buckets, lifetimes, instructions, positions or
-// arena bytes which are not there, for a machine on which the step takes no finite time, and for a point
-// of the curve without a budget or finite times.
+// arena bytes which are not there, for a machine on which the step takes no finite time, for a point
+// of the curve without a budget or finite times, and for columns of a run whose steps or values are not in
+// order, or not finite.
 std::string plan_report(const Graph& graph, const Plan& plan, const Machine& machine,
                         const ReportOptions& options = {});
 

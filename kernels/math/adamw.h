@@ -1,5 +1,8 @@
 // One element of AdamW (Loshchilov & Hutter, "Decoupled Weight Decay Regularization", algorithm 2).
 //
+// The weight is rounded once, by the last subtraction: to shrink it first and subtract the rest then would
+// round it twice, and end some two and a half times as far from the update in f64.
+//
 // Host and device agree to the last bit where contraction is off (-ffp-contract=off, -fmad=false).
 #pragma once
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "allocator/arena.h"
@@ -13,6 +14,7 @@
 #include "offload/engine/inputs.h"
 #include "offload/engine/lanes.h"
 #include "offload/engine/measure.h"
+#include "offload/engine/non_finite.h"
 #include "offload/engine/staging.h"
 #include "offload/engine/state.h"
 #include "offload/engine/step_events.h"
@@ -80,6 +82,7 @@ class Engine::Implementation {
   void run_to_gate(const StepOptions& options);
   void run_update(StepReport& report);
   StepReport read_report() const;
+  [[noreturn]] void explain_non_finite(const StepReport& report);
   [[noreturn]] void fail(const std::exception& cause, bool counted);
 
   Device& device_;
@@ -131,7 +134,7 @@ Engine::Implementation::Implementation(Device& device, const Graph& graph, const
       events_(device, plan_, {plan_.gate, loss_offload_}, options.measure),
       first_start_(device),
       verifier_(verifier_for(options.verify_recompute)),
-      runner_(device, plan_, lanes_, events_, bound_, verifier_ ? &*verifier_ : nullptr),
+      runner_(device, plan_, lanes_, events_, bound_),
       staging_(device, lanes_, host_.spare()),
       update_(device, plan_, lanes_, runner_, bound_),
       state_(staging_, graph_, plan_, places_, host_, arena_),
@@ -154,6 +157,7 @@ StepReport Engine::Implementation::step(std::span<const InputData> inputs, const
   const DeviceCounters before = device_.counters();
   run_to_gate(options);
   StepReport report = read_report();
+  if (!std::isfinite(report.loss) || !std::isfinite(report.grad_norm)) explain_non_finite(report);
   run_update(report);
   const DeviceCounters after = device_.counters();
   report.h2d_bytes = after.h2d_bytes - before.h2d_bytes;
@@ -168,6 +172,7 @@ void Engine::Implementation::run_to_gate(const StepOptions& options) {
   try {
     contexts_[parity()] = {completed_, seed_, options.learning_rate};
     runner_.forget(parity());
+    runner_.set_follower(verifier_ ? &*verifier_ : nullptr);
     if (verifier_) verifier_->begin_step();
     if (completed_ == first_step_) device_.record(first_start_.id(), lanes_[LaneRole::compute]);
     runner_.enqueue(0, plan_.gate + 1, parity(), in_flight_);
@@ -188,6 +193,26 @@ StepReport Engine::Implementation::read_report() const {
   std::memcpy(&report.loss, host_value(graph_.loss), sizeof report.loss);
   std::memcpy(&report.grad_norm, host_value(graph_.clip), sizeof report.grad_norm);
   return report;
+}
+
+// Nothing behind the gate has been enqueued, and the inputs are where they were: the step can be made up to
+// there once more, to the same bits.
+void Engine::Implementation::explain_non_finite(const StepReport& report) {
+  std::optional<NonFiniteSearch> search;  // until the lanes have settled
+  try {
+    lanes_.synchronise();
+    search.emplace(device_, graph_, plan_, lanes_, bound_);
+    runner_.forget(parity());
+    runner_.set_follower(&*search);
+    runner_.enqueue(0, plan_.gate + 1, parity(), false);
+    throw NonFiniteValue();
+  } catch (NonFiniteValue& value) {
+    value.loss = report.loss;
+    value.grad_norm = report.grad_norm;
+    fail(value, false);
+  } catch (const std::exception& error) {
+    fail(error, false);
+  }
 }
 
 void Engine::Implementation::run_update(StepReport& report) {
@@ -221,6 +246,8 @@ void Engine::Implementation::fail(const std::exception& cause, bool counted) {
   const Failure failure{cause, runner_.current(), step, counted, lost_};
   if (const auto* difference = dynamic_cast<const ReplayDifference*>(&cause))
     throw make_mismatch(graph_, plan_, bound_, verifier_->tracker(), *difference, failure);
+  if (const auto* value = dynamic_cast<const NonFiniteValue*>(&cause))
+    throw make_non_finite(graph_, plan_, bound_, *value, failure);
   throw make_step_error(plan_, bound_, failure);
 }
 

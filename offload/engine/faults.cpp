@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace stowage {
 namespace {
@@ -34,6 +35,49 @@ std::string describe_reads(const Graph& graph, const Op& op, const RecomputeTrac
                         to_string(tracker.state(id)));
   }
   return text.empty() ? "no activations" : text;
+}
+
+// Without the sign that some machines give to NaN.
+std::string told(double value) { return std::isnan(value) ? "NaN" : fmt::format("{}", value); }
+
+NonFinite::Origin origin_of(const Graph& graph, const Plan& plan, const NonFiniteValue& value) {
+  if (value.instruction == no_id) return NonFinite::Origin::unknown;
+  if (value.was_read) return NonFinite::Origin::given;
+  const std::string& kernel = graph.op(plan.instructions[value.instruction].op).kernel;
+  return kernel == "square_sum" || kernel == "clip" ? NonFinite::Origin::norm : NonFinite::Origin::op;
+}
+
+// What was found, without the step and what became of it.
+std::string describe(const Graph& graph, const Plan& plan, const NonFiniteValue& value,
+                     NonFinite::Origin origin) {
+  if (origin == NonFinite::Origin::unknown)
+    return "but with all results looked at the same step is finite: a kernel is not replayable on this "
+           "device, "
+           "or its memory fails";
+  const Op& op = graph.op(plan.instructions[value.instruction].op);
+  const Tensor& tensor = graph.tensor(value.tensor);
+  const std::string where =
+      fmt::format("{} at element {}", value.element.is_nan ? "NaN" : "an infinity", value.element.index);
+  if (origin == NonFinite::Origin::given)
+    return fmt::format("{} '{}', which op '{}' (kernel '{}') is the first to read, holds {}",
+                       to_string(tensor.kind), tensor.name, op.name, op.kernel, where);
+  if (origin == NonFinite::Origin::norm)
+    return fmt::format(
+        "only the norm overflows: all that op '{}' (kernel '{}') sums is finite, and '{}' is not", op.name,
+        op.kernel, tensor.name);
+  return fmt::format(
+      "'{}' is the first result that is not finite, and holds {}: op '{}' (kernel '{}') made it "
+      "of finite values",
+      tensor.name, where, op.name, op.kernel);
+}
+
+// A step that is made again from the same state with the same inputs ends in the same bits.
+std::string outcome_of_non_finite(const Failure& failure, NonFinite::Origin origin) {
+  if (failure.lost) return outcome(failure);
+  const char* next = "go on with other inputs, or from an earlier state with a lower learning rate";
+  if (origin == NonFinite::Origin::given) next = "go on from an earlier state";
+  if (origin == NonFinite::Origin::unknown) next = "call step again";
+  return fmt::format("the step was not made, weights are as of {} completed steps: {}", failure.step, next);
 }
 
 }  // namespace
@@ -68,6 +112,26 @@ RecomputeMismatch make_mismatch(const Graph& graph, const Plan& plan, std::span<
           op.kernel,
           tensor.name,
           failure.step};
+}
+
+NonFinite make_non_finite(const Graph& graph, const Plan& plan, std::span<const BoundInstruction> bound,
+                          const NonFiniteValue& value, const Failure& failure) {
+  const NonFinite::Origin origin = origin_of(graph, plan, value);
+  const InstructionId id = value.instruction == no_id ? plan.gate : value.instruction;
+  const Op& op = graph.op(plan.instructions[id].op);
+  NonFinite::Finding finding;
+  finding.origin = origin;
+  finding.step = failure.step;
+  finding.loss = value.loss;
+  finding.grad_norm = value.grad_norm;
+  finding.kernel = op.kernel;
+  finding.tensor = value.tensor == no_id ? "" : graph.tensor(value.tensor).name;
+  finding.text = fmt::format("loss {}, gradient norm {}: {}", told(value.loss), told(value.grad_norm),
+                             describe(graph, plan, value, origin));
+  const std::string message =
+      fmt::format("step {}: {}; {}", failure.step, finding.text, outcome_of_non_finite(failure, origin));
+  return {{message, "", op.name, bound[id].bytes, plan.instructions[id].lane, failure.counted},
+          std::move(finding)};
 }
 
 }  // namespace stowage

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "offload/engine/binding.h"
+#include "offload/engine/non_finite.h"
 #include "offload/engine/verify.h"
 #include "stowage/engine.h"
 
@@ -27,5 +28,8 @@ StepError make_step_error(const Plan& plan, std::span<const BoundInstruction> bo
 RecomputeMismatch make_mismatch(const Graph& graph, const Plan& plan, std::span<const BoundInstruction> bound,
                                 const RecomputeTracker& tracker, const ReplayDifference& difference,
                                 const Failure& failure);
+
+NonFinite make_non_finite(const Graph& graph, const Plan& plan, std::span<const BoundInstruction> bound,
+                          const NonFiniteValue& value, const Failure& failure);
 
 }  // namespace stowage

@@ -4,23 +4,26 @@
 #include <span>
 
 #include "offload/engine/binding.h"
+#include "offload/engine/follower.h"
 #include "offload/engine/lanes.h"
 #include "offload/engine/step_events.h"
-#include "offload/engine/verify.h"
 
 namespace stowage {
 
 class StepRunner {
  public:
-  // Everything must outlive it. `verifier`: null, or what looks at the results of replays.
+  // Everything must outlive it.
   StepRunner(Device& device, const Plan& plan, const Lanes& lanes, const StepEvents& events,
-             std::vector<BoundInstruction>& bound, ReplayVerifier* verifier)
-      : device_(device), plan_(plan), lanes_(lanes), events_(events), bound_(bound), verifier_(verifier) {}
+             std::vector<BoundInstruction>& bound)
+      : device_(device), plan_(plan), lanes_(lanes), events_(events), bound_(bound) {}
+
+  // What follows the instructions from here on; null: nobody.
+  void set_follower(Follower* follower) { follower_ = follower; }
 
   // Marks all work of the set as not done. The step that used the set before has finished.
   void forget(Parity parity);
   // Enqueues [first, last) in order. With `step_before` the waits for the step before are enqueued
-  // too; without, nothing of it is in flight. Throws ReplayDifference where there is a verifier.
+  // too; without, nothing of it is in flight. Throws what the follower throws.
   void enqueue(InstructionId first, InstructionId last, Parity parity, bool step_before);
   // Only the instruction's own transfer or launch, without waits and events.
   void enqueue_work(InstructionId id, Parity parity);
@@ -37,7 +40,7 @@ class StepRunner {
   const Lanes& lanes_;
   const StepEvents& events_;
   std::vector<BoundInstruction>& bound_;
-  ReplayVerifier* verifier_;
+  Follower* follower_ = nullptr;
   InstructionId current_ = 0;
 };
 

@@ -7,7 +7,9 @@
 #include <span>
 
 #include "offload/engine/binding.h"
+#include "offload/engine/follower.h"
 #include "offload/engine/lanes.h"
+#include "offload/engine/result_reader.h"
 #include "offload/recompute/tracker.h"
 #include "stowage/device.h"
 
@@ -22,7 +24,7 @@ struct ReplayDifference : std::exception {
   const char* what() const noexcept override { return "a replay wrote other bits"; }
 };
 
-class ReplayVerifier {
+class ReplayVerifier : public Follower {
  public:
   // All must outlive it. Takes page-locked memory for a compared tensor, at most 4 MiB. Throws OutOfMemory.
   ReplayVerifier(Device& device, const Graph& graph, const Plan& plan, const Lanes& lanes,
@@ -34,11 +36,11 @@ class ReplayVerifier {
   // of that is in flight on return. Throws ReplayDifference, or DeviceError for a failure of any of the work
   // that it waited for: then copies may be in flight, and the lanes must settle before anything of this goes.
   // Allocates nothing unless it throws.
-  void follow(InstructionId id);
+  void follow(InstructionId id) override;
 
   const RecomputeTracker& tracker() const { return tracker_; }
-  std::uint64_t replays() const { return replays_; }    // compared in this step
-  Bytes copied_bytes() const { return copied_bytes_; }  // from the device in this step
+  std::uint64_t replays() const { return replays_; }             // compared in this step
+  Bytes copied_bytes() const { return reader_.copied_bytes(); }  // from the device in this step
 
  private:
   std::uint64_t hash(const Operand& value);
@@ -49,9 +51,8 @@ class ReplayVerifier {
   const Lanes& lanes_;
   const std::span<const BoundInstruction> bound_;
   RecomputeTracker tracker_;
-  DeviceMemory staging_;
+  ResultReader reader_;
   std::uint64_t replays_ = 0;
-  Bytes copied_bytes_ = 0;
 };
 
 }  // namespace stowage

@@ -98,11 +98,12 @@ class UpdatePhase {
     const auto state = [&](const char* suffix, DataType type) {
       return add_tensor({source.name + suffix, type, source.shape, TensorKind::optimizer_state, {}});
     };
+    const bool decays = optimizer.decayed == DecayedParameters::all || source.shape.size() >= 2;
     Op op = named(source.name + ".adamw", "adamw");
     op.attributes = {{"beta1", optimizer.beta1},
                      {"beta2", optimizer.beta2},
                      {"epsilon", optimizer.epsilon},
-                     {"weight_decay", source.shape.size() < 2 ? 0.0 : optimizer.weight_decay}};
+                     {"weight_decay", decays ? optimizer.weight_decay : 0.0}};
     op.writes = {parameter, state(".adam_m", moments), state(".adam_v", moments)};
     op.reads = {parameter, gradients_[parameter], op.writes[1], op.writes[2], graph_.clip};
     if (split) {
@@ -115,6 +116,10 @@ class UpdatePhase {
 };
 
 }  // namespace
+
+std::string_view to_string(DecayedParameters decayed) {
+  return decayed == DecayedParameters::all ? "all" : "matrices";
+}
 
 double operand_bytes(const Graph& graph, const Op& op) {
   double bytes = 0;

@@ -9,6 +9,7 @@
 #include "src/report/escape.h"
 #include "src/report/page_text.h"
 #include "src/report/report_data.h"
+#include "src/report/run_data.h"
 #include "src/report/summary.h"
 #include "stowage/planner.h"
 
@@ -49,16 +50,19 @@ std::string plan_report(const Graph& graph, const Plan& plan, const Machine& mac
                         const ReportOptions& options) {
   report::require_belongs(graph, plan);
   report::require_curve(options.curve);
+  if (options.run) report::require_run(*options.run);
   const Timeline timeline = simulate(graph, plan, machine);
   report::require_times(timeline);
   const std::string title = report::html_text(options.name.empty() ? "training step" : options.name);
   const std::string verdict = report::verdict_html(plan, machine, options.budget);
   const std::string facts = report::facts_html(plan, timeline, machine, options);
+  const std::string run = options.run ? report::run_html(*options.run) : "";
   const std::string data = report::script_json(report::report_data(graph, plan, timeline, machine, options));
   const std::string plan_line = subtitle(graph, plan);
-  return filled(report::page_html, std::array<Slot, 7>{{{"title", title},
+  return filled(report::page_html, std::array<Slot, 8>{{{"title", title},
                                                         {"verdict", verdict},
                                                         {"subtitle", plan_line},
+                                                        {"run", run},
                                                         {"facts", facts},
                                                         {"style", report::page_style},
                                                         {"script", report::page_script},

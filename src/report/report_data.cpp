@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "src/report/belongs.h"
+#include "src/report/run_data.h"
 
 namespace stowage::report {
 namespace {
@@ -170,7 +171,8 @@ json report_data(const Graph& graph, const Plan& plan, const Timeline& timeline,
       {"limit", limit_or_null(options.budget.device)},
       {"overhead", machine.overhead_bytes},
       {"predicted", std::isfinite(plan.predicted_step_seconds) ? json(plan.predicted_step_seconds) : json()},
-      {"curve", curve_json(options.curve)}};
+      {"curve", curve_json(options.curve)},
+      {"run", options.run ? run_data(*options.run) : json::array()}};
   json uses = json::array();
   json waits = json::array();
   for (const Instruction& instruction : plan.instructions) {

@@ -8,6 +8,7 @@
 //   instructions  [kind, lane, op, lifetime, begin, end], six per instruction; -1: none; times in ns
 //   uses, waits   per instruction: lifetimes; instructions, one of the step before as -1 - id
 //   ops           [name, kernel, phase, unit], four per op of the graph; unit -1: none
+//   run           src/report/run_data.h; empty without one
 //   positions, period, gate, peak, room, limit, overhead, curve
 //
 // `room` is what the budget leaves for the arena, `limit` the budget, both null without one. `curve` holds

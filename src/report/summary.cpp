@@ -12,13 +12,13 @@
 namespace stowage::report {
 namespace {
 
-// One titled list of labels and values. Values are escaped here; titles and labels are ours.
+// One titled list of labels and values, escaped here.
 class Group {
  public:
   explicit Group(std::string_view title)
-      : html_(fmt::format("<section class=\"facts\"><h2>{}</h2><dl>\n", title)) {}
+      : html_(fmt::format("<section class=\"facts\"><h2>{}</h2><dl>\n", html_text(title))) {}
   void add(std::string_view label, std::string_view value, std::string_view note = {}) {
-    html_ += fmt::format("<dt>{}</dt><dd>{}", label, html_text(value));
+    html_ += fmt::format("<dt>{}</dt><dd>{}", html_text(label), html_text(value));
     if (!note.empty()) html_ += fmt::format(" <small>{}</small>", html_text(note));
     html_ += "</dd>\n";
   }
@@ -125,6 +125,16 @@ std::string facts_html(const Plan& plan, const Timeline& timeline, const Machine
                        const ReportOptions& options) {
   return memory_facts(plan, machine, options.budget) + host_facts(plan, options.budget) +
          step_facts(plan, timeline) + machine_facts(machine, options);
+}
+
+std::string run_html(const RunHistory& run) {
+  std::string groups;
+  for (const RunHistory::Group& each : run.groups) {
+    Group group(each.title);
+    for (const RunHistory::Fact& fact : each.facts) group.add(fact.label, fact.value, fact.note);
+    groups += group.close();
+  }
+  return groups.empty() ? groups : "<div class=\"groups\">\n" + groups + "</div>";
 }
 
 }  // namespace stowage::report

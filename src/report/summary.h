@@ -11,6 +11,9 @@ namespace stowage::report {
 std::string facts_html(const Plan& plan, const Timeline& timeline, const Machine& machine,
                        const ReportOptions& options);
 
+// Groups of facts about a run, in a row of their own.
+std::string run_html(const RunHistory& run);
+
 // One line on how the step ends up: "fits", or which budget it breaks.
 std::string verdict_html(const Plan& plan, const Machine& machine, const Budget& budget);
 

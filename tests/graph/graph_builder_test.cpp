@@ -108,6 +108,22 @@ TEST(GraphBuilder, UpdatesStandInOrderOfFirstUse) {
             (Tensor{"late.adam_m", DataType::f32, {4, 3}, TensorKind::optimizer_state, {}}));
 }
 
+TEST(GraphBuilder, AllParametersDecayOnDemand) {
+  for (const auto& [decayed, of_vector] :
+       {std::pair{DecayedParameters::matrices, 0.0}, {DecayedParameters::all, 0.3}}) {
+    GraphBuilder b;
+    Value gain = b.parameter("gain", {3}, {});
+    Value weight = b.parameter("weight", {4, 3}, {});
+    Value x = b.input("x", {4, 3}, DataType::f32);
+    Value y = test::scale(b, "b", test::scale(b, "a", x, gain), weight);
+    Graph graph = b.finish(test::reduce(b, "loss", y), {.weight_decay = 0.3, .decayed = decayed});
+    EXPECT_EQ(std::get<double>(op_of(graph, "gain.adamw").attributes.at("weight_decay")), of_vector);
+    EXPECT_EQ(std::get<double>(op_of(graph, "weight.adamw").attributes.at("weight_decay")), 0.3);
+  }
+  EXPECT_EQ(to_string(DecayedParameters::matrices), "matrices");
+  EXPECT_EQ(to_string(DecayedParameters::all), "all");
+}
+
 TEST(GraphBuilder, OptimizerStateHasTheWorkType) {
   GraphBuilder b(DataType::f64);
   Value p = b.parameter("p", {4, 3}, {});

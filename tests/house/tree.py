@@ -42,6 +42,7 @@ TESTS_OF_THE_WHOLE = {
     "tests/offload/plan/replays_test.cpp": "replays within blocks against replays of whole blocks",
     "tests/offload/engine/micro_batches_test.cpp": "both orders of micro-batches: the evaluator's bits in every budget",
     "tests/offload/engine/allocations_test.cpp": "no allocation after the first step",
+    "tests/offload/engine/decay_test.cpp": "which parameters decay, by an update written out, wherever it runs",
     "tests/offload/engine/gpt_test.cpp": "a small GPT: the evaluator's bits, the planned peak and the planned traffic",
     "tests/offload/engine/random_graph_test.cpp": "the same on random graphs",
     "tests/offload/engine/cuda/cuda_engine_test.cpp": "the same on a CUDA device",

@@ -3,7 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <limits>
+
 #include "stowage/error.h"
+#include "stowage/planner.h"
+#include "stowage/simulated_device.h"
+#include "tests/samples/temporary_folder.h"
 
 namespace stowage::samples {
 namespace {
@@ -41,8 +48,11 @@ TEST(Checkpoints, WhatChangesTheBitsIsInTheConfiguration) {
   EXPECT_TRUE(changes([](Options& options) { options.model.head_tokens++; }));
   EXPECT_TRUE(changes([](Options& options) { options.steps++; }));
   EXPECT_TRUE(changes([](Options& options) { options.warmup++; }));
+  EXPECT_TRUE(changes([](Options& options) { options.descent = Descent::linear; }));
+  EXPECT_TRUE(changes([](Options& options) { options.final_share = 0; }));
   EXPECT_TRUE(changes([](Options& options) { options.learning_rate = 0.0010000000000000002; }));
   EXPECT_TRUE(changes([](Options& options) { options.weight_decay = 0; }));
+  EXPECT_TRUE(changes([](Options& options) { options.decayed = DecayedParameters::all; }));
   EXPECT_TRUE(changes([](Options& options) { options.clip = 0; }));
   EXPECT_TRUE(changes([](Options& options) { options.seed++; }));
   // And what does not is not.
@@ -71,6 +81,49 @@ TEST(Checkpoints, ThePlanGetsTheHostMemoryThatTheCopyLeaves) {
     FAIL() << "accepted";
   } catch (const InvalidInput& error) {
     EXPECT_THAT(error.what(), HasSubstr("--host-memory 1.00 KiB: the copy"));
+  }
+}
+
+// An update may leave what no loss has shown yet.
+TEST(Checkpoints, ValuesThatAreNotFiniteAreNotSaved) {
+  for (const bool blocking : {false, true}) {
+    const TemporaryFolder folder;
+    Options options;
+    options.model = {.layers = 1, .width = 8, .heads = 2, .vocabulary = 16, .sequence = 4, .batch = 1};
+    options.checkpoint_folder = folder.file("saved");
+    options.checkpoint_every = 1;
+    options.checkpoint_blocking = blocking;
+    GraphBuilder builder;
+    const Gpt model = gpt(builder, options.model);
+    const Graph graph = builder.finish(model.loss, optimizer_of(options));
+    const Plan plan = std::get<Plan>(make_plan(graph, Machine{}, {}, {.policy = Policy::none}));
+    const auto device =
+        open_simulated_device({.capacity = plan.device_peak_bytes, .executor = Executor::virtual_time});
+    Engine engine(*device, graph, plan);
+    RunCheckpoints checkpoints(options, "text", graph);
+    checkpoints.begin(engine);
+    const std::vector<std::int32_t> values(4, 1);
+    const std::array<InputData, 2> inputs = {{{model.tokens.id, values}, {model.targets.id, values}}};
+    engine.step(inputs, {});
+    checkpoints.after_step(engine);
+    engine.step(inputs, {});
+    const auto moment = std::find_if(graph.tensors.begin(), graph.tensors.end(), [](const Tensor& tensor) {
+      return tensor.name == "ln_f.weight.adam_v";
+    });
+    std::vector<float> bad(8, 1);
+    bad[6] = std::numeric_limits<float>::infinity();
+    engine.write(static_cast<TensorId>(moment - graph.tensors.begin()), std::as_bytes(std::span(bad)));
+    try {
+      checkpoints.after_step(engine);
+      FAIL() << "saved";
+    } catch (const Error& error) {
+      for (const std::string& part :
+           {std::string("step 2: its update left an infinity in 'ln_f.weight.adam_v' "
+                        "at element 6; the training has diverged"),
+            "--resume " + folder.file("saved") + "/step-000000000001, or"})
+        EXPECT_THAT(error.what(), HasSubstr(part));
+    }
+    EXPECT_EQ(list_checkpoints(options.checkpoint_folder).size(), 1U);
   }
 }
 

@@ -38,6 +38,9 @@ TEST(Options, Defaults) {
   EXPECT_EQ(options.model.dropout, 0);
   EXPECT_EQ(options.learning_rate, 1e-3);
   EXPECT_EQ(options.weight_decay, 0.1);
+  EXPECT_EQ(options.decayed, DecayedParameters::matrices);
+  EXPECT_EQ(options.descent, Descent::cosine);
+  EXPECT_EQ(options.final_share, 0.1);
   EXPECT_EQ(options.clip, 1.0);
   EXPECT_EQ(options.seed, 1U);
   EXPECT_EQ(options.budget.device, unlimited);
@@ -72,6 +75,12 @@ TEST(Options, EveryFlag) {
                                  "4",
                                  "--weight-decay",
                                  "0.25",
+                                 "--schedule",
+                                 "linear",
+                                 "--final-share",
+                                 "0.5",
+                                 "--decay",
+                                 "all",
                                  "--clip",
                                  "0",
                                  "--dropout",
@@ -105,7 +114,10 @@ TEST(Options, EveryFlag) {
                                  "--log",
                                  "l",
                                  "--trace",
+                                 "--report",
                                  "t",
+                                 "--report",
+                                 "r",
                                  "--weights",
                                  "w",
                                  "--sample",
@@ -121,6 +133,9 @@ TEST(Options, EveryFlag) {
   EXPECT_EQ(options.learning_rate, 0.5);
   EXPECT_EQ(options.warmup, 4U);
   EXPECT_EQ(options.weight_decay, 0.25);
+  EXPECT_EQ(options.decayed, DecayedParameters::all);
+  EXPECT_EQ(options.descent, Descent::linear);
+  EXPECT_EQ(options.final_share, 0.5);
   EXPECT_EQ(options.clip, 0);
   EXPECT_EQ(options.model.dropout, 0.125);
   EXPECT_EQ(options.seed, 18446744073709551615U);
@@ -139,6 +154,7 @@ TEST(Options, EveryFlag) {
   EXPECT_EQ(options.plan_file, "p");
   EXPECT_EQ(options.log_file, "l");
   EXPECT_EQ(options.trace_file, "t");
+  EXPECT_EQ(options.report_file, "r");
   EXPECT_EQ(options.weights_file, "w");
   EXPECT_EQ(options.sample_bytes, 99U);
 }
@@ -213,6 +229,9 @@ TEST(Options, HelpListsEveryFlag) {
                            "--learning-rate",
                            "--warmup",
                            "--weight-decay",
+                           "--decay ",
+                           "--schedule",
+                           "--final-share",
                            "--clip",
                            "--dropout",
                            "--seed",

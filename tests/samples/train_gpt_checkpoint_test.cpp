@@ -143,12 +143,57 @@ TEST_F(TrainGptCheckpoint, AnotherRunsCheckpointIsRefused) {
   };
   refused({"--width", "32"}, "configuration.model.width");
   refused({"--micro-batches", "1"}, "configuration.model.micro_batches");
-  refused({"--clip", "0.5"}, "configuration.optimizer.clip");
+  refused({"--warmup", "3"}, "configuration.training.warmup");
   refused({"--seed", "2"}, "configuration.training.seed");
   refused({"--data", folder_.make("other", std::string(1000, 'a'))}, "configuration.data.text");
   expect_refused({"--resume", checkpoint(6), "--steps", "5"}, {"it is of step 6, and --steps is 5"});
   EXPECT_THAT(run_well({"--resume", checkpoint(6), "--steps", "7"}).output,
               HasSubstr("--steps was 6 and is 7: from here on other learning rates"));
+}
+
+// Given, they may be others; left out, they would be changed unasked.
+TEST_F(TrainGptCheckpoint, GoesOnWithAnotherRateOrClipWhereThatIsAsked) {
+  run_well({"--checkpoint", dir_, "--checkpoint-every", "3", "--learning-rate", "0.5", "--clip", "2"});
+  expect_refused({"--resume", checkpoint(3), "--clip", "2"},
+                 {"'configuration.training.learning_rate' is \"0.5\", and that of this run is \"0.001\""});
+  expect_refused({"--resume", checkpoint(3), "--learning-rate", "0.5"},
+                 {"'configuration.optimizer.clip' is "});
+  const std::string output =
+      run_well({"--resume", checkpoint(3), "--learning-rate", "0.25", "--clip", "1", "--schedule", "linear"})
+          .output;
+  EXPECT_THAT(output, HasSubstr("--learning-rate was 0.5 and is 0.25: from here on other learning rates"));
+  EXPECT_THAT(output, HasSubstr("--schedule was cosine and is linear: from here on other learning rates"));
+  EXPECT_THAT(output, HasSubstr("--clip was 2 and is 1: from here on other bits"));
+}
+
+// A step that is not finite is not made and not logged; the checkpoints are those of the steps before.
+TEST_F(TrainGptCheckpoint, ADivergedRunSaysWhereAndWhereToGoOnFrom) {
+  const std::string log = folder_.file("log");
+  const Words diverging = {"--learning-rate", "1e6", "--steps", "40", "--log", log};
+  Words words = diverging;
+  words.insert(words.end(), {"--checkpoint", dir_, "--checkpoint-every", "1", "--keep", "9"});
+  const ProgramResult result = run(words);
+  EXPECT_EQ(result.exit_code, 1);
+  const auto saved = list_checkpoints(dir_);
+  ASSERT_GT(saved.size(), 1U);
+  EXPECT_EQ(open_newest_checkpoint(dir_)->state().step, saved.front().step);
+  const std::string lines = contents_of(log);
+  EXPECT_EQ(static_cast<std::uint64_t>(std::count(lines.begin(), lines.end(), '\n')), saved.front().step);
+  for (const std::string& part :
+       {"train_gpt: step " + std::to_string(saved.front().step + 1) + ": loss NaN, gradient norm NaN: '",
+        std::string("h.0.attn' (kernel 'attention') made it of finite values"),
+        std::string("lower --learning-rate (now 1000000), or --clip (now 1)"),
+        "go on from before with --resume " + saved[1].path + ", or an earlier one"})
+    EXPECT_THAT(result.errors, HasSubstr(part));
+
+  Words without = diverging;
+  without.insert(without.end(), {"--clip", "0"});
+  EXPECT_THAT(run(without).errors,
+              HasSubstr("or clip gradients with --clip 1, and begin again: there is no"));
+  // Resumed from elsewhere: that one is good.
+  words = diverging;
+  words.insert(words.end(), {"--resume", checkpoint(1)});
+  EXPECT_THAT(run(words).errors, HasSubstr("with --resume " + checkpoint(1) + ", or"));
 }
 
 TEST_F(TrainGptCheckpoint, FlagsThatDoNotGoTogether) {

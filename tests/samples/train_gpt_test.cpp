@@ -127,7 +127,7 @@ TEST_F(TrainGpt, TheMinimumThatItPrintsHasTheOverheadInIt) {
 }
 
 TEST_F(TrainGpt, RefusesUnwritableOutputsBeforeTheTraining) {
-  for (const char* flag : {"--log", "--trace", "--weights", "--plan-json"}) {
+  for (const char* flag : {"--log", "--trace", "--report", "--weights", "--plan-json"}) {
     expect_refused(small({flag, folder_.file("no/such/folder")}), {flag, "no/such/folder"});
     expect_refused(small({flag, text_}), {flag, text_, "--data"});
   }
@@ -322,6 +322,26 @@ TEST_F(TrainGpt, TraceHasBothSteps) {
     if (event.at("ph") == "X") ++events[event.at("pid").get<int>()];
   }
   EXPECT_EQ(events, (std::map<int, std::size_t>{{1, instructions}, {2, instructions}}));
+}
+
+TEST_F(TrainGpt, ReportHasEveryStepAndThePlan) {
+  ASSERT_EQ(
+      run_train_gpt(small({"--steps", "3", "--report", folder_.file("page"), "--log", folder_.file("log")}))
+          .exit_code,
+      0);
+  const std::string page = contents_of(folder_.file("page"));
+  const std::string begin = "id=\"plan-data\">";
+  const std::size_t at = page.find(begin) + begin.size();
+  const json data = json::parse(page.substr(at, page.find("</script>", at) - at));
+  const json& losses = data.at("run").at(0).at("lines").at(0).at("columns");
+  ASSERT_EQ(losses.size(), 15U);
+  std::istringstream lines(contents_of(folder_.file("log")));
+  std::string line;
+  for (std::size_t step = 0; std::getline(lines, line); ++step) {
+    EXPECT_EQ(losses.at(5 * step), step + 1);
+    EXPECT_EQ(losses.at(5 * step + 3), json::parse(line).at("loss"));
+  }
+  EXPECT_FALSE(data.at("instructions").empty());
 }
 
 TEST_F(TrainGpt, GeneratesTheSameTextFromTheSameSeed) {

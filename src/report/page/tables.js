@@ -111,6 +111,7 @@ function drawEverything() {
   readTheme();
   drawLegend();
   draw();
+  drawRun();
   drawCurve();
   drawTotals();
   drawBuckets();
@@ -124,6 +125,6 @@ function print(on) {
 }
 addEventListener("beforeprint", () => print(true));
 addEventListener("afterprint", () => print(false));
-addEventListener("resize", () => { redraw(); drawCurve(); });
+addEventListener("resize", () => { redraw(); drawRun(); drawCurve(); });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawEverything);
 drawEverything();

@@ -100,6 +100,39 @@ TEST(AdamW, WorkTypeAgrees) { expect_work_type_agrees(AdamWCase{}, 20 * unit); }
 
 TEST(AdamW, HasTheSameBitsForAnyThreadCount) { expect_same_bits(AdamWCase{}); }
 
+// A run in T, whose weights are rounded to `Weight` behind each update; in doubles, as they end.
+template <class T, class Weight>
+std::vector<double> weights_after_ten_steps() {
+  std::vector<T> p = numbers<T>(count, 1);
+  std::vector<T> m(count), v(count);
+  for (std::uint64_t step = 0; step < 10; ++step) {
+    // Of either sign, from one down to a thousand millionth.
+    std::vector<T> g = numbers<T>(count, 10 + static_cast<unsigned>(step));
+    for (std::size_t i = 0; i < g.size(); ++i)
+      g[i] *= static_cast<T>(std::ldexp(1.0F, -static_cast<int>(i % 31)));
+    const AdamWSettings settings{0.9, 0.95, 1e-8, 0.1, 1e-3, step};
+    adamw<T>(settings, 1, count, {p.data(), g.data(), m.data(), v.data(), p.data(), m.data(), v.data()});
+    for (T& weight : p) weight = static_cast<T>(static_cast<Weight>(weight));
+  }
+  return {p.begin(), p.end()};
+}
+
+double root_mean_square_of_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += (a[i] - b[i]) * (a[i] - b[i]);
+  return std::sqrt(sum / static_cast<double>(a.size()));
+}
+
+// The order of the operations costs nothing beside the rounding of the weight itself: once for each step. (An
+// update that shrinks the weight first and then subtracts the rest rounds it twice.)
+TEST(AdamW, IsAsExactAsAWeightInF32CanBe) {
+  const std::vector<double> exact = weights_after_ten_steps<double, double>();
+  const double ours = root_mean_square_of_difference(weights_after_ten_steps<float, float>(), exact);
+  const double least = root_mean_square_of_difference(weights_after_ten_steps<double, float>(), exact);
+  EXPECT_GT(least, 0);
+  EXPECT_LT(ours, 1.1 * least);
+}
+
 // The contract that lets a device share the update: no fused multiply-add anywhere.
 TEST(AdamW, RoundsEveryOperationByItself) {
   const AdamWSettings settings{0.9, 0.95, 1e-8, 0.1, 1e-2, 4};

@@ -1,0 +1,46 @@
+// Where the first NaN or infinity of a step comes from: the step's ops once more, each result looked at.
+#pragma once
+
+#include <exception>
+#include <optional>
+
+#include "offload/engine/follower.h"
+#include "offload/engine/result_reader.h"
+#include "src/graph/finite.h"
+
+namespace stowage {
+
+// What stands behind a step's loss or norm that is not finite. The engine makes a NonFinite of it.
+struct NonFiniteValue : std::exception {
+  double loss = 0;
+  double grad_norm = 0;
+  InstructionId instruction = no_id;  // the first with a result that is not finite; no_id: there was none
+  TensorId tensor = no_id;            // the result, or what the op read
+  bool was_read = false;              // the op read `tensor`, which no op has made, with this element
+  NonFiniteElement element;
+  const char* what() const noexcept override { return "a value is not finite"; }
+};
+
+class NonFiniteSearch : public Follower {
+ public:
+  // All must outlive it. Takes page-locked memory, at most 4 MiB. Throws OutOfMemory.
+  NonFiniteSearch(Device& device, const Graph& graph, const Plan& plan, const Lanes& lanes,
+                  std::span<const BoundInstruction> bound);
+
+  // Waits for an op's work and looks at what it wrote; all before it wrote finite values. Throws
+  // NonFiniteValue without the report's values.
+  void follow(InstructionId id) override;
+
+ private:
+  std::optional<NonFiniteElement> look(const Instruction& instruction, const Operand& value);
+  [[noreturn]] void blame(InstructionId id, std::size_t write, const NonFiniteElement& element);
+
+  Device& device_;
+  const Graph& graph_;
+  const Plan& plan_;
+  const Lanes& lanes_;
+  const std::span<const BoundInstruction> bound_;
+  ResultReader reader_;
+};
+
+}  // namespace stowage

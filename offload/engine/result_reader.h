@@ -1,0 +1,54 @@
+// Brings what ops wrote on the device to the host, in parts, for the modes that look at every result.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+
+#include "offload/engine/binding.h"
+#include "offload/engine/lanes.h"
+#include "stowage/device.h"
+
+namespace stowage {
+
+class ResultReader {
+ public:
+  // All must outlive it. Takes page-locked memory for a value of `largest` bytes, at most 4 MiB; none for 0.
+  // Throws OutOfMemory.
+  ResultReader(Device& device, const Lanes& lanes, Bytes largest)
+      : device_(device),
+        lanes_(lanes),
+        staging_(largest == 0 ? DeviceMemory()
+                              : DeviceMemory(device, MemoryKind::pinned, std::min(largest, most_bytes))) {}
+
+  // Nothing that writes the value is in flight. Calls `look` with parts that follow one another, each but the
+  // last a multiple of 64 bytes long, until it returns false; on return nothing of it is in flight. `name`:
+  // of the copies, for the device's reports. Throws DeviceError: then a copy may be in flight, and the lanes
+  // must settle before this goes. Allocates nothing.
+  template <class Look>
+  void read(const Operand& value, const char* name, Look look) {
+    const auto* data = static_cast<const std::byte*>(value.data);
+    const Bytes bytes = value.tensor->bytes();
+    const LaneId lane = lanes_[LaneRole::d2h];
+    for (Bytes done = 0; done < bytes; done += staging_.bytes()) {
+      const Bytes part = std::min(staging_.bytes(), bytes - done);
+      device_.copy(lane, staging_.data(), data + done, part, name);
+      device_.synchronise_lane(lane);
+      copied_bytes_ += part;
+      if (!look(std::span<const std::byte>(staging_.data(), part))) return;
+    }
+  }
+
+  Bytes copied_bytes() const { return copied_bytes_; }  // since the start or `forget`
+  void forget() { copied_bytes_ = 0; }
+
+ private:
+  static constexpr Bytes most_bytes = 4_MiB;
+
+  Device& device_;
+  const Lanes& lanes_;
+  DeviceMemory staging_;
+  Bytes copied_bytes_ = 0;
+};
+
+}  // namespace stowage

@@ -1,0 +1,64 @@
+// What --report shows of a run: every step's values, in a bounded number of columns.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "samples/report.h"
+#include "samples/step_log.h"
+#include "stowage/plan_report.h"
+
+namespace stowage::samples {
+
+// Values by rising step. Columns are of the same number of steps, which doubles whenever there would be more
+// of them than `most_columns`: then two at a time become one.
+class ColumnLine {
+ public:
+  static constexpr std::size_t most_columns = 512;
+
+  // Values that are not finite are left out.
+  void add(std::uint64_t step, double value);
+  std::vector<RunColumn> columns() const;
+
+ private:
+  struct Column {
+    RunColumn of;  // but for the mean
+    double sum = 0;
+    std::uint64_t count = 0;
+  };
+  static void join(Column& column, const Column& other);
+  void halve();
+
+  std::vector<Column> columns_;
+  std::uint64_t first_ = 0;
+  std::uint64_t width_ = 1;  // steps
+};
+
+class RunRecorder {
+ public:
+  void add(const StepRecord& record);
+  // A value that is measured now and then: points of this name beside the training loss. Steps count from 1.
+  void add_evaluation(const std::string& name, std::uint64_t step, double value);
+
+  RunHistory history(const Setup& setup, const RunStatistics& run) const;
+
+ private:
+  struct Evaluation {
+    std::string name;
+    ColumnLine values;
+  };
+  RunChart loss_chart() const;
+  RunChart time_chart(const Plan& plan) const;
+
+  ColumnLine loss_;
+  ColumnLine rate_;
+  ColumnLine norm_;
+  ColumnLine seconds_;
+  std::vector<Evaluation> evaluations_;  // in order of their first value
+};
+
+// The page of --report: the run, and below it its plan.
+std::string run_page(const Setup& setup, const RunStatistics& run, const RunRecorder& recorder);
+
+}  // namespace stowage::samples

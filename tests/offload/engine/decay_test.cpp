@@ -1,0 +1,140 @@
+// Weight decay of some parameters and not of others: each step's change is that of AdamW written out in
+// doubles, with the parameters that decay told by their names, and the bits are the same wherever the update
+// runs, also where one bucket holds both kinds.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "stowage/engine.h"
+#include "stowage/models.h"
+#include "stowage/planner.h"
+#include "stowage/simulated_device.h"
+#include "tests/offload/engine/training_run.h"
+
+namespace stowage {
+namespace {
+
+using namespace stowage::testing;
+
+constexpr std::int32_t vocabulary = 64;
+constexpr std::uint64_t steps = 3;
+
+AdamW optimizer_with(DecayedParameters decayed) { return {.weight_decay = 0.5, .decayed = decayed}; }
+
+Graph graph_with(DecayedParameters decayed) {
+  GraphBuilder builder;
+  const Gpt model = gpt(
+      builder, {.layers = 2, .width = 32, .heads = 2, .vocabulary = vocabulary, .sequence = 16, .batch = 2});
+  return builder.finish(model.loss, optimizer_with(decayed));
+}
+
+bool is_matrix(const std::string& name) {
+  return !name.ends_with(".bias") && name.find("ln_") == std::string::npos;
+}
+
+std::vector<double> floats(const std::vector<std::byte>& bytes) {
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return {values.begin(), values.end()};
+}
+
+class Decay : public ::testing::TestWithParam<DecayedParameters> {
+ protected:
+  // One budget between the least and the need in which both the host and the device update something.
+  Plan shared_plan() const {
+    const Machine machine;
+    const PlanOptions options{.bucket_bytes = 8_KiB};
+    const Bytes least = minimum_bytes(graph, machine, options);
+    const Bytes need = need_bytes(graph, machine);
+    for (Bytes part = 1; part < 16; ++part) {
+      const Bytes budget = least + part * (need - least) / 16;
+      Plan plan = std::get<Plan>(make_plan(graph, machine, {.device = budget}, options));
+      if (updates(plan, InstructionKind::host_step) > 0 && updates(plan, InstructionKind::launch) > 0)
+        return plan;
+    }
+    ADD_FAILURE() << "no plan shares the updates";
+    return {};
+  }
+
+  std::ptrdiff_t updates(const Plan& plan, InstructionKind kind) const {
+    return std::count_if(plan.instructions.begin(), plan.instructions.end(), [&](const Instruction& each) {
+      return each.kind == kind && graph.op(each.op).kernel == "adamw";
+    });
+  }
+
+  // Whether some bucket of parameters holds matrices and others.
+  bool mixes(const Plan& plan) const {
+    return std::any_of(plan.buckets.begin(), plan.buckets.end(), [&](const Bucket& bucket) {
+      if (bucket.kind != TensorKind::parameter) return false;
+      const auto matrices = std::count_if(
+          bucket.tensors.begin(), bucket.tensors.end(),
+          [&](const BucketTensor& member) { return is_matrix(graph.tensor(member.tensor).name); });
+      return matrices > 0 && matrices < std::ssize(bucket.tensors);
+    });
+  }
+
+  TrainingRun run(const Plan& plan) const {
+    const auto device =
+        open_simulated_device({.capacity = plan.device_peak_bytes, .executor = Executor::virtual_time});
+    EngineOptions options;
+    options.seed = run_seed;
+    Engine engine(*device, graph, plan, options);
+    return run_engine(engine, graph, steps, vocabulary);
+  }
+
+  const Graph graph = graph_with(GetParam());
+};
+
+TEST_P(Decay, IsThatOfTheUpdateWrittenOut) {
+  const Plan plan = std::get<Plan>(make_plan(graph, Machine{}, {}, {.policy = Policy::none}));
+  const auto device =
+      open_simulated_device({.capacity = plan.device_peak_bytes, .executor = Executor::virtual_time});
+  Engine engine(*device, graph, plan);
+  StepInputs inputs(graph, vocabulary);
+  const AdamW of = optimizer_with(GetParam());
+  for (std::uint64_t step = 0; step < steps; ++step) {
+    const auto before = read_values(engine, graph);
+    make_step(engine, inputs);
+    const auto after = read_values(engine, graph);
+    const auto number = static_cast<double>(step + 1);
+    for (const Op& op : graph.ops) {
+      if (op.kernel != "adamw") continue;
+      const std::string& name = graph.tensor(op.writes[0]).name;
+      const double decay = GetParam() == DecayedParameters::all || is_matrix(name) ? of.weight_decay : 0;
+      const std::vector<double> old = floats(before[op.writes[0]]);
+      const std::vector<double> found = floats(after[op.writes[0]]);
+      const std::vector<double> m = floats(after[op.writes[1]]);
+      const std::vector<double> v = floats(after[op.writes[2]]);
+      for (std::size_t i = 0; i < old.size(); ++i) {
+        const double m_hat = m[i] / (1 - std::pow(of.beta1, number));
+        const double v_hat = v[i] / (1 - std::pow(of.beta2, number));
+        const double change = m_hat / (std::sqrt(v_hat) + of.epsilon) + decay * old[i];
+        const double expected = old[i] - stowage::testing::learning_rate(step) * change;
+        ASSERT_NEAR(found[i], expected, 1e-8 + 1e-6 * std::abs(expected)) << name << ' ' << i;
+      }
+    }
+  }
+}
+
+TEST_P(Decay, LeavesTheSameBitsOnHostAndDeviceAndInBucketsOfBothKinds) {
+  const TrainingRun expected = run_evaluator(graph, cpu_launch_table(), steps, vocabulary);
+  const Machine machine;
+  const Plan whole = std::get<Plan>(make_plan(graph, machine, {}, {.policy = Policy::none}));
+  EXPECT_EQ(updates(whole, InstructionKind::host_step), 0);
+  const PlanOptions large{.bucket_bytes = 1_MiB};
+  const Plan streamed =
+      std::get<Plan>(make_plan(graph, machine, {.device = minimum_bytes(graph, machine, large)}, large));
+  EXPECT_EQ(updates(streamed, InstructionKind::launch), 0);
+  EXPECT_TRUE(mixes(streamed));
+  for (const Plan& plan : {whole, streamed, shared_plan()}) EXPECT_TRUE(run(plan) == expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(Decayed, Decay,
+                         ::testing::Values(DecayedParameters::matrices, DecayedParameters::all),
+                         [](const auto& info) { return std::string(to_string(info.param)); });
+
+}  // namespace
+}  // namespace stowage
