@@ -140,7 +140,7 @@ TEST(Options, EveryFlag) {
   EXPECT_EQ(options.log_file, "l");
   EXPECT_EQ(options.trace_file, "t");
   EXPECT_EQ(options.weights_file, "w");
-  EXPECT_EQ(options.sample_bytes, 99U);
+  EXPECT_EQ(options.sample_tokens, 99U);
 }
 
 TEST(Options, Checkpoints) {
