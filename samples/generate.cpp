@@ -62,6 +62,16 @@ double uniform(std::uint64_t seed, std::uint64_t index) {
   return static_cast<double>(random_bits(seed, RandomStream::generation, index, 0) >> 11) * 0x1p-53;
 }
 
+// Not every id below the vocabulary's size need be a token.
+bool has_text(const Tokenizer& tokenizer, std::int32_t id) {
+  try {
+    static_cast<void>(tokenizer.decode(std::span(&id, 1)));
+    return true;
+  } catch (const InvalidInput&) {
+    return false;
+  }
+}
+
 // What the last of `tokens` adds to the text of those before it.
 std::string text_of_last(const Tokenizer& tokenizer, std::span<const std::int32_t> tokens,
                          const std::vector<bool>& usable) {
@@ -125,14 +135,7 @@ std::int32_t pick(std::span<const float> logits, const std::vector<bool>& usable
 std::vector<bool> usable_tokens(const Tokenizer& tokenizer, std::int64_t vocabulary) {
   const auto count = std::min<std::int64_t>(vocabulary, tokenizer.vocabulary_size());
   std::vector<bool> usable(static_cast<std::size_t>(count));
-  for (std::int32_t id = 0; id < count; ++id) {
-    try {
-      static_cast<void>(tokenizer.decode(std::span(&id, 1)));
-      usable[static_cast<std::size_t>(id)] = true;
-    } catch (const InvalidInput&) {
-      // no token has this id
-    }
-  }
+  for (std::int32_t id = 0; id < count; ++id) usable[static_cast<std::size_t>(id)] = has_text(tokenizer, id);
   return usable;
 }
 

@@ -112,11 +112,18 @@ Options default_options(ModelKind kind) {
   Options options;
   options.kind = kind;
   if (kind == ModelKind::gpt2) return options;
-  options.model = {.layers = 4, .width = 128, .heads = 4, .sequence = 64, .batch = 32, .epsilon = 1e-12};
-  options.steps = 2000;
-  options.warmup = 200;
+  // Learns both tasks in some minutes of two cores.
+  options.model = {.layers = 2,
+                   .width = 128,
+                   .heads = 4,
+                   .sequence = 32,
+                   .batch = 64,
+                   .micro_batches = 2,
+                   .epsilon = 1e-12};
+  options.steps = 2500;
+  options.warmup = 100;
   options.weight_decay = 0.01;
-  options.evaluate_every = 500;
+  options.evaluate_every = 250;
   options.evaluation_samples = 256;
   return options;
 }

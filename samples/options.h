@@ -14,10 +14,10 @@
 namespace stowage::samples {
 
 struct Options {
-  ModelKind kind = ModelKind::gpt2;        // which program it is
-  std::string data;                        // path of the text; of a GPT also of token shards
-  std::string tokenizer;                   // of files; empty: a GPT's tokens are bytes, a BERT's are learned
-  std::int32_t learned_vocabulary = 1024;  // of a BERT without a tokenizer: byte pairs to learn
+  ModelKind kind = ModelKind::gpt2;       // which program it is
+  std::string data;                       // path of the text; of a GPT also of token shards
+  std::string tokenizer;                  // of files; empty: a GPT's tokens are bytes, a BERT's are learned
+  std::int32_t learned_vocabulary = 300;  // of a BERT without a tokenizer: byte pairs to learn
   std::string init;  // model files to start from: a folder or a file; empty: random weights
   std::optional<ModelDescription> initial;  // of `init`
   GptConfig model;                          // also a BERT's sizes: see bert_sizes
