@@ -1,9 +1,9 @@
 #include "samples/calibrate_quick.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -55,15 +55,19 @@ GptConfig probe(const GptConfig& model) {
 // Runs steps of the probe, everything on the device, so that nothing but the compute lane is busy.
 class ProbeRun {
  public:
-  ProbeRun(const GptConfig& model, const AdamW& optimizer)
-      : gpt_(add_model(builder_, model)),
-        graph_(builder_.finish(gpt_.loss, optimizer)),
+  ProbeRun(const BuildModel& build, const GptConfig& model, const AdamW& optimizer)
+      : model_(build(builder_, model)),
+        graph_(builder_.finish(model_.loss, optimizer)),
         plan_(std::get<Plan>(make_plan(graph_, Machine{}, {}, {.policy = Policy::none}))),
         device_(open_simulated_device({.capacity = unlimited, .poison = Poison::sampled})),
         engine_(*device_, graph_, plan_, {.machine = {}, .kernels = {}, .host_kernels = {}}),
-        tokens_(static_cast<std::size_t>(graph_.tensor(gpt_.tokens.id).elements())),
         launches_(graph_.ops.size()) {
-    for (std::size_t i = 0; i < tokens_.size(); ++i) tokens_[i] = static_cast<std::int32_t>(i % 256);
+    for (const ModelInput& input : model_.inputs) {
+      auto& values = values_.emplace_back(static_cast<std::size_t>(graph_.tensor(input.value.id).elements()));
+      const auto below = static_cast<std::size_t>(std::min(input.values, 256));
+      for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::int32_t>(i % below);
+      inputs_.push_back({input.value.id, values});
+    }
     for (const Instruction& instruction : plan_.instructions) {
       if (instruction.lane == LaneRole::compute) launches_[instruction.op] += 1;
     }
@@ -77,8 +81,7 @@ class ProbeRun {
     double whole = 0;         // seconds from the first op's begin to the last one's end
   };
   Step step() {
-    const std::array<InputData, 2> inputs = {{{gpt_.tokens.id, tokens_}, {gpt_.targets.id, tokens_}}};
-    engine_.step(inputs, {.learning_rate = 0});
+    engine_.step(inputs_, {.learning_rate = 0});
     const std::vector<Interval> times = engine_.last_timeline();
     Step result;
     result.ops.resize(graph_.ops.size());
@@ -116,15 +119,14 @@ class ProbeRun {
   }
 
  private:
-  static Gpt add_model(GraphBuilder& builder, const GptConfig& model) { return gpt(builder, model); }
-
   GraphBuilder builder_;
-  Gpt gpt_;
+  BuiltModel model_;
   Graph graph_;
   Plan plan_;
   std::unique_ptr<Device> device_;
   Engine engine_;
-  std::vector<std::int32_t> tokens_;
+  std::deque<std::vector<std::int32_t>> values_;
+  std::vector<InputData> inputs_;
   std::vector<double> launches_;  // of each op in a step
 };
 
@@ -204,8 +206,9 @@ void fit_rates(std::span<const OpTime> times, Machine& machine) {
   }
 }
 
-Calibration calibrate_quick(const GptConfig& model, const AdamW& optimizer, const Link& link) {
-  ProbeRun run(probe(model), optimizer);
+Calibration calibrate_quick(const BuildModel& build, const GptConfig& model, const AdamW& optimizer,
+                            const Link& link) {
+  ProbeRun run(build, probe(model), optimizer);
   run.step();  // libraries compile their kernels, pages are touched
   const ProbeRun::Step alone = run.steps(least_rounds, for_seconds(time_limit));
   Calibration result;

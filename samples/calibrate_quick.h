@@ -4,6 +4,7 @@
 #include <span>
 
 #include "samples/op_profile.h"
+#include "samples/task.h"
 #include "stowage/graph_builder.h"
 #include "stowage/machine.h"
 #include "stowage/models.h"
@@ -15,11 +16,12 @@ struct Calibration {
   OpProfile profile;  // of the ops on the compute lane
 };
 
-// Trains `model` (fewer layers, smaller where it is large) on a simulated device of its own for about a
-// second, with the present number of threads: alone, beside copies at the rate of `link` (where one of some
-// bytes takes milliseconds at most) and beside updates on the host, all of which use the same cores. The
-// result steers the plan, never the numbers of the training. `link` serves both ways.
-Calibration calibrate_quick(const GptConfig& model, const AdamW& optimizer, const Link& link);
+// Trains the model that `build` makes of `model` (fewer layers, smaller where it is large) on a simulated
+// device of its own for about a second, with the present number of threads: alone, beside copies at the rate
+// of `link` (where one of some bytes takes milliseconds at most) and beside updates on the host, all of which
+// use the same cores. The result steers the plan, never the numbers of the training. `link` serves both ways.
+Calibration calibrate_quick(const BuildModel& build, const GptConfig& model, const AdamW& optimizer,
+                            const Link& link);
 
 // One op's measured time.
 struct OpTime {

@@ -49,39 +49,41 @@ Bytes copy_bytes(const Options& options, const Graph& graph) {
 
 }  // namespace
 
-std::map<std::string, std::string> configuration_of(const Options& options, std::string_view text) {
+std::map<std::string, std::string> configuration_of(const Options& options,
+                                                    const std::map<std::string, std::string>& task) {
   const GptConfig& model = options.model;
   const AdamW optimizer = optimizer_of(options);
   const auto exact = [](auto value) { return fmt::format("{}", value); };
-  return {{"model.kind", "gpt"},
-          {"model.type", exact(to_string(options.type))},
-          {"model.layers", exact(model.layers)},
-          {"model.width", exact(model.width)},
-          {"model.heads", exact(model.heads)},
-          {"model.vocabulary", exact(model.vocabulary)},
-          {"model.padded_vocabulary", exact(std::max(model.vocabulary, model.padded_vocabulary))},
-          {"model.sequence", exact(model.sequence)},
-          {"model.batch", exact(model.batch)},
-          {"model.micro_batches", exact(model.micro_batches)},
-          {"model.embedding_dropout", exact(model.embedding_dropout.value_or(model.dropout))},
-          {"model.attention_dropout", exact(model.attention_dropout.value_or(model.dropout))},
-          {"model.residual_dropout", exact(model.residual_dropout.value_or(model.dropout))},
-          {"model.epsilon", exact(model.epsilon)},
-          {"model.head_tokens", exact(model.head_tokens)},
-          {"optimizer.kind", "adamw"},
-          {"optimizer.beta1", exact(optimizer.beta1)},
-          {"optimizer.beta2", exact(optimizer.beta2)},
-          {"optimizer.epsilon", exact(optimizer.epsilon)},
-          {"optimizer.weight_decay", exact(optimizer.weight_decay)},
-          {"optimizer.decayed", exact(to_string(optimizer.decayed))},
-          {"optimizer.clip", exact(optimizer.clip)},
-          {"training.learning_rate", exact(options.learning_rate)},
-          {"training.schedule", exact(to_string(options.descent))},
-          {"training.final_share", exact(options.final_share)},
-          {"training.warmup", exact(options.warmup)},
-          {steps_field, exact(options.steps)},
-          {"training.seed", exact(options.seed)},
-          {"data.text", fingerprint(text)}};
+  std::map<std::string, std::string> result = {
+      {"model.type", exact(to_string(options.type))},
+      {"model.layers", exact(model.layers)},
+      {"model.width", exact(model.width)},
+      {"model.heads", exact(model.heads)},
+      {"model.vocabulary", exact(model.vocabulary)},
+      {"model.padded_vocabulary", exact(std::max(model.vocabulary, model.padded_vocabulary))},
+      {"model.sequence", exact(model.sequence)},
+      {"model.batch", exact(model.batch)},
+      {"model.micro_batches", exact(model.micro_batches)},
+      {"model.embedding_dropout", exact(model.embedding_dropout.value_or(model.dropout))},
+      {"model.attention_dropout", exact(model.attention_dropout.value_or(model.dropout))},
+      {"model.residual_dropout", exact(model.residual_dropout.value_or(model.dropout))},
+      {"model.epsilon", exact(model.epsilon)},
+      {"model.head_tokens", exact(model.head_tokens)},
+      {"optimizer.kind", "adamw"},
+      {"optimizer.beta1", exact(optimizer.beta1)},
+      {"optimizer.beta2", exact(optimizer.beta2)},
+      {"optimizer.epsilon", exact(optimizer.epsilon)},
+      {"optimizer.weight_decay", exact(optimizer.weight_decay)},
+      {"optimizer.decayed", exact(to_string(optimizer.decayed))},
+      {"optimizer.clip", exact(optimizer.clip)},
+      {"training.learning_rate", exact(options.learning_rate)},
+      {"training.schedule", exact(to_string(options.descent))},
+      {"training.final_share", exact(options.final_share)},
+      {"training.warmup", exact(options.warmup)},
+      {steps_field, exact(options.steps)},
+      {"training.seed", exact(options.seed)}};
+  result.insert(task.begin(), task.end());
+  return result;
 }
 
 Budget budget_beside_copy(const Options& options, const Graph& graph) {
@@ -97,10 +99,10 @@ Budget budget_beside_copy(const Options& options, const Graph& graph) {
   return budget;
 }
 
-RunCheckpoints::RunCheckpoints(const Options& options, std::string_view text, const Graph& graph)
-    : options_(options), graph_(graph) {
+RunCheckpoints::RunCheckpoints(const Options& options, const Task& task, const Graph& graph)
+    : options_(options), task_(task), graph_(graph) {
   if (options.plan_only) return;
-  configuration_ = configuration_of(options, text);
+  configuration_ = configuration_of(options, task.configuration());
   if (!options.checkpoint_folder.empty())
     with_flag("--checkpoint", [&] { folder_.emplace(options.checkpoint_folder, options.keep); });
   if (options.resume) with_flag("--resume", [&] { take_start(); });
@@ -177,7 +179,7 @@ void RunCheckpoints::save(Engine& engine) {
   CheckpointState state;
   state.step = saved_ = engine.completed_steps();
   state.seed = options_.seed;
-  state.data_position = {{"step", static_cast<std::int64_t>(state.step)}};
+  state.data_position = task_.position(state.step);
   state.configuration = configuration_;
   StateAccess access = state_access(engine);
   access.read = [&](TensorId id, Bytes offset, std::span<std::byte> into) {
@@ -205,7 +207,7 @@ std::string RunCheckpoints::last_before(const Engine& engine) {
 void RunCheckpoints::tell_failures() {
   for (const std::string& failure : saver_->take_failures()) {
     failed_ = true;
-    std::fprintf(stderr, "train_gpt: warning: %s\n", failure.c_str());
+    std::fprintf(stderr, "%s: warning: %s\n", program_name(options_.kind), failure.c_str());
   }
 }
 

@@ -4,16 +4,17 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "samples/options.h"
+#include "samples/task.h"
 #include "stowage/checkpoint.h"
 #include "stowage/engine.h"
 
 namespace stowage::samples {
 
-// What a resumed run must have in common with the one that it goes on with. `text`: the data.
-std::map<std::string, std::string> configuration_of(const Options& options, std::string_view text);
+// What a resumed run must have in common with the one that it goes on with. `task`: Task::configuration.
+std::map<std::string, std::string> configuration_of(const Options& options,
+                                                    const std::map<std::string, std::string>& task);
 
 // The host memory that is left to the plan beside the copy that checkpoints are written from. Throws
 // InvalidInput naming --host-memory where the copy takes it all.
@@ -23,8 +24,9 @@ class RunCheckpoints {
  public:
   // Makes and locks the folder, and reads and checks the checkpoint to resume from, both before the work.
   // With
-  // --plan-only it does neither. Throws InvalidInput naming the flag. `options` and `graph` must outlive it.
-  RunCheckpoints(const Options& options, std::string_view text, const Graph& graph);
+  // --plan-only it does neither. Throws InvalidInput naming the flag. `options`, `task` and
+  // `graph` must outlive it.
+  RunCheckpoints(const Options& options, const Task& task, const Graph& graph);
 
   bool resumes() const { return start_.has_value(); }
   std::uint64_t first_step() const { return resumes() ? start_->state().step : 0; }
@@ -50,6 +52,7 @@ class RunCheckpoints {
   void tell_failures();
 
   const Options& options_;
+  const Task& task_;
   const Graph& graph_;
   std::map<std::string, std::string> configuration_;
   std::optional<CheckpointFolder> folder_;

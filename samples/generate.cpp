@@ -6,7 +6,9 @@
 #include <cmath>
 #include <cstring>
 
+#include "samples/forward_pass.h"
 #include "samples/random_stream.h"
+#include "stowage/error.h"
 #include "stowage/evaluate.h"
 
 namespace stowage::samples {
@@ -15,33 +17,26 @@ namespace {
 // One sample through the model, again and again.
 class Forward {
  public:
-  Forward(GptConfig config, const ReadParameter& read, std::uint64_t seed)
+  Forward(const GptConfig& config, const ReadParameter& read, std::uint64_t seed)
       : Forward(make(config), read, seed, config) {}
 
-  // The logits after the last byte of `text`, of which at most the last `sequence` count.
-  std::span<const float> logits(std::string_view text) {
+  // The logits after the last one of `text`, of which at most the last `sequence` count.
+  std::span<const float> logits(std::span<const std::int32_t> text) {
     const auto sequence = static_cast<std::size_t>(config_.sequence);
-    if (text.size() > sequence) text.remove_prefix(text.size() - sequence);
+    if (text.size() > sequence) text = text.last(sequence);
     // Causal attention: what stands behind the text does not matter.
     std::vector<std::int32_t> tokens(sequence, 0);
-    std::transform(text.begin(), text.end(), tokens.begin(),
-                   [](char c) { return static_cast<unsigned char>(c); });
+    std::copy(text.begin(), text.end(), tokens.begin());
     std::memcpy(evaluator_.value(tokens_).data(), tokens.data(), sequence * sizeof(std::int32_t));
     evaluator_.run(0, 0);
-    const auto* all = reinterpret_cast<const float*>(evaluator_.value(logits_).data());
-    const auto vocabulary = static_cast<std::size_t>(config_.vocabulary);
-    // Of a model with more tokens, those that are bytes.
-    return {all + (text.size() - 1) * vocabulary, std::min<std::size_t>(vocabulary, 256)};
+    const std::span<const float> all = floats_of(evaluator_.value(logits_));
+    return all.subspan((text.size() - 1) * (all.size() / sequence), all.size() / sequence);
   }
 
  private:
-  static SubGraph make(GptConfig& config) {
-    config.batch = 1;
-    config.micro_batches = 1;
-    config.dropout = 0;
-    config.head_tokens = 0;
+  static SubGraph make(const GptConfig& config) {
     GraphBuilder builder;
-    const Gpt model = gpt(builder, config);
+    const Gpt model = gpt(builder, without_dropout(config, 1));
     return up_to(builder.finish_without_update(model.loss), {model.tokens.id, model.logits.id});
   }
 
@@ -67,70 +62,112 @@ double uniform(std::uint64_t seed, std::uint64_t index) {
   return static_cast<double>(random_bits(seed, RandomStream::generation, index, 0) >> 11) * 0x1p-53;
 }
 
-bool writes_any(const Op& op, const std::vector<TensorId>& tensors) {
-  return std::any_of(tensors.begin(), tensors.end(), [&](TensorId id) {
-    return std::find(op.writes.begin(), op.writes.end(), id) != op.writes.end();
-  });
+// Not every id below the vocabulary's size need be a token.
+bool has_text(const Tokenizer& tokenizer, std::int32_t id) {
+  try {
+    static_cast<void>(tokenizer.decode(std::span(&id, 1)));
+    return true;
+  } catch (const InvalidInput&) {
+    return false;
+  }
+}
+
+// What the last of `tokens` adds to the text of those before it.
+std::string text_of_last(const Tokenizer& tokenizer, std::span<const std::int32_t> tokens,
+                         const std::vector<bool>& usable) {
+  const std::span<const std::int32_t> pair = tokens.last(std::min<std::size_t>(tokens.size(), 2));
+  if (pair.size() < 2 || !usable[static_cast<std::size_t>(pair[0])]) return tokenizer.decode(pair.last(1));
+  const std::string both = tokenizer.decode(pair);
+  return both.substr(std::min(tokenizer.decode(pair.first(1)).size(), both.size()));
+}
+
+std::string hexadecimal(std::string_view bytes) {
+  std::string text;
+  for (const char c : bytes) text += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  return text;
+}
+
+// How many bytes the character has that begins with this one; 0: none does.
+std::size_t length_of_character(unsigned char first) {
+  if (first < 0x80) return 1;
+  if (first >= 0xc2 && first < 0xe0) return 2;
+  if (first >= 0xe0 && first < 0xf0) return 3;
+  return first >= 0xf0 && first < 0xf5 ? 4 : 0;
+}
+
+// Whether all of the bytes, which are one character's, make one that a terminal may see.
+bool is_shown(std::string_view bytes) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };
+  const unsigned char first = byte(0);
+  if (bytes.size() == 1) return (first >= 0x20 && first < 0x7f) || first == '\n' || first == '\t';
+  const unsigned char second = byte(1);
+  if (first == 0xc2) return second >= 0xa0;  // no C1 controls
+  if (first == 0xe0) return second >= 0xa0;  // the rest: no longer forms than needed, no surrogates
+  if (first == 0xed) return second < 0xa0;
+  if (first == 0xf0) return second >= 0x90;
+  return first != 0xf4 || second < 0x90;
 }
 
 }  // namespace
 
-SubGraph up_to(const Graph& graph, const std::vector<TensorId>& outputs) {
-  std::size_t count = 0;
-  for (std::size_t op = 0; op < graph.ops.size(); ++op) {
-    if (writes_any(graph.ops[op], outputs)) count = op + 1;
+std::int32_t pick(std::span<const float> logits, const std::vector<bool>& usable, double temperature,
+                  double uniform) {
+  double largest = -std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < usable.size(); ++i) {
+    if (usable[i]) largest = std::max(largest, static_cast<double>(logits[i]));
   }
-  SubGraph result;
-  std::vector<TensorId> renumbered(graph.tensors.size(), no_id);
-  const auto renumber = [&](TensorId& id) {
-    if (renumbered[id] == no_id) {
-      renumbered[id] = static_cast<TensorId>(result.graph.tensors.size());
-      result.graph.tensors.push_back(graph.tensor(id));
-    }
-    id = renumbered[id];
-  };
-  result.graph.unit_names = graph.unit_names;
-  for (std::size_t i = 0; i < count; ++i) {
-    Op op = graph.ops[i];
-    for (TensorId& id : op.reads) renumber(id);
-    for (TensorId& id : op.writes) renumber(id);
-    result.graph.ops.push_back(std::move(op));
-  }
-  for (TensorId id : outputs) {
-    renumber(id);
-    result.outputs.push_back(id);
-  }
-  return result;
-}
-
-unsigned char pick(std::span<const float> logits, double temperature, double uniform) {
-  const double largest = *std::max_element(logits.begin(), logits.end());
-  const auto weight = [&](float logit) {
-    return std::exp((static_cast<double>(logit) - largest) / temperature);
+  const auto weight = [&](std::size_t i) {
+    return usable[i] ? std::exp((static_cast<double>(logits[i]) - largest) / temperature) : 0;
   };
   double total = 0;
-  for (const float logit : logits) total += weight(logit);
+  for (std::size_t i = 0; i < usable.size(); ++i) total += weight(i);
   double sum = 0;
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    sum += weight(logits[i]);
-    if (sum > uniform * total) return static_cast<unsigned char>(i);
+  std::size_t last = 0;
+  for (std::size_t i = 0; i < usable.size(); ++i) {
+    if (!usable[i]) continue;
+    last = i;
+    sum += weight(i);
+    if (sum > uniform * total) break;
   }
-  return static_cast<unsigned char>(logits.size() - 1);
+  return static_cast<std::int32_t>(last);
 }
 
-std::string escaped(unsigned char byte) {
-  const bool plain = (byte >= 0x20 && byte < 0x7f) || byte == '\n' || byte == '\t';
-  return plain ? std::string(1, static_cast<char>(byte)) : fmt::format("\\x{:02x}", byte);
+std::vector<bool> usable_tokens(const Tokenizer& tokenizer, std::int64_t vocabulary) {
+  const auto count = std::min<std::int64_t>(vocabulary, tokenizer.vocabulary_size());
+  std::vector<bool> usable(static_cast<std::size_t>(count));
+  for (std::int32_t id = 0; id < count; ++id) usable[static_cast<std::size_t>(id)] = has_text(tokenizer, id);
+  return usable;
 }
 
-void generate(const GptConfig& config, const ReadParameter& read, const GenerateOptions& options,
-              const std::function<bool(unsigned char)>& emit) {
+std::string TerminalText::add(std::string_view bytes) {
+  std::string text;
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (!begun_.empty() && (byte & 0xc0U) != 0x80) text += finish();
+    begun_.push_back(c);
+    const std::size_t length = length_of_character(static_cast<unsigned char>(begun_[0]));
+    if (begun_.size() < length) continue;
+    text += length > 0 && is_shown(begun_) ? begun_ : hexadecimal(begun_);
+    begun_.clear();
+  }
+  return text;
+}
+
+std::string TerminalText::finish() {
+  std::string text = hexadecimal(begun_);
+  begun_.clear();
+  return text;
+}
+
+void generate(const GptConfig& config, const Tokenizer& tokenizer, const ReadParameter& read,
+              const GenerateOptions& options, const EmitText& emit) {
+  std::vector<std::int32_t> tokens = tokenizer.encode(options.prompt);
+  if (tokens.empty()) throw InvalidInput("the prompt is no token of this vocabulary: give another text");
   Forward model(config, read, options.seed);
-  std::string text(options.prompt);
-  for (std::uint64_t i = 0; i < options.bytes; ++i) {
-    const unsigned char next = pick(model.logits(text), options.temperature, uniform(options.seed, i));
-    text.push_back(static_cast<char>(next));
-    if (!emit(next)) return;
+  const std::vector<bool> usable = usable_tokens(tokenizer, config.vocabulary);
+  for (std::uint64_t i = 0; i < options.tokens; ++i) {
+    tokens.push_back(pick(model.logits(tokens), usable, options.temperature, uniform(options.seed, i)));
+    if (!emit(text_of_last(tokenizer, tokens, usable))) return;
   }
 }
 

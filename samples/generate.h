@@ -2,45 +2,47 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "stowage/graph.h"
+#include "samples/task.h"
 #include "stowage/models.h"
+#include "stowage/tokenizer.h"
 
 namespace stowage::samples {
 
-// The part of a graph that computes some of its tensors: the ops up to the last that writes one of
-// `outputs`, and the tensors these touch, renumbered.
-struct SubGraph {
-  Graph graph;
-  std::vector<TensorId> outputs;  // in the new numbering, in the order asked for
-};
-SubGraph up_to(const Graph& graph, const std::vector<TensorId>& outputs);
-
-// A parameter's value by its name.
-using ReadParameter = std::function<std::vector<std::byte>(const std::string& name)>;
-
 struct GenerateOptions {
-  std::string_view prompt;  // at least one byte; its end is what the model sees first
-  std::uint64_t bytes = 0;  // to generate
+  std::string_view prompt;   // its end is what the model sees first
+  std::uint64_t tokens = 0;  // to generate
   double temperature = 0.8;
   std::uint64_t seed = 1;
 };
 
-// Hands each new byte to `emit`, which answers whether to go on. On the CPU, one sample of `config`'s
-// sequence length at a time; the same bytes for the same parameters and options.
-void generate(const GptConfig& config, const ReadParameter& read, const GenerateOptions& options,
-              const std::function<bool(unsigned char)>& emit);
+// Hands the text of each new token to `emit`. On the CPU, one sample of `config`'s sequence length at a time;
+// the same tokens for the same parameters and options. Tokens without a text, and rows that pad the
+// vocabulary, are never picked. Throws InvalidInput for a prompt that is no token at all.
+void generate(const GptConfig& config, const Tokenizer& tokenizer, const ReadParameter& read,
+              const GenerateOptions& options, const EmitText& emit);
 
-// The byte that a draw picks: the first whose cumulative probability, softmax(logits / temperature),
-// exceeds `uniform` in [0, 1).
-unsigned char pick(std::span<const float> logits, double temperature, double uniform);
+// The token that a draw picks: the first whose cumulative probability, softmax(logits / temperature),
+// exceeds `uniform` in [0, 1). Those that are not usable have no probability; at least one must be.
+std::int32_t pick(std::span<const float> logits, const std::vector<bool>& usable, double temperature,
+                  double uniform);
 
-// What a terminal may see of it: printable ASCII, line ends and tabs as they are, others as "\xNN".
-std::string escaped(unsigned char byte);
+// The ids below `vocabulary` that have a text.
+std::vector<bool> usable_tokens(const Tokenizer& tokenizer, std::int64_t vocabulary);
+
+// Bytes for a terminal: well-formed UTF-8 without control characters, line ends and tabs as they are, all
+// else as "\xNN". A character may come in pieces.
+class TerminalText {
+ public:
+  std::string add(std::string_view bytes);
+  std::string finish();  // what has begun and did not end
+
+ private:
+  std::string begun_;
+};
 
 }  // namespace stowage::samples

@@ -1,13 +1,13 @@
 #include "samples/model_files.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "samples/output_file.h"
 #include "stowage/error.h"
 
 namespace stowage::samples {
 namespace {
-
-constexpr std::int64_t bytes_as_tokens = 256;
 
 // Runs `action`, and puts the flag before what it complains of.
 template <class Action>
@@ -17,6 +17,27 @@ auto of_flag(const char* flag, Action action) {
   } catch (const InvalidInput& error) {
     throw InvalidInput(fmt::format("{} {}", flag, error.what()));
   }
+}
+
+GptConfig sizes_of(const ModelDescription& model, ModelKind kind) {
+  if (kind == ModelKind::gpt2) return gpt_config(model);
+  const BertConfig stored = bert_config(model);
+  GptConfig sizes;
+  sizes.layers = stored.layers;
+  sizes.width = stored.width;
+  sizes.heads = stored.heads;
+  sizes.vocabulary = stored.vocabulary;
+  sizes.sequence = stored.sequence;
+  sizes.dropout = stored.dropout;
+  sizes.attention_dropout = stored.attention_dropout;
+  sizes.epsilon = stored.epsilon;
+  return sizes;
+}
+
+void write_file(const std::string& path, const std::string& contents) {
+  OutputFile file("--export", path, Writing::whole);
+  file.write(contents);
+  file.commit();
 }
 
 [[noreturn]] void contradict(const Options& options, const char* flag, std::int64_t given, const char* field,
@@ -30,32 +51,29 @@ auto of_flag(const char* flag, Action action) {
 void take_initial_sizes(Options& options, const GivenSizes& given) {
   if (options.init.empty()) return;
   const ModelDescription found = of_flag("--init", [&] { return read_model_description(options.init); });
-  const GptConfig stored = of_flag("--init", [&] { return gpt_config(found); });
+  const GptConfig stored = of_flag("--init", [&] { return sizes_of(found, options.kind); });
+  const bool bert = options.kind == ModelKind::bert;
   GptConfig& model = options.model;
   const auto take = [&](bool is_given, std::int64_t& size, std::int64_t value, const char* flag,
                         const char* field) {
     if (is_given && size != value) contradict(options, flag, size, field, value, "leave the flag out");
     size = value;
   };
-  take(given.layers, model.layers, stored.layers, "--layers", "n_layer");
-  take(given.width, model.width, stored.width, "--width", "n_embd");
-  take(given.heads, model.heads, stored.heads, "--heads", "n_head");
+  take(given.layers, model.layers, stored.layers, "--layers", bert ? "num_hidden_layers" : "n_layer");
+  take(given.width, model.width, stored.width, "--width", bert ? "hidden_size" : "n_embd");
+  take(given.heads, model.heads, stored.heads, "--heads", bert ? "num_attention_heads" : "n_head");
   if (!given.sequence) model.sequence = stored.sequence;
   if (model.sequence > stored.sequence)
-    contradict(options, "--sequence", model.sequence, "n_positions", stored.sequence, "choose at most these");
+    contradict(options, "--sequence", model.sequence, bert ? "max_position_embeddings" : "n_positions",
+               stored.sequence, "choose at most these");
   if (!given.dropout) {
     model.dropout = stored.dropout;
+    model.embedding_dropout = stored.embedding_dropout;
     model.attention_dropout = stored.attention_dropout;
     model.residual_dropout = stored.residual_dropout;
   }
   model.epsilon = stored.epsilon;
   model.vocabulary = stored.vocabulary;
-  if (model.vocabulary < bytes_as_tokens)
-    throw InvalidInput(
-        fmt::format("--init {}: config.json has vocab_size {}, and a text's bytes are tokens 0 to 255: give "
-                    "a model of at least "
-                    "256 tokens",
-                    options.init, model.vocabulary));
   options.initial = found;
 }
 
@@ -69,8 +87,12 @@ InitialModel::InitialModel(const Options& options, const Graph& graph) : options
 
 std::string InitialModel::load(const Graph& graph, Engine& engine) const {
   if (!files_) return {};
-  of_flag("--init", [&] { load_model(*files_, *options_.initial, graph, access_to(engine)); });
-  return fmt::format("init          {}: {} tensors\n\n", options_.init, files_->size());
+  const MissingParameters missing =
+      of_flag("--init", [&] { return load_model(*files_, *options_.initial, graph, access_to(engine)); });
+  std::string text = fmt::format("init          {}: {} tensors", options_.init, files_->size());
+  if (!missing.empty())
+    text += fmt::format("; {} that it lacks start at random: {}", missing.size(), fmt::join(missing, ", "));
+  return text + "\n\n";
 }
 
 ExportedModel::ExportedModel(const Options& options) : options_(options) {
@@ -78,17 +100,22 @@ ExportedModel::ExportedModel(const Options& options) : options_(options) {
   of_flag("--export", [&] { folder_ = std::make_unique<ExportFolder>(options.export_folder); });
 }
 
-std::string ExportedModel::write(const Graph& graph, Engine& engine) {
+std::string ExportedModel::write(const Task& task, const Graph& graph, Engine& engine) {
   if (!folder_) return {};
-  ModelDescription model = describe(options_.model);
+  ModelDescription model = task.description();
   if (options_.initial) {
     model.begin_token = options_.initial->begin_token;
     model.end_token = options_.initial->end_token;
     model.padding_token = options_.initial->padding_token;
   }
   save_model(folder_->path(), model, graph, access_to(engine));
+  std::string names;
+  for (const auto& [name, contents] : task.files()) {
+    write_file(folder_->path() + '/' + name, contents);
+    names += ", " + name;
+  }
   folder_->commit();
-  return fmt::format("\nexport        {}: safetensors and config.json\n", options_.export_folder);
+  return fmt::format("\nexport        {}: safetensors and config.json{}\n", options_.export_folder, names);
 }
 
 }  // namespace stowage::samples

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "samples/options.h"
+#include "samples/task.h"
 #include "stowage/engine.h"
 #include "stowage/model_files.h"
 
@@ -41,8 +42,9 @@ class ExportedModel {
   // Throws InvalidInput naming --export.
   explicit ExportedModel(const Options& options);
 
-  // Writes the parameters and the folder's name. Returns a line for the user, "" without a folder.
-  std::string write(const Graph& graph, Engine& engine);
+  // Writes the parameters, what the task has beside them, and the folder's name. Returns a line for the user,
+  // "" without a folder.
+  std::string write(const Task& task, const Graph& graph, Engine& engine);
 
  private:
   const Options& options_;

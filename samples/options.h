@@ -1,4 +1,4 @@
-// Options: the command line of train_gpt.
+// Options: the command line of train_gpt and train_bert.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,14 @@
 namespace stowage::samples {
 
 struct Options {
-  std::string data;  // path of the text
+  ModelKind kind = ModelKind::gpt2;       // which program it is
+  std::string data;                       // path of the text; of a GPT also of token shards
+  std::string tokenizer;                  // of files; empty: a GPT's tokens are bytes, a BERT's are learned
+  std::int32_t learned_vocabulary = 300;  // of a BERT without a tokenizer: byte pairs to learn
   std::string init;  // model files to start from: a folder or a file; empty: random weights
   std::optional<ModelDescription> initial;  // of `init`
-  GptConfig model;
-  DataType type = DataType::f32;  // of weights and activations
+  GptConfig model;                          // also a BERT's sizes: see bert_sizes
+  DataType type = DataType::f32;            // of weights and activations
   std::uint64_t steps = 200;
   double learning_rate = 1e-3;
   std::uint64_t warmup = 30;  // steps
@@ -47,9 +50,18 @@ struct Options {
   std::string resume_from;        // a checkpoint; empty: the newest of `checkpoint_folder`
   std::set<std::string> changed;  // of the flags that a resumed run may change: those that are given
 
+  std::uint64_t evaluate_every = 0;       // steps; 0: never, and nothing is held out
+  double evaluation_share = 0.05;         // of the text, its tail, held out
+  std::string evaluation_data;            // instead of the tail
+  std::uint64_t evaluation_samples = 64;  // at most
+
+  std::optional<std::string> generate;  // the prompt: write text instead of training
+  double temperature = 0.8;
+  std::uint64_t generated_tokens = 200;
+
   bool plan_only = false;
   bool verify = false;  // compare the bits of every replay
-  std::uint64_t sample_bytes = 0;
+  std::uint64_t sample_tokens = 0;
   // Paths to write, empty: not wanted.
   std::string plan_file;
   std::string log_file;
@@ -72,13 +84,19 @@ inline AdamW optimizer_of(const Options& options) {
   return {.weight_decay = options.weight_decay, .decayed = options.decayed, .clip = options.clip};
 }
 
+// "train_gpt" or "train_bert".
+const char* program_name(ModelKind kind);
+
+// A BERT with these sizes and its pre-training heads.
+BertConfig bert_sizes(const GptConfig& sizes);
+
 struct CommandLine {
   Options options;
   std::string help;  // not empty: print this and do nothing else
 };
 
 // Throws InvalidInput, one line that names the flag and says what it takes.
-CommandLine parse_command_line(int count, const char* const* arguments);
+CommandLine parse_command_line(int count, const char* const* arguments, ModelKind kind = ModelKind::gpt2);
 
 // "8GB/s", "8GB", "8000000000": bytes per second, at least 1. "unthrottled": copies as fast as memory.
 // Throws InvalidInput that quotes `text`.

@@ -17,12 +17,11 @@ void add_model_lines(Lines& lines, const Setup& setup) {
   const GptConfig& model = setup.options->model;
   lines.add("model", "{} layers, width {}, heads {}: {} parameters", model.layers, model.width, model.heads,
             grouped(parameter_count(*setup.graph)));
-  lines.add("step", "{} samples of {} bytes: {} tokens", model.batch, model.sequence,
+  lines.add("step", "{} samples of {} {}: {} tokens", model.batch, model.sequence, setup.data.unit,
             grouped(setup.tokens_per_step()));
   if (setup.graph->micro_batches > 1)
     lines.add("  in", "{}", micro_batches_text(setup.graph->micro_batches, setup.plan->order));
-  lines.add("text", "{}: {} bytes, byte-bigram entropy {:.4f} nats", setup.options->data,
-            grouped(setup.text_bytes), setup.bigram_entropy);
+  lines.add("text", "{}", setup.data.text);
   lines.add("device", "{}", setup.device);
   lines.add(setup.options->machine.empty() ? "calibrated" : "machine",
             "{:.0f} GFLOP/s in matrices, {:.1f} GB/s elsewhere, optimizer {:.1f} GB/s",
@@ -83,6 +82,16 @@ void add_prediction_lines(Lines& lines, const Setup& setup) {
             format_seconds(plan.lower_bound_seconds), plan.bound_by);
 }
 
+void add_loss_line(Lines& lines, const DataDescription& data, const RunStatistics& run) {
+  const double loss = run.last_mean_loss();
+  std::string note;
+  if (!data.loss_of.empty()) note = "; " + data.loss_of;
+  if (const auto& yardstick = data.yardstick)
+    note = fmt::format("; {} {:.4f}: {}", yardstick->name, yardstick->nats,
+                       loss < yardstick->nats ? yardstick->below : yardstick->above);
+  lines.add("loss", "{:.4f} nats, mean of the last {} steps{}", loss, run.last_losses(), note);
+}
+
 }  // namespace
 
 std::string setup_table(const Setup& setup) {
@@ -133,10 +142,7 @@ std::string summary(const Setup& setup, const RunStatistics& run) {
   const double step = run.step_seconds();
   const double tokens = static_cast<double>(setup.tokens_per_step());
   Lines lines;
-  lines.add("loss", "{:.4f} nats, mean of the last {} steps; byte-bigram entropy {:.4f}: {}",
-            run.last_mean_loss(), run.last_losses(), setup.bigram_entropy,
-            run.last_mean_loss() < setup.bigram_entropy ? "the model sees further than one byte"
-                                                        : "one byte of context would do as well");
+  add_loss_line(lines, setup.data, run);
   lines.add("steps", "{} in {}, {} tokens/s", grouped(run.steps()), format_seconds(run.seconds()),
             grouped(static_cast<std::uint64_t>(tokens / step)));
   lines.add("step time", "{}; predicted {} ({:+.1f}%), {:.2f}x the lower bound ({}), stall {:.1f}%",

@@ -1,10 +1,11 @@
-// What train_gpt tells people: the table at the start and the summary at the end.
+// What train_gpt and train_bert tell people: the table at the start and the summary at the end.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
 #include "samples/options.h"
+#include "samples/task.h"
 #include "stowage/engine.h"
 #include "stowage/graph.h"
 #include "stowage/plan.h"
@@ -17,8 +18,7 @@ struct Setup {
   const Graph* graph = nullptr;
   const Plan* plan = nullptr;
   Machine machine;
-  std::uint64_t text_bytes = 0;
-  double bigram_entropy = 0;  // nats
+  DataDescription data;
   // Overhead included, as `stowage plan` has them.
   Bytes need = 0;
   Bytes minimum = 0;

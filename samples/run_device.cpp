@@ -75,7 +75,7 @@ RunDevice prepare_card(Options& options, const BackendChoice& choice) {
 
 }  // namespace
 
-RunDevice prepare_device(Options& options) {
+RunDevice prepare_device(Options& options, const BuildModel& build) {
   const BackendChoice choice = chosen(options.device);
   if (choice.backend == DeviceBackend::cuda) return prepare_card(options, choice);
   if (options.type != DataType::f32 && !options.plan_only) {
@@ -85,7 +85,7 @@ RunDevice prepare_device(Options& options) {
   }
   RunDevice result;
   if (options.machine.empty()) {
-    Calibration calibration = calibrate_quick(options.model, optimizer_of(options), options.link);
+    Calibration calibration = calibrate_quick(build, options.model, optimizer_of(options), options.link);
     result.machine = calibration.machine;
     result.profile = std::move(calibration.profile);
     result.machine.h2d_both_bytes_per_second = result.machine.d2h_both_bytes_per_second =

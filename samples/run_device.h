@@ -6,6 +6,7 @@
 
 #include "samples/op_profile.h"
 #include "samples/options.h"
+#include "samples/task.h"
 #include "stowage/device.h"
 
 namespace stowage::samples {
@@ -20,11 +21,12 @@ struct RunDevice {
   std::unique_ptr<Device> device;
 };
 
-// Picks the device, measures what the planner must know (under a second) unless a file has it, and makes
+// Picks the device, measures what the planner must know of the model that `build` makes (under a second)
+// unless a file has it, and makes
 // the budget one that the card can keep: an unlimited one becomes what is free on it. Throws InvalidInput
 // for a device that is not there, a type that it does not compute in, a machine that is not known or cannot
 // be read, or a budget beyond what is free.
-RunDevice prepare_device(Options& options);
+RunDevice prepare_device(Options& options, const BuildModel& build);
 
 // The device to train on.
 std::unique_ptr<Device> open_run_device(RunDevice& prepared, const Options& options);

@@ -39,13 +39,24 @@ std::string to_json_line(const StepRecord& record) {
       exact(report.stall_fraction));
 }
 
+std::string to_json_line(std::uint64_t steps, const Evaluation& evaluation) {
+  std::string values;
+  for (const auto& [name, value] : evaluation.values)
+    values += fmt::format(R"({}"{}": {})", values.empty() ? "" : ", ", name, exact(value));
+  return fmt::format(R"({{"step": {}, "evaluation": {{{}}}}})", steps, values);
+}
+
 std::uint64_t kept_bytes(std::string_view log, std::uint64_t completed) {
   std::size_t kept = 0;
   for (std::uint64_t next = 0;;) {
     const std::size_t end = log.find('\n', kept);
     if (end == std::string_view::npos) return kept;
-    const std::uint64_t step = step_of(log.substr(kept, end - kept));
-    if (step == 0 || step > completed || (next != 0 && step != next)) return kept;
+    const std::string_view line = log.substr(kept, end - kept);
+    const std::uint64_t step = step_of(line);
+    // An evaluation comes behind its step, and any number of times.
+    const bool evaluation = line.find(R"(, "evaluation": {)") != std::string_view::npos;
+    if (step == 0 || step > completed || (evaluation && step + 1 != next)) return kept;
+    if (!evaluation && next != 0 && step != next) return kept;
     next = step + 1;
     kept = end + 1;
   }
@@ -58,9 +69,9 @@ void StepLog::start(std::uint64_t completed) {
   file_.start(completed == 0 || !regular ? 0 : kept_bytes(read_log(file_.path()), completed));
 }
 
-void StepLog::write(const StepRecord& record) {
+void StepLog::write_line(const std::string& line) {
   if (!file_.wanted()) return;
-  file_.write(to_json_line(record) + '\n');
+  file_.write(line + '\n');
   file_.flush();
 }
 

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "samples/output_file.h"
+#include "samples/task.h"
 #include "stowage/engine.h"
 
 namespace stowage::samples {
@@ -21,8 +22,11 @@ struct StepRecord {
 // text that reads back as the same double, and as null where they are no number.
 std::string to_json_line(const StepRecord& record);
 
+// {"step": N, "evaluation": {…}}: what was measured behind the first `steps` steps.
+std::string to_json_line(std::uint64_t steps, const Evaluation& evaluation);
+
 // How many bytes the lines take that a log begins with, as far as they are whole, follow one another step by
-// step, and are of the first `completed` steps.
+// step, each with its evaluations behind it, and are of the first `completed` steps.
 std::uint64_t kept_bytes(std::string_view log, std::uint64_t completed);
 
 class StepLog {
@@ -31,10 +35,15 @@ class StepLog {
   explicit StepLog(const std::string& path) : file_("--log", path, Writing::growing) {}
   // A log that goes on keeps the lines of the `completed` steps that it begins with; else it starts empty.
   void start(std::uint64_t completed = 0);
-  void write(const StepRecord& record);  // flushed, so that a log can be followed
+  void write(const StepRecord& record) { write_line(to_json_line(record)); }
+  void write(std::uint64_t steps, const Evaluation& evaluation) {
+    write_line(to_json_line(steps, evaluation));
+  }
   void finish() { file_.commit(); }
 
  private:
+  void write_line(const std::string& line);  // flushed, so that a log can be followed
+
   OutputFile file_;
 };
 

@@ -16,13 +16,19 @@
 namespace stowage::samples {
 namespace {
 
-[[noreturn]] void refuse(const std::string& path, const std::string& why) {
-  throw InvalidInput(fmt::format("--data {}: {}", path, why));
+// What cannot be read, and by which flag it was named.
+struct Named {
+  const std::string& flag;
+  const std::string& path;
+};
+
+[[noreturn]] void refuse(const Named& named, const std::string& why) {
+  throw InvalidInput(fmt::format("{} {}: {}", named.flag, named.path, why));
 }
 
-void check_readable_kind(const std::string& path) {
+void check_readable_kind(const Named& path) {
   std::error_code error;
-  const auto status = std::filesystem::status(path, error);
+  const auto status = std::filesystem::status(path.path, error);
   switch (status.type()) {
     case std::filesystem::file_type::regular:
     case std::filesystem::file_type::fifo:
@@ -46,18 +52,26 @@ double surprise(std::uint64_t count, std::uint64_t total) {
 
 }  // namespace
 
-std::string read_text(const std::string& path) {
-  check_readable_kind(path);
+std::string read_text(const std::string& path, const std::string& flag) {
+  const Named named{flag, path};
+  check_readable_kind(named);
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
-  if (!file) refuse(path, fmt::format("cannot be read ({}); name a readable file", std::strerror(errno)));
+  if (!file) refuse(named, fmt::format("cannot be read ({}); name a readable file", std::strerror(errno)));
   std::string text;
   std::array<char, 1 << 16> block;
   while (std::feof(file.get()) == 0 && std::ferror(file.get()) == 0) {
     text.append(block.data(), std::fread(block.data(), 1, block.size(), file.get()));
   }
-  if (std::ferror(file.get()) != 0) refuse(path, "reading it failed; copy it to a sound disk");
-  if (text.empty()) refuse(path, "the file is empty; name a text to learn");
+  if (std::ferror(file.get()) != 0) refuse(named, "reading it failed; copy it to a sound disk");
+  if (text.empty()) refuse(named, "the file is empty; name a text to learn");
   return text;
+}
+
+SplitText split_text(std::string_view text, double share) {
+  const auto kept = static_cast<std::size_t>(std::ceil((1 - share) * static_cast<double>(text.size())));
+  std::size_t at = text.find('\n', kept == 0 ? 0 : kept - 1);
+  at = at == std::string_view::npos || at + 1 == text.size() ? kept : at + 1;
+  return {text.substr(0, at), text.substr(at)};
 }
 
 double bigram_entropy(std::string_view text) {
@@ -80,13 +94,28 @@ double bigram_entropy(std::string_view text) {
 }
 
 BatchSource::BatchSource(std::string_view text, std::int64_t batch, std::int64_t sequence, std::uint64_t seed)
-    : text_(text), batch_(batch), sequence_(sequence), seed_(seed) {
-  if (text.size() < static_cast<std::uint64_t>(sequence) + 1) {
-    const std::string shorter =
-        text.size() < 2 ? "" : fmt::format(", or at most --sequence {}", text.size() - 1);
-    throw InvalidInput(
-        fmt::format("the text has {} bytes, but one sequence of {} takes {}: give a longer text{}",
-                    text.size(), sequence, sequence + 1, shorter));
+    : text_(text), size_(text.size()), batch_(batch), sequence_(sequence), seed_(seed) {
+  require_one_sample("bytes");
+}
+
+BatchSource::BatchSource(std::span<const std::int32_t> tokens, std::int64_t batch, std::int64_t sequence,
+                         std::uint64_t seed)
+    : tokens_(tokens), size_(tokens.size()), batch_(batch), sequence_(sequence), seed_(seed) {
+  require_one_sample("tokens");
+}
+
+void BatchSource::require_one_sample(const char* unit) const {
+  if (size_ > static_cast<std::uint64_t>(sequence_)) return;
+  const std::string shorter = size_ < 2 ? "" : fmt::format(", or at most --sequence {}", size_ - 1);
+  throw InvalidInput(fmt::format("the text has {} {}, but one sequence of {} takes {}: give a longer text{}",
+                                 size_, unit, sequence_, sequence_ + 1, shorter));
+}
+
+void BatchSource::copy(std::uint64_t start, std::span<std::int32_t> tokens,
+                       std::span<std::int32_t> targets) const {
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    tokens[i] = at(start + i);
+    targets[i] = at(start + i + 1);
   }
 }
 
@@ -95,17 +124,18 @@ void BatchSource::fill(std::uint64_t step, Batch& result) const {
   result.tokens.resize(count);
   result.targets.resize(count);
   const auto sequence = static_cast<std::size_t>(sequence_);
-  const std::uint64_t starts = text_.size() - sequence;
+  const std::uint64_t starts = size_ - sequence;
   for (std::size_t sample = 0; sample < static_cast<std::size_t>(batch_); ++sample) {
     const std::uint64_t bits =
         random_bits(seed_, RandomStream::batches, step, static_cast<std::uint32_t>(sample));
-    const std::size_t start = bits % starts;
-    for (std::size_t i = 0; i < sequence; ++i) {
-      const std::size_t at = sample * sequence + i;
-      result.tokens[at] = static_cast<unsigned char>(text_[start + i]);
-      result.targets[at] = static_cast<unsigned char>(text_[start + i + 1]);
-    }
+    copy(bits % starts, std::span(result.tokens).subspan(sample * sequence, sequence),
+         std::span(result.targets).subspan(sample * sequence, sequence));
   }
+}
+
+void BatchSource::sample(std::uint64_t index, std::span<std::int32_t> tokens,
+                         std::span<std::int32_t> targets) const {
+  copy(index * static_cast<std::uint64_t>(sequence_), tokens, targets);
 }
 
 }  // namespace stowage::samples

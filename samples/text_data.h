@@ -2,15 +2,22 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace stowage::samples {
 
-// The whole file. Throws InvalidInput naming `path` when it is missing, a directory, a device,
+// The whole file. Throws InvalidInput naming `flag` and `path` when it is missing, a directory, a device,
 // unreadable or empty.
-std::string read_text(const std::string& path);
+std::string read_text(const std::string& path, const std::string& flag = "--data");
+
+// A text and its tail, which is about `share` of it and begins behind a line's end where there is one.
+struct SplitText {
+  std::string_view training, held_out;
+};
+SplitText split_text(std::string_view text, double share);
 
 // H(next byte | byte) in nats, from the text's own counts: what a model that looks at one byte alone
 // can reach at best. 0 for a text shorter than two bytes.
@@ -22,18 +29,50 @@ struct Batch {
   std::vector<std::int32_t> targets;  // [batch * sequence]
 };
 
+// Where batches of samples come from. Safe to share between threads.
+class TokenSource {
+ public:
+  TokenSource() = default;
+  TokenSource(const TokenSource&) = delete;
+  TokenSource& operator=(const TokenSource&) = delete;
+  virtual ~TokenSource() = default;
+
+  // The step's samples, drawn; depends on nothing that happened before. `result`'s vectors keep their memory
+  // from call to call.
+  virtual void fill(std::uint64_t step, Batch& result) const = 0;
+
+  // Samples one after another, for evaluation: how many there are without overlap, and each of them. Both
+  // spans have `sequence` items.
+  virtual std::uint64_t samples() const = 0;
+  virtual void sample(std::uint64_t index, std::span<std::int32_t> tokens,
+                      std::span<std::int32_t> targets) const = 0;
+};
+
 // Draws batches: where sample `i` of step `s` starts is Philox4x32-10 of (seed, s, i), so that a
 // step's batch depends on nothing that happened before.
-class BatchSource {
+class BatchSource : public TokenSource {
  public:
-  // `text` must outlive the source. Throws InvalidInput for fewer than sequence + 1 bytes.
+  // Of bytes, or of token ids, which must outlive the source. Throws InvalidInput for fewer than sequence
+  // + 1.
   BatchSource(std::string_view text, std::int64_t batch, std::int64_t sequence, std::uint64_t seed);
+  BatchSource(std::span<const std::int32_t> tokens, std::int64_t batch, std::int64_t sequence,
+              std::uint64_t seed);
 
-  // Fills `result`, whose vectors keep their memory from call to call.
-  void fill(std::uint64_t step, Batch& result) const;
+  void fill(std::uint64_t step, Batch& result) const override;
+  std::uint64_t samples() const override { return (size_ - 1) / static_cast<std::uint64_t>(sequence_); }
+  void sample(std::uint64_t index, std::span<std::int32_t> tokens,
+              std::span<std::int32_t> targets) const override;
 
  private:
-  std::string_view text_;
+  void require_one_sample(const char* unit) const;
+  void copy(std::uint64_t start, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const;
+  std::int32_t at(std::uint64_t place) const {
+    return text_.empty() ? tokens_[place] : static_cast<unsigned char>(text_[place]);
+  }
+
+  std::string_view text_;  // one of the two
+  std::span<const std::int32_t> tokens_;
+  std::uint64_t size_ = 0;
   std::int64_t batch_;
   std::int64_t sequence_;
   std::uint64_t seed_;

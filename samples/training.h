@@ -1,4 +1,4 @@
-// One run of train_gpt, from the text to the summary.
+// One run of train_gpt or train_bert, from the data to the summary.
 #pragma once
 
 #include "samples/options.h"

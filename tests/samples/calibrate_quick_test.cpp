@@ -4,6 +4,9 @@
 
 #include <vector>
 
+#include "samples/bert_task.h"
+#include "samples/gpt_task.h"
+
 namespace stowage::samples {
 namespace {
 
@@ -34,9 +37,13 @@ TEST(FitRates, WithoutEvidenceRatesStay) {
 
 TEST(CalibrateQuick, GivesPositiveRatesAndTheLink) {
   const Link link{.bytes_per_second = 123, .latency_seconds = 4, .throttled = true};
-  for (const std::int64_t width : {std::int64_t{8}, std::int64_t{3072}}) {
-    const Calibration calibration =
-        calibrate_quick({.layers = 3, .width = width, .heads = 1, .sequence = 4, .batch = 2}, {}, link);
+  struct Case {
+    BuildModel build;
+    std::int64_t width;
+  };
+  for (const auto& [build, width] : {Case{build_gpt, 8}, Case{build_gpt, 3072}, Case{build_bert, 8}}) {
+    const Calibration calibration = calibrate_quick(
+        build, {.layers = 3, .width = width, .heads = 1, .sequence = 4, .batch = 2}, {}, link);
     const Machine& machine = calibration.machine;
     EXPECT_GT(machine.flops_per_second, 0);
     EXPECT_GT(machine.device_bytes_per_second, 0);

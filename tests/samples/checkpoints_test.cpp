@@ -24,13 +24,15 @@ Graph graph_of_one_parameter() {
 }
 
 TEST(Checkpoints, WhatChangesTheBitsIsInTheConfiguration) {
-  const auto as_it_is = configuration_of({}, "text");
-  const auto changes = [&](auto change, const std::string& text = "text") {
+  const std::map<std::string, std::string> task = {{"data.text", "one"}};
+  const auto as_it_is = configuration_of({}, task);
+  EXPECT_EQ(as_it_is.at("data.text"), "one");
+  const auto changes = [&](auto change) {
     Options options;
     change(options);
-    return configuration_of(options, text) != as_it_is;
+    return configuration_of(options, task) != as_it_is;
   };
-  EXPECT_TRUE(changes([](Options&) {}, "texu"));
+  EXPECT_NE(configuration_of({}, {{"data.text", "other"}}), as_it_is);
   EXPECT_TRUE(changes([](Options& options) { options.type = DataType::bf16; }));
   EXPECT_TRUE(changes([](Options& options) { options.model.layers++; }));
   EXPECT_TRUE(changes([](Options& options) { options.model.width++; }));

@@ -156,7 +156,7 @@ TEST(Options, EveryFlag) {
   EXPECT_EQ(options.trace_file, "t");
   EXPECT_EQ(options.report_file, "r");
   EXPECT_EQ(options.weights_file, "w");
-  EXPECT_EQ(options.sample_bytes, 99U);
+  EXPECT_EQ(options.sample_tokens, 99U);
 }
 
 TEST(Options, Checkpoints) {
@@ -270,6 +270,62 @@ TEST(ParseLink, Rates) {
   EXPECT_EQ(parse_link("8GB/s").latency_seconds, 10e-6);
   EXPECT_FALSE(parse_link("unthrottled").throttled);
   EXPECT_THROW(parse_link("8GB/h"), InvalidInput);
+}
+
+TEST(Options, OfABert) {
+  const std::vector<const char*> flags = {"train_bert", "--data", "text", "--vocabulary", "400"};
+  const Options options =
+      parse_command_line(static_cast<int>(flags.size()), flags.data(), ModelKind::bert).options;
+  EXPECT_EQ(options.kind, ModelKind::bert);
+  EXPECT_EQ(options.learned_vocabulary, 400);
+  EXPECT_GT(options.evaluate_every, 0U);
+  const BertConfig sizes = bert_sizes(options.model);
+  EXPECT_TRUE(sizes.pretraining);
+  EXPECT_EQ(sizes.layers, options.model.layers);
+  EXPECT_EQ(sizes.epsilon, 1e-12);
+  expect_refused({"--vocabulary", "400"}, {"--vocabulary", "train_gpt --help"});
+}
+
+TEST(Options, EvaluationIsOffUnlessAskedFor) {
+  EXPECT_EQ(parse({}).options.evaluate_every, 0U);
+  const Options options = parse({"--evaluate-every", "9", "--evaluation-share", "0.25", "--evaluation-data",
+                                 "e", "--evaluation-samples", "3", "--tokenizer", "t"})
+                              .options;
+  EXPECT_EQ(options.evaluate_every, 9U);
+  EXPECT_EQ(options.evaluation_share, 0.25);
+  EXPECT_EQ(options.evaluation_data, "e");
+  EXPECT_EQ(options.evaluation_samples, 3U);
+  EXPECT_EQ(options.tokenizer, "t");
+  expect_refused({"--evaluation-share", "1"}, {"--evaluation-share"});
+  expect_refused({"--evaluation-share", "nan"}, {"--evaluation-share"});
+  expect_refused({"--evaluation-samples", "0"}, {"--evaluation-samples"});
+}
+
+TEST(Options, GenerationNeedsAModelAndNoData) {
+  const std::vector<const char*> flags = {
+      "train_gpt", "--generate", "Once", "--checkpoint", "c", "--temperature", "0.5", "--tokens", "7"};
+  const Options options = parse_command_line(static_cast<int>(flags.size()), flags.data()).options;
+  EXPECT_EQ(options.generate, "Once");
+  EXPECT_EQ(options.temperature, 0.5);
+  EXPECT_EQ(options.generated_tokens, 7U);
+  EXPECT_FALSE(parse({}).options.generate.has_value());
+  expect_refused({"--generate", "x"}, {"--generate", "which model"});
+  expect_refused({"--generate", "@no/such/file", "--checkpoint", "c"}, {"--generate no/such/file"});
+}
+
+TEST(Options, HelpHasTheFlagsOfItsProgramInGroups) {
+  const auto help = [](ModelKind kind) {
+    const std::vector<const char*> flags = {"program", "--help"};
+    return parse_command_line(2, flags.data(), kind).help;
+  };
+  for (const ModelKind kind : {ModelKind::gpt2, ModelKind::bert}) {
+    for (const char* part : {"Data:", "Training:", "Model:", "Machine:", "Plan:", "Checkpoints:",
+                             "Evaluation:", "Output:", "Examples:", "Exit code:", program_name(kind)})
+      EXPECT_THAT(help(kind), testing::HasSubstr(part));
+  }
+  EXPECT_THAT(help(ModelKind::gpt2), testing::HasSubstr("--generate"));
+  EXPECT_THAT(help(ModelKind::bert), testing::Not(testing::HasSubstr("--generate")));
+  EXPECT_THAT(help(ModelKind::bert), testing::HasSubstr("--vocabulary"));
 }
 
 }  // namespace

@@ -49,8 +49,10 @@ struct Told {
     setup.options = &options;
     setup.graph = &literal.graph;
     setup.plan = &literal.plan;
-    setup.text_bytes = 4404412;
-    setup.bigram_entropy = 2.3125;
+    setup.data = {.text = "bible.txt: 4,404,412 bytes, entropy 2.3125 nats",
+                  .unit = "bytes",
+                  .yardstick = Yardstick{"entropy", 2.3125, "it sees further", "one byte would do"},
+                  .loss_of = {}};
     setup.need = 5000;
     setup.minimum = 800;
     setup.device = "simulated: no card";
@@ -119,6 +121,16 @@ TEST(Summary, DeadAttentionCannotPass) {
   RunStatistics run;
   for (std::uint64_t step = 0; step < 10; ++step) run.add(step_report(step, 2.32, 0.4));
   EXPECT_THAT(summary(told.setup, run), testing::Not(HasSubstr("further")));
+  EXPECT_THAT(summary(told.setup, run), HasSubstr("one byte would do"));
+}
+
+TEST(Summary, OfALossWithPartsSaysWhichTheseAre) {
+  Told told;
+  told.setup.data.yardstick = {};
+  told.setup.data.loss_of = "this and that";
+  RunStatistics run;
+  run.add(step_report(0, 2.0, 0.4));
+  EXPECT_THAT(summary(told.setup, run), HasSubstr("last 1 steps; this and that\n"));
 }
 
 TEST(InfeasibleMessage, NamesOptionBytesAndOp) {

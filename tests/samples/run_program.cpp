@@ -13,26 +13,27 @@
 namespace stowage::samples {
 namespace {
 
-[[noreturn]] void execute(const std::vector<std::string>& arguments, int output,
+[[noreturn]] void execute(const std::string& program, const std::vector<std::string>& arguments, int output,
                           const std::string& error_file) {
   const int errors = ::open(error_file.c_str(), O_WRONLY | O_CREAT, 0600);
   ::dup2(output, STDOUT_FILENO);
   ::dup2(errors, STDERR_FILENO);
-  std::vector<char*> words = {const_cast<char*>("train_gpt")};
+  std::vector<char*> words = {const_cast<char*>(program.c_str())};
   for (const std::string& argument : arguments) words.push_back(const_cast<char*>(argument.c_str()));
   words.push_back(nullptr);
-  ::execv(STOWAGE_TRAIN_GPT, words.data());
+  ::execv(program.c_str(), words.data());
   ::_exit(127);
 }
 
 }  // namespace
 
-ProgramResult run_train_gpt(const std::vector<std::string>& arguments, const std::string& interrupt_after) {
+ProgramResult run_program(const std::string& program, const std::vector<std::string>& arguments,
+                          const std::string& interrupt_after) {
   const TemporaryFolder folder;
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
   const pid_t child = ::fork();
-  if (child == 0) execute(arguments, ends[1], folder.file("errors"));
+  if (child == 0) execute(program, arguments, ends[1], folder.file("errors"));
   ::close(ends[1]);
 
   ProgramResult result;
@@ -52,6 +53,10 @@ ProgramResult run_train_gpt(const std::vector<std::string>& arguments, const std
   result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   result.errors = contents_of(folder.file("errors"));
   return result;
+}
+
+ProgramResult run_train_gpt(const std::vector<std::string>& arguments, const std::string& interrupt_after) {
+  return run_program(STOWAGE_TRAIN_GPT, arguments, interrupt_after);
 }
 
 }  // namespace stowage::samples

@@ -1,4 +1,4 @@
-// Runs train_gpt as a user does.
+// Runs train_gpt and train_bert as a user does.
 #pragma once
 
 #include <string>
@@ -12,8 +12,12 @@ struct ProgramResult {
   std::string errors;
 };
 
-// The program at STOWAGE_TRAIN_GPT with `arguments`. `interrupt_after`: sends SIGINT once the output
-// contains this text (never for "").
+// The program with `arguments`. `interrupt_after`: sends SIGINT once the output contains this text (never for
+// "").
+ProgramResult run_program(const std::string& program, const std::vector<std::string>& arguments,
+                          const std::string& interrupt_after = "");
+
+// The program at STOWAGE_TRAIN_GPT.
 ProgramResult run_train_gpt(const std::vector<std::string>& arguments,
                             const std::string& interrupt_after = "");
 

@@ -83,5 +83,26 @@ TEST(StepLog, GoesOnBehindTheStepsThatAreMade) {
   EXPECT_EQ(contents_of(folder.file("log")), first + to_json_line(awkward()) + '\n');
 }
 
+TEST(JsonLine, OfAnEvaluation) {
+  const Evaluation evaluation = {"for people", {{"loss", 0.1}, {"perplexity", 1.5}}};
+  EXPECT_EQ(to_json_line(7, evaluation), R"({"step": 7, "evaluation": {"loss": 0.1, "perplexity": 1.5}})");
+}
+
+TEST(KeptBytes, EvaluationsStayBehindTheirSteps) {
+  const auto step = [](int number) {
+    StepRecord record;
+    record.report.step = static_cast<std::uint64_t>(number - 1);
+    return to_json_line(record) + '\n';
+  };
+  const auto evaluation = [](std::uint64_t number) {
+    return to_json_line(number, {"", {{"loss", 1}}}) + '\n';
+  };
+  const std::string log = step(1) + step(2) + evaluation(2) + step(3) + evaluation(3);
+  EXPECT_EQ(kept_bytes(log, 3), log.size());
+  EXPECT_EQ(kept_bytes(log, 2), (step(1) + step(2) + evaluation(2)).size());
+  EXPECT_EQ(kept_bytes(step(1) + evaluation(2) + step(2), 2), step(1).size());
+  EXPECT_EQ(kept_bytes(evaluation(1) + step(2), 2), 0U);
+}
+
 }  // namespace
 }  // namespace stowage::samples

@@ -120,5 +120,37 @@ TEST(BatchSource, OneSequenceAndItsTargetAreEnough) {
   EXPECT_THROW(BatchSource("", 2, 3, 1), InvalidInput);
 }
 
+TEST(SplitText, TheTailBeginsBehindALine) {
+  const SplitText parts = split_text("aaaa\nbbbb\ncccc\n", 0.5);
+  EXPECT_EQ(parts.training, "aaaa\nbbbb\n");
+  EXPECT_EQ(parts.held_out, "cccc\n");
+  EXPECT_EQ(split_text("aaaa\nbbbb\n", 0).training, "aaaa\nbbbb\n");
+  EXPECT_EQ(split_text("aaaa\nbbbb\n", 0).held_out, "");
+  // Where no line ends, anywhere.
+  EXPECT_EQ(split_text("aaaabbbb", 0.25).held_out, "bb");
+}
+
+TEST(BatchSource, OfTokensDrawsWhatItDrawsOfBytes) {
+  const std::string text = "the same text in bytes and in tokens";
+  const std::vector<std::int32_t> tokens(text.begin(), text.end());
+  const BatchSource bytes(text, 3, 5, 7);
+  const BatchSource ids(std::span<const std::int32_t>(tokens), 3, 5, 7);
+  Batch one, other;
+  bytes.fill(9, one);
+  ids.fill(9, other);
+  EXPECT_EQ(one.tokens, other.tokens);
+  EXPECT_EQ(one.targets, other.targets);
+}
+
+TEST(BatchSource, SamplesOneAfterAnother) {
+  const std::string text = "abcdefghijk";
+  const BatchSource source(text, 1, 5, 1);
+  EXPECT_EQ(source.samples(), 2U);
+  std::vector<std::int32_t> tokens(5), targets(5);
+  source.sample(1, tokens, targets);
+  EXPECT_EQ(tokens, (std::vector<std::int32_t>{'f', 'g', 'h', 'i', 'j'}));
+  EXPECT_EQ(targets, (std::vector<std::int32_t>{'g', 'h', 'i', 'j', 'k'}));
+}
+
 }  // namespace
 }  // namespace stowage::samples

@@ -71,7 +71,7 @@ Words column(const std::string& path, const std::string& name) {
 TEST_F(TrainGpt, RefusesBadText) {
   expect_refused({"--data", folder_.file("nothing")}, {folder_.file("nothing"), "no such file"});
   expect_refused({"--data", folder_.make("empty", "")}, {"empty"});
-  expect_refused({"--data", folder_.file("")}, {"directory"});
+  expect_refused({"--data", folder_.file("")}, {"--data", "no token shard is there"});
   // One byte short of a sequence and the byte after it.
   expect_refused({"--data", folder_.make("short", std::string(256, 'x')), "--plan-only"},
                  {"short", "256 bytes", "--sequence"});

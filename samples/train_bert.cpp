@@ -1,0 +1,6 @@
+// train_bert: pre-trains a BERT on a text, in a device memory of any feasible size.
+#include "samples/program.h"
+
+int main(int count, char** arguments) {
+  return stowage::samples::run_program(stowage::ModelKind::bert, count, arguments);
+}

@@ -1,0 +1,185 @@
+// train_gpt --tokenizer, token shards and evaluation from end to end.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "stowage/checkpoint.h"
+#include "stowage/token_shards.h"
+#include "stowage/tokenizer.h"
+#include "tests/samples/machine_json.h"
+#include "tests/samples/run_program.h"
+#include "tests/samples/temporary_folder.h"
+
+namespace stowage::samples {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+class TrainGptData : public ::testing::Test {
+ protected:
+  ProgramResult run(const Words& more) const {
+    Words words = {"--device",         "simulated",   "--machine", machine_, "--policy",   "none",
+                   "--link-bandwidth", "unthrottled", "--layers",  "1",      "--width",    "16",
+                   "--heads",          "2",           "--batch",   "4",      "--sequence", "8",
+                   "--warmup",         "2",           "--steps",   "6"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_train_gpt(words);
+  }
+  ProgramResult run_well(const Words& more) const {
+    ProgramResult result = run(more);
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    return result;
+  }
+  void expect_refused(const Words& more, const Words& parts) const {
+    const ProgramResult result = run(more);
+    EXPECT_EQ(result.exit_code, 2) << result.output;
+    EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1) << result.errors;
+    for (const std::string& part : parts) EXPECT_THAT(result.errors, HasSubstr(part));
+  }
+  std::string shard(const std::string& name, std::int32_t count, std::int32_t first) const {
+    TokenShardWriter writer(folder_.file(name), ShardVersion::two_bytes);
+    std::vector<std::int32_t> tokens;
+    for (std::int32_t i = 0; i < count; ++i) tokens.push_back((first + i * i) % 250);
+    writer.append(tokens);
+    writer.commit();
+    return folder_.file(name);
+  }
+  static std::vector<json> lines_of(const std::string& path) {
+    std::vector<json> result;
+    std::istringstream lines(contents_of(path));
+    for (std::string line; std::getline(lines, line);) result.push_back(json::parse(line));
+    return result;
+  }
+  std::string words() const {
+    const BytePairVocabulary learned = train_byte_pairs(contents_of(text_), 300);
+    folder_.make("vocab.json", to_vocab_json(learned));
+    folder_.make("merges.txt", to_merges_text(learned));
+    return folder_.file("");
+  }
+
+  TemporaryFolder folder_;
+  std::string text_ = folder_.make("text", [] {
+    std::string text;
+    for (int i = 0; i < 300; ++i) text += "the line " + std::to_string(i * i % 97) + " of it\n";
+    return text;
+  }());
+  std::string machine_ = folder_.make("machine.json", machine_json({DataType::f32}));
+};
+
+TEST_F(TrainGptData, ATokenizersVocabularyIsPadded) {
+  const ProgramResult result = run_well({"--data", text_, "--tokenizer", words()});
+  EXPECT_THAT(result.output, HasSubstr(" tokens of 300, entropy "));
+  EXPECT_THAT(result.output, HasSubstr("4 samples of 8 tokens"));
+  // 320 rows of 16, 8 positions of 16, and a layer.
+  EXPECT_THAT(result.output, HasSubstr("8,560 parameters"));
+  run_well({"--data", text_, "--tokenizer", words(), "--export", folder_.file("out")});
+  EXPECT_THAT(contents_of(folder_.file("out/config.json")), HasSubstr("\"vocab_size\": 300"));
+  EXPECT_THAT(run_well({"--data", text_, "--plan-only"}).output, HasSubstr("7,536 parameters"));
+  expect_refused({"--data", text_, "--tokenizer", folder_.file("none")},
+                 {"--tokenizer", folder_.file("none")});
+  expect_refused({"--data", text_, "--tokenizer", words(), "--sequence", "4000"},
+                 {"--data " + text_, "tokens"});
+}
+
+TEST_F(TrainGptData, ShardsResumeToTheSameBytes) {
+  std::filesystem::create_directory(folder_.file("shards"));
+  shard("shards/a.bin", 70, 1);
+  shard("shards/b.bin", 45, 2);
+  const std::string dir = folder_.file("checkpoints");
+  const Words data = {"--data", folder_.file("shards/*.bin"), "--steps", "9"};
+  const auto with = [&](Words more) {
+    more.insert(more.end(), data.begin(), data.end());
+    return more;
+  };
+  EXPECT_THAT(run_well(with({"--weights", folder_.file("whole")})).output,
+              HasSubstr("115 tokens in 2 shards, 13 samples an epoch"));
+  run_well(with({"--checkpoint", dir, "--checkpoint-every", "4", "--weights", folder_.file("a")}));
+  EXPECT_EQ(contents_of(folder_.file("a")), contents_of(folder_.file("whole")));
+  // In the second epoch; the folder names the same shards.
+  const std::string fourth = list_checkpoints(dir).back().path;
+  EXPECT_EQ(Checkpoint(fourth).state().data_position,
+            (std::map<std::string, std::int64_t>{{"epoch", 1}, {"sample", 3}}));
+  run_well({"--data", folder_.file("shards"), "--steps", "9", "--resume", fourth, "--policy", "layer-stream",
+            "--weights", folder_.file("b")});
+  EXPECT_EQ(contents_of(folder_.file("b")), contents_of(folder_.file("whole")));
+  shard("shards/b.bin", 45, 3);
+  expect_refused(with({"--resume", fourth}), {"configuration.data.shards"});
+}
+
+TEST_F(TrainGptData, RefusesTokensFromOutsideTheVocabulary) {
+  TokenShardWriter writer(folder_.file("far.bin"), ShardVersion::two_bytes);
+  writer.append(std::vector<std::int32_t>(10000, 7));
+  writer.append(std::vector<std::int32_t>{31373});
+  writer.commit();
+  expect_refused({"--data", folder_.file("far.bin"), "--weights", folder_.file("w")},
+                 {"--data", folder_.file("far.bin"), "31373"});
+  EXPECT_FALSE(std::filesystem::exists(folder_.file("w")));
+  expect_refused({"--data", folder_.make("no.bin", std::string(3000, 'x'))}, {folder_.file("no.bin")});
+  expect_refused({"--data", folder_.file("none*.bin")}, {"none*.bin", "no token shard"});
+}
+
+TEST_F(TrainGptData, EvaluatesWhatItDoesNotTrainOn) {
+  const std::string log = folder_.file("log");
+  const ProgramResult result = run_well({"--data", text_, "--evaluate-every", "4", "--log", log, "--dropout",
+                                         "0.5", "--evaluation-samples", "6"});
+  EXPECT_THAT(result.output, HasSubstr("over 48 bytes not trained on"));
+  const std::vector<json> lines = lines_of(log);
+  ASSERT_EQ(lines.size(), 8U);
+  EXPECT_EQ(lines[4].at("step"), 4);
+  EXPECT_EQ(lines[7].at("step"), 6);
+  const double loss = lines[7].at("evaluation").at("loss");
+  EXPECT_NEAR(loss, std::log(256.0), 0.5);
+  EXPECT_DOUBLE_EQ(lines[7].at("evaluation").at("perplexity").get<double>(), std::exp(loss));
+}
+
+// With data of its own an evaluation changes nothing of the training.
+TEST_F(TrainGptData, EvaluationLeavesTheTrainingAlone) {
+  const std::string other = folder_.make("other", std::string(2000, 'z'));
+  run_well({"--data", text_, "--dropout", "0.1", "--weights", folder_.file("a")});
+  run_well({"--data", text_, "--dropout", "0.1", "--weights", folder_.file("b"), "--evaluate-every", "2",
+            "--evaluation-data", other});
+  EXPECT_EQ(contents_of(folder_.file("a")), contents_of(folder_.file("b")));
+  expect_refused({"--data", text_, "--evaluate-every", "2", "--evaluation-data", folder_.file("none")},
+                 {"--evaluation-data", folder_.file("none")});
+  expect_refused({"--data", text_, "--evaluate-every", "2", "--evaluation-share", "0.0001"},
+                 {"--evaluation-share 0.0001", "bytes"});
+}
+
+TEST_F(TrainGptData, EvaluatesShards) {
+  const Words evaluated = {"--data", shard("a.bin", 200, 1), "--evaluate-every", "3"};
+  expect_refused(evaluated, {"--evaluate-every", "--evaluation-data"});
+  Words words = evaluated;
+  words.insert(words.end(), {"--evaluation-data", shard("b.bin", 100, 5)});
+  EXPECT_THAT(run_well(words).output, HasSubstr("over 96 tokens not trained on"));
+}
+
+TEST_F(TrainGptData, TheLogOfAResumedRunHasTheSameEvaluations) {
+  const auto run_to = [&](const std::string& log, const Words& more) {
+    Words words = {"--data", text_, "--evaluate-every", "2", "--log", folder_.file(log)};
+    words.insert(words.end(), more.begin(), more.end());
+    run_well(words);
+    std::vector<json> evaluations;
+    for (const json& line : lines_of(folder_.file(log))) {
+      if (line.contains("evaluation")) evaluations.push_back(line);
+    }
+    return evaluations;
+  };
+  const std::vector<json> whole = run_to("whole", {});
+  ASSERT_EQ(whole.size(), 3U);
+  const std::string dir = folder_.file("checkpoints");
+  run_to("log", {"--checkpoint", dir, "--checkpoint-every", "4"});
+  std::filesystem::remove_all(list_checkpoints(dir).front().path);
+  EXPECT_EQ(run_to("log", {"--checkpoint", dir, "--resume"}), whole);
+  // Nothing is left to be done.
+  EXPECT_EQ(run_to("log", {"--checkpoint", dir, "--resume"}), whole);
+}
+
+}  // namespace
+}  // namespace stowage::samples
