@@ -14,22 +14,23 @@
 namespace stowage::samples {
 namespace {
 
-struct Built {
+struct BuiltGpt {
   Gpt model;
   Graph graph;
 };
-Built tiny(std::int64_t batch,
-           GptConfig config = {.layers = 2, .width = 16, .heads = 2, .sequence = 8, .head_tokens = 0}) {
+BuiltGpt tiny_gpt(std::int64_t batch,
+                  GptConfig config = {
+                      .layers = 2, .width = 16, .heads = 2, .sequence = 8, .head_tokens = 0}) {
   config.batch = batch;
   GraphBuilder builder;
-  Built built;
+  BuiltGpt built;
   built.model = gpt(builder, config);
   built.graph = builder.finish(built.model.loss, AdamW{});
   return built;
 }
 
 TEST(UpTo, KeepsTheForwardPartAndComputesTheSame) {
-  const Built whole = tiny(1);
+  const BuiltGpt whole = tiny_gpt(1);
   const SubGraph part = up_to(whole.graph, {whole.model.tokens.id, whole.model.logits.id});
   for (const Op& op : part.graph.ops) {
     EXPECT_EQ(op.phase, Phase::forward);
@@ -69,7 +70,7 @@ struct Reader {
 };
 
 TEST(ForwardPass, GivesTheEvaluatorsBitsAndReadsEachParameterOnce) {
-  const Built whole = tiny(2);
+  const BuiltGpt whole = tiny_gpt(2);
   const std::vector<std::int32_t> tokens = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3};
   const ForwardPass pass(whole.graph, {whole.model.tokens.id}, {whole.model.logits.id});
   Reader reader{whole.graph};
@@ -130,7 +131,7 @@ TEST(Score, OfLiterals) {
 
 // The loss that the graph itself computes.
 TEST(Score, IsTheGraphsLoss) {
-  Built built = tiny(2);
+  BuiltGpt built = tiny_gpt(2);
   const SubGraph part = up_to(built.graph, {built.model.tokens.id, built.model.targets.id,
                                             built.model.logits.id, built.model.loss.id});
   Evaluator evaluator(part.graph, cpu_launch_table(), 3);

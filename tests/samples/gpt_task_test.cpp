@@ -21,7 +21,7 @@ ReadParameter zeros_of(const Options& options, const Task& task) {
   };
 }
 
-Options options_for(const std::string& path) {
+Options gpt_options_for(const std::string& path) {
   Options options;
   options.data = path;
   options.model = {.layers = 1, .width = 8, .heads = 1, .sequence = 4, .batch = 3};
@@ -30,7 +30,7 @@ Options options_for(const std::string& path) {
 
 TEST(GptTask, EvaluatesTheTailAndTrainsOnTheRest) {
   const TemporaryFolder folder;
-  Options options = options_for(folder.make("text", std::string(89, 'a') + '\n' + std::string(30, 'b')));
+  Options options = gpt_options_for(folder.make("text", std::string(89, 'a') + '\n' + std::string(30, 'b')));
   options.evaluate_every = 1;
   options.evaluation_share = 0.25;
   options.evaluation_samples = 5;
@@ -51,7 +51,7 @@ TEST(GptTask, EvaluatesTheTailAndTrainsOnTheRest) {
 
 TEST(GptTask, WithoutEvaluationAllIsTrainedOn) {
   const TemporaryFolder folder;
-  Options options = options_for(folder.make("text", std::string(50, 'a') + std::string(50, 'b')));
+  Options options = gpt_options_for(folder.make("text", std::string(50, 'a') + std::string(50, 'b')));
   const auto all = GptTask(options).configuration();
   options.evaluate_every = 5;
   options.evaluation_data = options.data;
