@@ -21,7 +21,7 @@ RunHistory run_of(std::vector<RunColumn> columns, bool logarithmic = false) {
   return run;
 }
 
-void expect_refused(std::vector<RunColumn> columns, bool logarithmic = false) {
+void expect_run_refused(std::vector<RunColumn> columns, bool logarithmic = false) {
   try {
     require_run(run_of(std::move(columns), logarithmic));
     FAIL() << "accepted";
@@ -45,14 +45,14 @@ TEST(RunData, ColumnsOutOfOrderAreRefused) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const double infinity = std::numeric_limits<double>::infinity();
   EXPECT_NO_THROW(require_run(run_of({{1, 1, -1, 0, 0}})));
-  expect_refused({{2, 1, 0, 0, 0}});
-  expect_refused({{1, 2, 0, 0, 0}, {2, 3, 0, 0, 0}});
-  expect_refused({{1, 1, 1, 0, 2}});
-  expect_refused({{1, 1, 1, 3, 2}});
-  expect_refused({{1, 1, nan, 0, 0}});
-  expect_refused({{1, 1, 0, nan, 0}});
-  expect_refused({{1, 1, 0, 0, infinity}});
-  expect_refused({{1, 1, 0, 1, 2}}, true);
+  expect_run_refused({{2, 1, 0, 0, 0}});
+  expect_run_refused({{1, 2, 0, 0, 0}, {2, 3, 0, 0, 0}});
+  expect_run_refused({{1, 1, 1, 0, 2}});
+  expect_run_refused({{1, 1, 1, 3, 2}});
+  expect_run_refused({{1, 1, nan, 0, 0}});
+  expect_run_refused({{1, 1, 0, nan, 0}});
+  expect_run_refused({{1, 1, 0, 0, infinity}});
+  expect_run_refused({{1, 1, 0, 1, 2}}, true);
   EXPECT_NO_THROW(require_run(run_of({{1, 1, 0.5, 1, 2}}, true)));
 }
 

@@ -47,11 +47,11 @@ class Decay : public ::testing::TestWithParam<DecayedParameters> {
   Plan shared_plan() const {
     const Machine machine;
     const PlanOptions options{.bucket_bytes = 8_KiB};
-    const Bytes least = minimum_bytes(graph, machine, options);
-    const Bytes need = need_bytes(graph, machine);
+    const Bytes least = minimum_bytes(graph_, machine, options);
+    const Bytes need = need_bytes(graph_, machine);
     for (Bytes part = 1; part < 16; ++part) {
       const Bytes budget = least + part * (need - least) / 16;
-      Plan plan = std::get<Plan>(make_plan(graph, machine, {.device = budget}, options));
+      Plan plan = std::get<Plan>(make_plan(graph_, machine, {.device = budget}, options));
       if (updates(plan, InstructionKind::host_step) > 0 && updates(plan, InstructionKind::launch) > 0)
         return plan;
     }
@@ -61,7 +61,7 @@ class Decay : public ::testing::TestWithParam<DecayedParameters> {
 
   std::ptrdiff_t updates(const Plan& plan, InstructionKind kind) const {
     return std::count_if(plan.instructions.begin(), plan.instructions.end(), [&](const Instruction& each) {
-      return each.kind == kind && graph.op(each.op).kernel == "adamw";
+      return each.kind == kind && graph_.op(each.op).kernel == "adamw";
     });
   }
 
@@ -71,7 +71,7 @@ class Decay : public ::testing::TestWithParam<DecayedParameters> {
       if (bucket.kind != TensorKind::parameter) return false;
       const auto matrices = std::count_if(
           bucket.tensors.begin(), bucket.tensors.end(),
-          [&](const BucketTensor& member) { return is_matrix(graph.tensor(member.tensor).name); });
+          [&](const BucketTensor& member) { return is_matrix(graph_.tensor(member.tensor).name); });
       return matrices > 0 && matrices < std::ssize(bucket.tensors);
     });
   }
@@ -81,28 +81,28 @@ class Decay : public ::testing::TestWithParam<DecayedParameters> {
         open_simulated_device({.capacity = plan.device_peak_bytes, .executor = Executor::virtual_time});
     EngineOptions options;
     options.seed = run_seed;
-    Engine engine(*device, graph, plan, options);
-    return run_engine(engine, graph, steps, vocabulary);
+    Engine engine(*device, graph_, plan, options);
+    return run_engine(engine, graph_, steps, vocabulary);
   }
 
-  const Graph graph = graph_with(GetParam());
+  const Graph graph_ = graph_with(GetParam());
 };
 
 TEST_P(Decay, IsThatOfTheUpdateWrittenOut) {
-  const Plan plan = std::get<Plan>(make_plan(graph, Machine{}, {}, {.policy = Policy::none}));
+  const Plan plan = std::get<Plan>(make_plan(graph_, Machine{}, {}, {.policy = Policy::none}));
   const auto device =
       open_simulated_device({.capacity = plan.device_peak_bytes, .executor = Executor::virtual_time});
-  Engine engine(*device, graph, plan);
-  StepInputs inputs(graph, vocabulary);
+  Engine engine(*device, graph_, plan);
+  StepInputs inputs(graph_, vocabulary);
   const AdamW of = optimizer_with(GetParam());
   for (std::uint64_t step = 0; step < steps; ++step) {
-    const auto before = read_values(engine, graph);
+    const auto before = read_values(engine, graph_);
     make_step(engine, inputs);
-    const auto after = read_values(engine, graph);
+    const auto after = read_values(engine, graph_);
     const auto number = static_cast<double>(step + 1);
-    for (const Op& op : graph.ops) {
+    for (const Op& op : graph_.ops) {
       if (op.kernel != "adamw") continue;
-      const std::string& name = graph.tensor(op.writes[0]).name;
+      const std::string& name = graph_.tensor(op.writes[0]).name;
       const double decay = GetParam() == DecayedParameters::all || is_matrix(name) ? of.weight_decay : 0;
       const std::vector<double> old = floats(before[op.writes[0]]);
       const std::vector<double> found = floats(after[op.writes[0]]);
@@ -120,13 +120,13 @@ TEST_P(Decay, IsThatOfTheUpdateWrittenOut) {
 }
 
 TEST_P(Decay, LeavesTheSameBitsOnHostAndDeviceAndInBucketsOfBothKinds) {
-  const TrainingRun expected = run_evaluator(graph, cpu_launch_table(), steps, vocabulary);
+  const TrainingRun expected = run_evaluator(graph_, cpu_launch_table(), steps, vocabulary);
   const Machine machine;
-  const Plan whole = std::get<Plan>(make_plan(graph, machine, {}, {.policy = Policy::none}));
+  const Plan whole = std::get<Plan>(make_plan(graph_, machine, {}, {.policy = Policy::none}));
   EXPECT_EQ(updates(whole, InstructionKind::host_step), 0);
   const PlanOptions large{.bucket_bytes = 1_MiB};
   const Plan streamed =
-      std::get<Plan>(make_plan(graph, machine, {.device = minimum_bytes(graph, machine, large)}, large));
+      std::get<Plan>(make_plan(graph_, machine, {.device = minimum_bytes(graph_, machine, large)}, large));
   EXPECT_EQ(updates(streamed, InstructionKind::launch), 0);
   EXPECT_TRUE(mixes(streamed));
   for (const Plan& plan : {whole, streamed, shared_plan()}) EXPECT_TRUE(run(plan) == expected);

@@ -278,7 +278,8 @@ TEST_P(NonFiniteSteps, FailAtAStepBoundaryToo) {
         try {
           make_step(engine, inputs);
           ADD_FAILURE() << "the step was made";
-        } catch (const NonFinite&) {
+        } catch (const NonFinite& error) {
+          EXPECT_EQ(error.finding().tensor, graph.tensor(tiny_weight).name);
         } catch (const StepError& error) {
           EXPECT_FALSE(error.step_counted()) << error.what();
           ++others;
