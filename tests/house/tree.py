@@ -28,6 +28,7 @@ MIRRORED = {
     "offload/engine": ["offload/engine", "include/stowage"],
     "samples": ["samples"],
     "bench": ["bench"],
+    "docs": ["docs"],
     "fake_cuda": ["tests/fake_cuda"],
     "fuzz": ["tests/fuzz"],
     "house": ["tests/house", "scripts"],
@@ -51,6 +52,7 @@ TESTS_OF_THE_WHOLE = {
     "tests/allocator/interpose/programs_test.cpp": "programs under `stowage run`: all calls caught, bytes equal",
     "tests/allocator/interpose/spilling_programs_test.cpp": "programs that need more than the card has, under --spill",
     "tests/samples/train_gpt_cuda_test.cpp": "train_gpt on a CUDA device",
+    "tests/docs/pages_test.py": "the commands of pages that show how a training is done",
     "tests/offload/engine/waits_test.cpp": "every wait of a plan, removed one at a time",
 }
 
