@@ -101,7 +101,8 @@ endfunction()
 add_custom_target(concurrent_tests)
 # Half the time to compile them; what they test is optimised as it is for users. g++ 12 warns falsely at -O1.
 add_library(stowage_test_options INTERFACE)
-stowage_host_options(stowage_test_options $<$<CONFIG:Release>:-O1> -Wno-maybe-uninitialized)
+stowage_host_options(stowage_test_options $<$<CONFIG:Release>:-O1> -Wno-array-bounds -Wno-maybe-uninitialized
+  -Wno-mismatched-new-delete -Wno-stringop-overflow)
 if(STOWAGE_BUILD_TESTS AND STOWAGE_PRECOMPILE_TESTS)
   add_library(stowage_precompiled_tests OBJECT ${PROJECT_SOURCE_DIR}/tests/precompiled.cpp)
   target_link_libraries(stowage_precompiled_tests PRIVATE stowage_options stowage_test_options GTest::gmock GTest::gtest_main)
