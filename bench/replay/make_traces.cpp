@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -66,6 +67,16 @@ void write_gpt(const std::filesystem::path& folder) {
 constexpr std::size_t iterations = 3;
 constexpr std::uint64_t seeds_of_programs = 4;
 
+// The generated lifetimes with other sizes: what granules of one size cost programs of several.
+void write_scaled(const std::filesystem::path& folder, const std::string& kind, Bytes times, Bytes parts) {
+  constexpr std::uint64_t seeds = 20;
+  for (std::uint64_t i = 0; i < seeds; ++i) {
+    std::vector<PlacementItem> items = generated_lifetimes(first_generated_seed + i);
+    for (PlacementItem& item : items) item.bytes = std::max<Bytes>(1, item.bytes * times / parts);
+    write(folder / fmt::format("{}-{}.csv", kind, first_generated_seed + i), csv_of(items));
+  }
+}
+
 void write_programs(const std::filesystem::path& folder, const std::string& kind,
                     std::vector<NamedTrace> (*make)(std::uint64_t)) {
   for (std::uint64_t i = 0; i < seeds_of_programs; ++i)
@@ -86,6 +97,9 @@ int main(int count, char** arguments) {
     for (std::uint64_t i = 0; i < generated_traces; ++i)
       write(folder / fmt::format("generated-{}.csv", first_generated_seed + i),
             csv_of(generated_lifetimes(first_generated_seed + i)));
+    write_scaled(folder, "eighth", 1, 8);
+    write_scaled(folder, "half", 1, 2);
+    write_scaled(folder, "eightfold", 8, 1);
     write_programs(folder, "program", generated_programs);
     write_programs(folder, "hostile", hostile_programs);
     write_gpt(folder);

@@ -2,6 +2,7 @@
 #include "samples/text_data.h"
 
 #include <cmath>
+#include <memory>
 
 #include "tests/fuzz/target.h"
 
@@ -19,10 +20,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view text = fuzz::text_of(data, size);
   const double entropy = samples::bigram_entropy(text);
   if (!(entropy >= 0 && entropy <= std::log(256) + 1e-9)) fuzz::broken("an entropy that no bytes have");
-  const auto source = fuzz::parsed_or_refused([&] { return samples::BatchSource(text, 3, 7, size); });
+  const auto source =
+      fuzz::parsed_or_refused([&] { return std::make_unique<samples::BatchSource>(text, 3, 7, size); });
   if (!source) return 0;
   samples::Batch batch;
-  source->fill(size, batch);
+  (*source)->fill(size, batch);
   if (batch.tokens.size() != 21 || batch.targets.size() != 21) fuzz::broken("a batch of another size");
   return 0;
 }

@@ -91,10 +91,12 @@ TEST(Checkpoints, ValuesThatAreNotFiniteAreNotSaved) {
   for (const bool blocking : {false, true}) {
     const TemporaryFolder folder;
     Options options;
-    options.model = {.layers = 1, .width = 8, .heads = 2, .vocabulary = 16, .sequence = 4, .batch = 1};
+    options.model = {.layers = 1, .width = 8, .heads = 2, .sequence = 4, .batch = 1};
+    options.data = folder.make("text", std::string(100, 'a'));
     options.checkpoint_folder = folder.file("saved");
     options.checkpoint_every = 1;
     options.checkpoint_blocking = blocking;
+    const std::unique_ptr<Task> task = make_task(options);
     GraphBuilder builder;
     const Gpt model = gpt(builder, options.model);
     const Graph graph = builder.finish(model.loss, optimizer_of(options));
@@ -102,7 +104,7 @@ TEST(Checkpoints, ValuesThatAreNotFiniteAreNotSaved) {
     const auto device =
         open_simulated_device({.capacity = plan.device_peak_bytes, .executor = Executor::virtual_time});
     Engine engine(*device, graph, plan);
-    RunCheckpoints checkpoints(options, "text", graph);
+    RunCheckpoints checkpoints(options, *task, graph);
     checkpoints.begin(engine);
     const std::vector<std::int32_t> values(4, 1);
     const std::array<InputData, 2> inputs = {{{model.tokens.id, values}, {model.targets.id, values}}};
