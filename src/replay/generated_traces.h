@@ -15,7 +15,7 @@ namespace stowage {
 inline constexpr std::uint64_t first_generated_seed = 9001;
 inline constexpr std::uint64_t generated_traces = 50;
 
-// The same for a seed everywhere. 500 to 4,000 moments, some hundred to some thousand buffers, 150 to 450 MiB
+// The same for a seed everywhere. 500 to 4,000 moments, some hundred to some thousand buffers, 240 to 920 MB
 // live at most. Sizes are drawn so that each power of two is as likely as another.
 //   long-lived: 4 to 40, of 64 KiB to 64 MiB, from the first tenth to the last;
 //   growing: 2 to 8, from 16 KiB to 1 MiB up to 128 MiB, by a quarter to the double each 20 to 200 moments;
