@@ -114,7 +114,6 @@ TEST(Options, EveryFlag) {
                                  "--log",
                                  "l",
                                  "--trace",
-                                 "--report",
                                  "t",
                                  "--report",
                                  "r",
