@@ -65,7 +65,7 @@ TEST(Allocations, AreCounted) {
   };
   // Else the compiler may make no allocation of a pair.
   const auto kept = [](auto* made) {
-    static void* volatile sink;
+    [[maybe_unused]] static void* volatile sink;
     sink = made;
     return made;
   };
