@@ -268,8 +268,9 @@ void Family::match_emulated(Selection& selection) const {
 // so the family depends on none.
 void Family::offer_plans(const Problem& problem, const Draft& draft, Variant& variant,
                          Selection& selection) const {
+  const auto is_too_fast = [&](double seconds) { return seconds < variant.least_seconds; };
   auto offer = [&](Plan plan) {
-    if (plan.predicted_step_seconds < variant.least_seconds) return;
+    if (is_too_fast(plan.predicted_step_seconds)) return;
     plan.policy = "auto";
     selection.offer(std::move(plan));
   };
@@ -278,6 +279,7 @@ void Family::offer_plans(const Problem& problem, const Draft& draft, Variant& va
   variant.plan_seconds = plan.predicted_step_seconds;
   const bool fits_host = plan.host_bytes <= selection.budget().host;
   if (!is_small(*problem.graph) && !is_tight(plan) &&
+      !is_too_fast(plan.predicted_step_seconds * (1 + tightening_change)) &&
       (fits_host || plan.device_peak_bytes > selection.budget().device) &&
       selection.wants_tight(plan.predicted_step_seconds, tightening_gain(draft.lifetimes.size())))
     if (auto tight = tightened(problem, draft, plan, selection.budget().device))
