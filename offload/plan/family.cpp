@@ -25,8 +25,6 @@ constexpr std::size_t most_starts = 8, few_ops = 28;
 constexpr std::size_t searched_anyway = 512;
 // Less than the simulation's rounding.
 constexpr double hair = 1e-9;
-// Of two plans that are so alike in time the first that is tight is as good as any.
-constexpr double as_fast = 1e-6;
 
 // At most `points` of the path's choices, ends included, at even distances.
 std::vector<Choices> thin(std::vector<Choices> path, std::size_t points) {
@@ -137,14 +135,6 @@ bool Selection::settled(double least_seconds) const {
   const double best = best_->predicted_step_seconds;
   if (is_tight(*best_)) return best <= least_seconds * (1 + hair);
   return best * (1 + std::max(hair, for_tight_)) < least_seconds;
-}
-
-bool Selection::wants_tight(double seconds, double gain) const {
-  if (!best_ || seconds < best_->predicted_step_seconds) return true;
-  const bool tight = is_tight(*best_);
-  const double alike =
-      best_->predicted_step_seconds * (1 + (tight ? as_fast : std::max(as_fast, for_tight_)));
-  return seconds <= alike ? !tight : !beaten(seconds * (1 - gain));
 }
 
 Family::Family(const std::vector<Problem>& problems, Bytes least, std::unique_ptr<PolicyProblems> emulated)
@@ -281,9 +271,11 @@ void Family::offer_plans(const Problem& problem, const Draft& draft, Variant& va
   if (!is_small(*problem.graph) && !is_tight(plan) &&
       !is_too_fast(plan.predicted_step_seconds * (1 + tightening_change)) &&
       (fits_host || plan.device_peak_bytes > selection.budget().device) &&
-      selection.wants_tight(plan.predicted_step_seconds, tightening_gain(draft.lifetimes.size())))
-    if (auto tight = tightened(problem, draft, plan, selection.budget().device))
+      !selection.beaten(plan.predicted_step_seconds * (1 - tightening_gain))) {
+    const bool thoroughly = !selection.beaten(plan.predicted_step_seconds * (1 - tightening_change));
+    if (auto tight = tightened(problem, draft, plan, selection.budget().device, thoroughly))
       return offer(std::move(*tight));
+  }
   offer(std::move(plan));
   const bool for_least = *variant.live_bytes <= least_;
   if (for_least && *variant.peak_bytes > least_ && draft.lifetimes.size() > searched_anyway)
@@ -294,7 +286,7 @@ void Family::offer_plans(const Problem& problem, const Draft& draft, Variant& va
 bool Family::cannot_win(const Variant& variant, bool small, const Selection& selection) {
   if (!small)
     return selection.settled(variant.plan_seconds) &&
-           selection.beaten(variant.plan_seconds * (1 - tightening_gain(most_searched)));
+           selection.beaten(variant.plan_seconds * (1 - tightening_gain));
   return *variant.peak_bytes > selection.budget().device || selection.beaten(variant.plan_seconds);
 }
 

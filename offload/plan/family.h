@@ -30,9 +30,6 @@ class Selection {
   bool beaten(double seconds) const { return best_ && best_->predicted_step_seconds <= seconds; }
   // Whether no plan that takes at least so long would be kept.
   bool settled(double least_seconds) const;
-  // Whether a tight plan may be kept of a draft whose plan is not tight and takes so long. It may be faster
-  // by `gain`, except than one that is as fast as that plan.
-  bool wants_tight(double seconds, double gain) const;
   // Whether the host has no room for so many bytes, and a plan that fits the device is known to need no more.
   bool lacks_host(Bytes host_bytes) const {
     return host_bytes > budget_.host && least_host_ && *least_host_ <= host_bytes;

@@ -1,3 +1,5 @@
+#pragma GCC diagnostic ignored "-Wconversion"
+#include <cstdio>
 #include "offload/plan/tighten.h"
 
 #include <algorithm>
@@ -11,21 +13,16 @@
 namespace stowage {
 namespace {
 
+constexpr std::size_t most_searched = 3'500;  // lifetimes, by the search that proves bounds
 constexpr Bytes small_part = 1024;  // items of less, of the live bytes, are placed last, between the others
 constexpr double hair = 1e-9;       // of a step: the simulation's rounding
 const Bytes alignment = Plan{}.alignment;
 
-// Heights above the live bytes, in two-hundredths of them: each in turn, then every other.
-constexpr Bytes near_heights = 20, heights = 60, height_unit = 200;
+// Heights above the live bytes, in hundredths of them, where a plan may become tight by what begins early.
+constexpr Bytes heights[] = {2, 3, 4, 6, 8, 10, 15, 20, 30}, height_unit = 100;
+constexpr Bytes low_height_unit = 200;  // where the lowest arena counts
 
-// Where the beam finds places, but prefetches that begin early need more bytes beside them, it seldom helps
-// to try on: so many such finds of one plan are enough.
-constexpr int most_loose = 30;
-// Placements that the beam carries along: more of them only where few have found nothing, for they take
-// longer.
-constexpr std::size_t few_carried = 64, many_carried = 128;
-
-// Of the beam: other ones at a height only where the first found places.
+// Of the beam: other ones at such a height only where the first found places.
 constexpr double coherences[] = {0.35, 0.8, 0.55};
 
 class Tightener {
@@ -55,12 +52,10 @@ class Tightener {
   }
 
   // Offsets of all lifetimes: residents at the bottom, the large ones above them under this height.
-  std::optional<std::vector<Bytes>> place_under(Bytes height, double coherence,
-                                                std::size_t carried = few_carried) const {
+  std::optional<std::vector<Bytes>> place_under(Bytes height, double coherence) const {
     const Bytes taken = resident_bytes_ + (rest_.empty() ? 0 : peak_live_bytes(rest_));
     const auto placed = placement::place_in_time(large_items_, {.height = height - std::min(height, taken),
                                                                 .alignment = alignment,
-                                                                .width = carried,
                                                                 .coherence = coherence});
     if (!placed) return std::nullopt;
     std::vector<Bytes> offsets = resident_offsets();
@@ -133,54 +128,60 @@ std::vector<Bytes> offsets_of(const Plan& plan) {
 class Attempts {
  public:
   Attempts(const Problem& problem, const Draft& draft, const Plan& plan)
-      : problem_(problem), plan_(plan), tightener_(problem, draft) {}
+      : problem_(problem),
+        plan_(plan),
+        tightener_(problem, draft),
+        lowest_(tightener_.live() + tightener_.live() / height_unit) {}
 
-  std::optional<Plan> run(Bytes most) const {
-    const Bytes arena = plan_.device_peak_bytes, lowest = tightener_.live() + tightener_.live() / 100;
-    if (most < lowest) return std::nullopt;  // all that fits is tight
-    if (const auto offsets = tightener_.search_under(lowest))
-      if (auto found = at(*offsets, about_as_slow())) return found;
-    const Range lower{0, std::min(arena, most)};
-    if (auto found = between(lower, heights, few_carried, about_as_slow())) return found;
-    if (auto found = between(lower, near_heights, many_carried, about_as_slow())) return found;
+  // Under a height that makes it tight whatever begins early.
+  std::optional<Plan> low(Bytes most) const {
+    if (most < lowest_) return std::nullopt;  // all that fits is tight
+    if (const auto offsets = tightener_.search_under(lowest_))
+      if (auto found = at(*offsets, {tightening_gain, tightening_change})) return found;
+    for (const double coherence : coherences)
+      if (const auto offsets = tightener_.place_under(lowest_, coherence))
+        if (auto found = at(*offsets, {tightening_gain, tightening_change})) return found;
+    return std::nullopt;
+  }
+  // Under others, which need not.
+  std::optional<Plan> higher(Bytes most) const {
+    if (most < lowest_) return std::nullopt;
+    const Bytes arena = plan_.device_peak_bytes;
+    if (auto found = between(lowest_, std::min(arena, most), {tightening_change, tightening_change}))
+      return found;
     if (arena > most) return std::nullopt;
-    if (auto found = at(offsets_of(plan_), as_slow())) return found;
-    return between({arena, most}, heights, few_carried, as_slow());
+    if (auto found = at(offsets_of(plan_), {tightening_change, hair})) return found;
+    return between(arena, most, {tightening_change, hair});
   }
 
  private:
-  struct Range {
-    Bytes above = 0, most = 0;
+  // In parts of the plan's time.
+  struct Change {
+    double faster = 0, slower = 0;
   };
 
-  double as_slow() const { return plan_.predicted_step_seconds * (1 + hair); }
-  double about_as_slow() const { return plan_.predicted_step_seconds * (1 + tightening_change); }
-
-  // The plan with these offsets if it is tight and takes about the same time, at most `slowest`.
-  std::optional<Plan> at(const std::vector<Bytes>& offsets, double slowest) const {
+  // The plan with these offsets if it is tight and takes about the same time.
+  std::optional<Plan> at(const std::vector<Bytes>& offsets, Change most) const {
     const Draft early = tightener_.claimed_early(offsets);
     if (!is_tight(place_only(problem_, early, offsets))) return std::nullopt;
     Plan found = complete_at(problem_, early, offsets);
-    const double fastest = plan_.predicted_step_seconds * (1 - tightening_change);
-    if (found.predicted_step_seconds < fastest || found.predicted_step_seconds > slowest) return std::nullopt;
+    const double change = found.predicted_step_seconds / plan_.predicted_step_seconds - 1;
+    if (change < -most.faster || change > most.slower) return std::nullopt;
     return found;
   }
-  std::optional<Plan> under(Bytes height, std::size_t carried, double slowest, int& loose) const {
+  std::optional<Plan> under(Bytes height, Change most) const {
     for (const double coherence : coherences) {
-      const auto offsets = tightener_.place_under(height, coherence, carried);
+      const auto offsets = tightener_.place_under(height, coherence);
       if (!offsets) return std::nullopt;
-      if (auto found = at(*offsets, slowest)) return found;
-      ++loose;
+      if (auto found = at(*offsets, most)) return found;
     }
     return std::nullopt;
   }
-  std::optional<Plan> between(Range range, Bytes last, std::size_t carried, double slowest) const {
-    const Bytes live = tightener_.live();
-    int loose = 0;
-    for (Bytes units = 0; units <= last && loose < most_loose; units += units < near_heights ? 1 : 2) {
-      const Bytes height = live + live / height_unit * units;
-      if (height <= range.above || height > range.most) continue;
-      if (auto found = under(height, carried, slowest, loose)) return found;
+  std::optional<Plan> between(Bytes above, Bytes highest, Change most) const {
+    for (const Bytes units : heights) {
+      const Bytes height = tightener_.live() + tightener_.live() / height_unit * units;
+      if (height <= above || height > highest) continue;
+      if (auto found = under(height, most)) return found;
     }
     return std::nullopt;
   }
@@ -188,12 +189,16 @@ class Attempts {
   const Problem& problem_;
   const Plan& plan_;
   Tightener tightener_;
+  Bytes lowest_;
 };
 
 }  // namespace
 
-std::optional<Plan> tightened(const Problem& problem, const Draft& draft, const Plan& plan, Bytes most) {
-  return Attempts(problem, draft, plan).run(most);
+std::optional<Plan> tightened(const Problem& problem, const Draft& draft, const Plan& plan, Bytes most,
+                              bool thoroughly) {
+  const Attempts attempts(problem, draft, plan);
+  std::optional<Plan> found = attempts.low(most);
+  return found || !thoroughly ? found : attempts.higher(most);
 }
 
 Plan complete_low(const Problem& problem, const Draft& draft) {
@@ -201,10 +206,10 @@ Plan complete_low(const Problem& problem, const Draft& draft) {
   if (is_small(*problem.graph) || is_tight(plan)) return plan;
   const Tightener tightener(problem, draft);
   const Bytes live = tightener.live();
-  auto offsets = tightener.search_under(live + live / 100);
-  for (Bytes units = 0; !offsets && live + live / height_unit * units < plan.device_peak_bytes; ++units)
+  auto offsets = tightener.search_under(live + live / height_unit);
+  for (Bytes units = 0; !offsets && live + live / low_height_unit * units < plan.device_peak_bytes; ++units)
     for (const double coherence : coherences)
-      if (!offsets) offsets = tightener.place_under(live + live / height_unit * units, coherence);
+      if (!offsets) offsets = tightener.place_under(live + live / low_height_unit * units, coherence);
   if (!offsets) return plan;
   Plan low = complete_at(problem, tightener.claimed_early(*offsets), *offsets);
   return low.device_peak_bytes < plan.device_peak_bytes ? low : plan;

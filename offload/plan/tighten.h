@@ -18,18 +18,18 @@ constexpr bool is_tight(const Plan& plan) {
   return plan.device_peak_bytes - plan.live_peak_bytes <= plan.live_peak_bytes / 100;
 }
 
-// Other places part or join transfers that slow each other: a tight plan may be so much of a step slower, or
-// faster.
+// A tight plan may be so much of a step slower, for other places part or join transfers that slow each other.
 inline constexpr double tightening_change = 2e-3;
-// Of all plans that are so near to the best a tight one is looked for; of many lifetimes of fewer, for it
-// takes longer.
-inline constexpr std::size_t most_searched = 3'500;
-constexpr double tightening_gain(std::size_t lifetimes) { return lifetimes <= most_searched ? 1e-3 : 1e-4; }
+// Where few large items share the memory a tight plan may be faster: what ends together leaves its bytes
+// together, to what then begins earlier. So much it may gain.
+inline constexpr double tightening_gain = 0.05;
 
-// The first tight plan found of the same draft, about as fast as `plan` and of no more than its arena; or
-// else one no slower, of at most `most` bytes. So where `plan` fits the first fits too, and more memory makes
-// neither slower.
-std::optional<Plan> tightened(const Problem& problem, const Draft& draft, const Plan& plan, Bytes most);
+// The first tight plan found of the same draft, at most so much faster or slower than `plan`, of at most
+// `most` bytes: its arena is about its live bytes. If none is found, `thoroughly`: one about as fast as `plan`
+// that fills more bytes by what begins early, up to its arena; or else one no slower, of more. So where `plan`
+// fits the first fits too, and more memory makes neither slower.
+std::optional<Plan> tightened(const Problem& problem, const Draft& draft, const Plan& plan, Bytes most,
+                              bool thoroughly);
 
 // The plan of this draft with the lowest arena found, whatever its time. Depends on no rate.
 Plan complete_low(const Problem& problem, const Draft& draft);

@@ -51,12 +51,22 @@ class TimeBeam {
   TimeBeam(std::span<const PlacementItem> items, const BeamOptions& options)
       : options_(options),
         items_(items),
-        scale_(1 / static_cast<double>(std::max<Bytes>(options.height, 1))) {}
+        scale_(1 / static_cast<double>(std::max<Bytes>(options.height, 1))),
+        width_(options.width),
+        most_work_(most_work * options.width * items.size()) {}
 
   std::optional<std::vector<Bytes>> run() {
     partials_.emplace_back();
-    for (std::uint32_t item : in_order())
-      if (!place(item)) return std::nullopt;
+    const std::vector<std::uint32_t> order = in_order();
+    for (std::size_t turn = 0; turn < order.size();) {
+      if (turn % stop_distance == 0) remember(turn);
+      if (turn == careful_until_) width_ = options_.width;
+      work_ += width_;
+      if (place(order[turn]))
+        ++turn;
+      else if (!go_back(turn))
+        return std::nullopt;
+    }
     std::vector<Bytes> offsets(items_.size());
     for (std::int32_t node = partials_.front().node; node >= 0; node = nodes_[at(node)].parent)
       offsets[nodes_[at(node)].item] = nodes_[at(node)].offset;
@@ -73,6 +83,30 @@ class TimeBeam {
       return std::tuple(items_[a].first, items_[b].bytes) < std::tuple(items_[b].first, items_[a].bytes);
     });
     return order;
+  }
+
+  // What was carried along before a turn.
+  struct Stop {
+    std::size_t turn = 0;
+    std::vector<Partial> partials;
+  };
+  void remember(std::size_t turn) {
+    if (stops_.empty() || stops_.back().turn < turn) stops_.push_back({turn, partials_});
+  }
+
+  // Nothing carried along holds the item of this turn: so from some turns before it more is carried along, and
+  // where that is not enough, yet more from yet earlier.
+  bool go_back(std::size_t& turn) {
+    tries_ = turn <= failed_ ? tries_ + 1 : 1;
+    if (tries_ > most_tries || work_ >= most_work_) return false;
+    failed_ = std::max(failed_, turn);
+    width_ = options_.width << tries_;
+    careful_until_ = failed_ + stop_distance;
+    const std::size_t back = stop_distance << (2 * tries_ - 2);
+    while (stops_.size() > 1 && stops_.back().turn + back > turn) stops_.pop_back();
+    turn = stops_.back().turn;
+    partials_ = stops_.back().partials;
+    return true;
   }
 
   bool place(std::uint32_t id) {
@@ -163,7 +197,7 @@ class TimeBeam {
     const Bytes size = align_up(items_[id].bytes, options_.alignment);
     std::size_t kept = 0;
     keys_.clear();
-    for (std::size_t turns = 0; turns < spare * options_.width && kept < options_.width; ++turns) {
+    for (std::size_t turns = 0; turns < spare * width_ && kept < width_; ++turns) {
       if (ranked_.empty()) break;
       std::pop_heap(ranked_.begin(), ranked_.end(), worse);
       const auto [score, number] = ranked_.back();
@@ -187,9 +221,18 @@ class TimeBeam {
     std::swap(partials_, next_);
   }
 
+  static constexpr std::size_t stop_distance = 16;  // turns
+  static constexpr std::size_t most_tries = 3;      // to come past one turn
+  static constexpr std::size_t most_work = 2;       // times what all items take at the width alone
+
   BeamOptions options_;
   std::span<const PlacementItem> items_;
   double scale_;
+  std::size_t width_;
+  std::size_t work_ = 0, most_work_;                 // placements carried along, over all turns
+  std::size_t failed_ = 0, careful_until_ = 0;       // turns
+  std::size_t tries_ = 0;                            // to come past `failed_`
+  std::vector<Stop> stops_;
   std::vector<Partial> partials_, next_;
   std::vector<std::uint64_t> keys_;  // of what is kept
   std::vector<Candidate> candidates_;
