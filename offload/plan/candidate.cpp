@@ -152,8 +152,9 @@ void time_sketch(const Problem& problem, Sketch& sketch) {
   if (exact) {
     make_instructions(*problem.graph, problem.layout, sketch.draft, ByteWaits::none, plan);
   } else {
-    const Draft early = EarlyClaims(sketch.draft, problem.layout).within(sketch.live_peak_bytes + sketch.live_peak_bytes / 100);
-    make_instructions(*problem.graph, problem.layout, early, ByteWaits::by_position, plan);
+    const Draft early = EarlyClaims(sketch.draft, problem.layout)
+                            .within(sketch.live_peak_bytes + sketch.live_peak_bytes / 100);
+    make_instructions(*problem.graph, problem.layout, early, ByteWaits::by_amount, plan);
   }
   sketch.step_seconds = simulate(*problem.graph, plan, *problem.machine).step_seconds;
   sketch.least_seconds = sketch.step_seconds;

@@ -25,6 +25,8 @@ constexpr std::size_t most_starts = 8, few_ops = 28;
 constexpr std::size_t searched_anyway = 512;
 // Less than the simulation's rounding.
 constexpr double hair = 1e-9;
+// Of schedules so alike in time the first with no more bytes is as good as any.
+constexpr double as_fast = 1e-6;
 
 // At most `points` of the path's choices, ends included, at even distances.
 std::vector<Choices> thin(std::vector<Choices> path, std::size_t points) {
@@ -215,19 +217,28 @@ void Family::offer_to(Selection& selection) {
   Queue queue;
   std::size_t turns = 0;
   for (Member& member : members_) begin(member, selection, queue, turns);
-  std::set<std::uint64_t> offered;
+  Offered offered;
   while (!queue.empty()) {
     const Turn turn = queue.top();
     queue.pop();
     if (selection.beaten(turn.least_seconds)) continue;
     if (turn.variant == nullptr)
       expand(*turn.member, selection, queue, turns);
-    else if (is_small(*turn.member->problem->graph) || offered.insert(turn.variant->key).second)
-      offer_variant(*turn.member, *turn.variant, selection);
+    else if (is_small(*turn.member->problem->graph) || offered.keys.insert(turn.variant->key).second)
+      offer_variant(*turn.member, *turn.variant, selection, offered);
   }
 }
 
-void Family::offer_variant(Member& member, Variant& variant, Selection& selection) const {
+bool Family::Offered::has_alike(const Alike& schedule) {
+  const bool found = std::any_of(alike.begin(), alike.end(), [&](const Alike& other) {
+    return std::abs(other.seconds - schedule.seconds) <= as_fast * schedule.seconds &&
+           other.live_bytes <= schedule.live_bytes && other.host_bytes <= schedule.host_bytes;
+  });
+  if (!found) alike.push_back(schedule);
+  return found;
+}
+
+void Family::offer_variant(Member& member, Variant& variant, Selection& selection, Offered& offered) const {
   const Problem& problem = *member.problem;
   const bool small = is_small(*problem.graph);
   if (*variant.live_bytes > least_ && variant.peak_bytes && cannot_win(variant, small, selection)) return;
@@ -235,7 +246,12 @@ void Family::offer_variant(Member& member, Variant& variant, Selection& selectio
   if (is_settled()) return;
   const Sketcher sketcher(problem, member.choices, member.handicaps);
   const Draft draft = sketch(sketcher, member, variant).draft;
-  if (!small && selection.lacks_host(host_bytes(problem, draft))) return;
+  if (!small) {
+    const Bytes host = host_bytes(problem, draft);
+    if (selection.lacks_host(host)) return;
+    if (*variant.live_bytes > least_ && offered.has_alike({*variant.seconds, *variant.live_bytes, host}))
+      return;
+  }
   if (!small && !variant.bound_seconds) variant.bound_seconds = least_seconds(problem, draft);
   if (!is_settled()) offer_plans(problem, draft, variant, selection);
 }
@@ -318,7 +334,7 @@ void Family::begin(Member& member, const Selection& selection, Queue& queue, std
     if (sketcher == nullptr) sketcher = &made.emplace(*member.problem, member.choices, member.handicaps);
     judge(*sketcher, member, uncapped);
   }
-  queue.push({*uncapped.seconds, uncapped.least_seconds, turns++, &member, nullptr});
+  queue.push({*uncapped.seconds, uncapped.least_seconds, 0, turns++, &member, nullptr});
 }
 
 void Family::expand(Member& member, const Selection& selection, Queue& queue, std::size_t& turns) const {
@@ -337,7 +353,8 @@ void Family::expand(Member& member, const Selection& selection, Queue& queue, st
     if (!variant.seconds) judge(made(), member, variant);
     if (*variant.live_bytes > budget || selection.beaten(variant.least_seconds)) continue;
     if (!small && *variant.seconds < uncapped.least_seconds) continue;
-    queue.push({*variant.seconds, variant.least_seconds, turns++, &member, &variant});
+    queue.push({*variant.seconds, variant.least_seconds, small ? 0 : *variant.live_bytes, turns++, &member,
+                &variant});
   }
 }
 

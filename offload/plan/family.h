@@ -95,6 +95,17 @@ class Family {
     std::optional<Bytes> serial_bytes{};
     double compute_seconds = 0;  // with `serial_bytes`
   };
+  // What was offered of large graphs. Buckets of several sizes make schedules that are nearly the same.
+  struct Alike {
+    double seconds = 0;
+    Bytes live_bytes = 0, host_bytes = 0;
+  };
+  struct Offered {
+    std::set<std::uint64_t> keys;
+    std::vector<Alike> alike;
+    // Whether one as fast with no more bytes was offered; if not this one is.
+    bool has_alike(const Alike& schedule);
+  };
   // The front that repair finds (repair.h).
   struct Repaired {
     const Problem* problem = nullptr;
@@ -102,13 +113,14 @@ class Family {
   };
   struct Turn {
     double seconds = 0, least_seconds = 0;
+    Bytes live_bytes = 0;    // 0: of the member as a whole, which is looked at before its variants
     std::size_t number = 0;  // the order of those that are as fast
     Member* member = nullptr;
     Variant* variant = nullptr;  // null: the member as a whole
   };
   struct Later {
     bool operator()(const Turn& a, const Turn& b) const {
-      return std::tuple(a.seconds, a.number) > std::tuple(b.seconds, b.number);
+      return std::tuple(a.seconds, a.live_bytes, a.number) > std::tuple(b.seconds, b.live_bytes, b.number);
     }
   };
   using Queue = std::priority_queue<Turn, std::vector<Turn>, Later>;
@@ -119,7 +131,7 @@ class Family {
   void add_repaired(const std::vector<Problem>& problems);
   void begin(Member& member, const Selection& selection, Queue& queue, std::size_t& turns);
   void expand(Member& member, const Selection& selection, Queue& queue, std::size_t& turns) const;
-  void offer_variant(Member& member, Variant& variant, Selection& selection) const;
+  void offer_variant(Member& member, Variant& variant, Selection& selection, Offered& offered) const;
   void offer_plans(const Problem& problem, const Draft& draft, Variant& variant, Selection& selection) const;
   static bool cannot_win(const Variant& variant, bool small, const Selection& selection);
   void offer_repaired(Selection& selection) const;

@@ -75,7 +75,7 @@ class Assembler {
     index();
     add_value_waits();
     if (byte_waits_ == ByteWaits::by_address) add_reuse_waits();
-    if (byte_waits_ == ByteWaits::by_position) add_first_waits();
+    if (byte_waits_ == ByteWaits::by_amount) add_amount_waits();
     add_host_waits();
     add_handicaps();
     reduce_waits(plan_, wanted_);
@@ -223,14 +223,49 @@ class Assembler {
       seen[id] = 1;
     }
   }
-  void add_first_waits() {
-    std::vector<InstructionId> compute;  // by position
-    for (InstructionId id = 0; id < plan_.instructions.size(); ++id)
-      if (plan_.instructions[id].lane == LaneRole::compute) compute.push_back(id);
-    for (LifetimeId id = 0; id < draft_.lifetimes.size(); ++id)
-      if (const Position first = draft_.lifetimes[id].first; prefetch_of_[id] != no_id && first > 0)
-        want(prefetch_of_[id], compute[static_cast<std::size_t>(first - 1)]);
+  // As if bytes had no addresses: those are taken that were left first.
+  void add_amount_waits() {
+    const std::vector<LifetimeId> firsts = by_position(&DraftLifetime::first);
+    const std::vector<LifetimeId> lasts = by_position(&DraftLifetime::last);
+    std::size_t left = 0, taken_from = 0;
+    Bytes rest = most_live(firsts, lasts);  // of what `taken_from` left; at first of nobody's
+    LifetimeId owner = no_id;
+    for (LifetimeId id : firsts) {
+      while (left < lasts.size() && draft_.lifetimes[lasts[left]].last <= draft_.lifetimes[id].first) ++left;
+      for (Bytes wanted = bytes_of(id);;) {
+        const Bytes taken = std::min(wanted, rest);
+        if (taken > 0 && owner != no_id) {
+          want(first_of(id), last_compute_[owner]);
+          want(first_of(id), offload_of_[owner]);
+        }
+        rest -= taken;
+        wanted -= taken;
+        if (wanted == 0 || taken_from == left) break;
+        owner = lasts[taken_from++];
+        rest = bytes_of(owner);
+      }
+    }
   }
+  std::vector<LifetimeId> by_position(Position DraftLifetime::*position) const {
+    std::vector<LifetimeId> order;
+    for (LifetimeId id = 0; id < draft_.lifetimes.size(); ++id)
+      if (first_of(id) != no_id) order.push_back(id);
+    std::stable_sort(order.begin(), order.end(), [&](LifetimeId a, LifetimeId b) {
+      return draft_.lifetimes[a].*position < draft_.lifetimes[b].*position;
+    });
+    return order;
+  }
+  Bytes most_live(const std::vector<LifetimeId>& firsts, const std::vector<LifetimeId>& lasts) const {
+    Bytes live = 0, most = 0;
+    std::size_t ended = 0;
+    for (LifetimeId id : firsts) {
+      while (draft_.lifetimes[lasts[ended]].last <= draft_.lifetimes[id].first)
+        live -= bytes_of(lasts[ended++]);
+      most = std::max(most, live += bytes_of(id));
+    }
+    return most;
+  }
+  Bytes bytes_of(LifetimeId id) const { return layout_.buckets[plan_.lifetimes[id].bucket].bytes; }
   Bytes begin_of(LifetimeId id) const { return plan_.lifetimes[id].offset; }
   Bytes end_of(LifetimeId id) const {
     return plan_.lifetimes[id].offset + layout_.buckets[plan_.lifetimes[id].bucket].bytes;

@@ -12,10 +12,9 @@ namespace stowage {
 
 // What an instruction that first touches bytes waits for.
 enum class ByteWaits : std::uint8_t {
-  none,         // nothing: a step that is never slower than the real one where lanes do not slow each other
-  by_position,  // a prefetch: the op before its lifetime's first position. A little late: bytes may be free
-                // sooner
-  by_address,   // the last uses of whatever had the bytes before
+  none,        // nothing: a step that is never slower than the real one where lanes do not slow each other
+  by_amount,   // the last uses of whatever left so many bytes first, as if any bytes could be joined
+  by_address,  // the last uses of whatever had the bytes before
 };
 
 // Fills instructions, gate, and each lifetime's `end`. `plan.lifetimes` holds the draft's lifetimes in the

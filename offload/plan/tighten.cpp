@@ -1,6 +1,6 @@
 #pragma GCC diagnostic ignored "-Wconversion"
-#include <cstdio>
 #include "offload/plan/tighten.h"
+#include <cstdio>
 
 #include <algorithm>
 #include <utility>
@@ -54,9 +54,9 @@ class Tightener {
   // Offsets of all lifetimes: residents at the bottom, the large ones above them under this height.
   std::optional<std::vector<Bytes>> place_under(Bytes height, double coherence) const {
     const Bytes taken = resident_bytes_ + (rest_.empty() ? 0 : peak_live_bytes(rest_));
-    const auto placed = placement::place_in_time(large_items_, {.height = height - std::min(height, taken),
-                                                                .alignment = alignment,
-                                                                .coherence = coherence});
+    const auto placed = placement::place_in_time(
+        large_items_,
+        {.height = height - std::min(height, taken), .alignment = alignment, .coherence = coherence});
     if (!placed) return std::nullopt;
     std::vector<Bytes> offsets = resident_offsets();
     for (std::size_t i = 0; i < large_.size(); ++i) offsets[large_[i]] = resident_bytes_ + (*placed)[i];
