@@ -11,10 +11,8 @@ namespace stowage {
 namespace {
 
 constexpr std::uint64_t most_placement_nodes = 10'000;
-// Of graphs of so many ops all plans are looked at that may be faster than the best. Of a larger one those
-// whose estimate, which knows when bytes are free but not which, is no more than so much above it.
+// Of graphs of so many ops all plans are looked at that may be faster than the best.
 constexpr std::size_t most_exact_ops = 500;
-constexpr double estimate_margin = 0.015;
 
 std::vector<PlacementItem> placement_items(const Problem& problem, const Draft& draft) {
   std::vector<PlacementItem> items;
@@ -146,7 +144,7 @@ double least_seconds(const Problem& problem, const Draft& draft) {
   return simulate(*problem.graph, plan, apart(*problem.machine)).step_seconds;
 }
 
-void time_sketch(const Problem& problem, Sketch& sketch) {
+void time_sketch(const Problem& problem, Sketch& sketch, double margin) {
   const bool exact = is_small(*problem.graph);
   Plan plan = start_plan(problem.sizes, sketch.draft);
   if (exact) {
@@ -159,7 +157,7 @@ void time_sketch(const Problem& problem, Sketch& sketch) {
   sketch.step_seconds = simulate(*problem.graph, plan, *problem.machine).step_seconds;
   sketch.least_seconds = sketch.step_seconds;
   if (!exact)
-    sketch.least_seconds -= sketch.step_seconds * estimate_margin;
+    sketch.least_seconds -= sketch.step_seconds * margin;
   else if (LaneSpeeds(*problem.machine).shared())  // waits part transfers that would have met
     sketch.least_seconds = simulate(*problem.graph, plan, apart(*problem.machine)).step_seconds;
 }

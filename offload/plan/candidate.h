@@ -58,8 +58,9 @@ class Sketcher {
 bool is_small(const Graph& graph);
 
 // Sets step_seconds and least_seconds: of a small graph the times without any waits for bytes, and of that
-// with lanes that do not slow each other; of others with waits by position, and a little less.
-void time_sketch(const Problem& problem, Sketch& sketch);
+// with lanes that do not slow each other; of others an estimate, which knows when bytes are free but not
+// which, and less by `margin` of it.
+void time_sketch(const Problem& problem, Sketch& sketch, double margin);
 
 // No plan of this draft takes less, wherever its lifetimes stand: no waits for bytes, and lanes that do not
 // slow each other.

@@ -23,6 +23,10 @@ constexpr std::size_t most_mixed_ops = 4'000'000, fewest_points = 4, most_points
 constexpr std::size_t most_starts = 8, few_ops = 28;
 // Lifetimes: up to so many, place() searches by itself (src/placement/placement.cpp).
 constexpr std::size_t searched_anyway = 512;
+// By how much of its estimate a plan may be faster: so much, or so many times what is seen of a few.
+constexpr double least_margin = 0.002, margin_part = 1.5;
+constexpr std::size_t margin_probes = 4;
+constexpr double probe_share = 1.1;
 // Less than the simulation's rounding.
 constexpr double hair = 1e-9;
 // Of schedules so alike in time the first with no more bytes is as good as any.
@@ -140,8 +144,9 @@ bool Selection::settled(double least_seconds) const {
 }
 
 Family::Family(const std::vector<Problem>& problems, Bytes least, std::unique_ptr<PolicyProblems> emulated)
-    : least_(least), emulated_(std::move(emulated)) {
+    : least_(least), margin_(least_margin), emulated_(std::move(emulated)) {
   add_paths(problems);
+  if (!is_small(*problems.front().graph)) measure_margin(problems.front());
   add_repaired(problems);
   if (emulated_) add_emulated();
 }
@@ -174,6 +179,22 @@ void Family::add_paths(const std::vector<Problem>& problems) {
     add_members(problem, mixed, false);
   }
   std::reverse(members_.begin(), members_.end());
+}
+
+// Plans of large graphs may be faster than their estimates where places let what begins early have the bytes
+// that are left first. How much is seen from a few of the family, whatever the budget.
+void Family::measure_margin(const Problem& problem) {
+  std::vector<const Member*> path;
+  for (const Member& member : members_)
+    if (member.problem == &problem && member.on_path) path.push_back(&member);
+  for (std::size_t i = 0; i < margin_probes; ++i) {
+    const Sketcher sketcher(problem, path[i * (path.size() - 1) / (margin_probes - 1)]->choices);
+    Sketch probe = sketcher.within(cap_of(probe_share, sketcher.serial_bytes()));
+    time_sketch(problem, probe, 0);
+    const auto tight = tightened(problem, probe.draft, complete(problem, probe.draft), unlimited, false);
+    if (tight)
+      margin_ = std::max(margin_, margin_part * (1 - tight->predicted_step_seconds / probe.step_seconds));
+  }
 }
 
 // What the emulated systems would do is in the family too, so that none of them is faster.
@@ -358,11 +379,11 @@ void Family::expand(Member& member, const Selection& selection, Queue& queue, st
   }
 }
 
-void Family::judge(const Sketcher& sketcher, const Member& member, Variant& variant) {
+void Family::judge(const Sketcher& sketcher, const Member& member, Variant& variant) const {
   Sketch scheduled = sketch(sketcher, member, variant);
   variant.live_bytes = scheduled.live_peak_bytes;
   variant.key = key_of(scheduled.draft, *member.problem);
-  time_sketch(*member.problem, scheduled);
+  time_sketch(*member.problem, scheduled, margin_);
   variant.seconds = scheduled.step_seconds;
   variant.least_seconds = scheduled.least_seconds;
 }

@@ -129,16 +129,18 @@ class Family {
   void add_paths(const std::vector<Problem>& problems);
   void add_emulated();
   void add_repaired(const std::vector<Problem>& problems);
+  void measure_margin(const Problem& problem);
   void begin(Member& member, const Selection& selection, Queue& queue, std::size_t& turns);
   void expand(Member& member, const Selection& selection, Queue& queue, std::size_t& turns) const;
   void offer_variant(Member& member, Variant& variant, Selection& selection, Offered& offered) const;
   void offer_plans(const Problem& problem, const Draft& draft, Variant& variant, Selection& selection) const;
   static bool cannot_win(const Variant& variant, bool small, const Selection& selection);
   void offer_repaired(Selection& selection) const;
-  static void judge(const Sketcher& sketcher, const Member& member, Variant& variant);
+  void judge(const Sketcher& sketcher, const Member& member, Variant& variant) const;
   static Sketch sketch(const Sketcher& sketcher, const Member& member, const Variant& variant);
 
   Bytes least_;
+  double margin_;  // by how much of an estimate plans of large graphs may be faster
   std::unique_ptr<PolicyProblems> emulated_;
   std::vector<Member> members_;                // of two alike in time the first is taken
   std::vector<std::vector<Choices>> minimum_;  // minimum_candidates by problem

@@ -16,7 +16,7 @@ Sketch judged(const Problem& problem, const Choices& choices) {
   const Sketcher sketcher(problem, choices);
   Sketch sketch =
       sketcher.within(static_cast<Bytes>(judging_share * static_cast<double>(sketcher.serial_bytes())));
-  time_sketch(problem, sketch);
+  time_sketch(problem, sketch, 0);
   return sketch;
 }
 

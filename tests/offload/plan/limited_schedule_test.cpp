@@ -28,7 +28,7 @@ TEST(LimitedSchedule, WithoutALimitItLoadsAsFastAsAnyDistance) {
     ASSERT_TRUE(sketch);
     for (std::uint32_t distance : {0U, 2U, 32U}) {
       Sketch ahead = Sketcher(problem, choices).ahead(distance);
-      time_sketch(problem, ahead);
+      time_sketch(problem, ahead, 0);
       EXPECT_LE(sketch->seconds, ahead.step_seconds * (1 + 1e-9));
     }
   }

@@ -16,7 +16,7 @@ Problem chain_problem(const Graph& graph, const Machine& machine) {
 Sketch timed(const Problem& problem, const Choices& choices) {
   const Sketcher sketcher(problem, choices);
   Sketch sketch = sketcher.within(sketcher.serial_bytes() + sketcher.serial_bytes() / 4);
-  time_sketch(problem, sketch);
+  time_sketch(problem, sketch, 0);
   return sketch;
 }
 
