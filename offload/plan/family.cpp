@@ -25,7 +25,6 @@ constexpr std::size_t most_starts = 8, few_ops = 28;
 constexpr std::size_t searched_anyway = 512;
 // By how much of its estimate a plan may be faster: so much, or so many times what is seen of a few.
 constexpr double least_margin = 0.002, margin_part = 1.5;
-constexpr std::size_t margin_probes = 4;
 constexpr double probe_share = 1.1;
 // Less than the simulation's rounding.
 constexpr double hair = 1e-9;
@@ -187,8 +186,8 @@ void Family::measure_margin(const Problem& problem) {
   std::vector<const Member*> path;
   for (const Member& member : members_)
     if (member.problem == &problem && member.on_path) path.push_back(&member);
-  for (std::size_t i = 0; i < margin_probes; ++i) {
-    const Sketcher sketcher(problem, path[i * (path.size() - 1) / (margin_probes - 1)]->choices);
+  for (const std::size_t thirds : {2, 3}) {
+    const Sketcher sketcher(problem, path[thirds * (path.size() - 1) / 3]->choices);
     Sketch probe = sketcher.within(cap_of(probe_share, sketcher.serial_bytes()));
     time_sketch(problem, probe, 0);
     const auto tight = tightened(problem, probe.draft, complete(problem, probe.draft), unlimited, false);
