@@ -23,8 +23,8 @@ constexpr std::size_t most_mixed_ops = 4'000'000, fewest_points = 4, most_points
 constexpr std::size_t most_starts = 8, few_ops = 28;
 // Lifetimes: up to so many, place() searches by itself (src/placement/placement.cpp).
 constexpr std::size_t searched_anyway = 512;
-// By how much of its estimate a plan may be faster: so much, or so many times what is seen of a few.
-constexpr double least_margin = 0.002, margin_part = 1.5;
+// By how much of its estimate a plan may be faster: so much, or so many times what is seen of one.
+constexpr double least_margin = 0.002, margin_part = 1.2;
 constexpr double probe_share = 1.1;
 // Less than the simulation's rounding.
 constexpr double hair = 1e-9;
@@ -186,14 +186,11 @@ void Family::measure_margin(const Problem& problem) {
   std::vector<const Member*> path;
   for (const Member& member : members_)
     if (member.problem == &problem && member.on_path) path.push_back(&member);
-  for (const std::size_t thirds : {2, 3}) {
-    const Sketcher sketcher(problem, path[thirds * (path.size() - 1) / 3]->choices);
-    Sketch probe = sketcher.within(cap_of(probe_share, sketcher.serial_bytes()));
-    time_sketch(problem, probe, 0);
-    const auto tight = tightened(problem, probe.draft, complete(problem, probe.draft), unlimited, false);
-    if (tight)
-      margin_ = std::max(margin_, margin_part * (1 - tight->predicted_step_seconds / probe.step_seconds));
-  }
+  const Sketcher sketcher(problem, path[2 * path.size() / 3]->choices);
+  Sketch probe = sketcher.within(cap_of(probe_share, sketcher.serial_bytes()));
+  time_sketch(problem, probe, 0);
+  if (const auto tight = placed_tight(problem, probe.draft))
+    margin_ = std::max(margin_, margin_part * (1 - tight->predicted_step_seconds / probe.step_seconds));
 }
 
 // What the emulated systems would do is in the family too, so that none of them is faster.

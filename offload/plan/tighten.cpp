@@ -134,14 +134,14 @@ class Attempts {
         lowest_(tightener_.live() + tightener_.live() / height_unit) {}
 
   // Under a height that makes it tight whatever begins early.
-  std::optional<Plan> low(Bytes most) const {
+  std::optional<Plan> low(Bytes most, bool thoroughly) const {
     if (most < lowest_) return std::nullopt;  // all that fits is tight
-    if (const auto offsets = tightener_.search_under(lowest_))
-      if (auto found = at(*offsets, {tightening_gain, tightening_change})) return found;
     for (const double coherence : coherences)
       if (const auto offsets = tightener_.place_under(lowest_, coherence))
         if (auto found = at(*offsets, {tightening_gain, tightening_change})) return found;
-    return std::nullopt;
+    if (!thoroughly) return std::nullopt;
+    const auto offsets = tightener_.search_under(lowest_);
+    return offsets ? at(*offsets, {tightening_gain, tightening_change}) : std::nullopt;
   }
   // Under others, which need not.
   std::optional<Plan> higher(Bytes most) const {
@@ -197,8 +197,16 @@ class Attempts {
 std::optional<Plan> tightened(const Problem& problem, const Draft& draft, const Plan& plan, Bytes most,
                               bool thoroughly) {
   const Attempts attempts(problem, draft, plan);
-  std::optional<Plan> found = attempts.low(most);
+  std::optional<Plan> found = attempts.low(most, thoroughly);
   return found || !thoroughly ? found : attempts.higher(most);
+}
+
+std::optional<Plan> placed_tight(const Problem& problem, const Draft& draft) {
+  const Tightener tightener(problem, draft);
+  const auto offsets =
+      tightener.place_under(tightener.live() + tightener.live() / height_unit, coherences[0]);
+  if (!offsets) return std::nullopt;
+  return complete_at(problem, tightener.claimed_early(*offsets), *offsets);
 }
 
 Plan complete_low(const Problem& problem, const Draft& draft) {

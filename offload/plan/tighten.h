@@ -31,6 +31,9 @@ inline constexpr double tightening_gain = 0.05;
 std::optional<Plan> tightened(const Problem& problem, const Draft& draft, const Plan& plan, Bytes most,
                               bool thoroughly);
 
+// The first thing that is tried for it alone.
+std::optional<Plan> placed_tight(const Problem& problem, const Draft& draft);
+
 // The plan of this draft with the lowest arena found, whatever its time. Depends on no rate.
 Plan complete_low(const Problem& problem, const Draft& draft);
 
