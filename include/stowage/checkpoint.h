@@ -83,7 +83,8 @@ class Checkpoint {
   const std::string& folder() const { return folder_; }
   const CheckpointState& state() const { return state_; }
 
-  // Throw InvalidInput that names the first field in which the other one differs, and both values.
+  // Throw InvalidInput that names the first field in which the other one differs, and both values; of a
+  // configuration the names of the others too.
   void require_configuration(const std::map<std::string, std::string>& configuration) const;
   void require_graph(const Graph& graph) const;
 
