@@ -31,12 +31,12 @@ void check_outside(std::string_view folder, const char* flag, std::string_view p
   throw InvalidInput(fmt::format("{} {}: that is in the folder of --export; name another", flag, path));
 }
 
-struct Named {
+struct NamedFile {
   const char* flag;
   std::string_view path;
 };
 
-std::vector<Named> outputs_of(const Options& options) {
+std::vector<NamedFile> outputs_of(const Options& options) {
   return {{"--plan-json", options.plan_file},
           {"--log", options.log_file},
           {"--trace", options.trace_file},
@@ -47,7 +47,7 @@ std::vector<Named> outputs_of(const Options& options) {
 // Something that is read: a file, or a folder or a pattern that stands for files of these names, "*…" for all
 // that end so. `together`: where one of them is named, the others beside it are read too.
 struct Input {
-  Named named;
+  NamedFile named;
   std::array<std::string_view, 4> names{};
   bool together = false;
 };
@@ -99,7 +99,7 @@ bool is_no_file(std::string_view path) {
   return std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error);
 }
 
-void check_keeps_inputs(const Options& options, const Named& output) {
+void check_keeps_inputs(const Options& options, const NamedFile& output) {
   for (const Input& input : inputs_of(options)) {
     if (!input.named.path.empty() && is_read(input, output.path))
       throw InvalidInput(fmt::format("{} {}: that is the file of {} too; name another", output.flag,
@@ -114,9 +114,9 @@ void check_keeps_inputs(const Options& options, const Named& output) {
 
 void check_distinct(const Options& options) {
   check_outside(options.export_folder, "--checkpoint", options.checkpoint_folder);
-  const std::vector<Named> outputs = outputs_of(options);
+  const std::vector<NamedFile> outputs = outputs_of(options);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    const Named& output = outputs[i];
+    const NamedFile& output = outputs[i];
     if (output.path.empty()) continue;
     check_outside(options.export_folder, output.flag, output.path);
     if (is_no_file(output.path)) continue;

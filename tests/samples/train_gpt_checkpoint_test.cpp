@@ -61,7 +61,7 @@ TEST_F(TrainGptCheckpoint, AResumedRunEndsInTheSameBytesUnderAnotherPlan) {
   const std::vector<Words> others = {
       {"--policy", "layer-stream"},
       {"--policy", "auto", "--device-memory", "1120KiB", "--bucket-size", "1000", "--threads", "1"},
-      {"--policy", "zero-offload", "--checkpoint-blocking"}};
+      {"--policy", "zero-offload", "--checkpoint", folder_.file("other"), "--checkpoint-blocking"}};
   for (std::size_t i = 0; i < others.size(); ++i) {
     Words words = {"--resume", checkpoint(2), "--weights", folder_.file("b")};
     words.insert(words.end(), others[i].begin(), others[i].end());

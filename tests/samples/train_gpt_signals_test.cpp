@@ -34,10 +34,10 @@ class TrainGptSignals : public ::testing::Test {
   // A long run that `signal` stops saves and writes its page.
   void expect_saved(int signal) const {
     const std::string dir = folder_.file("saved" + std::to_string(signal)), page = folder_.file("page");
-    const ProgramResult result =
-        run_train_gpt(with({"--steps", "1000000", "--checkpoint", dir, "--report", page}), "step ", signal);
+    const ProgramResult result = run_train_gpt(
+        with({"--steps", "1000000", "--checkpoint", dir, "--report", page}), "step       1/", signal);
     EXPECT_EQ(result.exit_code, 130) << result.errors;
-    EXPECT_EQ(list_checkpoints(dir).size(), 1U);
+    EXPECT_FALSE(list_checkpoints(dir).empty());
     EXPECT_THAT(contents_of(page), HasSubstr("by Ctrl-C or another signal"));
   }
 
@@ -63,7 +63,7 @@ TEST_F(TrainGptSignals, AReaderThatIsGoneSaves) {
       run_train_gpt(with({"--steps", "3000", "--checkpoint", dir, "--weights", folder_.file("weights")}),
                     "step    1/", SIGPIPE);
   EXPECT_EQ(result.exit_code, 130) << result.errors;
-  ASSERT_EQ(list_checkpoints(dir).size(), 1U);
+  ASSERT_FALSE(list_checkpoints(dir).empty());
   EXPECT_LT(list_checkpoints(dir).front().step, 3000U);
   EXPECT_TRUE(std::filesystem::exists(folder_.file("weights")));
 }
