@@ -70,7 +70,9 @@ TEST_F(TrainGptMistakes, NothingThatIsReadIsOverwritten) {
   expect_kept(folder_.file("model/model.safetensors"), "--init", {"--init", folder_.file("model")});
   expect_kept(folder_.file("model/config.json"), "--init",
               {"--init", folder_.file("model/model.safetensors")});
-  const std::string checkpoint = list_checkpoints(folder_.file("saved")).front().path;
+  const auto saved = list_checkpoints(folder_.file("saved"));
+  ASSERT_FALSE(saved.empty());
+  const std::string& checkpoint = saved.front().path;
   expect_kept(checkpoint + "/tensors.bin", "--resume", sized({"--resume", checkpoint}));
   expect_kept(checkpoint + "/state.json", "--checkpoint",
               sized({"--checkpoint", folder_.file("saved"), "--resume"}));

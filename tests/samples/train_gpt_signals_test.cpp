@@ -79,7 +79,7 @@ TEST_F(TrainGptSignals, OutputThatIsLostIsNoSuccess) {
 // Lines for people do not end in the first file that is opened.
 TEST_F(TrainGptSignals, AClosedOutputIsNoFile) {
   const std::string weights = folder_.file("weights"), whole = folder_.file("whole");
-  well(redirected(">&- 2>&- <&-", {"--steps", "1", "--weights", weights}));
+  well(redirected(">&- 2>&- <&-", {"--steps", "1", "--trace", folder_.file("first"), "--weights", weights}));
   well(run_train_gpt(with({"--steps", "1", "--weights", whole})));
   EXPECT_EQ(contents_of(weights), contents_of(whole));
 }
