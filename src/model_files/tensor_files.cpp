@@ -50,7 +50,7 @@ std::string found_in(const std::string& given) {
   std::error_code error;
   const bool config = fs::path(given).filename() == "config.json";
   const std::string folder = config ? fs::path(given).parent_path().string() : given;
-  const std::string path = folder.empty() ? "." : folder;
+  std::string path = folder.empty() ? "." : folder;
   if (!fs::is_directory(path, error)) return path;
   for (const char* name : {"model.safetensors", "model.safetensors.index.json"}) {
     const fs::path file = fs::path(path) / name;
