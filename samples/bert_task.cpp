@@ -16,12 +16,12 @@ namespace {
 
 constexpr std::int32_t segments = 2;
 
-// Samples [first, end) of a batch, in the order of a model's inputs but for the targets; those that are
-// wanted beyond its end are the last one again.
+// `count` samples, in the order of a model's inputs but for the targets; those that are wanted beyond the
+// batch's end are the last one again.
 struct Part {
   std::vector<std::int32_t> tokens, types, seen, targets, next_sentence;
 };
-Part part_of(const PairBatch& batch, std::size_t first, std::size_t count, std::size_t sequence) {
+Part part_of(const PairBatch& batch, std::size_t count, std::size_t sequence) {
   Part part;
   const std::size_t samples = batch.next_sentence.size();
   const auto append = [&](const std::vector<std::int32_t>& all, std::size_t sample,
@@ -29,7 +29,7 @@ Part part_of(const PairBatch& batch, std::size_t first, std::size_t count, std::
     const auto begin = all.begin() + static_cast<std::ptrdiff_t>(sample * sequence);
     some.insert(some.end(), begin, begin + static_cast<std::ptrdiff_t>(sequence));
   };
-  for (std::size_t i = first; i < first + count; ++i) {
+  for (std::size_t i = 0; i < count; ++i) {
     const std::size_t sample = std::min(i, samples - 1);
     append(batch.tokens, sample, part.tokens);
     append(batch.token_types, sample, part.types);
@@ -67,9 +67,8 @@ BertTask::BertTask(Options& options) : options_(options), text_(read_text(option
   if (options.evaluate_every == 0) return;
   const auto samples = static_cast<std::int64_t>(options.evaluation_samples);
   if (split) {
-    const std::string flag = fmt::format("--evaluation-share {}: what is held out of --data {}",
-                                         options.evaluation_share, options.data);
-    open_pairs(flag, parts.held_out, samples, evaluation_);
+    on_held_out(options.data, options.evaluation_share,
+                [&] { open_pairs("", parts.held_out, samples, evaluation_); });
     return;
   }
   evaluation_text_ = read_text(options.evaluation_data, "--evaluation-data");
@@ -97,7 +96,7 @@ void BertTask::open_pairs(const std::string& flag, std::string_view text, std::i
   try {
     pairs.source.emplace(*pairs.documents, ids_, batch, options_.model.sequence, options_.seed);
   } catch (const InvalidInput& error) {
-    throw InvalidInput(fmt::format("{}: {}", flag, error.what()));
+    throw InvalidInput(flag.empty() ? error.what() : fmt::format("{}: {}", flag, error.what()));
   }
 }
 
@@ -139,11 +138,12 @@ Evaluation BertTask::evaluate(const ReadParameter& read) {
                          {model.tokens.id, model.token_types.id, model.seen.id},
                          {model.logits.id, model.next_sentence_logits.id});
   PairBatch batch;
-  evaluation_.source->fill(0, batch);
   Score masked, next;
   for (std::uint64_t first = 0; first < all; first += static_cast<std::uint64_t>(sizes.batch)) {
-    const Part part = part_of(batch, first, static_cast<std::size_t>(sizes.batch),
-                              static_cast<std::size_t>(sizes.sequence));
+    const auto count = std::min(all - first, static_cast<std::uint64_t>(sizes.batch));
+    evaluation_.source->fill(0, static_cast<std::size_t>(first), static_cast<std::size_t>(count), batch);
+    const Part part =
+        part_of(batch, static_cast<std::size_t>(sizes.batch), static_cast<std::size_t>(sizes.sequence));
     const auto results = pass.run({part.tokens, part.types, part.seen}, read);
     masked += score(floats_of(results[0]), sizes.vocabulary, part.targets);
     next += score(floats_of(results[1]), segments, part.next_sentence);

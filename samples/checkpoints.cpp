@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
+#include <vector>
 
 #include "samples/report.h"
 #include "src/graph/finite.h"
@@ -99,6 +101,19 @@ Budget budget_beside_copy(const Options& options, const Graph& graph) {
   return budget;
 }
 
+Checkpoint checkpoint_at(const std::string& path) {
+  std::error_code error;
+  const bool folder = std::filesystem::is_directory(path, error) &&
+                      !std::filesystem::exists(std::filesystem::path(path) / "state.json", error);
+  const auto there = folder ? list_checkpoints(path) : std::vector<CheckpointName>();
+  if (!there.empty())
+    throw InvalidInput(
+        fmt::format("{}: this is a folder of checkpoints: give one of them, such as --resume {}, "
+                    "the newest, or --checkpoint {} --resume",
+                    path, there.front().path, path));
+  return Checkpoint(path);
+}
+
 RunCheckpoints::RunCheckpoints(const Options& options, const Task& task, const Graph& graph)
     : options_(options), task_(task), graph_(graph) {
   if (options.plan_only) return;
@@ -117,7 +132,7 @@ RunCheckpoints::RunCheckpoints(const Options& options, const Task& task, const G
 
 void RunCheckpoints::take_start() {
   if (!options_.resume_from.empty())
-    start_.emplace(options_.resume_from);
+    start_ = checkpoint_at(options_.resume_from);
   else
     start_ = open_newest_checkpoint(folder_->path());
   if (!start_) {

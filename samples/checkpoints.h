@@ -20,6 +20,10 @@ std::map<std::string, std::string> configuration_of(const Options& options,
 // InvalidInput naming --host-memory where the copy takes it all.
 Budget budget_beside_copy(const Options& options, const Graph& graph);
 
+// The checkpoint of --resume PATH. Throws InvalidInput, also for a folder of checkpoints, of which it names
+// the newest.
+Checkpoint checkpoint_at(const std::string& path);
+
 class RunCheckpoints {
  public:
   // Makes and locks the folder, and reads and checks the checkpoint to resume from, both before the work.

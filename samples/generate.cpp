@@ -159,6 +159,14 @@ std::string TerminalText::finish() {
   return text;
 }
 
+std::string beginning_of_text(const Tokenizer& tokenizer) {
+  if (const auto end = tokenizer.special(SpecialToken::end_of_text))
+    return tokenizer.decode(std::span(&*end, 1));
+  if (!tokenizer.encode("\n").empty()) return "\n";
+  const auto first = tokenizer.special(SpecialToken::classification);
+  return first ? tokenizer.decode(std::span(&*first, 1)) : ".";
+}
+
 void generate(const GptConfig& config, const Tokenizer& tokenizer, const ReadParameter& read,
               const GenerateOptions& options, const EmitText& emit) {
   std::vector<std::int32_t> tokens = tokenizer.encode(options.prompt);

@@ -20,6 +20,10 @@ struct GenerateOptions {
   std::uint64_t seed = 1;
 };
 
+// A prompt where there is none: the end of a text before, or else what the vocabulary has of a line's end,
+// [CLS] and a dot.
+std::string beginning_of_text(const Tokenizer& tokenizer);
+
 // Hands the text of each new token to `emit`. On the CPU, one sample of `config`'s sequence length at a time;
 // the same tokens for the same parameters and options. Tokens without a text, and rows that pad the
 // vocabulary, are never picked. Throws InvalidInput for a prompt that is no token at all.

@@ -38,12 +38,6 @@ void put(std::string_view text) {
   std::fflush(stdout);
 }
 
-// What a text begins with where the prompt is empty.
-std::string beginning(const Tokenizer& tokenizer) {
-  const auto end = tokenizer.special(SpecialToken::end_of_text);
-  return end ? tokenizer.decode(std::span(&*end, 1)) : "\n";
-}
-
 }  // namespace
 
 int generate_text(const Options& options) {
@@ -51,7 +45,7 @@ int generate_text(const Options& options) {
   const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(options);
   StoredModel model = read_stored_model(options);
   require_together(options, model, *tokenizer);
-  const std::string prompt = options.generate->empty() ? beginning(*tokenizer) : *options.generate;
+  const std::string prompt = options.generate->empty() ? beginning_of_text(*tokenizer) : *options.generate;
   watch_interrupts();
 
   // A file gets the very bytes.

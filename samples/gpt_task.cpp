@@ -60,7 +60,7 @@ void GptTask::take_text(const std::string& flag, std::string_view bytes, Text& t
     text.source = std::make_unique<BatchSource>(std::span<const std::int32_t>(text.tokens), model.batch,
                                                 model.sequence, options_.seed);
   } catch (const InvalidInput& error) {
-    throw InvalidInput(fmt::format("{}: {}", flag, error.what()));
+    throw InvalidInput(flag.empty() ? error.what() : fmt::format("{}: {}", flag, error.what()));
   }
 }
 
@@ -81,9 +81,8 @@ void GptTask::open_training() {
 void GptTask::open_evaluation() {
   const std::string& place = options_.evaluation_data;
   if (place.empty()) {
-    const std::string flag = fmt::format("--evaluation-share {}: what is held out of --data {}",
-                                         options_.evaluation_share, options_.data);
-    take_text(flag, split_text(text_, options_.evaluation_share).held_out, evaluation_);
+    on_held_out(options_.data, options_.evaluation_share,
+                [&] { take_text("", split_text(text_, options_.evaluation_share).held_out, evaluation_); });
   } else if (means_shards(place)) {
     evaluated_shards_ = std::make_unique<ShardSource>("--evaluation-data", place, sampling(false), 1);
   } else {
@@ -174,7 +173,10 @@ Evaluation GptTask::evaluate(const ReadParameter& read) {
 }
 
 void GptTask::sample(const ReadParameter& read, const EmitText& emit) const {
-  const GenerateOptions wanted = {.prompt = "\n",
+  // White space is no token of a WordPiece vocabulary.
+  const bool lines = !tokenizer_->encode("\n").empty();
+  const std::string prompt = lines ? "\n" : beginning_of_text(*tokenizer_);
+  const GenerateOptions wanted = {.prompt = prompt,
                                   .tokens = options_.sample_tokens,
                                   .temperature = sample_temperature,
                                   .seed = options_.seed};

@@ -18,6 +18,11 @@ void watch_interrupts() {
   action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
+  action.sa_flags = SA_RESTART;
+  ::sigaction(SIGPIPE, &action, nullptr);
+  struct sigaction before = {};
+  ::sigaction(SIGHUP, nullptr, &before);
+  if (before.sa_handler != SIG_IGN) ::sigaction(SIGHUP, &action, nullptr);
 }
 
 bool interrupted() { return pressed != 0; }

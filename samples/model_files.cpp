@@ -51,7 +51,7 @@ void write_file(const std::string& path, const std::string& contents) {
 void take_initial_sizes(Options& options, const GivenSizes& given) {
   if (options.init.empty()) return;
   const ModelDescription found = of_flag("--init", [&] { return read_model_description(options.init); });
-  const GptConfig stored = of_flag("--init", [&] { return sizes_of(found, options.kind); });
+  const GptConfig stored = about_initial(options, [&] { return sizes_of(found, options.kind); });
   const bool bert = options.kind == ModelKind::bert;
   GptConfig& model = options.model;
   const auto take = [&](bool is_given, std::int64_t& size, std::int64_t value, const char* flag,
@@ -79,16 +79,14 @@ void take_initial_sizes(Options& options, const GivenSizes& given) {
 
 InitialModel::InitialModel(const Options& options, const Graph& graph) : options_(options) {
   if (!options.initial) return;
-  of_flag("--init", [&] {
-    files_.emplace(options.init);
-    check_model(*files_, *options.initial, graph);
-  });
+  of_flag("--init", [&] { files_.emplace(options.init); });
+  about_initial(options, [&] { check_model(*files_, *options.initial, graph); });
 }
 
 std::string InitialModel::load(const Graph& graph, Engine& engine) const {
   if (!files_) return {};
-  const MissingParameters missing =
-      of_flag("--init", [&] { return load_model(*files_, *options_.initial, graph, access_to(engine)); });
+  const MissingParameters missing = about_initial(
+      options_, [&] { return load_model(*files_, *options_.initial, graph, access_to(engine)); });
   std::string text = fmt::format("init          {}: {} tensors", options_.init, files_->size());
   if (!missing.empty())
     text += fmt::format("; {} that it lacks start at random: {}", missing.size(), fmt::join(missing, ", "));

@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
+#include <vector>
 
 #include "samples/model_files.h"
 #include "samples/option_flags.h"
@@ -90,6 +93,57 @@ void check_together(const Options& options) {
         fmt::format("--micro-batches {} does not divide --batch {}: choose a divisor, or another batch",
                     model.micro_batches, model.batch));
   }
+}
+
+// What a flag needs, without which it would do nothing, unseen.
+struct Need {
+  const char* flag;
+  const char* needed;
+};
+constexpr Need needs[] = {{"--checkpoint-every", "--checkpoint"},
+                          {"--keep", "--checkpoint"},
+                          {"--checkpoint-blocking", "--checkpoint"},
+                          {"--tokens", "--generate"},
+                          {"--temperature", "--generate"}};
+// Files that a training writes.
+constexpr const char* written[] = {"--log", "--trace", "--report", "--weights", "--export", "--plan-json"};
+
+using IsGiven = std::function<bool(const char* flag)>;
+
+// `given`: whether the command line has the flag.
+void check_needs(const Options& options, const IsGiven& given) {
+  for (const Need& need : needs) {
+    if (given(need.flag) && !given(need.needed))
+      throw InvalidInput(fmt::format("{}: this does nothing without {}; give that too, or leave this out",
+                                     need.flag, need.needed));
+  }
+  for (const char* flag : {"--evaluation-data", "--evaluation-share", "--evaluation-samples"}) {
+    // A zero that is given switches off what a script asks for.
+    if (given(flag) && options.evaluate_every == 0 && !given("--evaluate-every"))
+      throw InvalidInput(
+          fmt::format("{}: nothing is evaluated without --evaluate-every N; give that too", flag));
+  }
+  for (const char* flag : written) {
+    if (options.generate && given(flag))
+      throw InvalidInput(
+          fmt::format("{}: --generate trains nothing and writes to standard output alone; leave "
+                      "one of them out",
+                      flag));
+  }
+}
+
+// The first word that no flag takes, and the flags that it may be the beginning of.
+std::string unexpected(const CLI::App& app, const std::vector<std::string>& words) {
+  const auto flag =
+      std::find_if(words.begin(), words.end(), [](const auto& word) { return word.starts_with("-"); });
+  const std::string word = flag != words.end() ? *flag : words.empty() ? "" : words.back();
+  std::string alike;
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string name = option->get_name();
+    if (word.size() > 2 && name.starts_with(word)) alike += (alike.empty() ? "" : " or ") + name;
+  }
+  return fmt::format("{}: there is no such {}{}", word, flag != words.end() ? "flag" : "argument",
+                     alike.empty() ? "" : ", write " + alike + " in full");
 }
 
 std::string about(ModelKind kind) {
@@ -191,13 +245,17 @@ CommandLine parse_command_line(int count, const char* const* arguments, ModelKin
       examples(kind) +
       "SIZE is 64MiB, 1.5G (binary), 10MB (decimal) or plain bytes.\n"
       "Exit code: 0 done, 2 the command line, a file or a budget must change, 1 the run failed,\n"
-      "130 Ctrl-C or SIGTERM (the step is finished and everything written; a second one ends at once).");
+      "130 Ctrl-C or SIGTERM (the step is finished and everything written; a second one ends at once), and\n"
+      "so a terminal that is closed or a pipe that nobody reads any more.");
   add_flags(app, options, words);
   try {
     app.parse(count, arguments);
   } catch (const CLI::CallForHelp&) {
     result.help = app.help();
     return result;
+  } catch (const CLI::ExtrasError&) {
+    throw InvalidInput(unexpected(app, app.remaining()) + "; " + program +
+                       " --help lists the flags and what they take");
   } catch (const CLI::ParseError& error) {
     throw InvalidInput(one_line(error.what()) + "; " + program +
                        " --help lists the flags and what they take");
@@ -213,6 +271,7 @@ CommandLine parse_command_line(int count, const char* const* arguments, ModelKin
   if (given("--generate")) options.generate = prompt_of(words.prompt);
   take_initial_sizes(options, {given("--layers"), given("--width"), given("--heads"), given("--sequence"),
                                given("--dropout")});
+  check_needs(options, given);
   check_together(options);
   return result;
 }

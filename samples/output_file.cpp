@@ -45,8 +45,8 @@ OutputFile::OutputFile(std::string flag, std::string path, Writing writing)
   } else if (type == fs::file_type::not_found) {
     temporary_ = path_;
   }
-  // "a" leaves the old contents alone.
-  file_.reset(std::fopen(opened.c_str(), "ab"));
+  // "a" leaves the old contents alone; what lies under a temporary name is a dead process's.
+  file_.reset(std::fopen(opened.c_str(), rename_ ? "wb" : "ab"));
   const bool forbidden = type == fs::file_type::regular && ::access(path_.c_str(), W_OK) != 0;
   if (!file_ || forbidden) {
     const std::string why = std::strerror(errno);
@@ -94,6 +94,8 @@ void OutputFile::flush() {
 void OutputFile::commit() {
   if (!file_) return;
   flush();
+  // On the disk before it has its name; some file systems cannot, and say EINVAL.
+  if (rename_ && ::fsync(::fileno(file_.get())) != 0 && errno != EINVAL) fail(flag_, path_);
   if (std::fclose(file_.release()) != 0) fail(flag_, path_);
   if (rename_ && std::rename(temporary_.c_str(), path_.c_str()) != 0) fail(flag_, path_);
   temporary_.clear();

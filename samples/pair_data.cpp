@@ -33,17 +33,17 @@ SpecialIds special_ids(const Tokenizer& tokenizer) {
 // Draws one sample and writes it.
 class PairSource::Sample {
  public:
-  Sample(const PairSource& source, std::uint64_t step, std::size_t sample)
+  Sample(const PairSource& source, std::uint64_t step, std::size_t sample, std::size_t place)
       : source_(source),
         documents_(source.documents_),
-        sample_(sample),
+        place_(place),
         room_(static_cast<std::size_t>(source.sequence_) - around_pair),
         draws_(source.seed_, step, static_cast<std::uint32_t>(sample)) {}
 
   void write(PairBatch& batch) {
     choose();
     shorten();
-    const std::size_t begin = sample_ * static_cast<std::size_t>(source_.sequence_);
+    const std::size_t begin = place_ * static_cast<std::size_t>(source_.sequence_);
     std::size_t at = begin;
     const auto put = [&](std::int32_t token, std::int32_t type) {
       batch.tokens[at] = token;
@@ -56,7 +56,7 @@ class PairSource::Sample {
     put(source_.ids_.separator, 0);
     for (const std::int32_t token : second_) places.push_back(at), put(token, 1);
     put(source_.ids_.separator, 1);
-    batch.next_sentence[sample_] = follows_ ? 0 : 1;
+    batch.next_sentence[place_] = follows_ ? 0 : 1;
     mask(places, batch);
   }
 
@@ -112,15 +112,26 @@ class PairSource::Sample {
     const std::size_t other = sentence_elsewhere(documents_.document_of(begin));
     second_ = tokens_of(other, sentences_from(other, room_ - std::min(room_ - 1, first_.size())));
   }
-  // The longer one loses a token at either end.
+  // The longer one loses a token at either end. Lines may be long: tokens are taken away at once.
   void shorten() {
-    while (first_.size() + second_.size() > room_) {
-      std::vector<std::int32_t>& longer = first_.size() > second_.size() ? first_ : second_;
+    struct Kept {
+      std::size_t begin, end;
+      std::size_t size() const { return end - begin; }
+    };
+    Kept first{0, first_.size()}, second{0, second_.size()};
+    while (first.size() + second.size() > room_) {
+      Kept& longer = first.size() > second.size() ? first : second;
       if (draws_.below(2) == 0)
-        longer.erase(longer.begin());
+        ++longer.begin;
       else
-        longer.pop_back();
+        --longer.end;
     }
+    const auto keep = [](std::vector<std::int32_t>& tokens, const Kept& kept) {
+      tokens.resize(kept.end);
+      tokens.erase(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(kept.begin));
+    };
+    keep(first_, first);
+    keep(second_, second);
   }
   void mask(std::vector<std::size_t>& places, PairBatch& batch) {
     const auto share = std::lround(masked_share * static_cast<double>(places.size()));
@@ -139,7 +150,7 @@ class PairSource::Sample {
 
   const PairSource& source_;
   const Documents& documents_;
-  std::size_t sample_;
+  std::size_t place_;  // in the batch
   std::size_t room_;
   Draws draws_;
   std::vector<std::int32_t> first_, second_;
@@ -149,25 +160,26 @@ class PairSource::Sample {
 PairSource::PairSource(const Documents& documents, const SpecialIds& ids, std::int64_t batch,
                        std::int64_t sequence, std::uint64_t seed)
     : documents_(documents), ids_(ids), batch_(batch), sequence_(sequence), seed_(seed) {
+  if (documents.sentences() == 0)
+    throw InvalidInput("there is no sentence in it: white space alone, or no token; give a longer text");
   if (documents.documents() < 2)
     throw InvalidInput(
         "the text is a single document: pairs of sentences need two; put blank lines between its parts, or "
-        "give "
-        "a longer text");
+        "give a longer text");
   if (sequence < static_cast<std::int64_t>(around_pair) + 2)
     throw InvalidInput(
         fmt::format("sequences of {} tokens have no room for two sentences: take at least 5", sequence));
 }
 
-void PairSource::fill(std::uint64_t step, PairBatch& result) const {
-  const auto count = static_cast<std::size_t>(batch_ * sequence_);
+void PairSource::fill(std::uint64_t step, std::size_t first, std::size_t samples, PairBatch& result) const {
+  const std::size_t count = samples * static_cast<std::size_t>(sequence_);
   result.tokens.assign(count, ids_.padding);
   result.targets.assign(count, -1);
   result.token_types.assign(count, 0);
   result.seen.assign(count, 0);
-  result.next_sentence.assign(static_cast<std::size_t>(batch_), 0);
-  for (std::size_t sample = 0; sample < static_cast<std::size_t>(batch_); ++sample)
-    Sample(*this, step, sample).write(result);
+  result.next_sentence.assign(samples, 0);
+  for (std::size_t place = 0; place < samples; ++place)
+    Sample(*this, step, first + place, place).write(result);
 }
 
 }  // namespace stowage::samples

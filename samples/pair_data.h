@@ -40,7 +40,11 @@ class PairSource {
              std::uint64_t seed);
 
   // Fills `result`, whose vectors keep their memory from call to call.
-  void fill(std::uint64_t step, PairBatch& result) const;
+  void fill(std::uint64_t step, PairBatch& result) const {
+    fill(step, 0, static_cast<std::size_t>(batch_), result);
+  }
+  // `count` samples from `first` on, which may be behind the batch's end.
+  void fill(std::uint64_t step, std::size_t first, std::size_t count, PairBatch& result) const;
 
  private:
   class Sample;

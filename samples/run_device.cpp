@@ -43,9 +43,18 @@ std::string this_host() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
+MachineFile machine_of(const std::string& choice) {
+  try {
+    return read_machine(choice, machines_folder());
+  } catch (const InvalidInput& error) {
+    const std::string text = error.what();
+    throw InvalidInput(text.starts_with("--machine") ? text : "--machine " + text);
+  }
+}
+
 // The machine that --machine means, and RunDevice::planned_for where it is not `device` of this host.
 MachineFile wanted_machine(const Options& options, const std::string& device, std::string& planned_for) {
-  MachineFile file = read_machine(options.machine, machines_folder());
+  MachineFile file = machine_of(options.machine);
   if (file.device != device || file.host != this_host()) planned_for = describe_machine(file);
   return file;
 }

@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "src/cli/tally.h"
 #include "src/cli/text.h"
+#include "src/tokens/text_lines.h"
 
 namespace stowage::samples {
 namespace {
@@ -16,14 +19,10 @@ std::string seconds_with_share(double seconds, double of) {
   return fmt::format("{} ({:+.1f}%)", format_seconds(seconds), 100 * (seconds / of - 1));
 }
 
-RunHistory::Group run_group(const Setup& setup, const RunStatistics& run) {
-  const double tokens = static_cast<double>(setup.tokens_per_step());
-  return {"Run",
-          {{"loss", fmt::format("{:.4f} nats", run.last_mean_loss()),
-            fmt::format("mean of the last {} steps", run.last_losses())},
-           {"steps", grouped(run.steps()), "in " + format_seconds(run.seconds())},
-           {"tokens", grouped(run.steps() * setup.tokens_per_step()),
-            fmt::format("{} per second", grouped(static_cast<std::uint64_t>(tokens / run.step_seconds())))}}};
+// A number of a log's line; nothing where it is none.
+std::optional<double> number_in(const nlohmann::json& line, const char* name) {
+  const auto found = line.find(name);
+  return found != line.end() && found->is_number() ? found->get<double>() : std::optional<double>();
 }
 
 RunHistory::Group time_group(const Setup& setup, const RunStatistics& run) {
@@ -124,6 +123,53 @@ void RunRecorder::add_evaluation(const std::string& name, std::uint64_t step, do
   evaluation.values.add(step, value);
 }
 
+void RunRecorder::add(std::uint64_t step, const samples::Evaluation& evaluation) {
+  for (const auto& [name, value] : evaluation.values)
+    if (name.ends_with("loss")) add_evaluation("evaluation: " + name, step, value);
+}
+
+void RunRecorder::add_logged(std::string_view text) {
+  const nlohmann::json line = nlohmann::json::parse(text, nullptr, false);
+  const auto step = line.find("step");
+  if (!line.is_object() || step == line.end() || !step->is_number_unsigned()) return;
+  const auto number = step->get<std::uint64_t>();
+  if (const auto found = line.find("evaluation"); found != line.end() && found->is_object()) {
+    samples::Evaluation evaluation;
+    for (const auto& [name, value] : found->items())
+      if (value.is_number()) evaluation.values.emplace_back(name, value.get<double>());
+    return add(number, evaluation);
+  }
+  ++before_shown_;
+  if (const auto loss = number_in(line, "loss")) loss_.add(number, *loss);
+  if (const auto rate = number_in(line, "learning_rate")) rate_.add(number, *rate);
+  if (const auto norm = number_in(line, "grad_norm"); norm && *norm > 0) norm_.add(number, *norm);
+}
+
+void RunRecorder::add_before(std::uint64_t steps, std::string_view log) {
+  before_ = steps;
+  for_each_line(log, [&](std::string_view line, std::size_t) { add_logged(line); });
+}
+
+RunHistory::Group RunRecorder::run_group(const Setup& setup, const RunStatistics& run) const {
+  RunHistory::Group group{"Run"};
+  if (run.steps() > 0) {
+    const double tokens = static_cast<double>(setup.tokens_per_step());
+    group.facts = {
+        {"loss", fmt::format("{:.4f} nats", run.last_mean_loss()),
+         fmt::format("mean of the last {} steps", run.last_losses())},
+        {"steps", grouped(run.steps()), "in " + format_seconds(run.seconds())},
+        {"tokens", grouped(run.steps() * setup.tokens_per_step()),
+         fmt::format("{} per second", grouped(static_cast<std::uint64_t>(tokens / run.step_seconds())))}};
+  }
+  if (before_ > 0)
+    group.facts.push_back({"steps before", grouped(before_),
+                           before_shown_ == 0 ? "not shown, as --log has none of them"
+                                              : fmt::format("{} shown, from --log", grouped(before_shown_))});
+  if (!stopped_.empty())
+    group.facts.push_back({"stopped", fmt::format("after step {}", before_ + run.steps()), stopped_});
+  return group;
+}
+
 RunChart RunRecorder::loss_chart() const {
   RunChart chart{.title = "loss"};
   chart.lines.push_back({.name = "training loss, nats", .columns = loss_.columns()});
@@ -143,8 +189,13 @@ RunChart RunRecorder::time_chart(const Plan& plan) const {
 
 RunHistory RunRecorder::history(const Setup& setup, const RunStatistics& run) const {
   RunHistory history;
-  if (run.steps() == 0) return history;
-  history.groups = {run_group(setup, run), time_group(setup, run), bytes_group(setup, run)};
+  const RunHistory::Group group = run_group(setup, run);
+  if (group.facts.empty()) return history;
+  history.groups = {group};
+  if (run.steps() > 0) {
+    history.groups.push_back(time_group(setup, run));
+    history.groups.push_back(bytes_group(setup, run));
+  }
   history.charts = {
       loss_chart(),
       {.title = "learning rate", .lines = {{.name = "learning rate", .columns = rate_.columns()}}},
@@ -158,8 +209,9 @@ RunHistory RunRecorder::history(const Setup& setup, const RunStatistics& run) co
 std::string run_page(const Setup& setup, const RunStatistics& run, const RunRecorder& recorder) {
   const GptConfig& model = setup.options->model;
   return plan_report(*setup.graph, *setup.plan, setup.machine,
-                     {.name = fmt::format("GPT with {} layers, width {}, {} parameters", model.layers,
-                                          model.width, grouped(parameter_count(*setup.graph))),
+                     {.name = fmt::format("{} with {} layers, width {}, {} parameters",
+                                          setup.options->kind == ModelKind::bert ? "BERT" : "GPT",
+                                          model.layers, model.width, grouped(parameter_count(*setup.graph))),
                       .machine_name = setup.device,
                       .budget = setup.options->budget,
                       .run = recorder.history(setup, run)});

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "samples/report.h"
@@ -40,6 +42,13 @@ class RunRecorder {
   void add(const StepRecord& record);
   // A value that is measured now and then: points of this name beside the training loss. Steps count from 1.
   void add_evaluation(const std::string& name, std::uint64_t step, double value);
+  // Those of its values that end in "loss".
+  void add(std::uint64_t step, const samples::Evaluation& evaluation);
+  // Of a run that goes on: how many steps were made before, and what --log has kept of them. Step times are
+  // left out, which were those of another plan.
+  void add_before(std::uint64_t steps, std::string_view log);
+  // Why the run ended before its last step.
+  void stop(std::string why) { stopped_ = std::move(why); }
 
   RunHistory history(const Setup& setup, const RunStatistics& run) const;
 
@@ -48,6 +57,8 @@ class RunRecorder {
     std::string name;
     ColumnLine values;
   };
+  void add_logged(std::string_view text);
+  RunHistory::Group run_group(const Setup& setup, const RunStatistics& run) const;
   RunChart loss_chart() const;
   RunChart time_chart(const Plan& plan) const;
 
@@ -56,6 +67,9 @@ class RunRecorder {
   ColumnLine norm_;
   ColumnLine seconds_;
   std::vector<Evaluation> evaluations_;  // in order of their first value
+  std::uint64_t before_ = 0;             // steps that an earlier run made
+  std::uint64_t before_shown_ = 0;       // of these, that its log has
+  std::string stopped_;
 };
 
 // The page of --report: the run, and below it its plan.

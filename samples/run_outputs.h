@@ -1,6 +1,8 @@
 // The files that a run was asked for.
 #pragma once
 
+#include <functional>
+
 #include "samples/model_files.h"
 #include "samples/options.h"
 #include "samples/output_file.h"
@@ -8,7 +10,8 @@
 
 namespace stowage::samples {
 
-// No output may replace the data or another output. Throws InvalidInput naming both flags.
+// No output may replace what is read (data, tokenizer, model, machine, checkpoints) or another output. Throws
+// InvalidInput naming both flags.
 void check_distinct(const Options& options);
 
 // All of them opened before the work, so that a bad path is told at once. Throws InvalidInput.
@@ -26,6 +29,20 @@ struct Outputs {
   OutputFile weights;
   ExportedModel exported;
   StepLog log;
+};
+
+// What cannot be written is told, and costs neither the training nor the files behind it.
+class Failures {
+ public:
+  explicit Failures(ModelKind kind) : kind_(kind) {}
+
+  // Whether `action` came to its end. Where it throws Error, that is told on stderr.
+  bool spare(const std::function<void()>& action);
+  bool any() const { return any_; }
+
+ private:
+  ModelKind kind_;
+  bool any_ = false;
 };
 
 }  // namespace stowage::samples

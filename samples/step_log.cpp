@@ -56,17 +56,22 @@ std::uint64_t kept_bytes(std::string_view log, std::uint64_t completed) {
     // An evaluation comes behind its step, and any number of times.
     const bool evaluation = line.find(R"(, "evaluation": {)") != std::string_view::npos;
     if (step == 0 || step > completed || (evaluation && step + 1 != next)) return kept;
-    if (!evaluation && next != 0 && step != next) return kept;
+    if (!evaluation && step < next) return kept;
     next = step + 1;
     kept = end + 1;
   }
 }
 
-void StepLog::start(std::uint64_t completed) {
-  if (!file_.wanted()) return;
+std::string StepLog::start(std::uint64_t completed) {
+  if (!file_.wanted()) return {};
   std::error_code error;
-  const bool regular = std::filesystem::is_regular_file(file_.path(), error);
-  file_.start(completed == 0 || !regular ? 0 : kept_bytes(read_log(file_.path()), completed));
+  std::string kept;
+  if (completed > 0 && std::filesystem::is_regular_file(file_.path(), error)) {
+    kept = read_log(file_.path());
+    kept.resize(kept_bytes(kept, completed));
+  }
+  file_.start(kept.size());
+  return kept;
 }
 
 void StepLog::write_line(const std::string& line) {

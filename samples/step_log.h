@@ -25,16 +25,18 @@ std::string to_json_line(const StepRecord& record);
 // {"step": N, "evaluation": {…}}: what was measured behind the first `steps` steps.
 std::string to_json_line(std::uint64_t steps, const Evaluation& evaluation);
 
-// How many bytes the lines take that a log begins with, as far as they are whole, follow one another step by
-// step, each with its evaluations behind it, and are of the first `completed` steps.
+// How many bytes the lines take that a log begins with, as far as they are whole, of rising steps, each with
+// its evaluations behind it, and of the first `completed` steps. Steps may be missing: of a run without a
+// log.
 std::uint64_t kept_bytes(std::string_view log, std::uint64_t completed);
 
 class StepLog {
  public:
   // Checks that the file can be written, and changes nothing yet. Empty path: logs nothing.
   explicit StepLog(const std::string& path) : file_("--log", path, Writing::growing) {}
-  // A log that goes on keeps the lines of the `completed` steps that it begins with; else it starts empty.
-  void start(std::uint64_t completed = 0);
+  // A log that goes on keeps the lines of the `completed` steps that it begins with, and returns them; else
+  // it starts empty.
+  std::string start(std::uint64_t completed = 0);
   void write(const StepRecord& record) { write_line(to_json_line(record)); }
   void write(std::uint64_t steps, const Evaluation& evaluation) {
     write_line(to_json_line(steps, evaluation));

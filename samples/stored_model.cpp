@@ -7,7 +7,9 @@
 #include <optional>
 
 #include "kernels/math/bfloat16.h"
+#include "samples/checkpoints.h"
 #include "samples/gpt_task.h"
+#include "samples/model_files.h"
 #include "stowage/error.h"
 #include "stowage/safetensors.h"
 
@@ -84,15 +86,18 @@ Graph training_graph(const GptConfig& sizes, DataType type) {
 }
 
 StoredModel from_files(const Options& options) {
-  StoredModel model;
-  model.sizes = options.model;
-  model.sizes.batch = 1;
-  const Graph graph = training_graph(model.sizes, DataType::f32);
-  Store store(graph);
-  const TensorFiles files(options.init);
-  load_model(files, *options.initial, graph, access_to(store));
-  model.parameters = store.take();
-  return model;
+  return about_initial(options, [&] {
+    StoredModel model;
+    model.sizes = options.model;
+    model.sizes.batch = 1;
+    const Graph graph = training_graph(model.sizes, DataType::f32);
+    const TensorFiles files(options.init);
+    check_model(files, *options.initial, graph);  // before memory is taken for what config.json claims
+    Store store(graph);
+    load_model(files, *options.initial, graph, access_to(store));
+    model.parameters = store.take();
+    return model;
+  });
 }
 
 StoredModel from_checkpoint(const Checkpoint& checkpoint) {
@@ -112,7 +117,7 @@ StoredModel from_checkpoint(const Checkpoint& checkpoint) {
 }
 
 std::optional<Checkpoint> checkpoint_of(const Options& options) {
-  if (!options.resume_from.empty()) return Checkpoint(options.resume_from);
+  if (!options.resume_from.empty()) return checkpoint_at(options.resume_from);
   return open_newest_checkpoint(options.checkpoint_folder);
 }
 
@@ -149,11 +154,9 @@ GptConfig sizes_in(const CheckpointState& state, const std::string& folder) {
 }
 
 StoredModel read_stored_model(const Options& options) {
-  const char* flag = !options.init.empty()         ? "--init"
-                     : options.resume_from.empty() ? "--checkpoint"
-                                                   : "--resume";
+  if (!options.init.empty()) return from_files(options);
+  const char* flag = options.resume_from.empty() ? "--checkpoint" : "--resume";
   try {
-    if (!options.init.empty()) return from_files(options);
     const std::optional<Checkpoint> checkpoint = checkpoint_of(options);
     if (!checkpoint) throw InvalidInput(options.checkpoint_folder + ": there is no checkpoint in it");
     return from_checkpoint(*checkpoint);

@@ -34,13 +34,13 @@ void check_readable_kind(const Named& path) {
     case std::filesystem::file_type::fifo:
       return;
     case std::filesystem::file_type::not_found:
-      refuse(path, "there is no such file; name a text to learn");
+      refuse(path, "there is no such file; name a text");
     case std::filesystem::file_type::directory:
       refuse(path, "this is a directory; name one file in it");
     case std::filesystem::file_type::none:
       refuse(path, fmt::format("cannot be read ({}); name a readable file", error.message()));
     default:
-      refuse(path, "this is not a file; name a text to learn");
+      refuse(path, "this is not a file; name a text");
   }
 }
 
@@ -63,7 +63,7 @@ std::string read_text(const std::string& path, const std::string& flag) {
     text.append(block.data(), std::fread(block.data(), 1, block.size(), file.get()));
   }
   if (std::ferror(file.get()) != 0) refuse(named, "reading it failed; copy it to a sound disk");
-  if (text.empty()) refuse(named, "the file is empty; name a text to learn");
+  if (text.empty()) refuse(named, "the file is empty; name another text");
   return text;
 }
 

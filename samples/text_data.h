@@ -1,11 +1,15 @@
 // Text as training data: bytes in, batches of tokens and targets out.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "stowage/error.h"
 
 namespace stowage::samples {
 
@@ -18,6 +22,19 @@ struct SplitText {
   std::string_view training, held_out;
 };
 SplitText split_text(std::string_view text, double share);
+
+// Runs `action` on what is held out of --data; of what it complains there is a way out.
+template <class Action>
+void on_held_out(const std::string& data, double share, Action action) {
+  try {
+    action();
+  } catch (const InvalidInput& error) {
+    throw InvalidInput(
+        fmt::format("--evaluation-share {}: what is held out of --data {}: {}; or hold out more, "
+                    "name another text by --evaluation-data, or give --evaluate-every 0",
+                    share, data, error.what()));
+  }
+}
 
 // H(next byte | byte) in nats, from the text's own counts: what a model that looks at one byte alone
 // can reach at best. 0 for a text shorter than two bytes.

@@ -31,6 +31,7 @@
 namespace stowage::samples {
 namespace {
 
+constexpr int failed_code = 1;
 constexpr int interrupted_code = 130;
 
 // stdout, at once: a pipe's reader sees lines as they come.
@@ -45,11 +46,13 @@ struct Model {
 };
 
 Model build_model(const Task& task, const Options& options) {
-  GraphBuilder builder(options.type);
-  Model model;
-  model.built = task.build(builder, options.model);
-  model.graph = builder.finish(model.built.loss, optimizer_of(options));
-  return model;
+  return about_initial(options, [&] {
+    GraphBuilder builder(options.type);
+    Model model;
+    model.built = task.build(builder, options.model);
+    model.graph = builder.finish(model.built.loss, optimizer_of(options));
+    return model;
+  });
 }
 
 // Both must outlive what is returned.
@@ -85,12 +88,13 @@ struct LineEnd {
 class Trainer {
  public:
   Trainer(const Setup& setup, const Model& model, Task& task, RunCheckpoints& checkpoints,
-          RunDevice& prepared)
+          RunDevice& prepared, Failures& failures)
       : setup_(setup),
         options_(*setup.options),
         model_(model),
         task_(task),
         checkpoints_(checkpoints),
+        failures_(failures),
         device_(open_run_device(prepared, options_)),
         engine_(*device_, model.graph, *setup.plan,
                 {.seed = options_.seed,
@@ -108,12 +112,12 @@ class Trainer {
                        .tokens_per_step = setup_.tokens_per_step(),
                        .budget = options_.budget.device,
                        .columns = terminal_columns(stdout)});
-    log.start(engine_.completed_steps());
+    write_log([&] { recorder_.add_before(engine_.completed_steps(), log.start(engine_.completed_steps())); });
     {
       const LineEnd line_end{progress};
       while (engine_.completed_steps() < options_.steps && !interrupted()) {
         const StepRecord record = make_step(engine_.completed_steps());
-        log.write(record);
+        write_log([&] { log.write(record); });
         print(progress.add(record.report));
         statistics_.add(record.report);
         recorder_.add(record);
@@ -124,22 +128,25 @@ class Trainer {
       }
     }
     engine_.drain();
-    log.finish();
+    write_log([&] { log.finish(); });
     checkpoints_.finish(engine_);
   }
 
   Engine& engine() { return engine_; }
   const RunStatistics& statistics() const { return statistics_; }
-  const RunRecorder& recorder() const { return recorder_; }
+  RunRecorder& recorder() { return recorder_; }
 
  private:
+  template <class Action>
+  void write_log(Action action) {
+    if (logs_) logs_ = failures_.spare(action);
+  }
+
   // Before the step's checkpoint, so that a run which goes on from that lacks no evaluation in its log.
   void evaluate(StepLog& log, Progress& progress) {
     const Evaluation evaluation = task_.evaluate(reader_of(model_.graph, engine_));
-    log.write(engine_.completed_steps(), evaluation);
-    for (const auto& [name, value] : evaluation.values)
-      if (name.ends_with("loss"))
-        recorder_.add_evaluation("evaluation: " + name, engine_.completed_steps(), value);
+    write_log([&] { log.write(engine_.completed_steps(), evaluation); });
+    recorder_.add(engine_.completed_steps(), evaluation);
     print(fmt::format("{}evaluation    {}\n", progress.finish(), evaluation.text));
   }
 
@@ -164,6 +171,8 @@ class Trainer {
   const Model& model_;
   Task& task_;
   RunCheckpoints& checkpoints_;
+  Failures& failures_;
+  bool logs_ = true;  // until that fails
   std::unique_ptr<Device> device_;
   Engine engine_;
   RunStatistics statistics_;
@@ -177,10 +186,21 @@ void write_trace(OutputFile& file, const Setup& setup, Engine& engine) {
   file.commit();
 }
 
-void write_report(OutputFile& file, const Setup& setup, const Trainer& trainer) {
+void write_report(OutputFile& file, const Setup& setup, Trainer& trainer) {
   if (!file.wanted()) return;
   file.write(run_page(setup, trainer.statistics(), trainer.recorder()));
   file.commit();
+}
+
+// What ends a run early stands on its page, with the steps up to there.
+void run_or_report(Trainer& trainer, const Setup& setup, Outputs& outputs, Failures& failures) {
+  try {
+    trainer.run(outputs.log);
+  } catch (const Error& error) {
+    trainer.recorder().stop(error.what());
+    failures.spare([&] { write_report(outputs.report, setup, trainer); });
+    throw;
+  }
 }
 
 void print_sample(const Options& options, const Task& task, const ReadParameter& read) {
@@ -230,19 +250,25 @@ int train(const Options& given) {
   if (interrupted()) return interrupted_code;
 
   print("\n");
-  Trainer trainer(setup, model, *task, checkpoints, prepared);
+  Failures failures(options.kind);
+  Trainer trainer(setup, model, *task, checkpoints, prepared, failures);
   if (!checkpoints.resumes()) print(initial.load(model.graph, trainer.engine()));
   print(checkpoints.begin(trainer.engine()));
-  trainer.run(outputs.log);
+  run_or_report(trainer, setup, outputs, failures);
+  if (trainer.engine().completed_steps() < options.steps)
+    trainer.recorder().stop("by Ctrl-C or another signal");
   if (trainer.statistics().steps() > 0) print('\n' + summary(setup, trainer.statistics()));
-  write_trace(outputs.trace, setup, trainer.engine());
-  write_report(outputs.report, setup, trainer);
-  write_weights(outputs.weights, model.graph, [&](TensorId id) { return trainer.engine().read(id); });
-  print(outputs.exported.write(*task, model.graph, trainer.engine()));
+  failures.spare([&] {
+    write_weights(outputs.weights, model.graph, [&](TensorId id) { return trainer.engine().read(id); });
+  });
+  failures.spare([&] { print(outputs.exported.write(*task, model.graph, trainer.engine())); });
+  failures.spare([&] { write_report(outputs.report, setup, trainer); });
+  failures.spare([&] { write_trace(outputs.trace, setup, trainer.engine()); });
   if (!interrupted()) print_sample(options, *task, reader_of(model.graph, trainer.engine()));
   if (interrupted())
     print("\nstopped by Ctrl-C; what was asked for is written as of the last finished step\n");
-  checkpoints.require_saved();
+  failures.spare([&] { checkpoints.require_saved(); });
+  if (failures.any()) return failed_code;
   return interrupted() ? interrupted_code : 0;
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <span>
 
 #include "stowage/checkpoint.h"
@@ -39,6 +40,13 @@ void set_vocabulary(Options& options, std::int64_t tokens, const std::string& ne
     throw InvalidInput(
         fmt::format("--init {}: config.json has vocab_size {}, and {} {}: give a model of at least {} tokens",
                     options.init, model.vocabulary, needs, tokens, tokens));
+  const bool own = options.init.empty() || options.tokenizer.empty();
+  if (!own && tokens < model.vocabulary / 10 * 9)
+    std::fprintf(stderr,
+                 "%s: warning: --init %s has a vocabulary of %lld, and --tokenizer %s %lld tokens: is it the "
+                 "model's own?\n",
+                 program_name(options.kind), options.init.c_str(), static_cast<long long>(model.vocabulary),
+                 options.tokenizer.c_str(), static_cast<long long>(tokens));
   model.padded_vocabulary = (model.vocabulary + multiple - 1) / multiple * multiple;
 }
 

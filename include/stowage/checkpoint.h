@@ -83,7 +83,8 @@ class Checkpoint {
   const std::string& folder() const { return folder_; }
   const CheckpointState& state() const { return state_; }
 
-  // Throw InvalidInput that names the first field in which the other one differs, and both values.
+  // Throw InvalidInput that names the first field in which the other one differs, and both values; of a
+  // configuration the names of the others too.
   void require_configuration(const std::map<std::string, std::string>& configuration) const;
   void require_graph(const Graph& graph) const;
 
@@ -126,7 +127,7 @@ class CheckpointFolder {
   // Makes the folder, locks it, and removes what earlier processes left unfinished. Keeps the `keep` newest
   // checkpoints, at least 1. Throws InvalidInput: it cannot be written, or another process has it.
   CheckpointFolder(std::string folder, std::uint64_t keep);
-  ~CheckpointFolder();
+  ~CheckpointFolder();  // removes a folder that it has made where nothing was written
   CheckpointFolder(const CheckpointFolder&) = delete;
   CheckpointFolder& operator=(const CheckpointFolder&) = delete;
 
@@ -144,6 +145,7 @@ class CheckpointFolder {
  private:
   void remove_older(std::uint64_t step) const;
 
+  bool made_ = false;  // the folder was not there; before `folder_`, which sets it
   std::string folder_;
   std::uint64_t keep_;
   int lock_ = -1;

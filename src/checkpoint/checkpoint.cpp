@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "src/checkpoint/checkpoint_names.h"
@@ -71,12 +72,20 @@ void load_tensor(const FileHandle& file, const std::string& path, const Checkpoi
   if (checksum.digits() != tensor.checksum) refuse_tensor(path, tensor, checksum.digits());
 }
 
+// `others`: that differ too.
 [[noreturn]] void refuse_difference(const std::string& folder, const std::string& field,
-                                    const std::string& theirs, const std::string& ours) {
+                                    const std::string& theirs, const std::string& ours,
+                                    const std::vector<std::string>& others = {}) {
+  constexpr std::size_t most = 8;
+  std::string more;
+  for (std::size_t i = 0; i < std::min(others.size(), most); ++i)
+    more += (i == 0 ? "" : ", ") + in_quotes(others[i]);
+  if (others.size() > most) more += fmt::format(" and {} more", others.size() - most);
+  if (!more.empty()) more = fmt::format(" (others too: {})", more);
   throw InvalidInput(
-      fmt::format("{}: '{}' is {}, and that of this run is {}; go on as it was begun, or start anew "
+      fmt::format("{}: '{}' is {}, and that of this run is {}{}; go on as it was begun, or start anew "
                   "in another folder",
-                  path_in(folder, state_file), field, theirs, ours));
+                  path_in(folder, state_file), field, theirs, ours, more));
 }
 
 std::string told(const CheckpointTensor& tensor) {
@@ -96,17 +105,22 @@ Checkpoint::Checkpoint(std::string folder) : folder_(std::move(folder)) {
 }
 
 void Checkpoint::require_configuration(const std::map<std::string, std::string>& configuration) const {
+  using Fields = std::map<std::string, std::string>;
   const auto& stored = state_.configuration;
-  for (const auto& [name, value] : configuration) {
-    const auto found = stored.find(name);
-    if (found == stored.end())
-      refuse_difference(folder_, "configuration." + name, "missing", in_quotes(value));
-    if (found->second != value)
-      refuse_difference(folder_, "configuration." + name, in_quotes(found->second), in_quotes(value));
-  }
+  const auto value_in = [](const Fields& fields, const std::string& name) {
+    const auto found = fields.find(name);
+    return found == fields.end() ? "missing" : in_quotes(found->second);
+  };
+  std::vector<std::string> others;  // fields that differ
+  for (const auto& [name, value] : configuration)
+    if (value_in(stored, name) != in_quotes(value)) others.push_back(name);
   for (const auto& [name, value] : stored)
-    if (!configuration.contains(name))
-      refuse_difference(folder_, "configuration." + name, in_quotes(value), "missing");
+    if (!configuration.contains(name)) others.push_back(name);
+  if (others.empty()) return;
+  const std::string first = others.front();
+  others.erase(others.begin());
+  refuse_difference(folder_, "configuration." + first, value_in(stored, first),
+                    value_in(configuration, first), others);
 }
 
 void Checkpoint::require_graph(const Graph& graph) const {

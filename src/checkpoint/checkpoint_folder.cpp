@@ -24,11 +24,26 @@ namespace fs = std::filesystem;
   throw InvalidInput(fmt::format("{}: {}; name another folder for checkpoints", folder, why));
 }
 
-std::string make_folder(std::string folder) {
+// Its name on the disk, or else the machine's next start may not find what is written into it. A parent that
+// may not be read is not ours to judge.
+void sync_parents(fs::path folder) {
+  for (; folder.has_relative_path(); folder = folder.parent_path()) {
+    const fs::path parent = folder.parent_path();
+    try {
+      sync_folder(parent.empty() ? "." : parent.string());
+    } catch (const Error&) {
+      return;
+    }
+  }
+}
+
+// `made`: whether it was not there.
+std::string make_folder(std::string folder, bool& made) {
   while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
   std::error_code error;
-  fs::create_directories(folder, error);
+  made = fs::create_directories(folder, error);
   if (error || folder.empty()) refuse(folder, "it cannot be made (" + error.message() + ")");
+  if (made) sync_parents(folder);
   if (::access(folder.c_str(), R_OK | W_OK | X_OK) != 0)
     refuse(folder, fmt::format("it cannot be written ({})", std::strerror(errno)));
   return folder;
@@ -117,13 +132,16 @@ struct Unfinished {
 }  // namespace
 
 CheckpointFolder::CheckpointFolder(std::string folder, std::uint64_t keep)
-    : folder_(make_folder(std::move(folder))), keep_(keep) {
+    : folder_(make_folder(std::move(folder), made_)), keep_(keep) {
   if (keep_ == 0) refuse(folder_, "at least one checkpoint must be kept, not 0");
   lock_ = lock_folder(folder_);
   remove_leftovers(folder_);
 }
 
-CheckpointFolder::~CheckpointFolder() { ::close(lock_); }
+CheckpointFolder::~CheckpointFolder() {
+  if (made_) ::rmdir(folder_.c_str());  // which takes an empty one alone
+  ::close(lock_);
+}
 
 void CheckpointFolder::write(CheckpointState state, const ReadValue& read) {
   const std::uint64_t step = state.step;

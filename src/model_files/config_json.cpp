@@ -162,8 +162,10 @@ class ConfigReader {
     const auto found = config_.find(field.name);
     if (found == config_.end() || *found == field.value) return;
     root_.member(field.name)
-        .refuse(
-            fmt::format("is {}; {} is supported", in_quotes(found->dump(-1, ' ', true)), field.value.dump()));
+        .refuse(fmt::format("is {}; {} is supported",
+                            found->is_string() ? in_quotes(found->get<std::string>())
+                                               : found->dump(-1, ' ', true).substr(0, 200),
+                            field.value.dump()));
   }
 
   const JsonSource& source_;

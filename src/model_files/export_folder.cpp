@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -25,6 +26,14 @@ std::string without_slashes(std::string folder) {
   return folder;
 }
 
+// Another file system begins here, so that nothing can take the folder's name.
+bool is_mounted(const std::string& folder) {
+  struct stat inside {};
+  struct stat outside {};
+  return ::stat(folder.c_str(), &inside) == 0 && ::stat((folder + "/..").c_str(), &outside) == 0 &&
+         inside.st_dev != outside.st_dev;
+}
+
 }  // namespace
 
 ExportFolder::ExportFolder(std::string folder) : folder_(without_slashes(std::move(folder))) {
@@ -34,6 +43,9 @@ ExportFolder::ExportFolder(std::string folder) : folder_(without_slashes(std::mo
     refuse_folder(folder_, "this is there and is no folder");
   if (fs::exists(status) && !fs::is_empty(folder_, error))
     refuse_folder(folder_, error ? error.message() : "there are files in it");
+  const std::string last = fs::path(folder_).filename().string();
+  if (last == "." || last == ".." || is_mounted(folder_))
+    refuse_folder(folder_, "it cannot be replaced by a folder that is written whole");
   const std::string temporary = fmt::format("{}.{}.part", folder_, ::getpid());
   if (folder_.empty() || !fs::create_directory(temporary, error))
     refuse_folder(folder_,

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <set>
 
+#include "src/graph/finite.h"
 #include "src/model_files/convert.h"
 #include "src/model_files/parameter_parts.h"
 #include "src/model_files/strict_json.h"
@@ -162,6 +163,19 @@ class Reader {
       } else {
         read_converted(stored, run, type, into.subspan(at(run.element)));
       }
+    });
+    require_finite(begin, type, into);
+  }
+
+  // A model that was saved broken is told here, and not as a training that diverges.
+  void require_finite(std::int64_t begin, DataType type, std::span<const std::byte> values) {
+    const auto found = first_non_finite(type, values);
+    if (!found) return;
+    const std::int64_t element = begin + static_cast<std::int64_t>(found->index);
+    for_each_run(match_.parameter, element, element + 1, [&](const Run& run) {
+      throw InvalidInput(fmt::format(
+          "model files: tensor {} holds {} at element {}; give a model whose values are all finite",
+          in_quotes(match_.stored[run.part]->name), found->is_nan ? "NaN" : "an infinity", run.stored));
     });
   }
 

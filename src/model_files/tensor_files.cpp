@@ -45,9 +45,12 @@ OpenTensorFile open_file(const std::string& path) {
   return file;
 }
 
-// A folder's file or index.
-std::string found_in(const std::string& path) {
+// A folder's file or index; of the folder that a config.json is in, too.
+std::string found_in(const std::string& given) {
   std::error_code error;
+  const bool config = fs::path(given).filename() == "config.json";
+  const std::string folder = config ? fs::path(given).parent_path().string() : given;
+  std::string path = folder.empty() ? "." : folder;
   if (!fs::is_directory(path, error)) return path;
   for (const char* name : {"model.safetensors", "model.safetensors.index.json"}) {
     const fs::path file = fs::path(path) / name;

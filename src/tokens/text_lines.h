@@ -1,4 +1,4 @@
-// Lines of a text file, with either kind of line end.
+// Lines of a text file, with either kind of line end, and with or without a byte order mark.
 #pragma once
 
 #include <algorithm>
@@ -10,6 +10,8 @@ namespace stowage {
 // Calls take(line, number) for each line, numbered from 1, without its end.
 template <class Take>
 void for_each_line(std::string_view text, Take&& take) {
+  constexpr std::string_view mark = "\xef\xbb\xbf";
+  if (text.starts_with(mark)) text.remove_prefix(mark.size());
   std::size_t number = 0;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());

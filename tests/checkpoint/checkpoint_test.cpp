@@ -127,6 +127,12 @@ TEST_F(CheckpointFiles, AnotherRunIsNamedWithBothValues) {
   other = same;
   other["model.heads"] = "4";
   EXPECT_THAT(refused(other), HasSubstr("'configuration.model.heads' is missing"));
+  other["model.layers"] = "3";
+  EXPECT_THAT(refused(other),
+              HasSubstr("'configuration.model.heads' is missing, and that of this run is \"4\" "
+                        "(others too: \"model.layers\");"));
+  for (int i = 0; i < 20; ++i) other[std::to_string(i)] = "";
+  EXPECT_THAT(refused(other), HasSubstr(" and 13 more);"));
   other = same;
   other.erase("model.layers");
   EXPECT_THAT(refused(other),

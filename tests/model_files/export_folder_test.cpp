@@ -33,6 +33,18 @@ TEST(ExportFolder, TakesThePlaceOfAnEmptyOne) {
   EXPECT_EQ(contents_of(folder.file("m/a")), "text");
 }
 
+// Nothing can be renamed to these: that is told before anything is written.
+TEST(ExportFolder, RefusesAPlaceThatCannotBeTaken) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder.file("m/n"));
+  std::filesystem::remove(folder.file("m/n"));
+  expect_refused([&] { ExportFolder(folder.file("m/.")); }, "name a new folder");
+  std::filesystem::create_directories(folder.file("o/p"));
+  expect_refused([&] { ExportFolder(folder.file("o/p/..")); }, "name a new folder");
+  if (std::filesystem::is_empty("/dev/shm"))
+    expect_refused([] { ExportFolder("/dev/shm"); }, "name a new folder");
+}
+
 TEST(ExportFolder, LeavesNothingWithoutACommit) {
   const TemporaryFolder folder;
   { std::ofstream(ExportFolder(folder.file("m")).path() + "/a") << "text"; }

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "stowage/error.h"
 #include "tests/samples/temporary_folder.h"
@@ -19,6 +20,16 @@ TEST(OutputFile, WholeAppearsAtCommitAlone) {
   file.commit();
   EXPECT_EQ(contents_of(path), "new text");
   EXPECT_EQ(folder.entries(), 1U);
+}
+
+// Of a process that was killed and had the same number.
+TEST(OutputFile, WholeIsNotBehindWhatLiesUnderItsTemporaryName) {
+  const TemporaryFolder folder;
+  folder.make("out." + std::to_string(::getpid()) + ".part", "an old half");
+  OutputFile file("--trace", folder.file("out"), Writing::whole);
+  file.write("new");
+  file.commit();
+  EXPECT_EQ(contents_of(folder.file("out")), "new");
 }
 
 TEST(OutputFile, WholeLeavesNothingWithoutCommit) {

@@ -52,6 +52,41 @@ TEST(SpecialIds, OfAVocabularyThatLacksThemComeBehindIt) {
   EXPECT_EQ(special_ids(*words), (SpecialIds{2, 3, 0, 4, 6}));
 }
 
+TEST_F(PairSourceTest, APartOfTheSamplesIsThatOfAll) {
+  PairBatch all, part;
+  source.fill(3, all);
+  source.fill(3, 10, 4, part);
+  const auto rows = [](const std::vector<std::int32_t>& values, std::size_t row, std::size_t count) {
+    const auto begin = values.begin() + static_cast<std::ptrdiff_t>(row * width);
+    return std::vector<std::int32_t>(begin, begin + static_cast<std::ptrdiff_t>(count * width));
+  };
+  EXPECT_EQ(part.tokens, rows(all.tokens, 10, 4));
+  EXPECT_EQ(part.targets, rows(all.targets, 10, 4));
+  EXPECT_EQ(part.seen, rows(all.seen, 10, 4));
+  ASSERT_EQ(part.next_sentence.size(), 4U);
+  EXPECT_EQ(part.next_sentence[3], all.next_sentence[13]);
+}
+
+// A line of a million tokens: it would take minutes to move them one by one.
+TEST(PairSource, ShortensLongLinesAtOnce) {
+  const std::string letters(1 << 20, 'a');
+  const Documents documents(letters + "\n\n" + letters, *bytes);
+  const PairSource source(documents, special_ids(*bytes), 8, sequence, 5);
+  PairBatch made;
+  source.fill(0, made);
+  EXPECT_EQ(std::count(made.seen.begin(), made.seen.end(), 1), 8 * sequence);
+}
+
+TEST(PairSource, SaysThatThereIsNoSentence) {
+  const Documents documents(" \n\n \n", *bytes);
+  try {
+    const PairSource source(documents, special_ids(*bytes), 8, sequence, 5);
+    FAIL() << "accepted";
+  } catch (const InvalidInput& error) {
+    EXPECT_THAT(error.what(), HasSubstr("there is no sentence in it"));
+  }
+}
+
 TEST_F(PairSourceTest, FramesTwoRunsOfTextThatFill) {
   PairBatch made;
   source.fill(3, made);

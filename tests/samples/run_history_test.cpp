@@ -146,6 +146,40 @@ TEST_F(RunPage, HasALineForEachValueAndPointsForEvaluations) {
   EXPECT_EQ(line(history, 3, 2).columns[0].last, 10U);
 }
 
+TEST_F(RunPage, BeginsWithWhatTheLogHasOfTheStepsBefore) {
+  recorder_.add_before(3, R"({"step": 1, "loss": 5, "grad_norm": 0, "learning_rate": 0.5}
+{"step": 2, "loss": null, "grad_norm": 2, "learning_rate": 0.25}
+{"step": 2, "evaluation": {"loss": 4.5, "perplexity": 90}}
+{"step": "x", "loss": 1}
+no line of a log
+)");
+  const RunHistory history = recorder_.history(setup_, statistics_);
+  ASSERT_EQ(history.groups.size(), 1U);  // nothing was measured
+  EXPECT_EQ(history.groups[0].facts.at(0).label, "steps before");
+  EXPECT_EQ(history.groups[0].facts.at(0).value, "3");
+  EXPECT_EQ(history.groups[0].facts.at(0).note, "2 shown, from --log");
+  ASSERT_EQ(line(history, 0, 0).columns.size(), 1U);
+  EXPECT_EQ(line(history, 0, 0).columns[0].mean, 5);
+  EXPECT_EQ(line(history, 0, 1).name, "evaluation: loss");
+  EXPECT_EQ(line(history, 0, 1).columns.at(0).first, 2U);
+  EXPECT_EQ(line(history, 1, 0).columns.at(1).mean, 0.25);
+  EXPECT_EQ(line(history, 2, 0).columns.at(0).first, 2U);
+  EXPECT_TRUE(line(history, 3, 0).columns.empty());
+  EXPECT_THAT(run_page(setup_, statistics_, recorder_), HasSubstr("</html>"));
+}
+
+TEST_F(RunPage, SaysWhyItStoppedEvenBeforeTheFirstStep) {
+  recorder_.add_before(7, "");
+  recorder_.stop("step 8: loss NaN");
+  const auto facts = recorder_.history(setup_, statistics_).groups.at(0).facts;
+  EXPECT_THAT(facts.at(0).note, HasSubstr("--log has none"));
+  EXPECT_EQ(facts.at(1).value, "after step 7");
+  EXPECT_EQ(facts.at(1).note, "step 8: loss NaN");
+  EXPECT_THAT(run_page(setup_, statistics_, recorder_), HasSubstr("GPT with"));
+  options_.kind = ModelKind::bert;
+  EXPECT_THAT(run_page(setup_, statistics_, recorder_), HasSubstr("BERT with"));
+}
+
 TEST_F(RunPage, IsOnePageWithItsPlan) {
   add_steps(10);
   const std::string page = run_page(setup_, statistics_, recorder_);

@@ -1,9 +1,12 @@
 #include "tests/samples/run_program.h"
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <stdexcept>
@@ -28,7 +31,7 @@ namespace {
 }  // namespace
 
 ProgramResult run_program(const std::string& program, const std::vector<std::string>& arguments,
-                          const std::string& interrupt_after) {
+                          const std::string& interrupt_after, int signal) {
   const TemporaryFolder folder;
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
@@ -43,8 +46,9 @@ ProgramResult run_program(const std::string& program, const std::vector<std::str
   while ((count = ::read(ends[0], block.data(), block.size())) > 0) {
     result.output.append(block.data(), static_cast<std::size_t>(count));
     if (interrupt && result.output.find(interrupt_after) != std::string::npos) {
-      ::kill(child, SIGINT);
       interrupt = false;
+      if (signal == SIGPIPE) break;
+      ::kill(child, signal);
     }
   }
   ::close(ends[0]);
@@ -55,8 +59,21 @@ ProgramResult run_program(const std::string& program, const std::vector<std::str
   return result;
 }
 
-ProgramResult run_train_gpt(const std::vector<std::string>& arguments, const std::string& interrupt_after) {
-  return run_program(STOWAGE_TRAIN_GPT, arguments, interrupt_after);
+ProgramResult run_train_gpt(const std::vector<std::string>& arguments, const std::string& interrupt_after,
+                            int signal) {
+  return run_program(STOWAGE_TRAIN_GPT, arguments, interrupt_after, signal);
+}
+
+ProgramResult well(ProgramResult result) {
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  return result;
+}
+
+std::string expect_refusal(const ProgramResult& result, const std::vector<std::string>& parts) {
+  EXPECT_EQ(result.exit_code, 2) << result.output;
+  EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1) << result.errors;
+  for (const std::string& part : parts) EXPECT_THAT(result.errors, ::testing::HasSubstr(part));
+  return result.errors;
 }
 
 }  // namespace stowage::samples

@@ -1,6 +1,7 @@
 // Runs train_gpt and train_bert as a user does.
 #pragma once
 
+#include <csignal>
 #include <string>
 #include <vector>
 
@@ -12,13 +13,20 @@ struct ProgramResult {
   std::string errors;
 };
 
-// The program with `arguments`. `interrupt_after`: sends SIGINT once the output contains this text (never for
-// "").
+// The program with `arguments`. `interrupt_after`: sends `signal` once the output contains this text (never
+// for
+// ""). SIGPIPE is not sent: nobody reads the output from there on.
 ProgramResult run_program(const std::string& program, const std::vector<std::string>& arguments,
-                          const std::string& interrupt_after = "");
+                          const std::string& interrupt_after = "", int signal = SIGINT);
 
 // The program at STOWAGE_TRAIN_GPT.
 ProgramResult run_train_gpt(const std::vector<std::string>& arguments,
-                            const std::string& interrupt_after = "");
+                            const std::string& interrupt_after = "", int signal = SIGINT);
+
+// Expects that it ended well.
+ProgramResult well(ProgramResult result);
+
+// Expects exit code 2, and one line on stderr with all of `parts`, which it returns.
+std::string expect_refusal(const ProgramResult& result, const std::vector<std::string>& parts);
 
 }  // namespace stowage::samples

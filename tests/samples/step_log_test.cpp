@@ -73,12 +73,17 @@ TEST(StepLog, GoesOnBehindTheStepsThatAreMade) {
                                "\n",
                        9),
             first.size());
+  // A run without a log was between them.
+  const std::string far = R"({"step": 9, "loss": 1})"
+                          "\n";
+  EXPECT_EQ(kept_bytes(first + far, 9), first.size() + far.size());
+  EXPECT_EQ(kept_bytes(far + first, 9), far.size());
   EXPECT_EQ(kept_bytes("some text\n" + first, 9), 0U);
   EXPECT_EQ(kept_bytes("", 9), 0U);
 
   const TemporaryFolder folder;
   StepLog log(folder.make("log", first + second));
-  log.start(3);
+  EXPECT_EQ(log.start(3), first);
   log.write(awkward());
   EXPECT_EQ(contents_of(folder.file("log")), first + to_json_line(awkward()) + '\n');
 }

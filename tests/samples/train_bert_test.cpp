@@ -143,7 +143,8 @@ TEST_F(TrainBert, RefusesWhatDoesNotGoTogether) {
   expect_refused({}, {"--data"});
   expect_refused(small({"--sample", "3"}), {"--sample", "train_bert --help"});
   expect_refused(small({"--data", folder_.make("one", "a b c. d e f.\n")}), {"--data", "single document"});
-  expect_refused(small({"--evaluation-share", "0.001"}), {"--evaluation-share 0.001", "single document"});
+  expect_refused(small({"--evaluation-share", "0.001"}),
+                 {"--evaluation-share 0.001", "there is no sentence in it"});
   expect_refused(small({"--sequence", "4"}), {"at least 5"});
   expect_refused(with({"--init", fixtures + "model_files/gpt2"}), {"--init", "gpt2"});
   expect_refused(with({"--init", fixtures + "model_files/bert"}), {"--init", "give --tokenizer"});

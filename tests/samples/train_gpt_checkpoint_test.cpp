@@ -33,17 +33,8 @@ class TrainGptCheckpoint : public ::testing::Test {
     return words;
   }
   ProgramResult run(const Words& more) const { return run_train_gpt(with(more)); }
-  ProgramResult run_well(const Words& more) const {
-    ProgramResult result = run(more);
-    EXPECT_EQ(result.exit_code, 0) << result.errors;
-    return result;
-  }
-  void expect_refused(const Words& more, const Words& parts) const {
-    const ProgramResult result = run(more);
-    EXPECT_EQ(result.exit_code, 2) << result.output;
-    EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1) << result.errors;
-    for (const std::string& part : parts) EXPECT_THAT(result.errors, HasSubstr(part));
-  }
+  ProgramResult run_well(const Words& more) const { return well(run(more)); }
+  void expect_refused(const Words& more, const Words& parts) const { expect_refusal(run(more), parts); }
   // The weights that six steps in one go end in.
   std::string uninterrupted() const {
     run_well({"--weights", folder_.file("whole")});
@@ -70,7 +61,7 @@ TEST_F(TrainGptCheckpoint, AResumedRunEndsInTheSameBytesUnderAnotherPlan) {
   const std::vector<Words> others = {
       {"--policy", "layer-stream"},
       {"--policy", "auto", "--device-memory", "1120KiB", "--bucket-size", "1000", "--threads", "1"},
-      {"--policy", "zero-offload", "--checkpoint-blocking"}};
+      {"--policy", "zero-offload", "--checkpoint", folder_.file("other"), "--checkpoint-blocking"}};
   for (std::size_t i = 0; i < others.size(); ++i) {
     Words words = {"--resume", checkpoint(2), "--weights", folder_.file("b")};
     words.insert(words.end(), others[i].begin(), others[i].end());
@@ -166,6 +157,16 @@ TEST_F(TrainGptCheckpoint, GoesOnWithAnotherRateOrClipWhereThatIsAsked) {
   EXPECT_THAT(output, HasSubstr("--clip was 2 and is 1: from here on other bits"));
 }
 
+TEST_F(TrainGptCheckpoint, ADifferenceIsToldWithAllOthers) {
+  run_well({"--checkpoint", dir_});
+  expect_refused({"--resume", checkpoint(6), "--width", "32", "--seed", "2"},
+                 {"'configuration.model.width' is \"16\"", "(others too: \"training.seed\")"});
+  // The folder of checkpoints is not one of them.
+  const std::string remedy = "such as --resume " + checkpoint(6) + ", the newest, or --checkpoint " + dir_;
+  expect_refused({"--resume", dir_}, {"--resume " + dir_ + ": this is a folder of checkpoints", remedy});
+  expect_refusal(run_train_gpt({"--generate", "x", "--resume", dir_}), {remedy});
+}
+
 // A step that is not finite is not made and not logged; the checkpoints are those of the steps before.
 TEST_F(TrainGptCheckpoint, ADivergedRunSaysWhereAndWhereToGoOnFrom) {
   const std::string log = folder_.file("log");
@@ -217,12 +218,10 @@ TEST_F(TrainGptCheckpoint, WhatCannotBeSavedIsToldAndTheTrainingGoesOn) {
   rlimit before{};
   ::getrlimit(RLIMIT_FSIZE, &before);
   const rlimit page{4096, before.rlim_max};
-  const auto handler = std::signal(SIGXFSZ, SIG_IGN);  // both go on to the program
   ::setrlimit(RLIMIT_FSIZE, &page);
   const ProgramResult result =
       run({"--checkpoint", dir_, "--checkpoint-every", "2", "--keep", "1", "--resume"});
   ::setrlimit(RLIMIT_FSIZE, &before);
-  std::signal(SIGXFSZ, handler);
   EXPECT_EQ(result.exit_code, 1) << result.errors;
   EXPECT_THAT(result.errors, HasSubstr("train_gpt: warning: checkpoint of step 4: " + dir_));
   EXPECT_THAT(result.errors, HasSubstr("train_gpt: warning: checkpoint of step 6: " + dir_));

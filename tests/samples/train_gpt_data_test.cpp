@@ -32,17 +32,8 @@ class TrainGptData : public ::testing::Test {
     words.insert(words.end(), more.begin(), more.end());
     return run_train_gpt(words);
   }
-  ProgramResult run_well(const Words& more) const {
-    ProgramResult result = run(more);
-    EXPECT_EQ(result.exit_code, 0) << result.errors;
-    return result;
-  }
-  void expect_refused(const Words& more, const Words& parts) const {
-    const ProgramResult result = run(more);
-    EXPECT_EQ(result.exit_code, 2) << result.output;
-    EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1) << result.errors;
-    for (const std::string& part : parts) EXPECT_THAT(result.errors, HasSubstr(part));
-  }
+  ProgramResult run_well(const Words& more) const { return well(run(more)); }
+  void expect_refused(const Words& more, const Words& parts) const { expect_refusal(run(more), parts); }
   std::string shard(const std::string& name, std::int32_t count, std::int32_t first) const {
     TokenShardWriter writer(folder_.file(name), ShardVersion::two_bytes);
     std::vector<std::int32_t> tokens;

@@ -24,15 +24,9 @@ class TrainGptModelFiles : public ::testing::Test {
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
-  void run(const Words& more) const {
-    const ProgramResult result = run_train_gpt(with(more));
-    EXPECT_EQ(result.exit_code, 0) << result.errors;
-  }
+  void run(const Words& more) const { well(run_train_gpt(with(more))); }
   void expect_refused(const Words& more, const Words& parts) const {
-    const ProgramResult result = run_train_gpt(with(more));
-    EXPECT_EQ(result.exit_code, 2) << result.errors;
-    EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1) << result.errors;
-    for (const std::string& part : parts) EXPECT_THAT(result.errors, HasSubstr(part));
+    expect_refusal(run_train_gpt(with(more)), parts);
   }
 
   TemporaryFolder folder_;

@@ -35,6 +35,12 @@ TEST_F(BytePairFilesTest, LineEndsOfEitherKind) {
             byte_pair_tokenizer(vocab_.dump(), merges_)->encode("the other cat"));
 }
 
+TEST_F(BytePairFilesTest, AByteOrderMarkIsPassedOver) {
+  const std::string mark = "\xef\xbb\xbf";
+  EXPECT_EQ(byte_pair_tokenizer(mark + vocab_.dump(), mark + merges_)->encode("the other cat"),
+            byte_pair_tokenizer(vocab_.dump(), merges_)->encode("the other cat"));
+}
+
 TEST_F(BytePairFilesTest, ASpecialTextThatMergesMakeIsOrdinary) {
   vocab_["<s"] = 265;
   vocab_["<s>"] = 266;

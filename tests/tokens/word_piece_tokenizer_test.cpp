@@ -21,6 +21,10 @@ TEST(WordPieceTokenizer, TakesTheLongestTokens) {
   EXPECT_EQ(tokenizer->vocabulary_size(), 13);
 }
 
+TEST(WordPieceTokenizer, AByteOrderMarkIsNoPartOfTheFirstToken) {
+  EXPECT_EQ(word_piece_tokenizer(std::string("\xef\xbb\xbf") + vocab)->special(SpecialToken::padding), 0);
+}
+
 TEST(WordPieceTokenizer, WordsOfMoreThanAHundredCharactersAreUnknown) {
   const auto tokenizer = word_piece_tokenizer(vocab, {.strip_accents = false});
   const auto word = [](int characters) {

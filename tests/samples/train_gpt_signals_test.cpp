@@ -1,0 +1,100 @@
+// train_gpt where the terminal, the reader of its output or the room for it goes away.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "stowage/checkpoint.h"
+#include "tests/samples/machine_json.h"
+#include "tests/samples/run_program.h"
+#include "tests/samples/temporary_folder.h"
+
+namespace stowage::samples {
+namespace {
+
+using ::testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+class TrainGptSignals : public ::testing::Test {
+ protected:
+  Words with(const Words& more) const {
+    Words words = {"--data",   text_,  "--device",   "simulated", "--machine",        machine_,
+                   "--policy", "none", "--layers",   "1",         "--width",          "16",
+                   "--heads",  "2",    "--batch",    "4",         "--link-bandwidth", "unthrottled",
+                   "--warmup", "2",    "--sequence", "8"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  // Through a shell that does `redirection` first.
+  ProgramResult redirected(const std::string& redirection, const Words& more) const {
+    Words words = {"-c", "exec \"$0\" \"$@\" " + redirection, STOWAGE_TRAIN_GPT};
+    for (const std::string& word : with(more)) words.push_back(word);
+    return run_program("/bin/sh", words);
+  }
+  // A long run that `signal` stops saves and writes its page.
+  void expect_saved(int signal) const {
+    const std::string dir = folder_.file("saved" + std::to_string(signal)), page = folder_.file("page");
+    const ProgramResult result = run_train_gpt(
+        with({"--steps", "1000000", "--checkpoint", dir, "--report", page}), "step       1/", signal);
+    EXPECT_EQ(result.exit_code, 130) << result.errors;
+    EXPECT_FALSE(list_checkpoints(dir).empty());
+    EXPECT_THAT(contents_of(page), HasSubstr("by Ctrl-C or another signal"));
+  }
+
+  TemporaryFolder folder_;
+  std::string text_ = folder_.make("text", std::string(500, 'a') + std::string(500, 'b'));
+  std::string machine_ = folder_.make("machine.json", machine_json({DataType::f32}));
+};
+
+TEST_F(TrainGptSignals, AClosedTerminalSaves) { expect_saved(SIGHUP); }
+
+TEST_F(TrainGptSignals, UnlessThatIsIgnored) {
+  const auto before = std::signal(SIGHUP, SIG_IGN);  // as nohup does; it goes on to the program
+  const ProgramResult result = run_train_gpt(with({"--steps", "20"}), "step 1/20", SIGHUP);
+  std::signal(SIGHUP, before);
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("step 20/20"));
+}
+
+// The lines of every tenth of the run go nowhere: the first of them stops it.
+TEST_F(TrainGptSignals, AReaderThatIsGoneSaves) {
+  const std::string dir = folder_.file("saved");
+  const ProgramResult result =
+      run_train_gpt(with({"--steps", "3000", "--checkpoint", dir, "--weights", folder_.file("weights")}),
+                    "step    1/", SIGPIPE);
+  EXPECT_EQ(result.exit_code, 130) << result.errors;
+  ASSERT_FALSE(list_checkpoints(dir).empty());
+  EXPECT_LT(list_checkpoints(dir).front().step, 3000U);
+  EXPECT_TRUE(std::filesystem::exists(folder_.file("weights")));
+}
+
+TEST_F(TrainGptSignals, OutputThatIsLostIsNoSuccess) {
+  const std::string page = folder_.file("page");
+  const ProgramResult full = redirected("> /dev/full", {"--steps", "1", "--report", page});
+  EXPECT_EQ(full.exit_code, 1);
+  EXPECT_THAT(full.errors, HasSubstr("standard output: writing failed"));
+  EXPECT_TRUE(std::filesystem::exists(page));
+}
+
+// Lines for people do not end in the first file that is opened.
+TEST_F(TrainGptSignals, AClosedOutputIsNoFile) {
+  const std::string weights = folder_.file("weights"), whole = folder_.file("whole");
+  well(redirected(">&- 2>&- <&-", {"--steps", "1", "--trace", folder_.file("first"), "--weights", weights}));
+  well(run_train_gpt(with({"--steps", "1", "--weights", whole})));
+  EXPECT_EQ(contents_of(weights), contents_of(whole));
+}
+
+// A limit on files, as `ulimit -f` sets it, is no signal that kills.
+TEST_F(TrainGptSignals, AFileThatMayNotGrowIsAnError) {
+  const Words words = {"-c", "ulimit -f 8; exec \"$0\" \"$@\"", STOWAGE_TRAIN_GPT};
+  Words all = words;
+  for (const std::string& word : with({"--steps", "1", "--weights", folder_.file("weights")}))
+    all.push_back(word);
+  const ProgramResult result = run_program("/bin/sh", all);
+  EXPECT_EQ(result.exit_code, 1) << result.errors;
+  EXPECT_THAT(result.errors, HasSubstr("--weights " + folder_.file("weights") + ": writing failed"));
+  EXPECT_EQ(folder_.entries(), 2U);
+}
+
+}  // namespace
+}  // namespace stowage::samples
