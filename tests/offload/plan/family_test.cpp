@@ -113,19 +113,6 @@ TEST(Selection, IsSettledWhereNoPlanThatTakesSoLongWouldBeKept) {
   }
 }
 
-TEST(Selection, WantsATightPlanThatMayBeFasterOrIsTheFirst) {
-  Selection selection({unlimited, unlimited});
-  EXPECT_TRUE(selection.wants_tight(1e9, 0));
-  selection.offer(offered(2, 120));
-  EXPECT_TRUE(selection.wants_tight(2, 0));
-  EXPECT_TRUE(selection.wants_tight(2.001, 1e-3));
-  EXPECT_FALSE(selection.wants_tight(2.001, 1e-4));
-  selection.offer(offered(2, 100));
-  EXPECT_FALSE(selection.wants_tight(2, 1e-3));
-  EXPECT_TRUE(selection.wants_tight(2.001, 1e-3));
-  EXPECT_TRUE(selection.wants_tight(1.999, 0));
-}
-
 // What a selection keeps of these plans, offered one after another.
 Plan kept(const std::vector<Plan>& plans, bool large_graph, Bytes budget = unlimited) {
   Selection selection({budget, unlimited}, large_graph);
