@@ -24,10 +24,10 @@ inline constexpr double tightening_change = 2e-3;
 // together, to what then begins earlier. So much it may gain.
 inline constexpr double tightening_gain = 0.05;
 
-// The first tight plan found of the same draft, at most so much faster or slower than `plan`, of at most
-// `most` bytes: its arena is about its live bytes. If none is found, `thoroughly`: one about as fast as
-// `plan` that fills more bytes by what begins early, up to its arena; or else one no slower, of more. So
-// where `plan` fits the first fits too, and more memory makes neither slower.
+// `plan` is not tight. The first tight plan found of the same draft, at most so much faster or slower than
+// `plan`, of at most `most` bytes: its arena is about its live bytes. If none is found, `thoroughly`: one
+// about as fast as `plan` that fills more bytes by what begins early, up to its arena; or else one no slower,
+// of more. So where `plan` fits the first fits too, and more memory makes neither slower.
 std::optional<Plan> tightened(const Problem& problem, const Draft& draft, const Plan& plan, Bytes most,
                               bool thoroughly);
 

@@ -94,8 +94,8 @@ class TimeBeam {
     if (stops_.empty() || stops_.back().turn < turn) stops_.push_back({turn, partials_});
   }
 
-  // Nothing carried along holds the item of this turn: so from some turns before it more is carried along, and
-  // where that is not enough, yet more from yet earlier.
+  // Nothing carried along holds the item of this turn: so from some turns before it more is carried along,
+  // and where that is not enough, yet more from yet earlier.
   bool go_back(std::size_t& turn) {
     tries_ = turn <= failed_ ? tries_ + 1 : 1;
     if (tries_ > most_tries || work_ >= most_work_) return false;
@@ -229,9 +229,9 @@ class TimeBeam {
   std::span<const PlacementItem> items_;
   double scale_;
   std::size_t width_;
-  std::size_t work_ = 0, most_work_;                 // placements carried along, over all turns
-  std::size_t failed_ = 0, careful_until_ = 0;       // turns
-  std::size_t tries_ = 0;                            // to come past `failed_`
+  std::size_t work_ = 0, most_work_;            // placements carried along, over all turns
+  std::size_t failed_ = 0, careful_until_ = 0;  // turns
+  std::size_t tries_ = 0;                       // to come past `failed_`
   std::vector<Stop> stops_;
   std::vector<Partial> partials_, next_;
   std::vector<std::uint64_t> keys_;  // of what is kept

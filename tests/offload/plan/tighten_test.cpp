@@ -47,14 +47,18 @@ TEST(Tighten, APlanOfTheSameScheduleWithinAHundredth) {
   for (const Choices& choices : minimum_candidates(problem)) {
     const Sketcher sketcher(problem, choices);
     for (const Bytes percent : {110U, 150U, 250U}) {
-      const Draft draft = sketcher.within(sketcher.serial_bytes() * percent / 100).draft;
+      Sketch sketch = sketcher.within(sketcher.serial_bytes() * percent / 100);
+      time_sketch(problem, sketch, 0.25);
+      const Draft& draft = sketch.draft;
       const Plan plan = complete(problem, draft);
+      EXPECT_NEAR(sketch.step_seconds, plan.predicted_step_seconds, 0.005 * sketch.step_seconds);
+      EXPECT_DOUBLE_EQ(sketch.least_seconds, 0.75 * sketch.step_seconds);
       EXPECT_EQ(plan.host_bytes, host_bytes(problem, draft));
       const double least = least_seconds(problem, draft) * (1 - 1e-9);
       EXPECT_GE(plan.predicted_step_seconds, least);
       tight_bounds += plan.predicted_step_seconds < least * 1.05 ? 1 : 0;
       const auto tight = tightened(problem, draft, plan, 2 * plan.device_peak_bytes, true);
-      if (!tight) continue;
+      if (!tight || is_tight(plan)) continue;
       EXPECT_GE(tight->predicted_step_seconds, least);
       ++tightened_plans;
       EXPECT_TRUE(is_tight(*tight));
