@@ -28,8 +28,9 @@ constexpr double least_margin = 0.002, margin_part = 1.2;
 constexpr double probe_share = 1.1;
 // Less than the simulation's rounding.
 constexpr double hair = 1e-9;
-// Of schedules so alike in time the first with no more bytes is as good as any.
+// Of schedules so alike in time, of which one has so much less of the bytes, that is as good as any.
 constexpr double as_fast = 1e-6;
+constexpr Bytes as_small = 500;
 
 // At most `points` of the path's choices, ends included, at even distances.
 std::vector<Choices> thin(std::vector<Choices> path, std::size_t points) {
@@ -249,7 +250,8 @@ void Family::offer_to(Selection& selection) {
 bool Family::Offered::has_alike(const Alike& schedule) {
   const bool found = std::any_of(alike.begin(), alike.end(), [&](const Alike& other) {
     return std::abs(other.seconds - schedule.seconds) <= as_fast * schedule.seconds &&
-           other.live_bytes <= schedule.live_bytes && other.host_bytes <= schedule.host_bytes;
+           other.live_bytes <= schedule.live_bytes && other.host_bytes <= schedule.host_bytes &&
+           schedule.live_bytes - other.live_bytes <= schedule.live_bytes / as_small;
   });
   if (!found) alike.push_back(schedule);
   return found;
