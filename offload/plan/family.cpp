@@ -31,6 +31,9 @@ constexpr double hair = 1e-9;
 // Of schedules so alike in time, of which one has so much less of the bytes, that is as good as any.
 constexpr double as_fast = 1e-6;
 constexpr Bytes as_small = 500;
+// If its plan is no more above the estimate, in parts of it. Places may cost more, at one but not at the
+// next.
+constexpr double as_estimated = 1e-3, much_lost = 5e-3;
 
 // At most `points` of the path's choices, ends included, at even distances.
 std::vector<Choices> thin(std::vector<Choices> path, std::size_t points) {
@@ -247,14 +250,12 @@ void Family::offer_to(Selection& selection) {
   }
 }
 
-bool Family::Offered::has_alike(const Alike& schedule) {
-  const bool found = std::any_of(alike.begin(), alike.end(), [&](const Alike& other) {
+bool Family::Offered::has_alike(const Alike& schedule) const {
+  return std::any_of(alike.begin(), alike.end(), [&](const Alike& other) {
     return std::abs(other.seconds - schedule.seconds) <= as_fast * schedule.seconds &&
            other.live_bytes <= schedule.live_bytes && other.host_bytes <= schedule.host_bytes &&
            schedule.live_bytes - other.live_bytes <= schedule.live_bytes / as_small;
   });
-  if (!found) alike.push_back(schedule);
-  return found;
 }
 
 void Family::offer_variant(Member& member, Variant& variant, Selection& selection, Offered& offered) const {
@@ -265,14 +266,13 @@ void Family::offer_variant(Member& member, Variant& variant, Selection& selectio
   if (is_settled()) return;
   const Sketcher sketcher(problem, member.choices, member.handicaps);
   const Draft draft = sketch(sketcher, member, variant).draft;
-  if (!small) {
-    const Bytes host = host_bytes(problem, draft);
-    if (selection.lacks_host(host)) return;
-    if (*variant.live_bytes > least_ && offered.has_alike({*variant.seconds, *variant.live_bytes, host}))
-      return;
-  }
+  const Alike alike{variant.seconds.value_or(0), *variant.live_bytes, small ? 0 : host_bytes(problem, draft)};
+  if (!small && selection.lacks_host(alike.host_bytes)) return;
+  if (!small && *variant.live_bytes > least_ && offered.has_alike(alike)) return;
   if (!small && !variant.bound_seconds) variant.bound_seconds = least_seconds(problem, draft);
-  if (!is_settled()) offer_plans(problem, draft, variant, selection);
+  if (is_settled()) return;
+  const double seconds = offer_plans(problem, draft, variant, selection);
+  if (seconds <= alike.seconds * (1 + as_estimated)) offered.alike.push_back(alike);
 }
 
 void Family::match_emulated(Selection& selection) const {
@@ -291,30 +291,42 @@ void Family::match_emulated(Selection& selection) const {
 // Of a large graph a tight plan where there is one that fits, so that each budget has plans as fast as
 // smaller ones have. What might fit the smallest budget is placed for that too, whatever the budget at hand:
 // so the family depends on none.
-void Family::offer_plans(const Problem& problem, const Draft& draft, Variant& variant,
-                         Selection& selection) const {
-  const auto is_too_fast = [&](double seconds) { return seconds < variant.least_seconds; };
+double Family::offer_plans(const Problem& problem, const Draft& draft, Variant& variant,
+                           Selection& selection) const {
   auto offer = [&](Plan plan) {
-    if (is_too_fast(plan.predicted_step_seconds)) return;
+    if (plan.predicted_step_seconds < variant.least_seconds) return;
     plan.policy = "auto";
     selection.offer(std::move(plan));
   };
   Plan plan = complete(problem, draft);
+  double seconds = plan.predicted_step_seconds;
   variant.peak_bytes = plan.device_peak_bytes;
-  variant.plan_seconds = plan.predicted_step_seconds;
-  const bool fits_host = plan.host_bytes <= selection.budget().host;
-  if (!is_small(*problem.graph) && !is_tight(plan) &&
-      !is_too_fast(plan.predicted_step_seconds * (1 + tightening_change)) &&
-      (fits_host || plan.device_peak_bytes > selection.budget().device) &&
-      !selection.beaten(plan.predicted_step_seconds * (1 - tightening_gain))) {
-    const bool thoroughly = !selection.beaten(plan.predicted_step_seconds * (1 - tightening_change));
-    if (auto tight = tightened(problem, draft, plan, selection.budget().device, thoroughly))
-      return offer(std::move(*tight));
+  variant.plan_seconds = seconds;
+  if (!is_small(*problem.graph) && wants_tight(plan, variant, selection)) {
+    const bool tight = is_tight(plan),
+               thoroughly = !tight && !selection.beaten(seconds * (1 - tightening_change));
+    if (auto found = tightened(problem, draft, plan, selection.budget().device, thoroughly)) {
+      const double of_found = found->predicted_step_seconds;
+      offer(std::move(*found));
+      if (!tight) return of_found;
+      seconds = std::min(seconds, of_found);
+    }
   }
   offer(std::move(plan));
   const bool for_least = *variant.live_bytes <= least_;
   if (for_least && *variant.peak_bytes > least_ && draft.lifetimes.size() > searched_anyway)
     offer(complete_within(problem, draft, least_));
+  return seconds;
+}
+
+// A plan that is not tight, or loses much of what was estimated by where its lifetimes stand.
+bool Family::wants_tight(const Plan& plan, const Variant& variant, const Selection& selection) {
+  const double seconds = plan.predicted_step_seconds;
+  if (is_tight(plan) && seconds <= *variant.seconds * (1 + much_lost)) return false;
+  const bool may_fit =
+      plan.host_bytes <= selection.budget().host || plan.device_peak_bytes > selection.budget().device;
+  return may_fit && seconds * (1 + tightening_change) >= variant.least_seconds &&
+         !selection.beaten(seconds * (1 - tightening_gain));
 }
 
 // Of a variant that has been completed before.

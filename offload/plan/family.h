@@ -103,8 +103,8 @@ class Family {
   struct Offered {
     std::set<std::uint64_t> keys;
     std::vector<Alike> alike;
-    // Whether one as fast with no more bytes was offered; if not this one is.
-    bool has_alike(const Alike& schedule);
+    // Whether one as fast with as many bytes, or a little less, was offered.
+    bool has_alike(const Alike& schedule) const;
   };
   // The front that repair finds (repair.h).
   struct Repaired {
@@ -133,7 +133,10 @@ class Family {
   void begin(Member& member, const Selection& selection, Queue& queue, std::size_t& turns);
   void expand(Member& member, const Selection& selection, Queue& queue, std::size_t& turns) const;
   void offer_variant(Member& member, Variant& variant, Selection& selection, Offered& offered) const;
-  void offer_plans(const Problem& problem, const Draft& draft, Variant& variant, Selection& selection) const;
+  // The fastest plan's seconds.
+  double offer_plans(const Problem& problem, const Draft& draft, Variant& variant,
+                     Selection& selection) const;
+  static bool wants_tight(const Plan& plan, const Variant& variant, const Selection& selection);
   static bool cannot_win(const Variant& variant, bool small, const Selection& selection);
   void offer_repaired(Selection& selection) const;
   void judge(const Sketcher& sketcher, const Member& member, Variant& variant) const;
