@@ -1,6 +1,4 @@
-#pragma GCC diagnostic ignored "-Wconversion"
 #include "offload/plan/tighten.h"
-#include <cstdio>
 
 #include <algorithm>
 #include <utility>
