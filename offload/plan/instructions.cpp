@@ -17,8 +17,11 @@ enum class Place : std::uint8_t { prefetch, compute, offload, gate, host };
 struct Slot {
   Position position = 0;
   Place place = Place::compute;
-  std::pair<Position, Position> order;  // within the place
-  Instruction instruction;
+  std::pair<Position, Position> order{};  // within the place
+  InstructionKind kind = InstructionKind::launch;
+  LaneRole lane = LaneRole::compute;
+  OpId op = no_id;
+  LifetimeId lifetime = no_id;
 };
 
 // Who had which bytes last.
@@ -84,33 +87,31 @@ class Assembler {
  private:
   void add_compute() {
     for (std::size_t p = 0; p < draft_.sequence.size(); ++p) {
-      Instruction instruction;
-      instruction.kind = draft_.sequence[p].recompute ? InstructionKind::recompute : InstructionKind::launch;
-      instruction.op = draft_.sequence[p].op;
-      const std::span<const LifetimeId> uses = draft_.uses.at(static_cast<Position>(p));
-      instruction.uses.assign(uses.begin(), uses.end());
-      slots_.push_back({static_cast<Position>(p), Place::compute, {}, std::move(instruction)});
+      const auto [op, recompute] = draft_.sequence[p];
+      slots_.push_back({.position = static_cast<Position>(p),
+                        .place = Place::compute,
+                        .kind = recompute ? InstructionKind::recompute : InstructionKind::launch,
+                        .op = op});
     }
   }
   void add_transfers() {
     for (LifetimeId id = 0; id < draft_.lifetimes.size(); ++id) {
       const DraftLifetime& lifetime = draft_.lifetimes[id];
-      Instruction instruction;
-      instruction.lifetime = id;
-      if (lifetime.prefetched) {
-        instruction.kind = InstructionKind::prefetch;
-        instruction.lane = LaneRole::h2d;
-        slots_.push_back(
-            {lifetime.first, Place::prefetch, {lifetime.order, lifetime.first_use}, instruction});
-      }
+      if (lifetime.prefetched)
+        slots_.push_back({.position = lifetime.first,
+                          .place = Place::prefetch,
+                          .order = {lifetime.order, lifetime.first_use},
+                          .kind = InstructionKind::prefetch,
+                          .lane = LaneRole::h2d,
+                          .lifetime = id});
       if (lifetime.offloaded) {
-        instruction.kind = InstructionKind::offload;
-        instruction.lane = LaneRole::d2h;
         const bool late = lifetime.postponed_to >= 0;
-        slots_.push_back({late ? lifetime.postponed_to : lifetime.last_use,
-                          Place::offload,
-                          {late ? 1 : 0, 0},
-                          instruction});
+        slots_.push_back({.position = late ? lifetime.postponed_to : lifetime.last_use,
+                          .place = Place::offload,
+                          .order = {late ? 1 : 0, 0},
+                          .kind = InstructionKind::offload,
+                          .lane = LaneRole::d2h,
+                          .lifetime = id});
       }
     }
   }
@@ -124,12 +125,13 @@ class Assembler {
     for (OpId op = 0; op < graph_.ops.size(); ++op) {
       if (graph_.op(op).phase != Phase::update || on_device[op]) continue;
       bool gate = layout_.bucket_of[graph_.clip] != no_id && writes(op, graph_.clip);
-      Instruction instruction;
-      instruction.kind = InstructionKind::host_step;
-      instruction.lane = LaneRole::host;
-      instruction.op = op;
       const Position turn = gate ? 0 : rank[parameters_of(op)];
-      slots_.push_back({draft_.backward_end - 1, gate ? Place::gate : Place::host, {turn, 0}, instruction});
+      slots_.push_back({.position = draft_.backward_end - 1,
+                        .place = gate ? Place::gate : Place::host,
+                        .order = {turn, 0},
+                        .kind = InstructionKind::host_step,
+                        .lane = LaneRole::host,
+                        .op = op});
     }
   }
   BucketId parameters_of(OpId update) const {
@@ -147,11 +149,17 @@ class Assembler {
       return std::tuple(a.position, a.place, a.order) < std::tuple(b.position, b.place, b.order);
     });
     plan_.instructions.clear();
-    for (Slot& slot : slots_) {
+    plan_.instructions.reserve(slots_.size());
+    for (const Slot& slot : slots_) {
       if (slot.place == Place::gate) plan_.gate = static_cast<InstructionId>(plan_.instructions.size());
-      plan_.instructions.push_back(std::move(slot.instruction));
+      plan_.instructions.push_back({slot.kind, slot.lane, slot.op, slot.lifetime});
+      if (byte_waits_ != ByteWaits::by_address) continue;
+      const std::span<const LifetimeId> uses = uses_of(slot);
+      plan_.instructions.back().uses.assign(uses.begin(), uses.end());
     }
-    wanted_.resize(plan_.instructions.size());
+  }
+  std::span<const LifetimeId> uses_of(const Slot& slot) const {
+    return slot.place == Place::compute ? draft_.uses.at(slot.position) : std::span<const LifetimeId>{};
   }
 
   void index() {
@@ -160,7 +168,7 @@ class Assembler {
       if (instruction.lane == LaneRole::compute && id < plan_.gate) last_backward_ = id;
       if (instruction.kind == InstructionKind::prefetch) prefetch_of_[instruction.lifetime] = id;
       if (instruction.kind == InstructionKind::offload) offload_of_[instruction.lifetime] = id;
-      for (LifetimeId use : instruction.uses) {
+      for (LifetimeId use : uses_of(slots_[id])) {
         if (first_compute_[use] == no_id) first_compute_[use] = id;
         last_compute_[use] = id;
       }
@@ -177,7 +185,7 @@ class Assembler {
 
   void want(InstructionId waiter, InstructionId on, std::uint32_t steps_back = 0) {
     if (waiter != no_id && on != no_id && (waiter != on || steps_back))
-      wanted_[waiter].push_back({on, steps_back});
+      wanted_.push_back({waiter, {on, steps_back}});
   }
 
   // A use waits for its prefetch, an offload for the last use, a prefetch for the offload that made
@@ -329,9 +337,9 @@ class Assembler {
   const Draft& draft_;
   ByteWaits byte_waits_;
   Plan& plan_;
-  std::vector<Slot> slots_;
-  InstructionId last_backward_ = no_id;    // the compute lane's last before the gate
-  std::vector<std::vector<Wait>> wanted_;  // by instruction
+  std::vector<Slot> slots_;              // in the order of instructions, once they are emitted
+  InstructionId last_backward_ = no_id;  // the compute lane's last before the gate
+  std::vector<WantedWait> wanted_;
   std::vector<InstructionId> prefetch_of_, offload_of_, first_compute_, last_compute_;  // by lifetime
 };
 

@@ -18,7 +18,8 @@ enum class ByteWaits : std::uint8_t {
 };
 
 // Fills instructions, gate, and each lifetime's `end`. `plan.lifetimes` holds the draft's lifetimes in the
-// same order, with offsets if waits go by address.
+// same order, with offsets if waits go by address. Other waits are for estimates of time: there instructions
+// do not say what they use.
 void make_instructions(const Graph& graph, const BucketLayout& layout, const Draft& draft,
                        ByteWaits byte_waits, Plan& plan);
 

@@ -80,6 +80,8 @@ class LifetimeBuilder {
     }
     std::partial_sum(first_touch_.begin(), first_touch_.end(), first_touch_.begin());
     touches_.resize(first_touch_.back());
+    uses_.reserve(first_touch_.back());
+    draft_.lifetimes.reserve(2 * layout_.buckets.size());
     touch_end_.assign(first_touch_.begin(), first_touch_.end() - 1);
     for (std::size_t p = 0; p < draft_.sequence.size(); ++p) {
       const Op& op = graph_.op(draft_.sequence[p].op);

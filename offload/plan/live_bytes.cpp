@@ -20,7 +20,7 @@ LiveBytes::LiveBytes(const std::vector<Bytes>& at) : LiveBytes(static_cast<Posit
 }
 
 void LiveBytes::add(Position first, Position last, Bytes bytes) {
-  if (first < last) add(1, 0, size_, first, last, bytes);
+  if (first < last && bytes != 0) add(1, 0, size_, first, last, bytes);
 }
 
 void LiveBytes::add(std::size_t node, Position begin, Position end, Position first, Position last,

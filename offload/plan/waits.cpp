@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <numeric>
+#include <span>
 
 namespace stowage {
 namespace {
@@ -15,11 +17,44 @@ void join(Clock& clock, const Clock& other) {
   for (std::size_t lane = 0; lane < lane_roles; ++lane) clock[lane] = std::max(clock[lane], other[lane]);
 }
 
+// By waiter, what it waits for of the same step or of the one before: each once, the latest first.
+class WaitedFor {
+ public:
+  WaitedFor(std::size_t instructions, const std::vector<WantedWait>& wanted, std::uint32_t steps_back)
+      : begins_(instructions + 1, 0), ends_(instructions) {
+    for (const WantedWait& wait : wanted)
+      if (wait.on.steps_back == steps_back) ++begins_[wait.waiter + 1];
+    std::partial_sum(begins_.begin(), begins_.end(), begins_.begin());
+    std::copy(begins_.begin(), begins_.end() - 1, ends_.begin());
+    ids_.resize(begins_.back());
+    for (const WantedWait& wait : wanted)
+      if (wait.on.steps_back == steps_back) ids_[ends_[wait.waiter]++] = wait.on.instruction;
+    for (std::size_t i = 0; i < instructions; ++i) {
+      const auto first = at(begins_[i]), last = at(ends_[i]);
+      std::sort(first, last, std::greater<>());
+      ends_[i] = begins_[i] + static_cast<std::size_t>(std::unique(first, last) - first);
+    }
+  }
+
+  std::span<const InstructionId> of(InstructionId waiter) const {
+    return {ids_.data() + begins_[waiter], ends_[waiter] - begins_[waiter]};
+  }
+
+ private:
+  std::vector<InstructionId>::iterator at(std::size_t index) {
+    return ids_.begin() + static_cast<std::ptrdiff_t>(index);
+  }
+
+  std::vector<std::size_t> begins_, ends_;  // by waiter
+  std::vector<InstructionId> ids_;
+};
+
 class Reducer {
  public:
-  Reducer(Plan& plan, const std::vector<std::vector<Wait>>& wanted)
+  Reducer(Plan& plan, const std::vector<WantedWait>& wanted)
       : plan_(plan),
-        wanted_(wanted),
+        this_step_(plan.instructions.size(), wanted, 0),
+        step_before_(plan.instructions.size(), wanted, 1),
         number_(plan.instructions.size()),
         now_(plan.instructions.size()),
         before_(plan.instructions.size()) {
@@ -35,15 +70,6 @@ class Reducer {
  private:
   std::size_t lane(InstructionId id) const { return static_cast<std::size_t>(plan_.instructions[id].lane); }
 
-  std::vector<InstructionId> latest_first(InstructionId id, std::uint32_t steps_back) const {
-    std::vector<InstructionId> ids;
-    for (const Wait& wait : wanted_[id])
-      if (wait.steps_back == steps_back) ids.push_back(wait.instruction);
-    std::sort(ids.begin(), ids.end(), std::greater<>());
-    ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
-    return ids;
-  }
-
   // What ended before instruction `id` starts, then (after its own end) including itself.
   void reduce_this_step() {
     std::array<InstructionId, lane_roles> previous;
@@ -53,7 +79,7 @@ class Reducer {
       if (previous[lane(id)] != no_id) clock = now_[previous[lane(id)]];
       if (id > plan_.gate) join(clock, now_[plan_.gate]);
       plan_.instructions[id].waits.clear();
-      for (InstructionId on : latest_first(id, 0)) {
+      for (InstructionId on : this_step_.of(id)) {
         if (clock[lane(on)] >= number_[on]) continue;
         join(clock, now_[on]);
         plan_.instructions[id].waits.push_back({on, 0});
@@ -75,7 +101,7 @@ class Reducer {
       join(clock, previous[lane(id)] != no_id ? before_[previous[lane(id)]] : lane_end[lane(id)]);
       for (const Wait& wait : plan_.instructions[id].waits) join(clock, before_[wait.instruction]);
       if (id > plan_.gate) join(clock, before_[plan_.gate]);
-      for (InstructionId on : latest_first(id, 1)) {
+      for (InstructionId on : step_before_.of(id)) {
         if (clock[lane(on)] >= number_[on]) continue;
         join(clock, now_[on]);
         plan_.instructions[id].waits.push_back({on, 1});
@@ -86,7 +112,7 @@ class Reducer {
   }
 
   Plan& plan_;
-  const std::vector<std::vector<Wait>>& wanted_;
+  WaitedFor this_step_, step_before_;
   std::vector<std::uint32_t> number_;  // by instruction: 1-based place in its lane
   std::vector<Clock> now_;             // by instruction: of the same step, itself included
   std::vector<Clock> before_;          // by instruction: of the step before
@@ -94,6 +120,6 @@ class Reducer {
 
 }  // namespace
 
-void reduce_waits(Plan& plan, const std::vector<std::vector<Wait>>& wanted) { Reducer(plan, wanted).run(); }
+void reduce_waits(Plan& plan, const std::vector<WantedWait>& wanted) { Reducer(plan, wanted).run(); }
 
 }  // namespace stowage

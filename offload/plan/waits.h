@@ -7,8 +7,15 @@
 
 namespace stowage {
 
-// `wanted[i]`: everything that instruction i must come after. Sets `waits` of each instruction to a
-// subset that implies all of it and of which no member is implied by the rest.
-void reduce_waits(Plan& plan, const std::vector<std::vector<Wait>>& wanted);
+// What an instruction must come after.
+struct WantedWait {
+  InstructionId waiter = no_id;
+  Wait on;
+};
+
+// `wanted`: everything that instructions must come after, in any order, the same perhaps several times. Sets
+// `waits` of each instruction to a subset that implies all of it and of which no member is implied by the
+// rest.
+void reduce_waits(Plan& plan, const std::vector<WantedWait>& wanted);
 
 }  // namespace stowage

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "offload/plan/validate/neighbours.h"
 
 namespace stowage::validation {
@@ -90,8 +92,14 @@ class Judge {
   }
 
   // Everything that touches lifetime `from` happens before everything that touches `to`, `steps` later.
+  // `last`: what of `from` is known to happen after all else that touches it; null: none is known.
   void check_handover(LifetimeId from, LifetimeId to, const std::vector<Touches>& touches,
-                      std::uint32_t steps) const {
+                      std::uint32_t steps, const Touch* last) const {
+    const auto after = [&](const Touch& a) {
+      return std::all_of(touches[to].begin(), touches[to].end(),
+                         [&](const Touch& b) { return before(a, 0, b, steps); });
+    };
+    if (last != nullptr && after(*last)) return;
     for (const Touch& a : touches[from]) {
       for (const Touch& b : touches[to]) {
         if (before(a, 0, b, steps)) continue;
@@ -102,23 +110,26 @@ class Judge {
     }
   }
 
-  // All uses of the lifetime happen before its end, which is one of them.
-  void check_end(LifetimeId id, const Touches& touches) const {
+  // All uses of the lifetime happen before its end, which is one of them. Returns that one if so.
+  const Touch* check_end(LifetimeId id, const Touches& touches) const {
     const InstructionId end = plan_.lifetimes[id].end;
     if (touches.empty()) report_.add(fmt::format("{} is never used", report_.lifetime(id)));
-    if (end == no_id || touches.empty()) return;
-    bool used_by_end = false;
+    if (end == no_id || touches.empty()) return nullptr;
+    const Touch* last = nullptr;
+    bool all_before = true;
     for (const Touch& touch : touches) {
-      used_by_end = used_by_end || touch.instruction == end;
+      if (touch.instruction == end) last = &touch;
       if (touch.instruction == end || order_.before(order_.node(0, touch.instruction), order_.node(0, end)))
         continue;
+      all_before = false;
       report_.add(fmt::format("{} ends with {}, but {} is not ordered before that", report_.lifetime(id),
                               report_.instruction(end), report_.instruction(touch.instruction)));
     }
-    if (!used_by_end) {
+    if (last == nullptr) {
       report_.add(fmt::format("{} ends with {}, which does not use it", report_.lifetime(id),
                               report_.instruction(end)));
     }
+    return all_before ? last : nullptr;
   }
 
  private:
@@ -158,7 +169,7 @@ void check_arena(const Graph& graph, const Plan& plan, const Places& places, con
   const Judge judge(plan, order, report);
   for (LifetimeId a = 0; a < plan.lifetimes.size(); ++a) {
     const Lifetime& first = plan.lifetimes[a];
-    judge.check_end(a, touches[a]);
+    const Touch* last = judge.check_end(a, touches[a]);
     judge.check_shared(touches[a], report.lifetime(a));
     for (const LifetimeId b : neighbours[a]) {
       const Lifetime& second = plan.lifetimes[b];
@@ -169,7 +180,7 @@ void check_arena(const Graph& graph, const Plan& plan, const Places& places, con
         continue;
       }
       // Whichever has the earlier interval hands its bytes over within the step, the other to the next.
-      judge.check_handover(a, b, touches, first.last <= second.first ? 0 : 1);
+      judge.check_handover(a, b, touches, first.last <= second.first ? 0 : 1, last);
     }
   }
 }

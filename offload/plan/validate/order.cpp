@@ -2,14 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 namespace stowage::validation {
 
 Order::Order(const Plan& plan, Report& report)
     : stride_(static_cast<std::uint32_t>(plan.instructions.size()) + 1),
-      words_((std::size_t{stride_} * unrolled_steps + 63) / 64),
-      predecessors_(std::size_t{stride_} * unrolled_steps) {
+      predecessors_(std::size_t{stride_} * unrolled_steps),
+      chain_(predecessors_.size()) {
   add_edges(plan);
   if (!acyclic()) {
     report.add("deadlock: lane order and waits form a cycle");
@@ -23,17 +24,20 @@ Order::Order(const Plan& plan, Report& report)
       sound_ = false;
     }
   }
-  if (sound_) close();
+  if (sound_) count();
 }
 
 void Order::add_edges(const Plan& plan) {
-  std::array<std::uint32_t, lane_roles> last_of_lane{no_id, no_id, no_id, no_id};
+  std::array<std::uint32_t, lane_roles> last_of_lane{no_id, no_id, no_id, no_id}, in_lane{};
   for (std::uint32_t step = 0; step < unrolled_steps; ++step) {
+    chain_[beginning(step)] = {static_cast<std::uint32_t>(lane_roles) + step, 1};
     if (step > 0 && plan.gate != no_id) predecessors_[beginning(step)].push_back(node(step - 1, plan.gate));
     for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
       std::vector<std::uint32_t>& before = predecessors_[node(step, id)];
       before.push_back(beginning(step));
-      std::uint32_t& last = last_of_lane[static_cast<std::size_t>(plan.instructions[id].lane)];
+      const auto lane = static_cast<std::uint32_t>(plan.instructions[id].lane);
+      chain_[node(step, id)] = {lane, ++in_lane.at(lane)};
+      std::uint32_t& last = last_of_lane.at(lane);
       if (last != no_id) before.push_back(last);
       last = node(step, id);
       if (plan.gate != no_id && id > plan.gate) before.push_back(node(step, plan.gate));
@@ -63,14 +67,15 @@ bool Order::acyclic() const {
 }
 
 // The list is a topological order once no wait points forwards.
-void Order::close() {
-  bits_.assign(std::size_t{nodes()} * words_, 0);
+void Order::count() {
+  ended_before_.assign(nodes(), {});
   for (std::uint32_t node = 0; node < nodes(); ++node) {
+    Counts& counts = ended_before_[node];
     for (const std::uint32_t before : predecessors_[node]) {
-      const std::uint64_t* from = row(before);
-      std::uint64_t* to = row(node);
-      for (std::size_t word = 0; word < words_; ++word) to[word] |= from[word];
-      to[before / 64] |= std::uint64_t{1} << (before % 64);
+      for (std::size_t chain = 0; chain < chains; ++chain)
+        counts.at(chain) = std::max(counts.at(chain), ended_before_[before].at(chain));
+      std::uint32_t& own = counts.at(chain_[before].of);
+      own = std::max(own, chain_[before].number);
     }
   }
 }

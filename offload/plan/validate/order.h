@@ -1,6 +1,7 @@
 // What happens before what, over three steps of the plan one after another.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -23,21 +24,29 @@ class Order {
   std::uint32_t node(std::uint32_t step, InstructionId id) const { return step * stride_ + 1 + id; }
 
   // Whether node `a` has ended before node `b` starts, whatever the timing.
-  bool before(std::uint32_t a, std::uint32_t b) const { return (row(b)[a / 64] >> (a % 64) & 1) != 0; }
+  bool before(std::uint32_t a, std::uint32_t b) const {
+    return ended_before_[b].at(chain_[a].of) >= chain_[a].number;
+  }
 
  private:
+  // Nodes of which each comes after the one before it: a lane, over all steps; and each step's beginning.
+  static constexpr std::size_t chains = lane_roles + unrolled_steps;
+  struct Link {
+    std::uint32_t of = 0;      // which chain
+    std::uint32_t number = 0;  // in it, from 1
+  };
+  using Counts = std::array<std::uint32_t, chains>;
+
   std::uint32_t nodes() const { return stride_ * unrolled_steps; }
   void add_edges(const Plan& plan);
   bool acyclic() const;
-  void close();
-  std::uint64_t* row(std::uint32_t node) { return bits_.data() + std::size_t{node} * words_; }
-  const std::uint64_t* row(std::uint32_t node) const { return bits_.data() + std::size_t{node} * words_; }
+  void count();
 
   std::uint32_t stride_;
-  std::size_t words_;
   bool sound_ = true;
   std::vector<std::vector<std::uint32_t>> predecessors_;  // by node
-  std::vector<std::uint64_t> bits_;                       // row b, bit a: a before b
+  std::vector<Link> chain_;                               // by node
+  std::vector<Counts> ended_before_;                      // by node: how many of each chain
 };
 
 }  // namespace stowage::validation

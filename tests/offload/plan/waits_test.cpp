@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 namespace stowage {
@@ -60,18 +61,19 @@ TEST(Waits, WhatIsLeftImpliesAllThatWasWantedAndNothingInItIsImpliedByTheRest) {
   for (int round = 0; round < 60; ++round) {
     std::size_t count = 8 + random() % 14;
     Plan plan = random_lanes(random, count);
-    std::vector<std::vector<Wait>> wanted(count);
-    for (std::size_t i = 1; i < count; ++i)
+    std::vector<WantedWait> wanted;
+    for (InstructionId i = 1; i < count; ++i)
       for (unsigned n = random() % 4; n-- > 0;)
-        wanted[i].push_back({static_cast<InstructionId>(random() % i), 0});
-    for (std::size_t i = 0; i < plan.gate; ++i)
-      if (random() % 3 == 0) wanted[i].push_back({static_cast<InstructionId>(random() % count), 1});
+        wanted.push_back({i, {static_cast<InstructionId>(random() % i), 0}});
+    for (InstructionId i = 0; i < plan.gate; ++i)
+      if (random() % 3 == 0) wanted.push_back({i, {static_cast<InstructionId>(random() % count), 1}});
+    std::shuffle(wanted.begin(), wanted.end(), random);
     reduce_waits(plan, wanted);
 
     auto kept = waits_of(plan);
     auto after = closure(plan, kept);
-    for (std::size_t i = 0; i < count; ++i)
-      for (const Wait& wait : wanted[i]) EXPECT_TRUE(holds(plan, after, i, wait)) << round << ": " << i;
+    for (const auto& [waiter, on] : wanted)
+      EXPECT_TRUE(holds(plan, after, waiter, on)) << round << ": " << waiter;
     for (std::size_t i = 0; i < count; ++i)
       for (std::size_t n = 0; n < kept[i].size(); ++n) {
         auto without = kept;
@@ -86,7 +88,7 @@ TEST(Waits, LaneOrderAndTheGateNeedNoWait) {
   plan.instructions.resize(4);
   plan.instructions[2].lane = plan.instructions[3].lane = LaneRole::host;
   plan.gate = 2;
-  reduce_waits(plan, {{}, {{0, 0}}, {{1, 0}}, {{0, 0}, {1, 0}}});
+  reduce_waits(plan, {{1, {0, 0}}, {2, {1, 0}}, {3, {0, 0}}, {3, {1, 0}}});
   EXPECT_TRUE(plan.instructions[1].waits.empty());
   EXPECT_EQ(plan.instructions[2].waits, (std::vector<Wait>{{1, 0}}));
   EXPECT_TRUE(plan.instructions[3].waits.empty());
