@@ -28,11 +28,8 @@ constexpr double least_margin = 0.002, margin_part = 1.2;
 constexpr double probe_share = 1.1;
 // Less than the simulation's rounding.
 constexpr double hair = 1e-9;
-// Of schedules so alike in time, of which one has so much less of the bytes, that is as good as any.
-constexpr double as_fast = 1e-6;
-constexpr Bytes as_small = 500;
-// If its plan is no more above the estimate, in parts of it. Places may cost more, at one but not at the
-// next.
+// Of schedules that are alike one stands for all, if its plan is no more above its estimate, in parts of it.
+// Places may cost more, at one but not at the next.
 constexpr double as_estimated = 1e-3, much_lost = 5e-3;
 
 // At most `points` of the path's choices, ends included, at even distances.
@@ -41,10 +38,6 @@ std::vector<Choices> thin(std::vector<Choices> path, std::size_t points) {
   std::vector<Choices> thinned;
   for (std::size_t i = 0; i < points; ++i) thinned.push_back(path[i * (path.size() - 1) / (points - 1)]);
   return thinned;
-}
-
-bool fits(const Plan& plan, const Budget& budget) {
-  return plan.device_peak_bytes <= budget.device && plan.host_bytes <= budget.host;
 }
 
 // Of what takes least memory that which then takes least time. As the paths do, it ends with more memory.
@@ -83,8 +76,10 @@ std::vector<Choices> mixed_choices(const Problem& problem, const std::vector<std
   return mixed;
 }
 
-// Of the schedule: choices that differ in name may have the same.
+// Of the schedule: choices that differ in name may have the same. Of large graphs' buckets only the bytes
+// count.
 std::uint64_t key_of(const Draft& draft, const Problem& problem) {
+  const bool small = is_small(*problem.graph);
   std::uint64_t key = draft.sequence.size();
   auto mix = [&key](std::uint64_t value) {
     constexpr std::uint64_t golden = 0x9e3779b97f4a7c15U;
@@ -92,12 +87,17 @@ std::uint64_t key_of(const Draft& draft, const Problem& problem) {
     key ^= key >> 32U;
   };
   for (const DraftLifetime& lifetime : draft.lifetimes) {
-    mix(problem.layout.buckets[lifetime.bucket].bytes);
+    mix(small ? lifetime.bucket : problem.layout.buckets[lifetime.bucket].bytes);
     for (Position position :
          {lifetime.first, lifetime.last, lifetime.first_use, lifetime.last_use, lifetime.order})
       mix(static_cast<std::uint64_t>(position));
     mix((lifetime.prefetched ? 1U : 0U) + (lifetime.offloaded ? 2U : 0U) + (lifetime.resident ? 4U : 0U));
   }
+  for (const SequenceStep& step : draft.sequence)
+    if (step.recompute) mix(step.op);
+  const Handicaps& handicaps = draft.handicaps;
+  mix((handicaps.wait_for_loads ? 1U : 0U) + (handicaps.wait_for_updates ? 2U : 0U) +
+      (handicaps.one_after_another ? 4U : 0U));
   return key;
 }
 
@@ -107,49 +107,11 @@ Bytes cap_of(double share, Bytes serial) {
 
 }  // namespace
 
-void Selection::offer(Plan plan) {
-  if (plan.device_peak_bytes > budget_.device) return;
-  if (!least_host_ || plan.host_bytes < *least_host_) least_host_ = plan.host_bytes;
-  if (!fits(plan, budget_)) return;
-  offers_.push_back({plan.device_peak_bytes, plan.predicted_step_seconds});
-  if (best_ && !replaces(plan)) return pass_over(std::move(plan));
-  if (best_) pass_over(std::move(*best_));
-  best_ = std::move(plan);
-}
-void Selection::pass_over(Plan plan) {
-  if (!passed_over_ || plan.predicted_step_seconds < passed_over_->predicted_step_seconds)
-    passed_over_ = std::move(plan);
-}
-void Selection::keep_fastest() {
-  if (passed_over()) std::swap(best_, passed_over_);
-}
-
-bool Selection::replaces(const Plan& plan) const {
-  const double seconds = plan.predicted_step_seconds, best = best_->predicted_step_seconds;
-  const bool tight = is_tight(plan);
-  if (tight && !is_tight(*best_))
-    return seconds <= best * (1 + hair) || (seconds <= best * (1 + for_tight_) && is_on_front(plan));
-  if (!tight && is_tight(*best_) && best_->device_peak_bytes <= plan.device_peak_bytes)
-    return seconds * (1 + for_tight_) < best;
-  return seconds < best;
-}
-bool Selection::is_on_front(const Plan& plan) const {
-  return std::none_of(offers_.begin(), offers_.end(), [&](const Offer& offer) {
-    return offer.peak_bytes < plan.device_peak_bytes && offer.seconds < plan.predicted_step_seconds;
-  });
-}
-
-bool Selection::settled(double least_seconds) const {
-  if (!best_) return false;
-  const double best = best_->predicted_step_seconds;
-  if (is_tight(*best_)) return best <= least_seconds * (1 + hair);
-  return best * (1 + std::max(hair, for_tight_)) < least_seconds;
-}
-
-Family::Family(const std::vector<Problem>& problems, Bytes least, std::unique_ptr<PolicyProblems> emulated)
-    : least_(least), margin_(least_margin), emulated_(std::move(emulated)) {
+Family::Family(const std::vector<Problem>& problems, Bytes least, std::unique_ptr<PolicyProblems> emulated,
+               std::optional<double> margin)
+    : least_(least), margin_(margin.value_or(least_margin)), emulated_(std::move(emulated)) {
   add_paths(problems);
-  if (!is_small(*problems.front().graph)) measure_margin(problems.front());
+  if (!margin && !is_small(*problems.front().graph)) measure_margin(problems.front());
   add_repaired(problems);
   if (emulated_) add_emulated();
 }
@@ -233,46 +195,41 @@ void Family::add_repaired(const std::vector<Problem>& problems) {
 
 // The fastest first, as far as a sketch can tell. Of a large graph's members those variants that leave their
 // transfers less memory are looked at when the member's turn has come.
-void Family::offer_to(Selection& selection) {
+void Family::offer_to(Selection& selection, Offered& offered) {
   offer_repaired(selection);
   Queue queue;
   std::size_t turns = 0;
   for (Member& member : members_) begin(member, selection, queue, turns);
-  Offered offered;
   while (!queue.empty()) {
     const Turn turn = queue.top();
     queue.pop();
     if (selection.beaten(turn.least_seconds)) continue;
     if (turn.variant == nullptr)
       expand(*turn.member, selection, queue, turns);
-    else if (is_small(*turn.member->problem->graph) || offered.keys.insert(turn.variant->key).second)
+    else if (is_small(*turn.member->problem->graph) || offered.add(turn.variant->key))
       offer_variant(*turn.member, *turn.variant, selection, offered);
   }
-}
-
-bool Family::Offered::has_alike(const Alike& schedule) const {
-  return std::any_of(alike.begin(), alike.end(), [&](const Alike& other) {
-    return std::abs(other.seconds - schedule.seconds) <= as_fast * schedule.seconds &&
-           other.live_bytes <= schedule.live_bytes && other.host_bytes <= schedule.host_bytes &&
-           schedule.live_bytes - other.live_bytes <= schedule.live_bytes / as_small;
-  });
 }
 
 void Family::offer_variant(Member& member, Variant& variant, Selection& selection, Offered& offered) const {
   const Problem& problem = *member.problem;
   const bool small = is_small(*problem.graph);
   if (*variant.live_bytes > least_ && variant.peak_bytes && cannot_win(variant, small, selection)) return;
-  const auto is_settled = [&] { return variant.bound_seconds && selection.settled(*variant.bound_seconds); };
+  const auto is_settled = [&] {
+    return variant.estimate->bound_seconds && selection.settled(*variant.estimate->bound_seconds);
+  };
   if (is_settled()) return;
   const Sketcher sketcher(problem, member.choices, member.handicaps);
   const Draft draft = sketch(sketcher, member, variant).draft;
-  const Alike alike{variant.seconds.value_or(0), *variant.live_bytes, small ? 0 : host_bytes(problem, draft)};
+  const Offered::Alike alike{variant.estimate->seconds, *variant.live_bytes,
+                             small ? 0 : host_bytes(problem, draft)};
   if (!small && selection.lacks_host(alike.host_bytes)) return;
   if (!small && *variant.live_bytes > least_ && offered.has_alike(alike)) return;
-  if (!small && !variant.bound_seconds) variant.bound_seconds = least_seconds(problem, draft);
+  if (!small && !variant.estimate->bound_seconds)
+    variant.estimate->bound_seconds = least_seconds(problem, draft);
   if (is_settled()) return;
-  const double seconds = offer_plans(problem, draft, variant, selection);
-  if (seconds <= alike.seconds * (1 + as_estimated)) offered.alike.push_back(alike);
+  const double seconds = offer_plans(problem, draft, variant, selection, offered);
+  if (seconds <= alike.seconds * (1 + as_estimated)) offered.add(alike);
 }
 
 void Family::match_emulated(Selection& selection) const {
@@ -281,9 +238,11 @@ void Family::match_emulated(Selection& selection) const {
     if (!member.emulated || selection.beaten(member.compute_seconds)) continue;
     const Sketcher sketcher(*member.problem, member.choices, member.handicaps);
     for (const Variant& variant : member.variants) {
-      const Plan plan = complete(*member.problem, sketch(sketcher, member, variant).draft);
-      if (fits(plan, selection.budget()) && !selection.beaten(plan.predicted_step_seconds))
-        selection.keep_fastest();
+      const Sketch scheduled = sketch(sketcher, member, variant);
+      if (scheduled.live_peak_bytes > selection.budget().device) continue;
+      if (selection.beaten(least_seconds(*member.problem, scheduled.draft))) continue;
+      const Plan plan = complete(*member.problem, scheduled.draft);
+      if (selection.fits(plan) && !selection.beaten(plan.predicted_step_seconds)) selection.keep_fastest();
     }
   }
 }
@@ -291,10 +250,11 @@ void Family::match_emulated(Selection& selection) const {
 // Of a large graph a tight plan where there is one that fits, so that each budget has plans as fast as
 // smaller ones have. What might fit the smallest budget is placed for that too, whatever the budget at hand:
 // so the family depends on none.
-double Family::offer_plans(const Problem& problem, const Draft& draft, Variant& variant,
-                           Selection& selection) const {
+double Family::offer_plans(const Problem& problem, const Draft& draft, Variant& variant, Selection& selection,
+                           Offered& offered) const {
+  const double least_seconds = variant.estimate->least_seconds;
   auto offer = [&](Plan plan) {
-    if (plan.predicted_step_seconds < variant.least_seconds) return;
+    if (plan.predicted_step_seconds < least_seconds) return;
     plan.policy = "auto";
     selection.offer(std::move(plan));
   };
@@ -303,13 +263,15 @@ double Family::offer_plans(const Problem& problem, const Draft& draft, Variant& 
   variant.peak_bytes = plan.device_peak_bytes;
   variant.plan_seconds = seconds;
   if (!is_small(*problem.graph) && wants_tight(plan, variant, selection)) {
-    const bool tight = is_tight(plan),
-               thoroughly = !tight && !selection.beaten(seconds * (1 - tightening_change));
-    if (auto found = tightened(problem, draft, plan, selection.budget().device, thoroughly)) {
+    const bool tight = is_tight(plan);
+    if (auto found = tightened(problem, draft, plan, selection.budget().device)) {
       const double of_found = found->predicted_step_seconds;
       offer(std::move(*found));
       if (!tight) return of_found;
       seconds = std::min(seconds, of_found);
+    } else if (!tight && seconds >= least_seconds && !selection.settled(seconds * (1 - hair))) {
+      plan.policy = "auto";
+      offered.add({&problem, draft, plan, *variant.live_bytes});
     }
   }
   offer(std::move(plan));
@@ -322,10 +284,10 @@ double Family::offer_plans(const Problem& problem, const Draft& draft, Variant& 
 // A plan that is not tight, or loses much of what was estimated by where its lifetimes stand.
 bool Family::wants_tight(const Plan& plan, const Variant& variant, const Selection& selection) {
   const double seconds = plan.predicted_step_seconds;
-  if (is_tight(plan) && seconds <= *variant.seconds * (1 + much_lost)) return false;
+  if (is_tight(plan) && seconds <= variant.estimate->seconds * (1 + much_lost)) return false;
   const bool may_fit =
       plan.host_bytes <= selection.budget().host || plan.device_peak_bytes > selection.budget().device;
-  return may_fit && seconds * (1 + tightening_change) >= variant.least_seconds &&
+  return may_fit && seconds * (1 + tightening_change) >= variant.estimate->least_seconds &&
          !selection.beaten(seconds * (1 - tightening_gain));
 }
 
@@ -361,14 +323,14 @@ void Family::begin(Member& member, const Selection& selection, Queue& queue, std
   if (selection.beaten(member.compute_seconds) || *member.serial_bytes > selection.budget().device) return;
   if (is_small(*member.problem->graph)) return expand(member, selection, queue, turns);
   Variant& uncapped = member.variants.back();
-  if (!uncapped.seconds) {
+  if (uncapped.estimate == nullptr) {
     if (sketcher == nullptr) sketcher = &made.emplace(*member.problem, member.choices, member.handicaps);
     judge(*sketcher, member, uncapped);
   }
-  queue.push({*uncapped.seconds, uncapped.least_seconds, 0, turns++, &member, nullptr});
+  queue.push({uncapped.estimate->seconds, uncapped.estimate->least_seconds, 0, turns++, &member, nullptr});
 }
 
-void Family::expand(Member& member, const Selection& selection, Queue& queue, std::size_t& turns) const {
+void Family::expand(Member& member, const Selection& selection, Queue& queue, std::size_t& turns) {
   const Bytes budget = selection.budget().device;
   const bool small = is_small(*member.problem->graph);
   Variant& uncapped = member.variants.back();
@@ -376,26 +338,35 @@ void Family::expand(Member& member, const Selection& selection, Queue& queue, st
   const auto made = [&]() -> const Sketcher& {
     return sketcher ? *sketcher : sketcher.emplace(*member.problem, member.choices, member.handicaps);
   };
-  if (!small && selection.best() && !uncapped.bound_seconds)
-    uncapped.bound_seconds = least_seconds(*member.problem, sketch(made(), member, uncapped).draft);
-  if (uncapped.bound_seconds && selection.settled(*uncapped.bound_seconds)) return;
+  if (!small) {
+    std::optional<double>& bound = uncapped.estimate->bound_seconds;
+    if (selection.best() && !bound)
+      bound = least_seconds(*member.problem, sketch(made(), member, uncapped).draft);
+    if (bound && selection.settled(*bound)) return;
+  }
   for (Variant& variant : member.variants) {
     if (variant.live_bytes && *variant.live_bytes > budget) continue;
-    if (!variant.seconds) judge(made(), member, variant);
-    if (*variant.live_bytes > budget || selection.beaten(variant.least_seconds)) continue;
-    if (!small && *variant.seconds < uncapped.least_seconds) continue;
-    queue.push({*variant.seconds, variant.least_seconds, small ? 0 : *variant.live_bytes, turns++, &member,
+    // What has no use for more bytes than its cap lets it have is scheduled as without.
+    if (!small && variant.share > 0 && cap_of(variant.share, *member.serial_bytes) >= *uncapped.live_bytes)
+      continue;
+    if (variant.estimate == nullptr) judge(made(), member, variant);
+    const Estimate& estimate = *variant.estimate;
+    if (*variant.live_bytes > budget || selection.beaten(estimate.least_seconds)) continue;
+    if (!small && estimate.seconds < uncapped.estimate->least_seconds) continue;
+    queue.push({estimate.seconds, estimate.least_seconds, small ? 0 : *variant.live_bytes, turns++, &member,
                 &variant});
   }
 }
 
-void Family::judge(const Sketcher& sketcher, const Member& member, Variant& variant) const {
+void Family::judge(const Sketcher& sketcher, const Member& member, Variant& variant) {
   Sketch scheduled = sketch(sketcher, member, variant);
   variant.live_bytes = scheduled.live_peak_bytes;
   variant.key = key_of(scheduled.draft, *member.problem);
+  const auto [at, is_new] = estimates_.try_emplace({member.problem, variant.key});
+  variant.estimate = &at->second;
+  if (!is_new) return;
   time_sketch(*member.problem, scheduled, margin_);
-  variant.seconds = scheduled.step_seconds;
-  variant.least_seconds = scheduled.least_seconds;
+  *variant.estimate = {scheduled.step_seconds, scheduled.least_seconds, {}};
 }
 
 Sketch Family::sketch(const Sketcher& sketcher, const Member& member, const Variant& variant) {

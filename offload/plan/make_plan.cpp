@@ -119,12 +119,16 @@ class ReplaysPlanner {
     return *minimum_;
   }
   // `most`: bytes of a plan that needs no family. `emulated`, asked once: the other systems' problems.
+  // `margin`: of the family of other replays.
   template <typename MakeEmulated>
-  void offer_to(Selection& selection, Bytes most, MakeEmulated emulated) {
+  void offer_to(Selection& selection, Offered& offered, Bytes most, MakeEmulated emulated,
+                std::optional<double> margin = {}) {
     selection.offer(least().plan);
-    if (!family_) family_.emplace(problems(), std::min(least().plan.device_peak_bytes, most), emulated());
-    family_->offer_to(selection);
+    const Bytes least_bytes = std::min(least().plan.device_peak_bytes, most);
+    if (!family_) family_.emplace(problems(), least_bytes, emulated(), margin);
+    family_->offer_to(selection, offered);
   }
+  double margin() const { return family_->margin(); }
   void match_emulated(Selection& selection) const {
     if (family_) family_->match_emulated(selection);
   }
@@ -218,8 +222,11 @@ class Planner::Parts {
     Selection selection(budget, !is_small(graph_));
     selection.offer(resident().plan);
     if (selection.best()) selection.best()->policy = "auto";
-    chosen_.offer_to(selection, most, [&] { return emulated(); });
-    if (whole_) whole_->offer_to(selection, most, [] { return std::unique_ptr<PolicyProblems>(); });
+    Offered offered;
+    chosen_.offer_to(selection, offered, most, [&] { return emulated(); });
+    const auto none = [] { return std::unique_ptr<PolicyProblems>(); };
+    if (whole_) whole_->offer_to(selection, offered, most, none, chosen_.margin());
+    offered.tighten_loose(selection);
     chosen_.match_emulated(selection);
     if (!selection.best()) return Infeasible{budget.host, selection.least_host(), true, chosen_.least().op};
     const bool chose_whole = options_.replays == Replays::whole_blocks;

@@ -131,25 +131,24 @@ class Attempts {
         tightener_(problem, draft),
         lowest_(tightener_.live() + tightener_.live() / height_unit) {}
 
-  // Under a height that makes it tight whatever begins early.
-  std::optional<Plan> low(Bytes most, bool thoroughly) const {
+  // Under a height that makes it tight whatever begins early; or where it stands.
+  std::optional<Plan> brief(Bytes most) const {
     if (most < lowest_) return std::nullopt;  // all that fits is tight
     for (const double coherence : coherences)
       if (const auto offsets = tightener_.place_under(lowest_, coherence))
         if (auto found = at(*offsets, {tightening_gain, tightening_change})) return found;
-    if (!thoroughly) return std::nullopt;
-    const auto offsets = tightener_.search_under(lowest_);
-    return offsets ? at(*offsets, {tightening_gain, tightening_change}) : std::nullopt;
+    if (plan_.device_peak_bytes > most) return std::nullopt;
+    return at(offsets_of(plan_), {hair, hair});
   }
-  // Under others, which need not.
-  std::optional<Plan> higher(Bytes most) const {
+  // Under that height by a search, then under others, which need not make it tight.
+  std::optional<Plan> thorough(Bytes most) const {
     if (most < lowest_) return std::nullopt;
+    if (const auto offsets = tightener_.search_under(lowest_))
+      if (auto found = at(*offsets, {hair, tightening_change})) return found;
     const Bytes arena = plan_.device_peak_bytes;
-    if (auto found = between(lowest_, std::min(arena, most), {tightening_change, tightening_change}))
-      return found;
+    if (auto found = between(lowest_, std::min(arena, most), {hair, tightening_change})) return found;
     if (arena > most) return std::nullopt;
-    if (auto found = at(offsets_of(plan_), {tightening_change, hair})) return found;
-    return between(arena, most, {tightening_change, hair});
+    return between(arena, most, {hair, hair});
   }
 
  private:
@@ -192,11 +191,13 @@ class Attempts {
 
 }  // namespace
 
-std::optional<Plan> tightened(const Problem& problem, const Draft& draft, const Plan& plan, Bytes most,
-                              bool thoroughly) {
-  const Attempts attempts(problem, draft, plan);
-  std::optional<Plan> found = attempts.low(most, thoroughly);
-  return found || !thoroughly ? found : attempts.higher(most);
+std::optional<Plan> tightened(const Problem& problem, const Draft& draft, const Plan& plan, Bytes most) {
+  return Attempts(problem, draft, plan).brief(most);
+}
+
+std::optional<Plan> tightened_thoroughly(const Problem& problem, const Draft& draft, const Plan& plan,
+                                         Bytes most) {
+  return Attempts(problem, draft, plan).thorough(most);
 }
 
 std::optional<Plan> placed_tight(const Problem& problem, const Draft& draft) {

@@ -24,12 +24,15 @@ inline constexpr double tightening_change = 2e-3;
 // together, to what then begins earlier. So much it may gain.
 inline constexpr double tightening_gain = 0.05;
 
-// `plan` is not tight. The first tight plan found of the same draft, at most so much faster or slower than
-// `plan`, of at most `most` bytes: its arena is about its live bytes. If none is found, `thoroughly`: one
-// about as fast as `plan` that fills more bytes by what begins early, up to its arena; or else one no slower,
-// of more. So where `plan` fits the first fits too, and more memory makes neither slower.
-std::optional<Plan> tightened(const Problem& problem, const Draft& draft, const Plan& plan, Bytes most,
-                              bool thoroughly);
+// A tight plan of the same draft, at most so much faster or slower than `plan`, of at most `most` bytes: its
+// arena is about its live bytes; or `plan` itself with what can begin earlier where it stands.
+std::optional<Plan> tightened(const Problem& problem, const Draft& draft, const Plan& plan, Bytes most);
+
+// The first found where that found none, by what takes longer; none of these is faster than `plan`. Of about
+// the live bytes too; or one that fills more bytes by what begins early, up to the arena of `plan`; or else
+// one no slower, of more. So where `plan` fits the first fits too, and more memory makes neither slower.
+std::optional<Plan> tightened_thoroughly(const Problem& problem, const Draft& draft, const Plan& plan,
+                                         Bytes most);
 
 // The first thing that is tried for it alone.
 std::optional<Plan> placed_tight(const Problem& problem, const Draft& draft);

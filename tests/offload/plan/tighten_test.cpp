@@ -7,27 +7,10 @@
 
 #include "offload/plan/family.h"
 #include "offload/plan/residency.h"
-#include "stowage/graph_builder.h"
-#include "stowage/models.h"
+#include "tests/offload/plan/large_graph.h"
 
 namespace stowage {
 namespace {
-
-// Large enough for the family to tighten its plans.
-Graph large_graph() {
-  GraphBuilder builder(DataType::bf16);
-  const Gpt model = gpt(builder, {.layers = 12, .width = 512, .heads = 8, .sequence = 256, .batch = 4});
-  return builder.finish(model.loss, AdamW{});
-}
-Machine card() {
-  Machine machine;
-  machine.h2d.bytes_per_second = machine.d2h.bytes_per_second = 12e9;
-  machine.h2d_both_bytes_per_second = machine.d2h_both_bytes_per_second = 10e9;
-  machine.flops_per_second = 50e12;
-  machine.device_bytes_per_second = 800e9;
-  machine.host_bytes_per_second = 40e9;
-  return machine;
-}
 
 // Buckets in the order in which the link brings them.
 std::vector<BucketId> loads(const Plan& plan) {
@@ -38,10 +21,15 @@ std::vector<BucketId> loads(const Plan& plan) {
   return loads;
 }
 
+std::optional<Plan> tight_plan(const Problem& problem, const Draft& draft, const Plan& plan, Bytes most) {
+  std::optional<Plan> found = tightened(problem, draft, plan, most);
+  return found ? found : tightened_thoroughly(problem, draft, plan, most);
+}
+
 TEST(Tighten, APlanOfTheSameScheduleWithinAHundredth) {
-  const Graph graph = large_graph();
+  const Graph graph = testing::large_graph();
   ASSERT_FALSE(is_small(graph));
-  const Machine machine = card();
+  const Machine machine = testing::large_graph_machine();
   const Problem problem = make_problem(graph, machine, {.target_bytes = 0});
   int tightened_plans = 0, tight_bounds = 0;
   for (const Choices& choices : minimum_candidates(problem)) {
@@ -57,7 +45,7 @@ TEST(Tighten, APlanOfTheSameScheduleWithinAHundredth) {
       const double least = least_seconds(problem, draft) * (1 - 1e-9);
       EXPECT_GE(plan.predicted_step_seconds, least);
       tight_bounds += plan.predicted_step_seconds < least * 1.05 ? 1 : 0;
-      const auto tight = tightened(problem, draft, plan, 2 * plan.device_peak_bytes, true);
+      const auto tight = tight_plan(problem, draft, plan, 2 * plan.device_peak_bytes);
       if (!tight || is_tight(plan)) continue;
       EXPECT_GE(tight->predicted_step_seconds, least);
       ++tightened_plans;
@@ -76,22 +64,22 @@ TEST(Tighten, APlanOfTheSameScheduleWithinAHundredth) {
 }
 
 TEST(Tighten, NoPlanAboveTheLimit) {
-  const Graph graph = large_graph();
-  const Machine machine = card();
+  const Graph graph = testing::large_graph();
+  const Machine machine = testing::large_graph_machine();
   const Problem problem = make_problem(graph, machine, {.target_bytes = 0});
   const Sketcher sketcher(problem, minimum_candidates(problem).front());
   const Draft draft = sketcher.within(2 * sketcher.serial_bytes()).draft;
   const Plan plan = complete(problem, draft);
-  EXPECT_FALSE(tightened(problem, draft, plan, plan.live_peak_bytes - 1, true));
+  EXPECT_FALSE(tight_plan(problem, draft, plan, plan.live_peak_bytes - 1));
   for (const Bytes percent : {100U, 103U, 110U})
-    if (const auto tight = tightened(problem, draft, plan, plan.live_peak_bytes * percent / 100, true)) {
+    if (const auto tight = tight_plan(problem, draft, plan, plan.live_peak_bytes * percent / 100)) {
       EXPECT_LE(tight->device_peak_bytes, plan.live_peak_bytes * percent / 100);
     }
 }
 
 TEST(Tighten, NoPlanThatTakesAnotherTime) {
-  const Graph graph = large_graph();
-  const Machine machine = card();
+  const Graph graph = testing::large_graph();
+  const Machine machine = testing::large_graph_machine();
   const Problem problem = make_problem(graph, machine, {.target_bytes = 0});
   int found = 0;
   for (const Choices& choices : minimum_candidates(problem)) {
@@ -100,12 +88,12 @@ TEST(Tighten, NoPlanThatTakesAnotherTime) {
     Plan plan = complete(problem, draft);
     const Bytes most = 2 * plan.device_peak_bytes;
     const double seconds = plan.predicted_step_seconds;
-    if (!tightened(problem, draft, plan, most, true)) continue;
+    if (!tight_plan(problem, draft, plan, most)) continue;
     ++found;
     for (const double factor :
          {0.9, 1.1}) {  // as if the plan had been faster or slower than any placement makes it
       plan.predicted_step_seconds = factor * seconds;
-      EXPECT_FALSE(tightened(problem, draft, plan, most, true)) << factor;
+      EXPECT_FALSE(tight_plan(problem, draft, plan, most)) << factor;
     }
   }
   EXPECT_GT(found, 0);
@@ -127,8 +115,8 @@ TEST(Tighten, OfPlansThatTakeAsLongATightOneIsKept) {
 }
 
 TEST(Tighten, PlansOfLargeGraphsAreTightAndNeverSlowerWithMoreMemory) {
-  const Graph graph = large_graph();
-  const Machine machine = card();
+  const Graph graph = testing::large_graph();
+  const Machine machine = testing::large_graph_machine();
   Planner planner(graph, machine);
   const Bytes least = planner.minimum_bytes(), need = planner.need_bytes();
   double before = std::numeric_limits<double>::infinity();
