@@ -23,8 +23,9 @@ constexpr std::size_t most_mixed_ops = 4'000'000, fewest_points = 4, most_points
 constexpr std::size_t most_starts = 8, few_ops = 28;
 // Lifetimes: up to so many, place() searches by itself (src/placement/placement.cpp).
 constexpr std::size_t searched_anyway = 512;
-// By how much of its estimate a plan may be faster: so much, or so many times what is seen of one.
-constexpr double least_margin = 0.002, margin_part = 1.2;
+// By how much of its estimate a plan may be faster: so much, or so many times what is seen of some. Where
+// that is much it is chance how much more others gain.
+constexpr double least_margin = 0.002, margin_part = 1.2, much_seen = 0.005, margin_of_much = 0.025;
 constexpr double probe_share = 1.1;
 // Less than the simulation's rounding.
 constexpr double hair = 1e-9;
@@ -147,16 +148,20 @@ void Family::add_paths(const std::vector<Problem>& problems) {
 }
 
 // Plans of large graphs may be faster than their estimates where places let what begins early have the bytes
-// that are left first. How much is seen from a few of the family, whatever the budget.
+// that are left first. How much is seen from two of the family with little memory, whatever the budget.
 void Family::measure_margin(const Problem& problem) {
   std::vector<const Member*> path;
   for (const Member& member : members_)
     if (member.problem == &problem && member.on_path) path.push_back(&member);
-  const Sketcher sketcher(problem, path[2 * path.size() / 3]->choices);
-  Sketch probe = sketcher.within(cap_of(probe_share, sketcher.serial_bytes()));
-  time_sketch(problem, probe, 0);
-  if (const auto tight = placed_tight(problem, probe.draft))
-    margin_ = std::max(margin_, margin_part * (1 - tight->predicted_step_seconds / probe.step_seconds));
+  double gain = 0;
+  for (const Member* member : {path[2 * path.size() / 3], path.back()}) {
+    const Sketcher sketcher(problem, member->choices);
+    Sketch probe = sketcher.within(cap_of(probe_share, sketcher.serial_bytes()));
+    time_sketch(problem, probe, 0);
+    if (const auto tight = placed_tight(problem, probe.draft))
+      gain = std::max(gain, 1 - tight->predicted_step_seconds / probe.step_seconds);
+  }
+  margin_ = std::max({least_margin, margin_part * gain, gain > much_seen ? margin_of_much : 0});
 }
 
 // What the emulated systems would do is in the family too, so that none of them is faster.
@@ -224,11 +229,12 @@ void Family::offer_variant(Member& member, Variant& variant, Selection& selectio
   const Offered::Alike alike{variant.estimate->seconds, *variant.live_bytes,
                              small ? 0 : host_bytes(problem, draft)};
   if (!small && selection.lacks_host(alike.host_bytes)) return;
-  if (!small && *variant.live_bytes > least_ && offered.has_alike(alike)) return;
+  if (!small && *variant.live_bytes > least_ && (offered.has_alike(alike) || offered.has_loose_alike(alike)))
+    return;
   if (!small && !variant.estimate->bound_seconds)
     variant.estimate->bound_seconds = least_seconds(problem, draft);
   if (is_settled()) return;
-  const double seconds = offer_plans(problem, draft, variant, selection, offered);
+  const double seconds = offer_plans(problem, draft, variant, alike, selection, offered);
   if (seconds <= alike.seconds * (1 + as_estimated)) offered.add(alike);
 }
 
@@ -250,8 +256,8 @@ void Family::match_emulated(Selection& selection) const {
 // Of a large graph a tight plan where there is one that fits, so that each budget has plans as fast as
 // smaller ones have. What might fit the smallest budget is placed for that too, whatever the budget at hand:
 // so the family depends on none.
-double Family::offer_plans(const Problem& problem, const Draft& draft, Variant& variant, Selection& selection,
-                           Offered& offered) const {
+double Family::offer_plans(const Problem& problem, const Draft& draft, Variant& variant,
+                           const Offered::Alike& alike, Selection& selection, Offered& offered) const {
   const double least_seconds = variant.estimate->least_seconds;
   auto offer = [&](Plan plan) {
     if (plan.predicted_step_seconds < least_seconds) return;
@@ -271,7 +277,7 @@ double Family::offer_plans(const Problem& problem, const Draft& draft, Variant& 
       seconds = std::min(seconds, of_found);
     } else if (!tight && seconds >= least_seconds && !selection.settled(seconds * (1 - hair))) {
       plan.policy = "auto";
-      offered.add({&problem, draft, plan, *variant.live_bytes});
+      offered.add({&problem, draft, plan, alike});
     }
   }
   offer(std::move(plan));

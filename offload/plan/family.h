@@ -88,8 +88,8 @@ class Family {
   void expand(Member& member, const Selection& selection, Queue& queue, std::size_t& turns);
   void offer_variant(Member& member, Variant& variant, Selection& selection, Offered& offered) const;
   // The fastest plan's seconds.
-  double offer_plans(const Problem& problem, const Draft& draft, Variant& variant, Selection& selection,
-                     Offered& offered) const;
+  double offer_plans(const Problem& problem, const Draft& draft, Variant& variant,
+                     const Offered::Alike& alike, Selection& selection, Offered& offered) const;
   static bool wants_tight(const Plan& plan, const Variant& variant, const Selection& selection);
   static bool cannot_win(const Variant& variant, bool small, const Selection& selection);
   void offer_repaired(Selection& selection) const;

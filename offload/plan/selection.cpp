@@ -69,21 +69,25 @@ bool Offered::has_alike(const Alike& schedule) const {
   });
 }
 
+bool Offered::has_loose_alike(const Alike& schedule) const {
+  return std::any_of(loose_.begin(), loose_.end(), [&](const Loose& other) {
+    return as_fast_as(other.schedule.seconds, schedule.seconds) &&
+           other.schedule.live_bytes == schedule.live_bytes &&
+           other.schedule.host_bytes <= schedule.host_bytes;
+  });
+}
+
 void Offered::tighten_loose(Selection& selection) {
   std::stable_sort(loose_.begin(), loose_.end(), [](const Loose& a, const Loose& b) {
     return a.plan.predicted_step_seconds < b.plan.predicted_step_seconds;
   });
-  for (auto loose = loose_.begin(); loose != loose_.end(); ++loose) {
-    const double seconds = loose->plan.predicted_step_seconds;
+  for (const Loose& loose : loose_) {
+    const double seconds = loose.plan.predicted_step_seconds;
     if (selection.settled(seconds * (1 - rounding))) continue;
-    if (selection.had_tight(loose->live_bytes, seconds * (1 + tightening_change))) continue;
-    const bool tried = std::any_of(loose_.begin(), loose, [&](const Loose& other) {
-      return as_fast_as(other.plan.predicted_step_seconds, seconds) && other.live_bytes == loose->live_bytes;
-    });
-    if (tried) continue;
-    if (auto found =
-            tightened_thoroughly(*loose->problem, loose->draft, loose->plan, selection.budget().device)) {
-      found->policy = loose->plan.policy;
+    if (selection.had_tight(loose.schedule.live_bytes, seconds * (1 + tightening_change))) continue;
+    const Bytes most = selection.budget().device;
+    if (auto found = tightened_thoroughly(*loose.problem, loose.draft, loose.plan, most)) {
+      found->policy = loose.plan.policy;
       selection.offer(std::move(*found));
     }
   }

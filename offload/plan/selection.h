@@ -72,13 +72,15 @@ class Offered {
     const Problem* problem = nullptr;
     Draft draft;
     Plan plan;
-    Bytes live_bytes = 0;  // of the draft: no plan of it needs less
+    Alike schedule;  // no plan of it needs fewer than its live bytes
   };
 
   // Whether a schedule with this key is new.
   bool add(std::uint64_t key) { return keys_.insert(key).second; }
   // Whether one as fast with as many bytes, or a little less, was offered.
   bool has_alike(const Alike& schedule) const;
+  // Whether one as fast with as many bytes has a plan that is put off.
+  bool has_loose_alike(const Alike& schedule) const;
   void add(const Alike& schedule) { alike_.push_back(schedule); }
   void add(Loose loose) { loose_.push_back(std::move(loose)); }
   // When all that there is has been offered: looks for tight plans as fast as the loose ones, the fastest

@@ -43,6 +43,30 @@ struct Candidate {
   Bytes offset = 0;
   std::uint64_t key = 0;
 };
+// Keys that were added since it was cleared.
+class KeySet {
+ public:
+  void clear() { ++round_; }
+  // Whether it is new. At most half of `slots` fit.
+  bool add(std::uint64_t key) {
+    for (std::size_t at = key % slots;; at = (at + 1) % slots) {
+      if (slots_[at].round != round_) {
+        slots_[at] = {key, round_};
+        return true;
+      }
+      if (slots_[at].key == key) return false;
+    }
+  }
+  static constexpr std::size_t slots = 4096;
+
+ private:
+  struct Slot {
+    std::uint64_t key = 0, round = 0;
+  };
+  std::vector<Slot> slots_ = std::vector<Slot>(slots);
+  std::uint64_t round_ = 1;
+};
+
 // Its score, and which candidate it is.
 using Ranked = std::pair<double, std::size_t>;
 
@@ -187,24 +211,31 @@ class TimeBeam {
     if (end - lowest.begin > size) add(end - size);
   }
 
+  // The best that are not sorted yet, behind those that are; returns how many are then.
+  std::size_t sort_more(std::size_t sorted) {
+    const auto better = [](const Ranked& a, const Ranked& b) {
+      return a.first != b.first ? a.first > b.first : a.second < b.second;
+    };
+    const std::size_t end = std::min(ranked_.size(), sorted + width_);
+    const auto from = ranked_.begin() + static_cast<std::ptrdiff_t>(sorted);
+    const auto to = ranked_.begin() + static_cast<std::ptrdiff_t>(end);
+    if (to != ranked_.end()) std::nth_element(from, to, ranked_.end(), better);
+    std::sort(from, to, better);
+    return end;
+  }
   // Of several with the same bytes live the best.
   void keep_best(std::uint32_t id) {
     constexpr std::size_t spare = 3;  // those with the same bytes live
-    const auto worse = [](const Ranked& a, const Ranked& b) {
-      return a.first != b.first ? a.first < b.first : a.second > b.second;
-    };
-    std::make_heap(ranked_.begin(), ranked_.end(), worse);
     const Bytes size = align_up(items_[id].bytes, options_.alignment);
     std::size_t kept = 0;
     keys_.clear();
-    for (std::size_t turns = 0; turns < spare * width_ && kept < width_; ++turns) {
-      if (ranked_.empty()) break;
-      std::pop_heap(ranked_.begin(), ranked_.end(), worse);
-      const auto [score, number] = ranked_.back();
-      ranked_.pop_back();
+    const std::size_t most = std::min(ranked_.size(), spare * width_);
+    std::size_t sorted = 0;
+    for (std::size_t turn = 0; turn < most && kept < width_; ++turn) {
+      if (turn == sorted) sorted = sort_more(sorted);
+      const auto [score, number] = ranked_[turn];
       const Candidate& candidate = candidates_[number];
-      if (std::find(keys_.begin(), keys_.end(), candidate.key) != keys_.end()) continue;
-      keys_.push_back(candidate.key);
+      if (!keys_.add(candidate.key)) continue;
       const Partial& from = partials_[candidate.partial];
       nodes_.push_back({from.node, id, candidate.offset});
       if (next_.size() == kept) next_.emplace_back();
@@ -234,9 +265,9 @@ class TimeBeam {
   std::size_t tries_ = 0;                       // to come past `failed_`
   std::vector<Stop> stops_;
   std::vector<Partial> partials_, next_;
-  std::vector<std::uint64_t> keys_;  // of what is kept
+  KeySet keys_;  // of what is kept
   std::vector<Candidate> candidates_;
-  std::vector<Ranked> ranked_;  // a heap of those that are not taken yet
+  std::vector<Ranked> ranked_;
   std::vector<Node> nodes_;
 };
 

@@ -180,10 +180,26 @@ std::unique_ptr<Loose> loose_plan() {
   return nullptr;
 }
 
+Offered::Alike alike_of(const Plan& plan) {
+  return {plan.predicted_step_seconds, plan.live_peak_bytes, plan.host_bytes};
+}
+
+TEST(Offered, KnowsSchedulesThatArePutOff) {
+  Offered offered;
+  const Offered::Alike first{.seconds = 1, .live_bytes = 10'000, .host_bytes = 50};
+  EXPECT_FALSE(offered.has_loose_alike(first));
+  offered.add(Offered::Loose{nullptr, {}, {}, first});
+  EXPECT_FALSE(offered.has_alike(first));
+  EXPECT_TRUE(offered.has_loose_alike({1 + 9e-7, 10'000, 51}));
+  EXPECT_FALSE(offered.has_loose_alike({1 + 2e-6, 10'000, 51}));
+  EXPECT_FALSE(offered.has_loose_alike({1, 10'001, 51}));
+  EXPECT_FALSE(offered.has_loose_alike({1, 10'000, 49}));
+}
+
 TEST(Offered, TightensWhatIsLooseAtTheEnd) {
   const auto loose = loose_plan();
   ASSERT_TRUE(loose);
-  const Offered::Loose as_offered{&loose->problem, loose->draft, loose->plan, loose->plan.live_peak_bytes};
+  const Offered::Loose as_offered{&loose->problem, loose->draft, loose->plan, alike_of(loose->plan)};
   Offered offered;
   Selection selection({unlimited, unlimited}, true);
   selection.offer(loose->plan);
@@ -198,7 +214,7 @@ TEST(Offered, TightensWhatIsLooseAtTheEnd) {
 TEST(Offered, LeavesLooseWhatATightPlanStandsFor) {
   const auto loose = loose_plan();
   ASSERT_TRUE(loose);
-  const Offered::Loose as_offered{&loose->problem, loose->draft, loose->plan, loose->plan.live_peak_bytes};
+  const Offered::Loose as_offered{&loose->problem, loose->draft, loose->plan, alike_of(loose->plan)};
   Plan stands = loose->plan;  // as good as any that could be found, and of no more bytes
   stands.predicted_step_seconds *= 1 + 0.95 * tightening_change;
   stands.device_peak_bytes = stands.live_peak_bytes;
