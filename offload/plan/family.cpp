@@ -275,7 +275,7 @@ double Family::offer_plans(const Problem& problem, const Draft& draft, Variant& 
       offer(std::move(*found));
       if (!tight) return of_found;
       seconds = std::min(seconds, of_found);
-    } else if (!tight && seconds >= least_seconds && !selection.settled(seconds * (1 - hair))) {
+    } else if (!tight && seconds >= least_seconds && !selection.settled(seconds * (1 - tightening_change))) {
       plan.policy = "auto";
       offered.add({&problem, draft, plan, alike});
     }

@@ -83,7 +83,7 @@ void Offered::tighten_loose(Selection& selection) {
   });
   for (const Loose& loose : loose_) {
     const double seconds = loose.plan.predicted_step_seconds;
-    if (selection.settled(seconds * (1 - rounding))) continue;
+    if (selection.settled(seconds * (1 - tightening_change))) continue;
     if (selection.had_tight(loose.schedule.live_bytes, seconds * (1 + tightening_change))) continue;
     const Bytes most = selection.budget().device;
     if (auto found = tightened_thoroughly(*loose.problem, loose.draft, loose.plan, most)) {

@@ -138,17 +138,18 @@ class Attempts {
       if (const auto offsets = tightener_.place_under(lowest_, coherence))
         if (auto found = at(*offsets, {tightening_gain, tightening_change})) return found;
     if (plan_.device_peak_bytes > most) return std::nullopt;
-    return at(offsets_of(plan_), {hair, hair});
+    return at(offsets_of(plan_), {tightening_change, hair});
   }
   // Under that height by a search, then under others, which need not make it tight.
   std::optional<Plan> thorough(Bytes most) const {
     if (most < lowest_) return std::nullopt;
     if (const auto offsets = tightener_.search_under(lowest_))
-      if (auto found = at(*offsets, {hair, tightening_change})) return found;
+      if (auto found = at(*offsets, {tightening_change, tightening_change})) return found;
     const Bytes arena = plan_.device_peak_bytes;
-    if (auto found = between(lowest_, std::min(arena, most), {hair, tightening_change})) return found;
+    if (auto found = between(lowest_, std::min(arena, most), {tightening_change, tightening_change}))
+      return found;
     if (arena > most) return std::nullopt;
-    return between(arena, most, {hair, hair});
+    return between(arena, most, {tightening_change, hair});
   }
 
  private:

@@ -28,9 +28,10 @@ inline constexpr double tightening_gain = 0.05;
 // arena is about its live bytes; or `plan` itself with what can begin earlier where it stands.
 std::optional<Plan> tightened(const Problem& problem, const Draft& draft, const Plan& plan, Bytes most);
 
-// The first found where that found none, by what takes longer; none of these is faster than `plan`. Of about
-// the live bytes too; or one that fills more bytes by what begins early, up to the arena of `plan`; or else
-// one no slower, of more. So where `plan` fits the first fits too, and more memory makes neither slower.
+// The first found where that found none, by what takes longer; at most tightening_change faster than `plan`.
+// Of about the live bytes too; or one that fills more bytes by what begins early, up to the arena of `plan`;
+// or else one no slower, of more. So where `plan` fits the first fits too, and more memory makes neither
+// slower.
 std::optional<Plan> tightened_thoroughly(const Problem& problem, const Draft& draft, const Plan& plan,
                                          Bytes most);
 
