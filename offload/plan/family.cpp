@@ -1,10 +1,10 @@
 #include "offload/plan/family.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "offload/plan/repair.h"
 #include "offload/plan/residency.h"
+#include "offload/plan/tighten.h"
 
 namespace stowage {
 namespace {
@@ -108,11 +108,10 @@ Bytes cap_of(double share, Bytes serial) {
 
 }  // namespace
 
-Family::Family(const std::vector<Problem>& problems, Bytes least, std::unique_ptr<PolicyProblems> emulated,
-               std::optional<double> margin)
-    : least_(least), margin_(margin.value_or(least_margin)), emulated_(std::move(emulated)) {
+Family::Family(const std::vector<Problem>& problems, Bytes least, std::unique_ptr<PolicyProblems> emulated)
+    : least_(least), margin_(least_margin), emulated_(std::move(emulated)) {
   add_paths(problems);
-  if (!margin && !is_small(*problems.front().graph)) measure_margin(problems.front());
+  if (!is_small(*problems.front().graph)) measure_margin(problems.front());
   add_repaired(problems);
   if (emulated_) add_emulated();
 }
@@ -161,7 +160,7 @@ void Family::measure_margin(const Problem& problem) {
     if (const auto tight = placed_tight(problem, probe.draft))
       gain = std::max(gain, 1 - tight->predicted_step_seconds / probe.step_seconds);
   }
-  margin_ = std::max({least_margin, margin_part * gain, gain > much_seen ? margin_of_much : 0});
+  margin_ = std::clamp(margin_part * gain, gain > much_seen ? margin_of_much : least_margin, tightening_gain);
 }
 
 // What the emulated systems would do is in the family too, so that none of them is faster.
@@ -229,13 +228,12 @@ void Family::offer_variant(Member& member, Variant& variant, Selection& selectio
   const Offered::Alike alike{variant.estimate->seconds, *variant.live_bytes,
                              small ? 0 : host_bytes(problem, draft)};
   if (!small && selection.lacks_host(alike.host_bytes)) return;
-  if (!small && *variant.live_bytes > least_ && (offered.has_alike(alike) || offered.has_loose_alike(alike)))
-    return;
+  if (!small && *variant.live_bytes > least_ && offered.has_alike(alike)) return;
   if (!small && !variant.estimate->bound_seconds)
     variant.estimate->bound_seconds = least_seconds(problem, draft);
   if (is_settled()) return;
   const double seconds = offer_plans(problem, draft, variant, alike, selection, offered);
-  if (seconds <= alike.seconds * (1 + as_estimated)) offered.add(alike);
+  if (!small && seconds <= alike.seconds * (1 + as_estimated)) offered.add(alike);
 }
 
 void Family::match_emulated(Selection& selection) const {
@@ -265,10 +263,12 @@ double Family::offer_plans(const Problem& problem, const Draft& draft, Variant& 
     selection.offer(std::move(plan));
   };
   Plan plan = complete(problem, draft);
+  plan.policy = "auto";
   double seconds = plan.predicted_step_seconds;
   variant.peak_bytes = plan.device_peak_bytes;
   variant.plan_seconds = seconds;
-  if (!is_small(*problem.graph) && wants_tight(plan, variant, selection)) {
+  const bool wanted = !is_small(*problem.graph) && wants_tight(plan, variant, selection);
+  if (wanted && !offered.has_loose_alike(alike)) {
     const bool tight = is_tight(plan);
     if (auto found = tightened(problem, draft, plan, selection.budget().device)) {
       const double of_found = found->predicted_step_seconds;
@@ -276,8 +276,7 @@ double Family::offer_plans(const Problem& problem, const Draft& draft, Variant& 
       if (!tight) return of_found;
       seconds = std::min(seconds, of_found);
     } else if (!tight && seconds >= least_seconds && !selection.settled(seconds * (1 - tightening_change))) {
-      plan.policy = "auto";
-      offered.add({&problem, draft, plan, alike});
+      offered.add({&problem, draft, plan, alike, least_seconds});
     }
   }
   offer(std::move(plan));

@@ -12,19 +12,14 @@
 #include "offload/plan/limited_schedule.h"
 #include "offload/plan/policies/policies.h"
 #include "offload/plan/selection.h"
-#include "offload/plan/tighten.h"
 
 namespace stowage {
 
 class Family {
  public:
   // Keeps a reference: `problems` must outlive it. `least`: bytes of the smallest plan. `emulated`: other
-  // systems, whose plans are in the family too. `margin`: that of a family of the same graph and machine.
-  Family(const std::vector<Problem>& problems, Bytes least, std::unique_ptr<PolicyProblems> emulated,
-         std::optional<double> margin = {});
-
-  // By how much of an estimate its plans may be faster.
-  double margin() const { return margin_; }
+  // systems, whose plans are in the family too.
+  Family(const std::vector<Problem>& problems, Bytes least, std::unique_ptr<PolicyProblems> emulated);
 
   // Offers all that may fit and be faster than what the selection has.
   void offer_to(Selection& selection, Offered& offered);

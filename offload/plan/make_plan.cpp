@@ -6,6 +6,7 @@
 #include "offload/plan/bound.h"
 #include "offload/plan/family.h"
 #include "offload/plan/residency.h"
+#include "offload/plan/selection.h"
 #include "offload/plan/tighten.h"
 #include "stowage/planner.h"
 
@@ -119,16 +120,12 @@ class ReplaysPlanner {
     return *minimum_;
   }
   // `most`: bytes of a plan that needs no family. `emulated`, asked once: the other systems' problems.
-  // `margin`: of the family of other replays.
   template <typename MakeEmulated>
-  void offer_to(Selection& selection, Offered& offered, Bytes most, MakeEmulated emulated,
-                std::optional<double> margin = {}) {
+  void offer_to(Selection& selection, Offered& offered, Bytes most, MakeEmulated emulated) {
     selection.offer(least().plan);
-    const Bytes least_bytes = std::min(least().plan.device_peak_bytes, most);
-    if (!family_) family_.emplace(problems(), least_bytes, emulated(), margin);
+    if (!family_) family_.emplace(problems(), std::min(least().plan.device_peak_bytes, most), emulated());
     family_->offer_to(selection, offered);
   }
-  double margin() const { return family_->margin(); }
   void match_emulated(Selection& selection) const {
     if (family_) family_->match_emulated(selection);
   }
@@ -215,7 +212,8 @@ class Planner::Parts {
     return with_bound(plan, problem, budget);
   }
 
-  // Replays within blocks have those of whole blocks beside them, so they are never slower.
+  // Replays within blocks have those of whole blocks beside them, so they are never slower, but by what alike
+  // schedules may differ.
   std::variant<Plan, Infeasible> plan_automatic(const Budget& budget) {
     if (minimum() > budget.device) return Infeasible{budget.device, minimum(), false, chosen_.least().op};
     const Bytes most = resident().plan.device_peak_bytes;
@@ -225,7 +223,7 @@ class Planner::Parts {
     Offered offered;
     chosen_.offer_to(selection, offered, most, [&] { return emulated(); });
     const auto none = [] { return std::unique_ptr<PolicyProblems>(); };
-    if (whole_) whole_->offer_to(selection, offered, most, none, chosen_.margin());
+    if (whole_) whole_->offer_to(selection, offered, most, none);
     offered.tighten_loose(selection);
     chosen_.match_emulated(selection);
     if (!selection.best()) return Infeasible{budget.host, selection.least_host(), true, chosen_.least().op};

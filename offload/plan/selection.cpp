@@ -84,12 +84,12 @@ void Offered::tighten_loose(Selection& selection) {
   for (const Loose& loose : loose_) {
     const double seconds = loose.plan.predicted_step_seconds;
     if (selection.settled(seconds * (1 - tightening_change))) continue;
-    if (selection.had_tight(loose.schedule.live_bytes, seconds * (1 + tightening_change))) continue;
-    const Bytes most = selection.budget().device;
-    if (auto found = tightened_thoroughly(*loose.problem, loose.draft, loose.plan, most)) {
-      found->policy = loose.plan.policy;
-      selection.offer(std::move(*found));
-    }
+    const bool has_other = selection.had_tight(loose.schedule.live_bytes, seconds * (1 + tightening_change));
+    const auto tighten = has_other ? tightened_in_place : tightened_thoroughly;
+    auto found = tighten(*loose.problem, loose.draft, loose.plan, selection.budget().device);
+    if (!found || found->predicted_step_seconds < loose.least_seconds) continue;
+    found->policy = loose.plan.policy;
+    selection.offer(std::move(*found));
   }
   loose_.clear();
 }

@@ -72,7 +72,8 @@ class Offered {
     const Problem* problem = nullptr;
     Draft draft;
     Plan plan;
-    Alike schedule;  // no plan of it needs fewer than its live bytes
+    Alike schedule;            // no plan of it needs fewer than its live bytes
+    double least_seconds = 0;  // no plan of it that is faster is offered
   };
 
   // Whether a schedule with this key is new.
@@ -83,9 +84,10 @@ class Offered {
   bool has_loose_alike(const Alike& schedule) const;
   void add(const Alike& schedule) { alike_.push_back(schedule); }
   void add(Loose loose) { loose_.push_back(std::move(loose)); }
-  // When all that there is has been offered: looks for tight plans as fast as the loose ones, the fastest
-  // first, where `selection` would keep one. Not where it had a tight one about as fast, that fits wherever
-  // theirs would: so what is found for a smaller budget is as good as known for a larger one.
+  // When all that there is has been offered: looks for tight plans about as fast as the loose ones, the
+  // fastest first, where `selection` would keep one. Only in place where it had a tight one about as fast,
+  // that fits wherever theirs would: so what is found for a smaller budget is as good as known for a larger
+  // one.
   void tighten_loose(Selection& selection);
 
  private:

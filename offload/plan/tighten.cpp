@@ -131,16 +131,16 @@ class Attempts {
         tightener_(problem, draft),
         lowest_(tightener_.live() + tightener_.live() / height_unit) {}
 
-  // Under a height that makes it tight whatever begins early; or where it stands.
+  // Under a height that makes it tight whatever begins early.
   std::optional<Plan> brief(Bytes most) const {
     if (most < lowest_) return std::nullopt;  // all that fits is tight
     for (const double coherence : coherences)
       if (const auto offsets = tightener_.place_under(lowest_, coherence))
         if (auto found = at(*offsets, {tightening_gain, tightening_change})) return found;
-    if (plan_.device_peak_bytes > most) return std::nullopt;
-    return at(offsets_of(plan_), {tightening_change, hair});
+    return std::nullopt;
   }
-  // Under that height by a search, then under others, which need not make it tight.
+  // Under that height by a search, then under others, which need not make it tight, between them where it
+  // stands.
   std::optional<Plan> thorough(Bytes most) const {
     if (most < lowest_) return std::nullopt;
     if (const auto offsets = tightener_.search_under(lowest_))
@@ -149,7 +149,14 @@ class Attempts {
     if (auto found = between(lowest_, std::min(arena, most), {tightening_change, tightening_change}))
       return found;
     if (arena > most) return std::nullopt;
+    if (auto found = in_place(most)) return found;
     return between(arena, most, {tightening_change, hair});
+  }
+
+  // Where it stands.
+  std::optional<Plan> in_place(Bytes most) const {
+    if (plan_.device_peak_bytes > most) return std::nullopt;
+    return at(offsets_of(plan_), {tightening_change, hair});
   }
 
  private:
@@ -199,6 +206,11 @@ std::optional<Plan> tightened(const Problem& problem, const Draft& draft, const 
 std::optional<Plan> tightened_thoroughly(const Problem& problem, const Draft& draft, const Plan& plan,
                                          Bytes most) {
   return Attempts(problem, draft, plan).thorough(most);
+}
+
+std::optional<Plan> tightened_in_place(const Problem& problem, const Draft& draft, const Plan& plan,
+                                       Bytes most) {
+  return Attempts(problem, draft, plan).in_place(most);
 }
 
 std::optional<Plan> placed_tight(const Problem& problem, const Draft& draft) {

@@ -25,7 +25,7 @@ inline constexpr double tightening_change = 2e-3;
 inline constexpr double tightening_gain = 0.05;
 
 // A tight plan of the same draft, at most so much faster or slower than `plan`, of at most `most` bytes: its
-// arena is about its live bytes; or `plan` itself with what can begin earlier where it stands.
+// arena is about its live bytes.
 std::optional<Plan> tightened(const Problem& problem, const Draft& draft, const Plan& plan, Bytes most);
 
 // The first found where that found none, by what takes longer; at most tightening_change faster than `plan`.
@@ -34,6 +34,10 @@ std::optional<Plan> tightened(const Problem& problem, const Draft& draft, const 
 // slower.
 std::optional<Plan> tightened_thoroughly(const Problem& problem, const Draft& draft, const Plan& plan,
                                          Bytes most);
+
+// The one of these that takes no search: `plan` with what can begin earlier where it stands.
+std::optional<Plan> tightened_in_place(const Problem& problem, const Draft& draft, const Plan& plan,
+                                       Bytes most);
 
 // The first thing that is tried for it alone.
 std::optional<Plan> placed_tight(const Problem& problem, const Draft& draft);

@@ -1,6 +1,7 @@
 #include "src/placement/time_beam.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numeric>
 #include <tuple>
@@ -46,9 +47,11 @@ struct Candidate {
 // Keys that were added since it was cleared.
 class KeySet {
  public:
+  explicit KeySet(std::size_t most) : slots_(std::bit_ceil(4 * most)) {}  // keys at a time
   void clear() { ++round_; }
-  // Whether it is new. At most half of `slots` fit.
+  // Whether it is new.
   bool add(std::uint64_t key) {
+    const std::size_t slots = slots_.size();
     for (std::size_t at = key % slots;; at = (at + 1) % slots) {
       if (slots_[at].round != round_) {
         slots_[at] = {key, round_};
@@ -57,13 +60,12 @@ class KeySet {
       if (slots_[at].key == key) return false;
     }
   }
-  static constexpr std::size_t slots = 4096;
 
  private:
   struct Slot {
     std::uint64_t key = 0, round = 0;
   };
-  std::vector<Slot> slots_ = std::vector<Slot>(slots);
+  std::vector<Slot> slots_;
   std::uint64_t round_ = 1;
 };
 
@@ -77,7 +79,8 @@ class TimeBeam {
         items_(items),
         scale_(1 / static_cast<double>(std::max<Bytes>(options.height, 1))),
         width_(options.width),
-        most_work_(most_work * options.width * items.size()) {}
+        most_work_(most_work * options.width * items.size()),
+        keys_(options.width << most_tries) {}
 
   std::optional<std::vector<Bytes>> run() {
     partials_.emplace_back();

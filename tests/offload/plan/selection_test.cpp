@@ -188,7 +188,7 @@ TEST(Offered, KnowsSchedulesThatArePutOff) {
   Offered offered;
   const Offered::Alike first{.seconds = 1, .live_bytes = 10'000, .host_bytes = 50};
   EXPECT_FALSE(offered.has_loose_alike(first));
-  offered.add(Offered::Loose{nullptr, {}, {}, first});
+  offered.add(Offered::Loose{nullptr, {}, {}, first, 0});
   EXPECT_FALSE(offered.has_alike(first));
   EXPECT_TRUE(offered.has_loose_alike({1 + 9e-7, 10'000, 51}));
   EXPECT_FALSE(offered.has_loose_alike({1 + 2e-6, 10'000, 51}));
@@ -199,7 +199,7 @@ TEST(Offered, KnowsSchedulesThatArePutOff) {
 TEST(Offered, TightensWhatIsLooseAtTheEnd) {
   const auto loose = loose_plan();
   ASSERT_TRUE(loose);
-  const Offered::Loose as_offered{&loose->problem, loose->draft, loose->plan, alike_of(loose->plan)};
+  const Offered::Loose as_offered{&loose->problem, loose->draft, loose->plan, alike_of(loose->plan), 0};
   Offered offered;
   Selection selection({unlimited, unlimited}, true);
   selection.offer(loose->plan);
@@ -211,10 +211,23 @@ TEST(Offered, TightensWhatIsLooseAtTheEnd) {
               loose->plan.predicted_step_seconds * tightening_change);
 }
 
+// As a larger budget takes a plan that is known to be no faster for none that may be.
+TEST(Offered, OffersNoPlanFasterThanTheFamilyLooksFor) {
+  const auto loose = loose_plan();
+  ASSERT_TRUE(loose);
+  Offered offered;
+  Selection selection({unlimited, unlimited}, true);
+  selection.offer(loose->plan);
+  offered.add({&loose->problem, loose->draft, loose->plan, alike_of(loose->plan),
+               2 * loose->plan.predicted_step_seconds});
+  offered.tighten_loose(selection);
+  EXPECT_EQ(*selection.best(), loose->plan);
+}
+
 TEST(Offered, LeavesLooseWhatATightPlanStandsFor) {
   const auto loose = loose_plan();
   ASSERT_TRUE(loose);
-  const Offered::Loose as_offered{&loose->problem, loose->draft, loose->plan, alike_of(loose->plan)};
+  const Offered::Loose as_offered{&loose->problem, loose->draft, loose->plan, alike_of(loose->plan), 0};
   Plan stands = loose->plan;  // as good as any that could be found, and of no more bytes
   stands.predicted_step_seconds *= 1 + 0.95 * tightening_change;
   stands.device_peak_bytes = stands.live_peak_bytes;

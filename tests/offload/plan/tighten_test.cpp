@@ -5,8 +5,8 @@
 #include <limits>
 #include <vector>
 
-#include "offload/plan/family.h"
 #include "offload/plan/residency.h"
+#include "offload/plan/selection.h"
 #include "tests/offload/plan/large_graph.h"
 
 namespace stowage {
@@ -99,6 +99,28 @@ TEST(Tighten, NoPlanThatTakesAnotherTime) {
   EXPECT_GT(found, 0);
 }
 
+TEST(Tighten, AByteMoreMakesNoSlowerPlan) {
+  const Graph graph = testing::large_graph();
+  const Machine machine = testing::large_graph_machine();
+  const Problem problem = make_problem(graph, machine, {.target_bytes = 0});
+  int pairs = 0;
+  for (const Choices& choices : minimum_candidates(problem)) {
+    const Sketcher sketcher(problem, choices);
+    for (const Bytes percent : {110U, 150U, 250U}) {
+      const Draft draft = sketcher.within(sketcher.serial_bytes() * percent / 100).draft;
+      const Plan plan = complete(problem, draft);
+      if (is_tight(plan)) continue;
+      const auto without = tight_plan(problem, draft, plan, plan.device_peak_bytes - 1);
+      const auto with = tight_plan(problem, draft, plan, plan.device_peak_bytes);
+      if (!without) continue;
+      ++pairs;
+      ASSERT_TRUE(with);
+      EXPECT_LE(with->predicted_step_seconds, without->predicted_step_seconds) << percent;
+    }
+  }
+  EXPECT_GT(pairs, 0);
+}
+
 TEST(Tighten, OfPlansThatTakeAsLongATightOneIsKept) {
   Plan loose, tight;
   loose.predicted_step_seconds = tight.predicted_step_seconds = 1;
@@ -111,6 +133,20 @@ TEST(Tighten, OfPlansThatTakeAsLongATightOneIsKept) {
     selection.offer(tight_first ? tight : loose);
     selection.offer(tight_first ? loose : tight);
     EXPECT_EQ(selection.best()->device_peak_bytes, 1010u) << tight_first;
+  }
+}
+
+// From the largest budget to the smallest, so that what is known from others is of no help.
+TEST(Tighten, WhatOtherBudgetsAskedForChangesNoPlanOfALargeGraph) {
+  const Graph graph = testing::large_graph();
+  const Machine machine = testing::large_graph_machine();
+  Planner planner(graph, machine);
+  const Bytes least = planner.minimum_bytes(), need = planner.need_bytes();
+  for (const Bytes part : {100U, 30U, 8U, 2U, 0U}) {
+    const Budget budget{least + (need - least) / 100 * part, unlimited};
+    const auto together = planner.plan(budget), alone = make_plan(graph, machine, budget);
+    ASSERT_EQ(together.index(), 0U) << part;
+    EXPECT_EQ(std::get<Plan>(together), std::get<Plan>(alone)) << part;
   }
 }
 
