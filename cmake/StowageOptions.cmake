@@ -3,6 +3,7 @@ option(STOWAGE_BUILD_BENCHMARKS "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
 option(STOWAGE_WARNINGS_AS_ERRORS "Fail on warnings" ${PROJECT_IS_TOP_LEVEL})
 set(STOWAGE_SANITIZER "" CACHE STRING "address (with undefined), thread, or empty")
 option(STOWAGE_PRECOMPILE_TESTS "Precompile what tests include of others: for builds from nothing, ccache does better else" OFF)
+option(STOWAGE_FEWER_DRAWS "Tests draw a quarter of their random cases (tests/support/draws.h), as in CI" OFF)
 option(STOWAGE_LIBFUZZER "Build tests/fuzz as libFuzzer targets (clang)" OFF)
 set(STOWAGE_PARALLEL "tbb" CACHE STRING "backend of parallel_for: tbb or threads")
 

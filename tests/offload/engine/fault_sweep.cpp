@@ -6,6 +6,7 @@
 #include "src/base/parallel_for.h"
 #include "stowage/planner.h"
 #include "tests/offload/engine/training_run.h"
+#include "tests/support/draws.h"
 
 namespace stowage::testing {
 namespace {
@@ -17,10 +18,8 @@ using Values = std::vector<std::vector<std::byte>>;
 std::uint64_t stride_for([[maybe_unused]] const Plan& plan) {
 #if defined(__SANITIZE_THREAD__)
   return 7;
-#elif defined(__SANITIZE_ADDRESS__)
-  return plan.instructions.size() > 40 ? 5 : 1;
 #else
-  return 1;
+  return fewer_draws && plan.instructions.size() > 40 ? 5 : 1;
 #endif
 }
 

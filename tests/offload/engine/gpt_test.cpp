@@ -10,8 +10,8 @@
 #include "stowage/planner.h"
 #include "stowage/simulated_device.h"
 #include "tests/offload/engine/training_run.h"
+#include "tests/support/draws.h"
 #include "tests/support/random_graph.h"
-#include "tests/support/sanitized.h"
 
 namespace stowage {
 namespace {

@@ -9,6 +9,7 @@
 #include "stowage/planner.h"
 #include "stowage/simulated_device.h"
 #include "tests/offload/engine/training_run.h"
+#include "tests/support/draws.h"
 
 namespace stowage {
 namespace {
@@ -93,6 +94,7 @@ class MicroBatchEngine : public ::testing::Test {
 
 TEST_F(MicroBatchEngine, GptLeavesTheBitsOfTheEvaluator) {
   for (std::int64_t parts : {1, 2, 4}) {
+    if (fewer_draws && parts == 4) continue;
     SCOPED_TRACE(parts);
     expect_bits_everywhere(make(small<GptConfig>(parts)));
   }
@@ -107,6 +109,7 @@ TEST_F(MicroBatchEngine, GptWithAllLogitsLeavesTheBitsOfTheEvaluator) {
 
 TEST_F(MicroBatchEngine, BertLeavesTheBitsOfTheEvaluator) {
   for (std::int64_t parts : {1, 2, 4}) {
+    if (fewer_draws && parts == 4) continue;
     SCOPED_TRACE(parts);
     expect_bits_everywhere(make(small<BertConfig>(parts)));
   }

@@ -4,9 +4,9 @@
 #include "stowage/planner.h"
 #include "stowage/simulated_device.h"
 #include "tests/offload/engine/training_run.h"
+#include "tests/support/draws.h"
 #include "tests/support/mix_kernel.h"
 #include "tests/support/random_graph.h"
-#include "tests/support/sanitized.h"
 
 namespace stowage {
 namespace {

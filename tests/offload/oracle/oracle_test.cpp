@@ -10,15 +10,12 @@
 #include "tests/offload/oracle/exact_placement.h"
 #include "tests/offload/oracle/judge.h"
 #include "tests/offload/oracle/small_graph.h"
+#include "tests/support/draws.h"
 
 namespace stowage::oracle {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::uint64_t seeds = 2;
-#else
-constexpr std::uint64_t seeds = 20;
-#endif
+constexpr std::uint64_t seeds = testing::draws<std::uint64_t>(20, 2);
 
 // The limits of bench/oracle/README.md, which takes more instances.
 TEST(Oracle, ThePlannerIsNeverFarFromTheLeastTime) {

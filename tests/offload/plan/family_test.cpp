@@ -4,16 +4,13 @@
 
 #include <limits>
 
+#include "tests/support/draws.h"
 #include "tests/support/random_graph.h"
 
 namespace stowage {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::uint64_t graphs = 4;
-#else
-constexpr std::uint64_t graphs = 25;
-#endif
+constexpr std::uint64_t graphs = testing::draws<std::uint64_t>(25, 4);
 
 std::vector<Bytes> ladder(Bytes least, Bytes need) {
   std::vector<Bytes> budgets;

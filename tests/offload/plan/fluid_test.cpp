@@ -7,6 +7,7 @@
 #include "src/graph/cost.h"
 #include "stowage/planner.h"
 #include "tests/offload/plan/slow_simulation.h"
+#include "tests/support/draws.h"
 #include "tests/support/random_graph.h"
 
 namespace stowage {
@@ -183,11 +184,7 @@ void expect_same(const Timeline& found, const Timeline& wanted, double tolerance
   }
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::uint64_t cases = 20;
-#else
-constexpr std::uint64_t cases = 100;
-#endif
+constexpr std::uint64_t cases = testing::draws<std::uint64_t>(100, 20);
 
 TEST(Fluid, WhereNothingIsSharedItIsTheSimulationInThePlansOrder) {
   for (std::uint64_t seed = 0; seed < cases; ++seed) {

@@ -8,8 +8,8 @@
 #include "stowage/error.h"
 #include "stowage/planner.h"
 #include "tests/support/chain_graph.h"
+#include "tests/support/draws.h"
 #include "tests/support/random_graph.h"
-#include "tests/support/sanitized.h"
 
 namespace stowage {
 namespace {

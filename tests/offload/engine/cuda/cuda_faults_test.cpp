@@ -10,6 +10,7 @@
 #include "stowage/planner.h"
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/offload/engine/training_run.h"
+#include "tests/support/draws.h"
 
 namespace stowage {
 namespace {
@@ -23,11 +24,7 @@ constexpr int any_error = 999;  // cudaErrorUnknown
 
 // Each of a step's calls takes a fifth of a second; with a stride prime to a step's pattern every sort is
 // met.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr unsigned stride = 43;
-#else
-constexpr unsigned stride = 13;
-#endif
+constexpr unsigned stride = fewer_draws ? 43 : 13;
 
 class CudaFaults : public ::testing::TestWithParam<bool> {
  protected:

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "stowage/models.h"
+#include "tests/support/draws.h"
 #include "tests/support/random_graph.h"
-#include "tests/support/sanitized.h"
 
 namespace stowage {
 namespace {

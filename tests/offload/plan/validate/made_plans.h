@@ -18,8 +18,8 @@ struct MadePlan {
   Budget budget;
 };
 
-// Random graphs of the seeds [first, last), each at its minimum, at a random budget, and under
-// Policy::none; then a small GPT the same way.
+// Random graphs of the seeds [first, last) or the first of them (draws.h), each at its minimum, at a random
+// budget, and under Policy::none; then a small GPT the same way.
 void for_each_made_plan(std::uint64_t first, std::uint64_t last,
                         const std::function<void(const MadePlan&)>& use);
 
