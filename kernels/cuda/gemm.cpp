@@ -118,8 +118,10 @@ Algorithm ask_heuristic(const Product& of, const LaneResources& lane, std::size_
   const Alignments sure = alignments(of);
   Call call(of);
   // These stand for their alignment, and are never followed.
-  const std::byte* const nothing = nullptr;
-  call.set_addresses(nothing + sure.bias, nothing + sure.pre);
+  const auto aligned = [](std::uintptr_t to) {
+    return reinterpret_cast<const std::byte*>(to);  // NOLINT(performance-no-int-to-ptr)
+  };
+  call.set_addresses(aligned(sure.bias), aligned(sure.pre));
   Preference wanted(sure, workspace, of.name);
   cublasLtMatmulHeuristicResult_t found{};
   int count = 0;
