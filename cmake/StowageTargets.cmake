@@ -42,6 +42,12 @@ elseif(STOWAGE_SANITIZER STREQUAL "thread")
   stowage_host_options(stowage_options -fsanitize=thread)
   target_link_options(stowage_options INTERFACE -fsanitize=thread)
 endif()
+if(STOWAGE_SANITIZER AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND NOT STOWAGE_LIBFUZZER)
+  # The shared runtime, as g++ takes it: beside the other no test can replace operator new.
+  execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-runtime-dir
+    OUTPUT_VARIABLE runtime_dir OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+  target_link_options(stowage_options INTERFACE -shared-libsan -Wl,-rpath,${runtime_dir})
+endif()
 if(STOWAGE_LIBFUZZER)
   if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
     message(FATAL_ERROR "STOWAGE_LIBFUZZER needs clang and its fuzzer runtime: configure with CMAKE_CXX_COMPILER=clang++")
