@@ -16,7 +16,7 @@ namespace stowage::samples {
 namespace {
 
 using nlohmann::json;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using Words = std::vector<std::string>;
 
 std::string some_text() {
@@ -25,7 +25,7 @@ std::string some_text() {
   return text;
 }
 
-class TrainGpt : public testing::Test {
+class TrainGpt : public ::testing::Test {
  protected:
   Words small(const Words& more) const {
     Words words = {"--data", text_,     "--device", "simulated",  "--layers", "2",       "--width",
@@ -39,7 +39,7 @@ class TrainGpt : public testing::Test {
     const ProgramResult result = run_train_gpt(words);
     EXPECT_EQ(result.exit_code, 2) << result.errors;
     EXPECT_EQ(result.output, "");
-    EXPECT_THAT(result.errors, testing::StartsWith("train_gpt: "));
+    EXPECT_THAT(result.errors, ::testing::StartsWith("train_gpt: "));
     EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1) << result.errors;
     EXPECT_EQ(result.errors.empty() ? ' ' : result.errors.back(), '\n');
     for (const std::string& part : parts) EXPECT_THAT(result.errors, HasSubstr(part));
@@ -178,8 +178,8 @@ TEST_F(TrainGpt, VerifyComparesReplaysAndChangesNoNumber) {
   const ProgramResult after = run_train_gpt(small(verified));
   EXPECT_EQ(before.exit_code, 0) << before.errors;
   EXPECT_EQ(after.exit_code, 0) << after.errors;
-  EXPECT_THAT(before.output, testing::Not(HasSubstr("verified")));
-  EXPECT_THAT(after.output, testing::ContainsRegex("verified +[1-9][0-9,]* replays"));
+  EXPECT_THAT(before.output, ::testing::Not(HasSubstr("verified")));
+  EXPECT_THAT(after.output, ::testing::ContainsRegex("verified +[1-9][0-9,]* replays"));
   for (const char* name : {"loss", "grad_norm"})
     EXPECT_EQ(column(folder_.file("plain"), name), column(folder_.file("verified"), name));
 }
@@ -198,7 +198,7 @@ TEST_F(TrainGpt, PlanOnlyTrainsNothing) {
       small({"--plan-only", "--plan-json", folder_.file("plan"), "--log", folder_.file("log")}));
   EXPECT_EQ(result.exit_code, 0) << result.errors;
   EXPECT_THAT(result.output, HasSubstr("lower bound"));
-  EXPECT_THAT(result.output, testing::Not(HasSubstr("loss")));
+  EXPECT_THAT(result.output, ::testing::Not(HasSubstr("loss")));
   EXPECT_FALSE(std::filesystem::exists(folder_.file("log")));
   EXPECT_FALSE(plan_from_json(contents_of(folder_.file("plan"))).instructions.empty());
 }
@@ -253,7 +253,7 @@ TEST_F(TrainGpt, SameNumbersInAnyMemoryAndWithAnyThreads) {
 
 // The same batch, and with it the same masks, in parts: what f32 rounds apart grows with Adam's steps.
 TEST_F(TrainGpt, MicroBatchesLearnTheSameAndTheSameInAnyMemory) {
-  const std::string layers = stowage::testing::fewer_draws ? "1" : "2";
+  const std::string layers = testing::fewer_draws ? "1" : "2";
   const auto losses = [&](const std::string& parts, const Words& more) {
     const std::string log = folder_.file("log");
     Words words = small({"--layers", layers, "--batch", "4", "--micro-batches", parts, "--dropout", "0.1",
