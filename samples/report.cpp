@@ -144,7 +144,7 @@ std::string summary(const Setup& setup, const RunStatistics& run) {
   Lines lines;
   add_loss_line(lines, setup.data, run);
   lines.add("steps", "{} in {}, {} tokens/s", grouped(run.steps()), format_seconds(run.seconds()),
-            grouped(static_cast<std::uint64_t>(tokens / step)));
+            grouped(static_cast<std::uint64_t>(step > 0 ? tokens / step : 0)));
   lines.add("step time", "{}; predicted {} ({:+.1f}%), {:.2f}x the lower bound ({}), stall {:.1f}%",
             format_seconds(step), format_seconds(plan.predicted_step_seconds),
             100 * (plan.predicted_step_seconds / step - 1), step / plan.lower_bound_seconds, plan.bound_by,

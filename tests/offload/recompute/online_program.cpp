@@ -100,9 +100,11 @@ Program fragmenting_program(std::uint64_t seed) {
   const std::size_t source = run_op({}, 64, 1);
   for (int round = 0; round < 6; ++round) {
     // Cheap ones and dear ones in turn.
-    for (int i = 0; i < 24; ++i)
-      small.push_back(run_op({source}, 256 * (1 + draw.below(3)),
-                             i % 2 == 0 ? 1 : 20 + static_cast<double>(draw.below(20))));
+    for (int i = 0; i < 24; ++i) {
+      const double seconds = i % 2 == 0 ? 1 : 20 + static_cast<double>(draw.below(20));
+      const Bytes bytes = 256 * (1 + draw.below(3));
+      small.push_back(run_op({source}, bytes, seconds));
+    }
     const std::size_t large = run_op({source}, 4096 + 256 * draw.below(16), 50);
     program.push_back({read, {large}, {}, 0});
     program.push_back({release, {large}, {}, 0});
