@@ -53,10 +53,8 @@ cublasStatus_t call(const char* name, Body body) {
     ++State::get().calls_from_host_functions;
     return CUBLAS_STATUS_EXECUTION_FAILED;
   }
-  constexpr cublasStatus_t unknown = CUBLAS_STATUS_INTERNAL_ERROR;
-  const int planned = State::get().begin_call(name, unknown);
-  if (planned != 0)
-    return planned <= CUBLAS_STATUS_LICENSE_ERROR ? static_cast<cublasStatus_t>(planned) : unknown;
+  const int planned = State::get().begin_call(name, CUBLAS_STATUS_INTERNAL_ERROR);
+  if (planned != 0) return static_cast<cublasStatus_t>(planned);
   if (State::get().settings().driver != fake_cuda_driver_present) return CUBLAS_STATUS_NOT_INITIALIZED;
   return body();
 }
