@@ -6,6 +6,8 @@
 #include <random>
 #include <vector>
 
+#include "tests/support/draws.h"
+
 namespace stowage::caching {
 namespace {
 
@@ -85,7 +87,7 @@ TEST(GapIndex, TouchesAsFewGranulesAsItTakes) {
 TEST(GapIndex, OffersTheCheapestOfAllPlaces) {
   std::mt19937 random(1);
   constexpr Bytes bytes = 2000;
-  for (int round = 0; round < 30; ++round) {
+  for (int round = 0; round < testing::draws(30, 5); ++round) {
     GapIndex index(granule);
     NaiveSpace naive(bytes);
     index.add({0, bytes});

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
+
+#include "tests/support/draws.h"
 #include "tests/support/expect_refused.h"
 
 namespace stowage {
@@ -132,6 +135,8 @@ TEST(Safetensors, EveryFlippedByteIsRefusedOrReadSoundly) {
   int read = 0;
   for (std::size_t at = 0; at < 8 + two_tensors.size(); ++at) {
     for (int flipped = 1; flipped < 256; ++flipped) {
+      const bool drawn = std::has_single_bit(static_cast<unsigned>(flipped)) || flipped % 11 == 0;
+      if (testing::sanitized && !drawn) continue;
       std::string file = whole;
       file[at] = static_cast<char>(file[at] ^ flipped);
       try {
