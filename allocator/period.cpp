@@ -19,12 +19,12 @@ std::vector<std::size_t> borders_of(std::span<const std::uint64_t> tokens) {
 
 }  // namespace
 
-std::optional<Period> find_period(std::span<const std::uint64_t> tokens,
-                                  const std::function<bool(std::size_t length)>& accept) {
+std::optional<SequencePeriod> find_period(std::span<const std::uint64_t> tokens,
+                                          const std::function<bool(std::size_t length)>& accept) {
   const std::vector<std::size_t> borders = borders_of(tokens);
   for (std::size_t matched = tokens.size(); matched >= 2; --matched) {
     const std::size_t length = matched - borders[matched];
-    if (2 * length <= matched && accept(length)) return Period{length, matched};
+    if (2 * length <= matched && accept(length)) return SequencePeriod{length, matched};
   }
   return std::nullopt;
 }

@@ -110,6 +110,34 @@ def misnamed_tests(files, texts):
             and re.search(r"^(TEST|TEST_F|TEST_P)\(", texts(f), re.MULTILINE)]
 
 
+NAMESPACE = re.compile(r"^(?:inline )?namespace\s*([\w:]*)\s*\{")
+NAMESPACE_END = re.compile(r"^\}\s*// *(?:inline )?namespace")
+TYPE = re.compile(r"^(?:template <.*> )?(?:struct|class|union|enum class|enum) (?:alignas\(.*?\) )?(?:\[\[\w+\]\] )?"
+                  r"(\w+)(?: final)?(?: : .*| *\{.*)?$")
+
+
+def types_defined_in(text):
+    """The types that a C++ file defines at the scope of a named namespace, by their full names: two of one name in a
+    program, were they different, would be taken for one another by whatever is compiled for both."""
+    scopes = []
+    for line in text.splitlines():
+        if opened := NAMESPACE.match(line):
+            scopes.append(opened[1])
+        elif NAMESPACE_END.match(line):
+            scopes.pop()
+        elif (found := TYPE.match(line)) and all(scopes):
+            yield "::".join([*scopes, found[1]])
+
+
+def types_defined_twice(files, texts):
+    places = {}
+    for f in files:
+        if f.endswith((".h", ".cpp", ".cu", ".cuh")):
+            for name in types_defined_in(texts(f)):
+                places.setdefault(name, []).append(f)
+    return {name: where for name, where in places.items() if len(where) > 1}
+
+
 REPOSITORY_PATH = re.compile(
     r"(?<![\w/.-])((?:scripts|docs|include|src|kernels|allocator|offload|samples|tests|bench|examples|cmake|\.ci)"
     r"/[\w./-]*\w/?)")

@@ -40,6 +40,14 @@ class Scanner(unittest.TestCase):
         texts = {"tests/a/helpers.cpp": "TEST(A, B) {", "tests/a/support.cpp": "int x;", "tests/a/b_test.cpp": "TEST(A, B) {"}
         self.assertEqual(tree.misnamed_tests(list(texts), texts.get), ["tests/a/helpers.cpp"])
 
+    def test_finds_types_of_one_name(self):
+        texts = {"a/x.h": "namespace stowage {\nstruct Range {\n  int a;\n};\nclass Later;\n}  // namespace stowage\n",
+                 "b/y.h": "namespace stowage {\nclass alignas(64) Range final : public Base {\n};\n}  // namespace stowage\n",
+                 "b/z.h": "namespace stowage::inner {\nstruct Range {\n};\n}  // namespace stowage::inner\n",
+                 "b/z.cpp": "namespace stowage {\nnamespace {\nstruct Range {\n};\n}  // namespace\nstruct Later::Range {\n};\n"
+                            "struct Later made() {\n}\n}  // namespace stowage\n"}
+        self.assertEqual(tree.types_defined_twice(list(texts), texts.get), {"stowage::Range": ["a/x.h", "b/y.h"]})
+
     def test_reads_commands_and_paths_of_a_document(self):
         document = ("Run `scripts/train --steps 5`, see [design](docs/design.md).\n"
                     "```sh\nscripts/test -R plan\nstowage run --limit 6GiB\n```\n"
@@ -73,6 +81,9 @@ class Tree(unittest.TestCase):
         self.assertEqual(tree.orphan_tests(self.files, tree.TESTS_OF_THE_WHOLE), [])
         self.assertEqual([t for t in tree.TESTS_OF_THE_WHOLE if t not in self.files], [])
         self.assertEqual(tree.misnamed_tests(self.files, read), [])
+
+    def test_defines_every_type_once(self):
+        self.assertEqual(tree.types_defined_twice(self.files, read), {})
 
     def test_registers_every_test_file(self):
         for f in self.files:
