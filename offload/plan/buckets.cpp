@@ -173,6 +173,25 @@ std::string run_name(const Graph& graph, const std::vector<ParameterUse>& uses,
   return name;
 }
 
+void list_operands(const Graph& graph, BucketLayout& layout) {
+  layout.first_operand.assign(1, 0);
+  for (const Op& op : graph.ops) {
+    const auto from = static_cast<std::ptrdiff_t>(layout.operands.size());
+    const auto add = [&](TensorId tensor, bool writes) {
+      const BucketId bucket = layout.bucket_of[tensor];
+      const auto known = std::find_if(layout.operands.begin() + from, layout.operands.end(),
+                                      [&](const BucketOperand& operand) { return operand.bucket == bucket; });
+      if (known == layout.operands.end())
+        layout.operands.push_back({bucket, writes});
+      else
+        known->writes |= writes;
+    };
+    for (TensorId id : op.reads) add(id, false);
+    for (TensorId id : op.writes) add(id, true);
+    layout.first_operand.push_back(layout.operands.size());
+  }
+}
+
 }  // namespace
 
 Bytes efficient_bucket_bytes(const Machine& machine) {
@@ -210,8 +229,14 @@ BucketLayout make_buckets(const Graph& graph, const std::vector<TensorId>& group
   for (TensorId id = 0; id < graph.tensors.size(); ++id)
     builder.single(id,
                    graph.tensor(id).kind == TensorKind::input ? BucketRole::input : BucketRole::activation);
-  builder.layout().target_bytes = options.target_bytes;
-  return std::move(builder.layout());
+  BucketLayout layout = std::move(builder.layout());
+  layout.target_bytes = options.target_bytes;
+  layout.state_bytes.assign(layout.buckets.size(), 0);
+  for (BucketId id = 0; id < layout.buckets.size(); ++id)
+    if (layout.parameters_of[id] != no_id)
+      layout.state_bytes[layout.parameters_of[id]] += layout.buckets[id].bytes;
+  list_operands(graph, layout);
+  return layout;
 }
 
 }  // namespace stowage

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "stowage/graph.h"
@@ -22,14 +23,27 @@ enum class BucketRole : std::uint8_t {
   clip,
 };
 
+// What an op reads or writes.
+struct BucketOperand {
+  BucketId bucket = no_id;
+  bool writes = false;
+};
+
 struct BucketLayout {
   std::vector<Bucket> buckets;      // residency not yet decided
   std::vector<BucketRole> roles;    // by bucket
   std::vector<BucketId> bucket_of;  // by tensor
   // By bucket: of gradients and optimizer state, the bucket of their parameters; no_id for others.
   std::vector<BucketId> parameters_of;
+  std::vector<Bytes> state_bytes;    // by bucket: of gradients and optimizer state of parameters in it
   std::vector<BucketId> parameters;  // parameter buckets in first-use order
   Bytes target_bytes = 0;
+  // Each op's operands, each of its buckets once.
+  std::span<const BucketOperand> operands_of(OpId op) const {
+    return {operands.data() + first_operand[op], first_operand[op + 1] - first_operand[op]};
+  }
+  std::vector<std::size_t> first_operand;  // by op, and the end
+  std::vector<BucketOperand> operands;     // op by op
 };
 
 struct BucketOptions {

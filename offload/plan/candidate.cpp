@@ -130,7 +130,7 @@ Sketch Sketcher::ahead(std::uint32_t distance) const {
 Sketch Sketcher::measured(Draft draft) const {
   Sketch sketch;
   sketch.draft = std::move(draft);
-  sketch.live_peak_bytes = peak_live_bytes(placement_items(problem_, sketch.draft));
+  sketch.live_peak_bytes = scheduled_peak_bytes(sketch.draft, problem_.layout);
   sketch.compute_seconds = compute_seconds_;
   for (const DraftLifetime& lifetime : sketch.draft.lifetimes)
     sketch.link_bytes +=
@@ -191,7 +191,7 @@ Plan place_only(const Problem& problem, const Draft& draft, const std::vector<By
     plan.lifetimes[id].offset = offsets[id];
     plan.device_peak_bytes = std::max(plan.device_peak_bytes, end);
   }
-  plan.live_peak_bytes = peak_live_bytes(placement_items(problem, draft));
+  plan.live_peak_bytes = scheduled_peak_bytes(draft, problem.layout);
   return plan;
 }
 

@@ -7,18 +7,19 @@
 #include "offload/plan/residency.h"
 
 namespace stowage {
-namespace {
-
-constexpr std::size_t parts = 8;  // of a class of items that are alike
-constexpr std::size_t few = 200;  // classes that are all evaluated anew after each promotion
 
 // Items that are alike in identical blocks, in the order of their promotion to one level.
-struct Class {
+struct PathClass {
   bool is_activation = false;
   int level = 0;
   std::vector<std::uint32_t> members;
   std::size_t next = 0;  // the first that is not promoted yet
 };
+
+namespace {
+
+constexpr std::size_t parts = 8;  // of a class of items that are alike
+constexpr std::size_t few = 200;  // classes that are all evaluated anew after each promotion
 
 struct Entry {
   double gain = 0;
@@ -44,59 +45,17 @@ std::vector<UnitKey> unit_keys(const Problem& problem) {
   return keys;
 }
 
-class Estimator {
+class ClassFinder {
  public:
-  Estimator(const Problem& problem, Choices start)
-      : problem_(problem), model_(problem), choices_(std::move(start)) {
+  ClassFinder(const Problem& problem, const LaneModel& model) : problem_(problem), model_(model) {}
+
+  std::vector<PathClass> run() {
     find_activation_classes();
     find_load_classes();
-  }
-
-  std::vector<Choices> run() {
-    path_.push_back(choices_);
-    totals_ = model_.totals(choices_);
-    for (std::size_t i = 0; i < classes_.size(); ++i) push(i);
-    while (!queue_.empty()) {
-      const Entry top = queue_.top();
-      queue_.pop();
-      if (top.evaluated_at != path_.size()) {
-        push(top.of);
-        continue;
-      }
-      take(top.of);
-      if (classes_.size() <= few) evaluate_all();
-    }
-    return std::move(path_);
-  }
-
-  Choices relaxed(Bytes limit) {
-    double seconds = model_.totals(choices_).seconds();
-    for (const Class& of : classes_)
-      for (int level : of.is_activation ? activation_levels(of) : std::vector<int>{of.level})
-        if (level > level_of(of, of.members.front())) relax(of, level, limit, seconds);
-    return std::move(choices_);
+    return std::move(classes_);
   }
 
  private:
-  // Both classes of the same items look at all levels, so each of them twice.
-  std::vector<int> activation_levels(const Class& of) const {
-    std::vector<int> levels;
-    for (ActivationChoice choice :
-         {ActivationChoice::recompute, ActivationChoice::offload, ActivationChoice::keep})
-      if (choice != ActivationChoice::recompute || problem_.items[of.members.front()].rebuildable)
-        levels.push_back(static_cast<int>(choice));
-    return levels;
-  }
-  void relax(const Class& of, int level, Bytes limit, double& seconds) {
-    const Choices before = choices_;
-    for (std::uint32_t member : of.members) set(of, member, level);
-    const double after = model_.totals(choices_).seconds();
-    if (after <= seconds && Sketcher(problem_, choices_).serial_bytes() <= limit)
-      seconds = after;
-    else
-      choices_ = before;
-  }
-
   void find_activation_classes() {
     const std::vector<UnitKey> keys = unit_keys(problem_);
     std::map<std::tuple<UnitKey, std::size_t, Bytes>, std::vector<std::uint32_t>> found;
@@ -121,19 +80,74 @@ class Estimator {
     }
     for (auto& [key, members] : found)
       for (int level = 1; level <= highest_level(problem_, false, members.front()); ++level) {
-        Class loads{false, level, members, 0};
+        PathClass loads{false, level, members, 0};
         if (level != static_cast<int>(LoadChoice::resident))
           std::reverse(loads.members.begin(), loads.members.end());
         classes_.push_back(std::move(loads));
       }
   }
 
-  int level_of(const Class& of, std::uint32_t member) const {
+  const Problem& problem_;
+  const LaneModel& model_;
+  std::vector<PathClass> classes_;
+};
+
+class Estimator {
+ public:
+  Estimator(const Problem& problem, const LaneModel& model, std::vector<PathClass> classes, Choices start)
+      : problem_(problem), model_(model), choices_(std::move(start)), classes_(std::move(classes)) {}
+
+  std::vector<Choices> run() {
+    path_.push_back(choices_);
+    totals_ = model_.totals(choices_);
+    for (std::size_t i = 0; i < classes_.size(); ++i) push(i);
+    while (!queue_.empty()) {
+      const Entry top = queue_.top();
+      queue_.pop();
+      if (top.evaluated_at != path_.size()) {
+        push(top.of);
+        continue;
+      }
+      take(top.of);
+      if (classes_.size() <= few) evaluate_all();
+    }
+    return std::move(path_);
+  }
+
+  Choices relaxed(Bytes limit) {
+    double seconds = model_.totals(choices_).seconds();
+    for (const PathClass& of : classes_)
+      for (int level : of.is_activation ? activation_levels(of) : std::vector<int>{of.level})
+        if (level > level_of(of, of.members.front())) relax(of, level, limit, seconds);
+    return std::move(choices_);
+  }
+
+ private:
+  // Both classes of the same items look at all levels, so each of them twice.
+  std::vector<int> activation_levels(const PathClass& of) const {
+    std::vector<int> levels;
+    for (ActivationChoice choice :
+         {ActivationChoice::recompute, ActivationChoice::offload, ActivationChoice::keep})
+      if (choice != ActivationChoice::recompute || problem_.items[of.members.front()].rebuildable)
+        levels.push_back(static_cast<int>(choice));
+    return levels;
+  }
+  void relax(const PathClass& of, int level, Bytes limit, double& seconds) {
+    const Choices before = choices_;
+    for (std::uint32_t member : of.members) set(of, member, level);
+    const double after = model_.totals(choices_).seconds();
+    if (after <= seconds && Sketcher(problem_, choices_).serial_bytes() <= limit)
+      seconds = after;
+    else
+      choices_ = before;
+  }
+
+  int level_of(const PathClass& of, std::uint32_t member) const {
     return of.is_activation ? static_cast<int>(choice_of(problem_.items[member], choices_))
                             : static_cast<int>(choices_.loads[member]);
   }
   // The next part of the class, as promoted by others meanwhile or not.
-  std::vector<std::uint32_t> next_part(const Class& of) const {
+  std::vector<std::uint32_t> next_part(const PathClass& of) const {
     const std::size_t most = (of.members.size() + parts - 1) / parts;
     std::vector<std::uint32_t> members;
     for (std::size_t i = of.next; i < of.members.size() && members.size() < most; ++i)
@@ -141,11 +155,11 @@ class Estimator {
     return members;
   }
 
-  LaneTotals contribution(const Class& of, std::uint32_t member) const {
+  LaneTotals contribution(const PathClass& of, std::uint32_t member) const {
     return of.is_activation ? model_.of_unit(problem_.items[member].unit, choices_)
                             : model_.of_loads(member, choices_.loads[member]);
   }
-  int set(const Class& of, std::uint32_t member, int level) {
+  int set(const PathClass& of, std::uint32_t member, int level) {
     const int before = level_of(of, member);
     if (of.is_activation)
       choose(problem_.items[member], static_cast<ActivationChoice>(level), choices_);
@@ -167,7 +181,7 @@ class Estimator {
 
   // The first of the part stands for all of it.
   void push(std::size_t id) {
-    const Class& of = classes_[id];
+    const PathClass& of = classes_[id];
     const std::vector<std::uint32_t> members = next_part(of);
     if (members.empty()) return;
     const auto count = static_cast<double>(members.size());
@@ -183,7 +197,7 @@ class Estimator {
   }
 
   void take(std::size_t id) {
-    Class& of = classes_[id];
+    PathClass& of = classes_[id];
     for (std::uint32_t member : next_part(of)) {
       totals_ += scaled(contribution(of, member), -1);
       set(of, member, of.level);
@@ -195,24 +209,36 @@ class Estimator {
   }
 
   const Problem& problem_;
-  LaneModel model_;
+  const LaneModel& model_;
   Choices choices_;
   LaneTotals totals_;
-  std::vector<Class> classes_;
+  std::vector<PathClass> classes_;
   std::priority_queue<Entry> queue_;
   std::vector<Choices> path_;
 };
 
 }  // namespace
 
-Choices relaxed(const Problem& problem, const Choices& start, Bytes limit) {
-  return Estimator(problem, start).relaxed(limit);
+struct PathEstimator::Parts {
+  explicit Parts(const Problem& of) : problem(of), model(of), classes(ClassFinder(of, model).run()) {}
+  Estimator from(const Choices& start) const { return {problem, model, classes, start}; }
+
+  const Problem& problem;
+  LaneModel model;
+  std::vector<PathClass> classes;
+};
+
+PathEstimator::PathEstimator(const Problem& problem) : parts_(std::make_unique<const Parts>(problem)) {}
+PathEstimator::~PathEstimator() = default;
+std::vector<Choices> PathEstimator::path_from(const Choices& start) const {
+  return parts_->from(start).run();
 }
+Choices PathEstimator::relaxed(const Choices& start, Bytes limit) const {
+  return parts_->from(start).relaxed(limit);
+}
+
 std::vector<Choices> estimated_path(const Problem& problem) {
-  return estimated_path_from(problem, lowest_choices(problem));
-}
-std::vector<Choices> estimated_path_from(const Problem& problem, const Choices& start) {
-  return Estimator(problem, start).run();
+  return PathEstimator(problem).path_from(lowest_choices(problem));
 }
 
 }  // namespace stowage

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "offload/plan/limited_plans.h"
 #include "offload/plan/repair.h"
 #include "offload/plan/residency.h"
 #include "offload/plan/tighten.h"
@@ -42,11 +43,12 @@ std::vector<Choices> thin(std::vector<Choices> path, std::size_t points) {
 }
 
 // Of what takes least memory that which then takes least time. As the paths do, it ends with more memory.
-Choices relaxed_choices(const Problem& problem, const std::vector<Choices>& minimum) {
+Choices relaxed_choices(const Problem& problem, const PathEstimator& estimator,
+                        const std::vector<Choices>& minimum) {
   std::vector<Bytes> bytes;
   for (const Choices& choices : minimum) bytes.push_back(Sketcher(problem, choices).serial_bytes());
   const auto least = std::min_element(bytes.begin(), bytes.end());
-  return relaxed(problem, minimum[static_cast<std::size_t>(least - bytes.begin())], *least);
+  return estimator.relaxed(minimum[static_cast<std::size_t>(least - bytes.begin())], *least);
 }
 
 // The same with the first parameters resident, by eighths.
@@ -64,15 +66,15 @@ std::vector<Choices> with_residents(const Problem& problem, const Choices& base)
 
 // A path says how memory is best shared for one amount of it, as its estimate has it. These have more of the
 // optimizer on the device than the path has beside the same activations, or activations chosen anew for that.
-std::vector<Choices> mixed_choices(const Problem& problem, const std::vector<std::vector<Choices>>& paths,
-                                   std::size_t points) {
+std::vector<Choices> mixed_choices(const Problem& problem, const PathEstimator& estimator,
+                                   const std::vector<std::vector<Choices>>& paths, std::size_t points) {
   std::vector<Choices> mixed;
   for (const std::vector<Choices>& path : paths)
     for (const Choices& base : thin(path, most_bases))
       for (Choices& choices : with_residents(problem, base)) mixed.push_back(std::move(choices));
   for (const Choices& lowest : {lowest_choices(problem), paths.front().front()})
     for (const Choices& start : with_residents(problem, lowest))
-      for (Choices& choices : thin(estimated_path_from(problem, start), points))
+      for (Choices& choices : thin(estimator.path_from(start), points))
         if (choices != start) mixed.push_back(std::move(choices));
   return mixed;
 }
@@ -102,6 +104,19 @@ std::uint64_t key_of(const Draft& draft, const Problem& problem) {
   return key;
 }
 
+// Of what is on the device all the time: no sketch has fewer live.
+Bytes resident_bytes(const Problem& problem, const Choices& choices) {
+  const BucketLayout& layout = problem.layout;
+  Bytes bytes = 0;
+  for (BucketId id = 0; id < layout.buckets.size(); ++id) {
+    const bool state = layout.roles[id] == BucketRole::optimizer_state;
+    if (!state && layout.roles[id] != BucketRole::parameter) continue;
+    if (choices.loads[state ? layout.parameters_of[id] : id] == LoadChoice::resident)
+      bytes += layout.buckets[id].bytes;
+  }
+  return bytes;
+}
+
 Bytes cap_of(double share, Bytes serial) {
   return share > 0 ? static_cast<Bytes>(share * static_cast<double>(serial)) : unlimited;
 }
@@ -127,11 +142,13 @@ void Family::add_members(const Problem& problem, const std::vector<Choices>& all
 void Family::add_paths(const std::vector<Problem>& problems) {
   for (const Problem& problem : problems) {
     const std::size_t ops = problem.graph->ops.size();
-    std::vector<std::vector<Choices>> paths{minimum_candidates(problem), estimated_path(problem)};
+    const PathEstimator estimator(problem);
+    std::vector<std::vector<Choices>> paths{minimum_candidates(problem),
+                                            estimator.path_from(lowest_choices(problem))};
     const bool simulated = 3 * (problem.items.size() + problem.layout.buckets.size()) * ops <= most_path_ops;
     if (simulated) paths.push_back(simulated_path(problem));
     minimum_.push_back(paths.front());
-    paths.front().push_back(relaxed_choices(problem, paths.front()));
+    paths.front().push_back(relaxed_choices(problem, estimator, paths.front()));
     const std::size_t members = problems.size() * paths.size() * std::size(shares) * ops;
     const std::size_t points = std::clamp(most_family_ops / members, shortest_path, longest_path);
     const std::size_t mixed_points =
@@ -139,7 +156,7 @@ void Family::add_paths(const std::vector<Problem>& problems) {
                    fewest_points, most_points);
     // Simulation has seen the whole of it.
     const std::vector<Choices> mixed =
-        simulated ? std::vector<Choices>{} : mixed_choices(problem, paths, mixed_points);
+        simulated ? std::vector<Choices>{} : mixed_choices(problem, estimator, paths, mixed_points);
     for (std::vector<Choices>& path : paths) add_members(problem, thin(std::move(path), points), true);
     add_members(problem, mixed, false);
   }
@@ -215,7 +232,7 @@ void Family::offer_to(Selection& selection, Offered& offered) {
   }
 }
 
-void Family::offer_variant(Member& member, Variant& variant, Selection& selection, Offered& offered) const {
+void Family::offer_variant(Member& member, Variant& variant, Selection& selection, Offered& offered) {
   const Problem& problem = *member.problem;
   const bool small = is_small(*problem.graph);
   if (*variant.live_bytes > least_ && variant.peak_bytes && cannot_win(variant, small, selection)) return;
@@ -223,8 +240,7 @@ void Family::offer_variant(Member& member, Variant& variant, Selection& selectio
     return variant.estimate->bound_seconds && selection.settled(*variant.estimate->bound_seconds);
   };
   if (is_settled()) return;
-  const Sketcher sketcher(problem, member.choices, member.handicaps);
-  const Draft draft = sketch(sketcher, member, variant).draft;
+  const Draft draft = sketch(sketcher_of(member), member, variant).draft;
   const Offered::Alike alike{variant.estimate->seconds, *variant.live_bytes,
                              small ? 0 : host_bytes(problem, draft)};
   if (!small && selection.lacks_host(alike.host_bytes)) return;
@@ -309,7 +325,8 @@ void Family::offer_repaired(Selection& selection) const {
     if (selection.beaten(member.limited.seconds * (1 - hair))) continue;
     const Bytes rounding = std::min(member.limited.peak, Plan{}.alignment);
     if (member.limited.peak - rounding > selection.budget().device) continue;
-    LimitedScheduler(*member.problem).complete_each(member.limited, [&](Plan plan) {
+    const LimitedScheduler scheduler(*member.problem);
+    complete_each(scheduler, member.limited, selection.budget().device, [&](Plan plan) {
       plan.policy = "auto";
       selection.offer(std::move(plan));
     });
@@ -318,20 +335,15 @@ void Family::offer_repaired(Selection& selection) const {
 
 // What its variant without a cap takes is what a large graph's member may take at best.
 void Family::begin(Member& member, const Selection& selection, Queue& queue, std::size_t& turns) {
-  const Sketcher* sketcher = nullptr;
-  std::optional<Sketcher> made;
+  if (resident_bytes(*member.problem, member.choices) > selection.budget().device) return;
   if (!member.serial_bytes) {
-    sketcher = &made.emplace(*member.problem, member.choices, member.handicaps);
-    member.serial_bytes = sketcher->serial_bytes();
-    member.compute_seconds = sketcher->compute_seconds();
+    member.serial_bytes = sketcher_of(member).serial_bytes();
+    member.compute_seconds = sketcher_of(member).compute_seconds();
   }
   if (selection.beaten(member.compute_seconds) || *member.serial_bytes > selection.budget().device) return;
   if (is_small(*member.problem->graph)) return expand(member, selection, queue, turns);
   Variant& uncapped = member.variants.back();
-  if (uncapped.estimate == nullptr) {
-    if (sketcher == nullptr) sketcher = &made.emplace(*member.problem, member.choices, member.handicaps);
-    judge(*sketcher, member, uncapped);
-  }
+  if (uncapped.estimate == nullptr) judge(member, uncapped);
   queue.push({uncapped.estimate->seconds, uncapped.estimate->least_seconds, 0, turns++, &member, nullptr});
 }
 
@@ -339,14 +351,10 @@ void Family::expand(Member& member, const Selection& selection, Queue& queue, st
   const Bytes budget = selection.budget().device;
   const bool small = is_small(*member.problem->graph);
   Variant& uncapped = member.variants.back();
-  std::optional<Sketcher> sketcher;
-  const auto made = [&]() -> const Sketcher& {
-    return sketcher ? *sketcher : sketcher.emplace(*member.problem, member.choices, member.handicaps);
-  };
   if (!small) {
     std::optional<double>& bound = uncapped.estimate->bound_seconds;
     if (selection.best() && !bound)
-      bound = least_seconds(*member.problem, sketch(made(), member, uncapped).draft);
+      bound = least_seconds(*member.problem, sketch(sketcher_of(member), member, uncapped).draft);
     if (bound && selection.settled(*bound)) return;
   }
   for (Variant& variant : member.variants) {
@@ -354,7 +362,7 @@ void Family::expand(Member& member, const Selection& selection, Queue& queue, st
     // What has no use for more bytes than its cap lets it have is scheduled as without.
     if (!small && variant.share > 0 && cap_of(variant.share, *member.serial_bytes) >= *uncapped.live_bytes)
       continue;
-    if (variant.estimate == nullptr) judge(made(), member, variant);
+    if (variant.estimate == nullptr) judge(member, variant);
     const Estimate& estimate = *variant.estimate;
     if (*variant.live_bytes > budget || selection.beaten(estimate.least_seconds)) continue;
     if (!small && estimate.seconds < uncapped.estimate->least_seconds) continue;
@@ -363,8 +371,8 @@ void Family::expand(Member& member, const Selection& selection, Queue& queue, st
   }
 }
 
-void Family::judge(const Sketcher& sketcher, const Member& member, Variant& variant) {
-  Sketch scheduled = sketch(sketcher, member, variant);
+void Family::judge(const Member& member, Variant& variant) {
+  Sketch scheduled = sketch(sketcher_of(member), member, variant);
   variant.live_bytes = scheduled.live_peak_bytes;
   variant.key = key_of(scheduled.draft, *member.problem);
   const auto [at, is_new] = estimates_.try_emplace({member.problem, variant.key});
@@ -372,6 +380,15 @@ void Family::judge(const Sketcher& sketcher, const Member& member, Variant& vari
   if (!is_new) return;
   time_sketch(*member.problem, scheduled, margin_);
   *variant.estimate = {scheduled.step_seconds, scheduled.least_seconds, {}};
+}
+
+const Sketcher& Family::sketcher_of(const Member& member) {
+  if (at_hand_ != &member) {
+    at_hand_ = nullptr;
+    sketcher_.emplace(*member.problem, member.choices, member.handicaps);
+    at_hand_ = &member;
+  }
+  return *sketcher_;
 }
 
 Sketch Family::sketch(const Sketcher& sketcher, const Member& member, const Variant& variant) {

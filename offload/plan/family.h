@@ -81,14 +81,15 @@ class Family {
   void measure_margin(const Problem& problem);
   void begin(Member& member, const Selection& selection, Queue& queue, std::size_t& turns);
   void expand(Member& member, const Selection& selection, Queue& queue, std::size_t& turns);
-  void offer_variant(Member& member, Variant& variant, Selection& selection, Offered& offered) const;
+  void offer_variant(Member& member, Variant& variant, Selection& selection, Offered& offered);
   // The fastest plan's seconds.
   double offer_plans(const Problem& problem, const Draft& draft, Variant& variant,
                      const Offered::Alike& alike, Selection& selection, Offered& offered) const;
   static bool wants_tight(const Plan& plan, const Variant& variant, const Selection& selection);
   static bool cannot_win(const Variant& variant, bool small, const Selection& selection);
   void offer_repaired(Selection& selection) const;
-  void judge(const Sketcher& sketcher, const Member& member, Variant& variant);
+  void judge(const Member& member, Variant& variant);
+  const Sketcher& sketcher_of(const Member& member);
   static Sketch sketch(const Sketcher& sketcher, const Member& member, const Variant& variant);
 
   Bytes least_;
@@ -97,6 +98,8 @@ class Family {
   std::vector<Member> members_;                // of two alike in time the first is taken
   std::vector<std::vector<Choices>> minimum_;  // minimum_candidates by problem
   std::vector<Repaired> repaired_;             // fastest first
+  const Member* at_hand_ = nullptr;            // whose turn it is
+  std::optional<Sketcher> sketcher_;           // its own
   std::map<std::pair<const Problem*, std::uint64_t>, Estimate> estimates_;  // by the schedule's key
 };
 

@@ -71,33 +71,22 @@ class LifetimeBuilder {
     return op_at(p).phase == Phase::forward && !draft_.sequence[static_cast<std::size_t>(p)].recompute;
   }
 
-  // Bucket behind bucket, in a place for each operand.
+  // Bucket behind bucket.
   void collect_touches() {
     first_touch_.assign(layout_.buckets.size() + 1, 0);
-    for (const SequenceStep& step : draft_.sequence) {
-      for (TensorId id : graph_.op(step.op).reads) ++first_touch_[layout_.bucket_of[id] + 1];
-      for (TensorId id : graph_.op(step.op).writes) ++first_touch_[layout_.bucket_of[id] + 1];
-    }
+    for (const SequenceStep& step : draft_.sequence)
+      for (const BucketOperand& operand : layout_.operands_of(step.op)) ++first_touch_[operand.bucket + 1];
     std::partial_sum(first_touch_.begin(), first_touch_.end(), first_touch_.begin());
     touches_.resize(first_touch_.back());
     uses_.reserve(first_touch_.back());
     draft_.lifetimes.reserve(2 * layout_.buckets.size());
-    touch_end_.assign(first_touch_.begin(), first_touch_.end() - 1);
-    for (std::size_t p = 0; p < draft_.sequence.size(); ++p) {
-      const Op& op = graph_.op(draft_.sequence[p].op);
-      for (TensorId id : op.reads) touch(id, static_cast<Position>(p), false);
-      for (TensorId id : op.writes) touch(id, static_cast<Position>(p), true);
-    }
-  }
-  void touch(TensorId tensor, Position position, bool writes) {
-    const BucketId bucket = layout_.bucket_of[tensor];
-    std::size_t& end = touch_end_[bucket];
-    if (end == first_touch_[bucket] || touches_[end - 1].position != position)
-      touches_[end++] = {position, false};
-    touches_[end - 1].writes |= writes;
+    std::vector<std::size_t> next(first_touch_.begin(), first_touch_.end() - 1);
+    for (std::size_t p = 0; p < draft_.sequence.size(); ++p)
+      for (const BucketOperand& operand : layout_.operands_of(draft_.sequence[p].op))
+        touches_[next[operand.bucket]++] = {static_cast<Position>(p), operand.writes};
   }
   std::span<const Touch> touches_of(BucketId id) const {
-    return {touches_.data() + first_touch_[id], touch_end_[id] - first_touch_[id]};
+    return {touches_.data() + first_touch_[id], first_touch_[id + 1] - first_touch_[id]};
   }
 
   LifetimeId open(BucketId bucket, const Touch& touch) {
@@ -263,8 +252,8 @@ class LifetimeBuilder {
   const BucketLayout& layout_;
   const Choices& choices_;
   Draft draft_;
-  std::vector<Touch> touches_;                        // in order within each bucket
-  std::vector<std::size_t> first_touch_, touch_end_;  // by bucket
+  std::vector<Touch> touches_;            // in order within each bucket
+  std::vector<std::size_t> first_touch_;  // by bucket, and the end
   std::vector<std::pair<Position, LifetimeId>> uses_;
   std::vector<std::uint32_t> loading_ops_;
   std::vector<std::uint8_t> rebuilt_;  // by bucket: its unit's replay makes it anew

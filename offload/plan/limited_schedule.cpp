@@ -1,17 +1,12 @@
 #include "offload/plan/limited_schedule.h"
 
 #include <algorithm>
-#include <iterator>
 #include <limits>
-
-#include "offload/plan/changes.h"
-#include "offload/plan/packing.h"
 
 namespace stowage {
 namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
-constexpr double rounding_hair = 1e-9;
 constexpr Bytes most_limit = Bytes{1} << 62U;
 const Bytes placement_alignment = Plan{}.alignment;
 
@@ -155,22 +150,6 @@ class LimitedWalk {
   double arrival_ = 0;  // of the last load
 };
 
-std::vector<PackingItem> items_of(const Problem& problem, const Draft& draft) {
-  std::vector<PackingItem> items;
-  for (const DraftLifetime& lifetime : draft.lifetimes)
-    items.push_back({lifetime.span_first, lifetime.span_last, lifetime.span_wrap,
-                     problem.layout.buckets[lifetime.bucket].bytes});
-  return items;
-}
-
-// An offload that was put off may end up behind what waits for its bytes.
-bool waits_for_later(const Plan& plan) {
-  for (InstructionId id = 0; id < plan.instructions.size(); ++id)
-    for (const Wait& wait : plan.instructions[id].waits)
-      if (wait.steps_back == 0 && wait.instruction > id) return true;
-  return false;
-}
-
 }  // namespace
 
 LimitedScheduler::LimitedScheduler(const Problem& problem) : problem_(problem), rates_(problem) {}
@@ -204,84 +183,6 @@ std::vector<LimitedSketch> LimitedScheduler::search(const std::shared_ptr<const 
     sketches.push_back(std::move(sketch));
   }
   return sketches;
-}
-
-// The sketch's times, with loads as soon as they may start, or as late.
-std::vector<Draft> LimitedScheduler::drafts_of(const LimitedSketch& sketch) const {
-  return {timed_draft(rates_, *sketch.period, sketch.times, 0),
-          timed_draft(rates_, *sketch.period, sketch.times, ~std::uint64_t{0})};
-}
-// Those with some loads early and some late; and those of other orders that take as long, first of all
-// without joined loads: of two lifetimes each has its own place.
-std::vector<Draft> LimitedScheduler::more_drafts_of(const LimitedSketch& sketch) const {
-  constexpr std::uint64_t some[] = {0x5555555555555555U, 0xaaaaaaaaaaaaaaaaU, 0x3333333333333333U,
-                                    0xccccccccccccccccU};
-  constexpr OrderEffort efforts[] = {{.width = 48, .most_found = 4, .may_join = false},
-                                     {.width = 48, .most_found = 4}};
-  std::vector<Draft> drafts;
-  for (const OrderEffort& effort : efforts)
-    for (const LimitedSketch& other :
-         search(sketch.period, sketch.limit, sketch.seconds * (1 + rounding_hair), effort))
-      for (Draft& draft : drafts_of(other)) drafts.push_back(std::move(draft));
-  for (std::uint64_t late : some) drafts.push_back(timed_draft(rates_, *sketch.period, sketch.times, late));
-  return drafts;
-}
-
-// Of other choices, one change away, that take as long: what is sent away and brought back gets another
-// place.
-std::vector<Draft> LimitedScheduler::changed_drafts_of(const LimitedSketch& sketch) const {
-  constexpr OrderEffort effort{.width = 8, .most_found = 1, .may_join = false};
-  std::vector<Draft> drafts;
-  for (const Change& change : all_changes(problem_)) {
-    Choices choices = sketch.choices();
-    apply(problem_, change, choices);
-    if (choices == sketch.choices()) continue;
-    for (const LimitedSketch& other :
-         search(period(choices), sketch.limit, sketch.seconds * (1 + rounding_hair), effort))
-      for (Draft& draft : drafts_of(other)) drafts.push_back(std::move(draft));
-  }
-  return drafts;
-}
-
-void LimitedScheduler::complete_each(const LimitedSketch& sketch,
-                                     const std::function<void(Plan)>& offer) const {
-  constexpr std::size_t most_packed = 100, most_varied = 50, most_varied_ops = 20, most_work = 50'000;
-  const std::size_t lifetimes = sketch.times.begin.size();
-  // Nothing faster than the sketch says: who reads that need not ask for its plans.
-  auto offer_within_limit = [&](Plan plan) {
-    if (plan.device_peak_bytes > sketch.limit || waits_for_later(plan)) return;
-    if (plan.predicted_step_seconds < sketch.seconds * (1 - rounding_hair)) return;
-    offer(std::move(plan));
-  };
-  std::vector<Draft> drafts = drafts_of(sketch);
-  offer_within_limit(complete(problem_, drafts.front()));
-  if (lifetimes > most_packed) return;
-  const std::size_t most_nodes = most_work / (lifetimes + 1);
-  auto completes = [&](std::size_t first, Bytes aim, std::size_t nodes) {
-    for (std::size_t i = first; i < drafts.size(); ++i)
-      if (auto offsets = pack(items_of(problem_, drafts[i]), aim, placement_alignment, nodes)) {
-        offer_within_limit(complete_at(problem_, drafts[i], *offsets));
-        return true;
-      }
-    return false;
-  };
-  const Bytes limit = std::min(sketch.limit, 2 * sketch.peak);
-  const Bytes least = std::min(sketch.peak, limit);
-  const Bytes slack = placement_alignment - 8;  // what rounding may leave of the topmost item's last unit
-  if (completes(0, least - std::min(slack, least), most_nodes) || completes(0, least, most_nodes)) return;
-  if (lifetimes <= most_varied) {
-    std::vector<Draft> more = more_drafts_of(sketch);
-    std::move(more.begin(), more.end(), std::back_inserter(drafts));
-    if (completes(0, least, 4 * most_nodes)) return;
-    if (problem_.graph->ops.size() <= most_varied_ops) {
-      const std::size_t first = drafts.size();
-      more = changed_drafts_of(sketch);
-      std::move(more.begin(), more.end(), std::back_inserter(drafts));
-      if (completes(first, least, most_nodes / 4)) return;
-    }
-  }
-  for (Bytes part : {16U, 8U, 4U, 2U, 1U})
-    if (completes(0, least + (limit - least) / part, most_nodes / 2)) return;
 }
 
 }  // namespace stowage

@@ -7,7 +7,6 @@
 // as the resource.) Where a slower search pays, other orders are looked at too (order_search.h).
 #pragma once
 
-#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -40,18 +39,10 @@ class LimitedScheduler {
   // In other orders than that of need; fastest first, all in less than `cutoff`.
   std::vector<LimitedSketch> search(const std::shared_ptr<const Period>& period, Bytes limit, double cutoff,
                                     const OrderEffort& effort) const;
-  // Placement by position, as complete() does it; and by time, of few lifetimes: with prefetches as soon as
-  // they may start, or else as late; with no more than the sketch's peak, or else with up to its limit; or
-  // else of other orders that take as long. Offers each plan within the limit: within it bytes are as scarce
-  // as they were for the schedule.
-  void complete_each(const LimitedSketch& sketch, const std::function<void(Plan)>& offer) const;
+  const Problem& problem() const { return problem_; }
   const PeriodRates& rates() const { return rates_; }
 
  private:
-  std::vector<Draft> drafts_of(const LimitedSketch& sketch) const;
-  std::vector<Draft> more_drafts_of(const LimitedSketch& sketch) const;
-  std::vector<Draft> changed_drafts_of(const LimitedSketch& sketch) const;
-
   const Problem& problem_;
   PeriodRates rates_;
 };

@@ -15,26 +15,27 @@ LiveBytes::LiveBytes(const std::vector<Bytes>& at) : LiveBytes(static_cast<Posit
     Node& leaf = nodes_[static_cast<std::size_t>(size_) + i];
     leaf.added = leaf.most = at[i];
   }
-  for (auto node = static_cast<std::size_t>(size_); --node > 0;)
-    nodes_[node].most = std::max(nodes_[2 * node].most, nodes_[2 * node + 1].most);
+  for (auto node = static_cast<std::size_t>(size_); --node > 0;) look_below(node);
 }
 
 void LiveBytes::add(Position first, Position last, Bytes bytes) {
-  if (first < last && bytes != 0) add(1, 0, size_, first, last, bytes);
-}
-
-void LiveBytes::add(std::size_t node, Position begin, Position end, Position first, Position last,
-                    Bytes bytes) {
-  Node& at = nodes_[node];
-  if (first <= begin && end <= last) {
-    at.added += bytes;
-    at.most += bytes;
-    return;
+  if (first >= last || bytes == 0) return;
+  const auto raise = [&](std::size_t node) {
+    nodes_[node].added += bytes;
+    nodes_[node].most += bytes;
+  };
+  const auto begin = static_cast<std::size_t>(size_ + first), end = static_cast<std::size_t>(size_ + last);
+  for (std::size_t left = begin, right = end; left < right; left /= 2, right /= 2) {
+    if (left % 2 == 1) raise(left++);
+    if (right % 2 == 1) raise(--right);
   }
-  const Position middle = begin + (end - begin) / 2;
-  if (first < middle) add(2 * node, begin, middle, first, last, bytes);
-  if (last > middle) add(2 * node + 1, middle, end, first, last, bytes);
-  at.most = at.added + std::max(nodes_[2 * node].most, nodes_[2 * node + 1].most);
+  for (std::size_t left = begin / 2, right = (end - 1) / 2; left > 0; left /= 2, right /= 2) {
+    look_below(left);
+    if (right != left) look_below(right);
+  }
+}
+void LiveBytes::look_below(std::size_t node) {
+  nodes_[node].most = nodes_[node].added + std::max(nodes_[2 * node].most, nodes_[2 * node + 1].most);
 }
 
 Bytes LiveBytes::most() const { return nodes_[1].most; }

@@ -28,7 +28,7 @@ class LiveBytes {
     Bytes added = 0;
     Bytes most = 0;
   };
-  void add(std::size_t node, Position begin, Position end, Position first, Position last, Bytes bytes);
+  void look_below(std::size_t node);
   Position last_above(std::size_t node, Position begin, Position end, Position first, Position last,
                       std::int64_t limit) const;
 

@@ -1,6 +1,7 @@
 // Who answers which policy, and with what budget. See planner.h for the promise that it keeps.
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 
 #include "offload/plan/bound.h"
@@ -92,6 +93,24 @@ std::vector<Bytes> bucket_sizes(const Machine& machine, const PlanOptions& optio
   return {0, efficient};
 }
 
+// Of graphs of few ops: with each of these as the target some neighbours share a bucket, but not all. Two
+// bytes more than they have: a bucket ends with a unit where it has half its target, which one of two alike
+// must not have.
+std::vector<Bytes> sizes_between(const Graph& graph, const BucketLayout& singles) {
+  constexpr std::size_t most_ops = 20;
+  std::vector<Bytes> sizes;
+  if (graph.ops.size() > most_ops) return sizes;
+  const std::vector<BucketId>& order = singles.parameters;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    Bytes sum = singles.buckets[order[i]].bytes;
+    for (std::size_t j = i + 1; j < order.size() && j - i + 1 < order.size(); ++j)
+      sizes.push_back((sum += singles.buckets[order[j]].bytes) + 2);
+  }
+  std::sort(sizes.begin(), sizes.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  return sizes;
+}
+
 Plan with_bound(Plan plan, const Problem& problem, const Budget& budget) {
   const StepBound bound = lower_bound(problem, budget.device);
   plan.lower_bound_seconds = bound.seconds;
@@ -109,10 +128,10 @@ class ReplaysPlanner {
 
   // Of all bucket sizes, smallest first.
   const std::vector<Problem>& problems() {
-    if (problems_.empty())
-      for (Bytes target : bucket_sizes(machine_, options_))
-        for (Problem& problem : automatic_problems(graph_, machine_, target, options_, replays_))
-          problems_.push_back(std::move(problem));
+    if (!problems_.empty()) return problems_;
+    for (Bytes target : bucket_sizes(machine_, options_)) add_problems(target);
+    if (options_.bucket_bytes == 0)
+      for (Bytes target : sizes_between(graph_, problems_.front().layout)) add_problems(target);
     return problems_;
   }
   const Minimum& least() {
@@ -131,6 +150,16 @@ class ReplaysPlanner {
   }
 
  private:
+  // Unless there are some with the same buckets.
+  void add_problems(Bytes target) {
+    std::vector<Problem> more = automatic_problems(graph_, machine_, target, options_, replays_);
+    if (std::any_of(problems_.begin(), problems_.end(), [&](const Problem& problem) {
+          return problem.layout.buckets == more.front().layout.buckets;
+        }))
+      return;
+    std::move(more.begin(), more.end(), std::back_inserter(problems_));
+  }
+
   const Graph& graph_;
   const Machine& machine_;
   const PlanOptions& options_;

@@ -1,7 +1,9 @@
 #include "offload/plan/packing.h"
 
 #include <algorithm>
+#include <compare>
 #include <numeric>
+#include <unordered_map>
 
 namespace stowage {
 namespace {
@@ -49,6 +51,7 @@ class Packing {
   struct Next {
     Bytes floor = 0;
     std::size_t rank = 0;
+    friend auto operator<=>(const Next&, const Next&) = default;
   };
 
   // None of the rest will stand lower than `lowest`.
@@ -75,11 +78,30 @@ class Packing {
     if (count == 0) return true;
     if (nodes_left_ == 0) return false;
     --nodes_left_;
+    // What failed with more choices left fails here too.
+    const Next from{lowest, first};
+    const std::uint64_t key = key_of_rest();
+    const auto known = failed_.find(key);
+    if (known != failed_.end() && !(from < known->second)) return false;
     for (const Next& next : choices(lowest, first)) {
-      if (!rest_fits(next.floor)) return false;
+      if (!rest_fits(next.floor)) break;
       if (place_one(order_[next.rank], next, count)) return true;
     }
+    if (nodes_left_ > 0) failed_[key] = from;
     return false;
+  }
+  // Of what is not placed, and of the heights that it meets.
+  std::uint64_t key_of_rest() const {
+    std::uint64_t key = 0;
+    const auto mix = [&key](std::uint64_t value) {
+      constexpr std::uint64_t golden = 0x9e3779b97f4a7c15U;
+      key = (key ^ value) * golden;
+      key ^= key >> 32U;
+    };
+    for (std::size_t i = 0; i < placed_.size(); ++i)
+      if (!placed_[i]) mix(i);
+    for (const Moment& moment : moments_) mix(moment.to_place > 0 ? moment.height : 0);
+    return key;
   }
   bool place_one(std::size_t item, const Next& next, std::size_t count) {
     if (next.floor + items_[item].bytes > limit_) return false;
@@ -108,6 +130,7 @@ class Packing {
   std::vector<std::uint8_t> placed_;
   std::vector<std::size_t> order_;
   std::vector<Moment> moments_;
+  std::unordered_map<std::uint64_t, Next> failed_;  // by key_of_rest
 };
 
 }  // namespace

@@ -211,9 +211,7 @@ double held_bytes(const Problem& problem, bool is_activation, std::uint32_t inde
   double bytes = static_cast<double>(problem.layout.buckets[index].bytes);
   if (level == static_cast<int>(LoadChoice::each_unit)) bytes *= passing;
   if (level == static_cast<int>(LoadChoice::resident))
-    for (BucketId id = 0; id < problem.layout.buckets.size(); ++id)
-      if (problem.layout.parameters_of[id] == index)
-        bytes += static_cast<double>(problem.layout.buckets[id].bytes);
+    bytes += static_cast<double>(problem.layout.state_bytes[index]);
   return std::max(1.0, bytes);
 }
 

@@ -7,6 +7,7 @@
 // machine, never on the budget.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "offload/plan/candidate.h"
@@ -35,10 +36,22 @@ std::vector<Choices> simulated_path(const Problem& problem);
 // promoted an eighth of them at a time: activations from the last block on, whose gap between forward and
 // backward is shortest; residents from the first, whose gradients arrive last.
 std::vector<Choices> estimated_path(const Problem& problem);
-// `start`, with each class of items that are alike in identical blocks at that level which is estimated to be
-// fastest of those whose ops alone need no more than `limit` bytes.
-Choices relaxed(const Problem& problem, const Choices& start, Bytes limit);
-// From `start` on.
-std::vector<Choices> estimated_path_from(const Problem& problem, const Choices& start);
+// The same from other choices on. Keeps a reference.
+class PathEstimator {
+ public:
+  explicit PathEstimator(const Problem& problem);
+  ~PathEstimator();
+  PathEstimator(const PathEstimator&) = delete;
+  PathEstimator& operator=(const PathEstimator&) = delete;
+
+  std::vector<Choices> path_from(const Choices& start) const;
+  // `start`, with each class of items that are alike in identical blocks at that level which is estimated to
+  // be fastest of those whose ops alone need no more than `limit` bytes.
+  Choices relaxed(const Choices& start, Bytes limit) const;
+
+ private:
+  struct Parts;
+  std::unique_ptr<const Parts> parts_;
+};
 
 }  // namespace stowage

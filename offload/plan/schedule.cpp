@@ -245,6 +245,10 @@ Durations make_durations(const Graph& graph, const Draft& draft, const BucketLay
   return durations;
 }
 
+Bytes scheduled_peak_bytes(const Draft& draft, const BucketLayout& layout) {
+  const std::vector<Bytes> live = live_bytes(draft, layout, scheduled);
+  return *std::max_element(live.begin(), live.end());
+}
 Bytes serial_peak_bytes(const Draft& draft, const BucketLayout& layout) {
   const std::vector<Bytes> live =
       live_bytes(draft, layout, [&](const DraftLifetime& lifetime) { return in_use(draft, lifetime); });

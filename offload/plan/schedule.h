@@ -29,6 +29,7 @@ struct Reach {
 };
 
 // Live bytes that the ops alone need: the smallest cap that changes nothing.
+Bytes scheduled_peak_bytes(const Draft& draft, const BucketLayout& layout);
 Bytes serial_peak_bytes(const Draft& draft, const BucketLayout& layout);
 
 // Both set `first` and `last` of every lifetime. Lifetimes of a bucket that would touch are joined, and the

@@ -15,7 +15,7 @@ constexpr std::size_t most_small_ops = 20;
 constexpr std::size_t most_choices = 20'000;
 constexpr std::size_t most_rungs = 400;
 constexpr std::size_t most_near_choices = 256;               // whose orders are searched at a limit
-constexpr std::size_t most_postponed = 6;                    // of them, whose offloads change places too
+constexpr std::size_t most_postponed = 48;                   // of them, whose offloads change places too
 constexpr std::size_t wide_search = 96, narrow_search = 24;  // search_orders()
 constexpr std::size_t most_others = 4;                       // at a limit
 constexpr double near_best = 1.3;

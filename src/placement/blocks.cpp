@@ -9,6 +9,7 @@ namespace {
 constexpr std::size_t least_starts = 64;
 constexpr std::size_t most_in_one_window = 1024;
 constexpr std::size_t few = 64;
+constexpr std::size_t sorting = 8;  // what it takes to sort a block, in looks
 
 // Other blocks that are live where one starts, on average.
 std::size_t mean_crossing(std::span<const Block> blocks, const std::vector<std::int64_t>& starts) {
@@ -44,21 +45,23 @@ std::size_t PlacedBlocks::window(std::int64_t position) const {
 
 void PlacedBlocks::clear() {
   for (Window& window : windows_) window.clear();
+  all_.clear();
+  added_.clear();
   many_ = few;
 }
 
 void PlacedBlocks::add(const Block& block, Bytes offset) {
   const Placed placed{offset, offset + block.aligned, block.first, block.last};
-  const auto before = [](const Placed& a, const Placed& b) { return a.offset < b.offset; };
   const std::size_t last = window(block.last - 1);
   for (std::size_t w = window(block.first); w <= last; ++w) {
-    windows_[w].insert(std::upper_bound(windows_[w].begin(), windows_[w].end(), placed, before), placed);
+    windows_[w].insert(std::upper_bound(windows_[w].begin(), windows_[w].end(), placed, is_lower), placed);
   }
+  added_.push_back(placed);
 }
 
 Bytes PlacedBlocks::find_gap(const Block& block, Fit fit) {
   const std::size_t first = window(block.first);
-  if (first != window(block.last - 1)) return gap_between(gather(block), block, fit);
+  if (first != window(block.last - 1)) return gap_between(around(block), block, fit);
   looks_ += windows_[first].size();
   return gap_between(windows_[first], block, fit);
 }
@@ -73,9 +76,18 @@ Bytes PlacedBlocks::find_gap_of_latest(const Block& block, Fit fit) {
   return gap_between(placed, block, fit);
 }
 
-const PlacedBlocks::Window& PlacedBlocks::gather(const Block& block) {
-  gathered_.clear();
+// Of its windows where those hold few, which are then sorted; all blocks are.
+const PlacedBlocks::Window& PlacedBlocks::around(const Block& block) {
   const std::size_t first = window(block.first), last = window(block.last - 1);
+  std::size_t in_windows = 0;
+  for (std::size_t w = first; w <= last; ++w) in_windows += windows_[w].size();
+  const std::size_t all = all_.size() + added_.size();
+  if (sorting * in_windows > all) {
+    sort_in_added();
+    looks_ += all;
+    return all_;
+  }
+  gathered_.clear();
   for (std::size_t w = first; w <= last; ++w) {
     looks_ += windows_[w].size();
     for (const Placed& placed : windows_[w]) {
@@ -83,10 +95,17 @@ const PlacedBlocks::Window& PlacedBlocks::gather(const Block& block) {
       if (!is_known && placed.first < block.last && block.first < placed.last) gathered_.push_back(placed);
     }
   }
-  looks_ += 8 * gathered_.size();
-  std::sort(gathered_.begin(), gathered_.end(),
-            [](const Placed& a, const Placed& b) { return a.offset < b.offset; });
+  looks_ += sorting * gathered_.size();
+  std::sort(gathered_.begin(), gathered_.end(), is_lower);
   return gathered_;
+}
+
+void PlacedBlocks::sort_in_added() {
+  std::sort(added_.begin(), added_.end(), is_lower);
+  all_.insert(all_.end(), added_.begin(), added_.end());
+  std::inplace_merge(all_.begin(), all_.end() - static_cast<std::ptrdiff_t>(added_.size()), all_.end(),
+                     is_lower);
+  added_.clear();
 }
 
 Bytes PlacedBlocks::gap_between(const Window& placed, const Block& block, Fit fit) {

@@ -49,15 +49,19 @@ class PlacedBlocks {
   };
   using Window = std::vector<Placed>;  // by offset
 
+  static bool is_lower(const Placed& a, const Placed& b) { return a.offset < b.offset; }
   static Bytes gap_between(const Window& placed, const Block& block, Fit fit);
-  // Of all windows of the block.
-  const Window& gather(const Block& block);
+  // All placed blocks that are live together with this one, and more, by offset.
+  const Window& around(const Block& block);
+  void sort_in_added();
   std::size_t window(std::int64_t position) const;
 
   std::vector<std::int64_t> begins_;  // of the windows but the first
   std::vector<Window> windows_;
   Window gathered_;
-  std::size_t many_ = 0;  // blocks of a window: worth looking for those that have ended
+  Window all_;                 // but for those still to be sorted in
+  std::vector<Placed> added_;  // those
+  std::size_t many_ = 0;       // blocks of a window: worth looking for those that have ended
   std::uint64_t looks_ = 0;
 };
 

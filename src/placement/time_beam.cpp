@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <tuple>
 #include <utility>
@@ -15,10 +16,11 @@ namespace {
 struct Stay {
   Bytes begin = 0, end = 0;
   std::int64_t last = 0;
+  double beside_below = 0;  // what of_neighbours says of it and the next below
 };
-std::uint64_t key_of(const Stay& stay) {
+std::uint64_t key_of(Bytes begin, std::int64_t last) {
   constexpr std::uint64_t golden = 0x9e3779b97f4a7c15U, odd = 0xbf58476d1ce4e5b9U;
-  std::uint64_t key = stay.begin * golden + static_cast<std::uint64_t>(stay.last);
+  std::uint64_t key = begin * golden + static_cast<std::uint64_t>(last);
   key = (key ^ (key >> 31U)) * odd;
   return key ^ (key >> 29U);
 }
@@ -42,7 +44,7 @@ struct Candidate {
   std::size_t partial = 0;
   std::size_t before = 0;  // which of its stays is next above
   Bytes offset = 0;
-  std::uint64_t key = 0;
+  double beside_below = 0, beside_above = 0;
 };
 // Keys that were added since it was cleared.
 class KeySet {
@@ -83,7 +85,7 @@ class TimeBeam {
         keys_(options.width << most_tries) {}
 
   std::optional<std::vector<Bytes>> run() {
-    partials_.emplace_back();
+    partials_.push_back({{}, of_gap(0, options_.height), 1, -1});
     const std::vector<std::uint32_t> order = in_order();
     for (std::size_t turn = 0; turn < order.size();) {
       if (turn % stop_distance == 0) remember(turn);
@@ -133,6 +135,7 @@ class TimeBeam {
     while (stops_.size() > 1 && stops_.back().turn + back > turn) stops_.pop_back();
     turn = stops_.back().turn;
     partials_ = stops_.back().partials;
+    find_first_end();
     return true;
   }
 
@@ -144,26 +147,35 @@ class TimeBeam {
     return true;
   }
 
-  void expire(std::int64_t now) {
-    for (Partial& partial : partials_) {
-      const auto ended = std::remove_if(partial.live.begin(), partial.live.end(),
-                                        [now](const Stay& stay) { return stay.last <= now; });
-      if (ended == partial.live.end() && partial.key != 0) continue;
-      partial.live.erase(ended, partial.live.end());
-      evaluate(partial);
-    }
+  // All partial placements have the same items live.
+  void find_first_end() {
+    first_end_ = std::numeric_limits<std::int64_t>::max();
+    for (const Stay& stay : partials_.front().live) first_end_ = std::min(first_end_, stay.last);
   }
-  void evaluate(Partial& partial) const {
+  void expire(std::int64_t now) {
+    if (first_end_ > now) return;
+    for (Partial& partial : partials_) expire(partial, now);
+    find_first_end();
+  }
+  void expire(Partial& partial, std::int64_t now) const {
     partial.score = 0;
-    partial.key = 1;
+    std::size_t kept = 0;
     Bytes end = 0;
-    const Stay* below = nullptr;
+    bool parted = false;
     for (const Stay& stay : partial.live) {
-      partial.score += of_gap(end, stay.begin) - (below ? of_neighbours(*below, stay) : 0);
-      partial.key += key_of(stay);
-      end = stay.end;
-      below = &stay;
+      if (stay.last <= now) {
+        partial.key -= key_of(stay.begin, stay.last);
+        parted = true;
+        continue;
+      }
+      Stay& moved = partial.live[kept] = stay;
+      if (parted) moved.beside_below = kept > 0 ? of_neighbours(partial.live[kept - 1], moved) : 0;
+      parted = false;
+      partial.score += of_gap(end, moved.begin) - moved.beside_below;
+      end = moved.end;
+      ++kept;
     }
+    partial.live.resize(kept);
     partial.score += of_gap(end, options_.height);
   }
   double of_gap(Bytes begin, Bytes end) const {
@@ -188,7 +200,7 @@ class TimeBeam {
         const Bytes end =
             next < live.size() ? live[next].begin : options_.height / options_.alignment * options_.alignment;
         if (end >= begin && end - begin >= size)
-          add_candidates(p, next, {begin, begin + size, item.last}, end);
+          add_candidates(p, next, {begin, begin + size, item.last, 0}, end);
         if (next < live.size()) begin = live[next].end;
       }
     }
@@ -202,13 +214,12 @@ class TimeBeam {
     const double without = partial.score - of_gap(lowest.begin, ceiling);
     const double with_below = below ? of_neighbours(*below, lowest) : 0;
     const double with_above = above ? of_neighbours(lowest, *above) : 0;
-    const double parted = below && above ? of_neighbours(*below, *above) : 0;
+    const double parted = above ? above->beside_below : 0;
     const auto add = [&](Bytes offset) {
       const double score = without + of_gap(lowest.begin, offset) + of_gap(offset + size, ceiling) -
                            with_below - with_above + parted;
-      const Stay stay{offset, offset + size, lowest.last};
       ranked_.emplace_back(score, candidates_.size());
-      candidates_.push_back({p, next, offset, partial.key + key_of(stay)});
+      candidates_.push_back({p, next, offset, with_below, with_above});
     };
     add(lowest.begin);
     if (end - lowest.begin > size) add(end - size);
@@ -238,20 +249,24 @@ class TimeBeam {
       if (turn == sorted) sorted = sort_more(sorted);
       const auto [score, number] = ranked_[turn];
       const Candidate& candidate = candidates_[number];
-      if (!keys_.add(candidate.key)) continue;
       const Partial& from = partials_[candidate.partial];
+      const std::uint64_t key = from.key + key_of(candidate.offset, items_[id].last);
+      if (!keys_.add(key)) continue;
       nodes_.push_back({from.node, id, candidate.offset});
       if (next_.size() == kept) next_.emplace_back();
       Partial& next = next_[kept++];
       const auto middle = from.live.begin() + static_cast<std::ptrdiff_t>(candidate.before);
       next.live.assign(from.live.begin(), middle);
-      next.live.push_back({candidate.offset, candidate.offset + size, items_[id].last});
+      next.live.push_back(
+          {candidate.offset, candidate.offset + size, items_[id].last, candidate.beside_below});
       next.live.insert(next.live.end(), middle, from.live.end());
+      if (middle != from.live.end()) next.live[candidate.before + 1].beside_below = candidate.beside_above;
       next.score = score;
-      next.key = candidate.key;
+      next.key = key;
       next.node = static_cast<std::int32_t>(nodes_.size() - 1);
     }
     next_.resize(kept);
+    first_end_ = std::min(first_end_, items_[id].last);
     std::swap(partials_, next_);
   }
 
@@ -268,7 +283,8 @@ class TimeBeam {
   std::size_t tries_ = 0;                       // to come past `failed_`
   std::vector<Stop> stops_;
   std::vector<Partial> partials_, next_;
-  KeySet keys_;  // of what is kept
+  std::int64_t first_end_ = std::numeric_limits<std::int64_t>::max();  // of what is live
+  KeySet keys_;                                                        // of what is kept
   std::vector<Candidate> candidates_;
   std::vector<Ranked> ranked_;
   std::vector<Node> nodes_;

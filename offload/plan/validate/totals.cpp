@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <vector>
 
 namespace stowage::validation {
 namespace {
@@ -25,13 +26,25 @@ Bytes arena_end(const Plan& plan) {
 
 // The live sum is largest at the first position of some lifetime.
 Bytes live_peak(const Plan& plan) {
-  Bytes peak = 0;
-  for (const Lifetime& at : plan.lifetimes) {
-    Bytes live = 0;
-    for (const Lifetime& other : plan.lifetimes) {
-      if (other.first <= at.first && at.first < other.last) live += plan.buckets[other.bucket].bytes;
-    }
-    peak = std::max(peak, live);
+  struct Change {
+    Position at = 0;
+    Bytes bytes = 0;
+  };
+  std::vector<Change> begins, ends;
+  for (const Lifetime& lifetime : plan.lifetimes) {
+    if (lifetime.first >= lifetime.last) continue;
+    begins.push_back({lifetime.first, plan.buckets[lifetime.bucket].bytes});
+    ends.push_back({lifetime.last, plan.buckets[lifetime.bucket].bytes});
+  }
+  const auto earlier = [](const Change& a, const Change& b) { return a.at < b.at; };
+  std::sort(begins.begin(), begins.end(), earlier);
+  std::sort(ends.begin(), ends.end(), earlier);
+  Bytes live = 0, peak = 0;
+  auto end = ends.begin();
+  for (std::size_t i = 0; i < begins.size(); ++i) {
+    for (; end != ends.end() && end->at <= begins[i].at; ++end) live -= end->bytes;
+    live += begins[i].bytes;
+    if (i + 1 == begins.size() || begins[i + 1].at > begins[i].at) peak = std::max(peak, live);
   }
   return peak;
 }

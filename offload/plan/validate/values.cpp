@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <map>
 
 #include "offload/plan/validate/neighbours.h"
@@ -30,13 +29,23 @@ class Memory {
         arena_(plan.lifetimes.size()),
         neighbours_(arena_neighbours(plan)),
         ending_(plan.instructions.size()),
-        stays_of_(plan.buckets.size()) {
+        stays_of_(plan.buckets.size()),
+        offloads_of_(plan.buckets.size()),
+        makers_of_(graph.tensors.size()) {
     for (LifetimeId id = 0; id < plan.lifetimes.size(); ++id) {
       const Lifetime& lifetime = plan.lifetimes[id];
       if (lifetime.end == no_id)
         stays_of_[lifetime.bucket].push_back(id);
       else
         ending_[lifetime.end].push_back(id);
+    }
+    for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
+      const Instruction& instruction = plan.instructions[id];
+      if (instruction.kind == InstructionKind::offload)
+        offloads_of_[plan.lifetimes[instruction.lifetime].bucket].push_back(id);
+      if (!runs_op(instruction)) continue;
+      for (const TensorId tensor : graph.op(instruction.op).writes)
+        if (makers_of_[tensor].empty() || makers_of_[tensor].back() != id) makers_of_[tensor].push_back(id);
     }
     for (TensorId id = 0; id < graph.tensors.size(); ++id) {
       if (lives_across_steps(graph.tensor(id))) initialise(id);
@@ -171,25 +180,13 @@ class Memory {
                               report_.tensor(gradient), on_device ? "on the device" : "on the host",
                               report_.instruction(plan_.gate)));
     }
-    for (InstructionId id = 0; id < plan_.gate; ++id) {
-      const bool writes = on_device ? produces(id, gradient) : lands(id, gradient);
-      if (!writes || order_.before(order_.node(step_, id), order_.node(step_, plan_.gate))) continue;
+    for (const InstructionId id : on_device ? makers_of_[gradient] : offloads_of_[places_.bucket[gradient]]) {
+      if (id >= plan_.gate || order_.before(order_.node(step_, id), order_.node(step_, plan_.gate))) continue;
       report_.add(fmt::format("the gate, {}, does not wait for {}, which lands gradient {}",
                               report_.instruction(plan_.gate), report_.instruction(id),
                               report_.tensor(gradient)));
     }
   }
-  bool produces(InstructionId id, TensorId tensor) const {
-    if (!runs_op(plan_.instructions[id])) return false;
-    const std::vector<TensorId>& writes = graph_.op(plan_.instructions[id].op).writes;
-    return std::find(writes.begin(), writes.end(), tensor) != writes.end();
-  }
-  bool lands(InstructionId id, TensorId tensor) const {
-    const Instruction& instruction = plan_.instructions[id];
-    return instruction.kind == InstructionKind::offload &&
-           plan_.lifetimes[instruction.lifetime].bucket == places_.bucket[tensor];
-  }
-
   void check_step_end() {
     if (graph_.loss != no_id && !reached_host(graph_.loss)) {
       report_.add(fmt::format("the loss {} does not reach the host", report_.tensor(graph_.loss)));
@@ -209,8 +206,10 @@ class Memory {
   std::vector<Copy> host_;   // by bucket
   std::vector<Copy> arena_;  // by lifetime
   std::vector<std::vector<LifetimeId>> neighbours_;
-  std::vector<std::vector<LifetimeId>> ending_;    // by instruction
-  std::vector<std::vector<LifetimeId>> stays_of_;  // by bucket: those that do not end
+  std::vector<std::vector<LifetimeId>> ending_;          // by instruction
+  std::vector<std::vector<LifetimeId>> stays_of_;        // by bucket: those that do not end
+  std::vector<std::vector<InstructionId>> offloads_of_;  // by bucket
+  std::vector<std::vector<InstructionId>> makers_of_;    // by tensor: what runs an op that writes it
   std::uint32_t step_ = 0;
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "stowage/error.h"
 #include "stowage/planner.h"
@@ -39,6 +40,25 @@ TEST(Oracle, ThePlannerIsNeverFarFromTheLeastTime) {
   EXPECT_GE(proven, both * 9 / 10) << "the oracle has too few plans of its own";
   EXPECT_LE(open, both / 50) << "the oracle has found nothing too often";
   EXPECT_GT(without, 0) << "no instance without any plan";
+}
+
+struct Judged {
+  std::uint64_t seed = 0;
+  int rung = 0;
+};
+
+// Where the fastest schedule has no place but for an offload that is put off, a topmost item that does not
+// fill its last unit, choices that take as long, a long search for places, or a tighter arena than the first
+// that is found; and where two of three parameters share a bucket.
+TEST(Oracle, ThePlannerFindsWhatIsHardToPlace) {
+  const std::vector<Judged> hard{{920143, 6}, {921438, 7}, {921235, 6},
+                                 {920127, 2}, {923403, 2}, {940106, 5}};
+  for (std::size_t i = 0; i < testing::draws<std::size_t>(hard.size(), 2); ++i) {
+    SCOPED_TRACE("seed " + std::to_string(hard[i].seed) + ", budget " + std::to_string(hard[i].rung));
+    const Verdict verdict = judge(hard[i].seed, hard[i].rung, false);
+    ASSERT_TRUE(verdict.judged());
+    EXPECT_LE(verdict.ratio(), 1.001);
+  }
 }
 
 // Two units, everything a round number: 1 s for each op's flops, links without latency.

@@ -1,4 +1,4 @@
-#include "offload/plan/limited_schedule.h"
+#include "offload/plan/limited_plans.h"
 
 #include <gtest/gtest.h>
 
@@ -67,7 +67,7 @@ TEST(LimitedSchedule, ItsPlansAreValidAndTakeTheTimeItSays) {
     for (Bytes limit : {most->peak, most->peak - most->peak / 8, most->peak - most->peak / 4}) {
       const auto sketch = scheduler.run(lowest_choices(problem), limit);
       if (!sketch) continue;
-      scheduler.complete_each(*sketch, [&](const Plan& plan) {
+      complete_each(scheduler, *sketch, limit, [&](const Plan& plan) {
         EXPECT_TRUE(validate(graph, plan, {limit, unlimited}).empty()) << "seed " << seed;
         EXPECT_GE(plan.predicted_step_seconds, sketch->seconds * (1 - 1e-9)) << "seed " << seed;
         exact += plan.predicted_step_seconds <= sketch->seconds * (1 + 1e-9) ? 1 : 0;

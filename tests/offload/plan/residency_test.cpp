@@ -125,14 +125,14 @@ TEST(Relaxed, TakesNoMoreThanTheLimitAndUsesWhatThereIs) {
   for (const ActivationItem& item : problem.items)
     choose(item, item.rebuildable ? ActivationChoice::offload : ActivationChoice::reload, start);
   const Bytes least = Sketcher(problem, start).serial_bytes();
-  const Choices same_bytes = relaxed(problem, start, least);
+  const Choices same_bytes = PathEstimator(problem).relaxed(start, least);
   EXPECT_LE(Sketcher(problem, same_bytes).serial_bytes(), least);
-  const Choices with_room = relaxed(problem, start, 8 * least);
+  const Choices with_room = PathEstimator(problem).relaxed(start, 8 * least);
   EXPECT_LE(Sketcher(problem, with_room).serial_bytes(), 8 * least);
   EXPECT_GT(levels(with_room, problem), levels(same_bytes, problem));
   EXPECT_LE(timed(problem, same_bytes).step_seconds, timed(problem, start).step_seconds * (1 + 1e-9));
   EXPECT_LT(timed(problem, with_room).step_seconds, 0.9 * timed(problem, start).step_seconds);
-  EXPECT_EQ(relaxed(problem, start, 0), start);
+  EXPECT_EQ(PathEstimator(problem).relaxed(start, 0), start);
 }
 
 }  // namespace
