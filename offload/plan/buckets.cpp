@@ -175,16 +175,16 @@ std::string run_name(const Graph& graph, const std::vector<ParameterUse>& uses,
 
 void list_operands(const Graph& graph, BucketLayout& layout) {
   layout.first_operand.assign(1, 0);
+  std::vector<std::size_t> newest(layout.buckets.size(), 0);  // by bucket: its newest operand, and one
   for (const Op& op : graph.ops) {
-    const auto from = static_cast<std::ptrdiff_t>(layout.operands.size());
-    const auto add = [&](TensorId tensor, bool writes) {
+    const auto add = [&, from = layout.operands.size()](TensorId tensor, bool writes) {
       const BucketId bucket = layout.bucket_of[tensor];
-      const auto known = std::find_if(layout.operands.begin() + from, layout.operands.end(),
-                                      [&](const BucketOperand& operand) { return operand.bucket == bucket; });
-      if (known == layout.operands.end())
+      if (newest[bucket] > from) {
+        layout.operands[newest[bucket] - 1].writes |= writes;
+      } else {
         layout.operands.push_back({bucket, writes});
-      else
-        known->writes |= writes;
+        newest[bucket] = layout.operands.size();
+      }
     };
     for (TensorId id : op.reads) add(id, false);
     for (TensorId id : op.writes) add(id, true);

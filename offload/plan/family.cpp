@@ -255,7 +255,7 @@ void Family::offer_variant(Member& member, Variant& variant, Selection& selectio
 void Family::match_emulated(Selection& selection) const {
   for (const Member& member : members_) {
     if (!selection.passed_over()) return;
-    if (!member.emulated || selection.beaten(member.compute_seconds)) continue;
+    if (!member.emulated || !member.serial_bytes || selection.beaten(member.compute_seconds)) continue;
     const Sketcher sketcher(*member.problem, member.choices, member.handicaps);
     for (const Variant& variant : member.variants) {
       const Sketch scheduled = sketch(sketcher, member, variant);

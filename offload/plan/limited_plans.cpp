@@ -1,7 +1,7 @@
 #include "offload/plan/limited_plans.h"
 
 #include <algorithm>
-#include <optional>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -15,9 +15,10 @@ constexpr double same_seconds = 1e-9;  // of a step: the simulation's rounding
 const Bytes packing_unit = Plan{}.alignment;
 constexpr std::size_t most_packed = 100, most_varied = 50;  // lifetimes
 constexpr std::size_t most_changed_ops = 20;
-constexpr std::size_t most_packing_work = 50'000;  // of a search for places: its steps times the lifetimes
-constexpr std::size_t most_lower_arenas = 3;       // that are tried
-constexpr Bytes same_arena = 64;                   // in parts of it: a difference that counts for nothing
+constexpr std::size_t most_packing_work =
+    50'000;                                   // of a first search for places: its steps times the lifetimes
+constexpr std::size_t most_lower_arenas = 3;  // that are tried
+constexpr Bytes same_arena = 64;              // in parts of it: a difference that counts for nothing
 
 // An offload that was put off may end up behind what waits for its bytes.
 bool waits_for_later(const Plan& plan) {
@@ -66,7 +67,7 @@ class Drafter {
     std::vector<Draft> found;
     for_each_change(sketch_.choices(), [&](const Choices& once, std::size_t first) {
       for_each_change(once, [&](const Choices& twice, std::size_t second) {
-        if (second < first)
+        if (second < first && twice != sketch_.choices())
           add(scheduler_.period(twice), {.width = 8, .most_found = 1, .may_join = false}, found);
       });
     });
@@ -120,16 +121,17 @@ class Completer {
   void run() {
     offer(complete(problem_, drafts_.front()));
     if (lifetimes_ > most_packed || pack_lower(0, most_nodes_)) return;
-    const std::optional<Packed> at_least = pack_within(least_, most_nodes_);
-    if (at_least && at_least->as_wanted) return;
-    if (vary(at_least.has_value()) || at_least) return;
-    widen();
+    const Packed at_least = pack_within(least_, most_nodes_);
+    if (at_least.offer == Offer::as_wanted) return;
+    if (vary(at_least.offer == Offer::larger)) return;
+    if (at_least.offer == Offer::none) widen();
   }
 
  private:
+  enum class Offer : std::uint8_t { none, slower, larger, as_wanted };
   struct Packed {
+    Offer offer = Offer::none;
     Bytes arena = 0;
-    bool as_wanted = false;
   };
 
   void add(std::vector<Draft> drafts) {
@@ -150,37 +152,50 @@ class Completer {
     if (lower_arenas_.size() > most_lower_arenas) lower_arenas_.resize(most_lower_arenas);
   }
 
-  // Nothing faster than the sketch says: who reads that need not ask for its plans. Whether it is what was
-  // wanted.
-  bool offer(Plan plan) {
+  // Nothing faster than the sketch says: who reads that need not ask for its plans.
+  Offer offer(Plan plan) {
     const double seconds = plan.predicted_step_seconds;
-    if (plan.device_peak_bytes > sketch_.limit || waits_for_later(plan)) return false;
-    if (seconds < sketch_.seconds * (1 - same_seconds)) return false;
-    const bool as_wanted = plan.device_peak_bytes <= most_ && seconds <= sketch_.seconds * (1 + same_seconds);
+    if (plan.device_peak_bytes > sketch_.limit || waits_for_later(plan)) return Offer::none;
+    if (seconds < sketch_.seconds * (1 - same_seconds)) return Offer::none;
+    Offer offer = Offer::as_wanted;
+    if (seconds > sketch_.seconds * (1 + same_seconds))
+      offer = Offer::slower;
+    else if (plan.device_peak_bytes > most_)
+      offer = Offer::larger;
     offer_(std::move(plan));
-    return as_wanted;
+    return offer;
   }
-  // Of the first draft, from this one on, that has places in so many bytes.
-  std::optional<Packed> pack_within(Bytes arena, std::size_t nodes, std::size_t first = 0) {
+  // Of drafts, from this one on, that have places in so many bytes: up to the first that takes as long as the
+  // sketch, or else of the first that was offered.
+  Packed pack_within(Bytes arena, std::size_t nodes, std::size_t first = 0) {
+    Packed found;
     for (std::size_t i = first; i < drafts_.size(); ++i) {
       const auto offsets = pack(items_[i], arena, packing_unit, nodes);
       if (!offsets) continue;
       Plan plan = complete_at(problem_, drafts_[i], *offsets);
-      const Bytes taken = plan.device_peak_bytes;
-      return Packed{taken, offer(std::move(plan))};
+      Packed packed{Offer::none, plan.device_peak_bytes};
+      packed.offer = offer(std::move(plan));
+      if (packed.offer > Offer::slower) return packed;
+      if (found.offer == Offer::none) found = packed;
     }
-    return std::nullopt;
+    return found;
   }
   bool pack_lower(std::size_t first, std::size_t nodes) {
-    return std::any_of(lower_arenas_.begin(), lower_arenas_.end(),
-                       [&](Bytes arena) { return pack_within(arena, nodes, first).has_value(); });
+    return std::any_of(lower_arenas_.begin(), lower_arenas_.end(), [&](Bytes arena) {
+      return pack_within(arena, nodes, first).offer == Offer::as_wanted;
+    });
   }
 
   // With other drafts, in the peak's bytes; or in fewer where there are places in those.
   bool vary(bool in_fewer) {
     if (lifetimes_ > most_varied) return false;
     const auto packs = [&](std::size_t first, std::size_t nodes) {
-      return in_fewer ? pack_lower(first, nodes) : pack_within(least_, nodes, first).has_value();
+      if (!in_fewer) {
+        const Offer found = pack_within(least_, nodes, first).offer;
+        if (found == Offer::as_wanted) return true;
+        in_fewer = found == Offer::larger;
+      }
+      return in_fewer && pack_lower(first, nodes);
     };
     add(drafter_.more());
     if (packs(0, 64 * most_nodes_)) return true;
@@ -197,15 +212,20 @@ class Completer {
     Bytes failed = least_;
     for (Bytes part : {16U, 8U, 4U, 2U, 1U}) {
       const Bytes arena = least_ + (limit_ - least_) / part;
-      if (const auto found = pack_within(arena, 8 * most_nodes_)) return narrow(failed, found->arena);
+      if (arena < failed + packing_unit) continue;
+      const Packed found = pack_within(arena, 8 * most_nodes_);
+      if (found.offer != Offer::none) return narrow(failed, found.arena);
       failed = arena;
     }
   }
   void narrow(Bytes failed, Bytes arena) {
     while (arena > failed + arena / same_arena) {
       const Bytes middle = failed + (arena - failed) / 2;
-      const auto found = pack_within(middle, 8 * most_nodes_);
-      (found ? arena : failed) = found ? found->arena : middle;
+      const Packed found = pack_within(middle, 8 * most_nodes_);
+      if (found.offer == Offer::none)
+        failed = middle;
+      else
+        arena = found.arena;
     }
   }
 

@@ -99,7 +99,7 @@ class Packing {
       key ^= key >> 32U;
     };
     for (std::size_t i = 0; i < placed_.size(); ++i)
-      if (!placed_[i]) mix(i);
+      if (!placed_[i]) mix(i + 1);  // no item leaves a key of 0 as it is
     for (const Moment& moment : moments_) mix(moment.to_place > 0 ? moment.height : 0);
     return key;
   }

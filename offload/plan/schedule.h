@@ -28,8 +28,9 @@ struct Reach {
   std::uint32_t distance = 0xffffffffU;  // of transfers each way that are under way or wait to be used
 };
 
-// Live bytes that the ops alone need: the smallest cap that changes nothing.
+// The most live bytes of a schedule.
 Bytes scheduled_peak_bytes(const Draft& draft, const BucketLayout& layout);
+// Live bytes that the ops alone need: the smallest cap that changes nothing.
 Bytes serial_peak_bytes(const Draft& draft, const BucketLayout& layout);
 
 // Both set `first` and `last` of every lifetime. Lifetimes of a bucket that would touch are joined, and the

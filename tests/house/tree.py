@@ -112,7 +112,8 @@ def misnamed_tests(files, texts):
 
 NAMESPACE = re.compile(r"^(?:inline )?namespace\s*([\w:]*)\s*\{")
 NAMESPACE_END = re.compile(r"^\}\s*// *(?:inline )?namespace")
-TYPE = re.compile(r"^(?:template <.*> )?(?:struct|class|union|enum class|enum) (?:alignas\(.*?\) )?(?:\[\[\w+\]\] )?"
+TYPE = re.compile(r"^(?:template <.*> )?(?:struct|class|union|enum class|enum) "
+                  r"(?:(?:alignas\(.*?\)|\[\[\w+\]\]|__attribute__\(\(.*?\)\)|[A-Z_]{2,}(?:\(.*?\))?) )*"
                   r"(\w+)(?: final)?(?: : .*| *\{.*)?$")
 
 

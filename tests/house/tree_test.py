@@ -42,7 +42,7 @@ class Scanner(unittest.TestCase):
 
     def test_finds_types_of_one_name(self):
         texts = {"a/x.h": "namespace stowage {\nstruct Range {\n  int a;\n};\nclass Later;\n}  // namespace stowage\n",
-                 "b/y.h": "namespace stowage {\nclass alignas(64) Range final : public Base {\n};\n}  // namespace stowage\n",
+                 "b/y.h": "namespace stowage {\nclass GUARDED(\"x\") alignas(64) Range final : public Base {\n};\n}  // namespace stowage\n",
                  "b/z.h": "namespace stowage::inner {\nstruct Range {\n};\n}  // namespace stowage::inner\n",
                  "b/z.cpp": "namespace stowage {\nnamespace {\nstruct Range {\n};\n}  // namespace\nstruct Later::Range {\n};\n"
                             "struct Later made() {\n}\n}  // namespace stowage\n"}

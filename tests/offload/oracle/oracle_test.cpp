@@ -53,10 +53,10 @@ struct Judged {
 TEST(Oracle, ThePlannerFindsWhatIsHardToPlace) {
   const std::vector<Judged> hard{{920143, 6}, {921438, 7}, {921235, 6},
                                  {920127, 2}, {923403, 2}, {940106, 5}};
-  for (std::size_t i = 0; i < testing::draws<std::size_t>(hard.size(), 2); ++i) {
-    SCOPED_TRACE("seed " + std::to_string(hard[i].seed) + ", budget " + std::to_string(hard[i].rung));
-    const Verdict verdict = judge(hard[i].seed, hard[i].rung, false);
-    ASSERT_TRUE(verdict.judged());
+  for (const Judged& each : hard) {
+    SCOPED_TRACE("seed " + std::to_string(each.seed) + ", budget " + std::to_string(each.rung));
+    const Verdict verdict = judge(each.seed, each.rung, false);
+    EXPECT_TRUE(verdict.judged());
     EXPECT_LE(verdict.ratio(), 1.001);
   }
 }

@@ -120,7 +120,7 @@ std::vector<PackingItem> tiles(std::mt19937_64& random, std::size_t count) {
   return cut;
 }
 
-// Without what it knows of states that failed it finds four less.
+// Without what it knows of states that failed it finds three less.
 TEST(Packing, FindsNearlyAllTilingsOfARectangle) {
   std::mt19937_64 random(5);
   int found = 0;
