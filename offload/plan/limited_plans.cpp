@@ -15,10 +15,11 @@ constexpr double same_seconds = 1e-9;  // of a step: the simulation's rounding
 const Bytes packing_unit = Plan{}.alignment;
 constexpr std::size_t most_packed = 100, most_varied = 50;  // lifetimes
 constexpr std::size_t most_changed_ops = 20;
-constexpr std::size_t most_packing_work =
-    50'000;                                   // of a first search for places: its steps times the lifetimes
-constexpr std::size_t most_lower_arenas = 3;  // that are tried
-constexpr Bytes same_arena = 64;              // in parts of it: a difference that counts for nothing
+constexpr std::size_t most_packing_work = 50'000;  // of a first search: its steps times the lifetimes
+constexpr double slower_seconds = 1.125;           // of the sketch's
+constexpr std::size_t most_slower = 128;           // that are tried
+constexpr std::size_t most_lower_arenas = 3;       // that are tried
+constexpr Bytes same_arena = 64;                   // in parts of it: a difference that counts for nothing
 
 // An offload that was put off may end up behind what waits for its bytes.
 bool waits_for_later(const Plan& plan) {
@@ -73,13 +74,34 @@ class Drafter {
     });
     return found;
   }
+  // Of the same choices and of those one change away, or two, that take somewhat longer: fastest first.
+  std::vector<LimitedSketch> slower() const {
+    std::vector<LimitedSketch> found;
+    const double cutoff = sketch_.seconds * slower_seconds;
+    const auto search = [&](const std::shared_ptr<const Period>& period, std::size_t width,
+                            std::size_t most) {
+      for (LimitedSketch& other : scheduler_.search(period, sketch_.limit, cutoff,
+                                                    {.width = width, .most_found = most, .may_join = false}))
+        found.push_back(std::move(other));
+    };
+    search(sketch_.period, 96, 32);
+    for_each_change(sketch_.choices(), [&](const Choices& once, std::size_t first) {
+      search(scheduler_.period(once), 48, 8);
+      for_each_change(once, [&](const Choices& twice, std::size_t second) {
+        if (second < first && twice != sketch_.choices()) search(scheduler_.period(twice), 8, 2);
+      });
+    });
+    std::stable_sort(found.begin(), found.end(),
+                     [](const LimitedSketch& a, const LimitedSketch& b) { return a.seconds < b.seconds; });
+    return found;
+  }
+  std::vector<Draft> drafts_of(const LimitedSketch& sketch) const {
+    return {timed(sketch, 0), timed(sketch, ~std::uint64_t{0})};
+  }
 
  private:
   Draft timed(const LimitedSketch& sketch, std::uint64_t late) const {
     return timed_draft(scheduler_.rates(), *sketch.period, sketch.times, late);
-  }
-  std::vector<Draft> drafts_of(const LimitedSketch& sketch) const {
-    return {timed(sketch, 0), timed(sketch, ~std::uint64_t{0})};
   }
   void add(const std::shared_ptr<const Period>& period, const OrderEffort& effort,
            std::vector<Draft>& found) const {
@@ -113,7 +135,8 @@ class Completer {
         lifetimes_(sketch.times.begin.size()),
         most_nodes_(most_packing_work / (lifetimes_ + 1)),
         limit_(std::min(sketch.limit, 2 * sketch.peak)),
-        least_(std::min(sketch.peak, limit_)) {
+        least_(std::min(sketch.peak, limit_)),
+        is_large_(problem_.graph->ops.size() > most_changed_ops) {
     add(drafter_.drafts());
     find_lower_arenas();
   }
@@ -125,6 +148,7 @@ class Completer {
     if (at_least.offer == Offer::as_wanted) return;
     if (vary(at_least.offer == Offer::larger)) return;
     if (at_least.offer == Offer::none) widen();
+    if (!is_large_ && at_least.offer != Offer::larger) slow_down();
   }
 
  private:
@@ -135,12 +159,13 @@ class Completer {
   };
 
   void add(std::vector<Draft> drafts) {
-    for (Draft& draft : drafts) {
-      std::vector<PackingItem> items = items_of(problem_, draft);
-      if (std::find(items_.begin(), items_.end(), items) != items_.end()) continue;
-      items_.push_back(std::move(items));
-      drafts_.push_back(std::move(draft));
-    }
+    for (Draft& draft : drafts)
+      if (is_new(items_of(problem_, draft))) drafts_.push_back(std::move(draft));
+  }
+  bool is_new(std::vector<PackingItem> items) {
+    if (std::find(items_.begin(), items_.end(), items) != items_.end()) return false;
+    items_.push_back(std::move(items));
+    return true;
   }
   // What the arena may be where the topmost item does not fill its last unit.
   void find_lower_arenas() {
@@ -199,7 +224,7 @@ class Completer {
     };
     add(drafter_.more());
     if (packs(0, 64 * most_nodes_)) return true;
-    if (problem_.graph->ops.size() > most_changed_ops) return false;
+    if (is_large_) return false;
     std::size_t first = drafts_.size();
     add(drafter_.once_changed());
     if (packs(first, 4 * most_nodes_)) return true;
@@ -229,6 +254,34 @@ class Completer {
     }
   }
 
+  // Slower than the sketch says, the fastest first: each in fewer bytes than those before, up to one of at
+  // most `most`.
+  void slow_down() {
+    Bytes highest = limit_;
+    std::size_t tried = 0;
+    for (const LimitedSketch& slower : drafter_.slower())
+      for (const Draft& draft : drafter_.drafts_of(slower)) {
+        std::vector<PackingItem> items = items_of(problem_, draft);
+        if (!is_new(items)) continue;
+        if (tried++ == most_slower) return;
+        const std::optional<Bytes> taken = pack_below(highest, draft, items);
+        if (!taken) continue;
+        highest = *taken - std::min(*taken, packing_unit);
+        if (*taken <= most_ || highest < least_) return;
+      }
+  }
+  std::optional<Bytes> pack_below(Bytes highest, const Draft& draft, const std::vector<PackingItem>& items) {
+    for (Bytes arena : {least_, least_ + (highest - least_) / 2, highest}) {
+      const auto offsets = pack(items, arena, packing_unit, most_nodes_);
+      if (!offsets) continue;
+      Plan plan = complete_at(problem_, draft, *offsets);
+      const Bytes taken = plan.device_peak_bytes;
+      if (offer(std::move(plan)) == Offer::none) return std::nullopt;
+      return taken;
+    }
+    return std::nullopt;
+  }
+
   const Problem& problem_;
   Drafter drafter_;
   const LimitedSketch& sketch_;
@@ -236,8 +289,10 @@ class Completer {
   const std::function<void(Plan)>& offer_;
   std::size_t lifetimes_, most_nodes_;
   Bytes limit_, least_;
+  bool is_large_;
   std::vector<Draft> drafts_;
-  std::vector<std::vector<PackingItem>> items_;  // of each draft, all different
+  // All different: of each draft, and behind them of what was slower.
+  std::vector<std::vector<PackingItem>> items_;
   std::vector<Bytes> lower_arenas_;
 };
 

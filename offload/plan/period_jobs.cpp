@@ -71,10 +71,11 @@ PeriodJobs::PeriodJobs(const PeriodRates& rates, const Period& period, LifetimeI
       op.loads.push_back(static_cast<std::uint32_t>(loads.size()));
       if (loads.size() < most_loads) op.needs |= std::uint64_t{1} << loads.size();
       loads.push_back(load_job(rates, period, id, place, offload_of));
+      if (waits >= 0 && loads.back().before == postponed) possible = false;  // its bytes would be behind it
     }
     ops.push_back(std::move(op));
   }
-  possible = waits < 0;
+  if (waits >= 0) possible = false;
 }
 
 }  // namespace stowage

@@ -43,7 +43,8 @@ struct PeriodJobs {
   std::vector<LoadJob> loads;
   std::vector<OffloadJob> offloads;  // in the link's order
   Position postponed_to = -1;
-  bool possible = true;  // the postponed offload has one to go behind
+  // The postponed offload has one to go behind, and what it sends is read again only behind that.
+  bool possible = true;
 };
 
 }  // namespace stowage

@@ -1,6 +1,7 @@
 #include "offload/plan/small_front.h"
 
 #include <algorithm>
+#include <deque>
 #include <limits>
 #include <unordered_set>
 #include <utility>
@@ -18,6 +19,7 @@ constexpr std::size_t most_near_choices = 256;               // whose orders are
 constexpr std::size_t most_postponed = 48;                   // of them, whose offloads change places too
 constexpr std::size_t wide_search = 96, narrow_search = 24;  // search_orders()
 constexpr std::size_t most_others = 4;                       // at a limit
+constexpr std::size_t most_best_above = 32;
 constexpr double near_best = 1.3;
 constexpr double slower = 1 + 1e-9, faster = 1 - 1e-9;
 
@@ -191,15 +193,26 @@ class SmallFront {
   // In other orders.
   void search(Bytes limit) {
     search_one(best_.period, limit, wide_search);
+    for (const std::shared_ptr<const Period>& period : best_above_) try_orders(period, limit);
     const std::vector<std::pair<double, std::size_t>> order = sorted();
     for (std::size_t i = 0; i < std::min(order.size(), most_near_choices); ++i) {
       if (order[i].first > best_.seconds * near_best) break;
       const std::shared_ptr<const Period>& period = pool_[order[i].second].period;
       if (pool_[order[i].second].least >= best_.seconds * faster) continue;
-      if (search_one(period, limit, narrow_search)) search_one(period, limit, wide_search);
+      try_orders(period, limit);
       if (i < most_postponed) postpone(period, limit, narrow_search);
     }
     postpone(best_.period, limit, wide_search);
+    remember(best_.period);
+    for (const LimitedSketch& other : others_) remember(other.period);
+  }
+  void try_orders(const std::shared_ptr<const Period>& period, Bytes limit) {
+    if (search_one(period, limit, narrow_search)) search_one(period, limit, wide_search);
+  }
+  void remember(const std::shared_ptr<const Period>& period) {
+    if (std::find(best_above_.begin(), best_above_.end(), period) != best_above_.end()) return;
+    best_above_.push_front(period);
+    if (best_above_.size() > most_best_above) best_above_.pop_back();
   }
   // Offloads, one of them at a time. Its own share of the period: best_ changes.
   void postpone(std::shared_ptr<const Period> period, Bytes limit, std::size_t width) {
@@ -221,7 +234,8 @@ class SmallFront {
   std::vector<Entry> pool_;
   LimitedSketch best_;
   std::vector<LimitedSketch> others_;
-  std::vector<Rung> rungs_;  // the highest limit first
+  std::vector<Rung> rungs_;                               // the highest limit first
+  std::deque<std::shared_ptr<const Period>> best_above_;  // what was fastest at higher limits, the last first
 };
 
 }  // namespace

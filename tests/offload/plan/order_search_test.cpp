@@ -65,6 +65,34 @@ TEST(OrderSearch, ItsOrdersKeepTheRulesAndBeatTheOrderOfNeed) {
   EXPECT_GT(faster, 3);
 }
 
+// Loads, of the bucket that is put off too, come behind the offload that makes the host's copy.
+TEST(OrderSearch, NothingIsReadBeforeItsOffloadThatIsPutOff) {
+  int found = 0, read_again = 0;
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const Setting setting(seed);
+    const LimitedScheduler scheduler(setting.problem);
+    const auto most = scheduler.run(lowest_choices(setting.problem), unlimited);
+    ASSERT_TRUE(most);
+    const Period& period = *most->period;
+    for (LifetimeId id : postponable(period))
+      for (int by : {0, 1, 2})
+        for (const FoundOrder& order :
+             search_orders(setting.rates, period, most->peak, never, {.postponed = id, .postponed_by = by})) {
+          ++found;
+          EXPECT_LE(peak_of(period, order.times), align_up(most->peak, Plan{}.alignment));
+          for (LifetimeId load : order.times.loads) {
+            const LifetimeId before = period.before[load];
+            if (before == no_id || !period.draft.lifetimes[before].offloaded) continue;
+            read_again += before == id ? 1 : 0;
+            EXPECT_GE(order.times.begin[load], order.times.end[before]);
+          }
+        }
+  }
+  EXPECT_GT(found, 60);
+  EXPECT_GT(read_again, 20);
+}
+
 // The host updates W1 first, so that it is there when a large W1 is loaded ahead of W0.
 TEST(OrderSearch, TheHostUpdatesInTheOrderOfLoads) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
