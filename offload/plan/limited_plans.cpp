@@ -264,20 +264,23 @@ class Completer {
         std::vector<PackingItem> items = items_of(problem_, draft);
         if (!is_new(items)) continue;
         if (tried++ == most_slower) return;
-        const std::optional<Bytes> taken = pack_below(highest, draft, items);
+        const std::optional<Bytes> taken = pack_below(highest, draft, items, slower.seconds);
         if (!taken) continue;
         highest = *taken - std::min(*taken, packing_unit);
         if (*taken <= most_ || highest < least_) return;
       }
   }
-  std::optional<Bytes> pack_below(Bytes highest, const Draft& draft, const std::vector<PackingItem>& items) {
+  // Bytes of a plan that takes no longer than that.
+  std::optional<Bytes> pack_below(Bytes highest, const Draft& draft, const std::vector<PackingItem>& items,
+                                  double seconds) {
     for (Bytes arena : {least_, least_ + (highest - least_) / 2, highest}) {
       const auto offsets = pack(items, arena, packing_unit, most_nodes_);
       if (!offsets) continue;
       Plan plan = complete_at(problem_, draft, *offsets);
       const Bytes taken = plan.device_peak_bytes;
-      if (offer(std::move(plan)) == Offer::none) return std::nullopt;
-      return taken;
+      const bool as_fast = plan.predicted_step_seconds <= seconds * (1 + same_seconds);
+      if (offer(std::move(plan)) != Offer::none && as_fast) return taken;
+      return std::nullopt;
     }
     return std::nullopt;
   }
