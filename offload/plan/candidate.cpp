@@ -106,6 +106,13 @@ Problem make_problem(const Graph& graph, const Machine& machine, const BucketOpt
 
 bool is_small(const Graph& graph) { return graph.ops.size() <= most_exact_ops; }
 
+Draft rescheduled(const Problem& problem, const Draft& draft, Bytes cap) {
+  const Machine& machine = *problem.machine;
+  const Durations durations = make_durations(*problem.graph, draft, problem.layout,
+                                             is_small(*problem.graph) ? machine : beside_each_other(machine));
+  return schedule_within(draft, durations, problem.layout, {.cap = cap});
+}
+
 Sketcher::Sketcher(const Problem& problem, const Choices& choices, const Handicaps& handicaps)
     : problem_(problem),
       draft_(make_lifetimes(*problem.graph, problem.analysis, problem.layout, choices, handicaps)),

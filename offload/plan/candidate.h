@@ -62,6 +62,9 @@ bool is_small(const Graph& graph);
 // which, and less by `margin` of it.
 void time_sketch(const Problem& problem, Sketch& sketch, double margin);
 
+// The same lifetimes under a cap on the live bytes.
+Draft rescheduled(const Problem& problem, const Draft& draft, Bytes cap);
+
 // No plan of this draft takes less, wherever its lifetimes stand: no waits for bytes, and lanes that do not
 // slow each other.
 double least_seconds(const Problem& problem, const Draft& draft);

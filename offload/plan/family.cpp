@@ -284,15 +284,18 @@ double Family::offer_plans(const Problem& problem, const Draft& draft, Variant& 
   variant.peak_bytes = plan.device_peak_bytes;
   variant.plan_seconds = seconds;
   const bool wanted = !is_small(*problem.graph) && wants_tight(plan, variant, selection);
-  if (wanted && !offered.has_loose_alike(alike)) {
-    const bool tight = is_tight(plan);
+  const bool tight = is_tight(plan);
+  if (wanted && offered.has_loose_alike(alike)) {
+    if (!tight && seconds >= least_seconds && !selection.beaten(seconds))
+      offered.add({&problem, draft, plan, alike, least_seconds, true});
+  } else if (wanted) {
     if (auto found = tightened(problem, draft, plan, selection.budget().device)) {
       const double of_found = found->predicted_step_seconds;
       offer(std::move(*found));
       if (!tight) return of_found;
       seconds = std::min(seconds, of_found);
     } else if (!tight && seconds >= least_seconds && !selection.settled(seconds * (1 - tightening_change))) {
-      offered.add({&problem, draft, plan, alike, least_seconds});
+      offered.add({&problem, draft, plan, alike, least_seconds, false});
     }
   }
   offer(std::move(plan));

@@ -254,6 +254,7 @@ class Planner::Parts {
     const auto none = [] { return std::unique_ptr<PolicyProblems>(); };
     if (whole_) whole_->offer_to(selection, offered, most, none);
     offered.tighten_loose(selection);
+    selection.settle_for_tight();
     chosen_.match_emulated(selection);
     if (!selection.best()) return Infeasible{budget.host, selection.least_host(), true, chosen_.least().op};
     const bool chose_whole = options_.replays == Replays::whole_blocks;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace stowage {
 namespace {
@@ -11,6 +12,7 @@ constexpr double rounding = 1e-9;
 // Of schedules so alike in time, of which one has so much less of the bytes, that is as good as any.
 constexpr double as_fast = 1e-6;
 constexpr Bytes as_small = 500;
+constexpr Bytes lower_caps[] = {98, 96, 94, 92, 90, 88, 86};  // in hundredths of the live bytes
 
 bool as_fast_as(double a, double b) { return std::abs(a - b) <= as_fast * b; }
 
@@ -21,6 +23,7 @@ void Selection::offer(Plan plan) {
   if (!least_host_ || plan.host_bytes < *least_host_) least_host_ = plan.host_bytes;
   if (!fits(plan)) return;
   offers_.push_back({plan.device_peak_bytes, plan.predicted_step_seconds, is_tight(plan)});
+  keep_tight(plan);
   if (best_ && !replaces(plan)) return pass_over(std::move(plan));
   if (best_) pass_over(std::move(*best_));
   best_ = std::move(plan);
@@ -28,6 +31,32 @@ void Selection::offer(Plan plan) {
 void Selection::pass_over(Plan plan) {
   if (!passed_over_ || plan.predicted_step_seconds < passed_over_->predicted_step_seconds)
     passed_over_ = std::move(plan);
+}
+void Selection::keep_tight(const Plan& plan) {
+  if (for_tight_ == 0 || !is_tight(plan)) return;
+  if (best_ && plan.predicted_step_seconds > best_->predicted_step_seconds * (1 + tightening_loss)) return;
+  const auto is_no_better = [](const Plan& a, const Plan& b) {
+    return a.device_peak_bytes >= b.device_peak_bytes && a.predicted_step_seconds >= b.predicted_step_seconds;
+  };
+  if (std::any_of(tight_.begin(), tight_.end(), [&](const Plan& kept) { return is_no_better(plan, kept); }))
+    return;
+  std::erase_if(tight_, [&](const Plan& kept) { return is_no_better(kept, plan); });
+  tight_.push_back(plan);
+}
+void Selection::settle_for_tight() {
+  if (!best_ || is_tight(*best_)) return;
+  const Bytes arena = best_->device_peak_bytes;
+  double seconds = best_->predicted_step_seconds * (1 + tightening_loss);
+  for (const Offer& offer : offers_)
+    if (offer.peak_bytes < arena) seconds = std::min(seconds, offer.seconds * (1 + rounding));
+  const Plan* fastest = nullptr;
+  for (const Plan& plan : tight_)
+    if (plan.device_peak_bytes <= arena && plan.predicted_step_seconds <= seconds &&
+        (fastest == nullptr || plan.predicted_step_seconds < fastest->predicted_step_seconds))
+      fastest = &plan;
+  if (fastest == nullptr) return;
+  pass_over(std::move(*best_));
+  best_ = *fastest;
 }
 void Selection::keep_fastest() {
   if (passed_over()) std::swap(best_, passed_over_);
@@ -84,6 +113,7 @@ void Offered::tighten_loose(Selection& selection) {
   for (const Loose& loose : loose_) {
     const double seconds = loose.plan.predicted_step_seconds;
     if (selection.settled(seconds * (1 - tightening_change))) continue;
+    if (loose.has_alike && !(selection.best() && loose.is(*selection.best()))) continue;
     const bool has_other = selection.had_tight(loose.schedule.live_bytes, seconds * (1 + tightening_change));
     const auto tighten = has_other ? tightened_in_place : tightened_thoroughly;
     auto found = tighten(*loose.problem, loose.draft, loose.plan, selection.budget().device);
@@ -91,7 +121,34 @@ void Offered::tighten_loose(Selection& selection) {
     found->policy = loose.plan.policy;
     selection.offer(std::move(*found));
   }
+  lower_fastest(selection);
   loose_.clear();
+}
+
+void Offered::lower_fastest(Selection& selection) const {
+  if (!selection.best() || is_tight(*selection.best())) return;
+  const Bytes arena = selection.best()->device_peak_bytes;
+  const double seconds = selection.best()->predicted_step_seconds;
+  const auto loose = std::find_if(loose_.begin(), loose_.end(),
+                                  [&](const Loose& each) { return each.is(*selection.best()); });
+  if (loose == loose_.end()) return;
+  double last = 0;
+  for (Bytes cap : lower_caps) {
+    const Draft draft = rescheduled(*loose->problem, loose->draft, loose->schedule.live_bytes / 100 * cap);
+    std::optional<Plan> plan = complete(*loose->problem, draft);
+    if (std::exchange(last, plan->predicted_step_seconds) == plan->predicted_step_seconds) continue;
+    if (plan->predicted_step_seconds > seconds * (1 + tightening_loss)) return;
+    if (!is_tight(*plan)) {
+      const Plan wide = std::move(*plan);
+      plan = tightened(*loose->problem, draft, wide, arena);
+      if (!plan) plan = tightened_thoroughly(*loose->problem, draft, wide, arena);
+    }
+    // One that is faster might not be found for a larger budget.
+    if (!plan || plan->device_peak_bytes > arena) continue;
+    if (plan->predicted_step_seconds < std::max(seconds, loose->least_seconds)) continue;
+    plan->policy = loose->plan.policy;
+    return selection.offer(std::move(*plan));
+  }
 }
 
 }  // namespace stowage

@@ -15,6 +15,10 @@ namespace stowage {
 //
 // So a budget that holds more makes no plan slower: whoever gives way has the larger arena, and a tight plan
 // is not kept instead of it where one with a smaller arena is faster than that.
+//
+// When all has been offered, and the fastest plan is not tight, a tight one with no larger arena may be kept
+// instead that is slower by up to tightening_loss, if it is no slower than any plan with a smaller arena than
+// the fastest has.
 class Selection {
  public:
   explicit Selection(const Budget& budget, bool large_graph = false)
@@ -40,6 +44,7 @@ class Selection {
   // Whether a faster plan gave way to the tight one that is kept; and keeps that after all.
   bool passed_over() const { return passed_over_ && !beaten(passed_over_->predicted_step_seconds); }
   void keep_fastest();
+  void settle_for_tight();
 
  private:
   struct Offer {
@@ -50,11 +55,13 @@ class Selection {
   bool replaces(const Plan& plan) const;
   bool is_on_front(const Plan& plan) const;
   void pass_over(Plan plan);
+  void keep_tight(const Plan& plan);
 
   Budget budget_;
   double for_tight_;  // what a tight plan may be slower
   std::optional<Plan> best_;
   std::optional<Plan> passed_over_;  // the fastest
+  std::vector<Plan> tight_;          // of large graphs: each faster than those with smaller arenas
   std::vector<Offer> offers_;        // that fit
   std::optional<Bytes> least_host_;
 };
@@ -74,6 +81,11 @@ class Offered {
     Plan plan;
     Alike schedule;            // no plan of it needs fewer than its live bytes
     double least_seconds = 0;  // no plan of it that is faster is offered
+    bool has_alike = false;    // another one that was put off: tightened only where it is the fastest
+    bool is(const Plan& other) const {
+      return plan.device_peak_bytes == other.device_peak_bytes &&
+             plan.predicted_step_seconds == other.predicted_step_seconds;
+    }
   };
 
   // Whether a schedule with this key is new.
@@ -89,6 +101,8 @@ class Offered {
   // that fits wherever theirs would: so what is found for a smaller budget is as good as known for a larger
   // one.
   void tighten_loose(Selection& selection);
+  // Where the fastest is a loose one all the same: a tight plan of its lifetimes under a lower cap.
+  void lower_fastest(Selection& selection) const;
 
  private:
   std::set<std::uint64_t> keys_;

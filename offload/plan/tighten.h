@@ -23,6 +23,8 @@ inline constexpr double tightening_change = 2e-3;
 // Where few large items share the memory a tight plan may be faster: what ends together leaves its bytes
 // together, to what then begins earlier. So much it may gain.
 inline constexpr double tightening_gain = 0.05;
+// Where the fastest plan is not tight and no tight one is about as fast: what another may be slower.
+inline constexpr double tightening_loss = 0.05;
 
 // A tight plan of the same draft, at most so much faster or slower than `plan`, of at most `most` bytes: its
 // arena is about its live bytes.

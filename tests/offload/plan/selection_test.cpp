@@ -62,9 +62,10 @@ TEST(Selection, IsSettledWhereNoPlanThatTakesSoLongWouldBeKept) {
 }
 
 // What a selection keeps of these plans, offered one after another.
-Plan kept(const std::vector<Plan>& plans, bool large_graph, Bytes budget = unlimited) {
+Plan kept(const std::vector<Plan>& plans, bool large_graph, Bytes budget = unlimited, bool settles = false) {
   Selection selection({budget, unlimited}, large_graph);
   for (const Plan& plan : plans) selection.offer(plan);
+  if (settles) selection.settle_for_tight();
   return *selection.best();
 }
 
@@ -78,6 +79,29 @@ TEST(Selection, OfALargeGraphATightPlanGoesBeforeOneThatIsHardlyFaster) {
   const Plan fast = offered(0.998, 120);
   EXPECT_EQ(kept({tight, fast}, true), fast);
   EXPECT_EQ(kept({fast, tight}, true), fast);
+}
+
+TEST(Selection, SettlesForATightPlanThatIsNotMuchSlower) {
+  const Plan loose = offered(1, 120), tight = offered(1.04, 100);
+  Plan wide = tight;
+  wide.live_peak_bytes = wide.device_peak_bytes = 1201;
+  Plan between = offered(1.03, 119);
+  for (const bool settles : {false, true}) {
+    EXPECT_EQ(kept({loose, tight}, true, unlimited, settles), settles ? tight : loose);
+    EXPECT_EQ(kept({tight, offered(1.02, 100), loose}, true, unlimited, settles),
+              settles ? offered(1.02, 100) : loose);
+    EXPECT_EQ(kept({loose, offered(1.06, 100)}, true, unlimited, settles), loose) << "much slower";
+    EXPECT_EQ(kept({loose, wide}, true, unlimited, settles), loose) << "a larger arena";
+    EXPECT_EQ(kept({loose, between, tight}, true, unlimited, settles), loose)
+        << "slower than with less memory";
+    EXPECT_EQ(kept({loose, tight}, false, unlimited, settles), loose) << "a small graph";
+  }
+  Selection selection({unlimited, unlimited}, true);
+  for (const Plan& plan : {loose, tight}) selection.offer(plan);
+  selection.settle_for_tight();
+  EXPECT_TRUE(selection.passed_over());
+  selection.keep_fastest();
+  EXPECT_EQ(*selection.best(), loose);
 }
 
 TEST(Selection, KeepsTheFastestAfterAllWhereItIsTold) {
@@ -110,9 +134,9 @@ TEST(Selection, LacksHostWhereAPlanThatFitsTheDeviceNeedsNoMore) {
 }
 
 // Live bytes and arena, and time.
-Plan random_plan(std::mt19937& random) {
+Plan random_plan(std::mt19937& random, double step) {
   Plan plan;
-  plan.predicted_step_seconds = 1 + 1e-4 * static_cast<double>(random() % 60);
+  plan.predicted_step_seconds = 1 + step * static_cast<double>(random() % 60);
   plan.live_peak_bytes = 1000 * (5 + random() % 10);
   plan.device_peak_bytes = plan.live_peak_bytes * (random() % 2 == 0 ? 100 : 105 + random() % 20) / 100;
   return plan;
@@ -122,10 +146,11 @@ TEST(Selection, OfMorePlansThatFitItKeepsNoneThatIsSlower) {
   std::mt19937 random(11);
   for (int round = 0; round < 3000; ++round) {
     std::vector<Plan> plans{offered(2, 100)};
-    for (int i = 0; i < 8; ++i) plans.push_back(random_plan(random));
+    const bool settles = round % 2 == 1;
+    for (int i = 0; i < 8; ++i) plans.push_back(random_plan(random, settles ? 2e-3 : 1e-4));
     double before = 3;
     for (Bytes budget = 1000; budget < 20'000; budget += 500) {
-      const double seconds = kept(plans, true, budget).predicted_step_seconds;
+      const double seconds = kept(plans, true, budget, settles).predicted_step_seconds;
       ASSERT_LE(seconds, before) << "round " << round << " at " << budget;
       before = seconds;
     }
@@ -209,6 +234,33 @@ TEST(Offered, TightensWhatIsLooseAtTheEnd) {
   EXPECT_EQ(selection.best()->policy, loose->plan.policy);
   EXPECT_NEAR(selection.best()->predicted_step_seconds, loose->plan.predicted_step_seconds,
               loose->plan.predicted_step_seconds * tightening_change);
+}
+
+TEST(Offered, LowersTheFastestThatIsLoose) {
+  Loose loose;
+  int lowered = 0;
+  for (const Choices& choices : minimum_candidates(loose.problem)) {
+    const Sketcher sketcher(loose.problem, choices);
+    for (const Bytes percent : {105U, 110U, 120U, 130U, 150U, 170U, 200U, 250U}) {
+      loose.draft = sketcher.within(sketcher.serial_bytes() * percent / 100).draft;
+      loose.plan = complete(loose.problem, loose.draft);
+      if (is_tight(loose.plan)) continue;
+      Offered offered;
+      Selection selection({unlimited, unlimited}, true);
+      selection.offer(loose.plan);
+      offered.add({&loose.problem, loose.draft, loose.plan, alike_of(loose.plan), 0});
+      offered.lower_fastest(selection);
+      selection.settle_for_tight();
+      if (!is_tight(*selection.best())) continue;
+      ++lowered;
+      EXPECT_LE(selection.best()->device_peak_bytes, loose.plan.device_peak_bytes);
+      EXPECT_GE(selection.best()->predicted_step_seconds, loose.plan.predicted_step_seconds);
+      EXPECT_LE(selection.best()->predicted_step_seconds,
+                loose.plan.predicted_step_seconds * (1 + tightening_loss));
+      EXPECT_EQ(selection.best()->policy, loose.plan.policy);
+    }
+  }
+  EXPECT_GT(lowered, 0);
 }
 
 // As a larger budget takes a plan that is known to be no faster for none that may be.
