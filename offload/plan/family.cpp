@@ -262,7 +262,8 @@ void Family::match_emulated(Selection& selection) const {
       if (scheduled.live_peak_bytes > selection.budget().device) continue;
       if (selection.beaten(least_seconds(*member.problem, scheduled.draft))) continue;
       const Plan plan = complete(*member.problem, scheduled.draft);
-      if (selection.fits(plan) && !selection.beaten(plan.predicted_step_seconds)) selection.keep_fastest();
+      const double seconds = plan.predicted_step_seconds * (1 + hair);
+      if (selection.fits(plan) && !selection.beaten(seconds)) selection.keep_fastest();
     }
   }
 }
@@ -287,15 +288,21 @@ double Family::offer_plans(const Problem& problem, const Draft& draft, Variant& 
   const bool tight = is_tight(plan);
   if (wanted && offered.has_loose_alike(alike)) {
     if (!tight && seconds >= least_seconds && !selection.beaten(seconds))
-      offered.add({&problem, draft, plan, alike, least_seconds, true});
+      offered.add({&problem, draft, plan, alike, least_seconds, true, &variant.estimate->searched});
   } else if (wanted) {
-    if (auto found = tightened(problem, draft, plan, selection.budget().device)) {
+    const Bytes budget = selection.budget().device;
+    std::optional<Plan> found;
+    if (!variant.estimate->never_tight)
+      found = tightened(problem, draft, plan, budget, {least_seconds, alike.seconds * (1 + as_estimated)});
+    if (!found && *variant.live_bytes + *variant.live_bytes / 100 <= budget)
+      variant.estimate->never_tight = true;
+    if (found) {
       const double of_found = found->predicted_step_seconds;
       offer(std::move(*found));
       if (!tight) return of_found;
       seconds = std::min(seconds, of_found);
     } else if (!tight && seconds >= least_seconds && !selection.settled(seconds * (1 - tightening_change))) {
-      offered.add({&problem, draft, plan, alike, least_seconds, false});
+      offered.add({&problem, draft, plan, alike, least_seconds, false, &variant.estimate->searched});
     }
   }
   offer(std::move(plan));

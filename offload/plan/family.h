@@ -33,6 +33,8 @@ class Family {
     double seconds = 0;                   // as time_sketch has them
     double least_seconds = 0;             // no plan of it that is faster is offered
     std::optional<double> bound_seconds;  // no plan of it is faster
+    bool never_tight = false;             // tightened() found nothing
+    Bytes searched = 0;                   // nor did tightened_thoroughly() within so many bytes
   };
   // One way to schedule a member's choices, and what is known of it so far. Each is worked out when a budget
   // first asks for it.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <optional>
 
 #include "offload/plan/bound.h"
@@ -245,6 +246,14 @@ class Planner::Parts {
   // schedules may differ.
   std::variant<Plan, Infeasible> plan_automatic(const Budget& budget) {
     if (minimum() > budget.device) return Infeasible{budget.device, minimum(), false, chosen_.least().op};
+    Selection selection = select(budget);
+    chosen_.match_emulated(selection);
+    if (!selection.best()) return Infeasible{budget.host, selection.least_host(), true, chosen_.least().op};
+    const bool chose_whole = options_.replays == Replays::whole_blocks;
+    return with_bound(std::move(*selection.best()), chose_whole ? single() : chosen_.problems().front(),
+                      budget);
+  }
+  Selection select(const Budget& budget, double most_seconds = std::numeric_limits<double>::infinity()) {
     const Bytes most = resident().plan.device_peak_bytes;
     Selection selection(budget, !is_small(graph_));
     selection.offer(resident().plan);
@@ -255,11 +264,19 @@ class Planner::Parts {
     if (whole_) whole_->offer_to(selection, offered, most, none);
     offered.tighten_loose(selection);
     selection.settle_for_tight();
-    chosen_.match_emulated(selection);
-    if (!selection.best()) return Infeasible{budget.host, selection.least_host(), true, chosen_.least().op};
-    const bool chose_whole = options_.replays == Replays::whole_blocks;
-    return with_bound(std::move(*selection.best()), chose_whole ? single() : chosen_.problems().front(),
-                      budget);
+    if (selection.is_loose()) settle_below(selection, most_seconds);
+    return selection;
+  }
+  // What a budget gets that has no room for the plan that is kept, if it is tight and not much slower. So
+  // between the two budgets nothing changes.
+  void settle_below(Selection& selection, double most_seconds) {
+    const double seconds = selection.best()->predicted_step_seconds;
+    most_seconds = std::min(most_seconds, seconds * (1 + tightening_loss));
+    const Budget less{.device = selection.best()->device_peak_bytes - 1, .host = selection.budget().host};
+    if (seconds > most_seconds || less.device < minimum()) return;
+    Selection below = select(less, most_seconds);
+    if (below.best() && !below.is_loose() && below.best()->predicted_step_seconds <= most_seconds)
+      selection.give_way_to(std::move(*below.best()));
   }
 
   const Graph& graph_;

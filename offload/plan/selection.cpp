@@ -54,9 +54,11 @@ void Selection::settle_for_tight() {
     if (plan.device_peak_bytes <= arena && plan.predicted_step_seconds <= seconds &&
         (fastest == nullptr || plan.predicted_step_seconds < fastest->predicted_step_seconds))
       fastest = &plan;
-  if (fastest == nullptr) return;
+  if (fastest != nullptr) give_way_to(*fastest);
+}
+void Selection::give_way_to(Plan tight) {
   pass_over(std::move(*best_));
-  best_ = *fastest;
+  best_ = std::move(tight);
 }
 void Selection::keep_fastest() {
   if (passed_over()) std::swap(best_, passed_over_);
@@ -115,8 +117,11 @@ void Offered::tighten_loose(Selection& selection) {
     if (selection.settled(seconds * (1 - tightening_change))) continue;
     if (loose.has_alike && !(selection.best() && loose.is(*selection.best()))) continue;
     const bool has_other = selection.had_tight(loose.schedule.live_bytes, seconds * (1 + tightening_change));
+    const Bytes most = selection.budget().device;
+    if (!has_other && loose.searched != nullptr && *loose.searched >= most) continue;
     const auto tighten = has_other ? tightened_in_place : tightened_thoroughly;
-    auto found = tighten(*loose.problem, loose.draft, loose.plan, selection.budget().device);
+    auto found = tighten(*loose.problem, loose.draft, loose.plan, most);
+    if (!found && !has_other && loose.searched != nullptr) *loose.searched = most;
     if (!found || found->predicted_step_seconds < loose.least_seconds) continue;
     found->policy = loose.plan.policy;
     selection.offer(std::move(*found));
@@ -140,7 +145,7 @@ void Offered::lower_fastest(Selection& selection) const {
     if (plan->predicted_step_seconds > seconds * (1 + tightening_loss)) return;
     if (!is_tight(*plan)) {
       const Plan wide = std::move(*plan);
-      plan = tightened(*loose->problem, draft, wide, arena);
+      plan = tightened(*loose->problem, draft, wide, arena, {std::max(seconds, loose->least_seconds), 0});
       if (!plan) plan = tightened_thoroughly(*loose->problem, draft, wide, arena);
     }
     // One that is faster might not be found for a larger budget.

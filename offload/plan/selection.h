@@ -45,6 +45,9 @@ class Selection {
   bool passed_over() const { return passed_over_ && !beaten(passed_over_->predicted_step_seconds); }
   void keep_fastest();
   void settle_for_tight();
+  // Whether the plan that is kept should give way to a tight one.
+  bool is_loose() const { return for_tight_ > 0 && best_ && !is_tight(*best_); }
+  void give_way_to(Plan tight);
 
  private:
   struct Offer {
@@ -79,9 +82,10 @@ class Offered {
     const Problem* problem = nullptr;
     Draft draft;
     Plan plan;
-    Alike schedule;            // no plan of it needs fewer than its live bytes
-    double least_seconds = 0;  // no plan of it that is faster is offered
-    bool has_alike = false;    // another one that was put off: tightened only where it is the fastest
+    Alike schedule;             // no plan of it needs fewer than its live bytes
+    double least_seconds = 0;   // no plan of it that is faster is offered
+    bool has_alike = false;     // another one that was put off: tightened only where it is the fastest
+    Bytes* searched = nullptr;  // a thorough search found none within so many bytes
     bool is(const Plan& other) const {
       return plan.device_peak_bytes == other.device_peak_bytes &&
              plan.predicted_step_seconds == other.predicted_step_seconds;

@@ -23,6 +23,8 @@ constexpr Bytes low_height_unit = 200;  // where the lowest arena counts
 // Of the beam: other ones at such a height only where the first found places.
 constexpr double coherences[] = {0.35, 0.8, 0.55};
 
+constexpr std::size_t costly_live = 32;
+
 class Tightener {
  public:
   Tightener(const Problem& problem, const Draft& draft)
@@ -62,6 +64,17 @@ class Tightener {
     return offsets;
   }
 
+  // Whether so much is live at a time that a placement takes long.
+  bool is_costly() const {
+    std::size_t length = 0;
+    for (const PlacementItem& item : large_items_) length += static_cast<std::size_t>(item.last - item.first);
+    return length > costly_live * draft_.sequence.size();
+  }
+  // Whether enough could begin early for a plan under this height to be tight, if places did not matter.
+  bool may_fill(Bytes height) const {
+    const Bytes live = scheduled_peak_bytes(claims_.within(height), problem_.layout);
+    return height - std::min(height, live) <= live / 100;
+  }
   // The draft with prefetches that begin as early as their bytes are free.
   Draft claimed_early(const std::vector<Bytes>& offsets) const { return claims_.at(offsets); }
 
@@ -131,13 +144,19 @@ class Attempts {
         tightener_(problem, draft),
         lowest_(tightener_.live() + tightener_.live() / height_unit) {}
 
-  // Under a height that makes it tight whatever begins early.
-  std::optional<Plan> brief(Bytes most) const {
+  // Under a height that makes it tight whatever begins early: the fastest.
+  std::optional<Plan> brief(Bytes most, const WantedTime& wanted) const {
     if (most < lowest_) return std::nullopt;  // all that fits is tight
-    for (const double coherence : coherences)
-      if (const auto offsets = tightener_.place_under(lowest_, coherence))
-        if (auto found = at(*offsets, {tightening_gain, tightening_change})) return found;
-    return std::nullopt;
+    std::optional<Plan> fastest;
+    for (const double coherence : coherences) {
+      const auto offsets = tightener_.place_under(lowest_, coherence);
+      std::optional<Plan> found = offsets ? at(*offsets, {1, tightening_change}) : std::nullopt;
+      if (!found || found->predicted_step_seconds < wanted.least_seconds) continue;
+      if (!fastest || found->predicted_step_seconds < fastest->predicted_step_seconds)
+        fastest = std::move(found);
+      if (fastest->predicted_step_seconds <= wanted.enough_seconds && tightener_.is_costly()) break;
+    }
+    return fastest;
   }
   // Under that height by a search, then under others, which need not make it tight, between them where it
   // stands.
@@ -185,7 +204,7 @@ class Attempts {
   std::optional<Plan> between(Bytes above, Bytes highest, Change most) const {
     for (const Bytes units : heights) {
       const Bytes height = tightener_.live() + tightener_.live() / height_unit * units;
-      if (height <= above || height > highest) continue;
+      if (height <= above || height > highest || !tightener_.may_fill(height)) continue;
       if (auto found = under(height, most)) return found;
     }
     return std::nullopt;
@@ -199,8 +218,9 @@ class Attempts {
 
 }  // namespace
 
-std::optional<Plan> tightened(const Problem& problem, const Draft& draft, const Plan& plan, Bytes most) {
-  return Attempts(problem, draft, plan).brief(most);
+std::optional<Plan> tightened(const Problem& problem, const Draft& draft, const Plan& plan, Bytes most,
+                              const WantedTime& wanted) {
+  return Attempts(problem, draft, plan).brief(most, wanted);
 }
 
 std::optional<Plan> tightened_thoroughly(const Problem& problem, const Draft& draft, const Plan& plan,

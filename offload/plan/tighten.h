@@ -21,14 +21,21 @@ constexpr bool is_tight(const Plan& plan) {
 // A tight plan may be so much of a step slower, for other places part or join transfers that slow each other.
 inline constexpr double tightening_change = 2e-3;
 // Where few large items share the memory a tight plan may be faster: what ends together leaves its bytes
-// together, to what then begins earlier. So much it may gain.
+// together, to what then begins earlier. Where it would have to gain more to be kept, none is looked for.
 inline constexpr double tightening_gain = 0.05;
 // Where the fastest plan is not tight and no tight one is about as fast: what another may be slower.
-inline constexpr double tightening_loss = 0.05;
+inline constexpr double tightening_loss = 0.1;
 
-// A tight plan of the same draft, at most so much faster or slower than `plan`, of at most `most` bytes: its
-// arena is about its live bytes.
-std::optional<Plan> tightened(const Problem& problem, const Draft& draft, const Plan& plan, Bytes most);
+// How long a tight plan should take.
+struct WantedTime {
+  double least_seconds = 0;   // one that takes less is not looked at
+  double enough_seconds = 0;  // no faster one is looked for
+};
+
+// The fastest found of tight plans of the same draft, of at most `most` bytes: its arena is about its live
+// bytes. At most tightening_change slower than `plan`.
+std::optional<Plan> tightened(const Problem& problem, const Draft& draft, const Plan& plan, Bytes most,
+                              const WantedTime& wanted);
 
 // The first found where that found none, by what takes longer; at most tightening_change faster than `plan`.
 // Of about the live bytes too; or one that fills more bytes by what begins early, up to the arena of `plan`;

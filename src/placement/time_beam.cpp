@@ -4,11 +4,13 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <tuple>
 #include <utility>
 
 #include "src/placement/greedy.h"
+#include "src/placement/repeats.h"
 
 namespace stowage::placement {
 namespace {
@@ -80,21 +82,30 @@ class TimeBeam {
       : options_(options),
         items_(items),
         scale_(1 / static_cast<double>(std::max<Bytes>(options.height, 1))),
-        width_(options.width),
-        most_work_(most_work * options.width * items.size()),
-        keys_(options.width << most_tries) {}
+        order_(in_order()),
+        repeats_(find_repeats(kinds())),
+        most_work_(options.width * (items.size() + turns_apart())),
+        wide_(options.width *
+              std::clamp<std::size_t>(std::min(items.size() / turns_apart(), many_live / live_on_average()),
+                                      1, most_wider)),
+        keys_(wide_ << most_tries) {}
 
   std::optional<std::vector<Bytes>> run() {
     partials_.push_back({{}, of_gap(0, options_.height), 1, -1});
-    const std::vector<std::uint32_t> order = in_order();
-    for (std::size_t turn = 0; turn < order.size();) {
+    for (std::size_t turn = 0; turn < order_.size();) {
       if (turn % stop_distance == 0) remember(turn);
-      if (turn == careful_until_) width_ = options_.width;
+      if (turn >= careful_until_) width_ = width_at(turn);
+      if (const std::size_t later = repeat(turn); later > turn) {
+        remember(turn = later);
+        continue;
+      }
       work_ += width_;
-      if (place(order[turn]))
+      if (place(order_[turn])) {
         ++turn;
-      else if (!go_back(turn))
+        ++searched_;
+      } else if (!go_back(turn)) {
         return std::nullopt;
+      }
     }
     std::vector<Bytes> offsets(items_.size());
     for (std::int32_t node = partials_.front().node; node >= 0; node = nodes_[at(node)].parent)
@@ -114,13 +125,58 @@ class TimeBeam {
     return order;
   }
 
+  // By turn: alike where items have as many bytes, as long, and begin as long behind the one before.
+  std::vector<std::uint32_t> kinds() const {
+    std::map<std::tuple<Bytes, std::int64_t, std::int64_t>, std::uint32_t> known;
+    std::vector<std::uint32_t> kinds;
+    std::int64_t before = 0;
+    for (std::uint32_t id : order_) {
+      const PlacementItem& item = items_[id];
+      const std::tuple kind(item.bytes, item.last - item.first, item.first - before);
+      kinds.push_back(known.emplace(kind, static_cast<std::uint32_t>(known.size())).first->second);
+      before = item.first;
+    }
+    return kinds;
+  }
+
+  // How many there are where repeats begin and between them.
+  std::size_t turns_apart() const {
+    std::size_t turns = items_.size();
+    for (const Repeat& repeat : repeats_)
+      turns -= repeat.end - repeat.begin - std::min(repeat.end - repeat.begin, periods_apart * repeat.period);
+    return std::max<std::size_t>(turns, 1);
+  }
+  std::size_t live_on_average() const {
+    std::int64_t length = 0, end = 0;
+    for (const PlacementItem& item : items_) {
+      length += item.last - item.first;
+      end = std::max(end, item.last);
+    }
+    const std::int64_t begin = order_.empty() ? 0 : items_[order_.front()].first;
+    return static_cast<std::size_t>(end > begin ? length / (end - begin) : 0) + 1;
+  }
+  // Null where it is in none.
+  const Repeat* stretch_at(std::size_t turn) const {
+    const auto behind = std::upper_bound(repeats_.begin(), repeats_.end(), turn,
+                                         [](std::size_t at, const Repeat& each) { return at < each.begin; });
+    return behind == repeats_.begin() || turn >= std::prev(behind)->end ? nullptr : &*std::prev(behind);
+  }
+  // More is carried along to where placements may go on as before, for that is not far.
+  std::size_t width_at(std::size_t turn) const {
+    const Repeat* stretch = stretch_at(turn);
+    const bool within = stretch != nullptr && turn >= stretch->begin + periods_apart * stretch->period &&
+                        turn + stretch->period < stretch->end;
+    return within ? options_.width : wide_;
+  }
+
   // What was carried along before a turn.
   struct Stop {
     std::size_t turn = 0;
+    std::size_t searched = 0;  // turns so far, without those that went as before
     std::vector<Partial> partials;
   };
   void remember(std::size_t turn) {
-    if (stops_.empty() || stops_.back().turn < turn) stops_.push_back({turn, partials_});
+    if (stops_.empty() || stops_.back().turn < turn) stops_.push_back({turn, searched_, partials_});
   }
 
   // Nothing carried along holds the item of this turn: so from some turns before it more is carried along,
@@ -129,14 +185,99 @@ class TimeBeam {
     tries_ = turn <= failed_ ? tries_ + 1 : 1;
     if (tries_ > most_tries || work_ >= most_work_) return false;
     failed_ = std::max(failed_, turn);
-    width_ = options_.width << tries_;
+    width_ = std::min(width_at(turn) << tries_, options_.width << most_tries << 1U);
     careful_until_ = failed_ + stop_distance;
     const std::size_t back = stop_distance << (2 * tries_ - 2);
-    while (stops_.size() > 1 && stops_.back().turn + back > turn) stops_.pop_back();
+    while (stops_.size() > 1 && stops_.back().searched + back > searched_) stops_.pop_back();
     turn = stops_.back().turn;
+    searched_ = stops_.back().searched;
     partials_ = stops_.back().partials;
     find_first_end();
     return true;
+  }
+
+  // Where items repeat, those placements go on as they did before that stand as they stood some periods
+  // before. Returns the turn from which to search again: some periods before items stop to repeat, for what
+  // comes then.
+  std::size_t repeat(std::size_t turn) {
+    const Repeat* stretch = stretch_at(turn);
+    if (stretch == nullptr || (turn - stretch->begin) % stretch->period != 0) return turn;
+    expire(items_[order_[turn]].first);
+    std::erase_if(seen_, [&](const Stop& stop) { return stop.turn < stretch->begin || stop.turn >= turn; });
+    for (std::size_t i = seen_.size(); i-- > 0;) {
+      const std::size_t cycle = turn - seen_[i].turn;
+      const std::size_t cycles = (stretch->end - turn) / cycle;
+      if (cycles <= searched_cycles) continue;
+      const Cycles ahead{cycle, cycles - searched_cycles, shift(seen_[i].turn, turn)};
+      if (ahead.shift > 0 && go_on(seen_[i].partials, turn, ahead)) return turn + ahead.length * ahead.count;
+    }
+    if (seen_.size() == most_seen) seen_.erase(seen_.begin());
+    seen_.push_back({turn, searched_, partials_});
+    return turn;
+  }
+  struct Cycles {
+    std::size_t length = 0, count = 0;  // turns, and how many of these
+    std::int64_t shift = 0;             // positions of one
+  };
+  std::int64_t shift(std::size_t from, std::size_t to) const {
+    return items_[order_[to]].first - items_[order_[from]].first;
+  }
+  // Of the placements that are carried along the best that stand as they stood one cycle before. False where
+  // none does.
+  bool go_on(const std::vector<Partial>& before, std::size_t turn, const Cycles& ahead) {
+    next_.clear();
+    for (const Partial& partial : partials_) {
+      std::int32_t node = partial.node;
+      for (std::size_t i = 0; i < ahead.length; ++i) node = nodes_[at(node)].parent;
+      const auto from =
+          std::lower_bound(before.begin(), before.end(), node,
+                           [](const Partial& other, std::int32_t wanted) { return other.node < wanted; });
+      if (from == before.end() || from->node != node || !stands_as(partial, *from, ahead.shift)) continue;
+      next_.push_back(partial);
+      repeat_choices(next_.back(), *from, turn, ahead);
+      if (next_.size() == most_repeated) break;
+    }
+    if (next_.empty()) return false;
+    std::swap(partials_, next_);
+    find_first_end();
+    return true;
+  }
+  // Whether the same bytes are live, for as long or up to the same position. What ends at that one is in the
+  // way of nothing that is placed as before, for it was not before.
+  static bool stands_as(const Partial& now, const Partial& before, std::int64_t shift) {
+    return std::equal(now.live.begin(), now.live.end(), before.live.begin(), before.live.end(),
+                      [&](const Stay& a, const Stay& b) {
+                        const bool as_long = a.last == b.last + shift || a.last == b.last;
+                        return a.begin == b.begin && a.end == b.end && as_long;
+                      });
+  }
+  void repeat_choices(Partial& partial, const Partial& before, std::size_t turn, const Cycles& ahead) {
+    std::vector<Bytes> offsets(ahead.length);
+    std::int32_t node = partial.node;
+    for (std::size_t i = ahead.length; i-- > 0; node = nodes_[at(node)].parent)
+      offsets[i] = nodes_[at(node)].offset;
+    for (std::size_t i = 0; i < ahead.length * ahead.count; ++i) {
+      nodes_.push_back({partial.node, order_[turn + i], offsets[i % ahead.length]});
+      partial.node = static_cast<std::int32_t>(nodes_.size() - 1);
+    }
+    const std::int64_t moved = ahead.shift * static_cast<std::int64_t>(ahead.count);
+    for (std::size_t i = 0; i < partial.live.size(); ++i)
+      if (partial.live[i].last != before.live[i].last) partial.live[i].last += moved;
+    judge(partial);
+  }
+  // Sets what follows from what is live.
+  void judge(Partial& partial) const {
+    partial.score = 0;
+    partial.key = 0;
+    Bytes end = 0;
+    for (std::size_t i = 0; i < partial.live.size(); ++i) {
+      Stay& stay = partial.live[i];
+      stay.beside_below = i > 0 ? of_neighbours(partial.live[i - 1], stay) : 0;
+      partial.score += of_gap(end, stay.begin) - stay.beside_below;
+      partial.key += key_of(stay.begin, stay.last);
+      end = stay.end;
+    }
+    partial.score += of_gap(end, options_.height);
   }
 
   bool place(std::uint32_t id) {
@@ -272,17 +413,24 @@ class TimeBeam {
 
   static constexpr std::size_t stop_distance = 16;  // turns
   static constexpr std::size_t most_tries = 3;      // to come past one turn
-  static constexpr std::size_t most_work = 2;       // times what all items take at the width alone
+  static constexpr std::size_t most_seen = 4;       // where items repeat: the last begins of their periods
+  static constexpr std::size_t most_repeated = 64;  // placements that go on as before
+  static constexpr std::size_t periods_apart = 8, most_wider = 4;
+  static constexpr std::size_t many_live = 96;       // for which no more than the width is carried along
+  static constexpr std::size_t searched_cycles = 1;  // that end where items stop to repeat
 
   BeamOptions options_;
   std::span<const PlacementItem> items_;
   double scale_;
-  std::size_t width_;
-  std::size_t work_ = 0, most_work_;            // placements carried along, over all turns
+  std::vector<std::uint32_t> order_;            // items by turn
+  std::vector<Repeat> repeats_;                 // of turns
+  std::size_t most_work_, work_ = 0;            // placements carried along, over all turns
+  std::size_t wide_, width_ = 0;                // placements that are carried along: at most, and now
+  std::size_t searched_ = 0;                    // turns, without those that went as before
   std::size_t failed_ = 0, careful_until_ = 0;  // turns
   std::size_t tries_ = 0;                       // to come past `failed_`
-  std::vector<Stop> stops_;
-  std::vector<Partial> partials_, next_;
+  std::vector<Stop> stops_, seen_;
+  std::vector<Partial> partials_, next_;                               // by rising node
   std::int64_t first_end_ = std::numeric_limits<std::int64_t>::max();  // of what is live
   KeySet keys_;                                                        // of what is kept
   std::vector<Candidate> candidates_;

@@ -90,7 +90,7 @@ TEST(Selection, SettlesForATightPlanThatIsNotMuchSlower) {
     EXPECT_EQ(kept({loose, tight}, true, unlimited, settles), settles ? tight : loose);
     EXPECT_EQ(kept({tight, offered(1.02, 100), loose}, true, unlimited, settles),
               settles ? offered(1.02, 100) : loose);
-    EXPECT_EQ(kept({loose, offered(1.06, 100)}, true, unlimited, settles), loose) << "much slower";
+    EXPECT_EQ(kept({loose, offered(1.11, 100)}, true, unlimited, settles), loose) << "much slower";
     EXPECT_EQ(kept({loose, wide}, true, unlimited, settles), loose) << "a larger arena";
     EXPECT_EQ(kept({loose, between, tight}, true, unlimited, settles), loose)
         << "slower than with less memory";
@@ -99,6 +99,24 @@ TEST(Selection, SettlesForATightPlanThatIsNotMuchSlower) {
   Selection selection({unlimited, unlimited}, true);
   for (const Plan& plan : {loose, tight}) selection.offer(plan);
   selection.settle_for_tight();
+  EXPECT_TRUE(selection.passed_over());
+  selection.keep_fastest();
+  EXPECT_EQ(*selection.best(), loose);
+}
+
+TEST(Selection, GivesWayToATightPlanWhereItIsTold) {
+  const Plan loose = offered(1, 120), tight = offered(1.05, 100);
+  for (const bool large_graph : {false, true}) {
+    Selection selection({unlimited, unlimited}, large_graph);
+    EXPECT_FALSE(selection.is_loose());
+    selection.offer(loose);
+    EXPECT_EQ(selection.is_loose(), large_graph);
+  }
+  Selection selection({unlimited, unlimited}, true);
+  selection.offer(loose);
+  selection.give_way_to(tight);
+  EXPECT_FALSE(selection.is_loose());
+  EXPECT_EQ(*selection.best(), tight);
   EXPECT_TRUE(selection.passed_over());
   selection.keep_fastest();
   EXPECT_EQ(*selection.best(), loose);
@@ -234,6 +252,33 @@ TEST(Offered, TightensWhatIsLooseAtTheEnd) {
   EXPECT_EQ(selection.best()->policy, loose->plan.policy);
   EXPECT_NEAR(selection.best()->predicted_step_seconds, loose->plan.predicted_step_seconds,
               loose->plan.predicted_step_seconds * tightening_change);
+}
+
+// Where a search before it found none within as many bytes.
+TEST(Offered, SearchesOnceForWhatIsNotThere) {
+  const auto loose = loose_plan();
+  ASSERT_TRUE(loose);
+  const Bytes budget = 2 * loose->plan.device_peak_bytes;
+  for (const Bytes before : {Bytes{0}, budget - 1, budget}) {
+    Bytes searched = before;
+    Offered offered;
+    Selection selection({budget, unlimited}, true);
+    selection.offer(loose->plan);
+    offered.add({&loose->problem, loose->draft, loose->plan, alike_of(loose->plan), 1e-6, false, &searched});
+    offered.tighten_loose(selection);
+    EXPECT_EQ(is_tight(*selection.best()), before < budget) << before;
+    EXPECT_EQ(searched, before) << "it is there";
+  }
+  // Its time is one that no placement has.
+  Plan other = loose->plan;
+  other.predicted_step_seconds *= 1.5;
+  Bytes searched = 0;
+  Offered offered;
+  Selection selection({budget, unlimited}, true);
+  selection.offer(other);
+  offered.add({&loose->problem, loose->draft, other, alike_of(other), 0, false, &searched});
+  offered.tighten_loose(selection);
+  EXPECT_EQ(searched, budget);
 }
 
 TEST(Offered, LowersTheFastestThatIsLoose) {

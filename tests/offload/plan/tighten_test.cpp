@@ -22,7 +22,7 @@ std::vector<BucketId> loads(const Plan& plan) {
 }
 
 std::optional<Plan> tight_plan(const Problem& problem, const Draft& draft, const Plan& plan, Bytes most) {
-  std::optional<Plan> found = tightened(problem, draft, plan, most);
+  std::optional<Plan> found = tightened(problem, draft, plan, most, {});
   return found ? found : tightened_thoroughly(problem, draft, plan, most);
 }
 
@@ -81,7 +81,7 @@ TEST(Tighten, NoPlanThatTakesAnotherTime) {
   const Graph graph = testing::large_graph();
   const Machine machine = testing::large_graph_machine();
   const Problem problem = make_problem(graph, machine, {.target_bytes = 0});
-  int found = 0;
+  int found = 0, found_faster = 0;
   for (const Choices& choices : minimum_candidates(problem)) {
     const Sketcher sketcher(problem, choices);
     const Draft draft = sketcher.within(sketcher.serial_bytes() * 3 / 2).draft;
@@ -90,12 +90,18 @@ TEST(Tighten, NoPlanThatTakesAnotherTime) {
     const double seconds = plan.predicted_step_seconds;
     if (!tight_plan(problem, draft, plan, most)) continue;
     ++found;
-    for (const double factor :
-         {0.9, 1.1}) {  // as if the plan had been faster or slower than any placement makes it
-      plan.predicted_step_seconds = factor * seconds;
-      EXPECT_FALSE(tight_plan(problem, draft, plan, most)) << factor;
-    }
+    plan.predicted_step_seconds = 0.9 * seconds;  // as if it had been faster than any placement makes it
+    EXPECT_FALSE(tight_plan(problem, draft, plan, most));
+    plan.predicted_step_seconds = 1.1 * seconds;  // … and slower
+    EXPECT_FALSE(tightened_thoroughly(problem, draft, plan, most));
+    const auto faster = tightened(problem, draft, plan, most, {});
+    if (!faster) continue;
+    ++found_faster;
+    const double least = faster->predicted_step_seconds * (1 + 1e-6);
+    const auto slower = tightened(problem, draft, plan, most, {.least_seconds = least});
+    EXPECT_TRUE(!slower || slower->predicted_step_seconds >= least);
   }
+  EXPECT_GT(found_faster, 0);
   EXPECT_GT(found, 0);
 }
 
@@ -156,8 +162,8 @@ TEST(Tighten, PlansOfLargeGraphsAreTightAndNeverSlowerWithMoreMemory) {
   Planner planner(graph, machine);
   const Bytes least = planner.minimum_bytes(), need = planner.need_bytes();
   double before = std::numeric_limits<double>::infinity();
-  for (Bytes part = 0; part <= 12; ++part) {
-    const Bytes budget = least + (need - least) * part * part / 144;
+  for (Bytes part = 0; part <= 36; ++part) {
+    const Bytes budget = least + (need - least) / 1296 * part * part;
     const auto planned = planner.plan({budget, unlimited});
     ASSERT_TRUE(std::holds_alternative<Plan>(planned)) << part;
     const Plan& plan = std::get<Plan>(planned);
