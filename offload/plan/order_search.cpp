@@ -31,10 +31,11 @@ enum class Job : std::uint8_t { op, load, join };
 
 class OrderSearch {
  public:
-  OrderSearch(const PeriodRates& rates, const Period& period, Bytes limit, double cutoff, OrderEffort effort)
+  OrderSearch(const PeriodRates& rates, const Period& period, Bytes limit, double cutoff,
+              const OrderEffort& effort)
       : rates_(rates),
         period_(period),
-        jobs_(rates, period, effort.postponed, effort.postponed_by),
+        jobs_(rates, period, effort.postponed),
         limit_(align_up(std::min(limit, most_limit), Plan{}.alignment)),
         cutoff_(cutoff),
         effort_(effort) {}
@@ -243,10 +244,7 @@ class OrderSearch {
     times.joined.assign(period_.bytes.size(), no_id);
     for (std::uint32_t at : list) play(labels_[at], times);
     times.last = labels_[id].compute + labels_[id].d2h;
-    if (jobs_.postponed_to >= 0) {
-      times.postponed = effort_.postponed;
-      times.postponed_to = jobs_.postponed_to;
-    }
+    times.postponed = jobs_.postponed;
     return found;
   }
   void play(const Label& label, PeriodTimes& times) const {

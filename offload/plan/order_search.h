@@ -18,9 +18,7 @@ struct OrderEffort {
   std::size_t width = 16;      // lists of one length that go on
   std::size_t most_found = 1;  // the best of those at the end
   bool may_join = true;        // a load may go on with the bytes of the one before, if they are still there
-  // Whose offload goes behind those of its own op, or of the first or second of the later ops that have any.
-  LifetimeId postponed = no_id;
-  int postponed_by = 0;                // 0 to 2
+  std::vector<Postponement> postponed{};
   std::size_t* labels_left = nullptr;  // where given, work: the lists looked at are taken away from it
 };
 struct FoundOrder {

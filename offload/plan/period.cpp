@@ -17,7 +17,7 @@ class DraftTimer {
     for (std::size_t i = 0; i < times_.loads.size(); ++i)
       draft_.lifetimes[times_.loads[i]].order = static_cast<Position>(i + 1);
     put_off(late);
-    if (times_.postponed != no_id) draft_.lifetimes[times_.postponed].postponed_to = times_.postponed_to;
+    for (const auto& [id, position] : times_.postponed) draft_.lifetimes[id].postponed_to = position;
     set_intervals();
     drop_joined();
     return std::move(draft_);

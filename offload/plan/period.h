@@ -42,15 +42,22 @@ struct Period {
 };
 Period make_period(const Problem& problem, const PeriodRates& rates, const Choices& choices);
 
+// An offload that goes behind those of its own op (0), or of the first or a later of the next ops that have
+// any.
+struct Postponement {
+  LifetimeId id = no_id;
+  int by = 0;
+};
+
 struct PeriodTimes {
   std::vector<double> ends;          // by position
   std::vector<double> begin, end;    // by lifetime: of its bytes
   std::vector<LifetimeId> joined;    // by lifetime: the one before, whose bytes it goes on with, or no_id
   std::vector<LifetimeId> loads;     // in the link's order
   std::vector<BucketId> host_order;  // as Draft has it
-  LifetimeId postponed = no_id;      // its offload stands behind those of a later op
-  Position postponed_to = -1;        // which
-  double last = 0;                   // of all lanes but the host's
+  // Whose offloads stand behind those of another op, and of which.
+  std::vector<std::pair<LifetimeId, Position>> postponed;
+  double last = 0;  // of all lanes but the host's
 };
 // The most bytes at one time.
 Bytes peak_of(const Period& period, const PeriodTimes& times);

@@ -1,13 +1,17 @@
 #include "offload/plan/period_jobs.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace stowage {
 namespace {
 
-bool offload_is_of(const Period& period, std::size_t p, LifetimeId id) {
-  return static_cast<std::size_t>(period.draft.lifetimes[id].last_use) == p;
-}
+// One that is on its way: how many more offloads of ops it lets pass, and from which op it is.
+struct Waiting {
+  LifetimeId id = no_id;
+  int by = 0;
+  std::uint32_t from = 0;
+};
 
 LoadJob load_job(const PeriodRates& rates, const Period& period, LifetimeId id,
                  const std::vector<std::uint32_t>& place, const std::vector<std::uint32_t>& offload_of) {
@@ -29,12 +33,17 @@ LoadJob load_job(const PeriodRates& rates, const Period& period, LifetimeId id,
 
 }  // namespace
 
-PeriodJobs::PeriodJobs(const PeriodRates& rates, const Period& period, LifetimeId postponed,
-                       int postponed_by) {
+PeriodJobs::PeriodJobs(const PeriodRates& rates, const Period& period,
+                       std::span<const Postponement> postponements) {
   const auto& lifetimes = period.draft.lifetimes;
   std::vector<std::uint32_t> offload_of(lifetimes.size(), no_id);
   std::vector<std::uint32_t> place(period.order.size());
-  int waits = -1;  // for the offloads of so many ops: the postponed one
+  std::vector<Waiting> waiting;  // by lifetime, as the plan has those that come behind the same
+  const auto add_offload = [&](LifetimeId id, OpJob& op) {
+    offload_of[id] = static_cast<std::uint32_t>(offloads.size());
+    offloads.push_back({id, rates.d2h[lifetimes[id].bucket], period.bytes[id]});
+    ++op.offloads;
+  };
   for (std::uint32_t i = 0; i < period.order.size(); ++i) {
     const auto p = static_cast<std::size_t>(period.order[i]);
     place[p] = i;
@@ -46,23 +55,22 @@ PeriodJobs::PeriodJobs(const PeriodRates& rates, const Period& period, LifetimeI
         op.frees += period.bytes[id];
         continue;
       }
-      if (id == postponed) {
-        waits = postponed_by;
-        continue;
-      }
-      offload_of[id] = static_cast<std::uint32_t>(offloads.size());
-      offloads.push_back({id, rates.d2h[lifetimes[id].bucket], period.bytes[id]});
-      ++op.offloads;
+      const auto late = std::find_if(postponements.begin(), postponements.end(),
+                                     [&](const Postponement& each) { return each.id == id; });
+      if (late == postponements.end())
+        add_offload(id, op);
+      else
+        waiting.push_back({id, late->by, i});
     }
-    const bool own = waits == postponed_by && offload_is_of(period, p, postponed);
-    if (waits > 0 && !own && op.offloads > 0) --waits;
-    if (waits == 0) {
-      waits = -1;
-      postponed_to = period.order[i];
-      offload_of[postponed] = static_cast<std::uint32_t>(offloads.size());
-      offloads.push_back({postponed, rates.d2h[lifetimes[postponed].bucket], period.bytes[postponed]});
-      ++op.offloads;
+    std::sort(waiting.begin(), waiting.end(), [](const Waiting& a, const Waiting& b) { return a.id < b.id; });
+    const bool has_offloads = op.offloads > 0;
+    for (Waiting& each : waiting) {
+      if (each.by > 0 && each.from != i && has_offloads) --each.by;
+      if (each.by > 0) continue;
+      postponed.emplace_back(each.id, period.order[i]);
+      add_offload(each.id, op);
     }
+    std::erase_if(waiting, [](const Waiting& each) { return each.by == 0; });
     for (LifetimeId id : period.firsts[p]) {
       if (!lifetimes[id].prefetched) {
         op.takes += period.bytes[id];
@@ -71,11 +79,12 @@ PeriodJobs::PeriodJobs(const PeriodRates& rates, const Period& period, LifetimeI
       op.loads.push_back(static_cast<std::uint32_t>(loads.size()));
       if (loads.size() < most_loads) op.needs |= std::uint64_t{1} << loads.size();
       loads.push_back(load_job(rates, period, id, place, offload_of));
-      if (waits >= 0 && loads.back().before == postponed) possible = false;  // its bytes would be behind it
+      for (const Waiting& each : waiting)
+        if (each.id == loads.back().before) possible = false;  // its bytes would be behind it
     }
     ops.push_back(std::move(op));
   }
-  if (waits >= 0) possible = false;
+  if (!waiting.empty()) possible = false;
 }
 
 }  // namespace stowage

@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "offload/plan/period.h"
@@ -36,14 +38,14 @@ struct OffloadJob {
 struct PeriodJobs {
   static constexpr std::size_t most_loads = 64;  // that an op's needs tell apart
 
-  // The offload of `postponed` comes behind those of as many later ops; no_id: none does.
-  PeriodJobs(const PeriodRates& rates, const Period& period, LifetimeId postponed, int postponed_by);
+  // `postponed` names each lifetime once.
+  PeriodJobs(const PeriodRates& rates, const Period& period, std::span<const Postponement> postponed);
 
   std::vector<OpJob> ops;  // in the period's order
   std::vector<LoadJob> loads;
-  std::vector<OffloadJob> offloads;  // in the link's order
-  Position postponed_to = -1;
-  // The postponed offload has one to go behind, and what it sends is read again only behind that.
+  std::vector<OffloadJob> offloads;                        // in the link's order
+  std::vector<std::pair<LifetimeId, Position>> postponed;  // behind whose offloads
+  // Each of these has one to go behind, and what it sends is read again only behind that.
   bool possible = true;
 };
 

@@ -18,6 +18,7 @@ constexpr std::size_t most_rungs = 400;
 constexpr std::size_t most_near_choices = 256;               // whose orders are searched at a limit
 constexpr std::size_t most_postponed = 48;                   // of them, whose offloads change places too
 constexpr std::size_t wide_search = 96, narrow_search = 24;  // search_orders()
+constexpr int far_postponed = 4, near_postponed = 2;         // ops whose offloads one lets pass
 constexpr std::size_t most_others = 4;                       // at a limit
 constexpr std::size_t most_best_above = 32;
 constexpr double near_best = 1.3;
@@ -172,7 +173,10 @@ class SmallFront {
     if (!sketch) return;
     const bool better = sketch->seconds < best_.seconds * faster ||
                         (sketch->seconds < best_.seconds * slower && sketch->peak < best_.peak);
-    if (better) std::swap(*sketch, best_);
+    if (better) {
+      std::swap(*sketch, best_);
+      postponed_.clear();
+    }
     if (sketch->period) add_other(std::move(*sketch));
   }
   // Those that are slower than the best, the next fastest, each time once.
@@ -203,6 +207,7 @@ class SmallFront {
       if (i < most_postponed) postpone(period, limit, narrow_search);
     }
     postpone(best_.period, limit, wide_search);
+    postpone_more(limit);
     remember(best_.period);
     for (const LimitedSketch& other : others_) remember(other.period);
   }
@@ -214,17 +219,32 @@ class SmallFront {
     best_above_.push_front(period);
     if (best_above_.size() > most_best_above) best_above_.pop_back();
   }
-  // Offloads, one of them at a time. Its own share of the period: best_ changes.
-  void postpone(std::shared_ptr<const Period> period, Bytes limit, std::size_t width) {
-    for (LifetimeId id : postponable(*period))
-      for (int by : {0, 1, 2}) search_one(period, limit, width, id, by);
+  // Offloads, one of them at a time, beside these. Its own share of the period: best_ changes.
+  void postpone(std::shared_ptr<const Period> period, Bytes limit, std::size_t width,
+                const std::vector<Postponement>& others = {}) {
+    for (LifetimeId id : postponable(*period)) {
+      if (std::any_of(others.begin(), others.end(), [&](const Postponement& each) { return each.id == id; }))
+        continue;
+      for (int by = 0; by <= (width == wide_search ? far_postponed : near_postponed); ++by) {
+        std::vector<Postponement> postponed = others;
+        postponed.push_back({id, by});
+        search_one(period, limit, width, std::move(postponed));
+      }
+    }
+  }
+  // More of them, as long as each more makes it faster.
+  void postpone_more(Bytes limit) {
+    for (std::size_t count = 0; postponed_.size() > count;
+         postpone(best_.period, limit, wide_search, std::vector(postponed_)))
+      count = postponed_.size();
   }
   bool search_one(const std::shared_ptr<const Period>& period, Bytes limit, std::size_t width,
-                  LifetimeId postponed = no_id, int by = 0) {
-    std::vector<LimitedSketch> found = scheduler_.search(
-        period, limit, best_.seconds * faster, {.width = width, .postponed = postponed, .postponed_by = by});
+                  std::vector<Postponement> postponed = {}) {
+    const OrderEffort effort{.width = width, .postponed = postponed};
+    std::vector<LimitedSketch> found = scheduler_.search(period, limit, best_.seconds * faster, effort);
     if (found.empty()) return false;
     std::swap(best_, found.front());
+    postponed_ = std::move(postponed);
     add_other(std::move(found.front()));
     return true;
   }
@@ -233,6 +253,7 @@ class SmallFront {
   Bytes least_;
   std::vector<Entry> pool_;
   LimitedSketch best_;
+  std::vector<Postponement> postponed_;  // in best_
   std::vector<LimitedSketch> others_;
   std::vector<Rung> rungs_;                               // the highest limit first
   std::deque<std::shared_ptr<const Period>> best_above_;  // what was fastest at higher limits, the last first

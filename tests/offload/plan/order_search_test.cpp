@@ -75,11 +75,15 @@ TEST(OrderSearch, NothingIsReadBeforeItsOffloadThatIsPutOff) {
     const auto most = scheduler.run(lowest_choices(setting.problem), unlimited);
     ASSERT_TRUE(most);
     const Period& period = *most->period;
-    for (LifetimeId id : postponable(period))
-      for (int by : {0, 1, 2})
+    const std::vector<LifetimeId> ids = postponable(period);
+    for (LifetimeId id : ids)
+      for (int by : {0, 1, 2, 3}) {
+        std::vector<Postponement> postponed{{id, by % 3}};
+        if (by == 3 && id != ids.back()) postponed.push_back({ids.back(), 1});
         for (const FoundOrder& order :
-             search_orders(setting.rates, period, most->peak, never, {.postponed = id, .postponed_by = by})) {
+             search_orders(setting.rates, period, most->peak, never, {.postponed = postponed})) {
           ++found;
+          EXPECT_EQ(order.times.postponed.size(), postponed.size());
           EXPECT_LE(peak_of(period, order.times), align_up(most->peak, Plan{}.alignment));
           for (LifetimeId load : order.times.loads) {
             const LifetimeId before = period.before[load];
@@ -88,6 +92,7 @@ TEST(OrderSearch, NothingIsReadBeforeItsOffloadThatIsPutOff) {
             EXPECT_GE(order.times.begin[load], order.times.end[before]);
           }
         }
+      }
   }
   EXPECT_GT(found, 60);
   EXPECT_GT(read_again, 20);
