@@ -56,6 +56,18 @@ class Drafter {
     for (std::uint64_t late : some) found.push_back(timed(sketch_, late));
     return found;
   }
+  // With one load elsewhere in those that take as long.
+  std::vector<Draft> moved() const {
+    const double cutoff = sketch_.seconds * (1 + same_seconds);
+    std::vector<LimitedSketch> from = scheduler_.search(sketch_.period, sketch_.limit, cutoff,
+                                                        {.width = 48, .most_found = 4, .may_join = false});
+    from.push_back(sketch_);
+    std::vector<Draft> found;
+    for (const LimitedSketch& base : from)
+      for (const LimitedSketch& other : scheduler_.moved(base, cutoff))
+        for (Draft& draft : drafts_of(other)) found.push_back(std::move(draft));
+    return found;
+  }
   // Of choices that are one change away, or two: what is sent away and brought back gets another place.
   std::vector<Draft> once_changed() const {
     std::vector<Draft> found;
@@ -226,6 +238,9 @@ class Completer {
     if (packs(0, 64 * most_nodes_)) return true;
     if (is_large_) return false;
     std::size_t first = drafts_.size();
+    add(drafter_.moved());
+    if (packs(first, 4 * most_nodes_)) return true;
+    first = drafts_.size();
     add(drafter_.once_changed());
     if (packs(first, 4 * most_nodes_)) return true;
     first = drafts_.size();

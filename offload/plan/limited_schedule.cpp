@@ -172,8 +172,16 @@ std::optional<LimitedSketch> LimitedScheduler::run(const Choices& choices, Bytes
 
 std::vector<LimitedSketch> LimitedScheduler::search(const std::shared_ptr<const Period>& period, Bytes limit,
                                                     double cutoff, const OrderEffort& effort) const {
+  return sketches_of(period, limit, search_orders(rates_, *period, limit, cutoff, effort));
+}
+std::vector<LimitedSketch> LimitedScheduler::moved(const LimitedSketch& sketch, double cutoff) const {
+  return sketches_of(sketch.period, sketch.limit,
+                     moved_orders(rates_, *sketch.period, sketch.limit, cutoff, sketch.times));
+}
+std::vector<LimitedSketch> LimitedScheduler::sketches_of(const std::shared_ptr<const Period>& period,
+                                                         Bytes limit, std::vector<FoundOrder> orders) {
   std::vector<LimitedSketch> sketches;
-  for (FoundOrder& found : search_orders(rates_, *period, limit, cutoff, effort)) {
+  for (FoundOrder& found : orders) {
     LimitedSketch sketch;
     sketch.period = period;
     sketch.limit = limit;

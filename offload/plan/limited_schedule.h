@@ -39,10 +39,15 @@ class LimitedScheduler {
   // In other orders than that of need; fastest first, all in less than `cutoff`.
   std::vector<LimitedSketch> search(const std::shared_ptr<const Period>& period, Bytes limit, double cutoff,
                                     const OrderEffort& effort) const;
+  // With one load elsewhere (moved_orders()).
+  std::vector<LimitedSketch> moved(const LimitedSketch& sketch, double cutoff) const;
   const Problem& problem() const { return problem_; }
   const PeriodRates& rates() const { return rates_; }
 
  private:
+  static std::vector<LimitedSketch> sketches_of(const std::shared_ptr<const Period>& period, Bytes limit,
+                                                std::vector<FoundOrder> orders);
+
   const Problem& problem_;
   PeriodRates rates_;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <tuple>
 
 #include "offload/plan/period_jobs.h"
@@ -51,8 +52,7 @@ class OrderSearch {
     first.live = period_.live_at_gate;
     first.bound = bound(first, nullptr);
     if (first.bound >= cutoff_) return {};
-    ends_.assign(jobs_.offloads.size(), 0);
-    labels_.push_back(first);
+    begin(first);
     std::vector<std::uint32_t> level{0};
     for (std::size_t i = 0; i < jobs_.ops.size() + jobs_.loads.size() && !level.empty(); ++i) {
       next_.clear();
@@ -69,8 +69,65 @@ class OrderSearch {
     return found;
   }
 
+  std::vector<FoundOrder> moved(const PeriodTimes& times) {
+    std::vector<FoundOrder> found;
+    if (!jobs_.possible || jobs_.loads.size() > PeriodJobs::most_loads || period_.live_at_gate > limit_)
+      return found;
+    const std::vector<std::uint32_t> list = list_of(times);
+    for (std::size_t from = 0; from < list.size(); ++from) {
+      if (list[from] % 3 != static_cast<std::uint32_t>(Job::load)) continue;
+      for (std::size_t to = 0; to < list.size(); ++to) {
+        if (to == from) continue;
+        std::vector<std::uint32_t> other = list;
+        other.erase(other.begin() + static_cast<std::ptrdiff_t>(from));
+        other.insert(other.begin() + static_cast<std::ptrdiff_t>(to), list[from]);
+        if (const auto last = replay(other)) found.push_back(order_of(*last));
+      }
+    }
+    return found;
+  }
+
  private:
   static constexpr Bytes most_limit = Bytes{1} << 62U;
+
+  void begin(const Label& first) {
+    ends_.assign(jobs_.offloads.size(), 0);
+    labels_.assign(1, first);
+  }
+  // Jobs by their start.
+  std::vector<std::uint32_t> list_of(const PeriodTimes& times) const {
+    std::vector<std::pair<double, std::uint32_t>> starts;
+    for (std::uint32_t i = 0; i < jobs_.loads.size(); ++i)
+      starts.emplace_back(times.begin[jobs_.loads[i].id], job_of(Job::load, i));
+    for (std::uint32_t i = 0; i < jobs_.ops.size(); ++i)
+      starts.emplace_back(times.ends[static_cast<std::size_t>(period_.order[i])] - jobs_.ops[i].seconds,
+                          job_of(Job::op, i));
+    std::stable_sort(starts.begin(), starts.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::vector<std::uint32_t> list;
+    for (const auto& [start, job] : starts) list.push_back(job);
+    return list;
+  }
+  // The last label of this list, if it takes less than the cutoff.
+  std::optional<std::uint32_t> replay(const std::vector<std::uint32_t>& list) {
+    Label first;
+    first.live = period_.live_at_gate;
+    first.bound = bound(first, nullptr);
+    begin(first);
+    std::uint32_t id = 0;
+    for (const std::uint32_t job : list) {
+      next_.clear();
+      const Label label = labels_[id];
+      if (job % 3 == static_cast<std::uint32_t>(Job::op)) {
+        if (job / 3 == label.ops) start_op(label, id);
+      } else if (may_start(label, job / 3)) {
+        start_load(label, id, job / 3);
+      }
+      if (next_.empty()) return std::nullopt;
+      id = next_.front();
+    }
+    return id;
+  }
 
   const double* ends_of(const Label& label) const { return ends_.data() + label.row * jobs_.offloads.size(); }
   std::uint32_t offloads_of(const Label& label) const {
@@ -132,16 +189,17 @@ class OrderSearch {
     const Label label = labels_[id];
     if (label.ops < jobs_.ops.size()) start_op(label, id);
     for (std::uint32_t load = 0; load < jobs_.loads.size(); ++load) {
-      if (has(label.loaded, load)) continue;
-      const std::uint32_t before = jobs_.loads[load].op_before;
-      if (before != no_id && before >= label.ops) continue;
-      const std::uint32_t offload = jobs_.loads[load].offload;
-      if (offload != no_id && offload >= offloads_of(label)) continue;
+      if (!may_start(label, load)) continue;
       start_load(label, id, load);
-      if (effort_.may_join && jobs_.loads[load].joins && before + 1 == label.ops &&
+      if (effort_.may_join && jobs_.loads[load].joins && jobs_.loads[load].op_before + 1 == label.ops &&
           label.start < label.compute)
         join(label, id, load);
     }
+  }
+  bool may_start(const Label& label, std::uint32_t load) const {
+    if (has(label.loaded, load)) return false;
+    const std::uint32_t before = jobs_.loads[load].op_before, offload = jobs_.loads[load].offload;
+    return (before == no_id || before < label.ops) && (offload == no_id || offload < offloads_of(label));
   }
   void start_op(Label label, std::uint32_t parent) {
     const OpJob& op = jobs_.ops[label.ops];
@@ -285,6 +343,14 @@ class OrderSearch {
 };
 
 }  // namespace
+
+std::vector<FoundOrder> moved_orders(const PeriodRates& rates, const Period& period, Bytes limit,
+                                     double cutoff, const PeriodTimes& times) {
+  const bool joins =
+      std::any_of(times.joined.begin(), times.joined.end(), [](LifetimeId id) { return id != no_id; });
+  if (joins || !times.postponed.empty()) return {};
+  return OrderSearch(rates, period, limit, cutoff, {}).moved(times);
+}
 
 double order_bound(const PeriodRates& rates, const Period& period) {
   return OrderSearch(rates, period, unlimited, never_ends, {}).least();

@@ -29,6 +29,11 @@ struct FoundOrder {
 std::vector<FoundOrder> search_orders(const PeriodRates& rates, const Period& period, Bytes limit,
                                       double cutoff, const OrderEffort& effort);
 
+// Those that have one load elsewhere in the list of one that was found, all in less than `cutoff`: what takes
+// as long may have places. None of lists with joined loads or offloads that are put off.
+std::vector<FoundOrder> moved_orders(const PeriodRates& rates, const Period& period, Bytes limit,
+                                     double cutoff, const PeriodTimes& times);
+
 // No order of this period takes less.
 double order_bound(const PeriodRates& rates, const Period& period);
 // What has an offload, but for the last.

@@ -65,6 +65,47 @@ TEST(OrderSearch, ItsOrdersKeepTheRulesAndBeatTheOrderOfNeed) {
   EXPECT_GT(faster, 3);
 }
 
+// With the same rules, none too slow, and not the order that they are from again and again.
+TEST(OrderSearch, ALoadElsewhereKeepsTheRules) {
+  int found = 0, other_lists = 0;
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const Setting setting(seed);
+    const LimitedScheduler scheduler(setting.problem);
+    const auto most = scheduler.run(lowest_choices(setting.problem), unlimited);
+    ASSERT_TRUE(most);
+    const Period& period = *most->period;
+    const Bytes limit = most->peak - most->peak / 6;
+    for (const FoundOrder& base :
+         search_orders(setting.rates, period, limit, never, {.width = 64, .may_join = false})) {
+      const double cutoff = base.seconds * 1.1;
+      for (const FoundOrder& order : moved_orders(setting.rates, period, limit, cutoff, base.times)) {
+        ++found;
+        other_lists += order.times.loads != base.times.loads ? 1 : 0;
+        EXPECT_LT(order.seconds, cutoff);
+        EXPECT_LE(peak_of(period, order.times), align_up(limit, Plan{}.alignment));
+        EXPECT_TRUE(std::is_permutation(order.times.loads.begin(), order.times.loads.end(),
+                                        base.times.loads.begin(), base.times.loads.end()));
+        double link = 0;
+        for (LifetimeId id : order.times.loads) {
+          EXPECT_GE(order.times.begin[id], link);
+          link = order.times.begin[id] + setting.rates.h2d[period.draft.lifetimes[id].bucket];
+          const auto use = static_cast<std::size_t>(period.draft.lifetimes[id].first_use);
+          EXPECT_LE(link, (order.times.ends[use] - period.seconds[use]) * (1 + 1e-9));
+          const LifetimeId before = period.before[id];
+          if (before == no_id || !period.draft.lifetimes[before].offloaded) continue;
+          EXPECT_GE(order.times.begin[id], order.times.end[before]);
+        }
+      }
+      PeriodTimes put_off = base.times;
+      put_off.postponed.emplace_back(0, 0);
+      EXPECT_TRUE(moved_orders(setting.rates, period, limit, never, put_off).empty());
+    }
+  }
+  EXPECT_GT(found, 150);
+  EXPECT_GT(other_lists, 20);
+}
+
 // Loads, of the bucket that is put off too, come behind the offload that makes the host's copy.
 TEST(OrderSearch, NothingIsReadBeforeItsOffloadThatIsPutOff) {
   int found = 0, read_again = 0;
