@@ -208,13 +208,16 @@ class StepBuilder {
     if (uses.empty()) return;
     auto late = uses.begin();
     while (late != uses.end() && late->at < (rebuilt < 0 ? sequence_.turn : rebuilt)) ++late;
-    const bool offloaded = rebuilt < 0 && is_offloaded(id) && game_.may_offload(sequence_, id);
+    const bool offloaded = rebuilt < 0 && is_offloaded(id);
     if (late == uses.begin() || late == uses.end() || (rebuilt < 0 && !offloaded)) {
       Stay& whole = stay(id, uses.front().at, uses.back().at);
       if (id == game_.graph_.loss) send(whole);
       return;
     }
-    Stay& early = stay(id, uses.front().at, (late - 1)->at);
+    const std::uint32_t away = offloaded ? choice_.away[value_of(id)] : 0;
+    auto back = late;  // the first use behind the offload
+    if ((away & kept_over_turn) != 0) back = end_of_stay(late, late, uses.end(), away);
+    Stay& early = stay(id, uses.front().at, (back - 1)->at);
     if (offloaded) send(early);
     if (!offloaded) {
       stay(id, late->at, uses.back().at);
@@ -222,15 +225,20 @@ class StepBuilder {
     }
     Prefetch job;
     job.offload = count_of(step_.offloads.size()) - 1;
-    const std::uint32_t away = choice_.away[value_of(id)];
-    for (auto begin = late; begin != uses.end();) {
-      auto end = begin + 1;
-      while (end != uses.end() && (away >> (end - late - 1) & 1U) == 0) ++end;
+    for (auto begin = back; begin != uses.end();) {
+      const auto end = end_of_stay(begin, late, uses.end(), away);
       Stay& again = stay(id, begin->at, (end - 1)->at);
       fetch(again, job);
       job.behind = again.last;
       begin = end;
     }
+  }
+  // The first use behind a gap in which it is away.
+  template <typename Iterator>
+  static Iterator end_of_stay(Iterator begin, Iterator late, Iterator last, std::uint32_t away) {
+    Iterator end = begin + 1;
+    while (end != last && (away >> (end - late - 1) & 1U) == 0) ++end;
+    return end;
   }
   std::size_t value_of(TensorId id) const {
     return static_cast<std::size_t>(std::find(game_.values_.begin(), game_.values_.end(), id) -
@@ -454,13 +462,16 @@ void Game::each_offload(Choice& choice, const Sequence& sequence, std::size_t va
     return;
   }
   each_offload(choice, sequence, value + 1, visit);
-  if (choice.values[value] != Kept::keep || !may_offload(sequence, values_[value])) return;
+  if (choice.values[value] != Kept::keep) return;
   choice.values[value] = Kept::offload;
   const std::uint32_t may = late_gaps(sequence, values_[value]);
+  const bool over_turn = may_offload(sequence, values_[value]);
   for (std::uint32_t mask = may;; mask = (mask - 1) & may) {
     choice.away[value] = mask;
-    each_offload(choice, sequence, value + 1, visit);
+    if (over_turn) each_offload(choice, sequence, value + 1, visit);
     if (mask == 0) break;
+    choice.away[value] |= kept_over_turn;
+    each_offload(choice, sequence, value + 1, visit);
   }
   choice.values[value] = Kept::keep;
 }
@@ -573,7 +584,9 @@ std::string Game::describe(const Choice& choice) const {
   const char* names[] = {"keep", "offload", "recompute"};
   for (std::size_t v = 0; v < values_.size(); ++v) {
     text += graph_.tensor(values_[v]).name + " " + names[static_cast<std::size_t>(choice.values[v])];
-    if (choice.away[v] != 0) text += ":" + std::to_string(choice.away[v]);
+    const std::uint32_t away = choice.away[v];
+    if (away != 0) text += ":" + std::to_string(away & ~kept_over_turn);
+    if ((away & kept_over_turn) != 0) text += " late";
     text += ", ";
   }
   return text.substr(0, text.size() - 2);

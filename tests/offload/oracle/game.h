@@ -48,11 +48,12 @@ enum class Kept : std::uint8_t { keep, offload, recompute };
 
 // One way to play. `loads` by loaded bucket (parameter buckets, then inputs): bit g: away in the g-th gap
 // between its uses; or `resident`.
+constexpr std::uint32_t kept_over_turn = 1U << 31U;  // of `away`: on the device from forward to late uses
 struct Choice {
   std::vector<std::uint32_t> bucket_of;  // by parameter in first-use order: its run
   std::vector<Kept> values;              // by value that backward may want
   std::vector<std::uint32_t>
-      away;  // by value that is offloaded: bit g: away in the g-th gap between late uses
+      away;  // by value that is offloaded: bit g: away in the g-th gap between late uses; perhaps not before
   std::vector<std::uint32_t> loads;
 };
 
