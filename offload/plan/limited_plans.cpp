@@ -17,6 +17,7 @@ constexpr std::size_t most_packed = 100, most_varied = 50;  // lifetimes
 constexpr std::size_t most_changed_ops = 20;
 constexpr std::size_t most_packing_work = 50'000;  // of a first search: its steps times the lifetimes
 constexpr double slower_seconds = 1.125;           // of the sketch's
+constexpr std::size_t most_moved = 512;            // drafts with a load elsewhere
 constexpr std::size_t most_slower = 128;           // that are tried
 constexpr std::size_t most_lower_arenas = 3;       // that are tried
 constexpr Bytes same_arena = 64;                   // in parts of it: a difference that counts for nothing
@@ -64,8 +65,10 @@ class Drafter {
     from.push_back(sketch_);
     std::vector<Draft> found;
     for (const LimitedSketch& base : from)
-      for (const LimitedSketch& other : scheduler_.moved(base, cutoff))
+      for (const LimitedSketch& other : scheduler_.moved(base, cutoff)) {
+        if (found.size() >= most_moved) return found;
         for (Draft& draft : drafts_of(other)) found.push_back(std::move(draft));
+      }
     return found;
   }
   // Of choices that are one change away, or two: what is sent away and brought back gets another place.

@@ -263,20 +263,24 @@ class Planner::Parts {
     const auto none = [] { return std::unique_ptr<PolicyProblems>(); };
     if (whole_) whole_->offer_to(selection, offered, most, none);
     offered.tighten_loose(selection);
-    selection.settle_for_tight();
-    if (selection.is_loose()) settle_below(selection, most_seconds);
+    if (selection.is_loose()) settle(selection, offered, most_seconds);
     return selection;
   }
-  // What a budget gets that has no room for the plan that is kept, if it is tight and not much slower. So
-  // between the two budgets nothing changes.
-  void settle_below(Selection& selection, double most_seconds) {
+  // A tight plan instead of a loose one that is faster, if not by much: one of those that were offered, or
+  // what a budget gets that has no room for the loose one. No slower than that, so that more memory makes no
+  // plan slower: of what it gets not all was offered here, where the loose one is faster.
+  void settle(Selection& selection, const Offered& offered, double most_seconds) {
     const double seconds = selection.best()->predicted_step_seconds;
     most_seconds = std::min(most_seconds, seconds * (1 + tightening_loss));
     const Budget less{.device = selection.best()->device_peak_bytes - 1, .host = selection.budget().host};
-    if (seconds > most_seconds || less.device < minimum()) return;
-    Selection below = select(less, most_seconds);
-    if (below.best() && !below.is_loose() && below.best()->predicted_step_seconds <= most_seconds)
-      selection.give_way_to(std::move(*below.best()));
+    if (seconds > most_seconds) return;
+    std::optional<Plan> below;
+    if (less.device >= minimum()) below = std::move(select(less, most_seconds).best());
+    const bool is_answer = below && is_tight(*below) && below->predicted_step_seconds <= most_seconds;
+    if (!is_answer) offered.lower_fastest(selection);
+    const double infinite = std::numeric_limits<double>::infinity();
+    selection.settle_for_tight(below ? below->predicted_step_seconds : infinite);
+    if (selection.is_loose() && is_answer) selection.give_way_to(std::move(*below));
   }
 
   const Graph& graph_;

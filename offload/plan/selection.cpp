@@ -43,10 +43,11 @@ void Selection::keep_tight(const Plan& plan) {
   std::erase_if(tight_, [&](const Plan& kept) { return is_no_better(kept, plan); });
   tight_.push_back(plan);
 }
-void Selection::settle_for_tight() {
+void Selection::settle_for_tight(double most_seconds) {
   if (!best_ || is_tight(*best_)) return;
   const Bytes arena = best_->device_peak_bytes;
-  double seconds = best_->predicted_step_seconds * (1 + tightening_loss);
+  double seconds =
+      std::min(most_seconds * (1 + rounding), best_->predicted_step_seconds * (1 + tightening_loss));
   for (const Offer& offer : offers_)
     if (offer.peak_bytes < arena) seconds = std::min(seconds, offer.seconds * (1 + rounding));
   const Plan* fastest = nullptr;
@@ -126,8 +127,6 @@ void Offered::tighten_loose(Selection& selection) {
     found->policy = loose.plan.policy;
     selection.offer(std::move(*found));
   }
-  lower_fastest(selection);
-  loose_.clear();
 }
 
 void Offered::lower_fastest(Selection& selection) const {

@@ -1,6 +1,7 @@
 // What of a family has been offered for one budget, and which plan of it is kept.
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <set>
 #include <vector>
@@ -18,7 +19,7 @@ namespace stowage {
 //
 // When all has been offered, and the fastest plan is not tight, a tight one with no larger arena may be kept
 // instead that is slower by up to tightening_loss, if it is no slower than any plan with a smaller arena than
-// the fastest has.
+// the fastest has, nor than what a budget without room for the fastest gets.
 class Selection {
  public:
   explicit Selection(const Budget& budget, bool large_graph = false)
@@ -44,7 +45,8 @@ class Selection {
   // Whether a faster plan gave way to the tight one that is kept; and keeps that after all.
   bool passed_over() const { return passed_over_ && !beaten(passed_over_->predicted_step_seconds); }
   void keep_fastest();
-  void settle_for_tight();
+  // A tight one that is no slower than `most_seconds`: no smaller budget gets a faster one.
+  void settle_for_tight(double most_seconds = std::numeric_limits<double>::infinity());
   // Whether the plan that is kept should give way to a tight one.
   bool is_loose() const { return for_tight_ > 0 && best_ && !is_tight(*best_); }
   void give_way_to(Plan tight);

@@ -70,7 +70,7 @@ class Tightener {
     for (const PlacementItem& item : large_items_) length += static_cast<std::size_t>(item.last - item.first);
     return length > costly_live * draft_.sequence.size();
   }
-  // Whether enough could begin early for a plan under this height to be tight, if places did not matter.
+  // Whether enough could begin early for a plan that fills this height to be tight, if places did not matter.
   bool may_fill(Bytes height) const {
     const Bytes live = scheduled_peak_bytes(claims_.within(height), problem_.layout);
     return height - std::min(height, live) <= live / 100;
@@ -134,8 +134,8 @@ std::vector<Bytes> offsets_of(const Plan& plan) {
   return offsets;
 }
 
-// What is tried for one plan. In an order that is the same for all budgets: the first success of one is that
-// of each larger one.
+// What is tried for one plan. The same for all budgets, in the same order: what one finds, or its first
+// success, is that of each larger one.
 class Attempts {
  public:
   Attempts(const Problem& problem, const Draft& draft, const Plan& plan)

@@ -29,7 +29,7 @@ inline constexpr double tightening_loss = 0.1;
 // How long a tight plan should take.
 struct WantedTime {
   double least_seconds = 0;   // one that takes less is not looked at
-  double enough_seconds = 0;  // no faster one is looked for
+  double enough_seconds = 0;  // where a placement takes long, no faster one is looked for
 };
 
 // The fastest found of tight plans of the same draft, of at most `most` bytes: its arena is about its live

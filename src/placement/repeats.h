@@ -16,7 +16,7 @@ struct Repeat {
 
 // Stretches of at least four periods, by rising begin. They do not overlap: the longest are taken first, of
 // equals those of the shortest period. Only periods that a window of four is often repeated at are found.
-// Work is about linear.
+// Work is about linear where stretches are few.
 std::vector<Repeat> find_repeats(std::span<const std::uint32_t> sequence);
 
 }  // namespace stowage::placement

@@ -84,7 +84,7 @@ class TimeBeam {
         scale_(1 / static_cast<double>(std::max<Bytes>(options.height, 1))),
         order_(in_order()),
         repeats_(find_repeats(kinds())),
-        most_work_(options.width * (items.size() + turns_apart())),
+        most_work_(2 * options.width * items.size()),
         wide_(options.width *
               std::clamp<std::size_t>(std::min(items.size() / turns_apart(), many_live / live_on_average()),
                                       1, most_wider)),
@@ -183,14 +183,16 @@ class TimeBeam {
   // and where that is not enough, yet more from yet earlier.
   bool go_back(std::size_t& turn) {
     tries_ = turn <= failed_ ? tries_ + 1 : 1;
-    if (tries_ > most_tries || work_ >= most_work_) return false;
+    const std::size_t not_searched = turn - searched_;
+    if (tries_ > most_tries || work_ + not_searched * options_.width >= most_work_) return false;
     failed_ = std::max(failed_, turn);
-    width_ = std::min(width_at(turn) << tries_, options_.width << most_tries << 1U);
+    const std::size_t width_here = width_at(turn);
     careful_until_ = failed_ + stop_distance;
     const std::size_t back = stop_distance << (2 * tries_ - 2);
     while (stops_.size() > 1 && stops_.back().searched + back > searched_) stops_.pop_back();
     turn = stops_.back().turn;
     searched_ = stops_.back().searched;
+    width_ = std::min(std::max(width_here, width_at(turn)) << tries_, options_.width << most_tries << 1U);
     partials_ = stops_.back().partials;
     find_first_end();
     return true;
@@ -226,6 +228,7 @@ class TimeBeam {
   // none does.
   bool go_on(const std::vector<Partial>& before, std::size_t turn, const Cycles& ahead) {
     next_.clear();
+    if (nodes_.size() > 2 * most_work_) return false;
     for (const Partial& partial : partials_) {
       std::int32_t node = partial.node;
       for (std::size_t i = 0; i < ahead.length; ++i) node = nodes_[at(node)].parent;

@@ -98,7 +98,9 @@ TEST(Selection, SettlesForATightPlanThatIsNotMuchSlower) {
   }
   Selection selection({unlimited, unlimited}, true);
   for (const Plan& plan : {loose, tight}) selection.offer(plan);
-  selection.settle_for_tight();
+  selection.settle_for_tight(1.03);
+  EXPECT_EQ(*selection.best(), loose) << "slower than what a smaller budget gets";
+  selection.settle_for_tight(1.04);
   EXPECT_TRUE(selection.passed_over());
   selection.keep_fastest();
   EXPECT_EQ(*selection.best(), loose);
