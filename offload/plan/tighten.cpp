@@ -154,7 +154,8 @@ class Attempts {
       if (!found || found->predicted_step_seconds < wanted.least_seconds) continue;
       if (!fastest || found->predicted_step_seconds < fastest->predicted_step_seconds)
         fastest = std::move(found);
-      if (fastest->predicted_step_seconds <= wanted.enough_seconds && tightener_.is_costly()) break;
+      const bool is_enough = is_tight(plan_) || fastest->predicted_step_seconds <= wanted.enough_seconds;
+      if (is_enough && tightener_.is_costly()) break;
     }
     return fastest;
   }
