@@ -4,13 +4,10 @@
 #include <bit>
 #include <cmath>
 #include <limits>
-#include <map>
-#include <numeric>
-#include <tuple>
 #include <utility>
 
 #include "src/placement/greedy.h"
-#include "src/placement/repeats.h"
+#include "src/placement/turn_order.h"
 
 namespace stowage::placement {
 namespace {
@@ -82,17 +79,16 @@ class TimeBeam {
       : options_(options),
         items_(items),
         scale_(1 / static_cast<double>(std::max<Bytes>(options.height, 1))),
-        order_(in_order()),
-        repeats_(find_repeats(kinds())),
+        turns_(items),
         most_work_(2 * options.width * items.size()),
-        wide_(options.width *
-              std::clamp<std::size_t>(std::min(items.size() / turns_apart(), many_live / live_on_average()),
-                                      1, most_wider)),
+        wide_(options.width * std::clamp<std::size_t>(std::min(items.size() / turns_.apart(periods_apart),
+                                                               many_live / turns_.live_on_average()),
+                                                      1, most_wider)),
         keys_(wide_ << most_tries) {}
 
   std::optional<std::vector<Bytes>> run() {
     partials_.push_back({{}, of_gap(0, options_.height), 1, -1});
-    for (std::size_t turn = 0; turn < order_.size();) {
+    for (std::size_t turn = 0; turn < turns_.count();) {
       if (turn % stop_distance == 0) remember(turn);
       if (turn >= careful_until_) width_ = width_at(turn);
       if (const std::size_t later = repeat(turn); later > turn) {
@@ -100,7 +96,7 @@ class TimeBeam {
         continue;
       }
       work_ += width_;
-      if (place(order_[turn])) {
+      if (place(turns_.item(turn))) {
         ++turn;
         ++searched_;
       } else if (!go_back(turn)) {
@@ -115,55 +111,9 @@ class TimeBeam {
 
  private:
   static std::size_t at(std::int32_t node) { return static_cast<std::size_t>(node); }
-  // Of items that begin together the largest first.
-  std::vector<std::uint32_t> in_order() const {
-    std::vector<std::uint32_t> order(items_.size());
-    std::iota(order.begin(), order.end(), 0U);
-    std::stable_sort(order.begin(), order.end(), [this](std::uint32_t a, std::uint32_t b) {
-      return std::tuple(items_[a].first, items_[b].bytes) < std::tuple(items_[b].first, items_[a].bytes);
-    });
-    return order;
-  }
-
-  // By turn: alike where items have as many bytes, as long, and begin as long behind the one before.
-  std::vector<std::uint32_t> kinds() const {
-    std::map<std::tuple<Bytes, std::int64_t, std::int64_t>, std::uint32_t> known;
-    std::vector<std::uint32_t> kinds;
-    std::int64_t before = 0;
-    for (std::uint32_t id : order_) {
-      const PlacementItem& item = items_[id];
-      const std::tuple kind(item.bytes, item.last - item.first, item.first - before);
-      kinds.push_back(known.emplace(kind, static_cast<std::uint32_t>(known.size())).first->second);
-      before = item.first;
-    }
-    return kinds;
-  }
-
-  // How many there are where repeats begin and between them.
-  std::size_t turns_apart() const {
-    std::size_t turns = items_.size();
-    for (const Repeat& repeat : repeats_)
-      turns -= repeat.end - repeat.begin - std::min(repeat.end - repeat.begin, periods_apart * repeat.period);
-    return std::max<std::size_t>(turns, 1);
-  }
-  std::size_t live_on_average() const {
-    std::int64_t length = 0, end = 0;
-    for (const PlacementItem& item : items_) {
-      length += item.last - item.first;
-      end = std::max(end, item.last);
-    }
-    const std::int64_t begin = order_.empty() ? 0 : items_[order_.front()].first;
-    return static_cast<std::size_t>(end > begin ? length / (end - begin) : 0) + 1;
-  }
-  // Null where it is in none.
-  const Repeat* stretch_at(std::size_t turn) const {
-    const auto behind = std::upper_bound(repeats_.begin(), repeats_.end(), turn,
-                                         [](std::size_t at, const Repeat& each) { return at < each.begin; });
-    return behind == repeats_.begin() || turn >= std::prev(behind)->end ? nullptr : &*std::prev(behind);
-  }
   // More is carried along to where placements may go on as before, for that is not far.
   std::size_t width_at(std::size_t turn) const {
-    const Repeat* stretch = stretch_at(turn);
+    const Repeat* stretch = turns_.stretch_at(turn);
     const bool within = stretch != nullptr && turn >= stretch->begin + periods_apart * stretch->period &&
                         turn + stretch->period < stretch->end;
     return within ? options_.width : wide_;
@@ -202,15 +152,15 @@ class TimeBeam {
   // before. Returns the turn from which to search again: some periods before items stop to repeat, for what
   // comes then.
   std::size_t repeat(std::size_t turn) {
-    const Repeat* stretch = stretch_at(turn);
+    const Repeat* stretch = turns_.stretch_at(turn);
     if (stretch == nullptr || (turn - stretch->begin) % stretch->period != 0) return turn;
-    expire(items_[order_[turn]].first);
+    expire(items_[turns_.item(turn)].first);
     std::erase_if(seen_, [&](const Stop& stop) { return stop.turn < stretch->begin || stop.turn >= turn; });
     for (std::size_t i = seen_.size(); i-- > 0;) {
       const std::size_t cycle = turn - seen_[i].turn;
       const std::size_t cycles = (stretch->end - turn) / cycle;
       if (cycles <= searched_cycles) continue;
-      const Cycles ahead{cycle, cycles - searched_cycles, shift(seen_[i].turn, turn)};
+      const Cycles ahead{cycle, cycles - searched_cycles, turns_.shift(seen_[i].turn, turn)};
       if (ahead.shift > 0 && go_on(seen_[i].partials, turn, ahead)) return turn + ahead.length * ahead.count;
     }
     if (seen_.size() == most_seen) seen_.erase(seen_.begin());
@@ -221,9 +171,6 @@ class TimeBeam {
     std::size_t length = 0, count = 0;  // turns, and how many of these
     std::int64_t shift = 0;             // positions of one
   };
-  std::int64_t shift(std::size_t from, std::size_t to) const {
-    return items_[order_[to]].first - items_[order_[from]].first;
-  }
   // Of the placements that are carried along the best that stand as they stood one cycle before. False where
   // none does.
   bool go_on(const std::vector<Partial>& before, std::size_t turn, const Cycles& ahead) {
@@ -260,7 +207,7 @@ class TimeBeam {
     for (std::size_t i = ahead.length; i-- > 0; node = nodes_[at(node)].parent)
       offsets[i] = nodes_[at(node)].offset;
     for (std::size_t i = 0; i < ahead.length * ahead.count; ++i) {
-      nodes_.push_back({partial.node, order_[turn + i], offsets[i % ahead.length]});
+      nodes_.push_back({partial.node, turns_.item(turn + i), offsets[i % ahead.length]});
       partial.node = static_cast<std::int32_t>(nodes_.size() - 1);
     }
     const std::int64_t moved = ahead.shift * static_cast<std::int64_t>(ahead.count);
@@ -425,8 +372,7 @@ class TimeBeam {
   BeamOptions options_;
   std::span<const PlacementItem> items_;
   double scale_;
-  std::vector<std::uint32_t> order_;            // items by turn
-  std::vector<Repeat> repeats_;                 // of turns
+  TurnOrder turns_;
   std::size_t most_work_, work_ = 0;            // placements carried along, over all turns
   std::size_t wide_, width_ = 0;                // placements that are carried along: at most, and now
   std::size_t searched_ = 0;                    // turns, without those that went as before

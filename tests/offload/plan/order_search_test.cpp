@@ -26,6 +26,20 @@ struct Setting {
   PeriodRates rates;
 };
 
+// One after another on the link, behind the offload that makes the host's copy, and each in time.
+void expect_loads_in_turn(const Setting& setting, const Period& period, const FoundOrder& order) {
+  double link = 0;
+  for (LifetimeId id : order.times.loads) {
+    EXPECT_GE(order.times.begin[id], link);
+    link = order.times.begin[id] + setting.rates.h2d[period.draft.lifetimes[id].bucket];
+    const auto use = static_cast<std::size_t>(period.draft.lifetimes[id].first_use);
+    EXPECT_LE(link, (order.times.ends[use] - period.seconds[use]) * (1 + 1e-9));
+    const LifetimeId before = period.before[id];
+    if (before == no_id || !period.draft.lifetimes[before].offloaded) continue;
+    EXPECT_GE(order.times.begin[id], order.times.end[before]);
+  }
+}
+
 // Within its limit no lane does two things at once, and each op has what it loads; and never slower than the
 // order of need, which is one of its lists.
 TEST(OrderSearch, ItsOrdersKeepTheRulesAndBeatTheOrderOfNeed) {
@@ -46,13 +60,8 @@ TEST(OrderSearch, ItsOrdersKeepTheRulesAndBeatTheOrderOfNeed) {
       faster += orders.front().seconds < sketch->seconds * (1 - 1e-6) ? 1 : 0;
       for (const FoundOrder& order : orders) {
         EXPECT_LE(peak_of(period, order.times), align_up(limit, Plan{}.alignment));
-        double link = 0, compute = 0;
-        for (LifetimeId id : order.times.loads) {
-          EXPECT_GE(order.times.begin[id], link);
-          link = order.times.begin[id] + setting.rates.h2d[period.draft.lifetimes[id].bucket];
-          const auto use = static_cast<std::size_t>(period.draft.lifetimes[id].first_use);
-          EXPECT_LE(link, (order.times.ends[use] - period.seconds[use]) * (1 + 1e-9));
-        }
+        expect_loads_in_turn(setting, period, order);
+        double compute = 0;
         for (Position p : period.order) {
           const auto at = static_cast<std::size_t>(p);
           EXPECT_GE(order.times.ends[at], (compute + period.seconds[at]) * (1 - 1e-9));
@@ -86,16 +95,7 @@ TEST(OrderSearch, ALoadElsewhereKeepsTheRules) {
         EXPECT_LE(peak_of(period, order.times), align_up(limit, Plan{}.alignment));
         EXPECT_TRUE(std::is_permutation(order.times.loads.begin(), order.times.loads.end(),
                                         base.times.loads.begin(), base.times.loads.end()));
-        double link = 0;
-        for (LifetimeId id : order.times.loads) {
-          EXPECT_GE(order.times.begin[id], link);
-          link = order.times.begin[id] + setting.rates.h2d[period.draft.lifetimes[id].bucket];
-          const auto use = static_cast<std::size_t>(period.draft.lifetimes[id].first_use);
-          EXPECT_LE(link, (order.times.ends[use] - period.seconds[use]) * (1 + 1e-9));
-          const LifetimeId before = period.before[id];
-          if (before == no_id || !period.draft.lifetimes[before].offloaded) continue;
-          EXPECT_GE(order.times.begin[id], order.times.end[before]);
-        }
+        expect_loads_in_turn(setting, period, order);
       }
       PeriodTimes put_off = base.times;
       put_off.postponed.emplace_back(0, 0);
