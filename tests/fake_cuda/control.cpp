@@ -42,6 +42,12 @@ void fake_cuda_set_host_physical(int supported) {
   State::get().change_settings([&](auto& settings) { settings.host_physical = supported != 0; });
 }
 
+void fake_cuda_enqueue_work(void* stream, void (*function)(void* context), void* context) {
+  Streams::get().enqueue(stream, [=] { function(context); });
+}
+
+unsigned fake_cuda_waiting_callers(void) { return State::get().waiting_callers; }
+
 void fake_cuda_hold_driver_work(void) { State::get().driver_work_held = true; }
 
 void fake_cuda_fail_call(const char* name, unsigned nth, int error) {

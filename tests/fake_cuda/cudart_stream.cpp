@@ -1,6 +1,7 @@
 // libcudart: streams, events, host functions.
 #include "tests/fake_cuda/cudart_call.h"
 #include "tests/fake_cuda/device.h"
+#include "tests/fake_cuda/host_turn.h"
 #include "tests/fake_cuda/stream.h"
 
 using fake_cuda::call;
@@ -114,6 +115,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void*
   return call(__func__, [&] {
     if (function == nullptr) return cudaErrorInvalidValue;
     const auto run = [function, context] {
+      const fake_cuda::HostTurn turn;
       fake_cuda::in_host_function = true;
       function(context);
       fake_cuda::in_host_function = false;

@@ -8,7 +8,10 @@
 // (separated by colons), which stowage_emulate_kernels() builds, looked up by mangled name.
 //
 // Stricter than a card where it helps: cudaFree waits for no stream (so that the address sanitizer sees a
-// use after it); a host function may not call CUDA; a copy must lie inside one allocation.
+// use after it); a host function may not call CUDA; a copy must lie inside one allocation. As strict as a
+// driver may be: the host functions of all streams run one at a time; a call that enqueues to a stream that
+// is full waits until it has room, and holds up the calls of other threads. Where work that waits for another
+// thereby waits for ever, the program ends with a message.
 //
 // All functions are thread-safe.
 #pragma once
@@ -23,6 +26,10 @@ extern "C" {
 // no faults, nothing counted, and what the environment says. Waits for the streams' work.
 //   STOWAGE_FAKE_CUDA          no-driver, no-device or empty
 //   STOWAGE_FAKE_CUDA_MEMORY   bytes of device memory; 4 GiB without it
+//                              the next; without it the blocks of each launch take turns at the three
+//   STOWAGE_FAKE_CUDA_PENDING  pieces of work that a stream holds at most; 1,024 without it
+//   STOWAGE_FAKE_CUDA_PATIENCE milliseconds that a host function or a piece of work may keep another, or a
+//                              call, waiting before the program ends; 60,000 without it
 void fake_cuda_reset(void);
 
 enum fake_cuda_driver {
@@ -43,6 +50,13 @@ void fake_cuda_set_cards(int cards);
 
 // Whether cuMemCreate makes physical memory of the host. At start: 1.
 void fake_cuda_set_host_physical(int supported);
+
+// Enqueues work of the card itself, as a long kernel would be: unlike a host function it keeps no other
+// stream waiting. `function` runs on the stream's thread, and is skipped once the card is lost.
+void fake_cuda_enqueue_work(void* stream, void (*function)(void* context), void* context);
+
+// Calls that wait at this moment for room in a stream.
+unsigned fake_cuda_waiting_callers(void);
 
 // The driver's streams have work from now on, until someone waits for it (cuCtxSynchronize,
 // cuEventSynchronize): events that are recorded meanwhile are not passed before.

@@ -87,7 +87,7 @@ class Gate {
       while (!static_cast<std::atomic<bool>*>(open)->load(std::memory_order_acquire))
         std::this_thread::yield();
     };
-    EXPECT_EQ(cudaLaunchHostFunc(stream, wait, &open_), cudaSuccess);
+    fake_cuda_enqueue_work(stream, wait, &open_);
   }
   void open() { open_.store(true, std::memory_order_release); }
 

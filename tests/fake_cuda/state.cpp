@@ -8,6 +8,11 @@
 namespace fake_cuda {
 namespace {
 
+unsigned number_of_environment(const char* name, unsigned otherwise) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? otherwise : static_cast<unsigned>(std::strtoul(value, nullptr, 10));
+}
+
 Settings settings_of_environment() {
   Settings settings;
   if (const char* driver = std::getenv("STOWAGE_FAKE_CUDA")) {
@@ -17,12 +22,15 @@ Settings settings_of_environment() {
   if (const char* memory = std::getenv("STOWAGE_FAKE_CUDA_MEMORY")) {
     settings.capacity = std::strtoull(memory, nullptr, 10);
   }
+  settings.pending = number_of_environment("STOWAGE_FAKE_CUDA_PENDING", settings.pending);
   return settings;
 }
 
+unsigned patience_of_environment() { return number_of_environment("STOWAGE_FAKE_CUDA_PATIENCE", 60'000); }
+
 }  // namespace
 
-State::State() : settings_(settings_of_environment()) {}
+State::State() : patience_in_milliseconds(patience_of_environment()), settings_(settings_of_environment()) {}
 
 State& State::get() {
   static State& state = *new State;  // outlives the streams' threads
@@ -86,6 +94,7 @@ void State::reset() {
   pageable_copies = 0;
   blas_objects = 0;
   driver_work_held = false;
+  patience_in_milliseconds = patience_of_environment();
   const std::lock_guard lock(mutex_);
   settings_ = settings_of_environment();
 }

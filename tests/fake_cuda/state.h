@@ -22,6 +22,7 @@ struct Settings {
   bool virtual_memory = true;
   int cards = 1;
   bool host_physical = true;
+  unsigned pending = 1024;                  // pieces of work that a stream holds at most
 };
 
 struct Fault {
@@ -60,6 +61,8 @@ class State {
   std::atomic<int> blas_objects = 0;
   std::atomic<int> driver_events = 0;
   std::atomic<bool> driver_work_held = false;
+  std::atomic<unsigned> waiting_callers = 0;  // until a stream has room
+  std::atomic<unsigned> patience_in_milliseconds;
 
  private:
   State();

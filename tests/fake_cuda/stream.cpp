@@ -1,12 +1,7 @@
 #include "tests/fake_cuda/stream.h"
 
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
-#include <climits>
 #include <cstdlib>
 #include <thread>
 
@@ -19,14 +14,6 @@ constexpr unsigned non_blocking = 1;  // cudaStreamNonBlocking
 
 bool is_default(const void* stream) {
   return stream == nullptr || stream == reinterpret_cast<const void*>(std::uintptr_t{1});  // cudaStreamLegacy
-}
-
-// std::atomic::wait shares counters between its users, which would order threads.
-void sleep_while(const std::atomic<Ticket>& word, Ticket value) {
-  syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
-}
-void wake_all(std::atomic<Ticket>& word) {
-  syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
 }
 
 bool reached(Ticket now, Ticket ticket) { return static_cast<std::int32_t>(now - ticket) >= 0; }
@@ -50,7 +37,22 @@ Ticket Stream::push(Node* node) {
   return ticket;
 }
 
+void Stream::wait_for_room() const {
+  const unsigned most = State::get().settings().pending;
+  const auto is_full = [&](Ticket finished) { return last() - finished >= most; };
+  if (!is_full(finished_.load(std::memory_order_relaxed))) return;
+  ++State::get().waiting_callers;
+  for (Ticket finished = 0; is_full(finished = finished_.load(std::memory_order_relaxed));) {
+    sleep_patiently_while(
+        finished_, finished,
+        "a call waits for room in a stream, whose work does not end. A stream holds 1,024 pieces of "
+        "work at most, so that none of it may wait for what the caller does later");
+  }
+  --State::get().waiting_callers;
+}
+
 Ticket Stream::enqueue(Work work, When when) {
+  wait_for_room();
   Node* node = new Node;
   node->work = std::move(work);
   node->always = when == When::always;

@@ -2,7 +2,8 @@
 //
 // The only orders that it makes between threads are those of CUDA: who enqueues comes before the work;
 // work comes before whoever waited for it. No lock and no reference count is shared with the thread: who
-// enqueues learns nothing of what the stream has done. So the thread sanitizer sees a missing wait.
+// enqueues learns nothing of what the stream has done, not even where it had to wait for room. So the thread
+// sanitizer sees a missing wait.
 #pragma once
 
 #include <atomic>
@@ -14,6 +15,8 @@
 #include <optional>
 #include <thread>
 #include <vector>
+
+#include "tests/fake_cuda/futex.h"
 
 namespace fake_cuda {
 
@@ -29,9 +32,10 @@ class Stream {
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  // Return at once. One caller at a time.
+  // One caller at a time. Waits while the stream holds as many pieces of work as it may
+  // (STOWAGE_FAKE_CUDA_PENDING), else returns at once.
   Ticket enqueue(Work work, When when = When::unless_lost);
-  void stop();
+  void stop();  // returns at once
   void join_if_stopped();
 
   Ticket last() const { return enqueued_.load(std::memory_order_relaxed); }
@@ -47,6 +51,7 @@ class Stream {
     bool last = false;
     std::atomic<Node*> next = nullptr;
   };
+  void wait_for_room() const;
   Ticket push(Node* node);
   void run();
 
@@ -54,8 +59,8 @@ class Stream {
   const int priority_;
   Node* newest_ = new Node;
   Node* oldest_ = newest_;  // the thread's
-  std::atomic<Ticket> enqueued_ = 0;
-  std::atomic<Ticket> finished_ = 0;
+  FutexWord enqueued_ = 0;
+  FutexWord finished_ = 0;
   bool stopped_ = false;
   std::thread thread_;
 };
@@ -106,7 +111,9 @@ class Streams {
   void add_implied_waits_locked(Stream* stream);
   Mark* enqueue_locked(Stream* stream, Work work, When when);
 
-  std::mutex mutex_;  // never taken by a stream's thread
+  // Never taken by a stream's thread. Held by a call that waits for room in a stream: as with a driver, other
+  // threads' calls wait behind it.
+  std::mutex mutex_;
   Stream* default_stream_ = nullptr;
   std::vector<Stream*> streams_;
   std::vector<std::unique_ptr<Event>> events_;

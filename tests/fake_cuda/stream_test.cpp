@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <numeric>
 #include <thread>
 #include <vector>
 
@@ -186,6 +188,123 @@ TEST_F(StreamTest, AHostFunctionMayNotCallCuda) {
   ASSERT_EQ(stream.synchronise(), cudaSuccess);
   EXPECT_EQ(error.load(), cudaErrorNotPermitted);
   EXPECT_EQ(fake_cuda_misuses().calls_from_host_functions, 1U);
+}
+
+TEST_F(StreamTest, HostFunctionsOfAllStreamsRunOneAtATime) {
+  const TestStream first, second, third;
+  struct Counts {
+    std::atomic<int> inside = 0, most = 0, done = 0;
+  } counts;
+  const auto count = [](void* to) {
+    Counts& counted = *static_cast<Counts*>(to);
+    counted.most = std::max(counted.most.load(), ++counted.inside);
+    std::this_thread::yield();
+    --counted.inside;
+    ++counted.done;
+  };
+  for (int i = 0; i < 100; ++i) {
+    for (const TestStream* stream : {&first, &second, &third})
+      ASSERT_EQ(cudaLaunchHostFunc(*stream, count, &counts), cudaSuccess);
+  }
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_EQ(counts.most.load(), 1);
+  EXPECT_EQ(counts.done.load(), 300);
+}
+
+// Without turns it would end with code 0.
+TEST(StreamDeathTest, AHostFunctionThatWaitsForAnotherStreamsEndsTheProgram) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto wait_for_the_other = [] {
+    setenv("STOWAGE_FAKE_CUDA_PATIENCE", "50", 1);
+    fake_cuda_reset();
+    const TestStream first, second;
+    struct Flags {
+      std::atomic<bool> waits = false, set = false;
+    } flags;
+    const auto wait = [](void* to) {
+      static_cast<Flags*>(to)->waits = true;
+      while (!static_cast<Flags*>(to)->set) std::this_thread::yield();
+    };
+    cudaLaunchHostFunc(first, wait, &flags);
+    while (!flags.waits) std::this_thread::yield();
+    cudaLaunchHostFunc(
+        second, [](void* to) { static_cast<Flags*>(to)->set = true; }, &flags);
+    cudaDeviceSynchronize();
+    std::_Exit(0);
+  };
+  EXPECT_DEATH(wait_for_the_other(), "another stream's waits for its turn");
+}
+
+// Enqueues `count` host functions that note their numbers, on a thread of its own.
+class Enqueuer {
+ public:
+  Enqueuer(cudaStream_t stream, int count) : thread_([this, stream, count] { enqueue(stream, count); }) {}
+  // True once a call waits; false where all calls have returned without.
+  bool has_to_wait() const {
+    while (fake_cuda_waiting_callers() == 0) {
+      if (returned_ && fake_cuda_waiting_callers() == 0) return false;
+      std::this_thread::yield();
+    }
+    return true;
+  }
+  void join() { thread_.join(); }
+  std::vector<int> order;
+
+ private:
+  void enqueue(cudaStream_t stream, int count) {
+    for (int i = 0; i < count; ++i) work_.push_back({&order, i});
+    for (Noted& noted : work_) EXPECT_EQ(cudaLaunchHostFunc(stream, Noted::run, &noted), cudaSuccess);
+    returned_ = true;
+  }
+
+  std::vector<Noted> work_;
+  std::atomic<bool> returned_ = false;
+  std::thread thread_;
+};
+
+TEST_F(StreamTest, ACallWaitsForRoomInAFullStream) {
+  const TestStream stream;
+  Gate gate;
+  gate.hold(stream);
+  Enqueuer enqueuer(stream, 3000);
+  EXPECT_TRUE(enqueuer.has_to_wait());
+  EXPECT_EQ(fake_cuda_calls("cudaLaunchHostFunc"), 1024U);  // with the gate one too many
+  gate.open();
+  enqueuer.join();
+  ASSERT_EQ(stream.synchronise(), cudaSuccess);
+  std::vector<int> expected(3000);
+  std::iota(expected.begin(), expected.end(), 0);
+  EXPECT_EQ(enqueuer.order, expected);
+  EXPECT_EQ(fake_cuda_waiting_callers(), 0U);
+}
+
+TEST_F(StreamTest, AStreamThatIsNotQuiteFullHoldsNobodyUp) {
+  const TestStream stream;
+  Gate gate;
+  gate.hold(stream);
+  Enqueuer enqueuer(stream, 1023);
+  EXPECT_FALSE(enqueuer.has_to_wait());
+  gate.open();
+  enqueuer.join();
+  ASSERT_EQ(stream.synchronise(), cudaSuccess);
+}
+
+// Without a limit it would end with code 0.
+TEST(StreamDeathTest, WorkThatWaitsForWhatIsEnqueuedBehindAFullStreamEndsTheProgram) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto fill = [] {
+    setenv("STOWAGE_FAKE_CUDA_PATIENCE", "50", 1);
+    fake_cuda_reset();
+    const TestStream stream;
+    Gate gate;
+    gate.hold(stream);
+    for (int i = 0; i < 1024; ++i)
+      cudaLaunchHostFunc(
+          stream, [](void*) {}, nullptr);
+    gate.open();
+    std::_Exit(0);
+  };
+  EXPECT_DEATH(fill(), "a call waits for room in a stream");
 }
 
 // The events are the only thing that orders the two: without them the thread sanitizer reports a race.

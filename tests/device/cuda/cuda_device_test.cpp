@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <thread>
 
 #include "tests/device/device_conformance.h"
@@ -296,6 +297,42 @@ TEST_F(CudaDeviceTest, AKernelLaneReportsTheHostFunctionThatFailedBeforeIt) {
   EXPECT_THROW(device->synchronise_lane(compute.id()), DeviceError);
   device->synchronise_lane(compute.id());
   EXPECT_THROW(device->synchronise_lane(host.id()), DeviceError);
+}
+
+// The first function runs until a call has to wait for room behind it.
+TEST_F(CudaDeviceTest, LanesWithMoreWorkThanAStreamHoldsGoOn) {
+  const auto device = open_cuda_device({.scratch = 0});
+  const Lane first(*device, LaneRole::host), second(*device, LaneRole::host);
+  const Event counted(*device);
+  struct Hold {
+    std::atomic<bool> all_enqueued = false;
+    bool had_to_wait = false;
+  } hold;
+  int counts[2] = {};
+  Launch launch;
+  launch.name = "hold";
+  launch.context = &hold;
+  launch.function = [](void* context) {
+    Hold& holding = *static_cast<Hold*>(context);
+    while (fake_cuda_waiting_callers() == 0 && !holding.all_enqueued) std::this_thread::yield();
+    holding.had_to_wait = !holding.all_enqueued;
+  };
+  device->launch(first.id(), launch);
+  launch.name = "count";
+  launch.function = [](void* context) { ++*static_cast<int*>(context); };
+  for (int i = 0; i < 1500; ++i) {
+    launch.context = &counts[0];
+    device->launch(first.id(), launch);
+    device->record(counted.id(), first.id());
+    device->wait(second.id(), counted.id());
+    launch.context = &counts[1];
+    device->launch(second.id(), launch);
+  }
+  hold.all_enqueued = true;
+  device->synchronise_lane(second.id());
+  EXPECT_TRUE(hold.had_to_wait);
+  EXPECT_EQ(counts[0], 1500);
+  EXPECT_EQ(counts[1], 1500);
 }
 
 TEST_F(CudaDeviceTest, ThreadsUseLanesOfTheirOwn) {
