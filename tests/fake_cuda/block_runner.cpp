@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 
 #include "tests/fake_cuda/shim_runtime.h"
 
@@ -74,8 +75,9 @@ BlockRunner& BlockRunner::of_this_thread() {
 }
 
 void BlockRunner::fail(const char* what) const {
-  std::fprintf(stderr, "fake CUDA: %s (block %u, %u, %u)\n", what, stowage_shim_position.block.x,
-               stowage_shim_position.block.y, stowage_shim_position.block.z);
+  std::fprintf(stderr, "fake CUDA: %s (block %u, %u, %u; threads in %s order, launch %u)\n", what,
+               stowage_shim_position.block.x, stowage_shim_position.block.y, stowage_shim_position.block.z,
+               thread_order_names[static_cast<std::size_t>(order_)], kernel_.orders.launch);
   std::abort();
 }
 
@@ -92,8 +94,8 @@ void BlockRunner::run(const KernelRun& kernel) {
     for (unsigned y = 0; y < kernel.blocks.y; ++y) {
       for (unsigned x = 0; x < kernel.blocks.x; ++x) {
         position.block = {x, y, z};
-        poison_shared(number++);
-        run_block();
+        poison_shared(number);
+        run_block(number++);
       }
     }
   }
@@ -118,9 +120,19 @@ void BlockRunner::poison_shared(std::size_t block) {
   if (dynamic_shared_) std::memset(dynamic_shared_.get(), 0xff, kernel_.shared_bytes);
 }
 
-void BlockRunner::run_block() {
+void BlockRunner::order_threads(std::size_t block) {
+  order_ = kernel_.orders.of_block(block);
+  threads_.resize(thread_count_);
+  std::iota(threads_.begin(), threads_.end(), 0U);
+  if (order_ == ThreadOrder::reversed) std::reverse(threads_.begin(), threads_.end());
+  if (order_ != ThreadOrder::random) return;
+  random_.seed(static_cast<unsigned>(kernel_.orders.launch + block));
+  std::shuffle(threads_.begin(), threads_.end(), random_);
+}
+
+void BlockRunner::run_block(std::size_t number) {
+  order_threads(number);
   next_thread_ = 0;
-  next_position_ = {};
   block_.members = thread_count_;
   block_.finished = 0;
   warps_.resize((thread_count_ + warp_size - 1) / warp_size);
@@ -136,13 +148,11 @@ void BlockRunner::run_block() {
 
 bool BlockRunner::start_next_thread() {
   if (next_thread_ == thread_count_) return false;
-  running_->thread = next_thread_++;
-  stowage_shim_position.thread = running_->position = next_position_;
-  if (++next_position_.x < kernel_.threads.x) return true;
-  next_position_.x = 0;
-  if (++next_position_.y < kernel_.threads.y) return true;
-  next_position_.y = 0;
-  ++next_position_.z;
+  const unsigned thread = threads_[next_thread_++];
+  const unsigned line = thread / kernel_.threads.x;
+  running_->thread = thread;
+  running_->position = {thread % kernel_.threads.x, line % kernel_.threads.y, line / kernel_.threads.y};
+  stowage_shim_position.thread = running_->position;
   return true;
 }
 
@@ -197,12 +207,14 @@ void BlockRunner::leave() {
 
 void BlockRunner::arrive(Barrier& barrier, const char* name) {
   if (barrier.finished > 0) fail(name);
-  if (barrier.waiting.size() + 1 == barrier.members) {
+  barrier.waiting.push_back(running_);
+  if (barrier.waiting.size() == barrier.members) {
+    if (order_ == ThreadOrder::random) {
+      std::shuffle(barrier.waiting.begin(), barrier.waiting.end(), random_);
+    }
     ready_.insert(ready_.end(), barrier.waiting.begin(), barrier.waiting.end());
     barrier.waiting.clear();
-    return;
   }
-  barrier.waiting.push_back(running_);
   leave();
 }
 

@@ -1,7 +1,9 @@
 // Runs a kernel: one block after another, the threads of a block on fibers of the calling thread.
 //
 // A thread runs straight through as a function call on the fiber of the one before, until it comes to a
-// barrier; only then does the next thread get a fiber of its own.
+// barrier; only then does the next thread get a fiber of its own. Behind a barrier all go on one by one, in
+// the block's order (thread_order.h): a kernel that lacks a barrier computes something else in some of its
+// blocks.
 #pragma once
 
 #include <vector_types.h>
@@ -12,9 +14,11 @@
 #include <cstdlib>
 #include <deque>
 #include <memory>
+#include <random>
 #include <vector>
 
 #include "tests/fake_cuda/fiber.h"
+#include "tests/fake_cuda/thread_order.h"
 
 namespace fake_cuda {
 
@@ -28,6 +32,7 @@ struct KernelRun {
   void** args = nullptr;
   GridSize blocks, threads;
   std::size_t shared_bytes = 0;
+  ThreadOrders orders;
 };
 
 class BlockRunner {
@@ -67,7 +72,8 @@ class BlockRunner {
     std::array<std::array<std::uint64_t, warp_size>, 2> values;
   };
 
-  void run_block();
+  void run_block(std::size_t number);
+  void order_threads(std::size_t block);
   static void work(void* worker);
   bool start_next_thread();
   void finish_thread();
@@ -81,8 +87,10 @@ class BlockRunner {
 
   KernelRun kernel_;
   unsigned thread_count_ = 0;
-  unsigned next_thread_ = 0;
-  uint3 next_position_{};
+  ThreadOrder order_ = ThreadOrder::forward;
+  std::minstd_rand random_;
+  std::vector<unsigned> threads_;  // in the order in which they start
+  unsigned next_thread_ = 0;       // of `threads_`
   Fiber main_;
   Worker* running_ = nullptr;
   std::vector<std::unique_ptr<Worker>> workers_;

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <numeric>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/fake_cuda/emulated_kernels.h"
@@ -67,6 +68,71 @@ TEST_F(BlockRunnerTest, ShufflesAsAWarpDoes) {
     const int up = std::max(in_group - 1, 0), down = std::min(in_group + 1, 7), other = in_group ^ 1;
     EXPECT_EQ(values[static_cast<std::size_t>(lane)],
               (((lane / 8 * 8 + 3) * 10 + up) * 10 + down) * 10 + other);
+  }
+}
+
+using LaunchNeighbour = cudaError_t (*)(int, int, bool, const int*, int*, cudaStream_t);
+
+// Which of `blocks` blocks of 64 threads compute what the kernel would on any card, had it its barrier.
+// `group`: how many threads share values.
+std::vector<bool> right_blocks(LaunchNeighbour launch_kernel, int group, bool synchronises, int blocks) {
+  const int threads = 64;
+  std::vector<int> x(static_cast<std::size_t>(blocks * threads));
+  std::iota(x.begin(), x.end(), 1);
+  const TestBuffer<int> in(x), out(x.size());
+  EXPECT_EQ(launch_kernel(blocks, threads, synchronises, in.data(), out.data(), nullptr), cudaSuccess);
+  const std::vector<int> values = out.read();
+  std::vector<bool> right(static_cast<std::size_t>(blocks), true);
+  for (int i = 0; i < blocks * threads; ++i) {
+    const int expected = i % group == 0 ? i + 1 : i;
+    if (values[static_cast<std::size_t>(i)] != expected) right[static_cast<std::size_t>(i / threads)] = false;
+  }
+  return right;
+}
+
+class ThreadOrderTest : public FakeCuda {
+ protected:
+  static void set_order(const char* order) {
+    setenv("STOWAGE_FAKE_CUDA_ORDER", order, 1);
+    fake_cuda_reset();
+    unsetenv("STOWAGE_FAKE_CUDA_ORDER");
+  }
+};
+
+TEST_F(ThreadOrderTest, AMissingBarrierShowsInTwoOfThreeOrders) {
+  for (const auto& [kernel, group] :
+       {std::pair{&launch_neighbour, 64}, std::pair{&launch_neighbour_in_warp, 32}}) {
+    for (const bool synchronises : {true, false}) {
+      set_order("forward");
+      EXPECT_EQ(right_blocks(kernel, group, synchronises, 2), (std::vector<bool>{true, true}));
+      for (const char* order : {"reversed", "random"}) {
+        set_order(order);
+        EXPECT_EQ(right_blocks(kernel, group, synchronises, 2), std::vector<bool>(2, synchronises)) << order;
+      }
+    }
+  }
+}
+
+TEST_F(ThreadOrderTest, BlocksTakeTurnsAtTheOrders) {
+  for (const auto& expected : {std::vector<bool>{true, false, false, true},
+                               {false, false, true, false},
+                               {false, true, false, false},
+                               {true, false, false, true}}) {
+    EXPECT_EQ(right_blocks(launch_neighbour, 64, false, 4), expected);
+  }
+}
+
+TEST_F(ThreadOrderTest, ShufflesAndBarriersWorkInEveryOrder) {
+  for (const char* order : {"forward", "reversed", "random"}) {
+    set_order(order);
+    std::vector<float> x(4 * 256);
+    std::iota(x.begin(), x.end(), 0.0F);
+    const TestBuffer<float> in(x), sums(4);
+    ASSERT_EQ(launch_block_sum(4, 256, in.data(), sums.data(), nullptr), cudaSuccess);
+    for (std::size_t block = 0; block < 4; ++block) {
+      const auto first = x.begin() + static_cast<std::ptrdiff_t>(block * 256);
+      EXPECT_EQ(sums.read()[block], std::accumulate(first, first + 256, 0.0F)) << order;
+    }
   }
 }
 

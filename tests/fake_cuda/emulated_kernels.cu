@@ -59,6 +59,22 @@ __global__ void fresh_shared_kernel(unsigned* out) {
   words[threadIdx.x] = dynamic[threadIdx.x] = 1;
 }
 
+__global__ void neighbour_kernel(bool synchronises, const int* x, int* y) {
+  __shared__ int values[1024];
+  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  values[threadIdx.x] = x[i];
+  if (synchronises) __syncthreads();
+  y[i] = values[threadIdx.x == 0 ? 0 : threadIdx.x - 1];
+}
+
+__global__ void neighbour_in_warp_kernel(bool synchronises, const int* x, int* y) {
+  __shared__ int values[1024];
+  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  values[threadIdx.x] = x[i];
+  if (synchronises) __syncwarp();
+  y[i] = values[threadIdx.x % 32 == 0 ? threadIdx.x : threadIdx.x - 1];
+}
+
 __global__ void store_pair_kernel(Pair pair, double* out) {
   out[0] = pair.first;
   out[1] = pair.second;
@@ -77,6 +93,8 @@ STOWAGE_CUDA_KERNEL(reverse_kernel);
 STOWAGE_CUDA_KERNEL(positions_kernel);
 STOWAGE_CUDA_KERNEL(shuffles_kernel);
 STOWAGE_CUDA_KERNEL(fresh_shared_kernel);
+STOWAGE_CUDA_KERNEL(neighbour_kernel);
+STOWAGE_CUDA_KERNEL(neighbour_in_warp_kernel);
 STOWAGE_CUDA_KERNEL(store_pair_kernel);
 STOWAGE_CUDA_KERNEL(half_a_barrier_kernel);
 
@@ -122,6 +140,16 @@ cudaError_t launch_shuffles(int* out, cudaStream_t stream) {
 
 cudaError_t launch_fresh_shared(unsigned* out, cudaStream_t stream) {
   return launch(fresh_shared_kernel, line(2), line(1), sizeof(unsigned), stream, out);
+}
+
+cudaError_t launch_neighbour(int blocks, int threads, bool synchronises, const int* x, int* y,
+                             cudaStream_t stream) {
+  return launch(neighbour_kernel, line(blocks), line(threads), 0, stream, synchronises, x, y);
+}
+
+cudaError_t launch_neighbour_in_warp(int blocks, int threads, bool synchronises, const int* x, int* y,
+                                     cudaStream_t stream) {
+  return launch(neighbour_in_warp_kernel, line(blocks), line(threads), 0, stream, synchronises, x, y);
 }
 
 cudaError_t launch_store_pair(Pair pair, double* out, cudaStream_t stream) {

@@ -22,6 +22,13 @@ cudaError_t launch_positions(dim3 blocks, dim3 threads, int* out, cudaStream_t s
 cudaError_t launch_shuffles(int* out, cudaStream_t stream);
 // The first word of static and of dynamic shared memory as a block finds it.
 cudaError_t launch_fresh_shared(unsigned* out, cudaStream_t stream);
+// y[i] is x[i - 1] within each block, and its first x[0]; without the barrier that it needs, unless
+// `synchronises`.
+cudaError_t launch_neighbour(int blocks, int threads, bool synchronises, const int* x, int* y,
+                             cudaStream_t stream);
+// The same of each warp, by shared memory and __syncwarp().
+cudaError_t launch_neighbour_in_warp(int blocks, int threads, bool synchronises, const int* x, int* y,
+                                     cudaStream_t stream);
 // Takes a struct, by value.
 struct Pair {
   double first;

@@ -89,12 +89,12 @@ std::function<void()> launch_work(const Kernel& kernel, GridSize blocks, GridSiz
     std::memcpy(values.data() + offsets[i], args[i], kernel.sizes[i]);
   }
   return [run = kernel.run, offsets = std::move(offsets), values = std::move(values), blocks, threads,
-          shared_bytes]() mutable {
+          shared_bytes, orders = State::get().next_orders()]() mutable {
     if (!State::get().kernel_may_start()) return;
     std::vector<void*> pointers;
     for (const std::size_t offset : offsets) pointers.push_back(values.data() + offset);
     pointers.push_back(nullptr);
-    BlockRunner::of_this_thread().run({run, pointers.data(), blocks, threads, shared_bytes});
+    BlockRunner::of_this_thread().run({run, pointers.data(), blocks, threads, shared_bytes, orders});
   };
 }
 

@@ -1,6 +1,7 @@
 #include "tests/fake_cuda/state.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
@@ -13,6 +14,27 @@ unsigned number_of_environment(const char* name, unsigned otherwise) {
   return value == nullptr ? otherwise : static_cast<unsigned>(std::strtoul(value, nullptr, 10));
 }
 
+std::optional<ThreadOrder> thread_order_of_environment() {
+  const char* value = std::getenv("STOWAGE_FAKE_CUDA_ORDER");
+  if (value == nullptr) return std::nullopt;
+  const auto found = std::find(thread_order_names.begin(), thread_order_names.end(), std::string_view(value));
+  if (found == thread_order_names.end()) {
+    std::fprintf(stderr, "fake CUDA: STOWAGE_FAKE_CUDA_ORDER is %s; set it to forward, reversed or random\n",
+                 value);
+    std::abort();
+  }
+  return static_cast<ThreadOrder>(found - thread_order_names.begin());
+}
+
+// Where a test has failed, for a kernel's result may be wrong in some orders alone.
+void name_thread_orders(int status, void*) {
+  if (status != EXIT_FAILURE) return;
+  std::fputs(
+      "fake CUDA: each block's threads ran forward, reversed or in random order, by the numbers of block and "
+      "launch; STOWAGE_FAKE_CUDA_ORDER=forward, reversed or random runs all of them in that order\n",
+      stderr);
+}
+
 Settings settings_of_environment() {
   Settings settings;
   if (const char* driver = std::getenv("STOWAGE_FAKE_CUDA")) {
@@ -22,6 +44,7 @@ Settings settings_of_environment() {
   if (const char* memory = std::getenv("STOWAGE_FAKE_CUDA_MEMORY")) {
     settings.capacity = std::strtoull(memory, nullptr, 10);
   }
+  settings.thread_order = thread_order_of_environment();
   settings.pending = number_of_environment("STOWAGE_FAKE_CUDA_PENDING", settings.pending);
   return settings;
 }
@@ -96,7 +119,15 @@ void State::reset() {
   driver_work_held = false;
   patience_in_milliseconds = patience_of_environment();
   const std::lock_guard lock(mutex_);
+  launches_ = 0;
   settings_ = settings_of_environment();
+}
+
+ThreadOrders State::next_orders() {
+  static const int at_exit = on_exit(name_thread_orders, nullptr);
+  static_cast<void>(at_exit);
+  const std::lock_guard lock(mutex_);
+  return {settings_.thread_order, launches_++};
 }
 
 void State::fault_kernel(unsigned nth, int error) {

@@ -8,10 +8,12 @@
 #include <cstddef>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "tests/fake_cuda/fake_cuda.h"
+#include "tests/fake_cuda/thread_order.h"
 
 namespace fake_cuda {
 
@@ -22,6 +24,7 @@ struct Settings {
   bool virtual_memory = true;
   int cards = 1;
   bool host_physical = true;
+  std::optional<ThreadOrder> thread_order;  // none: by turns
   unsigned pending = 1024;                  // pieces of work that a stream holds at most
 };
 
@@ -54,6 +57,7 @@ class State {
   // Called on a stream's thread: whether the next kernel runs. The card is lost where it does not.
   bool kernel_may_start();
   void fault_kernel(unsigned nth, int error);
+  ThreadOrders next_orders();  // of the next launch
   int lost() const { return lost_.load(std::memory_order_relaxed); }
 
   std::atomic<unsigned> calls_from_host_functions = 0;
@@ -73,6 +77,7 @@ class State {
   std::map<std::string, unsigned> counts_;
   std::vector<const char*> order_;
   unsigned total_ = 0;
+  unsigned launches_ = 0;
   std::atomic<unsigned> kernels_to_fault_ = 0;  // 0: none
   std::atomic<int> kernel_error_ = 0;
   std::atomic<int> lost_ = 0;
