@@ -26,7 +26,10 @@ class DropoutMask {
   // What element `element` is multiplied by.
   STOWAGE_HOST_DEVICE float factor(std::uint64_t element) const {
     const auto words = random_words(stream_, element / 4);
-    return words.v[element % 4] >= threshold_ ? scale_ : 0.0F;
+    // No index: an array that is indexed at run time lies in local memory.
+    const std::uint32_t left = element % 2 == 0 ? words.v[0] : words.v[1];
+    const std::uint32_t right = element % 2 == 0 ? words.v[2] : words.v[3];
+    return (element % 4 < 2 ? left : right) >= threshold_ ? scale_ : 0.0F;
   }
 
  private:

@@ -114,8 +114,12 @@ __global__ void embedding_backward_kernel(EmbeddingShape shape, std::int64_t tok
       if ((all >> static_cast<unsigned>(k) & 1U) == 0) continue;
       for (int i = k * warp_size; i < (k + 1) * warp_size; ++i) {
         if (shared[i] != row) continue;
-        waiting[count++] = dy + (first + i) * shape.width + column;
-        if (count < rows_in_flight) continue;
+        // No index: an array that is indexed at run time lies in local memory.
+#pragma unroll
+        for (int r = 0; r < rows_in_flight; ++r) {
+          if (r == count) waiting[r] = dy + (first + i) * shape.width + column;
+        }
+        if (++count < rows_in_flight) continue;
         sum.add(waiting, count, width, aligned);
         count = 0;
       }
