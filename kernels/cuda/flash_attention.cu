@@ -56,7 +56,7 @@ __device__ float weigh(const AttentionGrid& grid, std::int64_t head_row, std::in
 
 // Blocks are (head, tile of queries); the longest causal ones start first.
 template <class T, int rows, int width>
-__global__ void __launch_bounds__(attention_threads)
+__global__ void __launch_bounds__(attention_threads, 1)
     flash_attention_kernel(AttentionGrid all_heads, const T* qkv, T* out, float* log_sum_exp) {
   using Shape = TileShape<rows, width>;
   auto* queries = dynamic_shared<float>();

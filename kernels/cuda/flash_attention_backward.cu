@@ -115,7 +115,7 @@ __device__ void store_scores(const float (&scores)[own][own], float* tile) {
 
 // Blocks are (head, tile of keys). dvalues = weights^T dout, dkeys = scale gradients^T queries.
 template <class T, int rows, int width>
-__global__ void __launch_bounds__(attention_threads)
+__global__ void __launch_bounds__(attention_threads, 1)
     attention_backward_keys_kernel(AttentionGrid all_heads, BackwardTensors<T> of) {
   using Shape = TileShape<rows, width>;
   const BackwardTiles<rows, width> tiles;
@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(attention_threads)
 
 // Blocks are (head, tile of queries); the longest causal ones start first. dqueries = scale gradients keys.
 template <class T, int rows, int width>
-__global__ void __launch_bounds__(attention_threads)
+__global__ void __launch_bounds__(attention_threads, 1)
     attention_backward_queries_kernel(AttentionGrid all_heads, BackwardTensors<T> of) {
   using Shape = TileShape<rows, width>;
   const BackwardTiles<rows, width> tiles;
