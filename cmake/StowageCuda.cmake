@@ -22,7 +22,8 @@ if(STOWAGE_WITH_CUDA)
   endif()
   # Else CMake links the static runtime too, and builds for one old architecture.
   set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
-  set(CMAKE_CUDA_ARCHITECTURES "80;90" CACHE STRING "GPU architectures to build kernels for")
+  # Code for A100, H100 and B200, which serves the cards between them too; PTX of the newest for whatever comes later.
+  set(CMAKE_CUDA_ARCHITECTURES "80-real;90-real;100" CACHE STRING "GPU architectures to build kernels for")
   # CMake 3.25 does not know that nvcc of CUDA 12 and later speaks C++20.
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
@@ -33,7 +34,7 @@ if(STOWAGE_WITH_CUDA)
     set(CMAKE_CUDA_COMPILER_LAUNCHER ${STOWAGE_CCACHE})
   endif()
   find_package(CUDAToolkit REQUIRED)
-  message(STATUS "CUDA backend: ${CMAKE_CUDA_COMPILER} ${CMAKE_CUDA_COMPILER_VERSION}, sm_${CMAKE_CUDA_ARCHITECTURES}")
+  message(STATUS "CUDA backend: ${CMAKE_CUDA_COMPILER} ${CMAKE_CUDA_COMPILER_VERSION}, architectures ${CMAKE_CUDA_ARCHITECTURES}")
 else()
   message(STATUS "CUDA backend: not built (STOWAGE_CUDA=${STOWAGE_CUDA})")
 endif()

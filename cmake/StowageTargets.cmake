@@ -54,9 +54,6 @@ if(STOWAGE_LIBFUZZER)
   endif()
   stowage_host_options(stowage_options -fsanitize=fuzzer-no-link)
 endif()
-if(STOWAGE_WITH_CUDA)
-  target_compile_options(stowage_options INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:--threads=2>)
-endif()
 
 # stowage_library(name [INTERNAL] [COMPUTES] SOURCES … [LINK …] [PRIVATE …]): a folder's static library. LINK names
 # the folders (and packages) that its headers or sources use. INTERNAL ones are not installed: they are a part
