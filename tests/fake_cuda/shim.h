@@ -3,9 +3,10 @@
 //
 // Files must keep to: threadIdx, blockIdx, blockDim, gridDim, warpSize; __shared__ arrays of trivial
 // types inside kernels; stowage_shim_dynamic_shared(); __syncthreads(), __syncwarp(), shuffles of values
-// of up to 8 bytes that all 32 lanes of a warp take part in. Kernels are launched by cudaLaunchKernel.
-// A barrier or shuffle that some thread of the block or warp never reaches ends the program, also
-// where a real card would let it pass. Shared memory holds 0xff bytes or another block's leavings at first.
+// of up to 8 bytes and matrix instructions (shim_fragments.h) that all 32 lanes of a warp take part in.
+// Kernels are launched by cudaLaunchKernel. A barrier or shuffle that some thread of the block or warp never
+// reaches ends the program, also where a real card would let it pass. Shared memory holds 0xff bytes or
+// another block's leavings at first.
 #pragma once
 
 #ifndef __cplusplus
@@ -24,6 +25,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "tests/fake_cuda/shim_fragments.h"
 #include "tests/fake_cuda/shim_runtime.h"
 
 #undef __shared__
