@@ -1,4 +1,4 @@
-// Tiles of attention in shared memory, for blocks of 16 x 16 threads: thread (y, x) = (threadIdx / 16,
+// Tiles of attention in f32 in shared memory, for blocks of 16 x 16 threads: thread (y, x) = (threadIdx / 16,
 // threadIdx % 16).
 //
 // `width` is the head's width rounded up to 64, 128 or 256; columns behind the head's end, and rows behind
@@ -8,8 +8,7 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/attention.h"
-#include "kernels/cuda/dropout_mask.h"
+#include "kernels/cuda/attention_grid.h"
 #include "kernels/cuda/pack.h"
 
 namespace stowage::cuda {
@@ -33,52 +32,20 @@ struct TileShape {
   static constexpr int own_fours = width / (4 * attention_side);  // groups of four columns of results
 };
 
-// What the kernels are told, by value.
-struct AttentionGrid {
-  std::int64_t heads, sequence, width, head_width;
-  std::int64_t first_head;  // of the launch, counted through all samples
-  bool causal, dropped, aligned;
-  float scale;
-  DropoutMask mask;
-  // [samples, sequence], or null; within a kernel, of the block's sample (of_head).
-  const std::int32_t* seen;
-
-  // What the blocks of one head need.
-  __device__ AttentionGrid of_head(std::int64_t head) const {
-    AttentionGrid grid = *this;
-    if (seen != nullptr) grid.seen += head / heads * sequence;
-    return grid;
-  }
-};
-
-// Where one head's rows start in [N, width] and [samples, heads, sequence] tensors.
-struct HeadPlace {
-  std::int64_t out, row;
-
-  __device__ HeadPlace(const AttentionGrid& grid, std::int64_t head) {
-    out = head / grid.heads * grid.sequence * grid.width + head % grid.heads * grid.head_width;
-    row = head * grid.sequence;
-  }
-  // In [N, 3 width], of queries.
-  __device__ std::int64_t queries(const AttentionGrid& grid, std::int64_t head) const {
-    return head / grid.heads * grid.sequence * 3 * grid.width + head % grid.heads * grid.head_width;
-  }
-};
-
 // Rows [first, first + rows) of a head whose row 0 is at `from`.
-template <int rows, int width, class T>
-__device__ void load_tile(const AttentionGrid& grid, const T* from, std::int64_t stride, std::int64_t first,
-                          float* tile) {
-  constexpr int packs = width / pack_size<T>;
+template <int rows, int width>
+__device__ void load_tile(const AttentionGrid& grid, const float* from, std::int64_t stride,
+                          std::int64_t first, float* tile) {
+  constexpr int packs = width / pack_size<float>;
   for (int i = static_cast<int>(threadIdx.x); i < rows * packs; i += attention_threads) {
     const int row = i / packs;
-    const int column = i % packs * pack_size<T>;
+    const int column = i % packs * pack_size<float>;
     const bool inside = first + row < grid.sequence && column < grid.head_width;
-    Pack<T> pack = {};
+    Pack<float> pack = {};
     if (inside)
       pack = load_pack(from + (first + row) * stride + column, grid.head_width - column, grid.aligned);
     float* to = tile + row * TileShape<rows, width>::stride + column;
-    for (int k = 0; k < pack_size<T>; ++k) to[k] = pack.values[k];
+    for (int k = 0; k < pack_size<float>; ++k) to[k] = pack.values[k];
   }
 }
 
@@ -146,8 +113,7 @@ struct OwnResults {
   }
 
   // To rows [first, first + rows) of a head whose row 0 is at `to`; row i times factors[i].
-  template <class T>
-  __device__ void store(const AttentionGrid& grid, const float (&factors)[Shape::own_rows], T* to,
+  __device__ void store(const AttentionGrid& grid, const float (&factors)[Shape::own_rows], float* to,
                         std::int64_t stride, std::int64_t first) const {
     const int y = static_cast<int>(threadIdx.x) / attention_side;
     const int x = static_cast<int>(threadIdx.x) % attention_side;
@@ -159,37 +125,11 @@ struct OwnResults {
       for (int g = 0; g < Shape::own_fours; ++g) {
         const int column = g * 4 * attention_side + 4 * x;
         for (int c = 0; c < 4; ++c) {
-          if (column + c < grid.head_width)
-            to[row * stride + column + c] = static_cast<T>(values[i][g][c] * factors[i]);
+          if (column + c < grid.head_width) to[row * stride + column + c] = values[i][g][c] * factors[i];
         }
       }
     }
   }
 };
-
-__device__ inline bool sees(const AttentionGrid& grid, std::int64_t query, std::int64_t key) {
-  return query < grid.sequence && key < grid.sequence && (!grid.causal || key <= query) &&
-         (grid.seen == nullptr || grid.seen[key] != 0);
-}
-
-// What dropout multiplies a head's probability by; `row` = number of the query through all heads.
-__device__ inline float kept(const AttentionGrid& grid, std::int64_t row, std::int64_t key) {
-  return grid.dropped ? grid.mask.factor(static_cast<std::uint64_t>(row * grid.sequence + key)) : 1.0F;
-}
-
-template <class T>
-AttentionGrid attention_grid(const AttentionShape& shape, bool aligned) {
-  return {shape.heads,
-          shape.sequence,
-          shape.width,
-          shape.head_width(),
-          0,
-          shape.causal,
-          shape.dropout > 0,
-          aligned && shape.head_width() % pack_size<T> == 0,
-          static_cast<float>(1 / std::sqrt(static_cast<double>(shape.head_width()))),
-          DropoutMask(shape.random, shape.dropout),
-          shape.seen};
-}
 
 }  // namespace stowage::cuda

@@ -32,7 +32,23 @@ class DropoutMask {
     return (element % 4 < 2 ? left : right) >= threshold_ ? scale_ : 0.0F;
   }
 
+  // Bit i: whether element first + i is kept, i < 4. One draw where `first` is a multiple of 4, else two.
+  STOWAGE_HOST_DEVICE unsigned kept_of_four(std::uint64_t first) const {
+    unsigned bits = kept_of_group(first / 4);
+    if (first % 4 != 0) bits = (bits | kept_of_group(first / 4 + 1) << 4U) >> first % 4;
+    return bits & 0xfU;
+  }
+  // What a kept element is multiplied by.
+  STOWAGE_HOST_DEVICE float scale() const { return scale_; }
+
  private:
+  STOWAGE_HOST_DEVICE unsigned kept_of_group(std::uint64_t index) const {
+    const auto words = random_words(stream_, index);
+    unsigned bits = 0;
+    for (unsigned i = 0; i < 4; ++i) bits |= (words.v[i] >= threshold_ ? 1U : 0U) << i;
+    return bits;
+  }
+
   RandomStream stream_;
   std::uint64_t threshold_;
   float scale_;

@@ -55,9 +55,9 @@ __device__ float weigh(const AttentionGrid& grid, std::int64_t head_row, std::in
 }
 
 // Blocks are (head, tile of queries); the longest causal ones start first.
-template <class T, int rows, int width>
+template <int rows, int width>
 __global__ void __launch_bounds__(attention_threads, 1)
-    flash_attention_kernel(AttentionGrid all_heads, const T* qkv, T* out, float* log_sum_exp) {
+    flash_attention_kernel(AttentionGrid all_heads, const float* qkv, float* out, float* log_sum_exp) {
   using Shape = TileShape<rows, width>;
   auto* queries = dynamic_shared<float>();
   float* keys = queries + Shape::floats;  // and then values
@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(attention_threads, 1)
   const AttentionGrid grid = all_heads.of_head(head);
   const std::int64_t first = static_cast<std::int64_t>(gridDim.y - 1 - blockIdx.y) * rows;
   const HeadPlace place(grid, head);
-  const T* rows_of_head = qkv + place.queries(grid, head);
+  const float* rows_of_head = qkv + place.queries(grid, head);
   const std::int64_t stride = 3 * grid.width;
   const std::int64_t seen = grid.causal && first + rows < grid.sequence ? first + rows : grid.sequence;
 
@@ -109,29 +109,24 @@ __global__ void __launch_bounds__(attention_threads, 1)
   results.store(grid, factors, out + place.out, grid.width, first);
 }
 
-template <class T, int rows, int width>
-void launch_forward(const AttentionShape& shape, const T* qkv, T* out, float* log_sum_exp, void* stream) {
+template <int rows, int width>
+void launch_forward(const AttentionShape& shape, const float* qkv, float* out, float* log_sum_exp,
+                    void* stream) {
   const Extent blocks{shape.samples * shape.heads, blocks_for(shape.sequence, rows)};
-  launch(flash_attention_kernel<T, rows, width>, "attention",
+  launch(flash_attention_kernel<rows, width>, "attention",
          {blocks, attention_threads, flash_attention_shared<rows, width>}, stream,
-         attention_grid<T>(shape, is_aligned(qkv)), qkv, out, log_sum_exp);
+         attention_grid<float>(shape, is_aligned(qkv)), qkv, out, log_sum_exp);
 }
 
-template <class T>
-void flash_attention(const AttentionShape& shape, const T* qkv, T* out, float* log_sum_exp, void* stream) {
-  if (shape.head_width() <= 64) return launch_forward<T, 64, 64>(shape, qkv, out, log_sum_exp, stream);
-  if (shape.head_width() <= 128) return launch_forward<T, 64, 128>(shape, qkv, out, log_sum_exp, stream);
-  launch_forward<T, 32, 256>(shape, qkv, out, log_sum_exp, stream);
+void flash_attention(const AttentionShape& shape, const float* qkv, float* out, float* log_sum_exp,
+                     void* stream) {
+  if (shape.head_width() <= 64) return launch_forward<64, 64>(shape, qkv, out, log_sum_exp, stream);
+  if (shape.head_width() <= 128) return launch_forward<64, 128>(shape, qkv, out, log_sum_exp, stream);
+  launch_forward<32, 256>(shape, qkv, out, log_sum_exp, stream);
 }
 
-template void flash_attention(const AttentionShape&, const float*, float*, float*, void*);
-template void flash_attention(const AttentionShape&, const Bfloat16*, Bfloat16*, float*, void*);
-
-STOWAGE_CUDA_KERNEL(flash_attention_kernel<float, 64, 64>);
-STOWAGE_CUDA_KERNEL(flash_attention_kernel<float, 64, 128>);
-STOWAGE_CUDA_KERNEL(flash_attention_kernel<float, 32, 256>);
-STOWAGE_CUDA_KERNEL(flash_attention_kernel<Bfloat16, 64, 64>);
-STOWAGE_CUDA_KERNEL(flash_attention_kernel<Bfloat16, 64, 128>);
-STOWAGE_CUDA_KERNEL(flash_attention_kernel<Bfloat16, 32, 256>);
+STOWAGE_CUDA_KERNEL(flash_attention_kernel<64, 64>);
+STOWAGE_CUDA_KERNEL(flash_attention_kernel<64, 128>);
+STOWAGE_CUDA_KERNEL(flash_attention_kernel<32, 256>);
 
 }  // namespace stowage::cuda

@@ -1,18 +1,31 @@
-// Our own attention: tiles in shared memory, probabilities never stored (Dao et al., "FlashAttention";
-// Dao, "FlashAttention-2", for the order of the loops). Plain f32 arithmetic: any card, any head width up to
-// 256, any sequence, with or without dropout.
+// Our own attention: tiles in shared memory, probabilities never stored (Dao et al., "FlashAttention"; Dao,
+// "FlashAttention-2", for the order of the loops and the warps' shares). Any head width up to 256, any
+// sequence, with or without dropout and padding. It computes what cuDNN does not: f32, dropout by our random
+// numbers, and everything where there is no cuDNN.
+//
+// In bf16 tensor cores multiply (fragments.h) and sum in f32; probabilities and gradients of scores are
+// rounded to bf16 before they are multiplied with. In f32 all arithmetic is plain f32, by its own kernels.
 //
 // Backward in two passes without atomics: one block sums the gradients of its keys and values over the
 // queries in order, another those of its queries over the keys. Scratch: rows' sums of dout * out, f32 for
 // each row of as many heads at a time as fit.
+//
+// Expected of bf16 on an H100, counted from its data sheet and not measured: a token of a BERT base layer
+// (width 768, sequence 512) takes 4 * 512 * 768 operations forward and 14 * 512 * 768 backward, 1.6 + 5.6 ns
+// at 989 TFLOP/s (plain f32, at 67: 23 + 82); 6 + 20 KB of device memory, 2 + 6 ns at 3.35 TB/s; and with
+// dropout, in each of three passes, 1,536 draws for four probabilities of about 75 instructions each, 4 ns of
+// all its issue slots (16 where every probability has its own draw).
 #pragma once
 
 #include "kernels/cuda/attention.h"
+#include "kernels/math/bfloat16.h"
 
 namespace stowage::cuda {
 
-template <class T>
-void flash_attention(const AttentionShape& shape, const T* qkv, T* out, float* log_sum_exp, void* stream);
+void flash_attention(const AttentionShape& shape, const float* qkv, float* out, float* log_sum_exp,
+                     void* stream);
+void flash_attention(const AttentionShape& shape, const Bfloat16* qkv, Bfloat16* out, float* log_sum_exp,
+                     void* stream);
 
 template <class T>
 void flash_attention_backward(const AttentionShape& shape, const AttentionGradient<T>& of, void* stream);

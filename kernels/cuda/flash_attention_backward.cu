@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/attention_tile.h"
 #include "kernels/cuda/flash_attention.h"
+#include "kernels/cuda/flash_attention_backward.h"
 #include "kernels/cuda/kernel_registry.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/reduce.h"
@@ -29,15 +30,6 @@ __global__ void attention_delta_kernel(AttentionGrid grid, std::int64_t rows, co
   sum = reduce_warp<Sum>(sum);
   if (row < rows && threadIdx.x % warp_size == 0) delta[row] = sum;
 }
-
-template <class T>
-struct BackwardTensors {
-  const T* qkv;
-  const float* log_sum_exp;
-  const T* dout;
-  const float* delta;  // of the launch's heads
-  T* dqkv;
-};
 
 // Tiles of queries, keys, values and dout, and one of weights.
 template <int rows, int width>
@@ -67,9 +59,9 @@ struct ScoresGradient {
 };
 
 // From the tiles: p = exp(score - log_sum_exp); gradient = p (kept dp - delta), dp = dout values^T.
-template <class T, int rows, int width>
-__device__ void scores_gradient(const AttentionGrid& grid, const BackwardTensors<T>& of, std::int64_t head,
-                                std::int64_t first_query, std::int64_t first_key,
+template <int rows, int width>
+__device__ void scores_gradient(const AttentionGrid& grid, const BackwardTensors<float>& of,
+                                std::int64_t head, std::int64_t first_query, std::int64_t first_key,
                                 const BackwardTiles<rows, width>& tiles,
                                 ScoresGradient<TileShape<rows, width>::own_rows>& result) {
   using Shape = TileShape<rows, width>;
@@ -114,9 +106,9 @@ __device__ void store_scores(const float (&scores)[own][own], float* tile) {
 }
 
 // Blocks are (head, tile of keys). dvalues = weights^T dout, dkeys = scale gradients^T queries.
-template <class T, int rows, int width>
+template <int rows, int width>
 __global__ void __launch_bounds__(attention_threads, 1)
-    attention_backward_keys_kernel(AttentionGrid all_heads, BackwardTensors<T> of) {
+    attention_backward_keys_kernel(AttentionGrid all_heads, BackwardTensors<float> of) {
   using Shape = TileShape<rows, width>;
   const BackwardTiles<rows, width> tiles;
   const std::int64_t head = all_heads.first_head + blockIdx.x;
@@ -157,9 +149,9 @@ __global__ void __launch_bounds__(attention_threads, 1)
 }
 
 // Blocks are (head, tile of queries); the longest causal ones start first. dqueries = scale gradients keys.
-template <class T, int rows, int width>
+template <int rows, int width>
 __global__ void __launch_bounds__(attention_threads, 1)
-    attention_backward_queries_kernel(AttentionGrid all_heads, BackwardTensors<T> of) {
+    attention_backward_queries_kernel(AttentionGrid all_heads, BackwardTensors<float> of) {
   using Shape = TileShape<rows, width>;
   const BackwardTiles<rows, width> tiles;
   const std::int64_t head = all_heads.first_head + blockIdx.x;
@@ -189,13 +181,20 @@ __global__ void __launch_bounds__(attention_threads, 1)
   dqueries.store(grid, scales, of.dqkv + at, stride, first);
 }
 
-template <class T, int rows, int width>
-void launch_backward(const AttentionGrid& grid, std::int64_t heads, const BackwardTensors<T>& of,
-                     void* stream) {
+template <int rows, int width>
+void launch_passes(const AttentionGrid& grid, std::int64_t heads, const BackwardTensors<float>& of,
+                   void* stream) {
   const LaunchShape shape{
       {heads, blocks_for(grid.sequence, rows)}, attention_threads, flash_backward_shared<rows, width>};
-  launch(attention_backward_keys_kernel<T, rows, width>, "attention_backward", shape, stream, grid, of);
-  launch(attention_backward_queries_kernel<T, rows, width>, "attention_backward", shape, stream, grid, of);
+  launch(attention_backward_keys_kernel<rows, width>, "attention_backward", shape, stream, grid, of);
+  launch(attention_backward_queries_kernel<rows, width>, "attention_backward", shape, stream, grid, of);
+}
+
+void launch_backward(const AttentionGrid& grid, std::int64_t heads, const BackwardTensors<float>& of,
+                     void* stream) {
+  if (grid.head_width <= 64) return launch_passes<64, 64>(grid, heads, of, stream);
+  if (grid.head_width <= 128) return launch_passes<32, 128>(grid, heads, of, stream);
+  launch_passes<16, 256>(grid, heads, of, stream);
 }
 
 // For heads [grid.first_head, grid.first_head + heads) of all samples' heads.
@@ -206,10 +205,7 @@ void run_heads(const AttentionGrid& grid, std::int64_t heads, const AttentionGra
   launch(attention_delta_kernel<T>, "attention_backward",
          {{blocks_for(rows, delta_warps)}, delta_warps * warp_size}, stream, grid, rows, of.out, of.dout,
          delta);
-  const BackwardTensors<T> tensors{of.qkv, of.log_sum_exp, of.dout, delta, of.dqkv};
-  if (grid.head_width <= 64) return launch_backward<T, 64, 64>(grid, heads, tensors, stream);
-  if (grid.head_width <= 128) return launch_backward<T, 32, 128>(grid, heads, tensors, stream);
-  launch_backward<T, 16, 256>(grid, heads, tensors, stream);
+  launch_backward(grid, heads, BackwardTensors<T>{of.qkv, of.log_sum_exp, of.dout, delta, of.dqkv}, stream);
 }
 
 template <class T>
@@ -219,7 +215,8 @@ void flash_attention_backward(const AttentionShape& shape, const AttentionGradie
   const std::int64_t row_bytes = shape.sequence * static_cast<std::int64_t>(sizeof(float));
   const std::int64_t at_once = std::clamp<std::int64_t>(most_delta_bytes / row_bytes, 1, all);
   auto* delta = scratch_for<float>(stream, at_once * shape.sequence, "attention_backward");
-  AttentionGrid grid = attention_grid<T>(shape, is_aligned(of.qkv) && is_aligned(of.dout));
+  AttentionGrid grid =
+      attention_grid<T>(shape, is_aligned(of.qkv) && is_aligned(of.dout) && is_aligned(of.dqkv));
   for (grid.first_head = 0; grid.first_head < all; grid.first_head += at_once) {
     run_heads(grid, std::min(at_once, all - grid.first_head), of, delta, stream);
   }
@@ -230,17 +227,11 @@ template void flash_attention_backward(const AttentionShape&, const AttentionGra
 
 STOWAGE_CUDA_KERNEL(attention_delta_kernel<float>);
 STOWAGE_CUDA_KERNEL(attention_delta_kernel<Bfloat16>);
-STOWAGE_CUDA_KERNEL(attention_backward_keys_kernel<float, 64, 64>);
-STOWAGE_CUDA_KERNEL(attention_backward_keys_kernel<float, 32, 128>);
-STOWAGE_CUDA_KERNEL(attention_backward_keys_kernel<float, 16, 256>);
-STOWAGE_CUDA_KERNEL(attention_backward_keys_kernel<Bfloat16, 64, 64>);
-STOWAGE_CUDA_KERNEL(attention_backward_keys_kernel<Bfloat16, 32, 128>);
-STOWAGE_CUDA_KERNEL(attention_backward_keys_kernel<Bfloat16, 16, 256>);
-STOWAGE_CUDA_KERNEL(attention_backward_queries_kernel<float, 64, 64>);
-STOWAGE_CUDA_KERNEL(attention_backward_queries_kernel<float, 32, 128>);
-STOWAGE_CUDA_KERNEL(attention_backward_queries_kernel<float, 16, 256>);
-STOWAGE_CUDA_KERNEL(attention_backward_queries_kernel<Bfloat16, 64, 64>);
-STOWAGE_CUDA_KERNEL(attention_backward_queries_kernel<Bfloat16, 32, 128>);
-STOWAGE_CUDA_KERNEL(attention_backward_queries_kernel<Bfloat16, 16, 256>);
+STOWAGE_CUDA_KERNEL(attention_backward_keys_kernel<64, 64>);
+STOWAGE_CUDA_KERNEL(attention_backward_keys_kernel<32, 128>);
+STOWAGE_CUDA_KERNEL(attention_backward_keys_kernel<16, 256>);
+STOWAGE_CUDA_KERNEL(attention_backward_queries_kernel<64, 64>);
+STOWAGE_CUDA_KERNEL(attention_backward_queries_kernel<32, 128>);
+STOWAGE_CUDA_KERNEL(attention_backward_queries_kernel<16, 256>);
 
 }  // namespace stowage::cuda

@@ -1,4 +1,5 @@
-// Sums and maxima over a warp and over a block: the one place with warp intrinsics.
+// Sums and maxima over a warp and over a block, and exchanges between lanes: the one place with warp
+// shuffles.
 //
 // The order of the additions is fixed, and every thread gets the result.
 #pragma once
@@ -23,11 +24,17 @@ struct Largest {
   }
 };
 
+// What the lane whose number differs in the bits of `mask` holds. All 32 take part.
+template <class T>
+__device__ inline T swap_lanes(T value, int mask) {
+  return __shfl_xor_sync(0xffffffffU, value, mask);
+}
+
 // Over groups of `width` neighbouring threads, a power of two of at most 32. All 32 take part.
 template <class Operation, class T>
 __device__ inline T reduce_warp(T value, int width = warp_size) {
   for (int distance = width / 2; distance > 0; distance /= 2) {
-    value = Operation::of(value, __shfl_xor_sync(0xffffffffU, value, distance));
+    value = Operation::of(value, swap_lanes(value, distance));
   }
   return value;
 }

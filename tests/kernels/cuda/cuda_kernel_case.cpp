@@ -165,10 +165,16 @@ double largest_of(const std::vector<double>& values) {
 
 double default_tolerance(DataType type) { return type == DataType::bf16 ? 0x1p-8 : 1e-5; }
 
-void expect_agrees(const std::vector<double>& found, const std::vector<double>& right, double tolerance) {
+// `type`: of the output, whose roundings every element may be off by.
+void expect_agrees(const TestOperand& output, DataType type, const std::vector<double>& found,
+                   const std::vector<double>& right) {
   ASSERT_EQ(found.size(), right.size());
-  const double bound = tolerance * largest_of(right);
+  const double rounding = default_tolerance(type);
+  const double tolerance = output.tolerance > 0 || !output.slack.empty() ? output.tolerance : rounding;
+  const double bound_of_all = tolerance * largest_of(right);
   for (std::size_t i = 0; i < found.size(); ++i) {
+    const double own = output.slack.empty() ? 0 : output.slack[i] + rounding * std::abs(right[i]);
+    const double bound = std::max(bound_of_all, own);
     ASSERT_TRUE(std::abs(found[i] - right[i]) <= bound)  // false for NaN
         << "element " << i << " is " << found[i] << ", not " << right[i] << "; bound " << bound;
   }
@@ -234,9 +240,8 @@ void CudaKernelTest::expect_right_in(const KernelCase& of, DataType type, std::i
     SCOPED_TRACE("output " + std::to_string(i));
     if (of.writes[i].role == Role::i32) continue;  // a workspace
     const DataType own = type_of(of.writes[i].role, type);
-    const double tolerance = of.writes[i].tolerance > 0 ? of.writes[i].tolerance : default_tolerance(own);
-    expect_agrees(widened(found[i], own), widened(right[i], type_of(of.writes[i].role, DataType::f64)),
-                  tolerance);
+    expect_agrees(of.writes[i], own, widened(found[i], own),
+                  widened(right[i], type_of(of.writes[i].role, DataType::f64)));
   }
 }
 

@@ -32,6 +32,9 @@ struct TestOperand {
   std::vector<double> values;  // of an input; of an output: what it holds before, or nothing
   // Of an output, relative to its largest element: 0 means what one rounding and a sum in f32 may cost.
   double tolerance = 0;
+  // Of an output: what each element may be off, beside its own rounding. Stands in for the tolerance where it
+  // allows more.
+  std::vector<double> slack = {};
 };
 
 struct KernelCase {

@@ -1,0 +1,75 @@
+// What both kinds of attention kernels need: where a head's rows lie, which keys a query sees, what dropout
+// keeps.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/dropout_mask.h"
+#include "kernels/cuda/pack.h"
+
+namespace stowage::cuda {
+
+// What the kernels are told, by value.
+struct AttentionGrid {
+  std::int64_t heads, sequence, width, head_width;
+  std::int64_t first_head;  // of the launch, counted through all samples
+  bool causal, dropped, aligned;
+  float scale;         // of scores
+  float binary_scale;  // scale / ln 2: exp(scale x) = 2^(binary_scale x)
+  DropoutMask mask;
+  // [samples, sequence], or null; within a kernel, of the block's sample (of_head).
+  const std::int32_t* seen;
+
+  // What the blocks of one head need.
+  __device__ AttentionGrid of_head(std::int64_t head) const {
+    AttentionGrid grid = *this;
+    if (seen != nullptr) grid.seen += head / heads * sequence;
+    return grid;
+  }
+};
+
+// Where one head's rows start in [N, width] and [samples, heads, sequence] tensors.
+struct HeadPlace {
+  std::int64_t out, row;
+
+  __device__ HeadPlace(const AttentionGrid& grid, std::int64_t head) {
+    out = head / grid.heads * grid.sequence * grid.width + head % grid.heads * grid.head_width;
+    row = head * grid.sequence;
+  }
+  // In [N, 3 width], of queries.
+  __device__ std::int64_t queries(const AttentionGrid& grid, std::int64_t head) const {
+    return head / grid.heads * grid.sequence * 3 * grid.width + head % grid.heads * grid.head_width;
+  }
+};
+
+__device__ inline bool sees(const AttentionGrid& grid, std::int64_t query, std::int64_t key) {
+  return query < grid.sequence && key < grid.sequence && (!grid.causal || key <= query) &&
+         (grid.seen == nullptr || grid.seen[key] != 0);
+}
+
+// What dropout multiplies a head's probability by; `row` = number of the query through all heads.
+__device__ inline float kept(const AttentionGrid& grid, std::int64_t row, std::int64_t key) {
+  return grid.dropped ? grid.mask.factor(static_cast<std::uint64_t>(row * grid.sequence + key)) : 1.0F;
+}
+
+// `aligned`: all tensors of T are 16-byte aligned.
+template <class T>
+AttentionGrid attention_grid(const AttentionShape& shape, bool aligned) {
+  const double scale = 1 / std::sqrt(static_cast<double>(shape.head_width()));
+  return {shape.heads,
+          shape.sequence,
+          shape.width,
+          shape.head_width(),
+          0,
+          shape.causal,
+          shape.dropout > 0,
+          aligned && shape.head_width() % pack_size<T> == 0,
+          static_cast<float>(scale),
+          static_cast<float>(scale / 0.69314718055994530942),
+          DropoutMask(shape.random, shape.dropout),
+          shape.seen};
+}
+
+}  // namespace stowage::cuda
