@@ -58,7 +58,7 @@ struct QueryState {
 // score over the scale: p (kept dp - delta).
 __device__ inline void to_gradient(const AttentionGrid& grid, const QueryState& query, unsigned seen,
                                    unsigned kept, float& score, float& gradient) {
-  const float p = seen != 0 ? exp2f(score * grid.binary_scale - query.level) : 0.0F;
+  const float p = seen != 0 ? power_of_two(score * grid.binary_scale - query.level) : 0.0F;
   const float factor = kept != 0 ? grid.mask.scale() : 0.0F;
   score = p * factor;
   gradient = p * (factor * gradient - query.delta);

@@ -40,12 +40,12 @@ __device__ void weigh(const AttentionGrid& grid, SumsFragment (&scores)[blocks],
       largest = Largest::of(largest, scores[j / 4].values[score_index(i, j % 4)]);
     largest = reduce_warp<Largest>(largest, 4);
     const float level = largest == hidden ? 0.0F : largest;  // no key was seen: every weight is 2^-infinity
-    factors[i] = exp2f((states.largest[i] - level) * grid.binary_scale);
+    factors[i] = power_of_two((states.largest[i] - level) * grid.binary_scale);
     float sum = states.sum[i] * factors[i];
 #pragma unroll
     for (int j = 0; j < 4 * blocks; ++j) {
       float& score = scores[j / 4].values[score_index(i, j % 4)];
-      score = exp2f((score - level) * grid.binary_scale);
+      score = power_of_two((score - level) * grid.binary_scale);
       sum += score;
     }
     states.largest[i] = largest;
@@ -55,6 +55,7 @@ __device__ void weigh(const AttentionGrid& grid, SumsFragment (&scores)[blocks],
 
 // Every score whose bit is not set becomes `value`; the others are multiplied by `factor`.
 __device__ inline void choose(unsigned bits, float factor, float value, SumsFragment& scores) {
+  if (bits == 0xffU && factor == 1.0F) return;
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
 #pragma unroll
