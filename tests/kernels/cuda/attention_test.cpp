@@ -207,6 +207,15 @@ TEST_F(CudaAttention, LargeScoresDoNotOverflow) {
   expect_attention(sizes, of);
 }
 
+// Rows that start at any element are read and written one by one, for the same bits.
+TEST_F(CudaAttention, HasTheSameBitsAtEveryAddress) {
+  const Sizes sizes{1, 2, 35, 64, true, 0.25};
+  for (const KernelCase& of : {forward(sizes), backward(sizes)}) {
+    for (const DataType type : {DataType::f32, DataType::bf16})
+      EXPECT_EQ(run_cuda(of, type, 1), run_cuda(of, type)) << of.kernel << " in " << to_string(type);
+  }
+}
+
 TEST_F(CudaAttention, RefusesHeadsThatAreTooWide) {
   const Sizes sizes{1, 1, 2, 260};
   EXPECT_THROW(run_cuda(forward(sizes), DataType::f32), InvalidInput);
