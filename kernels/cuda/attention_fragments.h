@@ -203,7 +203,7 @@ __device__ unsigned seen_scores(const AttentionGrid& grid, std::int64_t first_ow
   for (int i = 0; i < 2; ++i) {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      bits |= (sees(grid, pairs.query(i, j), pairs.key(i, j)) ? 1U : 0U) << (4 * i + j);
+      if (sees(grid, pairs.query(i, j), pairs.key(i, j))) bits |= 1U << (4 * i + j);
     }
   }
   return bits;

@@ -45,7 +45,9 @@ class DropoutMask {
   STOWAGE_HOST_DEVICE unsigned kept_of_group(std::uint64_t index) const {
     const auto words = random_words(stream_, index);
     unsigned bits = 0;
-    for (unsigned i = 0; i < 4; ++i) bits |= (words.v[i] >= threshold_ ? 1U : 0U) << i;
+    for (unsigned i = 0; i < 4; ++i) {
+      if (words.v[i] >= threshold_) bits |= 1U << i;
+    }
     return bits;
   }
 

@@ -12,9 +12,9 @@
 //
 // Expected of bf16 on an H100, counted from its data sheet and not measured: a token of a BERT base layer
 // (width 768, sequence 512) takes 4 * 512 * 768 operations forward and 14 * 512 * 768 backward, 1.6 + 5.6 ns
-// at 989 TFLOP/s (plain f32, at 67: 23 + 82); 6 + 20 KB of device memory, 2 + 6 ns at 3.35 TB/s; and with
-// dropout, in each of three passes, 1,536 draws for four probabilities of about 75 instructions each, 4 ns of
-// all its issue slots (16 where every probability has its own draw).
+// at 989 TFLOP/s, all of which only Hopper's own wgmma reaches (plain f32, at 67: 23 + 82); 6 + 20 KB of
+// device memory, 2 + 6 ns at 3.35 TB/s; and with dropout, in each of three passes, 1,536 draws of about 80
+// instructions, one for four probabilities, 4 ns of all issue slots.
 #pragma once
 
 #include "kernels/cuda/attention.h"
