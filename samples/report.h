@@ -12,6 +12,13 @@
 
 namespace stowage::samples {
 
+// Wall seconds of what comes before the first step.
+struct StartSeconds {
+  double device = 0;  // to open it, and to calibrate where there is no machine file
+  double plan = 0;
+  double engine = 0;  // pinned memory, the arena, initial weights
+};
+
 // What is known before the first step.
 struct Setup {
   const Options* options = nullptr;
@@ -24,6 +31,7 @@ struct Setup {
   Bytes minimum = 0;
   std::string device;       // which, and why
   std::string planned_for;  // RunDevice::planned_for
+  StartSeconds start;
 
   std::uint64_t tokens_per_step() const {
     return static_cast<std::uint64_t>(options->model.batch * options->model.sequence);

@@ -23,6 +23,7 @@
 #include "samples/task.h"
 #include "samples/trace.h"
 #include "samples/weights_file.h"
+#include "src/base/laps.h"
 #include "src/base/parallel_for.h"
 #include "stowage/engine.h"
 #include "stowage/error.h"
@@ -227,6 +228,7 @@ int train(const Options& given) {
   Model model = build_model(*task, options);
   const InitialModel initial(options, model.graph);
   RunCheckpoints checkpoints(options, *task, model.graph);
+  Laps laps;
   RunDevice prepared = prepare_device(
       options, [&](GraphBuilder& builder, const GptConfig& sizes) { return task->build(builder, sizes); });
   if (!prepared.profile.empty()) set_seconds(prepared.profile, prepared.machine, model.graph);
@@ -237,7 +239,9 @@ int train(const Options& given) {
   setup.machine = prepared.machine;
   setup.device = prepared.which;
   setup.planned_for = prepared.planned_for;
+  setup.start.device = laps.lap();
   const Plan plan = plan_step(model.graph, setup.machine, options);
+  setup.start.plan = laps.lap();
   setup.plan = &plan;
   setup.data = task->data();
   const Bytes overhead = setup.machine.overhead_bytes;
@@ -251,7 +255,9 @@ int train(const Options& given) {
 
   print("\n");
   Failures failures(options.kind);
+  laps.lap();
   Trainer trainer(setup, model, *task, checkpoints, prepared, failures);
+  setup.start.engine = laps.lap();
   if (!checkpoints.resumes()) print(initial.load(model.graph, trainer.engine()));
   print(checkpoints.begin(trainer.engine()));
   run_or_report(trainer, setup, outputs, failures);

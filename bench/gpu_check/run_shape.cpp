@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "bench/gpu_check/copy_replay.h"
+#include "src/base/laps.h"
 #include "stowage/choose_device.h"
 #include "stowage/engine.h"
 #include "stowage/error.h"
@@ -94,7 +95,8 @@ Json setup_json(const RunOptions& options, const ShapedModel& model, const Place
           {"overhead_bytes", overhead},
           {"need_bytes", need_bytes(model.graph, place.machine)},
           {"minimum_bytes", minimum_bytes(model.graph, place.machine, options.plan) + overhead},
-          {"budget_bytes", limit_json(options.device_memory)}};
+          {"budget_bytes", limit_json(options.device_memory)},
+          {"host_budget_bytes", limit_json(options.host_memory)}};
 }
 
 Json step_json(const StepReport& report, const Device& device) {
@@ -143,12 +145,15 @@ Json copies_json(const Graph& graph, const Plan& plan, Device& device) {
   return json;
 }
 
-void make_steps(const RunOptions& options, const ShapedModel& model, const Plan& plan, Place& place,
+// The wall seconds of both phases.
+Json make_steps(const RunOptions& options, const ShapedModel& model, const Plan& plan, Place& place,
                 const Print& print) {
   EngineOptions engine_options;
   engine_options.seed = options.seed;
   engine_options.machine = place.machine;
+  Laps laps;
   Engine engine(*place.device, model.graph, plan, engine_options);
+  const double start_seconds = laps.lap();
   ShapedBatch batch;
   for (std::uint64_t step = 0; step < options.steps; ++step) {
     fill(options.shape, options.seed, step, batch);
@@ -157,21 +162,28 @@ void make_steps(const RunOptions& options, const ShapedModel& model, const Plan&
     print(step_json(engine.step(inputs, {.learning_rate = 1e-4}), *place.device).dump());
   }
   engine.drain();
+  const double step_seconds = laps.lap();
   print(transfers_json(plan, engine.last_timeline()).dump());
+  return {{"start", start_seconds}, {"steps", step_seconds}};
 }
 
 }  // namespace
 
 int run(const RunOptions& options, const Print& print) {
   const ShapedModel model = build(options.shape);
+  Laps laps;
   Place place = prepare(options);
-  const auto planned = make_plan(model.graph, place.machine,
-                                 {.device = options.device_memory, .host = unlimited}, options.plan);
+  const double open_seconds = laps.lap();
+  const auto planned =
+      make_plan(model.graph, place.machine, {.device = options.device_memory, .host = options.host_memory},
+                options.plan);
   Json setup = setup_json(options, model, place);
+  setup["seconds"] = {{"open", open_seconds}, {"plan", laps.lap()}};
   if (const auto* none = std::get_if<Infeasible>(&planned)) {
     setup["kind"] = "infeasible";
     setup["smallest_budget_bytes"] = none->minimum;
     setup["op"] = none->op;
+    setup["host"] = none->host;
     print(setup.dump());
     return 3;
   }
@@ -180,8 +192,9 @@ int run(const RunOptions& options, const Print& print) {
   print(setup.dump());
   if (options.plan_only) return 0;
   open_simulated(options, place);
-  make_steps(options, model, plan, place, print);
+  const Json seconds = make_steps(options, model, plan, place, print);
   if (options.replay_copies) print(copies_json(model.graph, plan, *place.device).dump());
+  print(Json{{"kind", "end"}, {"seconds", seconds}}.dump());
   return 0;
 }
 

@@ -17,6 +17,7 @@ struct RunOptions {
   Link link{8e9, 10e-6, true};  // of the simulated device
   std::string machine_file;     // empty: a rough guess of the device
   Bytes device_memory = unlimited;
+  Bytes host_memory = unlimited;  // for what the plan keeps there
   PlanOptions plan;
   std::uint64_t steps = 3;
   std::uint64_t seed = 1;
@@ -25,8 +26,10 @@ struct RunOptions {
 };
 
 // Objects by their "kind": "setup" (or "infeasible", and nothing more), "step" for each, "transfers" of the
-// last step, "copies" if they are to be replayed. Doubles are written to the bit; losses also as the bits
-// themselves. Returns 0, or 3 where no plan fits. Throws as the planner, the engine and the device do.
+// last step, "copies" if they are to be replayed, "end" with the wall seconds of the engine's start (pinned
+// memory and the arena) and of the steps; those of opening the device and of planning are in "setup". Doubles
+// are written to the bit; losses also as the bits themselves. Returns 0, or 3 where no plan fits. Throws as
+// the planner, the engine and the device do.
 int run(const RunOptions& options, const std::function<void(const std::string& line)>& print);
 
 }  // namespace stowage::bench

@@ -12,7 +12,8 @@ namespace {
 using stowage::bench::RunOptions;
 
 struct Words {
-  std::string type = "f32", memory = "unlimited", bucket = "auto", policy = "auto", link = "8GB";
+  std::string type = "f32", memory = "unlimited", host_memory = "unlimited", bucket = "auto", policy = "auto",
+              link = "8GB";
 };
 
 void add_shape(CLI::App& app, stowage::bench::Shape& shape, Words& words) {
@@ -33,6 +34,7 @@ void add_run(CLI::App& app, RunOptions& options, Words& words) {
   app.add_option("--link", words.link, "bytes per second of the simulated device's link, each way");
   app.add_option("--machine", options.machine_file, "as stowage calibrate wrote it");
   app.add_option("--device-memory", words.memory, "SIZE or unlimited");
+  app.add_option("--host-memory", words.host_memory, "host bytes for what is offloaded: SIZE or unlimited");
   app.add_option("--policy", words.policy, "auto or none")->check(CLI::IsMember({"auto", "none"}));
   app.add_option("--bucket-size", words.bucket, "SIZE or auto");
   app.add_option("--steps", options.steps)->check(CLI::Range(std::uint64_t{1}, std::uint64_t{100'000}));
@@ -44,6 +46,7 @@ void add_run(CLI::App& app, RunOptions& options, Words& words) {
 void understand(const Words& words, RunOptions& options) {
   options.shape.type = words.type == "bf16" ? stowage::DataType::bf16 : stowage::DataType::f32;
   if (words.memory != "unlimited") options.device_memory = stowage::parse_bytes(words.memory);
+  if (words.host_memory != "unlimited") options.host_memory = stowage::parse_bytes(words.host_memory);
   if (words.bucket != "auto") options.plan.bucket_bytes = stowage::parse_bytes(words.bucket);
   if (words.policy == "none") options.plan.policy = stowage::Policy::none;
   const stowage::Bytes rate = stowage::parse_bytes(words.link);
