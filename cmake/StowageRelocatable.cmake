@@ -3,7 +3,7 @@
 #   cmake --install BUILD --prefix P --component relocatable   shared libraries that its programs need, beside them,
 #                                                              so that P runs on machines that lack them
 #   cmake --install BUILD --prefix P --component checks        gpu_check and what it runs, under P/checks
-# bench/gpu_check/make_tree does all three. Libraries of CUDA and glibc always come from the machine.
+# bench/gpu_check/make_tree does all three and packs the result. Libraries of CUDA and glibc always come from the machine.
 set(excluded_libraries
   "^ld-linux" "^lib(c|m|dl|rt|pthread|resolv|util)[.-]"
   "^lib(cuda|cudart|cublas|cublasLt|cudnn|cufft|cufile|cupti|curand|cusolver|cusparse|nccl|nv).*")
@@ -45,11 +45,16 @@ if(TARGET train_shape)
     LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT checks EXCLUDE_FROM_ALL)
   install(PROGRAMS ${PROJECT_SOURCE_DIR}/bench/gpu_check/gpu_check.py
     DESTINATION ${checks} COMPONENT checks EXCLUDE_FROM_ALL)
-  install(FILES
-    ${PROJECT_SOURCE_DIR}/bench/gpu_check/judge.py
-    ${PROJECT_SOURCE_DIR}/bench/gpu_check/programs.py
-    ${PROJECT_SOURCE_DIR}/bench/gpu_check/stages.py
-    DESTINATION ${checks} COMPONENT checks EXCLUDE_FROM_ALL)
+  file(GLOB scripts CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/bench/gpu_check/*.py)
+  list(REMOVE_ITEM scripts ${PROJECT_SOURCE_DIR}/bench/gpu_check/gpu_check.py)
+  install(FILES ${scripts} DESTINATION ${checks} COMPONENT checks EXCLUDE_FROM_ALL)
+  foreach(folder gpu_check/pytorch contest)  # PyTorch programs, and other systems on the same models
+    if(IS_DIRECTORY ${PROJECT_SOURCE_DIR}/bench/${folder})
+      get_filename_component(name ${folder} NAME)
+      install(DIRECTORY ${PROJECT_SOURCE_DIR}/bench/${folder}/ DESTINATION ${checks}/${name}
+        COMPONENT checks EXCLUDE_FROM_ALL FILES_MATCHING PATTERN "*.py" PATTERN "*.whl" PATTERN "__pycache__" EXCLUDE)
+    endif()
+  endforeach()
 
   list(JOIN listed ",\n " listed)
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/checks/tests.json CONTENT "[${listed}]\n")
@@ -61,16 +66,4 @@ if(TARGET train_shape)
     if(commit)
       file(WRITE \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${checks}/commit\" \"\${commit}\\n\")
     endif()" COMPONENT checks EXCLUDE_FROM_ALL)
-
-  find_program(STOWAGE_COMPUTE_SANITIZER compute-sanitizer HINTS ${CUDAToolkit_BIN_DIR})
-  if(STOWAGE_COMPUTE_SANITIZER)
-    # The program in bin/ is a script that calls the one beside its libraries.
-    get_filename_component(sanitizer ${STOWAGE_COMPUTE_SANITIZER} REALPATH)
-    get_filename_component(sanitizer ${sanitizer} DIRECTORY)
-    if(EXISTS ${sanitizer}/../compute-sanitizer)
-      set(sanitizer ${sanitizer}/../compute-sanitizer)
-    endif()
-    install(DIRECTORY ${sanitizer}/ DESTINATION ${checks}/compute-sanitizer USE_SOURCE_PERMISSIONS
-      COMPONENT checks EXCLUDE_FROM_ALL PATTERN docs EXCLUDE PATTERN include EXCLUDE)
-  endif()
 endif()

@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
-"""gpu_check: everything that is promised of a card, in one command and under nine minutes.
+"""gpu_check: everything that is promised of a card, stage by stage, in the time that it is given.
 
-    python3 PREFIX/checks/gpu_check.py --output FOLDER
+    tar xf stowage.tar.xz && python3 stowage/checks/gpu_check.py --output FOLDER --only smoke --budget-seconds 60
 
-runs the tests, the calibration and the training runs from an installed tree, prints a table, and writes
-FOLDER/gpu_check.json (a summary and every raw number), gpu_check.log (every word of every program) and
-machine.json.
+runs the tests, the calibration and the training runs from an unpacked tree, prints a table, and writes to FOLDER
+gpu_check.jsonl (every raw number, a line as each stage ends, then a summary), gpu_check.log (every word of every
+program) and machine.json. Later runs add to FOLDER; --judge FOLDER… judges all that was found.
 Needs nothing but Python and CUDA's libraries, which it finds in Python's own packages (those that torch
 brings). Exit code: 0 when no check fails, 1 when one does, 2 for bad input.
 """
 
 import argparse
-import json
 import os
 import platform
 import shlex
@@ -22,29 +21,40 @@ import time
 from datetime import datetime, timezone
 from pathlib import Path
 
-import judge
-import stages
-from programs import Programs, Runner, cudnn_library
+import records
+from context import Context
+from host_memory import host_memory
+from judge import judge
+from programs import Programs, cudnn_library
+from runner import Runner
+from shapes import CARD, SMALL
+from stage_list import STAGES, chosen
+from table import summary, table, verdict_lines
 
 HERE = Path(__file__).resolve().parent
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", help="folder to write to")
+    parser.add_argument("--output", metavar="FOLDER", help="folder to write to")
+    parser.add_argument("--only", metavar="STAGE,…", default="", help=f"of {', '.join(STAGES)} (default: all, in this order)")
+    parser.add_argument("--skip", metavar="STAGE,…", default="", help="leave these out")
+    parser.add_argument("--budget-seconds", type=float, default=560, metavar="N",
+                        help="end everything after so long (default: 560)")
     parser.add_argument("--device", default="cuda", help="cuda, cuda:N or simulated (default: cuda)")
     parser.add_argument("--small", action="store_true", help="tiny models and a quick calibration: a test of this program")
-    parser.add_argument("--sanitize", action="store_true",
-                        help="run the tests under compute-sanitizer instead, which the whole check may have no time for")
-    parser.add_argument("--seconds", type=float, default=520, help="stop everything after so long (default: 520)")
-    parser.add_argument("--judge", metavar="JSON", help="judge an earlier result again, and run nothing")
+    parser.add_argument("--judge", metavar="FOLDER", nargs="+", help="judge all that earlier runs wrote, and run nothing")
     parser.add_argument("--commit", help="what was built (default: as recorded at installation)")
     parser.add_argument("--stowage", help="program, where it is not ../bin/stowage")
     parser.add_argument("--train-shape", help="program, where it is not beside this file")
     parser.add_argument("--tests", help="list of test programs, where it is not tests.json beside this file")
     given = parser.parse_args()
     if not given.judge and not given.output:
-        parser.error("name a folder by --output, or an earlier result by --judge")
+        parser.error("name a folder by --output, or earlier runs by --judge")
+    try:
+        given.stages = chosen(given.only, given.skip)
+    except ValueError as error:
+        parser.error(str(error))
     return given
 
 
@@ -62,72 +72,85 @@ def card_description():
     return done.stdout.strip()
 
 
-def describe(given, programs):
+def describe(given, programs, environment):
+    card = given.device != "simulated"
+    described = card_description() if card else ""
     return {"command": shlex.join([Path(sys.executable).name, *sys.argv]),
             "commit": given.commit or programs.commit(),
             "started": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "card": given.device != "simulated", "speed": given.device != "simulated" and not given.small,
-            "small": given.small, "device": given.device, "only_sanitizer": given.sanitize,
-            "nvidia_smi": card_description() if given.device != "simulated" else "",
-            "host": platform.node(), "system": platform.platform(), "cpus": os.cpu_count()}
+            "card": card, "speed": card and not given.small, "small": given.small, "device": given.device,
+            "nvidia_smi": described, "card_name": described.split(",")[0],
+            "host": platform.node(), "system": platform.platform(), "python": platform.python_version(),
+            "cpus": len(os.sched_getaffinity(0)), "host_memory": host_memory(),
+            "library_path": environment["LD_LIBRARY_PATH"], "cudnn": cudnn_library(environment),
+            "asked": given.stages, "budget_seconds": given.budget_seconds}
 
 
-def run_stages(steps, runner, results, small):
-    """Fills results["stages"], one after another while time is left."""
-    plan = [("calibrate", lambda: steps.calibrate(quick=small)), ("tests", steps.tests), ("bits", steps.bits),
-            ("gpt2", lambda: steps.quarter("gpt2")), ("bert", lambda: steps.quarter("bert")), ("large", steps.large),
-            ("trainer", steps.trainer)]
-    if results["only_sanitizer"]:
-        plan = []
-    if results["card"] or results["only_sanitizer"]:
-        plan.append(("sanitizer", steps.sanitizer))  # last: it takes the time that is left
-    for name, stage in plan:
-        if runner.left() < 5:
-            runner.say(f"{name}: no time is left")
+def run_stages(context, stages, record):
+    """One after another while time is left; the result of each is on the disk before the next begins."""
+    for name in stages:
+        if context.runner.left() < 5:
+            context.runner.say(f"{name}: no time is left")
             continue
         begin = time.monotonic()
-        results["stages"][name] = stage()
-        runner.say(f"{name}: {time.monotonic() - begin:.1f} s")
-
-
-def write(path, results):
-    path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        result = STAGES[name](context)
+        seconds = time.monotonic() - begin
+        record.write("stage", name=name, seconds=seconds, result=result)
+        skipped = result.get("skipped") if isinstance(result, dict) else None
+        context.runner.say(f"{name}: skipped: {skipped}" if skipped else f"{name}: {seconds:.1f} s")
 
 
 def check(given):
+    begin = time.monotonic()
     folder = Path(given.output)
     folder.mkdir(parents=True, exist_ok=True)
     programs = Programs(HERE, given.stowage, given.train_shape, given.tests)
-    begin = time.monotonic()
-    results = {**describe(given, programs), "stages": {}}
-    with open(folder / "gpu_check.log", "w", encoding="utf-8") as log:
-        runner = Runner(log, begin + given.seconds, programs.libraries)
-        results["library_path"] = runner.environment["LD_LIBRARY_PATH"]
-        results["cudnn"] = cudnn_library(runner.environment)
-        runner.say("\n".join(f"{key:<14}{results[key]}"
-                             for key in ("command", "commit", "started", "nvidia_smi", "host", "cudnn")))
-        sizes = stages.SMALL if given.small else stages.CARD
-        steps = stages.Stages(programs, runner, given.device, sizes, folder / "machine.json")
-        try:
-            run_stages(steps, runner, results, given.small)
-        finally:
-            results["seconds"] = time.monotonic() - begin
-            write(folder / "gpu_check.json", results)  # raw numbers outlive whatever becomes of the judging
-            results["summary"] = judge.summary(results)
-            results["verdicts"] = judge.judge(results)
-            write(folder / "gpu_check.json", results)
-        runner.say("\n" + judge.table(results) + "\n\n" + judge.verdict_lines(results["verdicts"]))
-    return results["verdicts"]
+    with open(folder / "gpu_check.log", "a", encoding="utf-8") as log:
+        runner = Runner(log, begin + given.budget_seconds, programs.libraries)
+        described = describe(given, programs, runner.environment)
+        record = begin_record(folder, described)
+        runner.say("\n".join(f"{key:<14}{described[key]}" for key in ("command", "commit", "started", "nvidia_smi", "host",
+                                                                     "host_memory", "cudnn")))
+        context = Context(programs, runner, given.device, SMALL if given.small else CARD, given.small, folder,
+                          described["host_memory"]["budget_bytes"])
+        run_stages(context, given.stages, record)
+        found = results_of([folder])
+        found["runs"][-1]["seconds"] = time.monotonic() - begin
+        verdicts = judge(found)
+        record.write("end", seconds=found["runs"][-1]["seconds"], summary=summary(found), verdicts=verdicts)
+        record.close()
+        runner.say("\n" + table(found) + "\n\n" + verdict_lines(verdicts))
+    return verdicts
 
 
-def judge_again(path):
+def begin_record(folder, described):
     try:
-        results = json.loads(Path(path).read_text(encoding="utf-8"))
-        verdicts = judge.judge(results)
+        return records.begin(folder, described)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        print(f"gpu_check: {path} is no result of gpu_check ({error!r}); give a gpu_check.json", file=sys.stderr)
-        sys.exit(2)
-    print(judge.table(results) + "\n\n" + judge.verdict_lines(verdicts))
+        refuse([folder], error)
+
+
+def results_of(folders):
+    try:
+        return records.merged(folders)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        refuse(folders, error)
+
+
+def refuse(folders, error):
+    print(f"gpu_check: {', '.join(map(str, folders))}: no results of gpu_check that belong together ({error!r}); "
+          "give folders that gpu_check wrote with one build on one kind of card", file=sys.stderr)
+    sys.exit(2)
+
+
+def judge_again(folders):
+    """Everything that earlier runs found together; a stage that ran in none of them fails."""
+    found = {**results_of(folders), "asked": list(STAGES)}
+    try:
+        verdicts, lines = judge(found), table(found)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        refuse(folders, error)
+    print(lines + "\n\n" + verdict_lines(verdicts))
     return verdicts
 
 

@@ -6,12 +6,15 @@ BITS = [f"{0x4016000000000000 + i:016x}" for i in range(20)]
 def run(budget, peak, seconds, steps=7, **setup):
     return {"code": 0, "seconds": 1.0,
             "setup": {"shape": {"model": "gpt", "type": "bf16"}, "model_flops": 5e13, "tokens_per_step": 65536,
-                      "need_bytes": 4000, "budget_bytes": budget,
-                      "plan": {"device_peak_bytes": peak, "lower_bound_seconds": 0.1, "predicted_step_seconds": 0.15,
+                      "need_bytes": 4000, "budget_bytes": budget, "overhead_bytes": 20, "host_budget_bytes": 9000,
+                      "seconds": {"open": 1.0, "plan": 2.0},
+                      "plan": {"device_peak_bytes": peak, "pinned_bytes": 5120, "lower_bound_seconds": 0.1, "predicted_step_seconds": 0.15,
                                "h2d_bytes": 10, "d2h_bytes": 5}, **setup},
             "steps": [{"step": i, "loss": 5.5, "loss_bits": BITS[i], "grad_norm_bits": BITS[-i], "seconds": seconds if i > 1 else 9.0,
-                       "stall_fraction": 0.1, "device_peak_bytes": peak, "device_used_bytes": peak + 10}
-                      for i in range(steps)]}
+                       "stall_fraction": 0.1, "device_peak_bytes": peak, "device_used_bytes": peak + 10,
+                       "device_overhead_bytes": 10} for i in range(steps)],
+            "attention": {"cudnn": 24, "own": 0, "plain": 0, "refusals": []},
+            "end": {"seconds": {"start": 3.0, "steps": 4.0}}}
 
 
 def bits_stage(model):
@@ -35,13 +38,31 @@ def trainer_run(peak):
                                  for i in range(5)]}
 
 
+def torch_run(**end):
+    return {"code": 0, "steps": [{"step": i, "loss": 5.5, "loss_bits": f"0x1.{i}p+2", "seconds": 0.1} for i in range(4)],
+            "end": {"torch": "2.11", "nvml_bytes": 4 << 30, **end}}
+
+
+def interposer():
+    return {"limit_bytes": 3000, "plain": torch_run(), "limited": torch_run(), "cached": torch_run(),
+            "record": {"allocations": 9, "peak_bytes": 2990, "spilled_bytes": 1000}, "report_bytes": 5000,
+            "replay": {"code": 0, "errors": ""}}
+
+
+def pluggable():
+    backends = {"native": "native", "expandable": "native", "cudaMallocAsync": "cudaMallocAsync", "stowage": "pluggable"}
+    return {name: torch_run(graph_losses=["0x1.1p+2"], backend=backend) for name, backend in backends.items()}
+
+
 def good_card():
     machine = {"device": "card", "backend": "cuda", "h2d": {"bytes_per_second": 55e9},
                "d2h": {"bytes_per_second": 55e9}, "matrix": [{"type": "bf16", "flops_per_second": 600e12}]}
     copies = {way: {"bucketed": total(0.97), "per_tensor": total(0.6)} for way in ("h2d", "d2h")}
     pair = {"unlimited": run("unlimited", 4000, 0.19), "quarter": run(1000, 900, 0.20)}
     again = {"unlimited": run("unlimited", 4000, 0.30), "quarter": run(1000, 900, 0.33)}
-    return {"card": True, "speed": True, "seconds": 400.0, "stages": {
+    stages = {
+        "smoke": {"resolve": {"files": 20, "faults": {}}, "calibrate": {"code": 0, "errors": "", "machine": machine},
+                  "step": run("unlimited", 4000, 0.1, 1), "cudnn_log": "cudnn.log"},
         "calibrate": {"code": 0, "machine": machine},
         "tests": [test_result("device_conformance_test"), test_result("cuda_kernels_test")],
         "sanitizer": {"tool": "compute-sanitizer", "runs": [test_result("cuda_kernels_test", check="memcheck")]},
@@ -49,4 +70,6 @@ def good_card():
         "gpt2": pair, "bert": again,
         "large": {"without_offload": {"code": 3, "infeasible": {"op": "x"}},
                   "bucketed": {**run(1000, 900, 0.4), "copies": copies}, "per_tensor": run(1000, 900, 0.5)},
-        "trainer": {"code": 0, "unlimited": trainer_run(4000), "smaller": trainer_run(3000)}}}
+        "trainer": {"code": 0, "unlimited": trainer_run(4000), "smaller": trainer_run(3000)},
+        "interposer": interposer(), "pluggable": pluggable(), "contest": {"code": 0, "errors": "", "result": {"peers": []}}}
+    return {"card": True, "speed": True, "asked": list(stages), "runs": [{"seconds": 400.0}], "stages": stages}

@@ -1,0 +1,67 @@
+"""The numbers of every run as a summary and as a table."""
+
+import statistics
+
+from facts import START_UP, all_runs, attention_of, get, link_shares, step_seconds, utilisation
+
+HEADER = ["run", "need MiB", "budget", "peak", "driver", "step ms", "tokens/s", "MFU", "of bound", "predicted", "stall",
+          "in MiB", "out MiB"]
+
+
+def run_summary(run, machine):
+    setup, seconds = run.get("setup") or {}, step_seconds(run)
+    plan, steps = setup.get("plan") or {}, run.get("steps") or []
+    bound, predicted = plan.get("lower_bound_seconds"), plan.get("predicted_step_seconds")
+    stalls = [s["stall_fraction"] for s in steps[START_UP:]]
+    return {"need_bytes": setup.get("need_bytes"), "budget_bytes": setup.get("budget_bytes"),
+            "planned_peak_bytes": plan.get("device_peak_bytes"), "planned_overhead_bytes": setup.get("overhead_bytes"),
+            "driver_bytes": max((s.get("device_used_bytes", 0) for s in steps), default=0) or None,
+            "overhead_bytes": max((s.get("device_overhead_bytes", 0) for s in steps), default=0),
+            "host_bytes": plan.get("host_bytes"), "pinned_bytes": plan.get("pinned_bytes"),
+            "step_seconds": seconds, "tokens_per_second": setup["tokens_per_step"] / seconds if seconds else None,
+            "model_flop_utilisation": utilisation(run, machine),
+            "share_of_lower_bound": bound / seconds if seconds and bound else None,
+            "predicted_over_measured": predicted / seconds if seconds and predicted else None,
+            "stall_fraction": statistics.median(stalls) if stalls else None,
+            "h2d_bytes": plan.get("h2d_bytes"), "d2h_bytes": plan.get("d2h_bytes"), "attention": attention_of(run),
+            "seconds": {**(setup.get("seconds") or {}), **(get(run, "end", "seconds") or {})}}
+
+
+def summary(results):
+    """The table's numbers by run, and the link's shares by direction."""
+    machine = get(results, "stages", "calibrate", "machine")
+    runs = {name: run_summary(run, machine) for name, run in all_runs(results["stages"])}
+    shares = {way: {"bucketed": pair[0], "per_tensor": pair[1]} for way, pair in link_shares(results).items()}
+    return {"runs": runs, "share_of_calibrated_link": shares}
+
+
+def size(value):
+    return "unlimited" if not isinstance(value, int) else f"{value / 2**20:.1f}"
+
+
+def percent(value):
+    return "-" if value is None else f"{100 * value:.1f}%"
+
+
+def run_row(name, of):
+    def number(key, text, scale=1):
+        return "-" if of[key] is None else text.format(of[key] * scale)
+
+    ahead = None if of["predicted_over_measured"] is None else of["predicted_over_measured"] - 1
+    return [name, size(of["need_bytes"] or 0), size(of["budget_bytes"]), size(of["planned_peak_bytes"] or 0),
+            number("driver_bytes", "{:.1f}", 2**-20), number("step_seconds", "{:.1f}", 1e3),
+            number("tokens_per_second", "{:.0f}"), percent(of["model_flop_utilisation"]),
+            percent(of["share_of_lower_bound"]), percent(ahead), percent(of["stall_fraction"]),
+            size(of["h2d_bytes"] or 0), size(of["d2h_bytes"] or 0)]
+
+
+def table(results):
+    rows = [HEADER] + [run_row(name, of) for name, of in summary(results)["runs"].items()]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(HEADER))]
+    lines = ["  ".join(cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths)))
+             for row in rows]
+    return "\n".join(lines)
+
+
+def verdict_lines(verdicts):
+    return "\n".join(f"{v['status'].upper():<5} {v['name']}: {v['detail']}" for v in verdicts)

@@ -1,0 +1,109 @@
+"""Stages around PyTorch programs, each run in a process of its own: under the interposer, with the pluggable allocator, and
+beside other systems that train what does not fit."""
+
+import csv
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from context import training
+
+LIMIT = 0.75  # of what the program takes without one
+ALLOCATORS = {"native": "", "expandable": "expandable_segments:True", "cudaMallocAsync": "backend:cudaMallocAsync",
+              "stowage": ""}
+ASK = "import torch; print(torch.cuda.is_available(), torch.__version__)"
+
+
+def no_torch(context):
+    """Why PyTorch cannot be used; empty where it can."""
+    if not context.card:
+        return "there is no card"
+    done = context.runner.run([sys.executable, "-c", ASK], 60, surrounded=False)
+    if done["code"] != 0:
+        return f"{sys.executable} has no PyTorch: {(done['errors'].strip().splitlines() or ['no answer'])[-1]}"
+    return "" if done["output"].startswith("True") else "PyTorch sees no card"
+
+
+def program(context, name, *arguments):
+    device = context.device if ":" in context.device else "cuda:0"
+    return [sys.executable, context.programs.checks / "pytorch" / name, "--device", device, *context.sizes["torch"], *arguments]
+
+
+def python(context, name, command, environment=None):
+    """The JSON lines that a PyTorch program printed, as of train_shape."""
+    run = training(context.runner.run(command, 120, environment, surrounded=False))
+    context.runner.say(f"{name}: code {run['code']}, {len(run['steps'])} steps in {run['seconds']:.1f} s"
+                       + (f": {run['errors']}" if run.get("errors") else ""))
+    return run
+
+
+def interposer(context):
+    """A training program that knows nothing of Stowage: alone, on a card that looks too small for it, and with its freed
+    memory kept."""
+    if reason := no_torch(context):
+        return {"skipped": reason}
+    loop = program(context, "train_loop.py")
+    plain = python(context, "without stowage run", loop)
+    needed = (plain.get("end") or {}).get("reserved_bytes") or 0
+    limit = int(needed * LIMIT)
+    report = context.folder / "interposer.html"
+    under = [context.programs.stowage, "run"]
+    with tempfile.TemporaryDirectory() as folder:
+        record = Path(folder) / "record.csv"
+        limited = python(context, "under a limit", [*under, "--limit", limit, "--spill", needed, "--record", record,
+                                                    "--report", report, "--", *loop])
+        replay = context.runner.run([context.programs.stowage, "replay", record, "--json"], 60)
+        found = read_record(record)
+    cached = python(context, "with --cache", [*under, "--cache", "--", *loop])
+    return {"limit_bytes": limit, "plain": plain, "limited": limited, "cached": cached, "record": found,
+            "report_bytes": report.stat().st_size if report.is_file() else 0,
+            "replay": {"code": replay["code"], "errors": replay["errors"][-2000:]}}
+
+
+def read_record(path):
+    """Peak of what a process held of the card, what was spilled, and how many allocations there were (docs/interposer.md)."""
+    if not path.is_file():
+        return None
+    with open(path, encoding="utf-8", newline="") as file:
+        next(file)  # "# stowage record 1"
+        rows = list(csv.DictReader(file))
+    allocations = [row for row in rows if row["event"] == "alloc"]
+    return {"allocations": len(allocations), "peak_bytes": max((int(row["live"]) for row in allocations), default=0),
+            "spilled_bytes": max((int(row["bytes"]) for row in rows if row["event"] == "spilled"), default=0)}
+
+
+def pluggable(context):
+    """One program under four allocators."""
+    if reason := no_torch(context):
+        return {"skipped": reason}
+    runs = {}
+    for name, setting in ALLOCATORS.items():
+        chosen, environment = [], {"PYTORCH_CUDA_ALLOC_CONF": setting}
+        if name == "stowage":
+            chosen = ["--stowage", context.programs.allocator]
+            # For the libraries that the tree brings along, which Python's search path knows nothing of.
+            inherited = os.environ.get("LD_LIBRARY_PATH")
+            environment["LD_LIBRARY_PATH"] = ":".join([*map(str, context.programs.libraries), *([inherited] if inherited else [])])
+        runs[name] = python(context, f"allocator {name}", program(context, "allocators.py", *chosen), environment)
+    return runs
+
+
+def contest(context):
+    """Other systems on the same models, by a program of its own."""
+    script = context.programs.checks / "contest" / "contest.py"
+    if not script.is_file():
+        return {"skipped": "contest/contest.py is not in this tree"}
+    if reason := no_torch(context):
+        return {"skipped": reason}
+    folder = context.folder / "contest"
+    seconds = int(context.runner.left() - 10)
+    command = [sys.executable, script, "--programs", context.programs.prefix, "--output", folder, "--budget-seconds", seconds]
+    if context.machine.is_file():
+        command += ["--machine", context.machine]
+    done = context.runner.run(command, seconds + 5, surrounded=False)
+    context.runner.say(done["output"].rstrip())
+    found = Path(folder) / "contest.json"
+    return {"code": done["code"], "errors": done["errors"].strip()[-2000:],
+            "result": json.loads(found.read_text(encoding="utf-8")) if found.is_file() else None}

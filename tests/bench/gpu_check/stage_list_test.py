@@ -1,0 +1,65 @@
+"""Choosing stages, and what stages read out of programs' output."""
+
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "bench" / "gpu_check"))
+import context  # noqa: E402
+import stage_list  # noqa: E402
+import test_stages  # noqa: E402
+import torch_stages  # noqa: E402
+import train_stages  # noqa: E402
+
+
+class Choosing(unittest.TestCase):
+    def test_all_in_order(self):
+        self.assertEqual(stage_list.chosen("", ""), list(stage_list.STAGES))
+        self.assertEqual(stage_list.chosen("", "")[:3], ["smoke", "calibrate", "gpt2"])
+
+    def test_only_and_skip(self):
+        self.assertEqual(stage_list.chosen("bert,smoke", ""), ["smoke", "bert"])
+        self.assertEqual(stage_list.chosen("bert,smoke", "smoke"), ["bert"])
+        self.assertNotIn("contest", stage_list.chosen("", "contest"))
+
+    def test_mistakes_are_told(self):
+        with self.assertRaisesRegex(ValueError, "'brt' is no stage; there are smoke"):
+            stage_list.chosen("brt", "")
+        with self.assertRaisesRegex(ValueError, "leave no stage"):
+            stage_list.chosen("bert", "bert")
+
+
+class Reading(unittest.TestCase):
+    def test_lines_of_json_among_others(self):
+        found = context.training({"code": 1, "seconds": 1.0, "command": [], "errors": " bad\n", "output":
+                                  '{"kind":"setup","a":1}\nnoise\n3\n{"kind":"step","step":0}\n{"kind":"step"}\n'})
+        self.assertEqual((found["setup"]["a"], len(found["steps"]), found["errors"]), (1, 2, "bad"))
+
+    def test_what_train_gpt_prints(self):
+        text = "need          2.65 MiB (27 bytes) with\n  in each     1 KiB (5 bytes) for\nminimum       1 KiB (9 bytes), 18%\nx (1 bytes)\n"
+        self.assertEqual(train_stages.printed_bytes(text), {"need": 27, "minimum": 9})
+        text = "loss          1\nstart         1.50 s for the device, 2.00 s to plan\n"
+        self.assertEqual(train_stages.printed_start(text), "1.50 s for the device, 2.00 s to plan")
+
+    def test_counts_tests(self):
+        report = {"testsuites": [{"name": "S", "testsuite": [
+            {"name": "a", "result": "COMPLETED"}, {"name": "b", "result": "SKIPPED"},
+            {"name": "c", "result": "COMPLETED", "failures": [{}]}, {"name": "d", "result": "SUPPRESSED"}]}]}
+        self.assertEqual(test_stages.count_tests(report), {"passed": 1, "failed": 1, "skipped": 1, "failures": ["S.c"]})
+
+    def test_a_record_of_stowage_run(self):
+        with tempfile.TemporaryDirectory() as folder:
+            record = Path(folder) / "record.csv"
+            self.assertIsNone(torch_stages.read_record(record))
+            record.write_text("# stowage record 1\n"
+                              "time_ns,pid,thread,event,kind,device,stream,address,bytes,live,result,detail\n"
+                              "1,2,2,process,,-1,0,0,0,0,0,python3\n2,2,2,alloc,device,0,0,100,50,50,0,\n"
+                              "3,2,2,alloc,device,0,0,200,30,80,0,\n4,2,2,free,device,0,0,100,50,30,0,\n"
+                              "5,2,2,alloc,device,0,0,300,70,30,0,place=host\n6,2,2,spilled,,0,0,0,70,70,0,1\n")
+            self.assertEqual(torch_stages.read_record(record), {"allocations": 3, "peak_bytes": 80, "spilled_bytes": 70})
+
+
+if __name__ == "__main__":
+    unittest.main()
