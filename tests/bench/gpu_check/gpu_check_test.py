@@ -71,6 +71,13 @@ class GpuCheck(unittest.TestCase):
         command = stages["trainer"]["smaller"]["command"]
         self.assertEqual(command[command.index("--host-memory") + 1], str(budget))
 
+    def test_a_plan_keeps_to_its_host_budget(self):
+        command = list(self.results["stages"]["gpt2"]["quarter"]["command"])
+        command[command.index("--host-memory") + 1] = "1"
+        done = run(*command, "--plan-only")
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertTrue(json.loads(done.stdout)["host"])
+
     def test_a_run_that_is_cut_off_loses_only_what_had_not_run(self):
         folder = self.folder / "cut"
         slow = self.folder / "slow"  # never comes to an end of the 20 steps that the stage after gpt2 makes
