@@ -17,6 +17,7 @@ class Context:
     small: bool
     folder: Path  # for what outlives the run
     host_bytes: int  # budget of every plan
+    tried_calibration: bool = False  # for want of a machine file
 
     @property
     def card(self):
@@ -39,7 +40,8 @@ class Context:
 
     def memory_arguments(self):
         """For a program that plans: the machine file, made quickly where no stage has made it, and the host's budget."""
-        if not self.machine.is_file():
+        if not self.machine.is_file() and not self.tried_calibration:
+            self.tried_calibration = True
             self.calibrate(quick=True)
         return ["--machine", self.machine, "--host-memory", self.host_bytes]
 

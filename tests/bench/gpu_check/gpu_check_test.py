@@ -132,10 +132,10 @@ class GpuCheck(unittest.TestCase):
 
     def test_a_broken_program_fails_loudly(self):
         output = self.folder / "broken"
-        done = run(*self.simulated, "--only", "smoke,bits", "--output", output, "--train-shape", "/bin/false")
+        done = run(*self.simulated, "--only", "bits", "--output", output, "--train-shape", "/bin/false")
         self.assertEqual(done.returncode, 1)
         self.assertIn("FAILED: losses of 20 steps bit-identical", done.stderr)
-        self.assertIn("FAILED: every program loads and a first step runs", done.stderr)
+        self.assertTrue((output / "machine.json").is_file())  # by a quick calibration, for want of one
 
     def test_bad_input_is_told(self):
         self.assertEqual(run(*self.program).returncode, 2)
