@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "tests/fake_cuda/capture.h"
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/fake_cuda/memory.h"
 #include "tests/fake_cuda/state.h"
@@ -13,6 +14,7 @@ using fake_cuda::Streams;
 using fake_cuda::VirtualMemory;
 
 void fake_cuda_reset() {
+  fake_cuda::Captures::get().clear();
   Streams::get().clear();
   VirtualMemory::get().clear();
   Memory::get().clear();
@@ -54,7 +56,19 @@ void fake_cuda_fail_call(const char* name, unsigned nth, int error) {
   State::get().fail_call(name, nth, error);
 }
 
+void fake_cuda_during_call(const char* name, void (*function)(void* context), void* context) {
+  State::get().during_call(name, [=] { function(context); });
+}
+
 void fake_cuda_fault_kernel(unsigned nth, int error) { State::get().fault_kernel(nth, error); }
+void fake_cuda_set_page_tables(size_t bytes_per_pinned_gib, size_t bytes_per_mapping) {
+  State::get().change_settings([&](auto& settings) {
+    settings.per_pinned_gib = bytes_per_pinned_gib;
+    settings.per_mapping = bytes_per_mapping;
+  });
+}
+
+uint64_t fake_cuda_virtual_nanoseconds(void) { return State::get().virtual_nanoseconds; }
 unsigned fake_cuda_pending_faults() { return State::get().pending_faults(); }
 unsigned fake_cuda_calls(const char* name) { return State::get().calls(name); }
 void fake_cuda_forget_calls() { State::get().forget_calls(); }
@@ -87,5 +101,6 @@ fake_cuda_live_objects fake_cuda_live() {
 }
 
 fake_cuda_misuse fake_cuda_misuses() {
-  return {State::get().calls_from_host_functions.load(), State::get().pageable_copies.load()};
+  return {State::get().calls_from_host_functions.load(), State::get().pageable_copies.load(),
+          State::get().pages_pinned_unfaulted.load()};
 }

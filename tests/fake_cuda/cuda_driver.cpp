@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "tests/fake_cuda/capture.h"
 #include "tests/fake_cuda/device.h"
 #include "tests/fake_cuda/driver_call.h"
 #include "tests/fake_cuda/memory.h"
@@ -19,10 +20,15 @@ using fake_cuda::VirtualMemory;
 
 namespace {
 
+// A call that takes time, and that a stream capture may forbid.
 template <class Body>
 CUresult virtual_call(const char* name, Body body) {
-  return driver_call(
-      name, [&] { return State::get().settings().virtual_memory ? body() : CUDA_ERROR_NOT_SUPPORTED; });
+  return driver_call(name, [&] {
+    if (!State::get().settings().virtual_memory) return CUDA_ERROR_NOT_SUPPORTED;
+    State::get().virtual_nanoseconds += 25'000;
+    const int forbidden = fake_cuda::Captures::get().forbids_unsafe_call();
+    return forbidden != 0 ? static_cast<CUresult>(forbidden) : body();
+  });
 }
 
 bool is_on_the_card(const CUmemLocation& location) {
@@ -90,7 +96,8 @@ CUresult cuGetErrorString(CUresult error, const char** text) {
 
 CUresult cuMemGetAllocationGranularity(std::size_t* bytes, const CUmemAllocationProp* prop,
                                        CUmemAllocationGranularity_flags) {
-  return virtual_call(__func__, [&] {
+  return driver_call(__func__, [&] {
+    if (!State::get().settings().virtual_memory) return CUDA_ERROR_NOT_SUPPORTED;
     if (prop == nullptr || !(is_on_the_card(prop->location) || is_on_the_host(prop->location)))
       return CUDA_ERROR_INVALID_VALUE;
     return give(bytes, VirtualMemory::granularity);

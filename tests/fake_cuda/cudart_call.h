@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "tests/fake_cuda/capture.h"
 #include "tests/fake_cuda/state.h"
 
 namespace fake_cuda {
@@ -39,6 +40,15 @@ cudaError_t call(const char* name, Body body) {
   if (planned != 0) return noted(static_cast<cudaError_t>(planned));
   const cudaError_t standing = standing_error();
   return noted(standing != cudaSuccess ? standing : body());
+}
+
+// The same of a call that may wait or allocate, which a stream capture may forbid.
+template <class Body>
+cudaError_t unsafe_call(const char* name, Body body) {
+  return call(name, [&] {
+    const int forbidden = Captures::get().forbids_unsafe_call();
+    return forbidden != 0 ? static_cast<cudaError_t>(forbidden) : body();
+  });
 }
 
 }  // namespace fake_cuda

@@ -11,6 +11,7 @@ using fake_cuda::Memory;
 using fake_cuda::Range;
 using fake_cuda::State;
 using fake_cuda::Streams;
+using fake_cuda::unsafe_call;
 
 namespace {
 
@@ -84,32 +85,34 @@ cudaError_t fill(void* address, int value, std::size_t bytes, cudaStream_t strea
 extern "C" {
 
 cudaError_t cudaMalloc(void** address, std::size_t bytes) {
-  return call(__func__, [&] { return allocate(Kind::device, address, bytes); });
+  return unsafe_call(__func__, [&] { return allocate(Kind::device, address, bytes); });
 }
 
 cudaError_t cudaFree(void* address) {
-  return call(__func__, [&] { return release(Kind::device, address); });
+  return unsafe_call(__func__, [&] { return release(Kind::device, address); });
 }
 
 cudaError_t cudaMallocHost(void** address, std::size_t bytes) {
-  return call(__func__, [&] { return allocate(Kind::pinned, address, bytes); });
+  return unsafe_call(__func__, [&] { return allocate(Kind::pinned, address, bytes); });
 }
 
 cudaError_t cudaHostAlloc(void** address, std::size_t bytes, unsigned) {
-  return call(__func__, [&] { return allocate(Kind::pinned, address, bytes); });
+  return unsafe_call(__func__, [&] { return allocate(Kind::pinned, address, bytes); });
 }
 
 cudaError_t cudaFreeHost(void* address) {
-  return call(__func__, [&] { return release(Kind::pinned, address); });
+  return unsafe_call(__func__, [&] { return release(Kind::pinned, address); });
 }
 
 cudaError_t cudaHostRegister(void* address, std::size_t bytes, unsigned) {
-  return call(__func__, [&] {
+  return unsafe_call(__func__, [&] {
     switch (Memory::get().register_host(address, bytes)) {
       case Memory::Registered::done:
         return cudaSuccess;
       case Memory::Registered::already:
         return cudaErrorHostMemoryAlreadyRegistered;
+      case Memory::Registered::no_memory:
+        return cudaErrorMemoryAllocation;
       case Memory::Registered::invalid:
         break;
     }
@@ -118,7 +121,7 @@ cudaError_t cudaHostRegister(void* address, std::size_t bytes, unsigned) {
 }
 
 cudaError_t cudaHostUnregister(void* address) {
-  return call(__func__, [&] {
+  return unsafe_call(__func__, [&] {
     return Memory::get().unregister_host(address) ? cudaSuccess : cudaErrorHostMemoryNotRegistered;
   });
 }
@@ -156,7 +159,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
 }
 
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
-  return call(__func__, [&] { return copy(to, from, bytes, kind, nullptr, true); });
+  return unsafe_call(__func__, [&] { return copy(to, from, bytes, kind, nullptr, true); });
 }
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
@@ -165,7 +168,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
 }
 
 cudaError_t cudaMemset(void* address, int value, std::size_t bytes) {
-  return call(__func__, [&] { return fill(address, value, bytes, nullptr); });
+  return unsafe_call(__func__, [&] { return fill(address, value, bytes, nullptr); });
 }
 
 cudaError_t cudaMemsetAsync(void* address, int value, std::size_t bytes, cudaStream_t stream) {

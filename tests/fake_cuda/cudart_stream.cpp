@@ -5,12 +5,20 @@
 #include "tests/fake_cuda/stream.h"
 
 using fake_cuda::call;
+using fake_cuda::Captures;
 using fake_cuda::State;
 using fake_cuda::Streams;
 
 namespace {
 
 cudaError_t valid_handle(bool valid) { return valid ? cudaSuccess : cudaErrorInvalidResourceHandle; }
+// Calls `body` unless `error` says why not.
+template <class Body>
+cudaError_t unless(int error, Body body) {
+  return error != 0 ? static_cast<cudaError_t>(error) : body();
+}
+
+char the_graph;  // nobody looks into it
 cudaError_t lost() { return static_cast<cudaError_t>(State::get().lost()); }
 
 cudaError_t create_stream(cudaStream_t* stream, unsigned flags, int priority) {
@@ -30,6 +38,11 @@ cudaError_t with_stream(cudaStream_t handle, Use use) {
   const fake_cuda::Stream* stream = Streams::get().find(handle);
   if (stream == nullptr) return cudaErrorInvalidResourceHandle;
   return use(*stream);
+}
+
+cudaError_t record(cudaEvent_t event, cudaStream_t stream) {
+  return unless(Captures::get().record(event, stream),
+                [&] { return valid_handle(Streams::get().record(event, stream)); });
 }
 
 cudaError_t elapsed(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
@@ -68,16 +81,20 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return call(__func__, [&] {
-    const cudaError_t error = valid_handle(Streams::get().synchronise(stream));
-    return error == cudaSuccess ? lost() : error;
+    return unless(Captures::get().forbids_waiting_for(stream), [&] {
+      const cudaError_t error = valid_handle(Streams::get().synchronise(stream));
+      return error == cudaSuccess ? lost() : error;
+    });
   });
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
   return call(__func__, [&] {
-    return with_stream(handle, [](const fake_cuda::Stream& stream) {
-      if (!stream.done(stream.last())) return cudaErrorNotReady;
-      return lost();
+    return with_stream(handle, [&](const fake_cuda::Stream& stream) {
+      return unless(Captures::get().forbids_waiting_for(handle), [&] {
+        if (!stream.done(stream.last())) return cudaErrorNotReady;
+        return lost();
+      });
     });
   });
 }
@@ -102,13 +119,40 @@ cudaError_t cudaStreamGetPriority(cudaStream_t handle, int* priority) {
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* status) {
   return call(__func__, [&] {
-    *status = cudaStreamCaptureStatusNone;
-    return valid_handle(Streams::get().find(handle) != nullptr);
+    if (Streams::get().find(handle) == nullptr) return cudaErrorInvalidResourceHandle;
+    return static_cast<cudaError_t>(Captures::get().status(handle, reinterpret_cast<int*>(status)));
+  });
+}
+
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+  return call(__func__, [&] {
+    return static_cast<cudaError_t>(Captures::get().exchange_mode(reinterpret_cast<int*>(mode)));
+  });
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mode) {
+  return call(__func__, [&] {
+    return with_stream(handle, [&](const fake_cuda::Stream& stream) {
+      const bool blocking = (stream.flags() & cudaStreamNonBlocking) == 0;
+      return static_cast<cudaError_t>(Captures::get().begin(handle, mode, blocking));
+    });
+  });
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
+  return call(__func__, [&] {
+    return unless(Captures::get().end(handle), [&] {
+      *graph = reinterpret_cast<cudaGraph_t>(&the_graph);
+      return cudaSuccess;
+    });
   });
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  return call(__func__, [&] { return valid_handle(Streams::get().wait(stream, event)); });
+  return call(__func__, [&] {
+    return unless(Captures::get().wait(stream, event),
+                  [&] { return valid_handle(Streams::get().wait(stream, event)); });
+  });
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* context) {
@@ -133,23 +177,28 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  return call(__func__, [&] { return valid_handle(Streams::get().destroy_event(event)); });
+  return call(__func__, [&] {
+    Captures::get().forget_event(event);
+    return valid_handle(Streams::get().destroy_event(event));
+  });
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  return call(__func__, [&] { return valid_handle(Streams::get().record(event, stream)); });
+  return call(__func__, [&] { return record(event, stream); });
 }
 
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned) {
-  return call(__func__, [&] { return valid_handle(Streams::get().record(event, stream)); });
+  return call(__func__, [&] { return record(event, stream); });
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t handle) {
   return call(__func__, [&] {
     const auto event = Streams::get().find_event(handle);
     if (!event) return cudaErrorInvalidResourceHandle;
-    if (event->latest != nullptr && !event->latest->done()) return cudaErrorNotReady;
-    return lost();
+    return unless(Captures::get().ask(handle), [&] {
+      if (event->latest != nullptr && !event->latest->done()) return cudaErrorNotReady;
+      return lost();
+    });
   });
 }
 
@@ -157,8 +206,10 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
   return call(__func__, [&] {
     const auto event = Streams::get().find_event(handle);
     if (!event) return cudaErrorInvalidResourceHandle;
-    if (event->latest != nullptr) event->latest->wait();
-    return lost();
+    return unless(Captures::get().ask(handle), [&] {
+      if (event->latest != nullptr) event->latest->wait();
+      return lost();
+    });
   });
 }
 

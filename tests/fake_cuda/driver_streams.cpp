@@ -1,15 +1,14 @@
 #include "tests/fake_cuda/driver_streams.h"
 
-#include <algorithm>
-#include <map>
 #include <mutex>
-#include <utility>
+#include <set>
 
+#include "tests/fake_cuda/capture.h"
 #include "tests/fake_cuda/driver_call.h"
 #include "tests/fake_cuda/driver_memory.h"
 
+using fake_cuda::Captures;
 using fake_cuda::driver_call;
-using fake_cuda::driver_stream_captures;
 using fake_cuda::driver_stream_known;
 using fake_cuda::give;
 
@@ -17,7 +16,7 @@ namespace {
 
 struct DriverStreams {
   std::mutex mutex;
-  std::map<char*, bool> capturing;  // of each stream
+  std::set<char*> all;
 };
 
 DriverStreams& streams() {
@@ -27,21 +26,12 @@ DriverStreams& streams() {
 
 CUresult capture_status(CUstream stream, CUstreamCaptureStatus* status) {
   if (!driver_stream_known(stream)) return CUDA_ERROR_INVALID_HANDLE;
-  return give(status, driver_stream_captures(stream) ? CU_STREAM_CAPTURE_STATUS_ACTIVE
-                                                     : CU_STREAM_CAPTURE_STATUS_NONE);
-}
-
-CUresult set_capturing(CUstream stream, bool capturing) {
-  const std::lock_guard lock(streams().mutex);
-  const auto found = streams().capturing.find(reinterpret_cast<char*>(stream));
-  if (found == streams().capturing.end()) return CUDA_ERROR_INVALID_HANDLE;
-  if (found->second == capturing) return CUDA_ERROR_ILLEGAL_STATE;
-  found->second = capturing;
-  return CUDA_SUCCESS;
+  int found = fake_cuda::not_captured;
+  const int error = Captures::get().status(stream, &found);
+  return error != 0 ? static_cast<CUresult>(error) : give(status, static_cast<CUstreamCaptureStatus>(found));
 }
 
 char the_graph;  // nobody looks into it
-thread_local CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 CUresult context_of_stream(CUstream stream, CUcontext* context) {
   return driver_stream_known(stream) ? cuCtxGetCurrent(context) : CUDA_ERROR_INVALID_HANDLE;
@@ -54,24 +44,12 @@ namespace fake_cuda {
 bool driver_stream_known(CUstream stream) {
   if (stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) return true;
   const std::lock_guard lock(streams().mutex);
-  return streams().capturing.contains(reinterpret_cast<char*>(stream));
+  return streams().all.contains(reinterpret_cast<char*>(stream));
 }
 
-bool driver_stream_captures(CUstream stream) {
-  const std::lock_guard lock(streams().mutex);
-  const auto found = streams().capturing.find(reinterpret_cast<char*>(stream));
-  return found != streams().capturing.end() && found->second;
-}
-
-bool any_driver_stream_captures() {
-  const std::lock_guard lock(streams().mutex);
-  return std::any_of(streams().capturing.begin(), streams().capturing.end(),
-                     [](const auto& stream) { return stream.second; });
-}
-
-bool capture_forbids_waiting() {
-  return capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED && any_driver_stream_captures();
-}
+bool driver_stream_captures(CUstream stream) { return Captures::get().holds(stream); }
+bool any_driver_stream_captures() { return Captures::get().any(); }
+bool capture_forbids_waiting() { return Captures::get().forbids_unsafe_call() != 0; }
 
 }  // namespace fake_cuda
 
@@ -81,7 +59,7 @@ CUresult cuStreamCreate(CUstream* stream, unsigned) {
   return driver_call(__func__, [&] {
     if (stream == nullptr) return CUDA_ERROR_INVALID_VALUE;
     const std::lock_guard lock(streams().mutex);
-    *stream = reinterpret_cast<CUstream>(streams().capturing.emplace(new char, false).first->first);
+    *stream = reinterpret_cast<CUstream>(*streams().all.insert(new char).first);
     return CUDA_SUCCESS;
   });
 }
@@ -90,7 +68,7 @@ CUresult cuStreamDestroy_v2(CUstream stream) {
   return driver_call(__func__, [&] {
     char* const known = reinterpret_cast<char*>(stream);
     const std::lock_guard lock(streams().mutex);
-    if (streams().capturing.erase(known) == 0) return CUDA_ERROR_INVALID_HANDLE;
+    if (streams().all.erase(known) == 0) return CUDA_ERROR_INVALID_HANDLE;
     delete known;
     return CUDA_SUCCESS;
   });
@@ -114,20 +92,21 @@ CUresult cuStreamGetCtx_ptsz(CUstream stream, CUcontext* context) {
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
   return driver_call(__func__, [&] {
-    if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    std::swap(*mode, capture_mode);
-    return CUDA_SUCCESS;
+    return static_cast<CUresult>(Captures::get().exchange_mode(reinterpret_cast<int*>(mode)));
   });
 }
 
-CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode) {
-  return driver_call(__func__, [&] { return set_capturing(stream, true); });
+CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
+  return driver_call(__func__, [&] {
+    if (!driver_stream_known(stream)) return CUDA_ERROR_INVALID_HANDLE;
+    return static_cast<CUresult>(Captures::get().begin(stream, mode, false));
+  });
 }
 
 CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
   return driver_call(__func__, [&] {
-    const CUresult result = set_capturing(stream, false);
-    return result != CUDA_SUCCESS ? result : give(graph, reinterpret_cast<CUgraph>(&the_graph));
+    const int error = Captures::get().end(stream);
+    return error != 0 ? static_cast<CUresult>(error) : give(graph, reinterpret_cast<CUgraph>(&the_graph));
   });
 }
 }

@@ -8,7 +8,8 @@ namespace fake_cuda {
 bool driver_stream_known(CUstream stream);  // the default ones, or one that was created and not destroyed
 bool driver_stream_captures(CUstream stream);
 bool any_driver_stream_captures();
-// Whether a call that might wait is refused to this thread, since some stream is captured.
+// Whether a call that might wait is refused to this thread, since some stream is captured: the capture ends
+// then.
 bool capture_forbids_waiting();
 // Its work has ended, and its events go.
 void driver_context_ends(CUcontext context);

@@ -15,7 +15,7 @@ function(fake_cuda_own_test name)
 endfunction()
 
 fake_cuda_own_test(fake_cuda_runtime_test
-  SOURCES stream_test.cpp memory_test.cpp virtual_memory_test.cpp cublaslt_test.cpp
+  SOURCES capture_test.cpp stream_test.cpp memory_test.cpp virtual_memory_test.cpp cublaslt_test.cpp
   LINK stowage_fake_driver stowage_fake_cublaslt)
 fake_cuda_own_test(fake_cuda_kernels_test
   SOURCES state_test.cpp kernel_table_test.cpp block_runner_test.cpp fiber_test.cpp emulated_kernels.cu

@@ -1,8 +1,11 @@
 #include "tests/fake_cuda/memory.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 #include "tests/fake_cuda/state.h"
 
@@ -10,10 +13,23 @@ namespace fake_cuda {
 namespace {
 
 constexpr std::size_t alignment = 512;
+constexpr std::size_t page = 4096;
+constexpr std::size_t table_unit = std::size_t{64} << 10;
 constexpr std::size_t filled_at_most = std::size_t{8} << 20;  // of one allocation: touching pages takes time
 
 std::uintptr_t number(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
-std::size_t charged(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+std::size_t rounded_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
+std::size_t charged(std::size_t bytes) { return rounded_up(bytes, alignment); }
+
+// Of those that lie in the range, as far as they are pages of this process's own.
+unsigned pages_not_resident(void* address, std::size_t bytes) {
+  const std::uintptr_t first = number(address) / page * page;
+  std::vector<unsigned char> resident((number(address) + bytes - first + page - 1) / page);
+  void* const begin = reinterpret_cast<void*>(first);  // NOLINT(performance-no-int-to-ptr)
+  if (mincore(begin, resident.size() * page, resident.data()) != 0) return 0;
+  return static_cast<unsigned>(
+      std::count_if(resident.begin(), resident.end(), [](unsigned char one) { return (one & 1U) == 0; }));
+}
 
 }  // namespace
 
@@ -34,6 +50,32 @@ bool Memory::charge_locked(std::size_t bytes) {
   return true;
 }
 
+// The card's tables of page-locked memory and of mappings: they grow, and stay.
+bool Memory::charge_tables_locked(std::size_t pinned, std::size_t mappings) {
+  const Settings settings = State::get().settings();
+  const auto of_pinned = static_cast<std::size_t>(static_cast<double>(pinned) / (1U << 30U) *
+                                                  static_cast<double>(settings.per_pinned_gib));
+  const std::size_t tables[] = {rounded_up(of_pinned, table_unit), mappings * settings.per_mapping};
+  const std::size_t more[] = {tables[0] - std::min(tables[0], pinned_tables_),
+                              tables[1] - std::min(tables[1], mapping_tables_)};
+  if (!charge_locked(more[0] + more[1])) return false;
+  pinned_tables_ += more[0];
+  mapping_tables_ += more[1];
+  return true;
+}
+
+std::size_t Memory::pinned_bytes_locked() const {
+  std::size_t bytes = 0;
+  for (const auto& [start, range] : ranges_)
+    if (range.kind == Kind::pinned || range.kind == Kind::registered) bytes += range.bytes;
+  return bytes;
+}
+
+bool Memory::charge_mappings(std::size_t mappings) {
+  const std::lock_guard lock(mutex_);
+  return charge_tables_locked(0, mappings);
+}
+
 bool Memory::charge(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   return charge_locked(bytes);
@@ -46,7 +88,9 @@ void Memory::refund(std::size_t bytes) {
 
 void* Memory::allocate(Kind kind, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
-  if (kind == Kind::device && !charge_locked(charged(bytes))) return nullptr;
+  const bool has_room = kind == Kind::device ? charge_locked(charged(bytes))
+                                             : charge_tables_locked(pinned_bytes_locked() + bytes, 0);
+  if (!has_room) return nullptr;
   void* address = nullptr;
   // Of the exact size: rounding it up would hide an overrun from the address sanitizer.
   if (posix_memalign(&address, alignment, bytes) != 0) {
@@ -75,6 +119,8 @@ Memory::Registered Memory::register_host(void* address, std::size_t bytes) {
   const bool overlaps = range_of_locked(number(address)).has_value() ||
                         (next != ranges_.end() && next->first < number(address) + bytes);
   if (overlaps) return Registered::already;
+  if (!charge_tables_locked(pinned_bytes_locked() + bytes, 0)) return Registered::no_memory;
+  State::get().pages_pinned_unfaulted += pages_not_resident(address, bytes);
   ranges_[number(address)] = {number(address), bytes, Kind::registered};
   return Registered::done;
 }
@@ -147,7 +193,7 @@ void Memory::clear() {
     }
   }
   ranges_.clear();
-  used_ = 0;
+  used_ = pinned_tables_ = mapping_tables_ = 0;
 }
 
 }  // namespace fake_cuda

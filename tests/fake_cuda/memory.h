@@ -29,12 +29,13 @@ class Memory {
   // Null where the card's account, or the host, has no room.
   void* allocate(Kind kind, std::size_t bytes);
   bool release(Kind kind, void* address);
-  enum class Registered { done, invalid, already };
+  enum class Registered { done, invalid, already, no_memory };
   Registered register_host(void* address, std::size_t bytes);
   bool unregister_host(void* address);
 
   // Memory that is allocated elsewhere: its share of the account, and ranges that appear and vanish.
   bool charge(std::size_t bytes);
+  bool charge_mappings(std::size_t mappings);  // the tables of so many at a time
   void refund(std::size_t bytes);
   void add_mapped(void* address, std::size_t bytes);
   void remove_mapped(void* address);
@@ -53,10 +54,13 @@ class Memory {
  private:
   std::optional<Range> range_of_locked(std::uintptr_t address);
   bool charge_locked(std::size_t bytes);
+  bool charge_tables_locked(std::size_t pinned, std::size_t mappings);
+  std::size_t pinned_bytes_locked() const;
 
   std::mutex mutex_;
   std::map<std::uintptr_t, Range> ranges_;
-  std::size_t used_ = 0;
+  std::size_t used_ = 0;  // the tables among it
+  std::size_t pinned_tables_ = 0, mapping_tables_ = 0;
 };
 
 void fill_fresh(void* address, std::size_t bytes);

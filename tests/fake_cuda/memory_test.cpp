@@ -1,6 +1,7 @@
 #include "tests/fake_cuda/memory.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <cstdint>
 #include <cstring>
@@ -40,6 +41,33 @@ TEST_F(MemoryTest, TheAccountIsCapacityLessContextLessAllocations) {
   EXPECT_EQ(free_bytes(), 12 * mib);
   EXPECT_EQ(cudaMalloc(&address, 12 * mib), cudaSuccess);
   EXPECT_EQ(cudaFree(address), cudaSuccess);
+}
+
+TEST_F(MemoryTest, PageTablesAreTakenOfTheCardAndStay) {
+  const std::size_t before = free_bytes();
+  void* pinned = nullptr;
+  ASSERT_EQ(cudaMallocHost(&pinned, 256 * mib), cudaSuccess);
+  EXPECT_EQ(free_bytes(), before - mib / 2);  // 8 bytes for each page of 4 KiB
+  ASSERT_EQ(cudaFreeHost(pinned), cudaSuccess);
+  ASSERT_EQ(cudaMallocHost(&pinned, 256 * mib), cudaSuccess);
+  EXPECT_EQ(free_bytes(), before - mib / 2);
+  ASSERT_EQ(cudaFreeHost(pinned), cudaSuccess);
+  EXPECT_EQ(free_bytes(), before - mib / 2);
+  fake_cuda_set_memory(64 * mib, 63 * mib);
+  EXPECT_EQ(cudaMallocHost(&pinned, 1024 * mib), cudaErrorMemoryAllocation);
+  fake_cuda_set_page_tables(0, 0);
+  ASSERT_EQ(cudaMallocHost(&pinned, 1024 * mib), cudaSuccess);
+  ASSERT_EQ(cudaFreeHost(pinned), cudaSuccess);
+}
+
+TEST_F(MemoryTest, CountsPagesThatRegistrationHasToFaultIn) {
+  void* const memory = mmap(nullptr, 64 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  std::memset(memory, 1, 16 * 4096);
+  ASSERT_EQ(cudaHostRegister(memory, 64 * 4096, 0), cudaSuccess);
+  EXPECT_EQ(fake_cuda_misuses().pages_pinned_unfaulted, 48U);
+  ASSERT_EQ(cudaHostUnregister(memory), cudaSuccess);
+  munmap(memory, 64 * 4096);
 }
 
 TEST_F(MemoryTest, FreshMemoryIsNotZero) {

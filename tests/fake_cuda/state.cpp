@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
+#include <thread>
+#include <utility>
 
 namespace fake_cuda {
 namespace {
@@ -66,6 +68,7 @@ Settings State::settings() {
 }
 
 int State::begin_call(const char* name, int unknown_error) {
+  run_meanwhile(name);
   const std::lock_guard lock(mutex_);
   ++total_;
   if (++counts_[name] == 1) order_.push_back(name);
@@ -76,6 +79,23 @@ int State::begin_call(const char* name, int unknown_error) {
   }
   std::erase_if(faults_, [](const Fault& fault) { return fault.remaining == 0; });
   return error;
+}
+
+void State::during_call(const char* name, std::function<void()> body) {
+  const std::lock_guard lock(mutex_);
+  meanwhile_[name] = std::move(body);
+}
+
+void State::run_meanwhile(const char* name) {
+  std::function<void()> body;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = meanwhile_.find(name);
+    if (found == meanwhile_.end()) return;
+    body = std::move(found->second);
+    meanwhile_.erase(found);
+  }
+  std::thread(body).join();
 }
 
 void State::fail_call(const char* name, unsigned nth, int error) {
@@ -104,9 +124,11 @@ unsigned State::pending_faults() {
 void State::forget_calls() {
   const std::lock_guard lock(mutex_);
   faults_.clear();
+  meanwhile_.clear();
   counts_.clear();
   order_.clear();
   total_ = 0;
+  virtual_nanoseconds = 0;
   kernels_to_fault_.store(0, std::memory_order_relaxed);
 }
 
@@ -115,6 +137,7 @@ void State::reset() {
   lost_.store(0, std::memory_order_relaxed);
   calls_from_host_functions = 0;
   pageable_copies = 0;
+  pages_pinned_unfaulted = 0;
   blas_objects = 0;
   driver_work_held = false;
   patience_in_milliseconds = patience_of_environment();

@@ -6,6 +6,8 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -26,6 +28,8 @@ struct Settings {
   bool host_physical = true;
   std::optional<ThreadOrder> thread_order;  // none: by turns
   unsigned pending = 1024;                  // pieces of work that a stream holds at most
+  std::size_t per_pinned_gib = std::size_t{2} << 20;  // page tables
+  std::size_t per_mapping = 4096;
 };
 
 struct Fault {
@@ -48,6 +52,8 @@ class State {
   // Counts a call. Returns 0 to go on, else the error that the call shall return without doing anything.
   int begin_call(const char* name, int unknown_error);
   void fail_call(const char* name, unsigned nth, int error);
+  // Runs `body` on a thread of its own within the next call of `name`.
+  void during_call(const char* name, std::function<void()> body);
   unsigned calls(const char* name);
   std::vector<const char*> called();
   unsigned pending_faults();
@@ -62,6 +68,8 @@ class State {
 
   std::atomic<unsigned> calls_from_host_functions = 0;
   std::atomic<unsigned> pageable_copies = 0;
+  std::atomic<unsigned> pages_pinned_unfaulted = 0;
+  std::atomic<std::uint64_t> virtual_nanoseconds = 0;
   std::atomic<int> blas_objects = 0;
   std::atomic<int> driver_events = 0;
   std::atomic<bool> driver_work_held = false;
@@ -70,10 +78,12 @@ class State {
 
  private:
   State();
+  void run_meanwhile(const char* name);
 
   std::mutex mutex_;
   Settings settings_;
   std::vector<Fault> faults_;
+  std::map<std::string, std::function<void()>> meanwhile_;  // by call
   std::map<std::string, unsigned> counts_;
   std::vector<const char*> order_;
   unsigned total_ = 0;

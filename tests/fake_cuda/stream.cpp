@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "tests/fake_cuda/capture.h"
 #include "tests/fake_cuda/state.h"
 
 namespace fake_cuda {
@@ -160,10 +161,18 @@ Mark* Streams::enqueue_locked(Stream* stream, Work work, When when) {
   return mark;
 }
 
+// Of work that a capture has taken.
+Mark* Streams::passed_locked(Stream* stream) {
+  Mark* mark = &marks_.emplace_back();
+  mark->stream = stream;
+  return mark;
+}
+
 std::optional<Mark*> Streams::enqueue(void* handle, Work work, When when) {
   const std::lock_guard lock(mutex_);
   Stream* stream = find_locked(handle);
   if (stream == nullptr) return std::nullopt;
+  if (Captures::get().holds(handle)) return passed_locked(stream);
   return enqueue_locked(stream, std::move(work), when);
 }
 
@@ -209,6 +218,7 @@ bool Streams::record(void* handle, void* stream_handle) {
   Event* event = find_event_locked(handle);
   Stream* stream = find_locked(stream_handle);
   if (event == nullptr || stream == nullptr) return false;
+  if (Captures::get().holds(stream_handle)) return event->latest = passed_locked(stream), true;
   add_implied_waits_locked(stream);
   Mark* mark = &marks_.emplace_back();
   mark->stream = stream;
@@ -223,7 +233,7 @@ bool Streams::wait(void* stream_handle, void* handle) {
   const Event* event = find_event_locked(handle);
   Stream* stream = find_locked(stream_handle);
   if (event == nullptr || stream == nullptr) return false;
-  if (event->latest == nullptr) return true;
+  if (event->latest == nullptr || Captures::get().holds(stream_handle)) return true;
   enqueue_locked(
       stream, [mark = event->latest] { mark->wait(); }, When::always);
   return true;

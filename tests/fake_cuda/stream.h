@@ -110,6 +110,7 @@ class Streams {
   Event* find_event_locked(void* event);
   void add_implied_waits_locked(Stream* stream);
   Mark* enqueue_locked(Stream* stream, Work work, When when);
+  Mark* passed_locked(Stream* stream);
 
   // Never taken by a stream's thread. Held by a call that waits for room in a stream: as with a driver, other
   // threads' calls wait behind it.

@@ -137,6 +137,7 @@ CUresult VirtualMemory::map(CUdeviceptr address, std::size_t bytes, std::size_t 
       overlaps_mapping(address, bytes)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (!Memory::get().charge_mappings(mappings_.size() + 1)) return CUDA_ERROR_OUT_OF_MEMORY;
   void* view = mmap(pointer(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, found->second.file, 0);
   if (view == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   ++found->second.mappings;

@@ -85,6 +85,7 @@ TEST_F(VirtualMemoryTest, ARemappedRangeHoldsOtherMemory) {
 }
 
 TEST_F(VirtualMemoryTest, TheRuntimesAccountCountsPhysicalMemory) {
+  fake_cuda_set_page_tables(0, 0);
   fake_cuda_set_memory(10 * granule, 2 * granule);
   const CUdeviceptr range = reserve(100 * granule);  // address space costs nothing
   const auto handle = create(6 * granule);
@@ -103,6 +104,26 @@ TEST_F(VirtualMemoryTest, TheRuntimesAccountCountsPhysicalMemory) {
   ASSERT_EQ(cudaMemGetInfo(&free, &total), cudaSuccess);
   EXPECT_EQ(free, 8 * granule);
   ASSERT_EQ(cuMemAddressFree(range, 100 * granule), CUDA_SUCCESS);
+}
+
+TEST_F(VirtualMemoryTest, CallsTakeTimeAndMappingsTables) {
+  const CUdeviceptr range = reserve(2 * granule);
+  const auto first = create(granule), second = create(granule);
+  std::size_t before = 0, free = 0, total = 0;
+  ASSERT_EQ(cudaMemGetInfo(&before, &total), cudaSuccess);
+  ASSERT_EQ(cuMemMap(range, granule, 0, first, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemMap(range + granule, granule, 0, second, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cudaMemGetInfo(&free, &total), cudaSuccess);
+  EXPECT_EQ(free, before - 2 * 4096);
+  ASSERT_EQ(cuMemUnmap(range, 2 * granule), CUDA_SUCCESS);  // both in one call
+  ASSERT_EQ(cuMemRelease(first), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemRelease(second), CUDA_SUCCESS);
+  ASSERT_EQ(cudaMemGetInfo(&free, &total), cudaSuccess);
+  EXPECT_EQ(free, before + 2 * granule - 2 * 4096);
+  ASSERT_EQ(cuMemAddressFree(range, 2 * granule), CUDA_SUCCESS);
+  EXPECT_EQ(fake_cuda_virtual_nanoseconds(), 9 * 25'000U);
+  fake_cuda_forget_calls();
+  EXPECT_EQ(fake_cuda_virtual_nanoseconds(), 0U);
 }
 
 TEST_F(VirtualMemoryTest, CopiesMaySpanNeighbouringMappings) {
