@@ -1,8 +1,7 @@
 #include "offload/engine/host_memory.h"
 
 #include <fmt/format.h>
-
-#include <cstring>
+#include <sys/mman.h>
 
 #include "stowage/error.h"
 
@@ -19,20 +18,21 @@ HostMemory::HostMemory(Device& device, const Plan& plan) : pool_(device) {
 }
 
 std::byte* HostMemory::add_pinned(Bytes bytes) {
-  pinned_.push_back(pool_.allocate(bytes));
-  std::memset(pinned_.back().data(), 0, bytes);
+  pinned_.push_back(pool_.allocate(bytes));  // from the device, since none has gone back: so it is zero
   return pinned_.back().data();
 }
 
 std::byte* HostMemory::add_pageable(const Bucket& bucket) {
-  void* data = ::operator new (bucket.bytes, std::align_val_t{64}, std::nothrow);
-  if (data == nullptr)
+  void* const data = mmap(nullptr, bucket.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED)
     throw OutOfMemory(fmt::format("the host has no {} for bucket '{}': plan for a smaller host budget",
                                   format_bytes(bucket.bytes), bucket.name),
                       bucket.bytes, 0);
-  pageable_.emplace_back(static_cast<std::byte*>(data));
-  std::memset(data, 0, bucket.bytes);
+  madvise(data, bucket.bytes, MADV_HUGEPAGE);  // only advice
+  pageable_.emplace_back(static_cast<std::byte*>(data), Unmap{bucket.bytes});
   return pageable_.back().get();
 }
+
+void HostMemory::Unmap::operator()(std::byte* data) const { munmap(data, bytes); }
 
 }  // namespace stowage

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <new>
 #include <span>
 #include <vector>
 
@@ -14,8 +13,9 @@ namespace stowage {
 
 class HostMemory {
  public:
-  // Page-locked where the plan says `pinned`, else ordinary memory; all zero. The device must
-  // outlive it. Throws OutOfMemory.
+  // Page-locked where the plan says `pinned`, else ordinary memory; all zero. Ordinary pages come when they
+  // are first touched, on the threads that update what they hold. The device must outlive it. Throws
+  // OutOfMemory.
   HostMemory(Device& device, const Plan& plan);
 
   // 64-byte aligned; null for a bucket without a place on the host.
@@ -26,15 +26,16 @@ class HostMemory {
   std::span<std::byte> spare() const { return spare_; }
 
  private:
-  struct Free {
-    void operator()(std::byte* data) const { ::operator delete (data, std::align_val_t{64}); }
+  struct Unmap {
+    Bytes bytes = 0;
+    void operator()(std::byte* data) const;
   };
   std::byte* add_pinned(Bytes bytes);
   std::byte* add_pageable(const Bucket& bucket);
 
   PinnedPool pool_;
   std::vector<PinnedBuffer> pinned_;
-  std::vector<std::unique_ptr<std::byte, Free>> pageable_;
+  std::vector<std::unique_ptr<std::byte, Unmap>> pageable_;
   std::vector<std::byte*> buckets_;
   std::span<std::byte> spare_;
 };

@@ -53,8 +53,9 @@ void State::initialise(std::uint64_t seed, bool parameters) {
       value.resize(tensor.bytes());
       initialize(tensor, seed, value);
       write(id, value);
-    } else {
-      fill(id, [](Bytes, std::span<std::byte> piece) { std::memset(piece.data(), 0, piece.size()); });
+    } else if (std::byte* const device = homes_[id].device; device != nullptr) {
+      staging_.upload(device, tensor.bytes(),
+                      [](Bytes, std::span<std::byte> piece) { std::memset(piece.data(), 0, piece.size()); });
     }
   }
 }

@@ -18,7 +18,8 @@ class State {
   State(Staging& staging, const Graph& graph, const Plan& plan, std::span<const TensorPlace> places,
         const HostMemory& host, const Arena& arena);
 
-  // Parameters from their initializers, or zero without `parameters`; optimizer state zero.
+  // Parameters from their initializers, or zero without `parameters`; optimizer state zero. Once, while the
+  // host's memory is as it came: zero.
   void initialise(std::uint64_t seed, bool parameters);
 
   // Nothing may be in flight. InvalidInput for a tensor that does not live across steps, or for a

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <sys/mman.h>
 
+#include "src/base/parallel_for.h"
 #include "stowage/error.h"
 
 namespace stowage::cuda {
@@ -16,6 +17,15 @@ namespace {
       bytes, 0);
 }
 
+// Has all cores fault the pages in. Where the kernel cannot (before Linux 5.14), or has no memory,
+// cudaHostRegister does it on this thread, or says why not.
+void fault_in(void* address, Bytes bytes) {
+  constexpr std::int64_t chunk = 64 << 20;
+  parallel_for(static_cast<std::int64_t>(bytes), chunk, [&](std::int64_t begin, std::int64_t end) {
+    madvise(static_cast<std::byte*>(address) + begin, static_cast<Bytes>(end - begin), MADV_POPULATE_WRITE);
+  });
+}
+
 }  // namespace
 
 void* pin(Bytes bytes, const MemoryBinder& binder, const Doing& doing) {
@@ -23,6 +33,7 @@ void* pin(Bytes bytes, const MemoryBinder& binder, const Doing& doing) {
   if (address == MAP_FAILED) refuse("mmap", bytes, doing);
   madvise(address, bytes, MADV_HUGEPAGE);  // only advice, as the binding is
   binder.bind(address, bytes);
+  fault_in(address, bytes);
   const cudaError_t registered = cudaHostRegister(address, bytes, cudaHostRegisterPortable);
   if (registered == cudaSuccess) return address;
   munmap(address, bytes);

@@ -19,14 +19,15 @@ class ImmediateDevice final : public Device {
 
   void* allocate(MemoryKind kind, Bytes bytes) override {
     ++(kind == MemoryKind::device ? counters_.device_allocations : counters_.pinned_allocations);
-    return ::operator new(bytes, alignment);
+    void* const address = ::operator new(bytes, alignment);
+    return kind == MemoryKind::pinned ? std::memset(address, 0, bytes) : address;
   }
   void release(MemoryKind, void* address) override { ::operator delete(address, alignment); }
 
   Bytes granularity() const override { return 4096; }
   void* reserve(Bytes) override { return nullptr; }
   void unreserve(void*) override {}
-  void map(void*, Bytes, Bytes) override {}
+  void map_pieces(void*, Bytes, Bytes, Bytes) override {}
   void unmap(void*, Bytes, Bytes) override {}
 
   LaneId create_lane(LaneRole role) override { return static_cast<LaneId>(role); }

@@ -1,0 +1,51 @@
+#include "offload/engine/host_memory.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "stowage/error.h"
+#include "stowage/simulated_device.h"
+
+namespace stowage {
+namespace {
+
+constexpr Bytes page = 4096;
+
+std::size_t pages_touched(const std::byte* data, Bytes bytes) {
+  std::vector<unsigned char> resident((bytes + page - 1) / page);
+  EXPECT_EQ(mincore(const_cast<std::byte*>(data), bytes, resident.data()), 0);
+  return static_cast<std::size_t>(
+      std::count_if(resident.begin(), resident.end(), [](unsigned char one) { return (one & 1U) != 0; }));
+}
+
+Plan plan_of(Bytes pageable, Bytes pinned) {
+  Plan plan;
+  plan.buckets.push_back({.name = "pageable", .on_host = true, .bytes = pageable});
+  plan.buckets.push_back({.name = "pinned", .on_host = true, .pinned = true, .bytes = pinned});
+  plan.buckets.push_back({.name = "device", .bytes = 64});
+  return plan;
+}
+
+TEST(HostMemory, IsZeroAndNotTouchedToMakeItSo) {
+  const auto device = open_simulated_device({.executor = Executor::virtual_time});
+  const HostMemory host(*device, plan_of(64_MiB, 16_MiB));
+  EXPECT_EQ(host.bucket(2), nullptr);
+  EXPECT_EQ(pages_touched(host.bucket(0), 64_MiB), 0u);
+  EXPECT_EQ(pages_touched(host.bucket(1), 16_MiB), 0u);
+  for (const Bytes at : {Bytes{0}, 16_MiB - 1}) {
+    EXPECT_EQ(host.bucket(0)[at], std::byte{0});
+    EXPECT_EQ(host.bucket(1)[at], std::byte{0});
+  }
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(host.bucket(0)) % 64, 0u);
+}
+
+TEST(HostMemory, RunsOutWithATypedError) {
+  const auto device = open_simulated_device({.executor = Executor::virtual_time});
+  EXPECT_THROW(HostMemory(*device, plan_of(Bytes{1} << 60, 64)), OutOfMemory);
+}
+
+}  // namespace
+}  // namespace stowage
