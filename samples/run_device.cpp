@@ -67,7 +67,7 @@ BackendChoice chosen(const std::string& name) {
   }
 }
 
-RunDevice prepare_card(Options& options, const BackendChoice& choice) {
+RunDevice prepare_card(Options& options, const Graph& graph, const BackendChoice& choice) {
   RunDevice result;
   result.device = open_cuda_device({.ordinal = choice.ordinal});
   const LaunchTable kernels = launch_table_for(*result.device);
@@ -75,7 +75,8 @@ RunDevice prepare_card(Options& options, const BackendChoice& choice) {
                                ? calibrate(*result.device, kernels, quick_calibration())
                                : wanted_machine(options, result.device->info().name, result.planned_for);
   result.machine = machine_for(file, options.type);
-  result.machine.overhead_bytes = overhead_on(*result.device, result.machine.overhead_bytes);
+  result.machine.overhead_bytes = overhead_on(*result.device, result.machine.overhead_bytes,
+                                              most_pinned_bytes(graph, options.budget.host));
   fit_budget(options, result.device->memory_info());
   result.device->reset_counters();  // the run's own begin here
   result.which = choice.reason;
@@ -84,9 +85,9 @@ RunDevice prepare_card(Options& options, const BackendChoice& choice) {
 
 }  // namespace
 
-RunDevice prepare_device(Options& options, const BuildModel& build) {
+RunDevice prepare_device(Options& options, const Graph& graph, const BuildModel& build) {
   const BackendChoice choice = chosen(options.device);
-  if (choice.backend == DeviceBackend::cuda) return prepare_card(options, choice);
+  if (choice.backend == DeviceBackend::cuda) return prepare_card(options, graph, choice);
   if (options.type != DataType::f32 && !options.plan_only) {
     throw InvalidInput(fmt::format(
         "--type {}: the simulated device computes in f32; train on a CUDA card, or give --plan-only ({})",

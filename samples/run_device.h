@@ -26,7 +26,8 @@ struct RunDevice {
 // the budget one that the card can keep: an unlimited one becomes what is free on it. Throws InvalidInput
 // for a device that is not there, a type that it does not compute in, a machine that is not known or cannot
 // be read, or a budget beyond what is free.
-RunDevice prepare_device(Options& options, const BuildModel& build);
+// `graph` is what will be trained: what it may page-lock counts to the card's overhead.
+RunDevice prepare_device(Options& options, const Graph& graph, const BuildModel& build);
 
 // The device to train on.
 std::unique_ptr<Device> open_run_device(RunDevice& prepared, const Options& options);

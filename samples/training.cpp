@@ -230,7 +230,8 @@ int train(const Options& given) {
   RunCheckpoints checkpoints(options, *task, model.graph);
   Laps laps;
   RunDevice prepared = prepare_device(
-      options, [&](GraphBuilder& builder, const GptConfig& sizes) { return task->build(builder, sizes); });
+      options, model.graph,
+      [&](GraphBuilder& builder, const GptConfig& sizes) { return task->build(builder, sizes); });
   if (!prepared.profile.empty()) set_seconds(prepared.profile, prepared.machine, model.graph);
 
   Setup setup;

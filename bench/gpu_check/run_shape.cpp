@@ -62,14 +62,15 @@ struct Place {
   std::unique_ptr<Device> device;
 };
 
-Place prepare(const RunOptions& options) {
+Place prepare(const RunOptions& options, const Graph& graph) {
   Place place;
   place.choice = choose_device(options.device);
   if (!options.machine_file.empty())
     place.machine = machine_for(read_machine_file(options.machine_file), options.shape.type);
   if (place.choice.backend != DeviceBackend::cuda) return place;
   place.device = open_cuda_device({.ordinal = place.choice.ordinal});
-  place.machine.overhead_bytes = overhead_on(*place.device, place.machine.overhead_bytes);
+  place.machine.overhead_bytes =
+      overhead_on(*place.device, place.machine.overhead_bytes, most_pinned_bytes(graph, options.host_memory));
   return place;
 }
 
@@ -172,7 +173,7 @@ Json make_steps(const RunOptions& options, const ShapedModel& model, const Plan&
 int run(const RunOptions& options, const Print& print) {
   const ShapedModel model = build(options.shape);
   Laps laps;
-  Place place = prepare(options);
+  Place place = prepare(options, model.graph);
   const double open_seconds = laps.lap();
   const auto planned =
       make_plan(model.graph, place.machine, {.device = options.device_memory, .host = options.host_memory},

@@ -88,8 +88,13 @@ Machine machine_for(const MachineFile& file, DataType work);
 
 // Machine::overhead_bytes of a run on `device`, whose context and libraries may hold more now than the
 // `measured` bytes. To what they hold come the last page of an arena, and 64 MiB for code that libraries
-// load when an op first asks for it. 0 for a device without overhead.
-Bytes overhead_on(const Device& device, Bytes measured);
+// load when an op first asks for it, and the card's page tables of `pinned` bytes of page-locked memory: 8
+// bytes for each page of 4 KiB, in whole granules. 0 for a device without overhead.
+Bytes overhead_on(const Device& device, Bytes measured, Bytes pinned);
+
+// The most bytes that a plan for `graph` may page-lock: every tensor but workspaces, or all of the host
+// budget.
+Bytes most_pinned_bytes(const Graph& graph, Bytes host_budget);
 
 // The type of a graph's parameters (the first's; f32 without any).
 DataType work_type(const Graph& graph);

@@ -63,11 +63,21 @@ Machine machine_for(const MachineFile& file, DataType work) {
   return machine;
 }
 
-Bytes overhead_on(const Device& device, Bytes measured) {
+Bytes overhead_on(const Device& device, Bytes measured, Bytes pinned) {
   constexpr Bytes code_to_come = 64_MiB;
+  constexpr Bytes pinned_per_table_byte = 512;  // 4 KiB by an entry of 8 bytes
   const Bytes held = device.memory_info().overhead;
   if (held == 0 && device.info().backend != "cuda") return 0;
-  return std::max(measured, held) + device.granularity() + code_to_come;
+  const Bytes granule = device.granularity();
+  return std::max(measured, held) + granule + code_to_come +
+         align_up((pinned + pinned_per_table_byte - 1) / pinned_per_table_byte, granule);
+}
+
+Bytes most_pinned_bytes(const Graph& graph, Bytes host_budget) {
+  Bytes bytes = 0;
+  for (const Tensor& tensor : graph.tensors)
+    if (tensor.kind != TensorKind::workspace) bytes += tensor.bytes();
+  return std::min(bytes, host_budget);
 }
 
 DataType work_type(const Graph& graph) {

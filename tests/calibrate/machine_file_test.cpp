@@ -53,7 +53,7 @@ class Overhead : public Device {
   void release(MemoryKind, void*) override {}
   void* reserve(Bytes) override { return nullptr; }
   void unreserve(void*) override {}
-  void map(void*, Bytes, Bytes) override {}
+  void map_pieces(void*, Bytes, Bytes, Bytes) override {}
   void unmap(void*, Bytes, Bytes) override {}
   LaneId create_lane(LaneRole) override { return 0; }
   void destroy_lane(LaneId) override {}
@@ -76,9 +76,18 @@ class Overhead : public Device {
 };
 
 TEST(MachineFile, OverheadIsTheLargerAccountWithAPageAndCodeToCome) {
-  EXPECT_EQ(overhead_on(Overhead(500_MiB), 600_MiB), 666_MiB);
-  EXPECT_EQ(overhead_on(Overhead(700_MiB), 600_MiB), 766_MiB);
-  EXPECT_EQ(overhead_on(Overhead(0), 600_MiB), 0U);
+  EXPECT_EQ(overhead_on(Overhead(500_MiB), 600_MiB, 0), 666_MiB);
+  EXPECT_EQ(overhead_on(Overhead(700_MiB), 600_MiB, 0), 766_MiB);
+  EXPECT_EQ(overhead_on(Overhead(0), 600_MiB, 1_GiB), 0U);
+}
+
+TEST(MachineFile, PageTablesOfPinnedMemoryAreOverhead) {
+  EXPECT_EQ(overhead_on(Overhead(500_MiB), 600_MiB, 64_GiB), 666_MiB + 128_MiB);
+  Graph graph;
+  for (const TensorKind kind : {TensorKind::parameter, TensorKind::activation, TensorKind::workspace})
+    graph.tensors.push_back({.name = "", .type = DataType::f32, .shape = {1024}, .kind = kind});
+  EXPECT_EQ(most_pinned_bytes(graph, unlimited), 8_KiB);
+  EXPECT_EQ(most_pinned_bytes(graph, 5_KiB), 5_KiB);
 }
 
 TEST(MachineFile, RefusesATypeThatWasNotMeasured) {
