@@ -15,7 +15,7 @@ caching::Pool& CachingAllocator::Implementation::pool_with(PoolId pool, std::str
 }
 
 std::uint64_t CachingAllocator::Implementation::unmap_spare(Pool& pool, std::uint64_t most, Interval kept) {
-  return unmap(pool.heap, pool, pool.heap.recyclable(most, kept));
+  return unmap(pool.heap, pool, pool.heap.recyclable(segments_.pieces(), most, kept));
 }
 
 void CachingAllocator::Implementation::note_event(caching::EventKind kind, Interval run, const Pool& pool) {

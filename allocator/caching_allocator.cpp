@@ -143,9 +143,9 @@ void CachingAllocator::Implementation::release_cached(Block& block) {
 
 void CachingAllocator::Implementation::mark_if_due(Stream& stream, Bytes bytes) {
   const std::uint64_t demands = demands_.load(std::memory_order_relaxed);
-  if (stream.demands == demands || stream.is_captured()) return;
+  if (stream.demands == demands) return;
   stream.unmarked_bytes += bytes;
-  if (stream.unmarked_bytes < Stream::bytes_per_mark) return;
+  if (stream.unmarked_bytes < Stream::bytes_per_mark || stream.is_captured()) return;
   if (stream.marks.is_full()) stream.marks.poll();
   stream.marks.mark();
   stream.unmarked_bytes = 0;

@@ -129,6 +129,7 @@ class CachingAllocator::Implementation {
   bool obtain(Request& request, const Place& place) STOWAGE_REQUIRES(mutex_);
   bool map(Request& request, const Place& place) STOWAGE_REQUIRES(mutex_);
   std::uint64_t room() const STOWAGE_REQUIRES(mutex_);
+  std::uint64_t beyond_limit() const STOWAGE_REQUIRES(mutex_);
   void flush(Cache& cache) STOWAGE_REQUIRES(mutex_);
   void flush_stream(Stream& stream, Pool& pool) STOWAGE_REQUIRES(mutex_);
   void flush_pool(Pool& pool) STOWAGE_REQUIRES(mutex_);

@@ -12,6 +12,16 @@ namespace stowage {
 using caching::EventKind;
 using caching::PoolHeap;
 
+namespace {
+
+std::uint64_t length_of(const std::vector<caching::Interval>& runs) {
+  std::uint64_t granules = 0;
+  for (const caching::Interval& run : runs) granules += run.length();
+  return granules;
+}
+
+}  // namespace
+
 void* CachingAllocator::Implementation::allocate_slowly(Bytes bytes, Bytes asked, Stream& stream) {
   OutOfMemoryNotice notice;
   notice.requested = asked;
@@ -97,6 +107,11 @@ caching::Block& CachingAllocator::Implementation::hand_out_new(Request& request,
 }
 
 bool CachingAllocator::Implementation::insert_waits(Request& request, const caching::Tags& tags) {
+  if (tags.empty()) return true;
+  {
+    const MutexLock lock(request.stream.mutex);
+    if (request.stream.is_captured()) return false;
+  }
   for (const caching::Tag& tag : tags) {
     Stream& other = *streams_[tag.clock->lane].load(std::memory_order_acquire);
     const MutexLock lock(other.mutex);
@@ -105,7 +120,6 @@ bool CachingAllocator::Implementation::insert_waits(Request& request, const cach
       return false;
     }
   }
-  if (tags.empty()) return true;
   const MutexLock lock(request.stream.mutex);
   request.stream.cache_for(request.pool).statistics.waits += tags.size();
   history_.add({EventKind::wait, 0, request.bytes, request.stream.lane, request.pool.id});
@@ -117,17 +131,22 @@ std::uint64_t CachingAllocator::Implementation::room() const {
   return granules - std::min(granules, segments_.mapped());
 }
 
+// Granules that are mapped above a limit that was set below them.
+std::uint64_t CachingAllocator::Implementation::beyond_limit() const {
+  return segments_.mapped() - std::min(limit_ / granule_, segments_.mapped());
+}
+
 // Memory for the place's granules: first those that nobody uses any more, the plan's among them, then the
 // device's.
 bool CachingAllocator::Implementation::obtain(Request& request, const Place& place) {
   if (place.unmapped == 0) return true;
   Pool& giver = *pools_.front();
   const Interval kept = &giver == &request.pool ? place.granules : Interval{};
-  std::uint64_t spare = 0;
-  for (const Interval& run : giver.heap.recyclable(place.unmapped, kept)) spare += run.length();
-  std::uint64_t lent = 0;
-  for (const Interval& run : region_.recyclable(place.unmapped - spare, {})) lent += run.length();
-  if (spare + lent + room() < place.unmapped) return false;
+  const std::uint64_t wanted = place.unmapped + beyond_limit();
+  const std::uint64_t spare = length_of(giver.heap.recyclable(segments_.pieces(), wanted, kept));
+  const std::uint64_t lent =
+      length_of(region_.recyclable(segments_.pieces(), wanted - std::min(wanted, spare), {}));
+  if (spare + lent + room() < wanted) return false;
   unmap_spare(giver, spare, kept);
   unmap_of_plan(lent, {});
   while (room() >= place.unmapped) {

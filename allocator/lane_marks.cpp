@@ -8,21 +8,30 @@ LaneMarks::~LaneMarks() {
   for (const EventId event : idle_) succeeds([&] { device_.destroy_event(event); });
 }
 
+bool LaneMarks::is_captured() {
+  bool captured = true;
+  succeeds([&] { captured = device_.is_captured(clock_.lane); });
+  return captured;
+}
+
+// Asked again behind the record: a capture that another thread began in between has taken the event in, and
+// an event of a capture may not be asked.
 bool LaneMarks::mark() {
   if (is_marked()) return true;
-  return succeeds([&] {
-    if (marks_.size() < most && idle_.empty()) idle_.push_back(device_.create_event());
-    const bool moved = marks_.size() == most;
-    const EventId event = moved ? marks_.back().event : idle_.back();
-    device_.record(event, clock_.lane);
-    if (moved)
-      marks_.back().count = released_;
-    else
-      marks_.push_back({event, released_}), idle_.pop_back();
+  if (is_captured()) return false;
+  const bool recorded = succeeds([&] {
+    if (is_full()) idle_.push_back(marks_.back().event), marks_.pop_back();  // the latest moves on
+    if (idle_.empty()) idle_.push_back(device_.create_event());
+    device_.record(idle_.back(), clock_.lane);
   });
+  if (!recorded || is_captured()) return false;
+  marks_.push_back({idle_.back(), released_});
+  idle_.pop_back();
+  return true;
 }
 
 bool LaneMarks::poll() {
+  if (is_captured()) return false;
   return succeeds([&] {
     while (!marks_.empty() && device_.query(marks_.front().event)) pop_passed();
   });

@@ -2,7 +2,8 @@
 //
 // Releases are counted; a mark is an event recorded behind the first `count` of them. All events are made
 // here and used again. Failures of the device are answered with false, kept for `take_failure`, and change
-// nothing: a mark that cannot be made now is made later. Not synchronised, but for the clock.
+// nothing: a mark that cannot be made now is made later, and so is one on a lane that is being captured into
+// a graph. Not synchronised, but for the clock.
 #pragma once
 
 #include <cstdint>
@@ -29,12 +30,14 @@ class LaneMarks {
   std::uint64_t released() const { return released_; }
   Tag next_release() { return {&clock_, ++released_}; }
 
+  // Whether the lane is being captured, or nobody can tell.
+  bool is_captured();
   bool is_full() const { return marks_.size() == most; }
   // A mark behind all releases so far, unless there is one.
   bool mark();
   // Asks which marks have passed.
   bool poll();
-  // Lets `lane` wait until release number `count` is done with.
+  // Lets `lane`, which is not captured, wait until release number `count` is done with.
   bool hold(LaneId lane, std::uint64_t count);
   // Blocks the caller until all releases so far are done with.
   bool synchronise();

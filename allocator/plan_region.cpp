@@ -1,5 +1,6 @@
 #include "allocator/plan_region.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace stowage::caching {
@@ -10,9 +11,12 @@ std::uint32_t& PlanRegion::touches(std::uint64_t granule) {
   return touches_[index];
 }
 
-bool PlanRegion::is_touched(std::uint64_t granule) const {
-  const std::uint64_t index = granule - space_.begin / granule_;
-  return index < touches_.size() && touches_[index] > 0;
+bool PlanRegion::is_touched(Interval granules) const {
+  const std::uint64_t first = space_.begin / granule_;
+  const std::uint64_t end = std::min<std::uint64_t>(granules.end - first, touches_.size());
+  for (std::uint64_t index = granules.begin - first; index < end; ++index)
+    if (touches_[index] > 0) return true;
+  return false;
 }
 
 std::vector<Interval> PlanRegion::missing(Interval bytes) const {
@@ -41,21 +45,12 @@ void PlanRegion::give(Interval bytes, Tags tags) {
   held_ -= bytes.length();
 }
 
-std::vector<Interval> PlanRegion::recyclable(std::uint64_t most, Interval kept) const {
+std::vector<Interval> PlanRegion::recyclable(const Pieces& pieces, std::uint64_t most, Interval kept) const {
   const Interval apart = kept.empty() ? Interval{} : granules_of(kept);
-  std::vector<Interval> found;
-  for (auto run = mapped_.runs().rbegin(); run != mapped_.runs().rend() && most > 0; ++run)
-    for (std::uint64_t granule = run->second; granule-- > run->first && most > 0;) {
-      const bool is_kept = granule >= apart.begin && granule < apart.end;
-      if (is_kept || is_touched(granule)) continue;
-      if (pending_.any_in({granule * granule_, (granule + 1) * granule_})) continue;
-      if (!found.empty() && found.back().begin == granule + 1)
-        found.back().begin = granule;
-      else
-        found.push_back({granule, granule + 1});
-      --most;
-    }
-  return found;
+  return whole_pieces(mapped_.runs(), pieces, most, [&](Interval piece) {
+    const bool is_kept = piece.begin < apart.end && apart.begin < piece.end;
+    return !is_kept && !is_touched(piece) && !pending_.any_in({piece.begin * granule_, piece.end * granule_});
+  });
 }
 
 }  // namespace stowage::caching

@@ -12,6 +12,7 @@
 #include "allocator/gap_index.h"
 #include "allocator/granule_runs.h"
 #include "allocator/pending.h"
+#include "allocator/pieces.h"
 
 namespace stowage::caching {
 
@@ -37,9 +38,9 @@ class PlanRegion {
 
   void note_mapped(Interval granules) { mapped_.add(granules); }
   void note_unmapped(Interval granules) { mapped_.remove(granules); }
-  // Up to `most` mapped granules that no block touches and no lane may be using, apart from those that `kept`
-  // touches, from the highest address down.
-  std::vector<Interval> recyclable(std::uint64_t most, Interval kept) const;
+  // Mapped granules that no block touches and no lane may be using, apart from those that `kept` touches,
+  // from the highest address down: `most` or, as pieces go whole, a few more.
+  std::vector<Interval> recyclable(const Pieces& pieces, std::uint64_t most, Interval kept) const;
 
   std::uint64_t mapped() const { return mapped_.count(); }  // granules
   const std::map<std::uint64_t, std::uint64_t>& mapped_runs() const {
@@ -52,7 +53,7 @@ class PlanRegion {
     return {bytes.begin / granule_, (bytes.end + granule_ - 1) / granule_};
   }
   std::uint32_t& touches(std::uint64_t granule);
-  bool is_touched(std::uint64_t granule) const;
+  bool is_touched(Interval granules) const;
 
   Interval space_;
   Bytes granule_;

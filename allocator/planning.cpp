@@ -171,7 +171,7 @@ void CachingAllocator::Implementation::make_way_for_plan(bool is_new) {
 }
 
 std::uint64_t CachingAllocator::Implementation::unmap_of_plan(std::uint64_t most, Interval kept) {
-  return unmap(region_, *pools_.front(), region_.recyclable(most, kept));
+  return unmap(region_, *pools_.front(), region_.recyclable(segments_.pieces(), most, kept));
 }
 
 PlanStatistics CachingAllocator::Implementation::plan_statistics() {

@@ -81,19 +81,11 @@ void PoolHeap::give(Interval bytes, Tags tags) {
   pending_.add(bytes, std::move(tags));
 }
 
-std::vector<Interval> PoolHeap::recyclable(std::uint64_t most, Interval kept) const {
-  std::vector<Interval> found;
-  for (auto run = spare_.runs().rbegin(); run != spare_.runs().rend() && most > 0; ++run)
-    for (std::uint64_t granule = run->second; granule-- > run->first && most > 0;) {
-      const Interval bytes{granule * granule_, (granule + 1) * granule_};
-      if ((granule >= kept.begin && granule < kept.end) || pending_.any_in(bytes)) continue;
-      if (!found.empty() && found.back().begin == granule + 1)
-        found.back().begin = granule;
-      else
-        found.push_back({granule, granule + 1});
-      --most;
-    }
-  return found;
+std::vector<Interval> PoolHeap::recyclable(const Pieces& pieces, std::uint64_t most, Interval kept) const {
+  return whole_pieces(spare_.runs(), pieces, most, [&](Interval piece) {
+    const bool is_kept = piece.begin < kept.end && kept.begin < piece.end;
+    return !is_kept && !pending_.any_in({piece.begin * granule_, piece.end * granule_});
+  });
 }
 
 Bytes PoolHeap::largest_mapped_gap() const {

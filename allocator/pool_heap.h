@@ -13,6 +13,7 @@
 #include "allocator/gap_index.h"
 #include "allocator/granule_runs.h"
 #include "allocator/pending.h"
+#include "allocator/pieces.h"
 
 namespace stowage::caching {
 
@@ -48,8 +49,9 @@ class PoolHeap {
 
   void note_mapped(Interval granules) { spare_.add(granules); }
   void note_unmapped(Interval granules) { spare_.remove(granules); }
-  // Up to `most` spare granules that nobody uses any more, apart from `kept`, from the highest address down.
-  std::vector<Interval> recyclable(std::uint64_t most, Interval kept) const;
+  // Spare granules that nobody uses any more, apart from `kept`, from the highest address down: `most` or, as
+  // pieces go whole, a few more.
+  std::vector<Interval> recyclable(const Pieces& pieces, std::uint64_t most, Interval kept) const;
 
   const GranuleRuns& spare() const { return spare_; }
   Pending& pending() { return pending_; }

@@ -23,19 +23,17 @@ Segments::~Segments() {
 }
 
 void Segments::map(const std::vector<Interval>& runs, std::vector<Interval>& left) {
-  const std::uint64_t step = std::max<std::uint64_t>(1, chunk / granule_);
   std::vector<Interval> done;
   try {
-    for (const Interval& run : runs)
-      for (std::uint64_t at = run.begin; at < run.end; at += step) {
-        const Interval piece{at, std::min(at + step, run.end)};
-        done.push_back(piece);
-        device_.map(base_, piece.begin * granule_, piece.length() * granule_);
-        mapped_ += piece.length();
-        ++counters_.maps;
-      }
+    for (const Interval& run : runs) {
+      const std::uint64_t each = Pieces::granules_each(run.length());
+      device_.map_pieces(base_, run.begin * granule_, run.length() * granule_, each * granule_);
+      done.push_back(run);
+      pieces_.add(run, each);
+      mapped_ += run.length();
+      ++counters_.maps;
+    }
   } catch (...) {
-    done.pop_back();
     left = unmap(done);
     throw;
   }
@@ -44,19 +42,19 @@ void Segments::map(const std::vector<Interval>& runs, std::vector<Interval>& lef
 std::vector<Interval> Segments::unmap(const std::vector<Interval>& runs) noexcept {
   std::vector<Interval> refused;
   for (const Interval& run : runs)
-    for (std::uint64_t at = run.begin; at < run.end; ++at)
-      if (!unmap_one(at)) refused.push_back({at, at + 1});
+    if (!unmap_run(run)) refused.push_back(run);
   return refused;
 }
 
-bool Segments::unmap_one(std::uint64_t granule) noexcept {
+bool Segments::unmap_run(Interval run) noexcept {
   try {
-    device_.unmap(base_, granule * granule_, granule_);
+    device_.unmap(base_, run.begin * granule_, run.length() * granule_);
   } catch (const std::exception&) {
     return false;
   }
-  --mapped_;
-  ++counters_.unmaps;
+  pieces_.remove(run);
+  mapped_ -= run.length();
+  counters_.unmaps += run.length();
   return true;
 }
 

@@ -1,8 +1,7 @@
 // Segments: the allocator's reserved address range and the device memory that is mapped into it, by granule.
 //
-// A segment is mapped in chunks of 20 MiB, with a tail in granules, and unmapped granule by granule, since
-// granules of one segment may leave apart. Offsets count from `base`. Not synchronised, but for `base` and
-// `granule`, which never change.
+// A run of granules is mapped in one call of the device, as pieces (pieces.h) that leave one by one. Offsets
+// count from `base`. Not synchronised, but for `base` and `granule`, which never change.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "allocator/gap_index.h"
+#include "allocator/pieces.h"
 #include "stowage/device.h"
 
 namespace stowage::caching {
@@ -21,8 +21,6 @@ struct SegmentCounters {
 
 class Segments {
  public:
-  static constexpr Bytes chunk = 20_MiB;
-
   // Reserves `bytes` of address space, rounded to granules of 2 MiB (or the device's, where they are larger).
   Segments(Device& device, Bytes bytes);
   Segments(const Segments&) = delete;
@@ -33,23 +31,25 @@ class Segments {
   std::byte* base() const { return base_; }
   Bytes bytes() const { return bytes_; }
   Bytes granule() const { return granule_; }
+  const Pieces& pieces() const { return pieces_; }
   std::uint64_t mapped() const { return mapped_; }  // granules
   const SegmentCounters& counters() const { return counters_; }
 
   // Maps all of `runs`, none of which is mapped, or throws what the device threw. Then what was mapped is
   // undone, but for granules that the device would not take back, which it returns in `left`.
   void map(const std::vector<Interval>& runs, std::vector<Interval>& left);
-  // Unmaps the granules of `runs` that nobody uses; those that the device would not take back are returned.
+  // Unmaps `runs`, whole pieces that nobody uses; those that the device would not take back are returned.
   std::vector<Interval> unmap(const std::vector<Interval>& runs) noexcept;
 
  private:
-  bool unmap_one(std::uint64_t granule) noexcept;
+  bool unmap_run(Interval run) noexcept;
 
   Device& device_;
   Bytes granule_;
   Bytes bytes_;
   std::byte* base_;
   std::uint64_t mapped_ = 0;
+  Pieces pieces_;
   SegmentCounters counters_;
 };
 

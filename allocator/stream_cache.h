@@ -54,9 +54,10 @@ class alignas(128) Stream {
   Cache* find_cache(const Pool& pool) STOWAGE_REQUIRES(mutex);
   void drop_cache(const Pool& pool) STOWAGE_REQUIRES(mutex);
 
-  // While requests go to a private pool the lane may be in a capture, in which its events cannot be asked.
-  bool is_captured() const STOWAGE_REQUIRES(mutex) {
-    return current != nullptr && current->pool.is_private();
+  // Nothing is recorded or asked on the lane, which waits for no other: it is being captured, or may soon be,
+  // since requests go to a private pool.
+  bool is_captured() STOWAGE_REQUIRES(mutex) {
+    return (current != nullptr && current->pool.is_private()) || marks.is_captured();
   }
 
   const LaneId lane;

@@ -25,10 +25,8 @@ CUresult insist(Call call) {
   return result == CUDA_SUCCESS ? result : call();
 }
 
-CUresult unmap_granule(CUdeviceptr address, Bytes bytes) {
-  return insist([&] {
-    return call_real<decltype(cuMemUnmap)>(Entry::mem_unmap, address, static_cast<std::size_t>(bytes));
-  });
+void unmap_pieces(CUdeviceptr address, Bytes bytes) {
+  insist([&] { return call_real<decltype(cuMemUnmap)>(Entry::mem_unmap, address, bytes); });
 }
 
 [[noreturn]] void refuse_call(const char* name) {
@@ -80,49 +78,40 @@ void CacheDevice::unreserve(void* address) {
 }
 
 // The mapping keeps the memory, so the handle goes at once. A call that fails leaves nothing.
-void CacheDevice::map_granule(CUdeviceptr address) {
+void CacheDevice::map_piece(CUdeviceptr address, Bytes bytes) {
   const CUmemAllocationProp prop = on_card(device_);
-  const auto bytes = static_cast<std::size_t>(granularity_);
   CUmemGenericAllocationHandle handle = 0;
   check_call(call_real<decltype(cuMemCreate)>(Entry::mem_create, &handle, bytes, &prop, 0ULL), "cuMemCreate",
-             granularity_);
-  CUresult result =
+             bytes);
+  const CUresult mapped =
       call_real<decltype(cuMemMap)>(Entry::mem_map, address, bytes, std::size_t{0}, handle, 0ULL);
-  const bool mapped = result == CUDA_SUCCESS;
-  if (mapped) {
-    CUmemAccessDesc access{};
-    access.location = prop.location;
-    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    result =
-        call_real<decltype(cuMemSetAccess)>(Entry::mem_set_access, address, bytes, &access, std::size_t{1});
-  }
   const CUresult released =
       insist([&] { return call_real<decltype(cuMemRelease)>(Entry::mem_release, handle); });
-  if (result == CUDA_SUCCESS) result = released;
-  if (result != CUDA_SUCCESS && mapped) unmap_granule(address, granularity_);
-  check_call(result, "cuMemMap", granularity_);
+  if (mapped == CUDA_SUCCESS && released != CUDA_SUCCESS) unmap_pieces(address, bytes);
+  check_call(mapped, "cuMemMap", bytes);
+  check_call(released, "cuMemRelease", bytes);
 }
 
-// By granules, since a mapping is unmapped as a whole.
-void CacheDevice::map(void* range, Bytes offset, Bytes bytes) {
+void CacheDevice::map_pieces(void* range, Bytes offset, Bytes bytes, Bytes piece) {
+  const CUdeviceptr begin = place_in(range, offset);
   Bytes done = 0;
   try {
-    for (; done < bytes; done += granularity_) map_granule(place_in(range, offset + done));
+    for (; done < bytes; done += std::min(piece, bytes - done))
+      map_piece(begin + done, std::min(piece, bytes - done));
+    CUmemAccessDesc access{};
+    access.location = on_card(device_).location;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    check_call(
+        call_real<decltype(cuMemSetAccess)>(Entry::mem_set_access, begin, bytes, &access, std::size_t{1}),
+        "cuMemSetAccess", bytes);
   } catch (...) {
-    while (done > 0) {
-      done -= granularity_;
-      unmap_granule(place_in(range, offset + done), granularity_);
-    }
+    if (done > 0) unmap_pieces(begin, done);
     throw;
   }
 }
 
 void CacheDevice::unmap(void* range, Bytes offset, Bytes bytes) {
-  for (Bytes done = 0; done < bytes; done += granularity_) {
-    check_call(call_real<decltype(cuMemUnmap)>(Entry::mem_unmap, place_in(range, offset + done),
-                                               static_cast<std::size_t>(granularity_)),
-               "cuMemUnmap");
-  }
+  check_call(call_real<decltype(cuMemUnmap)>(Entry::mem_unmap, place_in(range, offset), bytes), "cuMemUnmap");
 }
 
 void CacheDevice::record(EventId event, LaneId id) {

@@ -26,7 +26,7 @@ class CacheDevice : public Device {
   Bytes granularity() const override { return granularity_; }
   void* reserve(Bytes bytes) override;
   void unreserve(void* address) override;
-  void map(void* range, Bytes offset, Bytes bytes) override;
+  void map_pieces(void* range, Bytes offset, Bytes bytes, Bytes piece) override;
   void unmap(void* range, Bytes offset, Bytes bytes) override;
   LaneId create_lane(LaneRole role) override;
   void destroy_lane(LaneId id) override;
@@ -45,7 +45,7 @@ class CacheDevice : public Device {
   void reset_counters() override {}
 
  private:
-  void map_granule(CUdeviceptr address);
+  void map_piece(CUdeviceptr address, Bytes bytes);
 
   const CUdevice device_;
   const Bytes total_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <iterator>
+#include <utility>
 
 #include "allocator/interpose/driver.h"
 #include "allocator/interpose/places.h"
@@ -24,45 +25,56 @@ CUresult wait_for_context(CUcontext context) {
 
 }  // namespace
 
-// Whether the current context's memory may be cached: it is the primary one of the only card.
-bool Cached::open_here() {
+// A context's memory may be cached where it is the primary one of the only card.
+std::shared_ptr<Cached::Card> Cached::open_here() {
   const CUcontext context = current_context();
-  if (context == nullptr || failures_ >= most_failures) return false;
-  if (card_ != nullptr) return card_->context == context;
+  const MutexLock lock(mutex_);
+  if (context == nullptr || failures_ >= most_failures) return nullptr;
+  if (card_ != nullptr) return card_->context == context ? card_ : nullptr;
+  return card_ = open_card(context);
+}
+
+std::shared_ptr<Cached::Card> Cached::open_card(CUcontext context) {
   CUdevice device = 0;
   int devices = 0;
   call_real<decltype(cuCtxGetDevice)>(Entry::ctx_get_device, &device);
   call_real<decltype(cuDeviceGetCount)>(Entry::device_get_count, &devices);
   const auto number = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(context));
-  if (devices != 1 || places().primary_context(device) != number) return false;
+  if (devices != 1 || places().primary_context(device) != number) return nullptr;
   ++failures_;
   std::size_t total = 0;
   if (call_real<decltype(cuDeviceTotalMem_v2)>(Entry::device_total_mem, &total, device) != CUDA_SUCCESS)
-    return false;
+    return nullptr;
   try {
-    auto card = std::make_unique<Card>();
+    auto card = std::make_shared<Card>();
     card->context = context;
     card->device = device;
     card->memory = std::make_unique<CacheDevice>(device, std::min<Bytes>(total, limit_));
     card->allocator =
         std::make_unique<CachingAllocator>(*card->memory, CachingAllocatorOptions{.limit = limit_});
-    card_ = std::move(card);
     failures_ = 0;
+    return card;
   } catch (const std::exception&) {
-    return false;
+    return nullptr;
   }
-  return true;
+}
+
+std::shared_ptr<Cached::Card> Cached::card() {
+  const MutexLock lock(mutex_);
+  return card_;
 }
 
 // 0: the cache has no part in it, or no memory for it.
 CUdeviceptr Cached::take(Bytes bytes) {
   const OutsideCapture outside;
-  const MutexLock lock(mutex_);
-  if (!open_here()) return 0;
   try {
+    const std::shared_ptr<Card> card = open_here();
+    if (card == nullptr) return 0;
     const auto address =
-        reinterpret_cast<CUdeviceptr>(card_->allocator->allocate_raw(bytes, CacheDevice::lane));
-    blocks_[address] = {address, bytes, card_->device, card_->context, next_id_++};
+        reinterpret_cast<CUdeviceptr>(card->allocator->allocate_raw(bytes, CacheDevice::lane));
+    const MutexLock lock(mutex_);
+    if (card_ != card) return 0;  // its context has ended meanwhile
+    blocks_[address] = {address, bytes, card->device, card->context, next_id_++};
     used_ = true;
     return address;
   } catch (const std::exception&) {
@@ -106,10 +118,10 @@ std::optional<ProgramMemory> Cached::find(CUdeviceptr address) {
 
 Bytes Cached::idle_bytes(CUdevice device) {
   if (!used_) return 0;
-  const MutexLock lock(mutex_);
-  if (card_ == nullptr || card_->device != device) return 0;
+  const std::shared_ptr<Card> of = card();
+  if (of == nullptr || of->device != device) return 0;
   Bytes idle = 0;
-  for (const PoolStatistics& pool : card_->allocator->statistics().pools)
+  for (const PoolStatistics& pool : of->allocator->statistics().pools)
     idle += pool.reserved - std::min(pool.reserved, pool.allocated);
   return idle;
 }
@@ -117,8 +129,8 @@ Bytes Cached::idle_bytes(CUdevice device) {
 bool Cached::make_room() {
   if (!used_) return false;
   const OutsideCapture outside;
-  const MutexLock lock(mutex_);
-  return card_ != nullptr && card_->allocator->trim() > 0;
+  const std::shared_ptr<Card> of = card();
+  return of != nullptr && of->allocator->trim() > 0;
 }
 
 // What the context's end leaves of reserved addresses is not known, so another card is opened for the next
@@ -135,7 +147,8 @@ void Cached::primary_context_ends(CUdevice device) {
 }
 
 void Cached::after_fork_in_child() {
-  Card* const left = card_.release();  // its locks may be held, and its memory is the parent's
+  // Never destroyed: its locks may be held, and its memory is the parent's.
+  const auto* const left = new std::shared_ptr<Card>(std::move(card_));
   static_cast<void>(left);
   failures_ = most_failures;
   blocks_.clear();

@@ -43,14 +43,17 @@ class Cached : public Service {
     std::unique_ptr<CachingAllocator> allocator;
   };
 
-  bool open_here() STOWAGE_REQUIRES(mutex_);
+  // The card of the current context; null where its memory may not be cached.
+  std::shared_ptr<Card> open_here() STOWAGE_EXCLUDES(mutex_);
+  std::shared_ptr<Card> open_card(CUcontext context) STOWAGE_REQUIRES(mutex_);
+  std::shared_ptr<Card> card() STOWAGE_EXCLUDES(mutex_);
   CUdeviceptr take(Bytes bytes);
 
   const Bytes limit_;
   PassThrough driver_;
   std::atomic<bool> used_ = false;  // ever
-  Mutex mutex_;
-  std::unique_ptr<Card> card_ STOWAGE_GUARDED_BY(mutex_);  // that is open; there is one
+  Mutex mutex_;  // not held while the allocator maps or unmaps: who finds a block at once need not wait
+  std::shared_ptr<Card> card_ STOWAGE_GUARDED_BY(mutex_);  // that is open; there is one
   unsigned failures_ STOWAGE_GUARDED_BY(mutex_) = 0;       // to open it, one after the other
   std::map<CUdeviceptr, ProgramMemory> blocks_ STOWAGE_GUARDED_BY(mutex_);
   std::uint64_t next_id_ STOWAGE_GUARDED_BY(mutex_) = std::uint64_t{3} << 62U;  // beside those of Spill

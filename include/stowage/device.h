@@ -80,17 +80,21 @@ class Device {
   virtual DeviceInfo info() const = 0;
   virtual MemoryInfo memory_info() const = 0;
 
-  // At least 256-byte aligned, never null; bytes > 0. OutOfMemory with the account when it cannot.
+  // At least 256-byte aligned, never null; bytes > 0. Pinned memory is zero. OutOfMemory with the account
+  // when it cannot.
   virtual void* allocate(MemoryKind kind, Bytes bytes) = 0;
   // Waits for nothing: the caller has synchronised. Throws InvalidInput for a foreign address.
   virtual void release(MemoryKind kind, void* address) = 0;
 
-  // Virtual ranges: address space first, memory later. `offset` and `bytes` are multiples of
-  // `granularity()`. Unmapped memory may not be touched.
+  // Virtual ranges: address space first, memory later. `offset`, `bytes` and `piece` are multiples of
+  // `granularity()`. Unmapped memory may not be touched. Memory is mapped in pieces of `piece` bytes, the
+  // last of which may be shorter. Few large pieces are faster to map. A piece is unmapped as a whole; one
+  // call of `unmap` may cover several that lie side by side.
   virtual Bytes granularity() const = 0;
   virtual void* reserve(Bytes bytes) = 0;
   virtual void unreserve(void* address) = 0;
-  virtual void map(void* range, Bytes offset, Bytes bytes) = 0;
+  virtual void map_pieces(void* range, Bytes offset, Bytes bytes, Bytes piece) = 0;
+  void map(void* range, Bytes offset, Bytes bytes) { map_pieces(range, offset, bytes, granularity()); }
   virtual void unmap(void* range, Bytes offset, Bytes bytes) = 0;
 
   virtual LaneId create_lane(LaneRole role) = 0;
@@ -100,6 +104,13 @@ class Device {
   // destroyed. Throws InvalidInput where the device has no native streams, and for a handle that means
   // another stream on each thread.
   virtual LaneId adopt_lane(void* native_stream);
+  // Whether the stream under an adopted lane is being captured into a graph. While it is, nothing may be
+  // recorded on the lane, which may wait for nothing from outside the capture, and an event that was recorded
+  // within the capture may never be asked. Other calls are safe for a capture under way on any thread.
+  virtual bool is_captured(LaneId lane) const {
+    static_cast<void>(lane);
+    return false;
+  }
   virtual EventId create_event() = 0;
   virtual void destroy_event(EventId event) = 0;
 

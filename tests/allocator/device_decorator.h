@@ -19,6 +19,7 @@ class DeviceDecorator : public Device {
   std::function<bool(const std::string& call)> fails;  // every call that can fail, unmap included
   std::function<bool()> is_slow;                       // query: the event has not passed yet
   std::function<bool()> loses_wait;
+  std::function<bool(LaneId)> captures;
 
   void* reserved = nullptr;  // the latest range
   std::uint64_t waits = 0, queries = 0, unmaps = 0, violations = 0;
@@ -33,9 +34,9 @@ class DeviceDecorator : public Device {
     return reserved = device_.reserve(bytes);
   }
   void unreserve(void* address) override { device_.unreserve(address); }
-  void map(void* range, Bytes offset, Bytes bytes) override {
+  void map_pieces(void* range, Bytes offset, Bytes bytes, Bytes piece) override {
     if (fails && fails("map")) throw OutOfMemory("map: made to fail", bytes, 0);
-    device_.map(range, offset, bytes);
+    device_.map_pieces(range, offset, bytes, piece);
   }
   void unmap(void* range, Bytes offset, Bytes bytes) override {
     begin("unmap");
@@ -47,6 +48,7 @@ class DeviceDecorator : public Device {
       throw;
     }
   }
+  bool is_captured(LaneId lane) const override { return captures && captures(lane); }
   LaneId create_lane(LaneRole role) override { return device_.create_lane(role); }
   void destroy_lane(LaneId lane) override { device_.destroy_lane(lane); }
   EventId create_event() override {

@@ -1,6 +1,9 @@
 // Rungs behind a stream's own cache: what must be found before a request may fail.
 #include <gtest/gtest.h>
 
+#include <random>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "stowage/caching_allocator.h"
@@ -109,26 +112,42 @@ TEST_F(LadderTest, SmallRequestsServeFromTheLastGranules) {
   EXPECT_NO_THROW(use(512, b));
 }
 
-TEST_F(LadderTest, AMapThatFailsHalfWayIsUndone) {
-  std::byte* const held = use(2_MiB, a);
+class TwoRuns : public LadderTest {
+ protected:
+  // Free addresses of 18 MiB in one piece, of which the middle third alone is mapped.
+  void SetUp() override {
+    std::byte* const x = use(6_MiB, a);
+    std::byte* const y = use(6_MiB, a);
+    std::byte* const z = use(6_MiB, a);
+    use(2_MiB, a);
+    allocator.release_raw(x);
+    allocator.release_raw(z);
+    allocator.trim();
+    allocator.release_raw(y);
+    first = x;
+  }
+  std::byte* first = nullptr;
+};
+
+TEST_F(TwoRuns, AMapThatFailsHalfWayIsUndone) {
   int maps = 0;
-  device.fails = [&](const std::string& call) { return call == "map" && ++maps >= 2; };
-  EXPECT_THROW(allocator.allocate_raw(50_MiB, a), OutOfMemory);
+  device.fails = [&](const std::string& call) { return call == "map" && ++maps % 2 == 0; };
+  EXPECT_THROW(allocator.allocate_raw(18_MiB, a), OutOfMemory);
   EXPECT_GE(maps, 2);
-  EXPECT_EQ(allocator.statistics().reserved, 2_MiB);
-  EXPECT_EQ(simulated->memory_info().free, capacity - 2_MiB);
-  write_block(device, a, held, 2_MiB);
+  EXPECT_EQ(allocator.statistics().reserved, 8_MiB);
+  EXPECT_EQ(simulated->memory_info().free, capacity - 8_MiB);
   device.fails = nullptr;
-  use(50_MiB, a);
+  EXPECT_EQ(use(18_MiB, a), first);
 }
 
-TEST_F(LadderTest, WhatCannotBeUndoneIsKeptForLater) {
+TEST_F(TwoRuns, WhatCannotBeUndoneIsKeptForLater) {
   int maps = 0;
   device.fails = [&](const std::string& call) { return call == "unmap" || (call == "map" && ++maps == 2); };
-  use(50_MiB, a);  // its second try takes what the first one left
+  EXPECT_EQ(use(18_MiB, a), first);  // its second try takes what the first one left
   device.fails = nullptr;
-  EXPECT_EQ(allocator.statistics().reserved, 50_MiB);
-  EXPECT_EQ(simulated->memory_info().free, capacity - 50_MiB);
+  EXPECT_EQ(maps, 3);
+  EXPECT_EQ(allocator.statistics().reserved, 20_MiB);
+  EXPECT_EQ(simulated->memory_info().free, capacity - 20_MiB);
 }
 
 TEST_F(LadderTest, MemoryThatOthersTookLeavesTheLimitOutOfReach) {
@@ -176,6 +195,84 @@ TEST_F(LadderTest, AFailedDeviceCallIsNotTakenForALackOfMemory) {
   EXPECT_THROW(allocator.allocate_raw(capacity, b), DeviceError);
   device.fails = nullptr;
   use(capacity, b);
+}
+
+TEST_F(LadderTest, AStreamInACaptureWaitsForNoOther) {
+  allocator.release_raw(use(3_MiB, b));
+  device.is_slow = [] { return true; };
+  device.captures = [&](LaneId lane) { return lane == a; };
+  use(3_MiB, a);
+  EXPECT_EQ(device.waits, 0u);
+  EXPECT_EQ(allocator.statistics().reserved, 6_MiB);
+  device.captures = nullptr;
+  use(3_MiB, a);  // once the capture has ended it waits again
+  EXPECT_EQ(device.waits, 1u);
+}
+
+TEST_F(LadderTest, AStreamInACaptureThatAskedForNothingIsLeftAlone) {
+  allocator.release_raw(use(3_MiB, a));
+  device.captures = [&](LaneId lane) { return lane == a; };
+  use(3_MiB, b);
+  EXPECT_EQ(device.waits, 0u);
+  EXPECT_EQ(allocator.statistics().reserved, 6_MiB);
+  device.captures = nullptr;
+  allocator.trim();
+  EXPECT_EQ(allocator.statistics().reserved, 4_MiB);  // what it released is free by now
+}
+
+TEST_F(LadderTest, AHitDoesNotWaitForMemoryToBeMapped) {
+  void* const block = use(1_MiB, a);
+  void* hit = nullptr;
+  device.fails = [&](const std::string& call) {
+    if (call == "map")
+      std::thread([&] {
+        allocator.release_raw(block);
+        hit = allocator.allocate_raw(1_MiB, a);
+      }).join();
+    return false;
+  };
+  use(8_MiB, b);
+  EXPECT_EQ(hit, block);
+}
+
+// Requests fail only where the bytes that blocks hold leave no room, under a limit that was set below what is
+// mapped.
+TEST_F(LadderTest, ALimitBelowWhatIsMappedLeavesRoomForWhatFits) {
+  const auto plain = open_simulated_device(
+      {.capacity = capacity, .executor = Executor::virtual_time, .poison = Poison::none});
+  const Lane one_lane(*plain, LaneRole::compute), other_lane(*plain, LaneRole::compute);
+  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+    std::mt19937_64 draw(seed);
+    const auto below = [&](std::uint64_t end) { return draw() % end; };
+    CachingAllocator one{*plain};
+    const Bytes each = (1 + below(6)) * 1_MiB, limit = (8 + below(20)) * 2_MiB;
+    std::vector<void*> blocks;
+    while ((blocks.size() + 1) * each <= capacity - 8_MiB)
+      blocks.push_back(one.allocate_raw(each, one_lane.id()));
+    std::vector<void*> kept;
+    for (std::size_t i = 0; i < blocks.size(); ++i)
+      if (below(3) == 0 && (kept.size() + 1) * (each + 4_MiB) < limit)
+        kept.push_back(std::exchange(blocks[i], nullptr));
+    const auto release = [&](std::size_t first) {
+      for (std::size_t i = first; i < blocks.size(); i += 2)
+        if (blocks[i] != nullptr) one.release_raw(blocks[i]);
+    };
+    release(0);
+    one.set_limit(limit);
+    release(1);
+    // Each block that is kept holds its granules, a part of one at either end.
+    const Bytes held = kept.size() * (align_up(each, 2_MiB) + 2_MiB);
+    const Bytes left = (limit - std::min(limit, held)) / 2_MiB * 2_MiB;
+    if (left > 0) {
+      const std::uint64_t maps = one.statistics().maps;
+      void* const block = one.allocate_raw(left, other_lane.id());
+      if (one.statistics().maps > maps) {
+        EXPECT_LE(one.statistics().reserved, limit) << "seed " << seed;
+      }
+      one.release_raw(block);
+    }
+    for (void* const block : kept) one.release_raw(block);
+  }
 }
 
 }  // namespace

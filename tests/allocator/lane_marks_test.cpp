@@ -74,5 +74,35 @@ TEST_F(LaneMarksTest, AFailureChangesNothingAndIsKept) {
   EXPECT_TRUE(tag.passed());
 }
 
+TEST_F(LaneMarksTest, RecordsAndAsksNothingWhileTheLaneIsCaptured) {
+  marks.next_release();
+  EXPECT_TRUE(marks.mark());
+  const Tag second = marks.next_release();
+  device.captures = [](LaneId) { return true; };
+  const std::uint64_t calls = simulated->counters().calls;
+  EXPECT_FALSE(marks.mark());
+  EXPECT_FALSE(marks.poll());
+  EXPECT_FALSE(marks.hold(other.id(), second.count));
+  EXPECT_FALSE(marks.synchronise());
+  EXPECT_EQ(simulated->counters().calls, calls);
+  device.captures = nullptr;
+  EXPECT_TRUE(marks.synchronise());
+  EXPECT_TRUE(second.passed());
+}
+
+TEST_F(LaneMarksTest, AnEventThatACaptureTookInIsNeverAsked) {
+  const Tag tag = marks.next_release();
+  int asked = 0;
+  device.captures = [&](LaneId) { return ++asked > 1; };  // another thread begins it before the record
+  EXPECT_FALSE(marks.mark());
+  device.captures = nullptr;
+  EXPECT_TRUE(marks.poll());
+  EXPECT_EQ(device.queries, 0u);
+  EXPECT_FALSE(tag.passed());
+  EXPECT_TRUE(marks.mark());  // with the same event, recorded anew
+  EXPECT_TRUE(marks.poll());
+  EXPECT_TRUE(tag.passed());
+}
+
 }  // namespace
 }  // namespace stowage::caching

@@ -30,13 +30,13 @@ TEST_F(PlanRegionTest, LendsGranulesThatNoBlockTouches) {
   region.take(region.at(50, 100));  // of granules 10 and 11
   region.take(region.at(150, 100));
   EXPECT_EQ(region.held(), 200u);
-  EXPECT_EQ(region.recyclable(10, {}), (Runs{{13, 16}}));
-  EXPECT_EQ(region.recyclable(2, {}), (Runs{{14, 16}}));
-  EXPECT_EQ(region.recyclable(10, {1450, 1460}), (Runs{{15, 16}, {13, 14}}));
+  EXPECT_EQ(region.recyclable({}, 10, {}), (Runs{{13, 16}}));
+  EXPECT_EQ(region.recyclable({}, 2, {}), (Runs{{14, 16}}));
+  EXPECT_EQ(region.recyclable({}, 10, {1450, 1460}), (Runs{{15, 16}, {13, 14}}));
   region.give(region.at(50, 100), {});
-  EXPECT_EQ(region.recyclable(10, {}), (Runs{{13, 16}, {10, 11}}));  // the other block touches 11
+  EXPECT_EQ(region.recyclable({}, 10, {}), (Runs{{13, 16}, {10, 11}}));  // the other block touches 11
   region.give(region.at(150, 100), {});
-  EXPECT_EQ(region.recyclable(10, {}), (Runs{{10, 16}}));
+  EXPECT_EQ(region.recyclable({}, 10, {}), (Runs{{10, 16}}));
   EXPECT_EQ(region.held(), 0u);
 }
 
@@ -44,9 +44,9 @@ TEST_F(PlanRegionTest, LendsNothingThatIsPending) {
   region.note_mapped({10, 12});
   region.take(region.at(0, 200));
   region.give(region.at(0, 200), {Tag{&x, 1}});
-  EXPECT_TRUE(region.recyclable(10, {}).empty());
+  EXPECT_TRUE(region.recyclable({}, 10, {}).empty());
   x.passed = 1;
-  EXPECT_EQ(region.recyclable(10, {}), (Runs{{10, 12}}));
+  EXPECT_EQ(region.recyclable({}, 10, {}), (Runs{{10, 12}}));
 }
 
 TEST_F(PlanRegionTest, SaysWhomABlockWaitsFor) {

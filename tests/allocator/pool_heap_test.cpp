@@ -55,13 +55,13 @@ TEST_F(PoolHeapTest, RecyclesWhatNobodyUsesFromTheTopDown) {
   heap.give(x.bytes, {});
   heap.give(y.bytes, {{&a, 1}});
   heap.give(z.bytes, {});
-  const auto runs = heap.recyclable(3, {});
+  const auto runs = heap.recyclable({}, 3, {});
   ASSERT_EQ(runs.size(), 2u);
   EXPECT_EQ(runs[0], (Interval{z.granules.begin, z.granules.end}));
   EXPECT_EQ(runs[1], (Interval{x.granules.end - 1, x.granules.end}));
-  EXPECT_EQ(heap.recyclable(9, z.granules).size(), 1u);
+  EXPECT_EQ(heap.recyclable({}, 9, z.granules).size(), 1u);
   a.passed = 1;
-  EXPECT_EQ(heap.recyclable(9, {}).size(), 1u);
+  EXPECT_EQ(heap.recyclable({}, 9, {}).size(), 1u);
 }
 
 TEST_F(PoolHeapTest, KnowsItsLargestMappedGap) {

@@ -18,15 +18,31 @@ class SegmentsTest : public testing::Test {
   Bytes used() const { return 64_MiB - simulated->memory_info().free; }
 };
 
-TEST_F(SegmentsTest, MapsInChunksWithATail) {
+TEST_F(SegmentsTest, MapsEachRunAtOnceAndUnmapsAnyOfASmallOne) {
   Segments segments(device, 1_GiB);
   EXPECT_EQ(segments.granule(), 2_MiB);
   segments.map({{3, 24}, {100, 101}}, left);
-  EXPECT_EQ(segments.counters().maps, 4u);  // 20, 20 and 2 MiB, and 2
+  EXPECT_EQ(segments.counters().maps, 2u);
   EXPECT_EQ(segments.mapped(), 22u);
   EXPECT_EQ(used(), 44_MiB);
   EXPECT_TRUE(segments.unmap({{3, 20}}).empty());
+  EXPECT_EQ(device.unmaps, 1u);
   EXPECT_EQ(used(), 10_MiB);
+}
+
+TEST_F(SegmentsTest, ALargeRunLeavesInPieces) {
+  const auto large =
+      open_simulated_device({.capacity = 1_GiB, .executor = Executor::virtual_time, .poison = Poison::none});
+  Segments segments(*large, 1_GiB);
+  segments.map({{0, 258}}, left);  // 64 pieces of 4 granules and one of 2
+  EXPECT_EQ(segments.pieces().of(5).begin, 4u);
+  EXPECT_EQ(segments.unmap({{2, 4}}).size(), 1u);
+  EXPECT_EQ(segments.mapped(), 258u);
+  EXPECT_TRUE(segments.unmap({{4, 12}, {256, 258}}).empty());
+  EXPECT_EQ(segments.mapped(), 248u);
+  EXPECT_EQ(segments.pieces().of(5).length(), 1u);
+  segments.map({{5, 6}}, left);
+  EXPECT_TRUE(segments.unmap({{0, 4}, {5, 6}, {12, 256}}).empty());
 }
 
 TEST_F(SegmentsTest, AMapThatFailsHalfWayIsUndone) {

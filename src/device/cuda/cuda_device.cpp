@@ -49,7 +49,7 @@ struct EndStream {
 void copy_once(void* scratch, const Doing& doing) {
   constexpr Bytes bytes = 64;
   Memory memory({.ordinal = doing.ordinal, .total = bytes, .virtual_memory = false});
-  void* const pinned = memory.allocate(MemoryKind::pinned, bytes).base;
+  void* const pinned = memory.allocate(MemoryKind::pinned, bytes);
   {
     cudaStream_t made = nullptr;
     check(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), "cudaStreamCreateWithFlags", doing);
@@ -105,12 +105,13 @@ CudaDevice::CudaDevice(const CudaOptions& options)
   auto resources = std::make_unique<LaneResources>(ordinal_, scratch_bytes_);
   if (scratch_bytes_ > 0) copy_once(resources->scratch, what);
   const Bytes total = card_memory(what).total;
+  memory_ = std::make_unique<Memory>(Memory::Options{ordinal_, total, options.virtual_memory, pci_bus_id});
   const MutexLock lock(mutex_);
   spare_.push_back(std::move(resources));
-  memory_ = std::make_unique<Memory>(Memory::Options{ordinal_, total, options.virtual_memory, pci_bus_id});
 }
 
 CudaDevice::~CudaDevice() {
+  const OutsideCapture outside;
   cudaSetDevice(ordinal_);
   const MutexLock lock(mutex_);
   for (LaneSlot& lane : lanes_)
@@ -132,7 +133,6 @@ void CudaDevice::close_lane(LaneSlot& lane) noexcept {
 MemoryInfo CudaDevice::memory_info() const {
   const CurrentDevice current = enter("memory_info");
   const CardMemory card = card_memory(doing("memory_info"));
-  const MutexLock lock(mutex_);
   const Bytes gone = card.total - card.free;
   const Bytes explained = others_ + memory_->held();
   return {card.total, card.free, gone > explained ? gone - explained : 0};

@@ -4,7 +4,7 @@
 //   - host functions behind a failed one are skipped, but kernels and copies behind it still run on what
 //     is there: the failure is reported by the next synchronise behind it, as ever;
 //   - a failure of a kernel or a copy on the card is sticky (check.h).
-// The mutex guards the tables and is never held while CUDA is called on a lane, as that may block.
+// The mutex guards the tables and is never held while CUDA is called, as that may block.
 #pragma once
 
 #include <atomic>
@@ -38,11 +38,12 @@ class CudaDevice final : public Device {
   Bytes granularity() const override;
   void* reserve(Bytes bytes) override;
   void unreserve(void* address) override;
-  void map(void* range, Bytes offset, Bytes bytes) override;
+  void map_pieces(void* range, Bytes offset, Bytes bytes, Bytes piece) override;
   void unmap(void* range, Bytes offset, Bytes bytes) override;
 
   LaneId create_lane(LaneRole role) override;
   LaneId adopt_lane(void* native_stream) override;
+  bool is_captured(LaneId lane) const override;
   void destroy_lane(LaneId lane) override;
   EventId create_event() override;
   void destroy_event(EventId event) override;
@@ -104,20 +105,20 @@ class CudaDevice final : public Device {
 
   void enqueue_kernels(LaneId lane, LaneRole role, const Launch& launch) const;
   // Throws AccessViolation unless the access lies in one live allocation, and is mapped.
-  const Allocation& expect_held(const Work& work, const Access& access) const STOWAGE_REQUIRES(mutex_);
+  Memory::Found expect_held(const Work& work, const Access& access) const;
   void note_access(const Work& work, const Access& access) STOWAGE_REQUIRES(mutex_);
-  void expect_kinds(const Work& work, const void* to, const void* from) const STOWAGE_REQUIRES(mutex_);
+  void expect_kinds(const Work& work, const void* to, const void* from) const;
   static std::string describe_lane(LaneRole role, LaneId lane);
 
   const int ordinal_;
   const bool keeps_current_;
   const Bytes scratch_bytes_;
   std::string name_;
-  Bytes others_ = 0;  // of other programs, when the device was opened
+  Bytes others_ = 0;                // of other programs, when the device was opened
+  std::unique_ptr<Memory> memory_;  // from the constructor to the destructor
   const std::shared_ptr<HostOrder> order_ = std::make_shared<HostOrder>();
 
   mutable Mutex mutex_;
-  std::unique_ptr<Memory> memory_ STOWAGE_GUARDED_BY(mutex_);
   std::vector<LaneSlot> lanes_ STOWAGE_GUARDED_BY(mutex_);
   std::vector<EventSlot> events_ STOWAGE_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<LaneResources>> spare_ STOWAGE_GUARDED_BY(mutex_);  // of lanes that are gone

@@ -15,6 +15,16 @@ bool may_have_context(int ordinal) {
 
 }  // namespace
 
+OutsideCapture::OutsideCapture() : exchanged_(cudaThreadExchangeStreamCaptureMode(&mode_) == cudaSuccess) {
+  if (!exchanged_) cudaGetLastError();
+}
+
+// Tried twice: the thread should not stay as it is.
+OutsideCapture::~OutsideCapture() {
+  for (int attempt = 0; exchanged_ && attempt < 2; ++attempt)
+    exchanged_ = cudaThreadExchangeStreamCaptureMode(&mode_) != cudaSuccess;
+}
+
 CurrentDevice::CurrentDevice(int ordinal, bool restores, const Doing& doing) {
   int now = ordinal;
   if (restores) check(cudaGetDevice(&now), "cudaGetDevice", doing);

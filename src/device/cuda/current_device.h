@@ -1,9 +1,25 @@
-// CurrentDevice: a device as the calling thread's current one, while it lives or from then on.
+// CurrentDevice: a device as the calling thread's current one, while it lives or from then on. Its calls are
+// made outside of any stream capture.
 #pragma once
 
 #include "src/device/cuda/check.h"
 
 namespace stowage::cuda {
+
+// While it lives, the calling thread may allocate, map, wait and ask events although a stream is being
+// captured (cudaStreamCaptureModeRelaxed); otherwise such a call fails and ends captures of the default mode
+// on any thread. Where the mode cannot be set, the call that follows is refused as it would have been.
+class OutsideCapture {
+ public:
+  OutsideCapture();
+  OutsideCapture(const OutsideCapture&) = delete;
+  OutsideCapture& operator=(const OutsideCapture&) = delete;
+  ~OutsideCapture();
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;  // then the thread's own
+  bool exchanged_ = false;
+};
 
 class CurrentDevice {
  public:
@@ -15,6 +31,7 @@ class CurrentDevice {
   ~CurrentDevice();
 
  private:
+  const OutsideCapture outside_;
   int before_ = -1;  // to become current again; -1: none
 };
 

@@ -64,6 +64,21 @@ LaneId CudaDevice::adopt_lane(void* native_stream) {
   return id;
 }
 
+bool CudaDevice::is_captured(LaneId lane) const {
+  const LaneView asked = find_lane(lane, "is_captured");
+  if (!asked.adopted) return false;
+  const CurrentDevice current = enter("is_captured");
+  cudaStreamCaptureStatus status{};
+  const cudaError_t answer = cudaStreamIsCapturing(asked.stream, &status);
+  if (answer ==
+      cudaErrorStreamCaptureImplicit) {  // the default stream, which another that is captured waits for
+    cudaGetLastError();
+    return true;
+  }
+  check(answer, "cudaStreamIsCapturing", doing("is_captured"));
+  return status != cudaStreamCaptureStatusNone;
+}
+
 // The first compute lane's are there since the device was opened: they are a part of its overhead.
 std::unique_ptr<LaneResources> CudaDevice::take_resources() {
   {

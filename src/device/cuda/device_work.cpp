@@ -65,35 +65,35 @@ void CudaDevice::discard(LaneId lane, void* address, Bytes bytes) {
   const MutexLock lock(mutex_);
   const LaneRole role = view(lane, "discard").role;
   if (bytes == 0) return;
-  const Allocation* const found = memory_->find(address);
-  if (found != nullptr && found->kind() != MemoryKind::device)
+  const auto found = memory_->find(address);
+  if (found && found->kind != MemoryKind::device)
     throw InvalidInput("discard: the address is pinned memory; discard device memory only");
   expect_held({"discard", "discard", lane, role}, {address, bytes, AccessMode::write});
 }
 
-const Allocation& CudaDevice::expect_held(const Work& work, const Access& access) const {
+Memory::Found CudaDevice::expect_held(const Work& work, const Access& access) const {
   const auto refuse = [&](const std::string& why) {
     throw AccessViolation(fmt::format("{} '{}' on {} touches {} bytes at {}, {}", work.call, work.name,
                                       describe_lane(work.role, work.lane), access.bytes, access.address, why),
                           std::string(work.call));
   };
-  const Allocation* const found = memory_->find(access.address);
-  if (found == nullptr)
+  const auto found = memory_->find(access.address, access.bytes);
+  if (!found)
     refuse("which no live allocation holds: allocate them first, and keep them until the work is done");
   const auto begin = static_cast<Bytes>(static_cast<std::byte*>(access.address) - found->base);
   if (access.bytes > found->bytes - begin)
     refuse(fmt::format("which end past allocation {} ({} bytes): correct the access's size", found->number,
                        found->bytes));
-  if (!Memory::is_present(*found, begin, begin + access.bytes))
+  if (!found->is_present)
     refuse(fmt::format("not all of which is mapped in virtual range {}: map it first", found->number));
-  if (work.role == LaneRole::host && found->kind() == MemoryKind::device)
+  if (work.role == LaneRole::host && found->kind == MemoryKind::device)
     refuse("which are device memory: the host cannot; copy them to pinned memory");
   return *found;
 }
 
 void CudaDevice::note_access(const Work& work, const Access& access) {
-  const Allocation& held = expect_held(work, access);
-  if (held.kind() != MemoryKind::device) return;
+  const Memory::Found held = expect_held(work, access);
+  if (held.kind != MemoryKind::device) return;
   const auto begin = static_cast<Bytes>(static_cast<std::byte*>(access.address) - held.base);
   counters_.highest_device_byte = std::max(counters_.highest_device_byte, begin + access.bytes);
 }
@@ -102,11 +102,11 @@ void CudaDevice::expect_kinds(const Work& work, const void* to, const void* from
   if (work.role != LaneRole::h2d && work.role != LaneRole::d2h)
     throw InvalidInput(fmt::format("copy '{}': {} cannot copy; use an h2d or a d2h lane", work.name,
                                    describe_lane(work.role, work.lane)));
-  const Allocation* const target = memory_->find(to);
-  const Allocation* const source = memory_->find(from);
-  if (target == nullptr || source == nullptr) return;  // `expect_held` reports it
+  const auto target = memory_->find(to);
+  const auto source = memory_->find(from);
+  if (!target || !source) return;  // `expect_held` reports it
   const MemoryKind wanted = work.role == LaneRole::h2d ? MemoryKind::device : MemoryKind::pinned;
-  if (target->kind() != wanted || source->kind() == wanted)
+  if (target->kind != wanted || source->kind == wanted)
     throw InvalidInput(
         fmt::format("copy '{}': {} copies from {}; give it one side of each kind, in that direction",
                     work.name, describe_lane(work.role, work.lane),

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <exception>
 #include <functional>
+#include <iterator>
+#include <utility>
 
 #include "src/device/cuda/pinned_memory.h"
 
@@ -37,9 +39,20 @@ Bytes round_up(Bytes bytes, Bytes granularity) {
 
 }  // namespace
 
-Bytes Allocation::held() const {
+Bytes Memory::Allocation::held() const {
   if (backing == Backing::pinned || backing == Backing::plain) return bytes;
-  return static_cast<Bytes>(std::count(present.begin(), present.end(), true)) * piece;
+  Bytes sum = 0;
+  for (const auto& [begin, end] : pieces) sum += end - begin;
+  return sum;
+}
+
+bool Memory::Allocation::is_present(Bytes begin, Bytes end) const {
+  if (backing != Backing::range) return true;
+  auto piece = pieces.upper_bound(begin);
+  if (piece != pieces.begin()) --piece;
+  for (; begin < end && piece != pieces.end() && piece->first <= begin && piece->second > begin; ++piece)
+    begin = piece->second;
+  return begin >= end;
 }
 
 Memory::Memory(const Options& options) : options_(options), binder_(options.pci_bus_id) {
@@ -48,6 +61,8 @@ Memory::Memory(const Options& options) : options_(options), binder_(options.pci_
 }
 
 Memory::~Memory() {
+  const MutexLock changing(changes_);
+  const MutexLock lock(table_);
   for (auto& [base, allocation] : live_) abandon(allocation);
 }
 
@@ -55,29 +70,31 @@ Doing Memory::doing(std::string_view function, Bytes bytes) const {
   return {function, {}, options_.ordinal, bytes};
 }
 
-Allocation& Memory::add(void* base, Bytes bytes, Bytes reserved, Backing backing) {
-  Allocation& allocation = live_[static_cast<std::byte*>(base)];
-  allocation.base = static_cast<std::byte*>(base);
-  allocation.bytes = bytes;
-  allocation.reserved = reserved;
-  allocation.backing = backing;
+void* Memory::add(Allocation allocation) {
   allocation.number = ++allocations_;
-  allocation.piece = backing == Backing::range ? granularity() : reserved;
-  if (backing == Backing::range || backing == Backing::mapped)
-    allocation.present.assign(reserved / allocation.piece, false);
-  return allocation;
+  const MutexLock lock(table_);
+  return live_.emplace(allocation.base, std::move(allocation)).first->second.base;
 }
 
 void* Memory::back(Bytes bytes, Bytes reserved, Backing backing) {
   const Doing what = doing("allocate", bytes);
   if (backing == Backing::pinned) return pin(bytes, binder_, what);
-  if (backing == Backing::mapped) return virtual_->reserve(reserved, what);
   void* address = nullptr;
-  check(cudaMalloc(&address, bytes), "cudaMalloc", what);
+  if (backing == Backing::plain) {
+    check(cudaMalloc(&address, bytes), "cudaMalloc", what);
+    return address;
+  }
+  address = virtual_->reserve(reserved, what);
+  try {
+    virtual_->map(address, reserved, reserved, what);
+  } catch (...) {
+    succeeds([&] { virtual_->free(address, reserved, what); });
+    throw;
+  }
   return address;
 }
 
-Allocation& Memory::allocate(MemoryKind kind, Bytes bytes) {
+void* Memory::allocate(MemoryKind kind, Bytes bytes) {
   if (bytes == 0) throw InvalidInput("allocate: zero bytes asked; ask for at least one");
   if (kind == MemoryKind::device && bytes > options_.total)
     throw out_of_memory(kind, bytes, "allocate", "the device has no more in all");
@@ -86,79 +103,85 @@ Allocation& Memory::allocate(MemoryKind kind, Bytes bytes) {
                           : mapped                   ? Backing::mapped
                                                      : Backing::plain;
   const Bytes reserved = mapped ? round_up(bytes, granularity()) : bytes;
+  const MutexLock changing(changes_);
   try {
-    Allocation& allocation = add(back(bytes, reserved, backing), bytes, reserved, backing);
-    if (!mapped) return allocation;
-    try {
-      map_pieces(allocation, 0, reserved, doing("allocate", bytes));
-    } catch (...) {
-      abandon(allocation);
-      live_.erase(allocation.base);
-      throw;
-    }
-    return allocation;
+    Allocation allocation{static_cast<std::byte*>(back(bytes, reserved, backing)), bytes, reserved, backing};
+    if (mapped) allocation.pieces = {{0, reserved}};
+    return add(std::move(allocation));
   } catch (const OutOfMemory& error) {
     throw out_of_memory(kind, bytes, "allocate", error.what());
   }
 }
 
 void Memory::release(MemoryKind kind, const void* address) {
+  const MutexLock changing(changes_);
   Allocation& allocation = plain_at(kind, address, "release");
   give_back(allocation, doing("release", allocation.bytes));
 }
 
-Bytes Memory::granularity() const { return virtual_ == nullptr ? 2_MiB : virtual_->granularity(); }
-
-Allocation& Memory::reserve(Bytes bytes) {
+void* Memory::reserve(Bytes bytes) {
   if (virtual_ == nullptr)
     throw InvalidInput(
         "reserve: this device was opened without virtual memory, or its driver has none; use allocate");
   if (bytes == 0 || bytes % granularity() != 0)
     throw InvalidInput(
         fmt::format("reserve: {} bytes asked; ask for a multiple of {}", bytes, granularity()));
-  return add(virtual_->reserve(bytes, doing("reserve", bytes)), bytes, bytes, Backing::range);
+  const MutexLock changing(changes_);
+  auto* const base = static_cast<std::byte*>(virtual_->reserve(bytes, doing("reserve", bytes)));
+  return add({base, bytes, bytes, Backing::range});
 }
 
 void Memory::unreserve(const void* address) {
+  const MutexLock changing(changes_);
   Allocation& range = range_at(address, "unreserve");
   give_back(range, doing("unreserve", range.bytes));
 }
 
-void Memory::map(const void* range, Bytes offset, Bytes bytes) {
+void Memory::map(const void* range, Bytes offset, Bytes bytes, Bytes piece) {
+  const MutexLock changing(changes_);
   Allocation& allocation = range_at(range, "map");
-  expect_granules(allocation, offset, bytes, false, "map");
+  expect_granules(allocation, offset, bytes, "map");
+  if (piece == 0 || piece % granularity() != 0)
+    throw InvalidInput(
+        fmt::format("map: pieces of {} bytes asked; ask for a multiple of {}", piece, granularity()));
+  const auto behind = allocation.pieces.lower_bound(offset + bytes);
+  if (behind != allocation.pieces.begin() && std::prev(behind)->second > offset)
+    throw InvalidInput(fmt::format("map: {} bytes at offset {} are mapped already; map only what is not",
+                                   std::prev(behind)->second - offset, offset));
   try {
-    map_pieces(allocation, offset, offset + bytes, doing("map", bytes));
+    virtual_->map(allocation.base + offset, bytes, piece, doing("map", bytes));
   } catch (const OutOfMemory& error) {
     throw out_of_memory(MemoryKind::device, bytes, "map", error.what());
   }
+  const MutexLock lock(table_);
+  for (Bytes at = offset; at < offset + bytes; at += piece)
+    allocation.pieces.emplace(at, std::min(at + piece, offset + bytes));
 }
 
 void Memory::unmap(const void* range, Bytes offset, Bytes bytes) {
+  const MutexLock changing(changes_);
   Allocation& allocation = range_at(range, "unmap");
-  expect_granules(allocation, offset, bytes, true, "unmap");
-  unmap_pieces(allocation, offset, offset + bytes, doing("unmap", bytes));
+  expect_granules(allocation, offset, bytes, "unmap");
+  const auto first = allocation.pieces.find(offset);
+  const auto behind = allocation.pieces.lower_bound(offset + bytes);
+  const bool whole = first != allocation.pieces.end() && std::prev(behind)->second == offset + bytes;
+  if (!whole || !allocation.is_present(offset, offset + bytes))
+    throw InvalidInput(
+        fmt::format("unmap: {} bytes at offset {} are not mapped, or not in whole pieces; unmap whole pieces",
+                    bytes, offset));
+  unmap_runs(allocation, offset, offset + bytes, doing("unmap", bytes));
 }
 
-void Memory::map_pieces(Allocation& allocation, Bytes begin, Bytes end, const Doing& doing) {
-  Bytes at = begin;
-  try {
-    for (; at < end; at += allocation.piece) {
-      virtual_->map(allocation.base + at, allocation.piece, doing);
-      allocation.present[at / allocation.piece] = true;
-    }
-  } catch (...) {
-    // What cannot be undone stays mapped, and is tried again at the end.
-    succeeds([&] { unmap_pieces(allocation, begin, at, doing); });
-    throw;
-  }
-}
-
-void Memory::unmap_pieces(Allocation& allocation, Bytes begin, Bytes end, const Doing& doing) {
-  for (Bytes at = begin; at < end; at += allocation.piece) {
-    if (!allocation.present[at / allocation.piece]) continue;
-    virtual_->unmap(allocation.base + at, allocation.piece, doing);
-    allocation.present[at / allocation.piece] = false;
+void Memory::unmap_runs(Allocation& allocation, Bytes begin, Bytes end, const Doing& doing) {
+  for (auto first = allocation.pieces.lower_bound(begin);
+       first != allocation.pieces.end() && first->first < end;) {
+    auto last = std::next(first);
+    Bytes run_end = first->second;
+    for (; last != allocation.pieces.end() && last->first == run_end && run_end < end; ++last)
+      run_end = last->second;
+    virtual_->unmap(allocation.base + first->first, run_end - first->first, doing);
+    const MutexLock lock(table_);
+    first = allocation.pieces.erase(first, last);
   }
 }
 
@@ -172,10 +195,11 @@ void Memory::give_back(Allocation& allocation, const Doing& doing) {
       break;
     case Backing::mapped:
     case Backing::range:
-      unmap_pieces(allocation, 0, allocation.reserved, doing);
+      unmap_runs(allocation, 0, allocation.reserved, doing);
       virtual_->free(allocation.base, allocation.reserved, doing);
       break;
   }
+  const MutexLock lock(table_);
   live_.erase(allocation.base);
 }
 
@@ -188,35 +212,35 @@ void Memory::abandon(Allocation& allocation) noexcept {
     cudaHostUnregister(allocation.base);
     munmap(allocation.base, allocation.bytes);
   } else {
-    for (Bytes at = 0; at < allocation.reserved; at += allocation.piece)
-      succeeds([&] { unmap_pieces(allocation, at, at + allocation.piece, what); });
+    for (const auto& piece : allocation.pieces)
+      succeeds([&] { virtual_->unmap(allocation.base + piece.first, piece.second - piece.first, what); });
     succeeds([&] { virtual_->free(allocation.base, allocation.reserved, what); });
   }
 }
 
-const Allocation* Memory::find(const void* address) const {
+std::optional<Memory::Found> Memory::find(const void* address, Bytes bytes) const {
   const auto* const at = static_cast<const std::byte*>(address);
+  const MutexLock lock(table_);
   const auto after = live_.upper_bound(at);
-  if (after == live_.begin()) return nullptr;
+  if (after == live_.begin()) return std::nullopt;
   const Allocation& allocation = std::prev(after)->second;
-  return at < allocation.base + allocation.bytes ? &allocation : nullptr;
+  if (at >= allocation.base + allocation.bytes) return std::nullopt;
+  const auto begin = static_cast<Bytes>(at - allocation.base);
+  const Bytes end = begin + std::min(bytes, allocation.bytes - begin);
+  return Found{allocation.base, allocation.bytes, allocation.kind(), allocation.number,
+               allocation.is_present(begin, end)};
 }
 
 Bytes Memory::held() const {
+  const MutexLock lock(table_);
   Bytes sum = 0;
   for (const auto& [base, allocation] : live_)
     if (allocation.kind() == MemoryKind::device) sum += allocation.held();
   return sum;
 }
 
-bool Memory::is_present(const Allocation& allocation, Bytes begin, Bytes end) {
-  if (allocation.backing != Backing::range) return true;
-  for (Bytes piece = begin / allocation.piece; piece * allocation.piece < end; ++piece)
-    if (!allocation.present[piece]) return false;
-  return true;
-}
-
-Allocation& Memory::plain_at(MemoryKind kind, const void* address, std::string_view call) {
+Memory::Allocation& Memory::plain_at(MemoryKind kind, const void* address, std::string_view call) {
+  const MutexLock lock(table_);
   const auto found = live_.find(static_cast<const std::byte*>(address));
   if (found == live_.end() || found->second.kind() != kind || found->second.backing == Backing::range)
     throw InvalidInput(
@@ -225,7 +249,8 @@ Allocation& Memory::plain_at(MemoryKind kind, const void* address, std::string_v
   return found->second;
 }
 
-Allocation& Memory::range_at(const void* address, std::string_view call) {
+Memory::Allocation& Memory::range_at(const void* address, std::string_view call) {
+  const MutexLock lock(table_);
   const auto found = live_.find(static_cast<const std::byte*>(address));
   if (found == live_.end() || found->second.backing != Backing::range)
     throw InvalidInput(fmt::format(
@@ -233,18 +258,13 @@ Allocation& Memory::range_at(const void* address, std::string_view call) {
   return found->second;
 }
 
-void Memory::expect_granules(const Allocation& range, Bytes offset, Bytes bytes, bool present,
+void Memory::expect_granules(const Allocation& range, Bytes offset, Bytes bytes,
                              std::string_view call) const {
-  if (bytes == 0 || offset % range.piece != 0 || bytes % range.piece != 0 || offset > range.bytes ||
+  if (bytes == 0 || offset % granularity() != 0 || bytes % granularity() != 0 || offset > range.bytes ||
       bytes > range.bytes - offset)
     throw InvalidInput(fmt::format(
         "{}: {} bytes at offset {} asked of a range of {}; both must be multiples of {} and inside it", call,
-        bytes, offset, range.bytes, range.piece));
-  for (Bytes at = offset; at < offset + bytes; at += range.piece)
-    if (range.present[at / range.piece] != present)
-      throw InvalidInput(fmt::format("{}: the granule at offset {} is {}; {} only what is {}", call, at,
-                                     present ? "not mapped" : "mapped already", call,
-                                     present ? "mapped" : "not"));
+        bytes, offset, range.bytes, granularity()));
 }
 
 OutOfMemory Memory::out_of_memory(MemoryKind kind, Bytes bytes, std::string_view call,
@@ -261,6 +281,7 @@ OutOfMemory Memory::out_of_memory(MemoryKind kind, Bytes bytes, std::string_view
 }
 
 std::string Memory::account(MemoryKind kind) const {
+  const MutexLock lock(table_);
   std::vector<const Allocation*> holders;
   Bytes held[2] = {};
   for (const auto& [base, allocation] : live_) {

@@ -1,40 +1,29 @@
-// Memory of a CUDA device: what is allocated, and where every address belongs. Not synchronised; one
-// caller at a time, with the device current.
+// Memory of a CUDA device: what is allocated, and where every address belongs.
 //
 // Device memory comes from the driver's virtual memory management where that is there (each allocation a
-// whole number of granules, given back to the card at once), else from cudaMalloc. Virtual ranges are mapped
-// granule by granule, so that any part can be unmapped; where the driver cannot, `reserve` throws
-// InvalidInput. A call that fails has changed nothing, but for `release`, `unmap` and `unreserve`, which
-// can be repeated and then go on where they stopped.
+// whole number of granules, given back to the card at once), else from cudaMalloc. Where the driver has no
+// virtual ranges, `reserve` throws InvalidInput. A call that fails has changed nothing, but for `unreserve`,
+// which can be repeated and then goes on where it stopped.
+//
+// Thread-safe, with the device current. Calls that change something take turns, and hold no lock that `find`
+// takes while the driver works: a copy or a launch does not wait for memory to be mapped.
 #pragma once
 
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "src/base/mutex.h"
 #include "src/device/cuda/virtual_memory.h"
 #include "src/device/topology.h"
 #include "stowage/device.h"
 #include "stowage/error.h"
 
 namespace stowage::cuda {
-
-enum class Backing : std::uint8_t { pinned, plain, mapped, range };
-
-struct Allocation {
-  std::byte* base = nullptr;
-  Bytes bytes = 0;     // as asked
-  Bytes reserved = 0;  // address space: whole granules where backing is mapped or range
-  Backing backing = Backing::plain;
-  std::uint64_t number = 0;   // the how-manieth of this device, from 1
-  Bytes piece = 0;            // what is mapped and unmapped at once
-  std::vector<bool> present;  // by piece
-  MemoryKind kind() const { return backing == Backing::pinned ? MemoryKind::pinned : MemoryKind::device; }
-  Bytes held() const;  // physical bytes
-};
 
 class Memory {
  public:
@@ -49,43 +38,69 @@ class Memory {
   Memory& operator=(const Memory&) = delete;
   ~Memory();  // gives everything back, in silence
 
-  Allocation& allocate(MemoryKind kind, Bytes bytes);
-  void release(MemoryKind kind, const void* address);
+  void* allocate(MemoryKind kind, Bytes bytes) STOWAGE_EXCLUDES(changes_, table_);
+  void release(MemoryKind kind, const void* address) STOWAGE_EXCLUDES(changes_, table_);
 
-  Bytes granularity() const;
-  Allocation& reserve(Bytes bytes);
-  void unreserve(const void* address);
-  void map(const void* range, Bytes offset, Bytes bytes);
-  void unmap(const void* range, Bytes offset, Bytes bytes);
+  Bytes granularity() const { return virtual_ == nullptr ? 2_MiB : virtual_->granularity(); }
+  void* reserve(Bytes bytes) STOWAGE_EXCLUDES(changes_, table_);
+  void unreserve(const void* address) STOWAGE_EXCLUDES(changes_, table_);
+  // As Device::map_pieces and Device::unmap.
+  void map(const void* range, Bytes offset, Bytes bytes, Bytes piece) STOWAGE_EXCLUDES(changes_, table_);
+  void unmap(const void* range, Bytes offset, Bytes bytes) STOWAGE_EXCLUDES(changes_, table_);
 
-  // The allocation that holds `address`; null if none.
-  const Allocation* find(const void* address) const;
+  struct Found {
+    std::byte* base = nullptr;
+    Bytes bytes = 0;  // as asked
+    MemoryKind kind = MemoryKind::device;
+    std::uint64_t number = 0;  // the how-manieth allocation of this device, from 1
+    bool is_present = false;   // what was asked for is mapped, as far as it lies in the allocation
+  };
+  // The allocation that holds `address`, and whether `bytes` from there on can be touched.
+  std::optional<Found> find(const void* address, Bytes bytes = 1) const STOWAGE_EXCLUDES(table_);
   // Physical bytes of the card in all allocations and ranges.
-  Bytes held() const;
-  static bool is_present(const Allocation& allocation, Bytes begin, Bytes end);
+  Bytes held() const STOWAGE_EXCLUDES(table_);
 
  private:
-  Doing doing(std::string_view function, Bytes bytes = 0) const;
-  Allocation& add(void* base, Bytes bytes, Bytes reserved, Backing backing);
-  void* back(Bytes bytes, Bytes reserved, Backing backing);
-  // Maps or unmaps the pieces of [begin, end) that are not as wanted yet.
-  void map_pieces(Allocation& allocation, Bytes begin, Bytes end, const Doing& doing);
-  void unmap_pieces(Allocation& allocation, Bytes begin, Bytes end, const Doing& doing);
-  void give_back(Allocation& allocation, const Doing& doing);
-  void abandon(Allocation& allocation) noexcept;
+  enum class Backing : std::uint8_t { pinned, plain, mapped, range };
+  struct Allocation {
+    std::byte* base = nullptr;
+    Bytes bytes = 0;     // as asked
+    Bytes reserved = 0;  // address space: whole granules where backing is mapped or range
+    Backing backing = Backing::plain;
+    std::uint64_t number = 0;
+    std::map<Bytes, Bytes> pieces = {};  // what is mapped: end by begin, as offsets
+    MemoryKind kind() const { return backing == Backing::pinned ? MemoryKind::pinned : MemoryKind::device; }
+    Bytes held() const;  // physical bytes
+    bool is_present(Bytes begin, Bytes end) const;
+  };
 
-  Allocation& plain_at(MemoryKind kind, const void* address, std::string_view call);
-  Allocation& range_at(const void* address, std::string_view call);
-  void expect_granules(const Allocation& range, Bytes offset, Bytes bytes, bool present,
-                       std::string_view call) const;
-  OutOfMemory out_of_memory(MemoryKind kind, Bytes bytes, std::string_view call, std::string_view why) const;
-  std::string account(MemoryKind kind) const;
+  Doing doing(std::string_view function, Bytes bytes = 0) const;
+  void* back(Bytes bytes, Bytes reserved, Backing backing) STOWAGE_REQUIRES(changes_);
+  void* add(Allocation allocation) STOWAGE_REQUIRES(changes_) STOWAGE_EXCLUDES(table_);
+  // Unmaps what is mapped in [begin, end), run by run.
+  void unmap_runs(Allocation& allocation, Bytes begin, Bytes end, const Doing& doing)
+      STOWAGE_REQUIRES(changes_) STOWAGE_EXCLUDES(table_);
+  void give_back(Allocation& allocation, const Doing& doing) STOWAGE_REQUIRES(changes_)
+      STOWAGE_EXCLUDES(table_);
+  void abandon(Allocation& allocation) noexcept STOWAGE_REQUIRES(changes_);
+
+  // Until `changes_` is given up nobody else changes what they return.
+  Allocation& plain_at(MemoryKind kind, const void* address, std::string_view call) STOWAGE_REQUIRES(changes_)
+      STOWAGE_EXCLUDES(table_);
+  Allocation& range_at(const void* address, std::string_view call) STOWAGE_REQUIRES(changes_)
+      STOWAGE_EXCLUDES(table_);
+  void expect_granules(const Allocation& range, Bytes offset, Bytes bytes, std::string_view call) const;
+  OutOfMemory out_of_memory(MemoryKind kind, Bytes bytes, std::string_view call, std::string_view why) const
+      STOWAGE_EXCLUDES(table_);
+  std::string account(MemoryKind kind) const STOWAGE_EXCLUDES(table_);
 
   const Options options_;
   const MemoryBinder binder_;
   std::unique_ptr<VirtualMemory> virtual_;  // null: plain allocations
-  std::uint64_t allocations_ = 0;
-  std::map<const std::byte*, Allocation> live_;  // by base
+  Mutex changes_;                           // of whoever changes something, before `table_`
+  mutable Mutex table_;
+  std::uint64_t allocations_ STOWAGE_GUARDED_BY(changes_) = 0;
+  std::map<const std::byte*, Allocation> live_ STOWAGE_GUARDED_BY(table_);  // by base
 };
 
 }  // namespace stowage::cuda

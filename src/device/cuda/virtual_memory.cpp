@@ -1,5 +1,7 @@
 #include "src/device/cuda/virtual_memory.h"
 
+#include <algorithm>
+
 namespace stowage::cuda {
 namespace {
 
@@ -46,44 +48,43 @@ void VirtualMemory::free(void* address, Bytes bytes, const Doing& doing) {
   check(api_.mem_address_free(to_device(address), bytes), "cuMemAddressFree", doing);
 }
 
-void VirtualMemory::map(void* address, Bytes bytes, const Doing& doing) {
-  const CUmemAllocationProp kind = properties();
-  Handle handle{};
-  check(api_.mem_create(&handle, bytes, &kind, 0), "cuMemCreate", doing);
+void VirtualMemory::map(void* address, Bytes bytes, Bytes piece, const Doing& doing) {
+  const CUdeviceptr begin = to_device(address);
+  Bytes done = 0;
   try {
-    map_handle(handle, to_device(address), bytes, doing);
+    for (; done < bytes; done += std::min(piece, bytes - done))
+      map_piece(begin + done, std::min(piece, bytes - done), doing);
+    allow_access(begin, bytes, doing);
   } catch (...) {
-    if (api_.mem_release(handle) != CUDA_SUCCESS) unreleased_.push_back(handle);
-    throw;
-  }
-  try {
-    release(handle, doing);  // the mapping keeps the memory
-  } catch (...) {
-    api_.mem_unmap(to_device(address), bytes);
+    if (done > 0) api_.mem_unmap(begin, done);
     throw;
   }
 }
 
-void VirtualMemory::map_handle(Handle handle, CUdeviceptr address, Bytes bytes, const Doing& doing) {
-  check(api_.mem_map(address, bytes, 0, handle, 0), "cuMemMap", doing);
+// The mapping keeps the memory, so the handle goes at once.
+void VirtualMemory::map_piece(CUdeviceptr address, Bytes bytes, const Doing& doing) {
+  const CUmemAllocationProp kind = properties();
+  Handle handle{};
+  check(api_.mem_create(&handle, bytes, &kind, 0), "cuMemCreate", doing);
+  const CUresult mapped = api_.mem_map(address, bytes, 0, handle, 0);
+  const CUresult released = api_.mem_release(handle);
+  if (released != CUDA_SUCCESS) {
+    unreleased_.push_back(handle);
+    if (mapped == CUDA_SUCCESS) api_.mem_unmap(address, bytes);
+  }
+  check(mapped, "cuMemMap", doing);
+  check(released, "cuMemRelease", doing);
+}
+
+void VirtualMemory::allow_access(CUdeviceptr address, Bytes bytes, const Doing& doing) {
   CUmemAccessDesc access{};
   access.location = properties().location;
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  const CUresult opened = api_.mem_set_access(address, bytes, &access, 1);
-  if (opened == CUDA_SUCCESS) return;
-  api_.mem_unmap(address, bytes);
-  check(opened, "cuMemSetAccess", doing);
+  check(api_.mem_set_access(address, bytes, &access, 1), "cuMemSetAccess", doing);
 }
 
 void VirtualMemory::unmap(void* address, Bytes bytes, const Doing& doing) {
   check(api_.mem_unmap(to_device(address), bytes), "cuMemUnmap", doing);
-}
-
-void VirtualMemory::release(Handle handle, const Doing& doing) {
-  const CUresult released = api_.mem_release(handle);
-  if (released == CUDA_SUCCESS) return;
-  unreleased_.push_back(handle);
-  check(released, "cuMemRelease", doing);
 }
 
 }  // namespace stowage::cuda

@@ -28,15 +28,17 @@ class VirtualMemory {
 
   void* reserve(Bytes bytes, const Doing& doing);
   void free(void* address, Bytes bytes, const Doing& doing);
-  // Fresh memory, as one piece: it can only be unmapped whole.
-  void map(void* address, Bytes bytes, const Doing& doing);
+  // Fresh memory in pieces of `piece` bytes, the last of which may be shorter: three calls of the driver for
+  // each, and one more for all.
+  void map(void* address, Bytes bytes, Bytes piece, const Doing& doing);
+  // Any number of whole pieces that lie side by side, in one call.
   void unmap(void* address, Bytes bytes, const Doing& doing);
 
  private:
   using Handle = CUmemGenericAllocationHandle;
   CUmemAllocationProp properties() const;
-  void map_handle(Handle handle, CUdeviceptr address, Bytes bytes, const Doing& doing);
-  void release(Handle handle, const Doing& doing);
+  void map_piece(CUdeviceptr address, Bytes bytes, const Doing& doing);
+  void allow_access(CUdeviceptr address, Bytes bytes, const Doing& doing);
 
   const DriverApi& api_;
   int ordinal_;

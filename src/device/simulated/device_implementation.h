@@ -40,7 +40,7 @@ class Implementation final : public SimulatedDevice {
   Bytes granularity() const override { return Memory::granularity; }
   void* reserve(Bytes bytes) override;
   void unreserve(void* address) override;
-  void map(void* range, Bytes offset, Bytes bytes) override;
+  void map_pieces(void* range, Bytes offset, Bytes bytes, Bytes piece) override;
   void unmap(void* range, Bytes offset, Bytes bytes) override;
 
   LaneId create_lane(LaneRole role) override;

@@ -35,11 +35,11 @@ void Implementation::forget_allocation(Allocation& allocation, std::string_view 
   memory_.release(allocation);
 }
 
-void Implementation::map(void* range, Bytes offset, Bytes bytes) {
+void Implementation::map_pieces(void* range, Bytes offset, Bytes bytes, Bytes piece) {
   const MutexLock lock(mutex_);
   begin_allocating_call("map", MemoryKind::device, bytes);
   Allocation& reserved = memory_.reserved_at(range, "map");
-  memory_.map(reserved, offset, bytes);
+  memory_.map(reserved, offset, bytes, piece);
   checker_.forget(reserved.range, offset, offset + bytes);
   ++counters_.device_allocations;
 }

@@ -60,8 +60,11 @@ Allocation& Memory::reserve(Bytes bytes) {
   return range;
 }
 
-void Memory::map(Allocation& range, Bytes offset, Bytes bytes) {
+void Memory::map(Allocation& range, Bytes offset, Bytes bytes, Bytes piece) {
   expect_granules(range, offset, bytes, false, "map");
+  if (piece == 0 || piece % granularity != 0)
+    throw InvalidInput(
+        fmt::format("map: pieces of {} bytes asked; ask for a multiple of {}", piece, granularity));
   if (bytes > device_.capacity - device_.used) throw out_of_memory(MemoryKind::device, bytes, "map");
   if (map_pages(range.base + offset, bytes, PROT_READ | PROT_WRITE, MAP_FIXED) == nullptr)
     throw out_of_memory(MemoryKind::device, bytes, "map (the host has no more)");
@@ -69,15 +72,30 @@ void Memory::map(Allocation& range, Bytes offset, Bytes bytes) {
   fill_poison(range.base + offset, bytes, poison_);
   const auto first = range.mapped.begin() + static_cast<std::ptrdiff_t>(offset / granularity);
   std::fill_n(first, bytes / granularity, true);
+  for (Bytes at = offset; piece > granularity && at < offset + bytes; at += piece)
+    range.pieces[at] = std::min(at + piece, offset + bytes);
+}
+
+// Throws InvalidInput where one end of [offset, offset + bytes) cuts a piece.
+void Memory::expect_whole_pieces(const Allocation& range, Bytes offset, Bytes bytes) {
+  for (const Bytes end : {offset, offset + bytes}) {
+    const auto after = range.pieces.lower_bound(end);
+    if (after == range.pieces.begin() || std::prev(after)->second <= end) continue;
+    throw InvalidInput(
+        fmt::format("unmap: {} bytes at offset {} cut the piece from {} to {}; unmap it as a whole", bytes,
+                    offset, std::prev(after)->first, std::prev(after)->second));
+  }
 }
 
 void Memory::unmap(Allocation& range, Bytes offset, Bytes bytes) {
   expect_granules(range, offset, bytes, true, "unmap");
+  expect_whole_pieces(range, offset, bytes);
   if (map_pages(range.base + offset, bytes, PROT_NONE, MAP_FIXED | MAP_NORESERVE) == nullptr)
     throw DeviceError("unmap: the host refused; raise vm.max_map_count", "unmap");
   device_.used -= bytes;
   const auto first = range.mapped.begin() + static_cast<std::ptrdiff_t>(offset / granularity);
   std::fill_n(first, bytes / granularity, false);
+  range.pieces.erase(range.pieces.lower_bound(offset), range.pieces.lower_bound(offset + bytes));
 }
 
 void Memory::release(Allocation& allocation) {

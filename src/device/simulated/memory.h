@@ -24,10 +24,11 @@ struct Allocation {
   std::byte* base = nullptr;
   Bytes bytes = 0;
   MemoryKind kind = MemoryKind::device;
-  std::uint64_t number = 0;  // the how-manieth of this device, from 1
-  bool reserved = false;     // a virtual range
-  std::vector<bool> mapped;  // of a virtual range, by granule
-  std::uint32_t range = 0;   // the owner's own id for it
+  std::uint64_t number = 0;       // the how-manieth of this device, from 1
+  bool reserved = false;          // a virtual range
+  std::vector<bool> mapped;       // of a virtual range, by granule
+  std::map<Bytes, Bytes> pieces;  // of more than a granule in a virtual range: end by begin
+  std::uint32_t range = 0;        // the owner's own id for it
 };
 
 class Memory {
@@ -43,8 +44,8 @@ class Memory {
   // for zero bytes. The reference holds until the release.
   Allocation& allocate(MemoryKind kind, Bytes bytes);
   Allocation& reserve(Bytes bytes);
-  void map(Allocation& range, Bytes offset, Bytes bytes);    // fresh poison
-  void unmap(Allocation& range, Bytes offset, Bytes bytes);  // inaccessible again
+  void map(Allocation& range, Bytes offset, Bytes bytes, Bytes piece = granularity);  // fresh poison
+  void unmap(Allocation& range, Bytes offset, Bytes bytes);  // whole pieces; inaccessible again
   void release(Allocation& allocation);                      // what is still mapped, too
 
   // The allocation that holds `address`; null if none.
@@ -73,6 +74,7 @@ class Memory {
     std::byte* base = nullptr;
     Bytes bytes = 0;
   };
+  static void expect_whole_pieces(const Allocation& range, Bytes offset, Bytes bytes);
   Pool& pool(MemoryKind kind) { return kind == MemoryKind::device ? device_ : host_; }
   const Pool& pool(MemoryKind kind) const { return kind == MemoryKind::device ? device_ : host_; }
   Allocation& add(std::byte* base, Bytes bytes, MemoryKind kind, bool reserved);

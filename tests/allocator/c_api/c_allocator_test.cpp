@@ -185,4 +185,54 @@ TEST_F(CAllocatorTest, PoolsAreBegunFromC) {
   forget(captured);
 }
 
+// As torch.cuda.graph does it, in its default mode: any call that may wait, made on any thread, would end the
+// capture.
+TEST_F(CAllocatorTest, WorksWithinACapture) {
+  const TestStream captured, side, beside;
+  const MempoolId pool{0, 2};
+  function<int(int, std::uint64_t)>("stowage_set_limit")(0, 320 * mib);
+  reset();
+  void* const before = malloc(24 * mib, 0, captured);
+  void* const elsewhere = malloc(24 * mib, 0, beside);
+  Gate gate;
+  gate.hold(beside);
+  free(elsewhere, 24 * mib, 0, beside);  // its stream is still at work
+  begin_pool(0, pool, [](cudaStream_t stream) {
+    cudaStreamCaptureStatus status{};
+    EXPECT_EQ(cudaStreamIsCapturing(stream, &status), cudaSuccess);
+    return status == cudaStreamCaptureStatusActive;
+  });
+  ASSERT_EQ(cudaStreamBeginCapture(captured, cudaStreamCaptureModeGlobal), cudaSuccess);
+  // Another stream looks for memory before the captured one has asked for any: that is left alone.
+  void* const looked_for = malloc(20 * mib, 0, side);
+  free(looked_for, 20 * mib, 0, side);
+  free(before, 24 * mib, 0, captured);
+
+  void* const inside = malloc(100 * mib, 0, captured);  // mapped anew
+  ASSERT_NE(inside, nullptr) << last_error();
+  EXPECT_EQ(cudaMemsetAsync(inside, 1, 100 * mib, captured), cudaSuccess);
+  record_stream(inside, side);
+  free(inside, 100 * mib, 0, captured);
+  void* const again = malloc(100 * mib, 0, captured);
+  ASSERT_NE(again, nullptr) << last_error();
+  void* const other = malloc(16 * mib, 0, beside);
+  EXPECT_NE(other, before);  // the capture's stream may still use that
+  free(other, 16 * mib, 0, beside);
+  gate.open();
+  EXPECT_EQ(malloc(4096 * mib, 0, side), nullptr);  // after all rungs of the ladder
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(cudaStreamEndCapture(captured, &graph), cudaSuccess);
+  end_pool(0, pool);
+  clear_error();
+
+  free(again, 100 * mib, 0, captured);
+  release_pool(0, pool);
+  EXPECT_STREQ(last_error(), "");
+  EXPECT_EQ(statistics().private_pools, 0u);
+  reset();
+  EXPECT_EQ(statistics().reserved, 0u);  // all of it is free for others
+  for (const cudaStream_t stream : {cudaStream_t{captured}, cudaStream_t{side}, cudaStream_t{beside}})
+    forget(stream);
+}
+
 }  // namespace

@@ -46,6 +46,11 @@ TEST_F(CachedPrograms, ThatForkAndThatHaveThreadsAreServed) {
   expect_all_freed();
 }
 
+TEST_F(CachedPrograms, NeedNotWaitForMemoryThatOthersMap) {
+  expect_all_caught(run(cacher + " meanwhile", "--cache"));
+  expect_all_freed();
+}
+
 TEST_F(CachedPrograms, ThatAreOfAnyKindAreCaught) {
   for (const char* const way : {" every_kind", " virtual_memory", " fork", " threads", " capture", " streams",
                                 " limit 1000000", " contexts 1000000", " export"}) {

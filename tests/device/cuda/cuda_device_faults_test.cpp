@@ -182,6 +182,8 @@ TEST_P(EachCallFails, Once) {
     EXPECT_TRUE(calls.contains(name)) << name;
   for (const auto& [name, count] : calls) {
     if (name == "cuDevicePrimaryCtxGetState") continue;  // once in a process: the clean run has asked
+    if (name == "cudaThreadExchangeStreamCaptureMode")
+      continue;  // where it fails, a capture refuses what follows
     for (unsigned nth = 1; nth <= count; ++nth) {
       const testing::ScopedTrace trace(__FILE__, __LINE__, name + ", call " + std::to_string(nth));
       fake_cuda_reset();
@@ -225,9 +227,9 @@ TEST_F(CudaDeviceFaults, UndoesHalfAMapping) {
   const auto device = open_cuda_device({.scratch = 0});
   const Bytes granule = device->granularity();
   void* const range = device->reserve(4 * granule);
-  for (const char* const name : {"cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuMemRelease"}) {
+  for (const std::string name : {"cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuMemRelease"}) {
     const testing::ScopedTrace trace(__FILE__, __LINE__, name);
-    fake_cuda_fail_call(name, 3, 0);
+    fake_cuda_fail_call(name.c_str(), name == "cuMemSetAccess" ? 1 : 3, 0);
     EXPECT_THROW(device->map(range, 0, 4 * granule), DeviceError);
     EXPECT_EQ(fake_cuda_live().mappings, 0u);
   }
@@ -239,8 +241,9 @@ TEST_F(CudaDeviceFaults, GoesOnWhereAnUnmappingStopped) {
   const auto device = open_cuda_device({.scratch = 0});
   const Bytes granule = device->granularity();
   void* const range = device->reserve(4 * granule);
-  device->map(range, 0, 4 * granule);
-  fake_cuda_fail_call("cuMemUnmap", 3, 0);
+  device->map(range, 0, granule);
+  device->map(range, 2 * granule, 2 * granule);  // another run
+  fake_cuda_fail_call("cuMemUnmap", 2, 0);
   EXPECT_THROW(device->unreserve(range), DeviceError);
   EXPECT_EQ(fake_cuda_live().mappings, 2u);
   device->unreserve(range);

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <thread>
 
+#include "stowage/machine_file.h"
 #include "tests/device/device_conformance.h"
 #include "tests/fake_cuda/fake_cuda.h"
 
@@ -19,7 +20,8 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 INSTANTIATE_TEST_SUITE_P(Cuda, DeviceConformance,
-                         testing::Values(DeviceFactory{"fake", [] { return open_cuda_device(); }}),
+                         testing::Values(DeviceFactory{
+                             "fake", [] { return open_cuda_device(); }, {}, 128_KiB}),
                          factory_name);
 
 class CudaDeviceTest : public testing::Test {
@@ -28,6 +30,7 @@ class CudaDeviceTest : public testing::Test {
   void TearDown() override {
     EXPECT_EQ(fake_cuda_misuses().calls_from_host_functions, 0u);
     EXPECT_EQ(fake_cuda_misuses().pageable_copies, 0u);
+    EXPECT_EQ(fake_cuda_misuses().pages_pinned_unfaulted, 0u);
   }
 };
 
@@ -107,6 +110,7 @@ TEST_F(CudaDeviceTest, AdoptsStreams) {
 }
 
 TEST_F(CudaDeviceTest, CountsWhatContextAndLibrariesHold) {
+  fake_cuda_set_page_tables(0, 0);
   fake_cuda_set_memory(1_GiB, 100_MiB);
   const auto device = open_cuda_device({.scratch = 8_MiB});
   EXPECT_EQ(device->memory_info().total, 1_GiB);
@@ -145,6 +149,94 @@ TEST_F(CudaDeviceTest, PinsExactlyWhatIsAsked) {
   const DeviceMemory pinned(*device, MemoryKind::pinned, 5000);
   EXPECT_EQ(fake_cuda_live().pinned_bytes, 5000u);
   EXPECT_EQ(pinned.data()[4999], std::byte{0});
+  const DeviceMemory several_chunks(*device, MemoryKind::pinned,
+                                    130_MiB + 1);  // all faulted in, see TearDown
+}
+
+TEST_F(CudaDeviceTest, MapsInFewCalls) {
+  constexpr std::uint64_t call = 25'000;
+  const auto device = open_cuda_device({.scratch = 0});
+  fake_cuda_forget_calls();
+  void* const memory = device->allocate(MemoryKind::device, 1_GiB);
+  EXPECT_EQ(fake_cuda_virtual_nanoseconds(), 5 * call);  // reserve, create, map, release, access
+  device->release(MemoryKind::device, memory);
+  EXPECT_EQ(fake_cuda_virtual_nanoseconds(), 7 * call);
+  void* const range = device->reserve(2_GiB);
+  fake_cuda_forget_calls();
+  device->map_pieces(range, 512_MiB, 1_GiB, 64_MiB);
+  EXPECT_EQ(fake_cuda_virtual_nanoseconds(), (16 * 3 + 1) * call);
+  device->unmap(range, 512_MiB, 512_MiB);
+  EXPECT_EQ(fake_cuda_virtual_nanoseconds(), (16 * 3 + 2) * call);
+  device->unreserve(range);  // with the rest of it
+  EXPECT_EQ(fake_cuda_virtual_nanoseconds(), (16 * 3 + 4) * call);
+}
+
+// What a plan is given beside the overhead fits, with all that it may page-lock and the code that libraries
+// load, in the tightest case: an arena that ends a byte into its last granule.
+TEST_F(CudaDeviceTest, ABudgetHoldsThePageTables) {
+  constexpr Bytes context = 64_MiB, code = 64_MiB, granule = 2_MiB, pinned_bytes = 256_MiB;
+  const Bytes budget = context + granule + code + granule + 200 * granule + 1;
+  fake_cuda_set_memory(budget, context);
+  const auto device = open_cuda_device({.scratch = 0});
+  const Bytes overhead = overhead_on(*device, 0, pinned_bytes);
+  const DeviceMemory arena(*device, MemoryKind::device, budget - overhead);
+  const DeviceMemory pinned(*device, MemoryKind::pinned, pinned_bytes);
+  void* loaded = nullptr;
+  EXPECT_EQ(cudaMalloc(&loaded, code), cudaSuccess);
+  EXPECT_EQ(cudaFree(loaded), cudaSuccess);
+}
+
+// A copy's lock is not held while the driver maps.
+TEST_F(CudaDeviceTest, CopiesGoOnWhileMemoryIsMapped) {
+  const auto device = open_cuda_device({.scratch = 0});
+  const DeviceMemory memory(*device, MemoryKind::device, 1000), pinned(*device, MemoryKind::pinned, 1000);
+  const Lane lane(*device, LaneRole::h2d);
+  const Event event(*device);
+  void* const range = device->reserve(4_MiB);
+  const auto copy = [&] {
+    device->copy(lane.id(), memory.data(), pinned.data(), 1000, "meanwhile");
+    device->record(event.id(), lane.id());
+    device->query(event.id());
+    device->synchronise_lane(lane.id());
+  };
+  fake_cuda_during_call(
+      "cuMemSetAccess", [](void* context) { (*static_cast<decltype(copy)*>(context))(); },
+      const_cast<void*>(static_cast<const void*>(&copy)));
+  device->map(range, 0, 4_MiB);
+  EXPECT_EQ(fake_cuda_calls("cudaMemcpyAsync"), 1u);
+  device->unreserve(range);
+}
+
+// Every call that a capture of the default mode would refuse, on the capturing thread.
+TEST_F(CudaDeviceTest, LeavesACaptureAlone) {
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  {
+    const auto device = open_cuda_device();
+    const LaneId captured = device->adopt_lane(stream), own = device->create_lane(LaneRole::compute);
+    EXPECT_FALSE(device->is_captured(captured));
+    ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), cudaSuccess);
+    EXPECT_TRUE(device->is_captured(captured));
+    EXPECT_FALSE(device->is_captured(own));
+    const DeviceMemory memory(*device, MemoryKind::device, 1000), pinned(*device, MemoryKind::pinned, 1000);
+    void* const range = device->reserve(4_MiB);
+    device->map(range, 0, 4_MiB);
+    device->unmap(range, 0, 2_MiB);
+    device->unreserve(range);
+    {
+      const Lane lane(*device, LaneRole::compute);
+      const Event event(*device);
+      device->record(event.id(), lane.id());
+      device->query(event.id());
+      device->synchronise(event.id());
+      device->synchronise_lane(lane.id());
+    }
+    device->memory_info();
+    open_cuda_device({.virtual_memory = false});
+  }
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
 }
 
 TEST_F(CudaDeviceTest, UnmapsAnyPartOfARange) {
@@ -162,6 +254,7 @@ TEST_F(CudaDeviceTest, UnmapsAnyPartOfARange) {
 }
 
 TEST_F(CudaDeviceTest, MapsAllOrNothing) {
+  fake_cuda_set_page_tables(0, 0);
   fake_cuda_set_memory(256_MiB, 0);
   const auto device = open_cuda_device({.scratch = 0});
   const Bytes granule = device->granularity();
@@ -180,6 +273,7 @@ TEST_F(CudaDeviceTest, MapsAllOrNothing) {
 }
 
 TEST_F(CudaDeviceTest, OutOfMemoryHoldsTheAccount) {
+  fake_cuda_set_page_tables(0, 0);
   fake_cuda_set_memory(64_MiB, 0);
   const auto device = open_cuda_device({.scratch = 0});
   const DeviceMemory a(*device, MemoryKind::device, 4_MiB), b(*device, MemoryKind::device, 32_MiB);

@@ -153,13 +153,29 @@ void threads() {
   for (std::size_t t = 0; t < 4; ++t) asked("device", std::size_t{1000} * 200 * 201 / 2);
 }
 
+// A block is freed and given out again while the driver maps memory for another thread.
+void meanwhile() {
+  static CUdeviceptr block = 0, hit = 0;
+  block = allocate(mib);
+  const auto ask = [](void*) {
+    ok(cuMemFree(block));
+    hit = allocate(mib);
+  };
+  fake_cuda_during_call("cuMemSetAccess", ask, nullptr);
+  const CUdeviceptr mapped = allocate(64 * mib);
+  require(hit == block, "nobody waits for memory that another maps");
+  ok(cuMemFree(hit));
+  ok(cuMemFree(mapped));
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
   const std::map<std::string, std::function<void()>> ways = {
       {"reuse", reuse},   {"queries", queries},     {"room", room},       {"ends", ends},
-      {"faults", faults}, {"fork", fork_and_go_on}, {"threads", threads},
+      {"faults", faults}, {"fork", fork_and_go_on}, {"threads", threads}, {"meanwhile", meanwhile},
   };
+  fake_cuda_set_page_tables(0, 0);  // so that free memory is exact
   CUcontext primary = nullptr;
   ok(cuDevicePrimaryCtxRetain(&primary, 0));
   ok(cuCtxSetCurrent(primary));
