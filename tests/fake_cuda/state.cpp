@@ -48,6 +48,9 @@ Settings settings_of_environment() {
   }
   settings.thread_order = thread_order_of_environment();
   settings.pending = number_of_environment("STOWAGE_FAKE_CUDA_PENDING", settings.pending);
+  if (const char* tables = std::getenv("STOWAGE_FAKE_CUDA_PAGE_TABLES")) {
+    if (std::string_view(tables) == "none") settings.per_pinned_gib = settings.per_mapping = 0;
+  }
   return settings;
 }
 

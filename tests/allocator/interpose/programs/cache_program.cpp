@@ -175,7 +175,6 @@ int main(int count, char** arguments) {
       {"reuse", reuse},   {"queries", queries},     {"room", room},       {"ends", ends},
       {"faults", faults}, {"fork", fork_and_go_on}, {"threads", threads}, {"meanwhile", meanwhile},
   };
-  fake_cuda_set_page_tables(0, 0);  // so that free memory is exact
   CUcontext primary = nullptr;
   ok(cuDevicePrimaryCtxRetain(&primary, 0));
   ok(cuCtxSetCurrent(primary));
