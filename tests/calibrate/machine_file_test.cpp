@@ -84,8 +84,11 @@ TEST(MachineFile, OverheadIsTheLargerAccountWithAPageAndCodeToCome) {
 TEST(MachineFile, PageTablesOfPinnedMemoryAreOverhead) {
   EXPECT_EQ(overhead_on(Overhead(500_MiB), 600_MiB, 64_GiB), 666_MiB + 128_MiB);
   Graph graph;
-  for (const TensorKind kind : {TensorKind::parameter, TensorKind::activation, TensorKind::workspace})
-    graph.tensors.push_back({.name = "", .type = DataType::f32, .shape = {1024}, .kind = kind});
+  for (const TensorKind kind : {TensorKind::parameter, TensorKind::activation, TensorKind::workspace}) {
+    Tensor& tensor = graph.tensors.emplace_back();
+    tensor.shape = {1024};
+    tensor.kind = kind;
+  }
   EXPECT_EQ(most_pinned_bytes(graph, unlimited), 8_KiB);
   EXPECT_EQ(most_pinned_bytes(graph, 5_KiB), 5_KiB);
 }

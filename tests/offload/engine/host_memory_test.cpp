@@ -21,11 +21,14 @@ std::size_t pages_touched(const std::byte* data, Bytes bytes) {
       std::count_if(resident.begin(), resident.end(), [](unsigned char one) { return (one & 1U) != 0; }));
 }
 
+// Of a pageable, a pinned and a bucket without a place on the host.
 Plan plan_of(Bytes pageable, Bytes pinned) {
   Plan plan;
-  plan.buckets.push_back({.name = "pageable", .on_host = true, .bytes = pageable});
-  plan.buckets.push_back({.name = "pinned", .on_host = true, .pinned = true, .bytes = pinned});
-  plan.buckets.push_back({.name = "device", .bytes = 64});
+  plan.buckets.resize(3);
+  for (const std::size_t on_host : {0U, 1U}) plan.buckets[on_host].on_host = true;
+  plan.buckets[0].bytes = pageable;
+  plan.buckets[1].bytes = pinned;
+  plan.buckets[1].pinned = true;
   return plan;
 }
 
