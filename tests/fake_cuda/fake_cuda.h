@@ -29,7 +29,8 @@ extern "C" {
 //   STOWAGE_FAKE_CUDA          no-driver, no-device or empty
 //   STOWAGE_FAKE_CUDA_MEMORY   bytes of device memory; 4 GiB without it
 //   STOWAGE_FAKE_CUDA_ORDER    forward, reversed or random: how the threads of each block run from one
-//                              barrier to the next; without it the blocks of each launch take turns at the three
+//                              barrier to the next; without it the blocks of each launch take turns at the
+//                              three
 //   STOWAGE_FAKE_CUDA_PENDING  pieces of work that a stream holds at most; 1,024 without it
 //   STOWAGE_FAKE_CUDA_PATIENCE milliseconds that a host function or a piece of work may keep another, or a
 //                              call, waiting before the program ends; 60,000 without it

@@ -26,8 +26,8 @@ struct Settings {
   bool virtual_memory = true;
   int cards = 1;
   bool host_physical = true;
-  std::optional<ThreadOrder> thread_order;  // none: by turns
-  unsigned pending = 1024;                  // pieces of work that a stream holds at most
+  std::optional<ThreadOrder> thread_order;            // none: by turns
+  unsigned pending = 1024;                            // pieces of work that a stream holds at most
   std::size_t per_pinned_gib = std::size_t{2} << 20;  // page tables
   std::size_t per_mapping = 4096;
 };
