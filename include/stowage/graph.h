@@ -5,6 +5,8 @@
 // use from many threads is fine.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -58,6 +60,13 @@ struct Tensor {
   Bytes bytes() const;            // elements() * size_of(type)
   friend bool operator==(const Tensor&, const Tensor&) = default;
 };
+
+// The address of a tensor of `bytes` in device memory is a multiple of this, in every plan: the next power of
+// two of its size, at least 8 and at most 256. Kernels count on it.
+inline constexpr Bytes most_tensor_alignment = 256;
+constexpr Bytes tensor_alignment(Bytes bytes) {
+  return std::bit_ceil(std::clamp(bytes, Bytes{8}, most_tensor_alignment));
+}
 
 using Attribute = std::variant<std::int64_t, double, std::string>;
 using Attributes = std::map<std::string, Attribute, std::less<>>;

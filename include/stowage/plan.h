@@ -51,7 +51,7 @@ std::string_view to_string(MicroBatchOrder order);
 
 // Tensors that share one contiguous range, on the device and (if `on_host`) in host memory.
 // Every tensor of the graph is in exactly one bucket. Tensors joined by an alias are in the same
-// bucket at the same offset.
+// bucket at the same offset. An offset is a multiple of tensor_alignment (graph.h) of the tensor's bytes.
 struct BucketTensor {
   TensorId tensor = no_id;
   Bytes offset = 0;  // inside the bucket
@@ -120,7 +120,7 @@ struct Plan {
   std::vector<Lifetime> lifetimes;
   std::vector<Instruction> instructions;
   InstructionId gate = no_id;
-  Bytes alignment = 256;        // of lifetime offsets
+  Bytes alignment = 256;        // of lifetime offsets; no less for a plan that an engine runs
   Bytes device_peak_bytes = 0;  // size of the arena: max over lifetimes of offset + bucket bytes
   Bytes live_peak_bytes = 0;    // largest sum of live bytes: no placement could be smaller
   Bytes host_bytes = 0;         // all host buckets

@@ -1,13 +1,15 @@
 // C = A B by cuBLASLt, row-major (as the transposed product of column-major matrices).
 //
-// Elements f32 or bf16, summed in f32 (no TF32). The algorithm is the first that cuBLASLt's heuristic names
-// for the problem's types, sizes, epilogue and workspace; it is asked once for each problem and device and
-// never depends on addresses: operands count as aligned to 64 bytes, or to what Matrix::alignment says.
-// Algorithms that add partial products with atomics are excluded.
+// Elements f32 or bf16, summed in f32 (no TF32). cuBLASLt's heuristic is asked for eight algorithms, once for
+// each problem and device, and the first one that can run in the workspace is taken. Where it has none for an
+// epilogue, the product is made without one and a kernel of ours does the rest. The choice depends on shapes
+// and types alone: operands count as aligned to tensor_alignment of their bytes (graph.h), or to what
+// Matrix::alignment says, never to what an address happens to be. Algorithms that add partial products with
+// atomics are excluded.
 //
 // Stream order, on the lane's stream, with the lane's scratch as the workspace. No allocation once a problem
 // has been seen. Thread-safe for different lanes. Throws DeviceError, and where cuBLASLt knows no algorithm
-// InvalidInput that says so.
+// even for the plain product InvalidInput that says so.
 //
 // cuBLASLt's part in use: cublasLtMatmulDescInit, …SetAttribute (TRANSA, TRANSB, EPILOGUE, BIAS_POINTER,
 // EPILOGUE_AUX_POINTER, EPILOGUE_AUX_LD), cublasLtMatrixLayoutInit, cublasLtMatmulPreferenceInit,
@@ -23,8 +25,9 @@ namespace stowage::cuda {
 struct Matrix {
   const void* data = nullptr;
   DataType type = DataType::f32;
-  bool transposed = false;      // stored [columns, rows]; stored rows are dense
-  std::int64_t alignment = 64;  // of `data`, bytes: less where it points into a tensor
+  bool transposed = false;  // stored [columns, rows]; stored rows are dense
+  // Of `data`, bytes, a power of two: less where it points into a tensor.
+  std::int64_t alignment = static_cast<std::int64_t>(most_tensor_alignment);
 };
 
 enum class Epilogue : std::uint8_t {
@@ -46,9 +49,6 @@ struct Product {
 };
 
 void multiply(const Product& product, void* stream);
-
-// Whether cuBLASLt has an algorithm for the problem: chosen once, as above.
-bool can_multiply(const Product& product, void* stream);
 
 template <class T>
 inline constexpr DataType data_type = DataType::bf16;

@@ -34,12 +34,12 @@ template <class T>
 void linear_gelu(const LinearShape& shape, GeluForm form, const T* x, const T* weight, const T* bias, T* pre,
                  T* y, void* stream) {
   // In f32 the library's GELU has not the precision of ours.
-  if (std::is_same_v<T, Bfloat16> && form == GeluForm::tanh && shape.outputs % 8 == 0) {
+  if (std::is_same_v<T, Bfloat16> && form == GeluForm::tanh) {
     Product fused = forward(shape, x, weight, bias, y);
     fused.epilogue = Epilogue::bias_gelu_tanh;
     fused.pre = pre;
     fused.name = "linear_gelu";
-    if (can_multiply(fused, stream)) return multiply(fused, stream);
+    return multiply(fused, stream);
   }
   Product product = forward(shape, x, weight, bias, pre);
   product.name = "linear_gelu";

@@ -19,8 +19,9 @@ struct LinearShape {
 template <class T>
 void linear(const LinearShape& shape, const T* x, const T* weight, const T* bias, T* y, void* stream);
 
-// pre = x weight + bias, y = gelu(pre): in one GEMM for bf16 with the tanh form where outputs % 8 == 0 and
-// cuBLASLt has it, else as a GEMM and a GELU of what was rounded to T. Which one depends on the shape alone.
+// pre = x weight + bias, y = gelu(pre): in one GEMM for bf16 with the tanh form where cuBLASLt has it
+// (outputs must be a multiple of 8), else as a GEMM and a GELU of what was rounded to T. Which one depends on
+// the shape alone.
 template <class T>
 void linear_gelu(const LinearShape& shape, GeluForm form, const T* x, const T* weight, const T* bias, T* pre,
                  T* y, void* stream);

@@ -14,8 +14,10 @@ namespace {
 
 constexpr const char* name = "linear_cross_entropy";
 
-// Of rows `bytes` apart.
-std::int64_t alignment_of_rows(std::int64_t bytes) { return std::min<std::int64_t>(64, bytes & -bytes); }
+// Of rows `bytes` apart, the first of which begins a tensor.
+std::int64_t alignment_of_rows(std::int64_t bytes) {
+  return std::min(static_cast<std::int64_t>(most_tensor_alignment), bytes & -bytes);
+}
 
 // A bf16 sum over chunks would lose what a chunk adds.
 template <class T>

@@ -46,6 +46,9 @@ void check_buckets(const Graph& graph, const Plan& plan) {
       const Bytes bytes = graph.tensor(member.tensor).bytes();
       require(bytes <= bucket.bytes && member.offset <= bucket.bytes - bytes, "'{}' lies outside bucket '{}'",
               graph.tensor(member.tensor).name, bucket.name);
+      require(member.offset % tensor_alignment(bytes) == 0,
+              "'{}' lies at byte {} of bucket '{}', which is no multiple of {}",
+              graph.tensor(member.tensor).name, member.offset, bucket.name, tensor_alignment(bytes));
       placed[member.tensor] = true;
     }
   }
@@ -62,6 +65,9 @@ void check_lifetimes(const Plan& plan) {
     require(
         bucket.bytes <= plan.device_peak_bytes && lifetime.offset <= plan.device_peak_bytes - bucket.bytes,
         "a lifetime of bucket '{}' ends past the arena of {} bytes", bucket.name, plan.device_peak_bytes);
+    require(lifetime.offset % most_tensor_alignment == 0,
+            "a lifetime of bucket '{}' begins at byte {} of the arena, which is no multiple of {}",
+            bucket.name, lifetime.offset, most_tensor_alignment);
     require(lifetime.end == no_id || lifetime.end < plan.instructions.size(),
             "a lifetime of bucket '{}' ends with unknown instruction {}", bucket.name, lifetime.end);
   }

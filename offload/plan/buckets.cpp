@@ -1,7 +1,6 @@
 #include "offload/plan/buckets.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <utility>
 
@@ -10,9 +9,6 @@
 namespace stowage {
 namespace {
 
-constexpr Bytes inner_alignment = 64;
-// Inside a bucket a tensor starts at a cache line, or at its own size where that is less.
-Bytes alignment_of(Bytes bytes) { return std::clamp(std::bit_ceil(bytes), Bytes{8}, inner_alignment); }
 constexpr Bytes tiny_tensor_bytes = 16_KiB;
 
 Bytes largest_footprint(const Graph& graph) {
@@ -98,7 +94,7 @@ class LayoutBuilder {
   void append(BucketId id, TensorId tensor) {
     if (layout_.bucket_of[tensor] != no_id) return;
     Bucket& bucket = layout_.buckets[id];
-    Bytes offset = align_up(bucket.bytes, alignment_of(graph_.tensor(tensor).bytes()));
+    Bytes offset = align_up(bucket.bytes, tensor_alignment(graph_.tensor(tensor).bytes()));
     for (TensorId member : members_[(*groups_)[tensor]]) {
       layout_.bucket_of[member] = id;
       bucket.tensors.push_back({member, offset});
@@ -136,7 +132,7 @@ std::vector<std::vector<std::size_t>> cut(const Graph& graph, const std::vector<
   Bytes sum = 0;
   std::vector<std::uint8_t> tiny(uses.size(), 0);
   for (std::size_t i : by_size) {
-    sum += align_up(graph.tensor(uses[i].parameter).bytes(), inner_alignment);
+    sum += align_up(graph.tensor(uses[i].parameter).bytes(), most_tensor_alignment);
     if (sum > limit) break;
     tiny[i] = 1;
   }

@@ -2,6 +2,7 @@
 #include <cublasLt.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <mutex>
 #include <set>
@@ -10,12 +11,15 @@
 #include "tests/fake_cuda/state.h"
 #include "tests/fake_cuda/stream.h"
 
+using fake_cuda::AddressAlignments;
 using fake_cuda::Algorithm;
 using fake_cuda::algorithm_magic;
+using fake_cuda::are_aligned;
 using fake_cuda::are_inside;
 using fake_cuda::inside;
 using fake_cuda::is_inside;
 using fake_cuda::Layout;
+using fake_cuda::needed_alignments;
 using fake_cuda::Operands;
 using fake_cuda::Operation;
 using fake_cuda::Preference;
@@ -76,6 +80,16 @@ cublasStatus_t destroy(Opaque* object) {
   delete object;
   --State::get().blas_objects;
   return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasLtMatmulHeuristicResult_t result_with(const Algorithm& algorithm, cublasStatus_t state) {
+  cublasLtMatmulHeuristicResult_t result{};
+  inside<Algorithm>(&result.algo) = algorithm;
+  if (state != CUBLAS_STATUS_SUCCESS) inside<Algorithm>(&result.algo).magic = 0;
+  result.workspaceSize = algorithm.workspace;
+  result.state = state;
+  result.wavesCount = 1;
+  return result;
 }
 
 }  // namespace
@@ -217,12 +231,17 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     const auto product = product_of(inside<Operation>(desc), {&inside<Layout>(a), &inside<Layout>(b),
                                                               &inside<Layout>(c), &inside<Layout>(d)});
     if (!product) return CUBLAS_STATUS_NOT_SUPPORTED;
-    results[0] = {};
-    results[0].workspaceSize = std::min(wanted_workspace, inside<Preference>(preference).workspace);
-    inside<Algorithm>(&results[0].algo) = {algorithm_magic, results[0].workspaceSize};
-    results[0].state = CUBLAS_STATUS_SUCCESS;
-    results[0].wavesCount = 1;
-    *found = 1;
+    const auto& wishes = inside<Preference>(preference);
+    const auto needs = needed_alignments(inside<Operation>(desc), *product, wishes);
+    if (!needs) return CUBLAS_STATUS_NOT_SUPPORTED;
+    // As the real one may: results that cannot be used come before the one that can.
+    const std::array<cublasLtMatmulHeuristicResult_t, 3> all{
+        result_with({algorithm_magic, 0, *needs}, CUBLAS_STATUS_NOT_SUPPORTED),
+        result_with({algorithm_magic, wishes.workspace + 1, *needs}, CUBLAS_STATUS_SUCCESS),
+        result_with({algorithm_magic, std::min(wanted_workspace, wishes.workspace), *needs},
+                    CUBLAS_STATUS_SUCCESS)};
+    *found = std::min(wanted, static_cast<int>(all.size()));
+    std::copy_n(all.begin(), *found, results);
     return CUBLAS_STATUS_SUCCESS;
   });
 }
@@ -249,13 +268,16 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                         *static_cast<const float*>(alpha),
                         *static_cast<const float*>(beta)};
     std::uint64_t needed = 0;
+    AddressAlignments alignments;
     if (algorithm != nullptr) {
       const auto& chosen = inside<const Algorithm>(algorithm);
       if (chosen.magic != algorithm_magic) return CUBLAS_STATUS_INVALID_VALUE;
       needed = chosen.workspace;
+      alignments = chosen.needs;
     }
     const bool has_workspace = needed <= workspace_bytes && (needed == 0 || is_inside(workspace, needed));
-    if (!has_workspace || !are_inside(*product, with)) return CUBLAS_STATUS_INVALID_VALUE;
+    if (!has_workspace || !are_inside(*product, with) || !are_aligned(*product, with, alignments))
+      return CUBLAS_STATUS_INVALID_VALUE;
     const auto work = [product = *product, with, workspace, needed] {
       if (!State::get().kernel_may_start()) return;
       if (needed > 0) std::memset(workspace, 0xff, needed);  // as a split of K would

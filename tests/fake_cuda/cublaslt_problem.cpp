@@ -1,5 +1,7 @@
 #include "tests/fake_cuda/cublaslt_problem.h"
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "tests/fake_cuda/memory.h"
@@ -12,6 +14,20 @@ cublasStatus_t take(Value& to, const void* from, std::size_t bytes) {
   if (from == nullptr || bytes != sizeof(Value)) return CUBLAS_STATUS_INVALID_VALUE;
   std::memcpy(&to, from, bytes);
   return CUBLAS_STATUS_SUCCESS;
+}
+
+constexpr std::uint32_t least_epilogue_alignment = 16;
+constexpr std::uint32_t most_alignment = 256;
+
+// cuBLASLt takes any number; a promise that is no power of two is a mistake.
+cublasStatus_t take_alignment(std::uint32_t& to, const void* from, std::size_t bytes) {
+  const cublasStatus_t status = take(to, from, bytes);
+  return status == CUBLAS_STATUS_SUCCESS && !std::has_single_bit(to) ? CUBLAS_STATUS_INVALID_VALUE : status;
+}
+
+std::uint32_t alignment_of(const void* address) {
+  const auto value = reinterpret_cast<std::uintptr_t>(address) | most_alignment;
+  return static_cast<std::uint32_t>(value & -value);
 }
 
 std::optional<Element> element(std::int64_t type) {
@@ -121,7 +137,20 @@ cublasStatus_t set(Layout& to, cublasLtMatrixLayoutAttribute_t attribute, const 
 
 cublasStatus_t set(Preference& to, cublasLtMatmulPreferenceAttributes_t attribute, const void* value,
                    std::size_t bytes) {
-  if (attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES) return take(to.workspace, value, bytes);
+  switch (attribute) {
+    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
+      return take(to.workspace, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
+      return take_alignment(to.alignments.a, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
+      return take_alignment(to.alignments.b, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
+      return take_alignment(to.alignments.c, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
+      return take_alignment(to.alignments.d, value, bytes);
+    default:
+      break;
+  }
   const bool known =
       attribute >= CUBLASLT_MATMUL_PREF_SEARCH_MODE && attribute <= CUBLASLT_MATMUL_PREF_IMPL_MASK;
   return known && value != nullptr ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
@@ -159,6 +188,25 @@ bool are_inside(const Product& product, const Operands& with) {
          is_inside(with.d, product.d.span_bytes()) &&
          (!after.reads_or_writes_aux() || is_inside(with.aux, aux.span_bytes())) &&
          (!after.reads_or_writes_bias() || is_inside(with.bias, bias_length * bytes_of(product.bias_type)));
+}
+
+std::optional<AddressAlignments> needed_alignments(const Operation& operation, const Product& product,
+                                                   const Preference& preference) {
+  AddressAlignments needs = preference.alignments;
+  needs.bias = alignment_of(operation.bias);
+  needs.aux = alignment_of(operation.aux);
+  const Epilogue& after = product.epilogue;
+  const bool unable = (after.reads_or_writes_bias() && needs.bias < least_epilogue_alignment) ||
+                      (after.reads_or_writes_aux() && needs.aux < least_epilogue_alignment);
+  return unable ? std::nullopt : std::optional(needs);
+}
+
+bool are_aligned(const Product& product, const Operands& with, const AddressAlignments& needs) {
+  const Epilogue& after = product.epilogue;
+  return alignment_of(with.a) >= needs.a && alignment_of(with.b) >= needs.b &&
+         (with.beta == 0 || alignment_of(with.c) >= needs.c) && alignment_of(with.d) >= needs.d &&
+         (!after.reads_or_writes_bias() || alignment_of(with.bias) >= needs.bias) &&
+         (!after.reads_or_writes_aux() || alignment_of(with.aux) >= needs.aux);
 }
 
 }  // namespace fake_cuda

@@ -29,12 +29,19 @@ struct Layout {
   std::int64_t leading = 0, stride = 0;
   std::int32_t batch = 1;
 };
+// What addresses are multiples of, in bytes. cuBLASLt's default for matrices is 256.
+struct AddressAlignments {
+  std::uint32_t a = 256, b = 256, c = 256, d = 256;
+  std::uint32_t bias = 16, aux = 16;
+};
 struct Preference {
   std::uint64_t workspace = 0;
+  AddressAlignments alignments;
 };
 struct Algorithm {
   std::uint64_t magic = 0;
   std::uint64_t workspace = 0;
+  AddressAlignments needs;
 };
 inline constexpr std::uint64_t algorithm_magic = 0x616c676f;
 inline constexpr std::uint64_t wanted_workspace = 64 << 10;
@@ -57,7 +64,7 @@ cublasStatus_t set(Operation& to, cublasLtMatmulDescAttributes_t attribute, cons
                    std::size_t bytes);
 cublasStatus_t set(Layout& to, cublasLtMatrixLayoutAttribute_t attribute, const void* value,
                    std::size_t bytes);
-// Hints about alignment, reduction schemes and waves say nothing to the one algorithm there is.
+// Hints about reduction schemes and waves say nothing to the one algorithm there is.
 cublasStatus_t set(Preference& to, cublasLtMatmulPreferenceAttributes_t attribute, const void* value,
                    std::size_t bytes);
 
@@ -67,5 +74,12 @@ std::optional<Product> product_of(const Operation& operation, const std::array<c
 // Whether every operand lies inside memory that the card knows.
 bool is_inside(const void* address, std::size_t bytes);
 bool are_inside(const Product& product, const Operands& operands);
+
+// What the heuristic's algorithm needs: all that the preference promises of the matrices, and all that the
+// addresses of bias and auxiliary matrix, which it does not follow, are multiples of. Nothing where those of
+// an epilogue that uses them are below 16 bytes, which no algorithm can do.
+std::optional<AddressAlignments> needed_alignments(const Operation& operation, const Product& product,
+                                                   const Preference& preference);
+bool are_aligned(const Product& product, const Operands& operands, const AddressAlignments& needs);
 
 }  // namespace fake_cuda

@@ -55,23 +55,39 @@ class Problem {
   Problem(const Problem&) = delete;
   Problem& operator=(const Problem&) = delete;
 
-  cublasStatus_t find(std::size_t workspace_bytes) {
+  // Takes the last of the results, which is the one that can be used.
+  cublasStatus_t find(std::size_t workspace_bytes, std::uint32_t alignment = 256) {
     cublasLtMatmulPreferenceOpaque_t preference;
     EXPECT_EQ(cublasLtMatmulPreferenceInit(&preference), CUBLAS_STATUS_SUCCESS);
-    EXPECT_EQ(cublasLtMatmulPreferenceSetAttribute(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                                   &workspace_bytes, sizeof(workspace_bytes)),
-              CUBLAS_STATUS_SUCCESS);
+    const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& to) {
+      EXPECT_EQ(cublasLtMatmulPreferenceSetAttribute(&preference, attribute, &to, sizeof(to)),
+                CUBLAS_STATUS_SUCCESS);
+    };
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes);
+    for (const auto attribute :
+         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+      prefer(attribute, alignment);
     int count = 0;
-    return cublasLtMatmulAlgoGetHeuristic(handle_, &operation_, &a_layout_, &b_layout_, &d_layout_,
-                                          &d_layout_, &preference, 1, &found, &count);
+    results.assign(8, {});
+    const cublasStatus_t status =
+        cublasLtMatmulAlgoGetHeuristic(handle_, &operation_, &a_layout_, &b_layout_, &d_layout_, &d_layout_,
+                                       &preference, 8, results.data(), &count);
+    results.resize(static_cast<std::size_t>(count));
+    if (!results.empty()) found = results.back();
+    return status;
   }
 
+  // `shift`: bytes that A lies behind its 256-byte alignment.
   cublasStatus_t run(float alpha, float beta, void* workspace = nullptr, std::size_t workspace_bytes = 0,
-                     cudaStream_t stream = nullptr) {
-    return cublasLtMatmul(handle_, &operation_, &alpha, a_.data(), &a_layout_, b_.data(), &b_layout_, &beta,
-                          d_.data(), &d_layout_, d_.data(), &d_layout_, &found.algo, workspace,
+                     cudaStream_t stream = nullptr, std::size_t shift = 0) {
+    return cublasLtMatmul(handle_, &operation_, &alpha, a_.data() + shift, &a_layout_, b_.data(), &b_layout_,
+                          &beta, d_.data(), &d_layout_, d_.data(), &d_layout_, &found.algo, workspace,
                           workspace_bytes, stream);
   }
+
+  std::uint8_t* bias() const { return bias_.data(); }
+  std::uint8_t* auxiliary() const { return aux_.data(); }
 
   template <class Value>
   void set(cublasLtMatmulDescAttributes_t attribute, const Value& to) {
@@ -103,11 +119,13 @@ class Problem {
   }
 
   static constexpr int leading = 16;
+  static constexpr int room = 8;  // elements behind each operand, so that it can be shifted
   cublasLtMatmulHeuristicResult_t found{};
+  std::vector<cublasLtMatmulHeuristicResult_t> results;
 
  private:
   std::vector<std::uint8_t> filled(int rows, int columns, int salt) const {
-    const int count = std::max((columns - 1) * leading + rows, 1);
+    const int count = (columns - 1) * leading + rows + room;
     std::vector<std::uint8_t> bytes(static_cast<std::size_t>(count) * bytes_of(type_));
     for (int i = 0; i < count; ++i)
       fake_cuda::store(type_, bytes.data(), static_cast<std::size_t>(i), value(i, salt));
@@ -247,6 +265,50 @@ TEST_F(CublasLtTest, RefusesWhatItCannotDo) {
   float bias[m] = {};
   host_bias.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<void*>(bias));
   EXPECT_EQ(host_bias.run(1, 0), CUBLAS_STATUS_INVALID_VALUE);
+}
+
+// The first cannot run here, the second has no room for its workspace.
+TEST_F(CublasLtTest, NamesAlgorithmsThatCannotBeUsedFirst) {
+  Problem problem(Element::f32, false, false);
+  ASSERT_EQ(problem.find(4096), CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(problem.results.size(), 3U);
+  EXPECT_NE(problem.results[0].state, CUBLAS_STATUS_SUCCESS);
+  EXPECT_GT(problem.results[1].workspaceSize, 4096U);
+  for (const std::size_t unusable : {0U, 1U}) {
+    problem.found = problem.results[unusable];
+    EXPECT_EQ(problem.run(1, 0), CUBLAS_STATUS_INVALID_VALUE);
+  }
+}
+
+TEST_F(CublasLtTest, RefusesMatricesLessAlignedThanThePreferenceSays) {
+  Problem problem(Element::f32, false, false);
+  ASSERT_EQ(problem.find(0, 16), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(problem.run(1, 0, nullptr, 0, nullptr, 16), CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_EQ(problem.run(1, 0, nullptr, 0, nullptr, 8), CUBLAS_STATUS_INVALID_VALUE);
+  ASSERT_EQ(problem.find(0, 32), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(problem.run(1, 0, nullptr, 0, nullptr, 16), CUBLAS_STATUS_INVALID_VALUE);
+}
+
+TEST_F(CublasLtTest, RefusesAMisalignedBiasAndAuxiliaryMatrix) {
+  for (const auto attribute :
+       {CUBLASLT_MATMUL_DESC_BIAS_POINTER, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER}) {
+    Problem problem(Element::f32, false, false, CUBLASLT_EPILOGUE_GELU_AUX_BIAS);
+    std::uint8_t* const base =
+        attribute == CUBLASLT_MATMUL_DESC_BIAS_POINTER ? problem.bias() : problem.auxiliary();
+    problem.set(attribute, base + 16);
+    ASSERT_EQ(problem.find(0), CUBLAS_STATUS_SUCCESS);
+    EXPECT_EQ(problem.run(1, 0), CUBLAS_STATUS_SUCCESS);
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    problem.set(attribute, base + 8);
+    EXPECT_EQ(problem.run(1, 0), CUBLAS_STATUS_INVALID_VALUE);
+    EXPECT_EQ(problem.find(0), CUBLAS_STATUS_NOT_SUPPORTED);
+    // An algorithm for what was better aligned.
+    problem.set(attribute, base);
+    ASSERT_EQ(problem.find(0), CUBLAS_STATUS_SUCCESS);
+    problem.set(attribute, base + 16);
+    EXPECT_EQ(problem.run(1, 0), CUBLAS_STATUS_INVALID_VALUE);
+  }
 }
 
 TEST_F(CublasLtTest, FailsOnDemandAndWithTheCard) {

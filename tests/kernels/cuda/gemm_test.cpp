@@ -1,4 +1,5 @@
 // What the kernels ask of the CUDA runtime and of cuBLASLt, by the fakes' account.
+#include <cublasLt.h>
 #include <gmock/gmock.h>
 
 #include "stowage/error.h"
@@ -37,7 +38,7 @@ TEST_F(CudaCalls, AnAlgorithmIsAskedForOnceForEachProblem) {
   const unsigned before = asked();
   for (int run = 0; run < 3; ++run) run_cuda(linear(11, 12, 13), DataType::f32);
   EXPECT_EQ(asked(), before + 1);
-  run_cuda(linear(11, 12, 13), DataType::f32, 8);  // at another address
+  run_cuda(linear(11, 12, 13), DataType::f32, 64);  // at another address
   EXPECT_EQ(asked(), before + 1);
   run_cuda(linear(11, 12, 13), DataType::bf16);
   run_cuda(linear(11, 12, 14), DataType::f32);
@@ -66,6 +67,58 @@ TEST_F(CudaCalls, TheGeluIsFusedWhereItCanBe) {
     EXPECT_EQ(fake_cuda_calls("cudaLaunchKernel"), kernels + fused.kernels)
         << fused.form << ", " << fused.outputs;
   }
+}
+
+// Without an algorithm for the epilogue: a plain product, then kernels of ours, and the same values. In bf16
+// the product is rounded before the bias, which may be larger than the sum, is added to it.
+TEST_F(CudaCalls, AnEpilogueThatCublasLtLacksIsAKernel) {
+  struct Lacking {
+    const char* kernel;
+    DataType type;
+    unsigned refused, kernels;  // questions that cuBLASLt has no answer to
+    std::int64_t tokens;        // one problem each: what is lacking is remembered
+  };
+  for (const Lacking& lacking :
+       {Lacking{"linear", DataType::f32, 1, 1, 17}, Lacking{"linear", DataType::bf16, 1, 1, 18},
+        Lacking{"linear_gelu", DataType::f32, 1, 2, 19}, Lacking{"linear_gelu", DataType::bf16, 1, 1, 20},
+        Lacking{"linear_gelu", DataType::bf16, 2, 2, 21}}) {
+    SCOPED_TRACE(lacking.tokens);
+    KernelCase of = linear(lacking.tokens, 8, 24);
+    of.kernel = lacking.kernel;
+    of.reads.push_back({Role::work, {24}, draws(24, 3)});
+    if (of.kernel == "linear_gelu") {
+      of.attributes["form"] = std::string("tanh");
+      of.writes.push_back(of.writes[0]);
+    }
+    if (lacking.type == DataType::bf16)
+      for (TestOperand& operand : of.writes) operand.tolerance = 0x1p-7;
+    for (unsigned i = 1; i <= lacking.refused; ++i)
+      fake_cuda_fail_call("cublasLtMatmulAlgoGetHeuristic", i, CUBLAS_STATUS_NOT_SUPPORTED);
+    const unsigned gemms = fake_cuda_calls("cublasLtMatmul");
+    const unsigned kernels = fake_cuda_calls("cudaLaunchKernel");
+    run_cuda(of, lacking.type);
+    EXPECT_EQ(fake_cuda_pending_faults(), 0U);
+    EXPECT_EQ(fake_cuda_calls("cublasLtMatmul"), gemms + 1);
+    EXPECT_EQ(fake_cuda_calls("cudaLaunchKernel"), kernels + lacking.kernels);
+    expect_right_in(of, lacking.type);
+  }
+}
+
+// Three elements of bf16 are sure to be aligned to 8 bytes, too few for cuBLASLt's epilogues: it is not
+// asked.
+TEST_F(CudaCalls, AShortBiasIsAddedByAKernel) {
+  KernelCase of = linear(10, 8, 3);
+  of.reads.push_back({Role::work, {3}, draws(3, 3)});
+  const unsigned before = asked(), kernels = fake_cuda_calls("cudaLaunchKernel");
+  run_cuda(of, DataType::bf16);
+  EXPECT_EQ(asked(), before + 1) << "for the plain product";
+  EXPECT_EQ(fake_cuda_calls("cudaLaunchKernel"), kernels + 1);
+}
+
+TEST_F(CudaCalls, AProductWithoutAnyAlgorithmIsRefusedWithAdvice) {
+  fake_cuda_fail_call("cublasLtMatmulAlgoGetHeuristic", 1, CUBLAS_STATUS_NOT_SUPPORTED);
+  EXPECT_THAT(message<InvalidInput>(linear(22, 8, 24)),
+              AllOf(HasSubstr("linear"), HasSubstr("no algorithm"), HasSubstr("raise CudaOptions::scratch")));
 }
 
 TEST_F(CudaCalls, AFailedGemmNamesTheKernelAndTheCall) {

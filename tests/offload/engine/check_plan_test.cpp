@@ -34,6 +34,13 @@ TEST(CheckPlan, NamesWhatDoesNot) {
       {[](Plan& p) { p.lifetimes[0].bucket = 99; }, "unknown bucket 99"},
       {[](Plan& p) { p.lifetimes[0].offset = p.device_peak_bytes; }, "bucket 'w' ends past the arena"},
       {[](Plan& p) { p.lifetimes[0].offset = ~Bytes{0}; }, "bucket 'w' ends past the arena"},
+      {[](Plan& p) { p.lifetimes[0].offset = 64; },
+       "begins at byte 64 of the arena, which is no multiple of 256"},
+      {[](Plan& p) {
+         p.buckets[1].bytes += 4;
+         p.buckets[1].tensors[0].offset = 4;
+       },
+       "'w' lies at byte 4 of bucket 'w', which is no multiple of"},
       {[](Plan& p) { p.lifetimes[0].end = 99; }, "ends with unknown instruction 99"},
       {[](Plan& p) { p.instructions[2].op = 99; }, "unknown op 99"},
       {[](Plan& p) { p.instructions[2].uses[0] = 99; }, "unknown lifetime 99"},

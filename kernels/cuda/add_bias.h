@@ -1,0 +1,13 @@
+// What a GEMM does in its epilogue where cuBLASLt has an algorithm for that. T: float or Bfloat16, computed
+// in f32. Any width and alignment. Stream order, no scratch. Throws DeviceError.
+#pragma once
+
+#include <cstdint>
+
+namespace stowage::cuda {
+
+// y[row, column] += bias[column]
+template <class T>
+void add_bias(std::int64_t rows, std::int64_t columns, const T* bias, T* y, void* stream);
+
+}  // namespace stowage::cuda
