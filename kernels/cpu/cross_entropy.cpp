@@ -20,10 +20,16 @@ std::int64_t rows_per_chunk(std::int64_t vocabulary) {
 }
 
 template <class T>
-STOWAGE_HOST_DEVICE T log_sum_exp_of(std::int64_t count, const T* x) {
+STOWAGE_HOST_DEVICE T largest_of(std::int64_t count, const T* x) {
   T largest = x[0];
 #pragma omp simd reduction(max : largest)
   for (std::int64_t i = 0; i < count; ++i) largest = x[i] > largest ? x[i] : largest;
+  return largest;
+}
+
+template <class T>
+STOWAGE_HOST_DEVICE T log_sum_exp_of(std::int64_t count, const T* x) {
+  const T largest = largest_of(count, x);
   T sum = 0;
 #pragma omp simd reduction(+ : sum)
   for (std::int64_t i = 0; i < count; ++i) sum += exponential(x[i] - largest);
@@ -35,6 +41,38 @@ STOWAGE_HOST_DEVICE void softmax_loop(std::int64_t count, T log_sum_exp, T scale
 #pragma omp simd
   for (std::int64_t i = 0; i < count; ++i) y[i] = exponential(x[i] - log_sum_exp) * scale;
 }
+
+template <class T>
+struct Softmax {
+  T log_sum_exp, scale;  // what makes a weight of an exponential
+};
+
+// x becomes the exponentials of what it is below the largest: one for each element.
+template <class T>
+STOWAGE_HOST_DEVICE Softmax<T> exponentials_loop(std::int64_t count, T* x) {
+  const T largest = largest_of(count, x);
+  T sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t i = 0; i < count; ++i) {
+    x[i] = exponential(x[i] - largest);
+    sum += x[i];
+  }
+  return {largest + std::log(sum), 1 / sum};
+}
+
+template <class T>
+STOWAGE_HOST_DEVICE void scale_loop(std::int64_t count, T scale, T* x) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) x[i] *= scale;
+}
+
+STOWAGE_CLONES Softmax<float> exponentials(std::int64_t count, float* x) {
+  return exponentials_loop(count, x);
+}
+Softmax<double> exponentials(std::int64_t count, double* x) { return exponentials_loop(count, x); }
+
+STOWAGE_CLONES void scale(std::int64_t count, float by, float* x) { scale_loop(count, by, x); }
+void scale(std::int64_t count, double by, double* x) { scale_loop(count, by, x); }
 
 STOWAGE_CLONES float reduce(std::int64_t count, const float* x) { return log_sum_exp_of(count, x); }
 double reduce(std::int64_t count, const double* x) { return log_sum_exp_of(count, x); }
@@ -51,7 +89,7 @@ T share_of(std::int64_t count) {
   return static_cast<T>(count == 0 ? 0 : 1 / static_cast<double>(count));
 }
 
-// Of a row whose target counts. `to` may be the row itself.
+// Of a row whose target counts.
 template <class T>
 void write_gradient(const Logits& shape, std::int32_t target, T log_sum_exp, T share, const T* row, T* to) {
   softmax(shape.vocabulary, log_sum_exp, share, row, to);
@@ -66,10 +104,12 @@ double differentiate(const Logits& shape, std::int32_t target, T share, T* row) 
     std::fill(row, row + shape.columns(), T{0});
     return 0;
   }
-  const T log_sum_exp = reduce(shape.vocabulary, row);
-  const double loss = static_cast<double>(log_sum_exp) - static_cast<double>(row[target]);
-  write_gradient(shape, target, log_sum_exp, share, row, row);
-  return loss;
+  const auto logit = static_cast<double>(row[target]);
+  const Softmax<T> softmax = exponentials(shape.vocabulary, row);
+  scale(shape.vocabulary, softmax.scale * share, row);
+  std::fill(row + shape.vocabulary, row + shape.columns(), T{0});
+  row[target] -= share;
+  return static_cast<double>(softmax.log_sum_exp) - logit;
 }
 
 }  // namespace

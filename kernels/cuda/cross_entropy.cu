@@ -8,6 +8,7 @@
 #include "kernels/cuda/pack.h"
 #include "kernels/cuda/reduce.h"
 #include "kernels/cuda/scratch.h"
+#include "kernels/cuda/shared_memory.h"
 #include "kernels/math/exponential.h"
 
 namespace stowage::cuda {
@@ -67,12 +68,17 @@ __device__ void write_gradient(const Logits& shape, std::int64_t target, float l
   }
 }
 
-// Of one row, for the thread that writes it.
+// Where there is one.
 template <class T>
-__device__ double row_loss(const Logits& shape, std::int64_t target, float log_sum_exp, const T* row) {
+__device__ float logit_of(const Logits& shape, std::int64_t target, const T* row) {
+  return target >= 0 && target < shape.vocabulary ? static_cast<float>(row[target]) : 0.0F;
+}
+
+// Of one row, for the thread that writes it.
+__device__ inline double row_loss(const Logits& shape, std::int64_t target, float log_sum_exp, float logit) {
   if (target < 0) return 0;
   if (target >= shape.vocabulary) return std::numeric_limits<double>::quiet_NaN();
-  return static_cast<double>(log_sum_exp) - static_cast<double>(static_cast<float>(row[target]));
+  return static_cast<double>(log_sum_exp) - static_cast<double>(logit);
 }
 
 __device__ inline float share_of(double count) { return static_cast<float>(count == 0 ? 0 : 1 / count); }
@@ -100,7 +106,8 @@ __global__ void mean_loss_kernel(Logits shape, const T* logits, const std::int32
   const double count = counted(batch.rows, batch.targets, shared);
   double sum = 0;
   for (std::int64_t row = threadIdx.x; row < shape.rows; row += blockDim.x) {
-    sum += row_loss(shape, targets[row], log_sum_exp[row], logits + row * shape.columns);
+    const float logit = logit_of(shape, targets[row], logits + row * shape.columns);
+    sum += row_loss(shape, targets[row], log_sum_exp[row], logit);
   }
   sum = reduce_block<Sum>(sum, shared);
   if (threadIdx.x == 0) *loss = count == 0 ? 0 : sum / count;
@@ -115,17 +122,90 @@ __global__ void cross_entropy_backward_kernel(Logits shape, const T* logits, con
                  dlogits + row * shape.columns, aligned);
 }
 
-// The target's logit is read before any thread overwrites it: reduce_block's barriers stand between.
+// A row of logits on its way to its gradient, by the whole block: each thread goes over packs of its own,
+// three times. The row is kept in shared memory where that has room for it, else it stays where it is.
 template <class T>
-__global__ void cross_entropy_in_place_kernel(Logits shape, LossChunk chunk, T* logits, bool aligned) {
+struct RowInPlace {
+  Logits shape;
+  T* row;
+  T* kept;
+  bool aligned, kept_aligned;
+
+  template <class Body>
+  __device__ void for_packs(Body body) const {
+    const std::int64_t step = static_cast<std::int64_t>(blockDim.x) * pack_size<T>;
+    for (std::int64_t i = static_cast<std::int64_t>(threadIdx.x) * pack_size<T>; i < shape.columns;
+         i += step) {
+      body(i, shape.columns - i);
+    }
+  }
+
+  // The largest of this thread's logits.
+  __device__ float keep() const {
+    float largest = below_all;
+    for_packs([&](std::int64_t i, std::int64_t count) {
+      const Pack<T> pack = load_pack(row + i, count, aligned);
+      for (int k = 0; k < pack_size<T>; ++k) {
+        if (i + k < shape.vocabulary) largest = Largest::of(largest, pack.values[k]);
+      }
+      if (kept != row) store_pack(kept + i, count, kept_aligned, pack);
+    });
+    return largest;
+  }
+
+  // Logits become exponentials; the sum of this thread's ones. A NaN reaches it.
+  __device__ float exponentials(float largest) const {
+    float sum = 0;
+    for_packs([&](std::int64_t i, std::int64_t count) {
+      Pack<T> pack = load_pack(kept + i, count, kept_aligned);
+      for (int k = 0; k < pack_size<T>; ++k) {
+        pack.values[k] = i + k < shape.vocabulary ? exponential(pack.values[k] - largest) : 0.0F;
+        sum += pack.values[k];
+      }
+      store_pack(kept + i, count, kept_aligned, pack);
+    });
+    return sum;
+  }
+
+  // The target's gradient is a difference that the rounding of a kept exponential would spoil.
+  __device__ void write_gradient(float scale, std::int64_t target, float target_gradient) const {
+    for_packs([&](std::int64_t i, std::int64_t count) {
+      Pack<T> pack = load_pack(kept + i, count, kept_aligned);
+      for (int k = 0; k < pack_size<T>; ++k) {
+        pack.values[k] = i + k == target ? target_gradient : pack.values[k] * scale;
+      }
+      store_pack(row + i, count, aligned, pack);
+    });
+  }
+
+  __device__ void clear() const {
+    for_packs([&](std::int64_t i, std::int64_t count) { store_pack(row + i, count, aligned, Pack<T>{}); });
+  }
+};
+
+// The target's logit is read before any thread overwrites it: reduce_block stands between.
+template <class T>
+__global__ void cross_entropy_in_place_kernel(Logits shape, LossChunk chunk, T* logits, bool aligned,
+                                              bool in_shared_memory) {
   __shared__ float shared[most_loss_threads / warp_size];
   const std::int64_t row = blockIdx.x;
   const std::int64_t target = chunk.targets[chunk.first + row];
-  T* line = logits + row * shape.columns;
-  const float log_sum_exp = log_sum_exp_of(shape.vocabulary, line, aligned, shared);
-  if (threadIdx.x == 0) chunk.row_losses[row] = row_loss(shape, target, log_sum_exp, line);
-  __syncthreads();
-  write_gradient(shape, target, log_sum_exp, share_of(*chunk.count), line, line, aligned);
+  T* const line = logits + row * shape.columns;
+  const RowInPlace<T> of{shape, line, in_shared_memory ? dynamic_shared<T>() : line, aligned,
+                         in_shared_memory || aligned};
+  if (target < 0) {
+    of.clear();
+    if (threadIdx.x == 0) chunk.row_losses[row] = 0;
+    return;
+  }
+  const float logit = logit_of(shape, target, line);
+  const float largest = reduce_block<Largest>(of.keep(), shared);
+  const float sum = reduce_block<Sum>(of.exponentials(largest), shared);
+  const float share = share_of(*chunk.count);
+  const float scale = share / sum;
+  if (threadIdx.x == 0) chunk.row_losses[row] = row_loss(shape, target, largest + std::log(sum), logit);
+  const bool counts = target < shape.vocabulary;
+  of.write_gradient(scale, counts ? target : -1, exponential(logit - largest) * scale - share);
 }
 
 __global__ void count_targets_kernel(std::int64_t rows, const std::int32_t* targets, double* count) {
@@ -162,6 +242,9 @@ LaunchShape loss_shape(const Logits& shape) {
 
 inline constexpr LaunchShape one_block{{}, most_loss_threads};
 
+// What every card from sm_80 on lets a block have, but for what the kernel has anyway.
+inline constexpr std::size_t most_row_bytes = (99 << 10) - 512;
+
 template <class T>
 void cross_entropy(const Logits& shape, const T* logits, const std::int32_t* targets, double* loss,
                    float* log_sum_exp, void* stream, BatchTargets batch) {
@@ -183,8 +266,11 @@ void cross_entropy_backward(const Logits& shape, const T* logits, const std::int
 
 template <class T>
 void cross_entropy_in_place(const Logits& shape, const LossChunk& chunk, T* logits, void* stream) {
-  launch(cross_entropy_in_place_kernel<T>, "linear_cross_entropy", loss_shape<T>(shape), stream, shape, chunk,
-         logits, rows_are_aligned<T>(shape.columns, logits));
+  LaunchShape blocks = loss_shape<T>(shape);
+  const std::size_t row_bytes = static_cast<std::size_t>(shape.columns) * sizeof(T);
+  if (row_bytes <= most_row_bytes) blocks.shared_bytes = row_bytes;
+  launch(cross_entropy_in_place_kernel<T>, "linear_cross_entropy", blocks, stream, shape, chunk, logits,
+         rows_are_aligned<T>(shape.columns, logits), blocks.shared_bytes > 0);
 }
 
 void count_targets(std::int64_t rows, const std::int32_t* targets, double* count, void* stream) {

@@ -119,6 +119,21 @@ TEST(CrossEntropy, TargetOutsideTheVocabularyIsNamed) {
   }
 }
 
+// One exponential for each logit, and then the same as two give.
+TEST(CrossEntropy, InPlaceAgreesWithLossAndGradient) {
+  const std::int64_t rows = 7, vocabulary = 37;
+  const std::vector<double> logits = numbers<double>(rows * vocabulary, 1, 10);
+  const std::vector<std::int32_t> targets{0, 36, -1, 5, 17, -1, 9};
+  double loss = 0;
+  std::vector<double> log_sum_exp(7), dlogits(logits.size()), in_place = logits;
+  cross_entropy({rows, vocabulary}, logits.data(), targets.data(), &loss, log_sum_exp.data());
+  cross_entropy_backward({rows, vocabulary}, logits.data(), targets.data(), log_sum_exp.data(),
+                         dlogits.data());
+  const double sum = cross_entropy_in_place({rows, vocabulary}, 5, 0, targets.data(), in_place.data());
+  EXPECT_NEAR(sum / 5, loss, 1e-12);
+  for (std::size_t i = 0; i < dlogits.size(); ++i) EXPECT_NEAR(in_place[i], dlogits[i], 1e-12) << i;
+}
+
 // Columns behind the vocabulary, however large, leave the same bits as logits without them.
 TEST(CrossEntropy, PaddingCountsForNothing) {
   const std::int64_t rows = 7, vocabulary = 37, stored = 48;
@@ -139,13 +154,17 @@ TEST(CrossEntropy, PaddingCountsForNothing) {
                          dlogits.data());
   cross_entropy_backward({rows, vocabulary, stored}, padded.data(), targets.data(), log_sum_exp.data(),
                          dpadded.data());
-  cross_entropy_in_place({rows, vocabulary, stored}, 5, 0, targets.data(), padded.data());
-  EXPECT_EQ(padded, dpadded);
+  std::vector<float> in_place = logits;
+  EXPECT_EQ(cross_entropy_in_place({rows, vocabulary}, 5, 0, targets.data(), in_place.data()),
+            cross_entropy_in_place({rows, vocabulary, stored}, 5, 0, targets.data(), padded.data()));
   for (std::int64_t i = 0; i < rows * stored; ++i) {
     const std::int64_t row = i / stored, column = i % stored;
     const float right =
         column < vocabulary ? dlogits[static_cast<std::size_t>(row * vocabulary + column)] : 0;
     ASSERT_EQ(dpadded[static_cast<std::size_t>(i)], right) << row << ' ' << column;
+    const float right_in_place =
+        column < vocabulary ? in_place[static_cast<std::size_t>(row * vocabulary + column)] : 0;
+    ASSERT_EQ(padded[static_cast<std::size_t>(i)], right_in_place) << row << ' ' << column;
   }
 }
 

@@ -46,6 +46,13 @@ TEST_F(CudaLinearCrossEntropy, GivesLossAndBothGradients) {
   }
 }
 
+// A row that shared memory has no room for, in both types.
+TEST_F(CudaLinearCrossEntropy, TakesAVocabularyOfAnyLength) {
+  const Sizes sizes{2, 3, 50500, 2};
+  expect_right_in(head(sizes, 1, false), DataType::f32);
+  expect_right_in(head(sizes, 1, true), DataType::bf16);
+}
+
 // A chunk without a counted target adds nothing, the last one included.
 TEST_F(CudaLinearCrossEntropy, IgnoresWholeChunks) {
   for (const std::size_t first : {0U, 8U}) {
