@@ -21,7 +21,7 @@ bool LaneMarks::mark() {
   if (is_captured()) return false;
   const bool recorded = succeeds([&] {
     if (is_full()) idle_.push_back(marks_.back().event), marks_.pop_back();  // the latest moves on
-    if (idle_.empty()) idle_.push_back(device_.create_event());
+    if (idle_.empty()) idle_.push_back(device_.create_untimed_event());
     device_.record(idle_.back(), clock_.lane);
   });
   if (!recorded || is_captured()) return false;

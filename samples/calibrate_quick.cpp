@@ -60,7 +60,8 @@ class ProbeRun {
         graph_(builder_.finish(model_.loss, optimizer)),
         plan_(std::get<Plan>(make_plan(graph_, Machine{}, {}, {.policy = Policy::none}))),
         device_(open_simulated_device({.capacity = unlimited, .poison = Poison::sampled})),
-        engine_(*device_, graph_, plan_, {.machine = {}, .kernels = {}, .host_kernels = {}}),
+        engine_(*device_, graph_, plan_,
+                {.measurement = Measurement::timeline, .machine = {}, .kernels = {}, .host_kernels = {}}),
         launches_(graph_.ops.size()) {
     for (const ModelInput& input : model_.inputs) {
       auto& values = values_.emplace_back(static_cast<std::size_t>(graph_.tensor(input.value.id).elements()));

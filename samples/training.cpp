@@ -99,6 +99,7 @@ class Trainer {
         device_(open_run_device(prepared, options_)),
         engine_(*device_, model.graph, *setup.plan,
                 {.seed = options_.seed,
+                 .measurement = options_.trace_file.empty() ? Measurement::stalls : Measurement::timeline,
                  .initialise = needs_initial_values(options_) && !checkpoints.resumes(),
                  .first_step = checkpoints.first_step(),
                  .verify_recompute = options_.verify,

@@ -152,6 +152,7 @@ Json make_steps(const RunOptions& options, const ShapedModel& model, const Plan&
   EngineOptions engine_options;
   engine_options.seed = options.seed;
   engine_options.machine = place.machine;
+  engine_options.measurement = Measurement::timeline;
   Laps laps;
   Engine engine(*place.device, model.graph, plan, engine_options);
   const double start_seconds = laps.lap();

@@ -112,6 +112,9 @@ class Device {
     return false;
   }
   virtual EventId create_event() = 0;
+  // The same for order and waiting alone, which costs a card less. elapsed_seconds throws InvalidInput for
+  // it.
+  virtual EventId create_untimed_event() { return create_event(); }
   virtual void destroy_event(EventId event) = 0;
 
   virtual void record(EventId event, LaneId lane) = 0;
@@ -187,7 +190,8 @@ class Lane {
 class Event {
  public:
   Event() = default;
-  explicit Event(Device& device) : device_(&device), id_(device.create_event()) {}
+  explicit Event(Device& device) : Event(device, device.create_event()) {}
+  static Event untimed(Device& device) { return {device, device.create_untimed_event()}; }
   Event(Event&& other) noexcept : device_(std::exchange(other.device_, nullptr)), id_(other.id_) {}
   Event& operator=(Event&& other) noexcept {
     std::swap(device_, other.device_);
@@ -198,6 +202,7 @@ class Event {
   EventId id() const { return id_; }
 
  private:
+  Event(Device& device, EventId id) : device_(&device), id_(id) {}
   Device* device_ = nullptr;
   EventId id_ = 0;
 };

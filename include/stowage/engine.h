@@ -88,10 +88,17 @@ class NonFinite : public StepError {
   Finding finding_;
 };
 
+// What a step's events measure beside its seconds. Events cost a card time of their own.
+enum class Measurement : std::uint8_t {
+  step,      // nothing
+  stalls,    // StepReport::stall_fraction: events where the compute lane may have to wait
+  timeline,  // that, and Engine::last_timeline: events around every instruction
+};
+
 struct EngineOptions {
   std::uint64_t seed = 1;
   bool validate = true;  // judge the plan first; throws InvalidInput when it is invalid
-  bool measure = true;   // an event pair around every instruction: timelines and stall
+  Measurement measurement = Measurement::stalls;
   // False: parameters start at zero, for a caller that writes them all from a file.
   bool initialise = true;
   // Steps that were completed before, by the run whose state the caller writes into this engine: the first
@@ -164,7 +171,7 @@ class Engine {
   void fill(TensorId tensor, const FillPiece& piece);
 
   // Measured intervals of the last step whose commit phase has finished, by instruction, seconds
-  // from that step's start; empty if not measured. Drains first.
+  // from that step's start; empty unless Measurement::timeline. Drains first.
   std::vector<Interval> last_timeline();
 
  private:

@@ -110,8 +110,8 @@ class Engine::Implementation {
   Measure measure_;
 
   std::uint64_t completed_ = first_step_;
-  bool in_flight_ = false;        // something of the last completed step may still run
-  bool timeline_stands_ = false;  // its events are all recorded
+  bool in_flight_ = false;     // something of the last completed step may still run
+  bool events_stand_ = false;  // its events are all recorded
   bool lost_ = false;
 };
 
@@ -131,7 +131,7 @@ Engine::Implementation::Implementation(Device& device, const Graph& graph, const
       lanes_(device),
       bound_(bind({graph_, plan_, kernels_, host_kernels_, device.native_stream(lanes_[LaneRole::compute]),
                    options.machine, places_, arena_, host_.buckets(), contexts_})),
-      events_(device, plan_, {plan_.gate, loss_offload_}, options.measure),
+      events_(device, plan_, {plan_.gate, loss_offload_}, options.measurement),
       first_start_(device),
       verifier_(verifier_for(options.verify_recompute)),
       runner_(device, plan_, lanes_, events_, bound_),
@@ -225,10 +225,10 @@ void Engine::Implementation::run_update(StepReport& report) {
     const EventId start =
         report.step == first_step_ ? first_start_.id() : events_.end(1 - parity, plan_.gate);
     runner_.set_current(plan_.gate);
-    const StepTime time = measure_.step_time(parity, start, timeline_stands_);
+    const StepTime time = measure_.step_time(parity, start, events_stand_);
     report.seconds = time.seconds;
     report.stall_fraction = time.stall_fraction;
-    timeline_stands_ = events_.measured();
+    events_stand_ = events_.measurement() != Measurement::step;
   } catch (const std::exception& error) {
     fail(error, true);
   }
@@ -238,7 +238,7 @@ void Engine::Implementation::fail(const std::exception& cause, bool counted) {
   const std::uint64_t step = counted && completed_ > first_step_ ? completed_ - 1 : completed_;
   const bool settled = lanes_.settle();
   in_flight_ = false;
-  timeline_stands_ = false;
+  events_stand_ = false;
   // Also where this step never got to its gate: the update of the step before may have failed.
   const bool complete =
       completed_ == first_step_ || (settled && update_.complete(static_cast<Parity>((completed_ - 1) % 2)));
@@ -270,7 +270,7 @@ State& Engine::Implementation::settled_state() {
 
 std::vector<Interval> Engine::Implementation::last_timeline() {
   drain();
-  if (!timeline_stands_) return {};
+  if (!events_stand_ || events_.measurement() != Measurement::timeline) return {};
   return measure_.timeline(1 - parity());
 }
 

@@ -6,9 +6,9 @@ namespace stowage {
 
 double Measure::compute_seconds(InstructionId first, InstructionId last, Parity parity) {
   double busy = 0;
-  for (InstructionId id = first; id < last; ++id)
-    if (plan_.instructions[id].lane == LaneRole::compute)
-      busy += device_.elapsed_seconds(events_.begin(parity, id), events_.end(parity, id));
+  for (const StepEvents::Run& run : events_.runs())
+    if (run.first >= first && run.last < last)
+      busy += device_.elapsed_seconds(events_.begin(parity, run.first), events_.end(parity, run.last));
   return busy;
 }
 
@@ -17,7 +17,7 @@ double Measure::compute_seconds(InstructionId first, InstructionId last, Parity 
 StepTime Measure::step_time(Parity parity, EventId start, bool step_before) {
   StepTime time;
   time.seconds = device_.elapsed_seconds(start, events_.end(parity, plan_.gate));
-  if (!events_.measured() || time.seconds <= 0) return time;
+  if (events_.measurement() == Measurement::step || time.seconds <= 0) return time;
   double busy = compute_seconds(0, plan_.gate, parity);
   if (step_before)
     busy +=

@@ -24,7 +24,7 @@ class Measure {
   // gate of the step before or the start of the first step. `step_before`: its events stand.
   StepTime step_time(Parity parity, EventId start, bool step_before);
 
-  // Nothing of the step is in flight. The earliest begin is second 0.
+  // With Measurement::timeline. Nothing of the step is in flight. The earliest begin is second 0.
   std::vector<Interval> timeline(Parity parity);
 
  private:

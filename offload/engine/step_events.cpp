@@ -3,6 +3,32 @@
 namespace stowage {
 namespace {
 
+// By instruction: the one before it on its lane, if it starts as soon as that one ends. no_id where it waits
+// for another lane, or is the lane's first of the step or behind the gate, for which the host itself waits.
+std::vector<InstructionId> instructions_before(const Plan& plan) {
+  std::array<InstructionId, lane_roles> newest;
+  newest.fill(no_id);
+  std::vector<InstructionId> result;
+  for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
+    const Instruction& instruction = plan.instructions[id];
+    InstructionId& before = newest[static_cast<std::size_t>(instruction.lane)];
+    result.push_back(instruction.waits.empty() ? before : no_id);
+    before = id;
+    if (id == plan.gate) newest.fill(no_id);
+  }
+  return result;
+}
+
+std::vector<StepEvents::Run> compute_runs(const Plan& plan, const std::vector<InstructionId>& before) {
+  std::vector<StepEvents::Run> runs;
+  for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
+    if (plan.instructions[id].lane != LaneRole::compute) continue;
+    if (before[id] == no_id) runs.push_back({id, id});
+    runs.back().last = id;
+  }
+  return runs;
+}
+
 std::vector<bool> instructions_with_end(const Plan& plan, std::initializer_list<InstructionId> needed,
                                         bool all) {
   std::vector<bool> result(plan.instructions.size(), all);
@@ -15,12 +41,27 @@ std::vector<bool> instructions_with_end(const Plan& plan, std::initializer_list<
 }  // namespace
 
 StepEvents::StepEvents(Device& device, const Plan& plan, std::initializer_list<InstructionId> needed,
-                       bool measure)
-    : measured_(measure), has_end_(instructions_with_end(plan, needed, measure)) {
+                       Measurement measurement)
+    : measurement_(measurement),
+      begin_of_(plan.instructions.size(), no_id),
+      records_end_(instructions_with_end(plan, needed, measurement == Measurement::timeline)) {
+  const std::vector<InstructionId> before = instructions_before(plan);
+  std::vector<bool> timed(plan.instructions.size(), measurement == Measurement::timeline);
+  records_end_[plan.gate] = timed[plan.gate] = true;
+  if (measurement != Measurement::step) runs_ = compute_runs(plan, before);
+  for (const Run& run : runs_) {
+    begin_of_[run.first] = run.first;
+    records_end_[run.last] = timed[run.last] = true;
+  }
+  if (measurement == Measurement::timeline)
+    for (InstructionId id = 0; id < before.size(); ++id)
+      begin_of_[id] = before[id] == no_id ? id : before[id];
   for (Parity parity = 0; parity < 2; ++parity) {
     for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
-      begins_[parity].push_back(measure ? Event(device) : Event());
-      ends_[parity].push_back(has_end_[id] ? Event(device) : Event());
+      begins_[parity].push_back(records_begin(id) ? Event(device) : Event());
+      ends_[parity].push_back(!records_end_[id] ? Event()
+                              : timed[id]       ? Event(device)
+                                                : Event::untimed(device));
     }
   }
 }

@@ -5,9 +5,11 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <vector>
 
 #include "stowage/device.h"
+#include "stowage/engine.h"
 #include "stowage/plan.h"
 
 namespace stowage {
@@ -17,18 +19,35 @@ using Parity = std::uint32_t;
 
 class StepEvents {
  public:
-  // End events for instructions that someone waits for and for those in `needed`; with `measure` for
-  // all, and begin events too.
-  StepEvents(Device& device, const Plan& plan, std::initializer_list<InstructionId> needed, bool measure);
+  // Consecutive instructions of the compute lane, all before the gate or all behind it, of which none but the
+  // first may have to wait: from the first one's begin to the last one's end the lane is busy.
+  struct Run {
+    InstructionId first = no_id;
+    InstructionId last = no_id;
+  };
 
-  bool measured() const { return measured_; }
-  bool has_end(InstructionId id) const { return has_end_[id]; }
-  EventId begin(Parity parity, InstructionId id) const { return begins_[parity][id].id(); }
+  // End events for the gate, for instructions that someone waits for and for those in `needed`, and what the
+  // measurement takes: begin and end of each run, or of every instruction. The end of an instruction is
+  // also the begin of the next one on its lane, unless that one may have to wait.
+  StepEvents(Device& device, const Plan& plan, std::initializer_list<InstructionId> needed,
+             Measurement measurement);
+
+  Measurement measurement() const { return measurement_; }
+  std::span<const Run> runs() const { return runs_; }
+  // Whether the instruction records an event of its own there.
+  bool records_begin(InstructionId id) const { return begin_of_[id] == id; }
+  bool records_end(InstructionId id) const { return records_end_[id]; }
+  // Of instructions that have one.
+  EventId begin(Parity parity, InstructionId id) const {
+    return begin_of_[id] == id ? begins_[parity][id].id() : ends_[parity][begin_of_[id]].id();
+  }
   EventId end(Parity parity, InstructionId id) const { return ends_[parity][id].id(); }
 
  private:
-  bool measured_;
-  std::vector<bool> has_end_;
+  Measurement measurement_;
+  std::vector<Run> runs_;
+  std::vector<InstructionId> begin_of_;  // itself, the instruction whose end is its begin, or no_id
+  std::vector<bool> records_end_;
   std::array<std::vector<Event>, 2> begins_;
   std::array<std::vector<Event>, 2> ends_;
 };

@@ -22,12 +22,12 @@ void StepRunner::enqueue_one(InstructionId id, Parity parity, bool step_before) 
   }
   // A lifetime takes over all of its bytes here, so that the device sees whether who had them is done.
   for (const DeviceRange& range : bound_[id].begun) device_.discard(lane, range.address, range.bytes);
-  if (events_.measured()) device_.record(events_.begin(parity, id), lane);
+  if (events_.records_begin(id)) device_.record(events_.begin(parity, id), lane);
   enqueue_work(id, parity);
   if (follower_ != nullptr) follower_->follow(id);
   // Before the end event: who waits for the bytes must not find the discard still to come.
   for (const DeviceRange& range : bound_[id].ended) device_.discard(lane, range.address, range.bytes);
-  if (events_.has_end(id)) device_.record(events_.end(parity, id), lane);
+  if (events_.records_end(id)) device_.record(events_.end(parity, id), lane);
 }
 
 void StepRunner::enqueue_work(InstructionId id, Parity parity) {

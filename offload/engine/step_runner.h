@@ -22,8 +22,9 @@ class StepRunner {
 
   // Marks all work of the set as not done. The step that used the set before has finished.
   void forget(Parity parity);
-  // Enqueues [first, last) in order. With `step_before` the waits for the step before are enqueued
-  // too; without, nothing of it is in flight. Throws what the follower throws.
+  // Enqueues [first, last) in order, so that every wait is for work that has been enqueued: it may block
+  // while a lane is full, but lanes empty by themselves. With `step_before` the waits for the step before are
+  // enqueued too; without, nothing of it is in flight. Throws what the follower throws.
   void enqueue(InstructionId first, InstructionId last, Parity parity, bool step_before);
   // Only the instruction's own transfer or launch, without waits and events.
   void enqueue_work(InstructionId id, Parity parity);

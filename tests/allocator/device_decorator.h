@@ -55,6 +55,10 @@ class DeviceDecorator : public Device {
     begin("create_event");
     return device_.create_event();
   }
+  EventId create_untimed_event() override {
+    begin("create_event");
+    return device_.create_untimed_event();
+  }
   void destroy_event(EventId event) override { device_.destroy_event(event); }
   void record(EventId event, LaneId lane) override {
     begin("record");

@@ -244,6 +244,17 @@ TEST_P(DeviceConformance, MeasuresTimeBetweenFinishedEvents) {
   EXPECT_EQ(device->elapsed_seconds(begin.id(), begin.id()), 0.0);
 }
 
+TEST_P(DeviceConformance, AnUntimedEventIsDoneAndHasNoTime) {
+  const Event timed(*device), untimed = Event::untimed(*device);
+  const Lane lane(*device, LaneRole::compute);
+  device->record(timed.id(), lane.id());
+  device->record(untimed.id(), lane.id());
+  device->synchronise(untimed.id());
+  EXPECT_TRUE(device->query(untimed.id()));
+  EXPECT_THROW(device->elapsed_seconds(timed.id(), untimed.id()), InvalidInput);
+  EXPECT_THROW(device->elapsed_seconds(untimed.id(), timed.id()), InvalidInput);
+}
+
 TEST_P(DeviceConformance, ADiscardedRangeCanBeWrittenAgain) {
   const DeviceMemory memory(*device, MemoryKind::device, size);
   const DeviceMemory there(*device, MemoryKind::pinned, size), back(*device, MemoryKind::pinned, size);

@@ -206,6 +206,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
   return call(__func__, [&] {
     const auto event = Streams::get().find_event(handle);
     if (!event) return cudaErrorInvalidResourceHandle;
+    if ((event->flags & cudaEventBlockingSync) == 0) ++State::get().spinning_waits;
     return unless(Captures::get().ask(handle), [&] {
       if (event->latest != nullptr) event->latest->wait();
       return lost();

@@ -113,11 +113,13 @@ struct fake_cuda_live_objects {
 struct fake_cuda_live_objects fake_cuda_live(void);
 
 // What a program for a card should not do: CUDA calls from host functions, asynchronous copies of
-// pageable memory, leaving to cudaHostRegister, which does so on one thread, to fault pages in.
+// pageable memory, leaving to cudaHostRegister, which does so on one thread, to fault pages in, waits for
+// events without cudaEventBlockingSync.
 struct fake_cuda_misuse {
   unsigned calls_from_host_functions;
   unsigned pageable_copies;
   unsigned pages_pinned_unfaulted;
+  unsigned spinning_waits;
 };
 struct fake_cuda_misuse fake_cuda_misuses(void);
 

@@ -141,6 +141,7 @@ void State::reset() {
   calls_from_host_functions = 0;
   pageable_copies = 0;
   pages_pinned_unfaulted = 0;
+  spinning_waits = 0;
   blas_objects = 0;
   driver_work_held = false;
   patience_in_milliseconds = patience_of_environment();

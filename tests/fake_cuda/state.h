@@ -70,6 +70,7 @@ class State {
   std::atomic<unsigned> pageable_copies = 0;
   std::atomic<unsigned> pages_pinned_unfaulted = 0;
   std::atomic<std::uint64_t> virtual_nanoseconds = 0;
+  std::atomic<unsigned> spinning_waits = 0;
   std::atomic<int> blas_objects = 0;
   std::atomic<int> driver_events = 0;
   std::atomic<bool> driver_work_held = false;

@@ -46,6 +46,7 @@ class CudaDevice final : public Device {
   bool is_captured(LaneId lane) const override;
   void destroy_lane(LaneId lane) override;
   EventId create_event() override;
+  EventId create_untimed_event() override;
   void destroy_event(EventId event) override;
   void record(EventId event, LaneId lane) override;
   void wait(LaneId lane, EventId event) override;
@@ -73,6 +74,7 @@ class CudaDevice final : public Device {
   struct EventSlot {
     cudaEvent_t handle = nullptr;  // null: no such event
     bool recorded = false;
+    bool timed = false;
   };
   // A lane as its caller, one at a time, uses it outside the mutex.
   struct LaneView {
@@ -99,6 +101,7 @@ class CudaDevice final : public Device {
   LaneView find_lane(LaneId lane, std::string_view call) const;
   EventSlot find_event(EventId event, std::string_view call) const;
   std::unique_ptr<LaneResources> take_resources();
+  EventId add_event(unsigned flags, std::string_view call);
   static void end_stream(const LaneView& ending, const Doing& what);
   void close_lane(LaneSlot& lane) noexcept;
   void report(const std::shared_ptr<const HostFailure>& failure) const;

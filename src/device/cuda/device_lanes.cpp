@@ -115,14 +115,20 @@ void CudaDevice::end_stream(const LaneView& ending, const Doing& what) {
   check(ended, "cudaStreamDestroy", what);
 }
 
-EventId CudaDevice::create_event() {
-  const CurrentDevice current = begin_call("create_event");
+// Who waits for an event leaves its core to the threads that update parameters.
+EventId CudaDevice::create_event() { return add_event(cudaEventBlockingSync, "create_event"); }
+
+EventId CudaDevice::create_untimed_event() {
+  return add_event(cudaEventBlockingSync | cudaEventDisableTiming, "create_untimed_event");
+}
+
+EventId CudaDevice::add_event(unsigned flags, std::string_view call) {
+  const CurrentDevice current = begin_call(call);
   cudaEvent_t handle = nullptr;
-  check(cudaEventCreateWithFlags(&handle, cudaEventDefault), "cudaEventCreateWithFlags",
-        doing("create_event"));
+  check(cudaEventCreateWithFlags(&handle, flags), "cudaEventCreateWithFlags", doing(call));
   const MutexLock lock(mutex_);
   const EventId id = free_slot(events_, [](const EventSlot& slot) { return slot.handle != nullptr; });
-  events_[id] = {handle, false};
+  events_[id] = {handle, false, (flags & cudaEventDisableTiming) == 0};
   order_->add_event(id);
   return id;
 }
@@ -185,6 +191,11 @@ void CudaDevice::synchronise_lane(LaneId lane) {
 double CudaDevice::elapsed_seconds(EventId from, EventId to) {
   const CurrentDevice current = begin_call("elapsed_seconds");
   const EventSlot begin = find_event(from, "elapsed_seconds"), end = find_event(to, "elapsed_seconds");
+  if (!begin.timed || !end.timed)
+    throw InvalidInput(
+        fmt::format("elapsed_seconds: event {} has no time; pass what create_event returned, not "
+                    "create_untimed_event",
+                    begin.timed ? to : from));
   float milliseconds = 0;
   const bool recorded = begin.recorded && end.recorded;
   const cudaError_t state =

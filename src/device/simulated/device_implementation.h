@@ -46,6 +46,7 @@ class Implementation final : public SimulatedDevice {
   LaneId create_lane(LaneRole role) override;
   void destroy_lane(LaneId lane) override;
   EventId create_event() override;
+  EventId create_untimed_event() override;
   void destroy_event(EventId event) override;
 
   void record(EventId event, LaneId lane) override;
@@ -85,6 +86,7 @@ class Implementation final : public SimulatedDevice {
   void expect_kinds(const Work& work, const void* to, const void* from) STOWAGE_REQUIRES(mutex_);
   void forget_allocation(Allocation& allocation, std::string_view call) STOWAGE_REQUIRES(mutex_);
 
+  EventId add_event(bool timed);
   void submit(LaneId lane, Task task) STOWAGE_REQUIRES(mutex_);
   SignalId submit_record(LaneId lane, bool clears) STOWAGE_REQUIRES(mutex_);
   void reserve_signals(std::size_t signals) STOWAGE_REQUIRES(mutex_);

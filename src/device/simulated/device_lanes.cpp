@@ -32,10 +32,14 @@ void Implementation::destroy_lane(LaneId lane) {
   checker_.remove_lane(lane);
 }
 
-EventId Implementation::create_event() {
+EventId Implementation::create_event() { return add_event(true); }
+
+EventId Implementation::create_untimed_event() { return add_event(false); }
+
+EventId Implementation::add_event(bool timed) {
   const MutexLock lock(mutex_);
   begin_call("create_event");
-  const EventId event = events_.create();
+  const EventId event = events_.create(timed);
   // An event's own signal, and earlier ones that queued waits still hold.
   reserve_signals(4 * (event + std::size_t{16}));
   return event;
@@ -120,6 +124,8 @@ void Implementation::synchronise_lane(LaneId lane) {
 double Implementation::elapsed_seconds(EventId from, EventId to) {
   const MutexLock lock(mutex_);
   begin_call("elapsed_seconds");
+  events_.expect_timed(from, "elapsed_seconds");
+  events_.expect_timed(to, "elapsed_seconds");
   const auto begin = events_.signal(from, "elapsed_seconds"), end = events_.signal(to, "elapsed_seconds");
   const Outcome first = begin ? signals_.peek(*begin) : Outcome{};
   const Outcome last = end ? signals_.peek(*end) : Outcome{};

@@ -14,10 +14,11 @@ class EventTable {
  public:
   explicit EventTable(Signals& signals) : signals_(signals) {}
 
-  EventId create();
+  EventId create(bool timed = true);
   // All throw InvalidInput, naming `call`, for an event that is not there.
   void destroy(EventId event, std::string_view call);
   void expect(EventId event, std::string_view call) const;
+  void expect_timed(EventId event, std::string_view call) const;
   // Nothing if the event was never recorded.
   std::optional<SignalId> signal(EventId event, std::string_view call) const;
   // Takes over the caller's reference.
@@ -26,6 +27,7 @@ class EventTable {
  private:
   struct Slot {
     bool live = false;
+    bool timed = false;
     std::optional<SignalId> signal;
   };
   Signals& signals_;

@@ -31,6 +31,7 @@ class CudaDeviceTest : public testing::Test {
     EXPECT_EQ(fake_cuda_misuses().calls_from_host_functions, 0u);
     EXPECT_EQ(fake_cuda_misuses().pageable_copies, 0u);
     EXPECT_EQ(fake_cuda_misuses().pages_pinned_unfaulted, 0u);
+    EXPECT_EQ(fake_cuda_misuses().spinning_waits, 0u);
   }
 };
 
@@ -107,6 +108,35 @@ TEST_F(CudaDeviceTest, AdoptsStreams) {
   device->adopt_lane(stream);
   EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
   EXPECT_THROW(device->adopt_lane(cudaStreamPerThread), InvalidInput);
+}
+
+// More than a stream takes at once, and host functions of two lanes that the driver may call one at a time:
+// all that an item waits for was enqueued before it, so lanes empty by themselves, and enqueuing goes on.
+TEST_F(CudaDeviceTest, LanesTakeAnyNumberOfItemsThatWaitForEachOther) {
+  const auto device = open_cuda_device();
+  const Lane in(*device, LaneRole::h2d), out(*device, LaneRole::d2h);
+  const Lane first(*device, LaneRole::host), second(*device, LaneRole::host);
+  const DeviceMemory card(*device, MemoryKind::device, 256), host(*device, MemoryKind::pinned, 256);
+  const Event arrived = Event::untimed(*device), done = Event::untimed(*device);
+  constexpr std::uint64_t items = 1500;
+  std::uint64_t ran = 0;  // one lane behind the other: no two of them at a time
+  const Launch count{"count", [](void* number) { ++*static_cast<std::uint64_t*>(number); }, &ran, {}, 0};
+  for (std::uint64_t i = 0; i < items; ++i) {
+    device->copy(in.id(), card.data(), host.data(), 256, "in");
+    device->record(arrived.id(), in.id());
+    device->wait(first.id(), arrived.id());
+    device->launch(first.id(), count);
+    device->record(done.id(), first.id());
+    device->wait(second.id(), done.id());
+    device->launch(second.id(), count);
+    device->record(done.id(), second.id());
+    device->wait(out.id(), done.id());
+    device->copy(out.id(), host.data(), card.data(), 256, "out");
+    device->record(done.id(), out.id());
+    device->wait(in.id(), done.id());
+  }
+  for (const Lane* lane : {&in, &first, &second, &out}) device->synchronise_lane(lane->id());
+  EXPECT_EQ(ran, 2 * items);
 }
 
 TEST_F(CudaDeviceTest, CountsWhatContextAndLibrariesHold) {

@@ -124,7 +124,9 @@ TEST_P(TinyEngine, GoesOnFromAStep) {
 
 TEST_P(TinyEngine, TheTimelineFollowsTheWaits) {
   const auto device = open();
-  Engine engine(*device, graph, plan, tiny_options());
+  EngineOptions options = tiny_options();
+  options.measurement = Measurement::timeline;
+  Engine engine(*device, graph, plan, options);
   StepInputs inputs(graph, input_range);
   EXPECT_THAT(engine.last_timeline(), IsEmpty());
   for (int step = 0; step < 3; ++step) make_step(engine, inputs);
@@ -147,7 +149,7 @@ TEST_P(TinyEngine, TheTimelineFollowsTheWaits) {
 TEST_P(TinyEngine, MeasuresNothingWhenNotAsked) {
   const auto device = open();
   EngineOptions options = tiny_options();
-  options.measure = false;
+  options.measurement = Measurement::step;
   Engine engine(*device, graph, plan, options);
   const TrainingRun expected = run_evaluator(graph, tiny_kernels(), steps, input_range);
   EXPECT_EQ(run_engine(engine, graph, steps, input_range), expected);

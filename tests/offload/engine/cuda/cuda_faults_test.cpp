@@ -2,6 +2,7 @@
 // step, and an engine that goes on.
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
 
 #include "src/base/parallel_for.h"
@@ -110,6 +111,51 @@ TEST_P(CudaFaults, EndInATypedErrorAtAStepBoundary) {
 
 INSTANTIATE_TEST_SUITE_P(Budgets, CudaFaults, ::testing::Bool(),
                          [](const auto& parameter) { return parameter.param ? "least" : "unlimited"; });
+
+// Of the second step: events recorded, and times asked for.
+struct EventCalls {
+  unsigned records = 0, times = 0;
+};
+EventCalls event_calls(const Graph& graph, const Plan& plan, Measurement measurement) {
+  const auto device = open_cuda_device();
+  EngineOptions options;
+  options.measurement = measurement;
+  Engine engine(*device, graph, plan, options);
+  StepInputs inputs(graph, input_range);
+  make_step(engine, inputs);
+  fake_cuda_forget_calls();
+  make_step(engine, inputs);
+  engine.drain();
+  EXPECT_EQ(fake_cuda_misuses().spinning_waits, 0U) << "the gate is waited for beside the host's updates";
+  return {fake_cuda_calls("cudaEventRecord"), fake_cuda_calls("cudaEventElapsedTime")};
+}
+
+// A step without a timeline records what is waited for, and what the compute lane's stalls take.
+TEST(CudaEvents, AStepRecordsNoMoreThanItsMeasurementTakes) {
+  fake_cuda_reset();
+  const Graph graph = smallest_gpt(1);
+  const Plan plan = std::get<Plan>(make_plan(graph, {}, {.device = minimum_bytes(graph, {})}));
+  const auto instructions = static_cast<unsigned>(plan.instructions.size());
+  std::set<InstructionId> waited{plan.gate};
+  unsigned computing = 0, pausing = 0;
+  for (const Instruction& instruction : plan.instructions) {
+    for (const Wait& wait : instruction.waits) waited.insert(wait.instruction);
+    computing += instruction.lane == LaneRole::compute ? 1 : 0;
+    pausing += instruction.lane == LaneRole::compute && !instruction.waits.empty() ? 1 : 0;
+  }
+  const EventCalls step = event_calls(graph, plan, Measurement::step);
+  const EventCalls stalls = event_calls(graph, plan, Measurement::stalls);
+  const EventCalls timeline = event_calls(graph, plan, Measurement::timeline);
+  EXPECT_EQ(step.times, 1U);
+  EXPECT_LE(step.records, waited.size() + 1) << "the loss may be one more";
+  ASSERT_LT(pausing + 2, computing);
+  EXPECT_GT(stalls.records, step.records);
+  // Runs begin where the lane may have to wait, at the step's begin and behind the gate.
+  EXPECT_LE(stalls.records, step.records + 2 * (pausing + 2));
+  EXPECT_GE(timeline.records, instructions);
+  EXPECT_LT(timeline.records, 2 * instructions);
+  fake_cuda_reset();
+}
 
 // A kernel that faults loses the card: every later call says so, nothing hangs, nothing crashes.
 TEST(CudaLost, AKernelsFaultIsReportedAndStays) {
