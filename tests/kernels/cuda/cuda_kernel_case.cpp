@@ -97,15 +97,16 @@ struct HostCase {
 };
 
 // All operands in one range of device memory, with a copy on the host. Around each lie bytes that nobody may
-// write.
+// write. An operand's address is a multiple of what plans align it to, and of no more.
 class Arena {
  public:
-  // `offset`: elements between a multiple of 256 bytes and each operand.
+  // `offset`: elements between such an address and each operand.
   Arena(Device& device, const HostCase& host, std::int64_t offset) {
     Bytes end = guard_bytes;
     for (std::size_t i = 0; i < host.data.size(); ++i) {
-      begins_.push_back(end + static_cast<Bytes>(offset) * size_of(host.tensors[i].type));
       sizes_.push_back(host.data[i].size());
+      const Bytes aligned = align_up(end, 2 * most_tensor_alignment) + tensor_alignment(sizes_[i]);
+      begins_.push_back(aligned + static_cast<Bytes>(offset) * size_of(host.tensors[i].type));
       end = align_up(begins_[i] + sizes_[i], guard_bytes) + guard_bytes;
     }
     host_ = DeviceMemory(device, MemoryKind::pinned, end);

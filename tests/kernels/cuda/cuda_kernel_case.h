@@ -55,7 +55,8 @@ class CudaKernelTest : public testing::Test {
   static void TearDownTestSuite();
   void SetUp() override;  // skips with the reason where there is no card (over the fakes: fails)
 
-  // Every output, as the kernel wrote it. `offset`: elements between 256-byte alignment and each operand.
+  // Every output, as the kernel wrote it. `offset`: elements between the least aligned
+  // address that a plan gives it and each operand.
   std::vector<Output> run_cuda(const KernelCase& of, DataType type, std::int64_t offset = 0);
   // As above by the CPU's kernels. `numbers`: the work type that the inputs are rounded to first.
   static std::vector<Output> run_cpu(const KernelCase& of, DataType type, DataType numbers);

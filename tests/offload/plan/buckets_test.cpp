@@ -53,6 +53,20 @@ TEST(Buckets, GradientsFollowTheirParametersToTheHostAndStandAloneOtherwise) {
   EXPECT_EQ(resident.buckets[resident.bucket_of[find_tensor(graph, "W0.grad")]].tensors.size(), 1U);
 }
 
+TEST(Buckets, TensorsAreAlignedToTheirSizeUpTo256Bytes) {
+  EXPECT_EQ(tensor_alignment(1), 8U);
+  EXPECT_EQ(tensor_alignment(9), 16U);
+  EXPECT_EQ(tensor_alignment(64), 64U);
+  EXPECT_EQ(tensor_alignment(129), 256U);
+  EXPECT_EQ(tensor_alignment(~Bytes{0}), 256U);
+  // 65 floats, twice.
+  Graph graph = chain_graph({.units = 2, .parameter_elements = 65});
+  const BucketLayout layout = layout_of(graph, 1 << 20);
+  const Bucket& both = layout.buckets[layout.parameters[0]];
+  ASSERT_EQ(both.tensors.size(), 2U);
+  EXPECT_EQ(both.tensors[1].offset, 512U);
+}
+
 TEST(Buckets, EveryTensorHasOnePlaceAndNoneOverlap) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     Graph graph = testing::random_graph(seed);
@@ -65,6 +79,7 @@ TEST(Buckets, EveryTensorHasOnePlaceAndNoneOverlap) {
         EXPECT_EQ(layout.bucket_of[a.tensor], id);
         Bytes end = a.offset + graph.tensor(a.tensor).bytes();
         EXPECT_LE(end, layout.buckets[id].bytes);
+        EXPECT_EQ(a.offset % tensor_alignment(graph.tensor(a.tensor).bytes()), 0U);
         for (const BucketTensor& b : layout.buckets[id].tensors)
           if (groups[a.tensor] == groups[b.tensor])
             EXPECT_EQ(a.offset, b.offset);
