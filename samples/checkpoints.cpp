@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "samples/report.h"
+#include "src/cli/model_spec.h"
 #include "src/graph/finite.h"
 #include "stowage/error.h"
 
@@ -15,6 +16,8 @@ namespace stowage::samples {
 namespace {
 
 constexpr const char* steps_field = "training.steps";
+constexpr const char* head_tokens_field = "model.head_tokens";
+constexpr const char* first_head_tokens = "2048";  // of checkpoints that do not say
 
 // What a resumed run may have otherwise than the run before; all but --steps only if the flag is given, so
 // that a flag that was forgotten is not one that was changed.
@@ -28,7 +31,8 @@ constexpr Changeable changeable[] = {{steps_field, "--steps", other_rates},
                                      {"training.learning_rate", "--learning-rate", other_rates},
                                      {"training.schedule", "--schedule", other_rates},
                                      {"training.final_share", "--final-share", other_rates},
-                                     {"optimizer.clip", "--clip", "other bits"}};
+                                     {"optimizer.clip", "--clip", "other bits"},
+                                     {head_tokens_field, "--head-chunk", "other bits"}};
 
 // Runs `action`, and puts the flag before what it complains of.
 template <class Action>
@@ -70,7 +74,7 @@ std::map<std::string, std::string> configuration_of(const Options& options,
       {"model.attention_dropout", exact(model.attention_dropout.value_or(model.dropout))},
       {"model.residual_dropout", exact(model.residual_dropout.value_or(model.dropout))},
       {"model.epsilon", exact(model.epsilon)},
-      {"model.head_tokens", exact(model.head_tokens)},
+      {head_tokens_field, exact(head_tokens(model, options.type))},
       {"optimizer.kind", "adamw"},
       {"optimizer.beta1", exact(optimizer.beta1)},
       {"optimizer.beta2", exact(optimizer.beta2)},
@@ -114,8 +118,7 @@ Checkpoint checkpoint_at(const std::string& path) {
   return Checkpoint(path);
 }
 
-RunCheckpoints::RunCheckpoints(const Options& options, const Task& task, const Graph& graph)
-    : options_(options), task_(task), graph_(graph) {
+RunCheckpoints::RunCheckpoints(Options& options, const Task& task) : options_(options), task_(task) {
   if (options.plan_only) return;
   configuration_ = configuration_of(options, task.configuration());
   if (!options.checkpoint_folder.empty())
@@ -139,10 +142,12 @@ void RunCheckpoints::take_start() {
     notes_ = fmt::format("resume        no checkpoint in {} yet: from the beginning\n", folder_->path());
     return;
   }
+  keep_head_tokens();
   std::map<std::string, std::string> wanted = configuration_;
   allow_changes(wanted);
-  start_->require_configuration(wanted);
-  start_->require_graph(graph_);
+  auto comparable = wanted;
+  if (!start_->state().configuration.contains(head_tokens_field)) comparable.erase(head_tokens_field);
+  start_->require_configuration(comparable);
   saved_ = first_step();
   if (first_step() > options_.steps)
     throw InvalidInput(fmt::format("{}: it is of step {}, and --steps is {}; give more steps",
@@ -152,6 +157,22 @@ void RunCheckpoints::take_start() {
     if (wanted[field] != configuration_[field])
       notes_ += fmt::format("              {} was {} and is {}: from here on {}\n", flag, wanted[field],
                             configuration_[field], what);
+}
+
+// What is not asked for anew stays: the order of sums, and so the bits, of the run before.
+void RunCheckpoints::keep_head_tokens() {
+  if (options_.changed.contains("--head-chunk")) return;
+  const auto& stored = start_->state().configuration;
+  const auto found = stored.find(head_tokens_field);
+  const std::string text = found == stored.end() ? first_head_tokens : found->second;
+  options_.model.head_tokens =
+      parse_count(fmt::format("{}: 'configuration.{}'", start_->folder(), head_tokens_field), text);
+  configuration_[head_tokens_field] = text;
+}
+
+void RunCheckpoints::take_graph(const Graph& graph) {
+  graph_ = &graph;
+  if (start_) with_flag("--resume", [&] { start_->require_graph(graph); });
 }
 
 // Training on otherwise is a choice; what it is follows the flags from here on.
@@ -165,9 +186,9 @@ void RunCheckpoints::allow_changes(std::map<std::string, std::string>& wanted) {
 }
 
 std::string RunCheckpoints::begin(Engine& engine) {
-  if (start_) with_flag("--resume", [&] { start_->load(graph_, state_access(engine)); });
+  if (start_) with_flag("--resume", [&] { start_->load(*graph_, state_access(engine)); });
   if (folder_) {
-    saver_.emplace(*folder_, graph_, options_.checkpoint_blocking ? Saving::blocking : Saving::background);
+    saver_.emplace(*folder_, *graph_, options_.checkpoint_blocking ? Saving::blocking : Saving::background);
     notes_ += fmt::format("checkpoints   {}: every {} steps, the last {} kept; {}\n", folder_->path(),
                           options_.checkpoint_every, options_.keep,
                           options_.checkpoint_blocking
@@ -199,7 +220,7 @@ void RunCheckpoints::save(Engine& engine) {
   StateAccess access = state_access(engine);
   access.read = [&](TensorId id, Bytes offset, std::span<std::byte> into) {
     engine.read(id, offset, into);
-    const Tensor& tensor = graph_.tensor(id);
+    const Tensor& tensor = graph_->tensor(id);
     const auto element = first_non_finite(tensor.type, into);
     if (!element) return;
     const std::string text = fmt::format("step {}: its update left {} in '{}' at element {}",

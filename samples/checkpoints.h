@@ -27,10 +27,14 @@ Checkpoint checkpoint_at(const std::string& path);
 class RunCheckpoints {
  public:
   // Makes and locks the folder, and reads and checks the checkpoint to resume from, both before the work.
-  // With
-  // --plan-only it does neither. Throws InvalidInput naming the flag. `options`, `task` and
-  // `graph` must outlive it.
-  RunCheckpoints(const Options& options, const Task& task, const Graph& graph);
+  // With --plan-only it does neither. A resumed run takes the head's chunk from its checkpoint, unless
+  // --head-chunk is given: `options` then says it. Throws InvalidInput naming the flag. `options` and `task`
+  // must outlive it.
+  RunCheckpoints(Options& options, const Task& task);
+
+  // The model of `options`, before what follows; it must outlive this. Throws InvalidInput naming --resume
+  // where the checkpoint has other tensors.
+  void take_graph(const Graph& graph);
 
   bool resumes() const { return start_.has_value(); }
   std::uint64_t first_step() const { return resumes() ? start_->state().step : 0; }
@@ -51,13 +55,14 @@ class RunCheckpoints {
 
  private:
   void take_start();
+  void keep_head_tokens();
   void allow_changes(std::map<std::string, std::string>& wanted);
   void save(Engine& engine);
   void tell_failures();
 
-  const Options& options_;
+  Options& options_;
   const Task& task_;
-  const Graph& graph_;
+  const Graph* graph_ = nullptr;
   std::map<std::string, std::string> configuration_;
   std::optional<CheckpointFolder> folder_;
   std::optional<Checkpoint> start_;

@@ -30,6 +30,12 @@ void add_model(CLI::App& app, Options& options, Words& words) {
   add("--sequence", model.sequence, "tokens of a sample (bytes, where there is no tokenizer)");
   add("--batch", model.batch, "samples per step");
   add("--micro-batches", model.micro_batches, "equal parts of the batch, gradients summed over them");
+  app.add_option("--head-chunk", model.head_tokens,
+                 "tokens whose logits exist at once: more are faster and take more memory; bits depend on it "
+                 "(2048 to 8192, by width and batch; a resumed run goes on with its own)")
+      ->group("Model")
+      ->check(size)
+      ->type_name("N");
   app.add_option("--dropout", model.dropout, "probability of dropping an activation")
       ->group("Model")
       ->check(quiet(CLI::Range(0.0, 0.99)))

@@ -266,7 +266,7 @@ CommandLine parse_command_line(int count, const char* const* arguments, ModelKin
     return option != nullptr && option->count() > 0;
   };
   options.resume = given("--resume");
-  for (const char* flag : {"--learning-rate", "--schedule", "--final-share", "--clip"})
+  for (const char* flag : {"--learning-rate", "--schedule", "--final-share", "--clip", "--head-chunk"})
     if (given(flag)) options.changed.insert(flag);
   if (given("--generate")) options.generate = prompt_of(words.prompt);
   take_initial_sizes(options, {given("--layers"), given("--width"), given("--heads"), given("--sequence"),

@@ -226,9 +226,10 @@ int train(const Options& given) {
   const std::unique_ptr<Task> task = make_task(options);
   watch_interrupts();
   Outputs outputs(options);
+  RunCheckpoints checkpoints(options, *task);
   Model model = build_model(*task, options);
   const InitialModel initial(options, model.graph);
-  RunCheckpoints checkpoints(options, *task, model.graph);
+  checkpoints.take_graph(model.graph);
   Laps laps;
   RunDevice prepared = prepare_device(
       options, model.graph,

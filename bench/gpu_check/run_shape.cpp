@@ -28,9 +28,15 @@ Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nul
 Json limit_json(Bytes bytes) { return bytes == unlimited ? Json("unlimited") : Json(bytes); }
 
 Json shape_json(const Shape& shape) {
-  return {{"model", shape.model}, {"layers", shape.layers},           {"width", shape.width},
-          {"heads", shape.heads}, {"vocabulary", shape.vocabulary},   {"sequence", shape.sequence},
-          {"batch", shape.batch}, {"head_tokens", shape.head_tokens}, {"type", to_string(shape.type)}};
+  return {{"model", shape.model},
+          {"layers", shape.layers},
+          {"width", shape.width},
+          {"heads", shape.heads},
+          {"vocabulary", shape.vocabulary},
+          {"sequence", shape.sequence},
+          {"batch", shape.batch},
+          {"head_tokens", shape.head_tokens ? Json(*shape.head_tokens) : Json("auto")},
+          {"type", to_string(shape.type)}};
 }
 
 std::uint64_t parameters_of(const Graph& graph) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,7 @@ struct Shape {
   std::int64_t vocabulary = 256;
   std::int64_t sequence = 64;
   std::int64_t batch = 4;
-  std::int64_t head_tokens = 2048;  // whose logits exist at once
+  std::optional<std::int64_t> head_tokens;  // whose logits exist at once; nothing: the model's own
   DataType type = DataType::f32;
 
   std::int64_t tokens() const { return batch * sequence; }

@@ -24,6 +24,13 @@
 
 namespace stowage {
 
+// How many tokens' logits the head computes at once where a model's config does not say: a power of two from
+// 2,048 to 8,192. For each chunk the gradient of the head's weight is read and written once, so chunks grow
+// with the width until that is small beside what moves the logits (16 bytes of logits for each feature), but
+// no further than to a quarter of `tokens`, those of a micro-batch: the chunk's logits are memory that every
+// plan needs. The order of sums depends on it, and so do bits.
+std::int64_t default_head_tokens(DataType type, std::int64_t width, std::int64_t tokens);
+
 // Radford et al., "Language Models are Unsupervised Multitask Learners": pre-norm, GELU (tanh), learned
 // positions. Computes what Hugging Face's GPT2LMHeadModel does; parameters have its names without
 // "transformer.", and its shapes, but for padding. Starts as the paper says: N(0, 0.02), biases 0, gains 1,
@@ -37,8 +44,9 @@ struct GptConfig {
   std::int64_t batch = 8;
   std::int64_t micro_batches = 1;  // divides the batch
   double dropout = 0;              // at each of the three places below
-  // Tokens whose logits exist at once (nn::linear_cross_entropy). 0: all, as the tensor `logits`.
-  std::int64_t head_tokens = 2048;
+  // Tokens whose logits exist at once (nn::linear_cross_entropy). Nothing: default_head_tokens. 0: all, as
+  // the tensor `logits`.
+  std::optional<std::int64_t> head_tokens{};
   std::int64_t padded_vocabulary = 0;         // at least the vocabulary; 0: the same
   std::optional<double> embedding_dropout{};  // instead of `dropout`: behind the sum of both embeddings
   std::optional<double> attention_dropout{};  // … on the attention probabilities
@@ -55,6 +63,9 @@ struct Gpt {
 };
 
 Gpt gpt(GraphBuilder& builder, const GptConfig& config);
+
+// What `gpt` takes for head_tokens in a builder of that work type.
+std::int64_t head_tokens(const GptConfig& config, DataType type);
 
 // Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers", section 3: bidirectional,
 // post-norm, GELU (erf), learned positions, masked tokens to find (targets are negative where nothing is
@@ -90,8 +101,9 @@ struct BertConfig {
   std::int64_t batch = 8;
   std::int64_t micro_batches = 1;  // divides the batch
   double dropout = 0;              // behind the embedding's norm, on what branches add, and on probabilities
-  // Tokens whose logits exist at once (nn::linear_cross_entropy). 0: all, as the tensor `logits`.
-  std::int64_t head_tokens = 2048;
+  // Tokens whose logits exist at once (nn::linear_cross_entropy). Nothing: default_head_tokens. 0: all, as
+  // the tensor `logits`.
+  std::optional<std::int64_t> head_tokens{};
   std::int64_t padded_vocabulary = 0;         // at least the vocabulary; 0: the same
   std::optional<double> attention_dropout{};  // instead of `dropout`, on the attention probabilities
   double epsilon = 1e-12;                     // of the norms
@@ -112,5 +124,7 @@ struct Bert {
 };
 
 Bert bert(GraphBuilder& builder, const BertConfig& config);
+
+std::int64_t head_tokens(const BertConfig& config, DataType type);
 
 }  // namespace stowage

@@ -98,7 +98,9 @@ ModelSpec complete(ModelFamily family, const GptSize& size, const ModelWords& wo
                  count_or("--sequence", words.sequence, defaults.sequence),
                  count_or("--batch", words.batch, defaults.batch),
                  count_or("--micro-batches", words.micro_batches, 1),
-                 parse_type(words.type, type)};
+                 parse_type(words.type, type),
+                 {}};
+  if (!words.head_chunk.empty()) spec.head_tokens = parse_count("--head-chunk", words.head_chunk);
   require_heads(spec);
   require_bounded(spec);
   require_divisible(spec);
@@ -107,12 +109,13 @@ ModelSpec complete(ModelFamily family, const GptSize& size, const ModelWords& wo
 
 void refuse_strays(const ModelWords& words) {
   for (const auto& [option, text] :
-       std::array<std::pair<const char*, const std::string*>, 6>{{{"--heads", &words.heads},
+       std::array<std::pair<const char*, const std::string*>, 7>{{{"--heads", &words.heads},
                                                                   {"--sequence", &words.sequence},
                                                                   {"--batch", &words.batch},
                                                                   {"--micro-batches", &words.micro_batches},
                                                                   {"--vocabulary", &words.vocabulary},
-                                                                  {"--type", &words.type}}}) {
+                                                                  {"--type", &words.type},
+                                                                  {"--head-chunk", &words.head_chunk}}}) {
     if (!text->empty())
       throw InvalidInput(
           fmt::format("{} {}: a saved graph has its own; leave it out, or name a model with --gpt or --bert",
@@ -130,6 +133,7 @@ Config config_of(const ModelSpec& spec) {
   config.sequence = spec.sequence;
   config.batch = spec.batch;
   config.micro_batches = spec.micro_batches;
+  config.head_tokens = spec.head_tokens;
   return config;
 }
 

@@ -14,7 +14,7 @@ namespace stowage {
 struct ModelWords {
   std::string gpt{};   // LAYERSxWIDTH or a name of gpt_sizes.h
   std::string bert{};  // LAYERSxWIDTH, base or large
-  std::string heads{}, sequence{}, batch{}, micro_batches{}, vocabulary{}, type{};
+  std::string heads{}, sequence{}, batch{}, micro_batches{}, vocabulary{}, type{}, head_chunk{};
 };
 
 enum class ModelFamily : std::uint8_t { gpt, bert };
@@ -29,6 +29,7 @@ struct ModelSpec {
   std::int64_t batch = 0;
   std::int64_t micro_batches = 1;
   DataType type = DataType::f32;
+  std::optional<std::int64_t> head_tokens{};  // as GptConfig's
 
   std::int64_t tokens() const { return batch * sequence; }
 };

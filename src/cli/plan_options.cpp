@@ -28,6 +28,10 @@ void add_model(CLI::App& plan, PlanCommand& command) {
   add("--micro-batches", model.micro_batches, "equal parts of the batch, gradients summed over them (1)",
       "N");
   add("--vocabulary", model.vocabulary, "tokens there are (50304, of bert 30528)", "N");
+  add("--head-chunk", model.head_chunk,
+      "tokens whose logits exist at once: more are faster and take more memory (2048 to 8192, by width and "
+      "batch)",
+      "N");
   add("--type", model.type, "f32, or bf16 (bf16 where --machine is a card that has it, else f32)", "NAME");
 }
 

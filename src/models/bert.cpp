@@ -93,10 +93,11 @@ struct Encoder {
 
   // Of the masked tokens; sets the logits where they exist at once.
   Value masked_loss(Value x, Value table, Value shift, Bert& model) const {
-    if (config.head_tokens > 0) {
+    const std::int64_t chunk = head_tokens(config, builder.work_type());
+    if (chunk > 0) {
       return nn::linear_cross_entropy(
           builder, "loss", x, table, model.targets,
-          {.transposed = true, .chunk = config.head_tokens, .vocabulary = config.vocabulary, .bias = shift});
+          {.transposed = true, .chunk = chunk, .vocabulary = config.vocabulary, .bias = shift});
     }
     model.logits = nn::linear(builder, "head", x, table, shift, true);
     return nn::cross_entropy(builder, "loss", model.logits, model.targets, config.vocabulary);

@@ -68,10 +68,10 @@ struct Layers {
   Value head(std::uint32_t part, Value x, Value table, Gpt& model) const {
     builder.begin_unit("head", part);
     x = norm("ln_f", x);
-    if (config.head_tokens > 0) {
-      return nn::linear_cross_entropy(
-          builder, "loss", x, table, model.targets,
-          {.transposed = true, .chunk = config.head_tokens, .vocabulary = config.vocabulary});
+    const std::int64_t chunk = head_tokens(config, builder.work_type());
+    if (chunk > 0) {
+      return nn::linear_cross_entropy(builder, "loss", x, table, model.targets,
+                                      {.transposed = true, .chunk = chunk, .vocabulary = config.vocabulary});
     }
     model.logits = nn::linear(builder, "head", x, table, {}, true);
     return nn::cross_entropy(builder, "loss", model.logits, model.targets, config.vocabulary);

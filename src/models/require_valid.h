@@ -30,7 +30,7 @@ void require_valid(std::string model, const Config& config) {
       config.sequence,
       config.batch,
       config.micro_batches,
-      config.head_tokens,
+      config.head_tokens.value_or(0),
       config.padded_vocabulary,
       config.epsilon,
       {{"dropout", config.dropout}, {"attention_dropout", config.attention_dropout.value_or(0)}}};

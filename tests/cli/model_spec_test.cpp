@@ -98,6 +98,18 @@ TEST(ModelSpec, RefusesWhatIsNoModel) {
   expect_refused({.gpt = "2x3x4"}, "--gpt 2x3x4: width: \"3x4\"");
 }
 
+TEST(ModelSpec, TheHeadsChunkIsThatOfTheModelOrAsSaid) {
+  const auto chunk = [](const ModelWords& words) {
+    const Graph graph = build(model_spec(words, DataType::f32).value());
+    for (const Op& op : graph.ops)
+      if (op.kernel == "linear_cross_entropy") return std::get<std::int64_t>(op.attributes.at("chunk"));
+    return std::int64_t{0};
+  };
+  EXPECT_EQ(chunk({.gpt = "1x64", .sequence = "8", .batch = "2", .head_chunk = "5"}), 5);
+  EXPECT_EQ(chunk({.bert = "1x64", .sequence = "8", .batch = "2", .head_chunk = "5"}), 5);
+  EXPECT_EQ(chunk({.gpt = "1x64", .sequence = "1024", .batch = "4"}), 2048);
+}
+
 TEST(ModelSpec, RefusesHeadsThatDoNotDivide) {
   expect_refused({.gpt = "2x32"}, "width 32 is smaller than a head of 64; give --heads");
   expect_refused({.gpt = "2x100", .heads = "3"}, "width 100 is not divisible by 3 heads; give --heads");
@@ -113,6 +125,8 @@ TEST(ModelSpec, RefusesBadNumbersByTheirOption) {
   expect_refused({.gpt = size, .micro_batches = "0"}, "--micro-batches: \"0\"");
   expect_refused({.gpt = size, .batch = "6", .micro_batches = "4"},
                  "--micro-batches 4 does not divide the batch of 6; give a divisor");
+  expect_refused({.gpt = size, .head_chunk = "0"}, "--head-chunk: \"0\"");
+  expect_refused({.head_chunk = "2"}, "--head-chunk 2: a saved graph has its own");
   expect_refused({.gpt = size, .vocabulary = "99999999999"}, "--vocabulary: \"99999999999\"");
   expect_refused({.gpt = size, .type = "f64"}, "--type: \"f64\" is no work type; give f32 or bf16");
   expect_refused({.gpt = "1024x1048576", .sequence = "16777216", .batch = "16777216"},

@@ -47,7 +47,7 @@ TEST(Checkpoints, WhatChangesTheBitsIsInTheConfiguration) {
   EXPECT_TRUE(changes([](Options& options) { options.model.embedding_dropout = 0.5; }));
   EXPECT_TRUE(changes([](Options& options) { options.model.epsilon = 1e-6; }));
   EXPECT_TRUE(changes([](Options& options) { options.model.padded_vocabulary = 320; }));
-  EXPECT_TRUE(changes([](Options& options) { options.model.head_tokens++; }));
+  EXPECT_TRUE(changes([](Options& options) { options.model.head_tokens = 4096; }));
   EXPECT_TRUE(changes([](Options& options) { options.steps++; }));
   EXPECT_TRUE(changes([](Options& options) { options.warmup++; }));
   EXPECT_TRUE(changes([](Options& options) { options.descent = Descent::linear; }));
@@ -86,6 +86,51 @@ TEST(Checkpoints, ThePlanGetsTheHostMemoryThatTheCopyLeaves) {
   }
 }
 
+// A checkpoint whose configuration says `chunk`, or nothing of it.
+std::string saved_with(const TemporaryFolder& folder, Options options, const std::string& chunk) {
+  CheckpointFolder saved(folder.file("chunk" + chunk), 1);
+  const std::unique_ptr<Task> task = make_task(options);
+  CheckpointState state;
+  state.step = 1;
+  state.seed = options.seed;
+  state.data_position = task->position(1);
+  state.configuration = configuration_of(options, task->configuration());
+  state.configuration.erase("model.head_tokens");
+  if (!chunk.empty()) state.configuration["model.head_tokens"] = chunk;
+  saved.write(state, [](std::size_t, Bytes, std::span<std::byte>) {});
+  return list_checkpoints(saved.path()).front().path;
+}
+
+// Bits depend on the head's chunk: a run goes on with the one that it began with, 2,048 where it does not
+// say, unless another is asked for.
+TEST(Checkpoints, AResumedRunKeepsTheHeadsChunk) {
+  const TemporaryFolder folder;
+  Options options;
+  options.data = folder.make("text", std::string(5000, 'a'));
+  options.resume = true;
+  const auto resumed = [&](const std::string& chunk, std::int64_t asked) {
+    Options here = options;
+    here.resume_from = saved_with(folder, options, chunk);
+    if (asked > 0) {
+      here.model.head_tokens = asked;
+      here.changed.insert("--head-chunk");
+    }
+    const std::unique_ptr<Task> task = make_task(here);
+    const RunCheckpoints checkpoints(here, *task);
+    EXPECT_TRUE(checkpoints.resumes());
+    return here.model.head_tokens;
+  };
+  EXPECT_EQ(resumed("96", 0), 96);
+  EXPECT_EQ(resumed("", 0), 2048);
+  EXPECT_EQ(resumed("96", 64), 64);
+  try {
+    resumed("many", 0);
+    FAIL() << "accepted";
+  } catch (const InvalidInput& error) {
+    EXPECT_THAT(error.what(), HasSubstr("'configuration.model.head_tokens': \"many\" is no whole number"));
+  }
+}
+
 // An update may leave what no loss has shown yet.
 TEST(Checkpoints, ValuesThatAreNotFiniteAreNotSaved) {
   for (const bool blocking : {false, true}) {
@@ -104,7 +149,8 @@ TEST(Checkpoints, ValuesThatAreNotFiniteAreNotSaved) {
     const auto device =
         open_simulated_device({.capacity = plan.device_peak_bytes, .executor = Executor::virtual_time});
     Engine engine(*device, graph, plan);
-    RunCheckpoints checkpoints(options, *task, graph);
+    RunCheckpoints checkpoints(options, *task);
+    checkpoints.take_graph(graph);
     checkpoints.begin(engine);
     const std::vector<std::int32_t> values(4, 1);
     const std::array<InputData, 2> inputs = {{{model.tokens.id, values}, {model.targets.id, values}}};
