@@ -1,0 +1,171 @@
+"""What each peer needs before its process starts: files, a ballast, libraries; and the command that it then is."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Callable
+
+import model_file
+import outcome
+import stowage_peer
+import watch
+from ballast import Ballast
+from cases import Case
+
+HERE = Path(__file__).resolve().parent
+sys.path += [str(HERE.parent), str(HERE.parent / "gpu_check")]  # of an installed tree, of the repository
+from programs import surroundings  # noqa: E402
+
+SETTLE_TIMES, SETTLE_SECONDS = 20, 0.25
+START_UP_SECONDS = 3  # that a peer stops before it would be asked to
+PREPARE_SECONDS = 240
+# Pieces of any size from one range of addresses: PyTorch then fits into memory where else fragments would not.
+TORCH_ENVIRONMENT = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+COMPILE_ADAM = "from deepspeed.ops.op_builder import CPUAdamBuilder; CPUAdamBuilder().load()"
+
+
+class PrepareError(Exception):
+    """Why a process cannot even start."""
+
+
+@dataclass
+class Prepared:
+    command: list
+    environment: dict
+    events: Callable  # of what watch.run returns
+    free: int = None  # device bytes before it starts, where there is a card
+
+
+@dataclass
+class Peers:
+    given: object  # the command line
+    program: Path  # train_gpt
+    device: str
+    nvml: object
+    scratch: str
+    end: float  # by time.monotonic, of everything
+    files: dict = field(default_factory=dict)  # folder of each case
+    needs: dict = field(default_factory=dict)  # of each case
+    ballast: Ballast = None
+    ballast_bytes: int = 0
+    deepspeed: dict = None  # what it needs in its environment
+    compiled: bool = False
+
+    def close(self):
+        if self.ballast:
+            self.ballast.__exit__(None, None, None)
+
+    def prepare(self, job, limit):
+        """PrepareError says why it cannot run."""
+        prepared = self.our_own(job) if job.peer.startswith("stowage") else self.of_python(job, limit)
+        prepared.free = self.hold_the_rest(job.case)
+        return prepared
+
+    def files_of(self, case: Case):
+        if case.name not in self.files:
+            folder = Path(self.scratch) / case.name
+            try:
+                model_file.write_files(folder, case)
+            except OSError as error:
+                raise PrepareError(f"the model's files cannot be written: {error}") from error
+            self.files[case.name] = str(folder)
+        return self.files[case.name]
+
+    def hold_the_rest(self, case):
+        """Free device bytes, which are the case's; None without a card."""
+        if self.device != "cuda":
+            return None
+        if self.ballast_bytes != case.memory:
+            self.close()
+            self.ballast, self.ballast_bytes = Ballast(case.memory), case.memory
+        held = self.settle()
+        if "error" in held:
+            raise PrepareError(f"no ballast holds the rest of the card: {held['error']}")
+        if held["free"] < case.memory:
+            raise PrepareError(f"only {held['free']} bytes of the card are free, the case has {case.memory}")
+        return held["free"]
+
+    def settle(self):
+        """What the ballast holds once that does not change any more: the memory of the process before may come back late."""
+        held = self.ballast.adjust()
+        for _ in range(SETTLE_TIMES):
+            time.sleep(SETTLE_SECONDS)
+            before, held = held, self.ballast.adjust()
+            if held.get("held") == before.get("held"):
+                break
+        return held
+
+    def our_own(self, job):
+        folder = Path(self.scratch) / f"{job.case.name}-{job.peer}-{job.round}"
+        folder.mkdir(exist_ok=True)
+        environment = surroundings([lib for lib in [self.program.parent.parent / "lib"] if lib.is_dir()])
+        files = self.files_of(job.case)
+        settings = {"threads": self.given.threads, "device": "simulated", "device_memory": "unlimited"}
+        if job.case.gib:
+            settings = {"device": "cuda", "device_memory": job.case.memory - stowage_peer.MARGIN, "machine": self.given.machine,
+                        "host_memory": int((watch.available() or 0) * stowage_peer.SHARE_OF_HOST)}
+        elif job.peer == "stowage-fifth":
+            settings["device_memory"] = self.need(job.case, files, environment) // 5
+        command = stowage_peer.command(self.program, job.case, files, folder, steps=self.given.steps, **settings)
+        return Prepared(command, environment, lambda done: self.our_events(job, folder, done))
+
+    def need(self, case, files, environment):
+        if case.name not in self.needs:
+            try:
+                self.needs[case.name] = stowage_peer.need_bytes(self.program, case, files, environment)
+            except (OSError, ValueError, KeyError, subprocess.TimeoutExpired) as error:
+                raise PrepareError(str(error)) from error
+        return self.needs[case.name]
+
+    def our_events(self, job, folder, done):
+        found = stowage_peer.events(job.case, folder)
+        if job.case.gib and self.device != "cuda" and not found and "--device" in done["errors"]:
+            return [{"event": outcome.NO_CARD, "reached": "the choice of a device", "message": outcome.last_line(done["errors"])}]
+        return found
+
+    def of_python(self, job, limit):
+        environment = dict(TORCH_ENVIRONMENT)
+        if job.peer.startswith("zero"):
+            environment.update(self.prepare_deepspeed(job.case))
+        until = time.time() + limit - watch.GRACE_SECONDS - START_UP_SECONDS
+        command = [self.given.python, str(HERE / "torch_peer.py"), "--peer", job.peer, "--case", json.dumps(asdict(job.case)),
+                   "--files", self.files_of(job.case), "--device", "cuda" if job.case.gib else "cpu", "--steps", str(self.given.steps),
+                   "--until", str(until)]
+        if not job.case.gib:
+            command += ["--threads", str(self.given.threads)]
+        if self.given.compile:
+            command.append("--compile")
+        return Prepared(command, environment, lambda done: outcome.events_in(done["output"]))
+
+    def prepare_deepspeed(self, case):
+        """Unpacks its wheels, and compiles its AdamW where that will run, which takes longer than a process may; once. What
+        goes wrong shows when it runs."""
+        if self.deepspeed is None:
+            self.deepspeed = self.unpack_deepspeed()
+        if not self.compiled and (case.gib == 0 or self.device == "cuda"):
+            self.compiled = True
+            watch.run([self.given.python, "-c", COMPILE_ADAM], self.left_to_prepare(), self.deepspeed)
+        return self.deepspeed
+
+    def unpack_deepspeed(self):
+        environment = {"TORCH_EXTENSIONS_DIR": f"{self.scratch}/extensions", "DS_SKIP_CUDA_CHECK": "1"}
+        if self.device == "cpu":
+            environment["DS_ACCELERATOR"] = "cpu"
+        wheels = sorted(Path(self.given.wheels or HERE / "wheels").glob("*.whl"))
+        if wheels:
+            site = f"{self.scratch}/site"
+            watch.run([self.given.python, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--target", site, *wheels],
+                      self.left_to_prepare())
+            environment["PYTHONPATH"] = ":".join([site, *filter(None, [os.environ.get("PYTHONPATH")])])
+            environment["PATH"] = f"{site}/bin:{os.environ.get('PATH', '')}"  # ninja
+        return environment
+
+    def left(self):
+        return self.end - time.monotonic()
+
+    def left_to_prepare(self):
+        return max(1.0, min(PREPARE_SECONDS, self.left()))

@@ -1,0 +1,78 @@
+"""Holding all of a card but so much, over a card of numbers."""
+
+import json
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parents[3] / "bench" / "contest"
+sys.path.insert(0, str(FOLDER))
+import ballast  # noqa: E402
+
+MIB, GIB = 1 << 20, 1 << 30
+
+
+class Card:
+    """`extra`: what the driver takes beside each piece."""
+
+    def __init__(self, free, extra=0, largest=None):
+        self.free, self.extra, self.largest, self.pieces, self.next = free, extra, largest, {}, 1
+
+    def free_bytes(self):
+        return self.free
+
+    def allocate(self, size):
+        if size + self.extra > self.free or (self.largest and size > self.largest):
+            return None
+        self.next += 1
+        self.pieces[self.next] = size
+        self.free -= size + self.extra
+        return self.next
+
+    def release(self, address):
+        self.free += self.pieces.pop(address) + self.extra
+
+
+class Adjust(unittest.TestCase):
+    def assert_leaves(self, card, pieces, leave):
+        found = ballast.adjust(card, pieces, leave)
+        self.assertEqual(found["free"], card.free)
+        self.assertGreaterEqual(card.free, leave)
+        self.assertLess(card.free, leave + ballast.GRANULE + card.extra)
+        self.assertEqual(found["held"], sum(card.pieces.values()))
+
+    def test_leaves_the_bytes_and_less_than_a_granule(self):
+        self.assert_leaves(Card(79 * GIB + 123), [], 12 * GIB)
+        self.assert_leaves(Card(79 * GIB, extra=3 * MIB), [], 24 * GIB + 1)
+
+    def test_takes_smaller_pieces_where_there_is_no_large_one(self):
+        self.assert_leaves(Card(3 * GIB, largest=300 * MIB), [], 1 * GIB)
+
+    def test_gives_back_what_others_have_taken_since(self):
+        card, pieces = Card(20 * GIB), []
+        self.assert_leaves(card, pieces, 8 * GIB)
+        card.free -= 700 * MIB
+        self.assert_leaves(card, pieces, 8 * GIB)
+        card.free += 700 * MIB
+        self.assert_leaves(card, pieces, 8 * GIB)
+
+    def test_says_so_where_the_card_has_less(self):
+        self.assertEqual(ballast.adjust(Card(5 * GIB), [], 8 * GIB), {"free": 5 * GIB, "held": 0})
+
+
+class Program(unittest.TestCase):
+    def test_says_that_there_is_no_driver(self):
+        program = f"import sys; sys.path.insert(0, {str(FOLDER)!r}); import ballast\n" \
+                  "ballast.Driver.__init__.__defaults__ = ('libno-driver.so', 0)\nsys.argv = ['ballast', '5']\nsys.exit(ballast.main())"
+        done = subprocess.run([sys.executable, "-B", "-c", program], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("libno-driver.so", json.loads(done.stdout)["error"])
+
+    def test_refuses_what_is_no_number(self):
+        done = subprocess.run([sys.executable, "-B", FOLDER / "ballast.py", "much"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

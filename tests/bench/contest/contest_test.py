@@ -1,0 +1,118 @@
+"""The whole command, with peers that are small scripts, and with the train_gpt that was built (STOWAGE_TRAIN_GPT)."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+CONTEST = Path(__file__).resolve().parents[3] / "bench" / "contest" / "contest.py"
+
+# In the place of Python with torch: behaves as the peer's name says.
+FAKE_PYTHON = """#!/bin/sh
+peer=$3
+case $peer in
+pytorch) for i in 1 2 3 4 5; do echo '{"event": "step", "step": '$i', "loss": 5.'$i', "seconds": 0.5, "micro_batch": 4}'; done ;;
+checkpointing) echo '{"event": "step", "step": 1, "loss": 5.5, "seconds": 0.5, "micro_batch": 4}'; trap '' TERM; while true; do sleep 0.05; done ;;
+fsdp2) echo 'Traceback' >&2; echo 'ValueError: broken on purpose' >&2; exit 1 ;;
+zero3) echo 'torch.OutOfMemoryError: CUDA out of memory.' >&2; exit 1 ;;
+zero2) echo '}{ no json'; echo '{"event": 7}'; printf '\\377\\000' ;;
+esac
+"""
+# In the place of train_gpt: five steps into the log.
+FAKE_TRAIN_GPT = """#!/bin/sh
+while [ $# -gt 0 ]; do case $1 in --log) log=$2 ;; --plan-json) plan=$2 ;; --device-memory) memory=$2 ;; --device) device=$2 ;; esac; shift; done
+if [ $device = cuda ]; then echo "train_gpt: --device: no card" >&2; exit 2; fi
+echo '{"device_peak_bytes": 5000, "pinned_bytes": 1, "host_bytes": 2, "h2d_bytes": 3, "d2h_bytes": 4, "predicted_step_seconds": 5, "lower_bound_seconds": 6}' >$plan
+for i in 1 2 3 4 5; do echo '{"step": '$i', "loss": 5.'$i', "tokens_per_second": '$([ $memory = 1000 ] && echo 256 || echo 1024)', "device_peak_bytes": 9}' >>$log; done
+"""
+
+
+def script(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+class Whole(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.root = Path(self.folder.name)
+        self.python = script(self.root / "python", FAKE_PYTHON)
+        script(self.root / "bin" / "train_gpt", FAKE_TRAIN_GPT)
+
+    def contest(self, *arguments, programs=None):
+        words = [sys.executable, "-B", CONTEST, "--programs", programs or self.root, "--output", self.root / "out", "--device", "cpu", "--small",
+                 "--python", self.python, "--commit", "abc", *arguments]
+        return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+
+    def results(self):
+        whole = json.loads((self.root / "out" / "contest.json").read_text(encoding="utf-8"))
+        lines = [json.loads(line) for line in (self.root / "out" / "contest.jsonl").read_text(encoding="utf-8").splitlines()]
+        self.assertEqual(lines, whole["results"])
+        return whole, {(r["case"], r["peer"]): r for r in lines}
+
+    def test_every_end_of_a_peer_is_a_result(self):
+        done = self.contest("--process-seconds", "1", "--only", "small,stowage,stowage-fifth,pytorch,checkpointing,fsdp2,zero3,zero2")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        whole, results = self.results()
+        self.assertEqual({peer: r["status"] for (_, peer), r in results.items()}, {
+            "stowage": "ran", "pytorch": "ran", "stowage-fifth": "ran", "checkpointing": "stopped", "fsdp2": "failed", "zero3": "does not fit",
+            "zero2": "failed"})
+        self.assertEqual(results["small", "fsdp2"]["why"], "exit code 1: ValueError: broken on purpose")
+        self.assertEqual(results["small", "zero2"]["why"], "it printed no step")
+        self.assertEqual(results["small", "checkpointing"]["losses"], [5.5])
+        self.assertEqual(whole["summary"]["against_pytorch"], [{"case": "small", "round": 1, "peer": "stowage", "ratio": 2.0},
+                                                              {"case": "small", "round": 1, "peer": "stowage-fifth", "ratio": 0.5}])
+        self.assertEqual(whole["commit"], "abc")
+        self.assertEqual(whole["summary"]["losses_apart"][0], {"case": "small", "round": 1, "peer": "pytorch", "steps": 5, "apart": 0.0})
+        self.assertIn("losses of pytorch and stowage differ by at most 0.0e+00 in 5 steps", done.stdout)
+        log = (self.root / "out" / "contest.log").read_text(encoding="utf-8")
+        self.assertIn("}{ no json", log)
+        self.assertEqual(sorted(path.name for path in (self.root / "out").iterdir()), ["contest.json", "contest.jsonl", "contest.log"])
+
+    def test_without_a_card_ours_says_how_far_it_came(self):
+        self.contest("--only", "small-card,stowage")
+        _, results = self.results()
+        self.assertEqual(results["small-card", "stowage"]["status"], "no card")
+        self.assertIn("--device: no card", results["small-card", "stowage"]["why"])
+
+    def test_what_there_is_no_time_for_is_named(self):
+        self.assertEqual(self.contest("--budget-seconds", "5").returncode, 0)
+        _, results = self.results()
+        self.assertEqual(len(results), 7 + 6)
+        self.assertEqual({(r["status"], r["why"]) for r in results.values()}, {("skipped", "no time is left")})
+
+    def test_our_own_failure_is_one(self):
+        script(self.root / "bin" / "train_gpt", "#!/bin/sh\necho 'train_gpt: broken' >&2\nexit 1\n")
+        done = self.contest("--only", "small,stowage,stowage-fifth")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("contest: FAILED: small stowage: exit code 1: train_gpt: broken", done.stderr)
+        _, results = self.results()
+        self.assertIn("does not say what it needs: train_gpt: broken", results["small", "stowage-fifth"]["why"])
+
+    def test_bad_input_is_refused(self):
+        done = self.contest("--only", "everything")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("everything: there is no such case or peer", done.stderr)
+        done = self.contest(programs="/nowhere")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--programs /nowhere: there is no bin/train_gpt in it", done.stderr)
+
+    @unittest.skipUnless(os.environ.get("STOWAGE_TRAIN_GPT") and Path(os.environ["STOWAGE_TRAIN_GPT"]).is_file(), "train_gpt is not built")
+    def test_the_real_trainer_takes_what_it_is_given(self):
+        done = self.contest("--only", "small,stowage,stowage-fifth", programs=Path(os.environ["STOWAGE_TRAIN_GPT"]).parents[1])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        _, results = self.results()
+        whole, fifth = results["small", "stowage"], results["small", "stowage-fifth"]
+        self.assertEqual((whole["status"], fifth["status"], len(whole["losses"])), ("ran", "ran", 8))
+        self.assertEqual(whole["losses"], fifth["losses"])
+        self.assertLess(3 * fifth["program"]["device_peak_bytes"], whole["program"]["device_peak_bytes"])
+
+
+if __name__ == "__main__":
+    unittest.main()
