@@ -25,7 +25,14 @@ START_UP_SECONDS = 3  # that a peer stops before it would be asked to
 PREPARE_SECONDS = 240
 # Pieces of any size from one range of addresses: PyTorch then fits into memory where else fragments would not.
 TORCH_ENVIRONMENT = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
-COMPILE_ADAM = "from deepspeed.ops.op_builder import CPUAdamBuilder; CPUAdamBuilder().load()"
+# DeepSpeed's own code: its AdamW, and on the CPU what its process groups use.
+COMPILE = """
+from deepspeed.accelerator import get_accelerator
+for name in ("CPUAdamBuilder", "ShareMemCommBuilder"):
+    builder = get_accelerator().create_op_builder(name)
+    if builder is not None and (name == "CPUAdamBuilder" or get_accelerator()._name == "cpu"):
+        builder.load()
+"""
 
 
 class PrepareError(Exception):
@@ -142,13 +149,13 @@ class Peers:
         return Prepared(command, environment, lambda done: outcome.events_in(done["output"]))
 
     def prepare_deepspeed(self, case):
-        """Unpacks its wheels, and compiles its AdamW where that will run, which takes longer than a process may; once. What
-        goes wrong shows when it runs."""
+        """Unpacks its wheels, and compiles what it would compile where it can run, which takes longer than a process may;
+        once. What goes wrong shows when it runs."""
         if self.deepspeed is None:
             self.deepspeed = self.unpack_deepspeed()
         if not self.compiled and (case.gib == 0 or self.device == "cuda"):
             self.compiled = True
-            watch.run([self.given.python, "-c", COMPILE_ADAM], self.left_to_prepare(), self.deepspeed)
+            watch.run([self.given.python, "-c", COMPILE], self.left_to_prepare(), self.deepspeed)
         return self.deepspeed
 
     def unpack_deepspeed(self):

@@ -1,6 +1,7 @@
 """Holding all of a card but so much, over a card of numbers."""
 
 import json
+import os
 import subprocess
 import sys
 import unittest
@@ -59,6 +60,34 @@ class Adjust(unittest.TestCase):
 
     def test_says_so_where_the_card_has_less(self):
         self.assertEqual(ballast.adjust(Card(5 * GIB), [], 8 * GIB), {"free": 5 * GIB, "held": 0})
+
+
+@unittest.skipUnless(os.environ.get("STOWAGE_FAKE_DRIVER"), "no fake of the driver is built")
+class OverTheFakeDriver(unittest.TestCase):
+    """The fake is compiled against CUDA's own header, so that names and arguments are the driver's."""
+
+    def setUp(self):
+        self.before = os.environ.get("LD_LIBRARY_PATH")
+        os.environ["LD_LIBRARY_PATH"] = os.environ["STOWAGE_FAKE_DRIVER"]
+
+    def tearDown(self):
+        os.environ.pop("LD_LIBRARY_PATH")
+        if self.before is not None:
+            os.environ["LD_LIBRARY_PATH"] = self.before
+
+    def test_leaves_what_it_is_told_each_time(self):
+        with ballast.Ballast(300 * MIB) as held:
+            found = [held.adjust(), held.adjust()]
+        self.assertEqual(found[0], found[1])
+        self.assertTrue(300 * MIB <= found[0]["free"] < 302 * MIB, found)
+        self.assertGreater(found[0]["held"], GIB)
+
+    def test_a_ballast_that_has_ended_says_so(self):
+        held = ballast.Ballast(300 * MIB)
+        held.process.kill()
+        held.process.wait()
+        self.assertIn("the ballast ended", held.adjust()["error"])
+        held.__exit__()
 
 
 class Program(unittest.TestCase):
