@@ -91,8 +91,9 @@ class Ballast:
     """That process, as others see it. Use it in a `with`; `adjust` before each program that is measured."""
 
     def __init__(self, leave):
-        self.process = subprocess.Popen([sys.executable, __file__, str(leave)], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, str(leave)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         self.first = True
 
     def __enter__(self):

@@ -13,6 +13,7 @@ LOSS_STEP = 5  # the step whose loss is compared, counted from 1
 @dataclass(frozen=True)
 class Case:
     """A GPT-2 with dropout 0, and the tokens of a step: `batch` samples of `sequence` tokens."""
+
     name: str
     layers: int
     width: int
@@ -37,8 +38,12 @@ class Case:
         yield "wte.weight", (self.vocabulary, width), 0.02
         yield "wpe.weight", (self.sequence, width), 0.02
         for layer in range(self.layers):
-            for name, inner, outer, deviation in [("attn.c_attn", width, 3 * width, 0.02), ("attn.c_proj", width, width, narrow),
-                                                  ("mlp.c_fc", width, 4 * width, 0.02), ("mlp.c_proj", 4 * width, width, narrow)]:
+            for name, inner, outer, deviation in [
+                ("attn.c_attn", width, 3 * width, 0.02),
+                ("attn.c_proj", width, width, narrow),
+                ("mlp.c_fc", width, 4 * width, 0.02),
+                ("mlp.c_proj", 4 * width, width, narrow),
+            ]:
                 yield f"h.{layer}.{name}.weight", (inner, outer), deviation
                 yield f"h.{layer}.{name}.bias", (outer,), 0
             for norm in ("ln_1", "ln_2"):
@@ -51,12 +56,16 @@ class Case:
         return sum(shape[0] * (shape[1] if len(shape) > 1 else 1) for _, shape, _ in self.tensors())
 
 
-CARD = [Case("1.56B", layers=48, width=1600, heads=25, batch=4, gib=12),
-        Case("3.4B", layers=16, width=4096, heads=32, batch=16, gib=24)]
-LONG = [Case("1.56B-40GiB", layers=48, width=1600, heads=25, batch=4, gib=40),
-        Case("3.4B-16GiB", layers=16, width=4096, heads=32, batch=16, gib=16),
-        Case("774M", layers=36, width=1280, heads=20, batch=8, gib=8),
-        Case("124M", layers=12, width=768, heads=12, batch=64, gib=8)]
+CARD = [
+    Case("1.56B", layers=48, width=1600, heads=25, batch=4, gib=12),
+    Case("3.4B", layers=16, width=4096, heads=32, batch=16, gib=24),
+]
+LONG = [
+    Case("1.56B-40GiB", layers=48, width=1600, heads=25, batch=4, gib=40),
+    Case("3.4B-16GiB", layers=16, width=4096, heads=32, batch=16, gib=16),
+    Case("774M", layers=36, width=1280, heads=20, batch=8, gib=8),
+    Case("124M", layers=12, width=768, heads=12, batch=64, gib=8),
+]
 # The default model of scripts/train.
 CPU = [Case("cpu", layers=6, width=384, heads=6, batch=8, sequence=256, vocabulary=256, type="f32")]
 SMALL_CARD = [Case("small-card", layers=2, width=64, heads=2, batch=4, gib=2, sequence=64, vocabulary=256)]
@@ -93,12 +102,18 @@ def all_jobs(device, small, long, rounds=2):
 
 
 def chosen(jobs, words):
-    """The jobs whose case and peer are among the words, where any case or any peer is. ValueError for a word that is neither."""
+    """The jobs whose case and peer are among the words, where any case or any peer is. ValueError for another word."""
     cases = {job.case.name for job in jobs}
     peers = {job.peer for job in jobs}
     for word in words:
         if word not in cases | peers:
-            raise ValueError(f"{word}: there is no such case or peer here; cases: {', '.join(sorted(cases))}; "
-                             f"peers: {', '.join(sorted(peers))}")
-    return [job for job in jobs if (job.case.name in words or not cases.intersection(words))
-            and (job.peer in words or not peers.intersection(words))]
+            raise ValueError(
+                f"{word}: there is no such case or peer here; cases: {', '.join(sorted(cases))}; "
+                f"peers: {', '.join(sorted(peers))}"
+            )
+    return [
+        job
+        for job in jobs
+        if (job.case.name in words or not cases.intersection(words))
+        and (job.peer in words or not peers.intersection(words))
+    ]

@@ -3,10 +3,10 @@
 
     python3 contest.py --programs PREFIX --output FOLDER
 
-Every process is fresh, has a minute, and writes its line to FOLDER/contest.jsonl at once; FOLDER/contest.json has all of
-them with a summary, contest.log every word of every program, and a table is printed. On a card another process holds all
-memory but the case's. Without one, Stowage and PyTorch are measured on the CPU, and the others run to their first device call.
-Exit code: 0 when all is done, also where peers fail; 1 where Stowage itself fails; 2 for bad input.
+Every process is fresh, has a minute, and writes its line to FOLDER/contest.jsonl at once; FOLDER/contest.json has all
+of them with a summary, contest.log every word of every program, and a table is printed. On a card another process
+holds all memory but the case's. Without one, Stowage and PyTorch are measured on the CPU, and the others run to their
+first device call. Exit code: 0 when all is done, also where peers fail; 1 where Stowage itself fails; 2 for bad input.
 """
 
 import argparse
@@ -23,6 +23,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import cases
+import comparison
 import outcome
 import watch
 from nvml import open_nvml
@@ -34,19 +35,31 @@ LEAST_SECONDS = 10  # with less left nothing is begun
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--programs", required=True, metavar="PREFIX", help="installed tree with bin/train_gpt, or build folder")
+    parser.add_argument(
+        "--programs", required=True, metavar="PREFIX", help="installed tree with bin/train_gpt, or build folder"
+    )
     parser.add_argument("--output", required=True, help="folder to write to")
     parser.add_argument("--budget-seconds", type=float, default=1500, help="nothing is begun that cannot end by then")
     parser.add_argument("--process-seconds", type=float, default=60, help="of each process")
     parser.add_argument("--long", action="store_true", help="the longer list of cases")
-    parser.add_argument("--small", action="store_true", help="tiny models, and every peer that runs on a CPU too: a test of this program")
+    parser.add_argument(
+        "--small",
+        action="store_true",
+        help="tiny models, and every peer that runs on a CPU too: a test of this program",
+    )
     parser.add_argument("--only", default="", metavar="CASE,PEER,…", help="these alone")
     parser.add_argument("--device", choices=["cuda", "cpu"], help="default: cuda if a card answers")
     parser.add_argument("--steps", type=int, default=cases.STEPS)
     parser.add_argument("--rounds", type=int, default=2, help="on the CPU: how often each is measured, alternating")
     parser.add_argument("--threads", type=int, default=2, help="of both on the CPU")
-    parser.add_argument("--compile", action="store_true", help="torch.compile each block of PyTorch and FSDP2; the first steps take minutes")
-    parser.add_argument("--machine", help="a machine file of `stowage calibrate`, which else is measured by each of our runs")
+    parser.add_argument(
+        "--compile",
+        action="store_true",
+        help="torch.compile each block of PyTorch and FSDP2; the first steps take minutes",
+    )
+    parser.add_argument(
+        "--machine", help="a machine file of `stowage calibrate`, which else is measured by each of our runs"
+    )
     parser.add_argument("--python", default=sys.executable, help="with torch")
     parser.add_argument("--wheels", help="folder of wheels for DeepSpeed (default: wheels beside this file)")
     parser.add_argument("--commit", help="what was built")
@@ -59,8 +72,10 @@ def train_gpt_of(prefix):
         program = Path(prefix) / folder / "train_gpt"
         if program.is_file():
             return program.resolve()
-    raise ValueError(f"--programs {prefix}: there is no bin/train_gpt in it; give an installed tree (bench/gpu_check/make_tree) or a "
-                     "build folder")
+    raise ValueError(
+        f"--programs {prefix}: there is no bin/train_gpt in it; give an installed tree (bench/gpu_check/make_tree) or a "
+        "build folder"
+    )
 
 
 def commit():
@@ -68,16 +83,29 @@ def commit():
     recorded = HERE.parent / "commit"
     if recorded.is_file():
         return recorded.read_text(encoding="utf-8").strip()
-    done = subprocess.run(["git", "-C", str(HERE), "describe", "--always", "--abbrev=12", "--dirty"], capture_output=True, text=True,
-                          check=False)
+    done = subprocess.run(
+        ["git", "-C", str(HERE), "describe", "--always", "--abbrev=12", "--dirty"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return done.stdout.strip() or "unknown"
 
 
 def describe(given, device, nvml):
-    return {"command": shlex.join([Path(sys.executable).name, *sys.argv]), "commit": given.commit or commit(),
-            "started": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"), "device": device,
-            "card": nvml.describe() if nvml else None, "system": platform.platform(), "cpus": os.cpu_count(),
-            "load": os.getloadavg()[0], "learning": cases.LEARNING, "left_out_steps": cases.LEFT_OUT, "compiled": given.compile}
+    return {
+        "command": shlex.join([Path(sys.executable).name, *sys.argv]),
+        "commit": given.commit or commit(),
+        "started": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "device": device,
+        "card": nvml.describe() if nvml else None,
+        "system": platform.platform(),
+        "cpus": os.cpu_count(),
+        "load": os.getloadavg()[0],
+        "learning": cases.LEARNING,
+        "left_out_steps": cases.LEFT_OUT,
+        "compiled": given.compile,
+    }
 
 
 class Record:
@@ -97,13 +125,15 @@ class Record:
         self.results.append(result)
         self.lines.write(json.dumps(result) + "\n")
         self.lines.flush()
-        whole = {**self.head, "summary": outcome.summary(self.results), "results": self.results}
+        whole = {**self.head, "summary": comparison.summary(self.results), "results": self.results}
         (self.folder / "contest.json").write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
-        print("  ".join(outcome.row(result)), flush=True)
+        print("  ".join(comparison.row(result)), flush=True)
 
     def add_log(self, command, done):
-        self.log.write(f"\n$ {shlex.join(command)}\n{''.join(done['output'])}{done['errors']}\n"
-                       f"[code {done['code']}, {done['seconds']:.1f} s]\n")
+        self.log.write(
+            f"\n$ {shlex.join(command)}\n{''.join(done['output'])}{done['errors']}\n"
+            f"[code {done['code']}, {done['seconds']:.1f} s]\n"
+        )
         self.log.flush()
 
 
@@ -133,13 +163,20 @@ def main():
     device = given.device or ("cuda" if nvml else "cpu")
     try:
         program = train_gpt_of(given.programs)
-        jobs = cases.chosen(cases.all_jobs(device, given.small, given.long, given.rounds), [w for w in given.only.split(",") if w])
+        jobs = cases.chosen(
+            cases.all_jobs(device, given.small, given.long, given.rounds), [w for w in given.only.split(",") if w]
+        )
         Path(given.output).mkdir(parents=True, exist_ok=True)
     except (ValueError, OSError) as error:
         print(f"contest: {error}", file=sys.stderr)
         return 2
-    record = Record(given.output, {**describe(given, device, nvml),
-                                   "cases": {job.case.name: {**asdict(job.case), "parameters": job.case.parameters()} for job in jobs}})
+    record = Record(
+        given.output,
+        {
+            **describe(given, device, nvml),
+            "cases": {job.case.name: {**asdict(job.case), "parameters": job.case.parameters()} for job in jobs},
+        },
+    )
     with tempfile.TemporaryDirectory(prefix="contest-") as scratch:
         peers = Peers(given, program, device, nvml, scratch, end)
         try:
@@ -148,8 +185,11 @@ def main():
         finally:
             peers.close()
             record.close()
-    print("\n" + outcome.table(record.results))
-    for line in [*outcome.agreement(record.results), *([] if given.small else outcome.comparison(record.results))]:
+    print("\n" + comparison.table(record.results))
+    for line in [
+        *comparison.agreement(record.results),
+        *([] if given.small else comparison.comparison(record.results)),
+    ]:
         print(line)
     for result in our_failures(record.results):
         print(f"contest: FAILED: {result['case']} {result['peer']}: {result['why']}", file=sys.stderr)

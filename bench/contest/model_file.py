@@ -34,8 +34,11 @@ class Weights:
 
     def block(self, deviation):
         if deviation not in self.blocks:
-            values = [1.0] * MOST_WRITTEN if deviation is None else [0.0] * MOST_WRITTEN if deviation == 0 else \
-                [deviation * value for value in self.normal]
+            values = (
+                [1.0] * MOST_WRITTEN
+                if deviation is None
+                else [0.0] * MOST_WRITTEN if deviation == 0 else [deviation * value for value in self.normal]
+            )
             self.blocks[deviation] = memoryview(self.encode(values))
         return self.blocks[deviation]
 
@@ -43,7 +46,7 @@ class Weights:
         block, left = self.block(deviation), count * self.size
         at = self.offset * self.size % len(block) if deviation else 0
         while left > 0:
-            piece = block[at:at + left]
+            piece = block[at : at + left]
             file.write(piece)
             left, at = left - len(piece), 0
         if deviation:
@@ -67,9 +70,22 @@ def header_of(case, size):
 
 
 def config_of(case):
-    return {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "activation_function": "gelu_new", "n_layer": case.layers,
-            "n_embd": case.width, "n_head": case.heads, "n_positions": case.sequence, "n_inner": None, "vocab_size": case.vocabulary,
-            "layer_norm_epsilon": 1e-5, "attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0, "tie_word_embeddings": True}
+    return {
+        "architectures": ["GPT2LMHeadModel"],
+        "model_type": "gpt2",
+        "activation_function": "gelu_new",
+        "n_layer": case.layers,
+        "n_embd": case.width,
+        "n_head": case.heads,
+        "n_positions": case.sequence,
+        "n_inner": None,
+        "vocab_size": case.vocabulary,
+        "layer_norm_epsilon": 1e-5,
+        "attn_pdrop": 0.0,
+        "embd_pdrop": 0.0,
+        "resid_pdrop": 0.0,
+        "tie_word_embeddings": True,
+    }
 
 
 def tokens_of(case, seed=2):

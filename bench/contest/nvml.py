@@ -11,8 +11,12 @@ class Memory(ctypes.Structure):
 
 
 class Process(ctypes.Structure):
-    _fields_ = [("pid", ctypes.c_uint), ("used", ctypes.c_ulonglong), ("gpu_instance", ctypes.c_uint),
-                ("compute_instance", ctypes.c_uint)]
+    _fields_ = [
+        ("pid", ctypes.c_uint),
+        ("used", ctypes.c_ulonglong),
+        ("gpu_instance", ctypes.c_uint),
+        ("compute_instance", ctypes.c_uint),
+    ]
 
 
 class Nvml:
@@ -42,7 +46,7 @@ class Nvml:
             self.call("nvmlDeviceGetComputeRunningProcesses_v3", self.device, ctypes.byref(count), found)
         except (OSError, AttributeError):
             return None
-        used = [process.used for process in found[:count.value] if process.pid == pid]
+        used = [process.used for process in found[: count.value] if process.pid == pid]
         return used[0] if used and used[0] != NOT_AVAILABLE else None
 
     def describe(self):

@@ -97,7 +97,7 @@ class Peers:
         return held["free"]
 
     def settle(self):
-        """What the ballast holds once that does not change any more: the memory of the process before may come back late."""
+        """What the ballast holds once that changes no more: the memory of the process before may come back late."""
         held = self.ballast.adjust()
         for _ in range(SETTLE_TIMES):
             time.sleep(SETTLE_SECONDS)
@@ -113,8 +113,12 @@ class Peers:
         files = self.files_of(job.case)
         settings = {"threads": self.given.threads, "device": "simulated", "device_memory": "unlimited"}
         if job.case.gib:
-            settings = {"device": "cuda", "device_memory": job.case.memory - stowage_peer.MARGIN, "machine": self.given.machine,
-                        "host_memory": int((watch.available() or 0) * stowage_peer.SHARE_OF_HOST)}
+            settings = {
+                "device": "cuda",
+                "device_memory": job.case.memory - stowage_peer.MARGIN,
+                "machine": self.given.machine,
+                "host_memory": int((watch.available() or 0) * stowage_peer.SHARE_OF_HOST),
+            }
         elif job.peer == "stowage-fifth":
             settings["device_memory"] = self.need(job.case, files, environment) // 5
         command = stowage_peer.command(self.program, job.case, files, folder, steps=self.given.steps, **settings)
@@ -131,7 +135,13 @@ class Peers:
     def our_events(self, job, folder, done):
         found = stowage_peer.events(job.case, folder)
         if job.case.gib and self.device != "cuda" and not found and "--device" in done["errors"]:
-            return [{"event": outcome.NO_CARD, "reached": "the choice of a device", "message": outcome.last_line(done["errors"])}]
+            return [
+                {
+                    "event": outcome.NO_CARD,
+                    "reached": "the choice of a device",
+                    "message": outcome.last_line(done["errors"]),
+                }
+            ]
         return found
 
     def of_python(self, job, limit):
@@ -139,9 +149,22 @@ class Peers:
         if job.peer.startswith("zero"):
             environment.update(self.prepare_deepspeed(job.case))
         until = time.time() + limit - watch.GRACE_SECONDS - START_UP_SECONDS
-        command = [self.given.python, str(HERE / "torch_peer.py"), "--peer", job.peer, "--case", json.dumps(asdict(job.case)),
-                   "--files", self.files_of(job.case), "--device", "cuda" if job.case.gib else "cpu", "--steps", str(self.given.steps),
-                   "--until", str(until)]
+        command = [
+            self.given.python,
+            str(HERE / "torch_peer.py"),
+            "--peer",
+            job.peer,
+            "--case",
+            json.dumps(asdict(job.case)),
+            "--files",
+            self.files_of(job.case),
+            "--device",
+            "cuda" if job.case.gib else "cpu",
+            "--steps",
+            str(self.given.steps),
+            "--until",
+            str(until),
+        ]
         if not job.case.gib:
             command += ["--threads", str(self.given.threads)]
         if self.given.compile:
@@ -149,8 +172,8 @@ class Peers:
         return Prepared(command, environment, lambda done: outcome.events_in(done["output"]))
 
     def prepare_deepspeed(self, case):
-        """Unpacks its wheels, and compiles what it would compile where it can run, which takes longer than a process may;
-        once. What goes wrong shows when it runs."""
+        """Unpacks its wheels, and compiles where it can run what it would then compile, which takes longer than a
+        process may; once. What goes wrong shows when it runs."""
         if self.deepspeed is None:
             self.deepspeed = self.unpack_deepspeed()
         if not self.compiled and (case.gib == 0 or self.device == "cuda"):
@@ -165,8 +188,10 @@ class Peers:
         wheels = sorted(Path(self.given.wheels or HERE / "wheels").glob("*.whl"))
         if wheels:
             site = f"{self.scratch}/site"
-            watch.run([self.given.python, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--target", site, *wheels],
-                      self.left_to_prepare())
+            watch.run(
+                [self.given.python, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--target", site, *wheels],
+                self.left_to_prepare(),
+            )
             environment["PYTHONPATH"] = ":".join([site, *filter(None, [os.environ.get("PYTHONPATH")])])
             environment["PATH"] = f"{site}/bin:{os.environ.get('PATH', '')}"  # ninja
         return environment

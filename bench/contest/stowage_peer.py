@@ -7,18 +7,51 @@ from pathlib import Path
 
 import cases
 
-# The budget is less than what is free by this, for what a card's driver takes in pieces of its own. Nobody else has a budget.
+# By which the budget is less than what is free, for what a driver takes in pieces of its own. Nobody else has a budget.
 MARGIN = 64 << 20
 SHARE_OF_HOST = 0.8  # of the memory that is free, for what is offloaded
 
 
-def command(program, case, files, folder, device, device_memory, host_memory=None, machine=None, threads=0, steps=cases.STEPS):
+def command(
+    program, case, files, folder, device, device_memory, host_memory=None, machine=None, threads=0, steps=cases.STEPS
+):
     """`folder` gets log.jsonl and plan.json."""
     learning = cases.LEARNING
-    words = [program, "--device", device, "--init", f"{files}/model", "--data", f"{files}/tokens.bin", "--type", case.type,
-             "--sequence", case.sequence, "--batch", case.batch, "--steps", steps, "--schedule", "constant", "--warmup", 0,
-             "--learning-rate", learning["learning_rate"], "--weight-decay", learning["weight_decay"], "--clip", learning["clip"],
-             "--device-memory", device_memory, "--threads", threads, "--log", f"{folder}/log.jsonl", "--plan-json", f"{folder}/plan.json"]
+    words = [
+        program,
+        "--device",
+        device,
+        "--init",
+        f"{files}/model",
+        "--data",
+        f"{files}/tokens.bin",
+        "--type",
+        case.type,
+        "--sequence",
+        case.sequence,
+        "--batch",
+        case.batch,
+        "--steps",
+        steps,
+        "--schedule",
+        "constant",
+        "--warmup",
+        0,
+        "--learning-rate",
+        learning["learning_rate"],
+        "--weight-decay",
+        learning["weight_decay"],
+        "--clip",
+        learning["clip"],
+        "--device-memory",
+        device_memory,
+        "--threads",
+        threads,
+        "--log",
+        f"{folder}/log.jsonl",
+        "--plan-json",
+        f"{folder}/plan.json",
+    ]
     if host_memory is not None:
         words += ["--host-memory", host_memory]
     if machine:
@@ -39,15 +72,33 @@ def events(case, folder):
     for line in lines_of(f"{folder}/log.jsonl"):
         try:
             step = json.loads(line)
-            found.append({"event": "step", "step": step["step"], "loss": step["loss"], "seconds": case.tokens / step["tokens_per_second"]})
+            found.append(
+                {
+                    "event": "step",
+                    "step": step["step"],
+                    "loss": step["loss"],
+                    "seconds": case.tokens / step["tokens_per_second"],
+                }
+            )
             peak = max(peak, step["device_peak_bytes"])
         except (ValueError, KeyError, TypeError, ZeroDivisionError):
             continue  # the last line of a run that was killed
     end = {"event": "peaks", "device_peak_bytes": peak}
     try:
         plan = json.loads("\n".join(lines_of(f"{folder}/plan.json")))
-        end.update({name: plan[name] for name in ("pinned_bytes", "host_bytes", "h2d_bytes", "d2h_bytes", "predicted_step_seconds",
-                                                  "lower_bound_seconds")})
+        end.update(
+            {
+                name: plan[name]
+                for name in (
+                    "pinned_bytes",
+                    "host_bytes",
+                    "h2d_bytes",
+                    "d2h_bytes",
+                    "predicted_step_seconds",
+                    "lower_bound_seconds",
+                )
+            }
+        )
     except (ValueError, KeyError):
         pass  # it did not get as far as a plan
     return [{"event": "attempt", "micro_batch": case.batch}, *found, end] if found else []

@@ -97,5 +97,7 @@ def load(model, folder, device):
 def decayed_groups(parameters, decay):
     """AdamW's groups: matrices decay; biases and gains, which have one dimension, do not."""
     parameters = list(parameters)
-    return [{"params": [p for p in parameters if p.dim() > 1], "weight_decay": decay},
-            {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0}]
+    return [
+        {"params": [p for p in parameters if p.dim() > 1], "weight_decay": decay},
+        {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
+    ]

@@ -6,8 +6,13 @@ CHUNK = 64 << 20  # parameters, whose gradients are there in fp32 at one time
 
 
 def adamw(groups, learning):
-    return torch.optim.AdamW(groups, lr=learning["learning_rate"], betas=(learning["beta1"], learning["beta2"]), eps=learning["epsilon"],
-                             fused=True)
+    return torch.optim.AdamW(
+        groups,
+        lr=learning["learning_rate"],
+        betas=(learning["beta1"], learning["beta2"]),
+        eps=learning["epsilon"],
+        fused=True,
+    )
 
 
 def chunks_of(parameters, most=CHUNK):

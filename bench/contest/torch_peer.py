@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """One peer of PyTorch in one process: a JSON object with an "event" in each line of its output.
 
-    setup          versions and what is set
-    attempt        a micro-batch that is tried, in samples
-    step           step, loss, seconds, micro_batch
-    peaks          of memory, which PyTorch knows of
-    absent, no card, does not fit, failed        why it ends, and what it had reached
+setup          versions and what is set
+attempt        a micro-batch that is tried, in samples
+step           step, loss, seconds, micro_batch
+peaks          of memory, which PyTorch knows of
+absent, no card, does not fit, failed        why it ends, and what it had reached
 """
 
 import argparse
@@ -55,7 +55,11 @@ def first_device_call(device):
         try:
             torch.zeros(1).cuda()
         except Exception as error:  # a driver's absence has many types
-            emit("no card", reached=f"{REACHED}, behind imports and an empty model", message=str(error).split(". Please")[0])
+            emit(
+                "no card",
+                reached=f"{REACHED}, behind imports and an empty model",
+                message=str(error).split(". Please")[0],
+            )
             sys.exit(0)
 
 
@@ -138,8 +142,11 @@ def peaks(device):
     import torch
 
     host = getattr(torch.cuda, "host_memory_stats", dict)()
-    return {"torch_allocated_bytes": torch.cuda.max_memory_allocated(), "torch_reserved_bytes": torch.cuda.max_memory_reserved(),
-            "pinned_bytes": host.get("allocated_bytes.peak", host.get("segment_bytes.peak"))}
+    return {
+        "torch_allocated_bytes": torch.cuda.max_memory_allocated(),
+        "torch_reserved_bytes": torch.cuda.max_memory_reserved(),
+        "pinned_bytes": host.get("allocated_bytes.peak", host.get("segment_bytes.peak")),
+    }
 
 
 def run(given, setting):
@@ -183,15 +190,25 @@ def main():
     parser.add_argument("--files", required=True, help="folder that model_file.py wrote")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--steps", type=int, default=cases.STEPS)
-    parser.add_argument("--until", type=float, default=time.time() + 60, help="no step begins after this second since 1970")
+    parser.add_argument(
+        "--until", type=float, default=time.time() + 60, help="no step begins after this second since 1970"
+    )
     parser.add_argument("--micro-batch", type=int, help="samples at once, the largest that is tried")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--compile", action="store_true")
     given = parser.parse_args()
     case = cases.Case(**json.loads(given.case))
-    setting = SimpleNamespace(case=case, device=given.device, model=f"{given.files}/model", tokens=f"{given.files}/tokens.bin",
-                              steps=given.steps, until=given.until, compile=given.compile, learning=cases.LEARNING,
-                              micro_batch=given.micro_batch or case.batch)
+    setting = SimpleNamespace(
+        case=case,
+        device=given.device,
+        model=f"{given.files}/model",
+        tokens=f"{given.files}/tokens.bin",
+        steps=given.steps,
+        until=given.until,
+        compile=given.compile,
+        learning=cases.LEARNING,
+        micro_batch=given.micro_batch or case.batch,
+    )
     try:
         run(given, setting)
     except Exception as error:  # every failure of a peer is a result

@@ -1,6 +1,9 @@
-"""The ways in which PyTorch and DeepSpeed hold a model that is trained. Each has `forward_backward(tokens, targets, share)`,
-which adds gradients of share · loss and returns the loss, `update()`, and `recover()`: whether it can go on after memory ran out in
-the former."""
+"""The ways in which PyTorch and DeepSpeed hold a model that is trained. Each has
+
+forward_backward(tokens, targets, share)    adds the gradients of share · loss, and returns the loss
+update()                                    the optimizer's step
+recover()                                   whether it can go on after memory ran out in the first
+"""
 
 import os
 
@@ -14,8 +17,15 @@ TYPES = {"bf16": torch.bfloat16, "f32": torch.float32}
 
 def one_rank(backend):
     """The process group of this process alone."""
-    os.environ.update(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT="29500",
-                      GLOO_SOCKET_IFNAME="lo", NCCL_SOCKET_IFNAME="lo")
+    os.environ.update(
+        RANK="0",
+        WORLD_SIZE="1",
+        LOCAL_RANK="0",
+        MASTER_ADDR="127.0.0.1",
+        MASTER_PORT="29500",
+        GLOO_SOCKET_IFNAME="lo",
+        NCCL_SOCKET_IFNAME="lo",
+    )
     torch.distributed.init_process_group(backend, store=torch.distributed.HashStore(), rank=0, world_size=1)
 
 
@@ -52,7 +62,7 @@ class Checkpointing(Plain):
 
 
 class Fsdp2(Plain):
-    """fully_shard on one rank: fp32 parameters, gradients and moments on the host, AdamW there too; blocks are replayed."""
+    """fully_shard on one rank: fp32 parameters, gradients, moments and AdamW on the host; blocks are replayed."""
 
     def __init__(self, setting):
         from torch.distributed.device_mesh import init_device_mesh
@@ -62,8 +72,11 @@ class Fsdp2(Plain):
         one_rank("cpu:gloo,cuda:nccl" if on_card else "gloo")
         model = load(empty_model(setting.model, torch.float32, replays=False), setting.model, "cpu")
         mixed = MixedPrecisionPolicy(param_dtype=TYPES[setting.case.type], reduce_dtype=torch.float32)
-        how = {"mesh": init_device_mesh(setting.device, (1,)), "mp_policy": mixed,
-               "offload_policy": CPUOffloadPolicy(pin_memory=on_card)}
+        how = {
+            "mesh": init_device_mesh(setting.device, (1,)),
+            "mp_policy": mixed,
+            "offload_policy": CPUOffloadPolicy(pin_memory=on_card),
+        }
         for block in model.h:
             if setting.compile:
                 block.compile()
@@ -85,14 +98,27 @@ class Zero:
         case, learning = setting.case, setting.learning
         # Stage 3 frees a parameter between forward and replay, which the other checkpoint takes for a change.
         model = load(empty_model(setting.model, TYPES[case.type], replays=True), setting.model, "cpu")
-        optimizer = DeepSpeedCPUAdam(decayed_groups(model.parameters(), learning["weight_decay"]), lr=learning["learning_rate"],
-                                     betas=(learning["beta1"], learning["beta2"]), eps=learning["epsilon"], adamw_mode=True)
+        optimizer = DeepSpeedCPUAdam(
+            decayed_groups(model.parameters(), learning["weight_decay"]),
+            lr=learning["learning_rate"],
+            betas=(learning["beta1"], learning["beta2"]),
+            eps=learning["epsilon"],
+            adamw_mode=True,
+        )
         one_rank("cpu:gloo,cuda:nccl" if setting.device == "cuda" else "gloo")
         on_host = {"device": "cpu", "pin_memory": setting.device == "cuda"}
         zero = {"stage": stage, "offload_optimizer": on_host, **({"offload_param": on_host} if stage == 3 else {})}
-        self.engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config={
-            "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": case.batch // setting.micro_batch,
-            "bf16": {"enabled": case.type == "bf16"}, "zero_optimization": zero, "gradient_clipping": learning["clip"]})
+        self.engine, *_ = deepspeed.initialize(
+            model=model,
+            optimizer=optimizer,
+            config={
+                "train_micro_batch_size_per_gpu": 1,
+                "gradient_accumulation_steps": case.batch // setting.micro_batch,
+                "bf16": {"enabled": case.type == "bf16"},
+                "zero_optimization": zero,
+                "gradient_clipping": learning["clip"],
+            },
+        )
 
     def forward_backward(self, tokens, targets, _):
         loss = self.engine(tokens, targets)
@@ -108,5 +134,10 @@ class Zero:
         return False
 
 
-STRATEGIES = {"pytorch": Plain, "checkpointing": Checkpointing, "fsdp2": Fsdp2,
-              "zero2": lambda setting: Zero(setting, 2), "zero3": lambda setting: Zero(setting, 3)}
+STRATEGIES = {
+    "pytorch": Plain,
+    "checkpointing": Checkpointing,
+    "fsdp2": Fsdp2,
+    "zero2": lambda setting: Zero(setting, 2),
+    "zero3": lambda setting: Zero(setting, 3),
+}

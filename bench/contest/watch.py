@@ -57,11 +57,13 @@ class Peaks:
 
 def collect(stream, into, most=None):
     """Reads to the end in a thread of its own."""
+
     def read():
         for line in stream:
             into.append(line)
             if most and sum(map(len, into)) > most:
-                del into[:len(into) // 2]
+                del into[: len(into) // 2]
+
     thread = threading.Thread(target=read, daemon=True)
     thread.start()
     return thread
@@ -91,12 +93,20 @@ def wait_and_watch(process, peaks, limit, grace):
 
 
 def run(command, limit, environment=None, nvml=None, grace=GRACE_SECONDS):
-    """{"code", "stopped", "seconds", "output": lines, "errors": the end of standard error, "peaks"}. code is -N where signal
-    N ended it, 127 where it could not be started; `stopped`: this function ended it."""
+    """{"code", "stopped", "seconds", "output": lines, "errors": the end of standard error, "peaks"}. code is -N where
+    signal N ended it, 127 where it could not be started; `stopped`: this function ended it."""
     begin = time.monotonic()
     try:
-        process = subprocess.Popen([str(word) for word in command], env={**os.environ, **(environment or {})}, start_new_session=True,
-                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
+        process = subprocess.Popen(
+            [str(word) for word in command],
+            env={**os.environ, **(environment or {})},
+            start_new_session=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+        )
     except OSError as error:
         return {"code": 127, "stopped": False, "seconds": 0.0, "output": [], "errors": str(error), "peaks": {}}
     output, errors = [], []
@@ -111,5 +121,11 @@ def run(command, limit, environment=None, nvml=None, grace=GRACE_SECONDS):
         thread.join(timeout=5)
         if not thread.is_alive():  # else a process that left the group still has it
             stream.close()
-    return {"code": process.returncode, "stopped": stopped, "seconds": time.monotonic() - begin, "output": output,
-            "errors": "".join(errors)[-MOST_ERRORS:], "peaks": peaks.found}
+    return {
+        "code": process.returncode,
+        "stopped": stopped,
+        "seconds": time.monotonic() - begin,
+        "output": output,
+        "errors": "".join(errors)[-MOST_ERRORS:],
+        "peaks": peaks.found,
+    }

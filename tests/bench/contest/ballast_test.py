@@ -92,14 +92,18 @@ class OverTheFakeDriver(unittest.TestCase):
 
 class Program(unittest.TestCase):
     def test_says_that_there_is_no_driver(self):
-        program = f"import sys; sys.path.insert(0, {str(FOLDER)!r}); import ballast\n" \
-                  "ballast.Driver.__init__.__defaults__ = ('libno-driver.so', 0)\nsys.argv = ['ballast', '5']\nsys.exit(ballast.main())"
+        program = (
+            f"import sys; sys.path.insert(0, {str(FOLDER)!r}); import ballast\n"
+            "ballast.Driver.__init__.__defaults__ = ('libno-driver.so', 0)\nsys.argv = ['ballast', '5']\nsys.exit(ballast.main())"
+        )
         done = subprocess.run([sys.executable, "-B", "-c", program], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 1)
         self.assertIn("libno-driver.so", json.loads(done.stdout)["error"])
 
     def test_refuses_what_is_no_number(self):
-        done = subprocess.run([sys.executable, "-B", FOLDER / "ballast.py", "much"], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-B", FOLDER / "ballast.py", "much"], capture_output=True, text=True, check=False
+        )
         self.assertEqual(done.returncode, 2)
 
 

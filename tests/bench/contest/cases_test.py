@@ -10,7 +10,11 @@ import cases  # noqa: E402
 
 class Table(unittest.TestCase):
     def test_counts_parameters_as_the_published_models_have_them(self):
-        for layers, width, heads, parameters in [(12, 768, 12, 124_439_808), (36, 1280, 20, 774_030_080), (48, 1600, 25, 1_557_611_200)]:
+        for layers, width, heads, parameters in [
+            (12, 768, 12, 124_439_808),
+            (36, 1280, 20, 774_030_080),
+            (48, 1600, 25, 1_557_611_200),
+        ]:
             case = cases.Case("x", layers=layers, width=width, heads=heads, batch=1, vocabulary=50257)
             self.assertEqual(case.parameters(), parameters)
 
@@ -32,7 +36,9 @@ class Jobs(unittest.TestCase):
 
     def test_on_a_card_the_first_comparison_of_every_case_comes_first(self):
         names = self.names("cuda", False, False)
-        self.assertEqual(names[:4], [("1.56B", "stowage", 1), ("1.56B", "fsdp2", 1), ("3.4B", "stowage", 1), ("3.4B", "fsdp2", 1)])
+        self.assertEqual(
+            names[:4], [("1.56B", "stowage", 1), ("1.56B", "fsdp2", 1), ("3.4B", "stowage", 1), ("3.4B", "fsdp2", 1)]
+        )
         self.assertEqual(len(names), 12)
         self.assertEqual(len(set(names)), 12)
 
@@ -41,20 +47,33 @@ class Jobs(unittest.TestCase):
 
     def test_on_the_cpu_peers_alternate(self):
         names = self.names("cpu", False, False, 2)
-        self.assertEqual(names[:6], [("cpu", "stowage", 1), ("cpu", "pytorch", 1), ("cpu", "stowage-fifth", 1),
-                                     ("cpu", "stowage", 2), ("cpu", "pytorch", 2), ("cpu", "stowage-fifth", 2)])
+        self.assertEqual(
+            names[:6],
+            [
+                ("cpu", "stowage", 1),
+                ("cpu", "pytorch", 1),
+                ("cpu", "stowage-fifth", 1),
+                ("cpu", "stowage", 2),
+                ("cpu", "pytorch", 2),
+                ("cpu", "stowage-fifth", 2),
+            ],
+        )
         self.assertEqual(sorted(peer for case, peer, _ in names if case == "small-card"), sorted(cases.PEERS))
 
     def test_words_choose_cases_and_peers(self):
         jobs = cases.all_jobs("cuda", False, False)
-        self.assertEqual([(j.case.name, j.peer) for j in cases.chosen(jobs, ["3.4B", "zero3", "stowage"])],
-                         [("3.4B", "stowage"), ("3.4B", "zero3")])
+        self.assertEqual(
+            [(j.case.name, j.peer) for j in cases.chosen(jobs, ["3.4B", "zero3", "stowage"])],
+            [("3.4B", "stowage"), ("3.4B", "zero3")],
+        )
         self.assertEqual({j.peer for j in cases.chosen(jobs, ["3.4B"])}, set(cases.PEERS))
         self.assertEqual({j.case.name for j in cases.chosen(jobs, ["zero3"])}, {"1.56B", "3.4B"})
         self.assertEqual(cases.chosen(jobs, []), jobs)
 
     def test_a_word_that_is_neither_is_refused(self):
-        with self.assertRaisesRegex(ValueError, "zero4: there is no such case or peer here; cases: 1.56B, 3.4B; peers: .*zero3"):
+        with self.assertRaisesRegex(
+            ValueError, "zero4: there is no such case or peer here; cases: 1.56B, 3.4B; peers: .*zero3"
+        ):
             cases.chosen(cases.all_jobs("cuda", False, False), ["zero4"])
 
 

@@ -17,8 +17,8 @@ TINY = cases.Case("tiny", layers=2, width=8, heads=2, batch=2, sequence=4, vocab
 def tensors_of(path):
     """Name to (type, shape, bytes), holes and overlaps refused."""
     data = path.read_bytes()
-    length, = struct.unpack("<Q", data[:8])
-    header, body, at, found = json.loads(data[8:8 + length]), data[8 + length:], 0, {}
+    (length,) = struct.unpack("<Q", data[:8])
+    header, body, at, found = json.loads(data[8 : 8 + length]), data[8 + length :], 0, {}
     for name, tensor in header.items():
         if name == "__metadata__":
             continue
@@ -33,7 +33,9 @@ class Files(unittest.TestCase):
     def written(self, case):
         with tempfile.TemporaryDirectory() as folder:
             model_file.write_files(folder, case)
-            return tensors_of(Path(folder, "model", "model.safetensors")), list(model_file.read_tokens(Path(folder, "tokens.bin")))
+            return tensors_of(Path(folder, "model", "model.safetensors")), list(
+                model_file.read_tokens(Path(folder, "tokens.bin"))
+            )
 
     def test_every_tensor_has_its_bytes(self):
         found, _ = self.written(TINY)
@@ -70,8 +72,10 @@ class Files(unittest.TestCase):
         self.assertEqual(written, model_file.f32_bytes([weights.normal[i % 5] for i in range(12)]))
 
     def test_rounds_to_nearest_and_ties_to_even(self):
-        self.assertEqual(model_file.bf16_bytes([1.0, -2.0, 1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-20]),
-                         struct.pack("<5H", 0x3F80, 0xC000, 0x3F80, 0x3F82, 0x3F81))
+        self.assertEqual(
+            model_file.bf16_bytes([1.0, -2.0, 1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-20]),
+            struct.pack("<5H", 0x3F80, 0xC000, 0x3F80, 0x3F82, 0x3F81),
+        )
 
     def test_tokens_are_one_step_and_its_last_target(self):
         _, tokens = self.written(TINY)

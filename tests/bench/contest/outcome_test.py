@@ -14,11 +14,22 @@ SECONDS = [9.0, 5.0, 0.5, 0.25, 0.75]
 
 
 def done(**changes):
-    return {"code": 0, "stopped": False, "seconds": 3.0, "output": [], "errors": "", "peaks": {"host_resident": 3 << 30}, **changes}
+    return {
+        "code": 0,
+        "stopped": False,
+        "seconds": 3.0,
+        "output": [],
+        "errors": "",
+        "peaks": {"host_resident": 3 << 30},
+        **changes,
+    }
 
 
 def steps(seconds=SECONDS, micro_batch=4, off=0.0):
-    return [{"event": "step", "step": i + 1, "loss": 5.0 - i + off, "seconds": s, "micro_batch": micro_batch} for i, s in enumerate(seconds)]
+    return [
+        {"event": "step", "step": i + 1, "loss": 5.0 - i + off, "seconds": s, "micro_batch": micro_batch}
+        for i, s in enumerate(seconds)
+    ]
 
 
 def result(events, peer="pytorch", turn=1, **changes):
@@ -27,11 +38,23 @@ def result(events, peer="pytorch", turn=1, **changes):
 
 class Events(unittest.TestCase):
     def test_passes_over_what_is_no_event(self):
-        lines = ["\n", "loading\n", "{\"event\": 5}\n", "[1]\n", "{\"step\": 1}\n", json.dumps({"event": "end"}) + "\n", "{\"event\": \"st"]
+        lines = [
+            "\n",
+            "loading\n",
+            '{"event": 5}\n',
+            "[1]\n",
+            '{"step": 1}\n',
+            json.dumps({"event": "end"}) + "\n",
+            '{"event": "st',
+        ]
         self.assertEqual(outcome.events_in(lines), [{"event": "end"}])
 
     def test_a_step_without_numbers_is_none(self):
-        bad = [{"event": "step", "loss": "nan", "seconds": 1}, {"event": "step", "loss": 1.0}, {"event": "step", "loss": 1.0, "seconds": 0}]
+        bad = [
+            {"event": "step", "loss": "nan", "seconds": 1},
+            {"event": "step", "loss": 1.0},
+            {"event": "step", "loss": 1.0, "seconds": 0},
+        ]
         self.assertEqual(outcome.steps_of(bad + steps()), steps())
 
 
@@ -45,14 +68,22 @@ class Status(unittest.TestCase):
 
     def test_memory_that_ran_out_is_no_failure(self):
         event = {"event": "does not fit", "reached": "step 1", "message": "out of memory with one sample at once"}
-        self.assertEqual(self.status([event]), ("does not fit", "reached: step 1; out of memory with one sample at once"))
-        for errors in ("trace\ntorch.OutOfMemoryError: CUDA out of memory.\n", "train_gpt: cudaMalloc: out of memory",
-                       "train_gpt: --device-memory 5: too small; the smallest that works is 9 bytes (9 B), which op x needs: give 9",
-                       "train_gpt: --device-memory 9: only 5 bytes (5 B) of the card are free; give at most that"):
+        self.assertEqual(
+            self.status([event]), ("does not fit", "reached: step 1; out of memory with one sample at once")
+        )
+        for errors in (
+            "trace\ntorch.OutOfMemoryError: CUDA out of memory.\n",
+            "train_gpt: cudaMalloc: out of memory",
+            "train_gpt: --device-memory 5: too small; the smallest that works is 9 bytes (9 B), which op x needs: give 9",
+            "train_gpt: --device-memory 9: only 5 bytes (5 B) of the card are free; give at most that",
+        ):
             self.assertEqual(self.status([], code=2, errors=errors)[0], "does not fit", errors)
 
     def test_a_crash_names_its_last_line(self):
-        self.assertEqual(self.status(steps(), code=1, errors="Traceback\n  x\nValueError: no\n\n"), ("failed", "exit code 1: ValueError: no"))
+        self.assertEqual(
+            self.status(steps(), code=1, errors="Traceback\n  x\nValueError: no\n\n"),
+            ("failed", "exit code 1: ValueError: no"),
+        )
         self.assertIn("signal 9", self.status([], code=-9)[1])
 
     def test_garbage_is_a_failure(self):
@@ -60,11 +91,16 @@ class Status(unittest.TestCase):
 
     def test_the_time_limit_keeps_the_steps_before_it(self):
         found = result(steps(), stopped=True, code=-15)
-        self.assertEqual((found["status"], found["why"], found["tokens_per_second"]), ("stopped", "at its time limit, after 5 steps", 512.0))
+        self.assertEqual(
+            (found["status"], found["why"], found["tokens_per_second"]),
+            ("stopped", "at its time limit, after 5 steps", 512.0),
+        )
 
     def test_absence_and_no_card_say_what_was_reached(self):
-        self.assertEqual(self.status([{"event": "absent", "reached": "import of deepspeed", "message": "No module"}]),
-                         ("absent", "reached: import of deepspeed; No module"))
+        self.assertEqual(
+            self.status([{"event": "absent", "reached": "import of deepspeed", "message": "No module"}]),
+            ("absent", "reached: import of deepspeed; No module"),
+        )
         self.assertEqual(self.status([{"event": "no card", "message": "m"}]), ("no card", "m"))
 
 
@@ -75,48 +111,30 @@ class Numbers(unittest.TestCase):
 
     def test_the_rate_is_that_of_the_last_micro_batch(self):
         mixed = steps([1, 1, 0.1], 4) + steps([0.5, 0.5], 2)
-        self.assertEqual(result([{"event": "attempt", "micro_batch": 4}, {"event": "attempt", "micro_batch": 2}, *mixed])["tokens_per_second"], 512)
+        self.assertEqual(
+            result([{"event": "attempt", "micro_batch": 4}, {"event": "attempt", "micro_batch": 2}, *mixed])[
+                "tokens_per_second"
+            ],
+            512,
+        )
 
     def test_the_loss_is_that_of_the_fifth_step(self):
         self.assertEqual(result(steps())["loss_at_step_5"], 1.0)
         self.assertIsNone(result(steps([1.0] * 4))["loss_at_step_5"])
 
     def test_what_the_program_says_of_itself_is_kept(self):
-        found = result([{"event": "setup", "torch": "2"}, {"event": "attempt", "micro_batch": 4}, {"event": "attempt", "micro_batch": 2}, *steps(),
-                        {"event": "peaks", "pinned_bytes": 7}])
-        self.assertEqual((found["program"], found["micro_batch"], found["attempts"]), ({"torch": "2", "pinned_bytes": 7}, 2, [4, 2]))
-
-
-class Comparison(unittest.TestCase):
-    def setUp(self):
-        fast = [1.0, 1.0, 0.25]
-        self.results = [result(steps(fast), "stowage"), result(steps([1, 1, 0.5], off=0.25)), result([], "fsdp2", code=1, errors="no"),
-                        outcome.skipped(cases.Job(CASE, "zero2"), "no time is left"),
-                        result(steps(fast), "stowage", 2), result(steps([1, 1, 0.125], off=-0.25), turn=2)]
-
-    def test_compares_within_a_round(self):
-        self.assertEqual(outcome.summary(self.results), {
-            "statuses": {"ran": 4, "failed": 1, "skipped": 1},
-            "against_pytorch": [{"case": "c", "round": 1, "peer": "stowage", "ratio": 2.0},
-                                {"case": "c", "round": 2, "peer": "stowage", "ratio": 0.5}],
-            "against_the_best_peer": [{"case": "c", "peer": "pytorch", "ratio": 0.5}],
-            "losses_apart": [{"case": "c", "round": 1, "peer": "pytorch", "steps": 3, "apart": 0.25},
-                             {"case": "c", "round": 2, "peer": "pytorch", "steps": 3, "apart": 0.25}]})
-        self.assertIn("c, round 1: stowage trains 2.00 times as many tokens per second as pytorch", list(outcome.comparison(self.results)))
-
-    def test_nothing_is_compared_with_what_did_not_run(self):
-        self.assertEqual(list(outcome.comparison(self.results[2:4] + self.results[:1])), [])
-
-    def test_the_table_has_every_job(self):
-        lines = outcome.table(self.results).splitlines()
-        self.assertEqual(len(lines), 2 + 6)
-        self.assertEqual({line.count("|") for line in lines}, {12})
-        self.assertIn("| c | stowage | 1 | ran | 1024.0 |", lines[2])
-        self.assertIn("no time is left", lines[5])
-
-    def test_a_cell_breaks_no_row(self):
-        found = result([], code=1, errors="a | b\n")
-        self.assertEqual(outcome.table([found]).splitlines()[2].count("|"), 12)
+        found = result(
+            [
+                {"event": "setup", "torch": "2"},
+                {"event": "attempt", "micro_batch": 4},
+                {"event": "attempt", "micro_batch": 2},
+                *steps(),
+                {"event": "peaks", "pinned_bytes": 7},
+            ]
+        )
+        self.assertEqual(
+            (found["program"], found["micro_batch"], found["attempts"]), ({"torch": "2", "pinned_bytes": 7}, 2, [4, 2])
+        )
 
 
 if __name__ == "__main__":

@@ -35,7 +35,9 @@ class Strategy:
 
 def setting(**changes):
     case = cases.Case("c", layers=2, width=64, heads=2, batch=8, sequence=64, vocabulary=256)
-    return SimpleNamespace(**{"case": case, "device": "cpu", "steps": 3, "until": time.time() + 100, "micro_batch": 8, **changes})
+    return SimpleNamespace(
+        **{"case": case, "device": "cpu", "steps": 3, "until": time.time() + 100, "micro_batch": 8, **changes}
+    )
 
 
 def events_of(strategy, **changes):
@@ -55,7 +57,10 @@ class MicroBatches(unittest.TestCase):
         strategy = Strategy(fits=2)
         events = events_of(strategy)
         self.assertEqual([e["micro_batch"] for e in events if e["event"] == "attempt"], [8, 4, 2])
-        self.assertEqual([(e["step"], e["loss"], e["micro_batch"]) for e in events if e["event"] == "step"], [(i, 3.5, 2) for i in (1, 2, 3)])
+        self.assertEqual(
+            [(e["step"], e["loss"], e["micro_batch"]) for e in events if e["event"] == "step"],
+            [(i, 3.5, 2) for i in (1, 2, 3)],
+        )
         self.assertEqual((strategy.updates, len(strategy.seen), strategy.seen[0]), (3, 12, ([0, 1], [1, 2], 0.25)))
 
     def test_one_sample_that_does_not_fit_is_said(self):

@@ -1,0 +1,63 @@
+"""Comparisons and the table, of made-up results."""
+
+import sys
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "bench" / "contest"))
+import cases  # noqa: E402
+import comparison  # noqa: E402
+import outcome  # noqa: E402
+from outcome_test import CASE, result, steps  # noqa: E402
+
+
+class Comparison(unittest.TestCase):
+    def setUp(self):
+        fast = [1.0, 1.0, 0.25]
+        self.results = [
+            result(steps(fast), "stowage"),
+            result(steps([1, 1, 0.5], off=0.25)),
+            result([], "fsdp2", code=1, errors="no"),
+            outcome.skipped(cases.Job(CASE, "zero2"), "no time is left"),
+            result(steps(fast), "stowage", 2),
+            result(steps([1, 1, 0.125], off=-0.25), turn=2),
+        ]
+
+    def test_compares_within_a_round(self):
+        self.assertEqual(
+            comparison.summary(self.results),
+            {
+                "statuses": {"ran": 4, "failed": 1, "skipped": 1},
+                "against_pytorch": [
+                    {"case": "c", "round": 1, "peer": "stowage", "ratio": 2.0},
+                    {"case": "c", "round": 2, "peer": "stowage", "ratio": 0.5},
+                ],
+                "against_the_best_peer": [{"case": "c", "peer": "pytorch", "ratio": 0.5}],
+                "losses_apart": [
+                    {"case": "c", "round": 1, "peer": "pytorch", "steps": 3, "apart": 0.25},
+                    {"case": "c", "round": 2, "peer": "pytorch", "steps": 3, "apart": 0.25},
+                ],
+            },
+        )
+        self.assertIn(
+            "c, round 1: stowage trains 2.00 times as many tokens per second as pytorch",
+            list(comparison.comparison(self.results)),
+        )
+
+    def test_nothing_is_compared_with_what_did_not_run(self):
+        self.assertEqual(list(comparison.comparison(self.results[2:4] + self.results[:1])), [])
+
+    def test_the_table_has_every_job(self):
+        lines = comparison.table(self.results).splitlines()
+        self.assertEqual(len(lines), 2 + 6)
+        self.assertEqual({line.count("|") for line in lines}, {12})
+        self.assertIn("| c | stowage | 1 | ran | 1024.0 |", lines[2])
+        self.assertIn("no time is left", lines[5])
+
+    def test_a_cell_breaks_no_row(self):
+        found = result([], code=1, errors="a | b\n")
+        self.assertEqual(comparison.table([found]).splitlines()[2].count("|"), 12)
+
+
+if __name__ == "__main__":
+    unittest.main()
