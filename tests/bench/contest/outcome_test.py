@@ -110,7 +110,7 @@ class Numbers(unittest.TestCase):
         self.assertIsNone(result(steps([1.0, 1.0]))["tokens_per_second"])
 
     def test_the_rate_is_that_of_the_last_micro_batch(self):
-        mixed = steps([1, 1, 0.1], 4) + steps([0.5, 0.5], 2)
+        mixed = steps([1, 1, 0.1, 0.1, 0.1], 4) + steps([0.5, 0.5], 2)
         self.assertEqual(
             result([{"event": "attempt", "micro_batch": 4}, {"event": "attempt", "micro_batch": 2}, *mixed])[
                 "tokens_per_second"

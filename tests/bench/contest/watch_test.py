@@ -46,12 +46,19 @@ class Run(unittest.TestCase):
         script = "trap '' TERM; sh -c 'trap \"\" TERM; echo $$; while true; do sleep 0.05; done' & wait; wait"
         done = watch.run(["sh", "-c", script], 2)
         self.assertEqual((done["code"], done["stopped"]), (-9, True))
-        child = int(done["output"][0])
+        self.assert_ends(int(done["output"][0]))
+
+    def assert_ends(self, pid):
         for _ in range(100):
-            if not is_running(child):
+            if not is_running(pid):
                 return
             time.sleep(0.05)
         self.fail("its child still runs")
+
+    def test_ends_what_a_program_leaves_behind(self):
+        done = watch.run(["sh", "-c", "sleep 60 & echo $!"], 20)
+        self.assertEqual((done["code"], done["stopped"]), (0, False))
+        self.assert_ends(int(done["output"][0]))
 
     def test_a_program_that_is_not_there(self):
         done = watch.run(["/nowhere/x"], 1)
