@@ -43,9 +43,12 @@ def best_peer(results):
 
 
 def losses_apart(results):
-    """For each peer that ran, the largest difference of a step's loss from ours in the same case:
+    """For each peer that ran, the largest difference of a step's loss from our longest run's in the same case:
     {"case", "round", "peer", "steps", "apart"}."""
-    ours = {r["case"]: r["losses"] for r in reversed(results) if r["peer"] == "stowage" and r.get("losses")}
+    ours = {}
+    for r in results:
+        if r["peer"] == "stowage" and len(r.get("losses", [])) > len(ours.get(r["case"], [])):
+            ours[r["case"]] = r["losses"]
     found = []
     for r in results:
         pairs = list(zip(ours.get(r["case"], []), r.get("losses", [])))

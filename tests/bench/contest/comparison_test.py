@@ -44,6 +44,16 @@ class Comparison(unittest.TestCase):
             list(comparison.comparison(self.results)),
         )
 
+    def test_losses_are_compared_with_those_of_our_longest_run(self):
+        results = [
+            result(steps([1.0]), "stowage"),
+            result(steps([1.0] * 3), "stowage", 2),
+            result(steps([1.0] * 2, off=0.5)),
+        ]
+        self.assertEqual(
+            comparison.losses_apart(results), [{"case": "c", "round": 1, "peer": "pytorch", "steps": 2, "apart": 0.5}]
+        )
+
     def test_nothing_is_compared_with_what_did_not_run(self):
         self.assertEqual(list(comparison.comparison(self.results[2:4] + self.results[:1])), [])
 
