@@ -148,6 +148,8 @@ class Setup(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stdout)
         (call,) = self.lines("calls")
         folder = self.state / "build/python/cudnn-frontend"
+        self.assertIn("${PROJECT_SOURCE_DIR}/build/python/cudnn-frontend",
+                      (SETUP.parent.parent / "kernels/cuda/CMakeLists.txt").read_text(encoding="utf-8"))
         self.assertRegex(call, rf"-m pip install .*--target {folder} nvidia-cudnn-frontend==[0-9.]+$")
         headers = folder / "include/cudnn_frontend.h"
         headers.parent.mkdir(parents=True)
