@@ -34,7 +34,7 @@ if(TARGET train_shape)
   endforeach()
   if(TARGET cuda_kernels_test)  # attention without cuDNN
     list(APPEND listed "{\"name\": \"cuda_kernels_test own attention\", \"path\": \"cuda_kernels_test\", \"labels\": [\"gpu\"], \
-\"arguments\": [\"--gtest_filter=CudaAttention.*\"], \"environment\": {\"STOWAGE_CUDNN\": \"off\"}}")
+\"arguments\": [\"--gtest_filter=CudaAttention.*\"], \"environment\": {\"STOWAGE_ATTENTION\": \"own\"}}")
   endif()
   stowage_relocatable(train_shape)
   set_target_properties(train_shape ${gpu_tests} PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")

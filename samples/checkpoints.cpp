@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
+#include <utility>
 #include <vector>
 
 #include "samples/report.h"
@@ -18,6 +20,7 @@ namespace {
 constexpr const char* steps_field = "training.steps";
 constexpr const char* head_tokens_field = "model.head_tokens";
 constexpr const char* first_head_tokens = "2048";  // of checkpoints that do not say
+constexpr const char* method_field = "device.attention";  // not of runs without a card
 
 // What a resumed run may have otherwise than the run before; all but --steps only if the flag is given, so
 // that a flag that was forgotten is not one that was changed.
@@ -183,6 +186,26 @@ void RunCheckpoints::allow_changes(std::map<std::string, std::string>& wanted) {
     const bool allowed = std::string_view(each.flag) == "--steps" || options_.changed.contains(each.flag);
     if (found != stored.end() && allowed) wanted[each.field] = found->second;
   }
+  // What this run's is shows in its first step.
+  if (const auto found = stored.find(method_field); found != stored.end())
+    wanted[method_field] = before_ = found->second;
+}
+
+void RunCheckpoints::made_with(const std::string& attention) {
+  if (attention.empty()) return;
+  configuration_[method_field] = attention;
+  const std::string before = std::exchange(before_, {});
+  if (before.empty() || before == attention) return;
+  const std::string differs =
+      fmt::format("{}/state.json: 'configuration.{}' is '{}', and that of this run is '{}'", start_->folder(),
+                  method_field, before, attention);
+  if (std::getenv("STOWAGE_ATTENTION") == nullptr)
+    throw InvalidInput(fmt::format(
+        "--resume {}: it leads to other bits: set STOWAGE_ATTENTION={} to go on as it was begun, or "
+        "STOWAGE_ATTENTION=auto to go on with other bits",
+        differs, before == "cudnn" ? "cudnn" : "own"));
+  std::fprintf(stderr, "%s: warning: %s: from here on other bits\n", program_name(options_.kind),
+               differs.c_str());
 }
 
 std::string RunCheckpoints::begin(Engine& engine) {

@@ -42,6 +42,10 @@ class RunCheckpoints {
   // Values of the checkpoint into `engine`, which was made with first_step(); and the host copy is made.
   // Returns lines for the user, "" where there is nothing to tell.
   std::string begin(Engine& engine);
+  // Which methods computed attention in the step that was made (attention_methods): it stands in the
+  // checkpoints, since bits depend on it. Throws InvalidInput where the run that this one goes on with had
+  // others, unless STOWAGE_ATTENTION is set: then that is told on stderr, once.
+  void made_with(const std::string& attention);
   // Saves where it is due. What the disk refuses is told on stderr, and the run goes on. Values that are not
   // finite are not saved: throws Error, and the checkpoints before stay.
   void after_step(Engine& engine);
@@ -70,6 +74,7 @@ class RunCheckpoints {
   std::optional<CheckpointSaver> saver_;  // behind the folder that it writes to
   std::uint64_t saved_ = 0;               // the step of the newest checkpoint that was begun
   bool failed_ = false;
+  std::string before_;  // methods of the checkpoint to go on from, until they were compared
 };
 
 }  // namespace stowage::samples

@@ -92,6 +92,13 @@ void add_loss_line(Lines& lines, const DataDescription& data, const RunStatistic
   lines.add("loss", "{:.4f} nats, mean of the last {} steps{}", loss, run.last_losses(), note);
 }
 
+void add_attention_lines(Lines& lines, const AttentionUse& use) {
+  if (attention_methods(use).empty()) return;
+  lines.add("attention", "{} launches of cuDNN, {} of our own kernels for bf16, {} of those for f32",
+            grouped(use.cudnn), grouped(use.own), grouped(use.plain));
+  for (const std::string& refusal : use.refusals) lines.add("  slower", "{}", refusal);
+}
+
 }  // namespace
 
 std::string setup_table(const Setup& setup) {
@@ -116,6 +123,24 @@ void RunStatistics::add(const StepReport& report) {
   h2d_bytes_ = report.h2d_bytes;
   d2h_bytes_ = report.d2h_bytes;
   verified_replays_ += report.verified_replays;
+}
+
+void RunStatistics::add(const AttentionUse& step) {
+  attention_.cudnn += step.cudnn;
+  attention_.own += step.own;
+  attention_.plain += step.plain;
+  attention_.refusals = step.refusals;
+}
+
+std::string attention_methods(const AttentionUse& use) {
+  std::string methods;
+  const auto add = [&](std::uint64_t launches, const char* name) {
+    if (launches > 0) methods += (methods.empty() ? "" : "+") + std::string(name);
+  };
+  add(use.cudnn, "cudnn");
+  add(use.own, "own");
+  add(use.plain, "plain");
+  return methods;
 }
 
 std::uint64_t RunStatistics::last_losses() const { return std::min(steps_, window); }
@@ -159,6 +184,7 @@ std::string summary(const Setup& setup, const RunStatistics& run) {
             share(run.device_peak_bytes(), setup.need));
   lines.add("traffic", "{} in and {} out per step; planned {} and {}", format_bytes(run.h2d_bytes()),
             format_bytes(run.d2h_bytes()), format_bytes(plan.h2d_bytes), format_bytes(plan.d2h_bytes));
+  add_attention_lines(lines, run.attention());
   if (setup.options->verify)
     lines.add("verified", "{} replays, each with the bits of its op's first launch",
               grouped(run.verified_replays()));

@@ -6,6 +6,7 @@
 
 #include "samples/options.h"
 #include "samples/task.h"
+#include "stowage/cuda_device.h"
 #include "stowage/engine.h"
 #include "stowage/graph.h"
 #include "stowage/plan.h"
@@ -44,6 +45,7 @@ std::string setup_table(const Setup& setup);
 class RunStatistics {
  public:
   void add(const StepReport& report);
+  void add(const AttentionUse& step);  // of a step on a card
   std::uint64_t steps() const { return steps_; }
   double last_mean_loss() const;      // of at most the last 20 steps; NaN without any
   std::uint64_t last_losses() const;  // how many that is
@@ -56,6 +58,7 @@ class RunStatistics {
   Bytes h2d_bytes() const { return h2d_bytes_; }
   Bytes d2h_bytes() const { return d2h_bytes_; }
   std::uint64_t verified_replays() const { return verified_replays_; }  // of all steps
+  const AttentionUse& attention() const { return attention_; }          // of all steps
 
  private:
   static constexpr std::uint64_t window = 20;
@@ -69,7 +72,11 @@ class RunStatistics {
   Bytes h2d_bytes_ = 0;
   Bytes d2h_bytes_ = 0;
   std::uint64_t verified_replays_ = 0;
+  AttentionUse attention_;
 };
+
+// The methods that computed attention, "cudnn+own"; empty where none did. Bits depend on them.
+std::string attention_methods(const AttentionUse& use);
 
 std::string summary(const Setup& setup, const RunStatistics& run);
 

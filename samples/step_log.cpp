@@ -27,16 +27,26 @@ std::uint64_t step_of(std::string_view line) {
   return step;
 }
 
+std::string attention_text(const StepRecord& record) {
+  if (!record.attention) return {};
+  return fmt::format(R"(, "attention": {{"cudnn": {}, "own": {}, "plain": {}}})", record.attention->cudnn,
+                     record.attention->own, record.attention->plain);
+}
+
 }  // namespace
+
+AttentionUse launches_since(const AttentionUse& before, const AttentionUse& now) {
+  return {now.cudnn - before.cudnn, now.own - before.own, now.plain - before.plain, now.refusals};
+}
 
 std::string to_json_line(const StepRecord& record) {
   const StepReport& report = record.report;
   return fmt::format(
       R"({{"step": {}, "loss": {}, "grad_norm": {}, "learning_rate": {}, "tokens_per_second": {}, )"
-      R"("device_peak_bytes": {}, "h2d_bytes": {}, "d2h_bytes": {}, "stall_fraction": {}}})",
+      R"("device_peak_bytes": {}, "h2d_bytes": {}, "d2h_bytes": {}, "stall_fraction": {}{}}})",
       report.step + 1, exact(report.loss), exact(report.grad_norm), exact(record.learning_rate),
       exact(record.tokens_per_second), report.device_peak_bytes, report.h2d_bytes, report.d2h_bytes,
-      exact(report.stall_fraction));
+      exact(report.stall_fraction), attention_text(record));
 }
 
 std::string to_json_line(std::uint64_t steps, const Evaluation& evaluation) {

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "samples/output_file.h"
 #include "samples/task.h"
+#include "stowage/cuda_device.h"
 #include "stowage/engine.h"
 
 namespace stowage::samples {
@@ -16,7 +18,11 @@ struct StepRecord {
   StepReport report;
   double learning_rate = 0;
   double tokens_per_second = 0;
+  std::optional<AttentionUse> attention = {};  // the step's launches, on a card
 };
+
+// What was launched between two moments; refusals are those of the later one.
+AttentionUse launches_since(const AttentionUse& before, const AttentionUse& now);
 
 // One line without its end. Steps count from 1, as in the progress line. Doubles are written as the shortest
 // text that reads back as the same double, and as null where they are no number.

@@ -119,6 +119,10 @@ class Trainer {
       const LineEnd line_end{progress};
       while (engine_.completed_steps() < options_.steps && !interrupted()) {
         const StepRecord record = make_step(engine_.completed_steps());
+        if (record.attention) {
+          statistics_.add(*record.attention);
+          checkpoints_.made_with(attention_methods(*record.attention));
+        }
         write_log([&] { log.write(record); });
         print(progress.add(record.report));
         statistics_.add(record.report);
@@ -159,11 +163,13 @@ class Trainer {
       inputs.push_back({model_.built.inputs[i].value.id, values[i]});
     StepRecord record;
     record.learning_rate = learning_rate(schedule_of(options_), step);
+    const AttentionUse before = attention_use();
     try {
       record.report = engine_.step(inputs, {.learning_rate = record.learning_rate});
     } catch (const NonFinite& error) {
       throw Error(divergence_message(error.finding(), options_, checkpoints_.last_before(engine_)));
     }
+    if (device_->info().backend == "cuda") record.attention = launches_since(before, attention_use());
     record.tokens_per_second = static_cast<double>(setup_.tokens_per_step()) / record.report.seconds;
     return record;
   }

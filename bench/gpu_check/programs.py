@@ -50,7 +50,7 @@ class Programs:
 
 
 def cudnn_library(environment):
-    """The file that attention's kernels come from as the backend looks for it; "off", or None: there is none."""
+    """The file that attention's kernels come from as the backend looks for it, or None: there is none."""
     named = environment.get("STOWAGE_CUDNN", "")
     if named:
         return named

@@ -12,6 +12,7 @@
 #include "bench/gpu_check/copy_replay.h"
 #include "src/base/laps.h"
 #include "stowage/choose_device.h"
+#include "stowage/cuda_device.h"
 #include "stowage/engine.h"
 #include "stowage/error.h"
 
@@ -138,6 +139,16 @@ Json transfers_json(const Plan& plan, const std::vector<Interval>& timeline) {
   return {{"kind", "transfers"}, {"h2d", std::move(h2d)}, {"d2h", std::move(d2h)}};
 }
 
+// How attention was computed since the process began; the same three counts in a simulated run are 0.
+Json attention_json() {
+  const AttentionUse use = attention_use();
+  return {{"kind", "attention"},
+          {"cudnn", use.cudnn},
+          {"own", use.own},
+          {"plain", use.plain},
+          {"refusals", use.refusals}};
+}
+
 Json total_json(const CopyTotal& total) {
   return {{"bytes", total.bytes}, {"copies", total.copies}, {"seconds", number(total.seconds)}};
 }
@@ -172,6 +183,7 @@ Json make_steps(const RunOptions& options, const ShapedModel& model, const Plan&
   engine.drain();
   const double step_seconds = laps.lap();
   print(transfers_json(plan, engine.last_timeline()).dump());
+  print(attention_json().dump());
   return {{"start", start_seconds}, {"steps", step_seconds}};
 }
 

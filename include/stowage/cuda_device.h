@@ -6,8 +6,10 @@
 // Thread-safe.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "stowage/bytes.h"
 #include "stowage/device.h"
@@ -39,8 +41,24 @@ CudaStatus cuda_status();
 // the failure is reported by the next synchronise behind it all the same. Accesses are only checked to lie in
 // live allocations (AccessViolation).
 // A fault of the card itself is sticky: every later call throws DeviceError until the process ends.
-// Throws InvalidInput with the reason where there is no such card, DeviceError, OutOfMemory.
+// Throws InvalidInput with the reason where there is no such card or STOWAGE_ATTENTION is wrong, DeviceError,
+// OutOfMemory.
 std::unique_ptr<Device> open_cuda_device(const CudaOptions& options = {});
+
+// How the attention ops of this process were computed on its cards: launches by method, forward and backward
+// alike. A method's bits differ from another's. STOWAGE_ATTENTION=cudnn, own or auto (the default) says which
+// methods may be used for bf16; any other value makes open_cuda_device throw InvalidInput.
+struct AttentionUse {
+  std::uint64_t cudnn = 0;  // cuDNN's fused kernels
+  std::uint64_t own = 0;    // our own for bf16
+  std::uint64_t plain = 0;  // our own for f32, in plain arithmetic
+  // Why cuDNN did not compute a shape that it might have: one sentence for each shape and direction, in the
+  // order in which they came. The same sentences go to stderr.
+  std::vector<std::string> refusals;
+};
+
+// Since the process began; nothing where no card was opened.
+AttentionUse attention_use();
 
 // Kernels for the compute lane of a CUDA device, work types f32 and bf16 (f64: InvalidInput at launch).
 // Throws InvalidInput as above.

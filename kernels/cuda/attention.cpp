@@ -2,6 +2,10 @@
 
 #include <fmt/core.h>
 
+#include <string_view>
+#include <type_traits>
+
+#include "kernels/cuda/attention_use.h"
 #include "kernels/cuda/cudnn_attention.h"
 #include "kernels/cuda/flash_attention.h"
 #include "kernels/math/bfloat16.h"
@@ -17,29 +21,47 @@ void require_width(const AttentionShape& shape) {
                   shape.head_width(), widest_head));
 }
 
-bool by_cudnn(const AttentionShape&, const float*, float*, float*, void*) { return false; }
-bool by_cudnn(const AttentionShape& shape, const Bfloat16* qkv, Bfloat16* out, float* log_sum_exp,
-              void* stream) {
-  return shape.seen == nullptr && cudnn_attention(shape, qkv, out, log_sum_exp, stream);
+// `cudnn` enqueues the work, or returns why it does not; then `own` enqueues it.
+template <class Cudnn, class Own>
+void in_bf16(const AttentionShape& shape, bool backward, Cudnn cudnn, Own own) {
+  require_width(shape);
+  if (const AttentionChoice choice = attention_choice(); choice != AttentionChoice::own) {
+    const std::string_view refusal = cudnn();
+    if (refusal.empty()) return count_attention(AttentionMethod::cudnn);
+    refuse_cudnn(choice, shape, backward, refusal);
+  }
+  own();
+  count_attention(AttentionMethod::own);
 }
 
-bool by_cudnn(const AttentionShape&, const AttentionGradient<float>&, void*) { return false; }
-bool by_cudnn(const AttentionShape& shape, const AttentionGradient<Bfloat16>& of, void* stream) {
-  return shape.seen == nullptr && cudnn_attention_backward(shape, of, stream);
+// f32 is no choice: there is no other kernel.
+template <class Own>
+void in_f32(const AttentionShape& shape, Own own) {
+  require_width(shape);
+  own();
+  count_attention(AttentionMethod::plain);
 }
 
 }  // namespace
 
 template <class T>
 void attention(const AttentionShape& shape, const T* qkv, T* out, float* log_sum_exp, void* stream) {
-  require_width(shape);
-  if (!by_cudnn(shape, qkv, out, log_sum_exp, stream)) flash_attention(shape, qkv, out, log_sum_exp, stream);
+  const auto own = [&] { flash_attention(shape, qkv, out, log_sum_exp, stream); };
+  if constexpr (std::is_same_v<T, float>)
+    in_f32(shape, own);
+  else
+    in_bf16(
+        shape, false, [&] { return cudnn_attention(shape, qkv, out, log_sum_exp, stream); }, own);
 }
 
 template <class T>
 void attention_backward(const AttentionShape& shape, const AttentionGradient<T>& of, void* stream) {
-  require_width(shape);
-  if (!by_cudnn(shape, of, stream)) flash_attention_backward(shape, of, stream);
+  const auto own = [&] { flash_attention_backward(shape, of, stream); };
+  if constexpr (std::is_same_v<T, float>)
+    in_f32(shape, own);
+  else
+    in_bf16(
+        shape, true, [&] { return cudnn_attention_backward(shape, of, stream); }, own);
 }
 
 template void attention(const AttentionShape&, const float*, float*, float*, void*);

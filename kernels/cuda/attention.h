@@ -3,8 +3,12 @@
 // small.
 //
 // Which of two methods computes a shape is decided once for each shape and lane, from the shape, the card and
-// the libraries alone: cuDNN's fused attention (cudnn_attention.h) for bf16 without dropout or padding where
-// cuDNN takes it, else our own (flash_attention.h). Each writes the same bits every time.
+// the libraries alone: cuDNN's fused attention (cudnn_attention.h) for bf16 without dropout, and without
+// padding or with padding at the end, where cuDNN takes it, else our own (flash_attention.h). Each writes the
+// same bits every time. For bf16 the environment variable STOWAGE_ATTENTION says which may be used:
+//   auto   (or unset) as above; each shape that cuDNN does not compute is told on stderr, once, with the
+//   reason cudnn  cuDNN alone: InvalidInput with the reason for a shape that it does not compute own    our
+//   own kernels alone; cuDNN is not opened
 #pragma once
 
 #include <cstddef>
@@ -23,6 +27,8 @@ struct AttentionShape {
   // [samples, sequence]: keys of positions that are 0 get no weight. Null: all are seen. A sample of zeros
   // alone gives rows of NaN.
   const std::int32_t* seen = nullptr;
+  // The caller's word that in each sample of `seen` no position is seen behind one that is not.
+  bool padded_at_end = false;
 
   std::int64_t head_width() const { return width / heads; }
 };
@@ -42,7 +48,7 @@ struct AttentionGradient {
   const float* log_sum_exp = nullptr;
   const T* dout = nullptr;
   T* dqkv = nullptr;
-  void* workspace = nullptr;  // for cuDNN; may be null
+  void* workspace = nullptr;  // for cuDNN, aligned to 256 bytes; may be null
   std::size_t workspace_bytes = 0;
 };
 template <class T>

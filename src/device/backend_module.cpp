@@ -118,4 +118,9 @@ std::unique_ptr<Device> open_cuda_device(const CudaOptions& options) {
   return module_or_throw().open(options);
 }
 
+AttentionUse attention_use() {
+  const LoadedModule& loaded = cuda_module();
+  return loaded.module == nullptr ? AttentionUse{} : loaded.module->attention_use();
+}
+
 }  // namespace stowage

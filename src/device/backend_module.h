@@ -14,7 +14,7 @@
 
 namespace stowage {
 
-inline constexpr unsigned backend_module_abi = 1;
+inline constexpr unsigned backend_module_abi = 2;
 
 struct BackendModule {
   // Read first: nothing behind them is touched when they differ from the program's.
@@ -24,6 +24,7 @@ struct BackendModule {
   CudaStatus (*status)() = nullptr;
   std::unique_ptr<Device> (*open)(const CudaOptions& options) = nullptr;
   void (*add_kernels)(LaunchTable& table) = nullptr;
+  AttentionUse (*attention_use)() = nullptr;
 };
 
 // What this program was built as; a module must say the same.

@@ -68,6 +68,14 @@ TEST(LoadBackendModule, ErrorsCrossTheBoundaryByType) {
   EXPECT_THROW(loaded.module->open({.ordinal = 2}), InvalidInput);
 }
 
+TEST(LoadBackendModule, CountsCrossTheBoundary) {
+  const LoadedModule loaded = load_backend_module({THROWING_MODULE});
+  ASSERT_NE(loaded.module, nullptr);
+  const AttentionUse use = loaded.module->attention_use();
+  EXPECT_EQ(use.plain, 3u);
+  EXPECT_EQ(use.refusals, std::vector<std::string>{"a shape"});
+}
+
 TEST(LoadBackendModule, RefusesAnotherBuild) {
   const LoadedModule older = load_backend_module({OLDER_MODULE});
   EXPECT_EQ(older.module, nullptr);
@@ -75,7 +83,7 @@ TEST(LoadBackendModule, RefusesAnotherBuild) {
                                   HasSubstr("build both together")));
   const LoadedModule other = load_backend_module({OTHER_INTERFACE_MODULE});
   EXPECT_EQ(other.module, nullptr);
-  EXPECT_THAT(other.reason, HasSubstr("interface 2"));
+  EXPECT_THAT(other.reason, HasSubstr("interface 3"));
 }
 
 TEST(LoadBackendModule, RefusesALibraryThatIsNoBackend) {

@@ -50,7 +50,7 @@ NARROWER = {
     # The parts of the CUDA module.
     "src/nn/cuda": ["include/stowage", "src/base", "src/device", "src/device/cuda", "src/graph", "src/nn", "kernels",
                     "kernels/cuda"],
-    "src/nn/cuda_module": ["include/stowage", "src/device", "src/device/cuda", "src/nn/cuda"],
+    "src/nn/cuda_module": ["include/stowage", "src/device", "kernels/cuda", "src/device/cuda", "src/nn/cuda"],
 }
 
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <limits>
 
 #include "stowage/error.h"
@@ -129,6 +130,71 @@ TEST(Checkpoints, AResumedRunKeepsTheHeadsChunk) {
   } catch (const InvalidInput& error) {
     EXPECT_THAT(error.what(), HasSubstr("'configuration.model.head_tokens': \"many\" is no whole number"));
   }
+}
+
+// A run of one parameterless step for each call of `step`, with checkpoints.
+class OneLayer {
+ public:
+  explicit OneLayer(bool resume) {
+    options_.model = {.layers = 1, .width = 8, .heads = 2, .sequence = 4, .batch = 1};
+    options_.checkpoint_every = 1;
+    options_.resume = resume;
+  }
+  // Whether the checkpoint of the step after the newest one was written.
+  void step(const TemporaryFolder& folder, const std::string& attention) {
+    options_.data = folder.make("text", std::string(100, 'a'));
+    options_.checkpoint_folder = folder.file("saved");
+    const std::unique_ptr<Task> task = make_task(options_);
+    RunCheckpoints checkpoints(options_, *task);
+    GraphBuilder builder;
+    const Gpt model = gpt(builder, options_.model);
+    const Graph graph = builder.finish(model.loss, optimizer_of(options_));
+    const Plan plan = std::get<Plan>(make_plan(graph, Machine{}, {}, {.policy = Policy::none}));
+    const auto device =
+        open_simulated_device({.capacity = plan.device_peak_bytes, .executor = Executor::virtual_time});
+    checkpoints.take_graph(graph);
+    Engine engine(*device, graph, plan,
+                  {.first_step = checkpoints.first_step(), .machine = {}, .kernels = {}, .host_kernels = {}});
+    checkpoints.begin(engine);
+    const std::vector<std::int32_t> values(4, 1);
+    const std::array<InputData, 2> inputs = {{{model.tokens.id, values}, {model.targets.id, values}}};
+    engine.step(inputs, {});
+    checkpoints.made_with(attention);
+    checkpoints.after_step(engine);
+    checkpoints.finish(engine);
+  }
+
+ private:
+  Options options_;
+};
+
+TEST(Checkpoints, AnotherMethodOfAttentionIsRefusedUnlessItIsAskedFor) {
+  const TemporaryFolder folder;
+  const auto newest = [&] { return open_newest_checkpoint(folder.file("saved"))->state(); };
+  OneLayer(false).step(folder, "");  // without a card, or by an older version
+  EXPECT_FALSE(newest().configuration.contains("device.attention"));
+  OneLayer(true).step(folder, "cudnn");
+  EXPECT_EQ(newest().configuration.at("device.attention"), "cudnn");
+  OneLayer(true).step(folder, "cudnn");
+  EXPECT_EQ(newest().step, 3U);
+  try {
+    OneLayer(true).step(folder, "own");
+    FAIL() << "accepted";
+  } catch (const InvalidInput& error) {
+    EXPECT_THAT(error.what(),
+                HasSubstr(folder.file("saved") +
+                          "/step-000000000003/state.json: "
+                          "'configuration.device.attention' is 'cudnn', and that of this run is "
+                          "'own'"));
+    EXPECT_THAT(error.what(), HasSubstr("STOWAGE_ATTENTION=cudnn"));
+  }
+  EXPECT_EQ(newest().step, 3U);
+  ::setenv("STOWAGE_ATTENTION", "auto", 1);
+  testing::internal::CaptureStderr();
+  OneLayer(true).step(folder, "own");
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("warning: "));
+  ::unsetenv("STOWAGE_ATTENTION");
+  EXPECT_EQ(newest().configuration.at("device.attention"), "own");
 }
 
 // An update may leave what no loss has shown yet.

@@ -135,6 +135,21 @@ TEST(Summary, OfALossWithPartsSaysWhichTheseAre) {
   EXPECT_THAT(summary(told.setup, run), HasSubstr("last 1 steps; this and that\n"));
 }
 
+TEST(Summary, TellsHowAttentionWasComputedOnACard) {
+  const Told told;
+  RunStatistics run;
+  run.add(step_report(0, 2, 1));
+  EXPECT_EQ(summary(told.setup, run).find("attention"), std::string::npos);
+  run.add(AttentionUse{1000, 2, 0, {}});
+  run.add(AttentionUse{1000, 3, 0, {"a shape: why"}});
+  const std::string text = summary(told.setup, run);
+  EXPECT_THAT(text, HasSubstr("2,000 launches of cuDNN, 5 of our own kernels for bf16, 0 of those for f32"));
+  EXPECT_THAT(text, HasSubstr("a shape: why"));
+  EXPECT_EQ(attention_methods(run.attention()), "cudnn+own");
+  EXPECT_EQ(attention_methods({0, 0, 7, {}}), "plain");
+  EXPECT_EQ(attention_methods({}), "");
+}
+
 TEST(InfeasibleMessage, NamesOptionBytesAndOp) {
   Infeasible infeasible{.budget = 999, .minimum = 1048576, .host = false, .op = "h.3.attention"};
   const std::string device = infeasible_message(infeasible, Policy::automatic);

@@ -40,6 +40,14 @@ TEST(StepLog, ReadsBackExactly) {
   EXPECT_EQ(read.size(), 9U);
 }
 
+TEST(StepLog, CountsAttentionOnACard) {
+  StepRecord record = awkward();
+  record.attention = launches_since({1, 2, 3, {}}, {5, 2, 10, {"why"}});
+  const auto read = nlohmann::json::parse(to_json_line(record));
+  EXPECT_EQ(read.at("attention"), nlohmann::json({{"cudnn", 4}, {"own", 0}, {"plain", 7}}));
+  EXPECT_EQ(kept_bytes(to_json_line(record) + '\n', 8), to_json_line(record).size() + 1);
+}
+
 TEST(StepLog, NoNumberIsNull) {
   StepRecord record;
   record.report.loss = std::numeric_limits<double>::quiet_NaN();

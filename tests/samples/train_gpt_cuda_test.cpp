@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 
 #include "stowage/plan.h"
@@ -26,13 +27,17 @@ std::string some_text() {
 // One variable of the environment, for one test.
 class Variable {
  public:
-  Variable(const char* name, const std::string& value) : name_(name) { ::setenv(name, value.c_str(), 1); }
+  Variable(const char* name, const std::string& value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    ::setenv(name, value.c_str(), 1);
+  }
   Variable(const Variable&) = delete;
   Variable& operator=(const Variable&) = delete;
-  ~Variable() { ::unsetenv(name_); }
+  ~Variable() { before_ ? ::setenv(name_, before_->c_str(), 1) : ::unsetenv(name_); }
 
  private:
   const char* name_;
+  std::optional<std::string> before_;
 };
 
 class TrainGptCuda : public testing::Test {
@@ -98,6 +103,58 @@ TEST_F(TrainGptCuda, SaysWhyItRunsSimulated) {
     EXPECT_THAT(refused.errors, HasSubstr("--device: "));
     EXPECT_THAT(refused.errors, HasSubstr("ask for the simulated device"));
   }
+}
+
+// One shape in two directions, twice in a step of two layers.
+TEST_F(TrainGptCuda, CountsHowAttentionWasComputed) {
+  for (const char* type : {"f32", "bf16"}) {
+    const std::string log = folder_.file("log"), saved = folder_.file(std::string("saved ") + type);
+    const ProgramResult run =
+        run_train_gpt(small({"--type", type, "--policy", "none", "--log", log, "--checkpoint", saved}));
+    ASSERT_EQ(run.exit_code, 0) << run.errors;
+    const bool plain = type == std::string("f32");
+    std::istringstream lines(contents_of(log));
+    for (std::string line; std::getline(lines, line);)
+      EXPECT_EQ(nlohmann::json::parse(line).at("attention"),
+                nlohmann::json({{"cudnn", 0}, {"own", plain ? 0 : 4}, {"plain", plain ? 4 : 0}}));
+    EXPECT_THAT(run.output, HasSubstr(plain ? "12 of those for f32" : "12 of our own kernels for bf16"));
+    EXPECT_EQ(run.errors, "") << "cuDNN was asked";
+    EXPECT_THAT(contents_of(saved + "/step-000000000003/state.json"),
+                HasSubstr(plain ? R"("device.attention":"plain")" : R"("device.attention":"own")"));
+  }
+}
+
+TEST_F(TrainGptCuda, TellsWhyCudnnDoesNotComputeAShapeOnce) {
+  const Variable method("STOWAGE_ATTENTION", "auto"), library("STOWAGE_CUDNN", "/nowhere/libcudnn.so.9");
+  const ProgramResult run = run_train_gpt(small({"--type", "bf16"}));
+  ASSERT_EQ(run.exit_code, 0) << run.errors;
+  const std::string shape = "attention of 2 samples, 2 heads of 32 elements, sequence 16, causal, ";
+  for (const std::string& text : {run.output, run.errors})
+    for (const char* direction : {"forward", "backward"}) {
+      const std::size_t first = text.find(shape + direction + ": computed by our own kernels");
+      ASSERT_NE(first, std::string::npos) << text;
+      EXPECT_EQ(text.find(shape + direction, first + 1), std::string::npos) << text;
+    }
+  EXPECT_TRUE(run.errors.find("/nowhere/libcudnn.so.9") != std::string::npos ||
+              run.errors.find("built without cudnn-frontend's headers") != std::string::npos)
+      << run.errors;
+}
+
+TEST_F(TrainGptCuda, TakesTheMethodThatIsAskedForOrNone) {
+  {
+    const Variable method("STOWAGE_ATTENTION", "cudnn"), library("STOWAGE_CUDNN", "/nowhere/libcudnn.so.9");
+    const ProgramResult run = run_train_gpt(small({"--type", "bf16"}));
+    EXPECT_EQ(run.exit_code, 1);  // found in the step, whose error names the op
+    EXPECT_THAT(run.errors, HasSubstr("'h.0.attn'"));
+    EXPECT_THAT(run.errors, HasSubstr("attention of 2 samples, 2 heads of 32 elements, sequence 16, causal, "
+                                      "forward: cuDNN does not compute it ("));
+    EXPECT_THAT(run.errors, HasSubstr("set auto to let our own kernels compute it"));
+    EXPECT_EQ(run_train_gpt(small({"--type", "f32"})).exit_code, 0) << "cuDNN computes in bf16 alone";
+  }
+  const Variable method("STOWAGE_ATTENTION", "cuDNN");
+  const ProgramResult wrong = run_train_gpt(small({}));
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.errors, HasSubstr("STOWAGE_ATTENTION=cuDNN: unknown; set cudnn, own or auto"));
 }
 
 TEST_F(TrainGptCuda, KeepsToWhatIsFree) {

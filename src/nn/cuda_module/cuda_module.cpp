@@ -1,11 +1,22 @@
 // What libstowage_cuda.so exports.
+#include "kernels/cuda/attention_use.h"
 #include "src/device/backend_module.h"
 #include "src/device/cuda/open.h"
 #include "src/nn/cuda/launch_table.h"
 
+namespace {
+
+// A wrong choice of attention is told before any work.
+std::unique_ptr<stowage::Device> open(const stowage::CudaOptions& options) {
+  stowage::cuda::attention_choice();
+  return stowage::cuda::open_device(options);
+}
+
+}  // namespace
+
 extern "C" const stowage::BackendModule* stowage_backend_module() {
   static const stowage::BackendModule module{stowage::backend_module_abi, stowage::backend_module_version(),
-                                             stowage::cuda::status, stowage::cuda::open_device,
-                                             stowage::cuda::add_kernels};
+                                             stowage::cuda::status,       open,
+                                             stowage::cuda::add_kernels,  stowage::cuda::attention_use};
   return &module;
 }

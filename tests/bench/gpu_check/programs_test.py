@@ -44,7 +44,7 @@ class Cudnn(unittest.TestCase):
             library = Path(folder) / "libcudnn.so.9"
             library.touch()
             self.assertEqual(programs.cudnn_library({"LD_LIBRARY_PATH": "/nowhere:" + folder}), str(library))
-            self.assertEqual(programs.cudnn_library({"LD_LIBRARY_PATH": folder, "STOWAGE_CUDNN": "off"}), "off")
+            self.assertEqual(programs.cudnn_library({"LD_LIBRARY_PATH": folder, "STOWAGE_CUDNN": "/x/libcudnn.so"}), "/x/libcudnn.so")
 
 
 class Installed(unittest.TestCase):

@@ -14,10 +14,16 @@ std::unique_ptr<stowage::Device> open(const stowage::CudaOptions& options) {
 
 void add_kernels(stowage::LaunchTable& /*table*/) {}
 
+stowage::AttentionUse attention_use() { return {1, 2, 3, {"a shape"}}; }
+
 }  // namespace
 
 extern "C" const stowage::BackendModule* stowage_backend_module() {
-  static const stowage::BackendModule module{stowage::backend_module_abi, stowage::backend_module_version(),
-                                             status, open, add_kernels};
+  static const stowage::BackendModule module{stowage::backend_module_abi,
+                                             stowage::backend_module_version(),
+                                             status,
+                                             open,
+                                             add_kernels,
+                                             attention_use};
   return &module;
 }

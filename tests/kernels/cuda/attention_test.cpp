@@ -141,8 +141,8 @@ class CudaAttention : public CudaKernelTest {
   }
   // cuDNN may round more than our own kernel does, and is judged by the largest element where it may run.
   static double fused(double tolerance) {
-    const char* cudnn = std::getenv("STOWAGE_CUDNN");
-    return cudnn != nullptr && std::string_view(cudnn) == "off" ? 0 : tolerance;
+    const char* method = std::getenv("STOWAGE_ATTENTION");
+    return method != nullptr && std::string_view(method) == "own" ? 0 : tolerance;
   }
   void expect_attention(const Sizes& sizes, KernelCase of, const double* seen = nullptr) {
     expect_right_in(of, DataType::f32);

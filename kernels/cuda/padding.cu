@@ -1,0 +1,45 @@
+#include "kernels/cuda/padding.h"
+
+#include "kernels/cuda/kernel_registry.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/reduce.h"
+
+namespace stowage::cuda {
+
+inline constexpr int padding_threads = 256;
+
+// A block counts one sample.
+__global__ void count_lengths_kernel(std::int64_t sequence, const std::int32_t* seen, std::int32_t* all,
+                                     std::int32_t* seen_keys) {
+  __shared__ std::int32_t parts[padding_threads / warp_size];
+  const std::int32_t* const sample = seen + blockIdx.x * sequence;
+  std::int32_t count = 0;
+  for (std::int64_t i = threadIdx.x; i < sequence; i += blockDim.x) count += sample[i] != 0 ? 1 : 0;
+  count = reduce_block<Sum>(count, parts);
+  if (threadIdx.x != 0) return;
+  all[blockIdx.x] = static_cast<std::int32_t>(sequence);
+  seen_keys[blockIdx.x] = count;
+}
+
+// A block clears one token's keys and values, which lie behind its queries.
+__global__ void clear_padding_kernel(std::int64_t width, const std::int32_t* seen, Bfloat16* dqkv) {
+  if (seen[blockIdx.x] != 0) return;
+  Bfloat16* const keys = dqkv + blockIdx.x * 3 * width + width;
+  for (std::int64_t i = threadIdx.x; i < 2 * width; i += blockDim.x) keys[i] = static_cast<Bfloat16>(0.0F);
+}
+
+void count_lengths(const PaddedSamples& shape, const std::int32_t* seen, std::int32_t* all,
+                   std::int32_t* seen_keys, void* stream) {
+  launch(count_lengths_kernel, "attention", {{shape.samples}, padding_threads}, stream, shape.sequence, seen,
+         all, seen_keys);
+}
+
+void clear_padding(const AttentionShape& shape, Bfloat16* dqkv, void* stream) {
+  launch(clear_padding_kernel, "attention_backward", {{shape.samples * shape.sequence}, padding_threads},
+         stream, shape.width, shape.seen, dqkv);
+}
+
+STOWAGE_CUDA_KERNEL(count_lengths_kernel);
+STOWAGE_CUDA_KERNEL(clear_padding_kernel);
+
+}  // namespace stowage::cuda
