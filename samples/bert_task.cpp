@@ -51,7 +51,7 @@ BuiltModel build_bert(GraphBuilder& builder, const GptConfig& sizes) {
           {{model.tokens, tokens},
            {model.targets, tokens},
            {model.token_types, segments},
-           {model.seen, segments},
+           {model.seen, 2, 1},  // all, for a batch that is made up: padding stands at the end alone
            {model.next_sentence, segments}}};
 }
 

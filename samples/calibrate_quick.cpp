@@ -65,8 +65,9 @@ class ProbeRun {
         launches_(graph_.ops.size()) {
     for (const ModelInput& input : model_.inputs) {
       auto& values = values_.emplace_back(static_cast<std::size_t>(graph_.tensor(input.value.id).elements()));
-      const auto below = static_cast<std::size_t>(std::min(input.values, 256));
-      for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::int32_t>(i % below);
+      const auto count = static_cast<std::size_t>(std::min(input.values, 256) - input.least);
+      for (std::size_t i = 0; i < values.size(); ++i)
+        values[i] = input.least + static_cast<std::int32_t>(i % count);
       inputs_.push_back({input.value.id, values});
     }
     for (const Instruction& instruction : plan_.instructions) {

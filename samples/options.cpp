@@ -229,7 +229,8 @@ BertConfig bert_sizes(const GptConfig& sizes) {
           .padded_vocabulary = sizes.padded_vocabulary,
           .attention_dropout = sizes.attention_dropout,
           .epsilon = sizes.epsilon,
-          .pretraining = true};
+          .pretraining = true,
+          .padding_at_end = true};
 }
 
 CommandLine parse_command_line(int count, const char* const* arguments, ModelKind kind) {

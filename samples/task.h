@@ -20,10 +20,11 @@
 
 namespace stowage::samples {
 
-// An input of a model: whole numbers from 0 on, below `values`.
+// An input of a model: whole numbers from `least` on, below `values`.
 struct ModelInput {
   Value value;
   std::int32_t values = 1;
+  std::int32_t least = 0;
 };
 
 struct BuiltModel {

@@ -32,8 +32,9 @@
 //   first_token_backward            dy[N/S,C] -> dx[N,C]: 0 in the other rows           sequence
 //   attention                       qkv[N,3C] (, seen i32[N])                           heads, sequence,
 //                                     -> out[N,C], log_sum_exp A[N/S,heads,S]           causal, dropout, key
+//                                                                                       (, padding_at_end)
 //                                     (keys at positions where seen is 0 get no weight; like tokens, it is
-//                                     the whole batch's)
+//                                     the whole batch's; padding_at_end as in nn::AttentionOptions)
 //   attention_backward              qkv, out, log_sum_exp, dout[N,C] (, seen)           the same
 //                                     -> dqkv[N,3C] (, workspace)
 //   dropout                         x -> y (may alias x); its backward is itself on dy  probability, key

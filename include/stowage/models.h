@@ -108,6 +108,7 @@ struct BertConfig {
   std::optional<double> attention_dropout{};  // instead of `dropout`, on the attention probabilities
   double epsilon = 1e-12;                     // of the norms
   bool pretraining = false;
+  bool padding_at_end = false;  // as nn::AttentionOptions has it, of Bert::seen
 };
 
 struct Bert {

@@ -23,6 +23,9 @@ struct AttentionOptions {
   // i32 [batch * sequence], 0 at padding: keys there get no weight (what adding a mask of -infinity to the
   // scores gives). Each sample must have a position that is seen. Empty: all are.
   Value seen{};
+  // The caller's word that in each sample no position is seen behind one that is not: then fused kernels that
+  // take a number of keys compute it. The CPU's kernels throw InvalidInput where it does not hold.
+  bool padding_at_end = false;
 };
 
 struct LinearCrossEntropyOptions {

@@ -145,9 +145,14 @@ class Forward {
 void require_keys(const AttentionShape& shape) {
   for (std::int64_t sample = 0; shape.seen != nullptr && sample < shape.samples; ++sample) {
     const std::int32_t* seen = shape.seen + sample * shape.sequence;
-    if (std::any_of(seen, seen + shape.sequence, [](std::int32_t key) { return key != 0; })) continue;
-    throw InvalidInput("attention: all positions of sample " + std::to_string(sample) +
-                       " are padding; let at least one be seen");
+    const auto is_seen = [](std::int32_t key) { return key != 0; };
+    if (std::none_of(seen, seen + shape.sequence, is_seen))
+      throw InvalidInput("attention: all positions of sample " + std::to_string(sample) +
+                         " are padding; let at least one be seen");
+    if (shape.padded_at_end && !std::is_partitioned(seen, seen + shape.sequence, is_seen))
+      throw InvalidInput("attention: sample " + std::to_string(sample) +
+                         " has padding in front of a position that is seen; put it at the end, or leave out "
+                         "padding_at_end");
   }
 }
 

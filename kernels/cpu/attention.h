@@ -15,13 +15,15 @@ struct AttentionShape {
   RandomStream stream = {};
   // [samples, sequence]: keys of positions that are 0 get no weight. Null: all are seen.
   const std::int32_t* seen = nullptr;
+  bool padded_at_end = false;  // the caller's word: of a sample no position is seen behind one that is not
 
   std::int64_t head_width() const { return width / heads; }
 };
 
 // qkv[N, 3 width] holds queries, keys and values side by side, each split in heads.
 // out = dropout(softmax(q k^T / sqrt(head width))) v; log_sum_exp[samples, heads, sequence] of the
-// scaled scores. Throws InvalidInput for a sample of which no position is seen.
+// scaled scores. Throws InvalidInput for a sample of which no position is seen, and where `padded_at_end`
+// does not hold.
 template <class T>
 void attention(const AttentionShape& shape, const T* qkv, T* out, T* log_sum_exp);
 

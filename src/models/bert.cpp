@@ -64,7 +64,8 @@ struct Encoder {
                              .sequence = config.sequence,
                              .causal = false,
                              .dropout = config.attention_dropout.value_or(config.dropout),
-                             .seen = seen});
+                             .seen = seen,
+                             .padding_at_end = config.padding_at_end});
     y = linear(name + ".output", parameter + ".output.dense", y, config.width, config.width);
     return join(name, parameter + ".output", x, y);
   }

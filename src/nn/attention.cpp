@@ -25,10 +25,11 @@ void require_fit(const GraphBuilder& builder, const std::string& name, Value qkv
 
 // What a fused bf16 kernel may use: cuDNN's deterministic backward takes some 2 S^2 bytes for each head that
 // it works on at once (9.19, on Hopper), and heads for 512 tiles of 128 queries fill any card. Other work
-// types need none.
+// types, and what no fused kernel computes (dropout, padding that may stand anywhere), need none.
 Bytes fused_backward_bytes(const GraphBuilder& builder, std::int64_t samples,
                            const AttentionOptions& options) {
-  if (builder.work_type() != DataType::bf16) return 0;
+  const bool fused = options.dropout == 0 && (!options.seen || options.padding_at_end);
+  if (builder.work_type() != DataType::bf16 || !fused) return 0;
   constexpr std::int64_t tile = 128, enough_tiles = 512;
   constexpr Bytes padding = 1 << 20;
   const std::int64_t tiles = (options.sequence + tile - 1) / tile;
@@ -54,6 +55,7 @@ Value attention(GraphBuilder& builder, std::string name, Value qkv, const Attent
                         {"dropout", options.dropout}};
   builder.add_random_stream(attributes, name, tokens * options.heads * options.sequence);
   if (options.seen) attributes.merge(token_slice(builder, tokens));
+  if (options.padding_at_end) attributes["padding_at_end"] = std::int64_t{1};
 
   // Keys per query: all, or those up to the query itself.
   auto length = static_cast<double>(options.sequence);
@@ -63,7 +65,7 @@ Value attention(GraphBuilder& builder, std::string name, Value qkv, const Attent
   auto backward = [=](GraphBuilder& b, const std::vector<Value>& gradients) {
     Value dqkv = b.gradient_like(qkv);
     std::vector<Value> writes{dqkv};
-    const Bytes scratch = options.seen ? 0 : fused_backward_bytes(b, tokens / options.sequence, options);
+    const Bytes scratch = fused_backward_bytes(b, tokens / options.sequence, options);
     if (scratch > 0) writes.push_back(b.workspace(full + ".backward.workspace", scratch));
     std::vector<Value> reads{qkv, y, log_sum_exp, gradients[0]};
     if (options.seen) reads.push_back(options.seen);

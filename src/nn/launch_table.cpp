@@ -199,6 +199,7 @@ cpu::AttentionShape attention_shape(const KernelCall& call, std::size_t seen) {
   }
   if (call.rows(0) % shape.sequence != 0) call.fail("needs whole sequences");
   if (seen < call.reads()) shape.seen = call.tokens(seen, call.rows(0)).data();
+  shape.padded_at_end = shape.seen != nullptr && call.integer_if_present("padding_at_end") != 0;
   return shape;
 }
 

@@ -124,6 +124,29 @@ TEST(Attention, GradientsWithPaddingMatchDifferences) {
   }
 }
 
+// Fused kernels take padding at the end alone, and no dropout.
+TEST(Attention, GivesWhatNoFusedKernelComputesNoWorkspace) {
+  const auto backward = [](bool padded, bool at_end, double dropout) {
+    GraphBuilder b(DataType::bf16);
+    const Value qkv = b.parameter("qkv", {10, 24}, {});
+    const Value y = nn::attention(b, "att", qkv,
+                                  {.heads = 2,
+                                   .sequence = 5,
+                                   .dropout = dropout,
+                                   .seen = padded ? b.input("seen", {10}) : Value{},
+                                   .padding_at_end = at_end});
+    const Graph graph =
+        b.finish_without_update(nn::cross_entropy(b, "loss", y, b.input("targets", {10})));
+    return graph.op(test::op_named(graph, "att.backward"));
+  };
+  EXPECT_EQ(backward(true, true, 0).writes.size(), 2U);
+  EXPECT_EQ(backward(true, true, 0).attributes.at("padding_at_end"), Attribute(std::int64_t{1}));
+  EXPECT_EQ(backward(true, false, 0).writes.size(), 1U);
+  EXPECT_FALSE(backward(true, false, 0).attributes.contains("padding_at_end"));
+  EXPECT_EQ(backward(false, false, 0.1).writes.size(), 1U);
+  EXPECT_EQ(backward(true, true, 0.1).writes.size(), 1U);
+}
+
 // Padding goes to both ops, and no fused kernel's workspace.
 TEST(Attention, ReadsThePaddingOfItsMicroBatch) {
   GraphBuilder b(DataType::bf16);

@@ -224,6 +224,20 @@ TEST(AttentionPadding, ASampleOfPaddingAloneIsRefused) {
   }
 }
 
+TEST(AttentionPadding, PaddingInFrontIsRefusedWhereItIsPromisedAtTheEnd) {
+  const std::vector<std::int32_t> at_end{1, 0, 1, 1}, in_front{1, 1, 0, 1};
+  AttentionCase attention_case{{2, 1, 2, 4, false, 0, {}, at_end.data(), true}};
+  attention_case.run<float>();
+  attention_case.shape.seen = in_front.data();
+  try {
+    attention_case.run<float>();
+    FAIL() << "taken";
+  } catch (const InvalidInput& error) {
+    EXPECT_NE(std::string(error.what()).find("sample 1 has padding in front"), std::string::npos)
+        << error.what();
+  }
+}
+
 TEST(AttentionMask, AFutureTokenChangesNothingBefore) {
   const AttentionCase attention_case{{1, 2, 300, 16, true}};
   std::vector<float> qkv = attention_case.qkv<float>();

@@ -247,6 +247,29 @@ TEST_F(CudaAttention, LeavesPaddingOut) {
   }
 }
 
+// Padding at the end of each sample, which cuDNN takes as a number of keys; whole and not whole tiles.
+TEST_F(CudaAttention, LeavesPaddingAtTheEndOut) {
+  for (const Sizes& sizes :
+       {Sizes{3, 2, 128, 64, false}, Sizes{2, 2, 150, 32, false}, Sizes{2, 1, 70, 80, true}}) {
+    SCOPED_TRACE(name(sizes));
+    TestOperand seen{Role::i32, {sizes.tokens()}, {}};
+    for (std::int64_t i = 0; i < sizes.tokens(); ++i)
+      seen.values.push_back(i % sizes.sequence < 1 + 40 * (i / sizes.sequence) ? 1 : 0);
+    KernelCase of = forward(sizes);
+    of.attributes["padding_at_end"] = std::int64_t{1};
+    of.reads.push_back(seen);
+    expect_attention(sizes, of, seen.values.data());
+    const std::vector<Output> left = run_cpu(of, DataType::f64, DataType::bf16);
+    KernelCase back = backward(sizes);
+    back.attributes = of.attributes;
+    back.reads[1].values = widened(left[0], DataType::f64);
+    back.reads[2].values = widened(left[1], DataType::f64);
+    back.reads.push_back(seen);
+    back.writes.push_back({Role::i32, {300000}, {}});
+    expect_attention(sizes, back, seen.values.data());
+  }
+}
+
 // Of a batch whose second half it takes.
 TEST_F(CudaAttention, TakesItsPartOfTheBatchsPadding) {
   const Sizes sizes{1, 2, 20, 8, false};
