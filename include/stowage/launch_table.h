@@ -25,7 +25,8 @@
 //   linear_gelu                     x[N,I], w, bias[O] -> pre[N,O] = linear, y[N,O] = gelu(pre)
 //                                                                                       transposed, form
 //   gelu                            x -> y                                              form: "tanh" | "erf"
-//   gelu_backward                   x, dy -> dx (may alias dy)                          form
+//   gelu_backward                   x, dy -> dx (may alias dy) (, dbias[O] = column     form
+//                                     sums of dx, of matrices)
 //   tanh                            x -> y
 //   tanh_backward                   y, dy -> dx (may alias dy)
 //   first_token                     x[N,C] -> y[N/S,C]: each sample's first row         sequence

@@ -7,6 +7,7 @@
 #include "kernels/cuda/pack.h"
 #include "kernels/cuda/reduce.h"
 #include "kernels/cuda/scratch.h"
+#include "kernels/math/gelu.h"
 
 namespace stowage::cuda {
 
@@ -46,6 +47,26 @@ struct LayerNormTerms {
       sum[0][k] += flow.values[k] * ((pack.values[k] - average) * inverse);
       sum[1][k] += flow.values[k];
     }
+  }
+};
+
+// Of the bias that GELU's input ends with: the gradient, which is written too.
+template <class T, class Form>
+struct GeluTerms {
+  static constexpr int sums = 1;
+  const T* x;
+  const T* dy;
+  T* dx;
+
+  __device__ void add(std::int64_t at, std::int64_t, std::int64_t count, bool aligned,
+                      float (&sum)[sums][pack_size<T>]) const {
+    const Pack<T> pack = load_pack(x + at, count, aligned);
+    Pack<T> flow = load_pack(dy + at, count, aligned);
+    for (int k = 0; k < pack_size<T>; ++k) {
+      flow.values[k] *= Form::derivative(pack.values[k]);
+      sum[0][k] += flow.values[k];
+    }
+    store_pack(dx + at, count, aligned, flow);
   }
 };
 
@@ -141,6 +162,17 @@ void layer_norm_backward_parameters(const Rows& shape, const T* x, const float* 
                  dbias, stream);
 }
 
+template <class T>
+void gelu_backward_bias(GeluForm form, const Rows& shape, const T* x, const T* dy, T* dx, T* dbias,
+                        void* stream) {
+  const bool aligned = rows_are_aligned<T>(shape.width, x, dy, dx);
+  if (form == GeluForm::tanh) {
+    sum_columns<T>(shape, GeluTerms<T, GeluTanh>{x, dy, dx}, aligned, dbias, dbias, stream);
+  } else {
+    sum_columns<T>(shape, GeluTerms<T, GeluErf>{x, dy, dx}, aligned, dbias, dbias, stream);
+  }
+}
+
 template void column_sum(const Rows&, const float*, float*, void*, bool);
 template void column_sum(const Rows&, const Bfloat16*, Bfloat16*, void*, bool);
 template void column_sum(const Rows&, const Bfloat16*, float*, void*, bool);
@@ -148,11 +180,18 @@ template void layer_norm_backward_parameters(const Rows&, const float*, const fl
                                              const float*, float*, float*, void*);
 template void layer_norm_backward_parameters(const Rows&, const Bfloat16*, const float*, const float*,
                                              const Bfloat16*, Bfloat16*, Bfloat16*, void*);
+template void gelu_backward_bias(GeluForm, const Rows&, const float*, const float*, float*, float*, void*);
+template void gelu_backward_bias(GeluForm, const Rows&, const Bfloat16*, const Bfloat16*, Bfloat16*,
+                                 Bfloat16*, void*);
 
 STOWAGE_CUDA_KERNEL(column_partial_kernel<float, PlainTerms<float>>);
 STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, PlainTerms<Bfloat16>>);
 STOWAGE_CUDA_KERNEL(column_partial_kernel<float, LayerNormTerms<float>>);
 STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, LayerNormTerms<Bfloat16>>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<float, GeluTerms<float, GeluTanh>>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<float, GeluTerms<float, GeluErf>>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, GeluTerms<Bfloat16, GeluTanh>>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, GeluTerms<Bfloat16, GeluErf>>);
 STOWAGE_CUDA_KERNEL(column_total_kernel<float>);
 STOWAGE_CUDA_KERNEL(column_total_kernel<Bfloat16>);
 

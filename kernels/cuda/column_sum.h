@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/layer_norm.h"
 
 namespace stowage::cuda {
@@ -17,5 +18,11 @@ inline constexpr std::int64_t column_sum_scratch = std::int64_t{8} << 20;
 // Bfloat16; To: T or float.
 template <class T, class To>
 void column_sum(const Rows& shape, const T* x, To* sum, void* stream, bool add = false);
+
+// gelu_backward of [rows, width], and in the same pass dbias[width], the column sums of dx before it is
+// rounded to T. dx may be dy.
+template <class T>
+void gelu_backward_bias(GeluForm form, const Rows& shape, const T* x, const T* dy, T* dx, T* dbias,
+                        void* stream);
 
 }  // namespace stowage::cuda

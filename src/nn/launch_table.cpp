@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/cpu/attention.h"
+#include "kernels/cpu/column_sum.h"
 #include "kernels/cpu/cross_entropy.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/embedding.h"
@@ -138,8 +139,10 @@ struct Gelu {
 template <class T>
 struct GeluBackward {
   static void run(const KernelCall& call) {
-    call.expect(2, 2, 1);
+    call.expect(2, 2, 1, 2);
     cpu::gelu_backward(gelu_form(call), call.elements(0), call.read<T>(0), call.read<T>(1), call.write<T>(0));
+    if (call.writes() == 2)
+      cpu::column_sum<T>(call.rows(0), call.columns(0), call.write<T>(0), call.write<T>(1));
   }
 };
 

@@ -43,6 +43,22 @@ void backward(GraphBuilder& b, const Linear& op, Value dy) {
   }
 }
 
+// The gradient of `pre`, and in the same pass that of the bias, which is its sum.
+Value gelu_gradient(GraphBuilder& b, const Linear& op, Value pre, Value dy, const Attribute& form) {
+  Value dpre = b.gradient_like(pre);
+  std::vector<Value> writes{dpre};
+  if (b.wants_gradient(op.bias)) writes.push_back(b.gradient_like(op.bias));
+  b.op({op.name + ".backward_gelu",
+        "gelu_backward",
+        {{"form", form}},
+        {pre, dy},
+        writes,
+        in_place(b, dy, 1),
+        {21 * elements(b, pre), 0}});
+  if (writes.size() == 2) b.add_gradient(op.bias, writes[1], true);
+  return dpre;
+}
+
 // Judges the operands; the result's name is still to be set.
 Linear checked(const GraphBuilder& builder, const std::string& name, Value x, Value weight, Value bias,
                bool transposed) {
@@ -89,15 +105,9 @@ Value linear_gelu(GraphBuilder& builder, std::string name, Value x, Value weight
   const Attribute text = std::string(form == Gelu::tanh ? "tanh" : "erf");
   attributes["form"] = text;
   auto rule = [=](GraphBuilder& b, const std::vector<Value>& gradients) {
-    Value dpre = b.gradient_like(pre);
-    b.op({op.name + ".backward_gelu",
-          "gelu_backward",
-          {{"form", text}},
-          {pre, gradients[1]},
-          {dpre},
-          in_place(b, gradients[1], 1),
-          {20 * elements(b, pre), 0}});
-    backward(b, op, dpre);
+    Linear rest = op;
+    rest.bias = {};
+    backward(b, rest, gelu_gradient(b, op, pre, gradients[1], text));
   };
   double flops = op.flops + 13 * elements(builder, y);
   builder.op({name, "linear_gelu", std::move(attributes), {x, weight, bias}, {pre, y}, {}, {flops, 0}}, rule);

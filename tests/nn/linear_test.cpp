@@ -71,12 +71,22 @@ TEST(LinearGelu, IsOneOpForwardAndTheUsualOnesBackward) {
                             nn::Gelu::erf, true);
   Graph graph = b.finish_without_update(test::weighted_sum(b, y));
   EXPECT_THAT(test::op_names(graph), ElementsAre("y", "loss", "loss.backward", "y.backward_gelu",
-                                                 "y.backward_weight", "y.backward_bias", "y.backward"));
+                                                 "y.backward_weight", "y.backward"));
   EXPECT_EQ(graph.ops[0].attributes,
             (Attributes{{"transposed", std::int64_t{1}}, {"form", std::string("erf")}}));
   EXPECT_THAT(test::tensor_names(graph, graph.ops[0].writes), ElementsAre("y.pre", "y"));
   EXPECT_THAT(test::tensor_names(graph, graph.ops[3].reads), ElementsAre("y.pre", "y.grad"));
+  EXPECT_THAT(test::tensor_names(graph, graph.ops[3].writes), ElementsAre("y.pre.grad", "bias.grad"));
   EXPECT_EQ(graph.ops[3].may_alias, (std::vector<Alias>{{0, 1}}));
+}
+
+TEST(LinearGelu, ABiasThatIsNoParameterGetsNoGradient) {
+  GraphBuilder b(DataType::f64);
+  Value x = b.parameter("x", {7, 5}, {});
+  Value y = nn::linear_gelu(b, "y", x, b.parameter("w", {5, 3}, {}), b.input("bias", {3}, DataType::f64),
+                            nn::Gelu::erf);
+  Graph graph = b.finish_without_update(test::weighted_sum(b, y));
+  EXPECT_THAT(test::tensor_names(graph, graph.ops[3].writes), ElementsAre("y.pre.grad"));
 }
 
 TEST(LinearGelu, NeedsABias) {

@@ -144,7 +144,11 @@ struct Gelu {
 template <class T>
 struct GeluBackward {
   static void run(const KernelCall& call) {
-    call.expect(2, 2, 1);
+    call.expect(2, 2, 1, 2);
+    if (call.writes() == 2) {
+      return gelu_backward_bias(gelu_form(call), {call.rows(0), call.columns(0)}, call.read<T>(0),
+                                call.read<T>(1), call.write<T>(0), call.write<T>(1), call.stream());
+    }
     gelu_backward(gelu_form(call), call.elements(0), call.read<T>(0), call.read<T>(1), call.write<T>(0),
                   call.stream());
   }

@@ -52,6 +52,21 @@ TEST_F(CudaElementwise, GeluBackwardInBothFormsAndInPlace) {
   }
 }
 
+// One row, odd widths, whole packs, more columns than a block has, more rows than the most chunks of the least.
+TEST_F(CudaElementwise, GeluBackwardSumsItsColumnsForTheBiasInPlaceToo) {
+  using Shape = std::vector<std::int64_t>;
+  for (const char* form : {"tanh", "erf"}) {
+    for (const Shape& shape : {Shape{1, 5}, Shape{70, 24}, Shape{7, 45}, Shape{3, 1032}, Shape{9000, 3}}) {
+      const std::int64_t count = shape[0] * shape[1];
+      TestOperand x = input(count, 3, 8), dy = input(count, 4), dx = output(count);
+      x.shape = dy.shape = dx.shape = shape;
+      const TestOperand dbias = output(shape[1]);
+      expect_right({"gelu_backward", {{"form", form}}, {x, dy}, {dx, dbias}});
+      expect_right({"gelu_backward", {{"form", form}}, {x, dy}, {dx, dbias}, {{0, 1}}}, 3);
+    }
+  }
+}
+
 TEST_F(CudaElementwise, DropoutDropsWhatTheCpuDrops) {
   constexpr std::int64_t count = 5003;
   TestOperand x = input(count, 5);
