@@ -108,7 +108,7 @@ void measure_norms() {
   });
   measure("layer_norm/backward", calls, 0, [=] {
     layer_norm_backward(tokens, width, memory(0, elements), memory(1, width), memory(4, tokens),
-                        memory(5, tokens), memory(3, elements), memory(6, elements));
+                        memory(5, tokens), memory(3, elements), memory(7, elements), memory(6, elements));
   });
   measure("layer_norm/backward_parameters", calls, 0, [=] {
     layer_norm_backward_parameters(tokens, width, memory(0, elements), memory(4, tokens), memory(5, tokens),

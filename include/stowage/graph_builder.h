@@ -107,6 +107,11 @@ class GraphBuilder {
   // addition may work in place on it. Several contributions are summed in the order of arrival
   // ("accumulate" ops): of a parameter first those of all micro-batches for each of its uses, then the uses.
   void add_gradient(Value of, Value gradient, bool fresh);
+  // What other rules have given to an activation so far; an empty Value: nothing yet, or no activation. An op
+  // that can add it to its own gradient of `of` spares an "accumulate" op: it hands the sum to set_gradient,
+  // which replaces what was given, instead of to add_gradient. The sum counts as fresh.
+  Value gradient_so_far(Value of) const;
+  void set_gradient(Value of, Value sum);
   // The op that consumes `gradient` may write in place: true if it is fresh and this rule is its
   // only reader.
   bool may_overwrite(Value gradient) const;
@@ -174,6 +179,7 @@ class GraphBuilder {
   void check_alias(const Op& op, const Alias& alias) const;
   Gradient added(Gradient before, Value of, Gradient more);
   void add_to_use(Value of, Value gradient, bool fresh);
+  void require_fitting(Value of, Value gradient) const;
   void require_still_wanted(Value of) const;
 
   std::uint32_t half_blocks() const;

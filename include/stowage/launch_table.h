@@ -16,7 +16,8 @@
 //   embedding_backward              tokens, dy[N,C] -> dtable[V,C]
 //   position_backward               dy[N,C] -> dpositions[S,C]                          sequence
 //   layer_norm                      x[N,C], gain[C], bias[C] -> y, mean A[N], rstd A[N]    epsilon
-//   layer_norm_backward             x, gain, mean, rstd, dy -> dx (may alias dy)
+//   layer_norm_backward             x, gain, mean, rstd, dy (, before[N,C]) -> dx (may alias dy)
+//                                     (, dgain[C], dbias[C]); `before`, another gradient of x, is added to dx
 //   layer_norm_backward_parameters  x, mean, rstd, dy -> dgain[C], dbias[C]
 //   linear                          x[N,I], w[I,O] (w[O,I] if transposed=1) (, bias[O]) -> y[N,O]  transposed
 //   linear_backward_input           dy[N,O], w -> dx[N,I]                               transposed

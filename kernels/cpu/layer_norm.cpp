@@ -40,10 +40,10 @@ STOWAGE_HOST_DEVICE Statistics<T> normalise_row(std::int64_t width, T epsilon, c
   return {mean, rstd};
 }
 
-// With n = (x - mean) rstd and g = dy gain: dx = rstd (g - average(g) - n average(g n)).
+// With n = (x - mean) rstd and g = dy gain: dx = rstd (g - average(g) - n average(g n)) (+ before).
 template <class T>
 STOWAGE_HOST_DEVICE void backward_row(std::int64_t width, const T* x, const T* gain, T mean, T rstd,
-                                      const T* dy, T* dx) {
+                                      const T* dy, const T* before, T* dx) {
   const T count = static_cast<T>(width);
   T sum = 0;
   T product = 0;
@@ -59,6 +59,9 @@ STOWAGE_HOST_DEVICE void backward_row(std::int64_t width, const T* x, const T* g
   for (std::int64_t i = 0; i < width; ++i) {
     dx[i] = rstd * (dy[i] * gain[i] - average - (x[i] - mean) * rstd * slope);
   }
+  if (before == nullptr) return;
+#pragma omp simd
+  for (std::int64_t i = 0; i < width; ++i) dx[i] += before[i];
 }
 
 template <class T>
@@ -105,12 +108,12 @@ Statistics<double> forward(std::int64_t width, double epsilon, const double* x, 
 }
 
 STOWAGE_CLONES void backward(std::int64_t width, const float* x, const float* gain, float mean, float rstd,
-                             const float* dy, float* dx) {
-  backward_row(width, x, gain, mean, rstd, dy, dx);
+                             const float* dy, const float* before, float* dx) {
+  backward_row(width, x, gain, mean, rstd, dy, before, dx);
 }
 void backward(std::int64_t width, const double* x, const double* gain, double mean, double rstd,
-              const double* dy, double* dx) {
-  backward_row(width, x, gain, mean, rstd, dy, dx);
+              const double* dy, const double* before, double* dx) {
+  backward_row(width, x, gain, mean, rstd, dy, before, dx);
 }
 
 // A whole block has a width that the compiler knows.
@@ -139,11 +142,12 @@ void layer_norm(std::int64_t rows, std::int64_t width, double epsilon, const T* 
 
 template <class T>
 void layer_norm_backward(std::int64_t rows, std::int64_t width, const T* x, const T* gain, const T* mean,
-                         const T* rstd, const T* dy, T* dx) {
+                         const T* rstd, const T* dy, const T* before, T* dx) {
   parallel_for(rows, rows_per_chunk(width), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       const std::int64_t at = row * width;
-      backward(width, x + at, gain, mean[row], rstd[row], dy + at, dx + at);
+      backward(width, x + at, gain, mean[row], rstd[row], dy + at, before == nullptr ? before : before + at,
+               dx + at);
     }
   });
 }
@@ -161,9 +165,9 @@ template void layer_norm(std::int64_t, std::int64_t, double, const float*, const
 template void layer_norm(std::int64_t, std::int64_t, double, const double*, const double*, const double*,
                          double*, double*, double*);
 template void layer_norm_backward(std::int64_t, std::int64_t, const float*, const float*, const float*,
-                                  const float*, const float*, float*);
+                                  const float*, const float*, const float*, float*);
 template void layer_norm_backward(std::int64_t, std::int64_t, const double*, const double*, const double*,
-                                  const double*, const double*, double*);
+                                  const double*, const double*, const double*, double*);
 template void layer_norm_backward_parameters(std::int64_t, std::int64_t, const float*, const float*,
                                              const float*, const float*, float*, float*);
 template void layer_norm_backward_parameters(std::int64_t, std::int64_t, const double*, const double*,

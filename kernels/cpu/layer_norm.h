@@ -10,10 +10,10 @@ template <class T>
 void layer_norm(std::int64_t rows, std::int64_t width, double epsilon, const T* x, const T* gain,
                 const T* bias, T* y, T* mean, T* rstd);
 
-// dx may be dy.
+// dx may be dy. `before`, unless null, is added: another gradient of x.
 template <class T>
 void layer_norm_backward(std::int64_t rows, std::int64_t width, const T* x, const T* gain, const T* mean,
-                         const T* rstd, const T* dy, T* dx);
+                         const T* rstd, const T* dy, const T* before, T* dx);
 
 // Sums over rows: runs of 64 rows first, then the runs, both in order.
 template <class T>

@@ -12,6 +12,7 @@
 namespace stowage::cuda {
 
 inline constexpr int column_warps = 8;  // of a block: each takes every eighth row of the chunk
+inline constexpr int total_warps = 16;  // of a block that sums chunks: each takes every sixteenth
 inline constexpr std::int64_t least_rows_per_chunk = 64;
 inline constexpr std::int64_t most_chunks = 128;
 
@@ -70,10 +71,6 @@ struct GeluTerms {
   }
 };
 
-struct ColumnChunks {
-  std::int64_t rows, width, rows_per_chunk, chunks;
-};
-
 // partial[chunk, sum, column]. A lane of each warp owns one pack of columns; blocks are (columns, chunk).
 template <class T, class Terms>
 __global__ void column_partial_kernel(ColumnChunks cut, Terms terms, float* partial, bool aligned) {
@@ -107,17 +104,18 @@ __global__ void column_partial_kernel(ColumnChunks cut, Terms terms, float* part
   }
 }
 
-// Sum `blockIdx.y` of the chunks. Warp w of a block adds the chunks w, w + 8, …; then the warps in order.
+// Sum `blockIdx.y` of the chunks. Warp w of a block adds the chunks w, w + 16, …; then the warps in order.
 template <class T>
 __global__ void column_total_kernel(std::int64_t chunks, std::int64_t width, const float* partial, T* first,
                                     T* second, bool add) {
-  __shared__ float shared[column_warps][warp_size];
+  __shared__ float shared[total_warps][warp_size];
   const int lane = static_cast<int>(threadIdx.x % warp_size);
   const int warp = static_cast<int>(threadIdx.x / warp_size);
   const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * warp_size + lane;
   float sum = 0;
   if (column < width) {
-    for (std::int64_t chunk = warp; chunk < chunks; chunk += column_warps) {
+#pragma unroll 8
+    for (std::int64_t chunk = warp; chunk < chunks; chunk += total_warps) {
       sum += partial[(chunk * gridDim.y + blockIdx.y) * width + column];
     }
   }
@@ -125,29 +123,36 @@ __global__ void column_total_kernel(std::int64_t chunks, std::int64_t width, con
   __syncthreads();
   if (warp != 0 || column >= width) return;
   float total = 0;
-  for (int w = 0; w < column_warps; ++w) total += shared[w][lane];
+  for (int w = 0; w < total_warps; ++w) total += shared[w][lane];
   T* to = (blockIdx.y == 0 ? first : second) + column;
   *to = static_cast<T>(add ? static_cast<float>(*to) + total : total);
 }
 
-inline ColumnChunks cut_rows(const Rows& shape, int sums) {
+ColumnChunks cut_rows(const Rows& shape, int sums, std::int64_t least_rows, std::int64_t most_chunks) {
   const std::int64_t bytes = shape.width * sums * static_cast<std::int64_t>(sizeof(float));
   const std::int64_t most = std::clamp<std::int64_t>(column_sum_scratch / bytes, 1, most_chunks);
-  const std::int64_t rows = std::max(least_rows_per_chunk, blocks_for(shape.rows, most));
+  const std::int64_t rows = std::max(least_rows, blocks_for(shape.rows, most));
   return {shape.rows, shape.width, rows, blocks_for(shape.rows, rows)};
+}
+
+template <class To>
+void add_chunks(const ColumnChunks& cut, int sums, const float* partial, To* first, To* second, void* stream,
+                bool add) {
+  launch(column_total_kernel<To>, "column_sum",
+         {{blocks_for(cut.width, warp_size), sums}, total_warps * warp_size}, stream, cut.chunks, cut.width,
+         partial, first, second, add);
 }
 
 template <class T, class Terms, class To>
 void sum_columns(const Rows& shape, const Terms& terms, bool aligned, To* first, To* second, void* stream,
                  bool add = false) {
   constexpr int threads = column_warps * warp_size;
-  const ColumnChunks cut = cut_rows(shape, Terms::sums);
+  const ColumnChunks cut = cut_rows(shape, Terms::sums, least_rows_per_chunk, most_chunks);
   auto* partial = scratch_for<float>(stream, cut.chunks * Terms::sums * shape.width, "column_sum");
   const std::int64_t tiles = blocks_for(shape.width, static_cast<std::int64_t>(warp_size) * pack_size<T>);
   launch(column_partial_kernel<T, Terms>, "column_sum", {{tiles, cut.chunks}, threads}, stream, cut, terms,
          partial, aligned);
-  launch(column_total_kernel<To>, "column_sum", {{blocks_for(shape.width, warp_size), Terms::sums}, threads},
-         stream, cut.chunks, shape.width, partial, first, second, add);
+  add_chunks(cut, Terms::sums, partial, first, second, stream, add);
 }
 
 template <class T, class To>
@@ -173,6 +178,8 @@ void gelu_backward_bias(GeluForm form, const Rows& shape, const T* x, const T* d
   }
 }
 
+template void add_chunks(const ColumnChunks&, int, const float*, float*, float*, void*, bool);
+template void add_chunks(const ColumnChunks&, int, const float*, Bfloat16*, Bfloat16*, void*, bool);
 template void column_sum(const Rows&, const float*, float*, void*, bool);
 template void column_sum(const Rows&, const Bfloat16*, Bfloat16*, void*, bool);
 template void column_sum(const Rows&, const Bfloat16*, float*, void*, bool);

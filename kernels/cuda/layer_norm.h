@@ -16,12 +16,26 @@ template <class T>
 void layer_norm(const Rows& shape, double epsilon, const T* x, const T* gain, const T* bias, T* y,
                 float* mean, float* rstd, void* stream);
 
-// With n = (x - mean) rstd and g = dy gain: dx = rstd (g - average(g) - n average(g n)). dx may be dy.
 template <class T>
-void layer_norm_backward(const Rows& shape, const T* x, const T* gain, const float* mean, const float* rstd,
-                         const T* dy, T* dx, void* stream);
+struct LayerNormGradient {
+  const T* x = nullptr;
+  const T* gain = nullptr;
+  const float* mean = nullptr;
+  const float* rstd = nullptr;
+  const T* dy = nullptr;
+  const T* before = nullptr;  // [rows, width], or none: another gradient of x
+  T* dx = nullptr;            // may be dy
+  T* dgain = nullptr;         // [width], as is dbias: both or none
+  T* dbias = nullptr;
+};
 
-// dgain = column sums of dy n, dbias = column sums of dy. Scratch: column_sum.h.
+// With n = (x - mean) rstd and g = dy gain: dx = rstd (g - average(g) - n average(g n)) + before, rounded
+// once; dgain = column sums of dy n, dbias = column sums of dy. In one pass, but for rows of more than 512
+// packs, whose column sums are a pass of their own. Scratch: column_sum.h.
+template <class T>
+void layer_norm_backward(const Rows& shape, const LayerNormGradient<T>& of, void* stream);
+
+// dgain and dbias alone.
 template <class T>
 void layer_norm_backward_parameters(const Rows& shape, const T* x, const float* mean, const float* rstd,
                                     const T* dy, T* dgain, T* dbias, void* stream);

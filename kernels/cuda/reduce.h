@@ -39,19 +39,30 @@ __device__ inline T reduce_warp(T value, int width = warp_size) {
   return value;
 }
 
-// Over a one-dimensional block of whole warps. `shared` holds one T for each warp; it is free again when
-// the call returns.
+// Each of the values over a one-dimensional block of whole warps. `shared` holds `count` Ts for each warp; it
+// is free again when the call returns.
+template <class Operation, int count, class T>
+__device__ inline void reduce_block(T (&values)[count], T* shared) {
+  const unsigned warps = blockDim.x / warp_size;
+  for (T& value : values) value = reduce_warp<Operation>(value);
+  if (warps == 1) return;
+  if (threadIdx.x % warp_size == 0) {
+    for (int i = 0; i < count; ++i) shared[threadIdx.x / warp_size * count + i] = values[i];
+  }
+  __syncthreads();
+  for (int i = 0; i < count; ++i) {
+    values[i] = shared[i];
+    for (unsigned warp = 1; warp < warps; ++warp)
+      values[i] = Operation::of(values[i], shared[warp * count + i]);
+  }
+  __syncthreads();
+}
+
 template <class Operation, class T>
 __device__ inline T reduce_block(T value, T* shared) {
-  const unsigned warps = blockDim.x / warp_size;
-  value = reduce_warp<Operation>(value);
-  if (warps == 1) return value;
-  if (threadIdx.x % warp_size == 0) shared[threadIdx.x / warp_size] = value;
-  __syncthreads();
-  T result = shared[0];
-  for (unsigned warp = 1; warp < warps; ++warp) result = Operation::of(result, shared[warp]);
-  __syncthreads();
-  return result;
+  T values[] = {value};
+  reduce_block<Operation>(values, shared);
+  return values[0];
 }
 
 }  // namespace stowage::cuda

@@ -247,6 +247,31 @@ Value GraphBuilder::gradient_like(Value of) {
 }
 
 void GraphBuilder::add_gradient(Value of, Value gradient, bool fresh) {
+  require_fitting(of, gradient);
+  if (micro_batch_.count > 1 && tensor(of).kind == TensorKind::parameter) {
+    add_to_use(of, gradient, fresh);
+  } else {
+    require_still_wanted(of);
+    gradients_[of.id] = added(gradients_[of.id], of, {gradient, fresh});
+  }
+}
+
+Value GraphBuilder::gradient_so_far(Value of) const {
+  return tensor(of).kind == TensorKind::activation ? gradients_[of.id].value : Value{};
+}
+
+void GraphBuilder::set_gradient(Value of, Value sum) {
+  require_fitting(of, sum);
+  if (tensor(of).kind != TensorKind::activation) {
+    throw InvalidInput(fmt::format(
+        "GraphBuilder: '{}' is no activation, so its gradient is summed in a fixed order; use add_gradient",
+        tensor(of).name));
+  }
+  require_still_wanted(of);
+  gradients_[of.id] = {sum, true};
+}
+
+void GraphBuilder::require_fitting(Value of, Value gradient) const {
   const Tensor& target = tensor(of);
   const Tensor& given = tensor(gradient);
   if (running_ == no_id || !wants_gradient_[of.id]) {
@@ -262,12 +287,6 @@ void GraphBuilder::add_gradient(Value of, Value gradient, bool fresh) {
   if (producers_[gradient.id] == no_id || graph_.ops[producers_[gradient.id]].phase != Phase::backward) {
     throw InvalidInput(fmt::format(
         "GraphBuilder: no backward op writes the gradient '{}'; append its op first", given.name));
-  }
-  if (micro_batch_.count > 1 && target.kind == TensorKind::parameter) {
-    add_to_use(of, gradient, fresh);
-  } else {
-    require_still_wanted(of);
-    gradients_[of.id] = added(gradients_[of.id], of, {gradient, fresh});
   }
 }
 

@@ -62,9 +62,15 @@ struct LayerNorm {
 template <class T>
 struct LayerNormBackward {
   static void run(const KernelCall& call) {
-    call.expect(5, 5, 1);
+    const bool parameters = call.writes() > 1;
+    call.expect(5, 6, parameters ? 3 : 1);
+    if (parameters) {  // first, since dx may be dy
+      cpu::layer_norm_backward_parameters(call.rows(0), call.columns(0), call.read<T>(0), call.read<T>(2),
+                                          call.read<T>(3), call.read<T>(4), call.write<T>(1),
+                                          call.write<T>(2));
+    }
     cpu::layer_norm_backward(call.rows(0), call.columns(0), call.read<T>(0), call.read<T>(1), call.read<T>(2),
-                             call.read<T>(3), call.read<T>(4), call.write<T>(0));
+                             call.read<T>(3), call.read<T>(4), call.read_if_present<T>(5), call.write<T>(0));
   }
 };
 

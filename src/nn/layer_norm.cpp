@@ -9,32 +9,50 @@ struct LayerNorm {
   Value x, gain, bias, y, mean, rstd;
 };
 
+// Where x wants no gradient.
+void parameters_alone(GraphBuilder& b, const LayerNorm& op, Value dy, Value dgain, Value dbias) {
+  b.op({op.name + ".backward_parameters",
+        "layer_norm_backward_parameters",
+        {},
+        {op.x, op.mean, op.rstd, dy},
+        {dgain, dbias},
+        {},
+        {5 * elements(b, dy), 0}});
+}
+
+// Adds what has come to x on other ways, as the trunk's gradient does past a branch that begins with a norm.
+void with_input(GraphBuilder& b, const LayerNorm& op, Value dy, Value dgain, Value dbias) {
+  const Value before = b.gradient_so_far(op.x);
+  Value dx = b.gradient_like(op.x);
+  std::vector<Value> reads{op.x, op.gain, op.mean, op.rstd, dy};
+  if (before) reads.push_back(before);
+  std::vector<Value> writes{dx};
+  if (dgain) writes.insert(writes.end(), {dgain, dbias});
+  const double flops = 11 + (before ? 1 : 0) + (dgain ? 3 : 0);
+  b.op({op.name + ".backward",
+        "layer_norm_backward",
+        {},
+        std::move(reads),
+        std::move(writes),
+        in_place(b, dy, 4),
+        {flops * elements(b, dy), 0}});
+  if (before) return b.set_gradient(op.x, dx);
+  b.add_gradient(op.x, dx, true);
+}
+
 void backward(GraphBuilder& b, const LayerNorm& op, Value dy) {
-  double count = elements(b, dy);
+  Value dgain, dbias;
   if (b.wants_gradient(op.gain) || b.wants_gradient(op.bias)) {
-    Value dgain = b.gradient_like(op.gain);
-    Value dbias = b.gradient_like(op.bias);
-    b.op({op.name + ".backward_parameters",
-          "layer_norm_backward_parameters",
-          {},
-          {op.x, op.mean, op.rstd, dy},
-          {dgain, dbias},
-          {},
-          {5 * count, 0}});
-    if (b.wants_gradient(op.gain)) b.add_gradient(op.gain, dgain, true);
-    if (b.wants_gradient(op.bias)) b.add_gradient(op.bias, dbias, true);
+    dgain = b.gradient_like(op.gain);
+    dbias = b.gradient_like(op.bias);
   }
   if (b.wants_gradient(op.x)) {
-    Value dx = b.gradient_like(op.x);
-    b.op({op.name + ".backward",
-          "layer_norm_backward",
-          {},
-          {op.x, op.gain, op.mean, op.rstd, dy},
-          {dx},
-          in_place(b, dy, 4),
-          {11 * count, 0}});
-    b.add_gradient(op.x, dx, true);
+    with_input(b, op, dy, dgain, dbias);
+  } else if (dgain) {
+    parameters_alone(b, op, dy, dgain, dbias);
   }
+  if (b.wants_gradient(op.gain)) b.add_gradient(op.gain, dgain, true);
+  if (b.wants_gradient(op.bias)) b.add_gradient(op.bias, dbias, true);
 }
 
 }  // namespace

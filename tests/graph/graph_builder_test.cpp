@@ -182,6 +182,29 @@ TEST(GraphBuilder, AddsInPlaceOnTheFreshContribution) {
   EXPECT_EQ(s.b.gradient_of(trunk), op.writes[0]);
 }
 
+// As above, by an op that adds what the trunk has given to its own gradient: a third user adds to their sum.
+TEST(GraphBuilder, AnOpMayAddTheGradientSoFarItself) {
+  Start s;
+  Value trunk = test::scale(s.b, "trunk", s.x, s.p);
+  Value third = test::scale(s.b, "third", trunk, s.x);
+  Value branch = s.b.activation("branch", {4, 3});
+  s.b.op({"branch", "adding", {}, {trunk}, {branch}, {}, {}},
+         [=](GraphBuilder& b, const std::vector<Value>& gradients) {
+           const Value before = b.gradient_so_far(trunk);
+           Value dx = b.gradient_like(trunk);
+           b.op({"branch.backward", "adding_backward", {}, {gradients[0], before}, {dx}, {}, {}});
+           b.set_gradient(trunk, dx);
+         });
+  EXPECT_FALSE(s.b.gradient_so_far(trunk));
+  Graph graph = s.b.finish_without_update(
+      test::reduce(s.b, "loss", sum(s.b, "z", third, sum(s.b, "y", trunk, branch))));
+  EXPECT_THAT(tensor_names(graph, op_of(graph, "branch.backward").reads), ElementsAre("z.grad", "z.grad"));
+  EXPECT_THAT(tensor_names(graph, op_of(graph, "branch.backward").writes), ElementsAre("trunk.grad"));
+  const Op& op = op_of(graph, "trunk.grad.2.accumulate");
+  EXPECT_THAT(tensor_names(graph, op.reads), ElementsAre("trunk.grad", "trunk.grad.1"));
+  EXPECT_THAT(op.may_alias, ElementsAre(Alias{0, 0}));
+}
+
 TEST(GraphBuilder, AddsIntoANewTensorWhereNoContributionIsFresh) {
   Start s;
   Value y = test::scale(s.b, "y", s.x, s.p);
@@ -343,6 +366,13 @@ TEST(GraphBuilder, RefusesRulesThatDoNotFit) {
   expect_rule_refused(
       [](auto& b, Value p, Value, Value, Value) { b.add_gradient(p, b.gradient_like(p), true); },
       "no backward op writes the gradient 'p.grad'");
+  expect_rule_refused(
+      [](auto& b, Value p, Value, Value, Value dy) {
+        Value g = b.gradient_like(p);
+        b.op({"o", "k", {}, {dy}, {g}, {}, {}});
+        b.set_gradient(p, g);
+      },
+      "'p' is no activation");
   expect_rule_refused(
       [](auto& b, Value p, Value, Value, Value dy) {
         Value g = b.gradient_like(p);

@@ -57,10 +57,21 @@ struct LayerNorm {
 template <class T>
 struct LayerNormBackward {
   static void run(const KernelCall& call) {
-    call.expect(5, 5, 1);
-    layer_norm_backward({call.rows(0), call.columns(0)}, call.read<T>(0), call.read<T>(1),
-                        call.read<float>(2), call.read<float>(3), call.read<T>(4), call.write<T>(0),
-                        call.stream());
+    const bool parameters = call.writes() > 1;
+    call.expect(5, 6, parameters ? 3 : 1);
+    LayerNormGradient<T> of;
+    of.x = call.read<T>(0);
+    of.gain = call.read<T>(1);
+    of.mean = call.read<float>(2);
+    of.rstd = call.read<float>(3);
+    of.dy = call.read<T>(4);
+    of.before = call.read_if_present<T>(5);
+    of.dx = call.write<T>(0);
+    if (parameters) {
+      of.dgain = call.write<T>(1);
+      of.dbias = call.write<T>(2);
+    }
+    layer_norm_backward({call.rows(0), call.columns(0)}, of, call.stream());
   }
 };
 

@@ -25,7 +25,7 @@ struct LayerNormCase {
             numbers<T>(rows * width, 4)};
   }
 
-  // y, mean, rstd, dx
+  // y, mean, rstd, dx, dx with another gradient
   template <class T>
   std::vector<T> rowwise() const {
     const Inputs<T> in = inputs<T>();
@@ -36,8 +36,12 @@ struct LayerNormCase {
                rstd.data());
     std::vector<T> dx = in_place ? in.dy : unwritten<T>(rows * width);
     layer_norm_backward(rows, width, in.x.data(), in.gain.data(), mean.data(), rstd.data(),
-                        in_place ? dx.data() : in.dy.data(), dx.data());
-    return joined({y, mean, rstd, dx});
+                        in_place ? dx.data() : in.dy.data(), static_cast<const T*>(nullptr), dx.data());
+    const std::vector<T> before = numbers<T>(rows * width, 7);
+    std::vector<T> sum = in_place ? in.dy : unwritten<T>(rows * width);
+    layer_norm_backward(rows, width, in.x.data(), in.gain.data(), mean.data(), rstd.data(),
+                        in_place ? sum.data() : in.dy.data(), before.data(), sum.data());
+    return joined({y, mean, rstd, dx, sum});
   }
 
   // dgain, dbias
@@ -83,7 +87,10 @@ struct LayerNormCase {
         dx.push_back(sum);
       }
     }
-    return joined({y, means, rstds, dx});
+    const std::vector<double> before = numbers<double>(rows * width, 7);
+    std::vector<double> whole;
+    for (std::size_t i = 0; i < dx.size(); ++i) whole.push_back(dx[i] + before[i]);
+    return joined({y, means, rstds, dx, whole});
   }
 
   std::vector<double> parameters_reference() const {

@@ -11,7 +11,8 @@ struct Sizes {
 
 class CudaLayerNorm : public CudaKernelTest {
  protected:
-  // One row, odd widths, whole packs, more packs than threads, more rows than a chunk of the column sums.
+  // One row, odd widths, whole packs, more packs than threads (in f32), more rows than a chunk of the column
+  // sums.
   static constexpr Sizes all[] = {{1, 5}, {3, 32}, {7, 45}, {5, 768}, {2, 2309}, {200, 24}};
 
   static TestOperand matrix(const Sizes& sizes, unsigned seed, double range = 2) {
@@ -30,6 +31,13 @@ class CudaLayerNorm : public CudaKernelTest {
             {matrix(sizes, 1), row(sizes, 2), row(sizes, 3)},
             {output({sizes.rows, sizes.width}), output({sizes.rows}, Role::sums),
              output({sizes.rows}, Role::sums)}};
+  }
+  // The gradient of the input alone.
+  static KernelCase backward(const Sizes& sizes) {
+    return {"layer_norm_backward",
+            {},
+            {matrix(sizes, 1), row(sizes, 2), statistic(sizes, 1), statistic(sizes, 2), matrix(sizes, 4)},
+            {output({sizes.rows, sizes.width})}};
   }
   // Of the rows of `forward`, for the backward kernels.
   static TestOperand statistic(const Sizes& sizes, std::size_t index) {
@@ -52,14 +60,31 @@ TEST_F(CudaLayerNorm, ConstantRowsGiveTheBias) {
 
 TEST_F(CudaLayerNorm, GivesTheGradientOfItsInputInPlaceToo) {
   for (const Sizes& sizes : all) {
-    KernelCase of{
-        "layer_norm_backward",
-        {},
-        {matrix(sizes, 1), row(sizes, 2), statistic(sizes, 1), statistic(sizes, 2), matrix(sizes, 4)},
-        {output({sizes.rows, sizes.width})}};
+    KernelCase of = backward(sizes);
     expect_right(of);
     of.in_place = {{0, 4}};
     expect_right(of);
+  }
+}
+
+TEST_F(CudaLayerNorm, AddsAnotherGradientOfItsInput) {
+  for (const Sizes& sizes : all) {
+    KernelCase of = backward(sizes);
+    of.reads.push_back(matrix(sizes, 5));
+    of.in_place = {{0, 4}};
+    expect_right(of);
+  }
+}
+
+// In one pass, and in two where a row has more packs than a block has threads.
+TEST_F(CudaLayerNorm, GivesAllGradientsInOneLaunch) {
+  for (const Sizes& sizes : all) {
+    KernelCase of = backward(sizes);
+    of.writes.insert(of.writes.end(), 2, output({sizes.width}));
+    expect_right(of);
+    of.reads.push_back(matrix(sizes, 5));
+    of.in_place = {{0, 4}};
+    expect_right(of, 3);
   }
 }
 

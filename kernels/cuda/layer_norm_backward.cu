@@ -1,0 +1,134 @@
+#include "kernels/cuda/column_sum.h"
+#include "kernels/cuda/kernel_registry.h"
+#include "kernels/cuda/row_shape.h"
+#include "kernels/cuda/scratch.h"
+
+namespace stowage::cuda {
+
+inline constexpr int most_chunk_threads = 512;  // each keeps the sums of one pack of columns
+inline constexpr std::int64_t least_rows_of_norm_chunk = 16;
+inline constexpr std::int64_t most_norm_chunks = 1024;
+
+// A pack of one row on its way to dx. Behind the end of a row dy is read as 0, and adds nothing.
+template <class T>
+struct RowPack {
+  Pack<T> normal, flow;
+
+  __device__ RowPack(const LayerNormGradient<T>& of, std::int64_t row, std::int64_t at, std::int64_t left,
+                     bool aligned)
+      : normal(load_pack(of.x + at, left, aligned)), flow(load_pack(of.dy + at, left, aligned)) {
+    const float average = of.mean[row];
+    const float inverse = of.rstd[row];
+    for (float& value : normal.values) value = (value - average) * inverse;
+  }
+
+  // Adds to the row's sums of g and of g n.
+  __device__ void add_to(float (&sums)[2], const Pack<T>& gain) const {
+    for (int k = 0; k < pack_size<T>; ++k) {
+      const float g = flow.values[k] * gain.values[k];
+      sums[0] += g;
+      sums[1] += g * normal.values[k];
+    }
+  }
+
+  // With those sums over the whole row, as averages.
+  __device__ void write(const LayerNormGradient<T>& of, const Pack<T>& gain, const float (&averages)[2],
+                        std::int64_t row, std::int64_t at, std::int64_t left, bool aligned) const {
+    const float inverse = of.rstd[row];
+    Pack<T> result;
+    for (int k = 0; k < pack_size<T>; ++k) {
+      result.values[k] =
+          inverse * (flow.values[k] * gain.values[k] - averages[0] - normal.values[k] * averages[1]);
+    }
+    if (of.before != nullptr) {
+      const Pack<T> before = load_pack(of.before + at, left, aligned);
+      for (int k = 0; k < pack_size<T>; ++k) result.values[k] += before.values[k];
+    }
+    store_pack(of.dx + at, left, aligned, result);
+  }
+};
+
+// One block for each row. A thread writes what it alone has read.
+template <class T>
+__global__ void layer_norm_backward_kernel(std::int64_t width, LayerNormGradient<T> of, bool aligned) {
+  __shared__ float shared[2 * most_row_threads / warp_size];
+  const std::int64_t row = blockIdx.x;
+  const std::int64_t first = static_cast<std::int64_t>(threadIdx.x) * pack_size<T>;
+  const std::int64_t step = static_cast<std::int64_t>(blockDim.x) * pack_size<T>;
+
+  float sums[2] = {};
+  for (std::int64_t i = first; i < width; i += step) {
+    const RowPack<T> pack(of, row, row * width + i, width - i, aligned);
+    pack.add_to(sums, load_pack(of.gain + i, width - i, aligned));
+  }
+  reduce_block<Sum>(sums, shared);
+  for (float& sum : sums) sum /= static_cast<float>(width);
+  for (std::int64_t i = first; i < width; i += step) {
+    const RowPack<T> pack(of, row, row * width + i, width - i, aligned);
+    pack.write(of, load_pack(of.gain + i, width - i, aligned), sums, row, row * width + i, width - i,
+               aligned);
+  }
+}
+
+// One block for a chunk of rows, row by row: a thread owns one pack of columns, and writes their sums over
+// the chunk to partial[chunk, 2, width].
+template <class T>
+__global__ void __launch_bounds__(most_chunk_threads)
+    layer_norm_backward_chunk_kernel(ColumnChunks cut, LayerNormGradient<T> of, float* partial,
+                                     bool aligned) {
+  __shared__ float shared[2 * most_chunk_threads / warp_size];
+  const std::int64_t column = static_cast<std::int64_t>(threadIdx.x) * pack_size<T>;
+  const std::int64_t left = cut.width - column;
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * cut.rows_per_chunk;
+  const std::int64_t last = first + cut.rows_per_chunk < cut.rows ? first + cut.rows_per_chunk : cut.rows;
+  const Pack<T> gain = load_pack(of.gain + column, left, aligned);
+
+  float dgain[pack_size<T>] = {};
+  float dbias[pack_size<T>] = {};
+  for (std::int64_t row = first; row < last; ++row) {
+    const std::int64_t at = row * cut.width + column;
+    const RowPack<T> pack(of, row, at, left, aligned);
+    float sums[2] = {};
+    pack.add_to(sums, gain);
+    reduce_block<Sum>(sums, shared);
+    for (float& sum : sums) sum /= static_cast<float>(cut.width);
+    pack.write(of, gain, sums, row, at, left, aligned);
+    for (int k = 0; k < pack_size<T>; ++k) {
+      dgain[k] += pack.flow.values[k] * pack.normal.values[k];
+      dbias[k] += pack.flow.values[k];
+    }
+  }
+  float* to = partial + static_cast<std::int64_t>(blockIdx.x) * 2 * cut.width + column;
+  for (int k = 0; k < pack_size<T>; ++k) {
+    if (k >= left) continue;
+    to[k] = dgain[k];
+    to[cut.width + k] = dbias[k];
+  }
+}
+
+template <class T>
+void layer_norm_backward(const Rows& shape, const LayerNormGradient<T>& of, void* stream) {
+  const bool aligned = rows_are_aligned<T>(shape.width, of.x, of.gain, of.dy, of.before, of.dx);
+  const std::int64_t threads = threads_of_row<T>(shape.width);
+  if (of.dgain != nullptr && threads <= most_chunk_threads) {
+    const ColumnChunks cut = cut_rows(shape, 2, least_rows_of_norm_chunk, most_norm_chunks);
+    auto* partial = scratch_for<float>(stream, cut.chunks * 2 * shape.width, "layer_norm_backward");
+    launch(layer_norm_backward_chunk_kernel<T>, "layer_norm_backward",
+           {{cut.chunks}, static_cast<int>(threads)}, stream, cut, of, partial, aligned);
+    return add_chunks(cut, 2, partial, of.dgain, of.dbias, stream);
+  }
+  if (of.dgain != nullptr)
+    layer_norm_backward_parameters(shape, of.x, of.mean, of.rstd, of.dy, of.dgain, of.dbias, stream);
+  launch(layer_norm_backward_kernel<T>, "layer_norm_backward", row_shape<T>(shape), stream, shape.width, of,
+         aligned);
+}
+
+template void layer_norm_backward(const Rows&, const LayerNormGradient<float>&, void*);
+template void layer_norm_backward(const Rows&, const LayerNormGradient<Bfloat16>&, void*);
+
+STOWAGE_CUDA_KERNEL(layer_norm_backward_kernel<float>);
+STOWAGE_CUDA_KERNEL(layer_norm_backward_kernel<Bfloat16>);
+STOWAGE_CUDA_KERNEL(layer_norm_backward_chunk_kernel<float>);
+STOWAGE_CUDA_KERNEL(layer_norm_backward_chunk_kernel<Bfloat16>);
+
+}  // namespace stowage::cuda
