@@ -8,84 +8,88 @@ namespace stowage::cuda {
 
 inline constexpr int adamw_threads = 256;
 
-// What one thread updates: moved as one word where the tensor is aligned.
-template <class T>
-struct alignas(4 * sizeof(T)) Four {
-  T values[4];
-};
-
-template <class T>
-__device__ Four<T> load_four(const T* from, std::int64_t left, bool aligned) {
-  if (aligned && left >= 4) return *reinterpret_cast<const Four<T>*>(from);
-  Four<T> four{};
-  for (int k = 0; k < 4; ++k) {
-    if (k < left) four.values[k] = from[k];
-  }
-  return four;
-}
-
-template <class T>
-__device__ void store_four(T* to, std::int64_t left, bool aligned, const Four<T>& four) {
-  if (aligned && left >= 4) {
-    *reinterpret_cast<Four<T>*>(to) = four;
+// Sixteen bits of any type, eight at a time.
+template <class Half>
+__device__ void load_halves(const Half* from, std::int64_t left, bool aligned, Half (&to)[8]) {
+  if (aligned && left >= 8) {
+    const SixteenBytes eight = *reinterpret_cast<const SixteenBytes*>(from);
+    for (int k = 0; k < 8; ++k)
+      to[k] = std::bit_cast<Half>(static_cast<std::uint16_t>(eight.words[k / 2] >> (k % 2 == 0 ? 0U : 16U)));
     return;
   }
-  for (int k = 0; k < 4; ++k) {
-    if (k < left) to[k] = four.values[k];
+  for (int k = 0; k < 8; ++k) to[k] = k < left ? from[k] : Half{};
+}
+
+template <class Half>
+__device__ void store_halves(Half* to, std::int64_t left, bool aligned, const Half (&from)[8]) {
+  if (aligned && left >= 8) {
+    SixteenBytes eight;
+    for (int i = 0; i < 4; ++i) {
+      const std::uint32_t low = std::bit_cast<std::uint16_t>(from[2 * i]);
+      const std::uint32_t high = std::bit_cast<std::uint16_t>(from[2 * i + 1]);
+      eight.words[i] = low | (high << 16U);
+    }
+    store_sixteen(to, eight);
+    return;
+  }
+  for (int k = 0; k < 8; ++k) {
+    if (k < left) to[k] = from[k];
   }
 }
 
 // The f32 weights that are updated.
-__device__ inline Four<float> master_weights(const AdamWOperands<float>& of, std::int64_t i, bool aligned) {
-  return load_four(of.parameter + i, of.count - i, aligned);
+__device__ inline void load_weights(const AdamWOperands<float>& of, std::int64_t i, bool aligned,
+                                    float (&weights)[4]) {
+  load_packs(of.parameter + i, of.count - i, aligned, weights);
 }
-__device__ inline Four<float> master_weights(const AdamWOperands<Bfloat16>& of, std::int64_t i,
-                                             bool aligned) {
-  const Four<Bfloat16> high = load_four(of.parameter + i, of.count - i, aligned);
-  const Four<std::int16_t> low = load_four(of.low + i, of.count - i, aligned);
-  Four<float> result;
-  for (int k = 0; k < 4; ++k) result.values[k] = joined({high.values[k], low.values[k]});
-  return result;
+__device__ inline void load_weights(const AdamWOperands<Bfloat16>& of, std::int64_t i, bool aligned,
+                                    float (&weights)[8]) {
+  Bfloat16 high[8];
+  std::int16_t low[8];
+  load_halves(of.parameter + i, of.count - i, aligned, high);
+  load_halves(of.low + i, of.count - i, aligned, low);
+  for (int k = 0; k < 8; ++k) weights[k] = joined({high[k], low[k]});
 }
 
 __device__ inline void store_weights(const AdamWOperands<float>& of, std::int64_t i, bool aligned,
-                                     const Four<float>& weights) {
-  store_four(of.new_parameter + i, of.count - i, aligned, weights);
+                                     const float (&weights)[4]) {
+  store_packs(of.new_parameter + i, of.count - i, aligned, weights);
 }
 __device__ inline void store_weights(const AdamWOperands<Bfloat16>& of, std::int64_t i, bool aligned,
-                                     const Four<float>& weights) {
-  Four<Bfloat16> high;
-  Four<std::int16_t> low;
-  for (int k = 0; k < 4; ++k) {
-    const SplitWeight halves = split(weights.values[k]);
-    high.values[k] = halves.weight;
-    low.values[k] = halves.low;
+                                     const float (&weights)[8]) {
+  Bfloat16 high[8];
+  std::int16_t low[8];
+  for (int k = 0; k < 8; ++k) {
+    const SplitWeight halves = split(weights[k]);
+    high[k] = halves.weight;
+    low[k] = halves.low;
   }
-  store_four(of.new_parameter + i, of.count - i, aligned, high);
-  store_four(of.new_low + i, of.count - i, aligned, low);
+  store_halves(of.new_parameter + i, of.count - i, aligned, high);
+  store_halves(of.new_low + i, of.count - i, aligned, low);
 }
 
 template <class T>
 __global__ void adamw_kernel(AdamWConstants<float> constants, AdamWOperands<T> of, bool aligned) {
-  const std::int64_t i = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * 4;
+  constexpr int size = pack_size<T>;
+  const std::int64_t i = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * size;
   if (i >= of.count) return;
   const std::int64_t left = of.count - i;
   constants.scale = static_cast<float>(of.clip[1]);
-  Four<float> weights = master_weights(of, i, aligned);
-  Four<float> first = load_four(of.first_moment + i, left, aligned);
-  Four<float> second = load_four(of.second_moment + i, left, aligned);
-  const Four<T> gradient = load_four(of.gradient + i, left, aligned);
-  for (int k = 0; k < 4; ++k) {
+  float weights[size], first[size], second[size];
+  load_weights(of, i, aligned, weights);
+  load_packs(of.first_moment + i, left, aligned, first);
+  load_packs(of.second_moment + i, left, aligned, second);
+  const Pack<T> gradient = load_pack(of.gradient + i, left, aligned);
+  for (int k = 0; k < size; ++k) {
     const AdamWElement<float> next =
-        adamw_update(constants, {weights.values[k], first.values[k], second.values[k]},
-                     static_cast<float>(gradient.values[k]));
-    weights.values[k] = next.parameter;
-    first.values[k] = next.first_moment;
-    second.values[k] = next.second_moment;
+        adamw_update(constants, {weights[k], first[k], second[k]}, gradient.values[k]);
+    weights[k] = next.parameter;
+    first[k] = next.first_moment;
+    second[k] = next.second_moment;
   }
   store_weights(of, i, aligned, weights);
-  store_four(of.new_first_moment + i, left, aligned, first);
-  store_four(of.new_second_moment + i, left, aligned, second);
+  store_packs(of.new_first_moment + i, left, aligned, first);
+  store_packs(of.new_second_moment + i, left, aligned, second);
 }
 
 template <class T>
@@ -100,8 +104,8 @@ void adamw(const AdamWSettings& settings, const AdamWOperands<T>& of, void* stre
         static_cast<const void*>(of.new_low)}) {
     aligned = aligned && is_aligned(address);
   }
-  launch(adamw_kernel<T>, "adamw", {{blocks_for(of.count, 4 * adamw_threads)}, adamw_threads}, stream,
-         AdamWConstants<float>(settings, 1), of, aligned);
+  launch(adamw_kernel<T>, "adamw", {{blocks_for(of.count, pack_size<T> * adamw_threads)}, adamw_threads},
+         stream, AdamWConstants<float>(settings, 1), of, aligned);
 }
 
 template void adamw(const AdamWSettings&, const AdamWOperands<float>&, void*);

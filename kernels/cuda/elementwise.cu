@@ -82,9 +82,12 @@ __global__ void dropout_kernel(DropoutMask mask, std::int64_t count, const T* x,
   store_pack(y + i, count - i, aligned, pack);
 }
 
-__global__ void narrow_kernel(std::int64_t count, const float* x, Bfloat16* y) {
-  const std::int64_t i = pack_start(1);
-  if (i < count) y[i] = Bfloat16(x[i]);
+__global__ void narrow_kernel(std::int64_t count, const float* x, Bfloat16* y, bool aligned) {
+  const std::int64_t i = pack_start(pack_size<Bfloat16>);
+  if (i >= count) return;
+  Pack<Bfloat16> pack;
+  load_packs(x + i, count - i, aligned, pack.values);
+  store_pack(y + i, count - i, aligned, pack);
 }
 
 template <class T>
@@ -135,8 +138,8 @@ void dropout(const RandomStream& random, double probability, std::int64_t count,
 
 void narrow(std::int64_t count, const float* x, Bfloat16* y, void* stream) {
   if (count == 0) return;
-  launch(narrow_kernel, "narrow", {{blocks_for(count, elementwise_threads)}, elementwise_threads}, stream,
-         count, x, y);
+  launch(narrow_kernel, "narrow", pack_shape<Bfloat16>(count), stream, count, x, y,
+         is_aligned(x) && is_aligned(y));
 }
 
 template void add(std::int64_t, const float*, const float*, float*, void*);

@@ -74,12 +74,10 @@ struct RowSum {
   }
 
   template <class To>
-  __device__ void store(To* to, std::int64_t width) const {
-    for (int p = 0; p < packs_per_lane; ++p) {
-      for (int k = 0; k < pack_size<T>; ++k) {
-        if (offset(p) + k < width) to[offset(p) + k] = static_cast<To>(values[p][k]);
-      }
-    }
+  __device__ void store(To* to, std::int64_t width, bool aligned) const {
+#pragma unroll
+    for (int p = 0; p < packs_per_lane; ++p)
+      store_packs(to + offset(p), width - offset(p), aligned, values[p]);
   }
 };
 
@@ -113,8 +111,8 @@ __global__ void embedding_backward_kernel(EmbeddingShape shape, std::int64_t tok
     for (int k = 0; k < segment / warp_size; ++k) {
       if ((all >> static_cast<unsigned>(k) & 1U) == 0) continue;
       for (int i = k * warp_size; i < (k + 1) * warp_size; ++i) {
-        if (shared[i] != row) continue;
         // No index: an array that is indexed at run time lies in local memory.
+        if (shared[i] != row) continue;
 #pragma unroll
         for (int r = 0; r < rows_in_flight; ++r) {
           if (r == count) waiting[r] = dy + (first + i) * shape.width + column;
@@ -128,32 +126,35 @@ __global__ void embedding_backward_kernel(EmbeddingShape shape, std::int64_t tok
   sum.add(waiting, count, width, aligned);
   if (row >= shape.vocabulary) return;
   sum.store(to + (static_cast<std::int64_t>(blockIdx.z) * shape.vocabulary + row) * shape.width + column,
-            width);
+            width, aligned);
 }
+
+// Of one thread: whole packs of both types.
+template <class T, class From>
+inline constexpr int elements_in_order = pack_size<T> < pack_size<From> ? pack_size<From> : pack_size<T>;
 
 // to[i] = sum over `rows` of from[row * count + i], in order. For position_backward and the token chunks.
 template <class T, class From>
 __global__ void sum_in_order_kernel(std::int64_t rows, std::int64_t count, const From* from, T* to,
                                     bool aligned) {
-  constexpr int size = pack_size<From>;
+  constexpr int size = elements_in_order<T, From>;
   const std::int64_t i = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * size;
   if (i >= count) return;
   float sum[size] = {};
   for (std::int64_t row = 0; row < rows; ++row) {
-    const Pack<From> pack = load_pack(from + row * count + i, count - i, aligned);
-    for (int k = 0; k < size; ++k) sum[k] += pack.values[k];
+    float more[size];
+    load_packs(from + row * count + i, count - i, aligned, more);
+    for (int k = 0; k < size; ++k) sum[k] += more[k];
   }
-  for (int k = 0; k < size; ++k) {
-    if (i + k < count) to[i + k] = static_cast<T>(sum[k]);
-  }
+  store_packs(to + i, count - i, aligned, sum);
 }
 
 template <class T, class From>
 void sum_in_order(std::int64_t rows, std::int64_t count, const From* from, T* to, void* stream) {
-  const std::int64_t per_block = static_cast<std::int64_t>(embedding_threads) * pack_size<From>;
+  const std::int64_t per_block = std::int64_t{embedding_threads} * elements_in_order<T, From>;
   launch(sum_in_order_kernel<T, From>, "embedding_backward",
          {{blocks_for(count, per_block)}, embedding_threads}, stream, rows, count, from, to,
-         rows_are_aligned<From>(count, from));
+         rows_are_aligned<From>(count, from, to));
 }
 
 template <class T>
@@ -181,15 +182,15 @@ void embedding_backward(const EmbeddingShape& shape, const std::int32_t* tokens,
   const LaunchShape grid{
       {blocks_for(shape.vocabulary, rows_per_block), blocks_for(shape.width, tile), chunks},
       embedding_threads};
-  const bool aligned = rows_are_aligned<T>(shape.width, dy);
   if (chunks == 1) {
+    const bool aligned = rows_are_aligned<T>(shape.width, dy, dtable);
     launch(embedding_backward_kernel<T, T>, "embedding_backward", grid, stream, shape, per_chunk, tokens, dy,
            dtable, aligned);
     return;
   }
   auto* partial = scratch_for<float>(stream, chunks * elements, "embedding_backward");
   launch(embedding_backward_kernel<T, float>, "embedding_backward", grid, stream, shape, per_chunk, tokens,
-         dy, partial, aligned);
+         dy, partial, rows_are_aligned<T>(shape.width, dy, partial));
   sum_in_order<T, float>(chunks, elements, partial, dtable, stream);
 }
 

@@ -2,42 +2,59 @@
 
 #include "kernels/cuda/kernel_registry.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/math/bfloat16.h"
+#include "kernels/cuda/pack.h"
 
 namespace stowage::cuda {
 
 inline constexpr int first_token_threads = 256;
 
+// A thread's pack: `left` elements from `at` of a row on.
+struct PackOfRow {
+  std::int64_t row, at, left;
+};
+
 template <class T>
-__global__ void first_token_kernel(FirstTokenShape shape, const T* x, T* y) {
+__device__ PackOfRow pack_of_row(std::int64_t width) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i >= shape.samples * shape.width) return;
-  y[i] = x[i / shape.width * shape.sequence * shape.width + i % shape.width];
+  const std::int64_t packs = (width + pack_size<T> - 1) / pack_size<T>;
+  const std::int64_t at = i % packs * pack_size<T>;
+  return {i / packs, at, width - at};
 }
 
 template <class T>
-__global__ void first_token_backward_kernel(FirstTokenShape shape, const T* dy, T* dx) {
-  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i >= shape.samples * shape.sequence * shape.width) return;
-  const std::int64_t token = i / shape.width;
-  const bool first = token % shape.sequence == 0;
-  dx[i] = first ? dy[token / shape.sequence * shape.width + i % shape.width] : static_cast<T>(0.0F);
+__global__ void first_token_kernel(FirstTokenShape shape, const T* x, T* y, bool aligned) {
+  const PackOfRow of = pack_of_row<T>(shape.width);
+  if (of.row >= shape.samples) return;
+  const T* from = x + of.row * shape.sequence * shape.width + of.at;
+  store_pack(y + of.row * shape.width + of.at, of.left, aligned, load_pack(from, of.left, aligned));
 }
 
-inline LaunchShape first_token_shape(std::int64_t elements) {
-  return {{blocks_for(elements, first_token_threads)}, first_token_threads};
+template <class T>
+__global__ void first_token_backward_kernel(FirstTokenShape shape, const T* dy, T* dx, bool aligned) {
+  const PackOfRow of = pack_of_row<T>(shape.width);
+  if (of.row >= shape.samples * shape.sequence) return;
+  Pack<T> pack{};
+  if (of.row % shape.sequence == 0)
+    pack = load_pack(dy + of.row / shape.sequence * shape.width + of.at, of.left, aligned);
+  store_pack(dx + of.row * shape.width + of.at, of.left, aligned, pack);
+}
+
+template <class T>
+LaunchShape first_token_shape(std::int64_t rows, std::int64_t width) {
+  return {{blocks_for(rows * blocks_for(width, pack_size<T>), first_token_threads)}, first_token_threads};
 }
 
 template <class T>
 void first_token(const FirstTokenShape& shape, const T* x, T* y, void* stream) {
-  launch(first_token_kernel<T>, "first_token", first_token_shape(shape.samples * shape.width), stream, shape,
-         x, y);
+  launch(first_token_kernel<T>, "first_token", first_token_shape<T>(shape.samples, shape.width), stream,
+         shape, x, y, rows_are_aligned<T>(shape.width, x, y));
 }
 
 template <class T>
 void first_token_backward(const FirstTokenShape& shape, const T* dy, T* dx, void* stream) {
   launch(first_token_backward_kernel<T>, "first_token_backward",
-         first_token_shape(shape.samples * shape.sequence * shape.width), stream, shape, dy, dx);
+         first_token_shape<T>(shape.samples * shape.sequence, shape.width), stream, shape, dy, dx,
+         rows_are_aligned<T>(shape.width, dy, dx));
 }
 
 template void first_token(const FirstTokenShape&, const float*, float*, void*);

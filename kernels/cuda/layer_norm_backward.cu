@@ -99,11 +99,8 @@ __global__ void __launch_bounds__(most_chunk_threads)
     }
   }
   float* to = partial + static_cast<std::int64_t>(blockIdx.x) * 2 * cut.width + column;
-  for (int k = 0; k < pack_size<T>; ++k) {
-    if (k >= left) continue;
-    to[k] = dgain[k];
-    to[cut.width + k] = dbias[k];
-  }
+  store_packs(to, left, aligned, dgain);
+  store_packs(to + cut.width, left, aligned, dbias);
 }
 
 template <class T>

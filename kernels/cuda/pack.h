@@ -24,6 +24,18 @@ struct __attribute__((may_alias, aligned(16))) SixteenBytes {
   std::uint32_t words[4];
 };
 
+// One store, to global or shared memory: nvcc makes four of a plain assignment where a thread stores in a
+// loop, aligned or not.
+STOWAGE_HOST_DEVICE void store_sixteen(void* to, const SixteenBytes& from) {
+#ifdef __CUDA_ARCH__
+  asm volatile("st.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(from.words[0]), "r"(from.words[1]),
+               "r"(from.words[2]), "r"(from.words[3])
+               : "memory");
+#else
+  *static_cast<SixteenBytes*>(to) = from;
+#endif
+}
+
 STOWAGE_HOST_DEVICE float word_as_float(std::uint32_t word) { return std::bit_cast<float>(word); }
 
 // By value: the copy is one load of 16 bytes.
@@ -68,11 +80,29 @@ STOWAGE_HOST_DEVICE Pack<T> load_pack(const T* x, std::int64_t count, bool align
 template <class T>
 STOWAGE_HOST_DEVICE void store_pack(T* x, std::int64_t count, bool aligned, const Pack<T>& pack) {
   if (aligned && count >= pack_size<T>) {
-    *reinterpret_cast<SixteenBytes*>(x) = packed(pack);
+    store_sixteen(x, packed(pack));
     return;
   }
   for (int i = 0; i < pack_size<T>; ++i) {
     if (i < count) x[i] = static_cast<T>(pack.values[i]);
+  }
+}
+
+// `size` elements from `x` on, a multiple of a pack: as load_pack and store_pack.
+template <int size, class T>
+STOWAGE_HOST_DEVICE void load_packs(const T* x, std::int64_t count, bool aligned, float (&values)[size]) {
+  for (int first = 0; first < size; first += pack_size<T>) {
+    const Pack<T> pack = load_pack(x + first, count - first, aligned);
+    for (int k = 0; k < pack_size<T>; ++k) values[first + k] = pack.values[k];
+  }
+}
+
+template <int size, class T>
+STOWAGE_HOST_DEVICE void store_packs(T* x, std::int64_t count, bool aligned, const float (&values)[size]) {
+  for (int first = 0; first < size; first += pack_size<T>) {
+    Pack<T> pack;
+    for (int k = 0; k < pack_size<T>; ++k) pack.values[k] = values[first + k];
+    store_pack(x + first, count - first, aligned, pack);
   }
 }
 
