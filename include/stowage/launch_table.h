@@ -40,7 +40,7 @@
 //   attention_backward              qkv, out, log_sum_exp, dout[N,C] (, seen)           the same
 //                                     -> dqkv[N,3C] (, workspace)
 //   dropout                         x -> y (may alias x); its backward is itself on dy  probability, key
-//   add                             a, b -> a + b
+//   add                             a, b -> a + b; with the attributes, a + dropout(b)  (probability, key)
 //   accumulate                      a, b -> a + b (may alias a)
 //   cross_entropy                   logits[N,V], targets i32[N] -> loss f64{}, log_sum_exp A[N]  (vocabulary)
 //   cross_entropy_backward          logits, targets, log_sum_exp -> dlogits[N,V]        (vocabulary)

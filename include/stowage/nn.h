@@ -57,6 +57,8 @@ Value attention(GraphBuilder& builder, std::string name, Value qkv, const Attent
 // No op at all for probability 0.
 Value dropout(GraphBuilder& builder, std::string name, Value x, double probability);
 Value add(GraphBuilder& builder, std::string name, Value a, Value b);
+// a + dropout(b), in one op.
+Value add_dropout(GraphBuilder& builder, std::string name, Value a, Value b, double probability);
 // Mean over the targets >= 0. -> f64 scalar. Of a micro-batch: its part of the mean over the whole batch's
 // targets, so that all parts add up to it (GraphBuilder::add_loss). `vocabulary`: columns that count; those
 // behind are padding, in no sum, with gradient 0. 0: all count.

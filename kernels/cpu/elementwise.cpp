@@ -1,5 +1,6 @@
 #include "kernels/cpu/elementwise.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/cpu/clones.h"
@@ -68,6 +69,23 @@ void add(std::int64_t count, const T* a, const T* b, T* y) {
   });
 }
 
+// In blocks that stay in the first cache, since y may be a or b.
+template <class T>
+void add_dropout(const RandomStream& stream, double probability, std::int64_t count, const T* a, const T* b,
+                 T* y) {
+  constexpr std::int64_t block = 512;
+  static_assert(chunk % block == 0);
+  const DropoutMask mask(stream, probability);
+  parallel_for(count, chunk, [&](std::int64_t begin, std::int64_t end) {
+    T kept[block];
+    for (std::int64_t first = begin; first < end; first += block) {
+      const std::int64_t length = std::min(block, end - first);
+      mask.apply(static_cast<std::uint64_t>(first), length, b + first, kept);
+      add_range(length, a + first, kept, y + first);
+    }
+  });
+}
+
 template <class T>
 void gelu(GeluForm form, std::int64_t count, const T* x, T* y) {
   parallel_for(count, chunk, [&](std::int64_t begin, std::int64_t end) {
@@ -109,6 +127,8 @@ void dropout(const RandomStream& stream, double probability, std::int64_t count,
 
 template void add(std::int64_t, const float*, const float*, float*);
 template void add(std::int64_t, const double*, const double*, double*);
+template void add_dropout(const RandomStream&, double, std::int64_t, const float*, const float*, float*);
+template void add_dropout(const RandomStream&, double, std::int64_t, const double*, const double*, double*);
 template void gelu(GeluForm, std::int64_t, const float*, float*);
 template void gelu(GeluForm, std::int64_t, const double*, double*);
 template void gelu_backward(GeluForm, std::int64_t, const float*, const float*, float*);

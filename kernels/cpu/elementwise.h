@@ -12,6 +12,10 @@ enum class GeluForm : std::uint8_t { tanh, erf };
 // y = a + b
 template <class T>
 void add(std::int64_t count, const T* a, const T* b, T* y);
+// y = a + dropout(b)
+template <class T>
+void add_dropout(const RandomStream& stream, double probability, std::int64_t count, const T* a, const T* b,
+                 T* y);
 template <class T>
 void gelu(GeluForm form, std::int64_t count, const T* x, T* y);
 template <class T>

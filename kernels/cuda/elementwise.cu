@@ -33,6 +33,25 @@ __global__ void add_kernel(std::int64_t count, const T* a, const T* b, T* y, boo
   store_pack(y + i, count - i, aligned, left);
 }
 
+// Of the pack that begins at element `first`.
+template <class T>
+__device__ void drop(const DropoutMask& mask, std::int64_t first, Pack<T>& pack) {
+  for (int group = 0; group < pack_size<T> / 4; ++group)
+    mask.apply_to_four(static_cast<std::uint64_t>(first / 4 + group), pack.values + 4 * group);
+}
+
+template <class T>
+__global__ void add_dropout_kernel(DropoutMask mask, std::int64_t count, const T* a, const T* b, T* y,
+                                   bool aligned) {
+  const std::int64_t i = pack_start(pack_size<T>);
+  if (i >= count) return;
+  const Pack<T> left = load_pack(a + i, count - i, aligned);
+  Pack<T> right = load_pack(b + i, count - i, aligned);
+  drop(mask, i, right);
+  for (int k = 0; k < pack_size<T>; ++k) right.values[k] += left.values[k];
+  store_pack(y + i, count - i, aligned, right);
+}
+
 template <class T, class Form>
 __global__ void gelu_kernel(std::int64_t count, const T* x, T* y, bool aligned) {
   const std::int64_t i = pack_start(pack_size<T>);
@@ -76,9 +95,7 @@ __global__ void dropout_kernel(DropoutMask mask, std::int64_t count, const T* x,
   const std::int64_t i = pack_start(pack_size<T>);
   if (i >= count) return;
   Pack<T> pack = load_pack(x + i, count - i, aligned);
-  for (int group = 0; group < pack_size<T> / 4; ++group) {
-    mask.apply_to_four(static_cast<std::uint64_t>(i / 4 + group), pack.values + 4 * group);
-  }
+  drop(mask, i, pack);
   store_pack(y + i, count - i, aligned, pack);
 }
 
@@ -95,6 +112,15 @@ void add(std::int64_t count, const T* a, const T* b, T* y, void* stream) {
   if (count == 0) return;
   const bool aligned = is_aligned(a) && is_aligned(b) && is_aligned(y);
   launch(add_kernel<T>, "add", pack_shape<T>(count), stream, count, a, b, y, aligned);
+}
+
+template <class T>
+void add_dropout(const RandomStream& random, double probability, std::int64_t count, const T* a, const T* b,
+                 T* y, void* stream) {
+  if (count == 0) return;
+  const bool aligned = is_aligned(a) && is_aligned(b) && is_aligned(y);
+  launch(add_dropout_kernel<T>, "add", pack_shape<T>(count), stream, DropoutMask(random, probability), count,
+         a, b, y, aligned);
 }
 
 template <class T>
@@ -144,6 +170,10 @@ void narrow(std::int64_t count, const float* x, Bfloat16* y, void* stream) {
 
 template void add(std::int64_t, const float*, const float*, float*, void*);
 template void add(std::int64_t, const Bfloat16*, const Bfloat16*, Bfloat16*, void*);
+template void add_dropout(const RandomStream&, double, std::int64_t, const float*, const float*, float*,
+                          void*);
+template void add_dropout(const RandomStream&, double, std::int64_t, const Bfloat16*, const Bfloat16*,
+                          Bfloat16*, void*);
 template void gelu(GeluForm, std::int64_t, const float*, float*, void*);
 template void gelu(GeluForm, std::int64_t, const Bfloat16*, Bfloat16*, void*);
 template void gelu_backward(GeluForm, std::int64_t, const float*, const float*, float*, void*);
@@ -158,6 +188,8 @@ template void dropout(const RandomStream&, double, std::int64_t, const Bfloat16*
 STOWAGE_CUDA_KERNEL(narrow_kernel);
 STOWAGE_CUDA_KERNEL(add_kernel<float>);
 STOWAGE_CUDA_KERNEL(add_kernel<Bfloat16>);
+STOWAGE_CUDA_KERNEL(add_dropout_kernel<float>);
+STOWAGE_CUDA_KERNEL(add_dropout_kernel<Bfloat16>);
 STOWAGE_CUDA_KERNEL(gelu_kernel<float, GeluTanh>);
 STOWAGE_CUDA_KERNEL(gelu_kernel<float, GeluErf>);
 STOWAGE_CUDA_KERNEL(gelu_kernel<Bfloat16, GeluTanh>);

@@ -15,6 +15,11 @@ enum class GeluForm : std::uint8_t { tanh, erf };
 template <class T>
 void add(std::int64_t count, const T* a, const T* b, T* y, void* stream);
 
+// y = a + dropout(b)
+template <class T>
+void add_dropout(const RandomStream& random, double probability, std::int64_t count, const T* a, const T* b,
+                 T* y, void* stream);
+
 // Hendrycks & Gimpel, "Gaussian Error Linear Units", both forms.
 template <class T>
 void gelu(GeluForm form, std::int64_t count, const T* x, T* y, void* stream);

@@ -49,8 +49,8 @@ struct Encoder {
     return trunk.norm.empty() ? trunk.sum : norm(trunk.norm, trunk.parameter, trunk.sum);
   }
   Trunk join(const std::string& branch, const std::string& parameter, Value x, Value y) const {
-    y = nn::dropout(builder, branch + ".dropout", y, config.dropout);
-    return {nn::add(builder, branch + ".residual", x, y), branch + ".norm", parameter + ".LayerNorm"};
+    Value sum = nn::add_dropout(builder, branch + ".residual", x, y, config.dropout);
+    return {sum, branch + ".norm", parameter + ".LayerNorm"};
   }
 
   Trunk attention(const std::string& layer, std::uint32_t part, const Trunk& trunk, Value seen) const {

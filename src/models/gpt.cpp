@@ -35,8 +35,8 @@ struct Layers {
   Value join(const std::string& branch, Value trunk, Value x, std::int64_t in) const {
     double scale = 1 / std::sqrt(2 * static_cast<double>(config.layers));
     Value y = linear(branch + ".c_proj", x, in, config.width, scale);
-    y = nn::dropout(builder, branch + ".dropout", y, config.residual_dropout.value_or(config.dropout));
-    return nn::add(builder, branch + ".residual", trunk, y);
+    return nn::add_dropout(builder, branch + ".residual", trunk, y,
+                           config.residual_dropout.value_or(config.dropout));
   }
 
   Value attention(const std::string& h, std::uint32_t part, Value x) const {

@@ -74,13 +74,15 @@ class KernelCall {
   }
   std::int64_t written_rows(std::size_t index) const { return matrix(arguments_.writes[index]).front(); }
 
+  bool has(std::string_view attribute) const { return arguments_.op->attributes.contains(attribute); }
+
   std::int64_t integer(std::string_view name) const {
     if (const auto* value = std::get_if<std::int64_t>(&attribute(name))) return *value;
     fail("needs the integer attribute '" + std::string(name) + "'");
   }
   // 0 where the op leaves it out.
   std::int64_t integer_if_present(std::string_view name) const {
-    if (arguments_.op->attributes.find(name) == arguments_.op->attributes.end()) return 0;
+    if (!has(name)) return 0;
     const std::int64_t value = integer(name);
     if (value < 0) fail("has a negative attribute '" + std::string(name) + "'");
     return value;

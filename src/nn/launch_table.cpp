@@ -251,6 +251,10 @@ template <class T>
 struct Add {
   static void run(const KernelCall& call) {
     call.expect(2, 2, 1);
+    if (call.has("probability")) {
+      return cpu::add_dropout(call.random(), call.real("probability"), call.elements(0), call.read<T>(0),
+                              call.read<T>(1), call.write<T>(0));
+    }
     cpu::add(call.elements(0), call.read<T>(0), call.read<T>(1), call.write<T>(0));
   }
 };

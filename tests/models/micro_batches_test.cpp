@@ -146,7 +146,7 @@ TEST(MicroBatches, EachDropsItsOwnElements) {
   EXPECT_FALSE(graph.op(test::op_named(graph, "micro.0.h.0.attn")).attributes.contains("skipped"));
   // Groups of four probabilities: 2 samples, 2 heads, 6 x 6.
   EXPECT_EQ(attribute("micro.1.h.0.attn", "skipped"), Attribute(std::int64_t{36}));
-  EXPECT_EQ(attribute("micro.1.h.0.attn.dropout", "skipped"), Attribute(std::int64_t{24}));
+  EXPECT_EQ(attribute("micro.1.h.0.attn.residual", "skipped"), Attribute(std::int64_t{24}));
 }
 
 Graph gpt_graph(std::int64_t parts, std::int64_t head_tokens = 3) {

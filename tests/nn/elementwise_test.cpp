@@ -76,6 +76,79 @@ TEST(Add, GradientsMatchDifferences) {
   check.run(nn::gelu(check.builder, "y", nn::add(check.builder, "sum", a, b), nn::Gelu::erf));
 }
 
+TEST(AddDropout, GradientsMatchDifferences) {
+  test::GradientCheck check;
+  Value a = check.variable("a", {6, 7});
+  Value b = check.variable("b", {6, 7});
+  Value sum = nn::add_dropout(check.builder, "sum", a, b, 0.5);
+  check.run(nn::gelu(check.builder, "y", sum, nn::Gelu::erf));
+}
+
+TEST(AddDropout, IsTheSumOfDropout) {
+  std::vector<std::vector<double>> found;
+  for (const bool fused : {false, true}) {
+    GraphBuilder b(DataType::f64);
+    Value x = b.input("x", {6, 77}, DataType::f64);
+    Value p = b.parameter("p", {6, 77}, {0, 1});
+    Value sum =
+        fused ? nn::add_dropout(b, "y", x, p, 0.25) : nn::add(b, "sum", x, nn::dropout(b, "y", p, 0.25));
+    Graph graph = b.finish_without_update(test::weighted_sum(b, sum));
+    Evaluator evaluator(graph, test::launch_table_with_weighted_sum(), 1);
+    test::fill_random(evaluator, x.id, 1);
+    test::fill_random(evaluator, p.id, 2);
+    evaluator.run(0, 0);
+    found.emplace_back();
+    for (const TensorId id : {sum.id, b.gradient_of(p)}) {
+      const auto* values = reinterpret_cast<const double*>(evaluator.value(id).data());
+      found.back().insert(found.back().end(), values, values + graph.tensor(id).elements());
+    }
+  }
+  EXPECT_EQ(found[0], found[1]);
+}
+
+TEST(AddDropout, EmitsTheContractsOps) {
+  GraphBuilder b(DataType::f64);
+  Value p = nn::gelu(b, "p_g", b.parameter("p", {6, 7}, {}), nn::Gelu::tanh);
+  Value q = nn::gelu(b, "q_g", b.parameter("q", {6, 7}, {}), nn::Gelu::tanh);
+  Graph graph = b.finish_without_update(test::weighted_sum(b, nn::add_dropout(b, "y", p, q, 0.25)));
+  EXPECT_THAT(test::op_names(graph), ElementsAre("p_g", "q_g", "y", "loss", "loss.backward", "y.backward",
+                                                 "q_g.backward", "p_g.backward"));
+  EXPECT_EQ(graph.ops[2].kernel, "add");
+  EXPECT_EQ(std::get<double>(graph.ops[2].attributes.at("probability")), 0.25);
+  EXPECT_EQ(graph.ops[5].kernel, "dropout");
+  EXPECT_EQ(graph.ops[5].attributes, graph.ops[2].attributes);
+  EXPECT_THAT(graph.ops[5].may_alias, IsEmpty());  // the other way takes the same gradient
+  EXPECT_THAT(test::tensor_names(graph, graph.ops[7].reads), ElementsAre("p", "y.grad"));
+}
+
+TEST(AddDropout, MayOverwriteTheGradientWhereTheTrunkWantsNone) {
+  GraphBuilder b(DataType::f64);
+  Value x = b.input("x", {6, 7}, DataType::f64);
+  Value p = b.parameter("p", {6, 7}, {});
+  Graph graph = b.finish_without_update(test::weighted_sum(b, nn::add_dropout(b, "y", x, p, 0.25)));
+  EXPECT_THAT(graph.ops[3].may_alias, ElementsAre(Alias{0, 0}));
+}
+
+TEST(AddDropout, IsAddForProbabilityZero) {
+  GraphBuilder b(DataType::f64);
+  Value x = b.input("x", {6, 7}, DataType::f64);
+  Value y = nn::add_dropout(b, "y", x, b.parameter("p", {6, 7}, {}), 0);
+  Graph graph = b.finish_without_update(test::weighted_sum(b, y));
+  EXPECT_EQ(graph.ops[0].attributes, Attributes{});
+}
+
+TEST(AddDropout, RefusesWhatDoesNotFit) {
+  GraphBuilder b;
+  Value x = b.activation("x", {6, 7});
+  Value y = b.activation("y", {6, 7});
+  test::expect_refused([&] { nn::add_dropout(b, "drop", x, y, 1); }, "drop: the dropout probability");
+  test::expect_refused(
+      [&] {
+        nn::add_dropout(b, "drop", x, b.activation("z", {7, 6}), 0.5);
+      },
+      "drop: the second input 'z'");
+}
+
 TEST(Add, OfAValueToItself) {
   test::GradientCheck check;
   Value x = nn::gelu(check.builder, "g", check.variable("x", {6, 7}), nn::Gelu::tanh);

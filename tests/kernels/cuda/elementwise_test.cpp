@@ -52,7 +52,8 @@ TEST_F(CudaElementwise, GeluBackwardInBothFormsAndInPlace) {
   }
 }
 
-// One row, odd widths, whole packs, more columns than a block has, more rows than the most chunks of the least.
+// One row, odd widths, whole packs, more columns than a block has, more rows than the most chunks of the
+// least.
 TEST_F(CudaElementwise, GeluBackwardSumsItsColumnsForTheBiasInPlaceToo) {
   using Shape = std::vector<std::int64_t>;
   for (const char* form : {"tanh", "erf"}) {
@@ -79,6 +80,18 @@ TEST_F(CudaElementwise, DropoutDropsWhatTheCpuDrops) {
     for (const DataType type : {DataType::f32, DataType::bf16}) {
       const std::vector<double> found = widened(run_cuda(of, type)[0], type);
       for (std::size_t i = 0; i < found.size(); ++i) ASSERT_EQ(found[i] == 0, right[i] == 0) << i;
+    }
+  }
+}
+
+TEST_F(CudaElementwise, AddsWhatDropoutLeaves) {
+  for (const std::int64_t count : counts) {
+    for (const std::int64_t offset : {0, 3}) {
+      expect_right({"add",
+                    {{"probability", 0.25}, {"key", std::int64_t{11}}, {"skipped", std::int64_t{5}}},
+                    {input(count, 1), input(count, 2)},
+                    {output(count)}},
+                   offset);
     }
   }
 }
