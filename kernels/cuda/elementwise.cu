@@ -57,7 +57,8 @@ __global__ void gelu_kernel(std::int64_t count, const T* x, T* y, bool aligned) 
   const std::int64_t i = pack_start(pack_size<T>);
   if (i >= count) return;
   Pack<T> pack = load_pack(x + i, count - i, aligned);
-  for (float& value : pack.values) value = Form::value(value);
+#pragma unroll
+  for (int k = 0; k < pack_size<T>; ++k) pack.values[k] = Form::value(pack.values[k]);
   store_pack(y + i, count - i, aligned, pack);
 }
 
