@@ -85,7 +85,6 @@ void BertTask::open_tokenizer() {
         fmt::format("--init {}: its tokens are those of a tokenizer: give --tokenizer, such as its vocab.txt",
                     options_.init));
   const BytePairVocabulary learned = train_byte_pairs(training_.text, options_.learned_vocabulary);
-  files_ = {{"vocab.json", to_vocab_json(learned)}, {"merges.txt", to_merges_text(learned)}};
   tokenizer_ = byte_pair_tokenizer(learned);
 }
 
@@ -111,7 +110,7 @@ DataDescription BertTask::data() const {
                               options_.data, grouped(documents.documents()), grouped(documents.sentences()),
                               grouped(documents.tokens().size()),
                               grouped(static_cast<std::uint64_t>(ids_.vocabulary)),
-                              files_.empty() ? "" : " that were learned from it", entropy_),
+                              options_.tokenizer.empty() ? " that were learned from it" : "", entropy_),
           .unit = "tokens",
           .yardstick = {},
           .loss_of = "masked tokens and next sentences together"};
@@ -121,6 +120,10 @@ std::map<std::string, std::string> BertTask::configuration() const {
   return {{"model.kind", "bert"},
           {"data.text", stowage::fingerprint(training_.text)},
           {"data.tokenizer", fingerprint(*tokenizer_)}};
+}
+
+std::map<std::string, std::string> BertTask::files() const {
+  return tokenizer_files(*tokenizer_, ids_.missing, options_.model.sequence);
 }
 
 ModelDescription BertTask::description() const {

@@ -30,7 +30,7 @@ class BertTask : public Task {
   }
   ModelDescription description() const override;
   // The tokenizer, where it was learned.
-  std::map<std::string, std::string> files() const override { return files_; }
+  std::map<std::string, std::string> files() const override;
   Evaluation evaluate(const ReadParameter& read) override;
 
  private:
@@ -46,7 +46,6 @@ class BertTask : public Task {
   const Options& options_;
   std::string text_, evaluation_text_;
   std::unique_ptr<Tokenizer> tokenizer_;
-  std::map<std::string, std::string> files_;
   SpecialIds ids_;
   Pairs training_, evaluation_;
   double entropy_ = 0;  // of the training text's tokens

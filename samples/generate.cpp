@@ -116,7 +116,8 @@ std::int32_t pick(std::span<const float> logits, const std::vector<bool>& usable
   for (std::size_t i = 0; i < usable.size(); ++i) {
     if (usable[i]) largest = std::max(largest, static_cast<double>(logits[i]));
   }
-  const auto weight = [&](std::size_t i) {
+  const auto weight = [&](std::size_t i) -> double {
+    if (temperature == 0) return usable[i] && static_cast<double>(logits[i]) == largest ? 1 : 0;
     return usable[i] ? std::exp((static_cast<double>(logits[i]) - largest) / temperature) : 0;
   };
   double total = 0;
@@ -127,7 +128,7 @@ std::int32_t pick(std::span<const float> logits, const std::vector<bool>& usable
     if (!usable[i]) continue;
     last = i;
     sum += weight(i);
-    if (sum > uniform * total) break;
+    if (sum > (temperature == 0 ? 0 : uniform * total)) break;
   }
   return static_cast<std::int32_t>(last);
 }

@@ -31,7 +31,8 @@ void generate(const GptConfig& config, const Tokenizer& tokenizer, const ReadPar
               const GenerateOptions& options, const EmitText& emit);
 
 // The token that a draw picks: the first whose cumulative probability, softmax(logits / temperature),
-// exceeds `uniform` in [0, 1). Those that are not usable have no probability; at least one must be.
+// exceeds `uniform` in [0, 1); at temperature 0 the first of the likeliest ones. Those that are not usable
+// have no probability; at least one must be.
 std::int32_t pick(std::span<const float> logits, const std::vector<bool>& usable, double temperature,
                   double uniform);
 

@@ -140,6 +140,17 @@ std::map<std::string, std::int64_t> GptTask::position(std::uint64_t step) const 
   return {{"step", static_cast<std::int64_t>(step)}};
 }
 
+ModelDescription GptTask::description() const {
+  ModelDescription result = describe(options_.model);
+  result.begin_token = result.end_token = tokenizer_->special(SpecialToken::end_of_text);
+  return result;
+}
+
+std::map<std::string, std::string> GptTask::files() const {
+  if (shards_ && by_bytes()) return {};  // of whichever tokenizer made the shards
+  return tokenizer_files(*tokenizer_, {}, options_.model.sequence);
+}
+
 Evaluation GptTask::evaluate(const ReadParameter& read) {
   const TokenSource& source = evaluated_shards_ ? *evaluated_shards_ : *evaluation_.source;
   const std::uint64_t all = std::min(source.samples(), options_.evaluation_samples);

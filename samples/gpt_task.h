@@ -25,7 +25,8 @@ class GptTask : public Task {
   DataDescription data() const override;
   std::map<std::string, std::string> configuration() const override;
   std::map<std::string, std::int64_t> position(std::uint64_t step) const override;
-  ModelDescription description() const override { return describe(options_.model); }
+  ModelDescription description() const override;
+  std::map<std::string, std::string> files() const override;
   Evaluation evaluate(const ReadParameter& read) override;
   void sample(const ReadParameter& read, const EmitText& emit) const override;
 

@@ -102,9 +102,12 @@ std::string ExportedModel::write(const Task& task, const Graph& graph, Engine& e
   if (!folder_) return {};
   ModelDescription model = task.description();
   if (options_.initial) {
-    model.begin_token = options_.initial->begin_token;
-    model.end_token = options_.initial->end_token;
-    model.padding_token = options_.initial->padding_token;
+    const auto keep = [](std::optional<std::int64_t> stored, std::optional<std::int64_t>& token) {
+      if (stored) token = stored;
+    };
+    keep(options_.initial->begin_token, model.begin_token);
+    keep(options_.initial->end_token, model.end_token);
+    keep(options_.initial->padding_token, model.padding_token);
   }
   save_model(folder_->path(), model, graph, access_to(engine));
   std::string names;

@@ -262,9 +262,9 @@ void add_generation(CLI::App& app, Options& options, Words& words) {
       ->check(quiet(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 30)))
       ->type_name("N");
   app.add_option("--temperature", options.temperature,
-                 "of generated text: near 0 the likeliest tokens, 1 as the model sees them")
+                 "of generated text: 0 takes the likeliest token, 1 draws as the model sees them")
       ->group(group)
-      ->check(quiet(CLI::Range(1e-3, 1e3)))
+      ->check(quiet(CLI::Range(0.0, 1e3)))
       ->type_name("X");
   app.add_option("--sample", options.sample_tokens, "tokens of text to write after training")
       ->group(group)

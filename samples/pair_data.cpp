@@ -20,8 +20,9 @@ SpecialIds special_ids(const Tokenizer& tokenizer) {
   SpecialIds ids;
   ids.vocabulary = tokenizer.vocabulary_size();
   const auto id_of = [&](SpecialToken token) {
-    const auto known = tokenizer.special(token);
-    return known ? *known : ids.vocabulary++;
+    if (const auto known = tokenizer.special(token)) return *known;
+    ids.missing.push_back({token, ids.vocabulary});
+    return ids.vocabulary++;
   };
   ids.classification = id_of(SpecialToken::classification);
   ids.separator = id_of(SpecialToken::separator);

@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -28,6 +29,13 @@ enum class SpecialToken : std::uint8_t {
   padding,         // [PAD], <pad>
   mask,            // [MASK], <mask>
   unknown,         // [UNK], <unk>
+};
+
+// A special token that a model has and its tokenizer lacks: its text is the first listed above.
+struct MissingToken {
+  SpecialToken token = SpecialToken::unknown;
+  std::int32_t id = 0;  // no other token's
+  friend bool operator==(const MissingToken&, const MissingToken&) = default;
 };
 
 // What a text that spells a special (or otherwise added) token means, e.g. "<|endoftext|>" in a file.
@@ -58,6 +66,11 @@ class Tokenizer {
   virtual std::int32_t vocabulary_size() const = 0;
 
   virtual std::optional<std::int32_t> special(SpecialToken token) const = 0;
+
+  // The text of a tokenizer.json: the package `tokenizers` and `tokenizer_from_json` give the same ids with
+  // it as this tokenizer does, and know the tokens of `missing` besides. The package frames a text with the
+  // classification and separator tokens where both are there.
+  virtual std::string to_json(std::span<const MissingToken> missing) const = 0;
 
  protected:
   Tokenizer() = default;
@@ -108,9 +121,16 @@ std::unique_ptr<Tokenizer> word_piece_tokenizer(std::string_view vocab_text,
                                                 const WordPieceOptions& options = {});
 
 // `tokenizer.json` with a BPE model under ByteLevel, or a WordPiece model under Bert's normalizer and
-// pre-tokenizer. What would change ids and is none of these is refused by the name of its field; what frames
-// a text (post_processor) is not applied.
+// pre-tokenizer. What would change ids and is none of these is refused by the name of its field; what frames,
+// cuts or pads a text (post_processor, truncation, padding) is not applied.
 std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text);
+
+// The files of an exported model, name to contents, with which transformers' AutoTokenizer gives the ids of
+// `tokenizer`: tokenizer.json, and tokenizer_config.json with its special tokens. `positions`: the longest
+// text that the model takes, in tokens.
+std::map<std::string, std::string> tokenizer_files(const Tokenizer& tokenizer,
+                                                   std::span<const MissingToken> missing,
+                                                   std::int64_t positions);
 
 // A folder with tokenizer.json, with vocab.json and merges.txt, or with vocab.txt (looked for in this order),
 // or one of these files itself. Beside vocab.txt, do_lower_case, strip_accents and tokenize_chinese_chars are

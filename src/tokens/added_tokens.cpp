@@ -53,20 +53,28 @@ std::vector<std::string_view> special_texts() {
 }
 
 AddingTokenizer::AddingTokenizer(Vocabulary vocabulary, std::vector<AddedToken> added)
-    : vocabulary_(std::move(vocabulary)), added_(std::move(added)) {}
+    : vocabulary_(std::move(vocabulary)), added_(std::move(added)) {
+  std::array<std::vector<AddedToken>, 2> parts;
+  for (const AddedToken& token : added_) parts[token.late ? 1 : 0].push_back(token);
+  for (std::size_t i = 0; i < parts.size(); ++i) rounds_[i] = AddedTokens(std::move(parts[i]));
+}
 
 std::vector<std::int32_t> AddingTokenizer::encode(std::string_view text, SpecialText special) const {
   std::vector<std::int32_t> ids;
+  append_round(special == SpecialText::recognised ? 0 : rounds_.size(), text, ids);
+  return ids;
+}
+
+void AddingTokenizer::append_round(std::size_t round, std::string_view text,
+                                   std::vector<std::int32_t>& ids) const {
+  if (round == rounds_.size()) return append_ids(text, ids);
   std::size_t at = 0;
-  while (special == SpecialText::recognised) {
-    const auto match = added_.find(text, at);
-    if (!match) break;
-    append_ids(text.substr(at, match->begin - at), ids);
+  while (const auto match = rounds_[round].find(text, at)) {
+    append_round(round + 1, text.substr(at, match->begin - at), ids);
     ids.push_back(match->token->id);
     at = match->begin + match->token->text.size();
   }
-  append_ids(text.substr(at), ids);
-  return ids;
+  append_round(round + 1, text.substr(at), ids);
 }
 
 std::optional<std::int32_t> AddingTokenizer::special(SpecialToken token) const {

@@ -17,6 +17,7 @@ namespace stowage {
 struct AddedToken {
   std::string text;  // not empty
   std::int32_t id = 0;
+  bool late = false;  // looked for between the tokens that are not late ("normalized" in tokenizer.json)
 };
 
 class AddedTokens {
@@ -54,10 +55,15 @@ class AddingTokenizer : public Tokenizer {
   // The ids of a text without added tokens.
   virtual void append_ids(std::string_view text, std::vector<std::int32_t>& ids) const = 0;
   const Vocabulary& vocabulary() const { return vocabulary_; }
+  const std::vector<AddedToken>& added() const { return added_; }
 
  private:
+  // Finds the tokens of `rounds_[round]`; the text between them is left to the next round.
+  void append_round(std::size_t round, std::string_view text, std::vector<std::int32_t>& ids) const;
+
   Vocabulary vocabulary_;
-  AddedTokens added_;
+  std::vector<AddedToken> added_;
+  std::array<AddedTokens, 2> rounds_;  // early tokens, then late ones
 };
 
 }  // namespace stowage

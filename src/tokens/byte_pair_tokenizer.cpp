@@ -1,11 +1,13 @@
 #include "src/tokens/byte_pair_tokenizer.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <span>
 
 #include "src/tokens/byte_letters.h"
 #include "src/tokens/gpt2_pieces.h"
+#include "src/tokens/tokenizer_json_writer.h"
 #include "stowage/error.h"
 
 namespace stowage {
@@ -28,6 +30,15 @@ class BytePairTokenizer : public AddingTokenizer {
       text += bytes ? *bytes : token;  // an added token may be any text
     }
     return text;
+  }
+
+  std::string to_json(std::span<const MissingToken> missing) const override {
+    std::vector<std::string> merges;
+    for (const TokenPair pair : merges_.in_order())
+      merges.push_back(fmt::format("[{},{}]", json_text(*vocabulary().token(pair.first)),
+                                   json_text(*vocabulary().token(pair.second))));
+    return write_tokenizer_json(byte_level_json(fmt::format(",\"merges\":[{}]", fmt::join(merges, ","))),
+                                vocabulary(), added(), missing);
   }
 
  protected:

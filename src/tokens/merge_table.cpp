@@ -92,6 +92,15 @@ bool MergeTable::makes(std::int32_t token) const {
                      [&](const auto& merge) { return merge.second.made == token; });
 }
 
+std::vector<TokenPair> MergeTable::in_order() const {
+  std::vector<std::pair<std::uint32_t, TokenPair>> ranked;
+  for (const auto& [pair, merge] : merges_) ranked.emplace_back(merge.rank, pair);
+  std::sort(ranked.begin(), ranked.end());
+  std::vector<TokenPair> pairs;
+  for (const auto& [rank, pair] : ranked) pairs.push_back(pair);
+  return pairs;
+}
+
 void MergeTable::apply(std::vector<std::int32_t>& tokens) const {
   if (tokens.size() < 2) return;
   Worker worker(*this, tokens);

@@ -34,6 +34,7 @@ class MergeTable {
 
   std::size_t size() const { return merges_.size(); }
   bool makes(std::int32_t token) const;
+  std::vector<TokenPair> in_order() const;  // the earliest first
 
  private:
   struct Merge {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "src/graph/json_field.h"
@@ -49,33 +50,22 @@ void require_type(const JsonField& object, const char* name) {
   if (type.text() != name) type.fail(fmt::format("{}, which is all that is read here", name));
 }
 
-struct AddedList {
-  std::vector<AddedToken> tokens;
-  bool normalized = false;
-};
-
-// Tokens that are looked for before text is normalized and others after it would take turns: one kind at a
-// time.
-AddedList read_added(const JsonField& root) {
-  AddedList added;
+std::vector<AddedToken> read_added(const JsonField& root) {
+  std::vector<AddedToken> added;
   if (is_absent(root, "added_tokens")) return added;
   root.member("added_tokens").list(most_tokens, [&](const JsonField& item) {
     for (const char* name : {"single_word", "lstrip", "rstrip"}) require_flag(item, name, false, false);
-    const bool normalized = flag(item, "normalized", true);
-    if (!added.tokens.empty() && normalized != added.normalized)
-      item.member("normalized").fail("what it is in the added tokens before, which is all that is read here");
-    added.normalized = normalized;
     const JsonField content = item.member("content");
     if (content.text().empty()) content.fail("a text with characters in it");
-    added.tokens.push_back({content.text(), token_id(item.member("id"))});
+    added.push_back({content.text(), token_id(item.member("id")), flag(item, "normalized", true)});
     return 0;
   });
   return added;
 }
 
 // An added token may be one of the model's or a new one, but its text and its id may not be two tokens.
-void add_to_vocabulary(const JsonField& root, const AddedList& added, Vocabulary& vocabulary) {
-  for (const AddedToken& token : added.tokens) {
+void add_to_vocabulary(const JsonField& root, const std::vector<AddedToken>& added, Vocabulary& vocabulary) {
+  for (const AddedToken& token : added) {
     const std::string* there = vocabulary.token(token.id);
     const bool same = there != nullptr && *there == token.text;
     if (!same && !vocabulary.add(token.text, token.id)) {
@@ -121,9 +111,8 @@ std::unique_ptr<Tokenizer> read_byte_pairs(const JsonField& root, const JsonFiel
     read_merge(item, fmt::format("'model.merges[{}]'", count++), name, parts);
     return 0;
   });
-  AddedList added = read_added(root);
-  add_to_vocabulary(root, added, parts.vocabulary);
-  parts.added = std::move(added.tokens);
+  parts.added = read_added(root);
+  add_to_vocabulary(root, parts.added, parts.vocabulary);
   return make_byte_pair_tokenizer(std::move(parts));
 }
 
@@ -154,11 +143,10 @@ std::unique_ptr<Tokenizer> read_word_pieces(const JsonField& root, const JsonFie
   const JsonField most = model.member("max_input_chars_per_word");
   if (most.integer() < 0) most.fail("a count");
   parts.most_word_characters = static_cast<std::size_t>(most.integer());
-  AddedList added = read_added(root);
-  if (!added.tokens.empty() && added.normalized)
+  parts.added = read_added(root);
+  if (std::any_of(parts.added.begin(), parts.added.end(), [](const AddedToken& token) { return token.late; }))
     root.member("added_tokens").refuse("has tokens with 'normalized', which are not looked for here");
-  add_to_vocabulary(root, added, parts.vocabulary);
-  parts.added = std::move(added.tokens);
+  add_to_vocabulary(root, parts.added, parts.vocabulary);
   return make_word_piece_tokenizer(std::move(parts));
 }
 
@@ -168,7 +156,6 @@ std::unique_ptr<Tokenizer> read_tokenizer_json(std::string_view text, const std:
   const JsonSource source{name, "give the tokenizer.json of a byte-level BPE or a BERT model"};
   const nlohmann::json json = parse_json(text, source);
   const JsonField root(json, source);
-  require_absent(root, {"truncation", "padding"});
   const JsonField model = root.member("model");
   // Files of older versions have no type.
   const std::string type =

@@ -7,6 +7,7 @@
 
 #include "src/tokens/bert_words.h"
 #include "src/tokens/text_lines.h"
+#include "src/tokens/tokenizer_json_writer.h"
 #include "src/tokens/unicode.h"
 #include "stowage/error.h"
 
@@ -60,6 +61,20 @@ class WordPieceTokenizer : public AddingTokenizer {
       text += token;
     }
     return text;
+  }
+
+  std::string to_json(std::span<const MissingToken> missing) const override {
+    const std::string accents = options_.strip_accents ? fmt::format("{}", *options_.strip_accents) : "null";
+    const std::string normalizer = fmt::format(
+        R"({{"type":"BertNormalizer","clean_text":{},"handle_chinese_chars":{},"strip_accents":{},"lowercase":{}}})",
+        options_.clean_text, options_.spaced_cjk, accents, options_.lower_case);
+    const std::string model = fmt::format(
+        R"("type":"WordPiece","unk_token":{},"continuing_subword_prefix":{},"max_input_chars_per_word":{},)",
+        json_text(*vocabulary().token(unknown_)), json_text(prefix_), most_word_characters_);
+    const std::string decoder =
+        fmt::format(R"({{"type":"WordPiece","prefix":{},"cleanup":true}})", json_text(prefix_));
+    return write_tokenizer_json({normalizer, R"({"type":"BertPreTokenizer"})", decoder, model, {}},
+                                vocabulary(), added(), missing);
   }
 
  protected:

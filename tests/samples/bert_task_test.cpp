@@ -53,7 +53,7 @@ TEST(BertTask, InputsAreThoseOfTheModel) {
       EXPECT_LT(value, model.inputs[i].values);
     }
   }
-  EXPECT_EQ(task.files().count("merges.txt"), 1U);
+  EXPECT_EQ(task.files().count("tokenizer.json"), 1U);
 }
 
 TEST(BertTask, AModelThatKnowsNothingHasTheLossesOfChance) {

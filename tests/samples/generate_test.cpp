@@ -31,6 +31,12 @@ TEST(Pick, FollowsTheCumulativeProbabilities) {
   EXPECT_EQ(pick(logits, 0.5, 0.67), 1);
 }
 
+TEST(Pick, TakesTheFirstOfTheLikeliestAtTemperatureZero) {
+  const std::array<float, 3> logits = {1, 1.0001F, 1.0001F};
+  for (const double uniform : {0.0, 0.5, 0.999999}) EXPECT_EQ(pick(logits, 0, uniform), 1);
+  EXPECT_EQ(pick(logits, 1e-320, 0), 1);  // nearly zero: no overflow
+}
+
 TEST(Pick, LargeLogitsDoNotOverflow) {
   const std::array<float, 3> logits = {-3e38F, 3e38F, 0};
   EXPECT_EQ(pick(logits, 0.8, 0.5), 1);

@@ -113,7 +113,7 @@ TEST_F(TrainGptGenerate, RefusesWhatIsNoModel) {
   expect_refused({"--generate", "x", "--resume", dir_}, {"--resume", dir_});
   expect_refused({"--generate", "@" + dir_, "--checkpoint", dir_}, {"--generate", dir_});
   train({"--steps", "1"});
-  expect_refused({"--generate", "x", "--checkpoint", dir_, "--temperature", "0"}, {"--temperature"});
+  expect_refused({"--generate", "x", "--checkpoint", dir_, "--temperature", "-0.1"}, {"--temperature"});
   expect_refused({"--generate", "x", "--checkpoint", dir_, "--tokenizer", words_of("aaaa")},
                  {"--tokenizer", "bytes: leave it out"});
 }

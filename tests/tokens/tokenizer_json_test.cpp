@@ -65,8 +65,6 @@ TEST_F(TokenizerJsonTest, OptionsOfWordPieces) {
 
 TEST_F(TokenizerJsonTest, NamesTheFieldOfBytePairsThatItDoesNotKnow) {
   const std::string alone = ", which is all that is read here";
-  expect_refused(pairs_, "/truncation", {{"max_length", 5}}, "'truncation' is not null" + alone);
-  expect_refused(pairs_, "/padding", true, "'padding' is not null" + alone);
   expect_refused(pairs_, "/normalizer", {{"type", "NFC"}}, "'normalizer' is not null" + alone);
   expect_refused(pairs_, "/pre_tokenizer/type", "Whitespace",
                  "'pre_tokenizer.type' is not ByteLevel" + alone);
@@ -84,8 +82,31 @@ TEST_F(TokenizerJsonTest, NamesTheFieldOfBytePairsThatItDoesNotKnow) {
   expect_refused(pairs_, "/added_tokens/1/lstrip", true, "'added_tokens[1].lstrip' is not false" + alone);
   expect_refused(pairs_, "/added_tokens/1/single_word", true,
                  "'added_tokens[1].single_word' is not false" + alone);
-  expect_refused(pairs_, "/added_tokens/1/normalized", true,
-                 "'added_tokens[1].normalized' is not what it is in the");
+}
+
+// Files saved after encoding with truncation=True or padding=True hold these; ids of whole texts stay.
+TEST_F(TokenizerJsonTest, PassesOverTruncationAndPadding) {
+  const Ids ids = tokenizer_from_json(pairs_.dump())->encode("the cat the cat");
+  pairs_["truncation"] = {{"max_length", 1}, {"strategy", "LongestFirst"}, {"stride", 0}};
+  pairs_["padding"] = {{"strategy", {{"Fixed", 100}}}, {"pad_id", 0}, {"pad_token", "<pad>"}};
+  EXPECT_GT(ids.size(), 1U);
+  EXPECT_EQ(tokenizer_from_json(pairs_.dump())->encode("the cat the cat"), ids);
+}
+
+// As the package does: text between tokens without `normalized` is searched for tokens that have it.
+TEST_F(TokenizerJsonTest, FindsNormalizedTokensBetweenTheOthers) {
+  const auto list = [](bool first_late, bool second_late) {
+    return Json::array({{{"content", "<|added|>"}, {"id", 900}, {"normalized", first_late}},
+                        {{"content", "x<|added"}, {"id", 901}, {"normalized", second_late}}});
+  };
+  const auto encode = [&](bool first_late, bool second_late) {
+    Json json = pairs_;
+    json["added_tokens"] = list(first_late, second_late);
+    return tokenizer_from_json(json.dump())->encode("x<|added|>");
+  };
+  EXPECT_EQ(encode(false, true), (Ids{88, 900}));
+  for (const auto& [first, second] : {std::pair(false, false), std::pair(true, false), std::pair(true, true)})
+    EXPECT_EQ(encode(first, second), (Ids{901, 92, 30}));  // the leftmost one
 }
 
 TEST_F(TokenizerJsonTest, NamesTheFieldOfBytePairsThatIsWrong) {
