@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* steps_field = "training.steps";
 constexpr const char* head_tokens_field = "model.head_tokens";
-constexpr const char* first_head_tokens = "2048";  // of checkpoints that do not say
+constexpr const char* first_head_tokens = "2048";         // of checkpoints that do not say
 constexpr const char* method_field = "device.attention";  // not of runs without a card
 
 // What a resumed run may have otherwise than the run before; all but --steps only if the flag is given, so

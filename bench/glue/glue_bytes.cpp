@@ -140,7 +140,7 @@ class Count {
     const std::int64_t chunks = (x.shape[0] + chunk - 1) / chunk;
     const auto element = static_cast<double>(size_of(x.type));
     const double logits = static_cast<double>(x.shape[0] * columns) * element;
-    add(of("head: softmax"), chunks, 2 * logits, logits, 2 * logits);
+    add(of("head: softmax"), chunks, logits, logits, 2 * logits);
     if (op.reads.size() > 3) add(of("head: bias"), chunks, logits, 0, 0);
     if (x.type != DataType::bf16 || chunks == 1) return;
     const double sums = 4.0 * static_cast<double>(weight.elements());

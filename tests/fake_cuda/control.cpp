@@ -102,6 +102,5 @@ fake_cuda_live_objects fake_cuda_live() {
 
 fake_cuda_misuse fake_cuda_misuses() {
   return {State::get().calls_from_host_functions.load(), State::get().pageable_copies.load(),
-          State::get().pages_pinned_unfaulted.load(),
-          State::get().spinning_waits.load()};
+          State::get().pages_pinned_unfaulted.load(), State::get().spinning_waits.load()};
 }

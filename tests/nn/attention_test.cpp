@@ -135,8 +135,7 @@ TEST(Attention, GivesWhatNoFusedKernelComputesNoWorkspace) {
                                    .dropout = dropout,
                                    .seen = padded ? b.input("seen", {10}) : Value{},
                                    .padding_at_end = at_end});
-    const Graph graph =
-        b.finish_without_update(nn::cross_entropy(b, "loss", y, b.input("targets", {10})));
+    const Graph graph = b.finish_without_update(nn::cross_entropy(b, "loss", y, b.input("targets", {10})));
     return graph.op(test::op_named(graph, "att.backward"));
   };
   EXPECT_EQ(backward(true, true, 0).writes.size(), 2U);
