@@ -169,8 +169,9 @@ std::string summary(const Setup& setup, const RunStatistics& run) {
   Lines lines;
   add_loss_line(lines, setup.data, run);
   const StartSeconds& start = setup.start;
-  lines.add("start", "{} for the device, {} to plan, {} for memory and weights", format_seconds(start.device),
-            format_seconds(start.plan), format_seconds(start.engine));
+  lines.add("start", "{} for the device, {} to plan, {} for memory ({} of it to pin) and weights",
+            format_seconds(start.device), format_seconds(start.plan), format_seconds(start.engine),
+            format_seconds(start.pinning));
   lines.add("steps", "{} in {}, {} tokens/s", grouped(run.steps()), format_seconds(run.seconds()),
             grouped(static_cast<std::uint64_t>(step > 0 ? tokens / step : 0)));
   lines.add("step time", "{}; predicted {} ({:+.1f}%), {:.2f}x the lower bound ({}), stall {:.1f}%",

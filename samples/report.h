@@ -18,6 +18,7 @@ struct StartSeconds {
   double device = 0;  // to open it, and to calibrate where there is no machine file
   double plan = 0;
   double engine = 0;  // pinned memory, the arena, initial weights
+  double pinning = 0;  // of `engine`
 };
 
 // What is known before the first step.

@@ -139,6 +139,7 @@ class Trainer {
   }
 
   Engine& engine() { return engine_; }
+  double pinning_seconds() const { return device_->counters().pinning_seconds; }
   const RunStatistics& statistics() const { return statistics_; }
   RunRecorder& recorder() { return recorder_; }
 
@@ -267,6 +268,7 @@ int train(const Options& given) {
   laps.lap();
   Trainer trainer(setup, model, *task, checkpoints, prepared, failures);
   setup.start.engine = laps.lap();
+  setup.start.pinning = trainer.pinning_seconds();
   if (!checkpoints.resumes()) print(initial.load(model.graph, trainer.engine()));
   print(checkpoints.begin(trainer.engine()));
   run_or_report(trainer, setup, outputs, failures);

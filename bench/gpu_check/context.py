@@ -86,4 +86,5 @@ def spent(run):
     """Where the seconds of a run went, in words."""
     before, after = run["setup"]["seconds"], run["end"]["seconds"]
     return (f"opened in {before['open']:.1f} s, planned in {before['plan']:.1f} s, "
-            f"memory and weights in {after['start']:.1f} s, {len(run['steps'])} steps in {after['steps']:.1f} s")
+            f"memory ({after['pin']:.1f} s of it to pin) and weights in {after['start']:.1f} s, "
+            f"{len(run['steps'])} steps in {after['steps']:.1f} s")

@@ -184,7 +184,8 @@ Json make_steps(const RunOptions& options, const ShapedModel& model, const Plan&
   const double step_seconds = laps.lap();
   print(transfers_json(plan, engine.last_timeline()).dump());
   print(attention_json().dump());
-  return {{"start", start_seconds}, {"steps", step_seconds}};
+  return {
+      {"start", start_seconds}, {"pin", place.device->counters().pinning_seconds}, {"steps", step_seconds}};
 }
 
 }  // namespace

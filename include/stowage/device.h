@@ -45,6 +45,7 @@ struct DeviceCounters {
   std::uint64_t calls = 0;  // every call that can fail
   std::uint64_t device_allocations = 0;
   std::uint64_t pinned_allocations = 0;
+  double pinning_seconds = 0;  // wall seconds that these took
   Bytes h2d_bytes = 0;
   Bytes d2h_bytes = 0;
   Bytes highest_device_byte = 0;  // one past the highest touched, from the start of its allocation

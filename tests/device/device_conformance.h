@@ -107,6 +107,7 @@ TEST_P(DeviceConformance, CountsAllocations) {
   const DeviceMemory c(*device, MemoryKind::pinned, size);
   EXPECT_EQ(device->counters().device_allocations, 2u);
   EXPECT_EQ(device->counters().pinned_allocations, 1u);
+  EXPECT_GT(device->counters().pinning_seconds, 0);
   EXPECT_EQ(device->counters().calls, 3u);
 }
 

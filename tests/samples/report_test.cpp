@@ -105,15 +105,15 @@ TEST(SetupTable, SaysWhoseTimesThePredictionHas) {
 
 TEST(Summary, ComparesWithThePromises) {
   Told told;
-  told.setup.start = {.device = 1.5, .plan = 0.25, .engine = 3};
+  told.setup.start = {.device = 1.5, .plan = 0.25, .engine = 3, .pinning = 2};
   RunStatistics run;
   for (std::uint64_t step = 0; step < 10; ++step) run.add(step_report(step, 2.0, 0.4));
   const std::string text = summary(told.setup, run);
   for (const char* part :
        {"2.0000 nats, mean of the last 10 steps", "entropy 2.3125", "further",
-        "1.50 s for the device, 250.0 ms to plan, 3.00 s for memory and weights", "10 in 4.00 s",
-        "5,120 tokens/s", "400.0 ms", "predicted 500.0 ms (+25.0%)", "1.00x the lower bound (h2d)",
-        "stall 25.0%", "900 bytes touched, 900 planned, budget 1000 bytes"}) {
+        "1.50 s for the device, 250.0 ms to plan, 3.00 s for memory (2.00 s of it to pin) and weights",
+        "10 in 4.00 s", "5,120 tokens/s", "400.0 ms", "predicted 500.0 ms (+25.0%)",
+        "1.00x the lower bound (h2d)", "stall 25.0%", "900 bytes touched, 900 planned, budget 1000 bytes"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
 }

@@ -1,12 +1,16 @@
+#include "src/base/laps.h"
 #include "src/device/cuda/cuda_device.h"
 
 namespace stowage::cuda {
 
 void* CudaDevice::allocate(MemoryKind kind, Bytes bytes) {
   const CurrentDevice current = begin_call("allocate");
+  Laps laps;
   void* const address = memory_->allocate(kind, bytes);
+  const double seconds = laps.lap();
   const MutexLock lock(mutex_);
   ++(kind == MemoryKind::device ? counters_.device_allocations : counters_.pinned_allocations);
+  if (kind == MemoryKind::pinned) counters_.pinning_seconds += seconds;
   return address;
 }
 

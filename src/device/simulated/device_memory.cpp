@@ -1,3 +1,4 @@
+#include "src/base/laps.h"
 #include "src/device/simulated/device_implementation.h"
 
 namespace stowage::simulated {
@@ -5,7 +6,9 @@ namespace stowage::simulated {
 void* Implementation::allocate(MemoryKind kind, Bytes bytes) {
   const MutexLock lock(mutex_);
   begin_allocating_call("allocate", kind, bytes);
+  Laps laps;
   Allocation& allocation = memory_.allocate(kind, bytes);
+  if (kind == MemoryKind::pinned) counters_.pinning_seconds += laps.lap();
   allocation.range = checker_.add_range(kind, bytes, allocation.number);
   ++(kind == MemoryKind::device ? counters_.device_allocations : counters_.pinned_allocations);
   return allocation.base;

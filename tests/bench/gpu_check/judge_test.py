@@ -172,7 +172,7 @@ class Judge(unittest.TestCase):
         self.assertAlmostEqual(quarter["share_of_lower_bound"], 0.5)
         self.assertAlmostEqual(quarter["predicted_over_measured"], 0.75)
         self.assertEqual((quarter["driver_bytes"], quarter["budget_bytes"]), (910, 1000))
-        self.assertEqual(quarter["seconds"], {"open": 1.0, "plan": 2.0, "start": 3.0, "steps": 4.0})
+        self.assertEqual(quarter["seconds"], {"open": 1.0, "plan": 2.0, "start": 3.0, "pin": 1.5, "steps": 4.0})
         self.assertAlmostEqual(found["share_of_calibrated_link"]["h2d"]["bucketed"], 0.97)
 
     def test_one_bit(self):

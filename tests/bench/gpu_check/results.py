@@ -14,7 +14,7 @@ def run(budget, peak, seconds, steps=7, **setup):
                        "stall_fraction": 0.1, "device_peak_bytes": peak, "device_used_bytes": peak + 10,
                        "device_overhead_bytes": 10} for i in range(steps)],
             "attention": {"cudnn": 24, "own": 0, "plain": 0, "refusals": []},
-            "end": {"seconds": {"start": 3.0, "steps": 4.0}}}
+            "end": {"seconds": {"start": 3.0, "pin": 1.5, "steps": 4.0}}}
 
 
 def bits_stage(model):
