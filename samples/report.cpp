@@ -116,6 +116,7 @@ void RunStatistics::add(const StepReport& report) {
   losses_[steps_ % window] = report.loss;
   ++steps_;
   seconds_ += report.seconds;
+  between_seconds_ += report.idle_seconds;
   if (steps_ == start_up + 1) steady_seconds_ = steady_stall_ = 0;
   steady_seconds_ += report.seconds;
   steady_stall_ += report.seconds * report.stall_fraction;
@@ -174,6 +175,8 @@ std::string summary(const Setup& setup, const RunStatistics& run) {
             format_seconds(start.pinning));
   lines.add("steps", "{} in {}, {} tokens/s", grouped(run.steps()), format_seconds(run.seconds()),
             grouped(static_cast<std::uint64_t>(step > 0 ? tokens / step : 0)));
+  if (run.between_seconds() > 0)
+    lines.add("between", "{} between steps: evaluation, checkpoints", format_seconds(run.between_seconds()));
   lines.add("step time", "{}; predicted {} ({:+.1f}%), {:.2f}x the lower bound ({}), stall {:.1f}%",
             format_seconds(step), format_seconds(plan.predicted_step_seconds),
             100 * (plan.predicted_step_seconds / step - 1), step / plan.lower_bound_seconds, plan.bound_by,

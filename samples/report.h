@@ -17,7 +17,7 @@ namespace stowage::samples {
 struct StartSeconds {
   double device = 0;  // to open it, and to calibrate where there is no machine file
   double plan = 0;
-  double engine = 0;  // pinned memory, the arena, initial weights
+  double engine = 0;   // pinned memory, the arena, initial weights
   double pinning = 0;  // of `engine`
 };
 
@@ -51,6 +51,7 @@ class RunStatistics {
   double last_mean_loss() const;      // of at most the last 20 steps; NaN without any
   std::uint64_t last_losses() const;  // how many that is
   double seconds() const { return seconds_; }
+  double between_seconds() const { return between_seconds_; }  // beside these
   // Mean over the steps in the steady state (all but the first two where there are more).
   double step_seconds() const;
   double stall_fraction() const;
@@ -67,6 +68,7 @@ class RunStatistics {
   double losses_[window] = {};
   std::uint64_t steps_ = 0;
   double seconds_ = 0;
+  double between_seconds_ = 0;
   double steady_seconds_ = 0;
   double steady_stall_ = 0;
   Bytes device_peak_bytes_ = 0;

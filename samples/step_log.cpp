@@ -43,17 +43,17 @@ std::string to_json_line(const StepRecord& record) {
   const StepReport& report = record.report;
   return fmt::format(
       R"({{"step": {}, "loss": {}, "grad_norm": {}, "learning_rate": {}, "tokens_per_second": {}, )"
-      R"("device_peak_bytes": {}, "h2d_bytes": {}, "d2h_bytes": {}, "stall_fraction": {}{}}})",
+      R"("device_peak_bytes": {}, "h2d_bytes": {}, "d2h_bytes": {}, "stall_fraction": {}, "between_seconds": {}{}}})",
       report.step + 1, exact(report.loss), exact(report.grad_norm), exact(record.learning_rate),
       exact(record.tokens_per_second), report.device_peak_bytes, report.h2d_bytes, report.d2h_bytes,
-      exact(report.stall_fraction), attention_text(record));
+      exact(report.stall_fraction), exact(report.idle_seconds), attention_text(record));
 }
 
-std::string to_json_line(std::uint64_t steps, const Evaluation& evaluation) {
+std::string to_json_line(std::uint64_t steps, const Evaluation& evaluation, double seconds) {
   std::string values;
   for (const auto& [name, value] : evaluation.values)
     values += fmt::format(R"({}"{}": {})", values.empty() ? "" : ", ", name, exact(value));
-  return fmt::format(R"({{"step": {}, "evaluation": {{{}}}}})", steps, values);
+  return fmt::format(R"({{"step": {}, "evaluation": {{{}}}, "seconds": {}}})", steps, values, exact(seconds));
 }
 
 std::uint64_t kept_bytes(std::string_view log, std::uint64_t completed) {

@@ -28,8 +28,9 @@ AttentionUse launches_since(const AttentionUse& before, const AttentionUse& now)
 // text that reads back as the same double, and as null where they are no number.
 std::string to_json_line(const StepRecord& record);
 
-// {"step": N, "evaluation": {…}}: what was measured behind the first `steps` steps.
-std::string to_json_line(std::uint64_t steps, const Evaluation& evaluation);
+// {"step": N, "evaluation": {…}, "seconds": X}: what was measured behind the first `steps` steps, in so many
+// seconds.
+std::string to_json_line(std::uint64_t steps, const Evaluation& evaluation, double seconds);
 
 // How many bytes the lines take that a log begins with, as far as they are whole, of rising steps, each with
 // its evaluations behind it, and of the first `completed` steps. Steps may be missing: of a run without a
@@ -44,8 +45,8 @@ class StepLog {
   // it starts empty.
   std::string start(std::uint64_t completed = 0);
   void write(const StepRecord& record) { write_line(to_json_line(record)); }
-  void write(std::uint64_t steps, const Evaluation& evaluation) {
-    write_line(to_json_line(steps, evaluation));
+  void write(std::uint64_t steps, const Evaluation& evaluation, double seconds) {
+    write_line(to_json_line(steps, evaluation, seconds));
   }
   void finish() { file_.commit(); }
 

@@ -151,8 +151,10 @@ class Trainer {
 
   // Before the step's checkpoint, so that a run which goes on from that lacks no evaluation in its log.
   void evaluate(StepLog& log, Progress& progress) {
+    Laps laps;
     const Evaluation evaluation = task_.evaluate(reader_of(model_.graph, engine_));
-    write_log([&] { log.write(engine_.completed_steps(), evaluation); });
+    const double seconds = laps.lap();
+    write_log([&] { log.write(engine_.completed_steps(), evaluation, seconds); });
     recorder_.add(engine_.completed_steps(), evaluation);
     print(fmt::format("{}evaluation    {}\n", progress.finish(), evaluation.text));
   }

@@ -122,7 +122,10 @@ struct StepReport {
   std::uint64_t step = 0;  // 0-based index of the step that was made
   double loss = 0;
   double grad_norm = 0;
-  double seconds = 0;  // from the end of the step before to the end of this one
+  double seconds = 0;  // from the end of the step before to the end of this one, less `idle_seconds`
+  // In which nothing was in flight between the two steps: from the end of a drain (`drain`, `read`, `write`,
+  // `fill`, `last_timeline`) to the begin of this step. 0 where the caller did not drain.
+  double idle_seconds = 0;
   double stall_fraction =
       0;                // share of `seconds` in which the compute lane had nothing to run (0 if not measured)
   Bytes h2d_bytes = 0;  // measured in this step; what verify mode copies is left out

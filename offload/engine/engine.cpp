@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "allocator/arena.h"
 #include "offload/engine/binding.h"
@@ -81,6 +82,7 @@ class Engine::Implementation {
   void require_values() const;
   void run_to_gate(const StepOptions& options);
   void run_update(StepReport& report);
+  double idle_seconds();
   StepReport read_report() const;
   [[noreturn]] void explain_non_finite(const StepReport& report);
   [[noreturn]] void fail(const std::exception& cause, bool counted);
@@ -101,6 +103,7 @@ class Engine::Implementation {
   std::vector<BoundInstruction> bound_;
   StepEvents events_;
   Event first_start_;
+  Event drained_, resumed_;                 // between two steps of which the first one was drained
   std::optional<ReplayVerifier> verifier_;  // in verify mode
   StepRunner runner_;
   Staging staging_;
@@ -111,6 +114,7 @@ class Engine::Implementation {
 
   std::uint64_t completed_ = first_step_;
   bool in_flight_ = false;     // something of the last completed step may still run
+  bool was_drained_ = false;   // since the last completed step, and `drained_` is recorded
   bool events_stand_ = false;  // its events are all recorded
   bool lost_ = false;
 };
@@ -133,6 +137,8 @@ Engine::Implementation::Implementation(Device& device, const Graph& graph, const
                    options.machine, places_, arena_, host_.buckets(), contexts_})),
       events_(device, plan_, {plan_.gate, loss_offload_}, options.measurement),
       first_start_(device),
+      drained_(device),
+      resumed_(device),
       verifier_(verifier_for(options.verify_recompute)),
       runner_(device, plan_, lanes_, events_, bound_),
       staging_(device, lanes_, host_.spare()),
@@ -175,6 +181,7 @@ void Engine::Implementation::run_to_gate(const StepOptions& options) {
     runner_.set_follower(verifier_ ? &*verifier_ : nullptr);
     if (verifier_) verifier_->begin_step();
     if (completed_ == first_step_) device_.record(first_start_.id(), lanes_[LaneRole::compute]);
+    if (was_drained_) device_.record(resumed_.id(), lanes_[LaneRole::compute]);
     runner_.enqueue(0, plan_.gate + 1, parity(), in_flight_);
     device_.synchronise(events_.end(parity(), plan_.gate));
     runner_.set_current(loss_offload_);
@@ -225,7 +232,8 @@ void Engine::Implementation::run_update(StepReport& report) {
     const EventId start =
         report.step == first_step_ ? first_start_.id() : events_.end(1 - parity, plan_.gate);
     runner_.set_current(plan_.gate);
-    const StepTime time = measure_.step_time(parity, start, events_stand_);
+    report.idle_seconds = idle_seconds();
+    const StepTime time = measure_.step_time(parity, start, report.idle_seconds, events_stand_);
     report.seconds = time.seconds;
     report.stall_fraction = time.stall_fraction;
     events_stand_ = events_.measurement() != Measurement::step;
@@ -234,10 +242,16 @@ void Engine::Implementation::run_update(StepReport& report) {
   }
 }
 
+double Engine::Implementation::idle_seconds() {
+  if (!std::exchange(was_drained_, false)) return 0;
+  return device_.elapsed_seconds(drained_.id(), resumed_.id());
+}
+
 void Engine::Implementation::fail(const std::exception& cause, bool counted) {
   const std::uint64_t step = counted && completed_ > first_step_ ? completed_ - 1 : completed_;
   const bool settled = lanes_.settle();
   in_flight_ = false;
+  was_drained_ = false;
   events_stand_ = false;
   // Also where this step never got to its gate: the update of the step before may have failed.
   const bool complete =
@@ -256,10 +270,12 @@ void Engine::Implementation::drain() {
   runner_.set_current(static_cast<InstructionId>(plan_.instructions.size() - 1));
   try {
     lanes_.synchronise();
+    device_.record(drained_.id(), lanes_[LaneRole::compute]);
   } catch (const std::exception& error) {
     fail(error, true);
   }
   in_flight_ = false;
+  was_drained_ = true;
 }
 
 State& Engine::Implementation::settled_state() {

@@ -14,9 +14,9 @@ double Measure::compute_seconds(InstructionId first, InstructionId last, Parity 
 
 // Between two gates the compute lane runs what the step before left to it behind its gate, and what
 // this step has before its own; the gate waits for all of that.
-StepTime Measure::step_time(Parity parity, EventId start, bool step_before) {
+StepTime Measure::step_time(Parity parity, EventId start, double idle, bool step_before) {
   StepTime time;
-  time.seconds = device_.elapsed_seconds(start, events_.end(parity, plan_.gate));
+  time.seconds = std::max(0.0, device_.elapsed_seconds(start, events_.end(parity, plan_.gate)) - idle);
   if (events_.measurement() == Measurement::step || time.seconds <= 0) return time;
   double busy = compute_seconds(0, plan_.gate, parity);
   if (step_before)

@@ -10,7 +10,7 @@
 namespace stowage {
 
 struct StepTime {
-  double seconds = 0;         // from gate to gate
+  double seconds = 0;         // from gate to gate, less the idle time between them
   double stall_fraction = 0;  // share of it in which the compute lane ran nothing; 0 if not measured
 };
 
@@ -21,8 +21,9 @@ class Measure {
       : device_(device), plan_(plan), events_(events) {}
 
   // The step of `parity` is past its gate. `start`: what its time is counted from, the end of the
-  // gate of the step before or the start of the first step. `step_before`: its events stand.
-  StepTime step_time(Parity parity, EventId start, bool step_before);
+  // gate of the step before or the start of the first step, and `idle` seconds of it do not count.
+  // `step_before`: its events stand.
+  StepTime step_time(Parity parity, EventId start, double idle, bool step_before);
 
   // With Measurement::timeline. Nothing of the step is in flight. The earliest begin is second 0.
   std::vector<Interval> timeline(Parity parity);

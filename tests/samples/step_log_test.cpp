@@ -17,6 +17,7 @@ StepRecord awkward() {
   record.report.loss = 0.1 + 0.2;
   record.report.grad_norm = std::nextafter(1.0, 2.0);
   record.report.stall_fraction = 1.0 / 3;
+  record.report.idle_seconds = 1.0 / 7;
   record.report.device_peak_bytes = 9007199254740993U;
   record.report.h2d_bytes = 11;
   record.report.d2h_bytes = 13;
@@ -37,7 +38,8 @@ TEST(StepLog, ReadsBackExactly) {
   EXPECT_EQ(read.at("h2d_bytes").get<std::uint64_t>(), 11U);
   EXPECT_EQ(read.at("d2h_bytes").get<std::uint64_t>(), 13U);
   EXPECT_EQ(read.at("stall_fraction").get<double>(), 1.0 / 3);
-  EXPECT_EQ(read.size(), 9U);
+  EXPECT_EQ(read.at("between_seconds").get<double>(), 1.0 / 7);
+  EXPECT_EQ(read.size(), 10U);
 }
 
 TEST(StepLog, CountsAttentionOnACard) {
@@ -98,7 +100,8 @@ TEST(StepLog, GoesOnBehindTheStepsThatAreMade) {
 
 TEST(JsonLine, OfAnEvaluation) {
   const Evaluation evaluation = {"for people", {{"loss", 0.1}, {"perplexity", 1.5}}};
-  EXPECT_EQ(to_json_line(7, evaluation), R"({"step": 7, "evaluation": {"loss": 0.1, "perplexity": 1.5}})");
+  EXPECT_EQ(to_json_line(7, evaluation, 0.25),
+            R"({"step": 7, "evaluation": {"loss": 0.1, "perplexity": 1.5}, "seconds": 0.25})");
 }
 
 TEST(KeptBytes, EvaluationsStayBehindTheirSteps) {
@@ -108,7 +111,7 @@ TEST(KeptBytes, EvaluationsStayBehindTheirSteps) {
     return to_json_line(record) + '\n';
   };
   const auto evaluation = [](std::uint64_t number) {
-    return to_json_line(number, {"", {{"loss", 1}}}) + '\n';
+    return to_json_line(number, {"", {{"loss", 1}}}, 1) + '\n';
   };
   const std::string log = step(1) + step(2) + evaluation(2) + step(3) + evaluation(3);
   EXPECT_EQ(kept_bytes(log, 3), log.size());

@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <limits>
+#include <thread>
 
 #include "stowage/planner.h"
 #include "stowage/simulated_device.h"
@@ -154,6 +156,29 @@ TEST_P(TinyEngine, MeasuresNothingWhenNotAsked) {
   const TrainingRun expected = run_evaluator(graph, tiny_kernels(), steps, input_range);
   EXPECT_EQ(run_engine(engine, graph, steps, input_range), expected);
   EXPECT_THAT(engine.last_timeline(), IsEmpty());
+}
+
+// Seconds and idle seconds are parts of the same wall time: none is counted twice.
+TEST(Engine, TimeBehindADrainIsNoStepsTime) {
+  using Clock = std::chrono::steady_clock;
+  const Graph graph = tiny_graph();
+  const Plan plan = tiny_streamed_plan();
+  const auto device = open_simulated_device({.capacity = plan.device_peak_bytes});
+  Engine engine(*device, graph, plan, tiny_options());
+  StepInputs inputs(graph, input_range);
+  const auto begin = Clock::now();
+  const StepReport first = make_step(engine, inputs);
+  const StepReport second = make_step(engine, inputs);
+  constexpr double pause = 0.05;
+  engine.drain();
+  std::this_thread::sleep_for(std::chrono::duration<double>(pause));
+  const StepReport third = make_step(engine, inputs);
+  const StepReport fourth = make_step(engine, inputs);
+  const double wall = std::chrono::duration<double>(Clock::now() - begin).count();
+  EXPECT_EQ(first.idle_seconds + second.idle_seconds + fourth.idle_seconds, 0);
+  EXPECT_GE(third.idle_seconds, pause);
+  EXPECT_GT(third.seconds, 0);
+  EXPECT_LE(first.seconds + second.seconds + third.seconds + third.idle_seconds + fourth.seconds, wall);
 }
 
 TEST_P(TinyEngine, AWrongInputChangesNothing) {
