@@ -47,9 +47,17 @@ class PairSourceTest : public testing::Test {
 };
 
 TEST(SpecialIds, OfAVocabularyThatLacksThemComeBehindIt) {
-  EXPECT_EQ(special_ids(*bytes), (SpecialIds{256, 257, 258, 259, 260}));
+  EXPECT_EQ(special_ids(*bytes), (SpecialIds{256,
+                                             257,
+                                             258,
+                                             259,
+                                             260,
+                                             {{SpecialToken::classification, 256},
+                                              {SpecialToken::separator, 257},
+                                              {SpecialToken::padding, 258},
+                                              {SpecialToken::mask, 259}}}));
   const auto words = word_piece_tokenizer("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n");
-  EXPECT_EQ(special_ids(*words), (SpecialIds{2, 3, 0, 4, 6}));
+  EXPECT_EQ(special_ids(*words), (SpecialIds{2, 3, 0, 4, 6, {}}));
 }
 
 TEST_F(PairSourceTest, APartOfTheSamplesIsThatOfAll) {
