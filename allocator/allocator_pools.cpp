@@ -33,7 +33,7 @@ std::uint64_t CachingAllocator::Implementation::empty_default_pool(std::uint64_t
   flush_pool(*pools_.front());
   synchronise(failure);
   const std::uint64_t unmapped = unmap_spare(*pools_.front(), most, {});
-  return unmapped + unmap_of_plan(most - unmapped, {});
+  return unmapped + unmap_of_plan(most - std::min(most, unmapped), {});  // whole pieces may be more
 }
 
 void CachingAllocator::Implementation::set_limit(Bytes limit) {

@@ -20,11 +20,12 @@ bool LaneMarks::mark() {
   if (is_marked()) return true;
   if (is_captured()) return false;
   const bool recorded = succeeds([&] {
-    if (is_full()) idle_.push_back(marks_.back().event), marks_.pop_back();  // the latest moves on
-    if (idle_.empty()) idle_.push_back(device_.create_untimed_event());
-    device_.record(idle_.back(), clock_.lane);
+    if (!is_full() && idle_.empty()) idle_.push_back(device_.create_untimed_event());
+    device_.record(is_full() ? marks_.back().event : idle_.back(), clock_.lane);
   });
-  if (!recorded || is_captured()) return false;
+  if (!recorded) return false;
+  if (is_full()) idle_.push_back(marks_.back().event), marks_.pop_back();  // the latest has moved on
+  if (is_captured()) return false;
   marks_.push_back({idle_.back(), released_});
   idle_.pop_back();
   return true;

@@ -6,8 +6,8 @@
 namespace stowage::caching {
 
 std::uint64_t Pieces::granules_each(std::uint64_t run) {
-  constexpr std::uint64_t pieces_of_a_run = 64;
-  return std::bit_floor(std::max<std::uint64_t>(1, run / pieces_of_a_run));
+  constexpr std::uint64_t pieces_of_a_run = 64, most = 8;
+  return std::bit_floor(std::clamp<std::uint64_t>(run / pieces_of_a_run, 1, most));
 }
 
 void Pieces::add(Interval run, std::uint64_t each) {

@@ -13,9 +13,9 @@ namespace stowage::caching {
 
 class Pieces {
  public:
-  // Granules in each piece of a run: at most a 64th of it, so that large requests take few calls of the
-  // device and still leave nearly all of their memory to others when a small block stays in it. With a 16th
-  // some replayed programs hold 3 % more than with single granules, with a 64th none of them does.
+  // Granules in each piece of a run: at most a 64th of it, and 8. So large requests take few calls of the
+  // device and still leave nearly all of their memory to others when blocks stay in it: of a piece that a
+  // live block holds a part of, the rest can be used where it is and not be moved.
   static std::uint64_t granules_each(std::uint64_t run);
 
   void add(Interval run, std::uint64_t each);  // the last piece may be shorter

@@ -89,7 +89,7 @@ bool CachingAllocator::Implementation::back(Request& request, Interval bytes) {
   poll(request.failure);
   if (room() < count) flush_pool(request.pool);
   const std::uint64_t moved = unmap_of_plan(std::min(count, beyond_plan(count)), bytes);
-  unmap_spare(request.pool, count - moved, {});
+  unmap_spare(request.pool, count - std::min(count, moved), {});  // whole pieces may be more
   if (room() < count) unmap_of_plan(count - room(), bytes);
   bool short_of_memory = true;
   while (short_of_memory && room() >= count) {

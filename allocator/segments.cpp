@@ -29,8 +29,8 @@ void Segments::map(const std::vector<Interval>& runs, std::vector<Interval>& lef
       const std::uint64_t each = Pieces::granules_each(run.length());
       device_.map_pieces(base_, run.begin * granule_, run.length() * granule_, each * granule_);
       done.push_back(run);
-      pieces_.add(run, each);
       mapped_ += run.length();
+      pieces_.add(run, each);
       ++counters_.maps;
     }
   } catch (...) {

@@ -199,11 +199,16 @@ void RunCheckpoints::made_with(const std::string& attention) {
   const std::string differs =
       fmt::format("{}/state.json: 'configuration.{}' is '{}', and that of this run is '{}'", start_->folder(),
                   method_field, before, attention);
-  if (std::getenv("STOWAGE_ATTENTION") == nullptr)
+  const char* const asked = std::getenv("STOWAGE_ATTENTION");
+  if (asked == nullptr || *asked == '\0') {
+    // A run by several methods can be gone on with where each shape gets the method that it had.
+    const std::string same = before == "cudnn" || before == "own"
+                                 ? fmt::format("set STOWAGE_ATTENTION={} to go on as it was begun", before)
+                                 : "use the same card and libraries to go on as it was begun";
     throw InvalidInput(fmt::format(
-        "--resume {}: it leads to other bits: set STOWAGE_ATTENTION={} to go on as it was begun, or "
-        "STOWAGE_ATTENTION=auto to go on with other bits",
-        differs, before == "cudnn" ? "cudnn" : "own"));
+        "--resume {}: it leads to other bits: {}, or set STOWAGE_ATTENTION=auto to go on with other bits",
+        differs, same));
+  }
   std::fprintf(stderr, "%s: warning: %s: from here on other bits\n", program_name(options_.kind),
                differs.c_str());
 }

@@ -166,13 +166,14 @@ class Trainer {
       inputs.push_back({model_.built.inputs[i].value.id, values[i]});
     StepRecord record;
     record.learning_rate = learning_rate(schedule_of(options_), step);
-    const AttentionUse before = attention_use();
+    const bool on_card = device_->info().backend == "cuda";
+    const AttentionUse before = on_card ? attention_use() : AttentionUse{};
     try {
       record.report = engine_.step(inputs, {.learning_rate = record.learning_rate});
     } catch (const NonFinite& error) {
       throw Error(divergence_message(error.finding(), options_, checkpoints_.last_before(engine_)));
     }
-    if (device_->info().backend == "cuda") record.attention = launches_since(before, attention_use());
+    if (on_card) record.attention = launches_since(before, attention_use());
     record.tokens_per_second = static_cast<double>(setup_.tokens_per_step()) / record.report.seconds;
     return record;
   }

@@ -107,7 +107,8 @@ class Device {
   virtual LaneId adopt_lane(void* native_stream);
   // Whether the stream under an adopted lane is being captured into a graph. While it is, nothing may be
   // recorded on the lane, which may wait for nothing from outside the capture, and an event that was recorded
-  // within the capture may never be asked. Other calls are safe for a capture under way on any thread.
+  // within the capture may never be asked. Other calls are safe for a capture under way on any
+  // thread, but for waiting for the captured lane or destroying it.
   virtual bool is_captured(LaneId lane) const {
     static_cast<void>(lane);
     return false;

@@ -6,9 +6,13 @@
 // the libraries alone: cuDNN's fused attention (cudnn_attention.h) for bf16 without dropout, and without
 // padding or with padding at the end, where cuDNN takes it, else our own (flash_attention.h). Each writes the
 // same bits every time. For bf16 the environment variable STOWAGE_ATTENTION says which may be used:
-//   auto   (or unset) as above; each shape that cuDNN does not compute is told on stderr, once, with the
-//   reason cudnn  cuDNN alone: InvalidInput with the reason for a shape that it does not compute own    our
-//   own kernels alone; cuDNN is not opened
+//
+// - auto, or unset: as above. Each shape that cuDNN does not compute is told on stderr, once, with the
+// reason.
+//
+// - cudnn: cuDNN alone. InvalidInput with the reason for a shape that it does not compute.
+//
+// - own: our own kernels alone. cuDNN is not opened.
 #pragma once
 
 #include <cstddef>

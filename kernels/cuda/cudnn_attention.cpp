@@ -42,7 +42,7 @@ LaneAttention& attention_of(LaneResources& lane) {
   return *static_cast<LaneAttention*>(lane.attention.get());
 }
 
-// Why cuDNN is not even asked; empty: it is. Tensors of fewer than 64 bytes may lie anywhere.
+// Why cuDNN is not even asked; empty: it is. Tensors of fewer than 16 bytes are not aligned to 16.
 std::string_view not_asked(const AttentionShape& shape) {
   constexpr auto size = static_cast<std::int64_t>(sizeof(Bfloat16));
   constexpr auto statistic = static_cast<std::int64_t>(sizeof(float));
@@ -50,9 +50,9 @@ std::string_view not_asked(const AttentionShape& shape) {
   if (shape.seen != nullptr && !shape.padded_at_end)
     return "padding may stand anywhere; cuDNN takes padding at the end (AttentionOptions::padding_at_end)";
   if (shape.head_width() * size % 16 != 0) return "rows of heads are not aligned to 16 bytes";
-  if (shape.samples * shape.sequence * shape.width * size < 64 ||
-      shape.samples * shape.heads * shape.sequence * statistic < 64)
-    return "a tensor has fewer than 64 bytes";
+  if (shape.samples * shape.sequence * shape.width * size < 16 ||
+      shape.samples * shape.heads * shape.sequence * statistic < 16)
+    return "a tensor has fewer than 16 bytes";
   return {};
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -52,12 +53,15 @@ const std::string& library_missing() {
   return missing;
 }
 
-// "build_operation_graph: code 10: …" (cudnn_frontend::error_code_t), in one line; empty for no error.
+// "build_operation_graph: code 10: …" (cudnn_frontend::error_code_t), in one line; empty for no error. Throws
+// DeviceError where not the graph failed but the card: that is no word on what cuDNN computes.
 std::string told(const char* step, fe::error_t error) {
   if (error.is_good()) return {};
   std::string text =
       fmt::format("{}: code {}: {}", step, static_cast<int>(error.get_code()), error.get_message());
   std::replace(text.begin(), text.end(), '\n', ' ');
+  if (error.get_code() == fe::error_code_t::CUDA_API_FAILED)
+    throw DeviceError(fmt::format("cuDNN could not be asked: {}", text), step);
   return text;
 }
 
@@ -68,15 +72,27 @@ std::string first_refusal(const Steps&... steps) {
   std::string refusal;
   try {
     static_cast<void>(((refusal = told(steps.first, steps.second()), refusal.empty()) && ...));
+  } catch (const Error&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw;
   } catch (const std::exception& error) {
     return error.what();
   }
   return refusal;
 }
 
-// As the steps of a graph return.
+// As the steps of a graph return. Throws DeviceError where memory was short: which method computes a shape
+// must not depend on that.
 fe::error_t checked(cudnnStatus_t status) {
   if (status == CUDNN_STATUS_SUCCESS) return {};
+  if (status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+      status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED)
+    throw DeviceError(
+        fmt::format("cuDNN has no memory for its handle ({}): plan for a smaller budget, or set "
+                    "STOWAGE_ATTENTION=own",
+                    fe::detail::get_error_string(status)),
+        "cudnnCreate");
   return {fe::error_code_t::HANDLE_ERROR,
           fmt::format("{}: {}", fe::detail::get_error_string(status), fe::detail::get_last_error_string_())};
 }

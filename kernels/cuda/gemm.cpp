@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <map>
 #include <optional>
 #include <span>
@@ -46,6 +47,14 @@ Algorithm ask_heuristic(const Product& of, const LaneResources& lane, std::size_
   return usable == found.end() ? Algorithm() : Algorithm(usable->algo);
 }
 
+// Never silently slow: the product then takes a pass over its result more.
+void tell_missing_epilogue(const Product& of) {
+  fmt::print(
+      stderr,
+      "stowage: {}: cuBLASLt has no algorithm for [{}, {}] x [{}, {}] with {}: it is a kernel of its own\n",
+      of.name, of.m, of.k, of.k, of.n, of.epilogue == Epilogue::bias ? "its bias" : "its bias and GELU");
+}
+
 // Process-wide: an algorithm is plain data that any lane of the device may use.
 class Algorithms {
  public:
@@ -61,7 +70,9 @@ class Algorithms {
     const MutexLock lock(mutex_);
     const auto found = chosen_.find(key);
     if (found != chosen_.end()) return found->second;
-    return chosen_[key] = ask_heuristic(product, lane, workspace);
+    Algorithm& chosen = chosen_[key] = ask_heuristic(product, lane, workspace);
+    if (!chosen && product.epilogue != Epilogue::none) tell_missing_epilogue(product);
+    return chosen;
   }
 
  private:

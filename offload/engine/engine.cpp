@@ -271,6 +271,7 @@ void Engine::Implementation::drain() {
   try {
     lanes_.synchronise();
     device_.record(drained_.id(), lanes_[LaneRole::compute]);
+    device_.synchronise(drained_.id());  // a lane's thread that wakes late would tell a later time
   } catch (const std::exception& error) {
     fail(error, true);
   }

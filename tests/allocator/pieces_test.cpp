@@ -13,6 +13,7 @@ TEST(Pieces, AreA64thOfTheirRunAtMost) {
   EXPECT_EQ(Pieces::granules_each(128), 2u);
   EXPECT_EQ(Pieces::granules_each(512), 8u);  // 1 GiB: 64 pieces
   EXPECT_EQ(Pieces::granules_each(1023), 8u);
+  EXPECT_EQ(Pieces::granules_each(1 << 20), 8u);
 }
 
 TEST(Pieces, HoldTheirGranulesUntilTheyGo) {

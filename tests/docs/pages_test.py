@@ -39,7 +39,7 @@ class Pages(unittest.TestCase):
 
     def run_page(self, page):
         commands = blocks(page)
-        self.assertGreater(len(commands), 3, page)
+        self.assertGreaterEqual(len(commands), 3, page)
         return [self.run_commands(each) for each in commands]
 
     def test_fine_tuning(self):

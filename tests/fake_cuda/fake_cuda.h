@@ -73,8 +73,8 @@ unsigned fake_cuda_waiting_callers(void);
 void fake_cuda_hold_driver_work(void);
 
 // The nth call of `name` from now on (1: the next) does nothing and returns `error`, a value of the API's
-// own enumeration; 0 means the API's "unknown". A null name counts every call that can fail. Several
-// faults may wait at once.
+// own enumeration; 0 means the API's "unknown". A null name counts every call that can fail (but for the
+// exchange of the capture mode, without which a program may go on). Several faults may wait at once.
 void fake_cuda_fail_call(const char* name, unsigned nth, int error);
 
 // Runs `function(context)` on another thread within the next call of `name`, which goes on once it has

@@ -2,8 +2,8 @@
 //
 // Device memory comes from the driver's virtual memory management where that is there (each allocation a
 // whole number of granules, given back to the card at once), else from cudaMalloc. Where the driver has no
-// virtual ranges, `reserve` throws InvalidInput. A call that fails has changed nothing, but for `unreserve`,
-// which can be repeated and then goes on where it stopped.
+// virtual ranges, `reserve` throws InvalidInput. A call that fails has changed nothing, but for `unreserve`
+// and `release`, which can be repeated and then go on where they stopped.
 //
 // Thread-safe, with the device current. Calls that change something take turns, and hold no lock that `find`
 // takes while the driver works: a copy or a launch does not wait for memory to be mapped.

@@ -56,7 +56,7 @@ class GpuCheck(unittest.TestCase):
         log = (self.output / "gpu_check.log").read_text(encoding="utf-8")
         self.assertIn('"kind":"step"', log)
         self.assertIn("train_shape --device simulated", log)
-        self.assertRegex(log, r"gpt2: opened in .* s, planned in .* s, memory and weights in .* s, 3 steps in")
+        self.assertRegex(log, r"gpt2: opened in .* s, planned in .* s, memory \(.* s of it to pin\) and weights in .* s, 3 steps in")
         self.assertRegex(log, r"trainer smaller: .* for the device, .* to plan")
         machine = json.loads((self.output / "machine.json").read_text(encoding="utf-8"))
         self.assertEqual(machine, self.results["stages"]["calibrate"]["machine"])

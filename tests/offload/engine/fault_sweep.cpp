@@ -50,6 +50,7 @@ class Sweeper {
       EngineOptions options;
       options.seed = run_seed;
       options.kernels = sweep_.kernels;
+      options.measurement = Measurement::timeline;  // the most calls
       options.verify_recompute = sweep_.verify_recompute;
       options.validate = false;  // once is enough, see the constructor
       Engine engine(*device, sweep_.graph, sweep_.plan, options);

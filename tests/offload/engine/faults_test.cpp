@@ -78,6 +78,7 @@ EngineOptions tiny_options() {
   EngineOptions options;
   options.seed = run_seed;
   options.kernels = tiny_kernels();
+  options.measurement = Measurement::timeline;
   return options;
 }
 

@@ -158,6 +158,7 @@ TEST_F(GptEngine, TakesThePredictedTime) {
                                                .d2h = machine.d2h});
     EngineOptions engine_options;
     engine_options.machine = machine;
+    engine_options.measurement = Measurement::timeline;
     Engine engine(*device, *graph_, plan, engine_options);
     StepInputs inputs(*graph_, vocabulary);
     StepReport report;

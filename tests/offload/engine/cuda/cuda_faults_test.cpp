@@ -52,6 +52,7 @@ class CudaFaults : public ::testing::TestWithParam<bool> {
     EngineOptions options;
     options.seed = run_seed;
     options.validate = false;
+    options.measurement = Measurement::timeline;  // the most calls
     return std::make_unique<Engine>(device, graph(), plan(), options);
   }
 
@@ -147,7 +148,7 @@ TEST(CudaEvents, AStepRecordsNoMoreThanItsMeasurementTakes) {
   const EventCalls stalls = event_calls(graph, plan, Measurement::stalls);
   const EventCalls timeline = event_calls(graph, plan, Measurement::timeline);
   EXPECT_EQ(step.times, 1U);
-  EXPECT_LE(step.records, waited.size() + 1) << "the loss may be one more";
+  EXPECT_LE(step.records, waited.size() + 2) << "the loss may be one more, and the drain is";
   ASSERT_LT(pausing + 2, computing);
   EXPECT_GT(stalls.records, step.records);
   // Runs begin where the lane may have to wait, at the step's begin and behind the gate.
