@@ -151,6 +151,7 @@ class Trainer {
 
   // Before the step's checkpoint, so that a run which goes on from that lacks no evaluation in its log.
   void evaluate(StepLog& log, Progress& progress) {
+    engine_.drain();  // what a step still has to do is its own time
     Laps laps;
     const Evaluation evaluation = task_.evaluate(reader_of(model_.graph, engine_));
     const double seconds = laps.lap();

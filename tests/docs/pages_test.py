@@ -51,7 +51,7 @@ class Pages(unittest.TestCase):
         self.assertEqual(outputs[2].count("Dear reader, "), 2)
         self.assertIn("perplexity", (self.folder / "run.jsonl").read_text(encoding="utf-8"))
         self.assertEqual(sorted(path.name for path in (self.folder / "tuned").iterdir()),
-                         ["config.json", "merges.txt", "model.safetensors", "vocab.json"])
+                         ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"])
 
     def test_pre_training(self):
         outputs = self.run_page("pretrain_bert.md")

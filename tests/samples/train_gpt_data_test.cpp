@@ -127,7 +127,7 @@ TEST_F(TrainGptData, EvaluatesWhatItDoesNotTrainOn) {
   EXPECT_EQ(lines[7].at("step"), 6);
   EXPECT_GT(lines[4].at("seconds"), 0);
   for (const std::size_t line : {0, 1, 2, 3, 6}) EXPECT_EQ(lines[line].at("between_seconds"), 0) << line;
-  EXPECT_GE(lines[5].at("between_seconds").get<double>(), 0.9 * lines[4].at("seconds").get<double>());
+  EXPECT_GE(lines[5].at("between_seconds"), lines[4].at("seconds"));  // and is in no step's time
   const double loss = lines[7].at("evaluation").at("loss");
   EXPECT_NEAR(loss, std::log(256.0), 0.5);
   EXPECT_DOUBLE_EQ(lines[7].at("evaluation").at("perplexity").get<double>(), std::exp(loss));
