@@ -16,6 +16,9 @@ import sys
 
 GRANULE = 2 << 20  # what the driver hands out
 LARGEST = 1 << 30
+SLACK = 2 * GRANULE  # that may be free above what was asked for: the driver does not place every last piece
+OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
+END_SECONDS = 10  # for the driver to give back a card's memory
 
 
 class Driver:
@@ -30,9 +33,11 @@ class Driver:
         self.call("cuCtxSetCurrent", context)
 
     def call(self, name, *arguments):
+        """The code, which is 0, or OUT_OF_MEMORY of an allocation."""
         code = getattr(self.library, name)(*arguments)
-        if code != 0:
+        if code != 0 and (name, code) != ("cuMemAlloc_v2", OUT_OF_MEMORY):
             raise OSError(f"{name} returned {code}")
+        return code
 
     def free_bytes(self):
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
@@ -40,13 +45,10 @@ class Driver:
         return free.value
 
     def allocate(self, size):
-        """An address, or None where there is no such piece."""
+        """An address, or None where there is no such piece. OSError for any other refusal."""
         address = ctypes.c_uint64()
-        try:
-            self.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
-        except OSError:
-            return None
-        return address.value
+        code = self.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
+        return None if code == OUT_OF_MEMORY else address.value
 
     def release(self, address):
         self.call("cuMemFree_v2", ctypes.c_uint64(address))
@@ -100,8 +102,15 @@ class Ballast:
         return self
 
     def __exit__(self, *_):
-        self.process.stdin.close()
-        self.process.wait()
+        try:
+            self.process.stdin.close()
+        except OSError:  # it has ended, with a request unread
+            pass
+        try:
+            self.process.wait(timeout=END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
         self.process.stdout.close()
 
     def adjust(self):

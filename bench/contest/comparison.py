@@ -6,6 +6,12 @@ from cases import LOSS_STEP
 from outcome import SKIPPED
 
 GIB = 1 << 30
+LEAST_STEPS = 3  # that a compared rate is the median of
+
+
+def has_rate(result):
+    """Whether it is compared with others."""
+    return bool(result.get("tokens_per_second")) and result["counted_steps"] >= LEAST_STEPS
 
 
 def ratios(results):
@@ -13,7 +19,7 @@ def ratios(results):
     base = {
         (r["case"], r["round"]): r["tokens_per_second"]
         for r in results
-        if r["peer"] == "pytorch" and r.get("tokens_per_second")
+        if r["peer"] == "pytorch" and has_rate(r)
     }
     return [
         {
@@ -23,28 +29,30 @@ def ratios(results):
             "ratio": r["tokens_per_second"] / base[r["case"], r["round"]],
         }
         for r in results
-        if r.get("tokens_per_second") and r["peer"] != "pytorch" and (r["case"], r["round"]) in base
+        if has_rate(r) and r["peer"] != "pytorch" and (r["case"], r["round"]) in base
     ]
 
 
 def best_peer(results):
-    """For each case our tokens per second over those of the fastest peer that ran: {"case", "peer", "ratio"}."""
+    """For each case our tokens per second over those of the fastest peer that ran, medians of all rounds:
+    {"case", "peer", "ratio"}."""
     found = []
     for case in dict.fromkeys(r["case"] for r in results):
-        ran = [r for r in results if r["case"] == case and r.get("tokens_per_second")]
-        ours = [r["tokens_per_second"] for r in ran if r["peer"] == "stowage"]
-        others = [r for r in ran if not r["peer"].startswith("stowage")]
-        if ours and others:
-            best = max(others, key=lambda r: r["tokens_per_second"])
-            found.append(
-                {"case": case, "peer": best["peer"], "ratio": statistics.median(ours) / best["tokens_per_second"]}
-            )
+        rates = {}
+        for r in results:
+            if r["case"] == case and has_rate(r):
+                rates.setdefault(r["peer"], []).append(r["tokens_per_second"])
+        medians = {peer: statistics.median(of) for peer, of in rates.items()}
+        others = [peer for peer in medians if not peer.startswith("stowage")]
+        if "stowage" in medians and others:
+            best = max(others, key=medians.get)
+            found.append({"case": case, "peer": best, "ratio": medians["stowage"] / medians[best]})
     return found
 
 
 def losses_apart(results):
-    """For each peer that ran, the largest difference of a step's loss from our longest run's in the same case:
-    {"case", "round", "peer", "steps", "apart"}."""
+    """For each peer that ran, the largest difference of a step's loss from our longest run's in the same case, and the
+    first step's, relative to ours: {"case", "round", "peer", "steps", "apart", "first_apart"}."""
     ours = {}
     for r in results:
         if r["peer"] == "stowage" and len(r.get("losses", [])) > len(ours.get(r["case"], [])):
@@ -60,6 +68,7 @@ def losses_apart(results):
                     "peer": r["peer"],
                     "steps": len(pairs),
                     "apart": max(abs(a - b) for a, b in pairs),
+                    "first_apart": abs(pairs[0][0] - pairs[0][1]) / max(abs(pairs[0][0]), 1e-9),
                 }
             )
     return found
@@ -89,19 +98,20 @@ def device_bytes(result):
 def row(result):
     name = [result["case"], result["peer"], str(result["round"])]
     if result["status"] == SKIPPED:
-        return [*name, SKIPPED, *["-"] * 6, result["why"]]
+        return [*name, SKIPPED, *["-"] * 7, result["why"]]
     speed, loss = result["tokens_per_second"], result[f"loss_at_step_{LOSS_STEP}"]
     memory = result["memory"]
     return [
         *name,
         result["status"],
         f"{speed:.1f}" if speed else "-",
+        str(result["counted_steps"]),
         str(result["micro_batch"] or "-"),
         gib(device_bytes(result)),
         gib(memory.get("host_resident")),
         gib(result["program"].get("pinned_bytes")),
         f"{loss:.5f}" if loss is not None else "-",
-        result["why"],
+        (f"{result['bytes_above']} bytes more than the case has; " if result["bytes_above"] else "") + result["why"],
     ]
 
 
@@ -111,6 +121,7 @@ HEAD = [
     "round",
     "status",
     "tokens/s",
+    "of steps",
     "micro-batch",
     "device GiB",
     "host GiB",

@@ -6,7 +6,7 @@
 Every process is fresh, has a minute, and writes its line to FOLDER/contest.jsonl at once; FOLDER/contest.json has all
 of them with a summary, contest.log every word of every program, and a table is printed. On a card another process
 holds all memory but the case's. Without one, Stowage and PyTorch are measured on the CPU, and the others run to their
-first device call. Exit code: 0 when all is done, also where peers fail; 1 where Stowage itself fails; 2 for bad input.
+first device call. Exit code: 0 when all is done, also where peers fail; 1 where Stowage itself has no speed; 2 for bad input.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import json
 import os
 import platform
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -27,10 +28,10 @@ import comparison
 import outcome
 import watch
 from nvml import open_nvml
-from peers import Peers, PrepareError
+from peers import Peers, PrepareError, gib
 
 HERE = Path(__file__).resolve().parent
-LEAST_SECONDS = 10  # with less left nothing is begun
+NO_TIME = "no time is left"  # for a process with all of its seconds
 
 
 def arguments():
@@ -59,6 +60,12 @@ def arguments():
     )
     parser.add_argument(
         "--machine", help="a machine file of `stowage calibrate`, which else is measured by each of our runs"
+    )
+    parser.add_argument(
+        "--host-memory",
+        type=gib,
+        metavar="GIB",
+        help="host budget of Stowage's plans on a card (default: four fifths of what is available as each begins)",
     )
     parser.add_argument("--python", default=sys.executable, help="with torch")
     parser.add_argument("--wheels", help="folder of wheels for DeepSpeed (default: wheels beside this file)")
@@ -126,7 +133,9 @@ class Record:
         self.lines.write(json.dumps(result) + "\n")
         self.lines.flush()
         whole = {**self.head, "summary": comparison.summary(self.results), "results": self.results}
-        (self.folder / "contest.json").write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+        part = self.folder / "contest.json.part"  # so that a file of that name is always whole
+        part.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+        part.replace(self.folder / "contest.json")
         print("  ".join(comparison.row(result)), flush=True)
 
     def add_log(self, command, done):
@@ -139,25 +148,30 @@ class Record:
 
 def run_job(job, peers, record, most_seconds):
     """The result of one process, or why there is none."""
-    if peers.left() < LEAST_SECONDS:
-        return outcome.skipped(job, "no time is left")
+    if peers.left() < most_seconds:
+        return outcome.skipped(job, NO_TIME)
     try:
-        prepared = peers.prepare(job, min(most_seconds, peers.left()))
-    except PrepareError as error:
+        prepared = peers.prepare(job, most_seconds)
+        if peers.left() < most_seconds:  # DeepSpeed's compiler may have had them
+            return outcome.skipped(job, NO_TIME)
+        load = os.getloadavg()[0]
+        done = watch.run(prepared.command, most_seconds, prepared.environment, peers.nvml)
+    except (PrepareError, OSError) as error:
         return outcome.skipped(job, str(error))
-    load = os.getloadavg()[0]
-    done = watch.run(prepared.command, max(1.0, min(most_seconds, peers.left())), prepared.environment, peers.nvml)
     record.add_log(prepared.command, done)
     result = outcome.result_of(job, done, prepared.events(done))
     return {**result, "free_before": prepared.free, "load_before": load, "command": prepared.command}
 
 
 def our_failures(results):
-    return [r for r in results if r["peer"].startswith("stowage") and r["status"] == outcome.FAILED]
+    """Of Stowage's processes those without a speed, whatever the reason, but for a card that is not there."""
+    ours = [r for r in results if r["peer"].startswith("stowage") and r["status"] != outcome.NO_CARD]
+    return [r for r in ours if not r.get("tokens_per_second")]
 
 
 def main():
     given = arguments()
+    signal.signal(signal.SIGTERM, lambda *_: watch.ending.set())
     end = time.monotonic() + given.budget_seconds
     nvml = open_nvml() if given.device != "cpu" else None
     device = given.device or ("cuda" if nvml else "cpu")
@@ -181,6 +195,8 @@ def main():
         peers = Peers(given, program, device, nvml, scratch, end)
         try:
             for job in jobs:
+                if watch.ending.is_set():
+                    break
                 record.add(run_job(job, peers, record, given.process_seconds))
         finally:
             peers.close()
@@ -192,7 +208,9 @@ def main():
     ]:
         print(line)
     for result in our_failures(record.results):
-        print(f"contest: FAILED: {result['case']} {result['peer']}: {result['why']}", file=sys.stderr)
+        print(f"contest: FAILED: {result['case']} {result['peer']}: {result['status']}: {result['why']}", file=sys.stderr)
+    if watch.ending.is_set():
+        return 128 + signal.SIGTERM
     return 1 if our_failures(record.results) else 0
 
 

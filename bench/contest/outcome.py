@@ -4,6 +4,7 @@ import json
 import re
 import statistics
 
+from ballast import SLACK
 from cases import LEFT_OUT, LOSS_STEP
 
 # Only of whole words, for a traceback names many things.
@@ -74,10 +75,19 @@ def status_of(done, events, steps):
 
 
 def rate(tokens, steps):
-    """Tokens per second of the median step, the first ones left out, and those before a smaller micro-batch was needed;
-    None without a step that counts."""
-    seconds = [step["seconds"] for step in steps[LEFT_OUT:] if step.get("micro_batch") == steps[-1].get("micro_batch")]
+    """Tokens per second of the median step that counts; None without one."""
+    seconds = [step["seconds"] for step in counted(steps)]
     return tokens / statistics.median(seconds) if seconds else None
+
+
+def counted(steps):
+    """The steps that the rate is taken from: not the first ones, nor those before a smaller micro-batch was needed."""
+    return [step for step in steps[LEFT_OUT:] if step.get("micro_batch") == steps[-1].get("micro_batch")]
+
+
+def bytes_above(case, peaks):
+    """Of the card, what a process had beyond the case's memory: then the ballast did not hold the rest."""
+    return max(0, peaks.get("device_bytes", 0) - case.memory - SLACK) if case.gib else 0
 
 
 def loss_at(steps, number=LOSS_STEP):
@@ -102,12 +112,14 @@ def result_of(job, done, events):
         "status": status,
         "why": why,
         "tokens_per_second": rate(job.case.tokens, steps),
+        "counted_steps": len(counted(steps)),
         f"loss_at_step_{LOSS_STEP}": loss_at(steps),
         "micro_batch": attempts[-1] if attempts else None,
         "attempts": attempts,
         "losses": [step["loss"] for step in steps],
         "step_seconds": [step["seconds"] for step in steps],
         "memory": done["peaks"],
+        "bytes_above": bytes_above(job.case, done["peaks"]),
         "program": setup,
         "seconds": done["seconds"],
         "code": done["code"],

@@ -13,11 +13,12 @@ import model_file
 import outcome
 import stowage_peer
 import watch
-from ballast import Ballast
+from ballast import SLACK, Ballast
 from cases import Case
 
 HERE = Path(__file__).resolve().parent
 sys.path += [str(HERE.parent), str(HERE.parent / "gpu_check")]  # of an installed tree, of the repository
+from host_memory import gib  # noqa: E402, F401 (also for contest.py)
 from programs import surroundings  # noqa: E402
 
 SETTLE_TIMES, SETTLE_SECONDS = 20, 0.25
@@ -63,8 +64,10 @@ class Peers:
     compiled: bool = False
 
     def close(self):
-        if self.ballast:
-            self.ballast.__exit__(None, None, None)
+        """Drops the ballast; another is held when it is needed."""
+        ballast, self.ballast, self.ballast_bytes = self.ballast, None, 0
+        if ballast:
+            ballast.__exit__(None, None, None)
 
     def prepare(self, job, limit):
         """PrepareError says why it cannot run."""
@@ -91,15 +94,21 @@ class Peers:
             self.ballast, self.ballast_bytes = Ballast(case.memory), case.memory
         held = self.settle()
         if "error" in held:
+            self.close()
             raise PrepareError(f"no ballast holds the rest of the card: {held['error']}")
         if held["free"] < case.memory:
             raise PrepareError(f"only {held['free']} bytes of the card are free, the case has {case.memory}")
+        if held["free"] > case.memory + SLACK:
+            raise PrepareError(f"the ballast leaves {held['free']} bytes of the card free, the case has {case.memory}")
         return held["free"]
 
     def settle(self):
-        """What the ballast holds once that changes no more: the memory of the process before may come back late."""
+        """What the ballast holds once that changes no more, or its first error: the memory of the process before may
+        come back late."""
         held = self.ballast.adjust()
         for _ in range(SETTLE_TIMES):
+            if "error" in held:
+                break
             time.sleep(SETTLE_SECONDS)
             before, held = held, self.ballast.adjust()
             if held.get("held") == before.get("held"):
@@ -117,7 +126,8 @@ class Peers:
                 "device": "cuda",
                 "device_memory": job.case.memory - stowage_peer.MARGIN,
                 "machine": self.given.machine,
-                "host_memory": int((watch.available() or 0) * stowage_peer.SHARE_OF_HOST),
+                "host_memory": self.given.host_memory
+                or int((watch.available() or 0) * stowage_peer.SHARE_OF_HOST),
             }
         elif job.peer == "stowage-fifth":
             settings["device_memory"] = self.need(job.case, files, environment) // 5

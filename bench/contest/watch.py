@@ -9,6 +9,7 @@ import time
 
 EVERY_SECONDS = 0.05
 GRACE_SECONDS = 8  # from the request to end to the end by force
+ending = threading.Event()  # set: the running program is ended at once, and the steps that it made count
 MOST_ERRORS = 4000  # characters of standard error that are kept
 
 
@@ -82,7 +83,7 @@ def wait_and_watch(process, peaks, limit, grace):
     while process.poll() is None:
         peaks.sample()
         past = time.monotonic() - begin
-        if past > limit and not killed:
+        if (past > limit or ending.is_set()) and not killed:
             signal_group(process, signal.SIGKILL)
             killed = True
         elif past > limit - grace and not asked:
@@ -111,8 +112,8 @@ def run(command, limit, environment=None, nvml=None, grace=GRACE_SECONDS):
         return {"code": 127, "stopped": False, "seconds": 0.0, "output": [], "errors": str(error), "peaks": {}}
     output, errors = [], []
     threads = [collect(process.stdout, output), collect(process.stderr, errors, 4 * MOST_ERRORS)]
-    peaks = Peaks(process.pid, nvml)
     try:
+        peaks = Peaks(process.pid, nvml)
         stopped = wait_and_watch(process, peaks, limit, min(grace, limit / 2))
     finally:
         signal_group(process, signal.SIGKILL)  # what it has started and left behind

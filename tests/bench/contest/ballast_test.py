@@ -4,12 +4,15 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 FOLDER = Path(__file__).resolve().parents[3] / "bench" / "contest"
 sys.path.insert(0, str(FOLDER))
 import ballast  # noqa: E402
+import peers  # noqa: E402
 
 MIB, GIB = 1 << 20, 1 << 30
 
@@ -87,6 +90,56 @@ class OverTheFakeDriver(unittest.TestCase):
         held.process.kill()
         held.process.wait()
         self.assertIn("the ballast ended", held.adjust()["error"])
+        held.__exit__()
+
+
+class Refusals(unittest.TestCase):
+    def driver(self, code):
+        """A Driver over a library whose functions return `code`."""
+        driver = ballast.Driver.__new__(ballast.Driver)
+        driver.library = mock.Mock(**{"cuMemAlloc_v2.return_value": code, "cuMemFree_v2.return_value": code})
+        return driver
+
+    def test_memory_that_is_short_is_no_error_and_all_else_is(self):
+        self.assertIsNone(self.driver(2).allocate(5))
+        with self.assertRaisesRegex(OSError, "cuMemAlloc_v2 returned 700"):
+            self.driver(700).allocate(5)
+        with self.assertRaisesRegex(OSError, "cuMemFree_v2 returned 2"):
+            self.driver(2).release(5)
+
+
+class OfPeers(unittest.TestCase):
+    """What a ballast says, a line for each request, as peers take it. It ends after its last line."""
+
+    def hold(self, *lines, case=mock.Mock(memory=8 * GIB)):
+        script = "import sys\n" + "".join(f"print({json.dumps(line)!r}, flush=True); sys.stdin.readline()\n" for line in lines)
+        held = peers.Peers(None, None, "cuda", None, None, 0)
+        self.addCleanup(held.close)
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(peers, "SETTLE_SECONDS", 0.05):
+            program = Path(folder) / "ballast.py"
+            program.write_text(script, encoding="utf-8")
+            with mock.patch.object(ballast, "__file__", str(program)):
+                try:
+                    return held.hold_the_rest(case), held
+                except peers.PrepareError as error:
+                    return str(error), held
+
+    def test_the_case_has_its_bytes_and_at_most_two_granules_more(self):
+        for free, words in ((8 * GIB, None), (8 * GIB + 4 * MIB, None), (8 * GIB + 4 * MIB + 1, "leaves"), (GIB, "only")):
+            found, _ = self.hold(*[{"free": free, "held": GIB}] * 2)
+            self.assertEqual(found, free) if words is None else self.assertRegex(found, words)
+
+    def test_the_first_error_is_told_and_the_ballast_dropped(self):
+        for lines in ([{"error": "cuInit returned 999"}], [{"free": GIB, "held": 1}, {"error": "cuInit returned 999"}]):
+            found, held = self.hold(*lines)
+            self.assertEqual(found, "no ballast holds the rest of the card: cuInit returned 999")
+            self.assertEqual((held.ballast, held.ballast_bytes), (None, 0))
+
+    def test_one_that_has_died_ends_quietly(self):
+        with mock.patch.object(ballast.sys, "executable", "false"):
+            held = ballast.Ballast(5)
+        held.process.wait()
+        held.process.stdin.write("\n")  # which closing will find that nobody reads
         held.__exit__()
 
 

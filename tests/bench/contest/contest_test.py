@@ -2,9 +2,11 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -100,7 +102,7 @@ class Whole(unittest.TestCase):
         self.assertEqual(whole["commit"], "abc")
         self.assertEqual(
             whole["summary"]["losses_apart"][0],
-            {"case": "small", "round": 1, "peer": "pytorch", "steps": 5, "apart": 0.0},
+            {"case": "small", "round": 1, "peer": "pytorch", "steps": 5, "apart": 0.0, "first_apart": 0.0},
         )
         self.assertIn("losses of pytorch and stowage differ by at most 0.0e+00 in 5 steps", done.stdout)
         log = (self.root / "out" / "contest.log").read_text(encoding="utf-8")
@@ -123,7 +125,9 @@ class Whole(unittest.TestCase):
         self.assertIn("--device: no card", results["small-card", "stowage"]["why"])
 
     def test_what_there_is_no_time_for_is_named(self):
-        self.assertEqual(self.contest("--budget-seconds", "5").returncode, 0)
+        done = self.contest("--budget-seconds", "55")  # a process has 60
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("contest: FAILED: small stowage: skipped: no time is left", done.stderr)
         _, results = self.results()
         self.assertEqual(len(results), 7 + 6)
         self.assertEqual({(r["status"], r["why"]) for r in results.values()}, {("skipped", "no time is left")})
@@ -132,9 +136,32 @@ class Whole(unittest.TestCase):
         script(self.root / "bin" / "train_gpt", "#!/bin/sh\necho 'train_gpt: broken' >&2\nexit 1\n")
         done = self.contest("--only", "small,stowage,stowage-fifth")
         self.assertEqual(done.returncode, 1)
-        self.assertIn("contest: FAILED: small stowage: exit code 1: train_gpt: broken", done.stderr)
+        self.assertIn("contest: FAILED: small stowage: failed: exit code 1: train_gpt: broken", done.stderr)
         _, results = self.results()
         self.assertIn("does not say what it needs: train_gpt: broken", results["small", "stowage-fifth"]["why"])
+
+    def test_ours_without_a_speed_is_a_failure(self):
+        script(self.root / "bin" / "train_gpt", "#!/bin/sh\necho 'train_gpt: out of memory' >&2\nexit 1\n")
+        done = self.contest("--only", "small,stowage")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("FAILED: small stowage: does not fit: train_gpt: out of memory", done.stderr)
+
+    def test_a_request_to_end_ends_the_peer_and_keeps_its_steps(self):
+        step = '{"event": "step", "step": 1, "loss": 5.5, "seconds": 0.5, "micro_batch": 4}'
+        script(self.python, f"#!/bin/sh\ntrap '' TERM\necho '{step}'\necho $$ >{self.root}/pid\nwhile true; do sleep 0.05; done\n")
+        words = [CONTEST, "--programs", self.root, "--output", self.root / "out", "--device", "cpu", "--small", "--only"]
+        process = subprocess.Popen(
+            [sys.executable, "-B", *words, "small,pytorch,checkpointing", "--python", self.python], stdout=subprocess.DEVNULL
+        )
+        pid = self.root / "pid"
+        while process.poll() is None and not (pid.is_file() and pid.read_text(encoding="ascii").endswith("\n")):
+            time.sleep(0.01)
+        process.terminate()
+        self.assertEqual(process.wait(timeout=30), 128 + signal.SIGTERM)
+        with self.assertRaises(ProcessLookupError):
+            os.kill(int(pid.read_text(encoding="ascii")), 0)
+        _, results = self.results()
+        self.assertEqual([r["losses"] for r in results.values()], [[5.5]])  # and no other was begun
 
     def test_bad_input_is_refused(self):
         done = self.contest("--only", "everything")
