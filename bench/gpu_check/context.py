@@ -43,7 +43,8 @@ class Context:
         if not self.machine.is_file() and not self.tried_calibration:
             self.tried_calibration = True
             self.calibrate(quick=True)
-        return ["--machine", self.machine, "--host-memory", self.host_bytes]
+        machine = ["--machine", self.machine] if self.machine.is_file() else []  # without it, a program calibrates itself
+        return [*machine, "--host-memory", self.host_bytes]
 
     def train(self, name, model, *arguments, most_seconds=120, environment=None):
         """One run of train_shape. `name`: for people."""

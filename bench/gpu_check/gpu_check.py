@@ -18,17 +18,18 @@ import shutil
 import subprocess
 import sys
 import time
+import traceback
 from datetime import datetime, timezone
 from pathlib import Path
 
 import records
 from context import Context
-from host_memory import host_memory
+from host_memory import gib, host_memory
 from judge import judge
 from programs import Programs, cudnn_library
 from runner import Runner
 from shapes import CARD, SMALL
-from stage_list import STAGES, chosen
+from stage_list import STAGES, TAKES_THE_REST, chosen
 from table import summary, table, verdict_lines
 
 HERE = Path(__file__).resolve().parent
@@ -41,6 +42,8 @@ def arguments():
     parser.add_argument("--skip", metavar="STAGE,…", default="", help="leave these out")
     parser.add_argument("--budget-seconds", type=float, default=560, metavar="N",
                         help="end everything after so long (default: 560)")
+    parser.add_argument("--host-memory", type=gib, metavar="GIB",
+                        help="host budget of every plan (default: three quarters of what is available at the start)")
     parser.add_argument("--device", default="cuda", help="cuda, cuda:N or simulated (default: cuda)")
     parser.add_argument("--small", action="store_true", help="tiny models and a quick calibration: a test of this program")
     parser.add_argument("--judge", metavar="FOLDER", nargs="+", help="judge all that earlier runs wrote, and run nothing")
@@ -81,7 +84,7 @@ def describe(given, programs, environment):
             "card": card, "speed": card and not given.small, "small": given.small, "device": given.device,
             "nvidia_smi": described, "card_name": described.split(",")[0],
             "host": platform.node(), "system": platform.platform(), "python": platform.python_version(),
-            "cpus": len(os.sched_getaffinity(0)), "host_memory": host_memory(),
+            "cpus": len(os.sched_getaffinity(0)), "host_memory": host_memory(given.host_memory),
             "library_path": environment["LD_LIBRARY_PATH"], "cudnn": cudnn_library(environment),
             "asked": given.stages, "budget_seconds": given.budget_seconds}
 
@@ -89,15 +92,19 @@ def describe(given, programs, environment):
 def run_stages(context, stages, record):
     """One after another while time is left; the result of each is on the disk before the next begins."""
     for name in stages:
-        if context.runner.left() < 5:
+        if context.runner.left() < 5 and name not in TAKES_THE_REST:
             context.runner.say(f"{name}: no time is left")
             continue
         begin = time.monotonic()
-        result = STAGES[name](context)
+        try:
+            result = STAGES[name](context)
+        except Exception as error:  # of a stage alone: the others still run
+            context.runner.note(traceback.format_exc())
+            result = {"crashed": f"{type(error).__name__}: {error}"}
         seconds = time.monotonic() - begin
         record.write("stage", name=name, seconds=seconds, result=result)
-        skipped = result.get("skipped") if isinstance(result, dict) else None
-        context.runner.say(f"{name}: skipped: {skipped}" if skipped else f"{name}: {seconds:.1f} s")
+        ends = [f"{key}: {result[key]}" for key in ("skipped", "crashed") if key in result]
+        context.runner.say(f"{name}: {ends[0] if ends else f'{seconds:.1f} s'}")
 
 
 def check(given):
@@ -117,10 +124,20 @@ def check(given):
         found = results_of([folder])
         found["runs"][-1]["seconds"] = time.monotonic() - begin
         verdicts = judge(found)
-        record.write("end", seconds=found["runs"][-1]["seconds"], summary=summary(found), verdicts=verdicts)
+        numbers, lines = tabulated(found)
+        record.write("end", seconds=found["runs"][-1]["seconds"], summary=numbers, verdicts=verdicts)
         record.close()
-        runner.say("\n" + table(found) + "\n\n" + verdict_lines(verdicts))
+        runner.say("\n" + lines + "\n\n" + verdict_lines(verdicts))
     return verdicts
+
+
+def tabulated(found):
+    """(summary, table). An error in them costs neither the verdicts nor the record's end."""
+    try:
+        return summary(found), table(found)
+    except Exception as error:  # a result of an unforeseen form
+        traceback.print_exc()
+        return {}, f"no table: {type(error).__name__}: {error}"
 
 
 def begin_record(folder, described):
@@ -146,11 +163,8 @@ def refuse(folders, error):
 def judge_again(folders):
     """Everything that earlier runs found together; a stage that ran in none of them fails."""
     found = {**results_of(folders), "asked": list(STAGES)}
-    try:
-        verdicts, lines = judge(found), table(found)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        refuse(folders, error)
-    print(lines + "\n\n" + verdict_lines(verdicts))
+    verdicts = judge(found)
+    print(tabulated(found)[1] + "\n\n" + verdict_lines(verdicts))
     return verdicts
 
 

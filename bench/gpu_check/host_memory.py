@@ -1,5 +1,6 @@
 """What of the host's memory a plan may take."""
 
+import argparse
 import resource
 from pathlib import Path
 
@@ -54,8 +55,16 @@ def locked_limit():
     return None if soft == resource.RLIM_INFINITY else soft
 
 
-def host_memory():
-    """What was found, and `budget_bytes` for plans."""
+def gib(text):
+    """Bytes of a command line's GiB."""
+    value = float(text)
+    if not 0 < value < 1 << 20:
+        raise argparse.ArgumentTypeError(f"{text}: give a number of GiB above 0")
+    return int(value * (1 << 30))
+
+
+def host_memory(budget=None):
+    """What was found, and `budget_bytes` for plans: the given one, else a share of it."""
     found = {"available_bytes": available(), "cgroup_free_bytes": cgroup_free(), "memlock_bytes": locked_limit()}
     free = min(v for v in (found["available_bytes"], found["cgroup_free_bytes"]) if v is not None)
-    return {**found, "budget_bytes": int(free * SHARE)}
+    return {**found, "budget_bytes": budget or int(free * SHARE)}

@@ -7,7 +7,10 @@ import time
 
 from programs import surroundings
 
-LONGEST_TEXT = 1 << 20  # characters of one command in the log: of a longer output its begin and its end are kept
+LONGEST_TEXT = 256 << 10  # characters of one command in the log: of a longer output its begin and its end are kept
+
+
+GRACE_SECONDS = 10  # from the request to end to the end by force: a program then ends what it has started itself
 
 
 def shortened(text, most=LONGEST_TEXT):
@@ -61,6 +64,19 @@ def finish(command, environment, limit):
         output, errors = process.communicate(timeout=limit)
         return process.returncode, output, errors
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        output, errors = process.communicate()
+        output, errors = ended(process)
         return None, output, errors + f"\nstopped after {limit:.0f} s"
+
+
+def ended(process):
+    """(output, errors) of a process that is asked to end, then made to, and its group with it."""
+    os.killpg(process.pid, signal.SIGTERM)
+    try:
+        words = process.communicate(timeout=GRACE_SECONDS)
+    except subprocess.TimeoutExpired:
+        words = None
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    return words or process.communicate()

@@ -4,6 +4,7 @@ import subprocess
 from pathlib import Path
 
 LARGEST_LOG = 4 << 20  # bytes of cuDNN's log that are kept
+LDD_SECONDS = 30  # for one file, on a disk that has not been read yet
 
 
 def elf_files(prefix):
@@ -19,8 +20,11 @@ def is_elf(path):
 
 def unresolved(file, environment):
     """What `ldd -r` does not find for a file: libraries, and symbols in them."""
-    done = subprocess.run(["ldd", "-r", str(file)], env={**environment, "LC_ALL": "C"}, capture_output=True, text=True,
-                          check=False)
+    try:
+        done = subprocess.run(["ldd", "-r", str(file)], env={**environment, "LC_ALL": "C"}, capture_output=True, text=True,
+                              timeout=LDD_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return [f"ldd: {error}"]
     lines = [line.strip() for line in (done.stdout + done.stderr).splitlines()]
     bad = [line for line in lines if "not found" in line or "undefined symbol" in line]
     return bad or ([] if done.returncode == 0 or "statically linked" in done.stdout else lines[-3:])

@@ -20,6 +20,8 @@ STAGES = {
     "sanitizer": test_stages.sanitizer,  # last: it takes the time that is left
 }
 
+TAKES_THE_REST = {"sanitizer"}  # runs without time too, and tells how much of it found none
+
 
 def names(text):
     """The stages of a list with commas. Throws ValueError that names what is none."""

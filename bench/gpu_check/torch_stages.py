@@ -13,6 +13,8 @@ from context import training
 LIMIT = 0.75  # of what the program takes without one
 ALLOCATORS = {"native": "", "expandable": "expandable_segments:True", "cudaMallocAsync": "backend:cudaMallocAsync",
               "stowage": ""}
+IMPORT_SECONDS = 180  # for torch's gigabytes, on a disk that has not been read yet
+CONTEST_MARGIN = 40  # seconds that contest.py has beside its budget, to end its last process and to write
 ASK = "import torch; print(torch.cuda.is_available(), torch.__version__)"
 
 
@@ -20,7 +22,7 @@ def no_torch(context):
     """Why PyTorch cannot be used; empty where it can."""
     if not context.card:
         return "there is no card"
-    done = context.runner.run([sys.executable, "-c", ASK], 60, surrounded=False)
+    done = context.runner.run([sys.executable, "-c", ASK], IMPORT_SECONDS, surrounded=False)
     if done["code"] != 0:
         return f"{sys.executable} has no PyTorch: {(done['errors'].strip().splitlines() or ['no answer'])[-1]}"
     return "" if done["output"].startswith("True") else "PyTorch sees no card"
@@ -67,7 +69,7 @@ def read_record(path):
     if not path.is_file():
         return None
     with open(path, encoding="utf-8", newline="") as file:
-        next(file)  # "# stowage record 1"
+        next(file, None)  # "# stowage record 1"
         rows = list(csv.DictReader(file))
     allocations = [row for row in rows if row["event"] == "alloc"]
     return {"allocations": len(allocations), "peak_bytes": max((int(row["live"]) for row in allocations), default=0),
@@ -98,11 +100,14 @@ def contest(context):
     if reason := no_torch(context):
         return {"skipped": reason}
     folder = context.folder / "contest"
-    seconds = int(context.runner.left() - 10)
-    command = [sys.executable, script, "--programs", context.programs.prefix, "--output", folder, "--budget-seconds", seconds]
+    (folder / "contest.json").unlink(missing_ok=True)  # of an earlier run
+    context.memory_arguments()  # calibrates first: Stowage's processes would, each within its own minute
+    seconds = max(0, int(context.runner.left() - CONTEST_MARGIN))
+    command = [sys.executable, script, "--programs", context.programs.prefix, "--output", folder, "--budget-seconds", seconds,
+               "--host-memory", context.host_bytes / (1 << 30)]
     if context.machine.is_file():
         command += ["--machine", context.machine]
-    done = context.runner.run(command, seconds + 5, surrounded=False)
+    done = context.runner.run(command, seconds + CONTEST_MARGIN - 10, surrounded=False)
     context.runner.say(done["output"].rstrip())
     found = Path(folder) / "contest.json"
     return {"code": done["code"], "errors": done["errors"].strip()[-2000:],

@@ -87,11 +87,16 @@ def trainer(context):
         for name, memory in (("unlimited", ["--policy", "none"]), ("smaller", ["--device-memory", budget])):
             log = Path(folder) / f"{name}.jsonl"
             done = context.runner.run([*command, *memory, "--log", log])
-            lines = log.read_text(encoding="utf-8").splitlines() if log.is_file() else []
             result[name] = {"code": done["code"], "command": done["command"], "errors": done["errors"][-2000:],
-                            "start": printed_start(done["output"]), "steps": [json.loads(line) for line in lines]}
+                            "start": printed_start(done["output"]), "steps": logged_steps(log)}
             context.runner.say(f"trainer {name}: {result[name]['start']}")
     return result
+
+
+def logged_steps(log):
+    """The steps of train_gpt's log; the last line of a run that was killed may be cut off."""
+    lines = log.read_text(encoding="utf-8").split("\n")[:-1] if log.is_file() else []
+    return [json.loads(line) for line in lines]
 
 
 def printed_bytes(output):

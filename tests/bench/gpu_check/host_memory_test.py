@@ -1,5 +1,6 @@
 """Host memory for plans: what the kernel and control groups leave."""
 
+import argparse
 import sys
 import tempfile
 import unittest
@@ -28,6 +29,12 @@ class HostMemory(unittest.TestCase):
         found = host_memory.host_memory()
         self.assertGreater(found["budget_bytes"], 0)
         self.assertLess(found["budget_bytes"], found["available_bytes"])
+
+    def test_a_given_budget_counts(self):
+        self.assertEqual(host_memory.host_memory(host_memory.gib("96"))["budget_bytes"], 96 << 30)
+        for text in ("0", "-1", "nan", "inf", "many"):
+            with self.assertRaises((ValueError, argparse.ArgumentTypeError)):
+                host_memory.gib(text)
 
 
 if __name__ == "__main__":

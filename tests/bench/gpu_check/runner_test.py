@@ -5,6 +5,7 @@ import sys
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "bench" / "gpu_check"))
 import runner  # noqa: E402
@@ -35,6 +36,15 @@ class Running(unittest.TestCase):
         self.assertIsNone(done["code"])
         self.assertEqual(done["output"], "begun\n")
         self.assertIn("stopped after 1 s", done["errors"])
+
+    def test_asks_a_program_to_end_before_it_is_made_to(self):
+        done = self.runner.run(["sh", "-c", "trap 'echo asked; exit 3' TERM; echo begun; while true; do sleep 0.05; done"], 1)
+        self.assertEqual((done["code"], done["output"]), (None, "begun\nasked\n"))
+
+    def test_makes_one_end_that_does_not_listen(self):
+        with mock.patch.object(runner, "GRACE_SECONDS", 0.2):
+            done = self.runner.run(["sh", "-c", "trap '' TERM; echo begun; while true; do sleep 0.05; done"], 1)
+        self.assertEqual((done["code"], done["output"]), (None, "begun\n"))
 
     def test_a_program_that_is_not_there(self):
         self.assertEqual(self.runner.run(["/nowhere/x"])["code"], 127)

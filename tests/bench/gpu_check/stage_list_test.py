@@ -1,13 +1,19 @@
 """Choosing stages, and what stages read out of programs' output."""
 
+import contextlib
+import io
+import json
 import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "bench" / "gpu_check"))
 import context  # noqa: E402
+import gpu_check  # noqa: E402
+import smoke  # noqa: E402
 import stage_list  # noqa: E402
 import test_stages  # noqa: E402
 import torch_stages  # noqa: E402
@@ -31,6 +37,27 @@ class Choosing(unittest.TestCase):
             stage_list.chosen("bert", "bert")
 
 
+class Running(unittest.TestCase):
+    def test_a_stage_that_crashes_costs_no_other(self):
+        record, given = mock.Mock(), mock.Mock(**{"runner.left.return_value": 60})
+        with mock.patch.dict(gpu_check.STAGES, bits=lambda _: json.loads("{"), trainer=lambda _: {"code": 0}):
+            gpu_check.run_stages(given, ["bits", "trainer"], record)
+        results = [call.kwargs["result"] for call in record.write.call_args_list]
+        self.assertRegex(results[0]["crashed"], "^JSONDecodeError: ")
+        self.assertEqual(results[1], {"code": 0})
+        self.assertIn("Traceback", given.runner.note.call_args.args[0])
+
+    def test_without_time_the_sanitizer_alone_runs(self):
+        record, given = mock.Mock(), mock.Mock(**{"runner.left.return_value": 4})
+        with mock.patch.dict(gpu_check.STAGES, sanitizer=lambda _: {"tool": "t", "runs": []}):
+            gpu_check.run_stages(given, ["bits", "sanitizer"], record)
+        self.assertEqual([call.kwargs["name"] for call in record.write.call_args_list], ["sanitizer"])
+
+    def test_a_table_that_cannot_be_made_is_told(self):
+        with contextlib.redirect_stderr(io.StringIO()):
+            self.assertRegex(gpu_check.tabulated({"stages": {"gpt2": {"unlimited": 5}}})[1], "no table: AttributeError")
+
+
 class Reading(unittest.TestCase):
     def test_lines_of_json_among_others(self):
         found = context.training({"code": 1, "seconds": 1.0, "command": [], "errors": " bad\n", "output":
@@ -49,10 +76,33 @@ class Reading(unittest.TestCase):
             {"name": "c", "result": "COMPLETED", "failures": [{}]}, {"name": "d", "result": "SUPPRESSED"}]}]}
         self.assertEqual(test_stages.count_tests(report), {"passed": 1, "failed": 1, "skipped": 1, "failures": ["S.c"]})
 
+    def test_a_log_that_was_cut_off(self):
+        with tempfile.TemporaryDirectory() as folder:
+            log = Path(folder) / "log.jsonl"
+            self.assertEqual(train_stages.logged_steps(log), [])
+            log.write_text('{"loss": 1}\n{"loss": 2}\n{"lo')
+            self.assertEqual(train_stages.logged_steps(log), [{"loss": 1}, {"loss": 2}])
+
+    def test_a_machine_without_ldd(self):
+        with mock.patch.object(smoke.subprocess, "run", side_effect=FileNotFoundError("no ldd")):
+            self.assertEqual(smoke.unresolved(Path("x"), {}), ["ldd: no ldd"])
+
+    def test_what_the_sanitizer_refuses_is_found_in_all_that_it_says(self):
+        said = {"code": 1, "seconds": 1.0, "output": "Device not supported\n" + "x" * 9000, "errors": ""}
+        runner = mock.Mock(**{"run.return_value": said, "left.return_value": 60, "environment": {}})
+        programs = mock.Mock(**{"test_programs.return_value": [{"name": "a", "path": "/a", "labels": ["gpu"]}]})
+        given = mock.Mock(card=True, runner=runner, programs=programs)
+        with mock.patch.object(test_stages.shutil, "which", return_value="/tool"):
+            self.assertEqual(test_stages.sanitizer(given)["refused"], "Device not supported")
+            runner.left.return_value = 3
+            self.assertEqual([run["tail"] for run in test_stages.sanitizer(given)["runs"]], ["no time was left"])
+
     def test_a_record_of_stowage_run(self):
         with tempfile.TemporaryDirectory() as folder:
             record = Path(folder) / "record.csv"
             self.assertIsNone(torch_stages.read_record(record))
+            record.write_text("")
+            self.assertEqual(torch_stages.read_record(record)["allocations"], 0)
             record.write_text("# stowage record 1\n"
                               "time_ns,pid,thread,event,kind,device,stream,address,bytes,live,result,detail\n"
                               "1,2,2,process,,-1,0,0,0,0,0,python3\n2,2,2,alloc,device,0,0,100,50,50,0,\n"

@@ -48,6 +48,9 @@ done
 shift
 exec "$@"
 """
+CALIBRATES = """#!/bin/sh
+for word; do last=$word; [ "$before" = --output ] && echo '{}' >"$word"; before=$word; done
+"""
 
 
 class Stages(unittest.TestCase):
@@ -91,15 +94,26 @@ class Stages(unittest.TestCase):
         self.assertRegex(self.run_stage("contest")["skipped"], "not in this tree")
         script = self.context.programs.checks / "contest" / "contest.py"
         script.parent.mkdir()
+        out = self.context.folder / "contest"
+        out.mkdir()
+        (out / "contest.json").write_text("of an earlier run", encoding="utf-8")
+        (self.context.programs.stowage).write_text(CALIBRATES, encoding="utf-8")
         script.write_text("import json, pathlib, sys\n"
                           "given = dict(zip(sys.argv[1::2], sys.argv[2::2]))\n"
                           "folder = pathlib.Path(given['--output'])\n"
-                          "folder.mkdir()\n"
+                          "assert not list(folder.iterdir())\n"
+                          "given['results'] = [{'case': 'c', 'peer': 'stowage', 'tokens_per_second': 1}]\n"
                           "(folder / 'contest.json').write_text(json.dumps(given))\n", encoding="utf-8")
         found = self.run_stage("contest")
         self.assertEqual(found["result"]["--programs"], str(self.context.programs.prefix))
-        self.assertLess(int(found["result"]["--budget-seconds"]), 60)
+        self.assertLessEqual(int(found["result"]["--budget-seconds"]), 60 - torch_stages.CONTEST_MARGIN)
+        self.assertEqual(float(found["result"]["--host-memory"]), 1)
+        self.assertEqual(found["result"]["--machine"], str(self.context.machine))  # calibrated once, before
         self.assertEqual(judge_programs.contest({"stages": {"contest": found}})[0], "pass")
+
+    def test_a_calibration_that_fails_costs_no_other_stage(self):
+        self.context.programs.stowage.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
+        self.assertEqual(self.context.memory_arguments(), ["--host-memory", 1 << 30])
 
     def test_why_nothing_ran(self):
         self.context.device = "simulated"
