@@ -43,7 +43,8 @@ def attention_of(run):
 
 def all_runs(stages):
     """(name, run) of everything that was trained."""
-    for stage in stages.get("bits", []):
+    bits = stages.get("bits", [])
+    for stage in bits if isinstance(bits, list) else []:  # a dict: the stage crashed
         for budget, run in stage["runs"].items():
             yield f"bits {stage['shape']['model']} {stage['shape']['type']} {budget}", run
     for name in ("gpt2", "bert"):

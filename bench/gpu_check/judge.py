@@ -49,7 +49,15 @@ LINES = [
 def judge(results):
     """A verdict for every line of which a stage was asked for. What was asked for and did not run fails."""
     lines = [line for line in LINES if set(line.stages) & set(results["asked"])]
-    return [verdict(line.name, *judged(line, results)) for line in lines] + [time_verdict(results)]
+    return [verdict(line.name, *judged_safely(line, results)) for line in lines] + [time_verdict(results)]
+
+
+def judged_safely(line, results):
+    """A result of an unforeseen form fails the line that it belongs to, and no other."""
+    try:
+        return judged(line, results)
+    except Exception as error:
+        return held(False, f"cannot be judged: {type(error).__name__}: {error}")
 
 
 def verdict(name, status, detail):
@@ -64,6 +72,9 @@ def judged(line, results):
     if missing:
         return held(False, f"did not run: {', '.join(missing)}")
     found = {stage: results["stages"][stage] for stage in asked}
+    crashes = [f"{stage} crashed: {of['crashed']}" for stage, of in found.items() if isinstance(of, dict) and "crashed" in of]
+    if crashes:
+        return held(False, "; ".join(crashes))
     reasons = [of["skipped"] for of in found.values() if isinstance(of, dict) and "skipped" in of]
     if reasons:  # at full size on a card there is no excuse
         return ("fail" if results["speed"] else "skip"), reasons[0]

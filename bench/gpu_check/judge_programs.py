@@ -3,6 +3,12 @@
 from facts import finite_losses, get, step_seconds
 from judge_training import held, with_faults
 
+# Of Stowage's, the relative difference of a peer's loss in the first step. Both have the same weights and tokens and no
+# update before it, so that only the roundings of one forward pass differ: each is at most 2^-8 in bf16, and the loss is a mean
+# over thousands of tokens. Later losses are printed and not judged: AdamW's first updates have the learning rate's size
+# whatever the gradient's, so that roundings choose the sign of small ones, and no bound follows from the types.
+MOST_FIRST_LOSS_APART = 2**-8
+
 
 def smoke(results):
     found = results["stages"]["smoke"]
@@ -102,5 +108,20 @@ def pluggable(results):
 
 def contest(results):
     found = results["stages"]["contest"]
-    return held(found["code"] == 0 and bool(found["result"]),
-                "contest.json has the results" if found["result"] else f"code {found['code']}: {found['errors']}")
+    if not found["result"]:
+        return held(False, f"code {found['code']}: {found['errors']}")
+    ran = found["result"].get("results", [])
+    ours = [r for r in ran if r["peer"].startswith("stowage")]
+    faults = [] if found["code"] == 0 else [f"code {found['code']}: {found['errors']}"]
+    if not ours:
+        faults.append("Stowage is not among the results")
+    faults += [f"{r['case']} {r['peer']} has no speed: {r['status']}, {r['why']}" for r in ours
+               if not r.get("tokens_per_second")]
+    faults += [f"{r['case']} {r['peer']} took {r['bytes_above']} bytes more than its case has" for r in ran
+               if r.get("bytes_above")]
+    apart = get(found["result"], "summary", "losses_apart") or []
+    faults += [f"{a['case']} {a['peer']}: the first loss is {a['first_apart']:.1e} of Stowage's away" for a in apart
+               if not a["first_apart"] <= MOST_FIRST_LOSS_APART]
+    fast = [r for r in ran if r.get("tokens_per_second")]
+    most = max((a["apart"] for a in apart), default=0)
+    return with_faults(f"{len(fast)} of {len(ran)} processes with a speed; all losses within {most:.1e}", faults)

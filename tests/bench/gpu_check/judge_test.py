@@ -105,8 +105,31 @@ class Judge(unittest.TestCase):
             self.assert_fails("pluggable allocator", found)
 
     def test_the_contest(self):
-        self.stages["contest"]["result"] = None
-        self.assert_fails("other systems")
+        stopped = {"tokens_per_second": None, "status": "stopped", "why": "at its time limit, after 0 steps"}
+        for break_it in (lambda s: s.update(result=None), lambda s: s.update(code=1),
+                         lambda s: s["result"]["results"][0].update(stopped), lambda s: s["result"]["results"].pop(0),
+                         lambda s: s["result"]["results"][1].update(bytes_above=1),
+                         lambda s: s["result"]["summary"]["losses_apart"][0].update(first_apart=0.004),
+                         lambda s: s["result"]["summary"]["losses_apart"][0].update(first_apart=float("nan"))):
+            found = copy.deepcopy(self.found)
+            break_it(found["stages"]["contest"])
+            self.assert_fails("other systems", found)
+        self.stages["contest"]["result"]["results"][1].update(stopped)  # a peer's failure is none of ours
+        self.assertEqual(set(statuses(self.found).values()), {"pass"})
+
+    def test_a_stage_that_crashed_fails_and_no_other(self):
+        for stage, lines in (("bits", 2), ("contest", 1), ("tests", 1), ("trainer", 1)):
+            found = copy.deepcopy(self.found)
+            found["stages"][stage] = {"crashed": "ValueError: no"}
+            failed = [v for v in judge.judge(found) if v["status"] == "fail"]
+            self.assertEqual(len(failed), lines, failed)
+            self.assertIn(f"{stage} crashed: ValueError: no", failed[0]["detail"])
+            table.table(found)
+
+    def test_a_result_of_an_unforeseen_form_fails_its_line(self):
+        self.stages["interposer"] = {"plain": 3}
+        self.assert_fails("under stowage run")
+        self.assertIn("cannot be judged: KeyError", next(v["detail"] for v in judge.judge(self.found) if v["status"] == "fail"))
 
     def test_calibration(self):
         self.stages["calibrate"]["machine"]["backend"] = "simulated"

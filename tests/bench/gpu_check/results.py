@@ -54,6 +54,13 @@ def pluggable():
     return {name: torch_run(graph_losses=["0x1.1p+2"], backend=backend) for name, backend in backends.items()}
 
 
+def contest():
+    ran = [{"case": "3.4B", "peer": peer, "status": "ran", "why": "", "tokens_per_second": 1e3, "bytes_above": 0}
+           for peer in ("stowage", "fsdp2")]
+    return {"code": 0, "errors": "", "result": {"results": ran, "summary": {"losses_apart": [
+        {"case": "3.4B", "peer": "fsdp2", "steps": 8, "apart": 0.02, "first_apart": 0.001}]}}}
+
+
 def good_card():
     machine = {"device": "card", "backend": "cuda", "h2d": {"bytes_per_second": 55e9},
                "d2h": {"bytes_per_second": 55e9}, "matrix": [{"type": "bf16", "flops_per_second": 600e12}]}
@@ -71,5 +78,5 @@ def good_card():
         "large": {"without_offload": {"code": 3, "infeasible": {"op": "x"}},
                   "bucketed": {**run(1000, 900, 0.4), "copies": copies}, "per_tensor": run(1000, 900, 0.5)},
         "trainer": {"code": 0, "unlimited": trainer_run(4000), "smaller": trainer_run(3000)},
-        "interposer": interposer(), "pluggable": pluggable(), "contest": {"code": 0, "errors": "", "result": {"peers": []}}}
+        "interposer": interposer(), "pluggable": pluggable(), "contest": contest()}
     return {"card": True, "speed": True, "asked": list(stages), "runs": [{"seconds": 400.0}], "stages": stages}
