@@ -27,8 +27,7 @@ import cases
 import comparison
 import outcome
 import watch
-from nvml import open_nvml
-from peers import Peers, PrepareError, gib
+from peers import Peers, PrepareError, gib, open_nvml
 
 HERE = Path(__file__).resolve().parent
 NO_TIME = "no time is left"  # for a process with all of its seconds

@@ -19,6 +19,7 @@ from cases import Case
 HERE = Path(__file__).resolve().parent
 sys.path += [str(HERE.parent), str(HERE.parent / "gpu_check")]  # of an installed tree, of the repository
 from host_memory import gib  # noqa: E402, F401 (also for contest.py)
+from nvml import open_nvml  # noqa: E402, F401 (the same)
 from programs import surroundings  # noqa: E402
 
 SETTLE_TIMES, SETTLE_SECONDS = 20, 0.25

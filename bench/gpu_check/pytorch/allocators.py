@@ -6,8 +6,8 @@ import ctypes
 import json
 import time
 
-import nvml
 import torch
+from peak import Peak
 from tiny_gpt import Training, options
 
 REPLAYS = 3  # of the graph
@@ -58,7 +58,7 @@ def main():
     parser.add_argument("--stowage", metavar="LIBRARY", help="libstowage_allocator.so: allocate by it")
     given = parser.parse_args()
     card = given.device != "cpu"
-    with nvml.Peak(card) as peak:
+    with Peak(given.device) as peak:
         if given.stowage:
             use_stowage(given.stowage)
         training = Training(given)

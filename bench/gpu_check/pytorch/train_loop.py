@@ -4,15 +4,15 @@
 import json
 import time
 
-import nvml
 import torch
+from peak import Peak
 from tiny_gpt import Training, options
 
 
 def main():
     given = options(__doc__).parse_args()
     card = given.device != "cpu"
-    with nvml.Peak(card) as peak:
+    with Peak(given.device) as peak:
         training = Training(given)
         for step in range(given.steps):
             begin = time.monotonic()

@@ -119,6 +119,10 @@ class Stages(unittest.TestCase):
         self.context.device = "simulated"
         for name in ("interposer", "pluggable"):
             self.assertEqual(getattr(torch_stages, name)(self.context), {"skipped": "there is no card"})
+        (self.context.programs.checks / "contest").mkdir()
+        (self.context.programs.checks / "contest" / "contest.py").touch()
+        self.context.device = "cuda:1"
+        self.assertRegex(torch_stages.contest(self.context)["skipped"], "set CUDA_VISIBLE_DEVICES instead of --device cuda:1")
         self.context.device = "cuda"
         with mock.patch.object(torch_stages, "ASK", "import there_is_no_such_module"):
             self.assertRegex(torch_stages.no_torch(self.context), "has no PyTorch: ModuleNotFoundError")

@@ -19,19 +19,33 @@ class Process(ctypes.Structure):
     ]
 
 
-class Nvml:
-    """The card `index`. OSError where there is no driver or no card."""
+def call(library, name, *arguments):
+    code = getattr(library, name)(*arguments)
+    if code != 0:
+        raise OSError(f"{name} returned {code}")
 
-    def __init__(self, index=0, library="libnvidia-ml.so.1"):
+
+def bus_id(ordinal, driver="libcuda.so.1"):
+    """Where the card sits that CUDA counts as `ordinal`. CUDA_VISIBLE_DEVICES changes CUDA's order and not NVML's."""
+    library = ctypes.CDLL(driver)
+    device, found = ctypes.c_int(), ctypes.create_string_buffer(32)
+    call(library, "cuInit", ctypes.c_uint(0))
+    call(library, "cuDeviceGet", ctypes.byref(device), ctypes.c_int(ordinal))
+    call(library, "cuDeviceGetPCIBusId", found, ctypes.c_int(32), device)
+    return found.value
+
+
+class Nvml:
+    """The card that CUDA counts as `ordinal`. OSError where there is no driver or no card."""
+
+    def __init__(self, ordinal=0, library="libnvidia-ml.so.1", driver="libcuda.so.1"):
         self.library = ctypes.CDLL(library)
         self.call("nvmlInit_v2")
         self.device = ctypes.c_void_p()
-        self.call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(self.device))
+        self.call("nvmlDeviceGetHandleByPciBusId_v2", bus_id(ordinal, driver), ctypes.byref(self.device))
 
     def call(self, name, *arguments):
-        code = getattr(self.library, name)(*arguments)
-        if code != 0:
-            raise OSError(f"{name} returned {code}")
+        call(self.library, name, *arguments)
 
     def memory(self):
         found = Memory()
@@ -56,9 +70,9 @@ class Nvml:
         return {"card": name.value.decode(), "driver": driver.value.decode(), **self.memory()}
 
 
-def open_nvml():
+def open_nvml(ordinal=0):
     """None where there is no card to ask."""
     try:
-        return Nvml()
+        return Nvml(ordinal)
     except (OSError, AttributeError):
         return None
