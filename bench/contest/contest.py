@@ -146,20 +146,31 @@ class Record:
 
 
 def run_job(job, peers, record, most_seconds):
-    """The result of one process, or why there is none."""
-    if peers.left() < most_seconds:
-        return outcome.skipped(job, NO_TIME)
+    """The result of a peer, or why there is none: of one process, or of several, each with a smaller micro-batch and all
+    of its seconds."""
     try:
-        prepared = peers.prepare(job, most_seconds)
-        if peers.left() < most_seconds:  # DeepSpeed's compiler may have had them
-            return outcome.skipped(job, NO_TIME)
-        load = os.getloadavg()[0]
-        done = watch.run(prepared.command, most_seconds, prepared.environment, peers.nvml)
+        prepared, load, done, events = run_process(job, peers, record, most_seconds)
+        while micro_batch := outcome.again(events):
+            earlier = done, [e for e in events if e["event"] not in (outcome.AGAIN, "step")]
+            prepared, load, done, events = run_process(job, peers, record, most_seconds, micro_batch)
+            done, events = watch.together(earlier[0], done), earlier[1] + events
     except (PrepareError, OSError) as error:
         return outcome.skipped(job, str(error))
-    record.add_log(prepared.command, done)
-    result = outcome.result_of(job, done, prepared.events(done))
+    result = outcome.result_of(job, done, events)
     return {**result, "free_before": prepared.free, "load_before": load, "command": prepared.command}
+
+
+def run_process(job, peers, record, most_seconds, micro_batch=None):
+    """(Prepared, load before, what watch.run returned, its events). PrepareError where it cannot have its seconds."""
+    if peers.left() < most_seconds:
+        raise PrepareError(NO_TIME)
+    prepared = peers.prepare(job, most_seconds, micro_batch)
+    if peers.left() < most_seconds:  # DeepSpeed's compiler may have had them
+        raise PrepareError(NO_TIME)
+    load = os.getloadavg()[0]
+    done = watch.run(prepared.command, most_seconds, prepared.environment, peers.nvml)
+    record.add_log(prepared.command, done)
+    return prepared, load, done, prepared.events(done)
 
 
 def our_failures(results):

@@ -15,6 +15,7 @@ OUT_OF_MEMORY = re.compile(
     re.IGNORECASE,
 )
 RAN, FITS_NOT, FAILED, STOPPED = "ran", "does not fit", "failed", "stopped"
+AGAIN = "again"
 ABSENT, NO_CARD, SKIPPED = "absent", "no card", "skipped"
 
 
@@ -33,6 +34,11 @@ def events_in(lines):
 
 def of_kind(events, kind):
     return [event for event in events if event["event"] == kind]
+
+
+def again(events):
+    """The micro-batch that a process ended to have tried by another; None: it did not."""
+    return next((event.get("micro_batch") for event in of_kind(events, AGAIN)), None)
 
 
 def is_step(event):

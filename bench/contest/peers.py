@@ -70,9 +70,9 @@ class Peers:
         if ballast:
             ballast.__exit__(None, None, None)
 
-    def prepare(self, job, limit):
-        """PrepareError says why it cannot run."""
-        prepared = self.our_own(job) if job.peer.startswith("stowage") else self.of_python(job, limit)
+    def prepare(self, job, limit, micro_batch=None):
+        """`micro_batch`: the largest to try. PrepareError says why it cannot run."""
+        prepared = self.our_own(job) if job.peer.startswith("stowage") else self.of_python(job, limit, micro_batch)
         prepared.free = self.hold_the_rest(job.case)
         return prepared
 
@@ -155,7 +155,7 @@ class Peers:
             ]
         return found
 
-    def of_python(self, job, limit):
+    def of_python(self, job, limit, micro_batch):
         environment = dict(TORCH_ENVIRONMENT)
         if job.peer.startswith("zero"):
             environment.update(self.prepare_deepspeed(job.case))
@@ -180,6 +180,8 @@ class Peers:
             command += ["--threads", str(self.given.threads)]
         if self.given.compile:
             command.append("--compile")
+        if micro_batch:
+            command += ["--micro-batch", str(micro_batch)]
         return Prepared(command, environment, lambda done: outcome.events_in(done["output"]))
 
     def prepare_deepspeed(self, case):

@@ -5,6 +5,7 @@ setup          versions and what is set
 attempt        a micro-batch that is tried, in samples
 step           step, loss, seconds, micro_batch
 peaks          of memory, which PyTorch knows of
+again          micro_batch that another process has to try, for this one cannot go on
 absent, no card, does not fit, failed        why it ends, and what it had reached
 """
 
@@ -100,10 +101,9 @@ def forget(device):
 
 
 def begin_again(micro_batch):
-    """This program once more in this process's place, for a peer that cannot go on."""
-    sys.stdout.flush()
-    words = [*sys.argv[1:], "--micro-batch", str(micro_batch)]
-    os.execv(sys.executable, [sys.executable, os.path.abspath(__file__), *words])
+    """Ends a peer that cannot go on: contest.py starts another process with this micro-batch, which has its own minute."""
+    emit(outcome.AGAIN, micro_batch=micro_batch)
+    os._exit(0)  # what memory ran out in may not let go
 
 
 def train(strategy, data, setting):

@@ -56,6 +56,13 @@ class Peaks:
             self.add("process_device_bytes", self.nvml.used_by(self.pid))
 
 
+def together(before, after):
+    """What `run` returned of a process and of the one that took its place."""
+    names = {**before["peaks"], **after["peaks"]}
+    peaks = {name: max(done["peaks"].get(name, 0) for done in (before, after)) for name in names}
+    return {**after, "peaks": peaks, "seconds": before["seconds"] + after["seconds"]}
+
+
 def collect(stream, into, most=None):
     """Reads to the end in a thread of its own."""
 

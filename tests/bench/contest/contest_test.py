@@ -124,6 +124,23 @@ class Whole(unittest.TestCase):
         self.assertEqual(results["small-card", "stowage"]["status"], "no card")
         self.assertIn("--device: no card", results["small-card", "stowage"]["why"])
 
+    def test_a_smaller_micro_batch_gets_a_process_of_its_own(self):
+        def step(number, loss):
+            return json.dumps({"event": "step", "step": number, "loss": loss, "seconds": 0.5, "micro_batch": 2})
+
+        script(
+            self.python,
+            "#!/bin/sh\ncase \"$*\" in\n"
+            f"*'--micro-batch 2') for i in 1 2 3; do echo '{step(1, 4.5)}'; done ;;\n"
+            f"*) echo '{step(9, 9.5)}'; echo '{{\"event\": \"again\", \"micro_batch\": 2}}' ;;\nesac\n",
+        )
+        self.contest("--only", "small,fsdp2")
+        _, results = self.results()
+        found = results["small", "fsdp2"]
+        self.assertEqual((found["status"], found["losses"], found["counted_steps"]), ("ran", [4.5] * 3, 1))
+        log = (self.root / "out" / "contest.log").read_text(encoding="utf-8")
+        self.assertEqual(log.count("\n$ "), 2)
+
     def test_what_there_is_no_time_for_is_named(self):
         done = self.contest("--budget-seconds", "55")  # a process has 60
         self.assertEqual(done.returncode, 1)

@@ -76,6 +76,14 @@ class Run(unittest.TestCase):
         self.assertEqual(len(done["errors"]), watch.MOST_ERRORS)
 
 
+class Together(unittest.TestCase):
+    def test_the_highest_of_both_and_the_end_of_the_second(self):
+        before = {"code": 0, "seconds": 2.0, "peaks": {"card_used": 9, "host_resident": 1}}
+        after = {"code": 3, "seconds": 3.0, "peaks": {"card_used": 5, "device_bytes": 2}}
+        peaks = {"card_used": 9, "host_resident": 1, "device_bytes": 2}
+        self.assertEqual(watch.together(before, after), {"code": 3, "seconds": 5.0, "peaks": peaks})
+
+
 class Watching(unittest.TestCase):
     def test_sees_the_memory_that_a_program_takes(self):
         program = "data = bytearray(64 << 20)\ndata[::4096] = b'x' * len(data[::4096])\nimport time; time.sleep(0.5)"
