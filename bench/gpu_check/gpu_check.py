@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """gpu_check: everything that is promised of a card, stage by stage, in the time that it is given.
 
-    tar xf stowage.tar.xz && python3 stowage/checks/gpu_check.py --output FOLDER --only smoke --budget-seconds 60
+    tar xf stowage.tar.xz && python3 stowage/checks/gpu_check.py --output FOLDER --only smoke --budget-seconds 180
 
 runs the tests, the calibration and the training runs from an unpacked tree, prints a table, and writes to FOLDER
 gpu_check.jsonl (every raw number, a line as each stage ends, then a summary), gpu_check.log (every word of every

@@ -97,7 +97,7 @@ def contest(context):
     script = context.programs.checks / "contest" / "contest.py"
     if not script.is_file():
         return {"skipped": "contest/contest.py is not in this tree"}
-    if context.device not in ("cuda", "cuda:0"):
+    if context.card and context.device not in ("cuda", "cuda:0"):
         return {"skipped": f"it measures the first card alone: set CUDA_VISIBLE_DEVICES instead of --device {context.device}"}
     if reason := no_torch(context):
         return {"skipped": reason}

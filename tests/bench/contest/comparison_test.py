@@ -60,6 +60,15 @@ class Comparison(unittest.TestCase):
         self.assertEqual(list(comparison.comparison(few)), [])
         self.assertIn("| c | stowage | 1 | ran | 1024.0 | 2 |", comparison.table(few))
 
+    def test_the_fastest_peer_is_that_of_the_best_median(self):
+        def at(peer, seconds, turn):
+            return result(steps([1, 1, *[seconds] * 3]), peer, turn)
+
+        rounds = [at("pytorch", s, i) for i, s in enumerate((0.125, 1, 1))] + [at("fsdp2", 0.5, i) for i in range(3)]
+        self.assertEqual(
+            comparison.best_peer([*rounds, at("stowage", 0.25, 1)]), [{"case": "c", "peer": "fsdp2", "ratio": 2.0}]
+        )
+
     def test_more_memory_than_the_case_has_is_told(self):
         found = result(steps(), peaks={"device_bytes": (2 << 30) + (4 << 20) + 7})
         self.assertIn("| 7 bytes more than the case has;  |", comparison.table([found]))

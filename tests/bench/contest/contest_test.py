@@ -9,8 +9,11 @@ import tempfile
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 CONTEST = Path(__file__).resolve().parents[3] / "bench" / "contest" / "contest.py"
+sys.path.insert(0, str(CONTEST.parent))
+import contest  # noqa: E402
 
 # In the place of Python with torch: behaves as the peer's name says.
 FAKE_PYTHON = """#!/bin/sh
@@ -202,6 +205,16 @@ class Whole(unittest.TestCase):
         self.assertEqual((whole["status"], fifth["status"], len(whole["losses"])), ("ran", "ran", 8))
         self.assertEqual(whole["losses"], fifth["losses"])
         self.assertLess(3 * fifth["program"]["device_peak_bytes"], whole["program"]["device_peak_bytes"])
+
+
+class Time(unittest.TestCase):
+    def test_a_process_whose_seconds_went_into_its_preparation_is_not_begun(self):
+        for left in ([59], [60, 59]):
+            peers = mock.Mock(**{"left.side_effect": left})
+            with mock.patch.object(contest.watch, "run", side_effect=AssertionError("begun")):
+                found = contest.run_job(mock.Mock(), peers, None, 60)
+            self.assertEqual((found["status"], found["why"]), ("skipped", "no time is left"))
+            self.assertEqual(peers.prepare.call_count, len(left) - 1)
 
 
 if __name__ == "__main__":
