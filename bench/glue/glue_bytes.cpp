@@ -130,8 +130,8 @@ class Count {
   }
 
   // The softmax keeps a row in shared memory between its two passes, so it reads each logit once. Products
-  // that add to f32 sums read them too, but for the first chunk's; at the end the sums are rounded. Neither sums nor a pass of their
-  // own over the bias's gradient would be there if the logits were one chunk.
+  // that add to f32 sums read them too, but for the first chunk's; at the end the sums are rounded. Neither
+  // sums nor a pass of their own over the bias's gradient would be there if the logits were one chunk.
   void add_head(const Op& op) {
     const Tensor& x = graph_.tensor(op.reads[0]);
     const Tensor& weight = graph_.tensor(op.reads[1]);
