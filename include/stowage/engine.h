@@ -88,7 +88,7 @@ class NonFinite : public StepError {
   Finding finding_;
 };
 
-// What a step's events measure beside its seconds. Events cost a card time of their own.
+// Selects which times a step's events measure beside its seconds. Each event costs a card time of its own.
 enum class Measurement : std::uint8_t {
   step,      // nothing
   stalls,    // StepReport::stall_fraction: events where the compute lane may have to wait
