@@ -104,7 +104,7 @@ void faults() {
   for (unsigned nth = 1;; ++nth) {
     fake_cuda_forget_calls();
     fake_cuda_fail_call(nullptr, nth, nth % 2 == 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN);
-    for (const std::size_t bytes : {3 * mib, std::size_t{100}, 8 * mib}) {
+    for (const std::size_t bytes : {3 * mib, std::size_t{100}, 20 * mib}) {  // the last in several pieces
       CUdeviceptr address = 0;
       if (cuMemAlloc(&address, bytes) != CUDA_SUCCESS) continue;
       std::memset(reinterpret_cast<void*>(address), 1, bytes);
