@@ -29,6 +29,7 @@ void PlannedPool::begin_iteration() {
 }
 
 PlannedPool::Block PlannedPool::allocate(Bytes bytes, std::uint64_t stream) {
+  if (!is_marked_ && !is_planned_ && log_.size() >= next_look_) look_for_period();
   Block block{new_ticket(bytes), std::nullopt};
   if (is_planned_) block.offset = serve(block.ticket, bytes, stream);
   if (is_marked_ || !is_planned_) record(block.ticket, stream);
@@ -218,18 +219,15 @@ void PlannedPool::finish_iteration() {
   if (made.empty()) return;
   if (++failed_in_row_ > options_.most_plans)
     idle_iterations_ = std::uint64_t{1} << std::min(failed_in_row_ - options_.most_plans, most_idle_shift);
-  live_outside_ = 0;
-  keep_plan(std::move(made), 0);
+  keep_plan(std::move(made));
 }
 
-void PlannedPool::keep_plan(PoolPlan plan, std::uint32_t next) {
+void PlannedPool::keep_plan(PoolPlan plan) {
   if (plans_.size() == options_.most_plans) plans_.erase(plans_.begin());
   plans_.push_back(std::move(plan));
   ++statistics_.plans;
   is_planned_ = true;
   restart();
-  next_ = next;
-  if (next > 0) freed_ = this->plan().frees_before[next];
 }
 
 void PlannedPool::record(Ticket ticket, std::uint64_t stream) {
@@ -240,18 +238,23 @@ void PlannedPool::record(Ticket ticket, std::uint64_t stream) {
   if (log_is_full_) return;
   tickets_[ticket].log = log_number_;
   tickets_[ticket].log_place = log_.allocate(tickets_[ticket].bytes, stream);
-  if (!is_marked_ && log_.size() >= next_look_) look_for_period();
 }
 
-// At sizes that double, so that all looks together take linear time.
+// At sizes that double, so that all looks together take linear time; and where a period that was found begins
+// anew: in its midst, what the plan holds would be there beside blocks of requests that it holds too.
 void PlannedPool::look_for_period() {
+  const bool was_awaited = std::exchange(is_awaited_, false);
   next_look_ = 2 * log_.size();
   const auto period = log_.period();
   if (!period) return;
+  if (period->next_request > 0) {
+    is_awaited_ = !was_awaited;
+    if (is_awaited_) next_look_ = log_.size() + period->left;
+    return;
+  }
   PoolPlan made = make_pool_plan(period->requests, options_.alignment, options_.granule);
   if (made.empty()) return;
-  live_outside_ = period->live;
-  keep_plan(std::move(made), static_cast<std::uint32_t>(period->next_request));
+  keep_plan(std::move(made));
   clear_log();
 }
 
@@ -260,6 +263,7 @@ void PlannedPool::clear_log() {
   ++log_number_;
   log_is_full_ = false;
   next_look_ = look_size_;
+  is_awaited_ = false;
 }
 
 void PlannedPool::update_bytes() {

@@ -70,8 +70,6 @@ class PlannedPool {
   Bytes plan_bytes() const { return is_planned_ ? plan().bytes : 0; }
   // Of these, what has to be backed at once (PoolPlan::backed).
   Bytes backed_bytes() const { return is_planned_ ? plan().backed : 0; }
-  // Of requests that the new plan holds, what lies outside of it, since it was made in their midst.
-  Bytes live_outside() const { return live_outside_; }
   // What offsets can reach, now: 0 without a plan and without blocks.
   Bytes bytes() const { return bytes_; }
   // Whether requests are compared with a plan.
@@ -104,7 +102,7 @@ class PlannedPool {
   bool take_other_plan(Bytes bytes, std::uint64_t stream);
   void suspend();
   void finish_iteration();
-  void keep_plan(PoolPlan plan, std::uint32_t next);
+  void keep_plan(PoolPlan plan);
   void record(Ticket ticket, std::uint64_t stream);
   void look_for_period();
   void clear_log();
@@ -130,13 +128,13 @@ class PlannedPool {
   bool log_is_full_ = false;
   std::size_t next_look_ = first_look;  // size of the log at which a period is looked for
   std::size_t look_size_ = first_look;  // with which that starts
+  bool is_awaited_ = false;             // a period was found, which begins anew at the next look
   std::uint64_t failed_in_row_ = 0;     // iterations
   std::uint64_t idle_iterations_ = 0;   // before the next plan is made
 
   std::vector<TicketState> tickets_;
   std::vector<Ticket> unused_;
   Bytes bytes_ = 0;
-  Bytes live_outside_ = 0;
 };
 
 }  // namespace stowage

@@ -145,7 +145,7 @@ bool CachingAllocator::Implementation::is_wasteful() {
     const MutexLock lock(stream->mutex);
     if (const Cache* const cache = stream->find_cache(pool)) staying += cache->statistics.allocated;
   }
-  staying -= std::min(staying, region_.held() + planned_.live_outside());
+  staying -= std::min(staying, region_.held());
   const Bytes without = pool.reserved * granule_;
   return planned_.backed_bytes() + staying > without + without / 100 + granule_;
 }

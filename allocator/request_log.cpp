@@ -93,8 +93,7 @@ std::optional<LoggedPeriod> RequestLog::period() const {
   if (!found || 2 * found->matched < size) return std::nullopt;
   const std::size_t begin = quietest(size - 2 * found->length, size - found->length);
   LoggedPeriod period{window(begin, begin + found->length), 0, 0};
-  for (std::size_t i = begin + found->length; i < size; ++i)
-    if (operations_[i].bytes != 0 && operations_[i].partner == no_place) period.live += operations_[i].bytes;
+  period.left = (2 * found->length - (size - begin)) % found->length;
   const std::size_t beyond = requests_ - requests_before(begin);
   period.next_request = beyond % period.requests.size();
   return period;

@@ -24,7 +24,7 @@ struct LoggedRequest {
 struct LoggedPeriod {
   std::vector<LoggedRequest> requests;
   std::size_t next_request = 0;  // of the period: the one that is expected next
-  Bytes live = 0;                // of what the next has made so far
+  std::size_t left = 0;          // operations until the next begins; 0: it does now
 };
 
 class RequestLog {

@@ -228,6 +228,24 @@ TEST_F(PlannedPoolTest, FindsThePeriodItself) {
   EXPECT_EQ(pool_.statistics().plans, 1U);
 }
 
+// In its midst, blocks of the plan's requests would lie beside the plan.
+TEST_F(PlannedPoolTest, BeginsAPlanWithThePeriod) {
+  for (std::size_t requests = 2; requests < 12; ++requests) {
+    pool_ = PlannedPool();
+    std::vector<Bytes> sizes;
+    for (std::size_t i = 1; i <= requests; ++i) sizes.push_back(100 * i);
+    std::size_t whole = 0;
+    for (int i = 0; i < 20; ++i) {
+      const std::size_t count = served(run_nested(sizes));
+      ASSERT_TRUE(count == 0 || count == requests) << count << " of " << requests;
+      whole += count == requests ? 1 : 0;
+    }
+    EXPECT_GE(whole, 12U);
+    EXPECT_EQ(pool_.statistics().plans, 1U);
+    EXPECT_EQ(pool_.statistics().misses, 0U);
+  }
+}
+
 TEST_F(PlannedPoolTest, FindsAnotherPeriodWhereTheOldOneEnds) {
   const std::vector<Bytes> old(5, 100), other{200, 300, 200};
   for (int i = 0; i < 20; ++i) run_nested(old);

@@ -47,6 +47,7 @@ TEST(RequestLog, ShowsItsPeriod) {
   expect_request(period->requests[0], 10, 0, 3);
   expect_request(period->requests[1], 20, 1, 2);
   EXPECT_EQ(period->next_request, 0U);
+  EXPECT_EQ(period->left, 0U);
 }
 
 TEST(RequestLog, CutsItsPeriodWhereTheLeastIsThere) {
@@ -59,6 +60,7 @@ TEST(RequestLog, CutsItsPeriodWhereTheLeastIsThere) {
   expect_request(period->requests[0], 10, 0, 3);
   expect_request(period->requests[1], 20, 1, 2);
   EXPECT_EQ(period->next_request, 1U);
+  EXPECT_EQ(period->left, 3U);
 }
 
 // The same sizes, but each frees another than the one before did.
