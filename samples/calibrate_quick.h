@@ -3,16 +3,23 @@
 
 #include <span>
 
-#include "samples/op_profile.h"
 #include "samples/task.h"
+#include "src/calibrate/op_profile.h"
 #include "stowage/graph_builder.h"
 #include "stowage/machine.h"
 #include "stowage/models.h"
 
 namespace stowage::samples {
 
+// Of a machine's rates, those that were measured; the others are its defaults.
+struct FittedRates {
+  bool arithmetic = false;
+  bool memory = false;
+};
+
 struct Calibration {
   Machine machine;
+  FittedRates fitted;
   OpProfile profile;  // of the ops on the compute lane
 };
 
@@ -30,7 +37,7 @@ struct OpTime {
 };
 
 // Fits the two rates of op_seconds (src/graph/cost.h): ops are told apart by what binds them under
-// the rates found so far. Rates of `machine` stay where no op speaks for them.
-void fit_rates(std::span<const OpTime> times, Machine& machine);
+// the rates found so far. Rates of `machine` stay where no op speaks for them; says which do not.
+FittedRates fit_rates(std::span<const OpTime> times, Machine& machine);
 
 }  // namespace stowage::samples

@@ -13,6 +13,10 @@ namespace {
 
 std::string limit_text(Bytes limit) { return limit == unlimited ? "unlimited" : format_bytes(limit); }
 
+const char* assumed_unless(bool measured) {
+  return measured ? "" : " (assumed: every op was bound otherwise)";
+}
+
 void add_model_lines(Lines& lines, const Setup& setup) {
   const GptConfig& model = setup.options->model;
   lines.add("model", "{} layers, width {}, heads {}: {} parameters", model.layers, model.width, model.heads,
@@ -24,8 +28,9 @@ void add_model_lines(Lines& lines, const Setup& setup) {
   lines.add("text", "{}", setup.data.text);
   lines.add("device", "{}", setup.device);
   lines.add(setup.options->machine.empty() ? "calibrated" : "machine",
-            "{:.0f} GFLOP/s in matrices, {:.1f} GB/s elsewhere, optimizer {:.1f} GB/s",
-            setup.machine.flops_per_second / 1e9, setup.machine.device_bytes_per_second / 1e9,
+            "{:.0f} GFLOP/s in matrices{}, {:.1f} GB/s elsewhere{}, optimizer {:.1f} GB/s",
+            setup.machine.flops_per_second / 1e9, assumed_unless(setup.fitted.arithmetic),
+            setup.machine.device_bytes_per_second / 1e9, assumed_unless(setup.fitted.memory),
             setup.machine.host_bytes_per_second / 1e9);
 }
 

@@ -31,8 +31,9 @@ struct Setup {
   // Overhead included, as `stowage plan` has them.
   Bytes need = 0;
   Bytes minimum = 0;
-  std::string device;       // which, and why
-  std::string planned_for;  // RunDevice::planned_for
+  std::string device;              // which, and why
+  std::string planned_for;         // RunDevice::planned_for
+  FittedRates fitted{true, true};  // RunDevice::fitted
   StartSeconds start;
 
   std::uint64_t tokens_per_step() const {

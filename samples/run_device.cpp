@@ -7,7 +7,6 @@
 #include <array>
 #include <utility>
 
-#include "samples/calibrate_quick.h"
 #include "src/base/parallel_for.h"
 #include "src/calibrate/calibrate.h"
 #include "src/cli/machine_choice.h"
@@ -75,6 +74,7 @@ RunDevice prepare_card(Options& options, const Graph& graph, const BackendChoice
                                ? calibrate(*result.device, kernels, quick_calibration())
                                : wanted_machine(options, result.device->info().name, result.planned_for);
   result.machine = machine_for(file, options.type);
+  result.profile = profile_of(file, options.type);
   result.machine.overhead_bytes = overhead_on(*result.device, result.machine.overhead_bytes,
                                               most_pinned_bytes(graph, options.budget.host));
   fit_budget(options, result.device->memory_info());
@@ -98,10 +98,13 @@ RunDevice prepare_device(Options& options, const Graph& graph, const BuildModel&
     Calibration calibration = calibrate_quick(build, options.model, optimizer_of(options), options.link);
     result.machine = calibration.machine;
     result.profile = std::move(calibration.profile);
+    result.fitted = calibration.fitted;
     result.machine.h2d_both_bytes_per_second = result.machine.d2h_both_bytes_per_second =
         options.link_both_bytes_per_second;
   } else {
-    result.machine = machine_for(wanted_machine(options, "simulated", result.planned_for), options.type);
+    const MachineFile file = wanted_machine(options, "simulated", result.planned_for);
+    result.machine = machine_for(file, options.type);
+    result.profile = profile_of(file, options.type);
   }
   const int threads = parallel_threads();
   result.which = fmt::format("{}, {} CPU thread{}, {}", choice.reason, threads, threads == 1 ? "" : "s",

@@ -4,17 +4,19 @@
 #include <memory>
 #include <string>
 
-#include "samples/op_profile.h"
+#include "samples/calibrate_quick.h"
 #include "samples/options.h"
 #include "samples/task.h"
+#include "src/calibrate/op_profile.h"
 #include "stowage/device.h"
 
 namespace stowage::samples {
 
 struct RunDevice {
   Machine machine;    // as measured at the start, or as the machine file says
-  OpProfile profile;  // of a simulated device that was measured; else empty
-  std::string which;  // for the table: which device, and why
+  OpProfile profile;  // what ops took that were measured at the start, or for the machine file; may be empty
+  FittedRates fitted{true, true};  // rates of `machine` that are not its defaults
+  std::string which;               // for the table: which device, and why
   // Whose rates the plan takes, if they were not measured on this device and host; else empty.
   std::string planned_for;
   // The card, once it had to be asked; a simulated device is opened when its capacity is known.

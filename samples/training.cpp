@@ -251,6 +251,7 @@ int train(const Options& given) {
   setup.options = &options;
   setup.graph = &model.graph;
   setup.machine = prepared.machine;
+  setup.fitted = prepared.fitted;
   setup.device = prepared.which;
   setup.planned_for = prepared.planned_for;
   setup.start.device = laps.lap();

@@ -41,6 +41,16 @@ struct MatrixRate {
   std::vector<MatrixSample> samples;
 };
 
+// Ops of one kernel and cost (OpCost) in a training step of a small model, all of it on the device: their
+// mean time, launch included, as they follow one another there.
+struct OpSample {
+  std::string kernel;
+  DataType type = DataType::f32;  // work type of the model
+  double flops = 0;
+  double bytes = 0;
+  double seconds = 0;
+};
+
 // AdamW streaming through host memory, reads plus writes, on so many threads.
 struct HostRate {
   int threads = 0;
@@ -67,6 +77,11 @@ struct MachineFile {
   double device_bytes_per_second = 0;  // device memory, reads plus writes
   double launch_seconds = 0;           // one op in a row of tiny ones
   std::vector<HostRate> host_rates;    // by rising number of threads
+  std::vector<OpSample> ops;           // empty: not measured
+  // Shares of Machine, of a device that computes with the host's own cores; 1 of others.
+  double compute_beside_copy = 1;
+  double compute_beside_host = 1;
+  double host_beside_compute = 1;
   // Host memory, by AdamW with the most threads and copies both ways together; 0: not measured.
   double host_total_bytes_per_second = 0;
 };
@@ -85,6 +100,12 @@ MachineFile read_machine_file(const std::string& path);
 // best rate of the optimizer, which streams through host memory with all cores and so leaves none of it.
 // Throws InvalidInput naming the types that were measured when `work` is none.
 Machine machine_for(const MachineFile& file, DataType work);
+
+// Gives every op of `graph` that has no time of its own (OpCost::seconds) the time that the file's samples
+// say: that of an op of its kernel and cost, or of those of its kernel that are near in flops and bytes, as
+// they compare with the rates of `machine`, which is `machine_for(file, work)`. Ops of kernels that were not
+// measured are left to the rates; without samples of `work` nothing changes.
+void set_op_seconds(const MachineFile& file, DataType work, const Machine& machine, Graph& graph);
 
 // Machine::overhead_bytes of a run on `device`, whose context and libraries may hold more now than the
 // `measured` bytes. To what they hold come the last page of an arena, and 64 MiB for code that libraries

@@ -63,7 +63,11 @@ void load_attention(const OpProbeContext& context, DataType type) {
 
 }  // namespace
 
-CalibrateOptions full_calibration() { return {}; }
+CalibrateOptions full_calibration() {
+  CalibrateOptions options;
+  options.models = small_models();
+  return options;
+}
 
 CalibrateOptions quick_calibration() {
   CalibrateOptions options;
@@ -100,6 +104,8 @@ MachineFile calibrate(Device& device, const LaunchTable& kernels, const Calibrat
   }
   file.host_rates = measure_host(options.host);
   file.host_total_bytes_per_second = measure_host_total(device, options.host, file);
+  for (const MatrixRate& rate : file.matrix)
+    measure_models(device, kernels, rate.type, options.modelled, options.models, file);
   return file;
 }
 

@@ -4,6 +4,7 @@
 #include "src/calibrate/compute_probe.h"
 #include "src/calibrate/host_probe.h"
 #include "src/calibrate/link_probe.h"
+#include "src/calibrate/model_probe.h"
 
 namespace stowage {
 
@@ -11,11 +12,12 @@ struct CalibrateOptions {
   LinkProbeOptions link;
   ComputeProbeOptions compute;  // no types: those that the device's backend computes in
   HostProbeOptions host;
-  Machine modelled;  // op times of a device that runs in virtual time
+  ModelProbeOptions models;  // in the same types
+  Machine modelled;          // op times of a device that runs in virtual time
 };
 
-CalibrateOptions full_calibration();   // some 20 s
-CalibrateOptions quick_calibration();  // less than a second
+CalibrateOptions full_calibration();   // some 30 s
+CalibrateOptions quick_calibration();  // less than a second: no models
 
 // `kernels`: the device's own table. Takes up to 2 GiB of the device, gives all back. The note is the
 // caller's. Throws DeviceError and OutOfMemory as the device does.

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "src/calibrate/op_profile.h"
 #include "stowage/error.h"
 
 namespace stowage {
@@ -60,7 +61,15 @@ Machine machine_for(const MachineFile& file, DataType work) {
   machine.d2h_both_bytes_per_second = file.d2h_both.fit.bytes_per_second;
   machine.host_total_bytes_per_second = host_total(file, machine);
   machine.overhead_bytes = file.overhead_bytes;
+  machine.compute_beside_copy = file.compute_beside_copy;
+  machine.compute_beside_host = file.compute_beside_host;
+  machine.host_beside_compute = file.host_beside_compute;
   return machine;
+}
+
+void set_op_seconds(const MachineFile& file, DataType work, const Machine& machine, Graph& graph) {
+  const OpProfile profile = profile_of(file, work);
+  if (!profile.empty()) set_seconds(profile, machine, graph);
 }
 
 Bytes overhead_on(const Device& device, Bytes measured, Bytes pinned) {

@@ -16,11 +16,18 @@ using Json = nlohmann::json;
 constexpr std::string_view format_name = "stowage.machine";
 constexpr std::uint64_t format_version = 1;
 constexpr const char* host_total_name = "host_total_bytes_per_second";  // not in all files
+// Nor these four.
+constexpr const char* ops_name = "ops";
+constexpr const char* compute_beside_copy_name = "compute_beside_copy";
+constexpr const char* compute_beside_host_name = "compute_beside_host";
+constexpr const char* host_beside_compute_name = "host_beside_compute";
 constexpr std::size_t most_items = 1024;
+constexpr std::size_t most_ops = 8192;
 constexpr std::size_t most_characters = 4096;
 constexpr std::uint64_t most_bytes = std::uint64_t{1} << 62U;
 constexpr double most_rate = 1e24;    // per second
 constexpr double most_seconds = 1e6;  // of one measurement
+constexpr double least_share = 1e-3;
 constexpr std::int64_t most_extent = std::int64_t{1} << 40U;
 constexpr std::array work_types{DataType::f32, DataType::f64, DataType::bf16};
 
@@ -57,6 +64,28 @@ Json matrix_json(const MatrixRate& rate) {
           {"samples", std::move(samples)}};
 }
 
+Json ops_json(const std::vector<OpSample>& samples) {
+  Json ops = Json::array();
+  for (const OpSample& sample : samples) {
+    ops.push_back({{"kernel", sample.kernel},
+                   {"type", to_string(sample.type)},
+                   {"flops", sample.flops},
+                   {"bytes", sample.bytes},
+                   {"seconds", sample.seconds}});
+  }
+  return ops;
+}
+
+void add_measured_steps(const MachineFile& file, Json& json) {
+  if (!file.ops.empty()) json[ops_name] = ops_json(file.ops);
+  const auto add_share = [&](const char* name, double share) {
+    if (share != 1) json[name] = share;
+  };
+  add_share(compute_beside_copy_name, file.compute_beside_copy);
+  add_share(compute_beside_host_name, file.compute_beside_host);
+  add_share(host_beside_compute_name, file.host_beside_compute);
+}
+
 Json file_json(const MachineFile& file) {
   Json matrix = Json::array();
   for (const MatrixRate& rate : file.matrix) matrix.push_back(matrix_json(rate));
@@ -83,6 +112,7 @@ Json file_json(const MachineFile& file) {
                {"launch_seconds", file.launch_seconds},
                {"host_rates", std::move(host_rates)}};
   if (file.host_total_bytes_per_second != 0) json[host_total_name] = file.host_total_bytes_per_second;
+  add_measured_steps(file, json);
   return json;
 }
 
@@ -105,9 +135,9 @@ struct Node {
     return {*found, path};
   }
   template <class Read>
-  auto list(Read&& read) const {
+  auto list(Read&& read, std::size_t most = most_items) const {
     if (!json.is_array()) refuse(where, "is no list");
-    if (json.size() > most_items) refuse(where, fmt::format("has more than {} items", most_items));
+    if (json.size() > most) refuse(where, fmt::format("has more than {} items", most));
     std::vector<decltype(read(*this))> items;
     for (std::size_t i = 0; i < json.size(); ++i) {
       items.push_back(read(Node{json[i], fmt::format("{}[{}]", where, i)}));
@@ -136,6 +166,8 @@ struct Node {
   }
   double rate() const { return number(1, most_rate); }  // per second
   double seconds() const { return number(0, most_seconds); }
+  double amount() const { return number(0, most_rate); }  // flops, or bytes
+  double share() const { return number(least_share, 1); }
   std::int64_t extent() const { return static_cast<std::int64_t>(integer(1, most_extent)); }
   DataType work_type() const {
     const std::string name = text();
@@ -169,19 +201,41 @@ MatrixRate read_matrix(const Node& node) {
   return {node["type"].work_type(), node["flops_per_second"].rate(), node["samples"].list(read_product)};
 }
 
+OpSample read_op(const Node& node) {
+  node.expect_members(5);
+  return {node["kernel"].text(), node["type"].work_type(), node["flops"].amount(), node["bytes"].amount(),
+          node["seconds"].seconds()};
+}
+
+// What files of cards and older ones do not have. Returns of how many members.
+std::size_t read_measured_steps(const Node& node, MachineFile& file) {
+  std::size_t members = 0;
+  const auto read_share = [&](const char* name, double& share) {
+    if (!node.has(name)) return;
+    share = node[name].share();
+    ++members;
+  };
+  read_share(compute_beside_copy_name, file.compute_beside_copy);
+  read_share(compute_beside_host_name, file.compute_beside_host);
+  read_share(host_beside_compute_name, file.host_beside_compute);
+  if (!node.has(ops_name)) return members;
+  file.ops = node[ops_name].list(read_op, most_ops);
+  return members + 1;
+}
+
 HostRate read_host_rate(const Node& node) {
   node.expect_members(2);
   return {static_cast<int>(node["threads"].integer(1, 1U << 20U)), node["bytes_per_second"].rate()};
 }
 
 MachineFile read_file(const Node& node) {
+  MachineFile file;
   const bool has_total = node.has(host_total_name);
-  node.expect_members(has_total ? 19 : 18);
+  node.expect_members((has_total ? 19 : 18) + read_measured_steps(node, file));
   if (node["format"].text() != format_name) refuse("format", "is not \"stowage.machine\"");
   if (node["version"].integer(0, most_bytes) != format_version) {
     refuse("version", fmt::format("is not {}, the one this program reads", format_version));
   }
-  MachineFile file;
   file.device = node["device"].text();
   file.backend = node["backend"].text();
   file.host = node["host"].text();

@@ -9,7 +9,7 @@ namespace {
 
 void ask_of(PlanQuestion& question, const GptSize& size, const ModelWords& words, DataType type) {
   question.model = model_spec(size, words, type);
-  question.graph = build(*question.model);
+  question.take(build(*question.model));
   question.source = "--max-model";
 }
 

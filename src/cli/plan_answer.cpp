@@ -2,7 +2,6 @@
 
 #include "src/cli/text.h"
 #include "stowage/error.h"
-#include "stowage/machine_file.h"
 
 namespace stowage {
 namespace {
@@ -90,6 +89,11 @@ void add_time(Lines& lines, const PlanAnswer& answer) {
 Json limit(Bytes bytes) { return bytes == unlimited ? Json() : Json(bytes); }
 
 }  // namespace
+
+void PlanQuestion::take(Graph step) {
+  graph = std::move(step);
+  if (measured != nullptr) set_op_seconds(*measured, work_type(graph), rates, graph);
+}
 
 std::uint64_t PlanQuestion::tokens() const {
   if (model) return static_cast<std::uint64_t>(model->tokens());

@@ -8,6 +8,7 @@
 
 #include "src/cli/model_spec.h"
 #include "src/cli/tally.h"
+#include "stowage/machine_file.h"
 #include "stowage/planner.h"
 
 namespace stowage {
@@ -18,8 +19,13 @@ struct PlanQuestion {
   std::optional<ModelSpec> model;  // that the graph was built from
   std::string machine;             // for people; empty: the planner's default
   Machine rates;
+  // Whose samples give the ops their times, and which the caller keeps; null: the rates alone do.
+  const MachineFile* measured = nullptr;
   Budget budget;
   PlanOptions options;
+
+  // Sets the graph, whose ops take their times from `measured` and `rates`.
+  void take(Graph step);
 
   // Of one step: the model's, or those of an input called "tokens"; 0: not known.
   std::uint64_t tokens() const;

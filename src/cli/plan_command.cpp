@@ -90,14 +90,18 @@ PlanQuestion question_of(const PlanCommand& command, const Source& source) {
   PlanQuestion question;
   question.budget = budget_of(command, source);
   question.options = command.options;
-  if (source.machine) question.machine = describe_machine(*source.machine);
+  if (source.machine) {
+    question.machine = describe_machine(*source.machine);
+    question.measured = &*source.machine;
+  }
   if (command.max_model) return question;
   question.model = model_spec(command.model, source.type);
   question.source = question.model ? "the model" : command.graph_file;
-  question.graph = question.model
-                       ? build(*question.model)
-                       : read_saved(command.graph_file, "a graph saved with to_json, or a trace", read_graph);
-  question.rates = rates_for(command, source, work_type(question.graph));
+  Graph graph = question.model
+                    ? build(*question.model)
+                    : read_saved(command.graph_file, "a graph saved with to_json, or a trace", read_graph);
+  question.rates = rates_for(command, source, work_type(graph));
+  question.take(std::move(graph));
   return question;
 }
 

@@ -31,7 +31,7 @@ std::vector<std::int64_t> parse_list(const std::string& text) {
 
 PlanAnswer answer_for_batch(PlanQuestion& question, std::int64_t batch) {
   question.model->batch = batch;
-  question.graph = build(*question.model);
+  question.take(build(*question.model));
   return answer(question);
 }
 

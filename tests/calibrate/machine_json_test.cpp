@@ -53,7 +53,36 @@ TEST(MachineJson, ReadsBackToTheBit) {
   EXPECT_EQ(back.host_rates[1].threads, 16);
   EXPECT_EQ(back.host_rates[1].bytes_per_second, 150e9);
   EXPECT_EQ(back.host_total_bytes_per_second, 210e9);
+  ASSERT_EQ(back.ops.size(), 2U);
+  EXPECT_EQ(back.ops[0].kernel, "linear");
+  EXPECT_EQ(back.ops[0].type, DataType::bf16);
+  EXPECT_EQ(back.ops[0].flops, 1e9);
+  EXPECT_EQ(back.ops[0].bytes, 3e6);
+  EXPECT_EQ(back.ops[0].seconds, 2e-5);
+  EXPECT_EQ(back.compute_beside_copy, 0.75);
+  EXPECT_EQ(back.compute_beside_host, 0.5);
+  EXPECT_EQ(back.host_beside_compute, 0.25);
   EXPECT_EQ(to_json(back), to_json(file));
+}
+
+TEST(MachineJson, AFileOfBeforeHasNoMeasuredSteps) {
+  MachineFile file = test::sample_file();
+  file.ops.clear();
+  file.compute_beside_copy = file.compute_beside_host = file.host_beside_compute = 1;
+  const std::string text = to_json(file);
+  for (const char* name : {"\"ops\"", "_beside_"}) EXPECT_EQ(text.find(name), std::string::npos);
+  EXPECT_TRUE(machine_from_json(text).ops.empty());
+  EXPECT_EQ(machine_from_json(text).compute_beside_host, 1);
+  expect_refused(replaced(text, "\"version\"", "\"ops\": 0, \"version\""), "'ops' is no list");
+  for (const char* share : {"0", "1.5", "\"\""})
+    expect_refused(
+        replaced(text, "\"version\"", "\"compute_beside_copy\": " + std::string(share) + ", \"version\""),
+        "'compute_beside_copy' is");
+  expect_refused(
+      replaced(
+          text, "\"version\"",
+          R"("ops": [{"kernel": "add", "type": "f32", "flops": -1, "bytes": 0, "seconds": 0}], "version")"),
+      "'ops[0].flops' is outside");
 }
 
 TEST(MachineJson, AFileOfBeforeHasNoTotalOfHostMemory) {

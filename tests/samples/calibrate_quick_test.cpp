@@ -22,7 +22,8 @@ TEST(FitRates, FindsTheRatesThatMadeTheTimes) {
     times.push_back({cost, seconds + truth.launch_seconds});
   }
   Machine fitted;
-  fit_rates(times, fitted);
+  const FittedRates which = fit_rates(times, fitted);
+  EXPECT_TRUE(which.arithmetic && which.memory);
   EXPECT_NEAR(fitted.flops_per_second, 50e9, 50);
   EXPECT_NEAR(fitted.device_bytes_per_second, 2e9, 2);
 }
@@ -30,7 +31,8 @@ TEST(FitRates, FindsTheRatesThatMadeTheTimes) {
 TEST(FitRates, WithoutEvidenceRatesStay) {
   Machine machine;
   const Machine before = machine;
-  fit_rates({}, machine);
+  const FittedRates which = fit_rates({}, machine);
+  EXPECT_FALSE(which.arithmetic || which.memory);
   EXPECT_EQ(machine.flops_per_second, before.flops_per_second);
   EXPECT_EQ(machine.device_bytes_per_second, before.device_bytes_per_second);
 }

@@ -90,6 +90,9 @@ TEST(SetupTable, ShowsThatAnotherSystemIsEmulated) {
 TEST(SetupTable, SaysWhetherTheMachineWasMeasuredNow) {
   Told told;
   EXPECT_THAT(setup_table(told.setup), HasSubstr("calibrated"));
+  EXPECT_THAT(setup_table(told.setup), testing::Not(HasSubstr("assumed")));
+  told.setup.fitted.arithmetic = false;
+  EXPECT_THAT(setup_table(told.setup), HasSubstr("GFLOP/s in matrices (assumed"));
   told.options.machine = "h.json";
   EXPECT_THAT(setup_table(told.setup), testing::Not(HasSubstr("calibrated")));
 }

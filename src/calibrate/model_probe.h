@@ -1,0 +1,30 @@
+// Measures training steps of small models, op by op, so that plans for other models know what ops take.
+#pragma once
+
+#include <vector>
+
+#include "stowage/launch_table.h"
+#include "stowage/machine.h"
+#include "stowage/machine_file.h"
+#include "stowage/models.h"
+
+namespace stowage {
+
+struct ModelProbeOptions {
+  std::vector<GptConfig> gpts;  // empty, and no BERT: nothing is measured
+  std::vector<BertConfig> berts;
+  int least_steps = 4;
+  double seconds = 0.25;  // of steps of each model; a started one is finished, and least_steps are made
+};
+
+// Some twenty shapes, from width 32 to 1024, with few and many tokens: ops of most models lie between
+// their ops.
+ModelProbeOptions small_models();
+
+// Appends to `file.ops` the ops of these models in work type `type`; for the simulated device, which computes
+// with the host's own cores, measures the shares that its lanes leave to each other. `file` has the link and
+// the host's rates. The device's memory is all given back. Throws as Engine does.
+void measure_models(Device& device, const LaunchTable& kernels, DataType type, const Machine& modelled,
+                    const ModelProbeOptions& options, MachineFile& file);
+
+}  // namespace stowage

@@ -1,0 +1,47 @@
+// OpProfile: what ops took where they were measured, and what that says of ops like them.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "stowage/graph.h"
+#include "stowage/machine.h"
+#include "stowage/machine_file.h"
+
+namespace stowage {
+
+class OpProfile {
+ public:
+  // The time on the compute lane of one op of `kernel` with this cost, its launch included. More of the same
+  // kernel and cost are averaged.
+  void add(const std::string& kernel, const OpCost& cost, double seconds);
+  bool empty() const { return kernels_.empty(); }
+  // Everything that was added, means of the same kernel and cost.
+  void for_each(
+      const std::function<void(const std::string& kernel, const OpCost& cost, double seconds)>& use) const;
+
+  // What an op takes: the time of those of its kernel and cost; else what `machine` says, times how much
+  // longer or shorter those of its kernel took than it says of them, those nearest in flops and bytes
+  // counting most (weights by the inverse square of the distance of their logarithms: Shepard, "A
+  // two-dimensional interpolation function for irregularly-spaced data", 1968); of a kernel that was not
+  // measured what `machine` says.
+  double seconds(const Op& op, const Machine& machine) const;
+
+ private:
+  struct Times {
+    OpCost cost;
+    double seconds = 0;  // the mean
+    double count = 0;
+  };
+  std::map<std::string, std::vector<Times>> kernels_;
+};
+
+// What the file says of ops in models of this work type.
+OpProfile profile_of(const MachineFile& file, DataType work);
+
+// The seconds (OpCost::seconds) of every op that does not have them yet, so that plans go by them.
+void set_seconds(const OpProfile& profile, const Machine& machine, Graph& graph);
+
+}  // namespace stowage

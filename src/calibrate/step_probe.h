@@ -1,0 +1,70 @@
+// StepProbe: training steps with everything on the device, so that nothing but the compute lane is busy, and
+// what each op of them took.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "stowage/device.h"
+#include "stowage/engine.h"
+#include "stowage/graph.h"
+#include "stowage/launch_table.h"
+#include "stowage/machine.h"
+#include "stowage/plan.h"
+
+namespace stowage {
+
+// An i32 input: whole numbers from `least` on, below `values`.
+struct ProbeInput {
+  TensorId tensor = no_id;
+  std::int32_t least = 0;
+  std::int32_t values = 1;
+};
+
+class StepProbe {
+ public:
+  struct Options {
+    std::optional<LaunchTable> kernels;  // default: launch_table_for(device)
+    Machine modelled;                    // op times of a device that runs in virtual time
+  };
+  struct Step {
+    // Seconds of each on the compute lane, from the end of the one before it, since to be launched takes
+    // time; from its own begin where it waits for another lane, or for the host's judgement of the step. Of
+    // several micro-batches the mean; 0 of an op that is not on the compute lane.
+    std::vector<double> ops;
+    double whole = 0;  // seconds from the first op's begin to the last one's end
+  };
+
+  // The device must outlive it. Throws as Engine does.
+  StepProbe(Device& device, Graph graph, const std::vector<ProbeInput>& inputs, const Options& options);
+  StepProbe(Device& device, Graph graph, const std::vector<ProbeInput>& inputs)
+      : StepProbe(device, std::move(graph), inputs, Options()) {}
+
+  const Graph& graph() const { return graph_; }
+  // A step whose learning rate is 0.
+  Step step();
+  // Of each op in some steps: while `more`, at least so many. Medians, enlarged to make up the median step:
+  // what disturbs an op now and then hardly shows in its own median.
+  Step steps(int least, const std::function<bool()>& more);
+
+ private:
+  Graph graph_;
+  Plan plan_;
+  Engine engine_;
+  std::deque<std::vector<std::int32_t>> values_;
+  std::vector<InputData> inputs_;
+  std::vector<double> launches_;  // of each op in a step
+};
+
+// True until so many seconds are over.
+std::function<bool()> for_seconds(double seconds);
+
+// What `launches` of `run`'s ops took goes into `machine`'s shares: what compute keeps of its speed while one
+// direction of such a link is busy, and what compute and host lane keep while both are. For a device that
+// computes with the host's own cores. `alone`: seconds of a step. `machine.host_bytes_per_second` is known.
+void measure_shares(StepProbe& run, double alone, const Link& link, Machine& machine);
+
+}  // namespace stowage
