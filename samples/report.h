@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "samples/calibrate_quick.h"
 #include "samples/options.h"
 #include "samples/task.h"
 #include "stowage/cuda_device.h"

@@ -53,6 +53,14 @@ Link simulated_link(const CalibrateCommand& command, const BackendChoice& choice
   return parse_link_rate(command.link);
 }
 
+void add_steps(Lines& lines, const MachineFile& file) {
+  if (file.ops.empty()) return;
+  lines.add("ops", "{} kinds and sizes, in steps of small models", file.ops.size());
+  if (file.backend == "simulated")
+    lines.add("", "at once: compute keeps {:.0f}% beside copies, {:.0f}% beside updates, which keep {:.0f}%",
+              100 * file.compute_beside_copy, 100 * file.compute_beside_host, 100 * file.host_beside_compute);
+}
+
 }  // namespace
 
 Link parse_link_rate(const std::string& text) {
@@ -89,6 +97,7 @@ std::string describe(const MachineFile& file) {
   }
   if (file.host_total_bytes_per_second > 0)
     lines.add("host memory", "{:8.1f} GB/s with copies both ways", file.host_total_bytes_per_second / 1e9);
+  add_steps(lines, file);
   return std::move(lines).text();
 }
 
