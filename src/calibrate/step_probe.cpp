@@ -45,7 +45,9 @@ StepProbe::Step StepProbe::step() {
       const double took = times[id].end - times[id].begin;
       const double gap = before ? times[id].begin - *before : 0;
       const bool waits = std::exchange(behind_gate, false) || !instruction.waits.empty();
-      result.ops[instruction.op] += (waits ? took : took + gap) / launches_[instruction.op];
+      const double counted = waits ? took : took + gap;
+      result.ops[instruction.op] += counted / launches_[instruction.op];
+      result.busy += counted;
       result.whole += took + gap;
       before = times[id].end;
     }
@@ -56,20 +58,22 @@ StepProbe::Step StepProbe::step() {
 
 StepProbe::Step StepProbe::steps(int least, const std::function<bool()>& more) {
   std::vector<std::vector<double>> by_op(graph_.ops.size());
-  std::vector<double> whole;
+  std::vector<double> busy, whole;
   for (int made = 0; made < least || more(); ++made) {
     const Step one = step();
     for (std::size_t i = 0; i < one.ops.size(); ++i) by_op[i].push_back(one.ops[i]);
+    busy.push_back(one.busy);
     whole.push_back(one.whole);
   }
   Step result;
+  result.busy = median(std::move(busy));
   result.whole = median(std::move(whole));
   double made_up = 0;
   for (OpId id = 0; id < by_op.size(); ++id) {
     result.ops.push_back(median(std::move(by_op[id])));
     made_up += result.ops.back() * launches_[id];
   }
-  for (double& seconds : result.ops) seconds *= result.whole / made_up;
+  for (double& seconds : result.ops) seconds *= result.busy / made_up;
   return result;
 }
 

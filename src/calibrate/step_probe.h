@@ -35,6 +35,7 @@ class StepProbe {
     // time; from its own begin where it waits for another lane, or for the host's judgement of the step. Of
     // several micro-batches the mean; 0 of an op that is not on the compute lane.
     std::vector<double> ops;
+    double busy = 0;   // of all ops together
     double whole = 0;  // seconds from the first op's begin to the last one's end
   };
 
@@ -46,8 +47,8 @@ class StepProbe {
   const Graph& graph() const { return graph_; }
   // A step whose learning rate is 0.
   Step step();
-  // Of each op in some steps: while `more`, at least so many. Medians, enlarged to make up the median step:
-  // what disturbs an op now and then hardly shows in its own median.
+  // Of each op in some steps: while `more`, at least so many. Medians, enlarged to make up the median of all
+  // ops: what disturbs an op now and then hardly shows in its own median.
   Step steps(int least, const std::function<bool()>& more);
 
  private:
