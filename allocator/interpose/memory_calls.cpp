@@ -72,10 +72,11 @@ CUresult release(const FreeCall& call) {
     ledger().note(result == CUDA_SUCCESS ? "free_node" : "not_freed", call.address);
     return result;
   }
-  const Block block = ledger().take(call.address).value_or(Block{.kind = Kind::unknown});
+  const std::uint64_t stream = meant(call.stream, call.entry);
+  const Block block = ledger().take(call.address, stream).value_or(Block{.kind = Kind::unknown});
   const CUresult result = block.spilled ? spill().free(call) : service().free(call);
   if (result == CUDA_SUCCESS) {
-    ledger().freed(call.address, block, meant(call.stream, call.entry));
+    ledger().freed(call.address, block, stream);
   } else {
     ledger().not_freed(call.address, block, result);
   }

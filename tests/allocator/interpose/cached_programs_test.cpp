@@ -44,6 +44,13 @@ TEST_F(CachedPrograms, ThatForkAndThatHaveThreadsAreServed) {
   expect_all_freed();
   expect_all_caught(run(cacher + " threads", "--cache"));
   expect_all_freed();
+  expect_replays();
+}
+
+TEST_F(CachedPrograms, HaveAFreeInTheRecordBeforeItsAddressIsGivenOutAgain) {
+  expect_all_caught(run(cacher + " again", "--cache"));
+  expect_all_freed();
+  expect_replays();
 }
 
 TEST_F(CachedPrograms, NeedNotWaitForMemoryThatOthersMap) {

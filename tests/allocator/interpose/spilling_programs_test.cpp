@@ -130,6 +130,7 @@ TEST_P(SpillingPrograms, ThatForkSpillInBothProcesses) {
 TEST_P(SpillingPrograms, OfSeveralThreadsShareIt) {
   expect_all_caught(run_way("threads", "--limit 1 --spill 64MiB"));
   expect_all_freed();
+  expect_replays();
 }
 
 TEST_P(SpillingPrograms, HaveTheirSmallBlocksTogether) {

@@ -137,7 +137,7 @@ void fork_and_go_on() {
 
 void threads() {
   std::vector<std::thread> all;
-  for (std::size_t t = 0; t < 4; ++t) {
+  for (std::size_t t = 0; t < 8; ++t) {
     all.emplace_back([t] {
       for (std::size_t i = 1; i <= 200; ++i) {
         CUdeviceptr address = 0;
@@ -150,7 +150,24 @@ void threads() {
     });
   }
   for (std::thread& thread : all) thread.join();
-  for (std::size_t t = 0; t < 4; ++t) asked("device", std::size_t{1000} * 200 * 201 / 2);
+  for (std::size_t t = 0; t < 8; ++t) asked("device", std::size_t{1000} * 200 * 201 / 2);
+}
+
+// Another thread gets the block before the free that gave it back has returned: the free's last call of the
+// driver restores the thread's mode of captures.
+void again() {
+  static CUdeviceptr block = 0, hit = 0;
+  block = allocate(mib);
+  const auto ask = [](void*) { hit = allocate(mib); };
+  const auto wait_for_the_last = [](void* last) {
+    fake_cuda_during_call("cuThreadExchangeStreamCaptureMode", reinterpret_cast<void (*)(void*)>(last),
+                          nullptr);
+  };
+  fake_cuda_during_call("cuCtxSynchronize", wait_for_the_last,
+                        reinterpret_cast<void*>(static_cast<void (*)(void*)>(ask)));
+  ok(cuMemFree(block));
+  require(hit == block, "another thread has it before the free returns");
+  ok(cuMemFree(hit));
 }
 
 // A block is freed and given out again while the driver maps memory for another thread.
@@ -172,8 +189,9 @@ void meanwhile() {
 
 int main(int count, char** arguments) {
   const std::map<std::string, std::function<void()>> ways = {
-      {"reuse", reuse},   {"queries", queries},     {"room", room},       {"ends", ends},
-      {"faults", faults}, {"fork", fork_and_go_on}, {"threads", threads}, {"meanwhile", meanwhile},
+      {"reuse", reuse},     {"queries", queries},     {"room", room},
+      {"ends", ends},       {"faults", faults},       {"fork", fork_and_go_on},
+      {"threads", threads}, {"meanwhile", meanwhile}, {"again", again},
   };
   CUcontext primary = nullptr;
   ok(cuDevicePrimaryCtxRetain(&primary, 0));

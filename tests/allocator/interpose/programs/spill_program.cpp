@@ -282,7 +282,7 @@ void fork_and_go_on() {
 
 void threads() {
   std::vector<std::thread> all;
-  for (std::size_t t = 0; t < 4; ++t) {
+  for (std::size_t t = 0; t < 8; ++t) {
     all.emplace_back([t] {
       for (std::size_t i = 1; i <= 100; ++i) {
         CUdeviceptr address = 0;
@@ -300,7 +300,7 @@ void threads() {
     });
   }
   for (std::thread& thread : all) thread.join();
-  for (std::size_t t = 0; t < 4; ++t) asked("device", std::size_t{1000} * 100 * 101 / 2);
+  for (std::size_t t = 0; t < 8; ++t) asked("device", std::size_t{1000} * 100 * 101 / 2);
   ok(cuMemFree(allocate(2)));
   require(nothing_is_left(), "all is free");
 }
