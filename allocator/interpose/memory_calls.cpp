@@ -67,8 +67,8 @@ CUresult release(const FreeCall& call) {
   spill().settle();
   if (call.address == 0) return service().free(call);
   const bool captured = call.entry != Entry::mem_free && captures(call.stream, call.entry);
-  if (captured) {  // a node of a graph: nothing is freed now
-    const CUresult result = service().free(call);
+  if (captured) {  // a node of a graph: nothing is freed now, and only a graph's memory can be
+    const CUresult result = program_memory(call.address) ? CUDA_ERROR_INVALID_VALUE : service().free(call);
     ledger().note(result == CUDA_SUCCESS ? "free_node" : "not_freed", call.address);
     return result;
   }

@@ -13,7 +13,6 @@
 
 using fake_cuda::call;
 using fake_cuda::State;
-using fake_cuda::unsafe_call;
 
 namespace {
 
@@ -140,7 +139,9 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 }
 
 cudaError_t cudaDeviceSynchronize() {
-  return unsafe_call(__func__, [] {
+  return call(__func__, [] {
+    if (const int forbidden = fake_cuda::Captures::get().forbids_waiting_for_all())
+      return static_cast<cudaError_t>(forbidden);
     fake_cuda::Streams::get().synchronise_all();
     return static_cast<cudaError_t>(State::get().lost());
   });

@@ -177,6 +177,7 @@ void capture() {
   CUdeviceptr node = 0, ordered = 0;
   ok(cuStreamCreate(&stream, 0));
   ok(cuStreamCreate(&other, 0));
+  fake_cuda_forget_calls();
   ok(cuMemAllocAsync(&ordered, 100, other));
   asked("async", 100);
   ok(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
@@ -185,11 +186,17 @@ void capture() {
   ok(cuMemFreeAsync(node, stream));
   const CUdeviceptr plain = allocate(300);
   ok(cuMemFreeAsync(ordered, other));
-  require(cuMemFree(plain) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "nobody can wait for what is captured");
-  ok(cuStreamEndCapture(stream, &graph));
-  require_of_the_device(plain, 300);
   ok(cuMemFree(plain));
-  require(chunks() == 0, "all is free but the graph's");
+  require(cuMemFree(plain) != CUDA_SUCCESS, "once");
+  require(fake_cuda_calls("cuCtxSynchronize") == 0 && chunks() > 0, "nobody can wait, so it is kept back");
+  ok(cuStreamEndCapture(stream, &graph));
+  ok(cuMemFree(allocate(400)));
+  require(fake_cuda_calls("cuCtxSynchronize") == 1 && chunks() == 0, "the next free waits for both");
+  ok(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+  ok(cuMemFree(allocate(3 * mib)));
+  ok(cuStreamEndCapture(stream, &graph));
+  ok(cuMemFree(allocate(7 * mib)));
+  require(fake_cuda_calls("cuCtxSynchronize") == 3 && chunks() == 0, "so does one that finds no room");
 }
 
 void contexts() {
