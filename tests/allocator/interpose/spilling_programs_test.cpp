@@ -138,6 +138,11 @@ TEST_P(SpillingPrograms, HaveTheirSmallBlocksTogether) {
   expect_all_freed();
 }
 
+TEST_P(SpillingPrograms, HaveBlocksOfAllSizesApart) {
+  expect_all_caught(run_way("scattered_ones", "--limit 1 --spill 1GiB"));
+  expect_all_freed();
+}
+
 TEST_P(SpillingPrograms, ThatWereRecordedCanBeReplayed) {
   expect_all_caught(run_way("overflow", "--limit 20MiB --spill 8MiB", std::to_string(20_MiB)));
   const Ran replayed = shell("exec 2>&1; " STOWAGE_PROGRAM " replay --json --policy pytorch " + record_path_);

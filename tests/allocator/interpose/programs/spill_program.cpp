@@ -331,6 +331,36 @@ void small_ones() {
   require(nothing_is_left(), "all is free");
 }
 
+// Blocks of all sizes, made and freed in any order: none overlaps another.
+void scattered_ones() {
+  std::map<CUdeviceptr, std::size_t> blocks;
+  std::uint64_t state = 1;
+  const auto random = [&](std::uint64_t below) {
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    return (state >> 33U) % below;
+  };
+  for (int i = 0; i < 4000; ++i) {
+    if (!blocks.empty() && (blocks.size() > 700 || random(5) < 2)) {
+      auto block = blocks.lower_bound(blocks.begin()->first + random(1U << 26U));
+      if (block == blocks.end()) block = blocks.begin();
+      ok(cuMemFree(block->first));
+      blocks.erase(block);
+      continue;
+    }
+    const std::size_t bytes = 1 + random(std::uint64_t{1} << (5 + random(16)));
+    CUdeviceptr address = 0;
+    ok(cuMemAlloc(&address, bytes));
+    asked("device", bytes);
+    const auto next = blocks.lower_bound(address);
+    require(next == blocks.end() || address + bytes <= next->first, "it ends before the next");
+    require(next == blocks.begin() || std::prev(next)->first + std::prev(next)->second <= address,
+            "it begins behind the one before");
+    blocks[address] = bytes;
+  }
+  for (const auto& [address, bytes] : blocks) ok(cuMemFree(address));
+  require(nothing_is_left(), "all is free");
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -348,6 +378,7 @@ int main(int count, char** arguments) {
       {"fork", fork_and_go_on},
       {"threads", threads},
       {"small_ones", small_ones},
+      {"scattered_ones", scattered_ones},
   };
   const auto way = ways.find(count > 1 ? arguments[1] : "");
   require(way != ways.end(), "the first argument is known");
