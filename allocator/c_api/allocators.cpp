@@ -29,11 +29,31 @@ void keep_error(const char* text) noexcept {
 
 // Counted in children, for ever.
 std::atomic<std::uint64_t> forks{0};
-void watch_forks() {
-  static const int registered =
-      pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
-  static_cast<void>(registered);
-}
+// Calls under way that began before a device was in use: a thread in one may hold a lock.
+std::atomic<int> early_calls{0};
+// This process was forked while a thread, which it does not have, was in such a call.
+std::atomic<bool> orphaned{false};
+
+// From the time on when this library is loaded: a fork could meet a later registration half-way.
+[[maybe_unused]] const int watches_forks = pthread_atfork(nullptr, nullptr, [] {
+  forks.fetch_add(1, std::memory_order_relaxed);
+  if (early_calls.load(std::memory_order_relaxed) > 0) orphaned.store(true, std::memory_order_relaxed);
+});
+
+class EarlyCall {
+ public:
+  explicit EarlyCall(bool early) : early_(early) {
+    if (early_) early_calls.fetch_add(1, std::memory_order_seq_cst);
+  }
+  ~EarlyCall() {
+    if (early_) early_calls.fetch_sub(1, std::memory_order_seq_cst);
+  }
+  EarlyCall(const EarlyCall&) = delete;
+  EarlyCall& operator=(const EarlyCall&) = delete;
+
+ private:
+  const bool early_;
+};
 
 class AfterFork : public Error {
  public:
@@ -105,6 +125,7 @@ Allocators::~Allocators() {
 
 template <class Call>
 int Allocators::guarded(Call&& call) noexcept {
+  const EarlyCall early(born_.load(std::memory_order_acquire) == 0);
   try {
     expect_ready();
     call();
@@ -135,6 +156,7 @@ int Allocators::guarded(Call&& call) noexcept {
 
 bool Allocators::is_lost() const {
   const std::uint64_t born = born_.load(std::memory_order_acquire);
+  if (orphaned.load(std::memory_order_relaxed)) return true;
   return born != 0 && born != forks.load(std::memory_order_relaxed) + 1;
 }
 
@@ -142,8 +164,8 @@ bool Allocators::is_lost() const {
 void Allocators::expect_ready() const {
   if (is_lost())
     throw AfterFork(
-        "this process was forked from one that used a device: CUDA does not work here. Start it by spawn "
-        "instead");
+        "this process was forked from one that used a device, or began to: CUDA does not work here. Start it "
+        "by spawn instead");
   if (!environment_error_.empty()) throw InvalidInput(environment_error_);
 }
 
@@ -170,7 +192,6 @@ DeviceAllocator& Allocators::at(int ordinal) {
 }
 
 std::unique_ptr<DeviceAllocator> Allocators::open(int ordinal) {
-  watch_forks();
   std::uint64_t none = 0;
   born_.compare_exchange_strong(none, forks.load(std::memory_order_relaxed) + 1);
   auto device = open_(ordinal);

@@ -1,8 +1,10 @@
 // What libstowage_allocator.so exports, over the CUDA devices of the process.
 #include "stowage/c_allocator.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <functional>
+#include <memory>
 #include <utility>
 
 #include "allocator/c_api/allocators.h"
@@ -15,14 +17,19 @@ namespace {
 
 using stowage::c_api::Allocators;
 
-// Never destroyed: memory may be freed while the process ends, behind the end of CUDA.
+// Never destroyed: memory may be freed while the process ends, behind the end of CUDA. Made without a lock,
+// which a fork could leave locked in the child: of several threads' the first counts.
 Allocators& process() {
-  static auto& allocators = *new Allocators(
+  static constinit std::atomic<Allocators*> known = nullptr;
+  Allocators* found = known.load(std::memory_order_acquire);
+  if (found != nullptr) return *found;
+  auto made = std::make_unique<Allocators>(
       [](int ordinal) {
         return stowage::open_cuda_device({.ordinal = ordinal, .keeps_current_device = true, .scratch = 0});
       },
       std::getenv("STOWAGE_LIMIT"), std::getenv("STOWAGE_HISTORY"));
-  return allocators;
+  const bool first = known.compare_exchange_strong(found, made.get(), std::memory_order_acq_rel);
+  return first ? *made.release() : *found;
 }
 
 void print_unless_ok(int status) {

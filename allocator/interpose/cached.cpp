@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "allocator/interpose/captures.h"
 #include "allocator/interpose/driver.h"
 #include "allocator/interpose/places.h"
 #include "allocator/interpose/scopes.h"
@@ -20,7 +21,7 @@ void* pointer_to(CUdeviceptr address) {
 
 CUresult wait_for_context(CUcontext context) {
   const InContext in(context);
-  return in ? call_real<decltype(cuCtxSynchronize)>(Entry::ctx_synchronize) : in.result();
+  return in ? captures().wait_for_context() : in.result();
 }
 
 }  // namespace
@@ -99,11 +100,30 @@ CUresult Cached::free(const FreeCall& call) {
   const auto memory = find(call.address);
   if (!memory || memory->address != call.address) return driver_.free(call);
   const OutsideCapture outside;
-  if (const CUresult result = wait_for_context(memory->context); result != CUDA_SUCCESS) return result;
+  const std::shared_ptr<Card> of = card();
+  return of == nullptr ? CUDA_ERROR_INVALID_VALUE : release_behind_work(of, call.address);
+}
+
+CUresult Cached::release_behind_work(const std::shared_ptr<Card>& card, CUdeviceptr address) {
+  std::vector<CUdeviceptr> ready;  // the wait covers the work of their users
+  {
+    const MutexLock lock(mutex_);
+    ready.swap(card->kept_back);
+  }
+  const CUresult result = wait_for_context(card->context);
+  const bool captured = result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   const MutexLock lock(mutex_);
-  if (card_ == nullptr || blocks_.erase(call.address) == 0) return CUDA_ERROR_INVALID_VALUE;
-  card_->allocator->release_raw(pointer_to(call.address));
-  return CUDA_SUCCESS;
+  if (card_ != card) return CUDA_ERROR_INVALID_VALUE;  // its context has ended meanwhile
+  const bool frees = address != 0 && (captured || result == CUDA_SUCCESS);
+  const bool known = !frees || blocks_.erase(address) > 0;
+  if (frees && known) ready.push_back(address);
+  if (result == CUDA_SUCCESS) {
+    for (const CUdeviceptr each : ready) card->allocator->release_raw(pointer_to(each));
+  } else {
+    card->kept_back.insert(card->kept_back.end(), ready.begin(), ready.end());
+  }
+  if (!known) return CUDA_ERROR_INVALID_VALUE;
+  return frees ? CUDA_SUCCESS : result;
 }
 
 std::optional<ProgramMemory> Cached::find(CUdeviceptr address) {
@@ -130,7 +150,14 @@ bool Cached::make_room() {
   if (!used_) return false;
   const OutsideCapture outside;
   const std::shared_ptr<Card> of = card();
-  return of != nullptr && of->allocator->trim() > 0;
+  if (of == nullptr) return false;
+  bool any = false;
+  {
+    const MutexLock lock(mutex_);
+    any = !of->kept_back.empty();
+  }
+  if (any) release_behind_work(of, 0);
+  return of->allocator->trim() > 0;
 }
 
 // What the context's end leaves of reserved addresses is not known, so another card is opened for the next
@@ -141,6 +168,7 @@ void Cached::primary_context_ends(CUdevice device) {
   if (card_ == nullptr || card_->device != device) return;
   wait_for_context(card_->context);
   for (const auto& [address, memory] : blocks_) card_->allocator->release_raw(pointer_to(address));
+  for (const CUdeviceptr address : card_->kept_back) card_->allocator->release_raw(pointer_to(address));
   blocks_.clear();
   card_->allocator->trim();
   card_.reset();

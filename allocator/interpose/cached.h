@@ -2,14 +2,17 @@
 // driver.
 //
 // A cached cuMemFree waits for the context's work, as the driver's does, before anyone gets the memory; so
-// blocks need no stream. Everything else is the driver's: allocations in order of a stream, whose pools keep
-// memory themselves; managed and pitched memory; contexts that a program made, which take their memory along;
-// and all of it where there are several cards, since a peer would not see the memory.
+// blocks need no stream. While a stream is captured nobody can wait: what is freed then is kept back until a
+// later free, or a call that finds the card full, has waited. Everything else is the driver's: allocations in
+// order of a stream, whose pools keep memory themselves; managed and pitched memory; contexts that a program
+// made, which take their memory along; and all of it where there are several cards, since a peer would not
+// see the memory.
 #pragma once
 
 #include <atomic>
 #include <map>
 #include <memory>
+#include <vector>
 
 #include "allocator/interpose/cache_device.h"
 #include "allocator/interpose/pass_through.h"
@@ -41,6 +44,7 @@ class Cached : public Service {
     CUdevice device = 0;
     std::unique_ptr<CacheDevice> memory;
     std::unique_ptr<CachingAllocator> allocator;
+    std::vector<CUdeviceptr> kept_back;  // freed, but nobody has waited yet; guarded by mutex_
   };
 
   // The card of the current context; null where its memory may not be cached.
@@ -48,6 +52,9 @@ class Cached : public Service {
   std::shared_ptr<Card> open_card(CUcontext context) STOWAGE_REQUIRES(mutex_);
   std::shared_ptr<Card> card() STOWAGE_EXCLUDES(mutex_);
   CUdeviceptr take(Bytes bytes);
+  // Waits for the context's work; then what was kept back before goes, and `address`, unless it is 0.
+  CUresult release_behind_work(const std::shared_ptr<Card>& card, CUdeviceptr address)
+      STOWAGE_EXCLUDES(mutex_);
 
   const Bytes limit_;
   PassThrough driver_;

@@ -1,12 +1,14 @@
 // Contexts and streams that go, with what they take along, and memory that is shared between processes.
 #include <cstdint>
 
+#include "allocator/interpose/captures.h"
 #include "allocator/interpose/driver.h"
 #include "allocator/interpose/places.h"
 #include "allocator/interpose/process.h"
 #include "allocator/interpose/replacements.h"
 
 using stowage::interpose::call_real;
+using stowage::interpose::captures;
 using stowage::interpose::Entry;
 using stowage::interpose::ledger;
 using stowage::interpose::Outermost;
@@ -23,6 +25,7 @@ CUresult destroy_context(Entry entry, CUcontext context, const void* caller) {
   const Outermost outermost(caller);
   const CUresult result = call_real<decltype(cuCtxDestroy_v2)>(entry, context);
   if (outermost && result == CUDA_SUCCESS) {
+    captures().context_gone(context);
     spill().context_gone(handle_number(context));
     ledger().context_gone(handle_number(context));
   }
@@ -31,6 +34,7 @@ CUresult destroy_context(Entry entry, CUcontext context, const void* caller) {
 
 void device_is_reset(CUdevice device) {
   const std::uint64_t primary = places().primary_context(device);
+  captures().context_gone(reinterpret_cast<CUcontext>(primary));  // NOLINT(performance-no-int-to-ptr)
   spill().device_reset(device, primary);
   ledger().device_reset(device, primary);
 }
@@ -59,7 +63,10 @@ CUresult release_primary(Entry entry, CUdevice device, const void* caller) {
 CUresult destroy_stream(Entry entry, CUstream stream, const void* caller) {
   const Outermost outermost(caller);
   // First: a new stream may have the same handle at once.
-  if (outermost) ledger().stream_gone(handle_number(stream));
+  if (outermost) {
+    ledger().stream_gone(handle_number(stream));
+    captures().stream_gone(stream);
+  }
   return call_real<decltype(cuStreamDestroy_v2)>(entry, stream);
 }
 

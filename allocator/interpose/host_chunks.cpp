@@ -24,8 +24,9 @@ HostPiece HostChunks::take(Bytes bytes, const HostOwner& owner) {
   if (whole > limit_ || used_ > limit_ - whole) return {0, true};
   HostMemory memory;
   if (!add_chunk(whole, owner, memory)) return {0, false};
-  Chunk& chunk = chunks_[memory.address] = {memory, owner, shared, {}};
-  return {take_of(chunk, aligned), false};
+  chunks_[memory.address] = {memory, owner, shared, {{0, aligned}}};
+  if (shared) gaps_[owner].insert({whole - aligned, memory.address + aligned});
+  return {memory.address, false};
 }
 
 // From the first source that has it.
@@ -49,23 +50,26 @@ void HostChunks::end(const HostMemory& memory) {
 }
 
 CUdeviceptr HostChunks::take_of_shared(Bytes bytes, const HostOwner& owner) {
-  for (auto& [start, chunk] : chunks_) {
-    if (!chunk.shared || !(chunk.owner == owner)) continue;
-    if (const CUdeviceptr address = take_of(chunk, bytes)) return address;
-  }
-  return 0;
+  Gaps& gaps = gaps_[owner];
+  const auto found = gaps.lower_bound({bytes, 0});
+  if (found == gaps.end()) return 0;
+  const auto [length, address] = *found;
+  gaps.erase(found);
+  if (length > bytes) gaps.insert({length - bytes, address + bytes});
+  Chunk& chunk = std::prev(chunks_.upper_bound(address))->second;
+  chunk.pieces[address - chunk.memory.address] = bytes;
+  return address;
 }
 
-// The first gap that is large enough; 0 where none is.
-CUdeviceptr HostChunks::take_of(Chunk& chunk, Bytes bytes) {
-  Bytes start = 0;
-  for (const auto& [offset, size] : chunk.pieces) {
-    if (offset - start >= bytes) break;
-    start = offset + size;
-  }
-  if (chunk.memory.bytes - start < bytes) return 0;
-  chunk.pieces[start] = bytes;
-  return chunk.memory.address + start;
+// In the place of a piece; it joins the gaps beside it. A chunk that it would fill has none any more.
+void HostChunks::open_gap(Chunk& chunk, std::map<Bytes, Bytes>::iterator piece) {
+  Gaps& gaps = gaps_[chunk.owner];
+  const Bytes begin = piece == chunk.pieces.begin() ? 0 : std::prev(piece)->first + std::prev(piece)->second;
+  const Bytes end = std::next(piece) == chunk.pieces.end() ? chunk.memory.bytes : std::next(piece)->first;
+  const Bytes piece_end = piece->first + piece->second;
+  gaps.erase({piece->first - begin, chunk.memory.address + begin});
+  gaps.erase({end - piece_end, chunk.memory.address + piece_end});
+  if (end - begin < chunk.memory.bytes) gaps.insert({end - begin, chunk.memory.address + begin});
 }
 
 void HostChunks::release(CUdeviceptr address) {
@@ -73,13 +77,18 @@ void HostChunks::release(CUdeviceptr address) {
   if (after == chunks_.begin()) return;
   const auto found = std::prev(after);
   Chunk& chunk = found->second;
-  if (chunk.pieces.erase(address - chunk.memory.address) == 0 || !chunk.pieces.empty()) return;
+  const auto piece = chunk.pieces.find(address - chunk.memory.address);
+  if (piece == chunk.pieces.end()) return;
+  if (chunk.shared) open_gap(chunk, piece);
+  chunk.pieces.erase(piece);
+  if (!chunk.pieces.empty()) return;
   const HostMemory memory = chunk.memory;
   chunks_.erase(found);
   end(memory);
 }
 
 void HostChunks::owner_gone(const HostOwner& owner) {
+  gaps_.erase(owner);
   for (auto at = chunks_.begin(); at != chunks_.end();) {
     if (!(at->second.owner == owner)) {
       ++at;
@@ -110,6 +119,7 @@ void HostChunks::retry() {
 void HostChunks::forget() {
   used_ = 0;
   chunks_.clear();
+  gaps_.clear();
   leftovers_.clear();
 }
 

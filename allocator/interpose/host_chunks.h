@@ -6,6 +6,8 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "allocator/interpose/host_memory.h"
@@ -17,7 +19,7 @@ namespace stowage::interpose {
 struct HostOwner {
   CUdevice device = 0;
   std::uint64_t context = 0;  // 0: of none, as a pool's memory
-  friend bool operator==(const HostOwner&, const HostOwner&) = default;
+  friend auto operator<=>(const HostOwner&, const HostOwner&) = default;
 };
 
 struct HostPiece {
@@ -25,8 +27,9 @@ struct HostPiece {
   bool full = false;        // for the limit; else the driver refused
 };
 
-// Pieces that are smaller than a granule share one; others have chunks of their own, of whole granules. What
-// the driver does not take back is tried again. Not thread-safe.
+// Pieces that are smaller than a granule share one, each in the tightest gap of its owner's chunks; others
+// have chunks of their own, of whole granules. Either takes time as the logarithm of how many pieces there
+// are. What the driver does not take back is tried again. Not thread-safe.
 class HostChunks {
  public:
   explicit HostChunks(Bytes limit) : limit_(limit) {}
@@ -56,14 +59,17 @@ class HostChunks {
     unsigned attempts = 0;
   };
 
-  CUdeviceptr take_of(Chunk& chunk, Bytes bytes);
+  using Gaps = std::set<std::pair<Bytes, CUdeviceptr>>;  // length and begin
+
   CUdeviceptr take_of_shared(Bytes bytes, const HostOwner& owner);
+  void open_gap(Chunk& chunk, std::map<Bytes, Bytes>::iterator piece);
   bool add_chunk(Bytes bytes, const HostOwner& owner, HostMemory& memory);
   void end(const HostMemory& memory);
 
   const Bytes limit_;
   Bytes used_ = 0;
   std::map<CUdeviceptr, Chunk> chunks_;
+  std::map<HostOwner, Gaps> gaps_;  // of shared chunks
   std::vector<Leftover> leftovers_;
 };
 

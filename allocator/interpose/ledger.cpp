@@ -140,8 +140,10 @@ void Ledger::granted(std::uint64_t address, const Block& block) {
   const MutexLock lock(mutex_);
   // Memory of a graph is the graph's: its address comes and goes with launches.
   if (block.kind != Kind::graph) {
+    end_free(address);
     forget(address);
-    blocks_[address] = block;
+    Block& kept = blocks_[address] = block;
+    kept.grant = ++grants_;
   }
   take_in(block);
   Card& card = cards_[block.device];
@@ -164,32 +166,57 @@ void Ledger::forget(std::uint64_t address) {
   blocks_.erase(found);
 }
 
-std::optional<Block> Ledger::take(std::uint64_t address) {
+std::optional<Block> Ledger::take(std::uint64_t address, std::uint64_t stream) {
   const MutexLock lock(mutex_);
   const auto found = blocks_.find(address);
   if (found == blocks_.end()) return std::nullopt;
   const Block block = found->second;
   blocks_.erase(found);
+  leaving_[address] = block;
+  leaving_[address].stream = stream;
   return block;
+}
+
+bool Ledger::end_free(std::uint64_t address) {
+  const auto found = leaving_.find(address);
+  if (found == leaving_.end()) return false;
+  const Block block = found->second;
+  leaving_.erase(found);
+  drop(block);
+  line("free", address, block, 0);
+  return true;
 }
 
 void Ledger::freed(std::uint64_t address, const Block& block, std::uint64_t stream) {
   const MutexLock lock(mutex_);
-  drop(block);
-  Block shown = block;
-  shown.stream = stream;
-  line("free", address, shown, 0);
+  if (block.grant == 0) {  // of an address that no grant gave out
+    Block shown = block;
+    shown.stream = stream;
+    line("free", address, shown, 0);
+    return;
+  }
+  const auto found = leaving_.find(address);
+  if (found != leaving_.end() && found->second.grant == block.grant) end_free(address);
 }
 
 void Ledger::not_freed(std::uint64_t address, const Block& block, int result) {
   const MutexLock lock(mutex_);
-  if (block.kind != Kind::unknown) blocks_[address] = block;
+  if (block.grant != 0) {
+    leaving_.erase(address);
+    blocks_[address] = block;
+  }
   line("not_freed", address, block, result);
 }
 
 void Ledger::created(std::uint64_t handle, const Block& block) {
   const MutexLock lock(mutex_);
-  physical_[handle] = {block, 1, 0};
+  // A handle that is given out again ended by an unmapping that another thread has yet to account for.
+  if (const auto ended = physical_.find(handle); ended != physical_.end()) {
+    ended->second.handles = ended->second.mappings = 0;
+    drop_if_unused(handle);
+  }
+  Physical& memory = physical_[handle] = {block, 1, 0};
+  memory.block.grant = ++grants_;
   Card& card = cards_[block.device];
   card.peak = std::max(card.peak, card.live);
   line("alloc", handle, block, 0);
@@ -223,17 +250,19 @@ void Ledger::mapped(std::uint64_t address, Bytes bytes, std::uint64_t handle) {
   const auto found = physical_.find(handle);
   if (found == physical_.end()) return;
   ++found->second.mappings;
-  mappings_[address] = {bytes, handle};
+  mappings_[address] = {bytes, handle, found->second.block.grant};
 }
 
 void Ledger::unmapped(std::uint64_t address, Bytes bytes) {
   const MutexLock lock(mutex_);
   const auto first = mappings_.lower_bound(address);
   for (auto at = first; at != mappings_.end() && at->first - address < bytes;) {
-    const std::uint64_t handle = at->second.handle;
+    const Mapping mapping = at->second;
     at = mappings_.erase(at);
-    --physical_[handle].mappings;
-    drop_if_unused(handle);
+    const auto memory = physical_.find(mapping.handle);
+    if (memory == physical_.end() || memory->second.block.grant != mapping.grant) continue;
+    --memory->second.mappings;
+    drop_if_unused(mapping.handle);
   }
 }
 
@@ -342,6 +371,7 @@ void Ledger::after_fork_in_child() {
   host_ = {};
   spills_ = 0;
   blocks_.clear();
+  leaving_.clear();
   physical_.clear();
   mappings_.clear();
   streams_.clear();

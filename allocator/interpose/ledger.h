@@ -29,7 +29,8 @@ struct Block {
   std::uint64_t context = 0;  // 0: of none; memory of pools outlives contexts
   std::uint64_t stream = 0;   // a handle
   Bytes bytes = 0;
-  bool spilled = false;  // it is in host memory, in the place of the card's
+  bool spilled = false;     // it is in host memory, in the place of the card's
+  std::uint64_t grant = 0;  // which grant of the ledger's: an address may be granted many times
 };
 
 struct LedgerOptions {
@@ -54,9 +55,11 @@ class Ledger {
   void refused(const Block& block, std::string_view why = {});
   void give_back(const Block& block);  // what was admitted
 
-  // A free: taken out before the driver frees, for then the address may belong to someone else at once; its
-  // bytes count until it is freed. Put back where the driver refuses.
-  std::optional<Block> take(std::uint64_t address);
+  // A free in the order of `stream`, of the block that `take` gives out once: it is taken before the driver
+  // frees, for then the address may belong to another thread at once. Its bytes count until it is freed, or
+  // until its address is granted again: that writes its line first, so that the record has each free before
+  // the next allocation of the address. Put back where the driver refuses.
+  std::optional<Block> take(std::uint64_t address, std::uint64_t stream = 0);
   void freed(std::uint64_t address, const Block& block, std::uint64_t stream);
   void not_freed(std::uint64_t address, const Block& block, int result);
 
@@ -100,6 +103,7 @@ class Ledger {
   struct Mapping {
     Bytes bytes = 0;
     std::uint64_t handle = 0;
+    std::uint64_t grant = 0;  // of the memory behind the handle then
   };
   struct Card {
     Bytes live = 0;
@@ -112,6 +116,7 @@ class Ledger {
   void end_locked() STOWAGE_REQUIRES(mutex_);
   void take_in(const Block& block) STOWAGE_REQUIRES(mutex_);
   void drop(const Block& block) STOWAGE_REQUIRES(mutex_);
+  bool end_free(std::uint64_t address) STOWAGE_REQUIRES(mutex_);  // false: none is under way
   void forget(std::uint64_t address) STOWAGE_REQUIRES(mutex_);
   template <class Predicate>
   void forget_if(Predicate gone) STOWAGE_REQUIRES(mutex_);
@@ -127,7 +132,9 @@ class Ledger {
   std::map<int, Card> cards_ STOWAGE_GUARDED_BY(mutex_);
   Card host_ STOWAGE_GUARDED_BY(mutex_);  // of spilled blocks
   std::uint64_t spills_ STOWAGE_GUARDED_BY(mutex_) = 0;
+  std::uint64_t grants_ STOWAGE_GUARDED_BY(mutex_) = 0;
   std::unordered_map<std::uint64_t, Block> blocks_ STOWAGE_GUARDED_BY(mutex_);
+  std::unordered_map<std::uint64_t, Block> leaving_ STOWAGE_GUARDED_BY(mutex_);  // taken and not freed yet
   std::unordered_map<std::uint64_t, Physical> physical_ STOWAGE_GUARDED_BY(mutex_);
   std::map<std::uint64_t, Mapping> mappings_ STOWAGE_GUARDED_BY(mutex_);
   std::unordered_map<std::uint64_t, std::uint64_t> streams_ STOWAGE_GUARDED_BY(mutex_);  // handle to number

@@ -67,15 +67,16 @@ CUresult release(const FreeCall& call) {
   spill().settle();
   if (call.address == 0) return service().free(call);
   const bool captured = call.entry != Entry::mem_free && captures(call.stream, call.entry);
-  if (captured) {  // a node of a graph: nothing is freed now
-    const CUresult result = service().free(call);
+  if (captured) {  // a node of a graph: nothing is freed now, and only a graph's memory can be
+    const CUresult result = program_memory(call.address) ? CUDA_ERROR_INVALID_VALUE : service().free(call);
     ledger().note(result == CUDA_SUCCESS ? "free_node" : "not_freed", call.address);
     return result;
   }
-  const Block block = ledger().take(call.address).value_or(Block{.kind = Kind::unknown});
+  const std::uint64_t stream = meant(call.stream, call.entry);
+  const Block block = ledger().take(call.address, stream).value_or(Block{.kind = Kind::unknown});
   const CUresult result = block.spilled ? spill().free(call) : service().free(call);
   if (result == CUDA_SUCCESS) {
-    ledger().freed(call.address, block, meant(call.stream, call.entry));
+    ledger().freed(call.address, block, stream);
   } else {
     ledger().not_freed(call.address, block, result);
   }

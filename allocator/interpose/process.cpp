@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "allocator/interpose/cached.h"
+#include "allocator/interpose/captures.h"
 #include "allocator/interpose/driver.h"
 #include "allocator/interpose/pass_through.h"
 #include "allocator/interpose/places.h"
@@ -38,11 +39,13 @@ void before_fork() {
   places().before_fork();
   service().before_fork();
   spill().before_fork();
+  captures().before_fork();
   ledger().before_fork();
 }
 
 void after_fork_in_parent() {
   ledger().after_fork_in_parent();
+  captures().after_fork_in_parent();
   spill().after_fork_in_parent();
   service().after_fork_in_parent();
   places().after_fork();
@@ -50,6 +53,7 @@ void after_fork_in_parent() {
 
 void after_fork_in_child() {
   ledger().after_fork_in_child();
+  captures().after_fork_in_child();
   spill().after_fork_in_child();
   service().after_fork_in_child();
   places().after_fork();

@@ -52,6 +52,14 @@ void* replacement(Entry entry) {
       address_of(cuDevicePrimaryCtxReset_v2),
       address_of(cuStreamDestroy),
       address_of(cuStreamDestroy_v2),
+      address_of(cuStreamBeginCapture),
+      address_of(cuStreamBeginCapture_ptsz),
+      address_of(cuStreamBeginCapture_v2),
+      address_of(cuStreamBeginCapture_v2_ptsz),
+      address_of(cuStreamBeginCaptureToGraph),
+      address_of(cuStreamBeginCaptureToGraph_ptsz),
+      address_of(cuStreamEndCapture),
+      address_of(cuStreamEndCapture_ptsz),
   };
   return table[static_cast<std::size_t>(entry)];
 }

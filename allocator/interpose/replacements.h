@@ -9,6 +9,7 @@
 #undef cuDevicePrimaryCtxReset
 #undef cuGetProcAddress
 #undef cuIpcOpenMemHandle
+#undef cuStreamBeginCapture
 #undef cuStreamDestroy
 
 // NOLINTBEGIN(readability-identifier-naming)
@@ -22,5 +23,13 @@ CUresult cuCtxDestroy(CUcontext context);
 CUresult cuDevicePrimaryCtxRelease(CUdevice device);
 CUresult cuDevicePrimaryCtxReset(CUdevice device);
 CUresult cuStreamDestroy(CUstream stream);
+CUresult cuStreamBeginCapture(CUstream stream);
+CUresult cuStreamBeginCapture_ptsz(CUstream stream);
+CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode);
+CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode);
+CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const CUgraphNode* dependencies,
+                                          const CUgraphEdgeData* data, size_t count,
+                                          CUstreamCaptureMode mode);
+CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph* graph);
 }
 // NOLINTEND(readability-identifier-naming)

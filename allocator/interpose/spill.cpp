@@ -1,7 +1,9 @@
 #include "allocator/interpose/spill.h"
 
+#include <algorithm>
 #include <iterator>
 
+#include "allocator/interpose/captures.h"
 #include "allocator/interpose/driver.h"
 #include "allocator/interpose/scopes.h"
 
@@ -22,8 +24,6 @@ CUresult context_of(CUstream stream, Entry entry, CUcontext& context) {
   const Entry asked = entry_point(entry).per_thread ? Entry::stream_get_ctx_ptsz : Entry::stream_get_ctx;
   return call_real<decltype(cuStreamGetCtx)>(asked, stream, &context);
 }
-
-CUresult wait_for_work() { return call_real<decltype(cuCtxSynchronize)>(Entry::ctx_synchronize); }
 
 // Rows begin as the driver lets them: where textures may.
 CUresult want_rows(const AllocateCall& call, CUdevice device, Wanted& wanted) {
@@ -90,7 +90,7 @@ SpillAnswer Spill::allocate(const AllocateCall& call, const Block& block) {
       }
     }
     // What streams have yet to pass may make room.
-    if (waited || !wait_for_pending()) {
+    if (waited || !wait_for_room()) {
       return {CUDA_ERROR_OUT_OF_MEMORY, piece.full ? "spill=full" : "spill=failed"};
     }
   }
@@ -107,18 +107,52 @@ CUresult Spill::free(const FreeCall& call) {
   const auto memory = find(call.address);
   if (!memory) return CUDA_ERROR_INVALID_VALUE;
   const InContext in(memory->context);
-  return in ? release_at_once(call.address) : in.result();
+  return in ? free_at_once({call.address, memory->id, memory->context}) : in.result();
 }
 
-// In the context whose work is waited for.
-CUresult Spill::release_at_once(CUdeviceptr address) {
-  if (const CUresult result = wait_for_work(); result != CUDA_SUCCESS) return result;
+CUresult Spill::free_at_once(const Freed& freed) {
+  const CUresult result = release_behind_work(&freed);
+  return result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED ? CUDA_SUCCESS : result;
+}
+
+// In the context whose work is waited for; what was kept back of it before goes, too. Where a capture forbids
+// the wait, `freed` is kept back.
+CUresult Spill::release_behind_work(const Freed* freed) {
+  const CUcontext context = current_context();
+  std::vector<Freed> ready;
+  {
+    const MutexLock lock(mutex_);
+    const auto others = std::partition(kept_back_.begin(), kept_back_.end(),
+                                       [&](const Freed& one) { return one.context != context; });
+    ready.assign(others, kept_back_.end());
+    kept_back_.erase(others, kept_back_.end());
+  }
+  const CUresult result = captures().wait_for_context();
+  const bool captured = result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   const MutexLock lock(mutex_);
-  const auto found = kept_.find(address);
-  if (found == kept_.end()) return CUDA_ERROR_INVALID_VALUE;
-  release(address, found->second.memory.id);
-  settle_locked();
-  return CUDA_SUCCESS;
+  if (freed != nullptr && (captured || result == CUDA_SUCCESS)) ready.push_back(*freed);
+  if (result == CUDA_SUCCESS) {
+    for (const Freed& one : ready) release(one.address, one.id);
+    settle_locked();
+  } else {
+    kept_back_.insert(kept_back_.end(), ready.begin(), ready.end());
+  }
+  return result;
+}
+
+bool Spill::wait_for_room() {
+  bool any = wait_for_pending();
+  while (true) {
+    CUcontext context = nullptr;
+    {
+      const MutexLock lock(mutex_);
+      if (kept_back_.empty()) return any;
+      context = kept_back_.front().context;
+    }
+    const InContext in(context);
+    if (!in || release_behind_work(nullptr) != CUDA_SUCCESS) return any;
+    any = true;
+  }
 }
 
 CUresult Spill::free_in_order(const FreeCall& call) {
@@ -136,7 +170,7 @@ CUresult Spill::free_in_order(const FreeCall& call) {
     pending_.push_back({call.address, marked ? memory->id : 0, context, event, !marked});
     settle_locked();
   }
-  return marked ? CUDA_SUCCESS : release_at_once(call.address);
+  return marked ? CUDA_SUCCESS : free_at_once({call.address, memory->id, context});
 }
 
 std::optional<ProgramMemory> Spill::find(CUdeviceptr address) {
@@ -226,6 +260,11 @@ void Spill::went_with(CUcontext context, Predicate gone) {
     pending.event = nullptr;
     pending.passed = true;
   }
+  std::erase_if(kept_back_, [&](const Freed& freed) {
+    if (context == nullptr || freed.context != context) return false;
+    release(freed.address, freed.id);
+    return true;
+  });
   settle_locked();
 }
 
@@ -250,6 +289,7 @@ void Spill::after_fork_in_child() {
   chunks_.forget();
   kept_.clear();
   pending_.clear();
+  kept_back_.clear();
   mutex_.unlock();
 }
 

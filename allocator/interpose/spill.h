@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "allocator/interpose/host_chunks.h"
 #include "allocator/interpose/ledger.h"
@@ -29,7 +30,9 @@ class Spill {
   // In the place of the driver's function; the stream is not captured.
   SpillAnswer allocate(const AllocateCall& call, const Block& block);
   // A cuMemFree waits for the work of the memory's context, as the driver's does; one in order takes effect
-  // once the stream's work has passed. Another result than CUDA_SUCCESS: nothing is freed.
+  // once the stream's work has passed. While a stream is captured nobody can wait: the memory is kept back
+  // until a later cuMemFree in its context, or an allocation that finds no more, has waited. Another result
+  // than CUDA_SUCCESS: nothing is freed.
   CUresult free(const FreeCall& call);
 
   // The allocation that `address` is in.
@@ -61,8 +64,17 @@ class Spill {
     unsigned waiters = 0;  // threads that wait for it without the lock: it stays
   };
 
+  // Freed at once, though not before a wait for the context's work.
+  struct Freed {
+    CUdeviceptr address = 0;
+    std::uint64_t id = 0;
+    CUcontext context = nullptr;
+  };
+
   CUresult free_in_order(const FreeCall& call);
-  CUresult release_at_once(CUdeviceptr address);
+  CUresult free_at_once(const Freed& freed);
+  CUresult release_behind_work(const Freed* freed);  // null: only what was kept back
+  bool wait_for_room();                              // false: there was nothing to wait for
   void settle_locked() STOWAGE_REQUIRES(mutex_);
   bool settled(Pending& pending) STOWAGE_REQUIRES(mutex_);
   bool wait_for_pending() STOWAGE_NO_THREAD_SAFETY_ANALYSIS;  // false: none was pending
@@ -76,6 +88,7 @@ class Spill {
   HostChunks chunks_ STOWAGE_GUARDED_BY(mutex_);
   std::map<CUdeviceptr, Kept> kept_ STOWAGE_GUARDED_BY(mutex_);
   std::list<Pending> pending_ STOWAGE_GUARDED_BY(mutex_);
+  std::vector<Freed> kept_back_ STOWAGE_GUARDED_BY(mutex_);
   std::uint64_t next_id_ STOWAGE_GUARDED_BY(mutex_) = std::uint64_t{1} << 63U;  // the driver counts from 1
   std::atomic<bool> used_ = false;  // ever: most programs never spill
 };

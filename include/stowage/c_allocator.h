@@ -10,10 +10,10 @@
  * another stream must be told by stowage_record_stream before free. Errors: no C++ exception leaves a
  * function. Those that return int return a stowage_status; the others do nothing (malloc returns null), and
  * print the reason on stderr. stowage_last_error has it, by thread. Threads: every function may be called
- * from any thread. Fork: a child has no use of the parent's devices. Where one was used before the fork,
- * malloc returns null there, free does nothing, and all else fails. Processes that are to use a device start
- * by spawn. Current device: calls make `device` the calling thread's current CUDA device, as cudaSetDevice
- * does.
+ * from any thread. Fork: a child has no use of the parent's devices. Where one was used before the fork, or
+ * another thread was in a call that may be its first, malloc returns null there, free does nothing, and all
+ * else fails. Processes that are to use a device start by spawn. Current device: calls make `device` the
+ * calling thread's current CUDA device, as cudaSetDevice does.
  *
  * Environment, read at the first call; where one cannot be read, every call fails and says so:
  *   STOWAGE_LIMIT         bytes of each device that may be mapped: 6GiB, 512 MiB, 4096; without it no limit

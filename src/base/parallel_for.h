@@ -12,7 +12,12 @@ int parallel_threads();
 
 namespace detail {
 using ChunkFunction = void (*)(void* context, std::int64_t begin, std::int64_t end);
+using ChunkLoop = void (*)(std::int64_t count, std::int64_t chunk, ChunkFunction function, void* context);
+// On this library's threads.
+void run_chunks(std::int64_t count, std::int64_t chunk, ChunkFunction function, void* context);
+// By the loop that was set last; run_chunks at first. Thread-safe.
 void parallel_chunks(std::int64_t count, std::int64_t chunk, ChunkFunction function, void* context);
+void set_chunk_loop(ChunkLoop loop);
 }  // namespace detail
 
 // Calls body(begin, end) for [0, chunk), [chunk, 2 chunk), … [.., count), each exactly once, on any

@@ -61,7 +61,7 @@ int parallel_threads() { return current_threads()->count; }
 
 namespace detail {
 
-void parallel_chunks(std::int64_t count, std::int64_t chunk, ChunkFunction function, void* context) {
+void run_chunks(std::int64_t count, std::int64_t chunk, ChunkFunction function, void* context) {
   if (count <= 0) return;
   chunk = std::max<std::int64_t>(chunk, 1);
   if (count <= chunk) return function(context, 0, count);

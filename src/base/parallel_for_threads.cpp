@@ -144,7 +144,7 @@ int parallel_threads() { return Pool::instance().threads(); }
 
 namespace detail {
 
-void parallel_chunks(std::int64_t count, std::int64_t chunk, ChunkFunction function, void* context) {
+void run_chunks(std::int64_t count, std::int64_t chunk, ChunkFunction function, void* context) {
   if (count <= 0) return;
   Loop loop;
   loop.count = count;

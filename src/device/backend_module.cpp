@@ -103,8 +103,12 @@ LoadedModule load_backend_module(const std::vector<fs::path>& candidates) {
 }
 
 const LoadedModule& cuda_module() {
-  static const LoadedModule loaded = load_backend_module(
-      backend_module_candidates(std::getenv("STOWAGE_CUDA_BACKEND"), program_path(), library_path()));
+  static const LoadedModule loaded = [] {
+    LoadedModule found = load_backend_module(
+        backend_module_candidates(std::getenv("STOWAGE_CUDA_BACKEND"), program_path(), library_path()));
+    if (found.module != nullptr) found.module->set_chunk_loop(detail::parallel_chunks);
+    return found;
+  }();
   return loaded;
 }
 

@@ -10,11 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "src/base/parallel_for.h"
 #include "stowage/cuda_device.h"
 
 namespace stowage {
 
-inline constexpr unsigned backend_module_abi = 2;
+inline constexpr unsigned backend_module_abi = 3;
 
 struct BackendModule {
   // Read first: nothing behind them is touched when they differ from the program's.
@@ -25,6 +26,8 @@ struct BackendModule {
   std::unique_ptr<Device> (*open)(const CudaOptions& options) = nullptr;
   void (*add_kernels)(LaunchTable& table) = nullptr;
   AttentionUse (*attention_use)() = nullptr;
+  // Its parallel loops run by `loop` from then on: the program's, so that they have the program's threads.
+  void (*set_chunk_loop)(detail::ChunkLoop loop) = nullptr;
 };
 
 // What this program was built as; a module must say the same.
@@ -46,7 +49,7 @@ std::vector<std::filesystem::path> backend_module_candidates(const char* overrid
 // says which file, what the loader missed, and what to do.
 LoadedModule load_backend_module(const std::vector<std::filesystem::path>& candidates);
 
-// The CUDA module of this program, loaded on first use. Thread-safe.
+// The CUDA module of this program, loaded on first use; its parallel loops are this program's. Thread-safe.
 const LoadedModule& cuda_module();
 
 }  // namespace stowage

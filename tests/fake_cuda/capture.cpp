@@ -88,11 +88,6 @@ int Captures::exchange_mode(int* mode) {
   return 0;
 }
 
-bool Captures::any() {
-  const std::lock_guard lock(mutex_);
-  return !captures_.empty();
-}
-
 bool Captures::holds(void* stream) {
   const std::lock_guard lock(mutex_);
   return of_stream(stream) != nullptr;
@@ -106,6 +101,13 @@ int Captures::forbids_unsafe_call() {
     const bool others = capture.mode == capture_global && thread_mode == capture_global;
     if (thread_mode != capture_relaxed && (own || others)) error = invalidate(capture, unsupported);
   }
+  return error;
+}
+
+int Captures::forbids_waiting_for_all() {
+  const std::lock_guard lock(mutex_);
+  int error = 0;
+  for (Capture& capture : captures_) error = invalidate(capture, unsupported);
   return error;
 }
 

@@ -29,9 +29,11 @@ class Captures {
   int status(void* stream, int* status);
   int exchange_mode(int* mode);
 
-  bool any();
   bool holds(void* stream);
   int forbids_unsafe_call();
+  // Before a wait for a device or a context, which holds the captured streams, too: no mode of a thread
+  // permits it.
+  int forbids_waiting_for_all();
   // Before any call on a stream that is not enqueueing: a captured one can do nothing else.
   int forbids_waiting_for(void* stream);
   int record(void* event, void* stream);

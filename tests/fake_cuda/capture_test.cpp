@@ -81,6 +81,19 @@ TEST_F(CaptureTest, ARelaxedThreadMayDoAllOfIt) {
   EXPECT_EQ(mode, cudaStreamCaptureModeRelaxed);
 }
 
+TEST_F(CaptureTest, NobodyCanWaitForADeviceOrContextWhoseStreamIsCaptured) {
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  ASSERT_EQ(cudaThreadExchangeStreamCaptureMode(&mode), cudaSuccess);
+  for (const auto& call :
+       {std::function<int()>(cudaDeviceSynchronize), std::function<int()>(cuCtxSynchronize)}) {
+    begin(cudaStreamCaptureModeRelaxed);
+    EXPECT_EQ(call(), cudaErrorStreamCaptureUnsupported);
+    EXPECT_EQ(end(), cudaErrorStreamCaptureInvalidated);
+    EXPECT_EQ(call(), 0);
+  }
+  ASSERT_EQ(cudaThreadExchangeStreamCaptureMode(&mode), cudaSuccess);
+}
+
 TEST_F(CaptureTest, OtherThreadsAreForbiddenByTheDefaultModeAlone) {
   for (const cudaStreamCaptureMode mode : {cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal}) {
     begin(mode);

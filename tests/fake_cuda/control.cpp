@@ -40,6 +40,8 @@ void fake_cuda_set_cards(int cards) {
   State::get().change_settings([&](auto& settings) { settings.cards = cards; });
 }
 
+int fake_cuda_has_context(int card) { return State::get().has_context(card) ? 1 : 0; }
+
 void fake_cuda_set_host_physical(int supported) {
   State::get().change_settings([&](auto& settings) { settings.host_physical = supported != 0; });
 }

@@ -31,8 +31,10 @@ CUresult virtual_call(const char* name, Body body) {
   });
 }
 
+bool is_card(int number) { return number >= 0 && number < State::get().settings().cards; }
+
 bool is_on_the_card(const CUmemLocation& location) {
-  return location.type == CU_MEM_LOCATION_TYPE_DEVICE && location.id == 0;
+  return location.type == CU_MEM_LOCATION_TYPE_DEVICE && is_card(location.id);
 }
 
 bool is_on_the_host(const CUmemLocation& location) {
@@ -51,11 +53,12 @@ CUresult cuInit(unsigned) {
 CUresult cuDriverGetVersion(int* version) { return give(version, int{CUDA_VERSION}); }
 
 CUresult cuDeviceGetCount(int* count) {
-  return driver_call(__func__, [&] { return give(count, 1); });
+  return driver_call(__func__, [&] { return give(count, State::get().settings().cards); });
 }
 
 CUresult cuDeviceGet(CUdevice* device, int ordinal) {
-  return driver_call(__func__, [&] { return ordinal == 0 ? give(device, 0) : CUDA_ERROR_INVALID_DEVICE; });
+  return driver_call(__func__,
+                     [&] { return is_card(ordinal) ? give(device, ordinal) : CUDA_ERROR_INVALID_DEVICE; });
 }
 
 CUresult cuDeviceGetName(char* name, int length, CUdevice) {
@@ -68,7 +71,7 @@ CUresult cuDeviceGetName(char* name, int length, CUdevice) {
 
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device) {
   return driver_call(__func__, [&] {
-    if (device != 0) return CUDA_ERROR_INVALID_DEVICE;
+    if (!is_card(device)) return CUDA_ERROR_INVALID_DEVICE;
     const auto known = fake_cuda::device_attribute(static_cast<int>(attribute));
     return known ? give(value, *known) : CUDA_ERROR_INVALID_VALUE;
   });

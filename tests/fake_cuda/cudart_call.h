@@ -9,6 +9,7 @@
 namespace fake_cuda {
 
 inline thread_local cudaError_t last_error = cudaSuccess;
+inline thread_local int current_device = 0;
 
 inline cudaError_t noted(cudaError_t error) {
   if (error != cudaSuccess) last_error = error;
@@ -29,9 +30,10 @@ inline cudaError_t standing_error() {
   return static_cast<cudaError_t>(state.lost());
 }
 
-// Counts the call, then returns the first of: its planned fault, a standing error, what `body` returns.
+// Counts the call, then returns the first of: its planned fault, a standing error, what `body` returns. It
+// makes no context.
 template <class Body>
-cudaError_t call(const char* name, Body body) {
+cudaError_t call_without_context(const char* name, Body body) {
   if (in_host_function) {
     ++State::get().calls_from_host_functions;
     return cudaErrorNotPermitted;
@@ -40,6 +42,15 @@ cudaError_t call(const char* name, Body body) {
   if (planned != 0) return noted(static_cast<cudaError_t>(planned));
   const cudaError_t standing = standing_error();
   return noted(standing != cudaSuccess ? standing : body());
+}
+
+// The same, in a context of the thread's current device: the first such call makes it.
+template <class Body>
+cudaError_t call(const char* name, Body body) {
+  return call_without_context(name, [&] {
+    State::get().make_context(current_device);
+    return body();
+  });
 }
 
 // The same of a call that may wait or allocate, which a stream capture may forbid.

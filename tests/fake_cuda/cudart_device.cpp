@@ -12,12 +12,11 @@
 #include "tests/fake_cuda/virtual_memory.h"
 
 using fake_cuda::call;
+using fake_cuda::call_without_context;
+using fake_cuda::current_device;
 using fake_cuda::State;
-using fake_cuda::unsafe_call;
 
 namespace {
-
-thread_local int current_device = 0;
 
 cudaError_t check_ordinal(int device) {
   return device >= 0 && device < State::get().settings().cards ? cudaSuccess : cudaErrorInvalidDevice;
@@ -73,7 +72,7 @@ extern "C" {
 
 cudaError_t cudaGetDeviceCount(int* count) {
   if (count != nullptr) *count = 0;
-  return call(__func__, [&] {
+  return call_without_context(__func__, [&] {
     if (count == nullptr) return cudaErrorInvalidValue;
     *count = State::get().settings().cards;
     return cudaSuccess;
@@ -81,7 +80,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
 }
 
 cudaError_t cudaGetDevice(int* device) {
-  return call(__func__, [&] {
+  return call_without_context(__func__, [&] {
     if (device == nullptr) return cudaErrorInvalidValue;
     *device = current_device;
     return cudaSuccess;
@@ -89,22 +88,27 @@ cudaError_t cudaGetDevice(int* device) {
 }
 
 cudaError_t cudaSetDevice(int device) {
-  return call(__func__, [&] {
-    if (check_ordinal(device) == cudaSuccess) current_device = device;
-    return check_ordinal(device);
+  return call_without_context(__func__, [&] {
+    if (check_ordinal(device) != cudaSuccess) return cudaErrorInvalidDevice;
+    current_device = device;
+    State::get().make_context(device);
+    return cudaSuccess;
   });
 }
 
 cudaError_t cudaInitDevice(int device, unsigned, unsigned) {
-  return call(__func__, [&] { return check_ordinal(device); });
+  return call_without_context(__func__, [&] {
+    if (check_ordinal(device) == cudaSuccess) State::get().make_context(device);
+    return check_ordinal(device);
+  });
 }
 
 cudaError_t cudaSetDeviceFlags(unsigned) {
-  return call(__func__, [] { return cudaSuccess; });
+  return call_without_context(__func__, [] { return cudaSuccess; });
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* prop, int device) {
-  return call(__func__, [&] {
+  return call_without_context(__func__, [&] {
     if (prop == nullptr) return cudaErrorInvalidValue;
     *prop = properties();
     return check_ordinal(device);
@@ -112,9 +116,9 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* prop, int device) {
 }
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
-  return call(__func__, [&] {
+  return call_without_context(__func__, [&] {
     if (value == nullptr) return cudaErrorInvalidValue;
-    if (device != 0) return cudaErrorInvalidDevice;
+    if (check_ordinal(device) != cudaSuccess) return cudaErrorInvalidDevice;
     const auto known = fake_cuda::device_attribute(static_cast<int>(attribute));
     if (!known) return cudaErrorInvalidValue;
     *value = *known;
@@ -123,7 +127,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
 }
 
 cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
-  return call(__func__, [&] {
+  return call_without_context(__func__, [&] {
     const int needed = static_cast<int>(std::strlen(fake_cuda::pci_bus_id)) + 1;
     if (id == nullptr || length < needed) return cudaErrorInvalidValue;
     std::memcpy(id, fake_cuda::pci_bus_id, static_cast<std::size_t>(needed));
@@ -140,14 +144,16 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 }
 
 cudaError_t cudaDeviceSynchronize() {
-  return unsafe_call(__func__, [] {
+  return call(__func__, [] {
+    if (const int forbidden = fake_cuda::Captures::get().forbids_waiting_for_all())
+      return static_cast<cudaError_t>(forbidden);
     fake_cuda::Streams::get().synchronise_all();
     return static_cast<cudaError_t>(State::get().lost());
   });
 }
 
 cudaError_t cudaDeviceReset() {
-  return call(__func__, [] {
+  return call_without_context(__func__, [] {
     fake_cuda::Streams::get().clear();
     fake_cuda::VirtualMemory::get().clear();
     fake_cuda::Memory::get().clear();
@@ -180,12 +186,14 @@ const char* cudaGetErrorString(cudaError_t error) { return fake_cuda::error_text
 
 cudaError_t cudaGetDriverEntryPoint(const char* symbol, void** function, unsigned long long flags,
                                     cudaDriverEntryPointQueryResult* result) {
-  return call(__func__, [&] { return find_entry_point(symbol, function, CUDART_VERSION, flags, result); });
+  return call_without_context(
+      __func__, [&] { return find_entry_point(symbol, function, CUDART_VERSION, flags, result); });
 }
 
 cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned version,
                                              unsigned long long flags,
                                              cudaDriverEntryPointQueryResult* result) {
-  return call(__func__, [&] { return find_entry_point(symbol, function, version, flags, result); });
+  return call_without_context(__func__,
+                              [&] { return find_entry_point(symbol, function, version, flags, result); });
 }
 }

@@ -13,6 +13,7 @@
 #include <set>
 #include <vector>
 
+#include "tests/fake_cuda/capture.h"
 #include "tests/fake_cuda/driver_call.h"
 #include "tests/fake_cuda/driver_streams.h"
 #include "tests/fake_cuda/memory.h"
@@ -442,7 +443,8 @@ CUresult cuCtxPopCurrent_v2(CUcontext* context) {
 
 CUresult cuCtxSynchronize() {
   return driver_call(__func__, [] {
-    if (fake_cuda::any_driver_stream_captures()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (const int forbidden = fake_cuda::Captures::get().forbids_waiting_for_all())
+      return static_cast<CUresult>(forbidden);
     State::get().driver_work_held = false;
     return CUDA_SUCCESS;
   });

@@ -23,5 +23,7 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* address, std::size_t bytes, C
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream);
 CUresult cuStreamGetCtx_ptsz(CUstream stream, CUcontext* context);
 CUresult cuEventRecord_ptsz(CUevent event, CUstream stream);
+CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode);
+CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph* graph);
 CUresult cuStreamIsCapturing_ptsz(CUstream stream, CUstreamCaptureStatus* status);
 }

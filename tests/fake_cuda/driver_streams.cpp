@@ -48,7 +48,6 @@ bool driver_stream_known(CUstream stream) {
 }
 
 bool driver_stream_captures(CUstream stream) { return Captures::get().holds(stream); }
-bool any_driver_stream_captures() { return Captures::get().any(); }
 bool capture_forbids_waiting() { return Captures::get().forbids_unsafe_call() != 0; }
 
 }  // namespace fake_cuda
@@ -108,5 +107,13 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
     const int error = Captures::get().end(stream);
     return error != 0 ? static_cast<CUresult>(error) : give(graph, reinterpret_cast<CUgraph>(&the_graph));
   });
+}
+
+CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode) {
+  return cuStreamBeginCapture_v2(stream, mode);
+}
+
+CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph* graph) {
+  return cuStreamEndCapture(stream, graph);
 }
 }

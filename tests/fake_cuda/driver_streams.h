@@ -7,7 +7,6 @@ namespace fake_cuda {
 
 bool driver_stream_known(CUstream stream);  // the default ones, or one that was created and not destroyed
 bool driver_stream_captures(CUstream stream);
-bool any_driver_stream_captures();
 // Whether a call that might wait is refused to this thread, since some stream is captured: the capture ends
 // then.
 bool capture_forbids_waiting();

@@ -58,6 +58,10 @@ void fake_cuda_set_virtual_memory(int supported);
 // How many cards there seem to be: all of them are the one. At start: 1.
 void fake_cuda_set_cards(int cards);
 
+// Whether calls of the runtime have made a context on that card, which costs memory of it: cudaSetDevice, and
+// whatever needs one on the thread's current card.
+int fake_cuda_has_context(int card);
+
 // Whether cuMemCreate makes physical memory of the host. At start: 1.
 void fake_cuda_set_host_physical(int supported);
 

@@ -120,6 +120,16 @@ std::vector<const char*> State::called() {
   return order_;
 }
 
+void State::make_context(int card) {
+  const std::lock_guard lock(mutex_);
+  contexts_.insert(card);
+}
+
+bool State::has_context(int card) {
+  const std::lock_guard lock(mutex_);
+  return contexts_.contains(card);
+}
+
 unsigned State::pending_faults() {
   const std::lock_guard lock(mutex_);
   return static_cast<unsigned>(faults_.size()) +
@@ -149,6 +159,7 @@ void State::reset() {
   patience_in_milliseconds = patience_of_environment();
   const std::lock_guard lock(mutex_);
   launches_ = 0;
+  contexts_.clear();
   settings_ = settings_of_environment();
 }
 

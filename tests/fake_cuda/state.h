@@ -11,6 +11,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -63,6 +64,8 @@ class State {
   // Called on a stream's thread: whether the next kernel runs. The card is lost where it does not.
   bool kernel_may_start();
   void fault_kernel(unsigned nth, int error);
+  void make_context(int card);  // unless it has one
+  bool has_context(int card);
   ThreadOrders next_orders();  // of the next launch
   int lost() const { return lost_.load(std::memory_order_relaxed); }
 
@@ -89,6 +92,7 @@ class State {
   std::vector<const char*> order_;
   unsigned total_ = 0;
   unsigned launches_ = 0;
+  std::set<int> contexts_;                      // cards
   std::atomic<unsigned> kernels_to_fault_ = 0;  // 0: none
   std::atomic<int> kernel_error_ = 0;
   std::atomic<int> lost_ = 0;

@@ -15,14 +15,15 @@ bool may_have_context(int ordinal) {
 
 }  // namespace
 
-OutsideCapture::OutsideCapture() : exchanged_(cudaThreadExchangeStreamCaptureMode(&mode_) == cudaSuccess) {
-  if (!exchanged_) cudaGetLastError();
+OutsideCapture::OutsideCapture() {
+  const auto exchange = driver_api().thread_exchange_stream_capture_mode;
+  exchanged_ = exchange != nullptr && exchange(&mode_) == CUDA_SUCCESS;
 }
 
 // Tried twice: the thread should not stay as it is.
 OutsideCapture::~OutsideCapture() {
   for (int attempt = 0; exchanged_ && attempt < 2; ++attempt)
-    exchanged_ = cudaThreadExchangeStreamCaptureMode(&mode_) != cudaSuccess;
+    exchanged_ = driver_api().thread_exchange_stream_capture_mode(&mode_) != CUDA_SUCCESS;
 }
 
 CurrentDevice::CurrentDevice(int ordinal, bool restores, const Doing& doing) {

@@ -2,13 +2,16 @@
 // made outside of any stream capture.
 #pragma once
 
+#include <cuda.h>
+
 #include "src/device/cuda/check.h"
 
 namespace stowage::cuda {
 
 // While it lives, the calling thread may allocate, map, wait and ask events although a stream is being
 // captured (cudaStreamCaptureModeRelaxed); otherwise such a call fails and ends captures of the default mode
-// on any thread. Where the mode cannot be set, the call that follows is refused as it would have been.
+// on any thread. Where the mode cannot be set, the call that follows is refused as it would have been. The
+// mode is set by the driver: the runtime would make a context on the thread's current device for it.
 class OutsideCapture {
  public:
   OutsideCapture();
@@ -17,7 +20,7 @@ class OutsideCapture {
   ~OutsideCapture();
 
  private:
-  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;  // then the thread's own
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // then the thread's own
   bool exchanged_ = false;
 };
 

@@ -24,6 +24,7 @@ DriverApi load() {
   find(library, "cuMemUnmap", api.mem_unmap);
   find(library, "cuMemSetAccess", api.mem_set_access);
   find(library, "cuDevicePrimaryCtxGetState", api.device_primary_ctx_get_state);
+  find(library, "cuThreadExchangeStreamCaptureMode", api.thread_exchange_stream_capture_mode);
   return api;
 }
 

@@ -18,6 +18,7 @@ struct DriverApi {
 
   // Not of virtual memory; may be null where that is complete.
   decltype(&cuDevicePrimaryCtxGetState) device_primary_ctx_get_state = nullptr;
+  decltype(&cuThreadExchangeStreamCaptureMode) thread_exchange_stream_capture_mode = nullptr;
 
   bool complete() const;
 };

@@ -6,9 +6,9 @@
 
 namespace stowage::cuda {
 
-// Zeroed, by the kernel alone. Huge pages are advised, and faulted in on all cores. `binder` may not know a
-// near node: then pages go where the kernel puts them. Throws OutOfMemory when the host has no more or may
-// not lock more, DeviceError.
+// Zeroed, by the kernel alone. Huge pages are advised, and faulted in by parallel loops. `binder` may not
+// know a near node: then pages go where the kernel puts them. Throws OutOfMemory when the host has no more or
+// may not lock more, DeviceError.
 void* pin(Bytes bytes, const MemoryBinder& binder, const Doing& doing);
 
 // The work on it is done. When this throws, the memory is still there.

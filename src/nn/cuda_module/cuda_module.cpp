@@ -15,8 +15,8 @@ std::unique_ptr<stowage::Device> open(const stowage::CudaOptions& options) {
 }  // namespace
 
 extern "C" const stowage::BackendModule* stowage_backend_module() {
-  static const stowage::BackendModule module{stowage::backend_module_abi, stowage::backend_module_version(),
-                                             stowage::cuda::status,       open,
-                                             stowage::cuda::add_kernels,  stowage::cuda::attention_use};
+  static const stowage::BackendModule module{
+      stowage::backend_module_abi, stowage::backend_module_version(), stowage::cuda::status,          open,
+      stowage::cuda::add_kernels,  stowage::cuda::attention_use,      stowage::detail::set_chunk_loop};
   return &module;
 }

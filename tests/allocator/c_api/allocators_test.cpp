@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -422,6 +423,31 @@ TEST_F(AllocatorsTest, AChildOfAForkHasNoDevice) {
             }),
             0);
   EXPECT_EQ(statistics(allocators).allocated, 1024u);
+}
+
+// The thread that is in a call at the time of a fork holds its locks in the child for ever.
+TEST_F(AllocatorsTest, AForkDuringAnotherThreadsFirstCallsHangsNoChild) {
+  Allocators allocators = make();
+  std::atomic<bool> done = false;
+  std::atomic<int> calls = 0;
+  std::thread other([&] {
+    while (!done) {
+      allocators.set_limit(STOWAGE_ALL_DEVICES, 1_MiB);
+      ++calls;
+    }
+  });
+  for (int i = 0; i < 30 && !HasFailure(); ++i) {
+    const int before = calls;
+    while (calls == before) std::this_thread::yield();
+    EXPECT_EQ(in_a_child([&] {
+                alarm(60);  // a child that hangs
+                const int status = allocators.set_history(1);
+                return status == STOWAGE_OK || status == STOWAGE_AFTER_FORK ? 0 : 1;
+              }),
+              0);
+  }
+  done = true;
+  other.join();
 }
 
 TEST_F(AllocatorsTest, AForkBeforeTheFirstUseDoesNoHarm) {

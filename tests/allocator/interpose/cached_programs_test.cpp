@@ -44,6 +44,20 @@ TEST_F(CachedPrograms, ThatForkAndThatHaveThreadsAreServed) {
   expect_all_freed();
   expect_all_caught(run(cacher + " threads", "--cache"));
   expect_all_freed();
+  expect_replays();
+}
+
+TEST_F(CachedPrograms, CaptureGraphsUndisturbed) {
+  expect_all_caught(run(cacher + " capture", "--cache"));
+  expect_all_freed();
+  expect_all_caught(run(cacher + " capture_during_a_wait", "--cache"));
+  expect_all_freed();
+}
+
+TEST_F(CachedPrograms, HaveAFreeInTheRecordBeforeItsAddressIsGivenOutAgain) {
+  expect_all_caught(run(cacher + " again", "--cache"));
+  expect_all_freed();
+  expect_replays();
 }
 
 TEST_F(CachedPrograms, NeedNotWaitForMemoryThatOthersMap) {

@@ -79,6 +79,10 @@ class InterposedPrograms : public ::testing::Test {
       for (const auto& [device, card] : process.cards) EXPECT_EQ(card.live, 0U);
     }
   }
+  void expect_replays() {
+    const Ran replayed = shell("exec 2>&1; " STOWAGE_PROGRAM " replay --policy pytorch " + record_path_);
+    EXPECT_EQ(code(replayed), 0) << replayed.output;
+  }
   std::string record_text() const { return samples::contents_of(record_path_); }
 
   samples::TemporaryFolder folder_;

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <sstream>
 #include <thread>
 #include <vector>
 
@@ -45,6 +46,56 @@ TEST(Ledger, KeepsWhatTheDriverDoesNotFree) {
   ledger.not_freed(0x1000, *ledger.take(0x1000), 1);
   EXPECT_EQ(ledger.live(0), 100U);
   EXPECT_TRUE(ledger.take(0x1000));
+}
+
+// The events of a record and their addresses, in order.
+std::vector<std::string> events_of(const std::string& path) {
+  std::vector<std::string> events;
+  std::istringstream text(samples::contents_of(path));
+  for (std::string line; std::getline(text, line);) {
+    std::vector<std::string> fields(1);
+    for (const char c : line) c == ',' ? void(fields.emplace_back()) : fields.back().push_back(c);
+    if (fields.size() > 7 && fields[7] != "0x0") events.push_back(fields[3] + ' ' + fields[7]);
+  }
+  return events;
+}
+
+TEST(Ledger, WritesAFreeBeforeTheAddressIsGrantedAgain) {
+  const samples::TemporaryFolder folder;
+  const std::string path = folder.make("record", "");
+  Ledger ledger({.record = path});
+  for (int thread = 0; thread < 2; ++thread) ASSERT_TRUE(ledger.admit(small));
+  ledger.granted(0x1000, small);
+  const auto first = ledger.take(0x1000);
+  ledger.granted(0x1000, small);  // to another thread, once the driver has freed it for the first
+  const auto second = ledger.take(0x1000);
+  ASSERT_TRUE(first && second);
+  EXPECT_EQ(ledger.live(0), 100U);
+  ledger.freed(0x1000, *first, 0);
+  EXPECT_EQ(ledger.live(0), 100U) << "the second is not freed yet";
+  ledger.freed(0x1000, *second, 0);
+  EXPECT_EQ(ledger.live(0), 0U);
+  ledger.end();
+  EXPECT_THAT(events_of(path),
+              ::testing::ElementsAre("alloc 0x1000", "free 0x1000", "alloc 0x1000", "free 0x1000"));
+}
+
+TEST(Ledger, WritesTheEndOfAHandleBeforeItIsGivenOutAgain) {
+  const samples::TemporaryFolder folder;
+  const std::string path = folder.make("record", "");
+  Ledger ledger({.record = path});
+  const Block block = with(small, Kind::physical);
+  for (int thread = 0; thread < 2; ++thread) ASSERT_TRUE(ledger.admit(block));
+  ledger.created(7, block);
+  ledger.mapped(0x10000, 100, 7);
+  ledger.released(7);
+  ledger.created(7, block);  // to another thread, once the driver has unmapped it for the first
+  ledger.unmapped(0x10000, 100);
+  EXPECT_EQ(ledger.live(0), 100U);
+  ledger.released(7);
+  EXPECT_EQ(ledger.live(0), 0U);
+  ledger.end();
+  EXPECT_THAT(events_of(path), ::testing::ElementsAre("alloc 0x7", "free 0x7", "alloc 0x7", "free 0x7"));
 }
 
 TEST(Ledger, RefusesWhatTheLimitHasNoRoomFor) {

@@ -103,7 +103,7 @@ TEST_P(SpillingPrograms, HaveItFreedInTheOrderOfTheirWork) {
 
 TEST_P(SpillingPrograms, ThatCaptureGraphsKeepThemTheDrivers) {
   expect_all_caught(run_way("capture", "--limit 1 --spill 8MiB"));
-  EXPECT_EQ(spilled().bytes, 400U);
+  EXPECT_EQ(spilled().bytes, 800U + 10_MiB);
 }
 
 TEST_P(SpillingPrograms, LoseWhatContextsTakeAlong) {
@@ -130,10 +130,16 @@ TEST_P(SpillingPrograms, ThatForkSpillInBothProcesses) {
 TEST_P(SpillingPrograms, OfSeveralThreadsShareIt) {
   expect_all_caught(run_way("threads", "--limit 1 --spill 64MiB"));
   expect_all_freed();
+  expect_replays();
 }
 
 TEST_P(SpillingPrograms, HaveTheirSmallBlocksTogether) {
   expect_all_caught(run_way("small_ones", "--limit 1 --spill 2MiB"));
+  expect_all_freed();
+}
+
+TEST_P(SpillingPrograms, HaveBlocksOfAllSizesApart) {
+  expect_all_caught(run_way("scattered_ones", "--limit 1 --spill 1GiB"));
   expect_all_freed();
 }
 

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <thread>
 
+#include "src/base/parallel_for.h"
 #include "stowage/machine_file.h"
 #include "tests/device/device_conformance.h"
 #include "tests/fake_cuda/fake_cuda.h"
@@ -87,6 +88,38 @@ TEST_F(CudaDeviceTest, LeavesTheCurrentDeviceIfAsked) {
   const auto device = open_cuda_device({.ordinal = 0});
   EXPECT_EQ(current(), 0);
   EXPECT_EQ(cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
+}
+
+TEST_F(CudaDeviceTest, MakesAContextOnItsOwnCardAlone) {
+  for (const bool keeps : {false, true}) {
+    fake_cuda_reset();
+    fake_cuda_set_cards(2);
+    // A thread that has used no card: card 0 is current.
+    std::thread([&] {
+      const auto device = open_cuda_device({.ordinal = 1, .keeps_current_device = keeps});
+      const DeviceMemory memory(*device, MemoryKind::device, 1000), pinned(*device, MemoryKind::pinned, 1000);
+      const Lane lane(*device, LaneRole::compute);
+      device->synchronise_lane(lane.id());
+      device->memory_info();
+    }).join();
+    EXPECT_TRUE(fake_cuda_has_context(1));
+    EXPECT_FALSE(fake_cuda_has_context(0));
+  }
+}
+
+std::atomic<int> program_loops = 0;
+
+// The threads of the program fault pinned pages in, as many as it has set.
+TEST_F(CudaDeviceTest, PinsOnTheProgramsThreads) {
+  detail::set_chunk_loop([](auto count, auto chunk, auto function, auto context) {
+    ++program_loops;
+    detail::run_chunks(count, chunk, function, context);
+  });
+  const auto device = open_cuda_device({.scratch = 0});
+  const int before = program_loops;
+  const DeviceMemory pinned(*device, MemoryKind::pinned, 1000);
+  EXPECT_EQ(program_loops, before + 1);
+  detail::set_chunk_loop(detail::run_chunks);
 }
 
 TEST_F(CudaDeviceTest, AdoptsStreams) {

@@ -24,6 +24,7 @@ extern "C" const stowage::BackendModule* stowage_backend_module() {
                                              status,
                                              open,
                                              add_kernels,
-                                             attention_use};
+                                             attention_use,
+                                             [](stowage::detail::ChunkLoop) {}};
   return &module;
 }

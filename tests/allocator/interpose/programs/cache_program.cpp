@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -137,7 +138,7 @@ void fork_and_go_on() {
 
 void threads() {
   std::vector<std::thread> all;
-  for (std::size_t t = 0; t < 4; ++t) {
+  for (std::size_t t = 0; t < 8; ++t) {
     all.emplace_back([t] {
       for (std::size_t i = 1; i <= 200; ++i) {
         CUdeviceptr address = 0;
@@ -150,7 +151,69 @@ void threads() {
     });
   }
   for (std::thread& thread : all) thread.join();
-  for (std::size_t t = 0; t < 4; ++t) asked("device", std::size_t{1000} * 200 * 201 / 2);
+  for (std::size_t t = 0; t < 8; ++t) asked("device", std::size_t{1000} * 200 * 201 / 2);
+}
+
+// A free during a capture disturbs it in no mode: nobody waits, and nobody gets the block before someone has.
+void capture() {
+  CUstream stream = nullptr;
+  CUgraph graph = nullptr;
+  ok(cuStreamCreate(&stream, 0));
+  for (const CUstreamCaptureMode mode : {CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_RELAXED}) {
+    const CUdeviceptr first = allocate(3 * mib), second = allocate(3 * mib);
+    ok(cuStreamBeginCapture(stream, mode));
+    require(cuMemFreeAsync(second, stream) == CUDA_ERROR_INVALID_VALUE, "it is no graph's");
+    ok(cuMemFree(first));
+    require(cuMemFree(first) != CUDA_SUCCESS, "once");
+    const CUdeviceptr third = allocate(3 * mib);
+    require(third != first, "nobody gets what may be in use");
+    ok(cuStreamEndCapture(stream, &graph));
+    fake_cuda_forget_calls();
+    ok(cuMemFree(second));
+    require(fake_cuda_calls("cuCtxSynchronize") == 1, "the next free waits");
+    const CUdeviceptr fourth = allocate(3 * mib), fifth = allocate(3 * mib);
+    require((fourth == first && fifth == second) || (fourth == second && fifth == first), "for both");
+    for (const CUdeviceptr address : {third, fourth, fifth}) ok(cuMemFree(address));
+  }
+  ok(cuStreamDestroy(stream));
+}
+
+// A capture that another thread begins while a free waits.
+void capture_during_a_wait() {
+  static CUstream stream = nullptr;
+  static std::thread other;
+  static std::atomic<bool> begun = false;
+  ok(cuStreamCreate(&stream, 0));
+  const auto begin = [](void*) {
+    other = std::thread([] {
+      ok(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+      begun = true;
+    });
+    for (int i = 0; i < 10000 && !begun; ++i) std::this_thread::yield();
+  };
+  fake_cuda_during_call("cuCtxSynchronize", begin, nullptr);
+  ok(cuMemFree(allocate(1000)));
+  other.join();
+  CUgraph graph = nullptr;
+  ok(cuStreamEndCapture(stream, &graph));  // with its work: it began behind the wait
+  ok(cuStreamDestroy(stream));
+}
+
+// Another thread gets the block before the free that gave it back has returned: the free's last call of the
+// driver restores the thread's mode of captures.
+void again() {
+  static CUdeviceptr block = 0, hit = 0;
+  block = allocate(mib);
+  const auto ask = [](void*) { hit = allocate(mib); };
+  const auto wait_for_the_last = [](void* last) {
+    fake_cuda_during_call("cuThreadExchangeStreamCaptureMode", reinterpret_cast<void (*)(void*)>(last),
+                          nullptr);
+  };
+  fake_cuda_during_call("cuCtxSynchronize", wait_for_the_last,
+                        reinterpret_cast<void*>(static_cast<void (*)(void*)>(ask)));
+  ok(cuMemFree(block));
+  require(hit == block, "another thread has it before the free returns");
+  ok(cuMemFree(hit));
 }
 
 // A block is freed and given out again while the driver maps memory for another thread.
@@ -172,8 +235,17 @@ void meanwhile() {
 
 int main(int count, char** arguments) {
   const std::map<std::string, std::function<void()>> ways = {
-      {"reuse", reuse},   {"queries", queries},     {"room", room},       {"ends", ends},
-      {"faults", faults}, {"fork", fork_and_go_on}, {"threads", threads}, {"meanwhile", meanwhile},
+      {"reuse", reuse},
+      {"queries", queries},
+      {"room", room},
+      {"ends", ends},
+      {"faults", faults},
+      {"fork", fork_and_go_on},
+      {"threads", threads},
+      {"meanwhile", meanwhile},
+      {"again", again},
+      {"capture", capture},
+      {"capture_during_a_wait", capture_during_a_wait},
   };
   CUcontext primary = nullptr;
   ok(cuDevicePrimaryCtxRetain(&primary, 0));

@@ -177,6 +177,7 @@ void capture() {
   CUdeviceptr node = 0, ordered = 0;
   ok(cuStreamCreate(&stream, 0));
   ok(cuStreamCreate(&other, 0));
+  fake_cuda_forget_calls();
   ok(cuMemAllocAsync(&ordered, 100, other));
   asked("async", 100);
   ok(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
@@ -185,11 +186,17 @@ void capture() {
   ok(cuMemFreeAsync(node, stream));
   const CUdeviceptr plain = allocate(300);
   ok(cuMemFreeAsync(ordered, other));
-  require(cuMemFree(plain) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "nobody can wait for what is captured");
-  ok(cuStreamEndCapture(stream, &graph));
-  require_of_the_device(plain, 300);
   ok(cuMemFree(plain));
-  require(chunks() == 0, "all is free but the graph's");
+  require(cuMemFree(plain) != CUDA_SUCCESS, "once");
+  require(fake_cuda_calls("cuCtxSynchronize") == 0 && chunks() > 0, "nobody can wait, so it is kept back");
+  ok(cuStreamEndCapture(stream, &graph));
+  ok(cuMemFree(allocate(400)));
+  require(fake_cuda_calls("cuCtxSynchronize") == 1 && chunks() == 0, "the next free waits for both");
+  ok(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+  ok(cuMemFree(allocate(3 * mib)));
+  ok(cuStreamEndCapture(stream, &graph));
+  ok(cuMemFree(allocate(7 * mib)));
+  require(fake_cuda_calls("cuCtxSynchronize") == 3 && chunks() == 0, "so does one that finds no room");
 }
 
 void contexts() {
@@ -282,7 +289,7 @@ void fork_and_go_on() {
 
 void threads() {
   std::vector<std::thread> all;
-  for (std::size_t t = 0; t < 4; ++t) {
+  for (std::size_t t = 0; t < 8; ++t) {
     all.emplace_back([t] {
       for (std::size_t i = 1; i <= 100; ++i) {
         CUdeviceptr address = 0;
@@ -300,7 +307,7 @@ void threads() {
     });
   }
   for (std::thread& thread : all) thread.join();
-  for (std::size_t t = 0; t < 4; ++t) asked("device", std::size_t{1000} * 100 * 101 / 2);
+  for (std::size_t t = 0; t < 8; ++t) asked("device", std::size_t{1000} * 100 * 101 / 2);
   ok(cuMemFree(allocate(2)));
   require(nothing_is_left(), "all is free");
 }
@@ -324,6 +331,36 @@ void small_ones() {
   require(nothing_is_left(), "all is free");
 }
 
+// Blocks of all sizes, made and freed in any order: none overlaps another.
+void scattered_ones() {
+  std::map<CUdeviceptr, std::size_t> blocks;
+  std::uint64_t state = 1;
+  const auto random = [&](std::uint64_t below) {
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    return (state >> 33U) % below;
+  };
+  for (int i = 0; i < 4000; ++i) {
+    if (!blocks.empty() && (blocks.size() > 700 || random(5) < 2)) {
+      auto block = blocks.lower_bound(blocks.begin()->first + random(1U << 26U));
+      if (block == blocks.end()) block = blocks.begin();
+      ok(cuMemFree(block->first));
+      blocks.erase(block);
+      continue;
+    }
+    const std::size_t bytes = 1 + random(std::uint64_t{1} << (5 + random(16)));
+    CUdeviceptr address = 0;
+    ok(cuMemAlloc(&address, bytes));
+    asked("device", bytes);
+    const auto next = blocks.lower_bound(address);
+    require(next == blocks.end() || address + bytes <= next->first, "it ends before the next");
+    require(next == blocks.begin() || std::prev(next)->first + std::prev(next)->second <= address,
+            "it begins behind the one before");
+    blocks[address] = bytes;
+  }
+  for (const auto& [address, bytes] : blocks) ok(cuMemFree(address));
+  require(nothing_is_left(), "all is free");
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -341,6 +378,7 @@ int main(int count, char** arguments) {
       {"fork", fork_and_go_on},
       {"threads", threads},
       {"small_ones", small_ones},
+      {"scattered_ones", scattered_ones},
   };
   const auto way = ways.find(count > 1 ? arguments[1] : "");
   require(way != ways.end(), "the first argument is known");
