@@ -97,8 +97,8 @@ class GraphBuilder {
   // sum + part, where each is the loss of some micro-batches: all of them count as the loss, with gradient 1.
   Value add_loss(Value sum, Value part);
 
-  // For an op's random draws: a key by its name, the same for all micro-batches, and how many groups of four
-  // elements the micro-batches before draw, where each draws for `elements`.
+  // For an op's random draws: a key by its name, the same for all micro-batches, and the number of its first
+  // element in the batch, where each micro-batch draws for `elements`.
   void add_random_stream(Attributes& attributes, const std::string& name, std::int64_t elements);
 
   // Whether `of` depends on a parameter, so that a backward rule owes it a gradient.
