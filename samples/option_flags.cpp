@@ -111,6 +111,15 @@ void add_training(CLI::App& app, Options& options, Words& words) {
       ->group(group)
       ->check(quiet(CLI::IsMember({"matrices", "all"})))
       ->type_name("NAME");
+  const auto add_beta = [&](const char* flag, double& value, const char* text) {
+    app.add_option(flag, value, text)->group(group)->check(quiet(CLI::Range(0.0, 0.999999)))->type_name("X");
+  };
+  add_beta("--beta1", options.beta1, "AdamW's: what the mean of the gradients keeps of itself at each step");
+  add_beta("--beta2", options.beta2, "AdamW's: what the mean of their squares keeps");
+  app.add_option("--epsilon", options.epsilon, "AdamW's: added to the root of the mean of squares")
+      ->group(group)
+      ->check(quiet(CLI::Range(1e-30, 1.0)))
+      ->type_name("X");
   app.add_option("--clip", options.clip, "largest global gradient norm, 0: never clip")
       ->group(group)
       ->check(real)

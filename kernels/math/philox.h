@@ -22,8 +22,7 @@ struct RandomStream {
 STOWAGE_HOST_DEVICE r123::Philox4x32::ctr_type random_words(const RandomStream& stream, std::uint64_t index) {
   const auto low = [](std::uint64_t value) { return static_cast<std::uint32_t>(value); };
   const auto high = [](std::uint64_t value) { return static_cast<std::uint32_t>(value >> 32U); };
-  const r123::Philox4x32::ctr_type counter = {
-      {low(index), high(index), low(stream.step), high(stream.seed)}};
+  const r123::Philox4x32::ctr_type counter = {{low(index), high(index), low(stream.step), high(stream.seed)}};
   const r123::Philox4x32::key_type key = {{low(stream.seed), low(stream.key)}};
   return r123::Philox4x32()(counter, key);
 }
