@@ -30,12 +30,18 @@ struct Changeable {
   const char* what;
 };
 constexpr const char* other_rates = "other learning rates, and other bits";
-constexpr Changeable changeable[] = {{steps_field, "--steps", other_rates},
-                                     {"training.learning_rate", "--learning-rate", other_rates},
-                                     {"training.schedule", "--schedule", other_rates},
-                                     {"training.final_share", "--final-share", other_rates},
-                                     {"optimizer.clip", "--clip", "other bits"},
-                                     {head_tokens_field, "--head-chunk", "other bits"}};
+constexpr const char* other_bits = "other bits";
+constexpr Changeable changeable[] = {
+    {steps_field, "--steps", other_rates},
+    {"training.learning_rate", "--learning-rate", other_rates},
+    {"training.schedule", "--schedule", other_rates},
+    {"training.final_share", "--final-share", other_rates},
+    {"optimizer.clip", "--clip", other_bits},
+    {"optimizer.beta1", "--beta1", other_bits},
+    {"optimizer.beta2", "--beta2", other_bits},
+    {"optimizer.epsilon", "--epsilon", other_bits},
+    {"model.micro_batches", "--micro-batches", "sums in another order, and other bits"},
+    {head_tokens_field, "--head-chunk", other_bits}};
 
 // Runs `action`, and puts the flag before what it complains of.
 template <class Action>

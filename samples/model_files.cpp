@@ -75,6 +75,8 @@ void take_initial_sizes(Options& options, const GivenSizes& given) {
   model.epsilon = stored.epsilon;
   model.vocabulary = stored.vocabulary;
   options.initial = found;
+  const TensorFiles files = of_flag("--init", [&] { return TensorFiles(options.init); });
+  about_initial(options, [&] { check_sizes(files, found); });
 }
 
 InitialModel::InitialModel(const Options& options, const Graph& graph) : options_(options) {

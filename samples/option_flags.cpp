@@ -2,10 +2,10 @@
 
 #include <charconv>
 
+#include "src/models/limits.h"
+
 namespace stowage::samples {
 namespace {
-
-constexpr std::int64_t most = 1 << 24;
 
 // Empty when `text` is a seed. CLI11 itself would turn one that is too large into the largest.
 std::string seed_error(const std::string& text) {
@@ -20,22 +20,21 @@ CLI::Validator quiet(CLI::Validator validator) { return validator.description(""
 
 void add_model(CLI::App& app, Options& options, Words& words) {
   GptConfig& model = options.model;
-  const auto size = quiet(CLI::Range(std::int64_t{1}, most));
-  const auto add = [&](const char* flag, std::int64_t& value, const char* text) {
-    app.add_option(flag, value, text)->group("Model")->check(size)->type_name("N");
+  const auto add = [&](const char* flag, auto& value, const char* text, std::int64_t most = most_of_others) {
+    app.add_option(flag, value, text)
+        ->group("Model")
+        ->check(quiet(CLI::Range(std::int64_t{1}, most)))
+        ->type_name("N");
   };
-  add("--layers", model.layers, "Transformer layers");
-  add("--width", model.width, "features per token, a multiple of --heads");
+  add("--layers", model.layers, "Transformer layers", most_layers);
+  add("--width", model.width, "features per token, a multiple of --heads", most_width);
   add("--heads", model.heads, "attention heads");
   add("--sequence", model.sequence, "tokens of a sample (bytes, where there is no tokenizer)");
   add("--batch", model.batch, "samples per step");
   add("--micro-batches", model.micro_batches, "equal parts of the batch, gradients summed over them");
-  app.add_option("--head-chunk", model.head_tokens,
-                 "tokens whose logits exist at once: more are faster and take more memory; bits depend on it "
-                 "(2048 to 8192, by width and batch; a resumed run goes on with its own)")
-      ->group("Model")
-      ->check(size)
-      ->type_name("N");
+  add("--head-chunk", model.head_tokens,
+      "tokens whose logits exist at once: more are faster and take more memory; bits depend on it "
+      "(2048 to 8192, by width and batch; a resumed run goes on with its own)");
   app.add_option("--dropout", model.dropout, "probability of dropping an activation")
       ->group("Model")
       ->check(quiet(CLI::Range(0.0, 0.99)))
@@ -111,6 +110,15 @@ void add_training(CLI::App& app, Options& options, Words& words) {
       ->group(group)
       ->check(quiet(CLI::IsMember({"matrices", "all"})))
       ->type_name("NAME");
+  const auto add_beta = [&](const char* flag, double& value, const char* text) {
+    app.add_option(flag, value, text)->group(group)->check(quiet(CLI::Range(0.0, 0.999999)))->type_name("X");
+  };
+  add_beta("--beta1", options.beta1, "AdamW's: what the mean of the gradients keeps of itself at each step");
+  add_beta("--beta2", options.beta2, "AdamW's: what the mean of their squares keeps");
+  app.add_option("--epsilon", options.epsilon, "AdamW's: added to the root of the mean of squares")
+      ->group(group)
+      ->check(quiet(CLI::Range(1e-30, 1.0)))
+      ->type_name("X");
   app.add_option("--clip", options.clip, "largest global gradient norm, 0: never clip")
       ->group(group)
       ->check(real)

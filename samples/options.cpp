@@ -73,6 +73,9 @@ void check_together(const Options& options) {
   // CLI11's ranges let "nan" pass.
   const std::map<const char*, double> reals = {{"--learning-rate", options.learning_rate},
                                                {"--weight-decay", options.weight_decay},
+                                               {"--beta1", options.beta1},
+                                               {"--beta2", options.beta2},
+                                               {"--epsilon", options.epsilon},
                                                {"--final-share", options.final_share},
                                                {"--clip", options.clip},
                                                {"--evaluation-share", options.evaluation_share},
@@ -179,7 +182,10 @@ Options default_options(ModelKind kind) {
                    .epsilon = 1e-12};
   options.steps = 2500;
   options.warmup = 100;
+  // As BERT was pre-trained: google-research/bert, optimization.py.
   options.weight_decay = 0.01;
+  options.beta2 = 0.999;
+  options.epsilon = 1e-6;
   options.evaluate_every = 250;
   options.evaluation_samples = 256;
   return options;
@@ -267,7 +273,8 @@ CommandLine parse_command_line(int count, const char* const* arguments, ModelKin
     return option != nullptr && option->count() > 0;
   };
   options.resume = given("--resume");
-  for (const char* flag : {"--learning-rate", "--schedule", "--final-share", "--clip", "--head-chunk"})
+  for (const char* flag : {"--learning-rate", "--schedule", "--final-share", "--clip", "--head-chunk",
+                           "--beta1", "--beta2", "--epsilon", "--micro-batches"})
     if (given(flag)) options.changed.insert(flag);
   if (given("--generate")) options.generate = prompt_of(words.prompt);
   take_initial_sizes(options, {given("--layers"), given("--width"), given("--heads"), given("--sequence"),

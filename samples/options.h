@@ -31,6 +31,8 @@ struct Options {
   Descent descent = Descent::cosine;
   double final_share = 0.1;  // of the learning rate, at the last step
   DecayedParameters decayed = DecayedParameters::matrices;
+  // AdamW's, as the model's reference has them: of a BERT see default_options.
+  double beta1 = AdamW{}.beta1, beta2 = AdamW{}.beta2, epsilon = AdamW{}.epsilon;
   double clip = 1.0;
   std::uint64_t seed = 1;
 
@@ -81,7 +83,12 @@ inline Schedule schedule_of(const Options& options) {
 
 // The optimizer that these ask for.
 inline AdamW optimizer_of(const Options& options) {
-  return {.weight_decay = options.weight_decay, .decayed = options.decayed, .clip = options.clip};
+  return {.beta1 = options.beta1,
+          .beta2 = options.beta2,
+          .epsilon = options.epsilon,
+          .weight_decay = options.weight_decay,
+          .decayed = options.decayed,
+          .clip = options.clip};
 }
 
 // "train_gpt" or "train_bert".

@@ -10,13 +10,12 @@
 #include "samples/checkpoints.h"
 #include "samples/gpt_task.h"
 #include "samples/model_files.h"
+#include "src/models/limits.h"
 #include "stowage/error.h"
 #include "stowage/safetensors.h"
 
 namespace stowage::samples {
 namespace {
-
-constexpr std::int64_t largest_size = 1 << 24;
 
 std::string field_of(const CheckpointState& state, const std::string& folder, const std::string& field) {
   const auto found = state.configuration.find(field);
@@ -138,12 +137,12 @@ GptConfig sizes_in(const CheckpointState& state, const std::string& folder) {
   if (const std::string kind = field_of(state, folder, "model.kind"); kind != "gpt")
     throw InvalidInput(fmt::format(
         "{}/state.json: 'configuration.model.kind' is \"{}\": only a GPT writes text", folder, kind));
-  const auto size = [&](const char* field) {
-    return number_of<std::int64_t>(state, folder, field, 1, largest_size);
+  const auto size = [&](const char* field, std::int64_t most = most_of_others) {
+    return number_of<std::int64_t>(state, folder, field, 1, most);
   };
   GptConfig sizes;
-  sizes.layers = size("model.layers");
-  sizes.width = size("model.width");
+  sizes.layers = size("model.layers", most_layers);
+  sizes.width = size("model.width", most_width);
   sizes.heads = size("model.heads");
   sizes.vocabulary = size("model.vocabulary");
   sizes.padded_vocabulary = size("model.padded_vocabulary");

@@ -31,6 +31,9 @@ std::string_view to_string(DecayedParameters decayed);  // "matrices", "all"
 // AdamW (Loshchilov & Hutter, "Decoupled Weight Decay Regularization", algorithm 2), with the
 // global gradient norm clipped to `clip` (0: the norm is reported, never clipped).
 // The learning rate comes with every step (StepOptions in engine.h).
+// beta1, beta2, epsilon and weight decay are those of GPT-3 (Brown et al., "Language Models are Few-Shot
+// Learners", appendix B), since GPT-2's paper says none; nanoGPT trains GPT-2 with them too. BERT was trained
+// with beta2 0.999, epsilon 1e-6 and weight decay 0.01 (google-research/bert, optimization.py).
 struct AdamW {
   double beta1 = 0.9;
   double beta2 = 0.95;
@@ -97,8 +100,8 @@ class GraphBuilder {
   // sum + part, where each is the loss of some micro-batches: all of them count as the loss, with gradient 1.
   Value add_loss(Value sum, Value part);
 
-  // For an op's random draws: a key by its name, the same for all micro-batches, and how many groups of four
-  // elements the micro-batches before draw, where each draws for `elements`.
+  // For an op's random draws: a key by its name, the same for all micro-batches, and the number of its first
+  // element in the batch, where each micro-batch draws for `elements`.
   void add_random_stream(Attributes& attributes, const std::string& name, std::int64_t elements);
 
   // Whether `of` depends on a parameter, so that a backward rule owes it a gradient.

@@ -60,9 +60,11 @@
 //   adamw                           p, grad, m A, v A, clip f64{2} (, low i16)          beta1, beta2,
 //                                     -> p, m, v (, low); `low` goes with bf16 alone:   epsilon, weight_decay
 //                                     the master weight is the f32 of bits (p << 16) + low
-// Dropout draws from Philox4x32-10 with key (seed, attribute key) and counter (skipped + element / 4, step),
-// where the integer attribute `skipped` is 0 unless it is there: attributes `key`, `sequence`, `heads`,
-// `causal`, `chunk`, `vocabulary` and `transposed` are integers; the others are doubles unless quoted.
+// Dropout draws element e of the batch from Philox4x32-10 with key (seed, attribute key) and counter
+// (e / 4, step), word e % 4. An op's element 0 is the batch's element `first_element`, an integer attribute
+// that is 0 where it is not there, so that splitting the batch changes no mask.
+// Attributes `key`, `sequence`, `heads`, `causal`, `chunk`, `vocabulary` and `transposed` are integers; the
+// others are doubles unless quoted.
 // Tensors of type f64 or i32 above are so for any T. Kernels may use scratch of at most 256 KiB per
 // thread (the counterpart of a GPU's shared memory); anything larger is a workspace of the graph.
 #pragma once

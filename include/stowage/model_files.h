@@ -89,6 +89,10 @@ ParameterAccess access_to(EngineType& engine) {
 // an encoder alone.
 using MissingParameters = std::vector<std::string>;
 
+// Whether the files have the tables and the layers that `model` asks for, judged by their headers alone: to
+// be called before a graph is built for sizes out of a file. Throws InvalidInput naming the tensor.
+void check_sizes(const TensorFiles& files, const ModelDescription& model);
+
 // Whether the files hold the graph's model: every tensor that is asked for, of its shape and of a type that
 // can be read, and none that has no place. Reads headers alone. Throws InvalidInput naming the tensor.
 MissingParameters check_model(const TensorFiles& files, const ModelDescription& model, const Graph& graph);

@@ -8,9 +8,8 @@
 // `micro_batches` splits the batch into equal parts whose gradients are summed (in the work type, from the
 // first to the last), so that only one part's activations need be there at a time; who feeds the model sees
 // nothing of it. The loss is the mean over the targets of the whole batch, and the gradients are its, up to
-// rounding. Dropout drops what it drops in the batch as a whole, where the elements that one of its ops
-// draws for (samples * sequence * width; in attention samples * heads * sequence^2) are a multiple of 4 in
-// each part; otherwise it draws others.
+// rounding: what differs is the order of sums. Dropout drops the same elements of the batch, however it is
+// split.
 //
 // `padded_vocabulary` gives the embedding rows that are no tokens, so that its products have sizes that
 // hardware likes. They are in no softmax, their gradients are zero, and a file of the model leaves them out.

@@ -52,6 +52,7 @@ void DropoutMask::apply_blocks(std::uint64_t first, std::int64_t count, const T*
     return;
   }
   Words words;
+  first += stream_.first;
   std::uint64_t index = first / 4;
   auto skipped = static_cast<std::int64_t>(first % 4);
   for (std::int64_t done = 0; done < count;) {

@@ -17,14 +17,9 @@ class DropoutMask {
         threshold_(dropout_threshold(probability)),
         scale_(static_cast<float>(1 / (1 - probability))) {}
 
-  // Elements 4 index … 4 index + 3 of the stream.
-  STOWAGE_HOST_DEVICE void apply_to_four(std::uint64_t index, float* x) const {
-    const auto words = random_words(stream_, index);
-    for (int i = 0; i < 4; ++i) x[i] = words.v[i] >= threshold_ ? x[i] * scale_ : 0.0F;
-  }
-
   // What element `element` is multiplied by.
   STOWAGE_HOST_DEVICE float factor(std::uint64_t element) const {
+    element += stream_.first;
     const auto words = random_words(stream_, element / 4);
     // No index: an array that is indexed at run time lies in local memory.
     const std::uint32_t left = element % 2 == 0 ? words.v[0] : words.v[1];
@@ -32,8 +27,10 @@ class DropoutMask {
     return (element % 4 < 2 ? left : right) >= threshold_ ? scale_ : 0.0F;
   }
 
-  // Bit i: whether element first + i is kept, i < 4. One draw where `first` is a multiple of 4, else two.
+  // Bit i: whether element first + i is kept, i < 4. One draw where that element's number in the batch is a
+  // multiple of 4, else two.
   STOWAGE_HOST_DEVICE unsigned kept_of_four(std::uint64_t first) const {
+    first += stream_.first;
     unsigned bits = kept_of_group(first / 4);
     if (first % 4 != 0) bits = (bits | kept_of_group(first / 4 + 1) << 4U) >> first % 4;
     return bits & 0xfU;

@@ -36,8 +36,13 @@ __global__ void add_kernel(std::int64_t count, const T* a, const T* b, T* y, boo
 // Of the pack that begins at element `first`.
 template <class T>
 __device__ void drop(const DropoutMask& mask, std::int64_t first, Pack<T>& pack) {
-  for (int group = 0; group < pack_size<T> / 4; ++group)
-    mask.apply_to_four(static_cast<std::uint64_t>(first / 4 + group), pack.values + 4 * group);
+  for (int group = 0; group < pack_size<T>; group += 4) {
+    const unsigned kept = mask.kept_of_four(static_cast<std::uint64_t>(first + group));
+    for (int i = 0; i < 4; ++i) {
+      float& value = pack.values[group + i];
+      value = (kept >> i & 1U) != 0 ? value * mask.scale() : 0.0F;
+    }
+  }
 }
 
 template <class T>

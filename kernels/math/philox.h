@@ -1,5 +1,5 @@
 // Dropout's random bits: Philox4x32-10 (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3"),
-// from Random123. A draw is a function of (seed, key, step, element) and nothing else.
+// from Random123. A draw is a function of (seed, key, step, element of the batch) and nothing else.
 #pragma once
 
 #include <Random123/philox.h>
@@ -15,15 +15,14 @@ struct RandomStream {
   std::uint64_t seed = 0;
   std::uint64_t key = 0;
   std::uint64_t step = 0;
-  std::uint64_t skipped = 0;  // groups of four elements: index 0 below stands for the group behind them
+  std::uint64_t first = 0;  // number in the batch of the op's element 0: micro-batches before have the others
 };
 
-// Words for the elements 4 index … 4 index + 3. Only the low 32 bits of key and step count.
+// Words for the elements 4 index … 4 index + 3 of the batch. Only the low 32 bits of key and step count.
 STOWAGE_HOST_DEVICE r123::Philox4x32::ctr_type random_words(const RandomStream& stream, std::uint64_t index) {
   const auto low = [](std::uint64_t value) { return static_cast<std::uint32_t>(value); };
   const auto high = [](std::uint64_t value) { return static_cast<std::uint32_t>(value >> 32U); };
-  const r123::Philox4x32::ctr_type counter = {
-      {low(index + stream.skipped), high(index + stream.skipped), low(stream.step), high(stream.seed)}};
+  const r123::Philox4x32::ctr_type counter = {{low(index), high(index), low(stream.step), high(stream.seed)}};
   const r123::Philox4x32::key_type key = {{low(stream.seed), low(stream.key)}};
   return r123::Philox4x32()(counter, key);
 }

@@ -11,9 +11,6 @@
 namespace stowage {
 namespace {
 
-constexpr std::int64_t most_layers = 1024;
-constexpr std::int64_t most_width = 1 << 20;
-constexpr double most_bytes = 1e18;  // of a step in all: sums of sizes stay far from 64 bits
 constexpr std::int64_t head_width = 64;
 
 struct Defaults {
@@ -75,19 +72,6 @@ void require_divisible(const ModelSpec& spec) {
                   spec.micro_batches, spec.batch));
 }
 
-// A bound from above on all bytes of the step: 32 per parameter, 40 activations of a layer's width.
-void require_bounded(const ModelSpec& spec) {
-  const auto number = [](std::int64_t value) { return static_cast<double>(value); };
-  const double width = number(spec.width);
-  const double parameters =
-      width * (13 * number(spec.layers) * (width + 1) + number(spec.vocabulary) + number(spec.sequence));
-  const double activations = number(spec.tokens()) * (number(spec.layers) + 1) * (width + number(spec.heads));
-  if (32 * parameters + 320 * activations > most_bytes)
-    throw InvalidInput(fmt::format(
-        "{}, {} samples of {} tokens: larger than any machine; make --batch, --sequence or the model smaller",
-        describe(spec), spec.batch, spec.sequence));
-}
-
 ModelSpec complete(ModelFamily family, const GptSize& size, const ModelWords& words, DataType type) {
   const Defaults& defaults = family == ModelFamily::gpt ? gpt_defaults : bert_defaults;
   ModelSpec spec{family,
@@ -102,7 +86,6 @@ ModelSpec complete(ModelFamily family, const GptSize& size, const ModelWords& wo
                  {}};
   if (!words.head_chunk.empty()) spec.head_tokens = parse_count("--head-chunk", words.head_chunk);
   require_heads(spec);
-  require_bounded(spec);
   require_divisible(spec);
   return spec;
 }

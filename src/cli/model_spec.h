@@ -6,6 +6,7 @@
 #include <string>
 
 #include "src/cli/gpt_sizes.h"
+#include "src/models/limits.h"
 #include "stowage/graph.h"
 
 namespace stowage {
@@ -47,6 +48,7 @@ Graph build(const ModelSpec& spec);
 std::string describe(const ModelSpec& spec);
 
 // A whole number from 1 to `most`. Throws InvalidInput that begins with `option`.
-std::int64_t parse_count(const std::string& option, const std::string& text, std::int64_t most = 1 << 24);
+std::int64_t parse_count(const std::string& option, const std::string& text,
+                         std::int64_t most = most_of_others);
 
 }  // namespace stowage

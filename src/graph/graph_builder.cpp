@@ -198,7 +198,7 @@ Value GraphBuilder::add_loss(Value sum, Value part) {
 void GraphBuilder::add_random_stream(Attributes& attributes, const std::string& name, std::int64_t elements) {
   const auto next = static_cast<std::int64_t>(random_keys_.size());
   attributes["key"] = random_keys_.try_emplace(shared(name), next).first->second;
-  if (micro_batch_.index > 0) attributes["skipped"] = (elements + 3) / 4 * micro_batch_.index;
+  if (micro_batch_.index > 0) attributes["first_element"] = elements * micro_batch_.index;
 }
 
 void GraphBuilder::check_alias(const Op& op, const Alias& alias) const {

@@ -6,6 +6,7 @@
 
 #include "src/model_files/files.h"
 #include "src/model_files/strict_json.h"
+#include "src/models/limits.h"
 #include "stowage/error.h"
 #include "stowage/model_files.h"
 
@@ -18,7 +19,6 @@ using nlohmann::json;
 constexpr const char* config_remedy =
     "give the config.json of a GPT-2 or BERT model as transformers writes it";
 constexpr Bytes most_config_bytes = 4_MiB;
-constexpr std::int64_t most_of_a_size = std::int64_t{1} << 31U;
 
 // Names of the fields of one kind.
 struct FieldNames {
@@ -85,8 +85,8 @@ class ConfigReader {
     ModelDescription model;
     model.kind = kind();
     const FieldNames& names = fields_of(model.kind);
-    model.layers = size(names.layers);
-    model.width = size(names.width);
+    model.layers = size(names.layers, most_layers);
+    model.width = size(names.width, most_width);
     model.heads = size(names.heads);
     model.vocabulary = size("vocab_size");
     model.positions = size(names.positions);
@@ -115,11 +115,10 @@ class ConfigReader {
     field.refuse(fmt::format("is {}; gpt2 and bert are supported", in_quotes(word)));
   }
 
-  std::int64_t size(const char* name) const {
+  std::int64_t size(const char* name, std::int64_t most = most_of_others) const {
     const JsonField field = root_.member(name);
     const std::int64_t value = field.integer();
-    if (value < 1 || value > most_of_a_size)
-      field.refuse(fmt::format("is {}; 1 to {} is supported", value, most_of_a_size));
+    if (value < 1 || value > most) field.refuse(fmt::format("is {}; 1 to {} is supported", value, most));
     return value;
   }
 

@@ -34,10 +34,42 @@ struct Matches {
   std::vector<Tie> ties;
 };
 
-class Matcher {
+// Tensors of the files by their usual names, and what is wrong with them.
+class Finder {
+ public:
+  Finder(const TensorFiles& files, const ModelDescription& model) : files_(files), model_(model) {}
+
+  const StoredTensor* find(const std::string& name) const {
+    for (const std::string& accepted : accepted_names(model_.kind, name))
+      if (const StoredTensor* found = files_.find(accepted)) return found;
+    return nullptr;
+  }
+
+  void require_fits(const StoredTensor& tensor, const std::vector<std::int64_t>& shape) const {
+    if (!is_real(tensor.type))
+      refuse(fmt::format("tensor {} is of type {}, and F16, BF16, F32 and F64 can be read",
+                         in_quotes(tensor.name), to_string(tensor.type)));
+    if (tensor.shape != shape)
+      refuse(fmt::format("tensor {} has the shape [{}], and config.json asks for [{}]",
+                         in_quotes(tensor.name), fmt::join(tensor.shape, ", "), fmt::join(shape, ", ")));
+  }
+
+  const char* kind_word() const { return model_.kind == ModelKind::gpt2 ? "GPT-2" : "BERT"; }
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw InvalidInput(fmt::format(
+        "model files: {}; give the files and the config.json of one model, with or without its tied head",
+        why));
+  }
+
+ protected:
+  const TensorFiles& files_;
+  const ModelDescription& model_;
+};
+
+class Matcher : Finder {
  public:
   Matcher(const TensorFiles& files, const ModelDescription& model, const Graph& graph)
-      : files_(files), model_(model), graph_(graph) {}
+      : Finder(files, model), graph_(graph) {}
 
   Matches run() {
     Matches result;
@@ -52,12 +84,6 @@ class Matcher {
   }
 
  private:
-  const StoredTensor* find(const std::string& name) const {
-    for (const std::string& accepted : accepted_names(model_.kind, name))
-      if (const StoredTensor* found = files_.find(accepted)) return found;
-    return nullptr;
-  }
-
   void find_parts(Match& match) {
     for (const StoredPart& part : match.parameter.parts) {
       const StoredTensor* found = find(part.name);
@@ -69,15 +95,6 @@ class Matcher {
       used_.insert(found);
       match.stored.push_back(found);
     }
-  }
-
-  void require_fits(const StoredTensor& tensor, const std::vector<std::int64_t>& shape) const {
-    if (!is_real(tensor.type))
-      refuse(fmt::format("tensor {} is of type {}, and F16, BF16, F32 and F64 can be read",
-                         in_quotes(tensor.name), to_string(tensor.type)));
-    if (tensor.shape != shape)
-      refuse(fmt::format("tensor {} has the shape [{}], and config.json asks for [{}]",
-                         in_quotes(tensor.name), fmt::join(tensor.shape, ", "), fmt::join(shape, ", ")));
   }
 
   void judge_others(Matches& result) const {
@@ -97,15 +114,6 @@ class Matcher {
     }
   }
 
-  const char* kind_word() const { return model_.kind == ModelKind::gpt2 ? "GPT-2" : "BERT"; }
-  [[noreturn]] void refuse(const std::string& why) const {
-    throw InvalidInput(fmt::format(
-        "model files: {}; give the files and the config.json of one model, with or without its tied head",
-        why));
-  }
-
-  const TensorFiles& files_;
-  const ModelDescription& model_;
   const Graph& graph_;
   std::set<const StoredTensor*> used_;
 };
@@ -226,6 +234,29 @@ class Reader {
 };
 
 }  // namespace
+
+void check_sizes(const TensorFiles& files, const ModelDescription& model) {
+  const Finder finder(files, model);
+  const auto require = [&](const std::string& name, const std::vector<std::int64_t>& shape) {
+    const StoredTensor* found = finder.find(name);
+    if (found == nullptr)
+      finder.refuse(fmt::format("there is no tensor {}, and config.json asks for {} layers", in_quotes(name),
+                                model.layers));
+    finder.require_fits(*found, shape);
+  };
+  const std::int64_t width = model.width;
+  if (model.kind == ModelKind::gpt2) {
+    require("transformer.wte.weight", {model.vocabulary, width});
+    require("transformer.wpe.weight", {model.positions, width});
+    for (std::int64_t layer = 0; layer < model.layers; ++layer)
+      require(fmt::format("transformer.h.{}.mlp.c_fc.weight", layer), {width, 4 * width});
+  } else {
+    require("bert.embeddings.word_embeddings.weight", {model.vocabulary, width});
+    require("bert.embeddings.position_embeddings.weight", {model.positions, width});
+    for (std::int64_t layer = 0; layer < model.layers; ++layer)
+      require(fmt::format("bert.encoder.layer.{}.intermediate.dense.weight", layer), {4 * width, width});
+  }
+}
 
 MissingParameters check_model(const TensorFiles& files, const ModelDescription& model, const Graph& graph) {
   return Matcher(files, model, graph).run().missing;

@@ -3,17 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <limits>
-#include <utility>
 
+#include "src/models/limits.h"
 #include "stowage/error.h"
 
 namespace stowage {
 namespace {
 
-constexpr std::int64_t most_layers = 1 << 16;
 constexpr std::int64_t most_units = 1 << 18;
 
 struct Checker {
@@ -22,42 +19,45 @@ struct Checker {
   void require(bool holds, const std::string& saying) const {
     if (!holds) throw InvalidInput(fmt::format("{}: {}", sizes.model, saying));
   }
-  void positive(const char* name, std::int64_t value) const {
-    require(value > 0, fmt::format("{} is {}; give at least 1", name, value));
-  }
-  // The largest tensors, in bytes of f64, must fit in 63 bits.
-  void bounded(const char* what, std::initializer_list<std::int64_t> factors) const {
-    std::int64_t product = 8;
-    for (std::int64_t factor : factors) {
-      require(!__builtin_mul_overflow(product, factor, &product),
-              fmt::format("{} overflows 63 bits of bytes; make one of them smaller", what));
-    }
-  }
 };
 
-void require_positive(const Checker& checker, const ModelSizes& sizes) {
-  using Field = std::pair<const char*, std::int64_t>;
-  for (auto [name, value] :
-       std::array{Field{"layers", sizes.layers}, Field{"width", sizes.width}, Field{"heads", sizes.heads},
-                  Field{"vocabulary", sizes.vocabulary}, Field{"sequence", sizes.sequence},
-                  Field{"batch", sizes.batch}, Field{"micro_batches", sizes.micro_batches}}) {
-    checker.positive(name, value);
+void require_in_range(const Checker& checker, const ModelSizes& sizes) {
+  struct Field {
+    const char* name;
+    std::int64_t value;
+    std::int64_t most = most_of_others;
+  };
+  for (const auto& [name, value, most] :
+       {Field{"layers", sizes.layers, most_layers}, Field{"width", sizes.width, most_width},
+        Field{"heads", sizes.heads}, Field{"vocabulary", sizes.vocabulary}, Field{"sequence", sizes.sequence},
+        Field{"batch", sizes.batch}, Field{"micro_batches", sizes.micro_batches}}) {
+    checker.require(value > 0, fmt::format("{} is {}; give at least 1", name, value));
+    checker.require(value <= most, fmt::format("{} is {}; give at most {}", name, value, most));
   }
 }
 
+// 32 bytes for each parameter, 40 activations of a layer's width, all logits, and what attention draws for.
 void require_bounded(const Checker& checker, const ModelSizes& sizes) {
-  checker.bounded("width * width", {4, sizes.width, sizes.width});
+  const auto number = [](std::int64_t value) { return static_cast<double>(value); };
+  const double width = number(sizes.width), layers = number(sizes.layers), heads = number(sizes.heads);
   const std::int64_t rows = std::max(sizes.vocabulary, sizes.padded_vocabulary);
-  checker.bounded("vocabulary * width", {rows, sizes.width});
-  checker.bounded("batch * sequence * width", {sizes.batch, sizes.sequence, 4, sizes.width});
-  checker.bounded("batch * sequence * vocabulary", {sizes.batch, sizes.sequence, rows});
+  const double tokens = number(sizes.batch) * number(sizes.sequence);
+  const double parameters = width * (13 * layers * (width + 1) + number(rows) + number(sizes.sequence));
+  const double activations = tokens * (layers + 1) * (width + heads);
+  const double bytes = 32 * parameters + 320 * activations + 8 * tokens * number(rows) +
+                       tokens * heads * number(sizes.sequence);
+  checker.require(
+      bytes <= most_step_bytes,
+      fmt::format("{} layers, width {}, heads {}, vocabulary {}, {} samples of {} tokens: larger than any "
+                  "machine; make batch, sequence or the model smaller",
+                  sizes.layers, sizes.width, sizes.heads, rows, sizes.batch, sizes.sequence));
 }
 
 }  // namespace
 
 void require_valid(const ModelSizes& sizes) {
   const Checker checker{sizes};
-  require_positive(checker, sizes);
+  require_in_range(checker, sizes);
   checker.require(
       sizes.width % sizes.heads == 0,
       fmt::format("width {} is not divisible by heads {}; change one of them", sizes.width, sizes.heads));
@@ -72,17 +72,12 @@ void require_valid(const ModelSizes& sizes) {
                               sizes.padded_vocabulary, sizes.vocabulary));
   checker.require(sizes.head_tokens >= 0,
                   fmt::format("head_tokens is {}; give tokens, or 0 for all of them", sizes.head_tokens));
-  checker.require(sizes.layers <= most_layers,
-                  fmt::format("layers is {}; give at most {}", sizes.layers, most_layers));
   checker.require(sizes.batch % sizes.micro_batches == 0,
                   fmt::format("batch {} is not divisible by micro_batches {}; change one of them",
                               sizes.batch, sizes.micro_batches));
   checker.require(sizes.micro_batches <= most_units / (2 * sizes.layers + 2),
                   fmt::format("micro_batches {} with layers {} makes too many ops; give fewer of one of them",
                               sizes.micro_batches, sizes.layers));
-  checker.require(
-      sizes.vocabulary <= std::numeric_limits<std::int32_t>::max(),
-      fmt::format("vocabulary {} does not fit the i32 tokens; give at most 2147483647", sizes.vocabulary));
   require_bounded(checker, sizes);
 }
 

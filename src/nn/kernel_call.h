@@ -102,7 +102,7 @@ class KernelCall {
   }
   RandomStream random() const {
     return {step().seed, static_cast<std::uint64_t>(integer("key")), step().step,
-            static_cast<std::uint64_t>(integer_if_present("skipped"))};
+            static_cast<std::uint64_t>(integer_if_present("first_element"))};
   }
 
   // Input `index` holds the tokens or targets of the whole batch, of which the op takes `count`.

@@ -114,20 +114,57 @@ TEST(LaunchTable, RefusesMoreTokensThanTheBatchHas) {
   }
 }
 
-// Element 8 of the one is element 0 of the other.
-TEST(LaunchTable, SkipsWhatOtherMicroBatchesDraw) {
-  std::vector<float> x(16, 1), whole(16), rest(8);
-  Launcher all("dropout", {{"probability", 0.5}, {"key", std::int64_t{3}}});
-  all.read(x, {16});
-  all.write(whole, {16});
-  all.run();
-  Launcher part("dropout", {{"probability", 0.5}, {"key", std::int64_t{3}}, {"skipped", std::int64_t{2}}});
-  part.read(rest, {8});
-  std::fill(rest.begin(), rest.end(), 1.0F);
-  std::vector<float> dropped(8);
-  part.write(dropped, {8});
-  part.run();
-  EXPECT_EQ(dropped, std::vector<float>(whole.begin() + 8, whole.end()));
+// Element `first` of the one is element 0 of the other.
+TEST(LaunchTable, DropsTheSameElementsOfABatchInParts) {
+  constexpr std::int64_t count = 40;
+  const auto drop = [](const char* kernel, std::int64_t first) {
+    std::vector<float> x(count, 1), zeros(count, 0), y(count);
+    Launcher part(kernel, {{"probability", 0.5}, {"key", std::int64_t{3}}, {"first_element", first}});
+    if (std::string_view(kernel) == "add") part.read(zeros, {count});
+    part.read(x, {count});
+    part.write(y, {count});
+    part.run();
+    return y;
+  };
+  for (const char* kernel : {"dropout", "add"}) {
+    const std::vector<float> whole = drop(kernel, 0);
+    for (std::int64_t first = 0; first < 9; ++first) {
+      const std::vector<float> part = drop(kernel, first);
+      EXPECT_EQ(std::vector<float>(part.begin(), part.end() - first),
+                std::vector<float>(whole.begin() + first, whole.end()))
+          << kernel << ' ' << first;
+    }
+  }
+}
+
+// Three samples at once and one by one, each of 27 probabilities.
+TEST(LaunchTable, DropsTheSameProbabilitiesOfABatchInParts) {
+  constexpr std::int64_t heads = 3, sequence = 3, width = 6;
+  const auto attend = [=](std::int64_t first_sample, std::int64_t samples) {
+    const std::int64_t tokens = samples * sequence;
+    std::vector<float> qkv(static_cast<std::size_t>(tokens * 3 * width));
+    for (std::size_t i = 0; i < qkv.size(); ++i) qkv[i] = static_cast<float>(i % 5);
+    for (std::size_t i = 3 * width * sequence; i < qkv.size(); ++i) qkv[i] = qkv[i - 3 * width * sequence];
+    std::vector<float> out(static_cast<std::size_t>(tokens * width));
+    std::vector<float> log_sum_exp(static_cast<std::size_t>(tokens * heads));
+    Launcher part("attention", {{"heads", heads},
+                                {"sequence", sequence},
+                                {"causal", std::int64_t{0}},
+                                {"dropout", 0.5},
+                                {"key", std::int64_t{3}},
+                                {"first_element", first_sample * heads * sequence * sequence}});
+    part.read(qkv, {tokens, 3 * width});
+    part.write(out, {tokens, width});
+    part.write(log_sum_exp, {samples, heads, sequence});
+    part.run();
+    return out;
+  };
+  std::vector<float> parts;
+  for (std::int64_t sample : {0, 1, 2}) {
+    const std::vector<float> part = attend(sample, 1);
+    parts.insert(parts.end(), part.begin(), part.end());
+  }
+  EXPECT_EQ(attend(0, 3), parts);
 }
 
 TEST(LaunchTable, HoldsEveryKernelOfTheContract) {

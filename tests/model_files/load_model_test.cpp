@@ -37,6 +37,31 @@ std::vector<std::vector<std::byte>> loaded(const TensorFiles& files, const Model
   return values.all();
 }
 
+TEST(CheckSizes, TakesTheFilesOfTheModel) {
+  for (const char* folder : {"gpt2", "gpt2_sharded", "bert", "bert_half"})
+    check_sizes(TensorFiles(fixture(folder)), read_model_description(fixture(folder)));
+}
+
+TEST(CheckSizes, NamesTheFirstTensorThatDiffers) {
+  const auto refused = [](const char* folder, ModelDescription model, auto field, std::int64_t value,
+                          const std::string& words) {
+    model.*field = value;
+    expect_refused([&] { check_sizes(TensorFiles(fixture(folder)), model); }, words);
+  };
+  const auto layers = &ModelDescription::layers;
+  refused("gpt2", gpt_described, layers, std::int64_t{1} << 40,
+          "no tensor \"transformer.h.2.mlp.c_fc.weight\", and config.json asks for 1099511627776 layers");
+  refused("bert", bert_described, layers, 3, "no tensor \"bert.encoder.layer.2.intermediate.dense.weight\"");
+  for (const auto field : {&ModelDescription::vocabulary, &ModelDescription::width}) {
+    refused("gpt2", gpt_described, field, 1 << 20,
+            "wte.weight\" has the shape [256, 8], and config.json asks");
+    refused("bert", bert_described, field, 1 << 20, "word_embeddings.weight\" has the shape [");
+  }
+  refused("gpt2", gpt_described, &ModelDescription::positions, 33, "wpe.weight\" has the shape [32, 8]");
+  refused("bert", bert_described, &ModelDescription::positions, 1,
+          "position_embeddings.weight\" has the shape");
+}
+
 TEST(LoadModel, ReadsGptAsItIs) {
   const Graph graph = test::gpt_graph(gpt_described, 256, 32);
   for (const char* folder : {"gpt2", "gpt2_sharded"}) {

@@ -7,6 +7,7 @@
 #include <new>
 
 #include "stowage/error.h"
+#include "stowage/model_files.h"
 #include "stowage/safetensors.h"
 
 namespace {
@@ -80,6 +81,24 @@ TEST_F(SafetensorsMemory, AClaimedShapeTakesNothing) {
 TEST_F(SafetensorsMemory, NestingTakesNoMoreThanTheFile) {
   const std::string header = "{\"a\":{\"shape\":" + std::string(1'000'000, '[');
   EXPECT_LT(taken_by(of_header(header, header.size())), 3 * header.size());
+}
+
+TEST_F(SafetensorsMemory, AConfigsClaimsTakeNothing) {
+  const std::string header = R"({"wte.weight":{"dtype":"F32","shape":[1,1],"data_offsets":[0,4]},)"
+                             R"("wpe.weight":{"dtype":"F32","shape":[1,1],"data_offsets":[4,8]},)"
+                             R"("h.0.mlp.c_fc.weight":{"dtype":"F32","shape":[1,4],"data_offsets":[8,24]}})";
+  std::ofstream(path_, std::ios::binary) << of_header(header, header.size()) + std::string(24, '\0');
+  const TensorFiles files(path_);
+  ModelDescription claimed{.layers = 1, .width = 1, .heads = 1, .vocabulary = 1, .positions = 1};
+  check_sizes(files, claimed);
+  for (const auto field : {&ModelDescription::layers, &ModelDescription::width, &ModelDescription::vocabulary,
+                           &ModelDescription::positions}) {
+    ModelDescription larger = claimed;
+    larger.*field = std::int64_t{1} << 40;
+    const std::size_t before = allocated;
+    EXPECT_THROW(check_sizes(files, larger), InvalidInput);
+    EXPECT_LT(allocated - before, 20'000U);
+  }
 }
 
 }  // namespace

@@ -202,7 +202,8 @@ TEST(Bert, RefusesWhatDoesNotFit) {
   refused(changed_bert(&BertConfig::heads, std::int64_t{3}), "bert: width 8 is not divisible by heads 3");
   refused(changed_bert(&BertConfig::dropout, 1.0), "bert: dropout 1 is outside [0, 1)");
   refused(changed_bert(&BertConfig::head_tokens, std::optional<std::int64_t>(-1)), "bert: head_tokens is -1");
-  refused(changed_bert(&BertConfig::width, std::int64_t{1} << 40), "bert: width * width overflows");
+  refused(changed_bert(&BertConfig::width, std::int64_t{1} << 40),
+          "bert: width is 1099511627776; give at most");
   refused(changed_bert(&BertConfig::padded_vocabulary, std::int64_t{10}),
           "bert: padded_vocabulary 10 is below vocabulary 11");
   refused(changed_bert(&BertConfig::attention_dropout, std::optional(1.5)),

@@ -272,21 +272,21 @@ TEST(Gpt, RefusesWhatDoesNotFit) {
   expect_refused(changed(&GptConfig::dropout, std::nan("")), "gpt: dropout nan is outside [0, 1)");
   expect_refused(changed(&GptConfig::layers, std::int64_t{1} << 40),
                  "gpt: layers is 1099511627776; give at most");
+  expect_refused(changed(&GptConfig::layers, std::int64_t{1025}), "gpt: layers is 1025; give at most 1024");
   expect_refused(changed(&GptConfig::vocabulary, std::int64_t{1} << 31),
-                 "gpt: vocabulary 2147483648 does not fit");
-  expect_refused(changed(&GptConfig::width, std::int64_t{1} << 40), "gpt: width * width overflows");
-  expect_refused(changed(&GptConfig::batch, std::int64_t{1} << 60),
-                 "gpt: batch * sequence * width overflows");
+                 "gpt: vocabulary is 2147483648; give at most 16777216");
+  expect_refused(changed(&GptConfig::width, std::int64_t{1} << 40), "give at most 1048576");
+  expect_refused(changed(&GptConfig::batch, std::int64_t{1} << 60), "gpt: batch is 1152921504606846976");
   expect_refused(changed(&GptConfig::padded_vocabulary, std::int64_t{10}),
                  "gpt: padded_vocabulary 10 is below vocabulary 11");
-  expect_refused(changed(&GptConfig::padded_vocabulary, std::int64_t{1} << 60),
-                 "gpt: vocabulary * width overflows");
+  expect_refused(changed(&GptConfig::padded_vocabulary, std::int64_t{1} << 60), "larger than any machine");
   expect_refused(changed(&GptConfig::residual_dropout, std::optional(-1.0)),
                  "gpt: residual_dropout -1 is outside [0, 1)");
   expect_refused(changed(&GptConfig::epsilon, std::nan("")), "gpt: epsilon nan is not above 0");
-  GptConfig wide = changed(&GptConfig::batch, std::int64_t{1} << 51);
-  wide.vocabulary = 1 << 20;
-  expect_refused(wide, "gpt: batch * sequence * vocabulary overflows");
+  GptConfig large = changed(&GptConfig::batch, std::int64_t{1} << 24);
+  large.sequence = 1 << 24;
+  expect_refused(large,
+                 "16777216 samples of 16777216 tokens: larger than any machine; make batch, sequence or");
 }
 
 TEST(Gpt, PadsItsVocabulary) {

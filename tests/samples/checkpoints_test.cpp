@@ -56,6 +56,9 @@ TEST(Checkpoints, WhatChangesTheBitsIsInTheConfiguration) {
   EXPECT_TRUE(changes([](Options& options) { options.learning_rate = 0.0010000000000000002; }));
   EXPECT_TRUE(changes([](Options& options) { options.weight_decay = 0; }));
   EXPECT_TRUE(changes([](Options& options) { options.decayed = DecayedParameters::all; }));
+  EXPECT_TRUE(changes([](Options& options) { options.beta1 = 0.8; }));
+  EXPECT_TRUE(changes([](Options& options) { options.beta2 = 0.9; }));
+  EXPECT_TRUE(changes([](Options& options) { options.epsilon = 1e-9; }));
   EXPECT_TRUE(changes([](Options& options) { options.clip = 0; }));
   EXPECT_TRUE(changes([](Options& options) { options.seed++; }));
   // And what does not is not.

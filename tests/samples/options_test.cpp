@@ -79,6 +79,12 @@ TEST(Options, EveryFlag) {
                                  "linear",
                                  "--final-share",
                                  "0.5",
+                                 "--beta1",
+                                 "0.5",
+                                 "--beta2",
+                                 "0.75",
+                                 "--epsilon",
+                                 "1e-4",
                                  "--decay",
                                  "all",
                                  "--clip",
@@ -132,6 +138,9 @@ TEST(Options, EveryFlag) {
   EXPECT_EQ(options.learning_rate, 0.5);
   EXPECT_EQ(options.warmup, 4U);
   EXPECT_EQ(options.weight_decay, 0.25);
+  EXPECT_EQ(options.beta1, 0.5);
+  EXPECT_EQ(options.beta2, 0.75);
+  EXPECT_EQ(options.epsilon, 1e-4);
   EXPECT_EQ(options.decayed, DecayedParameters::all);
   EXPECT_EQ(options.descent, Descent::linear);
   EXPECT_EQ(options.final_share, 0.5);
@@ -229,6 +238,9 @@ TEST(Options, HelpListsEveryFlag) {
                            "--warmup",
                            "--weight-decay",
                            "--decay ",
+                           "--beta1",
+                           "--beta2",
+                           "--epsilon",
                            "--schedule",
                            "--final-share",
                            "--clip",
@@ -283,6 +295,26 @@ TEST(Options, OfABert) {
   EXPECT_EQ(sizes.layers, options.model.layers);
   EXPECT_EQ(sizes.epsilon, 1e-12);
   expect_refused({"--vocabulary", "400"}, {"--vocabulary", "train_gpt --help"});
+}
+
+// Of GPT-3 and nanoGPT, and of google-research/bert's optimization.py.
+TEST(Options, TheOptimizerIsThatOfTheModelsReference) {
+  const AdamW gpt = optimizer_of(parse({}).options);
+  EXPECT_EQ(gpt.beta1, 0.9);
+  EXPECT_EQ(gpt.beta2, 0.95);
+  EXPECT_EQ(gpt.epsilon, 1e-8);
+  EXPECT_EQ(gpt.weight_decay, 0.1);
+  const std::vector<const char*> flags = {"train_bert", "--data", "text", "--beta1", "0.8"};
+  const AdamW bert =
+      optimizer_of(parse_command_line(static_cast<int>(flags.size()), flags.data(), ModelKind::bert).options);
+  EXPECT_EQ(bert.beta1, 0.8);
+  EXPECT_EQ(bert.beta2, 0.999);
+  EXPECT_EQ(bert.epsilon, 1e-6);
+  EXPECT_EQ(bert.weight_decay, 0.01);
+  for (const char* flag : {"--beta1", "--beta2"}) {
+    for (const char* value : {"1", "-0.1", "nan", "x"}) expect_refused({flag, value}, {flag});
+  }
+  for (const char* value : {"0", "-1e-8", "nan", "2"}) expect_refused({"--epsilon", value}, {"--epsilon"});
 }
 
 TEST(Options, EvaluationIsOffUnlessAskedFor) {

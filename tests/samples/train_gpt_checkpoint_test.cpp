@@ -133,7 +133,7 @@ TEST_F(TrainGptCheckpoint, AnotherRunsCheckpointIsRefused) {
     expect_refused(words, {"--resume " + checkpoint(6) + "/state.json: '" + field + "' is "});
   };
   refused({"--width", "32"}, "configuration.model.width");
-  refused({"--micro-batches", "1"}, "configuration.model.micro_batches");
+  refused({"--batch", "6"}, "configuration.model.batch");
   refused({"--warmup", "3"}, "configuration.training.warmup");
   refused({"--seed", "2"}, "configuration.training.seed");
   refused({"--data", folder_.make("other", std::string(1000, 'a'))}, "configuration.data.text");
@@ -155,6 +155,35 @@ TEST_F(TrainGptCheckpoint, GoesOnWithAnotherRateOrClipWhereThatIsAsked) {
   EXPECT_THAT(output, HasSubstr("--learning-rate was 0.5 and is 0.25: from here on other learning rates"));
   EXPECT_THAT(output, HasSubstr("--schedule was cosine and is linear: from here on other learning rates"));
   EXPECT_THAT(output, HasSubstr("--clip was 2 and is 1: from here on other bits"));
+}
+
+// The masks of dropout stay; the order of sums does not.
+TEST_F(TrainGptCheckpoint, GoesOnInOtherMicroBatchesWhereThatIsAsked) {
+  run_well({"--checkpoint", dir_, "--checkpoint-every", "3"});
+  EXPECT_THAT(
+      run_well({"--resume", checkpoint(3), "--micro-batches", "4"}).output,
+      HasSubstr("--micro-batches was 2 and is 4: from here on sums in another order, and other bits"));
+  const auto without = [&](const std::string& flag) {
+    Words words = with({"--resume", checkpoint(3)});
+    const auto at = std::find(words.begin(), words.end(), flag);
+    words.erase(at, at + 2);
+    return words;
+  };
+  expect_refusal(run_train_gpt(without("--micro-batches")),
+                 {"'configuration.model.micro_batches' is \"2\", and that of this run is \"1\""});
+}
+
+TEST_F(TrainGptCheckpoint, GoesOnWithAnotherOptimizerWhereThatIsAsked) {
+  run_well({"--checkpoint", dir_, "--checkpoint-every", "3", "--beta1", "0.8", "--beta2", "0.9", "--epsilon",
+            "1e-6"});
+  expect_refused({"--resume", checkpoint(3)},
+                 {"'configuration.optimizer.beta1' is \"0.8\", and that of this run is \"0.9\"",
+                  "(others too: \"optimizer.beta2\", \"optimizer.epsilon\")"});
+  const std::string output =
+      run_well({"--resume", checkpoint(3), "--beta1", "0.7", "--beta2", "0.9", "--epsilon", "1e-7"}).output;
+  EXPECT_THAT(output, HasSubstr("--beta1 was 0.8 and is 0.7: from here on other bits"));
+  EXPECT_THAT(output, HasSubstr("--epsilon was 1e-06 and is 1e-07: from here on other bits"));
+  EXPECT_EQ(output.find("--beta2 was"), std::string::npos);
 }
 
 TEST_F(TrainGptCheckpoint, ADifferenceIsToldWithAllOthers) {

@@ -125,7 +125,9 @@ TEST_F(TrainGptMistakes, AFlagThatIsNoneIsNamed) {
 }
 
 TEST_F(TrainGptMistakes, WhatDoesNotFitThisMachineIsRefused) {
-  expect_refused({"--width", "16777216"}, {"of device memory asked", "Choose a smaller model"});
+  expect_refused({"--width", "1048576"}, {"of device memory asked", "Choose a smaller model"});
+  expect_refused({"--width", "16777216"}, {"--width: Value 16777216 not in range 1 to 1048576"});
+  expect_refused({"--layers", "1025"}, {"--layers: Value 1025 not in range 1 to 1024"});
 }
 
 TEST_F(TrainGptMistakes, WhatIsHeldOutTooLittleHasAWayOut) {
@@ -141,11 +143,14 @@ TEST_F(TrainGptMistakes, AModelThatIsNotOneIsRefusedByItsName) {
   const std::string layers = "\"n_layer\": 1";
   config.replace(config.find(layers), layers.size(), "\"n_layer\": 1000000000");
   folder_.make("model/config.json", config);
-  expect_refusal(run({"--init", model}), {"--init " + model + ": gpt: layers is 1000000000"});
-  config.replace(config.find("1000000000"), 10, "2");
+  expect_refusal(run({"--init", model}),
+                 {"--init " + model, "config.json: 'n_layer' is 1000000000; 1 to 1024 is supported"});
+  config.replace(config.find("1000000000"), 10, "1024");
   folder_.make("model/config.json", config);
+  // Told by the files' headers, before a graph of so many layers is built.
   for (const Words& words : {Words{"--init", model}, Words{"--init", model, "--generate", "x"}})
-    expect_refusal(run(words), {"--init " + model + ": model files: there is no tensor "});
+    expect_refusal(run(words), {"--init " + model + ": model files: there is no tensor ",
+                                ".h.1.mlp.c_fc.weight\", and config.json asks for 1024 layers"});
 }
 
 TEST_F(TrainGptMistakes, AModelOfNoNumbersIsRefused) {

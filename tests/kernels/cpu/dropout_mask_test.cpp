@@ -36,6 +36,15 @@ TEST(DropoutMask, ElementDependsOnItsNumberAlone) {
   }
 }
 
+TEST(DropoutMask, StartsAtTheStreamsFirstElement) {
+  const std::vector<float> all = mask(DropoutMask({1, 2, 3}, 0.3), 0, 400);
+  for (std::uint64_t start : {1, 2, 3, 4, 7, 255, 258}) {
+    const std::vector<float> part(all.begin() + static_cast<std::ptrdiff_t>(start) + 5, all.end());
+    EXPECT_EQ(mask(DropoutMask({1, 2, 3, start}, 0.3), 5, static_cast<std::int64_t>(part.size())), part)
+        << start;
+  }
+}
+
 TEST(DropoutMask, MatchesWordsDrawnOneByOne) {
   const RandomStream stream{77, 88, 99};
   const std::uint64_t first = (1ULL << 34U) - 40;  // the counter's low word runs over

@@ -87,11 +87,13 @@ TEST_F(CudaElementwise, DropoutDropsWhatTheCpuDrops) {
 TEST_F(CudaElementwise, AddsWhatDropoutLeaves) {
   for (const std::int64_t count : counts) {
     for (const std::int64_t offset : {0, 3}) {
-      expect_right({"add",
-                    {{"probability", 0.25}, {"key", std::int64_t{11}}, {"skipped", std::int64_t{5}}},
-                    {input(count, 1), input(count, 2)},
-                    {output(count)}},
-                   offset);
+      for (const std::int64_t first : {20, 21, 22, 23}) {
+        expect_right({"add",
+                      {{"probability", 0.25}, {"key", std::int64_t{11}}, {"first_element", first}},
+                      {input(count, 1), input(count, 2)},
+                      {output(count)}},
+                     offset);
+      }
     }
   }
 }

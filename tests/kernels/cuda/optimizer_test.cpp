@@ -11,11 +11,11 @@ class CudaOptimizer : public CudaKernelTest {
 
   static TestOperand scalar(double value) { return {Role::f64, {}, {value}}; }
 
-  static KernelCase adamw(std::int64_t count, bool split) {
+  static KernelCase adamw(std::int64_t count, bool split, double beta2 = 0.95, double epsilon = 1e-8) {
     std::vector<double> second = draws(count, 4, 0x1p-12);
     for (double& value : second) value = std::abs(value);
     KernelCase of{"adamw",
-                  {{"beta1", 0.9}, {"beta2", 0.95}, {"epsilon", 1e-8}, {"weight_decay", 0.1}},
+                  {{"beta1", 0.9}, {"beta2", beta2}, {"epsilon", epsilon}, {"weight_decay", 0.1}},
                   {{Role::work, {count}, draws(count, 1)},
                    {Role::work, {count}, draws(count, 2, 0.125)},
                    {Role::sums, {count}, draws(count, 3, 0x1p-5)},
@@ -41,6 +41,17 @@ TEST_F(CudaOptimizer, AdamWHasTheCpusBits) {
       of.in_place.clear();
       EXPECT_EQ(run_cuda(of, type, 1), right) << count << " elements in " << to_string(type) << ", unaligned";
     }
+  }
+}
+
+// BERT's constants lead to other values than GPT's, and to the CPU's.
+TEST_F(CudaOptimizer, AdamWHasTheCpusBitsWithOtherConstants) {
+  for (const DataType type : {DataType::f32, DataType::bf16}) {
+    const bool split = type == DataType::bf16;
+    const auto found = run_cuda(adamw(257, split, 0.999, 1e-6), type);
+    EXPECT_EQ(found, run_cpu(adamw(257, split, 0.999, 1e-6), type, type));
+    EXPECT_NE(found, run_cuda(adamw(257, split), type));
+    EXPECT_NE(found, run_cuda(adamw(257, split, 0.999, 1e-8), type));
   }
 }
 

@@ -1,6 +1,6 @@
-// Weight decay of some parameters and not of others: each step's change is that of AdamW written out in
-// doubles, with the parameters that decay told by their names, and the bits are the same wherever the update
-// runs, also where one bucket holds both kinds.
+// AdamW with its options: each step's change is that of AdamW written out in doubles, with the parameters
+// that decay told by their names, and the bits are the same wherever the update runs, also where one bucket
+// holds parameters that decay and others.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,13 +22,21 @@ using namespace stowage::testing;
 constexpr std::int32_t vocabulary = 64;
 constexpr std::uint64_t steps = 3;
 
-AdamW optimizer_with(DecayedParameters decayed) { return {.weight_decay = 0.5, .decayed = decayed}; }
+struct Case {
+  const char* name;
+  AdamW optimizer;
+};
+const Case cases[] = {
+    {"matrices", {.weight_decay = 0.5}},
+    {"all", {.weight_decay = 0.5, .decayed = DecayedParameters::all}},
+    {"bert", {.beta1 = 0.8, .beta2 = 0.999, .epsilon = 1e-3, .weight_decay = 0.01}},
+};
 
-Graph graph_with(DecayedParameters decayed) {
+Graph graph_with(const AdamW& optimizer) {
   GraphBuilder builder;
   const Gpt model = gpt(
       builder, {.layers = 2, .width = 32, .heads = 2, .vocabulary = vocabulary, .sequence = 16, .batch = 2});
-  return builder.finish(model.loss, optimizer_with(decayed));
+  return builder.finish(model.loss, optimizer);
 }
 
 bool is_matrix(const std::string& name) {
@@ -41,7 +49,23 @@ std::vector<double> floats(const std::vector<std::byte>& bytes) {
   return {values.begin(), values.end()};
 }
 
-class Decay : public ::testing::TestWithParam<DecayedParameters> {
+// The moments are means of one gradient and of its squares: the gradient that the first one tells, as exactly
+// as f32 does, leads to the second.
+void expect_one_gradient(const AdamW& of, const std::vector<std::vector<std::byte>>& before,
+                         const std::vector<std::vector<std::byte>>& after, const Op& op) {
+  constexpr double unit = 0x1p-23;
+  const std::vector<double> m = floats(before[op.writes[1]]), new_m = floats(after[op.writes[1]]);
+  const std::vector<double> v = floats(before[op.writes[2]]), new_v = floats(after[op.writes[2]]);
+  for (std::size_t i = 0; i < m.size(); ++i) {
+    const double g = (new_m[i] - of.beta1 * m[i]) / (1 - of.beta1);
+    const double off = 2 * unit * (std::abs(new_m[i]) + std::abs(m[i])) / (1 - of.beta1);
+    const double expected = of.beta2 * v[i] + (1 - of.beta2) * g * g;
+    const double tolerance = (1 - of.beta2) * (2 * std::abs(g) + off) * off + 4 * unit * expected;
+    ASSERT_NEAR(new_v[i], expected, tolerance + 1e-40) << i;
+  }
+}
+
+class Update : public ::testing::TestWithParam<Case> {
  protected:
   // One budget between the least and the need in which both the host and the device update something.
   Plan shared_plan() const {
@@ -85,16 +109,16 @@ class Decay : public ::testing::TestWithParam<DecayedParameters> {
     return run_engine(engine, graph_, steps, vocabulary);
   }
 
-  const Graph graph_ = graph_with(GetParam());
+  const Graph graph_ = graph_with(GetParam().optimizer);
 };
 
-TEST_P(Decay, IsThatOfTheUpdateWrittenOut) {
+TEST_P(Update, IsThatOfTheUpdateWrittenOut) {
   const Plan plan = std::get<Plan>(make_plan(graph_, Machine{}, {}, {.policy = Policy::none}));
   const auto device =
       open_simulated_device({.capacity = plan.device_peak_bytes, .executor = Executor::virtual_time});
   Engine engine(*device, graph_, plan);
   StepInputs inputs(graph_, vocabulary);
-  const AdamW of = optimizer_with(GetParam());
+  const AdamW& of = GetParam().optimizer;
   for (std::uint64_t step = 0; step < steps; ++step) {
     const auto before = read_values(engine, graph_);
     make_step(engine, inputs);
@@ -103,7 +127,8 @@ TEST_P(Decay, IsThatOfTheUpdateWrittenOut) {
     for (const Op& op : graph_.ops) {
       if (op.kernel != "adamw") continue;
       const std::string& name = graph_.tensor(op.writes[0]).name;
-      const double decay = GetParam() == DecayedParameters::all || is_matrix(name) ? of.weight_decay : 0;
+      const double decay = of.decayed == DecayedParameters::all || is_matrix(name) ? of.weight_decay : 0;
+      expect_one_gradient(of, before, after, op);
       const std::vector<double> old = floats(before[op.writes[0]]);
       const std::vector<double> found = floats(after[op.writes[0]]);
       const std::vector<double> m = floats(after[op.writes[1]]);
@@ -119,7 +144,7 @@ TEST_P(Decay, IsThatOfTheUpdateWrittenOut) {
   }
 }
 
-TEST_P(Decay, LeavesTheSameBitsOnHostAndDeviceAndInBucketsOfBothKinds) {
+TEST_P(Update, LeavesTheSameBitsOnHostAndDeviceAndInBucketsOfBothKinds) {
   const TrainingRun expected = run_evaluator(graph_, cpu_launch_table(), steps, vocabulary);
   const Machine machine;
   const Plan whole = std::get<Plan>(make_plan(graph_, machine, {}, {.policy = Policy::none}));
@@ -132,9 +157,18 @@ TEST_P(Decay, LeavesTheSameBitsOnHostAndDeviceAndInBucketsOfBothKinds) {
   for (const Plan& plan : {whole, streamed, shared_plan()}) EXPECT_TRUE(run(plan) == expected);
 }
 
-INSTANTIATE_TEST_SUITE_P(Decayed, Decay,
-                         ::testing::Values(DecayedParameters::matrices, DecayedParameters::all),
-                         [](const auto& info) { return std::string(to_string(info.param)); });
+TEST(UpdateOptions, ChangeTheLosses) {
+  std::vector<TrainingRun> runs;
+  for (const AdamW& optimizer :
+       {AdamW{}, AdamW{.beta1 = 0.8}, AdamW{.beta2 = 0.999}, AdamW{.epsilon = 1e-3}}) {
+    const Graph graph = graph_with(optimizer);
+    runs.push_back(run_evaluator(graph, cpu_launch_table(), steps, vocabulary));
+    for (std::size_t i = 0; i + 1 < runs.size(); ++i) EXPECT_NE(runs[i].losses, runs.back().losses);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Options, Update, ::testing::ValuesIn(cases),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace stowage
