@@ -19,6 +19,9 @@ void add_model_lines(Lines& lines, const Setup& setup) {
             grouped(parameter_count(*setup.graph)));
   lines.add("step", "{} samples of {} {}: {} tokens", model.batch, model.sequence, setup.data.unit,
             grouped(setup.tokens_per_step()));
+  if (setup.options->epochs)
+    lines.add("epochs", "{} of {} samples: {} steps", *setup.options->epochs, grouped(setup.epoch_samples),
+              grouped(setup.options->steps));
   if (setup.graph->micro_batches > 1)
     lines.add("  in", "{}", micro_batches_text(setup.graph->micro_batches, setup.plan->order));
   lines.add("text", "{}", setup.data.text);

@@ -15,6 +15,8 @@
 namespace stowage::samples {
 namespace {
 
+using nlohmann::json;
+
 std::string seconds_with_share(double seconds, double of) {
   return fmt::format("{} ({:+.1f}%)", format_seconds(seconds), 100 * (seconds / of - 1));
 }
@@ -123,9 +125,11 @@ void RunRecorder::add_evaluation(const std::string& name, std::uint64_t step, do
   evaluation.values.add(step, value);
 }
 
-void RunRecorder::add(std::uint64_t step, const samples::Evaluation& evaluation) {
-  for (const auto& [name, value] : evaluation.values)
-    if (name.ends_with("loss")) add_evaluation("evaluation: " + name, step, value);
+void RunRecorder::add(const EvaluationRecord& record) {
+  for (const auto& [name, value] : record.evaluation.values)
+    if (name.ends_with("loss")) add_evaluation("evaluation: " + name, record.steps, value);
+  evaluated_ = record;
+  if (record.best.value_or(false)) best_ = record.steps;
 }
 
 void RunRecorder::add_logged(std::string_view text) {
@@ -134,10 +138,11 @@ void RunRecorder::add_logged(std::string_view text) {
   if (!line.is_object() || step == line.end() || !step->is_number_unsigned()) return;
   const auto number = step->get<std::uint64_t>();
   if (const auto found = line.find("evaluation"); found != line.end() && found->is_object()) {
-    samples::Evaluation evaluation;
+    EvaluationRecord record{.steps = number, .evaluation = {}};
     for (const auto& [name, value] : found->items())
-      if (value.is_number()) evaluation.values.emplace_back(name, value.get<double>());
-    return add(number, evaluation);
+      if (value.is_number()) record.evaluation.values.emplace_back(name, value.get<double>());
+    record.best = line.value("best", json(false)) == json(true);
+    return add(record);
   }
   ++before_shown_;
   if (const auto loss = number_in(line, "loss")) loss_.add(number, *loss);
@@ -165,6 +170,11 @@ RunHistory::Group RunRecorder::run_group(const Setup& setup, const RunStatistics
     group.facts.push_back({"steps before", grouped(before_),
                            before_shown_ == 0 ? "not shown, as --log has none of them"
                                               : fmt::format("{} shown, from --log", grouped(before_shown_))});
+  for (const auto& [name, value] : evaluated_.evaluation.values)
+    group.facts.push_back({"evaluation: " + name, fmt::format("{:.4f}", value),
+                           fmt::format("behind step {}", grouped(evaluated_.steps))});
+  if (best_)
+    group.facts.push_back({"best so far", fmt::format("step {}", grouped(*best_)), "least evaluation loss"});
   if (!stopped_.empty())
     group.facts.push_back({"stopped", fmt::format("after step {}", before_ + run.steps()), stopped_});
   return group;

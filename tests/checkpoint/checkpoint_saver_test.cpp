@@ -68,6 +68,18 @@ TEST_P(CheckpointSaverTest, WhatTheDiskRefusesIsToldAndTheNextIsTried) {
   EXPECT_EQ(saved(2), values);
 }
 
+TEST_P(CheckpointSaverTest, AFolderThatIsRemovedMeanwhileIsMadeAgain) {
+  SmallState values(graph_, 1);
+  CheckpointSaver saver(folder, graph_, GetParam());
+  saver.save(at(1), values.access());
+  saver.finish();
+  std::filesystem::remove_all(folder_.path());
+  saver.save(at(2), values.access());
+  saver.finish();
+  EXPECT_THAT(saver.take_failures(), IsEmpty());
+  EXPECT_EQ(saved(2), values);
+}
+
 TEST_P(CheckpointSaverTest, WhatTheDeviceThrowsComesOut) {
   SmallState values(graph_, 1);
   CheckpointSaver saver(folder, graph_, GetParam());

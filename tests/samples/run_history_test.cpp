@@ -149,7 +149,8 @@ TEST_F(RunPage, HasALineForEachValueAndPointsForEvaluations) {
 TEST_F(RunPage, BeginsWithWhatTheLogHasOfTheStepsBefore) {
   recorder_.add_before(3, R"({"step": 1, "loss": 5, "grad_norm": 0, "learning_rate": 0.5}
 {"step": 2, "loss": null, "grad_norm": 2, "learning_rate": 0.25}
-{"step": 2, "evaluation": {"loss": 4.5, "perplexity": 90}}
+{"step": 2, "evaluation": {"loss": 4.5, "perplexity": 90}, "best": true}
+{"step": 2, "evaluation": {"loss": 4.75, "perplexity": 99}, "best": false}
 {"step": "x", "loss": 1}
 no line of a log
 )");
@@ -158,6 +159,11 @@ no line of a log
   EXPECT_EQ(history.groups[0].facts.at(0).label, "steps before");
   EXPECT_EQ(history.groups[0].facts.at(0).value, "3");
   EXPECT_EQ(history.groups[0].facts.at(0).note, "2 shown, from --log");
+  EXPECT_EQ(history.groups[0].facts.at(1).label, "evaluation: loss");
+  EXPECT_EQ(history.groups[0].facts.at(1).value, "4.7500");
+  EXPECT_EQ(history.groups[0].facts.at(2).label, "evaluation: perplexity");
+  EXPECT_EQ(history.groups[0].facts.at(3).label, "best so far");
+  EXPECT_EQ(history.groups[0].facts.at(3).value, "step 2");
   ASSERT_EQ(line(history, 0, 0).columns.size(), 1U);
   EXPECT_EQ(line(history, 0, 0).columns[0].mean, 5);
   EXPECT_EQ(line(history, 0, 1).name, "evaluation: loss");
