@@ -136,11 +136,12 @@ std::map<std::string, std::string> BertTask::configuration() const {
 }
 
 std::map<std::string, std::string> BertTask::files() const {
-  return tokenizer_files(*tokenizer_, ids_.missing, options_.model.sequence);
+  return tokenizer_files(*tokenizer_, ids_.missing, positions_of(options_));
 }
 
 ModelDescription BertTask::description() const {
   ModelDescription result = describe(bert_sizes(options_.model));
+  result.positions = positions_of(options_);
   result.padding_token = ids_.padding;
   return result;
 }

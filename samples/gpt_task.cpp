@@ -144,13 +144,14 @@ std::map<std::string, std::int64_t> GptTask::position(std::uint64_t step) const 
 
 ModelDescription GptTask::description() const {
   ModelDescription result = describe(options_.model);
+  result.positions = positions_of(options_);
   result.begin_token = result.end_token = tokenizer_->special(SpecialToken::end_of_text);
   return result;
 }
 
 std::map<std::string, std::string> GptTask::files() const {
   if (shards_ && by_bytes()) return {};  // of whichever tokenizer made the shards
-  return tokenizer_files(*tokenizer_, {}, options_.model.sequence);
+  return tokenizer_files(*tokenizer_, {}, positions_of(options_));
 }
 
 Evaluation GptTask::evaluate(const ReadParameter& read) {

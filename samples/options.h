@@ -87,6 +87,11 @@ inline AdamW optimizer_of(const Options& options) {
   return {.weight_decay = options.weight_decay, .decayed = options.decayed, .clip = options.clip};
 }
 
+// Rows of the model's table of positions: more than --sequence takes where --init has them.
+inline std::int64_t positions_of(const Options& options) {
+  return options.initial ? options.initial->positions : options.model.sequence;
+}
+
 // "train_gpt" or "train_bert".
 const char* program_name(ModelKind kind);
 

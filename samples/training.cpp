@@ -332,7 +332,7 @@ int train(const Options& given) {
   failures.spare([&] {
     write_weights(outputs->weights, model.graph, [&](TensorId id) { return trainer.engine().read(id); });
   });
-  failures.spare([&] { print(outputs->exported.write(*task, model.graph, trainer.engine())); });
+  failures.spare([&] { print(outputs->exported.write(*task, model.graph, trainer.engine(), initial)); });
   failures.spare([&] { write_report(outputs->report, setup, trainer); });
   failures.spare([&] { write_trace(outputs->trace, setup, trainer.engine()); });
   if (!interrupted()) print_sample(options, *task, reader_of(model.graph, trainer.engine()));
