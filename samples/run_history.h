@@ -48,8 +48,9 @@ class RunRecorder {
   // Of a run that goes on: how many steps were made before, and what --log has kept of them. Step times are
   // left out, which were those of another plan.
   void add_before(std::uint64_t steps, std::string_view log);
-  // Why the run ended before its last step.
+  // Why the run ended before its last step, as it was asked to, or as it failed.
   void stop(std::string why) { stopped_ = std::move(why); }
+  void fail(std::string why) { failure_ = std::move(why); }
 
   RunHistory history(const Setup& setup, const RunStatistics& run) const;
 
@@ -73,7 +74,11 @@ class RunRecorder {
   std::uint64_t before_ = 0;             // steps that an earlier run made
   std::uint64_t before_shown_ = 0;       // of these, that its log has
   std::string stopped_;
+  std::string failure_;
 };
+
+// Its kind and sizes, as `stowage plan` has them.
+std::string model_title(const Options& options);
 
 // The page of --report: the run, and below it its plan.
 std::string run_page(const Setup& setup, const RunStatistics& run, const RunRecorder& recorder);

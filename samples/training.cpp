@@ -246,7 +246,7 @@ void run_or_report(Trainer& trainer, const Setup& setup, Outputs& outputs, Failu
   try {
     trainer.run(outputs.log);
   } catch (const Error& error) {
-    trainer.recorder().stop(error.what());
+    trainer.recorder().fail(error.what());
     failures.spare([&] { write_report(outputs.report, setup, trainer); });
     throw;
   }
