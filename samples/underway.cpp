@@ -1,13 +1,11 @@
 #include "samples/underway.h"
 
-#include <errno.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <condition_variable>
+#include <cerrno>
 #include <cstdio>
-#include <mutex>
 #include <utility>
 
 #include "samples/interrupt.h"
@@ -19,12 +17,12 @@ namespace {
 
 constexpr std::chrono::milliseconds tick{100};  // between looks at signals, and between rewritten lines
 
-std::mutex undo_mutex;
-std::list<std::function<void()>> undos;
+Mutex undo_mutex;
+std::list<std::function<void()>> undos STOWAGE_GUARDED_BY(undo_mutex);
 
 // The work is left in its midst: nothing of the process but what is undone here may be touched any more.
 [[noreturn]] void abandon(const UnderwayLine& line) {
-  const std::lock_guard lock(undo_mutex);
+  const MutexLock lock(undo_mutex);
   for (const auto& undo : undos) undo();
   std::fprintf(stderr, "%s%s: stopped by %s while %s %s, before the first step\n",
                terminal_columns(stderr) > 0 ? "\r\033[K" : "", program_invocation_short_name,
@@ -36,12 +34,12 @@ std::list<std::function<void()>> undos;
 }  // namespace
 
 OnAbandon::OnAbandon(std::function<void()> undo) {
-  const std::lock_guard lock(undo_mutex);
+  const MutexLock lock(undo_mutex);
   place_ = undos.insert(undos.end(), std::move(undo));
 }
 
 OnAbandon::~OnAbandon() {
-  const std::lock_guard lock(undo_mutex);
+  const MutexLock lock(undo_mutex);
   undos.erase(place_);
 }
 
@@ -62,24 +60,26 @@ std::string plain_line(const UnderwayLine& line) {
 Underway::Underway(std::string label, std::string what, std::chrono::milliseconds patience)
     : line_{.label = std::move(label), .what = std::move(what)},
       patience_(patience),
-      watcher_([this](const std::stop_token& over) { watch(over); }) {}
+      watcher_([this] { watch(); }) {}
 
 Underway::~Underway() {
-  watcher_.request_stop();
+  {
+    const MutexLock lock(mutex_);
+    over_ = true;
+  }
+  changed_.notify_all();
   watcher_.join();
   if (shown_ && terminal_columns(stderr) > 0) std::fputs("\r\033[K", stderr);
 }
 
-void Underway::watch(const std::stop_token& over) {
+void Underway::watch() {
   const auto begun = std::chrono::steady_clock::now();
-  std::mutex mutex;
-  std::condition_variable_any changed;
-  std::unique_lock lock(mutex);
-  while (!over.stop_requested()) {
+  const MutexLock lock(mutex_);
+  while (!over_) {
     if (interrupted()) abandon(line_);
     const auto passed = std::chrono::steady_clock::now() - begun;
     if (passed >= patience_) show(std::chrono::duration<double>(passed).count());
-    changed.wait_for(lock, over, tick, [] { return false; });
+    changed_.wait_for(mutex_, tick);
   }
 }
 

@@ -13,6 +13,8 @@
 #include <string>
 #include <thread>
 
+#include "src/base/mutex.h"
+
 namespace stowage::samples {
 
 // Calls `undo` where the program is abandoned as long as this lives. `undo` runs on another thread than the
@@ -50,14 +52,17 @@ class Underway {
   void progress(double share) { share_ = share; }
 
  private:
-  void watch(const std::stop_token& over);
+  void watch();
   void show(double seconds);
 
   UnderwayLine line_;
   const std::chrono::milliseconds patience_;
   std::atomic<double> share_ = -1;
-  bool shown_ = false;    // the watcher's until it has ended
-  std::jthread watcher_;  // the last member: it uses the others
+  bool shown_ = false;  // the watcher's until it has ended
+  Mutex mutex_;
+  CondVar changed_;
+  bool over_ STOWAGE_GUARDED_BY(mutex_) = false;
+  std::thread watcher_;  // the last member: it uses the others
 };
 
 }  // namespace stowage::samples
