@@ -6,6 +6,7 @@
 
 #include "samples/forward_pass.h"
 #include "samples/text_data.h"
+#include "samples/underway.h"
 #include "samples/vocabulary.h"
 #include "src/cli/text.h"
 #include "stowage/checkpoint.h"
@@ -55,7 +56,7 @@ BuiltModel build_bert(GraphBuilder& builder, const GptConfig& sizes) {
            {model.next_sentence, segments}}};
 }
 
-BertTask::BertTask(Options& options) : options_(options), text_(read_text(options.data)) {
+BertTask::BertTask(Options& options) : options_(options), text_(read_data(options.data)) {
   const bool split = options.evaluate_every > 0 && options.evaluation_data.empty();
   const SplitText parts = split_text(text_, split ? options.evaluation_share : 0);
   training_.text = parts.training;
@@ -63,7 +64,10 @@ BertTask::BertTask(Options& options) : options_(options), text_(read_text(option
   ids_ = special_ids(*tokenizer_);
   set_vocabulary(options, ids_.vocabulary, "the tokenizer's, special tokens included, is");
   open_pairs("--data " + options.data, parts.training, options.model.batch, training_);
-  entropy_ = unigram_entropy(training_.documents->tokens());
+  {
+    const Underway work("counting", options.data);
+    entropy_ = unigram_entropy(training_.documents->tokens());
+  }
   if (options.evaluate_every == 0) return;
   const auto samples = static_cast<std::int64_t>(options.evaluation_samples);
   if (split) {
@@ -71,7 +75,7 @@ BertTask::BertTask(Options& options) : options_(options), text_(read_text(option
                 [&] { open_pairs("", parts.held_out, samples, evaluation_); });
     return;
   }
-  evaluation_text_ = read_text(options.evaluation_data, "--evaluation-data");
+  evaluation_text_ = read_data(options.evaluation_data, "--evaluation-data");
   open_pairs("--evaluation-data " + options.evaluation_data, evaluation_text_, samples, evaluation_);
 }
 
@@ -84,6 +88,7 @@ void BertTask::open_tokenizer() {
     throw InvalidInput(
         fmt::format("--init {}: its tokens are those of a tokenizer: give --tokenizer, such as its vocab.txt",
                     options_.init));
+  const Underway work("learning", fmt::format("{} tokens of {}", options_.learned_vocabulary, options_.data));
   const BytePairVocabulary learned = train_byte_pairs(training_.text, options_.learned_vocabulary);
   tokenizer_ = byte_pair_tokenizer(learned);
 }
@@ -91,7 +96,10 @@ void BertTask::open_tokenizer() {
 void BertTask::open_pairs(const std::string& flag, std::string_view text, std::int64_t batch,
                           Pairs& pairs) const {
   pairs.text = text;
-  pairs.documents.emplace(text, *tokenizer_);
+  {
+    Underway work("tokenising", flag.empty() ? "what is held out of --data" : flag);
+    pairs.documents.emplace(text, *tokenizer_, [&](double share) { work.progress(share); });
+  }
   try {
     pairs.source.emplace(*pairs.documents, ids_, batch, options_.model.sequence, options_.seed);
   } catch (const InvalidInput& error) {
@@ -102,6 +110,11 @@ void BertTask::open_pairs(const std::string& flag, std::string_view text, std::i
 std::vector<std::span<const std::int32_t>> BertTask::inputs(std::uint64_t step) {
   training_.source->fill(step, batch_);
   return {batch_.tokens, batch_.targets, batch_.token_types, batch_.seen, batch_.next_sentence};
+}
+
+std::uint64_t BertTask::samples() const {
+  const auto sequence = static_cast<std::uint64_t>(options_.model.sequence);
+  return (training_.documents->tokens().size() + sequence - 1) / sequence;
 }
 
 DataDescription BertTask::data() const {
@@ -123,11 +136,12 @@ std::map<std::string, std::string> BertTask::configuration() const {
 }
 
 std::map<std::string, std::string> BertTask::files() const {
-  return tokenizer_files(*tokenizer_, ids_.missing, options_.model.sequence);
+  return tokenizer_files(*tokenizer_, ids_.missing, positions_of(options_));
 }
 
 ModelDescription BertTask::description() const {
   ModelDescription result = describe(bert_sizes(options_.model));
+  result.positions = positions_of(options_);
   result.padding_token = ids_.padding;
   return result;
 }
@@ -158,7 +172,8 @@ Evaluation BertTask::evaluate(const ReadParameter& read) {
           {{"masked_loss", masked.mean()},
            {"masked_accuracy", masked.share_right()},
            {"next_sentence_loss", next.mean()},
-           {"next_sentence_accuracy", next.share_right()}}};
+           {"next_sentence_accuracy", next.share_right()}},
+          masked.mean() + next.mean()};
 }
 
 }  // namespace stowage::samples

@@ -23,6 +23,7 @@ class BertTask : public Task {
     return build_bert(builder, sizes);
   }
   std::vector<std::span<const std::int32_t>> inputs(std::uint64_t step) override;
+  std::uint64_t samples() const override;
   DataDescription data() const override;
   std::map<std::string, std::string> configuration() const override;
   std::map<std::string, std::int64_t> position(std::uint64_t step) const override {
@@ -32,6 +33,9 @@ class BertTask : public Task {
   // The tokenizer, where it was learned.
   std::map<std::string, std::string> files() const override;
   Evaluation evaluate(const ReadParameter& read) override;
+  std::vector<std::string> measures() const override {
+    return {"masked_loss", "masked_accuracy", "next_sentence_loss", "next_sentence_accuracy"};
+  }
 
  private:
   // Text, its sentences, and the source of pairs of these.

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -133,6 +136,8 @@ RunCheckpoints::RunCheckpoints(Options& options, const Task& task) : options_(op
   if (!options.checkpoint_folder.empty())
     with_flag("--checkpoint", [&] { folder_.emplace(options.checkpoint_folder, options.keep); });
   if (options.resume) with_flag("--resume", [&] { take_start(); });
+  if (folder_) take_best();
+  if (best_) notes_ += fmt::format("best so far   {}/best: loss {:.4f}\n", folder_->path(), *best_);
   if (options.resume || !folder_) return;
   const auto there = list_checkpoints(folder_->path());
   if (!there.empty())
@@ -143,24 +148,37 @@ RunCheckpoints::RunCheckpoints(Options& options, const Task& task) : options_(op
 }
 
 void RunCheckpoints::take_start() {
-  if (!options_.resume_from.empty())
-    start_ = checkpoint_at(options_.resume_from);
-  else
-    start_ = open_newest_checkpoint(folder_->path());
+  {
+    const Underway work("checking", "the checkpoint to go on from");
+    if (!options_.resume_from.empty())
+      start_ = checkpoint_at(options_.resume_from);
+    else
+      start_ = open_newest_checkpoint(folder_->path());
+  }
+  if (!start_ && options_.trains_nothing)
+    throw InvalidInput(
+        fmt::format("{}: there is no checkpoint in it, and --steps 0 makes none", folder_->path()));
   if (!start_) {
     notes_ = fmt::format("resume        no checkpoint in {} yet: from the beginning\n", folder_->path());
     return;
   }
   keep_head_tokens();
   std::map<std::string, std::string> wanted = configuration_;
+  if (options_.trains_nothing) keep_training(wanted);
   allow_changes(wanted);
   auto comparable = wanted;
   if (!start_->state().configuration.contains(head_tokens_field)) comparable.erase(head_tokens_field);
   start_->require_configuration(comparable);
   saved_ = first_step();
+  if (options_.trains_nothing) {
+    options_.steps = first_step();
+    notes_ = fmt::format("resume        {}: step {}; nothing is trained\n", start_->folder(), first_step());
+    return;
+  }
   if (first_step() > options_.steps)
-    throw InvalidInput(fmt::format("{}: it is of step {}, and --steps is {}; give more steps",
-                                   start_->folder(), first_step(), options_.steps));
+    throw InvalidInput(fmt::format(
+        "{}: it is of step {}, and {} {}; give more", start_->folder(), first_step(),
+        options_.epochs ? fmt::format("--epochs {} are", *options_.epochs) : "--steps is", options_.steps));
   notes_ = fmt::format("resume        {}: step {} of {}\n", start_->folder(), first_step(), options_.steps);
   for (const auto& [field, flag, what] : changeable)
     if (wanted[field] != configuration_[field])
@@ -177,6 +195,37 @@ void RunCheckpoints::keep_head_tokens() {
   options_.model.head_tokens =
       parse_count(fmt::format("{}: 'configuration.{}'", start_->folder(), head_tokens_field), text);
   configuration_[head_tokens_field] = text;
+}
+
+// Without a step it matters what the model computes, and whether it has seen what is evaluated.
+void RunCheckpoints::keep_training(std::map<std::string, std::string>& wanted) {
+  static const std::set<std::string> computed = {"model.kind",     "model.type",    "model.layers",
+                                                 "model.width",    "model.heads",   "model.vocabulary",
+                                                 "model.sequence", "model.epsilon", "model.padded_vocabulary",
+                                                 "data.tokenizer"};
+  const auto& stored = start_->state().configuration;
+  const auto differs = [&](const char* field) {
+    const auto theirs = stored.find(field);
+    const auto ours = wanted.find(field);
+    return ours != wanted.end() && (theirs == stored.end() || theirs->second != ours->second);
+  };
+  if (options_.evaluate_every > 0 && options_.evaluation_data.empty() && differs("data.text"))
+    throw InvalidInput(fmt::format(
+        "{}: it was not trained on what --data leaves beside the tail that is held out, so it may "
+        "have seen that tail; name what to evaluate by --evaluation-data, or give the "
+        "--evaluation-share of its training",
+        start_->folder()));
+  for (auto it = wanted.begin(); it != wanted.end();)
+    it = computed.contains(it->first) ? std::next(it) : wanted.erase(it);
+  for (const auto& [field, value] : stored)
+    if (!computed.contains(field)) wanted[field] = value;
+}
+
+// As the folder has it. A later one than what was saved is of a run that was given up.
+void RunCheckpoints::take_best() {
+  if (!options_.keep_best) return;
+  const auto best = find_best_checkpoint(folder_->path());
+  best_ = best && best->step <= saved_ ? std::optional(best->score) : std::nullopt;
 }
 
 void RunCheckpoints::take_graph(const Graph& graph) {
@@ -221,10 +270,10 @@ void RunCheckpoints::made_with(const std::string& attention) {
 
 std::string RunCheckpoints::begin(Engine& engine) {
   if (start_) with_flag("--resume", [&] { start_->load(*graph_, state_access(engine)); });
-  if (folder_) {
+  if (folder_ && !options_.trains_nothing) {
     saver_.emplace(*folder_, *graph_, options_.checkpoint_blocking ? Saving::blocking : Saving::background);
-    notes_ += fmt::format("checkpoints   {}: every {} steps, the last {} kept; {}\n", folder_->path(),
-                          options_.checkpoint_every, options_.keep,
+    notes_ += fmt::format("checkpoints   {}: every {} steps, the last {}{} kept; {}\n", folder_->path(),
+                          options_.checkpoint_every, options_.keep, options_.keep_best ? " and the best" : "",
                           options_.checkpoint_blocking
                               ? "steps wait for them"
                               : "a copy of " + format_bytes(saver_->copy_bytes()) + " on the host");
@@ -232,10 +281,21 @@ std::string RunCheckpoints::begin(Engine& engine) {
   return notes_.empty() ? notes_ : notes_ + '\n';
 }
 
+bool RunCheckpoints::evaluated(const Engine& engine, double loss) {
+  if (!saver_ || !options_.keep_best || !std::isfinite(loss)) return false;
+  evaluated_ = engine.completed_steps();
+  loss_ = loss;
+  is_best_ = !best_ || loss < *best_;
+  if (is_best_) best_ = loss;
+  return is_best_;
+}
+
 void RunCheckpoints::after_step(Engine& engine) {
   if (!saver_) return;
   tell_failures();
-  if (engine.completed_steps() % options_.checkpoint_every == 0) save(engine);
+  const bool best = std::exchange(is_best_, false);
+  if (best || engine.completed_steps() % options_.checkpoint_every == 0)
+    save(engine, best ? CheckpointRank::best : CheckpointRank::newest);
 }
 
 void RunCheckpoints::finish(Engine& engine) {
@@ -245,12 +305,13 @@ void RunCheckpoints::finish(Engine& engine) {
   tell_failures();
 }
 
-void RunCheckpoints::save(Engine& engine) {
+void RunCheckpoints::save(Engine& engine, CheckpointRank rank) {
   CheckpointState state;
   state.step = saved_ = engine.completed_steps();
   state.seed = options_.seed;
   state.data_position = task_.position(state.step);
   state.configuration = configuration_;
+  if (evaluated_ == state.step) state.score = loss_;
   StateAccess access = state_access(engine);
   access.read = [&](TensorId id, Bytes offset, std::span<std::byte> into) {
     engine.read(id, offset, into);
@@ -262,7 +323,7 @@ void RunCheckpoints::save(Engine& engine) {
                                          tensor.name, offset / size_of(tensor.type) + element->index);
     throw Error(divergence_message(text, options_, last_before(engine)));
   };
-  saver_->save(std::move(state), access);
+  saver_->save(std::move(state), access, rank);
 }
 
 std::string RunCheckpoints::last_before(const Engine& engine) {
@@ -277,6 +338,7 @@ std::string RunCheckpoints::last_before(const Engine& engine) {
 void RunCheckpoints::tell_failures() {
   for (const std::string& failure : saver_->take_failures()) {
     failed_ = true;
+    take_best();
     std::fprintf(stderr, "%s: warning: %s\n", program_name(options_.kind), failure.c_str());
   }
 }

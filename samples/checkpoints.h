@@ -7,6 +7,7 @@
 
 #include "samples/options.h"
 #include "samples/task.h"
+#include "samples/underway.h"
 #include "stowage/checkpoint.h"
 #include "stowage/engine.h"
 
@@ -46,6 +47,9 @@ class RunCheckpoints {
   // checkpoints, since bits depend on it. Throws InvalidInput where the run that this one goes on with had
   // others, unless STOWAGE_ATTENTION is set: then that is told on stderr, once.
   void made_with(const std::string& attention);
+  // The loss that was measured behind the last step. Whether it is the least so far, of which after_step then
+  // keeps the checkpoint; never without --keep-best.
+  bool evaluated(const Engine& engine, double loss);
   // Saves where it is due. What the disk refuses is told on stderr, and the run goes on. Values that are not
   // finite are not saved: throws Error, and the checkpoints before stay.
   void after_step(Engine& engine);
@@ -60,8 +64,10 @@ class RunCheckpoints {
  private:
   void take_start();
   void keep_head_tokens();
+  void keep_training(std::map<std::string, std::string>& wanted);
+  void take_best();
   void allow_changes(std::map<std::string, std::string>& wanted);
-  void save(Engine& engine);
+  void save(Engine& engine, CheckpointRank rank = CheckpointRank::newest);
   void tell_failures();
 
   Options& options_;
@@ -73,8 +79,15 @@ class RunCheckpoints {
   std::string notes_;
   std::optional<CheckpointSaver> saver_;  // behind the folder that it writes to
   std::uint64_t saved_ = 0;               // the step of the newest checkpoint that was begun
+  std::optional<double> best_;            // the least loss so far
+  std::optional<double> loss_;            // behind step `evaluated_`
+  std::uint64_t evaluated_ = 0;
+  bool is_best_ = false;  // that one, until its checkpoint is begun
   bool failed_ = false;
   std::string before_;  // methods of the checkpoint to go on from, until they were compared
+  OnAbandon undo_{[this] {
+    if (folder_) folder_->remove_unused();
+  }};
 };
 
 }  // namespace stowage::samples

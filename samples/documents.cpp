@@ -41,7 +41,10 @@ bool has_blank_line(std::string_view text) {
 
 }  // namespace
 
-Documents::Documents(std::string_view text, const Tokenizer& tokenizer) : sentences_{0}, documents_{0} {
+Documents::Documents(std::string_view text, const Tokenizer& tokenizer,
+                     const std::function<void(double)>& progress)
+    : sentences_{0}, documents_{0} {
+  const auto all = static_cast<double>(text.size());
   while (text.ends_with('\n')) text.remove_suffix(1);
   const bool by_blank_lines = has_blank_line(text);
   const auto end_document = [&] {
@@ -61,6 +64,7 @@ Documents::Documents(std::string_view text, const Tokenizer& tokenizer) : senten
       sentences_.push_back(tokens_.size());
       if (!by_blank_lines && sentences() - documents_.back() == sentences_of_a_document) end_document();
     }
+    if (progress) progress(1 - static_cast<double>(text.size()) / all);
   }
   end_document();
 }

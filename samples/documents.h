@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -16,7 +17,9 @@ namespace stowage::samples {
 // without a token are left out, and so are documents without a sentence.
 class Documents {
  public:
-  Documents(std::string_view text, const Tokenizer& tokenizer);
+  // `progress`: is told the share of the text that is done, 0 to 1.
+  Documents(std::string_view text, const Tokenizer& tokenizer,
+            const std::function<void(double)>& progress = {});
 
   std::size_t documents() const { return documents_.size() - 1; }
   std::size_t sentences() const { return sentences_.size() - 1; }

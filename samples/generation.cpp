@@ -15,8 +15,6 @@
 namespace stowage::samples {
 namespace {
 
-constexpr int stopped_code = 130;
-
 void require_together(const Options& options, const StoredModel& model, const Tokenizer& tokenizer) {
   const bool bytes = options.tokenizer.empty();
   const bool same = bytes ? model.tokenizer.empty() : model.tokenizer == fingerprint(tokenizer);
@@ -64,7 +62,7 @@ int generate_text(const Options& options) {
       model.sizes, *tokenizer, [&](const std::string& name) { return std::move(model.parameters.at(name)); },
       wanted, emit);
   put(shown.finish() + "\n");
-  return interrupted() ? stopped_code : 0;
+  return interrupted() ? interrupted_code : 0;
 }
 
 }  // namespace stowage::samples

@@ -8,6 +8,7 @@
 #include "samples/documents.h"
 #include "samples/forward_pass.h"
 #include "samples/generate.h"
+#include "samples/underway.h"
 #include "samples/vocabulary.h"
 #include "src/cli/text.h"
 #include "stowage/checkpoint.h"
@@ -56,7 +57,7 @@ void GptTask::take_text(const std::string& flag, std::string_view bytes, Text& t
       text.source = std::make_unique<BatchSource>(bytes, model.batch, model.sequence, options_.seed);
       return;
     }
-    text.tokens = tokenizer_->encode(bytes);
+    text.tokens = encode_data(*tokenizer_, bytes, flag.empty() ? "what is held out of --data" : flag);
     text.source = std::make_unique<BatchSource>(std::span<const std::int32_t>(text.tokens), model.batch,
                                                 model.sequence, options_.seed);
   } catch (const InvalidInput& error) {
@@ -73,7 +74,7 @@ void GptTask::open_training() {
     shards_ = std::make_unique<ShardSource>("--data", place, sampling(true), options_.model.batch);
     return;
   }
-  text_ = read_text(place);
+  text_ = read_data(place);
   const bool split = options_.evaluate_every > 0 && options_.evaluation_data.empty();
   take_text("--data " + place, split_text(text_, split ? options_.evaluation_share : 0).training, training_);
 }
@@ -86,7 +87,7 @@ void GptTask::open_evaluation() {
   } else if (means_shards(place)) {
     evaluated_shards_ = std::make_unique<ShardSource>("--evaluation-data", place, sampling(false), 1);
   } else {
-    evaluation_text_ = read_text(place, "--evaluation-data");
+    evaluation_text_ = read_data(place, "--evaluation-data");
     take_text("--evaluation-data " + place, evaluation_text_, evaluation_);
   }
 }
@@ -106,6 +107,7 @@ DataDescription GptTask::data() const {
             .yardstick = {},
             .loss_of = {}};
   }
+  const Underway work("counting", options_.data);
   const std::string size = fmt::format("{}: {} bytes", options_.data, grouped(training_.bytes.size()));
   if (by_bytes()) {
     const double entropy = bigram_entropy(training_.bytes);
@@ -142,13 +144,14 @@ std::map<std::string, std::int64_t> GptTask::position(std::uint64_t step) const 
 
 ModelDescription GptTask::description() const {
   ModelDescription result = describe(options_.model);
+  result.positions = positions_of(options_);
   result.begin_token = result.end_token = tokenizer_->special(SpecialToken::end_of_text);
   return result;
 }
 
 std::map<std::string, std::string> GptTask::files() const {
   if (shards_ && by_bytes()) return {};  // of whichever tokenizer made the shards
-  return tokenizer_files(*tokenizer_, {}, options_.model.sequence);
+  return tokenizer_files(*tokenizer_, {}, positions_of(options_));
 }
 
 Evaluation GptTask::evaluate(const ReadParameter& read) {
@@ -180,7 +183,8 @@ Evaluation GptTask::evaluate(const ReadParameter& read) {
   const double perplexity = std::exp(sum.mean());
   return {fmt::format("loss {:.4f}, perplexity {:.3f}, over {} {} not trained on", sum.mean(), perplexity,
                       grouped(sum.targets), by_bytes() && !shards_ ? "bytes" : "tokens"),
-          {{"loss", sum.mean()}, {"perplexity", perplexity}}};
+          {{"loss", sum.mean()}, {"perplexity", perplexity}},
+          sum.mean()};
 }
 
 void GptTask::sample(const ReadParameter& read, const EmitText& emit) const {

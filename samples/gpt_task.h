@@ -22,12 +22,16 @@ class GptTask : public Task {
     return build_gpt(builder, sizes);
   }
   std::vector<std::span<const std::int32_t>> inputs(std::uint64_t step) override;
+  std::uint64_t samples() const override {
+    return shards_ ? shards_->shards().samples_per_epoch() : training_.source->samples();
+  }
   DataDescription data() const override;
   std::map<std::string, std::string> configuration() const override;
   std::map<std::string, std::int64_t> position(std::uint64_t step) const override;
   ModelDescription description() const override;
   std::map<std::string, std::string> files() const override;
   Evaluation evaluate(const ReadParameter& read) override;
+  std::vector<std::string> measures() const override { return {"loss", "perplexity"}; }
   void sample(const ReadParameter& read, const EmitText& emit) const override;
 
  private:

@@ -5,9 +5,11 @@
 namespace stowage::samples {
 namespace {
 
-volatile std::sig_atomic_t pressed = 0;
+volatile std::sig_atomic_t pressed = 0;  // the first signal
 
-void note(int) { pressed = 1; }
+void note(int signal) {
+  if (pressed == 0) pressed = signal;
+}
 
 }  // namespace
 
@@ -26,5 +28,20 @@ void watch_interrupts() {
 }
 
 bool interrupted() { return pressed != 0; }
+
+std::string interrupted_by() {
+  switch (pressed) {
+    case 0:
+      return "";
+    case SIGINT:
+      return "Ctrl-C";
+    case SIGTERM:
+      return "SIGTERM";
+    case SIGHUP:
+      return "SIGHUP (its terminal was closed)";
+    default:
+      return "SIGPIPE (nobody reads its output)";
+  }
+}
 
 }  // namespace stowage::samples

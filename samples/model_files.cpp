@@ -100,7 +100,8 @@ ExportedModel::ExportedModel(const Options& options) : options_(options) {
   of_flag("--export", [&] { folder_ = std::make_unique<ExportFolder>(options.export_folder); });
 }
 
-std::string ExportedModel::write(const Task& task, const Graph& graph, Engine& engine) {
+std::string ExportedModel::write(const Task& task, const Graph& graph, Engine& engine,
+                                 const InitialModel& initial) {
   if (!folder_) return {};
   ModelDescription model = task.description();
   if (options_.initial) {
@@ -111,14 +112,21 @@ std::string ExportedModel::write(const Task& task, const Graph& graph, Engine& e
     keep(options_.initial->end_token, model.end_token);
     keep(options_.initial->padding_token, model.padding_token);
   }
-  save_model(folder_->path(), model, graph, access_to(engine));
+  save_model(folder_->path(), model, graph, access_to(engine), {.beyond = initial.files()});
   std::string names;
   for (const auto& [name, contents] : task.files()) {
     write_file(folder_->path() + '/' + name, contents);
     names += ", " + name;
   }
   folder_->commit();
-  return fmt::format("\nexport        {}: safetensors and config.json{}\n", options_.export_folder, names);
+  const std::int64_t sequence = options_.model.sequence;
+  const std::string rows =
+      model.positions == sequence
+          ? ""
+          : fmt::format("; {} positions, of which those behind --sequence {} are as they were read",
+                        model.positions, sequence);
+  return fmt::format("\nexport        {}: safetensors and config.json{}{}\n", options_.export_folder, names,
+                     rows);
 }
 
 }  // namespace stowage::samples

@@ -41,6 +41,8 @@ class InitialModel {
   // Parameters of `engine` from the files. Returns a line for the user, "" without files.
   std::string load(const Graph& graph, Engine& engine) const;
 
+  const TensorFiles* files() const { return files_ ? &*files_ : nullptr; }
+
  private:
   const Options& options_;
   std::optional<TensorFiles> files_;
@@ -53,9 +55,9 @@ class ExportedModel {
   // Throws InvalidInput naming --export.
   explicit ExportedModel(const Options& options);
 
-  // Writes the parameters, what the task has beside them, and the folder's name. Returns a line for the user,
-  // "" without a folder.
-  std::string write(const Task& task, const Graph& graph, Engine& engine);
+  // Writes the parameters, what the task has beside them, and the folder's name. Positions that were not
+  // trained on are those of `initial`. Returns a line for the user, "" without a folder.
+  std::string write(const Task& task, const Graph& graph, Engine& engine, const InitialModel& initial);
 
  private:
   const Options& options_;

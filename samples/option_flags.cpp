@@ -1,6 +1,7 @@
 #include "samples/option_flags.h"
 
 #include <charconv>
+#include <limits>
 
 #include "src/models/limits.h"
 
@@ -83,7 +84,16 @@ void add_training(CLI::App& app, Options& options, Words& words) {
   const char* group = "Training";
   const auto steps = quiet(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 40));
   const auto real = quiet(CLI::Range(0.0, 1e6));
-  app.add_option("--steps", options.steps, "training steps")->group(group)->check(steps)->type_name("N");
+  app.add_option("--steps", options.steps,
+                 "training steps; 0: none, to evaluate, export or sample from what --init or --resume has")
+      ->group(group)
+      ->check(steps)
+      ->type_name("N");
+  app.add_option("--epochs", options.epochs,
+                 "instead of --steps: how often to train on as many samples as the data holds")
+      ->group(group)
+      ->check(quiet(CLI::Range(std::numeric_limits<double>::min(), 1e6)))
+      ->type_name("X");
   app.add_option("--learning-rate", options.learning_rate, "its peak, behind the warm-up")
       ->group(group)
       ->check(real)
@@ -197,6 +207,9 @@ void add_checkpoints(CLI::App& app, Options& options) {
       ->group(group)
       ->check(some)
       ->type_name("N");
+  app.add_flag("--keep-best", options.keep_best,
+               "keep the checkpoint with the least evaluation loss too, as DIR/best")
+      ->group(group);
   app.add_flag("--checkpoint-blocking", options.checkpoint_blocking,
                "make steps wait for checkpoints; takes no copy of the state on the host")
       ->group(group);
@@ -209,7 +222,8 @@ void add_checkpoints(CLI::App& app, Options& options) {
 
 void add_output(CLI::App& app, Options& options) {
   const char* group = "Output";
-  app.add_option("--log", options.log_file, "write one JSON object per step")
+  app.add_option("--log", options.log_file,
+                 "write one JSON object per step, or where FILE ends in .csv one row")
       ->group(group)
       ->type_name("FILE");
   app.add_option("--trace", options.trace_file,

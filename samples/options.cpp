@@ -80,6 +80,7 @@ void check_together(const Options& options) {
                                                {"--clip", options.clip},
                                                {"--evaluation-share", options.evaluation_share},
                                                {"--temperature", options.temperature},
+                                               {"--epochs", options.epochs.value_or(1)},
                                                {"--dropout", options.model.dropout}};
   for (const auto& [flag, value] : reals) {
     if (!std::isfinite(value))
@@ -106,12 +107,23 @@ struct Need {
 constexpr Need needs[] = {{"--checkpoint-every", "--checkpoint"},
                           {"--keep", "--checkpoint"},
                           {"--checkpoint-blocking", "--checkpoint"},
+                          {"--keep-best", "--checkpoint"},
                           {"--tokens", "--generate"},
                           {"--temperature", "--generate"}};
 // Files that a training writes.
 constexpr const char* written[] = {"--log", "--trace", "--report", "--weights", "--export", "--plan-json"};
 
+constexpr const char* evaluation_flags[] = {"--evaluation-data", "--evaluation-share", "--evaluation-samples",
+                                            "--keep-best"};
+
 using IsGiven = std::function<bool(const char* flag)>;
+
+// Without steps between evaluations any of these flags asks for the one at the end.
+void ask_for_evaluation(Options& options, const IsGiven& given) {
+  if (options.steps > 0 || options.evaluate_every > 0 || given("--evaluate-every")) return;
+  if (std::any_of(std::begin(evaluation_flags), std::end(evaluation_flags), given))
+    options.evaluate_every = 1;
+}
 
 // `given`: whether the command line has the flag.
 void check_needs(const Options& options, const IsGiven& given) {
@@ -120,12 +132,16 @@ void check_needs(const Options& options, const IsGiven& given) {
       throw InvalidInput(fmt::format("{}: this does nothing without {}; give that too, or leave this out",
                                      need.flag, need.needed));
   }
-  for (const char* flag : {"--evaluation-data", "--evaluation-share", "--evaluation-samples"}) {
+  for (const char* flag : evaluation_flags) {
     // A zero that is given switches off what a script asks for.
     if (given(flag) && options.evaluate_every == 0 && !given("--evaluate-every"))
       throw InvalidInput(
           fmt::format("{}: nothing is evaluated without --evaluate-every N; give that too", flag));
   }
+  if (options.keep_best && options.evaluate_every == 0)
+    throw InvalidInput("--keep-best: nothing is evaluated with --evaluate-every 0; give another number");
+  if (options.epochs && given("--steps"))
+    throw InvalidInput("--epochs and --steps both say how long to train: give one of them");
   for (const char* flag : written) {
     if (options.generate && given(flag))
       throw InvalidInput(
@@ -165,6 +181,7 @@ std::string examples(ModelKind kind) {
   return "Examples:\n"
          "  train_gpt --data text.txt --device-memory 64MiB --evaluate-every 100 --checkpoint run1\n"
          "  train_gpt --data 'shards/*.bin' --tokenizer gpt2/ --init gpt2/\n"
+         "  train_gpt --data text.txt --steps 0 --checkpoint run1 --resume --evaluation-data other.txt\n"
          "  train_gpt --generate 'In the beginning' --checkpoint run1\n\n";
 }
 
@@ -252,7 +269,8 @@ CommandLine parse_command_line(int count, const char* const* arguments, ModelKin
       examples(kind) +
       "SIZE is 64MiB, 1.5G (binary), 10MB (decimal) or plain bytes.\n"
       "Exit code: 0 done, 2 the command line, a file or a budget must change, 1 the run failed,\n"
-      "130 Ctrl-C or SIGTERM (the step is finished and everything written; a second one ends at once), and\n"
+      "130 Ctrl-C or SIGTERM (before the first step at once; else the step is finished and everything\n"
+      "written, and a second one ends at once), and\n"
       "so a terminal that is closed or a pipe that nobody reads any more.");
   add_flags(app, options, words);
   try {
@@ -279,6 +297,8 @@ CommandLine parse_command_line(int count, const char* const* arguments, ModelKin
   if (given("--generate")) options.generate = prompt_of(words.prompt);
   take_initial_sizes(options, {given("--layers"), given("--width"), given("--heads"), given("--sequence"),
                                given("--dropout")});
+  options.trains_nothing = options.steps == 0;
+  ask_for_evaluation(options, given);
   check_needs(options, given);
   check_together(options);
   return result;

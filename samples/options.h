@@ -25,6 +25,7 @@ struct Options {
   GptConfig model;                          // also a BERT's sizes: see bert_sizes
   DataType type = DataType::f32;            // of weights and activations
   std::uint64_t steps = 200;
+  std::optional<double> epochs;  // instead of `steps`, which they become once the data is known
   double learning_rate = 1e-3;
   std::uint64_t warmup = 30;  // steps
   double weight_decay = 0.1;
@@ -48,6 +49,7 @@ struct Options {
   std::uint64_t checkpoint_every = 100;  // steps
   std::uint64_t keep = 3;                // of the newest checkpoints
   bool checkpoint_blocking = false;      // steps wait for checkpoints, without a copy on the host
+  bool keep_best = false;                // the checkpoint with the least evaluation loss too
   bool resume = false;
   std::string resume_from;        // a checkpoint; empty: the newest of `checkpoint_folder`
   std::set<std::string> changed;  // of the flags that a resumed run may change: those that are given
@@ -62,7 +64,8 @@ struct Options {
   std::uint64_t generated_tokens = 200;
 
   bool plan_only = false;
-  bool verify = false;  // compare the bits of every replay
+  bool trains_nothing = false;  // --steps 0; `steps` becomes those that a resumed run has made
+  bool verify = false;          // compare the bits of every replay
   std::uint64_t sample_tokens = 0;
   // Paths to write, empty: not wanted.
   std::string plan_file;
@@ -89,6 +92,11 @@ inline AdamW optimizer_of(const Options& options) {
           .weight_decay = options.weight_decay,
           .decayed = options.decayed,
           .clip = options.clip};
+}
+
+// Rows of the model's table of positions: more than --sequence takes where --init has them.
+inline std::int64_t positions_of(const Options& options) {
+  return options.initial ? options.initial->positions : options.model.sequence;
 }
 
 // "train_gpt" or "train_bert".

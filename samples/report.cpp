@@ -23,6 +23,9 @@ void add_model_lines(Lines& lines, const Setup& setup) {
             grouped(parameter_count(*setup.graph)));
   lines.add("step", "{} samples of {} {}: {} tokens", model.batch, model.sequence, setup.data.unit,
             grouped(setup.tokens_per_step()));
+  if (setup.options->epochs)
+    lines.add("epochs", "{} of {} samples: {} steps", *setup.options->epochs, grouped(setup.epoch_samples),
+              grouped(setup.options->steps));
   if (setup.graph->micro_batches > 1)
     lines.add("  in", "{}", micro_batches_text(setup.graph->micro_batches, setup.plan->order));
   lines.add("text", "{}", setup.data.text);
@@ -79,7 +82,7 @@ void add_planned_for(Lines& lines, const Setup& setup) {
 void add_prediction_lines(Lines& lines, const Setup& setup) {
   const Plan& plan = *setup.plan;
   const double step = plan.predicted_step_seconds;
-  lines.add("predicted", "{} per step, {} tokens/s, stall {:.1f}%", format_seconds(step),
+  lines.add("predicted", "{} per step, {} tokens/s, planned stall {:.1f}%", format_seconds(step),
             grouped(static_cast<std::uint64_t>(static_cast<double>(setup.tokens_per_step()) / step)),
             100 * plan.predicted_stall_seconds / step);
   add_planned_for(lines, setup);
@@ -182,11 +185,12 @@ std::string summary(const Setup& setup, const RunStatistics& run) {
             grouped(static_cast<std::uint64_t>(step > 0 ? tokens / step : 0)));
   if (run.between_seconds() > 0)
     lines.add("between", "{} between steps: evaluation, checkpoints", format_seconds(run.between_seconds()));
-  lines.add("step time", "{}; predicted {} ({:+.1f}%), {:.2f}x the lower bound ({}), stall {:.1f}%",
-            format_seconds(step), format_seconds(plan.predicted_step_seconds),
-            100 * (plan.predicted_step_seconds / step - 1), step / plan.lower_bound_seconds, plan.bound_by,
-            100 * run.stall_fraction());
+  lines.add("step time", "{}; predicted {} ({:+.1f}%), {:.2f}x the lower bound ({})", format_seconds(step),
+            format_seconds(plan.predicted_step_seconds), 100 * (plan.predicted_step_seconds / step - 1),
+            step / plan.lower_bound_seconds, plan.bound_by);
   add_planned_for(lines, setup);
+  lines.add("  stall", "measured {:.1f}%, planned {:.1f}%", 100 * run.stall_fraction(),
+            100 * plan.predicted_stall_seconds / plan.predicted_step_seconds);
   const Bytes budget = setup.options->budget.device;
   lines.add("device peak", "{} bytes touched, {} planned, budget {}; {} of the need", run.device_peak_bytes(),
             plan.device_peak_bytes, budget == unlimited ? "unlimited" : fmt::format("{} bytes", budget),

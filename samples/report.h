@@ -29,6 +29,7 @@ struct Setup {
   const Plan* plan = nullptr;
   Machine machine;
   DataDescription data;
+  std::uint64_t epoch_samples = 0;  // Task::samples
   // Overhead included, as `stowage plan` has them.
   Bytes need = 0;
   Bytes minimum = 0;

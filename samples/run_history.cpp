@@ -4,19 +4,42 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
-#include "src/cli/tally.h"
+#include "src/cli/model_spec.h"
 #include "src/cli/text.h"
 #include "src/tokens/text_lines.h"
 
 namespace stowage::samples {
 namespace {
 
+using nlohmann::json;
+
 std::string seconds_with_share(double seconds, double of) {
   return fmt::format("{} ({:+.1f}%)", format_seconds(seconds), 100 * (seconds / of - 1));
+}
+
+std::string percent(double share) { return fmt::format("{:.1f}%", 100 * share); }
+
+// A diverged one has no four places behind the point.
+std::string loss_text(double loss) {
+  return std::abs(loss) < 1e6 ? fmt::format("{:.4f}", loss) : fmt::format("{:.3e}", loss);
+}
+
+// Whether the small values would be seen on no other axis.
+bool spans_decades(const RunChart& chart) {
+  constexpr double most_on_a_line = 100;
+  double least = std::numeric_limits<double>::infinity(), most = 0;
+  for (const RunLine& line : chart.lines) {
+    for (const RunColumn& column : line.columns) {
+      least = std::min(least, column.least);
+      most = std::max(most, column.most);
+    }
+  }
+  return least > 0 && most > most_on_a_line * least;
 }
 
 // A number of a log's line; nothing where it is none.
@@ -34,7 +57,8 @@ RunHistory::Group time_group(const Setup& setup, const RunStatistics& run) {
        {"predicted", seconds_with_share(plan.predicted_step_seconds, step)},
        {"lower bound", format_seconds(plan.lower_bound_seconds), fmt::format("{} binds", plan.bound_by)},
        {"gap", fmt::format("{:.2f} × bound", step / plan.lower_bound_seconds)},
-       {"stall", fmt::format("{:.1f}%", 100 * run.stall_fraction())}}};
+       {"measured stall", percent(run.stall_fraction()),
+        "planned " + percent(plan.predicted_stall_seconds / plan.predicted_step_seconds)}}};
   if (!setup.planned_for.empty())
     group.facts.push_back({"planned for", setup.planned_for, "another machine"});
   return group;
@@ -123,9 +147,11 @@ void RunRecorder::add_evaluation(const std::string& name, std::uint64_t step, do
   evaluation.values.add(step, value);
 }
 
-void RunRecorder::add(std::uint64_t step, const samples::Evaluation& evaluation) {
-  for (const auto& [name, value] : evaluation.values)
-    if (name.ends_with("loss")) add_evaluation("evaluation: " + name, step, value);
+void RunRecorder::add(const EvaluationRecord& record) {
+  for (const auto& [name, value] : record.evaluation.values)
+    if (name.ends_with("loss")) add_evaluation("evaluation: " + name, record.steps, value);
+  evaluated_ = record;
+  if (record.best.value_or(false)) best_ = record.steps;
 }
 
 void RunRecorder::add_logged(std::string_view text) {
@@ -134,10 +160,11 @@ void RunRecorder::add_logged(std::string_view text) {
   if (!line.is_object() || step == line.end() || !step->is_number_unsigned()) return;
   const auto number = step->get<std::uint64_t>();
   if (const auto found = line.find("evaluation"); found != line.end() && found->is_object()) {
-    samples::Evaluation evaluation;
+    EvaluationRecord record{.steps = number, .evaluation = {}};
     for (const auto& [name, value] : found->items())
-      if (value.is_number()) evaluation.values.emplace_back(name, value.get<double>());
-    return add(number, evaluation);
+      if (value.is_number()) record.evaluation.values.emplace_back(name, value.get<double>());
+    record.best = line.value("best", json(false)) == json(true);
+    return add(record);
   }
   ++before_shown_;
   if (const auto loss = number_in(line, "loss")) loss_.add(number, *loss);
@@ -155,7 +182,7 @@ RunHistory::Group RunRecorder::run_group(const Setup& setup, const RunStatistics
   if (run.steps() > 0) {
     const double tokens = static_cast<double>(setup.tokens_per_step());
     group.facts = {
-        {"loss", fmt::format("{:.4f} nats", run.last_mean_loss()),
+        {"loss", loss_text(run.last_mean_loss()) + " nats",
          fmt::format("mean of the last {} steps", run.last_losses())},
         {"steps", grouped(run.steps()), "in " + format_seconds(run.seconds())},
         {"tokens", grouped(run.steps() * setup.tokens_per_step()),
@@ -165,6 +192,11 @@ RunHistory::Group RunRecorder::run_group(const Setup& setup, const RunStatistics
     group.facts.push_back({"steps before", grouped(before_),
                            before_shown_ == 0 ? "not shown, as --log has none of them"
                                               : fmt::format("{} shown, from --log", grouped(before_shown_))});
+  for (const auto& [name, value] : evaluated_.evaluation.values)
+    group.facts.push_back(
+        {"evaluation: " + name, loss_text(value), fmt::format("behind step {}", grouped(evaluated_.steps))});
+  if (best_)
+    group.facts.push_back({"best so far", fmt::format("step {}", grouped(*best_)), "least evaluation loss"});
   if (!stopped_.empty())
     group.facts.push_back({"stopped", fmt::format("after step {}", before_ + run.steps()), stopped_});
   return group;
@@ -175,6 +207,7 @@ RunChart RunRecorder::loss_chart() const {
   chart.lines.push_back({.name = "training loss, nats", .columns = loss_.columns()});
   for (const Evaluation& each : evaluations_)
     chart.lines.push_back({.name = each.name, .points = true, .columns = each.values.columns()});
+  chart.logarithmic = spans_decades(chart);
   return chart;
 }
 
@@ -188,7 +221,7 @@ RunChart RunRecorder::time_chart(const Plan& plan) const {
 }
 
 RunHistory RunRecorder::history(const Setup& setup, const RunStatistics& run) const {
-  RunHistory history;
+  RunHistory history{.failure = failure_};
   const RunHistory::Group group = run_group(setup, run);
   if (group.facts.empty()) return history;
   history.groups = {group};
@@ -206,12 +239,18 @@ RunHistory RunRecorder::history(const Setup& setup, const RunStatistics& run) co
   return history;
 }
 
+std::string model_title(const Options& options) {
+  const GptConfig& model = options.model;
+  return describe(ModelSpec{.family = options.kind == ModelKind::bert ? ModelFamily::bert : ModelFamily::gpt,
+                            .layers = model.layers,
+                            .width = model.width,
+                            .heads = model.heads,
+                            .vocabulary = model.vocabulary});
+}
+
 std::string run_page(const Setup& setup, const RunStatistics& run, const RunRecorder& recorder) {
-  const GptConfig& model = setup.options->model;
   return plan_report(*setup.graph, *setup.plan, setup.machine,
-                     {.name = fmt::format("{} with {} layers, width {}, {} parameters",
-                                          setup.options->kind == ModelKind::bert ? "BERT" : "GPT",
-                                          model.layers, model.width, grouped(parameter_count(*setup.graph))),
+                     {.name = model_title(*setup.options),
                       .machine_name = setup.device,
                       .budget = setup.options->budget,
                       .run = recorder.history(setup, run)});

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -43,12 +44,13 @@ class RunRecorder {
   // A value that is measured now and then: points of this name beside the training loss. Steps count from 1.
   void add_evaluation(const std::string& name, std::uint64_t step, double value);
   // Those of its values that end in "loss".
-  void add(std::uint64_t step, const samples::Evaluation& evaluation);
+  void add(const EvaluationRecord& record);
   // Of a run that goes on: how many steps were made before, and what --log has kept of them. Step times are
   // left out, which were those of another plan.
   void add_before(std::uint64_t steps, std::string_view log);
-  // Why the run ended before its last step.
+  // Why the run ended before its last step, as it was asked to, or as it failed.
   void stop(std::string why) { stopped_ = std::move(why); }
+  void fail(std::string why) { failure_ = std::move(why); }
 
   RunHistory history(const Setup& setup, const RunStatistics& run) const;
 
@@ -67,10 +69,16 @@ class RunRecorder {
   ColumnLine norm_;
   ColumnLine seconds_;
   std::vector<Evaluation> evaluations_;  // in order of their first value
+  EvaluationRecord evaluated_;           // the last
+  std::optional<std::uint64_t> best_;    // the step with the least loss, of --keep-best
   std::uint64_t before_ = 0;             // steps that an earlier run made
   std::uint64_t before_shown_ = 0;       // of these, that its log has
   std::string stopped_;
+  std::string failure_;
 };
+
+// Its kind and sizes, as `stowage plan` has them.
+std::string model_title(const Options& options);
 
 // The page of --report: the run, and below it its plan.
 std::string run_page(const Setup& setup, const RunStatistics& run, const RunRecorder& recorder);

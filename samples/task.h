@@ -54,6 +54,7 @@ struct DataDescription {
 struct Evaluation {
   std::string text;                                    // for people, one line
   std::vector<std::pair<std::string, double>> values;  // for the log
+  double loss = 0;                                     // by which models are compared
 };
 
 // A parameter's value by its name, in f32.
@@ -74,6 +75,9 @@ class Task {
   // call.
   virtual std::vector<std::span<const std::int32_t>> inputs(std::uint64_t step) = 0;
 
+  // As many as hold the data once: an epoch.
+  virtual std::uint64_t samples() const = 0;
+
   virtual DataDescription data() const = 0;
   // What a resumed run must have in common beside the options: kind of model, data, tokens.
   virtual std::map<std::string, std::string> configuration() const = 0;
@@ -86,6 +90,8 @@ class Task {
 
   // Without dropout, on the CPU; the same for the same parameters. Call it only with --evaluate-every.
   virtual Evaluation evaluate(const ReadParameter& read) = 0;
+  // The names of its values, in their order.
+  virtual std::vector<std::string> measures() const = 0;
 
   // --sample: text from the model. A model that writes none does nothing.
   virtual void sample(const ReadParameter& /*read*/, const EmitText& /*emit*/) const {}

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cmath>
@@ -11,6 +12,8 @@
 #include <memory>
 
 #include "samples/random_stream.h"
+#include "samples/underway.h"
+#include "src/tokens/text_parts.h"
 #include "stowage/error.h"
 
 namespace stowage::samples {
@@ -52,19 +55,43 @@ double surprise(std::uint64_t count, std::uint64_t total) {
 
 }  // namespace
 
-std::string read_text(const std::string& path, const std::string& flag) {
+std::string read_text(const std::string& path, const std::string& flag,
+                      const std::function<void(double)>& progress) {
   const Named named{flag, path};
   check_readable_kind(named);
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
   if (!file) refuse(named, fmt::format("cannot be read ({}); name a readable file", std::strerror(errno)));
+  std::error_code no_size;
+  const auto size = static_cast<double>(std::filesystem::file_size(path, no_size));
   std::string text;
   std::array<char, 1 << 16> block;
   while (std::feof(file.get()) == 0 && std::ferror(file.get()) == 0) {
     text.append(block.data(), std::fread(block.data(), 1, block.size(), file.get()));
+    if (progress && !no_size) progress(std::min(1.0, static_cast<double>(text.size()) / size));
   }
   if (std::ferror(file.get()) != 0) refuse(named, "reading it failed; copy it to a sound disk");
   if (text.empty()) refuse(named, "the file is empty; name another text");
   return text;
+}
+
+std::string read_data(const std::string& path, const std::string& flag) {
+  Underway work("reading", path);
+  return read_text(path, flag, [&](double share) { work.progress(share); });
+}
+
+std::vector<std::int32_t> encode_data(const Tokenizer& tokenizer, std::string_view text,
+                                      const std::string& name) {
+  constexpr std::size_t part = 1 << 20;  // bytes
+  Underway work("tokenising", name);
+  std::vector<std::int32_t> tokens;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = end_of_part(text, begin, part);
+    const std::vector<std::int32_t> more = tokenizer.encode(text.substr(begin, end - begin));
+    tokens.insert(tokens.end(), more.begin(), more.end());
+    begin = end;
+    work.progress(static_cast<double>(end) / static_cast<double>(text.size()));
+  }
+  return tokens;
 }
 
 SplitText split_text(std::string_view text, double share) {

@@ -4,18 +4,28 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "stowage/error.h"
+#include "stowage/tokenizer.h"
 
 namespace stowage::samples {
 
 // The whole file. Throws InvalidInput naming `flag` and `path` when it is missing, a directory, a device,
 // unreadable or empty.
-std::string read_text(const std::string& path, const std::string& flag = "--data");
+// `progress`: is told the share that is read, 0 to 1, of a file whose size is known.
+std::string read_text(const std::string& path, const std::string& flag = "--data",
+                      const std::function<void(double)>& progress = {});
+
+// The same, told to whoever waits for it.
+std::string read_data(const std::string& path, const std::string& flag = "--data");
+// What tokenizer.encode(text) gives, told to whoever waits for it; `name`: of the text, for people.
+std::vector<std::int32_t> encode_data(const Tokenizer& tokenizer, std::string_view text,
+                                      const std::string& name);
 
 // A text and its tail, which is about `share` of it and begins behind a line's end where there is one.
 struct SplitText {

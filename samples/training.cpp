@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -22,9 +24,11 @@
 #include "samples/stored_model.h"
 #include "samples/task.h"
 #include "samples/trace.h"
+#include "samples/underway.h"
 #include "samples/weights_file.h"
 #include "src/base/laps.h"
 #include "src/base/parallel_for.h"
+#include "src/cli/text.h"
 #include "stowage/engine.h"
 #include "stowage/error.h"
 #include "stowage/graph_builder.h"
@@ -33,7 +37,7 @@ namespace stowage::samples {
 namespace {
 
 constexpr int failed_code = 1;
-constexpr int interrupted_code = 130;
+constexpr std::uint64_t all_steps = std::numeric_limits<std::uint64_t>::max();
 
 // stdout, at once: a pipe's reader sees lines as they come.
 void print(const std::string& text) {
@@ -66,12 +70,31 @@ ReadParameter reader_of(const Graph& graph, Engine& engine) {
   };
 }
 
-Plan plan_step(const Graph& graph, const Machine& machine, const Options& options) {
-  auto planned = make_plan(graph, machine, budget_beside_copy(options, graph), options.plan);
+// The plan, and what else the setup tells of it.
+Plan plan_step(const Graph& graph, const Options& options, Setup& setup) {
+  const Bytes budget = options.budget.device;
+  const Underway work("planning", fmt::format("{} operations{}", grouped(graph.ops.size()),
+                                              budget == unlimited ? "" : " in " + format_bytes(budget)));
+  Planner planner(graph, setup.machine, options.plan);
+  auto planned = planner.plan(budget_beside_copy(options, graph));
   if (const auto* infeasible = std::get_if<Infeasible>(&planned)) {
     throw InvalidInput(infeasible_message(*infeasible, options.plan.policy));
   }
+  setup.need = planner.need_bytes() + setup.machine.overhead_bytes;
+  setup.minimum = planner.minimum_bytes() + setup.machine.overhead_bytes;
   return std::get<Plan>(std::move(planned));
+}
+
+// --epochs as steps.
+void count_epochs(Options& options, const Task& task) {
+  if (!options.epochs) return;
+  constexpr double most = 1ULL << 40U;  // as --steps
+  const auto samples = static_cast<double>(task.samples());
+  const double steps = std::ceil(*options.epochs * samples / static_cast<double>(options.model.batch));
+  if (steps > most)
+    throw InvalidInput(fmt::format("--epochs {}: of {:.0f} samples that are {:.0f} steps; give fewer",
+                                   *options.epochs, samples, steps));
+  options.steps = static_cast<std::uint64_t>(steps);
 }
 
 // A BERT's file may lack its heads.
@@ -96,6 +119,7 @@ class Trainer {
         task_(task),
         checkpoints_(checkpoints),
         failures_(failures),
+        trains_nothing_(options_.trains_nothing),
         device_(open_run_device(prepared, options_)),
         engine_(*device_, model.graph, *setup.plan,
                 {.seed = options_.seed,
@@ -114,7 +138,10 @@ class Trainer {
                        .tokens_per_step = setup_.tokens_per_step(),
                        .budget = options_.budget.device,
                        .columns = terminal_columns(stdout)});
-    write_log([&] { recorder_.add_before(engine_.completed_steps(), log.start(engine_.completed_steps())); });
+    const std::uint64_t first = engine_.completed_steps();
+    write_log([&] {
+      recorder_.add_before(first, log.start(trains_nothing_ ? all_steps : first, task_.measures()));
+    });
     {
       const LineEnd line_end{progress};
       while (engine_.completed_steps() < options_.steps && !interrupted()) {
@@ -132,6 +159,7 @@ class Trainer {
           evaluate(log, progress);
         checkpoints_.after_step(engine_);
       }
+      if (trains_nothing_ && options_.evaluate_every > 0) evaluate(log, progress);
     }
     engine_.drain();
     write_log([&] { log.finish(); });
@@ -153,11 +181,18 @@ class Trainer {
   void evaluate(StepLog& log, Progress& progress) {
     engine_.drain();  // what a step still has to do is its own time
     Laps laps;
+    std::optional<Underway> work;
+    if (trains_nothing_)
+      work.emplace("evaluating", fmt::format("at most {} samples", grouped(options_.evaluation_samples)));
     const Evaluation evaluation = task_.evaluate(reader_of(model_.graph, engine_));
-    const double seconds = laps.lap();
-    write_log([&] { log.write(engine_.completed_steps(), evaluation, seconds); });
-    recorder_.add(engine_.completed_steps(), evaluation);
-    print(fmt::format("{}evaluation    {}\n", progress.finish(), evaluation.text));
+    work.reset();
+    EvaluationRecord record{engine_.completed_steps(), evaluation, laps.lap()};
+    if (options_.keep_best && !trains_nothing_)
+      record.best = checkpoints_.evaluated(engine_, evaluation.loss);
+    write_log([&] { log.write(record); });
+    recorder_.add(record);
+    print(fmt::format("{}evaluation    {}{}\n", progress.finish(), evaluation.text,
+                      record.best.value_or(false) ? "; the best so far" : ""));
   }
 
   StepRecord make_step(std::uint64_t step) {
@@ -186,6 +221,7 @@ class Trainer {
   RunCheckpoints& checkpoints_;
   Failures& failures_;
   bool logs_ = true;  // until that fails
+  const bool trains_nothing_;
   std::unique_ptr<Device> device_;
   Engine engine_;
   RunStatistics statistics_;
@@ -210,7 +246,7 @@ void run_or_report(Trainer& trainer, const Setup& setup, Outputs& outputs, Failu
   try {
     trainer.run(outputs.log);
   } catch (const Error& error) {
-    trainer.recorder().stop(error.what());
+    trainer.recorder().fail(error.what());
     failures.spare([&] { write_report(outputs.report, setup, trainer); });
     throw;
   }
@@ -228,24 +264,38 @@ void print_sample(const Options& options, const Task& task, const ReadParameter&
   print(terminal.finish() + "\n");
 }
 
+RunDevice prepare(Options& options, Graph& graph, const Task& task) {
+  const Underway work(options.machine.empty() ? "calibrating" : "opening", "the device");
+  RunDevice prepared = prepare_device(options, graph, [&](GraphBuilder& builder, const GptConfig& sizes) {
+    return task.build(builder, sizes);
+  });
+  if (!prepared.profile.empty()) set_seconds(prepared.profile, prepared.machine, graph);
+  return prepared;
+}
+
+int stopped_before_steps() {
+  print(fmt::format("\nstopped by {} before the first step\n", interrupted_by()));
+  return interrupted_code;
+}
+
 }  // namespace
 
 int train(const Options& given) {
   Options options = given;
   set_parallel_threads(options.threads);
   check_distinct(options);
-  const std::unique_ptr<Task> task = make_task(options);
   watch_interrupts();
-  Outputs outputs(options);
+  const std::unique_ptr<Task> task = make_task(options);
+  count_epochs(options, *task);
+  std::optional<Outputs> outputs;
+  const OnAbandon undo([&] { outputs.reset(); });  // which nothing that is told as under way uses
+  outputs.emplace(options);
   RunCheckpoints checkpoints(options, *task);
   Model model = build_model(*task, options);
   const InitialModel initial(options, model.graph);
   checkpoints.take_graph(model.graph);
   Laps laps;
-  RunDevice prepared = prepare_device(
-      options, model.graph,
-      [&](GraphBuilder& builder, const GptConfig& sizes) { return task->build(builder, sizes); });
-  if (!prepared.profile.empty()) set_seconds(prepared.profile, prepared.machine, model.graph);
+  RunDevice prepared = prepare(options, model.graph, *task);
 
   Setup setup;
   setup.options = &options;
@@ -255,40 +305,41 @@ int train(const Options& given) {
   setup.device = prepared.which;
   setup.planned_for = prepared.planned_for;
   setup.start.device = laps.lap();
-  const Plan plan = plan_step(model.graph, setup.machine, options);
+  const Plan plan = plan_step(model.graph, options, setup);
   setup.start.plan = laps.lap();
   setup.plan = &plan;
   setup.data = task->data();
-  const Bytes overhead = setup.machine.overhead_bytes;
-  setup.need = need_bytes(model.graph, setup.machine) + overhead;
-  setup.minimum = minimum_bytes(model.graph, setup.machine, options.plan) + overhead;
+  setup.epoch_samples = task->samples();
   print(setup_table(setup));
-  outputs.plan.write(to_json(plan));
-  outputs.plan.commit();
+  outputs->plan.write(to_json(plan));
+  outputs->plan.commit();
   if (options.plan_only) return 0;
-  if (interrupted()) return interrupted_code;
+  if (interrupted()) return stopped_before_steps();
 
   print("\n");
   Failures failures(options.kind);
   laps.lap();
+  std::optional<Underway> work(std::in_place, "preparing", "memory and weights");
   Trainer trainer(setup, model, *task, checkpoints, prepared, failures);
   setup.start.engine = laps.lap();
   setup.start.pinning = trainer.pinning_seconds();
-  if (!checkpoints.resumes()) print(initial.load(model.graph, trainer.engine()));
-  print(checkpoints.begin(trainer.engine()));
-  run_or_report(trainer, setup, outputs, failures);
-  if (trainer.engine().completed_steps() < options.steps)
-    trainer.recorder().stop("by Ctrl-C or another signal");
+  const std::string loaded = checkpoints.resumes() ? "" : initial.load(model.graph, trainer.engine());
+  const std::string begun = checkpoints.begin(trainer.engine());
+  work.reset();
+  print(loaded + begun);
+  run_or_report(trainer, setup, *outputs, failures);
+  if (trainer.engine().completed_steps() < options.steps) trainer.recorder().stop("by " + interrupted_by());
   if (trainer.statistics().steps() > 0) print('\n' + summary(setup, trainer.statistics()));
   failures.spare([&] {
-    write_weights(outputs.weights, model.graph, [&](TensorId id) { return trainer.engine().read(id); });
+    write_weights(outputs->weights, model.graph, [&](TensorId id) { return trainer.engine().read(id); });
   });
-  failures.spare([&] { print(outputs.exported.write(*task, model.graph, trainer.engine())); });
-  failures.spare([&] { write_report(outputs.report, setup, trainer); });
-  failures.spare([&] { write_trace(outputs.trace, setup, trainer.engine()); });
+  failures.spare([&] { print(outputs->exported.write(*task, model.graph, trainer.engine(), initial)); });
+  failures.spare([&] { write_report(outputs->report, setup, trainer); });
+  failures.spare([&] { write_trace(outputs->trace, setup, trainer.engine()); });
   if (!interrupted()) print_sample(options, *task, reader_of(model.graph, trainer.engine()));
   if (interrupted())
-    print("\nstopped by Ctrl-C; what was asked for is written as of the last finished step\n");
+    print(fmt::format("\nstopped by {}; what was asked for is written as of the last finished step\n",
+                      interrupted_by()));
   failures.spare([&] { checkpoints.require_saved(); });
   if (failures.any()) return failed_code;
   return interrupted() ? interrupted_code : 0;

@@ -4,6 +4,7 @@
 //   DIR/step-000000000120/state.json    what is said below, and a checksum over itself
 //                         tensors.bin   the values' raw bytes as the machine holds them, tensor after tensor,
 //                                       each from a multiple of 64 bytes on, zeros between them
+//   DIR/best                            a link to the one with the least score, where such is kept
 // Values are by tensor name and have nothing of a plan in them: a run goes on under any budget, bucket size,
 // order of micro-batches, number of threads and policy. Checksums are XXH3-128 (https://xxhash.com), which
 // finds damage, not forgery. Names and texts are UTF-8.
@@ -47,6 +48,8 @@ struct CheckpointState {
   // What the run's arithmetic depends on (model, optimizer, schedule, data): name to value.
   std::map<std::string, std::string> configuration;
   std::vector<CheckpointTensor> tensors;
+  // A measure of this state, such as a loss on data that is not trained on: less is better, and never NaN.
+  std::optional<double> score{};
   friend bool operator==(const CheckpointState&, const CheckpointState&) = default;
 };
 
@@ -106,6 +109,15 @@ struct CheckpointName {
 };
 std::vector<CheckpointName> list_checkpoints(const std::string& folder);
 
+// The one that the link `best` of `folder` leads to, and its score. Its tensors are not looked at. Nothing
+// where there is none, or none that can be read.
+struct BestCheckpoint {
+  std::string path;  // folder/step-…
+  std::uint64_t step = 0;
+  double score = 0;
+};
+std::optional<BestCheckpoint> find_best_checkpoint(const std::string& folder);
+
 // The newest checkpoint is no good. `what()` says why and names the newest one that is good.
 class DamagedCheckpoint : public InvalidInput {
  public:
@@ -120,6 +132,12 @@ class DamagedCheckpoint : public InvalidInput {
 // The newest checkpoint of `folder`, nothing where there is none. Throws DamagedCheckpoint: an older one is
 // never taken unasked.
 std::optional<Checkpoint> open_newest_checkpoint(const std::string& folder);
+
+// Why a checkpoint is kept.
+enum class CheckpointRank : std::uint8_t {
+  newest,  // as long as it is one of the newest
+  best,    // until another is the best
+};
 
 // The folder that a run writes its checkpoints to, its own as long as this lives. Not thread-safe.
 class CheckpointFolder {
@@ -136,13 +154,17 @@ class CheckpointFolder {
 
   // Writes `state`, whose checksums it makes, and then removes what is older than the newest `keep` up to
   // this step; later ones, of a run that was given up, stay until their step comes again. When it returns the
-  // checkpoint is on the disk. Throws Error where the disk refuses: then the older ones are as they were and
-  // nothing of this one is left.
-  void write(CheckpointState state, const ReadValue& read);
+  // checkpoint is on the disk. A folder that somebody has removed meanwhile is made again. Throws Error where
+  // the disk refuses: then the older ones are as they were and nothing of this one is left.
+  // `best`: the link `best` leads to this one from then on. What it leads to stays beside the newest `keep`.
+  void write(CheckpointState state, const ReadValue& read, CheckpointRank rank = CheckpointRank::newest);
 
   const std::string& path() const { return folder_; }
+  // What the destructor does to the folder, for a process that ends without it. Any thread.
+  void remove_unused() const;
 
  private:
+  void make_again();
   void remove_older(std::uint64_t step) const;
 
   bool made_ = false;  // the folder was not there; before `folder_`, which sets it
@@ -169,7 +191,7 @@ class CheckpointSaver {
 
   // `state` without tensors. Background: waits for the save before, copies, and returns. What `access` throws
   // comes out here; what the disk refuses does not: see `take_failures`.
-  void save(CheckpointState state, const StateAccess& access);
+  void save(CheckpointState state, const StateAccess& access, CheckpointRank rank = CheckpointRank::newest);
   // Waits until nothing is being written.
   void finish();
   // One sentence for each save that failed since the last call. Training can go on, and the next save too.

@@ -10,7 +10,8 @@
 //          (`self.query_key_value`, side by side) here. `cls.predictions.decoder.{weight,bias}` are tied, and
 //          are checked where they are there.
 // Rows of the vocabulary beyond the file's are padding: zero when read, left out when written. Of positions
-// the first ones are read; a file with fewer than the graph's is refused.
+// the first ones are read, and the others can be written as they were read (SaveOptions::beyond); a file with
+// fewer than the graph's is refused.
 //
 // Element types: F16, BF16, F32 and F64 files; each value is rounded to the parameter's type. With bf16 and
 // split master weights the master is read (its lower half into the optimizer's `.low`) and written as F32, so
@@ -125,10 +126,14 @@ class ExportFolder {
 struct SaveOptions {
   // More than this, and the tensors go into several files with an index. One tensor is never cut.
   Bytes shard_bytes = 5'000'000'000;
+  // The files that the model was read from, where it has more positions than the graph: the rows behind the
+  // graph's are those of the files. Must outlive the call.
+  const TensorFiles* beyond = nullptr;
 };
 
 // Writes config.json and the parameters, which `model` describes, into `folder`, each file on the disk when
-// it returns. Throws InvalidInput for a graph of another model, Error when writing fails.
+// it returns. Throws InvalidInput for a graph of another model, and for positions that neither the graph nor
+// `options.beyond` has; Error when writing fails.
 void save_model(const std::string& folder, const ModelDescription& model, const Graph& graph,
                 const ParameterAccess& parameters, const SaveOptions& options = {});
 

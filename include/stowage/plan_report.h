@@ -53,6 +53,7 @@ struct RunHistory {
     std::string title;
     std::vector<Fact> facts{};
   };
+  std::string failure{};  // what ended it against its will: stands in red at the top; empty: nothing did
   std::vector<Group> groups{};
   std::vector<RunChart> charts{};
 };

@@ -4,6 +4,7 @@
 // `void f() STOWAGE_REQUIRES(mutex_);`. Other compilers see plain std::mutex.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 
@@ -53,6 +54,12 @@ class CondVar {
     std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
     condition_.wait(lock);
     lock.release();  // the caller still holds it
+  }
+  // The same, and no longer than this.
+  void wait_for(Mutex& mutex, std::chrono::milliseconds most) STOWAGE_REQUIRES(mutex) {
+    std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
+    condition_.wait_for(lock, most);
+    lock.release();
   }
   void notify_one() { condition_.notify_one(); }
   void notify_all() { condition_.notify_all(); }

@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -120,6 +121,36 @@ void write_tensors(const std::string& path, CheckpointState& state, const Checkp
     throw Error(fmt::format("{}: writing failed ({}); make room there", path, std::strerror(errno)));
 }
 
+// The name that the link `best` leads to; "" without one.
+std::string best_name(const std::string& folder) {
+  std::error_code error;
+  return fs::read_symlink(folder + std::string(best_link), error).string();
+}
+
+// At once: whoever looks finds the one before or this one.
+void set_best(const std::string& folder, const std::string& name) {
+  const std::string link = folder + std::string(best_link);
+  const std::string aside = fmt::format("{}/{}{}-best", folder, writing_prefix, ::getpid());
+  if (::symlink(name.c_str(), aside.c_str()) != 0)
+    throw Error(fmt::format("{}: it cannot be linked to {} ({}); name a folder where links can be made",
+                            aside, name, std::strerror(errno)));
+  if (std::rename(aside.c_str(), link.c_str()) != 0) {
+    const int reason = errno;
+    ::unlink(aside.c_str());
+    throw Error(
+        fmt::format("{}: it cannot be replaced ({}); move what stands there", link, std::strerror(reason)));
+  }
+  sync_folder(folder);
+}
+
+// Whether `descriptor` is open on what has this path now.
+bool is_same_folder(int descriptor, const std::string& path) {
+  struct stat held {
+  }, there{};
+  return ::fstat(descriptor, &held) == 0 && ::stat(path.c_str(), &there) == 0 &&
+         held.st_dev == there.st_dev && held.st_ino == there.st_ino;
+}
+
 // The folder that is being written; gone with this unless it was given its name.
 struct Unfinished {
   std::string path;
@@ -139,11 +170,27 @@ CheckpointFolder::CheckpointFolder(std::string folder, std::uint64_t keep)
 }
 
 CheckpointFolder::~CheckpointFolder() {
-  if (made_) ::rmdir(folder_.c_str());  // which takes an empty one alone
+  remove_unused();
   ::close(lock_);
 }
 
-void CheckpointFolder::write(CheckpointState state, const ReadValue& read) {
+void CheckpointFolder::remove_unused() const {
+  if (made_) ::rmdir(folder_.c_str());  // which takes an empty one alone
+}
+
+// Somebody may have removed it, and the lock with it.
+void CheckpointFolder::make_again() {
+  if (is_same_folder(lock_, folder_)) return;
+  bool made = false;
+  make_folder(folder_, made);
+  made_ = made_ || made;
+  const int lock = lock_folder(folder_);
+  ::close(lock_);
+  lock_ = lock;
+}
+
+void CheckpointFolder::write(CheckpointState state, const ReadValue& read, CheckpointRank rank) {
+  make_again();
   const std::uint64_t step = state.step;
   const std::string name = checkpoint_name(step);
   const std::string path = folder_ + "/" + name;
@@ -160,13 +207,18 @@ void CheckpointFolder::write(CheckpointState state, const ReadValue& read) {
   rename_folder(writing.path, path);
   writing.path.clear();
   sync_folder(folder_);
+  if (rank == CheckpointRank::best)
+    set_best(folder_, name);
+  else if (best_name(folder_) == name)
+    ::unlink((folder_ + std::string(best_link)).c_str());  // which led to another of this step
   remove_older(step);
 }
 
 void CheckpointFolder::remove_older(std::uint64_t step) const {
+  const std::string best = best_name(folder_);
   std::uint64_t kept = 0;
   for (const CheckpointName& name : list_checkpoints(folder_)) {
-    if (name.step > step || ++kept <= keep_) continue;
+    if (name.step > step || ++kept <= keep_ || checkpoint_name(name.step) == best) continue;
     remove_checkpoint(folder_, name.path);
   }
 }

@@ -5,6 +5,8 @@
 #include <filesystem>
 
 #include "src/checkpoint/checkpoint_names.h"
+#include "src/checkpoint/state_json.h"
+#include "src/model_files/files.h"
 #include "stowage/checkpoint.h"
 
 namespace stowage {
@@ -55,6 +57,23 @@ std::vector<CheckpointName> list_checkpoints(const std::string& folder) {
   std::sort(names.begin(), names.end(),
             [](const CheckpointName& a, const CheckpointName& b) { return a.step > b.step; });
   return names;
+}
+
+std::optional<BestCheckpoint> find_best_checkpoint(const std::string& folder) {
+  std::error_code error;
+  const fs::path target = fs::read_symlink(folder + std::string(best_link), error);
+  const auto step = step_of(target.native());  // a name in this folder, and nothing else
+  if (error || !step) return {};
+  const std::string path = folder + "/" + target.string();
+  try {
+    const std::string file = path + std::string(state_file);
+    const CheckpointState state =
+        state_from_json(read_small_file(file, largest_state_json, "name a whole checkpoint"), file);
+    if (!state.score || state.step != *step) return {};
+    return BestCheckpoint{path, state.step, *state.score};
+  } catch (const Error&) {
+    return {};
+  }
 }
 
 std::optional<Checkpoint> open_newest_checkpoint(const std::string& folder) {

@@ -10,6 +10,7 @@ namespace stowage {
 inline constexpr std::string_view checkpoint_prefix = "step-";
 inline constexpr std::string_view writing_prefix = ".writing-";
 inline constexpr std::string_view removing_prefix = ".removing-";
+inline constexpr std::string_view best_link = "/best";
 inline constexpr std::string_view state_file = "/state.json";
 inline constexpr std::string_view tensors_file = "/tensors.bin";
 

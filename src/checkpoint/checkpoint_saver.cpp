@@ -63,15 +63,16 @@ class CheckpointSaver::Implementation {
   }
   Bytes copy_bytes() const { return copy_.bytes(); }
 
-  void save(CheckpointState state, const StateAccess& access) {
+  void save(CheckpointState state, const StateAccess& access, CheckpointRank rank) {
     state.tensors = tensors_;
-    if (saving_ == Saving::blocking) return save_now(state, access);
+    if (saving_ == Saving::blocking) return save_now(state, access, rank);
     finish();  // from here on until `waiting_` is set the copy is this thread's
     for (std::size_t i = 0; i < ids_.size(); ++i)
       access.read(ids_[i], 0, copy_.part(tensors_[i].offset, tensors_[i].bytes));
     {
       const MutexLock lock(mutex_);
       waiting_ = std::move(state);
+      rank_ = rank;
     }
     changed_.notify_all();
   }
@@ -88,9 +89,9 @@ class CheckpointSaver::Implementation {
 
  private:
   // The disk's failures are kept, those of `access` come out.
-  void save_now(const CheckpointState& state, const StateAccess& access) {
+  void save_now(const CheckpointState& state, const StateAccess& access, CheckpointRank rank) {
     std::exception_ptr of_access;
-    write(state, [&](std::size_t tensor, Bytes offset, std::span<std::byte> into) {
+    write(state, rank, [&](std::size_t tensor, Bytes offset, std::span<std::byte> into) {
       try {
         access.read(ids_[tensor], offset, into);
       } catch (...) {
@@ -103,9 +104,9 @@ class CheckpointSaver::Implementation {
     std::rethrow_exception(of_access);
   }
 
-  void write(const CheckpointState& state, const CheckpointFolder::ReadValue& read) {
+  void write(const CheckpointState& state, CheckpointRank rank, const CheckpointFolder::ReadValue& read) {
     try {
-      folder_.write(state, read);
+      folder_.write(state, read, rank);
     } catch (const std::exception& error) {
       const MutexLock lock(mutex_);
       failures_.push_back(fmt::format("checkpoint of step {}: {}", state.step, error.what()));
@@ -116,13 +117,15 @@ class CheckpointSaver::Implementation {
   void work() {
     while (true) {
       CheckpointState state;
+      CheckpointRank rank = CheckpointRank::newest;
       {
         const MutexLock lock(mutex_);
         while (!waiting_ && !ending_) changed_.wait(mutex_);
         if (!waiting_) return;
         state = *waiting_;
+        rank = rank_;
       }
-      write(state, [&](std::size_t tensor, Bytes offset, std::span<std::byte> into) {
+      write(state, rank, [&](std::size_t tensor, Bytes offset, std::span<std::byte> into) {
         const auto from = copy_.part(state.tensors[tensor].offset + offset, into.size());
         std::memcpy(into.data(), from.data(), from.size());
       });
@@ -141,7 +144,8 @@ class CheckpointSaver::Implementation {
   checkpoint::HostCopy copy_;
   Mutex mutex_;
   CondVar changed_;
-  std::optional<CheckpointState> waiting_ STOWAGE_GUARDED_BY(mutex_);  // until it is written
+  std::optional<CheckpointState> waiting_ STOWAGE_GUARDED_BY(mutex_);        // until it is written
+  CheckpointRank rank_ STOWAGE_GUARDED_BY(mutex_) = CheckpointRank::newest;  // of `waiting_`
   bool ending_ STOWAGE_GUARDED_BY(mutex_) = false;
   std::vector<std::string> failures_ STOWAGE_GUARDED_BY(mutex_);
   std::thread writer_;  // the last member: it uses the others
@@ -154,8 +158,8 @@ CheckpointSaver::~CheckpointSaver() = default;
 
 Bytes CheckpointSaver::copy_bytes() const { return implementation_->copy_bytes(); }
 
-void CheckpointSaver::save(CheckpointState state, const StateAccess& access) {
-  implementation_->save(std::move(state), access);
+void CheckpointSaver::save(CheckpointState state, const StateAccess& access, CheckpointRank rank) {
+  implementation_->save(std::move(state), access, rank);
 }
 
 void CheckpointSaver::finish() { implementation_->finish(); }

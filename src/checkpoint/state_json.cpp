@@ -118,13 +118,14 @@ std::string sealed(std::string body) {
 std::string state_to_json(const CheckpointState& state) {
   ordered_json tensors = ordered_json::array();
   for (const CheckpointTensor& tensor : state.tensors) tensors.push_back(tensor_json(tensor));
-  const ordered_json json = {{"format", format_name},
-                             {"version", format_version},
-                             {"step", state.step},
-                             {"seed", std::to_string(state.seed)},
-                             {"data_position", ordered_json(state.data_position)},
-                             {"configuration", ordered_json(state.configuration)},
-                             {"tensors", std::move(tensors)}};
+  ordered_json json = {{"format", format_name},
+                       {"version", format_version},
+                       {"step", state.step},
+                       {"seed", std::to_string(state.seed)},
+                       {"data_position", ordered_json(state.data_position)},
+                       {"configuration", ordered_json(state.configuration)},
+                       {"tensors", std::move(tensors)}};
+  if (state.score) json["score"] = *state.score;
   std::string text = json.dump();
   text.pop_back();  // the brace, which comes behind the checksum
   return sealed(std::move(text));
@@ -139,8 +140,8 @@ CheckpointState state_from_json(std::string_view text, const std::string& what) 
     field.member("format").fail(fmt::format("\"{}\"", format_name));
   if (field.member("version").integer() != format_version)
     field.member("version").refuse("is of a newer program, which alone can read it");
-  field.require_members(
-      {"format", "version", "step", "seed", "data_position", "configuration", "tensors", "checksum"});
+  field.require_members({"format", "version", "step", "seed", "data_position", "configuration", "tensors",
+                         "score", "checksum"});
   CheckpointState state;
   state.step = static_cast<std::uint64_t>(count(field.member("step")));
   state.seed = seed_of(field.member("seed"));
@@ -148,6 +149,7 @@ CheckpointState state_from_json(std::string_view text, const std::string& what) 
                                               [](const JsonField& value) { return value.integer(); });
   state.configuration = entries<std::string>(field.member("configuration"), short_text);
   state.tensors = tensors_of(field.member("tensors"));
+  if (const auto score = field.optional_member("score")) state.score = score->number();
   return state;
 }
 

@@ -119,15 +119,58 @@ class PartWriter {
   std::vector<std::byte> values_, low_, masters_, gathered_;
 };
 
-void write_shard(const std::string& path, const std::vector<Saved>& shard, const Graph& graph,
-                 const std::vector<ParameterParts>& parameters, const ParameterAccess& access) {
+// What the graph is saved with.
+struct Source {
+  const ModelDescription& model;
+  const Graph& graph;
+  const std::vector<ParameterParts>& parameters;
+  const ParameterAccess& access;
+  const TensorFiles* beyond;
+};
+
+const StoredTensor& read_as(const Source& source, const StoredTensor& tensor) {
+  const StoredTensor* found = nullptr;
+  if (source.beyond != nullptr) {
+    for (const std::string& name : accepted_names(source.model.kind, tensor.name))
+      if (found == nullptr) found = source.beyond->find(name);
+  }
+  if (found != nullptr && found->shape == tensor.shape && is_real(found->type)) return *found;
+  throw InvalidInput(
+      fmt::format("the graph has fewer rows of '{}' than the model's {}, and no file has the others: "
+                  "give the files that the model was read from, or describe fewer positions",
+                  tensor.name, tensor.shape[0]));
+}
+
+// The rows behind the parameter's own, of which files have more.
+void write_beyond(const Source& source, const ParameterParts& parameter, std::size_t index,
+                  const StoredTensor& tensor, SafetensorsWriter& writer) {
+  const Bytes element = size_of(tensor.type);
+  const auto all = static_cast<std::int64_t>(tensor.bytes / element);
+  std::int64_t at = parameter.stored_rows * parameter.columns;
+  if (parameter.parts.size() > 1 || at >= all) return;
+  const StoredTensor& stored = read_as(source, tensor);
+  const DataType type = source.graph.tensor(parameter.parameter).type;
+  const DataType saved = parameter.low != no_id ? DataType::f32 : type;
+  std::vector<std::byte> read, values;
+  for (; at < all; at += saved_at_once) {
+    const auto count = static_cast<Bytes>(std::min(saved_at_once, all - at));
+    read.resize(count * size_of(stored.type));
+    values.resize(count * element);
+    source.beyond->read(stored, static_cast<Bytes>(at) * size_of(stored.type), read);
+    convert(stored.type, read, saved, values);
+    writer.write(index, static_cast<Bytes>(at) * element, values);
+  }
+}
+
+void write_shard(const std::string& path, const std::vector<Saved>& shard, const Source& source) {
   std::vector<StoredTensor> tensors;
   for (const Saved& saved : shard) tensors.push_back(saved.tensor);
   SafetensorsWriter writer(path, std::move(tensors));
   for (std::size_t i = 0; i < shard.size(); ++i) {
-    const ParameterParts& parameter = parameters[shard[i].parameter];
-    PartWriter(parameter, access, graph.tensor(parameter.parameter).type)
+    const ParameterParts& parameter = source.parameters[shard[i].parameter];
+    PartWriter(parameter, source.access, source.graph.tensor(parameter.parameter).type)
         .run(shard[i].part, i, writer.tensors()[i], writer);
+    write_beyond(source, parameter, i, writer.tensors()[i], writer);
   }
   writer.commit();
 }
@@ -157,7 +200,7 @@ void save_model(const std::string& folder, const ModelDescription& model, const 
     const std::string name = shards.size() == 1
                                  ? "model.safetensors"
                                  : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
-    write_shard(path(name), shards[i], graph, parameters, access);
+    write_shard(path(name), shards[i], {model, graph, parameters, access, options.beyond});
     for (const Saved& saved : shards[i]) {
       index[saved.tensor.name] = name;
       total += saved.tensor.bytes;

@@ -23,10 +23,20 @@ namespace fs = std::filesystem;
 
 constexpr const char* tensor_remedy =
     "give a .safetensors file, its .index.json, or a folder with model.safetensors";
+constexpr const char* pickle_remedy =
+    "a pickle, which is not read: convert it once with python3 -c \"from transformers import "
+    "AutoModelForPreTraining as M; M.from_pretrained('DIR').save_pretrained('NEW')\" (DIR: its folder) and "
+    "give NEW";
 constexpr std::size_t most_files = 512;
 constexpr Bytes most_index_bytes = 64_MiB;
 
+// As PyTorch saves.
+bool is_pickle(const std::string& path) {
+  return path.ends_with(".bin") || path.ends_with(".pt") || path.ends_with(".pth");
+}
+
 OpenTensorFile open_file(const std::string& path) {
+  if (is_pickle(path)) throw InvalidInput(fmt::format("{}: this is {}", path, pickle_remedy));
   OpenTensorFile file;
   file.path = path;
   Bytes size = 0;
@@ -55,6 +65,11 @@ std::string found_in(const std::string& given) {
   for (const char* name : {"model.safetensors", "model.safetensors.index.json"}) {
     const fs::path file = fs::path(path) / name;
     if (fs::exists(file, error)) return file.string();
+  }
+  for (const char* name : {"pytorch_model.bin", "pytorch_model.bin.index.json"}) {
+    if (fs::exists(fs::path(path) / name, error))
+      throw InvalidInput(fmt::format("{}: this folder has no model.safetensors; its {} is {}", path,
+                                     name, pickle_remedy));
   }
   throw InvalidInput(
       fmt::format("{}: this folder has neither model.safetensors nor model.safetensors.index.json; {}", path,

@@ -56,10 +56,12 @@ std::string plan_report(const Graph& graph, const Plan& plan, const Machine& mac
   const std::string title = report::html_text(options.name.empty() ? "training step" : options.name);
   const std::string verdict = report::verdict_html(plan, machine, options.budget);
   const std::string facts = report::facts_html(plan, timeline, machine, options);
+  const std::string failure = options.run ? report::failure_html(*options.run) : "";
   const std::string run = options.run ? report::run_html(*options.run) : "";
   const std::string data = report::script_json(report::report_data(graph, plan, timeline, machine, options));
   const std::string plan_line = subtitle(graph, plan);
-  return filled(report::page_html, std::array<Slot, 8>{{{"title", title},
+  return filled(report::page_html, std::array<Slot, 9>{{{"title", title},
+                                                        {"failure", failure},
                                                         {"verdict", verdict},
                                                         {"subtitle", plan_line},
                                                         {"run", run},

@@ -85,7 +85,7 @@ std::string step_facts(const Plan& plan, const Timeline& timeline) {
     group.add("gap", fmt::format("{:.2f} × bound", predicted / bound),
               "+ " + seconds_text(predicted - bound));
   }
-  group.add("stall", seconds_text(timeline.stall_seconds), "compute waits");
+  group.add("planned stall", seconds_text(timeline.stall_seconds), "compute waits");
   return group.close();
 }
 
@@ -125,6 +125,11 @@ std::string facts_html(const Plan& plan, const Timeline& timeline, const Machine
                        const ReportOptions& options) {
   return memory_facts(plan, machine, options.budget) + host_facts(plan, options.budget) +
          step_facts(plan, timeline) + machine_facts(machine, options);
+}
+
+std::string failure_html(const RunHistory& run) {
+  if (run.failure.empty()) return {};
+  return fmt::format("<p class=\"failure\"><b>failed</b> {}</p>", html_text(run.failure));
 }
 
 std::string run_html(const RunHistory& run) {

@@ -12,6 +12,7 @@ std::string facts_html(const Plan& plan, const Timeline& timeline, const Machine
                        const ReportOptions& options);
 
 // Groups of facts about a run, in a row of their own.
+std::string failure_html(const RunHistory& run);
 std::string run_html(const RunHistory& run);
 
 // One line on how the step ends up: "fits", or which budget it breaks.

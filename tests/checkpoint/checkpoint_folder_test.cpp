@@ -39,6 +39,11 @@ class CheckpointFolderTest : public ::testing::Test {
   void write(CheckpointFolder& folder, std::uint64_t step) {
     folder.write(testing::small_checkpoint(graph_, step), values_.values_of(graph_));
   }
+  void write_best(CheckpointFolder& folder, std::uint64_t step, double score) {
+    CheckpointState state = testing::small_checkpoint(graph_, step);
+    state.score = score;
+    folder.write(std::move(state), values_.values_of(graph_), CheckpointRank::best);
+  }
   bool is_good(const std::string& name) const {
     return Checkpoint(folder_.path() + "/" + name).state().tensors.size() == 5;
   }
@@ -64,6 +69,57 @@ TEST_F(CheckpointFolderTest, LaterOnesStayUntilTheirStepComesAgain) {
   write(folder, 9);
   EXPECT_THAT(folder_.names(), ElementsAre("step-000000000009"));
   EXPECT_TRUE(is_good("step-000000000009"));
+}
+
+TEST_F(CheckpointFolderTest, TheBestStaysUntilAnotherIs) {
+  EXPECT_FALSE(find_best_checkpoint(folder_.path()));
+  CheckpointFolder folder(folder_.path(), 1);
+  write_best(folder, 5, 0.1 + 0.2);
+  for (const std::uint64_t step : {6, 7}) write(folder, step);
+  EXPECT_THAT(folder_.names(), ElementsAre("best", "step-000000000005", "step-000000000007"));
+  EXPECT_EQ(Checkpoint(folder_.path() + "/best").state().step, 5U);
+  const auto best = find_best_checkpoint(folder_.path());
+  ASSERT_TRUE(best);
+  EXPECT_EQ(best->path, folder_.path() + "/step-000000000005");
+  EXPECT_EQ(best->step, 5U);
+  EXPECT_EQ(best->score, 0.1 + 0.2);
+  EXPECT_EQ(list_checkpoints(folder_.path()).size(), 2U);  // the link is none of them
+  write_best(folder, 8, 0.25);
+  EXPECT_THAT(folder_.names(), ElementsAre("best", "step-000000000008"));
+  EXPECT_EQ(find_best_checkpoint(folder_.path())->step, 8U);
+}
+
+// Of a run that was resumed before it: what is written in its place may be worse.
+TEST_F(CheckpointFolderTest, AnotherOfTheBestsStepIsNotTheBest) {
+  CheckpointFolder folder(folder_.path(), 1);
+  write_best(folder, 5, 1);
+  write(folder, 5);
+  EXPECT_THAT(folder_.names(), ElementsAre("step-000000000005"));
+}
+
+TEST_F(CheckpointFolderTest, ALinkToElsewhereIsNoBest) {
+  CheckpointFolder folder(folder_.path(), 1);
+  write(folder, 5);  // without a score
+  for (const char* target : {"step-000000000005", "../step-000000000005", "/etc", "step-000000000006"}) {
+    std::filesystem::remove(folder_.path() + "/best");
+    std::filesystem::create_symlink(target, folder_.path() + "/best");
+    EXPECT_FALSE(find_best_checkpoint(folder_.path())) << target;
+  }
+  std::filesystem::remove(folder_.path() + "/best");
+  std::filesystem::create_directories(folder_.path() + "/best/mine");
+  EXPECT_FALSE(find_best_checkpoint(folder_.path()));
+  EXPECT_THROW(write_best(folder, 7, 1), Error);
+  EXPECT_TRUE(std::filesystem::exists(folder_.path() + "/best/mine"));
+}
+
+TEST_F(CheckpointFolderTest, AFolderThatIsRemovedMeanwhileIsMadeAgain) {
+  CheckpointFolder folder(folder_.path() + "/a/b", 2);
+  write(folder, 1);
+  std::filesystem::remove_all(folder_.path() + "/a");
+  write(folder, 2);
+  EXPECT_EQ(list_checkpoints(folder_.path() + "/a/b").size(), 1U);
+  EXPECT_EQ(Checkpoint(folder_.path() + "/a/b/step-000000000002").state().step, 2U);
+  EXPECT_THROW(CheckpointFolder(folder_.path() + "/a/b", 1), InvalidInput);  // it is locked again
 }
 
 TEST_F(CheckpointFolderTest, LeftoversGoWhenTheNextRunBegins) {

@@ -54,13 +54,26 @@ TEST_P(CheckpointSaverTest, WhatTheDiskRefusesIsToldAndTheNextIsTried) {
   SmallState values(graph_, 1);
   CheckpointSaver saver(folder, graph_, GetParam());
   std::filesystem::remove_all(folder_.path());
+  testing::put(folder_.path(), "no folder");
   saver.save(at(1), values.access());
   saver.finish();
   const auto failures = saver.take_failures();
   ASSERT_EQ(failures.size(), 1U);
   EXPECT_THAT(failures[0], HasSubstr("checkpoint of step 1: " + folder_.path()));
   EXPECT_THAT(saver.take_failures(), IsEmpty());
-  std::filesystem::create_directory(folder_.path());
+  std::filesystem::remove(folder_.path());
+  saver.save(at(2), values.access());
+  saver.finish();
+  EXPECT_THAT(saver.take_failures(), IsEmpty());
+  EXPECT_EQ(saved(2), values);
+}
+
+TEST_P(CheckpointSaverTest, AFolderThatIsRemovedMeanwhileIsMadeAgain) {
+  SmallState values(graph_, 1);
+  CheckpointSaver saver(folder, graph_, GetParam());
+  saver.save(at(1), values.access());
+  saver.finish();
+  std::filesystem::remove_all(folder_.path());
   saver.save(at(2), values.access());
   saver.finish();
   EXPECT_THAT(saver.take_failures(), IsEmpty());

@@ -38,6 +38,13 @@ std::string changed(const std::string& from, const std::string& to) {
 
 TEST(StateJson, SaysAllThereIs) { EXPECT_EQ(state_from_json(state_to_json(state()), "x"), state()); }
 
+TEST(StateJson, AScoreIsThereWhereItWasMeasured) {
+  CheckpointState scored = state();
+  scored.score = 0.1 + 0.2;
+  EXPECT_EQ(state_from_json(state_to_json(scored), "x"), scored);
+  EXPECT_THAT(state_to_json(state()), ::testing::Not(HasSubstr("score")));
+}
+
 TEST(StateJson, IsJson) {
   const auto json = nlohmann::json::parse(state_to_json(state()));
   EXPECT_EQ(json["step"], 120);

@@ -42,6 +42,44 @@ TEST(SaveModel, WritesTheFileThatTransformersWrote) {
             contents_of(fixture("bert/model.safetensors")));
 }
 
+// A graph of shorter samples: the rows that it lacks are those of the files.
+TEST(SaveModel, PositionsBeyondTheGraphsStayAsTheyWereRead) {
+  const samples::TemporaryFolder folder;
+  const ModelDescription gpt = read_model_description(fixture("gpt2"));
+  const TensorFiles files(fixture("gpt2"));
+  for (const DataType type : {DataType::f32, DataType::bf16}) {
+    const std::string to = folder.file(std::string(to_string(type)));
+    round_trip("gpt2", test::gpt_graph(gpt, 256, 9, type), to, {.beyond = &files});
+    EXPECT_EQ(contents_of(to + "/model.safetensors"), contents_of(fixture("gpt2/model.safetensors")));
+    EXPECT_EQ(read_model_description(to), gpt);
+  }
+  const ModelDescription bert = read_model_description(fixture("bert_half"));
+  ModelDescription shorter = bert;
+  shorter.positions = bert.positions / 2;
+  const TensorFiles halves(fixture("bert_half"));
+  const Graph graph = test::bert_parameters(shorter, bert.vocabulary);
+  round_trip("bert_half", graph, folder.file("bert"), {.beyond = &halves});
+  const TensorFiles written(folder.file("bert"));
+  const StoredTensor* table = written.find("bert.embeddings.position_embeddings.weight");
+  ASSERT_EQ(table->shape[0], bert.positions);
+  const Graph whole = test::bert_parameters(bert, bert.vocabulary);
+  Values read(whole), again(whole);
+  load_model(halves, bert, whole, read.access());
+  load_model(written, bert, whole, again.access());
+  EXPECT_EQ(read.all(), again.all());
+}
+
+TEST(SaveModel, PositionsThatNobodyHasAreRefused) {
+  const samples::TemporaryFolder folder;
+  const ModelDescription gpt = read_model_description(fixture("gpt2"));
+  const Graph graph = test::gpt_graph(gpt, 256, 9);
+  test::expect_refused([&] { round_trip("gpt2", graph, folder.file("m")); },
+                       "fewer rows of 'transformer.wpe.weight'");
+  const TensorFiles other(fixture("bert"));
+  test::expect_refused([&] { round_trip("gpt2", graph, folder.file("n"), {.beyond = &other}); },
+                       "no file has");
+}
+
 TEST(SaveModel, LeavesPaddingOut) {
   const samples::TemporaryFolder folder;
   const ModelDescription bert = read_model_description(fixture("bert"));

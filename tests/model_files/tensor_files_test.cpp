@@ -45,6 +45,19 @@ TEST(TensorFiles, ReadsByOffset) {
   expect_refused([&] { files.read(other, 0, some); }, "other");
 }
 
+TEST(TensorFiles, SaysHowAPickleIsConverted) {
+  const TemporaryFolder folder;
+  for (const char* name : {"pytorch_model.bin", "pytorch_model.bin.index.json"}) {
+    std::filesystem::create_directory(folder.file("model"));
+    folder.make(std::string("model/") + name, "x");
+    expect_refused([&] { TensorFiles{folder.file("model")}; }, name);
+    expect_refused([&] { TensorFiles{folder.file("model")}; },
+                   "M.from_pretrained('DIR').save_pretrained('NEW')");
+    std::filesystem::remove_all(folder.file("model"));
+  }
+  expect_refused([&] { TensorFiles{folder.make("model.bin", "x")}; }, "pickle");
+}
+
 TEST(TensorFiles, RefusesWhatIsNotThere) {
   const TemporaryFolder folder;
   expect_refused([&] { TensorFiles{folder.file("none")}; }, folder.file("none") + ": cannot be read");

@@ -69,6 +69,10 @@ TEST(RunData, IsInThePageWhereThereIsARun) {
   EXPECT_THAT(page,
               HasSubstr("<dt>a &lt;label&gt;</dt><dd>a &lt;value&gt; <small>a &lt;note&gt;</small></dd>"));
   EXPECT_EQ(page.find("loss </script>"), std::string::npos);
+  EXPECT_EQ(page.find("class=\"failure\""), std::string::npos);
+  options.run->failure = "a <failure>";
+  EXPECT_THAT(plan_report(step.graph, step.plan, step.machine, options),
+              HasSubstr("<p class=\"failure\"><b>failed</b> a &lt;failure&gt;</p>"));
   options.run->charts[0].lines[0].columns[0].mean = 5;
   EXPECT_THROW(plan_report(step.graph, step.plan, step.machine, options), InvalidInput);
 }

@@ -266,7 +266,9 @@ TEST(Options, HelpListsEveryFlag) {
                            "--checkpoint ",
                            "--checkpoint-every",
                            "--checkpoint-blocking",
-                           "--keep",
+                           "--keep ",
+                           "--keep-best",
+                           "--epochs",
                            "--resume",
                            "--link-both-bandwidth"}) {
     EXPECT_THAT(help, testing::HasSubstr(flag));
@@ -330,6 +332,35 @@ TEST(Options, EvaluationIsOffUnlessAskedFor) {
   expect_refused({"--evaluation-share", "1"}, {"--evaluation-share"});
   expect_refused({"--evaluation-share", "nan"}, {"--evaluation-share"});
   expect_refused({"--evaluation-samples", "0"}, {"--evaluation-samples"});
+}
+
+// Any of its flags asks for it where no step is made.
+TEST(Options, WithoutStepsThereIsOneEvaluation) {
+  EXPECT_EQ(parse({"--steps", "0"}).options.evaluate_every, 0U);
+  EXPECT_TRUE(parse({"--steps", "0"}).options.trains_nothing);
+  EXPECT_FALSE(parse({}).options.trains_nothing);
+  EXPECT_GT(parse({"--steps", "0", "--evaluation-share", "0.5"}).options.evaluate_every, 0U);
+  EXPECT_GT(parse({"--steps", "0", "--evaluation-samples", "9"}).options.evaluate_every, 0U);
+  EXPECT_GT(parse({"--steps", "0", "--evaluation-data", "e"}).options.evaluate_every, 0U);
+  EXPECT_EQ(parse({"--steps", "0", "--evaluation-data", "e", "--evaluate-every", "0"}).options.evaluate_every,
+            0U);
+  expect_refused({"--evaluation-data", "e"}, {"--evaluation-data", "--evaluate-every"});
+}
+
+TEST(Options, EpochsAreInsteadOfSteps) {
+  EXPECT_FALSE(parse({}).options.epochs.has_value());
+  EXPECT_EQ(parse({"--epochs", "2.5"}).options.epochs, 2.5);
+  expect_refused({"--epochs", "1", "--steps", "7"}, {"--epochs and --steps", "give one"});
+  for (const char* bad : {"0", "-1", "nan", "inf", "x"}) expect_refused({"--epochs", bad}, {"--epochs"});
+}
+
+TEST(Options, TheBestIsKeptOfCheckpointsAndByEvaluations) {
+  EXPECT_FALSE(parse({}).options.keep_best);
+  EXPECT_TRUE(parse({"--keep-best", "--checkpoint", "c", "--evaluate-every", "5"}).options.keep_best);
+  expect_refused({"--keep-best", "--evaluate-every", "5"}, {"--keep-best", "--checkpoint"});
+  expect_refused({"--keep-best", "--checkpoint", "c"}, {"--keep-best", "--evaluate-every"});
+  expect_refused({"--keep-best", "--checkpoint", "c", "--evaluate-every", "0"},
+                 {"--keep-best", "--evaluate-every"});
 }
 
 TEST(Options, GenerationNeedsAModelAndNoData) {

@@ -12,6 +12,7 @@ namespace stowage::samples {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(ColumnLine, KeepsFewSteps) {
   ColumnLine line;
@@ -149,7 +150,8 @@ TEST_F(RunPage, HasALineForEachValueAndPointsForEvaluations) {
 TEST_F(RunPage, BeginsWithWhatTheLogHasOfTheStepsBefore) {
   recorder_.add_before(3, R"({"step": 1, "loss": 5, "grad_norm": 0, "learning_rate": 0.5}
 {"step": 2, "loss": null, "grad_norm": 2, "learning_rate": 0.25}
-{"step": 2, "evaluation": {"loss": 4.5, "perplexity": 90}}
+{"step": 2, "evaluation": {"loss": 4.5, "perplexity": 90}, "best": true}
+{"step": 2, "evaluation": {"loss": 4.75, "perplexity": 99}, "best": false}
 {"step": "x", "loss": 1}
 no line of a log
 )");
@@ -158,6 +160,11 @@ no line of a log
   EXPECT_EQ(history.groups[0].facts.at(0).label, "steps before");
   EXPECT_EQ(history.groups[0].facts.at(0).value, "3");
   EXPECT_EQ(history.groups[0].facts.at(0).note, "2 shown, from --log");
+  EXPECT_EQ(history.groups[0].facts.at(1).label, "evaluation: loss");
+  EXPECT_EQ(history.groups[0].facts.at(1).value, "4.7500");
+  EXPECT_EQ(history.groups[0].facts.at(2).label, "evaluation: perplexity");
+  EXPECT_EQ(history.groups[0].facts.at(3).label, "best so far");
+  EXPECT_EQ(history.groups[0].facts.at(3).value, "step 2");
   ASSERT_EQ(line(history, 0, 0).columns.size(), 1U);
   EXPECT_EQ(line(history, 0, 0).columns[0].mean, 5);
   EXPECT_EQ(line(history, 0, 1).name, "evaluation: loss");
@@ -175,16 +182,51 @@ TEST_F(RunPage, SaysWhyItStoppedEvenBeforeTheFirstStep) {
   EXPECT_THAT(facts.at(0).note, HasSubstr("--log has none"));
   EXPECT_EQ(facts.at(1).value, "after step 7");
   EXPECT_EQ(facts.at(1).note, "step 8: loss NaN");
-  EXPECT_THAT(run_page(setup_, statistics_, recorder_), HasSubstr("GPT with"));
+}
+
+// In red, and on an axis on which the first steps can be seen.
+TEST_F(RunPage, ADivergedRunSaysSoAtTheTop) {
+  const auto add = [&](std::uint64_t step, double loss) {
+    StepRecord record;
+    record.report.step = step;
+    record.report.loss = loss;
+    statistics_.add(record.report);
+    recorder_.add(record);
+  };
+  add(0, 5);
+  add(1, 4);
+  EXPECT_FALSE(recorder_.history(setup_, statistics_).charts.at(0).logarithmic);
+  EXPECT_THAT(run_page(setup_, statistics_, recorder_), Not(HasSubstr("class=\"failure\"")));
+  add(2, 1e17);
+  recorder_.fail("step 4: loss NaN");
+  EXPECT_TRUE(recorder_.history(setup_, statistics_).charts.at(0).logarithmic);
+  const std::string page = run_page(setup_, statistics_, recorder_);
+  const std::size_t failure = page.find("<p class=\"failure\"><b>failed</b> step 4: loss NaN</p>");
+  ASSERT_NE(failure, std::string::npos);
+  EXPECT_LT(failure, page.find("class=\"verdict"));
+  EXPECT_THAT(page, HasSubstr("<dd>3.333e+16 nats"));
+  add(3, 0);  // which has no logarithm
+  EXPECT_FALSE(recorder_.history(setup_, statistics_).charts.at(0).logarithmic);
+}
+
+TEST_F(RunPage, ItsTitleIsThatOfThePlansReport) {
+  EXPECT_EQ(model_title(options_), "gpt, 1 layers, width 8, heads 2, vocabulary 16");
   options_.kind = ModelKind::bert;
-  EXPECT_THAT(run_page(setup_, statistics_, recorder_), HasSubstr("BERT with"));
+  EXPECT_THAT(run_page(setup_, statistics_, recorder_), HasSubstr("<bdi>bert, 1 layers, width 8"));
+}
+
+TEST_F(RunPage, ItsStallsAreTheMeasuredAndThePlanned) {
+  add_steps(5);
+  const std::string page = run_page(setup_, statistics_, recorder_);
+  EXPECT_THAT(page, HasSubstr("<dt>measured stall</dt><dd>0.0% <small>planned "));
+  EXPECT_THAT(page, HasSubstr("<dt>planned stall</dt>"));
 }
 
 TEST_F(RunPage, IsOnePageWithItsPlan) {
   add_steps(10);
   const std::string page = run_page(setup_, statistics_, recorder_);
   for (const char* part : {"<!DOCTYPE html>", "<h2>Run</h2>", "<h2>Measured time</h2>", "<dd>250.0 ms",
-                           "GPT with 1 layers, width 8", "a device &lt;of&gt; some kind"})
+                           "gpt, 1 layers, width 8", "a device &lt;of&gt; some kind"})
     EXPECT_THAT(page, HasSubstr(part));
 }
 

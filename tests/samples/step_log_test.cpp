@@ -99,9 +99,11 @@ TEST(StepLog, GoesOnBehindTheStepsThatAreMade) {
 }
 
 TEST(JsonLine, OfAnEvaluation) {
-  const Evaluation evaluation = {"for people", {{"loss", 0.1}, {"perplexity", 1.5}}};
-  EXPECT_EQ(to_json_line(7, evaluation, 0.25),
-            R"({"step": 7, "evaluation": {"loss": 0.1, "perplexity": 1.5}, "seconds": 0.25})");
+  EvaluationRecord record{7, {"for people", {{"loss", 0.1}, {"perplexity", 1.5}}}, 0.25};
+  const std::string begin = R"({"step": 7, "evaluation": {"loss": 0.1, "perplexity": 1.5}, "seconds": 0.25)";
+  EXPECT_EQ(to_json_line(record), begin + "}");
+  record.best = true;
+  EXPECT_EQ(to_json_line(record), begin + R"(, "best": true})");
 }
 
 TEST(KeptBytes, EvaluationsStayBehindTheirSteps) {
@@ -111,13 +113,77 @@ TEST(KeptBytes, EvaluationsStayBehindTheirSteps) {
     return to_json_line(record) + '\n';
   };
   const auto evaluation = [](std::uint64_t number) {
-    return to_json_line(number, {"", {{"loss", 1}}}, 1) + '\n';
+    return to_json_line(EvaluationRecord{number, {"", {{"loss", 1}}}, 1}) + '\n';
   };
   const std::string log = step(1) + step(2) + evaluation(2) + step(3) + evaluation(3);
   EXPECT_EQ(kept_bytes(log, 3), log.size());
   EXPECT_EQ(kept_bytes(log, 2), (step(1) + step(2) + evaluation(2)).size());
   EXPECT_EQ(kept_bytes(step(1) + evaluation(2) + step(2), 2), step(1).size());
-  EXPECT_EQ(kept_bytes(evaluation(1) + step(2), 2), 0U);
+  // Of what a run began with, and of an earlier checkpoint.
+  EXPECT_EQ(kept_bytes(evaluation(0) + step(1), 1), (evaluation(0) + step(1)).size());
+  const std::string late = step(1) + step(2) + evaluation(1) + step(3);
+  EXPECT_EQ(kept_bytes(late, 3), late.size());
+}
+
+const std::vector<std::string> measures = {"loss", "perplexity"};
+const EvaluationRecord evaluated = {8, {"for people", {{"loss", 0.1}, {"perplexity", 1.5}}}, 0.25, false};
+
+TEST(StepLogCsv, EveryRowHasTheHeadersColumns) {
+  StepRecord on_a_card = awkward();
+  on_a_card.attention = AttentionUse{4, 0, 7, {}};
+  const std::string header = csv_header(measures);
+  EXPECT_TRUE(header.starts_with("step,loss,grad_norm,learning_rate,tokens_per_second,"));
+  EXPECT_TRUE(
+      header.ends_with(",between_seconds,attention_cudnn,attention_own,attention_plain,"
+                       "evaluation_loss,evaluation_perplexity,evaluation_seconds,best"));
+  const auto commas = [](const std::string& line) { return std::count(line.begin(), line.end(), ','); };
+  for (const std::string& line :
+       {to_csv_line(awkward(), measures), to_csv_line(on_a_card, measures), to_csv_line(evaluated)})
+    EXPECT_EQ(commas(line), commas(header)) << line;
+  EXPECT_EQ(to_csv_line(evaluated), "8,,,,,,,,,,,,,0.1,1.5,0.25,false");
+  StepRecord diverged = awkward();
+  diverged.report.loss = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_TRUE(to_csv_line(diverged, measures).starts_with("8,,1.0000000000000002,"));
+}
+
+// Reports read what a run before has logged.
+TEST(StepLogCsv, SaysWhatTheLinesOfJsonSay) {
+  StepRecord on_a_card = awkward();
+  on_a_card.attention = AttentionUse{4, 0, 7, {}};
+  const std::string lines = json_lines_of_csv(
+      csv_header(measures) + '\n' + to_csv_line(on_a_card, measures) + '\n' + to_csv_line(evaluated) + '\n',
+      measures);
+  const std::size_t end = lines.find('\n');
+  const auto step = nlohmann::json::parse(lines.substr(0, end));
+  const auto wanted = nlohmann::json::parse(to_json_line(awkward()));
+  for (const auto& [name, value] : wanted.items()) EXPECT_EQ(step.at(name), value) << name;
+  EXPECT_EQ(step.at("attention_plain"), 7);
+  const auto evaluation = nlohmann::json::parse(lines.substr(end + 1));
+  EXPECT_EQ(evaluation.at("step"), 8);
+  EXPECT_EQ(evaluation.at("evaluation"), nlohmann::json({{"loss", 0.1}, {"perplexity", 1.5}}));
+  EXPECT_EQ(evaluation.at("best"), false);
+}
+
+TEST(StepLogCsv, GoesOnUnderItsHeader) {
+  const TemporaryFolder folder;
+  const std::string header = csv_header(measures) + '\n', row = to_csv_line(awkward(), measures) + '\n';
+  const std::string other = csv_header({"loss"}) + '\n';
+  const auto left = [&](const std::string& before, std::uint64_t completed) {
+    StepLog log(folder.make("log.csv", before));
+    log.start(completed, measures);
+    return contents_of(folder.file("log.csv"));
+  };
+  EXPECT_EQ(left(header + row, 8), header + row);
+  EXPECT_EQ(left(header + row, 7), header);
+  EXPECT_EQ(left(header + row + "9,1", 9), header + row);
+  EXPECT_EQ(left(header + row + "9,1\n", 9), header + row);
+  EXPECT_EQ(left(other + row, 9), header);
+  EXPECT_EQ(left("some text\n", 9), header);
+  EXPECT_EQ(left("", 9), header);
+  EXPECT_EQ(left(header + row, 0), header);
+  const std::string evaluation = to_csv_line(evaluated) + '\n';
+  EXPECT_EQ(left(header + row + evaluation, 8), header + row + evaluation);
+  EXPECT_EQ(left(header + evaluation + row, 8), header + evaluation);  // not the next step
 }
 
 }  // namespace

@@ -6,6 +6,10 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "stowage/checkpoint.h"
 #include "tests/samples/machine_json.h"
@@ -84,6 +88,66 @@ TEST_F(TrainGptCheckpoint, KeepsTheNewestAndGoesOnFromIt) {
   again.back() = folder_.file("b");
   EXPECT_THAT(run_well(again).output, HasSubstr(checkpoint(6) + ": step 6 of 6"));
   EXPECT_EQ(contents_of(folder_.file("b")), expected);
+}
+
+// A rate at which a later step is worse than an earlier one; resumed, the run knows the best so far.
+TEST_F(TrainGptCheckpoint, TheBestIsKeptBesideTheNewest) {
+  const std::string log = folder_.file("log");
+  const auto losses = [&] {  // by step, and whether each was called the best
+    std::map<std::uint64_t, std::pair<double, bool>> result;
+    std::istringstream lines(contents_of(log));
+    for (std::string line; std::getline(lines, line);) {
+      const auto read = nlohmann::json::parse(line);
+      if (read.contains("evaluation"))
+        result[read.at("step")] = {read.at("evaluation").at("loss"), read.at("best")};
+    }
+    return result;
+  };
+  const auto check = [&](std::uint64_t last) {
+    const auto measured = losses();
+    EXPECT_EQ(measured.size(), last);
+    double least = std::numeric_limits<double>::infinity();
+    std::uint64_t best = 0;
+    for (const auto& [step, loss] : measured) {
+      EXPECT_EQ(loss.second, loss.first < least) << step;
+      if (loss.first < least) best = step;
+      least = std::min(least, loss.first);
+    }
+    const auto kept = find_best_checkpoint(dir_);
+    ASSERT_TRUE(kept);
+    EXPECT_EQ(kept->step, best);
+    EXPECT_EQ(kept->score, least);
+    EXPECT_LT(best, last);  // or else the newest would do
+    EXPECT_EQ(list_checkpoints(dir_).size(), 2U);
+  };
+  const Words words = {"--checkpoint",
+                       dir_,
+                       "--keep",
+                       "1",
+                       "--keep-best",
+                       "--evaluate-every",
+                       "1",
+                       "--log",
+                       log,
+                       "--learning-rate",
+                       "3",
+                       "--schedule",
+                       "constant",
+                       "--warmup",
+                       "0",
+                       "--resume"};
+  const std::string output = run_well(words).output;
+  EXPECT_THAT(output, HasSubstr("; the best so far\n"));
+  EXPECT_THAT(output, HasSubstr("the last 1 and the best kept"));
+  check(6);
+  Words longer = words;
+  longer.insert(longer.end(), {"--steps", "12"});
+  EXPECT_THAT(run_well(longer).output, HasSubstr("best so far   " + dir_ + "/best: loss "));
+  check(12);
+  // It is a checkpoint as any other.
+  longer.insert(longer.end(), {"--resume", dir_ + "/best", "--weights", folder_.file("w")});
+  run_well(longer);
+  EXPECT_FALSE(contents_of(folder_.file("w")).empty());
 }
 
 TEST_F(TrainGptCheckpoint, TheLogGoesOn) {

@@ -133,6 +133,91 @@ TEST_F(TrainGptData, EvaluatesWhatItDoesNotTrainOn) {
   EXPECT_DOUBLE_EQ(lines[7].at("evaluation").at("perplexity").get<double>(), std::exp(loss));
 }
 
+// A checkpoint, or a model's files, with what the training itself found, and nothing else.
+TEST_F(TrainGptData, WithoutStepsACheckpointIsEvaluated) {
+  const std::string dir = folder_.file("saved"), log = folder_.file("log");
+  run_well({"--data", text_, "--evaluate-every", "2", "--checkpoint", dir, "--checkpoint-every", "2", "--log",
+            log, "--export", folder_.file("out"), "--dropout", "0.1"});
+  const std::vector<json> lines = lines_of(log);
+  const auto with = [&](Words more) {
+    more.insert(more.end(), {"--data", text_, "--steps", "0", "--log", folder_.file("evaluated")});
+    run_well(more);
+    std::vector<json> read = lines_of(folder_.file("evaluated"));
+    std::filesystem::remove(folder_.file("evaluated"));
+    EXPECT_EQ(read.size(), 1U);
+    read.at(0).erase("seconds");
+    return read.at(0);
+  };
+  json second = lines.at(2), last = lines.at(8);
+  EXPECT_EQ(last.at("step"), 6);
+  second.erase("seconds"), last.erase("seconds");
+  const std::string before = list_checkpoints(dir).back().path;
+  EXPECT_EQ(with({"--resume", before, "--evaluate-every", "1"}), second);
+  EXPECT_EQ(with({"--checkpoint", dir, "--resume", "--evaluation-samples", "64"}), last);
+  // Whatever says how it was trained.
+  EXPECT_EQ(with({"--resume", before, "--evaluate-every", "1", "--learning-rate", "9", "--seed", "8",
+                  "--warmup", "0", "--dropout", "0"}),
+            second);
+  json of_files = with({"--init", folder_.file("out"), "--evaluate-every", "9"});
+  EXPECT_EQ(of_files.at("evaluation"), last.at("evaluation"));
+  EXPECT_EQ(of_files.at("step"), 0);
+  EXPECT_EQ(list_checkpoints(dir).size(), 3U);
+  // The log of the run goes on where the checkpoint is an old one.
+  run_well({"--data", text_, "--steps", "0", "--resume", before, "--evaluate-every", "1", "--log", log});
+  EXPECT_EQ(lines_of(log).size(), lines.size() + 1);
+  const ProgramResult page = run_well({"--data", text_, "--steps", "0", "--resume", before,
+                                       "--evaluate-every", "1", "--report", folder_.file("page")});
+  EXPECT_THAT(page.output, HasSubstr("step 2; nothing is trained"));
+  EXPECT_THAT(contents_of(folder_.file("page")), HasSubstr("evaluation: perplexity"));
+}
+
+TEST_F(TrainGptData, WhatATrainingMayHaveSeenIsNotCalledHeldOut) {
+  const std::string dir = folder_.file("saved");
+  run_well({"--data", text_, "--checkpoint", dir});
+  const Words words = {"--data", text_,      "--steps",          "0", "--checkpoint",
+                       dir,      "--resume", "--evaluate-every", "1"};
+  expect_refused(words, {"--resume " + dir, "may have seen that tail", "--evaluation-data"});
+  Words other = words;
+  other.insert(other.end(), {"--evaluation-data", folder_.make("other", std::string(2000, 'z'))});
+  EXPECT_THAT(run_well(other).output, HasSubstr("not trained on"));
+  other.insert(other.end(), {"--width", "32"});
+  expect_refused(other, {"configuration.model.width"});
+  expect_refused({"--data", text_, "--steps", "0", "--checkpoint", folder_.file("none"), "--resume",
+                  "--evaluate-every", "1"},
+                 {"--resume " + folder_.file("none"), "no checkpoint in it"});
+}
+
+// 6,900 bytes or so are 8 each; shards say what an epoch is.
+TEST_F(TrainGptData, EpochsAreSoManySteps) {
+  const std::string text = folder_.make("short", std::string(8 * 20 + 1, 'x'));
+  const std::string dir = folder_.file("saved");
+  EXPECT_THAT(run_well({"--data", text, "--steps", "3"}).output, ::testing::Not(HasSubstr("epochs")));
+  const auto run_epochs = [&](const std::string& data, const char* epochs, const Words& more) {
+    Words words = {"--device", "simulated", "--machine", machine_, "--policy", "none", "--layers",   "1",
+                   "--width",  "16",        "--heads",   "2",      "--batch",  "4",    "--sequence", "8",
+                   "--warmup", "2",         "--data",    data,     "--epochs", epochs};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_train_gpt(words);
+  };
+  const std::string output = well(run_epochs(text, "1.1", {"--checkpoint", dir})).output;
+  EXPECT_THAT(output, HasSubstr("epochs        1.1 of 20 samples: 6 steps"));
+  EXPECT_THAT(output, HasSubstr("step 6/6"));
+  // 13 samples an epoch.
+  std::filesystem::create_directory(folder_.file("shards"));
+  shard("shards/a.bin", 70, 1);
+  shard("shards/b.bin", 45, 2);
+  EXPECT_THAT(well(run_epochs(folder_.file("shards"), "2", {})).output,
+              HasSubstr("2 of 13 samples: 7 steps"));
+  // Going on is a matter of steps.
+  const std::string more = well(run_epochs(text, "2", {"--checkpoint", dir, "--resume"})).output;
+  EXPECT_THAT(more, HasSubstr("step 6 of 10"));
+  EXPECT_THAT(more, HasSubstr("--steps was 6 and is 10"));
+  expect_refusal(run_epochs(text, "1", {"--checkpoint", dir, "--resume"}),
+                 {"it is of step 10, and --epochs 1 are 5; give more"});
+  expect_refusal(run_epochs(text, "1", {"--steps", "5"}), {"--epochs and --steps"});
+  expect_refusal(run_epochs(text_, "1e300", {}), {"--epochs"});
+}
+
 // With data of its own an evaluation changes nothing of the training.
 TEST_F(TrainGptData, EvaluationLeavesTheTrainingAlone) {
   const std::string other = folder_.make("other", std::string(2000, 'z'));

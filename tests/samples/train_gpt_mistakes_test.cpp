@@ -212,6 +212,7 @@ TEST_F(TrainGptMistakes, ADivergedRunLeavesItsPageAndItsLog) {
                  "--export", folder_.file("model")}));
   EXPECT_EQ(result.exit_code, 1) << result.errors;
   const std::string html = contents_of(page);
+  EXPECT_THAT(html, HasSubstr("<p class=\"failure\"><b>failed</b> step "));
   EXPECT_THAT(html, HasSubstr("made it of finite values"));
   EXPECT_THAT(html, HasSubstr("steps before"));
   EXPECT_THAT(html, HasSubstr("3 shown, from --log"));

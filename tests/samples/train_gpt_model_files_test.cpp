@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "stowage/model_files.h"
+#include "stowage/safetensors.h"
 #include "tests/samples/run_program.h"
 #include "tests/samples/temporary_folder.h"
 
@@ -62,13 +63,34 @@ TEST_F(TrainGptModelFiles, TrainsOnFromWhatItWrote) {
   run(first);
   run({"--init", folder_.file("a"), "--sequence", "8", "--steps", "1", "--export", folder_.file("b")});
   const ModelDescription model = read_model_description(folder_.file("b"));
-  EXPECT_EQ(model.positions, 8);
+  EXPECT_EQ(model.positions, 16);
   EXPECT_EQ(model.layers, 1);
   EXPECT_EQ(model.residual_dropout, 0);
   EXPECT_NE(contents_of(folder_.file("a/model.safetensors")),
             contents_of(folder_.file("b/model.safetensors")));
   EXPECT_THAT(run_train_gpt(with({"--init", folder_.file("b"), "--steps", "0", "--sample", "3"})).output,
               HasSubstr("3 bytes from the model"));
+}
+
+// Tuned on samples of 8, a model of 32 positions keeps the others, and may be read by whoever needs them.
+TEST_F(TrainGptModelFiles, PositionsThatAreNotTrainedStay) {
+  const std::string out = folder_.file("out");
+  const ProgramResult result =
+      well(run_train_gpt(with({"--init", fixtures + "gpt2", "--sequence", "8", "--steps", "1",
+                               "--learning-rate", "0.1", "--export", out})));
+  EXPECT_THAT(result.output,
+              HasSubstr("32 positions, of which those behind --sequence 8 are as they were read"));
+  EXPECT_EQ(read_model_description(out).positions, 32);
+  const auto row = [](const TensorFiles& files, int index) {
+    const StoredTensor* table = files.find("transformer.wpe.weight");
+    const Bytes bytes = table->bytes / static_cast<Bytes>(table->shape[0]);
+    std::vector<std::byte> values(bytes);
+    files.read(*table, static_cast<Bytes>(index) * bytes, values);
+    return values;
+  };
+  const TensorFiles before(fixtures + "gpt2"), after(out);
+  for (int i = 0; i < 32; ++i) EXPECT_EQ(row(before, i) == row(after, i), i >= 8) << i;
+  run({"--init", out, "--sequence", "32", "--steps", "1"});
 }
 
 TEST_F(TrainGptModelFiles, RefusesFlagsThatContradictTheFile) {

@@ -1,7 +1,12 @@
 // train_gpt where the terminal, the reader of its output or the room for it goes away.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <filesystem>
 
 #include "stowage/checkpoint.h"
@@ -31,14 +36,31 @@ class TrainGptSignals : public ::testing::Test {
     for (const std::string& word : with(more)) words.push_back(word);
     return run_program("/bin/sh", words);
   }
+  // Stopped as soon as it says that it does `what`: at once, by name, and with nothing left of what it had
+  // opened.
+  void expect_abandoned(const std::string& what, const Words& more, int signal,
+                        const std::string& name) const {
+    const std::size_t entries = folder_.entries();
+    Words words = with({"--log", folder_.file("log"), "--report", folder_.file("page"), "--weights",
+                        folder_.file("weights"), "--export", folder_.file("model"), "--checkpoint",
+                        folder_.file("saved")});
+    words.insert(words.end(), more.begin(), more.end());
+    const ProgramResult result = run_train_gpt(words, what, signal);
+    EXPECT_EQ(result.exit_code, 130) << result.errors;
+    EXPECT_THAT(result.errors, HasSubstr("train_gpt: stopped by " + name + " while " + what));
+    EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1) << result.errors;
+    EXPECT_THAT(result.output, ::testing::Not(HasSubstr("\nneed ")));  // that is, before the plan
+    EXPECT_EQ(folder_.entries(), entries);
+  }
   // A long run that `signal` stops saves and writes its page.
-  void expect_saved(int signal) const {
+  void expect_saved(int signal, const std::string& name) const {
     const std::string dir = folder_.file("saved" + std::to_string(signal)), page = folder_.file("page");
     const ProgramResult result = run_train_gpt(
         with({"--steps", "1000000", "--checkpoint", dir, "--report", page}), "step       1/", signal);
     EXPECT_EQ(result.exit_code, 130) << result.errors;
     EXPECT_FALSE(list_checkpoints(dir).empty());
-    EXPECT_THAT(contents_of(page), HasSubstr("by Ctrl-C or another signal"));
+    EXPECT_THAT(contents_of(page), HasSubstr("by " + name));
+    EXPECT_THAT(result.output, HasSubstr("stopped by " + name + "; what was asked for"));
   }
 
   TemporaryFolder folder_;
@@ -46,7 +68,34 @@ class TrainGptSignals : public ::testing::Test {
   std::string machine_ = folder_.make("machine.json", machine_json({DataType::f32}));
 };
 
-TEST_F(TrainGptSignals, AClosedTerminalSaves) { expect_saved(SIGHUP); }
+TEST_F(TrainGptSignals, AClosedTerminalSaves) { expect_saved(SIGHUP, "SIGHUP (its terminal was closed)"); }
+
+TEST_F(TrainGptSignals, AnEndThatIsAskedForSaves) { expect_saved(SIGTERM, "SIGTERM"); }
+
+// What takes over a second before the first step says what it is, and ends in its midst.
+TEST_F(TrainGptSignals, ReadingEndsAtOnce) {
+  const std::string fifo = folder_.file("fifo");
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  const int writer = ::open(fifo.c_str(), O_RDWR | O_CLOEXEC);  // which never writes
+  expect_abandoned("reading", {"--data", fifo}, SIGINT, "Ctrl-C");
+  ::close(writer);
+}
+
+TEST_F(TrainGptSignals, TokenisingEndsAtOnce) {
+  std::string text;
+  while (text.size() < 40U << 20U) text += "Of the quick brown fox, which jumped over 12345 lazy dogs.\n";
+  expect_abandoned(
+      "tokenising",
+      {"--data", folder_.make("long", text), "--tokenizer", STOWAGE_ROOT "/tests/fixtures/tokens/bert"},
+      SIGTERM, "SIGTERM");
+}
+
+TEST_F(TrainGptSignals, PlanningEndsAtOnce) {
+  expect_abandoned("planning",
+                   {"--policy", "auto", "--layers", "24", "--width", "256", "--heads", "4", "--batch", "8",
+                    "--micro-batches", "4", "--sequence", "64", "--device-memory", "60MiB"},
+                   SIGINT, "Ctrl-C");
+}
 
 TEST_F(TrainGptSignals, UnlessThatIsIgnored) {
   const auto before = std::signal(SIGHUP, SIG_IGN);  // as nohup does; it goes on to the program

@@ -35,15 +35,17 @@ function runScale(chart) {
   };
 }
 
-// Of a logarithmic axis: round numbers, or powers of ten where the span is wide.
+// Round numbers; of a logarithmic axis as many as its decades need, so that there are some four to nine.
 function runTicks(chart, scale) {
   if (!chart.logarithmic) return ticks(scale.low, scale.high, 6, false).list.map(v => Number(v.toPrecision(6)));
+  const decades = scale.high - scale.low;
+  if (decades < 0.9) return ticks(10 ** scale.low, 10 ** scale.high, 5, false).list.map(v => Number(v.toPrecision(6)));
   const list = [];
-  const span = scale.high - scale.low;
-  const every = Math.max(1, Math.ceil(span / 5));
+  const every = Math.max(1, Math.ceil(decades / 8));
+  const parts = decades < 1.5 ? [1, 2, 3, 5, 7] : decades < 2.5 ? [1, 2, 5] : decades < 4.5 ? [1, 3] : [1];
   for (let power = Math.floor(scale.low); power <= scale.high; ++power) {
     if (power % every !== 0) continue;
-    for (const part of span > 2.5 ? [1] : [1, 2, 5]) {
+    for (const part of parts) {
       const value = part * 10 ** power;
       if (Math.log10(value) >= scale.low && Math.log10(value) <= scale.high) list.push(value);
     }
