@@ -194,6 +194,7 @@ void add_plan(CLI::App& app, Options& options, Words& words) {
 
 void add_checkpoints(CLI::App& app, Options& options) {
   const char* group = "Checkpoints";
+  const bool gpt = options.kind == ModelKind::gpt2;
   const auto some = quiet(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 40));
   app.add_option("--checkpoint", options.checkpoint_folder,
                  "save all that the run needs to go on to the same bits, in the background and at the end")
@@ -207,8 +208,10 @@ void add_checkpoints(CLI::App& app, Options& options) {
       ->group(group)
       ->check(some)
       ->type_name("N");
-  app.add_flag("--keep-best", options.keep_best,
-               "keep the checkpoint with the least evaluation loss too, as DIR/best")
+  app.add_flag(
+         "--keep-best", options.keep_best,
+         gpt ? "keep the checkpoint with the least evaluation loss too, as DIR/best"
+             : "keep the checkpoint with the least evaluation loss (of both tasks together) too, as DIR/best")
       ->group(group);
   app.add_flag("--checkpoint-blocking", options.checkpoint_blocking,
                "make steps wait for checkpoints; takes no copy of the state on the host")

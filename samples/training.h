@@ -5,9 +5,9 @@
 
 namespace stowage::samples {
 
-// Returns the program's exit code: 0, or 130 when Ctrl-C ended the run after a step. Throws
-// InvalidInput for what the user can put right before the training starts (a file, a shape, a budget
-// too small), other Errors for what happens later. Prints to stdout.
+// Returns the program's exit code: 0, or 130 when Ctrl-C ended the run after a step; before the first step
+// that ends the process (underway.h). Throws InvalidInput for what the user can put right before the training
+// starts (a file, a shape, a budget too small), other Errors for what happens later. Prints to stdout.
 int train(const Options& options);
 
 }  // namespace stowage::samples

@@ -187,7 +187,7 @@ TEST_F(TrainGptData, WhatATrainingMayHaveSeenIsNotCalledHeldOut) {
                  {"--resume " + folder_.file("none"), "no checkpoint in it"});
 }
 
-// 6,900 bytes or so are 8 each; shards say what an epoch is.
+// As many samples as the text holds one after another; shards say themselves what an epoch is.
 TEST_F(TrainGptData, EpochsAreSoManySteps) {
   const std::string text = folder_.make("short", std::string(8 * 20 + 1, 'x'));
   const std::string dir = folder_.file("saved");
