@@ -1,14 +1,17 @@
 #include "samples/interrupt.h"
 
+#include <atomic>
 #include <csignal>
 
 namespace stowage::samples {
 namespace {
 
-volatile std::sig_atomic_t pressed = 0;  // the first signal
+std::atomic<int> pressed = 0;  // the first signal; other threads look at it too
+static_assert(std::atomic<int>::is_always_lock_free);
 
 void note(int signal) {
-  if (pressed == 0) pressed = signal;
+  int none = 0;
+  pressed.compare_exchange_strong(none, signal);
 }
 
 }  // namespace
