@@ -68,8 +68,8 @@ std::string found_in(const std::string& given) {
   }
   for (const char* name : {"pytorch_model.bin", "pytorch_model.bin.index.json"}) {
     if (fs::exists(fs::path(path) / name, error))
-      throw InvalidInput(fmt::format("{}: this folder has no model.safetensors; its {} is {}", path,
-                                     name, pickle_remedy));
+      throw InvalidInput(
+          fmt::format("{}: this folder has no model.safetensors; its {} is {}", path, name, pickle_remedy));
   }
   throw InvalidInput(
       fmt::format("{}: this folder has neither model.safetensors nor model.safetensors.index.json; {}", path,
