@@ -260,11 +260,11 @@ void Spill::went_with(CUcontext context, Predicate gone) {
     pending.event = nullptr;
     pending.passed = true;
   }
-  std::erase_if(kept_back_, [&](const Freed& freed) {
-    if (context == nullptr || freed.context != context) return false;
-    release(freed.address, freed.id);
-    return true;
+  const auto went = std::partition(kept_back_.begin(), kept_back_.end(), [&](const Freed& freed) {
+    return context == nullptr || freed.context != context;
   });
+  for (auto freed = went; freed != kept_back_.end(); ++freed) release(freed->address, freed->id);
+  kept_back_.erase(went, kept_back_.end());
   settle_locked();
 }
 
