@@ -10,7 +10,7 @@
 namespace stowage::interpose {
 namespace {
 
-constexpr int patience = 1000;  // attempts of try_end
+constexpr int patience = 1000;  // attempts where a lock may be held for ever
 
 bool counts(const Block& block) { return on_the_card(block.kind) && !block.spilled; }
 
@@ -343,11 +343,36 @@ void Ledger::end() {
   writer_.finish();
 }
 
-void Ledger::try_end() {
+bool Ledger::try_lock_patiently() {
   for (int attempt = 0; !mutex_.try_lock(); ++attempt) {
-    if (attempt == patience) return;
+    if (attempt == patience) return false;
     sched_yield();
   }
+  return true;
+}
+
+void Ledger::note_leaving(std::string_view event, std::string_view detail) {
+  if (!try_lock_patiently()) return;
+  writer_.add({.event = event, .detail = detail});
+  writer_.flush();
+  mutex_.unlock();
+}
+
+int Ledger::open_record() {
+  const MutexLock lock(mutex_);
+  writer_.flush();
+  return writer_.open_file();
+}
+
+void Ledger::user_changed(int record) {
+  const MutexLock lock(mutex_);
+  if (record < 0 || writer_.can_append()) return;
+  writer_.add({.event = "unrecorded", .detail = options_.program});
+  writer_.flush_to(record);
+}
+
+void Ledger::try_end() {
+  if (!try_lock_patiently()) return;
   if (writer_.in_own_process() && !std::exchange(ended_, true)) {
     end_locked();
     writer_.finish();

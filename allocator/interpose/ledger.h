@@ -78,6 +78,14 @@ class Ledger {
   // A line without bytes of its own: "export", "not_exported", "open", "close", "missed".
   void note(std::string_view event, std::uint64_t address, std::string_view detail = {}, int result = 0);
 
+  // A line that the record has in any case, at once: the process leaves the record's reach. Gives up after a
+  // while where the lock is held, as try_end does.
+  void note_leaving(std::string_view event, std::string_view detail) STOWAGE_NO_THREAD_SAFETY_ANALYSIS;
+  // Around a change of the process's user: the record's file, with all lines so far in it (-1: none), which
+  // the caller closes; then a line in it if the new user cannot open the record any more.
+  int open_record();
+  void user_changed(int record);
+
   Bytes limit() const { return options_.limit; }
   Bytes live(int device);
   Bytes spilled();  // now
@@ -114,6 +122,7 @@ class Ledger {
             std::string_view detail = {}) STOWAGE_REQUIRES(mutex_);
   void announce_locked() STOWAGE_REQUIRES(mutex_);
   void end_locked() STOWAGE_REQUIRES(mutex_);
+  bool try_lock_patiently() STOWAGE_NO_THREAD_SAFETY_ANALYSIS;
   void take_in(const Block& block) STOWAGE_REQUIRES(mutex_);
   void drop(const Block& block) STOWAGE_REQUIRES(mutex_);
   bool end_free(std::uint64_t address) STOWAGE_REQUIRES(mutex_);  // false: none is under way

@@ -31,17 +31,6 @@ std::array<char, longest_detail + 1> one_field(std::string_view text) {
   return field;
 }
 
-void append(const std::string& path, const char* text, std::size_t bytes) {
-  const int saved = errno;
-  const int file = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
-  // One write: lines of several processes do not mix.
-  if (file >= 0) {
-    [[maybe_unused]] const ssize_t written = write(file, text, bytes);
-    close(file);
-  }
-  errno = saved;
-}
-
 }  // namespace
 
 RecordWriter::RecordWriter(std::string path, std::uint64_t start_ns)
@@ -64,9 +53,31 @@ void RecordWriter::add(const RecordLine& line) {
   if (finished_) flush();
 }
 
-void RecordWriter::flush() {
-  if (used_ > 0) append(path_, buffer_.data(), used_);
+int RecordWriter::open_file() const {
+  return path_.empty() ? -1 : open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+}
+
+bool RecordWriter::can_append() const {
+  const int file = open_file();
+  if (file >= 0) close(file);
+  return file >= 0;
+}
+
+// One write: lines of several processes do not mix.
+void RecordWriter::flush_to(int file) {
+  [[maybe_unused]] const ssize_t written = write(file, buffer_.data(), used_);
   used_ = 0;
+}
+
+void RecordWriter::flush() {
+  if (used_ == 0) return;
+  const int saved = errno;
+  if (const int file = open_file(); file >= 0) {
+    flush_to(file);
+    close(file);
+  }
+  used_ = 0;
+  errno = saved;
 }
 
 void RecordWriter::finish() {

@@ -35,6 +35,10 @@ class RecordWriter {
 
   void add(const RecordLine& line);
   void flush();
+  // The file, which the caller closes; -1: it cannot be appended to, or there is none.
+  int open_file() const;
+  bool can_append() const;
+  void flush_to(int file);
   // Every line from now on is written at once: the process is about to end.
   void finish();
   // In a child after fork: forgets what is not written yet, it is the parent's.

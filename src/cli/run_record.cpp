@@ -14,6 +14,7 @@ constexpr std::size_t most_processes = 100'000;
 constexpr std::size_t most_cards = 64;
 constexpr std::size_t most_kinds = 64;
 constexpr std::size_t most_missed = 64;
+constexpr std::size_t most_leaving = 1000;
 
 enum Field {
   time_ns,
@@ -141,7 +142,16 @@ bool add_call(RunProcess& process, const Row& row) {
   return true;
 }
 
+bool add_leaving(std::map<std::string, int>& programs, const Row& row) {
+  const std::string name(row.detail);
+  if (!programs.contains(name) && programs.size() >= most_leaving) return false;
+  ++programs[name];
+  return true;
+}
+
 bool add_row(RunRecord& record, const Row& row) {
+  if (row.event == "unwatched") return add_leaving(record.unwatched, row);
+  if (row.event == "unrecorded") return add_leaving(record.unrecorded, row);
   if (!record.processes.contains(row.process) && record.processes.size() >= most_processes) return false;
   RunProcess& process = record.processes[row.process];
   if (row.event == "process") {

@@ -81,6 +81,9 @@ struct RunProcess {
 struct RunRecord {
   std::map<int, RunProcess> processes;  // by process id
   std::map<std::string, int> missed;    // functions given out at a version that the interposer does not know
+  // Programs that were started in an environment without the libraries, and processes that became a user who
+  // cannot write the record; by name, how often.
+  std::map<std::string, int> unwatched, unrecorded;
   std::uint64_t exports = 0, opens = 0;
   std::uint64_t not_exported = 0;  // since it was spilled
   std::uint64_t unreadable = 0;    // lines; a process that crashed may leave the last one unfinished

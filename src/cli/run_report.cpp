@@ -201,6 +201,18 @@ std::string processes_table(const RunRecord& record) {
   return rows;
 }
 
+std::string names_of(const std::map<std::string, int>& programs) {
+  constexpr std::size_t most = 20;
+  std::string names;
+  std::size_t shown = 0;
+  for (const auto& [name, times] : programs) {
+    if (++shown > most) return fmt::format("{} and {} more", names, programs.size() - most);
+    names += fmt::format("{}{}{}", shown == 1 ? "" : ", ", name,
+                         times > 1 ? fmt::format(" ({} times)", times) : "");
+  }
+  return names;
+}
+
 // Lines that tell what the figures do not cover.
 std::vector<std::string> notes_of(const RunRecord& record) {
   std::vector<std::string> notes;
@@ -220,6 +232,17 @@ std::vector<std::string> notes_of(const RunRecord& record) {
     notes.push_back(
         fmt::format("{} call{} to share memory with other processes failed: it was spilled or cached",
                     grouped(record.not_exported), record.not_exported == 1 ? "" : "s"));
+  }
+  if (!record.unwatched.empty()) {
+    notes.push_back(
+        fmt::format("started in an environment without the libraries, so neither limited nor recorded: {}",
+                    names_of(record.unwatched)));
+  }
+  if (!record.unrecorded.empty()) {
+    notes.push_back(
+        fmt::format("became a user who cannot write the record: {}; what these processes and those that they "
+                    "started did then is not in here",
+                    names_of(record.unrecorded)));
   }
   for (const auto& [name, times] : record.missed) {
     notes.push_back(fmt::format(

@@ -2,6 +2,7 @@
 // for.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <set>
 
@@ -121,6 +122,28 @@ TEST_F(InterposedPrograms, KeepWhatIsNotReplaced) {
   const Ran ran = run(driver + " lookups");
   EXPECT_EQ(code(ran), 0);
   EXPECT_EQ(record_.missed, (std::map<std::string, int>{{"cuMemAlloc", 1}}));
+}
+
+TEST_F(InterposedPrograms, ThatStartOthersWithoutTheLibrariesAreReported) {
+  const std::string report = folder_.file("report.txt");
+  expect_all_caught(run(driver + " starts", "--report " + report));
+  EXPECT_EQ(record_.unwatched, (std::map<std::string, int>{{"true", 3}}));
+  EXPECT_THAT(samples::contents_of(report),
+              HasSubstr("started in an environment without the libraries, so neither limited nor recorded: "
+                        "true (3 times)\n"));
+  run("env -i /bin/true");
+  EXPECT_EQ(record_.unwatched, (std::map<std::string, int>{{"true", 1}}));
+}
+
+TEST_F(InterposedPrograms, ThatDropPrivilegesAreReported) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root has privileges to drop";
+  const std::string report = folder_.file("report.txt");
+  const Ran ran = run(driver + " drop_privileges", "--report " + report);
+  EXPECT_EQ(code(ran), 0) << ran.output;
+  EXPECT_EQ(caught(record_), (BytesByKind{{"device", 100}}));
+  EXPECT_EQ(record_.unrecorded.size(), 1U);
+  EXPECT_THAT(samples::contents_of(report),
+              HasSubstr("became a user who cannot write the record: interposed_driver_program;"));
 }
 
 TEST_F(InterposedPrograms, ThatCrashLeaveARecord) {

@@ -1,6 +1,7 @@
 // Uses the driver alone, in the way that its first argument says.
 #include <cuda.h>
 #include <dlfcn.h>
+#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -244,6 +245,47 @@ void lookups() {
           "what the driver has not is not there");
 }
 
+// Programs with and without the libraries in their environment, and one that is not there.
+void starts() {
+  char name[] = "true";
+  char* words[] = {name, nullptr};
+  char* nothing[] = {nullptr};
+  const auto wait_for = [](pid_t child) {
+    int status = 0;
+    require(waitpid(child, &status, 0) == child && status == 0, "the child ends well");
+  };
+  pid_t child = 0;
+  require(posix_spawnp(&child, "true", nullptr, nullptr, words, nothing) == 0, "it is started");
+  wait_for(child);
+  require(posix_spawnp(&child, "true", nullptr, nullptr, words, environ) == 0, "it is started");
+  wait_for(child);
+  require(posix_spawnp(&child, "no_such_program", nullptr, nullptr, words, nothing) != 0, "it is not there");
+  for (char** const environment : {nothing, environ}) {
+    child = fork();
+    if (child == 0) {
+      execve("/no_such_program", words, environment);
+      execvpe("true", words, environment);
+      _exit(1);
+    }
+    wait_for(child);
+  }
+  child = fork();
+  if (child == 0) {
+    clearenv();
+    execvp("true", words);
+    _exit(1);
+  }
+  wait_for(child);
+  ok(cuMemFree(allocate(100)));
+}
+
+void drop_privileges() {
+  allocate(100);
+  require(setuid(65534) == 0, "root may");
+  CUdeviceptr unseen = 0;
+  ok(cuMemAlloc(&unseen, 200));
+}
+
 void crash() {
   for (std::size_t i = 0; i < 500; ++i) allocate(16);
   std::abort();
@@ -273,6 +315,8 @@ int main(int count, char** arguments) {
       {"plugin", [&] { plugin(argument, RTLD_LOCAL); }},
       {"deep_plugin", [&] { plugin(argument, RTLD_DEEPBIND); }},
       {"lookups", lookups},
+      {"starts", starts},
+      {"drop_privileges", drop_privileges},
       {"crash", crash},
       {"leave_at_once", leave_at_once},
   };
