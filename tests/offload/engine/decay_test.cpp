@@ -25,6 +25,7 @@ constexpr std::uint64_t steps = 3;
 struct Case {
   const char* name;
   AdamW optimizer;
+  friend void PrintTo(const Case& of, std::ostream* out) { *out << of.name; }
 };
 const Case cases[] = {
     {"matrices", {.weight_decay = 0.5}},
