@@ -190,6 +190,7 @@ TEST_F(RunPage, ADivergedRunSaysSoAtTheTop) {
     StepRecord record;
     record.report.step = step;
     record.report.loss = loss;
+    record.report.seconds = 0.25;
     statistics_.add(record.report);
     recorder_.add(record);
   };
