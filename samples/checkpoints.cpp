@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "samples/report.h"
+#include "src/base/printable.h"
 #include "src/cli/model_spec.h"
 #include "src/graph/finite.h"
 #include "stowage/error.h"
@@ -339,7 +340,7 @@ void RunCheckpoints::tell_failures() {
   for (const std::string& failure : saver_->take_failures()) {
     failed_ = true;
     take_best();
-    std::fprintf(stderr, "%s: warning: %s\n", program_name(options_.kind), failure.c_str());
+    std::fprintf(stderr, "%s: warning: %s\n", program_name(options_.kind), printable_lines(failure).c_str());
   }
 }
 

@@ -3,6 +3,8 @@
 #include <atomic>
 #include <csignal>
 
+#include "src/base/temporary.h"
+
 namespace stowage::samples {
 namespace {
 
@@ -10,6 +12,8 @@ std::atomic<int> pressed = 0;  // the first signal; other threads look at it too
 static_assert(std::atomic<int>::is_always_lock_free);
 
 void note(int signal) {
+  // The next one of these ends the program.
+  if (signal == SIGINT || signal == SIGTERM) std::signal(signal, end_by_signal);
   int none = 0;
   pressed.compare_exchange_strong(none, signal);
 }
@@ -19,11 +23,9 @@ void note(int signal) {
 void watch_interrupts() {
   struct sigaction action = {};
   action.sa_handler = note;
-  // The default comes back after the first, so that the second kills.
-  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
+  action.sa_flags = SA_RESTART;
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
-  action.sa_flags = SA_RESTART;
   ::sigaction(SIGPIPE, &action, nullptr);
   struct sigaction before = {};
   ::sigaction(SIGHUP, nullptr, &before);

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "samples/output_file.h"
+#include "src/base/output_file.h"
 #include "stowage/error.h"
 
 namespace stowage::samples {
@@ -32,12 +32,6 @@ GptConfig sizes_of(const ModelDescription& model, ModelKind kind) {
   sizes.attention_dropout = stored.attention_dropout;
   sizes.epsilon = stored.epsilon;
   return sizes;
-}
-
-void write_file(const std::string& path, const std::string& contents) {
-  OutputFile file("--export", path, Writing::whole);
-  file.write(contents);
-  file.commit();
 }
 
 [[noreturn]] void contradict(const Options& options, const char* flag, std::int64_t given, const char* field,
@@ -115,7 +109,7 @@ std::string ExportedModel::write(const Task& task, const Graph& graph, Engine& e
   save_model(folder_->path(), model, graph, access_to(engine), {.beyond = initial.files()});
   std::string names;
   for (const auto& [name, contents] : task.files()) {
-    write_file(folder_->path() + '/' + name, contents);
+    write_file("--export", folder_->path() + '/' + name, contents);
     names += ", " + name;
   }
   folder_->commit();

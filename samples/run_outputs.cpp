@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "src/base/printable.h"
 #include "stowage/error.h"
 
 namespace stowage::samples {
@@ -135,7 +136,7 @@ bool Failures::spare(const std::function<void()>& action) {
     return true;
   } catch (const Error& error) {
     std::fflush(stdout);
-    std::fprintf(stderr, "%s: %s\n", program_name(kind_), error.what());
+    std::fprintf(stderr, "%s: %s\n", program_name(kind_), printable_lines(error.what()).c_str());
     any_ = true;
     return false;
   }

@@ -5,8 +5,8 @@
 
 #include "samples/model_files.h"
 #include "samples/options.h"
-#include "samples/output_file.h"
 #include "samples/step_log.h"
+#include "src/base/output_file.h"
 
 namespace stowage::samples {
 

@@ -210,7 +210,6 @@ std::string StepLog::start(std::uint64_t completed, const std::vector<std::strin
 void StepLog::write_line(const std::string& line) {
   if (!file_.wanted()) return;
   file_.write(line + '\n');
-  file_.flush();
 }
 
 }  // namespace stowage::samples

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "samples/output_file.h"
 #include "samples/task.h"
+#include "src/base/output_file.h"
 #include "stowage/cuda_device.h"
 #include "stowage/engine.h"
 
@@ -72,7 +72,7 @@ class StepLog {
   void finish() { file_.commit(); }
 
  private:
-  void write_line(const std::string& line);  // flushed, so that a log can be followed
+  void write_line(const std::string& line);
 
   bool csv_;
   std::vector<std::string> measures_;

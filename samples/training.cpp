@@ -28,6 +28,7 @@
 #include "samples/weights_file.h"
 #include "src/base/laps.h"
 #include "src/base/parallel_for.h"
+#include "src/base/printable.h"
 #include "src/cli/text.h"
 #include "stowage/engine.h"
 #include "stowage/error.h"
@@ -310,7 +311,7 @@ int train(const Options& given) {
   setup.plan = &plan;
   setup.data = task->data();
   setup.epoch_samples = task->samples();
-  print(setup_table(setup));
+  print(printable_lines(setup_table(setup)));
   outputs->plan.write(to_json(plan));
   outputs->plan.commit();
   if (options.plan_only) return 0;

@@ -8,7 +8,7 @@
 #include <functional>
 #include <string>
 
-#include "samples/output_file.h"
+#include "src/base/output_file.h"
 #include "stowage/graph.h"
 
 namespace stowage::samples {

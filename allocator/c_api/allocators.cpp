@@ -8,10 +8,10 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <new>
 #include <string_view>
 
+#include "src/base/output_file.h"
 #include "stowage/error.h"
 
 namespace stowage::c_api {
@@ -71,12 +71,6 @@ std::size_t parse_count(std::string_view text) {
 bool is_set(const char* text) { return text != nullptr && *text != '\0'; }
 
 PoolKey key_of(stowage_pool pool) { return {pool.first, pool.second}; }
-
-void write_file(const char* path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  if (!(file << text).flush())
-    throw InvalidInput(fmt::format("snapshot: '{}' cannot be written; name a file that can", path));
-}
 
 void add(stowage_statistics& sum, const AllocatorStatistics& all) {
   sum.limit = all.limit;
@@ -315,7 +309,7 @@ int Allocators::snapshot(const char* path) noexcept {
     std::vector<DeviceSnapshot> devices;
     for (const auto& [ordinal, device] : all()) devices.push_back(device->snapshot(ordinal));
     const bool pickled = std::string_view(path).ends_with(".pickle");
-    write_file(path, pickled ? snapshot_pickle(devices) : snapshot_json(devices));
+    write_file("snapshot", path, pickled ? snapshot_pickle(devices) : snapshot_json(devices));
   });
 }
 

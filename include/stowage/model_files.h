@@ -21,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -104,6 +105,8 @@ MissingParameters check_model(const TensorFiles& files, const ModelDescription& 
 MissingParameters load_model(const TensorFiles& files, const ModelDescription& model, const Graph& graph,
                              const ParameterAccess& parameters);
 
+class Temporary;
+
 // A folder that appears whole or not at all: what is written into `path` until the commit is under a
 // temporary name beside it.
 class ExportFolder {
@@ -114,13 +117,13 @@ class ExportFolder {
   ExportFolder(const ExportFolder&) = delete;
   ExportFolder& operator=(const ExportFolder&) = delete;
 
-  const std::string& path() const { return temporary_; }  // to write into
+  const std::string& path() const;  // to write into
   // On the disk, and then under its name. Throws Error.
   void commit();
 
  private:
   std::string folder_;
-  std::string temporary_;  // empty once committed
+  std::unique_ptr<Temporary> temporary_;
 };
 
 struct SaveOptions {

@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <bit>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "src/graph/json_field.h"
 #include "stowage/error.h"
 #include "stowage/plan.h"
 
@@ -14,6 +16,7 @@ using Json = nlohmann::json;
 
 constexpr std::string_view format_name = "stowage.plan";
 constexpr std::uint64_t format_version = 1;
+constexpr double least_seconds = 1e-12, most_seconds = 1e12;  // of a step that does something
 
 // Names by enumerator. The order is that of the declaration.
 constexpr std::array<std::string_view, 7> residency_names{"resident",   "held",      "streamed", "offloaded",
@@ -39,11 +42,15 @@ std::string name_of(Enum value, const std::array<std::string_view, n>& names) {
 
 Json id_json(std::uint32_t id) { return id == no_id ? Json() : Json(id); }
 
-Json seconds_json(double seconds) {
-  if (!std::isfinite(seconds)) {
-    throw InvalidInput("plan JSON: a predicted time is not finite: fix the machine the plan was made for");
-  }
-  return seconds;
+// What no plan has, though it can be written as JSON.
+void require_sense(const Plan& plan) {
+  const auto is_time = [](double seconds) { return seconds >= 0 && seconds <= most_seconds; };
+  const double step = plan.predicted_step_seconds;
+  if (!is_time(step) || (!plan.instructions.empty() && step < least_seconds))
+    refuse("predicted_step_seconds", fmt::format("is outside {} to {}", least_seconds, most_seconds));
+  if (!is_time(plan.predicted_stall_seconds)) refuse("predicted_stall_seconds", "is no time");
+  if (!is_time(plan.lower_bound_seconds)) refuse("lower_bound_seconds", "is no time");
+  if (!std::has_single_bit(plan.alignment)) refuse("alignment", "is no power of two");
 }
 
 Json bucket_json(const Bucket& bucket) {
@@ -243,6 +250,7 @@ Plan read_plan(const Node& node) {
   plan.predicted_stall_seconds = node["predicted_stall_seconds"].number();
   plan.lower_bound_seconds = node["lower_bound_seconds"].number();
   plan.bound_by = node["bound_by"].text();
+  require_sense(plan);
   return plan;
 }
 
@@ -259,6 +267,7 @@ std::string_view to_string(InstructionKind kind) {
 std::string_view to_string(MicroBatchOrder order) { return order_names.at(static_cast<std::size_t>(order)); }
 
 std::string to_json(const Plan& plan) {
+  require_sense(plan);
   const Json json = {{"format", format_name},
                      {"version", format_version},
                      {"policy", plan.policy},
@@ -275,9 +284,9 @@ std::string to_json(const Plan& plan) {
                      {"h2d_bytes", plan.h2d_bytes},
                      {"d2h_bytes", plan.d2h_bytes},
                      {"bucket_bytes", plan.bucket_bytes},
-                     {"predicted_step_seconds", seconds_json(plan.predicted_step_seconds)},
-                     {"predicted_stall_seconds", seconds_json(plan.predicted_stall_seconds)},
-                     {"lower_bound_seconds", seconds_json(plan.lower_bound_seconds)},
+                     {"predicted_step_seconds", plan.predicted_step_seconds},
+                     {"predicted_stall_seconds", plan.predicted_stall_seconds},
+                     {"lower_bound_seconds", plan.lower_bound_seconds},
                      {"bound_by", plan.bound_by}};
   try {
     return json.dump(1);
@@ -287,12 +296,7 @@ std::string to_json(const Plan& plan) {
 }
 
 Plan plan_from_json(std::string_view text) {
-  Json json;
-  try {
-    json = Json::parse(text);
-  } catch (const Json::exception& error) {
-    refuse("text", fmt::format("does not parse ({})", error.what()));
-  }
+  const Json json = parse_json(text, {"plan JSON", "pass a text that to_json(Plan) wrote"});
   try {
     return read_plan({json, "plan"});
   } catch (const Json::exception& error) {

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "src/base/printable.h"
 #include "src/calibrate/op_profile.h"
 #include "stowage/error.h"
 
@@ -27,7 +28,7 @@ const MatrixRate& rate_for(const MachineFile& file, DataType work) {
   throw InvalidInput(
       fmt::format("the machine file of {} has no rate for {}, only for {}: use a model of such a type, or "
                   "measure again with stowage calibrate",
-                  file.device, to_string(work), measured.empty() ? "no type" : measured));
+                  printable(file.device), to_string(work), measured.empty() ? "no type" : measured));
 }
 
 double fastest_host_rate(const MachineFile& file) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "src/graph/json_field.h"
 #include "stowage/error.h"
 #include "stowage/machine_file.h"
 
@@ -25,7 +26,10 @@ constexpr std::size_t most_items = 1024;
 constexpr std::size_t most_ops = 8192;
 constexpr std::size_t most_characters = 4096;
 constexpr std::uint64_t most_bytes = std::uint64_t{1} << 62U;
-constexpr double most_rate = 1e24;    // per second
+// Per second, each a thousand times what one machine of today has.
+constexpr double most_bytes_per_second = 1e16;
+constexpr double most_flops_per_second = 1e20;
+constexpr double most_work = 1e24;    // flops or bytes of one op
 constexpr double most_seconds = 1e6;  // of one measurement
 constexpr double least_share = 1e-3;
 constexpr std::int64_t most_extent = std::int64_t{1} << 40U;
@@ -164,9 +168,9 @@ struct Node {
     }
     return value;
   }
-  double rate() const { return number(1, most_rate); }  // per second
+  double bytes_per_second() const { return number(1, most_bytes_per_second); }
   double seconds() const { return number(0, most_seconds); }
-  double amount() const { return number(0, most_rate); }  // flops, or bytes
+  double amount() const { return number(0, most_work); }  // flops, or bytes
   double share() const { return number(least_share, 1); }
   std::int64_t extent() const { return static_cast<std::int64_t>(integer(1, most_extent)); }
   DataType work_type() const {
@@ -186,7 +190,7 @@ CopySample read_copy(const Node& node) {
 CopyCurve read_curve(const Node& node) {
   node.expect_members(3);
   CopyCurve curve;
-  curve.fit = {node["bytes_per_second"].rate(), node["latency_seconds"].seconds(), true};
+  curve.fit = {node["bytes_per_second"].bytes_per_second(), node["latency_seconds"].seconds(), true};
   curve.samples = node["samples"].list(read_copy);
   return curve;
 }
@@ -198,7 +202,8 @@ MatrixSample read_product(const Node& node) {
 
 MatrixRate read_matrix(const Node& node) {
   node.expect_members(3);
-  return {node["type"].work_type(), node["flops_per_second"].rate(), node["samples"].list(read_product)};
+  return {node["type"].work_type(), node["flops_per_second"].number(1, most_flops_per_second),
+          node["samples"].list(read_product)};
 }
 
 OpSample read_op(const Node& node) {
@@ -225,7 +230,8 @@ std::size_t read_measured_steps(const Node& node, MachineFile& file) {
 
 HostRate read_host_rate(const Node& node) {
   node.expect_members(2);
-  return {static_cast<int>(node["threads"].integer(1, 1U << 20U)), node["bytes_per_second"].rate()};
+  return {static_cast<int>(node["threads"].integer(1, 1U << 20U)),
+          node["bytes_per_second"].bytes_per_second()};
 }
 
 MachineFile read_file(const Node& node) {
@@ -249,10 +255,10 @@ MachineFile read_file(const Node& node) {
   file.h2d_both = read_curve(node["h2d_both"]);
   file.d2h_both = read_curve(node["d2h_both"]);
   file.matrix = node["matrix"].list(read_matrix);
-  file.device_bytes_per_second = node["device_bytes_per_second"].rate();
+  file.device_bytes_per_second = node["device_bytes_per_second"].bytes_per_second();
   file.launch_seconds = node["launch_seconds"].seconds();
   file.host_rates = node["host_rates"].list(read_host_rate);
-  if (has_total) file.host_total_bytes_per_second = node[host_total_name].rate();
+  if (has_total) file.host_total_bytes_per_second = node[host_total_name].bytes_per_second();
   return file;
 }
 
@@ -269,12 +275,7 @@ std::string to_json(const MachineFile& file) {
 }
 
 MachineFile machine_from_json(std::string_view text) {
-  Json json;
-  try {
-    json = Json::parse(text);
-  } catch (const Json::exception& error) {
-    refuse("text", fmt::format("does not parse ({})", error.what()));
-  }
+  const Json json = parse_json(text, {"machine JSON", "give a text that stowage calibrate wrote", "text"});
   return read_file({json, "text"});
 }
 

@@ -4,13 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 
 #include "src/checkpoint/checkpoint_names.h"
 #include "src/checkpoint/checkpoint_tensors.h"
 #include "src/checkpoint/checksum.h"
 #include "src/checkpoint/state_json.h"
+#include "src/graph/json_field.h"
 #include "src/model_files/files.h"
-#include "src/model_files/strict_json.h"
 
 namespace stowage {
 namespace {
@@ -37,6 +38,18 @@ FileHandle open_tensors(const std::string& path, const CheckpointState& state) {
                     "another checkpoint",
                     path, size, expected));
   return file;
+}
+
+// A folder that is named as a checkpoint is must hold that step.
+void require_name(const std::string& folder, std::uint64_t step) {
+  std::error_code error;
+  const std::string name = std::filesystem::canonical(folder, error).filename().string();
+  const std::optional<std::uint64_t> named = step_named(name);
+  if (named && *named != step)
+    throw InvalidInput(
+        fmt::format("{}: its name is that of step {}, and 'step' in state.json is {}; give it its own "
+                    "name back, {}",
+                    folder, *named, step, checkpoint_name(step)));
 }
 
 // The zeros behind a value: they are in its checksum.
@@ -98,6 +111,7 @@ std::string told(const CheckpointTensor& tensor) {
 Checkpoint::Checkpoint(std::string folder) : folder_(std::move(folder)) {
   const std::string path = path_in(folder_, state_file);
   state_ = state_from_json(read_small_file(path, largest_state_json, open_remedy), path);
+  require_name(folder_, state_.step);
   const std::string tensors = path_in(folder_, tensors_file);
   const FileHandle file = open_tensors(tensors, state_);
   std::vector<std::byte> piece;

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "src/base/output_file.h"
 #include "src/checkpoint/checkpoint_names.h"
 #include "src/checkpoint/checkpoint_tensors.h"
 #include "src/checkpoint/checksum.h"
@@ -72,38 +73,29 @@ void remove_leftovers(const std::string& folder) {
   for (const fs::path& path : leftovers) fs::remove_all(path, error);
 }
 
-void rename_folder(const std::string& from, const std::string& to) {
-  if (std::rename(from.c_str(), to.c_str()) != 0)
-    throw Error(fmt::format("{}: it cannot be renamed to {} ({}); see whether the disk is well", from, to,
-                            std::strerror(errno)));
+[[noreturn]] void fail_renaming(const std::string& from, const std::string& to) {
+  throw Error(fmt::format("{}: it cannot be renamed to {} ({}); see whether the disk is well", from, to,
+                          std::strerror(errno)));
 }
 
 // Takes the folder's name first: what is half removed has none that counts.
 void remove_checkpoint(const std::string& parent, const std::string& path) {
   const std::string aside =
       fmt::format("{}/{}{}-{}", parent, removing_prefix, ::getpid(), fs::path(path).filename().string());
-  rename_folder(path, aside);
+  if (std::rename(path.c_str(), aside.c_str()) != 0) fail_renaming(path, aside);
   sync_folder(parent);
   std::error_code error;
   fs::remove_all(aside, error);  // what stays takes room, and the next process tries again
 }
 
-FileHandle create_file(const std::string& path) {
-  FileHandle file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-  if (file.get() < 0)
-    throw Error(fmt::format("{}: it cannot be made ({}); make room there or name another folder", path,
-                            std::strerror(errno)));
-  return file;
-}
-
 void write_tensors(const std::string& path, CheckpointState& state, const CheckpointFolder::ReadValue& read) {
-  FileHandle file = create_file(path);
+  OutputFile file("", path, Writing::placed);
   std::vector<std::byte> piece;
   for (std::size_t i = 0; i < state.tensors.size(); ++i) {
     CheckpointTensor& tensor = state.tensors[i];
     Checksum checksum;
     const auto put = [&](Bytes offset) {
-      write_at(file, path, offset, piece);
+      file.write_at(offset, piece);
       checksum.add(piece);
     };
     for_each_piece(tensor.bytes, [&](Bytes offset, Bytes bytes) {
@@ -116,9 +108,7 @@ void write_tensors(const std::string& path, CheckpointState& state, const Checkp
     put(end);
     tensor.checksum = checksum.digits();
   }
-  sync_file(file, path);
-  if (!file.close())
-    throw Error(fmt::format("{}: writing failed ({}); make room there", path, std::strerror(errno)));
+  file.commit();
 }
 
 // The name that the link `best` leads to; "" without one.
@@ -150,15 +140,6 @@ bool is_same_folder(int descriptor, const std::string& path) {
   return ::fstat(descriptor, &held) == 0 && ::stat(path.c_str(), &there) == 0 &&
          held.st_dev == there.st_dev && held.st_ino == there.st_ino;
 }
-
-// The folder that is being written; gone with this unless it was given its name.
-struct Unfinished {
-  std::string path;
-  ~Unfinished() {
-    std::error_code error;
-    if (!path.empty()) fs::remove_all(path, error);
-  }
-};
 
 }  // namespace
 
@@ -194,18 +175,17 @@ void CheckpointFolder::write(CheckpointState state, const ReadValue& read, Check
   const std::uint64_t step = state.step;
   const std::string name = checkpoint_name(step);
   const std::string path = folder_ + "/" + name;
-  Unfinished writing{fmt::format("{}/{}{}-{}", folder_, writing_prefix, ::getpid(), name)};
-  std::error_code error;
-  if (!fs::create_directory(writing.path, error))
-    throw Error(fmt::format("{}: it cannot be made ({}); make room there or name another folder",
-                            writing.path, error ? error.message() : "something is there"));
-  write_tensors(writing.path + std::string(tensors_file), state, read);
-  write_small_file(writing.path + std::string(state_file), state_to_json(state));
-  sync_folder(writing.path);
+  Temporary writing(folder_, std::string(writing_prefix) + name, Temporary::Kind::folder);
+  if (!writing.made())
+    throw Error(fmt::format("{}: it cannot be made ({}); make room there or name another folder", path,
+                            std::strerror(errno)));
+  write_tensors(writing.path() + std::string(tensors_file), state, read);
+  write_file("", writing.path() + std::string(state_file), state_to_json(state));
+  sync_folder(writing.path());
   // Of a run that went further once and was resumed before it.
+  std::error_code error;
   if (fs::exists(fs::symlink_status(path, error))) remove_checkpoint(folder_, path);
-  rename_folder(writing.path, path);
-  writing.path.clear();
+  if (!writing.rename_to(name)) fail_renaming(writing.path(), path);
   sync_folder(folder_);
   if (rank == CheckpointRank::best)
     set_best(folder_, name);

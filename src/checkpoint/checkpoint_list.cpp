@@ -16,13 +16,8 @@ namespace fs = std::filesystem;
 
 // Of a name that checkpoint_name makes; nothing for any other.
 std::optional<std::uint64_t> step_of(std::string_view name) {
-  if (!name.starts_with(checkpoint_prefix)) return {};
-  const std::string_view digits = name.substr(checkpoint_prefix.size());
-  std::uint64_t step = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
-  if (error != std::errc() || end != digits.data() + digits.size()) return {};
-  if (checkpoint_name(step) != name) return {};
-  return step;
+  const std::optional<std::uint64_t> step = step_named(name);
+  return step && checkpoint_name(*step) == name ? step : std::nullopt;
 }
 
 // Its path, of the newest from `from` on that is whole; empty without any.
@@ -38,6 +33,15 @@ std::string newest_good(const std::vector<CheckpointName>& names, std::size_t fr
 }
 
 }  // namespace
+
+std::optional<std::uint64_t> step_named(std::string_view name) {
+  if (!name.starts_with(checkpoint_prefix)) return {};
+  const std::string_view digits = name.substr(checkpoint_prefix.size());
+  std::uint64_t step = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+  if (error != std::errc() || end != digits.data() + digits.size()) return {};
+  return step;
+}
 
 std::string checkpoint_name(std::uint64_t step) { return fmt::format("{}{:012}", checkpoint_prefix, step); }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,5 +16,8 @@ inline constexpr std::string_view state_file = "/state.json";
 inline constexpr std::string_view tensors_file = "/tensors.bin";
 
 std::string checkpoint_name(std::uint64_t step);  // "step-000000000120"
+
+// Of such a name, with any number of digits; nothing for any other.
+std::optional<std::uint64_t> step_named(std::string_view name);
 
 }  // namespace stowage

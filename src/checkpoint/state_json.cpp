@@ -7,7 +7,7 @@
 
 #include "src/checkpoint/checkpoint_tensors.h"
 #include "src/checkpoint/checksum.h"
-#include "src/model_files/strict_json.h"
+#include "src/graph/json_field.h"
 
 namespace stowage {
 namespace {
@@ -134,7 +134,7 @@ std::string state_to_json(const CheckpointState& state) {
 CheckpointState state_from_json(std::string_view text, const std::string& what) {
   require_seal(text, what);
   const JsonSource source{what, "give a checkpoint of this program", "the text"};
-  const nlohmann::json json = parse_strict_json(text, source);
+  const nlohmann::json json = parse_json(text, source);
   const JsonField field(json, source);
   if (field.member("format").text() != format_name)
     field.member("format").fail(fmt::format("\"{}\"", format_name));

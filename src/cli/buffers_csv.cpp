@@ -9,6 +9,7 @@
 #include <limits>
 #include <unordered_map>
 
+#include "src/base/printable.h"
 #include "stowage/error.h"
 
 namespace stowage {
@@ -24,12 +25,7 @@ enum class Column : std::uint8_t { id, lower, upper, size };  // those that must
 
 bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
 
-// Of a stranger's text, so shortened and without what a terminal would obey.
-std::string quoted(std::string_view text) {
-  std::string result(text.substr(0, longest_quote));
-  std::replace_if(result.begin(), result.end(), is_control, '?');
-  return fmt::format("\"{}{}\"", result, text.size() > longest_quote ? "..." : "");
-}
+std::string quoted(std::string_view text) { return fmt::format("\"{}\"", printable(text, longest_quote)); }
 
 using Fields = std::vector<std::string_view>;
 

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "src/base/output_file.h"
 #include "src/calibrate/calibrate.h"
-#include "src/cli/files.h"
 #include "src/cli/text.h"
 #include "stowage/choose_device.h"
 #include "stowage/error.h"
@@ -104,14 +104,16 @@ std::string describe(const MachineFile& file) {
 int run_calibrate_command(const CalibrateCommand& command, std::string& output) {
   const BackendChoice choice = choose_device(command.device);
   const Link link = simulated_link(command, choice);
-  check_writable(command.output_file);
+  OutputFile machine("--output", command.output_file, Writing::whole);
+  if (!machine.wanted()) throw InvalidInput("--output: the file has no name; give one");
   const SimulatedOptions simulated{
       .capacity = unlimited, .h2d = link, .d2h = link, .poison = Poison::sampled};
   const ChosenDevice chosen = open_device({command.device, {}, simulated});
   MachineFile file = calibrate(*chosen.device, launch_table_for(*chosen.device),
                                command.quick ? quick_calibration() : full_calibration());
   file.note = fmt::format("{} measurement, on {}", command.quick ? "quick" : "full", chosen.reason);
-  write_file(command.output_file, to_json(file));
+  machine.write(to_json(file));
+  machine.commit();
   output += describe(file) + fmt::format("{:<14}{}\n", "written", command.output_file);
   return 0;
 }

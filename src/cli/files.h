@@ -1,4 +1,4 @@
-// Files that commands read and write. Errors are InvalidInput that names the path.
+// Files that commands read.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,8 @@
 
 namespace stowage {
 
-// The whole file; `what` says what it should be, e.g. "a graph saved with to_json".
+// The whole file, without the mark of UTF-8 at its beginning. Throws InvalidInput that names the path; `what`
+// says what it should be, e.g. "a graph saved with to_json".
 std::string read_file(const std::string& path, std::uintmax_t largest, std::string_view what);
-
-// Refuses a place where nothing can be written, before any work is done for it.
-void check_writable(const std::string& path);
-// Under a temporary name beside it first: nothing half-written is ever seen under `path`.
-void write_file(const std::string& path, std::string_view text);
 
 }  // namespace stowage

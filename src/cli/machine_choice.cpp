@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "src/base/printable.h"
 #include "stowage/error.h"
 
 namespace stowage {
@@ -72,7 +73,8 @@ std::string list_machines(const fs::path& folder) {
 std::string describe_machine(const MachineFile& file) {
   const bool dated =
       !file.measured.empty() && std::isdigit(static_cast<unsigned char>(file.measured.front()));
-  return fmt::format("{} on {}, {}{}", file.device, file.host, dated ? "measured " : "", file.measured);
+  return fmt::format("{} on {}, {}{}", printable(file.device), printable(file.host), dated ? "measured " : "",
+                     printable(file.measured));
 }
 
 DataType usual_type(const MachineFile& file) {

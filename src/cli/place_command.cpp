@@ -7,6 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "src/base/output_file.h"
 #include "src/cli/buffers_csv.h"
 #include "src/cli/files.h"
 #include "src/cli/text.h"
@@ -42,7 +43,6 @@ void check_options(const PlaceCommand& command) {
   if (command.capacity == Bytes{0}) {
     throw InvalidInput("--capacity: nothing fits in 0 bytes; give at least 1, or leave it out");
   }
-  if (!command.output_file.empty()) check_writable(command.output_file);
 }
 
 PlacementResult place_within(const PlaceCommand& command, const Buffers& buffers, const PlaceClock& clock) {
@@ -86,6 +86,7 @@ std::string answer_text(const PlacementResult& result, double seconds, bool fits
 
 int run_place_command(const PlaceCommand& command, std::string& output) {
   check_options(command);
+  OutputFile placed("--output", command.output_file, Writing::whole);
   const Buffers buffers = parse_buffers(
       read_file(command.file, largest_csv, "a CSV file with id, lower, upper and size"), command.file);
   const PlaceClock clock;
@@ -94,8 +95,9 @@ int run_place_command(const PlaceCommand& command, std::string& output) {
   const std::string wrong = check_placement(buffers.items, result, command.alignment);
   if (!wrong.empty()) throw Error("the placement is unsound: " + wrong + "; report this with the file");
   const bool fits = !command.capacity || result.peak <= *command.capacity;
-  if (fits && !command.output_file.empty()) {
-    write_file(command.output_file, to_csv(buffers, result.offsets));
+  if (fits && placed.wanted()) {
+    placed.write(to_csv(buffers, result.offsets));
+    placed.commit();
   }
   output += answer_text(result, seconds, fits, command.json);
   return fits ? 0 : 2;

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
+#include "src/base/output_file.h"
 #include "src/cli/files.h"
 #include "src/cli/machine_choice.h"
 #include "src/cli/plan_compare.h"
@@ -36,10 +36,14 @@ Source source_of(const PlanCommand& command) {
   return source;
 }
 
-using Flagged = std::pair<const char*, std::string>;
-std::array<Flagged, 2> written_files(const PlanCommand& command) {
-  return {Flagged{"--plan-json", command.plan_file}, Flagged{"--report", command.report_file}};
-}
+// The files that are written.
+struct PlanFiles {
+  explicit PlanFiles(const PlanCommand& command)
+      : plan("--plan-json", command.plan_file, Writing::whole),
+        report("--report", command.report_file, Writing::whole) {}
+  OutputFile plan;
+  OutputFile report;
+};
 
 bool names_a_model(const ModelWords& words) { return !words.gpt.empty() || !words.bert.empty(); }
 
@@ -55,9 +59,9 @@ void require_one_subject(const PlanCommand& command) {
     throw InvalidInput("a graph file, --gpt, --bert and --max-model each say what to plan; give one of them");
   if (command.sweep.empty()) return;
   if (command.max_model) throw InvalidInput("--sweep and --max-model are two questions; ask one of them");
-  for (const auto& [flag, file] : written_files(command))
-    if (!file.empty())
-      throw InvalidInput(fmt::format("{}: a sweep has many plans; leave it out, or leave out --sweep", flag));
+  if (!command.plan_file.empty() || !command.report_file.empty())
+    throw InvalidInput(fmt::format("{}: a sweep has many plans; leave it out, or leave out --sweep",
+                                   command.plan_file.empty() ? "--report" : "--plan-json"));
 }
 
 Machine rates_for(const PlanCommand& command, const Source& source, DataType type) {
@@ -125,7 +129,7 @@ int sweep(const PlanCommand& command, const Source& source, std::string& output)
 }
 
 // The page of one plan, beside what other budgets would give.
-void write_report(const PlanCommand& command, const PlanQuestion& question, const Plan& plan) {
+std::string report_on(const PlanCommand& command, const PlanQuestion& question, const Plan& plan) {
   constexpr std::size_t points = 8;
   ReportOptions options;
   options.name = question.model ? describe(*question.model) : question.source;
@@ -136,17 +140,23 @@ void write_report(const PlanCommand& command, const PlanQuestion& question, cons
       options.curve.push_back({row.answer.budget.device, row.answer.step_seconds,
                                row.answer.lower_bound_seconds, row.answer.feasible});
   }
-  write_file(command.report_file, plan_report(question.graph, plan, question.rates, options));
+  return plan_report(question.graph, plan, question.rates, options);
 }
 
 void tell(const PlanCommand& command, const PlanQuestion& question, const PlanAnswer& answer,
-          const Plan& plan, std::string& output) {
-  if (answer.feasible && !command.plan_file.empty()) write_file(command.plan_file, to_json(plan));
-  if (answer.feasible && !command.report_file.empty()) write_report(command, question, plan);
+          const Plan& plan, PlanFiles& files, std::string& output) {
+  if (answer.feasible && files.plan.wanted()) {
+    files.plan.write(to_json(plan));
+    files.plan.commit();
+  }
+  if (answer.feasible && files.report.wanted()) {
+    files.report.write(report_on(command, question, plan));
+    files.report.commit();
+  }
   output += command.json ? line(to_json(question, answer)) : describe(question, answer);
 }
 
-int largest_model(const PlanCommand& command, const Source& source, std::string& output) {
+int largest_model(const PlanCommand& command, const Source& source, PlanFiles& files, std::string& output) {
   PlanQuestion question = question_of(command, source);
   const std::vector<GptSize> ladder = gpt_ladder();
   const DataType type = model_spec(ladder.front(), command.model, source.type).type;
@@ -158,15 +168,15 @@ int largest_model(const PlanCommand& command, const Source& source, std::string&
                           !found.answer.feasible             ? "none: not even the smallest size fits"
                           : found.place + 1 == ladder.size() ? "175b, the end of the ladder of sizes"
                                                              : "the next size of the ladder does not fit");
-  tell(command, found.question, found.answer, plan, output);
+  tell(command, found.question, found.answer, plan, files, output);
   return found.answer.feasible ? 0 : 2;
 }
 
-int one(const PlanCommand& command, const Source& source, std::string& output) {
+int one(const PlanCommand& command, const Source& source, PlanFiles& files, std::string& output) {
   const PlanQuestion question = question_of(command, source);
   Plan plan;
   const PlanAnswer found = answer(question, &plan);
-  tell(command, question, found, plan, output);
+  tell(command, question, found, plan, files, output);
   return found.feasible ? 0 : 2;
 }
 
@@ -196,11 +206,11 @@ int run_plan_command(const PlanCommand& command, std::string& output) {
   }
   if (!command.compare.empty()) return compare_files(command, output);
   require_one_subject(command);
-  for (const auto& [flag, file] : written_files(command))
-    if (!file.empty()) check_writable(file);
+  PlanFiles files(command);
   const Source source = source_of(command);
   if (!command.sweep.empty()) return sweep(command, source, output);
-  return command.max_model ? largest_model(command, source, output) : one(command, source, output);
+  return command.max_model ? largest_model(command, source, files, output)
+                           : one(command, source, files, output);
 }
 
 }  // namespace stowage

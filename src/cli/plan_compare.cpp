@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "src/base/printable.h"
 #include "src/cli/text.h"
 #include "stowage/error.h"
 #include "stowage/planner.h"
@@ -55,8 +56,8 @@ void add_accounts(Lines& lines, const Plan& a, const Plan& b) {
   const auto seconds = [&](const char* label, double in_a, double in_b) {
     lines.add(label, "{:>14} {:>14} {:>10}", format_seconds(in_a), format_seconds(in_b), change(in_a, in_b));
   };
-  lines.add("A", "policy {}", policy_label(a.policy));
-  lines.add("B", "policy {}", policy_label(b.policy));
+  lines.add("A", "policy {}", printable(policy_label(a.policy)));
+  lines.add("B", "policy {}", printable(policy_label(b.policy)));
   lines.gap();
   lines.add("", "{:>14} {:>14}", "A", "B");
   bytes("peak", a.device_peak_bytes, b.device_peak_bytes);
@@ -67,7 +68,7 @@ void add_accounts(Lines& lines, const Plan& a, const Plan& b) {
   seconds("step", a.predicted_step_seconds, b.predicted_step_seconds);
   seconds("  stall", a.predicted_stall_seconds, b.predicted_stall_seconds);
   seconds("lower bound", a.lower_bound_seconds, b.lower_bound_seconds);
-  lines.add("  by", "{:>14} {:>14}", a.bound_by, b.bound_by);
+  lines.add("  by", "{:>14} {:>14}", printable(a.bound_by), printable(b.bound_by));
   lines.add("  gap", "{:>13.1f}% {:>13.1f}%", 100 * gap(a), 100 * gap(b));
 }
 

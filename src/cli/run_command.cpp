@@ -1,7 +1,7 @@
 #include "src/cli/run_command.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -11,8 +11,9 @@
 #include <fstream>
 
 #include "allocator/interpose/record_writer.h"
+#include "src/base/output_file.h"
+#include "src/base/temporary.h"
 #include "src/cli/child_process.h"
-#include "src/cli/files.h"
 #include "src/cli/run_report.h"
 #include "stowage/error.h"
 
@@ -48,36 +49,46 @@ std::string before_others(const char* variable, const std::string& library) {
   return others == nullptr || *others == '\0' ? library : library + ':' + others;
 }
 
-// The file that the record goes to: the user's, or one of our own that goes when this does.
+// The file that the program's processes append to: the user's, or one of our own that goes when this does,
+// from which a device or a FIFO of the user's gets it at the end.
 class RecordFile {
  public:
-  explicit RecordFile(const std::string& path) : path_(path), own_(path.empty()) {
-    if (own_) {
-      path_ = (fs::temp_directory_path() / "stowage-run-XXXXXX").string();
-      const int file = mkstemp(path_.data());
-      if (file < 0) {
-        throw InvalidInput(fmt::format("run: no file can be made in {} ({}); name another folder in TMPDIR",
-                                       fs::temp_directory_path().string(), std::strerror(errno)));
-      }
-      close(file);
-      return;
+  explicit RecordFile(const std::string& path) : users_("--record", path, Writing::growing) {
+    if (users_.wanted() && !users_.is_direct()) {
+      users_.start();
+      path_ = fs::absolute(path).string();
+    } else {
+      make_own();
     }
-    check_writable(path_);
-    path_ = fs::absolute(path_).string();
-    write_file(path_, interpose::record_header);
+    users_.write(interpose::record_header);
   }
-  ~RecordFile() {
-    std::error_code error;
-    if (own_) fs::remove(path_, error);
-  }
-  RecordFile(const RecordFile&) = delete;
-  RecordFile& operator=(const RecordFile&) = delete;
 
   const std::string& path() const { return path_; }
 
+  void finish() {
+    if (own_.made() && users_.wanted()) {
+      std::ifstream record(path_, std::ios::binary);
+      std::vector<char> block(std::size_t{1} << 20);
+      while (record.read(block.data(), std::ssize(block)) || record.gcount() > 0)
+        users_.write({block.data(), static_cast<std::size_t>(record.gcount())});
+    }
+    users_.commit();
+  }
+
  private:
+  void make_own() {
+    std::error_code error;
+    const std::string folder = fs::temp_directory_path(error).string();
+    own_ = Temporary(folder, "stowage-run", Temporary::Kind::file);
+    if (!own_.made() || ::fchmod(own_.take_file().get(), 0600) != 0)
+      throw InvalidInput(fmt::format("run: no file can be made in '{}' ({}); name another folder in TMPDIR",
+                                     folder, std::strerror(errno)));
+    path_ = fs::absolute(own_.path()).string();
+  }
+
+  OutputFile users_;
+  Temporary own_;
   std::string path_;
-  bool own_;
 };
 
 std::uint64_t monotonic_ns() {
@@ -104,33 +115,33 @@ std::string told(const ChildEnd& end) {
                        : fmt::format("exit code {}", end.number);
 }
 
-void write_report(const RunCommand& command, const RunRecord& record, const ChildEnd& end) {
+void write_report(const RunCommand& command, const RunRecord& record, const ChildEnd& end, OutputFile& file) {
   const RunReport report{command.program, command.limit, command.spill, told(end)};
-  if (command.report_file.empty()) return;
   if (command.report_file == "-") {
     std::fputs(run_report_text(report, record).c_str(), stderr);
     return;
   }
+  if (!file.wanted()) return;
   const bool page = command.report_file.ends_with(".html") || command.report_file.ends_with(".htm");
-  write_file(command.report_file, page ? run_report_html(report, record) : run_report_text(report, record));
+  file.write(page ? run_report_html(report, record) : run_report_text(report, record));
+  file.commit();
 }
 
 ChildEnd run_and_report(const RunCommand& command) {
-  const RecordFile record_file(command.record_file);
+  OutputFile report_file("--report", command.report_file == "-" ? "" : command.report_file, Writing::whole);
+  RecordFile record_file(command.record_file);
   const ChildEnd end = run_child(command.program, variables_for(command, record_file.path()));
   std::ifstream text(record_file.path(), std::ios::binary);
   const RunRecord record = read_run_record(text);
+  record_file.finish();
   const std::string nothing = nothing_caught(record);
   if (!nothing.empty() && command.report_file != "-") std::fprintf(stderr, "stowage: %s\n", nothing.c_str());
-  write_report(command, record, end);
+  write_report(command, record, end, report_file);
   return end;
 }
 
 }  // namespace
 
-int run_run_command(const RunCommand& command) {
-  if (!command.report_file.empty() && command.report_file != "-") check_writable(command.report_file);
-  return end_as(run_and_report(command));
-}
+int run_run_command(const RunCommand& command) { return end_as(run_and_report(command)); }
 
 }  // namespace stowage

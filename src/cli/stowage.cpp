@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "src/base/printable.h"
+#include "src/base/standard_streams.h"
+#include "src/base/temporary.h"
 #include "src/cli/calibrate_command.h"
 #include "src/cli/place_options.h"
 #include "src/cli/plan_options.h"
@@ -10,6 +13,7 @@
 #include "src/cli/replay_options.h"
 #include "src/cli/run_options.h"
 #include "src/cli/tokens_options.h"
+#include "src/cli/unexpected.h"
 #include "stowage/error.h"
 
 namespace {
@@ -56,6 +60,8 @@ CLI::App* add_calibrate(CLI::App& app, stowage::CalibrateCommand& command) {
 
 int run(int count, char** arguments) {
   CLI::App app{"Stowage: plans and runs training steps in less device memory than they need", "stowage"};
+  // As in train_gpt the last of a repeated flag counts.
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.require_subcommand(1);
   stowage::PlanWords plan_words;
   stowage::PlaceWords place_words;
@@ -75,6 +81,9 @@ int run(int count, char** arguments) {
   try {
     app.parse(std::move(words));
   } catch (const CLI::ParseError& error) {
+    const bool asks_for_help = error.get_exit_code() == 0;
+    const std::string unexpected = asks_for_help ? "" : stowage::unexpected_word(app);
+    if (!unexpected.empty()) throw stowage::InvalidInput(unexpected);
     return app.exit(error) == 0 ? 0 : 2;
   }
   if (run_app->parsed()) return stowage::run_run_command(stowage::understand(run_words));
@@ -84,20 +93,27 @@ int run(int count, char** arguments) {
                    : replay_app->parsed() ? replay(replay_words, output)
                    : tokens_app->parsed() ? tokens(tokens_words, output)
                                           : stowage::run_calibrate_command(calibrate_command, output);
-  std::fputs(output.c_str(), stdout);
+  std::fputs(stowage::printable_lines(output).c_str(), stdout);
+  return code;
+}
+
+int fail(int code, const std::exception& error) {
+  std::fprintf(stderr, "stowage: %s\n", stowage::printable_lines(error.what()).c_str());
   return code;
 }
 
 }  // namespace
 
 int main(int count, char** arguments) {
+  stowage::keep_standard_streams();
+  stowage::remove_temporaries_at_signals();
   try {
-    return run(count, arguments);
+    const int code = run(count, arguments);
+    stowage::require_printed();
+    return code;
   } catch (const stowage::InvalidInput& error) {
-    std::fprintf(stderr, "stowage: %s\n", error.what());
-    return 2;
+    return fail(2, error);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "stowage: %s\n", error.what());
-    return 1;
+    return fail(1, error);
   }
 }

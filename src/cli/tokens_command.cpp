@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "src/cli/files.h"
+#include "src/base/output_file.h"
 #include "src/cli/text.h"
 #include "src/tokens/mapped_file.h"
 #include "src/tokens/text_parts.h"
@@ -54,11 +54,13 @@ int run_tokens_train_command(const TokensTrainCommand& command, std::string& out
   make_folder(command.output_folder);
   const std::string vocab = (fs::path(command.output_folder) / "vocab.json").string();
   const std::string merges = (fs::path(command.output_folder) / "merges.txt").string();
-  check_writable(vocab);
-  check_writable(merges);
+  OutputFile vocab_file("--output", vocab, Writing::whole);
+  OutputFile merges_file("--output", merges, Writing::whole);
   const BytePairVocabulary vocabulary = train_byte_pairs(text.text(), command.vocabulary_size);
-  write_file(merges, to_merges_text(vocabulary));
-  write_file(vocab, to_vocab_json(vocabulary));
+  merges_file.write(to_merges_text(vocabulary));
+  merges_file.commit();
+  vocab_file.write(to_vocab_json(vocabulary));
+  vocab_file.commit();
   Lines lines;
   lines.add("text", "{} bytes", grouped(text.text().size()));
   lines.add("vocabulary", "{} tokens, {} merges", grouped(vocabulary.tokens.size()),

@@ -5,12 +5,17 @@
 #include <cmath>
 #include <unordered_set>
 
+#include "src/base/printable.h"
 #include "src/graph/shape.h"
 #include "stowage/error.h"
 #include "stowage/graph.h"
 
 namespace stowage {
 namespace {
+
+// Planning time grows with their square: so many take some seconds. Concatenations of real models join
+// hundreds.
+constexpr std::ptrdiff_t most_values_of_op = 1024;
 
 class Checker {
  public:
@@ -32,9 +37,17 @@ class Checker {
   std::vector<OpId> last_reader_;
   std::unordered_set<std::string_view> op_names_;
 
+  template <class Argument>
+  static decltype(auto) shown(const Argument& argument) {
+    if constexpr (std::is_same_v<Argument, std::string>)
+      return printable(argument);
+    else
+      return (argument);
+  }
+
   template <class... Arguments>
   [[noreturn]] static void fail(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-    throw InvalidInput("graph: " + fmt::format(format, std::forward<Arguments>(arguments)...) +
+    throw InvalidInput("graph: " + fmt::format(fmt::runtime(fmt::string_view(format)), shown(arguments)...) +
                        "; correct the graph, or build it anew with GraphBuilder");
   }
 
@@ -82,6 +95,23 @@ class Checker {
     check_numbers(op);
     for (TensorId tensor : op.reads) check_read(id, tensor);
     for (TensorId tensor : op.writes) check_write(id, tensor);
+    if (op.phase != Phase::update) check_values(op);
+  }
+
+  // Parameters and gradients share buckets; each other value is planned by itself, beside all the op's
+  // others.
+  void check_values(const Op& op) const {
+    const auto is_apart = [&](TensorId tensor) {
+      const TensorKind kind = graph_.tensors[tensor].kind;
+      return !persistent(kind) && kind != TensorKind::gradient;
+    };
+    const auto values = std::count_if(op.reads.begin(), op.reads.end(), is_apart) +
+                        std::count_if(op.writes.begin(), op.writes.end(), is_apart);
+    if (values > most_values_of_op)
+      fail(
+          "op '{}' reads and writes {} inputs and activations, and planning takes at most {} of one op: join "
+          "them into fewer tensors, or cut the op",
+          op.name, values, most_values_of_op);
   }
 
   void check_order(OpId id) {

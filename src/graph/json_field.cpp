@@ -3,22 +3,66 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <functional>
+#include <set>
 
+#include "src/base/printable.h"
 #include "stowage/error.h"
 
 namespace stowage {
+namespace {
+
+// Follows a parse, and refuses a name that an object has already: a plain parse would take the last one.
+class NamesInObjects {
+ public:
+  explicit NamesInObjects(const JsonSource& source) : source_(source) {}
+
+  bool operator()(int, nlohmann::json::parse_event_t event, const nlohmann::json& parsed) {
+    using Event = nlohmann::json::parse_event_t;
+    if (event == Event::object_start) open_.emplace_back();
+    if (event == Event::object_end) open_.pop_back();
+    if (event == Event::key && !open_.back().insert(parsed.get<std::string>()).second)
+      throw InvalidInput(fmt::format("{}: {} stands twice in one object; {}", source_.what,
+                                     in_quotes(parsed.get<std::string>()), source_.remedy));
+    return true;
+  }
+
+ private:
+  const JsonSource& source_;
+  std::vector<std::set<std::string>> open_;  // the names so far of each object that is not closed
+};
+
+// Without the library's mark before it, "[json.exception.parse_error.101] ".
+std::string reason_of(const nlohmann::json::exception& error) {
+  const std::string_view text = error.what();
+  const std::size_t end = text.find("] ");
+  return printable(end == std::string_view::npos ? text : text.substr(end + 2));
+}
+
+}  // namespace
 
 nlohmann::json parse_json(std::string_view text, const JsonSource& source) {
+  if (const std::size_t at = text.find('\0'); at != std::string_view::npos)
+    throw InvalidInput(
+        fmt::format("{}: byte {} is 0, which no text has; {}", source.what, at + 1, source.remedy));
+  NamesInObjects names(source);
   try {
-    return nlohmann::json::parse(text);
+    return nlohmann::json::parse(text, std::ref(names));
   } catch (const nlohmann::json::exception& error) {
-    throw InvalidInput(fmt::format("{}: {}; {}", source.what, error.what(), source.remedy));
+    throw InvalidInput(fmt::format("{}: '{}' does not parse ({}); {}", source.what, source.whole,
+                                   reason_of(error), source.remedy));
   }
 }
 
+std::string in_quotes(std::string_view text) {
+  const bool cut = text.size() > longest_shown_name;
+  const nlohmann::json value = std::string(text.substr(0, longest_shown_name)) + (cut ? "…" : "");
+  return value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+}
+
 void JsonField::refuse(std::string_view why) const {
-  throw InvalidInput(fmt::format("{}: '{}' {}; {}", source_->what, path_.empty() ? source_->whole : path_,
-                                 why, source_->remedy));
+  throw InvalidInput(fmt::format("{}: '{}' {}; {}", source_->what,
+                                 path_.empty() ? source_->whole : printable(path_), why, source_->remedy));
 }
 
 void JsonField::fail(std::string_view expected) const { refuse(fmt::format("is not {}", expected)); }

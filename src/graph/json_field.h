@@ -36,8 +36,12 @@ struct JsonSource {
   std::string whole = "the text";  // what a field without a path is
 };
 
-// The text as JSON. Throws InvalidInput that begins with `source.what` and ends with its remedy.
+// The text as JSON. Throws InvalidInput that begins with `source.what` and ends with its remedy: for what is
+// no JSON, for an object with one name twice, and for a byte 0.
 nlohmann::json parse_json(std::string_view text, const JsonSource& source);
+
+// For messages: in quotes, on one line, in ASCII, not too long.
+std::string in_quotes(std::string_view text);
 
 class JsonField {
  public:

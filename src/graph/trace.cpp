@@ -7,6 +7,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "src/base/printable.h"
 #include "src/graph/trace_tensors.h"
 #include "src/graph/update_ops.h"
 #include "stowage/error.h"
@@ -66,7 +67,7 @@ class TraceReader {
     Op op;
     op.name = trace_name(line.member("op"));
     if (!ops_.emplace(op.name, static_cast<OpId>(graph_.ops.size())).second)
-      line.member("op").refuse(fmt::format("names '{}', which is an op above already", op.name));
+      line.member("op").refuse(fmt::format("names '{}', which is an op above already", printable(op.name)));
     op.kernel = line.has("kernel") ? trace_name(line.member("kernel")) : "traced";
     read_phase(line, op);
     read_unit(line, op);
@@ -112,13 +113,15 @@ class TraceReader {
     if (phase == Phase::forward) {
       if (found == units_.end()) return add_unit(name);
       if (found->second != unit_)
-        field.refuse(fmt::format("is '{}' again: forward ops of one unit must follow one another", name));
+        field.refuse(
+            fmt::format("is '{}' again: forward ops of one unit must follow one another", printable(name)));
       return;
     }
-    if (found == units_.end()) field.refuse(fmt::format("names '{}', which has no forward op", name));
+    if (found == units_.end())
+      field.refuse(fmt::format("names '{}', which has no forward op", printable(name)));
     if (last_phase() == Phase::backward && found->second > unit_)
       field.refuse(fmt::format("is '{}' behind '{}': backward must come unit by unit in the opposite order",
-                               name, graph_.unit_names[unit_]));
+                               printable(name), printable(graph_.unit_names[unit_])));
     unit_ = found->second;
   }
 
@@ -165,15 +168,17 @@ class TraceReader {
   TensorId result(const char* field, const std::string& name) const {
     const auto found = tensors_->find(name);
     if (!found)
-      refuse_trace_line(header_line_, fmt::format("'{}' names '{}', which no line describes", field, name));
+      refuse_trace_line(header_line_,
+                        fmt::format("'{}' names '{}', which no line describes", field, printable(name)));
     return *found;
   }
 
   void take_loss_as_f64() {
     Tensor& loss = graph_.tensors[graph_.loss];
     if (loss.kind != TensorKind::activation || loss.elements() != 1)
-      refuse_trace_line(tensors_->line_of(graph_.loss),
-                        fmt::format("'{}' is the loss, but no activation of one element", loss.name));
+      refuse_trace_line(
+          tensors_->line_of(graph_.loss),
+          fmt::format("'{}' is the loss, but no activation of one element", printable(loss.name)));
     loss.type = DataType::f64;
     loss.shape = {};
   }
@@ -201,6 +206,8 @@ constexpr std::string_view space = " \t\r\n";
 }  // namespace
 
 bool is_trace(std::string_view text) {
+  constexpr std::string_view utf8_mark = "\xef\xbb\xbf";
+  if (text.starts_with(utf8_mark)) text.remove_prefix(utf8_mark.size());
   const auto skip = [&] { text.remove_prefix(std::min(text.find_first_not_of(space), text.size())); };
   skip();
   if (!text.starts_with('{')) return false;

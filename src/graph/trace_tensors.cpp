@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "src/base/printable.h"
 #include "src/graph/shape.h"
 
 namespace stowage {
@@ -53,7 +54,8 @@ TensorId TraceTensors::add(std::size_t number, const JsonField& name, Tensor ten
   const auto id = static_cast<TensorId>(graph_.tensors.size());
   const auto [place, added] = by_name_.emplace(tensor.name, id);
   if (!added)
-    name.refuse(fmt::format("names '{}', which line {} names already", tensor.name, lines_[place->second]));
+    name.refuse(fmt::format("names '{}', which line {} names already", printable(tensor.name),
+                            lines_[place->second]));
   total_ += tensor.bytes();
   if (total_ > most_trace_bytes) name.refuse("brings the bytes of all tensors above 2^60");
   graph_.tensors.push_back(std::move(tensor));
@@ -66,7 +68,8 @@ TensorId TraceTensors::add(std::size_t number, const JsonField& name, Tensor ten
 TensorId TraceTensors::known(const JsonField& field) const {
   const std::string name = field.text();
   const auto found = by_name_.find(name);
-  if (found == by_name_.end()) field.refuse(fmt::format("names '{}', which no line above describes", name));
+  if (found == by_name_.end())
+    field.refuse(fmt::format("names '{}', which no line above describes", printable(name)));
   return found->second;
 }
 
@@ -74,11 +77,11 @@ void TraceTensors::set_gradient(const JsonField& of, TensorId gradient) {
   const TensorId parameter = known(of);
   const Tensor& target = graph_.tensors[parameter];
   if (target.kind != TensorKind::parameter)
-    of.refuse(
-        fmt::format("names '{}', which is of kind {}, not parameter", target.name, to_string(target.kind)));
+    of.refuse(fmt::format("names '{}', which is of kind {}, not parameter", printable(target.name),
+                          to_string(target.kind)));
   if (gradients_[parameter] != no_id)
-    of.refuse(fmt::format("names '{}', whose final gradient stands in line {} already", target.name,
-                          lines_[gradients_[parameter]]));
+    of.refuse(fmt::format("names '{}', whose final gradient stands in line {} already",
+                          printable(target.name), lines_[gradients_[parameter]]));
   gradients_[parameter] = gradient;
 }
 
@@ -92,10 +95,12 @@ TensorId TraceTensors::read_by(const Op& op, const JsonField& field) const {
   const TensorId id = known(field);
   const Tensor& tensor = graph_.tensors[id];
   if (tensor.kind == TensorKind::workspace)
-    field.refuse(fmt::format("names the workspace '{}', which nobody reads", tensor.name));
+    field.refuse(fmt::format("names the workspace '{}', which nobody reads", printable(tensor.name)));
   if (tensor.kind == TensorKind::optimizer_state && op.phase != Phase::update)
-    field.refuse(fmt::format("names the optimizer state '{}', which only update ops touch", tensor.name));
-  if (is_missing(id)) field.refuse(fmt::format("names '{}', which no op above writes", tensor.name));
+    field.refuse(
+        fmt::format("names the optimizer state '{}', which only update ops touch", printable(tensor.name)));
+  if (is_missing(id))
+    field.refuse(fmt::format("names '{}', which no op above writes", printable(tensor.name)));
   return id;
 }
 
@@ -103,9 +108,9 @@ TensorId TraceTensors::written_by(const Op& op, const JsonField& field) {
   const TensorId id = known(field);
   const Tensor& tensor = graph_.tensors[id];
   if (tensor.kind == TensorKind::input)
-    field.refuse(fmt::format("names the input '{}', which the caller gives", tensor.name));
+    field.refuse(fmt::format("names the input '{}', which the caller gives", printable(tensor.name)));
   if (lasts(tensor.kind) && op.phase != Phase::update)
-    field.refuse(fmt::format("names '{}' of kind {}, which only update ops write", tensor.name,
+    field.refuse(fmt::format("names '{}' of kind {}, which only update ops write", printable(tensor.name),
                              to_string(tensor.kind)));
   if (producers_[id] != no_id)
     field.refuse(
@@ -119,7 +124,8 @@ TensorId TraceTensors::written_by(const Op& op, const JsonField& field) {
 void TraceTensors::require_complete() const {
   for (TensorId id = 0; id < graph_.tensors.size(); ++id) {
     const Tensor& tensor = graph_.tensors[id];
-    if (is_missing(id)) refuse_trace_line(lines_[id], fmt::format("no op writes '{}'", tensor.name));
+    if (is_missing(id))
+      refuse_trace_line(lines_[id], fmt::format("no op writes '{}'", printable(tensor.name)));
     if (trainable_ && tensor.kind == TensorKind::parameter) require_gradient(id);
   }
 }
@@ -131,10 +137,11 @@ void TraceTensors::require_gradient(TensorId parameter) const {
     refuse_trace_line(
         lines_[parameter],
         fmt::format("no gradient is 'of' the parameter '{}'; a weight that is not trained is an input",
-                    name));
+                    printable(name)));
   if (producers_[gradient] == no_id || graph_.ops[producers_[gradient]].phase != Phase::backward)
-    refuse_trace_line(lines_[gradient], fmt::format("no backward op writes '{}', the gradient of '{}'",
-                                                    graph_.tensors[gradient].name, name));
+    refuse_trace_line(lines_[gradient],
+                      fmt::format("no backward op writes '{}', the gradient of '{}'",
+                                  printable(graph_.tensors[gradient].name), printable(name)));
 }
 
 std::optional<TensorId> TraceTensors::find(const std::string& name) const {

@@ -4,8 +4,8 @@
 #include <array>
 #include <filesystem>
 
+#include "src/graph/json_field.h"
 #include "src/model_files/files.h"
-#include "src/model_files/strict_json.h"
 #include "src/models/limits.h"
 #include "stowage/error.h"
 #include "stowage/model_files.h"
@@ -221,7 +221,7 @@ ModelDescription description_of(const Config& config, ModelKind kind) {
 
 ModelDescription model_description_from_json(std::string_view text, std::string_view file) {
   const JsonSource source{std::string(file), config_remedy, "the whole file"};
-  const json config = parse_strict_json(text, source);
+  const json config = parse_json(text, source);
   return ConfigReader(config, source).read();
 }
 

@@ -1,12 +1,11 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 
+#include "src/base/temporary.h"
 #include "src/model_files/files.h"
 #include "stowage/error.h"
 #include "stowage/model_files.h"
@@ -34,6 +33,11 @@ bool is_mounted(const std::string& folder) {
          inside.st_dev != outside.st_dev;
 }
 
+std::string parent_of(const std::string& folder) {
+  const fs::path parent = fs::path(folder).parent_path();
+  return parent.empty() ? "." : parent.string();
+}
+
 }  // namespace
 
 ExportFolder::ExportFolder(std::string folder) : folder_(without_slashes(std::move(folder))) {
@@ -46,26 +50,22 @@ ExportFolder::ExportFolder(std::string folder) : folder_(without_slashes(std::mo
   const std::string last = fs::path(folder_).filename().string();
   if (last == "." || last == ".." || is_mounted(folder_))
     refuse_folder(folder_, "it cannot be replaced by a folder that is written whole");
-  const std::string temporary = fmt::format("{}.{}.part", folder_, ::getpid());
-  if (folder_.empty() || !fs::create_directory(temporary, error))
-    refuse_folder(folder_,
-                  fmt::format("it cannot be made ({})", error ? error.message() : "something is there"));
-  temporary_ = temporary;
+  if (!folder_.empty())
+    temporary_ = std::make_unique<Temporary>(parent_of(folder_), last, Temporary::Kind::folder);
+  if (!temporary_ || !temporary_->made())
+    refuse_folder(folder_, fmt::format("it cannot be made ({})", std::strerror(errno)));
 }
 
-ExportFolder::~ExportFolder() {
-  std::error_code error;
-  if (!temporary_.empty()) fs::remove_all(temporary_, error);
-}
+ExportFolder::~ExportFolder() = default;
+
+const std::string& ExportFolder::path() const { return temporary_->path(); }
 
 void ExportFolder::commit() {
-  sync_folder(temporary_);
-  if (std::rename(temporary_.c_str(), folder_.c_str()) != 0)
+  sync_folder(temporary_->path());
+  if (!temporary_->rename_to(fs::path(folder_).filename().string()))
     throw Error(fmt::format("{}: it cannot be given its name ({}); leave the place free while it is written",
                             folder_, std::strerror(errno)));
-  temporary_.clear();
-  const fs::path parent = fs::path(folder_).parent_path();
-  sync_folder(parent.empty() ? "." : parent.string());
+  sync_folder(parent_of(folder_));
 }
 
 }  // namespace stowage

@@ -7,9 +7,9 @@
 #include <set>
 
 #include "src/graph/finite.h"
+#include "src/graph/json_field.h"
 #include "src/model_files/convert.h"
 #include "src/model_files/parameter_parts.h"
-#include "src/model_files/strict_json.h"
 #include "stowage/error.h"
 #include "stowage/model_files.h"
 

@@ -9,7 +9,7 @@
 #include <optional>
 #include <utility>
 
-#include "src/model_files/strict_json.h"
+#include "src/graph/json_field.h"
 #include "stowage/error.h"
 
 namespace stowage {

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "src/model_files/strict_json.h"
+#include "src/graph/json_field.h"
 #include "stowage/error.h"
 #include "stowage/safetensors.h"
 
@@ -22,7 +22,7 @@ bool is_plain_name(std::string_view name) {
 std::map<std::string, std::string> parse_safetensors_index(std::string_view text, std::string_view file) {
   const JsonSource source{std::string(file), "give the index.json that was saved with the files",
                           "the whole file"};
-  const nlohmann::json json = parse_strict_json(text, source);
+  const nlohmann::json json = parse_json(text, source);
   const JsonField root(json, source);
   root.members(most_index_entries);
   std::map<std::string, std::string> files;

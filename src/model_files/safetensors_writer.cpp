@@ -1,13 +1,7 @@
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-
-#include "src/model_files/files.h"
-#include "src/model_files/strict_json.h"
+#include "src/base/output_file.h"
+#include "src/graph/json_field.h"
 #include "stowage/error.h"
 #include "stowage/safetensors.h"
 
@@ -15,34 +9,22 @@ namespace stowage {
 
 class SafetensorsWriter::Implementation {
  public:
-  Implementation(std::string path, std::vector<StoredTensor> tensors)
-      : path_(std::move(path)), temporary_(fmt::format("{}.{}.part", path_, ::getpid())) {
+  Implementation(std::string path, std::vector<StoredTensor> tensors) {
     header_.tensors = std::move(tensors);
     header_.metadata = {{"format", "pt"}};  // transformers refuses files without it
     const std::string beginning = safetensors_beginning(header_);
-    file_ = FileHandle(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-    if (file_.get() < 0)
-      throw InvalidInput(fmt::format("{}: cannot be written ({}); name a file in a writable folder", path_,
-                                     std::strerror(errno)));
-    try {
-      write_at(file_, path_, 0, std::as_bytes(std::span(beginning)));
-    } catch (...) {
-      discard();
-      throw;
-    }
+    file_ = OutputFile("", std::move(path), Writing::placed);
+    file_.write(beginning);
   }
-  ~Implementation() { discard(); }
-  Implementation(const Implementation&) = delete;
-  Implementation& operator=(const Implementation&) = delete;
 
   const std::vector<StoredTensor>& tensors() const { return header_.tensors; }
 
   void write(std::size_t index, Bytes offset, std::span<const std::byte> value) {
     const StoredTensor& tensor = header_.tensors.at(index);
     if (offset > tensor.bytes || value.size() > tensor.bytes - offset)
-      throw InvalidInput(fmt::format("{}: tensor {} has {} bytes; write none behind them", path_,
+      throw InvalidInput(fmt::format("{}: tensor {} has {} bytes; write none behind them", file_.path(),
                                      in_quotes(tensor.name), tensor.bytes));
-    write_at(file_, path_, header_.data_offset + tensor.offset + offset, value);
+    file_.write_at(header_.data_offset + tensor.offset + offset, value);
     written_ += value.size();
   }
 
@@ -50,24 +32,13 @@ class SafetensorsWriter::Implementation {
     const Bytes wanted = header_.file_bytes() - header_.data_offset;
     if (written_ != wanted)
       throw Error(fmt::format("{}: {} bytes of tensors were written of {}; write each once before the commit",
-                              path_, written_, wanted));
-    sync_file(file_, path_);
-    if (!file_.close() || std::rename(temporary_.c_str(), path_.c_str()) != 0)
-      throw Error(fmt::format("{}: writing failed ({}); make room there or name another file", path_,
-                              std::strerror(errno)));
-    temporary_.clear();
+                              file_.path(), written_, wanted));
+    file_.commit();
   }
 
  private:
-  void discard() noexcept {
-    file_.close();
-    if (!temporary_.empty()) std::remove(temporary_.c_str());
-  }
-
-  std::string path_;
-  std::string temporary_;  // remove this unless committed
   SafetensorsHeader header_;
-  FileHandle file_;
+  OutputFile file_;
   Bytes written_ = 0;
 };
 

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "src/base/output_file.h"
 #include "src/model_files/convert.h"
-#include "src/model_files/files.h"
 #include "src/model_files/parameter_parts.h"
 #include "stowage/error.h"
 #include "stowage/model_files.h"
@@ -207,8 +207,8 @@ void save_model(const std::string& folder, const ModelDescription& model, const 
     }
   }
   if (shards.size() > 1)
-    write_small_file(path("model.safetensors.index.json"), safetensors_index(index, total));
-  write_small_file(path("config.json"), to_json(model));
+    write_file("", path("model.safetensors.index.json"), safetensors_index(index, total));
+  write_file("", path("config.json"), to_json(model));
 }
 
 }  // namespace stowage

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "src/graph/json_field.h"
 #include "src/model_files/files.h"
-#include "src/model_files/strict_json.h"
 #include "stowage/error.h"
 #include "stowage/safetensors.h"
 

@@ -5,6 +5,7 @@
 
 #include <span>
 
+#include "src/base/printable.h"
 #include "src/tokens/byte_letters.h"
 #include "src/tokens/gpt2_pieces.h"
 #include "src/tokens/tokenizer_json_writer.h"
@@ -96,7 +97,7 @@ std::int32_t BytePairParts::require(const std::string& letters, const std::strin
                                     const std::string& where) const {
   if (const auto id = vocabulary.id(letters)) return *id;
   throw InvalidInput(fmt::format("{}: {}: '{}' is no token of {}; give files that belong together", name,
-                                 where, letters, name_));
+                                 where, printable(letters), name_));
 }
 
 void BytePairParts::add_merge(std::string_view first, std::string_view second, const std::string& name,

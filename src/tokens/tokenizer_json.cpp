@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "src/base/printable.h"
 #include "src/graph/json_field.h"
 #include "src/tokens/byte_pair_tokenizer.h"
 #include "src/tokens/json_tokens.h"
@@ -70,8 +71,8 @@ void add_to_vocabulary(const JsonField& root, const std::vector<AddedToken>& add
     const bool same = there != nullptr && *there == token.text;
     if (!same && !vocabulary.add(token.text, token.id)) {
       root.member("added_tokens")
-          .refuse(fmt::format("gives '{}' the id {}, which the model's vocabulary does not", token.text,
-                              token.id));
+          .refuse(fmt::format("gives '{}' the id {}, which the model's vocabulary does not",
+                              printable(token.text), token.id));
     }
   }
 }

@@ -138,6 +138,22 @@ TEST(MachineJson, NamesTheFieldThatDoesNotFit) {
   expect_refused(replaced(text, "\"matrix\": [", "\"matrix\": {}, \"x\": ["), "'text' has a field");
 }
 
+TEST(MachineJson, RefusesRatesThatNoMachineHas) {
+  const std::string text = to_json(test::sample_file());
+  expect_refused(replaced(text, "\"bytes_per_second\": 52000000000.0", "\"bytes_per_second\": 1.8e19"),
+                 "'d2h.bytes_per_second' is outside 1 to 1e+16");
+  expect_refused(replaced(text, "\"flops_per_second\": 700000000000000.0", "\"flops_per_second\": 1e21"),
+                 "'matrix[1].flops_per_second' is outside 1 to 1e+20");
+}
+
+TEST(MachineJson, RefusesOneNameTwiceAndAByteBehindTheText) {
+  const std::string text = to_json(test::sample_file());
+  expect_refused(replaced(text, "\"note\"", "\"host\": \"other\", \"note\""),
+                 "\"host\" stands twice in one object");
+  expect_refused(text + '\0', "is 0, which no text has");
+  expect_refused(text + '\0' + "more", "is 0, which no text has");
+}
+
 TEST(MachineJson, RefusesListsThatAreTooLong) {
   std::string items = "0";
   for (int i = 0; i < 1024; ++i) items += ",0";

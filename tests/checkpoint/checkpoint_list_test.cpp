@@ -3,6 +3,7 @@
 
 #include "stowage/checkpoint.h"
 #include "tests/checkpoint/small_state.h"
+#include "tests/support/expect_refused.h"
 
 namespace stowage {
 namespace {
@@ -35,6 +36,25 @@ TEST_F(CheckpointList, IsTheNamesThatCount) {
   EXPECT_THAT(list_checkpoints(path("not there")), IsEmpty());
   testing::put(path("file"), "");
   EXPECT_THROW(list_checkpoints(path("file")), InvalidInput);
+}
+
+TEST_F(CheckpointList, AnotherStepThanTheNameSaysIsRefused) {
+  write(4);
+  const std::string own = path("step-000000000004");
+  for (const char* name : {"step-000000000006", "step-6"}) {
+    std::filesystem::rename(own, path(name));
+    test::expect_refused([&] { Checkpoint(path(name)); },
+                         "its name is that of step 6, and 'step' in state.json is 4");
+    std::filesystem::create_directory_symlink(path(name), path("latest"));
+    test::expect_refused([&] { Checkpoint(path("latest")); }, "its name is that of step 6");
+    std::filesystem::remove(path("latest"));
+    std::filesystem::rename(path(name), own);
+  }
+  for (const char* name : {"step-4", "best"}) {
+    std::filesystem::rename(own, path(name));
+    EXPECT_EQ(Checkpoint(path(name)).state().step, 4U);
+    std::filesystem::rename(path(name), own);
+  }
 }
 
 TEST_F(CheckpointList, TheNewestIsOpened) {

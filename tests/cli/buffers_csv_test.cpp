@@ -100,7 +100,7 @@ TEST(BuffersCsv, ShowsNoControlCharacters) {
   expect_csv_refused("id,lower,upper,size\na,0,1,\x1b[2J\n", "line 2: byte 7 is a control character (0x1b)");
   expect_csv_refused("id,lower,upper,size\na,0,1,1\r\r\n", "(0x0d)");
   expect_csv_refused("id,lower,upper,size\na,0,1," + std::string(100, '9') + "\n",
-                     std::string(40, '9') + "...");
+                     std::string(40, '9') + "…");
 }
 
 // --- fuzzing

@@ -50,6 +50,9 @@ TEST(MachineChoice, TakesAFileByItsPath) {
   const std::string path = folder.make("mine.json", to_json(test::sample_file()));
   EXPECT_EQ(read_machine(path, {}).device, "Card \"7\"");
   EXPECT_EQ(describe_machine(read_machine(path, {})), "Card \"7\" on node, measured 2026-11-21T13:50:00Z");
+  MachineFile hostile;
+  hostile.device = "\x1b[2J\n" + std::string(4000, 'x');
+  EXPECT_EQ(describe_machine(hostile), "\\u001b[2J\\u000a" + std::string(195, 'x') + "… on , ");
   test::expect_refused([&] { read_machine("nowhere.json", machines_folder()); },
                        "cannot read 'nowhere.json'");
   test::expect_refused([&] { read_machine("./h200", machines_folder()); }, "cannot read './h200'");

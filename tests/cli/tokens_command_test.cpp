@@ -78,7 +78,7 @@ TEST_F(TokensCommandTest, NamesWhatIsWrong) {
   encode_refused("--shard-version: the 70000 ids of ");
   encode_.tokenizer = "bytes";
   encode_.output_file = folder_.file("none/x.bin");
-  encode_refused("none/x.bin': No such file");
+  encode_refused("none/x.bin: cannot be written (No such file");
   encode_.text_file = train_.text_file = folder_.make("empty.txt", "");
   encode_refused("empty.txt' is empty");
   train_refused("empty.txt' is empty");

@@ -40,6 +40,47 @@ TEST(Trace, IsToldFromAGraphByItsFirstMember) {
     EXPECT_FALSE(is_trace(text)) << text;
 }
 
+TEST(Trace, MayBeginWithTheMarkOfUtf8) {
+  const std::string marked = "\xef\xbb\xbf" + example();
+  EXPECT_TRUE(is_trace(marked));
+  EXPECT_EQ(graph_from_trace(marked), graph_from_trace(example()));
+}
+
+// A trace whose one forward op reads `inputs` inputs, and writes the loss.
+std::string wide_trace(int inputs) {
+  std::string text =
+      "{\"stowage_trace\":1,\"loss\":\"loss\",\"optimizer\":{\"name\":\"adamw\"}}\n"
+      "{\"tensor\":\"w\",\"kind\":\"parameter\",\"type\":\"f32\",\"shape\":[4]}\n"
+      "{\"tensor\":\"g\",\"kind\":\"gradient\",\"type\":\"f32\",\"shape\":[4],\"of\":\"w\"}\n"
+      "{\"tensor\":\"loss\",\"kind\":\"activation\",\"type\":\"f32\",\"shape\":[1]}\n";
+  std::string reads = "\"w\"";
+  for (int i = 0; i < inputs; ++i) {
+    const std::string name = "\"x" + std::to_string(i) + '"';
+    text += "{\"tensor\":" + name + ",\"kind\":\"input\",\"bytes\":4}\n";
+    reads += ',' + name;
+  }
+  return text + "{\"op\":\"f\",\"phase\":\"forward\",\"reads\":[" + reads + "],\"writes\":[\"loss\"]}\n" +
+         "{\"op\":\"b\",\"phase\":\"backward\",\"reads\":[\"w\",\"loss\"],\"writes\":[\"g\"]}\n";
+}
+
+TEST(Trace, NamesTheLimitOnAnOpsValues) {
+  EXPECT_EQ(graph_from_trace(wide_trace(1023)).ops[0].reads.size(), 1024U);
+  expect_refused(wide_trace(1024),
+                 "op 'f' reads and writes 1025 inputs and activations, and planning takes at most 1024");
+}
+
+TEST(Trace, NamesAMemberThatStandsTwice) {
+  expect_refused(with(example(), "\"kind\"", "\"kind\":\"input\",\"kind\""),
+                 "\"kind\" stands twice in one object");
+}
+
+TEST(Trace, CutsAndSpellsOutNamesInMessages) {
+  const std::string name = "\xc2\x9b" + std::string(4000, 'x');
+  const std::string line = "{\"tensor\":\"" + name + "\",\"kind\":\"input\",\"bytes\":4}\n";
+  const std::string text = "{\"stowage_trace\":1,\"loss\":\"l\",\"clip\":\"c\"}\n" + line + line;
+  expect_refused(text, "names '\\u009b" + std::string(199, 'x') + "…', which line 2 names already");
+}
+
 // What GraphBuilder made, written as a trace and read back, all but what a trace leaves out.
 TEST(Trace, OfAGraphWithItsUpdatePhaseReadsBackEqual) {
   Graph graph = test::small_graph();

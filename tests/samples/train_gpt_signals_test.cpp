@@ -117,6 +117,14 @@ TEST_F(TrainGptSignals, AReaderThatIsGoneSaves) {
   EXPECT_TRUE(std::filesystem::exists(folder_.file("weights")));
 }
 
+TEST_F(TrainGptSignals, ASignalThatEndsItAtOnceLeavesNoHalfOfAFile) {
+  const ProgramResult result = run_train_gpt(
+      with({"--steps", "1000000", "--weights", folder_.file("weights"), "--export", folder_.file("model")}),
+      "step       1/", SIGQUIT);
+  EXPECT_EQ(result.exit_code, 128 + SIGQUIT) << result.errors;
+  EXPECT_EQ(folder_.entries(), 2U) << "the text and the machine's file";
+}
+
 TEST_F(TrainGptSignals, OutputThatIsLostIsNoSuccess) {
   const std::string page = folder_.file("page");
   const ProgramResult full = redirected("> /dev/full", {"--steps", "1", "--report", page});

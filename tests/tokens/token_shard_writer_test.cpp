@@ -51,8 +51,9 @@ TEST(TokenShardWriter, RefusesWhatHasNoRoom) {
   test::expect_refused([&] { two.append(Ids{-1}); }, "token -1 has no room");
   test::expect_refused([&] { two.commit(); }, "two.bin': a shard without tokens is none");
   test::expect_refused([&] { TokenShardWriter(folder.file("none/x.bin"), ShardVersion::two_bytes); },
-                       "none/x.bin': No such file");
-  test::expect_refused([&] { TokenShardWriter(folder.file(""), ShardVersion::two_bytes); }, "it is a folder");
+                       "none/x.bin: cannot be written (No such file");
+  test::expect_refused([&] { TokenShardWriter(folder.file(""), ShardVersion::two_bytes); },
+                       "this is a directory");
 }
 
 }  // namespace

@@ -76,6 +76,7 @@ TEST(PlanJson, EveryEnumeratorReadsBack) {
       plan.buckets.push_back({"b", TensorKind(kind), Residency(residency), false, false, 1, {}});
     }
   }
+  plan.predicted_step_seconds = 1;
   for (int kind = 0; kind < 5; ++kind) {
     for (int lane = 0; lane < 4; ++lane) {
       plan.instructions.push_back({InstructionKind(kind), LaneRole(lane), no_id, no_id, {}, {}});
@@ -124,8 +125,36 @@ TEST(PlanJson, SaysWhereTheTextIsWrong) {
   EXPECT_THAT(message_of(with(good, "\"bound_by\": \"h2d\"", "\"bound_by\": 1e999")), HasSubstr("parse"));
 }
 
+TEST(PlanJson, RefusesTimesAndAlignmentsThatNoPlanHas) {
+  const std::string good = to_json(full_plan());
+  const std::string step = "\"predicted_step_seconds\": 0.30000000000000004";
+  for (const char* time : {"-1.5", "0", "-0.0", "5e-324", "1e300"}) {
+    EXPECT_THAT(message_of(with(good, step, std::string("\"predicted_step_seconds\": ") + time)),
+                HasSubstr("predicted_step_seconds is outside 1e-12 to"))
+        << time;
+  }
+  EXPECT_THAT(message_of(with(good, "\"predicted_stall_seconds\": ", "\"predicted_stall_seconds\": -")),
+              HasSubstr("predicted_stall_seconds is no time"));
+  EXPECT_THAT(message_of(with(good, "\"lower_bound_seconds\": ", "\"lower_bound_seconds\": -")),
+              HasSubstr("lower_bound_seconds is no time"));
+  for (const char* alignment : {"0", "3", "513"}) {
+    EXPECT_THAT(message_of(with(good, "\"alignment\": 512", std::string("\"alignment\": ") + alignment)),
+                HasSubstr("alignment is no power of two"));
+  }
+}
+
+TEST(PlanJson, RefusesOneNameTwiceAndAByteBehindTheText) {
+  const std::string good = to_json(full_plan());
+  EXPECT_THAT(message_of(with(good, "\"bound_by\"", "\"gate\": 1, \"bound_by\"")),
+              HasSubstr("\"gate\" stands twice"));
+  EXPECT_THAT(message_of(good + '\0'), HasSubstr("is 0, which no text has"));
+}
+
 TEST(PlanJson, RefusesToWriteWhatItCouldNotRead) {
   Plan plan = full_plan();
+  plan.alignment = 0;
+  EXPECT_THROW(to_json(plan), InvalidInput);
+  plan = full_plan();
   plan.predicted_step_seconds = std::numeric_limits<double>::infinity();
   EXPECT_THROW(to_json(plan), InvalidInput);
   plan = full_plan();

@@ -1,0 +1,67 @@
+// Files that programs write: opened before the work, so that a bad path is told at once.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "src/base/file_handle.h"
+#include "src/base/temporary.h"
+
+namespace stowage {
+
+// How a regular file comes to its name.
+enum class Writing : std::uint8_t {
+  whole,    // under a temporary name beside it until `commit`: nothing half-written is ever seen
+  placed,   // the same, and written at any offsets; a pipe, which has none, is refused
+  growing,  // at once, line by line
+};
+
+// What is there and no regular file (/dev/null, a terminal, a FIFO) is written to directly, and so is what
+// the process has as its standard output or error. A link is followed to its file, whose mode and owner stay.
+// Files and folders without a write bit are refused, for root too. Opens nothing for an empty path; then
+// `wanted` is false and the other calls do nothing.
+class OutputFile {
+ public:
+  OutputFile() = default;
+  // Throws InvalidInput naming `flag` (may be empty) and `path` when the file cannot be written. What an
+  // earlier run left at `path` stays until `start` (growing) or `commit` (otherwise).
+  OutputFile(const std::string& flag, std::string path, Writing writing);
+
+  bool wanted() const { return !path_.empty(); }
+  const std::string& path() const { return path_; }
+  bool is_direct() const { return direct_; }  // no regular file of its own
+
+  void start(std::uint64_t kept = 0);  // growing: makes the file, or empties it but for its first bytes
+  // These throw Error naming the file when the disk refuses.
+  void write(std::string_view text);
+  void write_at(std::uint64_t offset, std::span<const std::byte> bytes);  // placed
+  void commit();  // closes; all but a growing file is on the disk, and then under its name
+
+ private:
+  void open();
+  void open_stream(int stream);
+  void open_there(FileHandle there);
+  void open_new();
+  void open_hidden();
+  void replace(const struct stat& status);
+  [[noreturn]] void refuse() const;
+  [[noreturn]] void refuse_offsets() const;
+  [[noreturn]] void fail() const;
+
+  std::string shown_;  // for messages
+  std::string path_;
+  Writing writing_ = Writing::whole;
+  bool direct_ = false;
+  FileHandle file_;  // of a new growing file only from `start` on
+  Temporary hidden_;
+};
+
+// All of a file, whole.
+void write_file(const std::string& flag, const std::string& path, std::string_view text);
+
+}  // namespace stowage

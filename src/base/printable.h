@@ -1,0 +1,31 @@
+// Text that others wrote, on its way to a terminal or a page.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace stowage {
+
+struct Character {
+  std::string_view bytes;
+  std::optional<char32_t> code;  // nothing for a byte that is no UTF-8
+};
+
+// Takes the first character off `text`, which must not be empty.
+Character take_character(std::string_view& text);
+
+// Control characters, and those that hide or reorder what stands around them.
+bool is_spelled_out(char32_t code);
+
+inline constexpr std::size_t longest_shown_name = 200;  // characters
+
+// A name for a message or a table: on one line, without what a terminal would obey ("\u001b", "\xff"), and no
+// longer than `most` characters, with "…" behind them where it was.
+std::string printable(std::string_view name, std::size_t most = longest_shown_name);
+
+// A whole message or table: the same but for its tabs and ends of lines, and not cut.
+std::string printable_lines(std::string_view text);
+
+}  // namespace stowage

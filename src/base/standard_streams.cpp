@@ -1,0 +1,28 @@
+#include "src/base/standard_streams.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "stowage/error.h"
+
+namespace stowage {
+
+void keep_standard_streams() {
+  for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) {
+    if (::fcntl(stream, F_GETFD) < 0 && errno == EBADF)
+      static_cast<void>(::open("/dev/null", O_RDWR));  // takes the lowest number that is free: this one
+  }
+}
+
+void require_printed() {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+    throw Error(fmt::format("standard output: writing failed ({}); make room where it goes",
+                            errno == 0 ? "earlier" : std::strerror(errno)));
+}
+
+}  // namespace stowage

@@ -1,0 +1,13 @@
+// Standard input, output and error of a program.
+#pragma once
+
+namespace stowage {
+
+// A stream that is closed becomes /dev/null: a file that is opened must not take its place, for lines for
+// people would go into it.
+void keep_standard_streams();
+
+// Throws Error where text that was printed is lost, which a script must hear.
+void require_printed();
+
+}  // namespace stowage
