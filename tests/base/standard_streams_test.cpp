@@ -43,7 +43,7 @@ TEST(StandardStreams, AClosedOneTakesNoFile) {
   expect_in_child([] {
     for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) ::close(stream);
     keep_standard_streams();
-    return ::open("/dev/null", O_RDONLY) == STDERR_FILENO + 1;
+    return ::open("/dev/null", O_RDONLY) > STDERR_FILENO;
   });
 }
 
