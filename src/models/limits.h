@@ -1,5 +1,5 @@
-// The largest model that is built, whoever asks for it: flags of the programs, config.json, a checkpoint, or a
-// config in code. So a size out of a file cannot ask for a graph that takes minutes and gigabytes to build.
+// The largest model that is built, whoever asks for it: flags of the programs, config.json, a checkpoint, or
+// a config in code. So a size out of a file cannot ask for a graph that takes minutes and gigabytes to build.
 #pragma once
 
 #include <cstdint>
