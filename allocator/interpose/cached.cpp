@@ -176,7 +176,8 @@ void Cached::primary_context_ends(CUdevice device) {
 
 void Cached::after_fork_in_child() {
   // Never destroyed: its locks may be held, and its memory is the parent's.
-  const auto* const left = new std::shared_ptr<Card>(std::move(card_));
+  static std::shared_ptr<Card>* left = nullptr;
+  left = new std::shared_ptr<Card>(std::move(card_));
   static_cast<void>(left);
   failures_ = most_failures;
   blocks_.clear();
