@@ -11,7 +11,7 @@
 
 namespace stowage::samples {
 
-// Of a machine's rates, those that were measured; the others are its defaults.
+// Says which rates of a machine were measured; the others are Machine's defaults.
 struct FittedRates {
   bool arithmetic = false;
   bool memory = false;

@@ -22,11 +22,11 @@ class OpProfile {
   void for_each(
       const std::function<void(const std::string& kernel, const OpCost& cost, double seconds)>& use) const;
 
-  // What an op takes: the time of those of its kernel and cost; else what `machine` says, times how much
-  // longer or shorter those of its kernel took than it says of them, those nearest in flops and bytes
-  // counting most (weights by the inverse square of the distance of their logarithms: Shepard, "A
-  // two-dimensional interpolation function for irregularly-spaced data", 1968); of a kernel that was not
-  // measured what `machine` says.
+  // The time of an op. Where an op of its kernel and cost was measured, that one's; else what `machine` says,
+  // times how much longer or shorter the measured ops of its kernel took than `machine` says of them, those
+  // nearest in flops and bytes counting most (weights by the inverse square of the distance of their
+  // logarithms: Shepard, "A two-dimensional interpolation function for irregularly-spaced data", 1968). Where
+  // its kernel was not measured, what `machine` says.
   double seconds(const Op& op, const Machine& machine) const;
 
  private:
@@ -38,7 +38,7 @@ class OpProfile {
   std::map<std::string, std::vector<Times>> kernels_;
 };
 
-// What the file says of ops in models of this work type.
+// The profile of the file's samples from models of this work type.
 OpProfile profile_of(const MachineFile& file, DataType work);
 
 // The seconds (OpCost::seconds) of every op that does not have them yet, so that plans go by them.
