@@ -29,7 +29,7 @@ AttentionUse launches_since(const AttentionUse& before, const AttentionUse& now)
 // text that reads back as the same double, and as null where they are no number.
 std::string to_json_line(const StepRecord& record);
 
-// What was measured behind the first `steps` steps, in so many seconds.
+// One evaluation: made after `steps` steps, it took `seconds`.
 struct EvaluationRecord {
   std::uint64_t steps = 0;
   Evaluation evaluation;

@@ -23,7 +23,7 @@ std::string read_text(const std::string& path, const std::string& flag = "--data
 
 // The same, told to whoever waits for it.
 std::string read_data(const std::string& path, const std::string& flag = "--data");
-// What tokenizer.encode(text) gives, told to whoever waits for it; `name`: of the text, for people.
+// The ids of tokenizer.encode(text). Tells the progress to the person who waits; `name` is the text's.
 std::vector<std::int32_t> encode_data(const Tokenizer& tokenizer, std::string_view text,
                                       const std::string& name);
 

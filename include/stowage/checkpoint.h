@@ -160,7 +160,8 @@ class CheckpointFolder {
   void write(CheckpointState state, const ReadValue& read, CheckpointRank rank = CheckpointRank::newest);
 
   const std::string& path() const { return folder_; }
-  // What the destructor does to the folder, for a process that ends without it. Any thread.
+  // Removes the folder if this run made it and it is empty, as the destructor does. For a process
+  // that ends without destructors. Any thread.
   void remove_unused() const;
 
  private:

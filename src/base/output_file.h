@@ -21,10 +21,10 @@ enum class Writing : std::uint8_t {
   growing,  // at once, line by line
 };
 
-// What is there and no regular file (/dev/null, a terminal, a FIFO) is written to directly, and so is what
-// the process has as its standard output or error. A link is followed to its file, whose mode and owner stay.
-// Files and folders without a write bit are refused, for root too. Opens nothing for an empty path; then
-// `wanted` is false and the other calls do nothing.
+// Writes directly into a path that is there and is no regular file (/dev/null, a terminal, a FIFO), and into
+// one that is the process's own standard output or error. A link is followed to its file, whose mode and
+// owner stay. Files and folders without a write bit are refused, for root too. Opens nothing for an empty
+// path; then `wanted` is false and the other calls do nothing.
 class OutputFile {
  public:
   OutputFile() = default;

@@ -63,9 +63,10 @@ class StepProbe {
 // True until so many seconds are over.
 std::function<bool()> for_seconds(double seconds);
 
-// What `launches` of `run`'s ops took goes into `machine`'s shares: what compute keeps of its speed while one
-// direction of such a link is busy, and what compute and host lane keep while both are. For a device that
-// computes with the host's own cores. `alone`: seconds of a step. `machine.host_bytes_per_second` is known.
+// Measures three shares of `machine` with steps of `run`: the speed that compute keeps while one direction of
+// such a link is busy, and the speeds that compute and host lane keep while both work. For a device that
+// computes with the host's own cores. `alone` is the seconds of a step with nothing beside it, and
+// `machine.host_bytes_per_second` must be set.
 void measure_shares(StepProbe& run, double alone, const Link& link, Machine& machine);
 
 }  // namespace stowage

@@ -11,8 +11,8 @@ namespace stowage {
 // more than half.
 std::string nearest(const std::string& word, const std::vector<std::string>& names);
 
-// What to say of the first word that `app`, or the command of its that was named, does not know. Empty where
-// there is none. For after a parse that failed.
+// The message about the first word that is unknown to `app`, or to the command that the line names. Empty if
+// every word is known. Call it when a parse has failed.
 std::string unexpected_word(const CLI::App& app);
 
 }  // namespace stowage
