@@ -3,12 +3,17 @@
 // A caller joins the arena; where no place is free, the arena's threads run the loop for it. A loop
 // is isolated: a thread that waits for its own loop never picks up a chunk of another one, so that
 // a kernel's thread-local scratch is not entered twice.
+//
+// oneTBB's threads end while the process that used them ends, and what they free in their ends may be
+// gone by then: the process waits for them.
 #include <tbb/global_control.h>
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <memory>
+#include <new>
 #include <thread>
 
 #include "src/base/mutex.h"
@@ -31,8 +36,20 @@ struct Threads {
 int all_cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
 struct Current {
+  Current() = default;
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+  ~Current() {
+    threads.reset();
+    if (::getpid() == process) tbb::finalize(scheduler, std::nothrow);  // a forked child has no such threads
+  }
+
   Mutex mutex;
   std::shared_ptr<Threads> threads STOWAGE_GUARDED_BY(mutex) = std::make_shared<Threads>(all_cores());
+
+ private:
+  tbb::task_scheduler_handle scheduler{tbb::attach{}};
+  const pid_t process = ::getpid();
 };
 
 Current& current() {

@@ -1,10 +1,15 @@
 #include "src/base/parallel_for.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <iterator>
 #include <mutex>
 #include <set>
 #include <stdexcept>
@@ -149,6 +154,49 @@ TEST(ParallelThreads, ZeroMeansAllCores) {
   set_parallel_threads(0);
   EXPECT_EQ(parallel_threads(), std::max(1, static_cast<int>(std::thread::hardware_concurrency())));
 }
+
+#ifndef __SANITIZE_THREAD__  // it has a thread of its own, and loops run on others than oneTBB's
+int threads_of_this_process() {
+  const std::filesystem::directory_iterator threads("/proc/self/task");
+  return static_cast<int>(std::distance(begin(threads), end(threads)));
+}
+
+// Made before the first loop, destroyed after the loops' threads: the process ends with how many more it has.
+struct ThreadsLeft {
+  ThreadsLeft() = default;
+  ThreadsLeft(const ThreadsLeft&) = delete;
+  ThreadsLeft& operator=(const ThreadsLeft&) = delete;
+  ~ThreadsLeft() { ::_exit(threads_of_this_process() - before); }
+  const int before = threads_of_this_process();
+};
+
+[[noreturn]] void end_after_loops() {
+  static const ThreadsLeft counted_last;
+  set_parallel_threads(4);
+  for (int round = 0; round < 20; ++round)
+    parallel_for(64, 1, [](std::int64_t, std::int64_t) { std::this_thread::yield(); });
+  std::exit(0);
+}
+
+TEST(ParallelForDeathTest, LeavesNoThreadToTheEndOfTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(end_after_loops(), testing::ExitedWithCode(0), "");
+}
+
+#ifndef __SANITIZE_ADDRESS__  // in the child it misses what the parent's threads hold
+TEST(ParallelForDeathTest, LetsAForkedChildEnd) {
+  set_parallel_threads(4);
+  EXPECT_EQ(chunks_of(8, 1).size(), 8U);
+  const pid_t child = ::fork();
+  if (child == 0) std::exit(7);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status)) << status;
+  EXPECT_EQ(WEXITSTATUS(status), 7);
+  set_parallel_threads(0);
+}
+#endif
+#endif
 
 }  // namespace
 }  // namespace stowage
