@@ -123,7 +123,7 @@ class CachingAllocator::Implementation {
   std::optional<Place> find(const Request& request, Need most, std::size_t breadth, bool may_wait = true)
       STOWAGE_REQUIRES(mutex_);
   Block* take_ready(Request& request) STOWAGE_REQUIRES(mutex_);
-  Block* take_waiting(Request& request) STOWAGE_REQUIRES(mutex_);
+  Block* take_waiting(Request& request, std::size_t breadth) STOWAGE_REQUIRES(mutex_);
   Block* take_mapping(Request& request, std::size_t breadth) STOWAGE_REQUIRES(mutex_);
   bool insert_waits(Request& request, const caching::Tags& tags) STOWAGE_REQUIRES(mutex_);
   bool obtain(Request& request, const Place& place) STOWAGE_REQUIRES(mutex_);

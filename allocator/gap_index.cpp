@@ -51,6 +51,7 @@ std::pair<std::uint64_t, std::uint64_t> GapIndex::cost_in(Interval gap, Interval
 Interval GapIndex::within(Interval gap, Bytes bytes) const {
   const Interval granules = clean(gap);
   Interval best{gap.begin, gap.begin + bytes};
+  if (fit_ == Fit::tightest) return best;
   auto best_cost = cost_in(gap, best);
   const auto consider = [&](Bytes begin) {
     if (begin < gap.begin || begin > gap.end - bytes) return;
@@ -66,9 +67,8 @@ Interval GapIndex::within(Interval gap, Bytes bytes) const {
 
 void GapIndex::insert(Interval gap) {
   gaps_.emplace(gap.begin, gap.end);
-  const std::uint64_t count = clean_count(gap);
-  shapes_.insert({count, gap.length(), gap.begin});
-  if (count == 0) return;
+  shapes_.insert(shape_of(gap));
+  if (fit_ == Fit::tightest || clean_count(gap) == 0) return;
   const Interval granules = clean(gap);
   fragments_.insert({granules.begin * granule_ - gap.begin, gap.begin, false});
   if (gap.end > granules.end * granule_)
@@ -77,9 +77,8 @@ void GapIndex::insert(Interval gap) {
 
 void GapIndex::erase(std::map<Bytes, Bytes>::iterator found) {
   const Interval gap{found->first, found->second};
-  const std::uint64_t count = clean_count(gap);
-  shapes_.erase({count, gap.length(), gap.begin});
-  if (count > 0) {
+  shapes_.erase(shape_of(gap));
+  if (fit_ == Fit::cheapest && clean_count(gap) > 0) {
     const Interval granules = clean(gap);
     fragments_.erase({granules.begin * granule_ - gap.begin, gap.begin, false});
     fragments_.erase({gap.end - granules.end * granule_, gap.begin, true});

@@ -8,6 +8,9 @@
 //   granules   |       |       |       |       |
 //   blocks     #####                        ####
 //   gap             [--------------------)          two clean granules, a fragment on each side
+//
+// For blocks much smaller than a granule that cost is nearly always none or one, and it is the tightness that
+// keeps what is free together (best fit).
 #pragma once
 
 #include <algorithm>
@@ -30,9 +33,11 @@ struct Interval {
   friend bool operator==(const Interval&, const Interval&) = default;
 };
 
+enum class Fit : std::uint8_t { cheapest, tightest };
+
 class GapIndex {
  public:
-  explicit GapIndex(Bytes granule) : granule_(granule) {}
+  explicit GapIndex(Bytes granule, Fit fit = Fit::cheapest) : granule_(granule), fit_(fit) {}
 
   // `added` joins the gaps that it touches. Returns the granules that are clean now and were not before.
   // Precondition: it overlaps no gap.
@@ -43,29 +48,33 @@ class GapIndex {
   // The clean granules that `place`, inside one gap, would take.
   Interval clean_granules(Interval place) const;
 
-  // Calls `offer(place)` for places of `bytes` > 0 bytes, by cost and then tightness, until it returns true.
-  // At most `breadth` places of each kind; all gaps are among the kinds, so that without a limit the cheapest
-  // is met.
+  // Calls `offer(place)` for places of `bytes` > 0 bytes, by cost and then tightness, or by tightness alone,
+  // until it returns true. At most `breadth` places of each kind; all gaps are among the kinds, so that
+  // without a limit the cheapest is met.
   template <class Offer>
   void for_each_place(Bytes bytes, std::size_t breadth, Offer&& offer) const;
 
   const std::map<Bytes, Bytes>& gaps() const { return gaps_; }  // end by begin
 
  private:
+  // Clean granules (none counts where the tightest is wanted), length, begin.
+  using Shape = std::tuple<std::uint64_t, Bytes, Bytes>;
   // The clean granules of a gap: may be empty, with begin one past end where the gap lies inside one granule.
   Interval clean(Interval gap) const { return {(gap.begin + granule_ - 1) / granule_, gap.end / granule_}; }
   std::uint64_t clean_count(Interval gap) const {
     const Interval granules = clean(gap);
     return granules.empty() ? 0 : granules.length();
   }
-  // Where in a gap: among the places that take the fewest clean granules, the one that touches fewest in all,
-  // since each of them is held while the block lives.
+  // Where in a gap: where the tightest is wanted, at its begin; else among the places that take the fewest
+  // clean granules, the one that touches fewest in all, since each of them is held while the block lives.
   Interval within(Interval gap, Bytes bytes) const;
   std::pair<std::uint64_t, std::uint64_t> cost_in(Interval gap, Interval place) const;
+  Shape shape_of(Interval gap) const {
+    return {fit_ == Fit::tightest ? 0 : clean_count(gap), gap.length(), gap.begin};
+  }
   void insert(Interval gap);
   void erase(std::map<Bytes, Bytes>::iterator gap);
 
-  using Shape = std::tuple<std::uint64_t, Bytes, Bytes>;  // clean granules, length, begin
   struct Fragment {
     Bytes length = 0;
     Bytes gap = 0;  // its begin
@@ -74,14 +83,15 @@ class GapIndex {
   };
 
   Bytes granule_;
+  Fit fit_;
   std::map<Bytes, Bytes> gaps_;
   std::set<Shape> shapes_;
-  std::set<Fragment> fragments_;  // at the sides of gaps that have clean granules
+  std::set<Fragment> fragments_;  // at the sides of gaps that have clean granules; for the cheapest
 };
 
 template <class Offer>
 void GapIndex::for_each_place(Bytes bytes, std::size_t breadth, Offer&& offer) const {
-  const std::uint64_t whole = bytes / granule_;
+  const std::uint64_t whole = fit_ == Fit::tightest ? 0 : bytes / granule_;
   const Bytes rest = bytes % granule_;
   const auto in_gaps_of = [&](std::uint64_t granules) {
     std::size_t tried = 0;
@@ -91,7 +101,7 @@ void GapIndex::for_each_place(Bytes bytes, std::size_t breadth, Offer&& offer) c
     return false;
   };
   if (whole > 0 && in_gaps_of(whole - 1)) return;
-  if (in_gaps_of(whole)) return;
+  if (in_gaps_of(whole) || fit_ == Fit::tightest) return;
   std::size_t tried = 0;
   for (auto at = fragments_.lower_bound({rest, 0, false}); at != fragments_.end() && tried < breadth; ++at) {
     const Interval gap{at->gap, gaps_.find(at->gap)->second};

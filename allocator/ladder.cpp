@@ -54,12 +54,13 @@ caching::Block* CachingAllocator::Implementation::climb(Request& request) {
   flush_pool(request.pool);
   poll(request.failure);
   if (owned_streams_.size() > 1) demands_.fetch_add(1, std::memory_order_relaxed);
-  if (Block* const block = take_waiting(request)) return block;
+  if (Block* const block = take_waiting(request, PoolHeap::quick)) return block;
   if (Block* const block = take_mapping(request, PoolHeap::quick)) return block;
+  if (Block* const block = take_waiting(request, PoolHeap::all)) return block;
   flush_pool(*pools_.front());
   synchronise(request.failure);
   ++request.pool.retries;
-  if (Block* const block = take_waiting(request)) return block;
+  if (Block* const block = take_waiting(request, PoolHeap::quick)) return block;
   return take_mapping(request, PoolHeap::all);
 }
 
@@ -74,8 +75,8 @@ caching::Block* CachingAllocator::Implementation::take_ready(Request& request) {
   return place ? occupy(request, *place) : nullptr;
 }
 
-caching::Block* CachingAllocator::Implementation::take_waiting(Request& request) {
-  const auto place = find(request, Need::waits, PoolHeap::quick);
+caching::Block* CachingAllocator::Implementation::take_waiting(Request& request, std::size_t breadth) {
+  const auto place = find(request, Need::waits, breadth);
   return place && insert_waits(request, place->waits) ? occupy(request, *place) : nullptr;
 }
 

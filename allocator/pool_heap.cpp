@@ -17,19 +17,23 @@ bool better(const Place& a, const Place& b) {
 PoolHeap::PoolHeap(Interval space, Bytes granule)
     : space_(space),
       granule_(granule),
-      border_(space.begin + space.length() / 2 / granule * granule),
-      zones_{GapIndex(granule), GapIndex(granule)} {
-  if (space.begin < border_) zones_[0].add({space.begin, border_});
-  zones_[1].add({border_, space.end});
+      zones_{GapIndex(granule, Fit::tightest), GapIndex(granule, Fit::tightest), GapIndex(granule)} {
+  const Bytes quarter = space.length() / 4 / granule * granule;
+  borders_ = {space.begin, space.begin + quarter, space.begin + 2 * quarter, space.end};
+  for (std::size_t zone = tiny; zone < zones; ++zone)
+    if (borders_[zone] < borders_[zone + 1]) zones_[zone].add({borders_[zone], borders_[zone + 1]});
 }
 
 std::optional<Place> PoolHeap::find(Bytes bytes, const LaneClock& lane, Need most, std::size_t breadth,
                                     bool may_wait) const {
+  static constexpr std::array<std::array<std::size_t, zones>, zones> orders = {
+      {{tiny, small, large}, {small, large, tiny}, {large, small, tiny}}};
   std::optional<Place> best;
-  const std::size_t own = bytes < small_granules * granule_ ? 0 : 1;
-  for (const std::size_t index : {own, 1 - own}) {
+  const std::size_t own = zone_for(bytes);
+  for (const std::size_t index : orders[own]) {
+    if (index != own && (index == tiny || own == tiny) && breadth != all) continue;
     const GapIndex& zone = zones_[index];
-    // The other zone serves with what it has: no granule is mapped there for it while there is another way.
+    // Another zone serves with what it has: no granule is mapped there for it while there is another way.
     const Need worst = index == own || breadth == all ? most : std::min(most, Need::waits);
     zone.for_each_place(bytes, breadth, [&](Interval at) {
       Place place = describe(zone, at, lane);
@@ -70,13 +74,13 @@ Place PoolHeap::describe(const GapIndex& zone, Interval bytes, const LaneClock& 
 }
 
 void PoolHeap::take(const Place& place) {
-  zone_of(place.bytes.begin).take(place.bytes);
+  zones_[zone_at(place.bytes.begin)].take(place.bytes);
   spare_.remove(place.granules);
   pending_.cut(place.bytes);
 }
 
 void PoolHeap::give(Interval bytes, Tags tags) {
-  const Interval fresh = zone_of(bytes.begin).add(bytes);
+  const Interval fresh = zones_[zone_at(bytes.begin)].add(bytes);
   spare_.add(fresh);
   pending_.add(bytes, std::move(tags));
 }
@@ -105,9 +109,9 @@ Bytes PoolHeap::largest_mapped_gap() const {
 
 std::vector<Interval> PoolHeap::mapped() const {
   std::vector<Interval> found;
-  for (const Interval zone : {Interval{space_.begin, border_}, Interval{border_, space_.end}}) {
-    Bytes from = zone.begin;
-    const GapIndex& index = zones_[zone.begin < border_ ? 0 : 1];
+  for (std::size_t zone = tiny; zone < zones; ++zone) {
+    Bytes from = borders_[zone];
+    const GapIndex& index = zones_[zone];
     const auto cut_at = [&](Interval hole) {
       if (from < hole.begin * granule_) found.push_back({from, hole.begin * granule_});
       from = hole.end * granule_;
@@ -116,13 +120,13 @@ std::vector<Interval> PoolHeap::mapped() const {
       const Interval clean = index.clean_granules({begin, end});
       if (!clean.empty()) spare_.for_each_missing(clean, cut_at);
     }
-    if (from < zone.end) found.push_back({from, zone.end});
+    if (from < borders_[zone + 1]) found.push_back({from, borders_[zone + 1]});
   }
   return found;
 }
 
 Bytes PoolHeap::gap_end(Bytes position) const {
-  const auto& gaps = zones_[position < border_ ? 0 : 1].gaps();
+  const auto& gaps = zones_[zone_at(position)].gaps();
   const auto behind = gaps.upper_bound(position);
   return behind == gaps.begin() ? position : std::max(position, std::prev(behind)->second);
 }

@@ -1,6 +1,8 @@
 // PoolHeap: the free address space of one pool, what of it is mapped, and who may still be using it.
 //
-// Small and large blocks have a zone each, so that they seldom hold each other's granules. Mapped granules
+// Tiny, small and large blocks have a zone each. Small and large ones take what is mapped in each other's
+// before memory is mapped. Tiny ones stay apart while there is another way, since a granule is held by
+// whatever lies in it: what they would fill saves little, and what they would hold is much. Mapped granules
 // that no block touches are *spare*: the next block there takes them as they are, and elsewhere they can be
 // unmapped to map as many where they are wanted. Pure data: it calls no device; whoever maps and unmaps tells
 // it. Not synchronised.
@@ -30,8 +32,7 @@ struct Place {
 
 class PoolHeap {
  public:
-  // Blocks of fewer granules are small: they cut more granules than they cover.
-  static constexpr Bytes small_granules = 2;
+  static constexpr Bytes largest_tiny = 128, largest_small = 2;    // parts of a granule
   static constexpr std::size_t quick = 16, all = ~std::size_t{0};  // places of each kind that `find` looks at
 
   // `space` in whole granules of `granule` bytes.
@@ -59,20 +60,26 @@ class PoolHeap {
   Bytes largest_mapped_gap() const;
   // By address, cut between the zones. Bytes of the heap; all that blocks hold lies in them.
   std::vector<Interval> mapped() const;
-  bool is_small(Interval bytes) const { return bytes.begin < border_; }
+  bool is_small(Interval bytes) const { return zone_at(bytes.begin) != large; }
   // The end of the gap that holds `position`; `position` itself where none does.
   Bytes gap_end(Bytes position) const;
 
  private:
-  GapIndex& zone_of(Bytes position) { return zones_[position < border_ ? 0 : 1]; }
+  enum : std::size_t { tiny, small, large, zones };
+  std::size_t zone_for(Bytes bytes) const {
+    return bytes <= granule_ / largest_tiny ? tiny : bytes <= granule_ / largest_small ? small : large;
+  }
+  std::size_t zone_at(Bytes position) const {
+    return position < borders_[small] ? tiny : position < borders_[large] ? small : large;
+  }
   // Anywhere in the gaps, beside what is pending on other lanes.
   std::optional<Place> find_beside(Bytes bytes, const LaneClock& lane, Need most) const;
   Place describe(const GapIndex& zone, Interval bytes, const LaneClock& lane) const;
 
   Interval space_;
   Bytes granule_;
-  Bytes border_;  // of the two zones
-  std::array<GapIndex, 2> zones_;
+  std::array<Bytes, zones + 1> borders_;  // where each zone begins, and the last one ends
+  std::array<GapIndex, zones> zones_;
   GranuleRuns spare_;
   Pending pending_;
 };

@@ -66,7 +66,7 @@ void place_requests(const std::vector<LoggedRequest>& requests, const Indexes& m
   const Bytes base = align_up(plan.bytes, alignment);
   const std::vector<PlacementItem> items = items_of(requests, members);
   PlacementResult placed = place_well(items, alignment);
-  const bool is_loose = !is_tight(placed.peak, placed.lower_bound);
+  const bool is_loose = !is_tight(align_up(placed.peak, granule), placed.lower_bound);
   if (is_loose) place_loosely(items, alignment, granule, placed);
   for (std::size_t i = 0; i < members.size(); ++i) {
     PlannedRequest& request = plan.requests[members[i]];

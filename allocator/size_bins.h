@@ -2,8 +2,8 @@
 // constant time.
 //
 // Sizes count in units. Up to 64 units each size has its bin; above, each power of two has 32. A request
-// takes a block that is at most a 64th larger: blocks are neither split nor joined here, which is the heap's
-// work. Newest first. Not synchronised.
+// takes a block of its size: blocks are neither split nor joined here, which is the heap's work. Newest
+// first. Not synchronised.
 #pragma once
 
 #include <array>
@@ -30,13 +30,8 @@ class SizeBins {
 
   // Null if there is none. `bytes` is a multiple of the unit.
   Block* take(Bytes bytes) {
-    const Bytes most = bytes + bytes / 64;
-    const std::size_t first = bin_of(bytes / BlockTable::unit);
-    const std::size_t last = bin_of(most / BlockTable::unit);
-    for (std::size_t bin = first; bin <= last; ++bin)
-      if ((filled_[bin / 64] >> bin % 64 & 1) != 0)
-        if (Block* const block = take_from(bin, bytes, most)) return block;
-    return nullptr;
+    const std::size_t bin = bin_of(bytes / BlockTable::unit);
+    return (filled_[bin / 64] >> bin % 64 & 1) != 0 ? take_from(bin, bytes) : nullptr;
   }
 
   // All blocks, as a list by `next`.
@@ -50,11 +45,11 @@ class SizeBins {
   }
 
  private:
-  Block* take_from(std::size_t bin, Bytes bytes, Bytes most) {
+  Block* take_from(std::size_t bin, Bytes bytes) {
     Block** link = &heads_[bin];
     for (int look = 0; look < looks && *link != nullptr; ++look, link = &(*link)->next) {
       Block* const block = *link;
-      if (block->at.length() < bytes || block->at.length() > most) continue;
+      if (block->at.length() != bytes) continue;
       *link = block->next;
       if (heads_[bin] == nullptr) filled_[bin / 64] &= ~(std::uint64_t{1} << bin % 64);
       return block;

@@ -101,6 +101,8 @@ int main(int count, char** arguments) {
     write_scaled(folder, "half", 1, 2);
     write_scaled(folder, "eightfold", 8, 1);
     write_programs(folder, "program", generated_programs);
+    write_programs(folder, "pattern", patterned_programs);
+    write_programs(folder, "large", large_queues);
     write_programs(folder, "hostile", hostile_programs);
     write_gpt(folder);
   } catch (const std::exception& error) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <utility>
 
 namespace stowage {
@@ -10,7 +11,7 @@ namespace {
 // SplitMix64 (Steele, Lea, Flood, 2014): the standard library's distributions differ from one to the next.
 class Draws {
  public:
-  explicit Draws(std::uint64_t seed) : state_(seed * 0x9e3779b97f4a7c15U + 1) {}
+  explicit Draws(std::uint64_t seed) : state_(seed * 0xd1342543de82ef95U + 1) {}
   // In [low, high].
   std::uint64_t between(std::uint64_t low, std::uint64_t high) {
     state_ += 0x9e3779b97f4a7c15U;
@@ -154,6 +155,59 @@ AllocationTrace steps_of_varied_length(std::uint64_t seed) {
   return program.finish();
 }
 
+AllocationTrace queue_of(std::uint64_t seed, std::size_t length, double from, double to) {
+  Program program(seed);
+  std::deque<AllocationId> queue;
+  for (int i = 0; i < 4000; ++i) {
+    queue.push_back(program.ask(program.size(from, to)));
+    if (queue.size() <= length) continue;
+    program.release(queue.front());
+    queue.pop_front();
+  }
+  for (const AllocationId block : queue) program.release(block);
+  return program.finish();
+}
+
+AllocationTrace saw_teeth(std::uint64_t seed) {
+  Program program(seed);
+  for (int tooth = 0; tooth < 12; ++tooth) {
+    std::vector<AllocationId> blocks;
+    for (double held = 0; held < 1e9;) {
+      const double bytes = program.size(4e3, 64e6);
+      blocks.push_back(program.ask(bytes));
+      held += bytes;
+    }
+    if (tooth % 2 == 1) std::reverse(blocks.begin(), blocks.end());
+    program.release_all(blocks);
+  }
+  return program.finish();
+}
+
+AllocationTrace growing_buffer(std::uint64_t seed) {
+  Program program(seed);
+  AllocationId buffer = program.ask(1);
+  for (int mib = 1; mib <= 400; ++mib)
+    program.release(std::exchange(buffer, program.ask((mib + program.share()) * 1_MiB)));
+  program.release(buffer);
+  return program.finish();
+}
+
+AllocationTrace slivers(std::uint64_t seed) {
+  Program program(seed);
+  std::vector<AllocationId> staying, blocks;
+  for (int i = 0; i < 400; ++i) {
+    const bool before = program.once_in(2);
+    if (before) staying.push_back(program.ask(4_KiB));
+    blocks.push_back(program.ask(2_MiB - 4_KiB));
+    if (!before) staying.push_back(program.ask(4_KiB));
+  }
+  program.release_all(blocks);
+  for (int i = 0; i < 20; ++i) blocks.push_back(program.ask(39_MiB));
+  program.release_all(blocks);
+  program.release_all(staying);
+  return program.finish();
+}
+
 // Phases whose sizes differ by a factor of 3; one block in 100 of each stays, scattered.
 AllocationTrace phases_of_other_sizes(std::uint64_t seed) {
   Program program(seed);
@@ -209,6 +263,18 @@ std::vector<NamedTrace> generated_programs(std::uint64_t seed) {
   return {{"long-among-short", long_among_short(seed)},
           {"growing-among-short", growing_among_short(seed)},
           {"steps-of-varied-length", steps_of_varied_length(seed)}};
+}
+
+std::vector<NamedTrace> patterned_programs(std::uint64_t seed) {
+  return {{"queue-of-small", queue_of(seed, 1000, 64e3, 1e6)},
+          {"queue-of-all-sizes", queue_of(seed, 200, 512, 64e6)},
+          {"saw-teeth", saw_teeth(seed)},
+          {"growing-buffer", growing_buffer(seed)},
+          {"slivers", slivers(seed)}};
+}
+
+std::vector<NamedTrace> large_queues(std::uint64_t seed) {
+  return {{"queue", queue_of(seed, 100, 1e6, 20e6)}};
 }
 
 std::vector<NamedTrace> hostile_programs(std::uint64_t seed) {

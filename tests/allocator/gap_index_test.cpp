@@ -84,6 +84,20 @@ TEST(GapIndex, TouchesAsFewGranulesAsItTakes) {
   EXPECT_EQ(places(index, 190).front(), (Interval{300, 490}));
 }
 
+TEST(GapIndex, OffersTheTightestFirstWhereThatIsAsked) {
+  GapIndex index(granule, Fit::tightest);
+  index.add({0, 1000});
+  index.take({250, 260});
+  index.take({300, 310});
+  index.take({420, 990});
+  // Gaps of 250, 40, 110 and 10 bytes.
+  EXPECT_EQ(places(index, 30), (std::vector<Interval>{{260, 290}, {310, 340}, {0, 30}}));
+  EXPECT_EQ(places(index, 110), (std::vector<Interval>{{310, 420}, {0, 110}}));
+  EXPECT_EQ(places(index, 30, 2).size(), 2U);
+  index.add({250, 260});
+  EXPECT_EQ(places(index, 200), (std::vector<Interval>{{0, 200}}));
+}
+
 TEST(GapIndex, OffersTheCheapestOfAllPlaces) {
   std::mt19937 random(1);
   constexpr Bytes bytes = 2000;

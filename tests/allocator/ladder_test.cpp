@@ -71,6 +71,48 @@ TEST_F(LadderTest, FragmentsServeAfterRemapping) {
   EXPECT_THROW(allocator.allocate_raw(512, a), OutOfMemory);
 }
 
+// Each of them would else hold the rest of its granule for good.
+TEST_F(LadderTest, SliversHoldOneGranuleAmongThem) {
+  for (const bool sliver_first : {true, false}) {
+    std::vector<void*> slivers, blocks;
+    for (int i = 0; i < 28; ++i) {
+      if (sliver_first) slivers.push_back(allocator.allocate_raw(4_KiB, a));
+      blocks.push_back(allocator.allocate_raw(2_MiB - 4_KiB, a));
+      if (!sliver_first) slivers.push_back(allocator.allocate_raw(4_KiB, a));
+    }
+    for (void* const block : blocks) allocator.release_raw(block);
+    allocator.release_raw(allocator.allocate_raw(56_MiB, a));
+    EXPECT_EQ(allocator.statistics().reserved, 58_MiB);
+    for (void* const sliver : slivers) allocator.release_raw(sliver);
+    allocator.trim();
+  }
+}
+
+TEST_F(LadderTest, ATinyRequestFindsRoomAnywhereWithoutAWaitOnceMemoryIsFull) {
+  use(capacity - 3_MiB - 4_KiB, a);
+  use(3_MiB, a);
+  EXPECT_EQ(allocator.statistics().reserved, capacity);
+  use(4_KiB, a);
+  EXPECT_EQ(allocator.statistics().pools.front().retries, 0u);
+  EXPECT_THROW(allocator.allocate_raw(512, a), OutOfMemory);
+}
+
+TEST_F(LadderTest, BlocksInTurnLeaveNoHoles) {
+  std::mt19937 random(1);
+  std::vector<std::pair<void*, Bytes>> live;
+  Bytes bytes = 0, most = 0;
+  for (int i = 0; i < 5000; ++i) {
+    const Bytes size = 64_KiB + random() % (960_KiB - 64_KiB);
+    live.emplace_back(allocator.allocate_raw(size, a), size);
+    most = std::max(most, bytes += size);
+    if (live.size() <= 90) continue;
+    bytes -= live.front().second;
+    allocator.release_raw(live.front().first);
+    live.erase(live.begin());
+  }
+  EXPECT_LE(allocator.statistics().peak_reserved, align_up(most, 2_MiB) + 2_MiB);
+}
+
 TEST_F(LadderTest, TheWholeLimitServesAfterFragmentation) {
   allocator.set_limit(48_MiB);
   std::vector<std::byte*> blocks;

@@ -41,13 +41,30 @@ TEST_F(PoolHeapTest, SaysWhatAPlaceNeeds) {
 }
 
 TEST_F(PoolHeapTest, SmallAndLargeHaveAZoneEach) {
-  const Place small = take(1000, a), large = take(5_MiB, a);
-  EXPECT_LT(small.bytes.begin, 50 * granule);
-  EXPECT_GE(large.bytes.begin, 50 * granule);
-  heap.give(large.bytes, {});
-  EXPECT_EQ(heap.spare().count(), 3u);
+  const Place little = take(1_MiB, a), big = take(5_MiB, a);
+  EXPECT_LT(little.bytes.begin, 50 * granule);
+  EXPECT_GE(big.bytes.begin, 50 * granule);
   // What is mapped in one zone serves the other, before memory is mapped.
-  EXPECT_EQ(take(3_MiB, a).bytes.begin, large.bytes.begin);
+  EXPECT_EQ(take(1_MiB, a).bytes.begin, little.bytes.end);
+  EXPECT_EQ(take(1_MiB, a).bytes.begin, big.bytes.end);
+  heap.give(little.bytes, {});
+  EXPECT_EQ(heap.find(1_MiB + 4096, a, Need::nothing, PoolHeap::quick), std::nullopt);
+  heap.give({little.bytes.end, little.bytes.end + 1_MiB}, {});
+  EXPECT_EQ(take(1_MiB + 4096, a).bytes.begin, little.bytes.begin);
+}
+
+TEST_F(PoolHeapTest, TinyBlocksStayApartWhileThereIsAnotherWay) {
+  const Place tiny = take(16_KiB, a), little = take(1_MiB, a), big = take(5_MiB, a);
+  EXPECT_LT(tiny.bytes.begin, 25 * granule);
+  EXPECT_GE(little.bytes.begin, 25 * granule);
+  EXPECT_EQ(take(16_KiB, a).bytes.begin, tiny.bytes.end);
+  EXPECT_GE(take(1_MiB, a).bytes.begin, little.bytes.end);
+  const Place rest = take(2_MiB - 32_KiB, a);  // is all that the tiny blocks' granule has
+  EXPECT_GE(rest.bytes.begin, 50 * granule);
+  EXPECT_EQ(heap.find(2_MiB - 32_KiB, a, Need::nothing, PoolHeap::quick), std::nullopt);
+  EXPECT_EQ(heap.find(2_MiB - 32_KiB, a, Need::nothing, PoolHeap::all)->bytes.begin, 32_KiB);
+  take(2_MiB - 32_KiB - 4096, a);
+  EXPECT_EQ(heap.find(16_KiB, a, Need::nothing, PoolHeap::quick)->bytes.begin, 32_KiB);
 }
 
 TEST_F(PoolHeapTest, RecyclesWhatNobodyUsesFromTheTopDown) {

@@ -15,12 +15,12 @@ using Items = std::vector<PlacementItem>;
 
 TEST(GeneratedTraces, AreTheSameEverywhere) {
   const Items items = generated_lifetimes(1);
-  ASSERT_EQ(items.size(), 1163U);
+  ASSERT_EQ(items.size(), 761U);
   const auto at = [&](std::size_t i) {
     return std::vector<Bytes>{Bytes(items[i].first), Bytes(items[i].last), items[i].bytes};
   };
-  EXPECT_EQ(at(0), (std::vector<Bytes>{260, 2587, 20331685}));
-  EXPECT_EQ(at(1162), (std::vector<Bytes>{2745, 2748, 65819}));
+  EXPECT_EQ(at(0), (std::vector<Bytes>{78, 1694, 422456}));
+  EXPECT_EQ(at(760), (std::vector<Bytes>{1705, 1707, 7948237}));
 }
 
 TEST(GeneratedTraces, HoldLongLivedAndGrowingBlocksAmongShortOnes) {
@@ -72,7 +72,7 @@ TEST(GeneratedTraces, PlansOfGrowingBlocksTakeAHundredthMoreThanIsLive) {
 }
 
 TEST(GeneratedTraces, FreeAllThatTheyMake) {
-  for (const auto& make : {generated_programs, hostile_programs})
+  for (const auto& make : {generated_programs, patterned_programs, large_queues, hostile_programs})
     for (const NamedTrace& program : make(7)) {
       Bytes live = 0;
       for (const TraceOperation& operation : program.trace.operations)
