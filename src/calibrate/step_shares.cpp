@@ -23,10 +23,10 @@ double share_kept(double alone, double beside) {
   return beside > 0 ? std::clamp(alone / beside, least, 1.0) : 1;
 }
 
-// What the compute lane keeps while one direction of such a link is busy.
-double beside_copy(StepProbe& run, const Link& link, double alone) {
+// What the compute lane keeps while one direction of such a link is busy with copies of so many bytes at
+// most.
+double beside_copies_of(double most_bytes, StepProbe& run, const Link& link, double alone) {
   constexpr double copy_seconds = 2e-3;
-  constexpr double most_bytes = 16e6;
   const double rate = link.throttled ? link.bytes_per_second : most_bytes / copy_seconds;
   const auto bytes = static_cast<Bytes>(std::min(most_bytes, rate * copy_seconds));
   if (bytes < 4096 || link.latency_seconds > copy_seconds) return 1;  // it hardly copies
@@ -41,6 +41,12 @@ double beside_copy(StepProbe& run, const Link& link, double alone) {
     copies.read();
   }
   return share_kept(alone, median(std::move(times)));
+}
+
+// The bytes of large copies go through the cores, and small ones begin and end all the time: whichever costs
+// more.
+double beside_copy(StepProbe& run, const Link& link, double alone) {
+  return std::min(beside_copies_of(16e6, run, link, alone), beside_copies_of(64e3, run, link, alone));
 }
 
 // What compute and host lane keep of their speed while both are busy.
