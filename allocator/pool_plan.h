@@ -33,8 +33,8 @@ struct PoolPlan {
 };
 
 // Each stream is placed apart, by `place`, or all together where that takes 3 % and 2 MiB less. Where a
-// stream's granules take over a hundredth more than its live bytes, it is placed to touch few granules at one time
-// instead. Offsets are multiples of `alignment`, a power of two.
+// stream's granules take over a hundredth more than its live bytes, it is placed to touch few granules at one
+// time instead. Offsets are multiples of `alignment`, a power of two.
 PoolPlan make_pool_plan(const std::vector<LoggedRequest>& requests, Bytes alignment, Bytes granule);
 
 }  // namespace stowage
