@@ -41,15 +41,15 @@ struct Current {
   Current& operator=(const Current&) = delete;
   ~Current() {
     threads.reset();
-    if (::getpid() == process) tbb::finalize(scheduler, std::nothrow);  // a forked child has no such threads
+    if (::getpid() == process_) tbb::finalize(scheduler_, std::nothrow);  // a forked child has no such threads
   }
 
   Mutex mutex;
   std::shared_ptr<Threads> threads STOWAGE_GUARDED_BY(mutex) = std::make_shared<Threads>(all_cores());
 
  private:
-  tbb::task_scheduler_handle scheduler{tbb::attach{}};
-  const pid_t process = ::getpid();
+  tbb::task_scheduler_handle scheduler_{tbb::attach{}};
+  const pid_t process_ = ::getpid();
 };
 
 Current& current() {
