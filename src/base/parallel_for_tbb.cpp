@@ -41,7 +41,8 @@ struct Current {
   Current& operator=(const Current&) = delete;
   ~Current() {
     threads.reset();
-    if (::getpid() == process_) tbb::finalize(scheduler_, std::nothrow);  // a forked child has no such threads
+    if (::getpid() == process_)
+      tbb::finalize(scheduler_, std::nothrow);  // a forked child has no such threads
   }
 
   Mutex mutex;
