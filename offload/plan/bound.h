@@ -22,9 +22,8 @@ struct StepBound {
 // that of its backward. An op hides no more of a link's work than there is room for beside its operands
 // (bound_program.cpp).
 //
-// This is a linear program over shares of each decision, bounded from below by its Lagrange dual: any
-// multipliers give a valid bound, and the ellipsoid method finds the best (Shor; Bland, Goldfarb and Todd,
-// "The Ellipsoid Method: A Survey", 1981).
+// This is a linear program over shares of each decision (share_program.h), whose answer is a bound whatever
+// rounding did to it.
 StepBound lower_bound(const Problem& problem, Bytes device_budget);
 
 }  // namespace stowage

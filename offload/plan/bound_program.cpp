@@ -56,8 +56,9 @@ class ProgramBuilder {
     program_.bytes = std::max(1.0, static_cast<double>(std::min(budget, total_bytes())));
     find_moments();
     for (std::size_t m = 0; m < bound_moments; ++m)
-      program_.room[m] = budget == unlimited ? static_cast<double>(total_bytes())
-                                             : static_cast<double>(budget) - operand_bytes(moments_[m]);
+      program_.shares.room.push_back(budget == unlimited
+                                         ? static_cast<double>(total_bytes())
+                                         : static_cast<double>(budget) - operand_bytes(moments_[m]));
   }
 
   BoundProgram build() {
@@ -116,8 +117,8 @@ class ProgramBuilder {
     return std::binary_search(ids.begin(), ids.end(), group_of(id));
   }
   // Beside the op's operands.
-  std::array<double, bound_moments> beside(TensorId id) const {
-    std::array<double, bound_moments> memory{};
+  ShareMemory beside(TensorId id) const {
+    ShareMemory memory{};
     for (BoundMoment moment : {bound_turn, bound_largest})
       memory[moment] = is_operand(moment, id) ? 0 : static_cast<double>(graph_.tensor(id).bytes());
     return memory;
@@ -134,7 +135,7 @@ class ProgramBuilder {
   void add_ops() {
     for (OpId op = 0; op < graph_.ops.size(); ++op)
       if (graph_.op(op).phase != Phase::update)
-        add_op(op, in_front(op) ? program_.fixed.front : program_.fixed.back);
+        add_op(op, in_front(op) ? program_.shares.fixed.front : program_.shares.fixed.back);
   }
   // Its time, and how much of it each link cannot use.
   // In: a transfer that moves bytes while the op runs is of no operand (the op has waited for those, and its
@@ -147,28 +148,28 @@ class ProgramBuilder {
   // two at once, lasts no less than bytes/rate + sum of max(0, c - room/rate). A replay is one more op of
   // backward. Bytes that stay for the whole step, rounding to the alignment and latencies only take from the
   // room or add to the time; what host updates delay, too. Groups (may_alias) are counted once.
-  void add_op(OpId op, std::array<double, bound_lanes>& lanes) const {
+  void add_op(OpId op, std::array<double, share_lanes>& lanes) const {
     const double seconds = op_seconds(graph_.op(op), machine());
-    lanes[bound_compute] += seconds;
+    lanes[share_compute] += seconds;
     if (budget_ == unlimited) return;
     const auto budget = static_cast<double>(budget_);
     auto idle = [&](const Link& link, double shared, double taken) {
       return std::max(0.0, seconds * (1 - shared) - std::max(0.0, budget - taken) / link.bytes_per_second);
     };
-    lanes[bound_h2d] += idle(machine().h2d, sharing_.of_out, operand_bytes(op));
-    lanes[bound_d2h] += idle(machine().d2h, sharing_.of_in, bytes_of(groups(graph_.op(op).writes)));
+    lanes[share_h2d] += idle(machine().h2d, sharing_.of_out, operand_bytes(op));
+    lanes[share_d2h] += idle(machine().d2h, sharing_.of_in, bytes_of(groups(graph_.op(op).writes)));
   }
-  void add_in(Bytes bytes, std::array<double, bound_lanes>& lanes) const {
+  void add_in(Bytes bytes, std::array<double, share_lanes>& lanes) const {
     const double seconds = static_cast<double>(bytes) / machine().h2d.bytes_per_second;
-    lanes[bound_h2d] += seconds;
-    lanes[bound_d2h] += seconds * sharing_.of_in;
-    lanes[bound_host] += static_cast<double>(bytes) * sharing_.host_seconds_per_byte;
+    lanes[share_h2d] += seconds;
+    lanes[share_d2h] += seconds * sharing_.of_in;
+    lanes[share_host] += static_cast<double>(bytes) * sharing_.host_seconds_per_byte;
   }
-  void add_out(Bytes bytes, std::array<double, bound_lanes>& lanes) const {
+  void add_out(Bytes bytes, std::array<double, share_lanes>& lanes) const {
     const double seconds = static_cast<double>(bytes) / machine().d2h.bytes_per_second;
-    lanes[bound_d2h] += seconds;
-    lanes[bound_h2d] += seconds * sharing_.of_out;
-    lanes[bound_host] += static_cast<double>(bytes) * sharing_.host_seconds_per_byte;
+    lanes[share_d2h] += seconds;
+    lanes[share_h2d] += seconds * sharing_.of_out;
+    lanes[share_host] += static_cast<double>(bytes) * sharing_.host_seconds_per_byte;
   }
 
   void add_parameters() {
@@ -184,7 +185,7 @@ class ProgramBuilder {
         if (graph_.tensor(id).kind == TensorKind::parameter)
           (in_front(op) ? parameters[id].in_front : parameters[id].in_back) = true;
     }
-    for (const auto& [id, parameter] : parameters) program_.decisions.push_back(decide(id, parameter));
+    for (const auto& [id, parameter] : parameters) program_.shares.decisions.push_back(decide(id, parameter));
   }
   void add_update(const Op& op, const std::vector<std::uint8_t>& made_in_back,
                   std::map<TensorId, Parameter>& parameters) const {
@@ -204,19 +205,19 @@ class ProgramBuilder {
       }
     }
   }
-  BoundDecision decide(TensorId id, const Parameter& parameter) const {
-    BoundCost held;
+  ShareDecision decide(TensorId id, const Parameter& parameter) const {
+    ShareCost held;
     if (parameter.in_front) {
       add_in(parameter.bytes, held.front);
-      held.front[bound_host] += parameter.host_update;
+      held.front[share_host] += parameter.host_update;
     }
     add_out(parameter.gradient_bytes, held.back);
-    BoundCost streamed = held;
+    ShareCost streamed = held;
     if (parameter.in_back) add_in(parameter.bytes, streamed.back);
     held.memory = beside(id);
     held.memory[bound_largest] = 0;
-    BoundCost resident;
-    resident.front[bound_compute] = parameter.update;
+    ShareCost resident;
+    resident.front[share_compute] = parameter.update;
     resident.memory = beside(id);
     for (double& memory : resident.memory) memory += static_cast<double>(parameter.state_bytes);
     resident.memory[bound_gate] += static_cast<double>(parameter.bytes + parameter.gate_bytes);
@@ -233,7 +234,7 @@ class ProgramBuilder {
     }
     for (const ActivationItem& item : problem_.items) {
       if (!crosses_turn(item)) continue;
-      BoundCost kept, offloaded, rebuilt;
+      ShareCost kept, offloaded, rebuilt;
       // Of micro-batches one after another only those of one are there at its turn: on average so many.
       for (BucketId bucket : item.buckets)
         kept.memory[bound_turn] += beside(problem_.layout.buckets[bucket].tensors.front().tensor)[bound_turn];
@@ -241,7 +242,7 @@ class ProgramBuilder {
       add_out(item.bytes, offloaded.front);
       add_in(item.bytes, offloaded.back);
       if (largest[item.writer] == &item) add_rebuilding(item.writer, item.bytes, rebuilt.back);
-      program_.decisions.push_back({{kept, offloaded, rebuilt}, 1});
+      program_.shares.decisions.push_back({{kept, offloaded, rebuilt}, 1});
     }
   }
 
@@ -272,7 +273,7 @@ class ProgramBuilder {
   }
   // Of the op, and of what it alone reads and backward does not: to keep or offload that instead of the
   // `bytes` that the op makes from it would save nothing, unless it is smaller.
-  void add_rebuilding(OpId op, Bytes bytes, std::array<double, bound_lanes>& lanes) const {
+  void add_rebuilding(OpId op, Bytes bytes, std::array<double, share_lanes>& lanes) const {
     add_op(op, lanes);
     for (TensorId id : graph_.op(op).reads) {
       const OpId producer = producer_[id];
@@ -287,36 +288,36 @@ class ProgramBuilder {
 
   // Alike decisions are one.
   void merge() {
-    auto key = [](const BoundDecision& decision) {
+    auto key = [](const ShareDecision& decision) {
       std::vector<double> parts;
-      for (const BoundCost& cost : decision.options) {
+      for (const ShareCost& cost : decision.options) {
         parts.insert(parts.end(), cost.front.begin(), cost.front.end());
         parts.insert(parts.end(), cost.back.begin(), cost.back.end());
         parts.insert(parts.end(), cost.memory.begin(), cost.memory.end());
       }
       return parts;
     };
-    std::map<std::vector<double>, BoundDecision> merged;
-    for (BoundDecision& decision : program_.decisions) {
+    std::map<std::vector<double>, ShareDecision> merged;
+    for (ShareDecision& decision : program_.shares.decisions) {
       auto [at, added] = merged.emplace(key(decision), decision);
       if (!added) at->second.count += 1;
     }
-    program_.decisions.clear();
-    for (auto& [parts, decision] : merged) program_.decisions.push_back(std::move(decision));
+    program_.shares.decisions.clear();
+    for (auto& [parts, decision] : merged) program_.shares.decisions.push_back(std::move(decision));
   }
 
   void normalise() {
-    program_.seconds =
-        std::max(1e-12, program_.fixed.front[bound_compute] + program_.fixed.back[bound_compute]);
-    auto scale = [&](BoundCost& cost) {
+    program_.seconds = std::max(
+        1e-12, program_.shares.fixed.front[share_compute] + program_.shares.fixed.back[share_compute]);
+    auto scale = [&](ShareCost& cost) {
       for (double& seconds : cost.front) seconds /= program_.seconds;
       for (double& seconds : cost.back) seconds /= program_.seconds;
       for (double& bytes : cost.memory) bytes /= program_.bytes;
     };
-    scale(program_.fixed);
-    for (BoundDecision& decision : program_.decisions)
-      for (BoundCost& option : decision.options) scale(option);
-    for (double& room : program_.room) room = std::max(1e-3, room / program_.bytes);
+    scale(program_.shares.fixed);
+    for (ShareDecision& decision : program_.shares.decisions)
+      for (ShareCost& option : decision.options) scale(option);
+    for (double& room : program_.shares.room) room = std::max(1e-3, room / program_.bytes);
   }
 
   const Problem& problem_;
@@ -333,14 +334,6 @@ class ProgramBuilder {
 };
 
 }  // namespace
-
-void BoundCost::add(const BoundCost& other, double times) {
-  for (std::size_t l = 0; l < bound_lanes; ++l) {
-    front[l] += times * other.front[l];
-    back[l] += times * other.back[l];
-  }
-  for (std::size_t m = 0; m < bound_moments; ++m) memory[m] += times * other.memory[m];
-}
 
 BoundProgram make_bound_program(const Problem& problem, Bytes device_budget, BoundLinks links) {
   return ProgramBuilder(problem, device_budget, links).build();

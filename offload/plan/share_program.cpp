@@ -1,0 +1,329 @@
+#include "offload/plan/share_program.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+namespace stowage {
+namespace {
+
+constexpr std::size_t phases = 2;
+constexpr std::size_t lane_rows = phases * share_lanes;
+constexpr double epsilon = 1e-11;
+
+// By row of the master: the lanes of forward's side, of backward's, rows of memory, and last that the columns
+// are shares of one.
+using Row = std::vector<double>;
+
+// One answer of all decisions: a column of the master.
+struct Answer {
+  std::vector<std::uint8_t> chosen;  // by decision
+  Row entries;
+  double price = 0;
+};
+
+class Decomposition {
+ public:
+  explicit Decomposition(const ShareProgram& program)
+      : program_(program), memory_rows_(program.room.size()), rows_(lane_rows + memory_rows_ + 1) {
+    // To lack all of a row's room must cost more than the slowest answer takes.
+    penalty_ = 4;
+    for (const ShareDecision& decision : program.decisions) {
+      double most = 0;
+      for (const ShareCost& option : decision.options) most = std::max(most, seconds_of(option));
+      penalty_ += decision.count * most;
+    }
+    start();
+  }
+
+  ShareAnswer run(double tolerance) {
+    constexpr int most_pivots = 2000;
+    ShareAnswer answer;
+    for (int i = 0; i < most_pivots; ++i) {
+      price_rows();
+      if (enter_known()) continue;
+      Answer next = cheapest();
+      look_at(next, answer);
+      const double reduced = next.price - value_of(next.entries);
+      if (value() - answer.bound <= tolerance * std::abs(value()) || reduced >= -epsilon) break;
+      answers_.push_back(std::move(next));
+      if (!pivot(first_answer() + answers_.size() - 1)) break;
+    }
+    report(answer);
+    return answer;
+  }
+
+ private:
+  // Columns of the master, by number: the two phases' lengths, a slack for each row but the last, what each
+  // row of memory lacks, and the answers.
+  std::size_t first_slack() const { return phases; }
+  std::size_t first_lack() const { return first_slack() + rows_ - 1; }
+  std::size_t first_answer() const { return first_lack() + memory_rows_; }
+
+  double cost_of(std::size_t column) const {
+    if (column < phases) return 1;
+    if (column < first_lack()) return 0;
+    return column < first_answer() ? penalty_ : answers_[column - first_answer()].price;
+  }
+  Row entries_of(std::size_t column) const {
+    if (column >= first_answer()) return answers_[column - first_answer()].entries;
+    Row entries(rows_, 0);
+    if (column < phases)
+      std::fill_n(entries.begin() + static_cast<std::ptrdiff_t>(column * share_lanes), share_lanes, -1.0);
+    else if (column < first_lack())
+      entries[column - first_slack()] = 1;
+    else
+      entries[lane_rows + column - first_lack()] = -1;
+    return entries;
+  }
+
+  static double seconds_of(const ShareCost& cost) {
+    double sum = cost.price;
+    for (std::size_t l = 0; l < share_lanes; ++l) sum += cost.front[l] + cost.back[l];
+    return sum;
+  }
+  Answer column_of(std::vector<std::uint8_t> chosen) const {
+    ShareCost sum = program_.fixed;
+    for (std::size_t d = 0; d < chosen.size(); ++d)
+      sum.add(program_.decisions[d].options[chosen[d]], program_.decisions[d].count);
+    Answer answer{std::move(chosen), Row(rows_), sum.price};
+    std::copy(sum.front.begin(), sum.front.end(), answer.entries.begin());
+    std::copy(sum.back.begin(), sum.back.end(), answer.entries.begin() + share_lanes);
+    std::copy_n(sum.memory.begin(), memory_rows_, answer.entries.begin() + lane_rows);
+    answer.entries.back() = 1;
+    return answer;
+  }
+
+  // From the answer that takes least time if memory does not count: its lanes are slack but for the busiest
+  // of each phase, and memory that it lacks is lacking.
+  void start() {
+    std::vector<std::uint8_t> chosen;
+    for (const ShareDecision& decision : program_.decisions) {
+      const auto least = std::min_element(
+          decision.options.begin(), decision.options.end(),
+          [](const ShareCost& a, const ShareCost& b) { return seconds_of(a) < seconds_of(b); });
+      chosen.push_back(static_cast<std::uint8_t>(least - decision.options.begin()));
+    }
+    answers_.push_back(column_of(std::move(chosen)));
+    const Row& first = answers_.front().entries;
+    basis_.resize(rows_);
+    for (std::size_t row = 0; row + 1 < rows_; ++row) basis_[row] = first_slack() + row;
+    for (std::size_t phase = 0; phase < phases; ++phase) {
+      const auto begin = first.begin() + static_cast<std::ptrdiff_t>(phase * share_lanes);
+      basis_[static_cast<std::size_t>(std::max_element(begin, begin + share_lanes) - first.begin())] = phase;
+    }
+    for (std::size_t m = 0; m < memory_rows_; ++m)
+      if (first[lane_rows + m] > program_.room[m]) basis_[lane_rows + m] = first_lack() + m;
+    basis_.back() = first_answer();
+    invert();
+  }
+
+  // By Gauss and Jordan, with the largest pivot of each column.
+  void invert() {
+    std::vector<Row> wide(rows_, Row(2 * rows_, 0));
+    for (std::size_t j = 0; j < rows_; ++j) {
+      const Row entries = entries_of(basis_[j]);
+      for (std::size_t i = 0; i < rows_; ++i) wide[i][j] = entries[i];
+      wide[j][rows_ + j] = 1;
+    }
+    for (std::size_t j = 0; j < rows_; ++j) {
+      std::size_t largest = j;
+      for (std::size_t i = j; i < rows_; ++i)
+        if (std::abs(wide[i][j]) > std::abs(wide[largest][j])) largest = i;
+      std::swap(wide[j], wide[largest]);
+      eliminate(wide, j, j);
+    }
+    inverse_.assign(rows_, Row(rows_));
+    for (std::size_t i = 0; i < rows_; ++i)
+      std::copy(wide[i].begin() + static_cast<std::ptrdiff_t>(rows_), wide[i].end(), inverse_[i].begin());
+    levels_.assign(rows_, 0);
+    for (std::size_t i = 0; i < rows_; ++i) {
+      for (std::size_t m = 0; m < memory_rows_; ++m)
+        levels_[i] += inverse_[i][lane_rows + m] * program_.room[m];
+      levels_[i] += inverse_[i].back();
+    }
+  }
+  static void eliminate(std::vector<Row>& rows, std::size_t row, std::size_t column) {
+    const double by = rows[row][column];
+    for (double& entry : rows[row]) entry /= by;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const double times = rows[i][column];
+      if (i == row || times == 0) continue;
+      for (std::size_t j = 0; j < rows[i].size(); ++j) rows[i][j] -= times * rows[row][j];
+    }
+  }
+
+  void price_rows() {
+    worth_.assign(rows_, 0);
+    for (std::size_t i = 0; i < rows_; ++i) {
+      const double cost = cost_of(basis_[i]);
+      if (cost == 0) continue;
+      for (std::size_t j = 0; j < rows_; ++j) worth_[j] += cost * inverse_[i][j];
+    }
+  }
+  double value_of(const Row& entries) const {
+    double sum = 0;
+    for (std::size_t i = 0; i < rows_; ++i) sum += worth_[i] * entries[i];
+    return sum;
+  }
+  double worth_of(std::size_t column) const {
+    if (column >= first_answer()) return value_of(answers_[column - first_answer()].entries);
+    if (column >= first_lack()) return -worth_[lane_rows + column - first_lack()];
+    if (column >= first_slack()) return worth_[column - first_slack()];
+    const auto begin = worth_.begin() + static_cast<std::ptrdiff_t>(column * share_lanes);
+    return -std::accumulate(begin, begin + share_lanes, 0.0);
+  }
+  double value() const {
+    double sum = 0;
+    for (std::size_t i = 0; i < rows_; ++i) sum += cost_of(basis_[i]) * levels_[i];
+    return sum;
+  }
+
+  // A column that the master knows and that makes it better; the best of them.
+  bool enter_known() {
+    double best = -epsilon;
+    std::size_t entering = 0;
+    for (std::size_t column = 0; column < first_answer() + answers_.size(); ++column) {
+      if (std::find(basis_.begin(), basis_.end(), column) != basis_.end()) continue;
+      const double reduced = cost_of(column) - worth_of(column);
+      if (reduced < best) {
+        best = reduced;
+        entering = column;
+      }
+    }
+    return best < -epsilon && pivot(entering);
+  }
+
+  // False where no row limits it, or nothing is gained by it.
+  bool pivot(std::size_t entering) {
+    const Row entries = entries_of(entering);
+    Row change(rows_, 0);
+    for (std::size_t i = 0; i < rows_; ++i)
+      for (std::size_t j = 0; j < rows_; ++j) change[i] += inverse_[i][j] * entries[j];
+    std::size_t leaving = rows_;
+    double least = std::numeric_limits<double>::infinity();
+    for (std::size_t i = 0; i < rows_; ++i) {
+      if (change[i] <= epsilon) continue;
+      const double ratio = std::max(0.0, levels_[i]) / change[i];
+      if (ratio < least - epsilon ||
+          (ratio < least + epsilon && leaving < rows_ && change[i] > change[leaving])) {
+        least = ratio;
+        leaving = i;
+      }
+    }
+    if (leaving == rows_) return false;
+    basis_[leaving] = entering;
+    if (++pivots_ % 64 == 0) {
+      invert();
+      return true;
+    }
+    const double level = levels_[leaving] / change[leaving];
+    for (double& entry : inverse_[leaving]) entry /= change[leaving];
+    for (std::size_t i = 0; i < rows_; ++i) {
+      if (i == leaving) continue;
+      levels_[i] -= change[i] * level;
+      for (std::size_t j = 0; j < rows_; ++j) inverse_[i][j] -= change[i] * inverse_[leaving][j];
+    }
+    levels_[leaving] = level;
+    return true;
+  }
+
+  // What a lane's second and a row's byte cost, as Lagrange multipliers: not below zero, and those of a phase
+  // one together.
+  Row multipliers() const {
+    Row at(rows_ - 1);
+    for (std::size_t i = 0; i + 1 < rows_; ++i) at[i] = std::max(0.0, -worth_[i]);
+    for (std::size_t phase = 0; phase < phases; ++phase) {
+      double sum = 0;
+      for (std::size_t l = 0; l < share_lanes; ++l) sum += at[phase * share_lanes + l];
+      if (sum <= 1) continue;
+      for (std::size_t l = 0; l < share_lanes; ++l) at[phase * share_lanes + l] /= sum;
+    }
+    return at;
+  }
+  double price_of(const ShareCost& cost, const Row& at) const {
+    double sum = cost.price;
+    for (std::size_t l = 0; l < share_lanes; ++l)
+      sum += at[l] * cost.front[l] + at[share_lanes + l] * cost.back[l];
+    for (std::size_t m = 0; m < memory_rows_; ++m) sum += at[lane_rows + m] * cost.memory[m];
+    return sum;
+  }
+  Answer cheapest() const {
+    const Row at = multipliers();
+    std::vector<std::uint8_t> chosen;
+    chosen.reserve(program_.decisions.size());
+    for (const ShareDecision& decision : program_.decisions) {
+      std::size_t least = 0;
+      double price = std::numeric_limits<double>::infinity();
+      for (std::size_t o = 0; o < decision.options.size(); ++o)
+        if (const double here = price_of(decision.options[o], at); here < price) {
+          price = here;
+          least = o;
+        }
+      chosen.push_back(static_cast<std::uint8_t>(least));
+    }
+    return column_of(std::move(chosen));
+  }
+  // The bound that the cheapest answer gives, and the lane that it counts most of.
+  void look_at(const Answer& cheapest, ShareAnswer& answer) const {
+    const Row at = multipliers();
+    double sum = cheapest.price;
+    std::array<double, share_lanes> counted{};
+    for (std::size_t l = 0; l < share_lanes; ++l)
+      counted[l] = at[l] * cheapest.entries[l] + at[share_lanes + l] * cheapest.entries[share_lanes + l];
+    for (double part : counted) sum += part;
+    for (std::size_t m = 0; m < memory_rows_; ++m)
+      sum += at[lane_rows + m] * (cheapest.entries[lane_rows + m] - program_.room[m]);
+    answer.bound = std::max(answer.bound, sum);
+  }
+
+  void report(ShareAnswer& answer) const {
+    answer.value = value();
+    answer.fits = true;
+    for (const ShareDecision& decision : program_.decisions)
+      answer.shares.emplace_back(decision.options.size(), 0.0);
+    std::array<double, share_lanes> counted{};
+    for (std::size_t i = 0; i < rows_; ++i) {
+      const double level = std::max(0.0, levels_[i]);
+      if (basis_[i] >= first_lack() && basis_[i] < first_answer() && level > 1e-7) answer.fits = false;
+      if (basis_[i] < first_answer()) continue;
+      const Answer& of = answers_[basis_[i] - first_answer()];
+      for (std::size_t d = 0; d < of.chosen.size(); ++d) answer.shares[d][of.chosen[d]] += level;
+      for (std::size_t l = 0; l < share_lanes; ++l)
+        counted[l] -=
+            level * (worth_[l] * of.entries[l] + worth_[share_lanes + l] * of.entries[share_lanes + l]);
+    }
+    answer.binding =
+        static_cast<ShareLane>(std::max_element(counted.begin(), counted.end()) - counted.begin());
+  }
+
+  const ShareProgram& program_;
+  std::size_t memory_rows_, rows_;
+  double penalty_ = 0;
+  std::vector<Answer> answers_;
+  std::vector<std::size_t> basis_;  // by row: the column that is basic in it
+  std::vector<Row> inverse_;        // of the basis
+  Row levels_;                      // of the basic columns
+  Row worth_;                       // what a unit of each row's right side is worth
+  std::size_t pivots_ = 0;
+};
+
+}  // namespace
+
+void ShareCost::add(const ShareCost& other, double times) {
+  for (std::size_t l = 0; l < share_lanes; ++l) {
+    front[l] += times * other.front[l];
+    back[l] += times * other.back[l];
+  }
+  for (std::size_t m = 0; m < most_memory_rows; ++m) memory[m] += times * other.memory[m];
+  price += times * other.price;
+}
+
+ShareAnswer solve(const ShareProgram& program, double tolerance) {
+  return Decomposition(program).run(tolerance);
+}
+
+}  // namespace stowage

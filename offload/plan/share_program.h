@@ -1,0 +1,57 @@
+// A linear program over shares of decisions: which mixture of its options each decision takes, so that the
+// busiest lane of each phase has least to do and all fit into memory.
+//
+//   minimise  front + back + sum of prices
+//   where     on each lane the work of a phase is at most `front` or `back` seconds,
+//             each row of memory holds at most its room,
+//             and the shares of a decision's options come to one.
+//
+// Solved by decomposition (Dantzig and Wolfe, "Decomposition Principle for Linear Programs", 1960): what the
+// rows are worth is priced by a master program of one column for each answer so far, and at those prices each
+// decision takes its cheapest option by itself. Those answers bound the program from below, too: any prices
+// give a valid bound, whatever rounding did to them.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace stowage {
+
+enum ShareLane : std::size_t { share_compute, share_h2d, share_d2h, share_host, share_lanes };
+inline constexpr std::size_t most_memory_rows = 20;
+using ShareMemory = std::array<double, most_memory_rows>;
+
+// In units of about one: seconds and bytes as parts of what the program is about.
+struct ShareCost {
+  std::array<double, share_lanes> front{}, back{};
+  ShareMemory memory{};
+  double price = 0;  // on top of the time
+  void add(const ShareCost& other, double times);
+};
+
+// `count` alike decisions, each for any mixture of its options, of which there are 1 to 255.
+struct ShareDecision {
+  std::vector<ShareCost> options;
+  double count = 1;
+};
+
+struct ShareProgram {
+  ShareCost fixed;
+  std::vector<ShareDecision> decisions;
+  std::vector<double> room;  // by row of memory, at most most_memory_rows
+};
+
+struct ShareAnswer {
+  double bound = 0;                         // no mixture takes less
+  double value = 0;                         // of the mixture
+  bool fits = false;                        // the mixture keeps to the room
+  ShareLane binding = share_compute;        // the lane whose work the bound counts most of
+  std::vector<std::vector<double>> shares;  // by decision and option
+};
+
+// Until value and bound differ by no more than `tolerance` of the value.
+ShareAnswer solve(const ShareProgram& program, double tolerance = 1e-5);
+
+}  // namespace stowage

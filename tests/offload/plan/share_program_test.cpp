@@ -1,0 +1,141 @@
+#include "offload/plan/share_program.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+namespace stowage {
+namespace {
+
+ShareCost cost(double compute, double h2d, double memory, double price = 0) {
+  ShareCost of;
+  of.front[share_compute] = compute;
+  of.front[share_h2d] = h2d;
+  of.memory[0] = memory;
+  of.price = price;
+  return of;
+}
+
+// 10 s of arithmetic; what is not in memory comes in for 4 s each.
+ShareProgram loads(double count, double room) {
+  ShareProgram program;
+  program.fixed = cost(10, 0, 0);
+  program.decisions.push_back({{cost(0, 4, 0), cost(0, 0, 1)}, count});
+  program.room = {room};
+  return program;
+}
+
+TEST(ShareProgram, WhatCostsNothingIsTheFixedCost) {
+  const ShareAnswer answer = solve(loads(2, 0));
+  EXPECT_NEAR(answer.bound, 10, 1e-9);
+  EXPECT_TRUE(answer.fits);
+  EXPECT_EQ(answer.binding, share_compute);
+}
+
+TEST(ShareProgram, AMixtureFillsTheMemory) {
+  const ShareAnswer answer = solve(loads(5, 1.5));
+  EXPECT_NEAR(answer.bound, 3.5 * 4, 1e-4);
+  EXPECT_NEAR(answer.value, 3.5 * 4, 1e-4);
+  EXPECT_EQ(answer.binding, share_h2d);
+  ASSERT_EQ(answer.shares.size(), 1U);
+  EXPECT_NEAR(answer.shares[0][1], 0.3, 1e-4);
+}
+
+TEST(ShareProgram, TwoLanesShareTheWorkWhereThatIsFaster) {
+  ShareProgram program;  // each of 8: 1 s of arithmetic or 3 s on the link
+  program.decisions.push_back({{cost(1, 0, 0), cost(0, 3, 0)}, 8});
+  const ShareAnswer answer = solve(program);
+  EXPECT_NEAR(answer.value, 6, 1e-4);
+  EXPECT_NEAR(answer.shares[0][0], 0.75, 1e-4);
+}
+
+TEST(ShareProgram, PhasesAddUp) {
+  ShareProgram program = loads(1, 0);
+  program.fixed.back[share_host] = 7;
+  EXPECT_NEAR(solve(program).value, 17, 1e-4);
+}
+
+TEST(ShareProgram, APriceCountsBesideTheTime) {
+  ShareProgram program;
+  program.fixed = cost(10, 0, 0);
+  program.decisions.push_back({{cost(0, 4, 0, 0.5), cost(0, 0, 1, 0.1)}, 1});
+  program.room = {1};
+  const ShareAnswer answer = solve(program);
+  EXPECT_NEAR(answer.value, 10.1, 1e-4);
+  EXPECT_NEAR(answer.shares[0][1], 1, 1e-4);
+}
+
+TEST(ShareProgram, WhatCannotFitIsTold) {
+  ShareProgram program;
+  program.decisions.push_back({{cost(1, 0, 2)}, 1});
+  program.room = {1};
+  EXPECT_FALSE(solve(program).fits);
+}
+
+// By all mixtures of a grid, for programs of two decisions.
+TEST(ShareProgram, NoMixtureIsBetterAndItsBoundIsItsValue) {
+  std::mt19937 random(20);
+  std::uniform_real_distribution<double> draw(0, 1);
+  for (int round = 0; round < 200; ++round) {
+    ShareProgram program;
+    auto option = [&] {
+      ShareCost of;
+      for (std::size_t l = 0; l < share_lanes; ++l) {
+        of.front[l] = draw(random);
+        of.back[l] = draw(random);
+      }
+      of.memory[0] = draw(random);
+      of.memory[1] = draw(random);
+      of.price = 0.1 * draw(random);
+      return of;
+    };
+    program.fixed = option();
+    program.fixed.memory = {};
+    for (int d = 0; d < 2; ++d) {
+      program.decisions.push_back({{option(), option()}, 1.0 + round % 3});
+      program.decisions.back().options.push_back(option());
+      program.decisions.back().options.back().memory = {};
+    }
+    program.room = {0.6, 0.8};
+    const ShareAnswer answer = solve(program);
+    ASSERT_TRUE(answer.fits) << round;
+    EXPECT_NEAR(answer.bound, answer.value, 1e-4 * answer.value) << round;
+
+    auto seconds = [&](const ShareCost& sum) {
+      return *std::max_element(sum.front.begin(), sum.front.end()) +
+             *std::max_element(sum.back.begin(), sum.back.end()) + sum.price;
+    };
+    auto fits = [&](const ShareCost& sum) { return sum.memory[0] <= 0.6 && sum.memory[1] <= 0.8; };
+    constexpr int steps = 12;
+    for (int a = 0; a <= steps; ++a)
+      for (int b = 0; a + b <= steps; ++b)
+        for (int c = 0; c <= steps; ++c)
+          for (int d = 0; c + d <= steps; ++d) {
+            ShareCost sum = program.fixed;
+            const double shares[2][3] = {{1. * a / steps, 1. * b / steps, 1. * (steps - a - b) / steps},
+                                         {1. * c / steps, 1. * d / steps, 1. * (steps - c - d) / steps}};
+            for (std::size_t i = 0; i < 2; ++i)
+              for (std::size_t o = 0; o < 3; ++o)
+                sum.add(program.decisions[i].options[o], shares[i][o] * program.decisions[i].count);
+            if (fits(sum)) {
+              ASSERT_GE(seconds(sum), answer.bound * (1 - 1e-9)) << round;
+            }
+          }
+
+    ShareCost mixture = program.fixed;
+    for (std::size_t i = 0; i < 2; ++i) {
+      double whole = 0;
+      for (std::size_t o = 0; o < 3; ++o) {
+        whole += answer.shares[i][o];
+        mixture.add(program.decisions[i].options[o], answer.shares[i][o] * program.decisions[i].count);
+      }
+      EXPECT_NEAR(whole, 1, 1e-6) << round;
+    }
+    EXPECT_NEAR(seconds(mixture), answer.value, 1e-6 * answer.value) << round;
+    EXPECT_LE(mixture.memory[0], 0.6 + 1e-6) << round;
+  }
+}
+
+}  // namespace
+}  // namespace stowage
