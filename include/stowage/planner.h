@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
@@ -47,12 +48,62 @@ enum class Replays : std::uint8_t {
   whole_blocks,
 };
 
+// Each technique of the automatic planner and each of its constants: documented, to switch and to vary in
+// ablations (bench/ablation). The defaults are justified by the records in bench/results.
+struct PlannerSettings {
+  // Residency: which choices are looked at (offload/plan/residency_program.h).
+  // Stages of the step at which device memory is a row of the program; at most 19.
+  std::size_t memory_moments = 18;
+  // Shares of a cell's memory that the program may fill, falling; transfers under way have the rest.
+  std::vector<double> rooms{1, 0.97, 0.94, 0.9, 0.86, 0.8, 0.7, 0.6, 0.5};
+  // Round the program's answer from the first layer to the last and the other way, not the first way alone.
+  bool both_roundings = true;
+  // Values that are not used for a while leave the device wherever they are not, not between forward and
+  // backward alone.
+  bool spills = true;
+  // Besides buckets of single tensors, buckets that the link moves efficiently.
+  bool efficient_buckets = true;
+  // Besides replays within half-blocks, replays of whole Transformer blocks.
+  bool whole_blocks = true;
+  // How far the program's value may be from its own lower bound, as a share.
+  double program_tolerance = 1e-4;
+  // What a plan pays, beside its time, for what may go otherwise than predicted: for each transfer, in
+  // latencies of the link, and for each second of replayed ops.
+  double transfer_risk = 0.1;
+  double replay_price = 1e-3;
+  // What decides between choices that take the same time: seconds for each second of a transfer, and for having
+  // all bytes on the device for the whole step, in steps.
+  double traffic_price = 1e-3;
+  double occupancy_price = 1e-4;
+
+  // Cells (offload/plan/cells.h).
+  // Device memory of one cell over that of the one before, less 1: up to fine_range times the minimum, and
+  // above.
+  double fine_step = 0.005, fine_range = 1.1, coarse_step = 0.02;
+  // Host memory: the same, falling from the most that any plan needs to a host_range-th of it.
+  double host_step = 0.05, host_range = 100;
+  // No cell is looked at whose lower bound is closer than this to the best plan, as a share.
+  double close_enough = 0.002;
+  // … nor, once this many cells in a row brought no faster plan, any further one.
+  std::size_t patience = 4;
+  // Shares of a cell's memory that a schedule's live bytes may take: the first, and those behind it as long as
+  // the schedule finds no places.
+  std::vector<double> caps{0.99, 0.97, 0.94, 0.9, 0.85, 0.8, 0.7, 0.5};
+  // Schedules of one cell that are placed.
+  std::size_t most_placed = 4;
+
+  // Placement (offload/plan/arena.h).
+  bool beam = true;    // a beam search in the order of time, besides greedy orders
+  bool search = true;  // a branch-and-bound search, where neither finds places
+};
+
 struct PlanOptions {
   Policy policy = Policy::automatic;
   Bytes bucket_bytes = 0;  // 0: chosen from the link's curve
   // Of micro-batches; nothing: whichever is faster. Without effect on a graph that has one order alone.
   std::optional<MicroBatchOrder> order = std::nullopt;
   Replays replays = Replays::within_blocks;  // of Policy::automatic
+  PlannerSettings settings{};                // of Policy::automatic
 };
 
 // The plan family does not depend on the budget; a budget takes its fastest member that fits, so

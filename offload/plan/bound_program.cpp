@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 
-#include "offload/plan/lane_speeds.h"
 #include "src/graph/cost.h"
 
 namespace stowage {
@@ -16,35 +15,31 @@ struct Parameter {
   Bytes gate_bytes = 0;                    // of the gradient, wherever it is made
   double host_update = 0, update = 0;      // seconds
   bool in_front = false, in_back = false;  // read there
+  OpId first = no_id, last = no_id;        // ops that read it
+  OpId gradient_op = no_id;                // that makes the final gradient
+  TensorId gradient = no_id;
+  std::vector<TensorId> state;
 };
 
-// What a transfer costs the other lanes of a machine whose lanes slow each other: whichever lanes work, the
-// times that pass on a lane and these shares of others' come to no more than the time that passes.
-struct Sharing {
-  double of_in = 0, of_out = 0;      // of a prefetch's time, to the offloads'; and the other way round
-  double host_seconds_per_byte = 0;  // of any copy, to the host's
+// While an op runs; no_id: at the gate.
+struct Moment {
+  OpId op = no_id;
+  std::vector<TensorId> operands;  // groups, sorted
 };
 
-double share(LaneMask working, LaneRole lane, const LaneSpeeds& speeds) {
-  return (working & mask_of(lane)) != 0 ? speeds.of(working, lane) : 0;
-}
+// Groups that are used with at least one moment between two of their uses are decided about.
+struct Use {
+  OpId op = no_id;
+  bool writes = false;
+};
 
-Sharing sharing_of(const Machine& machine, BoundLinks links) {
-  const LaneSpeeds speeds(machine);
-  if (!speeds.shared()) return {};
-  Sharing sharing{1, 1, as_alone};
-  for (LaneMask working = 0; working < LaneMask{1} << lane_roles; ++working) {
-    const double in = share(working, LaneRole::h2d, speeds), out = share(working, LaneRole::d2h, speeds);
-    const double copied = in * machine.h2d.bytes_per_second + out * machine.d2h.bytes_per_second;
-    if (copied <= 0) continue;
-    sharing.host_seconds_per_byte =
-        std::min(sharing.host_seconds_per_byte, (1 - share(working, LaneRole::host, speeds)) / copied);
-    if (in > 0) sharing.of_in = std::min(sharing.of_in, (1 - out) / in);
-    if (out > 0) sharing.of_out = std::min(sharing.of_out, (1 - in) / out);
-  }
-  if (links == BoundLinks::apart) sharing.of_in = sharing.of_out = 0;
-  return sharing;
-}
+// Between two uses of a group's bytes.
+struct Gap {
+  TensorId id = no_id;
+  OpId after = no_id, before = no_id;  // the uses
+  OpId writer = no_id;                 // of the bytes as they are in the gap
+  Bytes bytes = 0;
+};
 
 class ProgramBuilder {
  public:
@@ -52,13 +47,15 @@ class ProgramBuilder {
       : problem_(problem),
         graph_(*problem.graph),
         budget_(budget),
-        sharing_(sharing_of(*problem.machine, links)) {
+        sharing_(problem.sharing) {
+    if (links == BoundLinks::apart) sharing_.of_in = sharing_.of_out = 0;
     program_.bytes = std::max(1.0, static_cast<double>(std::min(budget, total_bytes())));
+    find_turn();
     find_moments();
-    for (std::size_t m = 0; m < bound_moments; ++m)
+    for (const Moment& moment : moments_)
       program_.shares.room.push_back(budget == unlimited
                                          ? static_cast<double>(total_bytes())
-                                         : static_cast<double>(budget) - operand_bytes(moments_[m]));
+                                         : static_cast<double>(budget) - bytes_of(moment.operands));
   }
 
   BoundProgram build() {
@@ -97,40 +94,53 @@ class ProgramBuilder {
   TensorId group_of(TensorId id) const { return problem_.analysis.group[id]; }
   double operand_bytes(OpId op) const { return op == no_id ? 0 : bytes_of(operands(op)); }
 
-  void find_moments() {
-    std::uint32_t turn = no_id;
+  // The largest op of the unit in which forward turns into backward.
+  void find_turn() {
+    std::uint32_t unit = no_id;
     for (const Op& op : graph_.ops)
-      if (op.phase == Phase::forward) turn = op.unit;
-    moments_.fill(no_id);
-    for (OpId op = 0; op < graph_.ops.size(); ++op) {
-      if (graph_.op(op).phase == Phase::update) continue;
-      if (graph_.op(op).unit == turn) keep_larger(moments_[bound_turn], op);
-      keep_larger(moments_[bound_largest], op);
-    }
+      if (op.phase == Phase::forward) unit = op.unit;
+    for (OpId op = 0; op < graph_.ops.size(); ++op)
+      if (graph_.op(op).phase != Phase::update && graph_.op(op).unit == unit) keep_larger(turn_, op);
   }
+  void find_moments() {
+    std::size_t ops = 0;
+    while (ops < graph_.ops.size() && graph_.op(static_cast<OpId>(ops)).phase != Phase::update) ++ops;
+    const std::size_t windows = ordered() ? std::min(most_bound_windows, ops) : 1;
+    std::vector<OpId> chosen;
+    if (turn_ != no_id) chosen.push_back(turn_);
+    for (std::size_t w = 0; w < windows; ++w) {
+      OpId largest = no_id;
+      for (std::size_t op = w * ops / windows; op < (w + 1) * ops / windows; ++op)
+        keep_larger(largest, static_cast<OpId>(op));
+      if (largest != no_id) chosen.push_back(largest);
+    }
+    std::sort(chosen.begin(), chosen.end());
+    chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
+    for (OpId op : chosen) moments_.push_back({op, operands(op)});
+    moments_.push_back({});
+  }
+  // Whether program order is the plan's.
+  bool ordered() const { return graph_.micro_batches == 1; }
   void keep_larger(OpId& largest, OpId op) const {
     if (largest == no_id || operand_bytes(op) > operand_bytes(largest)) largest = op;
   }
-  bool is_operand(BoundMoment moment, TensorId id) const {
-    if (moments_[moment] == no_id) return false;
-    const std::vector<TensorId> ids = operands(moments_[moment]);
-    return std::binary_search(ids.begin(), ids.end(), group_of(id));
+  // At moments that are about ops for which `when` holds, the tensor's bytes, unless they are operands there.
+  template <typename When>
+  void stay(TensorId id, Bytes bytes, ShareCost& cost, When&& when) const {
+    for (std::size_t m = 0; m + 1 < moments_.size(); ++m) {
+      const Moment& moment = moments_[m];
+      if (when(moment.op) && !std::binary_search(moment.operands.begin(), moment.operands.end(), group_of(id)))
+        cost.memory[m] += static_cast<double>(bytes);
+    }
   }
-  // Beside the op's operands.
-  ShareMemory beside(TensorId id) const {
-    ShareMemory memory{};
-    for (BoundMoment moment : {bound_turn, bound_largest})
-      memory[moment] = is_operand(moment, id) ? 0 : static_cast<double>(graph_.tensor(id).bytes());
-    return memory;
-  }
+  std::size_t gate() const { return moments_.size() - 1; }
 
   // Before the instant of the turn: the end of its op if that is forward's, its begin otherwise. With one
   // micro-batch program order is the plan's. Of several the turns are many, and forward stands for what is
   // before them.
   bool in_front(OpId op) const {
-    const OpId turn = moments_[bound_turn];
-    if (graph_.micro_batches > 1 || turn == no_id) return graph_.op(op).phase == Phase::forward;
-    return op < turn || (op == turn && graph_.op(op).phase == Phase::forward);
+    if (!ordered() || turn_ == no_id) return graph_.op(op).phase == Phase::forward;
+    return op < turn_ || (op == turn_ && graph_.op(op).phase == Phase::forward);
   }
   void add_ops() {
     for (OpId op = 0; op < graph_.ops.size(); ++op)
@@ -174,20 +184,24 @@ class ProgramBuilder {
 
   void add_parameters() {
     std::map<TensorId, Parameter> parameters;
-    std::vector<std::uint8_t> made_in_back(graph_.tensors.size(), 0);
+    std::vector<OpId> made_by(graph_.tensors.size(), no_id);
     for (OpId op = 0; op < graph_.ops.size(); ++op) {
       if (graph_.op(op).phase == Phase::update) {
-        add_update(graph_.op(op), made_in_back, parameters);
+        add_update(graph_.op(op), made_by, parameters);
         continue;
       }
-      for (TensorId id : graph_.op(op).writes) made_in_back[id] = !in_front(op);
-      for (TensorId id : graph_.op(op).reads)
-        if (graph_.tensor(id).kind == TensorKind::parameter)
-          (in_front(op) ? parameters[id].in_front : parameters[id].in_back) = true;
+      for (TensorId id : graph_.op(op).writes) made_by[id] = op;
+      for (TensorId id : graph_.op(op).reads) {
+        if (graph_.tensor(id).kind != TensorKind::parameter) continue;
+        Parameter& parameter = parameters[id];
+        (in_front(op) ? parameter.in_front : parameter.in_back) = true;
+        parameter.last = op;
+        if (parameter.first == no_id) parameter.first = op;
+      }
     }
     for (const auto& [id, parameter] : parameters) program_.shares.decisions.push_back(decide(id, parameter));
   }
-  void add_update(const Op& op, const std::vector<std::uint8_t>& made_in_back,
+  void add_update(const Op& op, const std::vector<OpId>& made_by,
                   std::map<TensorId, Parameter>& parameters) const {
     for (TensorId written : op.writes) {
       if (graph_.tensor(written).kind != TensorKind::parameter) continue;
@@ -196,12 +210,16 @@ class ProgramBuilder {
       parameter.host_update = host_seconds(op, machine());
       parameter.update = op_seconds(op, machine());
       for (TensorId id : op.writes)
-        if (graph_.tensor(id).kind == TensorKind::optimizer_state)
+        if (graph_.tensor(id).kind == TensorKind::optimizer_state) {
           parameter.state_bytes += graph_.tensor(id).bytes();
+          parameter.state.push_back(id);
+        }
       for (TensorId id : op.reads) {
         if (graph_.tensor(id).kind != TensorKind::gradient) continue;
         parameter.gate_bytes = graph_.tensor(id).bytes();
-        if (made_in_back[id]) parameter.gradient_bytes = parameter.gate_bytes;
+        parameter.gradient = id;
+        parameter.gradient_op = made_by[id];
+        if (made_by[id] != no_id && !in_front(made_by[id])) parameter.gradient_bytes = parameter.gate_bytes;
       }
     }
   }
@@ -214,36 +232,56 @@ class ProgramBuilder {
     add_out(parameter.gradient_bytes, held.back);
     ShareCost streamed = held;
     if (parameter.in_back) add_in(parameter.bytes, streamed.back);
-    held.memory = beside(id);
-    held.memory[bound_largest] = 0;
+    // In one load it is there from its first use to its last.
+    stay(id, parameter.bytes, held, [&](OpId op) {
+      return ordered() ? parameter.first < op && op < parameter.last : op == turn_;
+    });
     ShareCost resident;
     resident.front[share_compute] = parameter.update;
-    resident.memory = beside(id);
-    for (double& memory : resident.memory) memory += static_cast<double>(parameter.state_bytes);
-    resident.memory[bound_gate] += static_cast<double>(parameter.bytes + parameter.gate_bytes);
+    stay(id, parameter.bytes + parameter.state_bytes, resident, [](OpId) { return true; });
+    for (std::size_t m = 0; m + 1 < moments_.size(); ++m)  // the state is there, also where the parameter is an operand
+      if (std::binary_search(moments_[m].operands.begin(), moments_[m].operands.end(), group_of(id)))
+        resident.memory[m] += static_cast<double>(parameter.state_bytes);
+    if (ordered() && parameter.gradient != no_id && parameter.gradient_op != no_id)
+      stay(parameter.gradient, parameter.gate_bytes, resident, [&](OpId op) { return op > parameter.gradient_op; });
+    resident.memory[gate()] +=
+        static_cast<double>(parameter.state_bytes + parameter.bytes + parameter.gate_bytes);
     return {{streamed, held, resident}, 1};
   }
 
-  // An op that makes several items runs once more for all of them: its time counts for the largest.
   void add_activations() {
     find_readers();
-    std::map<OpId, const ActivationItem*> largest;
-    for (const ActivationItem& item : problem_.items) {
-      const ActivationItem*& most = largest[item.writer];
-      if (most == nullptr || most->bytes < item.bytes) most = &item;
-    }
+    if (ordered())
+      add_gaps();
+    else
+      add_items();
+  }
+
+  // Of several micro-batches. An op that makes several items runs once more for all of them: its time counts for
+  // the largest.
+  void add_items() {
+    const std::map<OpId, const ActivationItem*> largest = largest_items();
     for (const ActivationItem& item : problem_.items) {
       if (!crosses_turn(item)) continue;
       ShareCost kept, offloaded, rebuilt;
       // Of micro-batches one after another only those of one are there at its turn: on average so many.
       for (BucketId bucket : item.buckets)
-        kept.memory[bound_turn] += beside(problem_.layout.buckets[bucket].tensors.front().tensor)[bound_turn];
-      kept.memory[bound_turn] /= static_cast<double>(graph_.micro_batches);
+        stay(problem_.layout.buckets[bucket].tensors.front().tensor, problem_.layout.buckets[bucket].bytes, kept,
+             [&](OpId op) { return op == turn_; });
+      for (double& memory : kept.memory) memory /= static_cast<double>(graph_.micro_batches);
       add_out(item.bytes, offloaded.front);
       add_in(item.bytes, offloaded.back);
-      if (largest[item.writer] == &item) add_rebuilding(item.writer, item.bytes, rebuilt.back);
+      if (largest.at(item.writer) == &item) add_rebuilding(item.writer, item.bytes, rebuilt.back);
       program_.shares.decisions.push_back({{kept, offloaded, rebuilt}, 1});
     }
+  }
+  std::map<OpId, const ActivationItem*> largest_items() const {
+    std::map<OpId, const ActivationItem*> largest;
+    for (const ActivationItem& item : problem_.items) {
+      const ActivationItem*& most = largest[item.writer];
+      if (most == nullptr || most->bytes < item.bytes) most = &item;
+    }
+    return largest;
   }
 
   // Made before the turn, read behind it.
@@ -252,6 +290,94 @@ class ProgramBuilder {
              return read_in_back_[group_of(problem_.layout.buckets[id].tensors.front().tensor)];
            });
   }
+
+  // Of one micro-batch: between two uses of a group's bytes with a moment between them they stay, come in
+  // once more, or are made once more, in the phase in which they are away for the last time. They are away
+  // before the turn, behind it, or at it.
+  void add_gaps() {
+    std::map<TensorId, std::vector<Use>> uses;
+    for (OpId op = 0; op < graph_.ops.size(); ++op) {
+      if (graph_.op(op).phase == Phase::update) break;
+      for (TensorId id : groups(graph_.op(op).reads)) add_use(id, {op, false}, uses);
+      for (TensorId id : groups(graph_.op(op).writes)) add_use(id, {op, true}, uses);
+    }
+    std::vector<Gap> gaps;
+    for (const auto& [id, of] : uses) {
+      OpId writer = no_id;
+      for (std::size_t i = 0; i + 1 < of.size(); ++i) {
+        if (of[i].writes) writer = of[i].op;
+        if (has_moment(of[i].op, of[i + 1].op)) gaps.push_back({id, of[i].op, of[i + 1].op, writer, group_bytes(id)});
+      }
+    }
+    // An op that makes several of these groups runs once more for all of them: its time counts for the largest.
+    std::map<OpId, std::map<TensorId, Bytes>> made;
+    for (const Gap& gap : gaps) made[gap.writer][gap.id] = gap.bytes;
+    for (const Gap& gap : gaps) {
+      const std::map<TensorId, Bytes>& beside = made[gap.writer];
+      const auto most = std::max_element(beside.begin(), beside.end(),
+                                         [](const auto& a, const auto& b) { return a.second < b.second; });
+      Bytes sum = 0;
+      for (const auto& each : beside) sum += each.second;
+      add_gap(gap, gap.writer != no_id && most->first == gap.id, sum);
+    }
+  }
+  void add_use(TensorId id, const Use& use, std::map<TensorId, std::vector<Use>>& uses) const {
+    if (problem_.layout.roles[problem_.layout.bucket_of[id]] != BucketRole::activation) return;
+    std::vector<Use>& of = uses[id];
+    if (!of.empty() && of.back().op == use.op)
+      of.back().writes |= use.writes;
+    else
+      of.push_back(use);
+  }
+  bool has_moment(OpId after, OpId before) const {
+    return std::any_of(moments_.begin(), moments_.end() - 1,
+                       [&](const Moment& moment) { return after < moment.op && moment.op < before; });
+  }
+  // `counts`: whether the writer's time is counted here; `made`: bytes that it makes in all.
+  void add_gap(const Gap& gap, bool counts, Bytes made) {
+    const auto in_gap = [&](OpId op) { return gap.after < op && op < gap.before; };
+    ShareDecision decision;
+    const auto option = [&](auto&& there) -> ShareCost& {
+      ShareCost& cost = decision.options.emplace_back();
+      stay(gap.id, gap.bytes, cost, [&](OpId op) { return in_gap(op) && there(op); });
+      return cost;
+    };
+    const auto rebuild = [&](std::array<double, share_lanes>& lanes) {
+      if (counts) add_rebuilding(gap.writer, made, lanes);
+    };
+    const auto nowhere = [](OpId) { return false; };
+    option([](OpId) { return true; });
+    if (in_front(gap.after) == in_front(gap.before)) {
+      // Of several gaps one copy on the host may serve all: its way out counts for none of them.
+      for (const bool again : {false, true}) {
+        ShareCost& cost = option(nowhere);
+        auto& lanes = in_front(gap.before) ? cost.front : cost.back;
+        if (!again) add_in(gap.bytes, lanes);
+        if (again && counts) add_op(gap.writer, lanes);
+      }
+    } else {
+      const auto until_turn = [&](OpId op) { return in_front(op) || op == turn_; };
+      const auto from_turn = [&](OpId op) { return !in_front(op) || op == turn_; };
+      ShareCost& at_turn = option(nowhere);
+      add_out(gap.bytes, at_turn.front);
+      add_in(gap.bytes, at_turn.back);
+      rebuild(option(nowhere).back);
+      ShareCost& before = option(from_turn);
+      add_out(gap.bytes, before.front);
+      add_in(gap.bytes, before.front);
+      if (ShareCost& cost = option(from_turn); counts) add_op(gap.writer, cost.front);
+      ShareCost& behind = option(until_turn);  // its copy may have left before
+      add_out(gap.bytes, behind.front);
+      add_in(gap.bytes, behind.back);
+      ShareCost& all_behind = option(until_turn);
+      add_out(gap.bytes, all_behind.back);
+      add_in(gap.bytes, all_behind.back);
+      rebuild(option(until_turn).back);
+    }
+    program_.shares.decisions.push_back(std::move(decision));
+  }
+  Bytes group_bytes(TensorId id) const { return problem_.layout.buckets[problem_.layout.bucket_of[id]].bytes; }
+
   void find_readers() {
     producer_.assign(graph_.tensors.size(), no_id);
     readers_.assign(graph_.tensors.size(), 0);
@@ -323,9 +449,10 @@ class ProgramBuilder {
   const Problem& problem_;
   const Graph& graph_;
   Bytes budget_;
-  Sharing sharing_;
+  LaneSharing sharing_;
   BoundProgram program_;
-  std::array<OpId, bound_moments> moments_{};
+  OpId turn_ = no_id;
+  std::vector<Moment> moments_;  // in program order; the last is the gate
   std::vector<OpId> producer_;              // by tensor: the forward op that makes it
   std::vector<int> readers_;                // by tensor: forward ops
   std::vector<std::uint8_t> in_item_;       // by group

@@ -9,10 +9,12 @@
 
 namespace stowage {
 
-// When what is on the device must fit: beside the operands of the largest op of the unit in which forward
-// turns into backward, beside those of the largest of all, and at the gate, where each resident parameter has
-// its gradient beside it.
-enum BoundMoment : std::size_t { bound_turn, bound_largest, bound_gate, bound_moments };
+// Device memory is a row at each of some *moments*: while one op runs, beside its operands; and at the gate,
+// where each resident parameter has its gradient beside it. With one micro-batch the moments are the op with
+// most operand bytes in each of most_bound_windows equal parts of the program, and that of the unit in which
+// forward turns into backward. Of several micro-batches, whose order is the planner's choice, they are the
+// latter and the largest op of all.
+inline constexpr std::size_t most_bound_windows = 16;
 
 struct BoundProgram {
   double seconds = 1;  // unit of time

@@ -10,10 +10,6 @@
 namespace stowage {
 namespace {
 
-constexpr std::uint64_t most_placement_nodes = 10'000;
-// Of graphs of so many ops all plans are looked at that may be faster than the best.
-constexpr std::size_t most_exact_ops = 500;
-
 std::vector<PlacementItem> placement_items(const Problem& problem, const Draft& draft) {
   std::vector<PlacementItem> items;
   for (const DraftLifetime& lifetime : draft.lifetimes)
@@ -95,7 +91,7 @@ void account(const Problem& problem, Plan& plan) {
 
 Problem make_problem(const Graph& graph, const Machine& machine, const BucketOptions& options,
                      MicroBatchOrder order) {
-  Problem problem{&graph, &machine, analyse_recompute(graph, order), {}, {}, {}};
+  Problem problem{&graph, &machine, analyse_recompute(graph, order), {}, {}, {}, sharing_of(machine)};
   problem.layout = make_buckets(graph, problem.analysis.group, options);
   problem.items = activation_items(graph, problem.analysis, problem.layout);
   problem.sizes.resize(problem.layout.buckets.size());
@@ -104,24 +100,11 @@ Problem make_problem(const Graph& graph, const Machine& machine, const BucketOpt
   return problem;
 }
 
-bool is_small(const Graph& graph) { return graph.ops.size() <= most_exact_ops; }
-
-Draft rescheduled(const Problem& problem, const Draft& draft, Bytes cap) {
-  const Machine& machine = *problem.machine;
-  const Durations durations = make_durations(*problem.graph, draft, problem.layout,
-                                             is_small(*problem.graph) ? machine : beside_each_other(machine));
-  return schedule_within(draft, durations, problem.layout, {.cap = cap});
-}
-
 Sketcher::Sketcher(const Problem& problem, const Choices& choices, const Handicaps& handicaps)
     : problem_(problem),
       draft_(make_lifetimes(*problem.graph, problem.analysis, problem.layout, choices, handicaps)),
-      durations_(
-          make_durations(*problem.graph, draft_, problem.layout,
-                         is_small(*problem.graph) ? *problem.machine : beside_each_other(*problem.machine))),
-      serial_bytes_(serial_peak_bytes(draft_, problem.layout)) {
-  for (double seconds : durations_.sequence) compute_seconds_ += seconds;
-}
+      durations_(make_durations(*problem.graph, draft_, problem.layout, beside_each_other(*problem.machine))),
+      serial_bytes_(serial_peak_bytes(draft_, problem.layout)) {}
 
 Sketch Sketcher::serial() const { return measured(schedule_serially(draft_)); }
 
@@ -135,14 +118,8 @@ Sketch Sketcher::ahead(std::uint32_t distance) const {
 }
 
 Sketch Sketcher::measured(Draft draft) const {
-  Sketch sketch;
-  sketch.draft = std::move(draft);
-  sketch.live_peak_bytes = scheduled_peak_bytes(sketch.draft, problem_.layout);
-  sketch.compute_seconds = compute_seconds_;
-  for (const DraftLifetime& lifetime : sketch.draft.lifetimes)
-    sketch.link_bytes +=
-        problem_.layout.buckets[lifetime.bucket].bytes * Bytes(lifetime.prefetched + lifetime.offloaded);
-  return sketch;
+  const Bytes live = scheduled_peak_bytes(draft, problem_.layout);
+  return {std::move(draft), live};
 }
 
 double least_seconds(const Problem& problem, const Draft& draft) {
@@ -151,22 +128,12 @@ double least_seconds(const Problem& problem, const Draft& draft) {
   return simulate(*problem.graph, plan, apart(*problem.machine)).step_seconds;
 }
 
-void time_sketch(const Problem& problem, Sketch& sketch, double margin) {
-  const bool exact = is_small(*problem.graph);
+double estimated_seconds(const Problem& problem, const Sketch& sketch) {
   Plan plan = start_plan(problem.sizes, sketch.draft);
-  if (exact) {
-    make_instructions(*problem.graph, problem.layout, sketch.draft, ByteWaits::none, plan);
-  } else {
-    const Draft early = EarlyClaims(sketch.draft, problem.layout)
-                            .within(sketch.live_peak_bytes + sketch.live_peak_bytes / 100);
-    make_instructions(*problem.graph, problem.layout, early, ByteWaits::by_amount, plan);
-  }
-  sketch.step_seconds = simulate(*problem.graph, plan, *problem.machine).step_seconds;
-  sketch.least_seconds = sketch.step_seconds;
-  if (!exact)
-    sketch.least_seconds -= sketch.step_seconds * margin;
-  else if (LaneSpeeds(*problem.machine).shared())  // waits part transfers that would have met
-    sketch.least_seconds = simulate(*problem.graph, plan, apart(*problem.machine)).step_seconds;
+  const Bytes cap = sketch.live_peak_bytes + sketch.live_peak_bytes / 100;
+  const Draft early = EarlyClaims(sketch.draft, problem.layout).within(cap);
+  make_instructions(*problem.graph, problem.layout, early, ByteWaits::by_amount, plan);
+  return simulate(*problem.graph, plan, *problem.machine).step_seconds;
 }
 
 Bytes host_bytes(const Problem& problem, const Draft& draft) {
@@ -181,16 +148,7 @@ Plan complete(const Problem& problem, const Draft& draft) {
   return complete_at(problem, draft, place(placement_items(problem, draft), Plan{}.alignment).offsets);
 }
 
-Plan complete_within(const Problem& problem, const Draft& draft, Bytes capacity) {
-  const std::vector<PlacementItem> items = placement_items(problem, draft);
-  PlacementOptions options;
-  options.alignment = Plan{}.alignment;
-  options.capacity = capacity;
-  options.node_limit = most_placement_nodes;
-  return complete_at(problem, draft, solve_placement(items, options).offsets);
-}
-
-Plan place_only(const Problem& problem, const Draft& draft, const std::vector<Bytes>& offsets) {
+Plan complete_at(const Problem& problem, const Draft& draft, const std::vector<Bytes>& offsets) {
   Plan plan = start_plan(problem.layout.buckets, draft);
   plan.order = problem.analysis.order;
   for (LifetimeId id = 0; id < plan.lifetimes.size(); ++id) {
@@ -199,11 +157,6 @@ Plan place_only(const Problem& problem, const Draft& draft, const std::vector<By
     plan.device_peak_bytes = std::max(plan.device_peak_bytes, end);
   }
   plan.live_peak_bytes = scheduled_peak_bytes(draft, problem.layout);
-  return plan;
-}
-
-Plan complete_at(const Problem& problem, const Draft& draft, const std::vector<Bytes>& offsets) {
-  Plan plan = place_only(problem, draft, offsets);
   make_instructions(*problem.graph, problem.layout, draft, ByteWaits::by_address, plan);
   decide_residency(problem, draft, plan);
   account(problem, plan);

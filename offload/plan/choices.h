@@ -1,4 +1,4 @@
-// What the planner decides for each item. Higher values use more device memory and less time.
+// The decisions of a plan, item by item. Higher values use more device memory and less time.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,14 @@
 
 namespace stowage {
 
-// Of an activation bucket that backward reads. Only what a unit saves (recompute.h) can be recomputed.
+// Of an activation bucket with a gap between two uses. A *gap* is long if a whole stage (a unit's forward or
+// backward) lies between the two uses. Only values that a unit saves for its own backward (recompute.h) can
+// be recomputed.
 enum class ActivationChoice : std::uint8_t {
-  reload,     // as offload, and brought back for every op that reads it, as long as none writes it
+  reload,     // as spill, and brought back for every op that reads it in backward, until one writes it
   recompute,  // dropped after forward, rebuilt in backward
-  offload,    // on the host between forward and backward
+  spill,      // on the host during every long gap
+  offload,    // on the host between its last forward and its first backward use
   keep,
 };
 // Of a parameter or input bucket: when it is brought in.
@@ -22,6 +25,7 @@ enum class LoadChoice : std::uint8_t {
   held,       // once per step
   resident,   // parameters: stays across steps with its optimizer state, updated on the device
 };
+inline constexpr std::size_t load_choices = 4;
 
 struct Choices {
   std::vector<ActivationChoice> activations;  // by bucket

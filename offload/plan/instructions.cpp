@@ -104,20 +104,17 @@ class Assembler {
                           .kind = InstructionKind::prefetch,
                           .lane = LaneRole::h2d,
                           .lifetime = id});
-      if (lifetime.offloaded) {
-        const bool late = lifetime.postponed_to >= 0;
-        slots_.push_back({.position = late ? lifetime.postponed_to : lifetime.last_use,
+      if (lifetime.offloaded)
+        slots_.push_back({.position = lifetime.last_use,
                           .place = Place::offload,
-                          .order = {late ? 1 : 0, 0},
                           .kind = InstructionKind::offload,
                           .lane = LaneRole::d2h,
                           .lifetime = id});
-      }
     }
   }
-  // The gate behind backward, then the host's updates, bucket by bucket in the draft's order.
+  // The gate behind backward, then the host's updates, bucket by bucket in the order of their first use.
   void add_host() {
-    const std::vector<BucketId>& order = draft_.host_order.empty() ? layout_.parameters : draft_.host_order;
+    const std::vector<BucketId>& order = layout_.parameters;
     std::vector<Position> rank(layout_.buckets.size(), static_cast<Position>(order.size()));
     for (std::size_t i = 0; i < order.size(); ++i) rank[order[i]] = static_cast<Position>(i);
     std::vector<std::uint8_t> on_device(graph_.ops.size(), 0);

@@ -2,18 +2,49 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 namespace stowage {
 namespace {
 
-// By bucket: the last forward op that writes it.
+// By bucket: the last forward op that writes it, else the first op that does.
 std::vector<OpId> writers(const Graph& graph, const BucketLayout& layout) {
   std::vector<OpId> writer(layout.buckets.size(), no_id);
-  for (OpId op = 0; op < graph.ops.size(); ++op) {
-    if (graph.op(op).phase != Phase::forward) continue;
-    for (TensorId id : graph.op(op).writes) writer[layout.bucket_of[id]] = op;
-  }
+  for (OpId op = 0; op < graph.ops.size(); ++op)
+    for (TensorId id : graph.op(op).writes) {
+      OpId& of = writer[layout.bucket_of[id]];
+      if (of == no_id || graph.op(op).phase == Phase::forward) of = op;
+    }
   return writer;
+}
+
+// Buckets that are not used during at least one whole stage between two uses, each with the unit of its last
+// use.
+std::vector<std::pair<BucketId, std::uint32_t>> with_long_gaps(const Graph& graph,
+                                                               const RecomputeAnalysis& analysis,
+                                                               const BucketLayout& layout) {
+  constexpr std::uint32_t never = no_id;
+  std::vector<std::uint32_t> last_stage(layout.buckets.size(), never), last_unit(layout.buckets.size(), no_id);
+  std::vector<std::uint8_t> has_gap(layout.buckets.size(), 0);
+  std::uint32_t stage = 0;
+  std::pair<std::uint32_t, Phase> before{no_id, Phase::forward};
+  for (OpId id : analysis.sequence) {
+    const Op& op = graph.op(id);
+    if (op.phase == Phase::update) continue;
+    const std::pair key{op.unit, op.phase};
+    if (key != before) ++stage;
+    before = key;
+    for (const BucketOperand& operand : layout.operands_of(id)) {
+      std::uint32_t& last = last_stage[operand.bucket];
+      has_gap[operand.bucket] |= last != never && stage > last + 1;
+      last = stage;
+      last_unit[operand.bucket] = op.unit;
+    }
+  }
+  std::vector<std::pair<BucketId, std::uint32_t>> found;
+  for (BucketId id = 0; id < has_gap.size(); ++id)
+    if (has_gap[id]) found.emplace_back(id, last_unit[id]);
+  return found;
 }
 
 struct Found {
@@ -40,6 +71,9 @@ std::vector<Found> find(const Graph& graph, const RecomputeAnalysis& analysis, c
     for (TensorId id : analysis.units[unit].saved) add(analysis.group[id], unit, true);
     for (TensorId group : analysis.units[unit].inputs) add(group, unit, false);
   }
+  for (const auto& [bucket, unit] : with_long_gaps(graph, analysis, layout))
+    if (at[bucket] == no_id && layout.roles[bucket] == BucketRole::activation)
+      found.push_back({writer[bucket], bucket, unit, false});
   std::stable_sort(found.begin(), found.end(),
                    [](const Found& a, const Found& b) { return a.writer < b.writer; });
   return found;

@@ -10,17 +10,19 @@
 
 namespace stowage {
 
-// What one forward op leaves for its unit's backward; or what a unit's backward or replay reads and no
-// replay rebuilds, such as a block's input.
+// One of these:
+// - what one forward op leaves for its unit's backward: rebuildable;
+// - a value that a unit's backward or replay reads and no replay rebuilds, such as a block's input;
+// - any other value with a long gap (choices.h) between two of its uses, such as a skip connection.
 struct ActivationItem {
-  OpId writer = no_id;         // the forward op that makes it
+  OpId writer = no_id;         // the op that makes it
   std::uint32_t unit = no_id;  // whose backward reads it; of several the last in program order
   std::vector<BucketId> buckets;
   bool rebuildable = false;  // may be recomputed
   Bytes bytes = 0;           // of all its buckets
 };
 
-// In program order of what writes them.
+// In program order of their writers.
 std::vector<ActivationItem> activation_items(const Graph& graph, const RecomputeAnalysis& analysis,
                                              const BucketLayout& layout);
 

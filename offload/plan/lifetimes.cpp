@@ -22,6 +22,7 @@ class LifetimeBuilder {
   Draft build() {
     make_sequence();
     find_phases();
+    stages_ = draft_.stages(graph_);
     collect_touches();
     if (draft_.handicaps.keep_until_next_load) count_loading_ops();
     for (BucketId id = 0; id < layout_.buckets.size(); ++id)
@@ -205,27 +206,22 @@ class LifetimeBuilder {
     return touch.writes && draft_.sequence[static_cast<std::size_t>(touch.position)].recompute;
   }
 
-  // A replay rebuilds what its unit alone uses from there on; of what crosses units or stays it makes a
-  // copy that nobody reads.
+  // A replay rebuilds values that its unit alone uses from there on; of a value that crosses units or stays it
+  // makes a copy that nobody reads.
   void add_activation(BucketId id) {
-    const std::span<const Touch> touches = touches_of(id);
     LifetimeId lifetime = no_id;
     bool rebuilt = false;
     bool host_has_it = false;  // the same bytes as the open lifetime
-    for (const Touch& touch : touches) {
-      bool replayed = rewritten_by_replay(touch);
+    for (const Touch& touch : touches_of(id)) {
+      const bool replayed = rewritten_by_replay(touch);
       if (replayed && !rebuilt_[id]) {
         at(open(id, touch)).copy = true;
       } else if (lifetime == no_id || (replayed && !rebuilt)) {
         lifetime = open(id, touch);
         rebuilt = replayed;
-      } else if (splits_for_offload(id, at(lifetime).last_use, touch.position)) {
-        at(lifetime).offloaded = true;
-        lifetime = open(id, touch);
-        at(lifetime).prefetched = true;
-        host_has_it = !touch.writes;
-      } else if (host_has_it && choices_.activations[id] == ActivationChoice::reload &&
-                 touch.position > at(lifetime).last_use + 1) {
+        host_has_it = false;
+      } else if (leaves(choices_.activations[id], at(lifetime).last_use, touch.position, host_has_it)) {
+        at(lifetime).offloaded = !host_has_it;
         lifetime = open(id, touch);
         at(lifetime).prefetched = true;
         host_has_it = !touch.writes;
@@ -236,11 +232,15 @@ class LifetimeBuilder {
     }
     if (layout_.roles[id] == BucketRole::loss) draft_.lifetimes[first_of(id)].offloaded = true;
   }
-  bool splits_for_offload(BucketId id, Position last, Position next) const {
-    return (choices_.activations[id] == ActivationChoice::offload ||
-            choices_.activations[id] == ActivationChoice::reload) &&
-           is_forward(last) && !is_forward(next) && next > last + 1;
+  // Whether the value is on the host between two uses of it.
+  bool leaves(ActivationChoice choice, Position last, Position next, bool host_has_it) const {
+    using enum ActivationChoice;
+    if (choice == keep || choice == recompute || next == last + 1) return false;
+    if (is_forward(last) && !is_forward(next)) return true;
+    if (choice == reload && host_has_it) return true;
+    return choice != offload && stage(next) > stage(last) + 1;
   }
+  std::uint32_t stage(Position p) const { return stages_[static_cast<std::size_t>(p)]; }
   LifetimeId first_of(BucketId id) const {
     for (LifetimeId i = 0; i < draft_.lifetimes.size(); ++i)
       if (draft_.lifetimes[i].bucket == id) return i;
@@ -255,6 +255,7 @@ class LifetimeBuilder {
   std::vector<Touch> touches_;            // in order within each bucket
   std::vector<std::size_t> first_touch_;  // by bucket, and the end
   std::vector<std::pair<Position, LifetimeId>> uses_;
+  std::vector<std::uint32_t> stages_;  // by position
   std::vector<std::uint32_t> loading_ops_;
   std::vector<std::uint8_t> rebuilt_;  // by bucket: its unit's replay makes it anew
 };
@@ -267,6 +268,19 @@ Uses::Uses(std::size_t positions, const std::vector<std::pair<Position, Lifetime
   std::partial_sum(begins_.begin(), begins_.end(), begins_.begin());
   std::vector<std::size_t> next = begins_;
   for (const auto& [position, id] : uses) ids_[next[static_cast<std::size_t>(position)]++] = id;
+}
+
+std::vector<std::uint32_t> Draft::stages(const Graph& graph) const {
+  std::vector<std::uint32_t> stages;
+  std::pair<std::uint32_t, bool> before{};
+  for (const SequenceStep& step : sequence) {
+    const Op& op = graph.op(step.op);
+    const std::pair key{op.unit, op.phase == Phase::forward && !step.recompute};
+    const std::uint32_t last = stages.empty() ? 0 : stages.back();
+    stages.push_back(stages.empty() || key == before ? last : last + 1);
+    before = key;
+  }
+  return stages;
 }
 
 Draft make_lifetimes(const Graph& graph, const RecomputeAnalysis& analysis, const BucketLayout& layout,

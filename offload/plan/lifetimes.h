@@ -45,10 +45,6 @@ struct DraftLifetime {
   Position first = 0;       // with transfers (schedule pass)
   Position last = 0;
   Position order = 0;  // of prefetches that claim at one position: lower first, then by first use
-  // Where its offload stands behind those of this later op: its position. -1: directly behind its last use.
-  Position postponed_to = -1;
-  // Where the draft has spans: when its bytes are taken, for placement; see PackingItem.
-  Position span_first = 0, span_last = 0, span_wrap = 0;
 };
 
 // By position: the lifetimes that its instruction touches, one for each bucket.
@@ -75,9 +71,10 @@ struct Draft {
   Position backward_end = 0;           // position of the first update launch, or the end
   std::vector<DraftLifetime> lifetimes;
   Uses uses;
-  bool has_spans = false;
-  // Parameter buckets in the order of their host updates; empty: the order of first use.
-  std::vector<BucketId> host_order;
+
+  // By position: its *stage*, numbered from 0. A stage is a run of instructions of one unit's forward, or of
+  // its backward with its replay. Update launches are one stage, the last.
+  std::vector<std::uint32_t> stages(const Graph& graph) const;
 };
 
 // The ops in the analysis's order, each unit's replay directly before its first backward op, and the updates

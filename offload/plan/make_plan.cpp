@@ -5,11 +5,11 @@
 #include <limits>
 #include <optional>
 
+#include "offload/plan/arena.h"
 #include "offload/plan/bound.h"
-#include "offload/plan/family.h"
-#include "offload/plan/residency.h"
-#include "offload/plan/selection.h"
-#include "offload/plan/tighten.h"
+#include "offload/plan/cells.h"
+#include "offload/plan/extreme_choices.h"
+#include "offload/plan/policies/policies.h"
 #include "stowage/planner.h"
 
 namespace stowage {
@@ -26,11 +26,19 @@ std::vector<Problem> make_problems(const Graph& graph, const Machine& machine, c
       problems.push_back(make_problem(graph, machine, options, order));
   return problems;
 }
-// The same of the automatic policy's `replays`; `units` is the graph in the units that those may rebuild.
-std::vector<Problem> automatic_problems(const Graph& units, const Machine& machine, Bytes target_bytes,
-                                        const PlanOptions& options, Replays replays) {
-  std::vector<Problem> problems =
-      make_problems(units, machine, {.target_bytes = target_bytes}, options.order);
+// The automatic policy's problems: one for each bucket size, smallest first, and order. `units` is the graph in
+// the units that `replays` may rebuild.
+std::vector<Problem> automatic_problems(const Graph& units, const Machine& machine, const PlanOptions& options,
+                                        Replays replays) {
+  std::vector<Bytes> sizes{options.bucket_bytes};
+  if (options.bucket_bytes == 0 && options.settings.efficient_buckets)
+    sizes.push_back(efficient_bucket_bytes(machine));
+  std::vector<Problem> problems;
+  for (const Bytes size : sizes) {
+    std::vector<Problem> more = make_problems(units, machine, {.target_bytes = size}, options.order);
+    if (!problems.empty() && problems.front().layout.buckets == more.front().layout.buckets) continue;
+    std::move(more.begin(), more.end(), std::back_inserter(problems));
+  }
   if (replays == Replays::whole_blocks)
     for (Problem& problem : problems) problem.items = whole_unit_items(problem.items);
   return problems;
@@ -69,7 +77,7 @@ Minimum minimum_plan(const Problem& problem) {
   for (const Choices& choices : minimum_candidates(problem)) {
     const Sketch sketch = Sketcher(problem, choices).serial();
     if (least && sketch.live_peak_bytes >= least->plan.device_peak_bytes) continue;
-    Plan plan = complete_low(problem, sketch.draft);
+    Plan plan = placed_low(problem, sketch.draft);
     if (!least || plan.device_peak_bytes < least->plan.device_peak_bytes)
       least = Minimum{std::move(plan), tightest_op(problem, sketch.draft)};
   }
@@ -87,31 +95,6 @@ Minimum least_minimum(const std::vector<Problem>& problems) {
   return least;
 }
 
-// Bucket sizes of the family, smallest first. The first gives the minimum.
-std::vector<Bytes> bucket_sizes(const Machine& machine, const PlanOptions& options) {
-  if (options.bucket_bytes > 0) return {options.bucket_bytes};
-  Bytes efficient = efficient_bucket_bytes(machine);
-  return {0, efficient};
-}
-
-// Of graphs of few ops: with each of these as the target some neighbours share a bucket, but not all. Two
-// bytes more than they have: a bucket ends with a unit where it has half its target, which one of two alike
-// must not have.
-std::vector<Bytes> sizes_between(const Graph& graph, const BucketLayout& singles) {
-  constexpr std::size_t most_ops = 20;
-  std::vector<Bytes> sizes;
-  if (graph.ops.size() > most_ops) return sizes;
-  const std::vector<BucketId>& order = singles.parameters;
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    Bytes sum = singles.buckets[order[i]].bytes;
-    for (std::size_t j = i + 1; j < order.size() && j - i + 1 < order.size(); ++j)
-      sizes.push_back((sum += singles.buckets[order[j]].bytes) + 2);
-  }
-  std::sort(sizes.begin(), sizes.end());
-  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
-  return sizes;
-}
-
 Plan with_bound(Plan plan, const Problem& problem, const Budget& budget) {
   const StepBound bound = lower_bound(problem, budget.device);
   plan.lower_bound_seconds = bound.seconds;
@@ -119,55 +102,46 @@ Plan with_bound(Plan plan, const Problem& problem, const Budget& budget) {
   return plan;
 }
 
-// The automatic policy's plans with one kind of replays. What does not depend on the budget is made when it
-// is first asked for.
-class ReplaysPlanner {
+// The plans of all emulated systems, as they are and freed of their handicaps: the automatic policy is never
+// slower than one of them that fits. Each is made when it is first needed.
+class EmulatedPlans {
  public:
-  // Keeps references. `graph` is in the units that `replays` may rebuild.
-  ReplaysPlanner(const Graph& graph, const Machine& machine, const PlanOptions& options, Replays replays)
-      : graph_(graph), machine_(machine), options_(options), replays_(replays) {}
+  // Keeps references.
+  EmulatedPlans(const Graph& graph, const Machine& machine, Bytes bucket_bytes)
+      : problems_(graph, machine, bucket_bytes) {
+    for (PolicyMember& member : all_policy_members(problems_)) members_.push_back({std::move(member)});
+  }
 
-  // Of all bucket sizes, smallest first.
-  const std::vector<Problem>& problems() {
-    if (!problems_.empty()) return problems_;
-    for (Bytes target : bucket_sizes(machine_, options_)) add_problems(target);
-    if (options_.bucket_bytes == 0)
-      for (Bytes target : sizes_between(graph_, problems_.front().layout)) add_problems(target);
-    return problems_;
-  }
-  const Minimum& least() {
-    if (!minimum_) minimum_ = least_minimum(problems());
-    return *minimum_;
-  }
-  // `most`: bytes of a plan that needs no family. `emulated`, asked once: the other systems' problems.
-  template <typename MakeEmulated>
-  void offer_to(Selection& selection, Offered& offered, Bytes most, MakeEmulated emulated) {
-    selection.offer(least().plan);
-    if (!family_) family_.emplace(problems(), std::min(least().plan.device_peak_bytes, most), emulated());
-    family_->offer_to(selection, offered);
-  }
-  void match_emulated(Selection& selection) const {
-    if (family_) family_->match_emulated(selection);
+  void improve(const Budget& budget, const PlannerSettings& settings, std::optional<RankedPlan>& best) {
+    for (Member& member : members_) {
+      if (!member.live_bytes) look_at(member);
+      if (*member.live_bytes > budget.device || (best && member.least_seconds >= best->ranked_seconds)) continue;
+      if (!member.plan) {
+        Plan plan = policy_plan(member.of);
+        plan.policy = to_string(Policy::automatic);
+        member.plan = ranked(std::move(plan), *member.of.problem, settings);
+      }
+      const RankedPlan& plan = *member.plan;
+      const bool fits = plan.plan.device_peak_bytes <= budget.device && plan.plan.host_bytes <= budget.host;
+      if (fits && (!best || plan.ranked_seconds < best->ranked_seconds)) best = plan;
+    }
   }
 
  private:
-  // Unless there are some with the same buckets.
-  void add_problems(Bytes target) {
-    std::vector<Problem> more = automatic_problems(graph_, machine_, target, options_, replays_);
-    if (std::any_of(problems_.begin(), problems_.end(), [&](const Problem& problem) {
-          return problem.layout.buckets == more.front().layout.buckets;
-        }))
-      return;
-    std::move(more.begin(), more.end(), std::back_inserter(problems_));
+  struct Member {
+    PolicyMember of;
+    std::optional<Bytes> live_bytes{};
+    double least_seconds = 0;  // no plan of it takes less
+    std::optional<RankedPlan> plan{};
+  };
+  static void look_at(Member& member) {
+    const Sketch sketch = policy_sketch(member.of);
+    member.live_bytes = sketch.live_peak_bytes;
+    member.least_seconds = least_seconds(*member.of.problem, sketch.draft);
   }
 
-  const Graph& graph_;
-  const Machine& machine_;
-  const PlanOptions& options_;
-  Replays replays_;
-  std::vector<Problem> problems_;
-  std::optional<Minimum> minimum_;
-  std::optional<Family> family_;
+  PolicyProblems problems_;
+  std::vector<Member> members_;
 };
 
 // What is left of the device budget beside context and libraries.
@@ -182,15 +156,7 @@ Budget for_plans(Budget budget, const Machine& machine) {
 class Planner::Parts {
  public:
   Parts(const Graph& graph, const Machine& machine, const PlanOptions& options)
-      : graph_(graph),
-        machine_(machine),
-        options_(options),
-        blocks_(with_whole_blocks(graph)),
-        chosen_(options.replays == Replays::whole_blocks ? blocks_ : graph_, machine_, options_,
-                options.replays) {
-    if (options.replays != Replays::whole_blocks && blocks_.unit_names != graph.unit_names)
-      whole_.emplace(blocks_, machine_, options_, Replays::whole_blocks);
-  }
+      : graph_(graph), machine_(machine), options_(options), blocks_(with_whole_blocks(graph)) {}
   Parts(const Parts&) = delete;
   Parts& operator=(const Parts&) = delete;
 
@@ -213,10 +179,11 @@ class Planner::Parts {
     if (is_emulated(options_.policy))
       return policy_minimum_bytes(options_.policy, graph_, machine_, options_.bucket_bytes);
     const Bytes most = resident().plan.device_peak_bytes;
-    return options_.policy == Policy::none ? most : std::min(chosen_.least().plan.device_peak_bytes, most);
+    return options_.policy == Policy::none ? most : std::min(least().plan.device_peak_bytes, most);
   }
 
  private:
+  bool rebuilds_whole_blocks() const { return options_.replays == Replays::whole_blocks; }
   const Resident& resident() {
     if (!resident_) resident_ = least_resident(graph_, machine_, options_.order);
     return *resident_;
@@ -226,9 +193,28 @@ class Planner::Parts {
     if (!single_) single_ = std::move(make_problems(graph_, machine_, {.target_bytes = 0}, {}).front());
     return *single_;
   }
-  std::unique_ptr<PolicyProblems> emulated() const {  // none of them has another order
-    if (options_.order.value_or(MicroBatchOrder::layer_major) != MicroBatchOrder::layer_major) return {};
-    return std::make_unique<PolicyProblems>(graph_, machine_, options_.bucket_bytes);
+  // Of the replays that the options say; behind them those of whole blocks where they are another choice.
+  const std::vector<Problem>& problems() {
+    if (!problems_.empty()) return problems_;
+    problems_ = automatic_problems(rebuilds_whole_blocks() ? blocks_ : graph_, machine_, options_, options_.replays);
+    chosen_ = problems_.size();
+    if (rebuilds_whole_blocks() || !options_.settings.whole_blocks || blocks_.unit_names == graph_.unit_names)
+      return problems_;
+    for (Problem& problem : automatic_problems(blocks_, machine_, options_, Replays::whole_blocks))
+      problems_.push_back(std::move(problem));
+    return problems_;
+  }
+  const Minimum& least() {
+    if (!minimum_) {
+      problems();
+      minimum_ = least_minimum({problems_.begin(), problems_.begin() + static_cast<std::ptrdiff_t>(chosen_)});
+    }
+    return *minimum_;
+  }
+  Cells& cells() {
+    if (!cells_)
+      cells_.emplace(problems(), single(), minimum(), resident().plan.device_peak_bytes, options_.settings);
+    return *cells_;
   }
 
   std::variant<Plan, Infeasible> plan_none(const Budget& budget) {
@@ -242,45 +228,32 @@ class Planner::Parts {
     return with_bound(plan, problem, budget);
   }
 
-  // Replays within blocks have those of whole blocks beside them, so they are never slower, but by what alike
-  // schedules may differ.
   std::variant<Plan, Infeasible> plan_automatic(const Budget& budget) {
-    if (minimum() > budget.device) return Infeasible{budget.device, minimum(), false, chosen_.least().op};
-    Selection selection = select(budget);
-    chosen_.match_emulated(selection);
-    if (!selection.best()) return Infeasible{budget.host, selection.least_host(), true, chosen_.least().op};
-    const bool chose_whole = options_.replays == Replays::whole_blocks;
-    return with_bound(std::move(*selection.best()), chose_whole ? single() : chosen_.problems().front(),
-                      budget);
+    if (minimum() > budget.device) return Infeasible{budget.device, minimum(), false, least().op};
+    std::optional<RankedPlan> best;
+    offer(resident().plan, resident().problem, budget, best);
+    offer(least().plan, problems().front(), budget, best);
+    cells().improve(budget, best);
+    if (EmulatedPlans* others = emulated()) others->improve(budget, options_.settings, best);
+    if (!best) return Infeasible{budget.host, least_host(budget.device), true, least().op};
+    return with_bound(std::move(best->plan), single(), budget);
   }
-  Selection select(const Budget& budget, double most_seconds = std::numeric_limits<double>::infinity()) {
-    const Bytes most = resident().plan.device_peak_bytes;
-    Selection selection(budget, !is_small(graph_));
-    selection.offer(resident().plan);
-    if (selection.best()) selection.best()->policy = "auto";
-    Offered offered;
-    chosen_.offer_to(selection, offered, most, [&] { return emulated(); });
-    const auto none = [] { return std::unique_ptr<PolicyProblems>(); };
-    if (whole_) whole_->offer_to(selection, offered, most, none);
-    offered.tighten_loose(selection);
-    if (selection.is_loose()) settle(selection, offered, most_seconds);
-    return selection;
+  void offer(const Plan& plan, const Problem& problem, const Budget& budget, std::optional<RankedPlan>& best) {
+    if (plan.device_peak_bytes > budget.device || plan.host_bytes > budget.host) return;
+    RankedPlan offered = ranked(plan, problem, options_.settings);
+    offered.plan.policy = to_string(Policy::automatic);
+    if (!best || offered.ranked_seconds < best->ranked_seconds) best = std::move(offered);
   }
-  // A tight plan instead of a loose one that is faster, if not by much: one of those that were offered, or
-  // what a budget gets that has no room for the loose one. No slower than that, so that more memory makes no
-  // plan slower: of what it gets not all was offered here, where the loose one is faster.
-  void settle(Selection& selection, const Offered& offered, double most_seconds) {
-    const double seconds = selection.best()->predicted_step_seconds;
-    most_seconds = std::min(most_seconds, seconds * (1 + tightening_loss));
-    const Budget less{.device = selection.best()->device_peak_bytes - 1, .host = selection.budget().host};
-    if (seconds > most_seconds) return;
-    std::optional<Plan> below;
-    if (less.device >= minimum()) below = std::move(select(less, most_seconds).best());
-    const bool is_answer = below && is_tight(*below) && below->predicted_step_seconds <= most_seconds;
-    if (!is_answer) offered.lower_fastest(selection);
-    const double infinite = std::numeric_limits<double>::infinity();
-    selection.settle_for_tight(below ? below->predicted_step_seconds : infinite);
-    if (selection.is_loose() && is_answer) selection.give_way_to(std::move(*below));
+  Bytes least_host(Bytes device) {
+    Bytes least = std::min(this->least().plan.host_bytes, cells().least_host_bytes(device));
+    if (resident().plan.device_peak_bytes <= device) least = std::min(least, resident().plan.host_bytes);
+    return least;
+  }
+  // Null where the options ask for an order that none of them has.
+  EmulatedPlans* emulated() {
+    if (options_.order.value_or(MicroBatchOrder::layer_major) != MicroBatchOrder::layer_major) return nullptr;
+    if (!emulated_) emulated_.emplace(graph_, machine_, options_.bucket_bytes);
+    return &*emulated_;
   }
 
   const Graph& graph_;
@@ -290,8 +263,11 @@ class Planner::Parts {
   std::optional<Bytes> need_;
   std::optional<Problem> single_;
   Graph blocks_;  // with both halves of a block as one unit
-  ReplaysPlanner chosen_;
-  std::optional<ReplaysPlanner> whole_;  // beside replays within blocks
+  std::vector<Problem> problems_;
+  std::size_t chosen_ = 0;  // of them, with the replays that the options say
+  std::optional<Minimum> minimum_;
+  std::optional<Cells> cells_;
+  std::optional<EmulatedPlans> emulated_;
 };
 
 Planner::Planner(const Graph& graph, const Machine& machine, const PlanOptions& options)

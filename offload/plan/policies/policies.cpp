@@ -18,10 +18,6 @@ Plan named_plan(const PolicyMember& member, const Draft& draft) {
   return plan;
 }
 
-Draft draft_of(const PolicyMember& member) {
-  return Sketcher(*member.problem, member.choices, member.handicaps).ahead(member.distance).draft;
-}
-
 using Add = void (*)(PolicyProblems&, std::vector<PolicyMember>&);
 Add adder_of(Policy policy) {
   switch (policy) {
@@ -172,7 +168,11 @@ std::vector<PolicyMember> all_policy_members(PolicyProblems& problems) {
   return members;
 }
 
-Plan policy_plan(const PolicyMember& member) { return named_plan(member, draft_of(member)); }
+Sketch policy_sketch(const PolicyMember& member) {
+  return Sketcher(*member.problem, member.choices, member.handicaps).ahead(member.distance);
+}
+
+Plan policy_plan(const PolicyMember& member) { return named_plan(member, policy_sketch(member).draft); }
 
 std::variant<Plan, Infeasible> plan_policy(Policy policy, const Graph& graph, const Machine& machine,
                                            const Budget& budget, Bytes bucket_bytes) {
@@ -181,7 +181,7 @@ std::variant<Plan, Infeasible> plan_policy(Policy policy, const Graph& graph, co
   Infeasible device{budget.device, unlimited, false, ""};
   Infeasible host{budget.host, unlimited, true, ""};
   for (const PolicyMember& member : policy_members(policy, problems)) {
-    const Draft draft = draft_of(member);
+    const Draft draft = policy_sketch(member).draft;
     Plan plan = named_plan(member, draft);
     if (plan.device_peak_bytes < device.minimum) {
       device.minimum = plan.device_peak_bytes;

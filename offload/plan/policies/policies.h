@@ -79,7 +79,8 @@ std::vector<PolicyMember> policy_members(Policy policy, PolicyProblems& problems
 // than.
 std::vector<PolicyMember> all_policy_members(PolicyProblems& problems);
 
-// The member's plan, without the lower bound.
+// The member's schedule, and its plan without the lower bound.
+Sketch policy_sketch(const PolicyMember& member);
 Plan policy_plan(const PolicyMember& member);
 
 // The fastest configuration that fits, or what the least of them needs. Without the lower bound.

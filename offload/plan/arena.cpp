@@ -1,0 +1,145 @@
+#include "offload/plan/arena.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "offload/plan/early.h"
+#include "src/placement/blocks.h"
+#include "src/placement/time_beam.h"
+#include "stowage/placement.h"
+
+namespace stowage {
+namespace {
+
+constexpr std::size_t most_searched = 500;            // lifetimes, by the search that proves bounds
+constexpr std::uint64_t most_search_nodes = 50'000;   // of that search
+constexpr Bytes small_part = 1024;  // items below this part of the live bytes are placed between the others
+// Of the beam (time_beam.h), in the order in which they are tried.
+constexpr double coherences[] = {0.35, 0.8, 0.55};
+// Heights above the live bytes that are tried for the lowest arena, in parts of the live bytes.
+constexpr Bytes low_height_unit = 200;
+const Bytes alignment = Plan{}.alignment;
+
+// Residents at the bottom of the arena, large lifetimes above them, small ones in the gaps.
+class Arena {
+ public:
+  Arena(const Problem& problem, const Draft& draft) : problem_(problem), draft_(draft) {
+    for (const DraftLifetime& lifetime : draft_.lifetimes)
+      items_.push_back({lifetime.first, lifetime.last, problem.layout.buckets[lifetime.bucket].bytes});
+    live_ = peak_live_bytes(items_);
+    part_items();
+  }
+  Bytes live() const { return live_; }
+
+  std::optional<std::vector<Bytes>> search_under(Bytes height) const {
+    if (others_.size() > most_searched || others_.empty() || height <= resident_bytes_) return std::nullopt;
+    std::vector<PlacementItem> items;
+    for (LifetimeId id : others_) items.push_back(items_[id]);
+    const PlacementResult found = solve_placement(items, {.alignment = alignment,
+                                                          .capacity = height - resident_bytes_,
+                                                          .node_limit = most_search_nodes,
+                                                          .keep_going = {}});
+    if (found.peak > height - resident_bytes_) return std::nullopt;
+    std::vector<Bytes> offsets = resident_offsets();
+    for (std::size_t i = 0; i < others_.size(); ++i) offsets[others_[i]] = resident_bytes_ + found.offsets[i];
+    return offsets;
+  }
+
+  std::optional<std::vector<Bytes>> beam_under(Bytes height, double coherence) const {
+    const Bytes taken = resident_bytes_ + (small_items_.empty() ? 0 : peak_live_bytes(small_items_));
+    const auto placed = placement::place_in_time(
+        large_items_,
+        {.height = height - std::min(height, taken), .alignment = alignment, .coherence = coherence});
+    if (!placed) return std::nullopt;
+    std::vector<Bytes> offsets = resident_offsets();
+    for (std::size_t i = 0; i < large_.size(); ++i) offsets[large_[i]] = resident_bytes_ + (*placed)[i];
+    place_between(offsets);
+    return offsets;
+  }
+
+  std::vector<Bytes> greedy() const { return place(items_, alignment).offsets; }
+
+  Bytes peak_of(const std::vector<Bytes>& offsets) const {
+    Bytes peak = 0;
+    for (std::size_t i = 0; i < offsets.size(); ++i) peak = std::max(peak, offsets[i] + items_[i].bytes);
+    return peak;
+  }
+
+ private:
+  void part_items() {
+    for (LifetimeId id = 0; id < items_.size(); ++id) {
+      if (draft_.lifetimes[id].resident) {
+        residents_.push_back(id);
+        resident_bytes_ += align_up(items_[id].bytes, alignment);
+        continue;
+      }
+      others_.push_back(id);
+      const bool small = items_[id].bytes <= live_ / small_part;
+      (small ? small_ : large_).push_back(id);
+      (small ? small_items_ : large_items_).push_back(items_[id]);
+    }
+  }
+  std::vector<Bytes> resident_offsets() const {
+    std::vector<Bytes> offsets(draft_.lifetimes.size());
+    Bytes bottom = 0;
+    for (LifetimeId id : residents_) bottom = (offsets[id] = bottom) + align_up(items_[id].bytes, alignment);
+    return offsets;
+  }
+  void place_between(std::vector<Bytes>& offsets) const {
+    std::vector<placement::Block> blocks;
+    for (const PlacementItem& item : items_)
+      blocks.push_back({item.first, item.last, item.bytes, align_up(item.bytes, alignment), 0});
+    placement::PlacedBlocks placed(blocks);
+    for (LifetimeId id : residents_) placed.add(blocks[id], offsets[id]);
+    for (LifetimeId id : large_) placed.add(blocks[id], offsets[id]);
+    std::vector<LifetimeId> order = small_;
+    std::stable_sort(order.begin(), order.end(),
+                     [&](LifetimeId a, LifetimeId b) { return blocks[a].area() > blocks[b].area(); });
+    for (LifetimeId id : order) {
+      offsets[id] = placed.find_gap(blocks[id], placement::Fit::first);
+      placed.add(blocks[id], offsets[id]);
+    }
+  }
+
+  const Problem& problem_;
+  const Draft& draft_;
+  Bytes live_ = 0;
+  std::vector<LifetimeId> residents_, others_, large_, small_;
+  Bytes resident_bytes_ = 0;
+  std::vector<PlacementItem> items_, large_items_, small_items_;
+};
+
+}  // namespace
+
+std::optional<Plan> placed_within(const Problem& problem, const Draft& draft, Bytes capacity,
+                                  const PlannerSettings& settings) {
+  const Arena arena(problem, draft);
+  if (arena.live() > capacity) return std::nullopt;
+  std::optional<Plan> fastest;
+  const auto offer = [&](const std::optional<std::vector<Bytes>>& offsets) {
+    if (!offsets || arena.peak_of(*offsets) > capacity) return;
+    Plan plan = complete_at(problem, draft, *offsets);
+    if (!fastest || plan.predicted_step_seconds < fastest->predicted_step_seconds) fastest = std::move(plan);
+  };
+  offer(arena.greedy());
+  if (settings.beam) offer(arena.beam_under(capacity, coherences[0]));
+  if (!fastest && settings.search) offer(arena.search_under(capacity));
+  for (std::size_t i = 1; !fastest && settings.beam && i < std::size(coherences); ++i)
+    offer(arena.beam_under(capacity, coherences[i]));
+  return fastest;
+}
+
+Plan placed_low(const Problem& problem, const Draft& draft) {
+  const Arena arena(problem, draft);
+  std::vector<Bytes> lowest = arena.greedy();
+  const Bytes live = arena.live(), unit = live / low_height_unit;
+  std::optional<std::vector<Bytes>> found;
+  if (arena.peak_of(lowest) > live + 2 * unit) found = arena.search_under(live + 2 * unit);
+  for (Bytes units = 0; !found && unit > 0 && live + unit * units < arena.peak_of(lowest); ++units)
+    for (const double coherence : coherences)
+      if (!found) found = arena.beam_under(live + unit * units, coherence);
+  if (found && arena.peak_of(*found) < arena.peak_of(lowest)) lowest = std::move(*found);
+  return complete_at(problem, draft, lowest);
+}
+
+}  // namespace stowage

@@ -1,0 +1,21 @@
+// The ends of what can be chosen: the fewest device bytes, and everything on the device.
+#pragma once
+
+#include <vector>
+
+#include "offload/plan/candidate.h"
+
+namespace stowage {
+
+// The lowest choice of everything: all values that can be are recomputed, the others spill.
+Choices lowest_choices(const Problem& problem);
+// One of these has the fewest live bytes, serially: the lowest; all activations on the host or kept; and the
+// lowest without those replays that need more bytes than the others do.
+std::vector<Choices> minimum_candidates(const Problem& problem);
+// Everything on the device, nothing recomputed.
+Choices resident_choices(const Problem& problem);
+
+// The highest LoadChoice of a bucket; each_op where there is no choice.
+LoadChoice highest_load(const Problem& problem, BucketId bucket);
+
+}  // namespace stowage

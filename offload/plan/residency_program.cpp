@@ -1,0 +1,349 @@
+#include "offload/plan/residency_program.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
+
+#include "offload/plan/extreme_choices.h"
+#include "offload/plan/lane_sharing.h"
+#include "src/graph/cost.h"
+
+namespace stowage {
+namespace {
+
+using Lanes = std::array<double, share_lanes>;
+
+// Costs that differ in rounding alone are alike.
+double rough(double value) { return static_cast<double>(static_cast<float>(value)); }
+
+void append(const Lanes& lanes, std::vector<double>& key) {
+  for (const double seconds : lanes) key.push_back(rough(seconds));
+}
+
+// Of each parameter bucket: its own bucket, that of its gradients and that of its optimizer state.
+std::vector<std::vector<BucketId>> with_dependents(const BucketLayout& layout) {
+  std::vector<std::vector<BucketId>> buckets(layout.buckets.size());
+  for (BucketId id = 0; id < layout.buckets.size(); ++id) {
+    buckets[id].push_back(id);
+    if (layout.parameters_of[id] != no_id) buckets[layout.parameters_of[id]].push_back(id);
+  }
+  return buckets;
+}
+
+}  // namespace
+
+ResidencyProgram::ResidencyProgram(const Problem& problem, const PlannerSettings& settings)
+    : problem_(problem), settings_(settings) {
+  using enum ActivationChoice;
+  const std::array<Uniform, load_choices> drafts{
+      uniform(LoadChoice::each_op, recompute), uniform(LoadChoice::each_unit, spill),
+      uniform(LoadChoice::held, offload), uniform(LoadChoice::resident, keep)};
+  find_moments(drafts.front());
+  find_fixed();
+  add_loads(drafts);
+  add_items(drafts[1], drafts[2], drafts[3]);
+  merge();
+}
+
+ResidencyProgram::Uniform ResidencyProgram::uniform(LoadChoice load, ActivationChoice activation) const {
+  Choices choices = lowest_choices(problem_);
+  for (BucketId id = 0; id < choices.loads.size(); ++id)
+    choices.loads[id] = std::min(load, highest_load(problem_, id));
+  for (const ActivationItem& item : problem_.items)
+    if (item.rebuildable || activation != ActivationChoice::recompute) choose(item, activation, choices);
+  Uniform of;
+  of.draft = Sketcher(problem_, choices).serial().draft;
+  of.stages = of.draft.stages(*problem_.graph);
+  of.of_bucket.resize(problem_.layout.buckets.size());
+  for (LifetimeId id = 0; id < of.draft.lifetimes.size(); ++id)
+    of.of_bucket[of.draft.lifetimes[id].bucket].push_back(id);
+  return of;
+}
+
+// Of as many equal runs of stages the stage with most live bytes each.
+void ResidencyProgram::find_moments(const Uniform& lowest) {
+  const std::vector<DraftLifetime>& lifetimes = lowest.draft.lifetimes;
+  const std::size_t positions = lowest.draft.sequence.size();
+  std::vector<double> live(positions + 1, 0);
+  const auto bytes_of = [&](const DraftLifetime& lifetime) {
+    return static_cast<double>(problem_.layout.buckets[lifetime.bucket].bytes);
+  };
+  for (const DraftLifetime& lifetime : lifetimes) {
+    live[static_cast<std::size_t>(lifetime.first)] += bytes_of(lifetime);
+    live[static_cast<std::size_t>(lifetime.last)] -= bytes_of(lifetime);
+  }
+  for (std::size_t p = 1; p < live.size(); ++p) live[p] += live[p - 1];
+  stages_ = positions == 0 ? 0 : lowest.stages.back() + 1;
+  const std::size_t count = std::min<std::size_t>(settings_.memory_moments, stages_);
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto from = static_cast<std::uint32_t>(i * stages_ / count);
+    const auto to = static_cast<std::uint32_t>((i + 1) * stages_ / count);
+    const auto at = [&](std::uint32_t stage) {
+      return std::lower_bound(lowest.stages.begin(), lowest.stages.end(), stage) - lowest.stages.begin();
+    };
+    const auto most = std::max_element(live.begin() + at(from), live.begin() + at(to)) - live.begin();
+    moments_.push_back(lowest.stages[static_cast<std::size_t>(most)]);
+    base_.push_back(live[static_cast<std::size_t>(most)]);
+    std::vector<std::uint8_t>& counted = at_moment_.emplace_back(problem_.layout.buckets.size(), 0);
+    for (const DraftLifetime& lifetime : lifetimes)
+      if (lifetime.first <= most && most < lifetime.last) counted[lifetime.bucket] = 1;
+  }
+}
+
+bool ResidencyProgram::in_front(const SequenceStep& step) const {
+  const Op& op = problem_.graph->op(step.op);
+  if (step.recompute || op.phase != Phase::forward) return false;
+  return problem_.analysis.order == MicroBatchOrder::layer_major ||
+         problem_.graph->micro_batch_of(op.unit) == 0;
+}
+
+// The graph's own ops, and each parameter bucket's updates.
+void ResidencyProgram::find_fixed() {
+  const Graph& graph = *problem_.graph;
+  host_update_.assign(problem_.layout.buckets.size(), 0);
+  update_.assign(problem_.layout.buckets.size(), 0);
+  producer_.assign(graph.tensors.size(), no_id);
+  readers_.assign(graph.tensors.size(), 0);
+  makes_item_.assign(graph.ops.size(), 0);
+  for (OpId op = 0; op < graph.ops.size(); ++op) {
+    const Op& description = graph.op(op);
+    const double seconds = op_seconds(description, *problem_.machine);
+    if (description.phase != Phase::update)
+      (in_front({op, false}) ? fixed_.front : fixed_.back)[share_compute] += seconds;
+    for (TensorId id : description.writes) {
+      if (description.phase == Phase::forward) producer_[id] = op;
+      if (description.phase != Phase::update || graph.tensor(id).kind != TensorKind::parameter) continue;
+      host_update_[problem_.layout.bucket_of[id]] += host_seconds(description, *problem_.machine);
+      update_[problem_.layout.bucket_of[id]] += seconds;
+    }
+    if (description.phase == Phase::forward)
+      for (TensorId id : description.reads) ++readers_[id];
+  }
+  for (const ActivationItem& item : problem_.items) makes_item_[item.writer] = 1;
+  step_seconds_ = std::max(1e-12, fixed_.front[share_compute] + fixed_.back[share_compute]);
+  for (const Bucket& bucket : problem_.layout.buckets) total_bytes_ += static_cast<double>(bucket.bytes);
+}
+
+// The transfers of one bucket with these lifetimes, and its bytes at moments where the lowest choices have
+// none of it.
+void ResidencyProgram::add_bucket(BucketId bucket, const Uniform& of, ShareCost& cost) const {
+  const Bytes bytes = problem_.layout.buckets[bucket].bytes;
+  bool on_host = false;
+  std::vector<std::uint8_t> there(moments_.size(), 0);
+  for (LifetimeId id : of.of_bucket[bucket]) {
+    const DraftLifetime& lifetime = of.draft.lifetimes[id];
+    on_host |= lifetime.prefetched || lifetime.offloaded;
+    const auto lanes = [&](Position p) -> Lanes& {
+      return in_front(of.draft.sequence[static_cast<std::size_t>(p)]) ? cost.front : cost.back;
+    };
+    if (lifetime.prefetched) lanes(lifetime.first_use)[share_h2d] += problem_.machine->h2d.seconds(bytes);
+    if (lifetime.offloaded) lanes(lifetime.last_use)[share_d2h] += problem_.machine->d2h.seconds(bytes);
+    add_prices(cost, lifetime.prefetched + lifetime.offloaded);
+    const std::uint32_t first = of.stages[static_cast<std::size_t>(lifetime.first)];
+    const std::uint32_t last = of.stages[static_cast<std::size_t>(lifetime.last - 1)];
+    for (std::size_t m = 0; m < moments_.size(); ++m)
+      if (first <= moments_[m] && moments_[m] <= last && !at_moment_[m][bucket]) there[m] = 1;
+    cost.price += settings_.occupancy_price * step_seconds_ * static_cast<double>(bytes) / total_bytes_ *
+                  static_cast<double>(last - first + 1) / static_cast<double>(stages_);
+  }
+  for (std::size_t m = 0; m < moments_.size(); ++m)
+    if (there[m] != 0) cost.memory[m] += static_cast<double>(bytes);
+  if (on_host) cost.memory[moments_.size()] += static_cast<double>(bytes);
+}
+
+void ResidencyProgram::add_prices(ShareCost& cost, double transfers) const {
+  cost.price += transfers * settings_.transfer_risk * problem_.machine->h2d.latency_seconds;
+}
+
+void ResidencyProgram::share_lanes(ShareCost& cost) const {
+  const LaneSharing& sharing = problem_.sharing;
+  for (Lanes* lanes : {&cost.front, &cost.back}) {
+    const double in = (*lanes)[share_h2d], out = (*lanes)[share_d2h];
+    (*lanes)[share_host] += (in * problem_.machine->h2d.bytes_per_second +
+                             out * problem_.machine->d2h.bytes_per_second) *
+                            sharing.host_seconds_per_byte;
+    (*lanes)[share_h2d] += out * sharing.of_out;
+    (*lanes)[share_d2h] += in * sharing.of_in;
+    cost.price += settings_.traffic_price * (in + out);
+  }
+}
+
+void ResidencyProgram::add_loads(const std::array<Uniform, load_choices>& drafts) {
+  const std::vector<std::vector<BucketId>> buckets = with_dependents(problem_.layout);
+  for (BucketId id = 0; id < problem_.layout.buckets.size(); ++id) {
+    const LoadChoice highest = highest_load(problem_, id);
+    if (highest == LoadChoice::each_op || drafts.front().of_bucket[id].empty()) continue;
+    Class of;
+    of.members.push_back(
+        {false, id, drafts.front().draft.lifetimes[drafts.front().of_bucket[id].front()].first_use});
+    for (std::size_t level = 0; level <= static_cast<std::size_t>(highest); ++level) {
+      const bool resident = level == static_cast<std::size_t>(LoadChoice::resident);
+      ShareCost cost;
+      for (BucketId each : buckets[id]) {
+        add_bucket(each, drafts.at(level), cost);
+        if (!resident && problem_.layout.roles[each] == BucketRole::optimizer_state)
+          cost.memory[moments_.size()] += static_cast<double>(problem_.layout.buckets[each].bytes);
+      }
+      (resident ? cost.front[share_compute] : cost.front[share_host]) +=
+          resident ? update_[id] : host_update_[id];
+      share_lanes(cost);
+      of.options.push_back(cost);
+      of.levels.push_back(static_cast<std::uint8_t>(level));
+    }
+    classes_.push_back(std::move(of));
+  }
+}
+
+// The op once more, and ops whose results nothing but it reads and no item keeps.
+double ResidencyProgram::seconds_to_rebuild(OpId op) const {
+  double seconds = op_seconds(problem_.graph->op(op), *problem_.machine);
+  for (TensorId id : problem_.graph->op(op).reads) {
+    const OpId producer = producer_[id];
+    const bool alone = producer != no_id && readers_[id] == 1 && !makes_item_[producer];
+    if (alone && problem_.graph->op(producer).unit == problem_.graph->op(op).unit)
+      seconds += seconds_to_rebuild(producer);
+  }
+  return seconds;
+}
+
+// An op that makes several items runs once more for all of them: its time counts for the largest.
+void ResidencyProgram::add_items(const Uniform& spilled, const Uniform& offloaded, const Uniform& kept) {
+  std::map<OpId, const ActivationItem*> largest;
+  for (const ActivationItem& item : problem_.items) {
+    const ActivationItem*& most = largest[item.writer];
+    if (most == nullptr || most->bytes < item.bytes) most = &item;
+  }
+  const std::array drafts{std::pair(ActivationChoice::spill, &spilled),
+                          std::pair(ActivationChoice::offload, &offloaded),
+                          std::pair(ActivationChoice::keep, &kept)};
+  for (std::uint32_t i = 0; i < problem_.items.size(); ++i) {
+    const ActivationItem& item = problem_.items[i];
+    Class of;
+    of.members.push_back({true, i, kept.draft.lifetimes[kept.of_bucket[item.buckets.front()].front()].first_use});
+    const auto add = [&](ActivationChoice choice, const ShareCost& cost) {
+      const bool alike = !of.options.empty() && of.options.back().front == cost.front &&
+                         of.options.back().back == cost.back && of.options.back().memory == cost.memory;
+      if (alike) return;
+      of.options.push_back(cost);
+      of.levels.push_back(static_cast<std::uint8_t>(choice));
+    };
+    if (item.rebuildable) {
+      ShareCost cost;
+      if (largest[item.writer] == &item) cost.back[share_compute] = seconds_to_rebuild(item.writer);
+      cost.price = settings_.replay_price * cost.back[share_compute];
+      add(ActivationChoice::recompute, cost);
+    }
+    for (const auto& [choice, draft] : drafts) {
+      if (choice == ActivationChoice::spill && (item.rebuildable || !settings_.spills)) continue;
+      ShareCost cost;
+      for (BucketId bucket : item.buckets) add_bucket(bucket, *draft, cost);
+      share_lanes(cost);
+      add(choice, cost);
+    }
+    classes_.push_back(std::move(of));
+  }
+}
+
+void ResidencyProgram::merge() {
+  std::map<std::vector<double>, std::size_t> kinds, known;
+  std::vector<Class> merged;
+  for (Class& of : classes_) {
+    double most_host = 0;
+    std::vector<double> key{of.members.front().is_activation ? 1.0 : 0.0};
+    for (std::size_t o = 0; o < of.options.size(); ++o) {
+      key.push_back(of.levels[o]);
+      append(of.options[o].front, key);
+      append(of.options[o].back, key);
+      key.push_back(of.options[o].memory[moments_.size()]);
+      most_host = std::max(most_host, of.options[o].memory[moments_.size()]);
+    }
+    most_host_ += static_cast<Bytes>(most_host);
+    of.kind = kinds.emplace(key, kinds.size()).first->second;
+    for (const ShareCost& option : of.options)
+      key.insert(key.end(), option.memory.begin(), option.memory.begin() + static_cast<std::ptrdiff_t>(moments_.size()));
+    const auto [at, is_new] = known.emplace(std::move(key), merged.size());
+    if (is_new)
+      merged.push_back(std::move(of));
+    else
+      merged[at->second].members.push_back(of.members.front());
+  }
+  classes_ = std::move(merged);
+}
+
+ResidencyProgram::Mixture ResidencyProgram::solve(Bytes device, Bytes host) const {
+  std::vector<double> room;
+  for (const double base : base_) room.push_back(static_cast<double>(device) - base);
+  room.push_back(host == unlimited ? static_cast<double>(most_host_) : static_cast<double>(host));
+  return solve_for(room, 1, 0);
+}
+
+ResidencyProgram::Mixture ResidencyProgram::least_host(Bytes device) const {
+  std::vector<double> room;
+  for (const double base : base_) room.push_back(static_cast<double>(device) - base);
+  room.push_back(static_cast<double>(most_host_));
+  // A host byte more is never worth the time that it saves.
+  return solve_for(room, 1e-3, 1);
+}
+
+ResidencyProgram::Mixture ResidencyProgram::solve_for(const std::vector<double>& room, double seconds_weight,
+                                                      double host_weight) const {
+  const double second = seconds_weight / step_seconds_;
+  const double byte = 1 / std::clamp(*std::max_element(room.begin(), room.end()), 1.0, total_bytes_);
+  const auto scaled = [&](ShareCost cost) {
+    cost.price = second * cost.price + host_weight * byte * cost.memory[moments_.size()];
+    for (Lanes* lanes : {&cost.front, &cost.back})
+      for (double& seconds : *lanes) seconds *= second;
+    for (double& bytes : cost.memory) bytes *= byte;
+    return cost;
+  };
+  ShareProgram program;
+  program.fixed = scaled(fixed_);
+  for (const Class& of : classes_) {
+    ShareDecision& decision = program.decisions.emplace_back();
+    decision.count = static_cast<double>(of.members.size());
+    for (const ShareCost& option : of.options) decision.options.push_back(scaled(option));
+  }
+  for (const double bytes : room) program.room.push_back(std::max(1e-3, bytes * byte));
+  ShareAnswer answer = stowage::solve(program, settings_.program_tolerance);
+  return {answer.value / second, answer.fits, std::move(answer.shares)};
+}
+
+Choices ResidencyProgram::round(const Mixture& mixture, Rounding rounding) const {
+  struct Turn {
+    std::size_t kind = 0;
+    const Member* member = nullptr;
+    std::size_t of = 0;
+  };
+  std::vector<Turn> turns;
+  for (std::size_t c = 0; c < classes_.size(); ++c)
+    for (const Member& member : classes_[c].members) turns.push_back({classes_[c].kind, &member, c});
+  std::sort(turns.begin(), turns.end(), [&](const Turn& a, const Turn& b) {
+    const bool earlier = std::tuple(a.member->position, a.member->index) < std::tuple(b.member->position, b.member->index);
+    const bool later = std::tuple(b.member->position, b.member->index) < std::tuple(a.member->position, a.member->index);
+    if (a.kind != b.kind) return a.kind < b.kind;
+    return rounding == Rounding::forward ? earlier : later;
+  });
+  Choices choices = lowest_choices(problem_);
+  std::vector<double> owed;  // by option, of the kind at hand
+  for (std::size_t t = 0; t < turns.size(); ++t) {
+    const std::vector<double>& shares = mixture.shares[turns[t].of];
+    if (t == 0 || turns[t].kind != turns[t - 1].kind) owed.assign(shares.size(), 0);
+    for (std::size_t o = 0; o < shares.size(); ++o) owed[o] += shares[o];
+    std::size_t most = 0;
+    for (std::size_t o = 1; o < owed.size(); ++o)
+      if (owed[o] > owed[most] + 1e-9) most = o;
+    owed[most] -= 1;
+    set(*turns[t].member, classes_[turns[t].of].levels[most], choices);
+  }
+  return choices;
+}
+
+void ResidencyProgram::set(const Member& member, std::uint8_t level, Choices& choices) const {
+  if (member.is_activation)
+    choose(problem_.items[member.index], static_cast<ActivationChoice>(level), choices);
+  else
+    choices.loads[member.index] = static_cast<LoadChoice>(level);
+}
+
+}  // namespace stowage

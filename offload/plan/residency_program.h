@@ -1,0 +1,98 @@
+// Residency pass: what each parameter bucket and each activation does under given amounts of memory.
+//
+// A linear program (share_program.h) decides which share of each class of alike items has which choice, so
+// that the busiest lane of the step's front and that of its back have least to do. Device memory is a row at
+// each of some *moments*, stages (choices.h) spread over the step; host memory is one more row. The program's
+// answer is then rounded item by item, in the order of time, by carrying each class's remainders along
+// (error diffusion), so that every part of the step has about the shares that the program gave it.
+//
+// Where lanes slow each other, a transfer's cost on its own lane has its cost on the others beside it, as in
+// the lower bound (bound_program.h).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "offload/plan/candidate.h"
+#include "offload/plan/share_program.h"
+
+namespace stowage {
+
+// Where the program's remainders are carried: from the first item of a class to its last, or from the last to
+// the first.
+enum class Rounding : std::uint8_t { forward, backward };
+
+class ResidencyProgram {
+ public:
+  // Keeps a reference: `problem` must outlive it.
+  ResidencyProgram(const Problem& problem, const PlannerSettings& settings);
+
+  struct Mixture {
+    double seconds = 0;                       // of a step whose lanes overlap perfectly
+    bool fits = false;                        // in both rooms
+    std::vector<std::vector<double>> shares;  // by class and option
+  };
+  // With so many device bytes at each moment, and so many host bytes.
+  Mixture solve(Bytes device, Bytes host) const;
+  // With as few host bytes as these device bytes allow.
+  Mixture least_host(Bytes device) const;
+  Choices round(const Mixture& mixture, Rounding rounding) const;
+
+  // Host bytes of the choice that has most of them: no plan needs more.
+  Bytes most_host_bytes() const { return most_host_; }
+
+ private:
+  // A parameter or input bucket, or an activation item.
+  struct Member {
+    bool is_activation = false;
+    std::uint32_t index = 0;
+    Position position = 0;  // of its first use
+  };
+  // Options of one class: alike in all that they cost, at each moment too.
+  struct Class {
+    std::vector<ShareCost> options;  // seconds and bytes; memory: by moment, then host bytes
+    std::vector<std::uint8_t> levels;
+    std::vector<Member> members;
+    std::size_t kind = 0;  // classes that differ in memory alone are of one kind
+  };
+  // Lifetimes of all buckets with one level everywhere.
+  struct Uniform {
+    Draft draft;
+    std::vector<std::uint32_t> stages;
+    std::vector<std::vector<LifetimeId>> of_bucket;
+  };
+
+  Uniform uniform(LoadChoice load, ActivationChoice activation) const;
+  void find_moments(const Uniform& lowest);
+  void find_fixed();
+  void add_loads(const std::array<Uniform, load_choices>& drafts);
+  void add_items(const Uniform& spilled, const Uniform& offloaded, const Uniform& kept);
+  void merge();
+  bool in_front(const SequenceStep& step) const;
+  void add_bucket(BucketId bucket, const Uniform& of, ShareCost& cost) const;
+  void share_lanes(ShareCost& cost) const;
+  void add_prices(ShareCost& cost, double transfers) const;
+  double seconds_to_rebuild(OpId op) const;
+  Mixture solve_for(const std::vector<double>& room, double seconds_weight, double host_weight) const;
+  void set(const Member& member, std::uint8_t level, Choices& choices) const;
+
+  const Problem& problem_;
+  const PlannerSettings& settings_;
+  Bytes most_host_ = 0;
+  ShareCost fixed_;
+  std::vector<std::uint32_t> moments_;                // stages, rising
+  std::vector<double> base_;                          // by moment: live bytes with the lowest choices
+  std::vector<std::vector<std::uint8_t>> at_moment_;  // by moment and bucket: counted in base_
+  std::vector<double> host_update_, update_;          // by parameter bucket: seconds on the host, on the device
+  std::vector<Class> classes_;
+  // For what rebuilding costs.
+  std::vector<OpId> producer_;             // by tensor: the forward op that makes it
+  std::vector<std::uint32_t> readers_;     // by tensor: forward ops
+  std::vector<std::uint8_t> makes_item_;   // by op
+  std::uint32_t stages_ = 0;
+  double step_seconds_ = 1, total_bytes_ = 1;  // units of the program
+};
+
+}  // namespace stowage
