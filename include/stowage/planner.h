@@ -88,7 +88,7 @@ struct PlannerSettings {
   std::size_t patience = 4;
   // Shares of a cell's memory that a schedule's live bytes may take: the first, and those behind it as long as
   // the schedule finds no places.
-  std::vector<double> caps{0.99, 0.97, 0.94, 0.9, 0.85, 0.8, 0.7, 0.5};
+  std::vector<double> caps{0.99, 0.98, 0.97, 0.96, 0.95, 0.93, 0.9, 0.85, 0.8, 0.7, 0.5};
   // Schedules of one cell that are placed.
   std::size_t most_placed = 4;
 

@@ -31,18 +31,16 @@ class Arena {
   }
   Bytes live() const { return live_; }
 
+  std::vector<Bytes> greedy() const { return with_residents(place(other_items_, alignment).offsets); }
+
   std::optional<std::vector<Bytes>> search_under(Bytes height) const {
-    if (others_.size() > most_searched || others_.empty() || height <= resident_bytes_) return std::nullopt;
-    std::vector<PlacementItem> items;
-    for (LifetimeId id : others_) items.push_back(items_[id]);
-    const PlacementResult found = solve_placement(items, {.alignment = alignment,
-                                                          .capacity = height - resident_bytes_,
-                                                          .node_limit = most_search_nodes,
-                                                          .keep_going = {}});
+    if (others_.size() > most_searched || height <= resident_bytes_) return std::nullopt;
+    const PlacementResult found = solve_placement(other_items_, {.alignment = alignment,
+                                                                 .capacity = height - resident_bytes_,
+                                                                 .node_limit = most_search_nodes,
+                                                                 .keep_going = {}});
     if (found.peak > height - resident_bytes_) return std::nullopt;
-    std::vector<Bytes> offsets = resident_offsets();
-    for (std::size_t i = 0; i < others_.size(); ++i) offsets[others_[i]] = resident_bytes_ + found.offsets[i];
-    return offsets;
+    return with_residents(found.offsets);
   }
 
   std::optional<std::vector<Bytes>> beam_under(Bytes height, double coherence) const {
@@ -56,8 +54,6 @@ class Arena {
     place_between(offsets);
     return offsets;
   }
-
-  std::vector<Bytes> greedy() const { return place(items_, alignment).offsets; }
 
   Bytes peak_of(const std::vector<Bytes>& offsets) const {
     Bytes peak = 0;
@@ -74,6 +70,7 @@ class Arena {
         continue;
       }
       others_.push_back(id);
+      other_items_.push_back(items_[id]);
       const bool small = items_[id].bytes <= live_ / small_part;
       (small ? small_ : large_).push_back(id);
       (small ? small_items_ : large_items_).push_back(items_[id]);
@@ -83,6 +80,12 @@ class Arena {
     std::vector<Bytes> offsets(draft_.lifetimes.size());
     Bytes bottom = 0;
     for (LifetimeId id : residents_) bottom = (offsets[id] = bottom) + align_up(items_[id].bytes, alignment);
+    return offsets;
+  }
+  // All offsets, from those of all lifetimes but the residents.
+  std::vector<Bytes> with_residents(const std::vector<Bytes>& of_others) const {
+    std::vector<Bytes> offsets = resident_offsets();
+    for (std::size_t i = 0; i < others_.size(); ++i) offsets[others_[i]] = resident_bytes_ + of_others[i];
     return offsets;
   }
   void place_between(std::vector<Bytes>& offsets) const {
@@ -106,7 +109,7 @@ class Arena {
   Bytes live_ = 0;
   std::vector<LifetimeId> residents_, others_, large_, small_;
   Bytes resident_bytes_ = 0;
-  std::vector<PlacementItem> items_, large_items_, small_items_;
+  std::vector<PlacementItem> items_, other_items_, large_items_, small_items_;
 };
 
 }  // namespace

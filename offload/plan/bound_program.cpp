@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
+#include <utility>
 
 #include "src/graph/cost.h"
 
@@ -33,9 +35,9 @@ struct Use {
   bool writes = false;
 };
 
-// Between two uses of a group's bytes.
+// Between two uses of a group's bytes; or the same gap of several groups that one op makes.
 struct Gap {
-  TensorId id = no_id;
+  std::vector<TensorId> groups;
   OpId after = no_id, before = no_id;  // the uses
   OpId writer = no_id;                 // of the bytes as they are in the gap
   Bytes bytes = 0;
@@ -301,25 +303,29 @@ class ProgramBuilder {
       for (TensorId id : groups(graph_.op(op).reads)) add_use(id, {op, false}, uses);
       for (TensorId id : groups(graph_.op(op).writes)) add_use(id, {op, true}, uses);
     }
-    std::vector<Gap> gaps;
+    // By writer, sides of the turn, and moments within: one decision, of which any mixture keeps to the costs.
+    std::map<std::tuple<OpId, bool, bool, std::size_t, std::size_t>, Gap> gaps;
     for (const auto& [id, of] : uses) {
       OpId writer = no_id;
       for (std::size_t i = 0; i + 1 < of.size(); ++i) {
         if (of[i].writes) writer = of[i].op;
-        if (has_moment(of[i].op, of[i + 1].op)) gaps.push_back({id, of[i].op, of[i + 1].op, writer, group_bytes(id)});
+        const auto [first, last] = moments_between(of[i].op, of[i + 1].op);
+        if (first == last) continue;
+        Gap& gap = gaps[{writer, in_front(of[i].op), in_front(of[i + 1].op), first, last}];
+        gap.groups.push_back(id);
+        gap.after = of[i].op;
+        gap.before = of[i + 1].op;
+        gap.writer = writer;
+        gap.bytes += group_bytes(id);
       }
     }
-    // An op that makes several of these groups runs once more for all of them: its time counts for the largest.
-    std::map<OpId, std::map<TensorId, Bytes>> made;
-    for (const Gap& gap : gaps) made[gap.writer][gap.id] = gap.bytes;
-    for (const Gap& gap : gaps) {
-      const std::map<TensorId, Bytes>& beside = made[gap.writer];
-      const auto most = std::max_element(beside.begin(), beside.end(),
-                                         [](const auto& a, const auto& b) { return a.second < b.second; });
-      Bytes sum = 0;
-      for (const auto& each : beside) sum += each.second;
-      add_gap(gap, gap.writer != no_id && most->first == gap.id, sum);
+    // An op that makes several of these runs once more for all of them: its time counts for the largest.
+    std::map<OpId, const Gap*> largest;
+    for (const auto& [key, gap] : gaps) {
+      const Gap*& most = largest[gap.writer];
+      if (most == nullptr || most->bytes < gap.bytes) most = &gap;
     }
+    for (const auto& [key, gap] : gaps) add_gap(gap, gap.writer != no_id && largest[gap.writer] == &gap);
   }
   void add_use(TensorId id, const Use& use, std::map<TensorId, std::vector<Use>>& uses) const {
     if (problem_.layout.roles[problem_.layout.bucket_of[id]] != BucketRole::activation) return;
@@ -329,21 +335,26 @@ class ProgramBuilder {
     else
       of.push_back(use);
   }
-  bool has_moment(OpId after, OpId before) const {
-    return std::any_of(moments_.begin(), moments_.end() - 1,
-                       [&](const Moment& moment) { return after < moment.op && moment.op < before; });
+  // Indices of the moments strictly between two ops.
+  std::pair<std::size_t, std::size_t> moments_between(OpId after, OpId before) const {
+    std::size_t first = 0;
+    while (first < gate() && moments_[first].op <= after) ++first;
+    std::size_t last = first;
+    while (last < gate() && moments_[last].op < before) ++last;
+    return {first, last};
   }
-  // `counts`: whether the writer's time is counted here; `made`: bytes that it makes in all.
-  void add_gap(const Gap& gap, bool counts, Bytes made) {
+  // `counts`: whether the writer's time is counted here.
+  void add_gap(const Gap& gap, bool counts) {
     const auto in_gap = [&](OpId op) { return gap.after < op && op < gap.before; };
     ShareDecision decision;
     const auto option = [&](auto&& there) -> ShareCost& {
       ShareCost& cost = decision.options.emplace_back();
-      stay(gap.id, gap.bytes, cost, [&](OpId op) { return in_gap(op) && there(op); });
+      for (TensorId id : gap.groups)
+        stay(id, group_bytes(id), cost, [&](OpId op) { return in_gap(op) && there(op); });
       return cost;
     };
     const auto rebuild = [&](std::array<double, share_lanes>& lanes) {
-      if (counts) add_rebuilding(gap.writer, made, lanes);
+      if (counts) add_rebuilding(gap.writer, gap.bytes, lanes);
     };
     const auto nowhere = [](OpId) { return false; };
     option([](OpId) { return true; });
