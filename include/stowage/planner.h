@@ -61,6 +61,8 @@ struct PlannerSettings {
   // Values that are not used for a while leave the device wherever they are not, not between forward and
   // backward alone.
   bool spills = true;
+  // Values that cross from one unit into the next may be made anew by the op that made them.
+  bool remakes = true;
   // Besides buckets of single tensors, buckets that the link moves efficiently.
   bool efficient_buckets = true;
   // Besides replays within half-blocks, replays of whole Transformer blocks.

@@ -9,8 +9,8 @@
 namespace stowage {
 
 // Of an activation bucket with a gap between two uses. A *gap* is long if a whole stage (a unit's forward or
-// backward) lies between the two uses. Only values that a unit saves for its own backward (recompute.h) can
-// be recomputed.
+// backward) lies between the two uses. Values can be recomputed that a unit saves for its own backward, and
+// those that have a remaker (recompute.h).
 enum class ActivationChoice : std::uint8_t {
   reload,     // as spill, and brought back for every op that reads it in backward, until one writes it
   recompute,  // dropped after forward, rebuilt in backward

@@ -87,7 +87,10 @@ std::vector<ActivationItem> activation_items(const Graph& graph, const Recompute
   OpId last = no_id;  // the op that made the item at the end, if more may join it
   for (const Found& found : find(graph, analysis, layout)) {
     const bool joins = found.rebuildable && found.writer == last;
-    if (!joins) items.push_back({found.writer, found.unit, {}, found.rebuildable, 0});
+    if (!joins) {
+      const TensorId group = analysis.group[layout.buckets[found.bucket].tensors.front().tensor];
+      items.push_back({found.writer, found.unit, {}, found.rebuildable, found.rebuildable ? no_id : analysis.remaker[group], 0});
+    }
     items.back().buckets.push_back(found.bucket);
     items.back().bytes += layout.buckets[found.bucket].bytes;
     last = found.rebuildable ? found.writer : no_id;
@@ -108,6 +111,7 @@ std::vector<ActivationItem> whole_unit_items(const std::vector<ActivationItem>& 
     }
     if (item.rebuildable) of_unit[item.unit] = whole.size();
     whole.push_back(item);
+    whole.back().remaker = no_id;
   }
   return whole;
 }

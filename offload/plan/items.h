@@ -18,7 +18,8 @@ struct ActivationItem {
   OpId writer = no_id;         // the op that makes it
   std::uint32_t unit = no_id;  // whose backward reads it; of several the last in program order
   std::vector<BucketId> buckets;
-  bool rebuildable = false;  // may be recomputed
+  bool rebuildable = false;  // by its unit's replay
+  OpId remaker = no_id;      // of a value that crosses units: the op that can make it anew (recompute.h)
   Bytes bytes = 0;           // of all its buckets
 };
 

@@ -34,6 +34,7 @@ class LifetimeBuilder {
  private:
   void make_sequence() {
     rebuilt_.assign(layout_.buckets.size(), 0);
+    find_remade();
     std::vector<std::uint8_t> begun(analysis_.units.size(), 0);
     for (OpId op : analysis_.sequence) {
       const Op& description = graph_.op(op);
@@ -51,13 +52,62 @@ class LifetimeBuilder {
     });
   }
   bool is_resident(BucketId parameters) const { return choices_.loads[parameters] == LoadChoice::resident; }
+  bool is_rebuilt(TensorId group) const {
+    return choices_.activations[layout_.bucket_of[group]] == ActivationChoice::recompute;
+  }
   void add_replay(std::uint32_t unit) {
-    if (analysis_.units[unit].ops.empty()) return;
-    const PartialReplay replay = replay_of(graph_, analysis_, unit, [&](TensorId group) {
-      return choices_.activations[layout_.bucket_of[group]] != ActivationChoice::recompute;
-    });
+    PartialReplay replay;
+    if (!analysis_.units[unit].ops.empty())
+      replay = replay_of(graph_, analysis_, unit, [&](TensorId group) { return !is_rebuilt(group); });
+    ++turn_;
+    for (OpId op : replay.ops) remake_reads(op);
+    if (unit < backward_of_.size())
+      for (OpId op : backward_of_[unit]) remake_reads(op);
     for (OpId op : replay.ops) draft_.sequence.push_back({op, true});
     for (TensorId group : replay.rebuilt) rebuilt_[layout_.bucket_of[group]] = 1;
+  }
+
+  // Values that cross units and are to be rebuilt: those whose own inputs are there.
+  void find_remade() {
+    remade_.assign(layout_.buckets.size(), 0);
+    last_turn_.assign(graph_.tensors.size(), -1);
+    bool any = false;
+    std::uint32_t last_unit = no_id;  // in which forward turns into backward
+    for (const Op& op : graph_.ops)
+      if (op.phase == Phase::forward) last_unit = op.unit;
+    for (OpId id = 0; id < graph_.ops.size(); ++id)  // inputs come before what is made of them
+      for (TensorId tensor : graph_.op(id).writes) {
+        const TensorId group = analysis_.group[tensor];
+        if (graph_.op(id).phase != Phase::forward || analysis_.remaker[group] != id || !is_rebuilt(group)) continue;
+        const std::vector<TensorId>& reads = graph_.op(id).reads;
+        const bool had = std::all_of(reads.begin(), reads.end(), [&](TensorId read) {
+          return graph_.tensor(read).kind != TensorKind::activation || !is_rebuilt(analysis_.group[read]) ||
+                 remade_[layout_.bucket_of[analysis_.group[read]]] != 0;
+        });
+        if (!had) continue;
+        remade_[layout_.bucket_of[group]] = 1;
+        any = true;
+      }
+    if (!any) return;
+    for (const Op& op : graph_.ops)
+      if (op.phase == Phase::forward && op.unit == last_unit)
+        for (TensorId read : op.reads) last_turn_[analysis_.group[read]] = 0;  // still there
+    backward_of_.resize(analysis_.units.size());
+    for (OpId id = 0; id < graph_.ops.size(); ++id)
+      if (graph_.op(id).phase == Phase::backward) backward_of_[graph_.op(id).unit].push_back(id);
+  }
+  // Makes anew what the op reads and is not there from this unit's or the last one's backward.
+  void remake_reads(OpId op) {
+    for (TensorId read : graph_.op(op).reads) {
+      const TensorId group = analysis_.group[read];
+      if (!remade_[layout_.bucket_of[group]]) continue;
+      const bool is_there = last_turn_[group] >= 0 && last_turn_[group] + 1 >= turn_;
+      if (!is_there) {
+        remake_reads(analysis_.remaker[group]);
+        draft_.sequence.push_back({analysis_.remaker[group], true});
+      }
+      last_turn_[group] = turn_;
+    }
   }
 
   void find_phases() {
@@ -214,13 +264,13 @@ class LifetimeBuilder {
     bool host_has_it = false;  // the same bytes as the open lifetime
     for (const Touch& touch : touches_of(id)) {
       const bool replayed = rewritten_by_replay(touch);
-      if (replayed && !rebuilt_[id]) {
+      if (replayed && !rebuilt_[id] && !remade_[id]) {
         at(open(id, touch)).copy = true;
-      } else if (lifetime == no_id || (replayed && !rebuilt)) {
+      } else if (lifetime == no_id || (replayed && (!rebuilt || remade_[id]))) {
         lifetime = open(id, touch);
         rebuilt = replayed;
         host_has_it = false;
-      } else if (leaves(choices_.activations[id], at(lifetime).last_use, touch.position, host_has_it)) {
+      } else if (leaves(id, at(lifetime).last_use, touch.position, host_has_it)) {
         at(lifetime).offloaded = !host_has_it;
         lifetime = open(id, touch);
         at(lifetime).prefetched = true;
@@ -232,13 +282,17 @@ class LifetimeBuilder {
     }
     if (layout_.roles[id] == BucketRole::loss) draft_.lifetimes[first_of(id)].offloaded = true;
   }
-  // Whether the value is on the host between two uses of it.
-  bool leaves(ActivationChoice choice, Position last, Position next, bool host_has_it) const {
+  // Whether the value is on the host between two uses of it. One that is to be rebuilt, but cannot, spills.
+  bool leaves(BucketId id, Position last, Position next, bool host_has_it) const {
     using enum ActivationChoice;
-    if (choice == keep || choice == recompute || next == last + 1) return false;
+    const ActivationChoice choice = choices_.activations[id];
+    const bool crosses = analysis_.remaker[analysis_.group[layout_.buckets[id].tensors.front().tensor]] != no_id;
+    if (choice == keep || (choice == recompute && !crosses) || next == last + 1) return false;
+    const bool long_gap = stage(next) > stage(last) + 1;
+    if (remade_[id]) return long_gap && is_forward(next);
     if (is_forward(last) && !is_forward(next)) return true;
     if (choice == reload && host_has_it) return true;
-    return choice != offload && stage(next) > stage(last) + 1;
+    return choice != offload && long_gap;
   }
   std::uint32_t stage(Position p) const { return stages_[static_cast<std::size_t>(p)]; }
   LifetimeId first_of(BucketId id) const {
@@ -258,6 +312,10 @@ class LifetimeBuilder {
   std::vector<std::uint32_t> stages_;  // by position
   std::vector<std::uint32_t> loading_ops_;
   std::vector<std::uint8_t> rebuilt_;  // by bucket: its unit's replay makes it anew
+  std::vector<std::uint8_t> remade_;   // by bucket: crosses units, and is made anew for each unit that reads it
+  std::vector<std::vector<OpId>> backward_of_;  // by unit, where anything is remade
+  int turn_ = -1;                               // units whose backward has begun, less one
+  std::vector<int> last_turn_;                  // by group that is remade: the last in which it was there
 };
 
 }  // namespace

@@ -41,8 +41,9 @@ ResidencyProgram::ResidencyProgram(const Problem& problem, const PlannerSettings
       uniform(LoadChoice::held, offload), uniform(LoadChoice::resident, keep)};
   find_moments(drafts.front());
   find_fixed();
+  choose_remade();
   add_loads(drafts);
-  add_items(drafts[1], drafts[2], drafts[3]);
+  add_items(drafts[1], drafts[2], drafts[3], remade());
   merge();
 }
 
@@ -52,6 +53,18 @@ ResidencyProgram::Uniform ResidencyProgram::uniform(LoadChoice load, ActivationC
     choices.loads[id] = std::min(load, highest_load(problem_, id));
   for (const ActivationItem& item : problem_.items)
     if (item.rebuildable || activation != ActivationChoice::recompute) choose(item, activation, choices);
+  return lifetimes_of(choices);
+}
+
+// With all values made anew that cross units and may be, and the others kept.
+ResidencyProgram::Uniform ResidencyProgram::remade() const {
+  Choices choices = lowest_choices(problem_);
+  for (std::size_t i = 0; i < problem_.items.size(); ++i)
+    choose(problem_.items[i], remade_[i] ? ActivationChoice::recompute : ActivationChoice::keep, choices);
+  return lifetimes_of(choices);
+}
+
+ResidencyProgram::Uniform ResidencyProgram::lifetimes_of(const Choices& choices) const {
   Uniform of;
   of.draft = Sketcher(problem_, choices).serial().draft;
   of.stages = of.draft.stages(*problem_.graph);
@@ -207,8 +220,40 @@ double ResidencyProgram::seconds_to_rebuild(OpId op) const {
   return seconds;
 }
 
+// Of a value that crosses units and the one that it is made of, one must be stored: the latter, where it takes
+// longer to rebuild and is not much larger.
+void ResidencyProgram::choose_remade() {
+  std::vector<std::uint32_t> item_of(problem_.layout.buckets.size(), no_id);
+  for (std::uint32_t i = 0; i < problem_.items.size(); ++i)
+    for (BucketId bucket : problem_.items[i].buckets) item_of[bucket] = i;
+  remade_.assign(problem_.items.size(), 0);
+  stored_ = remade_;
+  if (!settings_.remakes) return;
+  for (std::size_t i = 0; i < problem_.items.size(); ++i) {
+    const ActivationItem& item = problem_.items[i];
+    if (item.remaker == no_id) continue;
+    const Op& op = problem_.graph->op(item.remaker);
+    std::vector<std::uint32_t> sources;
+    for (TensorId id : op.reads)
+      if (problem_.graph->tensor(id).kind == TensorKind::activation)
+        sources.push_back(item_of[problem_.layout.bucket_of[id]]);
+    const bool pays = std::all_of(sources.begin(), sources.end(), [&](std::uint32_t source) {
+      if (source == no_id) return false;
+      const ActivationItem& of = problem_.items[source];
+      if (!of.rebuildable) return true;
+      return of.bytes <= item.bytes + item.bytes / 4 &&
+             op_seconds(op, *problem_.machine) < seconds_to_rebuild(of.writer);
+    });
+    if (!pays) continue;
+    remade_[i] = 1;
+    for (std::uint32_t source : sources)
+      if (problem_.items[source].rebuildable) stored_[source] = 1;
+  }
+}
+
 // An op that makes several items runs once more for all of them: its time counts for the largest.
-void ResidencyProgram::add_items(const Uniform& spilled, const Uniform& offloaded, const Uniform& kept) {
+void ResidencyProgram::add_items(const Uniform& spilled, const Uniform& offloaded, const Uniform& kept,
+                                 const Uniform& remade) {
   std::map<OpId, const ActivationItem*> largest;
   for (const ActivationItem& item : problem_.items) {
     const ActivationItem*& most = largest[item.writer];
@@ -228,7 +273,17 @@ void ResidencyProgram::add_items(const Uniform& spilled, const Uniform& offloade
       of.options.push_back(cost);
       of.levels.push_back(static_cast<std::uint8_t>(choice));
     };
-    if (item.rebuildable) {
+    if (remade_[i]) {
+      ShareCost cost;
+      for (BucketId bucket : item.buckets) add_bucket(bucket, remade, cost);
+      share_lanes(cost);
+      for (const SequenceStep& step : remade.draft.sequence)
+        if (step.recompute && step.op == item.remaker)
+          cost.back[share_compute] += op_seconds(problem_.graph->op(step.op), *problem_.machine);
+      cost.price += settings_.replay_price * cost.back[share_compute];
+      add(ActivationChoice::recompute, cost);
+    }
+    if (item.rebuildable && !stored_[i]) {
       ShareCost cost;
       if (largest[item.writer] == &item) cost.back[share_compute] = seconds_to_rebuild(item.writer);
       cost.price = settings_.replay_price * cost.back[share_compute];

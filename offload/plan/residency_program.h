@@ -65,10 +65,13 @@ class ResidencyProgram {
   };
 
   Uniform uniform(LoadChoice load, ActivationChoice activation) const;
+  Uniform lifetimes_of(const Choices& choices) const;
   void find_moments(const Uniform& lowest);
   void find_fixed();
   void add_loads(const std::array<Uniform, load_choices>& drafts);
-  void add_items(const Uniform& spilled, const Uniform& offloaded, const Uniform& kept);
+  Uniform remade() const;
+  void choose_remade();
+  void add_items(const Uniform& spilled, const Uniform& offloaded, const Uniform& kept, const Uniform& remade);
   void merge();
   bool in_front(const SequenceStep& step) const;
   void add_bucket(BucketId bucket, const Uniform& of, ShareCost& cost) const;
@@ -91,6 +94,8 @@ class ResidencyProgram {
   std::vector<OpId> producer_;             // by tensor: the forward op that makes it
   std::vector<std::uint32_t> readers_;     // by tensor: forward ops
   std::vector<std::uint8_t> makes_item_;   // by op
+  std::vector<std::uint8_t> remade_;       // by item: crosses units, and may be made anew
+  std::vector<std::uint8_t> stored_;       // by item: not rebuilt itself, since others are made of it
   std::uint32_t stages_ = 0;
   double step_seconds_ = 1, total_bytes_ = 1;  // units of the program
 };

@@ -167,6 +167,71 @@ class UnitAnalyser {
   std::vector<std::uint8_t> replayable_;  // by group
 };
 
+// How ops touch each group.
+struct GroupUses {
+  explicit GroupUses(const Graph& graph, const RecomputeAnalysis& analysis)
+      : writer(graph.tensors.size(), no_id),
+        writers(graph.tensors.size(), 0),
+        last_writer(graph.tensors.size(), no_id),
+        backward_from(graph.tensors.size(), no_id) {
+    std::uint32_t stage = 0;
+    const Op* before = nullptr;
+    for (const OpId id : analysis.sequence) {
+      const Op& op = graph.op(id);
+      if (op.phase == Phase::update) continue;
+      if (before != nullptr && (op.unit != before->unit || op.phase != before->phase)) ++stage;
+      before = &op;
+      if (op.phase == Phase::backward && op.unit != no_id) {
+        backward_stage.resize(std::max<std::size_t>(backward_stage.size(), op.unit + std::size_t{1}), no_id);
+        if (backward_stage[op.unit] == no_id) backward_stage[op.unit] = stage;
+      }
+      for (TensorId tensor : op.writes) {
+        const TensorId group = analysis.group[tensor];
+        if (last_writer[group] != id) ++writers[group];
+        last_writer[group] = writer[group] = id;
+      }
+      if (op.phase == Phase::backward)
+        for (TensorId tensor : op.reads) {
+          std::uint32_t& from = backward_from[analysis.group[tensor]];
+          if (from == no_id) from = stage;
+        }
+    }
+  }
+  std::vector<OpId> writer;                   // the last
+  std::vector<std::uint32_t> writers;         // ops that write it
+  std::vector<OpId> last_writer;              // in the order of execution
+  std::vector<std::uint32_t> backward_from;   // stage of the first backward op that reads it
+  std::vector<std::uint32_t> backward_stage;  // by unit: of its first backward op
+};
+
+std::vector<OpId> find_remakers(const Graph& graph, const RecomputeAnalysis& analysis) {
+  const GroupUses uses(graph, analysis);
+  const std::vector<OpId> producer = producers(graph);
+  // Made by one forward op alone, and read by backward.
+  const auto is_constant = [&](TensorId group) {
+    const OpId writer = uses.writer[group];
+    return writer != no_id && uses.writers[group] == 1 && graph.op(writer).phase == Phase::forward &&
+           uses.backward_from[group] != no_id;
+  };
+  const auto is_had = [&](TensorId id) {
+    const TensorKind kind = graph.tensor(id).kind;
+    if (kind == TensorKind::parameter || kind == TensorKind::input) return true;
+    return is_forward_activation(graph, id, producer) && is_constant(analysis.group[id]);
+  };
+  std::vector<OpId> remaker(graph.tensors.size(), no_id);
+  for (TensorId group = 0; group < graph.tensors.size(); ++group) {
+    if (analysis.group[group] != group || !analysis.boundary[group] || !is_constant(group)) continue;
+    if (!is_forward_activation(graph, group, producer) || (graph.loss != no_id && analysis.group[graph.loss] == group)) continue;
+    const OpId op = uses.writer[group];
+    const std::uint32_t unit = graph.op(op).unit;
+    const bool near = unit < uses.backward_stage.size() && uses.backward_stage[unit] != no_id &&
+                      uses.backward_from[group] + 1 >= uses.backward_stage[unit];
+    const std::vector<TensorId>& reads = graph.op(op).reads;
+    if (near && std::all_of(reads.begin(), reads.end(), is_had)) remaker[group] = op;
+  }
+  return remaker;
+}
+
 }  // namespace
 
 std::vector<TensorId> alias_groups(const Graph& graph) {
@@ -206,6 +271,7 @@ RecomputeAnalysis analyse_recompute(const Graph& graph, MicroBatchOrder order) {
     for (OpId op : replay.ops)
       for (TensorId id : graph.op(op).writes)
         analysis.rebuildable[id] = analysis.boundary[analysis.group[id]] == 0;
+  analysis.remaker = find_remakers(graph, analysis);
   return analysis;
 }
 

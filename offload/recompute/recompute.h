@@ -40,6 +40,10 @@ struct RecomputeAnalysis {
   // By group: its value crosses units (or is the loss), so that a replay must not overwrite it.
   std::vector<std::uint8_t> boundary;
   std::vector<UnitReplay> units;
+  // By group: the forward op that makes this value anew, alone and from values that backward has; no_id where
+  // none does. The value crosses from the op's unit into the next one, and backward reads it in those two
+  // alone: an activation function's result, say, which the next layer's product multiplies.
+  std::vector<OpId> remaker;
 };
 
 RecomputeAnalysis analyse_recompute(const Graph& graph, MicroBatchOrder order = MicroBatchOrder::layer_major);
