@@ -95,8 +95,8 @@ struct PlannerSettings {
   std::size_t most_placed = 4;
 
   // Placement (offload/plan/arena.h).
-  bool beam = true;    // a beam search in the order of time, besides greedy orders
-  bool search = true;  // a branch-and-bound search, where neither finds places
+  std::size_t beam_width = 16;  // of a beam search in the order of time, besides greedy orders; 0: none
+  bool search = true;           // a branch-and-bound search, where neither finds places
 };
 
 struct PlanOptions {

@@ -18,6 +18,7 @@ constexpr Bytes small_part = 1024;  // items below this part of the live bytes a
 constexpr double coherences[] = {0.35, 0.8, 0.55};
 // Heights above the live bytes that are tried for the lowest arena, in parts of the live bytes.
 constexpr Bytes low_height_unit = 200;
+constexpr std::size_t low_beam_width = 64;
 const Bytes alignment = Plan{}.alignment;
 
 // Residents at the bottom of the arena, large lifetimes above them, small ones in the gaps.
@@ -43,11 +44,11 @@ class Arena {
     return with_residents(found.offsets);
   }
 
-  std::optional<std::vector<Bytes>> beam_under(Bytes height, double coherence) const {
+  std::optional<std::vector<Bytes>> beam_under(Bytes height, double coherence, std::size_t width) const {
     const Bytes taken = resident_bytes_ + (small_items_.empty() ? 0 : peak_live_bytes(small_items_));
     const auto placed = placement::place_in_time(
         large_items_,
-        {.height = height - std::min(height, taken), .alignment = alignment, .coherence = coherence});
+        {.height = height - std::min(height, taken), .alignment = alignment, .width = width, .coherence = coherence});
     if (!placed) return std::nullopt;
     std::vector<Bytes> offsets = resident_offsets();
     for (std::size_t i = 0; i < large_.size(); ++i) offsets[large_[i]] = resident_bytes_ + (*placed)[i];
@@ -125,10 +126,8 @@ std::optional<Plan> placed_within(const Problem& problem, const Draft& draft, By
     if (!fastest || plan.predicted_step_seconds < fastest->predicted_step_seconds) fastest = std::move(plan);
   };
   offer(arena.greedy());
-  if (settings.beam) offer(arena.beam_under(capacity, coherences[0]));
+  if (settings.beam_width > 0) offer(arena.beam_under(capacity, coherences[0], settings.beam_width));
   if (!fastest && settings.search) offer(arena.search_under(capacity));
-  for (std::size_t i = 1; !fastest && settings.beam && i < std::size(coherences); ++i)
-    offer(arena.beam_under(capacity, coherences[i]));
   return fastest;
 }
 
@@ -140,7 +139,7 @@ Plan placed_low(const Problem& problem, const Draft& draft) {
   if (arena.peak_of(lowest) > live + 2 * unit) found = arena.search_under(live + 2 * unit);
   for (Bytes units = 0; !found && unit > 0 && live + unit * units < arena.peak_of(lowest); ++units)
     for (const double coherence : coherences)
-      if (!found) found = arena.beam_under(live + unit * units, coherence);
+      if (!found) found = arena.beam_under(live + unit * units, coherence, low_beam_width);
   if (found && arena.peak_of(*found) < arena.peak_of(lowest)) lowest = std::move(*found);
   return complete_at(problem, draft, lowest);
 }

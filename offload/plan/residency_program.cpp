@@ -21,6 +21,17 @@ void append(const Lanes& lanes, std::vector<double>& key) {
   for (const double seconds : lanes) key.push_back(rough(seconds));
 }
 
+// By position, serially.
+std::vector<double> live_bytes(const Draft& draft, const BucketLayout& layout) {
+  std::vector<double> live(draft.sequence.size() + 1, 0);
+  for (const DraftLifetime& lifetime : draft.lifetimes) {
+    live[static_cast<std::size_t>(lifetime.first)] += static_cast<double>(layout.buckets[lifetime.bucket].bytes);
+    live[static_cast<std::size_t>(lifetime.last)] -= static_cast<double>(layout.buckets[lifetime.bucket].bytes);
+  }
+  for (std::size_t p = 1; p < live.size(); ++p) live[p] += live[p - 1];
+  return live;
+}
+
 // Of each parameter bucket: its own bucket, that of its gradients and that of its optimizer state.
 std::vector<std::vector<BucketId>> with_dependents(const BucketLayout& layout) {
   std::vector<std::vector<BucketId>> buckets(layout.buckets.size());
@@ -43,7 +54,7 @@ ResidencyProgram::ResidencyProgram(const Problem& problem, const PlannerSettings
   find_fixed();
   choose_remade();
   add_loads(drafts);
-  add_items(drafts[1], drafts[2], drafts[3], remade());
+  add_items(drafts, remade());
   merge();
 }
 
@@ -71,37 +82,43 @@ ResidencyProgram::Uniform ResidencyProgram::lifetimes_of(const Choices& choices)
   of.of_bucket.resize(problem_.layout.buckets.size());
   for (LifetimeId id = 0; id < of.draft.lifetimes.size(); ++id)
     of.of_bucket[of.draft.lifetimes[id].bucket].push_back(id);
+  const std::vector<double> live = live_bytes(of.draft, problem_.layout);
+  for (std::size_t p = 0; p < of.stages.size(); ++p) {
+    if (of.stages[p] == of.peaks.size()) of.peaks.push_back(static_cast<Position>(p));
+    if (live[p] > live[static_cast<std::size_t>(of.peaks.back())]) of.peaks.back() = static_cast<Position>(p);
+  }
   return of;
+}
+
+// Buckets that some decision is about.
+std::vector<std::uint8_t> ResidencyProgram::decided() const {
+  std::vector<std::uint8_t> decided(problem_.layout.buckets.size(), 0);
+  for (BucketId id = 0; id < decided.size(); ++id)
+    decided[id] = highest_load(problem_, id) != LoadChoice::each_op || problem_.layout.parameters_of[id] != no_id;
+  for (const ActivationItem& item : problem_.items)
+    for (BucketId bucket : item.buckets) decided[bucket] = 1;
+  return decided;
 }
 
 // Of as many equal runs of stages the stage with most live bytes each.
 void ResidencyProgram::find_moments(const Uniform& lowest) {
-  const std::vector<DraftLifetime>& lifetimes = lowest.draft.lifetimes;
-  const std::size_t positions = lowest.draft.sequence.size();
-  std::vector<double> live(positions + 1, 0);
-  const auto bytes_of = [&](const DraftLifetime& lifetime) {
-    return static_cast<double>(problem_.layout.buckets[lifetime.bucket].bytes);
-  };
-  for (const DraftLifetime& lifetime : lifetimes) {
-    live[static_cast<std::size_t>(lifetime.first)] += bytes_of(lifetime);
-    live[static_cast<std::size_t>(lifetime.last)] -= bytes_of(lifetime);
-  }
-  for (std::size_t p = 1; p < live.size(); ++p) live[p] += live[p - 1];
-  stages_ = positions == 0 ? 0 : lowest.stages.back() + 1;
+  const std::vector<double> live = live_bytes(lowest.draft, problem_.layout);
+  stages_ = static_cast<std::uint32_t>(lowest.peaks.size());
   const std::size_t count = std::min<std::size_t>(settings_.memory_moments, stages_);
   for (std::size_t i = 0; i < count; ++i) {
-    const auto from = static_cast<std::uint32_t>(i * stages_ / count);
-    const auto to = static_cast<std::uint32_t>((i + 1) * stages_ / count);
-    const auto at = [&](std::uint32_t stage) {
-      return std::lower_bound(lowest.stages.begin(), lowest.stages.end(), stage) - lowest.stages.begin();
-    };
-    const auto most = std::max_element(live.begin() + at(from), live.begin() + at(to)) - live.begin();
-    moments_.push_back(lowest.stages[static_cast<std::size_t>(most)]);
-    base_.push_back(live[static_cast<std::size_t>(most)]);
-    std::vector<std::uint8_t>& counted = at_moment_.emplace_back(problem_.layout.buckets.size(), 0);
-    for (const DraftLifetime& lifetime : lifetimes)
-      if (lifetime.first <= most && most < lifetime.last) counted[lifetime.bucket] = 1;
+    auto most = static_cast<std::uint32_t>(i * stages_ / count);
+    for (std::uint32_t stage = most; stage < (i + 1) * stages_ / count; ++stage)
+      if (live[static_cast<std::size_t>(lowest.peaks[stage])] > live[static_cast<std::size_t>(lowest.peaks[most])]) most = stage;
+    moments_.push_back(most);
   }
+  const std::vector<std::uint8_t> decided = this->decided();
+  base_.assign(count, 0);
+  for (const DraftLifetime& lifetime : lowest.draft.lifetimes)
+    for (std::size_t m = 0; m < count; ++m) {
+      const Position peak = lowest.peaks[moments_[m]];
+      if (!decided[lifetime.bucket] && lifetime.first <= peak && peak < lifetime.last)
+        base_[m] += static_cast<double>(problem_.layout.buckets[lifetime.bucket].bytes);
+    }
 }
 
 bool ResidencyProgram::in_front(const SequenceStep& step) const {
@@ -138,8 +155,7 @@ void ResidencyProgram::find_fixed() {
   for (const Bucket& bucket : problem_.layout.buckets) total_bytes_ += static_cast<double>(bucket.bytes);
 }
 
-// The transfers of one bucket with these lifetimes, and its bytes at moments where the lowest choices have
-// none of it.
+// The transfers of one bucket with these lifetimes, and its bytes at the moments.
 void ResidencyProgram::add_bucket(BucketId bucket, const Uniform& of, ShareCost& cost) const {
   const Bytes bytes = problem_.layout.buckets[bucket].bytes;
   bool on_host = false;
@@ -155,8 +171,10 @@ void ResidencyProgram::add_bucket(BucketId bucket, const Uniform& of, ShareCost&
     add_prices(cost, lifetime.prefetched + lifetime.offloaded);
     const std::uint32_t first = of.stages[static_cast<std::size_t>(lifetime.first)];
     const std::uint32_t last = of.stages[static_cast<std::size_t>(lifetime.last - 1)];
-    for (std::size_t m = 0; m < moments_.size(); ++m)
-      if (first <= moments_[m] && moments_[m] <= last && !at_moment_[m][bucket]) there[m] = 1;
+    for (std::size_t m = 0; m < moments_.size(); ++m) {
+      const Position peak = of.peaks[moments_[m]];
+      if (lifetime.first <= peak && peak < lifetime.last) there[m] = 1;
+    }
     cost.price += settings_.occupancy_price * step_seconds_ * static_cast<double>(bytes) / total_bytes_ *
                   static_cast<double>(last - first + 1) / static_cast<double>(stages_);
   }
@@ -252,14 +270,14 @@ void ResidencyProgram::choose_remade() {
 }
 
 // An op that makes several items runs once more for all of them: its time counts for the largest.
-void ResidencyProgram::add_items(const Uniform& spilled, const Uniform& offloaded, const Uniform& kept,
-                                 const Uniform& remade) {
+void ResidencyProgram::add_items(const std::array<Uniform, load_choices>& drafts, const Uniform& remade) {
+  const auto& [rebuilt, spilled, offloaded, kept] = drafts;
   std::map<OpId, const ActivationItem*> largest;
   for (const ActivationItem& item : problem_.items) {
     const ActivationItem*& most = largest[item.writer];
     if (most == nullptr || most->bytes < item.bytes) most = &item;
   }
-  const std::array drafts{std::pair(ActivationChoice::spill, &spilled),
+  const std::array stores{std::pair(ActivationChoice::spill, &spilled),
                           std::pair(ActivationChoice::offload, &offloaded),
                           std::pair(ActivationChoice::keep, &kept)};
   for (std::uint32_t i = 0; i < problem_.items.size(); ++i) {
@@ -285,11 +303,12 @@ void ResidencyProgram::add_items(const Uniform& spilled, const Uniform& offloade
     }
     if (item.rebuildable && !stored_[i]) {
       ShareCost cost;
+      for (BucketId bucket : item.buckets) add_bucket(bucket, rebuilt, cost);
       if (largest[item.writer] == &item) cost.back[share_compute] = seconds_to_rebuild(item.writer);
-      cost.price = settings_.replay_price * cost.back[share_compute];
+      cost.price += settings_.replay_price * cost.back[share_compute];
       add(ActivationChoice::recompute, cost);
     }
-    for (const auto& [choice, draft] : drafts) {
+    for (const auto& [choice, draft] : stores) {
       if (choice == ActivationChoice::spill && (item.rebuildable || !settings_.spills)) continue;
       ShareCost cost;
       for (BucketId bucket : item.buckets) add_bucket(bucket, *draft, cost);

@@ -62,16 +62,18 @@ class ResidencyProgram {
     Draft draft;
     std::vector<std::uint32_t> stages;
     std::vector<std::vector<LifetimeId>> of_bucket;
+    std::vector<Position> peaks;  // by stage: where most bytes are live
   };
 
   Uniform uniform(LoadChoice load, ActivationChoice activation) const;
   Uniform lifetimes_of(const Choices& choices) const;
   void find_moments(const Uniform& lowest);
+  std::vector<std::uint8_t> decided() const;
   void find_fixed();
   void add_loads(const std::array<Uniform, load_choices>& drafts);
   Uniform remade() const;
   void choose_remade();
-  void add_items(const Uniform& spilled, const Uniform& offloaded, const Uniform& kept, const Uniform& remade);
+  void add_items(const std::array<Uniform, load_choices>& drafts, const Uniform& remade);
   void merge();
   bool in_front(const SequenceStep& step) const;
   void add_bucket(BucketId bucket, const Uniform& of, ShareCost& cost) const;
@@ -86,8 +88,7 @@ class ResidencyProgram {
   Bytes most_host_ = 0;
   ShareCost fixed_;
   std::vector<std::uint32_t> moments_;                // stages, rising
-  std::vector<double> base_;                          // by moment: live bytes with the lowest choices
-  std::vector<std::vector<std::uint8_t>> at_moment_;  // by moment and bucket: counted in base_
+  std::vector<double> base_;                          // by moment: live bytes that nothing decides about
   std::vector<double> host_update_, update_;          // by parameter bucket: seconds on the host, on the device
   std::vector<Class> classes_;
   // For what rebuilding costs.
