@@ -52,10 +52,12 @@ enum class Replays : std::uint8_t {
 // ablations (bench/ablation). The defaults are justified by the records in bench/results.
 struct PlannerSettings {
   // Residency: which choices are looked at (offload/plan/residency_program.h).
-  // Stages of the step at which device memory is a row of the program; at most 19.
+  // Rows of device memory, each for one part of the step's stages; at most 19.
   std::size_t memory_moments = 18;
+  // Of the stages that share a row those count which have at least this share of the most live bytes.
+  double alike_stages = 0.95;
   // Shares of a cell's memory that the program may fill, falling; transfers under way have the rest.
-  std::vector<double> rooms{1, 0.97, 0.94, 0.9, 0.86, 0.8, 0.7, 0.6, 0.5};
+  std::vector<double> rooms{1, 0.97, 0.94, 0.9, 0.86, 0.8, 0.7, 0.6, 0.5, 0.4};
   // Round the program's answer from the first layer to the last and the other way, not the first way alone.
   bool both_roundings = true;
   // Values that are not used for a while leave the device wherever they are not, not between forward and
@@ -73,8 +75,8 @@ struct PlannerSettings {
   // latencies of the link, and for each second of replayed ops.
   double transfer_risk = 0.1;
   double replay_price = 1e-3;
-  // What decides between choices that take the same time: seconds for each second of a transfer, and for having
-  // all bytes on the device for the whole step, in steps.
+  // What decides between choices that take the same time: seconds for each second of a transfer, and for
+  // having all bytes on the device for the whole step, in steps.
   double traffic_price = 1e-3;
   double occupancy_price = 1e-4;
 
@@ -88,11 +90,11 @@ struct PlannerSettings {
   double close_enough = 0.002;
   // … nor, once this many cells in a row brought no faster plan, any further one.
   std::size_t patience = 4;
-  // Shares of a cell's memory that a schedule's live bytes may take: the first, and those behind it as long as
-  // the schedule finds no places.
+  // Shares of a cell's memory that a schedule's live bytes may take: the first, and those behind it as long
+  // as the schedule finds no places.
   std::vector<double> caps{0.99, 0.98, 0.97, 0.96, 0.95, 0.93, 0.9, 0.85, 0.8, 0.7, 0.5};
-  // Schedules of one cell that are placed.
-  std::size_t most_placed = 4;
+  // A schedule that finds no places is followed by ones whose ops alone need at most this share of its bytes.
+  double next_serial = 0.97;
 
   // Placement (offload/plan/arena.h).
   std::size_t beam_width = 16;  // of a beam search in the order of time, besides greedy orders; 0: none

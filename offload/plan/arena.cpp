@@ -11,8 +11,8 @@
 namespace stowage {
 namespace {
 
-constexpr std::size_t most_searched = 500;            // lifetimes, by the search that proves bounds
-constexpr std::uint64_t most_search_nodes = 50'000;   // of that search
+constexpr std::size_t most_searched = 500;           // lifetimes, by the search that proves bounds
+constexpr std::uint64_t most_search_nodes = 50'000;  // of that search
 constexpr Bytes small_part = 1024;  // items below this part of the live bytes are placed between the others
 // Of the beam (time_beam.h), in the order in which they are tried.
 constexpr double coherences[] = {0.35, 0.8, 0.55};
@@ -46,9 +46,10 @@ class Arena {
 
   std::optional<std::vector<Bytes>> beam_under(Bytes height, double coherence, std::size_t width) const {
     const Bytes taken = resident_bytes_ + (small_items_.empty() ? 0 : peak_live_bytes(small_items_));
-    const auto placed = placement::place_in_time(
-        large_items_,
-        {.height = height - std::min(height, taken), .alignment = alignment, .width = width, .coherence = coherence});
+    const auto placed = placement::place_in_time(large_items_, {.height = height - std::min(height, taken),
+                                                                .alignment = alignment,
+                                                                .width = width,
+                                                                .coherence = coherence});
     if (!placed) return std::nullopt;
     std::vector<Bytes> offsets = resident_offsets();
     for (std::size_t i = 0; i < large_.size(); ++i) offsets[large_[i]] = resident_bytes_ + (*placed)[i];

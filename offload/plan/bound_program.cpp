@@ -46,10 +46,7 @@ struct Gap {
 class ProgramBuilder {
  public:
   ProgramBuilder(const Problem& problem, Bytes budget, BoundLinks links)
-      : problem_(problem),
-        graph_(*problem.graph),
-        budget_(budget),
-        sharing_(problem.sharing) {
+      : problem_(problem), graph_(*problem.graph), budget_(budget), sharing_(problem.sharing) {
     if (links == BoundLinks::apart) sharing_.of_in = sharing_.of_out = 0;
     program_.bytes = std::max(1.0, static_cast<double>(std::min(budget, total_bytes())));
     find_turn();
@@ -131,7 +128,8 @@ class ProgramBuilder {
   void stay(TensorId id, Bytes bytes, ShareCost& cost, When&& when) const {
     for (std::size_t m = 0; m + 1 < moments_.size(); ++m) {
       const Moment& moment = moments_[m];
-      if (when(moment.op) && !std::binary_search(moment.operands.begin(), moment.operands.end(), group_of(id)))
+      if (when(moment.op) &&
+          !std::binary_search(moment.operands.begin(), moment.operands.end(), group_of(id)))
         cost.memory[m] += static_cast<double>(bytes);
     }
   }
@@ -235,17 +233,18 @@ class ProgramBuilder {
     ShareCost streamed = held;
     if (parameter.in_back) add_in(parameter.bytes, streamed.back);
     // In one load it is there from its first use to its last.
-    stay(id, parameter.bytes, held, [&](OpId op) {
-      return ordered() ? parameter.first < op && op < parameter.last : op == turn_;
-    });
+    stay(id, parameter.bytes, held,
+         [&](OpId op) { return ordered() ? parameter.first < op && op < parameter.last : op == turn_; });
     ShareCost resident;
     resident.front[share_compute] = parameter.update;
     stay(id, parameter.bytes + parameter.state_bytes, resident, [](OpId) { return true; });
-    for (std::size_t m = 0; m + 1 < moments_.size(); ++m)  // the state is there, also where the parameter is an operand
+    for (std::size_t m = 0; m + 1 < moments_.size();
+         ++m)  // the state is there, also where the parameter is an operand
       if (std::binary_search(moments_[m].operands.begin(), moments_[m].operands.end(), group_of(id)))
         resident.memory[m] += static_cast<double>(parameter.state_bytes);
     if (ordered() && parameter.gradient != no_id && parameter.gradient_op != no_id)
-      stay(parameter.gradient, parameter.gate_bytes, resident, [&](OpId op) { return op > parameter.gradient_op; });
+      stay(parameter.gradient, parameter.gate_bytes, resident,
+           [&](OpId op) { return op > parameter.gradient_op; });
     resident.memory[gate()] +=
         static_cast<double>(parameter.state_bytes + parameter.bytes + parameter.gate_bytes);
     return {{streamed, held, resident}, 1};
@@ -259,8 +258,8 @@ class ProgramBuilder {
       add_items();
   }
 
-  // Of several micro-batches. An op that makes several items runs once more for all of them: its time counts for
-  // the largest.
+  // Of several micro-batches. An op that makes several items runs once more for all of them: its time counts
+  // for the largest.
   void add_items() {
     const std::map<OpId, const ActivationItem*> largest = largest_items();
     for (const ActivationItem& item : problem_.items) {
@@ -268,8 +267,8 @@ class ProgramBuilder {
       ShareCost kept, offloaded, rebuilt;
       // Of micro-batches one after another only those of one are there at its turn: on average so many.
       for (BucketId bucket : item.buckets)
-        stay(problem_.layout.buckets[bucket].tensors.front().tensor, problem_.layout.buckets[bucket].bytes, kept,
-             [&](OpId op) { return op == turn_; });
+        stay(problem_.layout.buckets[bucket].tensors.front().tensor, problem_.layout.buckets[bucket].bytes,
+             kept, [&](OpId op) { return op == turn_; });
       for (double& memory : kept.memory) memory /= static_cast<double>(graph_.micro_batches);
       add_out(item.bytes, offloaded.front);
       add_in(item.bytes, offloaded.back);
@@ -303,7 +302,8 @@ class ProgramBuilder {
       for (TensorId id : groups(graph_.op(op).reads)) add_use(id, {op, false}, uses);
       for (TensorId id : groups(graph_.op(op).writes)) add_use(id, {op, true}, uses);
     }
-    // By writer, sides of the turn, and moments within: one decision, of which any mixture keeps to the costs.
+    // By writer, sides of the turn, and moments within: one decision, of which any mixture keeps to the
+    // costs.
     std::map<std::tuple<OpId, bool, bool, std::size_t, std::size_t>, Gap> gaps;
     for (const auto& [id, of] : uses) {
       OpId writer = no_id;
@@ -387,7 +387,9 @@ class ProgramBuilder {
     }
     program_.shares.decisions.push_back(std::move(decision));
   }
-  Bytes group_bytes(TensorId id) const { return problem_.layout.buckets[problem_.layout.bucket_of[id]].bytes; }
+  Bytes group_bytes(TensorId id) const {
+    return problem_.layout.buckets[problem_.layout.bucket_of[id]].bytes;
+  }
 
   void find_readers() {
     producer_.assign(graph_.tensors.size(), no_id);
@@ -463,7 +465,7 @@ class ProgramBuilder {
   LaneSharing sharing_;
   BoundProgram program_;
   OpId turn_ = no_id;
-  std::vector<Moment> moments_;  // in program order; the last is the gate
+  std::vector<Moment> moments_;             // in program order; the last is the gate
   std::vector<OpId> producer_;              // by tensor: the forward op that makes it
   std::vector<int> readers_;                // by tensor: forward ops
   std::vector<std::uint8_t> in_item_;       // by group

@@ -30,9 +30,7 @@ std::vector<Bytes> host_grid(Bytes most, const PlannerSettings& settings) {
   return grid;
 }
 
-Bytes share_of(Bytes bytes, double share) {
-  return static_cast<Bytes>(share * static_cast<double>(bytes));
-}
+Bytes share_of(Bytes bytes, double share) { return static_cast<Bytes>(share * static_cast<double>(bytes)); }
 
 }  // namespace
 
@@ -94,11 +92,13 @@ double Cells::wanted_seconds(const std::optional<RankedPlan>& best) const {
 }
 
 void Cells::improve_by(Cell& cell, const Budget& budget, std::optional<RankedPlan>& best) {
+  Bytes most_serial = unlimited;  // those with more have no places
   for (Candidate& candidate : cell.candidates) {
-    if (candidate.host_bytes > budget.host) continue;
+    if (candidate.host_bytes > budget.host || candidate.serial_bytes > most_serial) continue;
     if (candidate.seconds >= wanted_seconds(best)) return;
     if (!candidate.made) candidate.made = plan_of(candidate, cell.device, wanted_seconds(best));
     const std::optional<RankedPlan>& made = *candidate.made;
+    if (!made) most_serial = share_of(candidate.serial_bytes, settings_.next_serial);
     if (made && (!best || made->ranked_seconds < best->ranked_seconds)) best = made;
   }
 }
@@ -130,7 +130,8 @@ Cells::Cell Cells::made_cell(Bytes device, Bytes host, bool least_host) {
     const Sketch sketch = sketcher.within(share_of(device, settings_.caps.front()));
     const Bytes on_host = host_bytes(problem, sketch.draft);
     if (!least_host && on_host > host) return;
-    made.candidates.push_back({&problem, std::move(choices), estimated_seconds(problem, sketch), on_host});
+    made.candidates.push_back(
+        {&problem, std::move(choices), estimated_seconds(problem, sketch), on_host, sketcher.serial_bytes()});
   };
   const auto best = [&] {
     double least = std::numeric_limits<double>::infinity();
@@ -152,20 +153,22 @@ Cells::Cell Cells::made_cell(Bytes device, Bytes host, bool least_host) {
     for (const auto& variant : variants_)
       for (Choices& choices : minimum_candidates(*variant->problem))
         consider(*variant->problem, std::move(choices));
-  std::stable_sort(made.candidates.begin(), made.candidates.end(), [&](const Candidate& a, const Candidate& b) {
-    return least_host ? a.host_bytes < b.host_bytes : a.seconds < b.seconds;
-  });
-  if (made.candidates.size() > settings_.most_placed) made.candidates.resize(settings_.most_placed);
+  std::stable_sort(made.candidates.begin(), made.candidates.end(),
+                   [&](const Candidate& a, const Candidate& b) {
+                     return least_host ? a.host_bytes < b.host_bytes : a.seconds < b.seconds;
+                   });
   return made;
 }
 
 // The first that finds places under falling caps, as long as the estimate is below `most_seconds`.
-std::optional<RankedPlan> Cells::plan_of(const Candidate& candidate, Bytes capacity, double most_seconds) const {
+std::optional<RankedPlan> Cells::plan_of(const Candidate& candidate, Bytes capacity,
+                                         double most_seconds) const {
   const Sketcher sketcher(*candidate.problem, candidate.choices);
   for (const double share : settings_.caps) {
     const Bytes cap = share_of(capacity, share);
     const Sketch sketch = sketcher.within(cap);
-    if (share < settings_.caps.front() && estimated_seconds(*candidate.problem, sketch) >= most_seconds) break;
+    if (share < settings_.caps.front() && estimated_seconds(*candidate.problem, sketch) >= most_seconds)
+      break;
     if (std::optional<Plan> plan = placed_within(*candidate.problem, sketch.draft, capacity, settings_)) {
       plan->policy = to_string(Policy::automatic);
       return ranked(std::move(*plan), *candidate.problem, settings_);

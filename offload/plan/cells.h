@@ -10,7 +10,8 @@
 // 1. Each variant (order of micro-batches, bucket size, kind of replays) has its residency program solved for
 //    a few shares of the memory (PlannerSettings::rooms), and the answers rounded to choices.
 // 2. Choices are scheduled under the cell's cap, and the schedule's time is estimated.
-// 3. The schedules with the best estimates are placed, given their instructions, and simulated, until the next
+// 3. The schedules with the best estimates are placed, given their instructions, and simulated, until the
+// next
 //    estimate is no better than the best plan that the budget has.
 #pragma once
 
@@ -34,8 +35,8 @@ RankedPlan ranked(Plan plan, const Problem& problem, const PlannerSettings& sett
 
 class Cells {
  public:
-  // Keeps references: the problems must outlive it. `minimum`: the smallest plan's arena, where the grid begins;
-  // it ends at `need`. `for_bound`: the problem that lower bounds are made for.
+  // Keeps references: the problems must outlive it. `minimum`: the smallest plan's arena, where the grid
+  // begins; it ends at `need`. `for_bound`: the problem that lower bounds are made for.
   Cells(const std::vector<Problem>& problems, const Problem& for_bound, Bytes minimum, Bytes need,
         const PlannerSettings& settings);
 
@@ -54,11 +55,12 @@ class Cells {
     Choices choices;
     double seconds = 0;  // estimated
     Bytes host_bytes = 0;
+    Bytes serial_bytes = 0;                           // live bytes that no cap lowers
     std::optional<std::optional<RankedPlan>> made{};  // nothing inside: it has no place
   };
   struct Cell {
     Bytes device = 0, host = 0;
-    bool least_host = false;  // host bytes are to be as few as possible
+    bool least_host = false;            // host bytes are to be as few as possible
     std::vector<Candidate> candidates;  // best estimate first
   };
   // By index of device memory, and of host memory: from unlimited (0) down, the last one least_host.

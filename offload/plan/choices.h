@@ -25,7 +25,6 @@ enum class LoadChoice : std::uint8_t {
   held,       // once per step
   resident,   // parameters: stays across steps with its optimizer state, updated on the device
 };
-inline constexpr std::size_t load_choices = 4;
 
 struct Choices {
   std::vector<ActivationChoice> activations;  // by bucket

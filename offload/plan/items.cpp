@@ -24,7 +24,8 @@ std::vector<std::pair<BucketId, std::uint32_t>> with_long_gaps(const Graph& grap
                                                                const RecomputeAnalysis& analysis,
                                                                const BucketLayout& layout) {
   constexpr std::uint32_t never = no_id;
-  std::vector<std::uint32_t> last_stage(layout.buckets.size(), never), last_unit(layout.buckets.size(), no_id);
+  std::vector<std::uint32_t> last_stage(layout.buckets.size(), never),
+      last_unit(layout.buckets.size(), no_id);
   std::vector<std::uint8_t> has_gap(layout.buckets.size(), 0);
   std::uint32_t stage = 0;
   std::pair<std::uint32_t, Phase> before{no_id, Phase::forward};
@@ -89,7 +90,12 @@ std::vector<ActivationItem> activation_items(const Graph& graph, const Recompute
     const bool joins = found.rebuildable && found.writer == last;
     if (!joins) {
       const TensorId group = analysis.group[layout.buckets[found.bucket].tensors.front().tensor];
-      items.push_back({found.writer, found.unit, {}, found.rebuildable, found.rebuildable ? no_id : analysis.remaker[group], 0});
+      items.push_back({found.writer,
+                       found.unit,
+                       {},
+                       found.rebuildable,
+                       found.rebuildable ? no_id : analysis.remaker[group],
+                       0});
     }
     items.back().buckets.push_back(found.bucket);
     items.back().bytes += layout.buckets[found.bucket].bytes;

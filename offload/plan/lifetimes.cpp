@@ -78,7 +78,8 @@ class LifetimeBuilder {
     for (OpId id = 0; id < graph_.ops.size(); ++id)  // inputs come before what is made of them
       for (TensorId tensor : graph_.op(id).writes) {
         const TensorId group = analysis_.group[tensor];
-        if (graph_.op(id).phase != Phase::forward || analysis_.remaker[group] != id || !is_rebuilt(group)) continue;
+        if (graph_.op(id).phase != Phase::forward || analysis_.remaker[group] != id || !is_rebuilt(group))
+          continue;
         const std::vector<TensorId>& reads = graph_.op(id).reads;
         const bool had = std::all_of(reads.begin(), reads.end(), [&](TensorId read) {
           return graph_.tensor(read).kind != TensorKind::activation || !is_rebuilt(analysis_.group[read]) ||
@@ -256,8 +257,8 @@ class LifetimeBuilder {
     return touch.writes && draft_.sequence[static_cast<std::size_t>(touch.position)].recompute;
   }
 
-  // A replay rebuilds values that its unit alone uses from there on; of a value that crosses units or stays it
-  // makes a copy that nobody reads.
+  // A replay rebuilds values that its unit alone uses from there on; of a value that crosses units or stays
+  // it makes a copy that nobody reads.
   void add_activation(BucketId id) {
     LifetimeId lifetime = no_id;
     bool rebuilt = false;
@@ -286,7 +287,8 @@ class LifetimeBuilder {
   bool leaves(BucketId id, Position last, Position next, bool host_has_it) const {
     using enum ActivationChoice;
     const ActivationChoice choice = choices_.activations[id];
-    const bool crosses = analysis_.remaker[analysis_.group[layout_.buckets[id].tensors.front().tensor]] != no_id;
+    const bool crosses =
+        analysis_.remaker[analysis_.group[layout_.buckets[id].tensors.front().tensor]] != no_id;
     if (choice == keep || (choice == recompute && !crosses) || next == last + 1) return false;
     const bool long_gap = stage(next) > stage(last) + 1;
     if (remade_[id]) return long_gap && is_forward(next);
@@ -312,7 +314,8 @@ class LifetimeBuilder {
   std::vector<std::uint32_t> stages_;  // by position
   std::vector<std::uint32_t> loading_ops_;
   std::vector<std::uint8_t> rebuilt_;  // by bucket: its unit's replay makes it anew
-  std::vector<std::uint8_t> remade_;   // by bucket: crosses units, and is made anew for each unit that reads it
+  std::vector<std::uint8_t>
+      remade_;  // by bucket: crosses units, and is made anew for each unit that reads it
   std::vector<std::vector<OpId>> backward_of_;  // by unit, where anything is remade
   int turn_ = -1;                               // units whose backward has begun, less one
   std::vector<int> last_turn_;                  // by group that is remade: the last in which it was there
@@ -329,14 +332,22 @@ Uses::Uses(std::size_t positions, const std::vector<std::pair<Position, Lifetime
 }
 
 std::vector<std::uint32_t> Draft::stages(const Graph& graph) const {
-  std::vector<std::uint32_t> stages;
-  std::pair<std::uint32_t, bool> before{};
-  for (const SequenceStep& step : sequence) {
-    const Op& op = graph.op(step.op);
-    const std::pair key{op.unit, op.phase == Phase::forward && !step.recompute};
-    const std::uint32_t last = stages.empty() ? 0 : stages.back();
-    stages.push_back(stages.empty() || key == before ? last : last + 1);
-    before = key;
+  std::vector<std::uint32_t> stages(sequence.size(), 0);
+  // Whether a stage begins at a position: one launch is of another unit or phase than the launch before.
+  // Replays are of the stage of the launch behind them.
+  const Op* before = nullptr;
+  std::size_t replays = 0;
+  std::uint32_t stage = 0;
+  for (std::size_t p = 0; p < sequence.size(); ++p) {
+    if (sequence[p].recompute) {
+      ++replays;
+      continue;
+    }
+    const Op& op = graph.op(sequence[p].op);
+    if (before != nullptr && (op.unit != before->unit || op.phase != before->phase)) ++stage;
+    before = &op;
+    for (std::size_t i = 0; i <= replays; ++i) stages[p - i] = stage;
+    replays = 0;
   }
   return stages;
 }

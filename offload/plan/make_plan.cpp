@@ -26,10 +26,10 @@ std::vector<Problem> make_problems(const Graph& graph, const Machine& machine, c
       problems.push_back(make_problem(graph, machine, options, order));
   return problems;
 }
-// The automatic policy's problems: one for each bucket size, smallest first, and order. `units` is the graph in
-// the units that `replays` may rebuild.
-std::vector<Problem> automatic_problems(const Graph& units, const Machine& machine, const PlanOptions& options,
-                                        Replays replays) {
+// The automatic policy's problems: one for each bucket size, smallest first, and order. `units` is the graph
+// in the units that `replays` may rebuild.
+std::vector<Problem> automatic_problems(const Graph& units, const Machine& machine,
+                                        const PlanOptions& options, Replays replays) {
   std::vector<Bytes> sizes{options.bucket_bytes};
   if (options.bucket_bytes == 0 && options.settings.efficient_buckets)
     sizes.push_back(efficient_bucket_bytes(machine));
@@ -115,7 +115,8 @@ class EmulatedPlans {
   void improve(const Budget& budget, const PlannerSettings& settings, std::optional<RankedPlan>& best) {
     for (Member& member : members_) {
       if (!member.live_bytes) look_at(member);
-      if (*member.live_bytes > budget.device || (best && member.least_seconds >= best->ranked_seconds)) continue;
+      if (*member.live_bytes > budget.device || (best && member.least_seconds >= best->ranked_seconds))
+        continue;
       if (!member.plan) {
         Plan plan = policy_plan(member.of);
         plan.policy = to_string(Policy::automatic);
@@ -196,7 +197,8 @@ class Planner::Parts {
   // Of the replays that the options say; behind them those of whole blocks where they are another choice.
   const std::vector<Problem>& problems() {
     if (!problems_.empty()) return problems_;
-    problems_ = automatic_problems(rebuilds_whole_blocks() ? blocks_ : graph_, machine_, options_, options_.replays);
+    problems_ =
+        automatic_problems(rebuilds_whole_blocks() ? blocks_ : graph_, machine_, options_, options_.replays);
     chosen_ = problems_.size();
     if (rebuilds_whole_blocks() || !options_.settings.whole_blocks || blocks_.unit_names == graph_.unit_names)
       return problems_;
@@ -238,7 +240,8 @@ class Planner::Parts {
     if (!best) return Infeasible{budget.host, least_host(budget.device), true, least().op};
     return with_bound(std::move(best->plan), single(), budget);
   }
-  void offer(const Plan& plan, const Problem& problem, const Budget& budget, std::optional<RankedPlan>& best) {
+  void offer(const Plan& plan, const Problem& problem, const Budget& budget,
+             std::optional<RankedPlan>& best) {
     if (plan.device_peak_bytes > budget.device || plan.host_bytes > budget.host) return;
     RankedPlan offered = ranked(plan, problem, options_.settings);
     offered.plan.policy = to_string(Policy::automatic);

@@ -25,8 +25,10 @@ void append(const Lanes& lanes, std::vector<double>& key) {
 std::vector<double> live_bytes(const Draft& draft, const BucketLayout& layout) {
   std::vector<double> live(draft.sequence.size() + 1, 0);
   for (const DraftLifetime& lifetime : draft.lifetimes) {
-    live[static_cast<std::size_t>(lifetime.first)] += static_cast<double>(layout.buckets[lifetime.bucket].bytes);
-    live[static_cast<std::size_t>(lifetime.last)] -= static_cast<double>(layout.buckets[lifetime.bucket].bytes);
+    live[static_cast<std::size_t>(lifetime.first)] +=
+        static_cast<double>(layout.buckets[lifetime.bucket].bytes);
+    live[static_cast<std::size_t>(lifetime.last)] -=
+        static_cast<double>(layout.buckets[lifetime.bucket].bytes);
   }
   for (std::size_t p = 1; p < live.size(); ++p) live[p] += live[p - 1];
   return live;
@@ -47,14 +49,16 @@ std::vector<std::vector<BucketId>> with_dependents(const BucketLayout& layout) {
 ResidencyProgram::ResidencyProgram(const Problem& problem, const PlannerSettings& settings)
     : problem_(problem), settings_(settings) {
   using enum ActivationChoice;
-  const std::array<Uniform, load_choices> drafts{
-      uniform(LoadChoice::each_op, recompute), uniform(LoadChoice::each_unit, spill),
-      uniform(LoadChoice::held, offload), uniform(LoadChoice::resident, keep)};
-  find_moments(drafts.front());
+  const std::array<Uniform, 4> loads{
+      uniform(LoadChoice::each_op, recompute), uniform(LoadChoice::each_unit, recompute),
+      uniform(LoadChoice::held, recompute), uniform(LoadChoice::resident, recompute)};
+  find_moments(loads.front());
   find_fixed();
   choose_remade();
-  add_loads(drafts);
-  add_items(drafts, remade());
+  add_loads(loads);
+  add_items({loads.front(), uniform(LoadChoice::each_op, spill), uniform(LoadChoice::each_op, offload),
+             uniform(LoadChoice::each_op, keep)},
+            remade());
   merge();
 }
 
@@ -94,31 +98,55 @@ ResidencyProgram::Uniform ResidencyProgram::lifetimes_of(const Choices& choices)
 std::vector<std::uint8_t> ResidencyProgram::decided() const {
   std::vector<std::uint8_t> decided(problem_.layout.buckets.size(), 0);
   for (BucketId id = 0; id < decided.size(); ++id)
-    decided[id] = highest_load(problem_, id) != LoadChoice::each_op || problem_.layout.parameters_of[id] != no_id;
+    decided[id] =
+        highest_load(problem_, id) != LoadChoice::each_op || problem_.layout.parameters_of[id] != no_id;
   for (const ActivationItem& item : problem_.items)
     for (BucketId bucket : item.buckets) decided[bucket] = 1;
   return decided;
 }
 
-// Of as many equal runs of stages the stage with most live bytes each.
+// Stages at whose peak the lifetime is there.
+template <typename Function>
+void ResidencyProgram::for_live_stages(const Uniform& of, const DraftLifetime& lifetime,
+                                       Function&& function) {
+  const auto first = std::lower_bound(of.peaks.begin(), of.peaks.end(), lifetime.first);
+  const auto last = std::lower_bound(first, of.peaks.end(), lifetime.last);
+  for (auto peak = first; peak != last; ++peak) function(static_cast<std::uint32_t>(peak - of.peaks.begin()));
+}
+
+// Of each of as many equal runs of stages those with about the most live bytes; and the most bytes that
+// nothing decides about.
 void ResidencyProgram::find_moments(const Uniform& lowest) {
-  const std::vector<double> live = live_bytes(lowest.draft, problem_.layout);
   stages_ = static_cast<std::uint32_t>(lowest.peaks.size());
   const std::size_t count = std::min<std::size_t>(settings_.memory_moments, stages_);
-  for (std::size_t i = 0; i < count; ++i) {
-    auto most = static_cast<std::uint32_t>(i * stages_ / count);
-    for (std::uint32_t stage = most; stage < (i + 1) * stages_ / count; ++stage)
-      if (live[static_cast<std::size_t>(lowest.peaks[stage])] > live[static_cast<std::size_t>(lowest.peaks[most])]) most = stage;
-    moments_.push_back(most);
+  const std::vector<double> live = live_bytes(lowest.draft, problem_.layout);
+  const auto peak_of = [&](std::uint32_t stage) {
+    return live[static_cast<std::size_t>(lowest.peaks[stage])];
+  };
+  moment_of_.assign(stages_, no_id);
+  stages_of_.assign(count, 0);
+  for (std::uint32_t m = 0; m < count; ++m) {
+    const auto begin = static_cast<std::uint32_t>(m * stages_ / count);
+    const auto end = static_cast<std::uint32_t>((m + std::size_t{1}) * stages_ / count);
+    double most = 0;
+    for (std::uint32_t stage = begin; stage < end; ++stage) most = std::max(most, peak_of(stage));
+    for (std::uint32_t stage = begin; stage < end; ++stage)
+      if (peak_of(stage) >= settings_.alike_stages * most) {
+        moment_of_[stage] = m;
+        ++stages_of_[m];
+      }
   }
   const std::vector<std::uint8_t> decided = this->decided();
-  base_.assign(count, 0);
+  std::vector<double> undecided(stages_, 0);
   for (const DraftLifetime& lifetime : lowest.draft.lifetimes)
-    for (std::size_t m = 0; m < count; ++m) {
-      const Position peak = lowest.peaks[moments_[m]];
-      if (!decided[lifetime.bucket] && lifetime.first <= peak && peak < lifetime.last)
-        base_[m] += static_cast<double>(problem_.layout.buckets[lifetime.bucket].bytes);
-    }
+    if (!decided[lifetime.bucket])
+      for_live_stages(lowest, lifetime, [&](std::uint32_t stage) {
+        undecided[stage] += static_cast<double>(problem_.layout.buckets[lifetime.bucket].bytes);
+      });
+  base_.assign(count, 0);
+  for (std::uint32_t stage = 0; stage < stages_; ++stage)
+    if (moment_of_[stage] != no_id)
+      base_[moment_of_[stage]] = std::max(base_[moment_of_[stage]], undecided[stage]);
 }
 
 bool ResidencyProgram::in_front(const SequenceStep& step) const {
@@ -155,11 +183,11 @@ void ResidencyProgram::find_fixed() {
   for (const Bucket& bucket : problem_.layout.buckets) total_bytes_ += static_cast<double>(bucket.bytes);
 }
 
-// The transfers of one bucket with these lifetimes, and its bytes at the moments.
+// The transfers of one bucket with these lifetimes, and its bytes at each moment: of the moment's stages that
+// share in which it is there. Stages of one moment are taken to be alike.
 void ResidencyProgram::add_bucket(BucketId bucket, const Uniform& of, ShareCost& cost) const {
   const Bytes bytes = problem_.layout.buckets[bucket].bytes;
   bool on_host = false;
-  std::vector<std::uint8_t> there(moments_.size(), 0);
   for (LifetimeId id : of.of_bucket[bucket]) {
     const DraftLifetime& lifetime = of.draft.lifetimes[id];
     on_host |= lifetime.prefetched || lifetime.offloaded;
@@ -169,18 +197,15 @@ void ResidencyProgram::add_bucket(BucketId bucket, const Uniform& of, ShareCost&
     if (lifetime.prefetched) lanes(lifetime.first_use)[share_h2d] += problem_.machine->h2d.seconds(bytes);
     if (lifetime.offloaded) lanes(lifetime.last_use)[share_d2h] += problem_.machine->d2h.seconds(bytes);
     add_prices(cost, lifetime.prefetched + lifetime.offloaded);
-    const std::uint32_t first = of.stages[static_cast<std::size_t>(lifetime.first)];
-    const std::uint32_t last = of.stages[static_cast<std::size_t>(lifetime.last - 1)];
-    for (std::size_t m = 0; m < moments_.size(); ++m) {
-      const Position peak = of.peaks[moments_[m]];
-      if (lifetime.first <= peak && peak < lifetime.last) there[m] = 1;
-    }
-    cost.price += settings_.occupancy_price * step_seconds_ * static_cast<double>(bytes) / total_bytes_ *
-                  static_cast<double>(last - first + 1) / static_cast<double>(stages_);
+    for_live_stages(of, lifetime, [&](std::uint32_t stage) {
+      if (stage >= stages_) return;  // updates of residents
+      if (const std::uint32_t m = moment_of_[stage]; m != no_id)
+        cost.memory[m] += static_cast<double>(bytes) / stages_of_[m];
+      cost.price +=
+          settings_.occupancy_price * step_seconds_ * static_cast<double>(bytes) / total_bytes_ / stages_;
+    });
   }
-  for (std::size_t m = 0; m < moments_.size(); ++m)
-    if (there[m] != 0) cost.memory[m] += static_cast<double>(bytes);
-  if (on_host) cost.memory[moments_.size()] += static_cast<double>(bytes);
+  if (on_host) cost.memory[base_.size()] += static_cast<double>(bytes);
 }
 
 void ResidencyProgram::add_prices(ShareCost& cost, double transfers) const {
@@ -191,16 +216,16 @@ void ResidencyProgram::share_lanes(ShareCost& cost) const {
   const LaneSharing& sharing = problem_.sharing;
   for (Lanes* lanes : {&cost.front, &cost.back}) {
     const double in = (*lanes)[share_h2d], out = (*lanes)[share_d2h];
-    (*lanes)[share_host] += (in * problem_.machine->h2d.bytes_per_second +
-                             out * problem_.machine->d2h.bytes_per_second) *
-                            sharing.host_seconds_per_byte;
+    (*lanes)[share_host] +=
+        (in * problem_.machine->h2d.bytes_per_second + out * problem_.machine->d2h.bytes_per_second) *
+        sharing.host_seconds_per_byte;
     (*lanes)[share_h2d] += out * sharing.of_out;
     (*lanes)[share_d2h] += in * sharing.of_in;
     cost.price += settings_.traffic_price * (in + out);
   }
 }
 
-void ResidencyProgram::add_loads(const std::array<Uniform, load_choices>& drafts) {
+void ResidencyProgram::add_loads(const std::array<Uniform, 4>& drafts) {
   const std::vector<std::vector<BucketId>> buckets = with_dependents(problem_.layout);
   for (BucketId id = 0; id < problem_.layout.buckets.size(); ++id) {
     const LoadChoice highest = highest_load(problem_, id);
@@ -214,7 +239,7 @@ void ResidencyProgram::add_loads(const std::array<Uniform, load_choices>& drafts
       for (BucketId each : buckets[id]) {
         add_bucket(each, drafts.at(level), cost);
         if (!resident && problem_.layout.roles[each] == BucketRole::optimizer_state)
-          cost.memory[moments_.size()] += static_cast<double>(problem_.layout.buckets[each].bytes);
+          cost.memory[base_.size()] += static_cast<double>(problem_.layout.buckets[each].bytes);
       }
       (resident ? cost.front[share_compute] : cost.front[share_host]) +=
           resident ? update_[id] : host_update_[id];
@@ -238,8 +263,8 @@ double ResidencyProgram::seconds_to_rebuild(OpId op) const {
   return seconds;
 }
 
-// Of a value that crosses units and the one that it is made of, one must be stored: the latter, where it takes
-// longer to rebuild and is not much larger.
+// Of a value that crosses units and the one that it is made of, one must be stored: the latter, where it
+// takes longer to rebuild and is not much larger.
 void ResidencyProgram::choose_remade() {
   std::vector<std::uint32_t> item_of(problem_.layout.buckets.size(), no_id);
   for (std::uint32_t i = 0; i < problem_.items.size(); ++i)
@@ -270,7 +295,7 @@ void ResidencyProgram::choose_remade() {
 }
 
 // An op that makes several items runs once more for all of them: its time counts for the largest.
-void ResidencyProgram::add_items(const std::array<Uniform, load_choices>& drafts, const Uniform& remade) {
+void ResidencyProgram::add_items(const std::array<Uniform, 4>& drafts, const Uniform& remade) {
   const auto& [rebuilt, spilled, offloaded, kept] = drafts;
   std::map<OpId, const ActivationItem*> largest;
   for (const ActivationItem& item : problem_.items) {
@@ -283,7 +308,8 @@ void ResidencyProgram::add_items(const std::array<Uniform, load_choices>& drafts
   for (std::uint32_t i = 0; i < problem_.items.size(); ++i) {
     const ActivationItem& item = problem_.items[i];
     Class of;
-    of.members.push_back({true, i, kept.draft.lifetimes[kept.of_bucket[item.buckets.front()].front()].first_use});
+    of.members.push_back(
+        {true, i, kept.draft.lifetimes[kept.of_bucket[item.buckets.front()].front()].first_use});
     const auto add = [&](ActivationChoice choice, const ShareCost& cost) {
       const bool alike = !of.options.empty() && of.options.back().front == cost.front &&
                          of.options.back().back == cost.back && of.options.back().memory == cost.memory;
@@ -329,13 +355,14 @@ void ResidencyProgram::merge() {
       key.push_back(of.levels[o]);
       append(of.options[o].front, key);
       append(of.options[o].back, key);
-      key.push_back(of.options[o].memory[moments_.size()]);
-      most_host = std::max(most_host, of.options[o].memory[moments_.size()]);
+      key.push_back(of.options[o].memory[base_.size()]);
+      most_host = std::max(most_host, of.options[o].memory[base_.size()]);
     }
     most_host_ += static_cast<Bytes>(most_host);
     of.kind = kinds.emplace(key, kinds.size()).first->second;
     for (const ShareCost& option : of.options)
-      key.insert(key.end(), option.memory.begin(), option.memory.begin() + static_cast<std::ptrdiff_t>(moments_.size()));
+      key.insert(key.end(), option.memory.begin(),
+                 option.memory.begin() + static_cast<std::ptrdiff_t>(base_.size()));
     const auto [at, is_new] = known.emplace(std::move(key), merged.size());
     if (is_new)
       merged.push_back(std::move(of));
@@ -365,7 +392,7 @@ ResidencyProgram::Mixture ResidencyProgram::solve_for(const std::vector<double>&
   const double second = seconds_weight / step_seconds_;
   const double byte = 1 / std::clamp(*std::max_element(room.begin(), room.end()), 1.0, total_bytes_);
   const auto scaled = [&](ShareCost cost) {
-    cost.price = second * cost.price + host_weight * byte * cost.memory[moments_.size()];
+    cost.price = second * cost.price + host_weight * byte * cost.memory[base_.size()];
     for (Lanes* lanes : {&cost.front, &cost.back})
       for (double& seconds : *lanes) seconds *= second;
     for (double& bytes : cost.memory) bytes *= byte;
@@ -393,8 +420,10 @@ Choices ResidencyProgram::round(const Mixture& mixture, Rounding rounding) const
   for (std::size_t c = 0; c < classes_.size(); ++c)
     for (const Member& member : classes_[c].members) turns.push_back({classes_[c].kind, &member, c});
   std::sort(turns.begin(), turns.end(), [&](const Turn& a, const Turn& b) {
-    const bool earlier = std::tuple(a.member->position, a.member->index) < std::tuple(b.member->position, b.member->index);
-    const bool later = std::tuple(b.member->position, b.member->index) < std::tuple(a.member->position, a.member->index);
+    const bool earlier =
+        std::tuple(a.member->position, a.member->index) < std::tuple(b.member->position, b.member->index);
+    const bool later =
+        std::tuple(b.member->position, b.member->index) < std::tuple(a.member->position, a.member->index);
     if (a.kind != b.kind) return a.kind < b.kind;
     return rounding == Rounding::forward ? earlier : later;
   });

@@ -2,7 +2,7 @@
 //
 // A linear program (share_program.h) decides which share of each class of alike items has which choice, so
 // that the busiest lane of the step's front and that of its back have least to do. Device memory is a row at
-// each of some *moments*, stages (choices.h) spread over the step; host memory is one more row. The program's
+// each of some *moments*, runs of stages (choices.h); host memory is one more row. The program's
 // answer is then rounded item by item, in the order of time, by carrying each class's remainders along
 // (error diffusion), so that every part of the step has about the shares that the program gave it.
 //
@@ -69,11 +69,13 @@ class ResidencyProgram {
   Uniform lifetimes_of(const Choices& choices) const;
   void find_moments(const Uniform& lowest);
   std::vector<std::uint8_t> decided() const;
+  template <typename Function>
+  static void for_live_stages(const Uniform& of, const DraftLifetime& lifetime, Function&& function);
   void find_fixed();
-  void add_loads(const std::array<Uniform, load_choices>& drafts);
+  void add_loads(const std::array<Uniform, 4>& drafts);
   Uniform remade() const;
   void choose_remade();
-  void add_items(const std::array<Uniform, load_choices>& drafts, const Uniform& remade);
+  void add_items(const std::array<Uniform, 4>& drafts, const Uniform& remade);
   void merge();
   bool in_front(const SequenceStep& step) const;
   void add_bucket(BucketId bucket, const Uniform& of, ShareCost& cost) const;
@@ -87,16 +89,17 @@ class ResidencyProgram {
   const PlannerSettings& settings_;
   Bytes most_host_ = 0;
   ShareCost fixed_;
-  std::vector<std::uint32_t> moments_;                // stages, rising
-  std::vector<double> base_;                          // by moment: live bytes that nothing decides about
-  std::vector<double> host_update_, update_;          // by parameter bucket: seconds on the host, on the device
+  std::vector<std::uint32_t> moment_of_;      // by stage; no_id: its bytes do not count
+  std::vector<std::uint32_t> stages_of_;      // by moment: how many
+  std::vector<double> base_;                  // by moment: live bytes that nothing decides about
+  std::vector<double> host_update_, update_;  // by parameter bucket: seconds on the host, on the device
   std::vector<Class> classes_;
   // For what rebuilding costs.
-  std::vector<OpId> producer_;             // by tensor: the forward op that makes it
-  std::vector<std::uint32_t> readers_;     // by tensor: forward ops
-  std::vector<std::uint8_t> makes_item_;   // by op
-  std::vector<std::uint8_t> remade_;       // by item: crosses units, and may be made anew
-  std::vector<std::uint8_t> stored_;       // by item: not rebuilt itself, since others are made of it
+  std::vector<OpId> producer_;            // by tensor: the forward op that makes it
+  std::vector<std::uint32_t> readers_;    // by tensor: forward ops
+  std::vector<std::uint8_t> makes_item_;  // by op
+  std::vector<std::uint8_t> remade_;      // by item: crosses units, and may be made anew
+  std::vector<std::uint8_t> stored_;      // by item: not rebuilt itself, since others are made of it
   std::uint32_t stages_ = 0;
   double step_seconds_ = 1, total_bytes_ = 1;  // units of the program
 };
