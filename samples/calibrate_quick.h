@@ -1,21 +1,14 @@
 // A quick measure of the machine, so that predicted step times mean something.
 #pragma once
 
-#include <span>
-
 #include "samples/task.h"
 #include "src/calibrate/op_profile.h"
+#include "src/calibrate/rate_fit.h"
 #include "stowage/graph_builder.h"
 #include "stowage/machine.h"
 #include "stowage/models.h"
 
 namespace stowage::samples {
-
-// Says which rates of a machine were measured; the others are Machine's defaults.
-struct FittedRates {
-  bool arithmetic = false;
-  bool memory = false;
-};
 
 struct Calibration {
   Machine machine;
@@ -29,15 +22,5 @@ struct Calibration {
 // use the same cores. The result steers the plan, never the numbers of the training. `link` serves both ways.
 Calibration calibrate_quick(const BuildModel& build, const GptConfig& model, const AdamW& optimizer,
                             const Link& link);
-
-// One op's measured time.
-struct OpTime {
-  OpCost cost;
-  double seconds = 0;
-};
-
-// Fits the two rates of op_seconds (src/graph/cost.h): ops are told apart by what binds them under
-// the rates found so far. Rates of `machine` stay where no op speaks for them; says which do not.
-FittedRates fit_rates(std::span<const OpTime> times, Machine& machine);
 
 }  // namespace stowage::samples

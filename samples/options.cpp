@@ -8,7 +8,7 @@
 #include <map>
 #include <vector>
 
-#include "samples/model_files.h"
+#include "samples/initial_sizes.h"
 #include "samples/option_flags.h"
 #include "samples/text_data.h"
 #include "stowage/error.h"

@@ -1,8 +1,6 @@
 #include "samples/progress.h"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <algorithm>
 
@@ -78,13 +76,6 @@ std::string Progress::finish() {
   const bool was_open = open_;
   open_ = false;
   return was_open ? "\n" : "";
-}
-
-int terminal_columns(std::FILE* file) {
-  if (::isatty(::fileno(file)) == 0) return 0;
-  winsize size{};
-  const bool known = ::ioctl(::fileno(file), TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
-  return known ? size.ws_col : 80;
 }
 
 }  // namespace stowage::samples

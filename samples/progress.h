@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <string>
 
 #include "stowage/bytes.h"
@@ -58,8 +57,5 @@ class Progress {
   Bytes d2h_ = 0;
   bool open_ = false;  // a rewritten line stands without its end
 };
-
-// Columns of the terminal behind `file`, 0 when it is none.
-int terminal_columns(std::FILE* file);
 
 }  // namespace stowage::samples

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <string>
 
-#include "samples/calibrate_quick.h"
 #include "samples/options.h"
 #include "samples/task.h"
+#include "src/calibrate/rate_fit.h"
 #include "stowage/cuda_device.h"
 #include "stowage/engine.h"
 #include "stowage/graph.h"

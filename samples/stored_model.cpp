@@ -9,7 +9,7 @@
 #include "kernels/math/bfloat16.h"
 #include "samples/checkpoints.h"
 #include "samples/gpt_task.h"
-#include "samples/model_files.h"
+#include "samples/initial_sizes.h"
 #include "src/models/limits.h"
 #include "stowage/error.h"
 #include "stowage/safetensors.h"

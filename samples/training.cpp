@@ -13,6 +13,7 @@
 
 #include "samples/checkpoints.h"
 #include "samples/generate.h"
+#include "samples/initial_sizes.h"
 #include "samples/interrupt.h"
 #include "samples/model_files.h"
 #include "samples/progress.h"
@@ -23,6 +24,7 @@
 #include "samples/schedule.h"
 #include "samples/stored_model.h"
 #include "samples/task.h"
+#include "samples/terminal.h"
 #include "samples/trace.h"
 #include "samples/underway.h"
 #include "samples/weights_file.h"

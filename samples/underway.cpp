@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "samples/interrupt.h"
-#include "samples/progress.h"
+#include "samples/terminal.h"
 #include "src/cli/text.h"
 
 namespace stowage::samples {

@@ -60,12 +60,5 @@ TEST(Progress, ATerminalsLineIsRewrittenAndFits) {
   EXPECT_EQ(progress.finish(), "");
 }
 
-TEST(TerminalColumns, AFileIsNoTerminal) {
-  std::FILE* file = std::tmpfile();
-  ASSERT_NE(file, nullptr);
-  EXPECT_EQ(terminal_columns(file), 0);
-  std::fclose(file);
-}
-
 }  // namespace
 }  // namespace stowage::samples
