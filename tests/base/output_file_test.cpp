@@ -10,8 +10,8 @@
 #include <thread>
 
 #include "stowage/error.h"
-#include "tests/samples/temporary_folder.h"
 #include "tests/support/expect_refused.h"
+#include "tests/support/temporary_folder.h"
 
 namespace stowage {
 namespace {

@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <csignal>
 
-#include "tests/samples/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace stowage {
 namespace {

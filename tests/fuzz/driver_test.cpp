@@ -6,7 +6,7 @@
 #include <array>
 #include <cstdio>
 
-#include "tests/samples/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace stowage {
 namespace {

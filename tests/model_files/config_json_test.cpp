@@ -5,8 +5,8 @@
 
 #include "stowage/model_files.h"
 #include "tests/model_files/model_graphs.h"
-#include "tests/samples/temporary_folder.h"
 #include "tests/support/expect_refused.h"
+#include "tests/support/temporary_folder.h"
 
 namespace stowage {
 namespace {

@@ -4,8 +4,8 @@
 #include <fstream>
 
 #include "stowage/model_files.h"
-#include "tests/samples/temporary_folder.h"
 #include "tests/support/expect_refused.h"
+#include "tests/support/temporary_folder.h"
 
 namespace stowage {
 namespace {

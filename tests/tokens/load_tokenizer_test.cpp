@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "tests/samples/temporary_folder.h"
 #include "tests/support/expect_refused.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/tokens/fixtures.h"
 
 namespace stowage {

@@ -3,8 +3,8 @@
 #include <numeric>
 
 #include "stowage/token_shards.h"
-#include "tests/samples/temporary_folder.h"
 #include "tests/support/expect_refused.h"
+#include "tests/support/temporary_folder.h"
 
 namespace stowage {
 namespace {

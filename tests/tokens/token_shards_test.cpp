@@ -6,8 +6,8 @@
 #include <numeric>
 #include <set>
 
-#include "tests/samples/temporary_folder.h"
 #include "tests/support/expect_refused.h"
+#include "tests/support/temporary_folder.h"
 
 namespace stowage {
 namespace {

@@ -12,8 +12,8 @@
 #include <sstream>
 #include <string>
 
-#include "src/cli/run_record.h"
-#include "tests/samples/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
+#include "tools/cli/run_record.h"
 
 namespace stowage {
 

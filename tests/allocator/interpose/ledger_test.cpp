@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/samples/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace stowage::interpose {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "tests/samples/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace stowage::interpose {
 namespace {
