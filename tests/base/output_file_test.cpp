@@ -17,8 +17,6 @@ namespace stowage {
 namespace {
 
 namespace fs = std::filesystem;
-using samples::contents_of;
-using samples::TemporaryFolder;
 
 void write_whole(const std::string& path, std::string_view text) { write_file("--trace", path, text); }
 

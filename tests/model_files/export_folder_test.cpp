@@ -10,8 +10,6 @@
 namespace stowage {
 namespace {
 
-using samples::contents_of;
-using samples::TemporaryFolder;
 using test::expect_refused;
 
 TEST(ExportFolder, AppearsWholeAtTheCommit) {

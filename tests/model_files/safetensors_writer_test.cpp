@@ -11,9 +11,6 @@
 namespace stowage {
 namespace {
 
-using samples::contents_of;
-using samples::TemporaryFolder;
-
 constexpr std::array<std::byte, 6> some = {std::byte{1}, std::byte{2}, std::byte{3},
                                            std::byte{4}, std::byte{5}, std::byte{6}};
 const std::vector<StoredTensor> tensors = {{"b", StoredType::u8, {6}, 0, 0},

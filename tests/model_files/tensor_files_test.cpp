@@ -11,8 +11,6 @@
 namespace stowage {
 namespace {
 
-using samples::contents_of;
-using samples::TemporaryFolder;
 using test::expect_refused;
 using test::fixture;
 

@@ -8,7 +8,7 @@
 #include <iterator>
 #include <string>
 
-namespace stowage::samples {
+namespace stowage {
 
 class TemporaryFolder {
  public:
@@ -39,4 +39,4 @@ inline std::string contents_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-}  // namespace stowage::samples
+}  // namespace stowage

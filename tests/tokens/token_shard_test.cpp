@@ -8,13 +8,13 @@ namespace stowage {
 namespace {
 
 TEST(TokenShard, NamesTheFile) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   test::expect_refused([&] { TokenShard(folder.file("none.bin")); }, "none.bin': No such file");
   test::expect_refused([&] { TokenShard(folder.make("x.bin", "")); }, "x.bin': the header is cut short");
 }
 
 TEST(TokenShard, CopiesShareTheMapping) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   TokenShardWriter writer(folder.file("x.bin"), ShardVersion::two_bytes);
   writer.append(std::vector<std::int32_t>{7, 8});
   writer.commit();

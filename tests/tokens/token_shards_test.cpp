@@ -39,7 +39,7 @@ class TokenShardsTest : public ::testing::Test {
     }
     return result;
   }
-  samples::TemporaryFolder folder_;
+  TemporaryFolder folder_;
 };
 
 TEST_F(TokenShardsTest, SamplesInOrder) {

@@ -5,7 +5,7 @@
 
 #include "src/base/temporary.h"
 
-namespace stowage::samples {
+namespace stowage {
 namespace {
 
 std::atomic<int> pressed = 0;  // the first signal; other threads look at it too
@@ -49,4 +49,4 @@ std::string interrupted_by() {
   }
 }
 
-}  // namespace stowage::samples
+}  // namespace stowage

@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace stowage::samples {
+namespace stowage {
 
 inline constexpr int interrupted_code = 130;  // the program's exit code where one came
 
@@ -16,4 +16,4 @@ bool interrupted();
 // (nobody reads its output)"; "" where none came.
 std::string interrupted_by();
 
-}  // namespace stowage::samples
+}  // namespace stowage

@@ -3,7 +3,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-namespace stowage::samples {
+namespace stowage {
 
 int terminal_columns(std::FILE* file) {
   if (::isatty(::fileno(file)) == 0) return 0;
@@ -12,4 +12,4 @@ int terminal_columns(std::FILE* file) {
   return known ? size.ws_col : 80;
 }
 
-}  // namespace stowage::samples
+}  // namespace stowage

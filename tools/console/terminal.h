@@ -3,9 +3,9 @@
 
 #include <cstdio>
 
-namespace stowage::samples {
+namespace stowage {
 
 // Columns of the terminal behind `file`, 0 when it is none.
 int terminal_columns(std::FILE* file);
 
-}  // namespace stowage::samples
+}  // namespace stowage

@@ -12,7 +12,7 @@
 #include "tools/console/terminal.h"
 #include "tools/console/text.h"
 
-namespace stowage::samples {
+namespace stowage {
 namespace {
 
 constexpr std::chrono::milliseconds tick{100};  // between looks at signals, and between rewritten lines
@@ -94,4 +94,4 @@ void Underway::show(double seconds) {
   std::fflush(to);
 }
 
-}  // namespace stowage::samples
+}  // namespace stowage

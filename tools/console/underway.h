@@ -15,7 +15,7 @@
 
 #include "src/base/mutex.h"
 
-namespace stowage::samples {
+namespace stowage {
 
 // Calls `undo` where the program is abandoned as long as this lives. `undo` runs on another thread than the
 // work, which goes on meanwhile and never comes to its end: it must leave alone what that work uses.
@@ -65,4 +65,4 @@ class Underway {
   std::thread watcher_;  // the last member: it uses the others
 };
 
-}  // namespace stowage::samples
+}  // namespace stowage

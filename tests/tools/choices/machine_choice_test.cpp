@@ -46,7 +46,7 @@ TEST(MachineChoice, SaysThatTheirNumbersAreNotMeasured) {
 }
 
 TEST(MachineChoice, TakesAFileByItsPath) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const std::string path = folder.make("mine.json", to_json(test::sample_file()));
   EXPECT_EQ(read_machine(path, {}).device, "Card \"7\"");
   EXPECT_EQ(describe_machine(read_machine(path, {})), "Card \"7\" on node, measured 2026-11-21T13:50:00Z");
@@ -68,7 +68,7 @@ TEST(MachineChoice, AnUnknownNameIsToldWithTheKnownOnes) {
 }
 
 TEST(MachineChoice, FindsTheFolderNearestAboveAProgram) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const fs::path prefix = folder.file("prefix");
   fs::create_directories(prefix / "share/stowage/machines");
   fs::create_directories(prefix / "bin");

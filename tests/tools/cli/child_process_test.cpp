@@ -39,14 +39,14 @@ TEST(ChildProcess, SeesTheVariables) {
 
 TEST(ChildProcess, ThatIsNotThereIsRefused) {
   test::expect_refused([] { run_child({"/nowhere/program"}, {}); }, "'/nowhere/program' cannot be started");
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const std::string file = folder.make("file", "x");
   test::expect_refused([&] { run_child({file}, {}); }, "Permission denied");
 }
 
 // A signal that this process alone is sent; the program says that it is ready.
 TEST(ChildProcess, IsToldOfSignals) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const std::string ready = folder.file("ready");
   const pid_t middle = fork();
   if (middle == 0) {

@@ -8,8 +8,6 @@
 namespace stowage {
 namespace {
 
-using samples::TemporaryFolder;
-
 TEST(ReadFile, ReadsEveryByte) {
   const TemporaryFolder folder;
   const std::string text("a\0b\r\n", 5);

@@ -33,7 +33,7 @@ class PlaceCommandTest : public ::testing::Test {
     EXPECT_EQ(output_, "");
     EXPECT_EQ(folder_.entries(), entries);
   }
-  samples::TemporaryFolder folder_;
+  TemporaryFolder folder_;
   PlaceCommand command_;
   std::string output_;
 };
@@ -61,7 +61,7 @@ TEST_F(PlaceCommandTest, WritesOffsetsThatAreSound) {
   command_.output_file = folder_.file("out.csv");
   command_.alignment = 64;
   EXPECT_EQ(run(), 0);
-  const std::string text = samples::contents_of(command_.output_file);
+  const std::string text = contents_of(command_.output_file);
   EXPECT_EQ(text.find("id,lower,upper,size,offset\na,0,2,512,"), 0U);
   const Buffers buffers = parse_buffers(text, "out.csv");
   PlacementResult result{{}, 768, 768, 768};

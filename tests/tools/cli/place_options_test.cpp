@@ -52,7 +52,7 @@ TEST(PlaceOptions, NameTheOptionThatIsWrong) {
 
 // Of the program itself.
 TEST(PlaceProgram, AnswersWithItsExitCode) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const std::string file = folder.make("x.csv", "id,lower,upper,size\na,0,2,512\nb,1,4,256\n");
   const Result fits =
       run_stowage("place " + file + " --capacity 768 --json --output " + folder.file("y.csv"));
@@ -66,7 +66,7 @@ TEST(PlaceProgram, AnswersWithItsExitCode) {
 }
 
 TEST(PlaceProgram, RefusesBadInputInOneLine) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const std::string bad = folder.make("bad.csv", "id,lower,upper,size\na,0,2,0\n");
   for (const auto& [arguments, words] : {std::pair{bad, "bad.csv', line 2: size is 0"},
                                          {folder.file("none.csv"), "none.csv'"},

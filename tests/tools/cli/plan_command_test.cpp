@@ -41,7 +41,7 @@ class PlanCommandTest : public ::testing::Test {
     command_.model = {.gpt = "1x64", .sequence = "16", .batch = "2", .vocabulary = "96"};
   }
 
-  samples::TemporaryFolder folder_;
+  TemporaryFolder folder_;
   Graph graph_ = testing::chain_graph();
   PlanCommand command_;
   std::string output_;
@@ -53,8 +53,7 @@ TEST_F(PlanCommandTest, AnswersYesWithTheAccountAndWritesThePlan) {
   EXPECT_EQ(run(), 0);
   EXPECT_THAT(output_, HasSubstr("fits          yes"));
   EXPECT_THAT(output_, HasSubstr(std::to_string(*command_.device_memory)));
-  EXPECT_EQ(plan_from_json(samples::contents_of(command_.plan_file)).device_peak_bytes,
-            *command_.device_memory);
+  EXPECT_EQ(plan_from_json(contents_of(command_.plan_file)).device_peak_bytes, *command_.device_memory);
 }
 
 TEST_F(PlanCommandTest, AnswersNoWithTheSmallestBudgetAndTheOpAndWritesNothing) {
@@ -85,7 +84,7 @@ TEST_F(PlanCommandTest, SaysWhichOrderOfMicroBatchesItIs) {
   const auto json = nlohmann::json::parse(output_);
   EXPECT_EQ(json["micro_batches"], 2);
   EXPECT_EQ(json["model"]["micro_batches"], 2);
-  EXPECT_EQ(json["order"], to_string(plan_from_json(samples::contents_of(command_.plan_file)).order));
+  EXPECT_EQ(json["order"], to_string(plan_from_json(contents_of(command_.plan_file)).order));
   command_.plan_file.clear();
   command_.device_memory = 1;
   EXPECT_EQ(run(), 2);
@@ -99,7 +98,7 @@ TEST_F(PlanCommandTest, WritesAPageOfThePlanBesideWhatOtherBudgetsGive) {
   EXPECT_EQ(folder_.entries(), 1U);
   command_.device_memory = need_bytes(graph_, command_.rates);
   EXPECT_EQ(run(), 0);
-  const std::string page = samples::contents_of(command_.report_file);
+  const std::string page = contents_of(command_.report_file);
   EXPECT_THAT(page, HasSubstr("<!DOCTYPE html>"));
   EXPECT_THAT(page, HasSubstr(std::to_string(minimum_bytes(graph_, command_.rates))));  // of the curve
   command_.sweep = "memory";
@@ -222,8 +221,7 @@ TEST_F(PlanCommandTest, FindsTheLargestModel) {
   EXPECT_EQ(run(), 0);
   EXPECT_EQ(output_.find("largest       the next size of the ladder does not fit\nfits          yes\n"), 0U);
   EXPECT_THAT(output_, HasSubstr("gpt, 13 layers, width 768, heads 12, vocabulary 32"));
-  EXPECT_EQ(plan_from_json(samples::contents_of(command_.plan_file)).device_peak_bytes,
-            *command_.device_memory);
+  EXPECT_EQ(plan_from_json(contents_of(command_.plan_file)).device_peak_bytes, *command_.device_memory);
   command_.plan_file.clear();
   command_.device_memory = 1000;
   EXPECT_EQ(run(), 2);

@@ -82,7 +82,7 @@ class PlanProgram : public ::testing::Test {
     EXPECT_EQ(std::count(result.output.begin(), result.output.end(), '\n'), 1) << result.output;
     EXPECT_EQ(folder_.entries(), 0U);
   }
-  samples::TemporaryFolder folder_;
+  TemporaryFolder folder_;
 };
 
 TEST_F(PlanProgram, FitsWithCodeZeroAndDoesNotWithCodeTwo) {

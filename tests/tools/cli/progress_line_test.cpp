@@ -8,7 +8,7 @@ namespace stowage {
 namespace {
 
 TEST(ProgressLine, IsErasedByTheNextAndAtTheEnd) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   std::FILE* file = std::fopen(folder.file("terminal").c_str(), "wb");
   {
     ProgressLine line(file);
@@ -16,12 +16,12 @@ TEST(ProgressLine, IsErasedByTheNextAndAtTheEnd) {
     line.show("budget 2 of 2");
   }
   std::fclose(file);
-  EXPECT_EQ(samples::contents_of(folder.file("terminal")),
+  EXPECT_EQ(contents_of(folder.file("terminal")),
             "\r\033[Kplanning: budget 1 of 2\r\033[Kplanning: budget 2 of 2\r\033[K");
 }
 
 TEST(ProgressLine, SaysNothingWhereThereIsNoTerminal) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   std::FILE* file = std::fopen(folder.file("none").c_str(), "wb");
   EXPECT_EQ(terminal_or_null(file), nullptr);
   {
@@ -30,7 +30,7 @@ TEST(ProgressLine, SaysNothingWhereThereIsNoTerminal) {
     const ProgressLine unused(file);
   }
   std::fclose(file);
-  EXPECT_EQ(samples::contents_of(folder.file("none")), "");
+  EXPECT_EQ(contents_of(folder.file("none")), "");
 }
 
 }  // namespace

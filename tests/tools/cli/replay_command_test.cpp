@@ -36,7 +36,7 @@ class ReplayCommandTest : public ::testing::Test {
     test::expect_refused([&] { run(); }, words);
     EXPECT_EQ(output_, "");
   }
-  samples::TemporaryFolder folder_;
+  TemporaryFolder folder_;
   ReplayCommand command_;
   std::string output_;
 };

@@ -40,7 +40,7 @@ TEST(ReplayOptions, AreUnderstood) {
 
 // Of the program itself.
 TEST(ReplayProgram, AnswersWithItsExitCode) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const std::string file = folder.make("x.csv", "id,lower,upper,size\na,0,2,512\nb,1,4,256\n");
   const Result all = run_stowage("replay " + file);
   EXPECT_EQ(all.code, 0) << all.output;
@@ -52,7 +52,7 @@ TEST(ReplayProgram, AnswersWithItsExitCode) {
 }
 
 TEST(ReplayProgram, RefusesBadInputInOneLine) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const std::string bad = folder.make("bad.jsonl", "{\"stowage_history\": 7}\n");
   for (const auto& [arguments, words] : {std::pair{bad, "bad.jsonl', line 1: 'stowage_history' is not 1"},
                                          {folder.file("none.csv"), "none.csv'"},

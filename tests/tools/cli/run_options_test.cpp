@@ -63,7 +63,7 @@ TEST(RunOptions, LeaveTheProgramItsOwnWords) {
 
 // Of the program itself.
 TEST(RunProgram, RefusesWhatItCannotStartInOneLine) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const std::string text = folder.make("text", "no program");
   for (const std::string& arguments :
        {std::string("run"), std::string("run -- /nowhere/program"), "run -- " + text,

@@ -16,8 +16,6 @@
 namespace stowage {
 namespace {
 
-using samples::contents_of;
-using samples::TemporaryFolder;
 using test::Result;
 using test::run_stowage;
 using ::testing::HasSubstr;

@@ -26,7 +26,7 @@ class TokensCommandTest : public ::testing::Test {
     shard.read(0, ids);
     return ids;
   }
-  samples::TemporaryFolder folder_;
+  TemporaryFolder folder_;
   const std::string text_ = "the cat and the other cat<|endoftext|>then\nthe hat and the mat";
   TokensTrainCommand train_;
   TokensEncodeCommand encode_;

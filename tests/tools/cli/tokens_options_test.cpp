@@ -22,7 +22,7 @@ TEST(TokensOptions, VersionsOfShards) {
 }
 
 TEST(TokensProgram, TrainsAndEncodes) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const std::string text = folder.make("x.txt", "the cat and the other cat");
   const auto trained =
       test::run_stowage("tokens train " + text + " --vocabulary 260 --output " + folder.file("v"));

@@ -9,7 +9,7 @@
 #include "src/base/temporary.h"
 #include "tests/support/temporary_folder.h"
 
-namespace stowage::samples {
+namespace stowage {
 namespace {
 
 // How a child ends to which `signals` come while it has a temporary file; 0 where it lives on.
@@ -41,4 +41,4 @@ TEST(Interrupt, TheFirstAndThoseOfALostTerminalDoNot) {
 }
 
 }  // namespace
-}  // namespace stowage::samples
+}  // namespace stowage

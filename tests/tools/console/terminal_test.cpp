@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace stowage::samples {
+namespace stowage {
 namespace {
 
 TEST(TerminalColumns, AFileIsNoTerminal) {
@@ -13,4 +13,4 @@ TEST(TerminalColumns, AFileIsNoTerminal) {
 }
 
 }  // namespace
-}  // namespace stowage::samples
+}  // namespace stowage

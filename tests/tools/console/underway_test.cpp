@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace stowage::samples {
+namespace stowage {
 namespace {
 
 TEST(TerminalLine, TellsWhatIsDoneAndFits) {
@@ -28,4 +28,4 @@ TEST(Underway, IsSilentAtFirst) {
 }
 
 }  // namespace
-}  // namespace stowage::samples
+}  // namespace stowage
