@@ -14,7 +14,7 @@
 namespace stowage::samples {
 namespace {
 
-void expect_refused(const std::string& path, const std::string& why) {
+void expect_unreadable(const std::string& path, const std::string& why) {
   try {
     read_text(path);
     ADD_FAILURE() << path << " was read";
@@ -35,11 +35,11 @@ TEST(ReadText, GivesEveryByte) {
 
 TEST(ReadText, RefusesWhatIsNoText) {
   const TemporaryFolder folder;
-  expect_refused(folder.file("nothing"), "there is no such file");
-  expect_refused(folder.file(""), "directory");
-  expect_refused(folder.make("empty", ""), "empty");
-  expect_refused("/dev/null", "not a file");
-  expect_refused(folder.make("file", "x") + "/below", "no such file");
+  expect_unreadable(folder.file("nothing"), "there is no such file");
+  expect_unreadable(folder.file(""), "directory");
+  expect_unreadable(folder.make("empty", ""), "empty");
+  expect_unreadable("/dev/null", "not a file");
+  expect_unreadable(folder.make("file", "x") + "/below", "no such file");
 }
 
 TEST(ReadText, RefusesWhatItMayNotRead) {
@@ -47,7 +47,7 @@ TEST(ReadText, RefusesWhatItMayNotRead) {
   const TemporaryFolder folder;
   const std::string path = folder.make("secret", "text");
   ::chmod(path.c_str(), 0);
-  expect_refused(path, "Permission denied");
+  expect_unreadable(path, "Permission denied");
 }
 
 TEST(BigramEntropy, OfLiterals) {
