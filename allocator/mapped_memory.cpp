@@ -11,11 +11,12 @@ bool MappedMemory::map_runs(const std::vector<Interval>& runs, std::vector<Inter
   try {
     segments_.map(runs, left);
     return true;
-  } catch (const OutOfMemory&) {  // the device has less than the limit says
+  } catch (const OutOfMemory&) {
+    return false;  // the device has less than the limit says
   } catch (const Error&) {
     failure = std::current_exception();
+    return false;
   }
-  return false;
 }
 
 void MappedMemory::note_event(EventKind kind, Interval run, const Pool& pool) {
