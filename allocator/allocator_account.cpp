@@ -33,7 +33,7 @@ PoolStatistics CachingAllocator::Implementation::pool_statistics(
   sum.peak_reserved = pool.peak_reserved * granule_;
   sum.retries = pool.retries;
   sum.largest_free = pool.heap.largest_mapped_gap();
-  const Bytes idle = pool.is_private() ? 0 : region_.mapped() * granule_ - region_.held();
+  const Bytes idle = pool.is_private() ? 0 : planned_.unused_bytes();
   const Bytes free = sum.reserved - sum.allocated - idle;
   sum.fragmentation = free == 0 ? 0 : 1 - static_cast<double>(sum.largest_free) / static_cast<double>(free);
   return sum;
@@ -41,12 +41,16 @@ PoolStatistics CachingAllocator::Implementation::pool_statistics(
 
 // A request that no cache served: what its pool's callers have now.
 void CachingAllocator::Implementation::note_peaks(Pool& pool) {
+  pool.peak_allocated = std::max(pool.peak_allocated, allocated_in(pool));
+}
+
+Bytes CachingAllocator::Implementation::allocated_in(const Pool& pool) {
   Bytes allocated = 0;
   for (const auto& stream : owned_streams_) {
     const MutexLock lock(stream->mutex);
     if (const Cache* const cache = stream->find_cache(pool)) allocated += cache->statistics.allocated;
   }
-  pool.peak_allocated = std::max(pool.peak_allocated, allocated);
+  return allocated;
 }
 
 AllocatorStatistics CachingAllocator::Implementation::statistics() {
@@ -56,20 +60,20 @@ AllocatorStatistics CachingAllocator::Implementation::statistics() {
 
 AllocatorStatistics CachingAllocator::Implementation::statistics_locked(bool streams_held) {
   AllocatorStatistics all;
-  all.limit = limit_;
-  all.reserved = segments_.mapped() * granule_;
-  all.peak_reserved = peak_reserved_ * granule_;
-  all.maps = segments_.counters().maps;
-  all.unmapped_granules = segments_.counters().unmaps;
+  all.limit = memory_.limit();
+  all.reserved = memory_.mapped() * granule_;
+  all.peak_reserved = memory_.peak_mapped() * granule_;
+  all.maps = memory_.counters().maps;
+  all.unmapped_granules = memory_.counters().unmaps;
   all.out_of_memory = failed_requests_;
   for (const auto& pool : pools_) all.pools.push_back(pool_statistics(*pool, all.streams, streams_held));
-  all.planned = plan_statistics();
+  all.planned = planned_.statistics();
   return all;
 }
 
 void CachingAllocator::Implementation::reset_peaks() {
   const MutexLock lock(mutex_);
-  peak_reserved_ = segments_.mapped();
+  memory_.reset_peak();
   for (const auto& stream : owned_streams_) {
     const MutexLock stream_lock(stream->mutex);
     for (const auto& cache : stream->caches) cache->statistics.peak_allocated = cache->statistics.allocated;

@@ -14,13 +14,10 @@ caching::Pool& CachingAllocator::Implementation::pool_with(PoolId pool, std::str
   throw InvalidInput(fmt::format("{}: there is no pool {}; pass what create_pool returned", call, pool));
 }
 
-std::uint64_t CachingAllocator::Implementation::unmap_spare(Pool& pool, std::uint64_t most, Interval kept) {
-  return unmap(pool.heap, pool, pool.heap.recyclable(segments_.pieces(), most, kept));
-}
-
-void CachingAllocator::Implementation::note_event(caching::EventKind kind, Interval run, const Pool& pool) {
-  history_.add({kind, reinterpret_cast<std::uintptr_t>(segments_base_ + run.begin * granule_),
-                run.length() * granule_, 0, pool.id});
+std::vector<std::unique_ptr<caching::Pool>> CachingAllocator::Implementation::first_pools() const {
+  std::vector<std::unique_ptr<Pool>> pools;
+  pools.push_back(std::make_unique<Pool>(default_pool, slices, Interval{0, plan_space().begin}, granule_));
+  return pools;
 }
 
 Bytes CachingAllocator::Implementation::trim() {
@@ -32,15 +29,14 @@ std::uint64_t CachingAllocator::Implementation::empty_default_pool(std::uint64_t
   std::exception_ptr failure;
   flush_pool(*pools_.front());
   synchronise(failure);
-  const std::uint64_t unmapped = unmap_spare(*pools_.front(), most, {});
-  return unmapped + unmap_of_plan(most - std::min(most, unmapped), {});  // whole pieces may be more
+  const std::uint64_t unmapped = memory_.unmap_spare(*pools_.front(), most);
+  return unmapped + planned_.lend(most - std::min(most, unmapped));  // whole pieces may be more
 }
 
 void CachingAllocator::Implementation::set_limit(Bytes limit) {
   const MutexLock lock(mutex_);
-  limit_ = limit;
-  const std::uint64_t granules = limit / granule_;
-  if (segments_.mapped() > granules) empty_default_pool(segments_.mapped() - granules);
+  memory_.set_limit(limit);
+  if (const std::uint64_t beyond = memory_.beyond_limit()) empty_default_pool(beyond);
 }
 
 void CachingAllocator::Implementation::retire_stream(LaneId lane) {
@@ -72,13 +68,13 @@ void CachingAllocator::Implementation::retire_stream(LaneId lane) {
 
 // The second half of the range, in equal parts.
 caching::Interval CachingAllocator::Implementation::slice_space(std::size_t slice) const {
-  const Bytes half = segments_bytes_ / 2 / granule_ * granule_;
-  const Bytes each = (segments_bytes_ - half) / slices / granule_ * granule_;
+  const Bytes half = range_ / 2 / granule_ * granule_;
+  const Bytes each = (range_ - half) / slices / granule_ * granule_;
   return {half + slice * each, half + (slice + 1) * each};
 }
 
 caching::Interval CachingAllocator::Implementation::plan_space() const {
-  const Bytes end = segments_bytes_ / 2 / granule_ * granule_;
+  const Bytes end = range_ / 2 / granule_ * granule_;
   return {plans_periods_ ? end - slice_space(0).length() : end, end};
 }
 
@@ -110,7 +106,7 @@ void CachingAllocator::Implementation::destroy_pool(PoolId id) {
   flush_pool(pool);
   std::exception_ptr failure;
   synchronise(failure);
-  unmap_spare(pool, pool.reserved, {});
+  memory_.unmap_spare(pool, pool.reserved);
   if (pool.reserved > 0) {
     if (failure != nullptr) std::rethrow_exception(failure);
     throw DeviceError(

@@ -44,15 +44,15 @@ AllocatorSnapshot CachingAllocator::Implementation::snapshot() {
 std::vector<SnapshotSegment> CachingAllocator::Implementation::segments_of(const Pool& pool) {
   std::vector<SnapshotSegment> segments;
   for (const Interval& mapped : pool.heap.mapped())
-    segments.push_back({reinterpret_cast<std::uintptr_t>(segments_base_ + mapped.begin), mapped.length(),
-                        pool.id, pool.heap.is_small(mapped), blocks_in(pool, mapped)});
+    segments.push_back({reinterpret_cast<std::uintptr_t>(base_ + mapped.begin), mapped.length(), pool.id,
+                        pool.heap.is_small(mapped), blocks_in(pool, mapped)});
   return segments;
 }
 
 std::vector<SnapshotBlock> CachingAllocator::Implementation::blocks_in(const Pool& pool, Interval segment) {
   std::vector<SnapshotBlock> blocks;
   for (Bytes at = segment.begin; at < segment.end;) {
-    SnapshotBlock found{reinterpret_cast<std::uintptr_t>(segments_base_ + at), 0, 0, false, false, 0};
+    SnapshotBlock found{reinterpret_cast<std::uintptr_t>(base_ + at), 0, 0, false, false, 0};
     Bytes end = std::min(pool.heap.gap_end(at), segment.end);
     if (end == at) {  // no gap: a block begins here
       const Block& block = *table_.at(at);
@@ -72,16 +72,16 @@ std::vector<SnapshotBlock> CachingAllocator::Implementation::blocks_in(const Poo
 // What a plan serves lies behind the pool's other memory; there is no index of it but each block's own entry.
 void CachingAllocator::Implementation::add_planned_segments(const Pool& pool,
                                                             std::vector<SnapshotSegment>& segments) {
-  for (const auto& [first, last] : region_.mapped_runs()) {
+  for (const auto& [first, last] : planned_.mapped_runs()) {
     const Interval mapped{first * granule_, last * granule_};
-    segments.push_back({reinterpret_cast<std::uintptr_t>(segments_base_ + mapped.begin), mapped.length(),
-                        pool.id, false, planned_blocks_in(mapped)});
+    segments.push_back({reinterpret_cast<std::uintptr_t>(base_ + mapped.begin), mapped.length(), pool.id,
+                        false, planned_blocks_in(mapped)});
   }
 }
 
 std::vector<SnapshotBlock> CachingAllocator::Implementation::planned_blocks_in(Interval segment) {
   std::vector<SnapshotBlock> blocks;
-  const auto address = [this](Bytes at) { return reinterpret_cast<std::uintptr_t>(segments_base_ + at); };
+  const auto address = [this](Bytes at) { return reinterpret_cast<std::uintptr_t>(base_ + at); };
   Bytes gap = segment.begin;
   for (Bytes at = segment.begin; at < segment.end;) {
     const Block* const block = table_.at(at);

@@ -25,17 +25,14 @@ Bytes range_for(Bytes total) {
 CachingAllocator::Implementation::Implementation(Device& device, const CachingAllocatorOptions& options)
     : device_(device),
       history_(options.history_entries),
-      segments_(device, range_for(device.memory_info().total)),
-      segments_base_(segments_.base()),
-      segments_bytes_(segments_.bytes()),
-      granule_(segments_.granule()),
-      table_(segments_bytes_),
-      limit_(options.limit),
+      memory_(device, range_for(device.memory_info().total), options.limit, history_),
+      base_(memory_.base()),
+      range_(memory_.bytes()),
+      granule_(memory_.granule()),
+      table_(range_),
       plans_periods_(options.plan_periods),
-      planned_({.alignment = PlannedPoolOptions{}.alignment, .granule = granule_}),
-      region_(plan_space(), granule_) {
-  pools_.push_back(std::make_unique<Pool>(default_pool, slices, Interval{0, plan_space().begin}, granule_));
-}
+      pools_(first_pools()),
+      planned_(plan_space(), memory_, *pools_.front()) {}
 
 CachingAllocator::Implementation::~Implementation() {
   const MutexLock lock(mutex_);
@@ -61,13 +58,12 @@ CachingAllocator::Implementation::Stream& CachingAllocator::Implementation::new_
 
 bool CachingAllocator::Implementation::owns(const void* address) const {
   // Wraps around for what lies below the range.
-  return reinterpret_cast<std::uintptr_t>(address) - reinterpret_cast<std::uintptr_t>(segments_base_) <
-         segments_bytes_;
+  return reinterpret_cast<std::uintptr_t>(address) - reinterpret_cast<std::uintptr_t>(base_) < range_;
 }
 
 caching::Block& CachingAllocator::Implementation::block_at(const void* address, std::string_view call) {
-  const auto offset = static_cast<Bytes>(static_cast<const std::byte*>(address) - segments_base_);
-  if (offset < segments_bytes_ && offset % caching::BlockTable::unit == 0)
+  const auto offset = static_cast<Bytes>(static_cast<const std::byte*>(address) - base_);
+  if (offset < range_ && offset % caching::BlockTable::unit == 0)
     if (Block* const block = table_.at(offset)) return *block;
   throw InvalidInput(fmt::format(
       "{}: {} is not the address of a block of this allocator; pass what allocate returned", call, address));
@@ -101,7 +97,7 @@ void CachingAllocator::Implementation::take_back(Cache& cache, Block& block, std
 void* CachingAllocator::Implementation::allocate(Bytes bytes, LaneId lane) {
   if (bytes == 0) throw InvalidInput("allocate: zero bytes asked; ask for at least one");
   // More than the range holds is no place's size, and fails as any other request that finds none.
-  const Bytes rounded = align_up(std::min(bytes, segments_bytes_ + 1), caching::BlockTable::unit);
+  const Bytes rounded = align_up(std::min(bytes, range_ + 1), caching::BlockTable::unit);
   Stream& stream = stream_of(lane);
   return plans_periods_ ? allocate_planned(rounded, bytes, stream) : allocate_cached(rounded, bytes, stream);
 }
@@ -180,7 +176,7 @@ caching::Tags CachingAllocator::Implementation::take_back_everywhere(Block& bloc
 
 void CachingAllocator::Implementation::give(Block& block, caching::Tags tags) {
   if (block.is_planned) {
-    region_.give(block.at, std::move(tags));
+    planned_.give(block.at, std::move(tags));
   } else {
     block.cache->pool.heap.give(block.at, std::move(tags));
   }

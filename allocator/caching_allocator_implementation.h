@@ -1,10 +1,11 @@
-// The caching allocator itself. Its calls are in caching_allocator.cpp (what a stream's cache serves, and the
-// The caching allocator itself. Its calls are in caching_allocator.cpp (what a stream's cache serves, and the
-// public calls), ladder.cpp (what it does not), planning.cpp (what a plan serves), allocator_pools.cpp
-// (pools, trimming, limits), allocator_account.cpp (statistics) and allocator_snapshot.cpp (block by block).
+// The caching allocator itself: streams and their caches, blocks, pools. The memory behind them is
+// MappedMemory's, and what a plan serves is PlannedServing's.
+//
+// Its calls are in caching_allocator.cpp (what a stream's cache serves, and the public calls), ladder.cpp
+// (what it does not), planning.cpp (requests that are compared with a plan), allocator_pools.cpp (pools,
+// trimming, limits), allocator_account.cpp (statistics) and allocator_snapshot.cpp (block by block).
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <exception>
@@ -15,9 +16,8 @@
 
 #include "allocator/block.h"
 #include "allocator/history.h"
-#include "allocator/plan_region.h"
-#include "allocator/planned_pool.h"
-#include "allocator/segments.h"
+#include "allocator/mapped_memory.h"
+#include "allocator/planned_serving.h"
 #include "allocator/stream_cache.h"
 #include "src/base/mutex.h"
 #include "stowage/allocator_snapshot.h"
@@ -85,7 +85,7 @@ class CachingAllocator::Implementation {
   }
   Stream& new_stream(LaneId lane) STOWAGE_EXCLUDES(mutex_);
   Block& block_at(const void* address, std::string_view call);
-  void* address_of(const Block& block) const { return segments_base_ + block.at.begin; }
+  void* address_of(const Block& block) const { return base_ + block.at.begin; }
   // Both under the cache's stream's lock.
   void hand_out(Cache& cache, Block& block, Bytes asked);
   void take_back(Cache& cache, Block& block, std::string_view call);
@@ -103,16 +103,9 @@ class CachingAllocator::Implementation {
   void* allocate_planned(Bytes bytes, Bytes asked, Stream& stream) STOWAGE_EXCLUDES(mutex_);
   // True: it lay in the plan's region, and is released. Else the planned pool knows now that it goes.
   bool release_planned(Block& block, Stream* target) STOWAGE_EXCLUDES(mutex_);
-  Block* take_planned(Request& request, Bytes offset) STOWAGE_REQUIRES(mutex_);
-  bool back(Request& request, Interval bytes) STOWAGE_REQUIRES(mutex_);
-  bool map_for_plan(Request& request, const std::vector<Interval>& missing, bool& short_of_memory)
-      STOWAGE_REQUIRES(mutex_);
-  void make_way_for_plan(bool is_new) STOWAGE_REQUIRES(mutex_);
-  bool is_wasteful() STOWAGE_REQUIRES(mutex_);
-  void look_at_plan(bool was_planned) STOWAGE_REQUIRES(mutex_);
-  std::uint64_t unmap_of_plan(std::uint64_t most, Interval kept) STOWAGE_REQUIRES(mutex_);
-  std::uint64_t beyond_plan(std::uint64_t more) const STOWAGE_REQUIRES(mutex_);
-  PlanStatistics plan_statistics() STOWAGE_REQUIRES(mutex_);
+  Block* take_planned(Request& request, Interval place) STOWAGE_REQUIRES(mutex_);
+  bool back(Request& request, Interval place) STOWAGE_REQUIRES(mutex_);
+  void follow_plan() STOWAGE_REQUIRES(mutex_);
 
   // ladder.cpp
   void* allocate_slowly(Bytes bytes, Bytes asked, Stream& stream) STOWAGE_EXCLUDES(mutex_);
@@ -128,8 +121,6 @@ class CachingAllocator::Implementation {
   bool insert_waits(Request& request, const caching::Tags& tags) STOWAGE_REQUIRES(mutex_);
   bool obtain(Request& request, const Place& place) STOWAGE_REQUIRES(mutex_);
   bool map(Request& request, const Place& place) STOWAGE_REQUIRES(mutex_);
-  std::uint64_t room() const STOWAGE_REQUIRES(mutex_);
-  std::uint64_t beyond_limit() const STOWAGE_REQUIRES(mutex_);
   void flush(Cache& cache) STOWAGE_REQUIRES(mutex_);
   void flush_stream(Stream& stream, Pool& pool) STOWAGE_REQUIRES(mutex_);
   void flush_pool(Pool& pool) STOWAGE_REQUIRES(mutex_);
@@ -143,16 +134,7 @@ class CachingAllocator::Implementation {
 
   // allocator_pools.cpp
   Pool& pool_with(PoolId pool, std::string_view call) STOWAGE_REQUIRES(mutex_);
-  // Returns how many of the pool's spare granules were unmapped.
-  std::uint64_t unmap_spare(Pool& pool, std::uint64_t most, Interval kept) STOWAGE_REQUIRES(mutex_);
-  // Of `granules`, a PoolHeap or the PlanRegion, whose memory counts to `pool`; returns how many.
-  template <class Granules>
-  std::uint64_t unmap(Granules& granules, Pool& pool, const std::vector<Interval>& runs)
-      STOWAGE_REQUIRES(mutex_);
-  template <class Granules>
-  void note_mapped(Granules& granules, Pool& pool, const std::vector<Interval>& runs)
-      STOWAGE_REQUIRES(mutex_);
-  void note_event(caching::EventKind kind, Interval run, const Pool& pool) STOWAGE_REQUIRES(mutex_);
+  std::vector<std::unique_ptr<Pool>> first_pools() const;
   std::uint64_t empty_default_pool(std::uint64_t most) STOWAGE_REQUIRES(mutex_);
   Interval slice_space(std::size_t slice) const;
   // Of the default pool's space, at its end, what plans have.
@@ -165,6 +147,8 @@ class CachingAllocator::Implementation {
   AllocatorStatistics statistics_locked(bool streams_held = false) STOWAGE_REQUIRES(mutex_);
   std::string account_locked() STOWAGE_REQUIRES(mutex_);
   void note_peaks(Pool& pool) STOWAGE_REQUIRES(mutex_);
+  // Bytes of the pool's blocks that callers have.
+  Bytes allocated_in(const Pool& pool) STOWAGE_REQUIRES(mutex_);
 
   // allocator_snapshot.cpp; with all streams held.
   std::vector<SnapshotSegment> segments_of(const Pool& pool) STOWAGE_REQUIRES(mutex_);
@@ -179,54 +163,21 @@ class CachingAllocator::Implementation {
   std::atomic<std::uint64_t> demands_{0};  // requests that looked for what other streams released
 
   mutable Mutex mutex_;
-  caching::Segments segments_ STOWAGE_GUARDED_BY(mutex_);
-  std::byte* const segments_base_;
-  const Bytes segments_bytes_;
+  caching::MappedMemory memory_ STOWAGE_GUARDED_BY(mutex_);
+  // Those of `memory_`, which never change.
+  std::byte* const base_;
+  const Bytes range_;
   const Bytes granule_;
   caching::BlockTable table_;  // each entry by whom its block belongs to
-  Bytes limit_ STOWAGE_GUARDED_BY(mutex_);
-  std::uint64_t peak_reserved_ STOWAGE_GUARDED_BY(mutex_) = 0;  // granules
   std::uint64_t failed_requests_ STOWAGE_GUARDED_BY(mutex_) = 0;
   caching::BlockStore blocks_ STOWAGE_GUARDED_BY(mutex_);
-  std::vector<std::unique_ptr<Pool>> pools_ STOWAGE_GUARDED_BY(mutex_);  // the default one first
   const bool plans_periods_;
-  PlannedPool planned_ STOWAGE_GUARDED_BY(mutex_);
-  caching::PlanRegion region_ STOWAGE_GUARDED_BY(mutex_);  // its memory counts to the default pool
-  std::uint64_t plans_made_ STOWAGE_GUARDED_BY(mutex_) = 0;
+  std::vector<std::unique_ptr<Pool>> pools_ STOWAGE_GUARDED_BY(mutex_);  // the default one first
+  caching::PlannedServing planned_ STOWAGE_GUARDED_BY(mutex_);
   PoolId next_pool_ STOWAGE_GUARDED_BY(mutex_) = 1;
   std::vector<std::unique_ptr<Stream>> owned_streams_ STOWAGE_GUARDED_BY(mutex_);  // retired ones too
   std::map<ObserverId, OutOfMemoryObserver> observers_ STOWAGE_GUARDED_BY(mutex_);
   ObserverId next_observer_ STOWAGE_GUARDED_BY(mutex_) = 0;
 };
-
-template <class Granules>
-std::uint64_t CachingAllocator::Implementation::unmap(Granules& granules, Pool& pool,
-                                                      const std::vector<Interval>& runs) {
-  const std::uint64_t before = segments_.mapped();
-  for (const Interval& run : runs) {
-    granules.note_unmapped(run);
-    note_event(caching::EventKind::unmap, run, pool);
-  }
-  for (const Interval& refused : segments_.unmap(runs)) {
-    granules.note_mapped(refused);
-    note_event(caching::EventKind::map, refused, pool);
-  }
-  const std::uint64_t unmapped = before - segments_.mapped();
-  pool.reserved -= unmapped;
-  return unmapped;
-}
-
-// Behind Segments::map, which counted them.
-template <class Granules>
-void CachingAllocator::Implementation::note_mapped(Granules& granules, Pool& pool,
-                                                   const std::vector<Interval>& runs) {
-  for (const Interval& run : runs) {
-    granules.note_mapped(run);
-    pool.reserved += run.length();
-    note_event(caching::EventKind::map, run, pool);
-  }
-  pool.peak_reserved = std::max(pool.peak_reserved, pool.reserved);
-  peak_reserved_ = std::max(peak_reserved_, segments_.mapped());
-}
 
 }  // namespace stowage

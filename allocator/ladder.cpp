@@ -127,52 +127,30 @@ bool CachingAllocator::Implementation::insert_waits(Request& request, const cach
   return true;
 }
 
-std::uint64_t CachingAllocator::Implementation::room() const {
-  const std::uint64_t granules = limit_ / granule_;
-  return granules - std::min(granules, segments_.mapped());
-}
-
-// Granules that are mapped above a limit that was set below them.
-std::uint64_t CachingAllocator::Implementation::beyond_limit() const {
-  return segments_.mapped() - std::min(limit_ / granule_, segments_.mapped());
-}
-
 // Memory for the place's granules: first those that nobody uses any more, the plan's among them, then the
 // device's.
 bool CachingAllocator::Implementation::obtain(Request& request, const Place& place) {
   if (place.unmapped == 0) return true;
   Pool& giver = *pools_.front();
   const Interval kept = &giver == &request.pool ? place.granules : Interval{};
-  const std::uint64_t wanted = place.unmapped + beyond_limit();
-  const std::uint64_t spare = length_of(giver.heap.recyclable(segments_.pieces(), wanted, kept));
-  const std::uint64_t lent =
-      length_of(region_.recyclable(segments_.pieces(), wanted - std::min(wanted, spare), {}));
-  if (spare + lent + room() < wanted) return false;
-  unmap_spare(giver, spare, kept);
-  unmap_of_plan(lent, {});
-  while (room() >= place.unmapped) {
+  const std::uint64_t wanted = place.unmapped + memory_.beyond_limit();
+  const std::uint64_t spare = length_of(giver.heap.recyclable(memory_.pieces(), wanted, kept));
+  const std::uint64_t lent = planned_.lendable(wanted - std::min(wanted, spare));
+  if (spare + lent + memory_.room() < wanted) return false;
+  memory_.unmap_spare(giver, spare, kept);
+  planned_.lend(lent);
+  while (memory_.room() >= place.unmapped) {
     if (map(request, place)) return true;
     if (request.failure != nullptr) return false;
-    if (unmap_spare(giver, place.unmapped, kept) + unmap_of_plan(place.unmapped, {}) == 0) return false;
+    if (memory_.unmap_spare(giver, place.unmapped, kept) + planned_.lend(place.unmapped) == 0) return false;
   }
   return false;
 }
 
 bool CachingAllocator::Implementation::map(Request& request, const Place& place) {
-  std::vector<Interval> missing, left;
+  std::vector<Interval> missing;
   request.pool.heap.spare().for_each_missing(place.granules, [&](Interval run) { missing.push_back(run); });
-  try {
-    segments_.map(missing, left);
-  } catch (const OutOfMemory&) {  // the device has less than the limit says
-    note_mapped(request.pool.heap, request.pool, left);
-    return false;
-  } catch (const Error&) {
-    request.failure = std::current_exception();
-    note_mapped(request.pool.heap, request.pool, left);
-    return false;
-  }
-  note_mapped(request.pool.heap, request.pool, missing);
-  return true;
+  return memory_.map(request.pool.heap, request.pool, missing, request.failure);
 }
 
 void CachingAllocator::Implementation::flush(Cache& cache) {
@@ -241,7 +219,7 @@ void CachingAllocator::Implementation::fail(const OutOfMemoryNotice& notice,
   {
     const MutexLock lock(mutex_);
     ++failed_requests_;
-    free = room() * granule_;
+    free = memory_.room() * granule_;
   }
   if (failure == nullptr) free = std::min(free, device_.memory_info().free);
   history_.add({EventKind::out_of_memory, 0, notice.requested, notice.stream, notice.pool, free});

@@ -1,4 +1,4 @@
-// What a plan serves of the caching allocator's requests, and the memory behind it.
+// How the caching allocator goes through the steps of planned_serving.h.
 //
 // All of it under the allocator's mutex: the order of requests is what a plan goes by.
 #include <algorithm>
@@ -10,19 +10,18 @@
 namespace stowage {
 
 void* CachingAllocator::Implementation::allocate_planned(Bytes bytes, Bytes asked, Stream& stream) {
-  PlannedPool::Ticket ticket = Block::no_ticket;
+  caching::PlannedServing::Ticket ticket = Block::no_ticket;
   {
     const MutexLock lock(mutex_);
     Pool& pool = pool_of(stream);
     if (!pool.is_private()) {
-      const bool was_planned = planned_.is_planned();
-      const PlannedPool::Block found = planned_.allocate(bytes, stream.lane);
-      ticket = found.ticket;
-      look_at_plan(was_planned);
+      const auto [its, place] = planned_.ask(bytes, stream.lane);
+      ticket = its;
+      follow_plan();
       std::exception_ptr failure;
       Request request{bytes, asked, stream, pool, failure};
-      if (found.offset) {
-        if (Block* const block = take_planned(request, *found.offset)) {
+      if (place) {
+        if (Block* const block = take_planned(request, *place)) {
           block->ticket = ticket;
           return address_of(*block);
         }
@@ -47,7 +46,7 @@ bool CachingAllocator::Implementation::release_planned(Block& block, Stream* tar
     const MutexLock stream_lock(block.cache->stream.mutex);
     if (!block.live) return false;  // which the caller says
   }
-  const PlannedPool::Ticket ticket = std::exchange(block.ticket, Block::no_ticket);
+  const caching::PlannedServing::Ticket ticket = std::exchange(block.ticket, Block::no_ticket);
   if (ticket != Block::no_ticket) planned_.free(ticket);
   if (!block.is_planned) return false;
   caching::Tags tags;
@@ -69,116 +68,46 @@ bool CachingAllocator::Implementation::release_planned(Block& block, Stream* tar
   return true;
 }
 
-// Null: where waits cannot be inserted, or there is no memory for it without waiting for work.
-caching::Block* CachingAllocator::Implementation::take_planned(Request& request, Bytes offset) {
-  const Interval at = region_.at(offset, request.bytes);
-  if (!insert_waits(request, region_.waits(at, request.stream.clock)) || !back(request, at)) return nullptr;
-  region_.take(at);
-  Block& block = hand_out_new(request, at);
+// Null: waits cannot be inserted, or there is no memory for it without waiting for work.
+caching::Block* CachingAllocator::Implementation::take_planned(Request& request, Interval place) {
+  if (!insert_waits(request, planned_.waits(place, request.stream.clock)) || !back(request, place))
+    return nullptr;
+  planned_.take(place);
+  Block& block = hand_out_new(request, place);
   block.is_planned = true;
   return &block;
 }
 
-// Moving comes before growing, and the plan's own idle granules last: it will want them back. But no more are
-// its own than it needs at once.
-bool CachingAllocator::Implementation::back(Request& request, Interval bytes) {
-  const std::vector<Interval> missing = region_.missing(bytes);
-  if (missing.empty()) return true;
-  std::uint64_t count = 0;
-  for (const Interval& run : missing) count += run.length();
+bool CachingAllocator::Implementation::back(Request& request, Interval place) {
+  const std::uint64_t missing = planned_.missing(place);
+  if (missing == 0) return true;
   poll(request.failure);
-  if (room() < count) flush_pool(request.pool);
-  const std::uint64_t moved = unmap_of_plan(std::min(count, beyond_plan(count)), bytes);
-  unmap_spare(request.pool, count - std::min(count, moved), {});  // whole pieces may be more
-  if (room() < count) unmap_of_plan(count - room(), bytes);
-  bool short_of_memory = true;
-  while (short_of_memory && room() >= count) {
-    if (map_for_plan(request, missing, short_of_memory)) return true;
-    if (unmap_spare(request.pool, count, {}) == 0) return false;
-  }
-  return false;
-}
-
-// Granules by which the plan's mapped ones and `more` are above those that it needs at once.
-std::uint64_t CachingAllocator::Implementation::beyond_plan(std::uint64_t more) const {
-  const std::uint64_t needed = (planned_.backed_bytes() + granule_ - 1) / granule_;
-  const std::uint64_t mapped = region_.mapped() + more;
-  return mapped - std::min(mapped, needed);
-}
-
-bool CachingAllocator::Implementation::map_for_plan(Request& request, const std::vector<Interval>& missing,
-                                                    bool& short_of_memory) {
-  std::vector<Interval> left;
-  try {
-    segments_.map(missing, left);
-  } catch (const Error& error) {  // what failed does not matter: the caching path will see it
-    short_of_memory = dynamic_cast<const OutOfMemory*>(&error) != nullptr;
-    note_mapped(region_, request.pool, left);
-    return false;
-  }
-  note_mapped(region_, request.pool, missing);
-  return true;
+  if (memory_.room() < missing) flush_pool(request.pool);
+  return planned_.back(place);
 }
 
 void CachingAllocator::Implementation::begin_iteration() {
   if (!plans_periods_) return;
   const MutexLock lock(mutex_);
-  const bool was_planned = planned_.is_planned();
   planned_.begin_iteration();
-  look_at_plan(was_planned);
+  follow_plan();
 }
 
-void CachingAllocator::Implementation::look_at_plan(bool was_planned) {
-  const bool is_new = plans_made_ != planned_.statistics().plans;
-  plans_made_ = planned_.statistics().plans;
-  if (is_new && is_wasteful()) planned_.reject_plan();
-  if (planned_.bytes() > region_.bytes()) planned_.drop_plans();
-  if (planned_.is_planned() && (is_new || !was_planned)) make_way_for_plan(is_new);
-}
-
-// Whether the new plan would need more than its iteration took without one: that has been mapped for it, and
-// mapped still, beside what stays.
-bool CachingAllocator::Implementation::is_wasteful() {
-  const Pool& pool = *pools_.front();
-  Bytes staying = 0;
-  for (const auto& stream : owned_streams_) {
-    const MutexLock lock(stream->mutex);
-    if (const Cache* const cache = stream->find_cache(pool)) staying += cache->statistics.allocated;
-  }
-  staying -= std::min(staying, region_.held());
-  const Bytes without = pool.reserved * granule_;
-  return planned_.backed_bytes() + staying > without + without / 100 + granule_;
-}
-
-// What served while there was no plan is not needed now. Behind a new plan, which is worth a wait for work
-// that is under way, all of it goes, since the next iteration may be a smaller one; else what the plan will
-// not take.
-void CachingAllocator::Implementation::make_way_for_plan(bool is_new) {
+// A new plan is worth a wait for work that is under way, a known one is not.
+void CachingAllocator::Implementation::follow_plan() {
+  using Change = caching::PlannedServing::Change;
   Pool& pool = *pools_.front();
-  std::exception_ptr failure;
+  const auto allocated = [&]() STOWAGE_REQUIRES(mutex_) { return allocated_in(pool); };
+  const Change change = planned_.change(allocated);
+  if (change == Change::none) return;
   flush_pool(pool);
-  if (is_new) {
+  std::exception_ptr failure;
+  if (change == Change::new_plan) {
     synchronise(failure);
-    unmap_spare(pool, pool.reserved, {});
-    return;
+  } else {
+    poll(failure);
   }
-  poll(failure);
-  std::uint64_t wanted = 0;
-  for (const Interval& run : region_.missing(region_.at(0, planned_.bytes()))) wanted += run.length();
-  wanted -= std::min(wanted, beyond_plan(wanted));
-  const std::uint64_t spare = pool.heap.spare().count();
-  if (spare > wanted) unmap_spare(pool, spare - wanted, {});
-}
-
-std::uint64_t CachingAllocator::Implementation::unmap_of_plan(std::uint64_t most, Interval kept) {
-  return unmap(region_, *pools_.front(), region_.recyclable(segments_.pieces(), most, kept));
-}
-
-PlanStatistics CachingAllocator::Implementation::plan_statistics() {
-  const PlannedPoolStatistics& pool = planned_.statistics();
-  return {pool.plans,    pool.hits,        pool.unplanned,
-          pool.misses,   planned_.bytes(), region_.mapped() * granule_,
-          region_.held()};
+  planned_.make_way(change);
 }
 
 }  // namespace stowage

@@ -57,7 +57,7 @@ endif()
 
 # stowage_library(name [INTERNAL] [COMPUTES] SOURCES … [LINK …] [PRIVATE …]): a folder's static library. LINK names
 # the folders (and packages) that its headers or sources use. INTERNAL ones are not installed: they are a part
-# of a module. One that COMPUTES is optimised under a sanitizer too, where tests would else wait for it; the others
+# of a module or of a program. One that COMPUTES is optimised under a sanitizer too, where tests would else wait for it; the others
 # compile in half the time. Sources may be .cu where STOWAGE_WITH_CUDA.
 function(stowage_library name)
   cmake_parse_arguments(ARG "INTERNAL;COMPUTES" "" "SOURCES;LINK;PRIVATE" ${ARGN})

@@ -1,5 +1,5 @@
 // train_bert: pre-trains a BERT on a text, in a device memory of any feasible size.
-#include "samples/program.h"
+#include "samples/run/program.h"
 
 int main(int count, char** arguments) {
   return stowage::samples::run_program(stowage::ModelKind::bert, count, arguments);

@@ -12,16 +12,12 @@
 #include <string>
 #include <unordered_map>
 
+#include "allocator/interpose/kind.h"
 #include "allocator/interpose/record_writer.h"
 #include "src/base/mutex.h"
 #include "stowage/bytes.h"
 
 namespace stowage::interpose {
-
-enum class Kind { device, pitched, managed, async, pool, host_pool, physical, host_physical, graph, unknown };
-std::string_view name_of(Kind kind);
-// Whether memory of this kind is a part of what the card holds.
-bool on_the_card(Kind kind);
 
 struct Block {
   Kind kind = Kind::device;

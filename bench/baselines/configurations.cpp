@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "offload/plan/policies/policies.h"
-#include "src/cli/machine_choice.h"
-#include "src/cli/model_spec.h"
 #include "stowage/error.h"
+#include "tools/choices/machine_choice.h"
+#include "tools/choices/model_spec.h"
 
 namespace {
 

@@ -5,8 +5,8 @@
 #include <map>
 #include <numeric>
 
-#include "src/calibrate/drain.h"
-#include "src/calibrate/stopwatch.h"
+#include "tools/calibrate/drain.h"
+#include "tools/calibrate/stopwatch.h"
 
 namespace stowage::bench {
 namespace {

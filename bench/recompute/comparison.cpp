@@ -4,10 +4,10 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "src/cli/machine_choice.h"
-#include "src/cli/model_spec.h"
-#include "src/cli/plan_sweep.h"
 #include "stowage/error.h"
+#include "tools/choices/machine_choice.h"
+#include "tools/choices/model_spec.h"
+#include "tools/cli/plan_sweep.h"
 
 namespace {
 

@@ -9,8 +9,8 @@
 
 #include "bench/replay/recorded_steps.h"
 #include "src/history/history_json.h"
-#include "src/replay/generated_traces.h"
 #include "stowage/models.h"
+#include "tools/replay/generated_traces.h"
 
 namespace {
 

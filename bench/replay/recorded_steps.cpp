@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "src/history/history_json.h"
-#include "src/replay/graph_trace.h"
 #include "stowage/caching_allocator.h"
 #include "stowage/simulated_device.h"
+#include "tools/replay/graph_trace.h"
 
 namespace stowage::bench {
 namespace {

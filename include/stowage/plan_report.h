@@ -68,7 +68,7 @@ struct ReportOptions {
 
 // One self-contained HTML page in UTF-8: styles, scripts and data inside, nothing is loaded. Times are
 // those of simulate() on `machine`. Names of the graph, of the plan and in `options` may be hostile text.
-// The data is JSON in the element "plan-data"; src/report/report_data.h says what it holds.
+// The data is JSON in the element "plan-data"; tools/report/report_data.h says what it holds.
 // Throws InvalidInput for a plan that names ops, tensors, buckets, lifetimes, instructions, positions or
 // arena bytes which are not there, for a machine on which the step takes no finite time, for a point
 // of the curve without a budget or finite times, and for columns of a run whose steps or values are not in

@@ -82,7 +82,7 @@ template <class T>
 class Forward {
  public:
   Forward(const AttentionShape& shape, const T* qkv, T* out, T* log_sum_exp)
-      : shape_(shape), qkv_(qkv), out_(out), log_sum_exp_(log_sum_exp), mask_(shape.stream, shape.dropout) {}
+      : shape_(shape), qkv_(qkv), out_(out), log_sum_exp_(log_sum_exp), mask_(shape.random, shape.dropout) {}
 
   // One block of queries against all keys that they see.
   void run(const Head& head, std::int64_t row) const {

@@ -12,7 +12,7 @@ struct AttentionShape {
   std::int64_t width = 0;  // of all heads together
   bool causal = true;
   double dropout = 0;  // on the probabilities; element [sample, head, row, column] of the stream
-  RandomStream stream = {};
+  RandomStream random = {};
   // [samples, sequence]: keys of positions that are 0 get no weight. Null: all are seen.
   const std::int32_t* seen = nullptr;
   bool padded_at_end = false;  // the caller's word: of a sample no position is seen behind one that is not

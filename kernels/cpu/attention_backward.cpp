@@ -59,7 +59,7 @@ class Backward {
         log_sum_exp_(log_sum_exp),
         dout_(dout),
         dqkv_(dqkv),
-        mask_(shape.stream, shape.dropout) {}
+        mask_(shape.random, shape.dropout) {}
 
   // The last queries come first: they see every key, so that they can overwrite what the
   // gradients of keys and values held, and the others add to it.

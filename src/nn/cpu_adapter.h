@@ -24,6 +24,8 @@ void launch_adapter(const LaunchArguments& arguments) {
   }
 }
 
+// Forward and backward of a Transformer.
+void add_transformer_kernels(LaunchTable& table);
 // The update phase, which runs on the host for any work type.
 void add_update_kernels(LaunchTable& table);
 

@@ -1,6 +1,7 @@
 // The gradient norm and the optimizer.
 #include "kernels/cpu/optimizer.h"
 #include "src/nn/cpu_adapter.h"
+#include "src/nn/optimizer_settings.h"
 
 namespace stowage::cpu {
 namespace {
@@ -12,11 +13,6 @@ struct SquareSum {
     *call.write<double>(0) = square_sum(call.elements(0), call.read<T>(0));
   }
 };
-
-AdamWSettings adamw_settings(const KernelCall& call) {
-  return {call.real("beta1"),        call.real("beta2"),        call.real("epsilon"),
-          call.real("weight_decay"), call.step().learning_rate, call.step().step};
-}
 
 template <class T>
 struct AdamWUpdate {

@@ -10,15 +10,13 @@
 #include <thread>
 
 #include "stowage/error.h"
-#include "tests/samples/temporary_folder.h"
 #include "tests/support/expect_refused.h"
+#include "tests/support/temporary_folder.h"
 
 namespace stowage {
 namespace {
 
 namespace fs = std::filesystem;
-using samples::contents_of;
-using samples::TemporaryFolder;
 
 void write_whole(const std::string& path, std::string_view text) { write_file("--trace", path, text); }
 

@@ -10,12 +10,11 @@
 #include <cerrno>
 #include <csignal>
 
-#include "tests/samples/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace stowage {
 namespace {
 
-using samples::TemporaryFolder;
 using Kind = Temporary::Kind;
 
 Temporary made_in(const TemporaryFolder& folder, Kind kind) {
@@ -35,7 +34,7 @@ TEST(Temporary, GoesUnlessItGetsItsName) {
   EXPECT_TRUE(made.rename_to("kept"));
   made = Temporary();
   EXPECT_EQ(folder.entries(), 1U);
-  EXPECT_EQ(samples::contents_of(folder.file("kept")), "");
+  EXPECT_EQ(contents_of(folder.file("kept")), "");
 }
 
 TEST(Temporary, AFolderGoesWithAllThatIsInIt) {

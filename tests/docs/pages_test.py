@@ -9,7 +9,7 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = [Path(os.environ["STOWAGE_BUILD"]) / folder for folder in ("samples", "src/cli")]
+PROGRAMS = [Path(os.environ["STOWAGE_BUILD"]) / folder for folder in ("samples", "tools/cli")]
 WORDS = "the a river stone house walks sees old small and under over light bread water gives takes he she they it".split()
 
 

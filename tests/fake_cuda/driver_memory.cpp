@@ -1,5 +1,4 @@
-// libcuda: allocation by every call that has one, pools, memory of other processes, and contexts, which take
-// along what was allocated in them.
+// libcuda: allocation by every call that has one, pools, and memory of other processes.
 #include "tests/fake_cuda/driver_memory.h"
 
 #include <dlfcn.h>
@@ -8,59 +7,29 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <mutex>
-#include <set>
 #include <vector>
 
-#include "tests/fake_cuda/capture.h"
 #include "tests/fake_cuda/driver_call.h"
+#include "tests/fake_cuda/driver_objects.h"
 #include "tests/fake_cuda/driver_streams.h"
 #include "tests/fake_cuda/memory.h"
 #include "tests/fake_cuda/virtual_memory.h"
 
+using fake_cuda::Allocated;
+using fake_cuda::as_pointer;
+using fake_cuda::current_context;
 using fake_cuda::driver_call;
 using fake_cuda::give;
 using fake_cuda::Kind;
 using fake_cuda::Memory;
-using fake_cuda::State;
+using fake_cuda::objects;
+using fake_cuda::primary_context;
 using fake_cuda::VirtualMemory;
 
 namespace {
 
 constexpr std::size_t row_alignment = 512;
-
-void* as_pointer(CUdeviceptr address) {
-  return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
-}
-
-struct Allocated {
-  std::size_t bytes = 0;
-  CUcontext context = nullptr;  // null: of a pool
-  bool managed = false;
-  bool opened = false;  // another process's
-};
-
-// Contexts and pools are addresses of bytes that nobody looks into.
-struct Objects {
-  std::mutex mutex;
-  std::map<CUdeviceptr, Allocated> allocated;
-  std::map<void*, CUcontext> pinned;  // page-locked memory, and the context that takes it along
-  std::set<char*> contexts, pools;
-  char primary = 0, default_pool = 0;
-  int primary_users = 0;
-};
-
-Objects& objects() {
-  static Objects& only = *new Objects;
-  return only;
-}
-
-CUcontext primary() { return reinterpret_cast<CUcontext>(&objects().primary); }
-thread_local CUcontext current = nullptr;   // null: the primary one
-thread_local std::vector<CUcontext> below;  // contexts that others were pushed upon
-
-CUcontext current_context() { return current == nullptr ? primary() : current; }
 
 CUresult allocate(CUdeviceptr* address, Allocated what) {
   if (address == nullptr || what.bytes == 0) return CUDA_ERROR_INVALID_VALUE;
@@ -90,19 +59,6 @@ CUresult release(CUdeviceptr address) {
   return Memory::get().release(Kind::device, as_pointer(address)) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-void release_all_of(CUcontext context, bool pools_too) {
-  fake_cuda::driver_context_ends(context);
-  const std::lock_guard lock(objects().mutex);
-  std::erase_if(objects().allocated, [&](const auto& entry) {
-    const bool goes = entry.second.context == context || (pools_too && entry.second.context == nullptr);
-    if (goes) Memory::get().release(Kind::device, as_pointer(entry.first));
-    return goes;
-  });
-  std::erase_if(objects().pinned, [&](const auto& entry) {
-    return entry.second == context && Memory::get().release(Kind::pinned, entry.first);
-  });
-}
-
 struct Found {
   CUdeviceptr start = 0;
   Allocated what;
@@ -124,7 +80,7 @@ std::optional<Found> find_any(CUdeviceptr address, bool& on_host) {
   const auto range = Memory::get().range_of(as_pointer(address));
   if (!range) return std::nullopt;
   on_host = range->kind == Kind::pinned || VirtualMemory::get().is_of_host(range->start, range->bytes);
-  return Found{range->start, {range->bytes, primary()}};
+  return Found{range->start, {range->bytes, primary_context()}};
 }
 
 CUresult attribute_of(CUdeviceptr address, CUpointer_attribute attribute, void* data) {
@@ -349,110 +305,6 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
     return CUDA_SUCCESS;
   });
 }
-
-CUresult cuCtxCreate_v4(CUcontext* context, CUctxCreateParams*, unsigned, CUdevice) {
-  return driver_call(__func__, [&] {
-    const std::lock_guard lock(objects().mutex);
-    current = reinterpret_cast<CUcontext>(*objects().contexts.insert(new char).first);
-    return give(context, current);
-  });
-}
-
-CUresult cuCtxDestroy_v2(CUcontext context) {
-  return driver_call(__func__, [&] {
-    char* const known = reinterpret_cast<char*>(context);
-    {
-      const std::lock_guard lock(objects().mutex);
-      if (objects().contexts.erase(known) == 0) return CUDA_ERROR_INVALID_CONTEXT;
-    }
-    release_all_of(context, false);
-    if (current == context) current = nullptr;
-    delete known;
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult cuDevicePrimaryCtxRetain(CUcontext* to, CUdevice) {
-  return driver_call(__func__, [&] {
-    const std::lock_guard lock(objects().mutex);
-    ++objects().primary_users;
-    return give(to, primary());
-  });
-}
-
-CUresult cuDevicePrimaryCtxRelease_v2(CUdevice) {
-  return driver_call(__func__, [] {
-    bool last = false;
-    {
-      const std::lock_guard lock(objects().mutex);
-      last = objects().primary_users > 0 && --objects().primary_users == 0;
-    }
-    if (last) release_all_of(primary(), true);
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult cuDevicePrimaryCtxReset_v2(CUdevice) {
-  return driver_call(__func__, [] {
-    release_all_of(primary(), true);
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult cuDevicePrimaryCtxGetState(CUdevice, unsigned* flags, int* active) {
-  return driver_call(__func__, [&] {
-    if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    const std::lock_guard lock(objects().mutex);
-    *flags = 0;
-    *active = objects().primary_users > 0 ? 1 : 0;
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult cuCtxGetCurrent(CUcontext* to) {
-  return driver_call(__func__, [&] { return give(to, current_context()); });
-}
-
-CUresult cuCtxSetCurrent(CUcontext context) {
-  return driver_call(__func__, [&] {
-    current = context;
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult cuCtxPushCurrent_v2(CUcontext context) {
-  return driver_call(__func__, [&] {
-    const std::lock_guard lock(objects().mutex);
-    if (context != primary() && !objects().contexts.contains(reinterpret_cast<char*>(context)))
-      return CUDA_ERROR_INVALID_CONTEXT;
-    below.push_back(current);
-    current = context;
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult cuCtxPopCurrent_v2(CUcontext* context) {
-  return driver_call(__func__, [&] {
-    if (below.empty()) return CUDA_ERROR_INVALID_CONTEXT;
-    if (context != nullptr) *context = current;
-    current = below.back();
-    below.pop_back();
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult cuCtxSynchronize() {
-  return driver_call(__func__, [] {
-    if (const int forbidden = fake_cuda::Captures::get().forbids_waiting_for_all())
-      return static_cast<CUresult>(forbidden);
-    State::get().driver_work_held = false;
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult cuCtxGetDevice(CUdevice* device) {
-  return driver_call(__func__, [&] { return give(device, 0); });
-}
 }
 
 // What the API was before 64-bit addresses, and what it may become: programs that ask for these versions get
@@ -461,9 +313,6 @@ CUresult fake_mem_alloc_v1(unsigned*, unsigned) { return CUDA_ERROR_NOT_SUPPORTE
 CUresult fake_mem_alloc_of_the_future(CUdeviceptr*, std::size_t, void*) { return CUDA_ERROR_NOT_SUPPORTED; }
 
 // The same under older names.
-CUresult fake_primary_ctx_release_v1(CUdevice device) { return cuDevicePrimaryCtxRelease_v2(device); }
-CUresult fake_primary_ctx_reset_v1(CUdevice device) { return cuDevicePrimaryCtxReset_v2(device); }
-CUresult fake_ctx_destroy_v1(CUcontext context) { return cuCtxDestroy_v2(context); }
 CUresult fake_stream_destroy_v1(CUstream stream) { return cuStreamDestroy_v2(stream); }
 CUresult fake_ipc_open_v1(CUdeviceptr* address, CUipcMemHandle handle, unsigned flags) {
   return cuIpcOpenMemHandle_v2(address, handle, flags);

@@ -2,8 +2,8 @@
 #include "src/history/allocator_history.h"
 
 #include "src/history/history_json.h"
-#include "src/replay/caching_model.h"
 #include "tests/fuzz/target.h"
+#include "tools/replay/caching_model.h"
 
 namespace stowage::fuzz {
 

@@ -1,5 +1,5 @@
 // Buffers to place: `stowage place FILE`.
-#include "src/cli/buffers_csv.h"
+#include "tools/cli/buffers_csv.h"
 
 #include "tests/fuzz/target.h"
 

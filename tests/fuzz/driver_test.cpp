@@ -6,7 +6,7 @@
 #include <array>
 #include <cstdio>
 
-#include "tests/samples/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace stowage {
 namespace {
@@ -35,7 +35,7 @@ class Driver : public ::testing::Test {
     const std::size_t at = output_.find(mark);
     ASSERT_NE(at, std::string::npos) << output_;
     const std::string kept = output_.substr(at + mark.size(), output_.size() - at - mark.size() - 1);
-    const std::string input = samples::contents_of(kept);
+    const std::string input = contents_of(kept);
     EXPECT_THAT(input, HasSubstr("defect"));
     EXPECT_EQ(run(defect, "--seconds 1 '" + kept + "'"), 1) << output_;
     EXPECT_EQ(run("none", "'" + kept + "'"), 0) << output_;
@@ -43,7 +43,7 @@ class Driver : public ::testing::Test {
     EXPECT_EQ(run("none", "--only " + kept.substr(number)), 0) << output_;
     EXPECT_EQ(run(defect, "--seconds 1 --only " + kept.substr(number)), 1) << output_;
   }
-  samples::TemporaryFolder folder_;
+  TemporaryFolder folder_;
   std::string output_;
 };
 

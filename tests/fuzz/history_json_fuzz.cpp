@@ -1,11 +1,11 @@
 // Recorded histories: `stowage replay run.jsonl`. What is read is replayed too.
 #include "src/history/history_json.h"
 
-#include "src/replay/pytorch_model.h"
-#include "src/replay/replay.h"
 #include "tests/fuzz/target.h"
 #include "tests/support/checked_model.h"
 #include "tests/support/planned_offsets.h"
+#include "tools/replay/pytorch_model.h"
+#include "tools/replay/replay.h"
 
 namespace stowage::fuzz {
 

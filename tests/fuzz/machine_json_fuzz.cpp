@@ -1,8 +1,8 @@
 // Machine files: `--machine FILE`.
-#include "src/cli/machine_choice.h"
 #include "stowage/machine_file.h"
-#include "tests/calibrate/sample_file.h"
 #include "tests/fuzz/target.h"
+#include "tests/tools/calibrate/sample_file.h"
+#include "tools/choices/machine_choice.h"
 
 namespace stowage::fuzz {
 

@@ -1,9 +1,9 @@
 // Words of the command line: models, sizes, sweeps, links. One word per line, in the order of `words_of`.
-#include "src/cli/model_spec.h"
+#include "tools/choices/model_spec.h"
 
-#include "samples/options.h"
-#include "src/cli/plan_sweep.h"
+#include "samples/options/options.h"
 #include "tests/fuzz/target.h"
+#include "tools/cli/plan_sweep.h"
 
 namespace stowage::fuzz {
 namespace {

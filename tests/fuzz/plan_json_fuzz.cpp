@@ -1,9 +1,9 @@
 // Saved plans: what parses is judged by the validator and compared with a sound plan (`stowage plan
 // --compare`).
-#include "src/cli/plan_compare.h"
 #include "stowage/planner.h"
 #include "tests/fuzz/target.h"
 #include "tests/support/small_graph.h"
+#include "tools/cli/plan_compare.h"
 
 namespace stowage::fuzz {
 namespace {

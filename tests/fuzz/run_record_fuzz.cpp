@@ -1,8 +1,8 @@
 // The record that `stowage run` reads back: several processes write it, and one of them may crash.
 #include <sstream>
 
-#include "src/cli/run_report.h"
 #include "tests/fuzz/target.h"
+#include "tools/cli/run_report.h"
 
 namespace stowage::fuzz {
 

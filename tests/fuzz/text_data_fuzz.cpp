@@ -1,5 +1,5 @@
 // Training texts: any bytes are one, and none makes a batch that leaves the text.
-#include "samples/text_data.h"
+#include "samples/data/text_data.h"
 
 #include <cmath>
 #include <memory>

@@ -19,13 +19,20 @@ ORDER = [
     "src/model_files",
     "src/checkpoint",
     "allocator",
-    "src/replay",
     "offload/recompute",
     "offload/plan",
-    "src/report",
     "offload/engine",
-    "src/calibrate",
-    "src/cli",
+    "tools/console",
+    "tools/replay",
+    "tools/report",
+    "tools/calibrate",
+    "tools/choices",
+    "tools/cli",
+    "samples/data",
+    "samples/options",
+    "samples/task",
+    "samples/report",
+    "samples/run",
     "samples",
     "bench",
     "tests",
@@ -37,7 +44,10 @@ NARROWER = {
                      "offload/plan/validate"],
     "offload/plan/validate": ["include/stowage", "src/base", "src/graph"],
     "src/tokens": ["include/stowage", "src/base", "src/graph"],
-    "src/report": ["include/stowage", "src/base", "src/graph", "offload/plan"],
+    "tools/console": ["include/stowage", "src/base"],
+    "tools/replay": ["include/stowage", "src/base", "src/graph", "src/placement", "src/history", "allocator"],
+    "tools/report": ["include/stowage", "src/base", "src/graph", "offload/plan"],
+    "samples/data": ["include/stowage", "src/base", "src/graph", "src/tokens", "tools/console"],
     "examples": ["include/stowage"],
     "src/device/simulated": ["include/stowage", "src/base", "src/device"],
     "src/device/cuda": ["include/stowage", "src/base", "src/device"],
@@ -80,7 +90,7 @@ RESTRICTED = [
     Restricted(r"benchmark/", ["bench/"], "Google Benchmark belongs to bench"),
     Restricted(r"(mutex|shared_mutex|condition_variable)$", ["src/base/mutex.h", "tests/"],
                "locks are those of src/base/mutex.h, which clang checks"),
-    Restricted(r"CLI/", ["samples/", "src/cli/", "bench/", "tests/offload/oracle/oracle_bench.cpp"], "only programs read a command line"),
+    Restricted(r"CLI/", ["samples/options/", "tools/cli/", "bench/", "tests/offload/oracle/oracle_bench.cpp"], "only programs read a command line"),
 ]
 
 # What a pure function from plain data to plain data has no use for.
@@ -197,5 +207,5 @@ def link_breaches(lists):
 def cmake_lists(root):
     root = Path(root)
     return {path.parent.relative_to(root).as_posix(): path.read_text(encoding="utf-8")
-            for top in ("src", "kernels", "allocator", "offload")
+            for top in ("src", "kernels", "allocator", "offload", "tools", "samples")
             for path in sorted((root / top).rglob("CMakeLists.txt"))}

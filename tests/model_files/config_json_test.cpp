@@ -5,8 +5,8 @@
 
 #include "stowage/model_files.h"
 #include "tests/model_files/model_graphs.h"
-#include "tests/samples/temporary_folder.h"
 #include "tests/support/expect_refused.h"
+#include "tests/support/temporary_folder.h"
 
 namespace stowage {
 namespace {
@@ -72,7 +72,7 @@ TEST(ConfigJson, ReadsWhatItWrites) {
   }
   // As check_model_files.py has transformers read it.
   EXPECT_EQ(to_json(read_model_description(fixture("bert"))),
-            samples::contents_of(fixture("bert_written_config.json")));
+            contents_of(fixture("bert_written_config.json")));
 }
 
 TEST(ConfigJson, RefusesWhatIsNotComputed) {
@@ -113,7 +113,7 @@ TEST(ConfigJson, RefusesWhatIsNoConfig) {
   expect_refused([] { model_description_from_json(R"({"model_type":"gpt2","model_type":"bert"})"); },
                  "twice");
   expect_refused([] { model_description_from_json(std::string(1'000'000, '[')); }, "config.json: ");
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   expect_refused([&] { read_model_description(folder.file("")); }, "config.json: cannot be read");
   expect_refused([] { read_model_description("nowhere"); }, "nowhere is not there; give a folder");
 }

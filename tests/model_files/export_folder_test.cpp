@@ -4,14 +4,12 @@
 #include <fstream>
 
 #include "stowage/model_files.h"
-#include "tests/samples/temporary_folder.h"
 #include "tests/support/expect_refused.h"
+#include "tests/support/temporary_folder.h"
 
 namespace stowage {
 namespace {
 
-using samples::contents_of;
-using samples::TemporaryFolder;
 using test::expect_refused;
 
 TEST(ExportFolder, AppearsWholeAtTheCommit) {

@@ -6,8 +6,8 @@
 
 #include "stowage/model_files.h"
 #include "tests/model_files/model_graphs.h"
-#include "tests/samples/temporary_folder.h"
 #include "tests/support/expect_refused.h"
+#include "tests/support/temporary_folder.h"
 
 namespace stowage {
 namespace {
@@ -141,7 +141,7 @@ TEST(LoadModel, ReadsHalvesAsTheNearestOfF32) {
 }
 
 TEST(LoadModel, TakesOlderNames) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   copy_renamed(TensorFiles(fixture("gpt2")), folder.file("gpt"),
                [](const std::string& name) { return name.substr(std::string("transformer.").size()); });
   EXPECT_EQ(loaded(TensorFiles(folder.file("gpt")), gpt_described, test::gpt_graph(gpt_described, 256, 32)),
@@ -157,7 +157,7 @@ TEST(LoadModel, TakesOlderNames) {
 }
 
 TEST(LoadModel, KeepsWhatAnEncoderAloneLacks) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   copy_renamed(TensorFiles(fixture("bert")), folder.file("f"), [](const std::string& name) {
     return name.starts_with("cls.") || name.starts_with("bert.pooler.") ? "" : name.substr(5);
   });
@@ -186,7 +186,7 @@ void add_tensor(const std::string& path, const StoredTensor& added, std::span<co
 }
 
 TEST(LoadModel, PassesOverMasksAndATiedHead) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const Graph graph = test::gpt_graph(gpt_described, 256, 32);
   const auto expected = loaded(TensorFiles(fixture("gpt2")), gpt_described, graph);
   const std::vector<std::byte> mask(9, std::byte{1});
@@ -204,7 +204,7 @@ TEST(LoadModel, PassesOverMasksAndATiedHead) {
 }
 
 TEST(LoadModel, RefusesTensorsThatDoNotFit) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const Graph graph = test::gpt_graph(gpt_described, 256, 32);
   const auto refused = [&](test::Rename rename, const std::string& words) {
     copy_renamed(TensorFiles(fixture("gpt2")), folder.file("f"), rename);

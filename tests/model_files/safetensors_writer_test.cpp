@@ -5,14 +5,11 @@
 #include "stowage/error.h"
 #include "stowage/safetensors.h"
 #include "tests/model_files/model_graphs.h"
-#include "tests/samples/temporary_folder.h"
 #include "tests/support/expect_refused.h"
+#include "tests/support/temporary_folder.h"
 
 namespace stowage {
 namespace {
-
-using samples::contents_of;
-using samples::TemporaryFolder;
 
 constexpr std::array<std::byte, 6> some = {std::byte{1}, std::byte{2}, std::byte{3},
                                            std::byte{4}, std::byte{5}, std::byte{6}};

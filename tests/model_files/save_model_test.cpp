@@ -6,13 +6,12 @@
 
 #include "stowage/model_files.h"
 #include "tests/model_files/model_graphs.h"
-#include "tests/samples/temporary_folder.h"
 #include "tests/support/expect_refused.h"
+#include "tests/support/temporary_folder.h"
 
 namespace stowage {
 namespace {
 
-using samples::contents_of;
 using test::fixture;
 using test::Values;
 
@@ -29,7 +28,7 @@ ModelDescription round_trip(const std::string& name, const Graph& graph, const s
 
 // transformers made the fixtures.
 TEST(SaveModel, WritesTheFileThatTransformersWrote) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const ModelDescription gpt = read_model_description(fixture("gpt2"));
   round_trip("gpt2", test::gpt_graph(gpt, 256, 32), folder.file("gpt"));
   EXPECT_EQ(contents_of(folder.file("gpt/model.safetensors")),
@@ -44,7 +43,7 @@ TEST(SaveModel, WritesTheFileThatTransformersWrote) {
 
 // A graph of shorter samples: the rows that it lacks are those of the files.
 TEST(SaveModel, PositionsBeyondTheGraphsStayAsTheyWereRead) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const ModelDescription gpt = read_model_description(fixture("gpt2"));
   const TensorFiles files(fixture("gpt2"));
   for (const DataType type : {DataType::f32, DataType::bf16}) {
@@ -70,7 +69,7 @@ TEST(SaveModel, PositionsBeyondTheGraphsStayAsTheyWereRead) {
 }
 
 TEST(SaveModel, PositionsThatNobodyHasAreRefused) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const ModelDescription gpt = read_model_description(fixture("gpt2"));
   const Graph graph = test::gpt_graph(gpt, 256, 9);
   test::expect_refused([&] { round_trip("gpt2", graph, folder.file("m")); },
@@ -81,7 +80,7 @@ TEST(SaveModel, PositionsThatNobodyHasAreRefused) {
 }
 
 TEST(SaveModel, LeavesPaddingOut) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const ModelDescription bert = read_model_description(fixture("bert"));
   round_trip("bert", test::bert_parameters(bert, 64), folder.file("bert"));
   EXPECT_EQ(contents_of(folder.file("bert/model.safetensors")),
@@ -89,7 +88,7 @@ TEST(SaveModel, LeavesPaddingOut) {
 }
 
 TEST(SaveModel, WritesTheMastersOfSplitWeights) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const ModelDescription gpt = read_model_description(fixture("gpt2"));
   const Graph graph = test::gpt_graph(gpt, 256, 32, DataType::bf16);
   round_trip("gpt2", graph, folder.file("m"));
@@ -105,7 +104,7 @@ TEST(SaveModel, WritesTheMastersOfSplitWeights) {
 }
 
 TEST(SaveModel, CutsIntoFilesWithAnIndex) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const ModelDescription gpt = read_model_description(fixture("gpt2"));
   round_trip("gpt2", test::gpt_graph(gpt, 256, 32), folder.file("m"), {.shard_bytes = 9000});
   EXPECT_FALSE(std::filesystem::exists(folder.file("m/model.safetensors")));
@@ -122,7 +121,7 @@ TEST(SaveModel, CutsIntoFilesWithAnIndex) {
 }
 
 TEST(SaveModel, ATensorLargerThanAFileHasItsOwn) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const ModelDescription gpt = read_model_description(fixture("gpt2"));
   round_trip("gpt2", test::gpt_graph(gpt, 256, 32), folder.file("m"), {.shard_bytes = 1});
   EXPECT_TRUE(std::filesystem::exists(folder.file("m/model-00028-of-00028.safetensors")));
@@ -130,7 +129,7 @@ TEST(SaveModel, ATensorLargerThanAFileHasItsOwn) {
 }
 
 TEST(SaveModel, WritesAShorterSequence) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   ModelDescription model = read_model_description(fixture("gpt2"));
   const Graph graph = test::gpt_graph(model, 256, 20);
   Values values(graph);
@@ -145,7 +144,7 @@ TEST(SaveModel, WritesAShorterSequence) {
 }
 
 TEST(SaveModel, RefusesHalfAModel) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const ModelDescription bert = read_model_description(fixture("bert"));
   const Graph graph = test::bert_parameters(bert, 40, false);
   Values values(graph);

@@ -5,14 +5,12 @@
 
 #include "stowage/safetensors.h"
 #include "tests/model_files/model_graphs.h"
-#include "tests/samples/temporary_folder.h"
 #include "tests/support/expect_refused.h"
+#include "tests/support/temporary_folder.h"
 
 namespace stowage {
 namespace {
 
-using samples::contents_of;
-using samples::TemporaryFolder;
 using test::expect_refused;
 using test::fixture;
 

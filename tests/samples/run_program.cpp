@@ -11,7 +11,7 @@
 #include <csignal>
 #include <stdexcept>
 
-#include "tests/samples/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace stowage::samples {
 namespace {

@@ -12,7 +12,7 @@
 #include "stowage/tokenizer.h"
 #include "tests/samples/machine_json.h"
 #include "tests/samples/run_program.h"
-#include "tests/samples/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace stowage::samples {
 namespace {

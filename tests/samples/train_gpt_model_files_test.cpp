@@ -8,7 +8,7 @@
 #include "stowage/model_files.h"
 #include "stowage/safetensors.h"
 #include "tests/samples/run_program.h"
-#include "tests/samples/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace stowage::samples {
 namespace {

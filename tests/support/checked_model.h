@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "src/replay/allocator_model.h"
+#include "tools/replay/allocator_model.h"
 
 namespace stowage::test {
 

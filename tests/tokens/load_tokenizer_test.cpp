@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "tests/samples/temporary_folder.h"
 #include "tests/support/expect_refused.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/tokens/fixtures.h"
 
 namespace stowage {
@@ -36,13 +36,13 @@ TEST(LoadTokenizerFrom, AFile) {
   EXPECT_EQ(load_tokenizer(test::fixture("gpt2/vocab.json"))->encode("the memory"), ids);
   EXPECT_EQ(load_tokenizer(test::fixture("gpt2/merges.txt"))->encode("the memory"), ids);
   EXPECT_EQ(load_tokenizer(test::fixture("gpt2_json/tokenizer.json"))->encode("the memory"), ids);
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const auto words = load_tokenizer(folder.make("other-vocab.txt", "[UNK]\nthe\n"));
   EXPECT_EQ(words->encode("THE cat"), (Ids{1, 0}));
 }
 
 TEST(LoadTokenizerFrom, AFolderWithSeveral) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   folder.make("vocab.txt", "[UNK]\nthe\n");
   const auto path = std::filesystem::path(folder.file("vocab.txt")).parent_path().string();
   EXPECT_EQ(load_tokenizer(path)->vocabulary_size(), 2);
@@ -54,7 +54,7 @@ TEST(LoadTokenizerFrom, AFolderWithSeveral) {
 }
 
 TEST(LoadTokenizerFrom, OptionsBesideTheVocabulary) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const std::string vocab = folder.make("vocab.txt", "[UNK]\nThe\ne\né\n中文\n");
   EXPECT_EQ(load_tokenizer(vocab)->encode("The é 中文"), (Ids{0, 2, 0, 0}));
   folder.make(
@@ -69,7 +69,7 @@ TEST(LoadTokenizerFrom, OptionsBesideTheVocabulary) {
 }
 
 TEST(LoadTokenizerFrom, NamesThePathThatIsWrong) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const auto path = std::filesystem::path(folder.file("x")).parent_path().string();
   test::expect_refused([&] { load_tokenizer(path); },
                        "'" + path + "' holds no tokenizer; give a folder with");

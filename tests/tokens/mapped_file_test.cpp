@@ -3,14 +3,14 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "tests/samples/temporary_folder.h"
 #include "tests/support/expect_refused.h"
+#include "tests/support/temporary_folder.h"
 
 namespace stowage {
 namespace {
 
 TEST(MappedFile, GivesEveryByte) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const std::string text = std::string(10000, 'x') + '\0' + "end";
   MappedFile file(folder.make("a", text), "give one");
   EXPECT_EQ(file.text(), text);
@@ -22,7 +22,7 @@ TEST(MappedFile, GivesEveryByte) {
 }
 
 TEST(MappedFile, RefusesWhatIsNoRegularFile) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   test::expect_refused([&] { MappedFile(folder.file("none"), "give one"); },
                        "none': No such file or directory; give one");
   test::expect_refused([&] { MappedFile(folder.file(""), "give one"); },

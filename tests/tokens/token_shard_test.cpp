@@ -1,20 +1,20 @@
 #include <gtest/gtest.h>
 
 #include "stowage/token_shards.h"
-#include "tests/samples/temporary_folder.h"
 #include "tests/support/expect_refused.h"
+#include "tests/support/temporary_folder.h"
 
 namespace stowage {
 namespace {
 
 TEST(TokenShard, NamesTheFile) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   test::expect_refused([&] { TokenShard(folder.file("none.bin")); }, "none.bin': No such file");
   test::expect_refused([&] { TokenShard(folder.make("x.bin", "")); }, "x.bin': the header is cut short");
 }
 
 TEST(TokenShard, CopiesShareTheMapping) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   TokenShardWriter writer(folder.file("x.bin"), ShardVersion::two_bytes);
   writer.append(std::vector<std::int32_t>{7, 8});
   writer.commit();

@@ -3,8 +3,8 @@
 #include <numeric>
 
 #include "stowage/token_shards.h"
-#include "tests/samples/temporary_folder.h"
 #include "tests/support/expect_refused.h"
+#include "tests/support/temporary_folder.h"
 
 namespace stowage {
 namespace {
@@ -12,7 +12,7 @@ namespace {
 using Ids = std::vector<std::int32_t>;
 
 TEST(TokenShardWriter, WritesWhatIsRead) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   for (const ShardVersion version : {ShardVersion::two_bytes, ShardVersion::four_bytes}) {
     Ids ids(1000);
     std::iota(ids.begin(), ids.end(), 64536);
@@ -32,7 +32,7 @@ TEST(TokenShardWriter, WritesWhatIsRead) {
 }
 
 TEST(TokenShardWriter, LeavesNothingUnlessCommitted) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   folder.make("x.bin", "old");
   {
     TokenShardWriter writer(folder.file("x.bin"), ShardVersion::two_bytes);
@@ -40,11 +40,11 @@ TEST(TokenShardWriter, LeavesNothingUnlessCommitted) {
     EXPECT_EQ(folder.entries(), 2U);
   }
   EXPECT_EQ(folder.entries(), 1U);
-  EXPECT_EQ(samples::contents_of(folder.file("x.bin")), "old");
+  EXPECT_EQ(contents_of(folder.file("x.bin")), "old");
 }
 
 TEST(TokenShardWriter, RefusesWhatHasNoRoom) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   TokenShardWriter two(folder.file("two.bin"), ShardVersion::two_bytes);
   test::expect_refused([&] { two.append(Ids{65536}); },
                        "two.bin': token 65536 has no room in 2 bytes; write a shard of version 7");

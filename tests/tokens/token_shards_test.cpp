@@ -6,8 +6,8 @@
 #include <numeric>
 #include <set>
 
-#include "tests/samples/temporary_folder.h"
 #include "tests/support/expect_refused.h"
+#include "tests/support/temporary_folder.h"
 
 namespace stowage {
 namespace {
@@ -39,7 +39,7 @@ class TokenShardsTest : public ::testing::Test {
     }
     return result;
   }
-  samples::TemporaryFolder folder_;
+  TemporaryFolder folder_;
 };
 
 TEST_F(TokenShardsTest, SamplesInOrder) {

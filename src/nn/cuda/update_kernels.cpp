@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/optimizer.h"
 #include "src/nn/cuda/adapter.h"
+#include "src/nn/optimizer_settings.h"
 
 namespace stowage::cuda {
 namespace {
@@ -30,8 +31,6 @@ struct AdamWUpdate {
   static void run(const KernelCall& call) {
     constexpr bool has_low = std::is_same_v<T, Bfloat16>;
     call.expect(has_low ? 6 : 5, has_low ? 6 : 5, has_low ? 4 : 3);
-    const AdamWSettings settings{call.real("beta1"),        call.real("beta2"),        call.real("epsilon"),
-                                 call.real("weight_decay"), call.step().learning_rate, call.step().step};
     AdamWOperands<T> of;
     of.count = call.elements(0);
     of.parameter = call.read<T>(0);
@@ -46,7 +45,7 @@ struct AdamWUpdate {
       of.low = call.read<std::int16_t>(5);
       of.new_low = call.write<std::int16_t>(3);
     }
-    adamw(settings, of, call.stream());
+    adamw(adamw_settings(call), of, call.stream());
   }
 };
 

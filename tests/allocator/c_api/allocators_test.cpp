@@ -3,71 +3,20 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <atomic>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <thread>
 
 #include "stowage/error.h"
 #include "stowage/simulated_device.h"
-#include "tests/allocator/adopting_device.h"
+#include "tests/allocator/c_api/allocators_fixture.h"
 
 namespace stowage::c_api {
 namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
-
-// The decorator, and what it decorates.
-class TestDevice : public AdoptingDevice {
- public:
-  explicit TestDevice(std::unique_ptr<SimulatedDevice> device)
-      : AdoptingDevice(*device), owned_(std::move(device)) {}
-
- private:
-  std::unique_ptr<SimulatedDevice> owned_;
-};
-
-class AllocatorsTest : public testing::Test {
- protected:
-  static constexpr Bytes capacity = 64_MiB;
-  void* const a = reinterpret_cast<void*>(0x100);
-  void* const b = reinterpret_cast<void*>(0x200);
-  TestDevice* opened = nullptr;  // the latest
-  int opens = 0;
-
-  std::unique_ptr<Device> open(int ordinal) {
-    if (ordinal > 1) throw InvalidInput("open: there are two devices");
-    ++opens;
-    auto device = std::make_unique<TestDevice>(
-        open_simulated_device({.capacity = capacity, .executor = Executor::virtual_time}));
-    opened = device.get();
-    return device;
-  }
-  Allocators make(const char* limit = nullptr, const char* history = nullptr) {
-    return {[this](int ordinal) { return open(ordinal); }, limit, history};
-  }
-  static stowage_statistics statistics(Allocators& allocators, int device = 0) {
-    stowage_statistics found{};
-    found.struct_bytes = sizeof found;
-    EXPECT_EQ(allocators.get_statistics(device, &found), STOWAGE_OK);
-    EXPECT_EQ(found.struct_bytes, sizeof found);
-    return found;
-  }
-  static std::string error() { return Allocators::last_error(); }
-  static std::string read(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    std::ostringstream text;
-    text << file.rdbuf();
-    return text.str();
-  }
-  void SetUp() override { Allocators::clear_error(); }
-};
 
 TEST_F(AllocatorsTest, OpensADeviceAtItsFirstUse) {
   Allocators allocators = make();
@@ -371,88 +320,6 @@ TEST_F(AllocatorsTest, ErrorsAreThoseOfTheThread) {
   std::thread([&] { elsewhere = Allocators::last_error(); }).join();
   EXPECT_EQ(elsewhere, "");
   EXPECT_NE(error(), "");
-}
-
-TEST_F(AllocatorsTest, ThreadsShareIt) {
-  Allocators allocators(
-      [](int) {
-        return std::make_unique<TestDevice>(
-            open_simulated_device({.capacity = capacity, .check_accesses = false}));
-      },
-      nullptr, "100");
-  std::vector<std::thread> threads;
-  for (std::uintptr_t number = 1; number <= 4; ++number)
-    threads.emplace_back([&, number] {
-      void* const stream = reinterpret_cast<void*>(number);
-      for (int i = 0; i < 500; ++i) {
-        if (i == 100 && number == 1)
-          allocators.begin_pool(0, {1, 1}, [=](void* one) { return one == stream; });
-        if (i == 400 && number == 1) allocators.end_pool(0, {1, 1});
-        void* const block = allocators.allocate(1000 + i, 0, stream);
-        ASSERT_NE(block, nullptr);
-        allocators.record_stream(block, reinterpret_cast<void*>(number % 4 + 1));
-        if (i % 100 == 50) statistics(allocators);
-        allocators.release(block, 0, stream);
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(statistics(allocators).allocated, 0u);
-  EXPECT_EQ(statistics(allocators).allocations, 2000u);
-}
-
-// The child's answer is its exit code.
-template <class Child>
-int in_a_child(Child child) {
-  const pid_t pid = fork();
-  if (pid == 0) _exit(child());
-  int status = 0;
-  EXPECT_EQ(waitpid(pid, &status, 0), pid);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-TEST_F(AllocatorsTest, AChildOfAForkHasNoDevice) {
-  Allocators allocators = make();
-  void* const block = allocators.allocate(1000, 0, a);
-  EXPECT_EQ(in_a_child([&] {
-              allocators.release(block, 0, a);  // nothing
-              if (error() != "") return 1;
-              if (allocators.allocate(1000, 0, a) != nullptr) return 2;
-              if (error().find("spawn") == std::string::npos) return 3;
-              if (allocators.reset_peaks(0) != STOWAGE_AFTER_FORK) return 4;
-              return 0;
-            }),
-            0);
-  EXPECT_EQ(statistics(allocators).allocated, 1024u);
-}
-
-// The thread that is in a call at the time of a fork holds its locks in the child for ever.
-TEST_F(AllocatorsTest, AForkDuringAnotherThreadsFirstCallsHangsNoChild) {
-  Allocators allocators = make();
-  std::atomic<bool> done = false;
-  std::atomic<int> calls = 0;
-  std::thread other([&] {
-    while (!done) {
-      allocators.set_limit(STOWAGE_ALL_DEVICES, 1_MiB);
-      ++calls;
-    }
-  });
-  for (int i = 0; i < 30 && !HasFailure(); ++i) {
-    const int before = calls;
-    while (calls == before) std::this_thread::yield();
-    EXPECT_EQ(in_a_child([&] {
-                alarm(60);  // a child that hangs
-                const int status = allocators.set_history(1);
-                return status == STOWAGE_OK || status == STOWAGE_AFTER_FORK ? 0 : 1;
-              }),
-              0);
-  }
-  done = true;
-  other.join();
-}
-
-TEST_F(AllocatorsTest, AForkBeforeTheFirstUseDoesNoHarm) {
-  Allocators allocators = make();
-  EXPECT_EQ(in_a_child([&] { return allocators.allocate(1000, 0, a) == nullptr ? 1 : 0; }), 0);
 }
 
 }  // namespace

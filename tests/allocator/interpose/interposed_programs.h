@@ -12,8 +12,8 @@
 #include <sstream>
 #include <string>
 
-#include "src/cli/run_record.h"
-#include "tests/samples/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
+#include "tools/cli/run_record.h"
 
 namespace stowage {
 
@@ -83,9 +83,9 @@ class InterposedPrograms : public ::testing::Test {
     const Ran replayed = shell("exec 2>&1; " STOWAGE_PROGRAM " replay --policy pytorch " + record_path_);
     EXPECT_EQ(code(replayed), 0) << replayed.output;
   }
-  std::string record_text() const { return samples::contents_of(record_path_); }
+  std::string record_text() const { return contents_of(record_path_); }
 
-  samples::TemporaryFolder folder_;
+  TemporaryFolder folder_;
   std::string record_path_ = folder_.file("record.csv");
   RunRecord record_;
 };

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/samples/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace stowage::interpose {
 namespace {
@@ -51,7 +51,7 @@ TEST(Ledger, KeepsWhatTheDriverDoesNotFree) {
 // The events of a record and their addresses, in order.
 std::vector<std::string> events_of(const std::string& path) {
   std::vector<std::string> events;
-  std::istringstream text(samples::contents_of(path));
+  std::istringstream text(contents_of(path));
   for (std::string line; std::getline(text, line);) {
     std::vector<std::string> fields(1);
     for (const char c : line) c == ',' ? void(fields.emplace_back()) : fields.back().push_back(c);
@@ -61,7 +61,7 @@ std::vector<std::string> events_of(const std::string& path) {
 }
 
 TEST(Ledger, WritesAFreeBeforeTheAddressIsGrantedAgain) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const std::string path = folder.make("record", "");
   Ledger ledger({.record = path});
   for (int thread = 0; thread < 2; ++thread) ASSERT_TRUE(ledger.admit(small));
@@ -81,7 +81,7 @@ TEST(Ledger, WritesAFreeBeforeTheAddressIsGrantedAgain) {
 }
 
 TEST(Ledger, WritesTheEndOfAHandleBeforeItIsGivenOutAgain) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const std::string path = folder.make("record", "");
   Ledger ledger({.record = path});
   const Block block = with(small, Kind::physical);
@@ -193,7 +193,7 @@ TEST(Ledger, TakesAnAddressThatComesAgainForFreed) {
 }
 
 TEST(Ledger, CountsWhatIsOnTheHostApart) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const std::string path = folder.make("record", "");
   Ledger ledger({.limit = 100, .record = path});
   ASSERT_TRUE(ledger.admit(small));
@@ -212,7 +212,7 @@ TEST(Ledger, CountsWhatIsOnTheHostApart) {
   EXPECT_EQ(ledger.spilled(), 0U);
   EXPECT_EQ(ledger.live(0), 100U);
   ledger.end();
-  const std::string text = samples::contents_of(path);
+  const std::string text = contents_of(path);
   EXPECT_THAT(text, HasSubstr(",alloc,device,0,0,0x1000,100,100,0,\n"));
   EXPECT_THAT(text, HasSubstr(",alloc,device,0,0,0x2000,100,100,0,place=host\n"));
   EXPECT_THAT(text, HasSubstr(",free,device,0,0,0x2000,100,100,0,place=host\n"));
@@ -248,7 +248,7 @@ TEST(Ledger, LeavesAGraphsMemoryOutOfTheAccount) {
 }
 
 TEST(Ledger, NumbersStreamsApart) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const std::string path = folder.make("record", "");
   Ledger ledger({.record = path});
   Block block = small;
@@ -257,22 +257,22 @@ TEST(Ledger, NumbersStreamsApart) {
   ledger.stream_gone(0xabcdef);
   ledger.granted(0x2000, block);
   ledger.end();
-  EXPECT_THAT(samples::contents_of(path), HasSubstr("alloc,device,0,3,0x1000"));
-  EXPECT_THAT(samples::contents_of(path), HasSubstr("alloc,device,0,4,0x2000"));
+  EXPECT_THAT(contents_of(path), HasSubstr("alloc,device,0,3,0x1000"));
+  EXPECT_THAT(contents_of(path), HasSubstr("alloc,device,0,4,0x2000"));
 }
 
 TEST(Ledger, RecordsTotalsAlone) {
-  const samples::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const std::string path = folder.make("record", "");
   Ledger ledger({.record = path, .every_call = false, .program = "name"});
   ledger.announce();
-  EXPECT_THAT(samples::contents_of(path), HasSubstr(",process,"));
+  EXPECT_THAT(contents_of(path), HasSubstr(",process,"));
   for (std::uint64_t address : {0x1000U, 0x2000U, 0x3000U}) {
     ASSERT_TRUE(ledger.admit(small));
     ledger.granted(address, small);
   }
   ledger.try_end();
-  const std::string text = samples::contents_of(path);
+  const std::string text = contents_of(path);
   EXPECT_THAT(text, Not(HasSubstr("alloc")));
   EXPECT_THAT(text, HasSubstr(",calls,-,-1,0,0x0,0,0,0,1\n")) << "the first call is known at once";
   EXPECT_THAT(text, HasSubstr(",calls,-,-1,0,0x0,0,0,0,3\n"));

@@ -128,7 +128,7 @@ TEST_F(InterposedPrograms, ThatStartOthersWithoutTheLibrariesAreReported) {
   const std::string report = folder_.file("report.txt");
   expect_all_caught(run(driver + " starts", "--report " + report));
   EXPECT_EQ(record_.unwatched, (std::map<std::string, int>{{"true", 3}}));
-  EXPECT_THAT(samples::contents_of(report),
+  EXPECT_THAT(contents_of(report),
               HasSubstr("started in an environment without the libraries, so neither limited nor recorded: "
                         "true (3 times)\n"));
   run("env -i /bin/true");
@@ -142,7 +142,7 @@ TEST_F(InterposedPrograms, ThatDropPrivilegesAreReported) {
   EXPECT_EQ(code(ran), 0) << ran.output;
   EXPECT_EQ(caught(record_), (BytesByKind{{"device", 100}}));
   EXPECT_EQ(record_.unrecorded.size(), 1U);
-  EXPECT_THAT(samples::contents_of(report),
+  EXPECT_THAT(contents_of(report),
               HasSubstr("became a user who cannot write the record: interposed_driver_program;"));
 }
 
@@ -151,7 +151,7 @@ TEST_F(InterposedPrograms, ThatCrashLeaveARecord) {
   EXPECT_TRUE(WIFSIGNALED(ran.status) && WTERMSIG(ran.status) == SIGABRT) << "ends by the program's signal";
   EXPECT_EQ(asked_for(ran.output).at("device"), 8000U);
   EXPECT_GE(caught(record_).at("device"), 8000U - 100 * 16) << "all but the last page of lines";
-  EXPECT_THAT(samples::contents_of(folder_.file("report.txt")), HasSubstr("ended by signal 6"));
+  EXPECT_THAT(contents_of(folder_.file("report.txt")), HasSubstr("ended by signal 6"));
 }
 
 TEST_F(InterposedPrograms, ThatLeaveAtOnceAreWholeInTheRecord) {
@@ -163,7 +163,7 @@ TEST_F(InterposedPrograms, ThatLeaveAtOnceAreWholeInTheRecord) {
 TEST_F(InterposedPrograms, AreReportedOnOnePage) {
   const std::string page = folder_.file("report.html");
   EXPECT_EQ(code(run(driver + " every_kind '<script>'", "--limit 1MiB --report " + page)), 0);
-  const std::string text = samples::contents_of(page);
+  const std::string text = contents_of(page);
   EXPECT_THAT(text, HasSubstr("memory over time"));
   EXPECT_THAT(text, HasSubstr("&lt;script&gt;"));
   EXPECT_THAT(text, Not(HasSubstr("<script")));
@@ -182,7 +182,7 @@ TEST_F(InterposedPrograms, WithoutCudaAreSaidToBeSo) {
 }
 
 // Each "name version flags" that the toolkit's runtime asked the driver for.
-std::string queries_of_the_real_runtime(const samples::TemporaryFolder& folder) {
+std::string queries_of_the_real_runtime(const TemporaryFolder& folder) {
   const std::string path = folder.file("queries");
   EXPECT_EQ(code(shell("STOWAGE_FAKE_CUDA_QUERIES=" + path + ' ' + INTERPOSED_REAL_RUNTIME_PROGRAM +
                        " >/dev/null")),

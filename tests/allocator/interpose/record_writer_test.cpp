@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "tests/samples/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace stowage::interpose {
 namespace {
@@ -18,13 +18,13 @@ using ::testing::MatchesRegex;
 
 class RecordWriterTest : public ::testing::Test {
  protected:
-  std::string text() const { return samples::contents_of(path_); }
+  std::string text() const { return contents_of(path_); }
   long lines() const {
     const std::string all = text();
     return std::count(all.begin(), all.end(), '\n');
   }
 
-  samples::TemporaryFolder folder_;
+  TemporaryFolder folder_;
   std::string path_ = folder_.make("record", "");
 };
 

@@ -45,7 +45,7 @@ TEST_P(SpillingPrograms, ThatNeedMoreThanTheLimitFinish) {
     for (const auto& [device, card] : process.cards) EXPECT_EQ(card.peak, 20_MiB);
   }
   EXPECT_THAT(record_text(), Not(HasSubstr(",refused,")));
-  const std::string text = samples::contents_of(report);
+  const std::string text = contents_of(report);
   EXPECT_THAT(text,
               HasSubstr("spilled       6 allocations of 6.00 MiB (6291456 bytes) went to the host, 23.1 % of "
                         "the bytes asked of the card; 6.00 MiB (6291456 bytes) at most at one time\n"));
@@ -67,7 +67,7 @@ TEST_P(SpillingPrograms, FailCleanlyWhereItIsUsedUp) {
   EXPECT_EQ(spilled().bytes, 4_MiB) << "not a byte more of the host than was allowed";
   EXPECT_EQ(spilled().full, 1U);
   EXPECT_THAT(record_text(), HasSubstr(",refused,device,0,0,0x0,1048576,20971520,0,spill=full\n"));
-  EXPECT_THAT(samples::contents_of(report),
+  EXPECT_THAT(contents_of(report),
               HasSubstr("1 allocation found the host memory of --spill used up, and failed"));
 }
 
@@ -93,7 +93,7 @@ TEST_P(SpillingPrograms, CannotExportIt) {
   expect_all_caught(run_way("shares", "--limit 1 --spill 4MiB --report " + report));
   EXPECT_EQ(record_.exports, 0U);
   EXPECT_EQ(record_.not_exported, 1U);
-  EXPECT_THAT(samples::contents_of(report), HasSubstr("1 call to share memory with other processes failed"));
+  EXPECT_THAT(contents_of(report), HasSubstr("1 call to share memory with other processes failed"));
 }
 
 TEST_P(SpillingPrograms, HaveItFreedInTheOrderOfTheirWork) {

@@ -37,7 +37,7 @@ class Reference {
   double kept(std::int64_t head, std::int64_t row, std::int64_t key) const {
     if (shape_.dropout == 0) return 1;
     const auto element = static_cast<std::uint64_t>((head * shape_.sequence + row) * shape_.sequence + key);
-    const std::uint32_t word = random_words(shape_.stream, element / 4).v[element % 4];
+    const std::uint32_t word = random_words(shape_.random, element / 4).v[element % 4];
     return word < dropout_threshold(shape_.dropout) ? 0 : 1 / (1 - shape_.dropout);
   }
   std::int64_t seen(std::int64_t row) const { return shape_.causal ? row + 1 : shape_.sequence; }

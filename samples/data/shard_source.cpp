@@ -1,0 +1,84 @@
+#include "samples/data/shard_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "stowage/checkpoint.h"
+#include "stowage/error.h"
+
+namespace stowage::samples {
+namespace {
+
+constexpr std::int64_t looked_at = 4096;  // tokens at either end of a shard
+
+// Runs `action`, and puts the flag before what it complains of.
+template <class Action>
+auto of_shards(const std::string& flag, Action action) {
+  try {
+    return action();
+  } catch (const InvalidInput& error) {
+    throw InvalidInput(fmt::format("{} {}", flag, error.what()));
+  }
+}
+
+}  // namespace
+
+bool means_shards(const std::string& place) {
+  std::error_code error;
+  if (std::filesystem::is_directory(place, error)) return true;
+  if (std::filesystem::exists(place, error)) return place.ends_with(".bin");
+  return place.ends_with(".bin") || place.find_first_of("*?[") != std::string::npos;
+}
+
+ShardSource::ShardSource(const std::string& flag, const std::string& place, const TokenSampling& sampling,
+                         std::int64_t batch)
+    : flag_(flag),
+      sampling_(sampling),
+      shards_(of_shards(flag, [&] { return TokenShards({place}, sampling); })),
+      batch_(static_cast<std::uint64_t>(batch)) {
+  // Another tokenizer's tokens show at once.
+  static_cast<void>(fingerprint());
+}
+
+void ShardSource::fill(std::uint64_t step, Batch& result) const {
+  const auto sequence = static_cast<std::size_t>(sampling_.sequence);
+  result.tokens.resize(batch_ * sequence);
+  result.targets.resize(batch_ * sequence);
+  for (std::uint64_t i = 0; i < batch_; ++i) {
+    const std::uint64_t number = step * batch_ + i;
+    of_shards(flag_, [&] {
+      shards_.sample(number / samples(), number % samples(),
+                     std::span(result.tokens).subspan(i * sequence, sequence),
+                     std::span(result.targets).subspan(i * sequence, sequence));
+    });
+  }
+}
+
+void ShardSource::sample(std::uint64_t index, std::span<std::int32_t> tokens,
+                         std::span<std::int32_t> targets) const {
+  of_shards(flag_, [&] { shards_.sample(0, index, tokens, targets); });
+}
+
+std::string ShardSource::fingerprint() const {
+  std::string all;
+  std::vector<std::int32_t> tokens;
+  for (const TokenShard& shard : shards_.shards()) {
+    tokens.resize(static_cast<std::size_t>(std::min(shard.size(), looked_at)));
+    all += fmt::format("{} tokens:", shard.size());
+    for (const std::int64_t first : {std::int64_t{0}, shard.size() - std::ssize(tokens)}) {
+      of_shards(flag_, [&] { shard.read(first, tokens, sampling_.vocabulary_size); });
+      all.append(reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof tokens[0]);
+    }
+  }
+  return stowage::fingerprint(all);
+}
+
+std::map<std::string, std::int64_t> ShardSource::position(std::uint64_t step) const {
+  const std::uint64_t number = step * batch_;
+  return {{"epoch", static_cast<std::int64_t>(number / samples())},
+          {"sample", static_cast<std::int64_t>(number % samples())}};
+}
+
+}  // namespace stowage::samples

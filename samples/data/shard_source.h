@@ -1,0 +1,44 @@
+// Batches from token shards.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "samples/data/text_data.h"
+#include "stowage/token_shards.h"
+
+namespace stowage::samples {
+
+// Whether `place` (of --data) means token shards: a folder, a name that ends in ".bin", or a pattern of such
+// with no file of that very name.
+bool means_shards(const std::string& place);
+
+// Sample `i` of step `s` is number s * batch + i of the epochs' samples, one epoch after another, each
+// shuffled.
+class ShardSource : public TokenSource {
+ public:
+  // Reads the first and last tokens of every shard. Throws InvalidInput naming `flag`, the file, and a token
+  // that is not below `vocabulary`.
+  ShardSource(const std::string& flag, const std::string& place, const TokenSampling& sampling,
+              std::int64_t batch);
+
+  // Throw InvalidInput, as above, for a token from outside the vocabulary that is met later.
+  void fill(std::uint64_t step, Batch& result) const override;
+  std::uint64_t samples() const override { return shards_.samples_per_epoch(); }
+  void sample(std::uint64_t index, std::span<std::int32_t> tokens,
+              std::span<std::int32_t> targets) const override;
+
+  const TokenShards& shards() const { return shards_; }
+  // Of the shards' lengths and of the first and last 4096 tokens of each, wherever the files lie.
+  std::string fingerprint() const;
+  // Epoch and sample that a step begins with.
+  std::map<std::string, std::int64_t> position(std::uint64_t step) const;
+
+ private:
+  std::string flag_;
+  TokenSampling sampling_;
+  TokenShards shards_;
+  std::uint64_t batch_;
+};
+
+}  // namespace stowage::samples

@@ -1,0 +1,314 @@
+#include "samples/options/option_flags.h"
+
+#include <charconv>
+#include <limits>
+
+#include "src/models/limits.h"
+
+namespace stowage::samples {
+namespace {
+
+// Empty when `text` is a seed. CLI11 itself would turn one that is too large into the largest.
+std::string seed_error(const std::string& text) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc() && end == text.data() + text.size()) return {};
+  return text + " is no whole number from 0 to 18446744073709551615";
+}
+
+// A check without its say in the help, which states the flag's sense instead.
+CLI::Validator quiet(CLI::Validator validator) { return validator.description(""); }
+
+void add_model(CLI::App& app, Options& options, Words& words) {
+  GptConfig& model = options.model;
+  const auto add = [&](const char* flag, auto& value, const char* text, std::int64_t most = most_of_others) {
+    app.add_option(flag, value, text)
+        ->group("Model")
+        ->check(quiet(CLI::Range(std::int64_t{1}, most)))
+        ->type_name("N");
+  };
+  add("--layers", model.layers, "Transformer layers", most_layers);
+  add("--width", model.width, "features per token, a multiple of --heads", most_width);
+  add("--heads", model.heads, "attention heads");
+  add("--sequence", model.sequence, "tokens of a sample (bytes, where there is no tokenizer)");
+  add("--batch", model.batch, "samples per step");
+  add("--micro-batches", model.micro_batches, "equal parts of the batch, gradients summed over them");
+  add("--head-chunk", model.head_tokens,
+      "tokens whose logits exist at once: more are faster and take more memory; bits depend on it "
+      "(2048 to 8192, by width and batch; a resumed run goes on with its own)");
+  app.add_option("--dropout", model.dropout, "probability of dropping an activation")
+      ->group("Model")
+      ->check(quiet(CLI::Range(0.0, 0.99)))
+      ->type_name("P");
+  app.add_option("--type", words.type, "of weights and activations: f32, or bf16 (on a CUDA card)")
+      ->group("Model")
+      ->check(quiet(CLI::IsMember({"f32", "bf16"})))
+      ->type_name("NAME");
+}
+
+void add_data(CLI::App& app, Options& options) {
+  const char* group = "Data";
+  const bool gpt = options.kind == ModelKind::gpt2;
+  app.add_option("--data", options.data,
+                 gpt ? "text to learn, any file of bytes; or token shards of llm.c: a .bin file, a folder of "
+                       "them, or a pattern in quotes (required)"
+                     : "text to learn: sentences end with a line or . ! ?, documents with a blank line "
+                       "(required)")
+      ->group(group)
+      ->type_name(gpt ? "FILE|DIR" : "FILE");
+  app.add_option("--tokenizer", options.tokenizer,
+                 gpt ? "tokens of the text: tokenizer.json, vocab.json with merges.txt, vocab.txt, or the "
+                       "folder of these; without it bytes are tokens"
+                     : "tokens of the text: tokenizer.json, vocab.json with merges.txt, vocab.txt, or the "
+                       "folder of these; without it byte pairs are learned from the text")
+      ->group(group)
+      ->type_name("DIR|FILE");
+  if (!gpt) {
+    app.add_option("--vocabulary", options.learned_vocabulary,
+                   "tokens to learn where there is no --tokenizer")
+        ->group(group)
+        ->check(quiet(CLI::Range(257, 1 << 24)))
+        ->type_name("N");
+  }
+  app.add_option("--init", options.init,
+                 gpt ? "start from a GPT-2 of Hugging Face, with its sizes: a folder of config.json and "
+                       "safetensors, or one of its files; without --tokenizer a text's bytes are its tokens "
+                       "0 to 255"
+                     : "start from a BERT of Hugging Face, with its sizes: a folder of config.json and "
+                       "safetensors, or one of its files; give its --tokenizer too")
+      ->group(group)
+      ->type_name("DIR|FILE");
+}
+
+void add_training(CLI::App& app, Options& options, Words& words) {
+  const char* group = "Training";
+  const auto steps = quiet(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 40));
+  const auto real = quiet(CLI::Range(0.0, 1e6));
+  app.add_option("--steps", options.steps,
+                 "training steps; 0: none, to evaluate, export or sample from what --init or --resume has")
+      ->group(group)
+      ->check(steps)
+      ->type_name("N");
+  app.add_option("--epochs", options.epochs,
+                 "instead of --steps: how often to train on as many samples as the data holds")
+      ->group(group)
+      ->check(quiet(CLI::Range(std::numeric_limits<double>::min(), 1e6)))
+      ->type_name("X");
+  app.add_option("--learning-rate", options.learning_rate, "its peak, behind the warm-up")
+      ->group(group)
+      ->check(real)
+      ->type_name("X");
+  app.add_option("--warmup", options.warmup, "steps of linear warm-up")
+      ->group(group)
+      ->check(steps)
+      ->type_name("N");
+  app.add_option("--schedule", words.schedule,
+                 "how the rate falls behind the warm-up: cosine, linear, or constant")
+      ->group(group)
+      ->check(quiet(CLI::IsMember({"cosine", "linear", "constant"})))
+      ->type_name("NAME");
+  app.add_option("--final-share", options.final_share,
+                 "of --learning-rate, that a cosine or a line ends in at the last step")
+      ->group(group)
+      ->check(quiet(CLI::Range(0.0, 1.0)))
+      ->type_name("X");
+  app.add_option("--weight-decay", options.weight_decay, "AdamW's, on what --decay says")
+      ->group(group)
+      ->check(real)
+      ->type_name("X");
+  app.add_option("--decay", words.decay, "matrices: not biases and the norms' gains; or all parameters")
+      ->group(group)
+      ->check(quiet(CLI::IsMember({"matrices", "all"})))
+      ->type_name("NAME");
+  const auto add_beta = [&](const char* flag, double& value, const char* text) {
+    app.add_option(flag, value, text)->group(group)->check(quiet(CLI::Range(0.0, 0.999999)))->type_name("X");
+  };
+  add_beta("--beta1", options.beta1, "AdamW's: what the mean of the gradients keeps of itself at each step");
+  add_beta("--beta2", options.beta2, "AdamW's: what the mean of their squares keeps");
+  app.add_option("--epsilon", options.epsilon, "AdamW's: added to the root of the mean of squares")
+      ->group(group)
+      ->check(quiet(CLI::Range(1e-30, 1.0)))
+      ->type_name("X");
+  app.add_option("--clip", options.clip, "largest global gradient norm, 0: never clip")
+      ->group(group)
+      ->check(real)
+      ->type_name("X");
+  app.add_option("--seed", options.seed, "of weights, batches, dropout and samples")
+      ->group(group)
+      ->check(CLI::Validator(seed_error, ""))
+      ->type_name("N");
+}
+
+void add_machine(CLI::App& app, Options& options, Words& words) {
+  const char* group = "Machine";
+  app.add_option("--device", options.device, "auto: a CUDA card if one answers; cuda, cuda:N, or simulated")
+      ->group(group)
+      ->type_name("NAME");
+  app.add_option("--machine", options.machine,
+                 "plan for this machine: a name that `stowage plan --machine list` shows, or a file that "
+                 "`stowage calibrate` wrote")
+      ->group(group)
+      ->type_name("NAME|FILE");
+  app.add_option("--device-memory", words.device_memory,
+                 "device bytes to train in: 64MiB, 1.5G, 4096, unlimited")
+      ->group(group)
+      ->type_name("SIZE");
+  app.add_option("--host-memory", words.host_memory, "host bytes for what is offloaded, or unlimited")
+      ->group(group)
+      ->type_name("SIZE");
+  app.add_option("--link-bandwidth", words.link_bandwidth,
+                 "of the simulated link, each way: 8GB/s, or unthrottled")
+      ->group(group)
+      ->type_name("RATE");
+  app.add_option("--link-both-bandwidth", words.link_both,
+                 "of each way while both are busy; without it the same as alone")
+      ->group(group)
+      ->type_name("RATE");
+  app.add_option("--threads", options.threads, "CPU threads, 0: all cores")
+      ->group(group)
+      ->check(quiet(CLI::Range(0, 4096)))
+      ->type_name("N");
+}
+
+void add_plan(CLI::App& app, Options& options, Words& words) {
+  const char* group = "Plan";
+  std::vector<std::string> names;
+  for (const Policy policy : every_policy) names.emplace_back(to_string(policy));
+  app.add_option("--policy", words.policy,
+                 "auto: the fastest plan that fits; none: everything on the device; emulated: zero-offload, "
+                 "zero-infinity, gemini-cpu, layer-stream, checkpoint")
+      ->group(group)
+      ->check(quiet(CLI::IsMember(names)))
+      ->type_name("NAME");
+  app.add_option("--bucket-size", words.bucket_size,
+                 "bytes per parameter transfer, auto: from the link's speed")
+      ->group(group)
+      ->type_name("SIZE");
+  app.add_flag("--plan-only", options.plan_only, "print what the plan would do, then stop");
+  app.get_option("--plan-only")->group(group);
+  app.add_flag("--verify", options.verify,
+               "compare the bits of every recomputed tensor with those of its first making; slow")
+      ->group(group);
+  app.add_option("--plan-json", options.plan_file, "write the plan")->group(group)->type_name("FILE");
+}
+
+void add_checkpoints(CLI::App& app, Options& options) {
+  const char* group = "Checkpoints";
+  const bool gpt = options.kind == ModelKind::gpt2;
+  const auto some = quiet(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 40));
+  app.add_option("--checkpoint", options.checkpoint_folder,
+                 "save all that the run needs to go on to the same bits, in the background and at the end")
+      ->group(group)
+      ->type_name("DIR");
+  app.add_option("--checkpoint-every", options.checkpoint_every, "steps from one checkpoint to the next")
+      ->group(group)
+      ->check(some)
+      ->type_name("N");
+  app.add_option("--keep", options.keep, "how many of the newest checkpoints stay")
+      ->group(group)
+      ->check(some)
+      ->type_name("N");
+  app.add_flag(
+         "--keep-best", options.keep_best,
+         gpt ? "keep the checkpoint with the least evaluation loss too, as DIR/best"
+             : "keep the checkpoint with the least evaluation loss (of both tasks together) too, as DIR/best")
+      ->group(group);
+  app.add_flag("--checkpoint-blocking", options.checkpoint_blocking,
+               "make steps wait for checkpoints; takes no copy of the state on the host")
+      ->group(group);
+  app.add_option("--resume", options.resume_from,
+                 "go on from this checkpoint, or from the newest in --checkpoint DIR")
+      ->group(group)
+      ->expected(0, 1)
+      ->type_name("[PATH]");
+}
+
+void add_output(CLI::App& app, Options& options) {
+  const char* group = "Output";
+  app.add_option("--log", options.log_file,
+                 "write one JSON object per step, or where FILE ends in .csv one row")
+      ->group(group)
+      ->type_name("FILE");
+  app.add_option("--trace", options.trace_file,
+                 "write the last step, planned and measured, for ui.perfetto.dev")
+      ->group(group)
+      ->type_name("FILE");
+  app.add_option("--report", options.report_file,
+                 "write one HTML page: loss, learning rate, norm and step time by step, and the plan")
+      ->group(group)
+      ->type_name("FILE");
+  app.add_option("--weights", options.weights_file,
+                 "write the final parameters: a line of JSON (names, shapes, offsets), then raw bytes")
+      ->group(group)
+      ->type_name("FILE");
+  app.add_option("--export", options.export_folder,
+                 "write the final model for Hugging Face into a new folder: safetensors and config.json")
+      ->group(group)
+      ->type_name("DIR");
+}
+
+void add_evaluation(CLI::App& app, Options& options) {
+  const char* group = "Evaluation";
+  const bool gpt = options.kind == ModelKind::gpt2;
+  const auto some = quiet(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 40));
+  app.add_option("--evaluate-every", options.evaluate_every,
+                 gpt ? "steps from one evaluation to the next, and one at the end; 0: never, and all is "
+                       "trained on"
+                     : "steps from one evaluation of both tasks to the next, and one at the end; 0: never, "
+                       "and all is trained on")
+      ->group(group)
+      ->check(some)
+      ->type_name("N");
+  app.add_option("--evaluation-share", options.evaluation_share,
+                 "of the text: its tail, which is evaluated and not trained on")
+      ->group(group)
+      ->check(quiet(CLI::Range(0.0, 0.99)))
+      ->type_name("X");
+  app.add_option("--evaluation-data", options.evaluation_data,
+                 gpt ? "evaluate this instead of the tail: a text, or token shards as those of --data"
+                     : "evaluate this text instead of the tail")
+      ->group(group)
+      ->type_name(gpt ? "FILE|DIR" : "FILE");
+  app.add_option("--evaluation-samples", options.evaluation_samples, "samples of it to look at, at most")
+      ->group(group)
+      ->check(quiet(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 30)))
+      ->type_name("N");
+}
+
+void add_generation(CLI::App& app, Options& options, Words& words) {
+  const char* group = "Generation";
+  app.add_option("--generate", words.prompt,
+                 "write text that goes on with this one (or with the file's, as @FILE), instead of training: "
+                 "from the model in --checkpoint DIR, --resume PATH or --init, with its --tokenizer")
+      ->group(group)
+      ->type_name("TEXT|@FILE");
+  app.add_option("--tokens", options.generated_tokens, "tokens for --generate to write")
+      ->group(group)
+      ->check(quiet(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 30)))
+      ->type_name("N");
+  app.add_option("--temperature", options.temperature,
+                 "of generated text: 0 takes the likeliest token, 1 draws as the model sees them")
+      ->group(group)
+      ->check(quiet(CLI::Range(0.0, 1e3)))
+      ->type_name("X");
+  app.add_option("--sample", options.sample_tokens, "tokens of text to write after training")
+      ->group(group)
+      ->check(quiet(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 30)))
+      ->type_name("N");
+}
+
+}  // namespace
+
+void add_flags(CLI::App& app, Options& options, Words& words) {
+  add_data(app, options);
+  add_training(app, options, words);
+  add_model(app, options, words);
+  add_machine(app, options, words);
+  add_plan(app, options, words);
+  add_checkpoints(app, options);
+  add_evaluation(app, options);
+  if (options.kind == ModelKind::gpt2) add_generation(app, options, words);
+  add_output(app, options);
+}
+
+}  // namespace stowage::samples

@@ -1,0 +1,307 @@
+#include "samples/options/options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "samples/data/text_data.h"
+#include "samples/options/initial_sizes.h"
+#include "samples/options/option_flags.h"
+#include "stowage/error.h"
+
+namespace stowage::samples {
+namespace {
+
+// Runs `parse`, and puts the flag before what it complains of.
+template <class Parse>
+auto named(const char* flag, Parse parse) {
+  try {
+    return parse();
+  } catch (const InvalidInput& error) {
+    throw InvalidInput(fmt::format("{}: {}", flag, error.what()));
+  }
+}
+
+Bytes parse_bucket_size(const std::string& text) {
+  if (text == "auto") return 0;
+  const Bytes bytes = parse_bytes(text);
+  if (bytes == 0) throw InvalidInput("\"0\" is no bucket size; give at least 1 byte, or auto");
+  return bytes;
+}
+
+void understand(const Words& words, Options& options) {
+  options.descent = descent_from(words.schedule).value_or(Descent::cosine);
+  options.decayed = words.decay == "all" ? DecayedParameters::all : DecayedParameters::matrices;
+  options.type = words.type == "bf16" ? DataType::bf16 : DataType::f32;
+  options.budget.device = named("--device-memory", [&] { return parse_limit(words.device_memory); });
+  options.budget.host = named("--host-memory", [&] { return parse_limit(words.host_memory); });
+  options.link = named("--link-bandwidth", [&] { return parse_link(words.link_bandwidth); });
+  if (!words.link_both.empty())
+    options.link_both_bytes_per_second =
+        named("--link-both-bandwidth", [&] { return parse_link(words.link_both).bytes_per_second; });
+  options.plan.policy = policy_from(words.policy).value_or(Policy::automatic);
+  options.plan.bucket_bytes = named("--bucket-size", [&] { return parse_bucket_size(words.bucket_size); });
+}
+
+// "@FILE" is what the file holds.
+std::string prompt_of(const std::string& text) {
+  return text.starts_with('@') ? read_text(text.substr(1), "--generate") : text;
+}
+
+void check_generation(const Options& options) {
+  if (!options.generate) return;
+  const bool trained = !options.checkpoint_folder.empty() || !options.resume_from.empty();
+  if (trained == options.init.empty()) return;
+  throw InvalidInput(
+      trained ? "--generate takes one model: give --checkpoint (or --resume PATH) or --init, not both"
+              : "--generate: which model? give --checkpoint DIR, --resume PATH or --init DIR");
+}
+
+// What no single flag's range says.
+void check_together(const Options& options) {
+  check_generation(options);
+  if (options.data.empty() && !options.generate) {
+    throw InvalidInput("--data FILE is missing: name a text to learn (scripts/train makes one)");
+  }
+  if (options.resume && options.resume_from.empty() && options.checkpoint_folder.empty())
+    throw InvalidInput(
+        "--resume without a path takes the newest checkpoint of --checkpoint DIR: give either");
+  // CLI11's ranges let "nan" pass.
+  const std::map<const char*, double> reals = {{"--learning-rate", options.learning_rate},
+                                               {"--weight-decay", options.weight_decay},
+                                               {"--beta1", options.beta1},
+                                               {"--beta2", options.beta2},
+                                               {"--epsilon", options.epsilon},
+                                               {"--final-share", options.final_share},
+                                               {"--clip", options.clip},
+                                               {"--evaluation-share", options.evaluation_share},
+                                               {"--temperature", options.temperature},
+                                               {"--epochs", options.epochs.value_or(1)},
+                                               {"--dropout", options.model.dropout}};
+  for (const auto& [flag, value] : reals) {
+    if (!std::isfinite(value))
+      throw InvalidInput(fmt::format("{}: {} is no number to train with", flag, value));
+  }
+  const GptConfig& model = options.model;
+  if (model.width % model.heads != 0) {
+    throw InvalidInput(fmt::format(
+        "--width {} is not divisible by --heads {}: choose a width that is a multiple, such as {}",
+        model.width, model.heads, (model.width / model.heads + 1) * model.heads));
+  }
+  if (model.batch % model.micro_batches != 0) {
+    throw InvalidInput(
+        fmt::format("--micro-batches {} does not divide --batch {}: choose a divisor, or another batch",
+                    model.micro_batches, model.batch));
+  }
+}
+
+// What a flag needs, without which it would do nothing, unseen.
+struct Need {
+  const char* flag;
+  const char* needed;
+};
+constexpr Need needs[] = {{"--checkpoint-every", "--checkpoint"},
+                          {"--keep", "--checkpoint"},
+                          {"--checkpoint-blocking", "--checkpoint"},
+                          {"--keep-best", "--checkpoint"},
+                          {"--tokens", "--generate"},
+                          {"--temperature", "--generate"}};
+// Files that a training writes.
+constexpr const char* written[] = {"--log", "--trace", "--report", "--weights", "--export", "--plan-json"};
+
+constexpr const char* evaluation_flags[] = {"--evaluation-data", "--evaluation-share", "--evaluation-samples",
+                                            "--keep-best"};
+
+using IsGiven = std::function<bool(const char* flag)>;
+
+// Without steps between evaluations any of these flags asks for the one at the end.
+void ask_for_evaluation(Options& options, const IsGiven& given) {
+  if (options.steps > 0 || options.evaluate_every > 0 || given("--evaluate-every")) return;
+  if (std::any_of(std::begin(evaluation_flags), std::end(evaluation_flags), given))
+    options.evaluate_every = 1;
+}
+
+// `given`: whether the command line has the flag.
+void check_needs(const Options& options, const IsGiven& given) {
+  for (const Need& need : needs) {
+    if (given(need.flag) && !given(need.needed))
+      throw InvalidInput(fmt::format("{}: this does nothing without {}; give that too, or leave this out",
+                                     need.flag, need.needed));
+  }
+  for (const char* flag : evaluation_flags) {
+    // A zero that is given switches off what a script asks for.
+    if (given(flag) && options.evaluate_every == 0 && !given("--evaluate-every"))
+      throw InvalidInput(
+          fmt::format("{}: nothing is evaluated without --evaluate-every N; give that too", flag));
+  }
+  if (options.keep_best && options.evaluate_every == 0)
+    throw InvalidInput("--keep-best: nothing is evaluated with --evaluate-every 0; give another number");
+  if (options.epochs && given("--steps"))
+    throw InvalidInput("--epochs and --steps both say how long to train: give one of them");
+  for (const char* flag : written) {
+    if (options.generate && given(flag))
+      throw InvalidInput(
+          fmt::format("{}: --generate trains nothing and writes to standard output alone; leave "
+                      "one of them out",
+                      flag));
+  }
+}
+
+// The first word that no flag takes, and the flags that it may be the beginning of.
+std::string unexpected(const CLI::App& app, const std::vector<std::string>& words) {
+  const auto flag =
+      std::find_if(words.begin(), words.end(), [](const auto& word) { return word.starts_with("-"); });
+  const std::string word = flag != words.end() ? *flag : words.empty() ? "" : words.back();
+  std::string alike;
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string name = option->get_name();
+    if (word.size() > 2 && name.starts_with(word)) alike += (alike.empty() ? "" : " or ") + name;
+  }
+  return fmt::format("{}: there is no such {}{}", word, flag != words.end() ? "flag" : "argument",
+                     alike.empty() ? "" : ", write " + alike + " in full");
+}
+
+std::string about(ModelKind kind) {
+  return fmt::format(
+      "{}, inside a device memory that may be several times too small for it.\n"
+      "Losses and weights are the same to the last bit whatever the memory, the buckets and the threads.",
+      kind == ModelKind::bert ? "Pre-trains a BERT (masked tokens and next sentences) on a text"
+                              : "Trains a GPT on a text or on token shards");
+}
+
+std::string examples(ModelKind kind) {
+  if (kind == ModelKind::bert)
+    return "Examples:\n"
+           "  train_bert --data text.txt --device-memory 64MiB\n"
+           "  train_bert --data text.txt --init bert/ --tokenizer bert/ --export tuned/\n\n";
+  return "Examples:\n"
+         "  train_gpt --data text.txt --device-memory 64MiB --evaluate-every 100 --checkpoint run1\n"
+         "  train_gpt --data 'shards/*.bin' --tokenizer gpt2/ --init gpt2/\n"
+         "  train_gpt --data text.txt --steps 0 --checkpoint run1 --resume --evaluation-data other.txt\n"
+         "  train_gpt --generate 'In the beginning' --checkpoint run1\n\n";
+}
+
+Options default_options(ModelKind kind) {
+  Options options;
+  options.kind = kind;
+  if (kind == ModelKind::gpt2) return options;
+  // Learns both tasks in some minutes of two cores.
+  options.model = {.layers = 2,
+                   .width = 128,
+                   .heads = 4,
+                   .sequence = 32,
+                   .batch = 64,
+                   .micro_batches = 2,
+                   .epsilon = 1e-12};
+  options.steps = 2500;
+  options.warmup = 100;
+  // As BERT was pre-trained: google-research/bert, optimization.py.
+  options.weight_decay = 0.01;
+  options.beta2 = 0.999;
+  options.epsilon = 1e-6;
+  options.evaluate_every = 250;
+  options.evaluation_samples = 256;
+  return options;
+}
+
+// CLI11 separates some of its sentences by line breaks.
+std::string one_line(std::string text) {
+  for (char& c : text) {
+    if (c == '\n') c = ' ';
+  }
+  return text;
+}
+
+}  // namespace
+
+Bytes parse_limit(const std::string& text) { return text == "unlimited" ? unlimited : parse_bytes(text); }
+
+Link parse_link(const std::string& text) {
+  if (text == "unthrottled") return Link::unthrottled();
+  std::string size = text;
+  if (size.ends_with("/s")) size.resize(size.size() - 2);
+  Bytes rate = 0;
+  try {
+    rate = parse_bytes(size);
+  } catch (const InvalidInput&) {
+    rate = 0;  // told below, with what a rate looks like
+  }
+  if (rate == 0) {
+    throw InvalidInput(fmt::format(
+        "\"{}\" is no rate; write for example 8GB/s, 500MB/s, bytes per second, or unthrottled", text));
+  }
+  return Link{.bytes_per_second = static_cast<double>(rate), .latency_seconds = 10e-6, .throttled = true};
+}
+
+const char* program_name(ModelKind kind) { return kind == ModelKind::bert ? "train_bert" : "train_gpt"; }
+
+BertConfig bert_sizes(const GptConfig& sizes) {
+  return {.layers = sizes.layers,
+          .width = sizes.width,
+          .heads = sizes.heads,
+          .vocabulary = sizes.vocabulary,
+          .sequence = sizes.sequence,
+          .batch = sizes.batch,
+          .micro_batches = sizes.micro_batches,
+          .dropout = sizes.dropout,
+          .head_tokens = sizes.head_tokens,
+          .padded_vocabulary = sizes.padded_vocabulary,
+          .attention_dropout = sizes.attention_dropout,
+          .epsilon = sizes.epsilon,
+          .pretraining = true,
+          .padding_at_end = true};
+}
+
+CommandLine parse_command_line(int count, const char* const* arguments, ModelKind kind) {
+  CommandLine result;
+  Options& options = result.options = default_options(kind);
+  const std::string program = program_name(kind);
+  Words words;
+  CLI::App app{about(kind), program};
+  // The last of a repeated flag counts, so that a script's flags can be overridden behind them.
+  app.option_defaults()->always_capture_default()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  app.get_formatter()->column_width(34);
+  app.footer(
+      examples(kind) +
+      "SIZE is 64MiB, 1.5G (binary), 10MB (decimal) or plain bytes.\n"
+      "Exit code: 0 done, 2 the command line, a file or a budget must change, 1 the run failed,\n"
+      "130 Ctrl-C or SIGTERM (before the first step at once; else the step is finished and everything\n"
+      "written, and a second one ends at once), and\n"
+      "so a terminal that is closed or a pipe that nobody reads any more.");
+  add_flags(app, options, words);
+  try {
+    app.parse(count, arguments);
+  } catch (const CLI::CallForHelp&) {
+    result.help = app.help();
+    return result;
+  } catch (const CLI::ExtrasError&) {
+    throw InvalidInput(unexpected(app, app.remaining()) + "; " + program +
+                       " --help lists the flags and what they take");
+  } catch (const CLI::ParseError& error) {
+    throw InvalidInput(one_line(error.what()) + "; " + program +
+                       " --help lists the flags and what they take");
+  }
+  understand(words, options);
+  const auto given = [&](const char* flag) {
+    const CLI::Option* option = app.get_option_no_throw(flag);
+    return option != nullptr && option->count() > 0;
+  };
+  options.resume = given("--resume");
+  for (const char* flag : {"--learning-rate", "--schedule", "--final-share", "--clip", "--head-chunk",
+                           "--beta1", "--beta2", "--epsilon", "--micro-batches"})
+    if (given(flag)) options.changed.insert(flag);
+  if (given("--generate")) options.generate = prompt_of(words.prompt);
+  take_initial_sizes(options, {given("--layers"), given("--width"), given("--heads"), given("--sequence"),
+                               given("--dropout")});
+  options.trains_nothing = options.steps == 0;
+  ask_for_evaluation(options, given);
+  check_needs(options, given);
+  check_together(options);
+  return result;
+}
+
+}  // namespace stowage::samples

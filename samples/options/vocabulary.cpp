@@ -1,0 +1,53 @@
+#include "samples/options/vocabulary.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <span>
+
+#include "stowage/checkpoint.h"
+#include "stowage/error.h"
+
+namespace stowage::samples {
+
+std::unique_ptr<Tokenizer> tokenizer_of(const Options& options) {
+  if (options.tokenizer.empty()) return byte_tokenizer();
+  try {
+    return load_tokenizer(options.tokenizer);
+  } catch (const InvalidInput& error) {
+    throw InvalidInput(fmt::format("--tokenizer {}", error.what()));
+  }
+}
+
+std::string fingerprint(const Tokenizer& tokenizer) {
+  std::string all;
+  for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) {
+    try {
+      all += tokenizer.decode(std::span(&id, 1));
+    } catch (const InvalidInput&) {
+      all += '\1';  // no token has this id
+    }
+    all += '\0';
+  }
+  return stowage::fingerprint(all);
+}
+
+void set_vocabulary(Options& options, std::int64_t tokens, const std::string& needs) {
+  constexpr std::int64_t multiple = 64;
+  GptConfig& model = options.model;
+  if (options.init.empty()) model.vocabulary = tokens;
+  if (model.vocabulary < tokens)
+    throw InvalidInput(
+        fmt::format("--init {}: config.json has vocab_size {}, and {} {}: give a model of at least {} tokens",
+                    options.init, model.vocabulary, needs, tokens, tokens));
+  const bool own = options.init.empty() || options.tokenizer.empty();
+  if (!own && tokens < model.vocabulary / 10 * 9)
+    std::fprintf(stderr,
+                 "%s: warning: --init %s has a vocabulary of %lld, and --tokenizer %s %lld tokens: is it the "
+                 "model's own?\n",
+                 program_name(options.kind), options.init.c_str(), static_cast<long long>(model.vocabulary),
+                 options.tokenizer.c_str(), static_cast<long long>(tokens));
+  model.padded_vocabulary = (model.vocabulary + multiple - 1) / multiple * multiple;
+}
+
+}  // namespace stowage::samples

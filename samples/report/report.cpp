@@ -1,0 +1,235 @@
+#include "samples/report/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "tools/console/text.h"
+#include "tools/report/tally.h"
+
+namespace stowage::samples {
+namespace {
+
+std::string limit_text(Bytes limit) { return limit == unlimited ? "unlimited" : format_bytes(limit); }
+
+const char* assumed_unless(bool measured) {
+  return measured ? "" : " (assumed: every op was bound otherwise)";
+}
+
+void add_model_lines(Lines& lines, const Setup& setup) {
+  const GptConfig& model = setup.options->model;
+  lines.add("model", "{} layers, width {}, heads {}: {} parameters", model.layers, model.width, model.heads,
+            grouped(parameter_count(*setup.graph)));
+  lines.add("step", "{} samples of {} {}: {} tokens", model.batch, model.sequence, setup.data.unit,
+            grouped(setup.tokens_per_step()));
+  if (setup.options->epochs)
+    lines.add("epochs", "{} of {} samples: {} steps", *setup.options->epochs, grouped(setup.epoch_samples),
+              grouped(setup.options->steps));
+  if (setup.graph->micro_batches > 1)
+    lines.add("  in", "{}", micro_batches_text(setup.graph->micro_batches, setup.plan->order));
+  lines.add("text", "{}", setup.data.text);
+  lines.add("device", "{}", setup.device);
+  lines.add(setup.options->machine.empty() ? "calibrated" : "machine",
+            "{:.0f} GFLOP/s in matrices{}, {:.1f} GB/s elsewhere{}, optimizer {:.1f} GB/s",
+            setup.machine.flops_per_second / 1e9, assumed_unless(setup.fitted.arithmetic),
+            setup.machine.device_bytes_per_second / 1e9, assumed_unless(setup.fitted.memory),
+            setup.machine.host_bytes_per_second / 1e9);
+}
+
+void add_memory_lines(Lines& lines, const Setup& setup) {
+  const Plan& plan = *setup.plan;
+  const Bytes budget = setup.options->budget.device;
+  lines.add("need", "{} ({} bytes) with everything on the device and nothing recomputed",
+            format_bytes(setup.need), setup.need);
+  lines.add("minimum", "{} ({} bytes), {} of the need", format_bytes(setup.minimum), setup.minimum,
+            share(setup.minimum, setup.need));
+  lines.add("budget", "{}{}", limit_text(budget),
+            budget == unlimited
+                ? ""
+                : fmt::format(" ({} bytes), {} of the need", budget, share(budget, setup.need)));
+  if (setup.machine.overhead_bytes > 0) {
+    lines.add("  in each", "{} ({} bytes) for context and libraries, which no plan can use",
+              format_bytes(setup.machine.overhead_bytes), setup.machine.overhead_bytes);
+  }
+  lines.add("plan", "peak {} ({} bytes), {} of the need; host {}, of it {} pinned",
+            format_bytes(plan.device_peak_bytes), plan.device_peak_bytes,
+            share(plan.device_peak_bytes, setup.need), format_bytes(plan.host_bytes),
+            format_bytes(plan.pinned_bytes));
+}
+
+void add_plan_lines(Lines& lines, const Setup& setup) {
+  const Plan& plan = *setup.plan;
+  if (setup.options->plan.policy != Policy::automatic) lines.add("  policy", "{}", policy_label(plan.policy));
+  const PlanTally where = tally(*setup.graph, plan);
+  lines.add("  parameters", "{} buckets resident, {} held, {} streamed; {} per bucket", text(where.resident),
+            text(where.held), text(where.streamed),
+            plan.bucket_bytes == 0 ? "one tensor" : "about " + format_bytes(plan.bucket_bytes));
+  lines.add("  optimizer", "{} buckets on the host, {} on the device", text(where.optimizer_host),
+            text(where.optimizer_device));
+  lines.add("  activations", "{} kept, {} recomputed, {} offloaded", text(where.kept), text(where.recomputed),
+            text(where.offloaded));
+  lines.add("  traffic", "{} in, {} out per step", format_bytes(plan.h2d_bytes),
+            format_bytes(plan.d2h_bytes));
+}
+
+// Under a prediction.
+void add_planned_for(Lines& lines, const Setup& setup) {
+  if (!setup.planned_for.empty())
+    lines.add("  for", "{}; this run is not on that machine, its times will differ", setup.planned_for);
+}
+
+void add_prediction_lines(Lines& lines, const Setup& setup) {
+  const Plan& plan = *setup.plan;
+  const double step = plan.predicted_step_seconds;
+  lines.add("predicted", "{} per step, {} tokens/s, planned stall {:.1f}%", format_seconds(step),
+            grouped(static_cast<std::uint64_t>(static_cast<double>(setup.tokens_per_step()) / step)),
+            100 * plan.predicted_stall_seconds / step);
+  add_planned_for(lines, setup);
+  lines.add("lower bound", "{} per step for any plan in this budget, bound by {}",
+            format_seconds(plan.lower_bound_seconds), plan.bound_by);
+}
+
+void add_loss_line(Lines& lines, const DataDescription& data, const RunStatistics& run) {
+  const double loss = run.last_mean_loss();
+  std::string note;
+  if (!data.loss_of.empty()) note = "; " + data.loss_of;
+  if (const auto& yardstick = data.yardstick)
+    note = fmt::format("; {} {:.4f}: {}", yardstick->name, yardstick->nats,
+                       loss < yardstick->nats ? yardstick->below : yardstick->above);
+  lines.add("loss", "{:.4f} nats, mean of the last {} steps{}", loss, run.last_losses(), note);
+}
+
+void add_attention_lines(Lines& lines, const AttentionUse& use) {
+  if (attention_methods(use).empty()) return;
+  lines.add("attention", "{} launches of cuDNN, {} of our own kernels for bf16, {} of those for f32",
+            grouped(use.cudnn), grouped(use.own), grouped(use.plain));
+  for (const std::string& refusal : use.refusals) lines.add("  slower", "{}", refusal);
+}
+
+}  // namespace
+
+std::string setup_table(const Setup& setup) {
+  Lines lines;
+  add_model_lines(lines, setup);
+  lines.gap();
+  add_memory_lines(lines, setup);
+  add_plan_lines(lines, setup);
+  lines.gap();
+  add_prediction_lines(lines, setup);
+  return std::move(lines).text();
+}
+
+void RunStatistics::add(const StepReport& report) {
+  losses_[steps_ % window] = report.loss;
+  ++steps_;
+  seconds_ += report.seconds;
+  between_seconds_ += report.idle_seconds;
+  if (steps_ == start_up + 1) steady_seconds_ = steady_stall_ = 0;
+  steady_seconds_ += report.seconds;
+  steady_stall_ += report.seconds * report.stall_fraction;
+  device_peak_bytes_ = std::max(device_peak_bytes_, report.device_peak_bytes);
+  h2d_bytes_ = report.h2d_bytes;
+  d2h_bytes_ = report.d2h_bytes;
+  verified_replays_ += report.verified_replays;
+}
+
+void RunStatistics::add(const AttentionUse& step) {
+  attention_.cudnn += step.cudnn;
+  attention_.own += step.own;
+  attention_.plain += step.plain;
+  attention_.refusals = step.refusals;
+}
+
+std::string attention_methods(const AttentionUse& use) {
+  std::string methods;
+  const auto add = [&](std::uint64_t launches, const char* name) {
+    if (launches > 0) methods += (methods.empty() ? "" : "+") + std::string(name);
+  };
+  add(use.cudnn, "cudnn");
+  add(use.own, "own");
+  add(use.plain, "plain");
+  return methods;
+}
+
+std::uint64_t RunStatistics::last_losses() const { return std::min(steps_, window); }
+
+double RunStatistics::last_mean_loss() const {
+  const std::uint64_t count = last_losses();
+  if (count == 0) return std::numeric_limits<double>::quiet_NaN();
+  double sum = 0;
+  for (std::uint64_t i = 0; i < count; ++i) sum += losses_[i];
+  return sum / static_cast<double>(count);
+}
+
+double RunStatistics::step_seconds() const {
+  const std::uint64_t count = steps_ > start_up ? steps_ - start_up : steps_;
+  return count == 0 ? 0 : steady_seconds_ / static_cast<double>(count);
+}
+
+double RunStatistics::stall_fraction() const {
+  return steady_seconds_ > 0 ? steady_stall_ / steady_seconds_ : 0;
+}
+
+std::string summary(const Setup& setup, const RunStatistics& run) {
+  const Plan& plan = *setup.plan;
+  const double step = run.step_seconds();
+  const double tokens = static_cast<double>(setup.tokens_per_step());
+  Lines lines;
+  add_loss_line(lines, setup.data, run);
+  const StartSeconds& start = setup.start;
+  lines.add("start", "{} for the device, {} to plan, {} for memory ({} of it to pin) and weights",
+            format_seconds(start.device), format_seconds(start.plan), format_seconds(start.engine),
+            format_seconds(start.pinning));
+  lines.add("steps", "{} in {}, {} tokens/s", grouped(run.steps()), format_seconds(run.seconds()),
+            grouped(static_cast<std::uint64_t>(step > 0 ? tokens / step : 0)));
+  if (run.between_seconds() > 0)
+    lines.add("between", "{} between steps: evaluation, checkpoints", format_seconds(run.between_seconds()));
+  lines.add("step time", "{}; predicted {} ({:+.1f}%), {:.2f}x the lower bound ({})", format_seconds(step),
+            format_seconds(plan.predicted_step_seconds), 100 * (plan.predicted_step_seconds / step - 1),
+            step / plan.lower_bound_seconds, plan.bound_by);
+  add_planned_for(lines, setup);
+  lines.add("  stall", "measured {:.1f}%, planned {:.1f}%", 100 * run.stall_fraction(),
+            100 * plan.predicted_stall_seconds / plan.predicted_step_seconds);
+  const Bytes budget = setup.options->budget.device;
+  lines.add("device peak", "{} bytes touched, {} planned, budget {}; {} of the need", run.device_peak_bytes(),
+            plan.device_peak_bytes, budget == unlimited ? "unlimited" : fmt::format("{} bytes", budget),
+            share(run.device_peak_bytes(), setup.need));
+  lines.add("traffic", "{} in and {} out per step; planned {} and {}", format_bytes(run.h2d_bytes()),
+            format_bytes(run.d2h_bytes()), format_bytes(plan.h2d_bytes), format_bytes(plan.d2h_bytes));
+  add_attention_lines(lines, run.attention());
+  if (setup.options->verify)
+    lines.add("verified", "{} replays, each with the bits of its op's first launch",
+              grouped(run.verified_replays()));
+  return std::move(lines).text();
+}
+
+std::string divergence_message(const std::string& finding, const Options& options,
+                               const std::string& checkpoint) {
+  const std::string clip =
+      options.clip == 0 ? "clip gradients with --clip 1" : fmt::format("--clip (now {})", options.clip);
+  const std::string from =
+      checkpoint.empty()
+          ? ", and begin again: there is no checkpoint from before"
+          : fmt::format(", and go on from before with --resume {}, or an earlier one", checkpoint);
+  return fmt::format("{}; the training has diverged: lower --learning-rate (now {}), or {}{}", finding,
+                     options.learning_rate, clip, from);
+}
+
+std::string divergence_message(const NonFinite::Finding& finding, const Options& options,
+                               const std::string& checkpoint) {
+  const std::string text = fmt::format("step {}: {}", finding.step + 1, finding.text);
+  if (finding.origin != NonFinite::Origin::unknown) return divergence_message(text, options, checkpoint);
+  return text + (checkpoint.empty() ? "; begin again" : "; go on with --resume " + checkpoint);
+}
+
+std::string infeasible_message(const Infeasible& infeasible, Policy policy) {
+  const char* flag = infeasible.host ? "--host-memory" : "--device-memory";
+  return fmt::format(
+      "{} {}: {}too small; the smallest that works is {} bytes ({}), which op {} needs: give {} {}", flag,
+      infeasible.budget,
+      policy == Policy::automatic ? "" : fmt::format("with --policy {} ", to_string(policy)),
+      infeasible.minimum, format_bytes(infeasible.minimum), infeasible.op, flag, infeasible.minimum);
+}
+
+}  // namespace stowage::samples

@@ -1,0 +1,99 @@
+// What train_gpt and train_bert tell people: the table at the start and the summary at the end.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "samples/options/options.h"
+#include "samples/task/task.h"
+#include "stowage/cuda_device.h"
+#include "stowage/engine.h"
+#include "stowage/graph.h"
+#include "stowage/plan.h"
+#include "tools/calibrate/rate_fit.h"
+
+namespace stowage::samples {
+
+// Wall seconds of what comes before the first step.
+struct StartSeconds {
+  double device = 0;  // to open it, and to calibrate where there is no machine file
+  double plan = 0;
+  double engine = 0;   // pinned memory, the arena, initial weights
+  double pinning = 0;  // of `engine`
+};
+
+// What is known before the first step.
+struct Setup {
+  const Options* options = nullptr;
+  const Graph* graph = nullptr;
+  const Plan* plan = nullptr;
+  Machine machine;
+  DataDescription data;
+  std::uint64_t epoch_samples = 0;  // Task::samples
+  // Overhead included, as `stowage plan` has them.
+  Bytes need = 0;
+  Bytes minimum = 0;
+  std::string device;              // which, and why
+  std::string planned_for;         // RunDevice::planned_for
+  FittedRates fitted{true, true};  // RunDevice::fitted
+  StartSeconds start;
+
+  std::uint64_t tokens_per_step() const {
+    return static_cast<std::uint64_t>(options->model.batch * options->model.sequence);
+  }
+};
+
+std::string setup_table(const Setup& setup);
+
+// Gathers what the summary says.
+class RunStatistics {
+ public:
+  void add(const StepReport& report);
+  void add(const AttentionUse& step);  // of a step on a card
+  std::uint64_t steps() const { return steps_; }
+  double last_mean_loss() const;      // of at most the last 20 steps; NaN without any
+  std::uint64_t last_losses() const;  // how many that is
+  double seconds() const { return seconds_; }
+  double between_seconds() const { return between_seconds_; }  // beside these
+  // Mean over the steps in the steady state (all but the first two where there are more).
+  double step_seconds() const;
+  double stall_fraction() const;
+  Bytes device_peak_bytes() const { return device_peak_bytes_; }
+  // Bytes of the last step.
+  Bytes h2d_bytes() const { return h2d_bytes_; }
+  Bytes d2h_bytes() const { return d2h_bytes_; }
+  std::uint64_t verified_replays() const { return verified_replays_; }  // of all steps
+  const AttentionUse& attention() const { return attention_; }          // of all steps
+
+ private:
+  static constexpr std::uint64_t window = 20;
+  static constexpr std::uint64_t start_up = 2;
+  double losses_[window] = {};
+  std::uint64_t steps_ = 0;
+  double seconds_ = 0;
+  double between_seconds_ = 0;
+  double steady_seconds_ = 0;
+  double steady_stall_ = 0;
+  Bytes device_peak_bytes_ = 0;
+  Bytes h2d_bytes_ = 0;
+  Bytes d2h_bytes_ = 0;
+  std::uint64_t verified_replays_ = 0;
+  AttentionUse attention_;
+};
+
+// The methods that computed attention, "cudnn+own"; empty where none did. Bits depend on them.
+std::string attention_methods(const AttentionUse& use);
+
+std::string summary(const Setup& setup, const RunStatistics& run);
+
+// Sentence for values that are not finite, with what to do. `finding`: what was found; `checkpoint`: to go
+// back to, empty: there is none.
+std::string divergence_message(const std::string& finding, const Options& options,
+                               const std::string& checkpoint);
+std::string divergence_message(const NonFinite::Finding& finding, const Options& options,
+                               const std::string& checkpoint);
+
+// Sentence for a budget that no plan fits, with the smallest one that works.
+std::string infeasible_message(const Infeasible& infeasible, Policy policy);
+
+}  // namespace stowage::samples

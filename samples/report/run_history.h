@@ -1,0 +1,86 @@
+// What --report shows of a run: every step's values, in a bounded number of columns.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "samples/report/report.h"
+#include "samples/report/step_log.h"
+#include "stowage/plan_report.h"
+
+namespace stowage::samples {
+
+// Values by rising step. Columns are of the same number of steps, which doubles whenever there would be more
+// of them than `most_columns`: then two at a time become one.
+class ColumnLine {
+ public:
+  static constexpr std::size_t most_columns = 512;
+
+  // Values that are not finite are left out.
+  void add(std::uint64_t step, double value);
+  std::vector<RunColumn> columns() const;
+
+ private:
+  struct Column {
+    RunColumn of;  // but for the mean
+    double sum = 0;
+    std::uint64_t count = 0;
+  };
+  static void join(Column& column, const Column& other);
+  void halve();
+
+  std::vector<Column> columns_;
+  std::uint64_t first_ = 0;
+  std::uint64_t width_ = 1;  // steps
+};
+
+class RunRecorder {
+ public:
+  void add(const StepRecord& record);
+  // A value that is measured now and then: points of this name beside the training loss. Steps count from 1.
+  void add_evaluation(const std::string& name, std::uint64_t step, double value);
+  // Those of its values that end in "loss".
+  void add(const EvaluationRecord& record);
+  // Of a run that goes on: how many steps were made before, and what --log has kept of them. Step times are
+  // left out, which were those of another plan.
+  void add_before(std::uint64_t steps, std::string_view log);
+  // Why the run ended before its last step, as it was asked to, or as it failed.
+  void stop(std::string why) { stopped_ = std::move(why); }
+  void fail(std::string why) { failure_ = std::move(why); }
+
+  RunHistory history(const Setup& setup, const RunStatistics& run) const;
+
+ private:
+  struct Evaluation {
+    std::string name;
+    ColumnLine values;
+  };
+  void add_logged(std::string_view text);
+  RunHistory::Group run_group(const Setup& setup, const RunStatistics& run) const;
+  RunChart loss_chart() const;
+  RunChart time_chart(const Plan& plan) const;
+
+  ColumnLine loss_;
+  ColumnLine rate_;
+  ColumnLine norm_;
+  ColumnLine seconds_;
+  std::vector<Evaluation> evaluations_;  // in order of their first value
+  EvaluationRecord evaluated_;           // the last
+  std::optional<std::uint64_t> best_;    // the step with the least loss, of --keep-best
+  std::uint64_t before_ = 0;             // steps that an earlier run made
+  std::uint64_t before_shown_ = 0;       // of these, that its log has
+  std::string stopped_;
+  std::string failure_;
+};
+
+// Its kind and sizes, as `stowage plan` has them.
+std::string model_title(const Options& options);
+
+// The page of --report: the run, and below it its plan.
+std::string run_page(const Setup& setup, const RunStatistics& run, const RunRecorder& recorder);
+
+}  // namespace stowage::samples

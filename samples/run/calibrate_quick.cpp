@@ -1,0 +1,76 @@
+#include "samples/run/calibrate_quick.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "stowage/graph_builder.h"
+#include "stowage/simulated_device.h"
+#include "tools/calibrate/host_probe.h"
+#include "tools/calibrate/step_probe.h"
+
+namespace stowage::samples {
+namespace {
+
+constexpr double time_limit = 0.5;  // seconds of steps alone; a started one is finished
+constexpr int least_rounds = 4;     // … however long they take
+constexpr std::int64_t host_elements = std::int64_t{4} << 20U;
+constexpr double flops_per_round = 3e10;
+
+// As much of the model as runs in some hundred milliseconds: the whole batch before more layers. What stays
+// in caches and what does not is then like the model's.
+GptConfig probe(const GptConfig& model) {
+  constexpr std::int64_t widest = 1024;
+  constexpr double most_parameters = 16e6;
+  const std::int64_t per_head = std::min(model.width / model.heads, widest);
+  GptConfig result = model;
+  result.heads = std::clamp(model.heads, std::int64_t{1}, widest / per_head);
+  result.width = per_head * result.heads;
+  result.sequence = std::min(model.sequence, std::int64_t{512});
+  const double parameters = 12.0 * static_cast<double>(result.width) * static_cast<double>(result.width);
+  const double sample_flops = 6 * parameters * static_cast<double>(result.sequence);
+  const auto within = [](double most, std::int64_t limit) {
+    return std::clamp(static_cast<std::int64_t>(std::min(most, 1e6)), std::int64_t{1}, limit);
+  };
+  result.batch = within(flops_per_round / sample_flops, model.batch / model.micro_batches);
+  const double layer_flops = sample_flops * static_cast<double>(result.batch);
+  result.layers = within(std::min(flops_per_round / layer_flops, most_parameters / parameters), model.layers);
+  result.micro_batches = std::min<std::int64_t>(model.micro_batches, 2);  // the second one adds to gradients
+  result.batch *= result.micro_batches;
+  return result;
+}
+
+// Inputs of a model as a probe gives them.
+std::vector<ProbeInput> inputs_of(const BuiltModel& model) {
+  std::vector<ProbeInput> inputs;
+  for (const ModelInput& input : model.inputs) inputs.push_back({input.value.id, input.least, input.values});
+  return inputs;
+}
+
+}  // namespace
+
+Calibration calibrate_quick(const BuildModel& build, const GptConfig& model, const AdamW& optimizer,
+                            const Link& link) {
+  GraphBuilder builder;
+  const BuiltModel built = build(builder, probe(model));
+  const auto device = open_simulated_device({.capacity = unlimited, .poison = Poison::sampled});
+  StepProbe run(*device, builder.finish(built.loss, optimizer), inputs_of(built));
+  run.step();  // libraries compile their kernels, pages are touched
+  const StepProbe::Step alone = run.steps(least_rounds, for_seconds(time_limit));
+  Calibration result;
+  Machine& machine = result.machine;
+  machine.h2d = machine.d2h = link;
+  std::vector<OpTime> times;
+  const Graph& graph = run.graph();
+  for (OpId id = 0; id < graph.ops.size(); ++id) {
+    const Op& op = graph.op(id);
+    result.profile.add(op.kernel, op.cost, alone.ops[id]);
+    if (op.phase != Phase::update) times.push_back({op.cost, alone.ops[id]});
+  }
+  result.fitted = fit_rates(times, machine);
+  machine.host_bytes_per_second =
+      measure_host({.elements = host_elements, .repetitions = 5}).back().bytes_per_second;
+  measure_shares(run, alone.whole, link, machine);
+  return result;
+}
+
+}  // namespace stowage::samples

@@ -1,0 +1,355 @@
+#include "samples/run/checkpoints.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <iterator>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "samples/report/report.h"
+#include "src/base/printable.h"
+#include "src/graph/finite.h"
+#include "stowage/error.h"
+#include "tools/choices/model_spec.h"
+
+namespace stowage::samples {
+namespace {
+
+constexpr const char* steps_field = "training.steps";
+constexpr const char* head_tokens_field = "model.head_tokens";
+constexpr const char* first_head_tokens = "2048";         // of checkpoints that do not say
+constexpr const char* method_field = "device.attention";  // not of runs without a card
+
+// What a resumed run may have otherwise than the run before; all but --steps only if the flag is given, so
+// that a flag that was forgotten is not one that was changed.
+struct Changeable {
+  const char* field;
+  const char* flag;
+  const char* what;
+};
+constexpr const char* other_rates = "other learning rates, and other bits";
+constexpr const char* other_bits = "other bits";
+constexpr Changeable changeable[] = {
+    {steps_field, "--steps", other_rates},
+    {"training.learning_rate", "--learning-rate", other_rates},
+    {"training.schedule", "--schedule", other_rates},
+    {"training.final_share", "--final-share", other_rates},
+    {"optimizer.clip", "--clip", other_bits},
+    {"optimizer.beta1", "--beta1", other_bits},
+    {"optimizer.beta2", "--beta2", other_bits},
+    {"optimizer.epsilon", "--epsilon", other_bits},
+    {"model.micro_batches", "--micro-batches", "sums in another order, and other bits"},
+    {head_tokens_field, "--head-chunk", other_bits}};
+
+// Runs `action`, and puts the flag before what it complains of.
+template <class Action>
+auto with_flag(const char* flag, Action action) {
+  try {
+    return action();
+  } catch (const DamagedCheckpoint& error) {
+    throw InvalidInput(error.good().empty() ? fmt::format("{} {}", flag, error.what())
+                                            : fmt::format("{} {}: give --resume {} to go on from that one",
+                                                          flag, error.what(), error.good()));
+  } catch (const InvalidInput& error) {
+    throw InvalidInput(fmt::format("{} {}", flag, error.what()));
+  }
+}
+
+Bytes copy_bytes(const Options& options, const Graph& graph) {
+  if (options.checkpoint_folder.empty() || options.checkpoint_blocking) return 0;
+  return checkpoint_bytes(checkpoint_tensors(graph));
+}
+
+}  // namespace
+
+std::map<std::string, std::string> configuration_of(const Options& options,
+                                                    const std::map<std::string, std::string>& task) {
+  const GptConfig& model = options.model;
+  const AdamW optimizer = optimizer_of(options);
+  const auto exact = [](auto value) { return fmt::format("{}", value); };
+  std::map<std::string, std::string> result = {
+      {"model.type", exact(to_string(options.type))},
+      {"model.layers", exact(model.layers)},
+      {"model.width", exact(model.width)},
+      {"model.heads", exact(model.heads)},
+      {"model.vocabulary", exact(model.vocabulary)},
+      {"model.padded_vocabulary", exact(std::max(model.vocabulary, model.padded_vocabulary))},
+      {"model.sequence", exact(model.sequence)},
+      {"model.batch", exact(model.batch)},
+      {"model.micro_batches", exact(model.micro_batches)},
+      {"model.embedding_dropout", exact(model.embedding_dropout.value_or(model.dropout))},
+      {"model.attention_dropout", exact(model.attention_dropout.value_or(model.dropout))},
+      {"model.residual_dropout", exact(model.residual_dropout.value_or(model.dropout))},
+      {"model.epsilon", exact(model.epsilon)},
+      {head_tokens_field, exact(head_tokens(model, options.type))},
+      {"optimizer.kind", "adamw"},
+      {"optimizer.beta1", exact(optimizer.beta1)},
+      {"optimizer.beta2", exact(optimizer.beta2)},
+      {"optimizer.epsilon", exact(optimizer.epsilon)},
+      {"optimizer.weight_decay", exact(optimizer.weight_decay)},
+      {"optimizer.decayed", exact(to_string(optimizer.decayed))},
+      {"optimizer.clip", exact(optimizer.clip)},
+      {"training.learning_rate", exact(options.learning_rate)},
+      {"training.schedule", exact(to_string(options.descent))},
+      {"training.final_share", exact(options.final_share)},
+      {"training.warmup", exact(options.warmup)},
+      {steps_field, exact(options.steps)},
+      {"training.seed", exact(options.seed)}};
+  result.insert(task.begin(), task.end());
+  return result;
+}
+
+Budget budget_beside_copy(const Options& options, const Graph& graph) {
+  Budget budget = options.budget;
+  const Bytes copy = copy_bytes(options, graph);
+  if (budget.host == unlimited || copy == 0) return budget;
+  if (budget.host <= copy)
+    throw InvalidInput(
+        fmt::format("--host-memory {}: the copy of the state that checkpoints are written from "
+                    "takes {} of it; give more, or add --checkpoint-blocking",
+                    format_bytes(budget.host), format_bytes(copy)));
+  budget.host -= copy;
+  return budget;
+}
+
+Checkpoint checkpoint_at(const std::string& path) {
+  std::error_code error;
+  const bool folder = std::filesystem::is_directory(path, error) &&
+                      !std::filesystem::exists(std::filesystem::path(path) / "state.json", error);
+  const auto there = folder ? list_checkpoints(path) : std::vector<CheckpointName>();
+  if (!there.empty())
+    throw InvalidInput(
+        fmt::format("{}: this is a folder of checkpoints: give one of them, such as --resume {}, "
+                    "the newest, or --checkpoint {} --resume",
+                    path, there.front().path, path));
+  return Checkpoint(path);
+}
+
+RunCheckpoints::RunCheckpoints(Options& options, const Task& task) : options_(options), task_(task) {
+  if (options.plan_only) return;
+  configuration_ = configuration_of(options, task.configuration());
+  if (!options.checkpoint_folder.empty())
+    with_flag("--checkpoint", [&] { folder_.emplace(options.checkpoint_folder, options.keep); });
+  if (options.resume) with_flag("--resume", [&] { take_start(); });
+  if (folder_) take_best();
+  if (best_) notes_ += fmt::format("best so far   {}/best: loss {:.4f}\n", folder_->path(), *best_);
+  if (options.resume || !folder_) return;
+  const auto there = list_checkpoints(folder_->path());
+  if (!there.empty())
+    throw InvalidInput(
+        fmt::format("--checkpoint {}: there are checkpoints in it, the newest of step {}; add "
+                    "--resume to go on from that, or name another folder",
+                    options.checkpoint_folder, there.front().step));
+}
+
+void RunCheckpoints::take_start() {
+  {
+    const Underway work("checking", "the checkpoint to go on from");
+    if (!options_.resume_from.empty())
+      start_ = checkpoint_at(options_.resume_from);
+    else
+      start_ = open_newest_checkpoint(folder_->path());
+  }
+  if (!start_ && options_.trains_nothing)
+    throw InvalidInput(
+        fmt::format("{}: there is no checkpoint in it, and --steps 0 makes none", folder_->path()));
+  if (!start_) {
+    notes_ = fmt::format("resume        no checkpoint in {} yet: from the beginning\n", folder_->path());
+    return;
+  }
+  keep_head_tokens();
+  std::map<std::string, std::string> wanted = configuration_;
+  if (options_.trains_nothing) keep_training(wanted);
+  allow_changes(wanted);
+  auto comparable = wanted;
+  if (!start_->state().configuration.contains(head_tokens_field)) comparable.erase(head_tokens_field);
+  start_->require_configuration(comparable);
+  saved_ = first_step();
+  if (options_.trains_nothing) {
+    options_.steps = first_step();
+    notes_ = fmt::format("resume        {}: step {}; nothing is trained\n", start_->folder(), first_step());
+    return;
+  }
+  if (first_step() > options_.steps)
+    throw InvalidInput(fmt::format(
+        "{}: it is of step {}, and {} {}; give more", start_->folder(), first_step(),
+        options_.epochs ? fmt::format("--epochs {} are", *options_.epochs) : "--steps is", options_.steps));
+  notes_ = fmt::format("resume        {}: step {} of {}\n", start_->folder(), first_step(), options_.steps);
+  for (const auto& [field, flag, what] : changeable)
+    if (wanted[field] != configuration_[field])
+      notes_ += fmt::format("              {} was {} and is {}: from here on {}\n", flag, wanted[field],
+                            configuration_[field], what);
+}
+
+// What is not asked for anew stays: the order of sums, and so the bits, of the run before.
+void RunCheckpoints::keep_head_tokens() {
+  if (options_.changed.contains("--head-chunk")) return;
+  const auto& stored = start_->state().configuration;
+  const auto found = stored.find(head_tokens_field);
+  const std::string text = found == stored.end() ? first_head_tokens : found->second;
+  options_.model.head_tokens =
+      parse_count(fmt::format("{}: 'configuration.{}'", start_->folder(), head_tokens_field), text);
+  configuration_[head_tokens_field] = text;
+}
+
+// Without a step it matters what the model computes, and whether it has seen what is evaluated.
+void RunCheckpoints::keep_training(std::map<std::string, std::string>& wanted) {
+  static const std::set<std::string> computed = {"model.kind",     "model.type",    "model.layers",
+                                                 "model.width",    "model.heads",   "model.vocabulary",
+                                                 "model.sequence", "model.epsilon", "model.padded_vocabulary",
+                                                 "data.tokenizer"};
+  const auto& stored = start_->state().configuration;
+  const auto differs = [&](const char* field) {
+    const auto theirs = stored.find(field);
+    const auto ours = wanted.find(field);
+    return ours != wanted.end() && (theirs == stored.end() || theirs->second != ours->second);
+  };
+  if (options_.evaluate_every > 0 && options_.evaluation_data.empty() && differs("data.text"))
+    throw InvalidInput(fmt::format(
+        "{}: it was not trained on what --data leaves beside the tail that is held out, so it may "
+        "have seen that tail; name what to evaluate by --evaluation-data, or give the "
+        "--evaluation-share of its training",
+        start_->folder()));
+  for (auto it = wanted.begin(); it != wanted.end();)
+    it = computed.contains(it->first) ? std::next(it) : wanted.erase(it);
+  for (const auto& [field, value] : stored)
+    if (!computed.contains(field)) wanted[field] = value;
+}
+
+// As the folder has it. A later one than what was saved is of a run that was given up.
+void RunCheckpoints::take_best() {
+  if (!options_.keep_best) return;
+  const auto best = find_best_checkpoint(folder_->path());
+  best_ = best && best->step <= saved_ ? std::optional(best->score) : std::nullopt;
+}
+
+void RunCheckpoints::take_graph(const Graph& graph) {
+  graph_ = &graph;
+  if (start_) with_flag("--resume", [&] { start_->require_graph(graph); });
+}
+
+// Training on otherwise is a choice; what it is follows the flags from here on.
+void RunCheckpoints::allow_changes(std::map<std::string, std::string>& wanted) {
+  const auto& stored = start_->state().configuration;
+  for (const Changeable& each : changeable) {
+    const auto found = stored.find(each.field);
+    const bool allowed = std::string_view(each.flag) == "--steps" || options_.changed.contains(each.flag);
+    if (found != stored.end() && allowed) wanted[each.field] = found->second;
+  }
+  // What this run's is shows in its first step.
+  if (const auto found = stored.find(method_field); found != stored.end())
+    wanted[method_field] = before_ = found->second;
+}
+
+void RunCheckpoints::made_with(const std::string& attention) {
+  if (attention.empty()) return;
+  configuration_[method_field] = attention;
+  const std::string before = std::exchange(before_, {});
+  if (before.empty() || before == attention) return;
+  const std::string differs =
+      fmt::format("{}/state.json: 'configuration.{}' is '{}', and that of this run is '{}'", start_->folder(),
+                  method_field, before, attention);
+  const char* const asked = std::getenv("STOWAGE_ATTENTION");
+  if (asked == nullptr || *asked == '\0') {
+    // A run by several methods can be gone on with where each shape gets the method that it had.
+    const std::string same = before == "cudnn" || before == "own"
+                                 ? fmt::format("set STOWAGE_ATTENTION={} to go on as it was begun", before)
+                                 : "use the same card and libraries to go on as it was begun";
+    throw InvalidInput(fmt::format(
+        "--resume {}: it leads to other bits: {}, or set STOWAGE_ATTENTION=auto to go on with other bits",
+        differs, same));
+  }
+  std::fprintf(stderr, "%s: warning: %s: from here on other bits\n", program_name(options_.kind),
+               differs.c_str());
+}
+
+std::string RunCheckpoints::begin(Engine& engine) {
+  if (start_) with_flag("--resume", [&] { start_->load(*graph_, state_access(engine)); });
+  if (folder_ && !options_.trains_nothing) {
+    saver_.emplace(*folder_, *graph_, options_.checkpoint_blocking ? Saving::blocking : Saving::background);
+    notes_ += fmt::format("checkpoints   {}: every {} steps, the last {}{} kept; {}\n", folder_->path(),
+                          options_.checkpoint_every, options_.keep, options_.keep_best ? " and the best" : "",
+                          options_.checkpoint_blocking
+                              ? "steps wait for them"
+                              : "a copy of " + format_bytes(saver_->copy_bytes()) + " on the host");
+  }
+  return notes_.empty() ? notes_ : notes_ + '\n';
+}
+
+bool RunCheckpoints::evaluated(const Engine& engine, double loss) {
+  if (!saver_ || !options_.keep_best || !std::isfinite(loss)) return false;
+  evaluated_ = engine.completed_steps();
+  loss_ = loss;
+  is_best_ = !best_ || loss < *best_;
+  if (is_best_) best_ = loss;
+  return is_best_;
+}
+
+void RunCheckpoints::after_step(Engine& engine) {
+  if (!saver_) return;
+  tell_failures();
+  const bool best = std::exchange(is_best_, false);
+  if (best || engine.completed_steps() % options_.checkpoint_every == 0)
+    save(engine, best ? CheckpointRank::best : CheckpointRank::newest);
+}
+
+void RunCheckpoints::finish(Engine& engine) {
+  if (!saver_) return;
+  if (engine.completed_steps() != saved_) save(engine);
+  saver_->finish();
+  tell_failures();
+}
+
+void RunCheckpoints::save(Engine& engine, CheckpointRank rank) {
+  CheckpointState state;
+  state.step = saved_ = engine.completed_steps();
+  state.seed = options_.seed;
+  state.data_position = task_.position(state.step);
+  state.configuration = configuration_;
+  if (evaluated_ == state.step) state.score = loss_;
+  StateAccess access = state_access(engine);
+  access.read = [&](TensorId id, Bytes offset, std::span<std::byte> into) {
+    engine.read(id, offset, into);
+    const Tensor& tensor = graph_->tensor(id);
+    const auto element = first_non_finite(tensor.type, into);
+    if (!element) return;
+    const std::string text = fmt::format("step {}: its update left {} in '{}' at element {}",
+                                         engine.completed_steps(), element->is_nan ? "NaN" : "an infinity",
+                                         tensor.name, offset / size_of(tensor.type) + element->index);
+    throw Error(divergence_message(text, options_, last_before(engine)));
+  };
+  saver_->save(std::move(state), access, rank);
+}
+
+std::string RunCheckpoints::last_before(const Engine& engine) {
+  if (folder_) {
+    saver_->finish();
+    for (const CheckpointName& each : list_checkpoints(folder_->path()))
+      if (each.step < engine.completed_steps()) return each.path;
+  }
+  return start_ ? start_->folder() : "";
+}
+
+void RunCheckpoints::tell_failures() {
+  for (const std::string& failure : saver_->take_failures()) {
+    failed_ = true;
+    take_best();
+    std::fprintf(stderr, "%s: warning: %s\n", program_name(options_.kind), printable_lines(failure).c_str());
+  }
+}
+
+void RunCheckpoints::require_saved() const {
+  if (!failed_) return;
+  throw Error(
+      fmt::format("--checkpoint {}: the run is done, but not all its checkpoints could be written; see "
+                  "the warnings above",
+                  options_.checkpoint_folder));
+}
+
+}  // namespace stowage::samples

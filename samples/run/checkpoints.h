@@ -1,0 +1,93 @@
+// --checkpoint and --resume: where a run begins, and what it saves.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "samples/options/options.h"
+#include "samples/task/task.h"
+#include "stowage/checkpoint.h"
+#include "stowage/engine.h"
+#include "tools/console/underway.h"
+
+namespace stowage::samples {
+
+// What a resumed run must have in common with the one that it goes on with. `task`: Task::configuration.
+std::map<std::string, std::string> configuration_of(const Options& options,
+                                                    const std::map<std::string, std::string>& task);
+
+// The host memory that is left to the plan beside the copy that checkpoints are written from. Throws
+// InvalidInput naming --host-memory where the copy takes it all.
+Budget budget_beside_copy(const Options& options, const Graph& graph);
+
+// The checkpoint of --resume PATH. Throws InvalidInput, also for a folder of checkpoints, of which it names
+// the newest.
+Checkpoint checkpoint_at(const std::string& path);
+
+class RunCheckpoints {
+ public:
+  // Makes and locks the folder, and reads and checks the checkpoint to resume from, both before the work.
+  // With --plan-only it does neither. A resumed run takes the head's chunk from its checkpoint, unless
+  // --head-chunk is given: `options` then says it. Throws InvalidInput naming the flag. `options` and `task`
+  // must outlive it.
+  RunCheckpoints(Options& options, const Task& task);
+
+  // The model of `options`, before what follows; it must outlive this. Throws InvalidInput naming --resume
+  // where the checkpoint has other tensors.
+  void take_graph(const Graph& graph);
+
+  bool resumes() const { return start_.has_value(); }
+  std::uint64_t first_step() const { return resumes() ? start_->state().step : 0; }
+
+  // Values of the checkpoint into `engine`, which was made with first_step(); and the host copy is made.
+  // Returns lines for the user, "" where there is nothing to tell.
+  std::string begin(Engine& engine);
+  // Which methods computed attention in the step that was made (attention_methods): it stands in the
+  // checkpoints, since bits depend on it. Throws InvalidInput where the run that this one goes on with had
+  // others, unless STOWAGE_ATTENTION is set: then that is told on stderr, once.
+  void made_with(const std::string& attention);
+  // The loss that was measured behind the last step. Whether it is the least so far, of which after_step then
+  // keeps the checkpoint; never without --keep-best.
+  bool evaluated(const Engine& engine, double loss);
+  // Saves where it is due. What the disk refuses is told on stderr, and the run goes on. Values that are not
+  // finite are not saved: throws Error, and the checkpoints before stay.
+  void after_step(Engine& engine);
+  // Saves what is not saved yet, and waits until it is on the disk.
+  void finish(Engine& engine);
+  // Throws Error where some save failed.
+  void require_saved() const;
+  // Waits for what is being saved. The newest checkpoint of fewer steps than the engine has completed, or the
+  // one that the run began with: its path, "" where there is none.
+  std::string last_before(const Engine& engine);
+
+ private:
+  void take_start();
+  void keep_head_tokens();
+  void keep_training(std::map<std::string, std::string>& wanted);
+  void take_best();
+  void allow_changes(std::map<std::string, std::string>& wanted);
+  void save(Engine& engine, CheckpointRank rank = CheckpointRank::newest);
+  void tell_failures();
+
+  Options& options_;
+  const Task& task_;
+  const Graph* graph_ = nullptr;
+  std::map<std::string, std::string> configuration_;
+  std::optional<CheckpointFolder> folder_;
+  std::optional<Checkpoint> start_;
+  std::string notes_;
+  std::optional<CheckpointSaver> saver_;  // behind the folder that it writes to
+  std::uint64_t saved_ = 0;               // the step of the newest checkpoint that was begun
+  std::optional<double> best_;            // the least loss so far
+  std::optional<double> loss_;            // behind step `evaluated_`
+  std::uint64_t evaluated_ = 0;
+  bool is_best_ = false;  // that one, until its checkpoint is begun
+  bool failed_ = false;
+  std::string before_;  // methods of the checkpoint to go on from, until they were compared
+  OnAbandon undo_{[this] {
+    if (folder_) folder_->remove_unused();
+  }};
+};
+
+}  // namespace stowage::samples

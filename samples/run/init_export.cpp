@@ -1,0 +1,61 @@
+#include "samples/run/init_export.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "samples/options/initial_sizes.h"
+#include "src/base/output_file.h"
+
+namespace stowage::samples {
+
+InitialModel::InitialModel(const Options& options, const Graph& graph) : options_(options) {
+  if (!options.initial) return;
+  of_flag("--init", [&] { files_.emplace(options.init); });
+  about_initial(options, [&] { check_model(*files_, *options.initial, graph); });
+}
+
+std::string InitialModel::load(const Graph& graph, Engine& engine) const {
+  if (!files_) return {};
+  const MissingParameters missing = about_initial(
+      options_, [&] { return load_model(*files_, *options_.initial, graph, access_to(engine)); });
+  std::string text = fmt::format("init          {}: {} tensors", options_.init, files_->size());
+  if (!missing.empty())
+    text += fmt::format("; {} that it lacks start at random: {}", missing.size(), fmt::join(missing, ", "));
+  return text + "\n\n";
+}
+
+ExportedModel::ExportedModel(const Options& options) : options_(options) {
+  if (options.export_folder.empty() || options.plan_only) return;
+  of_flag("--export", [&] { folder_ = std::make_unique<ExportFolder>(options.export_folder); });
+}
+
+std::string ExportedModel::write(const Task& task, const Graph& graph, Engine& engine,
+                                 const InitialModel& initial) {
+  if (!folder_) return {};
+  ModelDescription model = task.description();
+  if (options_.initial) {
+    const auto keep = [](std::optional<std::int64_t> stored, std::optional<std::int64_t>& token) {
+      if (stored) token = stored;
+    };
+    keep(options_.initial->begin_token, model.begin_token);
+    keep(options_.initial->end_token, model.end_token);
+    keep(options_.initial->padding_token, model.padding_token);
+  }
+  save_model(folder_->path(), model, graph, access_to(engine), {.beyond = initial.files()});
+  std::string names;
+  for (const auto& [name, contents] : task.files()) {
+    write_file("--export", folder_->path() + '/' + name, contents);
+    names += ", " + name;
+  }
+  folder_->commit();
+  const std::int64_t sequence = options_.model.sequence;
+  const std::string rows =
+      model.positions == sequence
+          ? ""
+          : fmt::format("; {} positions, of which those behind --sequence {} are as they were read",
+                        model.positions, sequence);
+  return fmt::format("\nexport        {}: safetensors and config.json{}{}\n", options_.export_folder, names,
+                     rows);
+}
+
+}  // namespace stowage::samples

@@ -1,0 +1,47 @@
+// --init and --export: a model from files of Hugging Face, and as such files.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "samples/options/options.h"
+#include "samples/task/task.h"
+#include "stowage/engine.h"
+#include "stowage/model_files.h"
+
+namespace stowage::samples {
+
+// The files of --init; nothing without it.
+class InitialModel {
+ public:
+  // Throws InvalidInput naming --init: the files are not those of the graph's model.
+  InitialModel(const Options& options, const Graph& graph);
+
+  // Parameters of `engine` from the files. Returns a line for the user, "" without files.
+  std::string load(const Graph& graph, Engine& engine) const;
+
+  const TensorFiles* files() const { return files_ ? &*files_ : nullptr; }
+
+ private:
+  const Options& options_;
+  std::optional<TensorFiles> files_;
+};
+
+// The folder of --export; nothing without it, or with --plan-only. Made before the work, so that a bad place
+// is told at once.
+class ExportedModel {
+ public:
+  // Throws InvalidInput naming --export.
+  explicit ExportedModel(const Options& options);
+
+  // Writes the parameters, what the task has beside them, and the folder's name. Positions that were not
+  // trained on are those of `initial`. Returns a line for the user, "" without a folder.
+  std::string write(const Task& task, const Graph& graph, Engine& engine, const InitialModel& initial);
+
+ private:
+  const Options& options_;
+  std::unique_ptr<ExportFolder> folder_;
+};
+
+}  // namespace stowage::samples

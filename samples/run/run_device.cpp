@@ -1,0 +1,127 @@
+#include "samples/run/run_device.h"
+
+#include <fmt/format.h>
+
+#include <unistd.h>
+
+#include <array>
+#include <utility>
+
+#include "src/base/parallel_for.h"
+#include "stowage/choose_device.h"
+#include "stowage/cuda_device.h"
+#include "stowage/error.h"
+#include "stowage/machine_file.h"
+#include "stowage/simulated_device.h"
+#include "tools/calibrate/calibrate.h"
+#include "tools/choices/machine_choice.h"
+
+namespace stowage::samples {
+namespace {
+
+std::string link_text(const Link& link) {
+  if (!link.throttled) return "link as fast as memory";
+  return fmt::format("link {:.3g} GB/s each way after {:.0f} us", link.bytes_per_second / 1e9,
+                     link.latency_seconds * 1e6);
+}
+
+// Training goes on in what is free now, beside what the context and the libraries hold already.
+void fit_budget(Options& options, const MemoryInfo& memory) {
+  const Bytes available = memory.free + memory.overhead;
+  Bytes& budget = options.budget.device;
+  if (budget == unlimited) budget = available;
+  if (budget <= available) return;
+  throw InvalidInput(fmt::format(
+      "--device-memory {}: only {} bytes ({}) of the card are free; give at most that, or end what else "
+      "uses the card",
+      budget, available, format_bytes(available)));
+}
+
+std::string this_host() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+MachineFile machine_of(const std::string& choice) {
+  try {
+    return read_machine(choice, machines_folder());
+  } catch (const InvalidInput& error) {
+    const std::string text = error.what();
+    throw InvalidInput(text.starts_with("--machine") ? text : "--machine " + text);
+  }
+}
+
+// The machine that --machine means, and RunDevice::planned_for where it is not `device` of this host.
+MachineFile wanted_machine(const Options& options, const std::string& device, std::string& planned_for) {
+  MachineFile file = machine_of(options.machine);
+  if (file.device != device || file.host != this_host()) planned_for = describe_machine(file);
+  return file;
+}
+
+BackendChoice chosen(const std::string& name) {
+  try {
+    return choose_device(name);
+  } catch (const InvalidInput& error) {
+    throw InvalidInput(fmt::format("--device: {}", error.what()));
+  }
+}
+
+RunDevice prepare_card(Options& options, const Graph& graph, const BackendChoice& choice) {
+  RunDevice result;
+  result.device = open_cuda_device({.ordinal = choice.ordinal});
+  const LaunchTable kernels = launch_table_for(*result.device);
+  const MachineFile file = options.machine.empty()
+                               ? calibrate(*result.device, kernels, quick_calibration())
+                               : wanted_machine(options, result.device->info().name, result.planned_for);
+  result.machine = machine_for(file, options.type);
+  result.profile = profile_of(file, options.type);
+  result.machine.overhead_bytes = overhead_on(*result.device, result.machine.overhead_bytes,
+                                              most_pinned_bytes(graph, options.budget.host));
+  fit_budget(options, result.device->memory_info());
+  result.device->reset_counters();  // the run's own begin here
+  result.which = choice.reason;
+  return result;
+}
+
+}  // namespace
+
+RunDevice prepare_device(Options& options, const Graph& graph, const BuildModel& build) {
+  const BackendChoice choice = chosen(options.device);
+  if (choice.backend == DeviceBackend::cuda) return prepare_card(options, graph, choice);
+  if (options.type != DataType::f32 && !options.plan_only) {
+    throw InvalidInput(fmt::format(
+        "--type {}: the simulated device computes in f32; train on a CUDA card, or give --plan-only ({})",
+        to_string(options.type), choice.reason));
+  }
+  RunDevice result;
+  if (options.machine.empty()) {
+    Calibration calibration = calibrate_quick(build, options.model, optimizer_of(options), options.link);
+    result.machine = calibration.machine;
+    result.profile = std::move(calibration.profile);
+    result.fitted = calibration.fitted;
+    result.machine.h2d_both_bytes_per_second = result.machine.d2h_both_bytes_per_second =
+        options.link_both_bytes_per_second;
+  } else {
+    const MachineFile file = wanted_machine(options, "simulated", result.planned_for);
+    result.machine = machine_for(file, options.type);
+    result.profile = profile_of(file, options.type);
+  }
+  const int threads = parallel_threads();
+  result.which = fmt::format("{}, {} CPU thread{}, {}", choice.reason, threads, threads == 1 ? "" : "s",
+                             link_text(result.machine.h2d));
+  return result;
+}
+
+std::unique_ptr<Device> open_run_device(RunDevice& prepared, const Options& options) {
+  if (prepared.device) return std::move(prepared.device);
+  return open_simulated_device({.capacity = options.budget.device,
+                                .host_capacity = options.budget.host,
+                                .executor = Executor::threaded,
+                                .h2d = prepared.machine.h2d,
+                                .d2h = prepared.machine.d2h,
+                                .h2d_both_bytes_per_second = prepared.machine.h2d_both_bytes_per_second,
+                                .d2h_both_bytes_per_second = prepared.machine.d2h_both_bytes_per_second,
+                                .poison = Poison::sampled});
+}
+
+}  // namespace stowage::samples

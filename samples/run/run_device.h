@@ -1,0 +1,37 @@
+// What a run plans for, and runs on.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "samples/options/options.h"
+#include "samples/run/calibrate_quick.h"
+#include "samples/task/task.h"
+#include "stowage/device.h"
+#include "tools/calibrate/op_profile.h"
+
+namespace stowage::samples {
+
+struct RunDevice {
+  Machine machine;    // as measured at the start, or as the machine file says
+  OpProfile profile;  // what ops took that were measured at the start, or for the machine file; may be empty
+  FittedRates fitted{true, true};  // rates of `machine` that are not its defaults
+  std::string which;               // for the table: which device, and why
+  // Whose rates the plan takes, if they were not measured on this device and host; else empty.
+  std::string planned_for;
+  // The card, once it had to be asked; a simulated device is opened when its capacity is known.
+  std::unique_ptr<Device> device;
+};
+
+// Picks the device, measures what the planner must know of the model that `build` makes (under a second)
+// unless a file has it, and makes
+// the budget one that the card can keep: an unlimited one becomes what is free on it. Throws InvalidInput
+// for a device that is not there, a type that it does not compute in, a machine that is not known or cannot
+// be read, or a budget beyond what is free.
+// `graph` is what will be trained: what it may page-lock counts to the card's overhead.
+RunDevice prepare_device(Options& options, const Graph& graph, const BuildModel& build);
+
+// The device to train on.
+std::unique_ptr<Device> open_run_device(RunDevice& prepared, const Options& options);
+
+}  // namespace stowage::samples

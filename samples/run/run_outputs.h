@@ -1,0 +1,48 @@
+// The files that a run was asked for.
+#pragma once
+
+#include <functional>
+
+#include "samples/options/options.h"
+#include "samples/report/step_log.h"
+#include "samples/run/init_export.h"
+#include "src/base/output_file.h"
+
+namespace stowage::samples {
+
+// No output may replace what is read (data, tokenizer, model, machine, checkpoints) or another output. Throws
+// InvalidInput naming both flags.
+void check_distinct(const Options& options);
+
+// All of them opened before the work, so that a bad path is told at once. Throws InvalidInput.
+struct Outputs {
+  explicit Outputs(const Options& options)
+      : plan("--plan-json", options.plan_file, Writing::whole),
+        trace("--trace", options.plan_only ? "" : options.trace_file, Writing::whole),
+        report("--report", options.plan_only ? "" : options.report_file, Writing::whole),
+        weights("--weights", options.plan_only ? "" : options.weights_file, Writing::whole),
+        exported(options),
+        log(options.plan_only ? "" : options.log_file) {}
+  OutputFile plan;
+  OutputFile trace;
+  OutputFile report;
+  OutputFile weights;
+  ExportedModel exported;
+  StepLog log;
+};
+
+// What cannot be written is told, and costs neither the training nor the files behind it.
+class Failures {
+ public:
+  explicit Failures(ModelKind kind) : kind_(kind) {}
+
+  // Whether `action` came to its end. Where it throws Error, that is told on stderr.
+  bool spare(const std::function<void()>& action);
+  bool any() const { return any_; }
+
+ private:
+  ModelKind kind_;
+  bool any_ = false;
+};
+
+}  // namespace stowage::samples

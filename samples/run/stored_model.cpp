@@ -1,0 +1,167 @@
+#include "samples/run/stored_model.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstring>
+#include <optional>
+
+#include "kernels/math/bfloat16.h"
+#include "samples/options/initial_sizes.h"
+#include "samples/run/checkpoints.h"
+#include "samples/task/gpt_task.h"
+#include "src/models/limits.h"
+#include "stowage/error.h"
+#include "stowage/safetensors.h"
+
+namespace stowage::samples {
+namespace {
+
+std::string field_of(const CheckpointState& state, const std::string& folder, const std::string& field) {
+  const auto found = state.configuration.find(field);
+  if (found == state.configuration.end())
+    throw InvalidInput(
+        fmt::format("{}/state.json: 'configuration.{}' is missing: it is no checkpoint of "
+                    "train_gpt",
+                    folder, field));
+  return found->second;
+}
+
+template <class Number>
+Number number_of(const CheckpointState& state, const std::string& folder, const std::string& field,
+                 Number least, Number most) {
+  const std::string text = field_of(state, folder, field);
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc() && end == text.data() + text.size() && value >= least && value <= most)
+    return value;
+  throw InvalidInput(fmt::format("{}/state.json: 'configuration.{}' is \"{}\": give a number from {} to {}",
+                                 folder, field, text, least, most));
+}
+
+// A graph's parameters in host memory, and whatever else a checkpoint has of it nowhere.
+class Store {
+ public:
+  explicit Store(const Graph& graph) : graph_(graph), values_(graph.tensors.size()) {}
+
+  void fill(TensorId id, const StateAccess::FillPiece& piece) {
+    std::vector<std::byte>& value = value_of(id);
+    piece(0, value);
+  }
+  void write(TensorId id, Bytes offset, std::span<const std::byte> from) {
+    std::memcpy(value_of(id).data() + offset, from.data(), from.size());
+  }
+  void read(TensorId id, Bytes offset, std::span<std::byte> into) {
+    std::memcpy(into.data(), value_of(id).data() + offset, into.size());
+  }
+
+  std::map<std::string, std::vector<std::byte>> take() {
+    std::map<std::string, std::vector<std::byte>> parameters;
+    for (TensorId id = 0; id < values_.size(); ++id) {
+      const Tensor& tensor = graph_.tensor(id);
+      if (tensor.kind != TensorKind::parameter) continue;
+      std::vector<std::byte> value = std::move(value_of(id));
+      parameters[tensor.name] = tensor.type == DataType::bf16 ? widened(value) : std::move(value);
+    }
+    return parameters;
+  }
+
+ private:
+  std::vector<std::byte>& value_of(TensorId id) {
+    const bool kept = graph_.tensor(id).kind == TensorKind::parameter;
+    std::vector<std::byte>& value = kept ? values_[id] : passing_;
+    value.resize(graph_.tensor(id).bytes());
+    return value;
+  }
+
+  const Graph& graph_;
+  std::vector<std::vector<std::byte>> values_;
+  std::vector<std::byte> passing_;
+};
+
+Graph training_graph(const GptConfig& sizes, DataType type) {
+  GraphBuilder builder(type);
+  return builder.finish(build_gpt(builder, sizes).loss, AdamW{});
+}
+
+StoredModel from_files(const Options& options) {
+  return about_initial(options, [&] {
+    StoredModel model;
+    model.sizes = options.model;
+    model.sizes.batch = 1;
+    const Graph graph = training_graph(model.sizes, DataType::f32);
+    const TensorFiles files(options.init);
+    check_model(files, *options.initial, graph);  // before memory is taken for what config.json claims
+    Store store(graph);
+    load_model(files, *options.initial, graph, access_to(store));
+    model.parameters = store.take();
+    return model;
+  });
+}
+
+StoredModel from_checkpoint(const Checkpoint& checkpoint) {
+  const CheckpointState& state = checkpoint.state();
+  StoredModel model;
+  model.sizes = sizes_in(state, checkpoint.folder());
+  model.knows_tokenizer = true;
+  if (const auto found = state.configuration.find("data.tokenizer"); found != state.configuration.end())
+    model.tokenizer = found->second;
+  const bool narrow = field_of(state, checkpoint.folder(), "model.type") == "bf16";
+  const Graph graph = training_graph(model.sizes, narrow ? DataType::bf16 : DataType::f32);
+  checkpoint.require_graph(graph);
+  Store store(graph);
+  checkpoint.load(graph, state_access(store));
+  model.parameters = store.take();
+  return model;
+}
+
+std::optional<Checkpoint> checkpoint_of(const Options& options) {
+  if (!options.resume_from.empty()) return checkpoint_at(options.resume_from);
+  return open_newest_checkpoint(options.checkpoint_folder);
+}
+
+}  // namespace
+
+std::vector<std::byte> widened(std::span<const std::byte> narrow) {
+  std::vector<std::byte> wide(2 * narrow.size());
+  for (std::size_t i = 0; i < narrow.size(); i += sizeof(Bfloat16)) {
+    Bfloat16 element;
+    std::memcpy(&element, narrow.data() + i, sizeof element);
+    const auto value = static_cast<float>(element);
+    std::memcpy(wide.data() + 2 * i, &value, sizeof value);
+  }
+  return wide;
+}
+
+GptConfig sizes_in(const CheckpointState& state, const std::string& folder) {
+  if (const std::string kind = field_of(state, folder, "model.kind"); kind != "gpt")
+    throw InvalidInput(fmt::format(
+        "{}/state.json: 'configuration.model.kind' is \"{}\": only a GPT writes text", folder, kind));
+  const auto size = [&](const char* field, std::int64_t most = most_of_others) {
+    return number_of<std::int64_t>(state, folder, field, 1, most);
+  };
+  GptConfig sizes;
+  sizes.layers = size("model.layers", most_layers);
+  sizes.width = size("model.width", most_width);
+  sizes.heads = size("model.heads");
+  sizes.vocabulary = size("model.vocabulary");
+  sizes.padded_vocabulary = size("model.padded_vocabulary");
+  sizes.sequence = size("model.sequence");
+  sizes.epsilon = number_of<double>(state, folder, "model.epsilon", 0, 1);
+  sizes.batch = 1;
+  return sizes;
+}
+
+StoredModel read_stored_model(const Options& options) {
+  if (!options.init.empty()) return from_files(options);
+  const char* flag = options.resume_from.empty() ? "--checkpoint" : "--resume";
+  try {
+    const std::optional<Checkpoint> checkpoint = checkpoint_of(options);
+    if (!checkpoint) throw InvalidInput(options.checkpoint_folder + ": there is no checkpoint in it");
+    return from_checkpoint(*checkpoint);
+  } catch (const InvalidInput& error) {
+    throw InvalidInput(fmt::format("{} {}", flag, error.what()));
+  }
+}
+
+}  // namespace stowage::samples

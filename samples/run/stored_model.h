@@ -1,0 +1,32 @@
+// A trained model in host memory, read from a checkpoint or from model files.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "samples/options/options.h"
+#include "samples/task/task.h"
+#include "stowage/checkpoint.h"
+
+namespace stowage::samples {
+
+struct StoredModel {
+  GptConfig sizes;
+  std::string tokenizer;  // its fingerprint; empty: bytes, or not known
+  bool knows_tokenizer = false;
+  std::map<std::string, std::vector<std::byte>> parameters;  // f32, by name
+};
+
+// The GPT's sizes in a checkpoint's configuration. Throws InvalidInput naming the field: it is not there, no
+// size, or of another kind of model.
+GptConfig sizes_in(const CheckpointState& state, const std::string& folder);
+
+// The model of --init, of the checkpoint --resume PATH, or of the newest in --checkpoint DIR. Throws
+// InvalidInput naming the flag.
+StoredModel read_stored_model(const Options& options);
+
+// bf16 as f32, which the CPU computes in.
+std::vector<std::byte> widened(std::span<const std::byte> narrow);
+
+}  // namespace stowage::samples

@@ -1,0 +1,64 @@
+// ForwardPass: a model's results for data that is not trained on.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "samples/task/task.h"
+#include "stowage/graph.h"
+#include "stowage/launch_table.h"
+
+namespace stowage::samples {
+
+// The part of a graph that computes some of its tensors: the ops up to the last that writes one of
+// `outputs`, and the tensors these touch, renumbered.
+struct SubGraph {
+  Graph graph;
+  std::vector<TensorId> outputs;  // in the new numbering, in the order asked for
+};
+SubGraph up_to(const Graph& graph, const std::vector<TensorId>& outputs);
+
+// The same sizes for `batch` samples at once, with the logits as a tensor, and without dropout.
+GptConfig without_dropout(GptConfig sizes, std::int64_t batch);
+
+// So many samples at once that their logits are a quarter of a gibibyte at most; at least one.
+std::int64_t samples_at_once(const GptConfig& sizes, std::uint64_t samples);
+
+// Runs a forward graph on the CPU, op by op. A parameter is read when an op needs it first and forgotten
+// behind the last op that does, and so is what ops write: a model that does not fit in the device's memory
+// needs no second copy on the host.
+class ForwardPass {
+ public:
+  // `inputs` and `outputs` are tensors of `graph`, which may go on behind them.
+  ForwardPass(const Graph& graph, const std::vector<TensorId>& inputs, const std::vector<TensorId>& outputs);
+
+  // Values of the inputs, in their order. Returns those of the outputs.
+  std::vector<std::vector<std::byte>> run(const std::vector<std::span<const std::int32_t>>& inputs,
+                                          const ReadParameter& read) const;
+
+ private:
+  void run(const Op& op, std::vector<std::vector<std::byte>>& values, const ReadParameter& read) const;
+
+  std::size_t inputs_;
+  SubGraph part_;  // outputs: the inputs, then the outputs
+  LaunchTable table_;
+  std::vector<OpId> last_;  // by tensor: the last op that touches it
+};
+
+// How well logits tell targets.
+struct Score {
+  double nats = 0;            // sum over the targets
+  std::uint64_t targets = 0;  // that are not negative
+  std::uint64_t right = 0;    // of these, that have the largest logit
+  double mean() const { return nats / static_cast<double>(targets); }
+  double share_right() const { return static_cast<double>(right) / static_cast<double>(targets); }
+  Score& operator+=(const Score& other);
+};
+// `logits` [targets.size(), columns], of which the first `vocabulary` count.
+Score score(std::span<const float> logits, std::int64_t vocabulary, std::span<const std::int32_t> targets);
+
+// The bytes of f32 values as such.
+std::span<const float> floats_of(const std::vector<std::byte>& bytes);
+
+}  // namespace stowage::samples

@@ -1,0 +1,53 @@
+// Text from a trained model.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "samples/task/task.h"
+#include "stowage/models.h"
+#include "stowage/tokenizer.h"
+
+namespace stowage::samples {
+
+struct GenerateOptions {
+  std::string_view prompt;   // its end is what the model sees first
+  std::uint64_t tokens = 0;  // to generate
+  double temperature = 0.8;
+  std::uint64_t seed = 1;
+};
+
+// A prompt where there is none: the end of a text before, or else what the vocabulary has of a line's end,
+// [CLS] and a dot.
+std::string beginning_of_text(const Tokenizer& tokenizer);
+
+// Hands the text of each new token to `emit`. On the CPU, one sample of `config`'s sequence length at a time;
+// the same tokens for the same parameters and options. Tokens without a text, and rows that pad the
+// vocabulary, are never picked. Throws InvalidInput for a prompt that is no token at all.
+void generate(const GptConfig& config, const Tokenizer& tokenizer, const ReadParameter& read,
+              const GenerateOptions& options, const EmitText& emit);
+
+// The token that a draw picks: the first whose cumulative probability, softmax(logits / temperature),
+// exceeds `uniform` in [0, 1); at temperature 0 the first of the likeliest ones. Those that are not usable
+// have no probability; at least one must be.
+std::int32_t pick(std::span<const float> logits, const std::vector<bool>& usable, double temperature,
+                  double uniform);
+
+// The ids below `vocabulary` that have a text.
+std::vector<bool> usable_tokens(const Tokenizer& tokenizer, std::int64_t vocabulary);
+
+// Bytes for a terminal: well-formed UTF-8 without control characters, line ends and tabs as they are, all
+// else as "\xNN". A character may come in pieces.
+class TerminalText {
+ public:
+  std::string add(std::string_view bytes);
+  std::string finish();  // what has begun and did not end
+
+ private:
+  std::string begun_;
+};
+
+}  // namespace stowage::samples

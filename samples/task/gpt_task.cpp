@@ -1,0 +1,201 @@
+#include "samples/task/gpt_task.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "samples/data/documents.h"
+#include "samples/options/vocabulary.h"
+#include "samples/task/forward_pass.h"
+#include "samples/task/generate.h"
+#include "stowage/checkpoint.h"
+#include "stowage/error.h"
+#include "tools/console/text.h"
+#include "tools/console/underway.h"
+
+namespace stowage::samples {
+namespace {
+
+constexpr double sample_temperature = 0.8;
+
+}  // namespace
+
+BuiltModel build_gpt(GraphBuilder& builder, const GptConfig& sizes) {
+  const Gpt model = gpt(builder, sizes);
+  const auto tokens = static_cast<std::int32_t>(sizes.vocabulary);
+  return {model.loss, {{model.tokens, tokens}, {model.targets, tokens}}};
+}
+
+GptTask::GptTask(Options& options) : options_(options) {
+  // Shards may be of a model's own tokens, whose texts nobody needs to know.
+  const bool of_model = means_shards(options.data) && by_bytes() && !options.init.empty();
+  tokenizer_ = tokenizer_of(options);
+  set_vocabulary(options, of_model ? options.model.vocabulary : tokenizer_->vocabulary_size(),
+                 by_bytes() ? "a text's bytes are tokens: their number is" : "the tokenizer's is");
+  open_training();
+  if (options.evaluate_every > 0) open_evaluation();
+}
+
+std::int32_t GptTask::vocabulary() const {
+  const auto all = static_cast<std::int32_t>(options_.model.vocabulary);
+  return by_bytes() ? all : tokenizer_->vocabulary_size();
+}
+
+TokenSampling GptTask::sampling(bool shuffled) const {
+  return {.sequence = options_.model.sequence,
+          .shuffled = shuffled,
+          .seed = options_.seed,
+          .vocabulary_size = vocabulary()};
+}
+
+void GptTask::take_text(const std::string& flag, std::string_view bytes, Text& text) const {
+  const GptConfig& model = options_.model;
+  text.bytes = bytes;
+  try {
+    if (by_bytes()) {
+      text.source = std::make_unique<BatchSource>(bytes, model.batch, model.sequence, options_.seed);
+      return;
+    }
+    text.tokens = encode_data(*tokenizer_, bytes, flag.empty() ? "what is held out of --data" : flag);
+    text.source = std::make_unique<BatchSource>(std::span<const std::int32_t>(text.tokens), model.batch,
+                                                model.sequence, options_.seed);
+  } catch (const InvalidInput& error) {
+    throw InvalidInput(flag.empty() ? error.what() : fmt::format("{}: {}", flag, error.what()));
+  }
+}
+
+void GptTask::open_training() {
+  const std::string& place = options_.data;
+  if (means_shards(place)) {
+    if (options_.evaluate_every > 0 && options_.evaluation_data.empty())
+      throw InvalidInput(
+          "--evaluate-every: of token shards nothing is held out; name others by --evaluation-data");
+    shards_ = std::make_unique<ShardSource>("--data", place, sampling(true), options_.model.batch);
+    return;
+  }
+  text_ = read_data(place);
+  const bool split = options_.evaluate_every > 0 && options_.evaluation_data.empty();
+  take_text("--data " + place, split_text(text_, split ? options_.evaluation_share : 0).training, training_);
+}
+
+void GptTask::open_evaluation() {
+  const std::string& place = options_.evaluation_data;
+  if (place.empty()) {
+    on_held_out(options_.data, options_.evaluation_share,
+                [&] { take_text("", split_text(text_, options_.evaluation_share).held_out, evaluation_); });
+  } else if (means_shards(place)) {
+    evaluated_shards_ = std::make_unique<ShardSource>("--evaluation-data", place, sampling(false), 1);
+  } else {
+    evaluation_text_ = read_data(place, "--evaluation-data");
+    take_text("--evaluation-data " + place, evaluation_text_, evaluation_);
+  }
+}
+
+std::vector<std::span<const std::int32_t>> GptTask::inputs(std::uint64_t step) {
+  (shards_ ? *shards_ : *training_.source).fill(step, batch_);
+  return {batch_.tokens, batch_.targets};
+}
+
+DataDescription GptTask::data() const {
+  if (shards_) {
+    const TokenShards& shards = shards_->shards();
+    return {.text = fmt::format("{}: {} tokens in {} shard{}, {} samples an epoch", options_.data,
+                                grouped(static_cast<std::uint64_t>(shards.tokens())), shards.shards().size(),
+                                shards.shards().size() == 1 ? "" : "s", grouped(shards.samples_per_epoch())),
+            .unit = "tokens",
+            .yardstick = {},
+            .loss_of = {}};
+  }
+  const Underway work("counting", options_.data);
+  const std::string size = fmt::format("{}: {} bytes", options_.data, grouped(training_.bytes.size()));
+  if (by_bytes()) {
+    const double entropy = bigram_entropy(training_.bytes);
+    return {.text = fmt::format("{}, byte-bigram entropy {:.4f} nats", size, entropy),
+            .unit = "bytes",
+            .yardstick = Yardstick{"byte-bigram entropy", entropy, "the model sees further than one byte",
+                                   "one byte of context would do as well"},
+            .loss_of = {}};
+  }
+  const double entropy = unigram_entropy(training_.tokens);
+  return {
+      .text = fmt::format("{}, {} tokens of {}, entropy {:.4f} nats", size, grouped(training_.tokens.size()),
+                          grouped(static_cast<std::uint64_t>(tokenizer_->vocabulary_size())), entropy),
+      .unit = "tokens",
+      .yardstick = Yardstick{"entropy of the tokens", entropy, "the model makes use of context",
+                             "the tokens' frequencies alone would do as well"},
+      .loss_of = {}};
+}
+
+std::map<std::string, std::string> GptTask::configuration() const {
+  std::map<std::string, std::string> result = {{"model.kind", "gpt"}};
+  if (!by_bytes()) result["data.tokenizer"] = fingerprint(*tokenizer_);
+  if (shards_)
+    result["data.shards"] = shards_->fingerprint();
+  else
+    result["data.text"] = stowage::fingerprint(training_.bytes);
+  return result;
+}
+
+std::map<std::string, std::int64_t> GptTask::position(std::uint64_t step) const {
+  if (shards_) return shards_->position(step);
+  return {{"step", static_cast<std::int64_t>(step)}};
+}
+
+ModelDescription GptTask::description() const {
+  ModelDescription result = describe(options_.model);
+  result.positions = positions_of(options_);
+  result.begin_token = result.end_token = tokenizer_->special(SpecialToken::end_of_text);
+  return result;
+}
+
+std::map<std::string, std::string> GptTask::files() const {
+  if (shards_ && by_bytes()) return {};  // of whichever tokenizer made the shards
+  return tokenizer_files(*tokenizer_, {}, positions_of(options_));
+}
+
+Evaluation GptTask::evaluate(const ReadParameter& read) {
+  const TokenSource& source = evaluated_shards_ ? *evaluated_shards_ : *evaluation_.source;
+  const std::uint64_t all = std::min(source.samples(), options_.evaluation_samples);
+  const std::int64_t at_once = samples_at_once(options_.model, all);
+  GraphBuilder builder;
+  const GptConfig sizes = without_dropout(options_.model, at_once);
+  const Gpt model = gpt(builder, sizes);
+  const ForwardPass pass(builder.finish_without_update(model.loss), {model.tokens.id}, {model.logits.id});
+
+  const auto sequence = static_cast<std::size_t>(sizes.sequence);
+  Batch batch;
+  batch.tokens.resize(static_cast<std::size_t>(at_once) * sequence);
+  batch.targets.resize(batch.tokens.size());
+  Score sum;
+  for (std::uint64_t first = 0; first < all; first += static_cast<std::uint64_t>(at_once)) {
+    std::fill(batch.targets.begin(), batch.targets.end(), -1);
+    const std::uint64_t end = std::min(all, first + static_cast<std::uint64_t>(at_once));
+    for (std::uint64_t i = first; i < end; ++i) {
+      // Spread over all there is.
+      source.sample(i * (source.samples() / all),
+                    std::span(batch.tokens).subspan((i - first) * sequence, sequence),
+                    std::span(batch.targets).subspan((i - first) * sequence, sequence));
+    }
+    const auto results = pass.run({batch.tokens}, read);
+    sum += score(floats_of(results[0]), sizes.vocabulary, batch.targets);
+  }
+  const double perplexity = std::exp(sum.mean());
+  return {fmt::format("loss {:.4f}, perplexity {:.3f}, over {} {} not trained on", sum.mean(), perplexity,
+                      grouped(sum.targets), by_bytes() && !shards_ ? "bytes" : "tokens"),
+          {{"loss", sum.mean()}, {"perplexity", perplexity}},
+          sum.mean()};
+}
+
+void GptTask::sample(const ReadParameter& read, const EmitText& emit) const {
+  // White space is no token of a WordPiece vocabulary.
+  const bool lines = !tokenizer_->encode("\n").empty();
+  const std::string prompt = lines ? "\n" : beginning_of_text(*tokenizer_);
+  const GenerateOptions wanted = {.prompt = prompt,
+                                  .tokens = options_.sample_tokens,
+                                  .temperature = sample_temperature,
+                                  .seed = options_.seed};
+  generate(options_.model, *tokenizer_, read, wanted, emit);
+}
+
+}  // namespace stowage::samples

@@ -1,0 +1,121 @@
+// Forward and backward of a Transformer: how the adapters call the CPU's kernels.
+#include "kernels/cpu/attention.h"
+#include "kernels/cpu/column_sum.h"
+#include "kernels/cpu/cross_entropy.h"
+#include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/embedding.h"
+#include "kernels/cpu/first_token.h"
+#include "kernels/cpu/layer_norm.h"
+#include "kernels/cpu/linear.h"
+#include "kernels/cpu/linear_cross_entropy.h"
+#include "src/nn/cpu_adapter.h"
+#include "src/nn/transformer_adapters.h"
+
+namespace stowage::cpu {
+namespace {
+
+// There is no stream; scratch for attention is a card's.
+struct CpuKernels {
+  using EmbeddingShape = cpu::EmbeddingShape;
+  using LinearShape = cpu::LinearShape;
+  using FirstTokenShape = cpu::FirstTokenShape;
+  using AttentionShape = cpu::AttentionShape;
+  using Logits = cpu::Logits;
+  using GeluForm = cpu::GeluForm;
+  template <class T>
+  using LinearCrossEntropy = cpu::LinearCrossEntropy<T>;
+  template <class T>
+  using Statistic = T;
+  using TokenSlice = KernelCall::TokenSlice;
+
+  template <template <class> class Adapter>
+  static void launch(const LaunchArguments& arguments) {
+    launch_adapter<Adapter>(arguments);
+  }
+
+  static void embedding(void*, auto... of) { cpu::embedding(of...); }
+  static void embedding_backward(void*, auto... of) { cpu::embedding_backward(of...); }
+  static void position_backward(void*, auto... of) { cpu::position_backward(of...); }
+
+  static void layer_norm(void*, auto... of) { cpu::layer_norm(of...); }
+  template <class T>
+  static void layer_norm_backward(void*, std::int64_t rows, std::int64_t width, const T* x, const T* gain,
+                                  const T* mean, const T* rstd, const T* dy, const T* before, T* dx, T* dgain,
+                                  T* dbias) {
+    if (dgain != nullptr)  // first, since dx may be dy
+      cpu::layer_norm_backward_parameters(rows, width, x, mean, rstd, dy, dgain, dbias);
+    cpu::layer_norm_backward(rows, width, x, gain, mean, rstd, dy, before, dx);
+  }
+  static void layer_norm_backward_parameters(void*, auto... of) {
+    cpu::layer_norm_backward_parameters(of...);
+  }
+
+  static void linear(void*, auto... of) { cpu::linear(of...); }
+  static void linear_backward_input(void*, auto... of) { cpu::linear_backward_input(of...); }
+  static void linear_backward_weight(void*, auto... of) { cpu::linear_backward_weight(of...); }
+  template <class T>
+  static void linear_backward_bias(void*, std::int64_t rows, std::int64_t outputs, const T* dy, T* dbias) {
+    cpu::linear_backward_bias({rows, 0, outputs}, dy, dbias);
+  }
+  template <class T>
+  static void linear_gelu(void*, const LinearShape& shape, GeluForm form, const T* x, const T* weight,
+                          const T* bias, T* before, T* y) {
+    cpu::linear(shape, x, weight, bias, before);
+    cpu::gelu<T>(form, shape.tokens * shape.outputs, before, y);
+  }
+
+  static void gelu(void*, auto... of) { cpu::gelu(of...); }
+  static void gelu_backward(void*, auto... of) { cpu::gelu_backward(of...); }
+  template <class T>
+  static void gelu_backward_bias(void*, GeluForm form, std::int64_t rows, std::int64_t width, const T* x,
+                                 const T* dy, T* dx, T* dbias) {
+    cpu::gelu_backward(form, rows * width, x, dy, dx);
+    cpu::column_sum<T>(rows, width, dx, dbias);
+  }
+  static void tanh(void*, auto... of) { cpu::tanh(of...); }
+  static void tanh_backward(void*, auto... of) { cpu::tanh_backward(of...); }
+  static void first_token(void*, auto... of) { cpu::first_token(of...); }
+  static void first_token_backward(void*, auto... of) { cpu::first_token_backward(of...); }
+
+  static void attention(void*, auto... of) { cpu::attention(of...); }
+  template <class T>
+  static void attention_backward(void*, const AttentionShape& shape, const T* qkv, const T* out,
+                                 const T* log_sum_exp, const T* dout, T* dqkv, void*, std::size_t) {
+    cpu::attention_backward(shape, qkv, out, log_sum_exp, dout, dqkv);
+  }
+
+  static void dropout(void*, auto... of) { cpu::dropout(of...); }
+  static void add(void*, auto... of) { cpu::add(of...); }
+  static void add_dropout(void*, auto... of) { cpu::add_dropout(of...); }
+  static void add_loss(void*, const double* a, const double* b, double* sum) { *sum = *a + *b; }
+
+  template <class T>
+  static void cross_entropy(void*, const Logits& shape, const T* logits, const TokenSlice& targets,
+                            double* loss, T* log_sum_exp) {
+    cpu::cross_entropy(shape, logits, targets.data(), loss, log_sum_exp, counted(targets, shape));
+  }
+  template <class T>
+  static void cross_entropy_backward(void*, const Logits& shape, const T* logits, const TokenSlice& targets,
+                                     const T* log_sum_exp, T* dlogits) {
+    cpu::cross_entropy_backward(shape, logits, targets.data(), log_sum_exp, dlogits, counted(targets, shape));
+  }
+  static std::int64_t counted(const TokenSlice& targets, const Logits& shape) {
+    return cpu::counted_targets(targets.batch, shape.vocabulary, targets.all);
+  }
+
+  template <class T>
+  static Bytes workspace_bytes(const LinearCrossEntropy<T>& of) {
+    return static_cast<Bytes>(of.chunk * of.shape.outputs) * sizeof(T);
+  }
+  template <class T>
+  static void linear_cross_entropy(void*, LinearCrossEntropy<T> of, void* workspace) {
+    of.logits = static_cast<T*>(workspace);
+    cpu::linear_cross_entropy(of);
+  }
+};
+
+}  // namespace
+
+void add_transformer_kernels(LaunchTable& table) { nn::TransformerAdapters<CpuKernels>::add_to(table); }
+
+}  // namespace stowage::cpu

@@ -1,0 +1,38 @@
+#include "samples/run/calibrate_quick.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "samples/task/bert_task.h"
+#include "samples/task/gpt_task.h"
+
+namespace stowage::samples {
+namespace {
+
+TEST(CalibrateQuick, GivesPositiveRatesAndTheLink) {
+  const Link link{.bytes_per_second = 123, .latency_seconds = 4, .throttled = true};
+  struct Case {
+    BuildModel build;
+    std::int64_t width;
+  };
+  for (const auto& [build, width] : {Case{build_gpt, 8}, Case{build_gpt, 3072}, Case{build_bert, 8}}) {
+    const Calibration calibration = calibrate_quick(
+        build, {.layers = 3, .width = width, .heads = 1, .sequence = 4, .batch = 2}, {}, link);
+    const Machine& machine = calibration.machine;
+    EXPECT_GT(machine.flops_per_second, 0);
+    EXPECT_GT(machine.device_bytes_per_second, 0);
+    EXPECT_GT(machine.host_bytes_per_second, 0);
+    EXPECT_FALSE(calibration.profile.empty());
+    EXPECT_EQ(machine.compute_beside_copy, 1) << "a link that hardly copies";
+    for (const double kept : {machine.compute_beside_host, machine.host_beside_compute}) {
+      EXPECT_GT(kept, 0);
+      EXPECT_LE(kept, 1);
+    }
+    EXPECT_EQ(machine.h2d.bytes_per_second, 123);
+    EXPECT_EQ(machine.d2h.latency_seconds, 4);
+  }
+}
+
+}  // namespace
+}  // namespace stowage::samples

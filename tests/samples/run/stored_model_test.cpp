@@ -1,0 +1,67 @@
+#include "samples/run/stored_model.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+
+#include "stowage/error.h"
+
+namespace stowage::samples {
+namespace {
+
+using ::testing::HasSubstr;
+
+CheckpointState good() {
+  CheckpointState state;
+  state.configuration = {
+      {"model.kind", "gpt"},      {"model.layers", "2"},    {"model.width", "32"},
+      {"model.heads", "4"},       {"model.sequence", "9"},  {"model.vocabulary", "300"},
+      {"model.epsilon", "1e-05"}, {"model.dropout", "0.5"}, {"model.padded_vocabulary", "320"}};
+  return state;
+}
+
+TEST(SizesIn, AreTheConfigurations) {
+  const GptConfig sizes = sizes_in(good(), "folder");
+  EXPECT_EQ(sizes.layers, 2);
+  EXPECT_EQ(sizes.width, 32);
+  EXPECT_EQ(sizes.heads, 4);
+  EXPECT_EQ(sizes.sequence, 9);
+  EXPECT_EQ(sizes.vocabulary, 300);
+  EXPECT_EQ(sizes.padded_vocabulary, 320);
+  EXPECT_EQ(sizes.epsilon, 1e-5);
+  EXPECT_EQ(sizes.dropout, 0);
+}
+
+TEST(SizesIn, WhatIsNoSizeIsRefusedByItsField) {
+  const auto expect_refused = [](const std::string& field, const std::string& value) {
+    CheckpointState state = good();
+    if (value.empty())
+      state.configuration.erase(field);
+    else
+      state.configuration[field] = value;
+    try {
+      sizes_in(state, "folder");
+      ADD_FAILURE() << "accepted: " << field;
+    } catch (const InvalidInput& error) {
+      EXPECT_THAT(error.what(), HasSubstr("folder/state.json: 'configuration." + field + "'"));
+    }
+  };
+  expect_refused("model.kind", "bert");
+  expect_refused("model.kind", "");
+  for (const char* value : {"", "0", "-1", "16777217", "2x", "two"}) expect_refused("model.width", value);
+  for (const char* value : {"", "2", "nan"}) expect_refused("model.epsilon", value);
+}
+
+TEST(Widened, KeepsValues) {
+  const std::array<std::uint16_t, 3> narrow = {0x3f80, 0xc000, 0};  // 1, -2, 0
+  const std::vector<std::byte> wide = widened(std::as_bytes(std::span(narrow)));
+  std::array<float, 3> values{};
+  ASSERT_EQ(wide.size(), sizeof values);
+  std::memcpy(values.data(), wide.data(), sizeof values);
+  EXPECT_EQ(values, (std::array<float, 3>{1, -2, 0}));
+}
+
+}  // namespace
+}  // namespace stowage::samples

@@ -1,0 +1,65 @@
+#include "samples/task/gpt_task.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/support/temporary_folder.h"
+
+namespace stowage::samples {
+namespace {
+
+// Parameters that make every token as likely as any other.
+ReadParameter zeros_of(const Options& options, const Task& task) {
+  GraphBuilder builder;
+  const Graph graph = builder.finish(task.build(builder, options.model).loss, AdamW{});
+  return [graph](const std::string& name) {
+    for (const Tensor& tensor : graph.tensors) {
+      if (tensor.name == name) return std::vector<std::byte>(tensor.bytes());
+    }
+    return std::vector<std::byte>{};
+  };
+}
+
+Options gpt_options_for(const std::string& path) {
+  Options options;
+  options.data = path;
+  options.model = {.layers = 1, .width = 8, .heads = 1, .sequence = 4, .batch = 3};
+  return options;
+}
+
+TEST(GptTask, EvaluatesTheTailAndTrainsOnTheRest) {
+  const TemporaryFolder folder;
+  Options options = gpt_options_for(folder.make("text", std::string(89, 'a') + '\n' + std::string(30, 'b')));
+  options.evaluate_every = 1;
+  options.evaluation_share = 0.25;
+  options.evaluation_samples = 5;
+  GptTask task(options);
+  for (std::uint64_t step = 0; step < 50; ++step) {
+    for (const auto& input : task.inputs(step)) {
+      for (const std::int32_t token : input) EXPECT_TRUE(token == 'a' || token == '\n');
+    }
+  }
+  const Evaluation evaluation = task.evaluate(zeros_of(options, task));
+  ASSERT_EQ(evaluation.values.size(), 2U);
+  EXPECT_EQ(evaluation.values[0].first, "loss");
+  EXPECT_NEAR(evaluation.values[0].second, std::log(256), 1e-5);
+  EXPECT_NEAR(evaluation.values[1].second, 256, 1e-3);
+  // Five samples of four tokens, in passes of three samples.
+  EXPECT_NE(evaluation.text.find("over 20 bytes"), std::string::npos) << evaluation.text;
+}
+
+TEST(GptTask, WithoutEvaluationAllIsTrainedOn) {
+  const TemporaryFolder folder;
+  Options options = gpt_options_for(folder.make("text", std::string(50, 'a') + std::string(50, 'b')));
+  const auto all = GptTask(options).configuration();
+  options.evaluate_every = 5;
+  options.evaluation_data = options.data;
+  EXPECT_EQ(GptTask(options).configuration(), all);
+  options.evaluation_data = "";
+  options.evaluation_share = 0.2;
+  EXPECT_NE(GptTask(options).configuration(), all);
+}
+
+}  // namespace
+}  // namespace stowage::samples

@@ -1,0 +1,127 @@
+#include "stowage/machine_file.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/support/expect_refused.h"
+#include "tests/tools/calibrate/sample_file.h"
+
+namespace stowage {
+namespace {
+
+TEST(MachineFile, GivesThePlannerTheRatesOfTheWorkType) {
+  const MachineFile file = test::sample_file();
+  const Machine machine = machine_for(file, DataType::bf16);
+  EXPECT_EQ(machine.flops_per_second, 700e12);
+  EXPECT_EQ(machine_for(file, DataType::f32).flops_per_second, 48e12);
+  EXPECT_EQ(machine.h2d.bytes_per_second, 55e9);
+  EXPECT_EQ(machine.h2d.latency_seconds, 1.0 / 96'000);
+  EXPECT_EQ(machine.d2h.bytes_per_second, 52e9);
+  EXPECT_EQ(machine.device_bytes_per_second, 3.9e12);
+  EXPECT_EQ(machine.launch_seconds, 2.5e-6);
+  EXPECT_EQ(machine.host_bytes_per_second, 150e9);  // of the most threads
+  EXPECT_EQ(machine.overhead_bytes, 600_MiB);
+  EXPECT_EQ(machine.h2d_both_bytes_per_second, 45e9);
+  EXPECT_EQ(machine.d2h_both_bytes_per_second, 44e9);
+  EXPECT_EQ(machine.host_total_bytes_per_second, 210e9);
+}
+
+TEST(MachineFile, HostMemoryInAllIsNoLessThanWhatWasSeenOfIt) {
+  MachineFile file = test::sample_file();
+  file.host_total_bytes_per_second = 0;  // a file of before
+  EXPECT_EQ(machine_for(file, DataType::f32).host_total_bytes_per_second, 200e9) << "the best of any threads";
+  file.host_rates = {{1, 20e9}};
+  EXPECT_EQ(machine_for(file, DataType::f32).host_total_bytes_per_second, 89e9) << "both directions at once";
+  file.h2d_both.fit.bytes_per_second = file.d2h_both.fit.bytes_per_second = 1e9;
+  EXPECT_EQ(machine_for(file, DataType::f32).host_total_bytes_per_second, 55e9) << "one direction alone";
+  file.host_total_bytes_per_second = 1e9;
+  file.host_rates = {{1, 70e9}, {2, 60e9}};
+  EXPECT_EQ(machine_for(file, DataType::f32).host_total_bytes_per_second, 60e9) << "the optimizer alone";
+}
+
+// What is left of Device where only the account of memory counts.
+class Overhead : public Device {
+ public:
+  explicit Overhead(Bytes overhead) : overhead_(overhead) {}
+  MemoryInfo memory_info() const override { return {10_GiB, 5_GiB, overhead_}; }
+  Bytes granularity() const override { return 2_MiB; }
+
+  DeviceInfo info() const override { return {}; }
+  void* allocate(MemoryKind, Bytes) override { return nullptr; }
+  void release(MemoryKind, void*) override {}
+  void* reserve(Bytes) override { return nullptr; }
+  void unreserve(void*) override {}
+  void map_pieces(void*, Bytes, Bytes, Bytes) override {}
+  void unmap(void*, Bytes, Bytes) override {}
+  LaneId create_lane(LaneRole) override { return 0; }
+  void destroy_lane(LaneId) override {}
+  EventId create_event() override { return 0; }
+  void destroy_event(EventId) override {}
+  void record(EventId, LaneId) override {}
+  void wait(LaneId, EventId) override {}
+  bool query(EventId) override { return true; }
+  void synchronise(EventId) override {}
+  void synchronise_lane(LaneId) override {}
+  double elapsed_seconds(EventId, EventId) override { return 0; }
+  void copy(LaneId, void*, const void*, Bytes, std::string_view) override {}
+  void launch(LaneId, const Launch&) override {}
+  void discard(LaneId, void*, Bytes) override {}
+  DeviceCounters counters() const override { return {}; }
+  void reset_counters() override {}
+
+ private:
+  Bytes overhead_;
+};
+
+TEST(MachineFile, OverheadIsTheLargerAccountWithAPageAndCodeToCome) {
+  EXPECT_EQ(overhead_on(Overhead(500_MiB), 600_MiB, 0), 666_MiB);
+  EXPECT_EQ(overhead_on(Overhead(700_MiB), 600_MiB, 0), 766_MiB);
+  EXPECT_EQ(overhead_on(Overhead(0), 600_MiB, 1_GiB), 0U);
+}
+
+TEST(MachineFile, PageTablesOfPinnedMemoryAreOverhead) {
+  EXPECT_EQ(overhead_on(Overhead(500_MiB), 600_MiB, 64_GiB), 666_MiB + 128_MiB);
+  Graph graph;
+  for (const TensorKind kind : {TensorKind::parameter, TensorKind::activation, TensorKind::workspace}) {
+    Tensor& tensor = graph.tensors.emplace_back();
+    tensor.shape = {1024};
+    tensor.kind = kind;
+  }
+  EXPECT_EQ(most_pinned_bytes(graph, unlimited), 8_KiB);
+  EXPECT_EQ(most_pinned_bytes(graph, 5_KiB), 5_KiB);
+}
+
+TEST(MachineFile, RefusesATypeThatWasNotMeasured) {
+  test::expect_refused([] { machine_for(test::sample_file(), DataType::f64); },
+                       "has no rate for f64, only for f32, bf16");
+  test::expect_refused([] { machine_for(MachineFile{}, DataType::f32); }, "only for no type");
+}
+
+TEST(MachineFile, TheWorkTypeOfAGraphIsThatOfItsParameters) {
+  Graph graph;
+  EXPECT_EQ(work_type(graph), DataType::f32);
+  Tensor tokens, weight;
+  tokens.type = DataType::i32;
+  tokens.kind = TensorKind::input;
+  weight.type = DataType::bf16;
+  weight.kind = TensorKind::parameter;
+  graph.tensors = {tokens, weight};
+  EXPECT_EQ(work_type(graph), DataType::bf16);
+}
+
+TEST(MachineFile, AFileThatCannotBeReadIsNamed) {
+  test::expect_refused([] { read_machine_file("/nowhere/machine.json"); }, "/nowhere/machine.json");
+  const std::string path = ::testing::TempDir() + "stowage-machine-file-test.json";
+  std::ofstream(path) << "{}";
+  test::expect_refused([&] { read_machine_file(path); }, path + "': machine JSON: 'format' is not there");
+  std::ofstream(path) << to_json(test::sample_file());
+  EXPECT_EQ(to_json(read_machine_file(path)), to_json(test::sample_file()));
+  std::filesystem::resize_file(path, (1U << 24U) + 1);
+  test::expect_refused([&] { read_machine_file(path); }, "larger than 16 MiB");
+  std::filesystem::remove(path);
+}
+
+}  // namespace
+}  // namespace stowage

@@ -1,0 +1,157 @@
+#include "tools/choices/model_spec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "stowage/machine_file.h"
+#include "tests/support/expect_refused.h"
+#include "tests/support/graph_queries.h"
+
+namespace stowage {
+namespace {
+
+ModelSpec gpt_spec(const std::string& size, DataType type = DataType::f32) {
+  return model_spec({.gpt = size}, type).value();
+}
+
+void expect_refused(const ModelWords& words, const std::string& saying) {
+  test::expect_refused([&] { model_spec(words, DataType::f32); }, saying);
+}
+
+TEST(ModelSpec, ReadsLayersAndWidth) {
+  const ModelSpec spec = gpt_spec("24x1024");
+  EXPECT_EQ(spec.family, ModelFamily::gpt);
+  EXPECT_EQ(spec.layers, 24);
+  EXPECT_EQ(spec.width, 1024);
+  EXPECT_EQ(spec.heads, 16);
+  EXPECT_EQ(spec.vocabulary, 50304);
+  EXPECT_EQ(spec.sequence, 1024);
+  EXPECT_EQ(spec.batch, 8);
+  EXPECT_EQ(spec.tokens(), 8192);
+  EXPECT_EQ(describe(spec), "gpt, 24 layers, width 1024, heads 16, vocabulary 50304");
+}
+
+TEST(ModelSpec, ReadsNames) {
+  EXPECT_EQ(gpt_spec("1.3b").width, 2048);
+  EXPECT_EQ(gpt_spec("gpt2-xl").heads, 25);
+  const ModelSpec base = model_spec({.bert = "base"}, DataType::f32).value();
+  EXPECT_EQ(base.family, ModelFamily::bert);
+  EXPECT_EQ(base.layers, 12);
+  EXPECT_EQ(base.vocabulary, 30528);
+  EXPECT_EQ(base.sequence, 512);
+  EXPECT_EQ(model_spec({.bert = "large"}, DataType::f32)->width, 1024);
+  EXPECT_EQ(model_spec({.bert = "3x128"}, DataType::f32)->heads, 2);
+}
+
+TEST(ModelSpec, TakesWhatIsSaid) {
+  const ModelSpec spec =
+      model_spec(
+          {.gpt = "2x96", .heads = "3", .sequence = "16", .batch = "5", .vocabulary = "77", .type = "f32"},
+          DataType::bf16)
+          .value();
+  EXPECT_EQ(spec.heads, 3);
+  EXPECT_EQ(spec.sequence, 16);
+  EXPECT_EQ(spec.batch, 5);
+  EXPECT_EQ(spec.vocabulary, 77);
+  EXPECT_EQ(spec.type, DataType::f32);
+  EXPECT_EQ(gpt_spec("2x64", DataType::bf16).type, DataType::bf16);
+}
+
+TEST(ModelSpec, IsNothingWhereNothingIsSaid) { EXPECT_FALSE(model_spec(ModelWords{}, DataType::f32)); }
+
+TEST(ModelSpec, BuildsTheModel) {
+  const Graph gpt = build(
+      model_spec({.gpt = "2x64", .sequence = "8", .batch = "2", .vocabulary = "96"}, DataType::bf16).value());
+  EXPECT_EQ(work_type(gpt), DataType::bf16);
+  EXPECT_EQ(gpt.tensor(test::tensor_named(gpt, "wte.weight")).shape, (std::vector<std::int64_t>{96, 64}));
+  EXPECT_EQ(gpt.tensor(test::tensor_named(gpt, "tokens")).shape, (std::vector<std::int64_t>{16}));
+  EXPECT_EQ(gpt.unit_names.size(), 6U);
+  const Graph bert = build(
+      model_spec({.bert = "1x64", .sequence = "8", .batch = "2", .vocabulary = "96"}, DataType::f32).value());
+  EXPECT_EQ(bert.tensor(test::tensor_named(bert, "bert.encoder.layer.0.intermediate.dense.weight")).type,
+            DataType::f32);
+}
+
+TEST(ModelSpec, SplitsTheBatch) {
+  for (const ModelWords& words :
+       {ModelWords{.gpt = "1x64", .sequence = "8", .batch = "6", .micro_batches = "3"},
+        ModelWords{.bert = "1x64", .sequence = "8", .batch = "6", .micro_batches = "3"}}) {
+    const ModelSpec spec = model_spec(words, DataType::f32).value();
+    EXPECT_EQ(spec.micro_batches, 3);
+    EXPECT_EQ(build(spec).micro_batches, 3U);
+  }
+  EXPECT_EQ(gpt_spec("2x64", DataType::bf16).micro_batches, 1);
+}
+
+TEST(ModelSpec, RefusesWhatIsNoModel) {
+  for (const char* text :
+       {"24x", "x24", "x", "24", "big", "-1x64", "24x64 ", "24*64", "24X64", "GPT2", "1e3x64"})
+    expect_refused({.gpt = text}, "--gpt: \"" + std::string(text) + "\" is no model; give LAYERSxWIDTH");
+  expect_refused({.gpt = "big"}, "gpt2, gpt2-medium, gpt2-large, gpt2-xl, 1.3b");
+  expect_refused({.bert = "gpt2"},
+                 "--bert: \"gpt2\" is no model; give LAYERSxWIDTH, such as 24x1024, or one of "
+                 "base, large");
+  expect_refused({.gpt = "0x0"}, "--gpt 0x0: layers: \"0\" is no whole number from 1 to 1024");
+  expect_refused({.gpt = "1x0"}, "--gpt 1x0: width: \"0\" is no whole number");
+  expect_refused({.gpt = "99999999999x1"}, "--gpt 99999999999x1: layers: \"99999999999\" is no whole number");
+  expect_refused({.gpt = "1x99999999999999999999"}, "width: \"99999999999999999999\" is no whole number");
+  expect_refused({.gpt = "2x3x4"}, "--gpt 2x3x4: width: \"3x4\"");
+}
+
+TEST(ModelSpec, TheHeadsChunkIsThatOfTheModelOrAsSaid) {
+  const auto chunk = [](const ModelWords& words) {
+    const Graph graph = build(model_spec(words, DataType::f32).value());
+    for (const Op& op : graph.ops)
+      if (op.kernel == "linear_cross_entropy") return std::get<std::int64_t>(op.attributes.at("chunk"));
+    return std::int64_t{0};
+  };
+  EXPECT_EQ(chunk({.gpt = "1x64", .sequence = "8", .batch = "2", .head_chunk = "5"}), 5);
+  EXPECT_EQ(chunk({.bert = "1x64", .sequence = "8", .batch = "2", .head_chunk = "5"}), 5);
+  EXPECT_EQ(chunk({.gpt = "1x64", .sequence = "1024", .batch = "4"}), 2048);
+}
+
+TEST(ModelSpec, RefusesHeadsThatDoNotDivide) {
+  expect_refused({.gpt = "2x32"}, "width 32 is smaller than a head of 64; give --heads");
+  expect_refused({.gpt = "2x100", .heads = "3"}, "width 100 is not divisible by 3 heads; give --heads");
+  expect_refused({.gpt = "2x200"}, "width 200 is not divisible by 3 heads");
+}
+
+TEST(ModelSpec, RefusesBadNumbersByTheirOption) {
+  const std::string size = "2x64";
+  expect_refused({.gpt = size, .heads = "two"}, "--heads: \"two\" is no whole number from 1 to 16777216");
+  expect_refused({.gpt = size, .sequence = "0"}, "--sequence: \"0\"");
+  expect_refused({.gpt = size, .batch = "-1"}, "--batch: \"-1\"");
+  expect_refused({.gpt = size, .batch = "1.5"}, "--batch: \"1.5\"");
+  expect_refused({.gpt = size, .micro_batches = "0"}, "--micro-batches: \"0\"");
+  expect_refused({.gpt = size, .batch = "6", .micro_batches = "4"},
+                 "--micro-batches 4 does not divide the batch of 6; give a divisor");
+  expect_refused({.gpt = size, .head_chunk = "0"}, "--head-chunk: \"0\"");
+  expect_refused({.head_chunk = "2"}, "--head-chunk 2: a saved graph has its own");
+  expect_refused({.gpt = size, .vocabulary = "99999999999"}, "--vocabulary: \"99999999999\"");
+  expect_refused({.gpt = size, .type = "f64"}, "--type: \"f64\" is no work type; give f32 or bf16");
+  const auto largest =
+      model_spec({.gpt = "1024x1048576", .sequence = "16777216", .batch = "16777216"}, DataType::f32);
+  test::expect_refused([&] { build(largest.value()); }, "larger than any machine");
+}
+
+TEST(ModelSpec, RefusesTwoModelsAndStrayOptions) {
+  expect_refused({.gpt = "2x64", .bert = "base"}, "--gpt and --bert name two models");
+  expect_refused({.heads = "2"}, "--heads 2: a saved graph has its own");
+  expect_refused({.sequence = "2"}, "--sequence 2");
+  expect_refused({.batch = "2"}, "--batch 2");
+  expect_refused({.micro_batches = "2"}, "--micro-batches 2: a saved graph has its own");
+  expect_refused({.vocabulary = "2"}, "--vocabulary 2");
+  expect_refused({.type = "f32"}, "--type f32");
+}
+
+TEST(ModelSpec, TakesASizeOfTheLadder) {
+  const GptSize size{"", 30, 2560, 32};
+  const ModelSpec spec = model_spec(size, {.batch = "2"}, DataType::bf16);
+  EXPECT_EQ(spec.heads, 32);
+  EXPECT_EQ(spec.layers, 30);
+  EXPECT_EQ(spec.batch, 2);
+  test::expect_refused([&] { model_spec(size, {.heads = "2"}, DataType::f32); }, "--heads 2: --max-model");
+}
+
+}  // namespace
+}  // namespace stowage

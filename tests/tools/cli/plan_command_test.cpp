@@ -1,0 +1,312 @@
+#include "tools/cli/plan_command.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/chain_graph.h"
+#include "tests/support/expect_refused.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/trace_text.h"
+#include "tests/tools/calibrate/sample_file.h"
+#include "tools/choices/machine_choice.h"
+
+namespace stowage {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class PlanCommandTest : public ::testing::Test {
+ protected:
+  PlanCommandTest() {
+    folder_.make("graph.json", to_json(graph_));
+    command_.graph_file = folder_.file("graph.json");
+    command_.machines = machines_folder();
+  }
+  int run() {
+    output_.clear();
+    return run_plan_command(command_, output_);
+  }
+  // Code 2's error: nothing told, nothing written.
+  void expect_refused(const std::string& words) {
+    const std::size_t entries = folder_.entries();
+    test::expect_refused([&] { run(); }, words);
+    EXPECT_EQ(output_, "");
+    EXPECT_EQ(folder_.entries(), entries);
+  }
+  void name_a_model() {
+    command_.graph_file.clear();
+    command_.model = {.gpt = "1x64", .sequence = "16", .batch = "2", .vocabulary = "96"};
+  }
+
+  TemporaryFolder folder_;
+  Graph graph_ = testing::chain_graph();
+  PlanCommand command_;
+  std::string output_;
+};
+
+TEST_F(PlanCommandTest, AnswersYesWithTheAccountAndWritesThePlan) {
+  command_.device_memory = minimum_bytes(graph_, command_.rates);
+  command_.plan_file = folder_.file("plan.json");
+  EXPECT_EQ(run(), 0);
+  EXPECT_THAT(output_, HasSubstr("fits          yes"));
+  EXPECT_THAT(output_, HasSubstr(std::to_string(*command_.device_memory)));
+  EXPECT_EQ(plan_from_json(contents_of(command_.plan_file)).device_peak_bytes, *command_.device_memory);
+}
+
+TEST_F(PlanCommandTest, AnswersNoWithTheSmallestBudgetAndTheOpAndWritesNothing) {
+  const Bytes least = minimum_bytes(graph_, command_.rates);
+  command_.device_memory = least - 1;
+  command_.plan_file = folder_.file("plan.json");
+  EXPECT_EQ(run(), 2);
+  EXPECT_THAT(output_, HasSubstr("the smallest budget that works is " + std::to_string(least)));
+  EXPECT_EQ(folder_.entries(), 1U);
+  command_.json = true;
+  EXPECT_EQ(run(), 2);
+  EXPECT_EQ(nlohmann::json::parse(output_)["minimum_device_bytes"], least);
+}
+
+TEST_F(PlanCommandTest, SaysWhichOrderOfMicroBatchesItIs) {
+  name_a_model();
+  EXPECT_EQ(run(), 0);
+  EXPECT_THAT(output_, ::testing::Not(HasSubstr("micro-batches")));
+  command_.model.micro_batches = "2";
+  EXPECT_EQ(run(), 0);
+  EXPECT_THAT(
+      output_,
+      ::testing::AnyOf(HasSubstr("2 micro-batches, each half-block for all of them (layer_major)"),
+                       HasSubstr("2 micro-batches, one after another, forward and backward (batch_major)")));
+  command_.json = true;
+  command_.plan_file = folder_.file("plan.json");
+  EXPECT_EQ(run(), 0);
+  const auto json = nlohmann::json::parse(output_);
+  EXPECT_EQ(json["micro_batches"], 2);
+  EXPECT_EQ(json["model"]["micro_batches"], 2);
+  EXPECT_EQ(json["order"], to_string(plan_from_json(contents_of(command_.plan_file)).order));
+  command_.plan_file.clear();
+  command_.device_memory = 1;
+  EXPECT_EQ(run(), 2);
+  EXPECT_TRUE(nlohmann::json::parse(output_)["order"].is_null());
+}
+
+TEST_F(PlanCommandTest, WritesAPageOfThePlanBesideWhatOtherBudgetsGive) {
+  command_.report_file = folder_.file("plan.html");
+  command_.device_memory = minimum_bytes(graph_, command_.rates) - 1;
+  EXPECT_EQ(run(), 2);
+  EXPECT_EQ(folder_.entries(), 1U);
+  command_.device_memory = need_bytes(graph_, command_.rates);
+  EXPECT_EQ(run(), 0);
+  const std::string page = contents_of(command_.report_file);
+  EXPECT_THAT(page, HasSubstr("<!DOCTYPE html>"));
+  EXPECT_THAT(page, HasSubstr(std::to_string(minimum_bytes(graph_, command_.rates))));  // of the curve
+  command_.sweep = "memory";
+  command_.device_memory.reset();
+  expect_refused("--report: a sweep has many plans");
+}
+
+TEST_F(PlanCommandTest, PlansATraceByItsMeasuredTimes) {
+  const std::string example = test::trace_example(STOWAGE_ROOT);
+  command_.graph_file = folder_.make("step.jsonl", example);
+  EXPECT_EQ(run(), 0);
+  EXPECT_THAT(output_, HasSubstr("11 ops, 524,288 parameters, f32"));
+  const auto step = [&](const std::string& trace) {
+    command_.graph_file = folder_.make("step.jsonl", trace);
+    command_.json = true;
+    EXPECT_EQ(run(), 0);
+    return nlohmann::json::parse(output_)["step_seconds"].get<double>();
+  };
+  std::string slower = example;
+  slower.replace(slower.find("3.1e-5"), 6, "2.5");
+  EXPECT_NEAR(step(slower) - step(example), 2.5, 0.01);
+}
+
+TEST_F(PlanCommandTest, RefusesATraceNamingTheFileAndTheLine) {
+  std::string example = test::trace_example(STOWAGE_ROOT);
+  example.replace(example.find("3.1e-5"), 6, "-1");
+  command_.graph_file = folder_.make("step.jsonl", example);
+  expect_refused("step.jsonl': trace line 7: 'seconds' is not a number from 0");
+}
+
+TEST_F(PlanCommandTest, PlansAModelWithoutAFile) {
+  name_a_model();
+  EXPECT_EQ(run(), 0);
+  EXPECT_THAT(output_, HasSubstr("gpt, 1 layers, width 64, heads 1, vocabulary 96"));
+  EXPECT_THAT(output_, HasSubstr("parameters, f32\n"));
+  command_.model.bert = "1x128";
+  command_.model.gpt.clear();
+  command_.json = true;
+  EXPECT_EQ(run(), 0);
+  const auto json = nlohmann::json::parse(output_);
+  EXPECT_EQ(json["model"]["family"], "bert");
+  EXPECT_EQ(json["model"]["heads"], 2);
+  EXPECT_EQ(json["feasible"], true);
+}
+
+TEST_F(PlanCommandTest, TakesMemoryRatesAndTypeFromANamedMachine) {
+  name_a_model();
+  command_.machine = "rtx4090";
+  command_.json = true;
+  EXPECT_EQ(run(), 0);
+  auto json = nlohmann::json::parse(output_);
+  EXPECT_EQ(json["budget_bytes"], 24564_MiB);
+  EXPECT_EQ(json["overhead_bytes"], 600_MiB);
+  EXPECT_EQ(json["model"]["type"], "bf16");
+  EXPECT_EQ(json["machine"], "NVIDIA GeForce RTX 4090 on its usual host, not measured");
+  command_.device_memory = 1_GiB;
+  command_.model.type = "f32";
+  EXPECT_EQ(run(), 0);
+  json = nlohmann::json::parse(output_);
+  EXPECT_EQ(json["budget_bytes"], 1_GiB);
+  EXPECT_EQ(json["model"]["type"], "f32");
+  command_.device_memory = unlimited;
+  EXPECT_EQ(run(), 0);
+  EXPECT_TRUE(nlohmann::json::parse(output_)["budget_bytes"].is_null());
+  command_.machine = "v100-16gb";
+  command_.model.type.clear();
+  EXPECT_EQ(run(), 0);
+  EXPECT_EQ(nlohmann::json::parse(output_)["model"]["type"], "f32");
+  command_.model.type = "bf16";
+  expect_refused("has no rate for bf16, only for f32");
+}
+
+TEST_F(PlanCommandTest, TakesAMachineFile) {
+  command_.machine = folder_.make("machine.json", to_json(test::sample_file()));
+  EXPECT_EQ(run(), 0);
+  EXPECT_THAT(output_, HasSubstr("machine       Card \"7\" on node, measured 2026-11-21T13:50:00Z\n"));
+  EXPECT_THAT(output_, HasSubstr("budget        140.00 GiB"));
+}
+
+TEST_F(PlanCommandTest, ListsMachinesWithoutAGraph) {
+  command_.graph_file.clear();
+  command_.machine = "list";
+  EXPECT_EQ(run(), 0);
+  EXPECT_EQ(output_, list_machines(machines_folder()));
+}
+
+TEST_F(PlanCommandTest, SweepsMemory) {
+  command_.sweep = "memory=3";
+  command_.json = true;
+  std::vector<std::string> told;
+  command_.progress = [&](const std::string& what) { told.push_back(what); };
+  EXPECT_EQ(run(), 0);
+  const auto json = nlohmann::json::parse(output_);
+  ASSERT_EQ(json.size(), 3U);
+  EXPECT_EQ(json[0]["budget_bytes"], minimum_bytes(graph_, command_.rates));
+  EXPECT_EQ(json[2]["budget_bytes"], need_bytes(graph_, command_.rates));
+  EXPECT_THAT(told, ElementsAre("budget 1 of 3", "budget 2 of 3", "budget 3 of 3"));
+}
+
+TEST_F(PlanCommandTest, SweepsBatchesAndSaysTwoWhereNoneFits) {
+  name_a_model();
+  command_.model.batch.clear();
+  command_.sweep = "batch=1,2";
+  EXPECT_EQ(run(), 0);
+  EXPECT_THAT(output_, HasSubstr("batch "));
+  command_.device_memory = 1000;
+  EXPECT_EQ(run(), 2);
+  EXPECT_THAT(output_, HasSubstr("\n2             does not fit: "));
+}
+
+TEST_F(PlanCommandTest, FindsTheLargestModel) {
+  const GptSize second = gpt_ladder()[1];
+  const ModelWords words{.sequence = "8", .batch = "1", .vocabulary = "32"};
+  command_.graph_file.clear();
+  command_.model = words;
+  command_.max_model = true;
+  command_.options.policy = Policy::none;
+  command_.device_memory = need_bytes(build(model_spec(second, words, DataType::f32)), command_.rates);
+  command_.plan_file = folder_.file("plan.json");
+  EXPECT_EQ(run(), 0);
+  EXPECT_EQ(output_.find("largest       the next size of the ladder does not fit\nfits          yes\n"), 0U);
+  EXPECT_THAT(output_, HasSubstr("gpt, 13 layers, width 768, heads 12, vocabulary 32"));
+  EXPECT_EQ(plan_from_json(contents_of(command_.plan_file)).device_peak_bytes, *command_.device_memory);
+  command_.plan_file.clear();
+  command_.device_memory = 1000;
+  EXPECT_EQ(run(), 2);
+  EXPECT_THAT(output_, HasSubstr("largest       none: not even the smallest size fits\nfits          no: "));
+}
+
+TEST_F(PlanCommandTest, ComparesTwoWrittenPlans) {
+  command_.options.policy = Policy::none;
+  command_.plan_file = folder_.file("a.json");
+  EXPECT_EQ(run(), 0);
+  command_.options.policy = Policy::automatic;
+  command_.plan_file = folder_.file("b.json");
+  command_.device_memory = minimum_bytes(graph_, command_.rates);
+  EXPECT_EQ(run(), 0);
+  PlanCommand compare;
+  compare.compare = {folder_.file("a.json"), folder_.file("b.json")};
+  std::string output;
+  EXPECT_EQ(run_plan_command(compare, output), 0);
+  EXPECT_THAT(output, HasSubstr("resident in A, host in B"));
+  compare.json = true;
+  output.clear();
+  EXPECT_EQ(run_plan_command(compare, output), 0);
+  EXPECT_EQ(nlohmann::json::parse(output)["b"]["device_peak_bytes"], *command_.device_memory);
+
+  compare.compare[1] = command_.graph_file;
+  test::expect_refused([&] { run_plan_command(compare, output); }, "'" + command_.graph_file + "': ");
+  compare.compare[1] = folder_.file("none.json");
+  test::expect_refused([&] { run_plan_command(compare, output); }, "none.json");
+  compare.compare[1] = folder_.file("b.json");
+  compare.sweep = "memory";
+  test::expect_refused([&] { run_plan_command(compare, output); }, "--compare plans nothing");
+}
+
+TEST_F(PlanCommandTest, ABadFileIsNamed) {
+  command_.graph_file = "/nowhere/graph.json";
+  expect_refused("/nowhere/graph.json");
+  command_.graph_file = folder_.make("bad.json", "{}");
+  expect_refused("bad.json': ");
+  command_.graph_file = folder_.file("graph.json");
+  command_.plan_file = folder_.file("none/plan.json");
+  expect_refused("none/plan.json");
+  command_.device_memory = 1;  // refused before it is known that there is nothing to write
+  expect_refused("none/plan.json");
+}
+
+TEST_F(PlanCommandTest, OneThingIsPlanned) {
+  command_.model.gpt = "1x64";
+  expect_refused("give one of them");
+  command_.model.gpt.clear();
+  command_.max_model = true;
+  expect_refused("give one of them");
+  command_.max_model = false;
+  command_.graph_file.clear();
+  expect_refused("nothing to plan: give a graph or trace file, --gpt LAYERSxWIDTH");
+  command_.model.batch = "2";
+  expect_refused("nothing to plan");
+  command_.graph_file = folder_.file("graph.json");
+  expect_refused("--batch 2: a saved graph has its own");
+}
+
+TEST_F(PlanCommandTest, OptionsThatContradictAreTold) {
+  command_.sweep = "memory";
+  command_.device_memory = 1_GiB;
+  expect_refused("--device-memory: --sweep memory takes the budgets itself");
+  command_.device_memory.reset();
+  command_.options.policy = Policy::none;
+  expect_refused("--policy none: it has one plan");
+  command_.options.policy = Policy::automatic;
+  command_.plan_file = folder_.file("plan.json");
+  expect_refused("--plan-json: a sweep has many plans");
+  command_.plan_file.clear();
+  command_.sweep = "batch";
+  expect_refused("--sweep batch: a saved graph has one batch size");
+  name_a_model();
+  expect_refused("--batch: --sweep batch takes the batches itself");
+  command_.model.batch.clear();
+  expect_refused("--sweep batch: every batch fits an unlimited device");
+  command_.model.gpt.clear();
+  command_.max_model = true;
+  expect_refused("--sweep and --max-model are two questions");
+  command_.sweep.clear();
+  expect_refused("--max-model: every model fits an unlimited device");
+  command_.machine = "h300";
+  expect_refused("--machine: there is no machine \"h300\"; give a100-80gb, h200, rtx4090, v100-16gb");
+}
+
+}  // namespace
+}  // namespace stowage

@@ -1,0 +1,122 @@
+#include "tools/cli/plan_sweep.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/expect_refused.h"
+#include "tests/tools/cli/questions.h"
+
+namespace stowage {
+namespace {
+
+using test::chain_question;
+using test::model_question;
+using test::silent;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(PlanSweep, ReadsWhatToSweep) {
+  EXPECT_EQ(parse_sweep("memory").budgets, 12U);
+  EXPECT_EQ(parse_sweep("memory=3").budgets, 3U);
+  EXPECT_EQ(parse_sweep("memory").over, Sweep::Over::memory);
+  EXPECT_EQ(parse_sweep("batch").over, Sweep::Over::batch);
+  EXPECT_TRUE(parse_sweep("batch").batches.empty());
+  EXPECT_THAT(parse_sweep("batch=1,5,2").batches, ElementsAre(1, 5, 2));
+}
+
+TEST(PlanSweep, RefusesWhatIsNoSweep) {
+  for (const char* text : {"", "time", "memory=1", "Memory", "batches=2"})
+    test::expect_refused([&] { parse_sweep(text); }, "--sweep: \"" + std::string(text) + "\" is no sweep");
+  for (const char* text : {"memory=", "memory=0", "memory=-2", "memory=99999999999", "memory=two"})
+    test::expect_refused([&] { parse_sweep(text); }, "--sweep memory: \"");
+  for (const char* text :
+       {"batch=", "batch=1,", "batch=,1", "batch=0", "batch=1,,2", "batch=1;2", "batch=99999999999999999999"})
+    test::expect_refused([&] { parse_sweep(text); }, "--sweep batch: \"");
+}
+
+TEST(PlanSweep, BudgetsRiseByOneFactor) {
+  EXPECT_THAT(sweep_budgets(100, 1600, 5), ElementsAre(100, 200, 400, 800, 1600));
+  EXPECT_THAT(sweep_budgets(7, 7, 3), ElementsAre(7));
+  EXPECT_THAT(sweep_budgets(7, 8, 12), ElementsAre(7, 8));
+  const Bytes large = Bytes{1} << 50U;
+  EXPECT_EQ(sweep_budgets(large + 1, 3 * large + 1, 9).front(), large + 1);
+  EXPECT_EQ(sweep_budgets(large + 1, 3 * large + 1, 9).back(), 3 * large + 1);
+}
+
+TEST(PlanSweep, OverMemoryGoesFromTheMinimumToTheNeed) {
+  PlanQuestion question = chain_question();
+  question.rates.overhead_bytes = 1_MiB;
+  std::vector<std::string> told;
+  const auto rows = sweep_memory(question, 4, [&](const std::string& what) { told.push_back(what); });
+  ASSERT_EQ(rows.size(), 4U);
+  EXPECT_THAT(told, ElementsAre("budget 1 of 4", "budget 2 of 4", "budget 3 of 4", "budget 4 of 4"));
+  EXPECT_EQ(rows.front().answer.budget.device, minimum_bytes(question.graph, question.rates) + 1_MiB);
+  EXPECT_EQ(rows.back().answer.budget.device, need_bytes(question.graph, question.rates) + 1_MiB);
+  EXPECT_EQ(rows.back().answer.h2d, answer(question).h2d);  // all on the device
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_TRUE(rows[i].answer.feasible) << i;
+    EXPECT_LE(rows[i].answer.peak + 1_MiB, rows[i].answer.budget.device) << i;
+    if (i > 0) {
+      EXPECT_LE(rows[i].answer.step_seconds, rows[i - 1].answer.step_seconds) << i;
+    }
+  }
+}
+
+TEST(PlanSweep, OverBatchDoublesUntilOneDoesNotFit) {
+  PlanQuestion question = model_question();
+  question.model->batch = 4;
+  question.graph = build(*question.model);
+  question.budget.device = minimum_bytes(question.graph, question.rates);
+  const auto rows = sweep_batch(question, {}, silent);
+  ASSERT_EQ(rows.size(), 4U);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_EQ(rows[i].batch, 1 << i);
+    EXPECT_EQ(rows[i].answer.tokens, 16U << i);
+    EXPECT_EQ(rows[i].answer.feasible, i < 3) << i;
+  }
+}
+
+TEST(PlanSweep, OverGivenBatchesTakesEachOfThem) {
+  PlanQuestion question = model_question();
+  std::vector<std::string> told;
+  const auto rows = sweep_batch(question, {3, 1}, [&](const std::string& what) { told.push_back(what); });
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0].batch, 3);
+  EXPECT_EQ(rows[0].answer.tokens, 48U);
+  EXPECT_EQ(rows[1].batch, 1);
+  EXPECT_THAT(told, ElementsAre("batch 3, 1 of 2", "batch 1, 2 of 2"));
+}
+
+TEST(PlanSweep, OverBatchWantsAModelAndALimit) {
+  test::expect_refused([] { sweep_batch(chain_question(), {1}, silent); },
+                       "--sweep batch: a saved graph has one batch size");
+  test::expect_refused([] { sweep_batch(model_question(), {}, silent); },
+                       "--sweep batch: every batch fits an unlimited device; give --device-memory");
+}
+
+TEST(PlanSweep, IsOneRowEach) {
+  PlanQuestion question = model_question();
+  question.budget.device = 1_MiB;
+  const auto rows = sweep_batch(question, {1, 4096}, silent);
+  ASSERT_TRUE(rows[0].answer.feasible);
+  ASSERT_FALSE(rows[1].answer.feasible);
+  const std::string text = describe(rows);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);
+  EXPECT_EQ(text.find("batch   "), 0U);
+  EXPECT_THAT(text, HasSubstr("\n4096          does not fit: "));
+  const auto json = to_json(rows);
+  ASSERT_EQ(json.size(), 2U);
+  EXPECT_EQ(json[0]["batch"], 1);
+  EXPECT_EQ(json[0]["device_peak_bytes"], rows[0].answer.peak);
+  EXPECT_EQ(json[1]["batch"], 4096);
+  EXPECT_EQ(json[1]["feasible"], false);
+
+  PlanQuestion chain = chain_question();
+  const auto budgets = sweep_memory(chain, 2, silent);
+  EXPECT_EQ(describe(budgets).find("budget  "), 0U);
+  EXPECT_FALSE(to_json(budgets)[0].contains("batch"));
+  EXPECT_EQ(to_json(budgets)[0]["budget_bytes"], budgets[0].answer.budget.device);
+}
+
+}  // namespace
+}  // namespace stowage

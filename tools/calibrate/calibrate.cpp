@@ -1,0 +1,112 @@
+#include "tools/calibrate/calibrate.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <ctime>
+#include <fstream>
+
+namespace stowage {
+namespace {
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+// "model name : …" of the first CPU, where the system tells.
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "";
+}
+
+std::string now_in_utc() {
+  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  std::tm parts{};
+  ::gmtime_r(&now, &parts);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text.data();
+}
+
+std::vector<DataType> types_of(const std::string& backend) {
+  if (backend == "cuda") return {DataType::f32, DataType::bf16};
+  return {DataType::f32};
+}
+
+// Libraries load their code for attention when it is first asked for; it belongs to the overhead.
+void load_attention(const OpProbeContext& context, DataType type) {
+  constexpr std::int64_t tokens = 256, width = 128, heads = 2, sequence = 128;
+  const auto narrow = [&](std::int64_t columns) { return probe_tensor(type, {tokens, columns}); };
+  const Tensor log_sum_exp =
+      probe_tensor(type == DataType::bf16 ? DataType::f32 : type, {tokens / sequence, heads, sequence});
+  Op op;
+  op.attributes = {{"heads", heads},
+                   {"sequence", sequence},
+                   {"causal", std::int64_t{1}},
+                   {"dropout", 0.0},
+                   {"key", std::int64_t{0}}};
+  op.name = op.kernel = "attention";
+  OpProbe(context, op, {narrow(3 * width)}, {narrow(width), log_sum_exp}).launch();
+  op.name = op.kernel = "attention_backward";
+  const Tensor workspace = probe_tensor(DataType::i32, {std::int64_t{1} << 20U});
+  OpProbe(context, op, {narrow(3 * width), narrow(width), log_sum_exp, narrow(width)},
+          {narrow(3 * width), workspace})
+      .launch();
+  context.device.synchronise_lane(context.lane);
+}
+
+}  // namespace
+
+CalibrateOptions full_calibration() {
+  CalibrateOptions options;
+  options.models = small_models();
+  return options;
+}
+
+CalibrateOptions quick_calibration() {
+  CalibrateOptions options;
+  options.link.largest = 16_MiB;
+  options.link.repetitions = 3;
+  options.link.longest_seconds = 0.004;
+  options.compute.repetitions = 3;
+  options.compute.layer_seconds = 0.03;
+  options.compute.stream_bytes = 32_MiB;
+  options.compute.launches = 200;
+  options.host.elements = std::int64_t{4} << 20U;
+  options.host.repetitions = 3;
+  return options;
+}
+
+MachineFile calibrate(Device& device, const LaunchTable& kernels, const CalibrateOptions& options) {
+  MachineFile file;
+  file.device = device.info().name;
+  file.backend = device.info().backend;
+  file.host = host_name();
+  file.processor = processor_name();
+  file.measured = now_in_utc();
+  measure_link(device, options.link, file);
+  {
+    const Lane lane(device, LaneRole::compute);
+    ComputeProbeOptions compute = options.compute;
+    if (compute.types.empty()) compute.types = types_of(file.backend);
+    const OpProbeContext context{device, kernels, lane.id(), options.modelled};
+    measure_compute(context, compute, file);
+    for (const DataType type : compute.types) load_attention(context, type);
+    const MemoryInfo memory = device.memory_info();
+    file.overhead_bytes = memory.overhead;
+    file.device_bytes = memory.total == unlimited ? 0 : memory.total;
+  }
+  file.host_rates = measure_host(options.host);
+  file.host_total_bytes_per_second = measure_host_total(device, options.host, file);
+  for (const MatrixRate& rate : file.matrix)
+    measure_models(device, kernels, rate.type, options.modelled, options.models, file);
+  return file;
+}
+
+}  // namespace stowage

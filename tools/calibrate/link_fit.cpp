@@ -1,0 +1,61 @@
+#include "tools/calibrate/link_fit.h"
+
+#include <algorithm>
+
+#include "stowage/error.h"
+
+namespace stowage {
+namespace {
+
+// Sums over the samples, each weighted by 1 / seconds: the normal equations of latency + bytes / peak =
+// seconds.
+struct Sums {
+  double one = 0, bytes = 0, bytes_squared = 0;  // weighted
+  double count = 0, plain_bytes = 0;             // times seconds, weighted
+};
+
+Sums sums_of(std::span<const CopySample> samples) {
+  Sums sums;
+  for (const CopySample& sample : samples) {
+    const double bytes = static_cast<double>(sample.bytes);
+    const double weight = 1 / sample.seconds;
+    sums.one += weight;
+    sums.bytes += weight * bytes;
+    sums.bytes_squared += weight * bytes * bytes;
+    sums.count += 1;
+    sums.plain_bytes += bytes;
+  }
+  return sums;
+}
+
+void require_two_sizes(std::span<const CopySample> samples) {
+  const bool timed = std::all_of(samples.begin(), samples.end(),
+                                 [](const CopySample& sample) { return sample.seconds > 0; });
+  const bool varied = std::any_of(samples.begin(), samples.end(), [&](const CopySample& sample) {
+    return sample.bytes != samples.front().bytes;
+  });
+  if (!timed || !varied) {
+    throw InvalidInput("a link is fitted to copies of two sizes or more that took time; measure more sizes");
+  }
+}
+
+}  // namespace
+
+Link fit_link(std::span<const CopySample> samples) {
+  require_two_sizes(samples);
+  const Sums sums = sums_of(samples);
+  const double determinant = sums.one * sums.bytes_squared - sums.bytes * sums.bytes;
+  const double latency = (sums.count * sums.bytes_squared - sums.plain_bytes * sums.bytes) / determinant;
+  const double seconds_per_byte = (sums.one * sums.plain_bytes - sums.bytes * sums.count) / determinant;
+  Link link;
+  if (latency >= 0 && seconds_per_byte > 0) {
+    link.latency_seconds = latency;
+    link.bytes_per_second = 1 / seconds_per_byte;
+  } else {  // longer copies are too fast, or too slow, for any latency
+    link.latency_seconds = 0;
+    link.bytes_per_second = sums.bytes_squared / sums.plain_bytes;
+  }
+  return link;
+}
+
+}  // namespace stowage

@@ -1,0 +1,116 @@
+#include "stowage/machine_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "src/base/printable.h"
+#include "stowage/error.h"
+#include "tools/calibrate/op_profile.h"
+
+namespace stowage {
+namespace {
+
+constexpr std::uintmax_t largest_file = 1U << 24U;
+
+const MatrixRate& rate_for(const MachineFile& file, DataType work) {
+  const auto found = std::find_if(file.matrix.begin(), file.matrix.end(),
+                                  [work](const MatrixRate& rate) { return rate.type == work; });
+  if (found != file.matrix.end()) return *found;
+  std::string measured;
+  for (const MatrixRate& rate : file.matrix) {
+    if (!measured.empty()) measured += ", ";
+    measured += to_string(rate.type);
+  }
+  throw InvalidInput(
+      fmt::format("the machine file of {} has no rate for {}, only for {}: use a model of such a type, or "
+                  "measure again with stowage calibrate",
+                  printable(file.device), to_string(work), measured.empty() ? "no type" : measured));
+}
+
+double fastest_host_rate(const MachineFile& file) {
+  const auto most =
+      std::max_element(file.host_rates.begin(), file.host_rates.end(),
+                       [](const HostRate& a, const HostRate& b) { return a.threads < b.threads; });
+  return most == file.host_rates.end() ? Machine{}.host_bytes_per_second : most->bytes_per_second;
+}
+
+double host_total(const MachineFile& file, const Machine& machine) {
+  double best = file.host_total_bytes_per_second;
+  if (best == 0)
+    for (const HostRate& rate : file.host_rates) best = std::max(best, rate.bytes_per_second);
+  const double in = machine.h2d.bytes_per_second, out = machine.d2h.bytes_per_second;
+  const double both =
+      std::min(in, machine.h2d_both_bytes_per_second) + std::min(out, machine.d2h_both_bytes_per_second);
+  return std::max({best, machine.host_bytes_per_second, in, out, both});
+}
+
+}  // namespace
+
+Machine machine_for(const MachineFile& file, DataType work) {
+  Machine machine;
+  machine.h2d = file.h2d.fit;
+  machine.d2h = file.d2h.fit;
+  machine.flops_per_second = rate_for(file, work).flops_per_second;
+  machine.device_bytes_per_second = file.device_bytes_per_second;
+  machine.launch_seconds = file.launch_seconds;
+  machine.host_bytes_per_second = fastest_host_rate(file);
+  machine.h2d_both_bytes_per_second = file.h2d_both.fit.bytes_per_second;
+  machine.d2h_both_bytes_per_second = file.d2h_both.fit.bytes_per_second;
+  machine.host_total_bytes_per_second = host_total(file, machine);
+  machine.overhead_bytes = file.overhead_bytes;
+  machine.compute_beside_copy = file.compute_beside_copy;
+  machine.compute_beside_host = file.compute_beside_host;
+  machine.host_beside_compute = file.host_beside_compute;
+  return machine;
+}
+
+void set_op_seconds(const MachineFile& file, DataType work, const Machine& machine, Graph& graph) {
+  const OpProfile profile = profile_of(file, work);
+  if (!profile.empty()) set_seconds(profile, machine, graph);
+}
+
+Bytes overhead_on(const Device& device, Bytes measured, Bytes pinned) {
+  constexpr Bytes code_to_come = 64_MiB;
+  constexpr Bytes pinned_per_table_byte = 512;  // 4 KiB by an entry of 8 bytes
+  const Bytes held = device.memory_info().overhead;
+  if (held == 0 && device.info().backend != "cuda") return 0;
+  const Bytes granule = device.granularity();
+  return std::max(measured, held) + granule + code_to_come +
+         align_up((pinned + pinned_per_table_byte - 1) / pinned_per_table_byte, granule);
+}
+
+Bytes most_pinned_bytes(const Graph& graph, Bytes host_budget) {
+  Bytes bytes = 0;
+  for (const Tensor& tensor : graph.tensors)
+    if (tensor.kind != TensorKind::workspace) bytes += tensor.bytes();
+  return std::min(bytes, host_budget);
+}
+
+DataType work_type(const Graph& graph) {
+  for (const Tensor& tensor : graph.tensors) {
+    if (tensor.kind == TensorKind::parameter) return tensor.type;
+  }
+  return DataType::f32;
+}
+
+MachineFile read_machine_file(const std::string& path) {
+  std::error_code error;
+  const std::uintmax_t size = std::filesystem::file_size(path, error);
+  const char* remedy = "give a file that stowage calibrate wrote";
+  if (error) throw InvalidInput(fmt::format("cannot read '{}': {}; {}", path, error.message(), remedy));
+  if (size > largest_file) throw InvalidInput(fmt::format("'{}' is larger than 16 MiB; {}", path, remedy));
+  std::ifstream file(path, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (!file) throw InvalidInput(fmt::format("cannot read '{}'; {}", path, remedy));
+  try {
+    return machine_from_json(text);
+  } catch (const InvalidInput& refused) {
+    throw InvalidInput(fmt::format("'{}': {}", path, refused.what()));
+  }
+}
+
+}  // namespace stowage

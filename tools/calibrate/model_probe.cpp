@@ -1,0 +1,115 @@
+#include "tools/calibrate/model_probe.h"
+
+#include <utility>
+
+#include "stowage/graph_builder.h"
+#include "tools/calibrate/op_profile.h"
+#include "tools/calibrate/step_probe.h"
+
+namespace stowage {
+namespace {
+
+struct Probe {
+  Graph graph;
+  std::vector<ProbeInput> inputs;
+};
+
+template <class Model, class Config>
+Probe probe_of(const Config& config, DataType type, Model (*build)(GraphBuilder&, const Config&)) {
+  GraphBuilder builder(type);
+  const Model model = build(builder, config);
+  const auto tokens = static_cast<std::int32_t>(config.vocabulary);
+  return {builder.finish(model.loss, AdamW{}), {{model.tokens.id, 0, tokens}, {model.targets.id, 0, tokens}}};
+}
+
+class ModelProbe {
+ public:
+  ModelProbe(Device& device, const StepProbe::Options& how, DataType type, const ModelProbeOptions& options,
+             MachineFile& file)
+      : device_(device), how_(how), type_(type), options_(options), file_(file) {}
+
+  void measure(Probe probe) {
+    StepProbe run(device_, std::move(probe.graph), probe.inputs, how_);
+    run.step();  // libraries compile their kernels, pages are touched
+    const StepProbe::Step step = run.steps(options_.least_steps, for_seconds(options_.seconds));
+    const Graph& graph = run.graph();
+    for (OpId id = 0; id < graph.ops.size(); ++id) {
+      const Op& op = graph.op(id);
+      if (step.ops[id] > 0) profile_.add(op.kernel, op.cost, step.ops[id]);
+    }
+  }
+
+  // By a model whose step takes long enough for a few updates beside it.
+  void measure_shares_with(Probe probe) {
+    StepProbe run(device_, std::move(probe.graph), probe.inputs, how_);
+    run.step();
+    Machine machine = machine_for(file_, type_);
+    const double alone = run.steps(options_.least_steps, for_seconds(options_.seconds)).whole;
+    measure_shares(run, alone, file_.h2d.fit, machine);
+    file_.compute_beside_copy = machine.compute_beside_copy;
+    file_.compute_beside_host = machine.compute_beside_host;
+    file_.host_beside_compute = machine.host_beside_compute;
+  }
+
+  void write() const {
+    profile_.for_each([&](const std::string& kernel, const OpCost& cost, double seconds) {
+      file_.ops.push_back({kernel, type_, cost.flops, cost.bytes, seconds});
+    });
+  }
+
+ private:
+  Device& device_;
+  const StepProbe::Options& how_;
+  DataType type_;
+  const ModelProbeOptions& options_;
+  MachineFile& file_;
+  OpProfile profile_;
+};
+
+GptConfig gpt_of(std::int64_t width, std::int64_t heads, std::int64_t sequence, std::int64_t batch,
+                 std::int64_t vocabulary = 256) {
+  return {.layers = 1,
+          .width = width,
+          .heads = heads,
+          .vocabulary = vocabulary,
+          .sequence = sequence,
+          .batch = batch};
+}
+
+}  // namespace
+
+ModelProbeOptions small_models() {
+  ModelProbeOptions options;
+  for (const std::int64_t width : {32, 64, 128, 256, 512}) {
+    for (const std::int64_t tokens : {128, 512, 2048})
+      options.gpts.push_back(
+          gpt_of(width, width / 32, tokens == 2048 ? 256 : 64, tokens == 2048 ? 8 : tokens / 64));
+  }
+  options.gpts.push_back(gpt_of(1024, 16, 128, 4));
+  options.gpts.push_back(gpt_of(256, 4, 512, 2, 8192));
+  // Gradients that are added to those of the micro-batch before, and dropout.
+  options.gpts.push_back(gpt_of(128, 4, 128, 8));
+  options.gpts.back().micro_batches = 2;
+  options.gpts.back().dropout = 0.1;
+  options.gpts.push_back(gpt_of(384, 6, 128, 8));
+  options.gpts.back().micro_batches = 2;
+  options.gpts.back().dropout = 0.1;
+  options.berts.push_back(
+      {.layers = 1, .width = 128, .heads = 2, .vocabulary = 512, .sequence = 128, .batch = 4});
+  options.berts.push_back(
+      {.layers = 1, .width = 512, .heads = 8, .vocabulary = 2048, .sequence = 128, .batch = 8});
+  return options;
+}
+
+void measure_models(Device& device, const LaunchTable& kernels, DataType type, const Machine& modelled,
+                    const ModelProbeOptions& options, MachineFile& file) {
+  const StepProbe::Options how{kernels, modelled};
+  ModelProbe probe(device, how, type, options, file);
+  for (const GptConfig& config : options.gpts) probe.measure(probe_of<Gpt>(config, type, gpt));
+  for (const BertConfig& config : options.berts) probe.measure(probe_of<Bert>(config, type, bert));
+  probe.write();
+  if (file.backend == "simulated" && !options.gpts.empty())
+    probe.measure_shares_with(probe_of<Gpt>(options.gpts.back(), type, gpt));
+}
+
+}  // namespace stowage

@@ -1,0 +1,71 @@
+#include "tools/calibrate/op_profile.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/graph/cost.h"
+
+namespace stowage {
+namespace {
+
+constexpr double shortest = 1e-9;  // clocks may see nothing of a tiny op
+
+double seconds_by_rates(const OpCost& cost, const Machine& machine) {
+  Op plain;
+  plain.cost = {cost.flops, cost.bytes};
+  return op_seconds(plain, machine);
+}
+
+bool is_same(const OpCost& a, const OpCost& b) { return a.flops == b.flops && a.bytes == b.bytes; }
+
+// Squared, of the logarithms.
+double distance(const OpCost& a, const OpCost& b) {
+  const double flops = std::log((1 + a.flops) / (1 + b.flops));
+  const double bytes = std::log((1 + a.bytes) / (1 + b.bytes));
+  return flops * flops + bytes * bytes;
+}
+
+}  // namespace
+
+void OpProfile::add(const std::string& kernel, const OpCost& cost, double seconds) {
+  std::vector<Times>& all = kernels_[kernel];
+  auto same =
+      std::find_if(all.begin(), all.end(), [&](const Times& times) { return is_same(times.cost, cost); });
+  if (same == all.end()) same = all.insert(all.end(), {{cost.flops, cost.bytes}});
+  same->count += 1;
+  same->seconds += (std::max(seconds, shortest) - same->seconds) / same->count;
+}
+
+void OpProfile::for_each(
+    const std::function<void(const std::string& kernel, const OpCost& cost, double seconds)>& use) const {
+  for (const auto& [kernel, all] : kernels_)
+    for (const Times& times : all) use(kernel, times.cost, times.seconds);
+}
+
+double OpProfile::seconds(const Op& op, const Machine& machine) const {
+  const double by_rates = seconds_by_rates(op.cost, machine);
+  const auto kernel = kernels_.find(op.kernel);
+  if (kernel == kernels_.end()) return by_rates;
+  double weights = 0, sum = 0;
+  for (const Times& times : kernel->second) {
+    if (is_same(times.cost, op.cost)) return times.seconds;
+    const double weight = 1 / distance(times.cost, op.cost);
+    weights += weight;
+    sum += weight * std::log(times.seconds / seconds_by_rates(times.cost, machine));
+  }
+  return by_rates * std::exp(sum / weights);
+}
+
+OpProfile profile_of(const MachineFile& file, DataType work) {
+  OpProfile profile;
+  for (const OpSample& sample : file.ops)
+    if (sample.type == work) profile.add(sample.kernel, {sample.flops, sample.bytes}, sample.seconds);
+  return profile;
+}
+
+void set_seconds(const OpProfile& profile, const Machine& machine, Graph& graph) {
+  for (Op& op : graph.ops)
+    if (!op.cost.seconds) op.cost.seconds = profile.seconds(op, machine);
+}
+
+}  // namespace stowage

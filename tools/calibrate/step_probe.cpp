@@ -1,0 +1,87 @@
+#include "tools/calibrate/step_probe.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+#include <variant>
+
+#include "stowage/planner.h"
+#include "tools/calibrate/stopwatch.h"
+
+namespace stowage {
+
+StepProbe::StepProbe(Device& device, Graph graph, const std::vector<ProbeInput>& inputs,
+                     const Options& options)
+    : graph_(std::move(graph)),
+      plan_(std::get<Plan>(make_plan(graph_, Machine{}, {}, {.policy = Policy::none}))),
+      engine_(device, graph_, plan_,
+              {.measurement = Measurement::timeline,
+               .machine = options.modelled,
+               .kernels = options.kernels,
+               .host_kernels = {}}),
+      launches_(graph_.ops.size()) {
+  for (const ProbeInput& input : inputs) {
+    auto& values = values_.emplace_back(static_cast<std::size_t>(graph_.tensor(input.tensor).elements()));
+    const auto count = static_cast<std::size_t>(std::min(input.values, 256) - input.least);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = input.least + static_cast<std::int32_t>(i % count);
+    inputs_.push_back({input.tensor, values});
+  }
+  for (const Instruction& instruction : plan_.instructions) {
+    if (instruction.lane == LaneRole::compute) launches_[instruction.op] += 1;
+  }
+}
+
+StepProbe::Step StepProbe::step() {
+  engine_.step(inputs_, {.learning_rate = 0});
+  const std::vector<Interval> times = engine_.last_timeline();
+  Step result;
+  result.ops.resize(graph_.ops.size());
+  std::optional<double> before;
+  bool behind_gate = false;
+  for (InstructionId id = 0; id < times.size(); ++id) {
+    const Instruction& instruction = plan_.instructions[id];
+    if (instruction.lane == LaneRole::compute) {
+      const double took = times[id].end - times[id].begin;
+      const double gap = before ? times[id].begin - *before : 0;
+      const bool waits = std::exchange(behind_gate, false) || !instruction.waits.empty();
+      const double counted = waits ? took : took + gap;
+      result.ops[instruction.op] += counted / launches_[instruction.op];
+      result.busy += counted;
+      result.whole += took + gap;
+      before = times[id].end;
+    }
+    if (id == plan_.gate) behind_gate = true;
+  }
+  return result;
+}
+
+StepProbe::Step StepProbe::steps(int least, const std::function<bool()>& more) {
+  std::vector<std::vector<double>> by_op(graph_.ops.size());
+  std::vector<double> busy, whole;
+  for (int made = 0; made < least || more(); ++made) {
+    const Step one = step();
+    for (std::size_t i = 0; i < one.ops.size(); ++i) by_op[i].push_back(one.ops[i]);
+    busy.push_back(one.busy);
+    whole.push_back(one.whole);
+  }
+  Step result;
+  result.busy = median(std::move(busy));
+  result.whole = median(std::move(whole));
+  double made_up = 0;
+  for (OpId id = 0; id < by_op.size(); ++id) {
+    result.ops.push_back(median(std::move(by_op[id])));
+    made_up += result.ops.back() * launches_[id];
+  }
+  for (double& seconds : result.ops) seconds *= result.busy / made_up;
+  return result;
+}
+
+std::function<bool()> for_seconds(double seconds) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point end =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  return [end] { return Clock::now() < end; };
+}
+
+}  // namespace stowage

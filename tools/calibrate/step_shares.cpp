@@ -1,0 +1,77 @@
+// What the lanes of a device that computes with the host's own cores leave to each other.
+#include <algorithm>
+#include <atomic>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "stowage/simulated_device.h"
+#include "tools/calibrate/host_update.h"
+#include "tools/calibrate/link_direction.h"
+#include "tools/calibrate/step_probe.h"
+#include "tools/calibrate/stopwatch.h"
+
+namespace stowage {
+namespace {
+
+constexpr int rounds = 3;  // steps beside copies, and beside updates
+constexpr std::int64_t host_elements = std::int64_t{4} << 20U;
+
+// Share of its speed that something keeps, of which so much is left: a positive part of the whole.
+double share_kept(double alone, double beside) {
+  constexpr double least = 0.05;
+  return beside > 0 ? std::clamp(alone / beside, least, 1.0) : 1;
+}
+
+// What the compute lane keeps while one direction of such a link is busy with copies of so many bytes at
+// most.
+double beside_copies_of(double most_bytes, StepProbe& run, const Link& link, double alone) {
+  constexpr double copy_seconds = 2e-3;
+  const double rate = link.throttled ? link.bytes_per_second : most_bytes / copy_seconds;
+  const auto bytes = static_cast<Bytes>(std::min(most_bytes, rate * copy_seconds));
+  if (bytes < 4096 || link.latency_seconds > copy_seconds) return 1;  // it hardly copies
+  const auto device = open_simulated_device(
+      {.capacity = unlimited, .h2d = link, .d2h = link, .poison = Poison::none, .check_accesses = false});
+  LinkDirection copies(*device, LaneRole::h2d, bytes);
+  const int longer = static_cast<int>(1.5 * alone / link.seconds(bytes)) + 1;  // than a step takes
+  std::vector<double> times;
+  for (int i = 0; i < rounds; ++i) {
+    copies.begin(bytes, longer);
+    times.push_back(run.step().whole);
+    copies.read();
+  }
+  return share_kept(alone, median(std::move(times)));
+}
+
+// The bytes of large copies go through the cores, and small ones begin and end all the time: whichever costs
+// more.
+double beside_copy(StepProbe& run, const Link& link, double alone) {
+  return std::min(beside_copies_of(16e6, run, link, alone), beside_copies_of(64e3, run, link, alone));
+}
+
+// What compute and host lane keep of their speed while both are busy.
+void measure_beside_host(StepProbe& run, double alone, Machine& machine) {
+  HostUpdate update(host_elements);
+  update.seconds();
+  std::atomic<bool> over = false;
+  std::vector<double> updates;
+  std::thread host([&] {
+    while (!over) updates.push_back(update.seconds());
+  });
+  std::vector<double> times;
+  for (int i = 0; i < rounds; ++i) times.push_back(run.step().whole);
+  over = true;
+  host.join();
+  machine.compute_beside_host = share_kept(alone, median(std::move(times)));
+  machine.host_beside_compute =
+      share_kept(update.bytes() / machine.host_bytes_per_second, median(std::move(updates)));
+}
+
+}  // namespace
+
+void measure_shares(StepProbe& run, double alone, const Link& link, Machine& machine) {
+  machine.compute_beside_copy = beside_copy(run, link, alone);
+  measure_beside_host(run, alone, machine);
+}
+
+}  // namespace stowage

@@ -1,0 +1,86 @@
+#include "tools/choices/machine_choice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "src/base/printable.h"
+#include "stowage/error.h"
+
+namespace stowage {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int most_parents = 4;  // from a program of the build tree up to its root
+
+bool is_file(const std::string& choice) {
+  return choice.find('/') != std::string::npos || choice.ends_with(".json");
+}
+
+std::string file_name(const std::string& name) { return name + ".json"; }
+
+}  // namespace
+
+fs::path machines_folder(const fs::path& program) {
+  fs::path folder = program.parent_path();
+  for (int i = 0; i < most_parents && folder.has_relative_path(); ++i) {
+    std::error_code error;
+    fs::path machines = folder / "share/stowage/machines";
+    if (fs::is_directory(machines, error)) return machines;
+    folder = folder.parent_path();
+  }
+  return {};
+}
+
+fs::path machines_folder() {
+  std::error_code error;
+  return machines_folder(fs::read_symlink("/proc/self/exe", error));
+}
+
+std::vector<std::string> machine_names(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+MachineFile read_machine(const std::string& choice, const fs::path& folder) {
+  if (is_file(choice)) return read_machine_file(choice);
+  const std::vector<std::string> names = machine_names(folder);
+  if (std::find(names.begin(), names.end(), choice) != names.end())
+    return read_machine_file((folder / file_name(choice)).string());
+  std::string known;
+  for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
+  throw InvalidInput(fmt::format(
+      "--machine: there is no machine \"{}\"; give {}{}the path of a file that stowage calibrate wrote",
+      choice, known, known.empty() ? "" : ", or "));
+}
+
+std::string list_machines(const fs::path& folder) {
+  std::string text;
+  for (const std::string& name : machine_names(folder)) {
+    const MachineFile file = read_machine_file((folder / file_name(name)).string());
+    text += fmt::format("{:<14}{}, {}\n", name, describe_machine(file), format_bytes(file.device_bytes));
+  }
+  return text;
+}
+
+std::string describe_machine(const MachineFile& file) {
+  const bool dated =
+      !file.measured.empty() && std::isdigit(static_cast<unsigned char>(file.measured.front()));
+  return fmt::format("{} on {}, {}{}", printable(file.device), printable(file.host), dated ? "measured " : "",
+                     printable(file.measured));
+}
+
+DataType usual_type(const MachineFile& file) {
+  const bool has = std::any_of(file.matrix.begin(), file.matrix.end(),
+                               [](const MatrixRate& rate) { return rate.type == DataType::bf16; });
+  return has && file.backend == "cuda" ? DataType::bf16 : DataType::f32;
+}
+
+}  // namespace stowage

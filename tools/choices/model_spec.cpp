@@ -1,0 +1,164 @@
+#include "tools/choices/model_spec.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+
+#include "stowage/error.h"
+#include "stowage/models.h"
+
+namespace stowage {
+namespace {
+
+constexpr std::int64_t head_width = 64;
+
+struct Defaults {
+  std::int64_t vocabulary, sequence, batch;
+};
+// Vocabularies of GPT-2 (50257) and BERT (30522), padded to a multiple of 32.
+constexpr Defaults gpt_defaults{50304, 1024, 8};
+constexpr Defaults bert_defaults{30528, 512, 8};
+constexpr std::array<GptSize, 2> bert_sizes = {{{"base", 12, 768, 12}, {"large", 24, 1024, 16}}};
+
+std::string names_of(const auto& sizes) {
+  std::string names;
+  for (const GptSize& size : sizes) names += fmt::format("{}{}", names.empty() ? "" : ", ", size.name);
+  return names;
+}
+
+// LAYERSxWIDTH with `width / 64` heads, or one of the named sizes.
+GptSize parse_size(const std::string& option, const std::string& text, const auto& sizes) {
+  for (const GptSize& size : sizes) {
+    if (size.name == text) return size;
+  }
+  const std::size_t x = text.find('x');
+  if (x == 0 || x == std::string::npos || x + 1 == text.size() ||
+      text.find_first_not_of("0123456789x") != std::string::npos)
+    throw InvalidInput(fmt::format("{}: \"{}\" is no model; give LAYERSxWIDTH, such as 24x1024, or one of {}",
+                                   option, text, names_of(sizes)));
+  const std::string what = fmt::format("{} {}", option, text);
+  GptSize size{"", parse_count(what + ": layers", text.substr(0, x), most_layers),
+               parse_count(what + ": width", text.substr(x + 1), most_width), 0};
+  size.heads = size.width / head_width;
+  return size;
+}
+
+std::int64_t count_or(const std::string& option, const std::string& text, std::int64_t otherwise) {
+  return text.empty() ? otherwise : parse_count(option, text);
+}
+
+DataType parse_type(const std::string& text, DataType otherwise) {
+  if (text.empty()) return otherwise;
+  if (text == "f32") return DataType::f32;
+  if (text == "bf16") return DataType::bf16;
+  throw InvalidInput(fmt::format("--type: \"{}\" is no work type; give f32 or bf16", text));
+}
+
+void require_heads(const ModelSpec& spec) {
+  if (spec.heads > 0 && spec.width % spec.heads == 0) return;
+  if (spec.heads == 0)
+    throw InvalidInput(fmt::format(
+        "width {} is smaller than a head of {}; give --heads, a divisor of the width, or a larger width",
+        spec.width, head_width));
+  throw InvalidInput(fmt::format(
+      "width {} is not divisible by {} heads; give --heads, a divisor of the width", spec.width, spec.heads));
+}
+
+void require_divisible(const ModelSpec& spec) {
+  if (spec.batch % spec.micro_batches == 0) return;
+  throw InvalidInput(
+      fmt::format("--micro-batches {} does not divide the batch of {}; give a divisor, or change --batch",
+                  spec.micro_batches, spec.batch));
+}
+
+ModelSpec complete(ModelFamily family, const GptSize& size, const ModelWords& words, DataType type) {
+  const Defaults& defaults = family == ModelFamily::gpt ? gpt_defaults : bert_defaults;
+  ModelSpec spec{family,
+                 size.layers,
+                 size.width,
+                 count_or("--heads", words.heads, size.heads),
+                 count_or("--vocabulary", words.vocabulary, defaults.vocabulary),
+                 count_or("--sequence", words.sequence, defaults.sequence),
+                 count_or("--batch", words.batch, defaults.batch),
+                 count_or("--micro-batches", words.micro_batches, 1),
+                 parse_type(words.type, type),
+                 {}};
+  if (!words.head_chunk.empty()) spec.head_tokens = parse_count("--head-chunk", words.head_chunk);
+  require_heads(spec);
+  require_divisible(spec);
+  return spec;
+}
+
+void refuse_strays(const ModelWords& words) {
+  for (const auto& [option, text] :
+       std::array<std::pair<const char*, const std::string*>, 7>{{{"--heads", &words.heads},
+                                                                  {"--sequence", &words.sequence},
+                                                                  {"--batch", &words.batch},
+                                                                  {"--micro-batches", &words.micro_batches},
+                                                                  {"--vocabulary", &words.vocabulary},
+                                                                  {"--type", &words.type},
+                                                                  {"--head-chunk", &words.head_chunk}}}) {
+    if (!text->empty())
+      throw InvalidInput(
+          fmt::format("{} {}: a saved graph has its own; leave it out, or name a model with --gpt or --bert",
+                      option, *text));
+  }
+}
+
+template <class Config>
+Config config_of(const ModelSpec& spec) {
+  Config config;
+  config.layers = spec.layers;
+  config.width = spec.width;
+  config.heads = spec.heads;
+  config.vocabulary = spec.vocabulary;
+  config.sequence = spec.sequence;
+  config.batch = spec.batch;
+  config.micro_batches = spec.micro_batches;
+  config.head_tokens = spec.head_tokens;
+  return config;
+}
+
+}  // namespace
+
+std::int64_t parse_count(const std::string& option, const std::string& text, std::int64_t most) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 1 || value > most)
+    throw InvalidInput(fmt::format("{}: \"{}\" is no whole number from 1 to {}", option, text, most));
+  return value;
+}
+
+std::optional<ModelSpec> model_spec(const ModelWords& words, DataType type) {
+  if (!words.gpt.empty() && !words.bert.empty())
+    throw InvalidInput("--gpt and --bert name two models; give one of them");
+  if (!words.gpt.empty())
+    return complete(ModelFamily::gpt, parse_size("--gpt", words.gpt, named_gpt_sizes()), words, type);
+  if (!words.bert.empty())
+    return complete(ModelFamily::bert, parse_size("--bert", words.bert, bert_sizes), words, type);
+  refuse_strays(words);
+  return {};
+}
+
+ModelSpec model_spec(const GptSize& size, const ModelWords& words, DataType type) {
+  if (!words.heads.empty())
+    throw InvalidInput(
+        fmt::format("--heads {}: --max-model takes each size's own heads; leave it out", words.heads));
+  return complete(ModelFamily::gpt, size, words, type);
+}
+
+Graph build(const ModelSpec& spec) {
+  GraphBuilder builder(spec.type);
+  const Value loss = spec.family == ModelFamily::gpt ? gpt(builder, config_of<GptConfig>(spec)).loss
+                                                     : bert(builder, config_of<BertConfig>(spec)).loss;
+  return builder.finish(loss, AdamW{});
+}
+
+std::string describe(const ModelSpec& spec) {
+  return fmt::format("{}, {} layers, width {}, heads {}, vocabulary {}",
+                     spec.family == ModelFamily::gpt ? "gpt" : "bert", spec.layers, spec.width, spec.heads,
+                     spec.vocabulary);
+}
+
+}  // namespace stowage

@@ -1,0 +1,54 @@
+// A model that the command line names, in the place of a graph file.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "src/models/limits.h"
+#include "stowage/graph.h"
+#include "tools/choices/gpt_sizes.h"
+
+namespace stowage {
+
+// The options as they were given; empty: not given.
+struct ModelWords {
+  std::string gpt{};   // LAYERSxWIDTH or a name of gpt_sizes.h
+  std::string bert{};  // LAYERSxWIDTH, base or large
+  std::string heads{}, sequence{}, batch{}, micro_batches{}, vocabulary{}, type{}, head_chunk{};
+};
+
+enum class ModelFamily : std::uint8_t { gpt, bert };
+
+struct ModelSpec {
+  ModelFamily family = ModelFamily::gpt;
+  std::int64_t layers = 0;
+  std::int64_t width = 0;
+  std::int64_t heads = 0;
+  std::int64_t vocabulary = 0;
+  std::int64_t sequence = 0;
+  std::int64_t batch = 0;
+  std::int64_t micro_batches = 1;
+  DataType type = DataType::f32;
+  std::optional<std::int64_t> head_tokens{};  // as GptConfig's
+
+  std::int64_t tokens() const { return batch * sequence; }
+};
+
+// Throws InvalidInput that names the option and says what it takes. Nothing: neither --gpt nor --bert is
+// given, and none of the options that go with them. `type`: where --type is not given.
+std::optional<ModelSpec> model_spec(const ModelWords& words, DataType type);
+// The same with a size of the ladder in the place of --gpt, which must not be given. Heads are the ladder's.
+ModelSpec model_spec(const GptSize& size, const ModelWords& words, DataType type);
+
+// The training step with AdamW. Throws InvalidInput naming the field that is too large.
+Graph build(const ModelSpec& spec);
+
+// "gpt, 24 layers, width 1024, heads 16, vocabulary 50304"
+std::string describe(const ModelSpec& spec);
+
+// A whole number from 1 to `most`. Throws InvalidInput that begins with `option`.
+std::int64_t parse_count(const std::string& option, const std::string& text,
+                         std::int64_t most = most_of_others);
+
+}  // namespace stowage

@@ -1,0 +1,121 @@
+#include "tools/cli/calibrate_command.h"
+
+#include <fmt/format.h>
+
+#include "src/base/output_file.h"
+#include "stowage/choose_device.h"
+#include "stowage/error.h"
+#include "tools/calibrate/calibrate.h"
+#include "tools/console/text.h"
+
+namespace stowage {
+namespace {
+
+double rate_of(const CopyCurve& curve, std::size_t i) {
+  if (i >= curve.samples.size()) return 0;
+  return static_cast<double>(curve.samples[i].bytes) / curve.samples[i].seconds / 1e9;
+}
+
+void add_link(Lines& lines, const MachineFile& file) {
+  auto fit = [&](std::string_view label, const CopyCurve& curve) {
+    lines.add(label, "{:8.2f} GB/s after {:.1f} us", curve.fit.bytes_per_second / 1e9,
+              curve.fit.latency_seconds * 1e6);
+  };
+  fit("h2d", file.h2d);
+  fit("d2h", file.d2h);
+  fit("h2d, both", file.h2d_both);
+  fit("d2h, both", file.d2h_both);
+  lines.add("", "{:>11} {:>10} {:>10} {:>10} {:>10}  GB/s", "copy", "h2d", "d2h", "h2d, both", "d2h, both");
+  for (std::size_t i = 0; i < file.h2d.samples.size(); ++i) {
+    lines.add("", "{:>11} {:10.3f} {:10.3f} {:10.3f} {:10.3f}", format_bytes(file.h2d.samples[i].bytes),
+              rate_of(file.h2d, i), rate_of(file.d2h, i), rate_of(file.h2d_both, i),
+              rate_of(file.d2h_both, i));
+  }
+}
+
+void add_products(Lines& lines, const MachineFile& file) {
+  for (const MatrixRate& rate : file.matrix) {
+    lines.add(fmt::format("{} products", to_string(rate.type)), "{:8.1f} GFLOP/s",
+              rate.flops_per_second / 1e9);
+    for (const MatrixSample& sample : rate.samples) {
+      const double flops = 2 * static_cast<double>(sample.rows) * static_cast<double>(sample.inner) *
+                           static_cast<double>(sample.columns);
+      lines.add("", "{:>5} x {:>5} x {:>5} {:12.1f} GFLOP/s", sample.rows, sample.inner, sample.columns,
+                flops / sample.seconds / 1e9);
+    }
+  }
+}
+
+Link simulated_link(const CalibrateCommand& command, const BackendChoice& choice) {
+  if (command.link.empty()) return parse_link_rate("8GB/s");
+  if (choice.backend != DeviceBackend::simulated)
+    throw InvalidInput("--link is the simulated device's; leave it out, or ask for --device simulated");
+  return parse_link_rate(command.link);
+}
+
+void add_steps(Lines& lines, const MachineFile& file) {
+  if (file.ops.empty()) return;
+  lines.add("ops", "{} kinds and sizes, in steps of small models", file.ops.size());
+  if (file.backend == "simulated")
+    lines.add("", "at once: compute keeps {:.0f}% beside copies, {:.0f}% beside updates, which keep {:.0f}%",
+              100 * file.compute_beside_copy, 100 * file.compute_beside_host, 100 * file.host_beside_compute);
+}
+
+}  // namespace
+
+Link parse_link_rate(const std::string& text) {
+  if (text == "unthrottled") return Link::unthrottled();
+  const std::string size = text.ends_with("/s") ? text.substr(0, text.size() - 2) : text;
+  Bytes rate = 0;
+  try {
+    rate = parse_bytes(size);
+  } catch (const InvalidInput&) {
+    rate = 0;  // told below, with what a rate looks like
+  }
+  if (rate == 0)
+    throw InvalidInput(fmt::format(
+        "--link: \"{}\" is no rate; write for example 8GB/s, 500MB/s, bytes per second, or unthrottled",
+        text));
+  return {static_cast<double>(rate), 10e-6, true};
+}
+
+std::string describe(const MachineFile& file) {
+  Lines lines;
+  lines.add("device", "{} ({}), {}", file.device, file.backend,
+            file.device_bytes == 0 ? "without a limit of memory" : format_bytes(file.device_bytes));
+  lines.add("host", "{}, {}", file.host, file.processor);
+  lines.add("measured", "{}, {}", file.measured, file.note);
+  add_link(lines, file);
+  add_products(lines, file);
+  lines.add("device memory", "{:8.1f} GB/s", file.device_bytes_per_second / 1e9);
+  lines.add("launch", "{:8.2f} us", file.launch_seconds * 1e6);
+  lines.add("overhead", "{} of the device, for context, libraries and workspaces",
+            format_bytes(file.overhead_bytes));
+  for (const HostRate& rate : file.host_rates) {
+    lines.add("host memory", "{:8.1f} GB/s with {} thread{}", rate.bytes_per_second / 1e9, rate.threads,
+              rate.threads == 1 ? "" : "s");
+  }
+  if (file.host_total_bytes_per_second > 0)
+    lines.add("host memory", "{:8.1f} GB/s with copies both ways", file.host_total_bytes_per_second / 1e9);
+  add_steps(lines, file);
+  return std::move(lines).text();
+}
+
+int run_calibrate_command(const CalibrateCommand& command, std::string& output) {
+  const BackendChoice choice = choose_device(command.device);
+  const Link link = simulated_link(command, choice);
+  OutputFile machine("--output", command.output_file, Writing::whole);
+  if (!machine.wanted()) throw InvalidInput("--output: the file has no name; give one");
+  const SimulatedOptions simulated{
+      .capacity = unlimited, .h2d = link, .d2h = link, .poison = Poison::sampled};
+  const ChosenDevice chosen = open_device({command.device, {}, simulated});
+  MachineFile file = calibrate(*chosen.device, launch_table_for(*chosen.device),
+                               command.quick ? quick_calibration() : full_calibration());
+  file.note = fmt::format("{} measurement, on {}", command.quick ? "quick" : "full", chosen.reason);
+  machine.write(to_json(file));
+  machine.commit();
+  output += describe(file) + fmt::format("{:<14}{}\n", "written", command.output_file);
+  return 0;
+}
+
+}  // namespace stowage

@@ -1,0 +1,106 @@
+#include "tools/cli/place_command.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <chrono>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "src/base/output_file.h"
+#include "stowage/error.h"
+#include "tools/cli/buffers_csv.h"
+#include "tools/cli/files.h"
+#include "tools/console/text.h"
+
+namespace stowage {
+namespace {
+
+constexpr std::uintmax_t largest_csv = 64 << 20;
+constexpr double most_seconds = 1e6;
+constexpr Bytes most_alignment = 1_GiB;
+constexpr double seconds_between_reports = 0.2;
+
+class PlaceClock {
+ public:
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+void check_options(const PlaceCommand& command) {
+  if (!(command.seconds >= 0 && command.seconds <= most_seconds)) {
+    throw InvalidInput(
+        fmt::format("--time: {} is no time limit; give seconds from 0 to {}", command.seconds, most_seconds));
+  }
+  if (!std::has_single_bit(command.alignment) || command.alignment > most_alignment) {
+    throw InvalidInput(
+        fmt::format("--alignment: {} is no alignment; give a power of two, at most 1GiB", command.alignment));
+  }
+  if (command.capacity == Bytes{0}) {
+    throw InvalidInput("--capacity: nothing fits in 0 bytes; give at least 1, or leave it out");
+  }
+}
+
+PlacementResult place_within(const PlaceCommand& command, const Buffers& buffers, const PlaceClock& clock) {
+  PlacementOptions options;
+  options.alignment = command.alignment;
+  options.capacity = command.capacity.value_or(0);
+  options.node_limit = command.seconds > 0 ? std::numeric_limits<std::uint64_t>::max() : 0;
+  double reported = 0;
+  options.keep_going = [&](const PlacementProgress& progress) {
+    const double seconds = clock.seconds();
+    if (seconds - reported >= seconds_between_reports) {
+      reported = seconds;
+      command.progress(fmt::format("peak {}, bound {}, {} nodes, {:.1f} of {} s", progress.peak,
+                                   progress.proven_bound, grouped(progress.nodes), seconds, command.seconds));
+    }
+    return seconds < command.seconds;
+  };
+  return solve_placement(buffers.items, options);
+}
+
+std::string answer_text(const PlacementResult& result, double seconds, bool fits, bool json) {
+  if (json) {
+    const nlohmann::ordered_json answer{{"buffers", result.offsets.size()},
+                                        {"lower_bound", result.lower_bound},
+                                        {"peak", result.peak},
+                                        {"seconds", seconds},
+                                        {"fits", fits},
+                                        {"optimal", result.optimal()}};
+    return answer.dump(2) + '\n';
+  }
+  Lines lines;
+  lines.add("buffers", "{}", result.offsets.size());
+  lines.add("lower_bound", "{}", result.lower_bound);
+  lines.add("peak", "{}", result.peak);
+  lines.add("seconds", "{:.3f}", seconds);
+  lines.add("fits", "{}", fits);
+  return std::move(lines).text();
+}
+
+}  // namespace
+
+int run_place_command(const PlaceCommand& command, std::string& output) {
+  check_options(command);
+  OutputFile placed("--output", command.output_file, Writing::whole);
+  const Buffers buffers = parse_buffers(
+      read_file(command.file, largest_csv, "a CSV file with id, lower, upper and size"), command.file);
+  const PlaceClock clock;
+  const PlacementResult result = place_within(command, buffers, clock);
+  const double seconds = clock.seconds();
+  const std::string wrong = check_placement(buffers.items, result, command.alignment);
+  if (!wrong.empty()) throw Error("the placement is unsound: " + wrong + "; report this with the file");
+  const bool fits = !command.capacity || result.peak <= *command.capacity;
+  if (fits && placed.wanted()) {
+    placed.write(to_csv(buffers, result.offsets));
+    placed.commit();
+  }
+  output += answer_text(result, seconds, fits, command.json);
+  return fits ? 0 : 2;
+}
+
+}  // namespace stowage

@@ -1,0 +1,206 @@
+#include "tools/cli/plan_answer.h"
+
+#include "stowage/error.h"
+#include "tools/console/text.h"
+
+namespace stowage {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+void fill(const PlanQuestion& question, const Plan& plan, PlanAnswer& answer) {
+  answer.feasible = true;
+  answer.order = plan.order;
+  answer.peak = plan.device_peak_bytes;
+  answer.live_peak = plan.live_peak_bytes;
+  answer.host = plan.host_bytes;
+  answer.pinned = plan.pinned_bytes;
+  answer.h2d = plan.h2d_bytes;
+  answer.d2h = plan.d2h_bytes;
+  answer.bucket = plan.bucket_bytes;
+  answer.step_seconds = plan.predicted_step_seconds;
+  answer.stall_seconds = plan.predicted_stall_seconds;
+  answer.lower_bound_seconds = plan.lower_bound_seconds;
+  answer.bound_by = plan.bound_by;
+  answer.where = tally(question.graph, plan);
+}
+
+void require_sound(const PlanQuestion& question, const Plan& plan) {
+  const std::vector<std::string> findings = validate(question.graph, plan, question.budget);
+  if (!findings.empty())
+    throw InvalidInput(fmt::format("'{}' has no sound plan: {}; check the graph's update phase",
+                                   question.source, findings.front()));
+}
+
+void add_question(Lines& lines, const PlanQuestion& question, const PlanAnswer& answer) {
+  const std::string parameters = grouped(answer.parameters);
+  const std::string type(to_string(work_type(question.graph)));
+  if (question.model) {
+    lines.add("model", "{}: {} parameters, {}", describe(*question.model), parameters, type);
+    lines.add("batch", "{} samples of {} tokens: {} tokens", question.model->batch, question.model->sequence,
+              grouped(answer.tokens));
+  } else {
+    lines.add("graph", "{} ops, {} parameters, {}", question.graph.ops.size(), parameters, type);
+  }
+  if (answer.micro_batches > 1) {
+    lines.add("  in", "{}",
+              answer.feasible ? micro_batches_text(answer.micro_batches, answer.order)
+                              : fmt::format("{} micro-batches", answer.micro_batches));
+  }
+  if (!question.machine.empty()) lines.add("machine", "{}", question.machine);
+  if (answer.policy != Policy::automatic) lines.add("policy", "{}", policy_label(to_string(answer.policy)));
+}
+
+void add_budget(Lines& lines, const PlanAnswer& answer) {
+  const Bytes device = answer.budget.device;
+  lines.add("need", "{} with everything on the device and nothing recomputed", exact(answer.need));
+  lines.add("minimum", "{}, {} of the need", exact(answer.minimum), share(answer.minimum, answer.need));
+  lines.add("budget", "{}{}", exact(device),
+            device == unlimited ? "" : fmt::format(", {} of the need", share(device, answer.need)));
+  if (answer.overhead > 0)
+    lines.add("  in each", "{} for context and libraries, which no plan can use", exact(answer.overhead));
+  if (answer.budget.host != unlimited) lines.add("host budget", "{}", exact(answer.budget.host));
+}
+
+void add_memory(Lines& lines, const PlanAnswer& answer) {
+  const PlanTally& where = answer.where;
+  lines.add("peak", "{}, {} of the need", exact(answer.peak), share(answer.peak, answer.need));
+  lines.add("host", "{}, of it {} pinned", exact(answer.host), format_bytes(answer.pinned));
+  lines.add("  parameters", "{} buckets resident, {} held, {} streamed; {} per bucket", text(where.resident),
+            text(where.held), text(where.streamed),
+            answer.bucket == 0 ? "one tensor" : "about " + format_bytes(answer.bucket));
+  lines.add("  optimizer", "{} buckets on the host, {} on the device", text(where.optimizer_host),
+            text(where.optimizer_device));
+  lines.add("  activations", "{} kept, {} recomputed, {} offloaded", text(where.kept), text(where.recomputed),
+            text(where.offloaded));
+  lines.add("traffic", "{} in, {} out per step", format_bytes(answer.h2d), format_bytes(answer.d2h));
+}
+
+void add_time(Lines& lines, const PlanAnswer& answer) {
+  const std::string tokens =
+      answer.tokens == 0 ? ""
+                         : grouped(static_cast<std::uint64_t>(answer.tokens_per_second())) + " tokens/s, ";
+  lines.add("step", "{} predicted, {}stall {:.1f}%", format_seconds(answer.step_seconds), tokens,
+            100 * answer.stall_seconds / answer.step_seconds);
+  lines.add("lower bound", "{} for any plan in this budget, bound by {}; the gap is {:.1f}%",
+            format_seconds(answer.lower_bound_seconds), answer.bound_by, 100 * answer.gap());
+}
+
+Json limit(Bytes bytes) { return bytes == unlimited ? Json() : Json(bytes); }
+
+}  // namespace
+
+void PlanQuestion::take(Graph step) {
+  graph = std::move(step);
+  if (measured != nullptr) set_op_seconds(*measured, work_type(graph), rates, graph);
+}
+
+std::uint64_t PlanQuestion::tokens() const {
+  if (model) return static_cast<std::uint64_t>(model->tokens());
+  for (const Tensor& tensor : graph.tensors) {
+    if (tensor.kind == TensorKind::input && tensor.name == "tokens")
+      return static_cast<std::uint64_t>(tensor.elements());
+  }
+  return 0;
+}
+
+PlanAnswer answer(const PlanQuestion& question, Plan* plan) {
+  Planner planner(question.graph, question.rates, question.options);
+  return answer(question, planner, plan);
+}
+
+PlanAnswer answer(const PlanQuestion& question, Planner& planner, Plan* plan) {
+  const Graph& graph = question.graph;
+  auto result = planner.plan(question.budget);
+  PlanAnswer answer;
+  answer.policy = question.options.policy;
+  answer.budget = question.budget;
+  answer.overhead = question.rates.overhead_bytes;
+  answer.need = planner.need_bytes() + answer.overhead;
+  answer.minimum = planner.minimum_bytes() + answer.overhead;
+  answer.parameters = parameter_count(graph);
+  answer.tokens = question.tokens();
+  answer.micro_batches = graph.micro_batches;
+  if (const auto* none = std::get_if<Infeasible>(&result)) {
+    answer.lacks_host = none->host;
+    answer.smallest = none->minimum;
+    answer.op = none->op;
+    return answer;
+  }
+  auto& made = std::get<Plan>(result);
+  require_sound(question, made);
+  fill(question, made, answer);
+  if (plan != nullptr) *plan = std::move(made);
+  return answer;
+}
+
+std::string refusal(const PlanAnswer& answer) {
+  return fmt::format("{} needs {} of {} memory; the smallest budget that works is {}", answer.op,
+                     exact(answer.smallest), answer.lacks_host ? "host" : "device", answer.smallest);
+}
+
+std::string describe(const PlanQuestion& question, const PlanAnswer& answer) {
+  Lines lines;
+  lines.add("fits", "{}", answer.feasible ? "yes" : "no: " + refusal(answer));
+  add_question(lines, question, answer);
+  lines.gap();
+  add_budget(lines, answer);
+  if (!answer.feasible) return std::move(lines).text();
+  add_memory(lines, answer);
+  lines.gap();
+  add_time(lines, answer);
+  return std::move(lines).text();
+}
+
+Json to_json(const PlanAnswer& answer) {
+  const auto where_it_fits = [&](auto value) { return answer.feasible ? Json(value) : Json(); };
+  Json json;
+  json["feasible"] = answer.feasible;
+  json["policy"] = to_string(answer.policy);
+  json["emulated"] = is_emulated(answer.policy);
+  json["device_peak_bytes"] = where_it_fits(answer.peak);
+  json["live_peak_bytes"] = where_it_fits(answer.live_peak);
+  json["minimum_device_bytes"] = answer.minimum;
+  json["need_bytes"] = answer.need;
+  json["budget_bytes"] = limit(answer.budget.device);
+  json["overhead_bytes"] = answer.overhead;
+  json["host_bytes"] = where_it_fits(answer.host);
+  json["host_budget_bytes"] = limit(answer.budget.host);
+  json["pinned_bytes"] = where_it_fits(answer.pinned);
+  json["h2d_bytes"] = where_it_fits(answer.h2d);
+  json["d2h_bytes"] = where_it_fits(answer.d2h);
+  json["step_seconds"] = where_it_fits(answer.step_seconds);
+  json["stall_seconds"] = where_it_fits(answer.stall_seconds);
+  json["lower_bound_seconds"] = where_it_fits(answer.lower_bound_seconds);
+  json["gap"] = where_it_fits(answer.gap());
+  json["bound_by"] = where_it_fits(answer.bound_by);
+  json["tokens_per_second"] =
+      answer.feasible && answer.tokens > 0 ? Json(answer.tokens_per_second()) : Json();
+  json["parameters"] = answer.parameters;
+  json["micro_batches"] = answer.micro_batches;
+  json["order"] = answer.feasible && answer.micro_batches > 1 ? Json(to_string(answer.order)) : Json();
+  json["lacks"] = answer.feasible ? Json() : Json(answer.lacks_host ? "host" : "device");
+  json["smallest_bytes"] = answer.feasible ? Json() : Json(answer.smallest);
+  json["op"] = answer.feasible ? Json() : Json(answer.op);
+  return json;
+}
+
+Json to_json(const PlanQuestion& question, const PlanAnswer& answer) {
+  Json json = to_json(answer);
+  if (question.model) {
+    const ModelSpec& model = *question.model;
+    json["model"] = {{"family", model.family == ModelFamily::gpt ? "gpt" : "bert"},
+                     {"layers", model.layers},
+                     {"width", model.width},
+                     {"heads", model.heads},
+                     {"vocabulary", model.vocabulary},
+                     {"sequence", model.sequence},
+                     {"batch", model.batch},
+                     {"micro_batches", model.micro_batches},
+                     {"type", to_string(model.type)}};
+  }
+  if (!question.machine.empty()) json["machine"] = question.machine;
+  return json;
+}
+
+}  // namespace stowage

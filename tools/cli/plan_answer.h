@@ -1,0 +1,91 @@
+// What `stowage plan` answers for one step under one budget: the numbers, for people and as JSON.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <optional>
+#include <string>
+
+#include "stowage/machine_file.h"
+#include "stowage/planner.h"
+#include "tools/choices/model_spec.h"
+#include "tools/report/tally.h"
+
+namespace stowage {
+
+struct PlanQuestion {
+  Graph graph;
+  std::string source;              // where it is from, for errors
+  std::optional<ModelSpec> model;  // that the graph was built from
+  std::string machine;             // for people; empty: the planner's default
+  Machine rates;
+  // Whose samples give the ops their times, and which the caller keeps; null: the rates alone do.
+  const MachineFile* measured = nullptr;
+  Budget budget;
+  PlanOptions options;
+
+  // Sets the graph, whose ops take their times from `measured` and `rates`.
+  void take(Graph step);
+
+  // Of one step: the model's, or those of an input called "tokens"; 0: not known.
+  std::uint64_t tokens() const;
+};
+
+// Bytes are device bytes unless the name says otherwise. Need, minimum and budget are all that the device
+// must have, `overhead` included; the peak is the arena's.
+struct PlanAnswer {
+  bool feasible = false;
+  Policy policy = Policy::automatic;
+  Bytes need = 0;
+  Bytes minimum = 0;  // the smallest budget that works
+  Bytes overhead = 0;
+  Budget budget;
+  std::uint64_t parameters = 0;  // elements
+  std::uint64_t tokens = 0;      // per step; 0: not known
+  std::uint32_t micro_batches = 1;
+
+  // Where it does not fit: which memory, what of it would do, and the op that needs it.
+  bool lacks_host = false;
+  Bytes smallest = 0;
+  std::string op;
+
+  // Where it fits.
+  MicroBatchOrder order = MicroBatchOrder::layer_major;
+  Bytes peak = 0;
+  Bytes live_peak = 0;  // no placement of these lifetimes could take less
+  Bytes host = 0;
+  Bytes pinned = 0;
+  Bytes h2d = 0;  // per step
+  Bytes d2h = 0;
+  Bytes bucket = 0;  // target of a parameter bucket; 0: one tensor each
+  double step_seconds = 0;
+  double stall_seconds = 0;
+  double lower_bound_seconds = 0;
+  std::string bound_by;  // compute, h2d, d2h, host
+  PlanTally where;
+
+  // How much longer than the bound, as a share of it.
+  double gap() const { return lower_bound_seconds > 0 ? step_seconds / lower_bound_seconds - 1 : 0; }
+  double tokens_per_second() const {
+    return step_seconds > 0 ? static_cast<double>(tokens) / step_seconds : 0;
+  }
+};
+
+// Plans and validates. `plan` receives the plan where there is one. Throws InvalidInput for a graph whose
+// plan the validator rejects.
+PlanAnswer answer(const PlanQuestion& question, Plan* plan = nullptr);
+// The same by a planner of the question's graph, rates and options, which may be asked with many budgets.
+PlanAnswer answer(const PlanQuestion& question, Planner& planner, Plan* plan = nullptr);
+
+// One screen of lines.
+std::string describe(const PlanQuestion& question, const PlanAnswer& answer);
+
+// One object. Where it does not fit, what makes no sense is null.
+nlohmann::ordered_json to_json(const PlanAnswer& answer);
+// The same with the model and the machine that were asked for.
+nlohmann::ordered_json to_json(const PlanQuestion& question, const PlanAnswer& answer);
+
+// What would do, and why: "h.0.mlp needs 1.00 MiB (1048576 bytes) of device memory; the smallest …".
+std::string refusal(const PlanAnswer& answer);
+
+}  // namespace stowage

@@ -1,0 +1,216 @@
+#include "tools/cli/plan_command.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "src/base/output_file.h"
+#include "stowage/error.h"
+#include "stowage/machine_file.h"
+#include "stowage/plan_report.h"
+#include "stowage/trace.h"
+#include "tools/choices/machine_choice.h"
+#include "tools/cli/files.h"
+#include "tools/cli/plan_compare.h"
+
+namespace stowage {
+namespace {
+
+constexpr std::uintmax_t largest_file = 1ULL << 30;
+
+using Json = nlohmann::ordered_json;
+
+std::string line(const Json& json) { return json.dump(1) + '\n'; }
+
+// What is planned, and what for.
+struct Source {
+  std::optional<MachineFile> machine;
+  DataType type = DataType::f32;  // where --type is not given
+};
+
+Source source_of(const PlanCommand& command) {
+  Source source;
+  if (command.machine.empty()) return source;
+  source.machine = read_machine(command.machine, command.machines);
+  source.type = usual_type(*source.machine);
+  return source;
+}
+
+// The files that are written.
+struct PlanFiles {
+  explicit PlanFiles(const PlanCommand& command)
+      : plan("--plan-json", command.plan_file, Writing::whole),
+        report("--report", command.report_file, Writing::whole) {}
+  OutputFile plan;
+  OutputFile report;
+};
+
+bool names_a_model(const ModelWords& words) { return !words.gpt.empty() || !words.bert.empty(); }
+
+void require_one_subject(const PlanCommand& command) {
+  const int subjects = (command.graph_file.empty() ? 0 : 1) + (command.model.gpt.empty() ? 0 : 1) +
+                       (command.model.bert.empty() ? 0 : 1) + (command.max_model ? 1 : 0);
+  if (subjects == 0)
+    throw InvalidInput(
+        "nothing to plan: give a graph or trace file, --gpt LAYERSxWIDTH, --bert base, or --max-model; "
+        "stowage plan "
+        "--help lists the options");
+  if (subjects > 1)
+    throw InvalidInput("a graph file, --gpt, --bert and --max-model each say what to plan; give one of them");
+  if (command.sweep.empty()) return;
+  if (command.max_model) throw InvalidInput("--sweep and --max-model are two questions; ask one of them");
+  if (!command.plan_file.empty() || !command.report_file.empty())
+    throw InvalidInput(fmt::format("{}: a sweep has many plans; leave it out, or leave out --sweep",
+                                   command.plan_file.empty() ? "--report" : "--plan-json"));
+}
+
+Machine rates_for(const PlanCommand& command, const Source& source, DataType type) {
+  return source.machine ? machine_for(*source.machine, type) : command.rates;
+}
+
+Budget budget_of(const PlanCommand& command, const Source& source) {
+  const Bytes card =
+      source.machine && source.machine->device_bytes > 0 ? source.machine->device_bytes : unlimited;
+  return {command.device_memory.value_or(card), command.host_memory};
+}
+
+// What `read` makes of the text of the file at `path`, which its errors name.
+template <class Read>
+auto read_saved(const std::string& path, const char* what, Read read) {
+  const std::string text = read_file(path, largest_file, what);
+  try {
+    return read(text);
+  } catch (const InvalidInput& error) {
+    throw InvalidInput(fmt::format("'{}': {}", path, error.what()));
+  }
+}
+
+Graph read_graph(std::string_view text) {
+  return is_trace(text) ? graph_from_trace(text) : graph_from_json(text);
+}
+
+// All but the model of --max-model.
+PlanQuestion question_of(const PlanCommand& command, const Source& source) {
+  PlanQuestion question;
+  question.budget = budget_of(command, source);
+  question.options = command.options;
+  if (source.machine) {
+    question.machine = describe_machine(*source.machine);
+    question.measured = &*source.machine;
+  }
+  if (command.max_model) return question;
+  question.model = model_spec(command.model, source.type);
+  question.source = question.model ? "the model" : command.graph_file;
+  Graph graph = question.model
+                    ? build(*question.model)
+                    : read_saved(command.graph_file, "a graph saved with to_json, or a trace", read_graph);
+  question.rates = rates_for(command, source, work_type(graph));
+  question.take(std::move(graph));
+  return question;
+}
+
+int sweep(const PlanCommand& command, const Source& source, std::string& output) {
+  const Sweep sweep = parse_sweep(command.sweep);
+  const bool memory = sweep.over == Sweep::Over::memory;
+  if (memory && command.device_memory)
+    throw InvalidInput("--device-memory: --sweep memory takes the budgets itself; leave one of them out");
+  if (memory && command.options.policy == Policy::none)
+    throw InvalidInput("--policy none: it has one plan, so there is nothing to sweep; leave it out");
+  if (!memory && !command.model.batch.empty())
+    throw InvalidInput("--batch: --sweep batch takes the batches itself; leave one of them out");
+  PlanQuestion question = question_of(command, source);
+  const std::vector<SweepRow> rows = memory
+                                         ? sweep_memory(std::move(question), sweep.budgets, command.progress)
+                                         : sweep_batch(std::move(question), sweep.batches, command.progress);
+  output += command.json ? line(to_json(rows)) : describe(rows);
+  const bool some =
+      std::any_of(rows.begin(), rows.end(), [](const auto& row) { return row.answer.feasible; });
+  return some ? 0 : 2;
+}
+
+// The page of one plan, beside what other budgets would give.
+std::string report_on(const PlanCommand& command, const PlanQuestion& question, const Plan& plan) {
+  constexpr std::size_t points = 8;
+  ReportOptions options;
+  options.name = question.model ? describe(*question.model) : question.source;
+  options.machine_name = question.machine;
+  options.budget = question.budget;
+  if (command.options.policy == Policy::automatic) {
+    for (const SweepRow& row : sweep_memory(question, points, command.progress))
+      options.curve.push_back({row.answer.budget.device, row.answer.step_seconds,
+                               row.answer.lower_bound_seconds, row.answer.feasible});
+  }
+  return plan_report(question.graph, plan, question.rates, options);
+}
+
+void tell(const PlanCommand& command, const PlanQuestion& question, const PlanAnswer& answer,
+          const Plan& plan, PlanFiles& files, std::string& output) {
+  if (answer.feasible && files.plan.wanted()) {
+    files.plan.write(to_json(plan));
+    files.plan.commit();
+  }
+  if (answer.feasible && files.report.wanted()) {
+    files.report.write(report_on(command, question, plan));
+    files.report.commit();
+  }
+  output += command.json ? line(to_json(question, answer)) : describe(question, answer);
+}
+
+int largest_model(const PlanCommand& command, const Source& source, PlanFiles& files, std::string& output) {
+  PlanQuestion question = question_of(command, source);
+  const std::vector<GptSize> ladder = gpt_ladder();
+  const DataType type = model_spec(ladder.front(), command.model, source.type).type;
+  question.rates = rates_for(command, source, type);
+  Plan plan;
+  const MaxModel found = max_model(std::move(question), ladder, command.model, type, command.progress, &plan);
+  if (!command.json)
+    output += fmt::format("{:<14}{}\n", "largest",
+                          !found.answer.feasible             ? "none: not even the smallest size fits"
+                          : found.place + 1 == ladder.size() ? "175b, the end of the ladder of sizes"
+                                                             : "the next size of the ladder does not fit");
+  tell(command, found.question, found.answer, plan, files, output);
+  return found.answer.feasible ? 0 : 2;
+}
+
+int one(const PlanCommand& command, const Source& source, PlanFiles& files, std::string& output) {
+  const PlanQuestion question = question_of(command, source);
+  Plan plan;
+  const PlanAnswer found = answer(question, &plan);
+  tell(command, question, found, plan, files, output);
+  return found.feasible ? 0 : 2;
+}
+
+Plan read_plan(const std::string& path) {
+  return read_saved(path, "a plan that --plan-json wrote", plan_from_json);
+}
+
+int compare_files(const PlanCommand& command, std::string& output) {
+  if (command.compare.size() != 2) throw InvalidInput("--compare: give two files that --plan-json wrote");
+  if (!command.graph_file.empty() || names_a_model(command.model) || command.max_model ||
+      !command.sweep.empty() || !command.plan_file.empty() || !command.report_file.empty())
+    throw InvalidInput(
+        "--compare plans nothing: give it two files that --plan-json wrote, and --json if you like");
+  const Plan a = read_plan(command.compare[0]);
+  const Plan b = read_plan(command.compare[1]);
+  const PlanComparison comparison = compare(a, b);
+  output += command.json ? line(to_json(a, b, comparison)) : describe(a, b, comparison);
+  return 0;
+}
+
+}  // namespace
+
+int run_plan_command(const PlanCommand& command, std::string& output) {
+  if (command.machine == "list") {
+    output += list_machines(command.machines);
+    return 0;
+  }
+  if (!command.compare.empty()) return compare_files(command, output);
+  require_one_subject(command);
+  PlanFiles files(command);
+  const Source source = source_of(command);
+  if (!command.sweep.empty()) return sweep(command, source, output);
+  return command.max_model ? largest_model(command, source, files, output)
+                           : one(command, source, files, output);
+}
+
+}  // namespace stowage

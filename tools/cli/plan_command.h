@@ -1,0 +1,41 @@
+// `stowage plan`: whether a training step fits a machine, and what the plan does about it.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "stowage/planner.h"
+#include "tools/choices/model_spec.h"
+#include "tools/cli/max_model.h"
+
+namespace stowage {
+
+struct PlanCommand {
+  // Exactly one of these says what to plan.
+  std::string graph_file;  // to_json(Graph), or a trace (trace.h)
+  ModelWords model;        // --gpt or --bert
+  bool max_model = false;
+  std::vector<std::string> compare;  // two files, each to_json(Plan); plans nothing
+
+  std::string machine;  // a file or a name (machine_choice.h), "list"; empty: `rates`
+  std::filesystem::path machines;
+  Machine rates;
+  std::optional<Bytes> device_memory;  // nothing: the machine's, without one unlimited
+  Bytes host_memory = unlimited;
+  PlanOptions options;
+
+  std::string sweep;        // as parse_sweep takes it; empty: none
+  std::string plan_file;    // where to write to_json(Plan); empty: nowhere
+  std::string report_file;  // where to write plan_report's page, with a sweep over memory; empty: nowhere
+  bool json = false;        // the answer as JSON
+  Progress progress = [](const std::string&) {};
+};
+
+// Appends the answer to `output`. Returns the exit code: 0 it fits (of a sweep: some row does), 2 it does
+// not. Throws InvalidInput naming the option, or the file that cannot be read, parsed or written; nothing is
+// written then.
+int run_plan_command(const PlanCommand& command, std::string& output);
+
+}  // namespace stowage

@@ -1,0 +1,144 @@
+#include "tools/cli/plan_sweep.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "stowage/error.h"
+#include "tools/console/text.h"
+
+namespace stowage {
+namespace {
+
+constexpr std::int64_t most_budgets = 1000;
+constexpr std::int64_t largest_batch = 1 << 20;
+
+[[noreturn]] void refuse(const std::string& text) {
+  throw InvalidInput(
+      fmt::format("--sweep: \"{}\" is no sweep; give memory, memory=N (budgets), batch, or batch=LIST such "
+                  "as batch=1,2,4",
+                  text));
+}
+
+std::vector<std::int64_t> parse_list(const std::string& text) {
+  std::vector<std::int64_t> numbers;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    numbers.push_back(parse_count("--sweep batch", text.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return numbers;
+}
+
+PlanAnswer answer_for_batch(PlanQuestion& question, std::int64_t batch) {
+  question.model->batch = batch;
+  question.take(build(*question.model));
+  return answer(question);
+}
+
+void add_row(Lines& lines, const SweepRow& row) {
+  const PlanAnswer& a = row.answer;
+  const std::string first = row.batch > 0 ? std::to_string(row.batch) : format_bytes(a.budget.device);
+  if (!a.feasible) {
+    lines.add(first, "does not fit: {}", refusal(a));
+    return;
+  }
+  lines.add(first, "{:>11} {:>11} {:>11} {:>11} {:>11} {:>11} {:>7.1f}% {:>8} {:>12}", format_bytes(a.peak),
+            format_bytes(a.host), format_bytes(a.h2d), format_bytes(a.d2h), format_seconds(a.step_seconds),
+            format_seconds(a.lower_bound_seconds), 100 * a.gap(), a.bound_by,
+            a.tokens == 0 ? "" : grouped(static_cast<std::uint64_t>(a.tokens_per_second())));
+}
+
+}  // namespace
+
+Sweep parse_sweep(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  const std::string over = text.substr(0, equals);
+  const bool more = equals != std::string::npos;
+  const std::string rest = more ? text.substr(equals + 1) : "";
+  Sweep sweep;
+  if (over == "memory") {
+    if (more) sweep.budgets = static_cast<std::size_t>(parse_count("--sweep memory", rest, most_budgets));
+    if (sweep.budgets < 2) refuse(text);
+  } else if (over == "batch") {
+    sweep.over = Sweep::Over::batch;
+    if (more) sweep.batches = parse_list(rest);
+  } else {
+    refuse(text);
+  }
+  return sweep;
+}
+
+std::vector<Bytes> sweep_budgets(Bytes minimum, Bytes need, std::size_t count) {
+  std::vector<Bytes> budgets;
+  const double factor = std::log(static_cast<double>(need) / static_cast<double>(minimum));
+  for (std::size_t i = 0; i < count; ++i) {
+    const double part = static_cast<double>(i) / static_cast<double>(count - 1);
+    const auto between =
+        static_cast<Bytes>(std::llround(static_cast<double>(minimum) * std::exp(factor * part)));
+    const Bytes budget = i == 0 ? minimum : i + 1 == count ? need : std::clamp(between, minimum, need);
+    if (budgets.empty() || budget != budgets.back()) budgets.push_back(budget);
+  }
+  return budgets;
+}
+
+std::vector<SweepRow> sweep_memory(PlanQuestion question, std::size_t count, const Progress& progress) {
+  const Bytes overhead = question.rates.overhead_bytes;
+  Planner planner(question.graph, question.rates, question.options);
+  const Bytes minimum = planner.minimum_bytes() + overhead;
+  // What is emulated may hold more than the step needs.
+  const Bytes need = std::max(minimum, planner.need_bytes() + overhead);
+  const std::vector<Bytes> budgets = sweep_budgets(minimum, need, count);
+  std::vector<SweepRow> rows;
+  for (const Bytes budget : budgets) {
+    progress(fmt::format("budget {} of {}", rows.size() + 1, budgets.size()));
+    question.budget.device = budget;
+    rows.push_back({0, answer(question, planner)});
+  }
+  return rows;
+}
+
+std::vector<SweepRow> sweep_batch(PlanQuestion question, const std::vector<std::int64_t>& batches,
+                                  const Progress& progress) {
+  if (!question.model)
+    throw InvalidInput("--sweep batch: a saved graph has one batch size; name a model with --gpt or --bert");
+  std::vector<SweepRow> rows;
+  if (!batches.empty()) {
+    for (const std::int64_t batch : batches) {
+      progress(fmt::format("batch {}, {} of {}", batch, rows.size() + 1, batches.size()));
+      rows.push_back({batch, answer_for_batch(question, batch)});
+    }
+    return rows;
+  }
+  if (question.budget.device == unlimited)
+    throw InvalidInput(
+        "--sweep batch: every batch fits an unlimited device; give --device-memory, a machine "
+        "with --machine, or the batches, such as --sweep batch=1,2,4");
+  for (std::int64_t batch = question.model->micro_batches; batch <= largest_batch; batch *= 2) {
+    progress(fmt::format("batch {}", batch));
+    rows.push_back({batch, answer_for_batch(question, batch)});
+    if (!rows.back().answer.feasible) break;
+  }
+  return rows;
+}
+
+std::string describe(const std::vector<SweepRow>& rows) {
+  Lines lines;
+  const bool batches = !rows.empty() && rows.front().batch > 0;
+  lines.add(batches ? "batch" : "budget", "{:>11} {:>11} {:>11} {:>11} {:>11} {:>11} {:>8} {:>8} {:>12}",
+            "peak", "host", "in", "out", "step", "bound", "gap", "bound by", "tokens/s");
+  for (const SweepRow& row : rows) add_row(lines, row);
+  return std::move(lines).text();
+}
+
+nlohmann::ordered_json to_json(const std::vector<SweepRow>& rows) {
+  auto array = nlohmann::ordered_json::array();
+  for (const SweepRow& row : rows) {
+    nlohmann::ordered_json object;
+    if (row.batch > 0) object["batch"] = row.batch;
+    object.update(to_json(row.answer));
+    array.push_back(std::move(object));
+  }
+  return array;
+}
+
+}  // namespace stowage

@@ -1,0 +1,27 @@
+#include "tools/cli/progress_line.h"
+
+#include <unistd.h>
+
+namespace stowage {
+namespace {
+
+constexpr const char* erase_line = "\r\033[K";
+
+}  // namespace
+
+std::FILE* terminal_or_null(std::FILE* file) { return ::isatty(::fileno(file)) == 1 ? file : nullptr; }
+
+ProgressLine::~ProgressLine() {
+  if (!shown_) return;
+  std::fputs(erase_line, terminal_);
+  std::fflush(terminal_);
+}
+
+void ProgressLine::show(const std::string& what) {
+  if (terminal_ == nullptr) return;
+  shown_ = true;
+  std::fprintf(terminal_, "%splanning: %s", erase_line, what.c_str());
+  std::fflush(terminal_);
+}
+
+}  // namespace stowage

@@ -1,0 +1,139 @@
+#include "tools/cli/replay_command.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "src/history/allocator_history.h"
+#include "src/history/call_record.h"
+#include "src/history/history_json.h"
+#include "stowage/error.h"
+#include "tools/cli/buffers_csv.h"
+#include "tools/cli/files.h"
+#include "tools/replay/caching_model.h"
+#include "tools/replay/pytorch_model.h"
+#include "tools/replay/replay.h"
+
+namespace stowage {
+namespace {
+
+constexpr std::uintmax_t largest_trace = std::uintmax_t{1} << 30U;
+constexpr std::size_t iterations_of_lifetimes = 3;
+
+struct PolicyAnswer {
+  std::string policy;
+  ReplayResult result;
+  ReplayPeaks peaks;  // those to show
+  double nanoseconds = 0;
+};
+
+// Without a limit the simulated device has more than any policy needs: what it has beyond makes it slower to
+// open.
+Bytes device_bytes(const AllocationTrace& trace, Bytes limit) {
+  constexpr Bytes most_live = Bytes{1} << 48U;
+  return std::min(limit, 1_GiB + 8 * std::min(most_live, peak_live_bytes(trace)));
+}
+
+MakeModel maker_of(const std::string& policy, const AllocationTrace& trace, Bytes limit) {
+  const auto pytorch = [limit](bool expandable) -> std::unique_ptr<AllocatorModel> {
+    return std::make_unique<PytorchModel>(PytorchOptions{expandable, limit});
+  };
+  if (policy == "pytorch") return [pytorch] { return pytorch(false); };
+  if (policy == "pytorch-expandable") return [pytorch] { return pytorch(true); };
+  const Bytes device = device_bytes(trace, limit);
+  const bool plans = policy == "planned";
+  return [device, plans] { return std::make_unique<CachingModel>(device, plans); };
+}
+
+std::vector<std::string> policies_of(const std::string& word) {
+  const std::vector<std::string>& all = replay_policies();
+  if (word == "all") return all;
+  if (std::find(all.begin(), all.end(), word) == all.end()) {
+    throw InvalidInput(
+        fmt::format("--policy: '{}' is no policy; give {} or all", word, fmt::join(all, ", ")));
+  }
+  return {word};
+}
+
+AllocationTrace read_trace(const std::string& file) {
+  const std::string text =
+      read_file(file, largest_trace,
+                "a CSV file with id, lower, upper and size, a history, or a record of stowage run");
+  if (is_history(text)) return parse_history(text, file);
+  if (is_allocator_history(text)) return parse_allocator_history(text, file);
+  if (is_call_record(text)) return parse_call_record(text, file);
+  const Buffers buffers = parse_buffers(text, file);
+  return repeated(trace_of_lifetimes(buffers.items), iterations_of_lifetimes);
+}
+
+PolicyAnswer answer_of(const AllocationTrace& trace, const std::string& policy, Bytes limit) {
+  const MakeModel make_model = maker_of(policy, trace, limit);
+  PolicyAnswer answer;
+  answer.policy = policy;
+  answer.result = replay(trace, *make_model());
+  answer.peaks = answer.result.warm.operations > 0 ? answer.result.warm : answer.result.all;
+  if (!answer.result.out_of_memory) answer.nanoseconds = nanoseconds_per_operation(trace, make_model);
+  return answer;
+}
+
+nlohmann::ordered_json json_of(const PolicyAnswer& answer, const AllocationTrace& trace) {
+  const ReplayResult& result = answer.result;
+  nlohmann::ordered_json json{{"policy", answer.policy},
+                              {"operations", answer.peaks.operations},
+                              {"peak_live_bytes", answer.peaks.live_bytes},
+                              {"peak_reserved_bytes", answer.peaks.reserved_bytes},
+                              {"ratio", answer.peaks.ratio()},
+                              {"nanoseconds_per_operation", answer.nanoseconds},
+                              {"iterations", trace.iterations.size()},
+                              {"warm", result.warm.operations > 0},
+                              {"first_peak_live_bytes", result.first.live_bytes},
+                              {"first_peak_reserved_bytes", result.first.reserved_bytes},
+                              {"out_of_memory", result.out_of_memory}};
+  if (result.out_of_memory) json["error"] = result.error;
+  return json;
+}
+
+std::string table_of(const std::vector<PolicyAnswer>& answers) {
+  constexpr std::string_view row = "{:<18}  {:>10}  {:>15}  {:>19}  {:>6}  {:>25}\n";
+  std::string text = fmt::format(fmt::runtime(row), "policy", "operations", "peak_live_bytes",
+                                 "peak_reserved_bytes", "ratio", "nanoseconds_per_operation");
+  for (const PolicyAnswer& answer : answers) {
+    const std::string time =
+        answer.result.out_of_memory ? "out of memory" : fmt::format("{:.1f}", answer.nanoseconds);
+    text += fmt::format(fmt::runtime(row), answer.policy, answer.peaks.operations, answer.peaks.live_bytes,
+                        answer.peaks.reserved_bytes, fmt::format("{:.4f}", answer.peaks.ratio()), time);
+  }
+  return text;
+}
+
+}  // namespace
+
+const std::vector<std::string>& replay_policies() {
+  static const std::vector<std::string> policies{"stowage", "planned", "pytorch", "pytorch-expandable"};
+  return policies;
+}
+
+int run_replay_command(const ReplayCommand& command, std::string& output) {
+  const std::vector<std::string> policies = policies_of(command.policy);
+  if (command.limit == 0)
+    throw InvalidInput("--limit: nothing fits in 0 bytes; give at least 1, or leave it out");
+  const AllocationTrace trace = read_trace(command.file);
+  std::vector<PolicyAnswer> answers;
+  for (const std::string& policy : policies) {
+    command.progress(policy);
+    answers.push_back(answer_of(trace, policy, command.limit));
+  }
+  if (command.json) {
+    nlohmann::ordered_json all = nlohmann::ordered_json::array();
+    for (const PolicyAnswer& answer : answers) all.push_back(json_of(answer, trace));
+    output += (command.policy == "all" ? all : all.front()).dump(2) + '\n';
+  } else {
+    output += table_of(answers);
+  }
+  const bool all_fit = std::none_of(answers.begin(), answers.end(),
+                                    [](const PolicyAnswer& answer) { return answer.result.out_of_memory; });
+  return all_fit ? 0 : 2;
+}
+
+}  // namespace stowage

@@ -1,0 +1,97 @@
+#include "tools/console/underway.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <utility>
+
+#include "tools/console/interrupt.h"
+#include "tools/console/terminal.h"
+#include "tools/console/text.h"
+
+namespace stowage {
+namespace {
+
+constexpr std::chrono::milliseconds tick{100};  // between looks at signals, and between rewritten lines
+
+Mutex undo_mutex;
+std::list<std::function<void()>> undos STOWAGE_GUARDED_BY(undo_mutex);
+
+// The work is left in its midst: nothing of the process but what is undone here may be touched any more.
+[[noreturn]] void abandon(const UnderwayLine& line) {
+  const MutexLock lock(undo_mutex);
+  for (const auto& undo : undos) undo();
+  std::fprintf(stderr, "%s%s: stopped by %s while %s %s, before the first step\n",
+               terminal_columns(stderr) > 0 ? "\r\033[K" : "", program_invocation_short_name,
+               interrupted_by().c_str(), line.label.c_str(), line.what.c_str());
+  std::fflush(stdout);
+  ::_exit(interrupted_code);
+}
+
+}  // namespace
+
+OnAbandon::OnAbandon(std::function<void()> undo) {
+  const MutexLock lock(undo_mutex);
+  place_ = undos.insert(undos.end(), std::move(undo));
+}
+
+OnAbandon::~OnAbandon() {
+  const MutexLock lock(undo_mutex);
+  undos.erase(place_);
+}
+
+std::string terminal_line(const UnderwayLine& line, int columns) {
+  const std::string share = line.share < 0 ? "" : fmt::format("{:.0f}%, ", 100 * line.share);
+  std::string text = fmt::format("{} {}: {}{:.0f} s", line.label, line.what, share, line.seconds);
+  // A line that wraps could not be rewritten.
+  text.resize(std::min(text.size(), static_cast<std::size_t>(std::max(columns - 1, 0))));
+  return text;
+}
+
+std::string plain_line(const UnderwayLine& line) {
+  Lines lines;
+  lines.add(line.label, "{}", line.what);
+  return std::move(lines).text();
+}
+
+Underway::Underway(std::string label, std::string what, std::chrono::milliseconds patience)
+    : line_{.label = std::move(label), .what = std::move(what)},
+      patience_(patience),
+      watcher_([this] { watch(); }) {}
+
+Underway::~Underway() {
+  {
+    const MutexLock lock(mutex_);
+    over_ = true;
+  }
+  changed_.notify_all();
+  watcher_.join();
+  if (shown_ && terminal_columns(stderr) > 0) std::fputs("\r\033[K", stderr);
+}
+
+void Underway::watch() {
+  const auto begun = std::chrono::steady_clock::now();
+  const MutexLock lock(mutex_);
+  while (!over_) {
+    if (interrupted()) abandon(line_);
+    const auto passed = std::chrono::steady_clock::now() - begun;
+    if (passed >= patience_) show(std::chrono::duration<double>(passed).count());
+    changed_.wait_for(mutex_, tick);
+  }
+}
+
+void Underway::show(double seconds) {
+  const int columns = terminal_columns(stderr);
+  if (columns == 0 && shown_) return;
+  shown_ = true;
+  line_.seconds = seconds;
+  line_.share = share_;
+  std::FILE* const to = columns > 0 ? stderr : stdout;
+  std::fputs((columns > 0 ? "\r\033[K" + terminal_line(line_, columns) : plain_line(line_)).c_str(), to);
+  std::fflush(to);
+}
+
+}  // namespace stowage

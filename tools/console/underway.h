@@ -1,0 +1,68 @@
+// Underway: what a program does before its first step, told to whoever waits for it.
+//
+// After a second the user sees it: on a terminal (stderr) as one line that is rewritten, with the seconds so
+// far and the share that is done where that is known; elsewhere as one line on stdout. A signal that asks the
+// run to stop (interrupt.h) ends the program within a fraction of a second, whatever the work is in the midst
+// of: what `OnAbandon` names is undone, and the exit code is 130.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <list>
+#include <string>
+#include <thread>
+
+#include "src/base/mutex.h"
+
+namespace stowage {
+
+// Calls `undo` where the program is abandoned as long as this lives. `undo` runs on another thread than the
+// work, which goes on meanwhile and never comes to its end: it must leave alone what that work uses.
+class OnAbandon {
+ public:
+  explicit OnAbandon(std::function<void()> undo);
+  ~OnAbandon();
+  OnAbandon(const OnAbandon&) = delete;
+  OnAbandon& operator=(const OnAbandon&) = delete;
+
+ private:
+  std::list<std::function<void()>>::iterator place_;
+};
+
+struct UnderwayLine {
+  std::string label;   // "planning"
+  std::string what;    // "1,204 operations"
+  double seconds = 0;  // so far
+  double share = -1;   // of the work that is done, 0 to 1; negative: not known
+};
+// "planning 1,204 operations: 45%, 3 s", cut to a terminal's columns.
+std::string terminal_line(const UnderwayLine& line, int columns);
+// "planning      1,204 operations\n", in the columns of the table that follows.
+std::string plain_line(const UnderwayLine& line);
+
+class Underway {
+ public:
+  Underway(std::string label, std::string what, std::chrono::milliseconds patience = std::chrono::seconds(1));
+  ~Underway();  // takes the terminal's line away
+  Underway(const Underway&) = delete;
+  Underway& operator=(const Underway&) = delete;
+
+  // How much is done, 0 to 1. Any thread.
+  void progress(double share) { share_ = share; }
+
+ private:
+  void watch();
+  void show(double seconds);
+
+  UnderwayLine line_;
+  const std::chrono::milliseconds patience_;
+  std::atomic<double> share_ = -1;
+  bool shown_ = false;  // the watcher's until it has ended
+  Mutex mutex_;
+  CondVar changed_;
+  bool over_ STOWAGE_GUARDED_BY(mutex_) = false;
+  std::thread watcher_;  // the last member: it uses the others
+};
+
+}  // namespace stowage
