@@ -44,6 +44,12 @@ enum class SpecialText : std::uint8_t {
   ordinary,    // its characters, like those of any other text: for text that nobody vouches for
 };
 
+// How an exported tokenizer hands a text to its model.
+enum class Framing : std::uint8_t {
+  none,   // the text's ids alone: GPT-2
+  pairs,  // [CLS] A [SEP] or [CLS] A [SEP] B [SEP], with token types 0 and 1: BERT
+};
+
 // Immutable once made: any number of threads may use one.
 class Tokenizer {
  public:
@@ -68,9 +74,12 @@ class Tokenizer {
   virtual std::optional<std::int32_t> special(SpecialToken token) const = 0;
 
   // The text of a tokenizer.json: the package `tokenizers` and `tokenizer_from_json` give the same ids with
-  // it as this tokenizer does, and know the tokens of `missing` besides. The package frames a text with the
-  // classification and separator tokens where both are there.
-  virtual std::string to_json(std::span<const MissingToken> missing) const = 0;
+  // it as this tokenizer does, and know the tokens of `missing` besides. The package frames pairs where both
+  // the classification and the separator token are there.
+  virtual std::string to_json(std::span<const MissingToken> missing, Framing framing) const = 0;
+  std::string to_json(std::span<const MissingToken> missing) const {
+    return to_json(missing, Framing::pairs);
+  }
 
  protected:
   Tokenizer() = default;
@@ -126,11 +135,11 @@ std::unique_ptr<Tokenizer> word_piece_tokenizer(std::string_view vocab_text,
 std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text);
 
 // The files of an exported model, name to contents, with which transformers' AutoTokenizer gives the ids of
-// `tokenizer`: tokenizer.json, and tokenizer_config.json with its special tokens. `positions`: the longest
-// text that the model takes, in tokens.
+// `tokenizer`: tokenizer.json, and tokenizer_config.json with its special tokens and the inputs that the
+// model takes. `positions`: the longest text that it takes, in tokens.
 std::map<std::string, std::string> tokenizer_files(const Tokenizer& tokenizer,
                                                    std::span<const MissingToken> missing,
-                                                   std::int64_t positions);
+                                                   std::int64_t positions, Framing framing);
 
 // A folder with tokenizer.json, with vocab.json and merges.txt, or with vocab.txt (looked for in this order),
 // or one of these files itself. Beside vocab.txt, do_lower_case, strip_accents and tokenize_chinese_chars are

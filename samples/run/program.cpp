@@ -19,7 +19,7 @@ namespace {
 
 int fail(ModelKind kind, int code, const std::exception& error) {
   std::fflush(stdout);
-  std::fprintf(stderr, "%s: %s\n", program_name(kind), printable_lines(error.what()).c_str());
+  std::fprintf(stderr, "%s: %s\n", program_name(kind), printable_message(error.what()).c_str());
   return code;
 }
 

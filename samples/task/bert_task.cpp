@@ -136,7 +136,7 @@ std::map<std::string, std::string> BertTask::configuration() const {
 }
 
 std::map<std::string, std::string> BertTask::files() const {
-  return tokenizer_files(*tokenizer_, ids_.missing, positions_of(options_));
+  return tokenizer_files(*tokenizer_, ids_.missing, positions_of(options_), Framing::pairs);
 }
 
 ModelDescription BertTask::description() const {

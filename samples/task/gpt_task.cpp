@@ -151,7 +151,7 @@ ModelDescription GptTask::description() const {
 
 std::map<std::string, std::string> GptTask::files() const {
   if (shards_ && by_bytes()) return {};  // of whichever tokenizer made the shards
-  return tokenizer_files(*tokenizer_, {}, positions_of(options_));
+  return tokenizer_files(*tokenizer_, {}, positions_of(options_), Framing::none);
 }
 
 Evaluation GptTask::evaluate(const ReadParameter& read) {

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 #include <limits>
+#include <vector>
 
 namespace stowage {
 namespace {
@@ -41,6 +43,17 @@ void append(std::string& out, const Character& character) {
     out += character.bytes;
 }
 
+// A word without its middle, where it is long.
+std::string shortened(std::string_view word) {
+  std::vector<std::string_view> characters;
+  for (std::string_view rest = word; !rest.empty();) characters.push_back(take_character(rest).bytes);
+  if (characters.size() <= longest_shown_name) return std::string(word);
+  const auto end = static_cast<std::size_t>(characters[longest_shown_name / 2].data() - word.data());
+  const std::string_view first_of_last = characters[characters.size() - longest_shown_name / 2];
+  const auto begin = static_cast<std::size_t>(first_of_last.data() - word.data());
+  return fmt::format("{}…{}", word.substr(0, end), word.substr(begin));
+}
+
 }  // namespace
 
 Character take_character(std::string_view& text) {
@@ -72,6 +85,18 @@ std::string printable_lines(std::string_view text) {
       append(out, character);
   }
   return out;
+}
+
+std::string printable_message(std::string_view text) {
+  std::string message;
+  while (!text.empty()) {
+    const std::size_t word = std::min(text.find_first_of(" \t\n"), text.size());
+    const std::size_t next = std::min(text.find_first_not_of(" \t\n", word), text.size());
+    message += shortened(text.substr(0, word));
+    message += text.substr(word, next - word);
+    text.remove_prefix(next);
+  }
+  return printable_lines(message);
 }
 
 }  // namespace stowage

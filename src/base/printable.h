@@ -28,4 +28,8 @@ std::string printable(std::string_view name, std::size_t most = longest_shown_na
 // A whole message or table: the same but for its tabs and ends of lines, and not cut.
 std::string printable_lines(std::string_view text);
 
+// An error's message: the same, and of words of more than `longest_shown_name` characters only the begin and
+// the end, with "…" between: what the command line names may be as long as a file.
+std::string printable_message(std::string_view text);
+
 }  // namespace stowage

@@ -33,13 +33,13 @@ class BytePairTokenizer : public AddingTokenizer {
     return text;
   }
 
-  std::string to_json(std::span<const MissingToken> missing) const override {
+  std::string to_json(std::span<const MissingToken> missing, Framing framing) const override {
     std::vector<std::string> merges;
     for (const TokenPair pair : merges_.in_order())
       merges.push_back(fmt::format("[{},{}]", json_text(*vocabulary().token(pair.first)),
                                    json_text(*vocabulary().token(pair.second))));
     return write_tokenizer_json(byte_level_json(fmt::format(",\"merges\":[{}]", fmt::join(merges, ","))),
-                                vocabulary(), added(), missing);
+                                vocabulary(), added(), missing, framing);
   }
 
  protected:

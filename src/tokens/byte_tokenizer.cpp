@@ -31,11 +31,11 @@ class ByteTokenizer : public Tokenizer {
   std::int32_t vocabulary_size() const override { return byte_values; }
   std::optional<std::int32_t> special(SpecialToken /*token*/) const override { return {}; }
   // Byte pairs without a merge.
-  std::string to_json(std::span<const MissingToken> missing) const override {
+  std::string to_json(std::span<const MissingToken> missing, Framing framing) const override {
     Vocabulary vocabulary;
     for (std::int32_t byte = 0; byte < byte_values; ++byte)
       vocabulary.add(byte_letters()[static_cast<std::size_t>(byte)], byte);
-    return write_tokenizer_json(byte_level_json(R"(,"merges":[])"), vocabulary, {}, missing);
+    return write_tokenizer_json(byte_level_json(R"(,"merges":[])"), vocabulary, {}, missing, framing);
   }
 };
 

@@ -23,11 +23,15 @@ std::optional<std::string> text_of(SpecialToken token, const Tokenizer& tokenize
 
 std::map<std::string, std::string> tokenizer_files(const Tokenizer& tokenizer,
                                                    std::span<const MissingToken> missing,
-                                                   std::int64_t positions) {
+                                                   std::int64_t positions, Framing framing) {
   // A class that reads tokenizer.json alone: those of the models add special tokens of their own.
-  std::vector<std::string> members = {R"("tokenizer_class": "PreTrainedTokenizerFast")",
-                                      R"("clean_up_tokenization_spaces": false)",
-                                      fmt::format(R"("model_max_length": {})", positions)};
+  std::vector<std::string> members = {
+      R"("tokenizer_class": "PreTrainedTokenizerFast")", R"("clean_up_tokenization_spaces": false)",
+      fmt::format(R"("model_max_length": {})", positions),
+      // By default transformers 4 has token types too, which GPT-2 would add to
+      // its embeddings as tokens, and transformers 5 has none, which BERT needs.
+      fmt::format(R"("model_input_names": ["input_ids", {}"attention_mask"])",
+                  framing == Framing::pairs ? R"("token_type_ids", )" : "")};
   constexpr std::pair<const char*, SpecialToken> roles[] = {
       {"bos_token", SpecialToken::end_of_text}, {"eos_token", SpecialToken::end_of_text},
       {"unk_token", SpecialToken::unknown},     {"cls_token", SpecialToken::classification},
@@ -38,7 +42,7 @@ std::map<std::string, std::string> tokenizer_files(const Tokenizer& tokenizer,
     if (const auto text = text_of(token, tokenizer, missing))
       members.push_back(fmt::format(R"("{}": {})", role, json_text(*text)));
   }
-  return {{"tokenizer.json", tokenizer.to_json(missing)},
+  return {{"tokenizer.json", tokenizer.to_json(missing, framing)},
           {"tokenizer_config.json", fmt::format("{{\n  {}\n}}\n", fmt::join(members, ",\n  "))}};
 }
 

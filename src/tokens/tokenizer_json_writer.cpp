@@ -82,7 +82,8 @@ TokenizerJson byte_level_json(std::string merges) {
 }
 
 std::string write_tokenizer_json(const TokenizerJson& json, const Vocabulary& vocabulary,
-                                 std::span<const AddedToken> added, std::span<const MissingToken> missing) {
+                                 std::span<const AddedToken> added, std::span<const MissingToken> missing,
+                                 Framing framing) {
   const auto tokens = tokens_by_id(vocabulary, missing);
   std::vector<std::string> entries;
   for (const auto& [id, text] : tokens) entries.push_back(fmt::format("{}:{}", json_text(text), id));
@@ -90,8 +91,9 @@ std::string write_tokenizer_json(const TokenizerJson& json, const Vocabulary& vo
       R"({{"version":"1.0","truncation":null,"padding":null,"added_tokens":{},"normalizer":{},)"
       R"("pre_tokenizer":{},"post_processor":{},"decoder":{},"model":{{{}"vocab":{{{}}}{}}}}})"
       "\n",
-      added_tokens_json(added, missing), json.normalizer, json.pre_tokenizer, framing_json(tokens),
-      json.decoder, json.model, fmt::join(entries, ","), json.merges);
+      added_tokens_json(added, missing), json.normalizer, json.pre_tokenizer,
+      framing == Framing::pairs ? framing_json(tokens) : "null", json.decoder, json.model,
+      fmt::join(entries, ","), json.merges);
 }
 
 }  // namespace stowage

@@ -23,7 +23,8 @@ struct TokenizerJson {
 
 // `vocabulary` holds the texts of `added` too.
 std::string write_tokenizer_json(const TokenizerJson& json, const Vocabulary& vocabulary,
-                                 std::span<const AddedToken> added, std::span<const MissingToken> missing);
+                                 std::span<const AddedToken> added, std::span<const MissingToken> missing,
+                                 Framing framing);
 
 // A text in quotes. What is no UTF-8 becomes U+FFFD.
 std::string json_text(std::string_view text);

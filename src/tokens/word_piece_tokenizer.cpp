@@ -63,7 +63,7 @@ class WordPieceTokenizer : public AddingTokenizer {
     return text;
   }
 
-  std::string to_json(std::span<const MissingToken> missing) const override {
+  std::string to_json(std::span<const MissingToken> missing, Framing framing) const override {
     const std::string accents = options_.strip_accents ? fmt::format("{}", *options_.strip_accents) : "null";
     const std::string normalizer = fmt::format(
         R"({{"type":"BertNormalizer","clean_text":{},"handle_chinese_chars":{},"strip_accents":{},"lowercase":{}}})",
@@ -74,7 +74,7 @@ class WordPieceTokenizer : public AddingTokenizer {
     const std::string decoder =
         fmt::format(R"({{"type":"WordPiece","prefix":{},"cleanup":true}})", json_text(prefix_));
     return write_tokenizer_json({normalizer, R"({"type":"BertPreTokenizer"})", decoder, model, {}},
-                                vocabulary(), added(), missing);
+                                vocabulary(), added(), missing, framing);
   }
 
  protected:

@@ -39,5 +39,17 @@ TEST(PrintableLines, KeepsLinesAndLength) {
   EXPECT_EQ(printable_lines(std::string(1000, 'a')).size(), 1000U);
 }
 
+TEST(PrintableMessage, CutsTheMiddleOfLongWords) {
+  const std::string half(longest_shown_name / 2, 'a');
+  EXPECT_EQ(printable_message("--data " + half + half + "\tno \x1b file\n"),
+            "--data " + half + half + "\tno \\u001b file\n");
+  EXPECT_EQ(printable_message("'" + half + std::string(5000, 'b') + half + "': no file"),
+            "'" + half.substr(1) + "…" + half.substr(2) + "': no file");
+  std::string umlauts;
+  for (std::size_t i = 0; i < longest_shown_name + 1; ++i) umlauts += "ö";
+  EXPECT_EQ(printable_message(umlauts).size(), 2 * longest_shown_name + std::string_view("…").size());
+  EXPECT_EQ(printable_message(""), "");
+}
+
 }  // namespace
 }  // namespace stowage

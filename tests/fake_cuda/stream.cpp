@@ -1,5 +1,7 @@
 #include "tests/fake_cuda/stream.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -99,7 +101,11 @@ void Stream::wait_for(Ticket ticket) const {
 
 Streams& Streams::get() {
   static Streams& streams = *new Streams;
-  static const int at_exit = std::atexit([] { get().join_ended(); });
+  static const pid_t process = ::getpid();
+  // A forked child has none of the threads, and a lock that one of them held is never released there.
+  static const int at_exit = std::atexit([] {
+    if (::getpid() == process) get().join_ended();
+  });
   static_cast<void>(at_exit);
   return streams;
 }

@@ -1,6 +1,8 @@
 #include "tests/fake_cuda/stream.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -323,6 +325,29 @@ TEST_F(StreamTest, AnEventMakesOneStreamsWritesSeenByTheOther) {
   }
   ASSERT_EQ(second.synchronise(), cudaSuccess);
   EXPECT_EQ(value, 200);
+}
+
+// A thread that is in a call at the time of a fork holds its locks in the child for ever.
+TEST_F(StreamTest, AForkedChildEndsWhateverOtherThreadsDid) {
+  for (int i = 0; i < 40 && !HasFailure(); ++i) {
+    std::atomic<bool> begun = false;
+    std::thread other([&] {
+      for (int made = 0; made < 10; ++made) {
+        const TestStream stream;
+        begun = true;
+      }
+    });
+    while (!begun) std::this_thread::yield();
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(30);  // a child that hangs
+      std::exit(0);
+    }
+    int status = -1;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status)) << "killed by signal " << WTERMSIG(status);
+    other.join();
+  }
 }
 
 #ifdef __SANITIZE_THREAD__

@@ -62,9 +62,25 @@ TEST(TokenizerFiles, FramesATextWhereBothTokensAreThere) {
   EXPECT_TRUE(Json::parse(pairs->to_json(half))["post_processor"].is_null());
 }
 
+TEST(TokenizerFiles, FramesNothingForAModelThatTakesTheTextAlone) {
+  const auto words = load_tokenizer(test::fixture("bert"));
+  EXPECT_TRUE(Json::parse(words->to_json({}, Framing::none))["post_processor"].is_null());
+}
+
+// GPT-2 adds token types to its embeddings as if they were tokens; BERT needs them for the second text.
+TEST(TokenizerFiles, NamesTheInputsThatTheModelTakes) {
+  const auto inputs = [](Framing framing) {
+    const auto files = tokenizer_files(*load_tokenizer(test::fixture("bert")), {}, 8, framing);
+    return Json::parse(files.at("tokenizer_config.json"))["model_input_names"];
+  };
+  EXPECT_EQ(inputs(Framing::none), (Json{"input_ids", "attention_mask"}));
+  EXPECT_EQ(inputs(Framing::pairs), (Json{"input_ids", "token_type_ids", "attention_mask"}));
+}
+
 TEST(TokenizerFiles, NamesTheSpecialTokensThatAreThere) {
   const std::vector<MissingToken> missing = {{SpecialToken::mask, 265}};
-  const auto files = tokenizer_files(*byte_pair_tokenizer(test::small_vocabulary()), missing, 77);
+  const auto files =
+      tokenizer_files(*byte_pair_tokenizer(test::small_vocabulary()), missing, 77, Framing::pairs);
   const Json configuration = Json::parse(files.at("tokenizer_config.json"));
   EXPECT_EQ(configuration["model_max_length"], 77);
   EXPECT_EQ(configuration["eos_token"], "<|endoftext|>");

@@ -98,7 +98,7 @@ int run(int count, char** arguments) {
 }
 
 int fail(int code, const std::exception& error) {
-  std::fprintf(stderr, "stowage: %s\n", stowage::printable_lines(error.what()).c_str());
+  std::fprintf(stderr, "stowage: %s\n", stowage::printable_message(error.what()).c_str());
   return code;
 }
 

@@ -1,5 +1,6 @@
 #include "samples/task/gpt_task.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,6 +9,9 @@
 
 namespace stowage::samples {
 namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 // Parameters that make every token as likely as any other.
 ReadParameter zeros_of(const Options& options, const Task& task) {
@@ -47,6 +51,16 @@ TEST(GptTask, EvaluatesTheTailAndTrainsOnTheRest) {
   EXPECT_NEAR(evaluation.values[1].second, 256, 1e-3);
   // Five samples of four tokens, in passes of three samples.
   EXPECT_NE(evaluation.text.find("over 20 bytes"), std::string::npos) << evaluation.text;
+}
+
+// A GPT has learned from texts without [CLS] and [SEP], and takes token types for tokens.
+TEST(GptTask, ExportsATokenizerThatGivesTheTextAlone) {
+  const TemporaryFolder folder;
+  Options options = gpt_options_for(folder.make("text", std::string(100, 'a')));
+  options.tokenizer = folder.make("vocab.txt", "[UNK]\n[CLS]\n[SEP]\na\n##a\n");
+  const auto files = GptTask(options).files();
+  EXPECT_THAT(files.at("tokenizer.json"), Not(HasSubstr("TemplateProcessing")));
+  EXPECT_THAT(files.at("tokenizer_config.json"), Not(HasSubstr("token_type_ids")));
 }
 
 TEST(GptTask, WithoutEvaluationAllIsTrainedOn) {

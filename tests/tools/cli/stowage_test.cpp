@@ -129,6 +129,16 @@ TEST(Stowage, PrintsNoEscapesOfAFile) {
   EXPECT_THAT(result.output, Not(HasSubstr("\xc2\x9b")));
 }
 
+TEST(Stowage, CutsLongWordsOfTheCommandLine) {
+  const std::string word(5000, 'y');
+  for (const std::string& words : {"plan " + word, "plan --gpt " + word, "plan --gpt gpt2 --machine " + word,
+                                   "replay " + word, "plan --gpt gpt2 --device-memory " + word}) {
+    const Result done = run_stowage(words);
+    EXPECT_EQ(done.code, 2);
+    EXPECT_LT(done.output.size(), 600U) << words.substr(0, 30);
+  }
+}
+
 TEST(Stowage, PassesOverTheMarkOfUtf8) {
   const TemporaryFolder folder;
   const std::string csv = folder.make("buffers.csv", "\xef\xbb\xbf" + tiny_csv);
