@@ -67,7 +67,11 @@ double Cells::bound_seconds(std::size_t index) {
 
 double Cells::floor_seconds(Bytes device, Bytes host) {
   double least = std::numeric_limits<double>::infinity();
-  for (const auto& variant : variants_) least = std::min(least, variant->program.solve(device, host).seconds);
+  for (const auto& variant : variants_) {
+    const ResidencyProgram::Mixture mixture = variant->program.solve(device, host);
+    // Where no mixture fits, its time says nothing: the bytes that replays need are a part of every mixture.
+    least = std::min(least, mixture.fits ? mixture.seconds : 0);
+  }
   return least;
 }
 
@@ -137,18 +141,20 @@ Cells::Cell Cells::made_cell(Bytes device, Bytes host, bool least_host) {
     for (const Candidate& each : made.candidates) least = std::min(least, each.seconds);
     return least;
   };
+  bool fit = true;
   for (const auto& variant : variants_) {
     for (const double room : settings_.rooms) {
       const Bytes bytes = share_of(device, room);
       const ResidencyProgram::Mixture mixture =
           least_host ? variant->program.least_host(bytes) : variant->program.solve(bytes, host);
-      if (!least_host && mixture.seconds >= best()) break;
+      if (room == settings_.rooms.front()) fit &= mixture.fits;
+      if (!least_host && mixture.fits && mixture.seconds >= best()) break;
       consider(*variant->problem, variant->program.round(mixture, Rounding::forward));
       if (settings_.both_roundings)
         consider(*variant->problem, variant->program.round(mixture, Rounding::backward));
     }
   }
-  if (made.candidates.empty())
+  if (!fit || made.candidates.empty())
     for (const auto& variant : variants_)
       for (Choices& choices : minimum_candidates(*variant->problem))
         consider(*variant->problem, std::move(choices));
