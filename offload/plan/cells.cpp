@@ -108,12 +108,15 @@ void Cells::improve_by(Cell& cell, const Budget& budget, std::optional<RankedPla
 }
 
 Bytes Cells::least_host_bytes(Bytes device) {
-  Bytes least = unlimited;
   const auto above = std::upper_bound(devices_.begin(), devices_.end(), device);
-  if (above == devices_.begin()) return least;
-  const Key key{static_cast<std::size_t>(above - devices_.begin()) - 1, hosts_.size()};
-  for (const Candidate& candidate : cell(key).candidates) least = std::min(least, candidate.host_bytes);
-  return least;
+  for (auto i = static_cast<std::size_t>(above - devices_.begin()); i-- > 0;) {
+    Cell& of = cell({i, hosts_.size()});
+    for (Candidate& candidate : of.candidates) {  // fewest host bytes first
+      if (!candidate.made) candidate.made = plan_of(candidate, of.device, std::numeric_limits<double>::infinity());
+      if (*candidate.made) return candidate.host_bytes;
+    }
+  }
+  return unlimited;
 }
 
 Cells::Cell& Cells::cell(Key key) {
