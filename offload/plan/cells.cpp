@@ -65,7 +65,11 @@ double Cells::bound_seconds(std::size_t index) {
 
 double Cells::floor_seconds(Bytes device, Bytes host) {
   double least = std::numeric_limits<double>::infinity();
-  for (const auto& variant : variants_) least = std::min(least, variant->program.solve(device, host).seconds);
+  for (const auto& variant : variants_) {
+    const ResidencyProgram::Mixture mixture = variant->program.solve(device, host);
+    // Where no mixture fits, its time says nothing: the bytes that replays need are a part of every mixture.
+    least = std::min(least, mixture.fits ? mixture.seconds : 0);
+  }
   return least;
 }
 
@@ -104,12 +108,15 @@ void Cells::improve_by(Cell& cell, const Budget& budget, std::optional<RankedPla
 }
 
 Bytes Cells::least_host_bytes(Bytes device) {
-  Bytes least = unlimited;
   const auto above = std::upper_bound(devices_.begin(), devices_.end(), device);
-  if (above == devices_.begin()) return least;
-  const Key key{static_cast<std::size_t>(above - devices_.begin()) - 1, hosts_.size()};
-  for (const Candidate& candidate : cell(key).candidates) least = std::min(least, candidate.host_bytes);
-  return least;
+  for (auto i = static_cast<std::size_t>(above - devices_.begin()); i-- > 0;) {
+    Cell& of = cell({i, hosts_.size()});
+    for (Candidate& candidate : of.candidates) {  // fewest host bytes first
+      if (!candidate.made) candidate.made = plan_of(candidate, of.device, std::numeric_limits<double>::infinity());
+      if (*candidate.made) return candidate.host_bytes;
+    }
+  }
+  return unlimited;
 }
 
 Cells::Cell& Cells::cell(Key key) {
@@ -138,18 +145,20 @@ Cells::Cell Cells::made_cell(Bytes device, Bytes host, bool least_host) {
     for (const Candidate& each : made.candidates) least = std::min(least, each.seconds);
     return least;
   };
+  bool fit = true;
   for (const auto& variant : variants_) {
     for (const double room : settings_.rooms) {
       const Bytes bytes = share_of(device, room);
       const ResidencyProgram::Mixture mixture =
           least_host ? variant->program.least_host(bytes) : variant->program.solve(bytes, host);
-      if (!least_host && mixture.seconds >= best()) break;
+      if (room == settings_.rooms.front()) fit &= mixture.fits;
+      if (!least_host && mixture.fits && mixture.seconds >= best()) break;
       consider(*variant->problem, variant->program.round(mixture, Rounding::forward));
       if (settings_.both_roundings)
         consider(*variant->problem, variant->program.round(mixture, Rounding::backward));
     }
   }
-  if (made.candidates.empty())
+  if (!fit || made.candidates.empty())
     for (const auto& variant : variants_)
       for (Choices& choices : minimum_candidates(*variant->problem))
         consider(*variant->problem, std::move(choices));
