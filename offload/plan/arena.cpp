@@ -18,7 +18,7 @@ constexpr Bytes small_part = 1024;  // items below this part of the live bytes a
 constexpr double coherences[] = {0.35, 0.8, 0.55};
 // Heights above the live bytes that are tried for the lowest arena, in parts of the live bytes.
 constexpr Bytes low_height_unit = 200;
-constexpr std::size_t low_beam_width = 64;
+constexpr std::size_t wide_beam = 64;
 const Bytes alignment = Plan{}.alignment;
 
 // Residents at the bottom of the arena, large lifetimes above them, small ones in the gaps.
@@ -117,7 +117,7 @@ class Arena {
 }  // namespace
 
 std::optional<Plan> placed_within(const Problem& problem, const Draft& draft, Bytes capacity,
-                                  const PlannerSettings& settings) {
+                                  const PlannerSettings& settings, Effort effort) {
   const Arena arena(problem, draft);
   if (arena.live() > capacity) return std::nullopt;
   std::optional<Plan> fastest;
@@ -129,6 +129,9 @@ std::optional<Plan> placed_within(const Problem& problem, const Draft& draft, By
   offer(arena.greedy());
   if (settings.beam_width > 0) offer(arena.beam_under(capacity, coherences[0], settings.beam_width));
   if (!fastest && settings.search) offer(arena.search_under(capacity));
+  if (effort == Effort::thorough)
+    for (const double coherence : coherences)
+      if (!fastest) offer(arena.beam_under(capacity, coherence, wide_beam));
   return fastest;
 }
 
@@ -140,7 +143,7 @@ Plan placed_low(const Problem& problem, const Draft& draft) {
   if (arena.peak_of(lowest) > live + 2 * unit) found = arena.search_under(live + 2 * unit);
   for (Bytes units = 0; !found && unit > 0 && live + unit * units < arena.peak_of(lowest); ++units)
     for (const double coherence : coherences)
-      if (!found) found = arena.beam_under(live + unit * units, coherence, low_beam_width);
+      if (!found) found = arena.beam_under(live + unit * units, coherence, wide_beam);
   if (found && arena.peak_of(*found) < arena.peak_of(lowest)) lowest = std::move(*found);
   return complete_at(problem, draft, lowest);
 }

@@ -134,7 +134,7 @@ Cells::Cell Cells::made_cell(Bytes device, Bytes host, bool least_host) {
       if (known.problem == &problem && known.choices == choices) return;
     const Sketcher sketcher(problem, choices);
     if (sketcher.serial_bytes() > device) return;
-    const Sketch sketch = sketcher.within(share_of(device, settings_.caps.front()));
+    const Sketch sketch = sketcher.within(share_of(device, device == devices_.front() ? 1 : settings_.caps.front()));
     const Bytes on_host = host_bytes(problem, sketch.draft);
     if (!least_host && on_host > host) return;
     made.candidates.push_back(
@@ -169,16 +169,21 @@ Cells::Cell Cells::made_cell(Bytes device, Bytes host, bool least_host) {
   return made;
 }
 
-// The first that finds places under falling caps, as long as the estimate is below `most_seconds`.
+// The first that finds places under falling caps, as long as the estimate is below `most_seconds`. The smallest
+// cell has no byte to spare: there places are sought in all of it, and longer.
 std::optional<RankedPlan> Cells::plan_of(const Candidate& candidate, Bytes capacity,
                                          double most_seconds) const {
   const Sketcher sketcher(*candidate.problem, candidate.choices);
-  for (const double share : settings_.caps) {
+  const bool smallest = capacity == devices_.front();
+  std::vector<double> caps = settings_.caps;
+  if (smallest) caps.insert(caps.begin(), 1);
+  for (const double share : caps) {
     const Bytes cap = share_of(capacity, share);
     const Sketch sketch = sketcher.within(cap);
-    if (share < settings_.caps.front() && estimated_seconds(*candidate.problem, sketch) >= most_seconds)
-      break;
-    if (std::optional<Plan> plan = placed_within(*candidate.problem, sketch.draft, capacity, settings_)) {
+    if (share < caps.front() && estimated_seconds(*candidate.problem, sketch) >= most_seconds) break;
+    std::optional<Plan> plan =
+        placed_within(*candidate.problem, sketch.draft, capacity, settings_, smallest ? Effort::thorough : Effort::brief);
+    if (plan) {
       plan->policy = to_string(Policy::automatic);
       return ranked(std::move(*plan), *candidate.problem, settings_);
     }
