@@ -58,6 +58,9 @@ struct PlannerSettings {
   double alike_stages = 0.95;
   // Shares of a cell's memory that the program may fill, falling; transfers under way have the rest.
   std::vector<double> rooms{1, 0.97, 0.94, 0.9, 0.86, 0.8, 0.7, 0.6, 0.5, 0.4};
+  // Where the program divides one item, and would lose more than this share of the memory by rounding it, the
+  // program is solved again with each of the item's choices.
+  double undivided = 0.01;
   // Round the program's answer from the first layer to the last and the other way, not the first way alone.
   bool both_roundings = true;
   // Values that are not used for a while leave the device wherever they are not, not between forward and
@@ -110,13 +113,14 @@ struct PlanOptions {
   PlannerSettings settings{};                // of Policy::automatic
 };
 
-// The plan family does not depend on the budget; a budget takes its fastest member that fits, so
-// more memory never makes a slower plan, and every budget from the minimum up is feasible.
+// A budget takes the fastest of all plans that fit into it. More memory of either kind never makes a plan
+// slower by more than PlannerSettings::close_enough, and every device budget from the minimum up is feasible.
 std::variant<Plan, Infeasible> make_plan(const Graph& graph, const Machine& machine, const Budget& budget,
                                          const PlanOptions& options = {});
 
-// The same question under many budgets: what depends on none of them, the plan family above all, is made
-// once. Keeps references: graph and machine must outlive it. One thread at a time.
+// The same question under many budgets, which share all plans that are made on the way. Keeps references:
+// graph and machine must outlive it. One thread at a time. Which budgets were asked before may change an
+// answer's time by PlannerSettings::close_enough at most.
 class Planner {
  public:
   Planner(const Graph& graph, const Machine& machine, const PlanOptions& options = {});

@@ -1,5 +1,4 @@
-// One member of the plan family: choices, and how much memory their transfers may take, made into a plan by
-// the passes.
+// From choices to a plan: lifetimes, schedule, placement, instructions and simulation, pass by pass.
 #pragma once
 
 #include "offload/plan/choices.h"

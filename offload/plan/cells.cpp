@@ -112,7 +112,8 @@ Bytes Cells::least_host_bytes(Bytes device) {
   for (auto i = static_cast<std::size_t>(above - devices_.begin()); i-- > 0;) {
     Cell& of = cell({i, hosts_.size()});
     for (Candidate& candidate : of.candidates) {  // fewest host bytes first
-      if (!candidate.made) candidate.made = plan_of(candidate, of.device, std::numeric_limits<double>::infinity());
+      if (!candidate.made)
+        candidate.made = plan_of(candidate, of.device, std::numeric_limits<double>::infinity());
       if (*candidate.made) return candidate.host_bytes;
     }
   }
@@ -134,7 +135,8 @@ Cells::Cell Cells::made_cell(Bytes device, Bytes host, bool least_host) {
       if (known.problem == &problem && known.choices == choices) return;
     const Sketcher sketcher(problem, choices);
     if (sketcher.serial_bytes() > device) return;
-    const Sketch sketch = sketcher.within(share_of(device, device == devices_.front() ? 1 : settings_.caps.front()));
+    const Sketch sketch =
+        sketcher.within(share_of(device, device == devices_.front() ? 1 : settings_.caps.front()));
     const Bytes on_host = host_bytes(problem, sketch.draft);
     if (!least_host && on_host > host) return;
     made.candidates.push_back(
@@ -153,9 +155,15 @@ Cells::Cell Cells::made_cell(Bytes device, Bytes host, bool least_host) {
           least_host ? variant->program.least_host(bytes) : variant->program.solve(bytes, host);
       if (room == settings_.rooms.front()) fit &= mixture.fits;
       if (!least_host && mixture.fits && mixture.seconds >= best()) break;
-      consider(*variant->problem, variant->program.round(mixture, Rounding::forward));
-      if (settings_.both_roundings)
-        consider(*variant->problem, variant->program.round(mixture, Rounding::backward));
+      const auto consider_rounded = [&](const ResidencyProgram::Mixture& rounded) {
+        consider(*variant->problem, variant->program.round(rounded, Rounding::forward));
+        if (settings_.both_roundings)
+          consider(*variant->problem, variant->program.round(rounded, Rounding::backward));
+      };
+      consider_rounded(mixture);
+      if (!least_host)
+        for (const ResidencyProgram::Fixed& fixed : variant->program.divided(mixture, device))
+          consider_rounded(variant->program.solve(bytes, host, fixed));
     }
   }
   if (!fit || made.candidates.empty())
@@ -169,8 +177,8 @@ Cells::Cell Cells::made_cell(Bytes device, Bytes host, bool least_host) {
   return made;
 }
 
-// The first that finds places under falling caps, as long as the estimate is below `most_seconds`. The smallest
-// cell has no byte to spare: there places are sought in all of it, and longer.
+// The first that finds places under falling caps, as long as the estimate is below `most_seconds`. The
+// smallest cell has no byte to spare: there places are sought in all of it, and longer.
 std::optional<RankedPlan> Cells::plan_of(const Candidate& candidate, Bytes capacity,
                                          double most_seconds) const {
   const Sketcher sketcher(*candidate.problem, candidate.choices);
@@ -181,8 +189,8 @@ std::optional<RankedPlan> Cells::plan_of(const Candidate& candidate, Bytes capac
     const Bytes cap = share_of(capacity, share);
     const Sketch sketch = sketcher.within(cap);
     if (share < caps.front() && estimated_seconds(*candidate.problem, sketch) >= most_seconds) break;
-    std::optional<Plan> plan =
-        placed_within(*candidate.problem, sketch.draft, capacity, settings_, smallest ? Effort::thorough : Effort::brief);
+    std::optional<Plan> plan = placed_within(*candidate.problem, sketch.draft, capacity, settings_,
+                                             smallest ? Effort::thorough : Effort::brief);
     if (plan) {
       plan->policy = to_string(Policy::automatic);
       return ranked(std::move(*plan), *candidate.problem, settings_);

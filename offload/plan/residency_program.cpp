@@ -372,11 +372,12 @@ void ResidencyProgram::merge() {
   classes_ = std::move(merged);
 }
 
-ResidencyProgram::Mixture ResidencyProgram::solve(Bytes device, Bytes host) const {
+ResidencyProgram::Mixture ResidencyProgram::solve(Bytes device, Bytes host,
+                                                  const std::optional<Fixed>& fixed) const {
   std::vector<double> room;
   for (const double base : base_) room.push_back(static_cast<double>(device) - base);
   room.push_back(host == unlimited ? static_cast<double>(most_host_) : static_cast<double>(host));
-  return solve_for(room, 1, 0);
+  return solve_for(room, 1, 0, fixed);
 }
 
 ResidencyProgram::Mixture ResidencyProgram::least_host(Bytes device) const {
@@ -384,11 +385,12 @@ ResidencyProgram::Mixture ResidencyProgram::least_host(Bytes device) const {
   for (const double base : base_) room.push_back(static_cast<double>(device) - base);
   room.push_back(static_cast<double>(most_host_));
   // A host byte more is never worth the time that it saves.
-  return solve_for(room, 1e-3, 1);
+  return solve_for(room, 1e-3, 1, {});
 }
 
 ResidencyProgram::Mixture ResidencyProgram::solve_for(const std::vector<double>& room, double seconds_weight,
-                                                      double host_weight) const {
+                                                      double host_weight,
+                                                      const std::optional<Fixed>& fixed) const {
   const double second = seconds_weight / step_seconds_;
   const double byte = 1 / std::clamp(*std::max_element(room.begin(), room.end()), 1.0, total_bytes_);
   const auto scaled = [&](ShareCost cost) {
@@ -400,14 +402,39 @@ ResidencyProgram::Mixture ResidencyProgram::solve_for(const std::vector<double>&
   };
   ShareProgram program;
   program.fixed = scaled(fixed_);
-  for (const Class& of : classes_) {
+  for (std::size_t c = 0; c < classes_.size(); ++c) {
     ShareDecision& decision = program.decisions.emplace_back();
-    decision.count = static_cast<double>(of.members.size());
-    for (const ShareCost& option : of.options) decision.options.push_back(scaled(option));
+    decision.count = static_cast<double>(classes_[c].members.size());
+    for (std::size_t o = 0; o < classes_[c].options.size(); ++o)
+      if (!fixed || fixed->of != c || fixed->option == o)
+        decision.options.push_back(scaled(classes_[c].options[o]));
   }
   for (const double bytes : room) program.room.push_back(std::max(1e-3, bytes * byte));
   ShareAnswer answer = stowage::solve(program, settings_.program_tolerance);
+  if (fixed) {
+    answer.shares[fixed->of].assign(classes_[fixed->of].options.size(), 0);
+    answer.shares[fixed->of][fixed->option] = 1;
+  }
   return {answer.value / second, answer.fits, std::move(answer.shares)};
+}
+
+std::vector<ResidencyProgram::Fixed> ResidencyProgram::divided(const Mixture& mixture, Bytes device) const {
+  std::vector<Fixed> choices;
+  double most = settings_.undivided * static_cast<double>(device);
+  for (std::size_t c = 0; c < classes_.size(); ++c) {
+    if (classes_[c].members.size() != 1) continue;
+    const std::vector<double>& shares = mixture.shares[c];
+    const double largest = *std::max_element(shares.begin(), shares.end());
+    double bytes = 0;
+    for (const ShareCost& option : classes_[c].options)
+      for (std::size_t m = 0; m < base_.size(); ++m) bytes = std::max(bytes, option.memory[m]);
+    if ((1 - largest) * bytes <= most) continue;
+    most = (1 - largest) * bytes;
+    choices.clear();
+    for (std::size_t o = 0; o < shares.size(); ++o)
+      if (shares[o] > 0.01) choices.push_back({c, o});
+  }
+  return choices;
 }
 
 Choices ResidencyProgram::round(const Mixture& mixture, Rounding rounding) const {

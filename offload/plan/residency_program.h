@@ -12,6 +12,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -34,8 +35,16 @@ class ResidencyProgram {
     bool fits = false;                        // in both rooms
     std::vector<std::vector<double>> shares;  // by class and option
   };
+  // An item that must have this choice.
+  struct Fixed {
+    std::size_t of = 0;      // class
+    std::size_t option = 0;  // of the class
+  };
   // With so many device bytes at each moment, and so many host bytes.
-  Mixture solve(Bytes device, Bytes host) const;
+  Mixture solve(Bytes device, Bytes host, const std::optional<Fixed>& fixed = {}) const;
+  // An item can not be divided as a mixture divides it. The choices between which the mixture divides the one
+  // that loses most bytes by that, if those are a large part of `device`; else none.
+  std::vector<Fixed> divided(const Mixture& mixture, Bytes device) const;
   // With as few host bytes as these device bytes allow.
   Mixture least_host(Bytes device) const;
   Choices round(const Mixture& mixture, Rounding rounding) const;
@@ -82,7 +91,8 @@ class ResidencyProgram {
   void share_lanes(ShareCost& cost) const;
   void add_prices(ShareCost& cost, double transfers) const;
   double seconds_to_rebuild(OpId op) const;
-  Mixture solve_for(const std::vector<double>& room, double seconds_weight, double host_weight) const;
+  Mixture solve_for(const std::vector<double>& room, double seconds_weight, double host_weight,
+                    const std::optional<Fixed>& fixed) const;
   void set(const Member& member, std::uint8_t level, Choices& choices) const;
 
   const Problem& problem_;
