@@ -7,8 +7,8 @@
 
 #include "offload/plan/residency.h"
 #include "offload/plan/selection.h"
-#include "src/placement/greedy.h"
 #include "tests/offload/plan/large_graph.h"
+#include "tests/offload/plan/placed_greedily.h"
 
 namespace stowage {
 namespace {
@@ -20,15 +20,6 @@ std::vector<BucketId> loads(const Plan& plan) {
     if (instruction.kind == InstructionKind::prefetch)
       loads.push_back(plan.lifetimes[instruction.lifetime].bucket);
   return loads;
-}
-
-// Lifetimes where greedy orders alone put them, which leaves gaps.
-Plan loose_plan(const Problem& problem, const Draft& draft) {
-  std::vector<PlacementItem> items;
-  for (const DraftLifetime& lifetime : draft.lifetimes)
-    items.push_back({lifetime.first, lifetime.last, problem.layout.buckets[lifetime.bucket].bytes});
-  using placement::Goal, placement::place_greedily;
-  return complete_at(problem, draft, place_greedily(items, Plan{}.alignment, {}, Goal::nearly).offsets);
 }
 
 std::optional<Plan> tight_plan(const Problem& problem, const Draft& draft, const Plan& plan, Bytes most) {
@@ -48,7 +39,7 @@ TEST(Tighten, APlanOfTheSameScheduleWithinAHundredth) {
       Sketch sketch = sketcher.within(sketcher.serial_bytes() * percent / 100);
       time_sketch(problem, sketch, 0.25);
       const Draft& draft = sketch.draft;
-      const Plan plan = loose_plan(problem, draft);
+      const Plan plan = testing::placed_greedily(problem, draft);
       EXPECT_NEAR(sketch.step_seconds, plan.predicted_step_seconds, 0.005 * sketch.step_seconds);
       EXPECT_DOUBLE_EQ(sketch.least_seconds, 0.75 * sketch.step_seconds);
       EXPECT_EQ(plan.host_bytes, host_bytes(problem, draft));
@@ -124,7 +115,7 @@ TEST(Tighten, AByteMoreMakesNoSlowerPlan) {
     const Sketcher sketcher(problem, choices);
     for (const Bytes percent : {110U, 150U, 250U}) {
       const Draft draft = sketcher.within(sketcher.serial_bytes() * percent / 100).draft;
-      const Plan plan = loose_plan(problem, draft);
+      const Plan plan = testing::placed_greedily(problem, draft);
       if (is_tight(plan)) continue;
       const auto without = tight_plan(problem, draft, plan, plan.device_peak_bytes - 1);
       const auto with = tight_plan(problem, draft, plan, plan.device_peak_bytes);
