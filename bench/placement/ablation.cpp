@@ -34,7 +34,7 @@ constexpr Case cases[] = {
     {"weights times 1.2", [](PlacementStrategies& s) { s.squeeze_reluctance = 1.2; }},
     {"one stage", [](PlacementStrategies& s) { s.squeeze_stages = {}; }},
     {"stages without sizes", [](PlacementStrategies& s) { s.squeeze_size_counts = 0; }},
-    {"patience 2,000", [](PlacementStrategies& s) { s.squeeze_patience = 2'000; }},
+    {"patience 20,000", [](PlacementStrategies& s) { s.squeeze_patience = 20'000; }},
 };
 
 struct Clock {

@@ -34,14 +34,13 @@ Bytes peak_live_bytes(std::span<const PlacementItem> items);
 // The solver's techniques in the order in which they are tried, for tests and ablations. Users keep the
 // defaults.
 struct PlacementStrategies {
-  // Greedy orders (size, area, duration, start, end, pressure) by first fit, until they have looked at so
-  // many placed items, at about a nanosecond each. Where that is not enough for one, a sweep through time
-  // serves.
+  // Greedy orders (size, area, duration, start, end, pressure) by first fit end when they have looked at so
+  // many placed items, at about a nanosecond each. If no order was completed, a sweep through time serves.
   std::uint64_t greedy_looks = 300'000'000;
-  // The same orders into the tightest gap.
+  // The same orders are tried with the tightest gap.
   bool best_fit = true;
-  // Three orders again and again, the item that spoilt the peak ever earlier: Joslin and Clements, "Squeaky
-  // Wheel Optimization", 1999.
+  // Three orders are tried again and again, each time with the item that spoilt the peak placed earlier:
+  // Joslin and Clements, "Squeaky Wheel Optimization", 1999.
   bool squeaky_wheel = true;
 
   // Branch and bound from the bottom up, as Moffitt, "MiniMalloc", ASPLOS 2023, sections 3 to 5 (canonical
@@ -52,17 +51,19 @@ struct PlacementStrategies {
   // Branchings before the squeeze joins in; from then on the two take turns that double.
   std::uint64_t first_turn = 20'000;
 
-  // Lower and lower ceilings: what sticks out is placed anew and evicts what is in its way, by the least sum
-  // of weights (src/placement/squeeze.h). Takes part for any number of items.
+  // The ceiling is lowered again and again. Items that stick out are placed anew and evict the items in their
+  // way that weigh least (src/placement/squeeze.h). Takes part for any number of items.
   bool squeeze = true;
-  // Standing items that it may look at: what bounds its work where moves differ a hundredfold in theirs.
+  // The squeeze ends when it has looked at so many standing items. A look costs a nanosecond, a move from one
+  // to some hundred microseconds.
   std::uint64_t squeeze_looks = std::numeric_limits<std::uint64_t>::max();
   // What multiplies an item's weight (size times life at first) each time that it has found no gap.
   double squeeze_reluctance = 2;
   // Moves without progress after which a ceiling is given up for a higher one.
-  std::uint64_t squeeze_patience = 20'000;
-  // Items come in stages, the tightest first: those by whose time the live bytes, and their own size so many
-  // times more, come to these shares of the lower bound; last all others.
+  std::uint64_t squeeze_patience = 5'000;
+  // Items are placed in stages, the tightest first. An item's tightness is the most bytes live within its
+  // life, plus its own size times `squeeze_size_counts`, as a share of the lower bound. A stage takes the
+  // items that are at least this tight, the last stage all others.
   std::vector<double> squeeze_stages = {0.97, 0.9, 0.75, 0.5};
   double squeeze_size_counts = 2;
 };
