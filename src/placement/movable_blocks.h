@@ -14,7 +14,7 @@ namespace stowage::placement {
 inline constexpr Bytes no_offset = std::numeric_limits<Bytes>::max();
 
 // A block and where it stands.
-struct Standing {
+struct PlacedBlock {
   Bytes offset = 0;
   Bytes end = 0;
   std::int64_t first = 0;
@@ -32,15 +32,15 @@ class LazyOrder {
 
   explicit LazyOrder(By by) : by_(by) {}
   void clear();
-  void add(const Standing& block) { added_.push_back(block); }
+  void add(const PlacedBlock& block) { added_.push_back(block); }
   // `offsets` by id: what stands elsewhere by now, or nowhere, is left out.
-  const std::vector<Standing>& read(std::span<const Bytes> offsets);
+  const std::vector<PlacedBlock>& read(std::span<const Bytes> offsets);
 
  private:
-  bool is_lower(const Standing& a, const Standing& b) const;
+  bool is_lower(const PlacedBlock& a, const PlacedBlock& b) const;
 
   By by_;
-  std::vector<Standing> sorted_, added_;
+  std::vector<PlacedBlock> sorted_, added_;
 };
 
 // Blocks are named by their index. A window of time lists those that are live in it by offset.
@@ -58,9 +58,9 @@ class MovableBlocks {
 
   // Finds those that are live together with a block, for the two orders below.
   void look_around(std::uint32_t id);
-  const std::vector<Standing>& by_offset() const { return by_offset_; }
+  const std::vector<PlacedBlock>& by_offset() const { return by_offset_; }
   // Takes longer. To be asked for before anything is moved.
-  const std::vector<Standing>& by_end();
+  const std::vector<PlacedBlock>& by_end();
   // Standing blocks that have been looked at so far, about: the work it has done.
   std::uint64_t looks() const { return looks_; }
 
@@ -69,16 +69,16 @@ class MovableBlocks {
   std::size_t last_window(std::uint32_t id) const { return times_.at(blocks_[id].last - 1); }
   bool lives_long(std::uint32_t id) const;
   void gather(const Block& block);
-  void pick(const std::vector<Standing>& from, std::vector<Standing>& into);
+  void pick(const std::vector<PlacedBlock>& from, std::vector<PlacedBlock>& into);
 
   std::span<const Block> blocks_;
   Windows times_;
-  std::vector<std::vector<Standing>> windows_;  // each by offset
+  std::vector<std::vector<PlacedBlock>> windows_;  // each by offset
   std::vector<Bytes> offsets_;
   LazyOrder all_by_offset_{LazyOrder::By::offset}, all_by_end_{LazyOrder::By::end};
   std::uint32_t looked_at_ = 0;
   std::uint64_t looks_ = 0;
-  std::vector<Standing> by_offset_, by_end_, late_;
+  std::vector<PlacedBlock> by_offset_, by_end_, late_;
 };
 
 }  // namespace stowage::placement

@@ -14,7 +14,7 @@ constexpr double most_weight = 1e300, lightening = 1e-200;
 // The weights of what shares bytes with [offset, offset + size), for offsets that rise from call to call.
 class HarmSweep {
  public:
-  HarmSweep(const std::vector<Standing>& by_offset, const std::vector<Standing>& by_end,
+  HarmSweep(const std::vector<PlacedBlock>& by_offset, const std::vector<PlacedBlock>& by_end,
             const std::vector<double>& weights, Bytes size)
       : by_offset_(by_offset), by_end_(by_end), weights_(weights), size_(size) {}
 
@@ -27,7 +27,7 @@ class HarmSweep {
   }
 
  private:
-  const std::vector<Standing>&by_offset_, &by_end_;
+  const std::vector<PlacedBlock>&by_offset_, &by_end_;
   const std::vector<double>& weights_;
   Bytes size_;
   std::size_t begun_ = 0, ended_ = 0;
@@ -121,7 +121,7 @@ Bytes Squeeze::highest(std::uint32_t id) const { return (ceiling_ - blocks_[id].
 std::optional<Bytes> Squeeze::find_gap(std::uint32_t id) const {
   const Bytes size = blocks_[id].aligned;
   Bytes top = 0;
-  for (const Standing& other : standing_.by_offset()) {
+  for (const PlacedBlock& other : standing_.by_offset()) {
     if (other.offset >= top + size) break;
     top = std::max(top, other.end);
   }
@@ -131,8 +131,8 @@ std::optional<Bytes> Squeeze::find_gap(std::uint32_t id) const {
 // At the bottom, on another block, under another block or under the ceiling.
 Bytes Squeeze::find_least_harm(std::uint32_t id) {
   const Bytes size = blocks_[id].aligned, last = highest(id);
-  const std::vector<Standing>& by_end = standing_.by_end();
-  const std::vector<Standing>& by_offset = standing_.by_offset();
+  const std::vector<PlacedBlock>& by_end = standing_.by_end();
+  const std::vector<PlacedBlock>& by_offset = standing_.by_offset();
   HarmSweep on_top(by_offset, by_end, weights_, size), below = on_top;
   Bytes best = 0;
   double least = on_top.at(0);
@@ -141,11 +141,11 @@ Bytes Squeeze::find_least_harm(std::uint32_t id) {
     best = offset;
     least = harm;
   };
-  for (const Standing& other : by_end) {
+  for (const PlacedBlock& other : by_end) {
     if (other.end > last) break;
     consider(other.end, on_top.at(other.end));
   }
-  for (const Standing& other : by_offset) {
+  for (const PlacedBlock& other : by_offset) {
     if (other.offset < size) continue;
     if (other.offset - size > last) break;
     consider(other.offset - size, below.at(other.offset - size));
@@ -156,7 +156,7 @@ Bytes Squeeze::find_least_harm(std::uint32_t id) {
 
 void Squeeze::evict(Bytes begin, Bytes end) {
   evicted_.clear();
-  for (const Standing& other : standing_.by_offset())
+  for (const PlacedBlock& other : standing_.by_offset())
     if (other.offset < end && begin < other.end) evicted_.push_back(other.id);
   for (const std::uint32_t id : evicted_) {
     standing_.remove(id);

@@ -11,9 +11,9 @@ namespace {
 
 using ::testing::ElementsAre;
 
-std::vector<std::uint32_t> ids(const std::vector<Standing>& blocks) {
+std::vector<std::uint32_t> ids(const std::vector<PlacedBlock>& blocks) {
   std::vector<std::uint32_t> ids;
-  for (const Standing& block : blocks) ids.push_back(block.id);
+  for (const PlacedBlock& block : blocks) ids.push_back(block.id);
   return ids;
 }
 
@@ -62,9 +62,9 @@ Ranges expected(const std::vector<Block>& blocks, const std::vector<Bytes>& offs
   return ranges;
 }
 
-Ranges found(const std::vector<Standing>& blocks, bool by_end) {
+Ranges found(const std::vector<PlacedBlock>& blocks, bool by_end) {
   Ranges ranges;
-  for (const Standing& block : blocks) ranges.emplace_back(by_end ? block.end : block.offset, block.id);
+  for (const PlacedBlock& block : blocks) ranges.emplace_back(by_end ? block.end : block.offset, block.id);
   const auto lower = [](const auto& a, const auto& b) { return a.first < b.first; };
   EXPECT_TRUE(std::is_sorted(ranges.begin(), ranges.end(), lower));
   std::sort(ranges.begin(), ranges.end());
