@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,17 +31,47 @@ struct PlacementResult {
 // Largest sum of bytes live at one position: no placement can be smaller.
 Bytes peak_live_bytes(std::span<const PlacementItem> items);
 
-// Best of several greedy orders (size, area, duration, start, end, pressure; first fit and best fit),
-// stopping early at 1/65536 above the lower bound, and of a short search below it for up to 512 items, which
-// goes on for longer where it is not within a hundredth. Tens of milliseconds for some hundred items, at most
-// about a third of a second for any number. Deterministic. Throws InvalidInput for an empty interval or zero
-// size.
-PlacementResult place(std::span<const PlacementItem> items, Bytes alignment);
+// The solver's techniques in the order in which they are tried, for tests and ablations. Users keep the
+// defaults.
+struct PlacementStrategies {
+  // Greedy orders (size, area, duration, start, end, pressure) by first fit end when they have looked at so
+  // many placed items, at about a nanosecond each. If no order was completed, a sweep through time serves.
+  std::uint64_t greedy_looks = 300'000'000;
+  // The same orders are tried with the tightest gap.
+  bool best_fit = true;
+  // Three orders are tried again and again, each time with the item that spoilt the peak placed earlier:
+  // Joslin and Clements, "Squeaky Wheel Optimization", 1999.
+  bool squeaky_wheel = true;
+
+  // Branch and bound from the bottom up, as Moffitt, "MiniMalloc", ASPLOS 2023, sections 3 to 5 (canonical
+  // solutions, sections, spatial inference), but branching on what fills a section's floor, and learning from
+  // each failure which items with which lowest offsets cannot all be placed. Proves bounds. Takes part where
+  // items times distinct times is no more than some eight million.
+  bool branch_and_bound = true;
+  // Branchings before the squeeze joins in; from then on the two take turns that double.
+  std::uint64_t first_turn = 20'000;
+
+  // The ceiling is lowered again and again. Items that stick out are placed anew and evict the items in their
+  // way that weigh least (src/placement/squeeze.h). Takes part for any number of items.
+  bool squeeze = true;
+  // The squeeze ends when it has looked at so many standing items. A look costs a nanosecond, a move from one
+  // to some hundred microseconds.
+  std::uint64_t squeeze_looks = std::numeric_limits<std::uint64_t>::max();
+  // What multiplies an item's weight (size times life at first) each time that it has found no gap.
+  double squeeze_reluctance = 2;
+  // Moves without progress after which a ceiling is given up for a higher one.
+  std::uint64_t squeeze_patience = 5'000;
+  // Items are placed in stages, the tightest first. An item's tightness is the most bytes live within its
+  // life, plus its own size times `squeeze_size_counts`, as a share of the lower bound. A stage takes the
+  // items that are at least this tight, the last stage all others.
+  std::vector<double> squeeze_stages = {0.97, 0.9, 0.75, 0.5};
+  double squeeze_size_counts = 2;
+};
 
 struct PlacementProgress {
   Bytes peak = 0;  // of the best placement so far
   Bytes proven_bound = 0;
-  std::uint64_t nodes = 0;  // branchings so far
+  std::uint64_t nodes = 0;  // branchings and moves so far
 };
 
 struct PlacementOptions {
@@ -48,19 +79,21 @@ struct PlacementOptions {
   // Ends with the first placement whose peak is no larger, or once it is known that there is none; 0: looks
   // for the smallest peak.
   Bytes capacity = 0;
-  std::uint64_t node_limit = 1'000'000;  // branchings of the search; 0: greedy orders alone
-  // Called every few hundred branchings; false ends the search. Callers with a clock put their limit here.
+  std::uint64_t node_limit = 1'000'000;  // branchings and moves; 0: greedy orders alone
+  // Called every few hundred nodes; false ends the search. Callers with a clock put their limit here.
   std::function<bool(const PlacementProgress&)> keep_going;
+  PlacementStrategies strategies = {};
 };
 
-// The best of greedy orders and of a branch-and-bound search below them, which also proves bounds. Searches
-// where items times distinct times is no more than some eight million. Deterministic as long as keep_going
-// says yes. Throws InvalidInput as `place` does.
-//
-// The search places items from the bottom up at the lowest offsets still possible, as Moffitt, "MiniMalloc",
-// ASPLOS 2023, sections 3 to 5 (canonical solutions, sections, spatial inference), but branches on what fills
-// a section's floor, and learns from each failure which items with which lowest offsets cannot all be placed.
+// The best of greedy orders, then of branch and bound and of squeezing by turns, which go on until a
+// placement is proven optimal or a limit is reached. Deterministic as long as keep_going says yes, and with
+// more nodes never worse. Throws InvalidInput for an empty interval or zero size.
 PlacementResult solve_placement(std::span<const PlacementItem> items, const PlacementOptions& options);
+
+// The same, briefly: greedy orders until one is within 1/65536 of the lower bound; for up to 512 items a
+// short branch and bound, longer where it is not within a hundredth; and squeezing to 1/128. Tens of
+// milliseconds for some hundred items, at most about a third of a second for any number. Deterministic.
+PlacementResult place(std::span<const PlacementItem> items, Bytes alignment);
 
 // What is wrong with a placement, in words: a count, an offset off the alignment, two items that share bytes
 // while both are live, a peak that is not theirs. Empty where nothing is. Knows nothing of how it was made.

@@ -6,41 +6,13 @@
 namespace stowage::placement {
 namespace {
 
-constexpr std::size_t least_starts = 64;
-constexpr std::size_t most_in_one_window = 1024;
 constexpr std::size_t few = 64;
 constexpr std::size_t sorting = 8;  // what it takes to sort a block, in looks
 
-// Other blocks that are live where one starts, on average.
-std::size_t mean_crossing(std::span<const Block> blocks, const std::vector<std::int64_t>& starts) {
-  const auto before = [&](std::int64_t position) {
-    return static_cast<std::size_t>(std::lower_bound(starts.begin(), starts.end(), position) -
-                                    starts.begin());
-  };
-  std::size_t crossings = 0;
-  for (const Block& block : blocks) crossings += before(block.last) - before(block.first);
-  return crossings / blocks.size();
-}
-
 }  // namespace
 
-PlacedBlocks::PlacedBlocks(std::span<const Block> blocks) {
-  if (blocks.size() > most_in_one_window) {
-    std::vector<std::int64_t> starts;
-    starts.reserve(blocks.size());
-    for (const Block& block : blocks) starts.push_back(block.first);
-    std::sort(starts.begin(), starts.end());
-    const std::size_t step = std::max(least_starts, mean_crossing(blocks, starts));
-    for (std::size_t i = step; i < starts.size(); i += step) begins_.push_back(starts[i]);
-    begins_.erase(std::unique(begins_.begin(), begins_.end()), begins_.end());
-  }
-  windows_.resize(begins_.size() + 1);
+PlacedBlocks::PlacedBlocks(std::span<const Block> blocks) : times_(blocks), windows_(times_.count()) {
   clear();
-}
-
-std::size_t PlacedBlocks::window(std::int64_t position) const {
-  return static_cast<std::size_t>(std::upper_bound(begins_.begin(), begins_.end(), position) -
-                                  begins_.begin());
 }
 
 void PlacedBlocks::clear() {
@@ -52,22 +24,22 @@ void PlacedBlocks::clear() {
 
 void PlacedBlocks::add(const Block& block, Bytes offset) {
   const Placed placed{offset, offset + block.aligned, block.first, block.last};
-  const std::size_t last = window(block.last - 1);
-  for (std::size_t w = window(block.first); w <= last; ++w) {
+  const std::size_t last = times_.at(block.last - 1);
+  for (std::size_t w = times_.at(block.first); w <= last; ++w) {
     windows_[w].insert(std::upper_bound(windows_[w].begin(), windows_[w].end(), placed, is_lower), placed);
   }
   added_.push_back(placed);
 }
 
 Bytes PlacedBlocks::find_gap(const Block& block, Fit fit) {
-  const std::size_t first = window(block.first);
-  if (first != window(block.last - 1)) return gap_between(around(block), block, fit);
+  const std::size_t first = times_.at(block.first);
+  if (first != times_.at(block.last - 1)) return gap_between(around(block), block, fit);
   looks_ += windows_[first].size();
   return gap_between(windows_[first], block, fit);
 }
 
 Bytes PlacedBlocks::find_gap_of_latest(const Block& block, Fit fit) {
-  Window& placed = windows_[window(block.first)];
+  Window& placed = windows_[times_.at(block.first)];
   if (placed.size() > many_) {
     std::erase_if(placed, [&](const Placed& other) { return other.last <= block.first; });
     many_ = few + 2 * placed.size();
@@ -78,7 +50,7 @@ Bytes PlacedBlocks::find_gap_of_latest(const Block& block, Fit fit) {
 
 // Of its windows where those hold few, which are then sorted; all blocks are.
 const PlacedBlocks::Window& PlacedBlocks::around(const Block& block) {
-  const std::size_t first = window(block.first), last = window(block.last - 1);
+  const std::size_t first = times_.at(block.first), last = times_.at(block.last - 1);
   std::size_t in_windows = 0;
   for (std::size_t w = first; w <= last; ++w) in_windows += windows_[w].size();
   const std::size_t all = all_.size() + added_.size();
@@ -91,7 +63,7 @@ const PlacedBlocks::Window& PlacedBlocks::around(const Block& block) {
   for (std::size_t w = first; w <= last; ++w) {
     looks_ += windows_[w].size();
     for (const Placed& placed : windows_[w]) {
-      const bool is_known = w > first && placed.first < begins_[w - 1];
+      const bool is_known = w > first && times_.starts_before(placed.first, w);
       if (!is_known && placed.first < block.last && block.first < placed.last) gathered_.push_back(placed);
     }
   }

@@ -1,30 +1,18 @@
-// Items as the greedy orders see them, and those that have their places.
+// Blocks that have their places, and the gaps between them.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "stowage/placement.h"
+#include "src/placement/block.h"
+#include "src/placement/windows.h"
 
 namespace stowage::placement {
 
-// An item with what the orders sort by.
-struct Block {
-  std::int64_t first = 0;
-  std::int64_t last = 0;
-  Bytes bytes = 0;
-  Bytes aligned = 0;
-  Bytes pressure = 0;  // most aligned bytes live at one time within the block's interval
-
-  double duration() const { return static_cast<double>(last) - static_cast<double>(first); }
-  double area() const { return duration() * static_cast<double>(aligned); }
-};
-
 enum class Fit : std::uint8_t { first, best };
 
-// Placed blocks, where there are many by windows of time. A window holds some 64 starts, or as many as blocks
-// cross its border if those are more: so a short block meets few others that are not live together with it.
+// Placed blocks, by windows of time.
 class PlacedBlocks {
  public:
   // Windows for these blocks; none of them is placed yet.
@@ -54,9 +42,8 @@ class PlacedBlocks {
   // All placed blocks that are live together with this one, and more, by offset.
   const Window& around(const Block& block);
   void sort_in_added();
-  std::size_t window(std::int64_t position) const;
 
-  std::vector<std::int64_t> begins_;  // of the windows but the first
+  Windows times_;
   std::vector<Window> windows_;
   Window gathered_;
   Window all_;                 // but for those still to be sorted in

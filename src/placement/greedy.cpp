@@ -48,15 +48,6 @@ std::string describe(std::size_t index, const PlacementItem& item) {
   return fmt::format("placement item {} ([{}, {}), {} bytes)", index, item.first, item.last, item.bytes);
 }
 
-std::vector<Block> to_blocks(std::span<const PlacementItem> items, Bytes alignment) {
-  std::vector<Block> blocks;
-  blocks.reserve(items.size());
-  for (const PlacementItem& item : items) {
-    blocks.push_back({item.first, item.last, item.bytes, align_up(item.bytes, alignment), 0});
-  }
-  return blocks;
-}
-
 std::vector<std::uint32_t> sorted(const std::vector<Block>& blocks, Order order) {
   std::vector<std::uint32_t> sequence(blocks.size());
   std::iota(sequence.begin(), sequence.end(), 0U);
@@ -68,10 +59,6 @@ std::vector<std::uint32_t> sorted(const std::vector<Block>& blocks, Order order)
 constexpr std::array<Order, 3> search_orders{by_start, by_duration, by_end};
 // Bounds the search to a few passes over a long list, to 64 rounds of a short one.
 constexpr std::size_t search_turns = 6000;
-// Blocks that all passes together may look at: a third of a second's work, and a part of that where the rest
-// is for mending.
-constexpr std::uint64_t most_looks = 300'000'000, most_looks_for_near = 40'000'000;
-
 constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
 
 // Places blocks in one order after another, and keeps the best outcome.
@@ -128,8 +115,9 @@ class Greedy {
 };
 
 void run_orders(Greedy& greedy, std::span<const PlacementItem> items, const Pressure& pressure,
-                std::vector<Block>& blocks) {
+                std::vector<Block>& blocks, const PlacementStrategies& strategies) {
   for (const Fit fit : {Fit::first, Fit::best}) {
+    if (fit == Fit::best && !strategies.best_fit) continue;
     for (const Order order : orders) {
       if (order == by_pressure && fit == Fit::first) {
         for (std::size_t i = 0; i < items.size(); ++i) blocks[i].pressure = pressure.most_within(items[i]);
@@ -138,6 +126,7 @@ void run_orders(Greedy& greedy, std::span<const PlacementItem> items, const Pres
       if (greedy.finished()) return;
     }
   }
+  if (!strategies.squeaky_wheel) return;
   for (const Order order : search_orders) greedy.search(order);
 }
 
@@ -168,7 +157,8 @@ void check_items(std::span<const PlacementItem> items, Bytes alignment) {
   }
 }
 
-PlacementResult place_greedily(std::span<const PlacementItem> items, Bytes alignment, Goal goal) {
+PlacementResult place_greedily(std::span<const PlacementItem> items, Bytes alignment,
+                               const PlacementStrategies& strategies, Goal goal) {
   check_items(items, alignment);
   const Pressure pressure(items, alignment);
   PlacementResult result;
@@ -176,9 +166,9 @@ PlacementResult place_greedily(std::span<const PlacementItem> items, Bytes align
   if (items.empty()) return result;
   result.peak = no_peak;
   std::vector<Block> blocks = to_blocks(items, alignment);
-  const Bytes enough = goal == Goal::bound ? result.lower_bound : nearly(result.lower_bound);
-  Greedy greedy(blocks, enough, goal == Goal::bound ? most_looks : most_looks_for_near, result);
-  run_orders(greedy, items, pressure, blocks);
+  const Bytes low = goal == Goal::bound ? result.lower_bound : nearly(result.lower_bound);
+  Greedy greedy(blocks, low, strategies.greedy_looks, result);
+  run_orders(greedy, items, pressure, blocks, strategies);
   if (result.peak == no_peak) place_somehow(items, alignment, result);
   return result;
 }

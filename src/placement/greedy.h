@@ -14,9 +14,10 @@ enum class Goal : std::uint8_t { bound, nearly };
 constexpr Bytes nearly(Bytes bound) { return bound + (bound >> 16U); }
 
 // Best of several orders (size, area, duration, start, end, pressure; first fit and best fit), of which a few
-// are mended again and again. Proves nothing but the lower bound. Leaves out what takes more than about a
-// third of a second in all. Throws InvalidInput as `place` does.
-PlacementResult place_greedily(std::span<const PlacementItem> items, Bytes alignment, Goal goal);
+// are mended again and again, until one reaches the goal or their looks are spent. Proves nothing but
+// the lower bound. Throws InvalidInput as `place` does.
+PlacementResult place_greedily(std::span<const PlacementItem> items, Bytes alignment,
+                               const PlacementStrategies& strategies, Goal goal);
 
 // Throws InvalidInput for an alignment that is no power of two, an empty interval, a zero size, or sizes
 // whose sum comes near 64 bits.

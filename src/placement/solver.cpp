@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <optional>
 
 #include "src/placement/pressure.h"
 #include "src/placement/search.h"
+#include "src/placement/squeeze.h"
 
 namespace stowage::placement {
 namespace {
@@ -61,61 +63,97 @@ struct Part {
   std::unique_ptr<Rounds> at_bound, above_bound;
 };
 
-class Solver {
+// The placement so far, and what may still be spent on it.
+class Work {
  public:
-  Solver(std::span<const PlacementItem> items, const PlacementOptions& options, PlacementResult& result)
-      : items_(items), options_(options), result_(result) {}
+  Work(std::span<const PlacementItem> items, const PlacementOptions& options, PlacementResult& result)
+      : items(items), options(options), result(result) {}
 
-  void solve() {
-    if (!answered() && !spent()) make_parts();
-    while (!answered() && !spent() && !stuck_) {
-      if (options_.capacity != 0) {
-        reach(options_.capacity);
+  bool answered() const {
+    if (result.optimal()) return true;
+    return options.capacity != 0 &&
+           (result.peak <= options.capacity || result.proven_bound > options.capacity);
+  }
+  bool spent() const { return stopped_ || nodes_ >= options.node_limit; }
+  bool ended() const { return answered() || spent(); }
+  bool spend() {
+    if (spent()) return false;
+    ++nodes_;
+    if (options.keep_going && nodes_ % nodes_between_calls == 0) {
+      stopped_ = !options.keep_going({result.peak, result.proven_bound, nodes_});
+    }
+    return !stopped_;
+  }
+  std::uint64_t nodes() const { return nodes_; }
+
+  const std::span<const PlacementItem> items;
+  const PlacementOptions& options;
+  PlacementResult& result;
+
+ private:
+  std::uint64_t nodes_ = 0;
+  bool stopped_ = false;
+};
+
+// How far the next attempt goes from the peak to the bound: half of the way, and after failures a quarter, an
+// eighth, down to a sixty-fourth, and again from there.
+class Aim {
+ public:
+  Bytes below(const PlacementResult& result) const {
+    const Bytes gap = result.peak - result.proven_bound;
+    return result.peak - std::max<Bytes>(1, gap >> halvings_);
+  }
+  void learn(bool reached) { halvings_ = reached || halvings_ == most_halvings ? 1 : halvings_ + 1; }
+
+ private:
+  static constexpr unsigned most_halvings = 6;
+  unsigned halvings_ = 1;
+};
+
+// Branch and bound.
+class ExactTechnique {
+ public:
+  explicit ExactTechnique(Work& work) : work_(work) { make_parts(); }
+
+  // Goes on for so many nodes or a little more. False if there is nothing that it can search.
+  bool take_turn(std::uint64_t nodes) {
+    for (Part& part : parts_) part.peak = peak_of(part);
+    const std::uint64_t end = work_.nodes() + nodes;
+    while (!work_.ended() && !stuck_ && work_.nodes() < end) {
+      if (work_.options.capacity != 0) {
+        reach(work_.options.capacity);
       } else {
         minimise();
       }
     }
+    return !stuck_;
   }
 
  private:
-  bool answered() const {
-    if (result_.optimal()) return true;
-    return options_.capacity != 0 &&
-           (result_.peak <= options_.capacity || result_.proven_bound > options_.capacity);
-  }
-  bool spent() const { return stopped_ || nodes_ >= options_.node_limit; }
-
-  bool spend() {
-    if (spent()) return false;
-    ++nodes_;
-    if (options_.keep_going && nodes_ % nodes_between_calls == 0) {
-      stopped_ = !options_.keep_going({result_.peak, result_.proven_bound, nodes_});
-    }
-    return !stopped_;
-  }
-
   void make_parts() {
-    for (Instance& instance : split(items_, options_.alignment)) {
+    for (Instance& instance : split(work_.items, work_.options.alignment)) {
       Part part;
       std::vector<PlacementItem> items;
-      for (const std::uint32_t i : instance.indices) {
-        items.push_back(items_[i]);
-        part.peak = std::max(part.peak, result_.offsets[i] + items_[i].bytes);
-      }
-      part.proven = Pressure(items, options_.alignment).bound();
+      for (const std::uint32_t i : instance.indices) items.push_back(work_.items[i]);
+      part.proven = Pressure(items, work_.options.alignment).bound();
       part.instance = std::move(instance);
       parts_.push_back(std::move(part));
     }
   }
+  Bytes peak_of(const Part& part) const {
+    Bytes peak = 0;
+    for (const std::uint32_t i : part.instance.indices)
+      peak = std::max(peak, work_.result.offsets[i] + work_.items[i].bytes);
+    return peak;
+  }
 
   // By turns at the bound itself, which many inputs reach, and halfway to it, or less far after failures.
   void minimise() {
-    reach(result_.proven_bound);
-    if (answered() || spent()) return;
-    const Bytes gap = result_.peak - result_.proven_bound;
-    const Bytes peak = result_.peak;
-    reach(peak - std::max<Bytes>(1, gap >> halvings_));
-    halvings_ = result_.peak < peak ? 1 : std::min(halvings_ + 1, 63U);
+    reach(work_.result.proven_bound);
+    if (work_.ended()) return;
+    const Bytes peak = work_.result.peak;
+    reach(aim_.below(work_.result));
+    aim_.learn(work_.result.peak < peak);
   }
 
   // Places what peaks above `capacity` below it, as far as one round comes.
@@ -128,44 +166,93 @@ class Solver {
       const Outcome outcome = search(part, capacity);
       if (outcome == Outcome::impossible) {
         part.proven = part.instance.next_peak(capacity);
-        result_.proven_bound = std::max(result_.proven_bound, part.proven);
+        work_.result.proven_bound = std::max(work_.result.proven_bound, part.proven);
       }
       if (outcome != Outcome::placed) break;
     }
-    result_.peak = 0;
-    for (const Part& part : parts_) result_.peak = std::max(result_.peak, part.peak);
+    work_.result.peak = 0;
+    for (const Part& part : parts_) work_.result.peak = std::max(work_.result.peak, part.peak);
   }
 
   Outcome search(Part& part, Bytes capacity) {
     std::unique_ptr<Rounds>& rounds = capacity <= part.proven ? part.at_bound : part.above_bound;
     if (!rounds) rounds = std::make_unique<Rounds>(part.instance);
-    const Outcome outcome = rounds->run(capacity, [this] { return spend(); });
+    const Outcome outcome = rounds->run(capacity, [this] { return work_.spend(); });
     if (outcome == Outcome::placed) take(part, rounds->offsets());
     return outcome;
   }
 
   void take(Part& part, const std::vector<std::int64_t>& offsets) {
-    part.peak = 0;
     for (std::size_t i = 0; i < offsets.size(); ++i) {
-      const std::uint32_t index = part.instance.indices[i];
-      result_.offsets[index] = static_cast<Bytes>(offsets[i]) * part.instance.unit;
-      part.peak = std::max(part.peak, result_.offsets[index] + items_[index].bytes);
+      work_.result.offsets[part.instance.indices[i]] = static_cast<Bytes>(offsets[i]) * part.instance.unit;
     }
+    part.peak = peak_of(part);
   }
 
-  std::span<const PlacementItem> items_;
-  const PlacementOptions& options_;
-  PlacementResult& result_;
+  Work& work_;
   std::vector<Part> parts_;
-  std::uint64_t nodes_ = 0;
-  unsigned halvings_ = 1;
-  bool stopped_ = false;
+  Aim aim_;
   bool stuck_ = false;
 };
 
+class SqueezeTechnique {
+ public:
+  explicit SqueezeTechnique(Work& work)
+      : work_(work),
+        blocks_(blocks_with_pressure(work)),
+        squeeze_(blocks_, work.options.strategies, work.options.alignment, work.result.lower_bound) {}
+
+  // Attempts until so many nodes are spent; the last one is completed. False if it may do no more.
+  bool take_turn(std::uint64_t nodes) {
+    const std::uint64_t end = work_.nodes() + nodes;
+    while (!work_.ended() && !squeeze_.spent() && work_.nodes() < end) {
+      const Bytes ceiling = std::max(aim_.below(work_.result), work_.options.capacity);
+      const bool reached = squeeze_.reach(ceiling, work_.result.offsets, [this] { return work_.spend(); });
+      if (reached) take(squeeze_.offsets());
+      aim_.learn(reached);
+    }
+    return !squeeze_.spent();
+  }
+
+ private:
+  static std::vector<Block> blocks_with_pressure(const Work& work) {
+    std::vector<Block> blocks = to_blocks(work.items, work.options.alignment);
+    const Pressure pressure(work.items, work.options.alignment);
+    for (std::size_t i = 0; i < blocks.size(); ++i) blocks[i].pressure = pressure.most_within(work.items[i]);
+    return blocks;
+  }
+  void take(const std::vector<Bytes>& offsets) {
+    work_.result.offsets = offsets;
+    work_.result.peak = 0;
+    for (std::size_t i = 0; i < offsets.size(); ++i)
+      work_.result.peak = std::max(work_.result.peak, offsets[i] + work_.items[i].bytes);
+  }
+
+  Work& work_;
+  std::vector<Block> blocks_;
+  Squeeze squeeze_;
+  Aim aim_;
+};
+
+constexpr std::uint64_t no_end = std::uint64_t{1} << 62U;  // nodes
+
 }  // namespace
+
 void improve(std::span<const PlacementItem> items, const PlacementOptions& options, PlacementResult& result) {
-  Solver(items, options, result).solve();
+  Work work(items, options, result);
+  if (work.ended()) return;
+  bool can_search = options.strategies.branch_and_bound, can_squeeze = options.strategies.squeeze;
+  std::optional<ExactTechnique> exact;
+  std::optional<SqueezeTechnique> squeeze;
+  if (can_search) exact.emplace(work);
+  for (std::uint64_t turn = options.strategies.first_turn; can_search || can_squeeze; turn *= 2) {
+    turn = std::min(turn, no_end);
+    if (can_search) can_search = exact->take_turn(can_squeeze ? turn : no_end);
+    if (work.ended()) return;
+    if (can_squeeze && !squeeze) squeeze.emplace(work);
+    if (can_squeeze) can_squeeze = squeeze->take_turn(can_search ? turn : no_end);
+    if (work.ended()) return;
+  }
 }
 
 }  // namespace stowage::placement

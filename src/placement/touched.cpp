@@ -88,9 +88,7 @@ std::vector<Bytes> place_for_granules(std::span<const PlacementItem> items, Byte
   check_items(items, alignment);
   if (items.empty()) return {};
   const std::uint64_t least = (Pressure(items, 1).bound() + granule - 1) / granule;
-  std::vector<Block> blocks;
-  for (const PlacementItem& item : items)
-    blocks.push_back({item.first, item.last, item.bytes, align_up(item.bytes, alignment), 0});
+  const std::vector<Block> blocks = to_blocks(items, alignment);
   PlacedBlocks placed(blocks);
   std::vector<Bytes> best;
   std::uint64_t fewest = std::numeric_limits<std::uint64_t>::max();

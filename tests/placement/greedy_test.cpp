@@ -28,7 +28,7 @@ Items layers(std::int64_t count) {
 TEST(Greedy, FortyThousandItemsOfATrainingStepComeWithinAHundredth) {
   const Items items = layers(1000);
   ASSERT_GT(items.size(), 40'000U);
-  const PlacementResult result = place_greedily(items, 256, Goal::nearly);
+  const PlacementResult result = place_greedily(items, 256, {}, Goal::nearly);
   EXPECT_EQ(check_placement(items, result, 256), "");
   EXPECT_LE(result.peak, result.lower_bound + result.lower_bound / 100);
 }
@@ -39,8 +39,8 @@ TEST(Greedy, WhatIsNearlyTheBoundEndsIt) {
   std::mt19937_64 random(3);
   for (int round = 0; round < 100; ++round) {
     const Items items = test::random_items(random, 60, 1'000'000'000);
-    const PlacementResult soon = place_greedily(items, 1, Goal::nearly);
-    const PlacementResult late = place_greedily(items, 1, Goal::bound);
+    const PlacementResult soon = place_greedily(items, 1, {}, Goal::nearly);
+    const PlacementResult late = place_greedily(items, 1, {}, Goal::bound);
     expect_sound(items, 1, soon);
     expect_sound(items, 1, late);
     EXPECT_LE(late.peak, soon.peak);
@@ -54,7 +54,7 @@ TEST(Greedy, WhatIsNearlyTheBoundEndsIt) {
 TEST(Greedy, WhatIsTooMuchWorkIsPlacedAllTheSame) {
   Items items;
   for (std::int64_t i = 0; i < 40'000; ++i) items.push_back({i, 40'000 + i % 1000 + 1, 1 + Bytes(i) % 7});
-  const PlacementResult result = place_greedily(items, 1, Goal::bound);
+  const PlacementResult result = place_greedily(items, 1, {}, Goal::bound);
   EXPECT_EQ(check_placement(items, result, 1), "");
 }
 

@@ -15,7 +15,7 @@ using placement::test::Items;
 using placement::test::random_items;
 
 PlacementResult greedily(const Items& items) {
-  return placement::place_greedily(items, 1, placement::Goal::bound);
+  return placement::place_greedily(items, 1, {}, placement::Goal::bound);
 }
 
 // No greedy order places these in 60 bytes, as many as are live together.

@@ -63,7 +63,7 @@ TEST(TimeBeam, IsLowerThanGreedyOrdersWhereFewSizesStreamThrough) {
   for (std::uint32_t seed = 1; seed <= 10; ++seed) {
     const std::vector<PlacementItem> items = layers(seed, 100);
     const Bytes height = least_height(items);
-    if (height < place_greedily(items, alignment, Goal::nearly).peak) ++lower;
+    if (height < place_greedily(items, alignment, {}, Goal::nearly).peak) ++lower;
   }
   EXPECT_GE(lower, 7);
 }

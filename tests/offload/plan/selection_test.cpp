@@ -7,6 +7,7 @@
 
 #include "offload/plan/residency.h"
 #include "tests/offload/plan/large_graph.h"
+#include "tests/offload/plan/placed_greedily.h"
 
 namespace stowage {
 namespace {
@@ -217,7 +218,7 @@ std::unique_ptr<Loose> loose_plan() {
     const Sketcher sketcher(made->problem, choices);
     for (const Bytes percent : {110U, 150U, 250U}) {
       made->draft = sketcher.within(sketcher.serial_bytes() * percent / 100).draft;
-      made->plan = complete(made->problem, made->draft);
+      made->plan = testing::placed_greedily(made->problem, made->draft);
       if (!is_tight(made->plan) && tightened_thoroughly(made->problem, made->draft, made->plan, unlimited))
         return made;
     }
@@ -290,7 +291,7 @@ TEST(Offered, LowersTheFastestThatIsLoose) {
     const Sketcher sketcher(loose.problem, choices);
     for (const Bytes percent : {105U, 110U, 120U, 130U, 150U, 170U, 200U, 250U}) {
       loose.draft = sketcher.within(sketcher.serial_bytes() * percent / 100).draft;
-      loose.plan = complete(loose.problem, loose.draft);
+      loose.plan = testing::placed_greedily(loose.problem, loose.draft);
       if (is_tight(loose.plan)) continue;
       Offered offered;
       Selection selection({unlimited, unlimited}, true);

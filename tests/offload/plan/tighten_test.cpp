@@ -8,6 +8,7 @@
 #include "offload/plan/residency.h"
 #include "offload/plan/selection.h"
 #include "tests/offload/plan/large_graph.h"
+#include "tests/offload/plan/placed_greedily.h"
 
 namespace stowage {
 namespace {
@@ -38,7 +39,7 @@ TEST(Tighten, APlanOfTheSameScheduleWithinAHundredth) {
       Sketch sketch = sketcher.within(sketcher.serial_bytes() * percent / 100);
       time_sketch(problem, sketch, 0.25);
       const Draft& draft = sketch.draft;
-      const Plan plan = complete(problem, draft);
+      const Plan plan = testing::placed_greedily(problem, draft);
       EXPECT_NEAR(sketch.step_seconds, plan.predicted_step_seconds, 0.005 * sketch.step_seconds);
       EXPECT_DOUBLE_EQ(sketch.least_seconds, 0.75 * sketch.step_seconds);
       EXPECT_EQ(plan.host_bytes, host_bytes(problem, draft));
@@ -114,7 +115,7 @@ TEST(Tighten, AByteMoreMakesNoSlowerPlan) {
     const Sketcher sketcher(problem, choices);
     for (const Bytes percent : {110U, 150U, 250U}) {
       const Draft draft = sketcher.within(sketcher.serial_bytes() * percent / 100).draft;
-      const Plan plan = complete(problem, draft);
+      const Plan plan = testing::placed_greedily(problem, draft);
       if (is_tight(plan)) continue;
       const auto without = tight_plan(problem, draft, plan, plan.device_peak_bytes - 1);
       const auto with = tight_plan(problem, draft, plan, plan.device_peak_bytes);
