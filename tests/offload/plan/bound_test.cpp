@@ -36,17 +36,23 @@ TEST(Bound, WithAllTheMemoryItIsTheArithmetic) {
   EXPECT_EQ(bound.bound_by, "compute");
 }
 
-// At the gate a resident parameter is there with its state and its gradient, 16000 bytes: three quarters of
-// one fit. So 5000 of 8000 bytes of gradients must leave, and as much of the parameters come in.
+// A resident parameter is there with its state, 12000 bytes, beside W0's gradient while that is made, and has
+// its own gradient beside it behind that: two thirds of one fit. So what is left of 8000 bytes of gradients
+// must leave, and as much of the parameters come in.
 TEST(Bound, StateThatCannotStayMustCrossAfterBackwardAndBeforeForwardEnds) {
   Setting setting;
   setting.machine.d2h.bytes_per_second = 100;
+  const double stays = (12000. - 4008) / 12000;
   StepBound bound = setting.bound(12000);
-  EXPECT_NEAR(bound.seconds, 50 + 6 + 0.75, 0.1);
+  EXPECT_NEAR(bound.seconds, 40 * (2 - stays) + 6 + stays, 0.01);
   EXPECT_EQ(bound.bound_by, "d2h");
+  // W1 comes in for backward, too, or is held from its first use to its last, beside W1's gradient while that
+  // is made. A tenth of what stays away has time to come in twice, beside the gradients that leave. In
+  // thousands of bytes: 12 r0 + 8 r1 + 4 (1 - a tenth of 2 - r0 - r1) and 12 r0 + 16 r1 have 7.992 of room.
   setting.machine.h2d.bytes_per_second = 10;
   bound = setting.bound(12000);
-  EXPECT_NEAR(bound.seconds, 50 + 500, 0.1);
+  const double both_stay = (4.792 + 7.992) / 24.4;
+  EXPECT_NEAR(bound.seconds, (400 + 40) * (2 - both_stay), 0.1);
   EXPECT_EQ(bound.bound_by, "h2d");
 }
 
@@ -115,14 +121,16 @@ double idle_seconds(const Setting& setting, Phase phase, bool in, double budget,
   return seconds;
 }
 
-// 100 bytes beside a parameter: while an op reads one, the other's 4 s of transfer hardly go on. Backward,
-// for which one of two may stay, is bound by its 8 s of arithmetic.
+// 100 bytes beside a parameter: while an op reads one, the other's 4 s of transfer hardly go on. W1 comes in
+// for backward, too, for beside W1's gradient it cannot be held.
 TEST(Bound, WhatHasNoRoomBesideAnOpDoesNotArriveDuringIt) {
   Setting setting;
   setting.machine.h2d.bytes_per_second = 1000;
-  const double idle = idle_seconds(setting, Phase::forward, true, 4100, 1000);
-  EXPECT_GT(idle, 1.5);
-  EXPECT_NEAR(setting.bound(4100).seconds, 8 + idle + 8, 0.05);
+  const double front = idle_seconds(setting, Phase::forward, true, 4100, 1000);
+  const double back = idle_seconds(setting, Phase::backward, true, 4100, 1000);
+  EXPECT_GT(front, 1.5);
+  EXPECT_GT(back, 4);
+  EXPECT_NEAR(setting.bound(4100).seconds, 8 + front + 4 + back, 0.15);
 }
 
 // Gradients alone leave. Beside what other backward ops write there is room.

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "offload/plan/candidate.h"
-#include "offload/plan/residency.h"
+#include "offload/plan/extreme_choices.h"
 #include "stowage/placement.h"
 #include "tests/support/random_graph.h"
 

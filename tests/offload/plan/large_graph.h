@@ -1,4 +1,4 @@
-// Large enough for the family to make its plans tight.
+// A GPT of twelve layers: alike units, and more lifetimes than the search for places takes.
 #pragma once
 
 #include "stowage/graph_builder.h"

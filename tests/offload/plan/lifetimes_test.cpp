@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "offload/plan/candidate.h"
-#include "offload/plan/residency.h"
+#include "offload/plan/extreme_choices.h"
 #include "tests/support/chain_graph.h"
 
 namespace stowage {

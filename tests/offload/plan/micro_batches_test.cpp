@@ -5,7 +5,7 @@
 #include <map>
 
 #include "offload/plan/candidate.h"
-#include "offload/plan/residency.h"
+#include "offload/plan/extreme_choices.h"
 #include "stowage/models.h"
 #include "stowage/planner.h"
 #include "tests/support/graph_queries.h"

@@ -1,0 +1,140 @@
+#include "offload/plan/arena.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "offload/plan/extreme_choices.h"
+#include "tests/offload/plan/large_graph.h"
+#include "tests/support/draws.h"
+#include "tests/support/random_graph.h"
+
+namespace stowage {
+namespace {
+
+constexpr std::uint64_t graphs = testing::draws<std::uint64_t>(25, 6);
+
+enum class Transfers { one_by_one, ahead };
+
+// Calls `look` with drafts of random graphs and of a GPT.
+template <typename Look>
+void each_draft(Transfers transfers, Look&& look) {
+  const auto of = [&](const Graph& graph, const Machine& machine) {
+    const Problem problem = make_problem(graph, machine, {.target_bytes = 0});
+    for (const Choices& choices : minimum_candidates(problem)) {
+      const Sketcher sketcher(problem, choices);
+      look(problem, transfers == Transfers::ahead ? sketcher.within(sketcher.serial_bytes() * 3 / 2)
+                                                  : sketcher.serial());
+    }
+  };
+  for (std::uint64_t seed = 0; seed < graphs; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    of(testing::random_graph(seed), testing::any_machine(seed));
+  }
+  of(testing::large_graph(), testing::large_graph_machine());
+}
+
+void expect_same_lifetimes(const Plan& plan, const Draft& draft) {
+  ASSERT_EQ(plan.lifetimes.size(), draft.lifetimes.size());
+  for (LifetimeId id = 0; id < draft.lifetimes.size(); ++id) {
+    EXPECT_EQ(plan.lifetimes[id].bucket, draft.lifetimes[id].bucket);
+    EXPECT_EQ(plan.lifetimes[id].first, draft.lifetimes[id].first);
+    EXPECT_EQ(plan.lifetimes[id].last, draft.lifetimes[id].last);
+  }
+}
+
+TEST(PlacedWithin, MakesValidPlansThatKeepTheCapacityAndTheDraft) {
+  int placed = 0, tried = 0;
+  each_draft(Transfers::ahead, [&](const Problem& problem, const Sketch& sketch) {
+    for (const Bytes percent : {100U, 102U, 110U, 200U}) {
+      const Bytes capacity = sketch.live_peak_bytes * percent / 100;
+      const auto plan = placed_within(problem, sketch.draft, capacity, {});
+      ++tried;
+      if (percent == 200) {
+        EXPECT_TRUE(plan);
+      }
+      if (!plan) continue;
+      ++placed;
+      EXPECT_LE(plan->device_peak_bytes, capacity);
+      EXPECT_TRUE(validate(*problem.graph, *plan, {capacity, unlimited}).empty());
+      expect_same_lifetimes(*plan, sketch.draft);
+    }
+  });
+  EXPECT_GT(placed, tried * 2 / 3);
+}
+
+TEST(PlacedWithin, FindsNothingBelowTheLiveBytes) {
+  each_draft(Transfers::ahead, [&](const Problem& problem, const Sketch& sketch) {
+    EXPECT_FALSE(placed_within(problem, sketch.draft, sketch.live_peak_bytes - 1, {}));
+  });
+}
+
+// The beam finds places where the greedy orders find none, and the search where neither does. A plan of the
+// beam is taken only where it is faster.
+TEST(PlacedWithin, EachWayToPlaceAddsToTheOthers) {
+  int greedy_alone = 0, with_beam = 0, with_search = 0, with_all = 0, faster = 0;
+  each_draft(Transfers::ahead, [&](const Problem& problem, const Sketch& sketch) {
+    const Bytes capacity = sketch.live_peak_bytes * 1005 / 1000;
+    const auto placed = [&](bool beam, bool search) {
+      PlannerSettings settings;
+      settings.beam = beam;
+      settings.search = search;
+      return placed_within(problem, sketch.draft, capacity, settings);
+    };
+    const auto greedy = placed(false, false), beam = placed(true, false), all = placed(true, true);
+    greedy_alone += greedy ? 1 : 0;
+    with_beam += beam ? 1 : 0;
+    with_search += placed(false, true) ? 1 : 0;
+    with_all += all ? 1 : 0;
+    if (greedy) {
+      ASSERT_TRUE(beam && all);
+      EXPECT_LE(beam->predicted_step_seconds, greedy->predicted_step_seconds);
+      EXPECT_EQ(*beam, *all);
+      faster += beam->predicted_step_seconds < greedy->predicted_step_seconds ? 1 : 0;
+    }
+  });
+  EXPECT_GT(with_beam, greedy_alone);
+  EXPECT_GT(with_search, greedy_alone);
+  EXPECT_GE(with_all, std::max(with_beam, with_search));
+  EXPECT_GT(faster, 0);
+}
+
+// In units of the alignment.
+Bytes aligned_live_bytes(const Plan& plan) {
+  std::vector<std::pair<Position, std::int64_t>> changes;
+  for (const Lifetime& lifetime : plan.lifetimes) {
+    const auto bytes =
+        static_cast<std::int64_t>(align_up(plan.buckets[lifetime.bucket].bytes, plan.alignment));
+    changes.insert(changes.end(), {{lifetime.first, bytes}, {lifetime.last, -bytes}});
+  }
+  std::sort(changes.begin(), changes.end());
+  std::int64_t live = 0, most = 0;
+  for (const auto& [position, bytes] : changes) most = std::max(most, live += bytes);
+  return static_cast<Bytes>(most);
+}
+
+TEST(PlacedLow, ArenasAreWithinAHundredthOfWhatIsLive) {
+  each_draft(Transfers::one_by_one, [&](const Problem& problem, const Sketch& sketch) {
+    const Plan plan = placed_low(problem, sketch.draft);
+    EXPECT_LE(plan.device_peak_bytes, aligned_live_bytes(plan) * 101 / 100);
+    EXPECT_TRUE(validate(*problem.graph, plan, {plan.device_peak_bytes, unlimited}).empty());
+    expect_same_lifetimes(plan, sketch.draft);
+  });
+}
+
+TEST(PlacedLow, DependsOnNoRate) {
+  for (std::uint64_t seed = 0; seed < graphs; ++seed) {
+    SCOPED_TRACE(seed);
+    const Graph graph = testing::random_graph(seed);
+    const Machine machines[] = {testing::random_machine(1), testing::random_machine(2)};
+    std::vector<Lifetime> places[2];
+    for (int i = 0; i < 2; ++i) {
+      const Problem problem = make_problem(graph, machines[i], {.target_bytes = 0});
+      places[i] = placed_low(problem, Sketcher(problem, lowest_choices(problem)).serial().draft).lifetimes;
+    }
+    EXPECT_EQ(places[0], places[1]);
+  }
+}
+
+}  // namespace
+}  // namespace stowage

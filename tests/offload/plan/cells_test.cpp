@@ -1,0 +1,171 @@
+#include "offload/plan/cells.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "stowage/planner.h"
+#include "tests/offload/plan/large_graph.h"
+#include "tests/support/draws.h"
+#include "tests/support/random_graph.h"
+
+namespace stowage {
+namespace {
+
+constexpr std::uint64_t graphs = testing::draws<std::uint64_t>(12, 4);
+
+// What plans are compared by.
+double ranked_seconds(const Graph& graph, const Machine& machine, const Plan& plan) {
+  const Problem problem = make_problem(graph, machine, {.target_bytes = 0});
+  return ranked(plan, problem, {}).ranked_seconds;
+}
+
+// The search ends where the lower bound says so, and no earlier.
+PlanOptions patient() {
+  PlanOptions options;
+  options.settings.patience = std::numeric_limits<std::size_t>::max();
+  return options;
+}
+
+std::vector<Bytes> ladder(Bytes least, Bytes most) {
+  std::vector<Bytes> budgets;
+  for (Bytes part = 0; part <= 10; ++part)
+    budgets.push_back(least + (std::max(most, least) - least) * part * part / 100);
+  return budgets;
+}
+
+// How much slower plans are than those of less memory.
+struct Rises {
+  int budgets = 0, above = 0;  // … of which more than close_enough
+  double worst = 0;
+  void add(double seconds, double& least) {
+    ++budgets;
+    const double rise = seconds / least - 1;
+    above += rise > PlannerSettings{}.close_enough ? 1 : 0;
+    worst = std::max(worst, rise);
+    least = std::min(least, seconds);
+  }
+};
+
+// More memory is never slower by more than close_enough: a larger budget has the same cells, and more.
+TEST(Cells, MoreDeviceMemoryIsNotSlower) {
+  Rises rises;
+  for (std::uint64_t seed = 100; seed < 100 + graphs; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const Graph graph = testing::random_graph(seed);
+    const Machine machine = testing::any_machine(seed);
+    const Bytes minimum = minimum_bytes(graph, machine);
+    double least = std::numeric_limits<double>::infinity();
+    std::vector<Bytes> budgets = ladder(minimum, need_bytes(graph, machine));
+    budgets.push_back(unlimited);
+    for (const Bytes budget : budgets) {
+      const auto planned = make_plan(graph, machine, {budget, unlimited}, patient());
+      ASSERT_TRUE(std::holds_alternative<Plan>(planned)) << budget;
+      const Plan& plan = std::get<Plan>(planned);
+      EXPECT_LE(plan.device_peak_bytes, budget);
+      EXPECT_TRUE(validate(graph, plan, {budget, unlimited}).empty()) << budget;
+      EXPECT_LE(plan.lower_bound_seconds, plan.predicted_step_seconds * (1 + 1e-9)) << budget;
+      rises.add(ranked_seconds(graph, machine, plan), least);
+    }
+  }
+  EXPECT_EQ(rises.above, 0) << "of " << rises.budgets << ", the worst by " << rises.worst;
+}
+
+TEST(Cells, MoreHostMemoryIsNotSlower) {
+  Rises rises;
+  for (std::uint64_t seed = 200; seed < 200 + graphs / 4; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const Graph graph = testing::random_graph(seed);
+    const Machine machine = testing::any_machine(seed);
+    const Bytes minimum = minimum_bytes(graph, machine);
+    const Bytes device = testing::random_budget(seed, minimum, need_bytes(graph, machine));
+    const auto none = make_plan(graph, machine, {device, 0});
+    ASSERT_TRUE(std::holds_alternative<Infeasible>(none));
+    const Bytes least_host = std::get<Infeasible>(none).minimum;
+    const auto freely = std::get<Plan>(make_plan(graph, machine, {device, unlimited}));
+    double least = std::numeric_limits<double>::infinity();
+    std::vector<Bytes> hosts = ladder(least_host, freely.host_bytes);
+    for (const Bytes host : hosts) {
+      const auto planned = make_plan(graph, machine, {device, host});
+      ASSERT_TRUE(std::holds_alternative<Plan>(planned)) << host;
+      const Plan& plan = std::get<Plan>(planned);
+      EXPECT_LE(plan.host_bytes, host);
+      EXPECT_TRUE(validate(graph, plan, {device, host}).empty()) << host;
+      rises.add(ranked_seconds(graph, machine, plan), least);
+    }
+  }
+  EXPECT_EQ(rises.above, 0) << "of " << rises.budgets << ", the worst by " << rises.worst;
+}
+
+TEST(Cells, AnInfeasibleHostBudgetIsToldWhatWouldDo) {
+  for (std::uint64_t seed = 300; seed < 300 + graphs; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const Graph graph = testing::random_graph(seed);
+    const Machine machine = testing::any_machine(seed);
+    Planner planner(graph, machine);
+    const Bytes minimum = planner.minimum_bytes(), need = std::max(minimum, planner.need_bytes());
+    for (const Bytes device : {minimum, (minimum + need) / 2, need}) {
+      const auto none = planner.plan({device, 0});
+      ASSERT_TRUE(std::holds_alternative<Infeasible>(none));
+      const Infeasible& infeasible = std::get<Infeasible>(none);
+      EXPECT_TRUE(infeasible.host);
+      EXPECT_EQ(infeasible.budget, 0U);
+      const auto planned = planner.plan({device, infeasible.minimum});
+      ASSERT_TRUE(std::holds_alternative<Plan>(planned)) << device << " " << infeasible.minimum;
+      EXPECT_LE(std::get<Plan>(planned).host_bytes, infeasible.minimum);
+    }
+  }
+}
+
+// Asked from the largest budget to the smallest: cells make their plans when a budget first asks for them.
+TEST(Cells, WhatOtherBudgetsAskedForChangesAnAnswerByNoMoreThanIsCloseEnough) {
+  for (std::uint64_t seed = 0; seed < graphs; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const Graph graph = testing::random_graph(seed);
+    const Machine machine = testing::any_machine(seed);
+    Planner planner(graph, machine);
+    std::vector<Bytes> budgets = ladder(planner.minimum_bytes(), planner.need_bytes());
+    budgets.insert(budgets.begin(), budgets.front() / 2);  // infeasible
+    for (auto budget = budgets.rbegin(); budget != budgets.rend(); ++budget) {
+      const auto together = planner.plan({*budget, unlimited}), again = planner.plan({*budget, unlimited});
+      const auto alone = make_plan(graph, machine, {*budget, unlimited});
+      ASSERT_EQ(together.index(), alone.index()) << *budget;
+      if (together.index() != 0) continue;
+      EXPECT_EQ(std::get<Plan>(together), std::get<Plan>(again)) << *budget;
+      const double seconds = ranked_seconds(graph, machine, std::get<Plan>(together));
+      const double of_alone = ranked_seconds(graph, machine, std::get<Plan>(alone));
+      EXPECT_NEAR(seconds, of_alone, PlannerSettings{}.close_enough * of_alone) << *budget;
+    }
+  }
+}
+
+TEST(Cells, MoreMemoryOfEitherKindIsNotSlowerForAGpt) {
+  const Graph graph = testing::large_graph();
+  const Machine machine = testing::large_graph_machine();
+  Planner planner(graph, machine);
+  const Bytes minimum = planner.minimum_bytes(), need = planner.need_bytes();
+  Rises rises;
+  double least = std::numeric_limits<double>::infinity();
+  for (Bytes part = 0; part <= 9; ++part) {
+    const Bytes budget = minimum + (need - minimum) / 81 * part * part;
+    const auto planned = planner.plan({budget, unlimited});
+    ASSERT_TRUE(std::holds_alternative<Plan>(planned)) << part;
+    EXPECT_TRUE(validate(graph, std::get<Plan>(planned), {budget, unlimited}).empty()) << part;
+    rises.add(ranked_seconds(graph, machine, std::get<Plan>(planned)), least);
+  }
+  const Bytes device = (minimum + need) / 3;
+  const Bytes least_host = std::get<Infeasible>(planner.plan({device, 0})).minimum;
+  const Bytes freely = std::get<Plan>(planner.plan({device, unlimited})).host_bytes;
+  least = std::numeric_limits<double>::infinity();
+  for (const Bytes host : ladder(least_host, freely)) {
+    const auto planned = planner.plan({device, host});
+    ASSERT_TRUE(std::holds_alternative<Plan>(planned)) << host;
+    EXPECT_LE(std::get<Plan>(planned).host_bytes, host);
+    rises.add(ranked_seconds(graph, machine, std::get<Plan>(planned)), least);
+  }
+  EXPECT_EQ(rises.above, 0) << "of " << rises.budgets << ", the worst by " << rises.worst;
+}
+
+}  // namespace
+}  // namespace stowage

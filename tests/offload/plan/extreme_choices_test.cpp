@@ -1,0 +1,111 @@
+#include "offload/plan/extreme_choices.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "tests/support/chain_graph.h"
+#include "tests/support/draws.h"
+#include "tests/support/random_graph.h"
+
+namespace stowage {
+namespace {
+
+using enum ActivationChoice;
+
+struct Setting {
+  Machine machine;
+  Graph graph = testing::chain_graph({.units = 3});
+  Problem problem = make_problem(graph, machine, {.target_bytes = 0});
+};
+
+TEST(ExtremeChoices, TheLowestRebuildOrSpillEverythingAndLoadForEachOp) {
+  const Setting setting;
+  const Choices choices = lowest_choices(setting.problem);
+  for (const ActivationItem& item : setting.problem.items)
+    EXPECT_EQ(choice_of(item, choices), item.rebuildable ? recompute : spill);
+  for (const LoadChoice load : choices.loads) EXPECT_EQ(load, LoadChoice::each_op);
+}
+
+TEST(ExtremeChoices, ResidentKeepsEverythingAndMovesInputsAlone) {
+  const Setting setting;
+  const Choices choices = resident_choices(setting.problem);
+  for (const ActivationItem& item : setting.problem.items) EXPECT_EQ(choice_of(item, choices), keep);
+  for (BucketId id = 0; id < choices.loads.size(); ++id) {
+    EXPECT_EQ(choices.loads[id], setting.problem.layout.roles[id] == BucketRole::parameter
+                                     ? LoadChoice::resident
+                                     : LoadChoice::held);
+  }
+  const Draft draft = Sketcher(setting.problem, choices).serial().draft;
+  for (const SequenceStep& step : draft.sequence) EXPECT_FALSE(step.recompute);
+  for (const DraftLifetime& lifetime : draft.lifetimes) {
+    const BucketRole role = setting.problem.layout.roles[lifetime.bucket];
+    EXPECT_EQ(lifetime.prefetched, role == BucketRole::input || role == BucketRole::clip);
+  }
+}
+
+TEST(ExtremeChoices, OnlyParametersCanBeResidentAndOnlyInputsHeldBesideThem) {
+  const Setting setting;
+  for (BucketId id = 0; id < setting.problem.layout.buckets.size(); ++id) {
+    const BucketRole role = setting.problem.layout.roles[id];
+    const LoadChoice highest = highest_load(setting.problem, id);
+    EXPECT_EQ(highest, role == BucketRole::parameter ? LoadChoice::resident
+                       : role == BucketRole::input   ? LoadChoice::held
+                                                     : LoadChoice::each_op);
+  }
+}
+
+Bytes least_serial_bytes(const Problem& problem) {
+  Bytes least = unlimited;
+  for (const Choices& choices : minimum_candidates(problem))
+    least = std::min(least, Sketcher(problem, choices).serial_bytes());
+  return least;
+}
+
+// Against choices drawn item by item.
+TEST(MinimumCandidates, NoRandomChoicesTakeMuchFewerBytes) {
+  std::mt19937 random(3);
+  double worst = 1;
+  for (std::uint64_t seed = 0; seed < testing::draws<std::uint64_t>(60, 10); ++seed) {
+    SCOPED_TRACE(seed);
+    const Graph graph = testing::random_graph(seed);
+    const Machine machine;
+    const Problem problem = make_problem(graph, machine, {.target_bytes = 0});
+    const Bytes least = least_serial_bytes(problem);
+    for (int round = 0; round < 40; ++round) {
+      Choices choices = lowest_choices(problem);
+      for (const ActivationItem& item : problem.items) {
+        const ActivationChoice levels[] = {reload, item.rebuildable ? recompute : spill, spill, offload,
+                                           keep};
+        choose(item, levels[random() % 5], choices);
+      }
+      worst = std::min(
+          worst, static_cast<double>(Sketcher(problem, choices).serial_bytes()) / static_cast<double>(least));
+    }
+  }
+  EXPECT_GT(worst, 0.95);
+}
+
+// To make h0 anew takes more bytes at one time than anything else does: it goes to the host instead.
+TEST(MinimumCandidates, DoWithoutAReplayThatNeedsMoreThanTheRest) {
+  Machine machine;
+  Graph graph = testing::chain_graph({.units = 2, .activation_elements = 1024, .parameter_elements = 64});
+  const TensorId work = static_cast<TensorId>(graph.tensors.size());
+  graph.tensors.push_back({"work", DataType::f32, {1 << 14}, TensorKind::activation, {}});
+  // While a1 runs a second time, dx2 waits beside its workspace; the first time nothing does.
+  graph.ops[testing::find_op(graph, "a1")].writes.push_back(work);
+  const Problem problem = make_problem(graph, machine, {.target_bytes = 0});
+  const BucketId h1 = problem.layout.bucket_of[testing::find_tensor(graph, "h1")];
+  const std::vector<Choices> candidates = minimum_candidates(problem);
+  const Bytes lowest = Sketcher(problem, lowest_choices(problem)).serial_bytes();
+  const Bytes least = least_serial_bytes(problem);
+  EXPECT_EQ(lowest - least, 4096U) << "dx2";
+  bool found = false;
+  for (const Choices& choices : candidates)
+    if (Sketcher(problem, choices).serial_bytes() == least) found |= choices.activations[h1] != recompute;
+  EXPECT_TRUE(found);
+}
+
+}  // namespace
+}  // namespace stowage
