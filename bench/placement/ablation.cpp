@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "src/cli/buffers_csv.h"
-#include "src/cli/files.h"
+#include "tools/cli/buffers_csv.h"
+#include "tools/cli/files.h"
 
 namespace stowage {
 namespace {

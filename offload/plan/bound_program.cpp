@@ -5,12 +5,13 @@
 #include <tuple>
 #include <utility>
 
+#include "offload/plan/bound_moments.h"
 #include "src/graph/cost.h"
 
 namespace stowage {
 namespace {
 
-// A parameter with its state, its gradient and its update.
+// With its state, its gradient and its update.
 struct Parameter {
   Bytes bytes = 0, state_bytes = 0;
   Bytes gradient_bytes = 0;                // made behind the turn
@@ -20,16 +21,8 @@ struct Parameter {
   OpId first = no_id, last = no_id;        // ops that read it
   OpId gradient_op = no_id;                // that makes the final gradient
   TensorId gradient = no_id;
-  std::vector<TensorId> state;
 };
 
-// While an op runs; no_id: at the gate.
-struct Moment {
-  OpId op = no_id;
-  std::vector<TensorId> operands;  // groups, sorted
-};
-
-// Groups that are used with at least one moment between two of their uses are decided about.
 struct Use {
   OpId op = no_id;
   bool writes = false;
@@ -43,14 +36,12 @@ struct Gap {
   Bytes bytes = 0;
 };
 
-class ProgramBuilder {
+class ProgramBuilder : private BoundMoments {
  public:
   ProgramBuilder(const Problem& problem, Bytes budget, BoundLinks links)
-      : problem_(problem), graph_(*problem.graph), budget_(budget), sharing_(problem.sharing) {
+      : BoundMoments(problem), budget_(budget), sharing_(problem.sharing) {
     if (links == BoundLinks::apart) sharing_.of_in = sharing_.of_out = 0;
     program_.bytes = std::max(1.0, static_cast<double>(std::min(budget, total_bytes())));
-    find_turn();
-    find_moments();
     for (const Moment& moment : moments_)
       program_.shares.room.push_back(budget == unlimited
                                          ? static_cast<double>(total_bytes())
@@ -73,74 +64,6 @@ class ProgramBuilder {
     Bytes sum = 0;
     for (const Bucket& bucket : problem_.layout.buckets) sum += bucket.bytes;
     return sum;
-  }
-  std::vector<TensorId> groups(std::vector<TensorId> ids) const {
-    for (TensorId& id : ids) id = group_of(id);
-    std::sort(ids.begin(), ids.end());
-    ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
-    return ids;
-  }
-  std::vector<TensorId> operands(OpId op) const {
-    std::vector<TensorId> ids = graph_.op(op).reads;
-    ids.insert(ids.end(), graph_.op(op).writes.begin(), graph_.op(op).writes.end());
-    return groups(std::move(ids));
-  }
-  double bytes_of(const std::vector<TensorId>& ids) const {
-    double sum = 0;
-    for (TensorId id : ids) sum += static_cast<double>(graph_.tensor(id).bytes());
-    return sum;
-  }
-  TensorId group_of(TensorId id) const { return problem_.analysis.group[id]; }
-  double operand_bytes(OpId op) const { return op == no_id ? 0 : bytes_of(operands(op)); }
-
-  // The largest op of the unit in which forward turns into backward.
-  void find_turn() {
-    std::uint32_t unit = no_id;
-    for (const Op& op : graph_.ops)
-      if (op.phase == Phase::forward) unit = op.unit;
-    for (OpId op = 0; op < graph_.ops.size(); ++op)
-      if (graph_.op(op).phase != Phase::update && graph_.op(op).unit == unit) keep_larger(turn_, op);
-  }
-  void find_moments() {
-    std::size_t ops = 0;
-    while (ops < graph_.ops.size() && graph_.op(static_cast<OpId>(ops)).phase != Phase::update) ++ops;
-    const std::size_t windows = ordered() ? std::min(most_bound_windows, ops) : 1;
-    std::vector<OpId> chosen;
-    if (turn_ != no_id) chosen.push_back(turn_);
-    for (std::size_t w = 0; w < windows; ++w) {
-      OpId largest = no_id;
-      for (std::size_t op = w * ops / windows; op < (w + 1) * ops / windows; ++op)
-        keep_larger(largest, static_cast<OpId>(op));
-      if (largest != no_id) chosen.push_back(largest);
-    }
-    std::sort(chosen.begin(), chosen.end());
-    chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
-    for (OpId op : chosen) moments_.push_back({op, operands(op)});
-    moments_.push_back({});
-  }
-  // Whether program order is the plan's.
-  bool ordered() const { return graph_.micro_batches == 1; }
-  void keep_larger(OpId& largest, OpId op) const {
-    if (largest == no_id || operand_bytes(op) > operand_bytes(largest)) largest = op;
-  }
-  // At moments that are about ops for which `when` holds, the tensor's bytes, unless they are operands there.
-  template <typename When>
-  void stay(TensorId id, Bytes bytes, ShareCost& cost, When&& when) const {
-    for (std::size_t m = 0; m + 1 < moments_.size(); ++m) {
-      const Moment& moment = moments_[m];
-      if (when(moment.op) &&
-          !std::binary_search(moment.operands.begin(), moment.operands.end(), group_of(id)))
-        cost.memory[m] += static_cast<double>(bytes);
-    }
-  }
-  std::size_t gate() const { return moments_.size() - 1; }
-
-  // Before the instant of the turn: the end of its op if that is forward's, its begin otherwise. With one
-  // micro-batch program order is the plan's. Of several the turns are many, and forward stands for what is
-  // before them.
-  bool in_front(OpId op) const {
-    if (!ordered() || turn_ == no_id) return graph_.op(op).phase == Phase::forward;
-    return op < turn_ || (op == turn_ && graph_.op(op).phase == Phase::forward);
   }
   void add_ops() {
     for (OpId op = 0; op < graph_.ops.size(); ++op)
@@ -210,10 +133,8 @@ class ProgramBuilder {
       parameter.host_update = host_seconds(op, machine());
       parameter.update = op_seconds(op, machine());
       for (TensorId id : op.writes)
-        if (graph_.tensor(id).kind == TensorKind::optimizer_state) {
+        if (graph_.tensor(id).kind == TensorKind::optimizer_state)
           parameter.state_bytes += graph_.tensor(id).bytes();
-          parameter.state.push_back(id);
-        }
       for (TensorId id : op.reads) {
         if (graph_.tensor(id).kind != TensorKind::gradient) continue;
         parameter.gate_bytes = graph_.tensor(id).bytes();
@@ -459,8 +380,6 @@ class ProgramBuilder {
     for (double& room : program_.shares.room) room = std::max(1e-3, room / program_.bytes);
   }
 
-  const Problem& problem_;
-  const Graph& graph_;
   Bytes budget_;
   LaneSharing sharing_;
   BoundProgram program_;

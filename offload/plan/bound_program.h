@@ -9,18 +9,12 @@
 
 namespace stowage {
 
-// Device memory is a row at each of some *moments*: while one op runs, beside its operands; and at the gate,
-// where each resident parameter has its gradient beside it. With one micro-batch the moments are the op with
-// most operand bytes in each of most_bound_windows equal parts of the program, and that of the unit in which
-// forward turns into backward. Of several micro-batches, whose order is the planner's choice, they are the
-// latter and the largest op of all.
-inline constexpr std::size_t most_bound_windows = 16;
-
 struct BoundProgram {
   double seconds = 1;  // unit of time
   double bytes = 1;    // unit of memory
   // From the gate to the turn, as its front: the updates of the step before and forward; its back from there
-  // to the next gate. A row of memory for each moment, with room for what the decisions have on the device.
+  // to the next gate. A row of memory for each moment (bound_moments.h), with room for what the decisions
+  // have on the device.
   ShareProgram shares;
 };
 

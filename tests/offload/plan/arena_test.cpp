@@ -77,7 +77,7 @@ TEST(PlacedWithin, EachWayToPlaceAddsToTheOthers) {
     const Bytes capacity = sketch.live_peak_bytes * 1005 / 1000;
     const auto placed = [&](bool beam, bool search) {
       PlannerSettings settings;
-      settings.beam = beam;
+      if (!beam) settings.beam_width = 0;
       settings.search = search;
       return placed_within(problem, sketch.draft, capacity, settings);
     };
