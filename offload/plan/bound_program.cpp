@@ -383,8 +383,6 @@ class ProgramBuilder : private BoundMoments {
   Bytes budget_;
   LaneSharing sharing_;
   BoundProgram program_;
-  OpId turn_ = no_id;
-  std::vector<Moment> moments_;             // in program order; the last is the gate
   std::vector<OpId> producer_;              // by tensor: the forward op that makes it
   std::vector<int> readers_;                // by tensor: forward ops
   std::vector<std::uint8_t> in_item_;       // by group
