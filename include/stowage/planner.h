@@ -86,6 +86,9 @@ struct PlannerSettings {
   double close_enough = 0.002;
   // … nor, once this many cells in a row brought no faster plan, any further one.
   std::size_t patience = 4;
+  // Changes of one item or of two that are tried of a cell's best choices. Graphs with more single changes than
+  // that are left as they were rounded: what rounding costs them is little.
+  std::size_t trials = 300;
   // Shares of a cell's memory that a schedule's live bytes may take: the first, and those behind it as long as
   // the schedule finds no places.
   std::vector<double> caps{0.99, 0.98, 0.97, 0.96, 0.95, 0.93, 0.9, 0.85, 0.8, 0.7, 0.5};
