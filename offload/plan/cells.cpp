@@ -209,18 +209,23 @@ Cells::Cell Cells::made_cell(Bytes device, Bytes host, bool least_host) {
         consider(*variant->problem, variant->program.round(mixture, Rounding::backward));
     }
   }
-  if (!least_host && !made.candidates.empty()) {
-    const auto start = std::min_element(made.candidates.begin(), made.candidates.end(),
-                                        [](const auto& a, const auto& b) { return a.seconds < b.seconds; });
-    const Problem& problem = *start->problem;
-    improve_choices(problem, start->choices, settings_.trials, [&](const Choices& changed) {
-      const double before = best();
+  for (const auto& variant : variants_) {
+    const Problem& problem = *variant->problem;
+    const Candidate* start = nullptr;
+    for (const Candidate& each : made.candidates)
+      if (each.problem == &problem && (start == nullptr || each.seconds < start->seconds)) start = &each;
+    if (least_host || start == nullptr) continue;
+    double before = start->seconds;
+    improve_choices(problem, Choices(start->choices), settings_.trials, [&](const Choices& changed) {
       const std::size_t known = made.candidates.size();
       consider(problem, changed);
       if (made.candidates.size() == known) return false;
-      if (made.candidates.back().seconds < before) return true;
-      made.candidates.pop_back();
-      return false;
+      const bool is_better = made.candidates.back().seconds < before;
+      if (is_better)
+        before = made.candidates.back().seconds;
+      else
+        made.candidates.pop_back();
+      return is_better;
     });
   }
   if (!fit || made.candidates.empty())

@@ -9,7 +9,7 @@
 // For one cell:
 // 1. Each variant (order of micro-batches, bucket size, kind of replays) has its residency program solved for
 //    a few shares of the memory (PlannerSettings::rooms), and the answers rounded to choices. Of graphs with few
-//    items, where a rounded share is much, single changes of the best choices and pairs of them are tried, too.
+//    items, where a rounded share is much, single changes of each variant's best choices and pairs of them are tried, too.
 // 2. Choices are scheduled under the cell's cap, and the schedule's time is estimated.
 // 3. The schedules with the best estimates are placed, given their instructions, and simulated, until the next
 //    estimate is no better than the best plan that the budget has.
