@@ -91,8 +91,13 @@ struct PlannerSettings {
   double host_step = 0.05, host_range = 100;
   // No cell is looked at whose lower bound is closer than this to the best plan, as a share.
   double close_enough = 0.002;
-  // … nor, once this many cells in a row brought no faster plan, any further one.
+  // … nor, once planning has taken so much work (ops of scheduled steps) and this many cells in a row brought
+  // no faster plan, any further one.
+  std::size_t most_work = 1'000'000;
   std::size_t patience = 4;
+  // Changes of one item or of two that are tried of a cell's best choices. Graphs with more single changes
+  // than that are left as they were rounded: what rounding costs them is little.
+  std::size_t trials = 300;
   // Shares of a cell's memory that a schedule's live bytes may take: the first, and those behind it as long
   // as the schedule finds no places.
   std::vector<double> caps{0.99, 0.98, 0.97, 0.96, 0.95, 0.93, 0.9, 0.85, 0.8, 0.7, 0.5};

@@ -240,13 +240,18 @@ class ProgramBuilder : private BoundMoments {
         gap.bytes += group_bytes(id);
       }
     }
-    // An op that makes several of these runs once more for all of them: its time counts for the largest.
-    std::map<OpId, const Gap*> largest;
+    // An op that makes several groups runs once more for all of them: its time counts for the largest. Each
+    // gap of one group needs a run of its own.
+    std::map<OpId, TensorId> largest;
+    for (const auto& [key, gap] : gaps)
+      for (TensorId id : gap.groups) {
+        TensorId& most = largest.try_emplace(gap.writer, id).first->second;
+        if (group_bytes(id) > group_bytes(most)) most = id;
+      }
     for (const auto& [key, gap] : gaps) {
-      const Gap*& most = largest[gap.writer];
-      if (most == nullptr || most->bytes < gap.bytes) most = &gap;
+      const auto& of = gap.groups;
+      add_gap(gap, gap.writer != no_id && std::find(of.begin(), of.end(), largest[gap.writer]) != of.end());
     }
-    for (const auto& [key, gap] : gaps) add_gap(gap, gap.writer != no_id && largest[gap.writer] == &gap);
   }
   void add_use(TensorId id, const Use& use, std::map<TensorId, std::vector<Use>>& uses) const {
     if (problem_.layout.roles[problem_.layout.bucket_of[id]] != BucketRole::activation) return;

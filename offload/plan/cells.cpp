@@ -6,7 +6,6 @@
 
 #include "offload/plan/arena.h"
 #include "offload/plan/bound.h"
-#include "offload/plan/extreme_choices.h"
 #include "src/graph/cost.h"
 
 namespace stowage {
@@ -51,7 +50,8 @@ Cells::Cells(const std::vector<Problem>& problems, const Problem& for_bound, Byt
     : for_bound_(for_bound), settings_(settings), devices_(device_grid(minimum, need, settings)) {
   Bytes most_host = 0;
   for (const Problem& problem : problems) {
-    variants_.push_back(std::make_unique<Variant>(Variant{&problem, ResidencyProgram(problem, settings)}));
+    variants_.push_back(
+        std::make_unique<CellVariant>(CellVariant{&problem, ResidencyProgram(problem, settings)}));
     most_host = std::max(most_host, variants_.back()->program.most_host_bytes());
   }
   hosts_ = host_grid(most_host, settings);
@@ -75,15 +75,21 @@ double Cells::floor_seconds(Bytes device, Bytes host) {
 
 void Cells::improve(const Budget& budget, std::optional<RankedPlan>& best) {
   const auto above = std::upper_bound(devices_.begin(), devices_.end(), budget.device);
-  std::size_t in_vain = 0;
+  std::size_t work = 0, in_vain = 0;
   for (auto i = static_cast<std::size_t>(above - devices_.begin()); i-- > 0;) {
     const double before = wanted_seconds(best);
-    if (bound_seconds(i) >= before || (best && in_vain == settings_.patience)) return;
+    const bool is_long = work > settings_.most_work;
+    if (bound_seconds(i) >= before || (best && is_long && in_vain >= settings_.patience)) return;
+    double floor = -1;  // of the host column before
     for (std::size_t h = 0; h < hosts_.size(); ++h) {
       if (hosts_[h] > budget.host) continue;
-      if (floor_seconds(devices_[i], hosts_[h]) >= wanted_seconds(best)) break;
-      improve_by(cell({i, h}), budget, best);
-      if (budget.host == unlimited) break;
+      const double seconds = floor_seconds(devices_[i], hosts_[h]);
+      if (seconds >= wanted_seconds(best) || (best && floor >= 0 && work > settings_.most_work)) break;
+      if (floor >= 0 && seconds <= floor * (1 + settings_.program_tolerance)) continue;  // needs no more
+      floor = seconds;
+      Cell& of = cell({i, h});
+      work += of.sketches * variants_.front()->problem->graph->ops.size();
+      improve_by(of, budget, best);
     }
     if (!best) improve_by(cell({i, hosts_.size()}), budget, best);
     in_vain = best && best->ranked_seconds < before ? 0 : in_vain + 1;
@@ -98,11 +104,11 @@ double Cells::wanted_seconds(const std::optional<RankedPlan>& best) const {
 void Cells::improve_by(Cell& cell, const Budget& budget, std::optional<RankedPlan>& best) {
   Bytes most_serial = unlimited;  // those with more have no places
   for (Candidate& candidate : cell.candidates) {
-    if (candidate.host_bytes > budget.host || candidate.serial_bytes > most_serial) continue;
-    if (candidate.seconds >= wanted_seconds(best)) return;
+    if (candidate.of.host_bytes > budget.host || candidate.of.serial_bytes > most_serial) continue;
+    if (candidate.of.seconds >= wanted_seconds(best)) return;
     if (!candidate.made) candidate.made = plan_of(candidate, cell.device, wanted_seconds(best));
     const std::optional<RankedPlan>& made = *candidate.made;
-    if (!made) most_serial = share_of(candidate.serial_bytes, settings_.next_serial);
+    if (!made) most_serial = share_of(candidate.of.serial_bytes, settings_.next_serial);
     if (made && (!best || made->ranked_seconds < best->ranked_seconds)) best = made;
   }
 }
@@ -114,7 +120,7 @@ Bytes Cells::least_host_bytes(Bytes device) {
     for (Candidate& candidate : of.candidates) {  // fewest host bytes first
       if (!candidate.made)
         candidate.made = plan_of(candidate, of.device, std::numeric_limits<double>::infinity());
-      if (*candidate.made) return candidate.host_bytes;
+      if (*candidate.made) return candidate.of.host_bytes;
     }
   }
   return unlimited;
@@ -124,76 +130,30 @@ Cells::Cell& Cells::cell(Key key) {
   const auto found = cells_.find(key);
   if (found != cells_.end()) return found->second;
   const bool least_host = key.second == hosts_.size();
-  return cells_.emplace(key, made_cell(devices_[key.first], least_host ? 0 : hosts_[key.second], least_host))
-      .first->second;
-}
-
-Cells::Cell Cells::made_cell(Bytes device, Bytes host, bool least_host) {
-  Cell made{device, host, least_host, {}};
-  const auto consider = [&](const Problem& problem, Choices choices) {
-    for (const Candidate& known : made.candidates)
-      if (known.problem == &problem && known.choices == choices) return;
-    const Sketcher sketcher(problem, choices);
-    if (sketcher.serial_bytes() > device) return;
-    const Sketch sketch =
-        sketcher.within(share_of(device, device == devices_.front() ? 1 : settings_.caps.front()));
-    const Bytes on_host = host_bytes(problem, sketch.draft);
-    if (!least_host && on_host > host) return;
-    made.candidates.push_back(
-        {&problem, std::move(choices), estimated_seconds(problem, sketch), on_host, sketcher.serial_bytes()});
-  };
-  const auto best = [&] {
-    double least = std::numeric_limits<double>::infinity();
-    for (const Candidate& each : made.candidates) least = std::min(least, each.seconds);
-    return least;
-  };
-  bool fit = true;
-  for (const auto& variant : variants_) {
-    for (const double room : settings_.rooms) {
-      const Bytes bytes = share_of(device, room);
-      const ResidencyProgram::Mixture mixture =
-          least_host ? variant->program.least_host(bytes) : variant->program.solve(bytes, host);
-      if (room == settings_.rooms.front()) fit &= mixture.fits;
-      if (!least_host && mixture.fits && mixture.seconds >= best()) break;
-      const auto consider_rounded = [&](const ResidencyProgram::Mixture& rounded) {
-        consider(*variant->problem, variant->program.round(rounded, Rounding::forward));
-        if (settings_.both_roundings)
-          consider(*variant->problem, variant->program.round(rounded, Rounding::backward));
-      };
-      consider_rounded(mixture);
-      if (!least_host)
-        for (const ResidencyProgram::Fixed& fixed : variant->program.divided(mixture, device))
-          consider_rounded(variant->program.solve(bytes, host, fixed));
-    }
-  }
-  if (!fit || made.candidates.empty())
-    for (const auto& variant : variants_)
-      for (Choices& choices : minimum_candidates(*variant->problem))
-        consider(*variant->problem, std::move(choices));
-  std::stable_sort(made.candidates.begin(), made.candidates.end(),
-                   [&](const Candidate& a, const Candidate& b) {
-                     return least_host ? a.host_bytes < b.host_bytes : a.seconds < b.seconds;
-                   });
-  return made;
+  const CellSize size{devices_[key.first], least_host ? 0 : hosts_[key.second], least_host, key.first == 0};
+  Cell made{size.device, {}};
+  for (CellCandidate& candidate : find_candidates(variants_, size, settings_, made.sketches))
+    made.candidates.push_back({std::move(candidate), {}});
+  return cells_.emplace(key, std::move(made)).first->second;
 }
 
 // The first that finds places under falling caps, as long as the estimate is below `most_seconds`. The
 // smallest cell has no byte to spare: there places are sought in all of it, and longer.
 std::optional<RankedPlan> Cells::plan_of(const Candidate& candidate, Bytes capacity,
                                          double most_seconds) const {
-  const Sketcher sketcher(*candidate.problem, candidate.choices);
+  const Sketcher sketcher(*candidate.of.problem, candidate.of.choices);
   const bool smallest = capacity == devices_.front();
   std::vector<double> caps = settings_.caps;
   if (smallest) caps.insert(caps.begin(), 1);
   for (const double share : caps) {
     const Bytes cap = share_of(capacity, share);
     const Sketch sketch = sketcher.within(cap);
-    if (share < caps.front() && estimated_seconds(*candidate.problem, sketch) >= most_seconds) break;
-    std::optional<Plan> plan = placed_within(*candidate.problem, sketch.draft, capacity, settings_,
+    if (share < caps.front() && estimated_seconds(*candidate.of.problem, sketch) >= most_seconds) break;
+    std::optional<Plan> plan = placed_within(*candidate.of.problem, sketch.draft, capacity, settings_,
                                              smallest ? Effort::thorough : Effort::brief);
     if (plan) {
       plan->policy = to_string(Policy::automatic);
-      return ranked(std::move(*plan), *candidate.problem, settings_);
+      return ranked(std::move(*plan), *candidate.of.problem, settings_);
     }
     if (cap <= sketcher.serial_bytes()) break;
   }

@@ -8,7 +8,9 @@
 //
 // For one cell:
 // 1. Each variant (order of micro-batches, bucket size, kind of replays) has its residency program solved for
-//    a few shares of the memory (PlannerSettings::rooms), and the answers rounded to choices.
+//    a few shares of the memory (PlannerSettings::rooms), and the answers rounded to choices. Of graphs with
+//    few items, where a rounded share is much, single changes of each variant's best choices and pairs of
+//    them are tried, too.
 // 2. Choices are scheduled under the cell's cap, and the schedule's time is estimated.
 // 3. The schedules with the best estimates are placed, given their instructions, and simulated, until the
 // next
@@ -21,7 +23,7 @@
 #include <utility>
 #include <vector>
 
-#include "offload/plan/residency_program.h"
+#include "offload/plan/cell_candidates.h"
 
 namespace stowage {
 
@@ -46,29 +48,20 @@ class Cells {
   Bytes least_host_bytes(Bytes device);
 
  private:
-  struct Variant {
-    const Problem* problem = nullptr;
-    ResidencyProgram program;
-  };
   struct Candidate {
-    const Problem* problem = nullptr;
-    Choices choices;
-    double seconds = 0;  // estimated
-    Bytes host_bytes = 0;
-    Bytes serial_bytes = 0;                           // live bytes that no cap lowers
-    std::optional<std::optional<RankedPlan>> made{};  // nothing inside: it has no place
+    CellCandidate of;
+    std::optional<std::optional<RankedPlan>> made;  // nothing inside: it has no place
   };
   struct Cell {
-    Bytes device = 0, host = 0;
-    bool least_host = false;            // host bytes are to be as few as possible
-    std::vector<Candidate> candidates;  // best estimate first
+    Bytes device = 0;
+    std::vector<Candidate> candidates;
+    std::size_t sketches = 0;  // that it took to find them
   };
   // By index of device memory, and of host memory: from unlimited (0) down, the last one least_host.
   using Key = std::pair<std::size_t, std::size_t>;
 
   void improve_by(Cell& cell, const Budget& budget, std::optional<RankedPlan>& best);
   Cell& cell(Key key);
-  Cell made_cell(Bytes device, Bytes host, bool least_host);
   // The least that each variant's program says of these amounts.
   double floor_seconds(Bytes device, Bytes host);
   double bound_seconds(std::size_t index);
@@ -79,7 +72,7 @@ class Cells {
   const PlannerSettings& settings_;
   std::vector<Bytes> devices_;  // rising
   std::vector<Bytes> hosts_;    // falling
-  std::vector<std::unique_ptr<Variant>> variants_;
+  std::vector<std::unique_ptr<CellVariant>> variants_;
   std::map<Key, Cell> cells_;
   std::vector<std::optional<double>> bounds_;  // by index of device memory
 };

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/support/chain_graph.h"
 
 namespace stowage {
@@ -49,6 +51,28 @@ TEST(ActivationItems, WhatOneOpMakesIsOneItem) {
   EXPECT_EQ(choice_of(items[1], choices), ActivationChoice::keep);
   for (const char* name : {"h0", "beside"})
     EXPECT_EQ(choices.activations[layout.bucket_of[find_tensor(graph, name)]], ActivationChoice::keep);
+}
+
+// Made by unit 1, and read by unit 3 alone: nothing of backward wants it, but unit 2 lies between.
+TEST(ActivationItems, ASkipConnectionThatBackwardDoesNotReadIsAnItemIfAStageLiesBetween) {
+  for (const char* reader : {"b2", "b3"}) {
+    Graph graph = chain_graph({.units = 4});
+    const TensorId skip = static_cast<TensorId>(graph.tensors.size());
+    graph.tensors.push_back({"skip", DataType::f32, {1024}, TensorKind::activation, {}});
+    graph.ops[find_op(graph, "b1")].writes.push_back(skip);
+    graph.ops[find_op(graph, reader)].reads.push_back(skip);
+    BucketLayout layout;
+    const std::vector<ActivationItem> items = items_of(graph, layout);
+    const auto found = std::find_if(items.begin(), items.end(), [&](const ActivationItem& item) {
+      return item.buckets.front() == layout.bucket_of[skip];
+    });
+    ASSERT_EQ(found != items.end(), reader[1] == '3') << reader;
+    if (found == items.end()) continue;
+    EXPECT_FALSE(found->rebuildable);
+    EXPECT_EQ(found->writer, find_op(graph, "b1"));
+    EXPECT_EQ(found->unit, graph.ops[find_op(graph, "b3")].unit);
+    EXPECT_EQ(found->bytes, 4096U);
+  }
 }
 
 TEST(WholeUnitItems, JoinWhatAUnitsReplayRebuildsAndNothingElse) {

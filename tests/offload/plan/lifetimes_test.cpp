@@ -136,6 +136,57 @@ TEST(Lifetimes, AnOffloadedInputLeavesAfterItsLastForwardUseAndComesBack) {
   EXPECT_FALSE(kept[0].offloaded);
 }
 
+// x1 is read by units 1 and 3, and by unit 1's backward. Between the units lies unit 2: a long gap.
+Setting with_skip() {
+  Setting setting(4);
+  setting.graph.ops[testing::find_op(setting.graph, "b3")].reads.push_back(find_tensor(setting.graph, "x1"));
+  setting.problem = make_problem(setting.graph, setting.machine, {.target_bytes = 0});
+  return setting;
+}
+
+TEST(Lifetimes, ASpilledSkipConnectionLeavesBetweenItsForwardUsesAndComesBackForEach) {
+  const Setting setting = with_skip();
+  Choices choices = lowest_choices(setting.problem);
+  const auto of_x1 = [&](ActivationChoice choice) {
+    choices.activations[setting.bucket("x1")] = choice;
+    return setting.of(setting.draft(choices), "x1");
+  };
+  const auto ops = [&](const DraftLifetime& lifetime) {
+    const std::vector<std::string> names = setting.names(setting.draft(choices));
+    return std::pair(names[static_cast<std::size_t>(lifetime.first_use)],
+                     names[static_cast<std::size_t>(lifetime.last_use)]);
+  };
+  using Ops = std::pair<std::string, std::string>;
+  const std::vector<DraftLifetime> spilled = of_x1(ActivationChoice::spill);
+  ASSERT_EQ(spilled.size(), 3U);
+  EXPECT_EQ(ops(spilled[0]), Ops("b0", "a1"));
+  EXPECT_EQ(ops(spilled[1]), Ops("b3", "b3"));
+  EXPECT_EQ(ops(spilled[2]), Ops("again a1", "a.weight1"));
+  // The host has its bytes once they have left, for nobody writes them.
+  EXPECT_TRUE(spilled[0].offloaded && !spilled[1].offloaded && !spilled[2].offloaded);
+  EXPECT_TRUE(!spilled[0].prefetched && spilled[1].prefetched && spilled[2].prefetched);
+  const std::vector<DraftLifetime> offloaded = of_x1(ActivationChoice::offload);
+  ASSERT_EQ(offloaded.size(), 2U);
+  EXPECT_EQ(ops(offloaded[0]), Ops("b0", "b3"));
+  EXPECT_TRUE(offloaded[0].offloaded && offloaded[1].prefetched);
+  EXPECT_EQ(of_x1(ActivationChoice::keep).size(), 1U);
+}
+
+TEST(Lifetimes, WhatIsWrittenAfterItCameBackLeavesAnew) {
+  Setting setting(4);
+  Op& writer = setting.graph.ops[testing::find_op(setting.graph, "b3")];
+  writer.reads.push_back(find_tensor(setting.graph, "x1"));
+  writer.writes.push_back(find_tensor(setting.graph, "x1"));
+  setting.problem = make_problem(setting.graph, setting.machine, {.target_bytes = 0});
+  Choices choices = lowest_choices(setting.problem);
+  choices.activations[setting.bucket("x1")] = ActivationChoice::spill;
+  const std::vector<DraftLifetime> spilled = setting.of(setting.draft(choices), "x1");
+  ASSERT_GE(spilled.size(), 3U);
+  EXPECT_TRUE(spilled[0].offloaded);
+  EXPECT_TRUE(spilled[1].prefetched && spilled[1].offloaded);
+  EXPECT_TRUE(spilled[2].prefetched);
+}
+
 TEST(Lifetimes, AParameterIsLoadedForEachOpThenForEachUnitThenOnce) {
   Setting setting(2);
   Choices choices = lowest_choices(setting.problem);

@@ -1,0 +1,111 @@
+#include "offload/plan/cell_candidates.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "offload/plan/extreme_choices.h"
+#include "offload/plan/improve_choices.h"
+
+namespace stowage {
+namespace {
+
+Bytes share_of(Bytes bytes, double share) { return static_cast<Bytes>(share * static_cast<double>(bytes)); }
+
+class CandidateFinder {
+ public:
+  CandidateFinder(const CellSize& size, const PlannerSettings& settings) : size_(size), settings_(settings) {}
+
+  // Where the program sees no mixture that fits, its time says nothing, and the extreme choices are looked at
+  // too.
+  void add_from(const CellVariant& variant) {
+    for (const double room : settings_.rooms) {
+      const Bytes bytes = share_of(size_.device, room);
+      const ResidencyProgram::Mixture mixture =
+          size_.least_host ? variant.program.least_host(bytes) : variant.program.solve(bytes, size_.host);
+      if (room == settings_.rooms.front()) all_fit_ &= mixture.fits;
+      if (!size_.least_host && mixture.fits && mixture.seconds >= best()) break;
+      add_rounded(variant, mixture);
+      if (size_.least_host) continue;
+      for (const ResidencyProgram::Fixed& fixed : variant.program.divided(mixture, size_.device))
+        add_rounded(variant, variant.program.solve(bytes, size_.host, fixed));
+    }
+  }
+  void add_changes(const Problem& problem) {
+    const CellCandidate* start = nullptr;
+    for (const CellCandidate& each : found_)
+      if (each.problem == &problem && (start == nullptr || each.seconds < start->seconds)) start = &each;
+    if (start == nullptr) return;
+    double seconds = start->seconds;
+    improve_choices(problem, Choices(start->choices), settings_.trials, [&](const Choices& changed) {
+      if (!add(problem, changed)) return false;
+      const bool is_better = found_.back().seconds < seconds;
+      if (is_better)
+        seconds = found_.back().seconds;
+      else
+        found_.pop_back();
+      return is_better;
+    });
+  }
+  void add_extremes(const Problem& problem) {
+    for (Choices& choices : minimum_candidates(problem)) add(problem, std::move(choices));
+  }
+  bool needs_extremes() const { return !all_fit_ || found_.empty(); }
+
+  std::vector<CellCandidate> result() && {
+    std::stable_sort(found_.begin(), found_.end(), [&](const CellCandidate& a, const CellCandidate& b) {
+      return size_.least_host ? a.host_bytes < b.host_bytes : a.seconds < b.seconds;
+    });
+    return std::move(found_);
+  }
+  std::size_t sketches() const { return sketches_; }
+
+ private:
+  void add_rounded(const CellVariant& variant, const ResidencyProgram::Mixture& mixture) {
+    add(*variant.problem, variant.program.round(mixture, Rounding::forward));
+    if (settings_.both_roundings) add(*variant.problem, variant.program.round(mixture, Rounding::backward));
+  }
+  // False for choices that are known already, or do not fit.
+  bool add(const Problem& problem, Choices choices) {
+    for (const CellCandidate& known : found_)
+      if (known.problem == &problem && known.choices == choices) return false;
+    ++sketches_;
+    const Sketcher sketcher(problem, choices);
+    if (sketcher.serial_bytes() > size_.device) return false;
+    const Sketch sketch =
+        sketcher.within(share_of(size_.device, size_.smallest ? 1 : settings_.caps.front()));
+    const Bytes on_host = host_bytes(problem, sketch.draft);
+    if (!size_.least_host && on_host > size_.host) return false;
+    found_.push_back(
+        {&problem, std::move(choices), estimated_seconds(problem, sketch), on_host, sketcher.serial_bytes()});
+    return true;
+  }
+  double best() const {
+    double least = std::numeric_limits<double>::infinity();
+    for (const CellCandidate& each : found_) least = std::min(least, each.seconds);
+    return least;
+  }
+
+  const CellSize& size_;
+  const PlannerSettings& settings_;
+  std::vector<CellCandidate> found_;
+  bool all_fit_ = true;
+  std::size_t sketches_ = 0;
+};
+
+}  // namespace
+
+std::vector<CellCandidate> find_candidates(const std::vector<std::unique_ptr<CellVariant>>& variants,
+                                           const CellSize& size, const PlannerSettings& settings,
+                                           std::size_t& sketches) {
+  CandidateFinder finder(size, settings);
+  for (const auto& variant : variants) finder.add_from(*variant);
+  if (!size.least_host)
+    for (const auto& variant : variants) finder.add_changes(*variant->problem);
+  if (finder.needs_extremes())
+    for (const auto& variant : variants) finder.add_extremes(*variant->problem);
+  sketches = finder.sketches();
+  return std::move(finder).result();
+}
+
+}  // namespace stowage
