@@ -43,8 +43,7 @@ const std::vector<Technique>& techniques() {
       {"no price of traffic and occupancy", [](S& s) { s.traffic_price = s.occupancy_price = 0; }},
       {"cells 5 % apart", [](S& s) { s.fine_step = s.coarse_step = 0.05; }},
       {"the largest cell alone", [](S& s) { s.patience = 1; }},
-      {"no beam", [](S& s) { s.beam_width = 0; }},
-      {"a beam of 64", [](S& s) { s.beam_width = 64; }},
+      {"no local search", [](S& s) { s.trials = 0; }},
       {"no search for places", [](S& s) { s.search = false; }},
   };
   return all;

@@ -93,20 +93,21 @@ struct PlannerSettings {
   double close_enough = 0.002;
   // … nor, once planning has taken so much work (ops of scheduled steps) and this many cells in a row brought
   // no faster plan, any further one.
-  std::size_t most_work = 1'000'000;
+  std::size_t most_work = 300'000;
   std::size_t patience = 4;
   // Changes of one item or of two that are tried of a cell's best choices. Graphs with more single changes
   // than that are left as they were rounded: what rounding costs them is little.
-  std::size_t trials = 300;
+  std::size_t trials = 100;
   // Shares of a cell's memory that a schedule's live bytes may take: the first, and those behind it as long
   // as the schedule finds no places.
-  std::vector<double> caps{0.99, 0.98, 0.97, 0.96, 0.95, 0.93, 0.9, 0.85, 0.8, 0.7, 0.5};
+  std::vector<double> caps{0.99, 0.975, 0.96, 0.94, 0.92, 0.9, 0.85, 0.8, 0.7, 0.5};
   // A schedule that finds no places is followed by ones whose ops alone need at most this share of its bytes.
   double next_serial = 0.97;
 
-  // Placement (offload/plan/arena.h).
-  std::size_t beam_width = 16;  // of a beam search in the order of time, besides greedy orders; 0: none
-  bool search = true;           // a branch-and-bound search, where neither finds places
+  // Schedules of one cell that are placed.
+  std::size_t most_placed = 6;
+  // A branch-and-bound search for places, where the usual placement finds none (offload/plan/arena.h).
+  bool search = true;
 };
 
 struct PlanOptions {

@@ -31,6 +31,7 @@ class Arena {
     part_items();
   }
   Bytes live() const { return live_; }
+  bool is_large() const { return others_.size() > most_searched; }
 
   std::vector<Bytes> greedy() const { return with_residents(place(other_items_, alignment).offsets); }
 
@@ -117,22 +118,13 @@ class Arena {
 }  // namespace
 
 std::optional<Plan> placed_within(const Problem& problem, const Draft& draft, Bytes capacity,
-                                  const PlannerSettings& settings, Effort effort) {
+                                  const PlannerSettings& settings) {
   const Arena arena(problem, draft);
   if (arena.live() > capacity) return std::nullopt;
-  std::optional<Plan> fastest;
-  const auto offer = [&](const std::optional<std::vector<Bytes>>& offsets) {
-    if (!offsets || arena.peak_of(*offsets) > capacity) return;
-    Plan plan = complete_at(problem, draft, *offsets);
-    if (!fastest || plan.predicted_step_seconds < fastest->predicted_step_seconds) fastest = std::move(plan);
-  };
-  offer(arena.greedy());
-  if (settings.beam_width > 0) offer(arena.beam_under(capacity, coherences[0], settings.beam_width));
-  if (!fastest && settings.search) offer(arena.search_under(capacity));
-  if (effort == Effort::thorough)
-    for (const double coherence : coherences)
-      if (!fastest) offer(arena.beam_under(capacity, coherence, wide_beam));
-  return fastest;
+  std::optional<std::vector<Bytes>> offsets = arena.greedy();
+  if (arena.peak_of(*offsets) > capacity && settings.search) offsets = arena.search_under(capacity);
+  if (!offsets || arena.peak_of(*offsets) > capacity) return std::nullopt;
+  return complete_at(problem, draft, *offsets);
 }
 
 Plan placed_low(const Problem& problem, const Draft& draft) {
@@ -141,7 +133,8 @@ Plan placed_low(const Problem& problem, const Draft& draft) {
   const Bytes live = arena.live(), unit = live / low_height_unit;
   std::optional<std::vector<Bytes>> found;
   if (arena.peak_of(lowest) > live + 2 * unit) found = arena.search_under(live + 2 * unit);
-  for (Bytes units = 0; !found && unit > 0 && live + unit * units < arena.peak_of(lowest); ++units)
+  for (Bytes units = 0; !found && arena.is_large() && unit > 0 && live + unit * units < arena.peak_of(lowest);
+       ++units)
     for (const double coherence : coherences)
       if (!found) found = arena.beam_under(live + unit * units, coherence, wide_beam);
   if (found && arena.peak_of(*found) < arena.peak_of(lowest)) lowest = std::move(*found);

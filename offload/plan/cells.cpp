@@ -103,12 +103,15 @@ double Cells::wanted_seconds(const std::optional<RankedPlan>& best) const {
 
 void Cells::improve_by(Cell& cell, const Budget& budget, std::optional<RankedPlan>& best) {
   Bytes most_serial = unlimited;  // those with more have no places
+  std::size_t placed = 0;
   for (Candidate& candidate : cell.candidates) {
     if (candidate.of.host_bytes > budget.host || candidate.of.serial_bytes > most_serial) continue;
-    if (candidate.of.seconds >= wanted_seconds(best)) return;
+    if (candidate.of.seconds >= wanted_seconds(best)) continue;
+    if (best && placed++ == settings_.most_placed) return;
     if (!candidate.made) candidate.made = plan_of(candidate, cell.device, wanted_seconds(best));
+    if (!candidate.made) continue;
     const std::optional<RankedPlan>& made = *candidate.made;
-    if (!made) most_serial = share_of(candidate.of.serial_bytes, settings_.next_serial);
+    if (!made && best) most_serial = share_of(candidate.of.serial_bytes, settings_.next_serial);
     if (made && (!best || made->ranked_seconds < best->ranked_seconds)) best = made;
   }
 }
@@ -137,10 +140,11 @@ Cells::Cell& Cells::cell(Key key) {
   return cells_.emplace(key, std::move(made)).first->second;
 }
 
-// The first that finds places under falling caps, as long as the estimate is below `most_seconds`. The
-// smallest cell has no byte to spare: there places are sought in all of it, and longer.
-std::optional<RankedPlan> Cells::plan_of(const Candidate& candidate, Bytes capacity,
-                                         double most_seconds) const {
+// The first that finds places under falling caps; nothing inside where none does, and nothing at all where
+// the estimate is no longer below `most_seconds`. The smallest cell has no byte to spare: there places are
+// sought in all of it, and longer.
+std::optional<std::optional<RankedPlan>> Cells::plan_of(const Candidate& candidate, Bytes capacity,
+                                                        double most_seconds) const {
   const Sketcher sketcher(*candidate.of.problem, candidate.of.choices);
   const bool smallest = capacity == devices_.front();
   std::vector<double> caps = settings_.caps;
@@ -148,16 +152,15 @@ std::optional<RankedPlan> Cells::plan_of(const Candidate& candidate, Bytes capac
   for (const double share : caps) {
     const Bytes cap = share_of(capacity, share);
     const Sketch sketch = sketcher.within(cap);
-    if (share < caps.front() && estimated_seconds(*candidate.of.problem, sketch) >= most_seconds) break;
-    std::optional<Plan> plan = placed_within(*candidate.of.problem, sketch.draft, capacity, settings_,
-                                             smallest ? Effort::thorough : Effort::brief);
-    if (plan) {
+    if (share < caps.front() && estimated_seconds(*candidate.of.problem, sketch) >= most_seconds)
+      return std::nullopt;
+    if (std::optional<Plan> plan = placed_within(*candidate.of.problem, sketch.draft, capacity, settings_)) {
       plan->policy = to_string(Policy::automatic);
       return ranked(std::move(*plan), *candidate.of.problem, settings_);
     }
     if (cap <= sketcher.serial_bytes()) break;
   }
-  return std::nullopt;
+  return std::optional<RankedPlan>{};
 }
 
 }  // namespace stowage

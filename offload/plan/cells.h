@@ -65,7 +65,8 @@ class Cells {
   // The least that each variant's program says of these amounts.
   double floor_seconds(Bytes device, Bytes host);
   double bound_seconds(std::size_t index);
-  std::optional<RankedPlan> plan_of(const Candidate& candidate, Bytes capacity, double most_seconds) const;
+  std::optional<std::optional<RankedPlan>> plan_of(const Candidate& candidate, Bytes capacity,
+                                                   double most_seconds) const;
   double wanted_seconds(const std::optional<RankedPlan>& best) const;
 
   const Problem& for_bound_;

@@ -51,7 +51,9 @@ Verdict judge(std::uint64_t seed, int rung, bool explain) {
   verdict.need = need_bytes(instance.graph, instance.machine);
   verdict.budget = budget_of(rung, verdict.minimum, verdict.need);
 
-  const auto planned = make_plan(instance.graph, instance.machine, {verdict.budget, unlimited});
+  PlanOptions options;
+  options.settings.remakes = false;  // no move of the oracle's
+  const auto planned = make_plan(instance.graph, instance.machine, {verdict.budget, unlimited}, options);
   const Plan* plan = std::get_if<Plan>(&planned);
   verdict.planner = plan != nullptr ? plan->predicted_step_seconds : infinite;
   verdict.bound = plan != nullptr ? plan->lower_bound_seconds : 0;

@@ -69,34 +69,23 @@ TEST(PlacedWithin, FindsNothingBelowTheLiveBytes) {
   });
 }
 
-// The beam finds places where the greedy orders find none, and the search where neither does. A plan of the
-// beam is taken only where it is faster.
-TEST(PlacedWithin, EachWayToPlaceAddsToTheOthers) {
-  int greedy_alone = 0, with_beam = 0, with_search = 0, with_all = 0, faster = 0;
+// The search may find places where the usual placement finds none, and loses none that it finds.
+TEST(PlacedWithin, TheSearchAddsToTheUsualPlacement) {
+  int usual = 0, with_search = 0;
   each_draft(Transfers::ahead, [&](const Problem& problem, const Sketch& sketch) {
     const Bytes capacity = sketch.live_peak_bytes * 1005 / 1000;
-    const auto placed = [&](bool beam, bool search) {
-      PlannerSettings settings;
-      if (!beam) settings.beam_width = 0;
-      settings.search = search;
-      return placed_within(problem, sketch.draft, capacity, settings);
-    };
-    const auto greedy = placed(false, false), beam = placed(true, false), all = placed(true, true);
-    greedy_alone += greedy ? 1 : 0;
-    with_beam += beam ? 1 : 0;
-    with_search += placed(false, true) ? 1 : 0;
-    with_all += all ? 1 : 0;
-    if (greedy) {
-      ASSERT_TRUE(beam && all);
-      EXPECT_LE(beam->predicted_step_seconds, greedy->predicted_step_seconds);
-      EXPECT_EQ(*beam, *all);
-      faster += beam->predicted_step_seconds < greedy->predicted_step_seconds ? 1 : 0;
+    PlannerSettings without;
+    without.search = false;
+    const auto alone = placed_within(problem, sketch.draft, capacity, without);
+    const auto both = placed_within(problem, sketch.draft, capacity, {});
+    usual += alone ? 1 : 0;
+    with_search += both ? 1 : 0;
+    if (alone) {
+      EXPECT_EQ(alone, both);
     }
   });
-  EXPECT_GT(with_beam, greedy_alone);
-  EXPECT_GT(with_search, greedy_alone);
-  EXPECT_GE(with_all, std::max(with_beam, with_search));
-  EXPECT_GT(faster, 0);
+  EXPECT_GT(usual, 0);
+  EXPECT_GE(with_search, usual);
 }
 
 // In units of the alignment.
