@@ -92,8 +92,8 @@ TEST_F(TrainGptSignals, TokenisingEndsAtOnce) {
 
 TEST_F(TrainGptSignals, PlanningEndsAtOnce) {
   expect_abandoned("planning",
-                   {"--policy", "auto", "--layers", "24", "--width", "256", "--heads", "4", "--batch", "8",
-                    "--micro-batches", "4", "--sequence", "64", "--device-memory", "60MiB"},
+                   {"--policy", "auto", "--layers", "48", "--width", "256", "--heads", "4", "--batch", "16",
+                    "--micro-batches", "16", "--sequence", "64", "--device-memory", "200MiB"},
                    SIGINT, "Ctrl-C");
 }
 
