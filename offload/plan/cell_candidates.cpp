@@ -31,13 +31,12 @@ class CandidateFinder {
         add_rounded(variant, variant.program.solve(bytes, size_.host, fixed));
     }
   }
-  // Of the choices with the best estimate.
-  void add_changes() {
-    const auto start = std::min_element(
-        found_.begin(), found_.end(),
-        [](const CellCandidate& a, const CellCandidate& b) { return a.seconds < b.seconds; });
-    if (start == found_.end()) return;
-    const Problem& problem = *start->problem;
+  // Of the problem's choices with the best estimate.
+  void add_changes(const Problem& problem) {
+    const CellCandidate* start = nullptr;
+    for (const CellCandidate& each : found_)
+      if (each.problem == &problem && (start == nullptr || each.seconds < start->seconds)) start = &each;
+    if (start == nullptr) return;
     double seconds = start->seconds;
     improve_choices(problem, Choices(start->choices), settings_.trials, [&](const Choices& changed) {
       if (!add(problem, changed)) return false;
@@ -102,7 +101,8 @@ std::vector<CellCandidate> find_candidates(const std::vector<std::unique_ptr<Cel
                                            std::size_t& sketches) {
   CandidateFinder finder(size, settings);
   for (const auto& variant : variants) finder.add_from(*variant);
-  if (!size.least_host) finder.add_changes();
+  if (!size.least_host)
+    for (const auto& variant : variants) finder.add_changes(*variant->problem);
   if (finder.needs_extremes())
     for (const auto& variant : variants) finder.add_extremes(*variant->problem);
   sketches = finder.sketches();

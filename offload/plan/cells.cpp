@@ -23,9 +23,11 @@ std::vector<Bytes> device_grid(Bytes minimum, Bytes need, const PlannerSettings&
 
 std::vector<Bytes> host_grid(Bytes most, const PlannerSettings& settings) {
   std::vector<Bytes> grid{unlimited};
-  for (double bytes = static_cast<double>(most); bytes * settings.host_range > static_cast<double>(most);
-       bytes *= 1 - settings.host_step)
+  auto bytes = static_cast<double>(most);
+  while (bytes * settings.host_range > static_cast<double>(most)) {
     grid.push_back(static_cast<Bytes>(bytes));
+    bytes *= 1 - settings.host_step;
+  }
   return grid;
 }
 
