@@ -221,7 +221,9 @@ std::vector<OpId> find_remakers(const Graph& graph, const RecomputeAnalysis& ana
   std::vector<OpId> remaker(graph.tensors.size(), no_id);
   for (TensorId group = 0; group < graph.tensors.size(); ++group) {
     if (analysis.group[group] != group || !analysis.boundary[group] || !is_constant(group)) continue;
-    if (!is_forward_activation(graph, group, producer) || (graph.loss != no_id && analysis.group[graph.loss] == group)) continue;
+    if (!is_forward_activation(graph, group, producer) ||
+        (graph.loss != no_id && analysis.group[graph.loss] == group))
+      continue;
     const OpId op = uses.writer[group];
     const std::uint32_t unit = graph.op(op).unit;
     const bool near = unit < uses.backward_stage.size() && uses.backward_stage[unit] != no_id &&
