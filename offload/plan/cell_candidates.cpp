@@ -10,8 +10,6 @@
 namespace stowage {
 namespace {
 
-Bytes share_of(Bytes bytes, double share) { return static_cast<Bytes>(share * static_cast<double>(bytes)); }
-
 class CandidateFinder {
  public:
   CandidateFinder(const CellSize& size, const PlannerSettings& settings) : size_(size), settings_(settings) {}

@@ -31,8 +31,6 @@ std::vector<Bytes> host_grid(Bytes most, const PlannerSettings& settings) {
   return grid;
 }
 
-Bytes share_of(Bytes bytes, double share) { return static_cast<Bytes>(share * static_cast<double>(bytes)); }
-
 }  // namespace
 
 RankedPlan ranked(Plan plan, const Problem& problem, const PlannerSettings& settings) {
