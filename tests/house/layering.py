@@ -47,7 +47,7 @@ NARROWER = {
     "tools/console": ["include/stowage", "src/base"],
     "tools/replay": ["include/stowage", "src/base", "src/graph", "src/placement", "src/history", "allocator"],
     "tools/report": ["include/stowage", "src/base", "src/graph", "offload/plan"],
-    "samples/data": ["include/stowage", "src/base", "src/graph", "src/tokens", "tools/console"],
+    "samples/data": ["include/stowage", "src/base", "src/checkpoint", "src/graph", "src/tokens", "tools/console"],
     "examples": ["include/stowage"],
     "src/device/simulated": ["include/stowage", "src/base", "src/device"],
     "src/device/cuda": ["include/stowage", "src/base", "src/device"],
