@@ -54,7 +54,7 @@ struct PlannerSettings {
   // Residency: which choices are looked at (offload/plan/residency_program.h).
   // Rows of device memory, each for one part of the step's stages; at most 19.
   std::size_t memory_moments = 18;
-  // Of the stages that share a row those count which have at least this share of the most live bytes.
+  // Several stages share a row. A stage counts if it has at least this share of the row's most live bytes.
   double alike_stages = 0.95;
   // Shares of a cell's memory that the program may fill, falling; transfers under way have the rest.
   std::vector<double> rooms{1, 0.97, 0.94, 0.9, 0.86, 0.8, 0.7, 0.6, 0.5, 0.4};
@@ -74,12 +74,12 @@ struct PlannerSettings {
   bool whole_blocks = true;
   // How far the program's value may be from its own lower bound, as a share.
   double program_tolerance = 1e-4;
-  // What a plan pays, beside its time, for what may go otherwise than predicted: for each transfer, in
-  // latencies of the link, and for each second of replayed ops.
+  // Transfers and replays may take longer than predicted. Plans are compared by their time plus this price:
+  // for each transfer, in latencies of the link, and for each second of replayed ops.
   double transfer_risk = 0.1;
   double replay_price = 1e-3;
-  // What decides between choices that take the same time: seconds for each second of a transfer, and for
-  // having all bytes on the device for the whole step, in steps.
+  // These prices decide between choices that take the same time: seconds for each second of a transfer, and
+  // steps for having all bytes on the device for the whole step.
   double traffic_price = 1e-3;
   double occupancy_price = 1e-4;
 
@@ -119,14 +119,15 @@ struct PlanOptions {
   PlannerSettings settings{};                // of Policy::automatic
 };
 
-// A budget takes the fastest of all plans that fit into it. More memory of either kind never makes a plan
-// slower by more than PlannerSettings::close_enough, and every device budget from the minimum up is feasible.
+// A budget takes the fastest plan that is found among those that fit into it, and every device budget from
+// the minimum up is feasible. More memory makes a plan slower by no more than PlannerSettings::close_enough,
+// unless most_work and patience end the search before (docs/design.md, section 6).
 std::variant<Plan, Infeasible> make_plan(const Graph& graph, const Machine& machine, const Budget& budget,
                                          const PlanOptions& options = {});
 
 // The same question under many budgets, which share all plans that are made on the way. Keeps references:
 // graph and machine must outlive it. One thread at a time. Which budgets were asked before may change an
-// answer's time by PlannerSettings::close_enough at most.
+// answer's time by as much.
 class Planner {
  public:
   Planner(const Graph& graph, const Machine& machine, const PlanOptions& options = {});

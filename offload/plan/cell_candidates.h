@@ -1,4 +1,4 @@
-// What the plans of one cell (cells.h) are made from: choices whose schedules fit into it by their live
+// Candidates for the plans of one cell (cells.h): choices whose schedules fit into it by their live
 // bytes.
 #pragma once
 

@@ -2,9 +2,9 @@
 //
 // A *cell* is an amount of device memory and one of host memory, taken from a grid that depends on the graph
 // and the machine and on no budget. Each cell has plans of its own that fit into it, which are made when a
-// budget first asks for them. A budget takes the fastest plan of all cells that fit into it, so a larger one
-// never gets a slower plan: it has the same cells, and more. Cells are asked from the largest down, until the
-// lower bound of the next one says that no plan in less memory can be faster.
+// budget first asks for them. A budget takes the fastest plan of all cells that fit into it; a larger one has
+// the same cells, and more. Cells are asked from the largest down, until the lower bound of the next one says
+// that no plan in less memory can be faster, or limits of work end it (PlannerSettings).
 //
 // For one cell:
 // 1. Each variant (order of micro-batches, bucket size, kind of replays) has its residency program solved for
@@ -12,8 +12,7 @@
 //    few items, where a rounded share is much, single changes of each variant's best choices and pairs of
 //    them are tried, too.
 // 2. Choices are scheduled under the cell's cap, and the schedule's time is estimated.
-// 3. The schedules with the best estimates are placed, given their instructions, and simulated, until the
-// next
+// 3. The schedules with the best estimates are placed, given their instructions, and simulated, until the next
 //    estimate is no better than the best plan that the budget has.
 #pragma once
 
