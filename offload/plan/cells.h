@@ -12,7 +12,8 @@
 //    few items, where a rounded share is much, single changes of each variant's best choices and pairs of
 //    them are tried, too.
 // 2. Choices are scheduled under the cell's cap, and the schedule's time is estimated.
-// 3. The schedules with the best estimates are placed, given their instructions, and simulated, until the next
+// 3. The schedules with the best estimates are placed, given their instructions, and simulated, until the
+// next
 //    estimate is no better than the best plan that the budget has.
 #pragma once
 
