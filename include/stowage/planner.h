@@ -72,6 +72,10 @@ struct PlannerSettings {
   bool efficient_buckets = true;
   // Besides replays within half-blocks, replays of whole Transformer blocks.
   bool whole_blocks = true;
+  // Besides replays within units, replays within so many consecutive units as one, where at least this share of
+  // the activations' bytes crosses units.
+  std::vector<std::uint32_t> joined_units{3, 6};
+  double crossing_share = 0.25;
   // How far the program's value may be from its own lower bound, as a share.
   double program_tolerance = 1e-4;
   // Transfers and replays may take longer than predicted. Plans are compared by their time plus this price:

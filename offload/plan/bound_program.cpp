@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "offload/plan/bound_moments.h"
+#include "offload/plan/step_cuts.h"
 #include "src/graph/cost.h"
 
 namespace stowage {
@@ -40,6 +41,7 @@ class ProgramBuilder : private BoundMoments {
  public:
   ProgramBuilder(const Problem& problem, Bytes budget, BoundLinks links)
       : BoundMoments(problem), budget_(budget), sharing_(problem.sharing) {
+    if (ordered()) cuts_ = find_cuts(problem);
     if (links == BoundLinks::apart) sharing_.of_in = sharing_.of_out = 0;
     program_.bytes = std::max(1.0, static_cast<double>(std::min(budget, total_bytes())));
     for (const Moment& moment : moments_)
@@ -67,8 +69,10 @@ class ProgramBuilder : private BoundMoments {
   }
   void add_ops() {
     for (OpId op = 0; op < graph_.ops.size(); ++op)
-      if (graph_.op(op).phase != Phase::update)
+      if (graph_.op(op).phase != Phase::update) {
         add_op(op, in_front(op) ? program_.shares.fixed.front : program_.shares.fixed.back);
+        cuts_.add_op(op, in_front(op), op_seconds(graph_.op(op), machine()), program_.shares.fixed);
+      }
   }
   // Its time, and how much of it each link cannot use.
   // In: a transfer that moves bytes while the op runs is of no operand (the op has waited for those, and its
@@ -81,7 +85,7 @@ class ProgramBuilder : private BoundMoments {
   // two at once, lasts no less than bytes/rate + sum of max(0, c - room/rate). A replay is one more op of
   // backward. Bytes that stay for the whole step, rounding to the alignment and latencies only take from the
   // room or add to the time; what host updates delay, too. Groups (may_alias) are counted once.
-  void add_op(OpId op, std::array<double, share_lanes>& lanes) const {
+  void add_op(OpId op, ShareTimes& lanes) const {
     const double seconds = op_seconds(graph_.op(op), machine());
     lanes[share_compute] += seconds;
     if (budget_ == unlimited) return;
@@ -92,13 +96,13 @@ class ProgramBuilder : private BoundMoments {
     lanes[share_h2d] += idle(machine().h2d, sharing_.of_out, operand_bytes(op));
     lanes[share_d2h] += idle(machine().d2h, sharing_.of_in, bytes_of(groups(graph_.op(op).writes)));
   }
-  void add_in(Bytes bytes, std::array<double, share_lanes>& lanes) const {
+  void add_in(Bytes bytes, ShareTimes& lanes) const {
     const double seconds = static_cast<double>(bytes) / machine().h2d.bytes_per_second;
     lanes[share_h2d] += seconds;
     lanes[share_d2h] += seconds * sharing_.of_in;
     lanes[share_host] += static_cast<double>(bytes) * sharing_.host_seconds_per_byte;
   }
-  void add_out(Bytes bytes, std::array<double, share_lanes>& lanes) const {
+  void add_out(Bytes bytes, ShareTimes& lanes) const {
     const double seconds = static_cast<double>(bytes) / machine().d2h.bytes_per_second;
     lanes[share_d2h] += seconds;
     lanes[share_h2d] += seconds * sharing_.of_out;
@@ -151,6 +155,7 @@ class ProgramBuilder : private BoundMoments {
       held.front[share_host] += parameter.host_update;
     }
     add_out(parameter.gradient_bytes, held.back);
+    cuts_.add_host_update(id, parameter.host_update, static_cast<double>(parameter.gradient_bytes) / machine().d2h.bytes_per_second, held);
     ShareCost streamed = held;
     if (parameter.in_back) add_in(parameter.bytes, streamed.back);
     // In one load it is there from its first use to its last.
@@ -279,7 +284,7 @@ class ProgramBuilder : private BoundMoments {
         stay(id, group_bytes(id), cost, [&](OpId op) { return in_gap(op) && there(op); });
       return cost;
     };
-    const auto rebuild = [&](std::array<double, share_lanes>& lanes) {
+    const auto rebuild = [&](ShareTimes& lanes) {
       if (counts) add_rebuilding(gap.writer, gap.bytes, lanes);
     };
     const auto nowhere = [](OpId) { return false; };
@@ -338,7 +343,7 @@ class ProgramBuilder : private BoundMoments {
   }
   // Of the op, and of what it alone reads and backward does not: to keep or offload that instead of the
   // `bytes` that the op makes from it would save nothing, unless it is smaller.
-  void add_rebuilding(OpId op, Bytes bytes, std::array<double, share_lanes>& lanes) const {
+  void add_rebuilding(OpId op, Bytes bytes, ShareTimes& lanes) const {
     add_op(op, lanes);
     for (TensorId id : graph_.op(op).reads) {
       const OpId producer = producer_[id];
@@ -387,6 +392,7 @@ class ProgramBuilder : private BoundMoments {
 
   Bytes budget_;
   LaneSharing sharing_;
+  StepCuts cuts_;
   BoundProgram program_;
   std::vector<OpId> producer_;              // by tensor: the forward op that makes it
   std::vector<int> readers_;                // by tensor: forward ops

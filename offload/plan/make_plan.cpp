@@ -9,6 +9,7 @@
 #include "offload/plan/bound.h"
 #include "offload/plan/cells.h"
 #include "offload/plan/extreme_choices.h"
+#include "offload/plan/joined_units.h"
 #include "offload/plan/policies/policies.h"
 #include "stowage/planner.h"
 
@@ -200,11 +201,21 @@ class Planner::Parts {
     problems_ =
         automatic_problems(rebuilds_whole_blocks() ? blocks_ : graph_, machine_, options_, options_.replays);
     chosen_ = problems_.size();
+    if (!rebuilds_whole_blocks()) add_joined();
     if (rebuilds_whole_blocks() || !options_.settings.whole_blocks || blocks_.unit_names == graph_.unit_names)
       return problems_;
     for (Problem& problem : automatic_problems(blocks_, machine_, options_, Replays::whole_blocks))
       problems_.push_back(std::move(problem));
     return problems_;
+  }
+  // Of the graph in joined units, where that may save much.
+  void add_joined() {
+    if (graph_.micro_batches > 1 || crossing_share(problems_.front().items) < options_.settings.crossing_share)
+      return;
+    for (const std::uint32_t count : options_.settings.joined_units) {
+      joined_.push_back(std::make_unique<Graph>(with_joined_units(graph_, count)));
+      problems_.push_back(make_problem(*joined_.back(), machine_, {.target_bytes = options_.bucket_bytes}));
+    }
   }
   const Minimum& least() {
     if (!minimum_) {
@@ -266,6 +277,7 @@ class Planner::Parts {
   std::optional<Bytes> need_;
   std::optional<Problem> single_;
   Graph blocks_;  // with both halves of a block as one unit
+  std::vector<std::unique_ptr<Graph>> joined_;
   std::vector<Problem> problems_;
   std::size_t chosen_ = 0;  // of them, with the replays that the options say
   std::optional<Minimum> minimum_;

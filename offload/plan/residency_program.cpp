@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <sstream>
 #include <map>
 #include <tuple>
 
@@ -12,7 +14,7 @@
 namespace stowage {
 namespace {
 
-using Lanes = std::array<double, share_lanes>;
+using Lanes = ShareTimes;
 
 // Costs that differ in rounding alone are alike.
 double rough(double value) { return static_cast<double>(static_cast<float>(value)); }
@@ -52,14 +54,38 @@ ResidencyProgram::ResidencyProgram(const Problem& problem, const PlannerSettings
   const std::array<Uniform, 4> loads{
       uniform(LoadChoice::each_op, recompute), uniform(LoadChoice::each_unit, recompute),
       uniform(LoadChoice::held, recompute), uniform(LoadChoice::resident, recompute)};
-  find_moments(loads.front());
+  cuts_ = find_cuts(problem);
   find_fixed();
   choose_remade();
-  add_loads(loads);
-  add_items({loads.front(), uniform(LoadChoice::each_op, spill), uniform(LoadChoice::each_op, offload),
-             uniform(LoadChoice::each_op, keep)},
-            remade());
-  merge();
+  const std::array<Uniform, 4> stores{loads.front(), uniform(LoadChoice::each_op, spill), uniform(LoadChoice::each_op, offload),
+             uniform(LoadChoice::each_op, keep)};
+  const Uniform remade = this->remade();
+  std::vector<std::uint32_t> extra;
+  const auto build = [&] {
+    classes_.clear();
+    most_host_ = 0;
+    find_moments(loads.front(), extra);
+    add_loads(loads);
+    add_items(stores, remade);
+    merge();
+  };
+  build();
+  static const char* MID = getenv("MID") ? getenv("MID") : "0.1,0.3,0.6";
+  std::stringstream in(MID);
+  std::string word;
+  while (std::getline(in, word, ',')) {
+    const double mid = atof(word.c_str());
+    const Bytes low = serial_peak_bytes(loads.front().draft, problem_.layout), high = serial_peak_bytes(loads.back().draft, problem_.layout) + low;
+    const Uniform of = lifetimes_of(round(solve(low + static_cast<Bytes>(mid * static_cast<double>(high - low)), unlimited), Rounding::forward));
+    const std::vector<double> live = live_bytes(of.draft, problem_.layout);
+    std::uint32_t most = 0;
+    for (std::uint32_t stage = 0; stage < stages_; ++stage)
+      if (live[static_cast<std::size_t>(of.peaks[stage])] > live[static_cast<std::size_t>(of.peaks[most])]) most = stage;
+    if (getenv("SHOW")) std::fprintf(stderr, "mid %.2f stage %u of %u\n", mid, most, stages_);
+    if (std::find(extra.begin(), extra.end(), most) != extra.end()) continue;
+    extra.push_back(most);
+    build();
+  }
 }
 
 ResidencyProgram::Uniform ResidencyProgram::uniform(LoadChoice load, ActivationChoice activation) const {
@@ -116,26 +142,28 @@ void ResidencyProgram::for_live_stages(const Uniform& of, const DraftLifetime& l
 
 // Of each of as many equal runs of stages those with about the most live bytes; and the most bytes that
 // nothing decides about.
-void ResidencyProgram::find_moments(const Uniform& lowest) {
+void ResidencyProgram::find_moments(const Uniform& lowest, const std::vector<std::uint32_t>& extra) {
   stages_ = static_cast<std::uint32_t>(lowest.peaks.size());
   const std::size_t count = std::min<std::size_t>(settings_.memory_moments, stages_);
   const std::vector<double> live = live_bytes(lowest.draft, problem_.layout);
   const auto peak_of = [&](std::uint32_t stage) {
     return live[static_cast<std::size_t>(lowest.peaks[stage])];
   };
-  moment_of_.assign(stages_, no_id);
-  stages_of_.assign(count, 0);
+  moments_of_.assign(stages_, {});
+  stages_of_.assign(count + extra.size(), 1);
   for (std::uint32_t m = 0; m < count; ++m) {
     const auto begin = static_cast<std::uint32_t>(m * stages_ / count);
     const auto end = static_cast<std::uint32_t>((m + std::size_t{1}) * stages_ / count);
     double most = 0;
     for (std::uint32_t stage = begin; stage < end; ++stage) most = std::max(most, peak_of(stage));
+    stages_of_[m] = 0;
     for (std::uint32_t stage = begin; stage < end; ++stage)
       if (peak_of(stage) >= settings_.alike_stages * most) {
-        moment_of_[stage] = m;
+        moments_of_[stage].push_back(m);
         ++stages_of_[m];
       }
   }
+  for (std::size_t e = 0; e < extra.size(); ++e) moments_of_[extra[e]].push_back(static_cast<std::uint32_t>(count + e));
   const std::vector<std::uint8_t> decided = this->decided();
   std::vector<double> undecided(stages_, 0);
   for (const DraftLifetime& lifetime : lowest.draft.lifetimes)
@@ -143,10 +171,9 @@ void ResidencyProgram::find_moments(const Uniform& lowest) {
       for_live_stages(lowest, lifetime, [&](std::uint32_t stage) {
         undecided[stage] += static_cast<double>(problem_.layout.buckets[lifetime.bucket].bytes);
       });
-  base_.assign(count, 0);
+  base_.assign(stages_of_.size(), 0);
   for (std::uint32_t stage = 0; stage < stages_; ++stage)
-    if (moment_of_[stage] != no_id)
-      base_[moment_of_[stage]] = std::max(base_[moment_of_[stage]], undecided[stage]);
+    for (const std::uint32_t m : moments_of_[stage]) base_[m] = std::max(base_[m], undecided[stage]);
 }
 
 bool ResidencyProgram::in_front(const SequenceStep& step) const {
@@ -168,7 +195,7 @@ void ResidencyProgram::find_fixed() {
     const Op& description = graph.op(op);
     const double seconds = op_seconds(description, *problem_.machine);
     if (description.phase != Phase::update)
-      (in_front({op, false}) ? fixed_.front : fixed_.back)[share_compute] += seconds;
+{      (in_front({op, false}) ? fixed_.front : fixed_.back)[share_compute] += seconds; cuts_.add_op(op, in_front({op, false}), seconds, fixed_); }
     for (TensorId id : description.writes) {
       if (description.phase == Phase::forward) producer_[id] = op;
       if (description.phase != Phase::update || graph.tensor(id).kind != TensorKind::parameter) continue;
@@ -199,7 +226,7 @@ void ResidencyProgram::add_bucket(BucketId bucket, const Uniform& of, ShareCost&
     add_prices(cost, lifetime.prefetched + lifetime.offloaded);
     for_live_stages(of, lifetime, [&](std::uint32_t stage) {
       if (stage >= stages_) return;  // updates of residents
-      if (const std::uint32_t m = moment_of_[stage]; m != no_id)
+      for (const std::uint32_t m : moments_of_[stage])
         cost.memory[m] += static_cast<double>(bytes) / stages_of_[m];
       cost.price +=
           settings_.occupancy_price * step_seconds_ * static_cast<double>(bytes) / total_bytes_ / stages_;
@@ -212,13 +239,16 @@ void ResidencyProgram::add_prices(ShareCost& cost, double transfers) const {
   cost.price += transfers * settings_.transfer_risk * problem_.machine->h2d.latency_seconds;
 }
 
-void ResidencyProgram::share_lanes(ShareCost& cost) const {
+// `first`: the first op that uses what moves.
+void ResidencyProgram::share_lanes(OpId first, ShareCost& cost) const {
   const LaneSharing& sharing = problem_.sharing;
   for (Lanes* lanes : {&cost.front, &cost.back}) {
     const double in = (*lanes)[share_h2d], out = (*lanes)[share_d2h];
-    (*lanes)[share_host] +=
+    const double host =
         (in * problem_.machine->h2d.bytes_per_second + out * problem_.machine->d2h.bytes_per_second) *
         sharing.host_seconds_per_byte;
+    (*lanes)[share_host] += host;
+    if (lanes == &cost.front) cuts_.add_before(first, host, cost);
     (*lanes)[share_h2d] += out * sharing.of_out;
     (*lanes)[share_d2h] += in * sharing.of_in;
     cost.price += settings_.traffic_price * (in + out);
@@ -243,7 +273,9 @@ void ResidencyProgram::add_loads(const std::array<Uniform, 4>& drafts) {
       }
       (resident ? cost.front[share_compute] : cost.front[share_host]) +=
           resident ? update_[id] : host_update_[id];
-      share_lanes(cost);
+      if (!resident) for (const BucketTensor& of : problem_.layout.buckets[id].tensors)
+        if (highest == LoadChoice::resident) cuts_.add_host_update(of.tensor, host_update_[id] * double(problem_.graph->tensor(of.tensor).bytes()) / double(problem_.layout.buckets[id].bytes), double(problem_.graph->tensor(of.tensor).bytes()) / problem_.machine->d2h.bytes_per_second, cost);
+      share_lanes(cuts_.first_read[problem_.layout.buckets[id].tensors.front().tensor], cost);
       of.options.push_back(cost);
       of.levels.push_back(static_cast<std::uint8_t>(level));
     }
@@ -320,7 +352,7 @@ void ResidencyProgram::add_items(const std::array<Uniform, 4>& drafts, const Uni
     if (remade_[i]) {
       ShareCost cost;
       for (BucketId bucket : item.buckets) add_bucket(bucket, remade, cost);
-      share_lanes(cost);
+      share_lanes(item.writer, cost);
       for (const SequenceStep& step : remade.draft.sequence)
         if (step.recompute && step.op == item.remaker)
           cost.back[share_compute] += op_seconds(problem_.graph->op(step.op), *problem_.machine);
@@ -338,7 +370,7 @@ void ResidencyProgram::add_items(const std::array<Uniform, 4>& drafts, const Uni
       if (choice == ActivationChoice::spill && (item.rebuildable || !settings_.spills)) continue;
       ShareCost cost;
       for (BucketId bucket : item.buckets) add_bucket(bucket, *draft, cost);
-      share_lanes(cost);
+      share_lanes(item.writer, cost);
       add(choice, cost);
     }
     classes_.push_back(std::move(of));
@@ -415,7 +447,11 @@ ResidencyProgram::Mixture ResidencyProgram::solve_for(const std::vector<double>&
     answer.shares[fixed->of].assign(classes_[fixed->of].options.size(), 0);
     answer.shares[fixed->of][fixed->option] = 1;
   }
-  return {answer.value / second, answer.fits, std::move(answer.shares)};
+  ShareCost use = fixed_;
+  for (std::size_t c = 0; c < classes_.size(); ++c)
+    for (std::size_t o = 0; o < classes_[c].options.size(); ++o)
+      use.add(classes_[c].options[o], answer.shares[c][o] * static_cast<double>(classes_[c].members.size()));
+  return {answer.value / second, answer.fits, std::move(answer.shares), use, room};
 }
 
 std::vector<ResidencyProgram::Fixed> ResidencyProgram::divided(const Mixture& mixture, Bytes device) const {
@@ -439,32 +475,56 @@ std::vector<ResidencyProgram::Fixed> ResidencyProgram::divided(const Mixture& mi
 
 Choices ResidencyProgram::round(const Mixture& mixture, Rounding rounding) const {
   struct Turn {
-    std::size_t kind = 0;
     const Member* member = nullptr;
     std::size_t of = 0;
   };
   std::vector<Turn> turns;
   for (std::size_t c = 0; c < classes_.size(); ++c)
-    for (const Member& member : classes_[c].members) turns.push_back({classes_[c].kind, &member, c});
+    for (const Member& member : classes_[c].members) turns.push_back({&member, c});
   std::sort(turns.begin(), turns.end(), [&](const Turn& a, const Turn& b) {
-    const bool earlier =
-        std::tuple(a.member->position, a.member->index) < std::tuple(b.member->position, b.member->index);
-    const bool later =
-        std::tuple(b.member->position, b.member->index) < std::tuple(a.member->position, a.member->index);
-    if (a.kind != b.kind) return a.kind < b.kind;
-    return rounding == Rounding::forward ? earlier : later;
+    const auto key = [](const Turn& t) { return std::tuple(t.member->position, t.member->is_activation, t.member->index); };
+    return rounding == Rounding::forward ? key(a) < key(b) : key(b) < key(a);
   });
+  static const double W = getenv("RW") ? atof(getenv("RW")) : 1, WL = getenv("RL") ? atof(getenv("RL")) : 1, WO = getenv("RO") ? atof(getenv("RO")) : 0.01;
+  const std::size_t rows = base_.size() + 1;
+  // How far what is decided exceeds the mixture, less what the mixture leaves free.
+  ShareCost excess;
+  const auto [front, back] = std::pair(*std::max_element(mixture.use.front.begin(), mixture.use.front.end()), *std::max_element(mixture.use.back.begin(), mixture.use.back.end()));
+  for (std::size_t l = 0; l < share_rows; ++l) {
+    excess.front[l] = mixture.use.front[l] - front;
+    excess.back[l] = mixture.use.back[l] - back;
+  }
+  for (std::size_t r = 0; r < rows; ++r) excess.memory[r] = std::min(0.0, mixture.use.memory[r] - mixture.room[r]);
+  const double byte = 1 / std::max(1.0, *std::max_element(mixture.room.begin(), mixture.room.end() - 1)), second = 1 / std::max(1e-12, front + back);
+  const auto hinge = [](double x) { return x > 0 ? x * x : 0; };
+  const auto badness = [&](const ShareCost& cost) {
+    double sum = 0;
+    for (std::size_t l = 0; l < share_rows; ++l) sum += WL * (hinge(cost.front[l] * second) + hinge(cost.back[l] * second));
+    for (std::size_t r = 0; r < rows; ++r) sum += W * hinge(cost.memory[r] * byte);
+    return sum;
+  };
   Choices choices = lowest_choices(problem_);
-  std::vector<double> owed;  // by option, of the kind at hand
-  for (std::size_t t = 0; t < turns.size(); ++t) {
-    const std::vector<double>& shares = mixture.shares[turns[t].of];
-    if (t == 0 || turns[t].kind != turns[t - 1].kind) owed.assign(shares.size(), 0);
-    for (std::size_t o = 0; o < shares.size(); ++o) owed[o] += shares[o];
-    std::size_t most = 0;
-    for (std::size_t o = 1; o < owed.size(); ++o)
-      if (owed[o] > owed[most] + 1e-9) most = o;
-    owed[most] -= 1;
-    set(*turns[t].member, classes_[turns[t].of].levels[most], choices);
+  std::vector<std::vector<double>> owed(classes_.size());
+  for (const Turn& turn : turns) {
+    const std::vector<double>& shares = mixture.shares[turn.of];
+    std::vector<double>& due = owed[classes_[turn.of].kind];
+    due.resize(shares.size());
+    const auto& options = classes_[turn.of].options;
+    for (std::size_t o = 0; o < shares.size(); ++o) { due[o] += shares[o]; excess.add(options[o], -shares[o]); }
+    double least = 0;
+    std::size_t best = shares.size();
+    ShareCost after;
+    for (std::size_t o = 0; o < shares.size(); ++o) {
+      if (shares[o] < 1e-6) continue;
+      ShareCost with = excess;
+      with.add(options[o], 1);
+      double mine = 0; for (std::size_t r = 0; r + 1 < rows; ++r) mine = std::max(mine, options[o].memory[r] * byte);
+      const double score = badness(with) - WO * (due[o]);
+      if (best == shares.size() || score < least) { least = score; best = o; after = with; }
+    }
+    excess = after;
+    due[best] -= 1;
+    set(*turn.member, classes_[turn.of].levels[best], choices);
   }
   return choices;
 }

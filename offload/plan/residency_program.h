@@ -18,6 +18,7 @@
 
 #include "offload/plan/candidate.h"
 #include "offload/plan/share_program.h"
+#include "offload/plan/step_cuts.h"
 
 namespace stowage {
 
@@ -34,6 +35,8 @@ class ResidencyProgram {
     double seconds = 0;                       // of a step whose lanes overlap perfectly
     bool fits = false;                        // in both rooms
     std::vector<std::vector<double>> shares;  // by class and option
+    ShareCost use;                            // of all shares
+    std::vector<double> room;                 // by moment, then of the host
   };
   // An item that must have this choice.
   struct Fixed {
@@ -76,7 +79,7 @@ class ResidencyProgram {
 
   Uniform uniform(LoadChoice load, ActivationChoice activation) const;
   Uniform lifetimes_of(const Choices& choices) const;
-  void find_moments(const Uniform& lowest);
+  void find_moments(const Uniform& lowest, const std::vector<std::uint32_t>& extra);
   std::vector<std::uint8_t> decided() const;
   template <typename Function>
   static void for_live_stages(const Uniform& of, const DraftLifetime& lifetime, Function&& function);
@@ -88,7 +91,7 @@ class ResidencyProgram {
   void merge();
   bool in_front(const SequenceStep& step) const;
   void add_bucket(BucketId bucket, const Uniform& of, ShareCost& cost) const;
-  void share_lanes(ShareCost& cost) const;
+  void share_lanes(OpId first, ShareCost& cost) const;
   void add_prices(ShareCost& cost, double transfers) const;
   double seconds_to_rebuild(OpId op) const;
   Mixture solve_for(const std::vector<double>& room, double seconds_weight, double host_weight,
@@ -98,8 +101,9 @@ class ResidencyProgram {
   const Problem& problem_;
   const PlannerSettings& settings_;
   Bytes most_host_ = 0;
+  StepCuts cuts_;
   ShareCost fixed_;
-  std::vector<std::uint32_t> moment_of_;      // by stage; no_id: its bytes do not count
+  std::vector<std::vector<std::uint32_t>> moments_of_;  // by stage
   std::vector<std::uint32_t> stages_of_;      // by moment: how many
   std::vector<double> base_;                  // by moment: live bytes that nothing decides about
   std::vector<double> host_update_, update_;  // by parameter bucket: seconds on the host, on the device

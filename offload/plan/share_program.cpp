@@ -11,7 +11,7 @@ namespace stowage {
 namespace {
 
 constexpr std::size_t phases = 2;
-constexpr std::size_t lane_rows = phases * share_lanes;
+constexpr std::size_t lane_rows = phases * share_rows;
 constexpr double epsilon = 1e-11;
 
 // By row of the master: the lanes of forward's side, of backward's, rows of memory, and last that the columns
@@ -72,7 +72,7 @@ class Decomposition {
     if (column >= first_answer()) return answers_[column - first_answer()].entries;
     Row entries(rows_, 0);
     if (column < phases)
-      std::fill_n(entries.begin() + static_cast<std::ptrdiff_t>(column * share_lanes), share_lanes, -1.0);
+      std::fill_n(entries.begin() + static_cast<std::ptrdiff_t>(column * share_rows), share_rows, -1.0);
     else if (column < first_lack())
       entries[column - first_slack()] = 1;
     else
@@ -82,7 +82,7 @@ class Decomposition {
 
   static double seconds_of(const ShareCost& cost) {
     double sum = cost.price;
-    for (std::size_t l = 0; l < share_lanes; ++l) sum += cost.front[l] + cost.back[l];
+    for (std::size_t l = 0; l < share_rows; ++l) sum += cost.front[l] + cost.back[l];
     return sum;
   }
   Answer column_of(std::vector<std::uint8_t> chosen) const {
@@ -91,7 +91,7 @@ class Decomposition {
       sum.add(program_.decisions[d].options[chosen[d]], program_.decisions[d].count);
     Answer answer{std::move(chosen), Row(rows_), sum.price};
     std::copy(sum.front.begin(), sum.front.end(), answer.entries.begin());
-    std::copy(sum.back.begin(), sum.back.end(), answer.entries.begin() + share_lanes);
+    std::copy(sum.back.begin(), sum.back.end(), answer.entries.begin() + share_rows);
     std::copy_n(sum.memory.begin(), memory_rows_, answer.entries.begin() + lane_rows);
     answer.entries.back() = 1;
     return answer;
@@ -112,8 +112,8 @@ class Decomposition {
     basis_.resize(rows_);
     for (std::size_t row = 0; row + 1 < rows_; ++row) basis_[row] = first_slack() + row;
     for (std::size_t phase = 0; phase < phases; ++phase) {
-      const auto begin = first.begin() + static_cast<std::ptrdiff_t>(phase * share_lanes);
-      basis_[static_cast<std::size_t>(std::max_element(begin, begin + share_lanes) - first.begin())] = phase;
+      const auto begin = first.begin() + static_cast<std::ptrdiff_t>(phase * share_rows);
+      basis_[static_cast<std::size_t>(std::max_element(begin, begin + share_rows) - first.begin())] = phase;
     }
     for (std::size_t m = 0; m < memory_rows_; ++m)
       if (first[lane_rows + m] > program_.room[m]) basis_[lane_rows + m] = first_lack() + m;
@@ -173,8 +173,8 @@ class Decomposition {
     if (column >= first_answer()) return value_of(answers_[column - first_answer()].entries);
     if (column >= first_lack()) return -worth_[lane_rows + column - first_lack()];
     if (column >= first_slack()) return worth_[column - first_slack()];
-    const auto begin = worth_.begin() + static_cast<std::ptrdiff_t>(column * share_lanes);
-    return -std::accumulate(begin, begin + share_lanes, 0.0);
+    const auto begin = worth_.begin() + static_cast<std::ptrdiff_t>(column * share_rows);
+    return -std::accumulate(begin, begin + share_rows, 0.0);
   }
   double value() const {
     double sum = 0;
@@ -238,16 +238,16 @@ class Decomposition {
     for (std::size_t i = 0; i + 1 < rows_; ++i) at[i] = std::max(0.0, -worth_[i]);
     for (std::size_t phase = 0; phase < phases; ++phase) {
       double sum = 0;
-      for (std::size_t l = 0; l < share_lanes; ++l) sum += at[phase * share_lanes + l];
+      for (std::size_t l = 0; l < share_rows; ++l) sum += at[phase * share_rows + l];
       if (sum <= 1) continue;
-      for (std::size_t l = 0; l < share_lanes; ++l) at[phase * share_lanes + l] /= sum;
+      for (std::size_t l = 0; l < share_rows; ++l) at[phase * share_rows + l] /= sum;
     }
     return at;
   }
   double price_of(const ShareCost& cost, const Row& at) const {
     double sum = cost.price;
-    for (std::size_t l = 0; l < share_lanes; ++l)
-      sum += at[l] * cost.front[l] + at[share_lanes + l] * cost.back[l];
+    for (std::size_t l = 0; l < share_rows; ++l)
+      sum += at[l] * cost.front[l] + at[share_rows + l] * cost.back[l];
     for (std::size_t m = 0; m < memory_rows_; ++m) sum += at[lane_rows + m] * cost.memory[m];
     return sum;
   }
@@ -267,14 +267,11 @@ class Decomposition {
     }
     return column_of(std::move(chosen));
   }
-  // The bound that the cheapest answer gives, and the lane that it counts most of.
+  // The bound that the cheapest answer gives.
   void look_at(const Answer& cheapest, ShareAnswer& answer) const {
     const Row at = multipliers();
     double sum = cheapest.price;
-    std::array<double, share_lanes> counted{};
-    for (std::size_t l = 0; l < share_lanes; ++l)
-      counted[l] = at[l] * cheapest.entries[l] + at[share_lanes + l] * cheapest.entries[share_lanes + l];
-    for (double part : counted) sum += part;
+    for (std::size_t row = 0; row < lane_rows; ++row) sum += at[row] * cheapest.entries[row];
     for (std::size_t m = 0; m < memory_rows_; ++m)
       sum += at[lane_rows + m] * (cheapest.entries[lane_rows + m] - program_.room[m]);
     answer.bound = std::max(answer.bound, sum);
@@ -292,9 +289,11 @@ class Decomposition {
       if (basis_[i] < first_answer()) continue;
       const Answer& of = answers_[basis_[i] - first_answer()];
       for (std::size_t d = 0; d < of.chosen.size(); ++d) answer.shares[d][of.chosen[d]] += level;
-      for (std::size_t l = 0; l < share_lanes; ++l)
-        counted[l] -=
-            level * (worth_[l] * of.entries[l] + worth_[share_lanes + l] * of.entries[share_lanes + l]);
+      for (std::size_t row = 0; row < share_rows; ++row) {
+        const bool is_lane = row < share_lanes;
+        counted[is_lane ? row : share_host] -= level * worth_[row] * of.entries[row];
+        counted[is_lane ? row : share_d2h] -= level * worth_[share_rows + row] * of.entries[share_rows + row];
+      }
     }
     answer.binding =
         static_cast<ShareLane>(std::max_element(counted.begin(), counted.end()) - counted.begin());
@@ -314,7 +313,7 @@ class Decomposition {
 }  // namespace
 
 void ShareCost::add(const ShareCost& other, double times) {
-  for (std::size_t l = 0; l < share_lanes; ++l) {
+  for (std::size_t l = 0; l < share_rows; ++l) {
     front[l] += times * other.front[l];
     back[l] += times * other.back[l];
   }

@@ -2,7 +2,7 @@
 // busiest lane of each phase has least to do and all fit into memory.
 //
 //   minimise  front + back + sum of prices
-//   where     on each lane the work of a phase is at most `front` or `back` seconds,
+//   where     on each lane, and at each cut, the work of a phase is at most `front` or `back` seconds,
 //             each row of memory holds at most its room,
 //             and the shares of a decision's options come to one.
 //
@@ -20,12 +20,17 @@
 namespace stowage {
 
 enum ShareLane : std::size_t { share_compute, share_h2d, share_d2h, share_host, share_lanes };
-inline constexpr std::size_t most_memory_rows = 20;
+// A phase's length is also counted in two pieces, one behind the other, in so many ways (step_cuts.h).
+inline constexpr std::size_t share_cuts = 4;
+inline constexpr std::size_t share_rows = share_lanes + share_cuts;
+// By lane, then by cut.
+using ShareTimes = std::array<double, share_rows>;
+inline constexpr std::size_t most_memory_rows = 24;
 using ShareMemory = std::array<double, most_memory_rows>;
 
 // In units of about one: seconds and bytes as parts of what the program is about.
 struct ShareCost {
-  std::array<double, share_lanes> front{}, back{};
+  ShareTimes front{}, back{};
   ShareMemory memory{};
   double price = 0;  // on top of the time
   void add(const ShareCost& other, double times);

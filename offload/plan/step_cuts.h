@@ -1,0 +1,31 @@
+// Ops at which a phase of the step is counted in two pieces, one behind the other.
+//
+// No op of forward runs before the host has updated all parameters that it or an op before it reads. So the
+// step's front is no shorter than those updates and the ops behind it together, whichever op it is. And its
+// back is no shorter than the ops before one of backward's and the way to the host of gradients that are made
+// from there on. The ops of most such pieces are looked for with all parameters on the host, or some share.
+#pragma once
+
+#include <vector>
+
+#include "offload/plan/candidate.h"
+#include "offload/plan/share_program.h"
+
+namespace stowage {
+
+struct StepCuts {
+  // Program order is the plan's: without that there are none. At most share_cuts each.
+  std::vector<OpId> front, back;
+  // By tensor, of parameters: the first op that reads it, and the one that makes its final gradient.
+  std::vector<OpId> first_read, gradient_op;
+
+  // Adds what comes behind the cuts of the front, and before those of the back.
+  void add_op(OpId op, bool in_front, double seconds, ShareCost& fixed) const;
+  // Adds what the host does before the cuts of the front that stand at `op` or behind it.
+  void add_before(OpId op, double seconds, ShareCost& cost) const;
+  // Adds what stands before the cuts of the front, and behind those of the back.
+  void add_host_update(TensorId parameter, double update, double offload, ShareCost& cost) const;
+};
+StepCuts find_cuts(const Problem& problem);
+
+}  // namespace stowage
