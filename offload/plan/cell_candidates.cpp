@@ -61,8 +61,7 @@ class CandidateFinder {
 
  private:
   void add_rounded(const CellVariant& variant, const ResidencyProgram::Mixture& mixture) {
-    add(*variant.problem, variant.program.round(mixture, Rounding::forward));
-    if (settings_.both_roundings) add(*variant.problem, variant.program.round(mixture, Rounding::backward));
+    add(*variant.problem, variant.program.round(mixture));
   }
   // False for choices that are known already, or do not fit.
   bool add(const Problem& problem, Choices choices) {

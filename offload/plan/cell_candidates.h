@@ -29,10 +29,6 @@ struct CellCandidate {
   Bytes serial_bytes = 0;  // live bytes that no cap lowers
 };
 
-inline Bytes share_of(Bytes bytes, double share) {
-  return static_cast<Bytes>(share * static_cast<double>(bytes));
-}
-
 // The best estimate first, or the fewest host bytes. `sketches`: schedules that were made for it.
 std::vector<CellCandidate> find_candidates(const std::vector<std::unique_ptr<CellVariant>>& variants,
                                            const CellSize& size, const PlannerSettings& settings,

@@ -2,420 +2,79 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <sstream>
+#include <limits>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "offload/plan/extreme_choices.h"
-#include "offload/plan/lane_sharing.h"
-#include "src/graph/cost.h"
 
 namespace stowage {
 namespace {
 
-using Lanes = ShareTimes;
+constexpr double least_share = 1e-6;  // that counts
 
-// Costs that differ in rounding alone are alike.
-double rough(double value) { return static_cast<double>(static_cast<float>(value)); }
-
-void append(const Lanes& lanes, std::vector<double>& key) {
-  for (const double seconds : lanes) key.push_back(rough(seconds));
-}
-
-// By position, serially.
-std::vector<double> live_bytes(const Draft& draft, const BucketLayout& layout) {
-  std::vector<double> live(draft.sequence.size() + 1, 0);
-  for (const DraftLifetime& lifetime : draft.lifetimes) {
-    live[static_cast<std::size_t>(lifetime.first)] +=
-        static_cast<double>(layout.buckets[lifetime.bucket].bytes);
-    live[static_cast<std::size_t>(lifetime.last)] -=
-        static_cast<double>(layout.buckets[lifetime.bucket].bytes);
+// How far what is decided exceeds the mixture in each row, less what the mixture leaves free there.
+class Excess {
+ public:
+  explicit Excess(const ResidencyProgram::Mixture& mixture)
+      : rows_(mixture.room.size()), byte_(1 / std::max(1.0, *std::max_element(mixture.room.begin(), mixture.room.end() - 1))) {
+    double step = 0;
+    for (auto [times, use] : {std::pair(&at_.front, &mixture.use.front), std::pair(&at_.back, &mixture.use.back)}) {
+      const double length = *std::max_element(use->begin(), use->end());
+      for (std::size_t row = 0; row < share_rows; ++row) (*times)[row] = (*use)[row] - length;
+      step += length;
+    }
+    second_ = 1 / std::max(1e-12, step);
+    for (std::size_t row = 0; row < rows_; ++row)
+      at_.memory[row] = std::min(0.0, mixture.use.memory[row] - mixture.room[row]);
   }
-  for (std::size_t p = 1; p < live.size(); ++p) live[p] += live[p - 1];
-  return live;
-}
-
-// Of each parameter bucket: its own bucket, that of its gradients and that of its optimizer state.
-std::vector<std::vector<BucketId>> with_dependents(const BucketLayout& layout) {
-  std::vector<std::vector<BucketId>> buckets(layout.buckets.size());
-  for (BucketId id = 0; id < layout.buckets.size(); ++id) {
-    buckets[id].push_back(id);
-    if (layout.parameters_of[id] != no_id) buckets[layout.parameters_of[id]].push_back(id);
+  void expect(const DecisionClasses::Class& of, const std::vector<double>& shares) {
+    for (std::size_t o = 0; o < shares.size(); ++o)
+      if (shares[o] > 0) at_.add(of.options[o], -shares[o]);
   }
-  return buckets;
-}
+  void take(const ShareCost& option) { at_.add(option, 1); }
+  // Squares of the excess in all rows, as parts of the step's time and of the memory, if this is taken.
+  double with(const ShareCost& option) const {
+    double sum = 0;
+    for (std::size_t row = 0; row < share_rows; ++row)
+      sum += square((at_.front[row] + option.front[row]) * second_) + square((at_.back[row] + option.back[row]) * second_);
+    for (std::size_t row = 0; row < rows_; ++row) sum += square((at_.memory[row] + option.memory[row]) * byte_);
+    return sum;
+  }
+
+ private:
+  static double square(double excess) { return excess > 0 ? excess * excess : 0; }
+
+  ShareCost at_;
+  std::size_t rows_;
+  double byte_, second_ = 1;
+};
 
 }  // namespace
 
 ResidencyProgram::ResidencyProgram(const Problem& problem, const PlannerSettings& settings)
-    : problem_(problem), settings_(settings) {
-  using enum ActivationChoice;
-  const std::array<Uniform, 4> loads{
-      uniform(LoadChoice::each_op, recompute), uniform(LoadChoice::each_unit, recompute),
-      uniform(LoadChoice::held, recompute), uniform(LoadChoice::resident, recompute)};
-  cuts_ = find_cuts(problem);
-  find_fixed();
-  choose_remade();
-  const std::array<Uniform, 4> stores{loads.front(), uniform(LoadChoice::each_op, spill), uniform(LoadChoice::each_op, offload),
-             uniform(LoadChoice::each_op, keep)};
-  const Uniform remade = this->remade();
-  std::vector<std::uint32_t> extra;
-  const auto build = [&] {
-    classes_.clear();
-    most_host_ = 0;
-    find_moments(loads.front(), extra);
-    add_loads(loads);
-    add_items(stores, remade);
-    merge();
-  };
-  build();
-  static const char* MID = getenv("MID") ? getenv("MID") : "0.1,0.3,0.6";
-  std::stringstream in(MID);
-  std::string word;
-  while (std::getline(in, word, ',')) {
-    const double mid = atof(word.c_str());
-    const Bytes low = serial_peak_bytes(loads.front().draft, problem_.layout), high = serial_peak_bytes(loads.back().draft, problem_.layout) + low;
-    const Uniform of = lifetimes_of(round(solve(low + static_cast<Bytes>(mid * static_cast<double>(high - low)), unlimited), Rounding::forward));
-    const std::vector<double> live = live_bytes(of.draft, problem_.layout);
-    std::uint32_t most = 0;
-    for (std::uint32_t stage = 0; stage < stages_; ++stage)
-      if (live[static_cast<std::size_t>(of.peaks[stage])] > live[static_cast<std::size_t>(of.peaks[most])]) most = stage;
-    if (getenv("SHOW")) std::fprintf(stderr, "mid %.2f stage %u of %u\n", mid, most, stages_);
-    if (std::find(extra.begin(), extra.end(), most) != extra.end()) continue;
-    extra.push_back(most);
-    build();
+    : problem_(problem), settings_(settings), classes_(problem, settings) {
+  const Bytes least = classes_.memory().serial_bytes(0);
+  const Bytes most = least + classes_.memory().serial_bytes(static_cast<std::size_t>(LoadChoice::resident));
+  for (const double share : settings.refined) {
+    const Mixture mixture = solve(least + share_of(most - least, share), unlimited);
+    classes_.refine(mixture.shares, round(mixture));
   }
-}
-
-ResidencyProgram::Uniform ResidencyProgram::uniform(LoadChoice load, ActivationChoice activation) const {
-  Choices choices = lowest_choices(problem_);
-  for (BucketId id = 0; id < choices.loads.size(); ++id)
-    choices.loads[id] = std::min(load, highest_load(problem_, id));
-  for (const ActivationItem& item : problem_.items)
-    if (item.rebuildable || activation != ActivationChoice::recompute) choose(item, activation, choices);
-  return lifetimes_of(choices);
-}
-
-// With all values made anew that cross units and may be, and the others kept.
-ResidencyProgram::Uniform ResidencyProgram::remade() const {
-  Choices choices = lowest_choices(problem_);
-  for (std::size_t i = 0; i < problem_.items.size(); ++i)
-    choose(problem_.items[i], remade_[i] ? ActivationChoice::recompute : ActivationChoice::keep, choices);
-  return lifetimes_of(choices);
-}
-
-ResidencyProgram::Uniform ResidencyProgram::lifetimes_of(const Choices& choices) const {
-  Uniform of;
-  of.draft = Sketcher(problem_, choices).serial().draft;
-  of.stages = of.draft.stages(*problem_.graph);
-  of.of_bucket.resize(problem_.layout.buckets.size());
-  for (LifetimeId id = 0; id < of.draft.lifetimes.size(); ++id)
-    of.of_bucket[of.draft.lifetimes[id].bucket].push_back(id);
-  const std::vector<double> live = live_bytes(of.draft, problem_.layout);
-  for (std::size_t p = 0; p < of.stages.size(); ++p) {
-    if (of.stages[p] == of.peaks.size()) of.peaks.push_back(static_cast<Position>(p));
-    if (live[p] > live[static_cast<std::size_t>(of.peaks.back())]) of.peaks.back() = static_cast<Position>(p);
-  }
-  return of;
-}
-
-// Buckets that some decision is about.
-std::vector<std::uint8_t> ResidencyProgram::decided() const {
-  std::vector<std::uint8_t> decided(problem_.layout.buckets.size(), 0);
-  for (BucketId id = 0; id < decided.size(); ++id)
-    decided[id] =
-        highest_load(problem_, id) != LoadChoice::each_op || problem_.layout.parameters_of[id] != no_id;
-  for (const ActivationItem& item : problem_.items)
-    for (BucketId bucket : item.buckets) decided[bucket] = 1;
-  return decided;
-}
-
-// Stages at whose peak the lifetime is there.
-template <typename Function>
-void ResidencyProgram::for_live_stages(const Uniform& of, const DraftLifetime& lifetime,
-                                       Function&& function) {
-  const auto first = std::lower_bound(of.peaks.begin(), of.peaks.end(), lifetime.first);
-  const auto last = std::lower_bound(first, of.peaks.end(), lifetime.last);
-  for (auto peak = first; peak != last; ++peak) function(static_cast<std::uint32_t>(peak - of.peaks.begin()));
-}
-
-// Of each of as many equal runs of stages those with about the most live bytes; and the most bytes that
-// nothing decides about.
-void ResidencyProgram::find_moments(const Uniform& lowest, const std::vector<std::uint32_t>& extra) {
-  stages_ = static_cast<std::uint32_t>(lowest.peaks.size());
-  const std::size_t count = std::min<std::size_t>(settings_.memory_moments, stages_);
-  const std::vector<double> live = live_bytes(lowest.draft, problem_.layout);
-  const auto peak_of = [&](std::uint32_t stage) {
-    return live[static_cast<std::size_t>(lowest.peaks[stage])];
-  };
-  moments_of_.assign(stages_, {});
-  stages_of_.assign(count + extra.size(), 1);
-  for (std::uint32_t m = 0; m < count; ++m) {
-    const auto begin = static_cast<std::uint32_t>(m * stages_ / count);
-    const auto end = static_cast<std::uint32_t>((m + std::size_t{1}) * stages_ / count);
-    double most = 0;
-    for (std::uint32_t stage = begin; stage < end; ++stage) most = std::max(most, peak_of(stage));
-    stages_of_[m] = 0;
-    for (std::uint32_t stage = begin; stage < end; ++stage)
-      if (peak_of(stage) >= settings_.alike_stages * most) {
-        moments_of_[stage].push_back(m);
-        ++stages_of_[m];
-      }
-  }
-  for (std::size_t e = 0; e < extra.size(); ++e) moments_of_[extra[e]].push_back(static_cast<std::uint32_t>(count + e));
-  const std::vector<std::uint8_t> decided = this->decided();
-  std::vector<double> undecided(stages_, 0);
-  for (const DraftLifetime& lifetime : lowest.draft.lifetimes)
-    if (!decided[lifetime.bucket])
-      for_live_stages(lowest, lifetime, [&](std::uint32_t stage) {
-        undecided[stage] += static_cast<double>(problem_.layout.buckets[lifetime.bucket].bytes);
-      });
-  base_.assign(stages_of_.size(), 0);
-  for (std::uint32_t stage = 0; stage < stages_; ++stage)
-    for (const std::uint32_t m : moments_of_[stage]) base_[m] = std::max(base_[m], undecided[stage]);
-}
-
-bool ResidencyProgram::in_front(const SequenceStep& step) const {
-  const Op& op = problem_.graph->op(step.op);
-  if (step.recompute || op.phase != Phase::forward) return false;
-  return problem_.analysis.order == MicroBatchOrder::layer_major ||
-         problem_.graph->micro_batch_of(op.unit) == 0;
-}
-
-// The graph's own ops, and each parameter bucket's updates.
-void ResidencyProgram::find_fixed() {
-  const Graph& graph = *problem_.graph;
-  host_update_.assign(problem_.layout.buckets.size(), 0);
-  update_.assign(problem_.layout.buckets.size(), 0);
-  producer_.assign(graph.tensors.size(), no_id);
-  readers_.assign(graph.tensors.size(), 0);
-  makes_item_.assign(graph.ops.size(), 0);
-  for (OpId op = 0; op < graph.ops.size(); ++op) {
-    const Op& description = graph.op(op);
-    const double seconds = op_seconds(description, *problem_.machine);
-    if (description.phase != Phase::update)
-{      (in_front({op, false}) ? fixed_.front : fixed_.back)[share_compute] += seconds; cuts_.add_op(op, in_front({op, false}), seconds, fixed_); }
-    for (TensorId id : description.writes) {
-      if (description.phase == Phase::forward) producer_[id] = op;
-      if (description.phase != Phase::update || graph.tensor(id).kind != TensorKind::parameter) continue;
-      host_update_[problem_.layout.bucket_of[id]] += host_seconds(description, *problem_.machine);
-      update_[problem_.layout.bucket_of[id]] += seconds;
-    }
-    if (description.phase == Phase::forward)
-      for (TensorId id : description.reads) ++readers_[id];
-  }
-  for (const ActivationItem& item : problem_.items) makes_item_[item.writer] = 1;
-  step_seconds_ = std::max(1e-12, fixed_.front[share_compute] + fixed_.back[share_compute]);
-  for (const Bucket& bucket : problem_.layout.buckets) total_bytes_ += static_cast<double>(bucket.bytes);
-}
-
-// The transfers of one bucket with these lifetimes, and its bytes at each moment: of the moment's stages that
-// share in which it is there. Stages of one moment are taken to be alike.
-void ResidencyProgram::add_bucket(BucketId bucket, const Uniform& of, ShareCost& cost) const {
-  const Bytes bytes = problem_.layout.buckets[bucket].bytes;
-  bool on_host = false;
-  for (LifetimeId id : of.of_bucket[bucket]) {
-    const DraftLifetime& lifetime = of.draft.lifetimes[id];
-    on_host |= lifetime.prefetched || lifetime.offloaded;
-    const auto lanes = [&](Position p) -> Lanes& {
-      return in_front(of.draft.sequence[static_cast<std::size_t>(p)]) ? cost.front : cost.back;
-    };
-    if (lifetime.prefetched) lanes(lifetime.first_use)[share_h2d] += problem_.machine->h2d.seconds(bytes);
-    if (lifetime.offloaded) lanes(lifetime.last_use)[share_d2h] += problem_.machine->d2h.seconds(bytes);
-    add_prices(cost, lifetime.prefetched + lifetime.offloaded);
-    for_live_stages(of, lifetime, [&](std::uint32_t stage) {
-      if (stage >= stages_) return;  // updates of residents
-      for (const std::uint32_t m : moments_of_[stage])
-        cost.memory[m] += static_cast<double>(bytes) / stages_of_[m];
-      cost.price +=
-          settings_.occupancy_price * step_seconds_ * static_cast<double>(bytes) / total_bytes_ / stages_;
-    });
-  }
-  if (on_host) cost.memory[base_.size()] += static_cast<double>(bytes);
-}
-
-void ResidencyProgram::add_prices(ShareCost& cost, double transfers) const {
-  cost.price += transfers * settings_.transfer_risk * problem_.machine->h2d.latency_seconds;
-}
-
-// `first`: the first op that uses what moves.
-void ResidencyProgram::share_lanes(OpId first, ShareCost& cost) const {
-  const LaneSharing& sharing = problem_.sharing;
-  for (Lanes* lanes : {&cost.front, &cost.back}) {
-    const double in = (*lanes)[share_h2d], out = (*lanes)[share_d2h];
-    const double host =
-        (in * problem_.machine->h2d.bytes_per_second + out * problem_.machine->d2h.bytes_per_second) *
-        sharing.host_seconds_per_byte;
-    (*lanes)[share_host] += host;
-    if (lanes == &cost.front) cuts_.add_before(first, host, cost);
-    (*lanes)[share_h2d] += out * sharing.of_out;
-    (*lanes)[share_d2h] += in * sharing.of_in;
-    cost.price += settings_.traffic_price * (in + out);
-  }
-}
-
-void ResidencyProgram::add_loads(const std::array<Uniform, 4>& drafts) {
-  const std::vector<std::vector<BucketId>> buckets = with_dependents(problem_.layout);
-  for (BucketId id = 0; id < problem_.layout.buckets.size(); ++id) {
-    const LoadChoice highest = highest_load(problem_, id);
-    if (highest == LoadChoice::each_op || drafts.front().of_bucket[id].empty()) continue;
-    Class of;
-    of.members.push_back(
-        {false, id, drafts.front().draft.lifetimes[drafts.front().of_bucket[id].front()].first_use});
-    for (std::size_t level = 0; level <= static_cast<std::size_t>(highest); ++level) {
-      const bool resident = level == static_cast<std::size_t>(LoadChoice::resident);
-      ShareCost cost;
-      for (BucketId each : buckets[id]) {
-        add_bucket(each, drafts.at(level), cost);
-        if (!resident && problem_.layout.roles[each] == BucketRole::optimizer_state)
-          cost.memory[base_.size()] += static_cast<double>(problem_.layout.buckets[each].bytes);
-      }
-      (resident ? cost.front[share_compute] : cost.front[share_host]) +=
-          resident ? update_[id] : host_update_[id];
-      if (!resident) for (const BucketTensor& of : problem_.layout.buckets[id].tensors)
-        if (highest == LoadChoice::resident) cuts_.add_host_update(of.tensor, host_update_[id] * double(problem_.graph->tensor(of.tensor).bytes()) / double(problem_.layout.buckets[id].bytes), double(problem_.graph->tensor(of.tensor).bytes()) / problem_.machine->d2h.bytes_per_second, cost);
-      share_lanes(cuts_.first_read[problem_.layout.buckets[id].tensors.front().tensor], cost);
-      of.options.push_back(cost);
-      of.levels.push_back(static_cast<std::uint8_t>(level));
-    }
-    classes_.push_back(std::move(of));
-  }
-}
-
-// The op once more, and ops whose results nothing but it reads and no item keeps.
-double ResidencyProgram::seconds_to_rebuild(OpId op) const {
-  double seconds = op_seconds(problem_.graph->op(op), *problem_.machine);
-  for (TensorId id : problem_.graph->op(op).reads) {
-    const OpId producer = producer_[id];
-    const bool alone = producer != no_id && readers_[id] == 1 && !makes_item_[producer];
-    if (alone && problem_.graph->op(producer).unit == problem_.graph->op(op).unit)
-      seconds += seconds_to_rebuild(producer);
-  }
-  return seconds;
-}
-
-// Of a value that crosses units and the one that it is made of, one must be stored: the latter, where it
-// takes longer to rebuild and is not much larger.
-void ResidencyProgram::choose_remade() {
-  std::vector<std::uint32_t> item_of(problem_.layout.buckets.size(), no_id);
-  for (std::uint32_t i = 0; i < problem_.items.size(); ++i)
-    for (BucketId bucket : problem_.items[i].buckets) item_of[bucket] = i;
-  remade_.assign(problem_.items.size(), 0);
-  stored_ = remade_;
-  if (!settings_.remakes) return;
-  for (std::size_t i = 0; i < problem_.items.size(); ++i) {
-    const ActivationItem& item = problem_.items[i];
-    if (item.remaker == no_id) continue;
-    const Op& op = problem_.graph->op(item.remaker);
-    std::vector<std::uint32_t> sources;
-    for (TensorId id : op.reads)
-      if (problem_.graph->tensor(id).kind == TensorKind::activation)
-        sources.push_back(item_of[problem_.layout.bucket_of[id]]);
-    const bool pays = std::all_of(sources.begin(), sources.end(), [&](std::uint32_t source) {
-      if (source == no_id) return false;
-      const ActivationItem& of = problem_.items[source];
-      if (!of.rebuildable) return true;
-      return of.bytes <= item.bytes + item.bytes / 4 &&
-             op_seconds(op, *problem_.machine) < seconds_to_rebuild(of.writer);
-    });
-    if (!pays) continue;
-    remade_[i] = 1;
-    for (std::uint32_t source : sources)
-      if (problem_.items[source].rebuildable) stored_[source] = 1;
-  }
-}
-
-// An op that makes several items runs once more for all of them: its time counts for the largest.
-void ResidencyProgram::add_items(const std::array<Uniform, 4>& drafts, const Uniform& remade) {
-  const auto& [rebuilt, spilled, offloaded, kept] = drafts;
-  std::map<OpId, const ActivationItem*> largest;
-  for (const ActivationItem& item : problem_.items) {
-    const ActivationItem*& most = largest[item.writer];
-    if (most == nullptr || most->bytes < item.bytes) most = &item;
-  }
-  const std::array stores{std::pair(ActivationChoice::spill, &spilled),
-                          std::pair(ActivationChoice::offload, &offloaded),
-                          std::pair(ActivationChoice::keep, &kept)};
-  for (std::uint32_t i = 0; i < problem_.items.size(); ++i) {
-    const ActivationItem& item = problem_.items[i];
-    Class of;
-    of.members.push_back(
-        {true, i, kept.draft.lifetimes[kept.of_bucket[item.buckets.front()].front()].first_use});
-    const auto add = [&](ActivationChoice choice, const ShareCost& cost) {
-      const bool alike = !of.options.empty() && of.options.back().front == cost.front &&
-                         of.options.back().back == cost.back && of.options.back().memory == cost.memory;
-      if (alike) return;
-      of.options.push_back(cost);
-      of.levels.push_back(static_cast<std::uint8_t>(choice));
-    };
-    if (remade_[i]) {
-      ShareCost cost;
-      for (BucketId bucket : item.buckets) add_bucket(bucket, remade, cost);
-      share_lanes(item.writer, cost);
-      for (const SequenceStep& step : remade.draft.sequence)
-        if (step.recompute && step.op == item.remaker)
-          cost.back[share_compute] += op_seconds(problem_.graph->op(step.op), *problem_.machine);
-      cost.price += settings_.replay_price * cost.back[share_compute];
-      add(ActivationChoice::recompute, cost);
-    }
-    if (item.rebuildable && !stored_[i]) {
-      ShareCost cost;
-      for (BucketId bucket : item.buckets) add_bucket(bucket, rebuilt, cost);
-      if (largest[item.writer] == &item) cost.back[share_compute] = seconds_to_rebuild(item.writer);
-      cost.price += settings_.replay_price * cost.back[share_compute];
-      add(ActivationChoice::recompute, cost);
-    }
-    for (const auto& [choice, draft] : stores) {
-      if (choice == ActivationChoice::spill && (item.rebuildable || !settings_.spills)) continue;
-      ShareCost cost;
-      for (BucketId bucket : item.buckets) add_bucket(bucket, *draft, cost);
-      share_lanes(item.writer, cost);
-      add(choice, cost);
-    }
-    classes_.push_back(std::move(of));
-  }
-}
-
-void ResidencyProgram::merge() {
-  std::map<std::vector<double>, std::size_t> kinds, known;
-  std::vector<Class> merged;
-  for (Class& of : classes_) {
-    double most_host = 0;
-    std::vector<double> key{of.members.front().is_activation ? 1.0 : 0.0};
-    for (std::size_t o = 0; o < of.options.size(); ++o) {
-      key.push_back(of.levels[o]);
-      append(of.options[o].front, key);
-      append(of.options[o].back, key);
-      key.push_back(of.options[o].memory[base_.size()]);
-      most_host = std::max(most_host, of.options[o].memory[base_.size()]);
-    }
-    most_host_ += static_cast<Bytes>(most_host);
-    of.kind = kinds.emplace(key, kinds.size()).first->second;
-    for (const ShareCost& option : of.options)
-      key.insert(key.end(), option.memory.begin(),
-                 option.memory.begin() + static_cast<std::ptrdiff_t>(base_.size()));
-    const auto [at, is_new] = known.emplace(std::move(key), merged.size());
-    if (is_new)
-      merged.push_back(std::move(of));
-    else
-      merged[at->second].members.push_back(of.members.front());
-  }
-  classes_ = std::move(merged);
 }
 
 ResidencyProgram::Mixture ResidencyProgram::solve(Bytes device, Bytes host,
                                                   const std::optional<Fixed>& fixed) const {
   std::vector<double> room;
-  for (const double base : base_) room.push_back(static_cast<double>(device) - base);
-  room.push_back(host == unlimited ? static_cast<double>(most_host_) : static_cast<double>(host));
+  for (const double base : classes_.base()) room.push_back(static_cast<double>(device) - base);
+  room.push_back(host == unlimited ? static_cast<double>(most_host_bytes()) : static_cast<double>(host));
   return solve_for(room, 1, 0, fixed);
 }
 
 ResidencyProgram::Mixture ResidencyProgram::least_host(Bytes device) const {
   std::vector<double> room;
-  for (const double base : base_) room.push_back(static_cast<double>(device) - base);
-  room.push_back(static_cast<double>(most_host_));
+  for (const double base : classes_.base()) room.push_back(static_cast<double>(device) - base);
+  room.push_back(static_cast<double>(most_host_bytes()));
   // A host byte more is never worth the time that it saves.
   return solve_for(room, 1e-3, 1, {});
 }
@@ -423,47 +82,47 @@ ResidencyProgram::Mixture ResidencyProgram::least_host(Bytes device) const {
 ResidencyProgram::Mixture ResidencyProgram::solve_for(const std::vector<double>& room, double seconds_weight,
                                                       double host_weight,
                                                       const std::optional<Fixed>& fixed) const {
-  const double second = seconds_weight / step_seconds_;
-  const double byte = 1 / std::clamp(*std::max_element(room.begin(), room.end()), 1.0, total_bytes_);
+  const double second = seconds_weight / classes_.step_seconds();
+  const double byte = 1 / std::clamp(*std::max_element(room.begin(), room.end()), 1.0, classes_.total_bytes());
   const auto scaled = [&](ShareCost cost) {
-    cost.price = second * cost.price + host_weight * byte * cost.memory[base_.size()];
-    for (Lanes* lanes : {&cost.front, &cost.back})
+    cost.price = second * cost.price + host_weight * byte * cost.memory[classes_.base().size()];
+    for (ShareTimes* lanes : {&cost.front, &cost.back})
       for (double& seconds : *lanes) seconds *= second;
     for (double& bytes : cost.memory) bytes *= byte;
     return cost;
   };
   ShareProgram program;
-  program.fixed = scaled(fixed_);
-  for (std::size_t c = 0; c < classes_.size(); ++c) {
+  program.fixed = scaled(classes_.fixed());
+  for (std::size_t c = 0; c < classes_.all().size(); ++c) {
     ShareDecision& decision = program.decisions.emplace_back();
-    decision.count = static_cast<double>(classes_[c].members.size());
-    for (std::size_t o = 0; o < classes_[c].options.size(); ++o)
+    decision.count = static_cast<double>(classes_.all()[c].members.size());
+    for (std::size_t o = 0; o < classes_.all()[c].options.size(); ++o)
       if (!fixed || fixed->of != c || fixed->option == o)
-        decision.options.push_back(scaled(classes_[c].options[o]));
+        decision.options.push_back(scaled(classes_.all()[c].options[o]));
   }
   for (const double bytes : room) program.room.push_back(std::max(1e-3, bytes * byte));
   ShareAnswer answer = stowage::solve(program, settings_.program_tolerance);
   if (fixed) {
-    answer.shares[fixed->of].assign(classes_[fixed->of].options.size(), 0);
+    answer.shares[fixed->of].assign(classes_.all()[fixed->of].options.size(), 0);
     answer.shares[fixed->of][fixed->option] = 1;
   }
-  ShareCost use = fixed_;
-  for (std::size_t c = 0; c < classes_.size(); ++c)
-    for (std::size_t o = 0; o < classes_[c].options.size(); ++o)
-      use.add(classes_[c].options[o], answer.shares[c][o] * static_cast<double>(classes_[c].members.size()));
+  ShareCost use = classes_.fixed();
+  for (std::size_t c = 0; c < classes_.all().size(); ++c)
+    for (std::size_t o = 0; o < classes_.all()[c].options.size(); ++o)
+      use.add(classes_.all()[c].options[o], answer.shares[c][o] * static_cast<double>(classes_.all()[c].members.size()));
   return {answer.value / second, answer.fits, std::move(answer.shares), use, room};
 }
 
 std::vector<ResidencyProgram::Fixed> ResidencyProgram::divided(const Mixture& mixture, Bytes device) const {
   std::vector<Fixed> choices;
   double most = settings_.undivided * static_cast<double>(device);
-  for (std::size_t c = 0; c < classes_.size(); ++c) {
-    if (classes_[c].members.size() != 1) continue;
+  for (std::size_t c = 0; c < classes_.all().size(); ++c) {
+    if (classes_.all()[c].members.size() != 1) continue;
     const std::vector<double>& shares = mixture.shares[c];
     const double largest = *std::max_element(shares.begin(), shares.end());
     double bytes = 0;
-    for (const ShareCost& option : classes_[c].options)
-      for (std::size_t m = 0; m < base_.size(); ++m) bytes = std::max(bytes, option.memory[m]);
+    for (const ShareCost& option : classes_.all()[c].options)
+      for (std::size_t m = 0; m < classes_.base().size(); ++m) bytes = std::max(bytes, option.memory[m]);
     if ((1 - largest) * bytes <= most) continue;
     most = (1 - largest) * bytes;
     choices.clear();
@@ -473,67 +132,47 @@ std::vector<ResidencyProgram::Fixed> ResidencyProgram::divided(const Mixture& mi
   return choices;
 }
 
-Choices ResidencyProgram::round(const Mixture& mixture, Rounding rounding) const {
+// Decision by decision, in the order of their first use. The mixture leaves some of its rows free; of what
+// rounding takes beyond that, the squares of all rows' excess are kept small.
+Choices ResidencyProgram::round(const Mixture& mixture) const {
   struct Turn {
-    const Member* member = nullptr;
-    std::size_t of = 0;
+    const DecisionClasses::Member* member = nullptr;
+    const DecisionClasses::Class* of = nullptr;
+    const std::vector<double>* shares = nullptr;
   };
   std::vector<Turn> turns;
-  for (std::size_t c = 0; c < classes_.size(); ++c)
-    for (const Member& member : classes_[c].members) turns.push_back({&member, c});
-  std::sort(turns.begin(), turns.end(), [&](const Turn& a, const Turn& b) {
-    const auto key = [](const Turn& t) { return std::tuple(t.member->position, t.member->is_activation, t.member->index); };
-    return rounding == Rounding::forward ? key(a) < key(b) : key(b) < key(a);
+  for (std::size_t c = 0; c < classes_.all().size(); ++c)
+    for (const DecisionClasses::Member& member : classes_.all()[c].members)
+      turns.push_back({&member, &classes_.all()[c], &mixture.shares[c]});
+  std::sort(turns.begin(), turns.end(), [](const Turn& a, const Turn& b) {
+    const auto key = [](const DecisionClasses::Member& member) {
+      return std::tuple(member.position, member.is_activation, member.index);
+    };
+    return key(*a.member) < key(*b.member);
   });
-  static const double W = getenv("RW") ? atof(getenv("RW")) : 1, WL = getenv("RL") ? atof(getenv("RL")) : 1, WO = getenv("RO") ? atof(getenv("RO")) : 0.01;
-  const std::size_t rows = base_.size() + 1;
-  // How far what is decided exceeds the mixture, less what the mixture leaves free.
-  ShareCost excess;
-  const auto [front, back] = std::pair(*std::max_element(mixture.use.front.begin(), mixture.use.front.end()), *std::max_element(mixture.use.back.begin(), mixture.use.back.end()));
-  for (std::size_t l = 0; l < share_rows; ++l) {
-    excess.front[l] = mixture.use.front[l] - front;
-    excess.back[l] = mixture.use.back[l] - back;
-  }
-  for (std::size_t r = 0; r < rows; ++r) excess.memory[r] = std::min(0.0, mixture.use.memory[r] - mixture.room[r]);
-  const double byte = 1 / std::max(1.0, *std::max_element(mixture.room.begin(), mixture.room.end() - 1)), second = 1 / std::max(1e-12, front + back);
-  const auto hinge = [](double x) { return x > 0 ? x * x : 0; };
-  const auto badness = [&](const ShareCost& cost) {
-    double sum = 0;
-    for (std::size_t l = 0; l < share_rows; ++l) sum += WL * (hinge(cost.front[l] * second) + hinge(cost.back[l] * second));
-    for (std::size_t r = 0; r < rows; ++r) sum += W * hinge(cost.memory[r] * byte);
-    return sum;
-  };
   Choices choices = lowest_choices(problem_);
-  std::vector<std::vector<double>> owed(classes_.size());
+  Excess excess(mixture);
+  std::map<std::size_t, std::vector<double>> owed;  // by kind and option
   for (const Turn& turn : turns) {
-    const std::vector<double>& shares = mixture.shares[turn.of];
-    std::vector<double>& due = owed[classes_[turn.of].kind];
-    due.resize(shares.size());
-    const auto& options = classes_[turn.of].options;
-    for (std::size_t o = 0; o < shares.size(); ++o) { due[o] += shares[o]; excess.add(options[o], -shares[o]); }
-    double least = 0;
-    std::size_t best = shares.size();
-    ShareCost after;
-    for (std::size_t o = 0; o < shares.size(); ++o) {
-      if (shares[o] < 1e-6) continue;
-      ShareCost with = excess;
-      with.add(options[o], 1);
-      double mine = 0; for (std::size_t r = 0; r + 1 < rows; ++r) mine = std::max(mine, options[o].memory[r] * byte);
-      const double score = badness(with) - WO * (due[o]);
-      if (best == shares.size() || score < least) { least = score; best = o; after = with; }
+    std::vector<double>& due = owed[turn.of->kind];
+    due.resize(turn.shares->size());
+    excess.expect(*turn.of, *turn.shares);
+    for (std::size_t o = 0; o < due.size(); ++o) due[o] += (*turn.shares)[o];
+    std::size_t best = 0;
+    double least = std::numeric_limits<double>::infinity();
+    for (std::size_t o = 0; o < due.size(); ++o) {
+      if ((*turn.shares)[o] < least_share) continue;
+      const double score = excess.with(turn.of->options[o]) - settings_.evenness * due[o];
+      if (score < least) {
+        least = score;
+        best = o;
+      }
     }
-    excess = after;
+    excess.take(turn.of->options[best]);
     due[best] -= 1;
-    set(*turn.member, classes_[turn.of].levels[best], choices);
+    classes_.set(*turn.member, turn.of->levels[best], choices);
   }
   return choices;
-}
-
-void ResidencyProgram::set(const Member& member, std::uint8_t level, Choices& choices) const {
-  if (member.is_activation)
-    choose(problem_.items[member.index], static_cast<ActivationChoice>(level), choices);
-  else
-    choices.loads[member.index] = static_cast<LoadChoice>(level);
 }
 
 }  // namespace stowage

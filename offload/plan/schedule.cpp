@@ -1,7 +1,6 @@
 #include "offload/plan/schedule.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <deque>
 #include <limits>
 #include <numeric>
@@ -13,6 +12,9 @@
 
 namespace stowage {
 namespace {
+
+// Prefetches start as early as if they took so much longer than alone: other lanes slow them.
+constexpr double slow_link = 1.5;
 
 // From first use to last.
 std::pair<Position, Position> in_use(const Draft& draft, const DraftLifetime& lifetime) {
@@ -141,7 +143,7 @@ class Walk {
     double next = starts.back();
     for (std::size_t i = prefetches_.size(); i-- > 0;) {
       const DraftLifetime& lifetime = at(prefetches_[i]);
-      static const double F = getenv("SF") ? atof(getenv("SF")) : 1.5; const double seconds = F * durations_.h2d[lifetime.bucket];
+      const double seconds = slow_link * durations_.h2d[lifetime.bucket];
       next = std::min(starts[static_cast<std::size_t>(lifetime.first_use)] - seconds, next) - seconds;
       const auto after = std::upper_bound(starts.begin(), starts.end(), std::max(0.0, next));
       latest_[i] = std::min<Position>(after - starts.begin() - 1, lifetime.first_use);

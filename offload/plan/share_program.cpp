@@ -13,6 +13,8 @@ namespace {
 constexpr std::size_t phases = 2;
 constexpr std::size_t lane_rows = phases * share_rows;
 constexpr double epsilon = 1e-11;
+constexpr double smallest_pivot = 1e-8;  // of entries of about one: rows may be alike
+constexpr double level_tolerance = 1e-9;
 
 // By row of the master: the lanes of forward's side, of backward's, rows of memory, and last that the columns
 // are shares of one.
@@ -197,26 +199,31 @@ class Decomposition {
     return best < -epsilon && pivot(entering);
   }
 
+  // The row that limits the entering column; of those that limit it alike, within what rounding may have done to
+  // the levels, the one with the largest pivot (Harris, "Pivot Selection Methods of the Devex LP Code", 1973).
+  std::size_t leaving_row(const Row& change) const {
+    double least = std::numeric_limits<double>::infinity();
+    for (std::size_t i = 0; i < rows_; ++i)
+      if (change[i] > smallest_pivot)
+        least = std::min(least, (std::max(0.0, levels_[i]) + level_tolerance) / change[i]);
+    std::size_t leaving = rows_;
+    for (std::size_t i = 0; i < rows_; ++i)
+      if (change[i] > smallest_pivot && std::max(0.0, levels_[i]) / change[i] <= least &&
+          (leaving == rows_ || change[i] > change[leaving]))
+        leaving = i;
+    return leaving;
+  }
+
   // False where no row limits it, or nothing is gained by it.
   bool pivot(std::size_t entering) {
     const Row entries = entries_of(entering);
     Row change(rows_, 0);
     for (std::size_t i = 0; i < rows_; ++i)
       for (std::size_t j = 0; j < rows_; ++j) change[i] += inverse_[i][j] * entries[j];
-    std::size_t leaving = rows_;
-    double least = std::numeric_limits<double>::infinity();
-    for (std::size_t i = 0; i < rows_; ++i) {
-      if (change[i] <= epsilon) continue;
-      const double ratio = std::max(0.0, levels_[i]) / change[i];
-      if (ratio < least - epsilon ||
-          (ratio < least + epsilon && leaving < rows_ && change[i] > change[leaving])) {
-        least = ratio;
-        leaving = i;
-      }
-    }
+    const std::size_t leaving = leaving_row(change);
     if (leaving == rows_) return false;
     basis_[leaving] = entering;
-    if (++pivots_ % 64 == 0) {
+    if (++pivots_ % 32 == 0) {
       invert();
       return true;
     }

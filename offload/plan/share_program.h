@@ -21,7 +21,7 @@ namespace stowage {
 
 enum ShareLane : std::size_t { share_compute, share_h2d, share_d2h, share_host, share_lanes };
 // A phase's length is also counted in two pieces, one behind the other, in so many ways (step_cuts.h).
-inline constexpr std::size_t share_cuts = 4;
+inline constexpr std::size_t share_cuts = 5;
 inline constexpr std::size_t share_rows = share_lanes + share_cuts;
 // By lane, then by cut.
 using ShareTimes = std::array<double, share_rows>;

@@ -1,15 +1,13 @@
 #include "offload/plan/step_cuts.h"
 
 #include <algorithm>
-#include <array>
+#include <numeric>
+#include <utility>
 
 #include "src/graph/cost.h"
 
 namespace stowage {
 namespace {
-
-// Shares of the parameters' bytes that are on the host.
-constexpr std::array<double, share_cuts> host_shares{1, 0.7, 0.4, 0.2};
 
 // By op: what stands at it.
 struct Work {
@@ -37,29 +35,30 @@ Work work_of(const Problem& problem, const StepCuts& cuts) {
   return work;
 }
 
-// Each op once, with most of `before` up to it, weighted, and of `behind` after it.
-std::vector<OpId> largest(const std::vector<double>& before, const std::vector<double>& behind,
-                          bool weigh_before) {
-  std::vector<OpId> chosen;
-  for (const double share : host_shares) {
-    double total = 0;
-    for (const double seconds : behind) total += (weigh_before ? 1 : share) * seconds;
-    double most = -1, so_far = 0;
+// Where the phase is longest in two pieces, with a share of the pieces' movable work falling from 1: each op
+// once. `of(op, share)` is the length there.
+template <typename Length>
+std::vector<OpId> longest(std::size_t ops, std::size_t most, Length&& of) {
+  constexpr int tries = 40;
+  constexpr double fall = 0.9;
+  std::vector<OpId> all;
+  double share = 1;
+  for (int i = 0; i < tries; ++i, share *= fall) {
     OpId at = 0;
-    for (OpId op = 0; op < before.size(); ++op) {
-      // The front's cut is behind the op's updates, the back's before the op.
-      if (weigh_before) so_far += share * before[op];
-      if (weigh_before) total -= behind[op];
-      if (so_far + total > most) {
-        most = so_far + total;
-        at = op;
-      }
-      if (!weigh_before) so_far += before[op];
-      if (!weigh_before) total -= share * behind[op];
-    }
-    if (std::find(chosen.begin(), chosen.end(), at) == chosen.end()) chosen.push_back(at);
+    for (OpId op = 1; op < ops; ++op)
+      if (of(op, share) > of(at, share)) at = op;
+    if (std::find(all.begin(), all.end(), at) == all.end()) all.push_back(at);
   }
+  std::vector<OpId> chosen;
+  const std::size_t count = std::min(most, all.size());
+  for (std::size_t c = 0; c < count; ++c)
+    chosen.push_back(all[count == 1 ? 0 : c * (all.size() - 1) / (count - 1)]);
   return chosen;
+}
+
+std::vector<double> sums(std::vector<double> of) {
+  std::partial_sum(of.begin(), of.end(), of.begin());
+  return of;
 }
 
 }  // namespace
@@ -69,6 +68,15 @@ void StepCuts::add_op(OpId op, bool in_front, double seconds, ShareCost& fixed) 
     if (in_front && op > front[c]) fixed.front[share_lanes + c] += seconds;
   for (std::size_t c = 0; c < back.size(); ++c)
     if (!in_front && op < back[c]) fixed.back[share_lanes + c] += seconds;
+}
+
+void StepCuts::cut_front(const Problem& problem, std::vector<double> host) {
+  if (front.empty() || front.size() == share_cuts) return;
+  const std::vector<double> before = sums(std::move(host)), forward = sums(work_of(problem, *this).forward);
+  const OpId at = longest(before.size(), 1, [&](OpId op, double) {
+    return before[op] + forward.back() - forward[op];
+  }).front();
+  if (std::find(front.begin(), front.end(), at) == front.end()) front.push_back(at);
 }
 
 void StepCuts::add_before(OpId op, double seconds, ShareCost& cost) const {
@@ -83,7 +91,7 @@ void StepCuts::add_host_update(TensorId parameter, double update, double offload
       cost.back[share_lanes + c] += offload;
 }
 
-StepCuts find_cuts(const Problem& problem) {
+StepCuts find_cuts(const Problem& problem, std::size_t count) {
   const Graph& graph = *problem.graph;
   StepCuts cuts;
   cuts.first_read.assign(graph.tensors.size(), no_id);
@@ -102,8 +110,14 @@ StepCuts find_cuts(const Problem& problem) {
   }
   if (problem.analysis.order != MicroBatchOrder::layer_major) return cuts;
   const Work work = work_of(problem, cuts);
-  cuts.front = largest(work.updates, work.forward, true);
-  cuts.back = largest(work.backward, work.offloads, false);
+  const std::vector<double> forward = sums(work.forward), backward = sums(work.backward),
+                            updates = sums(work.updates), offloads = sums(work.offloads);
+  cuts.front = longest(graph.ops.size(), count, [&](OpId op, double share) {
+    return share * updates[op] + forward.back() - forward[op];
+  });
+  cuts.back = longest(graph.ops.size(), count, [&](OpId op, double share) {
+    return backward[op] - work.backward[op] + share * (offloads.back() - offloads[op] + work.offloads[op]);
+  });
   return cuts;
 }
 

@@ -3,7 +3,7 @@
 // No op of forward runs before the host has updated all parameters that it or an op before it reads. So the
 // step's front is no shorter than those updates and the ops behind it together, whichever op it is. And its
 // back is no shorter than the ops before one of backward's and the way to the host of gradients that are made
-// from there on. The ops of most such pieces are looked for with all parameters on the host, or some share.
+// from there on. Such ops are looked for with all parameters on the host, or some share of each.
 #pragma once
 
 #include <vector>
@@ -19,6 +19,10 @@ struct StepCuts {
   // By tensor, of parameters: the first op that reads it, and the one that makes its final gradient.
   std::vector<OpId> first_read, gradient_op;
 
+  // Where the front is longest with so many seconds of the host's work by op: one more of its cuts, unless there
+  // are as many as may be.
+  void cut_front(const Problem& problem, std::vector<double> host);
+
   // Adds what comes behind the cuts of the front, and before those of the back.
   void add_op(OpId op, bool in_front, double seconds, ShareCost& fixed) const;
   // Adds what the host does before the cuts of the front that stand at `op` or behind it.
@@ -26,6 +30,7 @@ struct StepCuts {
   // Adds what stands before the cuts of the front, and behind those of the back.
   void add_host_update(TensorId parameter, double update, double offload, ShareCost& cost) const;
 };
-StepCuts find_cuts(const Problem& problem);
+// `count` of the front, and of the back.
+StepCuts find_cuts(const Problem& problem, std::size_t count);
 
 }  // namespace stowage

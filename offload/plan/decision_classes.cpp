@@ -1,0 +1,343 @@
+#include "offload/plan/decision_classes.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "offload/plan/extreme_choices.h"
+#include "offload/plan/lane_sharing.h"
+#include "src/graph/cost.h"
+
+namespace stowage {
+namespace {
+
+using Lanes = ShareTimes;
+
+// Costs that differ in rounding alone are alike.
+double rough(double value) { return static_cast<double>(static_cast<float>(value)); }
+
+void append(const Lanes& lanes, std::vector<double>& key) {
+  for (const double seconds : lanes) key.push_back(rough(seconds));
+}
+
+// Of each parameter bucket: its own bucket, that of its gradients and that of its optimizer state.
+std::vector<std::vector<BucketId>> with_dependents(const BucketLayout& layout) {
+  std::vector<std::vector<BucketId>> buckets(layout.buckets.size());
+  for (BucketId id = 0; id < layout.buckets.size(); ++id) {
+    buckets[id].push_back(id);
+    if (layout.parameters_of[id] != no_id) buckets[layout.parameters_of[id]].push_back(id);
+  }
+  return buckets;
+}
+
+}  // namespace
+
+DecisionClasses::DecisionClasses(const Problem& problem, const PlannerSettings& settings)
+    : problem_(problem), settings_(settings), memory_(problem, settings) {
+  using enum ActivationChoice;
+  cuts_ = find_cuts(problem, share_cuts - settings.refined.size());
+  find_fixed();
+  choose_remade();
+  for (const auto& [load, activation] :
+       {std::pair(LoadChoice::each_op, recompute), std::pair(LoadChoice::each_unit, recompute),
+        std::pair(LoadChoice::held, recompute), std::pair(LoadChoice::resident, recompute),
+        std::pair(LoadChoice::each_op, spill), std::pair(LoadChoice::each_op, offload),
+        std::pair(LoadChoice::each_op, keep)})
+    memory_.add(uniform(load, activation));
+  memory_.add(remade());
+  memory_.find_rows();
+  build();
+}
+
+void DecisionClasses::build() {
+  classes_.clear();
+  fixed_ = {};
+  most_host_ = 0;
+  find_fixed();
+  add_loads();
+  add_items();
+  merge();
+}
+
+void DecisionClasses::refine(const std::vector<std::vector<double>>& shares, const Choices& rounded) {
+  std::vector<double> host(problem_.graph->ops.size(), 0);
+  for (std::size_t c = 0; c < classes_.size(); ++c)
+    for (std::size_t o = 0; o < classes_[c].options.size(); ++o)
+      for (const Member& member : classes_[c].members)
+        host[first_op(member)] += shares[c][o] * classes_[c].options[o].front[share_host];
+  cuts_.cut_front(problem_, std::move(host));
+  memory_.add_tight(rounded);
+  build();
+}
+
+OpId DecisionClasses::first_op(const Member& member) const {
+  return member.is_activation ? problem_.items[member.index].writer : cuts_.first_read[problem_.layout.buckets[member.index].tensors.front().tensor];
+}
+
+Choices DecisionClasses::uniform(LoadChoice load, ActivationChoice activation) const {
+  Choices choices = lowest_choices(problem_);
+  for (BucketId id = 0; id < choices.loads.size(); ++id)
+    choices.loads[id] = std::min(load, highest_load(problem_, id));
+  for (const ActivationItem& item : problem_.items)
+    if (item.rebuildable || activation != ActivationChoice::recompute) choose(item, activation, choices);
+  return choices;
+}
+
+// With all values made anew that cross units and may be, and the others kept.
+Choices DecisionClasses::remade() const {
+  Choices choices = lowest_choices(problem_);
+  for (std::size_t i = 0; i < problem_.items.size(); ++i)
+    choose(problem_.items[i], remade_[i] ? ActivationChoice::recompute : ActivationChoice::keep, choices);
+  return choices;
+}
+
+bool DecisionClasses::in_front(const SequenceStep& step) const {
+  const Op& op = problem_.graph->op(step.op);
+  if (step.recompute || op.phase != Phase::forward) return false;
+  return problem_.analysis.order == MicroBatchOrder::layer_major ||
+         problem_.graph->micro_batch_of(op.unit) == 0;
+}
+
+void DecisionClasses::add_own(OpId op, double seconds) {
+  const bool front = in_front({op, false});
+  (front ? fixed_.front : fixed_.back)[share_compute] += seconds;
+  cuts_.add_op(op, front, seconds, fixed_);
+}
+
+// The graph's own ops, and each parameter bucket's updates.
+void DecisionClasses::find_fixed() {
+  const Graph& graph = *problem_.graph;
+  host_update_.assign(problem_.layout.buckets.size(), 0);
+  update_.assign(problem_.layout.buckets.size(), 0);
+  producer_.assign(graph.tensors.size(), no_id);
+  readers_.assign(graph.tensors.size(), 0);
+  makes_item_.assign(graph.ops.size(), 0);
+  for (OpId op = 0; op < graph.ops.size(); ++op) {
+    const Op& description = graph.op(op);
+    const double seconds = op_seconds(description, *problem_.machine);
+    if (description.phase != Phase::update)
+      add_own(op, seconds);
+    for (TensorId id : description.writes) {
+      if (description.phase == Phase::forward) producer_[id] = op;
+      if (description.phase != Phase::update || graph.tensor(id).kind != TensorKind::parameter) continue;
+      host_update_[problem_.layout.bucket_of[id]] += host_seconds(description, *problem_.machine);
+      update_[problem_.layout.bucket_of[id]] += seconds;
+    }
+    if (description.phase == Phase::forward)
+      for (TensorId id : description.reads) ++readers_[id];
+  }
+  for (const ActivationItem& item : problem_.items) makes_item_[item.writer] = 1;
+  step_seconds_ = std::max(1e-12, fixed_.front[share_compute] + fixed_.back[share_compute]);
+  total_bytes_ = 1;
+  for (const Bucket& bucket : problem_.layout.buckets) total_bytes_ += static_cast<double>(bucket.bytes);
+}
+
+// The transfers of one bucket with these lifetimes, and its bytes at each moment: of the moment's stages that
+// share in which it is there. Stages of one moment are taken to be alike.
+void DecisionClasses::add_bucket(BucketId bucket, const StepMemory::Uniform& of, ShareCost& cost) const {
+  const Bytes bytes = problem_.layout.buckets[bucket].bytes;
+  bool on_host = false;
+  for (LifetimeId id : of.of_bucket[bucket]) {
+    const DraftLifetime& lifetime = of.draft.lifetimes[id];
+    on_host |= lifetime.prefetched || lifetime.offloaded;
+    const auto lanes = [&](Position p) -> Lanes& {
+      return in_front(of.draft.sequence[static_cast<std::size_t>(p)]) ? cost.front : cost.back;
+    };
+    if (lifetime.prefetched) lanes(lifetime.first_use)[share_h2d] += problem_.machine->h2d.seconds(bytes);
+    if (lifetime.offloaded) lanes(lifetime.last_use)[share_d2h] += problem_.machine->d2h.seconds(bytes);
+    add_prices(cost, lifetime.prefetched + lifetime.offloaded);
+    const std::uint32_t stages = memory_.add_lifetime(lifetime, of, cost);
+    cost.price += settings_.occupancy_price * step_seconds_ * stages / memory_.stages() *
+                  static_cast<double>(bytes) / total_bytes_;
+  }
+  if (on_host) cost.memory[base().size()] += static_cast<double>(bytes);
+}
+
+void DecisionClasses::add_prices(ShareCost& cost, double transfers) const {
+  cost.price += transfers * settings_.transfer_risk * problem_.machine->h2d.latency_seconds;
+}
+
+// `first`: the first op that uses what moves.
+void DecisionClasses::add_sharing(OpId first, ShareCost& cost) const {
+  const LaneSharing& sharing = problem_.sharing;
+  for (Lanes* lanes : {&cost.front, &cost.back}) {
+    const double in = (*lanes)[share_h2d], out = (*lanes)[share_d2h];
+    const double host =
+        (in * problem_.machine->h2d.bytes_per_second + out * problem_.machine->d2h.bytes_per_second) *
+        sharing.host_seconds_per_byte;
+    (*lanes)[share_host] += host;
+    if (lanes == &cost.front) cuts_.add_before(first, host, cost);
+    (*lanes)[share_h2d] += out * sharing.of_out;
+    (*lanes)[share_d2h] += in * sharing.of_in;
+    cost.price += settings_.traffic_price * (in + out);
+  }
+}
+
+void DecisionClasses::add_cut_updates(BucketId id, ShareCost& cost) const {
+  const Bucket& bucket = problem_.layout.buckets[id];
+  for (const BucketTensor& of : bucket.tensors) {
+    const auto bytes = static_cast<double>(problem_.graph->tensor(of.tensor).bytes());
+    cuts_.add_host_update(of.tensor, host_update_[id] * bytes / static_cast<double>(bucket.bytes),
+                          bytes / problem_.machine->d2h.bytes_per_second, cost);
+  }
+}
+
+void DecisionClasses::add_loads() {
+  const std::vector<std::vector<BucketId>> buckets = with_dependents(problem_.layout);
+  for (BucketId id = 0; id < problem_.layout.buckets.size(); ++id) {
+    const LoadChoice highest = highest_load(problem_, id);
+    if (highest == LoadChoice::each_op || memory_[0].of_bucket[id].empty()) continue;
+    Class of;
+    of.members.push_back(
+        {false, id, memory_[0].draft.lifetimes[memory_[0].of_bucket[id].front()].first_use});
+    for (std::size_t level = 0; level <= static_cast<std::size_t>(highest); ++level) {
+      const bool resident = level == static_cast<std::size_t>(LoadChoice::resident);
+      ShareCost cost;
+      for (BucketId each : buckets[id]) {
+        add_bucket(each, memory_[level], cost);
+        if (!resident && problem_.layout.roles[each] == BucketRole::optimizer_state)
+          cost.memory[base().size()] += static_cast<double>(problem_.layout.buckets[each].bytes);
+      }
+      (resident ? cost.front[share_compute] : cost.front[share_host]) +=
+          resident ? update_[id] : host_update_[id];
+      if (!resident && highest == LoadChoice::resident) add_cut_updates(id, cost);
+      add_sharing(cuts_.first_read[problem_.layout.buckets[id].tensors.front().tensor], cost);
+      of.options.push_back(cost);
+      of.levels.push_back(static_cast<std::uint8_t>(level));
+    }
+    classes_.push_back(std::move(of));
+  }
+}
+
+// The op once more, and ops whose results nothing but it reads and no item keeps.
+double DecisionClasses::seconds_to_rebuild(OpId op) const {
+  double seconds = op_seconds(problem_.graph->op(op), *problem_.machine);
+  for (TensorId id : problem_.graph->op(op).reads) {
+    const OpId producer = producer_[id];
+    const bool alone = producer != no_id && readers_[id] == 1 && !makes_item_[producer];
+    if (alone && problem_.graph->op(producer).unit == problem_.graph->op(op).unit)
+      seconds += seconds_to_rebuild(producer);
+  }
+  return seconds;
+}
+
+// Of a value that crosses units and the one that it is made of, one must be stored: the latter, where it
+// takes longer to rebuild and is not much larger.
+void DecisionClasses::choose_remade() {
+  std::vector<std::uint32_t> item_of(problem_.layout.buckets.size(), no_id);
+  for (std::uint32_t i = 0; i < problem_.items.size(); ++i)
+    for (BucketId bucket : problem_.items[i].buckets) item_of[bucket] = i;
+  remade_.assign(problem_.items.size(), 0);
+  stored_ = remade_;
+  if (!settings_.remakes) return;
+  for (std::size_t i = 0; i < problem_.items.size(); ++i) {
+    const ActivationItem& item = problem_.items[i];
+    if (item.remaker == no_id) continue;
+    const Op& op = problem_.graph->op(item.remaker);
+    std::vector<std::uint32_t> sources;
+    for (TensorId id : op.reads)
+      if (problem_.graph->tensor(id).kind == TensorKind::activation)
+        sources.push_back(item_of[problem_.layout.bucket_of[id]]);
+    const bool pays = std::all_of(sources.begin(), sources.end(), [&](std::uint32_t source) {
+      if (source == no_id) return false;
+      const ActivationItem& of = problem_.items[source];
+      if (!of.rebuildable) return true;
+      return of.bytes <= item.bytes + item.bytes / 4 &&
+             op_seconds(op, *problem_.machine) < seconds_to_rebuild(of.writer);
+    });
+    if (!pays) continue;
+    remade_[i] = 1;
+    for (std::uint32_t source : sources)
+      if (problem_.items[source].rebuildable) stored_[source] = 1;
+  }
+}
+
+// An op that makes several items runs once more for all of them: its time counts for the largest.
+void DecisionClasses::add_items() {
+  const StepMemory::Uniform &rebuilt = memory_[0], &spilled = memory_[4], &offloaded = memory_[5],
+                            &kept = memory_[6], &remade = memory_[7];
+  std::map<OpId, const ActivationItem*> largest;
+  for (const ActivationItem& item : problem_.items) {
+    const ActivationItem*& most = largest[item.writer];
+    if (most == nullptr || most->bytes < item.bytes) most = &item;
+  }
+  const std::array stores{std::pair(ActivationChoice::spill, &spilled),
+                          std::pair(ActivationChoice::offload, &offloaded),
+                          std::pair(ActivationChoice::keep, &kept)};
+  for (std::uint32_t i = 0; i < problem_.items.size(); ++i) {
+    const ActivationItem& item = problem_.items[i];
+    Class of;
+    of.members.push_back(
+        {true, i, kept.draft.lifetimes[kept.of_bucket[item.buckets.front()].front()].first_use});
+    const auto add = [&](ActivationChoice choice, const ShareCost& cost) {
+      const bool alike = !of.options.empty() && of.options.back().front == cost.front &&
+                         of.options.back().back == cost.back && of.options.back().memory == cost.memory;
+      if (alike) return;
+      of.options.push_back(cost);
+      of.levels.push_back(static_cast<std::uint8_t>(choice));
+    };
+    if (remade_[i]) {
+      ShareCost cost;
+      for (BucketId bucket : item.buckets) add_bucket(bucket, remade, cost);
+      add_sharing(item.writer, cost);
+      for (const SequenceStep& step : remade.draft.sequence)
+        if (step.recompute && step.op == item.remaker)
+          cost.back[share_compute] += op_seconds(problem_.graph->op(step.op), *problem_.machine);
+      cost.price += settings_.replay_price * cost.back[share_compute];
+      add(ActivationChoice::recompute, cost);
+    }
+    if (item.rebuildable && !stored_[i]) {
+      ShareCost cost;
+      for (BucketId bucket : item.buckets) add_bucket(bucket, rebuilt, cost);
+      if (largest[item.writer] == &item) cost.back[share_compute] = seconds_to_rebuild(item.writer);
+      cost.price += settings_.replay_price * cost.back[share_compute];
+      add(ActivationChoice::recompute, cost);
+    }
+    for (const auto& [choice, draft] : stores) {
+      if (choice == ActivationChoice::spill && (item.rebuildable || !settings_.spills)) continue;
+      ShareCost cost;
+      for (BucketId bucket : item.buckets) add_bucket(bucket, *draft, cost);
+      add_sharing(item.writer, cost);
+      add(choice, cost);
+    }
+    classes_.push_back(std::move(of));
+  }
+}
+
+void DecisionClasses::merge() {
+  std::map<std::vector<double>, std::size_t> kinds, known;
+  std::vector<Class> merged;
+  for (Class& of : classes_) {
+    double most_host = 0;
+    std::vector<double> key{of.members.front().is_activation ? 1.0 : 0.0};
+    for (std::size_t o = 0; o < of.options.size(); ++o) {
+      key.push_back(of.levels[o]);
+      append(of.options[o].front, key);
+      append(of.options[o].back, key);
+      key.push_back(of.options[o].memory[base().size()]);
+      most_host = std::max(most_host, of.options[o].memory[base().size()]);
+    }
+    most_host_ += static_cast<Bytes>(most_host);
+    of.kind = kinds.emplace(key, kinds.size()).first->second;
+    for (const ShareCost& option : of.options)
+      key.insert(key.end(), option.memory.begin(),
+                 option.memory.begin() + static_cast<std::ptrdiff_t>(base().size()));
+    const auto [at, is_new] = known.emplace(std::move(key), merged.size());
+    if (is_new)
+      merged.push_back(std::move(of));
+    else
+      merged[at->second].members.push_back(of.members.front());
+  }
+  classes_ = std::move(merged);
+}
+
+void DecisionClasses::set(const Member& member, std::uint8_t level, Choices& choices) const {
+  if (member.is_activation)
+    choose(problem_.items[member.index], static_cast<ActivationChoice>(level), choices);
+  else
+    choices.loads[member.index] = static_cast<LoadChoice>(level);
+}
+
+}  // namespace stowage
