@@ -33,7 +33,9 @@ const std::vector<Technique>& techniques() {
       {"nothing switched off", [](S&) {}},
       {"one row of device memory instead of 18", [](S& s) { s.memory_moments = 1; }},
       {"one share of the memory instead of ten", [](S& s) { s.rooms = {0.9}; }},
-      {"rounding one way alone", [](S& s) { s.both_roundings = false; }},
+      {"no tight places, no cuts of the mixture's own", [](S& s) { s.refined.clear(); }},
+      {"rounding by shares alone", [](S& s) { s.evenness = 1e9; }},
+      {"no joined units", [](S& s) { s.joined_units.clear(); }},
       {"no second look at divided items", [](S& s) { s.undivided = 1e9; }},
       {"no spills", [](S& s) { s.spills = false; }},
       {"no remakes", [](S& s) { s.remakes = false; }},
@@ -122,6 +124,7 @@ void run(const std::vector<std::string>& machines, const std::vector<std::string
   for (const std::string& machine : machines) {
     for (const char* gpt : {"12x768", "24x2048", "40x5120"})
       cases.push_back(model_case(machine, {.gpt = gpt, .sequence = "1024", .batch = "8"}));
+    cases.push_back(model_case(machine, {.gpt = "48x64", .sequence = "128", .batch = "4"}));
     cases.push_back(model_case(machine, {.bert = "large", .sequence = "512", .batch = "32"}));
     for (const std::string& trace : traces) cases.push_back(trace_case(machine, trace));
   }
