@@ -23,7 +23,8 @@ enum ShareLane : std::size_t { share_compute, share_h2d, share_d2h, share_host, 
 inline constexpr std::size_t most_memory_rows = 20;
 using ShareMemory = std::array<double, most_memory_rows>;
 
-// In units of about one: seconds and bytes as parts of what the program is about.
+// Seconds and bytes, each as a part of a unit that the maker of the program chooses, so that numbers are
+// about one. `front` and `back` are the two phases of a step (docs/design.md, section 3).
 struct ShareCost {
   std::array<double, share_lanes> front{}, back{};
   ShareMemory memory{};
