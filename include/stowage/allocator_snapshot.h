@@ -50,7 +50,7 @@ struct SnapshotSegment {
   std::uintptr_t address = 0;
   Bytes bytes = 0;
   PoolId pool = default_pool;
-  bool small = false;  // in the half of the pool that serves blocks below two granules
+  bool small = false;  // in a zone of the pool that serves blocks of at most half a granule (1 MiB)
   std::vector<SnapshotBlock> blocks;
 };
 

@@ -5,9 +5,8 @@
 //   1. what was released on the same stream: at once, since the lane keeps its order;
 //   2. what was released on another stream, where an event recorded behind the release has passed;
 //   3. what was released on another stream, with a wait inserted into the requester's lane;
-//   4. granules that nobody uses any more, unmapped where they are and mapped anew where the block fits; then
-//   new
-//      memory of the device, up to the limit;
+//   4. granules that nobody uses any more, unmapped where they are and mapped anew where the block fits;
+//      then new memory of the device, up to the limit;
 //   5. the same after the calling thread has waited for all that was released;
 //   6. observers are asked to free something, and all of it is tried again;
 //   7. OutOfMemory, whose message is the whole account; or the DeviceError that stood in the way.
@@ -128,9 +127,9 @@ class CachingAllocator {
   // bytes > 0, else InvalidInput. Addresses are 512-byte aligned.
   DeviceBuffer allocate(Bytes bytes, LaneId stream);
   void* allocate_raw(Bytes bytes, LaneId stream);
-  // Behind the work enqueued so far on the block's stream and on those recorded. Throws InvalidInput for what
-  // is not the address of a live block, and nothing else. On `stream` instead: behind what that one was given
-  // so far, which the caller has ordered behind all use of the block.
+  // The block may be used again behind the work enqueued so far on its stream and on those recorded. With
+  // `stream`: behind the work enqueued so far on that one, which the caller has ordered behind all use of the
+  // block. Throws InvalidInput for what is not the address of a live block, and nothing else.
   void release_raw(void* address);
   void release_raw(void* address, LaneId stream);
   // Bytes from `address` to the end of its block: at least what was asked. Throws InvalidInput as

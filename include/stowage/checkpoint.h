@@ -10,8 +10,8 @@
 // finds damage, not forgery. Names and texts are UTF-8.
 //
 // A checkpoint is written under `.writing-<process>`, its files and the folder flushed to the disk, and then
-// renamed. One that goes is renamed to `.removing-<process>` first. So whatever has the name `step-…` was
-// written to its end, whenever the process or the machine stopped.
+// renamed. A checkpoint that is removed is first renamed to `.removing-<process>`. So a folder with the name
+// `step-…` was written to its end, whenever the process or the machine stopped.
 #pragma once
 
 #include <cstdint>
@@ -100,9 +100,9 @@ class Checkpoint {
   CheckpointState state_;
 };
 
-// What is named `step-…` in `folder`, newest (the highest step) first. Nothing is opened: a folder that has
-// the name need not be whole. Empty where there is no such folder. Throws InvalidInput where it cannot be
-// read.
+// The checkpoints named `step-…` in `folder`, newest (the highest step) first. Nothing is opened: a
+// checkpoint that is listed may be damaged. Empty where there is no such folder. Throws InvalidInput where
+// the folder cannot be read.
 struct CheckpointName {
   std::string path;
   std::uint64_t step = 0;

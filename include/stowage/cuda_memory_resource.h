@@ -2,9 +2,8 @@
 // with the members of both generations of <cuda/memory_resource>:
 //   CCCL 3.0 (CUDA 13.0)  cuda::mr::resource, async_resource and async_resource_with<…, device_accessible>:
 //                         allocate, deallocate, allocate_async, deallocate_async
-//   since CCCL 3.1        cuda::mr::synchronous_resource and resource: allocate_sync, deallocate_sync, and
-//   allocate and
-//                         deallocate, whose first argument is a stream
+//   since CCCL 3.1        cuda::mr::synchronous_resource and resource: allocate_sync, deallocate_sync;
+//                         allocate and deallocate, whose first argument is a stream
 // For CUDA C++ with CCCL's headers; nothing else of Stowage includes this.
 //
 // A cheap handle: copies share one state and are equal. The allocator and its device, a CUDA device, outlive

@@ -1,4 +1,4 @@
-// Engine: replays a plan on a device. Allocates at construction, nothing after the first step.
+// Engine: runs a plan on a device. Allocates at construction, nothing after the first step.
 //
 // Not thread-safe: one caller. The commit rule: no weight changes before every gradient of the step
 // has landed and its norm is known, and it and the loss are finite; from then on the update completes
@@ -61,9 +61,9 @@ class RecomputeMismatch : public StepError {
   std::uint64_t step_;
 };
 
-// The loss or the gradient norm of a step is not finite. The step was not made: weights and optimizer state
-// are those of a step boundary. The engine has made the step once more, up to its gate, and looked at every
-// result: `op()` is the first op, in the plan's order, with one that is not finite.
+// The loss or the gradient norm of a step is NaN or infinite. The update was skipped: weights and optimizer
+// state are those of a step boundary. The engine has run the step once more, up to its gate, and looked at
+// every result: `op()` is the first op, in the plan's order, with one that is not finite.
 class NonFinite : public StepError {
  public:
   enum class Origin : std::uint8_t {
@@ -151,7 +151,8 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   // Runs one step; returns when its loss and norm are known. Updates may still run and overlap the
-  // next step. Throws StepError; NonFinite where loss or norm is none; RecomputeMismatch in verify mode.
+  // next step. Throws StepError; NonFinite if the loss or the norm is NaN or infinite; RecomputeMismatch in
+  // verify mode.
   StepReport step(std::span<const InputData> inputs, const StepOptions& options);
 
   // Waits until nothing is in flight.

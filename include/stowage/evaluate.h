@@ -1,5 +1,6 @@
 // evaluate: runs a graph's ops one after another in ordinary host memory, every tensor in a buffer
-// of its own. The plain meaning of a graph, to judge the engine by and to generate text with.
+// of its own. The plain meaning of a graph, to judge the engine by and to generate text with. Not
+// thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,8 @@ namespace stowage {
 
 class Evaluator {
  public:
-  // Copies the graph. Parameters start from their initializers, all else at zero.
+  // Copies the graph. Parameters start from their initializers, all else at zero. Throws InvalidInput for an
+  // op without a kernel.
   Evaluator(const Graph& graph, const LaunchTable& table, std::uint64_t seed);
 
   // Bytes of any tensor, to read or to set (inputs, parameters).

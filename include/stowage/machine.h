@@ -9,7 +9,7 @@
 namespace stowage {
 
 inline constexpr Bytes unlimited = std::numeric_limits<Bytes>::max();
-// Of a rate that others do not lower, bytes per second.
+// Bytes per second: the value of a rate that other lanes do not lower.
 inline constexpr double as_alone = std::numeric_limits<double>::infinity();
 
 // One direction of the link between host and device.
@@ -48,7 +48,7 @@ struct Machine {
   Bytes overhead_bytes = 0;
 };
 
-// Byte limits of a plan.
+// Byte limits of a plan. Machine::overhead_bytes counts against `device`: plans have the rest.
 struct Budget {
   Bytes device = unlimited;
   Bytes host = unlimited;  // pinned and pageable together

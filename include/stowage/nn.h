@@ -13,6 +13,7 @@
 
 namespace stowage::nn {
 
+// Hendrycks and Gimpel, "Gaussian Error Linear Units (GELUs)": exact (erf), or its approximation by tanh.
 enum class Gelu : std::uint8_t { tanh, erf };
 
 struct AttentionOptions {

@@ -89,9 +89,8 @@ class OnlineRecompute {
   OnlineTensor declare(std::string name, Bytes bytes);
 
   // Runs the op, after what it reads has been rebuilt where it was evicted. Throws
-  //   InvalidInput  a read that no op has written, a write that one has, a tensor released or of elsewhere,
-  //   twice
-  //                 the same write
+  //   InvalidInput  a read that no op has written, a write that one has, the same write twice, a tensor that
+  //                 was released or is another OnlineRecompute's
   //   OutOfMemory   what must be there at once does not fit; `what()` says who holds how much
   // and lets through what an op throws. The op has then not been run, or counts as if it had not; what was
   // there before may have been evicted, and nothing else is lost.

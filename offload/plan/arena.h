@@ -13,7 +13,8 @@ namespace stowage {
 std::optional<Plan> placed_within(const Problem& problem, const Draft& draft, Bytes capacity,
                                   const PlannerSettings& settings);
 
-// The plan of this draft with the lowest arena found, whatever its time. Depends on no rate.
+// The plan of this draft with the lowest arena found, by the same search, then by a beam search in the order
+// of time (src/placement/time_beam.h), whatever its time. Depends on no rate.
 Plan placed_low(const Problem& problem, const Draft& draft);
 
 }  // namespace stowage

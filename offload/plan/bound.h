@@ -8,22 +8,27 @@
 namespace stowage {
 
 struct StepBound {
-  double seconds = 0;
-  std::string bound_by;  // compute, h2d, d2h, host
+  double seconds = 0;    // of one step
+  std::string bound_by;  // the lane that binds: compute, h2d, d2h, host
 };
 
-// Of every plan that runs the program's order and updates each parameter where its optimizer state lives.
-// It counts only what all of them must do. Each op runs once. Each parameter is resident with its state, or
-// comes in for forward and again for backward unless it is held between, has its gradient out in backward and
-// its update on the host before forward ends. What a forward op leaves for backward is kept, crosses twice,
-// or costs at least that op once more. What is on the device when forward turns into backward fits beside
-// that op's operands; at the gate the residents' gradients, which never leave, fit beside them. Exact
-// clipping puts updates behind backward, so a step is no shorter than the busiest lane of its forward and
-// that of its backward. An op hides no more of a link's work than there is room for beside its operands
-// (bound_program.cpp).
+// No plan that runs the program's order and updates each parameter where its optimizer state lives takes
+// less. The bound counts only what every such plan must do:
+// - Each op runs once.
+// - Each parameter is resident with its state. Or it comes in for forward and, unless it is held between,
+//   again for backward; its gradient goes out in backward, and its update is done on the host before forward
+//   ends.
+// - A value that a forward op leaves for backward is kept, or crosses the link twice, or costs at least that
+//   op once more.
+// - Bytes on the device when forward turns into backward fit beside that op's operands. At the gate the
+//   residents' gradients, which never leave, fit beside them.
+// - Exact clipping puts updates behind backward, so a step is no shorter than the busiest lane of its forward
+//   plus the busiest lane of its backward.
+// - An op hides no more of a link's work than there is room for beside its operands (bound_program.cpp).
 //
-// This is a linear program over shares of each decision (share_program.h), whose answer is a bound whatever
-// rounding did to it.
+// The bound is the value of a linear program over shares of each decision (share_program.h). Numerical
+// rounding of its solution cannot make the bound too high. `device_budget`: bytes, without
+// Machine::overhead_bytes.
 StepBound lower_bound(const Problem& problem, Bytes device_budget);
 
 }  // namespace stowage

@@ -31,9 +31,8 @@ class BoundMoments {
 
   // Whether program order is the plan's.
   bool ordered() const { return graph_.micro_batches == 1; }
-  // Before the instant of the turn: the end of its op if that is forward's, its begin otherwise. With one
-  // micro-batch program order is the plan's. Of several the turns are many, and forward stands for what is
-  // before them.
+  // Whether the op runs before the instant of the turn: the end of the turn's op if that is a forward op, its
+  // begin otherwise. With several micro-batches there are many turns; then all forward ops count as before.
   bool in_front(OpId op) const;
   std::size_t gate() const { return moments_.size() - 1; }
   TensorId group_of(TensorId id) const { return problem_.analysis.group[id]; }

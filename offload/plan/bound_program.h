@@ -12,14 +12,15 @@ namespace stowage {
 struct BoundProgram {
   double seconds = 1;  // unit of time
   double bytes = 1;    // unit of memory
-  // From the gate to the turn, as its front: the updates of the step before and forward; its back from there
-  // to the next gate. A row of memory for each moment (bound_moments.h), with room for what the decisions
-  // have on the device.
+  // The front goes from the gate to the turn: the updates of the step before, and forward. The back goes from
+  // the turn to the next gate. Memory has a row for each moment (bound_moments.h), whose room is the budget
+  // less the operands there.
   ShareProgram shares;
 };
 
-// How the link's directions count: each apart, or each with what the other one leaves of it where both move
-// (machine.h). What an op cannot hide then counts for less, so either may be the sharper.
+// How the link's directions count: each apart, or each with a part of the other one's time added, since both
+// are slower while both move (machine.h). With the second the part of a transfer that no op can hide counts
+// for less, so either of the two bounds may be the higher one.
 enum class BoundLinks : std::uint8_t { apart, shared };
 
 BoundProgram make_bound_program(const Problem& problem, Bytes device_budget, BoundLinks links);

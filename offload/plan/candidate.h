@@ -10,7 +10,7 @@
 
 namespace stowage {
 
-// What does not change from candidate to candidate.
+// What is the same for all candidates. Graph and machine are not owned and must outlive it.
 struct Problem {
   const Graph* graph = nullptr;
   const Machine* machine = nullptr;
@@ -35,7 +35,7 @@ class Sketcher {
   // Live bytes of the serial sketch: no sketch has fewer.
   Bytes serial_bytes() const { return serial_bytes_; }
   Sketch serial() const;
-  // With no more live bytes than `cap`, or than the serial one has.
+  // With at most `cap` live bytes, or as many as the serial sketch has where those are more.
   Sketch within(Bytes cap) const;
   // With no more transfers ahead of use, whatever their bytes; 0: serial.
   Sketch ahead(std::uint32_t distance) const;
@@ -49,15 +49,15 @@ class Sketcher {
   Bytes serial_bytes_ = 0;
 };
 
-// Estimated step time: waits for bytes go by their number, as if any free bytes could be joined, and a
-// hundredth more than the sketch's live bytes may be taken.
+// Estimated step time. Who needs bytes waits until enough are free, ignoring fragmentation, out of a
+// hundredth more than the sketch's live bytes.
 double estimated_seconds(const Problem& problem, const Sketch& sketch);
 
-// No plan of this draft takes less, wherever its lifetimes stand: no waits for bytes, and lanes that do not
-// slow each other.
+// Seconds. No plan of this draft takes less, wherever its lifetimes stand: counted without waits for bytes,
+// and with lanes that do not slow each other.
 double least_seconds(const Problem& problem, const Draft& draft);
 
-// Of every plan of this draft.
+// Host bytes that every plan of this draft takes.
 Bytes host_bytes(const Problem& problem, const Draft& draft);
 
 // Placement, instructions, simulation and accounts. Not validated.

@@ -1,6 +1,7 @@
-// Lifetimes of prefetches that begin as early as bytes are free. A schedule says when it means to start them,
-// which is when the link will be free; that moves no transfer, for a prefetch waits for its bytes and for no
-// position.
+// Lifetimes of prefetches, begun as early as their bytes are free.
+//
+// A schedule begins such a lifetime when it expects the link to be free. Beginning it earlier moves no
+// transfer: a prefetch waits for its bytes and for its turn on the link, never for a position.
 #pragma once
 
 #include <vector>
@@ -15,9 +16,10 @@ class EarlyClaims {
   // Keeps references.
   EarlyClaims(const Draft& draft, const BucketLayout& layout);
 
-  // As early as no position has more live bytes than `cap`, which the draft keeps too.
+  // Each as early as possible with at most `cap` live bytes at every position. The draft itself keeps to
+  // `cap`.
   Draft within(Bytes cap) const;
-  // As early as whatever has the bytes before has ended. Offsets by lifetime.
+  // Each as early as the lifetimes that have its bytes before it have ended. Offsets by lifetime.
   Draft at(const std::vector<Bytes>& offsets) const;
 
  private:

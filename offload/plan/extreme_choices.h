@@ -9,8 +9,8 @@ namespace stowage {
 
 // The lowest choice of everything: all values that can be are recomputed, the others spill.
 Choices lowest_choices(const Problem& problem);
-// One of these has the fewest live bytes, serially: the lowest; all activations on the host or kept; and the
-// lowest without those replays that need more bytes than the others do.
+// Candidates for the fewest live bytes of a serial schedule: the lowest choices; all activations on the host,
+// or kept; and the lowest choices without the replays that need more bytes than the others do.
 std::vector<Choices> minimum_candidates(const Problem& problem);
 // Everything on the device, nothing recomputed.
 Choices resident_choices(const Problem& problem);

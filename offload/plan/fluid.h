@@ -10,8 +10,8 @@
 
 namespace stowage {
 
-// What an instruction takes where nothing slows it: first `latency`, which occupies its lane alone, then the
-// rest of `seconds`, the part that others can slow.
+// What an instruction takes where nothing slows it, in seconds: first `latency`, which occupies its lane and
+// cannot be slowed, then the rest of `seconds`, which other lanes can slow.
 struct WorkTime {
   double latency = 0;
   double seconds = 0;

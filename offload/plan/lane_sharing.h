@@ -5,8 +5,9 @@
 
 namespace stowage {
 
-// Whichever lanes work at one time: the time that passes on a lane and these shares of the others' times come
-// to no more than the time that passes. All are 0 for a machine whose lanes do not slow each other.
+// For each lane, whichever lanes work with it: the lane's progress (in seconds of its work alone) plus these
+// shares of the other lanes' progress is at most the time that passes. So work on one lane can be charged to
+// another, and a bound that adds the charges stays a bound. All are 0 where lanes do not slow each other.
 struct LaneSharing {
   double of_in = 0;                  // of a prefetch's time, to the offloads' lane
   double of_out = 0;                 // of an offload's time, to the prefetches' lane

@@ -14,16 +14,17 @@ using LaneMask = std::size_t;
 
 constexpr LaneMask mask_of(LaneRole lane) { return LaneMask{1} << static_cast<std::size_t>(lane); }
 
-// The machine, but that no lane slows another.
+// The same machine with lanes that do not slow each other.
 Machine apart(Machine machine);
 
-// The machine, but that each direction of the link has the rate alone that it has beside the other.
+// The same machine with each direction of the link always as slow as it is beside the other one.
 Machine beside_each_other(Machine machine);
 
 class LaneSpeeds {
  public:
-  // Each direction of the link has its rate alone or beside the other one. Of host memory each copy and the
-  // host step get the same share; what one cannot use the others have (max-min fairness).
+  // Each direction of the link has its rate alone or beside the other one. Copies and the host step share
+  // host memory by max-min fairness: equal shares, and what one cannot use goes to the others (Bertsekas and
+  // Gallager, "Data Networks", section 6.5.2).
   explicit LaneSpeeds(const Machine& machine);
 
   // Of a lane of `working`, as a share of its speed alone: above 0, at most 1.

@@ -28,7 +28,8 @@ using ShareTimes = std::array<double, share_rows>;
 inline constexpr std::size_t most_memory_rows = 24;
 using ShareMemory = std::array<double, most_memory_rows>;
 
-// In units of about one: seconds and bytes as parts of what the program is about.
+// Seconds and bytes, each as a part of a unit that the maker of the program chooses, so that numbers are
+// about one. `front` and `back` are the two phases of a step (docs/design.md, section 3).
 struct ShareCost {
   ShareTimes front{}, back{};
   ShareMemory memory{};

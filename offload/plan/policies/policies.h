@@ -4,11 +4,9 @@
 // - One engine, one allocator of arena bytes and one simulation: no fragmentation, no interpreter between
 //   two kernels, transfers at the link's measured speed from page-locked memory.
 // - The optimizer state is Stowage's, 10 bytes for each bf16 parameter rather than 12, with gradients in the
-// work
-//   type, so every emulation trains a somewhat larger model in the same host memory.
+//   work type, so every emulation trains a somewhat larger model in the same host memory.
 // - Exact clipping by the global norm: no update begins before the whole backward pass has ended. The
-// originals
-//   are used that way too, though some may begin earlier without it.
+//   originals are used that way too, though some may begin earlier without it.
 // - Activations as their users set them: each Transformer block's input is kept and the block rebuilt in
 //   backward (gradient checkpointing), or nothing is rebuilt, where that fits and is faster.
 #pragma once
@@ -21,7 +19,8 @@
 
 namespace stowage {
 
-// How activations are treated.
+// How activations are treated: blocks rebuilt from inputs on the device, from inputs on the host, or all
+// kept.
 enum class Activations : std::uint8_t { checkpoint, checkpoint_on_host, keep };
 std::string_view to_string(Activations activations);
 
@@ -32,7 +31,7 @@ struct PolicyMember {
   Activations activations = Activations::checkpoint;
   Choices choices;
   Handicaps handicaps;
-  std::uint32_t distance = 0;
+  std::uint32_t distance = 0;  // transfers that may go ahead of their use; 0: each between two ops
 };
 
 // The graph with both halves of each Transformer block as one unit: consecutive units whose names have the
@@ -66,7 +65,8 @@ class PolicyProblems {
 // Everything but parameters: inputs held, activations as said.
 Choices policy_choices(const Problem& problem, Activations activations, LoadChoice parameters);
 
-// The configurations of each, one file each.
+// Each adds the configurations of its system to `members`: one file each, which names its source. A new
+// policy is added here, in policies.cpp and in planner.h (docs/design.md, section 9).
 void add_zero_offload(PolicyProblems& problems, std::vector<PolicyMember>& members);
 void add_zero_infinity(PolicyProblems& problems, std::vector<PolicyMember>& members);
 void add_gemini_cpu(PolicyProblems& problems, std::vector<PolicyMember>& members);

@@ -6,6 +6,8 @@
 
 namespace stowage::validation {
 
+// The declared peak, live peak, host, pinned and transferred bytes are those of the buckets, lifetimes and
+// instructions, and both limits of the budget hold.
 void check_totals(const Plan& plan, const Budget& budget, Report& report);
 
 }  // namespace stowage::validation
