@@ -52,7 +52,7 @@ enum class Replays : std::uint8_t {
 // ablations (bench/ablation). The defaults are justified by the records in bench/results.
 struct PlannerSettings {
   // Residency: which choices are looked at (offload/plan/residency_program.h).
-  // Rows of device memory, each for one part of the step's stages; at most 23, with those of `refined`.
+  // Rows of device memory, each for one part of the step's stages; at most 19.
   std::size_t memory_moments = 18;
   // Several stages share a row. A stage counts if it has at least this share of the row's most live bytes.
   double alike_stages = 0.95;
@@ -61,11 +61,11 @@ struct PlannerSettings {
   // Where the program divides one item, and would lose more than this share of the memory by rounding it, the
   // program is solved again with each of the item's choices.
   double undivided = 0.01;
-  // Mixtures under these shares of the memory, from the least that a step needs to the most, are rounded to find
-  // where rows of memory and cuts of the front are needed; at most 5.
-  std::vector<double> refined{0.1, 0.3, 0.6};
-  // While rounding, a class's option that is behind its share by one counts as so much of squared excess.
-  double evenness = 0.01;
+  // A phase's length is also counted in two pieces, one behind the other (offload/plan/step_cuts.h).
+  bool cuts = true;
+  // Cuts of the front are looked for under these shares of the memory, from the least that a step needs to the
+  // most; at most 5.
+  std::vector<double> cut_shares{0.1, 0.3, 0.6};
   // Values that are not used for a while leave the device wherever they are not, not between forward and
   // backward alone.
   bool spills = true;

@@ -37,7 +37,7 @@ std::vector<std::vector<BucketId>> with_dependents(const BucketLayout& layout) {
 DecisionClasses::DecisionClasses(const Problem& problem, const PlannerSettings& settings)
     : problem_(problem), settings_(settings), memory_(problem, settings) {
   using enum ActivationChoice;
-  cuts_ = find_cuts(problem, share_cuts - settings.refined.size());
+  if (settings.cuts) cuts_ = find_cuts(problem, share_cuts - settings.cut_shares.size());
   find_fixed();
   choose_remade();
   for (const auto& [load, activation] :
@@ -61,19 +61,19 @@ void DecisionClasses::build() {
   merge();
 }
 
-void DecisionClasses::refine(const std::vector<std::vector<double>>& shares, const Choices& rounded) {
+void DecisionClasses::add_cut(const std::vector<std::vector<double>>& shares) {
   std::vector<double> host(problem_.graph->ops.size(), 0);
   for (std::size_t c = 0; c < classes_.size(); ++c)
     for (std::size_t o = 0; o < classes_[c].options.size(); ++o)
       for (const Member& member : classes_[c].members)
         host[first_op(member)] += shares[c][o] * classes_[c].options[o].front[share_host];
-  cuts_.cut_front(problem_, std::move(host));
-  memory_.add_tight(rounded);
+  cuts_.cut_front(problem_, host);
   build();
 }
 
 OpId DecisionClasses::first_op(const Member& member) const {
-  return member.is_activation ? problem_.items[member.index].writer : cuts_.first_read[problem_.layout.buckets[member.index].tensors.front().tensor];
+  if (member.is_activation) return problem_.items[member.index].writer;
+  return cuts_.first_read[problem_.layout.buckets[member.index].tensors.front().tensor];
 }
 
 Choices DecisionClasses::uniform(LoadChoice load, ActivationChoice activation) const {

@@ -32,14 +32,14 @@ class DecisionClasses {
   };
   // Options of one class: alike in all that they cost, at each moment too.
   struct Class {
-    std::vector<ShareCost> options;  // seconds and bytes; memory: by moment, tight place, then host bytes
+    std::vector<ShareCost> options;  // seconds and bytes; memory: by moment, then host bytes
     std::vector<std::uint8_t> levels;
     std::vector<Member> members;
     std::size_t kind = 0;  // classes that differ in memory alone are of one kind
   };
   const std::vector<Class>& all() const { return classes_; }
   const ShareCost& fixed() const { return fixed_; }  // of the graph's own ops
-  // By moment and tight place: live bytes that nothing decides about.
+  // By moment: live bytes that nothing decides about.
   const std::vector<double>& base() const { return memory_.base(); }
   const StepMemory& memory() const { return memory_; }
   // Host bytes of the choice that has most of them: no plan needs more.
@@ -48,17 +48,16 @@ class DecisionClasses {
   double step_seconds() const { return step_seconds_; }
   double total_bytes() const { return total_bytes_; }
 
-  // One more cut of the front where this mixture makes it longest, and one more row of memory where these
-  // choices have most live bytes.
-  void refine(const std::vector<std::vector<double>>& shares, const Choices& rounded);
+  // One more cut of the front, where this mixture makes it longest.
+  void add_cut(const std::vector<std::vector<double>>& shares);
 
   void set(const Member& member, std::uint8_t level, Choices& choices) const;
 
  private:
   void build();
+  OpId first_op(const Member& member) const;
   Choices uniform(LoadChoice load, ActivationChoice activation) const;
   Choices remade() const;
-  OpId first_op(const Member& member) const;
   void find_fixed();
   void add_own(OpId op, double seconds);
   void choose_remade();

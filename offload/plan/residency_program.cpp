@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -10,57 +9,13 @@
 #include "offload/plan/extreme_choices.h"
 
 namespace stowage {
-namespace {
-
-constexpr double least_share = 1e-6;  // that counts
-
-// How far what is decided exceeds the mixture in each row, less what the mixture leaves free there.
-class Excess {
- public:
-  explicit Excess(const ResidencyProgram::Mixture& mixture)
-      : rows_(mixture.room.size()), byte_(1 / std::max(1.0, *std::max_element(mixture.room.begin(), mixture.room.end() - 1))) {
-    double step = 0;
-    for (auto [times, use] : {std::pair(&at_.front, &mixture.use.front), std::pair(&at_.back, &mixture.use.back)}) {
-      const double length = *std::max_element(use->begin(), use->end());
-      for (std::size_t row = 0; row < share_rows; ++row) (*times)[row] = (*use)[row] - length;
-      step += length;
-    }
-    second_ = 1 / std::max(1e-12, step);
-    for (std::size_t row = 0; row < rows_; ++row)
-      at_.memory[row] = std::min(0.0, mixture.use.memory[row] - mixture.room[row]);
-  }
-  void expect(const DecisionClasses::Class& of, const std::vector<double>& shares) {
-    for (std::size_t o = 0; o < shares.size(); ++o)
-      if (shares[o] > 0) at_.add(of.options[o], -shares[o]);
-  }
-  void take(const ShareCost& option) { at_.add(option, 1); }
-  // Squares of the excess in all rows, as parts of the step's time and of the memory, if this is taken.
-  double with(const ShareCost& option) const {
-    double sum = 0;
-    for (std::size_t row = 0; row < share_rows; ++row)
-      sum += square((at_.front[row] + option.front[row]) * second_) + square((at_.back[row] + option.back[row]) * second_);
-    for (std::size_t row = 0; row < rows_; ++row) sum += square((at_.memory[row] + option.memory[row]) * byte_);
-    return sum;
-  }
-
- private:
-  static double square(double excess) { return excess > 0 ? excess * excess : 0; }
-
-  ShareCost at_;
-  std::size_t rows_;
-  double byte_, second_ = 1;
-};
-
-}  // namespace
-
 ResidencyProgram::ResidencyProgram(const Problem& problem, const PlannerSettings& settings)
     : problem_(problem), settings_(settings), classes_(problem, settings) {
+  if (!settings.cuts) return;
   const Bytes least = classes_.memory().serial_bytes(0);
   const Bytes most = least + classes_.memory().serial_bytes(static_cast<std::size_t>(LoadChoice::resident));
-  for (const double share : settings.refined) {
-    const Mixture mixture = solve(least + share_of(most - least, share), unlimited);
-    classes_.refine(mixture.shares, round(mixture));
-  }
+  for (const double share : settings.cut_shares)
+    classes_.add_cut(solve(least + share_of(most - least, share), unlimited).shares);
 }
 
 ResidencyProgram::Mixture ResidencyProgram::solve(Bytes device, Bytes host,
@@ -106,11 +61,7 @@ ResidencyProgram::Mixture ResidencyProgram::solve_for(const std::vector<double>&
     answer.shares[fixed->of].assign(classes_.all()[fixed->of].options.size(), 0);
     answer.shares[fixed->of][fixed->option] = 1;
   }
-  ShareCost use = classes_.fixed();
-  for (std::size_t c = 0; c < classes_.all().size(); ++c)
-    for (std::size_t o = 0; o < classes_.all()[c].options.size(); ++o)
-      use.add(classes_.all()[c].options[o], answer.shares[c][o] * static_cast<double>(classes_.all()[c].members.size()));
-  return {answer.value / second, answer.fits, std::move(answer.shares), use, room};
+  return {answer.value / second, answer.fits, std::move(answer.shares)};
 }
 
 std::vector<ResidencyProgram::Fixed> ResidencyProgram::divided(const Mixture& mixture, Bytes device) const {
@@ -132,8 +83,6 @@ std::vector<ResidencyProgram::Fixed> ResidencyProgram::divided(const Mixture& mi
   return choices;
 }
 
-// Decision by decision, in the order of their first use. The mixture leaves some of its rows free; of what
-// rounding takes beyond that, the squares of all rows' excess are kept small.
 Choices ResidencyProgram::round(const Mixture& mixture) const {
   struct Turn {
     const DecisionClasses::Member* member = nullptr;
@@ -145,32 +94,19 @@ Choices ResidencyProgram::round(const Mixture& mixture) const {
     for (const DecisionClasses::Member& member : classes_.all()[c].members)
       turns.push_back({&member, &classes_.all()[c], &mixture.shares[c]});
   std::sort(turns.begin(), turns.end(), [](const Turn& a, const Turn& b) {
-    const auto key = [](const DecisionClasses::Member& member) {
-      return std::tuple(member.position, member.is_activation, member.index);
-    };
-    return key(*a.member) < key(*b.member);
+    return std::tuple(a.member->position, a.member->index) < std::tuple(b.member->position, b.member->index);
   });
   Choices choices = lowest_choices(problem_);
-  Excess excess(mixture);
   std::map<std::size_t, std::vector<double>> owed;  // by kind and option
   for (const Turn& turn : turns) {
     std::vector<double>& due = owed[turn.of->kind];
     due.resize(turn.shares->size());
-    excess.expect(*turn.of, *turn.shares);
     for (std::size_t o = 0; o < due.size(); ++o) due[o] += (*turn.shares)[o];
-    std::size_t best = 0;
-    double least = std::numeric_limits<double>::infinity();
-    for (std::size_t o = 0; o < due.size(); ++o) {
-      if ((*turn.shares)[o] < least_share) continue;
-      const double score = excess.with(turn.of->options[o]) - settings_.evenness * due[o];
-      if (score < least) {
-        least = score;
-        best = o;
-      }
-    }
-    excess.take(turn.of->options[best]);
-    due[best] -= 1;
-    classes_.set(*turn.member, turn.of->levels[best], choices);
+    std::size_t most = 0;
+    for (std::size_t o = 1; o < due.size(); ++o)
+      if (due[o] > due[most] + 1e-9) most = o;
+    due[most] -= 1;
+    classes_.set(*turn.member, turn.of->levels[most], choices);
   }
   return choices;
 }

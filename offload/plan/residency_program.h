@@ -28,8 +28,6 @@ class ResidencyProgram {
     double seconds = 0;                       // of a step whose lanes overlap perfectly
     bool fits = false;                        // in both rooms
     std::vector<std::vector<double>> shares;  // by class and option
-    ShareCost use;                            // of all shares
-    std::vector<double> room;                 // by moment, then of the host
   };
   // An item that must have this choice.
   struct Fixed {

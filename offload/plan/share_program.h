@@ -25,7 +25,7 @@ inline constexpr std::size_t share_cuts = 5;
 inline constexpr std::size_t share_rows = share_lanes + share_cuts;
 // By lane, then by cut.
 using ShareTimes = std::array<double, share_rows>;
-inline constexpr std::size_t most_memory_rows = 24;
+inline constexpr std::size_t most_memory_rows = 20;
 using ShareMemory = std::array<double, most_memory_rows>;
 
 // Seconds and bytes, each as a part of a unit that the maker of the program chooses, so that numbers are

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <utility>
 
 #include "src/graph/cost.h"
 
@@ -70,12 +69,11 @@ void StepCuts::add_op(OpId op, bool in_front, double seconds, ShareCost& fixed) 
     if (!in_front && op < back[c]) fixed.back[share_lanes + c] += seconds;
 }
 
-void StepCuts::cut_front(const Problem& problem, std::vector<double> host) {
+void StepCuts::cut_front(const Problem& problem, const std::vector<double>& host) {
   if (front.empty() || front.size() == share_cuts) return;
-  const std::vector<double> before = sums(std::move(host)), forward = sums(work_of(problem, *this).forward);
-  const OpId at = longest(before.size(), 1, [&](OpId op, double) {
-    return before[op] + forward.back() - forward[op];
-  }).front();
+  const std::vector<double> before = sums(host), forward = sums(work_of(problem, *this).forward);
+  const auto length = [&](OpId op, double) { return before[op] + forward.back() - forward[op]; };
+  const OpId at = longest(before.size(), 1, length).front();
   if (std::find(front.begin(), front.end(), at) == front.end()) front.push_back(at);
 }
 

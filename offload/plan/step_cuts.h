@@ -19,9 +19,9 @@ struct StepCuts {
   // By tensor, of parameters: the first op that reads it, and the one that makes its final gradient.
   std::vector<OpId> first_read, gradient_op;
 
-  // Where the front is longest with so many seconds of the host's work by op: one more of its cuts, unless there
-  // are as many as may be.
-  void cut_front(const Problem& problem, std::vector<double> host);
+  // One more cut of the front: where it is longest with so many seconds of the host's work by op. None if there
+  // are share_cuts.
+  void cut_front(const Problem& problem, const std::vector<double>& host);
 
   // Adds what comes behind the cuts of the front, and before those of the back.
   void add_op(OpId op, bool in_front, double seconds, ShareCost& fixed) const;
@@ -30,7 +30,7 @@ struct StepCuts {
   // Adds what stands before the cuts of the front, and behind those of the back.
   void add_host_update(TensorId parameter, double update, double offload, ShareCost& cost) const;
 };
-// `count` of the front, and of the back.
+// At most `count` of the front, and of the back.
 StepCuts find_cuts(const Problem& problem, std::size_t count);
 
 }  // namespace stowage

@@ -31,10 +31,6 @@ std::vector<std::uint8_t> decided_buckets(const Problem& problem) {
   return decided;
 }
 
-bool is_live(const DraftLifetime& lifetime, Position position) {
-  return lifetime.first <= position && position < lifetime.last;
-}
-
 // Stages at whose peak the lifetime is there.
 template <typename Function>
 void for_live_stages(const StepMemory::Uniform& of, const DraftLifetime& lifetime, Function&& function) {
@@ -69,36 +65,8 @@ StepMemory::Uniform StepMemory::lifetimes_of(const Choices& choices) const {
   return of;
 }
 
-// Where the place is in a step in which it may not be replayed.
-Position StepMemory::position_of(const SequenceStep& place, const Uniform& of) const {
-  const std::vector<SequenceStep>& sequence = of.draft.sequence;
-  const auto found = std::find_if(sequence.begin(), sequence.end(), [&](const SequenceStep& step) {
-    return step.op == place.op && step.recompute == place.recompute;
-  });
-  if (found != sequence.end()) return found - sequence.begin();
-  const std::uint32_t unit = problem_.graph->op(place.op).unit;
-  const auto backward = std::find_if(sequence.begin(), sequence.end(), [&](const SequenceStep& step) {
-    return problem_.graph->op(step.op).unit == unit &&
-           (step.recompute || problem_.graph->op(step.op).phase == Phase::backward);
-  });
-  return backward - sequence.begin();
-}
-
-void StepMemory::add_tight(const Choices& rounded) {
-  const Uniform of = lifetimes_of(rounded);
-  const std::vector<double> live = live_bytes(of.draft, problem_.layout);
-  const auto tight = std::max_element(live.begin(), live.end()) - live.begin();
-  const SequenceStep step = of.draft.sequence[static_cast<std::size_t>(tight)];
-  const bool known = std::any_of(tight_.begin(), tight_.end(), [&](const SequenceStep& each) {
-    return each.op == step.op && each.recompute == step.recompute;
-  });
-  const bool is_update = problem_.graph->op(step.op).phase == Phase::update;
-  if (!known && !is_update && base_.size() + 1 < most_memory_rows) tight_.push_back(step);
-  find_rows();
-}
-
-// Of each of as many equal runs of stages those with about the most live bytes, and the tight places; and the
-// most bytes there that nothing decides about.
+// Of each of as many equal runs of stages those with about the most live bytes; and the most bytes that
+// nothing decides about.
 void StepMemory::find_rows() {
   const Uniform& lowest = uniforms_.front();
   stages_ = static_cast<std::uint32_t>(lowest.peaks.size());
@@ -120,19 +88,13 @@ void StepMemory::find_rows() {
         ++stages_of_[m];
       }
   }
-  for (Uniform& of : uniforms_) {
-    of.tight.clear();
-    for (const SequenceStep& place : tight_) of.tight.push_back(position_of(place, of));
-  }
   const std::vector<std::uint8_t> decided = decided_buckets(problem_);
   std::vector<double> undecided(stages_, 0);
-  base_.assign(count + tight_.size(), 0);
+  base_.assign(count, 0);
   for (const DraftLifetime& lifetime : lowest.draft.lifetimes) {
     if (decided[lifetime.bucket]) continue;
     const auto bytes = static_cast<double>(problem_.layout.buckets[lifetime.bucket].bytes);
     for_live_stages(lowest, lifetime, [&](std::uint32_t stage) { undecided[stage] += bytes; });
-    for (std::size_t t = 0; t < tight_.size(); ++t)
-      if (is_live(lifetime, lowest.tight[t])) base_[count + t] += bytes;
   }
   for (std::uint32_t stage = 0; stage < stages_; ++stage)
     if (moment_of_[stage] != no_id)
@@ -147,8 +109,6 @@ std::uint32_t StepMemory::add_lifetime(const DraftLifetime& lifetime, const Unif
     ++stages;
     if (const std::uint32_t m = moment_of_[stage]; m != no_id) cost.memory[m] += bytes / stages_of_[m];
   });
-  for (std::size_t t = 0; t < of.tight.size(); ++t)
-    if (is_live(lifetime, of.tight[t])) cost.memory[stages_of_.size() + t] += bytes;
   return stages;
 }
 

@@ -1,8 +1,7 @@
 // Device memory of a step as rows of a program over decisions (decision_classes.h).
 //
-// A row stands for a *moment*, a run of stages (choices.h) that are taken to be alike, or for a *tight place*,
-// an op at which some rounded mixture had most live bytes. What a decision takes there is read off the lifetimes
-// of *uniform* steps, in which every decision of its sort is alike.
+// A row stands for a *moment*, a run of stages (choices.h) that are taken to be alike. What a decision takes
+// there is read off the lifetimes of *uniform* steps, in which every decision of its sort is alike.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +22,6 @@ class StepMemory {
     std::vector<std::uint32_t> stages;
     std::vector<std::vector<LifetimeId>> of_bucket;
     std::vector<Position> peaks;  // by stage: where most bytes are live
-    std::vector<Position> tight;  // where the tight places are
   };
   // The step of these choices. That with the least bytes comes first, and has no resident.
   void add(const Choices& choices);
@@ -32,8 +30,6 @@ class StepMemory {
 
   // The rows, once all steps are added.
   void find_rows();
-  // One more, where these choices have most live bytes.
-  void add_tight(const Choices& rounded);
   // By row: live bytes that nothing decides about.
   const std::vector<double>& base() const { return base_; }
   std::uint32_t stages() const { return stages_; }
@@ -43,12 +39,10 @@ class StepMemory {
 
  private:
   Uniform lifetimes_of(const Choices& choices) const;
-  Position position_of(const SequenceStep& place, const Uniform& of) const;
 
   const Problem& problem_;
   const PlannerSettings& settings_;
   std::vector<Uniform> uniforms_;
-  std::vector<SequenceStep> tight_;
   std::vector<std::uint32_t> moment_of_;  // by stage; no_id: its bytes do not count
   std::vector<std::uint32_t> stages_of_;  // by moment: how many
   std::vector<double> base_;
