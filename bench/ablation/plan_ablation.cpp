@@ -76,16 +76,16 @@ Case trace_case(const std::string& machine_name, const std::string& path) {
   return made;
 }
 
-// From 1.2 times the minimum to the need, each the same factor above the one before.
+// Those of arenas from 1.2 times the minimum's to the need's, each the same factor above the one before.
 std::vector<Bytes> budgets_of(const Case& each, int count) {
-  const double overhead = static_cast<double>(each.machine.overhead_bytes);
-  Planner planner(each.graph, each.machine);
-  const double least = 1.2 * static_cast<double>(planner.minimum_bytes());
-  const double most = std::max(least, static_cast<double>(planner.need_bytes()));
+  const Machine& machine = each.machine;
+  Planner planner(each.graph, machine);
+  const double least = 1.2 * static_cast<double>(machine.arena_in(planner.minimum_bytes()));
+  const double most = std::max(least, static_cast<double>(machine.arena_in(planner.need_bytes())));
   std::vector<Bytes> budgets;
   for (int i = 0; i < count; ++i)
-    budgets.push_back(
-        static_cast<Bytes>(least * std::pow(most / least, i / std::max(1.0, count - 1.0)) + overhead));
+    budgets.push_back(machine.budget_for(
+        static_cast<Bytes>(least * std::pow(most / least, i / std::max(1.0, count - 1.0)))));
   return budgets;
 }
 

@@ -145,15 +145,9 @@ class EmulatedPlans {
   std::vector<Member> members_;
 };
 
-// What is left of the device budget beside context and libraries.
-Budget for_plans(Budget budget, const Machine& machine) {
-  if (budget.device != unlimited) budget.device -= std::min(budget.device, machine.overhead_bytes);
-  return budget;
-}
-
 }  // namespace
 
-// What does not depend on the budget is made when it is first asked for.
+// What does not depend on the budget is made when it is first asked for. Device bytes here are an arena's.
 class Planner::Parts {
  public:
   Parts(const Graph& graph, const Machine& machine, const PlanOptions& options)
@@ -279,20 +273,24 @@ Planner::~Planner() = default;
 Planner::Planner(Planner&&) noexcept = default;
 Planner& Planner::operator=(Planner&&) noexcept = default;
 
-std::variant<Plan, Infeasible> Planner::plan(const Budget& budget) {
-  auto planned = parts_->plan(for_plans(budget, parts_->machine()));
-  if (auto* infeasible = std::get_if<Infeasible>(&planned); infeasible != nullptr && !infeasible->host) {
-    infeasible->budget = budget.device;
-    infeasible->minimum += parts_->machine().overhead_bytes;
+// Between budgets, with the overhead, and arenas, without.
+Answer Planner::answer(const Budget& budget) {
+  const Machine& machine = parts_->machine();
+  Answer answer{parts_->plan({machine.arena_in(budget.device), budget.host}), need_bytes(), minimum_bytes()};
+  if (const auto* plan = std::get_if<Plan>(&answer.outcome)) {
+    answer.peak = machine.budget_for(plan->device_peak_bytes);
+  } else if (auto& refusal = std::get<Infeasible>(answer.outcome); !refusal.host) {
+    refusal.budget = budget.device;
+    refusal.minimum = machine.budget_for(refusal.minimum);
   }
-  return planned;
+  return answer;
 }
-Bytes Planner::need_bytes() { return parts_->need(); }
-Bytes Planner::minimum_bytes() { return parts_->minimum(); }
+Bytes Planner::need_bytes() { return parts_->machine().budget_for(parts_->need()); }
+Bytes Planner::minimum_bytes() { return parts_->machine().budget_for(parts_->minimum()); }
 
 std::variant<Plan, Infeasible> make_plan(const Graph& graph, const Machine& machine, const Budget& budget,
                                          const PlanOptions& options) {
-  return Planner(graph, machine, options).plan(budget);
+  return Planner(graph, machine, options).answer(budget).outcome;
 }
 Bytes need_bytes(const Graph& graph, const Machine& machine) { return Planner(graph, machine).need_bytes(); }
 Bytes minimum_bytes(const Graph& graph, const Machine& machine, const PlanOptions& options) {
