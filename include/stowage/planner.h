@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -117,6 +118,9 @@ struct PlanOptions {
   std::optional<MicroBatchOrder> order = std::nullopt;
   Replays replays = Replays::within_blocks;  // of Policy::automatic
   PlannerSettings settings{};                // of Policy::automatic
+  // Any thread may ask for an end of planning through it: what is under way throws Cancelled within a
+  // fraction of a second. Its planner makes nothing new from then on.
+  std::stop_token stop{};
 };
 
 // The answer to one budget. Device bytes in it, those of Infeasible included, are bytes of a device budget:
@@ -144,7 +148,8 @@ class Planner {
   Planner(Planner&&) noexcept;
   Planner& operator=(Planner&&) noexcept;
 
-  // Throws InvalidInput for a graph without an update phase.
+  // Throws InvalidInput for a graph without an update phase, Cancelled where PlanOptions::stop asks for it;
+  // so do the functions below.
   Answer answer(const Budget& budget);
   // Answer::need and Answer::minimum, which depend on no budget. With a policy that emulates another system
   // the minimum is the least of its configurations and may depend on the machine's rates.
