@@ -145,8 +145,9 @@ function(stowage_test name)
   if("concurrent" IN_LIST ARG_LABELS)
     add_dependencies(concurrent_tests ${name})
   endif()
+  # Names are GoogleTest's (tests/support/printed_name.h): CMake would add what parameters print as, addresses among it.
   # Listing tests takes a moment, but on a busy machine the default of 5 s has been too short.
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60)
+  gtest_discover_tests(${name} NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60)
   # Read by CTest behind the discovery, which takes no property that is a list.
   set(properties ${CMAKE_CURRENT_BINARY_DIR}/${name}_properties.cmake)
   file(WRITE ${properties} "if(${name}_TESTS)

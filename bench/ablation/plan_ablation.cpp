@@ -39,7 +39,6 @@ const std::vector<Technique>& techniques() {
       {"no spills", [](S& s) { s.spills = false; }},
       {"no remakes", [](S& s) { s.remakes = false; }},
       {"no efficient buckets", [](S& s) { s.efficient_buckets = false; }},
-      {"no whole blocks", [](S& s) { s.whole_blocks = false; }},
       {"no price of transfers and replays", [](S& s) { s.transfer_risk = s.replay_price = 0; }},
       {"no price of traffic and occupancy", [](S& s) { s.traffic_price = s.occupancy_price = 0; }},
       {"cells 5 % apart", [](S& s) { s.fine_step = s.coarse_step = 0.05; }},
@@ -77,16 +76,16 @@ Case trace_case(const std::string& machine_name, const std::string& path) {
   return made;
 }
 
-// From 1.2 times the minimum to the need, each the same factor above the one before.
+// Those of arenas from 1.2 times the minimum's to the need's, each the same factor above the one before.
 std::vector<Bytes> budgets_of(const Case& each, int count) {
-  const double overhead = static_cast<double>(each.machine.overhead_bytes);
-  Planner planner(each.graph, each.machine);
-  const double least = 1.2 * static_cast<double>(planner.minimum_bytes());
-  const double most = std::max(least, static_cast<double>(planner.need_bytes()));
+  const Machine& machine = each.machine;
+  Planner planner(each.graph, machine);
+  const double least = 1.2 * static_cast<double>(machine.arena_in(planner.minimum_bytes()));
+  const double most = std::max(least, static_cast<double>(machine.arena_in(planner.need_bytes())));
   std::vector<Bytes> budgets;
   for (int i = 0; i < count; ++i)
-    budgets.push_back(
-        static_cast<Bytes>(least * std::pow(most / least, i / std::max(1.0, count - 1.0)) + overhead));
+    budgets.push_back(machine.budget_for(
+        static_cast<Bytes>(least * std::pow(most / least, i / std::max(1.0, count - 1.0)))));
   return budgets;
 }
 

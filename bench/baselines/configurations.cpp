@@ -34,7 +34,7 @@ Json configurations(const Words& words) {
                      {"activations", to_string(member.activations)},
                      {"transfers_ahead", member.distance},
                      {"bucket_bytes", plan.bucket_bytes},
-                     {"device_bytes", plan.device_peak_bytes + machine.overhead_bytes},
+                     {"device_bytes", machine.budget_for(plan.device_peak_bytes)},
                      {"host_bytes", plan.host_bytes},
                      {"h2d_bytes", plan.h2d_bytes},
                      {"d2h_bytes", plan.d2h_bytes},

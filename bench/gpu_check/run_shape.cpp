@@ -83,16 +83,14 @@ Place prepare(const RunOptions& options, const Graph& graph) {
 
 void open_simulated(const RunOptions& options, Place& place) {
   if (place.device != nullptr) return;
-  const Bytes overhead = place.machine.overhead_bytes;
-  const Bytes capacity = options.device_memory == unlimited
-                             ? unlimited
-                             : options.device_memory - std::min(options.device_memory, overhead);
-  place.device = open_simulated_device(
-      {.capacity = capacity, .h2d = options.link, .d2h = options.link, .poison = Poison::sampled});
+  place.device = open_simulated_device({.capacity = place.machine.arena_in(options.device_memory),
+                                        .h2d = options.link,
+                                        .d2h = options.link,
+                                        .poison = Poison::sampled});
 }
 
-Json setup_json(const RunOptions& options, const ShapedModel& model, const Place& place) {
-  const Bytes overhead = place.machine.overhead_bytes;
+Json setup_json(const RunOptions& options, const ShapedModel& model, const Place& place,
+                const Answer& answer) {
   return {{"kind", "setup"},
           {"shape", shape_json(options.shape)},
           {"backend", place.choice.backend == DeviceBackend::cuda ? "cuda" : "simulated"},
@@ -100,9 +98,9 @@ Json setup_json(const RunOptions& options, const ShapedModel& model, const Place
           {"parameters", parameters_of(model.graph)},
           {"tokens_per_step", options.shape.tokens()},
           {"model_flops", model_flops(options.shape)},
-          {"overhead_bytes", overhead},
-          {"need_bytes", need_bytes(model.graph, place.machine)},
-          {"minimum_bytes", minimum_bytes(model.graph, place.machine, options.plan) + overhead},
+          {"overhead_bytes", place.machine.overhead_bytes},
+          {"need_bytes", answer.need},
+          {"minimum_bytes", answer.minimum},
           {"budget_bytes", limit_json(options.device_memory)},
           {"host_budget_bytes", limit_json(options.host_memory)}};
 }
@@ -195,12 +193,11 @@ int run(const RunOptions& options, const Print& print) {
   Laps laps;
   Place place = prepare(options, model.graph);
   const double open_seconds = laps.lap();
-  const auto planned =
-      make_plan(model.graph, place.machine, {.device = options.device_memory, .host = options.host_memory},
-                options.plan);
-  Json setup = setup_json(options, model, place);
+  const Answer answer = Planner(model.graph, place.machine, options.plan)
+                            .answer({.device = options.device_memory, .host = options.host_memory});
+  Json setup = setup_json(options, model, place, answer);
   setup["seconds"] = {{"open", open_seconds}, {"plan", laps.lap()}};
-  if (const auto* none = std::get_if<Infeasible>(&planned)) {
+  if (const auto* none = std::get_if<Infeasible>(&answer.outcome)) {
     setup["kind"] = "infeasible";
     setup["smallest_budget_bytes"] = none->minimum;
     setup["op"] = none->op;
@@ -208,7 +205,7 @@ int run(const RunOptions& options, const Print& print) {
     print(setup.dump());
     return 3;
   }
-  const Plan& plan = std::get<Plan>(planned);
+  const Plan& plan = std::get<Plan>(answer.outcome);
   setup["plan"] = plan_json(plan);
   print(setup.dump());
   if (options.plan_only) return 0;

@@ -19,7 +19,7 @@ def bits(context):
         steps = ["--steps", context.sizes["bits_steps"]]
         runs = {"unlimited": context.train(name, model, *steps, "--policy", "none")}
         least = numbers.get("minimum_bytes", 0)
-        most = numbers.get("need_bytes", 0) + numbers.get("overhead_bytes", 0)
+        most = numbers.get("need_bytes", 0)
         for i in range(BUDGETS):
             budget = least + (most - least) * i // BUDGETS
             runs[str(budget)] = context.train(f"{name} in {budget}", model, *steps, "--device-memory", budget)
@@ -33,9 +33,8 @@ def quarter(context, name):
     steps = ["--steps", context.sizes["steps"]]
     unlimited = context.train(name, model, *steps, "--policy", "none")
     setup = unlimited.get("setup", {})
-    budget = int(setup.get("need_bytes", 0) * QUARTER)
-    if context.sizes.get("overhead_beside"):
-        budget += setup.get("overhead_bytes", 0)
+    beside = setup.get("overhead_bytes", 0) if context.sizes.get("overhead_beside") else 0
+    budget = beside + int((setup.get("need_bytes", 0) - beside) * QUARTER)
     return {"shape": model, "unlimited": unlimited,
             "quarter": context.train(f"{name} in a quarter", model, *steps, "--device-memory", budget)}
 

@@ -22,11 +22,10 @@ struct Words {
 // Seconds of the step and of what is launched a second time; a plan that the validator refuses ends the run.
 Json planned(const stowage::Graph& graph, const stowage::Machine& machine, stowage::Bytes device,
              stowage::Replays replays) {
-  const stowage::Budget budget{.device = device};
-  const auto answer = make_plan(graph, machine, budget, {.replays = replays});
-  if (const auto* none = std::get_if<stowage::Infeasible>(&answer)) return {{"minimum_bytes", none->minimum}};
-  const auto& plan = std::get<stowage::Plan>(answer);
-  const std::vector<std::string> findings = validate(graph, plan, budget);
+  const stowage::Answer answer = stowage::Planner(graph, machine, {.replays = replays}).answer({device});
+  if (std::holds_alternative<stowage::Infeasible>(answer.outcome)) return {{"minimum_bytes", answer.minimum}};
+  const auto& plan = std::get<stowage::Plan>(answer.outcome);
+  const std::vector<std::string> findings = validate(graph, plan, {machine.arena_in(device)});
   if (!findings.empty()) throw stowage::Error("an invalid plan: " + findings.front());
   const stowage::Timeline timeline = simulate(graph, plan, machine);
   double rebuilding = 0;
@@ -35,7 +34,7 @@ Json planned(const stowage::Graph& graph, const stowage::Machine& machine, stowa
       rebuilding += timeline.instructions[id].end - timeline.instructions[id].begin;
   return {{"step_seconds", plan.predicted_step_seconds},
           {"rebuilding_seconds", rebuilding},
-          {"device_bytes", plan.device_peak_bytes + machine.overhead_bytes},
+          {"device_bytes", answer.peak},
           {"lower_bound_seconds", plan.lower_bound_seconds}};
 }
 
@@ -46,9 +45,8 @@ Json compare(const Words& words) {
   if (!spec) throw stowage::InvalidInput("give --gpt LAYERSxWIDTH or --bert large");
   const stowage::Graph graph = build(*spec);
   const stowage::Machine machine = stowage::machine_for(file, spec->type);
-  const stowage::Bytes overhead = machine.overhead_bytes;
-  const stowage::Bytes minimum = minimum_bytes(graph, machine) + overhead;
-  const stowage::Bytes need = need_bytes(graph, machine) + overhead;
+  const stowage::Bytes minimum = minimum_bytes(graph, machine);
+  const stowage::Bytes need = need_bytes(graph, machine);
   Json rows = Json::array();
   for (stowage::Bytes budget : stowage::sweep_budgets(minimum, need, words.budgets))
     rows.push_back({{"budget_bytes", budget},

@@ -19,6 +19,13 @@ class InvalidInput : public Error {
   using Error::Error;
 };
 
+// The caller asked for an end before there was a result, as by PlanOptions::stop. Nothing was changed: the
+// same work can be asked for anew.
+class Cancelled : public Error {
+ public:
+  using Error::Error;
+};
+
 // Memory of some kind ran out. `what()` holds the account of who holds what.
 class OutOfMemory : public Error {
  public:

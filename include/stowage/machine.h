@@ -1,6 +1,7 @@
 // Machine: what the planner knows of the hardware. Plain data, every field with its unit.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 
@@ -43,15 +44,22 @@ struct Machine {
   double compute_beside_copy = 1;  // for each direction that moves bytes
   double compute_beside_host = 1;  // while the host lane works
   double host_beside_compute = 1;
-  // Device memory that no plan can use: the context, libraries and their workspaces. It counts against a
-  // device budget.
+  // Device memory that no plan can use: the context, libraries and their workspaces. A device budget is an
+  // arena and this overhead; the two functions below are the only place that knows it.
   Bytes overhead_bytes = 0;
+
+  // The smallest device budget that has room for an arena of so many bytes.
+  Bytes budget_for(Bytes arena) const { return std::min(arena, unlimited - overhead_bytes) + overhead_bytes; }
+  // The largest arena that fits into a device budget; none at all where the overhead takes it whole.
+  Bytes arena_in(Bytes budget) const {
+    return budget == unlimited ? unlimited : budget - std::min(budget, overhead_bytes);
+  }
 };
 
-// Byte limits of a plan. Machine::overhead_bytes counts against `device`: plans have the rest.
+// Byte limits of a run.
 struct Budget {
-  Bytes device = unlimited;
-  Bytes host = unlimited;  // pinned and pageable together
+  Bytes device = unlimited;  // Machine::overhead_bytes included
+  Bytes host = unlimited;    // pinned and pageable together
 };
 
 }  // namespace stowage

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -73,8 +74,6 @@ struct PlannerSettings {
   bool remakes = true;
   // Besides buckets of single tensors, buckets that the link moves efficiently.
   bool efficient_buckets = true;
-  // Besides replays within half-blocks, replays of whole Transformer blocks.
-  bool whole_blocks = true;
   // Besides replays within units, replays within so many consecutive units as one, where at least this share of
   // the activations' bytes crosses units.
   std::vector<std::uint32_t> joined_units{3, 6};
@@ -124,17 +123,29 @@ struct PlanOptions {
   std::optional<MicroBatchOrder> order = std::nullopt;
   Replays replays = Replays::within_blocks;  // of Policy::automatic
   PlannerSettings settings{};                // of Policy::automatic
+  // Any thread may ask for an end of planning through it: what is under way throws Cancelled within a
+  // fraction of a second. Its planner makes nothing new from then on.
+  std::stop_token stop{};
 };
 
+// The answer to one budget. Device bytes in it, those of Infeasible included, are bytes of a device budget:
+// Machine::overhead_bytes is in each of them, so any of them can be asked with again. What a Plan says of
+// itself is without it: Plan::device_peak_bytes is the arena's size, as the engine allocates it. The bound of
+// all plans in the budget is the plan's, too (Plan::lower_bound_seconds).
+struct Answer {
+  std::variant<Plan, Infeasible> outcome;
+  Bytes need = 0;     // with everything on the device and nothing recomputed: what Policy::none takes
+  Bytes minimum = 0;  // the smallest that works, given enough host memory
+  Bytes peak = 0;     // that the plan takes: the smallest budget that it fits into; 0 without a plan
+};
+
+// The planner of one graph on one machine. All budgets that it is asked with share the plans that are made on
+// the way. Keeps references: graph and machine must outlive it. One thread at a time.
+//
 // A budget takes the fastest plan that is found among those that fit into it, and every device budget from
 // the minimum up is feasible. More memory makes a plan slower by no more than PlannerSettings::close_enough,
-// unless most_work and patience end the search before (docs/design.md, section 6).
-std::variant<Plan, Infeasible> make_plan(const Graph& graph, const Machine& machine, const Budget& budget,
-                                         const PlanOptions& options = {});
-
-// The same question under many budgets, which share all plans that are made on the way. Keeps references:
-// graph and machine must outlive it. One thread at a time. Which budgets were asked before may change an
-// answer's time by as much.
+// unless most_work and patience end the search before (docs/design.md, section 6). Which budgets were asked
+// before may change a plan's time by as much.
 class Planner {
  public:
   Planner(const Graph& graph, const Machine& machine, const PlanOptions& options = {});
@@ -142,9 +153,11 @@ class Planner {
   Planner(Planner&&) noexcept;
   Planner& operator=(Planner&&) noexcept;
 
-  // What make_plan answers.
-  std::variant<Plan, Infeasible> plan(const Budget& budget);
-  // What the functions below answer.
+  // Throws InvalidInput for a graph without an update phase, Cancelled where PlanOptions::stop asks for it;
+  // so do the functions below.
+  Answer answer(const Budget& budget);
+  // Answer::need and Answer::minimum, which depend on no budget. With a policy that emulates another system
+  // the minimum is the least of its configurations and may depend on the machine's rates.
   Bytes need_bytes();
   Bytes minimum_bytes();
 
@@ -153,8 +166,9 @@ class Planner {
   std::unique_ptr<Parts> parts_;
 };
 
-// Planned peak of Policy::none: *need*. Of the minimum-memory plan: *minimum*; with a policy that emulates
-// another system the least peak of its configurations, which may depend on the machine's rates.
+// One question to a planner of its own: Answer::outcome, Answer::need, Answer::minimum.
+std::variant<Plan, Infeasible> make_plan(const Graph& graph, const Machine& machine, const Budget& budget,
+                                         const PlanOptions& options = {});
 Bytes need_bytes(const Graph& graph, const Machine& machine);
 Bytes minimum_bytes(const Graph& graph, const Machine& machine, const PlanOptions& options = {});
 
@@ -162,7 +176,7 @@ Bytes minimum_bytes(const Graph& graph, const Machine& machine, const PlanOption
 Timeline simulate(const Graph& graph, const Plan& plan, const Machine& machine);
 
 // Judges a plan without knowing how it was made, over three unrolled steps. Returns what is wrong,
-// one sentence each; empty: valid. `budget` in device and host bytes.
+// one sentence each; empty: valid. Knows no machine: `budget.device` limits the arena (Machine::arena_in).
 std::vector<std::string> validate(const Graph& graph, const Plan& plan, const Budget& budget);
 
 }  // namespace stowage

@@ -33,10 +33,14 @@ class Arena {
   Bytes live() const { return live_; }
   bool is_large() const { return others_.size() > most_searched; }
 
-  std::vector<Bytes> greedy() const { return with_residents(place(other_items_, alignment).offsets); }
+  std::vector<Bytes> greedy() const {
+    problem_.go_on();
+    return with_residents(place(other_items_, alignment).offsets);
+  }
 
   std::optional<std::vector<Bytes>> search_under(Bytes height) const {
     if (others_.size() > most_searched || height <= resident_bytes_) return std::nullopt;
+    problem_.go_on();
     const PlacementResult found = solve_placement(other_items_, {.alignment = alignment,
                                                                  .capacity = height - resident_bytes_,
                                                                  .node_limit = most_search_nodes,
@@ -46,6 +50,7 @@ class Arena {
   }
 
   std::optional<std::vector<Bytes>> beam_under(Bytes height, double coherence, std::size_t width) const {
+    problem_.go_on();
     const Bytes taken = resident_bytes_ + (small_items_.empty() ? 0 : peak_live_bytes(small_items_));
     const auto placed = placement::place_in_time(large_items_, {.height = height - std::min(height, taken),
                                                                 .alignment = alignment,

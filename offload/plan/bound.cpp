@@ -14,6 +14,7 @@ constexpr std::array<const char*, share_lanes> names{"compute", "h2d", "d2h", "h
 
 StepBound lower_bound(const Problem& problem, Bytes device_budget) {
   auto of = [&](BoundLinks links) -> StepBound {
+    problem.go_on();
     const BoundProgram program = make_bound_program(problem, device_budget, links);
     const ShareAnswer answer = solve(program.shares);
     return {answer.bound * program.seconds, names[answer.binding]};

@@ -1,10 +1,12 @@
 #include "offload/plan/candidate.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "offload/plan/early.h"
 #include "offload/plan/instructions.h"
 #include "offload/plan/lane_speeds.h"
+#include "stowage/error.h"
 #include "stowage/placement.h"
 
 namespace stowage {
@@ -90,14 +92,20 @@ void account(const Problem& problem, Plan& plan) {
 }  // namespace
 
 Problem make_problem(const Graph& graph, const Machine& machine, const BucketOptions& options,
-                     MicroBatchOrder order) {
-  Problem problem{&graph, &machine, analyse_recompute(graph, order), {}, {}, {}, sharing_of(machine)};
+                     MicroBatchOrder order, std::stop_token stop) {
+  Problem problem{&graph, &machine, {}, {}, {}, {}, sharing_of(machine), std::move(stop)};
+  problem.go_on();
+  problem.analysis = analyse_recompute(graph, order);
   problem.layout = make_buckets(graph, problem.analysis.group, options);
   problem.items = activation_items(graph, problem.analysis, problem.layout);
   problem.sizes.resize(problem.layout.buckets.size());
   for (BucketId id = 0; id < problem.sizes.size(); ++id)
     problem.sizes[id].bytes = problem.layout.buckets[id].bytes;
   return problem;
+}
+
+void Problem::go_on() const {
+  if (stop.stop_requested()) throw Cancelled("planning was asked to end; ask again for a plan");
 }
 
 Sketcher::Sketcher(const Problem& problem, const Choices& choices, const Handicaps& handicaps)
@@ -118,17 +126,20 @@ Sketch Sketcher::ahead(std::uint32_t distance) const {
 }
 
 Sketch Sketcher::measured(Draft draft) const {
+  problem_.go_on();
   const Bytes live = scheduled_peak_bytes(draft, problem_.layout);
   return {std::move(draft), live};
 }
 
 double least_seconds(const Problem& problem, const Draft& draft) {
+  problem.go_on();
   Plan plan = start_plan(problem.sizes, draft);
   make_instructions(*problem.graph, problem.layout, draft, ByteWaits::none, plan);
   return simulate(*problem.graph, plan, apart(*problem.machine)).step_seconds;
 }
 
 double estimated_seconds(const Problem& problem, const Sketch& sketch) {
+  problem.go_on();
   Plan plan = start_plan(problem.sizes, sketch.draft);
   const Bytes cap = sketch.live_peak_bytes + sketch.live_peak_bytes / 100;
   const Draft early = EarlyClaims(sketch.draft, problem.layout).within(cap);
@@ -149,6 +160,7 @@ Plan complete(const Problem& problem, const Draft& draft) {
 }
 
 Plan complete_at(const Problem& problem, const Draft& draft, const std::vector<Bytes>& offsets) {
+  problem.go_on();
   Plan plan = start_plan(problem.layout.buckets, draft);
   plan.order = problem.analysis.order;
   for (LifetimeId id = 0; id < plan.lifetimes.size(); ++id) {

@@ -1,6 +1,8 @@
 // From choices to a plan: lifetimes, schedule, placement, instructions and simulation, pass by pass.
 #pragma once
 
+#include <stop_token>
+
 #include "offload/plan/choices.h"
 #include "offload/plan/items.h"
 #include "offload/plan/lane_sharing.h"
@@ -19,9 +21,13 @@ struct Problem {
   std::vector<ActivationItem> items;
   std::vector<Bucket> sizes;  // the layout's buckets with nothing but their bytes, cheap to copy
   LaneSharing sharing;        // of the machine
+  std::stop_token stop;       // PlanOptions::stop
+  // Throws Cancelled where that asks for it. Called before every pass; no pass takes more than a fraction of
+  // a second.
+  void go_on() const;
 };
 Problem make_problem(const Graph& graph, const Machine& machine, const BucketOptions& options,
-                     MicroBatchOrder order = MicroBatchOrder::layer_major);
+                     MicroBatchOrder order = MicroBatchOrder::layer_major, std::stop_token stop = {});
 
 // A scheduled draft before placement.
 struct Sketch {

@@ -19,12 +19,12 @@ namespace {
 // One for each order of micro-batches that `wanted` lets.
 using WantedOrder = std::optional<MicroBatchOrder>;
 std::vector<Problem> make_problems(const Graph& graph, const Machine& machine, const BucketOptions& options,
-                                   WantedOrder wanted) {
+                                   WantedOrder wanted, const std::stop_token& stop) {
   std::vector<Problem> problems;
   const std::vector<MicroBatchOrder> possible = possible_orders(graph);
   for (MicroBatchOrder order : possible)
     if (!wanted || *wanted == order || possible.size() == 1)
-      problems.push_back(make_problem(graph, machine, options, order));
+      problems.push_back(make_problem(graph, machine, options, order, stop));
   return problems;
 }
 // The automatic policy's problems: one for each bucket size, smallest first, and order. `units` is the graph
@@ -36,7 +36,8 @@ std::vector<Problem> automatic_problems(const Graph& units, const Machine& machi
     sizes.push_back(efficient_bucket_bytes(machine));
   std::vector<Problem> problems;
   for (const Bytes size : sizes) {
-    std::vector<Problem> more = make_problems(units, machine, {.target_bytes = size}, options.order);
+    std::vector<Problem> more =
+        make_problems(units, machine, {.target_bytes = size}, options.order, options.stop);
     if (!problems.empty() && problems.front().layout.buckets == more.front().layout.buckets) continue;
     std::move(more.begin(), more.end(), std::back_inserter(problems));
   }
@@ -57,9 +58,10 @@ struct Resident {
   Problem problem;
   Plan plan;
 };
-Resident least_resident(const Graph& graph, const Machine& machine, WantedOrder wanted) {
+Resident least_resident(const Graph& graph, const Machine& machine, WantedOrder wanted,
+                        const std::stop_token& stop) {
   const BucketOptions options{.target_bytes = 0, .group_gradients = false};
-  std::vector<Problem> problems = make_problems(graph, machine, options, wanted);
+  std::vector<Problem> problems = make_problems(graph, machine, options, wanted, stop);
   std::vector<Plan> plans;
   for (const Problem& problem : problems) plans.push_back(resident_plan(problem));
   const auto least = std::min_element(plans.begin(), plans.end(), [](const Plan& a, const Plan& b) {
@@ -107,10 +109,9 @@ Plan with_bound(Plan plan, const Problem& problem, const Budget& budget) {
 // slower than one of them that fits. Each is made when it is first needed.
 class EmulatedPlans {
  public:
-  // Keeps references.
-  EmulatedPlans(const Graph& graph, const Machine& machine, Bytes bucket_bytes)
-      : problems_(graph, machine, bucket_bytes) {
-    for (PolicyMember& member : all_policy_members(problems_)) members_.push_back({std::move(member)});
+  // Keeps a reference to them.
+  explicit EmulatedPlans(PolicyProblems& problems) {
+    for (PolicyMember& member : all_policy_members(problems)) members_.push_back({std::move(member)});
   }
 
   void improve(const Budget& budget, const PlannerSettings& settings, std::optional<RankedPlan>& best) {
@@ -142,30 +143,26 @@ class EmulatedPlans {
     member.least_seconds = least_seconds(*member.of.problem, sketch.draft);
   }
 
-  PolicyProblems problems_;
   std::vector<Member> members_;
 };
 
-// What is left of the device budget beside context and libraries.
-Budget for_plans(Budget budget, const Machine& machine) {
-  if (budget.device != unlimited) budget.device -= std::min(budget.device, machine.overhead_bytes);
-  return budget;
-}
-
 }  // namespace
 
-// What does not depend on the budget is made when it is first asked for.
+// What does not depend on the budget is made when it is first asked for. Device bytes here are an arena's.
 class Planner::Parts {
  public:
   Parts(const Graph& graph, const Machine& machine, const PlanOptions& options)
-      : graph_(graph), machine_(machine), options_(options), blocks_(with_whole_blocks(graph)) {}
+      : graph_(graph),
+        machine_(machine),
+        options_(options),
+        policy_problems_(graph, machine, options.bucket_bytes, options.stop) {}
   Parts(const Parts&) = delete;
   Parts& operator=(const Parts&) = delete;
 
   std::variant<Plan, Infeasible> plan(const Budget& budget) {
     if (options_.policy == Policy::automatic) return plan_automatic(budget);
     if (options_.policy == Policy::none) return plan_none(budget);
-    auto planned = plan_policy(options_.policy, graph_, machine_, budget, options_.bucket_bytes);
+    auto planned = plan_policy(options_.policy, policy_problems_, budget);
     if (auto* plan = std::get_if<Plan>(&planned)) return with_bound(std::move(*plan), single(), budget);
     return planned;
   }
@@ -174,12 +171,11 @@ class Planner::Parts {
   // Of any order of micro-batches, whatever the options say.
   Bytes need() {
     if (!options_.order) return resident().plan.device_peak_bytes;
-    if (!need_) need_ = least_resident(graph_, machine_, {}).plan.device_peak_bytes;
+    if (!need_) need_ = least_resident(graph_, machine_, {}, options_.stop).plan.device_peak_bytes;
     return *need_;
   }
   Bytes minimum() {
-    if (is_emulated(options_.policy))
-      return policy_minimum_bytes(options_.policy, graph_, machine_, options_.bucket_bytes);
+    if (is_emulated(options_.policy)) return policy_minimum_bytes(options_.policy, policy_problems_);
     const Bytes most = resident().plan.device_peak_bytes;
     return options_.policy == Policy::none ? most : std::min(least().plan.device_peak_bytes, most);
   }
@@ -187,34 +183,33 @@ class Planner::Parts {
  private:
   bool rebuilds_whole_blocks() const { return options_.replays == Replays::whole_blocks; }
   const Resident& resident() {
-    if (!resident_) resident_ = least_resident(graph_, machine_, options_.order);
+    if (!resident_) resident_ = least_resident(graph_, machine_, options_.order, options_.stop);
     return *resident_;
   }
   // With one tensor in each bucket.
   const Problem& single() {
-    if (!single_) single_ = std::move(make_problems(graph_, machine_, {.target_bytes = 0}, {}).front());
+    if (!single_)
+      single_ = std::move(make_problems(graph_, machine_, {.target_bytes = 0}, {}, options_.stop).front());
     return *single_;
   }
-  // Of the replays that the options say; behind them those of whole blocks where they are another choice.
+  // Of the replays that the options say; behind them those of joined units.
   const std::vector<Problem>& problems() {
     if (!problems_.empty()) return problems_;
-    problems_ =
-        automatic_problems(rebuilds_whole_blocks() ? blocks_ : graph_, machine_, options_, options_.replays);
-    chosen_ = problems_.size();
-    if (!rebuilds_whole_blocks()) add_joined();
-    if (rebuilds_whole_blocks() || !options_.settings.whole_blocks || blocks_.unit_names == graph_.unit_names)
-      return problems_;
-    for (Problem& problem : automatic_problems(blocks_, machine_, options_, Replays::whole_blocks))
-      problems_.push_back(std::move(problem));
-    return problems_;
+    const Graph& units = rebuilds_whole_blocks() ? policy_problems_.graph() : graph_;
+    std::vector<Problem> made = automatic_problems(units, machine_, options_, options_.replays);
+    chosen_ = made.size();
+    if (!rebuilds_whole_blocks()) add_joined(made);
+    return problems_ = std::move(made);
   }
   // Of the graph in joined units, where that may save much.
-  void add_joined() {
-    if (graph_.micro_batches > 1 || crossing_share(problems_.front().items) < options_.settings.crossing_share)
+  void add_joined(std::vector<Problem>& problems) {
+    if (graph_.micro_batches > 1 || crossing_share(problems.front().items) < options_.settings.crossing_share)
       return;
+    joined_.clear();
     for (const std::uint32_t count : options_.settings.joined_units) {
       joined_.push_back(std::make_unique<Graph>(with_joined_units(graph_, count)));
-      problems_.push_back(make_problem(*joined_.back(), machine_, {.target_bytes = options_.bucket_bytes}));
+      problems.push_back(make_problem(*joined_.back(), machine_, {.target_bytes = options_.bucket_bytes},
+                                      MicroBatchOrder::layer_major, options_.stop));
     }
   }
   const Minimum& least() {
@@ -266,7 +261,7 @@ class Planner::Parts {
   // Null where the options ask for an order that none of them has.
   EmulatedPlans* emulated() {
     if (options_.order.value_or(MicroBatchOrder::layer_major) != MicroBatchOrder::layer_major) return nullptr;
-    if (!emulated_) emulated_.emplace(graph_, machine_, options_.bucket_bytes);
+    if (!emulated_) emulated_.emplace(policy_problems_);
     return &*emulated_;
   }
 
@@ -276,7 +271,7 @@ class Planner::Parts {
   std::optional<Resident> resident_;
   std::optional<Bytes> need_;
   std::optional<Problem> single_;
-  Graph blocks_;  // with both halves of a block as one unit
+  PolicyProblems policy_problems_;  // and the graph in whole blocks
   std::vector<std::unique_ptr<Graph>> joined_;
   std::vector<Problem> problems_;
   std::size_t chosen_ = 0;  // of them, with the replays that the options say
@@ -291,20 +286,24 @@ Planner::~Planner() = default;
 Planner::Planner(Planner&&) noexcept = default;
 Planner& Planner::operator=(Planner&&) noexcept = default;
 
-std::variant<Plan, Infeasible> Planner::plan(const Budget& budget) {
-  auto planned = parts_->plan(for_plans(budget, parts_->machine()));
-  if (auto* infeasible = std::get_if<Infeasible>(&planned); infeasible != nullptr && !infeasible->host) {
-    infeasible->budget = budget.device;
-    infeasible->minimum += parts_->machine().overhead_bytes;
+// Between budgets, with the overhead, and arenas, without.
+Answer Planner::answer(const Budget& budget) {
+  const Machine& machine = parts_->machine();
+  Answer answer{parts_->plan({machine.arena_in(budget.device), budget.host}), need_bytes(), minimum_bytes()};
+  if (const auto* plan = std::get_if<Plan>(&answer.outcome)) {
+    answer.peak = machine.budget_for(plan->device_peak_bytes);
+  } else if (auto& refusal = std::get<Infeasible>(answer.outcome); !refusal.host) {
+    refusal.budget = budget.device;
+    refusal.minimum = machine.budget_for(refusal.minimum);
   }
-  return planned;
+  return answer;
 }
-Bytes Planner::need_bytes() { return parts_->need(); }
-Bytes Planner::minimum_bytes() { return parts_->minimum(); }
+Bytes Planner::need_bytes() { return parts_->machine().budget_for(parts_->need()); }
+Bytes Planner::minimum_bytes() { return parts_->machine().budget_for(parts_->minimum()); }
 
 std::variant<Plan, Infeasible> make_plan(const Graph& graph, const Machine& machine, const Budget& budget,
                                          const PlanOptions& options) {
-  return Planner(graph, machine, options).plan(budget);
+  return Planner(graph, machine, options).answer(budget).outcome;
 }
 Bytes need_bytes(const Graph& graph, const Machine& machine) { return Planner(graph, machine).need_bytes(); }
 Bytes minimum_bytes(const Graph& graph, const Machine& machine, const PlanOptions& options) {

@@ -37,6 +37,7 @@ ResidencyProgram::Mixture ResidencyProgram::least_host(Bytes device) const {
 ResidencyProgram::Mixture ResidencyProgram::solve_for(const std::vector<double>& room, double seconds_weight,
                                                       double host_weight,
                                                       const std::optional<Fixed>& fixed) const {
+  problem_.go_on();
   const double second = seconds_weight / classes_.step_seconds();
   const double byte = 1 / std::clamp(*std::max_element(room.begin(), room.end()), 1.0, classes_.total_bytes());
   const auto scaled = [&](ShareCost cost) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "stowage/machine.h"
 #include "tools/console/text.h"
 
 namespace stowage::samples {
@@ -35,7 +34,7 @@ ProgressWindow Progress::window() const {
           .loss = loss_ / count,
           .grad_norm = last_.grad_norm,
           .tokens_per_second = count * static_cast<double>(options_.tokens_per_step) / seconds,
-          .peak = last_.device_peak_bytes,
+          .peak = options_.machine.budget_for(last_.device_peak_bytes),
           .budget = options_.budget,
           .h2d_bytes_per_second = static_cast<double>(h2d_) / seconds,
           .d2h_bytes_per_second = static_cast<double>(d2h_) / seconds,

@@ -6,6 +6,7 @@
 
 #include "stowage/bytes.h"
 #include "stowage/engine.h"
+#include "stowage/machine.h"
 
 namespace stowage::samples {
 
@@ -29,6 +30,7 @@ struct ProgressOptions {
   std::uint64_t steps = 0;
   std::uint64_t tokens_per_step = 0;
   Bytes budget = 0;
+  Machine machine{};
   int columns = 0;  // of the terminal; 0: no terminal
 };
 

@@ -52,9 +52,8 @@ void add_memory_lines(Lines& lines, const Setup& setup) {
     lines.add("  in each", "{} ({} bytes) for context and libraries, which no plan can use",
               format_bytes(setup.machine.overhead_bytes), setup.machine.overhead_bytes);
   }
-  lines.add("plan", "peak {} ({} bytes), {} of the need; host {}, of it {} pinned",
-            format_bytes(plan.device_peak_bytes), plan.device_peak_bytes,
-            share(plan.device_peak_bytes, setup.need), format_bytes(plan.host_bytes),
+  lines.add("plan", "peak {} ({} bytes), {} of the need; host {}, of it {} pinned", format_bytes(setup.peak),
+            setup.peak, share(setup.peak, setup.need), format_bytes(plan.host_bytes),
             format_bytes(plan.pinned_bytes));
 }
 
@@ -192,9 +191,9 @@ std::string summary(const Setup& setup, const RunStatistics& run) {
   lines.add("  stall", "measured {:.1f}%, planned {:.1f}%", 100 * run.stall_fraction(),
             100 * plan.predicted_stall_seconds / plan.predicted_step_seconds);
   const Bytes budget = setup.options->budget.device;
-  lines.add("device peak", "{} bytes touched, {} planned, budget {}; {} of the need", run.device_peak_bytes(),
-            plan.device_peak_bytes, budget == unlimited ? "unlimited" : fmt::format("{} bytes", budget),
-            share(run.device_peak_bytes(), setup.need));
+  const Bytes peak = setup.machine.budget_for(run.device_peak_bytes());
+  lines.add("device peak", "{} bytes touched, {} planned, budget {}; {} of the need", peak, setup.peak,
+            budget == unlimited ? "unlimited" : fmt::format("{} bytes", budget), share(peak, setup.need));
   lines.add("traffic", "{} in and {} out per step; planned {} and {}", format_bytes(run.h2d_bytes()),
             format_bytes(run.d2h_bytes()), format_bytes(plan.h2d_bytes), format_bytes(plan.d2h_bytes));
   add_attention_lines(lines, run.attention());

@@ -30,9 +30,10 @@ struct Setup {
   Machine machine;
   DataDescription data;
   std::uint64_t epoch_samples = 0;  // Task::samples
-  // Overhead included, as `stowage plan` has them.
+  // As in the planner's Answer.
   Bytes need = 0;
   Bytes minimum = 0;
+  Bytes peak = 0;
   std::string device;              // which, and why
   std::string planned_for;         // RunDevice::planned_for
   FittedRates fitted{true, true};  // RunDevice::fitted

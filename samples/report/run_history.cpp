@@ -66,10 +66,11 @@ RunHistory::Group time_group(const Setup& setup, const RunStatistics& run) {
 
 RunHistory::Group bytes_group(const Setup& setup, const RunStatistics& run) {
   const Plan& plan = *setup.plan;
+  const Bytes peak = setup.machine.budget_for(run.device_peak_bytes());
   const auto planned = [](Bytes bytes) { return "planned " + format_bytes(bytes); };
   return {"Measured bytes",
-          {{"device peak", format_bytes(run.device_peak_bytes()), planned(plan.device_peak_bytes)},
-           {"of the need", share(run.device_peak_bytes(), setup.need), format_bytes(setup.need)},
+          {{"device peak", format_bytes(peak), planned(setup.peak)},
+           {"of the need", share(peak, setup.need), format_bytes(setup.need)},
            {"in per step", format_bytes(run.h2d_bytes()), planned(plan.h2d_bytes)},
            {"out per step", format_bytes(run.d2h_bytes()), planned(plan.d2h_bytes)}}};
 }

@@ -114,7 +114,7 @@ RunDevice prepare_device(Options& options, const Graph& graph, const BuildModel&
 
 std::unique_ptr<Device> open_run_device(RunDevice& prepared, const Options& options) {
   if (prepared.device) return std::move(prepared.device);
-  return open_simulated_device({.capacity = options.budget.device,
+  return open_simulated_device({.capacity = prepared.machine.arena_in(options.budget.device),
                                 .host_capacity = options.budget.host,
                                 .executor = Executor::threaded,
                                 .h2d = prepared.machine.h2d,

@@ -79,13 +79,14 @@ Plan plan_step(const Graph& graph, const Options& options, Setup& setup) {
   const Underway work("planning", fmt::format("{} operations{}", grouped(graph.ops.size()),
                                               budget == unlimited ? "" : " in " + format_bytes(budget)));
   Planner planner(graph, setup.machine, options.plan);
-  auto planned = planner.plan(budget_beside_copy(options, graph));
-  if (const auto* infeasible = std::get_if<Infeasible>(&planned)) {
+  Answer answer = planner.answer(budget_beside_copy(options, graph));
+  if (const auto* infeasible = std::get_if<Infeasible>(&answer.outcome)) {
     throw InvalidInput(infeasible_message(*infeasible, options.plan.policy));
   }
-  setup.need = planner.need_bytes() + setup.machine.overhead_bytes;
-  setup.minimum = planner.minimum_bytes() + setup.machine.overhead_bytes;
-  return std::get<Plan>(std::move(planned));
+  setup.need = answer.need;
+  setup.minimum = answer.minimum;
+  setup.peak = answer.peak;
+  return std::get<Plan>(std::move(answer.outcome));
 }
 
 // --epochs as steps.
@@ -140,6 +141,7 @@ class Trainer {
                        .steps = options_.steps,
                        .tokens_per_step = setup_.tokens_per_step(),
                        .budget = options_.budget.device,
+                       .machine = setup_.machine,
                        .columns = terminal_columns(stdout)});
     const std::uint64_t first = engine_.completed_steps();
     write_log([&] {

@@ -1,4 +1,5 @@
 #include "src/base/parallel_for.h"
+#include "tests/support/printed_name.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -148,7 +149,7 @@ TEST_P(ParallelFor, SharesALoopAmongThreads) {
   EXPECT_GE(threads.size(), wanted);
 }
 
-INSTANTIATE_TEST_SUITE_P(Threads, ParallelFor, testing::Values(1, 2, 3, 4));
+INSTANTIATE_TEST_SUITE_P(Threads, ParallelFor, testing::Values(1, 2, 3, 4), stowage::test::printed_name);
 
 TEST(ParallelThreads, ZeroMeansAllCores) {
   set_parallel_threads(0);

@@ -39,6 +39,7 @@ TESTS_OF_THE_WHOLE = {
     "tests/models/reference_test.cpp": "GPT-2 and BERT against PyTorch's results, in memory and in the least of it",
     "tests/models/micro_batches_test.cpp": "a batch in micro-batches: the whole batch's loss and gradients",
     "tests/offload/plan/micro_batches_test.cpp": "plans of both orders of micro-batches, and the choice between them",
+    "tests/offload/plan/stop_test.cpp": "planning that is asked to stop, before it begins and between its passes",
     "tests/offload/plan/replays_test.cpp": "replays within blocks against replays of whole blocks",
     "tests/offload/engine/micro_batches_test.cpp": "both orders of micro-batches: the evaluator's bits in every budget",
     "tests/offload/engine/allocations_test.cpp": "no allocation after the first step",
@@ -51,6 +52,7 @@ TESTS_OF_THE_WHOLE = {
     "tests/allocator/interpose/programs_test.cpp": "programs under `stowage run`: all calls caught, bytes equal",
     "tests/allocator/interpose/spilling_programs_test.cpp": "programs that need more than the card has, under --spill",
     "tests/samples/train_gpt_cuda_test.cpp": "train_gpt on a CUDA device",
+    "tests/samples/same_answer_test.cpp": "train_gpt and `stowage plan`: the same figures for the same question",
     "tests/docs/pages_test.py": "the commands of pages that show how a training is done",
     "tests/offload/engine/waits_test.cpp": "every wait of a plan, removed one at a time",
 }

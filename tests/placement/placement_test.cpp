@@ -7,6 +7,7 @@
 
 #include "stowage/error.h"
 #include "tests/placement/instances.h"
+#include "tests/support/printed_name.h"
 
 namespace stowage {
 namespace {
@@ -148,6 +149,8 @@ struct Expectation {
   double worst_ratio = 1.01;  // what planning needs of the short search
 };
 
+void PrintTo(const Expectation& of, std::ostream* out) { *out << of.file; }
+
 class PublicInstances : public ::testing::TestWithParam<Expectation> {};
 
 TEST_P(PublicInstances, AreSoundAndClose) {
@@ -168,7 +171,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Expectation{"minimalloc-A.1048576.csv", 0}, Expectation{"minimalloc-C.1048576.csv", 0},
                       Expectation{"minimalloc-E.1048576.csv", 0}, Expectation{"minimalloc-G.1048576.csv", 0},
                       Expectation{"minimalloc-I.1048576.csv", 0}, Expectation{"minimalloc-K.1048576.csv", 0},
-                      Expectation{"resnet50.csv", 1515472556, 1.001}, Expectation{"G_1.csv", 3030937746, 1}));
+                      Expectation{"resnet50.csv", 1515472556, 1.001}, Expectation{"G_1.csv", 3030937746, 1}),
+    stowage::test::printed_name);
 
 }  // namespace
 }  // namespace stowage

@@ -3,8 +3,15 @@
 #include <gtest/gtest.h>
 
 #include "tests/placement/instances.h"
+#include "tests/support/printed_name.h"
 
 namespace stowage::placement {
+
+static void PrintTo(const Strategy& strategy, std::ostream* out) {
+  constexpr const char* sections[]{"conflicts", "all three", "candidates", "slack"};
+  *out << sections[static_cast<std::size_t>(strategy.section)];
+}
+
 namespace {
 
 using test::Items;
@@ -121,7 +128,8 @@ INSTANTIATE_TEST_SUITE_P(Strategies, SearchTest,
                          ::testing::Values(Strategy{SectionRule::conflicts, ItemRule::area, 0},
                                            Strategy{SectionRule::all_three, ItemRule::width, 0},
                                            Strategy{SectionRule::candidates, ItemRule::area, 0},
-                                           Strategy{SectionRule::slack, ItemRule::width, 0}));
+                                           Strategy{SectionRule::slack, ItemRule::width, 0}),
+                         stowage::test::printed_name);
 
 TEST(Search, StopsWhereItIsTold) {
   std::mt19937_64 random(59);

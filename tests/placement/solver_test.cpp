@@ -4,6 +4,7 @@
 #include "src/placement/greedy.h"
 #include "stowage/error.h"
 #include "tests/placement/instances.h"
+#include "tests/support/printed_name.h"
 
 namespace stowage {
 namespace {
@@ -190,6 +191,8 @@ struct Public {
   Bytes capacity;
 };
 
+void PrintTo(const Public& instance, std::ostream* out) { *out << instance.file; }
+
 class SolvePublicInstances : public ::testing::TestWithParam<Public> {};
 
 TEST_P(SolvePublicInstances, Fit) {
@@ -211,7 +214,8 @@ INSTANTIATE_TEST_SUITE_P(Placement, SolvePublicInstances,
                                            Public{"minimalloc-I.1048576.csv", 1'048'576},
                                            Public{"minimalloc-K.1048576.csv", 1'048'576},
                                            Public{"resnet50.csv", 1'515'472'556},
-                                           Public{"G_1.csv", 3'030'937'746}));
+                                           Public{"G_1.csv", 3'030'937'746}),
+                         stowage::test::printed_name);
 
 }  // namespace
 }  // namespace stowage

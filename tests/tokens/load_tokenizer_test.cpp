@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "tests/support/expect_refused.h"
+#include "tests/support/printed_name.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/tokens/fixtures.h"
 
@@ -15,7 +16,7 @@ namespace {
 using Ids = std::vector<std::int32_t>;
 
 // The ids that the package `tokenizers` gave; tests/fixtures/make_token_fixtures.py compares many more.
-class LoadTokenizer : public ::testing::TestWithParam<const char*> {};
+class LoadTokenizer : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(LoadTokenizer, GivesTheIdsOfTokenizers) {
   const std::string name = GetParam();
@@ -29,7 +30,8 @@ TEST_P(LoadTokenizer, GivesTheIdsOfTokenizers) {
   EXPECT_EQ(count, 100);
 }
 INSTANTIATE_TEST_SUITE_P(Fixtures, LoadTokenizer,
-                         ::testing::Values("gpt2", "gpt2_json", "bert", "bert_cased", "bert_json"));
+                         ::testing::Values("gpt2", "gpt2_json", "bert", "bert_cased", "bert_json"),
+                         stowage::test::printed_name);
 
 TEST(LoadTokenizerFrom, AFile) {
   const Ids ids = load_tokenizer(test::fixture("gpt2"))->encode("the memory");

@@ -27,9 +27,8 @@ Bytes state_bytes(const Graph& graph) {
 
 bool fits(const PlanQuestion& question) {
   const Budget& budget = question.budget;
-  const Bytes overhead = question.rates.overhead_bytes;
   if (budget.device != unlimited &&
-      minimum_bytes(question.graph, question.rates, question.options) + overhead > budget.device)
+      minimum_bytes(question.graph, question.rates, question.options) > budget.device)
     return false;
   if (budget.host == unlimited) return true;
   // Without a byte of either memory to spare for anything else.

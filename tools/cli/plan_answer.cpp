@@ -11,8 +11,8 @@ using Json = nlohmann::ordered_json;
 void fill(const PlanQuestion& question, const Plan& plan, PlanAnswer& answer) {
   answer.feasible = true;
   answer.order = plan.order;
-  answer.peak = plan.device_peak_bytes;
-  answer.live_peak = plan.live_peak_bytes;
+  answer.arena = plan.device_peak_bytes;
+  answer.live_arena = plan.live_peak_bytes;
   answer.host = plan.host_bytes;
   answer.pinned = plan.pinned_bytes;
   answer.h2d = plan.h2d_bytes;
@@ -26,7 +26,9 @@ void fill(const PlanQuestion& question, const Plan& plan, PlanAnswer& answer) {
 }
 
 void require_sound(const PlanQuestion& question, const Plan& plan) {
-  const std::vector<std::string> findings = validate(question.graph, plan, question.budget);
+  const Budget& budget = question.budget;
+  const std::vector<std::string> findings =
+      validate(question.graph, plan, {question.rates.arena_in(budget.device), budget.host});
   if (!findings.empty())
     throw InvalidInput(fmt::format("'{}' has no sound plan: {}; check the graph's update phase",
                                    question.source, findings.front()));
@@ -111,23 +113,24 @@ PlanAnswer answer(const PlanQuestion& question, Plan* plan) {
 
 PlanAnswer answer(const PlanQuestion& question, Planner& planner, Plan* plan) {
   const Graph& graph = question.graph;
-  auto result = planner.plan(question.budget);
+  Answer planned = planner.answer(question.budget);
   PlanAnswer answer;
   answer.policy = question.options.policy;
   answer.budget = question.budget;
   answer.overhead = question.rates.overhead_bytes;
-  answer.need = planner.need_bytes() + answer.overhead;
-  answer.minimum = planner.minimum_bytes() + answer.overhead;
+  answer.need = planned.need;
+  answer.minimum = planned.minimum;
+  answer.peak = planned.peak;
   answer.parameters = parameter_count(graph);
   answer.tokens = question.tokens();
   answer.micro_batches = graph.micro_batches;
-  if (const auto* none = std::get_if<Infeasible>(&result)) {
+  if (const auto* none = std::get_if<Infeasible>(&planned.outcome)) {
     answer.lacks_host = none->host;
     answer.smallest = none->minimum;
     answer.op = none->op;
     return answer;
   }
-  auto& made = std::get<Plan>(result);
+  auto& made = std::get<Plan>(planned.outcome);
   require_sound(question, made);
   fill(question, made, answer);
   if (plan != nullptr) *plan = std::move(made);
@@ -158,8 +161,9 @@ Json to_json(const PlanAnswer& answer) {
   json["feasible"] = answer.feasible;
   json["policy"] = to_string(answer.policy);
   json["emulated"] = is_emulated(answer.policy);
-  json["device_peak_bytes"] = where_it_fits(answer.peak);
-  json["live_peak_bytes"] = where_it_fits(answer.live_peak);
+  json["peak_bytes"] = where_it_fits(answer.peak);
+  json["device_peak_bytes"] = where_it_fits(answer.arena);  // as in a plan's file
+  json["live_peak_bytes"] = where_it_fits(answer.live_arena);
   json["minimum_device_bytes"] = answer.minimum;
   json["need_bytes"] = answer.need;
   json["budget_bytes"] = limit(answer.budget.device);

@@ -31,14 +31,13 @@ struct PlanQuestion {
   std::uint64_t tokens() const;
 };
 
-// Bytes are device bytes unless the name says otherwise. Need, minimum and budget are all that the device
-// must have, `overhead` included; the peak is the arena's.
+// Bytes are bytes of a device budget, as in Answer, unless the name says otherwise.
 struct PlanAnswer {
   bool feasible = false;
   Policy policy = Policy::automatic;
   Bytes need = 0;
-  Bytes minimum = 0;  // the smallest budget that works
-  Bytes overhead = 0;
+  Bytes minimum = 0;   // the smallest budget that works
+  Bytes overhead = 0;  // in each of them
   Budget budget;
   std::uint64_t parameters = 0;  // elements
   std::uint64_t tokens = 0;      // per step; 0: not known
@@ -52,7 +51,8 @@ struct PlanAnswer {
   // Where it fits.
   MicroBatchOrder order = MicroBatchOrder::layer_major;
   Bytes peak = 0;
-  Bytes live_peak = 0;  // no placement of these lifetimes could take less
+  Bytes arena = 0;       // of the peak
+  Bytes live_arena = 0;  // no placement of these lifetimes could take less
   Bytes host = 0;
   Bytes pinned = 0;
   Bytes h2d = 0;  // per step

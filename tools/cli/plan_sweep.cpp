@@ -82,11 +82,10 @@ std::vector<Bytes> sweep_budgets(Bytes minimum, Bytes need, std::size_t count) {
 }
 
 std::vector<SweepRow> sweep_memory(PlanQuestion question, std::size_t count, const Progress& progress) {
-  const Bytes overhead = question.rates.overhead_bytes;
   Planner planner(question.graph, question.rates, question.options);
-  const Bytes minimum = planner.minimum_bytes() + overhead;
+  const Bytes minimum = planner.minimum_bytes();
   // What is emulated may hold more than the step needs.
-  const Bytes need = std::max(minimum, planner.need_bytes() + overhead);
+  const Bytes need = std::max(minimum, planner.need_bytes());
   const std::vector<Bytes> budgets = sweep_budgets(minimum, need, count);
   std::vector<SweepRow> rows;
   for (const Bytes budget : budgets) {

@@ -149,11 +149,6 @@ json curve_json(std::vector<CurvePoint> curve) {
 
 }  // namespace
 
-Bytes arena_room(const Budget& budget, const Machine& machine) {
-  if (budget.device == unlimited) return unlimited;
-  return budget.device - std::min(budget.device, machine.overhead_bytes);
-}
-
 json report_data(const Graph& graph, const Plan& plan, const Timeline& timeline, const Machine& machine,
                  const ReportOptions& options) {
   StringTable table;
@@ -167,7 +162,7 @@ json report_data(const Graph& graph, const Plan& plan, const Timeline& timeline,
       {"period", nanoseconds(timeline.step_seconds)},
       {"gate", id_or_none(plan.gate)},
       {"peak", plan.device_peak_bytes},
-      {"room", limit_or_null(arena_room(options.budget, machine))},
+      {"room", limit_or_null(machine.arena_in(options.budget.device))},
       {"limit", limit_or_null(options.budget.device)},
       {"overhead", machine.overhead_bytes},
       {"predicted", std::isfinite(plan.predicted_step_seconds) ? json(plan.predicted_step_seconds) : json()},

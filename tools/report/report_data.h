@@ -25,7 +25,4 @@ namespace stowage::report {
 nlohmann::json report_data(const Graph& graph, const Plan& plan, const Timeline& timeline,
                            const Machine& machine, const ReportOptions& options);
 
-// Device bytes of `budget` that an arena may take; `unlimited` without a limit.
-Bytes arena_room(const Budget& budget, const Machine& machine);
-
 }  // namespace stowage::report

@@ -48,9 +48,9 @@ std::string memory_facts(const Plan& plan, const Machine& machine, const Budget&
   group.add("budget", bytes_text(budget.device));
   if (machine.overhead_bytes > 0)
     group.add("overhead", bytes_text(machine.overhead_bytes), "context, libraries");
-  const Bytes room = arena_room(budget, machine);
+  const Bytes room = machine.arena_in(budget.device);
   const bool share = room != unlimited && room > 0;
-  group.add("peak", bytes_text(plan.device_peak_bytes),
+  group.add("arena", bytes_text(plan.device_peak_bytes),
             share ? fmt::format("{:.1f}% of the {}",
                                 100 * static_cast<double>(plan.device_peak_bytes) / static_cast<double>(room),
                                 machine.overhead_bytes > 0 ? "rest" : "budget")
@@ -112,7 +112,7 @@ std::string seconds_text(double seconds) {
 }
 
 std::string verdict_html(const Plan& plan, const Machine& machine, const Budget& budget) {
-  const bool device = plan.device_peak_bytes <= arena_room(budget, machine);
+  const bool device = plan.device_peak_bytes <= machine.arena_in(budget.device);
   const bool host = plan.host_bytes <= budget.host;
   const std::string of =
       budget.device == unlimited ? "without a device budget" : "in " + bytes_text(budget.device);

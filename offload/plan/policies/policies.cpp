@@ -102,8 +102,12 @@ Graph with_whole_blocks(const Graph& graph) {
   return blocks;
 }
 
-PolicyProblems::PolicyProblems(const Graph& graph, const Machine& machine, Bytes bucket_bytes)
-    : machine_(machine), bucket_bytes_(bucket_bytes), blocks_(with_whole_blocks(graph)) {}
+PolicyProblems::PolicyProblems(const Graph& graph, const Machine& machine, Bytes bucket_bytes,
+                               std::stop_token stop)
+    : machine_(machine),
+      bucket_bytes_(bucket_bytes),
+      stop_(std::move(stop)),
+      blocks_(with_whole_blocks(graph)) {}
 
 Bytes PolicyProblems::element_bytes() const {
   const Tensor* largest = nullptr;
@@ -126,7 +130,8 @@ const Problem& PolicyProblems::with(const BucketOptions& options) {
     if (made_with.target_bytes == options.target_bytes &&
         made_with.group_gradients == options.group_gradients)
       return *problem;
-  problems_.emplace_back(options, std::make_unique<Problem>(make_problem(blocks_, machine_, options)));
+  problems_.emplace_back(options, std::make_unique<Problem>(make_problem(
+                                      blocks_, machine_, options, MicroBatchOrder::layer_major, stop_)));
   return *problems_.back().second;
 }
 
@@ -174,9 +179,7 @@ Sketch policy_sketch(const PolicyMember& member) {
 
 Plan policy_plan(const PolicyMember& member) { return named_plan(member, policy_sketch(member).draft); }
 
-std::variant<Plan, Infeasible> plan_policy(Policy policy, const Graph& graph, const Machine& machine,
-                                           const Budget& budget, Bytes bucket_bytes) {
-  PolicyProblems problems(graph, machine, bucket_bytes);
+std::variant<Plan, Infeasible> plan_policy(Policy policy, PolicyProblems& problems, const Budget& budget) {
   std::optional<Plan> best;
   Infeasible device{budget.device, unlimited, false, ""};
   Infeasible host{budget.host, unlimited, true, ""};
@@ -199,8 +202,7 @@ std::variant<Plan, Infeasible> plan_policy(Policy policy, const Graph& graph, co
   return host.minimum == unlimited ? device : host;
 }
 
-Bytes policy_minimum_bytes(Policy policy, const Graph& graph, const Machine& machine, Bytes bucket_bytes) {
-  PolicyProblems problems(graph, machine, bucket_bytes);
+Bytes policy_minimum_bytes(Policy policy, PolicyProblems& problems) {
   Bytes least = unlimited;
   for (const PolicyMember& member : policy_members(policy, problems))
     least = std::min(least, policy_plan(member).device_peak_bytes);

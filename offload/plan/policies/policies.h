@@ -43,7 +43,7 @@ Graph with_whole_blocks(const Graph& graph);
 class PolicyProblems {
  public:
   // `bucket_bytes` 0: the size that the policy takes by itself.
-  PolicyProblems(const Graph& graph, const Machine& machine, Bytes bucket_bytes);
+  PolicyProblems(const Graph& graph, const Machine& machine, Bytes bucket_bytes, std::stop_token stop = {});
 
   const Machine& machine() const { return machine_; }
   const Graph& graph() const { return blocks_; }
@@ -58,6 +58,7 @@ class PolicyProblems {
   const Problem& with(const BucketOptions& options);
   const Machine& machine_;
   Bytes bucket_bytes_;
+  std::stop_token stop_;
   Graph blocks_;
   std::vector<std::pair<BucketOptions, std::unique_ptr<Problem>>> problems_;
 };
@@ -84,9 +85,8 @@ Sketch policy_sketch(const PolicyMember& member);
 Plan policy_plan(const PolicyMember& member);
 
 // The fastest configuration that fits, or what the least of them needs. Without the lower bound.
-std::variant<Plan, Infeasible> plan_policy(Policy policy, const Graph& graph, const Machine& machine,
-                                           const Budget& budget, Bytes bucket_bytes);
+std::variant<Plan, Infeasible> plan_policy(Policy policy, PolicyProblems& problems, const Budget& budget);
 // The least planned peak of its configurations.
-Bytes policy_minimum_bytes(Policy policy, const Graph& graph, const Machine& machine, Bytes bucket_bytes);
+Bytes policy_minimum_bytes(Policy policy, PolicyProblems& problems);
 
 }  // namespace stowage

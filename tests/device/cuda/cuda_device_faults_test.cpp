@@ -14,6 +14,7 @@
 #include "stowage/cuda_device.h"
 #include "stowage/error.h"
 #include "tests/fake_cuda/fake_cuda.h"
+#include "tests/support/printed_name.h"
 
 // A cuBLASLt handle whose destruction fails when the device dies is lost. All others are counted:
 // live_objects.
@@ -172,7 +173,7 @@ class EachCallFails : public testing::TestWithParam<bool> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(VirtualMemory, EachCallFails, testing::Bool());
+INSTANTIATE_TEST_SUITE_P(VirtualMemory, EachCallFails, testing::Bool(), stowage::test::printed_name);
 
 TEST_P(EachCallFails, Once) {
   const auto calls = calls_of_a_clean_run();

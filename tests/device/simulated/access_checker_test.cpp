@@ -5,6 +5,7 @@
 
 #include "src/device/simulated/names.h"
 #include "stowage/error.h"
+#include "tests/support/printed_name.h"
 
 namespace stowage::simulated {
 namespace {
@@ -53,7 +54,7 @@ class AccessCheckerTest : public testing::TestWithParam<bool> {
   RangeId pinned = checker.add_range(MemoryKind::pinned, 1000, 2);
 };
 // Everything here holds with and without `host_orders`; what differs has tests of its own below.
-INSTANTIATE_TEST_SUITE_P(HostOrders, AccessCheckerTest, testing::Bool());
+INSTANTIATE_TEST_SUITE_P(HostOrders, AccessCheckerTest, testing::Bool(), stowage::test::printed_name);
 
 TEST_P(AccessCheckerTest, CatchesAReadNotOrderedAfterItsWriter) {
   copy_in("prefetch W1", 100, 200);
@@ -269,7 +270,7 @@ TEST_P(AccessCheckerTest, ALaneThatTakesTheIdOfAnotherIsNotTakenForIt) {
 }
 
 class HostOrder : public AccessCheckerTest {};
-INSTANTIATE_TEST_SUITE_P(HostOrders, HostOrder, testing::Bool());
+INSTANTIATE_TEST_SUITE_P(HostOrders, HostOrder, testing::Bool(), stowage::test::printed_name);
 
 TEST_P(HostOrder, SynchronisingOrdersLaterWorkOfEveryLaneIfAsked) {
   copy_in("prefetch", 0, 100);

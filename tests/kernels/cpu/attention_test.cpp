@@ -6,6 +6,7 @@
 
 #include "stowage/error.h"
 #include "tests/kernels/kernel_check.h"
+#include "tests/support/printed_name.h"
 
 namespace stowage::cpu {
 
@@ -196,7 +197,8 @@ INSTANTIATE_TEST_SUITE_P(
                     AttentionShape{2, 6, 64, 384, true},
                     AttentionShape{2, 2, 333, 16, false, 0, {}, seen.data()},
                     AttentionShape{2, 2, 333, 16, false, 0.2, stream, seen.data()},
-                    AttentionShape{1, 2, 333, 16, true, 0, {}, seen.data() + 333}));
+                    AttentionShape{1, 2, 333, 16, true, 0, {}, seen.data() + 333}),
+    stowage::test::printed_name);
 
 TEST(AttentionPadding, WhatIsNotSeenChangesNothingAndGetsNoGradient) {
   const AttentionCase attention_case{{2, 2, 333, 16, false, 0, {}, seen.data()}};

@@ -3,6 +3,7 @@
 #include <ostream>
 
 #include "tests/kernels/kernel_check.h"
+#include "tests/support/printed_name.h"
 
 namespace stowage::cpu {
 namespace {
@@ -44,7 +45,8 @@ TEST_P(ColumnSum, HasTheSameBitsForAnyThreadCount) { expect_same_bits(GetParam()
 
 INSTANTIATE_TEST_SUITE_P(Shapes, ColumnSum,
                          testing::Values(ColumnSumCase{1, 1}, ColumnSumCase{64, 64}, ColumnSumCase{1000, 211},
-                                         ColumnSumCase{63, 1000}));
+                                         ColumnSumCase{63, 1000}),
+                         stowage::test::printed_name);
 
 TEST(ColumnSum, AddsToWhatIsThere) {
   const std::vector<double> x{1, 2, 3, 4, 5, 6};

@@ -4,6 +4,7 @@
 #include <ostream>
 
 #include "tests/kernels/kernel_check.h"
+#include "tests/support/printed_name.h"
 
 namespace stowage::cpu {
 
@@ -73,7 +74,8 @@ TEST_P(Gelu, BackwardMayOverwriteTheGradient) {
 
 TEST_P(Gelu, HasTheSameBitsForAnyThreadCount) { expect_same_bits(gelu_case); }
 
-INSTANTIATE_TEST_SUITE_P(Forms, Gelu, testing::Values(GeluForm::tanh, GeluForm::erf));
+INSTANTIATE_TEST_SUITE_P(Forms, Gelu, testing::Values(GeluForm::tanh, GeluForm::erf),
+                         stowage::test::printed_name);
 
 struct AddCase {
   template <class T>

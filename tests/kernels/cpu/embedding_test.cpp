@@ -4,6 +4,7 @@
 
 #include "stowage/error.h"
 #include "tests/kernels/kernel_check.h"
+#include "tests/support/printed_name.h"
 
 namespace stowage::cpu {
 namespace {
@@ -74,7 +75,7 @@ TEST_P(Embedding, WorkTypeAgrees) { expect_work_type_agrees(embedding_case, 40 *
 
 TEST_P(Embedding, HasTheSameBitsForAnyThreadCount) { expect_same_bits(embedding_case); }
 
-INSTANTIATE_TEST_SUITE_P(Positions, Embedding, testing::Bool());
+INSTANTIATE_TEST_SUITE_P(Positions, Embedding, testing::Bool(), stowage::test::printed_name);
 
 TEST(EmbeddingInput, TokenOutsideTheTableIsNamed) {
   const std::vector<float> table(6);

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "tests/kernels/kernel_check.h"
+#include "tests/support/printed_name.h"
 
 namespace stowage::cpu {
 namespace {
@@ -98,7 +99,8 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Gemm,
                                          GemmCase{531, 419, 70, false, true, true},
                                          GemmCase{70, 300, 1300, true, false, false},
                                          GemmCase{300, 200, 33, false, false, true, 5},
-                                         GemmCase{300, 200, 33, true, true, false, 3}));
+                                         GemmCase{300, 200, 33, true, true, false, 3}),
+                         stowage::test::printed_name);
 
 TEST(MultiplyHere, ScalesAndAdds) {
   const std::vector<float> a{1, 2, 3, 4};

@@ -3,6 +3,7 @@
 #include <ostream>
 
 #include "tests/kernels/kernel_check.h"
+#include "tests/support/printed_name.h"
 
 namespace stowage::cpu {
 namespace {
@@ -137,7 +138,8 @@ TEST_P(LayerNorm, HasTheSameBitsForAnyThreadCount) { expect_same_bits(GetParam()
 
 INSTANTIATE_TEST_SUITE_P(Shapes, LayerNorm,
                          testing::Values(LayerNormCase{3, 5}, LayerNormCase{200, 64}, LayerNormCase{301, 131},
-                                         LayerNormCase{301, 131, true}, LayerNormCase{1, 3000}));
+                                         LayerNormCase{301, 131, true}, LayerNormCase{1, 3000}),
+                         stowage::test::printed_name);
 
 }  // namespace
 }  // namespace stowage::cpu

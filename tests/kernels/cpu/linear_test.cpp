@@ -1,6 +1,7 @@
 #include "kernels/cpu/linear.h"
 
 #include "tests/kernels/kernel_check.h"
+#include "tests/support/printed_name.h"
 
 namespace stowage::cpu {
 namespace {
@@ -74,7 +75,7 @@ TEST_P(Linear, WorkTypeAgrees) { expect_work_type_agrees(linear_case, 300 * 300 
 
 TEST_P(Linear, HasTheSameBitsForAnyThreadCount) { expect_same_bits(linear_case); }
 
-INSTANTIATE_TEST_SUITE_P(Transposed, Linear, testing::Bool());
+INSTANTIATE_TEST_SUITE_P(Transposed, Linear, testing::Bool(), stowage::test::printed_name);
 
 TEST(Linear, BiasMayBeAbsent) {
   const std::vector<float> x{1, 2};

@@ -4,11 +4,16 @@
 #include <gtest/gtest.h>
 
 #include "stowage/planner.h"
+#include "tests/device/simulated/executors.h"
 #include "tests/offload/engine/fault_sweep.h"
 #include "tests/offload/engine/tiny_step.h"
 #include "tests/offload/engine/training_run.h"
+#include "tests/support/printed_name.h"
 
 namespace stowage {
+
+static void PrintTo(Policy policy, std::ostream* out) { *out << to_string(policy); }
+
 namespace {
 
 using ::testing::HasSubstr;
@@ -72,7 +77,8 @@ TEST_P(GptFaults, EndInATypedErrorAtAStepBoundary) {
 INSTANTIATE_TEST_SUITE_P(Gpt, GptFaults,
                          ::testing::Combine(::testing::Values(Policy::none, Policy::automatic),
                                             ::testing::Values(Executor::virtual_time, Executor::threaded),
-                                            ::testing::Values(Fault::Kind::call, Fault::Kind::work)));
+                                            ::testing::Values(Fault::Kind::call, Fault::Kind::work)),
+                         stowage::test::printed_name);
 
 EngineOptions tiny_options() {
   EngineOptions options;
@@ -132,7 +138,10 @@ TEST_P(EngineFaults, AReadThatFailsCanBeRepeated) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Plans, EngineFaults, ::testing::Values(tiny_streamed_plan, tiny_resident_plan));
+INSTANTIATE_TEST_SUITE_P(Plans, EngineFaults, ::testing::Values(tiny_streamed_plan, tiny_resident_plan),
+                         [](const auto& info) {
+                           return info.param == tiny_streamed_plan ? "streamed" : "resident";
+                         });
 
 // The failed work is named, not what the engine was waiting for.
 TEST(Faults, WorkThatFailsOnItsLaneIsNamed) {

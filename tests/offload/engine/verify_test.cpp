@@ -12,9 +12,11 @@
 #include "stowage/models.h"
 #include "stowage/planner.h"
 #include "stowage/simulated_device.h"
+#include "tests/device/simulated/executors.h"
 #include "tests/offload/engine/fault_sweep.h"
 #include "tests/offload/engine/immediate_device.h"
 #include "tests/offload/engine/training_run.h"
+#include "tests/support/printed_name.h"
 
 namespace stowage {
 namespace {
@@ -241,7 +243,8 @@ TEST_P(VerifyFaults, EndInATypedErrorAtAStepBoundary) {
 
 INSTANTIATE_TEST_SUITE_P(Gpt, VerifyFaults,
                          ::testing::Combine(::testing::Values(Executor::virtual_time, Executor::threaded),
-                                            ::testing::Values(Fault::Kind::call, Fault::Kind::work)));
+                                            ::testing::Values(Fault::Kind::call, Fault::Kind::work)),
+                         stowage::test::printed_name);
 
 }  // namespace
 }  // namespace stowage

@@ -193,7 +193,7 @@ TEST(Bound, NoPlanIsFaster) {
     const Bytes least = planner.minimum_bytes();
     for (Bytes budget :
          {least, least + least / 50, least + least / 10, least + least / 3, least * 2, unlimited}) {
-      const auto result = planner.plan({budget, unlimited});
+      const auto result = planner.answer({budget, unlimited}).outcome;
       ASSERT_TRUE(std::holds_alternative<Plan>(result));
       const Plan& plan = std::get<Plan>(result);
       EXPECT_GE(plan.predicted_step_seconds * (1 + 1e-9), plan.lower_bound_seconds)

@@ -106,12 +106,12 @@ TEST(Cells, AnInfeasibleHostBudgetIsToldWhatWouldDo) {
     Planner planner(graph, machine);
     const Bytes minimum = planner.minimum_bytes(), need = std::max(minimum, planner.need_bytes());
     for (const Bytes device : {minimum, (minimum + need) / 2, need}) {
-      const auto none = planner.plan({device, 0});
+      const auto none = planner.answer({device, 0}).outcome;
       ASSERT_TRUE(std::holds_alternative<Infeasible>(none));
       const Infeasible& infeasible = std::get<Infeasible>(none);
       EXPECT_TRUE(infeasible.host);
       EXPECT_EQ(infeasible.budget, 0U);
-      const auto planned = planner.plan({device, infeasible.minimum});
+      const auto planned = planner.answer({device, infeasible.minimum}).outcome;
       ASSERT_TRUE(std::holds_alternative<Plan>(planned)) << device << " " << infeasible.minimum;
       EXPECT_LE(std::get<Plan>(planned).host_bytes, infeasible.minimum);
     }
@@ -128,7 +128,8 @@ TEST(Cells, WhatOtherBudgetsAskedForChangesAnAnswerByNoMoreThanIsCloseEnough) {
     std::vector<Bytes> budgets = ladder(planner.minimum_bytes(), planner.need_bytes());
     budgets.insert(budgets.begin(), budgets.front() / 2);  // infeasible
     for (auto budget = budgets.rbegin(); budget != budgets.rend(); ++budget) {
-      const auto together = planner.plan({*budget, unlimited}), again = planner.plan({*budget, unlimited});
+      const auto together = planner.answer({*budget, unlimited}).outcome,
+                 again = planner.answer({*budget, unlimited}).outcome;
       const auto alone = make_plan(graph, machine, {*budget, unlimited});
       ASSERT_EQ(together.index(), alone.index()) << *budget;
       if (together.index() != 0) continue;
@@ -149,17 +150,17 @@ TEST(Cells, MoreMemoryOfEitherKindIsNotSlowerForAGpt) {
   double least = std::numeric_limits<double>::infinity();
   for (Bytes part = 0; part <= 9; ++part) {
     const Bytes budget = minimum + (need - minimum) / 81 * part * part;
-    const auto planned = planner.plan({budget, unlimited});
+    const auto planned = planner.answer({budget, unlimited}).outcome;
     ASSERT_TRUE(std::holds_alternative<Plan>(planned)) << part;
     EXPECT_TRUE(validate(graph, std::get<Plan>(planned), {budget, unlimited}).empty()) << part;
     rises.add(ranked_seconds(graph, machine, std::get<Plan>(planned)), least);
   }
   const Bytes device = (minimum + need) / 3;
-  const Bytes least_host = std::get<Infeasible>(planner.plan({device, 0})).minimum;
-  const Bytes freely = std::get<Plan>(planner.plan({device, unlimited})).host_bytes;
+  const Bytes least_host = std::get<Infeasible>(planner.answer({device, 0}).outcome).minimum;
+  const Bytes freely = std::get<Plan>(planner.answer({device, unlimited}).outcome).host_bytes;
   least = std::numeric_limits<double>::infinity();
   for (const Bytes host : ladder(least_host, freely)) {
-    const auto planned = planner.plan({device, host});
+    const auto planned = planner.answer({device, host}).outcome;
     ASSERT_TRUE(std::holds_alternative<Plan>(planned)) << host;
     EXPECT_LE(std::get<Plan>(planned).host_bytes, host);
     rises.add(ranked_seconds(graph, machine, std::get<Plan>(planned)), least);

@@ -178,20 +178,41 @@ TEST(MakePlan, OverheadCountsAgainstTheDeviceBudget) {
   Graph graph = testing::chain_graph({.units = 4});
   Machine machine;
   machine.overhead_bytes = 1000;
-  const Bytes least = minimum_bytes(graph, machine);
-  for (Policy policy : {Policy::automatic, Policy::none}) {
+  for (Policy policy : {Policy::automatic, Policy::none, Policy::checkpoint}) {
     PlanOptions options{.policy = policy};
-    const Bytes bytes = policy == Policy::none ? need_bytes(graph, machine) : least;
-    auto fits = make_plan(graph, machine, {.device = bytes + 1000}, options);
-    ASSERT_TRUE(std::holds_alternative<Plan>(fits));
-    EXPECT_LE(std::get<Plan>(fits).device_peak_bytes, bytes);
-    for (Bytes budget : {bytes + 999, Bytes{500}}) {
-      auto refused = make_plan(graph, machine, {.device = budget}, options);
-      ASSERT_TRUE(std::holds_alternative<Infeasible>(refused));
-      EXPECT_EQ(std::get<Infeasible>(refused).budget, budget);
-      EXPECT_EQ(std::get<Infeasible>(refused).minimum, bytes + 1000);
+    const Bytes arena = minimum_bytes(graph, Machine{}, options);
+    Planner planner(graph, machine, options);
+    const Answer fits = planner.answer({.device = arena + 1000});
+    ASSERT_TRUE(std::holds_alternative<Plan>(fits.outcome));
+    EXPECT_EQ(std::get<Plan>(fits.outcome).device_peak_bytes, arena);
+    EXPECT_EQ(fits.minimum, arena + 1000);
+    EXPECT_EQ(fits.minimum, minimum_bytes(graph, machine, options));
+    EXPECT_EQ(fits.peak, arena + 1000);
+    EXPECT_EQ(fits.need, need_bytes(graph, Machine{}) + 1000);
+    EXPECT_EQ(fits.need, need_bytes(graph, machine));
+    for (Bytes budget : {arena + 999, Bytes{500}}) {
+      const Answer refused = planner.answer({.device = budget});
+      ASSERT_TRUE(std::holds_alternative<Infeasible>(refused.outcome));
+      EXPECT_EQ(std::get<Infeasible>(refused.outcome).budget, budget);
+      EXPECT_EQ(std::get<Infeasible>(refused.outcome).minimum, fits.minimum);
+      EXPECT_EQ(refused.minimum, fits.minimum);
+      EXPECT_EQ(refused.need, fits.need);
+      EXPECT_EQ(refused.peak, 0U);
     }
+    // The same arena has the same step and bound.
+    const Plan bare = plan_of(make_plan(graph, Machine{}, {.device = arena}, options));
+    EXPECT_EQ(std::get<Plan>(fits.outcome), bare);
   }
+}
+
+TEST(Machine, ABudgetIsAnArenaAndTheOverhead) {
+  Machine machine;
+  machine.overhead_bytes = 1000;
+  EXPECT_EQ(machine.budget_for(24), 1024U);
+  EXPECT_EQ(machine.arena_in(1024), 24U);
+  EXPECT_EQ(machine.arena_in(999), 0U);
+  EXPECT_EQ(machine.arena_in(unlimited), unlimited);
+  EXPECT_EQ(machine.budget_for(unlimited), unlimited);
 }
 
 TEST(MakePlan, PolicyNoneMovesOnlyInputsAndScalarsAndKeepsTheOptimizerOnTheDevice) {

@@ -23,11 +23,13 @@ StepReport report(double loss, double seconds) {
 }
 
 TEST(Progress, TheLineTellsTheWindow) {
-  Progress progress({.steps = 100, .tokens_per_step = 1000, .budget = 4_MiB});
+  Machine machine;
+  machine.overhead_bytes = 1_MiB;
+  Progress progress({.steps = 100, .tokens_per_step = 1000, .budget = 5_MiB, .machine = machine});
   progress.add(report(9, 1));
   for (int step = 2; step <= 9; ++step) EXPECT_EQ(progress.add(report(3, 0.5)), "");
   const std::string line = progress.add(report(12, 0.5));
-  for (const char* part : {"step  10/100", "loss 4.0000", "norm 0.750", "2,000 tok/s", "3.00 MiB/4.00 MiB",
+  for (const char* part : {"step  10/100", "loss 4.0000", "norm 0.750", "2,000 tok/s", "4.00 MiB/5.00 MiB",
                            "in 2.00 out 1.00 GB/s", "stall 50.0%"}) {
     EXPECT_THAT(line, HasSubstr(part));
   }

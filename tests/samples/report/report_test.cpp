@@ -55,6 +55,7 @@ struct Told {
                   .loss_of = {}};
     setup.need = 5000;
     setup.minimum = 800;
+    setup.peak = 900;
     setup.device = "simulated: no card";
   }
 };
@@ -77,6 +78,13 @@ TEST(SetupTable, TellsWhatNoPlanCanUse) {
   EXPECT_THAT(setup_table(told.setup), testing::Not(HasSubstr("libraries")));
   told.setup.machine.overhead_bytes = 2048;
   EXPECT_THAT(setup_table(told.setup), HasSubstr("2.00 KiB (2048 bytes) for context and libraries"));
+  // What a run touches is told as a budget, too.
+  told.setup.peak = 2948;
+  RunStatistics run;
+  run.add(step_report(0, 2.0, 0.4));
+  EXPECT_THAT(setup_table(told.setup), HasSubstr("peak 2.88 KiB (2948 bytes), 59.0% of the need"));
+  EXPECT_THAT(summary(told.setup, run),
+              HasSubstr("2948 bytes touched, 2948 planned, budget 1000 bytes; 59.0% of the need"));
 }
 
 TEST(SetupTable, ShowsThatAnotherSystemIsEmulated) {

@@ -95,7 +95,7 @@ class RunPage : public ::testing::Test {
     setup_.options = &options_;
     setup_.graph = &graph_;
     setup_.plan = &plan_;
-    setup_.need = plan_.device_peak_bytes;
+    setup_.need = setup_.peak = plan_.device_peak_bytes;
     setup_.device = "a device <of> some kind";
   }
 

@@ -24,7 +24,8 @@ TEST(PlanAnswer, HasThePlansAccounts) {
   EXPECT_EQ(found.need, need_bytes(question.graph, question.rates));
   EXPECT_EQ(found.minimum, minimum_bytes(question.graph, question.rates));
   EXPECT_EQ(found.peak, plan.device_peak_bytes);
-  EXPECT_EQ(found.live_peak, plan.live_peak_bytes);
+  EXPECT_EQ(found.arena, plan.device_peak_bytes);
+  EXPECT_EQ(found.live_arena, plan.live_peak_bytes);
   EXPECT_EQ(found.host, plan.host_bytes);
   EXPECT_EQ(found.pinned, plan.pinned_bytes);
   EXPECT_EQ(found.h2d, plan.h2d_bytes);
@@ -41,13 +42,15 @@ TEST(PlanAnswer, HasThePlansAccounts) {
 TEST(PlanAnswer, CountsTheOverheadInEveryBudget) {
   PlanQuestion question = chain_question();
   const Bytes least = minimum_bytes(question.graph, question.rates);
+  const Bytes need = need_bytes(question.graph, question.rates);
   question.rates.overhead_bytes = 1_MiB;
   question.budget.device = least + 1_MiB;
   const PlanAnswer found = answer(question);
   EXPECT_TRUE(found.feasible);
   EXPECT_EQ(found.minimum, least + 1_MiB);
-  EXPECT_EQ(found.need, need_bytes(question.graph, question.rates) + 1_MiB);
-  EXPECT_EQ(found.peak, least);
+  EXPECT_EQ(found.need, need + 1_MiB);
+  EXPECT_EQ(found.peak, least + 1_MiB);
+  EXPECT_EQ(found.arena, least);
   EXPECT_THAT(describe(question, found), HasSubstr("in each     1.00 MiB (1048576 bytes) for context"));
   --question.budget.device;
   const PlanAnswer refused = answer(question);
@@ -111,8 +114,9 @@ TEST(PlanAnswer, IsOneObjectOfJson) {
   EXPECT_EQ(json["feasible"], true);
   EXPECT_EQ(json["policy"], "auto");
   EXPECT_EQ(json["emulated"], false);
-  EXPECT_EQ(json["device_peak_bytes"], found.peak);
-  EXPECT_EQ(json["live_peak_bytes"], found.live_peak);
+  EXPECT_EQ(json["peak_bytes"], found.peak);
+  EXPECT_EQ(json["device_peak_bytes"], found.arena);
+  EXPECT_EQ(json["live_peak_bytes"], found.live_arena);
   EXPECT_EQ(json["minimum_device_bytes"], found.minimum);
   EXPECT_EQ(json["need_bytes"], found.need);
   EXPECT_EQ(json["budget_bytes"], 64_MiB);
@@ -161,8 +165,9 @@ TEST(PlanAnswer, WhereItDoesNotFitSaysWhatWould) {
   EXPECT_EQ(json["lacks"], "device");
   EXPECT_EQ(json["op"], found.op);
   EXPECT_FALSE(found.op.empty());
-  for (const char* key : {"device_peak_bytes", "host_bytes", "h2d_bytes", "d2h_bytes", "step_seconds",
-                          "lower_bound_seconds", "gap", "bound_by", "pinned_bytes", "tokens_per_second"})
+  for (const char* key :
+       {"peak_bytes", "device_peak_bytes", "host_bytes", "h2d_bytes", "d2h_bytes", "step_seconds",
+        "lower_bound_seconds", "gap", "bound_by", "pinned_bytes", "tokens_per_second"})
     EXPECT_TRUE(json[key].is_null()) << key;
 }
 

@@ -22,9 +22,9 @@ struct SmallStep {
         std::get<Plan>(make_plan(graph, machine, budget(options.policy == Policy::none ? 100 : 40), options));
   }
 
-  // So many percent of the need, and the overhead.
+  // For an arena of so many percent of the need's.
   Budget budget(Bytes percent) const {
-    return {.device = need_bytes(graph, machine) * percent / 100 + machine.overhead_bytes};
+    return {.device = machine.budget_for(machine.arena_in(need_bytes(graph, machine)) * percent / 100)};
   }
 };
 

@@ -131,11 +131,11 @@ TEST_P(EveryPolicy, IsNeverFasterThanTheAutomaticPolicyNorSmaller) {
     const Bytes least = emulated.minimum_bytes();
     ASSERT_LE(automatic.minimum_bytes(), least);
     for (Bytes budget : {least, least + least / 4, 2 * least}) {
-      const auto other = emulated.plan({.device = budget});
+      const auto other = emulated.answer({.device = budget}).outcome;
       ASSERT_TRUE(std::holds_alternative<Plan>(other));
       const Plan& theirs = std::get<Plan>(other);
       for (const Bytes host : {unlimited, theirs.host_bytes}) {
-        const auto ours = automatic.plan({.device = budget, .host = host});
+        const auto ours = automatic.answer({.device = budget, .host = host}).outcome;
         ASSERT_TRUE(std::holds_alternative<Plan>(ours));
         ASSERT_LE(seconds(std::get<Plan>(ours)), seconds(theirs)) << "budget " << budget << ", host " << host;
       }
