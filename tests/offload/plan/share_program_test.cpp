@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 #include <random>
+#include <vector>
 
 namespace stowage {
 namespace {
@@ -71,6 +73,32 @@ TEST(ShareProgram, WhatCannotFitIsTold) {
   program.decisions.push_back({{cost(1, 0, 2)}, 1});
   program.room = {1};
   EXPECT_FALSE(solve(program).fits);
+}
+
+// Rows that are nearly the same, and rooms that nothing fits into: shares still come to one.
+TEST(ShareProgram, AlikeRowsAndLittleRoomKeepSharesWhole) {
+  std::mt19937 random(7);
+  std::uniform_real_distribution<double> draw(0, 1);
+  for (int round = 0; round < 300; ++round) {
+    ShareProgram program;
+    program.fixed = cost(1, 0, 0);
+    for (int d = 0; d < 40; ++d) {
+      program.decisions.push_back({{}, 1.0 + d % 4});
+      for (int o = 0; o < 4; ++o) {
+        ShareCost& of = program.decisions.back().options.emplace_back();
+        of.front.fill(draw(random));
+        of.back[share_h2d] = of.back[share_d2h] = draw(random);
+        const double bytes = draw(random);
+        for (std::size_t m = 0; m + 1 < most_memory_rows; ++m)
+          of.memory[m] = bytes * (1 + 1e-9 * draw(random));
+      }
+    }
+    program.room.assign(most_memory_rows - 1, 0.2 * round);
+    const ShareAnswer answer = solve(program);
+    for (const std::vector<double>& shares : answer.shares)
+      ASSERT_NEAR(std::accumulate(shares.begin(), shares.end(), 0.0), 1, 1e-6) << round;
+    ASSERT_LE(answer.bound, answer.value * (1 + 1e-9)) << round;
+  }
 }
 
 // By all mixtures of a grid, for programs of two decisions.
