@@ -28,6 +28,19 @@ struct Value {
 enum class DecayedParameters : std::uint8_t { matrices, all };
 std::string_view to_string(DecayedParameters decayed);  // "matrices", "all"
 
+// Which parameters are cut into slices (graph.h), and how: those of which a share on the device is worth much
+// to a plan. Smaller ones a plan moves as wholes; and more ops make planning longer. A rule of the graph
+// alone.
+struct ChunkGrid {
+  // Of a slice, about: a link moves so many efficiently, and has ended a slice while the next one is updated.
+  Bytes slice_bytes = 8_MiB;
+  std::int64_t most_slices = 1;  // of a parameter; 1: none is cut
+  // A parameter is cut if it has bytes for so many slices …
+  std::int64_t least_slices = 4;
+  // … and this share of all parameters' bytes: embedding tables of small models, no layer of a deep one.
+  double least_share = 0.125;
+};
+
 // AdamW (Loshchilov & Hutter, "Decoupled Weight Decay Regularization", algorithm 2), with the
 // global gradient norm clipped to `clip` (0: the norm is reported, never clipped).
 // The learning rate comes with every step (StepOptions in engine.h).
@@ -41,6 +54,7 @@ struct AdamW {
   double weight_decay = 0.1;
   DecayedParameters decayed = DecayedParameters::matrices;
   double clip = 1.0;
+  ChunkGrid grid{};
 };
 
 class GraphBuilder {
