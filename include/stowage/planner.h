@@ -61,6 +61,8 @@ struct PlannerSettings {
   // Where the program divides one item, and would lose more than this share of the memory by rounding it, the
   // program is solved again with each of the item's choices.
   double undivided = 0.01;
+  // Of a parameter in slices, shares of them on the device with which the program is solved, too.
+  std::vector<double> slice_shares{0, 0.25, 0.5, 0.75, 1};
   // Round the program's answer from the first layer to the last and the other way, not the first way alone.
   bool both_roundings = true;
   // Values that are not used for a while leave the device wherever they are not, not between forward and

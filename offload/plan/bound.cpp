@@ -13,15 +13,19 @@ constexpr std::array<const char*, share_lanes> names{"compute", "h2d", "d2h", "h
 }  // namespace
 
 StepBound lower_bound(const Problem& problem, Bytes device_budget) {
-  auto of = [&](BoundLinks links) -> StepBound {
-    const BoundProgram program = make_bound_program(problem, device_budget, links);
+  StepBound best;
+  const auto look = [&](BoundLinks links, BoundStart start) {
+    const BoundProgram program = make_bound_program(problem, device_budget, links, start);
     const ShareAnswer answer = solve(program.shares);
-    return {answer.bound * program.seconds, names[answer.binding]};
+    if (!best.bound_by.empty() && answer.bound * program.seconds <= best.seconds) return;
+    best = {answer.bound * program.seconds, names[start == BoundStart::waits ? share_host : answer.binding]};
   };
-  StepBound apart = of(BoundLinks::apart);
-  if (!LaneSpeeds(*problem.machine).shared()) return apart;
-  StepBound shared = of(BoundLinks::shared);
-  return shared.seconds > apart.seconds ? shared : apart;
+  const bool waits = may_wait(problem), shared = LaneSpeeds(*problem.machine).shared();
+  look(BoundLinks::apart, BoundStart::updates);
+  if (shared) look(BoundLinks::shared, BoundStart::updates);
+  if (waits) look(BoundLinks::apart, BoundStart::waits);
+  if (waits && shared) look(BoundLinks::shared, BoundStart::waits);
+  return best;
 }
 
 }  // namespace stowage

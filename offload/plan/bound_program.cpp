@@ -20,6 +20,7 @@ struct Parameter {
   bool in_front = false, in_back = false;  // read there
   OpId first = no_id, last = no_id;        // ops that read it
   OpId gradient_op = no_id;                // that makes the final gradient
+  bool is_cut = false;
   TensorId gradient = no_id;
 };
 
@@ -38,8 +39,8 @@ struct Gap {
 
 class ProgramBuilder : private BoundMoments {
  public:
-  ProgramBuilder(const Problem& problem, Bytes budget, BoundLinks links)
-      : BoundMoments(problem), budget_(budget), sharing_(problem.sharing) {
+  ProgramBuilder(const Problem& problem, Bytes budget, BoundLinks links, BoundStart start)
+      : BoundMoments(problem), budget_(budget), start_(start), sharing_(problem.sharing) {
     if (links == BoundLinks::apart) sharing_.of_in = sharing_.of_out = 0;
     program_.bytes = std::max(1.0, static_cast<double>(std::min(budget, total_bytes())));
     for (const Moment& moment : moments_)
@@ -127,16 +128,19 @@ class ProgramBuilder : private BoundMoments {
   void add_update(const Op& op, const std::vector<OpId>& made_by,
                   std::map<TensorId, Parameter>& parameters) const {
     for (TensorId written : op.writes) {
-      if (graph_.tensor(written).kind != TensorKind::parameter) continue;
-      Parameter& parameter = parameters[written];
-      parameter.bytes = graph_.tensor(written).bytes();
-      parameter.host_update = host_seconds(op, machine());
-      parameter.update = op_seconds(op, machine());
+      if (graph_.kind_of(written) != TensorKind::parameter) continue;
+      const TensorId whole = graph_.whole_of(written);
+      Parameter& parameter = parameters[whole];
+      parameter.bytes = graph_.tensor(whole).bytes();
+      parameter.is_cut = graph_.is_slice(written);
+      parameter.host_update += host_seconds(op, machine());
+      parameter.update += op_seconds(op, machine());
       for (TensorId id : op.writes)
-        if (graph_.tensor(id).kind == TensorKind::optimizer_state)
+        if (graph_.kind_of(id) == TensorKind::optimizer_state)
           parameter.state_bytes += graph_.tensor(id).bytes();
-      for (TensorId id : op.reads) {
-        if (graph_.tensor(id).kind != TensorKind::gradient) continue;
+      for (TensorId read : op.reads) {
+        if (graph_.kind_of(read) != TensorKind::gradient) continue;
+        const TensorId id = graph_.whole_of(read);
         parameter.gate_bytes = graph_.tensor(id).bytes();
         parameter.gradient = id;
         parameter.gradient_op = made_by[id];
@@ -149,6 +153,8 @@ class ProgramBuilder : private BoundMoments {
     if (parameter.in_front) {
       add_in(parameter.bytes, held.front);
       held.front[share_host] += parameter.host_update;
+      if (start_ == BoundStart::waits && parameter.is_cut && parameter.first == 0)
+        for (const ShareLane lane : {share_compute, share_d2h}) held.front[lane] += parameter.host_update;
     }
     add_out(parameter.gradient_bytes, held.back);
     ShareCost streamed = held;
@@ -157,7 +163,7 @@ class ProgramBuilder : private BoundMoments {
     stay(id, parameter.bytes, held,
          [&](OpId op) { return ordered() ? parameter.first < op && op < parameter.last : op == turn_; });
     ShareCost resident;
-    resident.front[share_compute] = parameter.update;
+    if (start_ == BoundStart::updates) resident.front[share_compute] = parameter.update;
     stay(id, parameter.bytes + parameter.state_bytes, resident, [](OpId) { return true; });
     for (std::size_t m = 0; m + 1 < moments_.size();
          ++m)  // the state is there, also where the parameter is an operand
@@ -386,6 +392,7 @@ class ProgramBuilder : private BoundMoments {
   }
 
   Bytes budget_;
+  BoundStart start_;
   LaneSharing sharing_;
   BoundProgram program_;
   std::vector<OpId> producer_;              // by tensor: the forward op that makes it
@@ -397,8 +404,19 @@ class ProgramBuilder : private BoundMoments {
 
 }  // namespace
 
-BoundProgram make_bound_program(const Problem& problem, Bytes device_budget, BoundLinks links) {
-  return ProgramBuilder(problem, device_budget, links).build();
+bool may_wait(const Problem& problem) {
+  const Graph& graph = *problem.graph;
+  if (graph.micro_batches > 1 || graph.ops.empty()) return false;
+  const std::vector<TensorId>& reads = graph.ops.front().reads;
+  return std::any_of(reads.begin(), reads.end(), [&](TensorId id) {
+    return graph.tensor(id).kind == TensorKind::parameter &&
+           !problem.layout.slices[problem.layout.bucket_of[id]].empty();
+  });
+}
+
+BoundProgram make_bound_program(const Problem& problem, Bytes device_budget, BoundLinks links,
+                                BoundStart start) {
+  return ProgramBuilder(problem, device_budget, links, start).build();
 }
 
 }  // namespace stowage

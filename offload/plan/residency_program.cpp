@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <tuple>
 
 #include "offload/plan/extreme_choices.h"
 #include "offload/plan/lane_sharing.h"
@@ -49,9 +48,7 @@ std::vector<std::vector<BucketId>> with_dependents(const BucketLayout& layout) {
 ResidencyProgram::ResidencyProgram(const Problem& problem, const PlannerSettings& settings)
     : problem_(problem), settings_(settings) {
   using enum ActivationChoice;
-  const std::array<Uniform, 4> loads{
-      uniform(LoadChoice::each_op, recompute), uniform(LoadChoice::each_unit, recompute),
-      uniform(LoadChoice::held, recompute), uniform(LoadChoice::resident, recompute)};
+  const Loads loads = uniform_loads();
   find_moments(loads.front());
   find_fixed();
   choose_remade();
@@ -62,10 +59,29 @@ ResidencyProgram::ResidencyProgram(const Problem& problem, const PlannerSettings
   merge();
 }
 
+ResidencyProgram::Loads ResidencyProgram::uniform_loads() const {
+  const auto& slices = problem_.layout.slices;
+  const bool any_cut = std::any_of(slices.begin(), slices.end(), [](const auto& of) { return !of.empty(); });
+  Loads loads;
+  for (std::size_t level = 0; level < loads.size(); ++level) {
+    const auto load = static_cast<LoadChoice>(level);
+    if (load != LoadChoice::in_slices || any_cut) loads[level] = uniform(load, ActivationChoice::recompute);
+  }
+  return loads;
+}
+
+bool ResidencyProgram::has_choice(BucketId bucket, LoadChoice load) const {
+  return load <= highest_load(problem_, bucket) &&
+         (load != LoadChoice::in_slices || !problem_.layout.slices[bucket].empty());
+}
+
+// In slices: all of them updated on the host.
 ResidencyProgram::Uniform ResidencyProgram::uniform(LoadChoice load, ActivationChoice activation) const {
   Choices choices = lowest_choices(problem_);
-  for (BucketId id = 0; id < choices.loads.size(); ++id)
+  for (BucketId id = 0; id < choices.loads.size(); ++id) {
     choices.loads[id] = std::min(load, highest_load(problem_, id));
+    if (!has_choice(id, choices.loads[id])) choices.loads[id] = LoadChoice::held;
+  }
   for (const ActivationItem& item : problem_.items)
     if (item.rebuildable || activation != ActivationChoice::recompute) choose(item, activation, choices);
   return lifetimes_of(choices);
@@ -171,7 +187,7 @@ void ResidencyProgram::find_fixed() {
       (in_front({op, false}) ? fixed_.front : fixed_.back)[share_compute] += seconds;
     for (TensorId id : description.writes) {
       if (description.phase == Phase::forward) producer_[id] = op;
-      if (description.phase != Phase::update || graph.tensor(id).kind != TensorKind::parameter) continue;
+      if (description.phase != Phase::update || graph.kind_of(id) != TensorKind::parameter) continue;
       host_update_[problem_.layout.bucket_of[id]] += host_seconds(description, *problem_.machine);
       update_[problem_.layout.bucket_of[id]] += seconds;
     }
@@ -195,7 +211,8 @@ void ResidencyProgram::add_bucket(BucketId bucket, const Uniform& of, ShareCost&
       return in_front(of.draft.sequence[static_cast<std::size_t>(p)]) ? cost.front : cost.back;
     };
     if (lifetime.prefetched) lanes(lifetime.first_use)[share_h2d] += problem_.machine->h2d.seconds(bytes);
-    if (lifetime.offloaded) lanes(lifetime.last_use)[share_d2h] += problem_.machine->d2h.seconds(bytes);
+    if (lifetime.offloaded)
+      lanes(lifetime.last_before_update)[share_d2h] += problem_.machine->d2h.seconds(bytes);
     add_prices(cost, lifetime.prefetched + lifetime.offloaded);
     for_live_stages(of, lifetime, [&](std::uint32_t stage) {
       if (stage >= stages_) return;  // updates of residents
@@ -225,7 +242,39 @@ void ResidencyProgram::share_lanes(ShareCost& cost) const {
   }
 }
 
-void ResidencyProgram::add_loads(const std::array<Uniform, 4>& drafts) {
+// Of a parameter or input with its gradient and state: `with`.
+ShareCost ResidencyProgram::load_cost(BucketId bucket, const std::vector<BucketId>& with, LoadChoice load,
+                                      const Uniform& of) const {
+  const bool resident = load == LoadChoice::resident;
+  ShareCost cost;
+  for (BucketId each : with) {
+    add_bucket(each, of, cost);
+    if (!resident && problem_.layout.roles[each] == BucketRole::optimizer_state)
+      cost.memory[base_.size()] += static_cast<double>(problem_.layout.buckets[each].bytes);
+  }
+  (resident ? cost.front[share_compute] : cost.front[share_host]) +=
+      resident ? update_[bucket] : host_update_[bucket];
+  share_lanes(cost);
+  if (!resident)
+    for (const ShareLane lane : {share_compute, share_d2h}) cost.front[lane] += delay_of(bucket, of);
+  return cost;
+}
+
+// How long the first op that reads a parameter in slices waits for its update on the host and for the
+// transfer of the last slice, as far as what is computed before does not hide it. Nothing that ops behind it
+// make can leave earlier either. For smaller parameters other lanes hide it.
+double ResidencyProgram::delay_of(BucketId bucket, const Uniform& of) const {
+  const std::vector<ByteRange>& slices = problem_.layout.slices[bucket];
+  if (slices.empty() || of.of_bucket[bucket].empty()) return 0;
+  double delay = host_update_[bucket] + problem_.machine->h2d.seconds(slices.back().bytes());
+  const Position first_use = of.draft.lifetimes[of.of_bucket[bucket].front()].first_use;
+  for (Position p = 0; p < first_use; ++p)
+    delay -=
+        op_seconds(problem_.graph->op(of.draft.sequence[static_cast<std::size_t>(p)].op), *problem_.machine);
+  return std::max(0.0, delay);
+}
+
+void ResidencyProgram::add_loads(const Loads& drafts) {
   const std::vector<std::vector<BucketId>> buckets = with_dependents(problem_.layout);
   for (BucketId id = 0; id < problem_.layout.buckets.size(); ++id) {
     const LoadChoice highest = highest_load(problem_, id);
@@ -234,17 +283,9 @@ void ResidencyProgram::add_loads(const std::array<Uniform, 4>& drafts) {
     of.members.push_back(
         {false, id, drafts.front().draft.lifetimes[drafts.front().of_bucket[id].front()].first_use});
     for (std::size_t level = 0; level <= static_cast<std::size_t>(highest); ++level) {
-      const bool resident = level == static_cast<std::size_t>(LoadChoice::resident);
-      ShareCost cost;
-      for (BucketId each : buckets[id]) {
-        add_bucket(each, drafts.at(level), cost);
-        if (!resident && problem_.layout.roles[each] == BucketRole::optimizer_state)
-          cost.memory[base_.size()] += static_cast<double>(problem_.layout.buckets[each].bytes);
-      }
-      (resident ? cost.front[share_compute] : cost.front[share_host]) +=
-          resident ? update_[id] : host_update_[id];
-      share_lanes(cost);
-      of.options.push_back(cost);
+      const auto load = static_cast<LoadChoice>(level);
+      if (!has_choice(id, load)) continue;
+      of.options.push_back(load_cost(id, buckets[id], load, drafts.at(level)));
       of.levels.push_back(static_cast<std::uint8_t>(level));
     }
     classes_.push_back(std::move(of));
@@ -405,75 +446,18 @@ ResidencyProgram::Mixture ResidencyProgram::solve_for(const std::vector<double>&
   for (std::size_t c = 0; c < classes_.size(); ++c) {
     ShareDecision& decision = program.decisions.emplace_back();
     decision.count = static_cast<double>(classes_[c].members.size());
-    for (std::size_t o = 0; o < classes_[c].options.size(); ++o)
-      if (!fixed || fixed->of != c || fixed->option == o)
-        decision.options.push_back(scaled(classes_[c].options[o]));
+    if (fixed && fixed->of == c) {
+      ShareCost& mixed = decision.options.emplace_back();
+      for (std::size_t o = 0; o < classes_[c].options.size(); ++o)
+        mixed.add(scaled(classes_[c].options[o]), fixed->shares[o]);
+      continue;
+    }
+    for (const ShareCost& option : classes_[c].options) decision.options.push_back(scaled(option));
   }
   for (const double bytes : room) program.room.push_back(std::max(1e-3, bytes * byte));
   ShareAnswer answer = stowage::solve(program, settings_.program_tolerance);
-  if (fixed) {
-    answer.shares[fixed->of].assign(classes_[fixed->of].options.size(), 0);
-    answer.shares[fixed->of][fixed->option] = 1;
-  }
+  if (fixed) answer.shares[fixed->of] = fixed->shares;
   return {answer.value / second, answer.fits, std::move(answer.shares)};
-}
-
-std::vector<ResidencyProgram::Fixed> ResidencyProgram::divided(const Mixture& mixture, Bytes device) const {
-  std::vector<Fixed> choices;
-  double most = settings_.undivided * static_cast<double>(device);
-  for (std::size_t c = 0; c < classes_.size(); ++c) {
-    if (classes_[c].members.size() != 1) continue;
-    const std::vector<double>& shares = mixture.shares[c];
-    const double largest = *std::max_element(shares.begin(), shares.end());
-    double bytes = 0;
-    for (const ShareCost& option : classes_[c].options)
-      for (std::size_t m = 0; m < base_.size(); ++m) bytes = std::max(bytes, option.memory[m]);
-    if ((1 - largest) * bytes <= most) continue;
-    most = (1 - largest) * bytes;
-    choices.clear();
-    for (std::size_t o = 0; o < shares.size(); ++o)
-      if (shares[o] > 0.01) choices.push_back({c, o});
-  }
-  return choices;
-}
-
-Choices ResidencyProgram::round(const Mixture& mixture, Rounding rounding) const {
-  struct Turn {
-    std::size_t kind = 0;
-    const Member* member = nullptr;
-    std::size_t of = 0;
-  };
-  std::vector<Turn> turns;
-  for (std::size_t c = 0; c < classes_.size(); ++c)
-    for (const Member& member : classes_[c].members) turns.push_back({classes_[c].kind, &member, c});
-  std::sort(turns.begin(), turns.end(), [&](const Turn& a, const Turn& b) {
-    const bool earlier =
-        std::tuple(a.member->position, a.member->index) < std::tuple(b.member->position, b.member->index);
-    const bool later =
-        std::tuple(b.member->position, b.member->index) < std::tuple(a.member->position, a.member->index);
-    if (a.kind != b.kind) return a.kind < b.kind;
-    return rounding == Rounding::forward ? earlier : later;
-  });
-  Choices choices = lowest_choices(problem_);
-  std::vector<double> owed;  // by option, of the kind at hand
-  for (std::size_t t = 0; t < turns.size(); ++t) {
-    const std::vector<double>& shares = mixture.shares[turns[t].of];
-    if (t == 0 || turns[t].kind != turns[t - 1].kind) owed.assign(shares.size(), 0);
-    for (std::size_t o = 0; o < shares.size(); ++o) owed[o] += shares[o];
-    std::size_t most = 0;
-    for (std::size_t o = 1; o < owed.size(); ++o)
-      if (owed[o] > owed[most] + 1e-9) most = o;
-    owed[most] -= 1;
-    set(*turns[t].member, classes_[turns[t].of].levels[most], choices);
-  }
-  return choices;
-}
-
-void ResidencyProgram::set(const Member& member, std::uint8_t level, Choices& choices) const {
-  if (member.is_activation)
-    choose(problem_.items[member.index], static_cast<ActivationChoice>(level), choices);
-  else
-    choices.loads[member.index] = static_cast<LoadChoice>(level);
 }
 
 }  // namespace stowage

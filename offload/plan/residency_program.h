@@ -35,16 +35,20 @@ class ResidencyProgram {
     bool fits = false;                        // in both rooms
     std::vector<std::vector<double>> shares;  // by class and option
   };
-  // An item that must have this choice.
+  // An item that must have this choice; or of a parameter in slices, so many on the device.
   struct Fixed {
-    std::size_t of = 0;      // class
-    std::size_t option = 0;  // of the class
+    std::size_t of = 0;          // class
+    std::vector<double> shares;  // by option of the class
   };
   // With so many device bytes at each moment, and so many host bytes.
   Mixture solve(Bytes device, Bytes host, const std::optional<Fixed>& fixed = {}) const;
   // An item can not be divided as a mixture divides it. The choices between which the mixture divides the one
   // that loses most bytes by that, if those are a large part of `device`; else none.
   std::vector<Fixed> divided(const Mixture& mixture, Bytes device) const;
+  // Each parameter that is cut with some numbers of its slices on the device. The program sees too little of
+  // the order of things to say how many are best: what the host updates of an embedding holds up all that
+  // follows.
+  std::vector<Fixed> sliced() const;
   // With as few host bytes as these device bytes allow.
   Mixture least_host(Bytes device) const;
   Choices round(const Mixture& mixture, Rounding rounding) const;
@@ -81,7 +85,12 @@ class ResidencyProgram {
   template <typename Function>
   static void for_live_stages(const Uniform& of, const DraftLifetime& lifetime, Function&& function);
   void find_fixed();
-  void add_loads(const std::array<Uniform, 4>& drafts);
+  using Loads = std::array<Uniform, static_cast<std::size_t>(LoadChoice::resident) + 1>;
+  Loads uniform_loads() const;
+  bool has_choice(BucketId bucket, LoadChoice load) const;
+  void add_loads(const Loads& drafts);
+  ShareCost load_cost(BucketId bucket, const std::vector<BucketId>& with, LoadChoice load,
+                      const Uniform& of) const;
   Uniform remade() const;
   void choose_remade();
   void add_items(const std::array<Uniform, 4>& drafts, const Uniform& remade);
@@ -93,7 +102,12 @@ class ResidencyProgram {
   double seconds_to_rebuild(OpId op) const;
   Mixture solve_for(const std::vector<double>& room, double seconds_weight, double host_weight,
                     const std::optional<Fixed>& fixed) const;
+  double delay_of(BucketId bucket, const Uniform& of) const;
+  static std::size_t in_slices(const Class& of);
+  std::optional<std::uint32_t> owed_slices(const Class& of, const Member& member,
+                                           const std::vector<double>& owed) const;
   void set(const Member& member, std::uint8_t level, Choices& choices) const;
+  void set_slices(BucketId bucket, std::uint32_t on_device, Choices& choices) const;
 
   const Problem& problem_;
   const PlannerSettings& settings_;

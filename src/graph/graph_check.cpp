@@ -109,6 +109,7 @@ class Checker {
       fail("the slice '{}' is not the next rows of '{}'", slice.name, whole.name);
     if (graph_.offset_in_whole(id) % tensor_alignment(slice.bytes()) != 0)
       fail("the slice '{}' begins in the midst of an aligned range of '{}'", slice.name, whole.name);
+    if (slice.shape == whole.shape) fail("the slice '{}' is all of '{}'", slice.name, whole.name);
     rows += slice.shape.front();
   }
 

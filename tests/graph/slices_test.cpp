@@ -122,6 +122,7 @@ const Breach breaches[] = {
     {"Overlap", "not the next rows", [](Graph& g) { slice(g, "table.slice1").first_row -= 4; }},
     {"TooManyRows", "not the next rows", [](Graph& g) { slice(g, "table.slice3").shape[0] = 17; }},
     {"TooFewRows", "not all of its rows", [](Graph& g) { slice(g, "table.slice3").shape[0] = 12; }},
+    {"AllRows", "is all of", [](Graph& g) { slice(g, "table.slice0").shape[0] = 100; }},
     {"OtherColumns", "not the next rows", [](Graph& g) { slice(g, "table.slice3").shape[1] = 8; }},
     {"OtherType", "not the next rows", [](Graph& g) { slice(g, "table.slice3").type = DataType::i32; }},
     {"NotAligned", "in the midst of an aligned range",
