@@ -1,5 +1,6 @@
 #include "offload/plan/bound.h"
 
+#include <algorithm>
 #include <array>
 
 #include "offload/plan/bound_program.h"
@@ -9,6 +10,17 @@ namespace stowage {
 namespace {
 
 constexpr std::array<const char*, share_lanes> names{"compute", "h2d", "d2h", "host"};
+
+// Whether the first op reads a parameter that is cut, and program order is the plan's.
+bool may_wait(const Problem& problem) {
+  const Graph& graph = *problem.graph;
+  if (graph.micro_batches > 1 || graph.ops.empty()) return false;
+  const std::vector<TensorId>& reads = graph.ops.front().reads;
+  return std::any_of(reads.begin(), reads.end(), [&](TensorId id) {
+    return graph.tensor(id).kind == TensorKind::parameter &&
+           !problem.layout.slices[problem.layout.bucket_of[id]].empty();
+  });
+}
 
 }  // namespace
 

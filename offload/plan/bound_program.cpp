@@ -404,16 +404,6 @@ class ProgramBuilder : private BoundMoments {
 
 }  // namespace
 
-bool may_wait(const Problem& problem) {
-  const Graph& graph = *problem.graph;
-  if (graph.micro_batches > 1 || graph.ops.empty()) return false;
-  const std::vector<TensorId>& reads = graph.ops.front().reads;
-  return std::any_of(reads.begin(), reads.end(), [&](TensorId id) {
-    return graph.tensor(id).kind == TensorKind::parameter &&
-           !problem.layout.slices[problem.layout.bucket_of[id]].empty();
-  });
-}
-
 BoundProgram make_bound_program(const Problem& problem, Bytes device_budget, BoundLinks links,
                                 BoundStart start) {
   return ProgramBuilder(problem, device_budget, links, start).build();

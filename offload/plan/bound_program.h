@@ -26,10 +26,6 @@ enum class BoundLinks : std::uint8_t { apart, shared };
 // has updated what it updates of a parameter in slices that the first op reads. Until then nothing of forward
 // is there that could leave, either. The two may overlap, so either may be the sharper.
 enum class BoundStart : std::uint8_t { updates, waits };
-// Whether the first op reads a parameter that is cut, and program order is the plan's: else `updates` alone
-// counts.
-bool may_wait(const Problem& problem);
-
 BoundProgram make_bound_program(const Problem& problem, Bytes device_budget, BoundLinks links,
                                 BoundStart start = BoundStart::updates);
 

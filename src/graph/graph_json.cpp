@@ -84,7 +84,9 @@ Tensor read_tensor(const JsonField& field, std::int64_t version) {
   tensor.type = field.member("type").one_of(data_types);
   tensor.shape =
       field.member("shape").list(most_dimensions, [](const JsonField& item) { return item.integer(); });
-  tensor.kind = field.member("kind").one_of(tensor_kinds);
+  const JsonField kind = field.member("kind");
+  const bool is_slice = may_be_slice && kind.text() == to_string(TensorKind::slice);
+  tensor.kind = is_slice ? TensorKind::slice : kind.one_of(tensor_kinds);
   tensor.initializer.mean = field.member("mean").number();
   tensor.initializer.standard_deviation = field.member("standard_deviation").number();
   if (const auto whole = field.optional_member("whole")) tensor.whole = whole->id();

@@ -19,10 +19,9 @@ namespace stowage {
 
 inline constexpr std::array data_types{DataType::f32, DataType::f64, DataType::i32, DataType::bf16,
                                        DataType::i16};
-inline constexpr std::array tensor_kinds{
-    TensorKind::parameter,  TensorKind::gradient, TensorKind::optimizer_state,
-    TensorKind::activation, TensorKind::input,    TensorKind::workspace,
-    TensorKind::slice};
+inline constexpr std::array tensor_kinds{TensorKind::parameter,       TensorKind::gradient,
+                                         TensorKind::optimizer_state, TensorKind::activation,
+                                         TensorKind::input,           TensorKind::workspace};
 inline constexpr std::array phases{Phase::forward, Phase::backward, Phase::update};
 
 // Of a graph from outside.

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "stowage/graph_builder.h"
+#include "stowage/trace.h"
 #include "tests/support/expect_refused.h"
 #include "tests/support/graph_queries.h"
 #include "tests/support/small_graph.h"
@@ -92,6 +93,14 @@ TEST(Slices, ReadBackFromJson) {
   const std::string text = to_json(graph);
   EXPECT_NE(text.find("\"version\": 3"), std::string::npos);
   EXPECT_EQ(graph_from_json(text), graph);
+}
+
+// A trace has none: the reader cuts what the grid says.
+TEST(Slices, ATraceHasNone) {
+  const std::string text = R"({"stowage_trace": 1, "loss": "loss", "optimizer": {"name": "adamw"}}
+{"tensor": "w", "kind": "slice", "type": "f32", "shape": [4]}
+)";
+  test::expect_refused([&] { graph_from_trace(text); }, "'kind' is not a known word");
 }
 
 struct Breach {
