@@ -28,9 +28,16 @@ class CandidateFinder {
       if (size_.least_host) continue;
       for (const ResidencyProgram::Fixed& fixed : variant.program.divided(mixture, size_.device))
         add_rounded(variant, variant.program.solve(bytes, size_.host, fixed));
-      for (const ResidencyProgram::Fixed& fixed : sliced)
-        add_rounded(variant, variant.program.solve(bytes, size_.host, fixed));
+      add_sliced(variant, sliced, bytes);
     }
+  }
+  // Apart from the sketches that end a search: those of a parameter in slices come on top.
+  void add_sliced(const CellVariant& variant, const std::vector<ResidencyProgram::Fixed>& sliced,
+                  Bytes bytes) {
+    const std::size_t before = sketches_;
+    for (const ResidencyProgram::Fixed& fixed : sliced)
+      add_rounded(variant, variant.program.solve(bytes, size_.host, fixed));
+    sketches_ = before;
   }
   // Of the problem's choices with the best estimate.
   void add_changes(const Problem& problem) {
