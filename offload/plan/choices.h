@@ -26,7 +26,7 @@ enum class LoadChoice : std::uint8_t {
   held,       // once per step
   in_slices,  // parameters that are cut: stays across steps, with the optimizer state of some slices, which
               // are updated on the device; the others are updated on the host and brought in once per step
-  resident,  // parameters: stays across steps with its optimizer state, updated on the device
+  resident,   // parameters: stays across steps with its optimizer state, updated on the device
 };
 
 struct Choices {
