@@ -63,10 +63,12 @@ class RecordedStep : public StepListener {
   void free(TensorId id) override { recorder_.free(blocks_[id]); }
   void run(const Op& op) override {
     std::vector<Access> accesses;
-    for (const TensorId id : op.reads)
-      accesses.push_back({blocks_[id], graph_.tensor(id).bytes(), AccessMode::read});
-    for (const TensorId id : op.writes)
-      accesses.push_back({blocks_[id], graph_.tensor(id).bytes(), AccessMode::write});
+    const auto add = [&](TensorId id, AccessMode mode) {
+      std::byte* const address = blocks_[graph_.whole_of(id)] + graph_.offset_in_whole(id);
+      accesses.push_back({address, graph_.tensor(id).bytes(), mode});
+    };
+    for (const TensorId id : op.reads) add(id, AccessMode::read);
+    for (const TensorId id : op.writes) add(id, AccessMode::write);
     recorder_.launch(op.name, accesses);
   }
 

@@ -19,7 +19,7 @@ class Evaluator {
   // op without a kernel.
   Evaluator(const Graph& graph, const LaunchTable& table, std::uint64_t seed);
 
-  // Bytes of any tensor, to read or to set (inputs, parameters).
+  // Bytes of any tensor, to read or to set (inputs, parameters). A slice has none: they are its whole's.
   std::vector<std::byte>& value(TensorId tensor) { return values_[tensor]; }
   const Graph& graph() const { return graph_; }
 

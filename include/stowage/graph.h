@@ -32,6 +32,7 @@ enum class TensorKind : std::uint8_t {
   activation,       // made and consumed within a step: forward values and their gradients
   input,            // given by the caller each step (tokens, targets)
   workspace,        // scratch of exactly one op: in its `writes`, read by nobody
+  slice,            // rows of another tensor, without bytes of its own
 };
 std::string_view to_string(TensorKind kind);
 
@@ -55,6 +56,9 @@ struct Tensor {
   std::vector<std::int64_t> shape;  // row-major, outermost first; {} is a scalar
   TensorKind kind = TensorKind::activation;
   Initializer initializer;  // of a parameter; optimizer state starts at zero
+  // Of a slice: rows [first_row, first_row + shape[0]) of `whole`.
+  TensorId whole = no_id;
+  std::int64_t first_row = 0;
 
   std::int64_t elements() const;  // product of shape; 1 for a scalar
   Bytes bytes() const;            // elements() * size_of(type)
@@ -107,6 +111,17 @@ struct Op {
   friend bool operator==(const Op&, const Op&) = default;
 };
 
+// A *chunk grid* cuts a large parameter, its final gradient and its optimizer state into the same slices,
+// each of some whole rows. Parts of the norm, updates and optimizer state go by slices, so that a plan may
+// keep and update each where it likes. The grid is part of the graph: no budget, device or bucket changes it.
+//   "wte.weight"         parameter         [49152, 768]: what forward and backward read
+//   "wte.weight.slice1"  slice of it       [5504, 768], from row 5504 on: what "wte.weight.adamw.slice1"
+//   updates "wte.weight.adam_m"  optimizer state   [49152, 768]: no op touches it but in slices, so a plan
+//   may have
+//                                          each of them elsewhere
+// The slices of a tensor stand behind it, in order, and are all of its rows. They are of a parameter, which
+// update ops read and write in slices alone; of its final gradient, which one op writes as a whole and others
+// read; or of optimizer state, whose slices have the shapes of the parameter's.
 struct Graph {
   std::vector<Tensor> tensors;
   std::vector<Op> ops;  // program order: forward, then backward, then update
@@ -121,6 +136,15 @@ struct Graph {
 
   const Tensor& tensor(TensorId id) const { return tensors[id]; }
   const Op& op(OpId id) const { return ops[id]; }
+  // The tensor whose rows a slice is; any other tensor itself.
+  TensorId whole_of(TensorId id) const { return is_slice(id) ? tensors[id].whole : id; }
+  bool is_slice(TensorId id) const { return tensors[id].kind == TensorKind::slice; }
+  TensorKind kind_of(TensorId id) const {
+    return tensors[whole_of(id)].kind;
+  }                                          // of a slice: that of its whole
+  Bytes offset_in_whole(TensorId id) const;  // of a slice; 0 for others
+  // By tensor: its slices, in order.
+  std::vector<std::vector<TensorId>> slices() const;
   std::uint32_t half_block_of(std::uint32_t unit) const { return unit / micro_batches; }
   std::uint32_t micro_batch_of(std::uint32_t unit) const { return unit % micro_batches; }
   friend bool operator==(const Graph&, const Graph&) = default;
@@ -129,11 +153,11 @@ struct Graph {
 // Throws InvalidInput naming the first op or tensor that breaks the contract above: an id out of
 // range, a tensor with two producers (or none, unless parameter, optimizer state or input), a read
 // before the write, an alias that is not the last read, phases or units out of order, a half-block
-// without some micro-batch, names not unique, a shape that overflows.
+// without some micro-batch, names not unique, a shape that overflows, slices that are no chunk grid.
 void check(const Graph& graph);
 
-// Versioned JSON, loss-free; version 2 where an op has measured seconds, else 1. `graph_from_json` treats its
-// text as hostile: InvalidInput, never worse.
+// Versioned JSON, loss-free; version 3 where a tensor is a slice, 2 where an op has measured seconds, else 1.
+// `graph_from_json` treats its text as hostile: InvalidInput, never worse.
 std::string to_json(const Graph& graph);
 Graph graph_from_json(std::string_view text);
 

@@ -28,6 +28,18 @@ struct Value {
 enum class DecayedParameters : std::uint8_t { matrices, all };
 std::string_view to_string(DecayedParameters decayed);  // "matrices", "all"
 
+// Which parameters are cut into slices (graph.h), and how: those large enough that a plan gains by having a
+// share of one on the device. A plan of many smaller ones has some of them there, and each more op makes
+// planning longer. The rule knows the graph alone.
+struct ChunkGrid {
+  Bytes slice_bytes = 8_MiB;      // about, or more; so large a transfer is efficient on any link
+  std::int64_t most_slices = 16;  // of a parameter: steps of 6 % of it; 1: none is cut
+  // A parameter is cut if it has bytes for so many slices …
+  std::int64_t least_slices = 4;
+  // … and this share of all parameters' bytes: GPT-2's and BERT-base's token table, no layer of a deep model.
+  double least_share = 0.15;
+};
+
 // AdamW (Loshchilov & Hutter, "Decoupled Weight Decay Regularization", algorithm 2), with the
 // global gradient norm clipped to `clip` (0: the norm is reported, never clipped).
 // The learning rate comes with every step (StepOptions in engine.h).
@@ -41,6 +53,7 @@ struct AdamW {
   double weight_decay = 0.1;
   DecayedParameters decayed = DecayedParameters::matrices;
   double clip = 1.0;
+  ChunkGrid grid{};
 };
 
 class GraphBuilder {

@@ -50,8 +50,10 @@ enum class MicroBatchOrder : std::uint8_t {
 std::string_view to_string(MicroBatchOrder order);
 
 // Tensors that share one contiguous range, on the device and (if `on_host`) in host memory.
-// Every tensor of the graph is in exactly one bucket. Tensors joined by an alias are in the same
-// bucket at the same offset. An offset is a multiple of tensor_alignment (graph.h) of the tensor's bytes.
+// Every tensor of the graph is in exactly one bucket, but for optimizer state that is cut into slices: those
+// are in one each. Tensors joined by an alias are in the same bucket at the same offset; slices of a
+// parameter or a gradient are in its bucket, where their rows are. An offset is a multiple of
+// tensor_alignment (graph.h) of the tensor's bytes.
 struct BucketTensor {
   TensorId tensor = no_id;
   Bytes offset = 0;  // inside the bucket
@@ -95,6 +97,14 @@ struct Wait {
   friend bool operator==(const Wait&, const Wait&) = default;
 };
 
+// [begin, end)
+struct ByteRange {
+  Bytes begin = 0;
+  Bytes end = 0;
+  Bytes bytes() const { return end - begin; }
+  friend bool operator==(const ByteRange&, const ByteRange&) = default;
+};
+
 struct Instruction {
   InstructionKind kind = InstructionKind::launch;
   LaneRole lane = LaneRole::compute;
@@ -104,6 +114,9 @@ struct Instruction {
   std::vector<LifetimeId> uses{};
   // Only waits that lane order and other waits do not imply already.
   std::vector<Wait> waits{};
+  // prefetch, offload: the bytes of the bucket that move; empty: all of them. A resident parameter of which
+  // some slices are updated on the host has those brought in before the next step's first use.
+  ByteRange part{};
   friend bool operator==(const Instruction&, const Instruction&) = default;
 };
 
@@ -135,6 +148,12 @@ struct Plan {
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 
+// The bytes of its bucket that a prefetch or offload moves.
+inline ByteRange moved_bytes(const Plan& plan, const Instruction& transfer) {
+  if (transfer.part.bytes() > 0) return transfer.part;
+  return {0, plan.buckets[plan.lifetimes[transfer.lifetime].bucket].bytes};
+}
+
 // Why there is no plan. A value for the caller to handle.
 struct Infeasible {
   Bytes budget = 0;
@@ -154,7 +173,8 @@ struct Timeline {
   double stall_seconds = 0;            // compute lane idle within the period
 };
 
-// Versioned JSON, loss-free; refuses a hostile text with InvalidInput.
+// Versioned JSON, loss-free; version 2 where a transfer moves a part of a bucket, else 1. Refuses a hostile
+// text with InvalidInput.
 std::string to_json(const Plan& plan);
 Plan plan_from_json(std::string_view text);
 

@@ -27,11 +27,12 @@ class Binder {
   void bind_transfer() {
     const Lifetime& lifetime = input_.plan.lifetimes[instruction_.lifetime];
     const Bucket& bucket = input_.plan.buckets[lifetime.bucket];
+    const ByteRange moved = moved_bytes(input_.plan, instruction_);
     bound_.label = bucket.name;
     bound_.name = fmt::format("{} {}", to_string(instruction_.kind), bucket.name);
-    bound_.bytes = bucket.bytes;
-    bound_.device = input_.arena.at(lifetime.offset, bucket.bytes);
-    bound_.host = input_.host[lifetime.bucket];
+    bound_.bytes = moved.bytes();
+    bound_.device = input_.arena.at(lifetime.offset + moved.begin, moved.bytes());
+    bound_.host = input_.host[lifetime.bucket] + moved.begin;
   }
 
   void bind_op() {

@@ -52,6 +52,11 @@ void check_buckets(const Graph& graph, const Plan& plan) {
       placed[member.tensor] = true;
     }
   }
+  for (TensorId id = 0; id < placed.size(); ++id) {
+    const TensorId whole = graph.whole_of(id);
+    const bool by_slices = graph.tensor(whole).kind == TensorKind::optimizer_state;
+    if (whole != id && by_slices) placed[whole] = placed[id];
+  }
   for (TensorId id = 0; id < placed.size(); ++id)
     require(placed[id], "tensor '{}' is in no bucket", graph.tensor(id).name);
 }
@@ -88,6 +93,8 @@ void check_instruction(const Graph& graph, const Plan& plan, InstructionId id) {
     const Bucket& bucket = plan.buckets[plan.lifetimes[instruction.lifetime].bucket];
     require(bucket.on_host && bucket.pinned, "bucket '{}' is moved but has no page-locked host memory",
             bucket.name);
+    require(instruction.part.begin <= instruction.part.end && instruction.part.end <= bucket.bytes,
+            "instruction {} moves bytes that bucket '{}' has not", id, bucket.name);
   }
   for (const Wait& wait : instruction.waits)
     require(wait.steps_back == 0 ? wait.instruction < id

@@ -20,19 +20,27 @@ bool lives_across_steps(const Tensor& tensor) {
 State::State(Staging& staging, const Graph& graph, const Plan& plan, std::span<const TensorPlace> places,
              const HostMemory& host, const Arena& arena)
     : staging_(staging), graph_(graph), plan_(plan), homes_(graph.tensors.size()) {
+  const std::vector<std::vector<TensorId>> slices = graph.slices();
   for (TensorId id = 0; id < graph.tensors.size(); ++id) {
     if (!lives_across_steps(graph.tensor(id))) continue;
-    Home& home = homes_[id];
-    const auto [bucket, offset] = places[id];
-    if (host.bucket(bucket) != nullptr) home.host = host.bucket(bucket) + offset;
-    for (const Lifetime& lifetime : plan.lifetimes)
-      if (lifetime.bucket == bucket && lifetime.end == no_id)
-        home.device = arena.at(lifetime.offset + offset, graph.tensor(id).bytes());
-    home.device_leads = home.device != nullptr && (home.host == nullptr || updated_on_device(id));
-    if (home.host == nullptr && home.device == nullptr)
-      throw InvalidInput(
-          fmt::format("the plan keeps '{}' nowhere from step to step: plan again", graph.tensor(id).name));
+    if (slices[id].empty()) homes_[id].push_back(home_of(id, places[id], host, arena));
+    for (const TensorId slice : slices[id]) homes_[id].push_back(home_of(slice, places[slice], host, arena));
   }
+}
+
+State::Home State::home_of(TensorId piece, const TensorPlace& place, const HostMemory& host,
+                           const Arena& arena) const {
+  const Bytes begin = graph_.offset_in_whole(piece), bytes = graph_.tensor(piece).bytes();
+  Home home{.begin = begin, .end = begin + bytes};
+  if (host.bucket(place.bucket) != nullptr) home.host = host.bucket(place.bucket) + place.offset;
+  for (const Lifetime& lifetime : plan_.lifetimes)
+    if (lifetime.bucket == place.bucket && lifetime.end == no_id)
+      home.device = arena.at(lifetime.offset + place.offset, bytes);
+  home.device_leads = home.device != nullptr && (home.host == nullptr || updated_on_device(piece));
+  if (home.host == nullptr && home.device == nullptr)
+    throw InvalidInput(
+        fmt::format("the plan keeps '{}' nowhere from step to step: plan again", graph_.tensor(piece).name));
+  return home;
 }
 
 bool State::updated_on_device(TensorId tensor) const {
@@ -53,20 +61,32 @@ void State::initialise(std::uint64_t seed, bool parameters) {
       value.resize(tensor.bytes());
       initialize(tensor, seed, value);
       write(id, value);
-    } else if (std::byte* const device = homes_[id].device; device != nullptr) {
-      staging_.upload(device, tensor.bytes(),
-                      [](Bytes, std::span<std::byte> piece) { std::memset(piece.data(), 0, piece.size()); });
+    } else {
+      for (const Home& home : homes_[id]) {
+        if (home.device == nullptr) continue;
+        staging_.upload(home.device, home.end - home.begin, [](Bytes, std::span<std::byte> piece) {
+          std::memset(piece.data(), 0, piece.size());
+        });
+      }
     }
   }
 }
 
-State::Home State::home(TensorId tensor) const {
-  if (tensor >= homes_.size() || !lives_across_steps(graph_.tensor(tensor)))
+const std::vector<State::Home>& State::homes(TensorId tensor) const {
+  if (tensor >= homes_.size() || homes_[tensor].empty())
     throw InvalidInput(
         fmt::format("tensor {} keeps no value from step to step: only parameters and "
                     "optimizer state can be read and written",
                     tensor < homes_.size() ? graph_.tensor(tensor).name : std::to_string(tensor)));
   return homes_[tensor];
+}
+
+template <class Work>
+void State::for_each_home(TensorId tensor, Bytes offset, Bytes bytes, Work work) const {
+  for (const Home& home : homes(tensor)) {
+    const Bytes from = std::max(home.begin, offset), to = std::min(home.end, offset + bytes);
+    if (from < to) work(home, from, to);
+  }
 }
 
 void State::require_inside(TensorId tensor, Bytes offset, Bytes bytes) const {
@@ -77,23 +97,26 @@ void State::require_inside(TensorId tensor, Bytes offset, Bytes bytes) const {
 }
 
 std::vector<std::byte> State::read(TensorId tensor) {
-  home(tensor);  // refuses what has none before its size is taken
+  homes(tensor);  // refuses what has none before its size is taken
   std::vector<std::byte> value(graph_.tensor(tensor).bytes());
   read(tensor, 0, value);
   return value;
 }
 
 void State::read(TensorId tensor, Bytes offset, std::span<std::byte> into) {
-  const Home from = home(tensor);
+  homes(tensor);
   require_inside(tensor, offset, into.size());
-  if (from.device_leads)
-    staging_.download(into, from.device + offset);
-  else
-    std::memcpy(into.data(), from.host + offset, into.size());
+  for_each_home(tensor, offset, into.size(), [&](const Home& home, Bytes from, Bytes to) {
+    const std::span<std::byte> part = into.subspan(from - offset, to - from);
+    if (home.device_leads)
+      staging_.download(part, home.device + (from - home.begin));
+    else
+      std::memcpy(part.data(), home.host + (from - home.begin), part.size());
+  });
 }
 
 void State::write(TensorId tensor, std::span<const std::byte> value) {
-  home(tensor);
+  homes(tensor);
   if (value.size() != graph_.tensor(tensor).bytes())
     throw InvalidInput(fmt::format("'{}' takes {} bytes, not {}", graph_.tensor(tensor).name,
                                    graph_.tensor(tensor).bytes(), value.size()));
@@ -101,19 +124,27 @@ void State::write(TensorId tensor, std::span<const std::byte> value) {
 }
 
 void State::write(TensorId tensor, Bytes offset, std::span<const std::byte> value) {
-  const Home to = home(tensor);
+  homes(tensor);
   require_inside(tensor, offset, value.size());
-  if (to.host != nullptr) std::memcpy(to.host + offset, value.data(), value.size());
-  if (to.device != nullptr) staging_.upload(to.device + offset, value);
+  for_each_home(tensor, offset, value.size(), [&](const Home& home, Bytes from, Bytes to) {
+    const std::span<const std::byte> part = value.subspan(from - offset, to - from);
+    if (home.host != nullptr) std::memcpy(home.host + (from - home.begin), part.data(), part.size());
+    if (home.device != nullptr) staging_.upload(home.device + (from - home.begin), part);
+  });
 }
 
 void State::fill(TensorId tensor, const Staging::FillPiece& piece) {
-  const Home to = home(tensor);
-  const Bytes bytes = graph_.tensor(tensor).bytes();
-  if (to.host == nullptr) return staging_.upload(to.device, bytes, piece);
-  const std::span<std::byte> own(to.host, bytes);
-  piece(0, own);
-  if (to.device != nullptr) staging_.upload(to.device, own);
+  for (const Home& home : homes(tensor)) {
+    const Bytes bytes = home.end - home.begin;
+    const auto rows = [&](Bytes offset, std::span<std::byte> part) { piece(home.begin + offset, part); };
+    if (home.host == nullptr) {
+      staging_.upload(home.device, bytes, rows);
+      continue;
+    }
+    const std::span<std::byte> own(home.host, bytes);
+    rows(0, own);
+    if (home.device != nullptr) staging_.upload(home.device, own);
+  }
 }
 
 }  // namespace stowage

@@ -33,21 +33,28 @@ class State {
   void fill(TensorId tensor, const Staging::FillPiece& piece);
 
  private:
-  // Where a tensor's value is. Both sides for a parameter that stays on the device and is updated on
-  // the host.
+  // Where bytes [begin, end) of a tensor's value are: all of them, or those of one slice. Both sides for
+  // those of a parameter that stays on the device and is updated on the host.
   struct Home {
+    Bytes begin = 0;
+    Bytes end = 0;
     std::byte* host = nullptr;
     std::byte* device = nullptr;
     bool device_leads = false;  // updated on the device
   };
-  Home home(TensorId tensor) const;
+  Home home_of(TensorId piece, const TensorPlace& place, const HostMemory& host, const Arena& arena) const;
+  const std::vector<Home>& homes(TensorId tensor) const;
+  // Calls work(home, from, to) for the bytes of each home that are in [offset, offset + bytes); counted in
+  // the tensor.
+  template <class Work>
+  void for_each_home(TensorId tensor, Bytes offset, Bytes bytes, Work work) const;
   void require_inside(TensorId tensor, Bytes offset, Bytes bytes) const;
   bool updated_on_device(TensorId tensor) const;
 
   Staging& staging_;
   const Graph& graph_;
   const Plan& plan_;
-  std::vector<Home> homes_;  // by tensor
+  std::vector<std::vector<Home>> homes_;  // by tensor, in order; none of one that does not live across steps
 };
 
 }  // namespace stowage

@@ -131,16 +131,18 @@ class ProgramBuilder : private BoundMoments {
   void add_update(const Op& op, const std::vector<OpId>& made_by,
                   std::map<TensorId, Parameter>& parameters) const {
     for (TensorId written : op.writes) {
-      if (graph_.tensor(written).kind != TensorKind::parameter) continue;
-      Parameter& parameter = parameters[written];
-      parameter.bytes = graph_.tensor(written).bytes();
-      parameter.host_update = host_seconds(op, machine());
-      parameter.update = op_seconds(op, machine());
+      if (graph_.kind_of(written) != TensorKind::parameter) continue;
+      const TensorId whole = graph_.whole_of(written);
+      Parameter& parameter = parameters[whole];
+      parameter.bytes = graph_.tensor(whole).bytes();
+      parameter.host_update += host_seconds(op, machine());
+      parameter.update += op_seconds(op, machine());
       for (TensorId id : op.writes)
-        if (graph_.tensor(id).kind == TensorKind::optimizer_state)
+        if (graph_.kind_of(id) == TensorKind::optimizer_state)
           parameter.state_bytes += graph_.tensor(id).bytes();
-      for (TensorId id : op.reads) {
-        if (graph_.tensor(id).kind != TensorKind::gradient) continue;
+      for (TensorId read : op.reads) {
+        if (graph_.kind_of(read) != TensorKind::gradient) continue;
+        const TensorId id = graph_.whole_of(read);
         parameter.gate_bytes = graph_.tensor(id).bytes();
         parameter.gradient = id;
         parameter.gradient_op = made_by[id];

@@ -27,7 +27,8 @@ struct ParameterUse {
   TensorId parameter = no_id;
   std::uint32_t unit = no_id;  // of the first use
   TensorId gradient = no_id;
-  std::vector<TensorId> state;
+  std::vector<std::vector<TensorId>> state;  // by slice; of one that is not cut all together
+  bool is_cut() const { return state.size() > 1; }
 };
 
 [[noreturn]] void refuse_parameter(const Graph& graph, TensorId id, const char* what) {
@@ -35,7 +36,31 @@ struct ParameterUse {
                      "'; finish the graph with an optimizer");
 }
 
-std::vector<ParameterUse> parameters_in_use_order(const Graph& graph) {
+// By tensor: of a slice, which of its whole's.
+std::vector<std::uint32_t> slice_numbers(const Graph& graph) {
+  std::vector<std::uint32_t> numbers(graph.tensors.size(), 0);
+  for (const std::vector<TensorId>& of : graph.slices())
+    for (std::uint32_t i = 0; i < of.size(); ++i) numbers[of[i]] = i;
+  return numbers;
+}
+
+// The parameter's state from its update op, or from that of a slice of it.
+void add_update(const Graph& graph, const Op& op, TensorId written,
+                const std::vector<std::uint32_t>& slice_number, ParameterUse& use) {
+  const std::uint32_t slice = slice_number[written];
+  use.state.resize(std::max<std::size_t>(use.state.size(), slice + 1));
+  for (TensorId id : op.reads) {
+    if (graph.kind_of(id) == TensorKind::gradient) {
+      if (graph.is_slice(id) != graph.is_slice(written) || slice_number[id] != slice)
+        refuse_parameter(graph, use.parameter, "another slice's gradient is applied to a slice of");
+      use.gradient = graph.whole_of(id);
+    }
+    if (graph.kind_of(id) == TensorKind::optimizer_state) use.state[slice].push_back(id);
+  }
+}
+
+std::vector<ParameterUse> parameters_in_use_order(const Graph& graph,
+                                                  const std::vector<std::uint32_t>& slice_number) {
   std::vector<ParameterUse> result;
   std::vector<std::uint32_t> index(graph.tensors.size(), no_id);
   for (const Op& op : graph.ops)
@@ -44,18 +69,20 @@ std::vector<ParameterUse> parameters_in_use_order(const Graph& graph) {
         index[id] = static_cast<std::uint32_t>(result.size());
         result.push_back({id, op.unit, no_id, {}});
       }
+  std::vector<std::uint8_t> updated(graph.tensors.size(), 0);
   for (const Op& op : graph.ops) {
     if (op.phase != Phase::update) continue;
     for (TensorId written : op.writes) {
-      if (graph.tensor(written).kind != TensorKind::parameter) continue;
-      if (index[written] == no_id) refuse_parameter(graph, written, "no op reads");
-      ParameterUse& use = result[index[written]];
-      for (TensorId id : op.reads) {
-        if (graph.tensor(id).kind == TensorKind::gradient) use.gradient = id;
-        if (graph.tensor(id).kind == TensorKind::optimizer_state) use.state.push_back(id);
-      }
+      if (graph.kind_of(written) != TensorKind::parameter) continue;
+      const TensorId parameter = graph.whole_of(written);
+      if (index[parameter] == no_id) refuse_parameter(graph, parameter, "no op reads");
+      add_update(graph, op, written, slice_number, result[index[parameter]]);
+      updated[written] = 1;
     }
   }
+  for (TensorId id = 0; id < graph.tensors.size(); ++id)
+    if (graph.is_slice(id) && graph.kind_of(id) == TensorKind::parameter && !updated[id])
+      refuse_parameter(graph, graph.whole_of(id), "no update op applies a gradient to all slices of");
   for (const ParameterUse& use : result)
     if (use.gradient == no_id) refuse_parameter(graph, use.parameter, "no update op applies a gradient to");
   for (TensorId id = 0; id < graph.tensors.size(); ++id)
@@ -68,6 +95,7 @@ class LayoutBuilder {
  public:
   LayoutBuilder(const Graph& graph, const std::vector<TensorId>& groups) : graph_(graph) {
     layout_.bucket_of.assign(graph.tensors.size(), no_id);
+    layout_.slice_number = slice_numbers(graph);
     members_.resize(graph.tensors.size());
     for (TensorId id = 0; id < graph.tensors.size(); ++id) members_[groups[id]].push_back(id);
     groups_ = &groups;
@@ -78,7 +106,7 @@ class LayoutBuilder {
     BucketId bucket = no_id;
     for (TensorId id : tensors) {
       if (layout_.bucket_of[id] != no_id) continue;
-      if (bucket == no_id) bucket = open(name, graph_.tensor(id).kind, role);
+      if (bucket == no_id) bucket = open(name, graph_.kind_of(id), role);
       append(bucket, id);
     }
     return bucket;
@@ -88,6 +116,7 @@ class LayoutBuilder {
     layout_.buckets.push_back({std::move(name), kind, Residency::transient, false, false, 0, {}});
     layout_.roles.push_back(role);
     layout_.parameters_of.push_back(no_id);
+    layout_.slices.emplace_back();
     return static_cast<BucketId>(layout_.buckets.size() - 1);
   }
   // Appends the tensor, with all that shares its bytes.
@@ -96,9 +125,13 @@ class LayoutBuilder {
     Bucket& bucket = layout_.buckets[id];
     Bytes offset = align_up(bucket.bytes, tensor_alignment(graph_.tensor(tensor).bytes()));
     for (TensorId member : members_[(*groups_)[tensor]]) {
+      const bool is_part = graph_.is_slice(member) && graph_.kind_of(member) != TensorKind::optimizer_state;
+      const Bytes begin = offset + (is_part ? graph_.offset_in_whole(member) : 0);
+      const ByteRange range{begin, begin + graph_.tensor(member).bytes()};
+      if (is_part) layout_.slices[id].push_back(range);
       layout_.bucket_of[member] = id;
-      bucket.tensors.push_back({member, offset});
-      bucket.bytes = std::max(bucket.bytes, offset + graph_.tensor(member).bytes());
+      bucket.tensors.push_back({member, range.begin});
+      bucket.bytes = std::max(bucket.bytes, range.end);
     }
   }
   void belongs(BucketId bucket, BucketId parameters) {
@@ -106,7 +139,7 @@ class LayoutBuilder {
   }
   void single(TensorId tensor, BucketRole role) {
     if (layout_.bucket_of[tensor] != no_id) return;
-    append(open(graph_.tensor(tensor).name, graph_.tensor(tensor).kind, role), tensor);
+    append(open(graph_.tensor(tensor).name, graph_.kind_of(tensor), role), tensor);
   }
   bool placed(TensorId tensor) const { return layout_.bucket_of[tensor] != no_id; }
   BucketLayout& layout() { return layout_; }
@@ -124,7 +157,8 @@ std::vector<std::vector<std::size_t>> cut(const Graph& graph, const std::vector<
   std::vector<std::vector<std::size_t>> runs;
   std::vector<std::size_t> by_size;
   for (std::size_t i = 0; i < uses.size(); ++i)
-    if (graph.tensor(uses[i].parameter).bytes() <= tiny_tensor_bytes) by_size.push_back(i);
+    if (!uses[i].is_cut() && graph.tensor(uses[i].parameter).bytes() <= tiny_tensor_bytes)
+      by_size.push_back(i);
   std::stable_sort(by_size.begin(), by_size.end(), [&](std::size_t a, std::size_t b) {
     return graph.tensor(uses[a].parameter).bytes() < graph.tensor(uses[b].parameter).bytes();
   });
@@ -153,10 +187,10 @@ std::vector<std::vector<std::size_t>> cut(const Graph& graph, const std::vector<
   for (std::size_t i = 0; i < uses.size(); ++i) {
     if (tiny[i]) continue;
     bool new_unit = !run.empty() && uses[run.back()].unit != uses[i].unit;
-    if (new_unit && bytes >= target / 2) close();
+    if ((new_unit && bytes >= target / 2) || uses[i].is_cut()) close();
     run.push_back(i);
     bytes += graph.tensor(uses[i].parameter).bytes();
-    if (bytes >= target) close();
+    if (bytes >= target || uses[i].is_cut()) close();
   }
   close();
   return runs;
@@ -167,6 +201,21 @@ std::string run_name(const Graph& graph, const std::vector<ParameterUse>& uses,
   std::string name = graph.tensor(uses[run.front()].parameter).name;
   if (run.size() > 1) name += " (+" + std::to_string(run.size() - 1) + ")";
   return name;
+}
+
+// One bucket of optimizer state for the run; one for each slice of a parameter that is cut, which is a run of
+// its own.
+void add_state(LayoutBuilder& builder, BucketId parameters, const std::string& name,
+               const std::vector<ParameterUse>& uses, const std::vector<std::size_t>& run) {
+  std::vector<std::vector<TensorId>> state(uses[run.front()].is_cut() ? uses[run.front()].state.size() : 1);
+  for (std::size_t i : run)
+    for (std::size_t slice = 0; slice < uses[i].state.size(); ++slice)
+      state[slice].insert(state[slice].end(), uses[i].state[slice].begin(), uses[i].state[slice].end());
+  for (std::size_t slice = 0; slice < state.size(); ++slice) {
+    const std::string suffix = state.size() > 1 ? ".slice" + std::to_string(slice) : "";
+    builder.belongs(builder.together(name + ".adam" + suffix, BucketRole::optimizer_state, state[slice]),
+                    parameters);
+  }
 }
 
 void list_operands(const Graph& graph, BucketLayout& layout) {
@@ -201,18 +250,17 @@ BucketLayout make_buckets(const Graph& graph, const std::vector<TensorId>& group
   if (graph.clip == no_id || graph.loss == no_id)
     throw InvalidInput("cannot plan a graph without a loss and an update phase; use GraphBuilder::finish");
   LayoutBuilder builder(graph, groups);
-  std::vector<ParameterUse> uses = parameters_in_use_order(graph);
+  std::vector<ParameterUse> uses = parameters_in_use_order(graph, builder.layout().slice_number);
   for (const auto& run : cut(graph, uses, options.target_bytes)) {
     std::string name = run_name(graph, uses, run);
-    std::vector<TensorId> parameters, state, gradients;
+    std::vector<TensorId> parameters, gradients;
     for (std::size_t i : run) {
       parameters.push_back(uses[i].parameter);
-      state.insert(state.end(), uses[i].state.begin(), uses[i].state.end());
       gradients.push_back(uses[i].gradient);
     }
     const BucketId bucket = builder.together(name, BucketRole::parameter, parameters);
     builder.layout().parameters.push_back(bucket);
-    builder.belongs(builder.together(name + ".adam", BucketRole::optimizer_state, state), bucket);
+    add_state(builder, bucket, name, uses, run);
     if (options.group_gradients)
       builder.belongs(builder.together(name + ".grad", BucketRole::gradient, gradients), bucket);
   }
@@ -222,9 +270,11 @@ BucketLayout make_buckets(const Graph& graph, const std::vector<TensorId>& group
       builder.together("square_sums", BucketRole::square_sums, op.reads);
   builder.single(graph.loss, BucketRole::loss);
   builder.single(graph.clip, BucketRole::clip);
+  const std::vector<std::vector<TensorId>> slices = graph.slices();
   for (TensorId id = 0; id < graph.tensors.size(); ++id)
-    builder.single(id,
-                   graph.tensor(id).kind == TensorKind::input ? BucketRole::input : BucketRole::activation);
+    if (slices[id].empty() || graph.tensor(id).kind != TensorKind::optimizer_state)
+      builder.single(id,
+                     graph.tensor(id).kind == TensorKind::input ? BucketRole::input : BucketRole::activation);
   BucketLayout layout = std::move(builder.layout());
   layout.target_bytes = options.target_bytes;
   layout.state_bytes.assign(layout.buckets.size(), 0);

@@ -37,6 +37,10 @@ struct BucketLayout {
   std::vector<BucketId> parameters_of;
   std::vector<Bytes> state_bytes;    // by bucket: of gradients and optimizer state of parameters in it
   std::vector<BucketId> parameters;  // parameter buckets in first-use order
+  // By bucket: of a parameter that is cut, and of its gradient, the bytes of its slices in order; else none.
+  // Such a parameter has a bucket of its own, and one of optimizer state for each slice.
+  std::vector<std::vector<ByteRange>> slices;
+  std::vector<std::uint32_t> slice_number;  // by tensor: of a slice, which of its whole's; else 0
   Bytes target_bytes = 0;
   // Each op's operands, each of its buckets once.
   std::span<const BucketOperand> operands_of(OpId op) const {

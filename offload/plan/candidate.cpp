@@ -80,7 +80,7 @@ void account(const Problem& problem, Plan& plan) {
   }
   for (const Instruction& instruction : plan.instructions) {
     if (instruction.lifetime == no_id) continue;
-    Bytes bytes = plan.buckets[plan.lifetimes[instruction.lifetime].bucket].bytes;
+    const Bytes bytes = moved_bytes(plan, instruction).bytes();
     (instruction.kind == InstructionKind::prefetch ? plan.h2d_bytes : plan.d2h_bytes) += bytes;
   }
   Timeline timeline = simulate(*problem.graph, plan, *problem.machine);

@@ -15,19 +15,29 @@ class CandidateFinder {
   CandidateFinder(const CellSize& size, const PlannerSettings& settings) : size_(size), settings_(settings) {}
 
   // Where the program sees no mixture that fits, its time says nothing, and the extreme choices are looked at
-  // too.
+  // too. Nor does it say when to stop where the order of slices' updates counts.
   void add_from(const CellVariant& variant) {
+    const std::vector<ResidencyProgram::Fixed> sliced = variant.program.sliced();
     for (const double room : settings_.rooms) {
       const Bytes bytes = share_of(size_.device, room);
       const ResidencyProgram::Mixture mixture =
           size_.least_host ? variant.program.least_host(bytes) : variant.program.solve(bytes, size_.host);
       if (room == settings_.rooms.front()) all_fit_ &= mixture.fits;
-      if (!size_.least_host && mixture.fits && mixture.seconds >= best()) break;
+      if (sliced.empty() && !size_.least_host && mixture.fits && mixture.seconds >= best()) break;
       add_rounded(variant, mixture);
       if (size_.least_host) continue;
       for (const ResidencyProgram::Fixed& fixed : variant.program.divided(mixture, size_.device))
         add_rounded(variant, variant.program.solve(bytes, size_.host, fixed));
+      add_sliced(variant, sliced, bytes);
     }
+  }
+  // Apart from the sketches that end a search: those of a parameter in slices come on top.
+  void add_sliced(const CellVariant& variant, const std::vector<ResidencyProgram::Fixed>& sliced,
+                  Bytes bytes) {
+    const std::size_t before = sketches_;
+    for (const ResidencyProgram::Fixed& fixed : sliced)
+      add_rounded(variant, variant.program.solve(bytes, size_.host, fixed));
+    sketches_ = before;
   }
   // Of the problem's choices with the best estimate.
   void add_changes(const Problem& problem) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "stowage/plan.h"
@@ -23,12 +24,16 @@ enum class LoadChoice : std::uint8_t {
   each_op,    // for every op that reads it
   each_unit,  // once for a unit's forward, once for its backward
   held,       // once per step
+  in_slices,  // parameters that are cut: stays across steps, with the optimizer state of some slices, which
+              // are updated on the device; the others are updated on the host and brought in once per step
   resident,   // parameters: stays across steps with its optimizer state, updated on the device
 };
 
 struct Choices {
   std::vector<ActivationChoice> activations;  // by bucket
   std::vector<LoadChoice> loads;              // by bucket; meaningful for parameters and inputs
+  // By bucket, of those in_slices: how many slices are updated on the device, the first ones. Else none.
+  std::map<BucketId, std::uint32_t> device_slices{};
   friend bool operator==(const Choices&, const Choices&) = default;
 };
 

@@ -42,7 +42,8 @@ DecisionClasses::DecisionClasses(const Problem& problem, const PlannerSettings& 
   choose_remade();
   for (const auto& [load, activation] :
        {std::pair(LoadChoice::each_op, recompute), std::pair(LoadChoice::each_unit, recompute),
-        std::pair(LoadChoice::held, recompute), std::pair(LoadChoice::resident, recompute),
+        std::pair(LoadChoice::held, recompute), std::pair(LoadChoice::in_slices, recompute),
+        std::pair(LoadChoice::resident, recompute),
         std::pair(LoadChoice::each_op, spill), std::pair(LoadChoice::each_op, offload),
         std::pair(LoadChoice::each_op, keep)})
     memory_.add(uniform(load, activation));
@@ -76,13 +77,21 @@ OpId DecisionClasses::first_op(const Member& member) const {
   return cuts_.first_read[problem_.layout.buckets[member.index].tensors.front().tensor];
 }
 
+// In slices: all of them updated on the host.
 Choices DecisionClasses::uniform(LoadChoice load, ActivationChoice activation) const {
   Choices choices = lowest_choices(problem_);
-  for (BucketId id = 0; id < choices.loads.size(); ++id)
+  for (BucketId id = 0; id < choices.loads.size(); ++id) {
     choices.loads[id] = std::min(load, highest_load(problem_, id));
+    if (!has_choice(id, choices.loads[id])) choices.loads[id] = LoadChoice::held;
+  }
   for (const ActivationItem& item : problem_.items)
     if (item.rebuildable || activation != ActivationChoice::recompute) choose(item, activation, choices);
   return choices;
+}
+
+bool DecisionClasses::has_choice(BucketId bucket, LoadChoice load) const {
+  return load <= highest_load(problem_, bucket) &&
+         (load != LoadChoice::in_slices || !problem_.layout.slices[bucket].empty());
 }
 
 // With all values made anew that cross units and may be, and the others kept.
@@ -121,7 +130,7 @@ void DecisionClasses::find_fixed() {
       add_own(op, seconds);
     for (TensorId id : description.writes) {
       if (description.phase == Phase::forward) producer_[id] = op;
-      if (description.phase != Phase::update || graph.tensor(id).kind != TensorKind::parameter) continue;
+      if (description.phase != Phase::update || graph.kind_of(id) != TensorKind::parameter) continue;
       host_update_[problem_.layout.bucket_of[id]] += host_seconds(description, *problem_.machine);
       update_[problem_.layout.bucket_of[id]] += seconds;
     }
@@ -146,7 +155,8 @@ void DecisionClasses::add_bucket(BucketId bucket, const StepMemory::Uniform& of,
       return in_front(of.draft.sequence[static_cast<std::size_t>(p)]) ? cost.front : cost.back;
     };
     if (lifetime.prefetched) lanes(lifetime.first_use)[share_h2d] += problem_.machine->h2d.seconds(bytes);
-    if (lifetime.offloaded) lanes(lifetime.last_use)[share_d2h] += problem_.machine->d2h.seconds(bytes);
+    if (lifetime.offloaded)
+      lanes(lifetime.last_before_update)[share_d2h] += problem_.machine->d2h.seconds(bytes);
     add_prices(cost, lifetime.prefetched + lifetime.offloaded);
     const std::uint32_t stages = memory_.add_lifetime(lifetime, of, cost);
     cost.price += settings_.occupancy_price * step_seconds_ * stages / memory_.stages() *
@@ -178,6 +188,7 @@ void DecisionClasses::add_sharing(OpId first, ShareCost& cost) const {
 void DecisionClasses::add_cut_updates(BucketId id, ShareCost& cost) const {
   const Bucket& bucket = problem_.layout.buckets[id];
   for (const BucketTensor& of : bucket.tensors) {
+    if (problem_.graph->is_slice(of.tensor)) continue;
     const auto bytes = static_cast<double>(problem_.graph->tensor(of.tensor).bytes());
     cuts_.add_host_update(of.tensor, host_update_[id] * bytes / static_cast<double>(bucket.bytes),
                           bytes / problem_.machine->d2h.bytes_per_second, cost);
@@ -193,6 +204,7 @@ void DecisionClasses::add_loads() {
     of.members.push_back(
         {false, id, memory_[0].draft.lifetimes[memory_[0].of_bucket[id].front()].first_use});
     for (std::size_t level = 0; level <= static_cast<std::size_t>(highest); ++level) {
+      if (!has_choice(id, static_cast<LoadChoice>(level))) continue;
       const bool resident = level == static_cast<std::size_t>(LoadChoice::resident);
       ShareCost cost;
       for (BucketId each : buckets[id]) {
@@ -256,8 +268,8 @@ void DecisionClasses::choose_remade() {
 
 // An op that makes several items runs once more for all of them: its time counts for the largest.
 void DecisionClasses::add_items() {
-  const StepMemory::Uniform &rebuilt = memory_[0], &spilled = memory_[4], &offloaded = memory_[5],
-                            &kept = memory_[6], &remade = memory_[7];
+  const StepMemory::Uniform &rebuilt = memory_[0], &spilled = memory_[5], &offloaded = memory_[6],
+                            &kept = memory_[7], &remade = memory_[8];
   std::map<OpId, const ActivationItem*> largest;
   for (const ActivationItem& item : problem_.items) {
     const ActivationItem*& most = largest[item.writer];

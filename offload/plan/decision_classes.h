@@ -56,6 +56,7 @@ class DecisionClasses {
  private:
   void build();
   OpId first_op(const Member& member) const;
+  bool has_choice(BucketId bucket, LoadChoice load) const;
   Choices uniform(LoadChoice load, ActivationChoice activation) const;
   Choices remade() const;
   void find_fixed();
@@ -73,7 +74,7 @@ class DecisionClasses {
 
   const Problem& problem_;
   const PlannerSettings& settings_;
-  // Its steps: everything loaded for each op, each unit, held and resident; then spilled, offloaded and kept;
+  // Its steps: everything loaded for each op, each unit, held, in slices and resident; then spilled, offloaded and kept;
   // and remade.
   StepMemory memory_;
   Bytes most_host_ = 0;

@@ -10,7 +10,7 @@ namespace stowage {
 namespace {
 
 std::tuple<Position, Position, Position> turn_key(const DraftLifetime& lifetime) {
-  return {lifetime.first, lifetime.order, lifetime.first_use};
+  return {lifetime.load, lifetime.order, lifetime.first_use};
 }
 
 }  // namespace
@@ -41,8 +41,10 @@ Draft EarlyClaims::claimed(FreeFrom&& free_from) const {
   for (std::size_t i = 0; i < turns_.size(); ++i) {
     DraftLifetime& lifetime = draft.lifetimes[turns_[i]];
     const Position earliest = std::max(turn, earliest_[turns_[i]]);
-    if (earliest < lifetime.first) lifetime.first = free_from(turns_[i], earliest);
-    turn = lifetime.first;
+    if (earliest < lifetime.load)
+      lifetime.load = lifetime.resident ? earliest : free_from(turns_[i], earliest);
+    if (!lifetime.resident) lifetime.first = lifetime.load;
+    turn = lifetime.load;
     lifetime.order = static_cast<Position>(i);
   }
   return draft;

@@ -17,7 +17,9 @@ std::vector<Change> changes_of(const Problem& problem, const Choices& choices) {
   std::vector<Change> changes;
   for (BucketId id = 0; id < choices.loads.size(); ++id)
     for (std::uint8_t level = 0; level <= static_cast<std::uint8_t>(highest_load(problem, id)); ++level)
-      if (level != static_cast<std::uint8_t>(choices.loads[id])) changes.push_back({true, id, level});
+      if (level != static_cast<std::uint8_t>(choices.loads[id]) &&
+          level != static_cast<std::uint8_t>(LoadChoice::in_slices))
+        changes.push_back({true, id, level});
   using enum ActivationChoice;
   for (std::uint32_t i = 0; i < problem.items.size(); ++i)
     for (const ActivationChoice level : {problem.items[i].rebuildable ? recompute : spill, offload, keep})

@@ -22,6 +22,7 @@ struct Slot {
   LaneRole lane = LaneRole::compute;
   OpId op = no_id;
   LifetimeId lifetime = no_id;
+  ByteRange part{};
 };
 
 // Who had which bytes last.
@@ -66,8 +67,10 @@ class Assembler {
         byte_waits_(byte_waits),
         plan_(plan),
         prefetch_of_(draft.lifetimes.size(), no_id),
+        last_prefetch_of_(draft.lifetimes.size(), no_id),
         offload_of_(draft.lifetimes.size(), no_id),
         first_compute_(draft.lifetimes.size(), no_id),
+        last_before_update_(draft.lifetimes.size(), no_id),
         last_compute_(draft.lifetimes.size(), no_id) {}
 
   void run() {
@@ -98,18 +101,24 @@ class Assembler {
     for (LifetimeId id = 0; id < draft_.lifetimes.size(); ++id) {
       const DraftLifetime& lifetime = draft_.lifetimes[id];
       if (lifetime.prefetched)
-        slots_.push_back({.position = lifetime.first,
+        add_transfer(id, {.position = lifetime.load,
                           .place = Place::prefetch,
                           .order = {lifetime.order, lifetime.first_use},
                           .kind = InstructionKind::prefetch,
                           .lane = LaneRole::h2d,
                           .lifetime = id});
       if (lifetime.offloaded)
-        slots_.push_back({.position = lifetime.last_use,
+        add_transfer(id, {.position = lifetime.last_before_update,
                           .place = Place::offload,
                           .kind = InstructionKind::offload,
                           .lane = LaneRole::d2h,
                           .lifetime = id});
+    }
+  }
+  void add_transfer(LifetimeId id, Slot slot) {
+    for (const ByteRange& part : transfers_of(draft_.lifetimes[id], layout_)) {
+      slot.part = part.bytes() < bytes_of(id) ? part : ByteRange{};
+      slots_.push_back(slot);
     }
   }
   // The gate behind backward, then the host's updates, bucket by bucket in the order of their first use.
@@ -133,7 +142,7 @@ class Assembler {
   }
   BucketId parameters_of(OpId update) const {
     for (TensorId id : graph_.op(update).writes)
-      if (graph_.tensor(id).kind == TensorKind::parameter) return layout_.bucket_of[id];
+      if (graph_.kind_of(id) == TensorKind::parameter) return layout_.bucket_of[id];
     return layout_.bucket_of[graph_.op(update).writes.front()];
   }
   bool writes(OpId op, TensorId tensor) const {
@@ -150,6 +159,7 @@ class Assembler {
     for (const Slot& slot : slots_) {
       if (slot.place == Place::gate) plan_.gate = static_cast<InstructionId>(plan_.instructions.size());
       plan_.instructions.push_back({slot.kind, slot.lane, slot.op, slot.lifetime});
+      plan_.instructions.back().part = slot.part;
       if (byte_waits_ != ByteWaits::by_address) continue;
       const std::span<const LifetimeId> uses = uses_of(slot);
       plan_.instructions.back().uses.assign(uses.begin(), uses.end());
@@ -163,21 +173,26 @@ class Assembler {
     for (InstructionId id = 0; id < plan_.instructions.size(); ++id) {
       const Instruction& instruction = plan_.instructions[id];
       if (instruction.lane == LaneRole::compute && id < plan_.gate) last_backward_ = id;
-      if (instruction.kind == InstructionKind::prefetch) prefetch_of_[instruction.lifetime] = id;
+      if (instruction.kind == InstructionKind::prefetch) index_prefetch(instruction.lifetime, id);
       if (instruction.kind == InstructionKind::offload) offload_of_[instruction.lifetime] = id;
       for (LifetimeId use : uses_of(slots_[id])) {
         if (first_compute_[use] == no_id) first_compute_[use] = id;
         last_compute_[use] = id;
+        if (slots_[id].position <= draft_.lifetimes[use].last_before_update) last_before_update_[use] = id;
       }
     }
     for (LifetimeId id = 0; id < draft_.lifetimes.size(); ++id)
       plan_.lifetimes[id].end = draft_.lifetimes[id].resident ? no_id : last_of(id);
   }
+  void index_prefetch(LifetimeId lifetime, InstructionId id) {
+    if (prefetch_of_[lifetime] == no_id) prefetch_of_[lifetime] = id;
+    last_prefetch_of_[lifetime] = id;
+  }
   InstructionId first_of(LifetimeId id) const {
     return prefetch_of_[id] != no_id ? prefetch_of_[id] : first_compute_[id];
   }
   InstructionId last_of(LifetimeId id) const {
-    return offload_of_[id] != no_id ? offload_of_[id] : last_compute_[id];
+    return offload_of_[id] != no_id && leaves(draft_.lifetimes[id]) ? offload_of_[id] : last_compute_[id];
   }
 
   void want(InstructionId waiter, InstructionId on, std::uint32_t steps_back = 0) {
@@ -190,8 +205,8 @@ class Assembler {
   // and for the end of backward.
   void add_value_waits() {
     for (LifetimeId id = 0; id < draft_.lifetimes.size(); ++id) {
-      want(first_compute_[id], prefetch_of_[id]);
-      want(offload_of_[id], last_compute_[id]);
+      want(first_compute_[id], last_prefetch_of_[id]);
+      want(offload_of_[id], last_before_update_[id]);
       if (offload_of_[id] != no_id) want(plan_.gate, offload_of_[id]);
     }
     want(plan_.gate, last_backward_);
@@ -277,17 +292,30 @@ class Assembler {
   }
 
   // Host memory: a prefetch waits for the update of the step before, an offload for the update that
-  // still reads what it overwrites.
+  // still reads what it overwrites. Of a bucket in slices, for those of the slices that it moves.
   void add_host_waits() {
-    std::vector<InstructionId> last_step(layout_.buckets.size(), no_id);
+    std::vector<std::vector<InstructionId>> last_steps(layout_.buckets.size());  // by slice
     for (InstructionId id = 0; id < plan_.instructions.size(); ++id) {
       const Instruction& instruction = plan_.instructions[id];
       if (instruction.kind != InstructionKind::host_step) continue;
-      for (TensorId tensor : graph_.op(instruction.op).reads) last_step[layout_.bucket_of[tensor]] = id;
+      for (TensorId tensor : graph_.op(instruction.op).reads) {
+        std::vector<InstructionId>& of = last_steps[layout_.bucket_of[tensor]];
+        of.resize(std::max<std::size_t>(of.size(), layout_.slice_number[tensor] + 1), no_id);
+        of[layout_.slice_number[tensor]] = id;
+      }
     }
-    for (InstructionId id = 0; id < plan_.instructions.size(); ++id)
-      if (plan_.instructions[id].lifetime != no_id)
-        want(id, last_step[draft_.lifetimes[plan_.instructions[id].lifetime].bucket], 1);
+    for (InstructionId id = 0; id < plan_.instructions.size(); ++id) {
+      const Instruction& instruction = plan_.instructions[id];
+      if (instruction.lifetime == no_id) continue;
+      const BucketId bucket = draft_.lifetimes[instruction.lifetime].bucket;
+      for (std::size_t slice = 0; slice < last_steps[bucket].size(); ++slice)
+        if (moves(instruction.part, bucket, slice)) want(id, last_steps[bucket][slice], 1);
+    }
+  }
+  bool moves(const ByteRange& part, BucketId bucket, std::size_t slice) const {
+    if (part.bytes() == 0) return true;
+    const ByteRange& of = layout_.slices[bucket][slice];
+    return part.begin < of.end && of.begin < part.end;
   }
 
   // What an emulated system waits for without need. What follows in the same lane waits with its first.
@@ -337,7 +365,9 @@ class Assembler {
   std::vector<Slot> slots_;              // in the order of instructions, once they are emitted
   InstructionId last_backward_ = no_id;  // the compute lane's last before the gate
   std::vector<WantedWait> wanted_;
-  std::vector<InstructionId> prefetch_of_, offload_of_, first_compute_, last_compute_;  // by lifetime
+  // By lifetime. Of several prefetches the first and the last.
+  std::vector<InstructionId> prefetch_of_, last_prefetch_of_, offload_of_;
+  std::vector<InstructionId> first_compute_, last_before_update_, last_compute_;
 };
 
 }  // namespace

@@ -48,10 +48,23 @@ class LifetimeBuilder {
   }
   bool runs_on_device(const Op& update) const {
     return std::any_of(update.writes.begin(), update.writes.end(), [&](TensorId id) {
-      return graph_.tensor(id).kind == TensorKind::parameter && is_resident(layout_.bucket_of[id]);
+      return graph_.kind_of(id) == TensorKind::parameter &&
+             !is_updated_on_host(layout_.bucket_of[id], layout_.slice_number[id]);
     });
   }
-  bool is_resident(BucketId parameters) const { return choices_.loads[parameters] == LoadChoice::resident; }
+  bool is_resident(BucketId parameters) const { return choices_.loads[parameters] >= LoadChoice::in_slices; }
+  bool is_updated_on_host(BucketId parameters, std::uint32_t slice) const {
+    return !is_resident(parameters) || slice >= first_host_slice(parameters);
+  }
+  // Of a resident.
+  std::uint32_t first_host_slice(BucketId parameters) const {
+    if (choices_.loads[parameters] == LoadChoice::resident) return no_id;
+    const auto found = choices_.device_slices.find(parameters);
+    return found == choices_.device_slices.end() ? 0 : found->second;
+  }
+  bool has_host_slices(BucketId parameters) const {
+    return first_host_slice(parameters) < layout_.slices[parameters].size();
+  }
   bool is_rebuilt(TensorId group) const {
     return choices_.activations[layout_.bucket_of[group]] == ActivationChoice::recompute;
   }
@@ -144,7 +157,7 @@ class LifetimeBuilder {
   LifetimeId open(BucketId bucket, const Touch& touch) {
     DraftLifetime lifetime;
     lifetime.bucket = bucket;
-    lifetime.first_use = lifetime.last_use = touch.position;
+    lifetime.first_use = lifetime.last_use = lifetime.last_before_update = touch.position;
     draft_.lifetimes.push_back(lifetime);
     LifetimeId id = static_cast<LifetimeId>(draft_.lifetimes.size() - 1);
     uses_.emplace_back(touch.position, id);
@@ -152,6 +165,7 @@ class LifetimeBuilder {
   }
   void extend(LifetimeId id, const Touch& touch) {
     draft_.lifetimes[id].last_use = touch.position;
+    if (touch.position < draft_.backward_end) draft_.lifetimes[id].last_before_update = touch.position;
     uses_.emplace_back(touch.position, id);
   }
   DraftLifetime& at(LifetimeId id) { return draft_.lifetimes[id]; }
@@ -166,24 +180,33 @@ class LifetimeBuilder {
       case BucketRole::square_sums:
         return add_landing(id);
       case BucketRole::optimizer_state:
-        return add_resident(id);
+        add_resident(id);
+        return;
       case BucketRole::activation:
       case BucketRole::loss:
         return add_activation(id);
     }
   }
 
-  void add_resident(BucketId id) {
+  LifetimeId add_resident(BucketId id) {
     LifetimeId lifetime = open(id, touches_of(id).front());
     for (std::size_t i = 1; i < touches_of(id).size(); ++i) extend(lifetime, touches_of(id)[i]);
     at(lifetime).resident = true;
+    return lifetime;
+  }
+  void add_resident_parameters(BucketId id) {
+    const LifetimeId lifetime = add_resident(id);
+    if (!has_host_slices(id)) return;
+    at(lifetime).prefetched = true;
+    at(lifetime).first_moved = first_host_slice(id);
   }
 
   // Where its parameters do not stay from one unit to the next that uses them (of the next micro-batch, or of
   // tied parameters), neither does the sum over them.
   void add_landing(BucketId id) {
     const BucketId parameters = layout_.parameters_of[id];
-    const bool lands = parameters == no_id || !is_resident(parameters);
+    const bool stays = parameters != no_id && is_resident(parameters);
+    const bool lands = !stays || has_host_slices(parameters);
     const std::span<const Touch> touches = touches_of(id);
     LifetimeId lifetime = open(id, touches.front());
     for (std::size_t i = 1; i < touches.size(); ++i) {
@@ -197,6 +220,7 @@ class LifetimeBuilder {
       }
     }
     at(lifetime).offloaded = lands;
+    if (stays && lands) at(lifetime).first_moved = first_host_slice(parameters);
   }
   // Whether the sum so far of the gradients of parameters that are loaded so is away from `a` to `b`.
   bool waits_on_host(LoadChoice choice, Position a, Position b) const {
@@ -238,7 +262,7 @@ class LifetimeBuilder {
     return graph_.half_block_of(unit) + 1 == graph_.unit_names.size() / graph_.micro_batches;
   }
   void add_loaded(BucketId id) {
-    if (choices_.loads[id] == LoadChoice::resident) return add_resident(id);
+    if (is_resident(id)) return add_resident_parameters(id);
     const std::span<const Touch> touches = touches_of(id);
     LifetimeId lifetime = open(id, touches.front());
     at(lifetime).prefetched = true;
@@ -329,6 +353,14 @@ Uses::Uses(std::size_t positions, const std::vector<std::pair<Position, Lifetime
   std::partial_sum(begins_.begin(), begins_.end(), begins_.begin());
   std::vector<std::size_t> next = begins_;
   for (const auto& [position, id] : uses) ids_[next[static_cast<std::size_t>(position)]++] = id;
+}
+
+std::vector<ByteRange> transfers_of(const DraftLifetime& lifetime, const BucketLayout& layout) {
+  const std::vector<ByteRange>& slices = layout.slices[lifetime.bucket];
+  if (!slices.empty() && layout.roles[lifetime.bucket] == BucketRole::parameter)
+    return {slices.begin() + lifetime.first_moved, slices.end()};
+  if (lifetime.first_moved > 0) return {{slices[lifetime.first_moved].begin, slices.back().end}};
+  return {{0, layout.buckets[lifetime.bucket].bytes}};
 }
 
 std::vector<std::uint32_t> Draft::stages(const Graph& graph) const {

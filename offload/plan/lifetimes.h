@@ -37,15 +37,27 @@ struct DraftLifetime {
   BucketId bucket = no_id;
   Position first_use = 0;  // positions of the first and last compute instruction that touch it
   Position last_use = 0;
-  bool prefetched = false;  // filled by a transfer rather than by its first use
-  bool offloaded = false;   // copied to the host after its last use
+  Position last_before_update = 0;  // the last use before update launches: offloads follow it
+  bool prefetched = false;          // filled by a transfer rather than by its first use
+  bool offloaded = false;           // copied to the host after its last use
   bool resident = false;
   bool whole_step = false;  // there from the first position to the last, though not across steps
   bool copy = false;        // written by a replay and read by nobody
-  Position first = 0;       // with transfers (schedule pass)
+  // Of a parameter or gradient that is cut: transfers move this slice and those behind it.
+  std::uint32_t first_moved = 0;
+  Position first = 0;  // with transfers (schedule pass)
   Position last = 0;
+  Position load = 0;   // where its prefetch may start: `first`, but of a resident, which is always there
   Position order = 0;  // of prefetches that claim at one position: lower first, then by first use
 };
+
+// Whether its bytes serve others once it has been offloaded. A gradient of which some slices are updated on
+// the device stays.
+inline bool leaves(const DraftLifetime& lifetime) { return lifetime.last_use == lifetime.last_before_update; }
+
+// What each transfer of the lifetime moves, in the link's order. A parameter that is cut comes slice by
+// slice, each as soon as the host has updated it.
+std::vector<ByteRange> transfers_of(const DraftLifetime& lifetime, const BucketLayout& layout);
 
 // By position: the lifetimes that its instruction touches, one for each bucket.
 class Uses {

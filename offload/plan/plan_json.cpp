@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -15,7 +16,9 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::string_view format_name = "stowage.plan";
+// Version 2 knows transfers of a part of a bucket. A plan without them is written as version 1.
 constexpr std::uint64_t format_version = 1;
+constexpr std::uint64_t parts_version = 2;
 constexpr double least_seconds = 1e-12, most_seconds = 1e12;  // of a step that does something
 
 // Names by enumerator. The order is that of the declaration.
@@ -76,12 +79,19 @@ Json lifetime_json(const Lifetime& lifetime) {
 Json instruction_json(const Instruction& instruction) {
   Json waits = Json::array();
   for (const Wait& wait : instruction.waits) waits.push_back({wait.instruction, wait.steps_back});
-  return {{"kind", name_of(instruction.kind, instruction_names)},
-          {"lane", name_of(instruction.lane, lane_names)},
-          {"op", id_json(instruction.op)},
-          {"lifetime", id_json(instruction.lifetime)},
-          {"uses", instruction.uses},
-          {"waits", waits}};
+  Json json = {{"kind", name_of(instruction.kind, instruction_names)},
+               {"lane", name_of(instruction.lane, lane_names)},
+               {"op", id_json(instruction.op)},
+               {"lifetime", id_json(instruction.lifetime)},
+               {"uses", instruction.uses},
+               {"waits", waits}};
+  if (instruction.part != ByteRange{}) json["part"] = {instruction.part.begin, instruction.part.end};
+  return json;
+}
+
+bool moves_parts(const Plan& plan) {
+  return std::any_of(plan.instructions.begin(), plan.instructions.end(),
+                     [](const Instruction& instruction) { return instruction.part != ByteRange{}; });
 }
 
 template <class T, class Function>
@@ -195,8 +205,22 @@ Lifetime read_lifetime(const Node& node, std::size_t buckets, std::size_t instru
   return lifetime;
 }
 
-Instruction read_instruction(const Node& node, std::size_t lifetimes, std::size_t instructions) {
-  node.expect_keys(6);
+// The bytes of a bucket that a transfer moves: some, but no more than there are.
+ByteRange read_part(const Node& node, const Instruction& transfer, const Plan& plan) {
+  node.expect_pair();
+  if (transfer.lifetime == no_id) refuse(node.where, "is of an instruction that moves nothing");
+  const Bytes bytes = plan.buckets[plan.lifetimes[transfer.lifetime].bucket].bytes;
+  const ByteRange part{node[std::size_t{0}].unsigned_integer(bytes),
+                       node[std::size_t{1}].unsigned_integer(bytes)};
+  if (part.begin >= part.end) refuse(node.where, "is empty");
+  return part;
+}
+
+Instruction read_instruction(const Node& node, const Plan& plan, std::size_t instructions,
+                             bool may_have_parts) {
+  const bool has_part = may_have_parts && node.json.is_object() && node.json.contains("part");
+  const std::size_t lifetimes = plan.lifetimes.size();
+  node.expect_keys(has_part ? 7 : 6);
   Instruction instruction;
   instruction.kind = node["kind"].one_of<InstructionKind>(instruction_names);
   instruction.lane = node["lane"].one_of<LaneRole>(lane_names);
@@ -211,10 +235,11 @@ Instruction read_instruction(const Node& node, std::size_t lifetimes, std::size_
     const auto steps_back = static_cast<std::uint32_t>(pair[std::size_t{1}].unsigned_integer(1));
     instruction.waits.push_back({pair[std::size_t{0}].id(instructions), steps_back});
   }
+  if (has_part) instruction.part = read_part(node["part"], instruction, plan);
   return instruction;
 }
 
-void read_lists(const Node& node, Plan& plan) {
+void read_lists(const Node& node, bool may_have_parts, Plan& plan) {
   const Node buckets = node["buckets"];
   const Node lifetimes = node["lifetimes"];
   const Node instructions = node["instructions"];
@@ -223,18 +248,20 @@ void read_lists(const Node& node, Plan& plan) {
     plan.lifetimes.push_back(read_lifetime(lifetimes[i], buckets.size(), instructions.size()));
   }
   for (std::size_t i = 0; i < instructions.size(); ++i) {
-    plan.instructions.push_back(read_instruction(instructions[i], lifetimes.size(), instructions.size()));
+    plan.instructions.push_back(read_instruction(instructions[i], plan, instructions.size(), may_have_parts));
   }
 }
 
 Plan read_plan(const Node& node) {
   node.expect_keys(node.json.contains("order") ? 20 : 19);
   if (node["format"].text() != format_name) refuse("format", "is not \"stowage.plan\"");
-  if (node["version"].unsigned_integer() != format_version) {
-    refuse("version", fmt::format("is not {}, the one this program reads", format_version));
+  const std::uint64_t version = node["version"].unsigned_integer();
+  if (version < format_version || version > parts_version) {
+    refuse("version",
+           fmt::format("is not {} or {}, those this program reads", format_version, parts_version));
   }
   Plan plan;
-  read_lists(node, plan);
+  read_lists(node, version >= parts_version, plan);
   plan.policy = node["policy"].text();
   if (node.json.contains("order")) plan.order = node["order"].one_of<MicroBatchOrder>(order_names);
   plan.gate = node["gate"].optional_id(plan.instructions.size());
@@ -269,7 +296,7 @@ std::string_view to_string(MicroBatchOrder order) { return order_names.at(static
 std::string to_json(const Plan& plan) {
   require_sense(plan);
   const Json json = {{"format", format_name},
-                     {"version", format_version},
+                     {"version", moves_parts(plan) ? parts_version : format_version},
                      {"policy", plan.policy},
                      {"order", name_of(plan.order, order_names)},
                      {"buckets", list_json(plan.buckets, bucket_json)},

@@ -9,6 +9,23 @@
 #include "offload/plan/extreme_choices.h"
 
 namespace stowage {
+namespace {
+
+std::vector<double> only(std::size_t option, std::size_t options) {
+  std::vector<double> shares(options, 0);
+  shares[option] = 1;
+  return shares;
+}
+
+// The option, behind which stands `resident`; past the end where the class is of nothing that is cut.
+std::size_t in_slices(const DecisionClasses::Class& of) {
+  if (of.members.front().is_activation) return of.levels.size();
+  const auto level = static_cast<std::uint8_t>(LoadChoice::in_slices);
+  return static_cast<std::size_t>(std::find(of.levels.begin(), of.levels.end(), level) - of.levels.begin());
+}
+
+}  // namespace
+
 ResidencyProgram::ResidencyProgram(const Problem& problem, const PlannerSettings& settings)
     : problem_(problem), settings_(settings), classes_(problem, settings) {
   if (!settings.cuts) return;
@@ -52,16 +69,17 @@ ResidencyProgram::Mixture ResidencyProgram::solve_for(const std::vector<double>&
   for (std::size_t c = 0; c < classes_.all().size(); ++c) {
     ShareDecision& decision = program.decisions.emplace_back();
     decision.count = static_cast<double>(classes_.all()[c].members.size());
-    for (std::size_t o = 0; o < classes_.all()[c].options.size(); ++o)
-      if (!fixed || fixed->of != c || fixed->option == o)
-        decision.options.push_back(scaled(classes_.all()[c].options[o]));
+    if (fixed && fixed->of == c) {
+      ShareCost& mixed = decision.options.emplace_back();
+      for (std::size_t o = 0; o < classes_.all()[c].options.size(); ++o)
+        mixed.add(scaled(classes_.all()[c].options[o]), fixed->shares[o]);
+      continue;
+    }
+    for (const ShareCost& option : classes_.all()[c].options) decision.options.push_back(scaled(option));
   }
   for (const double bytes : room) program.room.push_back(std::max(1e-3, bytes * byte));
   ShareAnswer answer = stowage::solve(program, settings_.program_tolerance);
-  if (fixed) {
-    answer.shares[fixed->of].assign(classes_.all()[fixed->of].options.size(), 0);
-    answer.shares[fixed->of][fixed->option] = 1;
-  }
+  if (fixed) answer.shares[fixed->of] = fixed->shares;
   return {answer.value / second, answer.fits, std::move(answer.shares)};
 }
 
@@ -79,7 +97,22 @@ std::vector<ResidencyProgram::Fixed> ResidencyProgram::divided(const Mixture& mi
     most = (1 - largest) * bytes;
     choices.clear();
     for (std::size_t o = 0; o < shares.size(); ++o)
-      if (shares[o] > 0.01) choices.push_back({c, o});
+      if (shares[o] > 0.01) choices.push_back({c, only(o, shares.size())});
+  }
+  return choices;
+}
+
+std::vector<ResidencyProgram::Fixed> ResidencyProgram::sliced() const {
+  std::vector<Fixed> choices;
+  for (std::size_t c = 0; c < classes_.all().size(); ++c) {
+    const std::size_t options = classes_.all()[c].options.size(), option = in_slices(classes_.all()[c]);
+    if (option == options || classes_.all()[c].members.size() != 1) continue;
+    for (const double on_device : settings_.slice_shares) {
+      std::vector<double> shares = only(option, options);
+      shares[option] = 1 - on_device;
+      shares[option + 1] = on_device;
+      choices.push_back({c, std::move(shares)});
+    }
   }
   return choices;
 }
@@ -103,6 +136,7 @@ Choices ResidencyProgram::round(const Mixture& mixture) const {
     std::vector<double>& due = owed[turn.of->kind];
     due.resize(turn.shares->size());
     for (std::size_t o = 0; o < due.size(); ++o) due[o] += (*turn.shares)[o];
+    if (take_slices(*turn.of, *turn.member, due, choices)) continue;
     std::size_t most = 0;
     for (std::size_t o = 1; o < due.size(); ++o)
       if (due[o] > due[most] + 1e-9) most = o;
@@ -110,6 +144,26 @@ Choices ResidencyProgram::round(const Mixture& mixture) const {
     classes_.set(*turn.member, turn.of->levels[most], choices);
   }
   return choices;
+}
+
+// A parameter that is cut is not one thing: what is due of it on the device is as many of its slices, the
+// first ones. False where it is to be moved as a whole.
+bool ResidencyProgram::take_slices(const DecisionClasses::Class& of, const DecisionClasses::Member& member,
+                                   std::vector<double>& due, Choices& choices) const {
+  const std::size_t option = in_slices(of);
+  if (option == of.levels.size()) return false;
+  double& on_host = due[option];
+  double& on_device = due[option + 1];
+  if (on_host < 1e-3 || *std::max_element(due.begin(), due.begin() + static_cast<std::ptrdiff_t>(option)) >
+                            on_host + on_device)
+    return false;
+  const auto slices = static_cast<double>(problem_.layout.slices[member.index].size());
+  const double taken = std::floor(slices * std::clamp(on_device, 0.0, 1.0) + 1e-6);
+  on_host -= 1 - taken / slices;
+  on_device -= taken / slices;
+  choices.loads[member.index] = taken == slices ? LoadChoice::resident : LoadChoice::in_slices;
+  if (taken < slices) choices.device_slices[member.index] = static_cast<std::uint32_t>(taken);
+  return true;
 }
 
 }  // namespace stowage

@@ -24,6 +24,7 @@ std::pair<Position, Position> in_use(const Draft& draft, const DraftLifetime& li
 void set_uses(Draft& draft) {
   for (DraftLifetime& lifetime : draft.lifetimes) {
     std::tie(lifetime.first, lifetime.last) = in_use(draft, lifetime);
+    lifetime.load = lifetime.resident ? lifetime.first_use : lifetime.first;
     lifetime.order = 0;
   }
 }
@@ -85,6 +86,7 @@ bool join_touching(Draft& draft) {
     const bool again = i + 1 < order.size() && draft.lifetimes[order[i + 1]].bucket == earlier.bucket &&
                        draft.lifetimes[order[i + 1]].prefetched;
     earlier.last_use = later.last_use;
+    earlier.last_before_update = later.last_before_update;
     earlier.offloaded = later.offloaded || (earlier.offloaded && again);
     target[order[i]] = into;
     joined = true;
@@ -109,7 +111,7 @@ class Walk {
         [&](const DraftLifetime& l) { return std::pair(l.first_use, durations.ready[l.bucket]); });
     offloads_ = ordered(
         draft, [](const DraftLifetime& l) { return l.offloaded; },
-        [](const DraftLifetime& l) { return l.last_use; });
+        [](const DraftLifetime& l) { return l.last_before_update; });
     find_latest_claims();
   }
 
@@ -121,9 +123,10 @@ class Walk {
         prefetch(p);
       starts_.push_back(now_);
       now_ += durations_.sequence[static_cast<std::size_t>(p)];
-      while (next_offload_ < offloads_.size() && at(offloads_[next_offload_]).last_use == p) offload();
+      while (next_offload_ < offloads_.size() && at(offloads_[next_offload_]).last_before_update == p)
+        offload();
     }
-    for (const Leaving& leaving : leaving_) at(leaving.id).last = positions;
+    for (const Leaving& leaving : leaving_) end_at(leaving.id, positions);
   }
 
  private:
@@ -133,6 +136,11 @@ class Walk {
   };
   DraftLifetime& at(LifetimeId id) { return draft_.lifetimes[id]; }
   Bytes bytes_of(LifetimeId id) const { return layout_.buckets[draft_.lifetimes[id].bucket].bytes; }
+  // What ends with the offload, and where.
+  Bytes leaving_bytes_of(LifetimeId id) const { return leaves(draft_.lifetimes[id]) ? bytes_of(id) : 0; }
+  void end_at(LifetimeId id, Position p) {
+    if (leaves(at(id))) at(id).last = p;
+  }
 
   // Without any stall: the last position at which each prefetch may start for all to be in time, and one
   // transfer's time earlier.
@@ -158,8 +166,8 @@ class Walk {
     while (!leaving_.empty() &&
            (leaving_.front().end <= now_ || leaving_bytes_ > room || leaving_.size() > distance_)) {
       now_ = std::max(now_, leaving_.front().end);
-      at(leaving_.front().id).last = p;
-      leaving_bytes_ -= bytes_of(leaving_.front().id);
+      end_at(leaving_.front().id, p);
+      leaving_bytes_ -= leaving_bytes_of(leaving_.front().id);
       leaving_.pop_front();
     }
     live_.add(p, p + 1, leaving_bytes_);
@@ -167,14 +175,15 @@ class Walk {
 
   void prefetch(Position p) {
     const LifetimeId id = prefetches_[next_prefetch_];
-    const Bytes bytes = bytes_of(id);
+    const Bytes bytes = at(id).resident ? 0 : bytes_of(id);
     const double free = std::max(link_free_, durations_.ready[at(id).bucket]);
     claimed_ = std::max({claimed_, latest_[next_prefetch_], started_at(free), first_with_room(p, bytes)});
     if (next_prefetch_ >= distance_)
       claimed_ = std::max(claimed_, at(prefetches_[next_prefetch_ - distance_]).first_use);
     if (p >= draft_.backward_end) claimed_ = std::max(claimed_, draft_.backward_end);
     const Position claim = std::min(claimed_, p);
-    at(id).first = claim;
+    at(id).load = claim;
+    if (!at(id).resident) at(id).first = claim;
     at(id).order = static_cast<Position>(next_prefetch_);
     live_.add(claim, p, bytes);
     link_free_ = std::max(free, claim < p ? starts_[static_cast<std::size_t>(claim)] : now_) +
@@ -189,7 +198,7 @@ class Walk {
                               std::upper_bound(starts_.begin(), starts_.end(), time) - starts_.begin() - 1);
   }
   Position first_with_room(Position p, Bytes bytes) const {
-    if (cap_ == unlimited) return 0;
+    if (cap_ == unlimited || bytes == 0) return 0;
     return bytes > cap_ ? p : live_.last_above(0, p, cap_ - bytes) + 1;
   }
 
@@ -198,7 +207,7 @@ class Walk {
     const double seconds = durations_.d2h[at(id).bucket];
     offload_free_ = std::max(offload_free_, now_) + seconds;
     leaving_.push_back({id, offload_free_ + seconds});
-    leaving_bytes_ += bytes_of(id);
+    leaving_bytes_ += leaving_bytes_of(id);
   }
 
   Draft& draft_;
@@ -217,20 +226,39 @@ class Walk {
   Bytes leaving_bytes_ = 0;
 };
 
-// By bucket: when the host's updates, bucket by bucket in the order of first use, have made it.
+// By bucket: the host's update of each slice that is updated there, or of the whole bucket.
+std::vector<std::vector<double>> host_updates(const Graph& graph, const Draft& draft,
+                                              const BucketLayout& layout, const Machine& machine) {
+  std::vector<std::uint8_t> on_device(graph.ops.size(), 0);
+  for (const SequenceStep& step : draft.sequence) on_device[step.op] = 1;
+  std::vector<std::vector<double>> updates(layout.buckets.size());
+  for (OpId op = 0; op < graph.ops.size(); ++op) {
+    if (graph.op(op).phase != Phase::update || on_device[op]) continue;
+    for (TensorId id : graph.op(op).writes) {
+      if (graph.kind_of(id) != TensorKind::parameter) continue;
+      std::vector<double>& of = updates[layout.bucket_of[id]];
+      if (of.empty() || graph.is_slice(id)) of.push_back(0);
+      of.back() += host_seconds(graph.op(op), machine);
+    }
+  }
+  return updates;
+}
+
+// By bucket: when the host's updates, bucket by bucket in the order of first use, have made it. Of a
+// parameter in slices, when its transfers, which then need not wait for one another's updates, may start.
 std::vector<double> ready_seconds(const Graph& graph, const Draft& draft, const BucketLayout& layout,
-                                  const Machine& machine) {
-  std::vector<double> seconds(layout.buckets.size(), 0);
-  for (const Op& op : graph.ops)
-    if (op.phase == Phase::update)
-      for (TensorId id : op.writes)
-        if (graph.tensor(id).kind == TensorKind::parameter)
-          seconds[layout.bucket_of[id]] += host_seconds(op, machine);
-  for (const DraftLifetime& lifetime : draft.lifetimes)
-    if (lifetime.resident) seconds[lifetime.bucket] = 0;
+                                  const Machine& machine, const std::vector<double>& h2d) {
+  const std::vector<std::vector<double>> updates = host_updates(graph, draft, layout, machine);
+  std::vector<double> ready(layout.buckets.size(), 0);
   double now = 0;
-  for (BucketId id : layout.parameters) seconds[id] = now += seconds[id];
-  return seconds;
+  for (BucketId id : layout.parameters) {
+    const std::vector<double>& of = updates[id];
+    const double first = of.empty() ? now : now + of.front();
+    for (const double seconds : of) now += seconds;
+    const double all_but_last = of.empty() ? 0 : h2d[id] * (1 - 1 / static_cast<double>(of.size()));
+    ready[id] = std::max(first, now - all_but_last);
+  }
+  return ready;
 }
 
 }  // namespace
@@ -244,7 +272,15 @@ Durations make_durations(const Graph& graph, const Draft& draft, const BucketLay
     durations.h2d.push_back(machine.h2d.seconds(bucket.bytes));
     durations.d2h.push_back(machine.d2h.seconds(bucket.bytes));
   }
-  durations.ready = ready_seconds(graph, draft, layout, machine);
+  for (const DraftLifetime& lifetime : draft.lifetimes) {
+    if (layout.slices[lifetime.bucket].empty()) continue;
+    durations.h2d[lifetime.bucket] = durations.d2h[lifetime.bucket] = 0;
+    for (const ByteRange& part : transfers_of(lifetime, layout)) {
+      durations.h2d[lifetime.bucket] += machine.h2d.seconds(part.bytes());
+      durations.d2h[lifetime.bucket] += machine.d2h.seconds(part.bytes());
+    }
+  }
+  durations.ready = ready_seconds(graph, draft, layout, machine, durations.h2d);
   return durations;
 }
 

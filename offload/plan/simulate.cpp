@@ -11,8 +11,7 @@ namespace {
 WorkTime work_of(const Instruction& instruction, const Graph& graph, const Plan& plan,
                  const Machine& machine) {
   auto copy = [&](const Link& link) -> WorkTime {
-    return {link.latency_seconds,
-            link.seconds(plan.buckets[plan.lifetimes[instruction.lifetime].bucket].bytes)};
+    return {link.latency_seconds, link.seconds(moved_bytes(plan, instruction).bytes())};
   };
   switch (instruction.kind) {
     case InstructionKind::prefetch:

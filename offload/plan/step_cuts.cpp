@@ -24,10 +24,11 @@ Work work_of(const Problem& problem, const StepCuts& cuts) {
     if (of.phase == Phase::backward) work.backward[op] = op_seconds(of, *problem.machine);
     if (of.phase != Phase::update) continue;
     for (TensorId id : of.writes) {
-      if (graph.tensor(id).kind != TensorKind::parameter || cuts.first_read[id] == no_id) continue;
-      work.updates[cuts.first_read[id]] += host_seconds(of, *problem.machine);
-      if (cuts.gradient_op[id] != no_id)
-        work.offloads[cuts.gradient_op[id]] +=
+      const TensorId whole = graph.whole_of(id);
+      if (graph.kind_of(id) != TensorKind::parameter || cuts.first_read[whole] == no_id) continue;
+      work.updates[cuts.first_read[whole]] += host_seconds(of, *problem.machine);
+      if (cuts.gradient_op[whole] != no_id)
+        work.offloads[cuts.gradient_op[whole]] +=
             static_cast<double>(graph.tensor(id).bytes()) / problem.machine->d2h.bytes_per_second;
     }
   }
@@ -103,8 +104,9 @@ StepCuts find_cuts(const Problem& problem, std::size_t count) {
       if (of.phase != Phase::update) made_by[id] = op;
     if (of.phase != Phase::update) continue;
     for (TensorId id : of.reads)
-      if (graph.tensor(id).kind == TensorKind::gradient)
-        for (TensorId parameter : of.writes) cuts.gradient_op[parameter] = made_by[id];
+      if (graph.kind_of(id) == TensorKind::gradient)
+        for (TensorId parameter : of.writes)
+          cuts.gradient_op[graph.whole_of(parameter)] = made_by[graph.whole_of(id)];
   }
   if (problem.analysis.order != MicroBatchOrder::layer_major) return cuts;
   const Work work = work_of(problem, cuts);

@@ -22,7 +22,8 @@ bool is_sound(const Graph& graph, const std::vector<OpId>& order) {
   std::vector<std::size_t> last_read(graph.tensors.size(), 0);  // place
   for (OpId op = 0; op < graph.ops.size(); ++op) {
     for (TensorId id : graph.op(op).reads) {
-      if (producer[id] != no_id && place[producer[id]] > place[op]) return false;
+      const OpId maker = producer[graph.whole_of(id)];
+      if (maker != no_id && place[maker] > place[op]) return false;
       last_read[id] = std::max(last_read[id], place[op]);
     }
     for (TensorId id : graph.op(op).writes) producer[id] = op;

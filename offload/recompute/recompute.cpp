@@ -239,6 +239,8 @@ std::vector<OpId> find_remakers(const Graph& graph, const RecomputeAnalysis& ana
 std::vector<TensorId> alias_groups(const Graph& graph) {
   std::vector<TensorId> parent(graph.tensors.size());
   std::iota(parent.begin(), parent.end(), 0U);
+  for (TensorId id = 0; id < parent.size(); ++id)
+    if (graph.kind_of(id) != TensorKind::optimizer_state) parent[id] = graph.whole_of(id);
   for (const Op& op : graph.ops)
     for (const Alias& alias : op.may_alias) {
       TensorId a = find_root(parent, op.writes[alias.write]);

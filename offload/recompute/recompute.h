@@ -13,7 +13,8 @@
 
 namespace stowage {
 
-// Tensors joined by aliases share one group, named by its smallest tensor id.
+// Tensors joined by aliases share one group, named by its smallest tensor id. So do a parameter or a gradient
+// and its slices; slices of optimizer state are each by itself, since no op touches their whole.
 std::vector<TensorId> alias_groups(const Graph& graph);
 
 // What recomputing one unit means.

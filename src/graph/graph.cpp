@@ -46,6 +46,8 @@ std::string_view to_string(TensorKind kind) {
       return "input";
     case TensorKind::workspace:
       return "workspace";
+    case TensorKind::slice:
+      return "slice";
   }
   return "?";
 }
@@ -69,5 +71,19 @@ std::int64_t Tensor::elements() const {
 }
 
 Bytes Tensor::bytes() const { return static_cast<Bytes>(elements()) * size_of(type); }
+
+Bytes Graph::offset_in_whole(TensorId id) const {
+  const Tensor& tensor = tensors[id];
+  return tensor.kind != TensorKind::slice ? 0
+                                          : tensor.bytes() / static_cast<Bytes>(tensor.shape.front()) *
+                                                static_cast<Bytes>(tensor.first_row);
+}
+
+std::vector<std::vector<TensorId>> Graph::slices() const {
+  std::vector<std::vector<TensorId>> slices(tensors.size());
+  for (TensorId id = 0; id < tensors.size(); ++id)
+    if (is_slice(id)) slices[tensors[id].whole].push_back(id);
+  return slices;
+}
 
 }  // namespace stowage

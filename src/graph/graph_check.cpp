@@ -20,10 +20,14 @@ constexpr std::ptrdiff_t most_values_of_op = 1024;
 class Checker {
  public:
   explicit Checker(const Graph& graph)
-      : graph_(graph), producer_(graph.tensors.size(), no_id), last_reader_(graph.tensors.size(), no_id) {}
+      : graph_(graph),
+        producer_(graph.tensors.size(), no_id),
+        last_reader_(graph.tensors.size(), no_id),
+        rows_in_slices_(graph.tensors.size(), 0) {}
 
   void run() {
     check_tensors();
+    check_slices();
     check_unit_names();
     for (OpId id = 0; id < graph_.ops.size(); ++id) check_op(id);
     check_producers();
@@ -35,6 +39,7 @@ class Checker {
   const Graph& graph_;
   std::vector<OpId> producer_;
   std::vector<OpId> last_reader_;
+  std::vector<std::int64_t> rows_in_slices_;  // by tensor
   std::unordered_set<std::string_view> op_names_;
 
   template <class Argument>
@@ -75,6 +80,39 @@ class Checker {
     }
   }
 
+  void check_slices() {
+    for (TensorId id = 0; id < graph_.tensors.size(); ++id) {
+      const Tensor& tensor = graph_.tensors[id];
+      if (tensor.kind == TensorKind::slice)
+        check_slice(id);
+      else if (tensor.whole != no_id || tensor.first_row != 0)
+        fail("'{}' is no slice, but has rows of another tensor", tensor.name);
+    }
+    for (TensorId id = 0; id < graph_.tensors.size(); ++id)
+      if (is_cut(id) && rows_in_slices_[id] != graph_.tensors[id].shape.front())
+        fail("the slices of '{}' are not all of its rows", graph_.tensors[id].name);
+  }
+  bool is_cut(TensorId id) const { return rows_in_slices_[id] > 0; }
+
+  void check_slice(TensorId id) {
+    const Tensor& slice = graph_.tensors[id];
+    if (slice.whole >= id) fail("the slice '{}' does not stand behind the tensor that it is of", slice.name);
+    const Tensor& whole = graph_.tensors[slice.whole];
+    if (!persistent(whole.kind) && whole.kind != TensorKind::gradient)
+      fail("the slice '{}' is of the {} '{}', which cannot be cut", slice.name, to_string(whole.kind),
+           whole.name);
+    const bool has_rows = !slice.shape.empty() && slice.type == whole.type &&
+                          slice.shape.size() == whole.shape.size() &&
+                          std::equal(slice.shape.begin() + 1, slice.shape.end(), whole.shape.begin() + 1);
+    std::int64_t& rows = rows_in_slices_[slice.whole];
+    if (!has_rows || slice.first_row != rows || slice.shape.front() > whole.shape.front() - rows)
+      fail("the slice '{}' is not the next rows of '{}'", slice.name, whole.name);
+    if (graph_.offset_in_whole(id) % tensor_alignment(slice.bytes()) != 0)
+      fail("the slice '{}' begins in the midst of an aligned range of '{}'", slice.name, whole.name);
+    if (slice.shape == whole.shape) fail("the slice '{}' is all of '{}'", slice.name, whole.name);
+    rows += slice.shape.front();
+  }
+
   void check_unit_names() {
     std::unordered_set<std::string_view> names;
     for (const std::string& name : graph_.unit_names) {
@@ -102,7 +140,7 @@ class Checker {
   // others.
   void check_values(const Op& op) const {
     const auto is_apart = [&](TensorId tensor) {
-      const TensorKind kind = graph_.tensors[tensor].kind;
+      const TensorKind kind = graph_.kind_of(tensor);
       return !persistent(kind) && kind != TensorKind::gradient;
     };
     const auto values = std::count_if(op.reads.begin(), op.reads.end(), is_apart) +
@@ -164,10 +202,16 @@ class Checker {
       fail("op '{}' reads tensor {}, which does not exist", op.name, tensor);
     const Tensor& read = graph_.tensors[tensor];
     if (read.kind == TensorKind::workspace) fail("op '{}' reads the workspace '{}'", op.name, read.name);
-    if (read.kind == TensorKind::optimizer_state && op.phase != Phase::update) {
+    const TensorKind kind = graph_.kind_of(tensor);
+    if (kind == TensorKind::optimizer_state && op.phase != Phase::update) {
       fail("op '{}' is no update but reads the optimizer state '{}'", op.name, read.name);
     }
-    if (!persistent(read.kind) && read.kind != TensorKind::input && producer_[tensor] == no_id) {
+    if (kind == TensorKind::parameter && graph_.is_slice(tensor) && op.phase != Phase::update)
+      fail("op '{}' is no update but reads the slice '{}'", op.name, read.name);
+    if (is_cut(tensor) && persistent(kind) &&
+        (kind == TensorKind::optimizer_state || op.phase == Phase::update))
+      fail("op '{}' reads '{}' as a whole, and updates go by its slices", op.name, read.name);
+    if (!persistent(kind) && kind != TensorKind::input && producer_[graph_.whole_of(tensor)] == no_id) {
       fail("op '{}' reads '{}' before it is written", op.name, read.name);
     }
     last_reader_[tensor] = id;
@@ -179,9 +223,14 @@ class Checker {
       fail("op '{}' writes tensor {}, which does not exist", op.name, tensor);
     const Tensor& written = graph_.tensors[tensor];
     if (written.kind == TensorKind::input) fail("op '{}' writes the input '{}'", op.name, written.name);
-    if (persistent(written.kind) && op.phase != Phase::update) {
-      fail("op '{}' is no update but writes the {} '{}'", op.name, to_string(written.kind), written.name);
+    const TensorKind kind = graph_.kind_of(tensor);
+    if (persistent(kind) && op.phase != Phase::update) {
+      fail("op '{}' is no update but writes the {} '{}'", op.name, to_string(kind), written.name);
     }
+    if (graph_.is_slice(tensor) && kind == TensorKind::gradient)
+      fail("op '{}' writes the slice '{}' of a gradient, which is written as a whole", op.name, written.name);
+    if (is_cut(tensor) && persistent(kind))
+      fail("op '{}' writes '{}' as a whole, and updates go by its slices", op.name, written.name);
     if (producer_[tensor] != no_id) {
       fail("'{}' is written twice, by op '{}' and by op '{}'", written.name,
            graph_.ops[producer_[tensor]].name, op.name);
@@ -192,7 +241,8 @@ class Checker {
   void check_producers() {
     for (TensorId id = 0; id < graph_.tensors.size(); ++id) {
       const Tensor& tensor = graph_.tensors[id];
-      if (producer_[id] == no_id && !persistent(tensor.kind) && tensor.kind != TensorKind::input) {
+      if (producer_[id] == no_id && !persistent(tensor.kind) && tensor.kind != TensorKind::input &&
+          tensor.kind != TensorKind::slice) {
         fail("no op writes the {} '{}'", to_string(tensor.kind), tensor.name);
       }
     }
@@ -222,7 +272,8 @@ class Checker {
     if (to.bytes() != from.bytes()) {
       fail("op '{}' aliases '{}' with '{}', whose size differs", op.name, to.name, from.name);
     }
-    if (persistent(from.kind) || persistent(to.kind) || from.kind == TensorKind::input) {
+    if (persistent(from.kind) || persistent(to.kind) || from.kind == TensorKind::input || is_cut(read) ||
+        graph_.is_slice(read) || graph_.is_slice(write)) {
       fail("op '{}' aliases '{}' with '{}', but only values of one step may share bytes", op.name, to.name,
            from.name);
     }
@@ -251,6 +302,7 @@ class Checker {
   void check_result(std::string_view what, TensorId id, const std::vector<std::int64_t>& shape) {
     if (id >= graph_.tensors.size()) fail("the {} tensor does not exist", what);
     const Tensor& tensor = graph_.tensors[id];
+    if (tensor.kind == TensorKind::slice) fail("the {} '{}' is a slice", what, tensor.name);
     if (tensor.type != DataType::f64 || tensor.shape != shape) {
       fail("the {} '{}' is {} {}, not f64 {}", what, tensor.name, to_string(tensor.type),
            describe(tensor.shape), describe(shape));

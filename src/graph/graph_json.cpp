@@ -15,9 +15,11 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::string_view format_name = "stowage-graph";
-// Version 2 knows measured times ("seconds" of an op). A graph without them is written as version 1.
+// Version 2 knows measured times ("seconds" of an op), version 3 slices too ("whole" and "first_row" of a
+// tensor). A graph is written as the lowest version that knows all that it has.
 constexpr std::int64_t format_version = 1;
 constexpr std::int64_t timed_version = 2;
+constexpr std::int64_t sliced_version = 3;
 constexpr std::size_t most_attributes = 256;
 
 // --- writing -------------------------------------------------------------------------------------
@@ -25,12 +27,17 @@ constexpr std::size_t most_attributes = 256;
 Json id_to_json(std::uint32_t id) { return id == no_id ? Json(nullptr) : Json(id); }
 
 Json to_json_value(const Tensor& tensor) {
-  return {{"name", tensor.name},
-          {"type", to_string(tensor.type)},
-          {"shape", tensor.shape},
-          {"kind", to_string(tensor.kind)},
-          {"mean", tensor.initializer.mean},
-          {"standard_deviation", tensor.initializer.standard_deviation}};
+  Json json = {{"name", tensor.name},
+               {"type", to_string(tensor.type)},
+               {"shape", tensor.shape},
+               {"kind", to_string(tensor.kind)},
+               {"mean", tensor.initializer.mean},
+               {"standard_deviation", tensor.initializer.standard_deviation}};
+  if (tensor.kind == TensorKind::slice) {
+    json["whole"] = tensor.whole;
+    json["first_row"] = tensor.first_row;
+  }
+  return json;
 }
 
 Json to_json_value(const Op& op) {
@@ -59,18 +66,31 @@ bool has_measured_times(const Graph& graph) {
                      [](const Op& op) { return op.cost.seconds.has_value(); });
 }
 
+std::int64_t version_of(const Graph& graph) {
+  const bool has_slices = std::any_of(graph.tensors.begin(), graph.tensors.end(),
+                                      [](const Tensor& tensor) { return tensor.kind == TensorKind::slice; });
+  if (has_slices) return sliced_version;
+  return has_measured_times(graph) ? timed_version : format_version;
+}
+
 // --- reading -------------------------------------------------------------------------------------
 
-Tensor read_tensor(const JsonField& field) {
-  field.require_members({"name", "type", "shape", "kind", "mean", "standard_deviation"});
+Tensor read_tensor(const JsonField& field, std::int64_t version) {
+  const bool may_be_slice = version >= sliced_version;
+  field.require_members({"name", "type", "shape", "kind", "mean", "standard_deviation",
+                         may_be_slice ? "whole" : "kind", may_be_slice ? "first_row" : "kind"});
   Tensor tensor;
   tensor.name = field.member("name").text();
   tensor.type = field.member("type").one_of(data_types);
   tensor.shape =
       field.member("shape").list(most_dimensions, [](const JsonField& item) { return item.integer(); });
-  tensor.kind = field.member("kind").one_of(tensor_kinds);
+  const JsonField kind = field.member("kind");
+  const bool is_slice = may_be_slice && kind.text() == to_string(TensorKind::slice);
+  tensor.kind = is_slice ? TensorKind::slice : kind.one_of(tensor_kinds);
   tensor.initializer.mean = field.member("mean").number();
   tensor.initializer.standard_deviation = field.member("standard_deviation").number();
+  if (const auto whole = field.optional_member("whole")) tensor.whole = whole->id();
+  if (const auto row = field.optional_member("first_row")) tensor.first_row = row->integer();
   return tensor;
 }
 
@@ -104,9 +124,10 @@ Graph read_graph(const JsonField& field) {
   field.require_members({"format", "version", "tensors", "ops", "units", "micro_batches", "loss", "clip"});
   if (field.member("format").text() != format_name) field.member("format").fail("'stowage-graph'");
   const std::int64_t version = field.member("version").integer();
-  if (version != format_version && version != timed_version) field.member("version").fail("version 1 or 2");
+  if (version < format_version || version > sliced_version) field.member("version").fail("version 1, 2 or 3");
   Graph graph;
-  graph.tensors = field.member("tensors").list(most_items, read_tensor);
+  graph.tensors = field.member("tensors").list(
+      most_items, [version](const JsonField& item) { return read_tensor(item, version); });
   graph.ops = field.member("ops").list(most_items,
                                        [version](const JsonField& item) { return read_op(item, version); });
   graph.unit_names =
@@ -125,9 +146,9 @@ std::string to_json(const Graph& graph) {
   for (const Tensor& tensor : graph.tensors) tensors.push_back(to_json_value(tensor));
   Json ops = Json::array();
   for (const Op& op : graph.ops) ops.push_back(to_json_value(op));
-  const std::int64_t version = has_measured_times(graph) ? timed_version : format_version;
-  Json json = {{"format", format_name},         {"version", version},        {"tensors", std::move(tensors)},
-               {"ops", std::move(ops)},         {"units", graph.unit_names}, {"loss", id_to_json(graph.loss)},
+  Json json = {{"format", format_name},         {"version", version_of(graph)},
+               {"tensors", std::move(tensors)}, {"ops", std::move(ops)},
+               {"units", graph.unit_names},     {"loss", id_to_json(graph.loss)},
                {"clip", id_to_json(graph.clip)}};
   if (graph.micro_batches != 1) json["micro_batches"] = graph.micro_batches;
   try {

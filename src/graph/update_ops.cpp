@@ -1,31 +1,95 @@
 #include "src/graph/update_ops.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <map>
+#include <numeric>
 #include <utility>
 
 namespace stowage {
 namespace {
 
+// Rows of each slice of such a parameter but the last; all of them where it is not cut. Every slice begins at
+// a multiple of the alignment that any tensor asks for.
+std::int64_t rows_of_slices(const Tensor& parameter, Bytes all_bytes, const ChunkGrid& grid) {
+  if (parameter.shape.empty()) return 1;
+  const std::int64_t rows = parameter.shape.front();
+  const auto slices =
+      std::min(grid.most_slices, static_cast<std::int64_t>(parameter.bytes() / grid.slice_bytes));
+  const bool is_large =
+      static_cast<double>(parameter.bytes()) >= grid.least_share * static_cast<double>(all_bytes);
+  if (!is_large || slices < std::max<std::int64_t>(grid.least_slices, 2)) return rows;
+  const auto row_bytes = parameter.bytes() / static_cast<Bytes>(rows);
+  const auto together =
+      static_cast<std::int64_t>(most_tensor_alignment / std::gcd(row_bytes, most_tensor_alignment));
+  const std::int64_t of_each = (rows + slices - 1) / slices;
+  return std::min(rows, (of_each + together - 1) / together * together);
+}
+
 class UpdatePhase {
  public:
-  UpdatePhase(Graph& graph, const std::vector<TensorId>& gradients) : graph_(graph), gradients_(gradients) {}
+  UpdatePhase(Graph& graph, const std::vector<TensorId>& gradients, const AdamW& optimizer)
+      : graph_(graph), gradients_(gradients), optimizer_(optimizer) {}
 
-  void run(const AdamW& optimizer) {
+  void run() {
     const std::vector<TensorId> parameters = parameters_by_first_use(graph_);
-    const std::vector<TensorId> sums = add_square_sums(parameters);
+    std::vector<Piece> pieces;
+    for (const TensorId parameter : parameters) add_pieces(parameter, pieces);
+    const std::vector<TensorId> sums = add_square_sums(pieces);
     graph_.clip = add_tensor({"clip", DataType::f64, {2}, TensorKind::activation, {}});
     Op clip = named("clip", "clip");
-    clip.attributes = {{"clip", optimizer.clip}};
+    clip.attributes = {{"clip", optimizer_.clip}};
     clip.reads = sums;
     clip.writes = {graph_.clip};
     clip.cost.flops = static_cast<double>(sums.size());
     add_update_op(std::move(clip));
-    for (const TensorId parameter : parameters) add_adamw(parameter, optimizer);
+    for (const Piece& piece : pieces) add_adamw(piece);
   }
 
  private:
+  // What one update op works on: a parameter or a slice of it.
+  struct Piece {
+    TensorId parameter = no_id, gradient = no_id;
+    std::string suffix;  // of names: "" or ".slice3"
+  };
+
   Graph& graph_;
   const std::vector<TensorId>& gradients_;
+  const AdamW& optimizer_;
+  std::map<std::string, TensorId> states_;  // wholes, by name
+
+  Bytes parameter_bytes() const {
+    Bytes bytes = 0;
+    for (const Tensor& tensor : graph_.tensors)
+      if (tensor.kind == TensorKind::parameter) bytes += tensor.bytes();
+    return bytes;
+  }
+
+  void add_pieces(TensorId id, std::vector<Piece>& pieces) {
+    const Tensor parameter = graph_.tensors[id];
+    const Tensor& gradient = graph_.tensors[gradients_[id]];
+    const bool alike = gradient.kind == TensorKind::gradient && gradient.shape == parameter.shape &&
+                       gradient.type == parameter.type;
+    const std::int64_t all = parameter.shape.empty() ? 1 : parameter.shape.front();
+    const std::int64_t each = alike ? rows_of_slices(parameter, parameter_bytes(), optimizer_.grid) : all;
+    if (each == all) {
+      pieces.push_back({id, gradients_[id], ""});
+      return;
+    }
+    std::size_t number = 0;
+    for (std::int64_t row = 0; row < all; row += each, ++number) {
+      const std::string suffix = fmt::format(".slice{}", number);
+      const std::int64_t rows = std::min(each, all - row);
+      pieces.push_back({slice(id, row, rows, suffix), slice(gradients_[id], row, rows, suffix), suffix});
+    }
+  }
+  TensorId slice(TensorId whole, std::int64_t first_row, std::int64_t rows, const std::string& suffix) {
+    const Tensor& of = graph_.tensors[whole];
+    Tensor part{of.name + suffix, of.type, of.shape, TensorKind::slice, {}, whole, first_row};
+    part.shape.front() = rows;
+    return add_tensor(std::move(part));
+  }
 
   TensorId add_tensor(Tensor tensor) {
     graph_.tensors.push_back(std::move(tensor));
@@ -45,14 +109,14 @@ class UpdatePhase {
     graph_.ops.push_back(std::move(op));
   }
 
-  // The sums, in the order of `parameters`.
-  std::vector<TensorId> add_square_sums(const std::vector<TensorId>& parameters) {
+  // The sums, in the order of `pieces`.
+  std::vector<TensorId> add_square_sums(const std::vector<Piece>& pieces) {
     std::vector<TensorId> sums;
     std::vector<std::vector<Op>> behind(graph_.ops.size());
     const std::vector<OpId> producers = find_producers();
-    for (const TensorId parameter : parameters) {
-      const OpId producer = producers[gradients_[parameter]];
-      behind[producer].push_back(square_sum(parameter, graph_.ops[producer].unit));
+    for (const Piece& piece : pieces) {
+      const OpId producer = producers[graph_.whole_of(piece.gradient)];
+      behind[producer].push_back(square_sum(piece, graph_.ops[producer].unit));
       sums.push_back(behind[producer].back().writes[0]);
     }
     insert(std::move(behind));
@@ -67,9 +131,9 @@ class UpdatePhase {
     return producers;
   }
 
-  Op square_sum(TensorId parameter, std::uint32_t unit) {
-    const std::string name = graph_.tensors[parameter].name + ".grad.square_sum";
-    const TensorId gradient = gradients_[parameter];
+  Op square_sum(const Piece& piece, std::uint32_t unit) {
+    const std::string name = name_of(piece) + ".grad.square_sum" + piece.suffix;
+    const TensorId gradient = piece.gradient;
     const TensorId sum = add_tensor({name, DataType::f64, {}, TensorKind::activation, {}});
     Op op = named(name, "square_sum");
     op.reads = {gradient};
@@ -79,6 +143,10 @@ class UpdatePhase {
     op.cost.flops = 2 * static_cast<double>(graph_.tensors[gradient].elements());
     op.cost.bytes = operand_bytes(graph_, op);
     return op;
+  }
+
+  const std::string& name_of(const Piece& piece) const {
+    return graph_.tensors[graph_.whole_of(piece.parameter)].name;
   }
 
   // Puts behind each op those of `behind`.
@@ -91,23 +159,32 @@ class UpdatePhase {
     graph_.ops = std::move(all);
   }
 
-  void add_adamw(TensorId parameter, const AdamW& optimizer) {
-    const Tensor source = graph_.tensors[parameter];
+  // Of a slice, the same rows of the state.
+  TensorId state(const Piece& piece, const char* suffix, DataType type) {
+    const TensorId parameter = graph_.whole_of(piece.parameter);
+    const std::string name = graph_.tensors[parameter].name + suffix;
+    const Tensor& rows = graph_.tensors[piece.parameter];
+    const std::int64_t first_row = rows.first_row, count = rows.shape.empty() ? 0 : rows.shape.front();
+    TensorId& whole = states_[name];
+    if (first_row == 0)
+      whole = add_tensor({name, type, graph_.tensors[parameter].shape, TensorKind::optimizer_state, {}});
+    return parameter == piece.parameter ? whole : slice(whole, first_row, count, piece.suffix);
+  }
+
+  void add_adamw(const Piece& piece) {
+    const Tensor source = graph_.tensors[piece.parameter];
     const bool split = source.type == DataType::bf16;  // the other half of the master weight is state
     const DataType moments = split ? DataType::f32 : source.type;
-    const auto state = [&](const char* suffix, DataType type) {
-      return add_tensor({source.name + suffix, type, source.shape, TensorKind::optimizer_state, {}});
-    };
-    const bool decays = optimizer.decayed == DecayedParameters::all || source.shape.size() >= 2;
-    Op op = named(source.name + ".adamw", "adamw");
-    op.attributes = {{"beta1", optimizer.beta1},
-                     {"beta2", optimizer.beta2},
-                     {"epsilon", optimizer.epsilon},
-                     {"weight_decay", decays ? optimizer.weight_decay : 0.0}};
-    op.writes = {parameter, state(".adam_m", moments), state(".adam_v", moments)};
-    op.reads = {parameter, gradients_[parameter], op.writes[1], op.writes[2], graph_.clip};
+    const bool decays = optimizer_.decayed == DecayedParameters::all || source.shape.size() >= 2;
+    Op op = named(name_of(piece) + ".adamw" + piece.suffix, "adamw");
+    op.attributes = {{"beta1", optimizer_.beta1},
+                     {"beta2", optimizer_.beta2},
+                     {"epsilon", optimizer_.epsilon},
+                     {"weight_decay", decays ? optimizer_.weight_decay : 0.0}};
+    op.writes = {piece.parameter, state(piece, ".adam_m", moments), state(piece, ".adam_v", moments)};
+    op.reads = {piece.parameter, piece.gradient, op.writes[1], op.writes[2], graph_.clip};
     if (split) {
-      op.writes.push_back(state(".low", DataType::i16));
+      op.writes.push_back(state(piece, ".low", DataType::i16));
       op.reads.push_back(op.writes.back());
     }
     op.cost.flops = 16 * static_cast<double>(source.elements());
@@ -142,7 +219,7 @@ std::vector<TensorId> parameters_by_first_use(const Graph& graph) {
 }
 
 void append_update(Graph& graph, const std::vector<TensorId>& gradients, const AdamW& optimizer) {
-  UpdatePhase(graph, gradients).run(optimizer);
+  UpdatePhase(graph, gradients, optimizer).run();
 }
 
 }  // namespace stowage

@@ -15,7 +15,8 @@ double operand_bytes(const Graph& graph, const Op& op);
 std::vector<TensorId> parameters_by_first_use(const Graph& graph);
 
 // Adds a "square_sum" op behind each op that completes a parameter's gradient, the "clip" op, and one "adamw"
-// op per parameter in order of first use. `gradients`: by tensor, of each parameter the final gradient, which
+// op per parameter in order of first use. A parameter that `optimizer.grid` cuts has one of each for every
+// slice. `gradients`: by tensor, of each parameter the final gradient, which
 // a backward op writes. `graph` has no update ops yet, and shapes that do not overflow; check() is to follow.
 void append_update(Graph& graph, const std::vector<TensorId>& gradients, const AdamW& optimizer);
 

@@ -93,7 +93,7 @@ Evaluator::Evaluator(const Graph& graph, const LaunchTable& table, std::uint64_t
   for (const Op& op : graph_.ops) table_.find(op);
   values_.reserve(graph_.tensors.size());
   for (const Tensor& tensor : graph_.tensors) {
-    values_.emplace_back(tensor.bytes());
+    values_.emplace_back(tensor.kind == TensorKind::slice ? 0 : tensor.bytes());
     if (tensor.kind == TensorKind::parameter) initialize(tensor, seed, values_.back());
   }
 }
@@ -101,7 +101,8 @@ Evaluator::Evaluator(const Graph& graph, const LaunchTable& table, std::uint64_t
 void Evaluator::run(std::uint64_t step, double learning_rate) {
   auto operands = [&](const std::vector<TensorId>& tensors) {
     std::vector<Operand> all;
-    for (TensorId id : tensors) all.push_back({values_[id].data(), &graph_.tensors[id]});
+    for (TensorId id : tensors)
+      all.push_back({values_[graph_.whole_of(id)].data() + graph_.offset_in_whole(id), &graph_.tensors[id]});
     return all;
   };
   for (const Op& op : graph_.ops) {

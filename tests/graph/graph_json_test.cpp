@@ -64,7 +64,7 @@ TEST(GraphJson, NamesTheFieldThatDoesNotFit) {
   expect_refused("[]", "'the text' is not an object");
   expect_refused("{}", "'format' is not there");
   expect_refused(replaced(text, "stowage-graph", "other"), "'format' is not 'stowage-graph'");
-  expect_refused(replaced(text, "\"version\": 1", "\"version\": 3"), "'version' is not version 1 or 2");
+  expect_refused(replaced(text, "\"version\": 1", "\"version\": 4"), "'version' is not version 1, 2 or 3");
   expect_refused(replaced(text, "\"version\"", "\"more\": 0, \"version\""), "'more' is not a known field");
   expect_refused(replaced(text, "\"clip\": ", "\"clip\": -"), "'clip' is not an id");
   expect_refused(replaced(text, "\"clip\": ", "\"clip\": 429496729500"), "'clip' is not an id");

@@ -41,6 +41,8 @@ TESTS_OF_THE_WHOLE = {
     "tests/offload/plan/micro_batches_test.cpp": "plans of both orders of micro-batches, and the choice between them",
     "tests/offload/plan/stop_test.cpp": "planning that is asked to stop, before it begins and between its passes",
     "tests/offload/plan/replays_test.cpp": "replays within blocks against replays of whole blocks",
+    "tests/offload/plan/slices_test.cpp": "parameters in slices: what moves, what waits, and what the validator refuses",
+    "tests/offload/engine/slices_test.cpp": "slices between device and host: the evaluator's bits, faults and checkpoints",
     "tests/offload/engine/micro_batches_test.cpp": "both orders of micro-batches: the evaluator's bits in every budget",
     "tests/offload/engine/allocations_test.cpp": "no allocation after the first step",
     "tests/offload/engine/decay_test.cpp": "which parameters decay, by an update written out, wherever it runs",

@@ -74,7 +74,7 @@ class Generator {
       const Value more = add_loss();
       loss = part == 0 ? more : builder_.add_loss(loss, more);
     });
-    return builder_.finish(loss, AdamW{.clip = dice_.chance(70) ? 1.0 : 0.0});
+    return builder_.finish(loss, AdamW{.clip = dice_.chance(70) ? 1.0 : 0.0, .grid = options_.grid});
   }
 
  private:

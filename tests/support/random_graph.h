@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "stowage/graph.h"
+#include "stowage/graph_builder.h"
 #include "stowage/machine.h"
 
 namespace stowage::testing {
@@ -13,6 +14,7 @@ struct RandomGraphOptions {
   int max_ops_per_unit = 4;
   std::int64_t max_elements = 1 << 15;  // of one tensor
   std::uint32_t micro_batches = 1;      // built alike, with the same draws
+  ChunkGrid grid{};
 };
 
 // A whole step, forward to update, that passes check(): ops with several inputs and outputs, skips

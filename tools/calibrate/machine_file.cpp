@@ -86,7 +86,7 @@ Bytes overhead_on(const Device& device, Bytes measured, Bytes pinned) {
 Bytes most_pinned_bytes(const Graph& graph, Bytes host_budget) {
   Bytes bytes = 0;
   for (const Tensor& tensor : graph.tensors)
-    if (tensor.kind != TensorKind::workspace) bytes += tensor.bytes();
+    if (tensor.kind != TensorKind::workspace && tensor.kind != TensorKind::slice) bytes += tensor.bytes();
   return std::min(bytes, host_budget);
 }
 

@@ -9,7 +9,7 @@ std::vector<OpId> last_ops(const Graph& graph) {
   std::vector<OpId> last(graph.tensors.size(), no_id);
   for (OpId op = 0; op < graph.ops.size(); ++op) {
     for (const auto* ids : {&graph.ops[op].reads, &graph.ops[op].writes}) {
-      for (const TensorId id : *ids) last[id] = op;
+      for (const TensorId id : *ids) last[graph.whole_of(id)] = op;
     }
   }
   return last;
@@ -47,7 +47,9 @@ void play_step(const Graph& graph, StepListener& listener) {
   }
   for (OpId op = 0; op < graph.ops.size(); ++op) {
     std::vector<TensorId> touched = graph.op(op).reads;
-    for (const TensorId id : graph.op(op).writes) {
+    for (TensorId& id : touched) id = graph.whole_of(id);
+    for (const TensorId written : graph.op(op).writes) {
+      const TensorId id = graph.whole_of(written);
       make(id);
       if (std::find(touched.begin(), touched.end(), id) == touched.end()) touched.push_back(id);
     }

@@ -43,8 +43,9 @@ std::vector<Touches> arena_touches(const Graph& graph, const Plan& plan, const P
         return use == no_id ? nullptr : &touches[use];
       });
     } else if (instruction.kind != InstructionKind::host_step) {
-      const Bytes bytes = plan.buckets[plan.lifetimes[instruction.lifetime].bucket].bytes;
-      touches[instruction.lifetime].push_back({id, 0, bytes, instruction.kind == InstructionKind::prefetch});
+      const auto [begin, end] = moved_bytes(plan, instruction);
+      touches[instruction.lifetime].push_back(
+          {id, begin, end, instruction.kind == InstructionKind::prefetch});
     }
   }
   return touches;
@@ -65,8 +66,8 @@ std::vector<Touches> host_touches(const Graph& graph, const Plan& plan, const Pl
                    [&](TensorId tensor) { return &touches[places.bucket[tensor]]; });
     } else if (!runs_op(instruction)) {
       const BucketId bucket = plan.lifetimes[instruction.lifetime].bucket;
-      touches[bucket].push_back(
-          {id, 0, plan.buckets[bucket].bytes, instruction.kind == InstructionKind::offload});
+      const auto [begin, end] = moved_bytes(plan, instruction);
+      touches[bucket].push_back({id, begin, end, instruction.kind == InstructionKind::offload});
     }
   }
   return touches;

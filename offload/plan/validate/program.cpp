@@ -28,7 +28,7 @@ void check_update_count(const Graph& graph, OpId op, int runs, Report& report) {
   }
   std::string parameters;
   for (const TensorId id : graph.op(op).writes) {
-    if (graph.tensor(id).kind == TensorKind::parameter) parameters += " " + report.tensor(id);
+    if (graph.kind_of(id) == TensorKind::parameter) parameters += " " + report.tensor(id);
   }
   if (runs == 0) report.add(fmt::format("{} never runs: stale parameter{}", report.op(op), parameters));
   if (runs > 1) {
@@ -58,7 +58,7 @@ bool depends(const Graph& graph, OpId later, OpId earlier) {
   const Op& op = graph.op(later);
   const Op& other = graph.op(earlier);
   for (const TensorId id : op.reads) {
-    if (contains(other.writes, id)) return true;
+    if (contains(other.writes, graph.whole_of(id))) return true;
   }
   for (const Alias& alias : op.may_alias) {
     if (contains(other.reads, op.reads[alias.read])) return true;

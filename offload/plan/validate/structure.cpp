@@ -39,8 +39,30 @@ void place_tensors(const Graph& graph, const Plan& plan, Places& places, Report&
       places.offset[member.tensor] = member.offset;
     }
   }
+  const std::vector<std::vector<TensorId>> slices = graph.slices();
   for (TensorId id = 0; id < graph.tensors.size(); ++id) {
-    if (places.bucket[id] == no_id) report.add(fmt::format("tensor {} is in no bucket", report.tensor(id)));
+    const bool by_slices = !slices[id].empty() && graph.tensor(id).kind == TensorKind::optimizer_state;
+    if (by_slices && places.bucket[id] != no_id)
+      report.add(fmt::format("{} holds {}, of which each slice has its own place",
+                             report.bucket(places.bucket[id]), report.tensor(id)));
+    if (!by_slices && places.bucket[id] == no_id)
+      report.add(fmt::format("tensor {} is in no bucket", report.tensor(id)));
+  }
+}
+
+bool is_inside_its_whole(const Graph& graph, TensorId id) {
+  return graph.is_slice(id) && graph.kind_of(id) != TensorKind::optimizer_state;
+}
+
+void check_slices(const Graph& graph, const Places& places, Report& report) {
+  for (TensorId id = 0; id < graph.tensors.size(); ++id) {
+    if (!is_inside_its_whole(graph, id)) continue;
+    const TensorId whole = graph.whole_of(id);
+    if (places.bucket[id] != places.bucket[whole] ||
+        places.offset[id] != places.offset[whole] + graph.offset_in_whole(id)) {
+      report.add(fmt::format("the slice {} does not stand where its rows of {} are", report.tensor(id),
+                             report.tensor(whole)));
+    }
   }
 }
 
@@ -79,7 +101,9 @@ void check_apart(const Graph& graph, const Plan& plan, Report& report) {
               [](const BucketTensor& a, const BucketTensor& b) { return a.offset < b.offset; });
     for (std::size_t i = 0; i < members.size(); ++i) {
       const Bytes end = members[i].offset + graph.tensor(members[i].tensor).bytes();
+      if (is_inside_its_whole(graph, members[i].tensor)) continue;  // its whole is looked at
       for (std::size_t k = i + 1; k < members.size() && members[k].offset < end; ++k) {
+        if (is_inside_its_whole(graph, members[k].tensor)) continue;
         if (leader[members[i].tensor] == leader[members[k].tensor]) continue;
         report.add(fmt::format("tensors {} and {} overlap in {}, and no alias joins them",
                                report.tensor(members[i].tensor), report.tensor(members[k].tensor),
@@ -109,6 +133,9 @@ void check_op_fields(const Graph& graph, const Plan& plan, InstructionId id, Rep
   if (instruction.op >= graph.ops.size()) {
     report.add(fmt::format("{} has no op of the graph", report.instruction(id)));
   }
+  if (instruction.part != ByteRange{}) {
+    report.add(fmt::format("{} has a part of a bucket to move", report.instruction(id)));
+  }
   if (instruction.lifetime != no_id) {
     report.add(fmt::format("{} has the lifetime of a transfer", report.instruction(id)));
   }
@@ -133,6 +160,11 @@ void check_transfer_fields(const Plan& plan, InstructionId id, Report& report) {
   }
   const BucketId bucket = plan.lifetimes[instruction.lifetime].bucket;
   if (bucket >= plan.buckets.size()) return;
+  const ByteRange& part = instruction.part;
+  if (part.begin > part.end || part.end > plan.buckets[bucket].bytes || (part.end == 0 && part.begin != 0)) {
+    report.add(fmt::format("{} moves bytes {} to {}, which {} has not", report.instruction(id), part.begin,
+                           part.end, report.bucket(bucket)));
+  }
   if (!plan.buckets[bucket].on_host || !plan.buckets[bucket].pinned) {
     report.add(fmt::format("{} needs a pinned place on the host, which {} has not", report.instruction(id),
                            report.bucket(bucket)));
@@ -240,6 +272,7 @@ Places check_buckets(const Graph& graph, const Plan& plan, Report& report) {
   places.offset.assign(graph.tensors.size(), 0);
   place_tensors(graph, plan, places, report);
   if (!report.empty()) return places;
+  check_slices(graph, places, report);
   check_aliases(graph, places, report);
   check_apart(graph, plan, report);
   return places;

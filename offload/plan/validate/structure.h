@@ -13,7 +13,8 @@ struct Places {
   std::vector<Bytes> offset;  // inside the bucket
 };
 
-// Every tensor in exactly one bucket, inside its bytes; aliases at one place, others apart.
+// Every tensor in exactly one bucket, inside its bytes; aliases at one place, slices of parameters and
+// gradients where their rows are, others apart. Optimizer state that is cut is in none but by its slices.
 Places check_buckets(const Graph& graph, const Plan& plan, Report& report);
 
 // Ids in range, every kind of instruction on its lane and with its fields. Everything below may
@@ -30,8 +31,9 @@ LifetimeId lifetime_of(const Plan& plan, const Places& places, const Instruction
 inline bool runs_op(const Instruction& instruction) {
   return instruction.kind == InstructionKind::launch || instruction.kind == InstructionKind::recompute;
 }
-inline bool lives_across_steps(const Tensor& tensor) {
-  return tensor.kind == TensorKind::parameter || tensor.kind == TensorKind::optimizer_state;
+inline bool lives_across_steps(const Graph& graph, TensorId tensor) {
+  const TensorKind kind = graph.kind_of(tensor);
+  return kind == TensorKind::parameter || kind == TensorKind::optimizer_state;
 }
 inline bool is_clip(const Graph& graph, OpId op) {
   for (const TensorId id : graph.op(op).writes) {

@@ -11,7 +11,7 @@ namespace {
 Bytes moved(const Plan& plan, InstructionKind kind) {
   Bytes sum = 0;
   for (const Instruction& instruction : plan.instructions) {
-    if (instruction.kind == kind) sum += plan.buckets[plan.lifetimes[instruction.lifetime].bucket].bytes;
+    if (instruction.kind == kind) sum += moved_bytes(plan, instruction).bytes();
   }
   return sum;
 }

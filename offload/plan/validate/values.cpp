@@ -14,7 +14,8 @@ struct Value {
   std::uint32_t version = 0;
 };
 
-// The values of one copy of a bucket, by offset inside it. Aliases stand at one offset.
+// The values of one copy of a bucket, by offset inside it. Aliases stand at one offset. What is cut is known
+// by its slices alone: the whole is a value if all of them are.
 using Copy = std::map<Bytes, Value>;
 
 class Memory {
@@ -31,7 +32,10 @@ class Memory {
         ending_(plan.instructions.size()),
         stays_of_(plan.buckets.size()),
         offloads_of_(plan.buckets.size()),
-        makers_of_(graph.tensors.size()) {
+        makers_of_(graph.tensors.size()),
+        pieces_(graph.slices()) {
+    for (TensorId id = 0; id < graph.tensors.size(); ++id)
+      if (pieces_[id].empty()) pieces_[id] = {id};
     for (LifetimeId id = 0; id < plan.lifetimes.size(); ++id) {
       const Lifetime& lifetime = plan.lifetimes[id];
       if (lifetime.end == no_id)
@@ -48,7 +52,7 @@ class Memory {
         if (makers_of_[tensor].empty() || makers_of_[tensor].back() != id) makers_of_[tensor].push_back(id);
     }
     for (TensorId id = 0; id < graph.tensors.size(); ++id) {
-      if (lives_across_steps(graph.tensor(id))) initialise(id);
+      if (is_piece(id) && lives_across_steps(graph, id)) initialise(id);
     }
   }
 
@@ -65,6 +69,7 @@ class Memory {
   }
 
  private:
+  bool is_piece(TensorId id) const { return pieces_[id].front() == id; }
   bool on_host(TensorId id) const { return plan_.buckets[places_.bucket[id]].on_host; }
   Value& host_at(TensorId id) { return host_[places_.bucket[id]][places_.offset[id]]; }
   Value& arena_at(LifetimeId lifetime, TensorId id) { return arena_[lifetime][places_.offset[id]]; }
@@ -92,11 +97,23 @@ class Memory {
         return;
       case InstructionKind::prefetch:
         take_bytes(instruction.lifetime);
-        arena_[instruction.lifetime] = host_[plan_.lifetimes[instruction.lifetime].bucket];
+        copy(host_[plan_.lifetimes[instruction.lifetime].bucket], instruction, arena_[instruction.lifetime]);
         return;
       case InstructionKind::offload:
-        host_[plan_.lifetimes[instruction.lifetime].bucket] = arena_[instruction.lifetime];
+        copy(arena_[instruction.lifetime], instruction, host_[plan_.lifetimes[instruction.lifetime].bucket]);
         return;
+    }
+  }
+  // Values that the transfer moves as a whole. What it moves a part of, it leaves undefined.
+  void copy(const Copy& from, const Instruction& transfer, Copy& to) {
+    const auto [begin, end] = moved_bytes(plan_, transfer);
+    for (const BucketTensor& member : plan_.buckets[plan_.lifetimes[transfer.lifetime].bucket].tensors) {
+      if (!is_piece(member.tensor)) continue;
+      const Bytes member_end = member.offset + graph_.tensor(member.tensor).bytes();
+      if (member_end <= begin || end <= member.offset) continue;
+      const auto found = from.find(member.offset);
+      const bool is_whole = begin <= member.offset && member_end <= end && found != from.end();
+      to[member.offset] = is_whole ? found->second : Value{};
     }
   }
 
@@ -105,13 +122,15 @@ class Memory {
     const Op& op = graph_.op(instruction.op);
     for (const TensorId tensor : op.reads) {
       const LifetimeId use = lifetime_of(plan_, places_, instruction, tensor);
-      if (use != no_id) check_read(id, tensor, arena_at(use, tensor), "on the device");
+      if (use == no_id) continue;
+      for (const TensorId piece : pieces_[tensor])
+        check_read(id, piece, arena_at(use, piece), "on the device");
     }
     for (const TensorId tensor : op.writes) {
       const LifetimeId use = lifetime_of(plan_, places_, instruction, tensor);
       if (use == no_id) continue;
       take_bytes(use);
-      arena_at(use, tensor) = result(op, tensor);
+      for (const TensorId piece : pieces_[tensor]) arena_at(use, piece) = result(op, piece);
     }
   }
 
@@ -119,10 +138,12 @@ class Memory {
     const Op& op = graph_.op(plan_.instructions[id].op);
     if (id == plan_.gate) check_gate();
     for (const TensorId tensor : op.reads) {
-      if (has_place(id, tensor)) check_read(id, tensor, host_at(tensor), "on the host");
+      if (!has_place(id, tensor)) continue;
+      for (const TensorId piece : pieces_[tensor]) check_read(id, piece, host_at(piece), "on the host");
     }
     for (const TensorId tensor : op.writes) {
-      if (has_place(id, tensor)) host_at(tensor) = result(op, tensor);
+      if (!has_place(id, tensor)) continue;
+      for (const TensorId piece : pieces_[tensor]) host_at(piece) = result(op, piece);
     }
   }
   bool has_place(InstructionId id, TensorId tensor) {
@@ -133,7 +154,7 @@ class Memory {
   }
 
   Value result(const Op& op, TensorId tensor) const {
-    const bool updated = op.phase == Phase::update && lives_across_steps(graph_.tensor(tensor));
+    const bool updated = op.phase == Phase::update && lives_across_steps(graph_, tensor);
     return {tensor, step_ + (updated ? 1 : 0)};
   }
 
@@ -144,7 +165,7 @@ class Memory {
   }
 
   std::string what_is_wrong(InstructionId id, TensorId tensor, const Value& found) const {
-    const TensorKind kind = graph_.tensor(tensor).kind;
+    const TensorKind kind = graph_.kind_of(tensor);
     const std::string lost = kind == TensorKind::gradient ? "gradient lost: " : "";
     if (found.tensor == no_id) return lost + "the value is not there";
     if (found.tensor != tensor)
@@ -165,8 +186,9 @@ class Memory {
           instruction.kind == InstructionKind::host_step || instruction.kind == InstructionKind::launch;
       if (!runs || id == plan_.gate || graph_.op(instruction.op).phase != Phase::update) continue;
       for (const TensorId tensor : graph_.op(instruction.op).reads) {
-        const bool gradient = !lives_across_steps(graph_.tensor(tensor)) && tensor != graph_.clip;
-        if (gradient) check_landed(instruction, tensor);
+        const bool gradient = !lives_across_steps(graph_, tensor) && tensor != graph_.clip;
+        if (!gradient) continue;
+        for (const TensorId piece : pieces_[tensor]) check_landed(instruction, piece);
       }
     }
   }
@@ -180,7 +202,8 @@ class Memory {
                               report_.tensor(gradient), on_device ? "on the device" : "on the host",
                               report_.instruction(plan_.gate)));
     }
-    for (const InstructionId id : on_device ? makers_of_[gradient] : offloads_of_[places_.bucket[gradient]]) {
+    const TensorId made = graph_.whole_of(gradient);
+    for (const InstructionId id : on_device ? makers_of_[made] : offloads_of_[places_.bucket[gradient]]) {
       if (id >= plan_.gate || order_.before(order_.node(step_, id), order_.node(step_, plan_.gate))) continue;
       report_.add(fmt::format("the gate, {}, does not wait for {}, which lands gradient {}",
                               report_.instruction(plan_.gate), report_.instruction(id),
@@ -210,6 +233,7 @@ class Memory {
   std::vector<std::vector<LifetimeId>> stays_of_;        // by bucket: those that do not end
   std::vector<std::vector<InstructionId>> offloads_of_;  // by bucket
   std::vector<std::vector<InstructionId>> makers_of_;    // by tensor: what runs an op that writes it
+  std::vector<std::vector<TensorId>> pieces_;            // by tensor: its slices, or itself
   std::uint32_t step_ = 0;
 };
 

@@ -106,7 +106,7 @@ TEST(PlanJson, SaysWhereTheTextIsWrong) {
   EXPECT_THAT(message_of("[]"), HasSubstr("plan"));
   EXPECT_THAT(message_of("{}"), HasSubstr("unknown keys"));
   EXPECT_THAT(message_of(with(good, "stowage.plan", "stowage.plum")), HasSubstr("format"));
-  EXPECT_THAT(message_of(with(good, "\"version\": 1", "\"version\": 2")), HasSubstr("version"));
+  EXPECT_THAT(message_of(with(good, "\"version\": 1", "\"version\": 3")), HasSubstr("version"));
   EXPECT_THAT(message_of(with(good, "\"alignment\"", "\"alignmint\"")), HasSubstr("alignment"));
   EXPECT_THAT(message_of(with(good, "\"alignment\": 512", "\"alignment\": -512")),
               HasSubstr("plan.alignment"));

@@ -24,7 +24,11 @@ struct Setting {
     return add({.bucket = bucket, .first_use = first, .last_use = last, .prefetched = true});
   }
   LifetimeId offloaded(BucketId bucket, Position first, Position last) {
-    return add({.bucket = bucket, .first_use = first, .last_use = last, .offloaded = true});
+    return add({.bucket = bucket,
+                .first_use = first,
+                .last_use = last,
+                .last_before_update = last,
+                .offloaded = true});
   }
   LifetimeId add(DraftLifetime lifetime) {
     draft.lifetimes.push_back(lifetime);
@@ -222,7 +226,10 @@ TEST(Durations, AParameterIsReadyWhenTheHostHasUpdatedItAndAllBeforeIt) {
   ASSERT_GE(layout.parameters.size(), 3U);
   Draft draft;
   for (BucketId resident : {no_id, layout.parameters[1]}) {
-    if (resident != no_id) draft.lifetimes.push_back({.bucket = resident, .resident = true});
+    if (resident != no_id) {
+      draft.lifetimes.push_back({.bucket = resident, .resident = true});
+      draft.sequence.push_back({testing::find_op(graph, "adamw1"), false});
+    }
     const std::vector<double> ready = make_durations(graph, draft, layout, machine).ready;
     double now = 0;
     for (BucketId id : layout.parameters) {

@@ -1,0 +1,23 @@
+// A small step with a parameter in slices, and plans that divide the slices between device and host as asked.
+#pragma once
+
+#include "stowage/graph.h"
+#include "stowage/machine.h"
+#include "stowage/plan.h"
+
+namespace stowage::testing {
+
+// A GPT whose token table, "wte.weight", is cut into four slices of 64 rows. Inputs range over 256 values.
+inline constexpr std::int32_t sliced_vocabulary = 256;
+inline constexpr std::uint32_t slices_of_table = 4;
+Graph sliced_gpt(DataType type = DataType::f32, std::int64_t micro_batches = 1);
+
+// With so many of the table's slices on the device, its first ones, and the others updated on the host; all
+// other parameters are loaded for each op. Transfers go ahead as far as `cap` bytes let them.
+Plan plan_in_slices(const Graph& graph, const Machine& machine, std::uint32_t on_device,
+                    Bytes cap = unlimited);
+
+// Of a bucket by its name; fails the test where there is none.
+BucketId find_bucket(const Plan& plan, const std::string& name);
+
+}  // namespace stowage::testing
