@@ -76,6 +76,8 @@ struct PlannerSettings {
   bool remakes = true;
   // Besides buckets of single tensors, buckets that the link moves efficiently.
   bool efficient_buckets = true;
+  // Besides replays of any part of a unit, replays of all of a Transformer block or nothing.
+  bool whole_blocks = true;
   // Besides replays within units, replays within so many consecutive units as one, where at least this share of
   // the activations' bytes crosses units.
   std::vector<std::uint32_t> joined_units{3, 6};

@@ -41,7 +41,7 @@ class ProgramBuilder : private BoundMoments {
  public:
   ProgramBuilder(const Problem& problem, Bytes budget, BoundLinks links)
       : BoundMoments(problem), budget_(budget), sharing_(problem.sharing) {
-    if (ordered()) cuts_ = find_cuts(problem, share_cuts);
+    cuts_ = find_cuts(problem, ordered() ? share_cuts : 0);
     if (links == BoundLinks::apart) sharing_.of_in = sharing_.of_out = 0;
     program_.bytes = std::max(1.0, static_cast<double>(std::min(budget, total_bytes())));
     for (const Moment& moment : moments_)

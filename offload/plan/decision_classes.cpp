@@ -37,7 +37,7 @@ std::vector<std::vector<BucketId>> with_dependents(const BucketLayout& layout) {
 DecisionClasses::DecisionClasses(const Problem& problem, const PlannerSettings& settings)
     : problem_(problem), settings_(settings), memory_(problem, settings) {
   using enum ActivationChoice;
-  if (settings.cuts) cuts_ = find_cuts(problem, share_cuts - settings.cut_shares.size());
+  cuts_ = find_cuts(problem, settings.cuts ? share_cuts - settings.cut_shares.size() : 0);
   find_fixed();
   choose_remade();
   for (const auto& [load, activation] :
@@ -63,6 +63,7 @@ void DecisionClasses::build() {
 }
 
 void DecisionClasses::add_cut(const std::vector<std::vector<double>>& shares) {
+  if (cuts_.front.empty()) return;
   std::vector<double> host(problem_.graph->ops.size(), 0);
   for (std::size_t c = 0; c < classes_.size(); ++c)
     for (std::size_t o = 0; o < classes_[c].options.size(); ++o)

@@ -192,14 +192,23 @@ class Planner::Parts {
       single_ = std::move(make_problems(graph_, machine_, {.target_bytes = 0}, {}, options_.stop).front());
     return *single_;
   }
-  // Of the replays that the options say; behind them those of joined units.
+  // Of the replays that the options say; behind them those of joined units and of whole blocks.
   const std::vector<Problem>& problems() {
     if (!problems_.empty()) return problems_;
     const Graph& units = rebuilds_whole_blocks() ? policy_problems_.graph() : graph_;
     std::vector<Problem> made = automatic_problems(units, machine_, options_, options_.replays);
     chosen_ = made.size();
-    if (!rebuilds_whole_blocks()) add_joined(made);
+    if (!rebuilds_whole_blocks()) {
+      add_joined(made);
+      add_whole_blocks(made);
+    }
     return problems_ = std::move(made);
+  }
+  void add_whole_blocks(std::vector<Problem>& problems) {
+    const Graph& blocks = policy_problems_.graph();
+    if (!options_.settings.whole_blocks || blocks.unit_names == graph_.unit_names) return;
+    for (Problem& problem : automatic_problems(blocks, machine_, options_, Replays::whole_blocks))
+      problems.push_back(std::move(problem));
   }
   // Of the graph in joined units, where that may save much.
   void add_joined(std::vector<Problem>& problems) {

@@ -13,9 +13,6 @@
 namespace stowage {
 namespace {
 
-// Prefetches start as early as if they took so much longer than alone: other lanes slow them.
-constexpr double slow_link = 1.5;
-
 // From first use to last.
 std::pair<Position, Position> in_use(const Draft& draft, const DraftLifetime& lifetime) {
   if (lifetime.resident || lifetime.whole_step) return {0, static_cast<Position>(draft.sequence.size())};
@@ -151,7 +148,7 @@ class Walk {
     double next = starts.back();
     for (std::size_t i = prefetches_.size(); i-- > 0;) {
       const DraftLifetime& lifetime = at(prefetches_[i]);
-      const double seconds = slow_link * durations_.h2d[lifetime.bucket];
+      const double seconds = durations_.h2d[lifetime.bucket];
       next = std::min(starts[static_cast<std::size_t>(lifetime.first_use)] - seconds, next) - seconds;
       const auto after = std::upper_bound(starts.begin(), starts.end(), std::max(0.0, next));
       latest_[i] = std::min<Position>(after - starts.begin() - 1, lifetime.first_use);

@@ -53,6 +53,7 @@ Verdict judge(std::uint64_t seed, int rung, bool explain) {
 
   PlanOptions options;
   options.settings.remakes = false;  // no move of the oracle's
+  options.settings.joined_units.clear();
   const auto planned = make_plan(instance.graph, instance.machine, {verdict.budget, unlimited}, options);
   const Plan* plan = std::get_if<Plan>(&planned);
   verdict.planner = plan != nullptr ? plan->predicted_step_seconds : infinite;

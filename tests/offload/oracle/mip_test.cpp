@@ -54,6 +54,7 @@ TEST(Mip, IsNeverAboveThePlannerOnLongerChains) {
         const MipBound bound = mip_bound(instance.graph, instance.machine, budget, 3);
         PlanOptions options;
         options.settings.remakes = false;  // not in the relaxation
+        options.settings.joined_units.clear();
         const auto planned = make_plan(instance.graph, instance.machine, {budget, unlimited}, options);
         ASSERT_TRUE(std::holds_alternative<Plan>(planned));
         const double seconds = std::get<Plan>(planned).predicted_step_seconds;

@@ -39,21 +39,22 @@ TEST(Bound, WithAllTheMemoryItIsTheArithmetic) {
 
 // A resident parameter is there with its state, 12000 bytes, beside W0's gradient while that is made, and has
 // its own gradient beside it behind that: two thirds of one fit. So what is left of 8000 bytes of gradients
-// must leave, and as much of the parameters come in.
+// must leave, and as much of the parameters come in. They are not made in backward's first two ops.
 TEST(Bound, StateThatCannotStayMustCrossAfterBackwardAndBeforeForwardEnds) {
   Setting setting;
   setting.machine.d2h.bytes_per_second = 100;
   const double stays = (12000. - 4008) / 12000;
   StepBound bound = setting.bound(12000);
-  EXPECT_NEAR(bound.seconds, 40 * (2 - stays) + 6 + stays, 0.01);
+  EXPECT_NEAR(bound.seconds, 2 + 40 * (2 - stays) + 6 + stays, 0.01);
   EXPECT_EQ(bound.bound_by, "d2h");
   // W1 comes in for backward, too, or is held from its first use to its last, beside W1's gradient while that
-  // is made. A tenth of what stays away has time to come in twice, beside the gradients that leave. In
-  // thousands of bytes: 12 r0 + 8 r1 + 4 (1 - a tenth of 2 - r0 - r1) and 12 r0 + 16 r1 have 7.992 of room.
+  // is made. A tenth of what stays away has time to come in twice, beside the gradients that leave, and what
+  // comes in during those two ops. In thousands of bytes: 12 r0 + 8 r1 + 4 (1 - 0.005 - a tenth of 2 - r0 - r1)
+  // and 12 r0 + 16 r1 have 7.992 of room.
   setting.machine.h2d.bytes_per_second = 10;
   bound = setting.bound(12000);
-  const double both_stay = (4.792 + 7.992) / 24.4;
-  EXPECT_NEAR(bound.seconds, (400 + 40) * (2 - both_stay), 0.1);
+  const double both_stay = (4.812 + 7.992) / 24.4;
+  EXPECT_NEAR(bound.seconds, 2 + (400 + 40) * (2 - both_stay), 0.01);
   EXPECT_EQ(bound.bound_by, "h2d");
 }
 
@@ -63,18 +64,19 @@ TEST(Bound, HostMemoryBindsWhenTheOptimizerIsSlow) {
   EXPECT_NEAR(setting.bound(4100).seconds, 6 + 8, 0.1);  // 2 s of updates hide behind 6 s of forward
   setting.machine.host_bytes_per_second = 2800;
   const StepBound bound = setting.bound(4100);
-  EXPECT_NEAR(bound.seconds, 8 + 20, 0.5);
+  EXPECT_NEAR(bound.seconds, 8 + 20 + 2, 0.1);  // two ops of forward stand behind W1's
   EXPECT_EQ(bound.bound_by, "host");
 }
 
-// Both parameters come in for forward through the memory in which they are updated.
+// Both parameters come in for forward through the memory in which they are updated. Without that the two ops
+// behind W1's come on top of the updates.
 TEST(Bound, CopiesAndUpdatesShareHostMemory) {
   Setting setting;
   setting.machine.host_bytes_per_second = 2800;
   const double apart = setting.bound(4100).seconds;
   setting.machine.host_total_bytes_per_second = 2800;
   const StepBound shared = setting.bound(4100);
-  EXPECT_NEAR(shared.seconds, apart + 8000. / 2800, 0.05);
+  EXPECT_NEAR(shared.seconds, apart - 2 + 8000. / 2800, 0.05);
   EXPECT_EQ(shared.bound_by, "host");
 }
 
@@ -160,13 +162,13 @@ TEST(Bound, WhatHasNoRoomBesideAnOpDoesNotArriveDuringIt) {
   EXPECT_NEAR(setting.bound(4100).seconds, 8 + front + 4 + back, 0.15);
 }
 
-// Gradients alone leave. Beside what other backward ops write there is room.
+// Gradients alone leave, the first of them behind two ops. Beside what other backward ops write there is room.
 TEST(Bound, WhatAnOpWritesOverDoesNotLeaveDuringIt) {
   Setting setting;
   setting.machine.d2h.bytes_per_second = 1000;
   const double back = idle_seconds(setting, Phase::backward, false, 4100, 1000);
   EXPECT_GT(back, 1.5);
-  EXPECT_NEAR(setting.bound(4100).seconds, 6 + 8 + back, 0.1);
+  EXPECT_NEAR(setting.bound(4100).seconds, 6 + 8 + std::max(2.0, back), 0.1);
 }
 
 TEST(Bound, MoreMemoryNeverRaisesIt) {
