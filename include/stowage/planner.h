@@ -104,7 +104,7 @@ struct PlannerSettings {
   // … nor, once planning has taken so much work (ops of scheduled steps) and this many cells in a row brought
   // no faster plan, any further one.
   std::size_t most_work = 300'000;
-  std::size_t patience = 4;
+  std::size_t patience = 6;
   // Changes of one item or of two that are tried of a cell's best choices. Graphs with more single changes
   // than that are left as they were rounded: what rounding costs them is little.
   std::size_t trials = 100;

@@ -24,6 +24,7 @@ class CandidateFinder {
           size_.least_host ? variant.program.least_host(bytes) : variant.program.solve(bytes, size_.host);
       if (room == settings_.rooms.front()) all_fit_ &= mixture.fits;
       if (sliced.empty() && !size_.least_host && mixture.fits && mixture.seconds >= best()) break;
+      if (!size_.least_host && mixture.fits && mixture.seconds >= size_.most_seconds) break;
       add_rounded(variant, mixture);
       if (size_.least_host) continue;
       for (const ResidencyProgram::Fixed& fixed : variant.program.divided(mixture, size_.device))

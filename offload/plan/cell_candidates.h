@@ -2,6 +2,7 @@
 // bytes.
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -19,6 +20,8 @@ struct CellSize {
   Bytes device = 0, host = 0;
   bool least_host = false;  // host bytes are to be as few as possible
   bool smallest = false;    // no cell has less device memory
+  // Choices that take longer are not looked for.
+  double most_seconds = std::numeric_limits<double>::infinity();
 };
 
 struct CellCandidate {

@@ -11,6 +11,8 @@
 namespace stowage {
 namespace {
 
+constexpr double unlimited_seconds = std::numeric_limits<double>::infinity();
+
 std::vector<Bytes> device_grid(Bytes minimum, Bytes need, const PlannerSettings& settings) {
   std::vector<Bytes> grid;
   const double fine_end = static_cast<double>(minimum) * settings.fine_range;
@@ -64,7 +66,7 @@ double Cells::bound_seconds(std::size_t index) {
 }
 
 double Cells::floor_seconds(Bytes device, Bytes host) {
-  double least = std::numeric_limits<double>::infinity();
+  double least = unlimited_seconds;
   for (const auto& variant : variants_) {
     const ResidencyProgram::Mixture mixture = variant->program.solve(device, host);
     // Where no mixture fits, its time says nothing: the bytes that replays need are a part of every mixture.
@@ -87,18 +89,18 @@ void Cells::improve(const Budget& budget, std::optional<RankedPlan>& best) {
       if (seconds >= wanted_seconds(best) || (best && floor >= 0 && work > settings_.most_work)) break;
       if (floor >= 0 && seconds <= floor * (1 + settings_.program_tolerance)) continue;  // needs no more
       floor = seconds;
-      Cell& of = cell({i, h});
+      Cell& of = cell({i, h}, wanted_seconds(best));
       work += of.sketches * variants_.front()->problem->graph->ops.size();
       improve_by(of, budget, best);
     }
-    if (!best) improve_by(cell({i, hosts_.size()}), budget, best);
+    if (!best) improve_by(cell({i, hosts_.size()}, unlimited_seconds), budget, best);
     in_vain = best && best->ranked_seconds < before ? 0 : in_vain + 1;
   }
 }
 
 // What another plan must take less than.
 double Cells::wanted_seconds(const std::optional<RankedPlan>& best) const {
-  return best ? best->ranked_seconds * (1 - settings_.close_enough) : std::numeric_limits<double>::infinity();
+  return best ? best->ranked_seconds * (1 - settings_.close_enough) : unlimited_seconds;
 }
 
 void Cells::improve_by(Cell& cell, const Budget& budget, std::optional<RankedPlan>& best) {
@@ -111,7 +113,9 @@ void Cells::improve_by(Cell& cell, const Budget& budget, std::optional<RankedPla
     if (!candidate.made) candidate.made = plan_of(candidate, cell.device, wanted_seconds(best));
     if (!candidate.made) continue;
     const std::optional<RankedPlan>& made = *candidate.made;
-    if (!made && best) most_serial = share_of(candidate.of.serial_bytes, settings_.next_serial);
+    // All plans of the smallest cell need it whole, and some have places.
+    if (!made && best && cell.device != devices_.front())
+      most_serial = share_of(candidate.of.serial_bytes, settings_.next_serial);
     if (made && (!best || made->ranked_seconds < best->ranked_seconds)) best = made;
   }
 }
@@ -119,25 +123,26 @@ void Cells::improve_by(Cell& cell, const Budget& budget, std::optional<RankedPla
 Bytes Cells::least_host_bytes(Bytes device) {
   const auto above = std::upper_bound(devices_.begin(), devices_.end(), device);
   for (auto i = static_cast<std::size_t>(above - devices_.begin()); i-- > 0;) {
-    Cell& of = cell({i, hosts_.size()});
+    Cell& of = cell({i, hosts_.size()}, unlimited_seconds);
     for (Candidate& candidate : of.candidates) {  // fewest host bytes first
       if (!candidate.made)
-        candidate.made = plan_of(candidate, of.device, std::numeric_limits<double>::infinity());
+        candidate.made = plan_of(candidate, of.device, unlimited_seconds);
       if (*candidate.made) return candidate.of.host_bytes;
     }
   }
   return unlimited;
 }
 
-Cells::Cell& Cells::cell(Key key) {
+Cells::Cell& Cells::cell(Key key, double most_seconds) {
   const auto found = cells_.find(key);
-  if (found != cells_.end()) return found->second;
+  if (found != cells_.end() && found->second.most_seconds >= most_seconds) return found->second;
   const bool least_host = key.second == hosts_.size();
-  const CellSize size{devices_[key.first], least_host ? 0 : hosts_[key.second], least_host, key.first == 0};
-  Cell made{size.device, {}};
+  const CellSize size{devices_[key.first], least_host ? 0 : hosts_[key.second], least_host, key.first == 0,
+                      most_seconds};
+  Cell made{size.device, {}, 0, most_seconds};
   for (CellCandidate& candidate : find_candidates(variants_, size, settings_, made.sketches))
     made.candidates.push_back({std::move(candidate), {}});
-  return cells_.emplace(key, std::move(made)).first->second;
+  return cells_[key] = std::move(made);
 }
 
 // The first that finds places under falling caps; nothing inside where none does, and nothing at all where
@@ -154,7 +159,7 @@ std::optional<std::optional<RankedPlan>> Cells::plan_of(const Candidate& candida
     const Sketch sketch = sketcher.within(cap);
     if (share < caps.front() && estimated_seconds(*candidate.of.problem, sketch) >= most_seconds)
       return std::nullopt;
-    if (std::optional<Plan> plan = placed_within(*candidate.of.problem, sketch.draft, capacity, settings_)) {
+    if (std::optional<Plan> plan = placed_within(*candidate.of.problem, sketch.draft, capacity, settings_, smallest)) {
       plan->policy = to_string(Policy::automatic);
       return ranked(std::move(*plan), *candidate.of.problem, settings_);
     }

@@ -56,12 +56,14 @@ class Cells {
     Bytes device = 0;
     std::vector<Candidate> candidates;
     std::size_t sketches = 0;  // that it took to find them
+    double most_seconds = 0;   // of those that were looked for
   };
   // By index of device memory, and of host memory: from unlimited (0) down, the last one least_host.
   using Key = std::pair<std::size_t, std::size_t>;
 
   void improve_by(Cell& cell, const Budget& budget, std::optional<RankedPlan>& best);
-  Cell& cell(Key key);
+  // With all choices that may take less than that.
+  Cell& cell(Key key, double most_seconds);
   // The least that each variant's program says of these amounts.
   double floor_seconds(Bytes device, Bytes host);
   double bound_seconds(std::size_t index);

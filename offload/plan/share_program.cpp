@@ -251,15 +251,32 @@ class Decomposition {
     }
     return at;
   }
-  double price_of(const ShareCost& cost, const Row& at) const {
+  // Of the rows that cost anything: most do not.
+  struct Priced {
+    std::vector<std::pair<std::size_t, double>> front, back, memory;  // row, and what a unit of it costs
+  };
+  Priced priced(const Row& at) const {
+    Priced rows;
+    for (std::size_t i = 0; i < at.size(); ++i) {
+      if (at[i] <= 0) continue;
+      if (i < share_rows)
+        rows.front.emplace_back(i, at[i]);
+      else if (i < lane_rows)
+        rows.back.emplace_back(i - share_rows, at[i]);
+      else
+        rows.memory.emplace_back(i - lane_rows, at[i]);
+    }
+    return rows;
+  }
+  static double price_of(const ShareCost& cost, const Priced& rows) {
     double sum = cost.price;
-    for (std::size_t l = 0; l < share_rows; ++l)
-      sum += at[l] * cost.front[l] + at[share_rows + l] * cost.back[l];
-    for (std::size_t m = 0; m < memory_rows_; ++m) sum += at[lane_rows + m] * cost.memory[m];
+    for (const auto& [row, price] : rows.front) sum += price * cost.front[row];
+    for (const auto& [row, price] : rows.back) sum += price * cost.back[row];
+    for (const auto& [row, price] : rows.memory) sum += price * cost.memory[row];
     return sum;
   }
   Answer cheapest() const {
-    const Row at = multipliers();
+    const Priced at = priced(multipliers());
     std::vector<std::uint8_t> chosen;
     chosen.reserve(program_.decisions.size());
     for (const ShareDecision& decision : program_.decisions) {
