@@ -64,8 +64,8 @@ struct PlannerSettings {
   double undivided = 0.01;
   // A phase's length is also counted in two pieces, one behind the other (offload/plan/step_cuts.h).
   bool cuts = true;
-  // Cuts of the front are looked for under these shares of the memory, from the least that a step needs to the
-  // most; at most 5.
+  // Cuts of the front are looked for under these shares of the memory, from the least that a step needs to
+  // the most; at most 5.
   std::vector<double> cut_shares{0.1, 0.3, 0.6};
   // Of a parameter in slices, shares of them on the device with which the program is solved, too.
   std::vector<double> slice_shares{0, 0.25, 0.5, 0.75, 1};
@@ -78,8 +78,8 @@ struct PlannerSettings {
   bool efficient_buckets = true;
   // Besides replays of any part of a unit, replays of all of a Transformer block or nothing.
   bool whole_blocks = true;
-  // Besides replays within units, replays within so many consecutive units as one, where at least this share of
-  // the activations' bytes crosses units.
+  // Besides replays within units, replays within so many consecutive units as one, where at least this share
+  // of the activations' bytes crosses units.
   std::vector<std::uint32_t> joined_units{3, 6};
   double crossing_share = 0.25;
   // How far the program's value may be from its own lower bound, as a share.

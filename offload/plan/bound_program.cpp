@@ -54,7 +54,7 @@ class ProgramBuilder : private BoundMoments {
     add_ops();
     add_parameters();
     add_activations();
-    merge();
+    program_.shares.decisions = with_alike_as_one(std::move(program_.shares.decisions));
     normalise();
     return std::move(program_);
   }
@@ -157,7 +157,9 @@ class ProgramBuilder : private BoundMoments {
       held.front[share_host] += parameter.host_update;
     }
     add_out(parameter.gradient_bytes, held.back);
-    cuts_.add_host_update(id, parameter.host_update, static_cast<double>(parameter.gradient_bytes) / machine().d2h.bytes_per_second, held);
+    cuts_.add_host_update(id, parameter.host_update,
+                          static_cast<double>(parameter.gradient_bytes) / machine().d2h.bytes_per_second,
+                          held);
     ShareCost streamed = held;
     if (parameter.in_back) add_in(parameter.bytes, streamed.back);
     // In one load it is there from its first use to its last.
@@ -356,26 +358,6 @@ class ProgramBuilder : private BoundMoments {
       if (overwritten || (!in_item_[group_of(id)] && graph_.tensor(id).bytes() >= bytes))
         add_rebuilding(producer, bytes, lanes);
     }
-  }
-
-  // Alike decisions are one.
-  void merge() {
-    auto key = [](const ShareDecision& decision) {
-      std::vector<double> parts;
-      for (const ShareCost& cost : decision.options) {
-        parts.insert(parts.end(), cost.front.begin(), cost.front.end());
-        parts.insert(parts.end(), cost.back.begin(), cost.back.end());
-        parts.insert(parts.end(), cost.memory.begin(), cost.memory.end());
-      }
-      return parts;
-    };
-    std::map<std::vector<double>, ShareDecision> merged;
-    for (ShareDecision& decision : program_.shares.decisions) {
-      auto [at, added] = merged.emplace(key(decision), decision);
-      if (!added) at->second.count += 1;
-    }
-    program_.shares.decisions.clear();
-    for (auto& [parts, decision] : merged) program_.shares.decisions.push_back(std::move(decision));
   }
 
   void normalise() {

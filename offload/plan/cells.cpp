@@ -104,18 +104,18 @@ double Cells::wanted_seconds(const std::optional<RankedPlan>& best) const {
 }
 
 void Cells::improve_by(Cell& cell, const Budget& budget, std::optional<RankedPlan>& best) {
+  // All plans of the smallest cell need it whole, and few of them have places: there all are tried.
+  const bool smallest = cell.device == devices_.front();
   Bytes most_serial = unlimited;  // those with more have no places
   std::size_t placed = 0;
   for (Candidate& candidate : cell.candidates) {
     if (candidate.of.host_bytes > budget.host || candidate.of.serial_bytes > most_serial) continue;
     if (candidate.of.seconds >= wanted_seconds(best)) continue;
-    if (best && placed++ == settings_.most_placed) return;
+    if (best && !smallest && placed++ == settings_.most_placed) return;
     if (!candidate.made) candidate.made = plan_of(candidate, cell.device, wanted_seconds(best));
     if (!candidate.made) continue;
     const std::optional<RankedPlan>& made = *candidate.made;
-    // All plans of the smallest cell need it whole, and some have places.
-    if (!made && best && cell.device != devices_.front())
-      most_serial = share_of(candidate.of.serial_bytes, settings_.next_serial);
+    if (!made && best && !smallest) most_serial = share_of(candidate.of.serial_bytes, settings_.next_serial);
     if (made && (!best || made->ranked_seconds < best->ranked_seconds)) best = made;
   }
 }
@@ -125,8 +125,7 @@ Bytes Cells::least_host_bytes(Bytes device) {
   for (auto i = static_cast<std::size_t>(above - devices_.begin()); i-- > 0;) {
     Cell& of = cell({i, hosts_.size()}, unlimited_seconds);
     for (Candidate& candidate : of.candidates) {  // fewest host bytes first
-      if (!candidate.made)
-        candidate.made = plan_of(candidate, of.device, unlimited_seconds);
+      if (!candidate.made) candidate.made = plan_of(candidate, of.device, unlimited_seconds);
       if (*candidate.made) return candidate.of.host_bytes;
     }
   }
@@ -159,11 +158,12 @@ std::optional<std::optional<RankedPlan>> Cells::plan_of(const Candidate& candida
     const Sketch sketch = sketcher.within(cap);
     if (share < caps.front() && estimated_seconds(*candidate.of.problem, sketch) >= most_seconds)
       return std::nullopt;
-    if (std::optional<Plan> plan = placed_within(*candidate.of.problem, sketch.draft, capacity, settings_, smallest)) {
+    if (std::optional<Plan> plan =
+            placed_within(*candidate.of.problem, sketch.draft, capacity, settings_, smallest)) {
       plan->policy = to_string(Policy::automatic);
       return ranked(std::move(*plan), *candidate.of.problem, settings_);
     }
-    if (cap <= sketcher.serial_bytes()) break;
+    if (!smallest && cap <= sketcher.serial_bytes()) break;
   }
   return std::optional<RankedPlan>{};
 }

@@ -43,9 +43,8 @@ DecisionClasses::DecisionClasses(const Problem& problem, const PlannerSettings& 
   for (const auto& [load, activation] :
        {std::pair(LoadChoice::each_op, recompute), std::pair(LoadChoice::each_unit, recompute),
         std::pair(LoadChoice::held, recompute), std::pair(LoadChoice::in_slices, recompute),
-        std::pair(LoadChoice::resident, recompute),
-        std::pair(LoadChoice::each_op, spill), std::pair(LoadChoice::each_op, offload),
-        std::pair(LoadChoice::each_op, keep)})
+        std::pair(LoadChoice::resident, recompute), std::pair(LoadChoice::each_op, spill),
+        std::pair(LoadChoice::each_op, offload), std::pair(LoadChoice::each_op, keep)})
     memory_.add(uniform(load, activation));
   memory_.add(remade());
   memory_.find_rows();
@@ -127,8 +126,7 @@ void DecisionClasses::find_fixed() {
   for (OpId op = 0; op < graph.ops.size(); ++op) {
     const Op& description = graph.op(op);
     const double seconds = op_seconds(description, *problem_.machine);
-    if (description.phase != Phase::update)
-      add_own(op, seconds);
+    if (description.phase != Phase::update) add_own(op, seconds);
     for (TensorId id : description.writes) {
       if (description.phase == Phase::forward) producer_[id] = op;
       if (description.phase != Phase::update || graph.kind_of(id) != TensorKind::parameter) continue;
@@ -202,8 +200,7 @@ void DecisionClasses::add_loads() {
     const LoadChoice highest = highest_load(problem_, id);
     if (highest == LoadChoice::each_op || memory_[0].of_bucket[id].empty()) continue;
     Class of;
-    of.members.push_back(
-        {false, id, memory_[0].draft.lifetimes[memory_[0].of_bucket[id].front()].first_use});
+    of.members.push_back({false, id, memory_[0].draft.lifetimes[memory_[0].of_bucket[id].front()].first_use});
     for (std::size_t level = 0; level <= static_cast<std::size_t>(highest); ++level) {
       if (!has_choice(id, static_cast<LoadChoice>(level))) continue;
       const bool resident = level == static_cast<std::size_t>(LoadChoice::resident);

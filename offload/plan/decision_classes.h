@@ -1,9 +1,9 @@
 // What is decided about a step: each parameter bucket and each activation item, and what each of its options
 // costs. Alike decisions are one class.
 //
-// An option costs time on the lanes of the step's front and back, and at their cuts (step_cuts.h); device memory
-// in the rows of StepMemory; and host memory in one more row. What it costs is read off the lifetimes of steps in
-// which every decision of its sort has it.
+// An option costs time on the lanes of the step's front and back, and at their cuts (step_cuts.h); device
+// memory in the rows of StepMemory; and host memory in one more row. What it costs is read off the lifetimes
+// of steps in which every decision of its sort has it.
 //
 // Where lanes slow each other, a transfer's cost on its own lane has its cost on the others beside it, as in
 // the lower bound (bound_program.h).
@@ -74,8 +74,8 @@ class DecisionClasses {
 
   const Problem& problem_;
   const PlannerSettings& settings_;
-  // Its steps: everything loaded for each op, each unit, held, in slices and resident; then spilled, offloaded and kept;
-  // and remade.
+  // Its steps: everything loaded for each op, each unit, held, in slices and resident; then spilled,
+  // offloaded and kept; and remade.
   StepMemory memory_;
   Bytes most_host_ = 0;
   StepCuts cuts_;

@@ -56,7 +56,8 @@ ResidencyProgram::Mixture ResidencyProgram::solve_for(const std::vector<double>&
                                                       const std::optional<Fixed>& fixed) const {
   problem_.go_on();
   const double second = seconds_weight / classes_.step_seconds();
-  const double byte = 1 / std::clamp(*std::max_element(room.begin(), room.end()), 1.0, classes_.total_bytes());
+  const double byte =
+      1 / std::clamp(*std::max_element(room.begin(), room.end()), 1.0, classes_.total_bytes());
   const auto scaled = [&](ShareCost cost) {
     cost.price = second * cost.price + host_weight * byte * cost.memory[classes_.base().size()];
     for (ShareTimes* lanes : {&cost.front, &cost.back})
@@ -154,8 +155,8 @@ bool ResidencyProgram::take_slices(const DecisionClasses::Class& of, const Decis
   if (option == of.levels.size()) return false;
   double& on_host = due[option];
   double& on_device = due[option + 1];
-  if (on_host < 1e-3 || *std::max_element(due.begin(), due.begin() + static_cast<std::ptrdiff_t>(option)) >
-                            on_host + on_device)
+  if (on_host < 1e-3 ||
+      *std::max_element(due.begin(), due.begin() + static_cast<std::ptrdiff_t>(option)) > on_host + on_device)
     return false;
   const auto slices = static_cast<double>(problem_.layout.slices[member.index].size());
   const double taken = std::floor(slices * std::clamp(on_device, 0.0, 1.0) + 1e-6);

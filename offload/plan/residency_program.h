@@ -1,8 +1,8 @@
 // Residency pass: what each parameter bucket and each activation does under given amounts of memory.
 //
-// A linear program (share_program.h) decides which share of each class of alike decisions (decision_classes.h)
-// has which choice, so that the busiest lane of the step's front and that of its back have least to do. The
-// program's answer is then rounded decision by decision, in the order of time.
+// A linear program (share_program.h) decides which share of each class of alike decisions
+// (decision_classes.h) has which choice, so that the busiest lane of the step's front and that of its back
+// have least to do. The program's answer is then rounded decision by decision, in the order of time.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +39,8 @@ class ResidencyProgram {
   // An item can not be divided as a mixture divides it. The choices between which the mixture divides the one
   // that loses most bytes by that, if those are a large part of `device`; else none.
   std::vector<Fixed> divided(const Mixture& mixture, Bytes device) const;
-  // Each parameter that is cut with some numbers of its slices on the device. The program sees too little of the
-  // order of things to say how many are best.
+  // Each parameter that is cut with some numbers of its slices on the device. The program sees too little of
+  // the order of things to say how many are best.
   std::vector<Fixed> sliced() const;
   // With as few host bytes as these device bytes allow.
   Mixture least_host(Bytes device) const;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -199,8 +200,9 @@ class Decomposition {
     return best < -epsilon && pivot(entering);
   }
 
-  // The row that limits the entering column; of those that limit it alike, within what rounding may have done to
-  // the levels, the one with the largest pivot (Harris, "Pivot Selection Methods of the Devex LP Code", 1973).
+  // The row that limits the entering column; of those that limit it alike, within what rounding may have done
+  // to the levels, the one with the largest pivot (Harris, "Pivot Selection Methods of the Devex LP Code",
+  // 1973).
   std::size_t leaving_row(const Row& change) const {
     double least = std::numeric_limits<double>::infinity();
     for (std::size_t i = 0; i < rows_; ++i)
@@ -343,6 +345,26 @@ void ShareCost::add(const ShareCost& other, double times) {
   }
   for (std::size_t m = 0; m < most_memory_rows; ++m) memory[m] += times * other.memory[m];
   price += times * other.price;
+}
+
+std::vector<ShareDecision> with_alike_as_one(std::vector<ShareDecision> decisions) {
+  const auto key = [](const ShareDecision& decision) {
+    std::vector<double> parts;
+    for (const ShareCost& cost : decision.options) {
+      parts.insert(parts.end(), cost.front.begin(), cost.front.end());
+      parts.insert(parts.end(), cost.back.begin(), cost.back.end());
+      parts.insert(parts.end(), cost.memory.begin(), cost.memory.end());
+    }
+    return parts;
+  };
+  std::map<std::vector<double>, ShareDecision> merged;
+  for (ShareDecision& decision : decisions) {
+    auto [at, added] = merged.emplace(key(decision), decision);
+    if (!added) at->second.count += decision.count;
+  }
+  decisions.clear();
+  for (auto& [parts, decision] : merged) decisions.push_back(std::move(decision));
+  return decisions;
 }
 
 ShareAnswer solve(const ShareProgram& program, double tolerance) {

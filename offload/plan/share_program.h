@@ -43,6 +43,9 @@ struct ShareDecision {
   double count = 1;
 };
 
+// Those that cost the same are one, so many times.
+std::vector<ShareDecision> with_alike_as_one(std::vector<ShareDecision> decisions);
+
 struct ShareProgram {
   ShareCost fixed;
   std::vector<ShareDecision> decisions;

@@ -19,8 +19,8 @@ struct StepCuts {
   // By tensor, of parameters: the first op that reads it, and the one that makes its final gradient.
   std::vector<OpId> first_read, gradient_op;
 
-  // One more cut of the front: where it is longest with so many seconds of the host's work by op. None if there
-  // are share_cuts.
+  // One more cut of the front: where it is longest with so many seconds of the host's work by op. None if
+  // there are share_cuts.
   void cut_front(const Problem& problem, const std::vector<double>& host);
 
   // Adds what comes behind the cuts of the front, and before those of the back.

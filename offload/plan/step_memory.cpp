@@ -101,7 +101,8 @@ void StepMemory::find_rows() {
       base_[moment_of_[stage]] = std::max(base_[moment_of_[stage]], undecided[stage]);
 }
 
-std::uint32_t StepMemory::add_lifetime(const DraftLifetime& lifetime, const Uniform& of, ShareCost& cost) const {
+std::uint32_t StepMemory::add_lifetime(const DraftLifetime& lifetime, const Uniform& of,
+                                       ShareCost& cost) const {
   const auto bytes = static_cast<double>(problem_.layout.buckets[lifetime.bucket].bytes);
   std::uint32_t stages = 0;
   for_live_stages(of, lifetime, [&](std::uint32_t stage) {

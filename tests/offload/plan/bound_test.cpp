@@ -49,8 +49,8 @@ TEST(Bound, StateThatCannotStayMustCrossAfterBackwardAndBeforeForwardEnds) {
   EXPECT_EQ(bound.bound_by, "d2h");
   // W1 comes in for backward, too, or is held from its first use to its last, beside W1's gradient while that
   // is made. A tenth of what stays away has time to come in twice, beside the gradients that leave, and what
-  // comes in during those two ops. In thousands of bytes: 12 r0 + 8 r1 + 4 (1 - 0.005 - a tenth of 2 - r0 - r1)
-  // and 12 r0 + 16 r1 have 7.992 of room.
+  // comes in during those two ops. In thousands of bytes: 12 r0 + 8 r1 + 4 (1 - 0.005 - a tenth of 2 - r0 -
+  // r1) and 12 r0 + 16 r1 have 7.992 of room.
   setting.machine.h2d.bytes_per_second = 10;
   bound = setting.bound(12000);
   const double both_stay = (4.812 + 7.992) / 24.4;
@@ -162,7 +162,8 @@ TEST(Bound, WhatHasNoRoomBesideAnOpDoesNotArriveDuringIt) {
   EXPECT_NEAR(setting.bound(4100).seconds, 8 + front + 4 + back, 0.15);
 }
 
-// Gradients alone leave, the first of them behind two ops. Beside what other backward ops write there is room.
+// Gradients alone leave, the first of them behind two ops. Beside what other backward ops write there is
+// room.
 TEST(Bound, WhatAnOpWritesOverDoesNotLeaveDuringIt) {
   Setting setting;
   setting.machine.d2h.bytes_per_second = 1000;

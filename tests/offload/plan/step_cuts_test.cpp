@@ -31,7 +31,8 @@ struct Setting {
 
 // The host's updates take as long as all of forward, and one of the middle as long as all others.
 Graph with_large_middle() {
-  Graph graph = chain_graph({.units = 8, .activation_elements = 64, .parameter_elements = 1 << 14, .op_flops = 1e8});
+  Graph graph =
+      chain_graph({.units = 8, .activation_elements = 64, .parameter_elements = 1 << 14, .op_flops = 1e8});
   for (Op& op : graph.ops)
     if (op.phase == Phase::update && op.writes.front() == find_tensor(graph, "W4")) op.cost.bytes *= 100;
   return graph;
@@ -68,7 +69,8 @@ TEST(StepCuts, TheLowerBoundCountsThem) {
   double behind = 0, backward = 0;
   for (OpId op = 0; op < setting.graph.ops.size(); ++op) {
     const Op& of = setting.graph.op(op);
-    if (of.phase == Phase::forward && op > find_op(setting.graph, "a4")) behind += op_seconds(of, setting.machine);
+    if (of.phase == Phase::forward && op > find_op(setting.graph, "a4"))
+      behind += op_seconds(of, setting.machine);
     if (of.phase == Phase::backward) backward += op_seconds(of, setting.machine);
   }
   const double least = setting.host_update("W4") + behind + backward;
