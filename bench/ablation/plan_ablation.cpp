@@ -43,7 +43,7 @@ const std::vector<Technique>& techniques() {
       {"no price of transfers and replays", [](S& s) { s.transfer_risk = s.replay_price = 0; }},
       {"no price of traffic and occupancy", [](S& s) { s.traffic_price = s.occupancy_price = 0; }},
       {"cells 5 % apart", [](S& s) { s.fine_step = s.coarse_step = 0.05; }},
-      {"the largest cell alone", [](S& s) { s.patience = 1; }},
+      {"patience of one cell", [](S& s) { s.patience = 1; }},
       {"no local search", [](S& s) { s.trials = 0; }},
       {"no search for places", [](S& s) { s.search = false; }},
   };
