@@ -49,12 +49,6 @@ class Arena {
     return with_residents(found.offsets);
   }
 
-  std::optional<std::vector<Bytes>> beam_under(Bytes height) const {
-    std::optional<std::vector<Bytes>> found;
-    for (const double coherence : coherences)
-      if (!found) found = beam_under(height, coherence, wide_beam);
-    return found;
-  }
   std::optional<std::vector<Bytes>> beam_under(Bytes height, double coherence, std::size_t width) const {
     problem_.go_on();
     const Bytes taken = resident_bytes_ + (small_items_.empty() ? 0 : peak_live_bytes(small_items_));
@@ -129,12 +123,11 @@ class Arena {
 }  // namespace
 
 std::optional<Plan> placed_within(const Problem& problem, const Draft& draft, Bytes capacity,
-                                  const PlannerSettings& settings, bool long_search) {
+                                  const PlannerSettings& settings) {
   const Arena arena(problem, draft);
   if (arena.live() > capacity) return std::nullopt;
   std::optional<std::vector<Bytes>> offsets = arena.greedy();
   if (arena.peak_of(*offsets) > capacity && settings.search) offsets = arena.search_under(capacity);
-  if (!offsets && long_search && arena.is_large()) offsets = arena.beam_under(capacity);
   if (!offsets || arena.peak_of(*offsets) > capacity) return std::nullopt;
   return complete_at(problem, draft, *offsets);
 }
@@ -147,7 +140,8 @@ Plan placed_low(const Problem& problem, const Draft& draft) {
   if (arena.peak_of(lowest) > live + 2 * unit) found = arena.search_under(live + 2 * unit);
   for (Bytes units = 0; !found && arena.is_large() && unit > 0 && live + unit * units < arena.peak_of(lowest);
        ++units)
-    found = arena.beam_under(live + unit * units);
+    for (const double coherence : coherences)
+      if (!found) found = arena.beam_under(live + unit * units, coherence, wide_beam);
   if (found && arena.peak_of(*found) < arena.peak_of(lowest)) lowest = std::move(*found);
   return complete_at(problem, draft, lowest);
 }

@@ -8,14 +8,12 @@
 namespace stowage {
 
 // The plan of this draft where its lifetimes find places within `capacity`: residents at the bottom, above
-// them what place() (placement.h) finds, or else a branch-and-bound search; `long_search`: or else, for many
-// lifetimes, a beam search in the order of time. Places decide which instructions wait for each other, so
-// they change the plan's time.
+// them what place() (placement.h) finds, or else a branch-and-bound search. Places decide which instructions
+// wait for each other, so they change the plan's time.
 std::optional<Plan> placed_within(const Problem& problem, const Draft& draft, Bytes capacity,
-                                  const PlannerSettings& settings, bool long_search = false);
+                                  const PlannerSettings& settings);
 
-// The plan of this draft with the lowest arena found, by the same search, then by a beam search in the order
-// of time (src/placement/time_beam.h), whatever its time. Depends on no rate.
+// The plan of this draft with the lowest arena found, whatever its time. Depends on no rate.
 Plan placed_low(const Problem& problem, const Draft& draft);
 
 }  // namespace stowage

@@ -158,8 +158,7 @@ std::optional<std::optional<RankedPlan>> Cells::plan_of(const Candidate& candida
     const Sketch sketch = sketcher.within(cap);
     if (share < caps.front() && estimated_seconds(*candidate.of.problem, sketch) >= most_seconds)
       return std::nullopt;
-    if (std::optional<Plan> plan =
-            placed_within(*candidate.of.problem, sketch.draft, capacity, settings_, smallest)) {
+    if (std::optional<Plan> plan = placed_within(*candidate.of.problem, sketch.draft, capacity, settings_)) {
       plan->policy = to_string(Policy::automatic);
       return ranked(std::move(*plan), *candidate.of.problem, settings_);
     }
