@@ -212,9 +212,9 @@ void add_state(LayoutBuilder& builder, BucketId parameters, const std::string& n
     for (std::size_t slice = 0; slice < uses[i].state.size(); ++slice)
       state[slice].insert(state[slice].end(), uses[i].state[slice].begin(), uses[i].state[slice].end());
   for (std::size_t slice = 0; slice < state.size(); ++slice) {
-    const std::string suffix = state.size() > 1 ? ".slice" + std::to_string(slice) : "";
-    builder.belongs(builder.together(name + ".adam" + suffix, BucketRole::optimizer_state, state[slice]),
-                    parameters);
+    std::string bucket = name + ".adam";
+    if (state.size() > 1) bucket.append(".slice").append(std::to_string(slice));
+    builder.belongs(builder.together(bucket, BucketRole::optimizer_state, state[slice]), parameters);
   }
 }
 
