@@ -56,7 +56,7 @@ struct Tensor {
   std::vector<std::int64_t> shape;  // row-major, outermost first; {} is a scalar
   TensorKind kind = TensorKind::activation;
   Initializer initializer;  // of a parameter; optimizer state starts at zero
-  // Of a slice: rows [first_row, first_row + shape[0]) of `whole`.
+  // If this is a slice, it is rows [first_row, first_row + shape[0]) of the tensor `whole`.
   TensorId whole = no_id;
   std::int64_t first_row = 0;
 

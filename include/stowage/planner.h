@@ -67,7 +67,8 @@ struct PlannerSettings {
   // Cuts of the front are looked for under these shares of the memory, from the least that a step needs to
   // the most; at most 5.
   std::vector<double> cut_shares{0.1, 0.3, 0.6};
-  // Of a parameter in slices, shares of them on the device with which the program is solved, too.
+  // For a parameter in slices, the program is also solved with each of these shares of its slices on the
+  // device.
   std::vector<double> slice_shares{0, 0.25, 0.5, 0.75, 1};
   // Values that are not used for a while leave the device wherever they are not, not between forward and
   // backward alone.

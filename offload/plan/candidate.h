@@ -12,7 +12,7 @@
 
 namespace stowage {
 
-// What is the same for all candidates. Graph and machine are not owned and must outlive it.
+// What all candidates have in common. It does not own graph and machine, which must outlive it.
 struct Problem {
   const Graph* graph = nullptr;
   const Machine* machine = nullptr;

@@ -37,7 +37,8 @@ std::vector<std::vector<BucketId>> with_dependents(const BucketLayout& layout) {
 DecisionClasses::DecisionClasses(const Problem& problem, const PlannerSettings& settings)
     : problem_(problem), settings_(settings), memory_(problem, settings) {
   using enum ActivationChoice;
-  cuts_ = find_cuts(problem, settings.cuts ? share_cuts - settings.cut_shares.size() : 0);
+  cuts_ =
+      find_cuts(problem, settings.cuts ? share_cuts - std::min(share_cuts, settings.cut_shares.size()) : 0);
   find_fixed();
   choose_remade();
   for (const auto& [load, activation] :

@@ -1,5 +1,5 @@
-// What is decided about a step: each parameter bucket and each activation item, and what each of its options
-// costs. Alike decisions are one class.
+// The decisions about a step: one for each parameter bucket, and one for each activation item. Each has some
+// options. Decisions whose options cost the same are one class.
 //
 // An option costs time on the lanes of the step's front and back, and at their cuts (step_cuts.h); device
 // memory in the rows of StepMemory; and host memory in one more row. What it costs is read off the lifetimes

@@ -10,8 +10,8 @@
 
 namespace stowage {
 
-// What an instruction takes where nothing slows it, in seconds: first `latency`, which occupies its lane and
-// cannot be slowed, then the rest of `seconds`, which other lanes can slow.
+// How long an instruction takes if nothing slows it, in seconds. It begins with `latency`, which occupies its
+// lane and cannot be slowed; other lanes can slow the rest.
 struct WorkTime {
   double latency = 0;
   double seconds = 0;

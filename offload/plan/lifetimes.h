@@ -43,7 +43,7 @@ struct DraftLifetime {
   bool resident = false;
   bool whole_step = false;  // there from the first position to the last, though not across steps
   bool copy = false;        // written by a replay and read by nobody
-  // Of a parameter or gradient that is cut: transfers move this slice and those behind it.
+  // If the parameter or gradient is cut, the first slice that transfers move. They move all behind it, too.
   std::uint32_t first_moved = 0;
   Position first = 0;  // with transfers (schedule pass)
   Position last = 0;
@@ -55,8 +55,8 @@ struct DraftLifetime {
 // the device stays.
 inline bool leaves(const DraftLifetime& lifetime) { return lifetime.last_use == lifetime.last_before_update; }
 
-// What each transfer of the lifetime moves, in the link's order. A parameter that is cut comes slice by
-// slice, each as soon as the host has updated it.
+// The bytes that each transfer of the lifetime moves, in the order in which the link moves them. A parameter
+// that is cut comes slice by slice, each as soon as the host has updated it.
 std::vector<ByteRange> transfers_of(const DraftLifetime& lifetime, const BucketLayout& layout);
 
 // By position: the lifetimes that its instruction touches, one for each bucket.
