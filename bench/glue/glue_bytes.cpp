@@ -27,12 +27,12 @@ class Groups {
     std::vector<OpId> producers(graph.tensors.size(), no_id);
     for (OpId id = 0; id < graph.ops.size(); ++id) {
       const Op& op = graph.op(id);
-      for (const TensorId read : op.reads) add_ancestor(id, producers[read]);
-      for (const TensorId written : op.writes) producers[written] = id;
+      for (const TensorId read : op.reads) add_ancestor(id, producers[graph.whole_of(read)]);
+      for (const TensorId written : op.writes) producers[graph.whole_of(written)] = id;
       group_of_.push_back(group_for(id));
       members_[group_of_[id]].push_back(id);
-      for (const TensorId read : op.reads) users_[read].insert(id);
-      for (const TensorId written : op.writes) users_[written].insert(id);
+      for (const TensorId read : op.reads) users_[graph.whole_of(read)].insert(id);
+      for (const TensorId written : op.writes) users_[graph.whole_of(written)].insert(id);
     }
   }
 
@@ -53,7 +53,7 @@ class Groups {
   std::vector<std::set<OpId>> ancestors_;
   std::vector<OpId> group_of_;  // the group's first op
   std::map<OpId, std::vector<OpId>> members_;
-  std::map<TensorId, std::set<OpId>> users_;
+  std::map<TensorId, std::set<OpId>> users_;  // of a whole also those of its slices
 
   void add_ancestor(OpId id, OpId producer) {
     if (producer == no_id || producer == id) return;
@@ -65,7 +65,7 @@ class Groups {
     if (!is_glue(graph_.op(id)) || graph_.op(id).phase == Phase::update) return id;
     std::set<OpId, std::greater<>> candidates;
     for (const TensorId read : graph_.op(id).reads) {
-      const auto users = users_.find(read);
+      const auto users = users_.find(graph_.whole_of(read));
       if (users == users_.end()) continue;
       for (const OpId user : users->second) candidates.insert(group_of_[user]);
     }
@@ -85,13 +85,21 @@ class Groups {
   }
 
   bool used_before(OpId id, TensorId tensor) const {
-    const std::set<OpId>& users = users_.at(tensor);
-    return std::any_of(users.begin(), users.lower_bound(id),
-                       [&](OpId user) { return group_of_[user] == group_of_[id]; });
+    const std::set<OpId>& users = users_.at(graph_.whole_of(tensor));
+    return std::any_of(users.begin(), users.lower_bound(id), [&](OpId user) {
+      return group_of_[user] == group_of_[id] &&
+             (touches(user, tensor) || touches(user, graph_.whole_of(tensor)));
+    });
+  }
+
+  bool touches(OpId id, TensorId tensor) const {
+    const Op& op = graph_.op(id);
+    return std::find(op.reads.begin(), op.reads.end(), tensor) != op.reads.end() ||
+           std::find(op.writes.begin(), op.writes.end(), tensor) != op.writes.end();
   }
 
   bool read_outside(OpId id, TensorId tensor) const {
-    const std::set<OpId>& users = users_.at(tensor);
+    const std::set<OpId>& users = users_.at(graph_.whole_of(tensor));
     return users.size() == 1 || std::any_of(users.begin(), users.end(), [&](OpId user) {
              return group_of_[user] != group_of_[id] || graph_.op(user).phase == Phase::update;
            });
