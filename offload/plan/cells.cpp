@@ -60,17 +60,42 @@ Cells::Cells(const std::vector<Problem>& problems, const Problem& for_bound, Byt
   bounds_.resize(devices_.size());
 }
 
+// The bound only rises as memory falls, so that one cell's speaks for all above it. Of those below, the one
+// in the middle is asked, too: it is likely to speak for the next.
+bool Cells::may_take_less(std::size_t index, double seconds) {
+  std::size_t too_small = 0;  // behind the last one known to be so
+  for (std::size_t i = 0; i < index; ++i) {
+    if (!bounds_[i]) continue;
+    if (*bounds_[i] < seconds) return true;
+    too_small = i + 1;
+  }
+  if (bound_seconds(index) >= seconds) return false;
+  bound_seconds((too_small + index) / 2);
+  return true;
+}
 double Cells::bound_seconds(std::size_t index) {
   if (!bounds_[index]) bounds_[index] = lower_bound(for_bound_, devices_[index]).seconds;
   return *bounds_[index];
 }
 
-double Cells::floor_seconds(Bytes device, Bytes host) {
+double Cells::floor_seconds(Key key) {
+  const auto [device, host] = key;
   double least = unlimited_seconds;
   for (const auto& variant : variants_) {
-    const ResidencyProgram::Mixture mixture = variant->program.solve(device, host);
+    std::map<std::size_t, Floor>& known = floors_[{variant.get(), device}];
+    // What uses no more than this host memory was the fastest with more of it, and still is.
+    const auto above = std::find_if(known.begin(), known.end(), [&](const auto& floor) {
+      return floor.first == host || (floor.first < host && floor.second.host_bytes <= hosts_[host]);
+    });
+    if (above != known.end()) {
+      least = std::min(least, above->second.seconds);
+      continue;
+    }
+    const ResidencyProgram::Mixture mixture = variant->program.solve(devices_[device], hosts_[host]);
     // Where no mixture fits, its time says nothing: the bytes that replays need are a part of every mixture.
-    least = std::min(least, mixture.fits ? mixture.seconds : 0);
+    const double seconds = mixture.fits ? mixture.seconds : 0;
+    known[host] = {seconds, mixture.fits ? mixture.host_bytes : 0};
+    least = std::min(least, seconds);
   }
   return least;
 }
@@ -81,11 +106,11 @@ void Cells::improve(const Budget& budget, std::optional<RankedPlan>& best) {
   for (auto i = static_cast<std::size_t>(above - devices_.begin()); i-- > 0;) {
     const double before = wanted_seconds(best);
     const bool is_long = work > settings_.most_work;
-    if (bound_seconds(i) >= before || (best && is_long && in_vain >= settings_.patience)) return;
+    if ((best && is_long && in_vain >= settings_.patience) || !may_take_less(i, before)) return;
     double floor = -1;  // of the host column before
     for (std::size_t h = 0; h < hosts_.size(); ++h) {
       if (hosts_[h] > budget.host) continue;
-      const double seconds = floor_seconds(devices_[i], hosts_[h]);
+      const double seconds = floor_seconds({i, h});
       if (seconds >= wanted_seconds(best) || (best && floor >= 0 && work > settings_.most_work)) break;
       if (floor >= 0 && seconds <= floor * (1 + settings_.program_tolerance)) continue;  // needs no more
       floor = seconds;

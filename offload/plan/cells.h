@@ -65,7 +65,9 @@ class Cells {
   // With all choices that may take less than that.
   Cell& cell(Key key, double most_seconds);
   // The least that each variant's program says of these amounts.
-  double floor_seconds(Bytes device, Bytes host);
+  double floor_seconds(Key key);
+  // Whether the bound allows for plans of that device memory that take less.
+  bool may_take_less(std::size_t index, double seconds);
   double bound_seconds(std::size_t index);
   std::optional<std::optional<RankedPlan>> plan_of(const Candidate& candidate, Bytes capacity,
                                                    double most_seconds) const;
@@ -77,6 +79,12 @@ class Cells {
   std::vector<Bytes> hosts_;    // falling
   std::vector<std::unique_ptr<CellVariant>> variants_;
   std::map<Key, Cell> cells_;
+  struct Floor {
+    double seconds = 0;
+    Bytes host_bytes = 0;  // that it takes
+  };
+  // By variant and index of device memory; then by index of host memory.
+  std::map<std::pair<const CellVariant*, std::size_t>, std::map<std::size_t, Floor>> floors_;
   std::vector<std::optional<double>> bounds_;  // by index of device memory
 };
 

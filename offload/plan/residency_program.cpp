@@ -28,15 +28,25 @@ std::size_t in_slices(const DecisionClasses::Class& of) {
 
 ResidencyProgram::ResidencyProgram(const Problem& problem, const PlannerSettings& settings)
     : problem_(problem), settings_(settings), classes_(problem, settings) {
+  make_table();
   if (!settings.cuts) return;
   const Bytes least = classes_.memory().serial_bytes(0);
   const Bytes most = least + classes_.memory().serial_bytes(static_cast<std::size_t>(LoadChoice::resident));
-  for (const double share : settings.cut_shares)
+  for (const double share : settings.cut_shares) {
     classes_.add_cut(solve(least + share_of(most - least, share), unlimited).shares);
+    make_table();
+  }
+}
+
+void ResidencyProgram::make_table() {
+  std::vector<ShareDecision> decisions;
+  for (const DecisionClasses::Class& each : classes_.all())
+    decisions.push_back({each.options, static_cast<double>(each.members.size())});
+  table_.emplace(classes_.fixed(), decisions, classes_.base().size() + 1);
 }
 
 ResidencyProgram::Mixture ResidencyProgram::solve(Bytes device, Bytes host,
-                                                  const std::optional<Fixed>& fixed) const {
+                                                  const std::optional<ShareHeld>& fixed) const {
   std::vector<double> room;
   for (const double base : classes_.base()) room.push_back(static_cast<double>(device) - base);
   room.push_back(host == unlimited ? static_cast<double>(most_host_bytes()) : static_cast<double>(host));
@@ -53,39 +63,22 @@ ResidencyProgram::Mixture ResidencyProgram::least_host(Bytes device) const {
 
 ResidencyProgram::Mixture ResidencyProgram::solve_for(const std::vector<double>& room, double seconds_weight,
                                                       double host_weight,
-                                                      const std::optional<Fixed>& fixed) const {
+                                                      const std::optional<ShareHeld>& fixed) const {
   problem_.go_on();
-  const double second = seconds_weight / classes_.step_seconds();
-  const double byte =
-      1 / std::clamp(*std::max_element(room.begin(), room.end()), 1.0, classes_.total_bytes());
-  const auto scaled = [&](ShareCost cost) {
-    cost.price = second * cost.price + host_weight * byte * cost.memory[classes_.base().size()];
-    for (ShareTimes* lanes : {&cost.front, &cost.back})
-      for (double& seconds : *lanes) seconds *= second;
-    for (double& bytes : cost.memory) bytes *= byte;
-    return cost;
-  };
-  ShareProgram program;
-  program.fixed = scaled(classes_.fixed());
-  for (std::size_t c = 0; c < classes_.all().size(); ++c) {
-    ShareDecision& decision = program.decisions.emplace_back();
-    decision.count = static_cast<double>(classes_.all()[c].members.size());
-    if (fixed && fixed->of == c) {
-      ShareCost& mixed = decision.options.emplace_back();
-      for (std::size_t o = 0; o < classes_.all()[c].options.size(); ++o)
-        mixed.add(scaled(classes_.all()[c].options[o]), fixed->shares[o]);
-      continue;
-    }
-    for (const ShareCost& option : classes_.all()[c].options) decision.options.push_back(scaled(option));
-  }
-  for (const double bytes : room) program.room.push_back(std::max(1e-3, bytes * byte));
-  ShareAnswer answer = stowage::solve(program, settings_.program_tolerance);
-  if (fixed) answer.shares[fixed->of] = fixed->shares;
-  return {answer.value / second, answer.fits, std::move(answer.shares)};
+  ShareTable::Question question;
+  question.second = seconds_weight / classes_.step_seconds();
+  question.byte = 1 / std::clamp(*std::max_element(room.begin(), room.end()), 1.0, classes_.total_bytes());
+  question.last_row_price = host_weight;
+  question.held = fixed;
+  question.tolerance = settings_.program_tolerance;
+  for (const double bytes : room) question.room.push_back(std::max(1e-3, bytes * question.byte));
+  ShareAnswer answer = table_->solve(question);
+  const double host = answer.memory.back() / question.byte;
+  return {answer.value / question.second, answer.fits, static_cast<Bytes>(host), std::move(answer.shares)};
 }
 
-std::vector<ResidencyProgram::Fixed> ResidencyProgram::divided(const Mixture& mixture, Bytes device) const {
-  std::vector<Fixed> choices;
+std::vector<ShareHeld> ResidencyProgram::divided(const Mixture& mixture, Bytes device) const {
+  std::vector<ShareHeld> choices;
   double most = settings_.undivided * static_cast<double>(device);
   for (std::size_t c = 0; c < classes_.all().size(); ++c) {
     if (classes_.all()[c].members.size() != 1) continue;
@@ -103,8 +96,8 @@ std::vector<ResidencyProgram::Fixed> ResidencyProgram::divided(const Mixture& mi
   return choices;
 }
 
-std::vector<ResidencyProgram::Fixed> ResidencyProgram::sliced() const {
-  std::vector<Fixed> choices;
+std::vector<ShareHeld> ResidencyProgram::sliced() const {
+  std::vector<ShareHeld> choices;
   for (std::size_t c = 0; c < classes_.all().size(); ++c) {
     const std::size_t options = classes_.all()[c].options.size(), option = in_slices(classes_.all()[c]);
     if (option == options || classes_.all()[c].members.size() != 1) continue;

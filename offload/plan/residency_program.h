@@ -25,23 +25,20 @@ class ResidencyProgram {
   ResidencyProgram(const Problem& problem, const PlannerSettings& settings);
 
   struct Mixture {
-    double seconds = 0;                       // of a step whose lanes overlap perfectly
-    bool fits = false;                        // in both rooms
+    double seconds = 0;  // of a step whose lanes overlap perfectly
+    bool fits = false;   // in both rooms
+    Bytes host_bytes = 0;
     std::vector<std::vector<double>> shares;  // by class and option
   };
-  // An item that must have this choice; or of a parameter in slices, so many on the device.
-  struct Fixed {
-    std::size_t of = 0;          // class
-    std::vector<double> shares;  // by option of the class
-  };
-  // With so many device bytes at each moment, and so many host bytes.
-  Mixture solve(Bytes device, Bytes host, const std::optional<Fixed>& fixed = {}) const;
+  // With so many device bytes at each moment, and so many host bytes. `fixed`: an item that must have these
+  // shares of its choices, a parameter in slices so many of them on the device.
+  Mixture solve(Bytes device, Bytes host, const std::optional<ShareHeld>& fixed = {}) const;
   // An item can not be divided as a mixture divides it. The choices between which the mixture divides the one
   // that loses most bytes by that, if those are a large part of `device`; else none.
-  std::vector<Fixed> divided(const Mixture& mixture, Bytes device) const;
+  std::vector<ShareHeld> divided(const Mixture& mixture, Bytes device) const;
   // Each parameter that is cut with some numbers of its slices on the device. The program sees too little of
   // the order of things to say how many are best.
-  std::vector<Fixed> sliced() const;
+  std::vector<ShareHeld> sliced() const;
   // With as few host bytes as these device bytes allow.
   Mixture least_host(Bytes device) const;
   Choices round(const Mixture& mixture) const;
@@ -51,14 +48,16 @@ class ResidencyProgram {
 
  private:
   Mixture solve_for(const std::vector<double>& room, double seconds_weight, double host_weight,
-                    const std::optional<Fixed>& fixed) const;
+                    const std::optional<ShareHeld>& fixed) const;
 
+  void make_table();  // of the classes as they are
   bool take_slices(const DecisionClasses::Class& of, const DecisionClasses::Member& member,
                    std::vector<double>& due, Choices& choices) const;
 
   const Problem& problem_;
   const PlannerSettings& settings_;
   DecisionClasses classes_;
+  std::optional<ShareTable> table_;
 };
 
 }  // namespace stowage

@@ -22,36 +22,51 @@ constexpr double level_tolerance = 1e-9;
 using Row = std::vector<double>;
 
 // One answer of all decisions: a column of the master.
-struct Answer {
+struct AnswerColumn {
   std::vector<std::uint8_t> chosen;  // by decision
   Row entries;
   double price = 0;
 };
 
-class Decomposition {
+}  // namespace
+
+// Seconds and bytes are the question's from here on.
+class ShareTable::Decomposition {
  public:
-  explicit Decomposition(const ShareProgram& program)
-      : program_(program), memory_rows_(program.room.size()), rows_(lane_rows + memory_rows_ + 1) {
+  Decomposition(const ShareTable& table, const ShareTable::Question& question)
+      : table_(table),
+        question_(question),
+        memory_rows_(table.memory_rows_),
+        rows_(lane_rows + memory_rows_ + 1),
+        fixed_(table.fixed_) {
+    if (question.held) {
+      const std::size_t first = table.first_[question.held->decision];
+      const double count = table.count_[question.held->decision];
+      for (std::size_t o = 0; o < question.held->shares.size(); ++o)
+        fixed_.add(table.options_[first + o], count * question.held->shares[o]);
+    }
+    // By option: with no memory to think of.
+    const std::vector<double> seconds = prices(Row(lane_rows, 1));
     // To lack all of a row's room must cost more than the slowest answer takes.
     penalty_ = 4;
-    for (const ShareDecision& decision : program.decisions) {
-      double most = 0;
-      for (const ShareCost& option : decision.options) most = std::max(most, seconds_of(option));
-      penalty_ += decision.count * most;
-    }
-    start();
+    for (std::size_t d = 0; d < table.count_.size(); ++d)
+      if (!is_held(d))
+        penalty_ += table.count_[d] * *std::max_element(seconds.begin() + at(table.first_[d]),
+                                                        seconds.begin() + at(table.first_[d + 1]));
+    start(seconds);
   }
 
-  ShareAnswer run(double tolerance) {
+  ShareAnswer run() {
     constexpr int most_pivots = 2000;
     ShareAnswer answer;
     for (int i = 0; i < most_pivots; ++i) {
       price_rows();
       if (enter_known()) continue;
-      Answer next = cheapest();
-      look_at(next, answer);
+      const Row worth = multipliers();
+      AnswerColumn next = column_of(cheapest(prices(worth)));
+      look_at(next, worth, answer);
       const double reduced = next.price - value_of(next.entries);
-      if (value() - answer.bound <= tolerance * std::abs(value()) || reduced >= -epsilon) break;
+      if (value() - answer.bound <= question_.tolerance * std::abs(value()) || reduced >= -epsilon) break;
       answers_.push_back(std::move(next));
       if (!pivot(first_answer() + answers_.size() - 1)) break;
     }
@@ -60,6 +75,10 @@ class Decomposition {
   }
 
  private:
+  static std::ptrdiff_t at(std::size_t index) { return static_cast<std::ptrdiff_t>(index); }
+  bool is_held(std::size_t decision) const { return question_.held && question_.held->decision == decision; }
+  double scale(std::size_t row) const { return row < lane_rows ? question_.second : question_.byte; }
+
   // Columns of the master, by number: the two phases' lengths, a slack for each row but the last, what each
   // row of memory lacks, and the answers.
   std::size_t first_slack() const { return phases; }
@@ -83,34 +102,51 @@ class Decomposition {
     return entries;
   }
 
-  static double seconds_of(const ShareCost& cost) {
-    double sum = cost.price;
-    for (std::size_t l = 0; l < share_rows; ++l) sum += cost.front[l] + cost.back[l];
-    return sum;
+  // By option: what it costs where a unit of each row costs so much; of rows past the end, nothing.
+  std::vector<double> prices(const Row& worth) const {
+    const std::vector<double>& price = table_.by_row_.back();
+    std::vector<double> sums(price.size());
+    const auto add = [&](const std::vector<double>& costs, double times) {
+      for (std::size_t o = 0; o < sums.size(); ++o) sums[o] += times * costs[o];
+    };
+    add(price, question_.second);
+    for (std::size_t row = 0; row + 1 < table_.by_row_.size(); ++row) {
+      const bool is_last = row + 2 == table_.by_row_.size();
+      double times = row < worth.size() ? worth[row] : 0;
+      if (is_last && memory_rows_ > 0) times += question_.last_row_price;
+      if (times != 0) add(table_.by_row_[row], times * scale(row));
+    }
+    return sums;
   }
-  Answer column_of(std::vector<std::uint8_t> chosen) const {
-    ShareCost sum = program_.fixed;
+  // Each decision's cheapest option.
+  std::vector<std::uint8_t> cheapest(const std::vector<double>& prices) const {
+    std::vector<std::uint8_t> chosen;
+    chosen.reserve(table_.count_.size());
+    for (std::size_t d = 0; d < table_.count_.size(); ++d) {
+      const auto first = prices.begin() + at(table_.first_[d]);
+      const auto last = prices.begin() + at(table_.first_[d + 1]);
+      chosen.push_back(static_cast<std::uint8_t>(std::min_element(first, last) - first));
+    }
+    return chosen;
+  }
+  AnswerColumn column_of(std::vector<std::uint8_t> chosen) const {
+    ShareCost sum = fixed_;
     for (std::size_t d = 0; d < chosen.size(); ++d)
-      sum.add(program_.decisions[d].options[chosen[d]], program_.decisions[d].count);
-    Answer answer{std::move(chosen), Row(rows_), sum.price};
+      if (!is_held(d)) sum.add(table_.options_[table_.first_[d] + chosen[d]], table_.count_[d]);
+    AnswerColumn answer{std::move(chosen), Row(rows_), question_.second * sum.price};
     std::copy(sum.front.begin(), sum.front.end(), answer.entries.begin());
     std::copy(sum.back.begin(), sum.back.end(), answer.entries.begin() + share_rows);
     std::copy_n(sum.memory.begin(), memory_rows_, answer.entries.begin() + lane_rows);
+    for (std::size_t row = 0; row + 1 < rows_; ++row) answer.entries[row] *= scale(row);
+    if (memory_rows_ > 0) answer.price += question_.last_row_price * answer.entries[rows_ - 2];
     answer.entries.back() = 1;
     return answer;
   }
 
   // From the answer that takes least time if memory does not count: its lanes are slack but for the busiest
   // of each phase, and memory that it lacks is lacking.
-  void start() {
-    std::vector<std::uint8_t> chosen;
-    for (const ShareDecision& decision : program_.decisions) {
-      const auto least = std::min_element(
-          decision.options.begin(), decision.options.end(),
-          [](const ShareCost& a, const ShareCost& b) { return seconds_of(a) < seconds_of(b); });
-      chosen.push_back(static_cast<std::uint8_t>(least - decision.options.begin()));
-    }
-    answers_.push_back(column_of(std::move(chosen)));
+  void start(const std::vector<double>& seconds) {
+    answers_.push_back(column_of(cheapest(seconds)));
     const Row& first = answers_.front().entries;
     basis_.resize(rows_);
     for (std::size_t row = 0; row + 1 < rows_; ++row) basis_[row] = first_slack() + row;
@@ -119,7 +155,7 @@ class Decomposition {
       basis_[static_cast<std::size_t>(std::max_element(begin, begin + share_rows) - first.begin())] = phase;
     }
     for (std::size_t m = 0; m < memory_rows_; ++m)
-      if (first[lane_rows + m] > program_.room[m]) basis_[lane_rows + m] = first_lack() + m;
+      if (first[lane_rows + m] > question_.room[m]) basis_[lane_rows + m] = first_lack() + m;
     basis_.back() = first_answer();
     invert();
   }
@@ -145,7 +181,7 @@ class Decomposition {
     levels_.assign(rows_, 0);
     for (std::size_t i = 0; i < rows_; ++i) {
       for (std::size_t m = 0; m < memory_rows_; ++m)
-        levels_[i] += inverse_[i][lane_rows + m] * program_.room[m];
+        levels_[i] += inverse_[i][lane_rows + m] * question_.room[m];
       levels_[i] += inverse_[i].back();
     }
   }
@@ -253,90 +289,52 @@ class Decomposition {
     }
     return at;
   }
-  // Of the rows that cost anything: most do not.
-  struct Priced {
-    std::vector<std::pair<std::size_t, double>> front, back, memory;  // row, and what a unit of it costs
-  };
-  Priced priced(const Row& at) const {
-    Priced rows;
-    for (std::size_t i = 0; i < at.size(); ++i) {
-      if (at[i] <= 0) continue;
-      if (i < share_rows)
-        rows.front.emplace_back(i, at[i]);
-      else if (i < lane_rows)
-        rows.back.emplace_back(i - share_rows, at[i]);
-      else
-        rows.memory.emplace_back(i - lane_rows, at[i]);
-    }
-    return rows;
-  }
-  static double price_of(const ShareCost& cost, const Priced& rows) {
-    double sum = cost.price;
-    for (const auto& [row, price] : rows.front) sum += price * cost.front[row];
-    for (const auto& [row, price] : rows.back) sum += price * cost.back[row];
-    for (const auto& [row, price] : rows.memory) sum += price * cost.memory[row];
-    return sum;
-  }
-  Answer cheapest() const {
-    const Priced at = priced(multipliers());
-    std::vector<std::uint8_t> chosen;
-    chosen.reserve(program_.decisions.size());
-    for (const ShareDecision& decision : program_.decisions) {
-      std::size_t least = 0;
-      double price = std::numeric_limits<double>::infinity();
-      for (std::size_t o = 0; o < decision.options.size(); ++o)
-        if (const double here = price_of(decision.options[o], at); here < price) {
-          price = here;
-          least = o;
-        }
-      chosen.push_back(static_cast<std::uint8_t>(least));
-    }
-    return column_of(std::move(chosen));
-  }
   // The bound that the cheapest answer gives.
-  void look_at(const Answer& cheapest, ShareAnswer& answer) const {
-    const Row at = multipliers();
+  void look_at(const AnswerColumn& cheapest, const Row& worth, ShareAnswer& answer) const {
     double sum = cheapest.price;
-    for (std::size_t row = 0; row < lane_rows; ++row) sum += at[row] * cheapest.entries[row];
+    for (std::size_t row = 0; row < lane_rows; ++row) sum += worth[row] * cheapest.entries[row];
     for (std::size_t m = 0; m < memory_rows_; ++m)
-      sum += at[lane_rows + m] * (cheapest.entries[lane_rows + m] - program_.room[m]);
+      sum += worth[lane_rows + m] * (cheapest.entries[lane_rows + m] - question_.room[m]);
     answer.bound = std::max(answer.bound, sum);
   }
 
   void report(ShareAnswer& answer) const {
     answer.value = value();
     answer.fits = true;
-    for (const ShareDecision& decision : program_.decisions)
-      answer.shares.emplace_back(decision.options.size(), 0.0);
+    for (std::size_t d = 0; d < table_.count_.size(); ++d)
+      answer.shares.emplace_back(table_.first_[d + 1] - table_.first_[d], 0.0);
+    answer.memory.assign(memory_rows_, 0);
     std::array<double, share_lanes> counted{};
     for (std::size_t i = 0; i < rows_; ++i) {
       const double level = std::max(0.0, levels_[i]);
       if (basis_[i] >= first_lack() && basis_[i] < first_answer() && level > 1e-7) answer.fits = false;
       if (basis_[i] < first_answer()) continue;
-      const Answer& of = answers_[basis_[i] - first_answer()];
+      const AnswerColumn& of = answers_[basis_[i] - first_answer()];
       for (std::size_t d = 0; d < of.chosen.size(); ++d) answer.shares[d][of.chosen[d]] += level;
+      for (std::size_t m = 0; m < memory_rows_; ++m) answer.memory[m] += level * of.entries[lane_rows + m];
       for (std::size_t row = 0; row < share_rows; ++row) {
         const bool is_lane = row < share_lanes;
         counted[is_lane ? row : share_host] -= level * worth_[row] * of.entries[row];
         counted[is_lane ? row : share_d2h] -= level * worth_[share_rows + row] * of.entries[share_rows + row];
       }
     }
+    if (question_.held) answer.shares[question_.held->decision] = question_.held->shares;
     answer.binding =
         static_cast<ShareLane>(std::max_element(counted.begin(), counted.end()) - counted.begin());
   }
 
-  const ShareProgram& program_;
+  const ShareTable& table_;
+  const ShareTable::Question& question_;
   std::size_t memory_rows_, rows_;
+  ShareCost fixed_;
   double penalty_ = 0;
-  std::vector<Answer> answers_;
+  std::vector<AnswerColumn> answers_;
   std::vector<std::size_t> basis_;  // by row: the column that is basic in it
   std::vector<Row> inverse_;        // of the basis
   Row levels_;                      // of the basic columns
   Row worth_;                       // what a unit of each row's right side is worth
   std::size_t pivots_ = 0;
 };
-
-}  // namespace
 
 void ShareCost::add(const ShareCost& other, double times) {
   for (std::size_t l = 0; l < share_rows; ++l) {
@@ -367,8 +365,30 @@ std::vector<ShareDecision> with_alike_as_one(std::vector<ShareDecision> decision
   return decisions;
 }
 
+ShareTable::ShareTable(const ShareCost& fixed, const std::vector<ShareDecision>& decisions,
+                       std::size_t memory_rows)
+    : fixed_(fixed), memory_rows_(memory_rows), by_row_(lane_rows + memory_rows + 1) {
+  for (const ShareDecision& decision : decisions) {
+    first_.push_back(options_.size());
+    count_.push_back(decision.count);
+    options_.insert(options_.end(), decision.options.begin(), decision.options.end());
+  }
+  first_.push_back(options_.size());
+  for (const ShareCost& option : options_) {
+    for (std::size_t row = 0; row < share_rows; ++row) {
+      by_row_[row].push_back(option.front[row]);
+      by_row_[share_rows + row].push_back(option.back[row]);
+    }
+    for (std::size_t m = 0; m < memory_rows; ++m) by_row_[lane_rows + m].push_back(option.memory[m]);
+    by_row_.back().push_back(option.price);
+  }
+}
+
+ShareAnswer ShareTable::solve(const Question& question) const { return Decomposition(*this, question).run(); }
+
 ShareAnswer solve(const ShareProgram& program, double tolerance) {
-  return Decomposition(program).run(tolerance);
+  return ShareTable(program.fixed, program.decisions, program.room.size())
+      .solve({.room = program.room, .tolerance = tolerance});
 }
 
 }  // namespace stowage

@@ -15,6 +15,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace stowage {
@@ -57,7 +58,39 @@ struct ShareAnswer {
   double value = 0;                         // of the mixture
   bool fits = false;                        // the mixture keeps to the room
   ShareLane binding = share_compute;        // the lane whose work the bound counts most of
+  std::vector<double> memory;               // of the mixture, by row
   std::vector<std::vector<double>> shares;  // by decision and option
+};
+
+// One decision whose shares are given.
+struct ShareHeld {
+  std::size_t decision = 0;
+  std::vector<double> shares;  // by option
+};
+
+// The same decisions for many questions.
+class ShareTable {
+ public:
+  ShareTable(const ShareCost& fixed, const std::vector<ShareDecision>& decisions, std::size_t memory_rows);
+
+  struct Question {
+    std::vector<double> room;     // by row of memory, in the question's unit
+    double second = 1, byte = 1;  // what one second and one byte of the costs are in the question's units
+    double last_row_price = 0;    // of each byte of the last row of memory
+    std::optional<ShareHeld> held{};
+    double tolerance = 1e-5;  // of the value: its bound may be so far below
+  };
+  ShareAnswer solve(const Question& question) const;
+
+ private:
+  class Decomposition;
+
+  ShareCost fixed_;
+  std::size_t memory_rows_;
+  std::vector<std::size_t> first_;  // by decision: its first option; and how many there are in all
+  std::vector<double> count_;       // by decision
+  std::vector<ShareCost> options_;
+  std::vector<std::vector<double>> by_row_;  // the options' costs once more; the last row is their price
 };
 
 // Until value and bound differ by no more than `tolerance` of the value.

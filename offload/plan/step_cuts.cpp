@@ -45,8 +45,12 @@ std::vector<OpId> longest(std::size_t ops, std::size_t most, Length&& of) {
   double share = 1;
   for (int i = 0; i < tries; ++i, share *= fall) {
     OpId at = 0;
+    double most = of(at, share);
     for (OpId op = 1; op < ops; ++op)
-      if (of(op, share) > of(at, share)) at = op;
+      if (const double length = of(op, share); length > most) {
+        most = length;
+        at = op;
+      }
     if (std::find(all.begin(), all.end(), at) == all.end()) all.push_back(at);
   }
   std::vector<OpId> chosen;
@@ -108,7 +112,7 @@ StepCuts find_cuts(const Problem& problem, std::size_t count) {
         for (TensorId parameter : of.writes)
           cuts.gradient_op[graph.whole_of(parameter)] = made_by[graph.whole_of(id)];
   }
-  if (problem.analysis.order != MicroBatchOrder::layer_major) return cuts;
+  if (count == 0 || problem.analysis.order != MicroBatchOrder::layer_major) return cuts;
   const Work work = work_of(problem, cuts);
   const std::vector<double> forward = sums(work.forward), backward = sums(work.backward),
                             updates = sums(work.updates), offloads = sums(work.offloads);

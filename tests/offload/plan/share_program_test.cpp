@@ -101,23 +101,39 @@ TEST(ShareProgram, AlikeRowsAndLittleRoomKeepSharesWhole) {
   }
 }
 
+struct Draws {
+  std::mt19937 random{24};
+  ShareCost option() {
+    std::uniform_real_distribution<double> draw(0, 1);
+    ShareCost of;
+    for (std::size_t l = 0; l < share_lanes; ++l) {
+      of.front[l] = draw(random);
+      of.back[l] = draw(random);
+    }
+    of.memory[0] = draw(random);
+    of.memory[1] = draw(random);
+    of.price = 0.1 * draw(random);
+    return of;
+  }
+  ShareProgram program() {
+    ShareProgram of;
+    of.fixed = option();
+    of.fixed.memory = {};
+    for (int d = 0; d < 4; ++d) {
+      of.decisions.push_back({{option(), option(), option()}, 1.0 + d % 3});
+      of.decisions.back().options.back().memory = {};
+    }
+    of.room = {1.1, 1.3};
+    return of;
+  }
+};
+
 // By all mixtures of a grid, for programs of two decisions.
 TEST(ShareProgram, NoMixtureIsBetterAndItsBoundIsItsValue) {
-  std::mt19937 random(20);
-  std::uniform_real_distribution<double> draw(0, 1);
+  Draws draws;
   for (int round = 0; round < 200; ++round) {
     ShareProgram program;
-    auto option = [&] {
-      ShareCost of;
-      for (std::size_t l = 0; l < share_lanes; ++l) {
-        of.front[l] = draw(random);
-        of.back[l] = draw(random);
-      }
-      of.memory[0] = draw(random);
-      of.memory[1] = draw(random);
-      of.price = 0.1 * draw(random);
-      return of;
-    };
+    const auto option = [&] { return draws.option(); };
     program.fixed = option();
     program.fixed.memory = {};
     for (int d = 0; d < 2; ++d) {
@@ -163,6 +179,58 @@ TEST(ShareProgram, NoMixtureIsBetterAndItsBoundIsItsValue) {
     EXPECT_NEAR(seconds(mixture), answer.value, 1e-6 * answer.value) << round;
     EXPECT_LE(mixture.memory[0], 0.6 + 1e-6) << round;
   }
+}
+
+TEST(ShareTable, AHeldDecisionIsAPartOfWhatIsFixed) {
+  Draws draws;
+  for (int round = 0; round < 50; ++round) {
+    const ShareProgram program = draws.program();
+    const std::vector<double> shares{0.25, 0.5, 0.25};
+    ShareProgram without = program;
+    for (std::size_t o = 0; o < shares.size(); ++o)
+      without.fixed.add(program.decisions[1].options[o], shares[o] * program.decisions[1].count);
+    without.decisions.erase(without.decisions.begin() + 1);
+
+    const ShareTable table(program.fixed, program.decisions, program.room.size());
+    const ShareAnswer answer = table.solve({.room = program.room, .held = ShareHeld{1, shares}});
+    const ShareAnswer expected = solve(without);
+    EXPECT_NEAR(answer.value, expected.value, 1e-9) << round;
+    EXPECT_EQ(answer.fits, expected.fits) << round;
+    EXPECT_EQ(answer.shares[1], shares) << round;
+  }
+}
+
+TEST(ShareTable, UnitsChangeNoMixture) {
+  Draws draws;
+  for (int round = 0; round < 50; ++round) {
+    const ShareProgram program = draws.program();
+    const ShareTable table(program.fixed, program.decisions, program.room.size());
+    const ShareAnswer answer = table.solve({.room = program.room});
+    const ShareAnswer scaled = table.solve({.room = {4 * 1.1, 4 * 1.3}, .second = 8, .byte = 4});
+    EXPECT_NEAR(scaled.value, 8 * answer.value, 1e-3) << round;
+    for (std::size_t m = 0; m < 2; ++m) EXPECT_NEAR(scaled.memory[m], 4 * answer.memory[m], 1e-2) << round;
+  }
+}
+
+TEST(ShareTable, TellsTheMemoryOfItsMixture) {
+  Draws draws;
+  for (int round = 0; round < 50; ++round) {
+    const ShareProgram program = draws.program();
+    const ShareAnswer answer = solve(program);
+    ShareCost mixture = program.fixed;
+    for (std::size_t d = 0; d < program.decisions.size(); ++d)
+      for (std::size_t o = 0; o < 3; ++o)
+        mixture.add(program.decisions[d].options[o], answer.shares[d][o] * program.decisions[d].count);
+    for (std::size_t m = 0; m < 2; ++m) EXPECT_NEAR(answer.memory[m], mixture.memory[m], 1e-6) << round;
+  }
+}
+
+TEST(ShareTable, APricedRowIsUsedLess) {
+  const ShareProgram program = loads(4, 4);
+  const ShareTable table(program.fixed, program.decisions, 1);
+  // A byte saves 4 s of the link, of which the first 6 stand out behind the arithmetic.
+  EXPECT_NEAR(table.solve({.room = {4}, .last_row_price = 1}).memory[0], 1.5, 1e-3);
+  EXPECT_NEAR(table.solve({.room = {4}, .last_row_price = 5}).memory[0], 0, 1e-3);
 }
 
 }  // namespace
