@@ -16,13 +16,11 @@
 #include <utility>
 
 #include "stowage/bytes.h"
+#include "stowage/lanes.h"
 
 namespace stowage {
 
 enum class MemoryKind : std::uint8_t { device, pinned };
-enum class LaneRole : std::uint8_t { compute, h2d, d2h, host };
-inline constexpr std::size_t lane_roles = 4;
-std::string_view to_string(LaneRole role);
 
 using LaneId = std::uint32_t;
 using EventId = std::uint32_t;

@@ -20,6 +20,7 @@
 
 #include "stowage/device.h"
 #include "stowage/graph.h"
+#include "stowage/lanes.h"
 #include "stowage/machine.h"
 
 namespace stowage {
@@ -49,7 +50,14 @@ enum class MicroBatchOrder : std::uint8_t {
 };
 std::string_view to_string(MicroBatchOrder order);
 
-// Tensors that share one contiguous range, on the device and (if `on_host`) in host memory.
+// A bucket's place in a memory without an arena, for the whole run.
+struct BucketPlace {
+  MemoryId memory = MemoryId::host;
+  bool pinned = false;  // page-locked, because transfers touch it
+  friend bool operator==(const BucketPlace&, const BucketPlace&) = default;
+};
+
+// Tensors that share one contiguous range, on the device and in each memory in which the bucket has a place.
 // Every tensor of the graph is in exactly one bucket, but for optimizer state that is cut into slices: those
 // are in one each. Tensors joined by an alias are in the same bucket at the same offset; slices of a
 // parameter or a gradient are in its bucket, where their rows are. An offset is a multiple of
@@ -63,10 +71,17 @@ struct Bucket {
   std::string name;
   TensorKind kind = TensorKind::activation;
   Residency residency = Residency::transient;
-  bool on_host = false;  // has a place in host memory for the whole run
-  bool pinned = false;   // … which is page-locked, because transfers touch it
+  std::vector<BucketPlace> places;  // at most one in each memory
   Bytes bytes = 0;
   std::vector<BucketTensor> tensors;
+
+  bool on_host() const { return place_in(MemoryId::host) != nullptr; }
+  bool pinned() const { return on_host() && place_in(MemoryId::host)->pinned; }
+  const BucketPlace* place_in(MemoryId memory) const {
+    for (const BucketPlace& place : places)
+      if (place.memory == memory) return &place;
+    return nullptr;
+  }
   friend bool operator==(const Bucket&, const Bucket&) = default;
 };
 
@@ -82,13 +97,36 @@ struct Lifetime {
 };
 
 enum class InstructionKind : std::uint8_t {
-  launch,     // an op, compute lane
+  launch,     // an op of forward or backward, compute lane
   recompute,  // a forward op once more, compute lane
   prefetch,   // host bucket -> its lifetime, h2d lane
   offload,    // lifetime -> its host bucket, d2h lane
-  host_step,  // an update op on host memory, host lane
+  gate,       // the clip op, host lane: every gradient has landed, and the norm is known
+  commit,     // an update op, behind the gate: on the host lane in host memory, else a launch
 };
 std::string_view to_string(InstructionKind kind);
+constexpr bool is_transfer(InstructionKind kind) {
+  return kind == InstructionKind::prefetch || kind == InstructionKind::offload;
+}
+// Whether instructions of that kind may be on the lane.
+constexpr bool runs_on(InstructionKind kind, LaneRole lane) {
+  if (index_of(lane) >= lane_roles) return false;
+  const LaneRow& row = row_of(lane);
+  switch (kind) {
+    case InstructionKind::launch:
+    case InstructionKind::recompute:
+      return row.computes_on(MemoryId::device);
+    case InstructionKind::prefetch:
+      return row.from == MemoryId::host && row.to == MemoryId::device;
+    case InstructionKind::offload:
+      return row.from == MemoryId::device && row.to == MemoryId::host;
+    case InstructionKind::gate:
+      return row.computes_on(MemoryId::host);
+    case InstructionKind::commit:
+      return !row.moves();
+  }
+  return false;
+}
 
 // `steps_back` 0: the same step; 1: the step before (nothing to wait for in the first step).
 struct Wait {
@@ -108,9 +146,9 @@ struct ByteRange {
 struct Instruction {
   InstructionKind kind = InstructionKind::launch;
   LaneRole lane = LaneRole::compute;
-  OpId op = no_id;              // launch, recompute, host_step
+  OpId op = no_id;              // all but transfers
   LifetimeId lifetime = no_id;  // prefetch, offload
-  // launch, recompute: the lifetimes that hold its operands, one per bucket touched.
+  // On the compute lane: the lifetimes that hold its operands, one per bucket touched.
   std::vector<LifetimeId> uses{};
   // Only waits that lane order and other waits do not imply already.
   std::vector<Wait> waits{};
@@ -119,20 +157,23 @@ struct Instruction {
   ByteRange part{};
   friend bool operator==(const Instruction&, const Instruction&) = default;
 };
+inline bool runs_on_device(const Instruction& instruction) { return instruction.lane == LaneRole::compute; }
+inline bool runs_on_host(const Instruction& instruction) { return instruction.lane == LaneRole::host; }
 
 // The order of `instructions` is one in which they may all be enqueued: each lane runs its own in
-// this order, and waits of the same step point backwards. The step's *gate* is the "clip" op: it
-// waits (through its lane or its waits) for every gradient. The engine waits for the gate before it
-// enqueues what stands behind it (the commit phase: host steps, update launches and the transfer
+// this order, and waits of the same step point backwards. The step's *gate* waits
+// (through its lane or its waits) for every gradient. The engine waits for the gate before it
+// enqueues what stands behind it (the commit phase: commits, on both sides, and the transfer
 // of the clip scale), and nothing of a step is enqueued before the gate of the step before has passed;
-// so the gate happens before everything behind it and before the whole next step.
+// so the gate happens before everything behind it and before the whole next step. A commit changes what
+// outlives the step, so no plan may have one that can begin before the gate has passed.
 struct Plan {
   std::string policy;  // "auto", "none", … (to_string of Policy)
   MicroBatchOrder order = MicroBatchOrder::layer_major;
   std::vector<Bucket> buckets;
   std::vector<Lifetime> lifetimes;
   std::vector<Instruction> instructions;
-  InstructionId gate = no_id;
+  InstructionId gate = no_id;   // the one instruction of that kind
   Bytes alignment = 256;        // of lifetime offsets; no less for a plan that an engine runs
   Bytes device_peak_bytes = 0;  // size of the arena: max over lifetimes of offset + bucket bytes
   Bytes live_peak_bytes = 0;    // largest sum of live bytes: no placement could be smaller
@@ -173,8 +214,8 @@ struct Timeline {
   double stall_seconds = 0;            // compute lane idle within the period
 };
 
-// Versioned JSON, loss-free; version 2 where a transfer moves a part of a bucket, else 1. Refuses a hostile
-// text with InvalidInput.
+// Versioned JSON, loss-free: version 3 is written, and older ones are read. Refuses a hostile text with
+// InvalidInput.
 std::string to_json(const Plan& plan);
 Plan plan_from_json(std::string_view text);
 

@@ -17,8 +17,7 @@ class Binder {
       : input_(input), instruction_(instruction) {}
 
   BoundInstruction bind() {
-    const bool transfer =
-        instruction_.kind == InstructionKind::prefetch || instruction_.kind == InstructionKind::offload;
+    const bool transfer = is_transfer(instruction_.kind);
     transfer ? bind_transfer() : bind_op();
     return std::move(bound_);
   }
@@ -37,7 +36,7 @@ class Binder {
 
   void bind_op() {
     const Op& op = input_.graph.op(instruction_.op);
-    const bool on_host = instruction_.kind == InstructionKind::host_step;
+    const bool on_host = runs_on_host(instruction_);
     bound_.label = op.name;
     bound_.name = instruction_.kind == InstructionKind::recompute ? "recompute " + op.name : op.name;
     bound_.seconds = on_host ? host_seconds(op, input_.machine) : op_seconds(op, input_.machine);
@@ -52,13 +51,13 @@ class Binder {
   Operand operand(TensorId id, AccessMode mode) {
     const Tensor& tensor = input_.graph.tensor(id);
     const TensorPlace place = input_.places[id];
-    const bool on_host = instruction_.kind == InstructionKind::host_step;
+    const bool on_host = runs_on_host(instruction_);
     std::byte* base = on_host ? input_.host[place.bucket] : device_base(place.bucket);
     if (base == nullptr)
       throw InvalidInput(fmt::format("the plan gives op '{}' no place for '{}' on the {}: plan again",
                                      bound_.label, tensor.name, on_host ? "host" : "device"));
     std::byte* data = base + place.offset;
-    if (!on_host || input_.plan.buckets[place.bucket].pinned)
+    if (!on_host || input_.plan.buckets[place.bucket].pinned())
       bound_.accesses.push_back({data, tensor.bytes(), mode});
     bound_.bytes += tensor.bytes();
     return {data, &tensor};

@@ -17,25 +17,6 @@ void require(bool condition, fmt::format_string<Arguments...> format, Arguments&
       "; make the plan from this graph again");
 }
 
-bool is_op(InstructionKind kind) {
-  return kind != InstructionKind::prefetch && kind != InstructionKind::offload;
-}
-
-LaneRole lane_of(InstructionKind kind) {
-  switch (kind) {
-    case InstructionKind::prefetch:
-      return LaneRole::h2d;
-    case InstructionKind::offload:
-      return LaneRole::d2h;
-    case InstructionKind::host_step:
-      return LaneRole::host;
-    case InstructionKind::launch:
-    case InstructionKind::recompute:
-      break;
-  }
-  return LaneRole::compute;
-}
-
 void check_buckets(const Graph& graph, const Plan& plan) {
   std::vector<bool> placed(graph.tensors.size(), false);
   for (const Bucket& bucket : plan.buckets) {
@@ -80,9 +61,9 @@ void check_lifetimes(const Plan& plan) {
 
 void check_instruction(const Graph& graph, const Plan& plan, InstructionId id) {
   const Instruction& instruction = plan.instructions[id];
-  require(instruction.lane == lane_of(instruction.kind), "instruction {} of kind {} is on the {} lane", id,
+  require(runs_on(instruction.kind, instruction.lane), "instruction {} of kind {} is on the {} lane", id,
           to_string(instruction.kind), to_string(instruction.lane));
-  if (is_op(instruction.kind)) {
+  if (!is_transfer(instruction.kind)) {
     require(instruction.op < graph.ops.size(), "instruction {} runs unknown op {}", id, instruction.op);
     for (LifetimeId use : instruction.uses)
       require(use < plan.lifetimes.size(), "op '{}' uses unknown lifetime {}", graph.op(instruction.op).name,
@@ -91,7 +72,7 @@ void check_instruction(const Graph& graph, const Plan& plan, InstructionId id) {
     require(instruction.lifetime < plan.lifetimes.size(), "instruction {} moves unknown lifetime {}", id,
             instruction.lifetime);
     const Bucket& bucket = plan.buckets[plan.lifetimes[instruction.lifetime].bucket];
-    require(bucket.on_host && bucket.pinned, "bucket '{}' is moved but has no page-locked host memory",
+    require(bucket.on_host() && bucket.pinned(), "bucket '{}' is moved but has no page-locked host memory",
             bucket.name);
     require(instruction.part.begin <= instruction.part.end && instruction.part.end <= bucket.bytes,
             "instruction {} moves bytes that bucket '{}' has not", id, bucket.name);
@@ -106,13 +87,17 @@ void check_instruction(const Graph& graph, const Plan& plan, InstructionId id) {
 void check_gate(const Graph& graph, const Plan& plan) {
   require(plan.gate < plan.instructions.size(), "it has no gate");
   const Instruction& gate = plan.instructions[plan.gate];
-  require(gate.kind == InstructionKind::host_step, "its gate is not on the host lane");
+  require(gate.kind == InstructionKind::gate, "its gate is of kind {}", to_string(gate.kind));
   const auto& writes = graph.op(gate.op).writes;
   require(std::find(writes.begin(), writes.end(), graph.clip) != writes.end(),
           "its gate is not the op that writes the gradient norm");
-  for (InstructionId id = plan.gate + 1; id < plan.instructions.size(); ++id) {
+  for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
     const InstructionKind kind = plan.instructions[id].kind;
-    require(kind != InstructionKind::offload && kind != InstructionKind::recompute,
+    const bool behind = id > plan.gate;
+    require(kind != InstructionKind::gate || id == plan.gate, "instruction {} is a second gate", id);
+    require(kind != InstructionKind::commit || behind, "instruction {}, before the gate, is of kind commit",
+            id);
+    require(!behind || kind == InstructionKind::commit || kind == InstructionKind::prefetch,
             "instruction {}, behind the gate, is of kind {}", id, to_string(kind));
   }
 }
@@ -124,13 +109,13 @@ void check_reports(const Graph& graph, const Plan& plan) {
                          [id](const BucketTensor& member) { return member.tensor == id; });
     });
   };
-  require(graph.loss < graph.tensors.size() && bucket_with(graph.loss).on_host,
+  require(graph.loss < graph.tensors.size() && bucket_with(graph.loss).on_host(),
           "the loss has no place on the host");
-  require(graph.clip < graph.tensors.size() && bucket_with(graph.clip).on_host,
+  require(graph.clip < graph.tensors.size() && bucket_with(graph.clip).on_host(),
           "the gradient norm has no place on the host");
   for (const Op& op : graph.ops)
     for (TensorId id : op.reads)
-      require(graph.tensor(id).kind != TensorKind::input || bucket_with(id).on_host,
+      require(graph.tensor(id).kind != TensorKind::input || bucket_with(id).on_host(),
               "input '{}' has no place on the host", graph.tensor(id).name);
 }
 

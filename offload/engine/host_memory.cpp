@@ -10,9 +10,9 @@ namespace stowage {
 HostMemory::HostMemory(Device& device, const Plan& plan) : pool_(device) {
   for (const Bucket& bucket : plan.buckets) {
     std::byte* data = nullptr;
-    if (bucket.on_host) data = bucket.pinned ? add_pinned(bucket.bytes) : add_pageable(bucket);
+    if (bucket.on_host()) data = bucket.pinned() ? add_pinned(bucket.bytes) : add_pageable(bucket);
     buckets_.push_back(data);
-    if (bucket.pinned && bucket.kind == TensorKind::input && bucket.bytes > spare_.size())
+    if (bucket.pinned() && bucket.kind == TensorKind::input && bucket.bytes > spare_.size())
       spare_ = {data, bucket.bytes};
   }
 }

@@ -1,5 +1,7 @@
 #include "offload/engine/lanes.h"
 
+#include <utility>
+
 namespace stowage {
 namespace {
 
@@ -7,12 +9,15 @@ namespace {
 // one for a call that fails by itself.
 constexpr int attempts = 4;
 
+template <std::size_t... row>
+std::array<Lane, lane_roles> make_lanes(Device& device, std::index_sequence<row...>) {
+  return {Lane(device, static_cast<LaneRole>(row))...};
+}
+
 }  // namespace
 
 Lanes::Lanes(Device& device)
-    : device_(device),
-      lanes_{Lane(device, LaneRole::compute), Lane(device, LaneRole::h2d), Lane(device, LaneRole::d2h),
-             Lane(device, LaneRole::host)} {}
+    : device_(device), lanes_(make_lanes(device, std::make_index_sequence<lane_roles>())) {}
 
 void Lanes::synchronise() {
   for (const Lane& lane : lanes_) device_.synchronise_lane(lane.id());

@@ -1,4 +1,4 @@
-// The four lanes of a device that a plan runs on.
+// The lanes of a device that a plan runs on: those of lane_table.
 #pragma once
 
 #include <array>

@@ -42,7 +42,7 @@ void NonFiniteSearch::follow(InstructionId id) {
 
 std::optional<NonFiniteElement> NonFiniteSearch::look(const Instruction& instruction, const Operand& value) {
   const Tensor& tensor = *value.tensor;
-  if (instruction.kind == InstructionKind::host_step)
+  if (runs_on_host(instruction))
     return first_non_finite(tensor.type, {static_cast<const std::byte*>(value.data), tensor.bytes()});
   std::optional<NonFiniteElement> found;
   std::uint64_t before = 0;

@@ -46,7 +46,8 @@ State::Home State::home_of(TensorId piece, const TensorPlace& place, const HostM
 bool State::updated_on_device(TensorId tensor) const {
   return std::any_of(plan_.instructions.begin(), plan_.instructions.end(),
                      [&](const Instruction& instruction) {
-                       if (instruction.kind != InstructionKind::launch) return false;
+                       if (instruction.kind != InstructionKind::commit || runs_on_host(instruction))
+                         return false;
                        const auto& writes = graph_.op(instruction.op).writes;
                        return std::find(writes.begin(), writes.end(), tensor) != writes.end();
                      });

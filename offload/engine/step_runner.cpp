@@ -43,7 +43,8 @@ void StepRunner::enqueue_work(InstructionId id, Parity parity) {
       break;
     case InstructionKind::launch:
     case InstructionKind::recompute:
-    case InstructionKind::host_step:
+    case InstructionKind::gate:
+    case InstructionKind::commit:
       device_.launch(lane, {bound.name, &Work::run, &bound.work[parity], bound.accesses, bound.seconds});
       break;
   }

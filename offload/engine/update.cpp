@@ -28,8 +28,8 @@ void Update::complete_one(InstructionId id, Parity parity) {
   } else if (work.done) {
     return;
   }
-  if (instruction.kind == InstructionKind::host_step) return Work::run(&work);
-  if (instruction.kind == InstructionKind::launch) reclaim_operands(bound_[id]);
+  if (runs_on_host(instruction)) return Work::run(&work);
+  if (instruction.kind == InstructionKind::commit) reclaim_operands(bound_[id]);
   runner_.enqueue_work(id, parity);
   device_.synchronise_lane(lanes_[instruction.lane]);
 }

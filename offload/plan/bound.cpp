@@ -1,23 +1,15 @@
 #include "offload/plan/bound.h"
 
-#include <array>
-
 #include "offload/plan/bound_program.h"
 #include "offload/plan/lane_speeds.h"
 
 namespace stowage {
-namespace {
-
-constexpr std::array<const char*, share_lanes> names{"compute", "h2d", "d2h", "host"};
-
-}  // namespace
-
 StepBound lower_bound(const Problem& problem, Bytes device_budget) {
   auto of = [&](BoundLinks links) -> StepBound {
     problem.go_on();
     const BoundProgram program = make_bound_program(problem, device_budget, links);
     const ShareAnswer answer = solve(program.shares);
-    return {answer.bound * program.seconds, names[answer.binding]};
+    return {answer.bound * program.seconds, std::string(to_string(answer.binding))};
   };
   StepBound apart = of(BoundLinks::apart);
   if (!LaneSpeeds(*problem.machine).shared()) return apart;

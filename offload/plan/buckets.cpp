@@ -113,7 +113,7 @@ class LayoutBuilder {
   }
 
   BucketId open(std::string name, TensorKind kind, BucketRole role) {
-    layout_.buckets.push_back({std::move(name), kind, Residency::transient, false, false, 0, {}});
+    layout_.buckets.push_back({std::move(name), kind, Residency::transient, {}, 0, {}});
     layout_.roles.push_back(role);
     layout_.parameters_of.push_back(no_id);
     layout_.slices.emplace_back();

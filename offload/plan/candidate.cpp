@@ -68,15 +68,14 @@ void decide_residency(const Problem& problem, const Draft& draft, Plan& plan) {
     Bucket& bucket = plan.buckets[id];
     BucketRole role = problem.layout.roles[id];
     bucket.residency = residency_of(role, uses[id]);
-    bucket.pinned = is_pinned(role, uses[id]);
-    bucket.on_host = is_on_host(role, uses[id]);
+    if (is_on_host(role, uses[id])) bucket.places = {{MemoryId::host, is_pinned(role, uses[id])}};
   }
 }
 
 void account(const Problem& problem, Plan& plan) {
   for (const Bucket& bucket : plan.buckets) {
-    if (bucket.on_host) plan.host_bytes += bucket.bytes;
-    if (bucket.pinned) plan.pinned_bytes += bucket.bytes;
+    if (bucket.on_host()) plan.host_bytes += bucket.bytes;
+    if (bucket.pinned()) plan.pinned_bytes += bucket.bytes;
   }
   for (const Instruction& instruction : plan.instructions) {
     if (instruction.lifetime == no_id) continue;

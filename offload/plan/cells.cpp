@@ -38,8 +38,7 @@ std::vector<Bytes> host_grid(Bytes most, const PlannerSettings& settings) {
 RankedPlan ranked(Plan plan, const Problem& problem, const PlannerSettings& settings) {
   double risk = 0;
   for (const Instruction& instruction : plan.instructions) {
-    if (instruction.kind == InstructionKind::prefetch || instruction.kind == InstructionKind::offload)
-      risk += settings.transfer_risk * problem.machine->h2d.latency_seconds;
+    if (is_transfer(instruction.kind)) risk += settings.transfer_risk * problem.machine->h2d.latency_seconds;
     if (instruction.kind == InstructionKind::recompute)
       risk += settings.replay_price * op_seconds(problem.graph->op(instruction.op), *problem.machine);
   }

@@ -93,7 +93,9 @@ class Assembler {
       const auto [op, recompute] = draft_.sequence[p];
       slots_.push_back({.position = static_cast<Position>(p),
                         .place = Place::compute,
-                        .kind = recompute ? InstructionKind::recompute : InstructionKind::launch,
+                        .kind = recompute                              ? InstructionKind::recompute
+                                : graph_.op(op).phase == Phase::update ? InstructionKind::commit
+                                                                       : InstructionKind::launch,
                         .op = op});
     }
   }
@@ -135,7 +137,7 @@ class Assembler {
       slots_.push_back({.position = draft_.backward_end - 1,
                         .place = gate ? Place::gate : Place::host,
                         .order = {turn, 0},
-                        .kind = InstructionKind::host_step,
+                        .kind = gate ? InstructionKind::gate : InstructionKind::commit,
                         .lane = LaneRole::host,
                         .op = op});
     }
@@ -297,7 +299,7 @@ class Assembler {
     std::vector<std::vector<InstructionId>> last_steps(layout_.buckets.size());  // by slice
     for (InstructionId id = 0; id < plan_.instructions.size(); ++id) {
       const Instruction& instruction = plan_.instructions[id];
-      if (instruction.kind != InstructionKind::host_step) continue;
+      if (!runs_on_host(instruction)) continue;
       for (TensorId tensor : graph_.op(instruction.op).reads) {
         std::vector<InstructionId>& of = last_steps[layout_.bucket_of[tensor]];
         of.resize(std::max<std::size_t>(of.size(), layout_.slice_number[tensor] + 1), no_id);
@@ -328,7 +330,7 @@ class Assembler {
       const Instruction& instruction = plan_.instructions[id];
       InstructionId& lane_first = first[static_cast<std::size_t>(instruction.lane)];
       if (lane_first == no_id) lane_first = id;
-      if (instruction.kind == InstructionKind::host_step && id != plan_.gate) last_update = id;
+      if (runs_on_host(instruction) && instruction.kind == InstructionKind::commit) last_update = id;
       if (instruction.kind == InstructionKind::prefetch && draft_.lifetimes[instruction.lifetime].whole_step)
         last_load = id;
     }
@@ -345,8 +347,7 @@ class Assembler {
     InstructionId op = no_id;
     std::vector<InstructionId> transfers;  // since that op
     for (InstructionId id = 0; id < plan_.gate; ++id) {
-      const InstructionKind kind = plan_.instructions[id].kind;
-      if (kind == InstructionKind::prefetch || kind == InstructionKind::offload) {
+      if (is_transfer(plan_.instructions[id].kind)) {
         want(id, op);
         transfers.push_back(id);
       } else if (plan_.instructions[id].lane == LaneRole::compute) {

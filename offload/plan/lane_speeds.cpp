@@ -6,8 +6,10 @@
 namespace stowage {
 namespace {
 
-// Who takes of host memory: both copies and the host step.
+// Who takes of host memory.
 constexpr std::array takers{LaneRole::h2d, LaneRole::d2h, LaneRole::host};
+static_assert(std::all_of(takers.begin(), takers.end(),
+                          [](LaneRole lane) { return row_of(lane).touches(MemoryId::host); }));
 using TakerRates = std::array<double, takers.size()>;
 
 // The level up to which each taker gets what it wants: wants above it get the level (water-filling).

@@ -16,20 +16,29 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::string_view format_name = "stowage.plan";
-// Version 2 knows transfers of a part of a bucket. A plan without them is written as version 1.
-constexpr std::uint64_t format_version = 1;
-constexpr std::uint64_t parts_version = 2;
+// Version 3 has places by memory, and gate and commits as kinds. Before it, both were "host_step", and
+// commits on the device launches; a bucket was "on_host" and "pinned". Version 2 had transfers of parts of
+// buckets, version 1 had not.
+constexpr std::uint64_t format_version = 3;
+constexpr std::uint64_t oldest_version = 1;
 constexpr double least_seconds = 1e-12, most_seconds = 1e12;  // of a step that does something
 
 // Names by enumerator. The order is that of the declaration.
 constexpr std::array<std::string_view, 7> residency_names{"resident",   "held",      "streamed", "offloaded",
                                                           "recomputed", "transient", "host"};
-constexpr std::array<std::string_view, 5> instruction_names{"launch", "recompute", "prefetch", "offload",
-                                                            "host_step"};
+constexpr std::array<std::string_view, 6> instruction_names{"launch",  "recompute", "prefetch",
+                                                            "offload", "gate",      "commit"};
 constexpr std::array<std::string_view, 6> tensor_names{"parameter",  "gradient", "optimizer_state",
                                                        "activation", "input",    "workspace"};
-constexpr std::array<std::string_view, lane_roles> lane_names{"compute", "h2d", "d2h", "host"};
 
+template <class Row, std::size_t n>
+constexpr std::array<std::string_view, n> names_of(const std::array<Row, n>& table) {
+  std::array<std::string_view, n> names;
+  for (std::size_t i = 0; i < n; ++i) names[i] = table[i].name;
+  return names;
+}
+constexpr auto lane_names = names_of(lane_table);
+constexpr auto memory_names = names_of(memory_table);
 constexpr std::array<std::string_view, 2> order_names{"layer_major", "batch_major"};
 
 [[noreturn]] void refuse(const std::string& where, std::string_view why) {
@@ -59,11 +68,13 @@ void require_sense(const Plan& plan) {
 Json bucket_json(const Bucket& bucket) {
   Json tensors = Json::array();
   for (const BucketTensor& member : bucket.tensors) tensors.push_back({member.tensor, member.offset});
+  Json places = Json::array();
+  for (const BucketPlace& place : bucket.places)
+    places.push_back({{"memory", name_of(place.memory, memory_names)}, {"pinned", place.pinned}});
   return {{"name", bucket.name},
           {"kind", name_of(bucket.kind, tensor_names)},
           {"residency", name_of(bucket.residency, residency_names)},
-          {"on_host", bucket.on_host},
-          {"pinned", bucket.pinned},
+          {"places", places},
           {"bytes", bucket.bytes},
           {"tensors", tensors}};
 }
@@ -87,11 +98,6 @@ Json instruction_json(const Instruction& instruction) {
                {"waits", waits}};
   if (instruction.part != ByteRange{}) json["part"] = {instruction.part.begin, instruction.part.end};
   return json;
-}
-
-bool moves_parts(const Plan& plan) {
-  return std::any_of(plan.instructions.begin(), plan.instructions.end(),
-                     [](const Instruction& instruction) { return instruction.part != ByteRange{}; });
 }
 
 template <class T, class Function>
@@ -176,14 +182,29 @@ struct Node {
 // Ops and tensors belong to a graph that is not at hand: any id may be right.
 constexpr std::size_t any_id = no_id;
 
-Bucket read_bucket(const Node& node) {
-  node.expect_keys(7);
+std::vector<BucketPlace> read_places(const Node& node, std::uint64_t version) {
+  std::vector<BucketPlace> places;
+  if (version < 3) {
+    const bool pinned = node["pinned"].boolean();
+    if (node["on_host"].boolean()) return {{MemoryId::host, pinned}};
+    if (pinned) refuse(node.where, "is pinned and not on the host");
+    return places;
+  }
+  const Node list = node["places"];
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    list[i].expect_keys(2);
+    places.push_back({list[i]["memory"].one_of<MemoryId>(memory_names), list[i]["pinned"].boolean()});
+  }
+  return places;
+}
+
+Bucket read_bucket(const Node& node, std::uint64_t version) {
+  node.expect_keys(version < 3 ? 7 : 6);
   Bucket bucket;
   bucket.name = node["name"].text();
   bucket.kind = node["kind"].one_of<TensorKind>(tensor_names);
   bucket.residency = node["residency"].one_of<Residency>(residency_names);
-  bucket.on_host = node["on_host"].boolean();
-  bucket.pinned = node["pinned"].boolean();
+  bucket.places = read_places(node, version);
   bucket.bytes = node["bytes"].unsigned_integer();
   const Node tensors = node["tensors"];
   for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -216,13 +237,25 @@ ByteRange read_part(const Node& node, const Instruction& transfer, const Plan& p
   return part;
 }
 
+// Versions before 3 say less: what stands at the gate and behind it tells the rest.
+InstructionKind read_kind(const Node& node, InstructionId id, InstructionId gate, std::uint64_t version) {
+  const bool is_old = version < 3;
+  if (is_old && node.text() == "host_step")
+    return id == gate ? InstructionKind::gate : InstructionKind::commit;
+  const auto kind = node.one_of<InstructionKind>(instruction_names);
+  if (is_old && (kind == InstructionKind::gate || kind == InstructionKind::commit))
+    refuse(node.where, "has an unknown name");
+  return is_old && kind == InstructionKind::launch && id > gate ? InstructionKind::commit : kind;
+}
+
 Instruction read_instruction(const Node& node, const Plan& plan, std::size_t instructions,
-                             bool may_have_parts) {
-  const bool has_part = may_have_parts && node.json.is_object() && node.json.contains("part");
+                             std::uint64_t version) {
+  const bool has_part = version > 1 && node.json.is_object() && node.json.contains("part");
   const std::size_t lifetimes = plan.lifetimes.size();
   node.expect_keys(has_part ? 7 : 6);
   Instruction instruction;
-  instruction.kind = node["kind"].one_of<InstructionKind>(instruction_names);
+  instruction.kind =
+      read_kind(node["kind"], static_cast<InstructionId>(plan.instructions.size()), plan.gate, version);
   instruction.lane = node["lane"].one_of<LaneRole>(lane_names);
   instruction.op = node["op"].optional_id(any_id);
   instruction.lifetime = node["lifetime"].optional_id(lifetimes);
@@ -239,16 +272,16 @@ Instruction read_instruction(const Node& node, const Plan& plan, std::size_t ins
   return instruction;
 }
 
-void read_lists(const Node& node, bool may_have_parts, Plan& plan) {
+void read_lists(const Node& node, std::uint64_t version, Plan& plan) {
   const Node buckets = node["buckets"];
   const Node lifetimes = node["lifetimes"];
   const Node instructions = node["instructions"];
-  for (std::size_t i = 0; i < buckets.size(); ++i) plan.buckets.push_back(read_bucket(buckets[i]));
+  for (std::size_t i = 0; i < buckets.size(); ++i) plan.buckets.push_back(read_bucket(buckets[i], version));
   for (std::size_t i = 0; i < lifetimes.size(); ++i) {
     plan.lifetimes.push_back(read_lifetime(lifetimes[i], buckets.size(), instructions.size()));
   }
   for (std::size_t i = 0; i < instructions.size(); ++i) {
-    plan.instructions.push_back(read_instruction(instructions[i], plan, instructions.size(), may_have_parts));
+    plan.instructions.push_back(read_instruction(instructions[i], plan, instructions.size(), version));
   }
 }
 
@@ -256,15 +289,15 @@ Plan read_plan(const Node& node) {
   node.expect_keys(node.json.contains("order") ? 20 : 19);
   if (node["format"].text() != format_name) refuse("format", "is not \"stowage.plan\"");
   const std::uint64_t version = node["version"].unsigned_integer();
-  if (version < format_version || version > parts_version) {
+  if (version < oldest_version || version > format_version) {
     refuse("version",
-           fmt::format("is not {} or {}, those this program reads", format_version, parts_version));
+           fmt::format("is not one of {} to {}, which this program reads", oldest_version, format_version));
   }
   Plan plan;
-  read_lists(node, version >= parts_version, plan);
+  plan.gate = node["gate"].optional_id(node["instructions"].size());
+  read_lists(node, version, plan);
   plan.policy = node["policy"].text();
   if (node.json.contains("order")) plan.order = node["order"].one_of<MicroBatchOrder>(order_names);
-  plan.gate = node["gate"].optional_id(plan.instructions.size());
   plan.alignment = node["alignment"].unsigned_integer();
   plan.device_peak_bytes = node["device_peak_bytes"].unsigned_integer();
   plan.live_peak_bytes = node["live_peak_bytes"].unsigned_integer();
@@ -296,7 +329,7 @@ std::string_view to_string(MicroBatchOrder order) { return order_names.at(static
 std::string to_json(const Plan& plan) {
   require_sense(plan);
   const Json json = {{"format", format_name},
-                     {"version", moves_parts(plan) ? parts_version : format_version},
+                     {"version", format_version},
                      {"policy", plan.policy},
                      {"order", name_of(plan.order, order_names)},
                      {"buckets", list_json(plan.buckets, bucket_json)},

@@ -320,7 +320,7 @@ class ShareTable::Decomposition {
     }
     if (question_.held) answer.shares[question_.held->decision] = question_.held->shares;
     answer.binding =
-        static_cast<ShareLane>(std::max_element(counted.begin(), counted.end()) - counted.begin());
+        static_cast<LaneRole>(std::max_element(counted.begin(), counted.end()) - counted.begin());
   }
 
   const ShareTable& table_;

@@ -18,9 +18,14 @@
 #include <optional>
 #include <vector>
 
+#include "stowage/lanes.h"
+
 namespace stowage {
 
-enum ShareLane : std::size_t { share_compute, share_h2d, share_d2h, share_host, share_lanes };
+// By row of lane_table.
+inline constexpr std::size_t share_compute = index_of(LaneRole::compute), share_h2d = index_of(LaneRole::h2d),
+                             share_d2h = index_of(LaneRole::d2h), share_host = index_of(LaneRole::host),
+                             share_lanes = lane_roles;
 // A phase's length is also counted in two pieces, one behind the other, in so many ways (step_cuts.h).
 inline constexpr std::size_t share_cuts = 5;
 inline constexpr std::size_t share_rows = share_lanes + share_cuts;
@@ -57,7 +62,7 @@ struct ShareAnswer {
   double bound = 0;                         // no mixture takes less
   double value = 0;                         // of the mixture
   bool fits = false;                        // the mixture keeps to the room
-  ShareLane binding = share_compute;        // the lane whose work the bound counts most of
+  LaneRole binding = LaneRole::compute;     // the lane whose work the bound counts most of
   std::vector<double> memory;               // of the mixture, by row
   std::vector<std::vector<double>> shares;  // by decision and option
 };

@@ -18,10 +18,9 @@ WorkTime work_of(const Instruction& instruction, const Graph& graph, const Plan&
       return copy(machine.h2d);
     case InstructionKind::offload:
       return copy(machine.d2h);
-    case InstructionKind::host_step:
-      return {0, host_seconds(graph.op(instruction.op), machine)};
     default:
-      return {0, op_seconds(graph.op(instruction.op), machine)};
+      return {0, runs_on_host(instruction) ? host_seconds(graph.op(instruction.op), machine)
+                                           : op_seconds(graph.op(instruction.op), machine)};
   }
 }
 

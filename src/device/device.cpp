@@ -30,20 +30,6 @@ void report_failure(Function&& function) noexcept {
 
 }  // namespace
 
-std::string_view to_string(LaneRole role) {
-  switch (role) {
-    case LaneRole::compute:
-      return "compute";
-    case LaneRole::h2d:
-      return "h2d";
-    case LaneRole::d2h:
-      return "d2h";
-    case LaneRole::host:
-      return "host";
-  }
-  return "unknown";
-}
-
 LaneId Device::adopt_lane(void*) {
   throw InvalidInput("adopt_lane: this device has no native streams; make a lane with create_lane");
 }

@@ -49,9 +49,9 @@ std::vector<std::string> seeds() {
 std::vector<std::string> dictionary() {
   return {"\"resident\"",  "\"held\"",      "\"streamed\"", "\"offloaded\"", "\"recomputed\"",
           "\"transient\"", "\"host\"",      "\"launch\"",   "\"prefetch\"",  "\"offload\"",
-          "\"recompute\"", "\"host_step\"", "\"compute\"",  "\"h2d\"",       "\"d2h\"",
-          "null",          "true",          "false",        "\"parameter\"", "\"workspace\"",
-          "[0, 1]"};
+          "\"recompute\"", "\"gate\"",      "\"commit\"",   "\"host_step\"", "\"compute\"",
+          "\"h2d\"",       "\"d2h\"",       "null",         "true",          "false",
+          "\"parameter\"", "\"workspace\"", "[0, 1]"};
 }
 
 }  // namespace stowage::fuzz

@@ -54,24 +54,11 @@ void require_lifetime(const Plan& plan, LifetimeId id, Position positions) {
           plan.device_peak_bytes);
 }
 
-LaneRole lane_for(InstructionKind kind) {
-  switch (kind) {
-    case InstructionKind::prefetch:
-      return LaneRole::h2d;
-    case InstructionKind::offload:
-      return LaneRole::d2h;
-    case InstructionKind::host_step:
-      return LaneRole::host;
-    default:
-      return LaneRole::compute;
-  }
-}
-
 void require_instruction(const Graph& graph, const Plan& plan, InstructionId id) {
   const Instruction& instruction = plan.instructions[id];
-  require(known(instruction.kind, InstructionKind::host_step), "instruction {} has no kind", id);
-  require(instruction.lane == lane_for(instruction.kind), "instruction {} is on another lane", id);
-  if (instruction.kind == InstructionKind::prefetch || instruction.kind == InstructionKind::offload) {
+  require(known(instruction.kind, InstructionKind::commit), "instruction {} has no kind", id);
+  require(runs_on(instruction.kind, instruction.lane), "instruction {} is on another lane", id);
+  if (is_transfer(instruction.kind)) {
     require(instruction.lifetime < plan.lifetimes.size(), "instruction {} moves lifetime {} of {}", id,
             instruction.lifetime, plan.lifetimes.size());
   } else {

@@ -41,8 +41,8 @@ json words(Enum last) {
 json names() {
   return {{"kinds", words(TensorKind::workspace)},
           {"residencies", words(Residency::host)},
-          {"instructions", words(InstructionKind::host_step)},
-          {"lanes", {"compute", "h2d", "d2h", "host"}},  // by LaneRole
+          {"instructions", words(InstructionKind::commit)},
+          {"lanes", words(LaneRole::host)},
           {"phases", words(Phase::update)}};
 }
 
@@ -70,7 +70,7 @@ json buckets_json(const Graph& graph, const Plan& plan, StringTable& table) {
     json row = {table.id(bucket.name),
                 static_cast<int>(bucket.kind),
                 static_cast<int>(bucket.residency),
-                (bucket.on_host ? 1 : 0) + (bucket.pinned ? 2 : 0),
+                (bucket.on_host() ? 1 : 0) + (bucket.pinned() ? 2 : 0),
                 bucket.bytes,
                 transfers.prefetches[id],
                 transfers.offloads[id],
@@ -96,19 +96,14 @@ json lifetimes_json(const Plan& plan) {
 
 std::int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
 
-// Of a transfer the op means nothing, of an op the lifetime.
-bool is_transfer(const Instruction& instruction) {
-  return instruction.kind == InstructionKind::prefetch || instruction.kind == InstructionKind::offload;
-}
-
 json instructions_json(const Plan& plan, const Timeline& timeline) {
   json list = json::array();
   for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
     const Instruction& instruction = plan.instructions[id];
     list.push_back(static_cast<int>(instruction.kind));
     list.push_back(static_cast<int>(instruction.lane));
-    list.push_back(is_transfer(instruction) ? json(-1) : json(instruction.op));
-    list.push_back(is_transfer(instruction) ? json(instruction.lifetime) : json(-1));
+    list.push_back(is_transfer(instruction.kind) ? json(-1) : json(instruction.op));
+    list.push_back(is_transfer(instruction.kind) ? json(instruction.lifetime) : json(-1));
     list.push_back(nanoseconds(timeline.instructions[id].begin));
     list.push_back(nanoseconds(timeline.instructions[id].end));
   }

@@ -37,12 +37,12 @@ std::vector<Touches> arena_touches(const Graph& graph, const Plan& plan, const P
   std::vector<Touches> touches(plan.lifetimes.size());
   for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
     const Instruction& instruction = plan.instructions[id];
-    if (runs_op(instruction)) {
+    if (runs_on_device(instruction)) {
       add_operands(graph, places, id, instruction.op, [&](TensorId tensor) -> Touches* {
         const LifetimeId use = lifetime_of(plan, places, instruction, tensor);
         return use == no_id ? nullptr : &touches[use];
       });
-    } else if (instruction.kind != InstructionKind::host_step) {
+    } else if (is_transfer(instruction.kind)) {
       const auto [begin, end] = moved_bytes(plan, instruction);
       touches[instruction.lifetime].push_back(
           {id, begin, end, instruction.kind == InstructionKind::prefetch});
@@ -61,10 +61,10 @@ std::vector<Touches> host_touches(const Graph& graph, const Plan& plan, const Pl
   }
   for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
     const Instruction& instruction = plan.instructions[id];
-    if (instruction.kind == InstructionKind::host_step) {
+    if (runs_on_host(instruction)) {
       add_operands(graph, places, id, instruction.op,
                    [&](TensorId tensor) { return &touches[places.bucket[tensor]]; });
-    } else if (!runs_op(instruction)) {
+    } else if (is_transfer(instruction.kind)) {
       const BucketId bucket = plan.lifetimes[instruction.lifetime].bucket;
       const auto [begin, end] = moved_bytes(plan, instruction);
       touches[bucket].push_back({id, begin, end, instruction.kind == InstructionKind::offload});
@@ -191,7 +191,7 @@ void check_host_memory(const Graph& graph, const Plan& plan, const Places& place
   const std::vector<Touches> touches = host_touches(graph, plan, places);
   const Judge judge(plan, order, report);
   for (BucketId id = 0; id < plan.buckets.size(); ++id) {
-    if (plan.buckets[id].on_host) judge.check_shared(touches[id], host_bytes(plan, id, report));
+    if (plan.buckets[id].on_host()) judge.check_shared(touches[id], host_bytes(plan, id, report));
   }
 }
 

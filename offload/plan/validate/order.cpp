@@ -28,7 +28,8 @@ Order::Order(const Plan& plan, Report& report)
 }
 
 void Order::add_edges(const Plan& plan) {
-  std::array<std::uint32_t, lane_roles> last_of_lane{no_id, no_id, no_id, no_id}, in_lane{};
+  std::array<std::uint32_t, lane_roles> last_of_lane, in_lane{};
+  last_of_lane.fill(no_id);
   for (std::uint32_t step = 0; step < unrolled_steps; ++step) {
     chain_[beginning(step)] = {static_cast<std::uint32_t>(lane_roles) + step, 1};
     if (step > 0 && plan.gate != no_id) predecessors_[beginning(step)].push_back(node(step - 1, plan.gate));

@@ -13,9 +13,8 @@ bool is_update(const Graph& graph, OpId op) { return graph.op(op).phase == Phase
 std::vector<int> count_runs(const Graph& graph, const Plan& plan) {
   std::vector<int> runs(graph.ops.size(), 0);
   for (const Instruction& instruction : plan.instructions) {
-    const bool counts =
-        instruction.kind == InstructionKind::launch || instruction.kind == InstructionKind::host_step;
-    if (counts) ++runs[instruction.op];
+    if (!is_transfer(instruction.kind) && instruction.kind != InstructionKind::recompute)
+      ++runs[instruction.op];
   }
   return runs;
 }
@@ -88,17 +87,22 @@ void check_order(const Graph& graph, const Plan& plan, Report& report) {
 void check_phases(const Graph& graph, const Plan& plan, Report& report) {
   for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
     const Instruction& instruction = plan.instructions[id];
+    if (is_transfer(instruction.kind)) continue;
+    const bool updates = is_update(graph, instruction.op);
     if (instruction.kind == InstructionKind::recompute && graph.op(instruction.op).phase != Phase::forward) {
       report.add(fmt::format("{} replays what is no forward op", report.instruction(id)));
     }
-    if (instruction.kind == InstructionKind::host_step && !is_update(graph, instruction.op)) {
-      report.add(fmt::format("{} runs on the host what is no update op", report.instruction(id)));
+    if (instruction.kind == InstructionKind::launch && updates) {
+      report.add(fmt::format("{} changes weights and is no commit", report.instruction(id)));
     }
-    const bool applies =
-        (instruction.kind == InstructionKind::host_step || instruction.kind == InstructionKind::launch) &&
-        is_update(graph, instruction.op) && !is_clip(graph, instruction.op);
-    if (applies && (plan.gate == no_id || id < plan.gate)) {
+    if (instruction.kind == InstructionKind::commit && (!updates || is_clip(graph, instruction.op))) {
+      report.add(fmt::format("{} commits what is no update op", report.instruction(id)));
+    }
+    if (instruction.kind == InstructionKind::commit && (plan.gate == no_id || id < plan.gate)) {
       report.add(fmt::format("{} changes weights before the gate", report.instruction(id)));
+    }
+    if (instruction.kind == InstructionKind::gate && id != plan.gate) {
+      report.add(fmt::format("{} is not the plan's gate", report.instruction(id)));
     }
   }
 }
@@ -109,8 +113,8 @@ void check_gate(const Graph& graph, const Plan& plan, Report& report) {
     return;
   }
   const Instruction& gate = plan.instructions[plan.gate];
-  if (gate.kind != InstructionKind::host_step || !is_clip(graph, gate.op)) {
-    report.add(fmt::format("the gate, {}, is no host step of the clip op", report.instruction(plan.gate)));
+  if (gate.kind != InstructionKind::gate || !is_clip(graph, gate.op)) {
+    report.add(fmt::format("the gate, {}, is no gate on the clip op", report.instruction(plan.gate)));
   }
 }
 

@@ -9,8 +9,8 @@
 namespace stowage::validation {
 namespace {
 
-constexpr std::array<std::string_view, 5> kind_words{"launch of", "recompute of", "prefetch of", "offload of",
-                                                     "host step of"};
+constexpr std::array<std::string_view, 6> kind_words{"launch of",  "recompute of", "prefetch of",
+                                                     "offload of", "gate of",      "commit of"};
 
 }  // namespace
 
@@ -23,8 +23,7 @@ void Report::add(std::string sentence) {
 std::string Report::instruction(InstructionId id) const {
   if (id >= plan_.instructions.size()) return fmt::format("instruction {} (which the plan lacks)", id);
   const Instruction& instruction = plan_.instructions[id];
-  const bool transfer =
-      instruction.kind == InstructionKind::prefetch || instruction.kind == InstructionKind::offload;
+  const bool transfer = is_transfer(instruction.kind);
   std::string object = op(instruction.op);
   if (transfer && instruction.lifetime < plan_.lifetimes.size()) {
     object = bucket(plan_.lifetimes[instruction.lifetime].bucket);

@@ -13,13 +13,23 @@ namespace {
 
 bool fits(Bytes offset, Bytes bytes, Bytes room) { return bytes <= room && offset <= room - bytes; }
 
+// One in each memory at most, and none where lifetimes have theirs in an arena.
+void check_places(const Bucket& bucket, BucketId id, Report& report) {
+  for (const BucketPlace& place : bucket.places) {
+    if (static_cast<std::size_t>(place.memory) >= memory_table.size() || row_of(place.memory).has_arena) {
+      report.add(fmt::format("{} has a place for the run in memory {}", report.bucket(id),
+                             static_cast<int>(place.memory)));
+    } else if (bucket.place_in(place.memory) != &place) {
+      report.add(fmt::format("{} has two places in {} memory", report.bucket(id), row_of(place.memory).name));
+    }
+  }
+}
+
 void place_tensors(const Graph& graph, const Plan& plan, Places& places, Report& report) {
   for (BucketId id = 0; id < plan.buckets.size(); ++id) {
     const Bucket& bucket = plan.buckets[id];
     if (bucket.tensors.empty()) report.add(fmt::format("{} holds no tensor", report.bucket(id)));
-    if (bucket.pinned && !bucket.on_host) {
-      report.add(fmt::format("{} is pinned but has no place on the host", report.bucket(id)));
-    }
+    check_places(bucket, id, report);
     for (const BucketTensor& member : bucket.tensors) {
       if (member.tensor >= graph.tensors.size()) {
         report.add(fmt::format("{} holds {}", report.bucket(id), report.tensor(member.tensor)));
@@ -115,19 +125,6 @@ void check_apart(const Graph& graph, const Plan& plan, Report& report) {
 
 // --- instructions
 
-LaneRole lane_for(InstructionKind kind) {
-  switch (kind) {
-    case InstructionKind::prefetch:
-      return LaneRole::h2d;
-    case InstructionKind::offload:
-      return LaneRole::d2h;
-    case InstructionKind::host_step:
-      return LaneRole::host;
-    default:
-      return LaneRole::compute;
-  }
-}
-
 void check_op_fields(const Graph& graph, const Plan& plan, InstructionId id, Report& report) {
   const Instruction& instruction = plan.instructions[id];
   if (instruction.op >= graph.ops.size()) {
@@ -144,7 +141,7 @@ void check_op_fields(const Graph& graph, const Plan& plan, InstructionId id, Rep
       report.add(fmt::format("{} uses {}", report.instruction(id), report.lifetime(use)));
     }
   }
-  if (!runs_op(instruction) && !instruction.uses.empty()) {
+  if (!runs_on_device(instruction) && !instruction.uses.empty()) {
     report.add(fmt::format("{} uses device bytes on the host", report.instruction(id)));
   }
 }
@@ -165,7 +162,7 @@ void check_transfer_fields(const Plan& plan, InstructionId id, Report& report) {
     report.add(fmt::format("{} moves bytes {} to {}, which {} has not", report.instruction(id), part.begin,
                            part.end, report.bucket(bucket)));
   }
-  if (!plan.buckets[bucket].on_host || !plan.buckets[bucket].pinned) {
+  if (!plan.buckets[bucket].on_host() || !plan.buckets[bucket].pinned()) {
     report.add(fmt::format("{} needs a pinned place on the host, which {} has not", report.instruction(id),
                            report.bucket(bucket)));
   }
@@ -241,7 +238,7 @@ void check_interval(const Plan& plan, LifetimeId id, Position positions, Report&
 void check_positions(const Plan& plan, Report& report) {
   Position position = 0;
   for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
-    if (!runs_op(plan.instructions[id])) continue;
+    if (!runs_on_device(plan.instructions[id])) continue;
     for (const LifetimeId use : plan.instructions[id].uses) {
       const Lifetime& lifetime = plan.lifetimes[use];
       if (position < lifetime.first || position >= lifetime.last) {
@@ -294,23 +291,24 @@ void check_ids(const Graph& graph, const Plan& plan, Report& report) {
   }
   for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
     const Instruction& instruction = plan.instructions[id];
-    if (instruction.lane != lane_for(instruction.kind)) {
+    if (!runs_on(instruction.kind, instruction.lane)) {
       report.add(fmt::format("{} is on the wrong lane", report.instruction(id)));
     }
-    if (runs_op(instruction) || instruction.kind == InstructionKind::host_step) {
-      check_op_fields(graph, plan, id, report);
-    } else {
+    if (is_transfer(instruction.kind)) {
       check_transfer_fields(plan, id, report);
+    } else {
+      check_op_fields(graph, plan, id, report);
     }
     check_waits(plan, id, report);
   }
 }
 
 void check_lifetimes(const Graph& graph, const Plan& plan, const Places& places, Report& report) {
-  const auto positions = static_cast<Position>(std::count_if(
-      plan.instructions.begin(), plan.instructions.end(), [](const Instruction& i) { return runs_op(i); }));
+  const auto positions =
+      static_cast<Position>(std::count_if(plan.instructions.begin(), plan.instructions.end(),
+                                          [](const Instruction& i) { return runs_on_device(i); }));
   for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
-    if (runs_op(plan.instructions[id])) check_uses(graph, plan, places, id, report);
+    if (runs_on_device(plan.instructions[id])) check_uses(graph, plan, places, id, report);
   }
   for (LifetimeId id = 0; id < plan.lifetimes.size(); ++id) check_interval(plan, id, positions, report);
   check_positions(plan, report);

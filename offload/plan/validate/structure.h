@@ -28,9 +28,6 @@ void check_lifetimes(const Graph& graph, const Plan& plan, const Places& places,
 LifetimeId lifetime_of(const Plan& plan, const Places& places, const Instruction& instruction,
                        TensorId tensor);
 
-inline bool runs_op(const Instruction& instruction) {
-  return instruction.kind == InstructionKind::launch || instruction.kind == InstructionKind::recompute;
-}
 inline bool lives_across_steps(const Graph& graph, TensorId tensor) {
   const TensorKind kind = graph.kind_of(tensor);
   return kind == TensorKind::parameter || kind == TensorKind::optimizer_state;

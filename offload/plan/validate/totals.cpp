@@ -60,8 +60,8 @@ void check_totals(const Plan& plan, const Budget& budget, Report& report) {
   Bytes host = 0;
   Bytes pinned = 0;
   for (const Bucket& bucket : plan.buckets) {
-    host += bucket.on_host ? bucket.bytes : 0;
-    pinned += bucket.pinned ? bucket.bytes : 0;
+    host += bucket.on_host() ? bucket.bytes : 0;
+    pinned += bucket.pinned() ? bucket.bytes : 0;
   }
   const Bytes end = arena_end(plan);
   compare("device_peak_bytes", plan.device_peak_bytes, end, report);

@@ -47,7 +47,7 @@ class Memory {
       const Instruction& instruction = plan.instructions[id];
       if (instruction.kind == InstructionKind::offload)
         offloads_of_[plan.lifetimes[instruction.lifetime].bucket].push_back(id);
-      if (!runs_op(instruction)) continue;
+      if (!runs_on_device(instruction)) continue;
       for (const TensorId tensor : graph.op(instruction.op).writes)
         if (makers_of_[tensor].empty() || makers_of_[tensor].back() != id) makers_of_[tensor].push_back(id);
     }
@@ -70,7 +70,7 @@ class Memory {
 
  private:
   bool is_piece(TensorId id) const { return pieces_[id].front() == id; }
-  bool on_host(TensorId id) const { return plan_.buckets[places_.bucket[id]].on_host; }
+  bool on_host(TensorId id) const { return plan_.buckets[places_.bucket[id]].on_host(); }
   Value& host_at(TensorId id) { return host_[places_.bucket[id]][places_.offset[id]]; }
   Value& arena_at(LifetimeId lifetime, TensorId id) { return arena_[lifetime][places_.offset[id]]; }
 
@@ -92,8 +92,12 @@ class Memory {
       case InstructionKind::recompute:
         launch(id);
         return;
-      case InstructionKind::host_step:
+      case InstructionKind::gate:
+        check_gate();
         host_step(id);
+        return;
+      case InstructionKind::commit:
+        runs_on_device(instruction) ? launch(id) : host_step(id);
         return;
       case InstructionKind::prefetch:
         take_bytes(instruction.lifetime);
@@ -136,7 +140,6 @@ class Memory {
 
   void host_step(InstructionId id) {
     const Op& op = graph_.op(plan_.instructions[id].op);
-    if (id == plan_.gate) check_gate();
     for (const TensorId tensor : op.reads) {
       if (!has_place(id, tensor)) continue;
       for (const TensorId piece : pieces_[tensor]) check_read(id, piece, host_at(piece), "on the host");
@@ -182,9 +185,7 @@ class Memory {
   void check_gate() {
     for (InstructionId id = 0; id < plan_.instructions.size(); ++id) {
       const Instruction& instruction = plan_.instructions[id];
-      const bool runs =
-          instruction.kind == InstructionKind::host_step || instruction.kind == InstructionKind::launch;
-      if (!runs || id == plan_.gate || graph_.op(instruction.op).phase != Phase::update) continue;
+      if (instruction.kind != InstructionKind::commit) continue;
       for (const TensorId tensor : graph_.op(instruction.op).reads) {
         const bool gradient = !lives_across_steps(graph_, tensor) && tensor != graph_.clip;
         if (!gradient) continue;
@@ -192,9 +193,9 @@ class Memory {
       }
     }
   }
-  void check_landed(const Instruction& update, TensorId gradient) {
-    const bool on_device = update.kind == InstructionKind::launch;
-    const LifetimeId use = on_device ? lifetime_of(plan_, places_, update, gradient) : no_id;
+  void check_landed(const Instruction& commit, TensorId gradient) {
+    const bool on_device = runs_on_device(commit);
+    const LifetimeId use = on_device ? lifetime_of(plan_, places_, commit, gradient) : no_id;
     if (on_device ? use == no_id : !on_host(gradient)) return;
     const Value found = on_device ? arena_at(use, gradient) : host_at(gradient);
     if (found.tensor != gradient || found.version != step_) {

@@ -46,7 +46,7 @@ TEST(CheckPlan, NamesWhatDoesNot) {
       {[](Plan& p) { p.instructions[2].uses[0] = 99; }, "unknown lifetime 99"},
       {[](Plan& p) { p.instructions[0].lifetime = 99; }, "unknown lifetime 99"},
       {[](Plan& p) { p.instructions[2].lane = LaneRole::host; }, "of kind launch is on the host lane"},
-      {[](Plan& p) { p.buckets[1].pinned = false; }, "bucket 'w' is moved"},
+      {[](Plan& p) { p.buckets[1].places.front().pinned = false; }, "bucket 'w' is moved"},
       {[](Plan& p) {
          p.instructions[2].waits = {{2, 0}};
        },
@@ -60,11 +60,15 @@ TEST(CheckPlan, NamesWhatDoesNot) {
        },
        "is not enqueued by then"},
       {[](Plan& p) { p.gate = no_id; }, "no gate"},
-      {[](Plan& p) { p.gate = 7; }, "gate is not on the host lane"},
-      {[](Plan& p) { p.gate = 11; }, "not the op that writes the gradient norm"},
+      {[](Plan& p) { p.gate = 7; }, "gate is of kind offload"},
+      {[](Plan& p) { std::swap(p.instructions[p.gate].op, p.instructions.back().op); },
+       "not the op that writes the gradient norm"},
+      {[](Plan& p) { p.instructions.back().kind = InstructionKind::gate; }, "is a second gate"},
+      {[](Plan& p) { p.instructions[2].kind = InstructionKind::commit; },
+       "before the gate, is of kind commit"},
       {[](Plan& p) { p.instructions.push_back(p.instructions[3]); }, "behind the gate, is of kind offload"},
-      {[](Plan& p) { p.buckets[3].on_host = false; }, "bucket 'loss' is moved"},
-      {[](Plan& p) { p.buckets[8].on_host = false; }, "gradient norm has no place"},
+      {[](Plan& p) { p.buckets[3].places.clear(); }, "bucket 'loss' is moved"},
+      {[](Plan& p) { p.buckets[8].places.clear(); }, "gradient norm has no place"},
   };
   for (const Breakage& breakage : breakages) {
     Plan plan = tiny_streamed_plan();
@@ -85,7 +89,7 @@ TEST(CheckPlan, WantsAPlaceForInputsThatAreRead) {
   graph.tensors.push_back(graph.tensors[0]);
   graph.tensors.back().name = "unread";
   plan.buckets.push_back(
-      {"unread", TensorKind::input, Residency::host, false, false, graph.tensors[0].bytes(), {{9, 0}}});
+      {"unread", TensorKind::input, Residency::host, {}, graph.tensors[0].bytes(), {{9, 0}}});
   EXPECT_NO_THROW(check_executable(graph, plan));
   graph.ops[1].reads.push_back(9);
   EXPECT_THROW(check_executable(graph, plan), InvalidInput);

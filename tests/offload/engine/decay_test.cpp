@@ -77,16 +77,16 @@ class Update : public ::testing::TestWithParam<Case> {
     for (Bytes part = 1; part < 16; ++part) {
       const Bytes budget = least + part * (need - least) / 16;
       Plan plan = std::get<Plan>(make_plan(graph_, machine, {.device = budget}, options));
-      if (updates(plan, InstructionKind::host_step) > 0 && updates(plan, InstructionKind::launch) > 0)
-        return plan;
+      if (updates(plan, LaneRole::host) > 0 && updates(plan, LaneRole::compute) > 0) return plan;
     }
     ADD_FAILURE() << "no plan shares the updates";
     return {};
   }
 
-  std::ptrdiff_t updates(const Plan& plan, InstructionKind kind) const {
+  std::ptrdiff_t updates(const Plan& plan, LaneRole lane) const {
     return std::count_if(plan.instructions.begin(), plan.instructions.end(), [&](const Instruction& each) {
-      return each.kind == kind && graph_.op(each.op).kernel == "adamw";
+      return each.lane == lane && each.kind == InstructionKind::commit &&
+             graph_.op(each.op).kernel == "adamw";
     });
   }
 
@@ -149,11 +149,11 @@ TEST_P(Update, LeavesTheSameBitsOnHostAndDeviceAndInBucketsOfBothKinds) {
   const TrainingRun expected = run_evaluator(graph_, cpu_launch_table(), steps, vocabulary);
   const Machine machine;
   const Plan whole = std::get<Plan>(make_plan(graph_, machine, {}, {.policy = Policy::none}));
-  EXPECT_EQ(updates(whole, InstructionKind::host_step), 0);
+  EXPECT_EQ(updates(whole, LaneRole::host), 0);
   const PlanOptions large{.bucket_bytes = 1_MiB};
   const Plan streamed =
       std::get<Plan>(make_plan(graph_, machine, {.device = minimum_bytes(graph_, machine, large)}, large));
-  EXPECT_EQ(updates(streamed, InstructionKind::launch), 0);
+  EXPECT_EQ(updates(streamed, LaneRole::compute), 0);
   EXPECT_TRUE(mixes(streamed));
   for (const Plan& plan : {whole, streamed, shared_plan()}) EXPECT_TRUE(run(plan) == expected);
 }

@@ -25,10 +25,9 @@ std::size_t pages_touched(const std::byte* data, Bytes bytes) {
 Plan plan_of(Bytes pageable, Bytes pinned) {
   Plan plan;
   plan.buckets.resize(3);
-  for (const std::size_t on_host : {0U, 1U}) plan.buckets[on_host].on_host = true;
+  for (const std::size_t on_host : {0U, 1U}) plan.buckets[on_host].places = {{MemoryId::host, on_host == 1}};
   plan.buckets[0].bytes = pageable;
   plan.buckets[1].bytes = pinned;
-  plan.buckets[1].pinned = true;
   return plan;
 }
 

@@ -79,11 +79,14 @@ Op op(std::string name, Phase phase, std::vector<TensorId> reads, std::vector<Te
 
 Bucket bucket(std::string name, TensorKind kind, TensorId tensor, Bytes bytes, Residency residency,
               bool on_host, bool pinned) {
-  return {std::move(name), kind, residency, on_host, pinned, bytes, {{tensor, 0}}};
+  Bucket of{std::move(name), kind, residency, {}, bytes, {{tensor, 0}}};
+  if (on_host) of.places = {{MemoryId::host, pinned}};
+  return of;
 }
 
 Instruction run(InstructionKind kind, OpId op, std::vector<LifetimeId> uses, std::vector<Wait> waits) {
-  const LaneRole lane = kind == InstructionKind::host_step ? LaneRole::host : LaneRole::compute;
+  const bool on_host = kind == InstructionKind::gate || (kind == InstructionKind::commit && uses.empty());
+  const LaneRole lane = on_host ? LaneRole::host : LaneRole::compute;
   return {kind, lane, op, no_id, std::move(uses), std::move(waits)};
 }
 
@@ -105,8 +108,8 @@ Plan complete(Plan plan, Bytes live_peak_bytes) {
     (instruction.kind == InstructionKind::prefetch ? plan.h2d_bytes : plan.d2h_bytes) += bytes;
   }
   for (const Bucket& bucket : plan.buckets) {
-    if (bucket.on_host) plan.host_bytes += bucket.bytes;
-    if (bucket.pinned) plan.pinned_bytes += bucket.bytes;
+    if (bucket.on_host()) plan.host_bytes += bucket.bytes;
+    if (bucket.pinned()) plan.pinned_bytes += bucket.bytes;
   }
   return plan;
 }
@@ -165,8 +168,8 @@ Plan tiny_streamed_plan() {
                        run(launch, 2, {5, 6}, {{4, 0}}),
                        move(offload, 5, {{7, 0}}),
                        move(offload, 6, {}),
-                       run(host_step, 3, {}, {{9, 0}}),
-                       run(host_step, 4, {}, {})};
+                       run(gate, 3, {}, {{9, 0}}),
+                       run(commit, 4, {}, {})};
   plan.gate = 10;
   return complete(std::move(plan), 3 * size + 8);
 }
@@ -193,9 +196,9 @@ Plan tiny_resident_plan() {
                        run(launch, 1, {3, 4, 6}, {}),
                        run(launch, 2, {6, 7}, {}),
                        move(offload, 7, {{4, 0}}),
-                       run(host_step, 3, {}, {{5, 0}}),
+                       run(gate, 3, {}, {{5, 0}}),
                        move(prefetch, 8, {}),
-                       run(launch, 4, {0, 1, 2, 6, 8}, {{7, 0}})};
+                       run(commit, 4, {0, 1, 2, 6, 8}, {{7, 0}})};
   plan.gate = 6;
   return complete(std::move(plan), 6 * size);
 }

@@ -78,7 +78,7 @@ class WitnessBuilder {
       if (bucket_of_[id] == no_id) {
         open({id});
         plan_.buckets.back().residency = Residency::host;
-        plan_.buckets.back().on_host = true;
+        plan_.buckets.back().places = {{MemoryId::host, false}};
       }
   }
   void open(const std::vector<TensorId>& tensors) {
@@ -108,11 +108,11 @@ class WitnessBuilder {
       }
       Bucket& bucket = plan_.buckets[lifetime.bucket];
       if (stay.always) bucket.residency = Residency::resident;
-      if (stay.prefetch >= 0 || stay.offload >= 0) bucket.pinned = bucket.on_host = true;
+      if (stay.prefetch >= 0 || stay.offload >= 0) bucket.places = {{MemoryId::host, true}};
       plan_.lifetimes.push_back(lifetime);
     }
     for (Bucket& bucket : plan_.buckets)
-      if (bucket.tensors.front().tensor == graph_.clip) bucket.pinned = bucket.on_host = true;
+      if (bucket.tensors.front().tensor == graph_.clip) bucket.places = {{MemoryId::host, true}};
   }
   // The place whose op runs, or is next, when the prefetch begins.
   Position claim_of(const Stay& stay) const {
@@ -133,7 +133,7 @@ class WitnessBuilder {
     for (int job : schedule_.order)
       if (!behind_gate(job)) add_job(job);
     plan_.gate = static_cast<InstructionId>(plan_.instructions.size());
-    add_host_step(op_that_writes(graph_.clip));
+    add_on_host(InstructionKind::gate, op_that_writes(graph_.clip));
     add_host_updates();
     for (int job : schedule_.order)
       if (behind_gate(job)) add_job(job);
@@ -153,7 +153,9 @@ class WitnessBuilder {
     const auto id = static_cast<InstructionId>(plan_.instructions.size());
     if (job % 3 == 0) {
       const Compute& compute = step_.compute[i];
-      instruction.kind = compute.replay ? InstructionKind::recompute : InstructionKind::launch;
+      instruction.kind = compute.replay                                 ? InstructionKind::recompute
+                         : graph_.op(compute.op).phase == Phase::update ? InstructionKind::commit
+                                                                        : InstructionKind::launch;
       instruction.op = compute.op;
       instruction.uses = uses_of(static_cast<int>(i));
       compute_[i] = id;
@@ -198,9 +200,9 @@ class WitnessBuilder {
     const std::vector<TensorId>& ids = graph_.op(op).writes;
     return std::find(ids.begin(), ids.end(), id) != ids.end();
   }
-  void add_host_step(OpId op) {
+  void add_on_host(InstructionKind kind, OpId op) {
     Instruction instruction;
-    instruction.kind = InstructionKind::host_step;
+    instruction.kind = kind;
     instruction.lane = LaneRole::host;
     instruction.op = op;
     host_step_[op] = static_cast<InstructionId>(plan_.instructions.size());
@@ -211,7 +213,8 @@ class WitnessBuilder {
     for (int job : schedule_.order) {
       if (job % 3 != 1 || !step_.prefetches[static_cast<std::size_t>(job / 3)].first_load) continue;
       const LifetimeId id = lifetime_where([&](const Stay& s) { return s.prefetch == job / 3; });
-      for (TensorId tensor : step_.stays[id].tensors) add_host_step(op_that_writes(tensor));
+      for (TensorId tensor : step_.stays[id].tensors)
+        add_on_host(InstructionKind::commit, op_that_writes(tensor));
     }
   }
 
@@ -272,8 +275,8 @@ class WitnessBuilder {
 
   void account() {
     for (const Bucket& bucket : plan_.buckets) {
-      plan_.host_bytes += bucket.on_host ? bucket.bytes : 0;
-      plan_.pinned_bytes += bucket.pinned ? bucket.bytes : 0;
+      plan_.host_bytes += bucket.on_host() ? bucket.bytes : 0;
+      plan_.pinned_bytes += bucket.pinned() ? bucket.bytes : 0;
     }
     for (const Instruction& instruction : plan_.instructions) {
       if (instruction.lifetime == no_id) continue;

@@ -30,7 +30,7 @@ struct Setting {
   InstructionId op(LaneRole lane, double work, std::vector<Wait> waits = {}) {
     const auto id = static_cast<OpId>(graph.ops.size());
     graph.ops.emplace_back().cost.bytes = work;
-    const auto kind = lane == LaneRole::host ? InstructionKind::host_step : InstructionKind::launch;
+    const auto kind = lane == LaneRole::host ? InstructionKind::commit : InstructionKind::launch;
     return add({.kind = kind, .lane = lane, .op = id, .waits = std::move(waits)});
   }
   InstructionId add(Instruction instruction) {

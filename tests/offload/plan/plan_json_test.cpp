@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 
@@ -17,22 +18,27 @@ using ::testing::HasSubstr;
 Plan full_plan() {
   Plan plan;
   plan.policy = "auto";
-  plan.buckets = {
-      {"weights \"0\"",
-       TensorKind::parameter,
-       Residency::streamed,
-       true,
-       true,
-       Bytes{1} << 63,
-       {{0, 0}, {7, 64}}},
-      {"g\n\xc3\xa4", TensorKind::gradient, Residency::transient, true, false, 12, {{no_id - 1, 4}}},
-      {"", TensorKind::workspace, Residency::host, false, false, 0, {}}};
+  plan.buckets = {{"weights \"0\"",
+                   TensorKind::parameter,
+                   Residency::streamed,
+                   {{MemoryId::host, true}},
+                   Bytes{1} << 63,
+                   {{0, 0}, {7, 64}}},
+                  {"g\n\xc3\xa4",
+                   TensorKind::gradient,
+                   Residency::transient,
+                   {{MemoryId::host, false}},
+                   12,
+                   {{no_id - 1, 4}}},
+                  {"", TensorKind::workspace, Residency::host, {}, 0, {}}};
   plan.lifetimes = {{1, 0, 4, 256, 2}, {0, -3, std::numeric_limits<Position>::max() / 4, 0, no_id}};
   plan.instructions = {{InstructionKind::prefetch, LaneRole::h2d, no_id, 0, {}, {{2, 1}}},
                        {InstructionKind::launch, LaneRole::compute, 5, no_id, {1, 0}, {{0, 0}}},
                        {InstructionKind::recompute, LaneRole::compute, 4, no_id, {1}, {}},
                        {InstructionKind::offload, LaneRole::d2h, no_id, 1, {}, {{1, 0}, {2, 1}}},
-                       {InstructionKind::host_step, LaneRole::host, 9, no_id, {}, {{3, 0}}}};
+                       {InstructionKind::gate, LaneRole::host, 9, no_id, {}, {{3, 0}}},
+                       {InstructionKind::commit, LaneRole::host, 8, no_id, {}, {}},
+                       {InstructionKind::commit, LaneRole::compute, 7, no_id, {0}, {}}};
   plan.gate = 4;
   plan.alignment = 512;
   plan.device_peak_bytes = std::numeric_limits<Bytes>::max();
@@ -69,15 +75,46 @@ TEST(PlanJson, ReadsBackEqual) {
   EXPECT_EQ(plan_from_json(to_json(Plan{})), Plan{});
 }
 
+// As version 2 wrote it.
+nlohmann::json in_version_2(const Plan& plan) {
+  nlohmann::json json = nlohmann::json::parse(to_json(plan));
+  json["version"] = 2;
+  for (nlohmann::json& bucket : json["buckets"]) {
+    const nlohmann::json places = bucket["places"];
+    bucket.erase("places");
+    bucket["on_host"] = !places.empty();
+    bucket["pinned"] = !places.empty() && places[0]["pinned"] == true;
+  }
+  for (nlohmann::json& instruction : json["instructions"])
+    if (instruction["kind"] == "gate" || instruction["kind"] == "commit")
+      instruction["kind"] = instruction["lane"] == "host" ? "host_step" : "launch";
+  return json;
+}
+
+TEST(PlanJson, OlderVersionsAreRead) {
+  nlohmann::json json = in_version_2(full_plan());
+  EXPECT_EQ(plan_from_json(json.dump()), full_plan());
+  json["version"] = 1;
+  EXPECT_EQ(plan_from_json(json.dump()), full_plan());
+  json["instructions"][1]["kind"] = "commit";
+  EXPECT_THAT(message_of(json.dump()), HasSubstr("plan.instructions[1].kind has an unknown name"));
+  json = in_version_2(full_plan());
+  json["buckets"][2]["pinned"] = true;
+  EXPECT_THAT(message_of(json.dump()), HasSubstr("plan.buckets[2] is pinned and not on the host"));
+  json = nlohmann::json::parse(to_json(full_plan()));
+  json["version"] = 2;
+  EXPECT_THAT(message_of(json.dump()), HasSubstr("plan.buckets[0]"));
+}
+
 TEST(PlanJson, EveryEnumeratorReadsBack) {
   Plan plan;
   for (int kind = 0; kind < 6; ++kind) {
     for (int residency = 0; residency < 7; ++residency) {
-      plan.buckets.push_back({"b", TensorKind(kind), Residency(residency), false, false, 1, {}});
+      plan.buckets.push_back({"b", TensorKind(kind), Residency(residency), {}, 1, {}});
     }
   }
   plan.predicted_step_seconds = 1;
-  for (int kind = 0; kind < 5; ++kind) {
+  for (int kind = 0; kind < 6; ++kind) {
     for (int lane = 0; lane < 4; ++lane) {
       plan.instructions.push_back({InstructionKind(kind), LaneRole(lane), no_id, no_id, {}, {}});
     }
@@ -97,7 +134,8 @@ TEST(PlanJson, NamesAreThoseOfTheHeader) {
   EXPECT_EQ(to_string(InstructionKind::recompute), "recompute");
   EXPECT_EQ(to_string(InstructionKind::prefetch), "prefetch");
   EXPECT_EQ(to_string(InstructionKind::offload), "offload");
-  EXPECT_EQ(to_string(InstructionKind::host_step), "host_step");
+  EXPECT_EQ(to_string(InstructionKind::gate), "gate");
+  EXPECT_EQ(to_string(InstructionKind::commit), "commit");
 }
 
 TEST(PlanJson, SaysWhereTheTextIsWrong) {
@@ -106,20 +144,20 @@ TEST(PlanJson, SaysWhereTheTextIsWrong) {
   EXPECT_THAT(message_of("[]"), HasSubstr("plan"));
   EXPECT_THAT(message_of("{}"), HasSubstr("unknown keys"));
   EXPECT_THAT(message_of(with(good, "stowage.plan", "stowage.plum")), HasSubstr("format"));
-  EXPECT_THAT(message_of(with(good, "\"version\": 1", "\"version\": 3")), HasSubstr("version"));
+  EXPECT_THAT(message_of(with(good, "\"version\": 3", "\"version\": 4")), HasSubstr("version"));
   EXPECT_THAT(message_of(with(good, "\"alignment\"", "\"alignmint\"")), HasSubstr("alignment"));
   EXPECT_THAT(message_of(with(good, "\"alignment\": 512", "\"alignment\": -512")),
               HasSubstr("plan.alignment"));
   EXPECT_THAT(message_of(with(good, "\"alignment\": 512", "\"alignment\": 512.5")),
               HasSubstr("plan.alignment"));
-  EXPECT_THAT(message_of(with(good, "\"gate\": 4", "\"gate\": 5")), HasSubstr("plan.gate is 5, of 5 there"));
+  EXPECT_THAT(message_of(with(good, "\"gate\": 4", "\"gate\": 7")), HasSubstr("plan.gate is 7, of 7 there"));
   EXPECT_THAT(message_of(with(good, "\"bucket\": 1", "\"bucket\": 3")),
               HasSubstr("plan.lifetimes[0].bucket"));
   EXPECT_THAT(message_of(with(good, "\"lane\": \"d2h\"", "\"lane\": \"up\"")),
               HasSubstr("plan.instructions[3].lane has an unknown name"));
   EXPECT_THAT(message_of(with(good, "\"lifetime\": 1", "\"lifetime\": 2")),
               HasSubstr("plan.instructions[3].lifetime"));
-  EXPECT_THAT(message_of(with(good, "\"on_host\": true", "\"on_host\": 1")), HasSubstr("on_host"));
+  EXPECT_THAT(message_of(with(good, "\"pinned\": true", "\"pinned\": 1")), HasSubstr("places[0].pinned"));
   EXPECT_THAT(message_of(with(good, "\"op\": 5", "\"op\": 5000000000")),
               HasSubstr("plan.instructions[1].op"));
   EXPECT_THAT(message_of(with(good, "\"bound_by\": \"h2d\"", "\"bound_by\": 1e999")), HasSubstr("parse"));

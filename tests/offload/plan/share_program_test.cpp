@@ -32,14 +32,14 @@ TEST(ShareProgram, WhatCostsNothingIsTheFixedCost) {
   const ShareAnswer answer = solve(loads(2, 0));
   EXPECT_NEAR(answer.bound, 10, 1e-9);
   EXPECT_TRUE(answer.fits);
-  EXPECT_EQ(answer.binding, share_compute);
+  EXPECT_EQ(answer.binding, LaneRole::compute);
 }
 
 TEST(ShareProgram, AMixtureFillsTheMemory) {
   const ShareAnswer answer = solve(loads(5, 1.5));
   EXPECT_NEAR(answer.bound, 3.5 * 4, 1e-4);
   EXPECT_NEAR(answer.value, 3.5 * 4, 1e-4);
-  EXPECT_EQ(answer.binding, share_h2d);
+  EXPECT_EQ(answer.binding, LaneRole::h2d);
   ASSERT_EQ(answer.shares.size(), 1U);
   EXPECT_NEAR(answer.shares[0][1], 0.3, 1e-4);
 }

@@ -22,8 +22,8 @@ struct Setting {
         {.kind = InstructionKind::launch, .lane = LaneRole::compute, .op = 0, .waits = {{0, 0}}},
         {.kind = InstructionKind::offload, .lane = LaneRole::d2h, .lifetime = 1, .waits = {{1, 0}}},
         {.kind = InstructionKind::launch, .lane = LaneRole::compute, .op = 1},
-        {.kind = InstructionKind::host_step, .lane = LaneRole::host, .op = 2, .waits = {{2, 0}}},
-        {.kind = InstructionKind::host_step, .lane = LaneRole::host, .op = 3},
+        {.kind = InstructionKind::gate, .lane = LaneRole::host, .op = 2, .waits = {{2, 0}}},
+        {.kind = InstructionKind::commit, .lane = LaneRole::host, .op = 3},
     };
     plan.gate = 4;
   }

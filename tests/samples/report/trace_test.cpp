@@ -36,7 +36,7 @@ struct Step {
     add(InstructionKind::prefetch, LaneRole::h2d, no_id, 0);
     add(InstructionKind::launch, LaneRole::compute, 0, no_id);
     add(InstructionKind::offload, LaneRole::d2h, no_id, 0);
-    add(InstructionKind::host_step, LaneRole::host, 1, no_id);
+    add(InstructionKind::commit, LaneRole::host, 1, no_id);
   }
   void add(InstructionKind kind, LaneRole lane, OpId op, LifetimeId lifetime) {
     Instruction instruction;
@@ -82,7 +82,7 @@ TEST(Trace, EveryInstructionWithNameKindAndTimes) {
   }
   ASSERT_EQ(events.size(), 8U);
   const char* names[] = {"parameters.0", "h.0.linear", "parameters.0", "adamw.w"};
-  const char* kinds[] = {"prefetch", "launch", "offload", "host_step"};
+  const char* kinds[] = {"prefetch", "launch", "offload", "commit"};
   for (std::size_t i = 0; i < 8; ++i) {
     const Interval& interval = i < 4 ? step.planned[i] : step.measured[i - 4];
     EXPECT_EQ(events[i].at("name"), names[i % 4]);

@@ -61,7 +61,7 @@ TEST_P(Policies, HoldsEveryBucket) {
     EXPECT_EQ(text(row[0]), bucket.name);
     EXPECT_EQ(data.at("names").at("kinds").at(row[1].get<std::size_t>()), to_string(bucket.kind));
     EXPECT_EQ(data.at("names").at("residencies").at(row[2].get<std::size_t>()), to_string(bucket.residency));
-    EXPECT_EQ(row[3], (bucket.on_host ? 1 : 0) + (bucket.pinned ? 2 : 0));
+    EXPECT_EQ(row[3], (bucket.on_host() ? 1 : 0) + (bucket.pinned() ? 2 : 0));
     EXPECT_EQ(row[4], bucket.bytes);
     EXPECT_EQ(row[7], bucket.tensors.size());
     ASSERT_EQ(row.size(), 8 + std::min<std::size_t>(6, bucket.tensors.size()));

@@ -180,7 +180,7 @@ Times times_of(const Graph& graph, const Machine& machine, const Plan& plan) {
     const Interval& interval = timeline.instructions[id];
     if (instruction.lane == LaneRole::compute)
       times.first_compute = std::min(times.first_compute, interval.begin);
-    if (instruction.kind == InstructionKind::host_step && id != plan.gate)
+    if (instruction.kind == InstructionKind::commit && runs_on_host(instruction))
       times.last_update = std::max(times.last_update, interval.end - timeline.step_seconds);
     if (instruction.kind != InstructionKind::prefetch) continue;
     const Lifetime& lifetime = plan.lifetimes[instruction.lifetime];

@@ -145,7 +145,7 @@ TEST(Accesses, GradientsMustNotLandOnThoseOfTheStepBefore) {
   plan.instructions[1].waits.clear();
   EXPECT_THAT(
       joined(validate(graph, plan, {})),
-      ::testing::HasSubstr("no wait orders instruction 18 (host step of op 'adamw') before instruction 15 "
+      ::testing::HasSubstr("no wait orders instruction 18 (commit of op 'adamw') before instruction 15 "
                            "(offload of bucket 'W.grad') of a later step: both touch host bytes of bucket "
                            "'W.grad' (gradient lost)"));
 }

@@ -21,25 +21,28 @@ Instruction launch(OpId op, std::vector<LifetimeId> uses, std::vector<Wait> wait
 Instruction recompute(OpId op, std::vector<LifetimeId> uses, std::vector<Wait> waits = {}) {
   return {InstructionKind::recompute, LaneRole::compute, op, no_id, std::move(uses), std::move(waits)};
 }
-Instruction host_step(OpId op, std::vector<Wait> waits = {}) {
-  return {InstructionKind::host_step, LaneRole::host, op, no_id, {}, std::move(waits)};
+Instruction gate(OpId op, std::vector<Wait> waits = {}) {
+  return {InstructionKind::gate, LaneRole::host, op, no_id, {}, std::move(waits)};
+}
+Instruction commit(OpId op, LaneRole lane, std::vector<LifetimeId> uses = {}, std::vector<Wait> waits = {}) {
+  return {InstructionKind::commit, lane, op, no_id, std::move(uses), std::move(waits)};
 }
 
 enum : TensorId { tokens, x0, w, h, x1, loss, dx1, dh, w_grad, sum, clip, m, v };
 
 std::vector<Bucket> small_buckets() {
   using enum Residency;
-  return {{"tokens", TensorKind::input, held, true, true, 64, {{tokens, 0}}},
-          {"W", TensorKind::parameter, streamed, true, true, 256, {{w, 0}}},
-          {"x0", TensorKind::activation, offloaded, true, true, 256, {{x0, 0}}},
-          {"h", TensorKind::activation, recomputed, false, false, 256, {{h, 0}}},
-          {"x1", TensorKind::activation, transient, false, false, 256, {{x1, 0}}},
-          {"loss", TensorKind::activation, transient, true, true, 8, {{loss, 0}}},
-          {"dx", TensorKind::activation, transient, false, false, 256, {{dx1, 0}, {dh, 0}}},
-          {"W.grad", TensorKind::gradient, transient, true, true, 256, {{w_grad, 0}}},
-          {"sum", TensorKind::activation, transient, true, true, 8, {{sum, 0}}},
-          {"clip", TensorKind::activation, host, true, false, 16, {{clip, 0}}},
-          {"state", TensorKind::optimizer_state, host, true, false, 512, {{m, 0}, {v, 256}}}};
+  return {{"tokens", TensorKind::input, held, {{MemoryId::host, true}}, 64, {{tokens, 0}}},
+          {"W", TensorKind::parameter, streamed, {{MemoryId::host, true}}, 256, {{w, 0}}},
+          {"x0", TensorKind::activation, offloaded, {{MemoryId::host, true}}, 256, {{x0, 0}}},
+          {"h", TensorKind::activation, recomputed, {}, 256, {{h, 0}}},
+          {"x1", TensorKind::activation, transient, {}, 256, {{x1, 0}}},
+          {"loss", TensorKind::activation, transient, {{MemoryId::host, true}}, 8, {{loss, 0}}},
+          {"dx", TensorKind::activation, transient, {}, 256, {{dx1, 0}, {dh, 0}}},
+          {"W.grad", TensorKind::gradient, transient, {{MemoryId::host, true}}, 256, {{w_grad, 0}}},
+          {"sum", TensorKind::activation, transient, {{MemoryId::host, true}}, 8, {{sum, 0}}},
+          {"clip", TensorKind::activation, host, {{MemoryId::host, false}}, 16, {{clip, 0}}},
+          {"state", TensorKind::optimizer_state, host, {{MemoryId::host, false}}, 512, {{m, 0}, {v, 256}}}};
 }
 
 Op op(std::string name, Phase phase, std::uint32_t unit, std::vector<TensorId> reads,
@@ -139,8 +142,8 @@ Plan small_streamed_plan() {
                        launch(7, {10, 11}, {{7, 0}}),       // 14: square, where the loss was
                        offload(10, {{14, 0}}),              // 15: W.grad
                        offload(11, {}),                     // 16: sum
-                       host_step(8, {{16, 0}}),             // 17: clip
-                       host_step(9)};                       // 18: adamw
+                       gate(8, {{16, 0}}),                  // 17: clip
+                       commit(9, LaneRole::host)};          // 18: adamw
   plan.gate = 17;
   plan.device_peak_bytes = 1280;
   plan.live_peak_bytes = 1032;
@@ -156,26 +159,26 @@ Plan small_resident_plan() {
   plan.policy = "none";
   plan.buckets = small_buckets();
   for (const BucketId id : {1U, 10U}) plan.buckets[id].residency = Residency::resident;
-  for (const BucketId id : {1U, 2U, 7U, 10U}) plan.buckets[id].on_host = plan.buckets[id].pinned = false;
+  for (const BucketId id : {1U, 2U, 7U, 10U}) plan.buckets[id].places.clear();
   for (const BucketId id : {2U, 3U, 9U}) plan.buckets[id].residency = Residency::transient;
-  plan.buckets[9].pinned = true;
+  plan.buckets[9].places = {{MemoryId::host, true}};
   plan.lifetimes = {{0, 0, 1, 2048, 1},  {1, 0, 9, 0, no_id},    {2, 0, 7, 768, 8},  {3, 1, 6, 1024, 7},
                     {4, 2, 5, 1280, 6},  {5, 3, 9, 2304, 5},     {6, 4, 7, 1536, 8}, {7, 6, 9, 1792, 13},
                     {8, 7, 9, 2560, 10}, {10, 0, 9, 256, no_id}, {9, 8, 9, 2816, 13}};
-  plan.instructions = {prefetch(0),                           // 0: tokens
-                       launch(0, {0, 2}, {{0, 0}}),           // 1: embed
-                       launch(1, {2, 1, 3}),                  // 2: f
-                       launch(2, {3, 4}),                     // 3: g
-                       launch(3, {4, 5}),                     // 4: head
-                       offload(5, {{4, 0}}),                  // 5: loss
-                       launch(4, {4, 6}),                     // 6: head.backward
-                       launch(5, {3, 6}),                     // 7: g.backward
-                       launch(6, {2, 6, 7}),                  // 8: f.backward
-                       launch(7, {7, 8}),                     // 9: square
-                       offload(8, {{9, 0}}),                  // 10: sum
-                       host_step(8, {{10, 0}}),               // 11: clip
-                       prefetch(10),                          // 12: clip
-                       launch(9, {1, 7, 9, 10}, {{12, 0}})};  // 13: adamw
+  plan.instructions = {prefetch(0),                                              // 0: tokens
+                       launch(0, {0, 2}, {{0, 0}}),                              // 1: embed
+                       launch(1, {2, 1, 3}),                                     // 2: f
+                       launch(2, {3, 4}),                                        // 3: g
+                       launch(3, {4, 5}),                                        // 4: head
+                       offload(5, {{4, 0}}),                                     // 5: loss
+                       launch(4, {4, 6}),                                        // 6: head.backward
+                       launch(5, {3, 6}),                                        // 7: g.backward
+                       launch(6, {2, 6, 7}),                                     // 8: f.backward
+                       launch(7, {7, 8}),                                        // 9: square
+                       offload(8, {{9, 0}}),                                     // 10: sum
+                       gate(8, {{10, 0}}),                                       // 11: clip
+                       prefetch(10),                                             // 12: clip
+                       commit(9, LaneRole::compute, {1, 7, 9, 10}, {{12, 0}})};  // 13: adamw
   plan.gate = 11;
   plan.device_peak_bytes = 2832;
   plan.live_peak_bytes = 1800;
@@ -268,8 +271,8 @@ void settle_totals(Plan& plan) {
     (instruction.kind == InstructionKind::prefetch ? plan.h2d_bytes : plan.d2h_bytes) += bytes;
   }
   for (const Bucket& bucket : plan.buckets) {
-    plan.host_bytes += bucket.on_host ? bucket.bytes : 0;
-    plan.pinned_bytes += bucket.pinned ? bucket.bytes : 0;
+    plan.host_bytes += bucket.on_host() ? bucket.bytes : 0;
+    plan.pinned_bytes += bucket.pinned() ? bucket.bytes : 0;
   }
   std::vector<PlacementItem> items;
   for (const Lifetime& lifetime : plan.lifetimes) {

@@ -25,7 +25,7 @@ Plan small_resident_plan();
 TensorId tensor_named(const Graph& graph, const std::string& name);
 OpId op_named(const Graph& graph, const std::string& name);
 BucketId bucket_named(const Plan& plan, const std::string& name);
-// The first launch, recompute or host step of the op; the number-th transfer of the bucket.
+// The first instruction of that kind that runs the op; the number-th transfer of the bucket.
 InstructionId run_of(const Graph& graph, const Plan& plan, InstructionKind kind, const std::string& op);
 InstructionId transfer_of(const Plan& plan, InstructionKind kind, const std::string& bucket, int number = 0);
 

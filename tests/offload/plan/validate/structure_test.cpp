@@ -45,7 +45,7 @@ const std::vector<Break> breaks{
      "bucket 'h' holds tensor 99 (which the graph lacks)"},
     {"bucket_empty",
      [](Plan& plan) {
-       plan.buckets.push_back({"none", TensorKind::input, {}, false, false, 8, {}});
+       plan.buckets.push_back({"none", TensorKind::input, {}, {}, 8, {}});
      },
      "bucket 'none' holds no tensor"},
     {"tensor_past_its_bucket", [](Plan& plan) { plan.buckets[10].tensors[1].offset = 260; },
@@ -64,11 +64,24 @@ const std::vector<Break> breaks{
        plan.buckets[6].tensors[1].offset = 256;
      },
      "op 'g.backward' works on 'dx1' in place, but its result 'dh' has other bytes"},
-    {"pinned_nowhere", [](Plan& plan) { plan.buckets[3].pinned = true; },
-     "bucket 'h' is pinned but has no place on the host"},
-    {"transfer_of_unpinned", [](Plan& plan) { plan.buckets[1].pinned = false; },
+    {"place_in_an_arena",
+     [](Plan& plan) {
+       plan.buckets[3].places = {{MemoryId::device, false}};
+     },
+     "bucket 'h' has a place for the run in memory 0"},
+    {"place_in_no_memory",
+     [](Plan& plan) {
+       plan.buckets[3].places = {{MemoryId{9}, false}};
+     },
+     "bucket 'h' has a place for the run in memory 9"},
+    {"two_places",
+     [](Plan& plan) {
+       plan.buckets[1].places.push_back({MemoryId::host, false});
+     },
+     "bucket 'W' has two places in host memory"},
+    {"transfer_of_unpinned", [](Plan& plan) { plan.buckets[1].places.front().pinned = false; },
      "instruction 1 (prefetch of bucket 'W') needs a pinned place on the host"},
-    {"transfer_without_host", [](Plan& plan) { plan.buckets[2].on_host = plan.buckets[2].pinned = false; },
+    {"transfer_without_host", [](Plan& plan) { plan.buckets[2].places.clear(); },
      "instruction 4 (offload of bucket 'x0') needs a pinned place on the host"},
     {"bucket_unknown", [](Plan& plan) { plan.lifetimes[3].bucket = 50; },
      "lifetime 3 of bucket 50 (which the plan lacks)"},
@@ -76,10 +89,10 @@ const std::vector<Break> breaks{
      "lifetime 3 of bucket 'h' ends with instruction 50"},
     {"op_unknown", [](Plan& plan) { plan.instructions[3].op = 50; },
      "launch of op 50 (which the graph lacks)"},
-    {"op_missing", [](Plan& plan) { plan.instructions[18].op = no_id; }, "instruction 18 (host step of"},
+    {"op_missing", [](Plan& plan) { plan.instructions[18].op = no_id; }, "instruction 18 (commit of"},
     {"use_unknown", [](Plan& plan) { plan.instructions[3].uses[0] = 50; }, "uses lifetime 50"},
     {"host_step_with_uses", [](Plan& plan) { plan.instructions[18].uses = {1}; },
-     "instruction 18 (host step of op 'adamw') uses device bytes on the host"},
+     "instruction 18 (commit of op 'adamw') uses device bytes on the host"},
     {"lifetime_unknown", [](Plan& plan) { plan.instructions[0].lifetime = 50; }, "moves lifetime 50"},
     {"wait_unknown", [](Plan& plan) { plan.instructions[3].waits[0].instruction = 50; },
      "waits for instruction 50"},
@@ -142,13 +155,16 @@ class Vandal {
         bucket.tensors.push_back({id(), number()});
         return;
       case 7:
-        bucket.on_host = !bucket.on_host;
+        if (bucket.on_host())
+          bucket.places.clear();
+        else
+          bucket.places = {{static_cast<MemoryId>(random_() % 3), random_() % 2 == 0}};
         return;
       case 8:
         bucket.residency = static_cast<Residency>(random_() % 7);
         return;
       case 9:
-        instruction.kind = static_cast<InstructionKind>(random_() % 5);
+        instruction.kind = static_cast<InstructionKind>(random_() % 6);
         return;
       case 10:
         instruction.lane = static_cast<LaneRole>(random_() % lane_roles);

@@ -47,15 +47,15 @@ bool remove(Plan& plan, InstructionId id) {
 }
 
 TEST(Values, MissWhateverIsRemoved) {
-  int prefetches = 0, offloads = 0, recomputes = 0, launches = 0, host_steps = 0;
+  int prefetches = 0, offloads = 0, recomputes = 0, launches = 0, commits = 0;
   testing::for_each_made_plan(4000, 4020, [&](const MadePlan& made) {
     prefetches += break_each(made, InstructionKind::prefetch, remove);
     offloads += break_each(made, InstructionKind::offload, remove);
-    host_steps += break_each(made, InstructionKind::host_step, remove);
+    commits += break_each(made, InstructionKind::commit, remove);
     recomputes += break_each(made, InstructionKind::recompute, remove);
     launches += break_each(made, InstructionKind::launch, remove);
   });
-  for (const int count : {prefetches, offloads, launches, host_steps}) EXPECT_GT(count, 100);
+  for (const int count : {prefetches, offloads, launches, commits}) EXPECT_GT(count, 100);
   EXPECT_GT(recomputes, 20);
 }
 
@@ -137,7 +137,7 @@ TEST(Values, AnUpdateThatIsNeverReadBackLeavesTheParameterStale) {
   Plan plan = testing::small_resident_plan();
   plan.lifetimes[1].end = 2;  // W dies with its first use, and nothing brings it back
   EXPECT_THAT(value_findings(graph, plan),
-              ::testing::HasSubstr("launch of op 'adamw') reads 'W' on the device: the value is not there"));
+              ::testing::HasSubstr("commit of op 'adamw') reads 'W' on the device: the value is not there"));
 }
 
 }  // namespace

@@ -1,0 +1,44 @@
+// Lanes and memories, as two tables: what plans, the planner's programs and the engine go by. A second
+// device, or a tier below the host, is more rows of both (docs/several_memories.md).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace stowage {
+
+// A row of memory_table.
+enum class MemoryId : std::uint8_t { device, host };
+struct MemoryRow {
+  std::string_view name;
+  bool has_arena = false;  // a plan says where each lifetime stands; else a bucket has one place for the run
+};
+inline constexpr std::array memory_table{MemoryRow{"device", true}, MemoryRow{"host", false}};
+
+// A row of lane_table. A lane is a queue that works in order: it moves bytes from one memory to another, or
+// computes on one.
+enum class LaneRole : std::uint8_t { compute, h2d, d2h, host };
+struct LaneRow {
+  std::string_view name;
+  MemoryId from = MemoryId::device, to = MemoryId::device;
+  constexpr bool moves() const { return from != to; }
+  constexpr bool computes_on(MemoryId memory) const { return from == memory && to == memory; }
+  constexpr bool touches(MemoryId memory) const { return from == memory || to == memory; }
+};
+inline constexpr std::array lane_table{
+    LaneRow{"compute", MemoryId::device, MemoryId::device}, LaneRow{"h2d", MemoryId::host, MemoryId::device},
+    LaneRow{"d2h", MemoryId::device, MemoryId::host}, LaneRow{"host", MemoryId::host, MemoryId::host}};
+inline constexpr std::size_t lane_roles = lane_table.size();
+
+constexpr std::size_t index_of(LaneRole lane) { return static_cast<std::size_t>(lane); }
+constexpr const LaneRow& row_of(LaneRole lane) { return lane_table[index_of(lane)]; }
+constexpr const MemoryRow& row_of(MemoryId memory) { return memory_table[static_cast<std::size_t>(memory)]; }
+
+// What a lane is called; "unknown" outside the table.
+constexpr std::string_view to_string(LaneRole lane) {
+  return index_of(lane) < lane_roles ? row_of(lane).name : "unknown";
+}
+
+}  // namespace stowage
