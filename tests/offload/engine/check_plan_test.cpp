@@ -60,7 +60,7 @@ TEST(CheckPlan, NamesWhatDoesNot) {
        },
        "is not enqueued by then"},
       {[](Plan& p) { p.gate = no_id; }, "no gate"},
-      {[](Plan& p) { p.gate = 7; }, "gate is of kind offload"},
+      {[](Plan& p) { p.gate = 7; }, "gate is of kind launch"},
       {[](Plan& p) { std::swap(p.instructions[p.gate].op, p.instructions.back().op); },
        "not the op that writes the gradient norm"},
       {[](Plan& p) { p.instructions.back().kind = InstructionKind::gate; }, "is a second gate"},

@@ -214,13 +214,12 @@ INSTANTIATE_TEST_SUITE_P(Each, SlicedPlan, ::testing::ValuesIn(breaches),
 
 TEST(Slices, HostilePartsAreRefused) {
   const std::string text = to_json(plan_in_slices(sliced_gpt(), {}, 2));
-  EXPECT_THAT(text, HasSubstr("\"version\": 2"));
   const auto refused = [&](const std::string& from, const std::string& to) {
     std::string changed = text;
     changed.replace(changed.find(from), from.size(), to);
     EXPECT_THROW(plan_from_json(changed), InvalidInput) << to;
   };
-  refused("\"version\": 2", "\"version\": 1");
+  refused("\"version\": 3", "\"version\": 1");
   const std::size_t at = text.find("\"part\"");
   const std::string part = text.substr(at, text.find(']', at) + 1 - at);
   for (const char* other : {"\"part\": []", "\"part\": [1]", "\"part\": [-1, 5]", "\"part\": [0, 99999999]",
