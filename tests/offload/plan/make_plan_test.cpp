@@ -154,7 +154,7 @@ TEST(MakePlan, TheMinimumIsAtMostAQuarterAboveWhatMustBeLive) {
 }
 
 TEST(MakePlan, ThePlanIsAPureFunctionOfItsInputs) {
-  for (std::uint64_t seed = 0; seed < testing::draws(20, 5); ++seed) {
+  for (std::uint64_t seed = 0; seed < testing::draws<std::uint64_t>(20, 5); ++seed) {
     Graph graph = testing::random_graph(seed);
     Machine machine = testing::any_machine(seed);
     Budget budget{testing::random_budget(seed, minimum_bytes(graph, machine), need_bytes(graph, machine)),
