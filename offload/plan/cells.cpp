@@ -6,6 +6,7 @@
 
 #include "offload/plan/arena.h"
 #include "offload/plan/bound.h"
+#include "offload/plan/prices.h"
 #include "src/graph/cost.h"
 
 namespace stowage {
@@ -39,7 +40,7 @@ RankedPlan ranked(Plan plan, const Problem& problem, const PlannerSettings& sett
   double risk = 0;
   for (const Instruction& instruction : plan.instructions) {
     if (instruction.kind == InstructionKind::prefetch || instruction.kind == InstructionKind::offload)
-      risk += settings.transfer_risk * problem.machine->h2d.latency_seconds;
+      risk += transfer_price(*problem.machine, settings);
     if (instruction.kind == InstructionKind::recompute)
       risk += settings.replay_price * op_seconds(problem.graph->op(instruction.op), *problem.machine);
   }
