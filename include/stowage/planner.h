@@ -86,8 +86,13 @@ struct PlannerSettings {
   // How far the program's value may be from its own lower bound, as a share.
   double program_tolerance = 1e-4;
   // Transfers and replays may take longer than predicted. Plans are compared by their time plus this price:
-  // for each transfer, in latencies of the link, and for each second of replayed ops.
+  // for each transfer, in latencies of the link, and for each second of replayed ops. A device that computes
+  // with the host's own cores (Machine::compute_beside_copy below 1) has its own price for a transfer:
+  // threads wake for its begin and its end, some 30 us of processor time that no rate says. 20 small models in
+  // half of their need (bench/ranking) took about the same processor time with 2 to 8 latencies, with 0.1 a
+  // tenth more. Replays took no longer than predicted.
   double transfer_risk = 0.1;
+  double transfer_risk_on_cores = 3;
   double replay_price = 1e-3;
   // These prices decide between choices that take the same time: seconds for each second of a transfer, and
   // steps for having all bytes on the device for the whole step.

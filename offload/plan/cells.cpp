@@ -6,6 +6,7 @@
 
 #include "offload/plan/arena.h"
 #include "offload/plan/bound.h"
+#include "offload/plan/prices.h"
 #include "src/graph/cost.h"
 
 namespace stowage {
@@ -38,7 +39,7 @@ std::vector<Bytes> host_grid(Bytes most, const PlannerSettings& settings) {
 RankedPlan ranked(Plan plan, const Problem& problem, const PlannerSettings& settings) {
   double risk = 0;
   for (const Instruction& instruction : plan.instructions) {
-    if (is_transfer(instruction.kind)) risk += settings.transfer_risk * problem.machine->h2d.latency_seconds;
+    if (is_transfer(instruction.kind)) risk += transfer_price(*problem.machine, settings);
     if (instruction.kind == InstructionKind::recompute)
       risk += settings.replay_price * op_seconds(problem.graph->op(instruction.op), *problem.machine);
   }

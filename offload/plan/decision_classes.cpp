@@ -8,6 +8,7 @@
 
 #include "offload/plan/extreme_choices.h"
 #include "offload/plan/lane_sharing.h"
+#include "offload/plan/prices.h"
 #include "src/graph/cost.h"
 
 namespace stowage {
@@ -166,7 +167,7 @@ void DecisionClasses::add_bucket(BucketId bucket, const StepMemory::Uniform& of,
 }
 
 void DecisionClasses::add_prices(ShareCost& cost, double transfers) const {
-  cost.price += transfers * settings_.transfer_risk * problem_.machine->h2d.latency_seconds;
+  cost.price += transfers * transfer_price(*problem_.machine, settings_);
 }
 
 // `first`: the first op that uses what moves.

@@ -35,12 +35,12 @@ void Signals::release(SignalId signal) {
 void Signals::complete(SignalId signal, double time, std::shared_ptr<const Failure> failure) {
   const MutexLock lock(mutex_);
   signals_[signal].outcome = {true, time, std::move(failure), false};
-  completed_.notify_all();
+  completed(signal).notify_all();
 }
 
 Outcome Signals::await(SignalId signal) {
   const MutexLock lock(mutex_);
-  while (!signals_[signal].outcome.done) completed_.wait(mutex_);
+  while (!signals_[signal].outcome.done) completed(signal).wait(mutex_);
   return signals_[signal].outcome;
 }
 

@@ -2,6 +2,7 @@
 // often its event is recorded again. Pooled and counted by references; thread-safe.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -47,8 +48,12 @@ class Signals {
     LaneId lane = 0;
     Outcome outcome;
   };
+  // Threads that wait for one signal are not woken by others, but for those few that share a place.
+  static constexpr std::size_t places = 64;
+  CondVar& completed(SignalId signal) { return completed_[signal % places]; }
+
   Mutex mutex_;
-  CondVar completed_;
+  std::array<CondVar, places> completed_;
   std::vector<Signal> signals_ STOWAGE_GUARDED_BY(mutex_);
   std::vector<SignalId> free_ STOWAGE_GUARDED_BY(mutex_);
 };

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+#include <vector>
+
 namespace stowage::simulated {
 namespace {
 
@@ -42,6 +45,22 @@ TEST(Signals, FailuresAreClearedByLane) {
   EXPECT_TRUE(signals.peek(mine).failure);  // waits enqueued before still see it
   EXPECT_FALSE(signals.peek(other).cleared);
   EXPECT_FALSE(signals.peek(sound).cleared);
+}
+
+// More signals than places to wait at, completed in another order than they are waited for.
+TEST(Signals, EveryWaitEndsByItsOwnSignal) {
+  constexpr std::uint32_t count = 200;
+  Signals signals;
+  std::vector<SignalId> ids;
+  for (std::uint32_t i = 0; i < count; ++i) ids.push_back(signals.acquire(0));
+  std::vector<std::thread> waiting;
+  for (std::uint32_t first = 0; first < 4; ++first) {
+    waiting.emplace_back([&, first] {
+      for (std::uint32_t i = first; i < count; i += 4) EXPECT_EQ(signals.await(ids[i]).time, i);
+    });
+  }
+  for (std::uint32_t i = count; i-- > 0;) signals.complete(ids[i], i, nullptr);
+  for (std::thread& each : waiting) each.join();
 }
 
 }  // namespace

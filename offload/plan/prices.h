@@ -1,0 +1,15 @@
+// Seconds that are added to a plan's or a choice's time for what the prediction leaves out.
+#pragma once
+
+#include "stowage/machine.h"
+#include "stowage/planner.h"
+
+namespace stowage {
+
+// Of one transfer.
+inline double transfer_price(const Machine& machine, const PlannerSettings& settings) {
+  const bool on_cores = machine.compute_beside_copy < 1;
+  return (on_cores ? settings.transfer_risk_on_cores : settings.transfer_risk) * machine.h2d.latency_seconds;
+}
+
+}  // namespace stowage
