@@ -1,5 +1,5 @@
-// Lanes and memories, as two tables: what plans, the planner's programs and the engine go by. A second
-// device, or a tier below the host, is more rows of both (docs/several_memories.md).
+// Lanes and memories, as two tables that plans, the planner and the engine use. A second device, or a tier
+// below the host, would be more rows of both (docs/several_memories.md).
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ namespace stowage {
 enum class MemoryId : std::uint8_t { device, host };
 struct MemoryRow {
   std::string_view name;
-  bool has_arena = false;  // a plan says where each lifetime stands; else a bucket has one place for the run
+  bool has_arena = false;  // true: a plan places each lifetime; false: a bucket has one place for the run
 };
 inline constexpr std::array memory_table{MemoryRow{"device", true}, MemoryRow{"host", false}};
 
@@ -36,7 +36,7 @@ constexpr std::size_t index_of(LaneRole lane) { return static_cast<std::size_t>(
 constexpr const LaneRow& row_of(LaneRole lane) { return lane_table[index_of(lane)]; }
 constexpr const MemoryRow& row_of(MemoryId memory) { return memory_table[static_cast<std::size_t>(memory)]; }
 
-// What a lane is called; "unknown" outside the table.
+// The lane's name; "unknown" outside the table.
 constexpr std::string_view to_string(LaneRole lane) {
   return index_of(lane) < lane_roles ? row_of(lane).name : "unknown";
 }

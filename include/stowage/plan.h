@@ -35,18 +35,18 @@ enum class Residency : std::uint8_t {
   resident,    // in the arena for the whole step and across steps
   held,        // brought in once per step, kept from first to last use
   streamed,    // brought in for each use or group of uses
-  offloaded,   // moved to the host between its last forward and first backward use
+  offloaded,   // on the host between some of its uses: from forward to backward, or in long gaps
   recomputed,  // dropped after forward, rebuilt in backward
   transient,   // lives between its writer and its last reader
   host,        // never on the device
 };
 std::string_view to_string(Residency residency);
 
-// How the compute lane goes through the micro-batches of a step (Graph::micro_batches). One alone is
-// layer_major.
+// How the compute lane goes through the micro-batches of a step (Graph::micro_batches). A step with one
+// micro-batch is layer_major.
 enum class MicroBatchOrder : std::uint8_t {
-  layer_major,  // each half-block for all of them: its weights come in once per phase
-  batch_major,  // each of them forward and backward: only one of them has activations at a time
+  layer_major,  // each half-block for all micro-batches: its weights come in once per phase
+  batch_major,  // each micro-batch forward and backward: only one has activations at a time
 };
 std::string_view to_string(MicroBatchOrder order);
 
@@ -57,16 +57,15 @@ struct BucketPlace {
   friend bool operator==(const BucketPlace&, const BucketPlace&) = default;
 };
 
-// Tensors that share one contiguous range, on the device and in each memory in which the bucket has a place.
-// Every tensor of the graph is in exactly one bucket, but for optimizer state that is cut into slices: those
-// are in one each. Tensors joined by an alias are in the same bucket at the same offset; slices of a
-// parameter or a gradient are in its bucket, where their rows are. An offset is a multiple of
-// tensor_alignment (graph.h) of the tensor's bytes.
 struct BucketTensor {
   TensorId tensor = no_id;
-  Bytes offset = 0;  // inside the bucket
+  Bytes offset = 0;  // inside the bucket: a multiple of tensor_alignment (graph.h) of the tensor's bytes
   friend bool operator==(const BucketTensor&, const BucketTensor&) = default;
 };
+// Tensors that share one contiguous range, on the device and in each memory in which the bucket has a place.
+// Every tensor of the graph is in exactly one bucket, except optimizer state that is cut into slices: there
+// each slice has a bucket, and the whole has none. Tensors joined by an alias are in the same bucket at the
+// same offset. Slices of a parameter or a gradient are in its bucket, at the offset of their rows.
 struct Bucket {
   std::string name;
   TensorKind kind = TensorKind::activation;
@@ -102,7 +101,7 @@ enum class InstructionKind : std::uint8_t {
   prefetch,   // host bucket -> its lifetime, h2d lane
   offload,    // lifetime -> its host bucket, d2h lane
   gate,       // the clip op, host lane: every gradient has landed, and the norm is known
-  commit,     // an update op, behind the gate: on the host lane in host memory, else a launch
+  commit,     // an update op, behind the gate: a host step on the host lane, or a launch on compute
 };
 std::string_view to_string(InstructionKind kind);
 constexpr bool is_transfer(InstructionKind kind) {
@@ -152,21 +151,23 @@ struct Instruction {
   std::vector<LifetimeId> uses{};
   // Only waits that lane order and other waits do not imply already.
   std::vector<Wait> waits{};
-  // prefetch, offload: the bytes of the bucket that move; empty: all of them. A resident parameter of which
-  // some slices are updated on the host has those brought in before the next step's first use.
+  // prefetch, offload: the bytes of the bucket that move; empty: all of them. A parameter that is cut comes
+  // in slice by slice. If only some of its slices are updated on the host, the parameter is resident, and
+  // these slices alone come in, before the next step's first use.
   ByteRange part{};
   friend bool operator==(const Instruction&, const Instruction&) = default;
 };
 inline bool runs_on_device(const Instruction& instruction) { return instruction.lane == LaneRole::compute; }
 inline bool runs_on_host(const Instruction& instruction) { return instruction.lane == LaneRole::host; }
 
-// The order of `instructions` is one in which they may all be enqueued: each lane runs its own in
-// this order, and waits of the same step point backwards. The step's *gate* waits
-// (through its lane or its waits) for every gradient. The engine waits for the gate before it
-// enqueues what stands behind it (the commit phase: commits, on both sides, and the transfer
-// of the clip scale), and nothing of a step is enqueued before the gate of the step before has passed;
-// so the gate happens before everything behind it and before the whole next step. A commit changes what
-// outlives the step, so no plan may have one that can begin before the gate has passed.
+// The order of `instructions` is one in which they may all be enqueued: each lane runs its own in this order,
+// and waits of the same step point backwards.
+//
+// The step's *gate* waits (through its lane or its waits) for every gradient. The engine waits for the gate
+// before it enqueues the instructions behind it, the commit phase: commits on the host and on the device, and
+// the transfer of the clip scale. It enqueues nothing of a step before the gate of the step before has
+// passed. So the gate happens before everything behind it and before the whole next step. A commit changes
+// what outlives the step, so in no plan can one begin before the gate has passed.
 struct Plan {
   std::string policy;  // "auto", "none", … (to_string of Policy)
   MicroBatchOrder order = MicroBatchOrder::layer_major;
@@ -174,18 +175,18 @@ struct Plan {
   std::vector<Lifetime> lifetimes;
   std::vector<Instruction> instructions;
   InstructionId gate = no_id;   // the one instruction of that kind
-  Bytes alignment = 256;        // of lifetime offsets; no less for a plan that an engine runs
+  Bytes alignment = 256;        // of lifetime offsets; an engine wants multiples of 256
   Bytes device_peak_bytes = 0;  // size of the arena: max over lifetimes of offset + bucket bytes
   Bytes live_peak_bytes = 0;    // largest sum of live bytes: no placement could be smaller
   Bytes host_bytes = 0;         // all host buckets
   Bytes pinned_bytes = 0;       // the page-locked part of them
   Bytes h2d_bytes = 0;          // per step
-  Bytes d2h_bytes = 0;
-  Bytes bucket_bytes = 0;  // target size of a parameter bucket
+  Bytes d2h_bytes = 0;          // per step
+  Bytes bucket_bytes = 0;       // target size of a parameter bucket; 0: one tensor each
   double predicted_step_seconds = 0;
   double predicted_stall_seconds = 0;
-  double lower_bound_seconds = 0;
-  std::string bound_by;  // the term of the bound that binds: compute, h2d, d2h, host
+  double lower_bound_seconds = 0;  // no plan in the budget takes less
+  std::string bound_by;            // the term of the bound that binds: compute, h2d, d2h, host
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 
@@ -197,25 +198,27 @@ inline ByteRange moved_bytes(const Plan& plan, const Instruction& transfer) {
 
 // Why there is no plan. A value for the caller to handle.
 struct Infeasible {
-  Bytes budget = 0;
+  Bytes budget = 0;   // that was asked for
   Bytes minimum = 0;  // the smallest budget that works
   bool host = false;  // true: these are host bytes; false: device bytes
-  std::string op;     // the op that needs it
+  // Of device bytes: the op at which the smallest plan has most live bytes. Not meaningful of host bytes.
+  std::string op;
 };
 
-// When each instruction runs in the steady state: seconds from the start of the step.
+// Seconds from the gate of the step before, at which a step starts.
 struct Interval {
   double begin = 0;
   double end = 0;
 };
+// When each instruction runs once all steps take the same time.
 struct Timeline {
   std::vector<Interval> instructions;  // by instruction
   double step_seconds = 0;             // period
   double stall_seconds = 0;            // compute lane idle within the period
 };
 
-// Versioned JSON, loss-free: version 3 is written, and older ones are read. Refuses a hostile text with
-// InvalidInput.
+// Versioned JSON without loss: writes version 3, reads older ones too. A text that is no well-formed plan
+// throws InvalidInput.
 std::string to_json(const Plan& plan);
 Plan plan_from_json(std::string_view text);
 

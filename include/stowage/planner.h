@@ -53,74 +53,80 @@ enum class Replays : std::uint8_t {
 // ablations (bench/ablation). The defaults are justified by the records in bench/results.
 struct PlannerSettings {
   // Residency: which choices are looked at (offload/plan/residency_program.h).
-  // Rows of device memory, each for one part of the step's stages; at most 19.
+  // Moments (offload/plan/step_memory.h): rows of device memory in the linear program; at most 19.
   std::size_t memory_moments = 18;
-  // Several stages share a row. A stage counts if it has at least this share of the row's most live bytes.
+  // Consecutive stages share a row. Those count that have at least this share of the row's most live bytes.
   double alike_stages = 0.95;
-  // Shares of a cell's memory that the program may fill, falling; transfers under way have the rest.
+  // Shares of a cell's device memory that the program may fill, falling; transfers under way have the rest.
   std::vector<double> rooms{1, 0.97, 0.94, 0.9, 0.86, 0.8, 0.7, 0.6, 0.5, 0.4};
-  // Where the program divides one item, and would lose more than this share of the memory by rounding it, the
-  // program is solved again with each of the item's choices.
+  // The program may give shares of several choices to one item or bucket that is alone in its class. Where
+  // rounding these shares changes more than this share of the cell's memory, the program is solved again
+  // with each of these choices.
   double undivided = 0.01;
   // A phase's length is also counted in two pieces, one behind the other (offload/plan/step_cuts.h).
   bool cuts = true;
-  // Cuts of the front are looked for under these shares of the memory, from the least that a step needs to
-  // the most; at most 5.
+  // Some cuts of the front are looked for in the program's answers, each for one amount of device memory: the
+  // least that a step needs plus this share of what a step with resident parameters takes. At most 4.
   std::vector<double> cut_shares{0.1, 0.3, 0.6};
   // For a parameter in slices, the program is also solved with each of these shares of its slices on the
   // device.
   std::vector<double> slice_shares{0, 0.25, 0.5, 0.75, 1};
-  // Values that are not used for a while leave the device wherever they are not, not between forward and
-  // backward alone.
+  // Values may spill: they leave the device in every long gap, not only between forward and backward.
   bool spills = true;
-  // Values that cross from one unit into the next may be made anew by the op that made them.
+  // Values that cross from one unit into the next may be remade by the op that made them.
   bool remakes = true;
-  // Besides buckets of single tensors, buckets that the link moves efficiently.
+  // More variants (offload/plan/cells.h), beside one tensor in each bucket and replays within units:
+  // Buckets of a size that the link moves efficiently.
   bool efficient_buckets = true;
-  // Besides replays of any part of a unit, replays of all of a Transformer block or nothing.
+  // Replays of all of a Transformer block or nothing.
   bool whole_blocks = true;
-  // Besides replays within units, replays within so many consecutive units as one, where at least this share
-  // of the activations' bytes crosses units.
+  // Replays within so many consecutive units as one (offload/plan/joined_units.h), where at least
+  // crossing_share of the activations' bytes crosses units.
   std::vector<std::uint32_t> joined_units{3, 6};
   double crossing_share = 0.25;
-  // How far the program's value may be from its own lower bound, as a share.
+  // The program is solved until its value is this close to its own lower bound, as a share.
   double program_tolerance = 1e-4;
-  // Transfers and replays may take longer than predicted. Plans are compared by their time plus this price:
-  // for each transfer, in latencies of the link, and for each second of replayed ops. A device that computes
-  // with the host's own cores (Machine::compute_beside_copy below 1) has its own price for a transfer:
-  // threads wake for its begin and its end, some 30 us of processor time that no rate says. 20 small models in
-  // half of their need (bench/ranking) took about the same processor time with 2 to 8 latencies, with 0.1 a
-  // tenth more. Replays took no longer than predicted.
+  // Transfers and replays may take longer than predicted. Plans and choices are compared by their time plus
+  // a price for each transfer, in latencies of the link (Link::latency_seconds of h2d), and for each second
+  // of replayed ops. A device that computes with the host's own cores (Machine::compute_beside_copy below 1)
+  // has its own price for a transfer: threads wake when it begins and when it ends, which takes some 30 us of
+  // processor time that no rate of the machine covers. In bench/ranking, 20 small models in half of their
+  // need took about the same processor time with any price from 2 to 8 latencies, and a tenth more with 0.1.
+  // Their replays took no longer than predicted.
   double transfer_risk = 0.1;
   double transfer_risk_on_cores = 3;
   double replay_price = 1e-3;
-  // These prices decide between choices that take the same time: seconds for each second of a transfer, and
-  // steps for having all bytes on the device for the whole step.
+  // These prices decide between choices that take the same time. traffic_price: seconds for each second of a
+  // transfer. occupancy_price: the price, as a share of the step's compute time, of having all buckets on the
+  // device for the whole step; a bucket pays by its bytes and by the stages that it is there.
   double traffic_price = 1e-3;
   double occupancy_price = 1e-4;
 
   // Cells (offload/plan/cells.h).
-  // Device memory of one cell over that of the one before, less 1: up to fine_range times the minimum, and
-  // above.
+  // From one amount of device memory to the next: more by the share fine_step, up to fine_range times the
+  // minimum; above that by coarse_step.
   double fine_step = 0.005, fine_range = 1.1, coarse_step = 0.02;
-  // Host memory: the same, falling from the most that any plan needs to a host_range-th of it.
+  // Amounts of host memory: unlimited; then from the most that any plan needs down to a host_range-th of it,
+  // each less than the one before by the share host_step.
   double host_step = 0.05, host_range = 100;
-  // No cell is looked at whose lower bound is closer than this to the best plan, as a share.
+  // The search ends where no plan in less memory can be faster than the best one by more than this share, by
+  // the lower bound.
   double close_enough = 0.002;
-  // … nor, once planning has taken so much work (ops of scheduled steps) and this many cells in a row brought
-  // no faster plan, any further one.
+  // It also ends once more than most_work ops have been scheduled (each schedule counts all ops of the graph)
+  // and `patience` amounts of device memory in a row brought no faster plan.
   std::size_t most_work = 300'000;
   std::size_t patience = 6;
-  // Changes of one item or of two that are tried of a cell's best choices. Graphs with more single changes
-  // than that are left as they were rounded: what rounding costs them is little.
+  // In each cell, at most so many changes of one or two decisions are tried, from each variant's best
+  // choices. A graph with more single changes than that keeps its rounded choices: rounding costs it little.
   std::size_t trials = 100;
-  // Shares of a cell's memory that a schedule's live bytes may take: the first, and those behind it as long
-  // as the schedule finds no places.
+  // Caps on a schedule's live bytes, as shares of the cell's device memory. They are tried in turn until a
+  // schedule finds places.
   std::vector<double> caps{0.99, 0.975, 0.96, 0.94, 0.92, 0.9, 0.85, 0.8, 0.7, 0.5};
-  // A schedule that finds no places is followed by ones whose ops alone need at most this share of its bytes.
+  // After a candidate that finds no places, the cell's candidates with more than this share of its serial
+  // bytes (Sketcher::serial_bytes) are left out.
   double next_serial = 0.97;
 
-  // Schedules of one cell that are placed.
+  // For one budget, at most so many candidates of one cell are placed. The smallest cell has no such limit.
   std::size_t most_placed = 6;
   // A branch-and-bound search for places, where the usual placement finds none (offload/plan/arena.h).
   bool search = true;
@@ -128,34 +134,36 @@ struct PlannerSettings {
 
 struct PlanOptions {
   Policy policy = Policy::automatic;
-  Bytes bucket_bytes = 0;  // 0: chosen from the link's curve
-  // Of micro-batches; nothing: whichever is faster. Without effect on a graph that has one order alone.
+  // Target size of a parameter bucket. 0: the automatic policy tries one tensor in each bucket, and the size
+  // that the link's curve makes efficient; an emulated system has its own sizes.
+  Bytes bucket_bytes = 0;
+  // Of micro-batches. None: the policy chooses. Without effect on a graph that can be run in one order only.
   std::optional<MicroBatchOrder> order = std::nullopt;
   Replays replays = Replays::within_blocks;  // of Policy::automatic
   PlannerSettings settings{};                // of Policy::automatic
-  // Any thread may ask for an end of planning through it: what is under way throws Cancelled within a
-  // fraction of a second. Its planner makes nothing new from then on.
+  // Any thread may ask for an end of planning through its stop_source. The planner's call under way throws
+  // Cancelled within a fraction of a second, and so does every later call that needs something new.
   std::stop_token stop{};
 };
 
 // The answer to one budget. Device bytes in it, those of Infeasible included, are bytes of a device budget:
-// Machine::overhead_bytes is in each of them, so any of them can be asked with again. What a Plan says of
-// itself is without it: Plan::device_peak_bytes is the arena's size, as the engine allocates it. The bound of
-// all plans in the budget is the plan's, too (Plan::lower_bound_seconds).
+// each includes Machine::overhead_bytes, so any of them can be asked for as a budget. The fields of a Plan
+// leave the overhead out: Plan::device_peak_bytes is the size of the arena, as the engine allocates it.
+// Plan::lower_bound_seconds is the lower bound for every plan in this budget.
 struct Answer {
   std::variant<Plan, Infeasible> outcome;
   Bytes need = 0;     // with everything on the device and nothing recomputed: what Policy::none takes
   Bytes minimum = 0;  // the smallest that works, given enough host memory
-  Bytes peak = 0;     // that the plan takes: the smallest budget that it fits into; 0 without a plan
+  Bytes peak = 0;     // the smallest budget that the plan fits into; 0 without a plan
 };
 
-// The planner of one graph on one machine. All budgets that it is asked with share the plans that are made on
-// the way. Keeps references: graph and machine must outlive it. One thread at a time.
+// The planner of one graph on one machine. It keeps the plans that it makes, and all budgets share them.
+// Keeps references: graph and machine must outlive it. One thread at a time.
 //
-// A budget takes the fastest plan that is found among those that fit into it, and every device budget from
-// the minimum up is feasible. More memory makes a plan slower by no more than PlannerSettings::close_enough,
-// unless most_work and patience end the search before (docs/design.md, section 6). Which budgets were asked
-// before may change a plan's time by as much.
+// The answer to a budget is the fastest plan found among those that fit into it. Given enough host memory,
+// every device budget from the minimum up is feasible. More memory makes a plan slower by no more than
+// PlannerSettings::close_enough, unless most_work and patience end the search before (docs/design.md, section
+// 6). Which budgets were asked before may change a plan's time by as much.
 class Planner {
  public:
   Planner(const Graph& graph, const Machine& machine, const PlanOptions& options = {});
@@ -163,8 +171,8 @@ class Planner {
   Planner(Planner&&) noexcept;
   Planner& operator=(Planner&&) noexcept;
 
-  // Throws InvalidInput for a graph without an update phase, Cancelled where PlanOptions::stop asks for it;
-  // so do the functions below.
+  // Throws InvalidInput for a graph without an update phase, Cancelled where PlanOptions::stop asks for it.
+  // So do the functions below.
   Answer answer(const Budget& budget);
   // Answer::need and Answer::minimum, which depend on no budget. With a policy that emulates another system
   // the minimum is the least of its configurations and may depend on the machine's rates.
@@ -176,17 +184,18 @@ class Planner {
   std::unique_ptr<Parts> parts_;
 };
 
-// One question to a planner of its own: Answer::outcome, Answer::need, Answer::minimum.
+// The same for a single question: each makes a Planner and returns Answer::outcome, need or minimum.
 std::variant<Plan, Infeasible> make_plan(const Graph& graph, const Machine& machine, const Budget& budget,
                                          const PlanOptions& options = {});
 Bytes need_bytes(const Graph& graph, const Machine& machine);
 Bytes minimum_bytes(const Graph& graph, const Machine& machine, const PlanOptions& options = {});
 
-// Discrete events over the lanes, periodic steady state.
+// Predicts when each instruction of the plan runs on this machine, step after step, once all steps take the
+// same time.
 Timeline simulate(const Graph& graph, const Plan& plan, const Machine& machine);
 
-// Judges a plan without knowing how it was made, over three unrolled steps. Returns what is wrong,
-// one sentence each; empty: valid. Knows no machine: `budget.device` limits the arena (Machine::arena_in).
+// Judges a plan without knowing how it was made, over three unrolled steps. Returns what is wrong, one
+// sentence each; empty: valid. Knows no machine: `budget.device` limits the arena (Machine::arena_in).
 std::vector<std::string> validate(const Graph& graph, const Plan& plan, const Budget& budget);
 
 }  // namespace stowage

@@ -1,4 +1,5 @@
-// The linear program behind the lower bound: what each decision may cost on each lane and in memory.
+// The linear program behind the lower bound (bound.h): the least that each option of each decision costs on
+// each lane and in memory.
 #pragma once
 
 #include <cstddef>
@@ -13,16 +14,19 @@ struct BoundProgram {
   double seconds = 1;  // unit of time
   double bytes = 1;    // unit of memory
   // The front goes from the gate to the turn: the updates of the step before, and forward. The back goes from
-  // the turn to the next gate. Memory has a row for each moment (bound_moments.h), whose room is the budget
-  // less the operands there.
+  // the turn to the next gate. Memory has a row for each moment (bound_moments.h); its room is the budget
+  // less the operands of the moment's op.
   ShareProgram shares;
 };
 
-// How the link's directions count: each apart, or each with a part of the other one's time added, since both
-// are slower while both move (machine.h). With the second the part of a transfer that no op can hide counts
-// for less, so either of the two bounds may be the higher one.
-enum class BoundLinks : std::uint8_t { apart, shared };
+// How the two directions of the link count, which slow each other on some machines (machine.h). Either of the
+// two bounds may be the higher one.
+enum class BoundLinks : std::uint8_t {
+  apart,   // each direction alone, as if the other stood still
+  shared,  // each with a part of the other's time added; less of a link's time then counts as idle
+};
 
+// `device_budget`: bytes of the arena, without Machine::overhead_bytes; unlimited: memory does not count.
 BoundProgram make_bound_program(const Problem& problem, Bytes device_budget, BoundLinks links);
 
 }  // namespace stowage

@@ -1,4 +1,4 @@
-// Buckets pass: every tensor of the graph gets its bucket and its offset inside it.
+// Buckets pass: gives every tensor of the graph its bucket and its offset inside it.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 
 namespace stowage {
 
-// What the bucket is to the planner.
+// What the planner takes the bucket for.
 enum class BucketRole : std::uint8_t {
   parameter,
   input,
   gradient,         // final gradients of one parameter bucket
   optimizer_state,  // of one parameter bucket
-  activation,       // one alias group: values, their gradients, parts of gradients, workspaces
+  activation,       // one alias group: values, their gradients, ungrouped gradients of parameters, workspaces
   square_sums,      // all parts of the global norm
   loss,
   clip,
@@ -33,16 +33,16 @@ struct BucketLayout {
   std::vector<Bucket> buckets;      // residency not yet decided
   std::vector<BucketRole> roles;    // by bucket
   std::vector<BucketId> bucket_of;  // by tensor
-  // By bucket: of gradients and optimizer state, the bucket of their parameters; no_id for others.
+  // By bucket: for a bucket of gradients or optimizer state, the bucket of their parameters; else no_id.
   std::vector<BucketId> parameters_of;
-  std::vector<Bytes> state_bytes;    // by bucket: of gradients and optimizer state of parameters in it
+  std::vector<Bytes> state_bytes;    // by parameter bucket: bytes of its gradient and state buckets; else 0
   std::vector<BucketId> parameters;  // parameter buckets in first-use order
   // By bucket: of a parameter that is cut, and of its gradient, the bytes of its slices in order; else none.
   // Such a parameter has a bucket of its own, and one of optimizer state for each slice.
   std::vector<std::vector<ByteRange>> slices;
-  std::vector<std::uint32_t> slice_number;  // by tensor: of a slice, which of its whole's; else 0
-  Bytes target_bytes = 0;
-  // Each op's operands, each of its buckets once.
+  std::vector<std::uint32_t> slice_number;  // by tensor: a slice's number within its whole; else 0
+  Bytes target_bytes = 0;                   // BucketOptions::target_bytes
+  // The buckets that the op touches, each once.
   std::span<const BucketOperand> operands_of(OpId op) const {
     return {operands.data() + first_operand[op], first_operand[op + 1] - first_operand[op]};
   }
@@ -53,17 +53,18 @@ struct BucketLayout {
 struct BucketOptions {
   // A parameter bucket is closed when it reaches this size; 0: one tensor each.
   Bytes target_bytes = 0;
-  // Gradients are in buckets as their parameters are; otherwise each is one of its own, which takes less
-  // memory where none of them goes to the host.
+  // True: gradients share buckets as their parameters do. False: each gradient has a bucket of its own, with
+  // the role of an activation; this takes less memory where no gradient goes to the host.
   bool group_gradients = true;
 };
 
-// The smallest transfer that reaches 95% of the peak of the slower direction.
+// The smallest transfer that reaches 95 % of the link's peak in both directions; from 64 KiB to 1 GiB.
 Bytes efficient_bucket_bytes(const Machine& machine);
 
-// Walks parameters in first-use order. Tiny parameters (16 KiB or less, and together at most 1/64
-// of the largest op's operands) share one bucket. A bucket is also closed at a unit's end when it
-// has half its target. Needs a graph with an update phase; InvalidInput otherwise.
+// Walks parameters in first-use order. A bucket is closed when it reaches its target, or at a unit's end when
+// it has half of it. Tiny parameters (16 KiB or less, and together at most 1/64 of the largest op's operands)
+// share one bucket. `groups`: alias_groups (recompute.h) of the graph. InvalidInput for a graph without a
+// loss and an update phase, and for a parameter that no op reads or to which no update applies a gradient.
 BucketLayout make_buckets(const Graph& graph, const std::vector<TensorId>& groups,
                           const BucketOptions& options);
 

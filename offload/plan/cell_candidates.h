@@ -1,5 +1,4 @@
-// Candidates for the plans of one cell (cells.h): choices whose schedules fit into it by their live
-// bytes.
+// Candidates for the plans of one cell (cells.h): choices whose schedules fit into it by their live bytes.
 #pragma once
 
 #include <limits>
@@ -10,7 +9,7 @@
 
 namespace stowage {
 
-// One order of micro-batches, bucket size and kind of replays.
+// One order of micro-batches, bucket size and kind of replays: within units, joined units or whole blocks.
 struct CellVariant {
   const Problem* problem = nullptr;
   ResidencyProgram program;
@@ -18,21 +17,22 @@ struct CellVariant {
 
 struct CellSize {
   Bytes device = 0, host = 0;
-  bool least_host = false;  // host bytes are to be as few as possible
+  bool least_host = false;  // `host` does not count: host bytes are to be as few as possible
   bool smallest = false;    // no cell has less device memory
-  // Choices that take longer are not looked for.
+  // Choices to which the program gives a longer time are not looked for.
   double most_seconds = std::numeric_limits<double>::infinity();
 };
 
 struct CellCandidate {
   const Problem* problem = nullptr;
   Choices choices;
-  double seconds = 0;  // estimated
+  double seconds = 0;  // estimated_seconds (candidate.h) under the first cap
   Bytes host_bytes = 0;
-  Bytes serial_bytes = 0;  // live bytes that no cap lowers
+  Bytes serial_bytes = 0;  // Sketcher::serial_bytes: no cap gives fewer live bytes
 };
 
-// The best estimate first, or the fewest host bytes. `sketches`: schedules that were made for it.
+// The candidates, the best estimate first; with `least_host` the fewest host bytes first. Sets `sketches` to
+// the number of schedules that were made, less those that only try numbers of slices on the device.
 std::vector<CellCandidate> find_candidates(const std::vector<std::unique_ptr<CellVariant>>& variants,
                                            const CellSize& size, const PlannerSettings& settings,
                                            std::size_t& sketches);

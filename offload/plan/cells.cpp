@@ -123,7 +123,7 @@ void Cells::improve(const Budget& budget, std::optional<RankedPlan>& best) {
   }
 }
 
-// What another plan must take less than.
+// Another plan is wanted if it takes less than this.
 double Cells::wanted_seconds(const std::optional<RankedPlan>& best) const {
   return best ? best->ranked_seconds * (1 - settings_.close_enough) : unlimited_seconds;
 }
@@ -137,9 +137,10 @@ void Cells::improve_by(Cell& cell, const Budget& budget, std::optional<RankedPla
     if (candidate.of.host_bytes > budget.host || candidate.of.serial_bytes > most_serial) continue;
     if (candidate.of.seconds >= wanted_seconds(best)) continue;
     if (best && !smallest && placed++ == settings_.most_placed) return;
-    if (!candidate.made) candidate.made = plan_of(candidate, cell.device, wanted_seconds(best));
-    if (!candidate.made) continue;
-    const std::optional<RankedPlan>& made = *candidate.made;
+    if (!candidate.outcome.is_final)
+      candidate.outcome = outcome_of(candidate, cell.device, wanted_seconds(best));
+    if (!candidate.outcome.is_final) continue;
+    const std::optional<RankedPlan>& made = candidate.outcome.plan;
     if (!made && best && !smallest) most_serial = share_of(candidate.of.serial_bytes, settings_.next_serial);
     if (made && (!best || made->ranked_seconds < best->ranked_seconds)) best = made;
   }
@@ -150,8 +151,9 @@ Bytes Cells::least_host_bytes(Bytes device) {
   for (auto i = static_cast<std::size_t>(above - devices_.begin()); i-- > 0;) {
     Cell& of = cell({i, hosts_.size()}, unlimited_seconds);
     for (Candidate& candidate : of.candidates) {  // fewest host bytes first
-      if (!candidate.made) candidate.made = plan_of(candidate, of.device, unlimited_seconds);
-      if (*candidate.made) return candidate.of.host_bytes;
+      if (!candidate.outcome.is_final)
+        candidate.outcome = outcome_of(candidate, of.device, unlimited_seconds);
+      if (candidate.outcome.plan) return candidate.of.host_bytes;
     }
   }
   return unlimited;
@@ -169,11 +171,10 @@ Cells::Cell& Cells::cell(Key key, double most_seconds) {
   return cells_[key] = std::move(made);
 }
 
-// The first that finds places under falling caps; nothing inside where none does, and nothing at all where
-// the estimate is no longer below `most_seconds`. The smallest cell has no byte to spare: there places are
-// sought in all of it, and longer.
-std::optional<std::optional<RankedPlan>> Cells::plan_of(const Candidate& candidate, Bytes capacity,
-                                                        double most_seconds) const {
+// Under falling caps, the first schedule that finds places. Given up where the estimate under a lower cap is
+// no longer below `most_seconds`. The smallest cell has no byte to spare: there the first cap is all of it,
+// and all caps are tried.
+Cells::Outcome Cells::outcome_of(const Candidate& candidate, Bytes capacity, double most_seconds) const {
   const Sketcher sketcher(*candidate.of.problem, candidate.of.choices);
   const bool smallest = capacity == devices_.front();
   std::vector<double> caps = settings_.caps;
@@ -181,15 +182,14 @@ std::optional<std::optional<RankedPlan>> Cells::plan_of(const Candidate& candida
   for (const double share : caps) {
     const Bytes cap = share_of(capacity, share);
     const Sketch sketch = sketcher.within(cap);
-    if (share < caps.front() && estimated_seconds(*candidate.of.problem, sketch) >= most_seconds)
-      return std::nullopt;
+    if (share < caps.front() && estimated_seconds(*candidate.of.problem, sketch) >= most_seconds) return {};
     if (std::optional<Plan> plan = placed_within(*candidate.of.problem, sketch.draft, capacity, settings_)) {
       plan->policy = to_string(Policy::automatic);
-      return ranked(std::move(*plan), *candidate.of.problem, settings_);
+      return {true, ranked(std::move(*plan), *candidate.of.problem, settings_)};
     }
     if (!smallest && cap <= sketcher.serial_bytes()) break;
   }
-  return std::optional<RankedPlan>{};
+  return {true, {}};
 }
 
 }  // namespace stowage

@@ -1,4 +1,6 @@
-// The decisions of a plan, item by item. Higher values use more device memory and less time.
+// The choices of a plan: for each activation bucket and each parameter or input bucket. Values are ordered: a
+// higher LoadChoice takes more device memory and moves fewer bytes, and so, but for recompute, does a higher
+// ActivationChoice.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +11,12 @@
 
 namespace stowage {
 
-// Of an activation bucket with a gap between two uses. A *gap* is long if a whole stage (a unit's forward or
-// backward) lies between the two uses. Values can be recomputed that a unit saves for its own backward, and
-// those that have a remaker (recompute.h).
+// Of an activation bucket. A *gap* between two uses is long if a whole stage (a unit's forward or backward)
+// lies between them. A value can be recomputed if a unit saves it for its own backward, or if it has a
+// remaker (recompute.h).
 enum class ActivationChoice : std::uint8_t {
   reload,     // as spill, and brought back for every op that reads it in backward, until one writes it
-  recompute,  // dropped after forward, rebuilt in backward
+  recompute,  // dropped after forward, rebuilt in backward; if remade, on the host in forward's long gaps
   spill,      // on the host during every long gap
   offload,    // on the host between its last forward and its first backward use
   keep,
@@ -22,7 +24,7 @@ enum class ActivationChoice : std::uint8_t {
 // Of a parameter or input bucket: when it is brought in.
 enum class LoadChoice : std::uint8_t {
   each_op,    // for every op that reads it
-  each_unit,  // once for a unit's forward, once for its backward
+  each_unit,  // once for a unit's forward, once for its backward; in layer_major order for all micro-batches
   held,       // once per step
   in_slices,  // parameters that are cut: stays across steps, with the optimizer state of some slices, which
               // are updated on the device; the others are updated on the host and brought in once per step
@@ -32,7 +34,7 @@ enum class LoadChoice : std::uint8_t {
 struct Choices {
   std::vector<ActivationChoice> activations;  // by bucket
   std::vector<LoadChoice> loads;              // by bucket; meaningful for parameters and inputs
-  // By bucket, of those in_slices: how many slices are updated on the device, the first ones. Else none.
+  // By bucket, for those in_slices: how many slices are updated on the device, the first ones. None: 0.
   std::map<BucketId, std::uint32_t> device_slices{};
   friend bool operator==(const Choices&, const Choices&) = default;
 };

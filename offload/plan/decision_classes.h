@@ -1,12 +1,12 @@
-// The decisions about a step: one for each parameter bucket, and one for each activation item. Each has some
-// options. Decisions whose options cost the same are one class.
+// The decisions about a step: one for each parameter or input bucket, and one for each activation item. Each
+// has some options. Decisions whose options cost the same are one class.
 //
 // An option costs time on the lanes of the step's front and back, and at their cuts (step_cuts.h); device
-// memory in the rows of StepMemory; and host memory in one more row. What it costs is read off the lifetimes
-// of steps in which every decision of its sort has it.
+// memory in the rows of StepMemory; and host memory in one more row. Its cost is read off the lifetimes of a
+// *uniform* step, in which every bucket, or every item, takes this option (step_memory.h).
 //
-// Where lanes slow each other, a transfer's cost on its own lane has its cost on the others beside it, as in
-// the lower bound (bound_program.h).
+// Where lanes slow each other, a transfer also costs time on the lanes that it slows, as in the lower bound
+// (bound_program.h).
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace stowage {
 
 class DecisionClasses {
  public:
-  // Keeps references: they must outlive it.
+  // Keeps references: problem and settings must outlive it.
   DecisionClasses(const Problem& problem, const PlannerSettings& settings);
 
   // A parameter or input bucket, or an activation item.
@@ -30,27 +30,30 @@ class DecisionClasses {
     std::uint32_t index = 0;
     Position position = 0;  // of its first use
   };
-  // Options of one class: alike in all that they cost, at each moment too.
+  // Members whose options cost the same time and memory, at each moment too. Prices are those of the first.
   struct Class {
-    std::vector<ShareCost> options;  // seconds and bytes; memory: by moment, then host bytes
-    std::vector<std::uint8_t> levels;
+    std::vector<ShareCost> options;    // seconds and bytes; memory: by moment, then host bytes
+    std::vector<std::uint8_t> levels;  // by option: its LoadChoice or ActivationChoice
     std::vector<Member> members;
-    std::size_t kind = 0;  // classes that differ in memory alone are of one kind
+    std::size_t kind = 0;  // the same for classes that differ in device memory alone
   };
   const std::vector<Class>& all() const { return classes_; }
   const ShareCost& fixed() const { return fixed_; }  // of the graph's own ops
   // By moment: live bytes that nothing decides about.
   const std::vector<double>& base() const { return memory_.base(); }
   const StepMemory& memory() const { return memory_; }
-  // Host bytes of the choice that has most of them: no plan needs more.
+  // Host bytes if every decision took the option that needs most of them: no plan needs more.
   Bytes most_host_bytes() const { return most_host_; }
-  // Units of the program.
+  // Of the graph's own ops, on the compute lane.
   double step_seconds() const { return step_seconds_; }
+  // Of all buckets.
   double total_bytes() const { return total_bytes_; }
 
-  // One more cut of the front, where this mixture makes it longest.
+  // Adds a cut of the front where this mixture (shares by class and option) makes the front longest, and
+  // makes all classes anew. No effect on a step without cuts, such as one in batch_major order.
   void add_cut(const std::vector<std::vector<double>>& shares);
 
+  // Gives the member this level in `choices`.
   void set(const Member& member, std::uint8_t level, Choices& choices) const;
 
  private:
@@ -74,20 +77,21 @@ class DecisionClasses {
 
   const Problem& problem_;
   const PlannerSettings& settings_;
-  // Its steps: everything loaded for each op, each unit, held, in slices and resident; then spilled,
-  // offloaded and kept; and remade.
+  // Uniform steps, by number. 0 to 4: each bucket has the LoadChoice of that number, if it can, and each item
+  // that can be is recomputed. 5, 6 and 7: all items are spilled, offloaded, kept. 8: each value that may be
+  // is remade, and the others are kept.
   StepMemory memory_;
   Bytes most_host_ = 0;
   StepCuts cuts_;
   ShareCost fixed_;
   std::vector<double> host_update_, update_;  // by parameter bucket: seconds on the host, on the device
   std::vector<Class> classes_;
-  // For what rebuilding costs.
+  // For the cost of rebuilding.
   std::vector<OpId> producer_;            // by tensor: the forward op that makes it
-  std::vector<std::uint32_t> readers_;    // by tensor: forward ops
+  std::vector<std::uint32_t> readers_;    // by tensor: how many forward ops read it
   std::vector<std::uint8_t> makes_item_;  // by op
-  std::vector<std::uint8_t> remade_;      // by item: crosses units, and may be made anew
-  std::vector<std::uint8_t> stored_;      // by item: not rebuilt itself, since others are made of it
+  std::vector<std::uint8_t> remade_;      // by item: crosses units and may be remade
+  std::vector<std::uint8_t> stored_;      // by item: never rebuilt, since others are remade from it
   double step_seconds_ = 1, total_bytes_ = 1;
 };
 

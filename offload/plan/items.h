@@ -15,11 +15,13 @@ namespace stowage {
 // - a value that a unit's backward or replay reads and no replay rebuilds, such as a block's input;
 // - any other value with a long gap (choices.h) between two of its uses, such as a skip connection.
 struct ActivationItem {
-  OpId writer = no_id;         // the op that makes it
-  std::uint32_t unit = no_id;  // whose backward reads it; of several the last in program order
+  OpId writer = no_id;  // the op that makes it
+  // The unit whose backward or replay reads it, of several the one with the highest number; for a value that
+  // only has a long gap, the unit of its last use.
+  std::uint32_t unit = no_id;
   std::vector<BucketId> buckets;
   bool rebuildable = false;  // by its unit's replay
-  OpId remaker = no_id;      // of a value that crosses units: the op that can make it anew (recompute.h)
+  OpId remaker = no_id;      // of a value that crosses units: the op that can remake it (recompute.h)
   Bytes bytes = 0;           // of all its buckets
 };
 
@@ -28,9 +30,10 @@ std::vector<ActivationItem> activation_items(const Graph& graph, const Recompute
                                              const BucketLayout& layout);
 
 // The same with all that a unit's replay could rebuild as one item, so that all of it is rebuilt or none.
+// Values that cross units are then never remade.
 std::vector<ActivationItem> whole_unit_items(const std::vector<ActivationItem>& items);
 
-// The item's level as `choices` have it, and setting it.
+// Reads and sets the item's choice in `choices`: all its buckets have the same.
 ActivationChoice choice_of(const ActivationItem& item, const Choices& choices);
 void choose(const ActivationItem& item, ActivationChoice choice, Choices& choices);
 

@@ -1,5 +1,5 @@
-// Lifetimes pass: from choices to the compute lane's sequence and the intervals in which each bucket
-// is needed on the device, in uses; transfers' time is added by the schedule pass.
+// Lifetimes pass: from choices to the compute lane's sequence and to each bucket's lifetimes, from first use
+// to last. The schedule pass adds the time of transfers.
 #pragma once
 
 #include <span>
@@ -12,17 +12,18 @@
 
 namespace stowage {
 
-// What a plan does without need, because the system that it emulates does (policies/policies.h).
+// Waits and lifetimes that a plan does not need, but has because the system that it emulates has them
+// (policies/policies.h).
 struct Handicaps {
   // A parameter bucket that comes from the host is on the device from the step's first instruction to its
   // last.
   bool hold_parameters = false;
-  // … and the step's first op waits for all of them.
+  // With hold_parameters: the step's first op waits for all of them.
   bool wait_for_loads = false;
   // Nothing of a step is computed or brought in before the last host update of the step before has ended.
   bool wait_for_updates = false;
-  // No transfer beside an op: what an op needs is brought in after the op before it has ended, and what it
-  // leaves is away before the next begins.
+  // No transfer runs beside an op: an op's prefetches start after the op before it has ended, and its
+  // offloads end before the next op begins.
   bool one_after_another = false;
   // A bucket that is loaded for each op stays until an op reads another such bucket.
   bool keep_until_next_load = false;
@@ -43,27 +44,29 @@ struct DraftLifetime {
   bool resident = false;
   bool whole_step = false;  // there from the first position to the last, though not across steps
   bool copy = false;        // written by a replay and read by nobody
-  // If the parameter or gradient is cut, the first slice that transfers move. They move all behind it, too.
+  // If the parameter or gradient is cut: the first slice that transfers move. They move all slices behind it,
+  // too.
   std::uint32_t first_moved = 0;
-  Position first = 0;  // with transfers (schedule pass)
+  // The schedule pass sets these.
+  Position first = 0;  // `first` and `last` include the time of transfers
   Position last = 0;
-  Position load = 0;   // where its prefetch may start: `first`, but of a resident, which is always there
-  Position order = 0;  // of prefetches that claim at one position: lower first, then by first use
+  Position load = 0;   // where its prefetch may start: `first`, except for a resident, which is always there
+  Position order = 0;  // of prefetches that start at one position: lower first, then by first use
 };
 
-// Whether its bytes serve others once it has been offloaded. A gradient of which some slices are updated on
-// the device stays.
+// Whether the lifetime ends with its offload. A gradient of which some slices are updated on the device stays
+// for these updates.
 inline bool leaves(const DraftLifetime& lifetime) { return lifetime.last_use == lifetime.last_before_update; }
 
-// The bytes that each transfer of the lifetime moves, in the order in which the link moves them. A parameter
-// that is cut comes slice by slice, each as soon as the host has updated it.
+// The bytes that each transfer of the lifetime moves, in the order in which the link moves them: a range for
+// each slice of a parameter that is cut, which comes as soon as the host has updated it; else one range.
 std::vector<ByteRange> transfers_of(const DraftLifetime& lifetime, const BucketLayout& layout);
 
 // By position: the lifetimes that its instruction touches, one for each bucket.
 class Uses {
  public:
   Uses() = default;
-  // Those of one position stay in this order.
+  // `uses` may come in any order; those of one position keep theirs.
   Uses(std::size_t positions, const std::vector<std::pair<Position, LifetimeId>>& uses);
 
   std::span<const LifetimeId> at(Position position) const {
@@ -77,6 +80,7 @@ class Uses {
   std::vector<LifetimeId> ids_;
 };
 
+// A compute sequence with its lifetimes, which have no places yet.
 struct Draft {
   Handicaps handicaps;
   std::vector<SequenceStep> sequence;  // by position
@@ -89,8 +93,8 @@ struct Draft {
   std::vector<std::uint32_t> stages(const Graph& graph) const;
 };
 
-// The ops in the analysis's order, each unit's replay directly before its first backward op, and the updates
-// of resident parameters last.
+// Makes the draft of these choices. Its sequence has the ops in the analysis's order, with each unit's replay
+// directly before the unit's first backward op, and the updates of resident parameters last.
 Draft make_lifetimes(const Graph& graph, const RecomputeAnalysis& analysis, const BucketLayout& layout,
                      const Choices& choices, const Handicaps& handicaps = {});
 

@@ -2,7 +2,7 @@
 //
 // A linear program (share_program.h) decides which share of each class of alike decisions
 // (decision_classes.h) has which choice, so that the busiest lane of the step's front and that of its back
-// have least to do. The program's answer is then rounded decision by decision, in the order of time.
+// together have least to do. The program's answer is then rounded decision by decision, in the order of time.
 #pragma once
 
 #include <cstdint>
@@ -21,36 +21,40 @@ inline Bytes share_of(Bytes bytes, double share) {
 
 class ResidencyProgram {
  public:
-  // Keeps a reference: `problem` must outlive it.
+  // Keeps references: problem and settings must outlive it.
   ResidencyProgram(const Problem& problem, const PlannerSettings& settings);
 
   struct Mixture {
-    double seconds = 0;  // of a step whose lanes overlap perfectly
-    bool fits = false;   // in both rooms
+    // Of a step whose lanes overlap perfectly, plus the prices of its choices. Meaningless from least_host().
+    double seconds = 0;
+    bool fits = false;  // in the room of device memory at each moment, and in that of host memory
     Bytes host_bytes = 0;
     std::vector<std::vector<double>> shares;  // by class and option
   };
-  // With so many device bytes at each moment, and so many host bytes. `fixed`: an item that must have these
-  // shares of its choices, a parameter in slices so many of them on the device.
+  // The mixture of least time with so many device bytes at each moment, and so many host bytes. `fixed`: one
+  // class whose shares are given, as divided() and sliced() return them.
   Mixture solve(Bytes device, Bytes host, const std::optional<ShareHeld>& fixed = {}) const;
-  // An item can not be divided as a mixture divides it. The choices between which the mixture divides the one
-  // that loses most bytes by that, if those are a large part of `device`; else none.
+  // An item or bucket that is alone in its class takes one choice, whatever shares the mixture gives it. Of
+  // these, the one whose rounding changes most bytes, if more than PlannerSettings::undivided of `device`:
+  // each of its choices that has a share, to be solved for as `fixed`. Else none.
   std::vector<ShareHeld> divided(const Mixture& mixture, Bytes device) const;
-  // Each parameter that is cut with some numbers of its slices on the device. The program sees too little of
-  // the order of things to say how many are best.
+  // For each parameter that is cut, each of PlannerSettings::slice_shares on the device, to be solved for as
+  // `fixed`. The program knows too little of the order within a step to say which is best.
   std::vector<ShareHeld> sliced() const;
-  // With as few host bytes as these device bytes allow.
+  // The mixture with as few host bytes as these device bytes allow.
   Mixture least_host(Bytes device) const;
+  // Whole choices for each item and bucket. In the order of first use, each takes the choice of which most is
+  // due: what its mixture says, plus the remainders of its kind (DecisionClasses::Class) so far.
   Choices round(const Mixture& mixture) const;
 
-  // Host bytes of the choice that has most of them: no plan needs more.
+  // Host bytes if every decision took the choice that needs most of them: no plan needs more.
   Bytes most_host_bytes() const { return classes_.most_host_bytes(); }
 
  private:
   Mixture solve_for(const std::vector<double>& room, double seconds_weight, double host_weight,
                     const std::optional<ShareHeld>& fixed) const;
 
-  void make_table();  // of the classes as they are
+  void make_table();  // of the present classes
   bool take_slices(const DecisionClasses::Class& of, const DecisionClasses::Member& member,
                    std::vector<double>& due, Choices& choices) const;
 

@@ -14,8 +14,7 @@ struct ProgramResult {
 };
 
 // The program with `arguments`. `interrupt_after`: sends `signal` once the output contains this text (never
-// for
-// ""). SIGPIPE is not sent: nobody reads the output from there on.
+// for ""). SIGPIPE is not sent: nobody reads the output from there on.
 ProgramResult run_program(const std::string& program, const std::vector<std::string>& arguments,
                           const std::string& interrupt_after = "", int signal = SIGINT);
 

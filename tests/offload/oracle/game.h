@@ -4,24 +4,19 @@
 //
 // Rules (include/stowage/plan.h; docs/design.md, sections 5 and 6):
 // - Four lanes, each in order. The step's gate (the clip op, on the host lane) waits for the whole backward
-// and
-//   for all that lands; updates and everything of the next step come behind it. So one period starts at a
-//   gate with idle links and ends with the next gate: nothing else is carried over, and there is no
-//   transient.
+//   and for all that lands; updates and everything of the next step come behind it. So one period starts at a
+//   gate with idle links and ends with the next gate: nothing else is carried over; there is no transient.
 // - The compute lane runs the updates of resident parameters, forward, and backward in program order, each
 //   unit's replay directly before its first backward op. The unit in which forward turns is not replayed.
 // - A parameter bucket is resident (with its optimizer state and, from backward to its update, its gradient)
-// or
-//   is loaded for groups of consecutive uses; any grouping is allowed, held (one group) and streamed (one
+//   or is loaded for groups of consecutive uses; any grouping is allowed, held (one group) and streamed (one
 //   each) among them. Then its gradient goes to the host, where it is updated behind the gate.
 // - Parameters may share a bucket with their neighbours in first-use order; any cut into runs is allowed.
 // - A value that backward wants is kept, or on the host between its last forward and first late use and in
-// any
-//   gaps between late uses, or, where its own unit's ops rebuild it, recomputed. An op's other outputs are
-//   then written into a copy for nobody.
+//   any gaps between late uses, or, where its own unit's ops rebuild it, recomputed. An op's other outputs
+//   are then written into a copy for nobody.
 // - Bytes serve one lifetime at a time: from the start of its prefetch or first op to the end of its last op
-// or
-//   offload.
+//   or offload.
 //
 // What is left out, because no plan gains by it: loading a bucket anew for the very next op (it could stay,
 // the op before has it until then), a second copy of a bucket that is still there (the first could stay),
@@ -46,14 +41,14 @@ inline constexpr std::uint32_t resident = ~0U;  // as a load
 
 enum class Kept : std::uint8_t { keep, offload, recompute };
 
+constexpr std::uint32_t kept_over_turn = 1U << 31U;  // of `away`: on the device from forward to late uses
 // One way to play. `loads` by loaded bucket (parameter buckets, then inputs): bit g: away in the g-th gap
 // between its uses; or `resident`.
-constexpr std::uint32_t kept_over_turn = 1U << 31U;  // of `away`: on the device from forward to late uses
 struct Choice {
   std::vector<std::uint32_t> bucket_of;  // by parameter in first-use order: its run
   std::vector<Kept> values;              // by value that backward may want
-  std::vector<std::uint32_t>
-      away;  // by value that is offloaded: bit g: away in the g-th gap between late uses; perhaps not before
+  // By value that is offloaded: bit g: away in the g-th gap between late uses; perhaps not before.
+  std::vector<std::uint32_t> away;
   std::vector<std::uint32_t> loads;
 };
 
@@ -61,8 +56,8 @@ struct Choice {
 struct Stay {
   std::vector<TensorId> tensors;  // of its bucket; left out where steps are only counted
   Bytes bytes = 0;
-  int first = 0,
-      last = 0;  // compute jobs; of a resident's gradient the last is the update of the next period
+  // Compute jobs. Of a resident's gradient the last is the update of the next period.
+  int first = 0, last = 0;
   int prefetch = -1, offload = -1;
   bool wraps = false;   // lives across the gate
   bool always = false;  // resident: no jobs are looked at
