@@ -202,9 +202,8 @@ class Assembler {
       wanted_.push_back({waiter, {on, steps_back}});
   }
 
-  // A use waits for its prefetch, an offload for the last use, a prefetch for the offload that made
-  // the host's copy, the gate for all that lands
-  // and for the end of backward.
+  // A use waits for its prefetch, an offload for the last use, a prefetch for the offload that made the
+  // host's copy, the gate for all that lands and for the end of backward.
   void add_value_waits() {
     for (LifetimeId id = 0; id < draft_.lifetimes.size(); ++id) {
       want(first_compute_[id], last_prefetch_of_[id]);
