@@ -133,7 +133,7 @@ Json description(const Contestant& of, const Task& task) {
   for (const Instruction& instruction : of.plan().instructions) {
     prefetches += instruction.kind == InstructionKind::prefetch;
     offloads += instruction.kind == InstructionKind::offload;
-    host_steps += runs_on_host(instruction);
+    host_steps += runs_on_host(instruction) && instruction.kind == InstructionKind::commit;
     if (instruction.kind != InstructionKind::recompute) continue;
     ++replays;
     replay_seconds += op_seconds(task.graph.op(instruction.op), task.machine);

@@ -101,7 +101,7 @@ enum class InstructionKind : std::uint8_t {
   prefetch,   // host bucket -> its lifetime, h2d lane
   offload,    // lifetime -> its host bucket, d2h lane
   gate,       // the clip op, host lane: every gradient has landed, and the norm is known
-  commit,     // an update op, behind the gate: a host step on the host lane, or a launch on compute
+  commit,     // an update op, behind the gate: on the host lane (a host step) or on the compute lane
 };
 std::string_view to_string(InstructionKind kind);
 constexpr bool is_transfer(InstructionKind kind) {

@@ -18,7 +18,7 @@
 namespace stowage {
 
 enum class Policy : std::uint8_t {
-  automatic,  // the fastest plan that fits
+  automatic,  // the fastest plan that fits, by predicted time and price
   none,       // everything on the device, nothing recomputed: what the step *needs*
   // Emulations of other systems as plans, for comparisons by one engine and one simulation. Each says in
   // offload/plan/policies/ what of its original it reproduces. The fastest of the original's configurations
@@ -160,10 +160,11 @@ struct Answer {
 // The planner of one graph on one machine. It keeps the plans that it makes, and all budgets share them.
 // Keeps references: graph and machine must outlive it. One thread at a time.
 //
-// The answer to a budget is the fastest plan found among those that fit into it. Given enough host memory,
-// every device budget from the minimum up is feasible. More memory makes a plan slower by no more than
-// PlannerSettings::close_enough, unless most_work and patience end the search before (docs/design.md, section
-// 6). Which budgets were asked before may change a plan's time by as much.
+// The answer to a budget is the plan of least time and price (PlannerSettings::transfer_risk) found among
+// those that fit into it. Given enough host memory, every device budget from the minimum up is feasible. More
+// memory makes a plan's time and price larger by no more than PlannerSettings::close_enough, unless most_work
+// and patience end the search before (docs/design.md, section 6). Which budgets were asked before may change
+// a plan's time by as much.
 class Planner {
  public:
   Planner(const Graph& graph, const Machine& machine, const PlanOptions& options = {});

@@ -17,7 +17,7 @@ class CandidateFinder {
   // Where the program sees no mixture that fits, its time says nothing, and the extreme choices are looked at
   // too. Nor does it say when to stop where the order of slices' updates counts.
   void add_from(const CellVariant& variant) {
-    const std::vector<ShareHeld> sliced = variant.program.sliced();
+    const std::vector<GivenShares> sliced = variant.program.sliced();
     for (const double room : settings_.rooms) {
       const Bytes bytes = share_of(size_.device, room);
       const ResidencyProgram::Mixture mixture =
@@ -27,16 +27,16 @@ class CandidateFinder {
       if (!size_.least_host && mixture.fits && mixture.seconds >= size_.most_seconds) break;
       add_rounded(variant, mixture);
       if (size_.least_host) continue;
-      for (const ShareHeld& fixed : variant.program.divided(mixture, size_.device))
-        add_rounded(variant, variant.program.solve(bytes, size_.host, fixed));
+      for (const GivenShares& given : variant.program.divided(mixture, size_.device))
+        add_rounded(variant, variant.program.solve(bytes, size_.host, given));
       add_sliced(variant, sliced, bytes);
     }
   }
   // Apart from the sketches that end a search: those of a parameter in slices come on top.
-  void add_sliced(const CellVariant& variant, const std::vector<ShareHeld>& sliced, Bytes bytes) {
+  void add_sliced(const CellVariant& variant, const std::vector<GivenShares>& sliced, Bytes bytes) {
     const std::size_t before = sketches_;
-    for (const ShareHeld& fixed : sliced)
-      add_rounded(variant, variant.program.solve(bytes, size_.host, fixed));
+    for (const GivenShares& given : sliced)
+      add_rounded(variant, variant.program.solve(bytes, size_.host, given));
     sketches_ = before;
   }
   // Of the problem's choices with the best estimate.

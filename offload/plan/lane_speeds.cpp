@@ -8,8 +8,9 @@ namespace {
 
 // Who takes of host memory.
 constexpr std::array takers{LaneRole::h2d, LaneRole::d2h, LaneRole::host};
-static_assert(std::all_of(takers.begin(), takers.end(),
-                          [](LaneRole lane) { return row_of(lane).touches(MemoryId::host); }));
+constexpr bool touches_host(const LaneRow& lane) { return lane.touches(MemoryId::host); }
+static_assert(std::count_if(lane_table.begin(), lane_table.end(), touches_host) ==
+              static_cast<int>(takers.size()));
 using TakerRates = std::array<double, takers.size()>;
 
 // The level up to which each taker gets what it wants: wants above it get the level (water-filling).

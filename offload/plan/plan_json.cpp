@@ -191,9 +191,15 @@ std::vector<BucketPlace> read_places(const Node& node, std::uint64_t version) {
     return places;
   }
   const Node list = node["places"];
+  if (list.size() > memory_table.size()) refuse(list.where, "has more places than there are memories");
   for (std::size_t i = 0; i < list.size(); ++i) {
     list[i].expect_keys(2);
-    places.push_back({list[i]["memory"].one_of<MemoryId>(memory_names), list[i]["pinned"].boolean()});
+    const auto memory = list[i]["memory"].one_of<MemoryId>(memory_names);
+    if (row_of(memory).has_arena) refuse(list[i].where, "is in a memory with an arena");
+    if (std::any_of(places.begin(), places.end(),
+                    [&](const BucketPlace& place) { return place.memory == memory; }))
+      refuse(list[i].where, "is a second place in one memory");
+    places.push_back({memory, list[i]["pinned"].boolean()});
   }
   return places;
 }
@@ -238,14 +244,20 @@ ByteRange read_part(const Node& node, const Instruction& transfer, const Plan& p
 }
 
 // Versions before 3 say less: what stands at the gate and behind it tells the rest.
-InstructionKind read_kind(const Node& node, InstructionId id, InstructionId gate, std::uint64_t version) {
+InstructionKind read_kind(const Node& node, LaneRole lane, InstructionId id, InstructionId gate,
+                          std::uint64_t version) {
   const bool is_old = version < 3;
-  if (is_old && node.text() == "host_step")
+  if (is_old && node.text() == "host_step") {
+    if (lane != LaneRole::host) refuse(node.where, "is no kind of that lane");
     return id == gate ? InstructionKind::gate : InstructionKind::commit;
+  }
   const auto kind = node.one_of<InstructionKind>(instruction_names);
-  if (is_old && (kind == InstructionKind::gate || kind == InstructionKind::commit))
+  if (!is_old) return kind;
+  if (kind == InstructionKind::gate || kind == InstructionKind::commit)
     refuse(node.where, "has an unknown name");
-  return is_old && kind == InstructionKind::launch && id > gate ? InstructionKind::commit : kind;
+  if (kind == InstructionKind::launch && lane != LaneRole::compute)
+    refuse(node.where, "is no kind of that lane");
+  return kind == InstructionKind::launch && id > gate ? InstructionKind::commit : kind;
 }
 
 Instruction read_instruction(const Node& node, const Plan& plan, std::size_t instructions,
@@ -254,9 +266,9 @@ Instruction read_instruction(const Node& node, const Plan& plan, std::size_t ins
   const std::size_t lifetimes = plan.lifetimes.size();
   node.expect_keys(has_part ? 7 : 6);
   Instruction instruction;
-  instruction.kind =
-      read_kind(node["kind"], static_cast<InstructionId>(plan.instructions.size()), plan.gate, version);
   instruction.lane = node["lane"].one_of<LaneRole>(lane_names);
+  instruction.kind = read_kind(node["kind"], instruction.lane,
+                               static_cast<InstructionId>(plan.instructions.size()), plan.gate, version);
   instruction.op = node["op"].optional_id(any_id);
   instruction.lifetime = node["lifetime"].optional_id(lifetimes);
   const Node uses = node["uses"];

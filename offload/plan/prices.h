@@ -8,7 +8,9 @@ namespace stowage {
 
 // Of one transfer.
 inline double transfer_price(const Machine& machine, const PlannerSettings& settings) {
-  const bool on_cores = machine.compute_beside_copy < 1;
+  // Only there do compute and the host slow each other.
+  const bool on_cores =
+      machine.compute_beside_copy < 1 || machine.compute_beside_host < 1 || machine.host_beside_compute < 1;
   return (on_cores ? settings.transfer_risk_on_cores : settings.transfer_risk) * machine.h2d.latency_seconds;
 }
 

@@ -46,11 +46,11 @@ void ResidencyProgram::make_table() {
 }
 
 ResidencyProgram::Mixture ResidencyProgram::solve(Bytes device, Bytes host,
-                                                  const std::optional<ShareHeld>& fixed) const {
+                                                  const std::optional<GivenShares>& given) const {
   std::vector<double> room;
   for (const double base : classes_.base()) room.push_back(static_cast<double>(device) - base);
   room.push_back(host == unlimited ? static_cast<double>(most_host_bytes()) : static_cast<double>(host));
-  return solve_for(room, 1, 0, fixed);
+  return solve_for(room, 1, 0, given);
 }
 
 ResidencyProgram::Mixture ResidencyProgram::least_host(Bytes device) const {
@@ -63,13 +63,13 @@ ResidencyProgram::Mixture ResidencyProgram::least_host(Bytes device) const {
 
 ResidencyProgram::Mixture ResidencyProgram::solve_for(const std::vector<double>& room, double seconds_weight,
                                                       double host_weight,
-                                                      const std::optional<ShareHeld>& fixed) const {
+                                                      const std::optional<GivenShares>& given) const {
   problem_.go_on();
   ShareTable::Question question;
   question.second = seconds_weight / classes_.step_seconds();
   question.byte = 1 / std::clamp(*std::max_element(room.begin(), room.end()), 1.0, classes_.total_bytes());
   question.last_row_price = host_weight;
-  question.held = fixed;
+  question.given = given;
   question.tolerance = settings_.program_tolerance;
   for (const double bytes : room) question.room.push_back(std::max(1e-3, bytes * question.byte));
   ShareAnswer answer = table_->solve(question);
@@ -77,8 +77,8 @@ ResidencyProgram::Mixture ResidencyProgram::solve_for(const std::vector<double>&
   return {answer.value / question.second, answer.fits, static_cast<Bytes>(host), std::move(answer.shares)};
 }
 
-std::vector<ShareHeld> ResidencyProgram::divided(const Mixture& mixture, Bytes device) const {
-  std::vector<ShareHeld> choices;
+std::vector<GivenShares> ResidencyProgram::divided(const Mixture& mixture, Bytes device) const {
+  std::vector<GivenShares> choices;
   double most = settings_.undivided * static_cast<double>(device);
   for (std::size_t c = 0; c < classes_.all().size(); ++c) {
     if (classes_.all()[c].members.size() != 1) continue;
@@ -96,8 +96,8 @@ std::vector<ShareHeld> ResidencyProgram::divided(const Mixture& mixture, Bytes d
   return choices;
 }
 
-std::vector<ShareHeld> ResidencyProgram::sliced() const {
-  std::vector<ShareHeld> choices;
+std::vector<GivenShares> ResidencyProgram::sliced() const {
+  std::vector<GivenShares> choices;
   for (std::size_t c = 0; c < classes_.all().size(); ++c) {
     const std::size_t options = classes_.all()[c].options.size(), option = in_slices(classes_.all()[c]);
     if (option == options || classes_.all()[c].members.size() != 1) continue;

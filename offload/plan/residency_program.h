@@ -31,16 +31,16 @@ class ResidencyProgram {
     Bytes host_bytes = 0;
     std::vector<std::vector<double>> shares;  // by class and option
   };
-  // The mixture of least time with so many device bytes at each moment, and so many host bytes. `fixed`: one
+  // The mixture of least time with so many device bytes at each moment, and so many host bytes. `given`: one
   // class whose shares are given, as divided() and sliced() return them.
-  Mixture solve(Bytes device, Bytes host, const std::optional<ShareHeld>& fixed = {}) const;
+  Mixture solve(Bytes device, Bytes host, const std::optional<GivenShares>& given = {}) const;
   // An item or bucket that is alone in its class takes one choice, whatever shares the mixture gives it. Of
   // these, the one whose rounding changes most bytes, if more than PlannerSettings::undivided of `device`:
-  // each of its choices that has a share, to be solved for as `fixed`. Else none.
-  std::vector<ShareHeld> divided(const Mixture& mixture, Bytes device) const;
+  // each of its choices that has a share, to be solved for as `given`. Else none.
+  std::vector<GivenShares> divided(const Mixture& mixture, Bytes device) const;
   // For each parameter that is cut, each of PlannerSettings::slice_shares on the device, to be solved for as
-  // `fixed`. The program knows too little of the order within a step to say which is best.
-  std::vector<ShareHeld> sliced() const;
+  // `given`. The program knows too little of the order within a step to say which is best.
+  std::vector<GivenShares> sliced() const;
   // The mixture with as few host bytes as these device bytes allow.
   Mixture least_host(Bytes device) const;
   // Whole choices for each item and bucket. In the order of first use, each takes the choice of which most is
@@ -52,7 +52,7 @@ class ResidencyProgram {
 
  private:
   Mixture solve_for(const std::vector<double>& room, double seconds_weight, double host_weight,
-                    const std::optional<ShareHeld>& fixed) const;
+                    const std::optional<GivenShares>& given) const;
 
   void make_table();  // of the present classes
   bool take_slices(const DecisionClasses::Class& of, const DecisionClasses::Member& member,

@@ -39,18 +39,18 @@ class ShareTable::Decomposition {
         memory_rows_(table.memory_rows_),
         rows_(lane_rows + memory_rows_ + 1),
         fixed_(table.fixed_) {
-    if (question.held) {
-      const std::size_t first = table.first_[question.held->decision];
-      const double count = table.count_[question.held->decision];
-      for (std::size_t o = 0; o < question.held->shares.size(); ++o)
-        fixed_.add(table.options_[first + o], count * question.held->shares[o]);
+    if (question.given) {
+      const std::size_t first = table.first_[question.given->decision];
+      const double count = table.count_[question.given->decision];
+      for (std::size_t o = 0; o < question.given->shares.size(); ++o)
+        fixed_.add(table.options_[first + o], count * question.given->shares[o]);
     }
     // By option: with no memory to think of.
     const std::vector<double> seconds = prices(Row(lane_rows, 1));
     // To lack all of a row's room must cost more than the slowest answer takes.
     penalty_ = 4;
     for (std::size_t d = 0; d < table.count_.size(); ++d)
-      if (!is_held(d))
+      if (!is_given(d))
         penalty_ += table.count_[d] * *std::max_element(seconds.begin() + at(table.first_[d]),
                                                         seconds.begin() + at(table.first_[d + 1]));
     start(seconds);
@@ -76,7 +76,9 @@ class ShareTable::Decomposition {
 
  private:
   static std::ptrdiff_t at(std::size_t index) { return static_cast<std::ptrdiff_t>(index); }
-  bool is_held(std::size_t decision) const { return question_.held && question_.held->decision == decision; }
+  bool is_given(std::size_t decision) const {
+    return question_.given && question_.given->decision == decision;
+  }
   double scale(std::size_t row) const { return row < lane_rows ? question_.second : question_.byte; }
 
   // Columns of the master, by number: the two phases' lengths, a slack for each row but the last, what each
@@ -132,7 +134,7 @@ class ShareTable::Decomposition {
   AnswerColumn column_of(std::vector<std::uint8_t> chosen) const {
     ShareCost sum = fixed_;
     for (std::size_t d = 0; d < chosen.size(); ++d)
-      if (!is_held(d)) sum.add(table_.options_[table_.first_[d] + chosen[d]], table_.count_[d]);
+      if (!is_given(d)) sum.add(table_.options_[table_.first_[d] + chosen[d]], table_.count_[d]);
     AnswerColumn answer{std::move(chosen), Row(rows_), question_.second * sum.price};
     std::copy(sum.front.begin(), sum.front.end(), answer.entries.begin());
     std::copy(sum.back.begin(), sum.back.end(), answer.entries.begin() + share_rows);
@@ -318,7 +320,7 @@ class ShareTable::Decomposition {
         counted[is_lane ? row : share_d2h] -= level * worth_[share_rows + row] * of.entries[share_rows + row];
       }
     }
-    if (question_.held) answer.shares[question_.held->decision] = question_.held->shares;
+    if (question_.given) answer.shares[question_.given->decision] = question_.given->shares;
     answer.binding =
         static_cast<LaneRole>(std::max_element(counted.begin(), counted.end()) - counted.begin());
   }

@@ -71,7 +71,7 @@ struct ShareAnswer {
 };
 
 // One decision whose shares are given rather than sought.
-struct ShareHeld {
+struct GivenShares {
   std::size_t decision = 0;
   std::vector<double> shares;  // by option
 };
@@ -85,7 +85,7 @@ class ShareTable {
     std::vector<double> room;     // by row of memory, in the question's unit
     double second = 1, byte = 1;  // what one second and one byte of the costs are in the question's units
     double last_row_price = 0;    // added to the value for each unit of bytes in the last row of memory
-    std::optional<ShareHeld> held{};
+    std::optional<GivenShares> given{};
     double tolerance = 1e-5;  // solved until the bound is this close below the value, as a share of the value
   };
   ShareAnswer solve(const Question& question) const;

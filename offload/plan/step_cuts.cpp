@@ -45,10 +45,10 @@ std::vector<OpId> longest(std::size_t ops, std::size_t most, Length&& of) {
   double share = 1;
   for (int i = 0; i < tries; ++i, share *= fall) {
     OpId at = 0;
-    double most = of(at, share);
+    double longest_seconds = of(at, share);
     for (OpId op = 1; op < ops; ++op)
-      if (const double length = of(op, share); length > most) {
-        most = length;
+      if (const double length = of(op, share); length > longest_seconds) {
+        longest_seconds = length;
         at = op;
       }
     if (std::find(all.begin(), all.end(), at) == all.end()) all.push_back(at);

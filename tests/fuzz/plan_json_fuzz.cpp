@@ -2,6 +2,7 @@
 // --compare`).
 #include "stowage/planner.h"
 #include "tests/fuzz/target.h"
+#include "tests/offload/plan/older_plan_json.h"
 #include "tests/support/small_graph.h"
 #include "tools/cli/plan_compare.h"
 
@@ -42,16 +43,44 @@ void compare_with(const Plan& sound, const Plan& plan) {
 
 std::vector<std::string> seeds() {
   std::vector<std::string> texts;
-  for (const Plan& plan : plans()) texts.push_back(to_json(plan));
+  for (const Plan& plan : plans()) {
+    texts.push_back(to_json(plan));
+    texts.push_back(testing::in_version_2(plan).dump());
+  }
   return texts;
 }
 
 std::vector<std::string> dictionary() {
-  return {"\"resident\"",  "\"held\"",      "\"streamed\"", "\"offloaded\"", "\"recomputed\"",
-          "\"transient\"", "\"host\"",      "\"launch\"",   "\"prefetch\"",  "\"offload\"",
-          "\"recompute\"", "\"gate\"",      "\"commit\"",   "\"host_step\"", "\"compute\"",
-          "\"h2d\"",       "\"d2h\"",       "null",         "true",          "false",
-          "\"parameter\"", "\"workspace\"", "[0, 1]"};
+  return {"\"resident\"",
+          "\"held\"",
+          "\"streamed\"",
+          "\"offloaded\"",
+          "\"recomputed\"",
+          "\"transient\"",
+          "\"host\"",
+          "\"launch\"",
+          "\"prefetch\"",
+          "\"offload\"",
+          "\"recompute\"",
+          "\"gate\"",
+          "\"commit\"",
+          "\"host_step\"",
+          "\"compute\"",
+          "\"h2d\"",
+          "\"d2h\"",
+          "null",
+          "true",
+          "false",
+          "\"parameter\"",
+          "\"workspace\"",
+          "[0, 1]",
+          "\"places\"",
+          "\"memory\"",
+          "\"device\"",
+          "\"on_host\"",
+          "\"pinned\"",
+          "1",
+          "2"};
 }
 
 }  // namespace stowage::fuzz

@@ -114,7 +114,7 @@ void check_gate(const Graph& graph, const Plan& plan, Report& report) {
   }
   const Instruction& gate = plan.instructions[plan.gate];
   if (gate.kind != InstructionKind::gate || !is_clip(graph, gate.op)) {
-    report.add(fmt::format("the gate, {}, is no gate on the clip op", report.instruction(plan.gate)));
+    report.add(fmt::format("the gate, {}, does not run the clip op", report.instruction(plan.gate)));
   }
 }
 

@@ -5,8 +5,8 @@
 
 namespace stowage::validation {
 
-// Every op once and in graph order, update ops behind the gate, the gate is the clip op, recomputes
-// of forward ops alone. Needs a plan in which check_ids found nothing.
+// Every op once and in graph order, update ops as commits behind the gate, the clip op as the gate,
+// recomputes of forward ops alone. Needs a plan in which check_ids found nothing.
 void check_program(const Graph& graph, const Plan& plan, Report& report);
 
 }  // namespace stowage::validation

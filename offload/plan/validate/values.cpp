@@ -90,14 +90,14 @@ class Memory {
     switch (instruction.kind) {
       case InstructionKind::launch:
       case InstructionKind::recompute:
-        launch(id);
+        run_on_device(id);
         return;
       case InstructionKind::gate:
-        check_gate();
-        host_step(id);
+        if (id == plan_.gate) check_gate();
+        run_on_host(id);
         return;
       case InstructionKind::commit:
-        runs_on_device(instruction) ? launch(id) : host_step(id);
+        runs_on_device(instruction) ? run_on_device(id) : run_on_host(id);
         return;
       case InstructionKind::prefetch:
         take_bytes(instruction.lifetime);
@@ -121,7 +121,7 @@ class Memory {
     }
   }
 
-  void launch(InstructionId id) {
+  void run_on_device(InstructionId id) {
     const Instruction& instruction = plan_.instructions[id];
     const Op& op = graph_.op(instruction.op);
     for (const TensorId tensor : op.reads) {
@@ -138,7 +138,7 @@ class Memory {
     }
   }
 
-  void host_step(InstructionId id) {
+  void run_on_host(InstructionId id) {
     const Op& op = graph_.op(plan_.instructions[id].op);
     for (const TensorId tensor : op.reads) {
       if (!has_place(id, tensor)) continue;

@@ -8,6 +8,7 @@
 
 #include "stowage/error.h"
 #include "stowage/plan.h"
+#include "tests/offload/plan/older_plan_json.h"
 
 namespace stowage {
 namespace {
@@ -75,35 +76,41 @@ TEST(PlanJson, ReadsBackEqual) {
   EXPECT_EQ(plan_from_json(to_json(Plan{})), Plan{});
 }
 
-// As version 2 wrote it.
-nlohmann::json in_version_2(const Plan& plan) {
-  nlohmann::json json = nlohmann::json::parse(to_json(plan));
-  json["version"] = 2;
-  for (nlohmann::json& bucket : json["buckets"]) {
-    const nlohmann::json places = bucket["places"];
-    bucket.erase("places");
-    bucket["on_host"] = !places.empty();
-    bucket["pinned"] = !places.empty() && places[0]["pinned"] == true;
-  }
-  for (nlohmann::json& instruction : json["instructions"])
-    if (instruction["kind"] == "gate" || instruction["kind"] == "commit")
-      instruction["kind"] = instruction["lane"] == "host" ? "host_step" : "launch";
-  return json;
-}
-
 TEST(PlanJson, OlderVersionsAreRead) {
-  nlohmann::json json = in_version_2(full_plan());
+  nlohmann::json json = testing::in_version_2(full_plan());
   EXPECT_EQ(plan_from_json(json.dump()), full_plan());
   json["version"] = 1;
   EXPECT_EQ(plan_from_json(json.dump()), full_plan());
   json["instructions"][1]["kind"] = "commit";
   EXPECT_THAT(message_of(json.dump()), HasSubstr("plan.instructions[1].kind has an unknown name"));
-  json = in_version_2(full_plan());
+  json = testing::in_version_2(full_plan());
   json["buckets"][2]["pinned"] = true;
   EXPECT_THAT(message_of(json.dump()), HasSubstr("plan.buckets[2] is pinned and not on the host"));
+  json = testing::in_version_2(full_plan());
+  json["instructions"][5]["lane"] = "compute";
+  EXPECT_THAT(message_of(json.dump()), HasSubstr("plan.instructions[5].kind is no kind of that lane"));
+  json = testing::in_version_2(full_plan());
+  json["instructions"][1]["lane"] = "host";
+  EXPECT_THAT(message_of(json.dump()), HasSubstr("plan.instructions[1].kind is no kind of that lane"));
   json = nlohmann::json::parse(to_json(full_plan()));
   json["version"] = 2;
-  EXPECT_THAT(message_of(json.dump()), HasSubstr("plan.buckets[0]"));
+  EXPECT_THAT(message_of(json.dump()), HasSubstr("plan.buckets[0] has unknown keys"));
+}
+
+TEST(PlanJson, PlacesAreOneInEachMemoryWithoutAnArena) {
+  const auto message = [](const char* places) {
+    nlohmann::json json = nlohmann::json::parse(to_json(full_plan()));
+    json["buckets"][0]["places"] = nlohmann::json::parse(places);
+    return message_of(json.dump());
+  };
+  EXPECT_THAT(message(R"([{"memory": "device", "pinned": false}])"),
+              HasSubstr("plan.buckets[0].places[0] is in a memory with an arena"));
+  EXPECT_THAT(message(R"([{"memory": "host", "pinned": false}, {"memory": "host", "pinned": true}])"),
+              HasSubstr("plan.buckets[0].places[1] is a second place in one memory"));
+  const std::string host = R"({"memory": "host", "pinned": false})";
+  EXPECT_THAT(message(("[" + host + "," + host + "," + host + "]").c_str()),
+              HasSubstr("plan.buckets[0].places has more places than there are memories"));
+  EXPECT_THAT(message(R"([{"memory": "disk", "pinned": false}])"), HasSubstr("has an unknown name"));
 }
 
 TEST(PlanJson, EveryEnumeratorReadsBack) {

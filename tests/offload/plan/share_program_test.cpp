@@ -181,7 +181,7 @@ TEST(ShareProgram, NoMixtureIsBetterAndItsBoundIsItsValue) {
   }
 }
 
-TEST(ShareTable, AHeldDecisionIsAPartOfWhatIsFixed) {
+TEST(ShareTable, AGivenDecisionIsAPartOfWhatIsFixed) {
   Draws draws;
   for (int round = 0; round < 50; ++round) {
     const ShareProgram program = draws.program();
@@ -192,7 +192,7 @@ TEST(ShareTable, AHeldDecisionIsAPartOfWhatIsFixed) {
     without.decisions.erase(without.decisions.begin() + 1);
 
     const ShareTable table(program.fixed, program.decisions, program.room.size());
-    const ShareAnswer answer = table.solve({.room = program.room, .held = ShareHeld{1, shares}});
+    const ShareAnswer answer = table.solve({.room = program.room, .given = GivenShares{1, shares}});
     const ShareAnswer expected = solve(without);
     EXPECT_NEAR(answer.value, expected.value, 1e-9) << round;
     EXPECT_EQ(answer.fits, expected.fits) << round;

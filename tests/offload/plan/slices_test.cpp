@@ -9,6 +9,7 @@
 #include "offload/plan/candidate.h"
 #include "stowage/error.h"
 #include "stowage/planner.h"
+#include "tests/offload/plan/older_plan_json.h"
 #include "tests/offload/plan/validate/made_plans.h"
 #include "tests/support/chain_graph.h"
 #include "tests/support/draws.h"
@@ -219,7 +220,15 @@ TEST(Slices, HostilePartsAreRefused) {
     changed.replace(changed.find(from), from.size(), to);
     EXPECT_THROW(plan_from_json(changed), InvalidInput) << to;
   };
-  refused("\"version\": 3", "\"version\": 1");
+  nlohmann::json old = testing::in_version_2(plan_from_json(text));
+  EXPECT_EQ(plan_from_json(old.dump()), plan_from_json(text));
+  old["version"] = 1;  // which had no parts
+  try {
+    plan_from_json(old.dump());
+    ADD_FAILURE() << "accepted";
+  } catch (const InvalidInput& error) {
+    EXPECT_THAT(error.what(), ::testing::ContainsRegex("plan.instructions.[0-9]+. has unknown keys"));
+  }
   const std::size_t at = text.find("\"part\"");
   const std::string part = text.substr(at, text.find(']', at) + 1 - at);
   for (const char* other : {"\"part\": []", "\"part\": [1]", "\"part\": [-1, 5]", "\"part\": [0, 99999999]",

@@ -1,4 +1,4 @@
-// State and geometry of the picture of the step: a ribbon of phases, live bytes, the arena, four lanes.
+// State and geometry of the picture of the step: a ribbon of phases, live bytes, the arena, lanes.
 const canvas = document.getElementById("chart");
 const lanesDrawn = ["h2d", "compute", "d2h", "host"].map(name => names.lanes.indexOf(name));
 const LEFT = 112;

@@ -132,7 +132,7 @@ const std::vector<Break> streamed_breaks{
      {"gradient lost: 'W.grad' has not landed on the host when the gate"}},
     {"gate_is_another",
      [](Plan& plan) { plan.gate = run(plan, commit, "adamw"); },
-     {"the gate", "no gate on the clip op"}},
+     {"the gate", "does not run the clip op"}},
     {"gate_is_a_commit",
      [](Plan& plan) { plan.instructions[plan.gate].kind = commit; },
      {"commit of op 'clip'", "commits what is no update op"}},

@@ -1,0 +1,25 @@
+// Plan JSON as older versions of the program wrote it.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "stowage/plan.h"
+
+namespace stowage::testing {
+
+inline nlohmann::json in_version_2(const Plan& plan) {
+  nlohmann::json json = nlohmann::json::parse(to_json(plan));
+  json["version"] = 2;
+  for (nlohmann::json& bucket : json["buckets"]) {
+    const nlohmann::json places = bucket["places"];
+    bucket.erase("places");
+    bucket["on_host"] = !places.empty();
+    bucket["pinned"] = !places.empty() && places[0]["pinned"] == true;
+  }
+  for (nlohmann::json& instruction : json["instructions"])
+    if (instruction["kind"] == "gate" || instruction["kind"] == "commit")
+      instruction["kind"] = instruction["lane"] == "host" ? "host_step" : "launch";
+  return json;
+}
+
+}  // namespace stowage::testing
