@@ -113,7 +113,8 @@ struct PlannerSettings {
   // the lower bound.
   double close_enough = 0.002;
   // It also ends once more than most_work ops have been scheduled (each schedule counts all ops of the graph)
-  // and `patience` amounts of device memory in a row brought no faster plan.
+  // and `patience` amounts of device memory in a row brought no faster plan; or if in as many of
+  // the largest no choices need as few host bytes as there are, since less device memory needs no fewer.
   std::size_t most_work = 300'000;
   std::size_t patience = 6;
   // In each cell, at most so many changes of one or two decisions are tried, from each variant's best

@@ -102,7 +102,7 @@ double Cells::floor_seconds(Key key) {
 
 void Cells::improve(const Budget& budget, std::optional<RankedPlan>& best) {
   const auto above = std::upper_bound(devices_.begin(), devices_.end(), budget.device);
-  std::size_t work = 0, in_vain = 0;
+  std::size_t work = 0, in_vain = 0, unfit = 0;
   for (auto i = static_cast<std::size_t>(above - devices_.begin()); i-- > 0;) {
     const double before = wanted_seconds(best);
     const bool is_long = work > settings_.most_work;
@@ -118,7 +118,14 @@ void Cells::improve(const Budget& budget, std::optional<RankedPlan>& best) {
       work += of.sketches * variants_.front()->problem->graph->ops.size();
       improve_by(of, budget, best);
     }
-    if (!best) improve_by(cell({i, hosts_.size()}, unlimited_seconds), budget, best);
+    if (!best) {
+      Cell& least_host = cell({i, hosts_.size()}, unlimited_seconds);
+      improve_by(least_host, budget, best);
+      // Less device memory needs no fewer host bytes.
+      const std::vector<Candidate>& candidates = least_host.candidates;
+      const bool is_unfit = !candidates.empty() && candidates.front().of.host_bytes > budget.host;
+      if (is_unfit && ++unfit == settings_.patience) return;
+    }
     in_vain = best && best->ranked_seconds < before ? 0 : in_vain + 1;
   }
 }

@@ -138,8 +138,9 @@ PlanAnswer answer(const PlanQuestion& question, Planner& planner, Plan* plan) {
 }
 
 std::string refusal(const PlanAnswer& answer) {
-  return fmt::format("{} needs {} of {} memory; the smallest budget that works is {}", answer.op,
-                     exact(answer.smallest), answer.lacks_host ? "host" : "device", answer.smallest);
+  return fmt::format("{} needs {} of {} memory; the smallest budget that works is {}",
+                     answer.lacks_host ? "the step" : answer.op, exact(answer.smallest),
+                     answer.lacks_host ? "host" : "device", answer.smallest);
 }
 
 std::string describe(const PlanQuestion& question, const PlanAnswer& answer) {

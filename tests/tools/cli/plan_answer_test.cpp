@@ -177,6 +177,7 @@ TEST(PlanAnswer, SaysWhenItIsTheHostThatIsTooSmall) {
   const PlanAnswer found = answer(question);
   EXPECT_FALSE(found.feasible);
   EXPECT_TRUE(found.lacks_host);
+  EXPECT_THAT(refusal(found), ::testing::StartsWith("the step needs "));
   EXPECT_THAT(refusal(found), HasSubstr("of host memory"));
   EXPECT_EQ(to_json(found)["lacks"], "host");
   question.budget.host = found.smallest;
