@@ -9,26 +9,6 @@
 #include <utility>
 
 namespace stowage {
-namespace {
-
-constexpr std::size_t phases = 2;
-constexpr std::size_t lane_rows = phases * share_rows;
-constexpr double epsilon = 1e-11;
-constexpr double smallest_pivot = 1e-8;  // of entries of about one: rows may be alike
-constexpr double level_tolerance = 1e-9;
-
-// By row of the master: the lanes of forward's side, of backward's, rows of memory, and last that the columns
-// are shares of one.
-using Row = std::vector<double>;
-
-// One answer of all decisions: a column of the master.
-struct AnswerColumn {
-  std::vector<std::uint8_t> chosen;  // by decision
-  Row entries;
-  double price = 0;
-};
-
-}  // namespace
 
 // Seconds and bytes are the question's from here on.
 class ShareTable::Decomposition {
@@ -75,6 +55,21 @@ class ShareTable::Decomposition {
   }
 
  private:
+  static constexpr double epsilon = 1e-11;
+  static constexpr double smallest_pivot = 1e-8;  // of entries of about one: rows may be alike
+  static constexpr double level_tolerance = 1e-9;
+
+  // By row of the master: the lanes of forward's side, of backward's, rows of memory, and last that the
+  // columns are shares of one.
+  using Row = std::vector<double>;
+
+  // One answer of all decisions: a column of the master.
+  struct AnswerColumn {
+    std::vector<std::uint8_t> chosen;  // by decision
+    Row entries;
+    double price = 0;
+  };
+
   static std::ptrdiff_t at(std::size_t index) { return static_cast<std::ptrdiff_t>(index); }
   bool is_given(std::size_t decision) const {
     return question_.given && question_.given->decision == decision;

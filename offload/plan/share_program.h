@@ -92,6 +92,7 @@ class ShareTable {
 
  private:
   class Decomposition;
+  static constexpr std::size_t phases = 2, lane_rows = phases * share_rows;
 
   ShareCost fixed_;
   std::size_t memory_rows_;
