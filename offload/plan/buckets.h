@@ -11,7 +11,7 @@
 
 namespace stowage {
 
-// What the planner takes the bucket for.
+// What a bucket holds, as far as the planner treats it differently.
 enum class BucketRole : std::uint8_t {
   parameter,
   input,

@@ -12,7 +12,8 @@
 
 namespace stowage {
 
-// What all candidates have in common. It does not own graph and machine, which must outlive it.
+// The graph, the machine and all that the planner derives from them before it chooses anything. Candidates
+// share it. Graph and machine are not owned and must outlive it.
 struct Problem {
   const Graph* graph = nullptr;
   const Machine* machine = nullptr;

@@ -44,9 +44,9 @@ class DecisionClasses {
   const StepMemory& memory() const { return memory_; }
   // Host bytes if every decision took the option that needs most of them: no plan needs more.
   Bytes most_host_bytes() const { return most_host_; }
-  // Of the graph's own ops, on the compute lane.
+  // Seconds that the graph's own ops take on the compute lane, replays and updates not counted.
   double step_seconds() const { return step_seconds_; }
-  // Of all buckets.
+  // Bytes of all buckets together.
   double total_bytes() const { return total_bytes_; }
 
   // Adds a cut of the front where this mixture (shares by class and option) makes the front longest, and

@@ -6,7 +6,7 @@
 
 namespace stowage {
 
-// Of one transfer.
+// Seconds added for each transfer.
 inline double transfer_price(const Machine& machine, const PlannerSettings& settings) {
   // Only there do compute and the host slow each other.
   const bool on_cores =

@@ -25,7 +25,8 @@ class ResidencyProgram {
   ResidencyProgram(const Problem& problem, const PlannerSettings& settings);
 
   struct Mixture {
-    // Of a step whose lanes overlap perfectly, plus the prices of its choices. Meaningless from least_host().
+    // How long the step takes if its lanes overlap perfectly, plus the prices of its choices. least_host()
+    // returns no such time here.
     double seconds = 0;
     bool fits = false;  // in the room of device memory at each moment, and in that of host memory
     Bytes host_bytes = 0;

@@ -34,9 +34,10 @@ using ShareTimes = std::array<double, share_rows>;
 inline constexpr std::size_t most_memory_rows = 20;
 using ShareMemory = std::array<double, most_memory_rows>;
 
-// What an option costs: seconds in `front` and `back`, the two phases of a step (docs/design.md, section 3),
-// and bytes in each row of memory. Whoever makes the program chooses the units of time and of bytes, by
-// ShareTable::Question or beforehand, so that the program's numbers are about one.
+// The cost of one option: time on each lane in `front` and in `back`, the two phases of a step
+// (docs/design.md, section 3), and bytes in each row of memory. The solver needs numbers of about one.
+// Whoever builds the program sees to that, by the units of the costs or by ShareTable::Question, which scales
+// them.
 struct ShareCost {
   ShareTimes front{}, back{};
   ShareMemory memory{};
