@@ -124,7 +124,7 @@ struct PlannerSettings {
   // schedule finds places.
   std::vector<double> caps{0.99, 0.975, 0.96, 0.94, 0.92, 0.9, 0.85, 0.8, 0.7, 0.5};
   // After a candidate that finds no places, the cell's candidates with more than this share of its serial
-  // bytes (Sketcher::serial_bytes) are left out.
+  // bytes (Sketcher::serial_bytes) are left out, unless they are half as far above the minimum.
   double next_serial = 0.97;
 
   // For one budget, at most so many candidates of one cell are placed. The smallest cell has no such limit.

@@ -68,9 +68,11 @@ class CandidateFinder {
     return std::move(found_);
   }
   std::size_t sketches() const { return sketches_; }
+  Bytes most_host() const { return most_host_; }
 
  private:
   void add_rounded(const CellVariant& variant, const ResidencyProgram::Mixture& mixture) {
+    most_host_ = std::max(most_host_, mixture.host_bytes);
     add(*variant.problem, variant.program.round(mixture));
   }
   // False for choices that are known already, or do not fit.
@@ -83,6 +85,7 @@ class CandidateFinder {
     const Sketch sketch =
         sketcher.within(share_of(size_.device, size_.smallest ? 1 : settings_.caps.front()));
     const Bytes on_host = host_bytes(problem, sketch.draft);
+    most_host_ = std::max(most_host_, on_host);
     if (!size_.least_host && on_host > size_.host) return false;
     found_.push_back(
         {&problem, std::move(choices), estimated_seconds(problem, sketch), on_host, sketcher.serial_bytes()});
@@ -99,13 +102,14 @@ class CandidateFinder {
   std::vector<CellCandidate> found_;
   bool all_fit_ = true;
   std::size_t sketches_ = 0;
+  Bytes most_host_ = 0;
 };
 
 }  // namespace
 
 std::vector<CellCandidate> find_candidates(const std::vector<std::unique_ptr<CellVariant>>& variants,
                                            const CellSize& size, const PlannerSettings& settings,
-                                           std::size_t& sketches) {
+                                           std::size_t& sketches, Bytes& most_host) {
   CandidateFinder finder(size, settings);
   for (const auto& variant : variants) finder.add_from(*variant);
   if (!size.least_host)
@@ -113,6 +117,7 @@ std::vector<CellCandidate> find_candidates(const std::vector<std::unique_ptr<Cel
   if (finder.needs_extremes())
     for (const auto& variant : variants) finder.add_extremes(*variant->problem);
   sketches = finder.sketches();
+  most_host = finder.most_host();
   return std::move(finder).result();
 }
 

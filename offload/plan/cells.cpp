@@ -102,25 +102,18 @@ double Cells::floor_seconds(Key key) {
 
 void Cells::improve(const Budget& budget, std::optional<RankedPlan>& best) {
   const auto above = std::upper_bound(devices_.begin(), devices_.end(), budget.device);
-  std::size_t work = 0, in_vain = 0, unfit = 0;
+  Work work;
+  std::size_t in_vain = 0, unfit = 0;
   for (auto i = static_cast<std::size_t>(above - devices_.begin()); i-- > 0;) {
     const double before = wanted_seconds(best);
-    const bool is_long = work > settings_.most_work;
+    const bool is_long = work.rows + work.columns > settings_.most_work;
     if ((best && is_long && in_vain >= settings_.patience) || !may_take_less(i, before)) return;
-    double floor = -1;  // of the host column before
-    for (std::size_t h = 0; h < hosts_.size(); ++h) {
-      if (hosts_[h] > budget.host) continue;
-      const double seconds = floor_seconds({i, h});
-      if (seconds >= wanted_seconds(best) || (best && floor >= 0 && work > settings_.most_work)) break;
-      if (floor >= 0 && seconds <= floor * (1 + settings_.program_tolerance)) continue;  // needs no more
-      floor = seconds;
-      Cell& of = cell({i, h}, wanted_seconds(best));
-      work += of.sketches * variants_.front()->problem->graph->ops.size();
-      improve_by(of, budget, best);
-    }
-    if (!best) {
+    if (improve_in_row(i, budget, best, work)) {
       Cell& least_host = cell({i, hosts_.size()}, unlimited_seconds);
       improve_by(least_host, budget, best);
+    }
+    if (!best) {
+      const Cell& least_host = cell({i, hosts_.size()}, unlimited_seconds);
       // Less device memory needs no fewer host bytes.
       const std::vector<Candidate>& candidates = least_host.candidates;
       const bool is_unfit = !candidates.empty() && candidates.front().of.host_bytes > budget.host;
@@ -128,6 +121,24 @@ void Cells::improve(const Budget& budget, std::optional<RankedPlan>& best) {
     }
     in_vain = best && best->ranked_seconds < before ? 0 : in_vain + 1;
   }
+}
+
+// Whether with even fewer host bytes something faster may be found.
+bool Cells::improve_in_row(std::size_t device, const Budget& budget, std::optional<RankedPlan>& best,
+                           Work& work) {
+  std::optional<Bytes> needed;  // the most host bytes that the column before tried
+  for (std::size_t h = 0; h < hosts_.size(); ++h) {
+    if (hosts_[h] > budget.host) continue;
+    if (needed && hosts_[h] >= *needed) continue;  // it would have the same candidates
+    if (best && needed && work.columns > settings_.most_work) return false;
+    if (floor_seconds({device, h}) >= wanted_seconds(best)) return false;
+    Cell& of = cell({device, h}, wanted_seconds(best));
+    (needed ? work.columns : work.rows) += of.sketches * variants_.front()->problem->graph->ops.size();
+    needed = of.most_host;
+    improve_by(of, budget, best);
+    if (of.candidates.empty()) break;
+  }
+  return true;
 }
 
 // Another plan is wanted if it takes less than this.
@@ -148,7 +159,11 @@ void Cells::improve_by(Cell& cell, const Budget& budget, std::optional<RankedPla
       candidate.outcome = outcome_of(candidate, cell.device, wanted_seconds(best));
     if (!candidate.outcome.is_final) continue;
     const std::optional<RankedPlan>& made = candidate.outcome.plan;
-    if (!made && best && !smallest) most_serial = share_of(candidate.of.serial_bytes, settings_.next_serial);
+    if (!made && best && !smallest) {
+      const Bytes failed = candidate.of.serial_bytes;
+      const Bytes closer = devices_.front() + (std::max(failed, devices_.front()) - devices_.front()) / 2;
+      most_serial = std::max(share_of(failed, settings_.next_serial), closer);
+    }
     if (made && (!best || made->ranked_seconds < best->ranked_seconds)) best = made;
   }
 }
@@ -172,8 +187,8 @@ Cells::Cell& Cells::cell(Key key, double most_seconds) {
   const bool least_host = key.second == hosts_.size();
   const CellSize size{devices_[key.first], least_host ? 0 : hosts_[key.second], least_host, key.first == 0,
                       most_seconds};
-  Cell made{size.device, {}, 0, most_seconds};
-  for (CellCandidate& candidate : find_candidates(variants_, size, settings_, made.sketches))
+  Cell made{size.device, {}, 0, 0, most_seconds};
+  for (CellCandidate& candidate : find_candidates(variants_, size, settings_, made.sketches, made.most_host))
     made.candidates.push_back({std::move(candidate), {}});
   return cells_[key] = std::move(made);
 }

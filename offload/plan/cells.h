@@ -65,11 +65,18 @@ class Cells {
     Bytes device = 0;
     std::vector<Candidate> candidates;
     std::size_t sketches = 0;  // made to find the candidates
+    Bytes most_host = 0;       // that mixtures and schedules tried for it take
     double most_seconds = 0;   // choices with a longer time by the program were not looked for
   };
   // An index into devices_, and one into hosts_; hosts_.size() stands for as few host bytes as possible.
   using Key = std::pair<std::size_t, std::size_t>;
 
+  // Ops of schedules that one budget's search has made: for the largest host memory that fits, and for less.
+  struct Work {
+    std::size_t rows = 0, columns = 0;
+  };
+  // The plans of one device memory (an index). Adds to `work` what it takes.
+  bool improve_in_row(std::size_t device, const Budget& budget, std::optional<RankedPlan>& best, Work& work);
   void improve_by(Cell& cell, const Budget& budget, std::optional<RankedPlan>& best);
   // The cell, with candidates for all plans that may take less than `most_seconds`. Made when first asked
   // for, and made anew for a larger `most_seconds`.
