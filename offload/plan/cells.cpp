@@ -131,12 +131,13 @@ bool Cells::improve_in_row(std::size_t device, const Budget& budget, std::option
     if (hosts_[h] > budget.host) continue;
     if (needed && hosts_[h] >= *needed) continue;  // it would have the same candidates
     if (best && needed && work.columns > settings_.most_work) return false;
-    if (floor_seconds({device, h}) >= wanted_seconds(best)) return false;
+    const double floor = floor_seconds({device, h});
+    if (floor >= wanted_seconds(best)) return false;
     Cell& of = cell({device, h}, wanted_seconds(best));
     (needed ? work.columns : work.rows) += of.sketches * variants_.front()->problem->graph->ops.size();
     needed = of.most_host;
     improve_by(of, budget, best);
-    if (of.candidates.empty()) break;
+    if (of.candidates.empty() && floor == 0) break;  // no mixture fits, nor does any in less
   }
   return true;
 }
