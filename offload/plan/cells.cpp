@@ -110,6 +110,7 @@ void Cells::improve(const Budget& budget, std::optional<RankedPlan>& best) {
     if ((best && is_long && in_vain >= settings_.patience) || !may_take_less(i, before)) return;
     if (improve_in_row(i, budget, best, work)) {
       Cell& least_host = cell({i, hosts_.size()}, unlimited_seconds);
+      work.columns += work_of(least_host);
       improve_by(least_host, budget, best);
     }
     if (!best) {
@@ -123,6 +124,10 @@ void Cells::improve(const Budget& budget, std::optional<RankedPlan>& best) {
   }
 }
 
+std::size_t Cells::work_of(const Cell& cell) const {
+  return cell.sketches * variants_.front()->problem->graph->ops.size();
+}
+
 // Whether with even fewer host bytes something faster may be found.
 bool Cells::improve_in_row(std::size_t device, const Budget& budget, std::optional<RankedPlan>& best,
                            Work& work) {
@@ -134,12 +139,12 @@ bool Cells::improve_in_row(std::size_t device, const Budget& budget, std::option
     const double floor = floor_seconds({device, h});
     if (floor >= wanted_seconds(best)) return false;
     Cell& of = cell({device, h}, wanted_seconds(best));
-    (needed ? work.columns : work.rows) += of.sketches * variants_.front()->problem->graph->ops.size();
+    (needed ? work.columns : work.rows) += work_of(of);
     needed = of.most_host;
     improve_by(of, budget, best);
     if (of.candidates.empty() && floor == 0) break;  // no mixture fits, nor does any in less
   }
-  return true;
+  return !best || work.columns <= settings_.most_work;
 }
 
 // Another plan is wanted if it takes less than this.

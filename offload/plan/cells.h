@@ -75,6 +75,7 @@ class Cells {
   struct Work {
     std::size_t rows = 0, columns = 0;
   };
+  std::size_t work_of(const Cell& cell) const;
   // The plans of one device memory (an index). Adds to `work` what it takes.
   bool improve_in_row(std::size_t device, const Budget& budget, std::optional<RankedPlan>& best, Work& work);
   void improve_by(Cell& cell, const Budget& budget, std::optional<RankedPlan>& best);
