@@ -102,11 +102,11 @@ double Cells::floor_seconds(Key key) {
 
 void Cells::improve(const Budget& budget, std::optional<RankedPlan>& best) {
   const auto above = std::upper_bound(devices_.begin(), devices_.end(), budget.device);
-  Work work;
+  Work work{budget.host == unlimited ? settings_.most_work : settings_.most_host_work};
   std::size_t in_vain = 0, unfit = 0;
   for (auto i = static_cast<std::size_t>(above - devices_.begin()); i-- > 0;) {
     const double before = wanted_seconds(best);
-    const bool is_long = work.rows + work.columns > settings_.most_work;
+    const bool is_long = work.rows + work.columns > work.most;
     if ((best && is_long && in_vain >= settings_.patience) || !may_take_less(i, before)) return;
     if (improve_in_row(i, budget, best, work)) {
       Cell& least_host = cell({i, hosts_.size()}, unlimited_seconds);
@@ -135,7 +135,7 @@ bool Cells::improve_in_row(std::size_t device, const Budget& budget, std::option
   for (std::size_t h = 0; h < hosts_.size(); ++h) {
     if (hosts_[h] > budget.host) continue;
     if (needed && hosts_[h] >= *needed) continue;  // it would have the same candidates
-    if (best && needed && work.columns > settings_.most_work) return false;
+    if (best && needed && work.columns > work.most) return false;
     const double floor = floor_seconds({device, h});
     if (floor >= wanted_seconds(best)) return false;
     Cell& of = cell({device, h}, wanted_seconds(best));
@@ -144,7 +144,7 @@ bool Cells::improve_in_row(std::size_t device, const Budget& budget, std::option
     improve_by(of, budget, best);
     if (of.candidates.empty() && floor == 0) break;  // no mixture fits, nor does any in less
   }
-  return !best || work.columns <= settings_.most_work;
+  return !best || work.columns <= work.most;
 }
 
 // Another plan is wanted if it takes less than this.

@@ -73,6 +73,7 @@ class Cells {
 
   // Ops of schedules that one budget's search has made: for the largest host memory that fits, and for less.
   struct Work {
+    std::size_t most = 0;  // with more than this the search may end
     std::size_t rows = 0, columns = 0;
   };
   std::size_t work_of(const Cell& cell) const;
