@@ -85,8 +85,8 @@ class CandidateFinder {
     const Sketch sketch =
         sketcher.within(share_of(size_.device, size_.smallest ? 1 : settings_.caps.front()));
     const Bytes on_host = host_bytes(problem, sketch.draft);
-    most_host_ = std::max(most_host_, on_host);
     if (!size_.least_host && on_host > size_.host) return false;
+    most_host_ = std::max(most_host_, on_host);
     found_.push_back(
         {&problem, std::move(choices), estimated_seconds(problem, sketch), on_host, sketcher.serial_bytes()});
     return true;

@@ -33,8 +33,8 @@ struct CellCandidate {
 
 // The candidates, the best estimate first; with `least_host` the fewest host bytes first. Sets `sketches` to
 // the number of schedules that were made, less those that only try numbers of slices on the device, and
-// `most_host` to the most host bytes of those and of the programs' mixtures: any host memory between that and
-// `size.host` has the same candidates.
+// `most_host` to the most host bytes of candidates and of the programs' mixtures: any host memory between that
+// and `size.host` has the same candidates.
 std::vector<CellCandidate> find_candidates(const std::vector<std::unique_ptr<CellVariant>>& variants,
                                            const CellSize& size, const PlannerSettings& settings,
                                            std::size_t& sketches, Bytes& most_host);
