@@ -12,7 +12,9 @@ namespace {
 
 class CandidateFinder {
  public:
-  CandidateFinder(const CellSize& size, const PlannerSettings& settings) : size_(size), settings_(settings) {}
+  CandidateFinder(const CellSize& size, const PlannerSettings& settings,
+                  const std::vector<const CellCandidate*>& known)
+      : size_(size), settings_(settings), known_(known) {}
 
   // Where the program sees no mixture that fits, its time says nothing, and the extreme choices are looked at
   // too. Nor does it say when to stop where the order of slices' updates counts.
@@ -77,8 +79,12 @@ class CandidateFinder {
   }
   // False for choices that are known already, or do not fit.
   bool add(const Problem& problem, Choices choices) {
-    for (const CellCandidate& known : found_)
-      if (known.problem == &problem && known.choices == choices) return false;
+    const auto is_same = [&](const CellCandidate& other) {
+      return other.problem == &problem && other.choices == choices;
+    };
+    if (std::any_of(found_.begin(), found_.end(), is_same)) return false;
+    for (const CellCandidate* known : known_)
+      if (is_same(*known)) return add(*known);
     ++sketches_;
     const Sketcher sketcher(problem, choices);
     if (sketcher.serial_bytes() > size_.device) return false;
@@ -86,9 +92,13 @@ class CandidateFinder {
         sketcher.within(share_of(size_.device, size_.smallest ? 1 : settings_.caps.front()));
     const Bytes on_host = host_bytes(problem, sketch.draft);
     if (!size_.least_host && on_host > size_.host) return false;
-    most_host_ = std::max(most_host_, on_host);
-    found_.push_back(
+    return add(
         {&problem, std::move(choices), estimated_seconds(problem, sketch), on_host, sketcher.serial_bytes()});
+  }
+  bool add(CellCandidate candidate) {
+    if (!size_.least_host && candidate.host_bytes > size_.host) return false;
+    most_host_ = std::max(most_host_, candidate.host_bytes);
+    found_.push_back(std::move(candidate));
     return true;
   }
   double best() const {
@@ -99,6 +109,7 @@ class CandidateFinder {
 
   const CellSize& size_;
   const PlannerSettings& settings_;
+  const std::vector<const CellCandidate*>& known_;
   std::vector<CellCandidate> found_;
   bool all_fit_ = true;
   std::size_t sketches_ = 0;
@@ -109,8 +120,9 @@ class CandidateFinder {
 
 std::vector<CellCandidate> find_candidates(const std::vector<std::unique_ptr<CellVariant>>& variants,
                                            const CellSize& size, const PlannerSettings& settings,
+                                           const std::vector<const CellCandidate*>& known,
                                            std::size_t& sketches, Bytes& most_host) {
-  CandidateFinder finder(size, settings);
+  CandidateFinder finder(size, settings, known);
   for (const auto& variant : variants) finder.add_from(*variant);
   if (!size.least_host)
     for (const auto& variant : variants) finder.add_changes(*variant->problem);

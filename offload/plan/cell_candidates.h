@@ -31,12 +31,14 @@ struct CellCandidate {
   Bytes serial_bytes = 0;  // Sketcher::serial_bytes: no cap gives fewer live bytes
 };
 
-// The candidates, the best estimate first; with `least_host` the fewest host bytes first. Sets `sketches` to
-// the number of schedules that were made, less those that only try numbers of slices on the device, and
-// `most_host` to the most host bytes of candidates and of the programs' mixtures: any host memory between that
-// and `size.host` has the same candidates.
+// The candidates, the best estimate first; with `least_host` the fewest host bytes first. `known`: candidates
+// of cells with the same device memory; they are not scheduled again. Sets `sketches` to the number of
+// schedules that were made, less those that only try numbers of slices on the device, and `most_host` to the
+// most host bytes of candidates and of the programs' mixtures: any host memory between that and `size.host`
+// has the same candidates.
 std::vector<CellCandidate> find_candidates(const std::vector<std::unique_ptr<CellVariant>>& variants,
                                            const CellSize& size, const PlannerSettings& settings,
+                                           const std::vector<const CellCandidate*>& known,
                                            std::size_t& sketches, Bytes& most_host);
 
 }  // namespace stowage

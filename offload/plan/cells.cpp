@@ -164,13 +164,13 @@ void Cells::improve_by(Cell& cell, const Budget& budget, std::optional<RankedPla
     if (!candidate.outcome.is_final)
       candidate.outcome = outcome_of(candidate, cell.device, wanted_seconds(best));
     if (!candidate.outcome.is_final) continue;
-    const std::optional<RankedPlan>& made = candidate.outcome.plan;
+    const std::shared_ptr<const RankedPlan>& made = candidate.outcome.plan;
     if (!made && best && !smallest) {
       const Bytes failed = candidate.of.serial_bytes;
       const Bytes closer = devices_.front() + (std::max(failed, devices_.front()) - devices_.front()) / 2;
       most_serial = std::max(share_of(failed, settings_.next_serial), closer);
     }
-    if (made && (!best || made->ranked_seconds < best->ranked_seconds)) best = made;
+    if (made && (!best || made->ranked_seconds < best->ranked_seconds)) best = *made;
   }
 }
 
@@ -194,8 +194,21 @@ Cells::Cell& Cells::cell(Key key, double most_seconds) {
   const CellSize size{devices_[key.first], least_host ? 0 : hosts_[key.second], least_host, key.first == 0,
                       most_seconds};
   Cell made{size.device, {}, 0, 0, most_seconds};
-  for (CellCandidate& candidate : find_candidates(variants_, size, settings_, made.sketches, made.most_host))
-    made.candidates.push_back({std::move(candidate), {}});
+  // What was found out about a candidate holds in all cells of this device memory.
+  std::vector<const CellCandidate*> known;
+  std::vector<const Outcome*> outcomes;
+  for (auto at = cells_.lower_bound({key.first, 0}); at != cells_.end() && at->first.first == key.first; ++at)
+    for (const Candidate& candidate : at->second.candidates) {
+      known.push_back(&candidate.of);
+      outcomes.push_back(&candidate.outcome);
+    }
+  for (CellCandidate& candidate :
+       find_candidates(variants_, size, settings_, known, made.sketches, made.most_host)) {
+    Candidate& added = made.candidates.emplace_back(Candidate{std::move(candidate), {}});
+    for (std::size_t i = 0; i < known.size() && !added.outcome.is_final; ++i)
+      if (known[i]->problem == added.of.problem && known[i]->choices == added.of.choices)
+        added.outcome = *outcomes[i];
+  }
   return cells_[key] = std::move(made);
 }
 
@@ -213,7 +226,8 @@ Cells::Outcome Cells::outcome_of(const Candidate& candidate, Bytes capacity, dou
     if (share < caps.front() && estimated_seconds(*candidate.of.problem, sketch) >= most_seconds) return {};
     if (std::optional<Plan> plan = placed_within(*candidate.of.problem, sketch.draft, capacity, settings_)) {
       plan->policy = to_string(Policy::automatic);
-      return {true, ranked(std::move(*plan), *candidate.of.problem, settings_)};
+      return {true,
+              std::make_shared<const RankedPlan>(ranked(std::move(*plan), *candidate.of.problem, settings_))};
     }
     if (!smallest && cap <= sketcher.serial_bytes()) break;
   }

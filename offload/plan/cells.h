@@ -55,7 +55,7 @@ class Cells {
     // False: not tried yet, or given up because it was not going to beat the best plan of the budget that
     // asked. A later budget tries it again.
     bool is_final = false;
-    std::optional<RankedPlan> plan{};  // none, if final: no schedule of it finds places
+    std::shared_ptr<const RankedPlan> plan{};  // none, if final: no schedule of it finds places
   };
   struct Candidate {
     CellCandidate of;
