@@ -8,9 +8,10 @@
 //            `-- of the step before, under the commit rule
 //
 // Positions count the instructions of the compute lane (update launches included). A Lifetime holds
-// arena bytes over a half-open interval of positions, transfers included: its first writer starts
-// no earlier than position `first` begins, and all that touches it has ended before the bytes serve
-// a lifetime that starts at `last` or later; where lanes differ, a wait says so.
+// arena bytes over a half-open interval of positions, transfers included: all that touches it comes after
+// what touches lifetimes of the same bytes that end at `first` or before, and has ended before the bytes
+// serve a lifetime that starts at `last` or later; where lanes differ, a wait says so. A prefetch waits for
+// its bytes alone, so it may begin before position `first` does.
 #pragma once
 
 #include <cstdint>
