@@ -1,8 +1,8 @@
 // Whether more memory is ever slower: random GPTs and BERTs on random machines, each with two budgets of
 // which one has more device memory or, every other time on average, more host memory. A planner of its own
-// answers each budget. Prints a line of Markdown for each pair whose predicted step rises by more than 0.2 %.
-// Plans are compared by their time and price (PlannerSettings::transfer_risk), so a plan that takes longer
-// may be the better one: how much the sum of both rises stands beside.
+// answers each budget. Prints a line of Markdown for each pair whose predicted step rises by more than 0.2 %,
+// or its time with its price. Plans are compared by the latter (PlannerSettings::transfer_risk), so a plan
+// that takes longer may be the better one.
 //
 //   budget_pairs [--seed 101] [--pairs 250]
 #include <fmt/format.h>

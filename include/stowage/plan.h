@@ -11,7 +11,7 @@
 // arena bytes over a half-open interval of positions, transfers included: all that touches it comes after
 // what touches lifetimes of the same bytes that end at `first` or before, and has ended before the bytes
 // serve a lifetime that starts at `last` or later; where lanes differ, a wait says so. A prefetch waits for
-// its bytes alone, so it may begin before position `first` does.
+// no position, so it may begin before `first` does.
 #pragma once
 
 #include <cstdint>

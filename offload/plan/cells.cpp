@@ -116,8 +116,8 @@ void Cells::improve(const Budget& budget, std::optional<RankedPlan>& best) {
     if (!best) {
       const Cell& least_host = cell({i, hosts_.size()}, unlimited_seconds);
       // Less device memory needs no fewer host bytes.
-      const std::vector<Candidate>& candidates = least_host.candidates;
-      const bool is_unfit = !candidates.empty() && candidates.front().of.host_bytes > budget.host;
+      const std::vector<Candidate*>& candidates = least_host.candidates;
+      const bool is_unfit = !candidates.empty() && candidates.front()->of.host_bytes > budget.host;
       if (is_unfit && ++unfit == settings_.patience) return;
     }
     in_vain = best && best->ranked_seconds < before ? 0 : in_vain + 1;
@@ -157,20 +157,21 @@ void Cells::improve_by(Cell& cell, const Budget& budget, std::optional<RankedPla
   const bool smallest = cell.device == devices_.front();
   Bytes most_serial = unlimited;  // those with more have no places
   std::size_t placed = 0;
-  for (Candidate& candidate : cell.candidates) {
+  for (Candidate* each : cell.candidates) {
+    Candidate& candidate = *each;
     if (candidate.of.host_bytes > budget.host || candidate.of.serial_bytes > most_serial) continue;
     if (candidate.of.seconds >= wanted_seconds(best)) continue;
     if (best && !smallest && placed++ == settings_.most_placed) return;
     if (!candidate.outcome.is_final)
       candidate.outcome = outcome_of(candidate, cell.device, wanted_seconds(best));
     if (!candidate.outcome.is_final) continue;
-    const std::shared_ptr<const RankedPlan>& made = candidate.outcome.plan;
+    const std::optional<RankedPlan>& made = candidate.outcome.plan;
     if (!made && best && !smallest) {
       const Bytes failed = candidate.of.serial_bytes;
       const Bytes closer = devices_.front() + (std::max(failed, devices_.front()) - devices_.front()) / 2;
       most_serial = std::max(share_of(failed, settings_.next_serial), closer);
     }
-    if (made && (!best || made->ranked_seconds < best->ranked_seconds)) best = *made;
+    if (made && (!best || made->ranked_seconds < best->ranked_seconds)) best = made;
   }
 }
 
@@ -178,10 +179,10 @@ Bytes Cells::least_host_bytes(Bytes device) {
   const auto above = std::upper_bound(devices_.begin(), devices_.end(), device);
   for (auto i = static_cast<std::size_t>(above - devices_.begin()); i-- > 0;) {
     Cell& of = cell({i, hosts_.size()}, unlimited_seconds);
-    for (Candidate& candidate : of.candidates) {  // fewest host bytes first
-      if (!candidate.outcome.is_final)
-        candidate.outcome = outcome_of(candidate, of.device, unlimited_seconds);
-      if (candidate.outcome.plan) return candidate.of.host_bytes;
+    for (Candidate* candidate : of.candidates) {  // fewest host bytes first
+      if (!candidate->outcome.is_final)
+        candidate->outcome = outcome_of(*candidate, of.device, unlimited_seconds);
+      if (candidate->outcome.plan) return candidate->of.host_bytes;
     }
   }
   return unlimited;
@@ -194,20 +195,17 @@ Cells::Cell& Cells::cell(Key key, double most_seconds) {
   const CellSize size{devices_[key.first], least_host ? 0 : hosts_[key.second], least_host, key.first == 0,
                       most_seconds};
   Cell made{size.device, {}, 0, 0, most_seconds};
-  // What was found out about a candidate holds in all cells of this device memory.
+  std::vector<std::unique_ptr<Candidate>>& row = candidates_[key.first];
   std::vector<const CellCandidate*> known;
-  std::vector<const Outcome*> outcomes;
-  for (auto at = cells_.lower_bound({key.first, 0}); at != cells_.end() && at->first.first == key.first; ++at)
-    for (const Candidate& candidate : at->second.candidates) {
-      known.push_back(&candidate.of);
-      outcomes.push_back(&candidate.outcome);
-    }
-  for (CellCandidate& candidate :
+  for (const auto& each : row) known.push_back(&each->of);
+  for (CellCandidate& found :
        find_candidates(variants_, size, settings_, known, made.sketches, made.most_host)) {
-    Candidate& added = made.candidates.emplace_back(Candidate{std::move(candidate), {}});
-    for (std::size_t i = 0; i < known.size() && !added.outcome.is_final; ++i)
-      if (known[i]->problem == added.of.problem && known[i]->choices == added.of.choices)
-        added.outcome = *outcomes[i];
+    auto same = std::find_if(row.begin(), row.end(), [&](const auto& each) {
+      return each->of.problem == found.problem && each->of.choices == found.choices;
+    });
+    if (same == row.end())
+      same = row.insert(row.end(), std::make_unique<Candidate>(Candidate{std::move(found), {}}));
+    made.candidates.push_back(same->get());
   }
   return cells_[key] = std::move(made);
 }
@@ -226,8 +224,7 @@ Cells::Outcome Cells::outcome_of(const Candidate& candidate, Bytes capacity, dou
     if (share < caps.front() && estimated_seconds(*candidate.of.problem, sketch) >= most_seconds) return {};
     if (std::optional<Plan> plan = placed_within(*candidate.of.problem, sketch.draft, capacity, settings_)) {
       plan->policy = to_string(Policy::automatic);
-      return {true,
-              std::make_shared<const RankedPlan>(ranked(std::move(*plan), *candidate.of.problem, settings_))};
+      return {true, ranked(std::move(*plan), *candidate.of.problem, settings_)};
     }
     if (!smallest && cap <= sketcher.serial_bytes()) break;
   }

@@ -55,7 +55,7 @@ class Cells {
     // False: not tried yet, or given up because it was not going to beat the best plan of the budget that
     // asked. A later budget tries it again.
     bool is_final = false;
-    std::shared_ptr<const RankedPlan> plan{};  // none, if final: no schedule of it finds places
+    std::optional<RankedPlan> plan{};  // none, if final: no schedule of it finds places
   };
   struct Candidate {
     CellCandidate of;
@@ -63,7 +63,7 @@ class Cells {
   };
   struct Cell {
     Bytes device = 0;
-    std::vector<Candidate> candidates;
+    std::vector<Candidate*> candidates;
     std::size_t sketches = 0;  // made to find the candidates
     Bytes most_host = 0;       // that candidates and mixtures take
     double most_seconds = 0;   // choices with a longer time by the program were not looked for
@@ -97,6 +97,8 @@ class Cells {
   std::vector<Bytes> hosts_;    // falling
   std::vector<std::unique_ptr<CellVariant>> variants_;
   std::map<Key, Cell> cells_;
+  // By index of device memory: the candidates of its cells, which share what is found out about them.
+  std::map<std::size_t, std::vector<std::unique_ptr<Candidate>>> candidates_;
   struct Floor {
     double seconds = 0;
     Bytes host_bytes = 0;  // that the program's answer takes
