@@ -1,8 +1,9 @@
 // Engine: runs a plan on a device. Allocates at construction, nothing after the first step.
 //
-// Not thread-safe: one caller. The commit rule: no weight changes before every gradient of the step
-// has landed and its norm is known, and it and the loss are finite; from then on the update completes
-// and the step counts. A call that throws leaves the state at a step boundary (`completed_steps`), and the
+// Not thread-safe: one caller. The commit rule: no weight that anything reads changes before every gradient of
+// the step has landed and its norm is known, and it and the loss are finite; from then on the update completes
+// and the step counts. An update may begin before that (InstructionKind::speculate), and is taken back to the
+// bit where the step does not count. A call that throws leaves the state at a step boundary (`completed_steps`), and the
 // engine can go on.
 #pragma once
 
@@ -116,6 +117,9 @@ struct EngineOptions {
 
 struct StepOptions {
   double learning_rate = 1e-3;
+  // Whether updates that the plan speculates are made before the gate: no influence on any bit, but on time.
+  // None: unless each of the last Engine::clipped_in_a_row steps was clipped.
+  std::optional<bool> speculate = std::nullopt;
 };
 
 struct StepReport {
@@ -132,6 +136,9 @@ struct StepReport {
   Bytes d2h_bytes = 0;
   Bytes device_peak_bytes = 0;         // highest device byte touched so far
   std::uint64_t verified_replays = 0;  // replays whose bits were compared in this step (verify mode)
+  double clip_scale = 1;               // of the gradients; below 1: the step was clipped
+  // Updates that began before the gate: of them, commits undo all if the step was clipped, else none.
+  std::uint64_t speculated_updates = 0;
 };
 
 // One input tensor of the step.
@@ -149,6 +156,9 @@ class Engine {
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
+
+  // So many clipped steps, one after another, let the engine expect that the next one is clipped, too.
+  static constexpr std::uint32_t clipped_in_a_row = 4;
 
   // Runs one step; returns when its loss and norm are known. Updates may still run and overlap the
   // next step. Throws StepError; NonFinite if the loss or the norm is NaN or infinite; RecomputeMismatch in

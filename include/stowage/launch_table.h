@@ -65,6 +65,15 @@
 // that is 0 where it is not there, so that splitting the batch changes no mask.
 // Attributes `key`, `sequence`, `heads`, `causal`, `chunk`, `vocabulary` and `transposed` are integers; the
 // others are doubles unless quoted.
+// An update may also be made in two parts around the gate (plan.h), by kernels of these names, with an undo
+// record of undo_record_bytes (LaunchArguments::record):
+//   adamw.speculate   as adamw with the scale 1, in place, without a look at `clip`; tile by tile, and tiles that
+//                     it cannot take back within the record, or whose gradient is not finite, stay as they were.
+//                     Where StepContext::speculate is false, all do
+//   adamw.finish      after adamw.speculate: all is as if adamw alone had run
+//   adamw.undo        after adamw.speculate: all is as before it
+// A record of zeros says that nothing was made, and so does one after the latter two. A table without these
+// has all updates made behind the gate.
 // Tensors of type f64 or i32 above are so for any T. Kernels may use scratch of at most 256 KiB per
 // thread (the counterpart of a GPU's shared memory); anything larger is a workspace of the graph.
 #pragma once
@@ -84,6 +93,7 @@ struct StepContext {
   std::uint64_t step = 0;  // 0 for the first
   std::uint64_t seed = 0;
   double learning_rate = 0;
+  bool speculate = true;  // whether updates before the gate are made
 };
 
 struct Operand {
@@ -97,15 +107,24 @@ struct LaunchArguments {
   std::span<const Operand> writes;  // in the order of op->writes
   StepContext step;
   void* stream = nullptr;  // the lane's native stream; null where kernels run in place
+  std::span<std::byte> record{};  // an update's undo record
 };
+
+// Bytes of the undo record of an update of so many elements.
+constexpr Bytes undo_record_bytes(std::int64_t elements) {
+  constexpr std::int64_t tile = 4096, header = 64;
+  return static_cast<Bytes>(2 * elements + (elements + tile - 1) / tile * header);
+}
 
 using Kernel = void (*)(const LaunchArguments&);
 
 class LaunchTable {
  public:
+  // In place of the kernel that had the name before, if any, of which parts ("<name>.undo") go, too.
   void add(std::string name, Kernel kernel);
   // Throws InvalidInput that names op and kernel when the name is unknown.
   Kernel find(const Op& op) const;
+  Kernel find_if_present(const std::string& name) const;  // else null
 
  private:
   std::map<std::string, Kernel, std::less<>> kernels_;

@@ -103,6 +103,8 @@ enum class InstructionKind : std::uint8_t {
   offload,    // lifetime -> its host bucket, d2h lane
   gate,       // the clip op, host lane: every gradient has landed, and the norm is known
   commit,     // an update op, behind the gate: on the host lane (a host step) or on the compute lane
+  speculate,  // the update op of a later host step, before the gate and as if nothing will be clipped: it
+              // leaves an undo record, and the host step then has little to do, or takes it back first
 };
 std::string_view to_string(InstructionKind kind);
 constexpr bool is_transfer(InstructionKind kind) {
@@ -121,6 +123,7 @@ constexpr bool runs_on(InstructionKind kind, LaneRole lane) {
     case InstructionKind::offload:
       return row.from == MemoryId::device && row.to == MemoryId::host;
     case InstructionKind::gate:
+    case InstructionKind::speculate:
       return row.computes_on(MemoryId::host);
     case InstructionKind::commit:
       return !row.moves();
@@ -155,6 +158,7 @@ struct Instruction {
   // prefetch, offload: the bytes of the bucket that move; empty: all of them. A parameter that is cut comes
   // in slice by slice. If only some of its slices are updated on the host, the parameter is resident, and
   // these slices alone come in, before the next step's first use.
+  // speculate: where its undo record is among the plan's (Plan::undo_bytes).
   ByteRange part{};
   friend bool operator==(const Instruction&, const Instruction&) = default;
 };
@@ -169,6 +173,11 @@ inline bool runs_on_host(const Instruction& instruction) { return instruction.la
 // the transfer of the clip scale. It enqueues nothing of a step before the gate of the step before has
 // passed. So the gate happens before everything behind it and before the whole next step. A commit changes
 // what outlives the step, so in no plan can one begin before the gate has passed.
+//
+// A *speculated* update has changed the host's bytes of its parameter and state by then, but not what outlives
+// the step: until its commit nothing reads them, and it can be taken back to the bit. It begins when its
+// gradient has landed and every prefetch of the step has read the weight. Behind the gate, its commit lets it
+// stand where the clip scale is 1. Otherwise it takes it back and makes the update with the scale.
 struct Plan {
   std::string policy;  // "auto", "none", … (to_string of Policy)
   MicroBatchOrder order = MicroBatchOrder::layer_major;
@@ -179,13 +188,17 @@ struct Plan {
   Bytes alignment = 256;        // of lifetime offsets; an engine wants multiples of 256
   Bytes device_peak_bytes = 0;  // size of the arena: max over lifetimes of offset + bucket bytes
   Bytes live_peak_bytes = 0;    // largest sum of live bytes: no placement could be smaller
-  Bytes host_bytes = 0;         // all host buckets
+  Bytes host_bytes = 0;         // all host buckets, and the undo records
   Bytes pinned_bytes = 0;       // the page-locked part of them
+  Bytes undo_bytes = 0;         // undo records of speculated updates
   Bytes h2d_bytes = 0;          // per step
   Bytes d2h_bytes = 0;          // per step
   Bytes bucket_bytes = 0;       // target size of a parameter bucket; 0: one tensor each
-  double predicted_step_seconds = 0;
+  double predicted_step_seconds = 0;  // where no step is clipped
   double predicted_stall_seconds = 0;
+  // Where every other step is clipped, and where each is. Without speculated updates there is no difference.
+  double half_clipped_seconds = 0;
+  double clipped_seconds = 0;
   double lower_bound_seconds = 0;  // no plan in the budget takes less
   std::string bound_by;            // the term of the bound that binds: compute, h2d, d2h, host
   friend bool operator==(const Plan&, const Plan&) = default;
@@ -195,6 +208,14 @@ struct Plan {
 inline ByteRange moved_bytes(const Plan& plan, const Instruction& transfer) {
   if (transfer.part.bytes() > 0) return transfer.part;
   return {0, plan.buckets[plan.lifetimes[transfer.lifetime].bucket].bytes};
+}
+
+// By op of the graph, of which there are `ops`: the instruction that speculates its update, else no_id.
+inline std::vector<InstructionId> speculations(const Plan& plan, std::size_t ops) {
+  std::vector<InstructionId> found(ops, no_id);
+  for (InstructionId id = 0; id < plan.instructions.size(); ++id)
+    if (plan.instructions[id].kind == InstructionKind::speculate) found.at(plan.instructions[id].op) = id;
+  return found;
 }
 
 // Why there is no plan. A value for the caller to handle.
@@ -218,7 +239,7 @@ struct Timeline {
   double stall_seconds = 0;            // compute lane idle within the period
 };
 
-// Versioned JSON without loss: writes version 3, reads older ones too. A text that is no well-formed plan
+// Versioned JSON without loss: writes version 4, reads older ones too. A text that is no well-formed plan
 // throws InvalidInput.
 std::string to_json(const Plan& plan);
 Plan plan_from_json(std::string_view text);

@@ -84,6 +84,8 @@ struct PlannerSettings {
   // crossing_share of the activations' bytes crosses units.
   std::vector<std::uint32_t> joined_units{3, 6};
   double crossing_share = 0.25;
+  // Host updates may begin before the gate (InstructionKind::speculate).
+  bool speculates = true;
   // The program is solved until its value is this close to its own lower bound, as a share.
   double program_tolerance = 1e-4;
   // Transfers and replays may take longer than predicted. Plans and choices are compared by their time plus
@@ -99,8 +101,10 @@ struct PlannerSettings {
   // These prices decide between choices that take the same time. traffic_price: seconds for each second of a
   // transfer. occupancy_price: the price, as a share of the step's compute time, of having all buckets on the
   // device for the whole step; a bucket pays by its bytes and by the stages that it is there.
+  // speculation_price: seconds for each second of an update before the gate, which may have to be made again.
   double traffic_price = 1e-3;
   double occupancy_price = 1e-4;
+  double speculation_price = 1e-3;
 
   // Cells (offload/plan/cells.h).
   // From one amount of device memory to the next: more by the share fine_step, up to fine_range times the
@@ -193,9 +197,16 @@ std::variant<Plan, Infeasible> make_plan(const Graph& graph, const Machine& mach
 Bytes need_bytes(const Graph& graph, const Machine& machine);
 Bytes minimum_bytes(const Graph& graph, const Machine& machine, const PlanOptions& options = {});
 
+// How speculated updates end, in every step alike.
+enum class Clipping : std::uint8_t {
+  none,        // as they are
+  unexpected,  // taken back and made again
+  expected,    // not made before the gate, as the engine does where it expects that
+};
 // Predicts when each instruction of the plan runs on this machine, step after step, once all steps take the
 // same time.
-Timeline simulate(const Graph& graph, const Plan& plan, const Machine& machine);
+Timeline simulate(const Graph& graph, const Plan& plan, const Machine& machine,
+                  Clipping clipping = Clipping::none);
 
 // Judges a plan without knowing how it was made, over three unrolled steps. Returns what is wrong, one
 // sentence each; empty: valid. Knows no machine: `budget.device` limits the arena (Machine::arena_in).

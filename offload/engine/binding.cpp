@@ -13,8 +13,9 @@ namespace {
 // Binds one instruction; holds what the steps of that share.
 class Binder {
  public:
-  Binder(const BindingInput& input, const Instruction& instruction)
-      : input_(input), instruction_(instruction) {}
+  // `speculation`: of the same op, if any.
+  Binder(const BindingInput& input, const Instruction& instruction, const Instruction* speculation)
+      : input_(input), instruction_(instruction), speculation_(speculation) {}
 
   BoundInstruction bind() {
     const bool transfer = is_transfer(instruction_.kind);
@@ -38,16 +39,46 @@ class Binder {
     const Op& op = input_.graph.op(instruction_.op);
     const bool on_host = runs_on_host(instruction_);
     bound_.label = op.name;
-    bound_.name = instruction_.kind == InstructionKind::recompute ? "recompute " + op.name : op.name;
-    bound_.seconds = on_host ? host_seconds(op, input_.machine) : op_seconds(op, input_.machine);
+    bound_.name = is_named_by_kind() ? fmt::format("{} {}", to_string(instruction_.kind), op.name) : op.name;
+    bound_.seconds = on_host ? seconds_on_host(op) : op_seconds(op, input_.machine);
     for (TensorId id : op.reads) bound_.reads.push_back(operand(id, AccessMode::read));
     for (TensorId id : op.writes) bound_.writes.push_back(operand(id, AccessMode::write));
-    const Kernel kernel = (on_host ? input_.host_kernels : input_.kernels).find(op);
+    const Kernel kernel = kernel_of(op);
     void* const stream = on_host ? nullptr : input_.stream;
     for (std::size_t parity = 0; parity < bound_.work.size(); ++parity)
-      bound_.work[parity] = {kernel, &op, bound_.reads, bound_.writes, &input_.steps[parity], stream, false};
+      bound_.work[parity] = {kernel, &op,    bound_.reads, bound_.writes, &input_.steps[parity],
+                             stream, record(), false};
+  }
+  bool is_named_by_kind() const {
+    return instruction_.kind == InstructionKind::recompute || instruction_.kind == InstructionKind::speculate;
   }
 
+  // Modelled as if nothing is clipped.
+  double seconds_on_host(const Op& op) const {
+    if (!is_speculated(op)) return instruction_.kind == InstructionKind::speculate ? 0 : host_seconds(op, input_.machine);
+    return instruction_.kind == InstructionKind::speculate ? undoable_seconds(input_.graph, op, input_.machine) : 0;
+  }
+  // A table without the parts of an update has it made behind the gate.
+  bool is_speculated(const Op& op) const {
+    return speculation_ != nullptr && input_.host_kernels.find_if_present(op.kernel + ".speculate") != nullptr;
+  }
+  Kernel kernel_of(const Op& op) {
+    const LaunchTable& table = runs_on_host(instruction_) ? input_.host_kernels : input_.kernels;
+    if (!is_speculated(op)) return instruction_.kind == InstructionKind::speculate ? nothing : table.find(op);
+    if (instruction_.kind == InstructionKind::commit) return table.find_if_present(op.kernel + ".finish");
+    bound_.undo = table.find_if_present(op.kernel + ".undo");
+    return table.find_if_present(op.kernel + ".speculate");
+  }
+  static void nothing(const LaunchArguments& /*arguments*/) {}
+  std::span<std::byte> record() const {
+    if (speculation_ == nullptr) return {};
+    return input_.undo.subspan(speculation_->part.begin, speculation_->part.bytes());
+  }
+
+  // A speculated update does not look at the clip scale.
+  bool touches(TensorId id) const {
+    return instruction_.kind != InstructionKind::speculate || id != input_.graph.clip;
+  }
   Operand operand(TensorId id, AccessMode mode) {
     const Tensor& tensor = input_.graph.tensor(id);
     const TensorPlace place = input_.places[id];
@@ -57,7 +88,7 @@ class Binder {
       throw InvalidInput(fmt::format("the plan gives op '{}' no place for '{}' on the {}: plan again",
                                      bound_.label, tensor.name, on_host ? "host" : "device"));
     std::byte* data = base + place.offset;
-    if (!on_host || input_.plan.buckets[place.bucket].pinned())
+    if (touches(id) && (!on_host || input_.plan.buckets[place.bucket].pinned()))
       bound_.accesses.push_back({data, tensor.bytes(), mode});
     bound_.bytes += tensor.bytes();
     return {data, &tensor};
@@ -74,6 +105,7 @@ class Binder {
 
   const BindingInput& input_;
   const Instruction& instruction_;
+  const Instruction* speculation_;
   BoundInstruction bound_;
 };
 
@@ -106,7 +138,7 @@ void bind_lifetimes(const BindingInput& input, std::vector<BoundInstruction>& bo
 
 void Work::run(void* work) {
   Work& self = *static_cast<Work*>(work);
-  self.kernel({self.op, self.reads, self.writes, *self.step, self.stream});
+  self.kernel({self.op, self.reads, self.writes, *self.step, self.stream, self.record});
   self.done = true;
 }
 
@@ -121,7 +153,13 @@ std::vector<TensorPlace> tensor_places(const Graph& graph, const Plan& plan) {
 std::vector<BoundInstruction> bind(const BindingInput& input) {
   const Plan& plan = input.plan;
   std::vector<BoundInstruction> bound;
-  for (const Instruction& instruction : plan.instructions) bound.push_back(Binder(input, instruction).bind());
+  const std::vector<InstructionId> speculated = speculations(plan, input.graph.ops.size());
+  for (const Instruction& instruction : plan.instructions) {
+    const bool of_update = instruction.op != no_id && speculated[instruction.op] != no_id;
+    const Instruction* speculation =
+        of_update ? &plan.instructions[speculated[instruction.op]] : nullptr;
+    bound.push_back(Binder(input, instruction, speculation).bind());
+  }
   bind_lifetimes(input, bound);
   return bound;
 }

@@ -27,6 +27,7 @@ struct Work {
   std::span<const Operand> writes;
   const StepContext* step = nullptr;
   void* stream = nullptr;  // the lane's native stream
+  std::span<std::byte> record{};
   bool done = false;
 
   static void run(void* work);
@@ -50,6 +51,7 @@ struct BoundInstruction {
   std::vector<Operand> writes;
   std::vector<Access> accesses;
   std::array<Work, 2> work;
+  Kernel undo = nullptr;  // of a speculated update
   // Lifetimes that this instruction is the first to write, as far as it leaves bytes of them to others.
   std::vector<DeviceRange> begun;
   std::vector<DeviceRange> ended;  // lifetimes that are dead after this instruction
@@ -72,6 +74,7 @@ struct BindingInput {
   std::span<const TensorPlace> places;
   const Arena& arena;
   std::span<std::byte* const> host;  // by bucket, null where it has no place on the host
+  std::span<std::byte> undo;         // Plan::undo_bytes
   std::span<const StepContext, 2> steps;
 };
 

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
+#include "src/graph/cost.h"
 #include "stowage/error.h"
 
 namespace stowage {
@@ -84,6 +86,33 @@ void check_instruction(const Graph& graph, const Plan& plan, InstructionId id) {
             wait.instruction, wait.steps_back);
 }
 
+// What a speculated update needs to be taken back: a record of its own, and a host step that ends it.
+void check_speculations(const Graph& graph, const Plan& plan) {
+  std::vector<std::uint8_t> ended(graph.ops.size(), 0), speculated(graph.ops.size(), 0);
+  for (const Instruction& instruction : plan.instructions)
+    if (instruction.kind == InstructionKind::commit && runs_on_host(instruction)) ended[instruction.op] = 1;
+  std::vector<ByteRange> records;
+  for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
+    const Instruction& instruction = plan.instructions[id];
+    if (instruction.kind != InstructionKind::speculate) continue;
+    const std::string& name = graph.op(instruction.op).name;
+    const ByteRange& record = instruction.part;
+    const Bytes needed = undo_bytes(graph, graph.op(instruction.op));
+    require(id < plan.gate, "'{}' is speculated behind the gate", name);
+    require(ended[instruction.op] != 0, "'{}' is speculated and never committed on the host", name);
+    require(std::exchange(speculated[instruction.op], 1) == 0, "'{}' is speculated twice", name);
+    require(needed > 0 && record.begin <= record.end && record.end <= plan.undo_bytes &&
+                record.bytes() == needed,
+            "'{}' has an undo record of bytes {} to {} of {}, but needs {}", name, record.begin, record.end,
+            plan.undo_bytes, needed);
+    records.push_back(record);
+  }
+  std::sort(records.begin(), records.end(),
+            [](const ByteRange& a, const ByteRange& b) { return a.begin < b.begin; });
+  for (std::size_t i = 1; i < records.size(); ++i)
+    require(records[i - 1].end <= records[i].begin, "undo records share byte {}", records[i].begin);
+}
+
 void check_gate(const Graph& graph, const Plan& plan) {
   require(plan.gate < plan.instructions.size(), "it has no gate");
   const Instruction& gate = plan.instructions[plan.gate];
@@ -126,6 +155,7 @@ void check_executable(const Graph& graph, const Plan& plan) {
   check_lifetimes(plan);
   for (InstructionId id = 0; id < plan.instructions.size(); ++id) check_instruction(graph, plan, id);
   check_gate(graph, plan);
+  check_speculations(graph, plan);
   check_reports(graph, plan);
 }
 

@@ -80,6 +80,7 @@ class Engine::Implementation {
   }
   Parity parity() const { return static_cast<Parity>(completed_ % 2); }
   void require_values() const;
+  bool expects_clipping() const { return clipped_in_a_row_ >= clipped_in_a_row; }
   void run_to_gate(const StepOptions& options);
   void run_update(StepReport& report);
   double idle_seconds();
@@ -111,12 +112,14 @@ class Engine::Implementation {
   State state_;
   Inputs inputs_;
   Measure measure_;
+  const std::uint64_t speculations_;  // in each step
 
   std::uint64_t completed_ = first_step_;
   bool in_flight_ = false;     // something of the last completed step may still run
   bool was_drained_ = false;   // since the last completed step, and `drained_` is recorded
   bool events_stand_ = false;  // its events are all recorded
   bool lost_ = false;
+  std::uint32_t clipped_in_a_row_ = 0;  // steps, up to the last one
 };
 
 Engine::Implementation::Implementation(Device& device, const Graph& graph, const Plan& plan,
@@ -134,7 +137,7 @@ Engine::Implementation::Implementation(Device& device, const Graph& graph, const
       host_(device, plan_),
       lanes_(device),
       bound_(bind({graph_, plan_, kernels_, host_kernels_, device.native_stream(lanes_[LaneRole::compute]),
-                   options.machine, places_, arena_, host_.buckets(), contexts_})),
+                   options.machine, places_, arena_, host_.buckets(), host_.undo(), contexts_})),
       events_(device, plan_, {plan_.gate, loss_offload_}, options.measurement),
       first_start_(device),
       drained_(device),
@@ -145,7 +148,9 @@ Engine::Implementation::Implementation(Device& device, const Graph& graph, const
       update_(device, plan_, lanes_, runner_, bound_),
       state_(staging_, graph_, plan_, places_, host_, arena_),
       inputs_(graph_, places_, host_),
-      measure_(device, plan_, events_) {
+      measure_(device, plan_, events_),
+      speculations_(static_cast<std::uint64_t>(
+          std::count_if(bound_.begin(), bound_.end(), [](const auto& each) { return each.undo != nullptr; }))) {
   state_.initialise(seed_, options.initialise);
 }
 
@@ -176,7 +181,8 @@ StepReport Engine::Implementation::step(std::span<const InputData> inputs, const
 
 void Engine::Implementation::run_to_gate(const StepOptions& options) {
   try {
-    contexts_[parity()] = {completed_, seed_, options.learning_rate};
+    contexts_[parity()] = {completed_, seed_, options.learning_rate,
+                           options.speculate.value_or(!expects_clipping())};
     runner_.forget(parity());
     runner_.set_follower(verifier_ ? &*verifier_ : nullptr);
     if (verifier_) verifier_->begin_step();
@@ -199,6 +205,8 @@ StepReport Engine::Implementation::read_report() const {
   report.step = completed_;
   std::memcpy(&report.loss, host_value(graph_.loss), sizeof report.loss);
   std::memcpy(&report.grad_norm, host_value(graph_.clip), sizeof report.grad_norm);
+  std::memcpy(&report.clip_scale, host_value(graph_.clip) + sizeof report.grad_norm, sizeof report.clip_scale);
+  if (contexts_[parity()].speculate) report.speculated_updates = speculations_;
   return report;
 }
 
@@ -208,6 +216,8 @@ void Engine::Implementation::explain_non_finite(const StepReport& report) {
   std::optional<NonFiniteSearch> search;  // until the lanes have settled
   try {
     lanes_.synchronise();
+    update_.undo(parity());
+    contexts_[parity()].speculate = false;
     search.emplace(device_, graph_, plan_, lanes_, bound_);
     runner_.forget(parity());
     runner_.set_follower(&*search);
@@ -224,6 +234,7 @@ void Engine::Implementation::explain_non_finite(const StepReport& report) {
 
 void Engine::Implementation::run_update(StepReport& report) {
   const Parity parity = this->parity();
+  clipped_in_a_row_ = report.clip_scale == 1 ? 0 : clipped_in_a_row_ + 1;
   ++completed_;
   try {
     runner_.enqueue(plan_.gate + 1, static_cast<InstructionId>(plan_.instructions.size()), parity,
@@ -253,6 +264,7 @@ void Engine::Implementation::fail(const std::exception& cause, bool counted) {
   in_flight_ = false;
   was_drained_ = false;
   events_stand_ = false;
+  if (settled && !counted) update_.undo(parity());
   // Also where this step never got to its gate: the update of the step before may have failed.
   const bool complete =
       completed_ == first_step_ || (settled && update_.complete(static_cast<Parity>((completed_ - 1) % 2)));

@@ -10,11 +10,13 @@ namespace stowage {
 HostMemory::HostMemory(Device& device, const Plan& plan) : pool_(device) {
   for (const Bucket& bucket : plan.buckets) {
     std::byte* data = nullptr;
-    if (bucket.on_host()) data = bucket.pinned() ? add_pinned(bucket.bytes) : add_pageable(bucket);
+    if (bucket.on_host()) data = bucket.pinned() ? add_pinned(bucket.bytes)
+                                                   : add_pageable(bucket.bytes, "bucket '" + bucket.name + "'");
     buckets_.push_back(data);
     if (bucket.pinned() && bucket.kind == TensorKind::input && bucket.bytes > spare_.size())
       spare_ = {data, bucket.bytes};
   }
+  if (plan.undo_bytes > 0) undo_ = {add_pageable(plan.undo_bytes, "undo records"), plan.undo_bytes};
 }
 
 std::byte* HostMemory::add_pinned(Bytes bytes) {
@@ -22,14 +24,14 @@ std::byte* HostMemory::add_pinned(Bytes bytes) {
   return pinned_.back().data();
 }
 
-std::byte* HostMemory::add_pageable(const Bucket& bucket) {
-  void* const data = mmap(nullptr, bucket.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+std::byte* HostMemory::add_pageable(Bytes bytes, const std::string& what) {
+  void* const data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED)
-    throw OutOfMemory(fmt::format("the host has no {} for bucket '{}': plan for a smaller host budget",
-                                  format_bytes(bucket.bytes), bucket.name),
-                      bucket.bytes, 0);
-  madvise(data, bucket.bytes, MADV_HUGEPAGE);  // only advice
-  pageable_.emplace_back(static_cast<std::byte*>(data), Unmap{bucket.bytes});
+    throw OutOfMemory(fmt::format("the host has no {} for {}: plan for a smaller host budget",
+                                  format_bytes(bytes), what),
+                      bytes, 0);
+  madvise(data, bytes, MADV_HUGEPAGE);  // only advice
+  pageable_.emplace_back(static_cast<std::byte*>(data), Unmap{bytes});
   return pageable_.back().get();
 }
 

@@ -1,9 +1,10 @@
-// The host side of a plan: one buffer for every bucket that has a place on the host.
+// The host side of a plan: one buffer for every bucket that has a place on the host, and undo records.
 #pragma once
 
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "allocator/pinned_pool.h"
@@ -21,6 +22,7 @@ class HostMemory {
   // 64-byte aligned; null for a bucket without a place on the host.
   std::byte* bucket(BucketId id) const { return buckets_[id]; }
   std::span<std::byte* const> buckets() const { return buckets_; }
+  std::span<std::byte> undo() const { return undo_; }  // Plan::undo_bytes
   // The largest page-locked input bucket: the caller writes inputs anew for every step, so between
   // steps its contents serve nobody. Empty if there is none.
   std::span<std::byte> spare() const { return spare_; }
@@ -31,12 +33,13 @@ class HostMemory {
     void operator()(std::byte* data) const;
   };
   std::byte* add_pinned(Bytes bytes);
-  std::byte* add_pageable(const Bucket& bucket);
+  std::byte* add_pageable(Bytes bytes, const std::string& what);
 
   PinnedPool pool_;
   std::vector<PinnedBuffer> pinned_;
   std::vector<std::unique_ptr<std::byte, Unmap>> pageable_;
   std::vector<std::byte*> buckets_;
+  std::span<std::byte> undo_;
   std::span<std::byte> spare_;
 };
 

@@ -31,7 +31,7 @@ NonFiniteSearch::NonFiniteSearch(Device& device, const Graph& graph, const Plan&
 
 void NonFiniteSearch::follow(InstructionId id) {
   const Instruction& instruction = plan_.instructions[id];
-  if (!is_op(instruction)) return;
+  if (!is_op(instruction) || instruction.kind == InstructionKind::speculate) return;
   device_.synchronise_lane(lanes_[instruction.lane]);
   for (std::size_t write = 0; write < bound_[id].writes.size(); ++write) {
     const Operand& written = bound_[id].writes[write];

@@ -45,6 +45,7 @@ void StepRunner::enqueue_work(InstructionId id, Parity parity) {
     case InstructionKind::recompute:
     case InstructionKind::gate:
     case InstructionKind::commit:
+    case InstructionKind::speculate:
       device_.launch(lane, {bound.name, &Work::run, &bound.work[parity], bound.accesses, bound.seconds});
       break;
   }

@@ -16,6 +16,16 @@ bool Update::complete(Parity parity) noexcept {
   return false;
 }
 
+// A record says what of an update was made. A kernel that never ran has left it as it was: nothing.
+void Update::undo(Parity parity) {
+  for (InstructionId id = 0; id < plan_.gate; ++id) {
+    const BoundInstruction& bound = bound_[id];
+    const Work& work = bound.work[parity];
+    if (bound.undo != nullptr)
+      bound.undo({work.op, work.reads, work.writes, *work.step, work.stream, work.record});
+  }
+}
+
 void Update::complete_once(Parity parity) {
   for (InstructionId id = plan_.gate + 1; id < plan_.instructions.size(); ++id) complete_one(id, parity);
 }

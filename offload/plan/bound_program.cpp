@@ -18,6 +18,8 @@ struct Parameter {
   Bytes gradient_bytes = 0;                // made behind the turn
   Bytes gate_bytes = 0;                    // of the gradient, wherever it is made
   double host_update = 0, update = 0;      // seconds
+  double early_update = 0;                 // on the host, before the gate; meaningful if can_be_early
+  bool can_be_early = true;
   bool in_front = false, in_back = false;  // read there
   OpId first = no_id, last = no_id;        // ops that read it
   OpId gradient_op = no_id;                // that makes the final gradient
@@ -136,6 +138,8 @@ class ProgramBuilder : private BoundMoments {
       Parameter& parameter = parameters[whole];
       parameter.bytes = graph_.tensor(whole).bytes();
       parameter.host_update += host_seconds(op, machine());
+      parameter.early_update += undoable_seconds(graph_, op, machine());
+      parameter.can_be_early &= undo_bytes(graph_, op) > 0;
       parameter.update += op_seconds(op, machine());
       for (TensorId id : op.writes)
         if (graph_.kind_of(id) == TensorKind::optimizer_state)
@@ -151,20 +155,9 @@ class ProgramBuilder : private BoundMoments {
     }
   }
   ShareDecision decide(TensorId id, const Parameter& parameter) const {
-    ShareCost held;
-    if (parameter.in_front) {
-      add_in(parameter.bytes, held.front);
-      held.front[share_host] += parameter.host_update;
-    }
-    add_out(parameter.gradient_bytes, held.back);
-    cuts_.add_host_update(id, parameter.host_update,
-                          static_cast<double>(parameter.gradient_bytes) / machine().d2h.bytes_per_second,
-                          held);
-    ShareCost streamed = held;
-    if (parameter.in_back) add_in(parameter.bytes, streamed.back);
-    // In one load it is there from its first use to its last.
-    stay(id, parameter.bytes, held,
-         [&](OpId op) { return ordered() ? parameter.first < op && op < parameter.last : op == turn_; });
+    ShareDecision decision = on_host(id, parameter, false);
+    if (parameter.can_be_early)
+      for (const ShareCost& option : on_host(id, parameter, true).options) decision.options.push_back(option);
     ShareCost resident;
     resident.front[share_compute] = parameter.update;
     stay(id, parameter.bytes + parameter.state_bytes, resident, [](OpId) { return true; });
@@ -177,7 +170,25 @@ class ProgramBuilder : private BoundMoments {
            [&](OpId op) { return op > parameter.gradient_op; });
     resident.memory[gate()] +=
         static_cast<double>(parameter.state_bytes + parameter.bytes + parameter.gate_bytes);
-    return {{streamed, held, resident}, 1};
+    decision.options.push_back(resident);
+    return decision;
+  }
+  // Streamed, and held. `early`: updated before the gate.
+  ShareDecision on_host(TensorId id, const Parameter& parameter, bool early) const {
+    ShareCost held;
+    if (parameter.in_front) add_in(parameter.bytes, held.front);
+    if (early) held.back[share_host] += parameter.early_update;
+    if (!early && parameter.in_front) held.front[share_host] += parameter.host_update;
+    add_out(parameter.gradient_bytes, held.back);
+    cuts_.add_host_update(id, early ? 0 : parameter.host_update,
+                          static_cast<double>(parameter.gradient_bytes) / machine().d2h.bytes_per_second,
+                          held);
+    ShareCost streamed = held;
+    if (parameter.in_back) add_in(parameter.bytes, streamed.back);
+    // In one load it is there from its first use to its last.
+    stay(id, parameter.bytes, held,
+         [&](OpId op) { return ordered() ? parameter.first < op && op < parameter.last : op == turn_; });
+    return {{streamed, held}, 1};
   }
 
   void add_activations() {

@@ -6,6 +6,7 @@
 #include "offload/plan/early.h"
 #include "offload/plan/instructions.h"
 #include "offload/plan/lane_speeds.h"
+#include "src/graph/cost.h"
 #include "stowage/error.h"
 #include "stowage/placement.h"
 
@@ -72,6 +73,20 @@ void decide_residency(const Problem& problem, const Draft& draft, Plan& plan) {
   }
 }
 
+// A step that speculates and is clipped, and one that speculates and is not, in turn: half as long as both.
+void predict(const Problem& problem, Plan& plan) {
+  const auto timeline = [&](Clipping clipping) {
+    return simulate(*problem.graph, plan, *problem.machine, clipping);
+  };
+  const Timeline usual = timeline(Clipping::none);
+  plan.predicted_step_seconds = usual.step_seconds;
+  plan.predicted_stall_seconds = usual.stall_seconds;
+  plan.half_clipped_seconds = plan.clipped_seconds = usual.step_seconds;
+  if (plan.undo_bytes == 0) return;
+  plan.half_clipped_seconds = (usual.step_seconds + timeline(Clipping::unexpected).step_seconds) / 2;
+  plan.clipped_seconds = timeline(Clipping::expected).step_seconds;
+}
+
 void account(const Problem& problem, Plan& plan) {
   for (const Bucket& bucket : plan.buckets) {
     if (bucket.on_host()) plan.host_bytes += bucket.bytes;
@@ -82,9 +97,8 @@ void account(const Problem& problem, Plan& plan) {
     const Bytes bytes = moved_bytes(plan, instruction).bytes();
     (instruction.kind == InstructionKind::prefetch ? plan.h2d_bytes : plan.d2h_bytes) += bytes;
   }
-  Timeline timeline = simulate(*problem.graph, plan, *problem.machine);
-  plan.predicted_step_seconds = timeline.step_seconds;
-  plan.predicted_stall_seconds = timeline.stall_seconds;
+  plan.host_bytes += plan.undo_bytes;
+  predict(problem, plan);
   plan.bucket_bytes = problem.layout.target_bytes;
 }
 
@@ -92,7 +106,7 @@ void account(const Problem& problem, Plan& plan) {
 
 Problem make_problem(const Graph& graph, const Machine& machine, const BucketOptions& options,
                      MicroBatchOrder order, std::stop_token stop) {
-  Problem problem{&graph, &machine, {}, {}, {}, {}, sharing_of(machine), std::move(stop)};
+  Problem problem{&graph, &machine, {}, {}, {}, {}, {}, sharing_of(machine), std::move(stop)};
   problem.go_on();
   problem.analysis = analyse_recompute(graph, order);
   problem.layout = make_buckets(graph, problem.analysis.group, options);
@@ -100,6 +114,10 @@ Problem make_problem(const Graph& graph, const Machine& machine, const BucketOpt
   problem.sizes.resize(problem.layout.buckets.size());
   for (BucketId id = 0; id < problem.sizes.size(); ++id)
     problem.sizes[id].bytes = problem.layout.buckets[id].bytes;
+  problem.undo_bytes.assign(problem.sizes.size(), 0);
+  for (const Op& op : graph.ops)
+    if (const Bytes bytes = undo_bytes(graph, op))
+      problem.undo_bytes[problem.layout.bucket_of[op.writes.front()]] += bytes;
   return problem;
 }
 
@@ -151,6 +169,8 @@ Bytes host_bytes(const Problem& problem, const Draft& draft) {
   Bytes bytes = 0;
   for (BucketId id = 0; id < uses.size(); ++id)
     if (is_on_host(problem.layout.roles[id], uses[id])) bytes += problem.layout.buckets[id].bytes;
+  for (BucketId id = 0; id < draft.speculated.size(); ++id)
+    if (draft.speculates(id)) bytes += problem.undo_bytes[id];
   return bytes;
 }
 

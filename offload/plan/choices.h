@@ -36,6 +36,9 @@ struct Choices {
   std::vector<LoadChoice> loads;              // by bucket; meaningful for parameters and inputs
   // By bucket, for those in_slices: how many slices are updated on the device, the first ones. None: 0.
   std::map<BucketId, std::uint32_t> device_slices{};
+  // By bucket, for parameters that are updated on the host as a whole: 1 where that begins before the gate.
+  // Empty: nowhere.
+  std::vector<std::uint8_t> speculated{};
   friend bool operator==(const Choices&, const Choices&) = default;
 };
 

@@ -36,7 +36,10 @@ std::vector<std::vector<BucketId>> with_dependents(const BucketLayout& layout) {
 }  // namespace
 
 DecisionClasses::DecisionClasses(const Problem& problem, const PlannerSettings& settings)
-    : problem_(problem), settings_(settings), memory_(problem, settings) {
+    : problem_(problem),
+      settings_(settings),
+      memory_(problem, settings),
+      with_dependents_(with_dependents(problem.layout)) {
   using enum ActivationChoice;
   cuts_ =
       find_cuts(problem, settings.cuts ? share_cuts - std::min(share_cuts, settings.cut_shares.size()) : 0);
@@ -121,6 +124,7 @@ void DecisionClasses::add_own(OpId op, double seconds) {
 void DecisionClasses::find_fixed() {
   const Graph& graph = *problem_.graph;
   host_update_.assign(problem_.layout.buckets.size(), 0);
+  early_update_.assign(problem_.layout.buckets.size(), 0);
   update_.assign(problem_.layout.buckets.size(), 0);
   producer_.assign(graph.tensors.size(), no_id);
   readers_.assign(graph.tensors.size(), 0);
@@ -133,6 +137,7 @@ void DecisionClasses::find_fixed() {
       if (description.phase == Phase::forward) producer_[id] = op;
       if (description.phase != Phase::update || graph.kind_of(id) != TensorKind::parameter) continue;
       host_update_[problem_.layout.bucket_of[id]] += host_seconds(description, *problem_.machine);
+      early_update_[problem_.layout.bucket_of[id]] += undoable_seconds(graph, description, *problem_.machine);
       update_[problem_.layout.bucket_of[id]] += seconds;
     }
     if (description.phase == Phase::forward)
@@ -186,41 +191,65 @@ void DecisionClasses::add_sharing(OpId first, ShareCost& cost) const {
   }
 }
 
-void DecisionClasses::add_cut_updates(BucketId id, ShareCost& cost) const {
+// Of an update before the gate, which goes on behind its gradient's way out: whichever of the two takes longer.
+void DecisionClasses::add_cut_updates(BucketId id, bool speculates, ShareCost& cost) const {
   const Bucket& bucket = problem_.layout.buckets[id];
   for (const BucketTensor& of : bucket.tensors) {
     if (problem_.graph->is_slice(of.tensor)) continue;
     const auto bytes = static_cast<double>(problem_.graph->tensor(of.tensor).bytes());
-    cuts_.add_host_update(of.tensor, host_update_[id] * bytes / static_cast<double>(bucket.bytes),
-                          bytes / problem_.machine->d2h.bytes_per_second, cost);
+    const double share = bytes / static_cast<double>(bucket.bytes);
+    const double offload = bytes / problem_.machine->d2h.bytes_per_second;
+    if (speculates)
+      cuts_.add_host_update(of.tensor, 0, std::max(offload, early_update_[id] * share), cost);
+    else
+      cuts_.add_host_update(of.tensor, host_update_[id] * share, offload, cost);
   }
 }
 
 void DecisionClasses::add_loads() {
-  const std::vector<std::vector<BucketId>> buckets = with_dependents(problem_.layout);
   for (BucketId id = 0; id < problem_.layout.buckets.size(); ++id) {
     const LoadChoice highest = highest_load(problem_, id);
     if (highest == LoadChoice::each_op || memory_[0].of_bucket[id].empty()) continue;
     Class of;
     of.members.push_back({false, id, memory_[0].draft.lifetimes[memory_[0].of_bucket[id].front()].first_use});
-    for (std::size_t level = 0; level <= static_cast<std::size_t>(highest); ++level) {
-      if (!has_choice(id, static_cast<LoadChoice>(level))) continue;
-      const bool resident = level == static_cast<std::size_t>(LoadChoice::resident);
-      ShareCost cost;
-      for (BucketId each : buckets[id]) {
-        add_bucket(each, memory_[level], cost);
-        if (!resident && problem_.layout.roles[each] == BucketRole::optimizer_state)
-          cost.memory[base().size()] += static_cast<double>(problem_.layout.buckets[each].bytes);
-      }
-      (resident ? cost.front[share_compute] : cost.front[share_host]) +=
-          resident ? update_[id] : host_update_[id];
-      if (!resident && highest == LoadChoice::resident) add_cut_updates(id, cost);
-      add_sharing(cuts_.first_read[problem_.layout.buckets[id].tensors.front().tensor], cost);
-      of.options.push_back(cost);
-      of.levels.push_back(static_cast<std::uint8_t>(level));
-    }
+    for (std::size_t level = 0; level <= static_cast<std::size_t>(highest); ++level)
+      if (has_choice(id, static_cast<LoadChoice>(level))) add_load(id, static_cast<LoadChoice>(level), of);
     classes_.push_back(std::move(of));
   }
+}
+
+// With the update on the host behind the gate and, where that is possible, before it.
+void DecisionClasses::add_load(BucketId id, LoadChoice load, Class& of) const {
+  const auto level = static_cast<std::uint8_t>(load);
+  ShareCost cost;
+  for (BucketId each : with_dependents_[id]) {
+    add_bucket(each, memory_[level], cost);
+    if (load != LoadChoice::resident && problem_.layout.roles[each] == BucketRole::optimizer_state)
+      cost.memory[base().size()] += static_cast<double>(problem_.layout.buckets[each].bytes);
+  }
+  add_sharing(cuts_.first_read[problem_.layout.buckets[id].tensors.front().tensor], cost);
+  if (load == LoadChoice::resident) {
+    cost.front[share_compute] += update_[id];
+    of.options.push_back(cost);
+    of.levels.push_back(level);
+    return;
+  }
+  const bool may_speculate =
+      settings_.speculates && problem_.undo_bytes[id] > 0 && load != LoadChoice::in_slices;
+  for (const bool speculates : {false, true}) {
+    if (speculates && !may_speculate) break;
+    ShareCost& option = of.options.emplace_back(cost);
+    of.levels.push_back(speculates ? level | speculated : level);
+    add_update(id, speculates, option);
+  }
+}
+
+void DecisionClasses::add_update(BucketId id, bool speculates, ShareCost& cost) const {
+  (speculates ? cost.back : cost.front)[share_host] += speculates ? early_update_[id] : host_update_[id];
+  if (highest_load(problem_, id) == LoadChoice::resident) add_cut_updates(id, speculates, cost);
+  if (!speculates) return;
+  cost.memory[base().size()] += static_cast<double>(problem_.undo_bytes[id]);
+  cost.price += settings_.speculation_price * early_update_[id];
 }
 
 // The op once more, and ops whose results nothing but it reads and no item keeps.
@@ -349,7 +378,14 @@ void DecisionClasses::set(const Member& member, std::uint8_t level, Choices& cho
   if (member.is_activation)
     choose(problem_.items[member.index], static_cast<ActivationChoice>(level), choices);
   else
-    choices.loads[member.index] = static_cast<LoadChoice>(level);
+    set_load(member.index, level, choices);
+}
+
+void DecisionClasses::set_load(BucketId bucket, std::uint8_t level, Choices& choices) const {
+  choices.loads[bucket] = static_cast<LoadChoice>(level & ~speculated);
+  if ((level & speculated) == 0) return;
+  choices.speculated.resize(problem_.layout.buckets.size(), 0);
+  choices.speculated[bucket] = 1;
 }
 
 }  // namespace stowage

@@ -30,10 +30,12 @@ class DecisionClasses {
     std::uint32_t index = 0;
     Position position = 0;  // of its first use
   };
+  // Of a level: the host's updates of the bucket begin before the gate.
+  static constexpr std::uint8_t speculated = 0x80;
   // Members whose options cost the same time and memory, at each moment too. Prices are those of the first.
   struct Class {
     std::vector<ShareCost> options;    // seconds and bytes; memory: by moment, then host bytes
-    std::vector<std::uint8_t> levels;  // by option: its LoadChoice or ActivationChoice
+    std::vector<std::uint8_t> levels;  // by option: its LoadChoice, perhaps | speculated, or ActivationChoice
     std::vector<Member> members;
     std::size_t kind = 0;  // the same for classes that differ in device memory alone
   };
@@ -57,6 +59,7 @@ class DecisionClasses {
   void set(const Member& member, std::uint8_t level, Choices& choices) const;
 
  private:
+  void set_load(BucketId bucket, std::uint8_t level, Choices& choices) const;
   void build();
   OpId first_op(const Member& member) const;
   bool has_choice(BucketId bucket, LoadChoice load) const;
@@ -70,7 +73,9 @@ class DecisionClasses {
   void merge();
   bool in_front(const SequenceStep& step) const;
   void add_bucket(BucketId bucket, const StepMemory::Uniform& of, ShareCost& cost) const;
-  void add_cut_updates(BucketId bucket, ShareCost& cost) const;
+  void add_load(BucketId bucket, LoadChoice load, Class& of) const;
+  void add_update(BucketId bucket, bool speculates, ShareCost& cost) const;
+  void add_cut_updates(BucketId bucket, bool speculates, ShareCost& cost) const;
   void add_sharing(OpId first, ShareCost& cost) const;
   void add_prices(ShareCost& cost, double transfers) const;
   double seconds_to_rebuild(OpId op) const;
@@ -84,7 +89,9 @@ class DecisionClasses {
   Bytes most_host_ = 0;
   StepCuts cuts_;
   ShareCost fixed_;
-  std::vector<double> host_update_, update_;  // by parameter bucket: seconds on the host, on the device
+  // By parameter bucket, seconds: on the host behind the gate and before it, on the device.
+  std::vector<double> host_update_, early_update_, update_;
+  std::vector<std::vector<BucketId>> with_dependents_;
   std::vector<Class> classes_;
   // For the cost of rebuilding.
   std::vector<OpId> producer_;            // by tensor: the forward op that makes it

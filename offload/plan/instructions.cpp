@@ -8,12 +8,13 @@
 #include <utility>
 
 #include "offload/plan/waits.h"
+#include "src/graph/cost.h"
 
 namespace stowage {
 namespace {
 
 // Where an instruction stands in the list: transfers between the positions of the compute lane.
-enum class Place : std::uint8_t { prefetch, compute, offload, gate, host };
+enum class Place : std::uint8_t { prefetch, compute, offload, speculate, gate, host };
 struct Slot {
   Position position = 0;
   Place place = Place::compute;
@@ -80,6 +81,7 @@ class Assembler {
     emit();
     index();
     add_value_waits();
+    add_speculation_waits();
     if (byte_waits_ == ByteWaits::by_address) add_reuse_waits();
     if (byte_waits_ == ByteWaits::by_amount) add_amount_waits();
     add_host_waits();
@@ -123,8 +125,10 @@ class Assembler {
       slots_.push_back(slot);
     }
   }
-  // The gate behind backward, then the host's updates, bucket by bucket in the order of their first use.
+  // The gate behind backward, then the host's updates, bucket by bucket in the order of their first use; and
+  // those that begin before the gate, bucket by bucket in the order in which they may.
   void add_host() {
+    find_last_transfers();
     const std::vector<BucketId>& order = layout_.parameters;
     std::vector<Position> rank(layout_.buckets.size(), static_cast<Position>(order.size()));
     for (std::size_t i = 0; i < order.size(); ++i) rank[order[i]] = static_cast<Position>(i);
@@ -140,6 +144,29 @@ class Assembler {
                         .kind = gate ? InstructionKind::gate : InstructionKind::commit,
                         .lane = LaneRole::host,
                         .op = op});
+      if (!gate && draft_.speculates(parameters_of(op))) add_speculation(op);
+    }
+  }
+  // Behind the offload of its gradient, and the last prefetch that reads its parameter.
+  void add_speculation(OpId op) {
+    Position position = 0;
+    for (const TensorId read : graph_.op(op).reads)
+      if (read != graph_.clip) position = std::max(position, last_transfer_[layout_.bucket_of[read]]);
+    const Bytes bytes = undo_bytes(graph_, graph_.op(op));
+    slots_.push_back({.position = std::min(position, draft_.backward_end - 1),
+                      .place = Place::speculate,
+                      .kind = InstructionKind::speculate,
+                      .lane = LaneRole::host,
+                      .op = op,
+                      .part = {plan_.undo_bytes, plan_.undo_bytes + bytes}});
+    plan_.undo_bytes += bytes;
+  }
+  void find_last_transfers() {
+    last_transfer_.assign(layout_.buckets.size(), 0);
+    for (const DraftLifetime& lifetime : draft_.lifetimes) {
+      Position& last = last_transfer_[lifetime.bucket];
+      if (lifetime.offloaded) last = std::max(last, lifetime.last_before_update);
+      if (lifetime.prefetched) last = std::max(last, lifetime.load);
     }
   }
   BucketId parameters_of(OpId update) const {
@@ -220,6 +247,20 @@ class Assembler {
         host_copy[bucket] = id;
       else
         want(id, layout_.roles[bucket] == BucketRole::clip ? plan_.gate : host_copy[bucket]);
+    }
+  }
+
+  // A speculated update waits for its gradient, and for all who read the weight that it changes.
+  void add_speculation_waits() {
+    std::vector<std::vector<InstructionId>> transfers(layout_.buckets.size());
+    for (InstructionId id = 0; id < plan_.instructions.size(); ++id) {
+      const Instruction& instruction = plan_.instructions[id];
+      if (instruction.lifetime != no_id)
+        transfers[draft_.lifetimes[instruction.lifetime].bucket].push_back(id);
+      if (instruction.kind != InstructionKind::speculate) continue;
+      for (const TensorId read : graph_.op(instruction.op).reads)
+        if (read != graph_.clip)
+          for (const InstructionId transfer : transfers[layout_.bucket_of[read]]) want(id, transfer);
     }
   }
 
@@ -365,6 +406,7 @@ class Assembler {
   std::vector<Slot> slots_;              // in the order of instructions, once they are emitted
   InstructionId last_backward_ = no_id;  // the compute lane's last before the gate
   std::vector<WantedWait> wanted_;
+  std::vector<Position> last_transfer_;  // by bucket
   // By lifetime. Of several prefetches the first and the last.
   std::vector<InstructionId> prefetch_of_, last_prefetch_of_, offload_of_;
   std::vector<InstructionId> first_compute_, last_before_update_, last_compute_;

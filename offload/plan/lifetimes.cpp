@@ -17,6 +17,7 @@ class LifetimeBuilder {
                   const Choices& choices, const Handicaps& handicaps)
       : graph_(graph), analysis_(analysis), layout_(layout), choices_(choices) {
     draft_.handicaps = handicaps;
+    draft_.speculated = choices.speculated;
   }
 
   Draft build() {

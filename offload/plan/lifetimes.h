@@ -87,6 +87,9 @@ struct Draft {
   Position backward_end = 0;           // position of the first update launch, or the end
   std::vector<DraftLifetime> lifetimes;
   Uses uses;
+  std::vector<std::uint8_t> speculated;  // as in Choices
+  // Whether the update op of a parameter in this bucket, on the host, begins before the gate.
+  bool speculates(BucketId parameters) const { return !speculated.empty() && speculated[parameters] != 0; }
 
   // By position: its *stage*, numbered from 0. A stage is a run of instructions of one unit's forward, or of
   // its backward with its replay. Update launches are one stage, the last.

@@ -16,18 +16,18 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::string_view format_name = "stowage.plan";
-// Version 3 has places by memory, and gate and commits as kinds. Before it, both were "host_step", and
+// Version 4 knows speculated updates. Version 3 has places by memory, and gate and commits as kinds. Before it, both were "host_step", and
 // commits on the device launches; a bucket was "on_host" and "pinned". Version 2 had transfers of parts of
 // buckets, version 1 had not.
-constexpr std::uint64_t format_version = 3;
+constexpr std::uint64_t format_version = 4;
 constexpr std::uint64_t oldest_version = 1;
 constexpr double least_seconds = 1e-12, most_seconds = 1e12;  // of a step that does something
 
 // Names by enumerator. The order is that of the declaration.
 constexpr std::array<std::string_view, 7> residency_names{"resident",   "held",      "streamed", "offloaded",
                                                           "recomputed", "transient", "host"};
-constexpr std::array<std::string_view, 6> instruction_names{"launch",  "recompute", "prefetch",
-                                                            "offload", "gate",      "commit"};
+constexpr std::array<std::string_view, 7> instruction_names{"launch", "recompute", "prefetch", "offload",
+                                                            "gate",   "commit",    "speculate"};
 constexpr std::array<std::string_view, 6> tensor_names{"parameter",  "gradient", "optimizer_state",
                                                        "activation", "input",    "workspace"};
 
@@ -62,6 +62,8 @@ void require_sense(const Plan& plan) {
     refuse("predicted_step_seconds", fmt::format("is outside {} to {}", least_seconds, most_seconds));
   if (!is_time(plan.predicted_stall_seconds)) refuse("predicted_stall_seconds", "is no time");
   if (!is_time(plan.lower_bound_seconds)) refuse("lower_bound_seconds", "is no time");
+  if (!is_time(plan.half_clipped_seconds)) refuse("half_clipped_seconds", "is no time");
+  if (!is_time(plan.clipped_seconds)) refuse("clipped_seconds", "is no time");
   if (!std::has_single_bit(plan.alignment)) refuse("alignment", "is no power of two");
 }
 
@@ -232,11 +234,14 @@ Lifetime read_lifetime(const Node& node, std::size_t buckets, std::size_t instru
   return lifetime;
 }
 
-// The bytes of a bucket that a transfer moves: some, but no more than there are.
-ByteRange read_part(const Node& node, const Instruction& transfer, const Plan& plan) {
+// The bytes of a bucket that a transfer moves, or those of an undo record: some, but no more than there are.
+ByteRange read_part(const Node& node, const Instruction& instruction, const Plan& plan) {
   node.expect_pair();
-  if (transfer.lifetime == no_id) refuse(node.where, "is of an instruction that moves nothing");
-  const Bytes bytes = plan.buckets[plan.lifetimes[transfer.lifetime].bucket].bytes;
+  const bool is_record = instruction.kind == InstructionKind::speculate;
+  if (!is_record && instruction.lifetime == no_id)
+    refuse(node.where, "is of an instruction that moves nothing");
+  const Bytes bytes =
+      is_record ? plan.undo_bytes : plan.buckets[plan.lifetimes[instruction.lifetime].bucket].bytes;
   const ByteRange part{node[std::size_t{0}].unsigned_integer(bytes),
                        node[std::size_t{1}].unsigned_integer(bytes)};
   if (part.begin >= part.end) refuse(node.where, "is empty");
@@ -252,8 +257,9 @@ InstructionKind read_kind(const Node& node, LaneRole lane, InstructionId id, Ins
     return id == gate ? InstructionKind::gate : InstructionKind::commit;
   }
   const auto kind = node.one_of<InstructionKind>(instruction_names);
+  if (kind == InstructionKind::speculate && version < 4) refuse(node.where, "has an unknown name");
   if (!is_old) return kind;
-  if (kind == InstructionKind::gate || kind == InstructionKind::commit)
+  if (kind >= InstructionKind::gate)
     refuse(node.where, "has an unknown name");
   if (kind == InstructionKind::launch && lane != LaneRole::compute)
     refuse(node.where, "is no kind of that lane");
@@ -298,15 +304,16 @@ void read_lists(const Node& node, std::uint64_t version, Plan& plan) {
 }
 
 Plan read_plan(const Node& node) {
-  node.expect_keys(node.json.contains("order") ? 20 : 19);
   if (node["format"].text() != format_name) refuse("format", "is not \"stowage.plan\"");
   const std::uint64_t version = node["version"].unsigned_integer();
   if (version < oldest_version || version > format_version) {
     refuse("version",
            fmt::format("is not one of {} to {}, which this program reads", oldest_version, format_version));
   }
+  node.expect_keys((node.json.contains("order") ? 20U : 19U) + (version < 4 ? 0U : 3U));
   Plan plan;
   plan.gate = node["gate"].optional_id(node["instructions"].size());
+  if (version > 3) plan.undo_bytes = node["undo_bytes"].unsigned_integer();
   read_lists(node, version, plan);
   plan.policy = node["policy"].text();
   if (node.json.contains("order")) plan.order = node["order"].one_of<MicroBatchOrder>(order_names);
@@ -320,6 +327,8 @@ Plan read_plan(const Node& node) {
   plan.bucket_bytes = node["bucket_bytes"].unsigned_integer();
   plan.predicted_step_seconds = node["predicted_step_seconds"].number();
   plan.predicted_stall_seconds = node["predicted_stall_seconds"].number();
+  plan.half_clipped_seconds = version > 3 ? node["half_clipped_seconds"].number() : plan.predicted_step_seconds;
+  plan.clipped_seconds = version > 3 ? node["clipped_seconds"].number() : plan.predicted_step_seconds;
   plan.lower_bound_seconds = node["lower_bound_seconds"].number();
   plan.bound_by = node["bound_by"].text();
   require_sense(plan);
@@ -353,11 +362,14 @@ std::string to_json(const Plan& plan) {
                      {"live_peak_bytes", plan.live_peak_bytes},
                      {"host_bytes", plan.host_bytes},
                      {"pinned_bytes", plan.pinned_bytes},
+                     {"undo_bytes", plan.undo_bytes},
                      {"h2d_bytes", plan.h2d_bytes},
                      {"d2h_bytes", plan.d2h_bytes},
                      {"bucket_bytes", plan.bucket_bytes},
                      {"predicted_step_seconds", plan.predicted_step_seconds},
                      {"predicted_stall_seconds", plan.predicted_stall_seconds},
+                     {"half_clipped_seconds", plan.half_clipped_seconds},
+                     {"clipped_seconds", plan.clipped_seconds},
                      {"lower_bound_seconds", plan.lower_bound_seconds},
                      {"bound_by", plan.bound_by}};
   try {

@@ -223,7 +223,8 @@ class Walk {
   Bytes leaving_bytes_ = 0;
 };
 
-// By bucket: the host's update of each slice that is updated there, or of the whole bucket.
+// By bucket: the host's update of each slice that is updated there, or of the whole bucket, as far as it is
+// behind the gate.
 std::vector<std::vector<double>> host_updates(const Graph& graph, const Draft& draft,
                                               const BucketLayout& layout, const Machine& machine) {
   std::vector<std::uint8_t> on_device(graph.ops.size(), 0);
@@ -233,6 +234,7 @@ std::vector<std::vector<double>> host_updates(const Graph& graph, const Draft& d
     if (graph.op(op).phase != Phase::update || on_device[op]) continue;
     for (TensorId id : graph.op(op).writes) {
       if (graph.kind_of(id) != TensorKind::parameter) continue;
+      if (draft.speculates(layout.bucket_of[id])) continue;
       std::vector<double>& of = updates[layout.bucket_of[id]];
       if (of.empty() || graph.is_slice(id)) of.push_back(0);
       of.back() += host_seconds(graph.op(op), machine);

@@ -8,21 +8,53 @@
 namespace stowage {
 namespace {
 
-WorkTime work_of(const Instruction& instruction, const Graph& graph, const Plan& plan,
-                 const Machine& machine) {
-  auto copy = [&](const Link& link) -> WorkTime {
-    return {link.latency_seconds, link.seconds(moved_bytes(plan, instruction).bytes())};
-  };
-  switch (instruction.kind) {
-    case InstructionKind::prefetch:
-      return copy(machine.h2d);
-    case InstructionKind::offload:
-      return copy(machine.d2h);
-    default:
-      return {0, runs_on_host(instruction) ? host_seconds(graph.op(instruction.op), machine)
-                                           : op_seconds(graph.op(instruction.op), machine)};
+// How long each instruction takes.
+class Works {
+ public:
+  Works(const Graph& graph, const Plan& plan, const Machine& machine, Clipping clipping)
+      : graph_(graph),
+        plan_(plan),
+        machine_(machine),
+        clipping_(clipping),
+        speculations_(speculations(plan, graph.ops.size())) {}
+
+  std::vector<WorkTime> all() const {
+    std::vector<WorkTime> work;
+    work.reserve(plan_.instructions.size());
+    for (const Instruction& instruction : plan_.instructions) work.push_back(of(instruction));
+    return work;
   }
-}
+
+ private:
+  WorkTime of(const Instruction& instruction) const {
+    switch (instruction.kind) {
+      case InstructionKind::prefetch:
+        return copy(machine_.h2d, instruction);
+      case InstructionKind::offload:
+        return copy(machine_.d2h, instruction);
+      default:
+        return {0, runs_on_host(instruction) ? on_host(instruction)
+                                             : op_seconds(graph_.op(instruction.op), machine_)};
+    }
+  }
+  WorkTime copy(const Link& link, const Instruction& transfer) const {
+    return {link.latency_seconds, link.seconds(moved_bytes(plan_, transfer).bytes())};
+  }
+  double on_host(const Instruction& instruction) const {
+    const Op& op = graph_.op(instruction.op);
+    if (speculations_[instruction.op] == no_id || clipping_ == Clipping::expected)
+      return instruction.kind == InstructionKind::speculate ? 0 : host_seconds(op, machine_);
+    const bool works =
+        instruction.kind == InstructionKind::speculate || clipping_ == Clipping::unexpected;
+    return works ? undoable_seconds(graph_, op, machine_) : 0;
+  }
+
+  const Graph& graph_;
+  const Plan& plan_;
+  const Machine& machine_;
+  Clipping clipping_;
+  std::vector<InstructionId> speculations_;  // by op
+};
 
 // Where no lane slows another, instructions can be timed in the plan's own order.
 Timeline simulate_apart(const Plan& plan, const std::vector<WorkTime>& work) {
@@ -70,11 +102,8 @@ double busy_seconds(const Plan& plan, const Timeline& timeline) {
 
 }  // namespace
 
-Timeline simulate(const Graph& graph, const Plan& plan, const Machine& machine) {
-  std::vector<WorkTime> work;
-  work.reserve(plan.instructions.size());
-  for (const Instruction& instruction : plan.instructions)
-    work.push_back(work_of(instruction, graph, plan, machine));
+Timeline simulate(const Graph& graph, const Plan& plan, const Machine& machine, Clipping clipping) {
+  const std::vector<WorkTime> work = Works(graph, plan, machine, clipping).all();
   const LaneSpeeds speeds(machine);
   std::optional<Timeline> fluid;
   if (speeds.shared()) fluid = simulate_fluid(plan, work, speeds);

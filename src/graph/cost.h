@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "stowage/graph.h"
+#include "stowage/launch_table.h"
 #include "stowage/machine.h"
 
 namespace stowage {
@@ -20,6 +21,18 @@ inline double op_seconds(const Op& op, const Machine& machine) {
 // Seconds on the host lane: update ops are bound by host memory.
 inline double host_seconds(const Op& op, const Machine& machine) {
   return op.cost.bytes / machine.host_bytes_per_second;
+}
+
+// Of an update before the gate: the bytes of its undo record. 0 for an op that cannot be taken back.
+inline Bytes undo_bytes(const Graph& graph, const Op& op) {
+  if (op.phase != Phase::update || op.kernel != "adamw" || op.writes.empty()) return 0;
+  const Tensor& parameter = graph.tensor(op.writes.front());
+  const bool can_be_undone = parameter.type == DataType::f32 || parameter.type == DataType::bf16;
+  return can_be_undone ? undo_record_bytes(parameter.elements()) : 0;
+}
+// Seconds of an update that writes its undo record, or that reads it and is made again.
+inline double undoable_seconds(const Graph& graph, const Op& op, const Machine& machine) {
+  return (op.cost.bytes + static_cast<double>(undo_bytes(graph, op))) / machine.host_bytes_per_second;
 }
 
 }  // namespace stowage

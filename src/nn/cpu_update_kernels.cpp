@@ -56,12 +56,18 @@ void launch_clip(const LaunchArguments& arguments) {
   result[1] = norm.scale(call.real("clip"));
 }
 
+void launch_speculate(const LaunchArguments&) {}
+void launch_undo(const LaunchArguments&) {}
+
 }  // namespace
 
 void add_update_kernels(LaunchTable& table) {
   table.add("square_sum", launch_update<SquareSum>);
   table.add("clip", launch_clip);
   table.add("adamw", launch_update<AdamWUpdate>);
+  table.add("adamw.speculate", launch_speculate);
+  table.add("adamw.finish", launch_update<AdamWUpdate>);
+  table.add("adamw.undo", launch_undo);
 }
 
 }  // namespace stowage::cpu

@@ -8,11 +8,18 @@
 
 namespace stowage {
 
-void LaunchTable::add(std::string name, Kernel kernel) { kernels_[std::move(name)] = kernel; }
+void LaunchTable::add(std::string name, Kernel kernel) {
+  std::erase_if(kernels_, [&](const auto& entry) { return entry.first.starts_with(name + "."); });
+  kernels_[std::move(name)] = kernel;
+}
+
+Kernel LaunchTable::find_if_present(const std::string& name) const {
+  const auto found = kernels_.find(name);
+  return found == kernels_.end() ? nullptr : found->second;
+}
 
 Kernel LaunchTable::find(const Op& op) const {
-  const auto found = kernels_.find(op.kernel);
-  if (found != kernels_.end()) return found->second;
+  if (const Kernel found = find_if_present(op.kernel)) return found;
   throw InvalidInput("op '" + op.name + "' needs the kernel '" + op.kernel +
                      "', which this device's launch table lacks; add it with LaunchTable::add");
 }

@@ -56,7 +56,7 @@ void require_lifetime(const Plan& plan, LifetimeId id, Position positions) {
 
 void require_instruction(const Graph& graph, const Plan& plan, InstructionId id) {
   const Instruction& instruction = plan.instructions[id];
-  require(known(instruction.kind, InstructionKind::commit), "instruction {} has no kind", id);
+  require(known(instruction.kind, InstructionKind::speculate), "instruction {} has no kind", id);
   require(runs_on(instruction.kind, instruction.lane), "instruction {} is on another lane", id);
   if (is_transfer(instruction.kind)) {
     require(instruction.lifetime < plan.lifetimes.size(), "instruction {} moves lifetime {} of {}", id,

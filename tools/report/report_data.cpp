@@ -41,7 +41,7 @@ json words(Enum last) {
 json names() {
   return {{"kinds", words(TensorKind::workspace)},
           {"residencies", words(Residency::host)},
-          {"instructions", words(InstructionKind::commit)},
+          {"instructions", words(InstructionKind::speculate)},
           {"lanes", words(LaneRole::host)},
           {"phases", words(Phase::update)}};
 }

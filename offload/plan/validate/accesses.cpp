@@ -22,13 +22,16 @@ bool conflict(const Touch& a, const Touch& b) {
   return (a.write || b.write) && a.begin < b.end && b.begin < a.end;
 }
 
-void add_operands(const Graph& graph, const Places& places, InstructionId id, OpId op, auto&& list_for) {
+// All operands of the op, but for one that it does not touch.
+void add_operands(const Graph& graph, const Places& places, InstructionId id, OpId op, auto&& list_for,
+                  TensorId untouched = no_id) {
   const auto add = [&](TensorId tensor, bool write) {
     Touches* list = list_for(tensor);
     const Bytes begin = places.offset[tensor];
     if (list != nullptr) list->push_back({id, begin, begin + graph.tensor(tensor).bytes(), write});
   };
-  for (const TensorId tensor : graph.op(op).reads) add(tensor, false);
+  for (const TensorId tensor : graph.op(op).reads)
+    if (tensor != untouched) add(tensor, false);
   for (const TensorId tensor : graph.op(op).writes) add(tensor, true);
 }
 
@@ -62,8 +65,10 @@ std::vector<Touches> host_touches(const Graph& graph, const Plan& plan, const Pl
   for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
     const Instruction& instruction = plan.instructions[id];
     if (runs_on_host(instruction)) {
-      add_operands(graph, places, id, instruction.op,
-                   [&](TensorId tensor) { return &touches[places.bucket[tensor]]; });
+      const bool early = instruction.kind == InstructionKind::speculate;
+      add_operands(
+          graph, places, id, instruction.op,
+          [&](TensorId tensor) { return &touches[places.bucket[tensor]]; }, early ? graph.clip : no_id);
     } else if (is_transfer(instruction.kind)) {
       const BucketId bucket = plan.lifetimes[instruction.lifetime].bucket;
       const auto [begin, end] = moved_bytes(plan, instruction);

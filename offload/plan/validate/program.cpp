@@ -13,7 +13,8 @@ bool is_update(const Graph& graph, OpId op) { return graph.op(op).phase == Phase
 std::vector<int> count_runs(const Graph& graph, const Plan& plan) {
   std::vector<int> runs(graph.ops.size(), 0);
   for (const Instruction& instruction : plan.instructions) {
-    if (!is_transfer(instruction.kind) && instruction.kind != InstructionKind::recompute)
+    if (!is_transfer(instruction.kind) && instruction.kind != InstructionKind::recompute &&
+        instruction.kind != InstructionKind::speculate)
       ++runs[instruction.op];
   }
   return runs;
@@ -107,6 +108,26 @@ void check_phases(const Graph& graph, const Plan& plan, Report& report) {
   }
 }
 
+// Once for an update at most, before the gate, and with a host step behind it that ends it.
+void check_speculations(const Graph& graph, const Plan& plan, Report& report) {
+  std::vector<std::uint8_t> on_host(graph.ops.size(), 0), speculated(graph.ops.size(), 0);
+  for (const Instruction& instruction : plan.instructions)
+    if (instruction.kind == InstructionKind::commit && runs_on_host(instruction)) on_host[instruction.op] = 1;
+  for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
+    const Instruction& instruction = plan.instructions[id];
+    if (instruction.kind != InstructionKind::speculate) continue;
+    if (!is_update(graph, instruction.op) || is_clip(graph, instruction.op))
+      report.add(fmt::format("{} speculates what is no update op", report.instruction(id)));
+    if (plan.gate == no_id || id > plan.gate)
+      report.add(fmt::format("{} speculates behind the gate", report.instruction(id)));
+    if (!on_host[instruction.op])
+      report.add(fmt::format("{} is never committed on the host", report.instruction(id)));
+    if (speculated[instruction.op])
+      report.add(fmt::format("{} is speculated twice", report.op(instruction.op)));
+    speculated[instruction.op] = 1;
+  }
+}
+
 void check_gate(const Graph& graph, const Plan& plan, Report& report) {
   if (plan.gate == no_id) {
     if (graph.clip != no_id) report.add("the plan has no gate");
@@ -124,6 +145,7 @@ void check_program(const Graph& graph, const Plan& plan, Report& report) {
   check_counts(graph, plan, report);
   check_order(graph, plan, report);
   check_phases(graph, plan, report);
+  check_speculations(graph, plan, report);
   check_gate(graph, plan, report);
 }
 

@@ -6,6 +6,8 @@
 #include <bit>
 #include <numeric>
 
+#include "src/graph/cost.h"
+
 namespace stowage::validation {
 namespace {
 
@@ -130,7 +132,7 @@ void check_op_fields(const Graph& graph, const Plan& plan, InstructionId id, Rep
   if (instruction.op >= graph.ops.size()) {
     report.add(fmt::format("{} has no op of the graph", report.instruction(id)));
   }
-  if (instruction.part != ByteRange{}) {
+  if (instruction.kind != InstructionKind::speculate && instruction.part != ByteRange{}) {
     report.add(fmt::format("{} has a part of a bucket to move", report.instruction(id)));
   }
   if (instruction.lifetime != no_id) {
@@ -165,6 +167,25 @@ void check_transfer_fields(const Plan& plan, InstructionId id, Report& report) {
   if (!plan.buckets[bucket].on_host() || !plan.buckets[bucket].pinned()) {
     report.add(fmt::format("{} needs a pinned place on the host, which {} has not", report.instruction(id),
                            report.bucket(bucket)));
+  }
+}
+
+// Each speculated update has a record of its own, of the size that its kernel needs.
+void check_records(const Graph& graph, const Plan& plan, Report& report) {
+  std::vector<ByteRange> records;
+  for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
+    const auto& [kind, lane, op, lifetime, uses, waits, record] = plan.instructions[id];
+    if (kind != InstructionKind::speculate || op >= graph.ops.size()) continue;
+    const Bytes needed = undo_bytes(graph, graph.op(op));
+    if (record.begin > record.end || record.end > plan.undo_bytes || needed == 0 || record.bytes() != needed) {
+      report.add(fmt::format("{} has the undo record {} to {} of {} bytes, but needs {} bytes",
+                             report.instruction(id), record.begin, record.end, plan.undo_bytes, needed));
+    }
+    for (const ByteRange& other : records) {
+      if (record.begin < other.end && other.begin < record.end)
+        report.add(fmt::format("{} shares bytes of its undo record", report.instruction(id)));
+    }
+    records.push_back(record);
   }
 }
 
@@ -301,6 +322,7 @@ void check_ids(const Graph& graph, const Plan& plan, Report& report) {
     }
     check_waits(plan, id, report);
   }
+  check_records(graph, plan, report);
 }
 
 void check_lifetimes(const Graph& graph, const Plan& plan, const Places& places, Report& report) {

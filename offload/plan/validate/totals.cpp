@@ -63,6 +63,7 @@ void check_totals(const Plan& plan, const Budget& budget, Report& report) {
     host += bucket.on_host() ? bucket.bytes : 0;
     pinned += bucket.pinned() ? bucket.bytes : 0;
   }
+  host += plan.undo_bytes;
   const Bytes end = arena_end(plan);
   compare("device_peak_bytes", plan.device_peak_bytes, end, report);
   compare("live_peak_bytes", plan.live_peak_bytes, live_peak(plan), report);
@@ -74,7 +75,7 @@ void check_totals(const Plan& plan, const Budget& budget, Report& report) {
     report.add(fmt::format("the arena takes {} bytes, the device budget is {}", end, budget.device));
   }
   if (host > budget.host) {
-    report.add(fmt::format("the host buckets take {} bytes, the host budget is {}", host, budget.host));
+    report.add(fmt::format("the host buckets and undo records take {} bytes, the host budget is {}", host, budget.host));
   }
 }
 

@@ -12,6 +12,8 @@ namespace {
 struct Value {
   TensorId tensor = no_id;  // no_id: undefined bytes
   std::uint32_t version = 0;
+  bool is_speculated = false;  // and not committed yet
+  OpId by = no_id;             // the op of a host step that made it
 };
 
 // The values of one copy of a bucket, by offset inside it. Aliases stand at one offset. What is cut is known
@@ -96,6 +98,7 @@ class Memory {
         if (id == plan_.gate) check_gate();
         run_on_host(id);
         return;
+      case InstructionKind::speculate:
       case InstructionKind::commit:
         runs_on_device(instruction) ? run_on_device(id) : run_on_host(id);
         return;
@@ -138,15 +141,27 @@ class Memory {
     }
   }
 
+  // A speculated update does not look at the clip scale. What it leaves is for its commit alone.
   void run_on_host(InstructionId id) {
-    const Op& op = graph_.op(plan_.instructions[id].op);
+    const Instruction& instruction = plan_.instructions[id];
+    const Op& op = graph_.op(instruction.op);
+    const bool speculates = instruction.kind == InstructionKind::speculate;
     for (const TensorId tensor : op.reads) {
-      if (!has_place(id, tensor)) continue;
-      for (const TensorId piece : pieces_[tensor]) check_read(id, piece, host_at(piece), "on the host");
+      if ((speculates && tensor == graph_.clip) || !has_place(id, tensor)) continue;
+      for (const TensorId piece : pieces_[tensor]) {
+        Value found = host_at(piece);
+        if (instruction.kind == InstructionKind::commit && found.is_speculated && found.by == instruction.op)
+          found = {piece, step_};
+        check_read(id, piece, found, "on the host");
+      }
     }
     for (const TensorId tensor : op.writes) {
       if (!has_place(id, tensor)) continue;
-      for (const TensorId piece : pieces_[tensor]) host_at(piece) = result(op, piece);
+      for (const TensorId piece : pieces_[tensor]) {
+        host_at(piece) = result(op, piece);
+        host_at(piece).is_speculated = speculates;
+        host_at(piece).by = instruction.op;
+      }
     }
   }
   bool has_place(InstructionId id, TensorId tensor) {
@@ -162,7 +177,7 @@ class Memory {
   }
 
   void check_read(InstructionId id, TensorId tensor, const Value& found, const std::string& where) {
-    if (found.tensor == tensor && found.version == step_) return;
+    if (found.tensor == tensor && found.version == step_ && !found.is_speculated) return;
     report_.add(fmt::format("{} reads {} {}: {}", report_.instruction(id), report_.tensor(tensor), where,
                             what_is_wrong(id, tensor, found)));
   }
@@ -173,6 +188,7 @@ class Memory {
     if (found.tensor == no_id) return lost + "the value is not there";
     if (found.tensor != tensor)
       return fmt::format("{}{} stands there instead", lost, report_.tensor(found.tensor));
+    if (found.is_speculated) return "a speculated update has changed it, and is not committed";
     if (found.version < step_) {
       if (kind == TensorKind::parameter) return "stale parameter, an update is missing";
       return lost + "the value is one of an earlier step";
