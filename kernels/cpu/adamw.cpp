@@ -1,5 +1,5 @@
 // Compiled with contraction off: the device's AdamW must give the same bits.
-#include "kernels/cpu/clones.h"
+#include "kernels/cpu/adamw_simd.h"
 #include "kernels/cpu/optimizer.h"
 #include "src/base/parallel_for.h"
 
@@ -8,38 +8,23 @@ namespace {
 
 constexpr std::int64_t chunk = 16384;
 
-template <class T>
-STOWAGE_HOST_DEVICE void update_loop(const AdamWConstants<T>& constants, std::int64_t begin, std::int64_t end,
-                                     const AdamWOperands<T>& of) {
-#pragma omp simd
-  for (std::int64_t i = begin; i < end; ++i) {
-    const AdamWElement<T> next =
-        adamw_update(constants, {of.parameter[i], of.first_moment[i], of.second_moment[i]}, of.gradient[i]);
-    of.new_parameter[i] = next.parameter;
-    of.new_first_moment[i] = next.first_moment;
-    of.new_second_moment[i] = next.second_moment;
-  }
+void update(const AdamWConstants<float>& constants, std::int64_t begin, std::int64_t end,
+            const AdamWOperands<float>& of) {
+  update_elements(constants, end - begin, from_element(begin, of));
 }
 
-STOWAGE_CLONES void update(const AdamWConstants<float>& constants, std::int64_t begin, std::int64_t end,
-                           const AdamWOperands<float>& of) {
-  update_loop(constants, begin, end, of);
+void update(const AdamWConstants<float>& constants, std::int64_t begin, std::int64_t end,
+            const SplitAdamWOperands& of) {
+  update_elements(constants, end - begin, from_element(begin, of));
 }
+
 void update(const AdamWConstants<double>& constants, std::int64_t begin, std::int64_t end,
             const AdamWOperands<double>& of) {
-  update_loop(constants, begin, end, of);
-}
-
-STOWAGE_CLONES void update(const AdamWConstants<float>& constants, std::int64_t begin, std::int64_t end,
-                           const SplitAdamWOperands& of) {
 #pragma omp simd
   for (std::int64_t i = begin; i < end; ++i) {
-    const float master = joined({of.parameter[i], of.low[i]});
-    const AdamWElement<float> next = adamw_update(
-        constants, {master, of.first_moment[i], of.second_moment[i]}, static_cast<float>(of.gradient[i]));
-    const SplitWeight halves = split(next.parameter);
-    of.new_parameter[i] = halves.weight;
-    of.new_low[i] = halves.low;
+    const AdamWElement<double> next =
+        adamw_update(constants, {of.parameter[i], of.first_moment[i], of.second_moment[i]}, of.gradient[i]);
+    of.new_parameter[i] = next.parameter;
     of.new_first_moment[i] = next.first_moment;
     of.new_second_moment[i] = next.second_moment;
   }

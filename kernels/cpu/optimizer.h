@@ -32,6 +32,11 @@ struct AdamWOperands {
   T *new_parameter, *new_first_moment, *new_second_moment;
 };
 template <class T>
+AdamWOperands<T> from_element(std::int64_t i, const AdamWOperands<T>& of) {
+  return {of.parameter + i,     of.gradient + i,         of.first_moment + i,     of.second_moment + i,
+          of.new_parameter + i, of.new_first_moment + i, of.new_second_moment + i};
+}
+template <class T>
 void adamw(const AdamWSettings& settings, double gradient_scale, std::int64_t count,
            const AdamWOperands<T>& operands);
 
@@ -44,6 +49,11 @@ struct SplitAdamWOperands {
   std::int16_t* new_low;
   float *new_first_moment, *new_second_moment;
 };
+inline SplitAdamWOperands from_element(std::int64_t i, const SplitAdamWOperands& of) {
+  return {of.parameter + i,    of.gradient + i,         of.low + i,
+          of.first_moment + i, of.second_moment + i,    of.new_parameter + i,
+          of.new_low + i,      of.new_first_moment + i, of.new_second_moment + i};
+}
 void adamw(const AdamWSettings& settings, double gradient_scale, std::int64_t count,
            const SplitAdamWOperands& operands);
 

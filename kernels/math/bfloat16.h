@@ -41,14 +41,19 @@ STOWAGE_HOST_DEVICE float joined(SplitWeight split) {
   return std::bit_cast<float>(high + static_cast<std::uint32_t>(static_cast<std::int32_t>(split.low)));
 }
 
-// Halves round up, so that `low` fits: `joined` gives every bit back, but for the payload of a NaN.
+// The one split whose `joined` has these bits. Halves round up, so that `low` fits.
+STOWAGE_HOST_DEVICE SplitWeight split_of_bits(std::uint32_t bits) {
+  SplitWeight result;
+  result.weight.bits = static_cast<std::uint16_t>((bits + 0x8000U) >> 16U);
+  result.low = static_cast<std::int16_t>(static_cast<std::uint16_t>(bits));
+  return result;
+}
+
+// `joined` gives every bit back, but for the payload of a NaN, whose weight could round to a number.
 STOWAGE_HOST_DEVICE SplitWeight split(float master) {
   auto all = std::bit_cast<std::uint32_t>(master);
   if ((all & 0x7fffffffU) > 0x7f800000U) all = 0x7fc00000U;
-  SplitWeight result;
-  result.weight.bits = static_cast<std::uint16_t>((all + 0x8000U) >> 16U);
-  result.low = static_cast<std::int16_t>(static_cast<std::uint16_t>(all));
-  return result;
+  return split_of_bits(all);
 }
 
 }  // namespace stowage

@@ -85,6 +85,7 @@ RESTRICTED = [
     Restricted(r"unicode/", ["src/tokens/unicode.cpp"], "only src/tokens/unicode.cpp reads ICU, whose answers it pins"),
     Restricted(r"(oneapi/)?(dnnl|tbb/)", ["kernels/cpu/", "src/base/"],
                "oneDNN belongs to the CPU kernels, oneTBB behind parallel_for"),
+    Restricted(r"hwy/", ["kernels/cpu/"], "Highway's vectors belong to the CPU kernels"),
     Restricted(r"xxhash\.h$", ["src/checkpoint/checksum.cpp"], "checksums are those of src/checkpoint/checksum.h"),
     Restricted(r"(gtest|gmock)/", ["tests/"], "GoogleTest belongs to tests"),
     Restricted(r"benchmark/", ["bench/"], "Google Benchmark belongs to bench"),

@@ -1,0 +1,149 @@
+#include "kernels/cpu/speculative_adamw.h"
+
+#include <algorithm>
+#include <atomic>
+#include <type_traits>
+
+#include "include/stowage/error.h"
+#include "kernels/cpu/adamw_simd.h"
+#include "kernels/cpu/undo_record.h"
+#include "src/base/parallel_for.h"
+
+namespace stowage::cpu {
+namespace {
+
+constexpr std::int64_t tiles_of_a_chunk = 8;  // as many elements as adamw gives a thread at once
+
+template <class Operands>
+constexpr bool undoable = !std::is_same_v<Operands, AdamWOperands<double>>;
+
+template <class T>
+bool in_place(const AdamWOperands<T>& of) {
+  return of.parameter == of.new_parameter && of.first_moment == of.new_first_moment &&
+         of.second_moment == of.new_second_moment;
+}
+bool in_place(const SplitAdamWOperands& of) {
+  return of.parameter == of.new_parameter && of.low == of.new_low && of.first_moment == of.new_first_moment &&
+         of.second_moment == of.new_second_moment;
+}
+
+template <class Operands>
+void require_in_place(const Operands& operands) {
+  if (!in_place(operands)) {
+    throw InvalidInput("a speculated update is made in place: give it outputs that are its inputs");
+  }
+}
+
+// Where a tile's piece of the record is; all tiles before it are whole.
+template <class Byte>
+Byte* at_element(std::int64_t begin, Byte* record) {
+  return record + begin / undo_tile * undo_tile_bytes(undo_tile);
+}
+
+// Calls body(begin, count) for each tile, on any thread.
+template <class Body>
+void for_each_tile(std::int64_t count, const Body& body) {
+  parallel_for(count, tiles_of_a_chunk * undo_tile, [&](std::int64_t begin, std::int64_t end) {
+    for (; begin < end; begin += undo_tile) body(begin, std::min(undo_tile, end - begin));
+  });
+}
+
+template <class Operands>
+bool speculate_tile(const UndoableConstants& constants, std::int64_t count, const Operands& operands,
+                    std::byte* tile) {
+  TileResidues residues;
+  const bool finite = update_undoably(constants, count, operands, residues);
+  if (finite && write_residues(count, residues, tile)) return true;
+  take_back(constants, count, operands, residues);
+  write_untouched(tile);
+  return false;
+}
+
+}  // namespace
+
+std::int64_t undo_record_bytes(std::int64_t count) {
+  const std::int64_t rest = count % undo_tile;
+  return count / undo_tile * undo_tile_bytes(undo_tile) + (rest == 0 ? 0 : undo_tile_bytes(rest));
+}
+
+template <class Operands>
+std::int64_t adamw_speculate(const AdamWSettings& settings, double scale, std::int64_t count,
+                             const Operands& operands, std::byte* record) {
+  require_in_place(operands);
+  if constexpr (undoable<Operands>) {
+    const UndoableConstants constants(settings, scale);
+    std::atomic<std::int64_t> updated = 0;
+    for_each_tile(count, [&](std::int64_t begin, std::int64_t size) {
+      std::byte* tile = at_element(begin, record);
+      if (speculate_tile(constants, size, from_element(begin, operands), tile)) updated += size;
+    });
+    return updated;
+  } else {
+    adamw_not_speculated(count, record);
+    return 0;
+  }
+}
+
+void adamw_not_speculated(std::int64_t count, std::byte* record) {
+  for (std::int64_t begin = 0; begin < count; begin += undo_tile) {
+    write_untouched(at_element(begin, record));
+  }
+}
+
+template <class Operands>
+void adamw_finish(const AdamWSettings& settings, double scale, double true_scale, std::int64_t count,
+                  const Operands& operands, const std::byte* record) {
+  require_in_place(operands);
+  if constexpr (undoable<Operands>) {
+    const UndoableConstants wrong(settings, scale);
+    const AdamWConstants<float> right(settings, true_scale);
+    for_each_tile(count, [&](std::int64_t begin, std::int64_t size) {
+      const std::byte* tile = at_element(begin, record);
+      const Operands of = from_element(begin, operands);
+      if (!was_updated(tile)) return update_elements(right, size, of);
+      if (true_scale == scale) return;
+      TileResidues residues;
+      read_residues(size, tile, residues);
+      update_again(wrong, right, size, of, residues);
+    });
+  } else {
+    adamw(settings, true_scale, count, operands);
+  }
+}
+
+template <class Operands>
+void adamw_undo(const AdamWSettings& settings, double scale, std::int64_t count, const Operands& operands,
+                const std::byte* record) {
+  require_in_place(operands);
+  if constexpr (undoable<Operands>) {
+    const UndoableConstants constants(settings, scale);
+    for_each_tile(count, [&](std::int64_t begin, std::int64_t size) {
+      const std::byte* tile = at_element(begin, record);
+      if (!was_updated(tile)) return;
+      TileResidues residues;
+      read_residues(size, tile, residues);
+      take_back(constants, size, from_element(begin, operands), residues);
+    });
+  }
+}
+
+std::int64_t speculated_elements(std::int64_t count, const std::byte* record) {
+  std::int64_t updated = 0;
+  for (std::int64_t begin = 0; begin < count; begin += undo_tile) {
+    if (was_updated(at_element(begin, record))) updated += std::min(undo_tile, count - begin);
+  }
+  return updated;
+}
+
+#define STOWAGE_SPECULATIVE_ADAMW(Operands)                                                          \
+  template std::int64_t adamw_speculate(const AdamWSettings&, double, std::int64_t, const Operands&, \
+                                        std::byte*);                                                 \
+  template void adamw_finish(const AdamWSettings&, double, double, std::int64_t, const Operands&,    \
+                             const std::byte*);                                                      \
+  template void adamw_undo(const AdamWSettings&, double, std::int64_t, const Operands&, const std::byte*)
+STOWAGE_SPECULATIVE_ADAMW(AdamWOperands<float>);
+STOWAGE_SPECULATIVE_ADAMW(AdamWOperands<double>);
+STOWAGE_SPECULATIVE_ADAMW(SplitAdamWOperands);
+#undef STOWAGE_SPECULATIVE_ADAMW
+
+}  // namespace stowage::cpu

@@ -1,0 +1,55 @@
+// AdamW before the norm of all gradients is known.
+//
+// The gradients' scale is 1 in nearly every step, and the last gradient decides. So an update is made as soon
+// as its own gradient is there, as if the scale were known, with a record that takes it back (undo_record.h).
+// Once the norm is known, either nothing is left to do, or the update is made again with the true scale, or
+// it is taken back:
+//
+//     adamw_speculate ──► record ──┬──► adamw_finish: as if adamw had run with the true scale
+//     adamw_not_speculated ────────┘└─► adamw_undo: as if nothing had run
+//
+// All of it gives the bits of `adamw`, on every instruction set; a record written by one is read by any
+// other.
+//
+// REQUIRES of all calls: operands are updated in place (new_parameter == parameter, and so on; else
+// InvalidInput), and gradients, settings, scale and count are the same from one call to the next. f64 is
+// never speculated: its records say that nothing was updated.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cpu/optimizer.h"
+
+namespace stowage::cpu {
+
+// Room for the record of `count` elements: 2 bytes for each, 64 for each 2,048 of them, and less than 64
+// more.
+std::int64_t undo_record_bytes(std::int64_t count);
+
+// Updates with this scale and leaves in `record` what takes it back. A tile of 2,048 elements that has a
+// gradient which is not finite, or whose residues exceed their room, is left untouched, and the record says
+// so. Returns the elements updated.
+template <class Operands>
+std::int64_t adamw_speculate(const AdamWSettings& settings, double scale, std::int64_t count,
+                             const Operands& operands, std::byte* record);
+
+// The record of an update that was not speculated: adamw_finish then updates every element.
+void adamw_not_speculated(std::int64_t count, std::byte* record);
+
+// Ends the update: every byte is as if adamw had run with true_scale alone. With true_scale == scale only
+// tiles left untouched are updated. Otherwise the others are taken back and updated again in the same pass
+// over memory.
+template <class Operands>
+void adamw_finish(const AdamWSettings& settings, double scale, double true_scale, std::int64_t count,
+                  const Operands& operands, const std::byte* record);
+
+// Takes back what adamw_speculate did: every byte is as it was before.
+template <class Operands>
+void adamw_undo(const AdamWSettings& settings, double scale, std::int64_t count, const Operands& operands,
+                const std::byte* record);
+
+// Elements that the update of this record has changed.
+std::int64_t speculated_elements(std::int64_t count, const std::byte* record);
+
+}  // namespace stowage::cpu

@@ -1,0 +1,54 @@
+// What takes back a tile of AdamW's update.
+//
+// The values before an update can be computed from those behind it and the gradient, but for a few units in
+// the last place: m = (m' - (1 - beta1) g) / beta1, and so on. A record keeps these units. The difference
+// between the old value and the computed one, as integers in the order of floats, takes 4 bits if it lies
+// within [-7, 7]. Otherwise the 4 bits hold an escape code and the old value stands in a list of exceptions.
+// So every bit of the old values comes back, whatever they were, as long as the computation gives the same
+// bits each time.
+//
+// A record is a row of tiles of fixed room:
+//
+//     header | m: 4 bits each | v | weight | exceptions of m | of v | of the weight | unused
+//
+// In a plane of 4 bits, byte k holds element k (low half) and element k + ceil(n / 2) of the tile's n
+// elements. Exceptions stand in the order of the elements. Nothing in it depends on the width of a vector
+// register.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace stowage::cpu {
+
+// Elements. In f32 a tile's operands are 32 KiB: they are in the first-level cache, or just behind it, if a
+// tile must be taken back at once.
+inline constexpr std::int64_t undo_tile = 2048;
+
+// The values that a record restores, in the order of its planes.
+enum class Restored { first_moment, second_moment, parameter };
+inline constexpr int restored_values = 3;
+
+// Differences as they are stored: -7 … 7 as 0 … 14.
+inline constexpr std::uint32_t code_of_zero = 7;
+inline constexpr std::uint32_t escape_code = 15;
+
+// A tile's residues while it is computed on. Room for a whole vector behind the last element.
+struct TileResidues {
+  static constexpr std::int64_t most_lanes = 16;
+  alignas(64) std::uint8_t codes[restored_values][undo_tile + most_lanes];
+  alignas(64) std::uint32_t exceptions[restored_values][undo_tile + most_lanes];
+  std::int64_t exception_count[restored_values];
+};
+
+// A tile of `count` <= undo_tile elements in a record. The bytes need no alignment.
+std::int64_t undo_tile_bytes(std::int64_t count);
+// The tile was not updated.
+void write_untouched(std::byte* tile);
+// False if the residues exceed the room; the tile then says that it was not updated.
+bool write_residues(std::int64_t count, const TileResidues& residues, std::byte* tile);
+// Whether it was updated, so that `read_residues` gives what takes it back.
+bool was_updated(const std::byte* tile);
+void read_residues(std::int64_t count, const std::byte* tile, TileResidues& residues);
+
+}  // namespace stowage::cpu

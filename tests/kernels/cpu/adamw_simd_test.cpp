@@ -1,0 +1,81 @@
+#include "kernels/cpu/adamw_simd.h"
+
+#include "include/stowage/error.h"
+#include "src/base/parallel_for.h"
+#include "tests/kernels/cpu/adamw_states.h"
+
+namespace stowage::cpu {
+namespace {
+
+using namespace stowage::cpu::test;
+
+constexpr AdamWSettings usual{0.9, 0.95, 1e-8, 0.1, 1e-2, 4};
+// Constants that divide by zero, overflow or vanish.
+const std::vector<AdamWSettings> unusual = {
+    {0.9, 0.999, 0, 0, 1e-3, 0}, {0, 0, 1e-8, 0.1, 1e-3, 3},
+    {1, 1, 1e-8, 0.1, 1e-3, 3},  {0.5, 0.5, 1e-8, 10, 0.1, 1'000'000},
+    {0.9, 0.95, 1e30, 1, 1, 2},  {1 - 1e-9, 1 - 1e-9, 1e-8, 0.1, 1e-3, 0}};
+
+template <class State>
+class AdamWInVectors : public testing::Test {};
+using States = testing::Types<F32State, SplitState>;
+TYPED_TEST_SUITE(AdamWInVectors, States);
+
+template <class State>
+void expect_reference_bits(const AdamWSettings& settings, double scale, State state) {
+  State reference = state;
+  reference.update_plainly(AdamWConstants<float>(settings, scale));
+  adamw(settings, scale, state.count(), state.operands());
+  ASSERT_EQ(with_one_nan(state.bits()), with_one_nan(reference.bits()));
+}
+
+TYPED_TEST(AdamWInVectors, HasTheBitsOfOneElementAfterAnother) {
+  with_each_instruction_set([] {
+    expect_reference_bits(usual, 0.3, usual_state<TypeParam>(100'003, 1));
+    expect_reference_bits(usual, 1, nasty_state<TypeParam>(100'003, 2));
+    for (const AdamWSettings& settings : unusual)
+      expect_reference_bits(settings, 1, nasty_state<TypeParam>(20'011, 3));
+  });
+}
+
+TYPED_TEST(AdamWInVectors, HasThemForAnyCountAndAlignment) {
+  with_each_instruction_set([] {
+    for (std::int64_t count = 0; count < 70; ++count) {
+      for (std::size_t offset = 0; offset < 4; ++offset) {
+        TypeParam state = usual_state<TypeParam>(count + static_cast<std::int64_t>(offset), 5);
+        state.offset = offset;
+        expect_reference_bits(usual, 1, state);
+      }
+    }
+  });
+}
+
+TYPED_TEST(AdamWInVectors, HasThemForAnyThreadCount) {
+  with_each_instruction_set([] {
+    for (int threads = 1; threads <= 4; ++threads) {
+      set_parallel_threads(threads);
+      expect_reference_bits(usual, 1, usual_state<TypeParam>(100'003, 7));
+    }
+    set_parallel_threads(0);
+  });
+}
+
+TEST(InstructionSets, AreUsedOneByOne) {
+  const std::vector<std::string> names = instruction_sets();
+  ASSERT_FALSE(names.empty());
+  with_each_instruction_set([] {});
+  EXPECT_EQ(instruction_set_in_use(), names.front());
+  for (const std::string& name : names) {
+    use_instruction_set(name);
+    EXPECT_EQ(instruction_set_in_use(), name);
+  }
+  use_instruction_set("");
+  EXPECT_EQ(instruction_set_in_use(), names.front());
+  EXPECT_THROW(use_instruction_set("Z80"), InvalidInput);
+#if defined(__x86_64__)
+  EXPECT_TRUE(names.back() == "SCALAR" || names.back() == "EMU128") << names.back();
+#endif
+}
+
+}  // namespace
+}  // namespace stowage::cpu
