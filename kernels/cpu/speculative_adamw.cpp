@@ -61,11 +61,6 @@ bool speculate_tile(const UndoableConstants& constants, std::int64_t count, cons
 
 }  // namespace
 
-std::int64_t undo_record_bytes(std::int64_t count) {
-  const std::int64_t rest = count % undo_tile;
-  return count / undo_tile * undo_tile_bytes(undo_tile) + (rest == 0 ? 0 : undo_tile_bytes(rest));
-}
-
 template <class Operands>
 std::int64_t adamw_speculate(const AdamWSettings& settings, double scale, std::int64_t count,
                              const Operands& operands, std::byte* record) {

@@ -11,7 +11,7 @@
 // All of it gives the bits of `adamw`, on every instruction set; a record written by one is read by any
 // other.
 //
-// REQUIRES of all calls: operands are updated in place (new_parameter == parameter, and so on; else
+// REQUIRES of all calls: the record has undo_record_bytes (launch_table.h), operands are updated in place (new_parameter == parameter, and so on; else
 // InvalidInput), and gradients, settings, scale and count are the same from one call to the next. f64 is
 // never speculated: its records say that nothing was updated.
 #pragma once
@@ -22,10 +22,6 @@
 #include "kernels/cpu/optimizer.h"
 
 namespace stowage::cpu {
-
-// Room for the record of `count` elements: 2 bytes for each, 64 for each 2,048 of them, and less than 64
-// more.
-std::int64_t undo_record_bytes(std::int64_t count);
 
 // Updates with this scale and leaves in `record` what takes it back. A tile of 2,048 elements that has a
 // gradient which is not finite, or whose residues exceed their room, is left untouched, and the record says

@@ -39,7 +39,9 @@ To* as(From* bytes) {
 
 }  // namespace
 
-std::int64_t undo_tile_bytes(std::int64_t count) { return line + room(count); }
+std::int64_t undo_tile_bytes(std::int64_t count) {
+  return static_cast<std::int64_t>(undo_record_bytes(count));
+}
 
 bool was_updated(const std::byte* tile) {
   Header header;

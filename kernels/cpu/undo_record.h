@@ -19,11 +19,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "stowage/launch_table.h"
+
 namespace stowage::cpu {
 
 // Elements. In f32 a tile's operands are 32 KiB: they are in the first-level cache, or just behind it, if a
 // tile must be taken back at once.
-inline constexpr std::int64_t undo_tile = 2048;
+using stowage::undo_tile;
 
 // The values that a record restores, in the order of its planes.
 enum class Restored { first_moment, second_moment, parameter };

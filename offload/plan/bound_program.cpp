@@ -180,9 +180,12 @@ class ProgramBuilder : private BoundMoments {
     if (early) held.back[share_host] += parameter.early_update;
     if (!early && parameter.in_front) held.front[share_host] += parameter.host_update;
     add_out(parameter.gradient_bytes, held.back);
-    cuts_.add_host_update(id, early ? 0 : parameter.host_update,
-                          static_cast<double>(parameter.gradient_bytes) / machine().d2h.bytes_per_second,
-                          held);
+    cuts_.add_offload(
+        id, static_cast<double>(parameter.gradient_bytes) / machine().d2h.bytes_per_second, held);
+    if (early)
+      cuts_.add_early_update(id, parameter.early_update, held);
+    else
+      cuts_.add_update(id, parameter.host_update, held);
     ShareCost streamed = held;
     if (parameter.in_back) add_in(parameter.bytes, streamed.back);
     // In one load it is there from its first use to its last.

@@ -191,18 +191,17 @@ void DecisionClasses::add_sharing(OpId first, ShareCost& cost) const {
   }
 }
 
-// Of an update before the gate, which goes on behind its gradient's way out: whichever of the two takes longer.
 void DecisionClasses::add_cut_updates(BucketId id, bool speculates, ShareCost& cost) const {
   const Bucket& bucket = problem_.layout.buckets[id];
   for (const BucketTensor& of : bucket.tensors) {
     if (problem_.graph->is_slice(of.tensor)) continue;
     const auto bytes = static_cast<double>(problem_.graph->tensor(of.tensor).bytes());
     const double share = bytes / static_cast<double>(bucket.bytes);
-    const double offload = bytes / problem_.machine->d2h.bytes_per_second;
+    cuts_.add_offload(of.tensor, bytes / problem_.machine->d2h.bytes_per_second, cost);
     if (speculates)
-      cuts_.add_host_update(of.tensor, 0, std::max(offload, early_update_[id] * share), cost);
+      cuts_.add_early_update(of.tensor, early_update_[id] * share, cost);
     else
-      cuts_.add_host_update(of.tensor, host_update_[id] * share, offload, cost);
+      cuts_.add_update(of.tensor, host_update_[id] * share, cost);
   }
 }
 

@@ -312,7 +312,8 @@ class ShareTable::Decomposition {
       for (std::size_t row = 0; row < share_rows; ++row) {
         const bool is_lane = row < share_lanes;
         counted[is_lane ? row : share_host] -= level * worth_[row] * of.entries[row];
-        counted[is_lane ? row : share_d2h] -= level * worth_[share_rows + row] * of.entries[share_rows + row];
+        const std::size_t lane = is_lane ? row : row < share_lanes + share_cuts ? share_d2h : share_host;
+        counted.at(lane) -= level * worth_[share_rows + row] * of.entries[share_rows + row];
       }
     }
     if (question_.given) answer.shares[question_.given->decision] = question_.given->shares;

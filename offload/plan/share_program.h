@@ -26,10 +26,11 @@ namespace stowage {
 inline constexpr std::size_t share_compute = index_of(LaneRole::compute), share_h2d = index_of(LaneRole::h2d),
                              share_d2h = index_of(LaneRole::d2h), share_host = index_of(LaneRole::host),
                              share_lanes = lane_roles;
-// The most cuts of a phase. At a cut its length is counted in two pieces, one behind the other (step_cuts.h).
-inline constexpr std::size_t share_cuts = 5;
-inline constexpr std::size_t share_rows = share_lanes + share_cuts;
-// By lane, then by cut.
+// The most cuts of a phase, at which its length is counted in two pieces, one behind the other (step_cuts.h);
+// and the most of the back with the host's updates as the second piece.
+inline constexpr std::size_t share_cuts = 5, update_cuts = 3;
+inline constexpr std::size_t share_rows = share_lanes + share_cuts + update_cuts;
+// By lane, then by cut; of the front, the last update_cuts are 0.
 using ShareTimes = std::array<double, share_rows>;
 inline constexpr std::size_t most_memory_rows = 20;
 using ShareMemory = std::array<double, most_memory_rows>;
@@ -65,7 +66,7 @@ struct ShareAnswer {
   double bound = 0;   // no mixture that fits has a smaller value
   double value = 0;   // of the mixture, with a penalty if it does not fit
   bool fits = false;  // the mixture keeps to the room
-  // The lane whose work makes up most of the value. Cuts of the front count as host, of the back as d2h.
+  // The lane whose work makes up most of the value. Cuts count as the lane of their updates or offloads.
   LaneRole binding = LaneRole::compute;
   std::vector<double> memory;               // of the mixture, by row
   std::vector<std::vector<double>> shares;  // by decision and option

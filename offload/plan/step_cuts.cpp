@@ -10,14 +10,14 @@ namespace {
 
 // By op: what stands at it.
 struct Work {
-  std::vector<double> forward, backward, updates, offloads;
+  std::vector<double> forward, backward, updates, early_updates, offloads;
 };
 
 Work work_of(const Problem& problem, const StepCuts& cuts) {
   const Graph& graph = *problem.graph;
   const std::size_t ops = graph.ops.size();
   Work work{std::vector<double>(ops, 0), std::vector<double>(ops, 0), std::vector<double>(ops, 0),
-            std::vector<double>(ops, 0)};
+            std::vector<double>(ops, 0), std::vector<double>(ops, 0)};
   for (OpId op = 0; op < ops; ++op) {
     const Op& of = graph.op(op);
     if (of.phase == Phase::forward) work.forward[op] = op_seconds(of, *problem.machine);
@@ -27,9 +27,11 @@ Work work_of(const Problem& problem, const StepCuts& cuts) {
       const TensorId whole = graph.whole_of(id);
       if (graph.kind_of(id) != TensorKind::parameter || cuts.first_read[whole] == no_id) continue;
       work.updates[cuts.first_read[whole]] += host_seconds(of, *problem.machine);
-      if (cuts.gradient_op[whole] != no_id)
-        work.offloads[cuts.gradient_op[whole]] +=
-            static_cast<double>(graph.tensor(id).bytes()) / problem.machine->d2h.bytes_per_second;
+      if (cuts.gradient_op[whole] == no_id) continue;
+      work.offloads[cuts.gradient_op[whole]] +=
+          static_cast<double>(graph.tensor(id).bytes()) / problem.machine->d2h.bytes_per_second;
+      if (undo_bytes(graph, of) > 0)
+        work.early_updates[cuts.gradient_op[whole]] += undoable_seconds(graph, of, *problem.machine);
     }
   }
   return work;
@@ -72,6 +74,8 @@ void StepCuts::add_op(OpId op, bool in_front, double seconds, ShareCost& fixed) 
     if (in_front && op > front[c]) fixed.front[share_lanes + c] += seconds;
   for (std::size_t c = 0; c < back.size(); ++c)
     if (!in_front && op < back[c]) fixed.back[share_lanes + c] += seconds;
+  for (std::size_t c = 0; c < updates.size(); ++c)
+    if (!in_front && op < updates[c]) fixed.back[share_lanes + share_cuts + c] += seconds;
 }
 
 void StepCuts::cut_front(const Problem& problem, const std::vector<double>& host) {
@@ -87,11 +91,20 @@ void StepCuts::add_before(OpId op, double seconds, ShareCost& cost) const {
     if (op <= front[c]) cost.front[share_lanes + c] += seconds;
 }
 
-void StepCuts::add_host_update(TensorId parameter, double update, double offload, ShareCost& cost) const {
-  add_before(first_read[parameter], update, cost);
+void StepCuts::add_update(TensorId parameter, double seconds, ShareCost& cost) const {
+  add_before(first_read[parameter], seconds, cost);
+}
+
+void StepCuts::add_early_update(TensorId parameter, double seconds, ShareCost& cost) const {
+  for (std::size_t c = 0; c < updates.size(); ++c)
+    if (gradient_op[parameter] != no_id && gradient_op[parameter] >= updates[c])
+      cost.back[share_lanes + share_cuts + c] += seconds;
+}
+
+void StepCuts::add_offload(TensorId parameter, double seconds, ShareCost& cost) const {
   for (std::size_t c = 0; c < back.size(); ++c)
     if (gradient_op[parameter] != no_id && gradient_op[parameter] >= back[c])
-      cost.back[share_lanes + c] += offload;
+      cost.back[share_lanes + c] += seconds;
 }
 
 StepCuts find_cuts(const Problem& problem, std::size_t count) {
@@ -115,13 +128,19 @@ StepCuts find_cuts(const Problem& problem, std::size_t count) {
   if (count == 0 || problem.analysis.order != MicroBatchOrder::layer_major) return cuts;
   const Work work = work_of(problem, cuts);
   const std::vector<double> forward = sums(work.forward), backward = sums(work.backward),
-                            updates = sums(work.updates), offloads = sums(work.offloads);
+                            updates = sums(work.updates), offloads = sums(work.offloads),
+                            early_updates = sums(work.early_updates);
   cuts.front = longest(graph.ops.size(), count, [&](OpId op, double share) {
     return share * updates[op] + forward.back() - forward[op];
   });
-  cuts.back = longest(graph.ops.size(), count, [&](OpId op, double share) {
-    return backward[op] - work.backward[op] + share * (offloads.back() - offloads[op] + work.offloads[op]);
-  });
+  const auto in_back = [&](const std::vector<double>& made_at, const std::vector<double>& sum, std::size_t most) {
+    return longest(graph.ops.size(), most, [&](OpId op, double share) {
+      return backward[op] - work.backward[op] + share * (sum.back() - sum[op] + made_at[op]);
+    });
+  };
+  cuts.back = in_back(work.offloads, offloads, count);
+  if (early_updates.back() > 0)
+    cuts.updates = in_back(work.early_updates, early_updates, std::min(count, update_cuts));
   return cuts;
 }
 

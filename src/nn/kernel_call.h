@@ -63,6 +63,11 @@ class KernelCall {
     if (arguments_.writes[index].tensor->bytes() < bytes) fail("has too small a workspace");
     return static_cast<T*>(arguments_.writes[index].data);
   }
+  // Of an update of so many elements.
+  std::byte* undo_record(std::int64_t elements) const {
+    if (arguments_.record.size() < undo_record_bytes(elements)) fail("has too small an undo record");
+    return arguments_.record.data();
+  }
   // The native stream of the lane; null on the CPU.
   void* stream() const { return arguments_.stream; }
 
