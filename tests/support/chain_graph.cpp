@@ -85,6 +85,7 @@ class ChainMaker {
       TensorId v = like_parameter("v" + k, TensorKind::optimizer_state);
       op("adamw" + k, Phase::update, {w_[i], gradient_[i], m, v, graph_.clip}, {w_[i], m, v});
       graph_.ops.back().cost.bytes = static_cast<double>(7 * 4 * options_.parameter_elements);
+      graph_.ops.back().kernel = options_.undoable ? "adamw" : "sgd";
     }
   }
 

@@ -13,6 +13,7 @@ struct ChainOptions {
   std::int64_t activation_elements = 1024;
   std::int64_t parameter_elements = 4096;
   double op_flops = 1e6;
+  bool undoable = true;  // updates can begin before the gate
 };
 Graph chain_graph(const ChainOptions& options = {});
 

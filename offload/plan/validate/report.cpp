@@ -9,8 +9,8 @@
 namespace stowage::validation {
 namespace {
 
-constexpr std::array<std::string_view, 6> kind_words{"launch of",  "recompute of", "prefetch of",
-                                                     "offload of", "gate of",      "commit of"};
+constexpr std::array<std::string_view, 7> kind_words{
+    "launch of", "recompute of", "prefetch of", "offload of", "gate of", "commit of", "speculation of"};
 
 }  // namespace
 

@@ -52,7 +52,9 @@ Verdict judge(std::uint64_t seed, int rung, bool explain) {
   verdict.budget = budget_of(rung, verdict.minimum, verdict.need);
 
   PlanOptions options;
-  options.settings.remakes = false;  // no move of the oracle's
+  // No moves of the oracle's.
+  options.settings.remakes = false;
+  options.settings.speculates = false;
   options.settings.joined_units.clear();
   const auto planned = make_plan(instance.graph, instance.machine, {verdict.budget, unlimited}, options);
   const Plan* plan = std::get_if<Plan>(&planned);

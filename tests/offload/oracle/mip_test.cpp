@@ -53,7 +53,9 @@ TEST(Mip, IsNeverAboveThePlannerOnLongerChains) {
         const Bytes budget = between(least, need, part);
         const MipBound bound = mip_bound(instance.graph, instance.machine, budget, 3);
         PlanOptions options;
-        options.settings.remakes = false;  // not in the relaxation
+        // Not in the relaxation.
+        options.settings.remakes = false;
+        options.settings.speculates = false;
         options.settings.joined_units.clear();
         const auto planned = make_plan(instance.graph, instance.machine, {budget, unlimited}, options);
         ASSERT_TRUE(std::holds_alternative<Plan>(planned));

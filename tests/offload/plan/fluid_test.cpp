@@ -146,12 +146,14 @@ TEST(Fluid, NothingComesOfWaitsInACircleOrOfRatesThatAreNone) {
 
 std::vector<WorkTime> work_of(const Graph& graph, const Plan& plan, const Machine& machine) {
   std::vector<WorkTime> work;
-  for (const Instruction& instruction : plan.instructions) {
+  for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
+    const Instruction& instruction = plan.instructions[id];
     const bool host = instruction.lane == LaneRole::host;
     const Link& link = instruction.lane == LaneRole::h2d ? machine.h2d : machine.d2h;
     if (instruction.op != no_id) {
       const Op& op = graph.op(instruction.op);
-      work.push_back({0, host ? host_seconds(op, machine) : op_seconds(op, machine)});
+      const double host_bytes = host ? test::host_bytes(graph, plan, id) : 0;
+      work.push_back({0, host ? host_bytes / machine.host_bytes_per_second : op_seconds(op, machine)});
     } else {
       const Bytes bytes = plan.buckets[plan.lifetimes[instruction.lifetime].bucket].bytes;
       work.push_back({link.latency_seconds, link.seconds(bytes)});
@@ -211,8 +213,9 @@ TEST(Fluid, TheSlowSimulationSaysTheSame) {
 // Bytes in, out and of host steps in a step, and what no schedule of them can be faster than.
 double least_seconds(const Case& c) {
   double in = 0, out = 0, host = 0;
-  for (const Instruction& instruction : c.plan.instructions) {
-    if (instruction.lane == LaneRole::host) host += c.graph.op(instruction.op).cost.bytes;
+  for (InstructionId id = 0; id < c.plan.instructions.size(); ++id) {
+    const Instruction& instruction = c.plan.instructions[id];
+    if (instruction.lane == LaneRole::host) host += test::host_bytes(c.graph, c.plan, id);
     if (instruction.lifetime == no_id) continue;
     const Bytes bytes = c.plan.buckets[c.plan.lifetimes[instruction.lifetime].bucket].bytes;
     (instruction.lane == LaneRole::h2d ? in : out) += static_cast<double>(bytes);

@@ -51,6 +51,7 @@ Plan full_plan() {
   plan.bucket_bytes = 7;
   plan.predicted_step_seconds = 0.1 + 0.2;
   plan.predicted_stall_seconds = 5e-324;
+  plan.half_clipped_seconds = plan.clipped_seconds = plan.predicted_step_seconds;
   plan.lower_bound_seconds = 1.0 / 3;
   plan.bound_by = "h2d";
   return plan;
@@ -77,7 +78,11 @@ TEST(PlanJson, ReadsBackEqual) {
 }
 
 TEST(PlanJson, OlderVersionsAreRead) {
-  nlohmann::json json = testing::in_version_2(full_plan());
+  nlohmann::json json = testing::in_version_3(full_plan());
+  EXPECT_EQ(plan_from_json(json.dump()), full_plan());
+  json["instructions"][5]["kind"] = "speculate";
+  EXPECT_THAT(message_of(json.dump()), HasSubstr("plan.instructions[5].kind has an unknown name"));
+  json = testing::in_version_2(full_plan());
   EXPECT_EQ(plan_from_json(json.dump()), full_plan());
   json["version"] = 1;
   EXPECT_EQ(plan_from_json(json.dump()), full_plan());
@@ -95,6 +100,18 @@ TEST(PlanJson, OlderVersionsAreRead) {
   json = nlohmann::json::parse(to_json(full_plan()));
   json["version"] = 2;
   EXPECT_THAT(message_of(json.dump()), HasSubstr("plan.buckets[0] has unknown keys"));
+}
+
+TEST(PlanJson, SpeculatedUpdatesHaveRecordsWithinTheirBytes) {
+  Plan plan = full_plan();
+  plan.undo_bytes = 4096;
+  plan.half_clipped_seconds = 0.5;
+  plan.clipped_seconds = 0.7;
+  plan.instructions.push_back(
+      {InstructionKind::speculate, LaneRole::host, 9, no_id, {}, {{3, 0}}, {1024, 2048}});
+  EXPECT_EQ(plan_from_json(to_json(plan)), plan);
+  plan.instructions.back().part = {1024, 4097};
+  EXPECT_THAT(message_of(to_json(plan)), HasSubstr("part[1] is above 4096"));
 }
 
 TEST(PlanJson, PlacesAreOneInEachMemoryWithoutAnArena) {
@@ -143,15 +160,16 @@ TEST(PlanJson, NamesAreThoseOfTheHeader) {
   EXPECT_EQ(to_string(InstructionKind::offload), "offload");
   EXPECT_EQ(to_string(InstructionKind::gate), "gate");
   EXPECT_EQ(to_string(InstructionKind::commit), "commit");
+  EXPECT_EQ(to_string(InstructionKind::speculate), "speculate");
 }
 
 TEST(PlanJson, SaysWhereTheTextIsWrong) {
   const std::string good = to_json(full_plan());
   EXPECT_THAT(message_of(""), HasSubstr("does not parse"));
   EXPECT_THAT(message_of("[]"), HasSubstr("plan"));
-  EXPECT_THAT(message_of("{}"), HasSubstr("unknown keys"));
+  EXPECT_THAT(message_of("{}"), HasSubstr("plan lacks \"format\""));
   EXPECT_THAT(message_of(with(good, "stowage.plan", "stowage.plum")), HasSubstr("format"));
-  EXPECT_THAT(message_of(with(good, "\"version\": 3", "\"version\": 4")), HasSubstr("version"));
+  EXPECT_THAT(message_of(with(good, "\"version\": 4", "\"version\": 5")), HasSubstr("version"));
   EXPECT_THAT(message_of(with(good, "\"alignment\"", "\"alignmint\"")), HasSubstr("alignment"));
   EXPECT_THAT(message_of(with(good, "\"alignment\": 512", "\"alignment\": -512")),
               HasSubstr("plan.alignment"));

@@ -1,5 +1,6 @@
 #include "offload/plan/step_cuts.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,9 +31,12 @@ struct Setting {
 };
 
 // The host's updates take as long as all of forward, and one of the middle as long as all others.
-Graph with_large_middle() {
-  Graph graph =
-      chain_graph({.units = 8, .activation_elements = 64, .parameter_elements = 1 << 14, .op_flops = 1e8});
+Graph with_large_middle(bool undoable = false) {
+  Graph graph = chain_graph({.units = 8,
+                             .activation_elements = 64,
+                             .parameter_elements = 1 << 14,
+                             .op_flops = 1e8,
+                             .undoable = undoable});
   for (Op& op : graph.ops)
     if (op.phase == Phase::update && op.writes.front() == find_tensor(graph, "W4")) op.cost.bytes *= 100;
   return graph;
@@ -56,11 +60,33 @@ TEST(StepCuts, WhatStandsOnEachSideIsCounted) {
   EXPECT_EQ(cost.front[share_lanes], 0);
   cuts.add_op(find_op(setting.graph, "b4"), true, 1, cost);
   EXPECT_EQ(cost.front[share_lanes], 1);
-  cuts.add_host_update(find_tensor(setting.graph, "W5"), 10, 0, cost);
+  cuts.add_update(find_tensor(setting.graph, "W5"), 10, cost);
   EXPECT_EQ(cost.front[share_lanes], 1);
-  cuts.add_host_update(find_tensor(setting.graph, "W4"), 10, 0, cost);
-  cuts.add_host_update(find_tensor(setting.graph, "W0"), 10, 0, cost);
+  cuts.add_update(find_tensor(setting.graph, "W4"), 10, cost);
+  cuts.add_update(find_tensor(setting.graph, "W0"), 10, cost);
   EXPECT_EQ(cost.front[share_lanes], 21);
+}
+
+// An update before the gate stands behind the op that makes its gradient.
+TEST(StepCuts, TheBackIsCutBeforeTheUpdatesThatBeginInIt) {
+  const Setting setting(with_large_middle(true));
+  StepCuts cuts = find_cuts(setting.problem, share_cuts);
+  EXPECT_THAT(cuts.updates, ::testing::Contains(find_op(setting.graph, "a.weight4")));
+  EXPECT_LE(cuts.updates.size(), update_cuts);
+  EXPECT_THAT(find_cuts(Setting(with_large_middle()).problem, share_cuts).updates, ::testing::IsEmpty());
+  cuts.updates = {find_op(setting.graph, "a.weight4")};
+  constexpr std::size_t row = share_lanes + share_cuts;
+  ShareCost cost;
+  cuts.add_op(find_op(setting.graph, "a.weight4"), false, 1, cost);
+  EXPECT_EQ(cost.back[row], 0);
+  cuts.add_op(find_op(setting.graph, "a.weight5"), false, 1, cost);
+  EXPECT_EQ(cost.back[row], 1);
+  cuts.add_early_update(find_tensor(setting.graph, "W5"), 10, cost);
+  EXPECT_EQ(cost.back[row], 1);
+  cuts.add_early_update(find_tensor(setting.graph, "W4"), 10, cost);
+  cuts.add_early_update(find_tensor(setting.graph, "W0"), 10, cost);
+  EXPECT_EQ(cost.back[row], 21);
+  EXPECT_EQ(cost.front, ShareCost{}.front);
 }
 
 // In little memory W4 is updated on the host, and no op from a4 on runs before that.

@@ -266,6 +266,7 @@ void move_instruction(Plan& plan, InstructionId from, InstructionId to) {
 void settle_totals(Plan& plan) {
   plan.h2d_bytes = plan.d2h_bytes = plan.host_bytes = plan.pinned_bytes = plan.device_peak_bytes = 0;
   for (const Instruction& instruction : plan.instructions) {
+    if (instruction.kind == InstructionKind::speculate) plan.host_bytes += instruction.part.bytes();
     if (instruction.lifetime == no_id) continue;
     const Bytes bytes = plan.buckets[plan.lifetimes[instruction.lifetime].bucket].bytes;
     (instruction.kind == InstructionKind::prefetch ? plan.h2d_bytes : plan.d2h_bytes) += bytes;
