@@ -3,6 +3,7 @@
 #include "kernels/cpu/adamw_simd.h"
 
 #include <algorithm>
+#include <cmath>
 
 // Machines without AVX2 are served by SSE4 or plain code, and nothing here gains from the last AVX-512
 // extensions. Vectors of a length unknown to the compiler cannot be members of a struct.
@@ -12,6 +13,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/adamw_simd.cpp"
 #include <hwy/foreach_target.h>  // must come before highway.h
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include "include/stowage/error.h"
@@ -77,6 +79,21 @@ HWY_INLINE void restore_parameter(const SplitAdamWOperands& of, std::int64_t i, 
 HWY_INLINE void set_parameter(const SplitAdamWOperands& of, std::int64_t i, Floats value) {
   const Floats nan = floats_of(all_bits(0x7fc00000U));
   restore_parameter(of, i, hn::IfThenElse(hn::Eq(value, value), value, nan));
+}
+
+// Fetches into the cache what is at element i, for a vector at a time.
+HWY_INLINE void fetch(const AdamWOperands<float>& of, std::int64_t i) {
+  hwy::Prefetch(of.parameter + i);
+  hwy::Prefetch(of.gradient + i);
+  hwy::Prefetch(of.first_moment + i);
+  hwy::Prefetch(of.second_moment + i);
+}
+HWY_INLINE void fetch(const SplitAdamWOperands& of, std::int64_t i) {
+  hwy::Prefetch(of.parameter + i);
+  hwy::Prefetch(of.gradient + i);
+  hwy::Prefetch(of.low + i);
+  hwy::Prefetch(of.first_moment + i);
+  hwy::Prefetch(of.second_moment + i);
 }
 
 struct Element {
@@ -147,17 +164,58 @@ class Padded<SplitAdamWOperands> {
   float first_moment_[lanes] = {}, second_moment_[lanes] = {};
 };
 
+// Elements between those that are fetched into the cache and those that are computed: some hundred
+// nanoseconds of work. So memory is busy too while a tile's residues are packed, and across the ends of
+// tiles. Nothing faults behind the last element.
+constexpr std::int64_t fetched_ahead = 512;
+
+// A tile's record grows by 12 bits for each element, and some for exceptions.
+HWY_INLINE void fetch_soon(const TileResidues& residues, std::int64_t k) {
+  hwy::Prefetch(residues.soon + k * 13 / 8);
+}
+
 // Calls body(operands, i, k) for each vector: its elements are at i of `operands`, and the first of them is
 // element k.
 template <class Operands, class Body>
 HWY_INLINE void for_each_vector(std::int64_t count, const Operands& of, Body& body) {
   std::int64_t k = 0;
-  for (; k + lanes <= count; k += lanes) body(of, k, k);
+  for (; k + lanes <= count; k += lanes) {
+    fetch(of, k + fetched_ahead);
+    body(of, k, k);
+  }
   if (k == count) return;
   Padded<Operands> padded(of, k, count - k);
   body(padded.operands(), 0, k);
   padded.write(of, k, count - k);
 }
+
+// Divides by one number with the bits of a division, in 4 operations: a quotient by the reciprocal in two
+// pieces, which is off by less than one unit in the last place, and a correction by its remainder, which then
+// rounds correctly (Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor",
+// theorem 7). It holds where nothing on the way underflows or overflows.
+class Divisor {
+ public:
+  explicit Divisor(float divisor)
+      : divisor_(all(divisor)),
+        reciprocal_(all(1 / divisor)),
+        rest_(all(static_cast<float>(1 / static_cast<double>(divisor) - static_cast<double>(1 / divisor)))),
+        usable_(HWY_NATIVE_FMA != 0 && divisor >= 0x1p-30F && divisor <= 1) {}
+
+  template <bool usual>
+  HWY_INLINE Floats quotient(Floats dividend) const {
+    if constexpr (usual) {
+      const Floats near = hn::MulAdd(dividend, reciprocal_, hn::Mul(dividend, rest_));
+      return hn::MulAdd(hn::NegMulAdd(near, divisor_, dividend), reciprocal_, near);
+    } else {
+      return hn::Div(dividend, divisor_);
+    }
+  }
+  bool usable() const { return usable_; }
+
+ private:
+  Floats divisor_, reciprocal_, rest_;
+  bool usable_;
+};
 
 // An update, with those of its values that the way back needs.
 struct Step {
@@ -166,6 +224,8 @@ struct Step {
   Floats quotient;                 // of the corrected moments
 };
 
+// A step is computed in two parts, so that vectors whose moments all have usual sizes take a quicker second
+// one. It gives the same bits.
 class Update {
  public:
   explicit Update(const AdamWConstants<float>& from)
@@ -173,36 +233,55 @@ class Update {
         one_minus_beta1_(all(from.one_minus_beta1)),
         beta2_(all(from.beta2)),
         one_minus_beta2_(all(from.one_minus_beta2)),
-        correction1_(all(from.correction1)),
-        correction2_(all(from.correction2)),
+        correction1_(from.correction1),
+        correction2_(from.correction2),
         epsilon_(all(from.epsilon)),
         weight_decay_(all(from.weight_decay)),
         learning_rate_(all(from.learning_rate)),
         scale_(all(from.scale)) {}
-
-  // As adamw_update.
-  HWY_INLINE Step step(const Element& old, Floats gradient) const {
-    Step step;
-    set_parts(step, gradient);
-    Element& next = step.next;
-    next.first_moment = hn::Add(hn::Mul(beta1_, old.first_moment), step.first_part);
-    next.second_moment = hn::Add(hn::Mul(beta2_, old.second_moment), step.second_part);
-    set_quotient(step);
-    const Floats change = hn::Add(step.quotient, hn::Mul(weight_decay_, old.parameter));
-    next.parameter = hn::Sub(old.parameter, hn::Mul(learning_rate_, change));
-    return step;
+  // One whose usual steps are usual for Estimate too.
+  explicit Update(const UndoableConstants& from) : Update(from.update) {
+    constants_usual_ =
+        constants_usual_ && std::isfinite(from.inverse_beta1) && std::isfinite(from.inverse_beta2);
   }
 
-  // The same step, from its end.
-  HWY_INLINE Step step_that_led_to(const Element& next, Floats gradient) const {
+  // Together as adamw_update.
+  HWY_INLINE Step begin(const Element& old, Floats gradient) const {
+    Step step;
+    set_parts(step, gradient);
+    step.next.first_moment = hn::Add(hn::Mul(beta1_, old.first_moment), step.first_part);
+    step.next.second_moment = hn::Add(hn::Mul(beta2_, old.second_moment), step.second_part);
+    return step;
+  }
+  template <bool usual>
+  HWY_INLINE void end(Step& step, Floats old_parameter) const {
+    set_quotient<usual>(step);
+    const Floats change = hn::Add(step.quotient, hn::Mul(weight_decay_, old_parameter));
+    step.next.parameter = hn::Sub(old_parameter, hn::Mul(learning_rate_, change));
+  }
+
+  // The same step, from the values behind it.
+  HWY_INLINE Step begin_back(const Element& next, Floats gradient) const {
     Step step;
     step.next = next;
     set_parts(step, gradient);
-    set_quotient(step);
     return step;
   }
+  template <bool usual>
+  HWY_INLINE void end_back(Step& step) const {
+    set_quotient<usual>(step);
+  }
 
-  Floats learning_rate() const { return learning_rate_; }
+  // Whether all moments behind the step are normal numbers of 2^-90 to 2^90, and second ones positive. Then
+  // the gradients were finite, no division by a correction underflows, and an estimate of the old moments is
+  // no NaN.
+  HWY_INLINE bool is_usual(const Step& step) const {
+    constexpr std::uint32_t least = (127U - 90U) << 23U, span = 180U << 23U;
+    const Integers m = hn::And(bits_of(step.next.first_moment), all_bits(0x7fffffffU));
+    const Integers v = bits_of(step.next.second_moment);
+    const Integers farther = hn::Max(hn::Sub(m, all_bits(least)), hn::Sub(v, all_bits(least)));
+    return constants_usual_ && hn::AllTrue(bits_tag, hn::Lt(farther, all_bits(span)));
+  }
 
  private:
   HWY_INLINE void set_parts(Step& step, Floats gradient) const {
@@ -210,14 +289,17 @@ class Update {
     step.first_part = hn::Mul(one_minus_beta1_, g);
     step.second_part = hn::Mul(hn::Mul(one_minus_beta2_, g), g);
   }
+  template <bool usual>
   HWY_INLINE void set_quotient(Step& step) const {
-    const Floats m = hn::Div(step.next.first_moment, correction1_);
-    const Floats v = hn::Div(step.next.second_moment, correction2_);
+    const Floats m = correction1_.quotient<usual>(step.next.first_moment);
+    const Floats v = correction2_.quotient<usual>(step.next.second_moment);
     step.quotient = hn::Div(m, hn::Add(hn::Sqrt(v), epsilon_));
   }
 
-  Floats beta1_, one_minus_beta1_, beta2_, one_minus_beta2_, correction1_, correction2_;
+  Floats beta1_, one_minus_beta1_, beta2_, one_minus_beta2_;
+  Divisor correction1_, correction2_;
   Floats epsilon_, weight_decay_, learning_rate_, scale_;
+  bool constants_usual_ = correction1_.usable() && correction2_.usable();
 };
 
 // The way back: nearly the values before a step. Never NaN, whose bits differ from one instruction set to
@@ -230,11 +312,12 @@ class Estimate {
         inverse_decay_(all(from.inverse_decay)),
         learning_rate_(all(from.update.learning_rate)) {}
 
+  template <bool usual>
   HWY_INLINE Element before(const Step& step) const {
-    return {
-        number(hn::Mul(hn::Add(step.next.parameter, hn::Mul(learning_rate_, step.quotient)), inverse_decay_)),
-        number(hn::Mul(hn::Sub(step.next.first_moment, step.first_part), inverse_beta1_)),
-        number(hn::Mul(hn::Sub(step.next.second_moment, step.second_part), inverse_beta2_))};
+    const Floats m = hn::Mul(hn::Sub(step.next.first_moment, step.first_part), inverse_beta1_);
+    const Floats v = hn::Mul(hn::Sub(step.next.second_moment, step.second_part), inverse_beta2_);
+    const Floats w = hn::Add(step.next.parameter, hn::Mul(learning_rate_, step.quotient));
+    return {number(hn::Mul(w, inverse_decay_)), usual ? m : number(m), usual ? v : number(v)};
   }
 
  private:
@@ -243,18 +326,14 @@ class Estimate {
   Floats inverse_beta1_, inverse_beta2_, inverse_decay_, learning_rate_;
 };
 
-// The bits of a float as an integer in the order of floats, and back.
-HWY_INLINE Integers in_order(Integers bits) {
-  const Integers negative = hn::BitCast(bits_tag, hn::BroadcastSignBit(hn::BitCast(SignedBits(), bits)));
-  return hn::Xor(bits, hn::And(negative, all_bits(0x7fffffffU)));
-}
-
-HWY_INLINE Integers residue_code(Floats old, Floats estimate) {
-  const Integers difference = hn::Sub(in_order(bits_of(old)), in_order(bits_of(estimate)));
-  return hn::Min(hn::Add(difference, all_bits(code_of_zero)), all_bits(escape_code));
+// Codes, or more than escape_code where there is none: old values of the estimate's sign whose bits are near
+// to its bits have one. (Those across zero are far in units in the last place but for the smallest of
+// numbers.)
+HWY_INLINE Integers code_or_more(Floats old, Floats estimate) {
+  return hn::Add(hn::Sub(bits_of(old), bits_of(estimate)), all_bits(code_of_zero));
 }
 HWY_INLINE Integers old_bits(Floats estimate, Integers code) {
-  return in_order(hn::Add(in_order(bits_of(estimate)), hn::Sub(code, all_bits(code_of_zero))));
+  return hn::Add(bits_of(estimate), hn::Sub(code, all_bits(code_of_zero)));
 }
 
 template <class Operands>
@@ -263,9 +342,15 @@ class UpdateBody {
   explicit UpdateBody(const AdamWConstants<float>& constants) : update_(constants) {}
 
   HWY_INLINE void operator()(const Operands& of, std::int64_t i, std::int64_t) const {
-    const Element next = update_.step(element(of, i), gradient(of, i)).next;
-    set_parameter(of, i, next.parameter);
-    set_moments(of, i, next);
+    const Element old = element(of, i);
+    Step step = update_.begin(old, gradient(of, i));
+    if (HWY_LIKELY(update_.is_usual(step))) {
+      update_.end<true>(step, old.parameter);
+    } else {
+      update_.end<false>(step, old.parameter);
+    }
+    set_parameter(of, i, step.next.parameter);
+    set_moments(of, i, step.next);
   }
 
  private:
@@ -276,40 +361,53 @@ template <class Operands>
 class UndoableBody {
  public:
   UndoableBody(const UndoableConstants& constants, TileResidues& residues)
-      : update_(constants.update), estimate_(constants), residues_(residues) {
+      : update_(constants), estimate_(constants), residues_(residues) {
     for (std::int64_t& count : residues_.exception_count) count = 0;
   }
 
   HWY_INLINE void operator()(const Operands& of, std::int64_t i, std::int64_t k) {
     const Element old = element(of, i);
     const Floats g = gradient(of, i);
-    const Step step = update_.step(old, g);
-    const Element estimate = estimate_.before(step);
-    set_parameter(of, i, step.next.parameter);
-    set_moments(of, i, step.next);
-    largest_ = hn::Max(largest_, hn::And(bits_of(g), all_bits(0x7fffffffU)));
-    const Integers first = residue_code(old.first_moment, estimate.first_moment);
-    const Integers second = residue_code(old.second_moment, estimate.second_moment);
-    const Integers weight = residue_code(old.parameter, estimate.parameter);
-    set_codes(Restored::first_moment, k, first);
-    set_codes(Restored::second_moment, k, second);
-    set_codes(Restored::parameter, k, weight);
-    const Integers escape = all_bits(escape_code);
-    if (HWY_UNLIKELY(!hn::AllFalse(bits_tag, hn::Eq(hn::Max(hn::Max(first, second), weight), escape)))) {
-      add_exceptions(Restored::first_moment, hn::Eq(first, escape), old.first_moment);
-      add_exceptions(Restored::second_moment, hn::Eq(second, escape), old.second_moment);
-      add_exceptions(Restored::parameter, hn::Eq(weight, escape), old.parameter);
+    Step step = update_.begin(old, g);
+    if (HWY_LIKELY(update_.is_usual(step))) {
+      end<true>(of, i, k, old, step);
+    } else {
+      largest_ = hn::Max(largest_, hn::And(bits_of(g), all_bits(0x7fffffffU)));
+      end<false>(of, i, k, old, step);
     }
   }
 
-  // Of all gradients.
+  // Of all gradients: usual steps come of no others.
   bool finite() const { return hn::AllTrue(bits_tag, hn::Lt(largest_, all_bits(0x7f800000U))); }
 
  private:
+  template <bool usual>
+  HWY_INLINE void end(const Operands& of, std::int64_t i, std::int64_t k, const Element& old, Step& step) {
+    update_.template end<usual>(step, old.parameter);
+    set_parameter(of, i, step.next.parameter);
+    set_moments(of, i, step.next);
+    const Element estimate = estimate_.template before<usual>(step);
+    const Integers m = code_or_more(old.first_moment, estimate.first_moment);
+    const Integers v = code_or_more(old.second_moment, estimate.second_moment);
+    const Integers w = code_or_more(old.parameter, estimate.parameter);
+    fetch_soon(residues_, k);
+    set_codes(Restored::first_moment, k, m);
+    set_codes(Restored::second_moment, k, v);
+    set_codes(Restored::parameter, k, w);
+    const Integers most = hn::Max(hn::Max(m, v), w);
+    if (HWY_LIKELY(hn::AllTrue(bits_tag, hn::Lt(most, all_bits(escape_code))))) return;
+    add_exceptions(Restored::first_moment, k, m, old.first_moment);
+    add_exceptions(Restored::second_moment, k, v, old.second_moment);
+    add_exceptions(Restored::parameter, k, w, old.parameter);
+  }
+
   HWY_INLINE void set_codes(Restored value, std::int64_t k, Integers codes) {
     hn::StoreU(hn::TruncateTo(Byte(), codes), Byte(), residues_.codes[static_cast<int>(value)] + k);
   }
-  HWY_INLINE void add_exceptions(Restored value, hn::Mask<Bits> where, Floats old) {
+  HWY_INLINE void add_exceptions(Restored value, std::int64_t k, Integers codes, Floats old) {
+    const Integers limited = hn::Min(codes, all_bits(escape_code));
+    const auto where = hn::Eq(limited, all_bits(escape_code));
+    set_codes(value, k, limited);
     std::int64_t& count = residues_.exception_count[static_cast<int>(value)];
     std::uint32_t* end = residues_.exceptions[static_cast<int>(value)] + count;
     hn::StoreU(hn::Compress(bits_of(old), where), bits_tag, end);
@@ -326,18 +424,27 @@ class UndoableBody {
 class WayBack {
  public:
   WayBack(const UndoableConstants& constants, const TileResidues& residues)
-      : update_(constants.update), estimate_(constants), residues_(residues) {
+      : update_(constants), estimate_(constants), residues_(residues) {
     for (int value = 0; value < restored_values; ++value) next_exception_[value] = residues.exceptions[value];
   }
 
   HWY_INLINE Element old(const Element& next, Floats gradient, std::int64_t k) {
-    const Element estimate = estimate_.before(update_.step_that_led_to(next, gradient));
+    fetch_soon(residues_, k);
+    const Element estimate = estimate_before(update_.begin_back(next, gradient));
     return {corrected(Restored::parameter, estimate.parameter, k),
             corrected(Restored::first_moment, estimate.first_moment, k),
             corrected(Restored::second_moment, estimate.second_moment, k)};
   }
 
  private:
+  HWY_INLINE Element estimate_before(Step step) const {
+    if (HWY_LIKELY(update_.is_usual(step))) {
+      update_.end_back<true>(step);
+      return estimate_.before<true>(step);
+    }
+    update_.end_back<false>(step);
+    return estimate_.before<false>(step);
+  }
   HWY_INLINE Floats corrected(Restored value, Floats estimate, std::int64_t k) {
     const std::uint8_t* bytes = residues_.codes[static_cast<int>(value)] + k;
     const Integers codes = hn::PromoteTo(bits_tag, hn::LoadU(Byte(), bytes));
@@ -382,9 +489,15 @@ class UpdateAgainBody {
 
   HWY_INLINE void operator()(const Operands& of, std::int64_t i, std::int64_t k) {
     const Floats g = gradient(of, i);
-    const Element next = right_.step(way_back_.old(element(of, i), g, k), g).next;
-    set_parameter(of, i, next.parameter);
-    set_moments(of, i, next);
+    const Element old = way_back_.old(element(of, i), g, k);
+    Step step = right_.begin(old, g);
+    if (HWY_LIKELY(right_.is_usual(step))) {
+      right_.end<true>(step, old.parameter);
+    } else {
+      right_.end<false>(step, old.parameter);
+    }
+    set_parameter(of, i, step.next.parameter);
+    set_moments(of, i, step.next);
   }
 
  private:

@@ -60,6 +60,41 @@ TYPED_TEST(AdamWInVectors, HasThemForAnyThreadCount) {
   });
 }
 
+// Corrections of many steps divide moments of many mantissas. With this epsilon and no decay, -lr * m /
+// correction is the weight.
+TEST(AdamWInVectorsOfF32, DividesByTheCorrectionsExactly) {
+  constexpr std::int64_t mantissas = 1 << 17;
+  std::vector<float> m(mantissas);
+  for (std::uint32_t i = 0; i < mantissas; ++i) m[i] = float_of(0x3f800000U + (i << 6U) + i % 61);
+  const std::vector<float> zeros(mantissas);
+  with_each_instruction_set([&] {
+    for (std::uint64_t step = 0; step < 40; ++step) {
+      const AdamWSettings settings{0.9, 0.95, 1, 0, 1, step};
+      expect_reference_bits(settings, 1, F32State(zeros, zeros, m, std::vector<float>(mantissas, 0x1p-60F)));
+      expect_reference_bits(settings, 1, F32State(zeros, zeros, std::vector<float>(mantissas, 1.0F), m));
+    }
+  });
+}
+
+// Moments at both ends of the sizes that are divided quickly, and beyond them.
+TEST(AdamWInVectorsOfF32, DividesTheSmallestAndTheLargestMomentsExactly) {
+  std::vector<float> m, v;
+  for (std::uint32_t exponent = 0; exponent < 256; ++exponent) {
+    for (std::uint32_t i = 0; i < 64; ++i) {
+      m.push_back(float_of((i % 2) << 31U | exponent << 23U | i * 0x1f351U));
+      v.push_back(float_of(exponent << 23U | i * 0x1e2d3U));
+    }
+  }
+  const std::vector<float> zeros(m.size()), tiny(m.size(), 0x1p-60F);
+  with_each_instruction_set([&] {
+    for (const AdamWSettings& settings :
+         {AdamWSettings{0.9, 0.95, 1, 0, 1, 3}, AdamWSettings{0.9, 0.95, 0, 0, 1e-3, 7}}) {
+      expect_reference_bits(settings, 1, F32State(zeros, zeros, m, tiny));
+      expect_reference_bits(settings, 1, F32State(zeros, zeros, std::vector<float>(m.size(), 1.0F), v));
+    }
+  });
+}
+
 TEST(InstructionSets, AreUsedOneByOne) {
   const std::vector<std::string> names = instruction_sets();
   ASSERT_FALSE(names.empty());
