@@ -516,6 +516,8 @@ bool update_undoably(const UndoableConstants& constants, std::int64_t count, con
                      TileResidues& residues) {
   UndoableBody<Operands> body(constants, residues);
   for_each_vector(count, operands, body);
+  // Shares a byte of the record with the last element's if count is odd.
+  for (auto& codes : residues.codes) codes[count] = code_of_zero;
   return body.finite();
 }
 
