@@ -2,8 +2,6 @@
 // give the same bits, and a record must be read by another instruction set than the one that wrote it.
 #include "kernels/cpu/adamw_simd.h"
 
-#include <algorithm>
-
 // Machines without AVX2 are served by SSE4 or plain code, and nothing here gains from the last AVX-512
 // extensions. Vectors of a length unknown to the compiler cannot be members of a struct.
 #define HWY_DISABLED_TARGETS \
@@ -12,250 +10,12 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/adamw_simd.cpp"
 #include <hwy/foreach_target.h>  // must come before highway.h
 
-#include <hwy/highway.h>
-
 #include "include/stowage/error.h"
+#include "kernels/cpu/adamw_step_inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace stowage::cpu::HWY_NAMESPACE {
 namespace {
-
-namespace hn = hwy::HWY_NAMESPACE;
-
-// As many lanes as the machine has, at most TileResidues::most_lanes.
-using Float = hn::CappedTag<float, TileResidues::most_lanes>;
-using Bits = hn::RebindToUnsigned<Float>;
-using SignedBits = hn::RebindToSigned<Float>;
-using Half = hn::Rebind<std::uint16_t, Float>;
-using SignedHalf = hn::Rebind<std::int16_t, Float>;
-using Byte = hn::Rebind<std::uint8_t, Float>;
-using Floats = hn::Vec<Float>;
-using Integers = hn::Vec<Bits>;
-
-constexpr Float float_tag{};
-constexpr Bits bits_tag{};
-constexpr std::int64_t lanes = static_cast<std::int64_t>(hn::MaxLanes(Float()));
-
-HWY_INLINE Floats all(float value) { return hn::Set(float_tag, value); }
-HWY_INLINE Integers all_bits(std::uint32_t value) { return hn::Set(bits_tag, value); }
-HWY_INLINE Integers bits_of(Floats values) { return hn::BitCast(bits_tag, values); }
-HWY_INLINE Floats floats_of(Integers bits) { return hn::BitCast(float_tag, bits); }
-
-// Reads and writes of one vector of elements, from i on.
-
-HWY_INLINE Floats parameter(const AdamWOperands<float>& of, std::int64_t i) {
-  return hn::LoadU(float_tag, of.parameter + i);
-}
-HWY_INLINE Floats gradient(const AdamWOperands<float>& of, std::int64_t i) {
-  return hn::LoadU(float_tag, of.gradient + i);
-}
-HWY_INLINE void set_parameter(const AdamWOperands<float>& of, std::int64_t i, Floats value) {
-  hn::StoreU(value, float_tag, of.new_parameter + i);
-}
-HWY_INLINE void restore_parameter(const AdamWOperands<float>& of, std::int64_t i, Floats value) {
-  set_parameter(of, i, value);
-}
-
-HWY_INLINE Integers upper_halves(const Bfloat16* from) {
-  return hn::ShiftLeft<16>(hn::PromoteTo(bits_tag, hn::LoadU(Half(), &from->bits)));
-}
-HWY_INLINE Floats parameter(const SplitAdamWOperands& of, std::int64_t i) {
-  const auto low = hn::PromoteTo(SignedBits(), hn::LoadU(SignedHalf(), of.low + i));
-  return floats_of(hn::Add(upper_halves(of.parameter + i), hn::BitCast(bits_tag, low)));
-}
-HWY_INLINE Floats gradient(const SplitAdamWOperands& of, std::int64_t i) {
-  return floats_of(upper_halves(of.gradient + i));
-}
-// As split_of_bits.
-HWY_INLINE void restore_parameter(const SplitAdamWOperands& of, std::int64_t i, Floats value) {
-  const Integers bits = bits_of(value);
-  const Integers high = hn::ShiftRight<16>(hn::Add(bits, all_bits(0x8000U)));
-  hn::StoreU(hn::TruncateTo(Half(), high), Half(), &(of.new_parameter + i)->bits);
-  hn::StoreU(hn::BitCast(SignedHalf(), hn::TruncateTo(Half(), bits)), SignedHalf(), of.new_low + i);
-}
-// As split.
-HWY_INLINE void set_parameter(const SplitAdamWOperands& of, std::int64_t i, Floats value) {
-  const Floats nan = floats_of(all_bits(0x7fc00000U));
-  restore_parameter(of, i, hn::IfThenElse(hn::Eq(value, value), value, nan));
-}
-
-struct Element {
-  Floats parameter, first_moment, second_moment;
-};
-
-template <class Operands>
-HWY_INLINE Element element(const Operands& of, std::int64_t i) {
-  return {parameter(of, i), hn::LoadU(float_tag, of.first_moment + i),
-          hn::LoadU(float_tag, of.second_moment + i)};
-}
-template <class Operands>
-HWY_INLINE void set_moments(const Operands& of, std::int64_t i, const Element& next) {
-  hn::StoreU(next.first_moment, float_tag, of.new_first_moment + i);
-  hn::StoreU(next.second_moment, float_tag, of.new_second_moment + i);
-}
-
-// Less than a vector of elements, in memory that has a whole one.
-template <class Operands>
-class Padded;
-
-template <>
-class Padded<AdamWOperands<float>> {
- public:
-  Padded(const AdamWOperands<float>& of, std::int64_t i, std::int64_t count) {
-    std::copy_n(of.parameter + i, count, parameter_);
-    std::copy_n(of.gradient + i, count, gradient_);
-    std::copy_n(of.first_moment + i, count, first_moment_);
-    std::copy_n(of.second_moment + i, count, second_moment_);
-  }
-  AdamWOperands<float> operands() {
-    return {parameter_, gradient_, first_moment_, second_moment_, parameter_, first_moment_, second_moment_};
-  }
-  void write(const AdamWOperands<float>& of, std::int64_t i, std::int64_t count) const {
-    std::copy_n(parameter_, count, of.new_parameter + i);
-    std::copy_n(first_moment_, count, of.new_first_moment + i);
-    std::copy_n(second_moment_, count, of.new_second_moment + i);
-  }
-
- private:
-  float parameter_[lanes] = {}, gradient_[lanes] = {}, first_moment_[lanes] = {}, second_moment_[lanes] = {};
-};
-
-template <>
-class Padded<SplitAdamWOperands> {
- public:
-  Padded(const SplitAdamWOperands& of, std::int64_t i, std::int64_t count) {
-    std::copy_n(of.parameter + i, count, parameter_);
-    std::copy_n(of.gradient + i, count, gradient_);
-    std::copy_n(of.low + i, count, low_);
-    std::copy_n(of.first_moment + i, count, first_moment_);
-    std::copy_n(of.second_moment + i, count, second_moment_);
-  }
-  SplitAdamWOperands operands() {
-    return {parameter_, gradient_, low_,          first_moment_, second_moment_,
-            parameter_, low_,      first_moment_, second_moment_};
-  }
-  void write(const SplitAdamWOperands& of, std::int64_t i, std::int64_t count) const {
-    std::copy_n(parameter_, count, of.new_parameter + i);
-    std::copy_n(low_, count, of.new_low + i);
-    std::copy_n(first_moment_, count, of.new_first_moment + i);
-    std::copy_n(second_moment_, count, of.new_second_moment + i);
-  }
-
- private:
-  Bfloat16 parameter_[lanes], gradient_[lanes];
-  std::int16_t low_[lanes] = {};
-  float first_moment_[lanes] = {}, second_moment_[lanes] = {};
-};
-
-// Calls body(operands, i, k) for each vector: its elements are at i of `operands`, and the first of them is
-// element k.
-template <class Operands, class Body>
-HWY_INLINE void for_each_vector(std::int64_t count, const Operands& of, Body& body) {
-  std::int64_t k = 0;
-  for (; k + lanes <= count; k += lanes) body(of, k, k);
-  if (k == count) return;
-  Padded<Operands> padded(of, k, count - k);
-  body(padded.operands(), 0, k);
-  padded.write(of, k, count - k);
-}
-
-// An update, with those of its values that the way back needs.
-struct Step {
-  Element next;
-  Floats first_part, second_part;  // the gradient's share of the moments
-  Floats quotient;                 // of the corrected moments
-};
-
-class Update {
- public:
-  explicit Update(const AdamWConstants<float>& from)
-      : beta1_(all(from.beta1)),
-        one_minus_beta1_(all(from.one_minus_beta1)),
-        beta2_(all(from.beta2)),
-        one_minus_beta2_(all(from.one_minus_beta2)),
-        correction1_(all(from.correction1)),
-        correction2_(all(from.correction2)),
-        epsilon_(all(from.epsilon)),
-        weight_decay_(all(from.weight_decay)),
-        learning_rate_(all(from.learning_rate)),
-        scale_(all(from.scale)) {}
-
-  // As adamw_update.
-  HWY_INLINE Step step(const Element& old, Floats gradient) const {
-    Step step;
-    set_parts(step, gradient);
-    Element& next = step.next;
-    next.first_moment = hn::Add(hn::Mul(beta1_, old.first_moment), step.first_part);
-    next.second_moment = hn::Add(hn::Mul(beta2_, old.second_moment), step.second_part);
-    set_quotient(step);
-    const Floats change = hn::Add(step.quotient, hn::Mul(weight_decay_, old.parameter));
-    next.parameter = hn::Sub(old.parameter, hn::Mul(learning_rate_, change));
-    return step;
-  }
-
-  // The same step, from its end.
-  HWY_INLINE Step step_that_led_to(const Element& next, Floats gradient) const {
-    Step step;
-    step.next = next;
-    set_parts(step, gradient);
-    set_quotient(step);
-    return step;
-  }
-
-  Floats learning_rate() const { return learning_rate_; }
-
- private:
-  HWY_INLINE void set_parts(Step& step, Floats gradient) const {
-    const Floats g = hn::Mul(gradient, scale_);
-    step.first_part = hn::Mul(one_minus_beta1_, g);
-    step.second_part = hn::Mul(hn::Mul(one_minus_beta2_, g), g);
-  }
-  HWY_INLINE void set_quotient(Step& step) const {
-    const Floats m = hn::Div(step.next.first_moment, correction1_);
-    const Floats v = hn::Div(step.next.second_moment, correction2_);
-    step.quotient = hn::Div(m, hn::Add(hn::Sqrt(v), epsilon_));
-  }
-
-  Floats beta1_, one_minus_beta1_, beta2_, one_minus_beta2_, correction1_, correction2_;
-  Floats epsilon_, weight_decay_, learning_rate_, scale_;
-};
-
-// The way back: nearly the values before a step. Never NaN, whose bits differ from one instruction set to
-// another.
-class Estimate {
- public:
-  explicit Estimate(const UndoableConstants& from)
-      : inverse_beta1_(all(from.inverse_beta1)),
-        inverse_beta2_(all(from.inverse_beta2)),
-        inverse_decay_(all(from.inverse_decay)),
-        learning_rate_(all(from.update.learning_rate)) {}
-
-  HWY_INLINE Element before(const Step& step) const {
-    return {
-        number(hn::Mul(hn::Add(step.next.parameter, hn::Mul(learning_rate_, step.quotient)), inverse_decay_)),
-        number(hn::Mul(hn::Sub(step.next.first_moment, step.first_part), inverse_beta1_)),
-        number(hn::Mul(hn::Sub(step.next.second_moment, step.second_part), inverse_beta2_))};
-  }
-
- private:
-  HWY_INLINE static Floats number(Floats value) { return hn::IfThenElseZero(hn::Eq(value, value), value); }
-
-  Floats inverse_beta1_, inverse_beta2_, inverse_decay_, learning_rate_;
-};
-
-// The bits of a float as an integer in the order of floats, and back.
-HWY_INLINE Integers in_order(Integers bits) {
-  const Integers negative = hn::BitCast(bits_tag, hn::BroadcastSignBit(hn::BitCast(SignedBits(), bits)));
-  return hn::Xor(bits, hn::And(negative, all_bits(0x7fffffffU)));
-}
-
-HWY_INLINE Integers residue_code(Floats old, Floats estimate) {
-  const Integers difference = hn::Sub(in_order(bits_of(old)), in_order(bits_of(estimate)));
-  return hn::Min(hn::Add(difference, all_bits(code_of_zero)), all_bits(escape_code));
-}
-HWY_INLINE Integers old_bits(Floats estimate, Integers code) {
-  return in_order(hn::Add(in_order(bits_of(estimate)), hn::Sub(code, all_bits(code_of_zero))));
-}
 
 template <class Operands>
 class UpdateBody {
@@ -263,9 +23,15 @@ class UpdateBody {
   explicit UpdateBody(const AdamWConstants<float>& constants) : update_(constants) {}
 
   HWY_INLINE void operator()(const Operands& of, std::int64_t i, std::int64_t) const {
-    const Element next = update_.step(element(of, i), gradient(of, i)).next;
-    set_parameter(of, i, next.parameter);
-    set_moments(of, i, next);
+    const Element old = element(of, i);
+    Step step = update_.begin(old, gradient(of, i));
+    if (HWY_LIKELY(update_.is_usual(step))) {
+      update_.end<true>(step, old.parameter);
+    } else {
+      update_.end<false>(step, old.parameter);
+    }
+    set_parameter(of, i, step.next.parameter);
+    set_moments(of, i, step.next);
   }
 
  private:
@@ -276,40 +42,53 @@ template <class Operands>
 class UndoableBody {
  public:
   UndoableBody(const UndoableConstants& constants, TileResidues& residues)
-      : update_(constants.update), estimate_(constants), residues_(residues) {
+      : update_(constants), estimate_(constants), residues_(residues) {
     for (std::int64_t& count : residues_.exception_count) count = 0;
   }
 
   HWY_INLINE void operator()(const Operands& of, std::int64_t i, std::int64_t k) {
     const Element old = element(of, i);
     const Floats g = gradient(of, i);
-    const Step step = update_.step(old, g);
-    const Element estimate = estimate_.before(step);
-    set_parameter(of, i, step.next.parameter);
-    set_moments(of, i, step.next);
-    largest_ = hn::Max(largest_, hn::And(bits_of(g), all_bits(0x7fffffffU)));
-    const Integers first = residue_code(old.first_moment, estimate.first_moment);
-    const Integers second = residue_code(old.second_moment, estimate.second_moment);
-    const Integers weight = residue_code(old.parameter, estimate.parameter);
-    set_codes(Restored::first_moment, k, first);
-    set_codes(Restored::second_moment, k, second);
-    set_codes(Restored::parameter, k, weight);
-    const Integers escape = all_bits(escape_code);
-    if (HWY_UNLIKELY(!hn::AllFalse(bits_tag, hn::Eq(hn::Max(hn::Max(first, second), weight), escape)))) {
-      add_exceptions(Restored::first_moment, hn::Eq(first, escape), old.first_moment);
-      add_exceptions(Restored::second_moment, hn::Eq(second, escape), old.second_moment);
-      add_exceptions(Restored::parameter, hn::Eq(weight, escape), old.parameter);
+    Step step = update_.begin(old, g);
+    if (HWY_LIKELY(update_.is_usual(step))) {
+      end<true>(of, i, k, old, step);
+    } else {
+      largest_ = hn::Max(largest_, hn::And(bits_of(g), all_bits(0x7fffffffU)));
+      end<false>(of, i, k, old, step);
     }
   }
 
-  // Of all gradients.
+  // Of all gradients: usual steps come of no others.
   bool finite() const { return hn::AllTrue(bits_tag, hn::Lt(largest_, all_bits(0x7f800000U))); }
 
  private:
+  template <bool usual>
+  HWY_INLINE void end(const Operands& of, std::int64_t i, std::int64_t k, const Element& old, Step& step) {
+    update_.template end<usual>(step, old.parameter);
+    set_parameter(of, i, step.next.parameter);
+    set_moments(of, i, step.next);
+    const Element estimate = estimate_.template before<usual>(step);
+    const Integers m = code_or_more(old.first_moment, estimate.first_moment);
+    const Integers v = code_or_more(old.second_moment, estimate.second_moment);
+    const Integers w = code_or_more(old.parameter, estimate.parameter);
+    fetch_soon(residues_, k);
+    set_codes(Restored::first_moment, k, m);
+    set_codes(Restored::second_moment, k, v);
+    set_codes(Restored::parameter, k, w);
+    const Integers most = hn::Max(hn::Max(m, v), w);
+    if (HWY_LIKELY(hn::AllTrue(bits_tag, hn::Lt(most, all_bits(escape_code))))) return;
+    add_exceptions(Restored::first_moment, k, m, old.first_moment);
+    add_exceptions(Restored::second_moment, k, v, old.second_moment);
+    add_exceptions(Restored::parameter, k, w, old.parameter);
+  }
+
   HWY_INLINE void set_codes(Restored value, std::int64_t k, Integers codes) {
     hn::StoreU(hn::TruncateTo(Byte(), codes), Byte(), residues_.codes[static_cast<int>(value)] + k);
   }
-  HWY_INLINE void add_exceptions(Restored value, hn::Mask<Bits> where, Floats old) {
+  HWY_INLINE void add_exceptions(Restored value, std::int64_t k, Integers codes, Floats old) {
+    const Integers limited = hn::Min(codes, all_bits(escape_code));
+    const auto where = hn::Eq(limited, all_bits(escape_code));
+    set_codes(value, k, limited);
     std::int64_t& count = residues_.exception_count[static_cast<int>(value)];
     std::uint32_t* end = residues_.exceptions[static_cast<int>(value)] + count;
     hn::StoreU(hn::Compress(bits_of(old), where), bits_tag, end);
@@ -326,18 +105,27 @@ class UndoableBody {
 class WayBack {
  public:
   WayBack(const UndoableConstants& constants, const TileResidues& residues)
-      : update_(constants.update), estimate_(constants), residues_(residues) {
+      : update_(constants), estimate_(constants), residues_(residues) {
     for (int value = 0; value < restored_values; ++value) next_exception_[value] = residues.exceptions[value];
   }
 
   HWY_INLINE Element old(const Element& next, Floats gradient, std::int64_t k) {
-    const Element estimate = estimate_.before(update_.step_that_led_to(next, gradient));
+    fetch_soon(residues_, k);
+    const Element estimate = estimate_before(update_.begin_back(next, gradient));
     return {corrected(Restored::parameter, estimate.parameter, k),
             corrected(Restored::first_moment, estimate.first_moment, k),
             corrected(Restored::second_moment, estimate.second_moment, k)};
   }
 
  private:
+  HWY_INLINE Element estimate_before(Step step) const {
+    if (HWY_LIKELY(update_.is_usual(step))) {
+      update_.end_back<true>(step);
+      return estimate_.before<true>(step);
+    }
+    update_.end_back<false>(step);
+    return estimate_.before<false>(step);
+  }
   HWY_INLINE Floats corrected(Restored value, Floats estimate, std::int64_t k) {
     const std::uint8_t* bytes = residues_.codes[static_cast<int>(value)] + k;
     const Integers codes = hn::PromoteTo(bits_tag, hn::LoadU(Byte(), bytes));
@@ -382,9 +170,15 @@ class UpdateAgainBody {
 
   HWY_INLINE void operator()(const Operands& of, std::int64_t i, std::int64_t k) {
     const Floats g = gradient(of, i);
-    const Element next = right_.step(way_back_.old(element(of, i), g, k), g).next;
-    set_parameter(of, i, next.parameter);
-    set_moments(of, i, next);
+    const Element old = way_back_.old(element(of, i), g, k);
+    Step step = right_.begin(old, g);
+    if (HWY_LIKELY(right_.is_usual(step))) {
+      right_.end<true>(step, old.parameter);
+    } else {
+      right_.end<false>(step, old.parameter);
+    }
+    set_parameter(of, i, step.next.parameter);
+    set_moments(of, i, step.next);
   }
 
  private:
@@ -403,6 +197,8 @@ bool update_undoably(const UndoableConstants& constants, std::int64_t count, con
                      TileResidues& residues) {
   UndoableBody<Operands> body(constants, residues);
   for_each_vector(count, operands, body);
+  // Shares a byte of the record with the last element's if count is odd.
+  for (auto& codes : residues.codes) codes[count] = code_of_zero;
   return body.finite();
 }
 

@@ -52,6 +52,7 @@ template <class Operands>
 bool speculate_tile(const UndoableConstants& constants, std::int64_t count, const Operands& operands,
                     std::byte* tile) {
   TileResidues residues;
+  residues.soon = tile;
   const bool finite = update_undoably(constants, count, operands, residues);
   if (finite && write_residues(count, residues, tile)) return true;
   take_back(constants, count, operands, residues);
@@ -99,6 +100,7 @@ void adamw_finish(const AdamWSettings& settings, double scale, double true_scale
       if (true_scale == scale) return;
       TileResidues residues;
       read_residues(size, tile, residues);
+      residues.soon = tile + undo_tile_bytes(size);
       update_again(wrong, right, size, of, residues);
     });
   } else {
@@ -117,6 +119,7 @@ void adamw_undo(const AdamWSettings& settings, double scale, std::int64_t count,
       if (!was_updated(tile)) return;
       TileResidues residues;
       read_residues(size, tile, residues);
+      residues.soon = tile + undo_tile_bytes(size);
       take_back(constants, size, from_element(begin, operands), residues);
     });
   }

@@ -1,8 +1,8 @@
 // What takes back a tile of AdamW's update.
 //
 // The values before an update can be computed from those behind it and the gradient, but for a few units in
-// the last place: m = (m' - (1 - beta1) g) / beta1, and so on. A record keeps these units. The difference
-// between the old value and the computed one, as integers in the order of floats, takes 4 bits if it lies
+// the last place: m = (m' - (1 - beta1) g) / beta1, and so on. A record keeps these units: the difference
+// between the bits of the old value and those of the computed one, as integers, takes 4 bits if it lies
 // within [-7, 7]. Otherwise the 4 bits hold an escape code and the old value stands in a list of exceptions.
 // So every bit of the old values comes back, whatever they were, as long as the computation gives the same
 // bits each time.
@@ -41,6 +41,8 @@ struct TileResidues {
   alignas(64) std::uint8_t codes[restored_values][undo_tile + most_lanes];
   alignas(64) std::uint32_t exceptions[restored_values][undo_tile + most_lanes];
   std::int64_t exception_count[restored_values];
+  // The piece of the record that the thread writes or reads next: it is fetched into the cache on the way.
+  const std::byte* soon;
 };
 
 // A tile of `count` <= undo_tile elements in a record. The bytes need no alignment.

@@ -1,5 +1,8 @@
 #include "kernels/cpu/adamw_simd.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "include/stowage/error.h"
 #include "src/base/parallel_for.h"
 #include "tests/kernels/cpu/adamw_states.h"
@@ -57,6 +60,62 @@ TYPED_TEST(AdamWInVectors, HasThemForAnyThreadCount) {
       expect_reference_bits(usual, 1, usual_state<TypeParam>(100'003, 7));
     }
     set_parallel_threads(0);
+  });
+}
+
+// Corrections of many steps divide moments of many mantissas. With this epsilon and no decay, -lr * m /
+// correction is the weight.
+TEST(AdamWInVectorsOfF32, DividesByTheCorrectionsExactly) {
+  constexpr std::int64_t mantissas = 1 << 17;
+  std::vector<float> m(mantissas);
+  for (std::uint32_t i = 0; i < mantissas; ++i) m[i] = float_of(0x3f800000U + (i << 6U) + i % 61);
+  const std::vector<float> zeros(mantissas);
+  with_each_instruction_set([&] {
+    for (std::uint64_t step = 0; step < 40; ++step) {
+      const AdamWSettings settings{0.9, 0.95, 1, 0, 1, step};
+      expect_reference_bits(settings, 1, F32State(zeros, zeros, m, std::vector<float>(mantissas, 0x1p-60F)));
+      expect_reference_bits(settings, 1, F32State(zeros, zeros, std::vector<float>(mantissas, 1.0F), m));
+    }
+  });
+}
+
+// The first quotient of these is wrong in its last place; only its correction is right. Found by trying all
+// mantissas.
+TEST(AdamWInVectorsOfF32, DividesExactlyWhereTheFirstQuotientIsOff) {
+  const std::vector<std::pair<std::uint64_t, std::uint32_t>> step_and_moment = {{31, 0x3f920f31U},
+                                                                                {41, 0x3fee85c5U}};
+  with_each_instruction_set([&] {
+    for (const auto& [step, moment] : step_and_moment) {
+      // Old moments that 0.9 brings to this one and to those beside it.
+      std::vector<float> m;
+      const float before = float_of(moment) / 0.9F;
+      for (std::uint32_t i = 0; i < 64; ++i)
+        m.push_back(float_of(std::bit_cast<std::uint32_t>(before) - 32 + i));
+      const std::vector<float> zeros(m.size());
+      F32State state(zeros, zeros, m, std::vector<float>(m.size(), 0x1p-60F));
+      expect_reference_bits(AdamWSettings{0.9, 0.95, 1, 0, 1, step}, 1, state);
+      state.update_plainly(AdamWConstants<float>({0.9, 0.95, 1, 0, 1, step}, 1));
+      EXPECT_NE(std::count(state.first_moment.begin(), state.first_moment.end(), float_of(moment)), 0);
+    }
+  });
+}
+
+// Moments at both ends of the sizes that are divided quickly, and beyond them.
+TEST(AdamWInVectorsOfF32, DividesTheSmallestAndTheLargestMomentsExactly) {
+  std::vector<float> m, v;
+  for (std::uint32_t exponent = 0; exponent < 256; ++exponent) {
+    for (std::uint32_t i = 0; i < 64; ++i) {
+      m.push_back(float_of((i % 2) << 31U | exponent << 23U | i * 0x1f351U));
+      v.push_back(float_of(exponent << 23U | i * 0x1e2d3U));
+    }
+  }
+  const std::vector<float> zeros(m.size()), tiny(m.size(), 0x1p-60F);
+  with_each_instruction_set([&] {
+    for (const AdamWSettings& settings :
+         {AdamWSettings{0.9, 0.95, 1, 0, 1, 3}, AdamWSettings{0.9, 0.95, 0, 0, 1e-3, 7}}) {
+      expect_reference_bits(settings, 1, F32State(zeros, zeros, m, tiny));
+      expect_reference_bits(settings, 1, F32State(zeros, zeros, std::vector<float>(m.size(), 1.0F), v));
+    }
   });
 }
 

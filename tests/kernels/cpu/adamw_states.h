@@ -33,7 +33,7 @@ inline std::vector<float> any_floats(std::int64_t count, unsigned seed) {
   return values;
 }
 
-// As weights, gradients and moments in training: moments as some steps with gradients of one size leave them.
+// As weights, gradients and first moments in training.
 inline std::vector<float> normal_floats(std::int64_t count, unsigned seed, float deviation) {
   std::mt19937 generator(seed);
   std::normal_distribution<float> normal(0, deviation);

@@ -87,8 +87,9 @@ TYPED_TEST(SpeculativeAdamW, IsExactForAnyBits) {
   });
 }
 
-// Few nasty values among usual ones: such tiles fit, and their exceptions are read back.
-TYPED_TEST(SpeculativeAdamW, KeepsWhatNoEstimateIsNearTo) {
+// Few nasty values among usual ones.
+template <class State>
+State mixed_state() {
   std::vector<float> p = normal_floats(count, 1, 0.1F), g = normal_floats(count, 2, 0.01F);
   std::vector<float> m = normal_floats(count, 3, 0.003F), v(count, 1e-4F);
   const std::vector<float> nasty = any_floats(count, 4);
@@ -98,8 +99,12 @@ TYPED_TEST(SpeculativeAdamW, KeepsWhatNoEstimateIsNearTo) {
     v[i + 2] = nasty[i + 2];
     p[i + 3] = m[i + 3] = v[i + 3] = nasty[i + 3];
   }
-  const TypeParam state(p, g, m, v);
-  with_each_instruction_set([&] { EXPECT_EQ(expect_exact(usual, state), count); });
+  return {p, g, m, v};
+}
+
+// Such tiles fit, and their exceptions are read back.
+TYPED_TEST(SpeculativeAdamW, KeepsWhatNoEstimateIsNearTo) {
+  with_each_instruction_set([] { EXPECT_EQ(expect_exact(usual, mixed_state<TypeParam>()), count); });
 }
 
 TYPED_TEST(SpeculativeAdamW, WorksForAnyCountAndAlignment) {
@@ -132,21 +137,26 @@ TYPED_TEST(SpeculativeAdamW, HasTheSameBytesForAnyThreadCountAndInstructionSet) 
   });
 }
 
-TYPED_TEST(SpeculativeAdamW, ReadsTheRecordOfAnotherInstructionSet) {
-  const TypeParam before = usual_state<TypeParam>(count, 9);
+template <class State>
+void expect_read_by_all(const State& before) {
   for (const std::string& writer : instruction_sets()) {
     use_instruction_set(writer);
-    TypeParam state = before;
+    State state = before;
     Record record(count);
     speculate(usual, 1, state, record);
     with_each_instruction_set([&] {
-      TypeParam undone = state, finished = state;
+      State undone = state, finished = state;
       adamw_undo(usual, 1, count, undone.operands(), record.data());
       EXPECT_EQ(undone.bits(), before.bits()) << writer;
       adamw_finish(usual, 1, 0.25, count, finished.operands(), record.data());
-      EXPECT_EQ(finished.bits(), updated(usual, 0.25, before)) << writer;
+      EXPECT_EQ(with_one_nan(finished.bits()), with_one_nan(updated(usual, 0.25, before))) << writer;
     });
   }
+}
+
+TYPED_TEST(SpeculativeAdamW, ReadsTheRecordOfAnotherInstructionSet) {
+  expect_read_by_all(usual_state<TypeParam>(count, 9));
+  expect_read_by_all(mixed_state<TypeParam>());
 }
 
 // One tile with moments that tell nothing of the values before, one with a NaN among its gradients.
