@@ -59,7 +59,23 @@ class CandidateFinder {
     });
   }
   void add_extremes(const Problem& problem) {
-    for (Choices& choices : minimum_candidates(problem)) add(problem, std::move(choices));
+    for (const Choices& choices : minimum_candidates(problem))
+      for (const Choices& each : with_speculations(problem, choices)) add(problem, each);
+  }
+  // The program does not say what to speculate here: no update, or all but every second, every third or none.
+  std::vector<Choices> with_speculations(const Problem& problem, const Choices& choices) const {
+    std::vector<Choices> all{choices};
+    if (size_.least_host || !settings_.speculates) return all;
+    for (const std::size_t left_out : {2U, 3U, 0U}) {
+      Choices& changed = all.emplace_back(choices);
+      changed.speculated.assign(problem.layout.buckets.size(), 0);
+      for (std::size_t i = 0; i < problem.layout.parameters.size(); ++i) {
+        const BucketId id = problem.layout.parameters[i];
+        const bool stays = left_out != 0 && i % left_out == 0;
+        changed.speculated[id] = !stays && problem.undo_bytes[id] > 0;
+      }
+    }
+    return all;
   }
   bool needs_extremes() const { return !all_fit_ || found_.empty(); }
 
