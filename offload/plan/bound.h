@@ -16,13 +16,13 @@ struct StepBound {
 // less. The bound counts only what every such plan must do:
 // - Each op runs once.
 // - Each parameter is resident with its state. Or it comes in for forward and, unless it is held between,
-//   again for backward; its gradient goes out in backward, and its update is done on the host before forward
-//   ends.
+//   again for backward; its gradient goes out in backward, and its update is done on the host, behind the
+//   gate and before forward ends, or in backward with an undo record.
 // - A value that a forward op leaves for backward is kept, or crosses the link twice, or costs at least that
 //   op once more.
 // - Bytes on the device when forward turns into backward fit beside that op's operands. At the gate the
 //   residents' gradients, which never leave, fit beside them.
-// - Exact clipping puts updates behind backward, so a step is no shorter than the busiest lane of its forward
+// - The gate is behind backward, and no step is clipped, so a step is no shorter than the busiest lane of its forward
 //   plus the busiest lane of its backward.
 // - An op hides no more of a link's work than there is room for beside its operands (bound_program.cpp).
 //

@@ -184,6 +184,12 @@ void add_plan(CLI::App& app, Options& options, Words& words) {
                  "bytes per parameter transfer, auto: from the link's speed")
       ->group(group)
       ->type_name("SIZE");
+  app.add_option("--speculate", words.speculate,
+                 "host updates before the norm of all gradients is known, taken back where the step is clipped: "
+                 "auto, but for steps behind some that were clipped; always; or off. No bit depends on it")
+      ->group(group)
+      ->check(quiet(CLI::IsMember({"auto", "always", "off"})))
+      ->type_name("NAME");
   app.add_flag("--plan-only", options.plan_only, "print what the plan would do, then stop");
   app.get_option("--plan-only")->group(group);
   app.add_flag("--verify", options.verify,

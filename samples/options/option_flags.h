@@ -17,6 +17,7 @@ struct Words {
   std::string link_bandwidth = "8GB/s";
   std::string link_both;
   std::string policy = "auto";
+  std::string speculate = "auto";
   std::string prompt;
   std::string decay = "matrices";
   std::string schedule = "cosine";

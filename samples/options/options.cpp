@@ -45,6 +45,8 @@ void understand(const Words& words, Options& options) {
         named("--link-both-bandwidth", [&] { return parse_link(words.link_both).bytes_per_second; });
   options.plan.policy = policy_from(words.policy).value_or(Policy::automatic);
   options.plan.bucket_bytes = named("--bucket-size", [&] { return parse_bucket_size(words.bucket_size); });
+  options.plan.settings.speculates = words.speculate != "off";
+  if (words.speculate == "always") options.speculate = true;
 }
 
 // "@FILE" is what the file holds.

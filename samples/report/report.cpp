@@ -68,6 +68,7 @@ void add_plan_lines(Lines& lines, const Setup& setup) {
             text(where.optimizer_device));
   lines.add("  activations", "{} kept, {} recomputed, {} offloaded", text(where.kept), text(where.recomputed),
             text(where.offloaded));
+  lines.add("  updates", "{}", updates_text(where));
   lines.add("  traffic", "{} in, {} out per step", format_bytes(plan.h2d_bytes),
             format_bytes(plan.d2h_bytes));
 }
@@ -85,6 +86,9 @@ void add_prediction_lines(Lines& lines, const Setup& setup) {
             grouped(static_cast<std::uint64_t>(static_cast<double>(setup.tokens_per_step()) / step)),
             100 * plan.predicted_stall_seconds / step);
   add_planned_for(lines, setup);
+  if (plan.undo_bytes > 0)
+    lines.add("  clipped", "{} where every other step is clipped, {} where each is",
+              format_seconds(plan.half_clipped_seconds), format_seconds(plan.clipped_seconds));
   lines.add("lower bound", "{} per step for any plan in this budget, bound by {}",
             format_seconds(plan.lower_bound_seconds), plan.bound_by);
 }
@@ -131,6 +135,10 @@ void RunStatistics::add(const StepReport& report) {
   h2d_bytes_ = report.h2d_bytes;
   d2h_bytes_ = report.d2h_bytes;
   verified_replays_ += report.verified_replays;
+  speculated_updates_ += report.speculated_updates;
+  if (report.clip_scale == 1) return;
+  ++clipped_steps_;
+  undone_updates_ += report.speculated_updates;
 }
 
 void RunStatistics::add(const AttentionUse& step) {
@@ -196,6 +204,10 @@ std::string summary(const Setup& setup, const RunStatistics& run) {
             budget == unlimited ? "unlimited" : fmt::format("{} bytes", budget), share(peak, setup.need));
   lines.add("traffic", "{} in and {} out per step; planned {} and {}", format_bytes(run.h2d_bytes()),
             format_bytes(run.d2h_bytes()), format_bytes(plan.h2d_bytes), format_bytes(plan.d2h_bytes));
+  lines.add("clipped", "{} of {} steps", grouped(run.clipped_steps()), grouped(run.steps()));
+  if (plan.undo_bytes > 0)
+    lines.add("  updates", "{} began before the gate, of them {} were taken back and made again",
+              grouped(run.speculated_updates()), grouped(run.undone_updates()));
   add_attention_lines(lines, run.attention());
   if (setup.options->verify)
     lines.add("verified", "{} replays, each with the bits of its op's first launch",

@@ -32,7 +32,9 @@ Fields fields_of(const StepRecord& record) {
           {"h2d_bytes", fmt::format("{}", report.h2d_bytes)},
           {"d2h_bytes", fmt::format("{}", report.d2h_bytes)},
           {"stall_fraction", exact(report.stall_fraction)},
-          {"between_seconds", exact(report.idle_seconds)}};
+          {"between_seconds", exact(report.idle_seconds)},
+          {"clip_scale", exact(report.clip_scale)},
+          {"speculated_updates", fmt::format("{}", report.speculated_updates)}};
 }
 constexpr std::size_t always_in_steps =
     5;  // the column of `device_peak_bytes`, which has a value in each step

@@ -20,6 +20,8 @@ void fill(const PlanQuestion& question, const Plan& plan, PlanAnswer& answer) {
   answer.bucket = plan.bucket_bytes;
   answer.step_seconds = plan.predicted_step_seconds;
   answer.stall_seconds = plan.predicted_stall_seconds;
+  answer.half_clipped_seconds = plan.half_clipped_seconds;
+  answer.clipped_seconds = plan.clipped_seconds;
   answer.lower_bound_seconds = plan.lower_bound_seconds;
   answer.bound_by = plan.bound_by;
   answer.where = tally(question.graph, plan);
@@ -75,6 +77,7 @@ void add_memory(Lines& lines, const PlanAnswer& answer) {
             text(where.optimizer_device));
   lines.add("  activations", "{} kept, {} recomputed, {} offloaded", text(where.kept), text(where.recomputed),
             text(where.offloaded));
+  lines.add("  updates", "{}", updates_text(where));
   lines.add("traffic", "{} in, {} out per step", format_bytes(answer.h2d), format_bytes(answer.d2h));
 }
 
@@ -84,6 +87,9 @@ void add_time(Lines& lines, const PlanAnswer& answer) {
                          : grouped(static_cast<std::uint64_t>(answer.tokens_per_second())) + " tokens/s, ";
   lines.add("step", "{} predicted, {}stall {:.1f}%", format_seconds(answer.step_seconds), tokens,
             100 * answer.stall_seconds / answer.step_seconds);
+  if (answer.where.speculated.count > 0)
+    lines.add("  clipped", "{} where every other step is clipped, {} where each is",
+              format_seconds(answer.half_clipped_seconds), format_seconds(answer.clipped_seconds));
   lines.add("lower bound", "{} for any plan in this budget, bound by {}; the gap is {:.1f}%",
             format_seconds(answer.lower_bound_seconds), answer.bound_by, 100 * answer.gap());
 }
@@ -176,6 +182,11 @@ Json to_json(const PlanAnswer& answer) {
   json["d2h_bytes"] = where_it_fits(answer.d2h);
   json["step_seconds"] = where_it_fits(answer.step_seconds);
   json["stall_seconds"] = where_it_fits(answer.stall_seconds);
+  json["half_clipped_seconds"] = where_it_fits(answer.half_clipped_seconds);
+  json["clipped_seconds"] = where_it_fits(answer.clipped_seconds);
+  json["host_updates"] = where_it_fits(answer.where.host_updates);
+  json["speculated_updates"] = where_it_fits(answer.where.speculated.count);
+  json["undo_bytes"] = where_it_fits(answer.where.speculated.bytes);
   json["lower_bound_seconds"] = where_it_fits(answer.lower_bound_seconds);
   json["gap"] = where_it_fits(answer.gap());
   json["bound_by"] = where_it_fits(answer.bound_by);

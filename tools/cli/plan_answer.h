@@ -60,6 +60,7 @@ struct PlanAnswer {
   Bytes bucket = 0;  // target of a parameter bucket; 0: one tensor each
   double step_seconds = 0;
   double stall_seconds = 0;
+  double half_clipped_seconds = 0, clipped_seconds = 0;
   double lower_bound_seconds = 0;
   std::string bound_by;  // compute, h2d, d2h, host
   PlanTally where;

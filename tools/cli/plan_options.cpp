@@ -67,6 +67,12 @@ void add_answer(CLI::App& plan, PlanWords& words) {
       ->capture_default_str();
   add("--bucket-size", words.bucket, "bytes per parameter transfer: SIZE or auto", "SIZE")
       ->capture_default_str();
+  add("--speculate", words.speculate,
+      "updates on the host before the norm of all gradients is known: auto, where that makes the step faster; "
+      "or off",
+      "NAME")
+      ->check(CLI::IsMember({"auto", "off"}).description(""))
+      ->capture_default_str();
   add("--sweep", words.command.sweep,
       "memory[=N]: N budgets from the minimum to the need; batch[=1,2,4]: batch sizes", "WHAT");
   add("--plan-json", words.command.plan_file, "write the plan", "FILE");
@@ -120,6 +126,7 @@ PlanCommand understand(const PlanWords& words) {
   command.host_memory = named("--host-memory", [&] { return parse_limit(words.host); });
   command.options.bucket_bytes = named("--bucket-size", [&] { return parse_bucket(words.bucket); });
   command.options.policy = policy_from(words.policy).value_or(Policy::automatic);
+  command.options.settings.speculates = words.speculate != "off";
   return command;
 }
 

@@ -49,7 +49,17 @@ PlanTally tally(const Graph& graph, const Plan& plan) {
              graph.tensor(place.tensor).bytes());
     }
   }
+  for (const Instruction& instruction : plan.instructions) {
+    if (instruction.kind == InstructionKind::speculate) add_to(result.speculated, instruction.part.bytes());
+    if (instruction.kind == InstructionKind::commit && runs_on_host(instruction)) ++result.host_updates;
+  }
   return result;
+}
+
+std::string updates_text(const PlanTally& tally) {
+  if (tally.speculated.count == 0) return fmt::format("{} on the host", tally.host_updates);
+  return fmt::format("{} of {} on the host begin before the gate; undo records {}", tally.speculated.count,
+                     tally.host_updates, format_bytes(tally.speculated.bytes));
 }
 
 std::string text(const Tally& tally) {

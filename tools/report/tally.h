@@ -17,8 +17,13 @@ struct PlanTally {
   Tally resident, held, streamed;          // buckets of parameters
   Tally optimizer_host, optimizer_device;  // buckets of optimizer state
   Tally kept, recomputed, offloaded;       // tensors that backward needs from forward
+  Tally speculated;                        // updates before the gate, with the bytes of their undo records
+  std::uint64_t host_updates = 0;          // all on the host
 };
 PlanTally tally(const Graph& graph, const Plan& plan);
+
+// "3 of 4 on the host begin before the gate; undo records 12.50 MiB", or "4 on the host".
+std::string updates_text(const PlanTally& tally);
 
 // "4 (12.50 MiB)"
 std::string text(const Tally& tally);

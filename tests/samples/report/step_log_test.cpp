@@ -134,13 +134,14 @@ TEST(StepLogCsv, EveryRowHasTheHeadersColumns) {
   const std::string header = csv_header(measures);
   EXPECT_TRUE(header.starts_with("step,loss,grad_norm,learning_rate,tokens_per_second,"));
   EXPECT_TRUE(
-      header.ends_with(",between_seconds,attention_cudnn,attention_own,attention_plain,"
+      header.ends_with(",between_seconds,clip_scale,speculated_updates,attention_cudnn,attention_own,"
+                       "attention_plain,"
                        "evaluation_loss,evaluation_perplexity,evaluation_seconds,best"));
   const auto commas = [](const std::string& line) { return std::count(line.begin(), line.end(), ','); };
   for (const std::string& line :
        {to_csv_line(awkward(), measures), to_csv_line(on_a_card, measures), to_csv_line(evaluated)})
     EXPECT_EQ(commas(line), commas(header)) << line;
-  EXPECT_EQ(to_csv_line(evaluated), "8,,,,,,,,,,,,,0.1,1.5,0.25,false");
+  EXPECT_EQ(to_csv_line(evaluated), "8,,,,,,,,,,,,,,,0.1,1.5,0.25,false");
   StepRecord diverged = awkward();
   diverged.report.loss = std::numeric_limits<double>::quiet_NaN();
   EXPECT_TRUE(to_csv_line(diverged, measures).starts_with("8,,1.0000000000000002,"));
