@@ -66,7 +66,9 @@
 // Attributes `key`, `sequence`, `heads`, `causal`, `chunk`, `vocabulary` and `transposed` are integers; the
 // others are doubles unless quoted.
 // Tensors of type f64 or i32 above are so for any T. Kernels may use scratch of at most 256 KiB per
-// thread (the counterpart of a GPU's shared memory); anything larger is a workspace of the graph.
+// thread (the counterpart of a GPU's shared memory); anything larger is a workspace of the graph. On the CPU,
+// kernels that widen rows of bf16 may take more per thread, as a card's tile by tile need not: attention 8 S
+// times the head's width in f32, and layer_norm 4 C.
 #pragma once
 
 #include <cstdint>
@@ -111,7 +113,7 @@ class LaunchTable {
   std::map<std::string, Kernel, std::less<>> kernels_;
 };
 
-// Kernels for the CPU: work type f32 through oneDNN, f64 as plain loops. For the simulated device,
+// Kernels for the CPU: work types f32 and bf16 through oneDNN, f64 as plain loops. For the simulated device,
 // for the host lane, and for checks.
 LaunchTable cpu_launch_table();
 

@@ -38,14 +38,6 @@ struct AdamWUpdate<Bfloat16> {
   }
 };
 
-// For bf16 too.
-template <template <class> class Adapter>
-void launch_update(const LaunchArguments& arguments) {
-  const KernelCall call(arguments);
-  if (call.work_type() == DataType::bf16) return Adapter<Bfloat16>::run(call);
-  launch_adapter<Adapter>(arguments);
-}
-
 void launch_clip(const LaunchArguments& arguments) {
   const KernelCall call(arguments);
   call.expect(1, call.reads(), 1);
@@ -59,9 +51,9 @@ void launch_clip(const LaunchArguments& arguments) {
 }  // namespace
 
 void add_update_kernels(LaunchTable& table) {
-  table.add("square_sum", launch_update<SquareSum>);
+  table.add("square_sum", launch_adapter<SquareSum>);
   table.add("clip", launch_clip);
-  table.add("adamw", launch_update<AdamWUpdate>);
+  table.add("adamw", launch_adapter<AdamWUpdate>);
 }
 
 }  // namespace stowage::cpu
