@@ -67,8 +67,8 @@
 // others are doubles unless quoted.
 // Tensors of type f64 or i32 above are so for any T. Kernels may use scratch of at most 256 KiB per
 // thread (the counterpart of a GPU's shared memory); anything larger is a workspace of the graph. On the CPU,
-// kernels that widen rows of bf16 may take more per thread, as a card's tile by tile need not: attention 8 S
-// times the head's width in f32, and layer_norm 4 C.
+// kernels that widen rows of bf16 may take more: attention 8 S times the head's width in f32 for each thread,
+// layer_norm 4 C.
 #pragma once
 
 #include <cstdint>

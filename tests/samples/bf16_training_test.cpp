@@ -15,8 +15,6 @@ namespace {
 using ::testing::HasSubstr;
 using Words = std::vector<std::string>;
 
-const std::string fixtures = std::string(STOWAGE_ROOT) + "/tests/fixtures/model_files/";
-
 std::string documents() {
   std::string text;
   for (int document = 0; document < 40; ++document) {
@@ -31,12 +29,12 @@ std::string documents() {
 class Bf16Training : public ::testing::TestWithParam<const char*> {
  protected:
   Words with(const Words& more) const {
-    Words words = {"--data",           text_,        "--device",     "simulated", "--machine", machine_,
-                   "--type",           "bf16",       "--steps",      "6",         "--warmup",  "2",
-                   "--layers",         "2",          "--width",      "32",        "--heads",   "2",
-                   "--dropout",        "0.1",        "--sequence",   "16",        "--batch",   "4",
-                   "--micro-batches",  "2",          "--vocabulary", "280",       "--policy",  "none",
-                   "--link-bandwidth", "unthrottled"};
+    Words words = {"--data",          text_,  "--device",   "simulated", "--machine",        machine_,
+                   "--type",          "bf16", "--steps",    "6",         "--warmup",         "2",
+                   "--layers",        "2",    "--width",    "32",        "--heads",          "2",
+                   "--dropout",       "0.1",  "--sequence", "16",        "--batch",          "4",
+                   "--micro-batches", "2",    "--policy",   "none",      "--link-bandwidth", "unthrottled"};
+    if (GetParam() == std::string(STOWAGE_TRAIN_BERT)) words.insert(words.end(), {"--vocabulary", "280"});
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
@@ -46,6 +44,7 @@ class Bf16Training : public ::testing::TestWithParam<const char*> {
     run(more);
     return contents_of(folder_.file("weights"));
   }
+  bool same(const std::string& whole, const Words& more) const { return weights_after(more) == whole; }
   // The smallest --device-memory.
   std::string minimum() const {
     const std::string told = run({"--policy", "auto", "--plan-only"}).output;
@@ -61,18 +60,18 @@ class Bf16Training : public ::testing::TestWithParam<const char*> {
 TEST_P(Bf16Training, LeavesTheSameBitsInAnyMemoryBucketsAndThreads) {
   const std::string whole = weights_after({});
   ASSERT_FALSE(whole.empty());
-  EXPECT_EQ(weights_after({"--threads", "1"}), whole);
-  EXPECT_EQ(weights_after({"--policy", "layer-stream"}), whole);
-  EXPECT_EQ(weights_after({"--policy", "auto", "--device-memory", minimum(), "--verify"}), whole);
-  EXPECT_EQ(weights_after({"--policy", "auto", "--bucket-size", "1000", "--threads", "3"}), whole);
-  EXPECT_NE(weights_after({"--type", "f32"}), whole);
+  EXPECT_TRUE(same(whole, {"--threads", "1"}));
+  EXPECT_TRUE(same(whole, {"--policy", "layer-stream"}));
+  EXPECT_TRUE(same(whole, {"--policy", "auto", "--device-memory", minimum(), "--verify"}));
+  EXPECT_TRUE(same(whole, {"--policy", "auto", "--bucket-size", "1000", "--threads", "3"}));
+  EXPECT_FALSE(same(whole, {"--type", "f32"}));
 }
 
 TEST_P(Bf16Training, ResumesToTheSameBits) {
   const std::string dir = folder_.file("checkpoints");
   const std::string whole = weights_after({"--checkpoint", dir, "--checkpoint-every", "2", "--keep", "9"});
   for (const auto& checkpoint : list_checkpoints(dir))
-    EXPECT_EQ(weights_after({"--resume", checkpoint.path, "--policy", "zero-offload"}), whole);
+    EXPECT_TRUE(same(whole, {"--resume", checkpoint.path, "--policy", "zero-offload"}));
 }
 
 // As f32 with the master weights' 32 bits.
@@ -80,9 +79,14 @@ TEST_P(Bf16Training, ExportsItsMasterWeightsAndGoesOnFromThem) {
   const std::string out = folder_.file("out");
   run({"--export", out});
   const std::string again = folder_.file("again");
-  well(run_program(GetParam(), {"--data", text_, "--device", "simulated", "--machine", machine_, "--type",
-                                "bf16", "--init", out, "--batch", "2", "--steps", "0", "--export", again}));
-  EXPECT_EQ(contents_of(out + "/model.safetensors"), contents_of(again + "/model.safetensors"));
+  Words words = {"--data", text_, "--device", "simulated", "--machine", machine_, "--type",   "bf16",
+                 "--init", out,   "--batch",  "2",         "--steps",   "0",      "--export", again};
+  if (GetParam() == std::string(STOWAGE_TRAIN_BERT))
+    words.insert(words.end(), {"--tokenizer", out + "/vocab.txt"});
+  well(run_program(GetParam(), words));
+  const std::string weights = contents_of(out + "/model.safetensors");
+  EXPECT_FALSE(weights.empty());
+  EXPECT_TRUE(contents_of(again + "/model.safetensors") == weights);
 }
 
 INSTANTIATE_TEST_SUITE_P(Programs, Bf16Training, ::testing::Values(STOWAGE_TRAIN_GPT, STOWAGE_TRAIN_BERT),
@@ -95,7 +99,7 @@ class Bf16Text : public Bf16Training {};
 TEST_P(Bf16Text, IsWhatTheCheckpointWritesAndIsEvaluated) {
   const std::string dir = folder_.file("checkpoints");
   const std::string told = run({"--checkpoint", dir, "--sample", "20", "--evaluate-every", "3"}).output;
-  EXPECT_THAT(told, HasSubstr("evaluation"));
+  EXPECT_THAT(told, HasSubstr("evaluat"));
   const std::string text =
       well(run_program(GetParam(), {"--generate", "\n", "--tokens", "20", "--checkpoint", dir})).output;
   EXPECT_FALSE(text.empty());
