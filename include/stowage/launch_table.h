@@ -75,7 +75,9 @@
 // A record of zeros says that nothing was made, and so does one after the latter two. A table without these
 // has all updates made behind the gate.
 // Tensors of type f64 or i32 above are so for any T. Kernels may use scratch of at most 256 KiB per
-// thread (the counterpart of a GPU's shared memory); anything larger is a workspace of the graph.
+// thread (the counterpart of a GPU's shared memory); anything larger is a workspace of the graph. On the CPU,
+// kernels that widen rows of bf16 may take more: attention 8 S times the head's width in f32 for each thread,
+// layer_norm 4 C.
 #pragma once
 
 #include <cstdint>
@@ -134,7 +136,7 @@ class LaunchTable {
   std::map<std::string, Kernel, std::less<>> kernels_;
 };
 
-// Kernels for the CPU: work type f32 through oneDNN, f64 as plain loops. For the simulated device,
+// Kernels for the CPU: work types f32 and bf16 through oneDNN, f64 as plain loops. For the simulated device,
 // for the host lane, and for checks.
 LaunchTable cpu_launch_table();
 

@@ -158,8 +158,25 @@ void require_keys(const AttentionShape& shape) {
 
 }  // namespace
 
+template <>
+void attention(const AttentionShape& shape, const Bfloat16* qkv, Bfloat16* out, float* log_sum_exp) {
+  require_keys(shape);
+  const std::int64_t sequence = shape.sequence;
+  const std::int64_t width = shape.head_width();
+  parallel_for(shape.samples * shape.heads, 1, [&](std::int64_t number, std::int64_t) {
+    const Head head = head_of(shape, number);
+    const AttentionShape one = alone(shape, head);
+    float* const wide_qkv = thread_scratch<float>(4 * sequence * width);
+    float* const wide_out = wide_qkv + 3 * sequence * width;
+    widen_head(shape, head, qkv, wide_qkv);
+    const Forward<float> forward(one, wide_qkv, wide_out, log_sum_exp + row_number(shape, head));
+    for (std::int64_t row = 0; row < sequence; row += query_block) forward.run({}, row);
+    narrow_rows(sequence, width, wide_out, width, shape.width, out + output_offset(shape, head));
+  });
+}
+
 template <class T>
-void attention(const AttentionShape& shape, const T* qkv, T* out, T* log_sum_exp) {
+void attention(const AttentionShape& shape, const T* qkv, T* out, Sum<T>* log_sum_exp) {
   require_keys(shape);
   const Forward<T> forward(shape, qkv, out, log_sum_exp);
   const std::int64_t blocks = (shape.sequence + query_block - 1) / query_block;

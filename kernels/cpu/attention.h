@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/storage.h"
 #include "kernels/math/philox.h"
 
 namespace stowage::cpu {
@@ -23,12 +24,12 @@ struct AttentionShape {
 // qkv[N, 3 width] holds queries, keys and values side by side, each split in heads.
 // out = dropout(softmax(q k^T / sqrt(head width))) v; log_sum_exp[samples, heads, sequence] of the
 // scaled scores. Throws InvalidInput for a sample of which no position is seen, and where `padded_at_end`
-// does not hold.
+// does not hold. Of bf16 the rows of a head are widened, and its results rounded: what lies between is f32.
 template <class T>
-void attention(const AttentionShape& shape, const T* qkv, T* out, T* log_sum_exp);
+void attention(const AttentionShape& shape, const T* qkv, T* out, Sum<T>* log_sum_exp);
 
 template <class T>
-void attention_backward(const AttentionShape& shape, const T* qkv, const T* out, const T* log_sum_exp,
+void attention_backward(const AttentionShape& shape, const T* qkv, const T* out, const Sum<T>* log_sum_exp,
                         const T* dout, T* dqkv);
 
 }  // namespace stowage::cpu

@@ -154,8 +154,31 @@ class Backward {
 
 }  // namespace
 
+template <>
+void attention_backward(const AttentionShape& shape, const Bfloat16* qkv, const Bfloat16* out,
+                        const float* log_sum_exp, const Bfloat16* dout, Bfloat16* dqkv) {
+  const std::int64_t sequence = shape.sequence;
+  const std::int64_t width = shape.head_width();
+  const std::int64_t part = sequence * width;
+  parallel_for(shape.samples * shape.heads, 1, [&](std::int64_t number, std::int64_t) {
+    const Head head = head_of(shape, number);
+    const AttentionShape one = alone(shape, head);
+    const std::int64_t at = output_offset(shape, head);
+    float* const wide_qkv = thread_scratch<float>(8 * part);
+    float* const wide_out = wide_qkv + 3 * part;
+    float* const wide_dout = wide_out + part;
+    float* const wide_dqkv = wide_dout + part;
+    widen_head(shape, head, qkv, wide_qkv);
+    widen_rows(sequence, width, out + at, shape.width, width, wide_out);
+    widen_rows(sequence, width, dout + at, shape.width, width, wide_dout);
+    const float* const head_log_sum_exp = log_sum_exp + row_number(shape, head);
+    Backward<float>(one, wide_qkv, wide_out, head_log_sum_exp, wide_dout, wide_dqkv).run({});
+    narrow_head(shape, head, wide_dqkv, dqkv);
+  });
+}
+
 template <class T>
-void attention_backward(const AttentionShape& shape, const T* qkv, const T* out, const T* log_sum_exp,
+void attention_backward(const AttentionShape& shape, const T* qkv, const T* out, const Sum<T>* log_sum_exp,
                         const T* dout, T* dqkv) {
   const Backward<T> backward(shape, qkv, out, log_sum_exp, dout, dqkv);
   parallel_for(shape.samples * shape.heads, 1,

@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/cpu/storage.h"
 
 namespace stowage::cpu {
 
@@ -82,6 +83,44 @@ inline std::uint64_t first_draw(const AttentionShape& shape, const Head& head, c
 template <class T>
 T score_scale(const AttentionShape& shape) {
   return static_cast<T>(1 / std::sqrt(static_cast<double>(shape.head_width())));
+}
+
+// The head alone, as a tensor of its own that has one head.
+inline AttentionShape alone(const AttentionShape& shape, const Head& head) {
+  AttentionShape one = shape;
+  one.samples = one.heads = 1;
+  one.width = shape.head_width();
+  if (shape.seen != nullptr) one.seen += head.sample * shape.sequence;
+  one.random.first += static_cast<std::uint64_t>(row_number(shape, head) * shape.sequence);
+  return one;
+}
+
+// Rows of f32 from or to rows of bf16, each with a stride of its own.
+inline void widen_rows(std::int64_t rows, std::int64_t width, const Bfloat16* from, std::int64_t stride,
+                       std::int64_t to_stride, float* to) {
+  for (std::int64_t row = 0; row < rows; ++row) widen(width, from + row * stride, to + row * to_stride);
+}
+inline void narrow_rows(std::int64_t rows, std::int64_t width, const float* from, std::int64_t from_stride,
+                        std::int64_t stride, Bfloat16* to) {
+  for (std::int64_t row = 0; row < rows; ++row) narrow(width, from + row * from_stride, to + row * stride);
+}
+
+// Queries, keys and values of a head, to or from one [sequence, 3 head width] in f32.
+inline void widen_head(const AttentionShape& shape, const Head& head, const Bfloat16* qkv, float* to) {
+  const HeadRows<const Bfloat16*> rows = rows_of(shape, head, qkv);
+  const std::int64_t width = shape.head_width();
+  for (const Bfloat16* from : {rows.queries, rows.keys, rows.values}) {
+    widen_rows(shape.sequence, width, from, 3 * shape.width, 3 * width, to);
+    to += width;
+  }
+}
+inline void narrow_head(const AttentionShape& shape, const Head& head, const float* from, Bfloat16* dqkv) {
+  const HeadRows<Bfloat16*> rows = rows_of(shape, head, dqkv);
+  const std::int64_t width = shape.head_width();
+  for (Bfloat16* to : {rows.queries, rows.keys, rows.values}) {
+    narrow_rows(shape.sequence, width, from, 3 * width, 3 * shape.width, to);
+    from += width;
+  }
 }
 
 // tile[rows, keys] = scale * rows of `left` times rows of `right`, both with `stride`s of their own.

@@ -7,7 +7,8 @@ namespace stowage::cpu {
 
 // sum[c] = x[0,c] + x[1,c] + …: runs of 64 rows are summed first, then the runs, both in order.
 // Columns, not rows, are shared among threads. With `add`, all that onto what `sum` holds.
-template <class T>
-void column_sum(std::int64_t rows, std::int64_t columns, const T* x, T* sum, bool add = false);
+// Out: T, or f32 sums of bf16.
+template <class T, class Out>
+void column_sum(std::int64_t rows, std::int64_t columns, const T* x, Out* sum, bool add = false);
 
 }  // namespace stowage::cpu

@@ -20,26 +20,27 @@ std::int64_t rows_per_chunk(std::int64_t vocabulary) {
 }
 
 template <class T>
-STOWAGE_HOST_DEVICE T largest_of(std::int64_t count, const T* x) {
-  T largest = x[0];
+STOWAGE_HOST_DEVICE Sum<T> largest_of(std::int64_t count, const T* x) {
+  Sum<T> largest = wide(x[0]);
 #pragma omp simd reduction(max : largest)
-  for (std::int64_t i = 0; i < count; ++i) largest = x[i] > largest ? x[i] : largest;
+  for (std::int64_t i = 0; i < count; ++i) largest = wide(x[i]) > largest ? wide(x[i]) : largest;
   return largest;
 }
 
 template <class T>
-STOWAGE_HOST_DEVICE T log_sum_exp_of(std::int64_t count, const T* x) {
-  const T largest = largest_of(count, x);
-  T sum = 0;
+STOWAGE_HOST_DEVICE Sum<T> log_sum_exp_of(std::int64_t count, const T* x) {
+  const Sum<T> largest = largest_of(count, x);
+  Sum<T> sum = 0;
 #pragma omp simd reduction(+ : sum)
-  for (std::int64_t i = 0; i < count; ++i) sum += exponential(x[i] - largest);
+  for (std::int64_t i = 0; i < count; ++i) sum += exponential(wide(x[i]) - largest);
   return largest + std::log(sum);
 }
 
 template <class T>
-STOWAGE_HOST_DEVICE void softmax_loop(std::int64_t count, T log_sum_exp, T scale, const T* x, T* y) {
+STOWAGE_HOST_DEVICE void softmax_loop(std::int64_t count, Sum<T> log_sum_exp, Sum<T> scale, const T* x,
+                                      T* y) {
 #pragma omp simd
-  for (std::int64_t i = 0; i < count; ++i) y[i] = exponential(x[i] - log_sum_exp) * scale;
+  for (std::int64_t i = 0; i < count; ++i) y[i] = rounded<T>(exponential(wide(x[i]) - log_sum_exp) * scale);
 }
 
 template <class T>
@@ -75,9 +76,14 @@ STOWAGE_CLONES void scale(std::int64_t count, float by, float* x) { scale_loop(c
 void scale(std::int64_t count, double by, double* x) { scale_loop(count, by, x); }
 
 STOWAGE_CLONES float reduce(std::int64_t count, const float* x) { return log_sum_exp_of(count, x); }
+STOWAGE_CLONES float reduce(std::int64_t count, const Bfloat16* x) { return log_sum_exp_of(count, x); }
 double reduce(std::int64_t count, const double* x) { return log_sum_exp_of(count, x); }
 
 STOWAGE_CLONES void softmax(std::int64_t count, float log_sum_exp, float scale, const float* x, float* y) {
+  softmax_loop(count, log_sum_exp, scale, x, y);
+}
+STOWAGE_CLONES void softmax(std::int64_t count, float log_sum_exp, float scale, const Bfloat16* x,
+                            Bfloat16* y) {
   softmax_loop(count, log_sum_exp, scale, x, y);
 }
 void softmax(std::int64_t count, double log_sum_exp, double scale, const double* x, double* y) {
@@ -89,15 +95,31 @@ T share_of(std::int64_t count) {
   return static_cast<T>(count == 0 ? 0 : 1 / static_cast<double>(count));
 }
 
-// Of a row whose target counts.
+// Of a row whose target counts. `to` may be the row.
 template <class T>
-void write_gradient(const Logits& shape, std::int32_t target, T log_sum_exp, T share, const T* row, T* to) {
+void write_gradient(const Logits& shape, std::int32_t target, Sum<T> log_sum_exp, Sum<T> share, const T* row,
+                    T* to) {
+  const Sum<T> logit = wide(row[target]);
   softmax(shape.vocabulary, log_sum_exp, share, row, to);
-  std::fill(to + shape.vocabulary, to + shape.columns(), T{0});
-  to[target] -= share;
+  std::fill(to + shape.vocabulary, to + shape.columns(), T{});
+  // A difference of what bf16 has rounded already would be rounded twice.
+  to[target] = is_narrow<T> ? rounded<T>(exponential(logit - log_sum_exp) * share - share)
+                            : rounded<T>(wide(to[target]) - share);
 }
 
-// One row's loss; the row becomes its gradient.
+// One row's loss; the row becomes its gradient. bf16 cannot hold exponentials meanwhile, so these are
+// computed twice.
+double differentiate(const Logits& shape, std::int32_t target, float share, Bfloat16* row) {
+  if (target < 0) {
+    std::fill(row, row + shape.columns(), Bfloat16{});
+    return 0;
+  }
+  const auto logit = static_cast<double>(wide(row[target]));
+  const float log_sum_exp = reduce(shape.vocabulary, row);
+  write_gradient(shape, target, log_sum_exp, share, row, row);
+  return static_cast<double>(log_sum_exp) - logit;
+}
+
 template <class T>
 double differentiate(const Logits& shape, std::int32_t target, T share, T* row) {
   if (target < 0) {
@@ -129,7 +151,7 @@ std::int64_t counted_targets(std::int64_t rows, std::int64_t vocabulary, const s
 
 template <class T>
 void cross_entropy(const Logits& shape, const T* logits, const std::int32_t* targets, double* loss,
-                   T* log_sum_exp, std::int64_t count) {
+                   Sum<T>* log_sum_exp, std::int64_t count) {
   const std::int64_t stride = shape.columns();
   const std::int64_t counted = counted_targets(shape.rows, shape.vocabulary, targets);
   if (count == of_the_rows) count = counted;
@@ -140,23 +162,24 @@ void cross_entropy(const Logits& shape, const T* logits, const std::int32_t* tar
   double sum = 0;
   for (std::int64_t row = 0; row < shape.rows; ++row) {
     if (targets[row] < 0) continue;
-    sum += static_cast<double>(log_sum_exp[row]) - static_cast<double>(logits[row * stride + targets[row]]);
+    sum += static_cast<double>(log_sum_exp[row]) -
+           static_cast<double>(wide(logits[row * stride + targets[row]]));
   }
   *loss = count == 0 ? 0 : sum / static_cast<double>(count);
 }
 
 template <class T>
 void cross_entropy_backward(const Logits& shape, const T* logits, const std::int32_t* targets,
-                            const T* log_sum_exp, T* dlogits, std::int64_t count) {
+                            const Sum<T>* log_sum_exp, T* dlogits, std::int64_t count) {
   const std::int64_t stride = shape.columns();
   const std::int64_t counted = counted_targets(shape.rows, shape.vocabulary, targets);
   if (count == of_the_rows) count = counted;
-  const T share = share_of<T>(count);
+  const auto share = share_of<Sum<T>>(count);
   parallel_for(shape.rows, rows_per_chunk(shape.vocabulary), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       T* line = dlogits + row * stride;
       if (targets[row] < 0) {
-        std::fill(line, line + stride, T{0});
+        std::fill(line, line + stride, T{});
       } else {
         write_gradient(shape, targets[row], log_sum_exp[row], share, logits + row * stride, line);
       }
@@ -169,7 +192,7 @@ double cross_entropy_in_place(const Logits& shape, std::int64_t count, double su
                               const std::int32_t* targets, T* logits) {
   constexpr std::int64_t block = 4096;
   std::array<double, block> losses;
-  const T share = share_of<T>(count);
+  const auto share = share_of<Sum<T>>(count);
   for (std::int64_t first = 0; first < shape.rows; first += block) {
     const std::int64_t here = std::min(block, shape.rows - first);
     parallel_for(here, rows_per_chunk(shape.vocabulary), [&](std::int64_t begin, std::int64_t end) {
@@ -194,5 +217,11 @@ template void cross_entropy_backward(const Logits&, const double*, const std::in
 
 template double cross_entropy_in_place(const Logits&, std::int64_t, double, const std::int32_t*, float*);
 template double cross_entropy_in_place(const Logits&, std::int64_t, double, const std::int32_t*, double*);
+
+template void cross_entropy(const Logits&, const Bfloat16*, const std::int32_t*, double*, float*,
+                            std::int64_t);
+template void cross_entropy_backward(const Logits&, const Bfloat16*, const std::int32_t*, const float*,
+                                     Bfloat16*, std::int64_t);
+template double cross_entropy_in_place(const Logits&, std::int64_t, double, const std::int32_t*, Bfloat16*);
 
 }  // namespace stowage::cpu

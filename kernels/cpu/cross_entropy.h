@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/storage.h"
+
 namespace stowage::cpu {
 
 inline constexpr std::int64_t of_the_rows = -1;
@@ -20,12 +22,12 @@ struct Logits {
 // the vocabulary.
 template <class T>
 void cross_entropy(const Logits& shape, const T* logits, const std::int32_t* targets, double* loss,
-                   T* log_sum_exp, std::int64_t count = of_the_rows);
+                   Sum<T>* log_sum_exp, std::int64_t count = of_the_rows);
 
 // dlogits = (exp(logits - log_sum_exp) - [column is the target]) / count, 0 in padding
 template <class T>
 void cross_entropy_backward(const Logits& shape, const T* logits, const std::int32_t* targets,
-                            const T* log_sum_exp, T* dlogits, std::int64_t count = of_the_rows);
+                            const Sum<T>* log_sum_exp, T* dlogits, std::int64_t count = of_the_rows);
 
 // How many targets are not negative. Throws as above.
 std::int64_t counted_targets(std::int64_t rows, std::int64_t vocabulary, const std::int32_t* targets);

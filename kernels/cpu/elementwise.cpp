@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/clones.h"
 #include "kernels/cpu/dropout_mask.h"
+#include "kernels/cpu/storage.h"
 #include "kernels/math/gelu.h"
 #include "src/base/parallel_for.h"
 
@@ -12,6 +13,8 @@ namespace stowage::cpu {
 namespace {
 
 constexpr std::int64_t chunk = 16384;
+constexpr std::int64_t block = 512;
+static_assert(chunk % block == 0);
 
 template <class T>
 STOWAGE_HOST_DEVICE void add_loop(std::int64_t count, const T* a, const T* b, T* y) {
@@ -60,68 +63,101 @@ void gelu_backward_range(Form, std::int64_t count, const double* x, const double
   gelu_backward_loop<Form>(count, x, dy, dx);
 }
 
+// Calls each(begin, length) for parts of [0, count), in parallel. A part of bf16 is a block, which fits the
+// buffers; else it is a whole chunk, since there is nothing to widen.
+template <class T, class Each>
+void for_parts(std::int64_t count, Each&& each) {
+  parallel_for(count, chunk, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t part = is_narrow<T> ? block : chunk;
+    for (std::int64_t first = begin; first < end; first += part) each(first, std::min(part, end - first));
+  });
+}
+
+// y = function(x), or function(a, b), which takes (count, inputs…, output).
+template <class T, class Function>
+void map(std::int64_t count, const T* x, T* y, const Function& function) {
+  for_parts<T>(count, [&](std::int64_t begin, std::int64_t length) {
+    Sum<T> buffer[block];
+    Sum<T>* const to = target(y + begin, buffer);
+    function(length, loaded(length, x + begin, buffer), to);
+    store(length, to, y + begin);
+  });
+}
+template <class T, class Function>
+void map(std::int64_t count, const T* a, const T* b, T* y, const Function& function) {
+  for_parts<T>(count, [&](std::int64_t begin, std::int64_t length) {
+    Sum<T> buffer[block];
+    Sum<T> second[block];
+    Sum<T>* const to = target(y + begin, buffer);
+    function(length, loaded(length, a + begin, buffer), loaded(length, b + begin, second), to);
+    store(length, to, y + begin);
+  });
+}
+
 }  // namespace
 
 template <class T>
 void add(std::int64_t count, const T* a, const T* b, T* y) {
-  parallel_for(count, chunk, [&](std::int64_t begin, std::int64_t end) {
-    add_range(end - begin, a + begin, b + begin, y + begin);
-  });
+  map(count, a, b, y, [](auto... of) { add_range(of...); });
 }
 
 // In blocks that stay in the first cache, since y may be a or b.
 template <class T>
 void add_dropout(const RandomStream& stream, double probability, std::int64_t count, const T* a, const T* b,
                  T* y) {
-  constexpr std::int64_t block = 512;
-  static_assert(chunk % block == 0);
   const DropoutMask mask(stream, probability);
   parallel_for(count, chunk, [&](std::int64_t begin, std::int64_t end) {
-    T kept[block];
+    Sum<T> kept[block];
+    Sum<T> buffer[block];
     for (std::int64_t first = begin; first < end; first += block) {
       const std::int64_t length = std::min(block, end - first);
-      mask.apply(static_cast<std::uint64_t>(first), length, b + first, kept);
-      add_range(length, a + first, kept, y + first);
+      mask.apply(static_cast<std::uint64_t>(first), length, loaded(length, b + first, kept), kept);
+      Sum<T>* const to = target(y + first, buffer);
+      add_range(length, loaded(length, a + first, buffer), kept, to);
+      store(length, to, y + first);
     }
   });
 }
 
 template <class T>
 void gelu(GeluForm form, std::int64_t count, const T* x, T* y) {
-  parallel_for(count, chunk, [&](std::int64_t begin, std::int64_t end) {
-    if (form == GeluForm::tanh) gelu_range(GeluTanh{}, end - begin, x + begin, y + begin);
-    if (form == GeluForm::erf) gelu_range(GeluErf{}, end - begin, x + begin, y + begin);
+  map(count, x, y, [form](auto... of) {
+    if (form == GeluForm::tanh) gelu_range(GeluTanh{}, of...);
+    if (form == GeluForm::erf) gelu_range(GeluErf{}, of...);
   });
 }
 
 template <class T>
 void gelu_backward(GeluForm form, std::int64_t count, const T* x, const T* dy, T* dx) {
-  parallel_for(count, chunk, [&](std::int64_t begin, std::int64_t end) {
-    const std::int64_t length = end - begin;
-    if (form == GeluForm::tanh) gelu_backward_range(GeluTanh{}, length, x + begin, dy + begin, dx + begin);
-    if (form == GeluForm::erf) gelu_backward_range(GeluErf{}, length, x + begin, dy + begin, dx + begin);
+  map(count, x, dy, dx, [form](auto... of) {
+    if (form == GeluForm::tanh) gelu_backward_range(GeluTanh{}, of...);
+    if (form == GeluForm::erf) gelu_backward_range(GeluErf{}, of...);
   });
 }
 
 template <class T>
 void tanh(std::int64_t count, const T* x, T* y) {
   parallel_for(count, chunk, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) y[i] = std::tanh(x[i]);
+    for (std::int64_t i = begin; i < end; ++i) y[i] = rounded<T>(std::tanh(wide(x[i])));
   });
 }
 
 template <class T>
 void tanh_backward(std::int64_t count, const T* y, const T* dy, T* dx) {
   parallel_for(count, chunk, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) dx[i] = dy[i] * ((1 - y[i]) * (1 + y[i]));
+    for (std::int64_t i = begin; i < end; ++i)
+      dx[i] = rounded<T>(wide(dy[i]) * ((1 - wide(y[i])) * (1 + wide(y[i]))));
   });
 }
 
 template <class T>
 void dropout(const RandomStream& stream, double probability, std::int64_t count, const T* x, T* y) {
   const DropoutMask mask(stream, probability);
-  parallel_for(count, chunk, [&](std::int64_t begin, std::int64_t end) {
-    mask.apply(static_cast<std::uint64_t>(begin), end - begin, x + begin, y + begin);
+  for_parts<T>(count, [&](std::int64_t begin, std::int64_t length) {
+    Sum<T> buffer[block];
+    Sum<T>* const to = target(y + begin, buffer);
+    mask.apply(static_cast<std::uint64_t>(begin), length, loaded(length, x + begin, buffer), to);
+    store(length, to, y + begin);
   });
 }
 
@@ -139,5 +175,13 @@ template void tanh_backward(std::int64_t, const float*, const float*, float*);
 template void tanh_backward(std::int64_t, const double*, const double*, double*);
 template void dropout(const RandomStream&, double, std::int64_t, const float*, float*);
 template void dropout(const RandomStream&, double, std::int64_t, const double*, double*);
+template void add(std::int64_t, const Bfloat16*, const Bfloat16*, Bfloat16*);
+template void add_dropout(const RandomStream&, double, std::int64_t, const Bfloat16*, const Bfloat16*,
+                          Bfloat16*);
+template void gelu(GeluForm, std::int64_t, const Bfloat16*, Bfloat16*);
+template void gelu_backward(GeluForm, std::int64_t, const Bfloat16*, const Bfloat16*, Bfloat16*);
+template void tanh(std::int64_t, const Bfloat16*, Bfloat16*);
+template void tanh_backward(std::int64_t, const Bfloat16*, const Bfloat16*, Bfloat16*);
+template void dropout(const RandomStream&, double, std::int64_t, const Bfloat16*, Bfloat16*);
 
 }  // namespace stowage::cpu

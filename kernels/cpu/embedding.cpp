@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "kernels/cpu/storage.h"
 #include "src/base/parallel_for.h"
 #include "stowage/error.h"
 
@@ -11,6 +12,7 @@ namespace {
 
 constexpr std::int64_t rows_per_chunk = 64;
 constexpr std::int64_t columns_per_task = 64;
+constexpr std::int64_t block = 512;  // of a row, or of the table: elements or rows summed at a time
 
 void check_tokens(const EmbeddingShape& shape, const std::int32_t* tokens) {
   const std::int32_t* end = tokens + shape.tokens;
@@ -24,9 +26,44 @@ void check_tokens(const EmbeddingShape& shape, const std::int32_t* tokens) {
 }
 
 template <class T>
-void add_row(std::int64_t width, const T* row, T* sum) {
+void add_row(std::int64_t width, const T* row, Sum<T>* sum) {
 #pragma omp simd
-  for (std::int64_t i = 0; i < width; ++i) sum[i] += row[i];
+  for (std::int64_t i = 0; i < width; ++i) sum[i] += wide(row[i]);
+}
+
+template <class T>
+void sum_of_rows(std::int64_t width, const T* a, const T* b, T* y) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < width; ++i) y[i] = rounded<T>(wide(a[i]) + wide(b[i]));
+}
+
+// The table's gradient, in some of its columns, where T is summed in.
+template <class T>
+void sum_in_place(const EmbeddingShape& shape, const std::int32_t* tokens, std::int64_t columns, const T* dy,
+                  T* dtable) {
+  const std::int64_t stride = shape.width;
+  for (std::int64_t row = 0; row < shape.vocabulary; ++row)
+    std::fill(dtable + row * stride, dtable + row * stride + columns, T{0});
+  for (std::int64_t n = 0; n < shape.tokens; ++n)
+    add_row(columns, dy + n * stride, dtable + tokens[n] * stride);
+}
+
+// As above where it is not: some rows of the table at a time, each over all tokens.
+template <class T>
+void sum_in_blocks(const EmbeddingShape& shape, const std::int32_t* tokens, std::int64_t columns, const T* dy,
+                   T* dtable) {
+  const std::int64_t stride = shape.width;
+  Sum<T> sums[block * columns_per_task];
+  for (std::int64_t first = 0; first < shape.vocabulary; first += block) {
+    const std::int64_t rows = std::min(block, shape.vocabulary - first);
+    std::fill(sums, sums + rows * columns_per_task, Sum<T>{0});
+    for (std::int64_t n = 0; n < shape.tokens; ++n) {
+      const std::int64_t row = tokens[n] - first;
+      if (row >= 0 && row < rows) add_row(columns, dy + n * stride, sums + row * columns_per_task);
+    }
+    for (std::int64_t row = 0; row < rows; ++row)
+      store(columns, sums + row * columns_per_task, dtable + (first + row) * stride);
+  }
 }
 
 }  // namespace
@@ -39,8 +76,11 @@ void embedding(const EmbeddingShape& shape, const std::int32_t* tokens, const T*
   parallel_for(shape.tokens, rows_per_chunk, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t n = begin; n < end; ++n) {
       const T* row = table + tokens[n] * width;
-      std::copy(row, row + width, y + n * width);
-      if (positions != nullptr) add_row(width, positions + n % shape.sequence * width, y + n * width);
+      if (positions == nullptr) {
+        std::copy(row, row + width, y + n * width);
+      } else {
+        sum_of_rows(width, row, positions + n % shape.sequence * width, y + n * width);
+      }
     }
   });
 }
@@ -48,13 +88,11 @@ void embedding(const EmbeddingShape& shape, const std::int32_t* tokens, const T*
 template <class T>
 void embedding_backward(const EmbeddingShape& shape, const std::int32_t* tokens, const T* dy, T* dtable) {
   check_tokens(shape, tokens);
-  const std::int64_t stride = shape.width;
-  parallel_for(stride, columns_per_task, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = 0; row < shape.vocabulary; ++row) {
-      std::fill(dtable + row * stride + begin, dtable + row * stride + end, T{0});
-    }
-    for (std::int64_t n = 0; n < shape.tokens; ++n) {
-      add_row(end - begin, dy + n * stride + begin, dtable + tokens[n] * stride + begin);
+  parallel_for(shape.width, columns_per_task, [&](std::int64_t begin, std::int64_t end) {
+    if constexpr (is_narrow<T>) {
+      sum_in_blocks(shape, tokens, end - begin, dy + begin, dtable + begin);
+    } else {
+      sum_in_place(shape, tokens, end - begin, dy + begin, dtable + begin);
     }
   });
 }
@@ -64,9 +102,15 @@ void position_backward(const EmbeddingShape& shape, const T* dy, T* dpositions) 
   const std::int64_t width = shape.width;
   parallel_for(shape.sequence, rows_per_chunk, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t s = begin; s < end; ++s) {
-      T* sum = dpositions + s * width;
-      std::fill(sum, sum + width, T{0});
-      for (std::int64_t n = s; n < shape.tokens; n += shape.sequence) add_row(width, dy + n * width, sum);
+      for (std::int64_t at = 0; at < width; at += block) {
+        const std::int64_t length = std::min(block, width - at);
+        Sum<T> buffer[block];
+        Sum<T>* const sum = target(dpositions + s * width + at, buffer);
+        std::fill(sum, sum + length, Sum<T>{0});
+        for (std::int64_t n = s; n < shape.tokens; n += shape.sequence)
+          add_row(length, dy + n * width + at, sum);
+        store(length, sum, dpositions + s * width + at);
+      }
     }
   });
 }
@@ -77,5 +121,9 @@ template void embedding_backward(const EmbeddingShape&, const std::int32_t*, con
 template void embedding_backward(const EmbeddingShape&, const std::int32_t*, const double*, double*);
 template void position_backward(const EmbeddingShape&, const float*, float*);
 template void position_backward(const EmbeddingShape&, const double*, double*);
+template void embedding(const EmbeddingShape&, const std::int32_t*, const Bfloat16*, const Bfloat16*,
+                        Bfloat16*);
+template void embedding_backward(const EmbeddingShape&, const std::int32_t*, const Bfloat16*, Bfloat16*);
+template void position_backward(const EmbeddingShape&, const Bfloat16*, Bfloat16*);
 
 }  // namespace stowage::cpu

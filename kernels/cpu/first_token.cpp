@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/math/bfloat16.h"
 #include "src/base/parallel_for.h"
 
 namespace stowage::cpu {
@@ -22,7 +23,7 @@ void first_token_backward(const FirstTokenShape& shape, const T* dy, T* dx) {
     for (std::int64_t sample = begin; sample < end; ++sample) {
       T* rows = dx + sample * shape.sequence * width;
       std::copy_n(dy + sample * width, width, rows);
-      std::fill(rows + width, rows + shape.sequence * width, T{0});
+      std::fill(rows + width, rows + shape.sequence * width, T{});
     }
   });
 }
@@ -31,5 +32,7 @@ template void first_token(const FirstTokenShape&, const float*, float*);
 template void first_token(const FirstTokenShape&, const double*, double*);
 template void first_token_backward(const FirstTokenShape&, const float*, float*);
 template void first_token_backward(const FirstTokenShape&, const double*, double*);
+template void first_token(const FirstTokenShape&, const Bfloat16*, Bfloat16*);
+template void first_token_backward(const FirstTokenShape&, const Bfloat16*, Bfloat16*);
 
 }  // namespace stowage::cpu

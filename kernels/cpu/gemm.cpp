@@ -3,6 +3,7 @@
 #include <oneapi/dnnl/dnnl.h>
 
 #include <algorithm>
+#include <atomic>
 #include <string>
 
 #include "src/base/parallel_for.h"
@@ -11,6 +12,13 @@
 // Of the OpenMP runtime that Debian's oneDNN brings: sets the calling thread's own limit.
 extern "C" void omp_set_num_threads(int threads);
 
+// oneDNN's library has it beside dnnl_sgemm, its headers do not. Its matmul primitive would compute the same,
+// but must be made anew for each shape and pair of strides.
+extern "C" dnnl_status_t dnnl_gemm_bf16bf16f32(char a_transposed, char b_transposed, dnnl_dim_t m,
+                                               dnnl_dim_t n, dnnl_dim_t k, float scale, const void* a,
+                                               dnnl_dim_t a_stride, const void* b, dnnl_dim_t b_stride,
+                                               float add, float* c, dnnl_dim_t c_stride);
+
 namespace stowage::cpu {
 namespace {
 
@@ -18,19 +26,33 @@ struct Tile {
   std::int64_t rows, columns;
 };
 
+// No tile is larger than `most`; where there would be too few to share, rows are cut down to `least_rows`.
+struct TileLimits {
+  Tile most;
+  std::int64_t least_rows;
+};
+
+// A core's second-level cache holds such a tile of f32 with what it is made from. oneDNN's own blocks are
+// 8 x 48.
+constexpr TileLimits wide_limits{{256, 384}, 96};
+// Of bf16, f32 sums of a tile are on the stack: 192 KiB.
+constexpr TileLimits native_limits{{128, 384}, 64};
+// As above beside widened operands of `widened_run` products for each sum: 72 KiB + 144 KiB.
+constexpr TileLimits widened_limits{{96, 192}, 64};
+constexpr std::int64_t widened_run = 128;
+
 std::int64_t pieces(std::int64_t whole, std::int64_t piece) { return (whole + piece - 1) / piece; }
 
 std::int64_t rounded_up(std::int64_t value, std::int64_t multiple) {
   return pieces(value, multiple) * multiple;
 }
 
-// Even tiles of at most 256 x 384, which a core's second-level cache holds with what they are made
-// from; fewer rows where there would be too few tiles to share. oneDNN's own blocks are 8 x 48.
-Tile tile_of(std::int64_t m, std::int64_t n) {
-  constexpr std::int64_t most_rows = 256, least_rows = 96, most_columns = 384, enough_tiles = 8;
-  const std::int64_t across = pieces(n, most_columns);
-  std::int64_t down = pieces(m, most_rows);
-  while (down * across < enough_tiles && pieces(m, down) > least_rows) down *= 2;
+// Even tiles.
+Tile tile_of(std::int64_t m, std::int64_t n, const TileLimits& limits) {
+  constexpr std::int64_t enough_tiles = 8;
+  const std::int64_t across = pieces(n, limits.most.columns);
+  std::int64_t down = pieces(m, limits.most.rows);
+  while (down * across < enough_tiles && pieces(m, down) > limits.least_rows) down *= 2;
   return {rounded_up(pieces(m, down), 8), rounded_up(pieces(n, across), 48)};
 }
 
@@ -38,15 +60,21 @@ Tile tile_of(std::int64_t m, std::int64_t n) {
 // longer run of a transposed matrix spans more pages than the core has at hand.
 constexpr std::int64_t run = 512;
 
-template <class T>
-void multiply_in_runs(const Product<T>& product, bool add) {
-  for (std::int64_t first = 0; first == 0 || first < product.k; first += run) {
-    Product<T> part = product;
-    part.k = std::min(run, product.k - first);
-    part.a.data += first * product.a.stride;
-    part.b.data += first * (product.b.transposed ? 1 : product.b.stride);
-    multiply_here<T>(part, T{1}, add || first > 0);
-  }
+// Products [first, first + length) of each sum.
+template <class T, class Out>
+Product<T, Out> run_of(const Product<T, Out>& whole, std::int64_t first, std::int64_t length) {
+  Product<T, Out> part = whole;
+  part.k = std::min(length, whole.k - first);
+  part.a.data += first * (whole.a.transposed ? whole.a.stride : 1);
+  part.b.data += first * (whole.b.transposed ? 1 : whole.b.stride);
+  return part;
+}
+
+template <class T, class Out>
+void multiply_in_runs(const Product<T, Out>& product, bool add) {
+  if (!product.a.transposed) return multiply_here(product, Out{1}, add);
+  for (std::int64_t first = 0; first == 0 || first < product.k; first += run)
+    multiply_here(run_of(product, first, run), Out{1}, add || first > 0);
 }
 
 void hold_openmp_to_one_thread() {
@@ -55,18 +83,18 @@ void hold_openmp_to_one_thread() {
 }
 
 template <class T>
-void add_bias(T* c, std::int64_t stride, std::int64_t rows, std::int64_t columns, const T* bias) {
+void add_bias(Sum<T>* c, std::int64_t stride, std::int64_t rows, std::int64_t columns, const T* bias) {
   for (std::int64_t row = 0; row < rows; ++row) {
-    T* line = c + row * stride;
+    Sum<T>* line = c + row * stride;
 #pragma omp simd
-    for (std::int64_t column = 0; column < columns; ++column) line[column] += bias[column];
+    for (std::int64_t column = 0; column < columns; ++column) line[column] += wide(bias[column]);
   }
 }
 
 // The part of the product that makes C's rows and columns from (row, column) on.
-template <class T>
-Product<T> part(const Product<T>& whole, std::int64_t row, std::int64_t column, const Tile& tile) {
-  Product<T> result = whole;
+template <class T, class Out>
+Product<T, Out> part(const Product<T, Out>& whole, std::int64_t row, std::int64_t column, const Tile& tile) {
+  Product<T, Out> result = whole;
   result.m = std::min(tile.rows, whole.m - row);
   result.n = std::min(tile.columns, whole.n - column);
   result.a.data += whole.a.transposed ? row : row * whole.a.stride;
@@ -75,20 +103,101 @@ Product<T> part(const Product<T>& whole, std::int64_t row, std::int64_t column, 
   return result;
 }
 
-}  // namespace
-
-template <>
-void multiply_here(const Product<float>& product, float scale, bool add) {
+template <class T>
+void call_one_dnn(const Product<T, float>& product, float scale, bool add, auto* function) {
   hold_openmp_to_one_thread();
   const dnnl_status_t status =
-      dnnl_sgemm(product.a.transposed ? 'T' : 'N', product.b.transposed ? 'T' : 'N', product.m, product.n,
-                 product.k, scale, product.a.data, product.a.stride, product.b.data, product.b.stride,
-                 add ? 1.0F : 0.0F, product.c, product.c_stride);
+      function(product.a.transposed ? 'T' : 'N', product.b.transposed ? 'T' : 'N', product.m, product.n,
+               product.k, scale, product.a.data, product.a.stride, product.b.data, product.b.stride,
+               add ? 1.0F : 0.0F, product.c, product.c_stride);
   if (status != dnnl_success) {
     throw Error("oneDNN refused a matrix product of " + std::to_string(product.m) + " x " +
                 std::to_string(product.n) + " x " + std::to_string(product.k) + " with status " +
                 std::to_string(status) + "; check the operands' shapes");
   }
+}
+
+// `rows` and `columns` as stored.
+void widen_rows(const Matrix<Bfloat16>& from, std::int64_t rows, std::int64_t columns, float* to) {
+  for (std::int64_t row = 0; row < rows; ++row)
+    widen(columns, from.data + row * from.stride, to + row * columns);
+}
+
+// The operands of at most one tile and one run, as stored, side by side in `buffer`.
+Product<float> widened(const Product<Bfloat16, float>& narrow, float* buffer) {
+  const auto [m, n, k, a, b, c, c_stride] = narrow;
+  const std::int64_t a_columns = a.transposed ? m : k;
+  const std::int64_t b_columns = b.transposed ? k : n;
+  float* const second = buffer + m * k;
+  widen_rows(a, a.transposed ? k : m, a_columns, buffer);
+  widen_rows(b, b.transposed ? n : k, b_columns, second);
+  return {m, n, k, {buffer, a_columns, a.transposed}, {second, b_columns, b.transposed}, c, c_stride};
+}
+
+void multiply_widened(const Product<Bfloat16, float>& product, float scale, bool add) {
+  const Tile tile = widened_limits.most;
+  alignas(64) float buffer[(widened_limits.most.rows + widened_limits.most.columns) * widened_run];
+  for (std::int64_t row = 0; row < product.m; row += tile.rows)
+    for (std::int64_t column = 0; column < product.n; column += tile.columns)
+      for (std::int64_t first = 0; first == 0 || first < product.k; first += widened_run) {
+        const auto here = run_of(part(product, row, column, tile), first, widened_run);
+        multiply_here(widened(here, buffer), scale, add || first > 0);
+      }
+}
+
+bool has_native_products() {
+  const auto isa = static_cast<unsigned>(dnnl_get_effective_cpu_isa());
+  return (isa & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
+}
+
+std::atomic<NarrowProducts>& chosen_products() {
+  static std::atomic<NarrowProducts> chosen =
+      has_native_products() ? NarrowProducts::native : NarrowProducts::widened;
+  return chosen;
+}
+
+template <class T>
+const TileLimits& limits_of() {
+  if (!is_narrow<T>) return wide_limits;
+  return narrow_products() == NarrowProducts::native ? native_limits : widened_limits;
+}
+
+// One tile, summed where it is to lie.
+template <class T>
+void make_tile(const Product<T, Sum<T>>& tile, const T* bias, bool add) {
+  multiply_in_runs(tile, add);
+  if (bias != nullptr) add_bias(tile.c, tile.c_stride, tile.m, tile.n, bias);
+}
+
+// One tile, summed in f32 and rounded.
+void make_tile(const Product<Bfloat16>& tile, const Bfloat16* bias, bool) {
+  alignas(64) float sums[native_limits.most.rows * native_limits.most.columns];
+  const std::int64_t stride = rounded_up(tile.n, 16);
+  make_tile<Bfloat16>({tile.m, tile.n, tile.k, tile.a, tile.b, sums, stride}, bias, false);
+  for (std::int64_t row = 0; row < tile.m; ++row)
+    narrow(tile.n, sums + row * stride, tile.c + row * tile.c_stride);
+}
+
+}  // namespace
+
+NarrowProducts narrow_products() { return chosen_products(); }
+
+void set_narrow_products(NarrowProducts products) {
+  if (products == NarrowProducts::native && !has_native_products())
+    throw InvalidInput("this CPU has no products of bf16 (AVX-512 BF16 or AMX); use NarrowProducts::widened");
+  chosen_products() = products;
+}
+
+template <>
+void multiply_here(const Product<float>& product, float scale, bool add) {
+  call_one_dnn(product, scale, add, dnnl_sgemm);
+}
+
+template <>
+void multiply_here(const Product<Bfloat16, float>& product, float scale, bool add) {
+  if (narrow_products() == NarrowProducts::native)
+    return call_one_dnn(product, scale, add, dnnl_gemm_bf16bf16f32);
+  multiply_widened(product, scale, add);
 }
 
 template <>
@@ -109,23 +218,21 @@ void multiply_here(const Product<double>& product, double scale, bool add) {
   }
 }
 
-template <class T>
-void multiply(const Product<T>& product, const T* bias, bool add) {
-  const Tile tile = tile_of(product.m, product.n);
+template <class T, class Out>
+void multiply(const Product<T, Out>& product, const T* bias, bool add) {
+  if (is_narrow<Out> && add) throw InvalidInput("a product cannot be added to bf16; sum it in f32");
+  const Tile tile = tile_of(product.m, product.n, limits_of<T>());
   const std::int64_t across = pieces(product.n, tile.columns);
   parallel_for(across * pieces(product.m, tile.rows), 1, [&](std::int64_t index, std::int64_t) {
     const std::int64_t column = index % across * tile.columns;
-    const Product<T> here = part(product, index / across * tile.rows, column, tile);
-    if (here.a.transposed) {
-      multiply_in_runs(here, add);
-    } else {
-      multiply_here<T>(here, T{1}, add);
-    }
-    if (bias != nullptr) add_bias(here.c, here.c_stride, here.m, here.n, bias + column);
+    const Product<T, Out> here = part(product, index / across * tile.rows, column, tile);
+    make_tile(here, bias == nullptr ? nullptr : bias + column, add);
   });
 }
 
 template void multiply(const Product<float>&, const float*, bool);
 template void multiply(const Product<double>&, const double*, bool);
+template void multiply(const Product<Bfloat16>&, const Bfloat16*, bool);
+template void multiply(const Product<Bfloat16, float>&, const Bfloat16*, bool);
 
 }  // namespace stowage::cpu

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/storage.h"
+
 namespace stowage::cpu {
 
 // `transposed` means that the matrix is stored the other way round: A as [k, m], B as [n, k].
@@ -14,23 +16,44 @@ struct Matrix {
   bool transposed = false;
 };
 
-template <class T>
+// Out: T, or f32 sums of bf16.
+template <class T, class Out = T>
 struct Product {
   std::int64_t m = 0, n = 0, k = 0;
   Matrix<T> a;  // [m, k]
   Matrix<T> b;  // [k, n]
-  T* c = nullptr;
+  Out* c = nullptr;
   std::int64_t c_stride = 0;
 };
 
+// How products of bf16 are computed. Sums are f32 in either case, of the same exact products in another
+// order.
+enum class NarrowProducts : std::uint8_t {
+  native,   // by oneDNN's bf16 product: needs AVX-512 BF16 or AMX
+  widened,  // operands are widened piece by piece, then multiplied as f32
+};
+// Native where the CPU has it, unless set otherwise.
+NarrowProducts narrow_products();
+// For tests and measurements; not while products are computed. Throws InvalidInput for `native` on a CPU that
+// lacks it.
+void set_narrow_products(NarrowProducts products);
+
 // C = scale * A B, or C += scale * A B, in the calling thread: f32 through one oneDNN call held to
-// one thread, f64 through plain loops. Where C is not added to, what it held does not matter.
-template <class T>
-void multiply_here(const Product<T>& product, T scale, bool add);
+// one thread, bf16 into f32 sums by narrow_products(), f64 through plain loops. Where C is not added to, what
+// it held does not matter.
+template <class T, class Out>
+void multiply_here(const Product<T, Out>& product, Out scale, bool add);
+template <>
+void multiply_here(const Product<float>& product, float scale, bool add);
+template <>
+void multiply_here(const Product<Bfloat16, float>& product, float scale, bool add);
+template <>
+void multiply_here(const Product<double>& product, double scale, bool add);
 
 // C = A B (+ bias[n] on each row, unless null), or with `add` C += A B. C is cut into tiles that depend on
-// m and n alone; each tile is one `multiply_here`, and the tiles run in parallel.
-template <class T>
-void multiply(const Product<T>& product, const T* bias = nullptr, bool add = false);
+// m and n alone (for bf16 on narrow_products(), too); each tile is one `multiply_here`, and the tiles run in
+// parallel. A tile of bf16 is summed in f32 and rounded once, so C += is for f32 and f64 alone.
+template <class T, class Out>
+void multiply(const Product<T, Out>& product, const T* bias = nullptr, bool add = false);
 
 }  // namespace stowage::cpu

@@ -67,35 +67,37 @@ STOWAGE_HOST_DEVICE void backward_row(std::int64_t width, const T* x, const T* g
 template <class T>
 struct ParameterSums {
   std::int64_t rows, stride;
-  const T *x, *mean, *rstd, *dy;
+  const T* x;
+  const Sum<T>*mean, *rstd;
+  const T* dy;
   T *dgain, *dbias;
 };
 
 template <class T>
 STOWAGE_HOST_DEVICE void parameter_block(const ParameterSums<T>& sums, std::int64_t begin,
                                          std::int64_t width) {
-  T gain[block] = {};
-  T bias[block] = {};
+  Sum<T> gain[block] = {};
+  Sum<T> bias[block] = {};
   for (std::int64_t first = 0; first < sums.rows; first += run) {
     const std::int64_t last = std::min(first + run, sums.rows);
-    T gain_part[block] = {};
-    T bias_part[block] = {};
+    Sum<T> gain_part[block] = {};
+    Sum<T> bias_part[block] = {};
     for (std::int64_t row = first; row < last; ++row) {
       const T* x = sums.x + row * sums.stride + begin;
       const T* dy = sums.dy + row * sums.stride + begin;
-      const T mean = sums.mean[row];
-      const T rstd = sums.rstd[row];
+      const Sum<T> mean = sums.mean[row];
+      const Sum<T> rstd = sums.rstd[row];
 #pragma omp simd
       for (std::int64_t i = 0; i < width; ++i) {
-        gain_part[i] += dy[i] * ((x[i] - mean) * rstd);
-        bias_part[i] += dy[i];
+        gain_part[i] += wide(dy[i]) * ((wide(x[i]) - mean) * rstd);
+        bias_part[i] += wide(dy[i]);
       }
     }
     for (std::int64_t i = 0; i < width; ++i) gain[i] += gain_part[i];
     for (std::int64_t i = 0; i < width; ++i) bias[i] += bias_part[i];
   }
-  std::copy(gain, gain + width, sums.dgain + begin);
-  std::copy(bias, bias + width, sums.dbias + begin);
+  for (std::int64_t i = 0; i < width; ++i) sums.dgain[begin + i] = rounded<T>(gain[i]);
+  for (std::int64_t i = 0; i < width; ++i) sums.dbias[begin + i] = rounded<T>(bias[i]);
 }
 
 STOWAGE_CLONES Statistics<float> forward(std::int64_t width, float epsilon, const float* x, const float* gain,
@@ -121,19 +123,42 @@ STOWAGE_CLONES void parameters(const ParameterSums<float>& sums, std::int64_t be
   if (width == block) parameter_block(sums, begin, block);
   if (width != block) parameter_block(sums, begin, width);
 }
+STOWAGE_CLONES void parameters(const ParameterSums<Bfloat16>& sums, std::int64_t begin, std::int64_t width) {
+  if (width == block) parameter_block(sums, begin, block);
+  if (width != block) parameter_block(sums, begin, width);
+}
 void parameters(const ParameterSums<double>& sums, std::int64_t begin, std::int64_t width) {
   parameter_block(sums, begin, width);
 }
+
+// Four rows of buffers for bf16; else none are needed.
+template <class T>
+class Rows {
+ public:
+  explicit Rows(std::int64_t width)
+      : width_(width), data_(is_narrow<T> ? thread_scratch<Sum<T>>(4 * width) : nullptr) {}
+  Sum<T>* buffer(std::int64_t index) const { return is_narrow<T> ? data_ + index * width_ : nullptr; }
+
+ private:
+  std::int64_t width_;
+  Sum<T>* data_;
+};
 
 }  // namespace
 
 template <class T>
 void layer_norm(std::int64_t rows, std::int64_t width, double epsilon, const T* x, const T* gain,
-                const T* bias, T* y, T* mean, T* rstd) {
+                const T* bias, T* y, Sum<T>* mean, Sum<T>* rstd) {
   parallel_for(rows, rows_per_chunk(width), [&](std::int64_t begin, std::int64_t end) {
+    const Rows<T> scratch(width);
+    const Sum<T>* const wide_gain = loaded(width, gain, scratch.buffer(0));
+    const Sum<T>* const wide_bias = loaded(width, bias, scratch.buffer(1));
     for (std::int64_t row = begin; row < end; ++row) {
       const std::int64_t at = row * width;
-      const Statistics<T> found = forward(width, static_cast<T>(epsilon), x + at, gain, bias, y + at);
+      Sum<T>* const to = target(y + at, scratch.buffer(2));
+      const auto found = forward(width, static_cast<Sum<T>>(epsilon),
+                                 loaded(width, x + at, scratch.buffer(2)), wide_gain, wide_bias, to);
+      store(width, to, y + at);
       mean[row] = found.mean;
       rstd[row] = found.rstd;
     }
@@ -141,20 +166,25 @@ void layer_norm(std::int64_t rows, std::int64_t width, double epsilon, const T* 
 }
 
 template <class T>
-void layer_norm_backward(std::int64_t rows, std::int64_t width, const T* x, const T* gain, const T* mean,
-                         const T* rstd, const T* dy, const T* before, T* dx) {
+void layer_norm_backward(std::int64_t rows, std::int64_t width, const T* x, const T* gain, const Sum<T>* mean,
+                         const Sum<T>* rstd, const T* dy, const T* before, T* dx) {
   parallel_for(rows, rows_per_chunk(width), [&](std::int64_t begin, std::int64_t end) {
+    const Rows<T> scratch(width);
+    const Sum<T>* const wide_gain = loaded(width, gain, scratch.buffer(0));
     for (std::int64_t row = begin; row < end; ++row) {
       const std::int64_t at = row * width;
-      backward(width, x + at, gain, mean[row], rstd[row], dy + at, before == nullptr ? before : before + at,
-               dx + at);
+      Sum<T>* const to = target(dx + at, scratch.buffer(1));
+      const Sum<T>* const other = before == nullptr ? nullptr : loaded(width, before + at, scratch.buffer(2));
+      backward(width, loaded(width, x + at, scratch.buffer(3)), wide_gain, mean[row], rstd[row],
+               loaded(width, dy + at, scratch.buffer(1)), other, to);
+      store(width, to, dx + at);
     }
   });
 }
 
 template <class T>
-void layer_norm_backward_parameters(std::int64_t rows, std::int64_t width, const T* x, const T* mean,
-                                    const T* rstd, const T* dy, T* dgain, T* dbias) {
+void layer_norm_backward_parameters(std::int64_t rows, std::int64_t width, const T* x, const Sum<T>* mean,
+                                    const Sum<T>* rstd, const T* dy, T* dgain, T* dbias) {
   const ParameterSums<T> sums{rows, width, x, mean, rstd, dy, dgain, dbias};
   parallel_for(width, block,
                [&](std::int64_t begin, std::int64_t end) { parameters(sums, begin, end - begin); });
@@ -172,5 +202,11 @@ template void layer_norm_backward_parameters(std::int64_t, std::int64_t, const f
                                              const float*, const float*, float*, float*);
 template void layer_norm_backward_parameters(std::int64_t, std::int64_t, const double*, const double*,
                                              const double*, const double*, double*, double*);
+template void layer_norm(std::int64_t, std::int64_t, double, const Bfloat16*, const Bfloat16*,
+                         const Bfloat16*, Bfloat16*, float*, float*);
+template void layer_norm_backward(std::int64_t, std::int64_t, const Bfloat16*, const Bfloat16*, const float*,
+                                  const float*, const Bfloat16*, const Bfloat16*, Bfloat16*);
+template void layer_norm_backward_parameters(std::int64_t, std::int64_t, const Bfloat16*, const float*,
+                                             const float*, const Bfloat16*, Bfloat16*, Bfloat16*);
 
 }  // namespace stowage::cpu

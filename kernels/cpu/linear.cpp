@@ -21,7 +21,7 @@ void linear(const LinearShape& shape, const T* x, const T* weight, const T* bias
                            {weight, weight_stride(shape), shape.transposed},
                            y,
                            shape.outputs};
-  multiply<T>(product, bias);
+  multiply(product, bias);
 }
 
 template <class T>
@@ -33,22 +33,22 @@ void linear_backward_input(const LinearShape& shape, const T* dy, const T* weigh
                            {weight, weight_stride(shape), !shape.transposed},
                            dx,
                            shape.inputs};
-  multiply<T>(product);
+  multiply(product);
 }
 
-template <class T>
-void linear_backward_weight(const LinearShape& shape, const T* x, const T* dy, T* dweight, bool add) {
-  Product<T> product{shape.inputs,        shape.outputs, shape.tokens, {x, shape.inputs, true},
-                     {dy, shape.outputs}, dweight,       shape.outputs};
+template <class T, class Out>
+void linear_backward_weight(const LinearShape& shape, const T* x, const T* dy, Out* dweight, bool add) {
+  Product<T, Out> product{shape.inputs,        shape.outputs, shape.tokens, {x, shape.inputs, true},
+                          {dy, shape.outputs}, dweight,       shape.outputs};
   if (shape.transposed) {
     product = {shape.outputs,     shape.inputs, shape.tokens, {dy, shape.outputs, true},
                {x, shape.inputs}, dweight,      shape.inputs};
   }
-  multiply<T>(product, nullptr, add);
+  multiply(product, static_cast<const T*>(nullptr), add);
 }
 
-template <class T>
-void linear_backward_bias(const LinearShape& shape, const T* dy, T* dbias, bool add) {
+template <class T, class Out>
+void linear_backward_bias(const LinearShape& shape, const T* dy, Out* dbias, bool add) {
   column_sum(shape.tokens, shape.outputs, dy, dbias, add);
 }
 
@@ -60,5 +60,12 @@ template void linear_backward_weight(const LinearShape&, const float*, const flo
 template void linear_backward_weight(const LinearShape&, const double*, const double*, double*, bool);
 template void linear_backward_bias(const LinearShape&, const float*, float*, bool);
 template void linear_backward_bias(const LinearShape&, const double*, double*, bool);
+
+template void linear(const LinearShape&, const Bfloat16*, const Bfloat16*, const Bfloat16*, Bfloat16*);
+template void linear_backward_input(const LinearShape&, const Bfloat16*, const Bfloat16*, Bfloat16*);
+template void linear_backward_weight(const LinearShape&, const Bfloat16*, const Bfloat16*, Bfloat16*, bool);
+template void linear_backward_weight(const LinearShape&, const Bfloat16*, const Bfloat16*, float*, bool);
+template void linear_backward_bias(const LinearShape&, const Bfloat16*, Bfloat16*, bool);
+template void linear_backward_bias(const LinearShape&, const Bfloat16*, float*, bool);
 
 }  // namespace stowage::cpu

@@ -15,11 +15,12 @@ template <class T>
 void linear(const LinearShape& shape, const T* x, const T* weight, const T* bias, T* y);
 template <class T>
 void linear_backward_input(const LinearShape& shape, const T* dy, const T* weight, T* dx);
-// With `add`, onto what dweight holds.
-template <class T>
-void linear_backward_weight(const LinearShape& shape, const T* x, const T* dy, T* dweight, bool add = false);
-// dbias[O] = column sums of dy; with `add`, onto what dbias holds.
-template <class T>
-void linear_backward_bias(const LinearShape& shape, const T* dy, T* dbias, bool add = false);
+// With `add`, onto what dweight holds, which is not bf16 then. Out: T, or f32 sums of bf16.
+template <class T, class Out>
+void linear_backward_weight(const LinearShape& shape, const T* x, const T* dy, Out* dweight,
+                            bool add = false);
+// dbias[O] = column sums of dy; with `add`, onto what dbias holds. Out as above.
+template <class T, class Out>
+void linear_backward_bias(const LinearShape& shape, const T* dy, Out* dbias, bool add = false);
 
 }  // namespace stowage::cpu

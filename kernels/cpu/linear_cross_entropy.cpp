@@ -3,8 +3,31 @@
 #include <algorithm>
 
 #include "kernels/cpu/cross_entropy.h"
+#include "src/base/parallel_for.h"
 
 namespace stowage::cpu {
+namespace {
+
+template <class T>
+void add_parameter_gradients(const LinearCrossEntropy<T>& of, const LinearShape& here, const T* x, bool add) {
+  const bool has_bias = of.dbias != nullptr;
+  if (of.sums_apart()) {
+    linear_backward_weight(here, x, of.logits, of.dweight_sum, add);
+    if (has_bias) linear_backward_bias(here, of.logits, of.dbias_sum, add);
+  } else {
+    linear_backward_weight(here, x, of.logits, of.dweight, add);
+    if (has_bias) linear_backward_bias(here, of.logits, of.dbias, add);
+  }
+}
+
+template <class T>
+void round_sums(std::int64_t count, const Sum<T>* sums, T* to) {
+  constexpr std::int64_t chunk = 16384;
+  parallel_for(count, chunk,
+               [&](std::int64_t begin, std::int64_t end) { store(end - begin, sums + begin, to + begin); });
+}
+
+}  // namespace
 
 template <class T>
 void linear_cross_entropy(const LinearCrossEntropy<T>& of) {
@@ -21,14 +44,18 @@ void linear_cross_entropy(const LinearCrossEntropy<T>& of) {
     linear<T>(here, x, of.weight, of.bias, of.logits);
     sum = cross_entropy_in_place({here.tokens, vocabulary, here.outputs}, count, sum, of.targets + first,
                                  of.logits);
-    linear_backward_weight(here, x, of.logits, of.dweight, first > 0);
-    if (of.dbias != nullptr) linear_backward_bias(here, of.logits, of.dbias, first > 0);
+    add_parameter_gradients(of, here, x, first > 0);
     linear_backward_input(here, of.logits, of.weight, of.dx + first * here.inputs);
+  }
+  if (of.sums_apart()) {
+    round_sums(of.shape.inputs * of.shape.outputs, of.dweight_sum, of.dweight);
+    if (of.dbias != nullptr) round_sums(of.shape.outputs, of.dbias_sum, of.dbias);
   }
   *of.loss = count == 0 ? 0 : sum / static_cast<double>(count);
 }
 
 template void linear_cross_entropy(const LinearCrossEntropy<float>&);
 template void linear_cross_entropy(const LinearCrossEntropy<double>&);
+template void linear_cross_entropy(const LinearCrossEntropy<Bfloat16>&);
 
 }  // namespace stowage::cpu

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernels/cpu/linear.h"
+#include "kernels/cpu/storage.h"
 
 namespace stowage::cpu {
 
@@ -26,6 +27,12 @@ struct LinearCrossEntropy {
   // [outputs], both or none.
   const T* bias = nullptr;
   T* dbias = nullptr;
+  // Sums of dweight and dbias over the chunks, scratch: for bf16 of more than one chunk, which would be
+  // rounded with every chunk. Else none.
+  Sum<T>* dweight_sum = nullptr;
+  Sum<T>* dbias_sum = nullptr;
+
+  bool sums_apart() const { return is_narrow<T> && chunk < shape.tokens; }
 };
 
 // Throws InvalidInput for a target beyond the vocabulary.

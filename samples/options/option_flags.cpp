@@ -40,7 +40,7 @@ void add_model(CLI::App& app, Options& options, Words& words) {
       ->group("Model")
       ->check(quiet(CLI::Range(0.0, 0.99)))
       ->type_name("P");
-  app.add_option("--type", words.type, "of weights and activations: f32, or bf16 (on a CUDA card)")
+  app.add_option("--type", words.type, "of weights and activations: f32, or bf16 with sums in f32")
       ->group("Model")
       ->check(quiet(CLI::IsMember({"f32", "bf16"})))
       ->type_name("NAME");

@@ -48,9 +48,9 @@ std::vector<ProbeInput> inputs_of(const BuiltModel& model) {
 
 }  // namespace
 
-Calibration calibrate_quick(const BuildModel& build, const GptConfig& model, const AdamW& optimizer,
-                            const Link& link) {
-  GraphBuilder builder;
+Calibration calibrate_quick(const BuildModel& build, const GptConfig& model, DataType type,
+                            const AdamW& optimizer, const Link& link) {
+  GraphBuilder builder(type);
   const BuiltModel built = build(builder, probe(model));
   const auto device = open_simulated_device({.capacity = unlimited, .poison = Poison::sampled});
   StepProbe run(*device, builder.finish(built.loss, optimizer), inputs_of(built));

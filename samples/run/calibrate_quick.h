@@ -20,7 +20,7 @@ struct Calibration {
 // device of its own for about a second, with the present number of threads: alone, beside copies at the rate
 // of `link` (where one of some bytes takes milliseconds at most) and beside updates on the host, all of which
 // use the same cores. The result steers the plan, never the numbers of the training. `link` serves both ways.
-Calibration calibrate_quick(const BuildModel& build, const GptConfig& model, const AdamW& optimizer,
-                            const Link& link);
+Calibration calibrate_quick(const BuildModel& build, const GptConfig& model, DataType type,
+                            const AdamW& optimizer, const Link& link);
 
 }  // namespace stowage::samples

@@ -88,14 +88,10 @@ RunDevice prepare_card(Options& options, const Graph& graph, const BackendChoice
 RunDevice prepare_device(Options& options, const Graph& graph, const BuildModel& build) {
   const BackendChoice choice = chosen(options.device);
   if (choice.backend == DeviceBackend::cuda) return prepare_card(options, graph, choice);
-  if (options.type != DataType::f32 && !options.plan_only) {
-    throw InvalidInput(fmt::format(
-        "--type {}: the simulated device computes in f32; train on a CUDA card, or give --plan-only ({})",
-        to_string(options.type), choice.reason));
-  }
   RunDevice result;
   if (options.machine.empty()) {
-    Calibration calibration = calibrate_quick(build, options.model, optimizer_of(options), options.link);
+    Calibration calibration =
+        calibrate_quick(build, options.model, options.type, optimizer_of(options), options.link);
     result.machine = calibration.machine;
     result.profile = std::move(calibration.profile);
     result.fitted = calibration.fitted;

@@ -7,26 +7,28 @@
 
 namespace stowage::cpu {
 
-// Runs Adapter<T>::run(call) for work type f32 or f64; throws InvalidInput for any other.
+// Runs Adapter<T>::run(call) for work type f32, bf16 or f64; throws InvalidInput for any other.
 template <template <class> class Adapter>
 void launch_adapter(const LaunchArguments& arguments) {
   const KernelCall call(arguments);
   switch (call.work_type()) {
     case DataType::f32:
       return Adapter<float>::run(call);
+    case DataType::bf16:
+      return Adapter<Bfloat16>::run(call);
     case DataType::f64:
       return Adapter<double>::run(call);
     default:
       call.fail(
-          fmt::format("computes in {}, but the CPU's kernels take f32 and f64; use a CUDA device, or "
-                      "build the graph in f32",
+          fmt::format("computes in {}, but the CPU's kernels take f32, bf16 and f64; build the graph in one "
+                      "of these",
                       to_string(call.work_type())));
   }
 }
 
 // Forward and backward of a Transformer.
 void add_transformer_kernels(LaunchTable& table);
-// The update phase, which runs on the host for any work type.
+// The update phase, which runs on the host, too.
 void add_update_kernels(LaunchTable& table);
 
 }  // namespace stowage::cpu

@@ -10,6 +10,7 @@
 #include "kernels/cpu/linear_cross_entropy.h"
 #include "src/nn/cpu_adapter.h"
 #include "src/nn/transformer_adapters.h"
+#include "stowage/bytes.h"
 
 namespace stowage::cpu {
 namespace {
@@ -25,7 +26,7 @@ struct CpuKernels {
   template <class T>
   using LinearCrossEntropy = cpu::LinearCrossEntropy<T>;
   template <class T>
-  using Statistic = T;
+  using Statistic = cpu::Sum<T>;
   using TokenSlice = KernelCall::TokenSlice;
 
   template <template <class> class Adapter>
@@ -40,8 +41,8 @@ struct CpuKernels {
   static void layer_norm(void*, auto... of) { cpu::layer_norm(of...); }
   template <class T>
   static void layer_norm_backward(void*, std::int64_t rows, std::int64_t width, const T* x, const T* gain,
-                                  const T* mean, const T* rstd, const T* dy, const T* before, T* dx, T* dgain,
-                                  T* dbias) {
+                                  const Sum<T>* mean, const Sum<T>* rstd, const T* dy, const T* before, T* dx,
+                                  T* dgain, T* dbias) {
     if (dgain != nullptr)  // first, since dx may be dy
       cpu::layer_norm_backward_parameters(rows, width, x, mean, rstd, dy, dgain, dbias);
     cpu::layer_norm_backward(rows, width, x, gain, mean, rstd, dy, before, dx);
@@ -70,7 +71,7 @@ struct CpuKernels {
   static void gelu_backward_bias(void*, GeluForm form, std::int64_t rows, std::int64_t width, const T* x,
                                  const T* dy, T* dx, T* dbias) {
     cpu::gelu_backward(form, rows * width, x, dy, dx);
-    cpu::column_sum<T>(rows, width, dx, dbias);
+    cpu::column_sum(rows, width, dx, dbias);
   }
   static void tanh(void*, auto... of) { cpu::tanh(of...); }
   static void tanh_backward(void*, auto... of) { cpu::tanh_backward(of...); }
@@ -80,7 +81,7 @@ struct CpuKernels {
   static void attention(void*, auto... of) { cpu::attention(of...); }
   template <class T>
   static void attention_backward(void*, const AttentionShape& shape, const T* qkv, const T* out,
-                                 const T* log_sum_exp, const T* dout, T* dqkv, void*, std::size_t) {
+                                 const Sum<T>* log_sum_exp, const T* dout, T* dqkv, void*, std::size_t) {
     cpu::attention_backward(shape, qkv, out, log_sum_exp, dout, dqkv);
   }
 
@@ -91,12 +92,12 @@ struct CpuKernels {
 
   template <class T>
   static void cross_entropy(void*, const Logits& shape, const T* logits, const TokenSlice& targets,
-                            double* loss, T* log_sum_exp) {
+                            double* loss, Sum<T>* log_sum_exp) {
     cpu::cross_entropy(shape, logits, targets.data(), loss, log_sum_exp, counted(targets, shape));
   }
   template <class T>
   static void cross_entropy_backward(void*, const Logits& shape, const T* logits, const TokenSlice& targets,
-                                     const T* log_sum_exp, T* dlogits) {
+                                     const Sum<T>* log_sum_exp, T* dlogits) {
     cpu::cross_entropy_backward(shape, logits, targets.data(), log_sum_exp, dlogits, counted(targets, shape));
   }
   static std::int64_t counted(const TokenSlice& targets, const Logits& shape) {
@@ -105,11 +106,22 @@ struct CpuKernels {
 
   template <class T>
   static Bytes workspace_bytes(const LinearCrossEntropy<T>& of) {
-    return static_cast<Bytes>(of.chunk * of.shape.outputs) * sizeof(T);
+    if (!of.sums_apart()) return static_cast<Bytes>(of.chunk * of.shape.outputs) * sizeof(T);
+    const std::int64_t rows = of.shape.inputs + (of.dbias != nullptr ? 1 : 0);
+    return sum_offset(of) + static_cast<Bytes>(rows * of.shape.outputs) * sizeof(Sum<T>);
+  }
+  // Of the sums that stand behind the logits.
+  template <class T>
+  static Bytes sum_offset(const LinearCrossEntropy<T>& of) {
+    return align_up(static_cast<Bytes>(of.chunk * of.shape.outputs) * sizeof(T), 256);
   }
   template <class T>
   static void linear_cross_entropy(void*, LinearCrossEntropy<T> of, void* workspace) {
     of.logits = static_cast<T*>(workspace);
+    if (of.sums_apart()) {
+      of.dweight_sum = reinterpret_cast<Sum<T>*>(static_cast<std::byte*>(workspace) + sum_offset(of));
+      if (of.dbias != nullptr) of.dbias_sum = of.dweight_sum + of.shape.inputs * of.shape.outputs;
+    }
     cpu::linear_cross_entropy(of);
   }
 };

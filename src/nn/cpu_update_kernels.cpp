@@ -82,14 +82,6 @@ struct AdamWUndo {
   }
 };
 
-// For bf16 too.
-template <template <class> class Adapter>
-void launch_update(const LaunchArguments& arguments) {
-  const KernelCall call(arguments);
-  if (call.work_type() == DataType::bf16) return Adapter<Bfloat16>::run(call);
-  launch_adapter<Adapter>(arguments);
-}
-
 void launch_clip(const LaunchArguments& arguments) {
   const KernelCall call(arguments);
   call.expect(1, call.reads(), 1);
@@ -103,12 +95,12 @@ void launch_clip(const LaunchArguments& arguments) {
 }  // namespace
 
 void add_update_kernels(LaunchTable& table) {
-  table.add("square_sum", launch_update<SquareSum>);
+  table.add("square_sum", launch_adapter<SquareSum>);
   table.add("clip", launch_clip);
-  table.add("adamw", launch_update<AdamWUpdate>);
-  table.add("adamw.speculate", launch_update<AdamWSpeculation>);
-  table.add("adamw.finish", launch_update<AdamWFinish>);
-  table.add("adamw.undo", launch_update<AdamWUndo>);
+  table.add("adamw", launch_adapter<AdamWUpdate>);
+  table.add("adamw.speculate", launch_adapter<AdamWSpeculation>);
+  table.add("adamw.finish", launch_adapter<AdamWFinish>);
+  table.add("adamw.undo", launch_adapter<AdamWUndo>);
 }
 
 }  // namespace stowage::cpu

@@ -14,12 +14,16 @@
 #include <type_traits>
 #include <vector>
 
+#include "kernels/math/bfloat16.h"
 #include "src/base/parallel_for.h"
 
 namespace stowage::test {
 
 // Half the distance from 1 to the next f32: the most that one rounding adds, relatively.
 inline constexpr double unit = 0x1p-24;
+
+// As above, of bf16.
+inline constexpr double bf16_unit = 0x1p-8;
 
 // Uniform in [-range, range], exactly the same numbers for f32 and f64.
 template <class T>
@@ -36,7 +40,7 @@ std::vector<T> numbers(std::int64_t count, unsigned seed, float range = 1.0F) {
 // What outputs hold before a kernel writes them: an element that it leaves out or reads shows.
 template <class T>
 std::vector<T> unwritten(std::int64_t count) {
-  return std::vector<T>(static_cast<std::size_t>(count), std::numeric_limits<T>::quiet_NaN());
+  return std::vector<T>(static_cast<std::size_t>(count), T(std::numeric_limits<float>::quiet_NaN()));
 }
 
 template <class T>
@@ -49,6 +53,12 @@ std::vector<T> joined(std::initializer_list<std::vector<T>> parts) {
 template <class T>
 std::vector<double> widened(const std::vector<T>& values) {
   return {values.begin(), values.end()};
+}
+
+inline std::vector<double> widened(const std::vector<Bfloat16>& values) {
+  std::vector<double> wide;
+  for (const Bfloat16 value : values) wide.push_back(static_cast<double>(static_cast<float>(value)));
+  return wide;
 }
 
 inline void expect_close(const std::vector<double>& found, const std::vector<double>& right, double bound) {

@@ -102,7 +102,7 @@ TEST_P(Replay, EveryOpWritesTheSameBitsInPlace) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Replay,
-                         testing::Combine(testing::Values(DataType::f32, DataType::f64),
+                         testing::Combine(testing::Values(DataType::f32, DataType::bf16, DataType::f64),
                                           testing::Values(Model::gpt, Model::bert)),
                          [](const auto& info) {
                            return std::string(std::get<1>(info.param) == Model::gpt ? "gpt_" : "bert_") +

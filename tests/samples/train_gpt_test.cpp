@@ -85,7 +85,6 @@ TEST_F(TrainGpt, RefusesBadFlags) {
   expect_refused(small({"--device-memory", "lots"}), {"--device-memory", "lots"});
   expect_refused(small({"--device", "cuda:99"}), {"--device: ", "cuda:99"});
   expect_refused(small({"--device", "tpu"}), {"--device: ", "tpu"});
-  expect_refused(small({"--type", "bf16"}), {"--type bf16", "--plan-only"});
   expect_refused(small({"--machine", folder_.file("nothing")}), {folder_.file("nothing")});
   expect_refused(small({"--nonsense"}), {"--nonsense"});
 }

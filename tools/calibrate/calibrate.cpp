@@ -34,11 +34,6 @@ std::string now_in_utc() {
   return text.data();
 }
 
-std::vector<DataType> types_of(const std::string& backend) {
-  if (backend == "cuda") return {DataType::f32, DataType::bf16};
-  return {DataType::f32};
-}
-
 // Libraries load their code for attention when it is first asked for; it belongs to the overhead.
 void load_attention(const OpProbeContext& context, DataType type) {
   constexpr std::int64_t tokens = 256, width = 128, heads = 2, sequence = 128;
@@ -94,7 +89,7 @@ MachineFile calibrate(Device& device, const LaunchTable& kernels, const Calibrat
   {
     const Lane lane(device, LaneRole::compute);
     ComputeProbeOptions compute = options.compute;
-    if (compute.types.empty()) compute.types = types_of(file.backend);
+    if (compute.types.empty()) compute.types = {DataType::f32, DataType::bf16};
     const OpProbeContext context{device, kernels, lane.id(), options.modelled};
     measure_compute(context, compute, file);
     for (const DataType type : compute.types) load_attention(context, type);

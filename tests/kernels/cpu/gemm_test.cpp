@@ -5,6 +5,8 @@
 #include <ostream>
 #include <thread>
 
+#include "stowage/error.h"
+
 #include "tests/kernels/kernel_check.h"
 #include "tests/support/printed_name.h"
 
@@ -17,6 +19,7 @@ struct GemmCase {
   std::int64_t m, n, k;
   bool transpose_a = false, transpose_b = false, biased = false;
   std::int64_t padding = 0;  // between the rows of all three matrices
+  bool narrow = false;       // numbers that bf16 holds
 
   std::int64_t a_stride() const { return (transpose_a ? m : k) + padding; }
   std::int64_t b_stride() const { return (transpose_b ? k : n) + padding; }
@@ -30,10 +33,18 @@ struct GemmCase {
   }
 
   template <class T>
+  std::vector<T> values(std::int64_t count, unsigned seed) const {
+    std::vector<T> all;
+    for (const float value : numbers<float>(count, seed))
+      all.push_back(static_cast<T>(narrow ? static_cast<float>(Bfloat16(value)) : value));
+    return all;
+  }
+
+  template <class T>
   std::vector<T> run() const {
-    const std::vector<T> a = numbers<T>(a_size(), 1);
-    const std::vector<T> b = numbers<T>(b_size(), 2);
-    const std::vector<T> bias = numbers<T>(n, 3);
+    const std::vector<T> a = values<T>(a_size(), 1);
+    const std::vector<T> b = values<T>(b_size(), 2);
+    const std::vector<T> bias = values<T>(n, 3);
     std::vector<T> c = unwritten<T>(m * (n + padding));
     multiply<T>(product(a, b, c), biased ? bias.data() : nullptr);
     return without_padding(c);
@@ -45,16 +56,29 @@ struct GemmCase {
     for (std::int64_t row = 0; row < m; ++row) {
       const auto begin = c.begin() + row * (n + padding);
       dense.insert(dense.end(), begin, begin + n);
-      for (auto gap = begin + n; gap < begin + n + padding; ++gap) EXPECT_TRUE(std::isnan(*gap));
+      for (auto gap = begin + n; gap < begin + n + padding; ++gap) EXPECT_TRUE(std::isnan(wide(*gap)));
     }
     return dense;
   }
 
+  // f32 sums of bf16: the bias's place is taken by a second product, added.
+  std::vector<float> twice() const {
+    const std::vector<Bfloat16> a = values<Bfloat16>(a_size(), 1);
+    const std::vector<Bfloat16> b = values<Bfloat16>(b_size(), 2);
+    std::vector<float> c = unwritten<float>(m * (n + padding));
+    const Product<Bfloat16, float> product{
+        m,        n,          k, {a.data(), a_stride(), transpose_a}, {b.data(), b_stride(), transpose_b},
+        c.data(), n + padding};
+    multiply(product);
+    multiply(product, static_cast<const Bfloat16*>(nullptr), true);
+    return without_padding(c);
+  }
+
   // Row times column, straight; of magnitudes if asked.
   std::vector<double> reference(bool magnitudes) const {
-    const std::vector<double> a = numbers<double>(a_size(), 1);
-    const std::vector<double> b = numbers<double>(b_size(), 2);
-    const std::vector<double> bias = numbers<double>(n, 3);
+    const std::vector<double> a = values<double>(a_size(), 1);
+    const std::vector<double> b = values<double>(b_size(), 2);
+    const std::vector<double> bias = values<double>(n, 3);
     auto of = [&](double value) { return magnitudes ? std::abs(value) : value; };
     std::vector<double> c;
     for (std::int64_t i = 0; i < m; ++i) {
@@ -91,6 +115,47 @@ TEST_P(Gemm, AgreesWithRowTimesColumn) {
 }
 
 TEST_P(Gemm, HasTheSameBitsForAnyThreadCount) { expect_same_bits(GetParam()); }
+
+std::vector<NarrowProducts> ways_of_this_cpu() {
+  const NarrowProducts best = narrow_products();
+  return best == NarrowProducts::widened ? std::vector{best} : std::vector{NarrowProducts::widened, best};
+}
+
+// f32 sums as above, rounded once.
+TEST_P(Gemm, AgreesInBf16HoweverItIsComputed) {
+  GemmCase gemm = GetParam();
+  gemm.narrow = true;
+  for (const NarrowProducts way : ways_of_this_cpu()) {
+    set_narrow_products(way);
+    const std::vector<double> right = gemm.reference(false);
+    std::vector<double> bounds = gemm.reference(true);
+    for (double& bound : bounds) bound *= unit * static_cast<double>(gemm.k + 2);
+    for (std::size_t i = 0; i < bounds.size(); ++i) bounds[i] += bf16_unit * std::abs(right[i]);
+    expect_close(widened(gemm.run<Bfloat16>()), right, bounds);
+    expect_same_bits_in<Bfloat16>(gemm);
+  }
+}
+
+TEST_P(Gemm, AddsProductsOfBf16InF32HoweverTheyAreComputed) {
+  GemmCase gemm = GetParam();
+  gemm.narrow = true;
+  gemm.biased = false;
+  for (const NarrowProducts way : ways_of_this_cpu()) {
+    set_narrow_products(way);
+    std::vector<double> right = gemm.reference(false);
+    std::vector<double> bounds = gemm.reference(true);
+    for (double& value : right) value *= 2;
+    for (double& bound : bounds) bound *= 2 * unit * static_cast<double>(2 * gemm.k + 1);
+    expect_close(widened(gemm.twice()), right, bounds);
+  }
+}
+
+TEST(NarrowProducts, OfBf16AreNotAddedToBf16) {
+  const std::vector<Bfloat16> one{Bfloat16(1)};
+  std::vector<Bfloat16> c = one;
+  const Product<Bfloat16> product{1, 1, 1, {one.data(), 1}, {one.data(), 1}, c.data(), 1};
+  EXPECT_THROW(multiply(product, one.data(), true), InvalidInput);
+}
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Gemm,
                          testing::Values(GemmCase{1, 1, 1}, GemmCase{3, 5, 7, true, true, true},

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <map>
 
 #include "src/base/parallel_for.h"
 #include "stowage/engine.h"
@@ -21,8 +22,8 @@ using namespace stowage::testing;
 constexpr std::uint64_t steps = 4;
 constexpr std::int32_t vocabulary = 64;
 
-Graph make_gpt() {
-  GraphBuilder builder;
+Graph make_gpt(DataType type) {
+  GraphBuilder builder(type);
   const Gpt model = gpt(builder, {.layers = 2,
                                   .width = 32,
                                   .heads = 2,
@@ -42,19 +43,26 @@ struct Case {
   int threads = 2;
 };
 
-class GptEngine : public ::testing::Test {
+// A graph, and what a run of it leaves.
+struct Reference {
+  explicit Reference(DataType type)
+      : graph(make_gpt(type)), run(run_evaluator(graph, cpu_launch_table(), steps, vocabulary)) {}
+
+  Graph graph;
+  TrainingRun run;
+};
+
+const Reference& reference(DataType type) {
+  static std::map<DataType, Reference> made;
+  return made.try_emplace(type, type).first->second;
+}
+
+class GptEngine : public ::testing::TestWithParam<DataType> {
  protected:
-  static void SetUpTestSuite() {
-    graph_ = new Graph(make_gpt());
-    expected_ = new TrainingRun(run_evaluator(*graph_, cpu_launch_table(), steps, vocabulary));
-  }
-  static void TearDownTestSuite() {
-    delete graph_;
-    delete expected_;
-  }
+  static const Graph& graph() { return reference(GetParam()).graph; }
 
   static void expect_same_bits(const Case& c) {
-    const auto planned = make_plan(*graph_, c.machine, {.device = c.budget}, c.options);
+    const auto planned = make_plan(graph(), c.machine, {.device = c.budget}, c.options);
     ASSERT_TRUE(std::holds_alternative<Plan>(planned));
     const Plan& plan = std::get<Plan>(planned);
     ASSERT_LE(plan.device_peak_bytes, c.budget);
@@ -67,14 +75,15 @@ class GptEngine : public ::testing::Test {
     EngineOptions options;
     options.seed = run_seed;
     options.machine = c.machine;
-    Engine engine(*device, *graph_, plan, options);
+    Engine engine(*device, graph(), plan, options);
     expect_planned_bytes(engine, plan);
     set_parallel_threads(0);
     EXPECT_EQ(device->counters().highest_device_byte, plan.device_peak_bytes);
   }
 
   static void expect_planned_bytes(Engine& engine, const Plan& plan) {
-    StepInputs inputs(*graph_, vocabulary);
+    StepInputs inputs(graph(), vocabulary);
+    const TrainingRun& expected = reference(GetParam()).run;
     TrainingRun run;
     while (engine.completed_steps() < steps) {
       const StepReport report = make_step(engine, inputs);
@@ -83,10 +92,10 @@ class GptEngine : public ::testing::Test {
       run.losses.push_back(std::bit_cast<std::uint64_t>(report.loss));
       run.norms.push_back(std::bit_cast<std::uint64_t>(report.grad_norm));
     }
-    run.values = read_values(engine, *graph_);
-    EXPECT_EQ(run.losses, expected_->losses);
-    EXPECT_EQ(run.norms, expected_->norms);
-    EXPECT_TRUE(run.values == expected_->values);
+    run.values = read_values(engine, graph());
+    EXPECT_EQ(run.losses, expected.losses);
+    EXPECT_EQ(run.norms, expected.norms);
+    EXPECT_TRUE(run.values == expected.values);
   }
 
   // But for where second 0 is.
@@ -101,55 +110,50 @@ class GptEngine : public ::testing::Test {
     }
     EXPECT_EQ(earliest, 0);
   }
-
-  static Graph* graph_;
-  static TrainingRun* expected_;
 };
-Graph* GptEngine::graph_ = nullptr;
-TrainingRun* GptEngine::expected_ = nullptr;
 
-TEST_F(GptEngine, LeavesTheBitsOfTheEvaluatorWithoutOffload) {
+TEST_P(GptEngine, LeavesTheBitsOfTheEvaluatorWithoutOffload) {
   for (Executor executor : {Executor::virtual_time, Executor::threaded})
     expect_same_bits({.options = {.policy = Policy::none}, .executor = executor});
 }
 
 // The emulations of other systems run in the same engine.
-TEST_F(GptEngine, LeavesTheBitsOfTheEvaluatorWithEveryPolicy) {
+TEST_P(GptEngine, LeavesTheBitsOfTheEvaluatorWithEveryPolicy) {
   for (Policy policy : every_policy)
     for (Bytes bucket_bytes : {Bytes{0}, 8_KiB})
       for (Executor executor : {Executor::virtual_time, Executor::threaded}) {
         SCOPED_TRACE(to_string(policy));
         Case c{.options = {.policy = policy, .bucket_bytes = bucket_bytes}, .executor = executor};
-        c.budget = minimum_bytes(*graph_, c.machine, c.options);
+        c.budget = minimum_bytes(graph(), c.machine, c.options);
         expect_same_bits(c);
       }
 }
 
-TEST_F(GptEngine, LeavesTheBitsOfTheEvaluatorWithUnlimitedMemory) {
+TEST_P(GptEngine, LeavesTheBitsOfTheEvaluatorWithUnlimitedMemory) {
   for (Executor executor : {Executor::virtual_time, Executor::threaded})
     expect_same_bits({.executor = executor});
 }
 
-TEST_F(GptEngine, LeavesTheBitsOfTheEvaluatorInTheLeastMemory) {
+TEST_P(GptEngine, LeavesTheBitsOfTheEvaluatorInTheLeastMemory) {
   for (Bytes bucket_bytes : {Bytes{0}, 1_KiB, 8_KiB, 1_MiB})
     for (Executor executor : {Executor::virtual_time, Executor::threaded}) {
       Case c{.options = {.bucket_bytes = bucket_bytes}, .executor = executor};
-      c.budget = minimum_bytes(*graph_, c.machine, c.options);
+      c.budget = minimum_bytes(graph(), c.machine, c.options);
       expect_same_bits(c);
     }
 }
 
 // A device in virtual time that is what the planner believes it to be: from the second step on, every
 // step and every instruction takes the time, and has the place, that `simulate` gives it.
-TEST_F(GptEngine, TakesThePredictedTime) {
+TEST_P(GptEngine, TakesThePredictedTime) {
   const Machine machine;
   const PlanOptions options{.bucket_bytes = 8_KiB};
-  const Bytes minimum = minimum_bytes(*graph_, machine, options);
-  for (const auto& planned : {make_plan(*graph_, machine, {.device = minimum}, options),
-                              make_plan(*graph_, machine, {.device = 2 * minimum}, options),
-                              make_plan(*graph_, machine, {}, {.policy = Policy::none}),
-                              make_plan(*graph_, machine, {}, {.policy = Policy::zero_offload}),
-                              make_plan(*graph_, machine, {}, {.policy = Policy::zero_infinity})}) {
+  const Bytes minimum = minimum_bytes(graph(), machine, options);
+  for (const auto& planned : {make_plan(graph(), machine, {.device = minimum}, options),
+                              make_plan(graph(), machine, {.device = 2 * minimum}, options),
+                              make_plan(graph(), machine, {}, {.policy = Policy::none}),
+                              make_plan(graph(), machine, {}, {.policy = Policy::zero_offload}),
+                              make_plan(graph(), machine, {}, {.policy = Policy::zero_infinity})}) {
     const Plan& plan = std::get<Plan>(planned);
     SCOPED_TRACE(plan.device_peak_bytes);
     const auto device = open_simulated_device({.capacity = plan.device_peak_bytes,
@@ -159,13 +163,13 @@ TEST_F(GptEngine, TakesThePredictedTime) {
     EngineOptions engine_options;
     engine_options.machine = machine;
     engine_options.measurement = Measurement::timeline;
-    Engine engine(*device, *graph_, plan, engine_options);
-    StepInputs inputs(*graph_, vocabulary);
+    Engine engine(*device, graph(), plan, engine_options);
+    StepInputs inputs(graph(), vocabulary);
     StepReport report;
     for (int step = 0; step < 3; ++step) report = make_step(engine, inputs);
     EXPECT_NEAR(report.seconds, plan.predicted_step_seconds, 1e-12);
     EXPECT_NEAR(report.stall_fraction * report.seconds, plan.predicted_stall_seconds, 1e-12);
-    expect_same_intervals(engine.last_timeline(), simulate(*graph_, plan, machine).instructions);
+    expect_same_intervals(engine.last_timeline(), simulate(graph(), plan, machine).instructions);
   }
 }
 
@@ -183,13 +187,15 @@ Case random_case(const Graph& graph, std::uint64_t seed) {
   return c;
 }
 
-class GptBudgets : public GptEngine, public ::testing::WithParamInterface<int> {};
-
-TEST_P(GptBudgets, LeaveTheBitsOfTheEvaluator) {
-  expect_same_bits(random_case(*graph_, static_cast<std::uint64_t>(GetParam())));
+TEST_P(GptEngine, LeavesTheBitsOfTheEvaluatorInAnyBudget) {
+  for (int i = 0; i < draws(60, 18); ++i) {
+    SCOPED_TRACE(i);
+    expect_same_bits(random_case(graph(), static_cast<std::uint64_t>(i)));
+  }
 }
 
-INSTANTIATE_TEST_SUITE_P(Random, GptBudgets, ::testing::Range(0, draws(60, 18)));
+INSTANTIATE_TEST_SUITE_P(Types, GptEngine, ::testing::Values(DataType::f32, DataType::bf16),
+                         [](const auto& type) { return std::string(to_string(type.param)); });
 
 }  // namespace
 }  // namespace stowage

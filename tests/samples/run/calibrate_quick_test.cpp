@@ -15,10 +15,12 @@ TEST(CalibrateQuick, GivesPositiveRatesAndTheLink) {
   struct Case {
     BuildModel build;
     std::int64_t width;
+    DataType type = DataType::f32;
   };
-  for (const auto& [build, width] : {Case{build_gpt, 8}, Case{build_gpt, 3072}, Case{build_bert, 8}}) {
+  for (const auto& [build, width, type] :
+       {Case{build_gpt, 8}, Case{build_gpt, 3072}, Case{build_bert, 8}, Case{build_gpt, 8, DataType::bf16}}) {
     const Calibration calibration = calibrate_quick(
-        build, {.layers = 3, .width = width, .heads = 1, .sequence = 4, .batch = 2}, {}, link);
+        build, {.layers = 3, .width = width, .heads = 1, .sequence = 4, .batch = 2}, type, {}, link);
     const Machine& machine = calibration.machine;
     EXPECT_GT(machine.flops_per_second, 0);
     EXPECT_GT(machine.device_bytes_per_second, 0);

@@ -44,8 +44,8 @@ TEST(Calibrate, MakesAFileThatGivesTheMachineBack) {
 TEST(Calibrate, MeasuresAThreadedDevice) {
   const auto device = open_simulated_device({.capacity = unlimited});
   const MachineFile file = calibrate(*device, cpu_launch_table(), tiny());
-  EXPECT_EQ(file.device_bytes, 0U);  // as much as the host gives
-  ASSERT_EQ(file.matrix.size(), 1U);
+  EXPECT_EQ(file.device_bytes, 0U);   // as much as the host gives
+  ASSERT_EQ(file.matrix.size(), 2U);  // f32 and bf16
   EXPECT_EQ(file.host_rates.size(), 2U);
   EXPECT_NO_THROW(machine_from_json(to_json(file)));
 }
