@@ -86,7 +86,7 @@ TEST(ShareProgram, AlikeRowsAndLittleRoomKeepSharesWhole) {
       program.decisions.push_back({{}, 1.0 + d % 4});
       for (int o = 0; o < 4; ++o) {
         ShareCost& of = program.decisions.back().options.emplace_back();
-        of.front.fill(draw(random));
+        std::fill_n(of.front.begin(), share_rows - update_cuts, draw(random));
         of.back[share_h2d] = of.back[share_d2h] = draw(random);
         const double bytes = draw(random);
         for (std::size_t m = 0; m + 1 < most_memory_rows; ++m)
