@@ -1,10 +1,10 @@
 // Engine: runs a plan on a device. Allocates at construction, nothing after the first step.
 //
-// Not thread-safe: one caller. The commit rule: no weight that anything reads changes before every gradient of
-// the step has landed and its norm is known, and it and the loss are finite; from then on the update completes
-// and the step counts. An update may begin before that (InstructionKind::speculate), and is taken back to the
-// bit where the step does not count. A call that throws leaves the state at a step boundary (`completed_steps`), and the
-// engine can go on.
+// Not thread-safe: one caller. The commit rule: no weight that anything reads changes before every gradient
+// of the step has landed and its norm is known, and it and the loss are finite; from then on the update
+// completes and the step counts. An update may begin before that (InstructionKind::speculate), and is taken
+// back to the bit where the step does not count. A call that throws leaves the state at a step boundary
+// (`completed_steps`), and the engine can go on.
 #pragma once
 
 #include <cstdint>

@@ -67,9 +67,10 @@
 // others are doubles unless quoted.
 // An update may also be made in two parts around the gate (plan.h), by kernels of these names, with an undo
 // record of undo_record_bytes (LaunchArguments::record):
-//   adamw.speculate   as adamw with the scale 1, in place, without a look at `clip`; tile by tile, and tiles that
-//                     it cannot take back within the record, or whose gradient is not finite, stay as they were.
-//                     Where StepContext::speculate is false, all do
+//   adamw.speculate   as adamw with the scale 1, in place, without a look at `clip`; tile by tile, and tiles
+//   that
+//                     it cannot take back within the record, or whose gradient is not finite, stay as they
+//                     were. Where StepContext::speculate is false, all do
 //   adamw.finish      after adamw.speculate: all is as if adamw alone had run
 //   adamw.undo        after adamw.speculate: all is as before it
 // A record of zeros says that nothing was made, and so does one after the latter two. A table without these
@@ -108,12 +109,12 @@ struct LaunchArguments {
   std::span<const Operand> reads;   // in the order of op->reads
   std::span<const Operand> writes;  // in the order of op->writes
   StepContext step;
-  void* stream = nullptr;  // the lane's native stream; null where kernels run in place
+  void* stream = nullptr;         // the lane's native stream; null where kernels run in place
   std::span<std::byte> record{};  // an update's undo record
 };
 
-// Bytes of the undo record of an update of so many elements: for each tile of undo_tile, 64 bytes, and 2 bytes
-// for each element, rounded up to a multiple of 64.
+// Bytes of the undo record of an update of so many elements: for each tile of undo_tile, 64 bytes, and 2
+// bytes for each element, rounded up to a multiple of 64.
 inline constexpr std::int64_t undo_tile = 2048;
 constexpr Bytes undo_record_bytes(std::int64_t elements) {
   constexpr std::int64_t line = 64;

@@ -174,26 +174,26 @@ inline bool runs_on_host(const Instruction& instruction) { return instruction.la
 // passed. So the gate happens before everything behind it and before the whole next step. A commit changes
 // what outlives the step, so in no plan can one begin before the gate has passed.
 //
-// A *speculated* update has changed the host's bytes of its parameter and state by then, but not what outlives
-// the step: until its commit nothing reads them, and it can be taken back to the bit. It begins when its
-// gradient has landed and every prefetch of the step has read the weight. Behind the gate, its commit lets it
-// stand where the clip scale is 1. Otherwise it takes it back and makes the update with the scale.
+// A *speculated* update has changed the host's bytes of its parameter and state by then, but not what
+// outlives the step: until its commit nothing reads them, and it can be taken back to the bit. It begins when
+// its gradient has landed and every prefetch of the step has read the weight. Behind the gate, its commit
+// lets it stand where the clip scale is 1. Otherwise it takes it back and makes the update with the scale.
 struct Plan {
   std::string policy;  // "auto", "none", … (to_string of Policy)
   MicroBatchOrder order = MicroBatchOrder::layer_major;
   std::vector<Bucket> buckets;
   std::vector<Lifetime> lifetimes;
   std::vector<Instruction> instructions;
-  InstructionId gate = no_id;   // the one instruction of that kind
-  Bytes alignment = 256;        // of lifetime offsets; an engine wants multiples of 256
-  Bytes device_peak_bytes = 0;  // size of the arena: max over lifetimes of offset + bucket bytes
-  Bytes live_peak_bytes = 0;    // largest sum of live bytes: no placement could be smaller
-  Bytes host_bytes = 0;         // all host buckets, and the undo records
-  Bytes pinned_bytes = 0;       // the page-locked part of them
-  Bytes undo_bytes = 0;         // undo records of speculated updates
-  Bytes h2d_bytes = 0;          // per step
-  Bytes d2h_bytes = 0;          // per step
-  Bytes bucket_bytes = 0;       // target size of a parameter bucket; 0: one tensor each
+  InstructionId gate = no_id;         // the one instruction of that kind
+  Bytes alignment = 256;              // of lifetime offsets; an engine wants multiples of 256
+  Bytes device_peak_bytes = 0;        // size of the arena: max over lifetimes of offset + bucket bytes
+  Bytes live_peak_bytes = 0;          // largest sum of live bytes: no placement could be smaller
+  Bytes host_bytes = 0;               // all host buckets, and the undo records
+  Bytes pinned_bytes = 0;             // the page-locked part of them
+  Bytes undo_bytes = 0;               // undo records of speculated updates
+  Bytes h2d_bytes = 0;                // per step
+  Bytes d2h_bytes = 0;                // per step
+  Bytes bucket_bytes = 0;             // target size of a parameter bucket; 0: one tensor each
   double predicted_step_seconds = 0;  // where no step is clipped
   double predicted_stall_seconds = 0;
   // Where every other step is clipped, and where each is. Without speculated updates there is no difference.

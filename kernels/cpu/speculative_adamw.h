@@ -11,9 +11,9 @@
 // All of it gives the bits of `adamw`, on every instruction set; a record written by one is read by any
 // other.
 //
-// REQUIRES of all calls: the record has undo_record_bytes (launch_table.h), operands are updated in place (new_parameter == parameter, and so on; else
-// InvalidInput), and gradients, settings, scale and count are the same from one call to the next. f64 is
-// never speculated: its records say that nothing was updated.
+// REQUIRES of all calls: the record has undo_record_bytes (launch_table.h), operands are updated in place
+// (new_parameter == parameter, and so on; else InvalidInput), and gradients, settings, scale and count are
+// the same from one call to the next. f64 is never speculated: its records say that nothing was updated.
 #pragma once
 
 #include <cstddef>

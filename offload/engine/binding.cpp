@@ -46,7 +46,7 @@ class Binder {
     const Kernel kernel = kernel_of(op);
     void* const stream = on_host ? nullptr : input_.stream;
     for (std::size_t parity = 0; parity < bound_.work.size(); ++parity)
-      bound_.work[parity] = {kernel, &op,    bound_.reads, bound_.writes, &input_.steps[parity],
+      bound_.work[parity] = {kernel, &op,      bound_.reads, bound_.writes, &input_.steps[parity],
                              stream, record(), false};
   }
   bool is_named_by_kind() const {
@@ -55,12 +55,16 @@ class Binder {
 
   // Modelled as if nothing is clipped.
   double seconds_on_host(const Op& op) const {
-    if (!is_speculated(op)) return instruction_.kind == InstructionKind::speculate ? 0 : host_seconds(op, input_.machine);
-    return instruction_.kind == InstructionKind::speculate ? undoable_seconds(input_.graph, op, input_.machine) : 0;
+    if (!is_speculated(op))
+      return instruction_.kind == InstructionKind::speculate ? 0 : host_seconds(op, input_.machine);
+    return instruction_.kind == InstructionKind::speculate
+               ? undoable_seconds(input_.graph, op, input_.machine)
+               : 0;
   }
   // A table without the parts of an update has it made behind the gate.
   bool is_speculated(const Op& op) const {
-    return speculation_ != nullptr && input_.host_kernels.find_if_present(op.kernel + ".speculate") != nullptr;
+    return speculation_ != nullptr &&
+           input_.host_kernels.find_if_present(op.kernel + ".speculate") != nullptr;
   }
   Kernel kernel_of(const Op& op) {
     const LaunchTable& table = runs_on_host(instruction_) ? input_.host_kernels : input_.kernels;
@@ -156,8 +160,7 @@ std::vector<BoundInstruction> bind(const BindingInput& input) {
   const std::vector<InstructionId> speculated = speculations(plan, input.graph.ops.size());
   for (const Instruction& instruction : plan.instructions) {
     const bool of_update = instruction.op != no_id && speculated[instruction.op] != no_id;
-    const Instruction* speculation =
-        of_update ? &plan.instructions[speculated[instruction.op]] : nullptr;
+    const Instruction* speculation = of_update ? &plan.instructions[speculated[instruction.op]] : nullptr;
     bound.push_back(Binder(input, instruction, speculation).bind());
   }
   bind_lifetimes(input, bound);

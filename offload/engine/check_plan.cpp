@@ -101,10 +101,10 @@ void check_speculations(const Graph& graph, const Plan& plan) {
     require(id < plan.gate, "'{}' is speculated behind the gate", name);
     require(ended[instruction.op] != 0, "'{}' is speculated and never committed on the host", name);
     require(std::exchange(speculated[instruction.op], 1) == 0, "'{}' is speculated twice", name);
-    require(needed > 0 && record.begin <= record.end && record.end <= plan.undo_bytes &&
-                record.bytes() == needed,
-            "'{}' has an undo record of bytes {} to {} of {}, but needs {}", name, record.begin, record.end,
-            plan.undo_bytes, needed);
+    require(
+        needed > 0 && record.begin <= record.end && record.end <= plan.undo_bytes && record.bytes() == needed,
+        "'{}' has an undo record of bytes {} to {} of {}, but needs {}", name, record.begin, record.end,
+        plan.undo_bytes, needed);
     records.push_back(record);
   }
   std::sort(records.begin(), records.end(),

@@ -149,8 +149,8 @@ Engine::Implementation::Implementation(Device& device, const Graph& graph, const
       state_(staging_, graph_, plan_, places_, host_, arena_),
       inputs_(graph_, places_, host_),
       measure_(device, plan_, events_),
-      speculations_(static_cast<std::uint64_t>(
-          std::count_if(bound_.begin(), bound_.end(), [](const auto& each) { return each.undo != nullptr; }))) {
+      speculations_(static_cast<std::uint64_t>(std::count_if(
+          bound_.begin(), bound_.end(), [](const auto& each) { return each.undo != nullptr; }))) {
   state_.initialise(seed_, options.initialise);
 }
 
@@ -205,7 +205,8 @@ StepReport Engine::Implementation::read_report() const {
   report.step = completed_;
   std::memcpy(&report.loss, host_value(graph_.loss), sizeof report.loss);
   std::memcpy(&report.grad_norm, host_value(graph_.clip), sizeof report.grad_norm);
-  std::memcpy(&report.clip_scale, host_value(graph_.clip) + sizeof report.grad_norm, sizeof report.clip_scale);
+  std::memcpy(&report.clip_scale, host_value(graph_.clip) + sizeof report.grad_norm,
+              sizeof report.clip_scale);
   if (contexts_[parity()].speculate) report.speculated_updates = speculations_;
   return report;
 }

@@ -10,8 +10,9 @@ namespace stowage {
 HostMemory::HostMemory(Device& device, const Plan& plan) : pool_(device) {
   for (const Bucket& bucket : plan.buckets) {
     std::byte* data = nullptr;
-    if (bucket.on_host()) data = bucket.pinned() ? add_pinned(bucket.bytes)
-                                                   : add_pageable(bucket.bytes, "bucket '" + bucket.name + "'");
+    if (bucket.on_host())
+      data = bucket.pinned() ? add_pinned(bucket.bytes)
+                             : add_pageable(bucket.bytes, "bucket '" + bucket.name + "'");
     buckets_.push_back(data);
     if (bucket.pinned() && bucket.kind == TensorKind::input && bucket.bytes > spare_.size())
       spare_ = {data, bucket.bytes};
@@ -27,9 +28,9 @@ std::byte* HostMemory::add_pinned(Bytes bytes) {
 std::byte* HostMemory::add_pageable(Bytes bytes, const std::string& what) {
   void* const data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED)
-    throw OutOfMemory(fmt::format("the host has no {} for {}: plan for a smaller host budget",
-                                  format_bytes(bytes), what),
-                      bytes, 0);
+    throw OutOfMemory(
+        fmt::format("the host has no {} for {}: plan for a smaller host budget", format_bytes(bytes), what),
+        bytes, 0);
   madvise(data, bytes, MADV_HUGEPAGE);  // only advice
   pageable_.emplace_back(static_cast<std::byte*>(data), Unmap{bytes});
   return pageable_.back().get();

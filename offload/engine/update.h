@@ -1,6 +1,6 @@
-// Update: what changes weights, and how it is completed or taken back after a failure. From the gate on a step
-// counts, so every host step and every device update must take effect exactly once. Before it, what has been
-// speculated must take none.
+// Update: what changes weights, and how it is completed or taken back after a failure. From the gate on a
+// step counts, so every host step and every device update must take effect exactly once. Before it, what has
+// been speculated must take none.
 #pragma once
 
 #include "offload/engine/lanes.h"
@@ -25,8 +25,8 @@ class Update {
   // device work enqueued again, one at a time; what has been done is left alone. Lanes must be
   // settled. False when the device fails again, so that values that live there are lost.
   bool complete(Parity parity) noexcept;
-  // Takes back what the step that uses `parity` has speculated and not committed, in the calling thread. Lanes
-  // must be settled. Nothing is left to do for it twice.
+  // Takes back what the step that uses `parity` has speculated and not committed, in the calling thread.
+  // Lanes must be settled. Nothing is left to do for it twice.
   void undo(Parity parity);
 
  private:

@@ -22,7 +22,8 @@ struct StepBound {
 //   op once more.
 // - Bytes on the device when forward turns into backward fit beside that op's operands. At the gate the
 //   residents' gradients, which never leave, fit beside them.
-// - The gate is behind backward, and no step is clipped, so a step is no shorter than the busiest lane of its forward
+// - The gate is behind backward, and no step is clipped, so a step is no shorter than the busiest lane of its
+// forward
 //   plus the busiest lane of its backward.
 // - An op hides no more of a link's work than there is room for beside its operands (bound_program.cpp).
 //

@@ -15,10 +15,10 @@ namespace {
 // With its state, its gradient and its update.
 struct Parameter {
   Bytes bytes = 0, state_bytes = 0;
-  Bytes gradient_bytes = 0;                // made behind the turn
-  Bytes gate_bytes = 0;                    // of the gradient, wherever it is made
-  double host_update = 0, update = 0;      // seconds
-  double early_update = 0;                 // on the host, before the gate; meaningful if can_be_early
+  Bytes gradient_bytes = 0;            // made behind the turn
+  Bytes gate_bytes = 0;                // of the gradient, wherever it is made
+  double host_update = 0, update = 0;  // seconds
+  double early_update = 0;             // on the host, before the gate; meaningful if can_be_early
   bool can_be_early = true;
   bool in_front = false, in_back = false;  // read there
   OpId first = no_id, last = no_id;        // ops that read it
@@ -180,8 +180,8 @@ class ProgramBuilder : private BoundMoments {
     if (early) held.back[share_host] += parameter.early_update;
     if (!early && parameter.in_front) held.front[share_host] += parameter.host_update;
     add_out(parameter.gradient_bytes, held.back);
-    cuts_.add_offload(
-        id, static_cast<double>(parameter.gradient_bytes) / machine().d2h.bytes_per_second, held);
+    cuts_.add_offload(id, static_cast<double>(parameter.gradient_bytes) / machine().d2h.bytes_per_second,
+                      held);
     if (early)
       cuts_.add_early_update(id, parameter.early_update, held);
     else

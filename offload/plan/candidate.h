@@ -23,8 +23,8 @@ struct Problem {
   std::vector<Bucket> sizes;  // the layout's buckets with nothing but their bytes, cheap to copy
   // By parameter bucket: undo records if its updates on the host begin before the gate. 0 where they cannot.
   std::vector<Bytes> undo_bytes;
-  LaneSharing sharing;        // of the machine
-  std::stop_token stop;       // PlanOptions::stop
+  LaneSharing sharing;   // of the machine
+  std::stop_token stop;  // PlanOptions::stop
   // Throws Cancelled where that asks for it. Called before every pass; no pass takes more than a fraction of
   // a second.
   void go_on() const;

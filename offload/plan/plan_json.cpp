@@ -16,9 +16,9 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::string_view format_name = "stowage.plan";
-// Version 4 knows speculated updates. Version 3 has places by memory, and gate and commits as kinds. Before it, both were "host_step", and
-// commits on the device launches; a bucket was "on_host" and "pinned". Version 2 had transfers of parts of
-// buckets, version 1 had not.
+// Version 4 knows speculated updates. Version 3 has places by memory, and gate and commits as kinds. Before
+// it, both were "host_step", and commits on the device launches; a bucket was "on_host" and "pinned". Version
+// 2 had transfers of parts of buckets, version 1 had not.
 constexpr std::uint64_t format_version = 4;
 constexpr std::uint64_t oldest_version = 1;
 constexpr double least_seconds = 1e-12, most_seconds = 1e12;  // of a step that does something
@@ -259,8 +259,7 @@ InstructionKind read_kind(const Node& node, LaneRole lane, InstructionId id, Ins
   const auto kind = node.one_of<InstructionKind>(instruction_names);
   if (kind == InstructionKind::speculate && version < 4) refuse(node.where, "has an unknown name");
   if (!is_old) return kind;
-  if (kind >= InstructionKind::gate)
-    refuse(node.where, "has an unknown name");
+  if (kind >= InstructionKind::gate) refuse(node.where, "has an unknown name");
   if (kind == InstructionKind::launch && lane != LaneRole::compute)
     refuse(node.where, "is no kind of that lane");
   return kind == InstructionKind::launch && id > gate ? InstructionKind::commit : kind;
@@ -327,7 +326,8 @@ Plan read_plan(const Node& node) {
   plan.bucket_bytes = node["bucket_bytes"].unsigned_integer();
   plan.predicted_step_seconds = node["predicted_step_seconds"].number();
   plan.predicted_stall_seconds = node["predicted_stall_seconds"].number();
-  plan.half_clipped_seconds = version > 3 ? node["half_clipped_seconds"].number() : plan.predicted_step_seconds;
+  plan.half_clipped_seconds =
+      version > 3 ? node["half_clipped_seconds"].number() : plan.predicted_step_seconds;
   plan.clipped_seconds = version > 3 ? node["clipped_seconds"].number() : plan.predicted_step_seconds;
   plan.lower_bound_seconds = node["lower_bound_seconds"].number();
   plan.bound_by = node["bound_by"].text();

@@ -44,8 +44,7 @@ class Works {
     const Op& op = graph_.op(instruction.op);
     if (speculations_[instruction.op] == no_id || clipping_ == Clipping::expected)
       return instruction.kind == InstructionKind::speculate ? 0 : host_seconds(op, machine_);
-    const bool works =
-        instruction.kind == InstructionKind::speculate || clipping_ == Clipping::unexpected;
+    const bool works = instruction.kind == InstructionKind::speculate || clipping_ == Clipping::unexpected;
     return works ? undoable_seconds(graph_, op, machine_) : 0;
   }
 

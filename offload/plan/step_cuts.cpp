@@ -133,7 +133,8 @@ StepCuts find_cuts(const Problem& problem, std::size_t count) {
   cuts.front = longest(graph.ops.size(), count, [&](OpId op, double share) {
     return share * updates[op] + forward.back() - forward[op];
   });
-  const auto in_back = [&](const std::vector<double>& made_at, const std::vector<double>& sum, std::size_t most) {
+  const auto in_back = [&](const std::vector<double>& made_at, const std::vector<double>& sum,
+                           std::size_t most) {
     return longest(graph.ops.size(), most, [&](OpId op, double share) {
       return backward[op] - work.backward[op] + share * (sum.back() - sum[op] + made_at[op]);
     });

@@ -3,7 +3,8 @@
 // No op of forward runs before the host has updated all parameters that it or an op before it reads. So the
 // step's front is no shorter than those updates and the ops behind it together, whichever op it is. And its
 // back is no shorter than the ops before one of backward's and the way to the host of gradients that are made
-// from there on; nor than those ops and the updates that these gradients go into before the gate. Such ops are looked for with all parameters on the host, or some share of each.
+// from there on; nor than those ops and the updates that these gradients go into before the gate. Such ops
+// are looked for with all parameters on the host, or some share of each.
 #pragma once
 
 #include <vector>

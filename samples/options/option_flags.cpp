@@ -184,9 +184,10 @@ void add_plan(CLI::App& app, Options& options, Words& words) {
                  "bytes per parameter transfer, auto: from the link's speed")
       ->group(group)
       ->type_name("SIZE");
-  app.add_option("--speculate", words.speculate,
-                 "host updates before the norm of all gradients is known, taken back where the step is clipped: "
-                 "auto, but for steps behind some that were clipped; always; or off. No bit depends on it")
+  app.add_option(
+         "--speculate", words.speculate,
+         "host updates before the norm of all gradients is known, taken back where the step is clipped: "
+         "auto, but for steps behind some that were clipped; always; or off. No bit depends on it")
       ->group(group)
       ->check(quiet(CLI::IsMember({"auto", "always", "off"})))
       ->type_name("NAME");

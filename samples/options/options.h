@@ -41,7 +41,7 @@ struct Options {
   std::string machine;          // a shipped name or a file's path; empty: it is measured at the start
   Budget budget;
   PlanOptions plan;
-  std::optional<bool> speculate;  // StepOptions::speculate
+  std::optional<bool> speculate;                                                    // StepOptions::speculate
   int threads = 0;                                                                  // 0: all cores
   Link link{.bytes_per_second = 8e9, .latency_seconds = 10e-6, .throttled = true};  // simulated, each way
   double link_both_bytes_per_second = as_alone;  // simulated, each way while both are busy

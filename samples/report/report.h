@@ -68,7 +68,7 @@ class RunStatistics {
   // Updates before the gate, of all steps; and those of clipped steps, which were taken back and made again.
   std::uint64_t speculated_updates() const { return speculated_updates_; }
   std::uint64_t undone_updates() const { return undone_updates_; }
-  const AttentionUse& attention() const { return attention_; }          // of all steps
+  const AttentionUse& attention() const { return attention_; }  // of all steps
 
  private:
   static constexpr std::uint64_t window = 20;

@@ -210,8 +210,8 @@ class Trainer {
     const bool on_card = device_->info().backend == "cuda";
     const AttentionUse before = on_card ? attention_use() : AttentionUse{};
     try {
-      record.report = engine_.step(
-          inputs, {.learning_rate = record.learning_rate, .speculate = options_.speculate});
+      record.report =
+          engine_.step(inputs, {.learning_rate = record.learning_rate, .speculate = options_.speculate});
     } catch (const NonFinite& error) {
       throw Error(divergence_message(error.finding(), options_, checkpoints_.last_before(engine_)));
     }

@@ -68,7 +68,8 @@ void add_answer(CLI::App& plan, PlanWords& words) {
   add("--bucket-size", words.bucket, "bytes per parameter transfer: SIZE or auto", "SIZE")
       ->capture_default_str();
   add("--speculate", words.speculate,
-      "updates on the host before the norm of all gradients is known: auto, where that makes the step faster; "
+      "updates on the host before the norm of all gradients is known: auto, where that makes the step "
+      "faster; "
       "or off",
       "NAME")
       ->check(CLI::IsMember({"auto", "off"}).description(""))

@@ -67,8 +67,8 @@ std::vector<Touches> host_touches(const Graph& graph, const Plan& plan, const Pl
     if (runs_on_host(instruction)) {
       const bool early = instruction.kind == InstructionKind::speculate;
       add_operands(
-          graph, places, id, instruction.op,
-          [&](TensorId tensor) { return &touches[places.bucket[tensor]]; }, early ? graph.clip : no_id);
+          graph, places, id, instruction.op, [&](TensorId tensor) { return &touches[places.bucket[tensor]]; },
+          early ? graph.clip : no_id);
     } else if (is_transfer(instruction.kind)) {
       const BucketId bucket = plan.lifetimes[instruction.lifetime].bucket;
       const auto [begin, end] = moved_bytes(plan, instruction);

@@ -14,8 +14,11 @@ namespace {
 
 // Forward: embed, 2 units of 2 ops, head. Backward: head, 2 units of 3 ops (one op more in the second).
 struct Setting {
-  explicit Setting(Graph of = testing::chain_graph(
-                       {.units = 2, .activation_elements = 1, .parameter_elements = 1000, .op_flops = 1, .undoable = false}))
+  explicit Setting(Graph of = testing::chain_graph({.units = 2,
+                                                    .activation_elements = 1,
+                                                    .parameter_elements = 1000,
+                                                    .op_flops = 1,
+                                                    .undoable = false}))
       : graph(std::move(of)) {
     machine.flops_per_second = 1;
     machine.device_bytes_per_second = 1e30;

@@ -67,8 +67,8 @@ class SlowSimulation {
       const double seconds =
           std::max(cost.flops / machine_.flops_per_second, cost.bytes / machine_.device_bytes_per_second) +
           machine_.launch_seconds;
-      run.amount = instruction.lane == LaneRole::host ? host_bytes(graph_, plan_, id)
-                                                      : cost.seconds.value_or(seconds);
+      run.amount =
+          instruction.lane == LaneRole::host ? host_bytes(graph_, plan_, id) : cost.seconds.value_or(seconds);
     }
     return run;
   }
