@@ -13,8 +13,6 @@ namespace stowage::testing {
 
 // The gradient norm is above this in spikes alone.
 inline constexpr double spike_clip = 3.4;
-inline constexpr double clips_all = 1e-3;
-inline constexpr double clips_none = 0;
 
 // Two layers. A step reads few rows of the embedding, which has more elements than a tile of an undo record
 // and no multiple of it.
