@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "stowage/models.h"
 #include "stowage/planner.h"
@@ -115,8 +116,13 @@ TEST(Speculation, KeepsTheHostBudget) {
   const Bytes device = minimum_bytes(graph, machine);
   const Plan all = plan_of(graph, machine, {.device = device});
   ASSERT_GT(all.undo_bytes, 0U);
+  const auto none = make_plan(graph, machine, {.device = device, .host = 1});
+  ASSERT_TRUE(std::holds_alternative<Infeasible>(none));
+  const Bytes least = std::get<Infeasible>(none).minimum;
   const Bytes rest = all.host_bytes - all.undo_bytes;
-  for (const Bytes host : {all.host_bytes, all.host_bytes - 1, rest + all.undo_bytes / 2, rest}) {
+  std::vector<Bytes> budgets{all.host_bytes, all.host_bytes - 1, rest + all.undo_bytes / 2, rest};
+  for (Bytes more = 0; more < all.undo_bytes; more += all.undo_bytes / 8) budgets.push_back(least + more);
+  for (const Bytes host : budgets) {
     SCOPED_TRACE(host);
     const Plan plan = plan_of(graph, machine, {.device = device, .host = host});
     EXPECT_LE(plan.host_bytes, host);
