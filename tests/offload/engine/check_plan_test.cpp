@@ -6,8 +6,8 @@
 #include <functional>
 
 #include "stowage/error.h"
-#include "stowage/launch_table.h"
 #include "stowage/planner.h"
+#include "stowage/undo_record.h"
 #include "tests/offload/engine/tiny_step.h"
 
 namespace stowage {

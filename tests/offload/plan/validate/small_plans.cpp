@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "stowage/launch_table.h"
 #include "stowage/placement.h"
+#include "stowage/undo_record.h"
 
 namespace stowage::testing {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "offload/plan/validate/values.h"
-#include "stowage/launch_table.h"
 #include "stowage/planner.h"
+#include "stowage/undo_record.h"
 #include "tests/offload/plan/validate/made_plans.h"
 #include "tests/offload/plan/validate/small_plans.h"
 
