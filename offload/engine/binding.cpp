@@ -46,8 +46,8 @@ class Binder {
     const Kernel kernel = kernel_of(op);
     void* const stream = on_host ? nullptr : input_.stream;
     for (std::size_t parity = 0; parity < bound_.work.size(); ++parity)
-      bound_.work[parity] = {kernel, &op,      bound_.reads, bound_.writes, &input_.steps[parity],
-                             stream, record(), false};
+      bound_.work[parity] = {kernel, &op,     bound_.reads, bound_.writes, &input_.steps[parity],
+                             stream, record()};
   }
   bool is_named_by_kind() const {
     return instruction_.kind == InstructionKind::recompute || instruction_.kind == InstructionKind::speculate;
@@ -61,10 +61,12 @@ class Binder {
                ? undoable_seconds(input_.graph, op, input_.machine)
                : 0;
   }
-  // A table without the parts of an update has it made behind the gate.
+  // A table without all parts of an update has it made behind the gate.
   bool is_speculated(const Op& op) const {
-    return speculation_ != nullptr &&
-           input_.host_kernels.find_if_present(op.kernel + ".speculate") != nullptr;
+    const auto has = [&](const char* part) {
+      return input_.host_kernels.find_if_present(op.kernel + part) != nullptr;
+    };
+    return speculation_ != nullptr && has(".speculate") && has(".finish") && has(".undo");
   }
   Kernel kernel_of(const Op& op) {
     const LaunchTable& table = runs_on_host(instruction_) ? input_.host_kernels : input_.kernels;
@@ -142,6 +144,7 @@ void bind_lifetimes(const BindingInput& input, std::vector<BoundInstruction>& bo
 
 void Work::run(void* work) {
   Work& self = *static_cast<Work*>(work);
+  self.begun = true;
   self.kernel({self.op, self.reads, self.writes, *self.step, self.stream, self.record});
   self.done = true;
 }

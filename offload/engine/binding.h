@@ -28,6 +28,7 @@ struct Work {
   const StepContext* step = nullptr;
   void* stream = nullptr;  // the lane's native stream
   std::span<std::byte> record{};
+  bool begun = false;
   bool done = false;
 
   static void run(void* work);

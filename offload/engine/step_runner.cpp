@@ -3,7 +3,7 @@
 namespace stowage {
 
 void StepRunner::forget(Parity parity) {
-  for (BoundInstruction& bound : bound_) bound.work[parity].done = false;
+  for (BoundInstruction& bound : bound_) bound.work[parity].begun = bound.work[parity].done = false;
 }
 
 void StepRunner::enqueue(InstructionId first, InstructionId last, Parity parity, bool step_before) {

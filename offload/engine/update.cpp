@@ -16,12 +16,13 @@ bool Update::complete(Parity parity) noexcept {
   return false;
 }
 
-// A record says what of an update was made. A kernel that never ran has left it as it was: nothing.
+// A record says what of an update was made. Where the update was not even begun, the record may still be that
+// of the step before, whose commit has failed and needs it.
 void Update::undo(Parity parity) {
   for (InstructionId id = 0; id < plan_.gate; ++id) {
     const BoundInstruction& bound = bound_[id];
     const Work& work = bound.work[parity];
-    if (bound.undo != nullptr)
+    if (bound.undo != nullptr && work.begun)
       bound.undo({work.op, work.reads, work.writes, *work.step, work.stream, work.record});
   }
 }

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "stowage/graph.h"
-#include "stowage/launch_table.h"
 #include "stowage/machine.h"
+#include "stowage/undo_record.h"
 
 namespace stowage {
 

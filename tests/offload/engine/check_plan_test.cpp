@@ -6,6 +6,8 @@
 #include <functional>
 
 #include "stowage/error.h"
+#include "stowage/planner.h"
+#include "stowage/undo_record.h"
 #include "tests/offload/engine/tiny_step.h"
 
 namespace stowage {
@@ -79,6 +81,105 @@ TEST(CheckPlan, NamesWhatDoesNot) {
     } catch (const InvalidInput& error) {
       EXPECT_THAT(error.what(), HasSubstr(breakage.complaint));
     }
+  }
+}
+
+constexpr Bytes record = undo_record_bytes(tiny_elements);
+
+// The streamed plan with its update begun before the gate: instruction 10, the gate is 11, the host step 12.
+Plan tiny_speculating_plan() {
+  Plan plan = tiny_streamed_plan();
+  Instruction speculation = plan.instructions.back();
+  speculation.kind = InstructionKind::speculate;
+  speculation.waits = {{8, 0}};
+  speculation.part = {0, record};
+  plan.instructions.insert(plan.instructions.begin() + plan.gate, speculation);
+  ++plan.gate;
+  plan.instructions.front().waits = {{plan.gate + 1, 1}};
+  plan.undo_bytes = record;
+  plan.host_bytes += record;
+  return plan;
+}
+
+TEST(CheckPlan, AcceptsASpeculatedUpdate) {
+  EXPECT_EQ(validate(tiny_graph(), tiny_speculating_plan(), {}), std::vector<std::string>{});
+  EXPECT_NO_THROW(check_executable(tiny_graph(), tiny_speculating_plan()));
+}
+
+TEST(CheckPlan, NamesWhatCouldNotBeTakenBack) {
+  const Breakage breakages[] = {
+      {[](Plan& p) {
+         std::swap(p.instructions[10], p.instructions[11]);
+         p.gate = 10;
+       },
+       "speculat"},
+      {[](Plan& p) {
+         p.instructions.pop_back();
+         p.instructions.front().waits.clear();
+       },
+       "'adamw' is speculated and never committed on the host"},
+      {[](Plan& p) { p.instructions.back().lane = LaneRole::compute; },
+       "'adamw' is speculated and never committed on the host"},
+      {[](Plan& p) {
+         Instruction again = p.instructions[10];
+         again.part = {record, 2 * record};
+         p.instructions.insert(p.instructions.begin() + 10, again);
+         ++p.gate;
+         p.instructions.front().waits = {{p.gate + 1, 1}};
+         p.undo_bytes = 2 * record;
+       },
+       "'adamw' is speculated twice"},
+      {[](Plan& p) { p.instructions[10].op = 1; }, "never committed on the host"},
+      {[](Plan& p) { p.instructions[10].part.end = record - 1; }, "'adamw' has an undo record of bytes 0 to"},
+      {[](Plan& p) { p.instructions[10].part.end = record + 64; },
+       "'adamw' has an undo record of bytes 0 to"},
+      {[](Plan& p) { p.undo_bytes = record - 1; }, "'adamw' has an undo record of bytes 0 to"},
+      {[](Plan& p) {
+         p.instructions[10].part = {64, 64 + record};
+       },
+       "'adamw' has an undo record of bytes 64 to"},
+      {[](Plan& p) {
+         p.instructions[10].part = {record, 0};
+       },
+       "'adamw' has an undo record of bytes"},
+      {[](Plan& p) { p.instructions[10].lane = LaneRole::compute; },
+       "of kind speculate is on the compute lane"},
+  };
+  for (const Breakage& breakage : breakages) {
+    Plan plan = tiny_speculating_plan();
+    breakage.apply(plan);
+    try {
+      check_executable(tiny_graph(), plan);
+      ADD_FAILURE() << "accepted: " << breakage.complaint;
+    } catch (const InvalidInput& error) {
+      EXPECT_THAT(error.what(), HasSubstr(breakage.complaint));
+    }
+  }
+}
+
+// A second parameter, whose update writes its record over that of the first.
+TEST(CheckPlan, WantsUndoRecordsApart) {
+  Graph graph = tiny_graph();
+  Op second = graph.ops[4];
+  second.name = "second";
+  graph.ops.push_back(second);
+  Plan plan = tiny_speculating_plan();
+  Instruction speculation = plan.instructions[10];
+  Instruction commit = plan.instructions.back();
+  speculation.op = commit.op = 5;
+  speculation.part = {record, 2 * record};
+  plan.undo_bytes = 2 * record;
+  plan.instructions.insert(plan.instructions.begin() + 11, speculation);
+  plan.instructions.push_back(commit);
+  ++plan.gate;
+  plan.instructions.front().waits = {{plan.gate + 1, 1}};
+  EXPECT_NO_THROW(check_executable(graph, plan));
+  plan.instructions[11].part = {record - 64, 2 * record - 64};
+  try {
+    check_executable(graph, plan);
+    FAIL();
+  } catch (const InvalidInput& error) {
+    EXPECT_THAT(error.what(), HasSubstr("undo records share byte"));
   }
 }
 

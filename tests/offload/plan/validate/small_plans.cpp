@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "stowage/placement.h"
+#include "stowage/undo_record.h"
 
 namespace stowage::testing {
 namespace {
@@ -151,6 +152,22 @@ Plan small_streamed_plan() {
   plan.pinned_bytes = 848;
   plan.h2d_bytes = 832;
   plan.d2h_bytes = 528;
+  return plan;
+}
+
+Plan small_speculating_plan() {
+  constexpr OpId adamw = 9;
+  constexpr InstructionId at = 17;
+  Plan plan = small_streamed_plan();
+  const Bytes record = undo_record_bytes(64);
+  for_each_id(plan, [](InstructionId& id) {
+    if (id != no_id && id >= at) ++id;
+  });
+  plan.instructions.insert(
+      plan.instructions.begin() + at,
+      {InstructionKind::speculate, LaneRole::host, adamw, no_id, {}, {{15, 0}}, {0, record}});
+  plan.undo_bytes = record;
+  plan.host_bytes += record;
   return plan;
 }
 

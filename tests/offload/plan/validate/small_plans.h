@@ -17,6 +17,10 @@ Graph small_graph();
 //   position  0 embed  1 f  2 g  3 head  4 head.backward  5 f again  6 g.backward  7 f.backward  8 square
 Plan small_streamed_plan();
 
+// The same, but that the update begins before the gate: instruction 17, behind the offload of its gradient
+// and both prefetches of W.
+Plan small_speculating_plan();
+
 // Everything on the device and updated there.
 //   position  0 embed  1 f  2 g  3 head  4 head.backward  5 g.backward  6 f.backward  7 square  8 adamw
 Plan small_resident_plan();
