@@ -20,8 +20,8 @@ const std::vector<AdamWSettings> unusual = {
     {0.9, 0.95, 1e30, 1, 1, 2},  {1 - 1e-9, 1 - 1e-9, 1e-8, 0.1, 1e-3, 0}};
 
 template <class State>
-class AdamWInVectors : public testing::Test {};
-using States = testing::Types<F32State, SplitState>;
+class AdamWInVectors : public ::testing::Test {};
+using States = ::testing::Types<F32State, SplitState>;
 TYPED_TEST_SUITE(AdamWInVectors, States);
 
 template <class State>

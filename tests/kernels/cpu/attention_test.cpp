@@ -159,7 +159,7 @@ struct AttentionCase {
   }
 };
 
-class Attention : public testing::TestWithParam<AttentionShape> {
+class Attention : public ::testing::TestWithParam<AttentionShape> {
  protected:
   AttentionCase attention_case{GetParam()};
 };
@@ -190,7 +190,7 @@ const std::vector<std::int32_t> seen = some_positions();
 
 INSTANTIATE_TEST_SUITE_P(
     Shapes, Attention,
-    testing::Values(AttentionShape{1, 1, 1, 4, true}, AttentionShape{2, 3, 7, 15, true},
+    ::testing::Values(AttentionShape{1, 1, 1, 4, true}, AttentionShape{2, 3, 7, 15, true},
                     AttentionShape{2, 2, 70, 32, false}, AttentionShape{2, 2, 70, 32, false, 0.3, stream},
                     AttentionShape{1, 2, 333, 16, true}, AttentionShape{1, 2, 333, 16, false},
                     AttentionShape{1, 2, 333, 16, true, 0.2, stream}, AttentionShape{1, 1, 600, 8, true},

@@ -31,7 +31,7 @@ struct ColumnSumCase {
 
 void PrintTo(const ColumnSumCase& sum, std::ostream* out) { *out << sum.rows << 'x' << sum.columns; }
 
-class ColumnSum : public testing::TestWithParam<ColumnSumCase> {};
+class ColumnSum : public ::testing::TestWithParam<ColumnSumCase> {};
 
 TEST_P(ColumnSum, AgreesWithSums) { expect_close(GetParam().run<double>(), GetParam().reference(), 1e-12); }
 
@@ -44,7 +44,7 @@ TEST_P(ColumnSum, WorkTypeAgrees) {
 TEST_P(ColumnSum, HasTheSameBitsForAnyThreadCount) { expect_same_bits(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, ColumnSum,
-                         testing::Values(ColumnSumCase{1, 1}, ColumnSumCase{64, 64}, ColumnSumCase{1000, 211},
+                         ::testing::Values(ColumnSumCase{1, 1}, ColumnSumCase{64, 64}, ColumnSumCase{1000, 211},
                                          ColumnSumCase{63, 1000}),
                          stowage::test::printed_name);
 

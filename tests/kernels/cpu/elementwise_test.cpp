@@ -39,7 +39,7 @@ struct GeluCase {
   double slope(double x) const { return (value(x + 1e-5) - value(x - 1e-5)) / 2e-5; }
 };
 
-class Gelu : public testing::TestWithParam<GeluForm> {
+class Gelu : public ::testing::TestWithParam<GeluForm> {
  protected:
   GeluCase gelu_case{GetParam()};
 };
@@ -74,7 +74,7 @@ TEST_P(Gelu, BackwardMayOverwriteTheGradient) {
 
 TEST_P(Gelu, HasTheSameBitsForAnyThreadCount) { expect_same_bits(gelu_case); }
 
-INSTANTIATE_TEST_SUITE_P(Forms, Gelu, testing::Values(GeluForm::tanh, GeluForm::erf),
+INSTANTIATE_TEST_SUITE_P(Forms, Gelu, ::testing::Values(GeluForm::tanh, GeluForm::erf),
                          stowage::test::printed_name);
 
 struct AddCase {

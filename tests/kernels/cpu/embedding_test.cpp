@@ -61,7 +61,7 @@ struct EmbeddingCase {
   }
 };
 
-class Embedding : public testing::TestWithParam<bool> {
+class Embedding : public ::testing::TestWithParam<bool> {
  protected:
   EmbeddingCase embedding_case{.positioned = GetParam()};
 };

@@ -102,7 +102,7 @@ void PrintTo(const GemmCase& gemm, std::ostream* out) {
        << (gemm.padding > 0 ? " padded" : "");
 }
 
-class Gemm : public testing::TestWithParam<GemmCase> {};
+class Gemm : public ::testing::TestWithParam<GemmCase> {};
 
 // A sum of k products, in any order, is off by at most (k + 1) roundings of the sum of magnitudes.
 TEST_P(Gemm, AgreesWithRowTimesColumn) {
@@ -158,7 +158,7 @@ TEST(NarrowProducts, OfBf16AreNotAddedToBf16) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Gemm,
-                         testing::Values(GemmCase{1, 1, 1}, GemmCase{3, 5, 7, true, true, true},
+                         ::testing::Values(GemmCase{1, 1, 1}, GemmCase{3, 5, 7, true, true, true},
                                          GemmCase{64, 64, 64}, GemmCase{531, 419, 70},
                                          GemmCase{531, 419, 70, true, false, false},
                                          GemmCase{531, 419, 70, false, true, true},

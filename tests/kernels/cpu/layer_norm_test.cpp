@@ -113,7 +113,7 @@ void PrintTo(const LayerNormCase& norm, std::ostream* out) {
   *out << norm.rows << 'x' << norm.width << (norm.in_place ? " in place" : "");
 }
 
-class LayerNorm : public testing::TestWithParam<LayerNormCase> {};
+class LayerNorm : public ::testing::TestWithParam<LayerNormCase> {};
 
 TEST_P(LayerNorm, AgreesWithTheDefinition) {
   expect_close(GetParam().rowwise<double>(), GetParam().rowwise_reference(), 1e-12);
@@ -137,7 +137,7 @@ TEST_P(LayerNorm, ParameterGradientsOfTheWorkTypeAgree) {
 TEST_P(LayerNorm, HasTheSameBitsForAnyThreadCount) { expect_same_bits(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, LayerNorm,
-                         testing::Values(LayerNormCase{3, 5}, LayerNormCase{200, 64}, LayerNormCase{301, 131},
+                         ::testing::Values(LayerNormCase{3, 5}, LayerNormCase{200, 64}, LayerNormCase{301, 131},
                                          LayerNormCase{301, 131, true}, LayerNormCase{1, 3000}),
                          stowage::test::printed_name);
 

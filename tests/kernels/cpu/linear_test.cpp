@@ -63,7 +63,7 @@ struct LinearCase {
   }
 };
 
-class Linear : public testing::TestWithParam<bool> {
+class Linear : public ::testing::TestWithParam<bool> {
  protected:
   LinearCase linear_case{{300, 70, 210, GetParam()}};
 };

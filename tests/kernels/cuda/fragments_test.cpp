@@ -90,7 +90,7 @@ Matrix transposed(const Matrix& matrix) {
   return result;
 }
 
-class Fragments : public testing::Test {
+class Fragments : public ::testing::Test {
  protected:
   void SetUp() override {
     int count = 0;

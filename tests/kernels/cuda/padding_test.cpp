@@ -16,7 +16,7 @@ namespace {
 
 using testing::ElementsAre;
 
-class CudaPadding : public testing::Test {
+class CudaPadding : public ::testing::Test {
  protected:
   // Runs `work` on a copy of `values` on the device, and brings that back.
   template <class T, class Work>

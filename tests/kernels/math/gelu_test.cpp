@@ -9,8 +9,8 @@ namespace stowage {
 namespace {
 
 template <class Form>
-class GeluMath : public testing::Test {};
-using Forms = testing::Types<GeluTanh, GeluErf>;
+class GeluMath : public ::testing::Test {};
+using Forms = ::testing::Types<GeluTanh, GeluErf>;
 TYPED_TEST_SUITE(GeluMath, Forms);
 
 template <class Form, class T>
