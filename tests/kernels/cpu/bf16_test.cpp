@@ -49,14 +49,14 @@ void expect_rounded_once(const Kernel& kernel, float steps = 0) {
   set_parallel_threads(0);
 }
 
-constexpr std::int64_t count = 40'003;  // several chunks, and a block that is not full
+constexpr std::int64_t many = 40'003;  // several chunks, and a block that is not full
 
 TEST(Bf16, Adds) {
   expect_rounded_once([]<class T>(T) {
-    const auto a = draws<T>(count, 1), b = draws<T>(count, 2, 100);
-    auto y = unwritten<T>(count), dropped = b;
-    add(count, a.data(), b.data(), y.data());
-    add_dropout({7, 1, 2}, 0.25, count, a.data(), dropped.data(), dropped.data());
+    const auto a = draws<T>(many, 1), b = draws<T>(many, 2, 100);
+    auto y = unwritten<T>(many), dropped = b;
+    add(many, a.data(), b.data(), y.data());
+    add_dropout({7, 1, 2}, 0.25, many, a.data(), dropped.data(), dropped.data());
     std::vector<float> all;
     append(all, y);
     append(all, dropped);
@@ -67,14 +67,14 @@ TEST(Bf16, Adds) {
 TEST(Bf16, ComputesElementByElement) {
   for (GeluForm form : {GeluForm::tanh, GeluForm::erf})
     expect_rounded_once([form]<class T>(T) {
-      const auto x = draws<T>(count, 1, 4), dy = draws<T>(count, 2);
-      auto y = unwritten<T>(count), bent = unwritten<T>(count), dropped = unwritten<T>(count), dx = dy,
+      const auto x = draws<T>(many, 1, 4), dy = draws<T>(many, 2);
+      auto y = unwritten<T>(many), bent = unwritten<T>(many), dropped = unwritten<T>(many), dx = dy,
            dbent = dy;
-      gelu(form, count, x.data(), y.data());
-      gelu_backward(form, count, x.data(), dx.data(), dx.data());
-      tanh(count, x.data(), bent.data());
-      tanh_backward(count, x.data(), dbent.data(), dbent.data());
-      dropout({7, 1, 2}, 0.25, count, x.data(), dropped.data());
+      gelu(form, many, x.data(), y.data());
+      gelu_backward(form, many, x.data(), dx.data(), dx.data());
+      tanh(many, x.data(), bent.data());
+      tanh_backward(many, x.data(), dbent.data(), dbent.data());
+      dropout({7, 1, 2}, 0.25, many, x.data(), dropped.data());
       std::vector<float> all;
       for (const auto* values : {&y, &dx, &bent, &dbent, &dropped}) append(all, *values);
       return all;
