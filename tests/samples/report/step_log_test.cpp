@@ -23,6 +23,8 @@ StepRecord awkward() {
   record.report.d2h_bytes = 13;
   record.learning_rate = 5e-324;
   record.tokens_per_second = 1e22;
+  record.report.clip_scale = 1.0 / 9;
+  record.report.speculated_updates = 17;
   return record;
 }
 
@@ -39,7 +41,9 @@ TEST(StepLog, ReadsBackExactly) {
   EXPECT_EQ(read.at("d2h_bytes").get<std::uint64_t>(), 13U);
   EXPECT_EQ(read.at("stall_fraction").get<double>(), 1.0 / 3);
   EXPECT_EQ(read.at("between_seconds").get<double>(), 1.0 / 7);
-  EXPECT_EQ(read.size(), 10U);
+  EXPECT_EQ(read.at("clip_scale").get<double>(), 1.0 / 9);
+  EXPECT_EQ(read.at("speculated_updates").get<std::uint64_t>(), 17U);
+  EXPECT_EQ(read.size(), 12U);
 }
 
 TEST(StepLog, CountsAttentionOnACard) {

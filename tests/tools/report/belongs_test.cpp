@@ -84,7 +84,7 @@ TEST(Belongs, RefusesInstructionsOutsideOfThePlan) {
                         "on another lane");
   expect_damage_refused([](Graph&, Plan& plan) { first(plan, Kind::prefetch).lane = LaneRole::compute; },
                         "on another lane");
-  expect_damage_refused([](Graph&, Plan& plan) { plan.instructions[4].kind = static_cast<Kind>(6); },
+  expect_damage_refused([](Graph&, Plan& plan) { plan.instructions[4].kind = static_cast<Kind>(7); },
                         "no kind");
   expect_damage_refused([](Graph&, Plan& plan) { plan.gate = no_id - 1; }, "its gate is");
   expect_damage_refused([](Graph& graph, Plan&) { graph.ops[1].phase = static_cast<Phase>(3); },
