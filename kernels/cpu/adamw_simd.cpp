@@ -198,7 +198,8 @@ bool update_undoably(const UndoableConstants& constants, std::int64_t count, con
   UndoableBody<Operands> body(constants, residues);
   for_each_vector(count, operands, body);
   // Shares a byte of the record with the last element's if count is odd.
-  for (auto& codes : residues.codes) codes[count] = code_of_zero;
+  if (count % 2 == 1)
+    for (auto& codes : residues.codes) codes[count] = code_of_zero;
   return body.finite();
 }
 
@@ -218,12 +219,15 @@ void update_again(const UndoableConstants& wrong, const AdamWConstants<float>& r
 
 // The functions of one instruction set.
 template <class Operands>
-const UpdateFunctions<Operands> functions_for = {hwy::TargetName(HWY_TARGET), update_elements<Operands>,
-                                                 update_undoably<Operands>, take_back<Operands>,
-                                                 update_again<Operands>};
+const UpdateFunctions<Operands>* functions_for() {
+  static const UpdateFunctions<Operands> functions = {hwy::TargetName(HWY_TARGET), update_elements<Operands>,
+                                                      update_undoably<Operands>, take_back<Operands>,
+                                                      update_again<Operands>};
+  return &functions;
+}
 
-const UpdateFunctions<AdamWOperands<float>>* f32_functions() { return &functions_for<AdamWOperands<float>>; }
-const UpdateFunctions<SplitAdamWOperands>* split_functions() { return &functions_for<SplitAdamWOperands>; }
+const UpdateFunctions<AdamWOperands<float>>* f32_functions() { return functions_for<AdamWOperands<float>>(); }
+const UpdateFunctions<SplitAdamWOperands>* split_functions() { return functions_for<SplitAdamWOperands>(); }
 
 }  // namespace
 }  // namespace stowage::cpu::HWY_NAMESPACE

@@ -21,15 +21,7 @@
 namespace stowage::cpu {
 
 template <class T>
-struct SumType {
-  using type = T;
-};
-template <>
-struct SumType<Bfloat16> {
-  using type = float;
-};
-template <class T>
-using Sum = typename SumType<T>::type;
+using Sum = std::conditional_t<std::is_same_v<T, Bfloat16>, float, T>;
 
 // True where T is not computed in.
 template <class T>
