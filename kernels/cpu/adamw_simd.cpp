@@ -198,7 +198,7 @@ bool update_undoably(const UndoableConstants& constants, std::int64_t count, con
   UndoableBody<Operands> body(constants, residues);
   for_each_vector(count, operands, body);
   // Shares a byte of the record with the last element's if count is odd.
-  if (count % 2 == 1)
+  if (count > 0 && count % 2 == 1)
     for (auto& codes : residues.codes) codes[count] = code_of_zero;
   return body.finite();
 }
