@@ -1,4 +1,4 @@
-// What the program can be asked to time.
+// The updates and memory patterns that this benchmark times.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,6 @@
-// What tensors hold against what kernels compute in. A kernel is a template on the type T that its tensors
-// hold; it computes, and keeps sums and statistics, in Sum<T>: f32 for bf16, else T itself. Each result is
-// rounded to T once.
+// Tensors may be stored in a narrower type than kernels compute in. A kernel is a template on the type T that
+// its tensors hold; it computes, and keeps sums and statistics, in Sum<T>: f32 for bf16, else T itself. Each
+// result is rounded to T once.
 //
 // Loops over single elements use `wide` and `rounded`. Others work on rows or blocks:
 //

@@ -1,4 +1,4 @@
-// What takes back a tile of AdamW's update.
+// The record from which one tile of AdamW's update is undone, bit for bit.
 //
 // The values before an update can be computed from those behind it and the gradient, but for a few units in
 // the last place: m = (m' - (1 - beta1) g) / beta1, and so on. A record keeps these units: the difference

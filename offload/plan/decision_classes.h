@@ -30,7 +30,7 @@ class DecisionClasses {
     std::uint32_t index = 0;
     Position position = 0;  // of its first use
   };
-  // Of a level: the host's updates of the bucket begin before the gate.
+  // A flag added to a bucket's LoadChoice in `levels`: its updates on the host begin before the gate.
   static constexpr std::uint8_t speculated = 0x80;
   // Members whose options cost the same time and memory, at each moment too. Prices are those of the first.
   struct Class {

@@ -16,8 +16,8 @@ namespace stowage::cpu::test {
 
 inline float float_of(std::uint32_t bits) { return std::bit_cast<float>(bits); }
 
-// What arithmetic treats specially: zeros, the least and the greatest of denormals and normals, ones,
-// infinities, NaNs.
+// Bit patterns of floats that arithmetic treats specially: zeros, the least and the greatest of denormals and
+// normals, ones, infinities, NaNs.
 inline constexpr std::array<std::uint32_t, 14> nasty_bits = {
     0x00000000U, 0x80000000U, 0x00000001U, 0x80000001U, 0x007fffffU, 0x00800000U, 0x80800000U,
     0x3f800000U, 0xbf800000U, 0x7f7fffffU, 0xff7fffffU, 0x7f800000U, 0xff800000U, 0x7fc01234U};

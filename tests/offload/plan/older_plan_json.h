@@ -7,7 +7,7 @@
 
 namespace stowage::testing {
 
-// Of a plan that speculates nothing.
+// The plan as version 3 wrote it, which knew no speculated updates: the plan must have none.
 inline nlohmann::json in_version_3(const Plan& plan) {
   nlohmann::json json = nlohmann::json::parse(to_json(plan));
   json["version"] = 3;

@@ -12,8 +12,8 @@
 
 namespace stowage::test {
 
-// What a host step reads and writes where nothing is clipped: a speculated update leaves its commit nothing
-// to do, and writes its record, too.
+// Bytes that an instruction of the host lane reads and writes in a step that is not clipped. A speculated
+// update also writes its undo record, and leaves its commit nothing to do.
 inline double host_bytes(const Graph& graph, const Plan& plan, InstructionId id) {
   const Instruction& step = plan.instructions[id];
   const bool speculated =
