@@ -191,13 +191,13 @@ const std::vector<std::int32_t> seen = some_positions();
 INSTANTIATE_TEST_SUITE_P(
     Shapes, Attention,
     ::testing::Values(AttentionShape{1, 1, 1, 4, true}, AttentionShape{2, 3, 7, 15, true},
-                    AttentionShape{2, 2, 70, 32, false}, AttentionShape{2, 2, 70, 32, false, 0.3, stream},
-                    AttentionShape{1, 2, 333, 16, true}, AttentionShape{1, 2, 333, 16, false},
-                    AttentionShape{1, 2, 333, 16, true, 0.2, stream}, AttentionShape{1, 1, 600, 8, true},
-                    AttentionShape{2, 6, 64, 384, true},
-                    AttentionShape{2, 2, 333, 16, false, 0, {}, seen.data()},
-                    AttentionShape{2, 2, 333, 16, false, 0.2, stream, seen.data()},
-                    AttentionShape{1, 2, 333, 16, true, 0, {}, seen.data() + 333}),
+                      AttentionShape{2, 2, 70, 32, false}, AttentionShape{2, 2, 70, 32, false, 0.3, stream},
+                      AttentionShape{1, 2, 333, 16, true}, AttentionShape{1, 2, 333, 16, false},
+                      AttentionShape{1, 2, 333, 16, true, 0.2, stream}, AttentionShape{1, 1, 600, 8, true},
+                      AttentionShape{2, 6, 64, 384, true},
+                      AttentionShape{2, 2, 333, 16, false, 0, {}, seen.data()},
+                      AttentionShape{2, 2, 333, 16, false, 0.2, stream, seen.data()},
+                      AttentionShape{1, 2, 333, 16, true, 0, {}, seen.data() + 333}),
     stowage::test::printed_name);
 
 TEST(AttentionPadding, WhatIsNotSeenChangesNothingAndGetsNoGradient) {

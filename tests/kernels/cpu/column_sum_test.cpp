@@ -44,8 +44,8 @@ TEST_P(ColumnSum, WorkTypeAgrees) {
 TEST_P(ColumnSum, HasTheSameBitsForAnyThreadCount) { expect_same_bits(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, ColumnSum,
-                         ::testing::Values(ColumnSumCase{1, 1}, ColumnSumCase{64, 64}, ColumnSumCase{1000, 211},
-                                         ColumnSumCase{63, 1000}),
+                         ::testing::Values(ColumnSumCase{1, 1}, ColumnSumCase{64, 64},
+                                           ColumnSumCase{1000, 211}, ColumnSumCase{63, 1000}),
                          stowage::test::printed_name);
 
 TEST(ColumnSum, AddsToWhatIsThere) {

@@ -159,12 +159,12 @@ TEST(NarrowProducts, OfBf16AreNotAddedToBf16) {
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Gemm,
                          ::testing::Values(GemmCase{1, 1, 1}, GemmCase{3, 5, 7, true, true, true},
-                                         GemmCase{64, 64, 64}, GemmCase{531, 419, 70},
-                                         GemmCase{531, 419, 70, true, false, false},
-                                         GemmCase{531, 419, 70, false, true, true},
-                                         GemmCase{70, 300, 1300, true, false, false},
-                                         GemmCase{300, 200, 33, false, false, true, 5},
-                                         GemmCase{300, 200, 33, true, true, false, 3}),
+                                           GemmCase{64, 64, 64}, GemmCase{531, 419, 70},
+                                           GemmCase{531, 419, 70, true, false, false},
+                                           GemmCase{531, 419, 70, false, true, true},
+                                           GemmCase{70, 300, 1300, true, false, false},
+                                           GemmCase{300, 200, 33, false, false, true, 5},
+                                           GemmCase{300, 200, 33, true, true, false, 3}),
                          stowage::test::printed_name);
 
 TEST(MultiplyHere, ScalesAndAdds) {

@@ -137,8 +137,9 @@ TEST_P(LayerNorm, ParameterGradientsOfTheWorkTypeAgree) {
 TEST_P(LayerNorm, HasTheSameBitsForAnyThreadCount) { expect_same_bits(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, LayerNorm,
-                         ::testing::Values(LayerNormCase{3, 5}, LayerNormCase{200, 64}, LayerNormCase{301, 131},
-                                         LayerNormCase{301, 131, true}, LayerNormCase{1, 3000}),
+                         ::testing::Values(LayerNormCase{3, 5}, LayerNormCase{200, 64},
+                                           LayerNormCase{301, 131}, LayerNormCase{301, 131, true},
+                                           LayerNormCase{1, 3000}),
                          stowage::test::printed_name);
 
 }  // namespace
