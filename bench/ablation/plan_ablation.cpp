@@ -34,6 +34,7 @@ const std::vector<Technique>& techniques() {
       {"one row of device memory instead of 18", [](S& s) { s.memory_moments = 1; }},
       {"one share of the memory instead of ten", [](S& s) { s.rooms = {0.9}; }},
       {"no cuts", [](S& s) { s.cuts = false; }},
+      {"no updates before the gate", [](S& s) { s.speculates = false; }},
       {"no whole blocks", [](S& s) { s.whole_blocks = false; }},
       {"no joined units", [](S& s) { s.joined_units.clear(); }},
       {"no second look at divided items", [](S& s) { s.undivided = 1e9; }},

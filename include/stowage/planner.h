@@ -86,6 +86,9 @@ struct PlannerSettings {
   double crossing_share = 0.25;
   // Host updates may begin before the gate (InstructionKind::speculate).
   bool speculates = true;
+  // In the smallest cell, where the program sees no mixture that fits: shares of the updates that do, each
+  // tried with all extreme choices.
+  std::vector<double> early_shares{0.5, 0.6, 0.7, 0.8, 0.9, 1};
   // The program is solved until its value is this close to its own lower bound, as a share.
   double program_tolerance = 1e-4;
   // Transfers and replays may take longer than predicted. Plans and choices are compared by their time plus

@@ -25,7 +25,9 @@ class CandidateFinder {
       const ResidencyProgram::Mixture mixture =
           size_.least_host ? variant.program.least_host(bytes) : variant.program.solve(bytes, size_.host);
       if (room == settings_.rooms.front()) all_fit_ &= mixture.fits;
-      if (sliced.empty() && !size_.least_host && mixture.fits && mixture.seconds >= best()) break;
+      if (sliced.empty() && !size_.least_host && mixture.fits &&
+          mixture.seconds >= best() * (1 - settings_.close_enough))
+        break;
       if (!size_.least_host && mixture.fits && mixture.seconds >= size_.most_seconds) break;
       add_rounded(variant, mixture);
       if (size_.least_host) continue;
@@ -62,17 +64,19 @@ class CandidateFinder {
     for (const Choices& choices : minimum_candidates(problem))
       for (const Choices& each : with_speculations(problem, choices)) add(problem, each);
   }
-  // The program does not say what to speculate here: no update, or all but every second, every third or none.
+  // The program does not say what to speculate here: no update, or some shares of them, spread evenly.
   std::vector<Choices> with_speculations(const Problem& problem, const Choices& choices) const {
     std::vector<Choices> all{choices};
     if (size_.least_host || !settings_.speculates) return all;
-    for (const std::size_t left_out : {2U, 3U, 0U}) {
+    for (const double share : settings_.early_shares) {
       Choices& changed = all.emplace_back(choices);
       changed.speculated.assign(problem.layout.buckets.size(), 0);
-      for (std::size_t i = 0; i < problem.layout.parameters.size(); ++i) {
-        const BucketId id = problem.layout.parameters[i];
-        const bool stays = left_out != 0 && i % left_out == 0;
-        changed.speculated[id] = !stays && problem.undo_bytes[id] > 0;
+      double due = 0;
+      for (const BucketId id : problem.layout.parameters) {
+        due += share;
+        if (due < 1 - 1e-9) continue;
+        due -= 1;
+        changed.speculated[id] = problem.undo_bytes[id] > 0;
       }
     }
     return all;
