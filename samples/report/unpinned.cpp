@@ -39,12 +39,12 @@ std::string unpinned_note(const Plan& plan, const Machine& machine, std::span<co
   lines.add("unpinned",
             "{} ({} bytes) of {} could not be page-locked and are ordinary memory; the numbers stay the same",
             format_bytes(unpinned.bytes), unpinned.bytes, format_bytes(plan.pinned_bytes));
-  lines.add(
-      "  cost",
-      "{} of it in and {} out per step, which a card moves at half the link's rate or less, beside nothing "
-      "else: {} of each step at half the rate",
-      format_bytes(unpinned.in_bytes), format_bytes(unpinned.out_bytes),
-      format_seconds(pageable_seconds(unpinned, machine)));
+  lines.add("  cost",
+            "{} of it in and {} out per step; a card moves it slower than page-locked memory, and nothing "
+            "beside it: "
+            "{} of each step, if at half the link's rate",
+            format_bytes(unpinned.in_bytes), format_bytes(unpinned.out_bytes),
+            format_seconds(pageable_seconds(unpinned, machine)));
   const auto locked = locked_memory_limit();
   lines.add(
       "  instead",

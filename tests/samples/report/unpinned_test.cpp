@@ -49,7 +49,7 @@ TEST(UnpinnedNote, SaysWhatItIsWhatItCostsAndWhatToDo) {
   const std::string note = unpinned_note(two_buckets(), machine, first);
   for (const char* part :
        {"1000 B (1000 bytes) of 1010 B could not be page-locked", "1.95 KiB of it in and 1000 B out per step",
-        "8.00 s of each step at half the rate", "--host-memory", "--pageable never"})
+        "8.00 s of each step, if at half the link's rate", "--host-memory", "--pageable never"})
     EXPECT_THAT(note, HasSubstr(part));
   EXPECT_EQ(unpinned_note(two_buckets(), machine, {}), "");
 }
