@@ -20,7 +20,12 @@
 
 namespace stowage {
 
-enum class MemoryKind : std::uint8_t { device, pinned };
+enum class MemoryKind : std::uint8_t {
+  device,
+  pinned,    // page-locked memory of the host
+  pageable,  // memory of the host that is not page-locked, for where that fails: copies of it are slower
+};
+const char* to_string(MemoryKind kind);
 
 using LaneId = std::uint32_t;
 using EventId = std::uint32_t;
@@ -60,7 +65,7 @@ struct Access {
 // `function(context)` runs on the lane: for a GPU it enqueues kernels on the lane's stream, for the
 // simulated device and on host lanes it is the work itself. `context` must outlive the work;
 // `name` and `accesses` only the call. `accesses` is everything the work reads and writes, in
-// device and pinned memory; devices that cannot check ignore it.
+// device memory and in host memory of the device's; devices that cannot check ignore it.
 struct Launch {
   std::string_view name;
   void (*function)(void* context) = nullptr;
@@ -79,7 +84,7 @@ class Device {
   virtual DeviceInfo info() const = 0;
   virtual MemoryInfo memory_info() const = 0;
 
-  // At least 256-byte aligned, never null; bytes > 0. Pinned memory is zero. OutOfMemory with the account
+  // At least 256-byte aligned, never null; bytes > 0. Host memory is zero. OutOfMemory with the account
   // when it cannot.
   virtual void* allocate(MemoryKind kind, Bytes bytes) = 0;
   // Waits for nothing: the caller has synchronised. Throws InvalidInput for a foreign address.
@@ -125,7 +130,8 @@ class Device {
   // Device time between two recorded, finished events.
   virtual double elapsed_seconds(EventId from, EventId to) = 0;
 
-  // Exactly one side is device memory and the other pinned; direction follows from the lane's role.
+  // Exactly one side is device memory and the other the host's; direction follows from the lane's role. Where
+  // that is pageable, the call may wait for all that the lane was given before, and for the copy.
   virtual void copy(LaneId lane, void* to, const void* from, Bytes bytes, std::string_view name) = 0;
   virtual void launch(LaneId lane, const Launch& launch) = 0;
   // The range's contents are dead from here on this lane (the simulated device poisons it).

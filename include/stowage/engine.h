@@ -110,6 +110,10 @@ struct EngineOptions {
   // launches and copies what they wrote to the host, through page-locked memory of its own (at most 4 MiB,
   // beside the plan's). The numbers stay the same.
   bool verify_recompute = false;
+  // Where the host cannot page-lock what the plan has page-locked, take ordinary memory (Engine::unpinned);
+  // false: throw OutOfMemory. The numbers stay the same. On a card, transfers of ordinary memory are slow,
+  // and nothing overlaps them: see Device::copy.
+  bool pageable_fallback = false;
   Machine machine;                          // modelled op times, for a device that runs in virtual time
   std::optional<LaunchTable> kernels;       // of the compute lane; default: launch_table_for(device)
   std::optional<LaunchTable> host_kernels;  // of the host lane; default: `kernels` if given, else the CPU's
@@ -151,7 +155,8 @@ class Engine {
  public:
   // Graph and plan are copied; the device must outlive the engine. Parameters start from their
   // initializers, optimizer state at zero. Throws InvalidInput for a plan that the validator rejects
-  // or an op without a kernel, OutOfMemory when the device cannot hold the plan's arena.
+  // or an op without a kernel, OutOfMemory when the device cannot hold the plan's arena or the host its
+  // buckets.
   Engine(Device& device, const Graph& graph, const Plan& plan, const EngineOptions& options = {});
   ~Engine();
   Engine(const Engine&) = delete;
@@ -164,6 +169,9 @@ class Engine {
   // next step. Throws StepError; NonFinite if the loss or the norm is NaN or infinite; RecomputeMismatch in
   // verify mode.
   StepReport step(std::span<const InputData> inputs, const StepOptions& options);
+
+  // Buckets that the plan has page-locked and that are not (EngineOptions::pageable_fallback).
+  std::span<const BucketId> unpinned() const;
 
   // Waits until nothing is in flight.
   void drain();

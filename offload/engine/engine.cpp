@@ -72,6 +72,7 @@ class Engine::Implementation {
   std::uint64_t completed_steps() const { return completed_; }
   State& settled_state();
   std::vector<Interval> last_timeline();
+  std::span<const BucketId> unpinned() const { return host_.unpinned(); }
 
  private:
   std::optional<ReplayVerifier> verifier_for(bool wanted) const {
@@ -134,7 +135,7 @@ Engine::Implementation::Implementation(Device& device, const Graph& graph, const
       places_(tensor_places(graph_, plan_)),
       loss_offload_(loss_offload(graph_, plan_, places_)),
       arena_(device, plan_.device_peak_bytes),
-      host_(device, plan_),
+      host_(device, plan_, options.pageable_fallback),
       lanes_(device),
       bound_(bind({graph_, plan_, kernels_, host_kernels_, device.native_stream(lanes_[LaneRole::compute]),
                    options.machine, places_, arena_, host_.buckets(), host_.undo(), contexts_})),
@@ -314,6 +315,8 @@ Engine::~Engine() = default;
 StepReport Engine::step(std::span<const InputData> inputs, const StepOptions& options) {
   return implementation_->step(inputs, options);
 }
+
+std::span<const BucketId> Engine::unpinned() const { return implementation_->unpinned(); }
 
 void Engine::drain() { implementation_->drain(); }
 

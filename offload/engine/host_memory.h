@@ -15,15 +15,16 @@ namespace stowage {
 class HostMemory {
  public:
   // Page-locked where the plan says `pinned`, else ordinary memory; all zero. Ordinary pages come when they
-  // are first touched, on the threads that update what they hold. The device must outlive it. Throws
-  // OutOfMemory.
-  HostMemory(Device& device, const Plan& plan);
+  // are first touched, on the threads that update what they hold. With `pageable_fallback`, buckets that
+  // cannot be page-locked are the device's pageable memory. The device must outlive it. Throws OutOfMemory.
+  HostMemory(Device& device, const Plan& plan, bool pageable_fallback = false);
 
   // 64-byte aligned; null for a bucket without a place on the host.
   std::byte* bucket(BucketId id) const { return buckets_[id]; }
   std::span<std::byte* const> buckets() const { return buckets_; }
-  std::span<std::byte> undo() const { return undo_; }  // Plan::undo_bytes
-  // The largest page-locked input bucket: the caller writes inputs anew for every step, so between
+  std::span<std::byte> undo() const { return undo_; }               // Plan::undo_bytes
+  std::span<const BucketId> unpinned() const { return unpinned_; }  // by falling back
+  // The largest input bucket that transfers touch: the caller writes inputs anew for every step, so between
   // steps its contents serve nobody. Empty if there is none.
   std::span<std::byte> spare() const { return spare_; }
 
@@ -32,11 +33,16 @@ class HostMemory {
     Bytes bytes = 0;
     void operator()(std::byte* data) const;
   };
-  std::byte* add_pinned(Bytes bytes);
+  std::byte* add_pinned(const Bucket& bucket);
+  std::byte* add_unpinned(const Bucket& bucket);
   std::byte* add_pageable(Bytes bytes, const std::string& what);
 
+  Device& device_;
+  const bool pageable_fallback_;
   PinnedPool pool_;
   std::vector<PinnedBuffer> pinned_;
+  std::vector<DeviceMemory> fallen_back_;
+  std::vector<BucketId> unpinned_;
   std::vector<std::unique_ptr<std::byte, Unmap>> pageable_;
   std::vector<std::byte*> buckets_;
   std::span<std::byte> undo_;

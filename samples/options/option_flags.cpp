@@ -153,9 +153,17 @@ void add_machine(CLI::App& app, Options& options, Words& words) {
                  "device bytes to train in: 64MiB, 1.5G, 4096, unlimited")
       ->group(group)
       ->type_name("SIZE");
-  app.add_option("--host-memory", words.host_memory, "host bytes for what is offloaded, or unlimited")
+  app.add_option(
+         "--host-memory", words.host_memory,
+         "host bytes for what is offloaded, or unlimited; what the host has is checked before the first step")
       ->group(group)
       ->type_name("SIZE");
+  app.add_option("--pageable", words.pageable,
+                 "where the host cannot page-lock what transfers touch: auto takes ordinary memory, which is "
+                 "slower, and says so; never ends the run. No bit depends on it")
+      ->group(group)
+      ->check(quiet(CLI::IsMember({"auto", "never"})))
+      ->type_name("NAME");
   app.add_option("--link-bandwidth", words.link_bandwidth,
                  "of the simulated link, each way: 8GB/s, or unthrottled")
       ->group(group)

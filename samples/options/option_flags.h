@@ -13,6 +13,7 @@ struct Words {
   std::string type = "f32";
   std::string device_memory = "unlimited";
   std::string host_memory = "unlimited";
+  std::string pageable = "auto";
   std::string bucket_size = "auto";
   std::string link_bandwidth = "8GB/s";
   std::string link_both;

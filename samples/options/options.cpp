@@ -39,6 +39,7 @@ void understand(const Words& words, Options& options) {
   options.type = words.type == "bf16" ? DataType::bf16 : DataType::f32;
   options.budget.device = named("--device-memory", [&] { return parse_limit(words.device_memory); });
   options.budget.host = named("--host-memory", [&] { return parse_limit(words.host_memory); });
+  options.pageable_fallback = words.pageable == "auto";
   options.link = named("--link-bandwidth", [&] { return parse_link(words.link_bandwidth); });
   if (!words.link_both.empty())
     options.link_both_bytes_per_second =

@@ -42,6 +42,7 @@ struct Options {
   Budget budget;
   PlanOptions plan;
   std::optional<bool> speculate;                                                    // StepOptions::speculate
+  bool pageable_fallback = true;                                                    // EngineOptions
   int threads = 0;                                                                  // 0: all cores
   Link link{.bytes_per_second = 8e9, .latency_seconds = 10e-6, .throttled = true};  // simulated, each way
   double link_both_bytes_per_second = as_alone;  // simulated, each way while both are busy

@@ -31,6 +31,7 @@ Fields fields_of(const StepRecord& record) {
           {"device_peak_bytes", fmt::format("{}", report.device_peak_bytes)},
           {"h2d_bytes", fmt::format("{}", report.h2d_bytes)},
           {"d2h_bytes", fmt::format("{}", report.d2h_bytes)},
+          {"unpinned_bytes", fmt::format("{}", record.unpinned_bytes)},
           {"stall_fraction", exact(report.stall_fraction)},
           {"between_seconds", exact(report.idle_seconds)},
           {"clip_scale", exact(report.clip_scale)},

@@ -20,6 +20,7 @@ struct StepRecord {
   double learning_rate = 0;
   double tokens_per_second = 0;
   std::optional<AttentionUse> attention = {};  // the step's launches, on a card
+  Bytes unpinned_bytes = 0;                    // Unpinned::bytes
 };
 
 // What was launched between two moments; refusals are those of the later one.

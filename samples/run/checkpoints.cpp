@@ -61,11 +61,6 @@ auto with_flag(const char* flag, Action action) {
   }
 }
 
-Bytes copy_bytes(const Options& options, const Graph& graph) {
-  if (options.checkpoint_folder.empty() || options.checkpoint_blocking) return 0;
-  return checkpoint_bytes(checkpoint_tensors(graph));
-}
-
 }  // namespace
 
 std::map<std::string, std::string> configuration_of(const Options& options,
@@ -103,6 +98,11 @@ std::map<std::string, std::string> configuration_of(const Options& options,
       {"training.seed", exact(options.seed)}};
   result.insert(task.begin(), task.end());
   return result;
+}
+
+Bytes copy_bytes(const Options& options, const Graph& graph) {
+  const bool copies = !options.checkpoint_folder.empty() && !options.checkpoint_blocking;
+  return copies && !options.trains_nothing ? checkpoint_bytes(checkpoint_tensors(graph)) : 0;
 }
 
 Budget budget_beside_copy(const Options& options, const Graph& graph) {

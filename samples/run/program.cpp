@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <system_error>
 
 #include "samples/options/options.h"
 #include "samples/run/generation.h"
@@ -48,6 +49,12 @@ int run_program(ModelKind kind, int count, const char* const* arguments) {
   } catch (const std::bad_alloc&) {
     return fail(kind, 1,
                 Error("this machine's memory ran out; choose a smaller model, --batch or --sequence"));
+  } catch (const std::system_error& error) {
+    if (error.code() != std::errc::resource_unavailable_try_again) return fail(kind, 1, error);
+    return fail(
+        kind, 1,
+        Error("no thread could be started: memory (ulimit -v) or threads (ulimit -u) ran out; raise the "
+              "limit, or choose a smaller model or fewer --threads"));
   } catch (const std::exception& error) {
     return fail(kind, 1, error);
   }

@@ -17,7 +17,9 @@
 #include "samples/report/report.h"
 #include "samples/report/run_history.h"
 #include "samples/report/trace.h"
+#include "samples/report/unpinned.h"
 #include "samples/run/checkpoints.h"
+#include "samples/run/host_need.h"
 #include "samples/run/init_export.h"
 #include "samples/run/run_device.h"
 #include "samples/run/run_outputs.h"
@@ -131,9 +133,11 @@ class Trainer {
                  .initialise = needs_initial_values(options_) && !checkpoints.resumes(),
                  .first_step = checkpoints.first_step(),
                  .verify_recompute = options_.verify,
+                 .pageable_fallback = options_.pageable_fallback,
                  .machine = setup.machine,
                  .kernels = {},
-                 .host_kernels = {}}) {}
+                 .host_kernels = {}}),
+        unpinned_bytes_(unpinned_of(*setup.plan, engine_.unpinned()).bytes) {}
 
   // All steps, or up to an interrupt.
   void run(StepLog& log) {
@@ -215,6 +219,7 @@ class Trainer {
     } catch (const NonFinite& error) {
       throw Error(divergence_message(error.finding(), options_, checkpoints_.last_before(engine_)));
     }
+    record.unpinned_bytes = unpinned_bytes_;
     if (on_card) record.attention = launches_since(before, attention_use());
     record.tokens_per_second = static_cast<double>(setup_.tokens_per_step()) / record.report.seconds;
     return record;
@@ -230,6 +235,7 @@ class Trainer {
   const bool trains_nothing_;
   std::unique_ptr<Device> device_;
   Engine engine_;
+  const Bytes unpinned_bytes_;
   RunStatistics statistics_;
   RunRecorder recorder_;
 };
@@ -325,6 +331,8 @@ int train(const Options& given) {
   print("\n");
   Failures failures(options.kind);
   laps.lap();
+  const bool on_card = prepared.device != nullptr;
+  require_host_memory(host_need(options, model.graph, plan, on_card), read_host_limits());
   std::optional<Underway> work(std::in_place, "preparing", "memory and weights");
   Trainer trainer(setup, model, *task, checkpoints, prepared, failures);
   setup.start.engine = laps.lap();
@@ -332,7 +340,7 @@ int train(const Options& given) {
   const std::string loaded = checkpoints.resumes() ? "" : initial.load(model.graph, trainer.engine());
   const std::string begun = checkpoints.begin(trainer.engine());
   work.reset();
-  print(loaded + begun);
+  print(loaded + begun + unpinned_note(plan, setup.machine, trainer.engine().unpinned()));
   run_or_report(trainer, setup, *outputs, failures);
   if (trainer.engine().completed_steps() < options.steps) trainer.recorder().stop("by " + interrupted_by());
   if (trainer.statistics().steps() > 0) print('\n' + summary(setup, trainer.statistics()));

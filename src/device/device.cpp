@@ -30,6 +30,18 @@ void report_failure(Function&& function) noexcept {
 
 }  // namespace
 
+const char* to_string(MemoryKind kind) {
+  switch (kind) {
+    case MemoryKind::device:
+      return "device";
+    case MemoryKind::pinned:
+      return "pinned";
+    case MemoryKind::pageable:
+      return "pageable";
+  }
+  return "?";
+}
+
 LaneId Device::adopt_lane(void*) {
   throw InvalidInput("adopt_lane: this device has no native streams; make a lane with create_lane");
 }

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -14,6 +15,7 @@
 #include <ostream>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "stowage/device.h"
@@ -57,6 +59,41 @@ TEST_P(DeviceConformance, CountsAllocations) {
   EXPECT_EQ(device->counters().pinned_allocations, 1u);
   EXPECT_GT(device->counters().pinning_seconds, 0);
   EXPECT_EQ(device->counters().calls, 3u);
+}
+
+// Also where the lane has work, and the memory is written meanwhile.
+TEST_P(DeviceConformance, CopiesOfPageableMemoryKeepTheOrderOfTheirLane) {
+  const DeviceMemory memory(*device, MemoryKind::device, size);
+  const DeviceMemory there(*device, MemoryKind::pageable, size), back(*device, MemoryKind::pageable, size);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(there.data()) % 256, 0u);
+  EXPECT_TRUE(std::all_of(back.data(), back.data() + size, [](std::byte b) { return b == std::byte{0}; }));
+  const Lane host(*device, LaneRole::host), h2d(*device, LaneRole::h2d), d2h(*device, LaneRole::d2h);
+  const Event written(*device), arrived(*device), returned(*device);
+  int round = 0;
+  auto write = [&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    fill(there, round);
+  };
+  const Access all{there.data(), size, AccessMode::write};
+  for (; round < 10; ++round) {
+    Launch launch;
+    launch.name = "write";
+    launch.function = [](void* context) { (*static_cast<decltype(write)*>(context))(); };
+    launch.context = &write;
+    launch.accesses = {&all, 1};
+    device->launch(host.id(), launch);
+    device->record(written.id(), host.id());
+    device->wait(h2d.id(), written.id());
+    device->copy(h2d.id(), memory.data(), there.data(), size, "there");
+    device->record(arrived.id(), h2d.id());
+    device->wait(d2h.id(), arrived.id());
+    device->copy(d2h.id(), back.data(), memory.data(), size, "back");
+    device->record(returned.id(), d2h.id());
+    device->synchronise(returned.id());
+    ASSERT_TRUE(equal(there, back)) << "round " << round;
+  }
+  EXPECT_EQ(device->counters().pinned_allocations, 0u);
+  EXPECT_THROW(device->release(MemoryKind::pinned, there.data()), InvalidInput);
 }
 
 TEST_P(DeviceConformance, RefusesZeroBytes) {

@@ -63,6 +63,10 @@ void fake_cuda_during_call(const char* name, void (*function)(void* context), vo
 }
 
 void fake_cuda_fault_kernel(unsigned nth, int error) { State::get().fault_kernel(nth, error); }
+void fake_cuda_set_pinned(size_t bytes) {
+  State::get().change_settings([&](auto& settings) { settings.most_pinned = bytes; });
+}
+
 void fake_cuda_set_page_tables(size_t bytes_per_pinned_gib, size_t bytes_per_mapping) {
   State::get().change_settings([&](auto& settings) {
     settings.per_pinned_gib = bytes_per_pinned_gib;

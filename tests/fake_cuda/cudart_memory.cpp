@@ -10,6 +10,7 @@ using fake_cuda::Kind;
 using fake_cuda::Memory;
 using fake_cuda::Range;
 using fake_cuda::State;
+using fake_cuda::Stream;
 using fake_cuda::Streams;
 using fake_cuda::unsafe_call;
 
@@ -56,6 +57,15 @@ bool allows(cudaMemcpyKind kind, bool to_device, bool from_device) {
   return false;
 }
 
+// At once, as a runtime may, though the stream has work to do before it.
+cudaError_t copy_pageable(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
+  const Stream* const before = Streams::get().find(stream);
+  if (before == nullptr) return cudaErrorInvalidResourceHandle;
+  if (!before->done(before->last())) ++State::get().pageable_copies;
+  std::memcpy(to, from, bytes);
+  return cudaSuccess;
+}
+
 cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream,
                  bool wait) {
   if (bytes == 0) return cudaSuccess;
@@ -64,11 +74,10 @@ cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind k
       !allows(kind, target.on_device, source.on_device)) {
     return cudaErrorInvalidValue;
   }
+  if (!wait && (!target.known || !source.known)) return copy_pageable(to, from, bytes, stream);
   const auto mark = Streams::get().enqueue(stream, [=] { std::memcpy(to, from, bytes); });
   if (!mark) return cudaErrorInvalidResourceHandle;
-  const bool pageable = !target.known || !source.known;
-  if (pageable && !wait) ++State::get().pageable_copies;
-  if (pageable || wait) (*mark)->wait();
+  if (wait) (*mark)->wait();
   return wait ? static_cast<cudaError_t>(State::get().lost()) : cudaSuccess;
 }
 

@@ -34,6 +34,7 @@ extern "C" {
 //   STOWAGE_FAKE_CUDA_PENDING  pieces of work that a stream holds at most; 1,024 without it
 //   STOWAGE_FAKE_CUDA_PATIENCE milliseconds that a host function or a piece of work may keep another, or a
 //                              call, waiting before the program ends; 60,000 without it
+//   STOWAGE_FAKE_CUDA_PINNED   as fake_cuda_set_pinned
 //   STOWAGE_FAKE_CUDA_PAGE_TABLES   none: free memory is exact to the byte (fake_cuda_set_page_tables)
 void fake_cuda_reset(void);
 
@@ -51,6 +52,9 @@ void fake_cuda_set_memory(size_t capacity, size_t context);
 // KiB; and of virtual memory, by the most mappings. It never gives them back. At start: 2 MiB for each pinned
 // GiB, that is 8 bytes a page, and 4 KiB for each mapping.
 void fake_cuda_set_page_tables(size_t bytes_per_pinned_gib, size_t bytes_per_mapping);
+
+// How many bytes of the host can be page-locked at a time; for more there is no memory. At start: all.
+void fake_cuda_set_pinned(size_t bytes);
 
 // Whether cuMemMap and its like are there. At start: 1.
 void fake_cuda_set_virtual_memory(int supported);
@@ -117,8 +121,9 @@ struct fake_cuda_live_objects {
 struct fake_cuda_live_objects fake_cuda_live(void);
 
 // What a program for a card should not do: CUDA calls from host functions, asynchronous copies of
-// pageable memory, leaving to cudaHostRegister, which does so on one thread, to fault pages in, waits for
-// events without cudaEventBlockingSync.
+// pageable memory on a stream that still has work (the fake makes them within the call), leaving to
+// cudaHostRegister, which does so on one thread, to fault pages in, waits for events without
+// cudaEventBlockingSync.
 struct fake_cuda_misuse {
   unsigned calls_from_host_functions;
   unsigned pageable_copies;

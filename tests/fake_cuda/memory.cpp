@@ -53,6 +53,7 @@ bool Memory::charge_locked(std::size_t bytes) {
 // The card's tables of page-locked memory and of mappings: they grow, and stay.
 bool Memory::charge_tables_locked(std::size_t pinned, std::size_t mappings) {
   const Settings settings = State::get().settings();
+  if (pinned > settings.most_pinned) return false;
   const auto of_pinned = static_cast<std::size_t>(static_cast<double>(pinned) / (1U << 30U) *
                                                   static_cast<double>(settings.per_pinned_gib));
   const std::size_t tables[] = {rounded_up(of_pinned, table_unit), mappings * settings.per_mapping};

@@ -129,14 +129,24 @@ TEST_F(MemoryTest, ACopyWaitsForItsStream) {
   EXPECT_EQ(cudaFreeHost(pinned), cudaSuccess);
 }
 
-TEST_F(MemoryTest, AnAsynchronousCopyOfPageableMemoryIsCounted) {
+TEST_F(MemoryTest, AnAsynchronousCopyOfPageableMemoryIsMadeAtOnceAndCountedWhereItsStreamHasWork) {
   const TestStream stream;
   const TestBuffer<int> device(1);
   int value = 5;
-  ASSERT_EQ(cudaMemcpyAsync(device.data(), &value, sizeof(int), cudaMemcpyHostToDevice, stream), cudaSuccess);
+  const auto copy = [&] {
+    return cudaMemcpyAsync(device.data(), &value, sizeof(int), cudaMemcpyHostToDevice, stream);
+  };
+  ASSERT_EQ(copy(), cudaSuccess);
+  EXPECT_EQ(fake_cuda_misuses().pageable_copies, 0U);
+  Gate gate;
+  gate.hold(stream);
+  value = 6;
+  ASSERT_EQ(copy(), cudaSuccess);
+  value = 7;
   EXPECT_EQ(fake_cuda_misuses().pageable_copies, 1U);
-  EXPECT_EQ(device.read(), std::vector<int>{5});
-  EXPECT_EQ(fake_cuda_misuses().pageable_copies, 1U);
+  gate.open();
+  ASSERT_EQ(stream.synchronise(), cudaSuccess);
+  EXPECT_EQ(device.read(), std::vector<int>{6});
 }
 
 TEST_F(MemoryTest, ACopysKindMustFitItsPointers) {

@@ -46,6 +46,9 @@ Settings settings_of_environment() {
   if (const char* memory = std::getenv("STOWAGE_FAKE_CUDA_MEMORY")) {
     settings.capacity = std::strtoull(memory, nullptr, 10);
   }
+  if (const char* pinned = std::getenv("STOWAGE_FAKE_CUDA_PINNED")) {
+    settings.most_pinned = std::strtoull(pinned, nullptr, 10);
+  }
   settings.thread_order = thread_order_of_environment();
   settings.pending = number_of_environment("STOWAGE_FAKE_CUDA_PENDING", settings.pending);
   if (const char* tables = std::getenv("STOWAGE_FAKE_CUDA_PAGE_TABLES")) {

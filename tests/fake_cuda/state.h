@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -31,6 +32,7 @@ struct Settings {
   unsigned pending = 1024;                            // pieces of work that a stream holds at most
   std::size_t per_pinned_gib = std::size_t{2} << 20;  // page tables
   std::size_t per_mapping = 4096;
+  std::size_t most_pinned = std::numeric_limits<std::size_t>::max();  // bytes at a time
 };
 
 struct Fault {

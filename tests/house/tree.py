@@ -53,6 +53,7 @@ TESTS_OF_THE_WHOLE = {
     "tests/offload/engine/random_graph_test.cpp": "the same on random graphs",
     "tests/offload/engine/speculation_test.cpp": "updates before the gate: the evaluator's bits, clipped or not",
     "tests/offload/engine/speculation_failures_test.cpp": "the same where steps fail or are not finite",
+    "tests/offload/engine/speculation_requests_test.cpp": "stops, checkpoints and models asked for meanwhile",
     "tests/offload/plan/speculation_test.cpp": "which updates plans begin before the gate, and what they say of it",
     "tests/offload/plan/validate/speculations_test.cpp": "what is wrong with an update before the gate",
     "tests/offload/engine/cuda/cuda_engine_test.cpp": "the same on a CUDA device",

@@ -16,6 +16,7 @@ namespace stowage::samples {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 using Words = std::vector<std::string>;
 
 std::string some_text() {
@@ -89,6 +90,26 @@ TEST_F(TrainGptCuda, HasTheSameNumbersInAnyMemory) {
     }
     EXPECT_THAT(expected, HasSubstr("grad_norm"));
   }
+}
+
+TEST_F(TrainGptCuda, GoesOnWithMemoryThatCannotBePageLocked) {
+  const Words small_memory = {"--policy", "zero-offload", "--log"};
+  const auto run = [&](const std::string& log, const Words& more) {
+    Words words = small_memory;
+    words.push_back(folder_.file(log));
+    words.insert(words.end(), more.begin(), more.end());
+    return run_train_gpt(small(words));
+  };
+  EXPECT_THAT(well(run("locked", {})).output, Not(HasSubstr("unpinned")));
+  EXPECT_THAT(contents_of(folder_.file("locked")), HasSubstr(R"("unpinned_bytes": 0,)"));
+  const Variable variable("STOWAGE_FAKE_CUDA_PINNED", "65536");
+  const ProgramResult paged = well(run("paged", {}));
+  EXPECT_THAT(paged.output,
+              HasSubstr("could not be page-locked and are ordinary memory; the numbers stay the same"));
+  EXPECT_THAT(contents_of(folder_.file("paged")), Not(HasSubstr(R"("unpinned_bytes": 0,)")));
+  EXPECT_EQ(columns(folder_.file("paged")), columns(folder_.file("locked")));
+  expect_refusal(run("never", {"--pageable", "never"}),
+                 {"the host cannot page-lock ", "--pageable auto", "--host-memory"});
 }
 
 TEST_F(TrainGptCuda, SaysWhyItRunsSimulated) {

@@ -60,6 +60,17 @@ class TrainGptMistakes : public ::testing::Test {
   std::string machine_ = folder_.make("machine.json", machine_json({DataType::f32}));
 };
 
+// 103 billion parameters, whose state alone is over a TB.
+TEST_F(TrainGptMistakes, APlanForMoreMemoryThanTheHostHasIsRefusedBeforeItIsAllocated) {
+  const Words more = {"--layers", "2",          "--width", "65536",    "--heads",
+                      "64",       "--sequence", "8",       "--policy", "zero-offload"};
+  expect_refusal(run(more), {"host memory: ", " needed, ", " left of ", "for the plan's buckets",
+                             "for the simulated device's own memory", "To go on, "});
+  Words planned = more;
+  planned.emplace_back("--plan-only");
+  well(run(planned));
+}
+
 TEST_F(TrainGptMistakes, NothingThatIsReadIsOverwritten) {
   make_tokenizer();
   const std::string merges = folder_.file("merges.txt");
@@ -125,7 +136,8 @@ TEST_F(TrainGptMistakes, AFlagThatIsNoneIsNamed) {
 }
 
 TEST_F(TrainGptMistakes, WhatDoesNotFitThisMachineIsRefused) {
-  expect_refused({"--width", "1048576"}, {"of device memory asked", "Choose a smaller model"});
+  expect_refused({"--width", "1048576"},
+                 {"host memory: ", "for the simulated device's own memory", "Choose a smaller model"});
   expect_refused({"--width", "16777216"}, {"--width: Value 16777216 not in range 1 to 1048576"});
   expect_refused({"--layers", "1025"}, {"--layers: Value 1025 not in range 1 to 1024"});
 }

@@ -306,11 +306,38 @@ TEST_F(TrainGpt, LogHasItsKeysAndTheSchedule) {
   EXPECT_EQ(lines[1].at("learning_rate"), 0.5);
   EXPECT_EQ(lines[2].at("learning_rate"), 0.05);
   for (const json& line : lines) {
-    EXPECT_EQ(line.size(), 12U);
+    EXPECT_EQ(line.size(), 13U);
     for (const char* key :
          {"loss", "grad_norm", "tokens_per_second", "device_peak_bytes", "h2d_bytes", "d2h_bytes",
-          "stall_fraction", "between_seconds", "clip_scale", "speculated_updates"}) {
+          "unpinned_bytes", "stall_fraction", "between_seconds", "clip_scale", "speculated_updates"}) {
       EXPECT_TRUE(line.at(key).is_number()) << key;
+    }
+  }
+}
+
+// On the host lane, beside backward.
+TEST_F(TrainGpt, TraceHasUpdatesThatBeginBeforeTheGate) {
+  MachineFile slow_host = machine_from_json(machine_json({DataType::f32}));
+  slow_host.host_rates = {{1, 1e9}};
+  const std::string machine = folder_.make("machine.json", to_json(slow_host));
+  well(run_train_gpt(small({"--machine", machine, "--device-memory", "1500KiB", "--steps", "3", "--trace",
+                            folder_.file("trace"), "--speculate", "always"})));
+  const json trace = json::parse(contents_of(folder_.file("trace")));
+  for (const int process : {1, 2}) {  // planned, measured
+    std::vector<json> early;
+    double gate = 0, first_backward = 0;
+    for (const json& event : trace.at("traceEvents")) {
+      if (event.at("ph") != "X" || event.at("pid") != process) continue;
+      if (event.at("cat") == "speculate") early.push_back(event);
+      if (event.at("cat") == "gate") gate = event.at("ts");
+      if (first_backward == 0 && event.at("args").value("phase", "") == "backward")
+        first_backward = event.at("ts");
+    }
+    EXPECT_FALSE(early.empty());
+    for (const json& event : early) {
+      EXPECT_EQ(event.at("tid"), static_cast<int>(LaneRole::host) + 1);
+      EXPECT_GT(event.at("ts"), first_backward);
+      EXPECT_LT(event.at("ts"), gate);
     }
   }
 }

@@ -25,11 +25,16 @@ Graph sliced_gpt(DataType type, std::int64_t micro_batches) {
   return builder.finish(model.loss, {.grid = grid});
 }
 
-Plan plan_in_slices(const Graph& graph, const Machine& machine, std::uint32_t on_device, Bytes cap) {
+Plan plan_in_slices(const Graph& graph, const Machine& machine, std::uint32_t on_device, Bytes cap,
+                    OtherUpdates others) {
   const Problem problem = make_problem(graph, machine, {.target_bytes = 256});
   Choices choices = lowest_choices(problem);
+  choices.speculated.assign(problem.layout.buckets.size(), 0);
   for (BucketId id : problem.layout.parameters) {
-    if (problem.layout.slices[id].empty()) continue;
+    if (problem.layout.slices[id].empty()) {
+      choices.speculated[id] = others == OtherUpdates::early && problem.undo_bytes[id] > 0;
+      continue;
+    }
     choices.loads[id] = LoadChoice::in_slices;
     choices.device_slices[id] = on_device;
   }

@@ -9,8 +9,10 @@ void* CudaDevice::allocate(MemoryKind kind, Bytes bytes) {
   void* const address = memory_->allocate(kind, bytes);
   const double seconds = laps.lap();
   const MutexLock lock(mutex_);
-  ++(kind == MemoryKind::device ? counters_.device_allocations : counters_.pinned_allocations);
-  if (kind == MemoryKind::pinned) counters_.pinning_seconds += seconds;
+  if (kind == MemoryKind::device) ++counters_.device_allocations;
+  if (kind != MemoryKind::pinned) return address;
+  ++counters_.pinned_allocations;
+  counters_.pinning_seconds += seconds;
   return address;
 }
 

@@ -11,16 +11,19 @@ namespace stowage::cuda {
 void CudaDevice::copy(LaneId lane, void* to, const void* from, Bytes bytes, std::string_view name) {
   const CurrentDevice current = begin_call("copy");
   LaneView on;
+  bool pageable = false;
   {
     const MutexLock lock(mutex_);
     on = view(lane, "copy");
     const Work work{"copy", name, lane, on.role};
     expect_kinds(work, to, from);
     if (bytes == 0) return;
-    note_access(work, {to, bytes, AccessMode::write});
-    note_access(work, {const_cast<void*>(from), bytes, AccessMode::read});
+    pageable |= note_access(work, {to, bytes, AccessMode::write}) == MemoryKind::pageable;
+    pageable |= note_access(work, {const_cast<void*>(from), bytes, AccessMode::read}) == MemoryKind::pageable;
   }
   const bool to_device = on.role == LaneRole::h2d;
+  // The runtime may read or write pageable memory within the call: by then all before it must be done.
+  if (pageable) check(cudaStreamSynchronize(on.stream), "cudaStreamSynchronize", doing("copy", bytes, name));
   check(cudaMemcpyAsync(to, from, bytes, to_device ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost,
                         on.stream),
         "cudaMemcpyAsync", doing("copy", bytes, name));
@@ -67,7 +70,7 @@ void CudaDevice::discard(LaneId lane, void* address, Bytes bytes) {
   if (bytes == 0) return;
   const auto found = memory_->find(address);
   if (found && found->kind != MemoryKind::device)
-    throw InvalidInput("discard: the address is pinned memory; discard device memory only");
+    throw InvalidInput("discard: the address is memory of the host; discard device memory only");
   expect_held({"discard", "discard", lane, role}, {address, bytes, AccessMode::write});
 }
 
@@ -87,15 +90,16 @@ Memory::Found CudaDevice::expect_held(const Work& work, const Access& access) co
   if (!found->is_present)
     refuse(fmt::format("not all of which is mapped in virtual range {}: map it first", found->number));
   if (work.role == LaneRole::host && found->kind == MemoryKind::device)
-    refuse("which are device memory: the host cannot; copy them to pinned memory");
+    refuse("which are device memory: the host cannot; copy them to host memory");
   return *found;
 }
 
-void CudaDevice::note_access(const Work& work, const Access& access) {
+MemoryKind CudaDevice::note_access(const Work& work, const Access& access) {
   const Memory::Found held = expect_held(work, access);
-  if (held.kind != MemoryKind::device) return;
+  if (held.kind != MemoryKind::device) return held.kind;
   const auto begin = static_cast<Bytes>(static_cast<std::byte*>(access.address) - held.base);
   counters_.highest_device_byte = std::max(counters_.highest_device_byte, begin + access.bytes);
+  return held.kind;
 }
 
 void CudaDevice::expect_kinds(const Work& work, const void* to, const void* from) const {
@@ -105,12 +109,11 @@ void CudaDevice::expect_kinds(const Work& work, const void* to, const void* from
   const auto target = memory_->find(to);
   const auto source = memory_->find(from);
   if (!target || !source) return;  // `expect_held` reports it
-  const MemoryKind wanted = work.role == LaneRole::h2d ? MemoryKind::device : MemoryKind::pinned;
-  if (target->kind != wanted || source->kind == wanted)
-    throw InvalidInput(
-        fmt::format("copy '{}': {} copies from {}; give it one side of each kind, in that direction",
-                    work.name, describe_lane(work.role, work.lane),
-                    work.role == LaneRole::h2d ? "pinned to device memory" : "device to pinned memory"));
+  const bool in = work.role == LaneRole::h2d;
+  if ((target->kind == MemoryKind::device) != in || (source->kind == MemoryKind::device) == in)
+    throw InvalidInput(fmt::format(
+        "copy '{}': {} copies from {}; give it one side of each kind, in that direction", work.name,
+        describe_lane(work.role, work.lane), in ? "host to device memory" : "device to host memory"));
 }
 
 }  // namespace stowage::cuda

@@ -16,8 +16,6 @@ namespace {
 
 constexpr std::size_t holders_shown = 8;
 
-std::string_view name_of(MemoryKind kind) { return kind == MemoryKind::device ? "device" : "pinned"; }
-
 Bytes free_now() {
   std::size_t free = 0, total = 0;
   return cudaMemGetInfo(&free, &total) == cudaSuccess ? free : 0;
@@ -40,7 +38,7 @@ Bytes round_up(Bytes bytes, Bytes granularity) {
 }  // namespace
 
 Bytes Memory::Allocation::held() const {
-  if (backing == Backing::pinned || backing == Backing::plain) return bytes;
+  if (backing != Backing::mapped && backing != Backing::range) return bytes;
   Bytes sum = 0;
   for (const auto& [begin, end] : pieces) sum += end - begin;
   return sum;
@@ -76,9 +74,16 @@ void* Memory::add(Allocation allocation) {
   return live_.emplace(allocation.base, std::move(allocation)).first->second.base;
 }
 
+Memory::Backing Memory::backing_of(MemoryKind kind) const {
+  if (kind == MemoryKind::pinned) return Backing::pinned;
+  if (kind == MemoryKind::pageable) return Backing::pageable;
+  return virtual_ != nullptr ? Backing::mapped : Backing::plain;
+}
+
 void* Memory::back(Bytes bytes, Bytes reserved, Backing backing) {
   const Doing what = doing("allocate", bytes);
   if (backing == Backing::pinned) return pin(bytes, binder_, what);
+  if (backing == Backing::pageable) return map_pageable(bytes, binder_, what);
   void* address = nullptr;
   if (backing == Backing::plain) {
     check(cudaMalloc(&address, bytes), "cudaMalloc", what);
@@ -98,10 +103,8 @@ void* Memory::allocate(MemoryKind kind, Bytes bytes) {
   if (bytes == 0) throw InvalidInput("allocate: zero bytes asked; ask for at least one");
   if (kind == MemoryKind::device && bytes > options_.total)
     throw out_of_memory(kind, bytes, "allocate", "the device has no more in all");
-  const bool mapped = kind == MemoryKind::device && virtual_ != nullptr;
-  const Backing backing = kind == MemoryKind::pinned ? Backing::pinned
-                          : mapped                   ? Backing::mapped
-                                                     : Backing::plain;
+  const Backing backing = backing_of(kind);
+  const bool mapped = backing == Backing::mapped;
   const Bytes reserved = mapped ? round_up(bytes, granularity()) : bytes;
   const MutexLock changing(changes_);
   try {
@@ -190,6 +193,9 @@ void Memory::give_back(Allocation& allocation, const Doing& doing) {
     case Backing::pinned:
       unpin(allocation.base, allocation.bytes, doing);
       break;
+    case Backing::pageable:
+      munmap(allocation.base, allocation.bytes);
+      break;
     case Backing::plain:
       check(cudaFree(allocation.base), "cudaFree", doing);
       break;
@@ -210,6 +216,8 @@ void Memory::abandon(Allocation& allocation) noexcept {
     cudaFree(allocation.base);
   } else if (allocation.backing == Backing::pinned) {
     cudaHostUnregister(allocation.base);
+    munmap(allocation.base, allocation.bytes);
+  } else if (allocation.backing == Backing::pageable) {
     munmap(allocation.base, allocation.bytes);
   } else {
     for (const auto& piece : allocation.pieces)
@@ -245,7 +253,7 @@ Memory::Allocation& Memory::plain_at(MemoryKind kind, const void* address, std::
   if (found == live_.end() || found->second.kind() != kind || found->second.backing == Backing::range)
     throw InvalidInput(
         fmt::format("{}: {} is not the address of a live {} allocation; pass what allocate returned", call,
-                    address, name_of(kind)));
+                    address, to_string(kind)));
   return found->second;
 }
 
@@ -276,7 +284,7 @@ OutOfMemory Memory::out_of_memory(MemoryKind kind, Bytes bytes, std::string_view
       fmt::format(
           "{}: {} bytes ({}) of {} memory asked on device {}{}; held: {}. {}. Release some of it, ask "
           "for less, or plan for a smaller budget",
-          call, bytes, format_bytes(bytes), name_of(kind), options_.ordinal, of_device, account(kind), why),
+          call, bytes, format_bytes(bytes), to_string(kind), options_.ordinal, of_device, account(kind), why),
       bytes, free};
 }
 
@@ -291,7 +299,7 @@ std::string Memory::account(MemoryKind kind) const {
   std::sort(holders.begin(), holders.end(), [](const Allocation* a, const Allocation* b) {
     return a->held() != b->held() ? a->held() > b->held() : a->number < b->number;
   });
-  std::string text = fmt::format("{} bytes of device and {} of pinned memory", held[0], held[1]);
+  std::string text = fmt::format("{} bytes of device and {} of host memory", held[0], held[1]);
   for (std::size_t i = 0; i < std::min(holders.size(), holders_shown); ++i)
     text += fmt::format("{} {} in {} {}", i == 0 ? ", the largest" : ",", holders[i]->held(),
                         holders[i]->backing == Backing::range ? "virtual range" : "allocation",

@@ -31,7 +31,7 @@ class Memory {
     int ordinal = 0;
     Bytes total = 0;              // of the device
     bool virtual_memory = true;   // false: not even where the driver could
-    std::string pci_bus_id = {};  // pinned memory goes near it
+    std::string pci_bus_id = {};  // memory of the host goes near it
   };
   explicit Memory(const Options& options);
   Memory(const Memory&) = delete;
@@ -61,7 +61,7 @@ class Memory {
   Bytes held() const STOWAGE_EXCLUDES(table_);
 
  private:
-  enum class Backing : std::uint8_t { pinned, plain, mapped, range };
+  enum class Backing : std::uint8_t { pinned, pageable, plain, mapped, range };
   struct Allocation {
     std::byte* base = nullptr;
     Bytes bytes = 0;     // as asked
@@ -69,12 +69,16 @@ class Memory {
     Backing backing = Backing::plain;
     std::uint64_t number = 0;
     std::map<Bytes, Bytes> pieces = {};  // what is mapped: end by begin, as offsets
-    MemoryKind kind() const { return backing == Backing::pinned ? MemoryKind::pinned : MemoryKind::device; }
+    MemoryKind kind() const {
+      if (backing == Backing::pageable) return MemoryKind::pageable;
+      return backing == Backing::pinned ? MemoryKind::pinned : MemoryKind::device;
+    }
     Bytes held() const;  // physical bytes
     bool is_present(Bytes begin, Bytes end) const;
   };
 
   Doing doing(std::string_view function, Bytes bytes = 0) const;
+  Backing backing_of(MemoryKind kind) const;
   void* back(Bytes bytes, Bytes reserved, Backing backing) STOWAGE_REQUIRES(changes_);
   void* add(Allocation allocation) STOWAGE_REQUIRES(changes_) STOWAGE_EXCLUDES(table_);
   // Unmaps what is mapped in [begin, end), run by run.

@@ -11,8 +11,8 @@ namespace {
 
 [[noreturn]] void refuse(std::string_view call, Bytes bytes, const Doing& doing) {
   throw OutOfMemory(
-      fmt::format("{}: {} of {} bytes of pinned memory failed: the host has no more, or `ulimit -l` "
-                  "forbids it; ask for less, or raise the limit",
+      fmt::format("{}: {} of {} bytes of host memory failed: the host has no more, or its driver locks no "
+                  "more; ask for less",
                   doing.function, call, bytes),
       bytes, 0);
 }
@@ -28,11 +28,16 @@ void fault_in(void* address, Bytes bytes) {
 
 }  // namespace
 
-void* pin(Bytes bytes, const MemoryBinder& binder, const Doing& doing) {
+void* map_pageable(Bytes bytes, const MemoryBinder& binder, const Doing& doing) {
   void* const address = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (address == MAP_FAILED) refuse("mmap", bytes, doing);
   madvise(address, bytes, MADV_HUGEPAGE);  // only advice, as the binding is
   binder.bind(address, bytes);
+  return address;
+}
+
+void* pin(Bytes bytes, const MemoryBinder& binder, const Doing& doing) {
+  void* const address = map_pageable(bytes, binder, doing);
   fault_in(address, bytes);
   const cudaError_t registered = cudaHostRegister(address, bytes, cudaHostRegisterPortable);
   if (registered == cudaSuccess) return address;

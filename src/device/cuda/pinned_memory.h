@@ -1,4 +1,4 @@
-// Page-locked host memory of exact size: anonymous pages, near the device, registered with CUDA.
+// Host memory of exact size: anonymous pages, near the device; page-locked where CUDA registers them.
 #pragma once
 
 #include "src/device/cuda/check.h"
@@ -6,9 +6,12 @@
 
 namespace stowage::cuda {
 
-// Zeroed, by the kernel alone. Huge pages are advised, and faulted in by parallel loops. `binder` may not
-// know a near node: then pages go where the kernel puts them. Throws OutOfMemory when the host has no more or
-// may not lock more, DeviceError.
+// Zeroed, by the kernel alone. Huge pages are advised. `binder` may not know a near node: then pages go where
+// the kernel puts them. They come when they are touched. munmap gives them back. Throws OutOfMemory.
+void* map_pageable(Bytes bytes, const MemoryBinder& binder, const Doing& doing);
+
+// The same, faulted in by parallel loops and page-locked. Throws OutOfMemory when the host has no more or
+// CUDA may not lock more, DeviceError.
 void* pin(Bytes bytes, const MemoryBinder& binder, const Doing& doing);
 
 // The work on it is done. When this throws, the memory is still there.

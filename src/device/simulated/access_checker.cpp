@@ -53,14 +53,14 @@ RangeId AccessChecker::add_range(MemoryKind kind, Bytes bytes, std::uint64_t num
   ranges_[id].kind = kind;
   ranges_[id].bytes = bytes;
   ranges_[id].number = number;
-  ranges_[id].history.reset(bytes, kind == MemoryKind::pinned);
+  ranges_[id].history.reset(bytes, kind != MemoryKind::device);
   return id;
 }
 
 void AccessChecker::remove_range(RangeId range) { free_ranges_.push_back(range); }
 
 void AccessChecker::forget(RangeId range, Bytes begin, Bytes end) {
-  ranges_[range].history.forget(begin, end, ranges_[range].kind == MemoryKind::pinned);
+  ranges_[range].history.forget(begin, end, ranges_[range].kind != MemoryKind::device);
 }
 
 void AccessChecker::expect_finished(RangeId range, Bytes begin, Bytes end, std::string_view call) const {
@@ -169,8 +169,8 @@ std::string AccessChecker::describe_work(const Stamp& stamp) const {
 
 std::string AccessChecker::describe_bytes(RangeId range, Bytes begin, Bytes end) const {
   const Range& r = ranges_[range];
-  return fmt::format("bytes [{}, {}) of {} allocation {} ({} bytes)", begin, end,
-                     r.kind == MemoryKind::device ? "device" : "pinned", r.number, r.bytes);
+  return fmt::format("bytes [{}, {}) of {} allocation {} ({} bytes)", begin, end, stowage::to_string(r.kind),
+                     r.number, r.bytes);
 }
 
 }  // namespace stowage::simulated

@@ -46,7 +46,7 @@ class AccessChecker {
   LaneRole role(LaneId lane) const { return lanes_[lane].role; }
   std::string describe_lane(LaneId lane) const;  // "compute lane 0"
 
-  // Device bytes start undefined, pinned ones defined. `number` is for messages.
+  // Device bytes start undefined, those of the host defined. `number` is for messages.
   RangeId add_range(MemoryKind kind, Bytes bytes, std::uint64_t number);
   void remove_range(RangeId range);
   MemoryKind kind(RangeId range) const { return ranges_[range].kind; }

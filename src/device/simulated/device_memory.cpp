@@ -10,7 +10,8 @@ void* Implementation::allocate(MemoryKind kind, Bytes bytes) {
   Allocation& allocation = memory_.allocate(kind, bytes);
   if (kind == MemoryKind::pinned) counters_.pinning_seconds += laps.lap();
   allocation.range = checker_.add_range(kind, bytes, allocation.number);
-  ++(kind == MemoryKind::device ? counters_.device_allocations : counters_.pinned_allocations);
+  if (kind == MemoryKind::device) ++counters_.device_allocations;
+  if (kind == MemoryKind::pinned) ++counters_.pinned_allocations;
   return allocation.base;
 }
 

@@ -58,7 +58,7 @@ void Implementation::discard(LaneId lane, void* address, Bytes bytes) {
   if (bytes == 0) return;
   const Allocation* const allocation = memory_.find(address);
   if (allocation != nullptr && allocation->kind != MemoryKind::device)
-    throw InvalidInput("discard: the address is pinned memory; discard device memory only");
+    throw InvalidInput("discard: the address is memory of the host; discard device memory only");
   const RangeAccess range = resolve({"discard", "discard", lane}, {address, bytes, AccessMode::write});
   const std::string& kept = names_.intern("discard");
   if (options_.check_accesses) checker_.discard(lane, kept, range);
@@ -102,12 +102,11 @@ void Implementation::expect_kinds(const Work& work, const void* to, const void* 
   const Allocation* const target = memory_.find(to);
   const Allocation* const source = memory_.find(from);
   if (target == nullptr || source == nullptr) return;  // `resolve` reports it
-  const MemoryKind wanted = role == LaneRole::h2d ? MemoryKind::device : MemoryKind::pinned;
-  if (target->kind != wanted || source->kind == wanted)
-    throw InvalidInput(
-        fmt::format("copy '{}': {} copies from {}; give it one side of each kind, in that direction",
-                    work.name, checker_.describe_lane(work.lane),
-                    role == LaneRole::h2d ? "pinned to device memory" : "device to pinned memory"));
+  const bool in = role == LaneRole::h2d;
+  if ((target->kind == MemoryKind::device) != in || (source->kind == MemoryKind::device) == in)
+    throw InvalidInput(fmt::format(
+        "copy '{}': {} copies from {}; give it one side of each kind, in that direction", work.name,
+        checker_.describe_lane(work.lane), in ? "host to device memory" : "device to host memory"));
 }
 
 }  // namespace stowage::simulated

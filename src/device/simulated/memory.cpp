@@ -14,8 +14,6 @@ namespace {
 constexpr Bytes quarantine_bytes = 1_MiB;
 constexpr std::size_t holders_shown = 8;
 
-std::string_view name_of(MemoryKind kind) { return kind == MemoryKind::device ? "device" : "pinned"; }
-
 // Null when the host has no more.
 std::byte* map_pages(void* where, Bytes bytes, int protection, int flags) {
   void* const base = mmap(where, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
@@ -31,7 +29,7 @@ Bytes mapped_bytes(const Allocation& allocation) {
 }  // namespace
 
 Memory::Memory(Bytes capacity, Bytes host_capacity, Poison poison)
-    : device_{capacity, 0}, host_{host_capacity, 0}, poison_(poison) {}
+    : pools_{{{capacity, 0}, {host_capacity, 0}, {unlimited, 0}}}, poison_(poison) {}
 
 Memory::~Memory() {
   for (const auto& [base, allocation] : live_) munmap(allocation.base, allocation.bytes);
@@ -65,10 +63,11 @@ void Memory::map(Allocation& range, Bytes offset, Bytes bytes, Bytes piece) {
   if (piece == 0 || piece % granularity != 0)
     throw InvalidInput(
         fmt::format("map: pieces of {} bytes asked; ask for a multiple of {}", piece, granularity));
-  if (bytes > device_.capacity - device_.used) throw out_of_memory(MemoryKind::device, bytes, "map");
+  Pool& device = pool(MemoryKind::device);
+  if (bytes > device.capacity - device.used) throw out_of_memory(MemoryKind::device, bytes, "map");
   if (map_pages(range.base + offset, bytes, PROT_READ | PROT_WRITE, MAP_FIXED) == nullptr)
     throw out_of_memory(MemoryKind::device, bytes, "map (the host has no more)");
-  device_.used += bytes;
+  device.used += bytes;
   fill_poison(range.base + offset, bytes, poison_);
   const auto first = range.mapped.begin() + static_cast<std::ptrdiff_t>(offset / granularity);
   std::fill_n(first, bytes / granularity, true);
@@ -92,7 +91,7 @@ void Memory::unmap(Allocation& range, Bytes offset, Bytes bytes) {
   expect_whole_pieces(range, offset, bytes);
   if (map_pages(range.base + offset, bytes, PROT_NONE, MAP_FIXED | MAP_NORESERVE) == nullptr)
     throw DeviceError("unmap: the host refused; raise vm.max_map_count", "unmap");
-  device_.used -= bytes;
+  pool(MemoryKind::device).used -= bytes;
   const auto first = range.mapped.begin() + static_cast<std::ptrdiff_t>(offset / granularity);
   std::fill_n(first, bytes / granularity, false);
   range.pieces.erase(range.pieces.lower_bound(offset), range.pieces.lower_bound(offset + bytes));
@@ -144,7 +143,7 @@ Allocation& Memory::plain_at(MemoryKind kind, const void* address, std::string_v
   if (found == nullptr || found->base != address || found->kind != kind || found->reserved)
     throw InvalidInput(
         fmt::format("{}: {} is not the address of a live {} allocation; pass what allocate returned", call,
-                    address, name_of(kind)));
+                    address, to_string(kind)));
   return *found;
 }
 
@@ -187,7 +186,7 @@ OutOfMemory Memory::out_of_memory(MemoryKind kind, Bytes bytes, std::string_view
       fmt::format(
           "{}: {} bytes ({}) of {} memory asked, {} free of {}; held: {}. Release some of it, ask for less, "
           "or open the device with a larger {}",
-          call, bytes, format_bytes(bytes), name_of(kind), free, limit, account(kind),
+          call, bytes, format_bytes(bytes), to_string(kind), free, limit, account(kind),
           kind == MemoryKind::device ? "capacity" : "host_capacity"),
       bytes, free};
 }
@@ -204,14 +203,14 @@ std::string Memory::account(MemoryKind kind) const {
   std::sort(holders.begin(), holders.end(), [](const Holder& a, const Holder& b) {
     return a.bytes != b.bytes ? a.bytes > b.bytes : a.allocation->number < b.allocation->number;
   });
-  std::string text =
-      fmt::format("{} bytes of {} memory in {} allocations", pool(kind).used, name_of(kind), holders.size());
+  std::string text = fmt::format("{} bytes of {} memory in {} allocations", pool(kind).used, to_string(kind),
+                                 holders.size());
   for (std::size_t i = 0; i < std::min(holders.size(), holders_shown); ++i)
     text += fmt::format("{} {} in {} {}", i == 0 ? ", the largest" : ",", holders[i].bytes,
                         holders[i].allocation->reserved ? "virtual range" : "allocation",
                         holders[i].allocation->number);
   const MemoryKind other = kind == MemoryKind::device ? MemoryKind::pinned : MemoryKind::device;
-  return text + fmt::format("; {} bytes of {} memory", pool(other).used, name_of(other));
+  return text + fmt::format("; {} bytes of {} memory", pool(other).used, to_string(other));
 }
 
 }  // namespace stowage::simulated

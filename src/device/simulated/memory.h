@@ -1,11 +1,12 @@
-// Memory of the simulated device: two hard capacities, what is allocated under them, and the address
-// space that virtual ranges reserve. Not synchronised.
+// Memory of the simulated device: hard capacities of device and of pinned bytes, what is allocated under them
+// and beside them, and the address space that virtual ranges reserve. Not synchronised.
 //
 // Backed by anonymous mappings, which the object owns and unmaps when it dies. Released device
 // blocks of up to 1 MiB in all stay mapped and poisoned for a while, so that a stale read finds
 // NaNs; larger ones are unmapped at once, so that it faults.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -40,7 +41,7 @@ class Memory {
   Memory& operator=(const Memory&) = delete;
   ~Memory();
 
-  // Device bytes are poisoned, pinned ones zero. Throw OutOfMemory with the account, InvalidInput
+  // Device bytes are poisoned, those of the host zero. Throw OutOfMemory with the account, InvalidInput
   // for zero bytes. The reference holds until the release.
   Allocation& allocate(MemoryKind kind, Bytes bytes);
   Allocation& reserve(Bytes bytes);
@@ -60,7 +61,10 @@ class Memory {
 
   static bool is_mapped(const Allocation& allocation, Bytes begin, Bytes end);
 
-  MemoryInfo device_info() const { return {device_.capacity, device_.capacity - device_.used}; }
+  MemoryInfo device_info() const {
+    const Pool& device = pool(MemoryKind::device);
+    return {device.capacity, device.capacity - device.used};
+  }
   // OutOfMemory for `bytes` more of `kind`: who holds what, by kind, largest first.
   OutOfMemory out_of_memory(MemoryKind kind, Bytes bytes, std::string_view call) const;
   Poison poison() const { return poison_; }
@@ -75,14 +79,13 @@ class Memory {
     Bytes bytes = 0;
   };
   static void expect_whole_pieces(const Allocation& range, Bytes offset, Bytes bytes);
-  Pool& pool(MemoryKind kind) { return kind == MemoryKind::device ? device_ : host_; }
-  const Pool& pool(MemoryKind kind) const { return kind == MemoryKind::device ? device_ : host_; }
+  Pool& pool(MemoryKind kind) { return pools_[static_cast<std::size_t>(kind)]; }
+  const Pool& pool(MemoryKind kind) const { return pools_[static_cast<std::size_t>(kind)]; }
   Allocation& add(std::byte* base, Bytes bytes, MemoryKind kind, bool reserved);
   void quarantine(Freed freed);
   std::string account(MemoryKind kind) const;
 
-  Pool device_;
-  Pool host_;
+  std::array<Pool, 3> pools_;  // by kind
   Poison poison_;
   std::uint64_t allocations_ = 0;
   std::map<const std::byte*, Allocation> live_;  // by base

@@ -129,7 +129,7 @@ TEST_F(CudaDeviceTest, OutOfMemoryHoldsTheAccount) {
     EXPECT_EQ(error.free_bytes(), 28_MiB);
     EXPECT_THAT(error.what(),
                 AllOf(HasSubstr("41943040 bytes (40.00 MiB)"), HasSubstr("device 0"),
-                      HasSubstr("37748736 bytes of device and 12345 of pinned memory"),
+                      HasSubstr("37748736 bytes of device and 12345 of host memory"),
                       HasSubstr("the largest 33554432 in allocation 2, 4194304 in allocation 1"),
                       HasSubstr("cuMemCreate")));
   }

@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <set>
 #include <thread>
 
 #include "stowage/planner.h"
@@ -55,6 +57,41 @@ TEST_P(TinyEngine, LeavesTheBitsOfTheEvaluator) {
   const TrainingRun expected = run_evaluator(graph, tiny_kernels(), steps, input_range);
   EXPECT_EQ(run_engine(engine, graph, steps, input_range), expected);
   EXPECT_EQ(engine.completed_steps(), steps);
+}
+
+// Whichever of its buckets that is.
+TEST_P(TinyEngine, LeavesTheSameBitsWhereABucketCannotBePageLocked) {
+  const TrainingRun expected = run_evaluator(graph, tiny_kernels(), steps, input_range);
+  EngineOptions options = tiny_options();
+  options.pageable_fallback = true;
+  std::set<BucketId> unpinned;
+  for (std::uint64_t index = 0;; ++index) {
+    const auto device = open();
+    device->set_fault({.index = index});
+    try {
+      Engine engine(*device, graph, plan, options);
+      if (!device->fault_fired()) break;
+      ASSERT_THAT(engine.unpinned(), SizeIs(1));
+      unpinned.insert(engine.unpinned().front());
+      EXPECT_EQ(run_engine(engine, graph, steps, input_range), expected);
+    } catch (const Error&) {
+      EXPECT_TRUE(device->fault_fired());  // another call
+    }
+  }
+  EXPECT_EQ(unpinned.size(), std::count_if(plan.buckets.begin(), plan.buckets.end(),
+                                           [](const Bucket& bucket) { return bucket.pinned(); }));
+}
+
+TEST_P(TinyEngine, LeavesTheSameBitsWhereNothingCanBePageLocked) {
+  const auto device = open_simulated_device(
+      {.capacity = plan.device_peak_bytes, .host_capacity = 0, .executor = GetParam().executor});
+  EngineOptions options = tiny_options();
+  EXPECT_THROW(Engine(*device, graph, plan, options), OutOfMemory);
+  options.pageable_fallback = true;
+  Engine engine(*device, graph, plan, options);
+  EXPECT_GT(engine.unpinned().size(), 1U);
+  EXPECT_EQ(run_engine(engine, graph, steps, input_range),
+            run_evaluator(graph, tiny_kernels(), steps, input_range));
 }
 
 TEST_P(TinyEngine, ReportsWhatThePlanSays) {

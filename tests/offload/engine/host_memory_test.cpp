@@ -1,5 +1,6 @@
 #include "offload/engine/host_memory.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -28,6 +29,7 @@ Plan plan_of(Bytes pageable, Bytes pinned) {
   for (const std::size_t on_host : {0U, 1U}) plan.buckets[on_host].places = {{MemoryId::host, on_host == 1}};
   plan.buckets[0].bytes = pageable;
   plan.buckets[1].bytes = pinned;
+  plan.buckets[1].name = "b1";
   return plan;
 }
 
@@ -47,6 +49,25 @@ TEST(HostMemory, IsZeroAndNotTouchedToMakeItSo) {
 TEST(HostMemory, RunsOutWithATypedError) {
   const auto device = open_simulated_device({.executor = Executor::virtual_time});
   EXPECT_THROW(HostMemory(*device, plan_of(Bytes{1} << 60, 64)), OutOfMemory);
+}
+
+TEST(HostMemory, FallsBackToMemoryThatIsNotPageLockedWhereItMay) {
+  const auto device = open_simulated_device({.host_capacity = 1_MiB, .executor = Executor::virtual_time});
+  Plan plan = plan_of(1_MiB, 1_MiB + 1);
+  plan.buckets.push_back(plan.buckets[1]);
+  plan.buckets[3].bytes = 1_MiB;
+  const HostMemory host(*device, plan, true);
+  EXPECT_THAT(host.unpinned(), ::testing::ElementsAre(1U));
+  EXPECT_EQ(device->counters().pinned_allocations, 1U);
+  EXPECT_EQ(host.bucket(1)[1_MiB], std::byte{0});
+  try {
+    HostMemory(*device, plan);
+    FAIL() << "taken";
+  } catch (const OutOfMemory& error) {
+    EXPECT_EQ(error.requested_bytes(), 1_MiB + 1);
+    EXPECT_THAT(error.what(),
+                ::testing::HasSubstr("the host cannot page-lock 1.00 MiB for bucket 'b1': allocate: "));
+  }
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Plans that divide a parameter's slices between device and host: the bits of the Evaluator, whatever is
 // where.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "stowage/checkpoint.h"
@@ -64,6 +65,28 @@ TEST_P(SlicedEngine, LeavesTheBitsOfTheEvaluator) {
           EXPECT_EQ(run.device->counters().highest_device_byte, plan.device_peak_bytes);
         }
     }
+}
+
+// Updates of slices are late, those of other parameters may begin before the gate; of clipped steps and
+// others.
+TEST_P(SlicedEngine, OtherUpdatesMayBeEarly) {
+  for (const double clip : {0.0, 0.5}) {
+    Graph graph = sliced_gpt();
+    for (Op& op : graph.ops)
+      if (op.kernel == "clip") op.attributes = {{"clip", clip}};
+    const Plan plan = plan_in_slices(graph, {}, on_device(), unlimited, OtherUpdates::early);
+    EXPECT_THAT(validate(graph, plan, {}), ::testing::IsEmpty());
+    EXPECT_GT(plan.undo_bytes, 0U);
+    const TrainingRun expected = run_evaluator(graph, cpu_launch_table(), steps, sliced_vocabulary);
+    for (Executor executor : {Executor::virtual_time, Executor::threaded}) {
+      Trainer run(graph, plan, executor);
+      StepInputs inputs(graph, sliced_vocabulary);
+      const StepReport first = make_step(run.engine, inputs);
+      EXPECT_EQ(first.clip_scale<1, clip> 0);
+      EXPECT_GT(first.speculated_updates, 0U);
+      EXPECT_TRUE(run_engine(run.engine, graph, steps, sliced_vocabulary).values == expected.values);
+    }
+  }
 }
 
 TEST_P(SlicedEngine, EveryWaitOfItsPlanIsNeeded) {

@@ -30,20 +30,23 @@ std::uint64_t bits_of(const std::vector<std::byte>& value) {
   return bits;
 }
 
-// It has a spike of its own, beside those of the gradient.
-double rate(std::uint64_t step) { return step % 16 == 9 ? 4e-3 : 5e-4; }
-
 }  // namespace
+
+double speculating_rate(std::uint64_t step) { return step % 16 == 9 ? 4e-3 : 5e-4; }
+
+GptConfig speculating_config() {
+  return {.layers = 2,
+          .width = 16,
+          .heads = 2,
+          .vocabulary = vocabulary,
+          .sequence = 8,
+          .batch = 2,
+          .dropout = 0.1};
+}
 
 Graph speculating_gpt(double clip) {
   GraphBuilder builder;
-  const Gpt model = gpt(builder, {.layers = 2,
-                                  .width = 16,
-                                  .heads = 2,
-                                  .vocabulary = vocabulary,
-                                  .sequence = 8,
-                                  .batch = 2,
-                                  .dropout = 0.1});
+  const Gpt model = gpt(builder, speculating_config());
   AdamW optimizer;
   optimizer.clip = clip;
   return builder.finish(model.loss, optimizer);
@@ -97,7 +100,7 @@ TrainingRun evaluate(const Graph& graph, SpikeInputs inputs, std::uint64_t steps
   for (std::uint64_t step = 0; step < steps; ++step) {
     for (const InputData& input : inputs.of(step))
       std::memcpy(evaluator.value(input.tensor).data(), input.values.data(), input.values.size_bytes());
-    evaluator.run(step, rate(step));
+    evaluator.run(step, speculating_rate(step));
     run.losses.push_back(bits_of(evaluator.value(graph.loss)));
     run.norms.push_back(bits_of(evaluator.value(graph.clip)));
   }
@@ -111,7 +114,7 @@ SpeculatingRun train(Engine& engine, const Graph& graph, SpikeInputs inputs, std
   SpeculatingRun result;
   while (engine.completed_steps() < steps) {
     const std::uint64_t step = engine.completed_steps();
-    const StepReport report = engine.step(inputs.of(step), {rate(step), speculate});
+    const StepReport report = engine.step(inputs.of(step), {speculating_rate(step), speculate});
     result.run.losses.push_back(std::bit_cast<std::uint64_t>(report.loss));
     result.run.norms.push_back(std::bit_cast<std::uint64_t>(report.grad_norm));
     result.clip_scales.push_back(report.clip_scale);

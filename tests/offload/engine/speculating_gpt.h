@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "stowage/engine.h"
+#include "stowage/models.h"
 #include "stowage/planner.h"
 #include "tests/offload/engine/training_run.h"
 
@@ -16,7 +17,11 @@ inline constexpr double spike_clip = 3.4;
 
 // Two layers. A step reads few rows of the embedding, which has more elements than a tile of an undo record
 // and no multiple of it.
+GptConfig speculating_config();
 Graph speculating_gpt(double clip = spike_clip);
+
+// The learning rate, with a spike of its own beside those of the gradient.
+double speculating_rate(std::uint64_t step);
 
 // Its host is so slow that an update before the gate saves most of its time.
 Machine slow_host();

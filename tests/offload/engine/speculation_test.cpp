@@ -133,6 +133,19 @@ TEST_F(SpeculatedRun, MayChangeItsMindAtEveryStep) {
   EXPECT_TRUE(read_values(engine, *graph_) == expected_->values);
 }
 
+TEST_F(SpeculatedRun, LeavesTheSameBitsInVerifyMode) {
+  const Plan plan = speculating_plan(*graph_, 0);
+  EXPECT_TRUE(std::any_of(plan.instructions.begin(), plan.instructions.end(),
+                          [](const Instruction& each) { return each.kind == InstructionKind::recompute; }));
+  EngineOptions verifying = options();
+  verifying.verify_recompute = true;
+  for (const bool speculate : {true, false}) {
+    const SpeculatingRun found = run(plan, speculate, verifying);
+    expect_expected(found);
+    EXPECT_THAT(found.speculated_updates, Each(speculate ? speculations_of(plan) : 0));
+  }
+}
+
 void own_adamw(const LaunchArguments& arguments) {
   static const LaunchTable table = cpu_launch_table();
   table.find (*arguments.op)(arguments);

@@ -103,6 +103,8 @@ TEST(Options, EveryFlag) {
                                  "1234567",
                                  "--host-memory",
                                  "1.5G",
+                                 "--pageable",
+                                 "never",
                                  "--bucket-size",
                                  "64KiB",
                                  "--threads",
@@ -152,6 +154,7 @@ TEST(Options, EveryFlag) {
   EXPECT_EQ(options.type, DataType::bf16);
   EXPECT_EQ(options.budget.device, 1234567U);
   EXPECT_EQ(options.budget.host, 1536_MiB);
+  EXPECT_FALSE(options.pageable_fallback);
   EXPECT_EQ(options.plan.bucket_bytes, 64_KiB);
   EXPECT_EQ(options.threads, 2);
   EXPECT_EQ(options.link.bytes_per_second, 5e8);
@@ -251,6 +254,7 @@ TEST(Options, HelpListsEveryFlag) {
                            "--machine",
                            "--type",
                            "--host-memory",
+                           "--pageable",
                            "--bucket-size",
                            "--threads",
                            "--link-bandwidth",

@@ -25,6 +25,7 @@ StepRecord awkward() {
   record.tokens_per_second = 1e22;
   record.report.clip_scale = 1.0 / 9;
   record.report.speculated_updates = 17;
+  record.unpinned_bytes = 19;
   return record;
 }
 
@@ -43,7 +44,8 @@ TEST(StepLog, ReadsBackExactly) {
   EXPECT_EQ(read.at("between_seconds").get<double>(), 1.0 / 7);
   EXPECT_EQ(read.at("clip_scale").get<double>(), 1.0 / 9);
   EXPECT_EQ(read.at("speculated_updates").get<std::uint64_t>(), 17U);
-  EXPECT_EQ(read.size(), 12U);
+  EXPECT_EQ(read.at("unpinned_bytes").get<std::uint64_t>(), 19U);
+  EXPECT_EQ(read.size(), 13U);
 }
 
 TEST(StepLog, CountsAttentionOnACard) {
@@ -145,7 +147,7 @@ TEST(StepLogCsv, EveryRowHasTheHeadersColumns) {
   for (const std::string& line :
        {to_csv_line(awkward(), measures), to_csv_line(on_a_card, measures), to_csv_line(evaluated)})
     EXPECT_EQ(commas(line), commas(header)) << line;
-  EXPECT_EQ(to_csv_line(evaluated), "8,,,,,,,,,,,,,,,0.1,1.5,0.25,false");
+  EXPECT_EQ(to_csv_line(evaluated), "8,,,,,,,,,,,,,,,,0.1,1.5,0.25,false");
   StepRecord diverged = awkward();
   diverged.report.loss = std::numeric_limits<double>::quiet_NaN();
   EXPECT_TRUE(to_csv_line(diverged, measures).starts_with("8,,1.0000000000000002,"));

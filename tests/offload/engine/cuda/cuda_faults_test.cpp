@@ -73,6 +73,14 @@ class CudaFaults : public ::testing::TestWithParam<bool> {
     return true;
   }
 
+  std::unique_ptr<Device> device_;
+
+  const TrainingRun& expected(std::uint64_t count) {
+    while (expected_.size() <= count)
+      expected_.push_back(run_engine(*engine_on(*device_), graph(), expected_.size(), input_range));
+    return expected_[count];
+  }
+
  private:
   static bool expect_error(Engine& engine, StepInputs& inputs) {
     try {
@@ -89,13 +97,6 @@ class CudaFaults : public ::testing::TestWithParam<bool> {
     }
   }
 
-  const TrainingRun& expected(std::uint64_t count) {
-    while (expected_.size() <= count)
-      expected_.push_back(run_engine(*engine_on(*device_), graph(), expected_.size(), input_range));
-    return expected_[count];
-  }
-
-  std::unique_ptr<Device> device_;
   std::vector<TrainingRun> expected_;  // after 0, 1, … steps
 };
 
@@ -112,6 +113,21 @@ TEST_P(CudaFaults, EndInATypedErrorAtAStepBoundary) {
 
 INSTANTIATE_TEST_SUITE_P(Budgets, CudaFaults, ::testing::Bool(),
                          [](const auto& parameter) { return parameter.param ? "least" : "unlimited"; });
+
+TEST_P(CudaFaults, LeavesTheSameBitsWhereMemoryCannotBePageLocked) {
+  const Plan made = plan();
+  const TrainingRun whole = expected(steps);
+  for (const Bytes locked : {Bytes{0}, made.pinned_bytes / 2}) {
+    fake_cuda_set_pinned(locked);
+    EngineOptions options;
+    options.seed = run_seed;
+    options.pageable_fallback = true;
+    Engine engine(*device_, graph(), made, options);
+    EXPECT_FALSE(engine.unpinned().empty());
+    EXPECT_TRUE(run_engine(engine, graph(), steps, input_range) == whole);
+    EXPECT_EQ(fake_cuda_misuses().pageable_copies, 0U);
+  }
+}
 
 // Of the second step: events recorded, and times asked for.
 struct EventCalls {

@@ -1,0 +1,171 @@
+#include "src/device/host_limits.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <limits>
+#include <string_view>
+
+#include "src/base/printable.h"
+
+namespace stowage {
+namespace {
+
+constexpr std::size_t most_file_bytes = 64_KiB;
+constexpr std::size_t most_group_levels = 64;
+constexpr Bytes no_limit = Bytes{1} << 62;  // version 1 writes the largest number of whole pages
+
+// At most the first 64 KiB; empty where it cannot be read.
+std::string contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(most_file_bytes, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(std::max<std::streamsize>(file.gcount(), 0)));
+  return text;
+}
+
+std::string_view without_spaces(std::string_view text) {
+  const std::size_t begin = text.find_first_not_of(" \t");
+  return begin == std::string_view::npos ? "" : text.substr(begin);
+}
+
+// What follows `name` and spaces on the first line that begins with it.
+std::optional<std::string_view> field(std::string_view text, std::string_view name) {
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    if (line.starts_with(name)) return without_spaces(line.substr(name.size()));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+  }
+  return std::nullopt;
+}
+
+// The number that `text` begins with, in `unit` bytes. Nothing for other text, and for more than 64 bits
+// hold.
+std::optional<Bytes> number(std::optional<std::string_view> text, Bytes unit = 1) {
+  Bytes value = 0;
+  if (!text) return std::nullopt;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
+  const bool ends = end == text->data() + text->size() || *end == ' ' || *end == '\n';
+  if (error != std::errc() || !ends || value > std::numeric_limits<Bytes>::max() / unit) return std::nullopt;
+  return value * unit;
+}
+
+// A number of a file that holds nothing else; also none where it is "max".
+std::optional<Bytes> number_in(const std::string& path) {
+  const std::string text = contents(path);
+  return number(text);
+}
+
+Bytes less(Bytes whole, Bytes part) { return whole - std::min(whole, part); }
+Bytes sum(Bytes a, Bytes b) { return a + std::min(b, std::numeric_limits<Bytes>::max() - a); }
+
+std::string told(Bytes limit, Bytes taken) {
+  return fmt::format("{}, of which {} are taken", format_bytes(limit), format_bytes(taken));
+}
+
+void add_machine(const std::string& root, std::vector<HostLimit>& limits) {
+  const std::string memory = contents(root + "/proc/meminfo");
+  const auto available = number(field(memory, "MemAvailable:"), 1_KiB);
+  if (!available) return;
+  const Bytes swap = number(field(memory, "SwapFree:"), 1_KiB).value_or(0);
+  limits.push_back({fmt::format("this machine's memory ({} available, and {} of swap free)",
+                                format_bytes(*available), format_bytes(swap)),
+                    sum(*available, swap), "end what else uses it"});
+}
+
+// The files of one version of control groups.
+struct GroupFiles {
+  const char* mount;
+  const char* limit;
+  const char* taken;
+  const char* droppable;  // in memory.stat: pages of files that nobody has used of late
+};
+constexpr GroupFiles version_1{"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
+                               "total_inactive_file "};
+constexpr GroupFiles version_2{"/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file "};
+
+void add_group(const std::string& root, const GroupFiles& files, const std::string& group,
+               std::vector<HostLimit>& limits) {
+  const std::string folder = root + files.mount + group;
+  const auto limit = number_in(fmt::format("{}/{}", folder, files.limit));
+  if (!limit || *limit >= no_limit) return;
+  const Bytes all = number_in(fmt::format("{}/{}", folder, files.taken)).value_or(0);
+  const std::string stat = contents(folder + "/memory.stat");
+  const Bytes taken = less(all, number(field(stat, files.droppable)).value_or(0));
+  limits.push_back({fmt::format("the memory limit of the control group {} ({})",
+                                group.empty() ? "/" : printable(group), told(*limit, taken)),
+                    less(*limit, taken), fmt::format("raise its {}", files.limit)});
+}
+
+// The group and those above it. In a container the path may be one of the host's, of which only the last one
+// above is there. One that leads upwards is not followed.
+void add_groups(const std::string& root, const GroupFiles& files, std::string group,
+                std::vector<HostLimit>& limits) {
+  if (group.find("..") != std::string::npos || !group.starts_with('/')) group.clear();
+  while (group.ends_with('/')) group.pop_back();
+  for (std::size_t level = 0; level < most_group_levels; ++level) {
+    add_group(root, files, group, limits);
+    if (group.empty()) return;
+    group.resize(group.rfind('/'));
+  }
+}
+
+// A line is "ID:CONTROLLERS:PATH"; version 2 has ID 0 and no controllers.
+void add_all_groups(const std::string& root, std::vector<HostLimit>& limits) {
+  const std::string text = contents(root + "/proc/self/cgroup");
+  std::string_view left = text;
+  while (!left.empty()) {
+    const std::string_view line = left.substr(0, left.find('\n'));
+    left.remove_prefix(std::min(left.size(), line.size() + 1));
+    const std::size_t first = line.find(':');
+    const std::size_t second = first == std::string_view::npos ? first : line.find(':', first + 1);
+    if (second == std::string_view::npos) continue;
+    const std::string controllers = fmt::format(",{},", line.substr(first + 1, second - first - 1));
+    const std::string path(line.substr(second + 1));
+    if (line.substr(0, second + 1) == "0::") add_groups(root, version_2, path, limits);
+    if (controllers.find(",memory,") != std::string::npos) add_groups(root, version_1, path, limits);
+  }
+}
+
+std::optional<Bytes> resource_limit(const std::string& root, std::string_view name) {
+  const std::string text = contents(root + "/proc/self/limits");
+  return number(field(text, name));
+}
+
+struct Resource {
+  const char* limit;  // in proc/self/limits
+  const char* taken;  // in proc/self/status
+  const char* name;
+  const char* flag;
+};
+constexpr Resource resources[] = {{"Max address space ", "VmSize:", "address space", "ulimit -v"},
+                                  {"Max data size ", "VmData:", "data", "ulimit -d"}};
+
+void add_resources(const std::string& root, std::vector<HostLimit>& limits) {
+  const std::string status = contents(root + "/proc/self/status");
+  for (const Resource& each : resources) {
+    const auto limit = resource_limit(root, each.limit);
+    if (!limit) continue;
+    const Bytes taken = number(field(status, each.taken), 1_KiB).value_or(0);
+    limits.push_back({fmt::format("this process's limit on {} ({})", each.name, told(*limit, taken)),
+                      less(*limit, taken), fmt::format("raise it with `{}`", each.flag)});
+  }
+}
+
+}  // namespace
+
+std::vector<HostLimit> read_host_limits(const std::string& root) {
+  std::vector<HostLimit> limits;
+  add_machine(root, limits);
+  add_all_groups(root, limits);
+  add_resources(root, limits);
+  return limits;
+}
+
+std::optional<Bytes> locked_memory_limit(const std::string& root) {
+  return resource_limit(root, "Max locked memory ");
+}
+
+}  // namespace stowage

@@ -1,0 +1,32 @@
+// How much memory of the host this process may still take, as the system tells it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "stowage/bytes.h"
+
+namespace stowage {
+
+// One limit. Another process may take of the room at any time.
+struct HostLimit {
+  std::string name;    // "the memory limit of the control group /job (2.00 GiB, of which 1.20 GiB are taken)"
+  Bytes room = 0;      // bytes that this process may take beside what it has
+  std::string remedy;  // what to do where that is too little: "raise its memory.max"
+};
+
+// Those that the system tells: free memory and swap of the machine; for the process's control group and each
+// one above it, version 1 or 2, the limit less what is taken and cannot be dropped (swap does not count,
+// since a step's own bytes would go there); and `ulimit -v` and `ulimit -d`. Limits that are not there, and
+// files that cannot be read or understood, are left out. `root`: the folder that has `proc` and `sys`, whose
+// control groups are mounted at sys/fs/cgroup (version 2) and sys/fs/cgroup/memory.
+//
+// `ulimit -l` is none of them: neither device calls mlock. NVIDIA's kernel module pins pages itself, without
+// a look at that limit.
+std::vector<HostLimit> read_host_limits(const std::string& root = "/");
+
+// `ulimit -l`, if it is one.
+std::optional<Bytes> locked_memory_limit(const std::string& root = "/");
+
+}  // namespace stowage
