@@ -17,6 +17,9 @@ namespace stowage::samples {
 std::map<std::string, std::string> configuration_of(const Options& options,
                                                     const std::map<std::string, std::string>& task);
 
+// In a checkpoint's configuration; not of runs with f32 moments.
+inline constexpr const char* moments_field = "optimizer.moments";
+
 // The host memory that is left to the plan beside the copy that checkpoints are written from. Throws
 // InvalidInput naming --host-memory where the copy takes it all.
 Budget budget_beside_copy(const Options& options, const Graph& graph);
