@@ -56,13 +56,13 @@ __global__ void eight_bit_moments_kernel(AdamWConstants<float> constants, AdamWO
   __shared__ float first_shares[1 << first_moment_bits], first_boundaries[1 << first_moment_bits];
   __shared__ float second_shares[1 << second_moment_bits], second_boundaries[1 << second_moment_bits];
   __shared__ std::uint32_t shared[2 * compact_threads / warp_size];
-  const int code = static_cast<int>(threadIdx.x);
-  if (code < 1 << first_moment_bits) {
-    first_shares[code] = share_of_code(first_moment_bits, code);
-    first_boundaries[code] = boundary_of_code(first_moment_bits, code);
+  const unsigned code = threadIdx.x;
+  if (code < 1U << first_moment_bits) {
+    first_shares[code] = share_of_code(first_moment_bits, static_cast<int>(code));
+    first_boundaries[code] = boundary_of_code(first_moment_bits, static_cast<int>(code));
   }
-  second_shares[code] = share_of_code(second_moment_bits, code);
-  second_boundaries[code] = boundary_of_code(second_moment_bits, code);
+  second_shares[code] = share_of_code(second_moment_bits, static_cast<int>(code));
+  second_boundaries[code] = boundary_of_code(second_moment_bits, static_cast<int>(code));
   __syncthreads();
   constants.scale = static_cast<float>(of.clip[1]);
   const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * blocks_of_a_launch_block;
