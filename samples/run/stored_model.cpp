@@ -84,16 +84,6 @@ Graph training_graph(const GptConfig& sizes, DataType type, Moments moments = Mo
   return builder.finish(build_gpt(builder, sizes).loss, AdamW{.moments = moments});
 }
 
-// f32 where the checkpoint does not say.
-Moments moments_in(const CheckpointState& state, const std::string& folder) {
-  const auto found = state.configuration.find(moments_field);
-  if (found == state.configuration.end()) return Moments::f32;
-  if (const auto moments = moments_from(found->second)) return *moments;
-  throw InvalidInput(
-      fmt::format("{}/state.json: 'configuration.{}' is \"{}\", and moments are f32, bf16 or 8bit", folder,
-                  moments_field, found->second));
-}
-
 StoredModel from_files(const Options& options) {
   return about_initial(options, [&] {
     StoredModel model;
@@ -161,6 +151,15 @@ GptConfig sizes_in(const CheckpointState& state, const std::string& folder) {
   sizes.epsilon = number_of<double>(state, folder, "model.epsilon", 0, 1);
   sizes.batch = 1;
   return sizes;
+}
+
+Moments moments_in(const CheckpointState& state, const std::string& folder) {
+  const auto found = state.configuration.find(moments_field);
+  if (found == state.configuration.end()) return Moments::f32;
+  if (const auto moments = moments_from(found->second)) return *moments;
+  throw InvalidInput(
+      fmt::format("{}/state.json: 'configuration.{}' is \"{}\", and moments are f32, bf16 or 8bit", folder,
+                  moments_field, found->second));
 }
 
 StoredModel read_stored_model(const Options& options) {
