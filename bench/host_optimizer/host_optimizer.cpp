@@ -113,5 +113,6 @@ int main(int argc, char** argv) {
   std::vector<stowage::bench::Measurement> measurements;
   stowage::bench::add_patterns(count, measurements);
   stowage::bench::add_updates(count, measurements);
+  stowage::bench::add_compact_updates(count, measurements);
   stowage::bench::serve(measurements);
 }

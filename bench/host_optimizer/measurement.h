@@ -23,6 +23,9 @@ void add_patterns(std::int64_t count, std::vector<Measurement>& to);
 // AdamW of `count` parameters in f32 and with split weights.
 void add_updates(std::int64_t count, std::vector<Measurement>& to);
 
+// The same with moments that are kept in bf16 or in 8 bits.
+void add_compact_updates(std::int64_t count, std::vector<Measurement>& to);
+
 std::vector<int> thread_counts();
 
 }  // namespace stowage::bench

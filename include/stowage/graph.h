@@ -20,8 +20,8 @@
 namespace stowage {
 
 // bf16 is the upper half of an f32 (kernels/math/bfloat16.h); i16 holds the lower halves of split master
-// weights.
-enum class DataType : std::uint8_t { f32, f64, i32, bf16, i16 };
+// weights, u8 the codes of 8-bit moments (moments.h).
+enum class DataType : std::uint8_t { f32, f64, i32, bf16, i16, u8 };
 Bytes size_of(DataType type);  // bytes per element
 std::string_view to_string(DataType type);
 
@@ -121,7 +121,8 @@ struct Op {
 //                                          each of them elsewhere
 // The slices of a tensor stand behind it, in order, and are all of its rows. They are of a parameter, which
 // update ops read and write in slices alone; of its final gradient, which one op writes as a whole and others
-// read; or of optimizer state, whose slices have the shapes of the parameter's.
+// read; or of optimizer state, whose slices have the shapes of the parameter's, or are one f32 for each block
+// of them (moments.h).
 struct Graph {
   std::vector<Tensor> tensors;
   std::vector<Op> ops;  // program order: forward, then backward, then update

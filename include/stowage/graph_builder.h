@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "stowage/graph.h"
+#include "stowage/moments.h"
 
 namespace stowage {
 
@@ -53,6 +54,7 @@ struct AdamW {
   double weight_decay = 0.1;
   DecayedParameters decayed = DecayedParameters::matrices;
   double clip = 1.0;
+  Moments moments = Moments::f32;
   ChunkGrid grid{};
 };
 

@@ -59,14 +59,18 @@
 //                                     scale = clip > 0 && norm > clip ? clip / norm : 1
 //   adamw                           p, grad, m A, v A, clip f64{2} (, low i16)          beta1, beta2,
 //                                     -> p, m, v (, low); `low` goes with bf16 alone:   epsilon, weight_decay
-//                                     the master weight is the f32 of bits (p << 16) + low
+//                                     the master weight is the f32 of bits (p << 16) + low. Instead of A, m
+//                                     and v may be bf16 (then with key, first_element: element i of v is
+//                                     rounded by the draw of element first_element + i), or u8: then two more
+//                                     operands, f32[blocks of 256 elements], are read and written last, the
+//                                     scales of m and of v. Both are updated in place
 // Dropout draws element e of the batch from Philox4x32-10 with key (seed, attribute key) and counter
 // (e / 4, step), word e % 4. An op's element 0 is the batch's element `first_element`, an integer attribute
 // that is 0 where it is not there, so that splitting the batch changes no mask.
 // Attributes `key`, `sequence`, `heads`, `causal`, `chunk`, `vocabulary` and `transposed` are integers; the
 // others are doubles unless quoted.
 // An update may also be made in two parts around the gate (plan.h), by kernels of these names, with an undo
-// record of undo_record_bytes (LaunchArguments::record):
+// record (LaunchArguments::record) of undo_record_bytes, or of value_record_bytes where m is bf16 or u8:
 //   adamw.speculate   as adamw with the scale 1, in place, without a look at `clip`; tile by tile, and tiles
 //   that
 //                     it cannot take back within the record, or whose gradient is not finite, stay as they

@@ -54,6 +54,11 @@ void write_untouched(std::byte* tile) {
   std::memcpy(tile, &header, sizeof(header));
 }
 
+void write_updated(std::byte* tile) {
+  const Header header{{}, 1};
+  std::memcpy(tile, &header, sizeof(header));
+}
+
 bool write_residues(std::int64_t count, const TileResidues& residues, std::byte* tile) {
   std::int64_t exceptions = 0;
   for (const std::int64_t each : residues.exception_count) exceptions += each;

@@ -49,6 +49,8 @@ struct TileResidues {
 std::int64_t undo_tile_bytes(std::int64_t count);
 // The tile was not updated.
 void write_untouched(std::byte* tile);
+// The tile was updated; what takes it back stands behind the record's first line of 64 bytes.
+void write_updated(std::byte* tile);
 // False if the residues exceed the room; the tile then says that it was not updated.
 bool write_residues(std::int64_t count, const TileResidues& residues, std::byte* tile);
 // Whether it was updated, so that `read_residues` gives what takes it back.

@@ -7,6 +7,7 @@
 
 #include "kernels/math/adamw.h"
 #include "kernels/math/bfloat16.h"
+#include "kernels/math/philox.h"
 
 namespace stowage::cuda {
 
@@ -37,5 +38,22 @@ struct AdamWOperands {
 };
 template <class T>
 void adamw(const AdamWSettings& settings, const AdamWOperands<T>& of, void* stream);
+
+// The same with moments that are not f32 (kernels/math/moment_codes.h), updated in place; those of `of` are
+// not looked at.
+struct Bf16Moments {
+  Bfloat16 *first, *second;
+  RandomStream rounding;
+};
+struct EightBitMoments {
+  std::uint8_t *first, *second;
+  float *first_scales, *second_scales;
+};
+template <class T>
+void adamw(const AdamWSettings& settings, const AdamWOperands<T>& of, const Bf16Moments& moments,
+           void* stream);
+template <class T>
+void adamw(const AdamWSettings& settings, const AdamWOperands<T>& of, const EightBitMoments& moments,
+           void* stream);
 
 }  // namespace stowage::cuda

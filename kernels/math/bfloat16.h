@@ -30,7 +30,9 @@ struct Bfloat16 {
 };
 static_assert(sizeof(Bfloat16) == 2);
 
-// The master weight whose upper half, rounded to the nearest, is `weight`: bits (weight << 16) + low.
+// A master weight in two halves: its bits are (weight << 16) + low. The rounding rule: `weight` is the master
+// rounded to the nearest bf16, and a master halfway between two takes the one that is farther from zero
+// (`Bfloat16` takes the even one), since -2^15 fits into `low` and 2^15 does not.
 struct SplitWeight {
   Bfloat16 weight;
   std::int16_t low = 0;
@@ -41,7 +43,7 @@ STOWAGE_HOST_DEVICE float joined(SplitWeight split) {
   return std::bit_cast<float>(high + static_cast<std::uint32_t>(static_cast<std::int32_t>(split.low)));
 }
 
-// The one split whose `joined` has these bits. Halves round up, so that `low` fits.
+// The one split whose `joined` has these bits, whichever of the 2^32 they are.
 STOWAGE_HOST_DEVICE SplitWeight split_of_bits(std::uint32_t bits) {
   SplitWeight result;
   result.weight.bits = static_cast<std::uint16_t>((bits + 0x8000U) >> 16U);

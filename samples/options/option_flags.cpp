@@ -129,6 +129,13 @@ void add_training(CLI::App& app, Options& options, Words& words) {
       ->group(group)
       ->check(quiet(CLI::Range(1e-30, 1.0)))
       ->type_name("X");
+  app.add_option(
+         "--moments", words.moments,
+         "type of AdamW's moments of matrices: f32; or bf16 or 8bit, which take 2 bytes or 1 and give "
+         "other numbers")
+      ->group(group)
+      ->check(quiet(CLI::IsMember({"f32", "bf16", "8bit"})))
+      ->type_name("NAME");
   app.add_option("--clip", options.clip, "largest global gradient norm, 0: never clip")
       ->group(group)
       ->check(real)

@@ -21,6 +21,7 @@ struct Words {
   std::string speculate = "auto";
   std::string prompt;
   std::string decay = "matrices";
+  std::string moments = "f32";
   std::string schedule = "cosine";
 };
 

@@ -36,6 +36,7 @@ Bytes parse_bucket_size(const std::string& text) {
 void understand(const Words& words, Options& options) {
   options.descent = descent_from(words.schedule).value_or(Descent::cosine);
   options.decayed = words.decay == "all" ? DecayedParameters::all : DecayedParameters::matrices;
+  options.moments = moments_from(words.moments).value_or(Moments::f32);
   options.type = words.type == "bf16" ? DataType::bf16 : DataType::f32;
   options.budget.device = named("--device-memory", [&] { return parse_limit(words.device_memory); });
   options.budget.host = named("--host-memory", [&] { return parse_limit(words.host_memory); });

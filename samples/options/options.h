@@ -35,6 +35,7 @@ struct Options {
   // AdamW's, as the model's reference has them: of a BERT see default_options.
   double beta1 = AdamW{}.beta1, beta2 = AdamW{}.beta2, epsilon = AdamW{}.epsilon;
   double clip = 1.0;
+  Moments moments = Moments::f32;
   std::uint64_t seed = 1;
 
   std::string device = "auto";  // as choose_device takes it
@@ -93,7 +94,8 @@ inline AdamW optimizer_of(const Options& options) {
           .epsilon = options.epsilon,
           .weight_decay = options.weight_decay,
           .decayed = options.decayed,
-          .clip = options.clip};
+          .clip = options.clip,
+          .moments = options.moments};
 }
 
 // Rows of the model's table of positions: more than --sequence takes where --init has them.

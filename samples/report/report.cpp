@@ -55,6 +55,7 @@ void add_memory_lines(Lines& lines, const Setup& setup) {
   lines.add("plan", "peak {} ({} bytes), {} of the need; host {}, of it {} pinned", format_bytes(setup.peak),
             setup.peak, share(setup.peak, setup.need), format_bytes(plan.host_bytes),
             format_bytes(plan.pinned_bytes));
+  lines.add("  on host", "{}", host_text(host_tally(*setup.graph, plan), parameter_count(*setup.graph)));
 }
 
 void add_plan_lines(Lines& lines, const Setup& setup) {

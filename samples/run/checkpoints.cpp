@@ -96,6 +96,7 @@ std::map<std::string, std::string> configuration_of(const Options& options,
       {"training.warmup", exact(options.warmup)},
       {steps_field, exact(options.steps)},
       {"training.seed", exact(options.seed)}};
+  if (optimizer.moments != Moments::f32) result[moments_field] = to_string(optimizer.moments);
   result.insert(task.begin(), task.end());
   return result;
 }

@@ -17,6 +17,9 @@ namespace stowage::samples {
 std::map<std::string, std::string> configuration_of(const Options& options,
                                                     const std::map<std::string, std::string>& task);
 
+// In a checkpoint's configuration; not of runs with f32 moments.
+inline constexpr const char* moments_field = "optimizer.moments";
+
 // Of the copy of the state that checkpoints are written from; 0 where none is made.
 Bytes copy_bytes(const Options& options, const Graph& graph);
 

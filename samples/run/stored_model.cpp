@@ -79,9 +79,9 @@ class Store {
   std::vector<std::byte> passing_;
 };
 
-Graph training_graph(const GptConfig& sizes, DataType type) {
+Graph training_graph(const GptConfig& sizes, DataType type, Moments moments = Moments::f32) {
   GraphBuilder builder(type);
-  return builder.finish(build_gpt(builder, sizes).loss, AdamW{});
+  return builder.finish(build_gpt(builder, sizes).loss, AdamW{.moments = moments});
 }
 
 StoredModel from_files(const Options& options) {
@@ -107,7 +107,8 @@ StoredModel from_checkpoint(const Checkpoint& checkpoint) {
   if (const auto found = state.configuration.find("data.tokenizer"); found != state.configuration.end())
     model.tokenizer = found->second;
   const bool narrow = field_of(state, checkpoint.folder(), "model.type") == "bf16";
-  const Graph graph = training_graph(model.sizes, narrow ? DataType::bf16 : DataType::f32);
+  const Graph graph = training_graph(model.sizes, narrow ? DataType::bf16 : DataType::f32,
+                                     moments_in(state, checkpoint.folder()));
   checkpoint.require_graph(graph);
   Store store(graph);
   checkpoint.load(graph, state_access(store));
@@ -150,6 +151,15 @@ GptConfig sizes_in(const CheckpointState& state, const std::string& folder) {
   sizes.epsilon = number_of<double>(state, folder, "model.epsilon", 0, 1);
   sizes.batch = 1;
   return sizes;
+}
+
+Moments moments_in(const CheckpointState& state, const std::string& folder) {
+  const auto found = state.configuration.find(moments_field);
+  if (found == state.configuration.end()) return Moments::f32;
+  if (const auto moments = moments_from(found->second)) return *moments;
+  throw InvalidInput(
+      fmt::format("{}/state.json: 'configuration.{}' is \"{}\", and moments are f32, bf16 or 8bit", folder,
+                  moments_field, found->second));
 }
 
 StoredModel read_stored_model(const Options& options) {

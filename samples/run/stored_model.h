@@ -22,6 +22,10 @@ struct StoredModel {
 // size, or of another kind of model.
 GptConfig sizes_in(const CheckpointState& state, const std::string& folder);
 
+// In which type the moments of a checkpoint are: f32 where it does not say. Throws InvalidInput naming the
+// field.
+Moments moments_in(const CheckpointState& state, const std::string& folder);
+
 // The model of --init, of the checkpoint --resume PATH, or of the newest in --checkpoint DIR. Throws
 // InvalidInput naming the flag.
 StoredModel read_stored_model(const Options& options);

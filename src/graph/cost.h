@@ -28,7 +28,11 @@ inline Bytes undo_bytes(const Graph& graph, const Op& op) {
   if (op.phase != Phase::update || op.kernel != "adamw" || op.writes.empty()) return 0;
   const Tensor& parameter = graph.tensor(op.writes.front());
   const bool can_be_undone = parameter.type == DataType::f32 || parameter.type == DataType::bf16;
-  return can_be_undone ? undo_record_bytes(parameter.elements()) : 0;
+  if (!can_be_undone) return 0;
+  const DataType moments = op.writes.size() > 1 ? graph.tensor(op.writes[1]).type : DataType::f32;
+  if (moments == DataType::bf16 || moments == DataType::u8)
+    return value_record_bytes(parameter.elements(), static_cast<std::int64_t>(size_of(moments)));
+  return undo_record_bytes(parameter.elements());
 }
 // Seconds of an update that writes its undo record, or that reads it and is made again.
 inline double undoable_seconds(const Graph& graph, const Op& op, const Machine& machine) {

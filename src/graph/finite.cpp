@@ -30,6 +30,7 @@ std::optional<NonFiniteElement> first_non_finite(DataType type, std::span<const 
       return first_with_full_exponent<std::uint16_t, 0x7f80U>(values);
     case DataType::i32:
     case DataType::i16:
+    case DataType::u8:
       break;
   }
   return std::nullopt;

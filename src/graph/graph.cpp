@@ -12,6 +12,8 @@ Bytes size_of(DataType type) {
     case DataType::bf16:
     case DataType::i16:
       return 2;
+    case DataType::u8:
+      return 1;
   }
   return 0;
 }
@@ -28,6 +30,8 @@ std::string_view to_string(DataType type) {
       return "bf16";
     case DataType::i16:
       return "i16";
+    case DataType::u8:
+      return "u8";
   }
   return "?";
 }

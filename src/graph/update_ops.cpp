@@ -12,7 +12,9 @@ namespace {
 
 // Rows of each slice of such a parameter but the last; all of them where it is not cut. Every slice begins at
 // a multiple of the alignment that any tensor asks for.
-std::int64_t rows_of_slices(const Tensor& parameter, Bytes all_bytes, const ChunkGrid& grid) {
+// Where moments have blocks, it begins with one, and its scales at such a multiple too.
+std::int64_t rows_of_slices(const Tensor& parameter, Bytes all_bytes, const AdamW& optimizer) {
+  const ChunkGrid& grid = optimizer.grid;
   if (parameter.shape.empty()) return 1;
   const std::int64_t rows = parameter.shape.front();
   const auto slices =
@@ -21,8 +23,14 @@ std::int64_t rows_of_slices(const Tensor& parameter, Bytes all_bytes, const Chun
       static_cast<double>(parameter.bytes()) >= grid.least_share * static_cast<double>(all_bytes);
   if (!is_large || slices < std::max<std::int64_t>(grid.least_slices, 2)) return rows;
   const auto row_bytes = parameter.bytes() / static_cast<Bytes>(rows);
-  const auto together =
-      static_cast<std::int64_t>(most_tensor_alignment / std::gcd(row_bytes, most_tensor_alignment));
+  const auto lines = [](Bytes of_row, Bytes unit) {
+    return static_cast<std::int64_t>(unit / std::gcd(of_row, unit));
+  };
+  // Both are powers of two.
+  constexpr Bytes block = moment_block * most_tensor_alignment / sizeof(float);
+  const auto row_elements = static_cast<Bytes>(parameter.elements() / rows);
+  const std::int64_t together = std::max(lines(row_bytes, most_tensor_alignment),
+                                         optimizer.moments == Moments::f32 ? 1 : lines(row_elements, block));
   const std::int64_t of_each = (rows + slices - 1) / slices;
   return std::min(rows, (of_each + together - 1) / together * together);
 }
@@ -58,6 +66,7 @@ class UpdatePhase {
   const std::vector<TensorId>& gradients_;
   const AdamW& optimizer_;
   std::map<std::string, TensorId> states_;  // wholes, by name
+  std::int64_t rounding_key_ = std::int64_t{1} << 31;
 
   Bytes parameter_bytes() const {
     Bytes bytes = 0;
@@ -72,7 +81,7 @@ class UpdatePhase {
     const bool alike = gradient.kind == TensorKind::gradient && gradient.shape == parameter.shape &&
                        gradient.type == parameter.type;
     const std::int64_t all = parameter.shape.empty() ? 1 : parameter.shape.front();
-    const std::int64_t each = alike ? rows_of_slices(parameter, parameter_bytes(), optimizer_.grid) : all;
+    const std::int64_t each = alike ? rows_of_slices(parameter, parameter_bytes(), optimizer_) : all;
     if (each == all) {
       pieces.push_back({id, gradients_[id], ""});
       return;
@@ -171,10 +180,39 @@ class UpdatePhase {
     return parameter == piece.parameter ? whole : slice(whole, first_row, count, piece.suffix);
   }
 
+  // One f32 for each block of the moments. Of a slice, those of its blocks.
+  TensorId scales(const Piece& piece, const char* suffix) {
+    const Tensor rows = graph_.tensors[piece.parameter];
+    const Tensor& parameter = graph_.tensors[graph_.whole_of(piece.parameter)];
+    const std::string name = parameter.name + suffix;
+    TensorId& whole = states_[name];
+    if (rows.first_row == 0)
+      whole = add_tensor(
+          {name, DataType::f32, {moment_blocks(parameter.elements())}, TensorKind::optimizer_state, {}});
+    if (rows.kind != TensorKind::slice) return whole;
+    const std::int64_t first = rows.first_row * (rows.elements() / rows.shape.front()) / moment_block;
+    return slice(whole, first, moment_blocks(rows.elements()), piece.suffix);
+  }
+
+  DataType moments_of(const Tensor& parameter) const {
+    if (parameter.type == DataType::f64) return DataType::f64;
+    if (optimizer_.moments == Moments::f32 || parameter.shape.size() < 2) return DataType::f32;
+    return optimizer_.moments == Moments::bf16 ? DataType::bf16 : DataType::u8;
+  }
+
+  // For the random bits that round a moment: keys behind those of dropout, by parameter in order of first
+  // use.
+  void add_rounding_stream(const Piece& piece, Op& op) {
+    const Tensor& rows = graph_.tensors[piece.parameter];
+    if (rows.first_row == 0) ++rounding_key_;
+    op.attributes["key"] = rounding_key_;
+    op.attributes["first_element"] = rows.first_row * (rows.elements() / rows.shape.front());
+  }
+
   void add_adamw(const Piece& piece) {
     const Tensor source = graph_.tensors[piece.parameter];
     const bool split = source.type == DataType::bf16;  // the other half of the master weight is state
-    const DataType moments = split ? DataType::f32 : source.type;
+    const DataType moments = moments_of(source);
     const bool decays = optimizer_.decayed == DecayedParameters::all || source.shape.size() >= 2;
     Op op = named(name_of(piece) + ".adamw" + piece.suffix, "adamw");
     op.attributes = {{"beta1", optimizer_.beta1},
@@ -187,6 +225,13 @@ class UpdatePhase {
       op.writes.push_back(state(piece, ".low", DataType::i16));
       op.reads.push_back(op.writes.back());
     }
+    if (moments == DataType::u8) {
+      for (const char* suffix : {".adam_m_scale", ".adam_v_scale"}) {
+        op.writes.push_back(scales(piece, suffix));
+        op.reads.push_back(op.writes.back());
+      }
+    }
+    if (moments == DataType::bf16) add_rounding_stream(piece, op);
     op.cost.flops = 16 * static_cast<double>(source.elements());
     add_update_op(std::move(op));
   }

@@ -1,6 +1,7 @@
 // The gradient norm and the optimizer.
 #include <type_traits>
 
+#include "kernels/cpu/compact_adamw.h"
 #include "kernels/cpu/optimizer.h"
 #include "kernels/cpu/speculative_adamw.h"
 #include "src/nn/cpu_adapter.h"
@@ -17,68 +18,142 @@ struct SquareSum {
   }
 };
 
-// With a bf16 parameter, the other half of the master weight is state.
-template <class T>
-AdamWOperands<T> adamw_operands(const KernelCall& call) {
-  call.expect(5, 5, 3);
-  return {call.read<T>(0),  call.read<T>(1),  call.read<T>(2), call.read<T>(3),
-          call.write<T>(0), call.write<T>(1), call.write<T>(2)};
+// Operands of an update, of which `halves` are of a master weight's other half and `scales` of 8-bit moments.
+void expect_operands(const KernelCall& call, std::size_t halves, std::size_t scales) {
+  const std::size_t more = halves + scales;
+  call.expect(5 + more, 5 + more, 3 + more);
 }
-SplitAdamWOperands split_adamw_operands(const KernelCall& call) {
-  call.expect(6, 6, 4);
-  return {call.read<Bfloat16>(0),      call.read<Bfloat16>(1), call.read<std::int16_t>(5),
-          call.read<float>(2),         call.read<float>(3),    call.write<Bfloat16>(0),
-          call.write<std::int16_t>(3), call.write<float>(1),   call.write<float>(2)};
-}
-template <class T>
-auto operands_of(const KernelCall& call) {
-  if constexpr (std::is_same_v<T, Bfloat16>)
-    return split_adamw_operands(call);
-  else
-    return adamw_operands<T>(call);
-}
-double clip_scale(const KernelCall& call) { return call.read<double>(4)[1]; }
 
+// Parameter, gradient, and with a bf16 parameter the other half of the master weight; no moments.
 template <class T>
-struct AdamWUpdate {
-  static void run(const KernelCall& call) {
-    const auto operands = operands_of<T>(call);
-    adamw(adamw_settings(call), clip_scale(call), call.elements(0), operands);
-  }
-};
+auto weights_of(const KernelCall& call) {
+  if constexpr (std::is_same_v<T, Bfloat16>)
+    return SplitAdamWOperands{call.read<Bfloat16>(0),
+                              call.read<Bfloat16>(1),
+                              call.read<std::int16_t>(5),
+                              nullptr,
+                              nullptr,
+                              call.write<Bfloat16>(0),
+                              call.write<std::int16_t>(3),
+                              nullptr,
+                              nullptr};
+  else
+    return AdamWOperands<T>{call.read<T>(0),  call.read<T>(1), nullptr, nullptr,
+                            call.write<T>(0), nullptr,         nullptr};
+}
 
 // What a speculated update takes the clip scale for.
 constexpr double unclipped = 1;
 
+double clip_scale(const KernelCall& call) { return call.read<double>(4)[1]; }
+
+// An update can be made, or begun before the gate and then ended or taken back.
+
+// Moments of the type that arithmetic has.
+template <class T>
+struct WideUpdate {
+  const KernelCall& call;
+  std::int64_t count = call.elements(0);
+  decltype(weights_of<T>(call)) operands = weights_of<T>(call);
+
+  explicit WideUpdate(const KernelCall& from) : call(from) {
+    using Moment = std::conditional_t<std::is_same_v<T, double>, double, float>;
+    expect_operands(call, std::is_same_v<T, Bfloat16> ? 1 : 0, 0);
+    operands.first_moment = call.read<Moment>(2);
+    operands.second_moment = call.read<Moment>(3);
+    operands.new_first_moment = call.write<Moment>(1);
+    operands.new_second_moment = call.write<Moment>(2);
+  }
+  std::byte* record() const { return call.undo_record(undo_record_bytes(count)); }
+
+  void make() const { adamw(adamw_settings(call), clip_scale(call), count, operands); }
+  void begin() const { adamw_speculate(adamw_settings(call), unclipped, count, operands, record()); }
+  void end() const {
+    adamw_finish(adamw_settings(call), unclipped, clip_scale(call), count, operands, record());
+    adamw_not_speculated(count, record());
+  }
+  void undo() const {
+    adamw_undo(adamw_settings(call), unclipped, count, operands, record());
+    adamw_not_speculated(count, record());
+  }
+};
+
+template <class Moments>
+Moments moments_of(const KernelCall& call, std::size_t halves) {
+  if constexpr (std::is_same_v<Moments, Bf16Moments>) {
+    expect_operands(call, halves, 0);
+    return {call.write<Bfloat16>(1), call.write<Bfloat16>(2), call.random()};
+  } else {
+    expect_operands(call, halves, 2);
+    return {call.write<std::uint8_t>(1), call.write<std::uint8_t>(2), call.write<float>(3 + halves),
+            call.write<float>(4 + halves)};
+  }
+}
+
+// Moments in fewer bytes.
+template <class T, class Moments>
+struct CompactUpdate {
+  const KernelCall& call;
+  std::int64_t count = call.elements(0);
+  CompactAdamWOperands<decltype(weights_of<T>(call)), Moments> operands;
+
+  explicit CompactUpdate(const KernelCall& from)
+      : call(from),
+        operands{weights_of<T>(call), moments_of<Moments>(call, std::is_same_v<T, Bfloat16> ? 1 : 0)} {
+    if (!call.in_place(1, 2) || !call.in_place(2, 3)) call.fail("must update its moments in place");
+  }
+  std::byte* record() const {
+    return call.undo_record(value_record_bytes(count, std::is_same_v<Moments, Bf16Moments> ? 2 : 1));
+  }
+
+  void make() const { adamw(adamw_settings(call), clip_scale(call), count, operands); }
+  void begin() const { adamw_speculate(adamw_settings(call), unclipped, count, operands, record()); }
+  void end() const {
+    adamw_finish(adamw_settings(call), unclipped, clip_scale(call), count, operands, record());
+    compact_not_speculated<Moments>(count, record());
+  }
+  void undo() const {
+    adamw_undo(count, operands, record());
+    compact_not_speculated<Moments>(count, record());
+  }
+};
+
+// Calls use(update) with the update that the call's types say.
+template <class T, class Use>
+void with_update(const KernelCall& call, const Use& use) {
+  call.expect(5, 8, 3, 6);
+  if constexpr (!std::is_same_v<T, double>) {
+    if (call.read_type(2) == DataType::bf16) return use(CompactUpdate<T, Bf16Moments>(call));
+    if (call.read_type(2) == DataType::u8) return use(CompactUpdate<T, EightBitMoments>(call));
+  }
+  use(WideUpdate<T>(call));
+}
+
+template <class T>
+struct AdamWUpdate {
+  static void run(const KernelCall& call) {
+    with_update<T>(call, [](const auto& update) { update.make(); });
+  }
+};
+
 template <class T>
 struct AdamWSpeculation {
   static void run(const KernelCall& call) {
-    if (!call.step().speculate) return;
-    const auto operands = operands_of<T>(call);
-    const std::int64_t count = call.elements(0);
-    adamw_speculate(adamw_settings(call), unclipped, count, operands, call.undo_record(count));
+    if (call.step().speculate) with_update<T>(call, [](const auto& update) { update.begin(); });
   }
 };
 
 template <class T>
 struct AdamWFinish {
   static void run(const KernelCall& call) {
-    const auto operands = operands_of<T>(call);
-    const std::int64_t count = call.elements(0);
-    std::byte* const record = call.undo_record(count);
-    adamw_finish(adamw_settings(call), unclipped, clip_scale(call), count, operands, record);
-    adamw_not_speculated(count, record);
+    with_update<T>(call, [](const auto& update) { update.end(); });
   }
 };
 
 template <class T>
 struct AdamWUndo {
   static void run(const KernelCall& call) {
-    const auto operands = operands_of<T>(call);
-    const std::int64_t count = call.elements(0);
-    std::byte* const record = call.undo_record(count);
-    adamw_undo(adamw_settings(call), unclipped, count, operands, record);
-    adamw_not_speculated(count, record);
+    with_update<T>(call, [](const auto& update) { update.undo(); });
   }
 };
 

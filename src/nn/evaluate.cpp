@@ -81,6 +81,7 @@ void initialize(const Tensor& tensor, std::uint64_t seed, std::span<std::byte> v
       return fill_normal<Bfloat16>(tensor, seed, value.data());
     case DataType::i32:
     case DataType::i16:
+    case DataType::u8:
       break;
   }
   throw InvalidInput(fmt::format("initialize '{}': it is {}, which has no initial draw; set it instead",

@@ -39,6 +39,7 @@ class KernelCall {
   const T* read(std::size_t index) const {
     return pointer<T>(arguments_.reads[index]);
   }
+  DataType read_type(std::size_t index) const { return arguments_.reads[index].tensor->type; }
   // Null where the op leaves it out.
   template <class T>
   const T* read_if_present(std::size_t index) const {
@@ -47,6 +48,10 @@ class KernelCall {
   template <class T>
   T* write(std::size_t index) const {
     return pointer<T>(arguments_.writes[index]);
+  }
+
+  bool in_place(std::size_t write, std::size_t read) const {
+    return arguments_.writes[write].data == arguments_.reads[read].data;
   }
 
   // The graph's work type: that of the first input that holds numbers to compute with.
@@ -63,9 +68,9 @@ class KernelCall {
     if (arguments_.writes[index].tensor->bytes() < bytes) fail("has too small a workspace");
     return static_cast<T*>(arguments_.writes[index].data);
   }
-  // Of an update of so many elements.
-  std::byte* undo_record(std::int64_t elements) const {
-    if (arguments_.record.size() < undo_record_bytes(elements)) fail("has too small an undo record");
+  // Of an update, of at least `bytes`.
+  std::byte* undo_record(Bytes bytes) const {
+    if (arguments_.record.size() < bytes) fail("has too small an undo record");
     return arguments_.record.data();
   }
   // The native stream of the lane; null on the CPU.
@@ -144,6 +149,7 @@ class KernelCall {
     if (std::is_same_v<T, float>) return DataType::f32;
     if (std::is_same_v<T, Bfloat16>) return DataType::bf16;
     if (std::is_same_v<T, std::int16_t>) return DataType::i16;
+    if (std::is_same_v<T, std::uint8_t>) return DataType::u8;
     return std::is_same_v<T, double> ? DataType::f64 : DataType::i32;
   }
 

@@ -20,13 +20,13 @@ constexpr ChunkGrid small_grid{.slice_bytes = 1_KiB, .most_slices = 4, .least_sl
 
 // "table", large, and "gain", small.
 Graph cut_graph(const ChunkGrid& grid, std::int64_t rows = 100, std::int64_t columns = 16,
-                DataType type = DataType::f32) {
+                DataType type = DataType::f32, Moments moments = Moments::f32) {
   GraphBuilder b(type);
   Value table = b.parameter("table", {rows, columns}, {});
   Value gain = b.parameter("gain", {columns}, {});
   Value x = b.input("x", {rows, columns}, type);
   Value y = test::scale(b, "b", test::scale(b, "a", x, table), gain);
-  return b.finish(test::reduce(b, "loss", y), {.grid = grid});
+  return b.finish(test::reduce(b, "loss", y), {.moments = moments, .grid = grid});
 }
 Graph cut_graph() { return cut_graph(small_grid); }
 
@@ -73,6 +73,31 @@ TEST(Slices, ThePartsOfTheNormAreInTheOrderOfRows) {
 TEST(Slices, TheLowerHalvesOfMasterWeightsAreCutToo) {
   const Graph graph = cut_graph(small_grid, 400, 16, DataType::bf16);
   EXPECT_EQ(first_rows(graph, "table.low").size(), 4U);
+}
+
+// Blocks of 256 moments are never cut, nor are aligned ranges of their scales: 64 blocks, or 16 rows of
+// 1,024.
+TEST(Slices, AreWholeBlocksOf8BitMoments) {
+  const Graph graph = cut_graph(small_grid, 70, 1024, DataType::bf16, Moments::eight_bit);
+  EXPECT_THAT(first_rows(graph, "table"), ElementsAre(0, 32, 64));
+  EXPECT_THAT(first_rows(graph, "table.adam_m"), ElementsAre(0, 32, 64));
+  EXPECT_THAT(first_rows(graph, "table.adam_m_scale"), ElementsAre(0, 128, 256));
+  EXPECT_EQ(graph.tensor(tensor_named(graph, "table.adam_v_scale")).shape, (std::vector<std::int64_t>{280}));
+  EXPECT_EQ(graph.tensor(tensor_named(graph, "table.adam_v")).type, DataType::u8);
+  EXPECT_EQ(graph.tensor(tensor_named(graph, "gain.adam_v")).type, DataType::f32);
+  EXPECT_THAT(tensor_names(graph, op_of(graph, "table.adamw.slice2").writes),
+              ElementsAre("table.slice2", "table.adam_m.slice2", "table.adam_v.slice2", "table.low.slice2",
+                          "table.adam_m_scale.slice2", "table.adam_v_scale.slice2"));
+  EXPECT_EQ(graph_from_json(to_json(graph)), graph);
+}
+
+// A slice's random bits are those of its elements in the whole parameter.
+TEST(Slices, SayWhereTheirBf16MomentsAre) {
+  const Graph graph = cut_graph(small_grid, 70, 1024, DataType::f32, Moments::bf16);
+  const Attributes& third = op_of(graph, "table.adamw.slice2").attributes;
+  EXPECT_EQ(std::get<std::int64_t>(third.at("first_element")), 64 * 1024);
+  EXPECT_EQ(third.at("key"), op_of(graph, "table.adamw.slice0").attributes.at("key"));
+  EXPECT_FALSE(op_of(graph, "gain.adamw").attributes.contains("key"));
 }
 
 TEST(Slices, AParameterThatIsSmallOrASmallShareIsNot) {

@@ -41,6 +41,7 @@ TESTS_OF_THE_WHOLE = {
     "tests/kernels/cpu/bf16_test.cpp": "every kernel of the CPU in bf16: f32's results, rounded once",
     "tests/models/bf16_gradient_test.cpp": "gradients of GPT and BERT in bf16, near those in f64",
     "tests/samples/bf16_training_test.cpp": "both trainers in bf16 from end to end, in memory and in the least of it",
+    "tests/samples/moments_training_test.cpp": "bf16 and 8-bit moments from end to end: any memory, resumed runs",
     "tests/offload/plan/micro_batches_test.cpp": "plans of both orders of micro-batches, and the choice between them",
     "tests/offload/plan/stop_test.cpp": "planning that is asked to stop, before it begins and between its passes",
     "tests/offload/plan/replays_test.cpp": "replays within blocks against replays of whole blocks",

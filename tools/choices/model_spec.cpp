@@ -55,6 +55,11 @@ DataType parse_type(const std::string& text, DataType otherwise) {
   throw InvalidInput(fmt::format("--type: \"{}\" is no work type; give f32 or bf16", text));
 }
 
+Moments parse_moments(const std::string& text) {
+  if (const auto moments = moments_from(text)) return *moments;
+  throw InvalidInput(fmt::format("--moments: \"{}\" is no type of moments; give f32, bf16 or 8bit", text));
+}
+
 void require_heads(const ModelSpec& spec) {
   if (spec.heads > 0 && spec.width % spec.heads == 0) return;
   if (spec.heads == 0)
@@ -85,6 +90,7 @@ ModelSpec complete(ModelFamily family, const GptSize& size, const ModelWords& wo
                  parse_type(words.type, type),
                  {}};
   if (!words.head_chunk.empty()) spec.head_tokens = parse_count("--head-chunk", words.head_chunk);
+  if (!words.moments.empty()) spec.moments = parse_moments(words.moments);
   require_heads(spec);
   require_divisible(spec);
   return spec;
@@ -92,13 +98,14 @@ ModelSpec complete(ModelFamily family, const GptSize& size, const ModelWords& wo
 
 void refuse_strays(const ModelWords& words) {
   for (const auto& [option, text] :
-       std::array<std::pair<const char*, const std::string*>, 7>{{{"--heads", &words.heads},
+       std::array<std::pair<const char*, const std::string*>, 8>{{{"--heads", &words.heads},
                                                                   {"--sequence", &words.sequence},
                                                                   {"--batch", &words.batch},
                                                                   {"--micro-batches", &words.micro_batches},
                                                                   {"--vocabulary", &words.vocabulary},
                                                                   {"--type", &words.type},
-                                                                  {"--head-chunk", &words.head_chunk}}}) {
+                                                                  {"--head-chunk", &words.head_chunk},
+                                                                  {"--moments", &words.moments}}}) {
     if (!text->empty())
       throw InvalidInput(
           fmt::format("{} {}: a saved graph has its own; leave it out, or name a model with --gpt or --bert",
@@ -152,7 +159,7 @@ Graph build(const ModelSpec& spec) {
   GraphBuilder builder(spec.type);
   const Value loss = spec.family == ModelFamily::gpt ? gpt(builder, config_of<GptConfig>(spec)).loss
                                                      : bert(builder, config_of<BertConfig>(spec)).loss;
-  return builder.finish(loss, AdamW{});
+  return builder.finish(loss, AdamW{.moments = spec.moments});
 }
 
 std::string describe(const ModelSpec& spec) {

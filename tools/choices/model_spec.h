@@ -7,6 +7,7 @@
 
 #include "src/models/limits.h"
 #include "stowage/graph.h"
+#include "stowage/moments.h"
 #include "tools/choices/gpt_sizes.h"
 
 namespace stowage {
@@ -15,7 +16,7 @@ namespace stowage {
 struct ModelWords {
   std::string gpt{};   // LAYERSxWIDTH or a name of gpt_sizes.h
   std::string bert{};  // LAYERSxWIDTH, base or large
-  std::string heads{}, sequence{}, batch{}, micro_batches{}, vocabulary{}, type{}, head_chunk{};
+  std::string heads{}, sequence{}, batch{}, micro_batches{}, vocabulary{}, type{}, head_chunk{}, moments{};
 };
 
 enum class ModelFamily : std::uint8_t { gpt, bert };
@@ -31,6 +32,7 @@ struct ModelSpec {
   std::int64_t micro_batches = 1;
   DataType type = DataType::f32;
   std::optional<std::int64_t> head_tokens{};  // as GptConfig's
+  Moments moments = Moments::f32;
 
   std::int64_t tokens() const { return batch * sequence; }
 };

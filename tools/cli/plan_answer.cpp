@@ -25,6 +25,7 @@ void fill(const PlanQuestion& question, const Plan& plan, PlanAnswer& answer) {
   answer.lower_bound_seconds = plan.lower_bound_seconds;
   answer.bound_by = plan.bound_by;
   answer.where = tally(question.graph, plan);
+  answer.on_host = host_tally(question.graph, plan);
 }
 
 void require_sound(const PlanQuestion& question, const Plan& plan) {
@@ -70,6 +71,7 @@ void add_memory(Lines& lines, const PlanAnswer& answer) {
   const PlanTally& where = answer.where;
   lines.add("peak", "{}, {} of the need", exact(answer.peak), share(answer.peak, answer.need));
   lines.add("host", "{}, of it {} pinned", exact(answer.host), format_bytes(answer.pinned));
+  lines.add("  on host", "{}", host_text(answer.on_host, answer.parameters));
   lines.add("  parameters", "{} buckets resident, {} held, {} streamed; {} per bucket", text(where.resident),
             text(where.held), text(where.streamed),
             answer.bucket == 0 ? "one tensor" : "about " + format_bytes(answer.bucket));

@@ -64,6 +64,7 @@ struct PlanAnswer {
   double lower_bound_seconds = 0;
   std::string bound_by;  // compute, h2d, d2h, host
   PlanTally where;
+  HostTally on_host;
 
   // How much longer than the bound, as a share of it.
   double gap() const { return lower_bound_seconds > 0 ? step_seconds / lower_bound_seconds - 1 : 0; }

@@ -32,6 +32,8 @@ void add_model(CLI::App& plan, PlanCommand& command) {
       "tokens whose logits exist at once: more are faster and take more memory (2048 to 8192, by width and "
       "batch)",
       "N");
+  add("--moments", model.moments,
+      "type of AdamW's moments of matrices: f32 (as it is), bf16 or 8bit, which give other numbers", "NAME");
   add("--type", model.type, "f32, or bf16 (bf16 where --machine is a card that has it, else f32)", "NAME");
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace stowage {
@@ -24,6 +25,36 @@ std::vector<bool> saved_for_backward(const Graph& graph) {
     }
   }
   return saved;
+}
+
+// Of a bucket of optimizer state: what makes master weights, beside the moments.
+Bytes master_bytes(const Graph& graph, const Bucket& bucket) {
+  Bytes bytes = 0;
+  for (const BucketTensor& place : bucket.tensors) {
+    const Tensor& tensor = graph.tensor(place.tensor);
+    if (tensor.name.find(".adam_") == std::string::npos) bytes += tensor.bytes();
+  }
+  return bytes;
+}
+
+void add_to(HostTally& tally, const Graph& graph, const Bucket& bucket) {
+  switch (bucket.kind) {
+    case TensorKind::parameter:
+      tally.weights += bucket.bytes;
+      return;
+    case TensorKind::optimizer_state:
+      tally.weights += master_bytes(graph, bucket);
+      tally.moments += bucket.bytes - master_bytes(graph, bucket);
+      return;
+    case TensorKind::gradient:
+      tally.gradients += bucket.bytes;
+      return;
+    case TensorKind::activation:
+      tally.activations += bucket.bytes;
+      return;
+    default:
+      tally.inputs += bucket.bytes;
+  }
 }
 
 }  // namespace
@@ -54,6 +85,25 @@ PlanTally tally(const Graph& graph, const Plan& plan) {
     if (instruction.kind == InstructionKind::commit && runs_on_host(instruction)) ++result.host_updates;
   }
   return result;
+}
+
+HostTally host_tally(const Graph& graph, const Plan& plan) {
+  HostTally result;
+  result.undo = plan.undo_bytes;
+  for (const Bucket& bucket : plan.buckets)
+    if (bucket.on_host()) add_to(result, graph, bucket);
+  return result;
+}
+
+std::string host_text(const HostTally& tally, std::uint64_t parameters) {
+  const auto each = [&](Bytes bytes) {
+    return static_cast<double>(bytes) / static_cast<double>(std::max<std::uint64_t>(parameters, 1));
+  };
+  return fmt::format(
+      "{:.2f} bytes a parameter: weights {:.2f}, moments {:.2f}, gradients {:.2f}, undo records {:.2f}, "
+      "activations {:.2f}, inputs {:.2f}",
+      each(tally.total()), each(tally.weights), each(tally.moments), each(tally.gradients), each(tally.undo),
+      each(tally.activations), each(tally.inputs));
 }
 
 std::string updates_text(const PlanTally& tally) {

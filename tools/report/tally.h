@@ -22,6 +22,18 @@ struct PlanTally {
 };
 PlanTally tally(const Graph& graph, const Plan& plan);
 
+// Host memory of a plan by what it holds. An engine allocates these bytes, and no others, for the plan.
+struct HostTally {
+  Bytes weights = 0;  // parameters, with what makes master weights of them
+  Bytes moments = 0, gradients = 0, undo = 0, inputs = 0;
+  Bytes activations = 0;  // with the parts of the norm
+  Bytes total() const { return weights + moments + gradients + undo + activations + inputs; }
+};
+HostTally host_tally(const Graph& graph, const Plan& plan);
+// "14.02 bytes a parameter: weights 4.00, moments 8.00, gradients 2.00, undo records 0.00, activations 0.02,
+// inputs 0.00"
+std::string host_text(const HostTally& tally, std::uint64_t parameters);
+
 // "3 of 4 on the host begin before the gate; undo records 12.50 MiB", or "4 on the host".
 std::string updates_text(const PlanTally& tally);
 

@@ -28,24 +28,46 @@ void launch_clip(const LaunchArguments& arguments) {
 
 template <class T>
 struct AdamWUpdate {
+  static constexpr std::size_t halves = std::is_same_v<T, Bfloat16> ? 1 : 0;
+
   static void run(const KernelCall& call) {
-    constexpr bool has_low = std::is_same_v<T, Bfloat16>;
-    call.expect(has_low ? 6 : 5, has_low ? 6 : 5, has_low ? 4 : 3);
+    const DataType moments = call.reads() < 5 ? DataType::f32 : call.read_type(2);
+    const std::size_t more = halves + (moments == DataType::u8 ? 2 : 0);
+    call.expect(5 + more, 5 + more, 3 + more);
+    AdamWOperands<T> of = weights_of(call);
+    if (moments == DataType::bf16 || moments == DataType::u8) {
+      if (!call.in_place(1, 2) || !call.in_place(2, 3)) call.fail("must update its moments in place");
+      if (moments == DataType::bf16)
+        return adamw(adamw_settings(call), of, bf16_moments(call), call.stream());
+      return adamw(adamw_settings(call), of, eight_bit_moments(call), call.stream());
+    }
+    of.first_moment = call.read<float>(2);
+    of.second_moment = call.read<float>(3);
+    of.new_first_moment = call.write<float>(1);
+    of.new_second_moment = call.write<float>(2);
+    adamw(adamw_settings(call), of, call.stream());
+  }
+
+ private:
+  static AdamWOperands<T> weights_of(const KernelCall& call) {
     AdamWOperands<T> of;
     of.count = call.elements(0);
     of.parameter = call.read<T>(0);
     of.gradient = call.read<T>(1);
-    of.first_moment = call.read<float>(2);
-    of.second_moment = call.read<float>(3);
     of.clip = call.read<double>(4);
     of.new_parameter = call.write<T>(0);
-    of.new_first_moment = call.write<float>(1);
-    of.new_second_moment = call.write<float>(2);
-    if (has_low) {
+    if (halves == 1) {
       of.low = call.read<std::int16_t>(5);
       of.new_low = call.write<std::int16_t>(3);
     }
-    adamw(adamw_settings(call), of, call.stream());
+    return of;
+  }
+  static Bf16Moments bf16_moments(const KernelCall& call) {
+    return {call.write<Bfloat16>(1), call.write<Bfloat16>(2), call.random()};
+  }
+  static EightBitMoments eight_bit_moments(const KernelCall& call) {
+    return {call.write<std::uint8_t>(1), call.write<std::uint8_t>(2), call.write<float>(3 + halves),
+            call.write<float>(4 + halves)};
   }
 };
 

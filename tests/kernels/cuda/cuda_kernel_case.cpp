@@ -27,6 +27,10 @@ DataType type_of(Role role, DataType work) {
       return DataType::i32;
     case Role::i16:
       return DataType::i16;
+    case Role::u8:
+      return DataType::u8;
+    case Role::bf16:
+      return DataType::bf16;
   }
   return work;
 }
@@ -52,6 +56,7 @@ Output encoded(const std::vector<double>& values, DataType type) {
     if (type == DataType::bf16) append(bytes, Bfloat16(static_cast<float>(value)).bits);
     if (type == DataType::i32) append(bytes, static_cast<std::int32_t>(value));
     if (type == DataType::i16) append(bytes, static_cast<std::int16_t>(value));
+    if (type == DataType::u8) append(bytes, static_cast<std::uint8_t>(value));
   }
   return bytes;
 }
@@ -228,7 +233,9 @@ std::vector<Output> CudaKernelTest::run_cpu(const KernelCase& of, DataType type,
   std::vector<Operand> operands;
   for (std::size_t i = 0; i < host.data.size(); ++i)
     operands.push_back({host.data[i].data(), &host.tensors[i]});
+  for (const auto& [write, read] : of.in_place) operands[host.reads + write].data = operands[read].data;
   cpu_launch_table().find(host.op)(host.arguments(operands, of.step));
+  for (const auto& [write, read] : of.in_place) host.data[host.reads + write] = host.data[read];
   return {host.data.begin() + static_cast<std::ptrdiff_t>(host.reads), host.data.end()};
 }
 

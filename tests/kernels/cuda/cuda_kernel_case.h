@@ -24,6 +24,8 @@ enum class Role : std::uint8_t {
   f64,
   i32,
   i16,
+  u8,
+  bf16,
 };
 
 struct TestOperand {
@@ -42,7 +44,7 @@ struct KernelCase {
   Attributes attributes;
   std::vector<TestOperand> reads;
   std::vector<TestOperand> writes;
-  // {write, read}: on the device the output occupies the input's bytes.
+  // {write, read}: the output occupies the input's bytes.
   std::vector<std::pair<std::size_t, std::size_t>> in_place = {};
   StepContext step = {3, 0x123456789abcdefU, 1e-3};
 };

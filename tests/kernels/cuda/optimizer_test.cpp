@@ -55,6 +55,46 @@ TEST_F(CudaOptimizer, AdamWHasTheCpusBitsWithOtherConstants) {
   }
 }
 
+// In place, as moments that are kept in fewer bytes are.
+KernelCase with_compact_moments(KernelCase of, Role role, std::int64_t count) {
+  const bool codes = role == Role::u8;
+  for (const std::size_t moment : {1U, 2U}) {
+    TestOperand& read = of.reads[moment + 1];
+    read.role = of.writes[moment].role = role;
+    if (codes) read.values = whole_draws(count, static_cast<unsigned>(10 + moment), 256);
+  }
+  of.in_place = {{0, 0}, {1, 2}, {2, 3}};
+  if (of.reads.size() == 6) of.in_place.emplace_back(3, 5);
+  if (codes) {
+    const std::int64_t blocks = (count + 255) / 256;
+    for (const unsigned scale : {12U, 13U}) {
+      std::vector<double> largest = draws(blocks, scale, 0x1p-4);
+      for (double& value : largest) value = std::abs(value);
+      of.in_place.emplace_back(of.writes.size(), of.reads.size());
+      of.reads.push_back({Role::sums, {blocks}, largest});
+      of.writes.push_back({Role::sums, {blocks}, {}});
+    }
+  } else {
+    of.attributes["key"] = std::int64_t{7};
+    of.attributes["first_element"] = std::int64_t{12};
+  }
+  return of;
+}
+
+TEST_F(CudaOptimizer, CompactMomentsHaveTheCpusBits) {
+  for (const std::int64_t count : {1, 31, 256, 257, 2048, 4099}) {
+    for (const Role moments : {Role::bf16, Role::u8}) {
+      for (const DataType type : {DataType::f32, DataType::bf16}) {
+        const KernelCase of = with_compact_moments(adamw(count, type == DataType::bf16), moments, count);
+        const std::vector<Output> right = run_cpu(of, type, type);
+        EXPECT_EQ(run_cuda(of, type), right) << count << " elements in " << to_string(type);
+        EXPECT_EQ(run_cuda(of, type, 1), right)
+            << count << " elements in " << to_string(type) << ", unaligned";
+      }
+    }
+  }
+}
+
 // Steps whose constants differ, up to where the corrections are 1.
 TEST_F(CudaOptimizer, AdamWHasTheCpusBitsAtAnyStep) {
   for (const std::uint64_t step : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{100000}}) {

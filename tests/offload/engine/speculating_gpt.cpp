@@ -44,11 +44,12 @@ GptConfig speculating_config() {
           .dropout = 0.1};
 }
 
-Graph speculating_gpt(double clip) {
-  GraphBuilder builder;
+Graph speculating_gpt(double clip, Moments moments, DataType type) {
+  GraphBuilder builder(type);
   const Gpt model = gpt(builder, speculating_config());
   AdamW optimizer;
   optimizer.clip = clip;
+  optimizer.moments = moments;
   return builder.finish(model.loss, optimizer);
 }
 

@@ -18,7 +18,8 @@ inline constexpr double spike_clip = 3.4;
 // Two layers. A step reads few rows of the embedding, which has more elements than a tile of an undo record
 // and no multiple of it.
 GptConfig speculating_config();
-Graph speculating_gpt(double clip = spike_clip);
+Graph speculating_gpt(double clip = spike_clip, Moments moments = Moments::f32,
+                      DataType type = DataType::f32);
 
 // The learning rate, with a spike of its own beside those of the gradient.
 double speculating_rate(std::uint64_t step);

@@ -170,6 +170,12 @@ TEST(Options, EveryFlag) {
   EXPECT_EQ(options.sample_tokens, 99U);
 }
 
+TEST(Options, Moments) {
+  EXPECT_EQ(optimizer_of(parse({}).options).moments, Moments::f32);
+  EXPECT_EQ(optimizer_of(parse({"--moments", "bf16"}).options).moments, Moments::bf16);
+  EXPECT_EQ(optimizer_of(parse({"--moments", "8bit"}).options).moments, Moments::eight_bit);
+}
+
 TEST(Options, Checkpoints) {
   const Options none = parse({}).options;
   EXPECT_EQ(none.checkpoint_folder, "");

@@ -60,7 +60,10 @@ TEST(Checkpoints, WhatChangesTheBitsIsInTheConfiguration) {
   EXPECT_TRUE(changes([](Options& options) { options.beta2 = 0.9; }));
   EXPECT_TRUE(changes([](Options& options) { options.epsilon = 1e-9; }));
   EXPECT_TRUE(changes([](Options& options) { options.clip = 0; }));
+  EXPECT_TRUE(changes([](Options& options) { options.moments = Moments::bf16; }));
   EXPECT_TRUE(changes([](Options& options) { options.seed++; }));
+  // Checkpoints from before there were other moments than f32 say nothing of them.
+  EXPECT_FALSE(as_it_is.contains("optimizer.moments"));
   // And what does not is not.
   EXPECT_FALSE(changes([](Options& options) {
     options.budget = {.device = 1, .host = 1};

@@ -54,6 +54,15 @@ TEST(SizesIn, WhatIsNoSizeIsRefusedByItsField) {
   for (const char* value : {"", "2", "nan"}) expect_refused("model.epsilon", value);
 }
 
+TEST(MomentsIn, AreF32WhereNothingIsSaid) {
+  CheckpointState state = good();
+  EXPECT_EQ(moments_in(state, "folder"), Moments::f32);
+  state.configuration["optimizer.moments"] = "8bit";
+  EXPECT_EQ(moments_in(state, "folder"), Moments::eight_bit);
+  state.configuration["optimizer.moments"] = "4bit";
+  EXPECT_THROW(moments_in(state, "folder"), InvalidInput);
+}
+
 TEST(Widened, KeepsValues) {
   const std::array<std::uint16_t, 3> narrow = {0x3f80, 0xc000, 0};  // 1, -2, 0
   const std::vector<std::byte> wide = widened(std::as_bytes(std::span(narrow)));

@@ -110,6 +110,17 @@ TEST(ModelSpec, TheHeadsChunkIsThatOfTheModelOrAsSaid) {
   EXPECT_EQ(chunk({.gpt = "1x64", .sequence = "1024", .batch = "4"}), 2048);
 }
 
+TEST(ModelSpec, MomentsAreOfTheTypeAsked) {
+  const auto type = [](const std::string& moments) {
+    const ModelWords words{.gpt = "1x64", .sequence = "8", .batch = "2", .moments = moments};
+    const Graph graph = build(model_spec(words, DataType::bf16).value());
+    return graph.tensor(test::tensor_named(graph, "wpe.weight.adam_m")).type;
+  };
+  EXPECT_EQ(type(""), DataType::f32);
+  EXPECT_EQ(type("bf16"), DataType::bf16);
+  EXPECT_EQ(type("8bit"), DataType::u8);
+}
+
 TEST(ModelSpec, RefusesHeadsThatDoNotDivide) {
   expect_refused({.gpt = "2x32"}, "width 32 is smaller than a head of 64; give --heads");
   expect_refused({.gpt = "2x100", .heads = "3"}, "width 100 is not divisible by 3 heads; give --heads");
@@ -128,6 +139,8 @@ TEST(ModelSpec, RefusesBadNumbersByTheirOption) {
   expect_refused({.gpt = size, .head_chunk = "0"}, "--head-chunk: \"0\"");
   expect_refused({.head_chunk = "2"}, "--head-chunk 2: a saved graph has its own");
   expect_refused({.gpt = size, .vocabulary = "99999999999"}, "--vocabulary: \"99999999999\"");
+  expect_refused({.gpt = size, .moments = "4bit"}, "--moments: \"4bit\" is no type of moments");
+  expect_refused({.moments = "8bit"}, "--moments 8bit: a saved graph has its own");
   expect_refused({.gpt = size, .type = "f64"}, "--type: \"f64\" is no work type; give f32 or bf16");
   const auto largest =
       model_spec({.gpt = "1024x1048576", .sequence = "16777216", .batch = "16777216"}, DataType::f32);

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <initializer_list>
+#include <utility>
+
 #include "tests/support/literal_plan.h"
 
 namespace stowage {
@@ -19,6 +22,43 @@ TEST(Tally, CountsEachFate) {
   EXPECT_EQ(where.kept.bytes, 400U);
   EXPECT_EQ(where.recomputed.bytes, 800U);
   EXPECT_EQ(where.offloaded.bytes, 1200U);
+}
+
+// A parameter of 4 elements in bf16: low halves and moments share a bucket.
+TEST(HostTally, SaysWhatHostBytesHold) {
+  Graph graph;
+  Plan plan;
+  const auto bucket = [&](TensorKind kind, std::initializer_list<std::pair<const char*, DataType>> tensors) {
+    Bucket added;
+    added.kind = kind;
+    added.places = {{MemoryId::host, false}};
+    for (const auto& [name, type] : tensors) {
+      graph.tensors.push_back({name, type, {4}, kind, {}});
+      added.tensors.push_back({static_cast<TensorId>(graph.tensors.size() - 1), added.bytes});
+      added.bytes += graph.tensors.back().bytes();
+    }
+    plan.buckets.push_back(added);
+    return plan.buckets.size() - 1;
+  };
+  bucket(TensorKind::parameter, {{"w", DataType::bf16}});
+  bucket(TensorKind::optimizer_state,
+         {{"w.adam_m", DataType::f32}, {"w.adam_v", DataType::f32}, {"w.low", DataType::i16}});
+  bucket(TensorKind::gradient, {{"w.grad", DataType::bf16}});
+  bucket(TensorKind::activation, {{"x", DataType::bf16}, {"y", DataType::bf16}});
+  bucket(TensorKind::input, {{"tokens", DataType::i32}});
+  plan.buckets[bucket(TensorKind::activation, {{"on the device", DataType::f32}})].places.clear();
+  plan.undo_bytes = 8;
+  const HostTally tally = host_tally(graph, plan);
+  EXPECT_EQ(tally.weights, 16U);
+  EXPECT_EQ(tally.moments, 32U);
+  EXPECT_EQ(tally.gradients, 8U);
+  EXPECT_EQ(tally.activations, 16U);
+  EXPECT_EQ(tally.inputs, 16U);
+  EXPECT_EQ(tally.undo, 8U);
+  EXPECT_EQ(tally.total(), 96U);
+  EXPECT_EQ(host_text(tally, parameter_count(graph)),
+            "24.00 bytes a parameter: weights 4.00, moments 8.00, gradients 2.00, undo records 2.00, "
+            "activations 4.00, inputs 4.00");
 }
 
 TEST(Tally, IsTold) {

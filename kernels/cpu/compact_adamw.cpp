@@ -1,0 +1,184 @@
+#include "kernels/cpu/compact_adamw.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <type_traits>
+
+#include "include/stowage/error.h"
+#include "kernels/cpu/adamw_simd.h"
+#include "kernels/cpu/undo_record.h"
+#include "src/base/parallel_for.h"
+
+namespace stowage::cpu {
+namespace {
+
+constexpr std::int64_t tiles_of_a_chunk = 8;  // as many elements as adamw gives a thread at once
+constexpr std::int64_t header = 64;           // of a tile in a record
+
+bool in_place(const AdamWOperands<float>& of) { return of.parameter == of.new_parameter; }
+bool in_place(const SplitAdamWOperands& of) {
+  return of.parameter == of.new_parameter && of.low == of.new_low;
+}
+
+template <class Weights>
+void require_in_place(const Weights& weights) {
+  if (!in_place(weights))
+    throw InvalidInput(
+        "an update of bf16 or 8-bit moments is made in place: give it outputs that are its inputs");
+}
+
+// Calls body(begin, count) for each tile, on any thread.
+template <class Body>
+void for_each_tile(std::int64_t count, const Body& body) {
+  parallel_for(count, tiles_of_a_chunk * undo_tile, [&](std::int64_t begin, std::int64_t end) {
+    for (; begin < end; begin += undo_tile) body(begin, std::min(undo_tile, end - begin));
+  });
+}
+
+// The weights from element `begin` on, with the tile's moments.
+AdamWOperands<float> with_moments(const AdamWOperands<float>& of, std::int64_t begin, MomentTile& tile) {
+  return {of.parameter + begin,     of.gradient + begin, tile.first, tile.second,
+          of.new_parameter + begin, tile.first,          tile.second};
+}
+SplitAdamWOperands with_moments(const SplitAdamWOperands& of, std::int64_t begin, MomentTile& tile) {
+  return {of.parameter + begin,     of.gradient + begin, of.low + begin, tile.first, tile.second,
+          of.new_parameter + begin, of.new_low + begin,  tile.first,     tile.second};
+}
+
+std::byte* save(const AdamWOperands<float>& from, std::int64_t begin, std::int64_t count, std::byte* to) {
+  const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(float);
+  std::memcpy(to, from.parameter + begin, bytes);
+  return to + bytes;
+}
+std::byte* save(const SplitAdamWOperands& from, std::int64_t begin, std::int64_t count, std::byte* to) {
+  const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(std::int16_t);
+  std::memcpy(to, from.parameter + begin, bytes);
+  std::memcpy(to + bytes, from.low + begin, bytes);
+  return to + 2 * bytes;
+}
+const std::byte* restore(const AdamWOperands<float>& to, std::int64_t begin, std::int64_t count,
+                         const std::byte* from) {
+  const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(float);
+  std::memcpy(to.new_parameter + begin, from, bytes);
+  return from + bytes;
+}
+const std::byte* restore(const SplitAdamWOperands& to, std::int64_t begin, std::int64_t count,
+                         const std::byte* from) {
+  const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(std::int16_t);
+  std::memcpy(static_cast<void*>(to.new_parameter + begin), from, bytes);
+  std::memcpy(to.new_low + begin, from + bytes, bytes);
+  return from + 2 * bytes;
+}
+
+template <class Moments>
+constexpr std::int64_t moment_bytes = std::is_same_v<Moments, EightBitMoments> ? 1 : 2;
+
+// Where a tile's piece of the record is; all tiles before it are whole.
+template <class Moments, class Byte>
+Byte* at_element(std::int64_t begin, Byte* record) {
+  return record + value_record_bytes(begin, moment_bytes<Moments>);
+}
+
+template <class Operands>
+void update_tile(const AdamWConstants<float>& constants, std::int64_t begin, std::int64_t count,
+                 const Operands& of) {
+  MomentTile tile;
+  decode(of.moments, begin, count, tile);
+  update_elements(constants, count, with_moments(of.weights, begin, tile));
+  encode(tile, begin, count, of.moments);
+}
+
+template <class Operands>
+void take_tile_back(std::int64_t begin, std::int64_t count, const Operands& of, const std::byte* record) {
+  restore(of.moments, begin, count, restore(of.weights, begin, count, record + header));
+}
+
+template <class Operands>
+bool speculate_tile(const AdamWConstants<float>& constants, std::int64_t begin, std::int64_t count,
+                    const Operands& of, std::byte* record) {
+  save(of.moments, begin, count, save(of.weights, begin, count, record + header));
+  MomentTile tile;
+  decode(of.moments, begin, count, tile);
+  update_elements(constants, count, with_moments(of.weights, begin, tile));
+  if (!is_finite(tile, count)) {
+    restore(of.weights, begin, count, record + header);
+    write_untouched(record);
+    return false;
+  }
+  encode(tile, begin, count, of.moments);
+  write_updated(record);
+  return true;
+}
+
+}  // namespace
+
+template <class Weights, class Moments>
+void adamw(const AdamWSettings& settings, double gradient_scale, std::int64_t count,
+           const CompactAdamWOperands<Weights, Moments>& operands) {
+  require_in_place(operands.weights);
+  const AdamWConstants<float> constants(settings, gradient_scale);
+  for_each_tile(
+      count, [&](std::int64_t begin, std::int64_t size) { update_tile(constants, begin, size, operands); });
+}
+
+template <class Weights, class Moments>
+std::int64_t adamw_speculate(const AdamWSettings& settings, double scale, std::int64_t count,
+                             const CompactAdamWOperands<Weights, Moments>& operands, std::byte* record) {
+  require_in_place(operands.weights);
+  const AdamWConstants<float> constants(settings, scale);
+  std::atomic<std::int64_t> updated = 0;
+  for_each_tile(count, [&](std::int64_t begin, std::int64_t size) {
+    if (speculate_tile(constants, begin, size, operands, at_element<Moments>(begin, record))) updated += size;
+  });
+  return updated;
+}
+
+template <class Weights, class Moments>
+void adamw_finish(const AdamWSettings& settings, double scale, double true_scale, std::int64_t count,
+                  const CompactAdamWOperands<Weights, Moments>& operands, const std::byte* record) {
+  require_in_place(operands.weights);
+  const AdamWConstants<float> right(settings, true_scale);
+  for_each_tile(count, [&](std::int64_t begin, std::int64_t size) {
+    const std::byte* tile = at_element<Moments>(begin, record);
+    if (was_updated(tile)) {
+      if (true_scale == scale) return;
+      take_tile_back(begin, size, operands, tile);
+    }
+    update_tile(right, begin, size, operands);
+  });
+}
+
+template <class Weights, class Moments>
+void adamw_undo(std::int64_t count, const CompactAdamWOperands<Weights, Moments>& operands,
+                const std::byte* record) {
+  require_in_place(operands.weights);
+  for_each_tile(count, [&](std::int64_t begin, std::int64_t size) {
+    const std::byte* tile = at_element<Moments>(begin, record);
+    if (was_updated(tile)) take_tile_back(begin, size, operands, tile);
+  });
+}
+
+template <class Moments>
+void compact_not_speculated(std::int64_t count, std::byte* record) {
+  for (std::int64_t begin = 0; begin < count; begin += undo_tile)
+    write_untouched(at_element<Moments>(begin, record));
+}
+
+#define STOWAGE_COMPACT_ADAMW(Weights, Moments)                                                     \
+  template void adamw(const AdamWSettings&, double, std::int64_t,                                   \
+                      const CompactAdamWOperands<Weights, Moments>&);                               \
+  template std::int64_t adamw_speculate(const AdamWSettings&, double, std::int64_t,                 \
+                                        const CompactAdamWOperands<Weights, Moments>&, std::byte*); \
+  template void adamw_finish(const AdamWSettings&, double, double, std::int64_t,                    \
+                             const CompactAdamWOperands<Weights, Moments>&, const std::byte*);      \
+  template void adamw_undo(std::int64_t, const CompactAdamWOperands<Weights, Moments>&, const std::byte*)
+STOWAGE_COMPACT_ADAMW(AdamWOperands<float>, Bf16Moments);
+STOWAGE_COMPACT_ADAMW(AdamWOperands<float>, EightBitMoments);
+STOWAGE_COMPACT_ADAMW(SplitAdamWOperands, Bf16Moments);
+STOWAGE_COMPACT_ADAMW(SplitAdamWOperands, EightBitMoments);
+#undef STOWAGE_COMPACT_ADAMW
+template void compact_not_speculated<Bf16Moments>(std::int64_t, std::byte*);
+template void compact_not_speculated<EightBitMoments>(std::int64_t, std::byte*);
+
+}  // namespace stowage::cpu

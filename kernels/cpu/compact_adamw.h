@@ -1,0 +1,42 @@
+// AdamW whose moments are kept in fewer bytes: tile by tile of undo_tile elements they become f32, are
+// updated with the weights as kernels/math/adamw.h says, and are rounded again. On any number of threads and
+// with any instruction set the bits are the same.
+//
+// An update may be made before the norm is known and be taken back, by the calls of speculative_adamw.h and
+// under their contract, but the record holds the tiles' old values (value_record_bytes in undo_record.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cpu/compact_moments.h"
+#include "kernels/cpu/optimizer.h"
+
+namespace stowage::cpu {
+
+// Weights: AdamWOperands<float> or SplitAdamWOperands, updated in place; their own moments are not looked at.
+// Moments: Bf16Moments or EightBitMoments.
+template <class Weights, class Moments>
+struct CompactAdamWOperands {
+  Weights weights;
+  Moments moments;
+};
+
+template <class Weights, class Moments>
+void adamw(const AdamWSettings& settings, double gradient_scale, std::int64_t count,
+           const CompactAdamWOperands<Weights, Moments>& operands);
+
+template <class Weights, class Moments>
+std::int64_t adamw_speculate(const AdamWSettings& settings, double scale, std::int64_t count,
+                             const CompactAdamWOperands<Weights, Moments>& operands, std::byte* record);
+template <class Weights, class Moments>
+void adamw_finish(const AdamWSettings& settings, double scale, double true_scale, std::int64_t count,
+                  const CompactAdamWOperands<Weights, Moments>& operands, const std::byte* record);
+template <class Weights, class Moments>
+void adamw_undo(std::int64_t count, const CompactAdamWOperands<Weights, Moments>& operands,
+                const std::byte* record);
+// The record of an update that was not speculated.
+template <class Moments>
+void compact_not_speculated(std::int64_t count, std::byte* record);
+
+}  // namespace stowage::cpu

@@ -1,0 +1,119 @@
+// Compiled with contraction off (-fmad=false): the host's AdamW must give the same bits.
+#include "kernels/cuda/kernel_registry.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/optimizer.h"
+#include "kernels/cuda/reduce.h"
+#include "kernels/math/moment_codes.h"
+#include "stowage/moments.h"
+
+namespace stowage::cuda {
+
+inline constexpr int compact_threads = static_cast<int>(moment_block);
+inline constexpr std::int64_t blocks_of_a_launch_block = 8;  // so many share the work of making the codes
+
+__device__ inline float weight(const AdamWOperands<float>& of, std::int64_t i) { return of.parameter[i]; }
+__device__ inline float weight(const AdamWOperands<Bfloat16>& of, std::int64_t i) {
+  return joined({of.parameter[i], of.low[i]});
+}
+__device__ inline void set_weight(const AdamWOperands<float>& of, std::int64_t i, float value) {
+  of.new_parameter[i] = value;
+}
+__device__ inline void set_weight(const AdamWOperands<Bfloat16>& of, std::int64_t i, float value) {
+  const SplitWeight halves = split(value);
+  of.new_parameter[i] = halves.weight;
+  of.new_low[i] = halves.low;
+}
+
+// Updates the weight of element i; the moments that are behind it are returned.
+template <class T>
+__device__ inline AdamWElement<float> update_weight(const AdamWConstants<float>& constants,
+                                                    const AdamWOperands<T>& of, std::int64_t i, float first,
+                                                    float second) {
+  const AdamWElement<float> next =
+      adamw_update(constants, {weight(of, i), first, second}, static_cast<float>(of.gradient[i]));
+  set_weight(of, i, next.parameter);
+  return next;
+}
+
+template <class T>
+__global__ void bf16_moments_kernel(AdamWConstants<float> constants, AdamWOperands<T> of,
+                                    Bf16Moments moments) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= of.count) return;
+  constants.scale = static_cast<float>(of.clip[1]);
+  const AdamWElement<float> next = update_weight(constants, of, i, static_cast<float>(moments.first[i]),
+                                                 static_cast<float>(moments.second[i]));
+  moments.first[i] = Bfloat16(next.first_moment);
+  const std::uint64_t element = moments.rounding.first + static_cast<std::uint64_t>(i);
+  const auto words = random_words(moments.rounding, element / 8);
+  moments.second[i] = rounded_by_chance(next.second_moment, rounding_draw(words, element));
+}
+
+// A thread has the same element of each of some blocks.
+template <class T>
+__global__ void eight_bit_moments_kernel(AdamWConstants<float> constants, AdamWOperands<T> of,
+                                         EightBitMoments moments) {
+  __shared__ float first_shares[1 << first_moment_bits], first_boundaries[1 << first_moment_bits];
+  __shared__ float second_shares[1 << second_moment_bits], second_boundaries[1 << second_moment_bits];
+  __shared__ std::uint32_t shared[2 * compact_threads / warp_size];
+  const unsigned code = threadIdx.x;
+  if (code < 1U << first_moment_bits) {
+    first_shares[code] = share_of_code(first_moment_bits, static_cast<int>(code));
+    first_boundaries[code] = boundary_of_code(first_moment_bits, static_cast<int>(code));
+  }
+  second_shares[code] = share_of_code(second_moment_bits, static_cast<int>(code));
+  second_boundaries[code] = boundary_of_code(second_moment_bits, static_cast<int>(code));
+  __syncthreads();
+  constants.scale = static_cast<float>(of.clip[1]);
+  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * blocks_of_a_launch_block;
+  for (std::int64_t block = begin; block < begin + blocks_of_a_launch_block; ++block) {
+    const std::int64_t i = block * moment_block + threadIdx.x;
+    const bool there = i < of.count;
+    AdamWElement<float> next = {};
+    if (there) {
+      next = update_weight(constants, of, i,
+                           first_moment_of(first_shares, moments.first[i], moments.first_scales[block]),
+                           second_moment_of(second_shares, moments.second[i], moments.second_scales[block]));
+    }
+    std::uint32_t largest[] = {magnitude_bits(next.first_moment), magnitude_bits(next.second_moment)};
+    reduce_block<Largest>(largest, shared);
+    if (!there) continue;
+    const float first_scale = std::bit_cast<float>(largest[0]),
+                second_scale = std::bit_cast<float>(largest[1]);
+    moments.first[i] = first_moment_code(first_boundaries, next.first_moment, first_scale);
+    moments.second[i] = second_moment_code(second_boundaries, next.second_moment, second_scale);
+    if (threadIdx.x == 0) {
+      moments.first_scales[block] = first_scale;
+      moments.second_scales[block] = second_scale;
+    }
+  }
+}
+
+template <class T>
+void adamw(const AdamWSettings& settings, const AdamWOperands<T>& of, const Bf16Moments& moments,
+           void* stream) {
+  if (of.count == 0) return;
+  launch(bf16_moments_kernel<T>, "adamw", {{blocks_for(of.count, compact_threads)}, compact_threads}, stream,
+         AdamWConstants<float>(settings, 1), of, moments);
+}
+
+template <class T>
+void adamw(const AdamWSettings& settings, const AdamWOperands<T>& of, const EightBitMoments& moments,
+           void* stream) {
+  if (of.count == 0) return;
+  const std::int64_t blocks = blocks_for(of.count, blocks_of_a_launch_block * moment_block);
+  launch(eight_bit_moments_kernel<T>, "adamw", {{blocks}, compact_threads}, stream,
+         AdamWConstants<float>(settings, 1), of, moments);
+}
+
+template void adamw(const AdamWSettings&, const AdamWOperands<float>&, const Bf16Moments&, void*);
+template void adamw(const AdamWSettings&, const AdamWOperands<Bfloat16>&, const Bf16Moments&, void*);
+template void adamw(const AdamWSettings&, const AdamWOperands<float>&, const EightBitMoments&, void*);
+template void adamw(const AdamWSettings&, const AdamWOperands<Bfloat16>&, const EightBitMoments&, void*);
+
+STOWAGE_CUDA_KERNEL(bf16_moments_kernel<float>);
+STOWAGE_CUDA_KERNEL(bf16_moments_kernel<Bfloat16>);
+STOWAGE_CUDA_KERNEL(eight_bit_moments_kernel<float>);
+STOWAGE_CUDA_KERNEL(eight_bit_moments_kernel<Bfloat16>);
+
+}  // namespace stowage::cuda
