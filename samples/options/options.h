@@ -8,6 +8,7 @@
 
 #include "samples/options/schedule.h"
 #include "stowage/graph_builder.h"
+#include "stowage/loss_scale.h"
 #include "stowage/machine.h"
 #include "stowage/model_files.h"
 #include "stowage/models.h"
@@ -35,6 +36,7 @@ struct Options {
   // AdamW's, as the model's reference has them: of a BERT see default_options.
   double beta1 = AdamW{}.beta1, beta2 = AdamW{}.beta2, epsilon = AdamW{}.epsilon;
   double clip = 1.0;
+  double loss_scale = LossScale::first;  // of the first step, in fp16
   std::uint64_t seed = 1;
 
   std::string device = "auto";  // as choose_device takes it

@@ -136,8 +136,8 @@ void RunStatistics::add(const StepReport& report) {
   d2h_bytes_ = report.d2h_bytes;
   verified_replays_ += report.verified_replays;
   speculated_updates_ += report.speculated_updates;
-  if (report.clip_scale == 1) return;
-  ++clipped_steps_;
+  if (report.clip_scale == 1 && !report.overflowed) return;
+  ++(report.overflowed ? overflowed_steps_ : clipped_steps_);
   undone_updates_ += report.speculated_updates;
 }
 
@@ -205,6 +205,9 @@ std::string summary(const Setup& setup, const RunStatistics& run) {
   lines.add("traffic", "{} in and {} out per step; planned {} and {}", format_bytes(run.h2d_bytes()),
             format_bytes(run.d2h_bytes()), format_bytes(plan.h2d_bytes), format_bytes(plan.d2h_bytes));
   lines.add("clipped", "{} of {} steps", grouped(run.clipped_steps()), grouped(run.steps()));
+  if (setup.options->type == DataType::f16)
+    lines.add("overflowed", "{} of {} steps, which changed no weight", grouped(run.overflowed_steps()),
+              grouped(run.steps()));
   if (plan.undo_bytes > 0)
     lines.add("  updates", "{} began before the gate, of them {} were taken back and made again",
               grouped(run.speculated_updates()), grouped(run.undone_updates()));

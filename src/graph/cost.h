@@ -27,7 +27,8 @@ inline double host_seconds(const Op& op, const Machine& machine) {
 inline Bytes undo_bytes(const Graph& graph, const Op& op) {
   if (op.phase != Phase::update || op.kernel != "adamw" || op.writes.empty()) return 0;
   const Tensor& parameter = graph.tensor(op.writes.front());
-  const bool can_be_undone = parameter.type == DataType::f32 || parameter.type == DataType::bf16;
+  const bool can_be_undone =
+      parameter.type == DataType::f32 || parameter.type == DataType::bf16 || parameter.type == DataType::f16;
   return can_be_undone ? undo_record_bytes(parameter.elements()) : 0;
 }
 // Seconds of an update that writes its undo record, or that reads it and is made again.

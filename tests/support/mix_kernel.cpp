@@ -18,6 +18,7 @@ double load(const Operand& operand, std::int64_t index) {
       return static_cast<double>(static_cast<const std::int32_t*>(operand.data)[index] % 1000) / 1000;
     case DataType::bf16:
     case DataType::i16:
+    case DataType::f16:
       break;
   }
   throw InvalidInput("mix: '" + operand.tensor->name + "' is of a type that it does not take");
@@ -36,6 +37,7 @@ void store(const Operand& operand, std::int64_t index, double value) {
       return;
     case DataType::bf16:
     case DataType::i16:
+    case DataType::f16:
       break;
   }
   throw InvalidInput("mix: '" + operand.tensor->name + "' is of a type that it does not take");

@@ -32,7 +32,8 @@ void add_model(CLI::App& plan, PlanCommand& command) {
       "tokens whose logits exist at once: more are faster and take more memory (2048 to 8192, by width and "
       "batch)",
       "N");
-  add("--type", model.type, "f32, or bf16 (bf16 where --machine is a card that has it, else f32)", "NAME");
+  add("--type", model.type, "f32, bf16 or fp16 (bf16 where --machine is a card that has it, else f32)",
+      "NAME");
 }
 
 void add_machine(CLI::App& plan, PlanWords& words) {

@@ -23,13 +23,13 @@ void launch_clip(const LaunchArguments& arguments) {
   thread_local std::vector<const double*> sums;
   sums.clear();
   for (std::size_t i = 0; i < call.reads(); ++i) sums.push_back(call.read<double>(i));
-  clip(sums, call.real("clip"), call.write<double>(0), call.stream());
+  clip(sums, call.real("clip"), call.write<double>(0), call.stream(), call.step().loss_scale);
 }
 
 template <class T>
 struct AdamWUpdate {
   static void run(const KernelCall& call) {
-    constexpr bool has_low = std::is_same_v<T, Bfloat16>;
+    constexpr bool has_low = sizeof(T) == 2;
     call.expect(has_low ? 6 : 5, has_low ? 6 : 5, has_low ? 4 : 3);
     AdamWOperands<T> of;
     of.count = call.elements(0);
@@ -42,9 +42,10 @@ struct AdamWUpdate {
     of.new_first_moment = call.write<float>(1);
     of.new_second_moment = call.write<float>(2);
     if (has_low) {
-      of.low = call.read<std::int16_t>(5);
-      of.new_low = call.write<std::int16_t>(3);
+      of.low = call.read<MasterLow<T>>(5);
+      of.new_low = call.write<MasterLow<T>>(3);
     }
+    of.loss_scale = call.step().loss_scale;
     adamw(adamw_settings(call), of, call.stream());
   }
 };

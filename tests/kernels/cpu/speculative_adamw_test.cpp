@@ -66,7 +66,7 @@ std::int64_t expect_exact(const AdamWSettings& settings, const State& before) {
 
 template <class State>
 class SpeculativeAdamW : public ::testing::Test {};
-using States = ::testing::Types<F32State, SplitState>;
+using States = ::testing::Types<F32State, SplitState, HalfState>;
 TYPED_TEST_SUITE(SpeculativeAdamW, States);
 
 TYPED_TEST(SpeculativeAdamW, EndsAsIfTheScaleHadBeenKnownOrNothingHadRun) {

@@ -35,8 +35,8 @@ double rate(std::uint64_t step) { return step % 16 == 9 ? 4e-3 : 5e-4; }
 
 }  // namespace
 
-Graph speculating_gpt(double clip) {
-  GraphBuilder builder;
+Graph speculating_gpt(double clip, DataType type) {
+  GraphBuilder builder(type);
   const Gpt model = gpt(builder, {.layers = 2,
                                   .width = 16,
                                   .heads = 2,

@@ -16,7 +16,7 @@ inline constexpr double spike_clip = 3.4;
 
 // Two layers. A step reads few rows of the embedding, which has more elements than a tile of an undo record
 // and no multiple of it.
-Graph speculating_gpt(double clip = spike_clip);
+Graph speculating_gpt(double clip = spike_clip, DataType type = DataType::f32);
 
 // Its host is so slow that an update before the gate saves most of its time.
 Machine slow_host();

@@ -128,7 +128,7 @@ TEST(ModelSpec, RefusesBadNumbersByTheirOption) {
   expect_refused({.gpt = size, .head_chunk = "0"}, "--head-chunk: \"0\"");
   expect_refused({.head_chunk = "2"}, "--head-chunk 2: a saved graph has its own");
   expect_refused({.gpt = size, .vocabulary = "99999999999"}, "--vocabulary: \"99999999999\"");
-  expect_refused({.gpt = size, .type = "f64"}, "--type: \"f64\" is no work type; give f32 or bf16");
+  expect_refused({.gpt = size, .type = "f64"}, "--type: \"f64\" is no work type; give f32, bf16 or fp16");
   const auto largest =
       model_spec({.gpt = "1024x1048576", .sequence = "16777216", .batch = "16777216"}, DataType::f32);
   test::expect_refused([&] { build(largest.value()); }, "larger than any machine");
