@@ -28,6 +28,11 @@ struct Float16 {
   static constexpr std::uint32_t too_large = 0x477ff000U;                      // 65,520
   static constexpr std::uint32_t bias = 112U << 23U;  // what f32 adds to an exponent more than f16
 
+  // Without a branch, which compilers make of `?:` here.
+  STOWAGE_HOST_DEVICE static std::uint32_t chosen(bool first, std::uint32_t a, std::uint32_t b) {
+    const std::uint32_t mask = 0U - static_cast<std::uint32_t>(first);
+    return (a & mask) | (b & ~mask);
+  }
   STOWAGE_HOST_DEVICE static std::uint16_t round(std::uint32_t all) {
 #ifdef __CUDA_ARCH__
     std::uint16_t half = 0;
@@ -40,9 +45,9 @@ struct Float16 {
     const std::uint32_t small =
         std::bit_cast<std::uint32_t>(std::bit_cast<float>(size) + 0.5F) - std::bit_cast<std::uint32_t>(0.5F);
     const std::uint32_t nan = 0x7e00U | ((size >> 13U) & 0x3ffU);
-    std::uint32_t result = size < least_normal ? small : normal;
-    result = size >= too_large ? 0x7c00U : result;
-    result = size > infinity ? nan : result;
+    std::uint32_t result = chosen(size < least_normal, small, normal);
+    result = chosen(size >= too_large, 0x7c00U, result);
+    result = chosen(size > infinity, nan, result);
     return static_cast<std::uint16_t>(result | ((all >> 16U) & 0x8000U));
 #endif
   }
@@ -55,9 +60,9 @@ struct Float16 {
     const std::uint32_t sign = half & 0x8000U, size = (half & 0x7fffU) << 13U;
     const std::uint32_t small = std::bit_cast<std::uint32_t>(std::bit_cast<float>(size + least_normal) -
                                                              std::bit_cast<float>(least_normal));
-    const std::uint32_t special = size > 0x7c00U << 13U ? quiet : 0U;
-    std::uint32_t result = size < 0x400U << 13U ? small : size + bias;
-    result = size >= 0x7c00U << 13U ? size | infinity | special : result;
+    const std::uint32_t special = size | infinity | chosen(size > 0x7c00U << 13U, quiet, 0U);
+    std::uint32_t result = chosen(size < 0x400U << 13U, small, size + bias);
+    result = chosen(size >= 0x7c00U << 13U, special, result);
     return result | (sign << 16U);
 #endif
   }

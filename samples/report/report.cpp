@@ -105,7 +105,7 @@ void add_loss_line(Lines& lines, const DataDescription& data, const RunStatistic
 
 void add_attention_lines(Lines& lines, const AttentionUse& use) {
   if (attention_methods(use).empty()) return;
-  lines.add("attention", "{} launches of cuDNN, {} of our own kernels for bf16, {} of those for f32",
+  lines.add("attention", "{} launches of cuDNN, {} of our own kernels for 16 bits, {} of those for f32",
             grouped(use.cudnn), grouped(use.own), grouped(use.plain));
   for (const std::string& refusal : use.refusals) lines.add("  slower", "{}", refusal);
 }
