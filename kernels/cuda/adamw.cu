@@ -1,4 +1,6 @@
 // Compiled with contraction off (-fmad=false): the host's AdamW must give the same bits.
+#include <limits>
+
 #include "kernels/cuda/kernel_registry.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/optimizer.h"
@@ -94,7 +96,7 @@ __global__ void adamw_kernel(AdamWConstants<float> constants, AdamWOperands<T> o
   if (i >= of.count) return;
   const std::int64_t left = of.count - i;
   constants.scale = static_cast<float>(of.clip[1] / of.loss_scale);
-  const bool changes = isfinite(of.clip[0]);
+  const bool changes = of.clip[0] < std::numeric_limits<double>::infinity();  // false for NaN
   float weights[size], first[size], second[size];
   load_weights(of, i, aligned, weights);
   load_packs(of.first_moment + i, left, aligned, first);

@@ -3,6 +3,7 @@
 // alone.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -27,9 +28,7 @@ inline WarpExchange& warp_exchange() {
 template <class T>
 float element(std::uint32_t word, unsigned index) {
   const auto bits = static_cast<std::uint16_t>(index == 0 ? word : word >> 16U);
-  T value;
-  std::memcpy(&value, &bits, sizeof(value));
-  return static_cast<float>(value);
+  return static_cast<float>(std::bit_cast<T>(bits));
 }
 
 // PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type". A: element i of a lane stands in row

@@ -141,7 +141,8 @@ class ScaledTraining : public NarrowTraining {
     run(words);
     std::vector<nlohmann::json> lines;
     std::istringstream text(contents_of(folder_.file("log")));
-    for (std::string line; std::getline(text, line);) lines.push_back(nlohmann::json::parse(line));
+    for (std::string line; std::getline(text, line);)
+      if (line.find("\"evaluation\"") == std::string::npos) lines.push_back(nlohmann::json::parse(line));
     return lines;
   }
 };

@@ -55,6 +55,7 @@ TEST(ModelSpec, TakesWhatIsSaid) {
   EXPECT_EQ(spec.vocabulary, 77);
   EXPECT_EQ(spec.type, DataType::f32);
   EXPECT_EQ(gpt_spec("2x64", DataType::bf16).type, DataType::bf16);
+  EXPECT_EQ(model_spec({.gpt = "2x64", .type = "fp16"}, DataType::f32)->type, DataType::f16);
 }
 
 TEST(ModelSpec, IsNothingWhereNothingIsSaid) { EXPECT_FALSE(model_spec(ModelWords{}, DataType::f32)); }
