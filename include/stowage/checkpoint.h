@@ -26,6 +26,7 @@
 #include "stowage/bytes.h"
 #include "stowage/error.h"
 #include "stowage/graph.h"
+#include "stowage/loss_scale.h"
 
 namespace stowage {
 
@@ -50,6 +51,7 @@ struct CheckpointState {
   std::vector<CheckpointTensor> tensors;
   // A measure of this state, such as a loss on data that is not trained on: less is better, and never NaN.
   std::optional<double> score{};
+  std::optional<LossScale> loss_scale{};  // of the next step, in fp16
   friend bool operator==(const CheckpointState&, const CheckpointState&) = default;
 };
 

@@ -47,10 +47,10 @@ std::unique_ptr<Device> open_cuda_device(const CudaOptions& options = {});
 
 // How the attention ops of this process were computed on its cards: launches by method, forward and backward
 // alike. A method's bits differ from another's. STOWAGE_ATTENTION=cudnn, own or auto (the default) says which
-// methods may be used for bf16; any other value makes open_cuda_device throw InvalidInput.
+// methods may be used for bf16 and f16; any other value makes open_cuda_device throw InvalidInput.
 struct AttentionUse {
   std::uint64_t cudnn = 0;  // cuDNN's fused kernels
-  std::uint64_t own = 0;    // our own for bf16
+  std::uint64_t own = 0;    // our own for bf16 and f16
   std::uint64_t plain = 0;  // our own for f32, in plain arithmetic
   // Why cuDNN did not compute a shape that it might have: one sentence for each shape and direction, in the
   // order in which they came. The same sentences go to stderr.
@@ -60,7 +60,7 @@ struct AttentionUse {
 // Since the process began; nothing where no card was opened.
 AttentionUse attention_use();
 
-// Kernels for the compute lane of a CUDA device, work types f32 and bf16 (f64: InvalidInput at launch).
+// Kernels for the compute lane of a CUDA device, work types f32, bf16 and f16 (f64: InvalidInput at launch).
 // Throws InvalidInput as above.
 LaunchTable cuda_launch_table();
 

@@ -19,6 +19,7 @@
 #include "stowage/error.h"
 #include "stowage/graph.h"
 #include "stowage/launch_table.h"
+#include "stowage/loss_scale.h"
 #include "stowage/plan.h"
 
 namespace stowage {
@@ -124,6 +125,11 @@ struct StepOptions {
   // Whether updates that the plan speculates are made before the gate: no influence on any bit, but on time.
   // None: unless each of the last Engine::clipped_in_a_row steps was clipped.
   std::optional<bool> speculate = std::nullopt;
+  // Scales the step's gradients, and lets a step whose gradient norm is not finite while its loss is pass
+  // without a change to any weight or optimizer state, where the scale is above LossScale::least: the step
+  // counts all the same, and `next` is told of it. None: scale 1, and such a norm is NonFinite. InvalidInput
+  // where it is not valid.
+  std::optional<LossScale> loss_scale = std::nullopt;
 };
 
 struct StepReport {
@@ -141,6 +147,7 @@ struct StepReport {
   Bytes device_peak_bytes = 0;         // highest device byte touched so far
   std::uint64_t verified_replays = 0;  // replays whose bits were compared in this step (verify mode)
   double clip_scale = 1;               // of the gradients; below 1: the step was clipped
+  bool overflowed = false;             // the norm is not finite, and the step changed nothing
   // Updates that began before the gate: of them, commits undo all if the step was clipped, else none.
   std::uint64_t speculated_updates = 0;
 };
@@ -166,8 +173,8 @@ class Engine {
   static constexpr std::uint32_t clipped_in_a_row = 4;
 
   // Runs one step; returns when its loss and norm are known. Updates may still run and overlap the
-  // next step. Throws StepError; NonFinite if the loss or the norm is NaN or infinite; RecomputeMismatch in
-  // verify mode.
+  // next step. Throws StepError; NonFinite if the loss or the norm is NaN or infinite (but see
+  // StepOptions::loss_scale); RecomputeMismatch in verify mode.
   StepReport step(std::span<const InputData> inputs, const StepOptions& options);
 
   // Buckets that the plan has page-locked and that are not (EngineOptions::pageable_fallback).

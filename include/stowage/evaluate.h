@@ -24,7 +24,7 @@ class Evaluator {
   const Graph& graph() const { return graph_; }
 
   // Runs every op of the graph, in program order, as step `step`.
-  void run(std::uint64_t step, double learning_rate);
+  void run(std::uint64_t step, double learning_rate, double loss_scale = 1);
 
  private:
   Graph graph_;

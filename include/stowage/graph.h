@@ -19,9 +19,10 @@
 
 namespace stowage {
 
-// bf16 is the upper half of an f32 (kernels/math/bfloat16.h); i16 holds the lower halves of split master
-// weights, u8 the codes of 8-bit moments (moments.h).
-enum class DataType : std::uint8_t { f32, f64, i32, bf16, i16, u8 };
+// bf16 is the upper half of an f32 (kernels/math/bfloat16.h), f16 IEEE half precision
+// (kernels/math/float16.h); i16 and i32 hold what makes master weights of these, u8 the codes of 8-bit
+// moments (moments.h).
+enum class DataType : std::uint8_t { f32, f64, i32, bf16, i16, f16, u8 };
 Bytes size_of(DataType type);  // bytes per element
 std::string_view to_string(DataType type);
 

@@ -83,12 +83,13 @@ class GraphBuilder {
     std::uint32_t count = 1;
   };
 
-  // `work` is the type of parameters and activations: f32, bf16, or f64 for checks.
+  // `work` is the type of parameters and activations: f32, bf16, f16, or f64 for checks.
   explicit GraphBuilder(DataType work = DataType::f32);
 
   DataType work_type() const { return work_; }
-  // What kernels accumulate in, and the type of statistics and moments: f32 for bf16, else the work type.
-  DataType sum_type() const { return work_ == DataType::bf16 ? DataType::f32 : work_; }
+  // What kernels accumulate in, and the type of statistics and moments: f32 for bf16 and f16, else the work
+  // type.
+  DataType sum_type() const { return size_of(work_) == 2 ? DataType::f32 : work_; }
 
   // Gradient accumulation: from here on every half-block is built for `count` equal parts of the batch. Call
   // it before the first unit.

@@ -1,9 +1,9 @@
 // The launch table binds an op's kernel name to code for one device.
 //
 // The kernels' contract. N = tokens of the batch (batch * sequence, a sample's tokens adjacent),
-// C = width, V = vocabulary, S = sequence. `T` is the graph's work type: f32, bf16, or f64 for checks;
-// A is the type it accumulates in: f32 for bf16, else T. All tensors row-major. Every kernel writes
-// the same bits for any number of threads.
+// C = width, V = vocabulary, S = sequence. `T` is the graph's work type: f32, bf16, f16, or f64 for
+// checks; A is the type it accumulates in: f32 for bf16 and f16, else T. All tensors row-major. Every kernel
+// writes the same bits for any number of threads.
 //
 // Where the batch is split, N is a micro-batch's, except that tokens and targets are the whole batch's: the
 // op takes N of them from attribute `first_token` on (0 where it is not there), and a mean over targets is
@@ -52,18 +52,22 @@
 //                                     workspace (, dbias[V]): linear, cross_entropy and the backward of
 //                                     both, `chunk` tokens at a time; the workspace holds the chunk's logits
 //                                     T[chunk,V] and then, at the next multiple of 256 bytes, where T is
-//                                     bf16 and chunk < N, f32 sums of dw and dbias
+//                                     bf16 or f16 and chunk < N, f32 sums of dw and dbias
 //   add_loss                        a f64{}, b f64{} -> f64{}: a + b
 //   square_sum                      x -> f64{}: sum of squares
-//   clip                            f64{} … -> f64{2}: norm = sqrt(sum), scale          clip
+//   clip                            f64{} … -> f64{2}: norm = sqrt(sum) / L, scale      clip
 //                                     scale = clip > 0 && norm > clip ? clip / norm : 1
-//   adamw                           p, grad, m A, v A, clip f64{2} (, low i16)          beta1, beta2,
-//                                     -> p, m, v (, low); `low` goes with bf16 alone:   epsilon, weight_decay
-//                                     the master weight is the f32 of bits (p << 16) + low. Instead of A, m
+//   adamw                           p, grad, m A, v A, clip f64{2} (, low)              beta1, beta2,
+//                                     -> p, m, v (, low), in place; of grad scale / L;  epsilon, weight_decay
+//                                     nothing where the norm is not finite. `low` goes
+//                                     with bf16 (i16) and f16 (i32): the bits of the f32 master weight are
+//                                     those of p as f32 + low. Instead of A, m
 //                                     and v may be bf16 (then with key, first_element: element i of v is
 //                                     rounded by the draw of element first_element + i), or u8: then two more
 //                                     operands, f32[blocks of 256 elements], are read and written last, the
 //                                     scales of m and of v. Both are updated in place
+// L is StepContext::loss_scale: the gradients that cross_entropy_backward and linear_cross_entropy write are
+// L times those that are said above.
 // Dropout draws element e of the batch from Philox4x32-10 with key (seed, attribute key) and counter
 // (e / 4, step), word e % 4. An op's element 0 is the batch's element `first_element`, an integer attribute
 // that is 0 where it is not there, so that splitting the batch changes no mask.
@@ -81,8 +85,8 @@
 // has all updates made behind the gate.
 // Tensors of type f64 or i32 above are so for any T. Kernels may use scratch of at most 256 KiB per
 // thread (the counterpart of a GPU's shared memory); anything larger is a workspace of the graph. On the CPU,
-// kernels that widen rows of bf16 may take more: attention 8 S times the head's width in f32 for each thread,
-// layer_norm 4 C.
+// kernels that widen rows of bf16 or f16 may take more: attention 8 S times the head's width in f32 for each
+// thread, layer_norm 4 C.
 #pragma once
 
 #include <cstdint>
@@ -102,6 +106,10 @@ struct StepContext {
   std::uint64_t seed = 0;
   double learning_rate = 0;
   bool speculate = true;  // whether updates before the gate are made
+  // Of the loss, and so of all gradients of the step: a power of two.
+  double loss_scale = 1;
+  // Of `step` steps, those that changed no weight: AdamW's own count leaves them out.
+  std::uint64_t skipped_steps = 0;
 };
 
 struct Operand {
@@ -132,8 +140,8 @@ class LaunchTable {
   std::map<std::string, Kernel, std::less<>> kernels_;
 };
 
-// Kernels for the CPU: work types f32 and bf16 through oneDNN, f64 as plain loops. For the simulated device,
-// for the host lane, and for checks.
+// Kernels for the CPU: work types f32, bf16 and f16 through oneDNN, f64 as plain loops. For the simulated
+// device, for the host lane, and for checks.
 LaunchTable cpu_launch_table();
 
 }  // namespace stowage

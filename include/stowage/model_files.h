@@ -14,8 +14,9 @@
 // fewer than the graph's is refused.
 //
 // Element types: F16, BF16, F32 and F64 files; each value is rounded to the parameter's type. With bf16 and
-// split master weights the master is read (its lower half into the optimizer's `.low`) and written as F32, so
-// that a model that was read is written with the same bytes. No tensor is ever held twice as a whole.
+// f16 the f32 master weight is read (what the parameter lacks of it into the optimizer's `.low`) and written
+// as F32, so that a model that was read is written with the same bytes. No tensor is ever held twice as a
+// whole.
 #pragma once
 
 #include <cstddef>

@@ -21,12 +21,14 @@ constexpr Bytes undo_record_bytes(std::int64_t elements) {
 
 // The same where moments are kept in another type than f32, of `moment_bytes` for each element (bf16: 2;
 // codes of 8 bits: 1). A moment that is rounded cannot be computed back, so the record holds the old values
-// themselves: 4 bytes of the weight, both moments, and the scales of 8-bit ones.
-constexpr Bytes value_record_bytes(std::int64_t elements, std::int64_t moment_bytes) {
+// themselves: `weight_bytes` of the master weight (6 with f16 parameters, else 4), both moments, and the
+// scales of 8-bit ones.
+constexpr Bytes value_record_bytes(std::int64_t elements, std::int64_t moment_bytes,
+                                   std::int64_t weight_bytes = 4) {
   constexpr std::int64_t line = 64;
   const auto of_tile = [&](std::int64_t count) {
     const std::int64_t scales = moment_bytes == 1 ? moment_blocks(count) : 0;
-    return line + ((4 + 2 * moment_bytes) * count + 8 * scales + line - 1) / line * line;
+    return line + ((weight_bytes + 2 * moment_bytes) * count + 8 * scales + line - 1) / line * line;
   };
   const std::int64_t rest = elements % undo_tile;
   return static_cast<Bytes>(elements / undo_tile * of_tile(undo_tile) + (rest == 0 ? 0 : of_tile(rest)));

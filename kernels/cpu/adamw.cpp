@@ -13,8 +13,9 @@ void update(const AdamWConstants<float>& constants, std::int64_t begin, std::int
   update_elements(constants, end - begin, from_element(begin, of));
 }
 
+template <class T>
 void update(const AdamWConstants<float>& constants, std::int64_t begin, std::int64_t end,
-            const SplitAdamWOperands& of) {
+            const SplitOperands<T>& of) {
   update_elements(constants, end - begin, from_element(begin, of));
 }
 
@@ -46,12 +47,15 @@ void adamw(const AdamWSettings& settings, double gradient_scale, std::int64_t co
   update_all<T>(settings, gradient_scale, count, operands);
 }
 
+template <class T>
 void adamw(const AdamWSettings& settings, double gradient_scale, std::int64_t count,
-           const SplitAdamWOperands& operands) {
+           const SplitOperands<T>& operands) {
   update_all<float>(settings, gradient_scale, count, operands);
 }
 
 template void adamw(const AdamWSettings&, double, std::int64_t, const AdamWOperands<float>&);
 template void adamw(const AdamWSettings&, double, std::int64_t, const AdamWOperands<double>&);
+template void adamw(const AdamWSettings&, double, std::int64_t, const SplitAdamWOperands&);
+template void adamw(const AdamWSettings&, double, std::int64_t, const HalfAdamWOperands&);
 
 }  // namespace stowage::cpu

@@ -228,6 +228,7 @@ const UpdateFunctions<Operands>* functions_for() {
 
 const UpdateFunctions<AdamWOperands<float>>* f32_functions() { return functions_for<AdamWOperands<float>>(); }
 const UpdateFunctions<SplitAdamWOperands>* split_functions() { return functions_for<SplitAdamWOperands>(); }
+const UpdateFunctions<HalfAdamWOperands>* half_functions() { return functions_for<HalfAdamWOperands>(); }
 
 }  // namespace
 }  // namespace stowage::cpu::HWY_NAMESPACE
@@ -239,12 +240,16 @@ namespace {
 
 HWY_EXPORT(f32_functions);
 HWY_EXPORT(split_functions);
+HWY_EXPORT(half_functions);
 
 const UpdateFunctions<AdamWOperands<float>>& functions(const AdamWOperands<float>&) {
   return *HWY_DYNAMIC_DISPATCH(f32_functions)();
 }
 const UpdateFunctions<SplitAdamWOperands>& functions(const SplitAdamWOperands&) {
   return *HWY_DYNAMIC_DISPATCH(split_functions)();
+}
+const UpdateFunctions<HalfAdamWOperands>& functions(const HalfAdamWOperands&) {
+  return *HWY_DYNAMIC_DISPATCH(half_functions)();
 }
 
 }  // namespace
@@ -274,18 +279,25 @@ void update_again(const UndoableConstants& wrong, const AdamWConstants<float>& r
 
 template void update_elements(const AdamWConstants<float>&, std::int64_t, const AdamWOperands<float>&);
 template void update_elements(const AdamWConstants<float>&, std::int64_t, const SplitAdamWOperands&);
+template void update_elements(const AdamWConstants<float>&, std::int64_t, const HalfAdamWOperands&);
 template bool update_undoably(const UndoableConstants&, std::int64_t, const AdamWOperands<float>&,
                               TileResidues&);
 template bool update_undoably(const UndoableConstants&, std::int64_t, const SplitAdamWOperands&,
+                              TileResidues&);
+template bool update_undoably(const UndoableConstants&, std::int64_t, const HalfAdamWOperands&,
                               TileResidues&);
 template void take_back(const UndoableConstants&, std::int64_t, const AdamWOperands<float>&,
                         const TileResidues&);
 template void take_back(const UndoableConstants&, std::int64_t, const SplitAdamWOperands&,
                         const TileResidues&);
+template void take_back(const UndoableConstants&, std::int64_t, const HalfAdamWOperands&,
+                        const TileResidues&);
 template void update_again(const UndoableConstants&, const AdamWConstants<float>&, std::int64_t,
                            const AdamWOperands<float>&, const TileResidues&);
 template void update_again(const UndoableConstants&, const AdamWConstants<float>&, std::int64_t,
                            const SplitAdamWOperands&, const TileResidues&);
+template void update_again(const UndoableConstants&, const AdamWConstants<float>&, std::int64_t,
+                           const HalfAdamWOperands&, const TileResidues&);
 
 std::vector<std::string> instruction_sets() {
   std::vector<std::string> names;

@@ -25,7 +25,7 @@ struct UndoableConstants {
         inverse_decay(static_cast<float>(1 / (1 - settings.learning_rate * settings.weight_decay))) {}
 };
 
-// Each for AdamWOperands<float> and SplitAdamWOperands. Elements [0, count).
+// Each for AdamWOperands<float>, SplitAdamWOperands and HalfAdamWOperands. Elements [0, count).
 template <class Operands>
 void update_elements(const AdamWConstants<float>& constants, std::int64_t count, const Operands& operands);
 

@@ -78,6 +78,53 @@ HWY_INLINE void set_parameter(const SplitAdamWOperands& of, std::int64_t i, Floa
   restore_parameter(of, i, hn::IfThenElse(hn::Eq(value, value), value, nan));
 }
 
+// As Float16's conversions.
+HWY_INLINE Integers widened_halves(Integers half) {
+  constexpr std::uint32_t infinity = 0x7c00U << 13U, least_normal = 0x400U << 13U;
+  const Floats least = floats_of(all_bits(0x38800000U));
+  const Integers size = hn::ShiftLeft<13>(hn::And(half, all_bits(0x7fffU)));
+  const Integers small = bits_of(hn::Sub(floats_of(hn::Add(size, bits_of(least))), least));
+  const Integers finite =
+      hn::IfThenElse(hn::Lt(size, all_bits(least_normal)), small, hn::Add(size, all_bits(112U << 23U)));
+  const Integers quiet = hn::IfThenElseZero(hn::Gt(size, all_bits(infinity)), all_bits(0x00400000U));
+  const Integers special = hn::Or(hn::Or(size, all_bits(0x7f800000U)), quiet);
+  const Integers value = hn::IfThenElse(hn::Lt(size, all_bits(infinity)), finite, special);
+  return hn::Or(value, hn::ShiftLeft<16>(hn::And(half, all_bits(0x8000U))));
+}
+HWY_INLINE Integers rounded_to_halves(Integers bits) {
+  const Integers size = hn::And(bits, all_bits(0x7fffffffU)), shifted = hn::ShiftRight<13>(size);
+  const Integers odd = hn::And(shifted, all_bits(1));
+  const Integers normal =
+      hn::ShiftRight<13>(hn::Add(hn::Sub(size, all_bits(112U << 23U)), hn::Add(odd, all_bits(0xfffU))));
+  const Floats half = all(0.5F);
+  const Integers small = hn::Sub(bits_of(hn::Add(floats_of(size), half)), bits_of(half));
+  const Integers finite = hn::IfThenElse(hn::Lt(size, all_bits(0x38800000U)), small, normal);
+  const Integers numbers = hn::IfThenElse(hn::Lt(size, all_bits(0x477ff000U)), finite, all_bits(0x7c00U));
+  const Integers nan = hn::Or(hn::And(shifted, all_bits(0x3ffU)), all_bits(0x7e00U));
+  const Integers value = hn::IfThenElse(hn::Gt(size, all_bits(0x7f800000U)), nan, numbers);
+  return hn::Or(value, hn::And(hn::ShiftRight<16>(bits), all_bits(0x8000U)));
+}
+HWY_INLINE Integers widened_halves(const Float16* from) {
+  return widened_halves(hn::PromoteTo(bits_tag, hn::LoadU(Half(), &from->bits)));
+}
+HWY_INLINE Floats parameter(const HalfAdamWOperands& of, std::int64_t i) {
+  const Integers low = hn::BitCast(bits_tag, hn::LoadU(SignedBits(), of.low + i));
+  return floats_of(hn::Add(widened_halves(of.parameter + i), low));
+}
+HWY_INLINE Floats gradient(const HalfAdamWOperands& of, std::int64_t i) {
+  return floats_of(widened_halves(of.gradient + i));
+}
+// As split_half.
+HWY_INLINE void set_parameter(const HalfAdamWOperands& of, std::int64_t i, Floats value) {
+  const Integers half = rounded_to_halves(bits_of(value));
+  const Integers low = hn::Sub(bits_of(value), widened_halves(half));
+  hn::StoreU(hn::TruncateTo(Half(), half), Half(), &(of.new_parameter + i)->bits);
+  hn::StoreU(hn::BitCast(SignedBits(), low), SignedBits(), of.new_low + i);
+}
+HWY_INLINE void restore_parameter(const HalfAdamWOperands& of, std::int64_t i, Floats value) {
+  set_parameter(of, i, value);
+}
+
 // Fetches into the cache what is at element i, for a vector at a time.
 HWY_INLINE void fetch(const AdamWOperands<float>& of, std::int64_t i) {
   hwy::Prefetch(of.parameter + i);
@@ -85,7 +132,8 @@ HWY_INLINE void fetch(const AdamWOperands<float>& of, std::int64_t i) {
   hwy::Prefetch(of.first_moment + i);
   hwy::Prefetch(of.second_moment + i);
 }
-HWY_INLINE void fetch(const SplitAdamWOperands& of, std::int64_t i) {
+template <class T>
+HWY_INLINE void fetch(const SplitOperands<T>& of, std::int64_t i) {
   hwy::Prefetch(of.parameter + i);
   hwy::Prefetch(of.gradient + i);
   hwy::Prefetch(of.low + i);
@@ -134,21 +182,21 @@ class Padded<AdamWOperands<float>> {
   float parameter_[lanes] = {}, gradient_[lanes] = {}, first_moment_[lanes] = {}, second_moment_[lanes] = {};
 };
 
-template <>
-class Padded<SplitAdamWOperands> {
+template <class T>
+class Padded<SplitOperands<T>> {
  public:
-  Padded(const SplitAdamWOperands& of, std::int64_t i, std::int64_t count) {
+  Padded(const SplitOperands<T>& of, std::int64_t i, std::int64_t count) {
     std::copy_n(of.parameter + i, count, parameter_);
     std::copy_n(of.gradient + i, count, gradient_);
     std::copy_n(of.low + i, count, low_);
     std::copy_n(of.first_moment + i, count, first_moment_);
     std::copy_n(of.second_moment + i, count, second_moment_);
   }
-  SplitAdamWOperands operands() {
+  SplitOperands<T> operands() {
     return {parameter_, gradient_, low_,          first_moment_, second_moment_,
             parameter_, low_,      first_moment_, second_moment_};
   }
-  void write(const SplitAdamWOperands& of, std::int64_t i, std::int64_t count) const {
+  void write(const SplitOperands<T>& of, std::int64_t i, std::int64_t count) const {
     std::copy_n(parameter_, count, of.new_parameter + i);
     std::copy_n(low_, count, of.new_low + i);
     std::copy_n(first_moment_, count, of.new_first_moment + i);
@@ -156,8 +204,8 @@ class Padded<SplitAdamWOperands> {
   }
 
  private:
-  Bfloat16 parameter_[lanes], gradient_[lanes];
-  std::int16_t low_[lanes] = {};
+  T parameter_[lanes], gradient_[lanes];
+  typename SplitOperands<T>::Low low_[lanes] = {};
   float first_moment_[lanes] = {}, second_moment_[lanes] = {};
 };
 

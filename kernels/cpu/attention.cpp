@@ -156,11 +156,9 @@ void require_keys(const AttentionShape& shape) {
   }
 }
 
-}  // namespace
-
-template <>
-void attention(const AttentionShape& shape, const Bfloat16* qkv, Bfloat16* out, float* log_sum_exp) {
-  require_keys(shape);
+// Head by head, each widened.
+template <Narrow T>
+void attend_widened(const AttentionShape& shape, const T* qkv, T* out, float* log_sum_exp) {
   const std::int64_t sequence = shape.sequence;
   const std::int64_t width = shape.head_width();
   parallel_for(shape.samples * shape.heads, 1, [&](std::int64_t number, std::int64_t) {
@@ -175,17 +173,25 @@ void attention(const AttentionShape& shape, const Bfloat16* qkv, Bfloat16* out, 
   });
 }
 
+}  // namespace
+
 template <class T>
 void attention(const AttentionShape& shape, const T* qkv, T* out, Sum<T>* log_sum_exp) {
   require_keys(shape);
-  const Forward<T> forward(shape, qkv, out, log_sum_exp);
-  const std::int64_t blocks = (shape.sequence + query_block - 1) / query_block;
-  parallel_for(shape.samples * shape.heads * blocks, 1, [&](std::int64_t index, std::int64_t) {
-    forward.run(head_of(shape, index / blocks), index % blocks * query_block);
-  });
+  if constexpr (is_narrow<T>) {
+    attend_widened(shape, qkv, out, log_sum_exp);
+  } else {
+    const Forward<T> forward(shape, qkv, out, log_sum_exp);
+    const std::int64_t blocks = (shape.sequence + query_block - 1) / query_block;
+    parallel_for(shape.samples * shape.heads * blocks, 1, [&](std::int64_t index, std::int64_t) {
+      forward.run(head_of(shape, index / blocks), index % blocks * query_block);
+    });
+  }
 }
 
 template void attention(const AttentionShape&, const float*, float*, float*);
 template void attention(const AttentionShape&, const double*, double*, double*);
+template void attention(const AttentionShape&, const Bfloat16*, Bfloat16*, float*);
+template void attention(const AttentionShape&, const Float16*, Float16*, float*);
 
 }  // namespace stowage::cpu

@@ -152,11 +152,10 @@ class Backward {
   DropoutMask mask_;
 };
 
-}  // namespace
-
-template <>
-void attention_backward(const AttentionShape& shape, const Bfloat16* qkv, const Bfloat16* out,
-                        const float* log_sum_exp, const Bfloat16* dout, Bfloat16* dqkv) {
+// Head by head, each widened.
+template <Narrow T>
+void differentiate_widened(const AttentionShape& shape, const T* qkv, const T* out, const float* log_sum_exp,
+                           const T* dout, T* dqkv) {
   const std::int64_t sequence = shape.sequence;
   const std::int64_t width = shape.head_width();
   const std::int64_t part = sequence * width;
@@ -177,17 +176,27 @@ void attention_backward(const AttentionShape& shape, const Bfloat16* qkv, const 
   });
 }
 
+}  // namespace
+
 template <class T>
 void attention_backward(const AttentionShape& shape, const T* qkv, const T* out, const Sum<T>* log_sum_exp,
                         const T* dout, T* dqkv) {
-  const Backward<T> backward(shape, qkv, out, log_sum_exp, dout, dqkv);
-  parallel_for(shape.samples * shape.heads, 1,
-               [&](std::int64_t number, std::int64_t) { backward.run(head_of(shape, number)); });
+  if constexpr (is_narrow<T>) {
+    differentiate_widened(shape, qkv, out, log_sum_exp, dout, dqkv);
+  } else {
+    const Backward<T> backward(shape, qkv, out, log_sum_exp, dout, dqkv);
+    parallel_for(shape.samples * shape.heads, 1,
+                 [&](std::int64_t number, std::int64_t) { backward.run(head_of(shape, number)); });
+  }
 }
 
 template void attention_backward(const AttentionShape&, const float*, const float*, const float*,
                                  const float*, float*);
 template void attention_backward(const AttentionShape&, const double*, const double*, const double*,
                                  const double*, double*);
+template void attention_backward(const AttentionShape&, const Bfloat16*, const Bfloat16*, const float*,
+                                 const Bfloat16*, Bfloat16*);
+template void attention_backward(const AttentionShape&, const Float16*, const Float16*, const float*,
+                                 const Float16*, Float16*);
 
 }  // namespace stowage::cpu

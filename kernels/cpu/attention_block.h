@@ -95,29 +95,33 @@ inline AttentionShape alone(const AttentionShape& shape, const Head& head) {
   return one;
 }
 
-// Rows of f32 from or to rows of bf16, each with a stride of its own.
-inline void widen_rows(std::int64_t rows, std::int64_t width, const Bfloat16* from, std::int64_t stride,
-                       std::int64_t to_stride, float* to) {
+// Rows of f32 from or to rows of a narrow type, each with a stride of its own.
+template <Narrow T>
+void widen_rows(std::int64_t rows, std::int64_t width, const T* from, std::int64_t stride,
+                std::int64_t to_stride, float* to) {
   for (std::int64_t row = 0; row < rows; ++row) widen(width, from + row * stride, to + row * to_stride);
 }
-inline void narrow_rows(std::int64_t rows, std::int64_t width, const float* from, std::int64_t from_stride,
-                        std::int64_t stride, Bfloat16* to) {
+template <Narrow T>
+void narrow_rows(std::int64_t rows, std::int64_t width, const float* from, std::int64_t from_stride,
+                 std::int64_t stride, T* to) {
   for (std::int64_t row = 0; row < rows; ++row) narrow(width, from + row * from_stride, to + row * stride);
 }
 
 // Queries, keys and values of a head, to or from one [sequence, 3 head width] in f32.
-inline void widen_head(const AttentionShape& shape, const Head& head, const Bfloat16* qkv, float* to) {
-  const HeadRows<const Bfloat16*> rows = rows_of(shape, head, qkv);
+template <Narrow T>
+void widen_head(const AttentionShape& shape, const Head& head, const T* qkv, float* to) {
+  const HeadRows<const T*> rows = rows_of(shape, head, qkv);
   const std::int64_t width = shape.head_width();
-  for (const Bfloat16* from : {rows.queries, rows.keys, rows.values}) {
+  for (const T* from : {rows.queries, rows.keys, rows.values}) {
     widen_rows(shape.sequence, width, from, 3 * shape.width, 3 * width, to);
     to += width;
   }
 }
-inline void narrow_head(const AttentionShape& shape, const Head& head, const float* from, Bfloat16* dqkv) {
-  const HeadRows<Bfloat16*> rows = rows_of(shape, head, dqkv);
+template <Narrow T>
+void narrow_head(const AttentionShape& shape, const Head& head, const float* from, T* dqkv) {
+  const HeadRows<T*> rows = rows_of(shape, head, dqkv);
   const std::int64_t width = shape.head_width();
-  for (Bfloat16* to : {rows.queries, rows.keys, rows.values}) {
+  for (T* to : {rows.queries, rows.keys, rows.values}) {
     narrow_rows(shape.sequence, width, from, 3 * width, 3 * shape.width, to);
     from += width;
   }

@@ -55,6 +55,16 @@ STOWAGE_CLONES void sum_columns(std::int64_t rows, std::int64_t stride, std::int
   sum_block(rows, stride, width, x, sum, add);
 }
 
+STOWAGE_CLONES void sum_columns(std::int64_t rows, std::int64_t stride, std::int64_t width, const Float16* x,
+                                Float16* sum, bool add) {
+  sum_block(rows, stride, width, x, sum, add);
+}
+
+STOWAGE_CLONES void sum_columns(std::int64_t rows, std::int64_t stride, std::int64_t width, const Float16* x,
+                                float* sum, bool add) {
+  sum_block(rows, stride, width, x, sum, add);
+}
+
 }  // namespace
 
 template <class T, class Out>
@@ -68,5 +78,7 @@ template void column_sum(std::int64_t, std::int64_t, const float*, float*, bool)
 template void column_sum(std::int64_t, std::int64_t, const double*, double*, bool);
 template void column_sum(std::int64_t, std::int64_t, const Bfloat16*, Bfloat16*, bool);
 template void column_sum(std::int64_t, std::int64_t, const Bfloat16*, float*, bool);
+template void column_sum(std::int64_t, std::int64_t, const Float16*, Float16*, bool);
+template void column_sum(std::int64_t, std::int64_t, const Float16*, float*, bool);
 
 }  // namespace stowage::cpu

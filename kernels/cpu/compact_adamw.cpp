@@ -17,7 +17,8 @@ constexpr std::int64_t tiles_of_a_chunk = 8;  // as many elements as adamw gives
 constexpr std::int64_t header = 64;           // of a tile in a record
 
 bool in_place(const AdamWOperands<float>& of) { return of.parameter == of.new_parameter; }
-bool in_place(const SplitAdamWOperands& of) {
+template <class T>
+bool in_place(const SplitOperands<T>& of) {
   return of.parameter == of.new_parameter && of.low == of.new_low;
 }
 
@@ -41,7 +42,8 @@ AdamWOperands<float> with_moments(const AdamWOperands<float>& of, std::int64_t b
   return {of.parameter + begin,     of.gradient + begin, tile.first, tile.second,
           of.new_parameter + begin, tile.first,          tile.second};
 }
-SplitAdamWOperands with_moments(const SplitAdamWOperands& of, std::int64_t begin, MomentTile& tile) {
+template <class T>
+SplitOperands<T> with_moments(const SplitOperands<T>& of, std::int64_t begin, MomentTile& tile) {
   return {of.parameter + begin,     of.gradient + begin, of.low + begin, tile.first, tile.second,
           of.new_parameter + begin, of.new_low + begin,  tile.first,     tile.second};
 }
@@ -51,11 +53,13 @@ std::byte* save(const AdamWOperands<float>& from, std::int64_t begin, std::int64
   std::memcpy(to, from.parameter + begin, bytes);
   return to + bytes;
 }
-std::byte* save(const SplitAdamWOperands& from, std::int64_t begin, std::int64_t count, std::byte* to) {
-  const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(std::int16_t);
+template <class T>
+std::byte* save(const SplitOperands<T>& from, std::int64_t begin, std::int64_t count, std::byte* to) {
+  const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(T),
+                    low_bytes = static_cast<std::size_t>(count) * sizeof(*from.low);
   std::memcpy(to, from.parameter + begin, bytes);
-  std::memcpy(to + bytes, from.low + begin, bytes);
-  return to + 2 * bytes;
+  std::memcpy(to + bytes, from.low + begin, low_bytes);
+  return to + bytes + low_bytes;
 }
 const std::byte* restore(const AdamWOperands<float>& to, std::int64_t begin, std::int64_t count,
                          const std::byte* from) {
@@ -63,21 +67,31 @@ const std::byte* restore(const AdamWOperands<float>& to, std::int64_t begin, std
   std::memcpy(to.new_parameter + begin, from, bytes);
   return from + bytes;
 }
-const std::byte* restore(const SplitAdamWOperands& to, std::int64_t begin, std::int64_t count,
+template <class T>
+const std::byte* restore(const SplitOperands<T>& to, std::int64_t begin, std::int64_t count,
                          const std::byte* from) {
-  const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(std::int16_t);
+  const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(T),
+                    low_bytes = static_cast<std::size_t>(count) * sizeof(*to.new_low);
   std::memcpy(static_cast<void*>(to.new_parameter + begin), from, bytes);
-  std::memcpy(to.new_low + begin, from + bytes, bytes);
-  return from + 2 * bytes;
+  std::memcpy(to.new_low + begin, from + bytes, low_bytes);
+  return from + bytes + low_bytes;
 }
 
+template <class T>
+constexpr std::int64_t saved_bytes(const AdamWOperands<T>&) {
+  return saved_weight_bytes<T>;
+}
+template <class T>
+constexpr std::int64_t saved_bytes(const SplitOperands<T>&) {
+  return saved_weight_bytes<T>;
+}
 template <class Moments>
 constexpr std::int64_t moment_bytes = std::is_same_v<Moments, EightBitMoments> ? 1 : 2;
 
 // Where a tile's piece of the record is; all tiles before it are whole.
-template <class Moments, class Byte>
-Byte* at_element(std::int64_t begin, Byte* record) {
-  return record + value_record_bytes(begin, moment_bytes<Moments>);
+template <class Weights, class Moments, class Byte>
+Byte* at_element(std::int64_t begin, const CompactAdamWOperands<Weights, Moments>& of, Byte* record) {
+  return record + value_record_bytes(begin, moment_bytes<Moments>, saved_bytes(of.weights));
 }
 
 template <class Operands>
@@ -129,7 +143,8 @@ std::int64_t adamw_speculate(const AdamWSettings& settings, double scale, std::i
   const AdamWConstants<float> constants(settings, scale);
   std::atomic<std::int64_t> updated = 0;
   for_each_tile(count, [&](std::int64_t begin, std::int64_t size) {
-    if (speculate_tile(constants, begin, size, operands, at_element<Moments>(begin, record))) updated += size;
+    if (speculate_tile(constants, begin, size, operands, at_element(begin, operands, record)))
+      updated += size;
   });
   return updated;
 }
@@ -140,7 +155,7 @@ void adamw_finish(const AdamWSettings& settings, double scale, double true_scale
   require_in_place(operands.weights);
   const AdamWConstants<float> right(settings, true_scale);
   for_each_tile(count, [&](std::int64_t begin, std::int64_t size) {
-    const std::byte* tile = at_element<Moments>(begin, record);
+    const std::byte* tile = at_element(begin, operands, record);
     if (was_updated(tile)) {
       if (true_scale == scale) return;
       take_tile_back(begin, size, operands, tile);
@@ -154,31 +169,33 @@ void adamw_undo(std::int64_t count, const CompactAdamWOperands<Weights, Moments>
                 const std::byte* record) {
   require_in_place(operands.weights);
   for_each_tile(count, [&](std::int64_t begin, std::int64_t size) {
-    const std::byte* tile = at_element<Moments>(begin, record);
+    const std::byte* tile = at_element(begin, operands, record);
     if (was_updated(tile)) take_tile_back(begin, size, operands, tile);
   });
 }
 
-template <class Moments>
-void compact_not_speculated(std::int64_t count, std::byte* record) {
+template <class Weights, class Moments>
+void not_speculated(std::int64_t count, const CompactAdamWOperands<Weights, Moments>& operands,
+                    std::byte* record) {
   for (std::int64_t begin = 0; begin < count; begin += undo_tile)
-    write_untouched(at_element<Moments>(begin, record));
+    write_untouched(at_element(begin, operands, record));
 }
 
-#define STOWAGE_COMPACT_ADAMW(Weights, Moments)                                                     \
-  template void adamw(const AdamWSettings&, double, std::int64_t,                                   \
-                      const CompactAdamWOperands<Weights, Moments>&);                               \
-  template std::int64_t adamw_speculate(const AdamWSettings&, double, std::int64_t,                 \
-                                        const CompactAdamWOperands<Weights, Moments>&, std::byte*); \
-  template void adamw_finish(const AdamWSettings&, double, double, std::int64_t,                    \
-                             const CompactAdamWOperands<Weights, Moments>&, const std::byte*);      \
-  template void adamw_undo(std::int64_t, const CompactAdamWOperands<Weights, Moments>&, const std::byte*)
+#define STOWAGE_COMPACT_ADAMW(Weights, Moments)                                                            \
+  template void adamw(const AdamWSettings&, double, std::int64_t,                                          \
+                      const CompactAdamWOperands<Weights, Moments>&);                                      \
+  template std::int64_t adamw_speculate(const AdamWSettings&, double, std::int64_t,                        \
+                                        const CompactAdamWOperands<Weights, Moments>&, std::byte*);        \
+  template void adamw_finish(const AdamWSettings&, double, double, std::int64_t,                           \
+                             const CompactAdamWOperands<Weights, Moments>&, const std::byte*);             \
+  template void adamw_undo(std::int64_t, const CompactAdamWOperands<Weights, Moments>&, const std::byte*); \
+  template void not_speculated(std::int64_t, const CompactAdamWOperands<Weights, Moments>&, std::byte*)
 STOWAGE_COMPACT_ADAMW(AdamWOperands<float>, Bf16Moments);
 STOWAGE_COMPACT_ADAMW(AdamWOperands<float>, EightBitMoments);
 STOWAGE_COMPACT_ADAMW(SplitAdamWOperands, Bf16Moments);
 STOWAGE_COMPACT_ADAMW(SplitAdamWOperands, EightBitMoments);
+STOWAGE_COMPACT_ADAMW(HalfAdamWOperands, Bf16Moments);
+STOWAGE_COMPACT_ADAMW(HalfAdamWOperands, EightBitMoments);
 #undef STOWAGE_COMPACT_ADAMW
-template void compact_not_speculated<Bf16Moments>(std::int64_t, std::byte*);
-template void compact_not_speculated<EightBitMoments>(std::int64_t, std::byte*);
 
 }  // namespace stowage::cpu

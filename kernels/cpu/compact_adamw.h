@@ -11,16 +11,23 @@
 
 #include "kernels/cpu/compact_moments.h"
 #include "kernels/cpu/optimizer.h"
+#include "kernels/cpu/storage.h"
 
 namespace stowage::cpu {
 
-// Weights: AdamWOperands<float> or SplitAdamWOperands, updated in place; their own moments are not looked at.
+// Weights: AdamWOperands<float> or SplitOperands, updated in place; their own moments are not looked at.
 // Moments: Bf16Moments or EightBitMoments.
 template <class Weights, class Moments>
 struct CompactAdamWOperands {
   Weights weights;
   Moments moments;
 };
+
+// Of a weight of type T, bytes that a record has.
+template <class T>
+inline constexpr std::int64_t saved_weight_bytes = is_narrow<T>
+                                                       ? sizeof(T) + sizeof(typename SplitOperands<T>::Low)
+                                                       : sizeof(T);
 
 template <class Weights, class Moments>
 void adamw(const AdamWSettings& settings, double gradient_scale, std::int64_t count,
@@ -36,7 +43,7 @@ template <class Weights, class Moments>
 void adamw_undo(std::int64_t count, const CompactAdamWOperands<Weights, Moments>& operands,
                 const std::byte* record);
 // The record of an update that was not speculated.
-template <class Moments>
-void compact_not_speculated(std::int64_t count, std::byte* record);
+template <class Weights, class Moments>
+void not_speculated(std::int64_t count, const CompactAdamWOperands<Weights, Moments>&, std::byte* record);
 
 }  // namespace stowage::cpu

@@ -77,6 +77,7 @@ void scale(std::int64_t count, double by, double* x) { scale_loop(count, by, x);
 
 STOWAGE_CLONES float reduce(std::int64_t count, const float* x) { return log_sum_exp_of(count, x); }
 STOWAGE_CLONES float reduce(std::int64_t count, const Bfloat16* x) { return log_sum_exp_of(count, x); }
+STOWAGE_CLONES float reduce(std::int64_t count, const Float16* x) { return log_sum_exp_of(count, x); }
 double reduce(std::int64_t count, const double* x) { return log_sum_exp_of(count, x); }
 
 STOWAGE_CLONES void softmax(std::int64_t count, float log_sum_exp, float scale, const float* x, float* y) {
@@ -86,13 +87,17 @@ STOWAGE_CLONES void softmax(std::int64_t count, float log_sum_exp, float scale, 
                             Bfloat16* y) {
   softmax_loop(count, log_sum_exp, scale, x, y);
 }
+STOWAGE_CLONES void softmax(std::int64_t count, float log_sum_exp, float scale, const Float16* x,
+                            Float16* y) {
+  softmax_loop(count, log_sum_exp, scale, x, y);
+}
 void softmax(std::int64_t count, double log_sum_exp, double scale, const double* x, double* y) {
   softmax_loop(count, log_sum_exp, scale, x, y);
 }
 
 template <class T>
-T share_of(std::int64_t count) {
-  return static_cast<T>(count == 0 ? 0 : 1 / static_cast<double>(count));
+T share_of(std::int64_t count, double loss_scale) {
+  return static_cast<T>(count == 0 ? 0 : loss_scale / static_cast<double>(count));
 }
 
 // Of a row whose target counts. `to` may be the row.
@@ -102,16 +107,17 @@ void write_gradient(const Logits& shape, std::int32_t target, Sum<T> log_sum_exp
   const Sum<T> logit = wide(row[target]);
   softmax(shape.vocabulary, log_sum_exp, share, row, to);
   std::fill(to + shape.vocabulary, to + shape.columns(), T{});
-  // A difference of what bf16 has rounded already would be rounded twice.
+  // A difference of what a narrow type has rounded already would be rounded twice.
   to[target] = is_narrow<T> ? rounded<T>(exponential(logit - log_sum_exp) * share - share)
                             : rounded<T>(wide(to[target]) - share);
 }
 
-// One row's loss; the row becomes its gradient. bf16 cannot hold exponentials meanwhile, so these are
+// One row's loss; the row becomes its gradient. A narrow row cannot hold exponentials meanwhile, so these are
 // computed twice.
-double differentiate(const Logits& shape, std::int32_t target, float share, Bfloat16* row) {
+template <Narrow T>
+double differentiate(const Logits& shape, std::int32_t target, float share, T* row) {
   if (target < 0) {
-    std::fill(row, row + shape.columns(), Bfloat16{});
+    std::fill(row, row + shape.columns(), T{});
     return 0;
   }
   const auto logit = static_cast<double>(wide(row[target]));
@@ -170,11 +176,11 @@ void cross_entropy(const Logits& shape, const T* logits, const std::int32_t* tar
 
 template <class T>
 void cross_entropy_backward(const Logits& shape, const T* logits, const std::int32_t* targets,
-                            const Sum<T>* log_sum_exp, T* dlogits, std::int64_t count) {
+                            const Sum<T>* log_sum_exp, T* dlogits, std::int64_t count, double loss_scale) {
   const std::int64_t stride = shape.columns();
   const std::int64_t counted = counted_targets(shape.rows, shape.vocabulary, targets);
   if (count == of_the_rows) count = counted;
-  const auto share = share_of<Sum<T>>(count);
+  const auto share = share_of<Sum<T>>(count, loss_scale);
   parallel_for(shape.rows, rows_per_chunk(shape.vocabulary), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       T* line = dlogits + row * stride;
@@ -189,10 +195,10 @@ void cross_entropy_backward(const Logits& shape, const T* logits, const std::int
 
 template <class T>
 double cross_entropy_in_place(const Logits& shape, std::int64_t count, double sum,
-                              const std::int32_t* targets, T* logits) {
+                              const std::int32_t* targets, T* logits, double loss_scale) {
   constexpr std::int64_t block = 4096;
   std::array<double, block> losses;
-  const auto share = share_of<Sum<T>>(count);
+  const auto share = share_of<Sum<T>>(count, loss_scale);
   for (std::int64_t first = 0; first < shape.rows; first += block) {
     const std::int64_t here = std::min(block, shape.rows - first);
     parallel_for(here, rows_per_chunk(shape.vocabulary), [&](std::int64_t begin, std::int64_t end) {
@@ -211,17 +217,26 @@ template void cross_entropy(const Logits&, const float*, const std::int32_t*, do
 template void cross_entropy(const Logits&, const double*, const std::int32_t*, double*, double*,
                             std::int64_t);
 template void cross_entropy_backward(const Logits&, const float*, const std::int32_t*, const float*, float*,
-                                     std::int64_t);
+                                     std::int64_t, double);
 template void cross_entropy_backward(const Logits&, const double*, const std::int32_t*, const double*,
-                                     double*, std::int64_t);
+                                     double*, std::int64_t, double);
 
-template double cross_entropy_in_place(const Logits&, std::int64_t, double, const std::int32_t*, float*);
-template double cross_entropy_in_place(const Logits&, std::int64_t, double, const std::int32_t*, double*);
+template double cross_entropy_in_place(const Logits&, std::int64_t, double, const std::int32_t*, float*,
+                                       double);
+template double cross_entropy_in_place(const Logits&, std::int64_t, double, const std::int32_t*, double*,
+                                       double);
 
 template void cross_entropy(const Logits&, const Bfloat16*, const std::int32_t*, double*, float*,
                             std::int64_t);
 template void cross_entropy_backward(const Logits&, const Bfloat16*, const std::int32_t*, const float*,
-                                     Bfloat16*, std::int64_t);
-template double cross_entropy_in_place(const Logits&, std::int64_t, double, const std::int32_t*, Bfloat16*);
+                                     Bfloat16*, std::int64_t, double);
+template double cross_entropy_in_place(const Logits&, std::int64_t, double, const std::int32_t*, Bfloat16*,
+                                       double);
+template void cross_entropy(const Logits&, const Float16*, const std::int32_t*, double*, float*,
+                            std::int64_t);
+template void cross_entropy_backward(const Logits&, const Float16*, const std::int32_t*, const float*,
+                                     Float16*, std::int64_t, double);
+template double cross_entropy_in_place(const Logits&, std::int64_t, double, const std::int32_t*, Float16*,
+                                       double);
 
 }  // namespace stowage::cpu

@@ -24,10 +24,11 @@ template <class T>
 void cross_entropy(const Logits& shape, const T* logits, const std::int32_t* targets, double* loss,
                    Sum<T>* log_sum_exp, std::int64_t count = of_the_rows);
 
-// dlogits = (exp(logits - log_sum_exp) - [column is the target]) / count, 0 in padding
+// dlogits = (exp(logits - log_sum_exp) - [column is the target]) * loss_scale / count, 0 in padding
 template <class T>
 void cross_entropy_backward(const Logits& shape, const T* logits, const std::int32_t* targets,
-                            const Sum<T>* log_sum_exp, T* dlogits, std::int64_t count = of_the_rows);
+                            const Sum<T>* log_sum_exp, T* dlogits, std::int64_t count = of_the_rows,
+                            double loss_scale = 1);
 
 // How many targets are not negative. Throws as above.
 std::int64_t counted_targets(std::int64_t rows, std::int64_t vocabulary, const std::int32_t* targets);
@@ -36,6 +37,6 @@ std::int64_t counted_targets(std::int64_t rows, std::int64_t vocabulary, const s
 // returns the sum of the rows' losses, added in order of n to `sum`.
 template <class T>
 double cross_entropy_in_place(const Logits& shape, std::int64_t count, double sum,
-                              const std::int32_t* targets, T* logits);
+                              const std::int32_t* targets, T* logits, double loss_scale = 1);
 
 }  // namespace stowage::cpu

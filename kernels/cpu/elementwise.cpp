@@ -63,8 +63,8 @@ void gelu_backward_range(Form, std::int64_t count, const double* x, const double
   gelu_backward_loop<Form>(count, x, dy, dx);
 }
 
-// Calls each(begin, length) for parts of [0, count), in parallel. A part of bf16 is a block, which fits the
-// buffers; else it is a whole chunk, since there is nothing to widen.
+// Calls each(begin, length) for parts of [0, count), in parallel. A part of a narrow type is a block, which
+// fits the buffers; else it is a whole chunk, since there is nothing to widen.
 template <class T, class Each>
 void for_parts(std::int64_t count, Each&& each) {
   parallel_for(count, chunk, [&](std::int64_t begin, std::int64_t end) {
@@ -183,5 +183,13 @@ template void gelu_backward(GeluForm, std::int64_t, const Bfloat16*, const Bfloa
 template void tanh(std::int64_t, const Bfloat16*, Bfloat16*);
 template void tanh_backward(std::int64_t, const Bfloat16*, const Bfloat16*, Bfloat16*);
 template void dropout(const RandomStream&, double, std::int64_t, const Bfloat16*, Bfloat16*);
+template void add(std::int64_t, const Float16*, const Float16*, Float16*);
+template void add_dropout(const RandomStream&, double, std::int64_t, const Float16*, const Float16*,
+                          Float16*);
+template void gelu(GeluForm, std::int64_t, const Float16*, Float16*);
+template void gelu_backward(GeluForm, std::int64_t, const Float16*, const Float16*, Float16*);
+template void tanh(std::int64_t, const Float16*, Float16*);
+template void tanh_backward(std::int64_t, const Float16*, const Float16*, Float16*);
+template void dropout(const RandomStream&, double, std::int64_t, const Float16*, Float16*);
 
 }  // namespace stowage::cpu

@@ -125,5 +125,8 @@ template void embedding(const EmbeddingShape&, const std::int32_t*, const Bfloat
                         Bfloat16*);
 template void embedding_backward(const EmbeddingShape&, const std::int32_t*, const Bfloat16*, Bfloat16*);
 template void position_backward(const EmbeddingShape&, const Bfloat16*, Bfloat16*);
+template void embedding(const EmbeddingShape&, const std::int32_t*, const Float16*, const Float16*, Float16*);
+template void embedding_backward(const EmbeddingShape&, const std::int32_t*, const Float16*, Float16*);
+template void position_backward(const EmbeddingShape&, const Float16*, Float16*);
 
 }  // namespace stowage::cpu

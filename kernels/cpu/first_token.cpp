@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/math/bfloat16.h"
+#include "kernels/math/float16.h"
 #include "src/base/parallel_for.h"
 
 namespace stowage::cpu {
@@ -34,5 +35,7 @@ template void first_token_backward(const FirstTokenShape&, const float*, float*)
 template void first_token_backward(const FirstTokenShape&, const double*, double*);
 template void first_token(const FirstTokenShape&, const Bfloat16*, Bfloat16*);
 template void first_token_backward(const FirstTokenShape&, const Bfloat16*, Bfloat16*);
+template void first_token(const FirstTokenShape&, const Float16*, Float16*);
+template void first_token_backward(const FirstTokenShape&, const Float16*, Float16*);
 
 }  // namespace stowage::cpu

@@ -35,7 +35,7 @@ struct TileLimits {
 // A core's second-level cache holds such a tile of f32 with what it is made from. oneDNN's own blocks are
 // 8 x 48.
 constexpr TileLimits wide_limits{{256, 384}, 96};
-// Of bf16, f32 sums of a tile are on the stack: 192 KiB.
+// Of narrow types, f32 sums of a tile are on the stack: 192 KiB.
 constexpr TileLimits native_limits{{128, 384}, 64};
 // As above beside widened operands of `widened_run` products for each sum: 72 KiB + 144 KiB.
 constexpr TileLimits widened_limits{{96, 192}, 64};
@@ -118,13 +118,15 @@ void call_one_dnn(const Product<T, float>& product, float scale, bool add, auto*
 }
 
 // `rows` and `columns` as stored.
-void widen_rows(const Matrix<Bfloat16>& from, std::int64_t rows, std::int64_t columns, float* to) {
+template <Narrow T>
+void widen_rows(const Matrix<T>& from, std::int64_t rows, std::int64_t columns, float* to) {
   for (std::int64_t row = 0; row < rows; ++row)
     widen(columns, from.data + row * from.stride, to + row * columns);
 }
 
 // The operands of at most one tile and one run, as stored, side by side in `buffer`.
-Product<float> widened(const Product<Bfloat16, float>& narrow, float* buffer) {
+template <Narrow T>
+Product<float> widened(const Product<T, float>& narrow, float* buffer) {
   const auto [m, n, k, a, b, c, c_stride] = narrow;
   const std::int64_t a_columns = a.transposed ? m : k;
   const std::int64_t b_columns = b.transposed ? k : n;
@@ -134,7 +136,8 @@ Product<float> widened(const Product<Bfloat16, float>& narrow, float* buffer) {
   return {m, n, k, {buffer, a_columns, a.transposed}, {second, b_columns, b.transposed}, c, c_stride};
 }
 
-void multiply_widened(const Product<Bfloat16, float>& product, float scale, bool add) {
+template <Narrow T>
+void multiply_widened(const Product<T, float>& product, float scale, bool add) {
   const Tile tile = widened_limits.most;
   alignas(64) float buffer[(widened_limits.most.rows + widened_limits.most.columns) * widened_run];
   for (std::int64_t row = 0; row < product.m; row += tile.rows)
@@ -159,7 +162,8 @@ std::atomic<NarrowProducts>& chosen_products() {
 template <class T>
 const TileLimits& limits_of() {
   if (!is_narrow<T>) return wide_limits;
-  return narrow_products() == NarrowProducts::native ? native_limits : widened_limits;
+  const bool native = std::is_same_v<T, Bfloat16> && narrow_products() == NarrowProducts::native;
+  return native ? native_limits : widened_limits;
 }
 
 // One tile, summed where it is to lie.
@@ -170,10 +174,11 @@ void make_tile(const Product<T, Sum<T>>& tile, const T* bias, bool add) {
 }
 
 // One tile, summed in f32 and rounded.
-void make_tile(const Product<Bfloat16>& tile, const Bfloat16* bias, bool) {
+template <Narrow T>
+void make_tile(const Product<T>& tile, const T* bias, bool) {
   alignas(64) float sums[native_limits.most.rows * native_limits.most.columns];
   const std::int64_t stride = rounded_up(tile.n, 16);
-  make_tile<Bfloat16>({tile.m, tile.n, tile.k, tile.a, tile.b, sums, stride}, bias, false);
+  make_tile<T>(Product<T, float>{tile.m, tile.n, tile.k, tile.a, tile.b, sums, stride}, bias, false);
   for (std::int64_t row = 0; row < tile.m; ++row)
     narrow(tile.n, sums + row * stride, tile.c + row * tile.c_stride);
 }
@@ -201,6 +206,11 @@ void multiply_here(const Product<Bfloat16, float>& product, float scale, bool ad
 }
 
 template <>
+void multiply_here(const Product<Float16, float>& product, float scale, bool add) {
+  multiply_widened(product, scale, add);
+}
+
+template <>
 void multiply_here(const Product<double>& product, double scale, bool add) {
   const auto [m, n, k, a, b, c, c_stride] = product;
   const std::int64_t a_row = a.transposed ? 1 : a.stride;
@@ -220,7 +230,7 @@ void multiply_here(const Product<double>& product, double scale, bool add) {
 
 template <class T, class Out>
 void multiply(const Product<T, Out>& product, const T* bias, bool add) {
-  if (is_narrow<Out> && add) throw InvalidInput("a product cannot be added to bf16; sum it in f32");
+  if (is_narrow<Out> && add) throw InvalidInput("a product cannot be added to bf16 or f16; sum it in f32");
   const Tile tile = tile_of(product.m, product.n, limits_of<T>());
   const std::int64_t across = pieces(product.n, tile.columns);
   parallel_for(across * pieces(product.m, tile.rows), 1, [&](std::int64_t index, std::int64_t) {
@@ -234,5 +244,7 @@ template void multiply(const Product<float>&, const float*, bool);
 template void multiply(const Product<double>&, const double*, bool);
 template void multiply(const Product<Bfloat16>&, const Bfloat16*, bool);
 template void multiply(const Product<Bfloat16, float>&, const Bfloat16*, bool);
+template void multiply(const Product<Float16>&, const Float16*, bool);
+template void multiply(const Product<Float16, float>&, const Float16*, bool);
 
 }  // namespace stowage::cpu

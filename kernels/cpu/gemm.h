@@ -16,7 +16,7 @@ struct Matrix {
   bool transposed = false;
 };
 
-// Out: T, or f32 sums of bf16.
+// Out: T, or f32 sums of bf16 or f16.
 template <class T, class Out = T>
 struct Product {
   std::int64_t m = 0, n = 0, k = 0;
@@ -39,8 +39,8 @@ NarrowProducts narrow_products();
 void set_narrow_products(NarrowProducts products);
 
 // C = scale * A B, or C += scale * A B, in the calling thread: f32 through one oneDNN call held to
-// one thread, bf16 into f32 sums by narrow_products(), f64 through plain loops. Where C is not added to, what
-// it held does not matter.
+// one thread, bf16 into f32 sums by narrow_products(), f16 into f32 sums of widened operands, f64 through
+// plain loops. Where C is not added to, what it held does not matter.
 template <class T, class Out>
 void multiply_here(const Product<T, Out>& product, Out scale, bool add);
 template <>
@@ -48,11 +48,13 @@ void multiply_here(const Product<float>& product, float scale, bool add);
 template <>
 void multiply_here(const Product<Bfloat16, float>& product, float scale, bool add);
 template <>
+void multiply_here(const Product<Float16, float>& product, float scale, bool add);
+template <>
 void multiply_here(const Product<double>& product, double scale, bool add);
 
 // C = A B (+ bias[n] on each row, unless null), or with `add` C += A B. C is cut into tiles that depend on
 // m and n alone (for bf16 on narrow_products(), too); each tile is one `multiply_here`, and the tiles run in
-// parallel. A tile of bf16 is summed in f32 and rounded once, so C += is for f32 and f64 alone.
+// parallel. A tile of bf16 or f16 is summed in f32 and rounded once, so C += is for f32 and f64 alone.
 template <class T, class Out>
 void multiply(const Product<T, Out>& product, const T* bias = nullptr, bool add = false);
 

@@ -127,11 +127,15 @@ STOWAGE_CLONES void parameters(const ParameterSums<Bfloat16>& sums, std::int64_t
   if (width == block) parameter_block(sums, begin, block);
   if (width != block) parameter_block(sums, begin, width);
 }
+STOWAGE_CLONES void parameters(const ParameterSums<Float16>& sums, std::int64_t begin, std::int64_t width) {
+  if (width == block) parameter_block(sums, begin, block);
+  if (width != block) parameter_block(sums, begin, width);
+}
 void parameters(const ParameterSums<double>& sums, std::int64_t begin, std::int64_t width) {
   parameter_block(sums, begin, width);
 }
 
-// Four rows of buffers for bf16; else none are needed.
+// Four rows of buffers for narrow types; else none are needed.
 template <class T>
 class Rows {
  public:
@@ -208,5 +212,11 @@ template void layer_norm_backward(std::int64_t, std::int64_t, const Bfloat16*, c
                                   const float*, const Bfloat16*, const Bfloat16*, Bfloat16*);
 template void layer_norm_backward_parameters(std::int64_t, std::int64_t, const Bfloat16*, const float*,
                                              const float*, const Bfloat16*, Bfloat16*, Bfloat16*);
+template void layer_norm(std::int64_t, std::int64_t, double, const Float16*, const Float16*, const Float16*,
+                         Float16*, float*, float*);
+template void layer_norm_backward(std::int64_t, std::int64_t, const Float16*, const Float16*, const float*,
+                                  const float*, const Float16*, const Float16*, Float16*);
+template void layer_norm_backward_parameters(std::int64_t, std::int64_t, const Float16*, const float*,
+                                             const float*, const Float16*, Float16*, Float16*);
 
 }  // namespace stowage::cpu

@@ -67,5 +67,11 @@ template void linear_backward_weight(const LinearShape&, const Bfloat16*, const 
 template void linear_backward_weight(const LinearShape&, const Bfloat16*, const Bfloat16*, float*, bool);
 template void linear_backward_bias(const LinearShape&, const Bfloat16*, Bfloat16*, bool);
 template void linear_backward_bias(const LinearShape&, const Bfloat16*, float*, bool);
+template void linear(const LinearShape&, const Float16*, const Float16*, const Float16*, Float16*);
+template void linear_backward_input(const LinearShape&, const Float16*, const Float16*, Float16*);
+template void linear_backward_weight(const LinearShape&, const Float16*, const Float16*, Float16*, bool);
+template void linear_backward_weight(const LinearShape&, const Float16*, const Float16*, float*, bool);
+template void linear_backward_bias(const LinearShape&, const Float16*, Float16*, bool);
+template void linear_backward_bias(const LinearShape&, const Float16*, float*, bool);
 
 }  // namespace stowage::cpu

@@ -15,7 +15,8 @@ template <class T>
 void linear(const LinearShape& shape, const T* x, const T* weight, const T* bias, T* y);
 template <class T>
 void linear_backward_input(const LinearShape& shape, const T* dy, const T* weight, T* dx);
-// With `add`, onto what dweight holds, which is not bf16 then. Out: T, or f32 sums of bf16.
+// With `add`, onto what dweight holds, which is not of a narrow type then. Out: T, or f32 sums of bf16 or
+// f16.
 template <class T, class Out>
 void linear_backward_weight(const LinearShape& shape, const T* x, const T* dy, Out* dweight,
                             bool add = false);

@@ -43,7 +43,7 @@ void linear_cross_entropy(const LinearCrossEntropy<T>& of) {
     const T* x = of.x + first * here.inputs;
     linear<T>(here, x, of.weight, of.bias, of.logits);
     sum = cross_entropy_in_place({here.tokens, vocabulary, here.outputs}, count, sum, of.targets + first,
-                                 of.logits);
+                                 of.logits, of.loss_scale);
     add_parameter_gradients(of, here, x, first > 0);
     linear_backward_input(here, of.logits, of.weight, of.dx + first * here.inputs);
   }
@@ -57,5 +57,6 @@ void linear_cross_entropy(const LinearCrossEntropy<T>& of) {
 template void linear_cross_entropy(const LinearCrossEntropy<float>&);
 template void linear_cross_entropy(const LinearCrossEntropy<double>&);
 template void linear_cross_entropy(const LinearCrossEntropy<Bfloat16>&);
+template void linear_cross_entropy(const LinearCrossEntropy<Float16>&);
 
 }  // namespace stowage::cpu

@@ -27,10 +27,11 @@ struct LinearCrossEntropy {
   // [outputs], both or none.
   const T* bias = nullptr;
   T* dbias = nullptr;
-  // Sums of dweight and dbias over the chunks, scratch: for bf16 of more than one chunk, which would be
-  // rounded with every chunk. Else none.
+  // Sums of dweight and dbias over the chunks, scratch: for narrow types and more than one chunk, which would
+  // be rounded with every chunk. Else none.
   Sum<T>* dweight_sum = nullptr;
   Sum<T>* dbias_sum = nullptr;
+  double loss_scale = 1;  // of the gradients
 
   bool sums_apart() const { return is_narrow<T> && chunk < shape.tokens; }
 };

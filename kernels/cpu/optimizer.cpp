@@ -15,6 +15,7 @@ constexpr std::int64_t most_chunks = 4096;
 STOWAGE_HOST_DEVICE double wide(float x) { return static_cast<double>(x); }
 STOWAGE_HOST_DEVICE double wide(double x) { return x; }
 STOWAGE_HOST_DEVICE double wide(Bfloat16 x) { return static_cast<double>(static_cast<float>(x)); }
+STOWAGE_HOST_DEVICE double wide(Float16 x) { return static_cast<double>(static_cast<float>(x)); }
 
 template <class T>
 STOWAGE_HOST_DEVICE double square_sum_loop(std::int64_t count, const T* x) {
@@ -29,6 +30,9 @@ STOWAGE_CLONES double square_sum_range(std::int64_t count, const float* x) {
 }
 double square_sum_range(std::int64_t count, const double* x) { return square_sum_loop(count, x); }
 STOWAGE_CLONES double square_sum_range(std::int64_t count, const Bfloat16* x) {
+  return square_sum_loop(count, x);
+}
+STOWAGE_CLONES double square_sum_range(std::int64_t count, const Float16* x) {
   return square_sum_loop(count, x);
 }
 
@@ -50,5 +54,6 @@ double square_sum(std::int64_t count, const T* x) {
 template double square_sum(std::int64_t, const float*);
 template double square_sum(std::int64_t, const double*);
 template double square_sum(std::int64_t, const Bfloat16*);
+template double square_sum(std::int64_t, const Float16*);
 
 }  // namespace stowage::cpu

@@ -3,9 +3,11 @@
 
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/math/adamw.h"
 #include "kernels/math/bfloat16.h"
+#include "kernels/math/float16.h"
 
 namespace stowage::cpu {
 
@@ -13,15 +15,17 @@ namespace stowage::cpu {
 template <class T>
 double square_sum(std::int64_t count, const T* x);
 
-// norm = sqrt of the parts' sum, in the order they come.
+// norm = sqrt of the parts' sum, in the order they come, over the loss scale.
 class ClippedNorm {
  public:
+  explicit ClippedNorm(double loss_scale = 1) : loss_scale_(loss_scale) {}
   void add(double square_sum) { sum_ += square_sum; }
-  double norm() const { return std::sqrt(sum_); }
+  double norm() const { return std::sqrt(sum_) / loss_scale_; }
   // Of the gradients: 1, or less where `limit` > 0 is below the norm.
   double scale(double limit) const { return limit > 0 && norm() > limit ? limit / norm() : 1; }
 
  private:
+  double loss_scale_;
   double sum_ = 0;
 };
 
@@ -40,21 +44,28 @@ template <class T>
 void adamw(const AdamWSettings& settings, double gradient_scale, std::int64_t count,
            const AdamWOperands<T>& operands);
 
-// The same for a bf16 weight that `low` makes an f32: arithmetic in f32, bf16 gradients widened.
-struct SplitAdamWOperands {
-  const Bfloat16 *parameter, *gradient;
-  const std::int16_t* low;
+// The same for a weight of a narrow type T that `low` makes an f32: arithmetic in f32, gradients widened.
+template <class T>
+struct SplitOperands {
+  using Low = std::conditional_t<std::is_same_v<T, Bfloat16>, std::int16_t, std::int32_t>;
+
+  const T *parameter, *gradient;
+  const Low* low;
   const float *first_moment, *second_moment;
-  Bfloat16* new_parameter;
-  std::int16_t* new_low;
+  T* new_parameter;
+  Low* new_low;
   float *new_first_moment, *new_second_moment;
 };
-inline SplitAdamWOperands from_element(std::int64_t i, const SplitAdamWOperands& of) {
+using SplitAdamWOperands = SplitOperands<Bfloat16>;
+using HalfAdamWOperands = SplitOperands<Float16>;
+template <class T>
+SplitOperands<T> from_element(std::int64_t i, const SplitOperands<T>& of) {
   return {of.parameter + i,    of.gradient + i,         of.low + i,
           of.first_moment + i, of.second_moment + i,    of.new_parameter + i,
           of.new_low + i,      of.new_first_moment + i, of.new_second_moment + i};
 }
+template <class T>
 void adamw(const AdamWSettings& settings, double gradient_scale, std::int64_t count,
-           const SplitAdamWOperands& operands);
+           const SplitOperands<T>& operands);
 
 }  // namespace stowage::cpu

@@ -22,7 +22,8 @@ bool in_place(const AdamWOperands<T>& of) {
   return of.parameter == of.new_parameter && of.first_moment == of.new_first_moment &&
          of.second_moment == of.new_second_moment;
 }
-bool in_place(const SplitAdamWOperands& of) {
+template <class T>
+bool in_place(const SplitOperands<T>& of) {
   return of.parameter == of.new_parameter && of.low == of.new_low && of.first_moment == of.new_first_moment &&
          of.second_moment == of.new_second_moment;
 }
@@ -142,6 +143,7 @@ std::int64_t speculated_elements(std::int64_t count, const std::byte* record) {
 STOWAGE_SPECULATIVE_ADAMW(AdamWOperands<float>);
 STOWAGE_SPECULATIVE_ADAMW(AdamWOperands<double>);
 STOWAGE_SPECULATIVE_ADAMW(SplitAdamWOperands);
+STOWAGE_SPECULATIVE_ADAMW(HalfAdamWOperands);
 #undef STOWAGE_SPECULATIVE_ADAMW
 
 }  // namespace stowage::cpu

@@ -21,4 +21,14 @@ STOWAGE_CLONES void narrow(std::int64_t count, const float* x, Bfloat16* y) {
   }
 }
 
+STOWAGE_CLONES void widen(std::int64_t count, const Float16* x, float* y) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) y[i] = static_cast<float>(x[i]);
+}
+
+STOWAGE_CLONES void narrow(std::int64_t count, const float* x, Float16* y) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) y[i].bits = Float16(x[i]).bits;
+}
+
 }  // namespace stowage::cpu

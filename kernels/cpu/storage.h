@@ -1,31 +1,35 @@
 // Tensors may be stored in a narrower type than kernels compute in. A kernel is a template on the type T that
-// its tensors hold; it computes, and keeps sums and statistics, in Sum<T>: f32 for bf16, else T itself. Each
-// result is rounded to T once.
+// its tensors hold; it computes, and keeps sums and statistics, in Sum<T>: f32 for bf16 and f16, else T
+// itself. Each result is rounded to T once.
 //
 // Loops over single elements use `wide` and `rounded`. Others work on rows or blocks:
 //
 //   Sum<T> buffer[block];
-//   const Sum<T>* a = loaded(length, x, buffer);  // x itself, or bf16 widened into the buffer
+//   const Sum<T>* a = loaded(length, x, buffer);  // x itself, or widened into the buffer
 //   Sum<T>* b = target(y, buffer);                // y itself, or the buffer
 //   …                                             // arithmetic from a to b, which may be one
 //   store(length, b, y);                          // nothing, or the buffer rounded into y
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
 #include <vector>
 
 #include "kernels/math/bfloat16.h"
+#include "kernels/math/float16.h"
 
 namespace stowage::cpu {
 
+// Not computed in.
 template <class T>
-using Sum = std::conditional_t<std::is_same_v<T, Bfloat16>, float, T>;
+concept Narrow = std::same_as<T, Bfloat16> || std::same_as<T, Float16>;
+template <class T>
+inline constexpr bool is_narrow = Narrow<T>;
 
-// True where T is not computed in.
 template <class T>
-inline constexpr bool is_narrow = !std::is_same_v<T, Sum<T>>;
+using Sum = std::conditional_t<is_narrow<T>, float, T>;
 
 template <class T>
 STOWAGE_HOST_DEVICE Sum<T> wide(T value) {
@@ -38,22 +42,31 @@ STOWAGE_HOST_DEVICE T rounded(Sum<T> value) {
 }
 
 void widen(std::int64_t count, const Bfloat16* x, float* y);
+void widen(std::int64_t count, const Float16* x, float* y);
 void narrow(std::int64_t count, const float* x, Bfloat16* y);
+void narrow(std::int64_t count, const float* x, Float16* y);
 
 inline const float* loaded(std::int64_t, const float* x, float*) { return x; }
 inline const double* loaded(std::int64_t, const double* x, double*) { return x; }
-inline const float* loaded(std::int64_t count, const Bfloat16* x, float* buffer) {
+template <Narrow T>
+const float* loaded(std::int64_t count, const T* x, float* buffer) {
   widen(count, x, buffer);
   return buffer;
 }
 
 inline float* target(float* y, float*) { return y; }
 inline double* target(double* y, double*) { return y; }
-inline float* target(Bfloat16*, float* buffer) { return buffer; }
+template <Narrow T>
+float* target(T*, float* buffer) {
+  return buffer;
+}
 
 inline void store(std::int64_t, const float*, float*) {}
 inline void store(std::int64_t, const double*, double*) {}
-inline void store(std::int64_t count, const float* buffer, Bfloat16* y) { narrow(count, buffer, y); }
+template <Narrow T>
+void store(std::int64_t count, const float* buffer, T* y) {
+  narrow(count, buffer, y);
+}
 
 // `count` numbers of the calling thread's own, until its next call: for rows too long for the stack. A caller
 // runs no parallel loop meanwhile, in which its thread could take up another kernel's work.

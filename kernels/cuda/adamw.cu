@@ -1,4 +1,6 @@
 // Compiled with contraction off (-fmad=false): the host's AdamW must give the same bits.
+#include <limits>
+
 #include "kernels/cuda/kernel_registry.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/optimizer.h"
@@ -51,6 +53,14 @@ __device__ inline void load_weights(const AdamWOperands<Bfloat16>& of, std::int6
   for (int k = 0; k < 8; ++k) weights[k] = joined({high[k], low[k]});
 }
 
+__device__ inline void load_weights(const AdamWOperands<Float16>& of, std::int64_t i, bool aligned,
+                                    float (&weights)[8]) {
+  Float16 half[8];
+  load_halves(of.parameter + i, of.count - i, aligned, half);
+  for (int k = 0; k < 8; ++k)
+    weights[k] = joined(HalfSplitWeight{half[k], i + k < of.count ? of.low[i + k] : 0});
+}
+
 __device__ inline void store_weights(const AdamWOperands<float>& of, std::int64_t i, bool aligned,
                                      const float (&weights)[4]) {
   store_packs(of.new_parameter + i, of.count - i, aligned, weights);
@@ -68,13 +78,25 @@ __device__ inline void store_weights(const AdamWOperands<Bfloat16>& of, std::int
   store_halves(of.new_low + i, of.count - i, aligned, low);
 }
 
+__device__ inline void store_weights(const AdamWOperands<Float16>& of, std::int64_t i, bool aligned,
+                                     const float (&weights)[8]) {
+  Float16 half[8];
+  for (int k = 0; k < 8; ++k) {
+    const HalfSplitWeight both = split_half(weights[k]);
+    half[k] = both.weight;
+    if (i + k < of.count) of.new_low[i + k] = both.low;
+  }
+  store_halves(of.new_parameter + i, of.count - i, aligned, half);
+}
+
 template <class T>
 __global__ void adamw_kernel(AdamWConstants<float> constants, AdamWOperands<T> of, bool aligned) {
   constexpr int size = pack_size<T>;
   const std::int64_t i = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * size;
   if (i >= of.count) return;
   const std::int64_t left = of.count - i;
-  constants.scale = static_cast<float>(of.clip[1]);
+  constants.scale = static_cast<float>(of.clip[1] / of.loss_scale);
+  const bool changes = of.clip[0] < std::numeric_limits<double>::infinity();  // false for NaN
   float weights[size], first[size], second[size];
   load_weights(of, i, aligned, weights);
   load_packs(of.first_moment + i, left, aligned, first);
@@ -83,6 +105,7 @@ __global__ void adamw_kernel(AdamWConstants<float> constants, AdamWOperands<T> o
   for (int k = 0; k < size; ++k) {
     const AdamWElement<float> next =
         adamw_update(constants, {weights[k], first[k], second[k]}, gradient.values[k]);
+    if (!changes) break;
     weights[k] = next.parameter;
     first[k] = next.first_moment;
     second[k] = next.second_moment;
@@ -110,8 +133,10 @@ void adamw(const AdamWSettings& settings, const AdamWOperands<T>& of, void* stre
 
 template void adamw(const AdamWSettings&, const AdamWOperands<float>&, void*);
 template void adamw(const AdamWSettings&, const AdamWOperands<Bfloat16>&, void*);
+template void adamw(const AdamWSettings&, const AdamWOperands<Float16>&, void*);
 
 STOWAGE_CUDA_KERNEL(adamw_kernel<float>);
 STOWAGE_CUDA_KERNEL(adamw_kernel<Bfloat16>);
+STOWAGE_CUDA_KERNEL(adamw_kernel<Float16>);
 
 }  // namespace stowage::cuda

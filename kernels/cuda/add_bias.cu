@@ -35,8 +35,10 @@ void add_bias(std::int64_t rows, std::int64_t columns, const T* bias, T* y, void
 
 template void add_bias(std::int64_t, std::int64_t, const float*, float*, void*);
 template void add_bias(std::int64_t, std::int64_t, const Bfloat16*, Bfloat16*, void*);
+template void add_bias(std::int64_t, std::int64_t, const Float16*, Float16*, void*);
 
 STOWAGE_CUDA_KERNEL(add_bias_kernel<float>);
 STOWAGE_CUDA_KERNEL(add_bias_kernel<Bfloat16>);
+STOWAGE_CUDA_KERNEL(add_bias_kernel<Float16>);
 
 }  // namespace stowage::cuda

@@ -1,5 +1,5 @@
-// What a GEMM does in its epilogue where cuBLASLt has an algorithm for that. T: float or Bfloat16, computed
-// in f32. Any width and alignment. Stream order, no scratch. Throws DeviceError.
+// What a GEMM does in its epilogue where cuBLASLt has an algorithm for that. T: float, Bfloat16 or Float16,
+// computed in f32. Any width and alignment. Stream order, no scratch. Throws DeviceError.
 #pragma once
 
 #include <cstdint>

@@ -9,6 +9,7 @@
 #include "kernels/cuda/cudnn_attention.h"
 #include "kernels/cuda/flash_attention.h"
 #include "kernels/math/bfloat16.h"
+#include "kernels/math/float16.h"
 #include "stowage/error.h"
 
 namespace stowage::cuda {
@@ -23,7 +24,7 @@ void require_width(const AttentionShape& shape) {
 
 // `cudnn` enqueues the work, or returns why it does not; then `own` enqueues it.
 template <class Cudnn, class Own>
-void in_bf16(const AttentionShape& shape, bool backward, Cudnn cudnn, Own own) {
+void in_half(const AttentionShape& shape, bool backward, Cudnn cudnn, Own own) {
   require_width(shape);
   if (const AttentionChoice choice = attention_choice(); choice != AttentionChoice::own) {
     const std::string_view refusal = cudnn();
@@ -50,7 +51,7 @@ void attention(const AttentionShape& shape, const T* qkv, T* out, float* log_sum
   if constexpr (std::is_same_v<T, float>)
     in_f32(shape, own);
   else
-    in_bf16(
+    in_half(
         shape, false, [&] { return cudnn_attention(shape, qkv, out, log_sum_exp, stream); }, own);
 }
 
@@ -60,7 +61,7 @@ void attention_backward(const AttentionShape& shape, const AttentionGradient<T>&
   if constexpr (std::is_same_v<T, float>)
     in_f32(shape, own);
   else
-    in_bf16(
+    in_half(
         shape, true, [&] { return cudnn_attention_backward(shape, of, stream); }, own);
 }
 
@@ -68,5 +69,7 @@ template void attention(const AttentionShape&, const float*, float*, float*, voi
 template void attention(const AttentionShape&, const Bfloat16*, Bfloat16*, float*, void*);
 template void attention_backward(const AttentionShape&, const AttentionGradient<float>&, void*);
 template void attention_backward(const AttentionShape&, const AttentionGradient<Bfloat16>&, void*);
+template void attention(const AttentionShape&, const Float16*, Float16*, float*, void*);
+template void attention_backward(const AttentionShape&, const AttentionGradient<Float16>&, void*);
 
 }  // namespace stowage::cuda

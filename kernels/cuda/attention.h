@@ -1,11 +1,12 @@
-// Multi-head attention, forward and backward. T: float or Bfloat16; scores, softmax and sums in f32. Stream
-// order. Throws DeviceError, and InvalidInput for heads wider than 256 or where the lane's scratch is too
-// small.
+// Multi-head attention, forward and backward. T: float, Bfloat16 or Float16; scores, softmax and sums in f32.
+// Stream order. Throws DeviceError, and InvalidInput for heads wider than 256 or where the lane's scratch is
+// too small.
 //
 // Which of two methods computes a shape is decided once for each shape and lane, from the shape, the card and
-// the libraries alone: cuDNN's fused attention (cudnn_attention.h) for bf16 without dropout, and without
-// padding or with padding at the end, where cuDNN takes it, else our own (flash_attention.h). Each writes the
-// same bits every time. For bf16 the environment variable STOWAGE_ATTENTION says which may be used:
+// the libraries alone: cuDNN's fused attention (cudnn_attention.h) for bf16 and f16 without dropout, and
+// without padding or with padding at the end, where cuDNN takes it, else our own (flash_attention.h). Each
+// writes the same bits every time. For both the environment variable STOWAGE_ATTENTION says which may be
+// used:
 //
 // - auto, or unset: as above. Each shape that cuDNN does not compute is told on stderr, once, with the
 // reason.

@@ -1,6 +1,6 @@
-// Attention's tiles in bf16 for tensor cores, in blocks of four warps. A warp owns 16 of its block's rows (of
-// queries, or of keys) and computes alone all that belongs to them, while tiles of the others stream through
-// shared memory (FlashAttention-2, section 3.3).
+// Attention's tiles in bf16 or f16 (T) for tensor cores, in blocks of four warps. A warp owns 16 of its
+// block's rows (of queries, or of keys) and computes alone all that belongs to them, while tiles of the
+// others stream through shared memory (FlashAttention-2, section 3.3).
 //
 // `width` is the head's width rounded up to 64, 128 or 256; columns behind the head's end, and rows behind
 // the sequence's, are zeros. A tile's rows are eight elements longer than they need to be: eight neighbouring
@@ -59,7 +59,8 @@ __device__ inline float power_of_two(float x) {
 }
 
 // At most `count` elements from `x` on, zeros behind.
-__device__ inline SixteenBytes eight_at(const Bfloat16* x, std::int64_t count, bool aligned) {
+template <class T>
+__device__ inline SixteenBytes eight_at(const T* x, std::int64_t count, bool aligned) {
   if (aligned) return *reinterpret_cast<const SixteenBytes*>(x);
   SixteenBytes eight = {};
 #pragma unroll
@@ -69,7 +70,8 @@ __device__ inline SixteenBytes eight_at(const Bfloat16* x, std::int64_t count, b
   return eight;
 }
 
-__device__ inline void put_eight(Bfloat16* x, std::int64_t count, bool aligned, const SixteenBytes& eight) {
+template <class T>
+__device__ inline void put_eight(T* x, std::int64_t count, bool aligned, const SixteenBytes& eight) {
   if (aligned) {
     *reinterpret_cast<SixteenBytes*>(x) = eight;
     return;
@@ -81,9 +83,9 @@ __device__ inline void put_eight(Bfloat16* x, std::int64_t count, bool aligned, 
 }
 
 // Rows [first, first + rows) of a head whose row 0 is at `from`. All threads of the block take part.
-template <int width>
-__device__ void load_rows(const AttentionGrid& grid, const Bfloat16* from, std::int64_t stride,
-                          std::int64_t first, int rows, Bfloat16* tile) {
+template <int width, class T>
+__device__ void load_rows(const AttentionGrid& grid, const T* from, std::int64_t stride, std::int64_t first,
+                          int rows, T* tile) {
   constexpr int packs = width / 8;
   for (int i = static_cast<int>(threadIdx.x); i < rows * packs; i += tensor_threads) {
     const int column = i % packs * 8;
@@ -96,11 +98,11 @@ __device__ void load_rows(const AttentionGrid& grid, const Bfloat16* from, std::
 }
 
 // A warp's own rows as left operands: in registers where accumulators leave room for them.
-template <int width>
+template <class T, int width>
 class OwnRows {
  public:
   // `rows` in shared memory.
-  __device__ explicit OwnRows(const Bfloat16* rows) : rows_(rows) {
+  __device__ explicit OwnRows(const T* rows) : rows_(rows) {
     if constexpr (in_registers) {
 #pragma unroll
       for (int i = 0; i < width / block_side; ++i) kept_[i] = load(i);
@@ -120,37 +122,37 @@ class OwnRows {
     return left_block(rows_ + i * block_side, fragment_stride<width>);
   }
 
-  const Bfloat16* rows_;
+  const T* rows_;
   LeftFragment kept_[in_registers ? width / block_side : 1];
 };
 
 // own rows^T: of 16 streamed rows.
-template <int width>
-__device__ SumsFragment products_of_rows(const OwnRows<width>& own, const Bfloat16* rows) {
+template <class T, int width>
+__device__ SumsFragment products_of_rows(const OwnRows<T, width>& own, const T* rows) {
   SumsFragment sums;
 #pragma unroll
   for (int i = 0; i < width / block_side; ++i) {
-    multiply_add(own[i], right_transpose(rows + i * block_side, fragment_stride<width>), sums);
+    multiply_add<T>(own[i], right_transpose(rows + i * block_side, fragment_stride<width>), sums);
   }
   return sums;
 }
 
 // results += weights rows, for the columns from `rows` on.
-template <int width, int blocks>
-__device__ void add_weighted_rows(const LeftFragment& weights, const Bfloat16* rows,
+template <int width, class T, int blocks>
+__device__ void add_weighted_rows(const LeftFragment& weights, const T* rows,
                                   SumsFragment (&results)[blocks]) {
 #pragma unroll
   for (int i = 0; i < blocks; ++i) {
-    multiply_add(weights, right_block(rows + i * block_side, fragment_stride<width>), results[i]);
+    multiply_add<T>(weights, right_block(rows + i * block_side, fragment_stride<width>), results[i]);
   }
 }
 
 // A warp's results, row i of a lane's two times factors[i], to rows [first, first + 16) and `columns` columns
 // of a tensor whose row 0 is at `to`. They pass through `staging`, 16 rows of a tile that nobody else reads
 // any more.
-template <int width, int blocks>
+template <int width, class T, int blocks>
 __device__ void store_results(const AttentionGrid& grid, const SumsFragment (&results)[blocks],
-                              const float (&factors)[2], Bfloat16* staging, Bfloat16* to, std::int64_t stride,
+                              const float (&factors)[2], T* staging, T* to, std::int64_t stride,
                               std::int64_t first, std::int64_t columns) {
   __syncwarp();
 #pragma unroll
@@ -158,10 +160,10 @@ __device__ void store_results(const AttentionGrid& grid, const SumsFragment (&re
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
       const float* pair = results[i].values + 2 * k;
-      Bfloat16* at = staging + (lane_group() + k % 2 * 8) * fragment_stride<width> + i * block_side +
-                     k / 2 * 8 + lane_pair();
-      at[0] = Bfloat16(pair[0] * factors[k % 2]);
-      at[1] = Bfloat16(pair[1] * factors[k % 2]);
+      T* at = staging + (lane_group() + k % 2 * 8) * fragment_stride<width> + i * block_side + k / 2 * 8 +
+              lane_pair();
+      at[0] = T(pair[0] * factors[k % 2]);
+      at[1] = T(pair[1] * factors[k % 2]);
     }
   }
   __syncwarp();

@@ -190,16 +190,28 @@ template void layer_norm_backward_parameters(const Rows&, const Bfloat16*, const
 template void gelu_backward_bias(GeluForm, const Rows&, const float*, const float*, float*, float*, void*);
 template void gelu_backward_bias(GeluForm, const Rows&, const Bfloat16*, const Bfloat16*, Bfloat16*,
                                  Bfloat16*, void*);
+template void add_chunks(const ColumnChunks&, int, const float*, Float16*, Float16*, void*, bool);
+template void column_sum(const Rows&, const Float16*, Float16*, void*, bool);
+template void column_sum(const Rows&, const Float16*, float*, void*, bool);
+template void layer_norm_backward_parameters(const Rows&, const Float16*, const float*, const float*,
+                                             const Float16*, Float16*, Float16*, void*);
+template void gelu_backward_bias(GeluForm, const Rows&, const Float16*, const Float16*, Float16*, Float16*,
+                                 void*);
 
 STOWAGE_CUDA_KERNEL(column_partial_kernel<float, PlainTerms<float>>);
 STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, PlainTerms<Bfloat16>>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Float16, PlainTerms<Float16>>);
 STOWAGE_CUDA_KERNEL(column_partial_kernel<float, LayerNormTerms<float>>);
 STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, LayerNormTerms<Bfloat16>>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Float16, LayerNormTerms<Float16>>);
 STOWAGE_CUDA_KERNEL(column_partial_kernel<float, GeluTerms<float, GeluTanh>>);
 STOWAGE_CUDA_KERNEL(column_partial_kernel<float, GeluTerms<float, GeluErf>>);
 STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, GeluTerms<Bfloat16, GeluTanh>>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Float16, GeluTerms<Float16, GeluTanh>>);
 STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, GeluTerms<Bfloat16, GeluErf>>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Float16, GeluTerms<Float16, GeluErf>>);
 STOWAGE_CUDA_KERNEL(column_total_kernel<float>);
 STOWAGE_CUDA_KERNEL(column_total_kernel<Bfloat16>);
+STOWAGE_CUDA_KERNEL(column_total_kernel<Float16>);
 
 }  // namespace stowage::cuda

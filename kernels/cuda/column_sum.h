@@ -26,8 +26,8 @@ template <class To>
 void add_chunks(const ColumnChunks& cut, int sums, const float* partial, To* first, To* second, void* stream,
                 bool add = false);
 
-// sum[width] = the columns of x[rows, width], in f32; with `add`, onto what `sum` holds. T: float or
-// Bfloat16; To: T or float.
+// sum[width] = the columns of x[rows, width], in f32; with `add`, onto what `sum` holds. T: float, Bfloat16
+// or Float16; To: T or float.
 template <class T, class To>
 void column_sum(const Rows& shape, const T* x, To* sum, void* stream, bool add = false);
 

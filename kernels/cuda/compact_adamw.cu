@@ -1,4 +1,6 @@
 // Compiled with contraction off (-fmad=false): the host's AdamW must give the same bits.
+#include <limits>
+
 #include "kernels/cuda/kernel_registry.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/optimizer.h"
@@ -15,6 +17,9 @@ __device__ inline float weight(const AdamWOperands<float>& of, std::int64_t i) {
 __device__ inline float weight(const AdamWOperands<Bfloat16>& of, std::int64_t i) {
   return joined({of.parameter[i], of.low[i]});
 }
+__device__ inline float weight(const AdamWOperands<Float16>& of, std::int64_t i) {
+  return joined(HalfSplitWeight{of.parameter[i], of.low[i]});
+}
 __device__ inline void set_weight(const AdamWOperands<float>& of, std::int64_t i, float value) {
   of.new_parameter[i] = value;
 }
@@ -22,6 +27,18 @@ __device__ inline void set_weight(const AdamWOperands<Bfloat16>& of, std::int64_
   const SplitWeight halves = split(value);
   of.new_parameter[i] = halves.weight;
   of.new_low[i] = halves.low;
+}
+
+__device__ inline void set_weight(const AdamWOperands<Float16>& of, std::int64_t i, float value) {
+  const HalfSplitWeight both = split_half(value);
+  of.new_parameter[i] = both.weight;
+  of.new_low[i] = both.low;
+}
+
+// Whether there is a norm; without one nothing changes.
+template <class T>
+__device__ inline bool is_finite(const AdamWOperands<T>& of) {
+  return of.clip[0] < std::numeric_limits<double>::infinity();  // false for NaN
 }
 
 // Updates the weight of element i; the moments that are behind it are returned.
@@ -39,8 +56,8 @@ template <class T>
 __global__ void bf16_moments_kernel(AdamWConstants<float> constants, AdamWOperands<T> of,
                                     Bf16Moments moments) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i >= of.count) return;
-  constants.scale = static_cast<float>(of.clip[1]);
+  if (i >= of.count || !is_finite(of)) return;
+  constants.scale = static_cast<float>(of.clip[1] / of.loss_scale);
   const AdamWElement<float> next = update_weight(constants, of, i, static_cast<float>(moments.first[i]),
                                                  static_cast<float>(moments.second[i]));
   moments.first[i] = Bfloat16(next.first_moment);
@@ -53,6 +70,7 @@ __global__ void bf16_moments_kernel(AdamWConstants<float> constants, AdamWOperan
 template <class T>
 __global__ void eight_bit_moments_kernel(AdamWConstants<float> constants, AdamWOperands<T> of,
                                          EightBitMoments moments) {
+  if (!is_finite(of)) return;
   __shared__ float first_shares[1 << first_moment_bits], first_boundaries[1 << first_moment_bits];
   __shared__ float second_shares[1 << second_moment_bits], second_boundaries[1 << second_moment_bits];
   __shared__ std::uint32_t shared[2 * compact_threads / warp_size];
@@ -64,7 +82,7 @@ __global__ void eight_bit_moments_kernel(AdamWConstants<float> constants, AdamWO
   second_shares[code] = share_of_code(second_moment_bits, static_cast<int>(code));
   second_boundaries[code] = boundary_of_code(second_moment_bits, static_cast<int>(code));
   __syncthreads();
-  constants.scale = static_cast<float>(of.clip[1]);
+  constants.scale = static_cast<float>(of.clip[1] / of.loss_scale);
   const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * blocks_of_a_launch_block;
   for (std::int64_t block = begin; block < begin + blocks_of_a_launch_block; ++block) {
     const std::int64_t i = block * moment_block + threadIdx.x;
@@ -108,12 +126,16 @@ void adamw(const AdamWSettings& settings, const AdamWOperands<T>& of, const Eigh
 
 template void adamw(const AdamWSettings&, const AdamWOperands<float>&, const Bf16Moments&, void*);
 template void adamw(const AdamWSettings&, const AdamWOperands<Bfloat16>&, const Bf16Moments&, void*);
+template void adamw(const AdamWSettings&, const AdamWOperands<Float16>&, const Bf16Moments&, void*);
 template void adamw(const AdamWSettings&, const AdamWOperands<float>&, const EightBitMoments&, void*);
 template void adamw(const AdamWSettings&, const AdamWOperands<Bfloat16>&, const EightBitMoments&, void*);
+template void adamw(const AdamWSettings&, const AdamWOperands<Float16>&, const EightBitMoments&, void*);
 
 STOWAGE_CUDA_KERNEL(bf16_moments_kernel<float>);
 STOWAGE_CUDA_KERNEL(bf16_moments_kernel<Bfloat16>);
+STOWAGE_CUDA_KERNEL(bf16_moments_kernel<Float16>);
 STOWAGE_CUDA_KERNEL(eight_bit_moments_kernel<float>);
 STOWAGE_CUDA_KERNEL(eight_bit_moments_kernel<Bfloat16>);
+STOWAGE_CUDA_KERNEL(eight_bit_moments_kernel<Float16>);
 
 }  // namespace stowage::cuda

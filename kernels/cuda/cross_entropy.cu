@@ -81,7 +81,9 @@ __device__ inline double row_loss(const Logits& shape, std::int64_t target, floa
   return static_cast<double>(log_sum_exp) - static_cast<double>(logit);
 }
 
-__device__ inline float share_of(double count) { return static_cast<float>(count == 0 ? 0 : 1 / count); }
+__device__ inline float share_of(double count, double loss_scale) {
+  return static_cast<float>(count == 0 ? 0 : loss_scale / count);
+}
 
 // By the whole block; `shared` holds one double for each warp.
 __device__ inline double counted(std::int64_t rows, const std::int32_t* targets, double* shared) {
@@ -115,12 +117,18 @@ __global__ void mean_loss_kernel(Logits shape, const T* logits, const std::int32
 
 template <class T>
 __global__ void cross_entropy_backward_kernel(Logits shape, const T* logits, const std::int32_t* targets,
-                                              const float* log_sum_exp, const double* count, T* dlogits,
-                                              bool aligned) {
+                                              const float* log_sum_exp, const double* count,
+                                              double loss_scale, T* dlogits, bool aligned) {
   const std::int64_t row = blockIdx.x;
-  write_gradient(shape, targets[row], log_sum_exp[row], share_of(*count), logits + row * shape.columns,
-                 dlogits + row * shape.columns, aligned);
+  write_gradient(shape, targets[row], log_sum_exp[row], share_of(*count, loss_scale),
+                 logits + row * shape.columns, dlogits + row * shape.columns, aligned);
 }
+
+// What kept exponentials are multiplied by: f16 would lose those below 2^-24.
+template <class T>
+inline constexpr float kept_scale = 1;
+template <>
+inline constexpr float kept_scale<Float16> = 0x1p14F;
 
 // A row of logits on its way to its gradient, by the whole block: each thread goes over packs of its own,
 // three times. The row is kept in shared memory where that has room for it, else it stays where it is.
@@ -161,6 +169,7 @@ struct RowInPlace {
       for (int k = 0; k < pack_size<T>; ++k) {
         pack.values[k] = i + k < shape.vocabulary ? exponential(pack.values[k] - largest) : 0.0F;
         sum += pack.values[k];
+        pack.values[k] *= kept_scale<T>;
       }
       store_pack(kept + i, count, kept_aligned, pack);
     });
@@ -169,10 +178,11 @@ struct RowInPlace {
 
   // The target's gradient is a difference that the rounding of a kept exponential would spoil.
   __device__ void write_gradient(float scale, std::int64_t target, float target_gradient) const {
+    const float kept_to_gradient = scale / kept_scale<T>;
     for_packs([&](std::int64_t i, std::int64_t count) {
       Pack<T> pack = load_pack(kept + i, count, kept_aligned);
       for (int k = 0; k < pack_size<T>; ++k) {
-        pack.values[k] = i + k == target ? target_gradient : pack.values[k] * scale;
+        pack.values[k] = i + k == target ? target_gradient : pack.values[k] * kept_to_gradient;
       }
       store_pack(row + i, count, aligned, pack);
     });
@@ -201,7 +211,7 @@ __global__ void cross_entropy_in_place_kernel(Logits shape, LossChunk chunk, T* 
   const float logit = logit_of(shape, target, line);
   const float largest = reduce_block<Largest>(of.keep(), shared);
   const float sum = reduce_block<Sum>(of.exponentials(largest), shared);
-  const float share = share_of(*chunk.count);
+  const float share = share_of(*chunk.count, chunk.loss_scale);
   const float scale = share / sum;
   if (threadIdx.x == 0) chunk.row_losses[row] = row_loss(shape, target, largest + std::log(sum), logit);
   const bool counts = target < shape.vocabulary;
@@ -256,12 +266,14 @@ void cross_entropy(const Logits& shape, const T* logits, const std::int32_t* tar
 
 template <class T>
 void cross_entropy_backward(const Logits& shape, const T* logits, const std::int32_t* targets,
-                            const float* log_sum_exp, T* dlogits, void* stream, BatchTargets batch) {
+                            const float* log_sum_exp, T* dlogits, void* stream, BatchTargets batch,
+                            double loss_scale) {
   auto* count = static_cast<double*>(kept_scratch(stream, "cross_entropy_backward"));
   const BatchTargets all = whole_batch(shape, targets, batch);
   count_targets(all.rows, all.targets, count, stream);
   launch(cross_entropy_backward_kernel<T>, "cross_entropy_backward", loss_shape<T>(shape), stream, shape,
-         logits, targets, log_sum_exp, count, dlogits, rows_are_aligned<T>(shape.columns, logits, dlogits));
+         logits, targets, log_sum_exp, count, loss_scale, dlogits,
+         rows_are_aligned<T>(shape.columns, logits, dlogits));
 }
 
 template <class T>
@@ -290,20 +302,29 @@ template void cross_entropy(const Logits&, const float*, const std::int32_t*, do
 template void cross_entropy(const Logits&, const Bfloat16*, const std::int32_t*, double*, float*, void*,
                             BatchTargets);
 template void cross_entropy_backward(const Logits&, const float*, const std::int32_t*, const float*, float*,
-                                     void*, BatchTargets);
+                                     void*, BatchTargets, double);
 template void cross_entropy_backward(const Logits&, const Bfloat16*, const std::int32_t*, const float*,
-                                     Bfloat16*, void*, BatchTargets);
+                                     Bfloat16*, void*, BatchTargets, double);
 template void cross_entropy_in_place(const Logits&, const LossChunk&, float*, void*);
 template void cross_entropy_in_place(const Logits&, const LossChunk&, Bfloat16*, void*);
+template void cross_entropy(const Logits&, const Float16*, const std::int32_t*, double*, float*, void*,
+                            BatchTargets);
+template void cross_entropy_backward(const Logits&, const Float16*, const std::int32_t*, const float*,
+                                     Float16*, void*, BatchTargets, double);
+template void cross_entropy_in_place(const Logits&, const LossChunk&, Float16*, void*);
 
 STOWAGE_CUDA_KERNEL(log_sum_exp_kernel<float>);
 STOWAGE_CUDA_KERNEL(log_sum_exp_kernel<Bfloat16>);
+STOWAGE_CUDA_KERNEL(log_sum_exp_kernel<Float16>);
 STOWAGE_CUDA_KERNEL(mean_loss_kernel<float>);
 STOWAGE_CUDA_KERNEL(mean_loss_kernel<Bfloat16>);
+STOWAGE_CUDA_KERNEL(mean_loss_kernel<Float16>);
 STOWAGE_CUDA_KERNEL(cross_entropy_backward_kernel<float>);
 STOWAGE_CUDA_KERNEL(cross_entropy_backward_kernel<Bfloat16>);
+STOWAGE_CUDA_KERNEL(cross_entropy_backward_kernel<Float16>);
 STOWAGE_CUDA_KERNEL(cross_entropy_in_place_kernel<float>);
 STOWAGE_CUDA_KERNEL(cross_entropy_in_place_kernel<Bfloat16>);
+STOWAGE_CUDA_KERNEL(cross_entropy_in_place_kernel<Float16>);
 STOWAGE_CUDA_KERNEL(count_targets_kernel);
 STOWAGE_CUDA_KERNEL(add_losses_kernel);
 STOWAGE_CUDA_KERNEL(add_loss_kernel);

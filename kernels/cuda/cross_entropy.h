@@ -1,5 +1,5 @@
-// Softmax cross-entropy over rows of logits. T: float or Bfloat16; softmax in f32, the loss in f64. Any
-// width and alignment. Stream order. Throws DeviceError, and InvalidInput where the lane has no scratch.
+// Softmax cross-entropy over rows of logits. T: float, Bfloat16 or Float16; softmax in f32, the loss in f64.
+// Any width and alignment. Stream order. Throws DeviceError, and InvalidInput where the lane has no scratch.
 //
 // loss = mean over the targets >= 0 of log_sum_exp[n] - logits[n, target]; negative targets are ignored.
 // Targets lie on the device and are not checked on the host: one beyond the vocabulary makes the loss NaN.
@@ -26,12 +26,12 @@ template <class T>
 void cross_entropy(const Logits& shape, const T* logits, const std::int32_t* targets, double* loss,
                    float* log_sum_exp, void* stream, BatchTargets batch = {});
 
-// dlogits = (softmax - one at the target) / number of counted targets; 0 in rows that are ignored and in
-// padding.
-// dlogits may be logits. The number lies in kept_scratch.
+// dlogits = (softmax - one at the target) * loss_scale / number of counted targets; 0 in rows that are
+// ignored and in padding. dlogits may be logits. The number lies in kept_scratch.
 template <class T>
 void cross_entropy_backward(const Logits& shape, const T* logits, const std::int32_t* targets,
-                            const float* log_sum_exp, T* dlogits, void* stream, BatchTargets batch = {});
+                            const float* log_sum_exp, T* dlogits, void* stream, BatchTargets batch = {},
+                            double loss_scale = 1);
 
 // Both at once for a chunk of `shape.rows` rows, from row `first` of a batch: logits become dlogits.
 // `row_losses` f64[shape.rows] and `count` f64{} are scratch; the targets are the batch's, all of them.
@@ -40,6 +40,7 @@ struct LossChunk {
   const std::int32_t* targets = nullptr;
   const double* count = nullptr;  // as count_targets wrote it
   double* row_losses = nullptr;
+  double loss_scale = 1;  // of the gradients
 };
 template <class T>
 void cross_entropy_in_place(const Logits& shape, const LossChunk& chunk, T* logits, void* stream);

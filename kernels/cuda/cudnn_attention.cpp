@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "kernels/cuda/cudnn_graph.h"
+#include "kernels/cuda/gemm.h"
 #include "kernels/cuda/padding.h"
 #include "kernels/cuda/scratch.h"
 #include "src/device/cuda/lane_resources.h"
@@ -17,17 +18,17 @@ class LaneAttention {
  public:
   explicit LaneAttention(void* stream) : device_(stream) {}
 
-  const CudnnAnswer& ask(const AttentionShape& shape, bool backward, std::size_t workspace) {
-    const Key key{shape.samples, shape.heads,         shape.sequence, shape.width,
-                  shape.causal,  shape.padded_at_end, backward,       workspace};
+  const CudnnAnswer& ask(const AttentionShape& shape, DataType type, bool backward, std::size_t workspace) {
+    const Key key{shape.samples,       shape.heads, shape.sequence, shape.width, shape.causal,
+                  shape.padded_at_end, backward,    type,           workspace};
     const auto found = answers_.find(key);
     if (found != answers_.end()) return found->second;
-    return answers_[key] = ask_cudnn(shape, backward, workspace, device_);
+    return answers_[key] = ask_cudnn(shape, type, backward, workspace, device_);
   }
 
  private:
-  using Key =
-      std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, bool, bool, bool, std::size_t>;
+  using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, bool, bool, bool, DataType,
+                         std::size_t>;
 
   CudnnDevice device_;
   std::map<Key, CudnnAnswer> answers_;
@@ -44,7 +45,7 @@ LaneAttention& attention_of(LaneResources& lane) {
 
 // Why cuDNN is not even asked; empty: it is. Tensors of fewer than 16 bytes are not aligned to 16.
 std::string_view not_asked(const AttentionShape& shape) {
-  constexpr auto size = static_cast<std::int64_t>(sizeof(Bfloat16));
+  constexpr std::int64_t size = 2;  // of an element
   constexpr auto statistic = static_cast<std::int64_t>(sizeof(float));
   if (shape.dropout != 0) return "dropout on the probabilities is drawn by our own kernels alone";
   if (shape.seen != nullptr && !shape.padded_at_end)
@@ -56,8 +57,9 @@ std::string_view not_asked(const AttentionShape& shape) {
   return {};
 }
 
-void* part(const Bfloat16* qkv, const AttentionShape& shape, std::int64_t index) {
-  return const_cast<Bfloat16*>(qkv) + index * shape.width;
+template <class T>
+void* part(const T* qkv, const AttentionShape& shape, std::int64_t index) {
+  return const_cast<T*>(qkv) + index * shape.width;
 }
 
 // Counts the keys of the slice that starts at `sample`, in `lengths`, and names them as operands.
@@ -73,7 +75,8 @@ void place_lengths(CudnnGraph& graph, const AttentionShape& shape, std::int64_t 
   graph.places()[key_lengths] = of_keys;
 }
 
-void place(CudnnGraph& graph, const AttentionShape& shape, const AttentionGradient<Bfloat16>& of,
+template <class T>
+void place(CudnnGraph& graph, const AttentionShape& shape, const AttentionGradient<T>& of,
            std::int64_t sample, std::int64_t head) {
   const std::int64_t at = sample * shape.sequence * shape.width + head * shape.head_width();
   const std::int64_t packed_at = 3 * sample * shape.sequence * shape.width + head * shape.head_width();
@@ -82,8 +85,8 @@ void place(CudnnGraph& graph, const AttentionShape& shape, const AttentionGradie
     places[queries + i] = part(of.qkv + packed_at, shape, i);
     places[dqueries + i] = part(of.dqkv + packed_at, shape, i);
   }
-  places[out] = const_cast<Bfloat16*>(of.out + at);
-  places[dout] = const_cast<Bfloat16*>(of.dout + at);
+  places[out] = const_cast<T*>(of.out + at);
+  places[dout] = const_cast<T*>(of.dout + at);
   places[statistics] = const_cast<float*>(of.log_sum_exp + (sample * shape.heads + head) * shape.sequence);
 }
 
@@ -91,12 +94,13 @@ void* behind(void* workspace, std::size_t bytes) { return static_cast<std::byte*
 
 }  // namespace
 
-std::string_view cudnn_attention(const AttentionShape& shape, const Bfloat16* qkv, Bfloat16* y,
-                                 float* log_sum_exp, void* stream) {
+template <class T>
+std::string_view cudnn_attention(const AttentionShape& shape, const T* qkv, T* y, float* log_sum_exp,
+                                 void* stream) {
   if (const std::string_view reason = not_asked(shape); !reason.empty()) return reason;
   LaneResources& lane = lane_resources(stream);
   LaneAttention& attention = attention_of(lane);
-  const CudnnAnswer& answer = attention.ask(shape, false, usable_scratch(lane));
+  const CudnnAnswer& answer = attention.ask(shape, data_type<T>, false, usable_scratch(lane));
   if (answer.graph == nullptr) return answer.refusal;
   CudnnGraph& graph = *answer.graph;
   place_lengths(graph, shape, 0, lane.scratch, stream);
@@ -110,12 +114,13 @@ std::string_view cudnn_attention(const AttentionShape& shape, const Bfloat16* qk
   return {};
 }
 
-std::string_view cudnn_attention_backward(const AttentionShape& shape, const AttentionGradient<Bfloat16>& of,
+template <class T>
+std::string_view cudnn_attention_backward(const AttentionShape& shape, const AttentionGradient<T>& of,
                                           void* stream) {
   if (const std::string_view reason = not_asked(shape); !reason.empty()) return reason;
   if (of.workspace == nullptr) return "the op has no workspace";
   LaneAttention& attention = attention_of(lane_resources(stream));
-  const CudnnAnswer& answer = attention.ask(shape, true, of.workspace_bytes);
+  const CudnnAnswer& answer = attention.ask(shape, data_type<T>, true, of.workspace_bytes);
   if (answer.graph == nullptr) return answer.refusal;
   CudnnGraph& graph = *answer.graph;
   const SliceStarts samples(shape.samples, graph.slice().samples);
@@ -130,5 +135,12 @@ std::string_view cudnn_attention_backward(const AttentionShape& shape, const Att
   if (shape.padded_at_end) clear_padding(shape, of.dqkv, stream);
   return {};
 }
+
+template std::string_view cudnn_attention(const AttentionShape&, const Bfloat16*, Bfloat16*, float*, void*);
+template std::string_view cudnn_attention_backward(const AttentionShape&, const AttentionGradient<Bfloat16>&,
+                                                   void*);
+template std::string_view cudnn_attention(const AttentionShape&, const Float16*, Float16*, float*, void*);
+template std::string_view cudnn_attention_backward(const AttentionShape&, const AttentionGradient<Float16>&,
+                                                   void*);
 
 }  // namespace stowage::cuda

@@ -1,4 +1,4 @@
-// Attention by cuDNN's fused kernels, for bf16.
+// Attention by cuDNN's fused kernels, for bf16 and f16 (T).
 //
 // Both enqueue the work and return an empty text, or enqueue nothing and return why cuDNN does not compute
 // the shape; the text lives as long as the lane. Reasons: dropout (the random numbers are ours), padding that
@@ -24,12 +24,15 @@
 
 #include "kernels/cuda/attention.h"
 #include "kernels/math/bfloat16.h"
+#include "kernels/math/float16.h"
 
 namespace stowage::cuda {
 
-[[nodiscard]] std::string_view cudnn_attention(const AttentionShape& shape, const Bfloat16* qkv,
-                                               Bfloat16* out, float* log_sum_exp, void* stream);
+template <class T>
+[[nodiscard]] std::string_view cudnn_attention(const AttentionShape& shape, const T* qkv, T* out,
+                                               float* log_sum_exp, void* stream);
+template <class T>
 [[nodiscard]] std::string_view cudnn_attention_backward(const AttentionShape& shape,
-                                                        const AttentionGradient<Bfloat16>& of, void* stream);
+                                                        const AttentionGradient<T>& of, void* stream);
 
 }  // namespace stowage::cuda

@@ -9,12 +9,21 @@ constexpr std::string_view absent =
 
 }  // namespace
 
-std::string_view cudnn_attention(const AttentionShape&, const Bfloat16*, Bfloat16*, float*, void*) {
+template <class T>
+std::string_view cudnn_attention(const AttentionShape&, const T*, T*, float*, void*) {
   return absent;
 }
 
-std::string_view cudnn_attention_backward(const AttentionShape&, const AttentionGradient<Bfloat16>&, void*) {
+template <class T>
+std::string_view cudnn_attention_backward(const AttentionShape&, const AttentionGradient<T>&, void*) {
   return absent;
 }
+
+template std::string_view cudnn_attention(const AttentionShape&, const Bfloat16*, Bfloat16*, float*, void*);
+template std::string_view cudnn_attention_backward(const AttentionShape&, const AttentionGradient<Bfloat16>&,
+                                                   void*);
+template std::string_view cudnn_attention(const AttentionShape&, const Float16*, Float16*, float*, void*);
+template std::string_view cudnn_attention_backward(const AttentionShape&, const AttentionGradient<Float16>&,
+                                                   void*);
 
 }  // namespace stowage::cuda

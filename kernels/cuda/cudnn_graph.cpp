@@ -100,9 +100,9 @@ fe::error_t checked(cudnnStatus_t status) {
 // Heads of a [N, columns * width] tensor as [samples, heads, sequence, head width].
 class Describer {
  public:
-  Describer(const AttentionShape& shape, const AttentionSlice& slice, fe::graph::Graph& graph)
+  Describer(const AttentionShape& shape, const AttentionSlice& slice, DataType type, fe::graph::Graph& graph)
       : shape_(shape), slice_(slice), graph_(graph) {
-    graph_.set_io_data_type(fe::DataType_t::BFLOAT16)
+    graph_.set_io_data_type(type == DataType::f16 ? fe::DataType_t::HALF : fe::DataType_t::BFLOAT16)
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
         .set_compute_data_type(fe::DataType_t::FLOAT);
   }
@@ -183,10 +183,10 @@ class Describer {
   fe::graph::Graph& graph_;
 };
 
-CudnnAnswer ask_for_slice(const AttentionShape& shape, const AttentionSlice& slice, bool backward,
-                          const CudnnDevice& device) {
+CudnnAnswer ask_for_slice(const AttentionShape& shape, const AttentionSlice& slice, DataType type,
+                          bool backward, const CudnnDevice& device) {
   CudnnAnswer answer{std::make_unique<CudnnGraph>(slice, device), {}};
-  answer.refusal = answer.graph->compile(shape, backward);
+  answer.refusal = answer.graph->compile(shape, type, backward);
   if (!answer.refusal.empty()) answer.graph.reset();
   return answer;
 }
@@ -243,7 +243,7 @@ CudnnGraph::CudnnGraph(const AttentionSlice& slice, const CudnnDevice& device)
 
 CudnnGraph::~CudnnGraph() = default;
 
-std::string CudnnGraph::compile(const AttentionShape& shape, bool backward) {
+std::string CudnnGraph::compile(const AttentionShape& shape, DataType type, bool backward) {
   if (!device_.missing().empty()) return device_.missing();
   fe::graph::Graph& graph = graph_->graph;
   const CudnnDevice::Target& target = *device_.target_;
@@ -251,7 +251,7 @@ std::string CudnnGraph::compile(const AttentionShape& shape, bool backward) {
     // First: each node keeps what the graph knows of the device when it is described.
     if (target.described)
       graph.set_sm_version(target.compute_capability).set_device_properties(target.described);
-    const Describer describer(shape, slice_, graph);
+    const Describer describer(shape, slice_, type, graph);
     backward ? describer.backward() : describer.forward();
     return fe::error_t();
   };
@@ -282,11 +282,11 @@ std::size_t lengths_bytes(const AttentionShape& shape) {
   return align_up(2 * align_up(samples * sizeof(std::int32_t), 16), 256);
 }
 
-CudnnAnswer ask_cudnn(const AttentionShape& shape, bool backward, std::size_t workspace,
+CudnnAnswer ask_cudnn(const AttentionShape& shape, DataType type, bool backward, std::size_t workspace,
                       const CudnnDevice& device) {
   const std::size_t lengths = lengths_bytes(shape);
   const auto limit = static_cast<std::int64_t>(workspace > lengths ? workspace - lengths : 0);
-  CudnnAnswer all = ask_for_slice(shape, {shape.samples, shape.heads}, backward, device);
+  CudnnAnswer all = ask_for_slice(shape, {shape.samples, shape.heads}, type, backward, device);
   if (all.graph == nullptr || all.graph->workspace_bytes() <= limit) return all;
   const std::int64_t wanted = all.graph->workspace_bytes();
   if (!backward) return too_large(wanted, limit, "all heads");
@@ -294,7 +294,7 @@ CudnnAnswer ask_cudnn(const AttentionShape& shape, bool backward, std::size_t wo
     return too_large(wanted, limit, "all heads, and rows of statistics in a slice are not 16-byte aligned");
   const AttentionSlice slice = slice_that_fits(shape, wanted, limit);
   if (slice.heads == 0) return too_large(wanted / (shape.samples * shape.heads), limit, "one head");
-  CudnnAnswer some = ask_for_slice(shape, slice, backward, device);
+  CudnnAnswer some = ask_for_slice(shape, slice, type, backward, device);
   if (some.graph == nullptr || some.graph->workspace_bytes() <= limit) return some;
   return too_large(some.graph->workspace_bytes(), limit, "a slice");
 }

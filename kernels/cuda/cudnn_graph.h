@@ -13,6 +13,7 @@
 
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/attention_slices.h"
+#include "stowage/graph.h"
 
 namespace stowage::cuda {
 
@@ -66,7 +67,7 @@ class CudnnGraph {
 
   // Once. Why cuDNN does not take this slice of the shape: the step that refused, cuDNN's code and message.
   // Empty: it is compiled.
-  std::string compile(const AttentionShape& shape, bool backward);
+  std::string compile(const AttentionShape& shape, DataType type, bool backward);
 
   const AttentionSlice& slice() const { return slice_; }
   std::int64_t workspace_bytes() const { return workspace_; }
@@ -97,7 +98,7 @@ std::size_t lengths_bytes(const AttentionShape& shape);
 // The whole shape at once where it fits `workspace` bytes behind the lengths; backward else in slices as
 // large as fit, judged by what the whole would take. The answer depends on the shape, the workspace, the card
 // and the version of cuDNN alone.
-CudnnAnswer ask_cudnn(const AttentionShape& shape, bool backward, std::size_t workspace,
+CudnnAnswer ask_cudnn(const AttentionShape& shape, DataType type, bool backward, std::size_t workspace,
                       const CudnnDevice& device);
 
 }  // namespace stowage::cuda

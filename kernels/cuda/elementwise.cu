@@ -105,10 +105,11 @@ __global__ void dropout_kernel(DropoutMask mask, std::int64_t count, const T* x,
   store_pack(y + i, count - i, aligned, pack);
 }
 
-__global__ void narrow_kernel(std::int64_t count, const float* x, Bfloat16* y, bool aligned) {
-  const std::int64_t i = pack_start(pack_size<Bfloat16>);
+template <class T>
+__global__ void narrow_kernel(std::int64_t count, const float* x, T* y, bool aligned) {
+  const std::int64_t i = pack_start(pack_size<T>);
   if (i >= count) return;
-  Pack<Bfloat16> pack;
+  Pack<T> pack;
   load_packs(x + i, count - i, aligned, pack.values);
   store_pack(y + i, count - i, aligned, pack);
 }
@@ -168,12 +169,15 @@ void dropout(const RandomStream& random, double probability, std::int64_t count,
          x, y, aligned);
 }
 
-void narrow(std::int64_t count, const float* x, Bfloat16* y, void* stream) {
+template <class T>
+void narrow(std::int64_t count, const float* x, T* y, void* stream) {
   if (count == 0) return;
-  launch(narrow_kernel, "narrow", pack_shape<Bfloat16>(count), stream, count, x, y,
+  launch(narrow_kernel<T>, "narrow", pack_shape<T>(count), stream, count, x, y,
          is_aligned(x) && is_aligned(y));
 }
 
+template void narrow(std::int64_t, const float*, Bfloat16*, void*);
+template void narrow(std::int64_t, const float*, Float16*, void*);
 template void add(std::int64_t, const float*, const float*, float*, void*);
 template void add(std::int64_t, const Bfloat16*, const Bfloat16*, Bfloat16*, void*);
 template void add_dropout(const RandomStream&, double, std::int64_t, const float*, const float*, float*,
@@ -190,25 +194,43 @@ template void tanh_backward(std::int64_t, const float*, const float*, float*, vo
 template void tanh_backward(std::int64_t, const Bfloat16*, const Bfloat16*, Bfloat16*, void*);
 template void dropout(const RandomStream&, double, std::int64_t, const float*, float*, void*);
 template void dropout(const RandomStream&, double, std::int64_t, const Bfloat16*, Bfloat16*, void*);
+template void add(std::int64_t, const Float16*, const Float16*, Float16*, void*);
+template void add_dropout(const RandomStream&, double, std::int64_t, const Float16*, const Float16*, Float16*,
+                          void*);
+template void gelu(GeluForm, std::int64_t, const Float16*, Float16*, void*);
+template void gelu_backward(GeluForm, std::int64_t, const Float16*, const Float16*, Float16*, void*);
+template void tanh(std::int64_t, const Float16*, Float16*, void*);
+template void tanh_backward(std::int64_t, const Float16*, const Float16*, Float16*, void*);
+template void dropout(const RandomStream&, double, std::int64_t, const Float16*, Float16*, void*);
 
-STOWAGE_CUDA_KERNEL(narrow_kernel);
+STOWAGE_CUDA_KERNEL(narrow_kernel<Bfloat16>);
+STOWAGE_CUDA_KERNEL(narrow_kernel<Float16>);
 STOWAGE_CUDA_KERNEL(add_kernel<float>);
 STOWAGE_CUDA_KERNEL(add_kernel<Bfloat16>);
+STOWAGE_CUDA_KERNEL(add_kernel<Float16>);
 STOWAGE_CUDA_KERNEL(add_dropout_kernel<float>);
 STOWAGE_CUDA_KERNEL(add_dropout_kernel<Bfloat16>);
+STOWAGE_CUDA_KERNEL(add_dropout_kernel<Float16>);
 STOWAGE_CUDA_KERNEL(gelu_kernel<float, GeluTanh>);
 STOWAGE_CUDA_KERNEL(gelu_kernel<float, GeluErf>);
 STOWAGE_CUDA_KERNEL(gelu_kernel<Bfloat16, GeluTanh>);
+STOWAGE_CUDA_KERNEL(gelu_kernel<Float16, GeluTanh>);
 STOWAGE_CUDA_KERNEL(gelu_kernel<Bfloat16, GeluErf>);
+STOWAGE_CUDA_KERNEL(gelu_kernel<Float16, GeluErf>);
 STOWAGE_CUDA_KERNEL(gelu_backward_kernel<float, GeluTanh>);
 STOWAGE_CUDA_KERNEL(gelu_backward_kernel<float, GeluErf>);
 STOWAGE_CUDA_KERNEL(gelu_backward_kernel<Bfloat16, GeluTanh>);
+STOWAGE_CUDA_KERNEL(gelu_backward_kernel<Float16, GeluTanh>);
 STOWAGE_CUDA_KERNEL(gelu_backward_kernel<Bfloat16, GeluErf>);
+STOWAGE_CUDA_KERNEL(gelu_backward_kernel<Float16, GeluErf>);
 STOWAGE_CUDA_KERNEL(tanh_kernel<float>);
 STOWAGE_CUDA_KERNEL(tanh_kernel<Bfloat16>);
+STOWAGE_CUDA_KERNEL(tanh_kernel<Float16>);
 STOWAGE_CUDA_KERNEL(tanh_backward_kernel<float>);
 STOWAGE_CUDA_KERNEL(tanh_backward_kernel<Bfloat16>);
+STOWAGE_CUDA_KERNEL(tanh_backward_kernel<Float16>);
 STOWAGE_CUDA_KERNEL(dropout_kernel<float>);
 STOWAGE_CUDA_KERNEL(dropout_kernel<Bfloat16>);
+STOWAGE_CUDA_KERNEL(dropout_kernel<Float16>);
 
 }  // namespace stowage::cuda

@@ -1,5 +1,5 @@
-// Element by element: sums, GELU, tanh, dropout. T: float or Bfloat16, computed in f32. Any count and
-// alignment; y may be any of the inputs. Stream order, no scratch. Throws DeviceError.
+// Element by element: sums, GELU, tanh, dropout. T: float, Bfloat16 or Float16, computed in f32. Any count
+// and alignment; y may be any of the inputs. Stream order, no scratch. Throws DeviceError.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,8 @@ template <class T>
 void dropout(const RandomStream& random, double probability, std::int64_t count, const T* x, T* y,
              void* stream);
 
-// y = x rounded to bf16
-void narrow(std::int64_t count, const float* x, Bfloat16* y, void* stream);
+// y = x rounded to T, of 16 bits
+template <class T>
+void narrow(std::int64_t count, const float* x, T* y, void* stream);
 
 }  // namespace stowage::cuda

@@ -208,14 +208,23 @@ template void embedding_backward(const EmbeddingShape&, const std::int32_t*, con
                                  void*);
 template void position_backward(const EmbeddingShape&, const float*, float*, void*);
 template void position_backward(const EmbeddingShape&, const Bfloat16*, Bfloat16*, void*);
+template void embedding(const EmbeddingShape&, const std::int32_t*, const Float16*, const Float16*, Float16*,
+                        void*);
+template void embedding_backward(const EmbeddingShape&, const std::int32_t*, const Float16*, Float16*, void*);
+template void position_backward(const EmbeddingShape&, const Float16*, Float16*, void*);
 
 STOWAGE_CUDA_KERNEL(embedding_kernel<float>);
 STOWAGE_CUDA_KERNEL(embedding_kernel<Bfloat16>);
+STOWAGE_CUDA_KERNEL(embedding_kernel<Float16>);
 STOWAGE_CUDA_KERNEL(embedding_backward_kernel<float, float>);
 STOWAGE_CUDA_KERNEL(embedding_backward_kernel<Bfloat16, Bfloat16>);
+STOWAGE_CUDA_KERNEL(embedding_backward_kernel<Float16, Float16>);
 STOWAGE_CUDA_KERNEL(embedding_backward_kernel<Bfloat16, float>);
+STOWAGE_CUDA_KERNEL(embedding_backward_kernel<Float16, float>);
 STOWAGE_CUDA_KERNEL(sum_in_order_kernel<float, float>);
 STOWAGE_CUDA_KERNEL(sum_in_order_kernel<Bfloat16, float>);
+STOWAGE_CUDA_KERNEL(sum_in_order_kernel<Float16, float>);
 STOWAGE_CUDA_KERNEL(sum_in_order_kernel<Bfloat16, Bfloat16>);
+STOWAGE_CUDA_KERNEL(sum_in_order_kernel<Float16, Float16>);
 
 }  // namespace stowage::cuda

@@ -1,5 +1,5 @@
-// Token and position embedding, and the gradients of both tables. T: float or Bfloat16; sums in f32, in
-// order of the tokens. Any width and alignment. Stream order. Throws DeviceError, and InvalidInput where
+// Token and position embedding, and the gradients of both tables. T: float, Bfloat16 or Float16; sums in f32,
+// in order of the tokens. Any width and alignment. Stream order. Throws DeviceError, and InvalidInput where
 // the lane's scratch is too small.
 //
 // Tokens lie on the device and are not checked on the host: one outside the table gives a row of NaN, and

@@ -61,10 +61,14 @@ template void first_token(const FirstTokenShape&, const float*, float*, void*);
 template void first_token(const FirstTokenShape&, const Bfloat16*, Bfloat16*, void*);
 template void first_token_backward(const FirstTokenShape&, const float*, float*, void*);
 template void first_token_backward(const FirstTokenShape&, const Bfloat16*, Bfloat16*, void*);
+template void first_token(const FirstTokenShape&, const Float16*, Float16*, void*);
+template void first_token_backward(const FirstTokenShape&, const Float16*, Float16*, void*);
 
 STOWAGE_CUDA_KERNEL(first_token_kernel<float>);
 STOWAGE_CUDA_KERNEL(first_token_kernel<Bfloat16>);
+STOWAGE_CUDA_KERNEL(first_token_kernel<Float16>);
 STOWAGE_CUDA_KERNEL(first_token_backward_kernel<float>);
 STOWAGE_CUDA_KERNEL(first_token_backward_kernel<Bfloat16>);
+STOWAGE_CUDA_KERNEL(first_token_backward_kernel<Float16>);
 
 }  // namespace stowage::cuda

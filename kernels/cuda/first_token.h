@@ -1,5 +1,5 @@
-// Each sample's first token, which stands for the sample (BERT's [CLS]). T: float or Bfloat16. Any width and
-// alignment. Stream order, no scratch. Throws DeviceError.
+// Each sample's first token, which stands for the sample (BERT's [CLS]). T: float, Bfloat16 or Float16. Any
+// width and alignment. Stream order, no scratch. Throws DeviceError.
 #pragma once
 
 #include <cstdint>

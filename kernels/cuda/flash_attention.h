@@ -3,8 +3,9 @@
 // sequence, with or without dropout and padding. It computes what cuDNN does not: f32, dropout by our random
 // numbers, and everything where there is no cuDNN.
 //
-// In bf16 tensor cores multiply (fragments.h) and sum in f32; probabilities and gradients of scores are
-// rounded to bf16 before they are multiplied with. In f32 all arithmetic is plain f32, by its own kernels.
+// In bf16 and f16 tensor cores multiply (fragments.h) and sum in f32; probabilities and gradients of scores
+// are rounded to the type before they are multiplied with. In f32 all arithmetic is plain f32, by its own
+// kernels.
 //
 // Backward in two passes without atomics: one block sums the gradients of its keys and values over the
 // queries in order, another those of its queries over the keys. Scratch: rows' sums of dout * out, f32 for
@@ -24,8 +25,14 @@ namespace stowage::cuda {
 
 void flash_attention(const AttentionShape& shape, const float* qkv, float* out, float* log_sum_exp,
                      void* stream);
-void flash_attention(const AttentionShape& shape, const Bfloat16* qkv, Bfloat16* out, float* log_sum_exp,
-                     void* stream);
+// T: Bfloat16 or Float16.
+template <class T>
+void tensor_flash_attention(const AttentionShape& shape, const T* qkv, T* out, float* log_sum_exp,
+                            void* stream);
+template <class T>
+void flash_attention(const AttentionShape& shape, const T* qkv, T* out, float* log_sum_exp, void* stream) {
+  tensor_flash_attention(shape, qkv, out, log_sum_exp, stream);
+}
 
 template <class T>
 void flash_attention_backward(const AttentionShape& shape, const AttentionGradient<T>& of, void* stream);

@@ -224,9 +224,11 @@ void flash_attention_backward(const AttentionShape& shape, const AttentionGradie
 
 template void flash_attention_backward(const AttentionShape&, const AttentionGradient<float>&, void*);
 template void flash_attention_backward(const AttentionShape&, const AttentionGradient<Bfloat16>&, void*);
+template void flash_attention_backward(const AttentionShape&, const AttentionGradient<Float16>&, void*);
 
 STOWAGE_CUDA_KERNEL(attention_delta_kernel<float>);
 STOWAGE_CUDA_KERNEL(attention_delta_kernel<Bfloat16>);
+STOWAGE_CUDA_KERNEL(attention_delta_kernel<Float16>);
 STOWAGE_CUDA_KERNEL(attention_backward_keys_kernel<64, 64>);
 STOWAGE_CUDA_KERNEL(attention_backward_keys_kernel<32, 128>);
 STOWAGE_CUDA_KERNEL(attention_backward_keys_kernel<16, 256>);

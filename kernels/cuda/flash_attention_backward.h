@@ -1,5 +1,5 @@
 // Backward's two passes over heads [grid.first_head, grid.first_head + heads) of all samples' heads: in f32
-// by plain arithmetic, in bf16 by tensor cores.
+// by plain arithmetic, in bf16 and f16 by tensor cores.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,14 @@ struct BackwardTensors {
 
 void launch_backward(const AttentionGrid& grid, std::int64_t heads, const BackwardTensors<float>& of,
                      void* stream);
-void launch_backward(const AttentionGrid& grid, std::int64_t heads, const BackwardTensors<Bfloat16>& of,
-                     void* stream);
+// T: Bfloat16 or Float16.
+template <class T>
+void launch_tensor_backward(const AttentionGrid& grid, std::int64_t heads, const BackwardTensors<T>& of,
+                            void* stream);
+template <class T>
+void launch_backward(const AttentionGrid& grid, std::int64_t heads, const BackwardTensors<T>& of,
+                     void* stream) {
+  launch_tensor_backward(grid, heads, of, stream);
+}
 
 }  // namespace stowage::cuda

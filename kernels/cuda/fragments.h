@@ -1,5 +1,5 @@
-// Products of bf16 blocks by a warp's tensor cores, summed in f32: PTX's mma.m16n8k16 and ldmatrix, compute
-// capability 8.0 and newer.
+// Products of blocks of bf16 or f16 by a warp's tensor cores, summed in f32: PTX's mma.m16n8k16 and ldmatrix,
+// compute capability 8.0 and newer.
 //
 // All 32 lanes of a warp call each of these functions together. A block is 16 x 16 elements; which of them a
 // lane holds is told in the PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type". With
@@ -18,8 +18,10 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/math/bfloat16.h"
+#include "kernels/math/float16.h"
 
 namespace stowage::cuda {
 
@@ -43,8 +45,8 @@ __device__ inline int lane_pair() { return static_cast<int>(threadIdx.x) % 4 * 2
 // Four 8 x 8 matrices from shared memory: lanes 8 i … 8 i + 7 name the rows of matrix i, which are 16 bytes
 // each, 16-byte aligned. A lane gets the elements pair and pair + 1 of each matrix's row `group`; transposed,
 // of its column.
-template <bool transposed>
-__device__ inline void load_matrices(const Bfloat16* row, std::uint32_t (&words)[4]) {
+template <bool transposed, class T>
+__device__ inline void load_matrices(const T* row, std::uint32_t (&words)[4]) {
 #ifdef STOWAGE_CUDA_SHIM
   stowage_shim::load_matrices(row, transposed, words);
 #else
@@ -63,26 +65,39 @@ __device__ inline void load_matrices(const Bfloat16* row, std::uint32_t (&words)
 #endif
 }
 
-// sums[16, 8] += left[16, 16] right[16, 8], of which a lane holds 4, 4 and 2 words.
+// sums[16, 8] += left[16, 16] right[16, 8], of which a lane holds 4, 4 and 2 words. T: Bfloat16 or Float16.
+template <class T>
 __device__ inline void multiply_add(const std::uint32_t (&left)[4], const std::uint32_t* right, float* sums) {
 #ifdef STOWAGE_CUDA_SHIM
-  stowage_shim::multiply_add(left, right, sums);
+  stowage_shim::multiply_add<T>(left, right, sums);
 #else
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-      "{%0, %1, %2, %3};"
-      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-      : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[0]), "r"(right[1]));
+  if constexpr (std::is_same_v<T, Float16>) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[0]), "r"(right[1]));
+  } else {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[0]), "r"(right[1]));
+  }
 #endif
 }
 
 // Two elements, rounded to the nearest, in one word.
+template <class T>
 __device__ inline std::uint32_t packed_pair(float first, float second) {
 #ifdef STOWAGE_CUDA_SHIM
-  return Bfloat16(first).bits | static_cast<std::uint32_t>(Bfloat16(second).bits) << 16U;
+  return T(first).bits | static_cast<std::uint32_t>(T(second).bits) << 16U;
 #else
   std::uint32_t word = 0;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
+  if constexpr (std::is_same_v<T, Float16>)
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
+  else
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
   return word;
 #endif
 }
@@ -90,14 +105,16 @@ __device__ inline std::uint32_t packed_pair(float first, float second) {
 // The following blocks start at `block` in shared memory; their rows lie `stride` elements apart, each
 // 16-byte aligned.
 
-__device__ inline LeftFragment left_block(const Bfloat16* block, int stride) {
+template <class T>
+__device__ inline LeftFragment left_block(const T* block, int stride) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   LeftFragment fragment;
   load_matrices<false>(block + lane % 16 * stride + lane / 16 * 8, fragment.words);
   return fragment;
 }
 
-__device__ inline RightFragment right_block(const Bfloat16* block, int stride) {
+template <class T>
+__device__ inline RightFragment right_block(const T* block, int stride) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   RightFragment fragment;
   load_matrices<true>(block + lane % 16 * stride + lane / 16 * 8, fragment.words);
@@ -105,7 +122,8 @@ __device__ inline RightFragment right_block(const Bfloat16* block, int stride) {
 }
 
 // The right operand is the block's transpose.
-__device__ inline RightFragment right_transpose(const Bfloat16* block, int stride) {
+template <class T>
+__device__ inline RightFragment right_transpose(const T* block, int stride) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   RightFragment fragment;
   load_matrices<false>(block + (lane / 16 * 8 + lane % 8) * stride + lane % 16 / 8 * 8, fragment.words);
@@ -113,17 +131,19 @@ __device__ inline RightFragment right_transpose(const Bfloat16* block, int strid
 }
 
 // sums += left right
+template <class T>
 __device__ inline void multiply_add(const LeftFragment& left, const RightFragment& right,
                                     SumsFragment& sums) {
-  multiply_add(left.words, right.words, sums.values);
-  multiply_add(left.words, right.words + 2, sums.values + 4);
+  multiply_add<T>(left.words, right.words, sums.values);
+  multiply_add<T>(left.words, right.words + 2, sums.values + 4);
 }
 
+template <class T>
 __device__ inline LeftFragment rounded(const SumsFragment& sums) {
   LeftFragment fragment;
 #pragma unroll
   for (int word = 0; word < 4; ++word) {
-    fragment.words[word] = packed_pair(sums.values[2 * word], sums.values[2 * word + 1]);
+    fragment.words[word] = packed_pair<T>(sums.values[2 * word], sums.values[2 * word + 1]);
   }
   return fragment;
 }

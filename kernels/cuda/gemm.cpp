@@ -121,7 +121,9 @@ void multiply_apart(const Product& product, void* stream) {
     first.c = {product.pre, product.c.type};
   }
   multiply(first, stream);
-  product.c.type == DataType::bf16 ? finish<Bfloat16>(product, stream) : finish<float>(product, stream);
+  if (product.c.type == DataType::bf16) return finish<Bfloat16>(product, stream);
+  if (product.c.type == DataType::f16) return finish<Float16>(product, stream);
+  finish<float>(product, stream);
 }
 
 [[noreturn]] void refuse(const Product& product, std::size_t workspace) {

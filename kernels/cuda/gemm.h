@@ -1,11 +1,11 @@
 // C = A B by cuBLASLt, row-major (as the transposed product of column-major matrices).
 //
-// Elements f32 or bf16, summed in f32 (no TF32). cuBLASLt's heuristic is asked for eight algorithms, once for
-// each problem and device, and the first one that can run in the workspace is taken. Where it has none for an
-// epilogue, the product is made without one and a kernel of ours does the rest. The choice depends on shapes
-// and types alone: operands count as aligned to tensor_alignment of their bytes (graph.h), or to what
-// Matrix::alignment says, never to what an address happens to be. Algorithms that add partial products with
-// atomics are excluded.
+// Elements f32, bf16 or f16, summed in f32 (no TF32). cuBLASLt's heuristic is asked for eight algorithms,
+// once for each problem and device, and the first one that can run in the workspace is taken. Where it has
+// none for an epilogue, the product is made without one and a kernel of ours does the rest. The choice
+// depends on shapes and types alone: operands count as aligned to tensor_alignment of their bytes (graph.h),
+// or to what Matrix::alignment says, never to what an address happens to be. Algorithms that add partial
+// products with atomics are excluded.
 //
 // Stream order, on the lane's stream, with the lane's scratch as the workspace. No allocation once a problem
 // has been seen. Thread-safe for different lanes. Throws DeviceError, and where cuBLASLt knows no algorithm
@@ -18,6 +18,7 @@
 
 #include <cstdint>
 
+#include "kernels/math/float16.h"
 #include "stowage/graph.h"
 
 namespace stowage::cuda {
@@ -54,5 +55,7 @@ template <class T>
 inline constexpr DataType data_type = DataType::bf16;
 template <>
 inline constexpr DataType data_type<float> = DataType::f32;
+template <>
+inline constexpr DataType data_type<Float16> = DataType::f16;
 
 }  // namespace stowage::cuda

@@ -11,7 +11,10 @@ namespace {
 constexpr std::uint32_t epilogue_alignment = 16;
 constexpr std::int64_t epilogue_columns = 8;  // CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD is a multiple of this
 
-cudaDataType_t library_type(DataType type) { return type == DataType::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
+cudaDataType_t library_type(DataType type) {
+  if (type == DataType::bf16) return CUDA_R_16BF;
+  return type == DataType::f16 ? CUDA_R_16F : CUDA_R_32F;
+}
 
 std::uint32_t alignment_of(std::int64_t elements, DataType type) {
   return static_cast<std::uint32_t>(tensor_alignment(static_cast<Bytes>(elements) * size_of(type)));
@@ -95,7 +98,7 @@ ProblemPreference::ProblemPreference(const Product& of, std::size_t workspace) :
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, sure.a);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, sure.c);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, sure.c);
-  // Parts of a sum are added in f32; in the output's type they would be rounded to bf16 first.
+  // Parts of a sum are added in f32; in an output of 16 bits they would be rounded first.
   set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
       static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
 }

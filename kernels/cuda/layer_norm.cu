@@ -60,7 +60,10 @@ template void layer_norm(const Rows&, double, const float*, const float*, const 
                          float*, void*);
 template void layer_norm(const Rows&, double, const Bfloat16*, const Bfloat16*, const Bfloat16*, Bfloat16*,
                          float*, float*, void*);
+template void layer_norm(const Rows&, double, const Float16*, const Float16*, const Float16*, Float16*,
+                         float*, float*, void*);
 STOWAGE_CUDA_KERNEL(layer_norm_kernel<float>);
 STOWAGE_CUDA_KERNEL(layer_norm_kernel<Bfloat16>);
+STOWAGE_CUDA_KERNEL(layer_norm_kernel<Float16>);
 
 }  // namespace stowage::cuda

@@ -1,6 +1,6 @@
 // Layer normalisation (Ba, Kiros & Hinton, "Layer Normalization") over rows of `width` elements.
-// T: float or Bfloat16; gain and bias T[width]; mean and rstd float[rows]; sums in f32. Any width and
-// alignment. Stream order. Throws DeviceError.
+// T: float, Bfloat16 or Float16; gain and bias T[width]; mean and rstd float[rows]; sums in f32. Any width
+// and alignment. Stream order. Throws DeviceError.
 #pragma once
 
 #include <cstdint>

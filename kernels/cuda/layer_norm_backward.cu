@@ -122,10 +122,13 @@ void layer_norm_backward(const Rows& shape, const LayerNormGradient<T>& of, void
 
 template void layer_norm_backward(const Rows&, const LayerNormGradient<float>&, void*);
 template void layer_norm_backward(const Rows&, const LayerNormGradient<Bfloat16>&, void*);
+template void layer_norm_backward(const Rows&, const LayerNormGradient<Float16>&, void*);
 
 STOWAGE_CUDA_KERNEL(layer_norm_backward_kernel<float>);
 STOWAGE_CUDA_KERNEL(layer_norm_backward_kernel<Bfloat16>);
+STOWAGE_CUDA_KERNEL(layer_norm_backward_kernel<Float16>);
 STOWAGE_CUDA_KERNEL(layer_norm_backward_chunk_kernel<float>);
 STOWAGE_CUDA_KERNEL(layer_norm_backward_chunk_kernel<Bfloat16>);
+STOWAGE_CUDA_KERNEL(layer_norm_backward_chunk_kernel<Float16>);
 
 }  // namespace stowage::cuda

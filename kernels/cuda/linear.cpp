@@ -1,7 +1,5 @@
 #include "kernels/cuda/linear.h"
 
-#include <type_traits>
-
 #include "kernels/cuda/gemm.h"
 #include "kernels/math/bfloat16.h"
 
@@ -34,7 +32,7 @@ template <class T>
 void linear_gelu(const LinearShape& shape, GeluForm form, const T* x, const T* weight, const T* bias, T* pre,
                  T* y, void* stream) {
   // In f32 the library's GELU has not the precision of ours.
-  if (std::is_same_v<T, Bfloat16> && form == GeluForm::tanh) {
+  if (sizeof(T) == 2 && form == GeluForm::tanh) {
     Product fused = forward(shape, x, weight, bias, y);
     fused.epilogue = Epilogue::bias_gelu_tanh;
     fused.pre = pre;
@@ -75,5 +73,10 @@ template void linear_backward_input(const LinearShape&, const float*, const floa
 template void linear_backward_input(const LinearShape&, const Bfloat16*, const Bfloat16*, Bfloat16*, void*);
 template void linear_backward_weight(const LinearShape&, const float*, const float*, float*, void*);
 template void linear_backward_weight(const LinearShape&, const Bfloat16*, const Bfloat16*, Bfloat16*, void*);
+template void linear(const LinearShape&, const Float16*, const Float16*, const Float16*, Float16*, void*);
+template void linear_gelu(const LinearShape&, GeluForm, const Float16*, const Float16*, const Float16*,
+                          Float16*, Float16*, void*);
+template void linear_backward_input(const LinearShape&, const Float16*, const Float16*, Float16*, void*);
+template void linear_backward_weight(const LinearShape&, const Float16*, const Float16*, Float16*, void*);
 
 }  // namespace stowage::cuda

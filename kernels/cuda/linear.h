@@ -1,5 +1,5 @@
-// Linear layers: GEMMs of gemm.h. T: float or Bfloat16. Stream order, the lane's scratch. Throws as gemm.h
-// says.
+// Linear layers: GEMMs of gemm.h. T: float, Bfloat16 or Float16. Stream order, the lane's scratch. Throws as
+// gemm.h says.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct LinearShape {
 template <class T>
 void linear(const LinearShape& shape, const T* x, const T* weight, const T* bias, T* y, void* stream);
 
-// pre = x weight + bias, y = gelu(pre): in one GEMM for bf16 with the tanh form where cuBLASLt has it
+// pre = x weight + bias, y = gelu(pre): in one GEMM for bf16 and f16 with the tanh form where cuBLASLt has it
 // (outputs must be a multiple of 8), else as a GEMM and a GELU of what was rounded to T. Which one depends on
 // the shape alone.
 template <class T>
@@ -46,7 +46,7 @@ struct LinearCrossEntropy {
   double* loss = nullptr;
   T* dx = nullptr;
   T* dweight = nullptr;
-  // T[chunk, outputs], then at the next multiple of 256 bytes, for bf16 in more than one chunk, sums
+  // T[chunk, outputs], then at the next multiple of 256 bytes, for 16 bits in more than one chunk, sums
   // f32[weight] and, with a bias, f32[outputs].
   void* workspace = nullptr;
   // The outputs that count; those behind them are padding, whose gradients are 0. 0: all.
@@ -54,6 +54,7 @@ struct LinearCrossEntropy {
   // [outputs], both or none.
   const T* bias = nullptr;
   T* dbias = nullptr;
+  double loss_scale = 1;  // of the gradients
 };
 template <class T>
 Bytes workspace_bytes(const LinearCrossEntropy<T>& of);

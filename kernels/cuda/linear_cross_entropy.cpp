@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <type_traits>
 
 #include "kernels/cuda/column_sum.h"
 #include "kernels/cuda/cross_entropy.h"
@@ -19,10 +18,10 @@ std::int64_t alignment_of_rows(std::int64_t bytes) {
   return std::min(static_cast<std::int64_t>(most_tensor_alignment), bytes & -bytes);
 }
 
-// A bf16 sum over chunks would lose what a chunk adds.
+// A sum of 16 bits over chunks would lose what a chunk adds.
 template <class T>
 bool sums_apart(const LinearCrossEntropy<T>& of) {
-  return std::is_same_v<T, Bfloat16> && of.chunk < of.shape.tokens;
+  return sizeof(T) == 2 && of.chunk < of.shape.tokens;
 }
 
 template <class T>
@@ -47,7 +46,7 @@ class Chunks {
     for (std::int64_t first = 0; first < shape.tokens; first += of_.chunk) {
       run_chunk(first, std::min(of_.chunk, shape.tokens - first));
     }
-    if constexpr (std::is_same_v<T, Bfloat16>) {
+    if constexpr (sizeof(T) == 2) {
       if (!sums_apart(of_)) return;
       narrow(shape.inputs * shape.outputs, sum(), of_.dweight, stream_);
       if (of_.dbias != nullptr) narrow(shape.outputs, bias_sum(), of_.dbias, stream_);
@@ -72,7 +71,8 @@ class Chunks {
     if (of_.bias != nullptr) product.epilogue = Epilogue::bias;
     product.bias = of_.bias;
     multiply(product, stream_);
-    const LossChunk chunk{first, shape.tokens, of_.targets, count_, scratch_for<double>(stream_, rows, name)};
+    const LossChunk chunk{
+        first, shape.tokens, of_.targets, count_, scratch_for<double>(stream_, rows, name), of_.loss_scale};
     const std::int64_t vocabulary = of_.vocabulary == 0 ? shape.outputs : of_.vocabulary;
     cross_entropy_in_place({rows, vocabulary, shape.outputs}, chunk, logits_, stream_);
     add_losses(rows, chunk, of_.loss, stream_);
@@ -138,5 +138,7 @@ template Bytes workspace_bytes(const LinearCrossEntropy<float>&);
 template Bytes workspace_bytes(const LinearCrossEntropy<Bfloat16>&);
 template void linear_cross_entropy(const LinearCrossEntropy<float>&, void*);
 template void linear_cross_entropy(const LinearCrossEntropy<Bfloat16>&, void*);
+template Bytes workspace_bytes(const LinearCrossEntropy<Float16>&);
+template void linear_cross_entropy(const LinearCrossEntropy<Float16>&, void*);
 
 }  // namespace stowage::cuda

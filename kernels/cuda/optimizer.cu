@@ -46,7 +46,7 @@ struct SumAddresses {
   const double* sums[sums_per_launch];
   int count;
   bool first, last;
-  double limit;
+  double limit, loss_scale;
 };
 
 // One block. Between launches result[0] is the sum so far.
@@ -62,7 +62,7 @@ __global__ void clip_kernel(SumAddresses of, double* result) {
     result[0] = sum;
     return;
   }
-  const double norm = std::sqrt(sum);
+  const double norm = std::sqrt(sum) / of.loss_scale;
   result[0] = norm;
   result[1] = of.limit > 0 && norm > of.limit ? of.limit / norm : 1;
 }
@@ -80,7 +80,8 @@ void square_sum(std::int64_t count, const T* x, double* sum, void* stream) {
   launch(square_total_kernel, "square_sum", {{}, norm_threads}, stream, chunks, partial, sum);
 }
 
-void clip(std::span<const double* const> sums, double limit, double* result, void* stream) {
+void clip(std::span<const double* const> sums, double limit, double* result, void* stream,
+          double loss_scale) {
   for (std::size_t begin = 0; begin < sums.size(); begin += sums_per_launch) {
     const std::size_t end = std::min<std::size_t>(sums.size(), begin + sums_per_launch);
     SumAddresses of{};
@@ -90,15 +91,18 @@ void clip(std::span<const double* const> sums, double limit, double* result, voi
     of.first = begin == 0;
     of.last = end == sums.size();
     of.limit = limit;
+    of.loss_scale = loss_scale;
     launch(clip_kernel, "clip", {{}, sums_per_launch}, stream, of, result);
   }
 }
 
 template void square_sum(std::int64_t, const float*, double*, void*);
 template void square_sum(std::int64_t, const Bfloat16*, double*, void*);
+template void square_sum(std::int64_t, const Float16*, double*, void*);
 
 STOWAGE_CUDA_KERNEL(square_partial_kernel<float>);
 STOWAGE_CUDA_KERNEL(square_partial_kernel<Bfloat16>);
+STOWAGE_CUDA_KERNEL(square_partial_kernel<Float16>);
 STOWAGE_CUDA_KERNEL(square_total_kernel);
 STOWAGE_CUDA_KERNEL(clip_kernel);
 

@@ -4,24 +4,31 @@
 
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 #include "kernels/math/adamw.h"
 #include "kernels/math/bfloat16.h"
+#include "kernels/math/float16.h"
 #include "kernels/math/philox.h"
 
 namespace stowage::cuda {
 
 // sum f64{} = squares of x[count], in f64: fixed chunks into the lane's scratch (one f64 for each), then
-// the chunks in a fixed order. T: float or Bfloat16.
+// the chunks in a fixed order. T: float, Bfloat16 or Float16.
 template <class T>
 void square_sum(std::int64_t count, const T* x, double* sum, void* stream);
 
-// result f64{2}: norm = sqrt of the sums, added in order; scale = limit > 0 && norm > limit ? limit / norm
-// : 1. Each sum is f64{} on the device.
-void clip(std::span<const double* const> sums, double limit, double* result, void* stream);
+// result f64{2}: norm = sqrt of the sums, added in order, over the loss scale; scale = limit > 0 && norm >
+// limit ? limit / norm : 1. Each sum is f64{} on the device.
+void clip(std::span<const double* const> sums, double limit, double* result, void* stream,
+          double loss_scale = 1);
+
+template <class T>
+using MasterLow = std::conditional_t<std::is_same_v<T, Float16>, std::int32_t, std::int16_t>;
 
 // AdamW (kernels/math/adamw.h) in f32: new values may be the old ones' bytes. The same bits as on the
-// host. The gradient is multiplied by clip[1], on the device.
+// host. The gradient is multiplied by clip[1] / loss_scale, on the device; where clip[0], the norm, is not
+// finite, the new values are the old ones.
 template <class T>
 struct AdamWOperands {
   std::int64_t count = 0;
@@ -30,11 +37,12 @@ struct AdamWOperands {
   const float* first_moment = nullptr;
   const float* second_moment = nullptr;
   const double* clip = nullptr;
-  const std::int16_t* low = nullptr;  // of split master weights: with Bfloat16, and with it alone
+  const MasterLow<T>* low = nullptr;  // what makes a master weight of T; none for float
   T* new_parameter = nullptr;
   float* new_first_moment = nullptr;
   float* new_second_moment = nullptr;
-  std::int16_t* new_low = nullptr;
+  MasterLow<T>* new_low = nullptr;
+  double loss_scale = 1;
 };
 template <class T>
 void adamw(const AdamWSettings& settings, const AdamWOperands<T>& of, void* stream);

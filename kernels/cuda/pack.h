@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "kernels/math/bfloat16.h"
+#include "kernels/math/float16.h"
 #include "kernels/math/host_device.h"
 
 namespace stowage::cuda {
@@ -52,17 +53,27 @@ STOWAGE_HOST_DEVICE Pack<Bfloat16> unpack(SixteenBytes from, const Bfloat16*) {
   }
   return pack;
 }
+STOWAGE_HOST_DEVICE Pack<Float16> unpack(SixteenBytes from, const Float16*) {
+  Pack<Float16> pack;
+  for (int i = 0; i < 8; ++i) {
+    const auto half = static_cast<std::uint16_t>(from.words[i / 2] >> (i % 2 == 0 ? 0U : 16U));
+    pack.values[i] = static_cast<float>(std::bit_cast<Float16>(half));
+  }
+  return pack;
+}
 
 STOWAGE_HOST_DEVICE SixteenBytes packed(const Pack<float>& pack) {
   SixteenBytes to;
   for (int i = 0; i < 4; ++i) to.words[i] = std::bit_cast<std::uint32_t>(pack.values[i]);
   return to;
 }
-STOWAGE_HOST_DEVICE SixteenBytes packed(const Pack<Bfloat16>& pack) {
+// T: a type of 16 bits.
+template <class T>
+STOWAGE_HOST_DEVICE SixteenBytes packed(const Pack<T>& pack) {
   SixteenBytes to;
   for (int i = 0; i < 4; ++i) {
-    const std::uint32_t low = Bfloat16(pack.values[2 * i]).bits;
-    const std::uint32_t high = Bfloat16(pack.values[2 * i + 1]).bits;
+    const std::uint32_t low = T(pack.values[2 * i]).bits;
+    const std::uint32_t high = T(pack.values[2 * i + 1]).bits;
     to.words[i] = low | (high << 16U);
   }
   return to;

@@ -22,10 +22,11 @@ __global__ void count_lengths_kernel(std::int64_t sequence, const std::int32_t* 
 }
 
 // A block clears one token's keys and values, which lie behind its queries.
-__global__ void clear_padding_kernel(std::int64_t width, const std::int32_t* seen, Bfloat16* dqkv) {
+template <class T>
+__global__ void clear_padding_kernel(std::int64_t width, const std::int32_t* seen, T* dqkv) {
   if (seen[blockIdx.x] != 0) return;
-  Bfloat16* const keys = dqkv + blockIdx.x * 3 * width + width;
-  for (std::int64_t i = threadIdx.x; i < 2 * width; i += blockDim.x) keys[i] = static_cast<Bfloat16>(0.0F);
+  T* const keys = dqkv + blockIdx.x * 3 * width + width;
+  for (std::int64_t i = threadIdx.x; i < 2 * width; i += blockDim.x) keys[i] = static_cast<T>(0.0F);
 }
 
 void count_lengths(const PaddedSamples& shape, const std::int32_t* seen, std::int32_t* all,
@@ -34,12 +35,17 @@ void count_lengths(const PaddedSamples& shape, const std::int32_t* seen, std::in
          all, seen_keys);
 }
 
-void clear_padding(const AttentionShape& shape, Bfloat16* dqkv, void* stream) {
-  launch(clear_padding_kernel, "attention_backward", {{shape.samples * shape.sequence}, padding_threads},
+template <class T>
+void clear_padding(const AttentionShape& shape, T* dqkv, void* stream) {
+  launch(clear_padding_kernel<T>, "attention_backward", {{shape.samples * shape.sequence}, padding_threads},
          stream, shape.width, shape.seen, dqkv);
 }
 
+template void clear_padding(const AttentionShape&, Bfloat16*, void*);
+template void clear_padding(const AttentionShape&, Float16*, void*);
+
 STOWAGE_CUDA_KERNEL(count_lengths_kernel);
-STOWAGE_CUDA_KERNEL(clear_padding_kernel);
+STOWAGE_CUDA_KERNEL(clear_padding_kernel<Bfloat16>);
+STOWAGE_CUDA_KERNEL(clear_padding_kernel<Float16>);
 
 }  // namespace stowage::cuda

@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/attention.h"
 #include "kernels/math/bfloat16.h"
+#include "kernels/math/float16.h"
 
 namespace stowage::cuda {
 
@@ -18,6 +19,7 @@ void count_lengths(const PaddedSamples& shape, const std::int32_t* seen, std::in
                    std::int32_t* seen_keys, void* stream);
 
 // Zeros for the gradients of keys and values at positions that are not seen; dqkv[N, 3 width].
-void clear_padding(const AttentionShape& shape, Bfloat16* dqkv, void* stream);
+template <class T>
+void clear_padding(const AttentionShape& shape, T* dqkv, void* stream);
 
 }  // namespace stowage::cuda

@@ -60,6 +60,21 @@ InstructionId loss_offload(const Graph& graph, const Plan& plan, std::span<const
   return last;
 }
 
+// The step's gradients were scaled out of the range of their type, which a smaller scale may mend.
+bool is_overflow(const StepReport& report, const StepOptions& options) {
+  return options.loss_scale && options.loss_scale->scale > LossScale::least && std::isfinite(report.loss) &&
+         !std::isfinite(report.grad_norm);
+}
+
+void check_loss_scale(const StepOptions& options, std::uint64_t steps) {
+  const auto& given = options.loss_scale;
+  if (!given || (is_valid(*given) && given->skipped_steps <= steps)) return;
+  throw InvalidInput(
+      fmt::format("the loss scale {} with {} of {} steps skipped is none: give a power of two from {} to {}, "
+                  "as LossScale and next() have it",
+                  given->scale, given->skipped_steps, steps, LossScale::least, LossScale::most));
+}
+
 }  // namespace
 
 class Engine::Implementation {
@@ -165,11 +180,14 @@ void Engine::Implementation::require_values() const {
 
 StepReport Engine::Implementation::step(std::span<const InputData> inputs, const StepOptions& options) {
   require_values();
+  check_loss_scale(options, completed_);
   inputs_.load(inputs);
   const DeviceCounters before = device_.counters();
   run_to_gate(options);
   StepReport report = read_report();
-  if (!std::isfinite(report.loss) || !std::isfinite(report.grad_norm)) explain_non_finite(report);
+  report.overflowed = is_overflow(report, options);
+  const bool finite = std::isfinite(report.loss) && std::isfinite(report.grad_norm);
+  if (!finite && !report.overflowed) explain_non_finite(report);
   run_update(report);
   const DeviceCounters after = device_.counters();
   report.h2d_bytes = after.h2d_bytes - before.h2d_bytes;
@@ -182,8 +200,14 @@ StepReport Engine::Implementation::step(std::span<const InputData> inputs, const
 
 void Engine::Implementation::run_to_gate(const StepOptions& options) {
   try {
-    contexts_[parity()] = {completed_, seed_, options.learning_rate,
-                           options.speculate.value_or(!expects_clipping())};
+    const LossScale unscaled{1};
+    const LossScale& loss_scale = options.loss_scale ? *options.loss_scale : unscaled;
+    contexts_[parity()] = {completed_,
+                           seed_,
+                           options.learning_rate,
+                           options.speculate.value_or(!expects_clipping()),
+                           loss_scale.scale,
+                           loss_scale.skipped_steps};
     runner_.forget(parity());
     runner_.set_follower(verifier_ ? &*verifier_ : nullptr);
     if (verifier_) verifier_->begin_step();
@@ -236,7 +260,7 @@ void Engine::Implementation::explain_non_finite(const StepReport& report) {
 
 void Engine::Implementation::run_update(StepReport& report) {
   const Parity parity = this->parity();
-  clipped_in_a_row_ = report.clip_scale == 1 ? 0 : clipped_in_a_row_ + 1;
+  clipped_in_a_row_ = report.clip_scale == 1 && !report.overflowed ? 0 : clipped_in_a_row_ + 1;
   ++completed_;
   try {
     runner_.enqueue(plan_.gate + 1, static_cast<InstructionId>(plan_.instructions.size()), parity,

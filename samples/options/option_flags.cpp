@@ -40,9 +40,9 @@ void add_model(CLI::App& app, Options& options, Words& words) {
       ->group("Model")
       ->check(quiet(CLI::Range(0.0, 0.99)))
       ->type_name("P");
-  app.add_option("--type", words.type, "of weights and activations: f32, or bf16 with sums in f32")
+  app.add_option("--type", words.type, "of weights and activations: f32; or bf16 or fp16, with sums in f32")
       ->group("Model")
-      ->check(quiet(CLI::IsMember({"f32", "bf16"})))
+      ->check(quiet(CLI::IsMember({"f32", "bf16", "fp16"})))
       ->type_name("NAME");
 }
 
@@ -139,6 +139,12 @@ void add_training(CLI::App& app, Options& options, Words& words) {
   app.add_option("--clip", options.clip, "largest global gradient norm, 0: never clip")
       ->group(group)
       ->check(real)
+      ->type_name("X");
+  app.add_option(
+         "--loss-scale", options.loss_scale,
+         "with --type fp16, what the loss is multiplied by in the first step: a power of two; later steps "
+         "halve it where gradients overflow, and double it where none did for long")
+      ->group(group)
       ->type_name("X");
   app.add_option("--seed", options.seed, "of weights, batches, dropout and samples")
       ->group(group)

@@ -37,7 +37,7 @@ void understand(const Words& words, Options& options) {
   options.descent = descent_from(words.schedule).value_or(Descent::cosine);
   options.decayed = words.decay == "all" ? DecayedParameters::all : DecayedParameters::matrices;
   options.moments = moments_from(words.moments).value_or(Moments::f32);
-  options.type = words.type == "bf16" ? DataType::bf16 : DataType::f32;
+  options.type = words.type == "bf16" ? DataType::bf16 : words.type == "fp16" ? DataType::f16 : DataType::f32;
   options.budget.device = named("--device-memory", [&] { return parse_limit(words.device_memory); });
   options.budget.host = named("--host-memory", [&] { return parse_limit(words.host_memory); });
   options.pageable_fallback = words.pageable == "auto";
@@ -90,6 +90,9 @@ void check_together(const Options& options) {
     if (!std::isfinite(value))
       throw InvalidInput(fmt::format("{}: {} is no number to train with", flag, value));
   }
+  if (!is_valid(LossScale{options.loss_scale}))
+    throw InvalidInput(fmt::format("--loss-scale {} is no power of two from {} to {}: give one of these",
+                                   options.loss_scale, LossScale::least, LossScale::most));
   const GptConfig& model = options.model;
   if (model.width % model.heads != 0) {
     throw InvalidInput(fmt::format(
@@ -144,6 +147,9 @@ void check_needs(const Options& options, const IsGiven& given) {
   }
   if (options.keep_best && options.evaluate_every == 0)
     throw InvalidInput("--keep-best: nothing is evaluated with --evaluate-every 0; give another number");
+  if (given("--loss-scale") && options.type != DataType::f16)
+    throw InvalidInput(
+        "--loss-scale: gradients are scaled in fp16 alone; give --type fp16, or leave this out");
   if (options.epochs && given("--steps"))
     throw InvalidInput("--epochs and --steps both say how long to train: give one of them");
   for (const char* flag : written) {

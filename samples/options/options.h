@@ -8,6 +8,7 @@
 
 #include "samples/options/schedule.h"
 #include "stowage/graph_builder.h"
+#include "stowage/loss_scale.h"
 #include "stowage/machine.h"
 #include "stowage/model_files.h"
 #include "stowage/models.h"
@@ -36,6 +37,7 @@ struct Options {
   double beta1 = AdamW{}.beta1, beta2 = AdamW{}.beta2, epsilon = AdamW{}.epsilon;
   double clip = 1.0;
   Moments moments = Moments::f32;
+  double loss_scale = LossScale::first;  // of the first step, in fp16
   std::uint64_t seed = 1;
 
   std::string device = "auto";  // as choose_device takes it

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "tools/console/text.h"
 
@@ -18,10 +19,12 @@ constexpr std::uint64_t lines_per_run = 10;
 std::string progress_line(const ProgressWindow& window) {
   const int width = static_cast<int>(std::to_string(window.steps).size());
   const std::string budget = window.budget == unlimited ? "" : "/" + format_bytes(window.budget);
+  const std::string norm =
+      std::isfinite(window.grad_norm) ? fmt::format("{:.3f}", window.grad_norm) : "overflow";
   return fmt::format(
-      "step {:>{}}/{}  loss {:.4f}  norm {:.3f}  {} tok/s  mem {}{}  in {:.2f} out {:.2f} GB/s  stall "
+      "step {:>{}}/{}  loss {:.4f}  norm {}  {} tok/s  mem {}{}  in {:.2f} out {:.2f} GB/s  stall "
       "{:.1f}%",
-      window.step, width, window.steps, window.loss, window.grad_norm,
+      window.step, width, window.steps, window.loss, norm,
       grouped(static_cast<std::uint64_t>(window.tokens_per_second)), format_bytes(window.peak), budget,
       window.h2d_bytes_per_second / 1e9, window.d2h_bytes_per_second / 1e9, 100 * window.stall_fraction);
 }

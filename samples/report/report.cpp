@@ -106,7 +106,7 @@ void add_loss_line(Lines& lines, const DataDescription& data, const RunStatistic
 
 void add_attention_lines(Lines& lines, const AttentionUse& use) {
   if (attention_methods(use).empty()) return;
-  lines.add("attention", "{} launches of cuDNN, {} of our own kernels for bf16, {} of those for f32",
+  lines.add("attention", "{} launches of cuDNN, {} of our own kernels for 16 bits, {} of those for f32",
             grouped(use.cudnn), grouped(use.own), grouped(use.plain));
   for (const std::string& refusal : use.refusals) lines.add("  slower", "{}", refusal);
 }
@@ -137,8 +137,8 @@ void RunStatistics::add(const StepReport& report) {
   d2h_bytes_ = report.d2h_bytes;
   verified_replays_ += report.verified_replays;
   speculated_updates_ += report.speculated_updates;
-  if (report.clip_scale == 1) return;
-  ++clipped_steps_;
+  if (report.clip_scale == 1 && !report.overflowed) return;
+  ++(report.overflowed ? overflowed_steps_ : clipped_steps_);
   undone_updates_ += report.speculated_updates;
 }
 
@@ -206,6 +206,9 @@ std::string summary(const Setup& setup, const RunStatistics& run) {
   lines.add("traffic", "{} in and {} out per step; planned {} and {}", format_bytes(run.h2d_bytes()),
             format_bytes(run.d2h_bytes()), format_bytes(plan.h2d_bytes), format_bytes(plan.d2h_bytes));
   lines.add("clipped", "{} of {} steps", grouped(run.clipped_steps()), grouped(run.steps()));
+  if (setup.options->type == DataType::f16)
+    lines.add("overflowed", "{} of {} steps, which changed no weight", grouped(run.overflowed_steps()),
+              grouped(run.steps()));
   if (plan.undo_bytes > 0)
     lines.add("  updates", "{} began before the gate, of them {} were taken back and made again",
               grouped(run.speculated_updates()), grouped(run.undone_updates()));

@@ -65,7 +65,8 @@ class RunStatistics {
   Bytes d2h_bytes() const { return d2h_bytes_; }
   std::uint64_t verified_replays() const { return verified_replays_; }  // of all steps
   std::uint64_t clipped_steps() const { return clipped_steps_; }
-  // Updates before the gate, of all steps; and those of clipped steps, which were taken back and made again.
+  std::uint64_t overflowed_steps() const { return overflowed_steps_; }  // which changed nothing
+  // Updates before the gate, of all steps; and those of clipped and overflowed steps, which were taken back.
   std::uint64_t speculated_updates() const { return speculated_updates_; }
   std::uint64_t undone_updates() const { return undone_updates_; }
   const AttentionUse& attention() const { return attention_; }  // of all steps
@@ -83,7 +84,7 @@ class RunStatistics {
   Bytes h2d_bytes_ = 0;
   Bytes d2h_bytes_ = 0;
   std::uint64_t verified_replays_ = 0;
-  std::uint64_t clipped_steps_ = 0, speculated_updates_ = 0, undone_updates_ = 0;
+  std::uint64_t clipped_steps_ = 0, overflowed_steps_ = 0, speculated_updates_ = 0, undone_updates_ = 0;
   AttentionUse attention_;
 };
 

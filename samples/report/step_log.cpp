@@ -46,6 +46,12 @@ Fields attention_fields(const AttentionUse& use) {
           {"plain", fmt::format("{}", use.plain)}};
 }
 
+// The steps that were skipped so far, this one among them.
+Fields scale_fields(const LossScale& scale, bool overflowed) {
+  return {{"loss_scale", exact(scale.scale)},
+          {"skipped_steps", fmt::format("{}", next(scale, overflowed).skipped_steps)}};
+}
+
 std::string json_object(const Fields& fields) {
   std::string text;
   for (const auto& [name, value] : fields)
@@ -59,15 +65,17 @@ std::string cells(const Fields& fields) {
   return text.substr(1);
 }
 
-std::vector<std::string> columns_of(const std::vector<std::string>& measures) {
+std::vector<std::string> columns_of(const std::vector<std::string>& measures, bool scaled) {
   std::vector<std::string> names;
   for (const auto& [name, value] : fields_of({})) names.push_back(name);
   for (const auto& [name, value] : attention_fields({})) names.push_back("attention_" + name);
+  if (scaled)
+    for (const auto& [name, value] : scale_fields({}, false)) names.push_back(name);
   for (const std::string& name : measures) names.push_back("evaluation_" + name);
   names.insert(names.end(), {"evaluation_seconds", "best"});
   return names;
 }
-std::size_t step_columns() { return columns_of({}).size() - 2; }
+std::size_t step_columns(bool scaled) { return columns_of({}, scaled).size() - 2; }
 
 std::string read_log(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -135,6 +143,9 @@ AttentionUse launches_since(const AttentionUse& before, const AttentionUse& now)
 std::string to_json_line(const StepRecord& record) {
   Fields fields = fields_of(record);
   if (record.attention) fields.emplace_back("attention", json_object(attention_fields(*record.attention)));
+  if (record.loss_scale)
+    for (auto& field : scale_fields(*record.loss_scale, record.report.overflowed))
+      fields.push_back(std::move(field));
   return json_object(fields);
 }
 
@@ -148,21 +159,23 @@ std::string to_json_line(const EvaluationRecord& record) {
   return json_object(fields);
 }
 
-std::string csv_header(const std::vector<std::string>& measures) {
-  return fmt::format("{}", fmt::join(columns_of(measures), ","));
+std::string csv_header(const std::vector<std::string>& measures, bool scaled) {
+  return fmt::format("{}", fmt::join(columns_of(measures, scaled), ","));
 }
 
 std::string to_csv_line(const StepRecord& record, const std::vector<std::string>& measures) {
   const std::string attention = record.attention ? cells(attention_fields(*record.attention)) : ",,";
-  return cells(fields_of(record)) + ',' + attention + std::string(measures.size() + 2, ',');
+  const std::string scale =
+      record.loss_scale ? ',' + cells(scale_fields(*record.loss_scale, record.report.overflowed)) : "";
+  return cells(fields_of(record)) + ',' + attention + scale + std::string(measures.size() + 2, ',');
 }
 
-std::string to_csv_line(const EvaluationRecord& record) {
+std::string to_csv_line(const EvaluationRecord& record, bool scaled) {
   Fields values;
   for (const auto& [name, value] : record.evaluation.values) values.emplace_back(name, exact(value));
   values.emplace_back("seconds", exact(record.seconds));
   values.emplace_back("best", !record.best ? "" : *record.best ? "true" : "false");
-  return fmt::format("{}{}{}", record.steps, std::string(step_columns(), ','), cells(values));
+  return fmt::format("{}{}{}", record.steps, std::string(step_columns(scaled), ','), cells(values));
 }
 
 std::uint64_t kept_bytes(std::string_view log, std::uint64_t completed) {
@@ -176,8 +189,9 @@ std::uint64_t kept_bytes_of_csv(std::string_view log, std::uint64_t completed, s
                     [&](std::string_view line) { return logged_csv(line, columns); });
 }
 
-std::string json_lines_of_csv(std::string_view log, const std::vector<std::string>& measures) {
-  const std::vector<std::string> columns = columns_of(measures);
+std::string json_lines_of_csv(std::string_view log, const std::vector<std::string>& measures, bool scaled) {
+  const std::vector<std::string> columns = columns_of(measures, scaled);
+  const std::size_t first_measure = step_columns(scaled);
   std::string lines;
   for_each_line(log, [&](std::string_view line, std::size_t number) {
     const std::optional<Logged> logged = logged_csv(line, columns.size());
@@ -185,8 +199,8 @@ std::string json_lines_of_csv(std::string_view log, const std::vector<std::strin
     const std::vector<std::string_view> row = cells_of(line);
     Fields step, evaluation;
     for (std::size_t i = 0; i < columns.size(); ++i) {
-      const bool measured = i >= step_columns() && i < step_columns() + measures.size();
-      if (!row[i].empty() && measured) evaluation.emplace_back(measures[i - step_columns()], row[i]);
+      const bool measured = i >= first_measure && i < first_measure + measures.size();
+      if (!row[i].empty() && measured) evaluation.emplace_back(measures[i - first_measure], row[i]);
       if (!row[i].empty() && !measured) step.emplace_back(columns[i], row[i]);
     }
     if (logged->evaluation) step.emplace_back("evaluation", json_object(evaluation));
@@ -195,10 +209,11 @@ std::string json_lines_of_csv(std::string_view log, const std::vector<std::strin
   return lines;
 }
 
-std::string StepLog::start(std::uint64_t completed, const std::vector<std::string>& measures) {
+std::string StepLog::start(std::uint64_t completed, const std::vector<std::string>& measures, bool scaled) {
   if (!file_.wanted()) return {};
   measures_ = measures;
-  const std::string header = csv_header(measures);
+  scaled_ = scaled;
+  const std::string header = csv_header(measures, scaled);
   std::error_code error;
   std::string kept;
   if (completed > 0 && std::filesystem::is_regular_file(file_.path(), error)) {
@@ -207,7 +222,7 @@ std::string StepLog::start(std::uint64_t completed, const std::vector<std::strin
   }
   file_.start(kept.size());
   if (csv_ && kept.empty()) write_line(header);
-  return csv_ ? json_lines_of_csv(kept, measures) : kept;
+  return csv_ ? json_lines_of_csv(kept, measures, scaled) : kept;
 }
 
 void StepLog::write_line(const std::string& line) {

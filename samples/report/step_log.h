@@ -21,6 +21,7 @@ struct StepRecord {
   double tokens_per_second = 0;
   std::optional<AttentionUse> attention = {};  // the step's launches, on a card
   Bytes unpinned_bytes = 0;                    // Unpinned::bytes
+  std::optional<LossScale> loss_scale = {};    // with which the step was made, in fp16
 };
 
 // What was launched between two moments; refusals are those of the later one.
@@ -41,10 +42,11 @@ struct EvaluationRecord {
 std::string to_json_line(const EvaluationRecord& record);
 
 // The same as rows of a table, whose columns are always these; those of the other kind of row are empty, and
-// so is what is no number. `measures`: names of the evaluation's values.
-std::string csv_header(const std::vector<std::string>& measures);
+// so is what is no number. `measures`: names of the evaluation's values. `scaled`: of a run with a loss
+// scale, which has columns for it.
+std::string csv_header(const std::vector<std::string>& measures, bool scaled = false);
 std::string to_csv_line(const StepRecord& record, const std::vector<std::string>& measures);
-std::string to_csv_line(const EvaluationRecord& record);
+std::string to_csv_line(const EvaluationRecord& record, bool scaled = false);
 
 // How many bytes the lines take that a log begins with, as far as they are whole, of rising steps, each with
 // its evaluations behind it, and of the first `completed` steps. Steps may be missing: of a run without a
@@ -54,7 +56,8 @@ std::uint64_t kept_bytes(std::string_view log, std::uint64_t completed);
 // The same of a table with this header, which counts as kept where it stands first.
 std::uint64_t kept_bytes_of_csv(std::string_view log, std::uint64_t completed, std::string_view header);
 // Rows with their header as the lines of JSON that say the same, as far as they have values.
-std::string json_lines_of_csv(std::string_view log, const std::vector<std::string>& measures);
+std::string json_lines_of_csv(std::string_view log, const std::vector<std::string>& measures,
+                              bool scaled = false);
 
 class StepLog {
  public:
@@ -62,13 +65,14 @@ class StepLog {
   explicit StepLog(const std::string& path)
       : csv_(path.ends_with(".csv")), file_("--log", path, Writing::growing) {}
   // A log that goes on keeps the lines of the `completed` steps that it begins with, and returns them as
-  // lines of JSON; else it starts empty. `measures`: Task::measures.
-  std::string start(std::uint64_t completed = 0, const std::vector<std::string>& measures = {});
+  // lines of JSON; else it starts empty. `measures`: Task::measures; `scaled` as for csv_header.
+  std::string start(std::uint64_t completed = 0, const std::vector<std::string>& measures = {},
+                    bool scaled = false);
   void write(const StepRecord& record) {
     write_line(csv_ ? to_csv_line(record, measures_) : to_json_line(record));
   }
   void write(const EvaluationRecord& record) {
-    write_line(csv_ ? to_csv_line(record) : to_json_line(record));
+    write_line(csv_ ? to_csv_line(record, scaled_) : to_json_line(record));
   }
   void finish() { file_.commit(); }
 
@@ -77,6 +81,7 @@ class StepLog {
 
   bool csv_;
   std::vector<std::string> measures_;
+  bool scaled_ = false;
   OutputFile file_;
 };
 

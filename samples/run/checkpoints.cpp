@@ -230,6 +230,12 @@ void RunCheckpoints::take_best() {
   best_ = best && best->step <= saved_ ? std::optional(best->score) : std::nullopt;
 }
 
+std::optional<LossScale> RunCheckpoints::first_loss_scale() const {
+  if (options_.type != DataType::f16) return {};
+  if (start_ && start_->state().loss_scale) return start_->state().loss_scale;
+  return LossScale{options_.loss_scale};
+}
+
 void RunCheckpoints::take_graph(const Graph& graph) {
   graph_ = &graph;
   if (start_) with_flag("--resume", [&] { start_->require_graph(graph); });
@@ -314,6 +320,7 @@ void RunCheckpoints::save(Engine& engine, CheckpointRank rank) {
   state.data_position = task_.position(state.step);
   state.configuration = configuration_;
   if (evaluated_ == state.step) state.score = loss_;
+  state.loss_scale = loss_scale_;
   StateAccess access = state_access(engine);
   access.read = [&](TensorId id, Bytes offset, std::span<std::byte> into) {
     engine.read(id, offset, into);

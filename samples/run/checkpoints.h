@@ -45,6 +45,8 @@ class RunCheckpoints {
 
   bool resumes() const { return start_.has_value(); }
   std::uint64_t first_step() const { return resumes() ? start_->state().step : 0; }
+  // Of the first step, in fp16: --loss-scale, or what the checkpoint has. Nothing in other types.
+  std::optional<LossScale> first_loss_scale() const;
 
   // Values of the checkpoint into `engine`, which was made with first_step(); and the host copy is made.
   // Returns lines for the user, "" where there is nothing to tell.
@@ -53,6 +55,8 @@ class RunCheckpoints {
   // checkpoints, since bits depend on it. Throws InvalidInput where the run that this one goes on with had
   // others, unless STOWAGE_ATTENTION is set: then that is told on stderr, once.
   void made_with(const std::string& attention);
+  // The loss scale of the next step, which stands in the checkpoints.
+  void scaled(const LossScale& next) { loss_scale_ = next; }
   // The loss that was measured behind the last step. Whether it is the least so far, of which after_step then
   // keeps the checkpoint; never without --keep-best.
   bool evaluated(const Engine& engine, double loss);
@@ -85,8 +89,9 @@ class RunCheckpoints {
   std::string notes_;
   std::optional<CheckpointSaver> saver_;  // behind the folder that it writes to
   std::uint64_t saved_ = 0;               // the step of the newest checkpoint that was begun
-  std::optional<double> best_;            // the least loss so far
-  std::optional<double> loss_;            // behind step `evaluated_`
+  std::optional<LossScale> loss_scale_;
+  std::optional<double> best_;  // the least loss so far
+  std::optional<double> loss_;  // behind step `evaluated_`
   std::uint64_t evaluated_ = 0;
   bool is_best_ = false;  // that one, until its checkpoint is begun
   bool failed_ = false;

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "kernels/math/bfloat16.h"
+#include "kernels/math/float16.h"
 #include "samples/options/initial_sizes.h"
 #include "samples/run/checkpoints.h"
 #include "samples/task/gpt_task.h"
@@ -39,6 +40,13 @@ Number number_of(const CheckpointState& state, const std::string& folder, const 
                                  folder, field, text, least, most));
 }
 
+DataType work_type_of(const CheckpointState& state, const std::string& folder) {
+  const std::string name = field_of(state, folder, "model.type");
+  for (const DataType type : {DataType::bf16, DataType::f16})
+    if (name == to_string(type)) return type;
+  return DataType::f32;
+}
+
 // A graph's parameters in host memory, and whatever else a checkpoint has of it nowhere.
 class Store {
  public:
@@ -61,7 +69,7 @@ class Store {
       const Tensor& tensor = graph_.tensor(id);
       if (tensor.kind != TensorKind::parameter) continue;
       std::vector<std::byte> value = std::move(value_of(id));
-      parameters[tensor.name] = tensor.type == DataType::bf16 ? widened(value) : std::move(value);
+      parameters[tensor.name] = size_of(tensor.type) == 2 ? widened(tensor.type, value) : std::move(value);
     }
     return parameters;
   }
@@ -106,8 +114,7 @@ StoredModel from_checkpoint(const Checkpoint& checkpoint) {
   model.knows_tokenizer = true;
   if (const auto found = state.configuration.find("data.tokenizer"); found != state.configuration.end())
     model.tokenizer = found->second;
-  const bool narrow = field_of(state, checkpoint.folder(), "model.type") == "bf16";
-  const Graph graph = training_graph(model.sizes, narrow ? DataType::bf16 : DataType::f32,
+  const Graph graph = training_graph(model.sizes, work_type_of(state, checkpoint.folder()),
                                      moments_in(state, checkpoint.folder()));
   checkpoint.require_graph(graph);
   Store store(graph);
@@ -123,14 +130,16 @@ std::optional<Checkpoint> checkpoint_of(const Options& options) {
 
 }  // namespace
 
-std::vector<std::byte> widened(std::span<const std::byte> narrow) {
+std::vector<std::byte> widened(DataType type, std::span<const std::byte> narrow) {
   std::vector<std::byte> wide(2 * narrow.size());
-  for (std::size_t i = 0; i < narrow.size(); i += sizeof(Bfloat16)) {
-    Bfloat16 element;
-    std::memcpy(&element, narrow.data() + i, sizeof element);
-    const auto value = static_cast<float>(element);
-    std::memcpy(wide.data() + 2 * i, &value, sizeof value);
-  }
+  const auto each = [&](auto element) {
+    for (std::size_t i = 0; i < narrow.size(); i += sizeof element) {
+      std::memcpy(&element, narrow.data() + i, sizeof element);
+      const auto value = static_cast<float>(element);
+      std::memcpy(wide.data() + 2 * i, &value, sizeof value);
+    }
+  };
+  type == DataType::bf16 ? each(Bfloat16{}) : each(Float16{});
   return wide;
 }
 

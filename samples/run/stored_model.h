@@ -30,7 +30,7 @@ Moments moments_in(const CheckpointState& state, const std::string& folder);
 // InvalidInput naming the flag.
 StoredModel read_stored_model(const Options& options);
 
-// bf16 as f32.
-std::vector<std::byte> widened(std::span<const std::byte> narrow);
+// bf16 or f16 as f32.
+std::vector<std::byte> widened(DataType type, std::span<const std::byte> narrow);
 
 }  // namespace stowage::samples

@@ -71,7 +71,7 @@ ReadParameter reader_of(const Graph& graph, Engine& engine) {
     const auto found = std::find_if(graph.tensors.begin(), graph.tensors.end(),
                                     [&](const Tensor& tensor) { return tensor.name == name; });
     std::vector<std::byte> value = engine.read(static_cast<TensorId>(found - graph.tensors.begin()));
-    return found->type == DataType::bf16 ? widened(value) : value;
+    return size_of(found->type) == 2 ? widened(found->type, value) : value;
   };
 }
 
@@ -126,6 +126,7 @@ class Trainer {
         checkpoints_(checkpoints),
         failures_(failures),
         trains_nothing_(options_.trains_nothing),
+        loss_scale_(checkpoints.first_loss_scale()),
         device_(open_run_device(prepared, options_)),
         engine_(*device_, model.graph, *setup.plan,
                 {.seed = options_.seed,
@@ -149,7 +150,8 @@ class Trainer {
                        .columns = terminal_columns(stdout)});
     const std::uint64_t first = engine_.completed_steps();
     write_log([&] {
-      recorder_.add_before(first, log.start(trains_nothing_ ? all_steps : first, task_.measures()));
+      recorder_.add_before(
+          first, log.start(trains_nothing_ ? all_steps : first, task_.measures(), loss_scale_.has_value()));
     });
     {
       const LineEnd line_end{progress};
@@ -214,12 +216,13 @@ class Trainer {
     const bool on_card = device_->info().backend == "cuda";
     const AttentionUse before = on_card ? attention_use() : AttentionUse{};
     try {
-      record.report =
-          engine_.step(inputs, {.learning_rate = record.learning_rate, .speculate = options_.speculate});
+      record.report = engine_.step(inputs, {record.learning_rate, options_.speculate, loss_scale_});
     } catch (const NonFinite& error) {
       throw Error(divergence_message(error.finding(), options_, checkpoints_.last_before(engine_)));
     }
     record.unpinned_bytes = unpinned_bytes_;
+    record.loss_scale = loss_scale_;
+    if (loss_scale_) checkpoints_.scaled(*(loss_scale_ = next(*loss_scale_, record.report.overflowed)));
     if (on_card) record.attention = launches_since(before, attention_use());
     record.tokens_per_second = static_cast<double>(setup_.tokens_per_step()) / record.report.seconds;
     return record;
@@ -233,6 +236,7 @@ class Trainer {
   Failures& failures_;
   bool logs_ = true;  // until that fails
   const bool trains_nothing_;
+  std::optional<LossScale> loss_scale_;  // of the next step, in fp16
   std::unique_ptr<Device> device_;
   Engine engine_;
   const Bytes unpinned_bytes_;

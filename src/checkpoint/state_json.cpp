@@ -98,6 +98,19 @@ std::map<std::string, Value> entries(const JsonField& field, Read read) {
   return result;
 }
 
+ordered_json loss_scale_json(const LossScale& of) {
+  return {{"scale", of.scale}, {"finite_in_a_row", of.finite_in_a_row}, {"skipped_steps", of.skipped_steps}};
+}
+
+LossScale loss_scale_of(const JsonField& field, std::uint64_t steps) {
+  field.require_members({"scale", "finite_in_a_row", "skipped_steps"});
+  const LossScale of{field.member("scale").number(),
+                     static_cast<std::uint64_t>(count(field.member("finite_in_a_row"))),
+                     static_cast<std::uint64_t>(count(field.member("skipped_steps")))};
+  if (!is_valid(of) || of.skipped_steps > steps) field.refuse("is no loss scale of that many steps");
+  return of;
+}
+
 std::vector<CheckpointTensor> tensors_of(const JsonField& field) {
   Bytes end = 0;
   std::set<std::string> names;
@@ -126,6 +139,7 @@ std::string state_to_json(const CheckpointState& state) {
                        {"configuration", ordered_json(state.configuration)},
                        {"tensors", std::move(tensors)}};
   if (state.score) json["score"] = *state.score;
+  if (state.loss_scale) json["loss_scale"] = loss_scale_json(*state.loss_scale);
   std::string text = json.dump();
   text.pop_back();  // the brace, which comes behind the checksum
   return sealed(std::move(text));
@@ -141,7 +155,7 @@ CheckpointState state_from_json(std::string_view text, const std::string& what) 
   if (field.member("version").integer() != format_version)
     field.member("version").refuse("is of a newer program, which alone can read it");
   field.require_members({"format", "version", "step", "seed", "data_position", "configuration", "tensors",
-                         "score", "checksum"});
+                         "score", "loss_scale", "checksum"});
   CheckpointState state;
   state.step = static_cast<std::uint64_t>(count(field.member("step")));
   state.seed = seed_of(field.member("seed"));
@@ -150,6 +164,8 @@ CheckpointState state_from_json(std::string_view text, const std::string& what) 
   state.configuration = entries<std::string>(field.member("configuration"), short_text);
   state.tensors = tensors_of(field.member("tensors"));
   if (const auto score = field.optional_member("score")) state.score = score->number();
+  if (const auto scale = field.optional_member("loss_scale"))
+    state.loss_scale = loss_scale_of(*scale, state.step);
   return state;
 }
 

@@ -27,11 +27,13 @@ inline double host_seconds(const Op& op, const Machine& machine) {
 inline Bytes undo_bytes(const Graph& graph, const Op& op) {
   if (op.phase != Phase::update || op.kernel != "adamw" || op.writes.empty()) return 0;
   const Tensor& parameter = graph.tensor(op.writes.front());
-  const bool can_be_undone = parameter.type == DataType::f32 || parameter.type == DataType::bf16;
+  const bool can_be_undone =
+      parameter.type == DataType::f32 || parameter.type == DataType::bf16 || parameter.type == DataType::f16;
   if (!can_be_undone) return 0;
   const DataType moments = op.writes.size() > 1 ? graph.tensor(op.writes[1]).type : DataType::f32;
   if (moments == DataType::bf16 || moments == DataType::u8)
-    return value_record_bytes(parameter.elements(), static_cast<std::int64_t>(size_of(moments)));
+    return value_record_bytes(parameter.elements(), static_cast<std::int64_t>(size_of(moments)),
+                              parameter.type == DataType::f16 ? 6 : 4);
   return undo_record_bytes(parameter.elements());
 }
 // Seconds of an update that writes its undo record, or that reads it and is made again.

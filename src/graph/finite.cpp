@@ -28,6 +28,8 @@ std::optional<NonFiniteElement> first_non_finite(DataType type, std::span<const 
       return first_with_full_exponent<std::uint64_t, 0x7ff0000000000000U>(values);
     case DataType::bf16:
       return first_with_full_exponent<std::uint16_t, 0x7f80U>(values);
+    case DataType::f16:
+      return first_with_full_exponent<std::uint16_t, 0x7c00U>(values);
     case DataType::i32:
     case DataType::i16:
     case DataType::u8:

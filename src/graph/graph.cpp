@@ -11,6 +11,7 @@ Bytes size_of(DataType type) {
       return 4;
     case DataType::bf16:
     case DataType::i16:
+    case DataType::f16:
       return 2;
     case DataType::u8:
       return 1;
@@ -30,6 +31,8 @@ std::string_view to_string(DataType type) {
       return "bf16";
     case DataType::i16:
       return "i16";
+    case DataType::f16:
+      return "f16";
     case DataType::u8:
       return "u8";
   }

@@ -17,8 +17,8 @@
 
 namespace stowage {
 
-inline constexpr std::array data_types{DataType::f32,  DataType::f64, DataType::i32,
-                                       DataType::bf16, DataType::i16, DataType::u8};
+inline constexpr std::array data_types{DataType::f32, DataType::f64, DataType::i32, DataType::bf16,
+                                       DataType::i16, DataType::f16, DataType::u8};
 inline constexpr std::array tensor_kinds{TensorKind::parameter,       TensorKind::gradient,
                                          TensorKind::optimizer_state, TensorKind::activation,
                                          TensorKind::input,           TensorKind::workspace};

@@ -14,7 +14,7 @@ void require_trainable(const JsonField& line, const Tensor& tensor) {
   const char* field = line.has("bytes") ? "bytes" : "type";
   if (line.has("bytes") || tensor.type == DataType::i32 || tensor.type == DataType::i16 ||
       tensor.type == DataType::u8)
-    line.member(field).refuse("says nothing that AdamW could train; give f32, bf16 or f64 and a shape");
+    line.member(field).refuse("says nothing that AdamW could train; give f32, bf16, f16 or f64 and a shape");
 }
 
 }  // namespace

@@ -211,7 +211,7 @@ class UpdatePhase {
 
   void add_adamw(const Piece& piece) {
     const Tensor source = graph_.tensors[piece.parameter];
-    const bool split = source.type == DataType::bf16;  // the other half of the master weight is state
+    const bool split = size_of(source.type) == 2;  // what makes a master weight of it is state
     const DataType moments = moments_of(source);
     const bool decays = optimizer_.decayed == DecayedParameters::all || source.shape.size() >= 2;
     Op op = named(name_of(piece) + ".adamw" + piece.suffix, "adamw");
@@ -222,7 +222,8 @@ class UpdatePhase {
     op.writes = {piece.parameter, state(piece, ".adam_m", moments), state(piece, ".adam_v", moments)};
     op.reads = {piece.parameter, piece.gradient, op.writes[1], op.writes[2], graph_.clip};
     if (split) {
-      op.writes.push_back(state(piece, ".low", DataType::i16));
+      op.writes.push_back(
+          state(piece, ".low", source.type == DataType::bf16 ? DataType::i16 : DataType::i32));
       op.reads.push_back(op.writes.back());
     }
     if (moments == DataType::u8) {

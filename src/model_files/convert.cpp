@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernels/math/bfloat16.h"
+#include "kernels/math/float16.h"
 
 namespace stowage {
 namespace {
@@ -20,24 +21,11 @@ void store(std::byte* to, T value) {
   std::memcpy(to, &value, sizeof value);
 }
 
-// IEEE 754 binary16: every value is an f32.
-float from_half(std::uint16_t bits) {
-  const std::uint32_t sign = (bits & 0x8000U) << 16U;
-  const std::uint32_t exponent = bits >> 10U & 0x1fU;
-  const std::uint32_t fraction = bits & 0x3ffU;
-  if (exponent == 0x1f) return std::bit_cast<float>(sign | 0x7f800000U | fraction << 13U);
-  if (exponent != 0) return std::bit_cast<float>(sign | (exponent + 112) << 23U | fraction << 13U);
-  const float tiny = static_cast<float>(fraction) * 0x1p-24F;
-  return sign != 0 ? -tiny : tiny;
-}
-
-struct Half {
+// A 16-bit type T.
+template <class T>
+struct Narrow {
   static constexpr Bytes bytes = 2;
-  static double read(const std::byte* from) { return from_half(load<std::uint16_t>(from)); }
-};
-struct Brain {
-  static constexpr Bytes bytes = 2;
-  static double read(const std::byte* from) { return static_cast<float>(load<Bfloat16>(from)); }
+  static double read(const std::byte* from) { return static_cast<float>(load<T>(from)); }
   static void write(std::byte* to, double value) {
     // Through f32 it would be rounded twice: an f32 between the two neighbours, odd where it is not exact,
     // rounds as the value itself does.
@@ -47,9 +35,11 @@ struct Brain {
       const bool above = std::abs(static_cast<double>(middle)) > std::abs(value);
       middle = std::bit_cast<float>((above ? bits - 1 : bits) | 1U);
     }
-    store(to, Bfloat16(middle));
+    store(to, T(middle));
   }
 };
+using Half = Narrow<Float16>;
+using Brain = Narrow<Bfloat16>;
 struct Single {
   static constexpr Bytes bytes = 4;
   static double read(const std::byte* from) { return load<float>(from); }
@@ -72,6 +62,7 @@ template <class From>
 void convert_from(std::span<const std::byte> values, DataType to, std::span<std::byte> into) {
   if (to == DataType::f32) return convert_run<From, Single>(values, into);
   if (to == DataType::f64) return convert_run<From, Double>(values, into);
+  if (to == DataType::f16) return convert_run<From, Half>(values, into);
   return convert_run<From, Brain>(values, into);
 }
 
@@ -85,6 +76,8 @@ std::optional<StoredType> stored_type_of(DataType type) {
       return StoredType::f64;
     case DataType::bf16:
       return StoredType::bf16;
+    case DataType::f16:
+      return StoredType::f16;
     default:
       return {};
   }
@@ -106,21 +99,29 @@ void convert(StoredType from, std::span<const std::byte> values, DataType to, st
   return convert_from<Double>(values, to, into);
 }
 
-void split_masters(std::span<const std::byte> masters, std::span<std::byte> weights,
+void split_masters(std::span<const std::byte> masters, DataType weight, std::span<std::byte> weights,
                    std::span<std::byte> low) {
-  for (std::size_t i = 0; i < masters.size() / 4; ++i) {
-    const SplitWeight both = split(load<float>(masters.data() + 4 * i));
-    store(weights.data() + 2 * i, both.weight);
-    store(low.data() + 2 * i, both.low);
-  }
+  const auto each = [&](auto split_one) {
+    for (std::size_t i = 0; i < masters.size() / 4; ++i) {
+      const auto both = split_one(load<float>(masters.data() + 4 * i));
+      store(weights.data() + 2 * i, both.weight);
+      store(low.data() + sizeof both.low * i, both.low);
+    }
+  };
+  weight == DataType::bf16 ? each([](float master) { return split(master); })
+                           : each([](float master) { return split_half(master); });
 }
 
-void join_masters(std::span<const std::byte> weights, std::span<const std::byte> low,
+void join_masters(DataType weight, std::span<const std::byte> weights, std::span<const std::byte> low,
                   std::span<std::byte> masters) {
-  for (std::size_t i = 0; i < masters.size() / 4; ++i) {
-    const SplitWeight both{load<Bfloat16>(weights.data() + 2 * i), load<std::int16_t>(low.data() + 2 * i)};
-    store(masters.data() + 4 * i, joined(both));
-  }
+  const auto each = [&](auto both) {
+    for (std::size_t i = 0; i < masters.size() / 4; ++i) {
+      both.weight = load<decltype(both.weight)>(weights.data() + 2 * i);
+      both.low = load<decltype(both.low)>(low.data() + sizeof both.low * i);
+      store(masters.data() + 4 * i, joined(both));
+    }
+  };
+  weight == DataType::bf16 ? each(SplitWeight{}) : each(HalfSplitWeight{});
 }
 
 }  // namespace stowage

@@ -206,19 +206,19 @@ class Reader {
     }
   }
 
-  // The f32 master weights in two halves.
+  // The f32 master weights in two parts.
   void read_masters(const ParameterAccess& parameters) {
     const std::int64_t all = tensor_.elements();
     for (std::int64_t done = 0; done < all; done += elements_at_once) {
       const std::int64_t count = std::min(elements_at_once, all - done);
-      const auto bytes = static_cast<Bytes>(count) * 2;
-      const std::span<std::byte> masters = sized(masters_, 2 * bytes);
-      const std::span<std::byte> weights = sized(weights_, bytes);
-      const std::span<std::byte> low = sized(low_, bytes);
+      const Bytes element = low_bytes(tensor_.type);
+      const std::span<std::byte> masters = sized(masters_, static_cast<Bytes>(count) * 4);
+      const std::span<std::byte> weights = sized(weights_, static_cast<Bytes>(count) * 2);
+      const std::span<std::byte> low = sized(low_, static_cast<Bytes>(count) * element);
       read(done, done + count, DataType::f32, masters);
-      split_masters(masters, weights, low);
+      split_masters(masters, tensor_.type, weights, low);
       parameters.write(match_.parameter.parameter, static_cast<Bytes>(done) * 2, weights);
-      parameters.write(match_.parameter.low, static_cast<Bytes>(done) * 2, low);
+      parameters.write(match_.parameter.low, static_cast<Bytes>(done) * element, low);
     }
   }
 

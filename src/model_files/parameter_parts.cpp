@@ -150,11 +150,11 @@ void straight_runs(const ParameterParts& parameter, std::size_t index, std::int6
 }  // namespace
 
 std::vector<ParameterParts> parameter_parts(const ModelDescription& model, const Graph& graph) {
-  std::unordered_map<std::string_view, TensorId> halves;
+  std::unordered_map<std::string_view, TensorId> lows;
   for (TensorId id = 0; id < graph.tensors.size(); ++id) {
     const Tensor& tensor = graph.tensor(id);
-    if (tensor.kind == TensorKind::optimizer_state && tensor.type == DataType::i16)
-      halves.emplace(tensor.name, id);
+    const bool is_whole = tensor.type == DataType::i16 || tensor.type == DataType::i32;
+    if (tensor.kind == TensorKind::optimizer_state && is_whole) lows.emplace(tensor.name, id);
   }
   std::vector<ParameterParts> all;
   for (TensorId id = 0; id < graph.tensors.size(); ++id) {
@@ -162,8 +162,8 @@ std::vector<ParameterParts> parameter_parts(const ModelDescription& model, const
     if (tensor.kind != TensorKind::parameter) continue;
     all.push_back(parts_of(model, tensor));
     all.back().parameter = id;
-    const auto low = halves.find(tensor.name + ".low");
-    if (tensor.type == DataType::bf16 && low != halves.end()) all.back().low = low->second;
+    const auto low = lows.find(tensor.name + ".low");
+    if (size_of(tensor.type) == 2 && low != lows.end()) all.back().low = low->second;
   }
   return all;
 }

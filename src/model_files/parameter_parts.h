@@ -25,7 +25,7 @@ struct StoredPart {
 
 struct ParameterParts {
   TensorId parameter = no_id;
-  TensorId low = no_id;  // the lower halves of split master weights
+  TensorId low = no_id;  // what makes master weights of a narrow type
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   std::int64_t stored_rows = 0;  // of these rows, those that files have

@@ -26,10 +26,10 @@ struct Saved {
 
 StoredType saved_type(const Graph& graph, const ParameterParts& parameter) {
   const DataType type = graph.tensor(parameter.parameter).type;
-  if (type == DataType::bf16 && parameter.low != no_id) return StoredType::f32;  // the master weight
+  if (parameter.low != no_id) return StoredType::f32;  // the master weight
   const auto stored = stored_type_of(type);
   if (stored) return *stored;
-  throw InvalidInput(fmt::format("parameter '{}' is of type {}; build the graph in f32, f64 or bf16",
+  throw InvalidInput(fmt::format("parameter '{}' is of type {}; build the graph in f32, f64, bf16 or f16",
                                  graph.tensor(parameter.parameter).name, to_string(type)));
 }
 
@@ -95,10 +95,10 @@ class PartWriter {
     values_.resize(count * element);
     access_.read(parameter_.parameter, static_cast<Bytes>(begin) * element, values_);
     if (parameter_.low == no_id) return;
-    low_.resize(count * 2);
-    access_.read(parameter_.low, static_cast<Bytes>(begin) * 2, low_);
+    low_.resize(count * low_bytes(type_));
+    access_.read(parameter_.low, static_cast<Bytes>(begin) * low_bytes(type_), low_);
     masters_.resize(count * 4);
-    join_masters(values_, low_, masters_);
+    join_masters(type_, values_, low_, masters_);
     values_.swap(masters_);
   }
 

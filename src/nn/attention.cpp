@@ -23,13 +23,13 @@ void require_fit(const GraphBuilder& builder, const std::string& name, Value qkv
   }
 }
 
-// What a fused bf16 kernel may use: cuDNN's deterministic backward takes some 2 S^2 bytes for each head that
-// it works on at once (9.19, on Hopper), and heads for 512 tiles of 128 queries fill any card. Other work
-// types, and what no fused kernel computes (dropout, padding that may stand anywhere), need none.
+// What a fused kernel for bf16 or f16 may use: cuDNN's deterministic backward takes some 2 S^2 bytes for each
+// head that it works on at once (9.19, on Hopper), and heads for 512 tiles of 128 queries fill any card.
+// Other work types, and what no fused kernel computes (dropout, padding that may stand anywhere), need none.
 Bytes fused_backward_bytes(const GraphBuilder& builder, std::int64_t samples,
                            const AttentionOptions& options) {
   const bool fused = options.dropout == 0 && (!options.seen || options.padding_at_end);
-  if (builder.work_type() != DataType::bf16 || !fused) return 0;
+  if (size_of(builder.work_type()) != 2 || !fused) return 0;
   constexpr std::int64_t tile = 128, enough_tiles = 512;
   constexpr Bytes padding = 1 << 20;
   const std::int64_t tiles = (options.sequence + tile - 1) / tile;

@@ -7,7 +7,7 @@
 
 namespace stowage::cpu {
 
-// Runs Adapter<T>::run(call) for work type f32, bf16 or f64; throws InvalidInput for any other.
+// Runs Adapter<T>::run(call) for work type f32, bf16, f16 or f64; throws InvalidInput for any other.
 template <template <class> class Adapter>
 void launch_adapter(const LaunchArguments& arguments) {
   const KernelCall call(arguments);
@@ -16,12 +16,14 @@ void launch_adapter(const LaunchArguments& arguments) {
       return Adapter<float>::run(call);
     case DataType::bf16:
       return Adapter<Bfloat16>::run(call);
+    case DataType::f16:
+      return Adapter<Float16>::run(call);
     case DataType::f64:
       return Adapter<double>::run(call);
     default:
       call.fail(
-          fmt::format("computes in {}, but the CPU's kernels take f32, bf16 and f64; build the graph in one "
-                      "of these",
+          fmt::format("computes in {}, but the CPU's kernels take f32, bf16, f16 and f64; build the graph in "
+                      "one of these",
                       to_string(call.work_type())));
   }
 }

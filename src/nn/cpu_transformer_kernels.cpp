@@ -97,8 +97,9 @@ struct CpuKernels {
   }
   template <class T>
   static void cross_entropy_backward(void*, const Logits& shape, const T* logits, const TokenSlice& targets,
-                                     const Sum<T>* log_sum_exp, T* dlogits) {
-    cpu::cross_entropy_backward(shape, logits, targets.data(), log_sum_exp, dlogits, counted(targets, shape));
+                                     const Sum<T>* log_sum_exp, T* dlogits, double loss_scale) {
+    cpu::cross_entropy_backward(shape, logits, targets.data(), log_sum_exp, dlogits, counted(targets, shape),
+                                loss_scale);
   }
   static std::int64_t counted(const TokenSlice& targets, const Logits& shape) {
     return cpu::counted_targets(targets.batch, shape.vocabulary, targets.all);

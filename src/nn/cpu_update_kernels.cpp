@@ -1,9 +1,11 @@
 // The gradient norm and the optimizer.
+#include <cmath>
 #include <type_traits>
 
 #include "kernels/cpu/compact_adamw.h"
 #include "kernels/cpu/optimizer.h"
 #include "kernels/cpu/speculative_adamw.h"
+#include "kernels/cpu/storage.h"
 #include "src/nn/cpu_adapter.h"
 #include "src/nn/optimizer_settings.h"
 
@@ -27,25 +29,23 @@ void expect_operands(const KernelCall& call, std::size_t halves, std::size_t sca
 // Parameter, gradient, and with a bf16 parameter the other half of the master weight; no moments.
 template <class T>
 auto weights_of(const KernelCall& call) {
-  if constexpr (std::is_same_v<T, Bfloat16>)
-    return SplitAdamWOperands{call.read<Bfloat16>(0),
-                              call.read<Bfloat16>(1),
-                              call.read<std::int16_t>(5),
-                              nullptr,
-                              nullptr,
-                              call.write<Bfloat16>(0),
-                              call.write<std::int16_t>(3),
-                              nullptr,
-                              nullptr};
-  else
+  if constexpr (is_narrow<T>) {
+    using Low = typename SplitOperands<T>::Low;
+    return SplitOperands<T>{call.read<T>(0),  call.read<T>(1),    call.read<Low>(5), nullptr, nullptr,
+                            call.write<T>(0), call.write<Low>(3), nullptr,           nullptr};
+  } else {
     return AdamWOperands<T>{call.read<T>(0),  call.read<T>(1), nullptr, nullptr,
                             call.write<T>(0), nullptr,         nullptr};
+  }
 }
+template <class T>
+constexpr std::size_t halves_of = is_narrow<T> ? 1 : 0;
 
-// What a speculated update takes the clip scale for.
-constexpr double unclipped = 1;
-
-double clip_scale(const KernelCall& call) { return call.read<double>(4)[1]; }
+// What the gradients are multiplied by.
+double unclipped(const KernelCall& call) { return 1 / call.step().loss_scale; }
+double clip_scale(const KernelCall& call) { return call.read<double>(4)[1] * unclipped(call); }
+// No update is made then.
+bool is_overflow(const KernelCall& call) { return !std::isfinite(call.read<double>(4)[0]); }
 
 // An update can be made, or begun before the gate and then ended or taken back.
 
@@ -58,7 +58,7 @@ struct WideUpdate {
 
   explicit WideUpdate(const KernelCall& from) : call(from) {
     using Moment = std::conditional_t<std::is_same_v<T, double>, double, float>;
-    expect_operands(call, std::is_same_v<T, Bfloat16> ? 1 : 0, 0);
+    expect_operands(call, halves_of<T>, 0);
     operands.first_moment = call.read<Moment>(2);
     operands.second_moment = call.read<Moment>(3);
     operands.new_first_moment = call.write<Moment>(1);
@@ -67,13 +67,13 @@ struct WideUpdate {
   std::byte* record() const { return call.undo_record(undo_record_bytes(count)); }
 
   void make() const { adamw(adamw_settings(call), clip_scale(call), count, operands); }
-  void begin() const { adamw_speculate(adamw_settings(call), unclipped, count, operands, record()); }
+  void begin() const { adamw_speculate(adamw_settings(call), unclipped(call), count, operands, record()); }
   void end() const {
-    adamw_finish(adamw_settings(call), unclipped, clip_scale(call), count, operands, record());
+    adamw_finish(adamw_settings(call), unclipped(call), clip_scale(call), count, operands, record());
     adamw_not_speculated(count, record());
   }
   void undo() const {
-    adamw_undo(adamw_settings(call), unclipped, count, operands, record());
+    adamw_undo(adamw_settings(call), unclipped(call), count, operands, record());
     adamw_not_speculated(count, record());
   }
 };
@@ -98,23 +98,23 @@ struct CompactUpdate {
   CompactAdamWOperands<decltype(weights_of<T>(call)), Moments> operands;
 
   explicit CompactUpdate(const KernelCall& from)
-      : call(from),
-        operands{weights_of<T>(call), moments_of<Moments>(call, std::is_same_v<T, Bfloat16> ? 1 : 0)} {
+      : call(from), operands{weights_of<T>(call), moments_of<Moments>(call, halves_of<T>)} {
     if (!call.in_place(1, 2) || !call.in_place(2, 3)) call.fail("must update its moments in place");
   }
   std::byte* record() const {
-    return call.undo_record(value_record_bytes(count, std::is_same_v<Moments, Bf16Moments> ? 2 : 1));
+    return call.undo_record(
+        value_record_bytes(count, std::is_same_v<Moments, Bf16Moments> ? 2 : 1, saved_weight_bytes<T>));
   }
 
   void make() const { adamw(adamw_settings(call), clip_scale(call), count, operands); }
-  void begin() const { adamw_speculate(adamw_settings(call), unclipped, count, operands, record()); }
+  void begin() const { adamw_speculate(adamw_settings(call), unclipped(call), count, operands, record()); }
   void end() const {
-    adamw_finish(adamw_settings(call), unclipped, clip_scale(call), count, operands, record());
-    compact_not_speculated<Moments>(count, record());
+    adamw_finish(adamw_settings(call), unclipped(call), clip_scale(call), count, operands, record());
+    not_speculated(count, operands, record());
   }
   void undo() const {
     adamw_undo(count, operands, record());
-    compact_not_speculated<Moments>(count, record());
+    not_speculated(count, operands, record());
   }
 };
 
@@ -132,7 +132,9 @@ void with_update(const KernelCall& call, const Use& use) {
 template <class T>
 struct AdamWUpdate {
   static void run(const KernelCall& call) {
-    with_update<T>(call, [](const auto& update) { update.make(); });
+    with_update<T>(call, [&](const auto& update) {
+      if (!is_overflow(call)) update.make();
+    });
   }
 };
 
@@ -146,7 +148,7 @@ struct AdamWSpeculation {
 template <class T>
 struct AdamWFinish {
   static void run(const KernelCall& call) {
-    with_update<T>(call, [](const auto& update) { update.end(); });
+    with_update<T>(call, [&](const auto& update) { is_overflow(call) ? update.undo() : update.end(); });
   }
 };
 
@@ -160,7 +162,7 @@ struct AdamWUndo {
 void launch_clip(const LaunchArguments& arguments) {
   const KernelCall call(arguments);
   call.expect(1, call.reads(), 1);
-  ClippedNorm norm;
+  ClippedNorm norm(call.step().loss_scale);
   for (std::size_t i = 0; i < call.reads(); ++i) norm.add(*call.read<double>(i));
   double* result = call.write<double>(0);
   result[0] = norm.norm();

@@ -9,6 +9,7 @@
 #include <numbers>
 
 #include "kernels/math/bfloat16.h"
+#include "kernels/math/float16.h"
 #include "src/base/parallel_for.h"
 #include "stowage/error.h"
 
@@ -45,6 +46,11 @@ Bfloat16 narrowed(double value) {
   return Bfloat16(static_cast<float>(value));
 }
 
+template <>
+Float16 narrowed(double value) {
+  return Float16(static_cast<float>(value));
+}
+
 template <class T>
 void fill_normal(const Tensor& tensor, std::uint64_t seed, std::byte* value) {
   const auto [mean, deviation] = tensor.initializer;
@@ -79,6 +85,8 @@ void initialize(const Tensor& tensor, std::uint64_t seed, std::span<std::byte> v
       return fill_normal<double>(tensor, seed, value.data());
     case DataType::bf16:
       return fill_normal<Bfloat16>(tensor, seed, value.data());
+    case DataType::f16:
+      return fill_normal<Float16>(tensor, seed, value.data());
     case DataType::i32:
     case DataType::i16:
     case DataType::u8:
@@ -99,7 +107,7 @@ Evaluator::Evaluator(const Graph& graph, const LaunchTable& table, std::uint64_t
   }
 }
 
-void Evaluator::run(std::uint64_t step, double learning_rate) {
+void Evaluator::run(std::uint64_t step, double learning_rate, double loss_scale) {
   auto operands = [&](const std::vector<TensorId>& tensors) {
     std::vector<Operand> all;
     for (TensorId id : tensors)
@@ -109,7 +117,7 @@ void Evaluator::run(std::uint64_t step, double learning_rate) {
   for (const Op& op : graph_.ops) {
     std::vector<Operand> reads = operands(op.reads);
     std::vector<Operand> writes = operands(op.writes);
-    table_.find(op)({&op, reads, writes, {step, seed_, learning_rate}, nullptr});
+    table_.find(op)({&op, reads, writes, {step, seed_, learning_rate, true, loss_scale, 0}, nullptr});
   }
 }
 

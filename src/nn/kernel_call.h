@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/math/bfloat16.h"
+#include "kernels/math/float16.h"
 #include "kernels/math/philox.h"
 #include "stowage/error.h"
 #include "stowage/launch_table.h"
@@ -148,6 +149,7 @@ class KernelCall {
   static constexpr DataType type_of() {
     if (std::is_same_v<T, float>) return DataType::f32;
     if (std::is_same_v<T, Bfloat16>) return DataType::bf16;
+    if (std::is_same_v<T, Float16>) return DataType::f16;
     if (std::is_same_v<T, std::int16_t>) return DataType::i16;
     if (std::is_same_v<T, std::uint8_t>) return DataType::u8;
     return std::is_same_v<T, double> ? DataType::f64 : DataType::i32;

@@ -6,12 +6,12 @@
 namespace stowage::nn {
 namespace {
 
-// The chunk's logits, and sums of the gradients of weight and bias where bf16 would round them once per
-// chunk.
+// The chunk's logits, and sums of the gradients of weight and bias where a narrow type would round them once
+// per chunk.
 Bytes workspace_bytes(const GraphBuilder& builder, Value weight, std::int64_t vocabulary, std::int64_t tokens,
                       std::int64_t chunk, bool has_bias) {
   const Bytes logits = static_cast<Bytes>(chunk * vocabulary) * size_of(builder.work_type());
-  if (builder.work_type() != DataType::bf16 || chunk == tokens) return logits;
+  if (size_of(builder.work_type()) != 2 || chunk == tokens) return logits;
   return (logits + 255) / 256 * 256 +
          4 * static_cast<Bytes>(builder.tensor(weight).elements() + (has_bias ? vocabulary : 0));
 }

@@ -7,8 +7,9 @@
 namespace stowage {
 
 inline AdamWSettings adamw_settings(const KernelCall& call) {
-  return {call.real("beta1"),        call.real("beta2"),        call.real("epsilon"),
-          call.real("weight_decay"), call.step().learning_rate, call.step().step};
+  const StepContext& step = call.step();
+  return {call.real("beta1"),        call.real("beta2"), call.real("epsilon"),
+          call.real("weight_decay"), step.learning_rate, step.step - step.skipped_steps};
 }
 
 }  // namespace stowage

@@ -313,7 +313,7 @@ class TransformerAdapters {
       call.expect(3, 3, 1);
       Kernels::cross_entropy_backward(call.stream(), logits_shape(call), call.read<T>(0),
                                       call.tokens(1, call.rows(0)), call.read<Statistic<T>>(2),
-                                      call.write<T>(0));
+                                      call.write<T>(0), call.step().loss_scale);
     }
   };
 
@@ -334,6 +334,7 @@ class TransformerAdapters {
       of.targets = targets.data();
       of.batch_targets = targets.all;
       of.batch = targets.batch;
+      of.loss_scale = call.step().loss_scale;
       of.loss = call.write<double>(0);
       of.dx = call.write<T>(1);
       of.dweight = call.write<T>(2);

@@ -45,6 +45,17 @@ TEST(StateJson, AScoreIsThereWhereItWasMeasured) {
   EXPECT_THAT(state_to_json(state()), ::testing::Not(HasSubstr("score")));
 }
 
+TEST(StateJson, ALossScaleIsThereInHalfPrecision) {
+  CheckpointState scaled = state();
+  scaled.loss_scale = LossScale{0x1p20, 1999, 120};
+  EXPECT_EQ(state_from_json(state_to_json(scaled), "x"), scaled);
+  EXPECT_THAT(state_to_json(state()), ::testing::Not(HasSubstr("loss_scale")));
+  for (const LossScale& bad : {LossScale{3}, LossScale{1, 2000, 0}, LossScale{1, 0, 121}}) {
+    scaled.loss_scale = bad;
+    EXPECT_THAT(refusal_of(state_to_json(scaled)), HasSubstr("'loss_scale' is no loss scale"));
+  }
+}
+
 TEST(StateJson, IsJson) {
   const auto json = nlohmann::json::parse(state_to_json(state()));
   EXPECT_EQ(json["step"], 120);

@@ -33,6 +33,7 @@ std::uint32_t alignment_of(const void* address) {
 std::optional<Element> element(std::int64_t type) {
   if (type == CUDA_R_32F) return Element::f32;
   if (type == CUDA_R_16BF) return Element::bf16;
+  if (type == CUDA_R_16F) return Element::f16;
   return std::nullopt;
 }
 

@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/clones.h"
 #include "kernels/math/bfloat16.h"
+#include "kernels/math/float16.h"
 
 namespace fake_cuda {
 namespace {
@@ -127,6 +128,7 @@ std::size_t bytes_of(Element type) {
 
 double load(Element type, const void* data, std::size_t index) {
   if (type == Element::f32) return static_cast<const float*>(data)[index];
+  if (type == Element::f16) return static_cast<float>(static_cast<const stowage::Float16*>(data)[index]);
   return static_cast<float>(static_cast<const stowage::Bfloat16*>(data)[index]);
 }
 
@@ -134,6 +136,8 @@ void store(Element type, void* data, std::size_t index, double value) {
   const auto narrowed = static_cast<float>(value);
   if (type == Element::f32) {
     static_cast<float*>(data)[index] = narrowed;
+  } else if (type == Element::f16) {
+    static_cast<stowage::Float16*>(data)[index] = stowage::Float16(narrowed);
   } else {
     static_cast<stowage::Bfloat16*>(data)[index] = stowage::Bfloat16(narrowed);
   }

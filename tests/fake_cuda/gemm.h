@@ -1,4 +1,4 @@
-// Matrix products as cuBLASLt defines them, by plain loops: column-major, f32 or bf16 elements, sums in
+// Matrix products as cuBLASLt defines them, by plain loops: column-major, f32, bf16 or f16 elements, sums in
 // f64, one rounding at the end.
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace fake_cuda {
 
-enum class Element { f32, bf16 };
+enum class Element { f32, bf16, f16 };
 std::size_t bytes_of(Element type);
 double load(Element type, const void* data, std::size_t index);
 void store(Element type, void* data, std::size_t index, double value);

@@ -1,7 +1,9 @@
-// A warp's matrix instructions, which kernels/cuda/fragments.h calls: what PTX's mma.m16n8k16 (bf16, sums in
-// f32) and ldmatrix do, by exchange through memory that the warp's lanes share. Included by shim.h alone.
+// A warp's matrix instructions, which kernels/cuda/fragments.h calls: what PTX's mma.m16n8k16 (bf16 or f16,
+// sums in f32) and ldmatrix do, by exchange through memory that the warp's lanes share. Included by shim.h
+// alone.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -22,24 +24,24 @@ inline WarpExchange& warp_exchange() {
   return of_warps[stowage_shim_position.thread.x / 32];
 }
 
-// Element `index` of a word: 0 is its lower half.
-inline float element(std::uint32_t word, unsigned index) {
-  const std::uint32_t bits = index == 0 ? word << 16U : word & 0xffff0000U;
-  float value = 0;
-  std::memcpy(&value, &bits, sizeof(value));
-  return value;
+// Element `index` of a word: 0 is its lower half. T: the type of the elements.
+template <class T>
+float element(std::uint32_t word, unsigned index) {
+  const auto bits = static_cast<std::uint16_t>(index == 0 ? word : word >> 16U);
+  return static_cast<float>(std::bit_cast<T>(bits));
 }
 
 // PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type". A: element i of a lane stands in row
 // group (+ 8 for i = 2, 3, 6, 7), column pair + i % 2 (+ 8 for i >= 4). B: row pair + i % 2 (+ 8 for i >= 2),
 // column group. C: row group (+ 8 for i >= 2), column pair + i % 2.
-inline void multiply_add(const std::uint32_t (&left)[4], const std::uint32_t* right, float* sums) {
+template <class T>
+void multiply_add(const std::uint32_t (&left)[4], const std::uint32_t* right, float* sums) {
   WarpExchange& warp = warp_exchange();
   const unsigned group = stowage_shim_lane() / 4, pair = stowage_shim_lane() % 4 * 2;
   for (unsigned i = 0; i < 8; ++i)
-    warp.left[group + i / 2 % 2 * 8][pair + i % 2 + i / 4 * 8] = element(left[i / 2], i % 2);
+    warp.left[group + i / 2 % 2 * 8][pair + i % 2 + i / 4 * 8] = element<T>(left[i / 2], i % 2);
   for (unsigned i = 0; i < 4; ++i)
-    warp.right_transpose[group][pair + i % 2 + i / 2 * 8] = element(right[i / 2], i % 2);
+    warp.right_transpose[group][pair + i % 2 + i / 2 * 8] = element<T>(right[i / 2], i % 2);
   stowage_shim_sync_warp();
   for (unsigned i = 0; i < 4; ++i) {
     const float* a = warp.left[group + i / 2 * 8];

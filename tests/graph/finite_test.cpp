@@ -53,6 +53,19 @@ TEST(Finite, KnowsBfloat16) {
   EXPECT_TRUE(nan->is_nan);
 }
 
+TEST(Finite, KnowsFloat16) {
+  using Bits = std::vector<std::uint16_t>;
+  EXPECT_FALSE(look(DataType::f16, Bits{0, 0x8000, 0x3c00, 0x7bff, 0xfbff, 1, 0x03ff}));
+  const auto infinity = look(DataType::f16, Bits{0, 0xfc00, 0x7e00});
+  ASSERT_TRUE(infinity);
+  EXPECT_EQ(infinity->index, 1U);
+  EXPECT_FALSE(infinity->is_nan);
+  const auto nan = look(DataType::f16, Bits{0, 0, 0x7c01});
+  ASSERT_TRUE(nan);
+  EXPECT_EQ(nan->index, 2U);
+  EXPECT_TRUE(nan->is_nan);
+}
+
 TEST(Finite, WholeNumbersAre) {
   EXPECT_FALSE(look(DataType::i32, std::vector<std::uint32_t>{0x7f800000U, 0x7fc00000U}));
   EXPECT_FALSE(look(DataType::i16, std::vector<std::uint16_t>{0x7f80U, 0x7fc0U}));

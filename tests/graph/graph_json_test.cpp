@@ -70,7 +70,7 @@ TEST(GraphJson, NamesTheFieldThatDoesNotFit) {
   expect_refused(replaced(text, "\"clip\": ", "\"clip\": 429496729500"), "'clip' is not an id");
   expect_refused(replaced(text, "\"name\": \"x\"", "\"name\": 7"), "'tensors[0].name' is not a string");
   expect_refused(replaced(text, "\"name\": \"x\",", ""), "'tensors[0].name' is not there");
-  expect_refused(replaced(text, "\"type\": \"f32\"", "\"type\": \"f16\""),
+  expect_refused(replaced(text, "\"type\": \"f32\"", "\"type\": \"f8\""),
                  "'tensors[0].type' is not a known word");
   expect_refused(replaced(text, "\"kind\": \"input\"", "\"kind\": \"\""),
                  "'tensors[0].kind' is not a known word");

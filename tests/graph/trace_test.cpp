@@ -95,7 +95,7 @@ TEST(Trace, OfAGraphWithItsUpdatePhaseReadsBackEqual) {
 // The same without its update phase: the reader's is GraphBuilder's.
 TEST(Trace, OfForwardAndBackwardGetsTheUpdatePhaseOfGraphBuilder) {
   const AdamW optimizer{.beta1 = 0.8, .beta2 = 0.9, .epsilon = 1e-6, .weight_decay = 0.2, .clip = 3};
-  for (const DataType type : {DataType::f32, DataType::bf16}) {
+  for (const DataType type : {DataType::f32, DataType::bf16, DataType::f16}) {
     const auto build = [&](bool update) {
       GraphBuilder b(type);
       const Value x = b.input("x", {4, 3}, type);
@@ -191,7 +191,7 @@ TEST(Trace, NamesLineAndFieldOfATensorThatDoesNotFit) {
            {"\"tensor\": \"w1\"", "\"tensor\": \"w0\"",
             "trace line 4: 'tensor' names 'w0', which line 3 names already"},
            {"\"kind\": \"input\"", "\"kind\": \"output\"", "trace line 2: 'kind' is not a known word"},
-           {"\"type\": \"f32\"", "\"type\": \"f16\"", "trace line 2: 'type' is not a known word"},
+           {"\"type\": \"f32\"", "\"type\": \"f8\"", "trace line 2: 'type' is not a known word"},
            {"[8, 256]", "[8, 0]", "trace line 2: 'shape' is not of dimensions from 1 up"},
            {"[8, 256]", "[8, -256]", "trace line 2: 'shape' is not of dimensions from 1 up"},
            {"[8, 256]", "[4294967296, 4294967296]", "trace line 2: 'shape' is not of dimensions from 1 up"},

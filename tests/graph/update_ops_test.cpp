@@ -39,6 +39,19 @@ std::vector<std::int64_t> first_rows(const Graph& graph, const std::string& whol
   return rows;
 }
 
+// 14 bytes for each parameter in f16, 12 in bf16: the weight, two moments, and what makes a master of it.
+TEST(Update, KeepsWhatANarrowWeightLacksOfItsMaster) {
+  for (const auto& [type, low] : {std::pair{DataType::bf16, DataType::i16}, {DataType::f16, DataType::i32}}) {
+    const Graph graph = cut_graph(small_grid, 100, 16, type);
+    EXPECT_EQ(graph.tensor(tensor_named(graph, "gain.low")).type, low);
+    EXPECT_EQ(graph.tensor(tensor_named(graph, "gain.adam_m")).type, DataType::f32);
+    EXPECT_EQ(graph.tensor(tensor_named(graph, "gain.adam_v")).type, DataType::f32);
+    EXPECT_EQ(tensor_names(graph, op_of(graph, "gain.adamw").writes).back(), "gain.low");
+  }
+  const Graph graph = cut_graph();
+  EXPECT_EQ(op_of(graph, "gain.adamw").writes.size(), 3U);
+}
+
 TEST(Slices, ALargeParameterHasAnUpdateForEach) {
   const Graph graph = cut_graph();
   EXPECT_THAT(first_rows(graph, "table"), ElementsAre(0, 28, 56, 84));  // 25 rows, in fours of 64 bytes each

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "kernels/math/bfloat16.h"
+#include "kernels/math/float16.h"
 #include "src/base/parallel_for.h"
 
 namespace stowage::test {
@@ -58,6 +59,12 @@ std::vector<double> widened(const std::vector<T>& values) {
 inline std::vector<double> widened(const std::vector<Bfloat16>& values) {
   std::vector<double> wide;
   for (const Bfloat16 value : values) wide.push_back(static_cast<double>(static_cast<float>(value)));
+  return wide;
+}
+
+inline std::vector<double> widened(const std::vector<Float16>& values) {
+  std::vector<double> wide;
+  for (const Float16 value : values) wide.push_back(static_cast<double>(static_cast<float>(value)));
   return wide;
 }
 

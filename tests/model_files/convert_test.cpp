@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/math/bfloat16.h"
+#include "kernels/math/float16.h"
 
 namespace stowage {
 namespace {
@@ -55,16 +56,37 @@ TEST(Convert, RoundsOnceToTheNearest) {
   EXPECT_TRUE(std::isnan(static_cast<float>(std::bit_cast<Bfloat16>(brain(NAN)))));
 }
 
+TEST(Convert, RoundsOnceToHalves) {
+  const auto half_of = [](double value) {
+    return converted<Float16>(StoredType::f64, value, DataType::f16).bits;
+  };
+  EXPECT_EQ(half_of(1 + 0x1p-11), 0x3c00);            // a tie, to even
+  EXPECT_EQ(half_of(1 + 0x1p-11 + 0x1p-40), 0x3c01);  // above it by less than an f32 can say
+  EXPECT_EQ(half_of(-1 - 0x1p-11 - 0x1p-40), 0xbc01);
+  EXPECT_EQ(half_of(0x1p-25 + 0x1p-60), 1);
+  EXPECT_EQ(half_of(65519.999), 0x7bff);
+  EXPECT_EQ(half_of(65520), 0x7c00);
+  EXPECT_EQ(converted<std::uint16_t>(StoredType::f16, std::uint16_t{0xfc01}, DataType::f16), 0xfc01);
+}
+
 TEST(Convert, SplitsMastersAndJoinsThem) {
   std::vector<float> masters;
   for (std::uint32_t i = 0; i < 1000; ++i) masters.push_back(std::bit_cast<float>(0x3e000000U + i * 7919U));
   std::vector<std::uint16_t> weights(masters.size()), low(masters.size());
   std::vector<float> back(masters.size());
-  split_masters(std::as_bytes(std::span(masters)), std::as_writable_bytes(std::span(weights)),
-                std::as_writable_bytes(std::span(low)));
-  join_masters(std::as_bytes(std::span(weights)), std::as_bytes(std::span(low)),
-               std::as_writable_bytes(std::span(back)));
-  EXPECT_EQ(std::memcmp(back.data(), masters.data(), 4 * masters.size()), 0);
+  const auto come_back = [&](DataType type, auto& low) {
+    back.assign(masters.size(), 0);
+    split_masters(std::as_bytes(std::span(masters)), type, std::as_writable_bytes(std::span(weights)),
+                  std::as_writable_bytes(std::span(low)));
+    join_masters(type, std::as_bytes(std::span(weights)), std::as_bytes(std::span(low)),
+                 std::as_writable_bytes(std::span(back)));
+    return std::memcmp(back.data(), masters.data(), 4 * masters.size()) == 0;
+  };
+  std::vector<std::int32_t> distances(masters.size());
+  EXPECT_TRUE(come_back(DataType::bf16, low));
+  EXPECT_EQ(weights[0], Bfloat16(masters[0]).bits);
+  EXPECT_TRUE(come_back(DataType::f16, distances));
+  EXPECT_EQ(weights[0], Float16(masters[0]).bits);
 }
 
 }  // namespace

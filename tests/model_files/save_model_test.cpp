@@ -46,7 +46,7 @@ TEST(SaveModel, PositionsBeyondTheGraphsStayAsTheyWereRead) {
   const TemporaryFolder folder;
   const ModelDescription gpt = read_model_description(fixture("gpt2"));
   const TensorFiles files(fixture("gpt2"));
-  for (const DataType type : {DataType::f32, DataType::bf16}) {
+  for (const DataType type : {DataType::f32, DataType::bf16, DataType::f16}) {
     const std::string to = folder.file(std::string(to_string(type)));
     round_trip("gpt2", test::gpt_graph(gpt, 256, 9, type), to, {.beyond = &files});
     EXPECT_EQ(contents_of(to + "/model.safetensors"), contents_of(fixture("gpt2/model.safetensors")));
@@ -101,6 +101,13 @@ TEST(SaveModel, WritesTheMastersOfSplitWeights) {
   for (std::size_t i = 1; i < low.size(); i += 2) negative += static_cast<int>(low[i] >> 7U);
   EXPECT_GT(negative, 700);
   EXPECT_LT(negative, 1400);
+}
+
+TEST(SaveModel, WritesTheMastersOfHalves) {
+  const TemporaryFolder folder;
+  const ModelDescription gpt = read_model_description(fixture("gpt2"));
+  round_trip("gpt2", test::gpt_graph(gpt, 256, 32, DataType::f16), folder.file("m"));
+  EXPECT_EQ(contents_of(folder.file("m/model.safetensors")), contents_of(fixture("gpt2/model.safetensors")));
 }
 
 TEST(SaveModel, CutsIntoFilesWithAnIndex) {

@@ -70,7 +70,7 @@ std::string columns(const std::string& path) {
 }
 
 TEST_F(TrainGptCuda, HasTheSameNumbersInAnyMemory) {
-  for (const char* type : {"f32", "bf16"}) {
+  for (const char* type : {"f32", "bf16", "fp16"}) {
     const Words plan = {"--type", type, "--plan-json", folder_.file("plan"), "--plan-only"};
     const ProgramResult whole = run_train_gpt(small(plan));
     ASSERT_EQ(whole.exit_code, 0) << whole.errors;
@@ -128,7 +128,7 @@ TEST_F(TrainGptCuda, SaysWhyItRunsSimulated) {
 
 // One shape in two directions, twice in a step of two layers.
 TEST_F(TrainGptCuda, CountsHowAttentionWasComputed) {
-  for (const char* type : {"f32", "bf16"}) {
+  for (const char* type : {"f32", "bf16", "fp16"}) {
     const std::string log = folder_.file("log"), saved = folder_.file(std::string("saved ") + type);
     const ProgramResult run =
         run_train_gpt(small({"--type", type, "--policy", "none", "--log", log, "--checkpoint", saved}));
@@ -138,7 +138,7 @@ TEST_F(TrainGptCuda, CountsHowAttentionWasComputed) {
     for (std::string line; std::getline(lines, line);)
       EXPECT_EQ(nlohmann::json::parse(line).at("attention"),
                 nlohmann::json({{"cudnn", 0}, {"own", plain ? 0 : 4}, {"plain", plain ? 4 : 0}}));
-    EXPECT_THAT(run.output, HasSubstr(plain ? "12 of those for f32" : "12 of our own kernels for bf16"));
+    EXPECT_THAT(run.output, HasSubstr(plain ? "12 of those for f32" : "12 of our own kernels for 16 bits"));
     EXPECT_EQ(run.errors, "") << "cuDNN was asked";
     EXPECT_THAT(contents_of(saved + "/step-000000000003/state.json"),
                 HasSubstr(plain ? R"("device.attention":"plain")" : R"("device.attention":"own")"));

@@ -19,6 +19,7 @@ double load(const Operand& operand, std::int64_t index) {
     case DataType::bf16:
     case DataType::i16:
     case DataType::u8:
+    case DataType::f16:
       break;
   }
   throw InvalidInput("mix: '" + operand.tensor->name + "' is of a type that it does not take");
@@ -38,6 +39,7 @@ void store(const Operand& operand, std::int64_t index, double value) {
     case DataType::bf16:
     case DataType::i16:
     case DataType::u8:
+    case DataType::f16:
       break;
   }
   throw InvalidInput("mix: '" + operand.tensor->name + "' is of a type that it does not take");

@@ -39,7 +39,7 @@ void load_attention(const OpProbeContext& context, DataType type) {
   constexpr std::int64_t tokens = 256, width = 128, heads = 2, sequence = 128;
   const auto narrow = [&](std::int64_t columns) { return probe_tensor(type, {tokens, columns}); };
   const Tensor log_sum_exp =
-      probe_tensor(type == DataType::bf16 ? DataType::f32 : type, {tokens / sequence, heads, sequence});
+      probe_tensor(size_of(type) == 2 ? DataType::f32 : type, {tokens / sequence, heads, sequence});
   Op op;
   op.attributes = {{"heads", heads},
                    {"sequence", sequence},

@@ -16,9 +16,14 @@ namespace {
 
 constexpr std::uintmax_t largest_file = 1U << 24U;
 
+// Cards multiply f16 as fast as bf16, so that a file which has the one serves for the other.
 const MatrixRate& rate_for(const MachineFile& file, DataType work) {
-  const auto found = std::find_if(file.matrix.begin(), file.matrix.end(),
-                                  [work](const MatrixRate& rate) { return rate.type == work; });
+  const auto find = [&](DataType type) {
+    return std::find_if(file.matrix.begin(), file.matrix.end(),
+                        [type](const MatrixRate& rate) { return rate.type == type; });
+  };
+  auto found = find(work);
+  if (found == file.matrix.end() && work == DataType::f16) found = find(DataType::bf16);
   if (found != file.matrix.end()) return *found;
   std::string measured;
   for (const MatrixRate& rate : file.matrix) {

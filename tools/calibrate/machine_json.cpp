@@ -33,7 +33,7 @@ constexpr double most_work = 1e24;    // flops or bytes of one op
 constexpr double most_seconds = 1e6;  // of one measurement
 constexpr double least_share = 1e-3;
 constexpr std::int64_t most_extent = std::int64_t{1} << 40U;
-constexpr std::array work_types{DataType::f32, DataType::f64, DataType::bf16};
+constexpr std::array work_types{DataType::f32, DataType::f64, DataType::bf16, DataType::f16};
 
 [[noreturn]] void refuse(const std::string& where, std::string_view why) {
   throw InvalidInput(

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels/math/bfloat16.h"
+#include "kernels/math/float16.h"
 #include "src/graph/cost.h"
 #include "stowage/error.h"
 
@@ -33,8 +34,10 @@ void fill(std::byte* data, DataType type, Bytes bytes) {
       return fill<double>(data, count);
     case DataType::bf16:
       return fill<Bfloat16>(data, count);
+    case DataType::f16:
+      return fill<Float16>(data, count);
     default:
-      throw InvalidInput("numbers are measured in f32, bf16 or f64; choose one of these");
+      throw InvalidInput("numbers are measured in f32, bf16, f16 or f64; choose one of these");
   }
 }
 

@@ -52,7 +52,8 @@ DataType parse_type(const std::string& text, DataType otherwise) {
   if (text.empty()) return otherwise;
   if (text == "f32") return DataType::f32;
   if (text == "bf16") return DataType::bf16;
-  throw InvalidInput(fmt::format("--type: \"{}\" is no work type; give f32 or bf16", text));
+  if (text == "fp16") return DataType::f16;
+  throw InvalidInput(fmt::format("--type: \"{}\" is no work type; give f32, bf16 or fp16", text));
 }
 
 Moments parse_moments(const std::string& text) {

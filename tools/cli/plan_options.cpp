@@ -34,7 +34,8 @@ void add_model(CLI::App& plan, PlanCommand& command) {
       "N");
   add("--moments", model.moments,
       "type of AdamW's moments of matrices: f32 (as it is), bf16 or 8bit, which give other numbers", "NAME");
-  add("--type", model.type, "f32, or bf16 (bf16 where --machine is a card that has it, else f32)", "NAME");
+  add("--type", model.type, "f32, bf16 or fp16 (bf16 where --machine is a card that has it, else f32)",
+      "NAME");
 }
 
 void add_machine(CLI::App& plan, PlanWords& words) {

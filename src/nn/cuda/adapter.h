@@ -7,7 +7,7 @@
 
 namespace stowage::cuda {
 
-// Runs Adapter<T>::run(call) for work type f32 or bf16; throws InvalidInput for any other.
+// Runs Adapter<T>::run(call) for work type f32, bf16 or f16; throws InvalidInput for any other.
 template <template <class> class Adapter>
 void launch_adapter(const LaunchArguments& arguments) {
   const KernelCall call(arguments);
@@ -16,10 +16,12 @@ void launch_adapter(const LaunchArguments& arguments) {
       return Adapter<float>::run(call);
     case DataType::bf16:
       return Adapter<Bfloat16>::run(call);
+    case DataType::f16:
+      return Adapter<Float16>::run(call);
     default:
       call.fail(
-          fmt::format("computes in {}, but the CUDA kernels take f32 and bf16; use the simulated device, "
-                      "or build the graph in f32 or bf16",
+          fmt::format("computes in {}, but the CUDA kernels take f32, bf16 and f16; use the simulated "
+                      "device, or build the graph in one of these",
                       to_string(call.work_type())));
   }
 }

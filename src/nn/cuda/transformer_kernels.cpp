@@ -89,9 +89,10 @@ struct CudaKernels {
   }
   template <class T>
   static void cross_entropy_backward(void* stream, const Logits& shape, const T* logits,
-                                     const TokenSlice& targets, const float* log_sum_exp, T* dlogits) {
+                                     const TokenSlice& targets, const float* log_sum_exp, T* dlogits,
+                                     double loss_scale) {
     cuda::cross_entropy_backward(shape, logits, targets.data(), log_sum_exp, dlogits, stream,
-                                 {targets.batch, targets.all});
+                                 {targets.batch, targets.all}, loss_scale);
   }
 
   template <class T>

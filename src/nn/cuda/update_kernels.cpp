@@ -23,12 +23,12 @@ void launch_clip(const LaunchArguments& arguments) {
   thread_local std::vector<const double*> sums;
   sums.clear();
   for (std::size_t i = 0; i < call.reads(); ++i) sums.push_back(call.read<double>(i));
-  clip(sums, call.real("clip"), call.write<double>(0), call.stream());
+  clip(sums, call.real("clip"), call.write<double>(0), call.stream(), call.step().loss_scale);
 }
 
 template <class T>
 struct AdamWUpdate {
-  static constexpr std::size_t halves = std::is_same_v<T, Bfloat16> ? 1 : 0;
+  static constexpr std::size_t halves = sizeof(T) == 2 ? 1 : 0;
 
   static void run(const KernelCall& call) {
     const DataType moments = call.reads() < 5 ? DataType::f32 : call.read_type(2);
@@ -57,9 +57,10 @@ struct AdamWUpdate {
     of.clip = call.read<double>(4);
     of.new_parameter = call.write<T>(0);
     if (halves == 1) {
-      of.low = call.read<std::int16_t>(5);
-      of.new_low = call.write<std::int16_t>(3);
+      of.low = call.read<MasterLow<T>>(5);
+      of.new_low = call.write<MasterLow<T>>(3);
     }
+    of.loss_scale = call.step().loss_scale;
     return of;
   }
   static Bf16Moments bf16_moments(const KernelCall& call) {

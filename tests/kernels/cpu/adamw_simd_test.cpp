@@ -21,7 +21,7 @@ const std::vector<AdamWSettings> unusual = {
 
 template <class State>
 class AdamWInVectors : public ::testing::Test {};
-using States = ::testing::Types<F32State, SplitState>;
+using States = ::testing::Types<F32State, SplitState, HalfState>;
 TYPED_TEST_SUITE(AdamWInVectors, States);
 
 template <class State>

@@ -133,6 +133,62 @@ struct SplitState {
   }
 };
 
+struct HalfState {
+  using Operands = HalfAdamWOperands;
+  std::vector<Float16> parameter, gradient;
+  std::vector<std::int32_t> low;
+  std::vector<float> first_moment, second_moment;
+  std::size_t offset = 0;
+
+  HalfState(const std::vector<float>& p, const std::vector<float>& g, const std::vector<float>& m,
+            const std::vector<float>& v)
+      : first_moment(m), second_moment(v) {
+    for (float value : p) {
+      const HalfSplitWeight both = split_half(value);
+      parameter.push_back(both.weight);
+      low.push_back(both.low);
+    }
+    set_gradient(g);
+  }
+
+  std::int64_t count() const { return static_cast<std::int64_t>(parameter.size() - offset); }
+  void set_gradient(const std::vector<float>& g) {
+    gradient.clear();
+    for (float value : g) gradient.push_back(Float16(value));
+  }
+  Operands operands() {
+    Float16* p = parameter.data() + offset;
+    std::int32_t* l = low.data() + offset;
+    float *m = first_moment.data() + offset, *v = second_moment.data() + offset;
+    return {p, gradient.data() + offset, l, m, v, p, l, m, v};
+  }
+  void update_plainly(const AdamWConstants<float>& constants) {
+    for (std::size_t i = offset; i < parameter.size(); ++i) {
+      const float master = joined(HalfSplitWeight{parameter[i], low[i]});
+      const auto next = adamw_update(constants, {master, first_moment[i], second_moment[i]},
+                                     static_cast<float>(gradient[i]));
+      const HalfSplitWeight both = split_half(next.parameter);
+      parameter[i] = both.weight;
+      low[i] = both.low;
+      first_moment[i] = next.first_moment;
+      second_moment[i] = next.second_moment;
+    }
+  }
+  // Masters, weights (which a NaN's payload shows in), moments.
+  std::vector<std::uint32_t> bits() const {
+    std::vector<std::uint32_t> all;
+    for (std::size_t i = 0; i < parameter.size(); ++i) {
+      const float master = joined(HalfSplitWeight{parameter[i], low[i]});
+      all.push_back(std::bit_cast<std::uint32_t>(master));
+      all.push_back(master != master ? 0 : parameter[i].bits);
+    }
+    for (const auto* values : {&first_moment, &second_moment}) {
+      for (float value : *values) all.push_back(std::bit_cast<std::uint32_t>(value));
+    }
+    return all;
+  }
+};
+
 // Any bits at all.
 template <class State>
 State nasty_state(std::int64_t count, unsigned seed) {

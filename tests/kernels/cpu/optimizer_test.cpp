@@ -202,6 +202,12 @@ TEST(SplitAdamW, HasTheBitsOfF32) {
   EXPECT_EQ(split_v, v);
 }
 
+TEST(SquareSum, WidensF16) {
+  const std::vector<Float16> x = {Float16(3), Float16(-4), Float16(0x1p-24F)};
+  EXPECT_EQ(square_sum(2, x.data()), 25);
+  EXPECT_EQ(square_sum(1, x.data() + 2), 0x1p-48);
+}
+
 TEST(SquareSum, WidensBf16) {
   const std::vector<Bfloat16> x = {Bfloat16(3), Bfloat16(-4), Bfloat16(0x1p-120F)};
   EXPECT_EQ(square_sum(2, x.data()), 25);

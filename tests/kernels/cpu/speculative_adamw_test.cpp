@@ -66,7 +66,7 @@ std::int64_t expect_exact(const AdamWSettings& settings, const State& before) {
 
 template <class State>
 class SpeculativeAdamW : public ::testing::Test {};
-using States = ::testing::Types<F32State, SplitState>;
+using States = ::testing::Types<F32State, SplitState, HalfState>;
 TYPED_TEST_SUITE(SpeculativeAdamW, States);
 
 TYPED_TEST(SpeculativeAdamW, EndsAsIfTheScaleHadBeenKnownOrNothingHadRun) {
@@ -315,7 +315,8 @@ TEST(UndoRecord, TakesTwoBytesForEachElementAndALittleForEachTile) {
   EXPECT_EQ(undo_record_bytes(2048), 4096 + 64);
   EXPECT_EQ(undo_record_bytes(2049), 4096 + 64 + 128);
   EXPECT_EQ(undo_record_bytes(2048 * 100), 100 * (4096 + 64));
-  // With the weight's 4 bytes: moments of 2 bytes; and of 1, with two scales of 4 bytes for each 256 elements.
+  // With the weight's 4 bytes: moments of 2 bytes; and of 1, with two scales of 4 bytes for each 256
+  // elements.
   EXPECT_EQ(value_record_bytes(1, 2), 64 + 64);
   EXPECT_EQ(value_record_bytes(2049, 2), 64 + 8 * 2048 + 128);
   EXPECT_EQ(value_record_bytes(2048, 1), 64 + 6 * 2048 + 64);

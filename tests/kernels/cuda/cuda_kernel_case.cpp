@@ -8,6 +8,7 @@
 #include <random>
 
 #include "kernels/math/bfloat16.h"
+#include "kernels/math/float16.h"
 
 namespace stowage::test {
 namespace {
@@ -45,6 +46,8 @@ double rounded_to(double value, DataType type) {
   if (type == DataType::f32) return static_cast<float>(value);
   if (type == DataType::bf16)
     return static_cast<double>(static_cast<float>(Bfloat16(static_cast<float>(value))));
+  if (type == DataType::f16)
+    return static_cast<double>(static_cast<float>(Float16(static_cast<float>(value))));
   return value;
 }
 
@@ -54,6 +57,7 @@ Output encoded(const std::vector<double>& values, DataType type) {
     if (type == DataType::f32) append(bytes, static_cast<float>(value));
     if (type == DataType::f64) append(bytes, value);
     if (type == DataType::bf16) append(bytes, Bfloat16(static_cast<float>(value)).bits);
+    if (type == DataType::f16) append(bytes, Float16(static_cast<float>(value)).bits);
     if (type == DataType::i32) append(bytes, static_cast<std::int32_t>(value));
     if (type == DataType::i16) append(bytes, static_cast<std::int16_t>(value));
     if (type == DataType::u8) append(bytes, static_cast<std::uint8_t>(value));
@@ -169,7 +173,10 @@ double largest_of(const std::vector<double>& values) {
   return largest;
 }
 
-double default_tolerance(DataType type) { return type == DataType::bf16 ? 0x1p-8 : 1e-5; }
+double default_tolerance(DataType type) {
+  if (type == DataType::bf16) return 0x1p-8;
+  return type == DataType::f16 ? 0x1p-11 : 1e-5;
+}
 
 // `type`: of the output, whose roundings every element may be off by.
 void expect_agrees(const TestOperand& output, DataType type, const std::vector<double>& found,
@@ -256,6 +263,7 @@ void CudaKernelTest::expect_right_in(const KernelCase& of, DataType type, std::i
 void CudaKernelTest::expect_right(const KernelCase& of, std::int64_t offset) {
   expect_right_in(of, DataType::f32, offset);
   expect_right_in(of, DataType::bf16, offset);
+  expect_right_in(of, DataType::f16, offset);
 }
 
 std::vector<double> draws(std::int64_t count, unsigned seed, double range) {
@@ -280,6 +288,8 @@ std::vector<double> widened(const Output& output, DataType type) {
     if (type == DataType::bf16)
       values[i] = static_cast<double>(
           std::bit_cast<float>(static_cast<std::uint32_t>(element<std::uint16_t>(output, i)) << 16U));
+    if (type == DataType::f16)
+      values[i] = static_cast<double>(static_cast<float>(element<Float16>(output, i)));
     if (type == DataType::i32) values[i] = element<std::int32_t>(output, i);
     if (type == DataType::i16) values[i] = element<std::int16_t>(output, i);
   }

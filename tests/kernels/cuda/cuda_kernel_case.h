@@ -63,7 +63,7 @@ class CudaKernelTest : public testing::Test {
   // As above by the CPU's kernels. `numbers`: the work type that the inputs are rounded to first.
   static std::vector<Output> run_cpu(const KernelCase& of, DataType type, DataType numbers);
 
-  // In f32 and in bf16: two runs write the same bits, and these agree with the CPU's in f64. Element types
+  // In f32, bf16 and f16: two runs write the same bits, and these agree with the CPU's in f64. Element types
   // of outputs are floating.
   void expect_right(const KernelCase& of, std::int64_t offset = 0);
   void expect_right_in(const KernelCase& of, DataType type, std::int64_t offset = 0);

@@ -126,7 +126,7 @@ class CudnnTakes : public CudnnOnH100, public ::testing::WithParamInterface<Aske
 TEST_P(CudnnTakes, ForwardInALanesScratch) {
   const AttentionShape shape = GetParam().shape();
   const Bytes scratch = CudaOptions{}.scratch - 256;  // usable_scratch
-  const CudnnAnswer answer = ask_cudnn(shape, false, scratch, device());
+  const CudnnAnswer answer = ask_cudnn(shape, DataType::bf16, false, scratch, device());
   ASSERT_NE(answer.graph, nullptr) << answer.refusal;
   EXPECT_EQ(answer.graph->slice().samples, shape.samples);
   EXPECT_LE(static_cast<Bytes>(answer.graph->workspace_bytes()) + lengths_bytes(shape), scratch);
@@ -136,7 +136,7 @@ TEST_P(CudnnTakes, ForwardInALanesScratch) {
 TEST_P(CudnnTakes, DeterministicBackwardInTheGraphsWorkspace) {
   const AttentionShape shape = GetParam().shape();
   const Bytes workspace = reserved(GetParam());
-  const CudnnAnswer answer = ask_cudnn(shape, true, workspace, device());
+  const CudnnAnswer answer = ask_cudnn(shape, DataType::bf16, true, workspace, device());
   ASSERT_NE(answer.graph, nullptr) << answer.refusal;
   EXPECT_LE(static_cast<Bytes>(answer.graph->workspace_bytes()) + lengths_bytes(shape), workspace);
   const std::int64_t heads = answer.graph->slice().samples * answer.graph->slice().heads;
@@ -151,14 +151,15 @@ INSTANTIATE_TEST_SUITE_P(Shapes, CudnnTakes, ::testing::ValuesIn(all_asked()),
 
 // The first refusal is a word of the frontend's, the others are ours.
 TEST_F(CudnnOnH100, RefusesWithTheStepAndTheMessage) {
-  const CudnnAnswer narrow = ask_cudnn(Asked{"", 1, 2, 64, 12}.shape(), true, 1 << 20, device());
+  const CudnnAnswer narrow =
+      ask_cudnn(Asked{"", 1, 2, 64, 12}.shape(), DataType::bf16, true, 1 << 20, device());
   EXPECT_EQ(narrow.graph, nullptr);
   EXPECT_THAT(narrow.refusal, HasSubstr("validate: code "));
   EXPECT_THAT(narrow.refusal, HasSubstr("multiple of 8"));
-  const CudnnAnswer small = ask_cudnn(Asked{"", 2, 2, 128, 64}.shape(), true, 1000, device());
+  const CudnnAnswer small = ask_cudnn(Asked{"", 2, 2, 128, 64}.shape(), DataType::bf16, true, 1000, device());
   EXPECT_EQ(small.graph, nullptr);
   EXPECT_THAT(small.refusal, HasSubstr("bytes of workspace for one head, there are 1000"));
-  const CudnnAnswer none = ask_cudnn(Asked{"", 2, 2, 128, 64}.shape(), false, 0, device());
+  const CudnnAnswer none = ask_cudnn(Asked{"", 2, 2, 128, 64}.shape(), DataType::bf16, false, 0, device());
   EXPECT_THAT(none.refusal, HasSubstr("its kernel wants 256 bytes of workspace for all heads"));
 }
 

@@ -77,7 +77,7 @@ TEST_F(CudaElementwise, DropoutDropsWhatTheCpuDrops) {
         "dropout", {{"probability", probability}, {"key", std::int64_t{11}}}, {x}, {output(count)}};
     expect_right(of);
     const std::vector<double> right = widened(run_cpu(of, DataType::f32, DataType::f32)[0], DataType::f32);
-    for (const DataType type : {DataType::f32, DataType::bf16}) {
+    for (const DataType type : {DataType::f32, DataType::bf16, DataType::f16}) {
       const std::vector<double> found = widened(run_cuda(of, type)[0], type);
       for (std::size_t i = 0; i < found.size(); ++i) ASSERT_EQ(found[i] == 0, right[i] == 0) << i;
     }

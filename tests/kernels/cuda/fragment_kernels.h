@@ -6,6 +6,9 @@
 
 #include <cstdint>
 
+#include "kernels/math/bfloat16.h"
+#include "kernels/math/float16.h"
+
 namespace stowage::test {
 
 inline constexpr int warp_lanes = 32;
@@ -23,7 +26,8 @@ struct FragmentOutput {
   std::uint32_t left_block[warp_lanes][4], right_block[warp_lanes][4], right_transpose[warp_lanes][4];
 };
 
-// Both in device memory.
+// Both in device memory. T: Bfloat16 or Float16.
+template <class T>
 cudaError_t launch_fragments(const FragmentInput* input, FragmentOutput* output);
 
 }  // namespace stowage::test

@@ -49,23 +49,25 @@ Place place_in_sums(unsigned lane, unsigned i) {
 
 float at(const Matrix& matrix, const Place& place) { return matrix[place.row][place.column]; }
 
+template <class T>
 std::uint32_t word_of(float lower, float upper) {
-  return Bfloat16(lower).bits | static_cast<std::uint32_t>(Bfloat16(upper).bits) << 16U;
+  return T(lower).bits | static_cast<std::uint32_t>(T(upper).bits) << 16U;
 }
 
 // The words of all lanes, of elements that stand at place(lane, i) of the matrix.
-template <class Words>
+template <class T, class Words>
 void lay_out(const Matrix& matrix, Place (*place)(unsigned, unsigned), Words& words) {
   for (unsigned lane = 0; lane < warp_lanes; ++lane) {
     for (unsigned word = 0; word < 4; ++word)
-      words[lane][word] = word_of(at(matrix, place(lane, 2 * word)), at(matrix, place(lane, 2 * word + 1)));
+      words[lane][word] =
+          word_of<T>(at(matrix, place(lane, 2 * word)), at(matrix, place(lane, 2 * word + 1)));
   }
 }
 
-template <class Words>
+template <class T, class Words>
 void expect_laid_out(const Matrix& matrix, Place (*place)(unsigned, unsigned), const Words& words) {
   Words right = {};
-  lay_out(matrix, place, right);
+  lay_out<T>(matrix, place, right);
   for (unsigned lane = 0; lane < warp_lanes; ++lane) {
     for (unsigned word = 0; word < 4; ++word)
       EXPECT_EQ(words[lane][word], right[lane][word]) << "lane " << lane << ", word " << word;
@@ -90,6 +92,7 @@ Matrix transposed(const Matrix& matrix) {
   return result;
 }
 
+template <class T>
 class Fragments : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -106,7 +109,7 @@ class Fragments : public ::testing::Test {
     EXPECT_EQ(cudaMalloc(reinterpret_cast<void**>(&in), sizeof(*in)), cudaSuccess);
     EXPECT_EQ(cudaMalloc(reinterpret_cast<void**>(&out), sizeof(*out)), cudaSuccess);
     EXPECT_EQ(cudaMemcpy(in, &input, sizeof(input), cudaMemcpyHostToDevice), cudaSuccess);
-    EXPECT_EQ(launch_fragments(in, out), cudaSuccess);
+    EXPECT_EQ(launch_fragments<T>(in, out), cudaSuccess);
     EXPECT_EQ(cudaMemcpy(&output, out, sizeof(output), cudaMemcpyDeviceToHost), cudaSuccess);
     EXPECT_EQ(cudaFree(in), cudaSuccess);
     EXPECT_EQ(cudaFree(out), cudaSuccess);
@@ -114,15 +117,18 @@ class Fragments : public ::testing::Test {
   }
 };
 
-TEST_F(Fragments, MultiplyBlocksAndAddThem) {
+using ElementTypes = ::testing::Types<Bfloat16, Float16>;
+TYPED_TEST_SUITE(Fragments, ElementTypes);
+
+TYPED_TEST(Fragments, MultiplyBlocksAndAddThem) {
   const Matrix a = whole_numbers(1), b = whole_numbers(2), c = whole_numbers(3);
   FragmentInput input{};
-  lay_out(a, place_in_a, input.left);
-  lay_out(b, place_in_right, input.right);
+  lay_out<TypeParam>(a, place_in_a, input.left);
+  lay_out<TypeParam>(b, place_in_right, input.right);
   for (unsigned lane = 0; lane < warp_lanes; ++lane) {
     for (unsigned i = 0; i < 8; ++i) input.sums[lane][i] = at(c, place_in_sums(lane, i));
   }
-  const FragmentOutput output = run(input);
+  const FragmentOutput output = TestFixture::run(input);
   for (unsigned lane = 0; lane < warp_lanes; ++lane) {
     for (unsigned i = 0; i < 8; ++i) {
       const Place place = place_in_sums(lane, i);
@@ -131,35 +137,36 @@ TEST_F(Fragments, MultiplyBlocksAndAddThem) {
       EXPECT_EQ(output.products[lane][i], right) << "lane " << lane << ", element " << i;
     }
   }
-  expect_laid_out(c, place_in_a, output.rounded);  // a block of sums is the next product's left operand
+  expect_laid_out<TypeParam>(c, place_in_a,
+                             output.rounded);  // a block of sums is the next product's left operand
 }
 
-TEST_F(Fragments, AreReadFromSharedMemory) {
+TYPED_TEST(Fragments, AreReadFromSharedMemory) {
   const Matrix block = whole_numbers(4);
   FragmentInput input{};
   for (unsigned row = 0; row < 16; ++row) {
     for (unsigned column = 0; column < 16; ++column)
-      input.tile[row][column] = Bfloat16(block[row][column]).bits;
+      input.tile[row][column] = TypeParam(block[row][column]).bits;
   }
-  const FragmentOutput output = run(input);
-  expect_laid_out(block, place_in_a, output.left_block);
-  expect_laid_out(block, place_in_right, output.right_block);
-  expect_laid_out(transposed(block), place_in_right, output.right_transpose);
+  const FragmentOutput output = TestFixture::run(input);
+  expect_laid_out<TypeParam>(block, place_in_a, output.left_block);
+  expect_laid_out<TypeParam>(block, place_in_right, output.right_block);
+  expect_laid_out<TypeParam>(transposed(block), place_in_right, output.right_transpose);
 }
 
-// As Bfloat16 rounds: to the nearest, ties to even, beyond the largest to infinity.
-TEST_F(Fragments, RoundSumsToTheNearest) {
+// As the type rounds: to the nearest, ties to even, beyond the largest to infinity.
+TYPED_TEST(Fragments, RoundSumsToTheNearest) {
   const float cases[] = {1.00390625F, 1.01171875F, -1.00390625F, 1.0039063F, 3.4e38F,
                          -3.4e38F,    1e-40F,      0x1.fep-127F, -0.0F,      INFINITY};
   FragmentInput input{};
   for (unsigned lane = 0; lane < warp_lanes; ++lane) {
     for (unsigned i = 0; i < 8; ++i) input.sums[lane][i] = cases[(lane * 8 + i) % std::size(cases)];
   }
-  const FragmentOutput output = run(input);
+  const FragmentOutput output = TestFixture::run(input);
   for (unsigned lane = 0; lane < warp_lanes; ++lane) {
     for (unsigned word = 0; word < 4; ++word) {
       EXPECT_EQ(output.rounded[lane][word],
-                word_of(input.sums[lane][2 * word], input.sums[lane][2 * word + 1]))
+                word_of<TypeParam>(input.sums[lane][2 * word], input.sums[lane][2 * word + 1]))
           << "lane " << lane << ", word " << word;
     }
   }

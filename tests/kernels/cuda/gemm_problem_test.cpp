@@ -64,7 +64,7 @@ Product product(Epilogue epilogue, DataType type, bool a_transposed, bool b_tran
 std::vector<Product> products() {
   std::vector<Product> all;
   for (const Epilogue epilogue : {Epilogue::none, Epilogue::bias, Epilogue::bias_gelu_tanh})
-    for (const DataType type : {DataType::f32, DataType::bf16})
+    for (const DataType type : {DataType::f32, DataType::bf16, DataType::f16})
       for (const int transposed : {0, 1, 2, 3})
         all.push_back(product(epilogue, type, transposed % 2 != 0, transposed / 2 != 0));
   // The head's gradient: sums in f32 of products in bf16.
@@ -76,7 +76,9 @@ std::vector<Product> products() {
 void expect_layout(cublasLtMatrixLayoutOpaque_t& layout, const Matrix& matrix, std::int64_t rows,
                    std::int64_t columns) {
   if (matrix.transposed) std::swap(rows, columns);
-  const auto type = static_cast<std::uint32_t>(matrix.type == DataType::bf16 ? CUDA_R_16BF : CUDA_R_32F);
+  const auto type = static_cast<std::uint32_t>(matrix.type == DataType::bf16  ? CUDA_R_16BF
+                                               : matrix.type == DataType::f16 ? CUDA_R_16F
+                                                                              : CUDA_R_32F);
   EXPECT_EQ(value_of<std::uint32_t>(layout, CUBLASLT_MATRIX_LAYOUT_TYPE), type);
   EXPECT_EQ(value_of<std::uint64_t>(layout, CUBLASLT_MATRIX_LAYOUT_ROWS),
             static_cast<std::uint64_t>(columns));

@@ -42,16 +42,23 @@ TEST_F(CudaLinearCrossEntropy, GivesLossAndBothGradients) {
       SCOPED_TRACE(testing::Message() << sizes.tokens << " tokens in chunks of " << sizes.chunk);
       expect_right_in(head(sizes, transposed, false), DataType::f32);
       expect_right_in(head(sizes, transposed, true), DataType::bf16);
+      KernelCase scaled = head(sizes, transposed, true);
+      scaled.step.loss_scale = 1024;
+      expect_right_in(scaled, DataType::f32);
+      expect_right_in(scaled, DataType::f16);
     }
   }
 }
 
-// Rows that shared memory has room for in bf16, and in neither type.
+// Rows that shared memory has room for in 16 bits, and in neither type.
 TEST_F(CudaLinearCrossEntropy, TakesAVocabularyOfAnyLength) {
   for (const std::int64_t vocabulary : {30000, 50500}) {
     const Sizes sizes{2, 3, vocabulary, 2};
     expect_right_in(head(sizes, 1, false), DataType::f32);
     expect_right_in(head(sizes, 1, true), DataType::bf16);
+    KernelCase scaled = head(sizes, 1, true);
+    scaled.step.loss_scale = 1024;
+    expect_right_in(scaled, DataType::f16);
   }
 }
 

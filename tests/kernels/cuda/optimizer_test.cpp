@@ -11,7 +11,7 @@ class CudaOptimizer : public CudaKernelTest {
 
   static TestOperand scalar(double value) { return {Role::f64, {}, {value}}; }
 
-  static KernelCase adamw(std::int64_t count, bool split, double beta2 = 0.95, double epsilon = 1e-8) {
+  static KernelCase adamw(std::int64_t count, DataType type, double beta2 = 0.95, double epsilon = 1e-8) {
     std::vector<double> second = draws(count, 4, 0x1p-12);
     for (double& value : second) value = std::abs(value);
     KernelCase of{"adamw",
@@ -23,10 +23,13 @@ class CudaOptimizer : public CudaKernelTest {
                    {Role::f64, {2}, {1.7, 0.37}}},
                   {{Role::work, {count}, {}}, {Role::sums, {count}, {}}, {Role::sums, {count}, {}}},
                   {{0, 0}, {1, 2}, {2, 3}}};
-    if (!split) return of;
-    of.reads.push_back({Role::i16, {count}, whole_draws(count, 5, 65536)});
-    for (double& value : of.reads.back().values) value -= 32768;
-    of.writes.push_back({Role::i16, {count}, {}});
+    if (type == DataType::f32) return of;
+    // What a master may be off its weight: of f16, half of the last place, in those of f32.
+    const int least = type == DataType::bf16 ? -32768 : -4096;
+    const Role low = type == DataType::bf16 ? Role::i16 : Role::i32;
+    of.reads.push_back({low, {count}, whole_draws(count, 5, -2 * least)});
+    for (double& value : of.reads.back().values) value += least;
+    of.writes.push_back({low, {count}, {}});
     of.in_place.emplace_back(3, 5);
     return of;
   }
@@ -34,8 +37,8 @@ class CudaOptimizer : public CudaKernelTest {
 
 TEST_F(CudaOptimizer, AdamWHasTheCpusBits) {
   for (const std::int64_t count : counts) {
-    for (const DataType type : {DataType::f32, DataType::bf16}) {
-      KernelCase of = adamw(count, type == DataType::bf16);
+    for (const DataType type : {DataType::f32, DataType::bf16, DataType::f16}) {
+      KernelCase of = adamw(count, type);
       const std::vector<Output> right = run_cpu(of, type, type);
       EXPECT_EQ(run_cuda(of, type), right) << count << " elements in " << to_string(type);
       of.in_place.clear();
@@ -46,12 +49,11 @@ TEST_F(CudaOptimizer, AdamWHasTheCpusBits) {
 
 // BERT's constants lead to other values than GPT's, and to the CPU's.
 TEST_F(CudaOptimizer, AdamWHasTheCpusBitsWithOtherConstants) {
-  for (const DataType type : {DataType::f32, DataType::bf16}) {
-    const bool split = type == DataType::bf16;
-    const auto found = run_cuda(adamw(257, split, 0.999, 1e-6), type);
-    EXPECT_EQ(found, run_cpu(adamw(257, split, 0.999, 1e-6), type, type));
-    EXPECT_NE(found, run_cuda(adamw(257, split), type));
-    EXPECT_NE(found, run_cuda(adamw(257, split, 0.999, 1e-8), type));
+  for (const DataType type : {DataType::f32, DataType::bf16, DataType::f16}) {
+    const auto found = run_cuda(adamw(257, type, 0.999, 1e-6), type);
+    EXPECT_EQ(found, run_cpu(adamw(257, type, 0.999, 1e-6), type, type));
+    EXPECT_NE(found, run_cuda(adamw(257, type), type));
+    EXPECT_NE(found, run_cuda(adamw(257, type, 0.999, 1e-8), type));
   }
 }
 
@@ -98,10 +100,29 @@ TEST_F(CudaOptimizer, CompactMomentsHaveTheCpusBits) {
 // Steps whose constants differ, up to where the corrections are 1.
 TEST_F(CudaOptimizer, AdamWHasTheCpusBitsAtAnyStep) {
   for (const std::uint64_t step : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{100000}}) {
-    KernelCase of = adamw(257, true);
+    KernelCase of = adamw(257, DataType::bf16);
     of.step.step = step;
     of.step.learning_rate = 3.7e-4;
     EXPECT_EQ(run_cuda(of, DataType::bf16), run_cpu(of, DataType::bf16, DataType::bf16));
+  }
+}
+
+// And changes nothing where the norm says that gradients overflowed.
+TEST_F(CudaOptimizer, AdamWHasTheCpusBitsWithALossScale) {
+  for (const DataType type : {DataType::f32, DataType::f16}) {
+    KernelCase of = adamw(257, type);
+    const std::vector<Output> unscaled = run_cuda(of, type);
+    of.step.loss_scale = 1024;
+    of.step.skipped_steps = 2;
+    const std::vector<Output> scaled = run_cuda(of, type);
+    EXPECT_EQ(scaled, run_cpu(of, type, type));
+    EXPECT_NE(scaled, unscaled);
+    of.reads[4].values = {INFINITY, 0};
+    const std::vector<Output> skipped = run_cuda(of, type);
+    const std::vector<double> weights = widened(skipped[0], type),
+                              moments = widened(skipped[1], DataType::f32);
+    EXPECT_EQ(weights, of.reads[0].values);
+    EXPECT_EQ(moments, of.reads[2].values);
   }
 }
 
@@ -119,6 +140,8 @@ TEST_F(CudaOptimizer, ClipsLikeTheCpu) {
       KernelCase of{"clip", {{"clip", limit}}, {}, {{Role::f64, {2}, {}}}};
       for (const double value : draws(static_cast<std::int64_t>(sums), 6))
         of.reads.push_back(scalar(std::abs(value)));
+      EXPECT_EQ(run_cuda(of, DataType::f32), run_cpu(of, DataType::f64, DataType::f64)) << sums << " sums";
+      of.step.loss_scale = 4;
       EXPECT_EQ(run_cuda(of, DataType::f32), run_cpu(of, DataType::f64, DataType::f64)) << sums << " sums";
     }
   }

@@ -72,7 +72,7 @@ TEST(CudaLaunchTable, RefusesF64AndSaysWhatItTakes) {
   op.name = "h.0.add";
   op.kernel = "add";
   EXPECT_THAT(refusal(op, {&op, reads, writes, {}, nullptr}),
-              AllOf(HasSubstr("h.0.add"), HasSubstr("f64"), HasSubstr("f32 and bf16")));
+              AllOf(HasSubstr("h.0.add"), HasSubstr("f64"), HasSubstr("f32, bf16 and f16")));
 }
 
 TEST(CudaLaunchTable, RefusesOperandsThatAreNotTheContracts) {

@@ -194,7 +194,7 @@ TEST_P(GptEngine, LeavesTheBitsOfTheEvaluatorInAnyBudget) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, GptEngine, ::testing::Values(DataType::f32, DataType::bf16),
+INSTANTIATE_TEST_SUITE_P(Types, GptEngine, ::testing::Values(DataType::f32, DataType::bf16, DataType::f16),
                          [](const auto& type) { return std::string(to_string(type.param)); });
 
 }  // namespace

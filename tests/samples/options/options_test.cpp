@@ -205,7 +205,10 @@ TEST(Options, RefusalsNameTheFlag) {
   expect_refused({"--learning-rate", "nan"}, {"--learning-rate", "nan"});
   expect_refused({"--learning-rate", "-1"}, {"--learning-rate", "-1"});
   expect_refused({"--dropout", "1.5"}, {"--dropout", "1.5"});
-  expect_refused({"--type", "f16"}, {"--type", "f16", "bf16"});
+  expect_refused({"--type", "f16"}, {"--type", "f16", "bf16", "fp16"});
+  expect_refused({"--data", "x", "--type", "fp16", "--loss-scale", "3"}, {"--loss-scale 3", "power of two"});
+  expect_refused({"--data", "x", "--type", "fp16", "--loss-scale", "0"}, {"--loss-scale 0", "from 1 to"});
+  expect_refused({"--data", "x", "--loss-scale", "2"}, {"--loss-scale", "--type fp16"});
   expect_refused({"--policy", "fast"}, {"--policy", "fast", "none"});
   expect_refused({"--device-memory", "6GiBB"}, {"--device-memory: ", "\"6GiBB\""});
   expect_refused({"--host-memory", "-1"}, {"--host-memory: ", "\"-1\""});

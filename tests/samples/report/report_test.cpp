@@ -155,7 +155,8 @@ TEST(Summary, TellsHowAttentionWasComputedOnACard) {
   run.add(AttentionUse{1000, 2, 0, {}});
   run.add(AttentionUse{1000, 3, 0, {"a shape: why"}});
   const std::string text = summary(told.setup, run);
-  EXPECT_THAT(text, HasSubstr("2,000 launches of cuDNN, 5 of our own kernels for bf16, 0 of those for f32"));
+  EXPECT_THAT(text,
+              HasSubstr("2,000 launches of cuDNN, 5 of our own kernels for 16 bits, 0 of those for f32"));
   EXPECT_THAT(text, HasSubstr("a shape: why"));
   EXPECT_EQ(attention_methods(run.attention()), "cudnn+own");
   EXPECT_EQ(attention_methods({0, 0, 7, {}}), "plain");

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -54,6 +55,32 @@ TEST(StepLog, CountsAttentionOnACard) {
   const auto read = nlohmann::json::parse(to_json_line(record));
   EXPECT_EQ(read.at("attention"), nlohmann::json({{"cudnn", 4}, {"own", 0}, {"plain", 7}}));
   EXPECT_EQ(kept_bytes(to_json_line(record) + '\n', 8), to_json_line(record).size() + 1);
+}
+
+TEST(StepLog, HasTheLossScaleInHalfPrecision) {
+  StepRecord record = awkward();
+  record.loss_scale = LossScale{1024, 5, 2};
+  auto read = nlohmann::json::parse(to_json_line(record));
+  EXPECT_EQ(read.at("loss_scale"), 1024);
+  EXPECT_EQ(read.at("skipped_steps"), 2);
+  record.report.overflowed = true;
+  EXPECT_EQ(nlohmann::json::parse(to_json_line(record)).at("skipped_steps"), 3);
+  const std::vector<std::string> measures = {"loss"};
+  const EvaluationRecord evaluated{8, {"", {{"loss", 0.5}}}, 0.25, {}};
+  const std::string header = csv_header(measures, true);
+  EXPECT_TRUE(
+      header.ends_with("attention_plain,loss_scale,skipped_steps,evaluation_loss,evaluation_seconds,best"));
+  const std::string table =
+      header + '\n' + to_csv_line(record, measures) + '\n' + to_csv_line(evaluated, true) + '\n';
+  for (const std::string& line : {to_csv_line(record, measures), to_csv_line(evaluated, true)})
+    EXPECT_EQ(std::count(line.begin(), line.end(), ','), std::count(header.begin(), header.end(), ','))
+        << line;
+  EXPECT_EQ(kept_bytes_of_csv(table, 8, header), table.size());
+  const std::string lines = json_lines_of_csv(table, measures, true);
+  read = nlohmann::json::parse(lines.substr(0, lines.find('\n')));
+  EXPECT_EQ(read.at("loss_scale"), 1024);
+  EXPECT_EQ(read.at("skipped_steps"), 3);
+  EXPECT_FALSE(read.contains("evaluation"));
 }
 
 TEST(StepLog, NoNumberIsNull) {

@@ -65,7 +65,7 @@ TEST(MomentsIn, AreF32WhereNothingIsSaid) {
 
 TEST(Widened, KeepsValues) {
   const std::array<std::uint16_t, 3> narrow = {0x3f80, 0xc000, 0};  // 1, -2, 0
-  const std::vector<std::byte> wide = widened(std::as_bytes(std::span(narrow)));
+  const std::vector<std::byte> wide = widened(DataType::bf16, std::as_bytes(std::span(narrow)));
   std::array<float, 3> values{};
   ASSERT_EQ(wide.size(), sizeof values);
   std::memcpy(values.data(), wide.data(), sizeof values);

@@ -93,6 +93,14 @@ TEST(MachineFile, PageTablesOfPinnedMemoryAreOverhead) {
   EXPECT_EQ(most_pinned_bytes(graph, 5_KiB), 5_KiB);
 }
 
+TEST(MachineFile, F16HasTheRateOfBf16UnlessItHasItsOwn) {
+  MachineFile file = test::sample_file();
+  EXPECT_EQ(machine_for(file, DataType::f16).flops_per_second,
+            machine_for(file, DataType::bf16).flops_per_second);
+  file.matrix.push_back({DataType::f16, 123e9, {}});
+  EXPECT_EQ(machine_for(file, DataType::f16).flops_per_second, 123e9);
+}
+
 TEST(MachineFile, RefusesATypeThatWasNotMeasured) {
   test::expect_refused([] { machine_for(test::sample_file(), DataType::f64); },
                        "has no rate for f64, only for f32, bf16");

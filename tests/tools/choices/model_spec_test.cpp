@@ -55,6 +55,7 @@ TEST(ModelSpec, TakesWhatIsSaid) {
   EXPECT_EQ(spec.vocabulary, 77);
   EXPECT_EQ(spec.type, DataType::f32);
   EXPECT_EQ(gpt_spec("2x64", DataType::bf16).type, DataType::bf16);
+  EXPECT_EQ(model_spec({.gpt = "2x64", .type = "fp16"}, DataType::f32)->type, DataType::f16);
 }
 
 TEST(ModelSpec, IsNothingWhereNothingIsSaid) { EXPECT_FALSE(model_spec(ModelWords{}, DataType::f32)); }
@@ -141,7 +142,7 @@ TEST(ModelSpec, RefusesBadNumbersByTheirOption) {
   expect_refused({.gpt = size, .vocabulary = "99999999999"}, "--vocabulary: \"99999999999\"");
   expect_refused({.gpt = size, .moments = "4bit"}, "--moments: \"4bit\" is no type of moments");
   expect_refused({.moments = "8bit"}, "--moments 8bit: a saved graph has its own");
-  expect_refused({.gpt = size, .type = "f64"}, "--type: \"f64\" is no work type; give f32 or bf16");
+  expect_refused({.gpt = size, .type = "f64"}, "--type: \"f64\" is no work type; give f32, bf16 or fp16");
   const auto largest =
       model_spec({.gpt = "1024x1048576", .sequence = "16777216", .batch = "16777216"}, DataType::f32);
   test::expect_refused([&] { build(largest.value()); }, "larger than any machine");

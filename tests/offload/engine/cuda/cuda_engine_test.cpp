@@ -164,7 +164,7 @@ TEST_P(CudaEngine, KeepsMasterWeights) {
   EXPECT_GT(low_bits, 1000U);
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, CudaEngine, ::testing::Values(DataType::f32, DataType::bf16),
+INSTANTIATE_TEST_SUITE_P(Types, CudaEngine, ::testing::Values(DataType::f32, DataType::bf16, DataType::f16),
                          [](const auto& parameter) { return std::string(to_string(parameter.param)); });
 
 }  // namespace

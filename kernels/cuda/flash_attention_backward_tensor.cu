@@ -19,17 +19,19 @@ inline constexpr int owned_columns = width <= 128 ? width : 128;
 
 // Two tiles of own rows and two of streamed ones, and of the streamed rows, level and delta.
 template <int width>
-constexpr std::size_t backward_shared_bytes =
-    2 * (fragment_tile<width>(owned_rows) + fragment_tile<width>(streamed_rows<width>)) * sizeof(Bfloat16) +
-    2 * streamed_rows<width> * sizeof(float);
+constexpr std::size_t backward_shared_bytes = 2 *
+                                                  (fragment_tile<width>(owned_rows) +
+                                                   fragment_tile<width>(streamed_rows<width>)) *
+                                                  sizeof(std::uint16_t) +
+                                              2 * streamed_rows<width> * sizeof(float);
 
-template <int width>
+template <class T, int width>
 struct BackwardMemory {
-  Bfloat16 *own, *own_other, *streamed, *streamed_other;
+  T *own, *own_other, *streamed, *streamed_other;
   float *levels, *deltas;
 
   __device__ BackwardMemory() {
-    own = dynamic_shared<Bfloat16>();
+    own = dynamic_shared<T>();
     own_other = own + fragment_tile<width>(owned_rows);
     streamed = own_other + fragment_tile<width>(owned_rows);
     streamed_other = streamed + fragment_tile<width>(streamed_rows<width>);
@@ -43,7 +45,8 @@ struct BackwardMemory {
 struct QueryState {
   float level, delta;
 
-  __device__ QueryState(const AttentionGrid& grid, const BackwardTensors<Bfloat16>& of, std::int64_t head,
+  template <class T>
+  __device__ QueryState(const AttentionGrid& grid, const BackwardTensors<T>& of, std::int64_t head,
                         std::int64_t query) {
     constexpr float one_over_ln2 = 1.44269504F;
     const bool inside = query < grid.sequence;
@@ -66,11 +69,11 @@ __device__ inline void to_gradient(const AttentionGrid& grid, const QueryState& 
 
 // Blocks are (head, tile of keys, part of the columns). dvalues = weights^T dout, dkeys = scale gradients^T
 // queries (FlashAttention-2, algorithm 2, but for its line 15: queries have their own pass, not atomics).
-template <int width>
+template <class T, int width>
 __global__ void __launch_bounds__(tensor_threads, tensor_blocks)
-    attention_backward_keys_bf16_kernel(AttentionGrid all_heads, BackwardTensors<Bfloat16> of) {
+    attention_backward_keys_tensor_kernel(AttentionGrid all_heads, BackwardTensors<T> of) {
   constexpr int columns = owned_columns<width>;
-  const BackwardMemory<width> memory;
+  const BackwardMemory<T, width> memory;
   const std::int64_t head = all_heads.first_head + blockIdx.x;
   const AttentionGrid grid = all_heads.of_head(head);
   const HeadPlace place(grid, head);
@@ -84,8 +87,8 @@ __global__ void __launch_bounds__(tensor_threads, tensor_blocks)
   load_rows<width>(grid, of.qkv + at + grid.width, stride, first, owned_rows, memory.own);
   load_rows<width>(grid, of.qkv + at + 2 * grid.width, stride, first, owned_rows, memory.own_other);
   __syncthreads();
-  const OwnRows<width> keys(memory.own + fragment_tile<width>(own));
-  const OwnRows<width> values(memory.own_other + fragment_tile<width>(own));
+  const OwnRows<T, width> keys(memory.own + fragment_tile<width>(own));
+  const OwnRows<T, width> values(memory.own_other + fragment_tile<width>(own));
   SumsFragment dkeys[columns / block_side];
   SumsFragment dvalues[columns / block_side];
   for (std::int64_t tile = grid.causal ? first : 0; tile < grid.sequence; tile += streamed_rows<width>) {
@@ -104,8 +107,8 @@ __global__ void __launch_bounds__(tensor_threads, tensor_blocks)
       const std::int64_t query = tile + row;
       if (query >= grid.sequence || first_key >= grid.sequence) break;
       if (grid.causal && query + block_side <= first_key) continue;
-      const Bfloat16* const queries = memory.streamed + fragment_tile<width>(row);
-      const Bfloat16* const dout = memory.streamed_other + fragment_tile<width>(row);
+      const T* const queries = memory.streamed + fragment_tile<width>(row);
+      const T* const dout = memory.streamed_other + fragment_tile<width>(row);
       SumsFragment weights = products_of_rows(keys, queries);
       SumsFragment gradients = products_of_rows(values, dout);
       const unsigned seen = seen_scores<true>(grid, first_key, query);
@@ -121,14 +124,14 @@ __global__ void __launch_bounds__(tensor_threads, tensor_blocks)
                       gradients.values[score_index(i, j)]);
         }
       }
-      add_weighted_rows<width>(rounded(weights), dout + first_column, dvalues);
-      add_weighted_rows<width>(rounded(gradients), queries + first_column, dkeys);
+      add_weighted_rows<width>(rounded<T>(weights), dout + first_column, dvalues);
+      add_weighted_rows<width>(rounded<T>(gradients), queries + first_column, dkeys);
     }
   }
   const float scales[2] = {grid.scale, grid.scale};
   const float ones[2] = {1, 1};
   const std::int64_t left = grid.head_width - first_column;
-  Bfloat16* const dqkv = of.dqkv + at + first_column;
+  T* const dqkv = of.dqkv + at + first_column;
   store_results<width>(grid, dkeys, scales, memory.own + fragment_tile<width>(own), dqkv + grid.width, stride,
                        first_key, left);
   store_results<width>(grid, dvalues, ones, memory.own_other + fragment_tile<width>(own),
@@ -136,10 +139,10 @@ __global__ void __launch_bounds__(tensor_threads, tensor_blocks)
 }
 
 // Blocks are (head, tile of queries); the longest causal ones start first. dqueries = scale gradients keys.
-template <int width>
+template <class T, int width>
 __global__ void __launch_bounds__(tensor_threads, tensor_blocks)
-    attention_backward_queries_bf16_kernel(AttentionGrid all_heads, BackwardTensors<Bfloat16> of) {
-  const BackwardMemory<width> memory;
+    attention_backward_queries_tensor_kernel(AttentionGrid all_heads, BackwardTensors<T> of) {
+  const BackwardMemory<T, width> memory;
   const std::int64_t head = all_heads.first_head + blockIdx.x;
   const AttentionGrid grid = all_heads.of_head(head);
   const HeadPlace place(grid, head);
@@ -154,8 +157,8 @@ __global__ void __launch_bounds__(tensor_threads, tensor_blocks)
   load_rows<width>(grid, of.qkv + at, stride, first, owned_rows, memory.own);
   load_rows<width>(grid, of.dout + place.out, grid.width, first, owned_rows, memory.own_other);
   __syncthreads();
-  const OwnRows<width> queries(memory.own + fragment_tile<width>(own));
-  const OwnRows<width> dout(memory.own_other + fragment_tile<width>(own));
+  const OwnRows<T, width> queries(memory.own + fragment_tile<width>(own));
+  const OwnRows<T, width> dout(memory.own_other + fragment_tile<width>(own));
   const QueryState states[2] = {{grid, of, head, first_query + own_row(0)},
                                 {grid, of, head, first_query + own_row(1)}};
   SumsFragment dqueries[width / block_side];
@@ -170,7 +173,7 @@ __global__ void __launch_bounds__(tensor_threads, tensor_blocks)
       const std::int64_t key = tile + row;
       if (key >= grid.sequence || first_query >= grid.sequence) break;
       if (grid.causal && key >= first_query + block_side) break;
-      const Bfloat16* const keys = memory.streamed + fragment_tile<width>(row);
+      const T* const keys = memory.streamed + fragment_tile<width>(row);
       SumsFragment weights = products_of_rows(queries, keys);
       SumsFragment gradients = products_of_rows(dout, memory.streamed_other + fragment_tile<width>(row));
       const unsigned seen = seen_scores<false>(grid, first_query, key);
@@ -184,7 +187,7 @@ __global__ void __launch_bounds__(tensor_threads, tensor_blocks)
                       gradients.values[score_index(i, j)]);
         }
       }
-      add_weighted_rows<width>(rounded(gradients), keys, dqueries);
+      add_weighted_rows<width>(rounded<T>(gradients), keys, dqueries);
     }
   }
   const float scales[2] = {grid.scale, grid.scale};
@@ -192,30 +195,42 @@ __global__ void __launch_bounds__(tensor_threads, tensor_blocks)
                        first_query, grid.head_width);
 }
 
-template <int width>
-void launch_passes(const AttentionGrid& grid, std::int64_t heads, const BackwardTensors<Bfloat16>& of,
+template <class T, int width>
+void launch_passes(const AttentionGrid& grid, std::int64_t heads, const BackwardTensors<T>& of,
                    void* stream) {
   const std::int64_t tiles = blocks_for(grid.sequence, owned_rows);
   const std::int64_t parts = blocks_for(grid.head_width, owned_columns<width>);
   constexpr std::size_t shared_bytes = backward_shared_bytes<width>;
-  launch(attention_backward_keys_bf16_kernel<width>, "attention_backward",
+  launch(attention_backward_keys_tensor_kernel<T, width>, "attention_backward",
          {{heads, tiles, parts}, tensor_threads, shared_bytes}, stream, grid, of);
-  launch(attention_backward_queries_bf16_kernel<width>, "attention_backward",
+  launch(attention_backward_queries_tensor_kernel<T, width>, "attention_backward",
          {{heads, tiles}, tensor_threads, shared_bytes}, stream, grid, of);
 }
 
-void launch_backward(const AttentionGrid& grid, std::int64_t heads, const BackwardTensors<Bfloat16>& of,
-                     void* stream) {
-  if (grid.head_width <= 64) return launch_passes<64>(grid, heads, of, stream);
-  if (grid.head_width <= 128) return launch_passes<128>(grid, heads, of, stream);
-  launch_passes<256>(grid, heads, of, stream);
+template <class T>
+void launch_tensor_backward(const AttentionGrid& grid, std::int64_t heads, const BackwardTensors<T>& of,
+                            void* stream) {
+  if (grid.head_width <= 64) return launch_passes<T, 64>(grid, heads, of, stream);
+  if (grid.head_width <= 128) return launch_passes<T, 128>(grid, heads, of, stream);
+  launch_passes<T, 256>(grid, heads, of, stream);
 }
 
-STOWAGE_CUDA_KERNEL(attention_backward_keys_bf16_kernel<64>);
-STOWAGE_CUDA_KERNEL(attention_backward_keys_bf16_kernel<128>);
-STOWAGE_CUDA_KERNEL(attention_backward_keys_bf16_kernel<256>);
-STOWAGE_CUDA_KERNEL(attention_backward_queries_bf16_kernel<64>);
-STOWAGE_CUDA_KERNEL(attention_backward_queries_bf16_kernel<128>);
-STOWAGE_CUDA_KERNEL(attention_backward_queries_bf16_kernel<256>);
+template void launch_tensor_backward(const AttentionGrid&, std::int64_t, const BackwardTensors<Bfloat16>&,
+                                     void*);
+template void launch_tensor_backward(const AttentionGrid&, std::int64_t, const BackwardTensors<Float16>&,
+                                     void*);
+
+STOWAGE_CUDA_KERNEL(attention_backward_keys_tensor_kernel<Bfloat16, 64>);
+STOWAGE_CUDA_KERNEL(attention_backward_keys_tensor_kernel<Bfloat16, 128>);
+STOWAGE_CUDA_KERNEL(attention_backward_keys_tensor_kernel<Bfloat16, 256>);
+STOWAGE_CUDA_KERNEL(attention_backward_queries_tensor_kernel<Bfloat16, 64>);
+STOWAGE_CUDA_KERNEL(attention_backward_queries_tensor_kernel<Bfloat16, 128>);
+STOWAGE_CUDA_KERNEL(attention_backward_queries_tensor_kernel<Bfloat16, 256>);
+STOWAGE_CUDA_KERNEL(attention_backward_keys_tensor_kernel<Float16, 64>);
+STOWAGE_CUDA_KERNEL(attention_backward_keys_tensor_kernel<Float16, 128>);
+STOWAGE_CUDA_KERNEL(attention_backward_keys_tensor_kernel<Float16, 256>);
+STOWAGE_CUDA_KERNEL(attention_backward_queries_tensor_kernel<Float16, 64>);
+STOWAGE_CUDA_KERNEL(attention_backward_queries_tensor_kernel<Float16, 128>);
+STOWAGE_CUDA_KERNEL(attention_backward_queries_tensor_kernel<Float16, 256>);
 
 }  // namespace stowage::cuda

@@ -19,7 +19,7 @@ inline constexpr int streamed_keys = width <= 128 ? 64 : 32;
 template <int width>
 constexpr std::size_t forward_shared_bytes = (fragment_tile<width>(owned_rows) +
                                               2 * fragment_tile<width>(streamed_keys<width>)) *
-                                             sizeof(Bfloat16);
+                                             sizeof(std::uint16_t);
 
 // Of a lane's two rows: the largest unscaled score seen so far, and the lane's part of the sum of
 // exp(scale (score - largest)).
@@ -67,7 +67,7 @@ __device__ inline void choose(unsigned bits, float factor, float value, SumsFrag
 }
 
 // What one tile of keys adds to 16 queries.
-template <int width>
+template <class T, int width>
 class ForwardRows {
  public:
   __device__ ForwardRows(const AttentionGrid& grid, std::int64_t head_row, std::int64_t first)
@@ -76,8 +76,8 @@ class ForwardRows {
     seen_ = first >= grid.sequence ? 0 : grid.causal && last < grid.sequence ? last : grid.sequence;
   }
 
-  __device__ void add(const OwnRows<width>& queries, std::int64_t first_key, const Bfloat16* keys,
-                      const Bfloat16* values) {
+  __device__ void add(const OwnRows<T, width>& queries, std::int64_t first_key, const T* keys,
+                      const T* values) {
     if (first_key >= seen_) return;
     SumsFragment scores[blocks];
 #pragma unroll
@@ -98,11 +98,12 @@ class ForwardRows {
       const std::int64_t key = first_key + b * block_side;
       if (key >= seen_) continue;
       choose(kept_scores<false>(grid_, head_row_, first_, key), grid_.mask.scale(), 0.0F, scores[b]);
-      add_weighted_rows<width>(rounded(scores[b]), values + fragment_tile<width>(b * block_side), results_);
+      add_weighted_rows<width>(rounded<T>(scores[b]), values + fragment_tile<width>(b * block_side),
+                               results_);
     }
   }
 
-  __device__ void store(Bfloat16* staging, Bfloat16* out, float* log_sum_exp) const {
+  __device__ void store(T* staging, T* out, float* log_sum_exp) const {
     float factors[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -125,17 +126,16 @@ class ForwardRows {
 };
 
 // Blocks are (head, tile of queries); the longest causal ones start first.
-template <int width>
+template <class T, int width>
 __global__ void __launch_bounds__(tensor_threads, tensor_blocks)
-    flash_attention_bf16_kernel(AttentionGrid all_heads, const Bfloat16* qkv, Bfloat16* out,
-                                float* log_sum_exp) {
-  auto* queries = dynamic_shared<Bfloat16>();
-  Bfloat16* const keys = queries + fragment_tile<width>(owned_rows);
-  Bfloat16* const values = keys + fragment_tile<width>(streamed_keys<width>);
+    flash_attention_tensor_kernel(AttentionGrid all_heads, const T* qkv, T* out, float* log_sum_exp) {
+  auto* queries = dynamic_shared<T>();
+  T* const keys = queries + fragment_tile<width>(owned_rows);
+  T* const values = keys + fragment_tile<width>(streamed_keys<width>);
   const std::int64_t head = all_heads.first_head + blockIdx.x;
   const AttentionGrid grid = all_heads.of_head(head);
   const HeadPlace place(grid, head);
-  const Bfloat16* const rows = qkv + place.queries(grid, head);
+  const T* const rows = qkv + place.queries(grid, head);
   const std::int64_t stride = 3 * grid.width;
   const std::int64_t first = static_cast<std::int64_t>(gridDim.y - 1 - blockIdx.y) * owned_rows;
   const std::int64_t last = first + owned_rows;
@@ -144,8 +144,8 @@ __global__ void __launch_bounds__(tensor_threads, tensor_blocks)
 
   load_rows<width>(grid, rows, stride, first, owned_rows, queries);
   __syncthreads();
-  const OwnRows<width> own_queries(queries + fragment_tile<width>(own));
-  ForwardRows<width> results(grid, place.row, first + own);
+  const OwnRows<T, width> own_queries(queries + fragment_tile<width>(own));
+  ForwardRows<T, width> results(grid, place.row, first + own);
   for (std::int64_t key = 0; key < seen; key += streamed_keys<width>) {
     __syncthreads();  // the tiles before are read
     load_rows<width>(grid, rows + grid.width, stride, key, streamed_keys<width>, keys);
@@ -156,24 +156,30 @@ __global__ void __launch_bounds__(tensor_threads, tensor_blocks)
   results.store(queries + fragment_tile<width>(own), out + place.out, log_sum_exp);
 }
 
-template <int width>
-void launch_forward(const AttentionShape& shape, const Bfloat16* qkv, Bfloat16* out, float* log_sum_exp,
-                    void* stream) {
+template <class T, int width>
+void launch_forward(const AttentionShape& shape, const T* qkv, T* out, float* log_sum_exp, void* stream) {
   const Extent blocks{shape.samples * shape.heads, blocks_for(shape.sequence, owned_rows)};
-  launch(flash_attention_bf16_kernel<width>, "attention",
+  launch(flash_attention_tensor_kernel<T, width>, "attention",
          {blocks, tensor_threads, forward_shared_bytes<width>}, stream,
-         attention_grid<Bfloat16>(shape, is_aligned(qkv) && is_aligned(out)), qkv, out, log_sum_exp);
+         attention_grid<T>(shape, is_aligned(qkv) && is_aligned(out)), qkv, out, log_sum_exp);
 }
 
-void flash_attention(const AttentionShape& shape, const Bfloat16* qkv, Bfloat16* out, float* log_sum_exp,
-                     void* stream) {
-  if (shape.head_width() <= 64) return launch_forward<64>(shape, qkv, out, log_sum_exp, stream);
-  if (shape.head_width() <= 128) return launch_forward<128>(shape, qkv, out, log_sum_exp, stream);
-  launch_forward<256>(shape, qkv, out, log_sum_exp, stream);
+template <class T>
+void tensor_flash_attention(const AttentionShape& shape, const T* qkv, T* out, float* log_sum_exp,
+                            void* stream) {
+  if (shape.head_width() <= 64) return launch_forward<T, 64>(shape, qkv, out, log_sum_exp, stream);
+  if (shape.head_width() <= 128) return launch_forward<T, 128>(shape, qkv, out, log_sum_exp, stream);
+  launch_forward<T, 256>(shape, qkv, out, log_sum_exp, stream);
 }
 
-STOWAGE_CUDA_KERNEL(flash_attention_bf16_kernel<64>);
-STOWAGE_CUDA_KERNEL(flash_attention_bf16_kernel<128>);
-STOWAGE_CUDA_KERNEL(flash_attention_bf16_kernel<256>);
+template void tensor_flash_attention(const AttentionShape&, const Bfloat16*, Bfloat16*, float*, void*);
+template void tensor_flash_attention(const AttentionShape&, const Float16*, Float16*, float*, void*);
+
+STOWAGE_CUDA_KERNEL(flash_attention_tensor_kernel<Bfloat16, 64>);
+STOWAGE_CUDA_KERNEL(flash_attention_tensor_kernel<Bfloat16, 128>);
+STOWAGE_CUDA_KERNEL(flash_attention_tensor_kernel<Bfloat16, 256>);
+STOWAGE_CUDA_KERNEL(flash_attention_tensor_kernel<Float16, 64>);
+STOWAGE_CUDA_KERNEL(flash_attention_tensor_kernel<Float16, 128>);
+STOWAGE_CUDA_KERNEL(flash_attention_tensor_kernel<Float16, 256>);
 
 }  // namespace stowage::cuda
