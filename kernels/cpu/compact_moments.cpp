@@ -124,16 +124,32 @@ STOWAGE_CLONES void round_to_nearest(std::int64_t count, const float* from, Bflo
   for (std::int64_t i = 0; i < count; ++i) to[i] = Bfloat16(from[i]);
 }
 
+// As rounding_draw, of the elements 8 first … 8 (first + count) - 1 of a parameter.
+STOWAGE_CLONES void draw_groups(const RandomStream& stream, std::uint64_t first, std::int32_t count,
+                                std::uint16_t* draws) {
+  std::uint32_t words[4][undo_tile / 8 + 1];
+  for (std::int32_t group = 0; group < count; ++group) {
+    const auto four = random_words(stream, first + static_cast<std::uint64_t>(group));
+    for (int word = 0; word < 4; ++word) words[word][group] = four.v[word];
+  }
+  for (std::int32_t group = 0; group < count; ++group) {
+    for (int k = 0; k < 8; ++k)
+      draws[8 * group + k] = static_cast<std::uint16_t>(words[k / 2][group] >> (k % 2 == 0 ? 0 : 16));
+  }
+}
+
+STOWAGE_CLONES void round_up_by(std::int64_t count, const float* from, const std::uint16_t* draws,
+                                Bfloat16* to) {
+  for (std::int64_t i = 0; i < count; ++i) to[i] = rounded_by_chance(from[i], draws[i]);
+}
+
 // `begin`: the number of the first element in its parameter.
 void round_by_chance(const RandomStream& stream, std::uint64_t begin, std::int64_t count, const float* from,
                      Bfloat16* to) {
-  for (std::int64_t i = 0; i < count;) {
-    const std::uint64_t element = begin + static_cast<std::uint64_t>(i);
-    const auto words = random_words(stream, element / 8);
-    const std::int64_t end = std::min(count, i + static_cast<std::int64_t>(8 - element % 8));
-    for (std::uint64_t k = element; i < end; ++i, ++k)
-      to[i] = rounded_by_chance(from[i], rounding_draw(words, k));
-  }
+  std::uint16_t draws[undo_tile + 16];
+  const std::uint64_t first = begin / 8, last = (begin + static_cast<std::uint64_t>(count) + 7) / 8;
+  draw_groups(stream, first, static_cast<std::int32_t>(last - first), draws);
+  round_up_by(count, from, draws + begin % 8, to);
 }
 
 template <class Value>
