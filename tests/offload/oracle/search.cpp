@@ -1,33 +1,13 @@
 #include "tests/offload/oracle/search.h"
 
 #include <algorithm>
-#include <limits>
 #include <queue>
 #include <unordered_map>
 
+#include "tests/offload/oracle/search_bound.h"
+
 namespace stowage::oracle {
 namespace {
-
-constexpr double no_time = std::numeric_limits<double>::infinity();
-constexpr int none = -1;
-
-// What has been started, and when each lane is free: never before the start of the last job.
-struct Label {
-  double bound = 0;
-  double compute = 0, h2d = 0, d2h = 0;
-  std::uint64_t prefetched = 0, offloaded = 0;
-  std::uint32_t root = 0;
-  std::uint32_t parent = no_id;
-  Bytes live = 0;                         // once all that has started has ended
-  UpdateMask early = 0;                   // perhaps more, as long as buckets are fetched for the first time
-  UpdateMask fetched = 0;                 // parameters
-  UpdateMask updated = 0;                 // early, by the last job's start; or begun
-  double updated_end = 0;                 // when the host has made these
-  double compute_begin = 0, d2h_end = 0;  // of the last op's start; of the last offload
-  std::int16_t done = 0;                  // compute jobs
-  std::int16_t last_prefetch = none, last_offload = none;  // may still be running
-  std::int16_t job = none;
-};
 
 struct Key {
   std::uint64_t prefetched, offloaded;
@@ -47,114 +27,6 @@ struct Hash {
     h *= 0x9e3779b97f4a7c15U;
     return h ^ (h >> 31);
   }
-};
-
-bool started(std::uint64_t mask, int job) { return (mask >> job & 1U) != 0; }
-
-double late_seconds(const Step& step, UpdateMask updates) {
-  double sum = 0;
-  for (std::size_t p = 0; p < step.updates.size(); ++p)
-    if ((updates >> p & 1U) != 0) sum += step.updates[p].late_seconds;
-  return sum;
-}
-
-// Makes those of the early updates `wanted` that may begin by `until`, in the order in which they may.
-// begin_of(update): from when on.
-template <class Begin>
-void update_early(const Step& step, UpdateMask wanted, double until, Label& label, Begin&& begin_of) {
-  for (wanted &= ~label.updated; wanted != 0;) {
-    std::size_t next = step.updates.size();
-    double begin = no_time;
-    for (std::size_t p = 0; p < step.updates.size(); ++p) {
-      if ((wanted >> p & 1U) == 0) continue;
-      const double here = begin_of(step.updates[p]);
-      if (here < begin) next = p;
-      begin = std::min(begin, here);
-    }
-    if (begin > until || next == step.updates.size()) return;
-    const double late = late_seconds(step, ~label.early);
-    label.updated_end = std::max({label.updated_end, late, begin}) + step.updates[next].early_seconds;
-    label.updated |= UpdateMask{1} << next;
-    wanted &= ~label.updated;
-  }
-}
-
-// The least that a period takes which goes on from this label: each lane in its turn without waiting for
-// bytes.
-class Bound {
- public:
-  // `decided`: no more updates will be early.
-  double of(const Step& step, const Label& label, bool decided) {
-    held_ = false;
-    const double least = with(step, label, label.early);
-    const UpdateMask open = decided ? 0 : step.undoable & ~label.early;
-    if (!held_ || open == 0) return least;
-    double best = least;
-    for (UpdateMask more = open; more != 0; more = (more - 1) & open)
-      best = std::min(best, with(step, label, label.early | more));
-    return best;
-  }
-
- private:
-  // With these early updates.
-  double with(const Step& step, const Label& label, UpdateMask early) {
-    double now = label.compute, h2d = label.h2d, d2h = label.d2h;
-    double host = late_seconds(step, label.fetched & ~early);
-    double least_load = no_time;
-    ready_.assign(step.offloads.size(), 0);
-    for (int i = 0; i < label.done; ++i)  // ended, but for the last
-      for (int id : step.compute[static_cast<std::size_t>(i)].offloads) {
-        const Offload& offload = step.offloads[static_cast<std::size_t>(id)];
-        if (started(label.offloaded, id)) {
-          ready_[static_cast<std::size_t>(id)] = id == label.last_offload ? label.d2h : 0;
-          continue;
-        }
-        const double begin = std::max(label.d2h, i + 1 == label.done ? label.compute : 0);
-        ready_[static_cast<std::size_t>(id)] = begin + offload.seconds;
-        d2h = std::max(d2h, i + 1 == label.done ? label.compute : 0) + offload.seconds;
-      }
-    for (std::size_t i = static_cast<std::size_t>(label.done); i < step.compute.size(); ++i) {
-      const Compute& job = step.compute[i];
-      for (int id : job.prefetches) {
-        if (started(label.prefetched, id)) {
-          if (id == label.last_prefetch) now = std::max(now, label.h2d);
-          continue;
-        }
-        const Prefetch& prefetch = step.prefetches[static_cast<std::size_t>(id)];
-        h2d += prefetch.seconds;
-        if (prefetch.offload >= 0)
-          now = std::max(now, ready_[static_cast<std::size_t>(prefetch.offload)] + prefetch.seconds);
-        now = std::max(now, h2d);
-        if (prefetch.updates == 0) continue;
-        host += late_seconds(step, prefetch.updates & ~early);
-        least_load = std::min(least_load, prefetch.seconds);
-        held_ |= host + least_load > now;
-        now = std::max(now, host + least_load);
-      }
-      now += job.seconds;
-      for (int id : job.offloads) {
-        const Offload& offload = step.offloads[static_cast<std::size_t>(id)];
-        ready_[static_cast<std::size_t>(id)] = std::max(now, label.d2h) + offload.seconds;
-        d2h = std::max(d2h, now) + offload.seconds;
-      }
-    }
-    return std::max({now, d2h, updates_end(step, label, early)}) + step.gate_seconds;
-  }
-  double updates_end(const Step& step, Label label, UpdateMask early) const {
-    label.early = early;
-    update_early(step, early, no_time, label, [&](const Update& update) {
-      const auto prefetch = static_cast<std::size_t>(update.prefetch);
-      const double fetched = !started(label.prefetched, update.prefetch)
-                                 ? label.h2d + step.prefetches[prefetch].seconds
-                             : update.prefetch == label.last_prefetch ? label.h2d
-                                                                      : 0;
-      return std::max(fetched, ready_[static_cast<std::size_t>(update.offload)]);
-    });
-    return std::max(label.updated_end, late_seconds(step, ~early));
-  }
-
-  std::vector<double> ready_;  // by offload: the earliest end
-  bool held_ = false;          // a first prefetch, by updates
 };
 
 class Searcher {
