@@ -116,8 +116,6 @@ void check_speculations(const Graph& graph, const Plan& plan, Report& report) {
   for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
     const Instruction& instruction = plan.instructions[id];
     if (instruction.kind != InstructionKind::speculate) continue;
-    if (!is_update(graph, instruction.op) || is_clip(graph, instruction.op))
-      report.add(fmt::format("{} speculates what is no update op", report.instruction(id)));
     if (plan.gate == no_id || id > plan.gate)
       report.add(fmt::format("{} speculates behind the gate", report.instruction(id)));
     if (!on_host[instruction.op])

@@ -177,8 +177,10 @@ void check_records(const Graph& graph, const Plan& plan, Report& report) {
     const auto& [kind, lane, op, lifetime, uses, waits, record] = plan.instructions[id];
     if (kind != InstructionKind::speculate || op >= graph.ops.size()) continue;
     const Bytes needed = undo_bytes(graph, graph.op(op));
-    if (record.begin > record.end || record.end > plan.undo_bytes || needed == 0 ||
-        record.bytes() != needed) {
+    if (needed == 0) {
+      report.add(
+          fmt::format("{} speculates what is no update, or cannot be taken back", report.instruction(id)));
+    } else if (record.begin > record.end || record.end > plan.undo_bytes || record.bytes() != needed) {
       report.add(fmt::format("{} has the undo record {} to {} of {} bytes, but needs {} bytes",
                              report.instruction(id), record.begin, record.end, plan.undo_bytes, needed));
     }

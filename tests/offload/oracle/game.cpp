@@ -39,7 +39,13 @@ void Game::find_parameters() {
       const TensorKind kind = graph_.tensor(id).kind;
       const bool known = std::any_of(parameters_.begin(), parameters_.end(),
                                      [&](const Parameter& p) { return p.tensor == id; });
-      if (kind == TensorKind::parameter && !known) parameters_.push_back({id, no_id, {}, no_id});
+      if (kind == TensorKind::parameter && !known) {
+        // So no bucket is fetched for the first time when an update may be early.
+        if (op.phase != Phase::forward)
+          throw InvalidInput("the oracle wants forward to read each parameter first; op '" + op.name +
+                             "' is not of forward");
+        parameters_.push_back({id, no_id, {}, no_id});
+      }
       if (kind == TensorKind::input && !has(inputs_, id)) inputs_.push_back(id);
     }
   for (OpId op = 0; op < graph_.ops.size(); ++op)
@@ -300,6 +306,9 @@ Choice Game::choice_of(const Plan& plan) const {
     const BucketId id = bucket_of[bucket.front()];
     choice.loads.push_back(plan.buckets[id].residency == Residency::resident ? resident : gaps_between(id));
   }
+  const std::vector<InstructionId> early = speculations(plan, graph_.ops.size());
+  for (std::size_t p = 0; p < parameters_.size(); ++p)
+    if (early[parameters_[p].update] != no_id) choice.early |= UpdateMask{1} << p;
   return choice;
 }
 
@@ -314,6 +323,8 @@ std::string Game::describe(const Choice& choice) const {
                                         : "streamed:" + std::to_string(choice.loads[b]);
     text += ", ";
   }
+  for (std::size_t p = 0; p < parameters_.size(); ++p)
+    if ((choice.early >> p & 1U) != 0) text += graph_.tensor(parameters_[p].tensor).name + " early, ";
   const char* names[] = {"keep", "offload", "recompute"};
   for (std::size_t v = 0; v < values_.size(); ++v) {
     text += graph_.tensor(values_[v]).name + " " + names[static_cast<std::size_t>(choice.values[v])];

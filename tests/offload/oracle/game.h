@@ -10,7 +10,12 @@
 //   unit's replay directly before its first backward op. The unit in which forward turns is not replayed.
 // - A parameter bucket is resident (with its optimizer state and, from backward to its update, its gradient)
 //   or is loaded for groups of consecutive uses; any grouping is allowed, held (one group) and streamed (one
-//   each) among them. Then its gradient goes to the host, where it is updated behind the gate.
+//   each) among them. Then its gradient goes to the host, where it is updated.
+// - Each parameter's update on the host is late, behind the gate and in front of the bucket's next fetch, or,
+// if
+//   it can be taken back, early: it begins in backward, when its gradient has landed and the bucket has been
+//   fetched for the last time, writes an undo record, and the gate waits for it. Steps are timed as if none
+//   is clipped, so that the commit of an early update takes no time.
 // - Parameters may share a bucket with their neighbours in first-use order; any cut into runs is allowed.
 // - A value that backward wants is kept, or on the host between its last forward and first late use and in
 //   any gaps between late uses, or, where its own unit's ops rebuild it, recomputed. An op's other outputs
@@ -20,9 +25,10 @@
 //
 // What is left out, because no plan gains by it: loading a bucket anew for the very next op (it could stay,
 // the op before has it until then), a second copy of a bucket that is still there (the first could stay),
-// updates of residents in another order (all stand before forward), and host updates in another order than
-// that in which their buckets are next fetched (of any set that must be done, that order finishes each prefix
-// first).
+// updates of residents in another order (all stand before forward), late updates in another order than that
+// in which their buckets are next fetched (of any set that must be done, that order finishes each prefix
+// first), and early updates in another order than that in which they may begin (it ends first, and the gate
+// alone waits for them).
 #pragma once
 
 #include <cstdint>
@@ -41,6 +47,8 @@ inline constexpr std::uint32_t resident = ~0U;  // as a load
 
 enum class Kept : std::uint8_t { keep, offload, recompute };
 
+using UpdateMask = std::uint32_t;  // bit p: of the p-th parameter in first-use order
+
 constexpr std::uint32_t kept_over_turn = 1U << 31U;  // of `away`: on the device from forward to late uses
 // One way to play. `loads` by loaded bucket (parameter buckets, then inputs): bit g: away in the g-th gap
 // between its uses; or `resident`.
@@ -50,6 +58,7 @@ struct Choice {
   // By value that is offloaded: bit g: away in the g-th gap between late uses; perhaps not before.
   std::vector<std::uint32_t> away;
   std::vector<std::uint32_t> loads;
+  UpdateMask early = 0;  // of parameters that are loaded. The search decides it (search.h)
 };
 
 // Bytes in one place: from a first op, or the prefetch before it, to a last op, or the offload behind it.
@@ -72,17 +81,24 @@ struct Compute {
 };
 struct Prefetch {
   double seconds = 0;
-  Bytes bytes = 0;          // aligned
-  int use = 0;              // first op that needs it
-  int behind = -1;          // the bucket's last use before it
-  int offload = -1;         // that makes the host's copy
-  double host_seconds = 0;  // of the updates that must come first: a bucket's first load
-  bool first_load = false;
+  Bytes bytes = 0;         // aligned
+  int use = 0;             // first op that needs it
+  int behind = -1;         // the bucket's last use before it
+  int offload = -1;        // that makes the host's copy
+  UpdateMask updates = 0;  // that must come first: of a bucket's first load
 };
 struct Offload {
   double seconds = 0;
   Bytes bytes = 0;  // aligned
   int behind = 0;   // op
+};
+// A parameter's. One that is resident has no seconds, op and jobs here.
+struct Update {
+  OpId op = no_id;
+  double late_seconds = 0;
+  double early_seconds = 0;  // with its undo record
+  int prefetch = -1;         // the last of its bucket
+  int offload = -1;          // of its gradient
 };
 
 // One period, gate to gate, of one choice.
@@ -91,8 +107,9 @@ struct Step {
   std::vector<Prefetch> prefetches;  // with residents the first is the clip scale's, which must go first
   std::vector<Offload> offloads;
   std::vector<Stay> stays;
-  Bytes live = 0;           // at the gate, aligned
-  double host_seconds = 0;  // all updates
+  Bytes live = 0;               // at the gate, aligned
+  std::vector<Update> updates;  // by parameter
+  UpdateMask undoable = 0;      // those that may be early
   double gate_seconds = 0;
   bool has_clip = false;
   Bytes most_live() const;  // while some op runs, at the very least

@@ -72,17 +72,33 @@ class StepBuilder {
   }
   void add_updates() {
     step_.gate_seconds = host_seconds(game_.graph_.op(game_.clip_op_), machine_);
+    step_.updates.resize(game_.parameters_.size());
     for (std::size_t p = 0; p < game_.parameters_.size(); ++p) {
       if (stays_resident(p))
         add_compute(game_.parameters_[p].update, false);
       else
-        step_.host_seconds += host_seconds(game_.graph_.op(game_.parameters_[p].update), machine_);
+        add_host_update(p);
     }
     updates_ = count_of(step_.compute.size());
     if (updates_ == 0) return;
     step_.has_clip = true;
     Stay& clip = add({list({game_.graph_.clip}), game_.bytes_of(game_.graph_.clip), 0, updates_ - 1});
     fetch(clip, {});
+  }
+
+  void add_host_update(std::size_t parameter) {
+    const Op& op = game_.graph_.op(game_.parameters_[parameter].update);
+    Update& update = step_.updates[parameter];
+    update.op = game_.parameters_[parameter].update;
+    update.late_seconds = host_seconds(op, machine_);
+    update.early_seconds = undoable_seconds(game_.graph_, op, machine_);
+    if (undo_bytes(game_.graph_, op) > 0) step_.undoable |= UpdateMask{1} << parameter;
+  }
+  UpdateMask updates_of(std::size_t bucket) const {
+    UpdateMask updates = 0;
+    for (std::size_t p = 0; bucket < runs() && p < game_.parameters_.size(); ++p)
+      if (choice_.bucket_of[p] == bucket) updates |= UpdateMask{1} << p;
+    return updates;
   }
 
   Stay& add(Stay stay) {
@@ -135,10 +151,6 @@ class StepBuilder {
   }
   void add_loads(std::size_t bucket, const Stay& whole) {
     const std::vector<int>& places = sequence_.loaded[bucket];
-    double host = 0;
-    for (std::size_t p = 0; p < game_.parameters_.size(); ++p)
-      if (bucket < runs() && choice_.bucket_of[p] == bucket)
-        host += host_seconds(game_.graph_.op(game_.parameters_[p].update), machine_);
     int behind = -1;
     for (std::size_t i = 0; i < places.size();) {
       std::size_t end = i + 1;
@@ -148,12 +160,13 @@ class StepBuilder {
       part.last = places[end - 1] + updates_;
       Prefetch job;
       job.behind = behind;
-      job.first_load = i == 0 && bucket < runs();
-      job.host_seconds = job.first_load ? host : 0;
+      job.updates = i == 0 ? updates_of(bucket) : 0;
       fetch(part, job);
       behind = part.last;
       i = end;
     }
+    for_each(updates_of(bucket),
+             [&](Update& update) { update.prefetch = count_of(step_.prefetches.size()) - 1; });
   }
 
   // One bucket for a run's gradients, as for its parameters.
@@ -179,8 +192,15 @@ class StepBuilder {
         add(gradient);
       } else {
         send(add(gradient));
+        for_each(updates_of(run),
+                 [&](Update& update) { update.offload = count_of(step_.offloads.size()) - 1; });
       }
     }
+  }
+  template <class Visit>
+  void for_each(UpdateMask updates, Visit&& visit) {
+    for (std::size_t p = 0; p < step_.updates.size(); ++p)
+      if ((updates >> p & 1U) != 0) visit(step_.updates[p]);
   }
   void add_sums() {
     Stay sums;

@@ -1,5 +1,6 @@
 #include "tests/offload/oracle/judge.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -19,6 +20,11 @@ Bytes budget_of(int rung, Bytes minimum, Bytes need) {
   if (part < 0) return static_cast<Bytes>(static_cast<double>(minimum) * (1 + part));
   const double range = need > minimum ? static_cast<double>(need - minimum) : 0;
   return minimum + static_cast<Bytes>(part * range);
+}
+
+int early_updates(const Plan& plan) {
+  const auto early = [](const Instruction& each) { return each.kind == InstructionKind::speculate; };
+  return static_cast<int>(std::count_if(plan.instructions.begin(), plan.instructions.end(), early));
 }
 
 void check(const Instance& instance, const Answer& answer, Verdict& verdict) {
@@ -54,7 +60,6 @@ Verdict judge(std::uint64_t seed, int rung, bool explain) {
   PlanOptions options;
   // No moves of the oracle's.
   options.settings.remakes = false;
-  options.settings.speculates = false;
   options.settings.joined_units.clear();
   const auto planned = make_plan(instance.graph, instance.machine, {verdict.budget, unlimited}, options);
   const Plan* plan = std::get_if<Plan>(&planned);
@@ -67,6 +72,8 @@ Verdict judge(std::uint64_t seed, int rung, bool explain) {
   verdict.exact = answer.exact;
   verdict.oracle =
       answer.plan ? simulate(instance.graph, *answer.plan, instance.machine).step_seconds : infinite;
+  if (plan != nullptr) verdict.planner_early = early_updates(*plan);
+  if (answer.plan) verdict.oracle_early = early_updates(*answer.plan);
   check(instance, answer, verdict);
   if (!explain) return verdict;
   if (answer.lower < infinite && !answer.choice.loads.empty())

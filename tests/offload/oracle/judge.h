@@ -14,11 +14,12 @@ struct Verdict {
   int rung = 0;  // which of the seed's budgets
   std::string shape;
   Bytes budget = 0, minimum = 0, need = 0;
-  double planner = 0, bound = 0;    // seconds; infinite: infeasible
-  double lower = 0, oracle = 0;     // seconds: no plan is faster; of the oracle's plan
-  double same_choices = 0;          // of the fastest plan with the planner's own choices, at least
-  bool exact = false;               // the oracle's plan takes `lower`
-  std::vector<std::string> faults;  // of bound, oracle or planner: never allowed
+  double planner = 0, bound = 0;            // seconds; infinite: infeasible
+  double lower = 0, oracle = 0;             // seconds: no plan is faster; of the oracle's plan
+  double same_choices = 0;                  // of the fastest plan with the planner's own choices, at least
+  int planner_early = 0, oracle_early = 0;  // updates before the gate in their plans
+  bool exact = false;                       // the oracle's plan takes `lower`
+  std::vector<std::string> faults;          // of bound, oracle or planner: never allowed
   std::string planner_choice, oracle_choice;
   bool lost() const;    // infeasible where the oracle has a plan
   bool judged() const;  // both have a plan

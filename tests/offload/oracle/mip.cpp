@@ -75,6 +75,8 @@ class Formulation {
     live_.resize(ops_);
     needs_.resize(ops_);
     leaves_.resize(ops_);
+    late_.resize(ops_);
+    early_.resize(ops_);
     replay_before_.resize(ops_);
     step_ = program_.positive(1);
   }
@@ -114,15 +116,30 @@ class Formulation {
       gate_ = ms * host_seconds(op, machine_);
       return;
     }
-    const int resident = program_.binary();
-    const double host = ms * host_seconds(op, machine_);
-    host_.add(times(-host, resident, host));
+    const int resident = program_.binary(), early = program_.binary();
+    add_host_update(op, resident, early);
     updates_.add(ms * op_seconds(op, machine_), resident);
     for (TensorId id : op.reads) {
       const TensorKind kind = graph_.tensor(id).kind;
       if (kind == TensorKind::optimizer_state) live(0, ops_ - 1, times(bytes(id), resident));
       if (kind == TensorKind::gradient) add_gradient(id, resident);
       if (kind == TensorKind::parameter) add_loads(id, resident);
+    }
+  }
+  void add_host_update(const Op& op, int resident, int early) {
+    Sum one = times(1, early);
+    one.add(1, resident);
+    program_.at_most(one, 1);
+    if (undo_bytes(graph_, op) == 0) program_.at_most(times(1, early), 0);
+    const double seconds = ms * host_seconds(op, machine_);
+    Sum late = times(-seconds, resident, seconds);
+    late.add(-seconds, early);
+    const Sum before_gate = times(ms * undoable_seconds(graph_, op, machine_), early);
+    host_.add(late);
+    host_.add(before_gate);
+    for (TensorId id : op.reads) {
+      if (graph_.tensor(id).kind == TensorKind::parameter) late_[uses_[id].front()].add(late);
+      if (graph_.tensor(id).kind == TensorKind::gradient) early_[uses_[id].back()].add(before_gate);
     }
   }
   void add_gradient(TensorId id, int resident) {
@@ -237,23 +254,32 @@ class Formulation {
     }
     takes(work);
     takes(host_);
-    // Traffic needed by this op and earlier ones, then all work from it on; work up to it, then traffic left
-    // by it and later ones.
-    Sum needed, rest = work, done = updates_;
+    // Traffic needed by this op and earlier ones, or late updates of what they read, then all work from it
+    // on; work up to it, then traffic left by it and later ones, or early updates with gradients that these
+    // make.
+    Sum needed, late, rest = work, done = updates_;
     rest.add(negative(updates_));
     for (OpId op = 0; op < ops_; ++op) {
       needed.add(needs_[op]);
-      Sum through = needed;
+      late.add(late_[op]);
       rest.add(negative(replay_before_[op]));
-      through.add(rest);
-      takes(through);
+      takes(both(needed, rest));
+      takes(both(late, rest));
       rest.constant -= ms * op_seconds(graph_.op(op), machine_);
       done.add(replay_before_[op]);
       done.constant += ms * op_seconds(graph_.op(op), machine_);
-      Sum behind = done;
-      for (OpId later = op; later < ops_; ++later) behind.add(leaves_[later]);
-      takes(behind);
+      takes(both(done, from(op, leaves_)));
+      takes(both(done, from(op, early_)));
     }
+  }
+  static Sum both(Sum a, const Sum& b) {
+    a.add(b);
+    return a;
+  }
+  Sum from(OpId op, const std::vector<Sum>& sums) const {
+    Sum sum;
+    for (; op < ops_; ++op) sum.add(sums[op]);
+    return sum;
   }
   static Sum negative(Sum sum) {
     sum.constant = -sum.constant;
@@ -273,6 +299,8 @@ class Formulation {
   OpId ops_ = 0, turn_ = 0;                                 // forward and backward; forward
   std::vector<std::vector<OpId>> uses_;                     // by tensor
   std::vector<Sum> live_, needs_, leaves_, replay_before_;  // by op
+  std::vector<Sum> late_,
+      early_;  // updates on the host by op: that first reads the weight, that makes the gradient
   Sum host_, updates_;
   double gate_ = 0;
   std::map<TensorId, int> recompute_;

@@ -55,7 +55,6 @@ TEST(Mip, IsNeverAboveThePlannerOnLongerChains) {
         PlanOptions options;
         // Not in the relaxation.
         options.settings.remakes = false;
-        options.settings.speculates = false;
         options.settings.joined_units.clear();
         const auto planned = make_plan(instance.graph, instance.machine, {budget, unlimited}, options);
         ASSERT_TRUE(std::holds_alternative<Plan>(planned));

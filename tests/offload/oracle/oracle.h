@@ -22,8 +22,8 @@ struct Answer {
 };
 
 struct Effort {
-  std::size_t labels = 1'500'000;
-  int schedules = 60;  // for which a placement is sought
+  std::size_t labels = 2'500'000;
+  int schedules = 240;  // for which a placement is sought
 };
 
 // With `only`, of plans with these choices alone. `device` is what plans may use, overhead not among it.

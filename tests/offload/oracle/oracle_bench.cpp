@@ -26,8 +26,9 @@ struct Settings {
 };
 
 std::string row(const Verdict& v) {
-  return fmt::format("{},{},\"{}\",{},{},{},{:.9g},{:.9g},{:.9g},{:.9g},{}\n", v.seed, v.rung, v.shape,
-                     v.minimum, v.need, v.budget, v.planner, v.lower, v.oracle, v.bound, v.exact ? 1 : 0);
+  return fmt::format("{},{},\"{}\",{},{},{},{:.9g},{:.9g},{:.9g},{:.9g},{},{},{}\n", v.seed, v.rung, v.shape,
+                     v.minimum, v.need, v.budget, v.planner, v.lower, v.oracle, v.bound, v.exact ? 1 : 0,
+                     v.planner_early, v.oracle_early);
 }
 
 struct Summary {
@@ -56,6 +57,9 @@ struct Summary {
     double sum = 0;
     for (const Verdict& v : both) sum += std::max(0.0, v.ratio() - 1);
     return both.empty() ? 0 : sum / static_cast<double>(both.size());
+  }
+  std::ptrdiff_t with_early(int Verdict::*updates) const {
+    return std::count_if(both.begin(), both.end(), [&](const Verdict& v) { return v.*updates > 0; });
   }
   // The share of those with plans of both that is near.
   double near() const {
@@ -121,7 +125,8 @@ std::vector<Verdict> judge_all(const Settings& settings) {
 int run(const Settings& settings) {
   Summary summary;
   std::string table =
-      "seed,budget_number,shape,minimum,need,budget,planner_s,lower_s,oracle_s,bound_s,exact\n";
+      "seed,budget_number,shape,minimum,need,budget,planner_s,lower_s,oracle_s,bound_s,exact,planner_early,"
+      "oracle_early\n";
   for (const Verdict& verdict : judge_all(settings)) {
     table += row(verdict);
     summary.add(verdict);
@@ -141,6 +146,8 @@ int run(const Settings& settings) {
       "times what is proven to be the least\n",
       summary.instances, summary.no_plan, summary.both.size(), summary.open.size(), summary.unproven,
       open_worst);
+  fmt::print("judged: with updates before the gate {} of the oracle's plans and {} of the planner's\n",
+             summary.with_early(&Verdict::oracle_early), summary.with_early(&Verdict::planner_early));
   if (!summary.both.empty()) print_distribution(summary);
   fmt::print(
       "judged {} (at least {}), {:.2f} % with a ratio of at most {} (at least {} %), worst {:.4f}, mean gap "

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "src/graph/cost.h"
 #include "stowage/error.h"
 #include "stowage/planner.h"
 #include "tests/offload/oracle/exact_placement.h"
@@ -86,6 +87,71 @@ TEST(Oracle, TheLinkIsPaidWhereNothingHidesIt) {
   EXPECT_LE(poor.plan->device_peak_bytes, 3U * 64 * 1024);
 }
 
+constexpr Bytes without_state = 3 * 64 * 1024;  // so that W0 and W1 are updated on the host
+
+// Late updates take `seconds` each. They are W0's, which the first op waits for, and W1's.
+struct SlowHost : Setting {
+  explicit SlowHost(double seconds) {
+    const Op& update = graph.ops.back();
+    machine.host_bytes_per_second = update.cost.bytes / seconds;
+    early_seconds = undoable_seconds(graph, update, machine);
+  }
+  double early_seconds = 0;
+};
+
+double seconds_with(const Setting& setting, Choice choice, UpdateMask early) {
+  choice.early = early;
+  return ask(Game(setting.graph, setting.machine), setting.graph, without_state, {}, &choice).lower;
+}
+
+TEST(Oracle, GainsNothingByEarlyUpdatesThatForwardNeedNotWaitFor) {
+  const SlowHost setting(0.5);
+  const Game game(setting.graph, setting.machine);
+  const Answer answer = ask(game, setting.graph, without_state);
+  ASSERT_TRUE(answer.exact);
+  EXPECT_NEAR(answer.lower, 0.5 + 8, 1e-3);
+  EXPECT_DOUBLE_EQ(seconds_with(setting, answer.choice, 0), answer.lower);
+  EXPECT_NEAR(seconds_with(setting, answer.choice, 0b01), 8 + setting.early_seconds, 1e-3);
+}
+
+// Two late updates would hold up the second op until 4 s. W1's gradient lands 2 s before backward ends, W0's
+// at its end.
+TEST(Oracle, UpdatesBeforeTheGateWhatForwardWouldWaitFor) {
+  const SlowHost setting(2);
+  const Game game(setting.graph, setting.machine);
+  const Answer answer = ask(game, setting.graph, without_state);
+  ASSERT_TRUE(answer.exact);
+  EXPECT_NEAR(answer.lower, 2 + 6 + setting.early_seconds, 1e-3);
+  EXPECT_EQ(answer.choice.early, 0b10U);
+  EXPECT_EQ(answer.plan->undo_bytes, undo_bytes(setting.graph, setting.graph.ops.back()));
+  EXPECT_NEAR(seconds_with(setting, answer.choice, 0), 2 + 2 + 7, 1e-3);
+  EXPECT_NEAR(seconds_with(setting, answer.choice, 0b11), 6 + 2 * setting.early_seconds, 1e-3);
+}
+
+// The search decides about early updates only where one is waited for. Here every set of them is played.
+TEST(Oracle, NoOtherEarlyUpdatesAreFaster) {
+  int early = 0;
+  for (std::uint64_t seed = 200; seed < 200 + seeds; ++seed) {
+    Instance instance = small_instance(seed);
+    instance.machine.host_bytes_per_second /= 4;
+    const Game game(instance.graph, instance.machine);
+    const Bytes budget = minimum_bytes(instance.graph, instance.machine) * 5 / 4;
+    const Answer answer = ask(game, instance.graph, budget);
+    if (!answer.exact) continue;
+    early += answer.choice.early != 0 ? 1 : 0;
+    const UpdateMask may = game.step(answer.choice).undoable;
+    double least = std::numeric_limits<double>::infinity();
+    for (UpdateMask mask = may;; mask = (mask - 1) & may) {
+      Choice choice = answer.choice;
+      choice.early = mask;
+      least = std::min(least, ask(game, instance.graph, budget, {}, &choice).lower);
+      if (mask == 0) break;
+    }
+    EXPECT_NEAR(least, answer.lower, 1e-9 * least) << "seed " << seed;
+  }
+  EXPECT_GT(early, 0);
+}
+
 TEST(Oracle, SaysWhenThereIsNoPlan) {
   const Setting setting;
   const Game game(setting.graph, setting.machine);
@@ -114,6 +180,10 @@ TEST(Oracle, RefusesWhatItDoesNotKnow) {
   for (Op& op : setting.graph.ops)
     if (op.name == "a.weight0") op.may_alias.push_back({0, 0});
   EXPECT_THROW(Game(setting.graph, setting.machine), InvalidInput);
+  Setting late;  // backward reads W1 first
+  for (Op& op : late.graph.ops)
+    if (op.name == "a1") op.reads.pop_back();
+  EXPECT_THROW(Game(late.graph, late.machine), InvalidInput);
 }
 
 TEST(ExactPlacement, FindsTheOnlyWayAndProvesThatThereIsNone) {

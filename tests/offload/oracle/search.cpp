@@ -1,34 +1,18 @@
 #include "tests/offload/oracle/search.h"
 
 #include <algorithm>
-#include <limits>
 #include <queue>
 #include <unordered_map>
+
+#include "tests/offload/oracle/search_bound.h"
 
 namespace stowage::oracle {
 namespace {
 
-constexpr double no_time = std::numeric_limits<double>::infinity();
-constexpr int none = -1;
-
-// What has been started, and when each lane is free: never before the start of the last job.
-struct Label {
-  double bound = 0;
-  double compute = 0, h2d = 0, d2h = 0;
-  std::uint64_t prefetched = 0, offloaded = 0;
-  std::uint32_t root = 0;
-  std::uint32_t parent = no_id;
-  Bytes live = 0;                         // once all that has started has ended
-  double host = 0;                        // of the updates that must precede what is prefetched
-  double compute_begin = 0, d2h_end = 0;  // of the last op's start; of the last offload
-  std::int16_t done = 0;                  // compute jobs
-  std::int16_t last_prefetch = none, last_offload = none;  // may still be running
-  std::int16_t job = none;
-};
-
 struct Key {
   std::uint64_t prefetched, offloaded;
   std::uint32_t root;
+  UpdateMask early;
   std::int16_t done, last_prefetch, last_offload;
   friend bool operator==(const Key&, const Key&) = default;
 };
@@ -36,65 +20,13 @@ struct Hash {
   std::size_t operator()(const Key& key) const {
     std::uint64_t h =
         key.prefetched * 0x9e3779b97f4a7c15U ^ (key.offloaded + 0x7f4a7c15U) * 0xc2b2ae3d27d4eb4fU;
-    h ^= (std::uint64_t{key.root} << 24) ^ (static_cast<std::uint64_t>(key.done) << 12) ^
+    h ^= (std::uint64_t{key.root} << 24) ^ (std::uint64_t{key.early} << 56) ^
+         (static_cast<std::uint64_t>(key.done) << 12) ^
          (static_cast<std::uint64_t>(key.last_prefetch + 1) << 6) ^
          static_cast<std::uint64_t>(key.last_offload + 1);
     h *= 0x9e3779b97f4a7c15U;
     return h ^ (h >> 31);
   }
-};
-
-bool started(std::uint64_t mask, int job) { return (mask >> job & 1U) != 0; }
-
-// The least that a period takes which goes on from this label: each lane in its turn without waiting for
-// bytes.
-class Bound {
- public:
-  double of(const Step& step, const Label& label) {
-    double now = label.compute, h2d = label.h2d, d2h = label.d2h, host = label.host;
-    double least_load = no_time;
-    ready_.assign(step.offloads.size(), 0);
-    for (int i = 0; i < label.done; ++i)  // ended, but for the last
-      for (int id : step.compute[static_cast<std::size_t>(i)].offloads) {
-        const Offload& offload = step.offloads[static_cast<std::size_t>(id)];
-        if (started(label.offloaded, id)) {
-          ready_[static_cast<std::size_t>(id)] = id == label.last_offload ? label.d2h : 0;
-          continue;
-        }
-        const double begin = std::max(label.d2h, i + 1 == label.done ? label.compute : 0);
-        ready_[static_cast<std::size_t>(id)] = begin + offload.seconds;
-        d2h = std::max(d2h, i + 1 == label.done ? label.compute : 0) + offload.seconds;
-      }
-    for (std::size_t i = static_cast<std::size_t>(label.done); i < step.compute.size(); ++i) {
-      const Compute& job = step.compute[i];
-      for (int id : job.prefetches) {
-        if (started(label.prefetched, id)) {
-          if (id == label.last_prefetch) now = std::max(now, label.h2d);
-          continue;
-        }
-        const Prefetch& prefetch = step.prefetches[static_cast<std::size_t>(id)];
-        h2d += prefetch.seconds;
-        if (prefetch.first_load) {
-          host += prefetch.host_seconds;
-          least_load = std::min(least_load, prefetch.seconds);
-          now = std::max(now, host + least_load);
-        }
-        if (prefetch.offload >= 0)
-          now = std::max(now, ready_[static_cast<std::size_t>(prefetch.offload)] + prefetch.seconds);
-        now = std::max(now, h2d);
-      }
-      now += job.seconds;
-      for (int id : job.offloads) {
-        const Offload& offload = step.offloads[static_cast<std::size_t>(id)];
-        ready_[static_cast<std::size_t>(id)] = std::max(now, label.d2h) + offload.seconds;
-        d2h = std::max(d2h, now) + offload.seconds;
-      }
-    }
-    return std::max({now, d2h, step.host_seconds}) + step.gate_seconds;
-  }
-
- private:
-  std::vector<double> ready_;  // by offload: the earliest end
 };
 
 class Searcher {
@@ -103,6 +35,7 @@ class Searcher {
       : game_(game), limit_(limit), most_(most_labels) {}
 
   SearchResult run(const std::function<bool(const Schedule&)>& found, const Choice* only) {
+    decided_ = only != nullptr;
     if (only != nullptr)
       add_root(*only, game_.step(*only));
     else
@@ -148,8 +81,9 @@ class Searcher {
     Label label;
     label.root = static_cast<std::uint32_t>(roots_.size());
     label.live = step.live;
+    label.early = choice.early;
     roots_.push_back({choice});
-    label.bound = bound_.of(step, label);
+    label.bound = bound_.of(step, label, decided_);
     add(label, 0);
   }
   const Step& step_of(std::uint32_t root) {
@@ -162,20 +96,18 @@ class Searcher {
            static_cast<std::size_t>(__builtin_popcountll(label.offloaded)) == step.offloads.size();
   }
   static Key key_of(const Label& label) {
-    return {label.prefetched, label.offloaded,     label.root,
+    return {label.prefetched, label.offloaded,     label.root,        label.early,
             label.done,       label.last_prefetch, label.last_offload};
   }
 
+  static bool no_later(const Label& a, const Label& b) {
+    return a.compute <= b.compute && a.h2d <= b.h2d && a.d2h <= b.d2h && a.updated_end <= b.updated_end;
+  }
   void add(Label label, int jobs) {
     std::vector<std::uint32_t>& same = known_[key_of(label)];
-    for (std::uint32_t id : same) {
-      const Label& other = labels_[id];
-      if (other.compute <= label.compute && other.h2d <= label.h2d && other.d2h <= label.d2h) return;
-    }
-    std::erase_if(same, [&](std::uint32_t id) {
-      const Label& other = labels_[id];
-      return label.compute <= other.compute && label.h2d <= other.h2d && label.d2h <= other.d2h;
-    });
+    for (std::uint32_t id : same)
+      if (no_later(labels_[id], label)) return;
+    std::erase_if(same, [&](std::uint32_t id) { return no_later(label, labels_[id]); });
     const auto id = static_cast<std::uint32_t>(labels_.size());
     same.push_back(id);
     labels_.push_back(label);
@@ -221,14 +153,28 @@ class Searcher {
     if (job % 3 != 2 && leaves_offload(step, labels_[parent], begin)) return;
     label.parent = parent;
     label.job = static_cast<std::int16_t>(job);
+    Label before = labels_[parent];
+    update_by(step, before, begin);
+    label.updated = before.updated;
+    label.updated_end = before.updated_end;
     label.compute = std::max(label.compute, begin);
     label.h2d = std::max(label.h2d, begin);
     label.d2h = std::max(label.d2h, begin);
+    update_by(step, label, begin);
     // What has ended makes no more difference.
     if (label.h2d <= begin) label.last_prefetch = none;
     if (label.d2h <= begin) label.last_offload = none;
-    label.bound = std::max(bound_.of(step, label), labels_[parent].bound);
+    label.bound = std::max(bound_.of(step, label, decided_), labels_[parent].bound);
     add(label, label.done + __builtin_popcountll(label.prefetched) + __builtin_popcountll(label.offloaded));
+  }
+  // Makes the early updates that may begin by `time`.
+  static void update_by(const Step& step, Label& label, double time) {
+    update_early(step, label.early, time, label, [&](const Update& update) {
+      if (!started(label.prefetched, update.prefetch) || !started(label.offloaded, update.offload))
+        return no_time;
+      return std::max(update.prefetch == label.last_prefetch ? label.h2d : 0,
+                      update.offload == label.last_offload ? label.d2h : 0);
+    });
   }
   // An offload frees bytes and takes none, so starting it as soon as it may costs nothing: lists are left out
   // in which another job starts after one that was ready would have ended on the idle lane.
@@ -265,9 +211,29 @@ class Searcher {
     if (job.behind >= label.done || (job.offload >= 0 && !started(label.offloaded, job.offload))) return;
     double begin = label.h2d;
     if (job.offload >= 0 && job.offload == label.last_offload) begin = std::max(begin, label.d2h);
-    if (job.first_load) begin = std::max(begin, label.host += job.host_seconds);
-    begin = when_free(step, label, begin, job.bytes);
+    label.fetched |= job.updates;
+    const auto begin_with = [&](UpdateMask early) {
+      const double host = job.updates == 0 ? 0 : late_seconds(step, label.fetched & ~early);
+      return when_free(step, label, std::max(begin, host), job.bytes);
+    };
+    const UpdateMask open = decided_ || job.updates == 0 ? 0 : label.fetched & step.undoable & ~label.early;
+    for (UpdateMask more = open;; more = (more - 1) & open) {
+      if (each_counts(more, [&](UpdateMask some) { return begin_with(label.early | some); }))
+        push_prefetch(step, label, id, i, begin_with(label.early | more), label.early | more);
+      if (more == 0) break;
+    }
+  }
+  // Whether the prefetch would begin later if one of `more` were not early.
+  template <class Begin>
+  static bool each_counts(UpdateMask more, Begin&& begin_with) {
+    for (UpdateMask rest = more; rest != 0; rest &= rest - 1)
+      if (begin_with(more & ~(rest & -rest)) <= begin_with(more)) return false;
+    return true;
+  }
+  void push_prefetch(const Step& step, Label label, std::uint32_t id, int i, double begin, UpdateMask early) {
     if (begin == no_time) return;
+    const Prefetch& job = step.prefetches[static_cast<std::size_t>(i)];
+    label.early = early;
     label.h2d = begin + job.seconds;
     label.live += job.bytes;
     label.prefetched |= std::uint64_t{1} << i;
@@ -296,6 +262,7 @@ class Searcher {
     schedule.prefetches.resize(schedule.step.prefetches.size());
     schedule.offloads.resize(schedule.step.offloads.size());
     schedule.seconds = labels_[id].bound;
+    schedule.choice.early = labels_[id].early;
     for (; labels_[id].parent != no_id; id = labels_[id].parent) {
       const Label& label = labels_[id];
       const auto i = static_cast<std::size_t>(label.job / 3);
@@ -307,12 +274,28 @@ class Searcher {
       else
         schedule.offloads[i] = {label.d2h - schedule.step.offloads[i].seconds, label.d2h};
     }
+    order_early(schedule);
     return schedule;
+  }
+  static void order_early(Schedule& schedule) {
+    std::vector<double> begins;  // by parameter
+    for (std::size_t p = 0; p < schedule.step.updates.size(); ++p) {
+      begins.push_back(0);
+      if ((schedule.choice.early >> p & 1U) == 0) continue;
+      const Update& update = schedule.step.updates[p];
+      begins[p] = std::max(schedule.prefetches[static_cast<std::size_t>(update.prefetch)].end,
+                           schedule.offloads[static_cast<std::size_t>(update.offload)].end);
+      schedule.early.push_back(static_cast<int>(p));
+    }
+    std::stable_sort(schedule.early.begin(), schedule.early.end(), [&](int a, int b) {
+      return begins[static_cast<std::size_t>(a)] < begins[static_cast<std::size_t>(b)];
+    });
   }
 
   const Game& game_;
   Bytes limit_;
   std::size_t most_;
+  bool decided_ = false;  // which updates are early
   Bound bound_;
   std::vector<Root> roots_;
   std::unordered_map<std::uint32_t, Step> steps_;

@@ -7,6 +7,11 @@
 // of what first touches a stay to the end of what last does, and their sum stays below the limit; that they
 // also find places is for placement.h to say. Of two lists of the same jobs, one whose lanes are all free no
 // later than the other's is at least as good, whatever follows.
+//
+// Updates on the host are not in the list. Late ones go in the order of the first prefetches that they hold
+// up, early ones in the order in which they may begin. An update is early only where that lets a prefetch
+// begin sooner: as a late one it takes less, and the gate waits for either. So it is decided when a first
+// prefetch would have to wait for the host: it waits, or some of the updates that it waits for are early.
 #pragma once
 
 #include <functional>
@@ -24,6 +29,7 @@ struct Schedule {
   Step step;
   std::vector<Span> compute, prefetches, offloads;  // by job
   std::vector<int> order;  // all jobs by start: compute i is 3i, prefetch i is 3i + 1, offload i is 3i + 2
+  std::vector<int> early;  // parameters, in the order of their early updates
   double seconds = 0;      // of the period
 };
 
@@ -35,7 +41,7 @@ struct SearchResult {
 
 // Calls `found` with schedules from the fastest on until it returns true; after the first, some that are no
 // better than others may be left out. `limit` is a sum of aligned bytes. With `only` no
-// other choice is looked at.
+// other choice is looked at, of early updates neither.
 SearchResult search(const Game& game, Bytes limit, std::size_t most_labels,
                     const std::function<bool(const Schedule&)>& found, const Choice* only = nullptr);
 

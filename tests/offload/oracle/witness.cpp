@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "src/graph/cost.h"
 #include "tests/offload/oracle/exact_placement.h"
 
 namespace stowage::oracle {
@@ -57,6 +58,7 @@ class WitnessBuilder {
   Plan run() {
     add_instructions();
     add_value_waits();
+    add_early_waits();
     add_byte_waits();
     account();
     plan_.policy = "auto";
@@ -132,6 +134,7 @@ class WitnessBuilder {
     offload_.assign(step_.offloads.size(), no_id);
     for (int job : schedule_.order)
       if (!behind_gate(job)) add_job(job);
+    for (int parameter : schedule_.early) add_early_update(parameter);
     plan_.gate = static_cast<InstructionId>(plan_.instructions.size());
     add_on_host(InstructionKind::gate, op_that_writes(graph_.clip));
     add_host_updates();
@@ -200,21 +203,32 @@ class WitnessBuilder {
     const std::vector<TensorId>& ids = graph_.op(op).writes;
     return std::find(ids.begin(), ids.end(), id) != ids.end();
   }
-  void add_on_host(InstructionKind kind, OpId op) {
+  Instruction& add_on_host(InstructionKind kind, OpId op) {
     Instruction instruction;
     instruction.kind = kind;
     instruction.lane = LaneRole::host;
     instruction.op = op;
-    host_step_[op] = static_cast<InstructionId>(plan_.instructions.size());
     plan_.instructions.push_back(instruction);
+    return plan_.instructions.back();
   }
-  // In the order of first prefetches.
+  void add_early_update(int parameter) {
+    const OpId op = step_.updates[static_cast<std::size_t>(parameter)].op;
+    const Bytes bytes = undo_bytes(graph_, graph_.op(op));
+    add_on_host(InstructionKind::speculate, op).part = {plan_.undo_bytes, plan_.undo_bytes + bytes};
+    plan_.undo_bytes += bytes;
+  }
+  // The commits of early ones, which have nothing to do; then late ones in the order of first prefetches.
   void add_host_updates() {
-    for (int job : schedule_.order) {
-      if (job % 3 != 1 || !step_.prefetches[static_cast<std::size_t>(job / 3)].first_load) continue;
-      const LifetimeId id = lifetime_where([&](const Stay& s) { return s.prefetch == job / 3; });
-      for (TensorId tensor : step_.stays[id].tensors)
-        add_on_host(InstructionKind::commit, op_that_writes(tensor));
+    const UpdateMask early = schedule_.choice.early;
+    add_commits(early);
+    for (int job : schedule_.order)
+      if (job % 3 == 1) add_commits(step_.prefetches[static_cast<std::size_t>(job / 3)].updates & ~early);
+  }
+  void add_commits(UpdateMask updates) {
+    for (std::size_t p = 0; p < step_.updates.size(); ++p) {
+      if ((updates >> p & 1U) == 0) continue;
+      host_step_[step_.updates[p].op] = static_cast<InstructionId>(plan_.instructions.size());
+      add_on_host(InstructionKind::commit, step_.updates[p].op);
     }
   }
 
@@ -245,12 +259,21 @@ class WitnessBuilder {
       }
     }
   }
+  // For the gradient, and for the last who reads the weight.
+  void add_early_waits() {
+    auto speculation = plan_.gate - static_cast<InstructionId>(schedule_.early.size());
+    for (int parameter : schedule_.early) {
+      const Update& update = step_.updates[static_cast<std::size_t>(parameter)];
+      wait(speculation, prefetch_[static_cast<std::size_t>(update.prefetch)], 0);
+      wait(speculation++, offload_[static_cast<std::size_t>(update.offload)], 0);
+    }
+  }
   // Of the step before, that read or write the bucket on the host.
   void wait_for_updates(InstructionId transfer, const Stay& stay) {
     for (const auto& [op, id] : host_step_)
       for (TensorId tensor : stay.tensors)
-        if (id != plan_.gate && std::find(graph_.op(op).reads.begin(), graph_.op(op).reads.end(), tensor) !=
-                                    graph_.op(op).reads.end())
+        if (std::find(graph_.op(op).reads.begin(), graph_.op(op).reads.end(), tensor) !=
+            graph_.op(op).reads.end())
           wait(transfer, id, 1);
   }
   void add_byte_waits() {
@@ -274,6 +297,7 @@ class WitnessBuilder {
   }
 
   void account() {
+    plan_.host_bytes = plan_.undo_bytes;
     for (const Bucket& bucket : plan_.buckets) {
       plan_.host_bytes += bucket.on_host() ? bucket.bytes : 0;
       plan_.pinned_bytes += bucket.pinned() ? bucket.bytes : 0;

@@ -67,11 +67,15 @@ const std::vector<Break> breaks{
      "instruction 17 (speculation of op 'adamw') is never committed on the host"},
     {"twice", [](Plan& plan) { add_copy(plan, speculation); }, "op 'adamw' is speculated twice"},
     {"of_no_update", [](Plan& plan) { plan.instructions[speculation].op = 7; },
-     "instruction 17 (speculation of op 'square') has the undo record 0 to 192 of 192 bytes, but needs 0 "
-     "bytes"},
+     "instruction 17 (speculation of op 'square') speculates what is no update, or cannot be taken back"},
+    {"of_no_update_without_record",
+     [](Plan& plan) {
+       plan.instructions[speculation].op = 7;
+       plan.instructions[speculation].part = {};
+     },
+     "instruction 17 (speculation of op 'square') speculates what is no update, or cannot be taken back"},
     {"of_the_clip_op", [](Plan& plan) { plan.instructions[speculation].op = 8; },
-     "instruction 17 (speculation of op 'clip') has the undo record 0 to 192 of 192 bytes, but needs 0 "
-     "bytes"},
+     "instruction 17 (speculation of op 'clip') speculates what is no update, or cannot be taken back"},
     {"on_the_device", [](Plan& plan) { plan.instructions[speculation].lane = LaneRole::compute; },
      "instruction 17 (speculation of op 'adamw') is on the wrong lane"},
     {"record_past_all",
@@ -152,6 +156,16 @@ TEST(Speculations, LetNobodyReadWhatTheyLeave) {
       EXPECT_THAT(value_findings(graph, plan), words);
     }
   }
+}
+
+// The same op, under a kernel that leaves no record.
+TEST(Speculations, AreOfUpdatesThatCanBeTakenBack) {
+  Graph graph = testing::small_graph();
+  const Plan plan = testing::small_speculating_plan();
+  graph.ops[plan.instructions[speculation].op].kernel = "sgd";
+  EXPECT_EQ(
+      joined(validate(graph, plan, {})),
+      "instruction 17 (speculation of op 'adamw') speculates what is no update, or cannot be taken back\n");
 }
 
 TEST(Speculations, AreKeptWithinTheHostBudget) {
