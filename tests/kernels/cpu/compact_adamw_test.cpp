@@ -102,7 +102,8 @@ struct Compact {
     return wide;
   }
   std::vector<std::byte> record() const {
-    return std::vector<std::byte>(value_record_bytes(count(), Store::bytes));
+    constexpr std::int64_t weight_bytes = std::is_same_v<State, HalfState> ? 6 : 4;
+    return std::vector<std::byte>(value_record_bytes(count(), Store::bytes, weight_bytes));
   }
 };
 
@@ -115,7 +116,8 @@ class CompactAdamW : public ::testing::Test {
   }
 };
 using Cases = ::testing::Types<Compact<F32State, Bf16Store>, Compact<F32State, EightBitStore>,
-                               Compact<SplitState, Bf16Store>, Compact<SplitState, EightBitStore>>;
+                               Compact<SplitState, Bf16Store>, Compact<SplitState, EightBitStore>,
+                               Compact<HalfState, Bf16Store>, Compact<HalfState, EightBitStore>>;
 TYPED_TEST_SUITE(CompactAdamW, Cases);
 
 constexpr std::int64_t counts[] = {1, 255, 256, 257, 2048, 2051, 40000};

@@ -108,33 +108,36 @@ TEST_F(ScaledSteps, HaveTheBitsOfUnscaledOnes) {
 }
 
 TEST_F(ScaledSteps, InHalfPrecisionHaveTheBitsOfUnscaledOnesAtOne) {
-  const Graph graph = speculating_gpt(spike_clip, DataType::f16);
+  const Graph graph = speculating_gpt(spike_clip, Moments::f32, DataType::f16);
   EXPECT_TRUE(run(graph, LossScale{1}).made.run == run(graph, std::nullopt).made.run);
 }
 
 // The first steps overflow: nothing changes, whatever was speculated, until the scale has come down.
 TEST_F(ScaledSteps, AreSkippedWhereTheyOverflowInEveryWayToTheSameBits) {
-  const Graph graph = speculating_gpt(spike_clip, DataType::f16);
-  const ScaledRun first = run(graph, LossScale{0x1p24});
-  const auto skipped =
-      static_cast<std::uint64_t>(std::count(first.overflowed.begin(), first.overflowed.end(), true));
-  EXPECT_TRUE(first.overflowed.front());
-  EXPECT_FALSE(first.overflowed.back());
-  EXPECT_EQ(first.next.skipped_steps, skipped);
-  EXPECT_EQ(first.next.scale, std::ldexp(0x1p24, -static_cast<int>(skipped)));
-  for (const Way& way :
-       {Way{.speculate = true}, Way{.speculate = false}, Way{.part_of_range = 0, .speculate = true},
-        Way{.bucket_bytes = 1_KiB, .threads = 1}, Way{.part_of_range = 0.5, .threads = 3}}) {
-    const ScaledRun other = run(graph, LossScale{0x1p24}, way);
-    EXPECT_TRUE(other.made.run == first.made.run);
-    EXPECT_EQ(other.overflowed, first.overflowed);
-    EXPECT_EQ(other.next, first.next);
+  for (const Moments moments : {Moments::f32, Moments::bf16, Moments::eight_bit}) {
+    SCOPED_TRACE(to_string(moments));
+    const Graph graph = speculating_gpt(spike_clip, moments, DataType::f16);
+    const ScaledRun first = run(graph, LossScale{0x1p24});
+    const auto skipped =
+        static_cast<std::uint64_t>(std::count(first.overflowed.begin(), first.overflowed.end(), true));
+    EXPECT_TRUE(first.overflowed.front());
+    EXPECT_FALSE(first.overflowed.back());
+    EXPECT_EQ(first.next.skipped_steps, skipped);
+    EXPECT_EQ(first.next.scale, std::ldexp(0x1p24, -static_cast<int>(skipped)));
+    for (const Way& way :
+         {Way{.speculate = true}, Way{.speculate = false}, Way{.part_of_range = 0, .speculate = true},
+          Way{.bucket_bytes = 1_KiB, .threads = 1}, Way{.part_of_range = 0.5, .threads = 3}}) {
+      const ScaledRun other = run(graph, LossScale{0x1p24}, way);
+      EXPECT_TRUE(other.made.run == first.made.run);
+      EXPECT_EQ(other.overflowed, first.overflowed);
+      EXPECT_EQ(other.next, first.next);
+    }
   }
 }
 
 // AdamW's own count leaves skipped steps out: the first update of a run is corrected as a first one.
 TEST_F(ScaledSteps, CountNoSkippedOneInTheOptimizer) {
-  const Graph graph = speculating_gpt(0, DataType::f32);
+  const Graph graph = speculating_gpt(0);
   const Plan plan = speculating_plan(graph, 0.25);
   const auto updated = [&](std::uint64_t first_step, std::uint64_t skipped) {
     const auto device = open(plan);
@@ -152,7 +155,7 @@ TEST_F(ScaledSteps, CountNoSkippedOneInTheOptimizer) {
 }
 
 TEST_F(ScaledSteps, AreAnErrorWhereNoSmallerScaleCouldHelp) {
-  const Graph graph = speculating_gpt(spike_clip, DataType::f16);
+  const Graph graph = speculating_gpt(spike_clip, Moments::f32, DataType::f16);
   const Plan plan = speculating_plan(graph, 0.25);
   const auto device = open(plan);
   Engine engine(*device, graph, plan, options());

@@ -94,7 +94,7 @@ TEST_P(CompactMoments, LeaveTheSameBitsByEveryInstructionSet) {
 
 INSTANTIATE_TEST_SUITE_P(Types, CompactMoments,
                          ::testing::Combine(::testing::Values(Moments::bf16, Moments::eight_bit),
-                                            ::testing::Values(DataType::f32, DataType::bf16)),
+                                            ::testing::Values(DataType::f32, DataType::bf16, DataType::f16)),
                          [](const auto& types) {
                            return std::string(to_string(std::get<0>(types.param))) + "_of_" +
                                   std::string(to_string(std::get<1>(types.param)));
