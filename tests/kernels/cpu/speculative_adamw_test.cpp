@@ -315,7 +315,8 @@ TEST(UndoRecord, TakesTwoBytesForEachElementAndALittleForEachTile) {
   EXPECT_EQ(undo_record_bytes(2048), 4096 + 64);
   EXPECT_EQ(undo_record_bytes(2049), 4096 + 64 + 128);
   EXPECT_EQ(undo_record_bytes(2048 * 100), 100 * (4096 + 64));
-  // With the weight's 4 bytes: moments of 2 bytes; and of 1, with two scales of 4 bytes for each 256 elements.
+  // With the weight's 4 bytes: moments of 2 bytes; and of 1, with two scales of 4 bytes for each 256
+  // elements.
   EXPECT_EQ(value_record_bytes(1, 2), 64 + 64);
   EXPECT_EQ(value_record_bytes(2049, 2), 64 + 8 * 2048 + 128);
   EXPECT_EQ(value_record_bytes(2048, 1), 64 + 6 * 2048 + 64);
