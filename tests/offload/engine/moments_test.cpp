@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/adamw_simd.h"
 #include "src/base/parallel_for.h"
+#include "stowage/models.h"
 #include "stowage/simulated_device.h"
 #include "tests/offload/engine/speculating_gpt.h"
 
@@ -89,6 +90,31 @@ TEST_P(CompactMoments, LeaveTheSameBitsByEveryInstructionSet) {
     SCOPED_TRACE(set);
     cpu::use_instruction_set(set);
     expect_expected(plan, true);
+  }
+}
+
+// A token table in four slices, of which a plan may keep some on the device.
+TEST_P(CompactMoments, OfSlicesLeaveTheBitsOfTheEvaluator) {
+  GraphBuilder builder(std::get<1>(GetParam()));
+  const Gpt model =
+      gpt(builder, {.layers = 1, .width = 64, .heads = 2, .vocabulary = 1000, .sequence = 8, .batch = 2});
+  const Graph graph = builder.finish(
+      model.loss,
+      AdamW{.moments = std::get<0>(GetParam()),
+            .grid = {.slice_bytes = 16_KiB, .most_slices = 4, .least_slices = 2, .least_share = 0.1}});
+  ASSERT_EQ(std::count_if(graph.ops.begin(), graph.ops.end(),
+                          [](const Op& op) { return op.name.starts_with("wte.weight.adamw.slice"); }),
+            4);
+  const SpikeInputs inputs(graph, half_of_steps);
+  const TrainingRun expected = evaluate(graph, inputs, few_steps);
+  const Bytes least = minimum_bytes(graph, slow_host()), need = need_bytes(graph, slow_host());
+  for (const Bytes budget : {least, (least + need) / 2, need}) {
+    const Plan plan = std::get<Plan>(make_plan(graph, slow_host(), {.device = budget}));
+    const auto device = open(plan);
+    Engine engine(*device, graph, plan, options());
+    const SpeculatingRun found = train(engine, graph, inputs, few_steps, true);
+    EXPECT_EQ(found.run.losses, expected.losses);
+    EXPECT_TRUE(found.run.values == expected.values) << "in " << budget << " bytes";
   }
 }
 
