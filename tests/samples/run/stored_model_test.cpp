@@ -70,6 +70,9 @@ TEST(Widened, KeepsValues) {
   ASSERT_EQ(wide.size(), sizeof values);
   std::memcpy(values.data(), wide.data(), sizeof values);
   EXPECT_EQ(values, (std::array<float, 3>{1, -2, 0}));
+  const std::array<std::uint16_t, 3> halves = {0x3c00, 0xc000, 0x0001};
+  std::memcpy(values.data(), widened(DataType::f16, std::as_bytes(std::span(halves))).data(), sizeof values);
+  EXPECT_EQ(values, (std::array<float, 3>{1, -2, 0x1p-24F}));
 }
 
 }  // namespace
