@@ -148,7 +148,8 @@ struct StepReport {
   std::uint64_t verified_replays = 0;  // replays whose bits were compared in this step (verify mode)
   double clip_scale = 1;               // of the gradients; below 1: the step was clipped
   bool overflowed = false;             // the norm is not finite, and the step changed nothing
-  // Updates that began before the gate: of them, commits undo all if the step was clipped, else none.
+  // Updates that began before the gate: of them, commits undo all if the step was clipped or overflowed, else
+  // none.
   std::uint64_t speculated_updates = 0;
 };
 

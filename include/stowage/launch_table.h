@@ -61,11 +61,11 @@
 //                                     -> p, m, v (, low), in place; of grad scale / L;  epsilon, weight_decay
 //                                     nothing where the norm is not finite. `low` goes
 //                                     with bf16 (i16) and f16 (i32): the bits of the f32 master weight are
-//                                     those of p as f32 + low. Instead of A, m
-//                                     and v may be bf16 (then with key, first_element: element i of v is
-//                                     rounded by the draw of element first_element + i), or u8: then two more
-//                                     operands, f32[blocks of 256 elements], are read and written last, the
-//                                     scales of m and of v. Both are updated in place
+//                                     those of p as f32 + low. Instead of A, m and v may be bf16 (then with
+//                                     key, first_element: element i of v is rounded by the draw of element
+//                                     first_element + i), or u8: then two more operands, f32[blocks of 256
+//                                     elements], are read and written last, the scales of m and of v.
+//                                     Moments of these types and scales are updated in place
 // L is StepContext::loss_scale: the gradients that cross_entropy_backward and linear_cross_entropy write are
 // L times those that are said above.
 // Dropout draws element e of the batch from Philox4x32-10 with key (seed, attribute key) and counter
@@ -76,9 +76,8 @@
 // An update may also be made in two parts around the gate (plan.h), by kernels of these names, with an undo
 // record (LaunchArguments::record) of undo_record_bytes, or of value_record_bytes where m is bf16 or u8:
 //   adamw.speculate   as adamw with the scale 1, in place, without a look at `clip`; tile by tile, and tiles
-//   that
-//                     it cannot take back within the record, or whose gradient is not finite, stay as they
-//                     were. Where StepContext::speculate is false, all do
+//                     that it cannot take back within the record, or whose gradient is not finite, stay as
+//                     they were. Where StepContext::speculate is false, all do
 //   adamw.finish      after adamw.speculate: all is as if adamw alone had run
 //   adamw.undo        after adamw.speculate: all is as before it
 // A record of zeros says that nothing was made, and so does one after the latter two. A table without these

@@ -92,7 +92,7 @@ class Engine::Implementation {
  private:
   std::optional<ReplayVerifier> verifier_for(bool wanted) const {
     if (!wanted) return std::nullopt;
-    return std::make_optional<ReplayVerifier>(device_, graph_, plan_, lanes_, bound_);
+    return std::make_optional<ReplayVerifier>(device_, graph_, plan_, lanes_, bound_, pageable_fallback_);
   }
   Parity parity() const { return static_cast<Parity>(completed_ % 2); }
   void require_values() const;
@@ -109,6 +109,7 @@ class Engine::Implementation {
   const Plan plan_;
   const std::uint64_t seed_;
   const std::uint64_t first_step_;
+  const bool pageable_fallback_;
   const LaunchTable kernels_;
   const LaunchTable host_kernels_;
   const std::vector<TensorPlace> places_;
@@ -145,12 +146,13 @@ Engine::Implementation::Implementation(Device& device, const Graph& graph, const
       plan_(plan),
       seed_(options.seed),
       first_step_(options.first_step),
+      pageable_fallback_(options.pageable_fallback),
       kernels_(kernels_for(device, options)),
       host_kernels_(host_kernels_for(options)),
       places_(tensor_places(graph_, plan_)),
       loss_offload_(loss_offload(graph_, plan_, places_)),
       arena_(device, plan_.device_peak_bytes),
-      host_(device, plan_, options.pageable_fallback),
+      host_(device, plan_, pageable_fallback_),
       lanes_(device),
       bound_(bind({graph_, plan_, kernels_, host_kernels_, device.native_stream(lanes_[LaneRole::compute]),
                    options.machine, places_, arena_, host_.buckets(), host_.undo(), contexts_})),
@@ -160,8 +162,8 @@ Engine::Implementation::Implementation(Device& device, const Graph& graph, const
       resumed_(device),
       verifier_(verifier_for(options.verify_recompute)),
       runner_(device, plan_, lanes_, events_, bound_),
-      staging_(device, lanes_, host_.spare()),
-      update_(device, plan_, lanes_, runner_, bound_),
+      staging_(device, lanes_, host_.spare(), pageable_fallback_),
+      update_(device, plan_, lanes_, runner_, bound_, pageable_fallback_),
       state_(staging_, graph_, plan_, places_, host_, arena_),
       inputs_(graph_, places_, host_),
       measure_(device, plan_, events_),
@@ -186,6 +188,7 @@ StepReport Engine::Implementation::step(std::span<const InputData> inputs, const
   run_to_gate(options);
   StepReport report = read_report();
   report.overflowed = is_overflow(report, options);
+  if (report.overflowed) report.clip_scale = 1;  // none was applied
   const bool finite = std::isfinite(report.loss) && std::isfinite(report.grad_norm);
   if (!finite && !report.overflowed) explain_non_finite(report);
   run_update(report);
@@ -244,7 +247,7 @@ void Engine::Implementation::explain_non_finite(const StepReport& report) {
     lanes_.synchronise();
     update_.undo(parity());
     contexts_[parity()].speculate = false;
-    search.emplace(device_, graph_, plan_, lanes_, bound_);
+    search.emplace(device_, graph_, plan_, lanes_, bound_, pageable_fallback_);
     runner_.forget(parity());
     runner_.set_follower(&*search);
     runner_.enqueue(0, plan_.gate + 1, parity(), false);

@@ -21,13 +21,13 @@ bool is_given(TensorKind kind) {
 }  // namespace
 
 NonFiniteSearch::NonFiniteSearch(Device& device, const Graph& graph, const Plan& plan, const Lanes& lanes,
-                                 std::span<const BoundInstruction> bound)
+                                 std::span<const BoundInstruction> bound, bool pageable_fallback)
     : device_(device),
       graph_(graph),
       plan_(plan),
       lanes_(lanes),
       bound_(bound),
-      reader_(device, lanes, largest_operand(plan, bound)) {}
+      reader_(device, lanes, largest_operand(plan, bound), pageable_fallback) {}
 
 void NonFiniteSearch::follow(InstructionId id) {
   const Instruction& instruction = plan_.instructions[id];

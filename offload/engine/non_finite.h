@@ -23,9 +23,9 @@ struct NonFiniteValue : std::exception {
 
 class NonFiniteSearch : public Follower {
  public:
-  // All must outlive it. Takes page-locked memory, at most 4 MiB. Throws OutOfMemory.
+  // All must outlive it. Takes staging_memory, at most 4 MiB. Throws OutOfMemory.
   NonFiniteSearch(Device& device, const Graph& graph, const Plan& plan, const Lanes& lanes,
-                  std::span<const BoundInstruction> bound);
+                  std::span<const BoundInstruction> bound, bool pageable_fallback);
 
   // Waits for an op's work and looks at what it wrote; all before it wrote finite values. Throws
   // NonFiniteValue without the report's values.

@@ -7,19 +7,20 @@
 
 #include "offload/engine/binding.h"
 #include "offload/engine/lanes.h"
+#include "offload/engine/staging_memory.h"
 #include "stowage/device.h"
 
 namespace stowage {
 
 class ResultReader {
  public:
-  // All must outlive it. Takes page-locked memory for a value of `largest` bytes, at most 4 MiB; none for 0.
+  // All must outlive it. Takes staging_memory for a value of `largest` bytes, at most 4 MiB; none for 0.
   // Throws OutOfMemory.
-  ResultReader(Device& device, const Lanes& lanes, Bytes largest)
+  ResultReader(Device& device, const Lanes& lanes, Bytes largest, bool pageable_fallback)
       : device_(device),
         lanes_(lanes),
         staging_(largest == 0 ? DeviceMemory()
-                              : DeviceMemory(device, MemoryKind::pinned, std::min(largest, most_bytes))) {}
+                              : staging_memory(device, std::min(largest, most_bytes), pageable_fallback)) {}
 
   // Nothing that writes the value is in flight. Calls `look` with parts that follow one another, each but the
   // last a multiple of 64 bytes long, until it returns false; on return nothing of it is in flight. `name`:

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "offload/engine/staging_memory.h"
+
 namespace stowage {
 namespace {
 
@@ -14,7 +16,7 @@ constexpr Bytes piece_alignment = 64;  // no element of a type lies in two piece
 
 std::span<std::byte> Staging::take(DeviceMemory& owned, Bytes value_bytes) {
   if (spare_.size() >= least_spare_bytes) return spare_;
-  owned = DeviceMemory(device_, MemoryKind::pinned, std::min(value_bytes, staging_bytes));
+  owned = staging_memory(device_, std::min(value_bytes, staging_bytes), pageable_fallback_);
   return {owned.data(), owned.bytes()};
 }
 

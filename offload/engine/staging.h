@@ -13,10 +13,10 @@ namespace stowage {
 
 class Staging {
  public:
-  // All must outlive it. `spare` is page-locked memory whose contents nobody needs between steps; it
-  // is used from 256 bytes up.
-  Staging(Device& device, Lanes& lanes, std::span<std::byte> spare)
-      : device_(device), lanes_(lanes), spare_(spare) {}
+  // All must outlive it. `spare` is memory for transfers whose contents nobody needs between steps; it is
+  // used from 256 bytes up. `pageable_fallback`: as in staging_memory.h.
+  Staging(Device& device, Lanes& lanes, std::span<std::byte> spare, bool pageable_fallback)
+      : device_(device), lanes_(lanes), spare_(spare), pageable_fallback_(pageable_fallback) {}
 
   // Nothing that touches the device bytes may be in flight. Throw DeviceError, OutOfMemory.
   void upload(std::byte* device, std::span<const std::byte> value);
@@ -33,6 +33,7 @@ class Staging {
   Device& device_;
   Lanes& lanes_;
   std::span<std::byte> spare_;
+  const bool pageable_fallback_;
 };
 
 }  // namespace stowage

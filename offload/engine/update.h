@@ -13,11 +13,11 @@ class Update {
  public:
   // Everything must outlive it.
   Update(Device& device, const Plan& plan, Lanes& lanes, StepRunner& runner,
-         std::vector<BoundInstruction>& bound)
+         std::vector<BoundInstruction>& bound, bool pageable_fallback)
       : device_(device),
         plan_(plan),
         lanes_(lanes),
-        staging_(device, lanes, {}),
+        staging_(device, lanes, {}, pageable_fallback),
         runner_(runner),
         bound_(bound) {}
 

@@ -19,14 +19,14 @@ Bytes largest_compared(const Graph& graph, const Plan& plan, const RecomputeTrac
 }  // namespace
 
 ReplayVerifier::ReplayVerifier(Device& device, const Graph& graph, const Plan& plan, const Lanes& lanes,
-                               std::span<const BoundInstruction> bound)
+                               std::span<const BoundInstruction> bound, bool pageable_fallback)
     : device_(device),
       graph_(graph),
       plan_(plan),
       lanes_(lanes),
       bound_(bound),
       tracker_(graph, plan),
-      reader_(device, lanes, largest_compared(graph, plan, tracker_)) {}
+      reader_(device, lanes, largest_compared(graph, plan, tracker_), pageable_fallback) {}
 
 void ReplayVerifier::begin_step() {
   tracker_.begin_step();

@@ -26,9 +26,9 @@ struct ReplayDifference : std::exception {
 
 class ReplayVerifier : public Follower {
  public:
-  // All must outlive it. Takes page-locked memory for a compared tensor, at most 4 MiB. Throws OutOfMemory.
+  // All must outlive it. Takes staging_memory for a compared tensor, at most 4 MiB. Throws OutOfMemory.
   ReplayVerifier(Device& device, const Graph& graph, const Plan& plan, const Lanes& lanes,
-                 std::span<const BoundInstruction> bound);
+                 std::span<const BoundInstruction> bound, bool pageable_fallback);
 
   void begin_step();
   // The instruction's work has just been enqueued; all that it waits for has too. Where its bits are

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "samples/report/report.h"
+#include "samples/run/stored_model.h"
 #include "src/base/printable.h"
 #include "src/graph/finite.h"
 #include "stowage/error.h"
@@ -201,6 +202,7 @@ void RunCheckpoints::keep_head_tokens() {
 
 // Without a step it matters what the model computes, and whether it has seen what is evaluated.
 void RunCheckpoints::keep_training(std::map<std::string, std::string>& wanted) {
+  options_.moments = moments_in(start_->state(), start_->folder());  // of the graph that the checkpoint is of
   static const std::set<std::string> computed = {"model.kind",     "model.type",    "model.layers",
                                                  "model.width",    "model.heads",   "model.vocabulary",
                                                  "model.sequence", "model.epsilon", "model.padded_vocabulary",

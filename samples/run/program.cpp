@@ -44,7 +44,8 @@ int run_program(ModelKind kind, int count, const char* const* arguments) {
     return fail(kind, 2, error);
   } catch (const OutOfMemory& error) {
     return fail(kind, 2,
-                Error(fmt::format("{}. Choose a smaller model, --batch, --sequence or --device-memory",
+                Error(fmt::format("{}. Or choose a smaller model, --batch or --sequence; on a device that is "
+                                  "full, a smaller --device-memory",
                                   error.what())));
   } catch (const std::bad_alloc&) {
     return fail(kind, 1,

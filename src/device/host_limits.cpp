@@ -80,11 +80,14 @@ struct GroupFiles {
   const char* mount;
   const char* limit;
   const char* taken;
-  const char* droppable;  // in memory.stat: pages of files that nobody has used of late
+  const char* droppable[2];  // in memory.stat: pages of files
 };
-constexpr GroupFiles version_1{"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
-                               "total_inactive_file "};
-constexpr GroupFiles version_2{"/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file "};
+constexpr GroupFiles version_1{"/sys/fs/cgroup/memory",
+                               "memory.limit_in_bytes",
+                               "memory.usage_in_bytes",
+                               {"total_inactive_file ", "total_active_file "}};
+constexpr GroupFiles version_2{
+    "/sys/fs/cgroup", "memory.max", "memory.current", {"inactive_file ", "active_file "}};
 
 void add_group(const std::string& root, const GroupFiles& files, const std::string& group,
                std::vector<HostLimit>& limits) {
@@ -93,7 +96,8 @@ void add_group(const std::string& root, const GroupFiles& files, const std::stri
   if (!limit || *limit >= no_limit) return;
   const Bytes all = number_in(fmt::format("{}/{}", folder, files.taken)).value_or(0);
   const std::string stat = contents(folder + "/memory.stat");
-  const Bytes taken = less(all, number(field(stat, files.droppable)).value_or(0));
+  Bytes taken = all;
+  for (const char* each : files.droppable) taken = less(taken, number(field(stat, each)).value_or(0));
   limits.push_back({fmt::format("the memory limit of the control group {} ({})",
                                 group.empty() ? "/" : printable(group), told(*limit, taken)),
                     less(*limit, taken), fmt::format("raise its {}", files.limit)});

@@ -20,7 +20,7 @@ std::vector<TensorId> ids(const std::vector<Value>& values) {
 }  // namespace
 
 GraphBuilder::GraphBuilder(DataType work) : work_(work) {
-  if (work == DataType::i32 || work == DataType::i16) {
+  if (work != DataType::f32 && work != DataType::bf16 && work != DataType::f16 && work != DataType::f64) {
     throw InvalidInput(fmt::format(
         "GraphBuilder: the work type is {}; use f32, bf16 or f16, or f64 for checks", to_string(work)));
   }

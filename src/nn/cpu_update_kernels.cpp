@@ -26,7 +26,7 @@ void expect_operands(const KernelCall& call, std::size_t halves, std::size_t sca
   call.expect(5 + more, 5 + more, 3 + more);
 }
 
-// Parameter, gradient, and with a bf16 parameter the other half of the master weight; no moments.
+// Parameter, gradient, and with a narrow parameter what makes its master weight; no moments.
 template <class T>
 auto weights_of(const KernelCall& call) {
   if constexpr (is_narrow<T>) {
@@ -99,7 +99,11 @@ struct CompactUpdate {
 
   explicit CompactUpdate(const KernelCall& from)
       : call(from), operands{weights_of<T>(call), moments_of<Moments>(call, halves_of<T>)} {
-    if (!call.in_place(1, 2) || !call.in_place(2, 3)) call.fail("must update its moments in place");
+    constexpr std::size_t h = halves_of<T>;
+    const bool scales_in_place =
+        std::is_same_v<Moments, Bf16Moments> || (call.in_place(3 + h, 5 + h) && call.in_place(4 + h, 6 + h));
+    if (!call.in_place(1, 2) || !call.in_place(2, 3) || !scales_in_place)
+      call.fail("must update its moments in place");
   }
   std::byte* record() const {
     return call.undo_record(

@@ -11,8 +11,10 @@ namespace stowage {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::Field;
+using ::testing::Gt;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -53,8 +55,16 @@ TEST_F(HostLimits, OfTheMachineAreMemoryAndSwap) {
 TEST_F(HostLimits, OfAControlGroupCountWhatCannotBeDropped) {
   write("proc/self/cgroup", "0::/user/job\n");
   write_group_2("/user/job", "1000000\n", "700000\n");
-  write("sys/fs/cgroup/user/job/memory.stat", "anon 500000\ninactive_file 150000\nactive_file 50000\n");
-  EXPECT_THAT(read(), ElementsAre(limit_of(450000, "control group /user/job (", "raise its memory.max")));
+  const auto expect_room = [&](Bytes room, const std::string& stat) {
+    write("sys/fs/cgroup/user/job/memory.stat", stat);
+    EXPECT_THAT(read(), ElementsAre(limit_of(room, "control group /user/job (", "raise its memory.max")))
+        << stat;
+  };
+  expect_room(300000, "anon 500000\n");
+  expect_room(450000, "anon 500000\ninactive_file 150000\n");
+  expect_room(350000, "anon 500000\nactive_file 50000\n");
+  expect_room(500000, "anon 500000\ninactive_file 150000\nactive_file 50000\n");
+  expect_room(1000000, "inactive_file 650000\nactive_file 650000\n");  // counted while pages came and went
 }
 
 TEST_F(HostLimits, OfControlGroupsAreThoseAboveToo) {
@@ -71,7 +81,8 @@ TEST_F(HostLimits, OfControlGroupsHaveAnOlderVersion) {
   // The group's own name is the host's, and not there.
   write("sys/fs/cgroup/memory/memory.limit_in_bytes", "4096\n");
   write("sys/fs/cgroup/memory/memory.usage_in_bytes", "1024\n");
-  write("sys/fs/cgroup/memory/memory.stat", "inactive_file 1\ntotal_inactive_file 24\n");
+  write("sys/fs/cgroup/memory/memory.stat",
+        "inactive_file 1\nactive_file 2\ntotal_inactive_file 20\ntotal_active_file 4\n");
   write("sys/fs/cgroup/memory/no/memory.limit_in_bytes", "1\n");
   EXPECT_THAT(read(), ElementsAre(limit_of(3096, "group / (", "raise its memory.limit_in_bytes")));
   write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");  // none
@@ -129,7 +140,11 @@ TEST_F(HostLimits, TellAControlGroupsNameWithoutWhatATerminalObeys) {
 }
 
 TEST(HostLimitsHere, AreRead) {
-  for (const HostLimit& limit : read_host_limits()) EXPECT_FALSE(limit.name.empty() || limit.remedy.empty());
+  const std::vector<HostLimit> limits = read_host_limits();
+  ASSERT_FALSE(limits.empty());
+  for (const HostLimit& limit : limits) EXPECT_FALSE(limit.name.empty() || limit.remedy.empty());
+  EXPECT_THAT(limits, Contains(AllOf(Field(&HostLimit::room, Gt(Bytes{0})),
+                                     Field(&HostLimit::name, HasSubstr("this machine's memory")))));
 }
 
 }  // namespace

@@ -277,7 +277,8 @@ TEST(GraphBuilder, WorkspacesHoldAtLeastTheirBytes) {
 }
 
 TEST(GraphBuilder, RefusesMisuse) {
-  expect_refused([] { GraphBuilder b(DataType::i32); }, "work type");
+  for (const DataType type : {DataType::i32, DataType::i16, DataType::u8})
+    expect_refused([type] { GraphBuilder b(type); }, "work type");
   expect_refused([] { GraphBuilder().pop_scope(); }, "pop_scope");
   expect_refused([] { GraphBuilder().parameter("p", {3, 0}, {}); }, "[3, 0] of 'p'");
   expect_refused([] { GraphBuilder().activation("a", {std::int64_t{1} << 62}); }, "of 'a'");

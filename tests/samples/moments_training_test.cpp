@@ -15,12 +15,17 @@ using Words = std::vector<std::string>;
 // The parameter is what --moments takes.
 class MomentsTraining : public ::testing::TestWithParam<const char*> {
  protected:
+  // The model on the device, without a number of steps.
+  Words sized(const Words& more) const {
+    Words words = {"--data",           text_,        "--device",   "simulated", "--machine", machine_,
+                   "--type",           "bf16",       "--layers",   "2",         "--width",   "32",
+                   "--heads",          "2",          "--sequence", "16",        "--batch",   "4",
+                   "--link-bandwidth", "unthrottled"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
   Words with(const char* moments, const Words& more) const {
-    Words words = {"--data",     text_,  "--device", "simulated", "--machine",        machine_,
-                   "--type",     "bf16", "--steps",  "6",         "--warmup",         "2",
-                   "--layers",   "2",    "--width",  "32",        "--heads",          "2",
-                   "--sequence", "16",   "--batch",  "4",         "--link-bandwidth", "unthrottled",
-                   "--moments",  moments};
+    Words words = sized({"--steps", "6", "--warmup", "2", "--moments", moments});
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
@@ -70,6 +75,20 @@ TEST_P(MomentsTraining, ResumesToTheSameBitsAndWithNoOtherMoments) {
     if (other == std::string(GetParam())) continue;
     expect_refusal(run(other, {"--resume", checkpoints.front().path}), {"optimizer.moments", GetParam()});
   }
+}
+
+// A checkpoint says of which type its moments are.
+TEST_P(MomentsTraining, IsExportedFromACheckpointWithoutNamingTheMoments) {
+  const std::string dir = folder_.file("checkpoints"), out = folder_.file("out"),
+                    again = folder_.file("again");
+  well(run(GetParam(), {"--checkpoint", dir, "--export", out}));
+  const auto checkpoints = list_checkpoints(dir);
+  ASSERT_FALSE(checkpoints.empty());
+  well(run_program(STOWAGE_TRAIN_GPT,
+                   sized({"--steps", "0", "--resume", checkpoints.front().path, "--export", again})));
+  ASSERT_FALSE(contents_of(out + "/model.safetensors").empty());
+  for (const char* file : {"/model.safetensors", "/config.json"})
+    EXPECT_TRUE(contents_of(again + file) == contents_of(out + file)) << file;
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, MomentsTraining, ::testing::Values("bf16", "8bit"),

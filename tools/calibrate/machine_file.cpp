@@ -16,14 +16,21 @@ namespace {
 
 constexpr std::uintmax_t largest_file = 1U << 24U;
 
-// Cards multiply f16 as fast as bf16, so that a file which has the one serves for the other.
+using Rates = std::vector<MatrixRate>;
+Rates::const_iterator rate_of(const Rates& rates, DataType type) {
+  return std::find_if(rates.begin(), rates.end(),
+                      [type](const MatrixRate& rate) { return rate.type == type; });
+}
+
+// The type whose measurements serve for `work`. For f16 that was not measured: bf16 on a card, which
+// multiplies both as fast, and f32 on a CPU, which widens f16.
+DataType measured_type(const MachineFile& file, DataType work) {
+  if (work != DataType::f16 || rate_of(file.matrix, work) != file.matrix.end()) return work;
+  return file.backend == "cuda" ? DataType::bf16 : DataType::f32;
+}
+
 const MatrixRate& rate_for(const MachineFile& file, DataType work) {
-  const auto find = [&](DataType type) {
-    return std::find_if(file.matrix.begin(), file.matrix.end(),
-                        [type](const MatrixRate& rate) { return rate.type == type; });
-  };
-  auto found = find(work);
-  if (found == file.matrix.end() && work == DataType::f16) found = find(DataType::bf16);
+  const auto found = rate_of(file.matrix, measured_type(file, work));
   if (found != file.matrix.end()) return *found;
   std::string measured;
   for (const MatrixRate& rate : file.matrix) {
@@ -74,7 +81,7 @@ Machine machine_for(const MachineFile& file, DataType work) {
 }
 
 void set_op_seconds(const MachineFile& file, DataType work, const Machine& machine, Graph& graph) {
-  const OpProfile profile = profile_of(file, work);
+  const OpProfile profile = profile_of(file, measured_type(file, work));
   if (!profile.empty()) set_seconds(profile, machine, graph);
 }
 

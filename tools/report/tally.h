@@ -22,7 +22,7 @@ struct PlanTally {
 };
 PlanTally tally(const Graph& graph, const Plan& plan);
 
-// Host memory of a plan by what it holds. An engine allocates these bytes, and no others, for the plan.
+// Host memory of a plan by what it holds. An engine allocates these bytes for the plan's buckets and records.
 struct HostTally {
   Bytes weights = 0;  // parameters, with what makes master weights of them
   Bytes moments = 0, gradients = 0, undo = 0, inputs = 0;

@@ -36,7 +36,10 @@ struct AdamWUpdate {
     call.expect(5 + more, 5 + more, 3 + more);
     AdamWOperands<T> of = weights_of(call);
     if (moments == DataType::bf16 || moments == DataType::u8) {
-      if (!call.in_place(1, 2) || !call.in_place(2, 3)) call.fail("must update its moments in place");
+      const bool scales_in_place = moments == DataType::bf16 || (call.in_place(3 + halves, 5 + halves) &&
+                                                                 call.in_place(4 + halves, 6 + halves));
+      if (!call.in_place(1, 2) || !call.in_place(2, 3) || !scales_in_place)
+        call.fail("must update its moments in place");
       if (moments == DataType::bf16)
         return adamw(adamw_settings(call), of, bf16_moments(call), call.stream());
       return adamw(adamw_settings(call), of, eight_bit_moments(call), call.stream());

@@ -86,12 +86,17 @@ KernelCase with_compact_moments(KernelCase of, Role role, std::int64_t count) {
 TEST_F(CudaOptimizer, CompactMomentsHaveTheCpusBits) {
   for (const std::int64_t count : {1, 31, 256, 257, 2048, 4099}) {
     for (const Role moments : {Role::bf16, Role::u8}) {
-      for (const DataType type : {DataType::f32, DataType::bf16}) {
-        const KernelCase of = with_compact_moments(adamw(count, type == DataType::bf16), moments, count);
+      for (const DataType type : {DataType::f32, DataType::bf16, DataType::f16}) {
+        KernelCase of = with_compact_moments(adamw(count, type), moments, count);
+        of.step.loss_scale = type == DataType::f16 ? 1024 : 1;
         const std::vector<Output> right = run_cpu(of, type, type);
         EXPECT_EQ(run_cuda(of, type), right) << count << " elements in " << to_string(type);
         EXPECT_EQ(run_cuda(of, type, 1), right)
             << count << " elements in " << to_string(type) << ", unaligned";
+        of.reads[4].values = {INFINITY, 0};  // then nothing changes
+        const std::vector<Output> skipped = run_cuda(of, type);
+        EXPECT_EQ(skipped, run_cpu(of, type, type)) << count << " elements in " << to_string(type);
+        EXPECT_NE(skipped, right);
       }
     }
   }

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "src/base/parallel_for.h"
@@ -55,9 +57,14 @@ struct Way {
   int threads = 2;
 };
 
+std::atomic<bool> positions_overflow = false;  // kernels are plain functions
+
 class ScaledSteps : public ::testing::Test {
  protected:
-  void TearDown() override { set_parallel_threads(0); }
+  void TearDown() override {
+    set_parallel_threads(0);
+    positions_overflow = false;
+  }
 
   static std::unique_ptr<SimulatedDevice> open(const Plan& plan) {
     return open_simulated_device({.capacity = plan.device_peak_bytes, .executor = Executor::virtual_time});
@@ -174,6 +181,52 @@ TEST_F(ScaledSteps, AreAnErrorWhereNoSmallerScaleCouldHelp) {
   engine.write(weight, good);
   engine.step(inputs.of(0), {1e-3, {}, LossScale{1}});
   EXPECT_EQ(engine.completed_steps(), 1U);
+}
+
+// Writes an infinity into the gradient of the positions; the loss and all other gradients stay finite.
+void overflowing_position_backward(const LaunchArguments& arguments) {
+  static const Kernel honest = cpu_launch_table().find(*arguments.op);
+  honest(arguments);
+  const float infinity = std::numeric_limits<float>::infinity();
+  if (positions_overflow) std::memcpy(arguments.writes[0].data, &infinity, sizeof infinity);
+}
+
+TEST_F(ScaledSteps, WithAnInfiniteNormAreSkippedAboveTheLeastScaleAndAnErrorAtIt) {
+  const Graph graph = speculating_gpt();
+  const Plan plan = speculating_plan(graph, 0.25);
+  for (const bool speculate : {false, true}) {
+    SCOPED_TRACE(speculate);
+    const auto device = open(plan);
+    EngineOptions with = options();
+    with.kernels = cpu_launch_table();
+    with.kernels->add("position_backward", overflowing_position_backward);
+    Engine engine(*device, graph, plan, with);
+    SpikeInputs inputs(graph, half_of_steps);
+    const auto before = read_values(engine, graph);
+
+    positions_overflow = true;
+    try {
+      engine.step(inputs.of(0), {1e-3, speculate, LossScale{LossScale::least}});
+      ADD_FAILURE() << "the step was made";
+    } catch (const NonFinite& error) {
+      EXPECT_TRUE(std::isfinite(error.finding().loss));
+      EXPECT_TRUE(std::isinf(error.finding().grad_norm));
+    }
+    EXPECT_EQ(engine.completed_steps(), 0U);
+    EXPECT_TRUE(read_values(engine, graph) == before);
+
+    const LossScale scale{2 * LossScale::least};
+    const StepReport skipped = engine.step(inputs.of(0), {1e-3, speculate, scale});
+    EXPECT_TRUE(skipped.overflowed);
+    EXPECT_TRUE(std::isfinite(skipped.loss));
+    EXPECT_TRUE(std::isinf(skipped.grad_norm));
+    EXPECT_EQ(engine.completed_steps(), 1U);
+    EXPECT_TRUE(read_values(engine, graph) == before);
+
+    positions_overflow = false;
+    EXPECT_FALSE(engine.step(inputs.of(1), {1e-3, speculate, next(scale, true)}).overflowed);
+    EXPECT_FALSE(read_values(engine, graph) == before);
+  }
 }
 
 TEST_F(ScaledSteps, RefuseAScaleThatIsNone) {

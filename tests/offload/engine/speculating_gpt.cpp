@@ -7,6 +7,8 @@
 #include <cstring>
 #include <utility>
 
+#include "offload/plan/candidate.h"
+#include "offload/plan/extreme_choices.h"
 #include "stowage/models.h"
 
 namespace stowage::testing {
@@ -67,6 +69,18 @@ Plan speculating_plan(const Graph& graph, double part_of_range, Bytes bucket_byt
   const Bytes budget = least + static_cast<Bytes>(part_of_range * static_cast<double>(need - least));
   Plan plan = std::get<Plan>(make_plan(graph, machine, {.device = budget}, options));
   EXPECT_GT(plan.undo_bytes, 0U);
+  EXPECT_GT(speculations_of(plan), 0U);
+  return plan;
+}
+
+Plan plan_with_early_updates(const Graph& graph, Bytes bucket_bytes) {
+  const Machine machine = slow_host();
+  const Problem problem =
+      make_problem(graph, machine, {.target_bytes = bucket_bytes}, MicroBatchOrder::layer_major);
+  Choices choices = lowest_choices(problem);
+  choices.speculated.resize(problem.layout.buckets.size(), 0);
+  for (const BucketId id : problem.layout.parameters) choices.speculated[id] = problem.undo_bytes[id] > 0;
+  Plan plan = complete(problem, Sketcher(problem, choices).serial().draft);
   EXPECT_GT(speculations_of(plan), 0U);
   return plan;
 }

@@ -31,6 +31,10 @@ Machine slow_host();
 // it speculates.
 Plan speculating_plan(const Graph& graph, double part_of_range, Bytes bucket_bytes = 0);
 
+// The plan of least memory in which every update that can be taken back begins before the gate, whether that
+// saves time or not.
+Plan plan_with_early_updates(const Graph& graph, Bytes bucket_bytes = 0);
+
 // By step: whether its gradient is a spike.
 using Spikes = std::function<bool(std::uint64_t)>;
 bool half_of_steps(std::uint64_t step);  // among them some in a row

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <tuple>
 
 #include "offload/engine/non_finite.h"
 #include "stowage/models.h"
@@ -18,12 +19,28 @@ namespace {
 
 using namespace stowage::testing;
 
-Graph smallest_gpt_with_clip(double clip) {
-  GraphBuilder builder;
+// The types that a step's undo records depend on.
+struct RecordTypes {
+  Moments moments;
+  DataType type;  // of the graph's work
+};
+constexpr RecordTypes plain_types{Moments::f32, DataType::f32};
+const auto other_types = ::testing::Values(  // beside plain_types
+    RecordTypes{Moments::f32, DataType::f16}, RecordTypes{Moments::bf16, DataType::f32},
+    RecordTypes{Moments::eight_bit, DataType::bf16}, RecordTypes{Moments::eight_bit, DataType::f16});
+
+std::string name_of(const RecordTypes& types) {
+  return std::string(to_string(types.moments)) + "_of_" + std::string(to_string(types.type));
+}
+void PrintTo(const RecordTypes& types, std::ostream* out) { *out << name_of(types); }
+
+Graph smallest_gpt_with_clip(double clip, const RecordTypes& types) {
+  GraphBuilder builder(types.type);
   const Gpt model =
       gpt(builder, {.layers = 1, .width = 8, .heads = 2, .vocabulary = 16, .sequence = 4, .batch = 1});
   AdamW optimizer;
   optimizer.clip = clip;
+  optimizer.moments = types.moments;
   return builder.finish(model.loss, optimizer);
 }
 
@@ -40,34 +57,49 @@ struct FaultCase {
 };
 void PrintTo(const FaultCase& of, std::ostream* out) { *out << of.name; }
 
-class SpeculationFaults : public ::testing::TestWithParam<FaultCase> {};
+class SpeculationFaults : public ::testing::TestWithParam<std::tuple<FaultCase, RecordTypes>> {};
 
 // A fault in the update of a step that nobody waits for is met by the next step, before whose gate other
 // updates would have begun.
 TEST_P(SpeculationFaults, EndAtAStepBoundaryWithNothingSpeculated) {
-  const auto [name, clip, kind, drain_after] = GetParam();
-  const Graph graph = smallest_gpt_with_clip(clip);
-  const Plan plan = speculating_plan(graph, 0, 256);
+  const auto& [fault, types] = GetParam();
+  const Graph graph = smallest_gpt_with_clip(fault.clip, types);
+  const Plan plan = plan_with_early_updates(graph, 256);
   const TrainingRun expected = run_evaluator(graph, cpu_launch_table(), 4, 16);
   for (const std::uint64_t norm : expected.norms) EXPECT_GT(std::bit_cast<double>(norm), clips_all);
-  const int fired =
-      sweep_faults({graph, plan, cpu_launch_table(), Executor::virtual_time, kind, 2, 4, drain_after, 16});
+  const int fired = sweep_faults(
+      {graph, plan, cpu_launch_table(), Executor::virtual_time, fault.kind, 2, 4, fault.drain_after, 16});
   EXPECT_GT(fired, static_cast<int>(3 * plan.instructions.size()));
 }
 
+std::string name_of_fault_case(const ::testing::TestParamInfo<SpeculationFaults::ParamType>& info) {
+  return std::string(std::get<0>(info.param).name) + "_" + name_of(std::get<1>(info.param));
+}
+
+constexpr FaultCase clipped_call{"clipped_call", clips_all, Fault::Kind::call, true};
+constexpr FaultCase unclipped_work_go_on{"unclipped_work_go_on", clips_none, Fault::Kind::work, false};
+
 INSTANTIATE_TEST_SUITE_P(
     Gpt, SpeculationFaults,
-    ::testing::Values(FaultCase{"clipped_call", clips_all, Fault::Kind::call, true},
-                      FaultCase{"clipped_work", clips_all, Fault::Kind::work, true},
-                      FaultCase{"clipped_work_go_on", clips_all, Fault::Kind::work, false},
-                      FaultCase{"unclipped_call", clips_none, Fault::Kind::call, true},
-                      FaultCase{"unclipped_work", clips_none, Fault::Kind::work, true},
-                      FaultCase{"unclipped_work_go_on", clips_none, Fault::Kind::work, false}),
-    [](const auto& info) { return std::string(info.param.name); });
+    ::testing::Combine(::testing::Values(clipped_call,
+                                         FaultCase{"clipped_work", clips_all, Fault::Kind::work, true},
+                                         FaultCase{"clipped_work_go_on", clips_all, Fault::Kind::work, false},
+                                         FaultCase{"unclipped_call", clips_none, Fault::Kind::call, true},
+                                         FaultCase{"unclipped_work", clips_none, Fault::Kind::work, true},
+                                         unclipped_work_go_on),
+                       ::testing::Values(plain_types)),
+    name_of_fault_case);
+
+// A sweep is long: of each of these types one that undoes every update and one that finishes them.
+INSTANTIATE_TEST_SUITE_P(OtherTypes, SpeculationFaults,
+                         ::testing::Combine(::testing::Values(clipped_call, unclipped_work_go_on),
+                                            other_types),
+                         name_of_fault_case);
 
 std::atomic<bool> spoils = false;  // kernels are plain functions
 
-// Of the last gradient of the step: all others are finite.
+// Of the last gradient of the step: all others are finite. Two elements of bf16 or f16 with the bits of one
+// NaN of f32 are 0 and a NaN.
 void spoil_positions(const LaunchArguments& arguments) {
   static const Kernel honest = cpu_launch_table().find(*arguments.op);
   honest(arguments);
@@ -75,7 +107,7 @@ void spoil_positions(const LaunchArguments& arguments) {
   if (spoils) std::memcpy(arguments.writes[0].data, &nan, sizeof nan);
 }
 
-class NonFiniteSpeculation : public ::testing::TestWithParam<Executor> {
+class NonFiniteSpeculation : public ::testing::TestWithParam<std::tuple<Executor, RecordTypes>> {
  protected:
   static constexpr std::uint64_t bad_step = 3;
   static constexpr std::uint64_t steps = 6;
@@ -89,7 +121,8 @@ class NonFiniteSpeculation : public ::testing::TestWithParam<Executor> {
   // `spoil` makes the step a bad one, `mend` undoes that.
   template <class Spoil, class Mend>
   Outcome outcome(const Plan& plan, bool speculate, Spoil spoil, Mend mend) const {
-    const auto device = open_simulated_device({.capacity = plan.device_peak_bytes, .executor = GetParam()});
+    const auto device = open_simulated_device(
+        {.capacity = plan.device_peak_bytes, .executor = std::get<Executor>(GetParam())});
     EngineOptions options;
     options.seed = run_seed;
     options.machine = slow_host();
@@ -137,7 +170,8 @@ class NonFiniteSpeculation : public ::testing::TestWithParam<Executor> {
     return 0;
   }
 
-  const Graph graph_ = speculating_gpt();
+  const RecordTypes types_ = std::get<RecordTypes>(GetParam());
+  const Graph graph_ = speculating_gpt(spike_clip, types_.moments, types_.type);
 };
 
 TEST_P(NonFiniteSpeculation, IsTakenBackWhereOneGradientIsNotFinite) {
@@ -158,10 +192,18 @@ TEST_P(NonFiniteSpeculation, IsTakenBackWhereHardlyAnyGradientIsFinite) {
       spoil, [&](Engine& engine) { engine.write(id, good); }, NonFinite::Origin::given);
 }
 
+std::string name_of_non_finite_case(const ::testing::TestParamInfo<NonFiniteSpeculation::ParamType>& info) {
+  const bool threaded = std::get<Executor>(info.param) == Executor::threaded;
+  return (threaded ? "threaded_" : "virtual_time_") + name_of(std::get<RecordTypes>(info.param));
+}
+
 INSTANTIATE_TEST_SUITE_P(Executors, NonFiniteSpeculation,
-                         ::testing::Values(Executor::threaded, Executor::virtual_time), [](const auto& info) {
-                           return info.param == Executor::threaded ? "threaded" : "virtual_time";
-                         });
+                         ::testing::Combine(::testing::Values(Executor::threaded, Executor::virtual_time),
+                                            ::testing::Values(plain_types)),
+                         name_of_non_finite_case);
+INSTANTIATE_TEST_SUITE_P(OtherTypes, NonFiniteSpeculation,
+                         ::testing::Combine(::testing::Values(Executor::virtual_time), other_types),
+                         name_of_non_finite_case);
 
 }  // namespace
 }  // namespace stowage
