@@ -137,7 +137,7 @@ TEST_F(TrainGptMistakes, AFlagThatIsNoneIsNamed) {
 
 TEST_F(TrainGptMistakes, WhatDoesNotFitThisMachineIsRefused) {
   expect_refused({"--width", "1048576"},
-                 {"host memory: ", "for the simulated device's own memory", "Choose a smaller model"});
+                 {"host memory: ", "for the simulated device's own memory", "choose a smaller model"});
   expect_refused({"--width", "16777216"}, {"--width: Value 16777216 not in range 1 to 1048576"});
   expect_refused({"--layers", "1025"}, {"--layers: Value 1025 not in range 1 to 1024"});
 }
