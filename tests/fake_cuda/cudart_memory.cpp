@@ -1,5 +1,7 @@
 // libcudart: allocation, copies, what pointers are.
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "tests/fake_cuda/cudart_call.h"
 #include "tests/fake_cuda/memory.h"
@@ -57,13 +59,21 @@ bool allows(cudaMemcpyKind kind, bool to_device, bool from_device) {
   return false;
 }
 
-// At once, as a runtime may, though the stream has work to do before it.
-cudaError_t copy_pageable(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
+// In the stream's order. Pageable memory is read within the call, as a runtime may do though the stream has
+// work before it, or has been written when the call returns.
+cudaError_t copy_pageable(void* to, const void* from, std::size_t bytes, bool to_host, cudaStream_t stream) {
   const Stream* const before = Streams::get().find(stream);
   if (before == nullptr) return cudaErrorInvalidResourceHandle;
   if (!before->done(before->last())) ++State::get().pageable_copies;
-  std::memcpy(to, from, bytes);
-  return cudaSuccess;
+  std::vector<char> staged;
+  if (!to_host) staged.assign(static_cast<const char*>(from), static_cast<const char*>(from) + bytes);
+  const auto mark = Streams::get().enqueue(stream, [=, staged = std::move(staged)] {
+    std::memcpy(to, to_host ? from : staged.data(), bytes);
+  });
+  if (!mark) return cudaErrorInvalidResourceHandle;
+  if (!to_host) return cudaSuccess;
+  (*mark)->wait();
+  return static_cast<cudaError_t>(State::get().lost());
 }
 
 cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream,
@@ -74,7 +84,7 @@ cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind k
       !allows(kind, target.on_device, source.on_device)) {
     return cudaErrorInvalidValue;
   }
-  if (!wait && (!target.known || !source.known)) return copy_pageable(to, from, bytes, stream);
+  if (!wait && (!target.known || !source.known)) return copy_pageable(to, from, bytes, !target.known, stream);
   const auto mark = Streams::get().enqueue(stream, [=] { std::memcpy(to, from, bytes); });
   if (!mark) return cudaErrorInvalidResourceHandle;
   if (wait) (*mark)->wait();

@@ -121,7 +121,7 @@ struct fake_cuda_live_objects {
 struct fake_cuda_live_objects fake_cuda_live(void);
 
 // What a program for a card should not do: CUDA calls from host functions, asynchronous copies of
-// pageable memory on a stream that still has work (the fake makes them within the call), leaving to
+// pageable memory on a stream that still has work (the fake reads it within the call), leaving to
 // cudaHostRegister, which does so on one thread, to fault pages in, waits for events without
 // cudaEventBlockingSync.
 struct fake_cuda_misuse {
