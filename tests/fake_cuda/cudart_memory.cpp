@@ -67,9 +67,8 @@ cudaError_t copy_pageable(void* to, const void* from, std::size_t bytes, bool to
   if (!before->done(before->last())) ++State::get().pageable_copies;
   std::vector<char> staged;
   if (!to_host) staged.assign(static_cast<const char*>(from), static_cast<const char*>(from) + bytes);
-  const auto mark = Streams::get().enqueue(stream, [=, staged = std::move(staged)] {
-    std::memcpy(to, to_host ? from : staged.data(), bytes);
-  });
+  const auto mark = Streams::get().enqueue(
+      stream, [=, staged = std::move(staged)] { std::memcpy(to, to_host ? from : staged.data(), bytes); });
   if (!mark) return cudaErrorInvalidResourceHandle;
   if (!to_host) return cudaSuccess;
   (*mark)->wait();
