@@ -87,8 +87,8 @@ class GraphBuilder {
   explicit GraphBuilder(DataType work = DataType::f32);
 
   DataType work_type() const { return work_; }
-  // What kernels accumulate in, and the type of statistics and moments: f32 for bf16 and f16, else the work
-  // type.
+  // The type in which kernels add up, and in which statistics and moments are kept: f32 for bf16 and f16,
+  // else the work type.
   DataType sum_type() const { return size_of(work_) == 2 ? DataType::f32 : work_; }
 
   // Gradient accumulation: from here on every half-block is built for `count` equal parts of the batch. Call

@@ -105,7 +105,7 @@ struct StepContext {
   std::uint64_t seed = 0;
   double learning_rate = 0;
   bool speculate = true;  // whether updates before the gate are made
-  // Of the loss, and so of all gradients of the step: a power of two.
+  // The factor by which the loss, and so every gradient of the step, is multiplied: a power of two.
   double loss_scale = 1;
   // Of `step` steps, those that changed no weight: AdamW's own count leaves them out.
   std::uint64_t skipped_steps = 0;

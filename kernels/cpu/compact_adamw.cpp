@@ -8,13 +8,12 @@
 #include "include/stowage/error.h"
 #include "kernels/cpu/adamw_simd.h"
 #include "kernels/cpu/undo_record.h"
-#include "src/base/parallel_for.h"
+#include "kernels/cpu/undo_tiles.h"
 
 namespace stowage::cpu {
 namespace {
 
-constexpr std::int64_t tiles_of_a_chunk = 8;  // as many elements as adamw gives a thread at once
-constexpr std::int64_t header = 64;           // of a tile in a record
+constexpr std::int64_t header = 64;  // of a tile in a record
 
 bool in_place(const AdamWOperands<float>& of) { return of.parameter == of.new_parameter; }
 template <class T>
@@ -27,14 +26,6 @@ void require_in_place(const Weights& weights) {
   if (!in_place(weights))
     throw InvalidInput(
         "an update of bf16 or 8-bit moments is made in place: give it outputs that are its inputs");
-}
-
-// Calls body(begin, count) for each tile, on any thread.
-template <class Body>
-void for_each_tile(std::int64_t count, const Body& body) {
-  parallel_for(count, tiles_of_a_chunk * undo_tile, [&](std::int64_t begin, std::int64_t end) {
-    for (; begin < end; begin += undo_tile) body(begin, std::min(undo_tile, end - begin));
-  });
 }
 
 // The weights from element `begin` on, with the tile's moments.

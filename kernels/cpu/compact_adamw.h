@@ -23,7 +23,7 @@ struct CompactAdamWOperands {
   Moments moments;
 };
 
-// Of a weight of type T, bytes that a record has.
+// Bytes that a record holds of each master weight whose parameter has type T.
 template <class T>
 inline constexpr std::int64_t saved_weight_bytes = is_narrow<T>
                                                        ? sizeof(T) + sizeof(typename SplitOperands<T>::Low)

@@ -7,12 +7,10 @@
 #include "include/stowage/error.h"
 #include "kernels/cpu/adamw_simd.h"
 #include "kernels/cpu/undo_record.h"
-#include "src/base/parallel_for.h"
+#include "kernels/cpu/undo_tiles.h"
 
 namespace stowage::cpu {
 namespace {
-
-constexpr std::int64_t tiles_of_a_chunk = 8;  // as many elements as adamw gives a thread at once
 
 template <class Operands>
 constexpr bool undoable = !std::is_same_v<Operands, AdamWOperands<double>>;
@@ -39,14 +37,6 @@ void require_in_place(const Operands& operands) {
 template <class Byte>
 Byte* at_element(std::int64_t begin, Byte* record) {
   return record + begin / undo_tile * undo_tile_bytes(undo_tile);
-}
-
-// Calls body(begin, count) for each tile, on any thread.
-template <class Body>
-void for_each_tile(std::int64_t count, const Body& body) {
-  parallel_for(count, tiles_of_a_chunk * undo_tile, [&](std::int64_t begin, std::int64_t end) {
-    for (; begin < end; begin += undo_tile) body(begin, std::min(undo_tile, end - begin));
-  });
 }
 
 template <class Operands>

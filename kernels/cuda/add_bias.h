@@ -1,5 +1,5 @@
-// What a GEMM does in its epilogue where cuBLASLt has an algorithm for that. T: float, Bfloat16 or Float16,
-// computed in f32. Any width and alignment. Stream order, no scratch. Throws DeviceError.
+// Adds a bias behind a GEMM whose epilogue cannot, for lack of an algorithm of cuBLASLt. T: float, Bfloat16
+// or Float16, computed in f32. Any width and alignment. Stream order, no scratch. Throws DeviceError.
 #pragma once
 
 #include <cstdint>

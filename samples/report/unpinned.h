@@ -1,4 +1,4 @@
-// What a run is told whose host could not page-lock all that the plan has page-locked.
+// Tells the user which of the plan's page-locked memory the host could not page-lock, and what that costs.
 #pragma once
 
 #include <span>

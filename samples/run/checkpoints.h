@@ -20,7 +20,7 @@ std::map<std::string, std::string> configuration_of(const Options& options,
 // In a checkpoint's configuration; not of runs with f32 moments.
 inline constexpr const char* moments_field = "optimizer.moments";
 
-// Of the copy of the state that checkpoints are written from; 0 where none is made.
+// The bytes of the copy of the state that checkpoints are written from; 0 where none is made.
 Bytes copy_bytes(const Options& options, const Graph& graph);
 
 // The host memory that is left to the plan beside the copy that checkpoints are written from. Throws
@@ -45,7 +45,7 @@ class RunCheckpoints {
 
   bool resumes() const { return start_.has_value(); }
   std::uint64_t first_step() const { return resumes() ? start_->state().step : 0; }
-  // Of the first step, in fp16: --loss-scale, or what the checkpoint has. Nothing in other types.
+  // The loss scale of the first step in fp16: the checkpoint's, or --loss-scale. Other types have none.
   std::optional<LossScale> first_loss_scale() const;
 
   // Values of the checkpoint into `engine`, which was made with first_step(); and the host copy is made.
