@@ -133,6 +133,9 @@ struct Graph {
   // Equal parts of the batch, whose gradients are summed. Program order is layer-major: backward goes from
   // the last half-block to the first, and in each of them, as forward does, through micro-batches 0, 1, …
   std::uint32_t micro_batches = 1;
+  // Equal, consecutive groups of micro-batches, over which a use's gradients and the loss are added up as
+  // TreeSum (tree_sum.h) says: a power of two that divides micro_batches.
+  std::uint32_t gradient_groups = 1;
   TensorId loss = no_id;  // f64 scalar, written by a forward or backward op; copied to the host every step
   TensorId clip = no_id;  // f64 {2}: global gradient norm, scale; written by the "clip" op
 
@@ -152,14 +155,21 @@ struct Graph {
   friend bool operator==(const Graph&, const Graph&) = default;
 };
 
+// Whether so many groups are possible: a power of two that divides `micro_batches`.
+constexpr bool are_gradient_groups(std::uint32_t groups, std::uint32_t micro_batches) {
+  return std::has_single_bit(groups) && micro_batches % groups == 0;
+}
+
 // Throws InvalidInput naming the first op or tensor that breaks the contract above: an id out of
 // range, a tensor with two producers (or none, unless parameter, optimizer state or input), a read
 // before the write, an alias that is not the last read, phases or units out of order, a half-block
-// without some micro-batch, names not unique, a shape that overflows, slices that are no chunk grid.
+// without some micro-batch, groups that do not divide these, names not unique, a shape that overflows, slices
+// that are no chunk grid.
 void check(const Graph& graph);
 
-// Versioned JSON, loss-free; version 3 where a tensor is a slice, 2 where an op has measured seconds, else 1.
-// `graph_from_json` treats its text as hostile: InvalidInput, never worse.
+// Versioned JSON, loss-free; version 4 where there are several gradient groups, 3 where a tensor is a slice,
+// 2 where an op has measured seconds, else 1. `graph_from_json` treats its text as hostile: InvalidInput,
+// never worse.
 std::string to_json(const Graph& graph);
 Graph graph_from_json(std::string_view text);
 

@@ -15,6 +15,7 @@
 
 #include "stowage/graph.h"
 #include "stowage/moments.h"
+#include "stowage/tree_sum.h"
 
 namespace stowage {
 
@@ -58,6 +59,14 @@ struct AdamW {
   ChunkGrid grid{};
 };
 
+// Which part of the batch a graph computes, where `ranks` devices share it: of equal, consecutive parts
+// that of number `rank`.
+struct BatchShare {
+  std::uint32_t rank = 0;
+  std::uint32_t ranks = 1;
+  friend bool operator==(const BatchShare&, const BatchShare&) = default;
+};
+
 class GraphBuilder {
  public:
   // What a backward rule gets: for each written value its gradient (an empty Value where nothing
@@ -79,8 +88,12 @@ class GraphBuilder {
   };
   // Of the unit that is being built.
   struct MicroBatch {
-    std::uint32_t index = 0;
+    std::uint32_t index = 0;  // in the graph
     std::uint32_t count = 1;
+    BatchShare share{};
+    // In the whole batch, which has `parts` of them.
+    std::uint32_t part() const { return share.rank * count + index; }
+    std::uint32_t parts() const { return share.ranks * count; }
   };
 
   // `work` is the type of parameters and activations: f32, bf16, f16, or f64 for checks.
@@ -92,8 +105,13 @@ class GraphBuilder {
   DataType sum_type() const { return size_of(work_) == 2 ? DataType::f32 : work_; }
 
   // Gradient accumulation: from here on every half-block is built for `count` equal parts of the batch. Call
-  // it before the first unit.
-  void split_batch(std::uint32_t count);
+  // it before the first unit. For each use of a parameter, gradients are added up over `groups` groups of
+  // micro-batches as TreeSum does (tree_sum.h), and so is the loss (sum_loss). Sums have the work type, those
+  // of groups too. `groups` is a power of two that divides `count`. With a share, `count` and `groups` are
+  // the rank's, while tokens, targets, means and random draws stay those of the whole batch: the ranks' sums,
+  // added in the tree of `ranks` groups, have the bits of one graph of ranks * count micro-batches in
+  // ranks * groups groups.
+  void split_batch(std::uint32_t count, std::uint32_t groups = 1, BatchShare share = {});
   MicroBatch micro_batch() const { return micro_batch_; }
 
   // `begin_unit` opens a new half-block, or the next micro-batch of the one before, which has the same name:
@@ -115,6 +133,9 @@ class GraphBuilder {
 
   // sum + part, where each is the loss of some micro-batches: all of them count as the loss, with gradient 1.
   Value add_loss(Value sum, Value part);
+  // Adds up the losses of all micro-batches in the order of split_batch, by add_loss. Call it once in each
+  // micro-batch of the last half-block, in order. Returns the loss so far: with the last one, the whole.
+  Value sum_loss(Value of_micro_batch);
 
   // For an op's random draws: a key by its name, the same for all micro-batches, and the number of its first
   // element in the batch, where each micro-batch draws for `elements`.
@@ -124,7 +145,8 @@ class GraphBuilder {
   bool wants_gradient(Value of) const;
   // For backward rules. `fresh`: this op's own output that nobody else reads, so that a later
   // addition may work in place on it. Several contributions are summed in the order of arrival
-  // ("accumulate" ops): of a parameter first those of all micro-batches for each of its uses, then the uses.
+  // ("accumulate" ops): of a parameter first those of all micro-batches for each of its uses (split_batch
+  // says in which order), then the uses.
   void add_gradient(Value of, Value gradient, bool fresh);
   // What other rules have given to an activation so far; an empty Value: nothing yet, or no activation. An op
   // that can add it to its own gradient of `of` spares an "accumulate" op: it hands the sum to set_gradient,
@@ -150,6 +172,10 @@ class GraphBuilder {
 
   // After finish: the final gradient of a parameter or input value, no_id if none.
   TensorId gradient_of(Value of) const;
+  // After finish: what gradient_of a parameter is the sum of, from left to right: for each of its uses, the
+  // gradient of all micro-batches. Ranks that share a batch add up each of these by itself, so that the bits
+  // are those of one device.
+  std::vector<TensorId> use_gradients_of(Value parameter) const;
 
  private:
   struct Gradient {
@@ -158,7 +184,7 @@ class GraphBuilder {
   };
   // What the micro-batches of the running half-block have given to one use of a parameter.
   struct Use {
-    Gradient sum;
+    TreeSum<Gradient> sum;
     std::uint32_t micro_batches = 0;
   };
   // An op that writes gradients, or adds losses of such, on its way from forward to backward.
@@ -180,12 +206,15 @@ class GraphBuilder {
   std::vector<bool> is_loss_;        // by tensor: one that add_loss was given or made
   std::map<std::string, TensorId, std::less<>> parameters_;
   std::map<std::string, std::int64_t, std::less<>> random_keys_;
-  std::map<std::pair<TensorId, std::uint32_t>, Use> uses_;  // by parameter and number of its use
-  std::map<TensorId, std::uint32_t> uses_seen_;             // by parameter: in the running unit
-  OpId running_ = no_id;                                    // forward op whose rule is running
-  std::vector<Gradient> gradients_;                         // by tensor, as are the next three
-  std::vector<std::uint32_t> gradient_tensors_;             // that gradient_like made, for their names
-  std::vector<OpId> producers_;                             // no_id: none yet
+  std::map<std::pair<TensorId, std::uint32_t>, Use> uses_;   // by parameter and number of its use
+  std::map<TensorId, std::uint32_t> uses_seen_;              // by parameter: in the running unit
+  std::map<TensorId, std::vector<TensorId>> use_gradients_;  // by parameter, in the order of their addition
+  TreeSum<Value> loss_;
+  std::uint32_t losses_ = 0;                     // that sum_loss was given
+  OpId running_ = no_id;                         // forward op whose rule is running
+  std::vector<Gradient> gradients_;              // by tensor, as are the next three
+  std::vector<std::uint32_t> gradient_tensors_;  // that gradient_like made, for their names
+  std::vector<OpId> producers_;                  // no_id: none yet
   std::vector<bool> wants_gradient_;
 
   std::string micro_batch_prefix() const;
@@ -197,6 +226,8 @@ class GraphBuilder {
   void record_writes(const Op& op);
   void check_alias(const Op& op, const Alias& alias) const;
   Gradient added(Gradient before, Value of, Gradient more);
+  Gradient accumulated(Value of, Gradient into, Gradient more);
+  void add_use(Value of, Gradient gradient);
   void add_to_use(Value of, Value gradient, bool fresh);
   void require_fitting(Value of, Value gradient) const;
   void require_still_wanted(Value of) const;

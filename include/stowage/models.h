@@ -5,11 +5,21 @@
 // [in, out]. Building one needs no device; it throws InvalidInput that names the field that does not fit
 // (width not divisible by heads, …).
 //
-// `micro_batches` splits the batch into equal parts whose gradients are summed (in the work type, from the
-// first to the last), so that only one part's activations need be there at a time; who feeds the model sees
-// nothing of it. The loss is the mean over the targets of the whole batch, and the gradients are its, up to
-// rounding: what differs is the order of sums. Dropout drops the same elements of the batch, however it is
-// split.
+// `micro_batches` splits the batch into equal parts whose gradients are summed (in the work type), so that
+// only one part's activations need be there at a time; who feeds the model sees nothing of it. The loss is
+// the mean over the targets of the whole batch, and the gradients are its, up to rounding: what differs is
+// the order of sums. Dropout drops the same elements of the batch, however it is split.
+//
+// `gradient_groups` (a power of two that divides micro_batches) fixes the order of those sums: each group's
+// from the first to the last, then the groups' in a tree of pairs (tree_sum.h). Groups change the bits; one
+// is the plain sum.
+//
+// `ranks` devices can share a batch, and `ranks` divides gradient_groups. The graph of `rank` has the config
+// and the inputs of the whole batch: all tokens and all targets. It computes the rank-th of equal,
+// consecutive parts of the samples, in micro_batches / ranks parts of its own. Its loss and gradients are the
+// rank's share of the whole batch's sums: added over the ranks in the tree of `ranks` groups, the losses, and
+// the gradients of each use of a parameter (GraphBuilder::use_gradients_of), have the bits of the graph of
+// all samples.
 //
 // `padded_vocabulary` gives the embedding rows that are no tokens, so that its products have sizes that
 // hardware likes. They are in no softmax, their gradients are zero, and a file of the model leaves them out.
@@ -41,8 +51,10 @@ struct GptConfig {
   std::int64_t vocabulary = 256;
   std::int64_t sequence = 256;
   std::int64_t batch = 8;
-  std::int64_t micro_batches = 1;  // divides the batch
-  double dropout = 0;              // at each of the three places below
+  std::int64_t micro_batches = 1;    // divides the batch
+  std::int64_t gradient_groups = 1;  // a power of two that divides micro_batches
+  std::int64_t rank = 0, ranks = 1;  // of devices that share the batch; ranks divides gradient_groups
+  double dropout = 0;                // at each of the three places below
   // Tokens whose logits exist at once (nn::linear_cross_entropy). Nothing: default_head_tokens. 0: all, as
   // the tensor `logits`.
   std::optional<std::int64_t> head_tokens{};
@@ -98,8 +110,10 @@ struct BertConfig {
       30528;  // the paper's 30522, padded to a multiple of 32 by tokens that nobody uses
   std::int64_t sequence = 512;
   std::int64_t batch = 8;
-  std::int64_t micro_batches = 1;  // divides the batch
-  double dropout = 0;              // behind the embedding's norm, on what branches add, and on probabilities
+  std::int64_t micro_batches = 1;    // divides the batch
+  std::int64_t gradient_groups = 1;  // a power of two that divides micro_batches
+  std::int64_t rank = 0, ranks = 1;  // of devices that share the batch; ranks divides gradient_groups
+  double dropout = 0;  // behind the embedding's norm, on what branches add, and on probabilities
   // Tokens whose logits exist at once (nn::linear_cross_entropy). Nothing: default_head_tokens. 0: all, as
   // the tensor `logits`.
   std::optional<std::int64_t> head_tokens{};

@@ -40,17 +40,29 @@ void GraphBuilder::require_unit_used() const {
   }
 }
 
-void GraphBuilder::split_batch(std::uint32_t count) {
+void GraphBuilder::split_batch(std::uint32_t count, std::uint32_t groups, BatchShare share) {
   require_open("split_batch");
-  if (count == graph_.micro_batches) return;
+  if (count == graph_.micro_batches && groups == graph_.gradient_groups && share == micro_batch_.share)
+    return;
   if (count == 0 || !graph_.unit_names.empty()) {
     throw InvalidInput(fmt::format(
         "GraphBuilder: split_batch({}) makes no parts, or comes behind the first unit; give at least 1, and "
         "call it first",
         count));
   }
+  if (!are_gradient_groups(groups, count)) {
+    throw InvalidInput(fmt::format(
+        "GraphBuilder: split_batch({}, {}): {} groups of micro-batches; give a power of two that divides {}",
+        count, groups, groups, count));
+  }
+  if (share.rank >= share.ranks) {
+    throw InvalidInput(fmt::format("GraphBuilder: split_batch for rank {} of {}; ranks count from 0",
+                                   share.rank, share.ranks));
+  }
   graph_.micro_batches = count;
-  micro_batch_ = {0, count};
+  graph_.gradient_groups = groups;
+  micro_batch_ = {0, count, share};
+  loss_ = TreeSum<Value>(count, groups);
 }
 
 void GraphBuilder::begin_unit(std::string name, std::uint32_t micro_batch) {
@@ -195,10 +207,22 @@ Value GraphBuilder::add_loss(Value sum, Value part) {
   return result;
 }
 
+Value GraphBuilder::sum_loss(Value of_micro_batch) {
+  if (micro_batch_.count == 1) return of_micro_batch;
+  if (micro_batch_.index != losses_++) {
+    throw InvalidInput(fmt::format(
+        "GraphBuilder: '{}' is not the loss of the next micro-batch; call sum_loss once in each, in order",
+        tensor(of_micro_batch).name));
+  }
+  Value so_far = of_micro_batch;
+  loss_.add(of_micro_batch, [&](Value sum, Value part) { return so_far = add_loss(sum, part); });
+  return so_far;
+}
+
 void GraphBuilder::add_random_stream(Attributes& attributes, const std::string& name, std::int64_t elements) {
   const auto next = static_cast<std::int64_t>(random_keys_.size());
   attributes["key"] = random_keys_.try_emplace(shared(name), next).first->second;
-  if (micro_batch_.index > 0) attributes["first_element"] = elements * micro_batch_.index;
+  if (micro_batch_.part() > 0) attributes["first_element"] = elements * micro_batch_.part();
 }
 
 void GraphBuilder::check_alias(const Op& op, const Alias& alias) const {
@@ -248,7 +272,7 @@ Value GraphBuilder::gradient_like(Value of) {
 
 void GraphBuilder::add_gradient(Value of, Value gradient, bool fresh) {
   require_fitting(of, gradient);
-  if (micro_batch_.count > 1 && tensor(of).kind == TensorKind::parameter) {
+  if (tensor(of).kind == TensorKind::parameter) {
     add_to_use(of, gradient, fresh);
   } else {
     require_still_wanted(of);
@@ -292,9 +316,18 @@ void GraphBuilder::require_fitting(Value of, Value gradient) const {
 
 // All micro-batches of the use, then it joins the others.
 void GraphBuilder::add_to_use(Value of, Value gradient, bool fresh) {
+  if (micro_batch_.count == 1) return add_use(of, {gradient, fresh});
   Use& use = uses_[{of.id, uses_seen_[of.id]++}];
-  use.sum = added(use.sum, of, {gradient, fresh});
-  if (++use.micro_batches == micro_batch_.count) gradients_[of.id] = added(gradients_[of.id], of, use.sum);
+  if (use.micro_batches++ == 0) use.sum = TreeSum<Gradient>(micro_batch_.count, graph_.gradient_groups);
+  use.sum.add(
+      {gradient, fresh}, [&](Gradient sum, Gradient more) { return added(sum, of, more); },
+      [&](Gradient left, Gradient right) { return accumulated(of, left, right); });
+  if (const std::optional<Gradient> total = use.sum.total()) add_use(of, *total);
+}
+
+void GraphBuilder::add_use(Value of, Gradient gradient) {
+  use_gradients_[of.id].push_back(gradient.value.id);
+  gradients_[of.id] = added(gradients_[of.id], of, gradient);
 }
 
 void GraphBuilder::require_uses_whole() {
@@ -322,16 +355,20 @@ void GraphBuilder::require_still_wanted(Value of) const {
 // `before`, if there is any, plus `more`. Adds tensors, so that a reference into gradients_ may not stand.
 GraphBuilder::Gradient GraphBuilder::added(Gradient before, Value of, Gradient more) {
   if (!before.value) return more;
+  if (!before.fresh && more.fresh) std::swap(before, more);
+  return accumulated(of, before, more);
+}
+
+// In place, if `into` is fresh.
+GraphBuilder::Gradient GraphBuilder::accumulated(Value of, Gradient into, Gradient more) {
   const Value sum = gradient_like(of);
-  std::vector<Value> reads{before.value, more.value};
-  if (!before.fresh && more.fresh) std::swap(reads[0], reads[1]);
   std::vector<Alias> aliases;
-  if (before.fresh || more.fresh) aliases.push_back({0, 0});
+  if (into.fresh) aliases.push_back({0, 0});
   auto flops = static_cast<double>(tensor(sum).elements());
   op({tensor(sum).name + ".accumulate",
       "accumulate",
       {},
-      std::move(reads),
+      {into.value, more.value},
       {sum},
       std::move(aliases),
       {flops, 0}});
@@ -348,6 +385,11 @@ bool GraphBuilder::may_overwrite(Value gradient) const {
 
 TensorId GraphBuilder::gradient_of(Value of) const {
   return of.id < gradients_.size() ? gradients_[of.id].value.id : no_id;
+}
+
+std::vector<TensorId> GraphBuilder::use_gradients_of(Value parameter) const {
+  const auto found = use_gradients_.find(parameter.id);
+  return found == use_gradients_.end() ? std::vector<TensorId>{} : found->second;
 }
 
 }  // namespace stowage

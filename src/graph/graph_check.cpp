@@ -122,6 +122,10 @@ class Checker {
     if (parts == 0 || graph_.unit_names.size() % parts != 0) {
       fail("{} units are no half-blocks of {} micro-batches each", graph_.unit_names.size(), parts);
     }
+    if (!are_gradient_groups(graph_.gradient_groups, graph_.micro_batches)) {
+      fail("{} gradient groups are no power of two that divides {} micro-batches", graph_.gradient_groups,
+           graph_.micro_batches);
+    }
   }
 
   void check_op(OpId id) {

@@ -16,10 +16,12 @@ using Json = nlohmann::json;
 
 constexpr std::string_view format_name = "stowage-graph";
 // Version 2 knows measured times ("seconds" of an op), version 3 slices too ("whole" and "first_row" of a
-// tensor). A graph is written as the lowest version that knows all that it has.
+// tensor), version 4 gradient groups too. A graph is written as the lowest version that knows all that it
+// has.
 constexpr std::int64_t format_version = 1;
 constexpr std::int64_t timed_version = 2;
 constexpr std::int64_t sliced_version = 3;
+constexpr std::int64_t grouped_version = 4;
 constexpr std::size_t most_attributes = 256;
 
 // --- writing -------------------------------------------------------------------------------------
@@ -69,6 +71,7 @@ bool has_measured_times(const Graph& graph) {
 std::int64_t version_of(const Graph& graph) {
   const bool has_slices = std::any_of(graph.tensors.begin(), graph.tensors.end(),
                                       [](const Tensor& tensor) { return tensor.kind == TensorKind::slice; });
+  if (graph.gradient_groups != 1) return grouped_version;
   if (has_slices) return sliced_version;
   return has_measured_times(graph) ? timed_version : format_version;
 }
@@ -121,10 +124,13 @@ Op read_op(const JsonField& field, std::int64_t version) {
 }
 
 Graph read_graph(const JsonField& field) {
-  field.require_members({"format", "version", "tensors", "ops", "units", "micro_batches", "loss", "clip"});
+  const bool may_have_groups = field.has("version") && field.member("version").integer() >= grouped_version;
+  field.require_members({"format", "version", "tensors", "ops", "units", "micro_batches", "loss", "clip",
+                         may_have_groups ? "gradient_groups" : "micro_batches"});
   if (field.member("format").text() != format_name) field.member("format").fail("'stowage-graph'");
   const std::int64_t version = field.member("version").integer();
-  if (version < format_version || version > sliced_version) field.member("version").fail("version 1, 2 or 3");
+  if (version < format_version || version > grouped_version)
+    field.member("version").fail("version 1, 2, 3 or 4");
   Graph graph;
   graph.tensors = field.member("tensors").list(
       most_items, [version](const JsonField& item) { return read_tensor(item, version); });
@@ -133,6 +139,7 @@ Graph read_graph(const JsonField& field) {
   graph.unit_names =
       field.member("units").list(most_items, [](const JsonField& item) { return item.text(); });
   if (field.has("micro_batches")) graph.micro_batches = field.member("micro_batches").id();
+  if (field.has("gradient_groups")) graph.gradient_groups = field.member("gradient_groups").id();
   graph.loss = field.member("loss").id_or_null();
   graph.clip = field.member("clip").id_or_null();
   return graph;
@@ -151,6 +158,7 @@ std::string to_json(const Graph& graph) {
                {"units", graph.unit_names},     {"loss", id_to_json(graph.loss)},
                {"clip", id_to_json(graph.clip)}};
   if (graph.micro_batches != 1) json["micro_batches"] = graph.micro_batches;
+  if (graph.gradient_groups != 1) json["gradient_groups"] = graph.gradient_groups;
   try {
     return json.dump(1);
   } catch (const Json::exception& error) {

@@ -143,8 +143,8 @@ Bert inputs(GraphBuilder& builder, const BertConfig& config) {
 Bert bert(GraphBuilder& builder, const BertConfig& config) {
   require_valid("bert", config);
   const Encoder encoder{builder, config};
-  const auto parts = static_cast<std::uint32_t>(config.micro_batches);
-  builder.split_batch(parts);
+  split_batch(builder, config);
+  const std::uint32_t parts = builder.micro_batch().count;
   Bert model = inputs(builder, config);
   Value table = encoder.weight("bert.embeddings.word_embeddings", rows_of_vocabulary(config), config.width);
   Value positions = encoder.weight("bert.embeddings.position_embeddings", config.sequence, config.width);
@@ -158,11 +158,9 @@ Bert bert(GraphBuilder& builder, const BertConfig& config) {
       x[part] = encoder.attention(layer, part, x[part], model.seen);
     for (std::uint32_t part = 0; part < parts; ++part) x[part] = encoder.mlp(layer, part, x[part]);
   }
-  for (std::uint32_t part = 0; part < parts; ++part) {
-    Value loss = encoder.head(part, x[part], table, model);
-    model.loss = part == 0 ? loss : builder.add_loss(model.loss, loss);
-  }
-  if (parts > 1) model.logits = model.next_sentence_logits = {};
+  for (std::uint32_t part = 0; part < parts; ++part)
+    model.loss = builder.sum_loss(encoder.head(part, x[part], table, model));
+  if (config.micro_batches > 1) model.logits = model.next_sentence_logits = {};
   return model;
 }
 

@@ -83,8 +83,8 @@ struct Layers {
 Gpt gpt(GraphBuilder& builder, const GptConfig& config) {
   require_valid("gpt", config);
   const Layers layers{builder, config};
-  const auto parts = static_cast<std::uint32_t>(config.micro_batches);
-  builder.split_batch(parts);
+  split_batch(builder, config);
+  const std::uint32_t parts = builder.micro_batch().count;
   Gpt model;
   model.tokens = builder.input("tokens", {config.batch * config.sequence});
   model.targets = builder.input("targets", {config.batch * config.sequence});
@@ -100,11 +100,9 @@ Gpt gpt(GraphBuilder& builder, const GptConfig& config) {
     for (std::uint32_t part = 0; part < parts; ++part) x[part] = layers.attention(h, part, x[part]);
     for (std::uint32_t part = 0; part < parts; ++part) x[part] = layers.mlp(h, part, x[part]);
   }
-  for (std::uint32_t part = 0; part < parts; ++part) {
-    Value loss = layers.head(part, x[part], table, model);
-    model.loss = part == 0 ? loss : builder.add_loss(model.loss, loss);
-  }
-  if (parts > 1) model.logits = {};
+  for (std::uint32_t part = 0; part < parts; ++part)
+    model.loss = builder.sum_loss(layers.head(part, x[part], table, model));
+  if (config.micro_batches > 1) model.logits = {};
   return model;
 }
 

@@ -30,10 +30,27 @@ void require_in_range(const Checker& checker, const ModelSizes& sizes) {
   for (const auto& [name, value, most] :
        {Field{"layers", sizes.layers, most_layers}, Field{"width", sizes.width, most_width},
         Field{"heads", sizes.heads}, Field{"vocabulary", sizes.vocabulary}, Field{"sequence", sizes.sequence},
-        Field{"batch", sizes.batch}, Field{"micro_batches", sizes.micro_batches}}) {
+        Field{"batch", sizes.batch}, Field{"micro_batches", sizes.micro_batches},
+        Field{"gradient_groups", sizes.gradient_groups}, Field{"ranks", sizes.ranks}}) {
     checker.require(value > 0, fmt::format("{} is {}; give at least 1", name, value));
     checker.require(value <= most, fmt::format("{} is {}; give at most {}", name, value, most));
   }
+}
+
+void require_divisible(const Checker& checker, const ModelSizes& sizes) {
+  checker.require(sizes.batch % sizes.micro_batches == 0,
+                  fmt::format("batch {} is not divisible by micro_batches {}; change one of them",
+                              sizes.batch, sizes.micro_batches));
+  checker.require(
+      are_gradient_groups(static_cast<std::uint32_t>(sizes.gradient_groups),
+                          static_cast<std::uint32_t>(sizes.micro_batches)),
+      fmt::format("gradient_groups {} is no power of two that divides micro_batches {}; change one of them",
+                  sizes.gradient_groups, sizes.micro_batches));
+  checker.require(sizes.gradient_groups % sizes.ranks == 0,
+                  fmt::format("gradient_groups {} is not divisible by ranks {}; change one of them",
+                              sizes.gradient_groups, sizes.ranks));
+  checker.require(sizes.rank >= 0 && sizes.rank < sizes.ranks,
+                  fmt::format("rank is {} of {} ranks; ranks count from 0", sizes.rank, sizes.ranks));
 }
 
 // 32 bytes for each parameter, 40 activations of a layer's width, all logits, and what attention draws for.
@@ -72,9 +89,7 @@ void require_valid(const ModelSizes& sizes) {
                               sizes.padded_vocabulary, sizes.vocabulary));
   checker.require(sizes.head_tokens >= 0,
                   fmt::format("head_tokens is {}; give tokens, or 0 for all of them", sizes.head_tokens));
-  checker.require(sizes.batch % sizes.micro_batches == 0,
-                  fmt::format("batch {} is not divisible by micro_batches {}; change one of them",
-                              sizes.batch, sizes.micro_batches));
+  require_divisible(checker, sizes);
   checker.require(sizes.micro_batches <= most_units / (2 * sizes.layers + 2),
                   fmt::format("micro_batches {} with layers {} makes too many ops; give fewer of one of them",
                               sizes.micro_batches, sizes.layers));

@@ -1,10 +1,12 @@
-// What every model asks of its sizes before anything is built.
+// What every model asks of its sizes before anything is built, and how it splits its batch.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "stowage/graph_builder.h"
 
 namespace stowage {
 
@@ -14,6 +16,7 @@ struct ModelSizes {
                head_tokens = 0, padded_vocabulary = 0;
   double epsilon = 0;
   std::vector<std::pair<const char*, double>> dropouts;  // with their fields' names
+  std::int64_t gradient_groups = 1, rank = 0, ranks = 1;
 };
 
 // Throws InvalidInput naming the field that does not fit.
@@ -21,24 +24,35 @@ void require_valid(const ModelSizes& sizes);
 
 template <class Config>
 void require_valid(std::string model, const Config& config) {
-  ModelSizes sizes{
-      std::move(model),
-      config.layers,
-      config.width,
-      config.heads,
-      config.vocabulary,
-      config.sequence,
-      config.batch,
-      config.micro_batches,
-      config.head_tokens.value_or(0),
-      config.padded_vocabulary,
-      config.epsilon,
-      {{"dropout", config.dropout}, {"attention_dropout", config.attention_dropout.value_or(0)}}};
+  ModelSizes sizes{std::move(model),
+                   config.layers,
+                   config.width,
+                   config.heads,
+                   config.vocabulary,
+                   config.sequence,
+                   config.batch,
+                   config.micro_batches,
+                   config.head_tokens.value_or(0),
+                   config.padded_vocabulary,
+                   config.epsilon,
+                   {{"dropout", config.dropout}, {"attention_dropout", config.attention_dropout.value_or(0)}},
+                   config.gradient_groups,
+                   config.rank,
+                   config.ranks};
   if constexpr (requires { config.residual_dropout; }) {
     sizes.dropouts.emplace_back("embedding_dropout", config.embedding_dropout.value_or(0));
     sizes.dropouts.emplace_back("residual_dropout", config.residual_dropout.value_or(0));
   }
   require_valid(sizes);
+}
+
+// Of a valid config: the rank's micro-batches and groups.
+template <class Config>
+void split_batch(GraphBuilder& builder, const Config& config) {
+  const auto number = [](std::int64_t value) { return static_cast<std::uint32_t>(value); };
+  builder.split_batch(number(config.micro_batches / config.ranks),
+                      number(config.gradient_groups / config.ranks),
+                      {number(config.rank), number(config.ranks)});
 }
 
 // Of the embedding's table: the vocabulary, padded.

@@ -18,7 +18,7 @@ void require_fit(const GraphBuilder& builder, const std::string& name, Value qkv
   require(options.dropout >= 0 && options.dropout < 1, name,
           "the dropout probability is outside [0, 1); choose one inside");
   if (options.seen) {
-    require_operand(builder, name, "padding", options.seen, {shape[0] * builder.micro_batch().count},
+    require_operand(builder, name, "padding", options.seen, {shape[0] * builder.micro_batch().parts()},
                     DataType::i32);
   }
 }

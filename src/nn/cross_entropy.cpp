@@ -7,7 +7,7 @@ Value cross_entropy(GraphBuilder& builder, std::string name, Value logits, Value
                     std::int64_t vocabulary) {
   require_operand(builder, name, "logits", logits, {any, any}, builder.work_type());
   std::int64_t tokens = builder.tensor(logits).shape[0];
-  require_operand(builder, name, "targets", targets, {tokens * builder.micro_batch().count}, DataType::i32);
+  require_operand(builder, name, "targets", targets, {tokens * builder.micro_batch().parts()}, DataType::i32);
   Attributes attributes = token_slice(builder, tokens);
   add_vocabulary(attributes, name, vocabulary, builder.tensor(logits).shape[1]);
   Value loss = builder.activation(name, {}, DataType::f64);

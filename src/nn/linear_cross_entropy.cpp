@@ -24,7 +24,7 @@ void require_fit(const GraphBuilder& builder, const std::string& name, Value x, 
   require_operand(builder, name, "weight", weight,
                   options.transposed ? std::vector<std::int64_t>{any, width} : std::vector{width, any},
                   builder.work_type());
-  require_operand(builder, name, "targets", targets, {tokens * builder.micro_batch().count}, DataType::i32);
+  require_operand(builder, name, "targets", targets, {tokens * builder.micro_batch().parts()}, DataType::i32);
   require(options.chunk >= 0, name, "the chunk is negative; give tokens, or 0 for all at once");
   require(builder.wants_gradient(x) && builder.wants_gradient(weight), name,
           "it writes the gradients of its inputs, but one of them depends on no parameter; use linear "

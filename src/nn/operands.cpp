@@ -45,14 +45,14 @@ double elements(const GraphBuilder& builder, Value value) {
 
 std::int64_t tokens_of_micro_batch(const GraphBuilder& builder, const std::string& op, Value tokens) {
   const std::int64_t all = builder.tensor(tokens).shape[0];
-  const std::int64_t parts = builder.micro_batch().count;
+  const std::int64_t parts = builder.micro_batch().parts();
   require(all % parts == 0, op, "the batch does not divide into its micro-batches; change one of them");
   return all / parts;
 }
 
 Attributes token_slice(const GraphBuilder& builder, std::int64_t count) {
-  if (builder.micro_batch().index == 0) return {};
-  return {{"first_token", count * builder.micro_batch().index}};
+  if (builder.micro_batch().part() == 0) return {};
+  return {{"first_token", count * builder.micro_batch().part()}};
 }
 
 void add_vocabulary(Attributes& attributes, const std::string& op, std::int64_t vocabulary,

@@ -231,6 +231,119 @@ TEST(GraphBuilder, APassedThroughGradientOfAParameterIsAGradient) {
   EXPECT_EQ(gradient.kind, TensorKind::gradient);
 }
 
+// A parameter with two uses in each micro-batch.
+Graph split_graph(std::uint32_t parts, std::uint32_t groups, std::vector<TensorId>* uses = nullptr) {
+  GraphBuilder b;
+  b.split_batch(parts, groups);
+  const Value x = b.input("x", {4, 3}, DataType::f32);
+  Value loss, p;
+  for (std::uint32_t part = 0; part < parts; ++part) {
+    b.begin_unit("unit", part);
+    p = b.parameter("p", {4, 3}, {});
+    loss = b.sum_loss(test::reduce(b, "loss", test::scale(b, "z", test::scale(b, "y", x, p), p)));
+  }
+  const Graph graph = b.finish(loss, {});
+  if (uses) *uses = b.use_gradients_of(p);
+  return graph;
+}
+
+// What a tensor is the sum of, in brackets: leaves are named by their micro-batch and what `leaf` finds.
+std::string sum_of(const Graph& graph, TensorId id, const std::string& kernel) {
+  for (const Op& op : graph.ops) {
+    if (op.writes.front() != id) continue;
+    if (op.kernel != kernel) return op.name.substr(0, op.name.find(".backward"));
+    return "(" + sum_of(graph, op.reads[0], kernel) + "+" + sum_of(graph, op.reads[1], kernel) + ")";
+  }
+  return "?";
+}
+
+TEST(GraphBuilder, AddsGradientsAndLossOverGroupsInATree) {
+  std::vector<TensorId> uses;
+  const Graph graph = split_graph(8, 8, &uses);
+  ASSERT_EQ(uses.size(), 2U);
+  const auto tree = [](const std::string& of) {
+    const auto leaf = [&](int part) { return "micro." + std::to_string(part) + "." + of; };
+    const auto pair = [&](int part) { return "(" + leaf(part) + "+" + leaf(part + 1) + ")"; };
+    return "((" + pair(0) + "+" + pair(2) + ")+(" + pair(4) + "+" + pair(6) + "))";
+  };
+  EXPECT_EQ(sum_of(graph, uses[0], "accumulate"), tree("z"));
+  EXPECT_EQ(sum_of(graph, uses[1], "accumulate"), tree("y"));
+  EXPECT_EQ(sum_of(graph, graph.loss, "add_loss"), tree("loss"));
+  const Op& last = op_of(graph, "p.grad.30.accumulate");
+  EXPECT_THAT(last.reads, ElementsAre(uses[0], uses[1]));
+  EXPECT_THAT(graph.tensor(uses[0]).kind, TensorKind::gradient);
+}
+
+TEST(GraphBuilder, AddsTheMicroBatchesOfAGroupInOrder) {
+  std::vector<TensorId> uses;
+  const Graph graph = split_graph(6, 2, &uses);
+  EXPECT_EQ(sum_of(graph, uses[0], "accumulate"),
+            "(((micro.0.z+micro.1.z)+micro.2.z)+((micro.3.z+micro.4.z)+micro.5.z))");
+  EXPECT_EQ(sum_of(graph, graph.loss, "add_loss"),
+            "(((micro.0.loss+micro.1.loss)+micro.2.loss)+((micro.3.loss+micro.4.loss)+micro.5.loss))");
+  for (const Op& op : graph.ops) {
+    if (op.kernel == "accumulate") {
+      EXPECT_THAT(op.may_alias, ElementsAre(Alias{0, 0})) << op.name;
+    }
+  }
+}
+
+// Each addition is made as soon as both sides are there.
+TEST(GraphBuilder, KeepsAsFewPartialSumsAsTheTreeIsDeep) {
+  for (const auto& [parts, groups, most] :
+       {std::tuple(8U, 1U, 1), std::tuple(16U, 2U, 2), std::tuple(16U, 8U, 4), std::tuple(32U, 16U, 5)}) {
+    std::vector<TensorId> uses;
+    const Graph graph = split_graph(parts, groups, &uses);
+    // Of the first use: gradients and their sums between the units, from the op that writes them to the one
+    // that reads them.
+    std::vector<int> alive(parts, 0);
+    for (const Op& writer : graph.ops)
+      for (const Op& reader : graph.ops) {
+        const bool reads = std::count(reader.reads.begin(), reader.reads.end(), writer.writes.front()) > 0;
+        const bool is_partial =
+            writer.name.ends_with("z.backward_parameter") || writer.kernel == "accumulate";
+        if (!reads || !is_partial || reader.kernel != "accumulate" || writer.writes.front() == uses[0] ||
+            sum_of(graph, writer.writes.front(), "accumulate").find(".z") == std::string::npos)
+          continue;
+        for (std::uint32_t unit = writer.unit; unit < reader.unit; ++unit) ++alive[unit];
+      }
+    EXPECT_EQ(*std::max_element(alive.begin(), alive.end()), most) << parts << ' ' << groups;
+  }
+}
+
+TEST(GraphBuilder, OneGroupIsThePlainSum) {
+  EXPECT_EQ(split_graph(4, 1).gradient_groups, 1U);
+  EXPECT_EQ(split_graph(4, 2).gradient_groups, 2U);
+  std::vector<TensorId> uses;
+  const Graph graph = split_graph(4, 1, &uses);
+  EXPECT_EQ(sum_of(graph, uses[0], "accumulate"), "(((micro.0.z+micro.1.z)+micro.2.z)+micro.3.z)");
+}
+
+TEST(GraphBuilder, RefusesGroupsAndSharesThatAreNone) {
+  for (const std::uint32_t groups : {0U, 3U, 8U})
+    expect_refused([&] { GraphBuilder().split_batch(6, groups); }, "give a power of two that divides 6");
+  expect_refused([] { GraphBuilder().split_batch(0, 1); }, "give at least 1");
+  expect_refused([] { GraphBuilder().split_batch(4, 2, {2, 2}); }, "rank 2 of 2");
+  expect_refused(
+      [] {
+        GraphBuilder b;
+        b.begin_unit("unit");
+        b.split_batch(1, 1, {0, 2});
+      },
+      "call it first");
+  expect_refused(
+      [] {
+        GraphBuilder b;
+        b.split_batch(2);
+        const Value x = b.input("x", {4, 3}, DataType::f32);
+        b.begin_unit("unit");
+        const Value loss = test::reduce(b, "loss", test::scale(b, "y", x, b.parameter("p", {4, 3}, {})));
+        b.sum_loss(loss);
+        b.sum_loss(loss);
+      },
+      "call sum_loss once in each");
+}
+
 TEST(GraphBuilder, ScopesPrefixNames) {
   GraphBuilder b;
   b.push_scope("h");

@@ -64,7 +64,7 @@ TEST(GraphJson, NamesTheFieldThatDoesNotFit) {
   expect_refused("[]", "'the text' is not an object");
   expect_refused("{}", "'format' is not there");
   expect_refused(replaced(text, "stowage-graph", "other"), "'format' is not 'stowage-graph'");
-  expect_refused(replaced(text, "\"version\": 1", "\"version\": 4"), "'version' is not version 1, 2 or 3");
+  expect_refused(replaced(text, "\"version\": 1", "\"version\": 5"), "'version' is not version 1, 2, 3 or 4");
   expect_refused(replaced(text, "\"version\"", "\"more\": 0, \"version\""), "'more' is not a known field");
   expect_refused(replaced(text, "\"clip\": ", "\"clip\": -"), "'clip' is not an id");
   expect_refused(replaced(text, "\"clip\": ", "\"clip\": 429496729500"), "'clip' is not an id");
@@ -100,6 +100,37 @@ TEST(GraphJson, HasVersionTwoOnlyWhereTimesWereMeasured) {
   expect_refused(replaced(text, "\"seconds\": 0.1", "\"seconds\": null"),
                  "'ops[1].seconds' is not a finite number");
   expect_refused(replaced(text, "\"seconds\": 0.1", "\"seconds\": -0.1"), "the cost of op 'y2' is negative");
+}
+
+// A graph of `parts` micro-batches with one parameter.
+Graph split_graph(std::uint32_t parts, std::uint32_t groups) {
+  GraphBuilder b;
+  b.split_batch(parts, groups);
+  const Value x = b.input("x", {4, 3}, DataType::f32);
+  Value loss;
+  for (std::uint32_t part = 0; part < parts; ++part) {
+    b.begin_unit("unit", part);
+    loss = b.sum_loss(test::reduce(b, "loss", test::scale(b, "y", x, b.parameter("p", {4, 3}, {}))));
+  }
+  return b.finish(loss, {});
+}
+
+TEST(GraphJson, HasVersionFourOnlyWhereThereAreGradientGroups) {
+  EXPECT_NE(to_json(split_graph(4, 1)).find("\"version\": 1"), std::string::npos);
+  EXPECT_EQ(to_json(split_graph(4, 1)).find("gradient_groups"), std::string::npos);
+  const Graph graph = split_graph(4, 2);
+  const std::string text = to_json(graph);
+  EXPECT_NE(text.find("\"version\": 4"), std::string::npos);
+  EXPECT_EQ(graph_from_json(text), graph);
+  EXPECT_NE(graph, split_graph(4, 4));
+  const std::string groups = "\"gradient_groups\": 2";
+  expect_refused(replaced(text, "\"version\": 4", "\"version\": 3"),
+                 "'gradient_groups' is not a known field");
+  expect_refused(replaced(text, groups, "\"gradient_groups\": 2.5"), "'gradient_groups' is not an integer");
+  for (const char* wrong : {"0", "3", "8", "4294967295"})
+    expect_refused(replaced(text, groups, "\"gradient_groups\": " + std::string(wrong)),
+                   wrong == std::string("4294967295") ? "'gradient_groups' is not an id"
+                                                      : "are no power of two that divides 4 micro-batches");
 }
 
 TEST(GraphJson, RefusesShapesThatDoNotFit) {
