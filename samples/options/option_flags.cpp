@@ -33,6 +33,9 @@ void add_model(CLI::App& app, Options& options, Words& words) {
   add("--sequence", model.sequence, "tokens of a sample (bytes, where there is no tokenizer)");
   add("--batch", model.batch, "samples per step");
   add("--micro-batches", model.micro_batches, "equal parts of the batch, gradients summed over them");
+  add("--gradient-groups", model.gradient_groups,
+      "groups of micro-batches whose sums are added in a tree: a power of two that divides --micro-batches; "
+      "bits depend on it, so that they need not depend on a number of devices");
   add("--head-chunk", model.head_tokens,
       "tokens whose logits exist at once: more are faster and take more memory; bits depend on it "
       "(2048 to 8192, by width and batch; a resumed run goes on with its own)");

@@ -104,6 +104,12 @@ void check_together(const Options& options) {
         fmt::format("--micro-batches {} does not divide --batch {}: choose a divisor, or another batch",
                     model.micro_batches, model.batch));
   }
+  if (!are_gradient_groups(static_cast<std::uint32_t>(model.gradient_groups),
+                           static_cast<std::uint32_t>(model.micro_batches))) {
+    throw InvalidInput(fmt::format(
+        "--gradient-groups {} is no power of two that divides --micro-batches {}: choose one, at most {}",
+        model.gradient_groups, model.micro_batches, model.micro_batches & -model.micro_batches));
+  }
 }
 
 // What a flag needs, without which it would do nothing, unseen.
@@ -257,6 +263,7 @@ BertConfig bert_sizes(const GptConfig& sizes) {
           .sequence = sizes.sequence,
           .batch = sizes.batch,
           .micro_batches = sizes.micro_batches,
+          .gradient_groups = sizes.gradient_groups,
           .dropout = sizes.dropout,
           .head_tokens = sizes.head_tokens,
           .padded_vocabulary = sizes.padded_vocabulary,

@@ -27,7 +27,7 @@ void add_model_lines(Lines& lines, const Setup& setup) {
     lines.add("epochs", "{} of {} samples: {} steps", *setup.options->epochs, grouped(setup.epoch_samples),
               grouped(setup.options->steps));
   if (setup.graph->micro_batches > 1)
-    lines.add("  in", "{}", micro_batches_text(setup.graph->micro_batches, setup.plan->order));
+    lines.add("  in", "{}", micro_batches_text(*setup.graph, setup.plan->order));
   lines.add("text", "{}", setup.data.text);
   lines.add("device", "{}", setup.device);
   lines.add(setup.options->machine.empty() ? "calibrated" : "machine",

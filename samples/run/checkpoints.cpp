@@ -97,6 +97,7 @@ std::map<std::string, std::string> configuration_of(const Options& options,
       {"training.warmup", exact(options.warmup)},
       {steps_field, exact(options.steps)},
       {"training.seed", exact(options.seed)}};
+  if (model.gradient_groups != 1) result["model.gradient_groups"] = exact(model.gradient_groups);
   if (optimizer.moments != Moments::f32) result[moments_field] = to_string(optimizer.moments);
   result.insert(task.begin(), task.end());
   return result;

@@ -62,7 +62,7 @@ SubGraph up_to(const Graph& graph, const std::vector<TensorId>& outputs) {
 
 GptConfig without_dropout(GptConfig sizes, std::int64_t batch) {
   sizes.batch = batch;
-  sizes.micro_batches = 1;
+  sizes.micro_batches = sizes.gradient_groups = 1;
   sizes.head_tokens = 0;
   sizes.dropout = 0;
   sizes.embedding_dropout = sizes.attention_dropout = sizes.residual_dropout = {};

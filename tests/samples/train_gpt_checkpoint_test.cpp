@@ -237,6 +237,14 @@ TEST_F(TrainGptCheckpoint, GoesOnInOtherMicroBatchesWhereThatIsAsked) {
                  {"'configuration.model.micro_batches' is \"2\", and that of this run is \"1\""});
 }
 
+TEST_F(TrainGptCheckpoint, GoesOnInItsOwnGradientGroupsAlone) {
+  run_well({"--checkpoint", dir_, "--checkpoint-every", "3", "--gradient-groups", "2"});
+  EXPECT_THAT(run_well({"--resume", checkpoint(3), "--gradient-groups", "2"}).output,
+              HasSubstr("2 micro-batches in 2 gradient groups, "));
+  expect_refusal(run_train_gpt(with({"--resume", checkpoint(3)})),
+                 {"'configuration.model.gradient_groups' is \"2\", and that of this run is missing"});
+}
+
 TEST_F(TrainGptCheckpoint, GoesOnWithAnotherOptimizerWhereThatIsAsked) {
   run_well({"--checkpoint", dir_, "--checkpoint-every", "3", "--beta1", "0.8", "--beta2", "0.9", "--epsilon",
             "1e-6"});

@@ -72,10 +72,15 @@ void require_heads(const ModelSpec& spec) {
 }
 
 void require_divisible(const ModelSpec& spec) {
-  if (spec.batch % spec.micro_batches == 0) return;
-  throw InvalidInput(
-      fmt::format("--micro-batches {} does not divide the batch of {}; give a divisor, or change --batch",
-                  spec.micro_batches, spec.batch));
+  if (spec.batch % spec.micro_batches != 0)
+    throw InvalidInput(
+        fmt::format("--micro-batches {} does not divide the batch of {}; give a divisor, or change --batch",
+                    spec.micro_batches, spec.batch));
+  if (!are_gradient_groups(static_cast<std::uint32_t>(spec.gradient_groups),
+                           static_cast<std::uint32_t>(spec.micro_batches)))
+    throw InvalidInput(fmt::format(
+        "--gradient-groups {} is no power of two that divides --micro-batches {}; give one, at most {}",
+        spec.gradient_groups, spec.micro_batches, spec.micro_batches & -spec.micro_batches));
 }
 
 ModelSpec complete(ModelFamily family, const GptSize& size, const ModelWords& words, DataType type) {
@@ -91,6 +96,7 @@ ModelSpec complete(ModelFamily family, const GptSize& size, const ModelWords& wo
                  parse_type(words.type, type),
                  {}};
   if (!words.head_chunk.empty()) spec.head_tokens = parse_count("--head-chunk", words.head_chunk);
+  spec.gradient_groups = count_or("--gradient-groups", words.gradient_groups, 1);
   if (!words.moments.empty()) spec.moments = parse_moments(words.moments);
   require_heads(spec);
   require_divisible(spec);
@@ -98,15 +104,16 @@ ModelSpec complete(ModelFamily family, const GptSize& size, const ModelWords& wo
 }
 
 void refuse_strays(const ModelWords& words) {
-  for (const auto& [option, text] :
-       std::array<std::pair<const char*, const std::string*>, 8>{{{"--heads", &words.heads},
-                                                                  {"--sequence", &words.sequence},
-                                                                  {"--batch", &words.batch},
-                                                                  {"--micro-batches", &words.micro_batches},
-                                                                  {"--vocabulary", &words.vocabulary},
-                                                                  {"--type", &words.type},
-                                                                  {"--head-chunk", &words.head_chunk},
-                                                                  {"--moments", &words.moments}}}) {
+  for (const auto& [option, text] : std::array<std::pair<const char*, const std::string*>, 9>{
+           {{"--heads", &words.heads},
+            {"--sequence", &words.sequence},
+            {"--batch", &words.batch},
+            {"--micro-batches", &words.micro_batches},
+            {"--gradient-groups", &words.gradient_groups},
+            {"--vocabulary", &words.vocabulary},
+            {"--type", &words.type},
+            {"--head-chunk", &words.head_chunk},
+            {"--moments", &words.moments}}}) {
     if (!text->empty())
       throw InvalidInput(
           fmt::format("{} {}: a saved graph has its own; leave it out, or name a model with --gpt or --bert",
@@ -124,6 +131,7 @@ Config config_of(const ModelSpec& spec) {
   config.sequence = spec.sequence;
   config.batch = spec.batch;
   config.micro_batches = spec.micro_batches;
+  config.gradient_groups = spec.gradient_groups;
   config.head_tokens = spec.head_tokens;
   return config;
 }

@@ -16,7 +16,8 @@ namespace stowage {
 struct ModelWords {
   std::string gpt{};   // LAYERSxWIDTH or a name of gpt_sizes.h
   std::string bert{};  // LAYERSxWIDTH, base or large
-  std::string heads{}, sequence{}, batch{}, micro_batches{}, vocabulary{}, type{}, head_chunk{}, moments{};
+  std::string heads{}, sequence{}, batch{}, micro_batches{}, gradient_groups{}, vocabulary{}, type{},
+      head_chunk{}, moments{};
 };
 
 enum class ModelFamily : std::uint8_t { gpt, bert };
@@ -33,6 +34,7 @@ struct ModelSpec {
   DataType type = DataType::f32;
   std::optional<std::int64_t> head_tokens{};  // as GptConfig's
   Moments moments = Moments::f32;
+  std::int64_t gradient_groups = 1;
 
   std::int64_t tokens() const { return batch * sequence; }
 };

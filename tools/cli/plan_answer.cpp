@@ -49,8 +49,8 @@ void add_question(Lines& lines, const PlanQuestion& question, const PlanAnswer& 
   }
   if (answer.micro_batches > 1) {
     lines.add("  in", "{}",
-              answer.feasible ? micro_batches_text(answer.micro_batches, answer.order)
-                              : fmt::format("{} micro-batches", answer.micro_batches));
+              answer.feasible ? micro_batches_text(question.graph, answer.order)
+                              : micro_batches_text(question.graph));
   }
   if (!question.machine.empty()) lines.add("machine", "{}", question.machine);
   if (answer.policy != Policy::automatic) lines.add("policy", "{}", policy_label(to_string(answer.policy)));
@@ -132,6 +132,7 @@ PlanAnswer answer(const PlanQuestion& question, Planner& planner, Plan* plan) {
   answer.parameters = parameter_count(graph);
   answer.tokens = question.tokens();
   answer.micro_batches = graph.micro_batches;
+  answer.gradient_groups = graph.gradient_groups;
   if (const auto* none = std::get_if<Infeasible>(&planned.outcome)) {
     answer.lacks_host = none->host;
     answer.smallest = none->minimum;
@@ -196,6 +197,7 @@ Json to_json(const PlanAnswer& answer) {
       answer.feasible && answer.tokens > 0 ? Json(answer.tokens_per_second()) : Json();
   json["parameters"] = answer.parameters;
   json["micro_batches"] = answer.micro_batches;
+  json["gradient_groups"] = answer.gradient_groups;
   json["order"] = answer.feasible && answer.micro_batches > 1 ? Json(to_string(answer.order)) : Json();
   json["lacks"] = answer.feasible ? Json() : Json(answer.lacks_host ? "host" : "device");
   json["smallest_bytes"] = answer.feasible ? Json() : Json(answer.smallest);
@@ -215,6 +217,7 @@ Json to_json(const PlanQuestion& question, const PlanAnswer& answer) {
                      {"sequence", model.sequence},
                      {"batch", model.batch},
                      {"micro_batches", model.micro_batches},
+                     {"gradient_groups", model.gradient_groups},
                      {"type", to_string(model.type)}};
   }
   if (!question.machine.empty()) json["machine"] = question.machine;

@@ -42,6 +42,7 @@ struct PlanAnswer {
   std::uint64_t parameters = 0;  // elements
   std::uint64_t tokens = 0;      // per step; 0: not known
   std::uint32_t micro_batches = 1;
+  std::uint32_t gradient_groups = 1;
 
   // Where it does not fit: which memory, what of it would do, and the op that needs it.
   bool lacks_host = false;

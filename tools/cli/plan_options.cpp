@@ -27,6 +27,8 @@ void add_model(CLI::App& plan, PlanCommand& command) {
   add("--batch", model.batch, "samples per step (8)", "N");
   add("--micro-batches", model.micro_batches, "equal parts of the batch, gradients summed over them (1)",
       "N");
+  add("--gradient-groups", model.gradient_groups,
+      "groups of micro-batches whose sums are added in a tree, a power of two (1)", "N");
   add("--vocabulary", model.vocabulary, "tokens there are (50304, of bert 30528)", "N");
   add("--head-chunk", model.head_chunk,
       "tokens whose logits exist at once: more are faster and take more memory (2048 to 8192, by width and "

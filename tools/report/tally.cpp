@@ -124,8 +124,14 @@ std::uint64_t parameter_count(const Graph& graph) {
   return count;
 }
 
-std::string micro_batches_text(std::uint32_t count, MicroBatchOrder order) {
-  return fmt::format("{} micro-batches, {} ({})", count,
+std::string micro_batches_text(const Graph& graph) {
+  const std::string groups =
+      graph.gradient_groups > 1 ? fmt::format(" in {} gradient groups", graph.gradient_groups) : "";
+  return fmt::format("{} micro-batches{}", graph.micro_batches, groups);
+}
+
+std::string micro_batches_text(const Graph& graph, MicroBatchOrder order) {
+  return fmt::format("{}, {} ({})", micro_batches_text(graph),
                      order == MicroBatchOrder::layer_major ? "each half-block for all of them"
                                                            : "one after another, forward and backward",
                      to_string(order));

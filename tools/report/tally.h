@@ -43,7 +43,9 @@ std::string text(const Tally& tally);
 // Elements of all parameters.
 std::uint64_t parameter_count(const Graph& graph);
 
+// "4 micro-batches in 2 gradient groups", or "4 micro-batches" where there is one group.
+std::string micro_batches_text(const Graph& graph);
 // "4 micro-batches, each half-block for all of them (layer_major)".
-std::string micro_batches_text(std::uint32_t count, MicroBatchOrder order);
+std::string micro_batches_text(const Graph& graph, MicroBatchOrder order);
 
 }  // namespace stowage

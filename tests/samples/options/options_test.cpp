@@ -67,6 +67,8 @@ TEST(Options, EveryFlag) {
                                  "3",
                                  "--micro-batches",
                                  "3",
+                                 "--gradient-groups",
+                                 "1",
                                  "--steps",
                                  "20",
                                  "--learning-rate",
@@ -201,6 +203,10 @@ TEST(Options, RefusalsNameTheFlag) {
   expect_refused({"--layers", "0"}, {"--layers", "0"});
   expect_refused({"--batch", "-1"}, {"--batch", "-1"});
   expect_refused({"--data", "x", "--batch", "6", "--micro-batches", "4"}, {"--micro-batches 4", "--batch 6"});
+  for (const char* groups : {"3", "4", "12"})
+    expect_refused({"--data", "x", "--batch", "6", "--micro-batches", "6", "--gradient-groups", groups},
+                   {"--gradient-groups " + std::string(groups), "--micro-batches 6: choose one, at most 2"});
+  expect_refused({"--data", "x", "--gradient-groups", "0"}, {"--gradient-groups"});
   expect_refused({"--steps", "99999999999999999999"}, {"--steps", "99999999999999999999"});
   expect_refused({"--learning-rate", "nan"}, {"--learning-rate", "nan"});
   expect_refused({"--learning-rate", "-1"}, {"--learning-rate", "-1"});
@@ -276,6 +282,7 @@ TEST(Options, HelpListsEveryFlag) {
                            "--sample",
                            "--verify",
                            "--micro-batches",
+                           "--gradient-groups",
                            "--checkpoint ",
                            "--checkpoint-every",
                            "--checkpoint-blocking",

@@ -42,6 +42,7 @@ TEST(Checkpoints, WhatChangesTheBitsIsInTheConfiguration) {
   EXPECT_TRUE(changes([](Options& options) { options.model.sequence++; }));
   EXPECT_TRUE(changes([](Options& options) { options.model.batch++; }));
   EXPECT_TRUE(changes([](Options& options) { options.model.micro_batches++; }));
+  EXPECT_TRUE(changes([](Options& options) { options.model.gradient_groups = 2; }));
   EXPECT_TRUE(changes([](Options& options) { options.model.dropout = 1e-300; }));
   EXPECT_TRUE(changes([](Options& options) { options.model.attention_dropout = 0.5; }));
   EXPECT_TRUE(changes([](Options& options) { options.model.residual_dropout = 0.5; }));
@@ -62,7 +63,8 @@ TEST(Checkpoints, WhatChangesTheBitsIsInTheConfiguration) {
   EXPECT_TRUE(changes([](Options& options) { options.clip = 0; }));
   EXPECT_TRUE(changes([](Options& options) { options.moments = Moments::bf16; }));
   EXPECT_TRUE(changes([](Options& options) { options.seed++; }));
-  // Checkpoints from before there were other moments than f32 say nothing of them.
+  // Checkpoints from before there were gradient groups, or other moments than f32, say nothing of them.
+  EXPECT_FALSE(as_it_is.contains("model.gradient_groups"));
   EXPECT_FALSE(as_it_is.contains("optimizer.moments"));
   // And what does not is not.
   EXPECT_FALSE(changes([](Options& options) {

@@ -82,6 +82,10 @@ TEST(ModelSpec, SplitsTheBatch) {
     EXPECT_EQ(build(spec).micro_batches, 3U);
   }
   EXPECT_EQ(gpt_spec("2x64", DataType::bf16).micro_batches, 1);
+  for (const ModelWords& words :
+       {ModelWords{.gpt = "1x64", .sequence = "8", .micro_batches = "4", .gradient_groups = "2"},
+        ModelWords{.bert = "1x64", .sequence = "8", .micro_batches = "4", .gradient_groups = "2"}})
+    EXPECT_EQ(build(model_spec(words, DataType::f32).value()).gradient_groups, 2U);
 }
 
 TEST(ModelSpec, RefusesWhatIsNoModel) {
@@ -137,6 +141,11 @@ TEST(ModelSpec, RefusesBadNumbersByTheirOption) {
   expect_refused({.gpt = size, .micro_batches = "0"}, "--micro-batches: \"0\"");
   expect_refused({.gpt = size, .batch = "6", .micro_batches = "4"},
                  "--micro-batches 4 does not divide the batch of 6; give a divisor");
+  expect_refused({.gpt = size, .gradient_groups = "0"}, "--gradient-groups: \"0\"");
+  expect_refused(
+      {.gpt = size, .micro_batches = "4", .gradient_groups = "8"},
+      "--gradient-groups 8 is no power of two that divides --micro-batches 4; give one, at most 4");
+  expect_refused({.gradient_groups = "2"}, "--gradient-groups 2: a saved graph has its own");
   expect_refused({.gpt = size, .head_chunk = "0"}, "--head-chunk: \"0\"");
   expect_refused({.head_chunk = "2"}, "--head-chunk 2: a saved graph has its own");
   expect_refused({.gpt = size, .vocabulary = "99999999999"}, "--vocabulary: \"99999999999\"");

@@ -68,6 +68,17 @@ TEST_F(PlanCommandTest, AnswersNoWithTheSmallestBudgetAndTheOpAndWritesNothing) 
   EXPECT_EQ(nlohmann::json::parse(output_)["minimum_device_bytes"], least);
 }
 
+TEST_F(PlanCommandTest, SaysHowManyGradientGroupsThereAre) {
+  name_a_model();
+  command_.model.micro_batches = command_.model.gradient_groups = "2";
+  EXPECT_EQ(run(), 0);
+  EXPECT_THAT(output_, HasSubstr("2 micro-batches in 2 gradient groups, "));
+  command_.json = true;
+  EXPECT_EQ(run(), 0);
+  EXPECT_EQ(nlohmann::json::parse(output_)["gradient_groups"], 2);
+  EXPECT_EQ(nlohmann::json::parse(output_)["model"]["gradient_groups"], 2);
+}
+
 TEST_F(PlanCommandTest, SaysWhichOrderOfMicroBatchesItIs) {
   name_a_model();
   EXPECT_EQ(run(), 0);
@@ -84,6 +95,7 @@ TEST_F(PlanCommandTest, SaysWhichOrderOfMicroBatchesItIs) {
   const auto json = nlohmann::json::parse(output_);
   EXPECT_EQ(json["micro_batches"], 2);
   EXPECT_EQ(json["model"]["micro_batches"], 2);
+  EXPECT_EQ(json["gradient_groups"], 1);
   EXPECT_EQ(json["order"], to_string(plan_from_json(contents_of(command_.plan_file)).order));
   command_.plan_file.clear();
   command_.device_memory = 1;

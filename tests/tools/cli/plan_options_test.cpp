@@ -38,7 +38,8 @@ TEST(PlanOptions, SayNothingByDefault) {
 
 TEST(PlanOptions, AreUnderstood) {
   const PlanCommand command = parse_plan(
-      "--gpt 24x1024 --heads 8 --sequence 512 --batch 4 --micro-batches 2 --vocabulary 256 --type bf16 "
+      "--gpt 24x1024 --heads 8 --sequence 512 --batch 4 --micro-batches 2 --gradient-groups 2 --vocabulary "
+      "256 --type bf16 "
       "--machine h200 "
       "--device-memory 6GiB --host-memory 48G --bucket-size 64MiB --policy none --sweep memory=3 --plan-json "
       "p.json --json");
@@ -47,6 +48,7 @@ TEST(PlanOptions, AreUnderstood) {
   EXPECT_EQ(command.model.sequence, "512");
   EXPECT_EQ(command.model.batch, "4");
   EXPECT_EQ(command.model.micro_batches, "2");
+  EXPECT_EQ(command.model.gradient_groups, "2");
   EXPECT_EQ(command.model.vocabulary, "256");
   EXPECT_EQ(command.model.type, "bf16");
   EXPECT_EQ(command.machine, "h200");
