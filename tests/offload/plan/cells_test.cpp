@@ -13,7 +13,7 @@
 namespace stowage {
 namespace {
 
-constexpr std::uint64_t graphs = testing::draws<std::uint64_t>(12, 4);
+constexpr std::uint64_t graphs = testing::draws<std::uint64_t>(12, 2);
 
 // What plans are compared by.
 double ranked_seconds(const Graph& graph, const Machine& machine, const Plan& plan) {

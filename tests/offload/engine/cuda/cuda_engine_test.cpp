@@ -121,6 +121,7 @@ TEST_P(CudaEngine, HasTheSameBitsInBothOrdersOfMicroBatches) {
       const PlanOptions options{.bucket_bytes = bucket, .order = order};
       const Bytes least = minimum_bytes(graph, {}, options);
       for (Bytes budget : {least, least + least / 2}) {
+        if (sanitized && budget > least) continue;
         SCOPED_TRACE(budget);
         EXPECT_TRUE(train(graph, plan_in(graph, {}, budget, options)) == whole);
       }

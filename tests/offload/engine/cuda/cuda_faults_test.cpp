@@ -25,7 +25,7 @@ constexpr int unknown_error = 0;  // of whichever API the call belongs to: cudaE
 
 // Each of a step's calls takes a fifth of a second; with a stride prime to a step's pattern every sort is
 // met.
-constexpr unsigned stride = fewer_draws ? 43 : 13;
+constexpr unsigned stride = sanitized ? 131 : fewer_draws ? 43 : 13;
 
 class CudaFaults : public ::testing::TestWithParam<bool> {
  protected:
