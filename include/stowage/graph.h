@@ -48,6 +48,8 @@ inline constexpr std::uint32_t no_id = 0xffffffffU;
 struct Initializer {
   double mean = 0;
   double standard_deviation = 0;  // 0: every element is `mean`
+  // Of the tensor's draws, that of its element 0: even, and above 0 where a rank has a part of a parameter.
+  std::int64_t first_element = 0;
   friend bool operator==(const Initializer&, const Initializer&) = default;
 };
 
@@ -92,6 +94,7 @@ struct OpCost {
   // Measured on the device, its launch included (trace.h): there it stands in the place of both. Steps on the
   // host go by `bytes` all the same.
   std::optional<double> seconds{};
+  double peer_bytes = 0;  // that the other ranks send to this one
   friend bool operator==(const OpCost&, const OpCost&) = default;
 };
 
@@ -110,6 +113,14 @@ struct Op {
   std::uint32_t unit = no_id;
   OpCost cost;
   friend bool operator==(const Op&, const Op&) = default;
+};
+
+// Which part of the batch a graph computes, where `ranks` devices share it: of equal, consecutive parts
+// that of number `rank`.
+struct BatchShare {
+  std::uint32_t rank = 0;
+  std::uint32_t ranks = 1;
+  friend bool operator==(const BatchShare&, const BatchShare&) = default;
 };
 
 // A *chunk grid* cuts a large parameter, its final gradient and its optimizer state into the same slices,
@@ -136,6 +147,10 @@ struct Graph {
   // Equal, consecutive groups of micro-batches, over which a use's gradients and the loss are added up as
   // TreeSum (tree_sum.h) says: a power of two that divides micro_batches.
   std::uint32_t gradient_groups = 1;
+  // Where there are several ranks, their graphs differ in attributes and initializers alone, so that one plan
+  // serves all. Each has a share of every parameter, of its gradient and of its state, and exchanges bytes
+  // with the others in its ops of the kernels `gather` and `exchange`, which a Communicator makes.
+  BatchShare share{};
   TensorId loss = no_id;  // f64 scalar, written by a forward or backward op; copied to the host every step
   TensorId clip = no_id;  // f64 {2}: global gradient norm, scale; written by the "clip" op
 

@@ -59,14 +59,6 @@ struct AdamW {
   ChunkGrid grid{};
 };
 
-// Which part of the batch a graph computes, where `ranks` devices share it: of equal, consecutive parts
-// that of number `rank`.
-struct BatchShare {
-  std::uint32_t rank = 0;
-  std::uint32_t ranks = 1;
-  friend bool operator==(const BatchShare&, const BatchShare&) = default;
-};
-
 class GraphBuilder {
  public:
   // What a backward rule gets: for each written value its gradient (an empty Value where nothing
@@ -170,7 +162,8 @@ class GraphBuilder {
   // Forward and backward only, for gradient checks: gradients are left as they are.
   Graph finish_without_update(Value loss);
 
-  // After finish: the final gradient of a parameter or input value, no_id if none.
+  // After finish: the final gradient of a parameter or input value, no_id if none. Where ranks share the
+  // batch, of a parameter that of its last use.
   TensorId gradient_of(Value of) const;
   // After finish: what gradient_of a parameter is the sum of, from left to right: for each of its uses, the
   // gradient of all micro-batches. Ranks that share a batch add up each of these by itself, so that the bits

@@ -10,12 +10,19 @@
 
 namespace stowage {
 
-// Seconds on the compute lane: what was measured, else the slower of arithmetic and device memory, plus the
-// launch.
+// Of bytes that other ranks send to this one, in one exchange.
+inline double peer_seconds(double bytes, const Link& peer) {
+  return peer.latency_seconds + bytes / peer.bytes_per_second;
+}
+
+// Seconds on the compute lane: what was measured, else the slowest of arithmetic, device memory and the way
+// from the peers, plus the launch.
 inline double op_seconds(const Op& op, const Machine& machine) {
   if (op.cost.seconds) return *op.cost.seconds;
-  return std::max(op.cost.flops / machine.flops_per_second, op.cost.bytes / machine.device_bytes_per_second) +
-         machine.launch_seconds;
+  const double here =
+      std::max(op.cost.flops / machine.flops_per_second, op.cost.bytes / machine.device_bytes_per_second);
+  const double peers = op.cost.peer_bytes == 0 ? 0 : peer_seconds(op.cost.peer_bytes, machine.peer);
+  return std::max(here, peers) + machine.launch_seconds;
 }
 
 // Seconds on the host lane: update ops are bound by host memory.

@@ -61,6 +61,7 @@ void GraphBuilder::split_batch(std::uint32_t count, std::uint32_t groups, BatchS
   }
   graph_.micro_batches = count;
   graph_.gradient_groups = groups;
+  graph_.share = share;
   micro_batch_ = {0, count, share};
   loss_ = TreeSum<Value>(count, groups);
 }
@@ -327,7 +328,9 @@ void GraphBuilder::add_to_use(Value of, Value gradient, bool fresh) {
 
 void GraphBuilder::add_use(Value of, Gradient gradient) {
   use_gradients_[of.id].push_back(gradient.value.id);
-  gradients_[of.id] = added(gradients_[of.id], of, gradient);
+  // Ranks add up each use by itself.
+  gradients_[of.id] =
+      graph_.share.ranks > 1 ? Gradient{gradient.value, false} : added(gradients_[of.id], of, gradient);
 }
 
 void GraphBuilder::require_uses_whole() {

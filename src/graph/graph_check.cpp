@@ -77,6 +77,8 @@ class Checker {
       if (!std::isfinite(tensor.initializer.mean) || !std::isfinite(tensor.initializer.standard_deviation)) {
         fail("the initializer of tensor '{}' is not finite", tensor.name);
       }
+      if (tensor.initializer.first_element < 0 || tensor.initializer.first_element % 2 != 0)
+        fail("the draws of tensor '{}' begin at an element that is negative or odd", tensor.name);
     }
   }
 
@@ -126,6 +128,8 @@ class Checker {
       fail("{} gradient groups are no power of two that divides {} micro-batches", graph_.gradient_groups,
            graph_.micro_batches);
     }
+    if (graph_.share.rank >= graph_.share.ranks)
+      fail("the graph is rank {} of {}, which count from 0", graph_.share.rank, graph_.share.ranks);
   }
 
   void check_op(OpId id) {
@@ -189,7 +193,8 @@ class Checker {
 
   static void check_numbers(const Op& op) {
     const auto sound = [](double value) { return value >= 0 && std::isfinite(value); };
-    if (!sound(op.cost.flops) || !sound(op.cost.bytes) || !sound(op.cost.seconds.value_or(0))) {
+    if (!sound(op.cost.flops) || !sound(op.cost.bytes) || !sound(op.cost.seconds.value_or(0)) ||
+        !sound(op.cost.peer_bytes)) {
       fail("the cost of op '{}' is negative or not finite", op.name);
     }
     for (const auto& [name, value] : op.attributes) {

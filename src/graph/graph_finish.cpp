@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "src/graph/share_state.h"
 #include "src/graph/update_ops.h"
 #include "stowage/error.h"
 #include "stowage/graph_builder.h"
@@ -146,15 +147,16 @@ void GraphBuilder::run_rule(OpId op) {
 }
 
 void GraphBuilder::update(const AdamW& optimizer) {
-  std::vector<TensorId> gradients(graph_.tensors.size(), no_id);
+  std::vector<FinalGradient> gradients(graph_.tensors.size());
   for (TensorId parameter : parameters_by_first_use(graph_)) {
-    gradients[parameter] = gradients_[parameter].value.id;
-    if (gradients[parameter] == no_id) {
+    gradients[parameter] = {gradients_[parameter].value.id, graph_.tensors[parameter].elements()};
+    if (gradients[parameter].tensor == no_id) {
       throw InvalidInput(
           fmt::format("GraphBuilder: no gradient reaches the parameter '{}'; use it, or leave it out",
                       graph_.tensors[parameter].name));
     }
   }
+  if (graph_.share.ranks > 1) gradients = share_state(graph_, use_gradients_);
   append_update(graph_, gradients, optimizer);
 }
 

@@ -16,8 +16,8 @@ using Json = nlohmann::json;
 
 constexpr std::string_view format_name = "stowage-graph";
 // Version 2 knows measured times ("seconds" of an op), version 3 slices too ("whole" and "first_row" of a
-// tensor), version 4 gradient groups too. A graph is written as the lowest version that knows all that it
-// has.
+// tensor), version 4 gradient groups and ranks too ("first_element" of a tensor, "peer_bytes" of an op). A
+// graph is written as the lowest version that knows all that it has.
 constexpr std::int64_t format_version = 1;
 constexpr std::int64_t timed_version = 2;
 constexpr std::int64_t sliced_version = 3;
@@ -39,6 +39,7 @@ Json to_json_value(const Tensor& tensor) {
     json["whole"] = tensor.whole;
     json["first_row"] = tensor.first_row;
   }
+  if (tensor.initializer.first_element != 0) json["first_element"] = tensor.initializer.first_element;
   return json;
 }
 
@@ -60,6 +61,7 @@ Json to_json_value(const Op& op) {
                {"flops", op.cost.flops},
                {"bytes", op.cost.bytes}};
   if (op.cost.seconds) json["seconds"] = *op.cost.seconds;
+  if (op.cost.peer_bytes != 0) json["peer_bytes"] = op.cost.peer_bytes;
   return json;
 }
 
@@ -71,7 +73,7 @@ bool has_measured_times(const Graph& graph) {
 std::int64_t version_of(const Graph& graph) {
   const bool has_slices = std::any_of(graph.tensors.begin(), graph.tensors.end(),
                                       [](const Tensor& tensor) { return tensor.kind == TensorKind::slice; });
-  if (graph.gradient_groups != 1) return grouped_version;
+  if (graph.gradient_groups != 1 || graph.share.ranks != 1) return grouped_version;
   if (has_slices) return sliced_version;
   return has_measured_times(graph) ? timed_version : format_version;
 }
@@ -81,7 +83,8 @@ std::int64_t version_of(const Graph& graph) {
 Tensor read_tensor(const JsonField& field, std::int64_t version) {
   const bool may_be_slice = version >= sliced_version;
   field.require_members({"name", "type", "shape", "kind", "mean", "standard_deviation",
-                         may_be_slice ? "whole" : "kind", may_be_slice ? "first_row" : "kind"});
+                         may_be_slice ? "whole" : "kind", may_be_slice ? "first_row" : "kind",
+                         version >= grouped_version ? "first_element" : "kind"});
   Tensor tensor;
   tensor.name = field.member("name").text();
   tensor.type = field.member("type").one_of(data_types);
@@ -92,6 +95,8 @@ Tensor read_tensor(const JsonField& field, std::int64_t version) {
   tensor.kind = is_slice ? TensorKind::slice : kind.one_of(tensor_kinds);
   tensor.initializer.mean = field.member("mean").number();
   tensor.initializer.standard_deviation = field.member("standard_deviation").number();
+  if (const auto first = field.optional_member("first_element"))
+    tensor.initializer.first_element = first->integer();
   if (const auto whole = field.optional_member("whole")) tensor.whole = whole->id();
   if (const auto row = field.optional_member("first_row")) tensor.first_row = row->integer();
   return tensor;
@@ -105,7 +110,8 @@ Alias read_alias(const JsonField& field) {
 
 Op read_op(const JsonField& field, std::int64_t version) {
   field.require_members({"name", "kernel", "attributes", "reads", "writes", "may_alias", "phase", "unit",
-                         "flops", "bytes", version == format_version ? "bytes" : "seconds"});
+                         "flops", "bytes", version == format_version ? "bytes" : "seconds",
+                         version >= grouped_version ? "peer_bytes" : "bytes"});
   auto id = [](const JsonField& item) { return item.id(); };
   Op op;
   op.name = field.member("name").text();
@@ -120,13 +126,15 @@ Op read_op(const JsonField& field, std::int64_t version) {
   op.unit = field.member("unit").id_or_null();
   op.cost = {field.member("flops").number(), field.member("bytes").number(), {}};
   if (const auto seconds = field.optional_member("seconds")) op.cost.seconds = seconds->number();
+  if (const auto bytes = field.optional_member("peer_bytes")) op.cost.peer_bytes = bytes->number();
   return op;
 }
 
 Graph read_graph(const JsonField& field) {
-  const bool may_have_groups = field.has("version") && field.member("version").integer() >= grouped_version;
+  const bool grouped = field.has("version") && field.member("version").integer() >= grouped_version;
   field.require_members({"format", "version", "tensors", "ops", "units", "micro_batches", "loss", "clip",
-                         may_have_groups ? "gradient_groups" : "micro_batches"});
+                         grouped ? "gradient_groups" : "micro_batches", grouped ? "rank" : "micro_batches",
+                         grouped ? "ranks" : "micro_batches"});
   if (field.member("format").text() != format_name) field.member("format").fail("'stowage-graph'");
   const std::int64_t version = field.member("version").integer();
   if (version < format_version || version > grouped_version)
@@ -140,6 +148,8 @@ Graph read_graph(const JsonField& field) {
       field.member("units").list(most_items, [](const JsonField& item) { return item.text(); });
   if (field.has("micro_batches")) graph.micro_batches = field.member("micro_batches").id();
   if (field.has("gradient_groups")) graph.gradient_groups = field.member("gradient_groups").id();
+  if (field.has("rank")) graph.share.rank = field.member("rank").id();
+  if (field.has("ranks")) graph.share.ranks = field.member("ranks").id();
   graph.loss = field.member("loss").id_or_null();
   graph.clip = field.member("clip").id_or_null();
   return graph;
@@ -159,6 +169,10 @@ std::string to_json(const Graph& graph) {
                {"clip", id_to_json(graph.clip)}};
   if (graph.micro_batches != 1) json["micro_batches"] = graph.micro_batches;
   if (graph.gradient_groups != 1) json["gradient_groups"] = graph.gradient_groups;
+  if (graph.share.ranks != 1) {
+    json["rank"] = graph.share.rank;
+    json["ranks"] = graph.share.ranks;
+  }
   try {
     return json.dump(1);
   } catch (const Json::exception& error) {

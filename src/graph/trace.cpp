@@ -47,7 +47,10 @@ class TraceReader {
     graph_.loss = result("loss", header_->loss);
     take_loss_as_f64();
     if (header_->optimizer) {
-      append_update(graph_, tensors_->gradients(), *header_->optimizer);
+      std::vector<FinalGradient> gradients;
+      for (const TensorId id : tensors_->gradients())
+        gradients.push_back({id, id == no_id ? 0 : graph_.tensors[id].elements()});
+      append_update(graph_, gradients, *header_->optimizer);
     } else {
       graph_.clip = result("clip", header_->clip);
     }

@@ -7,6 +7,9 @@
 #include <numeric>
 #include <utility>
 
+#include "src/graph/op_insertion.h"
+#include "src/graph/share_state.h"
+
 namespace stowage {
 namespace {
 
@@ -37,17 +40,26 @@ std::int64_t rows_of_slices(const Tensor& parameter, Bytes all_bytes, const Adam
 
 class UpdatePhase {
  public:
-  UpdatePhase(Graph& graph, const std::vector<TensorId>& gradients, const AdamW& optimizer)
-      : graph_(graph), gradients_(gradients), optimizer_(optimizer) {}
+  UpdatePhase(Graph& graph, const std::vector<FinalGradient>& gradients, const AdamW& optimizer)
+      : graph_(graph),
+        gradients_(gradients),
+        optimizer_(optimizer),
+        groups_(graph.gradient_groups),
+        ranks_(graph.share.ranks) {}
 
   void run() {
     const std::vector<TensorId> parameters = parameters_by_first_use(graph_);
     std::vector<Piece> pieces;
     for (const TensorId parameter : parameters) add_pieces(parameter, pieces);
-    const std::vector<TensorId> sums = add_square_sums(pieces);
+    std::vector<TensorId> sums = add_square_sums(pieces);
+    if (ranks_ > 1) {
+      sums = {gathered(norm_part(std::move(sums)), "norm.parts")};
+      graph_.loss = loss_of_ranks();
+    }
     graph_.clip = add_tensor({"clip", DataType::f64, {2}, TensorKind::activation, {}});
     Op clip = named("clip", "clip");
     clip.attributes = {{"clip", optimizer_.clip}};
+    if (in_pieces()) clip.attributes["pieces"] = ranks_ > 1 ? ranks_ : groups_;
     clip.reads = sums;
     clip.writes = {graph_.clip};
     clip.cost.flops = static_cast<double>(sums.size());
@@ -59,14 +71,19 @@ class UpdatePhase {
   // What one update op works on: a parameter or a slice of it.
   struct Piece {
     TensorId parameter = no_id, gradient = no_id;
-    std::string suffix;  // of names: "" or ".slice3"
+    std::string suffix;      // of names: "" or ".slice3"
+    std::int64_t count = 0;  // as in FinalGradient
   };
 
   Graph& graph_;
-  const std::vector<TensorId>& gradients_;
+  const std::vector<FinalGradient>& gradients_;
   const AdamW& optimizer_;
+  const std::int64_t groups_;  // of this rank
+  const std::int64_t ranks_;
   std::map<std::string, TensorId> states_;  // wholes, by name
   std::int64_t rounding_key_ = std::int64_t{1} << 31;
+
+  bool in_pieces() const { return groups_ * ranks_ > 1; }
 
   Bytes parameter_bytes() const {
     Bytes bytes = 0;
@@ -77,20 +94,23 @@ class UpdatePhase {
 
   void add_pieces(TensorId id, std::vector<Piece>& pieces) {
     const Tensor parameter = graph_.tensors[id];
-    const Tensor& gradient = graph_.tensors[gradients_[id]];
+    const TensorId final = gradients_[id].tensor;
+    const Tensor& gradient = graph_.tensors[final];
     const bool alike = gradient.kind == TensorKind::gradient && gradient.shape == parameter.shape &&
                        gradient.type == parameter.type;
     const std::int64_t all = parameter.shape.empty() ? 1 : parameter.shape.front();
-    const std::int64_t each = alike ? rows_of_slices(parameter, parameter_bytes(), optimizer_) : all;
+    const std::int64_t each =
+        alike && !in_pieces() ? rows_of_slices(parameter, parameter_bytes(), optimizer_) : all;
     if (each == all) {
-      pieces.push_back({id, gradients_[id], ""});
+      pieces.push_back({id, final, "", gradients_[id].count});
       return;
     }
     std::size_t number = 0;
     for (std::int64_t row = 0; row < all; row += each, ++number) {
       const std::string suffix = fmt::format(".slice{}", number);
       const std::int64_t rows = std::min(each, all - row);
-      pieces.push_back({slice(id, row, rows, suffix), slice(gradients_[id], row, rows, suffix), suffix});
+      const TensorId own = slice(id, row, rows, suffix);
+      pieces.push_back({own, slice(final, row, rows, suffix), suffix, graph_.tensors[own].elements()});
     }
   }
   TensorId slice(TensorId whole, std::int64_t first_row, std::int64_t rows, const std::string& suffix) {
@@ -121,14 +141,15 @@ class UpdatePhase {
   // The sums, in the order of `pieces`.
   std::vector<TensorId> add_square_sums(const std::vector<Piece>& pieces) {
     std::vector<TensorId> sums;
-    std::vector<std::vector<Op>> behind(graph_.ops.size());
+    OpInsertion insertion(graph_);
     const std::vector<OpId> producers = find_producers();
     for (const Piece& piece : pieces) {
       const OpId producer = producers[graph_.whole_of(piece.gradient)];
-      behind[producer].push_back(square_sum(piece, graph_.ops[producer].unit));
-      sums.push_back(behind[producer].back().writes[0]);
+      Op op = square_sum(piece, graph_.ops[producer].unit);
+      sums.push_back(op.writes[0]);
+      insertion.behind(producer, std::move(op));
     }
-    insert(std::move(behind));
+    insertion.apply(graph_);
     return sums;
   }
 
@@ -143,8 +164,14 @@ class UpdatePhase {
   Op square_sum(const Piece& piece, std::uint32_t unit) {
     const std::string name = name_of(piece) + ".grad.square_sum" + piece.suffix;
     const TensorId gradient = piece.gradient;
-    const TensorId sum = add_tensor({name, DataType::f64, {}, TensorKind::activation, {}});
+    Tensor sums{name, DataType::f64, {}, TensorKind::activation, {}};
+    if (in_pieces()) sums.shape = {groups_};
+    const TensorId sum = add_tensor(std::move(sums));
     Op op = named(name, "square_sum");
+    if (in_pieces()) {
+      op.attributes = {{"pieces", groups_}, {"piece", piece_elements(gradient)}};
+      if (piece.count < graph_.tensors[gradient].elements()) op.attributes["count"] = piece.count;
+    }
     op.reads = {gradient};
     op.writes = {sum};
     op.phase = Phase::backward;
@@ -154,18 +181,41 @@ class UpdatePhase {
     return op;
   }
 
-  const std::string& name_of(const Piece& piece) const {
-    return graph_.tensors[graph_.whole_of(piece.parameter)].name;
+  // Of a rank's share, as of a whole parameter.
+  std::int64_t piece_elements(TensorId gradient) const {
+    return share_of(graph_.tensors[gradient].elements(), graph_.gradient_groups, {}).piece;
   }
 
-  // Puts behind each op those of `behind`.
-  void insert(std::vector<std::vector<Op>> behind) {
-    std::vector<Op> all;
-    for (OpId id = 0; id < behind.size(); ++id) {
-      all.push_back(std::move(graph_.ops[id]));
-      for (Op& op : behind[id]) all.push_back(std::move(op));
-    }
-    graph_.ops = std::move(all);
+  // The last backward ops.
+  TensorId last_backward(std::string name, const char* kernel, std::vector<TensorId> reads,
+                         std::vector<std::int64_t> shape, Attributes attributes) {
+    Op op = named(name, kernel);
+    op.attributes = std::move(attributes);
+    op.reads = std::move(reads);
+    op.writes = {add_tensor({std::move(name), DataType::f64, std::move(shape), TensorKind::activation, {}})};
+    op.phase = Phase::backward;
+    op.unit = graph_.ops.back().unit;
+    op.cost.bytes = operand_bytes(graph_, op);
+    graph_.ops.push_back(std::move(op));
+    return graph_.ops.back().writes[0];
+  }
+  TensorId norm_part(std::vector<TensorId> sums) {
+    return last_backward("norm.part", "norm_part", std::move(sums), {}, {{"pieces", groups_}});
+  }
+  // A number of each rank.
+  TensorId gathered(TensorId own, const char* name) {
+    const TensorId all = last_backward(name, "gather", {own}, {ranks_}, {});
+    graph_.ops.back().cost.peer_bytes =
+        static_cast<double>(size_of(DataType::f64)) * static_cast<double>(ranks_ - 1);
+    return all;
+  }
+  TensorId loss_of_ranks() {
+    return last_backward("loss.of_ranks", "tree_sum", {gathered(graph_.loss, "loss.parts")}, {},
+                         {{"rows", ranks_}});
+  }
+
+  const std::string& name_of(const Piece& piece) const {
+    return graph_.tensors[graph_.whole_of(piece.parameter)].name;
   }
 
   // Of a slice, the same rows of the state.
@@ -206,7 +256,8 @@ class UpdatePhase {
     const Tensor& rows = graph_.tensors[piece.parameter];
     if (rows.first_row == 0) ++rounding_key_;
     op.attributes["key"] = rounding_key_;
-    op.attributes["first_element"] = rows.first_row * (rows.elements() / rows.shape.front());
+    op.attributes["first_element"] =
+        rows.initializer.first_element + rows.first_row * (rows.elements() / rows.shape.front());
   }
 
   void add_adamw(const Piece& piece) {
@@ -264,7 +315,7 @@ std::vector<TensorId> parameters_by_first_use(const Graph& graph) {
   return parameters;
 }
 
-void append_update(Graph& graph, const std::vector<TensorId>& gradients, const AdamW& optimizer) {
+void append_update(Graph& graph, const std::vector<FinalGradient>& gradients, const AdamW& optimizer) {
   UpdatePhase(graph, gradients, optimizer).run();
 }
 

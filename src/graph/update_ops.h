@@ -14,10 +14,18 @@ double operand_bytes(const Graph& graph, const Op& op);
 // Those that no op reads come last.
 std::vector<TensorId> parameters_by_first_use(const Graph& graph);
 
+// The gradient that a parameter's update takes, which a backward op writes.
+struct FinalGradient {
+  TensorId tensor = no_id;
+  std::int64_t count = 0;  // of its elements, those that are no padding (share_state.h)
+};
+
 // Adds a "square_sum" op behind each op that completes a parameter's gradient, the "clip" op, and one "adamw"
 // op per parameter in order of first use. A parameter that `optimizer.grid` cuts has one of each for every
-// slice. `gradients`: by tensor, of each parameter the final gradient, which
-// a backward op writes. `graph` has no update ops yet, and shapes that do not overflow; check() is to follow.
-void append_update(Graph& graph, const std::vector<TensorId>& gradients, const AdamW& optimizer);
+// slice. Where the ranks have several gradient groups in all, the grid cuts none, and norms are summed by
+// pieces of parameters (share_state.h) in the tree of groups; where there are several ranks, each adds up its
+// own pieces, gathers what the others have, and does so with the loss. `gradients`: by tensor, of each
+// parameter. `graph` has no update ops yet, and shapes that do not overflow; check() is to follow.
+void append_update(Graph& graph, const std::vector<FinalGradient>& gradients, const AdamW& optimizer);
 
 }  // namespace stowage

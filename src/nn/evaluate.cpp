@@ -53,9 +53,10 @@ Float16 narrowed(double value) {
 
 template <class T>
 void fill_normal(const Tensor& tensor, std::uint64_t seed, std::byte* value) {
-  const auto [mean, deviation] = tensor.initializer;
+  const auto [mean, deviation, first] = tensor.initializer;
   std::int64_t count = tensor.elements();
   std::uint64_t name = hash(tensor.name);
+  const std::int64_t first_pair = first / 2;
   auto store = [&, mean = mean, deviation = deviation](std::int64_t i, double normal) {
     const double drawn = mean + deviation * normal;
     auto element = narrowed<T>(drawn);
@@ -64,7 +65,7 @@ void fill_normal(const Tensor& tensor, std::uint64_t seed, std::byte* value) {
   parallel_for((count + 1) / 2, 4096, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t pair = begin; pair < end; ++pair) {
       auto normals = deviation == 0 ? std::array<double, 2>{}
-                                    : normal_pair(seed, name, static_cast<std::uint64_t>(pair));
+                                    : normal_pair(seed, name, static_cast<std::uint64_t>(first_pair + pair));
       store(2 * pair, normals[0]);
       if (2 * pair + 1 < count) store(2 * pair + 1, normals[1]);
     }

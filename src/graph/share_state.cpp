@@ -1,0 +1,147 @@
+#include "src/graph/share_state.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "src/graph/op_insertion.h"
+#include "stowage/moments.h"
+
+namespace stowage {
+namespace {
+
+constexpr std::int64_t piece_unit = 256;
+static_assert(piece_unit % moment_block == 0);
+
+std::vector<OpId> producers_of(const Graph& graph) {
+  std::vector<OpId> producers(graph.tensors.size(), no_id);
+  for (OpId op = 0; op < graph.ops.size(); ++op)
+    for (const TensorId id : graph.ops[op].writes) producers[id] = op;
+  return producers;
+}
+
+class StateSharing {
+ public:
+  explicit StateSharing(Graph& graph)
+      : graph_(graph), insertion_(graph), producers_(producers_of(graph)), gradients_(graph.tensors.size()) {}
+
+  std::vector<FinalGradient> run(const std::map<TensorId, std::vector<TensorId>>& use_gradients) {
+    for (const TensorId parameter : parameters_by_first_use(graph_)) {
+      const ParameterShare share =
+          share_of(graph_.tensors[parameter].elements(), graph_.gradient_groups, graph_.share);
+      gather(parameter, share);
+      gradients_[parameter] = {sum_of_shares(parameter, share, use_gradients.at(parameter)), share.count};
+    }
+    insertion_.apply(graph_);
+    return std::move(gradients_);
+  }
+
+ private:
+  Graph& graph_;
+  OpInsertion insertion_;
+  const std::vector<OpId> producers_;
+  std::vector<FinalGradient> gradients_;
+
+  std::int64_t ranks() const { return graph_.share.ranks; }
+  double others() const { return static_cast<double>(ranks() - 1); }
+
+  TensorId add_tensor(Tensor tensor) {
+    graph_.tensors.push_back(std::move(tensor));
+    return static_cast<TensorId>(graph_.tensors.size() - 1);
+  }
+  // Beside op `at`.
+  Op op_beside(OpId at, std::string name, const char* kernel, std::vector<TensorId> reads, TensorId written) {
+    Op op;
+    op.name = std::move(name);
+    op.kernel = kernel;
+    op.reads = std::move(reads);
+    op.writes = {written};
+    op.phase = graph_.ops[at].phase;
+    op.unit = graph_.ops[at].unit;
+    op.cost.bytes = operand_bytes(graph_, op);
+    return op;
+  }
+
+  // What the parameter's tensor was is now the result of an op.
+  void gather(TensorId parameter, const ParameterShare& share) {
+    const Tensor before = graph_.tensors[parameter];
+    const TensorId whole =
+        add_tensor({before.name + ".whole", before.type, before.shape, TensorKind::activation, {}});
+    OpId first = no_id;
+    for (OpId id = 0; id < graph_.ops.size(); ++id) {
+      std::vector<TensorId>& reads = graph_.ops[id].reads;
+      if (std::find(reads.begin(), reads.end(), parameter) == reads.end()) continue;
+      std::replace(reads.begin(), reads.end(), parameter, whole);
+      first = std::min(first, id);
+    }
+    Tensor& own = graph_.tensors[parameter];
+    own.shape = shape_of(before, share);
+    own.initializer.first_element = share.first;
+    Op op = op_beside(first, before.name + ".gather", "gather", {parameter}, whole);
+    op.cost.peer_bytes = others() * static_cast<double>(own.bytes());
+    insertion_.before(first, std::move(op));
+  }
+
+  // What goes by a parameter's dimensions (weight decay, types of moments) sees a matrix in a matrix's share.
+  static std::vector<std::int64_t> shape_of(const Tensor& whole, const ParameterShare& share) {
+    if (whole.shape.size() < 2) return {share.all};
+    return {share.all / piece_unit, piece_unit};
+  }
+
+  TensorId sum_of_shares(TensorId parameter, const ParameterShare& share, const std::vector<TensorId>& uses) {
+    TensorId sum = no_id;
+    for (const TensorId whole : uses) {
+      const TensorId more = share_of_gradient(parameter, share, whole);
+      sum = sum == no_id ? more : added(sum, more, producers_[whole]);
+    }
+    return sum;
+  }
+
+  TensorId share_of_gradient(TensorId parameter, const ParameterShare& share, TensorId whole) {
+    const OpId producer = producers_[whole];
+    const Tensor own = graph_.tensors[parameter];
+    const std::string name = graph_.tensors[whole].name;
+    const TensorId pieces =
+        add_tensor({name + ".pieces", own.type, {ranks(), share.all}, TensorKind::activation, {}});
+    Op exchange = op_beside(producer, name + ".exchange", "exchange", {whole}, pieces);
+    exchange.cost.peer_bytes = others() * static_cast<double>(own.bytes());
+    insertion_.behind(producer, std::move(exchange));
+    const TensorId result = add_tensor({name + ".share", own.type, own.shape, TensorKind::gradient, {}});
+    Op sum = op_beside(producer, name + ".tree_sum", "tree_sum", {pieces}, result);
+    sum.attributes = {{"rows", ranks()}};
+    if (share.count < share.all) sum.attributes["count"] = share.count;
+    sum.cost.flops = others() * static_cast<double>(share.all);
+    insertion_.behind(producer, std::move(sum));
+    return result;
+  }
+
+  TensorId added(TensorId sum, TensorId more, OpId behind) {
+    Tensor of = graph_.tensors[sum];
+    of.name = graph_.tensors[more].name + ".sum";
+    const TensorId result = add_tensor(std::move(of));
+    Op op = op_beside(behind, graph_.tensors[more].name + ".accumulate", "accumulate", {sum, more}, result);
+    op.may_alias = {{0, 0}};
+    op.cost.flops = static_cast<double>(graph_.tensors[result].elements());
+    insertion_.behind(behind, std::move(op));
+    return result;
+  }
+};
+
+}  // namespace
+
+ParameterShare share_of(std::int64_t elements, std::uint32_t groups, BatchShare share) {
+  const std::int64_t pieces = std::int64_t{groups} * share.ranks;
+  const std::int64_t least = (elements + pieces - 1) / pieces;
+  ParameterShare result;
+  result.piece = (least + piece_unit - 1) / piece_unit * piece_unit;
+  result.all = result.piece * groups;
+  result.first = result.all * share.rank;
+  result.count = std::clamp<std::int64_t>(elements - result.first, 0, result.all);
+  return result;
+}
+
+std::vector<FinalGradient> share_state(Graph& graph,
+                                       const std::map<TensorId, std::vector<TensorId>>& use_gradients) {
+  return StateSharing(graph).run(use_gradients);
+}
+
+}  // namespace stowage
