@@ -1,0 +1,82 @@
+// Plans of one rank of several: valid in any memory, and the same for all ranks.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "stowage/models.h"
+#include "stowage/planner.h"
+#include "tests/support/draws.h"
+#include "tests/support/random_graph.h"
+
+namespace stowage {
+namespace {
+
+using ::testing::IsEmpty;
+
+Graph rank_graph(std::int64_t rank, std::int64_t ranks, std::int64_t micro_batches) {
+  GraphBuilder builder(DataType::bf16);
+  GptConfig config{.layers = 3, .width = 64, .heads = 2, .vocabulary = 160, .sequence = 16, .batch = 8};
+  config.micro_batches = micro_batches;
+  config.gradient_groups = std::min<std::int64_t>(micro_batches, 4);
+  config.rank = rank;
+  config.ranks = ranks;
+  config.dropout = 0.1;
+  const Gpt model = gpt(builder, config);
+  return builder.finish(model.loss, AdamW{});
+}
+
+Machine with_peers(std::uint64_t seed) {
+  Machine machine = testing::any_machine(seed);
+  machine.peer = {.bytes_per_second = 2 * machine.h2d.bytes_per_second, .latency_seconds = 1e-5};
+  return machine;
+}
+
+TEST(RankPlans, PlanIntoValidPlansInAnyMemory) {
+  for (const std::int64_t ranks : {2, 4})
+    for (std::uint64_t seed = 0; seed < testing::draws<std::uint64_t>(8, 2); ++seed) {
+      SCOPED_TRACE(::testing::Message() << ranks << " ranks, machine " << seed);
+      const Graph graph = rank_graph(0, ranks, seed % 2 == 0 ? 4 : 8);
+      const Machine machine = with_peers(seed);
+      const Bytes least = minimum_bytes(graph, machine), need = need_bytes(graph, machine);
+      for (const Bytes budget : {least, testing::random_budget(seed, least, need), need}) {
+        const auto planned = make_plan(graph, machine, {budget, unlimited});
+        ASSERT_TRUE(std::holds_alternative<Plan>(planned)) << budget;
+        const Plan& plan = std::get<Plan>(planned);
+        EXPECT_THAT(validate(graph, plan, {budget, unlimited}), IsEmpty()) << budget;
+        EXPECT_LE(plan.lower_bound_seconds, plan.predicted_step_seconds * (1 + 1e-9)) << budget;
+      }
+    }
+}
+
+TEST(RankPlans, HaveOnePlan) {
+  const Machine machine = with_peers(1);
+  const Graph first = rank_graph(0, 4, 4);
+  const Bytes least = minimum_bytes(first, machine);
+  const auto plan_of = [&](const Graph& graph) {
+    return std::get<Plan>(make_plan(graph, machine, {least + least / 4, unlimited}));
+  };
+  const Plan plan = plan_of(first);
+  for (const std::int64_t rank : {1, 3}) EXPECT_EQ(plan_of(rank_graph(rank, 4, 4)), plan);
+}
+
+// Its share of the state, so at most a part more than half of it.
+TEST(RankPlans, NeedLessHostMemoryEach) {
+  const auto host_bytes = [](std::int64_t ranks) {
+    const Graph graph = rank_graph(0, ranks, 4);
+    const auto planned = make_plan(graph, with_peers(1), {minimum_bytes(graph, with_peers(1)), unlimited});
+    const Plan& plan = std::get<Plan>(planned);
+    Bytes bytes = 0;
+    for (const Bucket& bucket : plan.buckets)
+      if (bucket.on_host() && bucket.kind == TensorKind::optimizer_state) bytes += bucket.bytes;
+    return bytes;
+  };
+  const Bytes alone = host_bytes(1);
+  EXPECT_GT(alone, 0U);
+  EXPECT_LT(host_bytes(2), alone * 6 / 10);
+  EXPECT_LT(host_bytes(4), alone * 35 / 100);
+}
+
+}  // namespace
+}  // namespace stowage
