@@ -9,6 +9,7 @@ ORDER = [
     "include/stowage",
     "src/base",
     "src/device",
+    "src/communicator",
     "src/graph",
     "src/placement",
     "src/history",
