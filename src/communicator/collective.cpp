@@ -53,10 +53,10 @@ std::optional<Block> block_between(const Collective& collective, int sender, int
 }
 
 CommunicatorError error_of(std::string_view call, const RankFailure& failure) {
-  return {
-      fmt::format("{}: rank {} failed in {}: {}. End this step on every rank, then make new communicators",
-                  call, failure.rank, failure.call, failure.reason),
-      std::string(call), failure.rank};
+  const std::string in = failure.call.empty() ? std::string{} : " in " + failure.call;
+  return {fmt::format("{}: rank {} failed{}: {}. End this step on every rank, then make new communicators",
+                      call, failure.rank, in, failure.reason),
+          std::string(call), failure.rank};
 }
 
 RankFailure mismatch(const Collective& of_rank_0, const Collective& of_rank, int rank) {

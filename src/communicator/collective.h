@@ -38,7 +38,7 @@ struct Block {
 // What goes from one rank to another, or to itself; nothing where no bytes do.
 std::optional<Block> block_between(const Collective& collective, int sender, int receiver);
 
-// Which rank failed first, in which call, and why.
+// Which rank failed first, in which call (empty: in none), and why.
 struct RankFailure {
   int rank = 0;
   std::string call;

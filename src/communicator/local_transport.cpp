@@ -34,7 +34,7 @@ void LocalGroup::fail(const RankFailure& failure) {
 void LocalGroup::leave(int rank) {
   {
     const MutexLock lock(mutex_);
-    if (!left_) left_ = RankFailure{rank, "its destructor", "it has ended its communicator"};
+    if (!left_) left_ = RankFailure{rank, {}, "it has ended its communicator"};
   }
   at_call.stop();
   at_work.stop();

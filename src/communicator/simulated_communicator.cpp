@@ -83,8 +83,7 @@ SimulatedCommunicator::~SimulatedCommunicator() {
     const MutexLock lock(mutex_);
     left_work = pending_ > 0;
   }
-  if (left_work)
-    transport_->fail({rank(), "its destructor", "it ended its communicator while work was under way"});
+  if (left_work) transport_->fail({rank(), {}, "it ended its communicator while work was under way"});
   await_work();
 }
 
