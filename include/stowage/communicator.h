@@ -59,17 +59,32 @@ class Communicator {
   virtual void check() const = 0;
 };
 
-struct LocalCommunicatorOptions {
-  // The way into each device. A collective lasts as long as one transfer of all that a rank receives from
-  // others (of all the bytes of a broadcast). In virtual time it begins at the latest of the lanes' clocks,
-  // and each ends there.
+struct CommunicatorOptions {
+  // The way into each simulated device. A collective lasts as long as one transfer of all that a rank
+  // receives from others (of all the bytes of a broadcast). In virtual time it begins at the latest of the
+  // lanes' clocks, and each ends there. Beyond that it counts in one process, where the link is throttled:
+  // else bytes take their own time.
   Link peer = Link::unthrottled();
 };
 
 // Devices of this process, each a rank in the order given; they outlive the communicators. Simulated devices,
 // all of one executor and no two the same: else InvalidInput. Each call blocks until all ranks have made it,
 // so that each device's checks see what the others send: a mismatch throws at the call.
-std::vector<std::unique_ptr<Communicator>> make_local_communicators(
-    std::span<Device* const> devices, const LocalCommunicatorOptions& options = {});
+std::vector<std::unique_ptr<Communicator>> make_local_communicators(std::span<Device* const> devices,
+                                                                    const CommunicatorOptions& options = {});
+
+// This process as one rank of the MPI job that it is started in (mpirun); all ranks open theirs together. On
+// a simulated device: else InvalidInput. The MPI library (Open MPI 4.1) comes with a module that is loaded
+// here: looked for in the file that the environment variable STOWAGE_MPI_MODULE names, then as that of CUDA
+// (cuda_device.h); InvalidInput says what to install. MPI is begun here and ended with the process, unless
+// the program has begun it, by MPI_Init_thread with MPI_THREAD_SERIALIZED or more. Below MPI_THREAD_MULTIPLE
+// the program makes no calls of MPI while work is under way.
+// - All bytes that arrive count as defined, whatever they were where they came from.
+// - Calls return at once; a mismatch is found by the work.
+// - A rank whose process dies is named to the others at once, if mpirun lets them live (--enable-recovery);
+// one whose
+//   machine is gone, behind some 4 s. No communicator can be opened in this process again, and MPI is not
+//   ended.
+std::unique_ptr<Communicator> open_mpi_communicator(Device& device, const CommunicatorOptions& options = {});
 
 }  // namespace stowage

@@ -52,6 +52,12 @@ std::optional<Block> block_between(const Collective& collective, int sender, int
   return std::nullopt;
 }
 
+double peer_seconds(const Collective& collective, int size, const Link& peer) {
+  if (size == 1 || collective.kind == CollectiveKind::barrier) return 0;
+  const bool whole = collective.kind == CollectiveKind::broadcast;
+  return peer.seconds(whole ? collective.bytes : static_cast<Bytes>(size - 1) * collective.bytes);
+}
+
 CommunicatorError error_of(std::string_view call, const RankFailure& failure) {
   const std::string in = failure.call.empty() ? std::string{} : " in " + failure.call;
   return {fmt::format("{}: rank {} failed{}: {}. End this step on every rank, then make new communicators",

@@ -8,6 +8,7 @@
 
 #include "stowage/bytes.h"
 #include "stowage/error.h"
+#include "stowage/machine.h"
 
 namespace stowage::communication {
 
@@ -37,6 +38,9 @@ struct Block {
 };
 // What goes from one rank to another, or to itself; nothing where no bytes do.
 std::optional<Block> block_between(const Collective& collective, int sender, int receiver);
+
+// How long it takes: what a rank receives, as one transfer over its link.
+double peer_seconds(const Collective& collective, int size, const Link& peer);
 
 // Which rank failed first, in which call (empty: in none), and why.
 struct RankFailure {

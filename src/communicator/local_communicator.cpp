@@ -9,7 +9,7 @@
 namespace stowage {
 
 std::vector<std::unique_ptr<Communicator>> make_local_communicators(std::span<Device* const> devices,
-                                                                    const LocalCommunicatorOptions& options) {
+                                                                    const CommunicatorOptions& options) {
   constexpr const char* call = "make_local_communicators";
   if (devices.empty())
     throw InvalidInput(fmt::format("{}: there are no devices; give it at least one", call));

@@ -13,13 +13,6 @@ namespace {
 
 using SteadyTime = std::chrono::steady_clock;
 
-// What a rank receives, as one transfer over its link.
-double peer_seconds(const Collective& collective, int size, const Link& peer) {
-  if (size == 1 || collective.kind == CollectiveKind::barrier) return 0;
-  const bool whole = collective.kind == CollectiveKind::broadcast;
-  return peer.seconds(whole ? collective.bytes : static_cast<Bytes>(size - 1) * collective.bytes);
-}
-
 }  // namespace
 
 void LocalGroup::fail(const RankFailure& failure) {

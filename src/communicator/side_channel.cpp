@@ -197,7 +197,7 @@ void SideChannel::read_from(Peer& peer) {
   if (got < 0 && errno == EINTR) return;
   if (got <= 0) {
     peer.done = true;
-    return watcher_.failed({peer.rank, {}, "its process ended without a word: see what it printed last"});
+    return watcher_.died(peer.rank);
   }
   peer.received.append(bytes.data(), static_cast<std::size_t>(got));
   while (!peer.done && take_message(peer)) continue;

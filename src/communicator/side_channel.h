@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "src/base/mutex.h"
@@ -48,8 +49,9 @@ class SideChannel {
   };
   // Called by the watching thread.
   struct Watcher {
-    std::function<void(const RankFailure&)> failed;  // a rank said so, or died
-    std::function<void(int rank)> ended;             // and will say no more
+    std::function<void(const RankFailure&)> failed;  // a rank said so
+    std::function<void(int rank)> died;
+    std::function<void(int rank)> ended;  // as it said
   };
 
   // Listens. Throws CommunicatorError, in the name of `call`.

@@ -69,6 +69,8 @@ void expect_apart(const std::byte* a, const std::byte* b, Bytes bytes) {
 
 }  // namespace
 
+void expect_simulated(Device& device, std::string_view call) { meeting_device(device, call); }
+
 void expect_no_failure(const Transport& transport, std::string_view call) {
   if (const auto failure = transport.failure()) throw error_of(call, *failure);
 }

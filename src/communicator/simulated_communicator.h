@@ -16,6 +16,9 @@
 
 namespace stowage::communication {
 
+// Throws InvalidInput, in the name of `call`, for another backend.
+void expect_simulated(Device& device, std::string_view call);
+
 class SimulatedCommunicator final : public Communicator {
  public:
   // `call` opens it, for the error if the device is no simulated one (InvalidInput).

@@ -14,7 +14,7 @@ namespace {
 using testing::HasSubstr;
 
 struct LocalRanks {
-  LocalRanks(int size, const SimulatedOptions& options, const LocalCommunicatorOptions& local = {}) {
+  LocalRanks(int size, const SimulatedOptions& options, const CommunicatorOptions& local = {}) {
     std::vector<Device*> pointers;
     for (int i = 0; i < size; ++i) {
       devices.push_back(open_simulated_device(options));

@@ -1,6 +1,5 @@
 #include "src/communicator/side_channel.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,17 +10,17 @@
 namespace stowage::communication {
 namespace {
 
-using testing::HasSubstr;
-
 // What one rank hears first of each kind.
 struct Heard {
   std::promise<RankFailure> failed;
   std::promise<int> ended;
+  std::promise<int> died;
   bool has_failed = false, has_ended = false;
   SideChannel::Watcher watcher() {
     return {[this](const RankFailure& failure) {
               if (!std::exchange(has_failed, true)) failed.set_value(failure);
             },
+            [this](int rank) { died.set_value(rank); },
             [this](int rank) {
               if (!std::exchange(has_ended, true)) ended.set_value(rank);
             }};
@@ -77,9 +76,7 @@ TEST(SideChannel, OneWhoseProcessDiesIsNamed) {
   }
   Heard heard;
   mine->connect(0, std::vector{here, here}, heard.watcher());
-  const RankFailure failure = heard.failed.get_future().get();
-  EXPECT_EQ(failure.rank, 1);
-  EXPECT_THAT(failure.reason, HasSubstr("without a word"));
+  EXPECT_EQ(heard.died.get_future().get(), 1);
   waitpid(child, nullptr, 0);
 }
 
