@@ -3,10 +3,10 @@
 #   cmake --install BUILD --prefix P --component relocatable   shared libraries that its programs need, beside them,
 #                                                              so that P runs on machines that lack them
 #   cmake --install BUILD --prefix P --component checks        gpu_check and what it runs, under P/checks
-# bench/gpu_check/make_tree does all three and packs the result. Libraries of CUDA and glibc always come from the machine.
+# bench/gpu_check/make_tree does all three and packs the result. Libraries of CUDA, MPI and glibc always come from the machine.
 set(excluded_libraries
   "^ld-linux" "^lib(c|m|dl|rt|pthread|resolv|util)[.-]"
-  "^lib(cuda|cudart|cublas|cublasLt|cudnn|cufft|cufile|cupti|curand|cusolver|cusparse|nccl|nv).*")
+  "^lib(mpi|open-rte|open-pal)[.-]" "^lib(cuda|cudart|cublas|cublasLt|cudnn|cufft|cufile|cupti|curand|cusolver|cusparse|nccl|nv).*")
 
 # Their search path must hold for the libraries beside them too, which have none of their own: only a DT_RPATH does.
 function(stowage_relocatable)

@@ -82,14 +82,17 @@ function(stowage_library name)
   endif()
 endfunction()
 
-# stowage_module(name SOURCES … LINK …): a backend that programs load when they first ask for it. It exports
-# stowage_backend_module and nothing else.
+# stowage_module(name [ENTRY function] SOURCES … LINK …): what programs load when they first ask for it. It exports the
+# entry, stowage_backend_module where none is named, and nothing else.
 function(stowage_module name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "ENTRY" "SOURCES;LINK" ${ARGN})
+  if(NOT ARG_ENTRY)
+    set(ARG_ENTRY stowage_backend_module)
+  endif()
   add_library(${name} MODULE ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE stowage_product_options ${ARG_LINK})
   set(exports ${CMAKE_CURRENT_BINARY_DIR}/${name}.map)
-  file(WRITE ${exports} "{ global: stowage_backend_module; local: *; };\n")
+  file(WRITE ${exports} "{ global: ${ARG_ENTRY}; local: *; };\n")
   # With a RUNPATH, LD_LIBRARY_PATH can put another CUDA runtime in the place of the one built against.
   target_link_options(${name} PRIVATE -Wl,--version-script=${exports} -Wl,--enable-new-dtags)
   set_target_properties(${name} PROPERTIES

@@ -53,6 +53,20 @@ class DeviceError : public Error {
   std::string work_;
 };
 
+// A communicator has failed (communicator.h). `call()` is the Communicator function that reports it,
+// `failed_rank()` the rank that failed first.
+class CommunicatorError : public Error {
+ public:
+  CommunicatorError(const std::string& message, std::string call, int failed_rank)
+      : Error(message), call_(std::move(call)), failed_rank_(failed_rank) {}
+  const std::string& call() const { return call_; }
+  int failed_rank() const { return failed_rank_; }
+
+ private:
+  std::string call_;
+  int failed_rank_;
+};
+
 // The simulated device saw two accesses that nothing orders, an access to dead or foreign bytes, or
 // one past the end of an allocation: a defect in a plan or in a launch's declared accesses.
 class AccessViolation : public DeviceError {

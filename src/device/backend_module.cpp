@@ -1,11 +1,11 @@
 #include "src/device/backend_module.h"
 
-#include <dlfcn.h>
 #include <fmt/core.h>
 
 #include <cstdlib>
 #include <cstring>
 
+#include "src/base/module_file.h"
 #include "stowage/error.h"
 
 namespace stowage {
@@ -16,11 +16,6 @@ namespace fs = std::filesystem;
 constexpr const char* file_name = "libstowage_cuda.so";
 constexpr const char* entry_name = "stowage_backend_module";
 
-std::string loader_error() {
-  const char* const error = dlerror();
-  return error == nullptr ? "the loader gives no reason" : error;
-}
-
 // What the loader could not find, if that is why.
 std::string advice(const std::string& error) {
   for (const char* const library : {"libcudart", "libcublasLt"})
@@ -30,18 +25,14 @@ std::string advice(const std::string& error) {
 }
 
 LoadedModule open_module(const fs::path& path) {
-  // Never closed: devices and kernels live in it.
-  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    const std::string error = loader_error();
-    return {nullptr,
-            fmt::format("the CUDA backend {} does not load ({}): {}", path.string(), error, advice(error))};
-  }
-  const auto entry = reinterpret_cast<const BackendModule* (*)()>(dlsym(library, entry_name));
-  if (entry == nullptr)
+  const ModuleEntry found = load_entry(path, entry_name);
+  if (!found.loaded)
+    return {nullptr, fmt::format("the CUDA backend {} does not load ({}): {}", path.string(), found.error,
+                                 advice(found.error))};
+  if (found.address == nullptr)
     return {nullptr, fmt::format("{} is no backend of Stowage ({}): name another in STOWAGE_CUDA_BACKEND",
-                                 path.string(), loader_error())};
-  const BackendModule* const module = entry();
+                                 path.string(), found.error)};
+  const BackendModule* const module = reinterpret_cast<const BackendModule* (*)()>(found.address)();
   if (module->abi != backend_module_abi || std::strcmp(module->version, backend_module_version()) != 0)
     return {nullptr,
             fmt::format("the CUDA backend {} is of another build (interface {}, '{}') than this program "
@@ -51,26 +42,11 @@ LoadedModule open_module(const fs::path& path) {
   return {module, fmt::format("the CUDA backend is {}", path.string())};
 }
 
-fs::path program_path() {
-  std::error_code error;
-  return fs::read_symlink("/proc/self/exe", error);
-}
-
-// The program's own path, or that of the library that this code was linked into.
-fs::path library_path() {
-  Dl_info info{};
-  std::error_code error;
-  if (dladdr(reinterpret_cast<const void*>(&cuda_module), &info) == 0 || info.dli_fname == nullptr) return {};
-  return fs::canonical(info.dli_fname, error);
-}
-
 std::string not_found(const std::vector<fs::path>& candidates) {
-  std::string tried;
-  for (const fs::path& path : candidates) tried += (tried.empty() ? "" : ", ") + path.string();
   return fmt::format(
       "there is no CUDA backend (looked for {}): build Stowage with STOWAGE_CUDA=ON, or name the file in "
       "STOWAGE_CUDA_BACKEND",
-      tried);
+      joined_paths(candidates));
 }
 
 const BackendModule& module_or_throw() {
@@ -83,29 +59,20 @@ const BackendModule& module_or_throw() {
 
 std::vector<fs::path> backend_module_candidates(const char* override_path, const fs::path& program,
                                                 const fs::path& library) {
-  if (override_path != nullptr && *override_path != '\0') return {override_path};
-  std::vector<fs::path> result;
-  if (program.has_parent_path())
-    result.push_back((program.parent_path() / "../lib/stowage" / file_name).lexically_normal());
-  if (library.has_parent_path() && library != program)
-    for (const char* const folder : {"stowage", "../stowage"})
-      result.push_back((library.parent_path() / folder / file_name).lexically_normal());
-  result.emplace_back(fs::path(STOWAGE_MODULE_DIR) / file_name);
-  return result;
+  return module_candidates(file_name, override_path, program, library, STOWAGE_MODULE_DIR);
 }
 
 LoadedModule load_backend_module(const std::vector<fs::path>& candidates) {
-  for (const fs::path& path : candidates) {
-    std::error_code error;
-    if (fs::exists(path, error)) return open_module(path);
-  }
+  const fs::path path = first_that_exists(candidates);
+  if (!path.empty()) return open_module(path);
   return {nullptr, not_found(candidates)};
 }
 
 const LoadedModule& cuda_module() {
   static const LoadedModule loaded = [] {
     LoadedModule found = load_backend_module(
-        backend_module_candidates(std::getenv("STOWAGE_CUDA_BACKEND"), program_path(), library_path()));
+        backend_module_candidates(std::getenv("STOWAGE_CUDA_BACKEND"), program_path(),
+                                  library_path(reinterpret_cast<const void*>(&cuda_module))));
     if (found.module != nullptr) found.module->set_chunk_loop(detail::parallel_chunks);
     return found;
   }();

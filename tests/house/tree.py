@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 MIRRORED = {
     "base": ["src/base", "include/stowage"],
     "device": ["src/device", "include/stowage"],
+    "communicator": ["src/communicator", "include/stowage"],
     "graph": ["src/graph", "include/stowage"],
     "placement": ["src/placement", "include/stowage"],
     "history": ["src/history"],

@@ -78,14 +78,26 @@ void AccessChecker::expect_finished(RangeId range, Bytes begin, Bytes end, std::
 void AccessChecker::launch(LaneId lane, const std::string& name, std::span<const RangeAccess> accesses) {
   join_host(lane);
   for (const RangeAccess& access : accesses) {
-    if (lanes_[lane].role == LaneRole::host && ranges_[access.range].kind == MemoryKind::device)
-      throw AccessViolation(
-          fmt::format("launch '{}' on {} touches {}: the host cannot; copy them to pinned memory", name,
-                      describe_lane(lane), describe_bytes(access.range, access.begin, access.end)),
-          "launch");
+    expect_reachable(lane, name, access);
     expect_ordered(lane, name, WorkKind::launch, access);
     if (access.mode == AccessMode::read) expect_defined(lane, name, access);
   }
+  remember(lane, name, accesses);
+}
+
+void AccessChecker::meet(LaneId lane, const std::string& name, std::span<const RangeAccess> accesses,
+                         std::span<const RangeAccess> undefined) {
+  join_host(lane);
+  for (const RangeAccess& access : accesses) {
+    expect_reachable(lane, name, access);
+    expect_ordered(lane, name, WorkKind::launch, access);
+  }
+  const Stamp stamp = remember(lane, name, accesses);
+  for (const RangeAccess& part : undefined)
+    ranges_[part.range].history.write(part.begin, part.end, stamp, false);
+}
+
+Stamp AccessChecker::remember(LaneId lane, const std::string& name, std::span<const RangeAccess> accesses) {
   const Stamp stamp = next_stamp(lane, name, WorkKind::launch);
   for (const RangeAccess& access : accesses)
     if (access.mode == AccessMode::read)
@@ -93,6 +105,7 @@ void AccessChecker::launch(LaneId lane, const std::string& name, std::span<const
   for (const RangeAccess& access : accesses)
     if (access.mode == AccessMode::write)
       ranges_[access.range].history.write(access.begin, access.end, stamp, true);
+  return stamp;
 }
 
 void AccessChecker::copy(LaneId lane, const std::string& name, const RangeAccess& to,
@@ -132,6 +145,14 @@ void AccessChecker::join_host(LaneId lane) {
 
 Stamp AccessChecker::next_stamp(LaneId lane, const std::string& name, WorkKind kind) {
   return {&name, lanes_[lane].clock.advance(lane), lane, kind};
+}
+
+void AccessChecker::expect_reachable(LaneId lane, const std::string& name, const RangeAccess& access) const {
+  if (lanes_[lane].role != LaneRole::host || ranges_[access.range].kind != MemoryKind::device) return;
+  throw AccessViolation(
+      fmt::format("launch '{}' on {} touches {}: the host cannot; copy them to pinned memory", name,
+                  describe_lane(lane), describe_bytes(access.range, access.begin, access.end)),
+      "launch");
 }
 
 void AccessChecker::expect_ordered(LaneId lane, const std::string& name, WorkKind kind,

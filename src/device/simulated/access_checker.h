@@ -56,8 +56,20 @@ class AccessChecker {
   void expect_finished(RangeId range, Bytes begin, Bytes end, std::string_view call) const;
 
   void launch(LaneId lane, const std::string& name, std::span<const RangeAccess> accesses);
+  // A launch that may read undefined bytes and whose writes are undefined in these parts of them.
+  void meet(LaneId lane, const std::string& name, std::span<const RangeAccess> accesses,
+            std::span<const RangeAccess> undefined);
   void copy(LaneId lane, const std::string& name, const RangeAccess& to, const RangeAccess& from);
   void discard(LaneId lane, const std::string& name, const RangeAccess& range);
+
+  // Calls function(begin, end) for each undefined part of the range, in order.
+  template <class Function>
+  void for_each_undefined(const RangeAccess& range, Function&& function) const {
+    ranges_[range.range].history.for_each_piece(range.begin, range.end,
+                                                [&](Bytes begin, Bytes end, bool defined) {
+                                                  if (!defined) function(begin, end);
+                                                });
+  }
 
   void record(LaneId lane, VectorClock& event);
   void wait(LaneId lane, const VectorClock& event);
@@ -81,7 +93,9 @@ class AccessChecker {
   };
 
   void join_host(LaneId lane);
+  Stamp remember(LaneId lane, const std::string& name, std::span<const RangeAccess> accesses);
   Stamp next_stamp(LaneId lane, const std::string& name, WorkKind kind);
+  void expect_reachable(LaneId lane, const std::string& name, const RangeAccess& access) const;
   void expect_ordered(LaneId lane, const std::string& name, WorkKind kind, const RangeAccess& access) const;
   void expect_defined(LaneId lane, const std::string& name, const RangeAccess& access) const;
   std::string describe_work(const Stamp& stamp) const;

@@ -12,16 +12,17 @@
 #include "src/device/simulated/event_table.h"
 #include "src/device/simulated/execution_lane.h"
 #include "src/device/simulated/fault.h"
+#include "src/device/simulated/meeting.h"
 #include "src/device/simulated/memory.h"
 #include "src/device/simulated/names.h"
 #include "src/device/simulated/wire.h"
-#include "stowage/simulated_device.h"
 
 namespace stowage::simulated {
 
 // One mutex over the tables and the checker; virtual time also runs its work under it, so that work
-// may not call the device. Nobody blocks under it: synchronising waits on a signal outside.
-class Implementation final : public SimulatedDevice {
+// may not call the device. Nobody blocks under it but for such meetings: synchronising waits on a signal
+// outside.
+class Implementation final : public MeetingDevice {
  public:
   explicit Implementation(const SimulatedOptions& options)
       : options_(options),
@@ -60,6 +61,9 @@ class Implementation final : public SimulatedDevice {
   void launch(LaneId lane, const Launch& launch) override;
   void discard(LaneId lane, void* address, Bytes bytes) override;
 
+  std::vector<Access> undefined_parts(LaneId lane, std::string_view name, const Access& bytes) override;
+  void meet(LaneId lane, const Meeting& meeting) override;
+
   DeviceCounters counters() const override;
   void reset_counters() override;
   void set_fault(Fault fault) override;
@@ -82,6 +86,8 @@ class Implementation final : public SimulatedDevice {
 
   // The access as bytes of one live allocation. Throws AccessViolation.
   RangeAccess resolve(const Work& work, const Access& access) STOWAGE_REQUIRES(mutex_);
+  void resolve_all(const Work& work, std::span<const Access> accesses, std::vector<RangeAccess>& ranges)
+      STOWAGE_REQUIRES(mutex_);
   void touch(const RangeAccess& access) STOWAGE_REQUIRES(mutex_);
   void expect_kinds(const Work& work, const void* to, const void* from) STOWAGE_REQUIRES(mutex_);
   void forget_allocation(Allocation& allocation, std::string_view call) STOWAGE_REQUIRES(mutex_);
@@ -108,6 +114,7 @@ class Implementation final : public SimulatedDevice {
   EventTable events_ STOWAGE_GUARDED_BY(mutex_){signals_};
   std::vector<VectorClock> signal_clocks_ STOWAGE_GUARDED_BY(mutex_);  // by signal
   std::vector<RangeAccess> accesses_ STOWAGE_GUARDED_BY(mutex_);       // of the launch at hand
+  std::vector<RangeAccess> undefined_ STOWAGE_GUARDED_BY(mutex_);      // of the meeting at hand
   double host_time_ STOWAGE_GUARDED_BY(mutex_) = 0;                    // of the caller, in virtual time
   // Last, so that their threads end before what they use.
   std::vector<std::unique_ptr<ExecutionLane>> lanes_ STOWAGE_GUARDED_BY(mutex_);

@@ -37,9 +37,7 @@ void Implementation::launch(LaneId lane, const Launch& launch) {
   const bool fails = begin_work("launch", lane);
   if (launch.function == nullptr)
     throw InvalidInput(fmt::format("launch '{}': no function; give it one", launch.name));
-  accesses_.clear();
-  for (const Access& access : launch.accesses)
-    if (access.bytes > 0) accesses_.push_back(resolve({"launch", launch.name, lane}, access));
+  resolve_all({"launch", launch.name, lane}, launch.accesses, accesses_);
   const std::string& kept = names_.intern(launch.name);
   if (options_.check_accesses) checker_.launch(lane, kept, accesses_);
   for (const RangeAccess& access : accesses_) touch(access);
@@ -47,6 +45,35 @@ void Implementation::launch(LaneId lane, const Launch& launch) {
   task.function = launch.function;
   task.context = launch.context;
   task.seconds = launch.modelled_seconds;
+  for (const RangeAccess& access : accesses_) task.bytes += access.end - access.begin;
+  submit(lane, task);
+}
+
+std::vector<Access> Implementation::undefined_parts(LaneId lane, std::string_view name, const Access& bytes) {
+  const MutexLock lock(mutex_);
+  expect_lane(lane, "launch");
+  std::vector<Access> parts;
+  if (bytes.bytes == 0) return parts;
+  const RangeAccess range = resolve({"launch", name, lane}, bytes);
+  if (!options_.check_accesses) return parts;
+  checker_.for_each_undefined(range, [&](Bytes begin, Bytes end) {
+    parts.push_back(
+        {static_cast<std::byte*>(bytes.address) + (begin - range.begin), end - begin, AccessMode::write});
+  });
+  return parts;
+}
+
+void Implementation::meet(LaneId lane, const Meeting& meeting) {
+  const MutexLock lock(mutex_);
+  const bool fails = begin_work("launch", lane);
+  resolve_all({"launch", meeting.name, lane}, meeting.accesses, accesses_);
+  resolve_all({"launch", meeting.name, lane}, meeting.undefined, undefined_);
+  const std::string& kept = names_.intern(meeting.name);
+  if (options_.check_accesses) checker_.meet(lane, kept, accesses_, undefined_);
+  for (const RangeAccess& access : accesses_) touch(access);
+  Task task{.kind = TaskKind::meet, .fails = fails, .name = &kept};
+  task.meeting = meeting.function;
+  task.context = meeting.context;
   for (const RangeAccess& access : accesses_) task.bytes += access.end - access.begin;
   submit(lane, task);
 }
@@ -87,6 +114,13 @@ RangeAccess Implementation::resolve(const Work& work, const Access& access) {
                            : "which end past it: correct the access's size"),
         std::string(work.call));
   return {found->range, begin, begin + access.bytes, access.mode};
+}
+
+void Implementation::resolve_all(const Work& work, std::span<const Access> accesses,
+                                 std::vector<RangeAccess>& ranges) {
+  ranges.clear();
+  for (const Access& access : accesses)
+    if (access.bytes > 0) ranges.push_back(resolve(work, access));
 }
 
 void Implementation::touch(const RangeAccess& access) {

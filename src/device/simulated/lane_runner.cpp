@@ -15,6 +15,7 @@ void LaneRunner::perform(const Task& task) {
   time_ = std::max(time_, pace_ == Pace::measured ? surroundings_.clock->now() : task.ready);
   if (task.kind == TaskKind::record) return record(task);
   if (task.kind == TaskKind::wait) return wait(task);
+  if (task.kind == TaskKind::meet) return meet(task);
   if (failure_ != nullptr) return;
   if (task.fails) return fail(task, "fault injected");
   switch (task.kind) {
@@ -36,6 +37,18 @@ void LaneRunner::launch(const Task& task) {
   } catch (...) {
     fail(task, "an exception of unknown type");
   }
+}
+
+void LaneRunner::meet(const Task& task) {
+  const char* failure = task.fails ? "fault injected" : nullptr;
+  if (failure_ != nullptr) failure = failure_->message.c_str();
+  try {
+    const double end = task.meeting(task.context, {time_, pace_ == Pace::virtual_time, failure});
+    time_ = std::max(time_, pace_ == Pace::virtual_time ? end : surroundings_.clock->now());
+  } catch (const std::exception& error) {
+    if (failure == nullptr) return fail(task, error.what());
+  }
+  if (failure_ == nullptr && failure != nullptr) fail(task, failure);
 }
 
 void LaneRunner::copy(const Task& task) {
@@ -81,7 +94,7 @@ void LaneRunner::wait(const Task& task) {
 }
 
 void LaneRunner::fail(const Task& task, const char* why) {
-  const char* const call = task.kind == TaskKind::launch ? "launch" : "copy";
+  const char* const call = task.kind == TaskKind::copy ? "copy" : "launch";
   failure_ = std::make_shared<const Failure>(Failure{
       fmt::format("{} '{}' ({} bytes) on {} failed: {}. Synchronise every lane to clear the failure, then "
                   "repeat the work",

@@ -1,9 +1,9 @@
 // LaneRunner: what one lane does with its tasks, and its clock. One thread at a time.
 //
-// A failed lane skips launches, copies and poisoning, still waits, and passes its failure on with
+// A failed lane skips launches, copies and poisoning, still waits and meets, and passes its failure on with
 // what it records, until a record with `clears`. Its clock:
-//   virtual_time  start = max(own time, enqueued, awaited); end = start + modelled seconds
-//   modelled      the same for copies, which then sleep until their end: oversleeping one does not
+//   virtual_time  start = max(own time, enqueued, awaited); end = start + modelled seconds, or as a meeting
+//   says modelled      the same for copies, which then sleep until their end: oversleeping one does not
 //                 delay the next. Where the other direction slows them, the wire says when they end
 //   measured      the steady clock
 #pragma once
@@ -35,6 +35,7 @@ class LaneRunner {
 
  private:
   void launch(const Task& task);
+  void meet(const Task& task);
   void copy(const Task& task);
   void record(const Task& task);
   void wait(const Task& task);

@@ -1,0 +1,90 @@
+// Communicator: how the devices that train one model exchange bytes. One device, with its communicator, is a
+// *rank*; ranks count from 0 to size() - 1. It moves bytes and computes nothing.
+//
+// Calls. all_gather, exchange and broadcast are work on a compute lane of the rank's own device: what was
+// enqueued on that lane before them comes before, what is enqueued behind them after, and events order them
+// with other lanes. All ranks make the same calls, with the same bytes and root, in the same order. A call
+// may block until all ranks have made it, so each rank is driven by a thread of its own; the work is done
+// behind it. The calls of one rank come one at a time, on one lane at a time: another lane may be used once
+// the work on the one before is done. `abort` and `check` may come from any thread, at any time.
+//
+// Memory is device memory or pinned host memory of the rank's own device, and stays allocated until the work
+// is done. Bytes of no meaning (gaps between tensors) may be sent; they are received as such.
+//
+// Errors. CommunicatorError names the call, the rank that failed first and why. It is thrown by the call
+// itself, or the work fails as Device says, in which case the next synchronise of the lane throws DeviceError
+// with that text, and `check` throws CommunicatorError. Whatever fails a call or its work on one rank (a wait
+// that is missing, a failed lane, a device call, a mismatch of the ranks' calls) fails the communicator on
+// all ranks, as `abort` does: each pending and later call fails promptly, on every rank, and nothing waits
+// for what will not come. That is final.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "stowage/bytes.h"
+#include "stowage/device.h"
+#include "stowage/machine.h"
+
+namespace stowage {
+
+class Communicator {
+ public:
+  Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+  // A rank ends its communicator once all its work is done; work that is left fails all ranks. From then on
+  // calls of other ranks fail, so ranks meet at a `barrier` before they end.
+  virtual ~Communicator() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // `buffer` has size() shares of so many bytes, in rank order. This rank's is there; the others arrive.
+  virtual void all_gather(LaneId lane, void* buffer, Bytes share_bytes) = 0;
+  // Both buffers have size() pieces of so many bytes and do not overlap. Piece p of `send` goes to rank p;
+  // piece q of `receive` comes from rank q, this rank's own among them.
+  virtual void exchange(LaneId lane, const void* send, void* receive, Bytes piece_bytes) = 0;
+  // Bytes of rank `root`, which the others receive.
+  virtual void broadcast(LaneId lane, int root, void* data, Bytes bytes) = 0;
+  // Blocks the calling thread until all ranks have come, and all work of theirs that was enqueued before is
+  // done.
+  virtual void barrier() = 0;
+
+  // Fails the communicator on all ranks, which learn of this rank and its reason. The first to fail counts.
+  virtual void abort(std::string_view reason) = 0;
+  // Throws CommunicatorError if the communicator has failed, as far as this rank knows.
+  virtual void check() const = 0;
+};
+
+struct CommunicatorOptions {
+  // The way into each simulated device. A collective lasts as long as one transfer of all that a rank
+  // receives from others (of all the bytes of a broadcast). In virtual time it begins at the latest of the
+  // lanes' clocks, and each ends there. Beyond that it counts in one process, where the link is throttled:
+  // else bytes take their own time.
+  Link peer = Link::unthrottled();
+};
+
+// Devices of this process, each a rank in the order given; they outlive the communicators. Simulated devices,
+// all of one executor and no two the same: else InvalidInput. Each call blocks until all ranks have made it,
+// so that each device's checks see what the others send: a mismatch throws at the call.
+std::vector<std::unique_ptr<Communicator>> make_local_communicators(std::span<Device* const> devices,
+                                                                    const CommunicatorOptions& options = {});
+
+// This process as one rank of the MPI job that it is started in (mpirun); all ranks open theirs together. On
+// a simulated device: else InvalidInput. The MPI library (Open MPI 4.1) comes with a module that is loaded
+// here: looked for in the file that the environment variable STOWAGE_MPI_MODULE names, then as that of CUDA
+// (cuda_device.h); InvalidInput says what to install. MPI is begun here and ended with the process, unless
+// the program has begun it, by MPI_Init_thread with MPI_THREAD_SERIALIZED or more. Below MPI_THREAD_MULTIPLE
+// the program makes no calls of MPI while work is under way.
+// - All bytes that arrive count as defined, whatever they were where they came from.
+// - Calls return at once; a mismatch is found by the work.
+// - A rank whose process dies is named to the others at once, if mpirun lets them live (--enable-recovery);
+// one whose
+//   machine is gone, behind some 4 s. No communicator can be opened in this process again, and MPI is not
+//   ended.
+std::unique_ptr<Communicator> open_mpi_communicator(Device& device, const CommunicatorOptions& options = {});
+
+}  // namespace stowage

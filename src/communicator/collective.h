@@ -1,0 +1,57 @@
+// A collective as plain data: what all ranks must agree on, and which bytes go from where to where.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "stowage/bytes.h"
+#include "stowage/error.h"
+#include "stowage/machine.h"
+
+namespace stowage::communication {
+
+enum class CollectiveKind : std::uint8_t { all_gather, exchange, broadcast, barrier };
+const char* to_string(CollectiveKind kind);  // the call's name
+
+struct Collective {
+  CollectiveKind kind = CollectiveKind::barrier;
+  int root = 0;     // of a broadcast
+  Bytes bytes = 0;  // of a share, of a piece, or of all that is broadcast
+  friend bool operator==(const Collective&, const Collective&) = default;
+};
+std::string describe(const Collective& collective);  // "exchange of pieces of 64 bytes"
+
+// One rank's side. all_gather: `send` is its share within `receive`. broadcast: the root sends, others
+// receive.
+struct Buffers {
+  const std::byte* send = nullptr;
+  std::byte* receive = nullptr;
+};
+
+// Bytes [from, from + bytes) of the sender's `send` go to [to, to + bytes) of the receiver's `receive`, where
+// `bytes` is the collective's.
+struct Block {
+  Bytes from = 0;
+  Bytes to = 0;
+};
+// What goes from one rank to another, or to itself; nothing where no bytes do.
+std::optional<Block> block_between(const Collective& collective, int sender, int receiver);
+
+// How long it takes: what a rank receives, as one transfer over its link.
+double peer_seconds(const Collective& collective, int size, const Link& peer);
+
+// Which rank failed first, in which call (empty: in none), and why.
+struct RankFailure {
+  int rank = 0;
+  std::string call;
+  std::string reason;
+};
+// The error that `call` throws for it.
+CommunicatorError error_of(std::string_view call, const RankFailure& failure);
+
+// What rank `rank` calls is not what rank 0 does.
+RankFailure mismatch(const Collective& of_rank_0, const Collective& of_rank, int rank);
+
+}  // namespace stowage::communication

@@ -1,0 +1,88 @@
+#include "src/communicator/local_transport.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+namespace stowage::communication {
+namespace {
+
+using SteadyTime = std::chrono::steady_clock;
+
+}  // namespace
+
+void LocalGroup::fail(const RankFailure& failure) {
+  {
+    const MutexLock lock(mutex_);
+    if (!failure_) failure_ = failure;
+  }
+  at_call.stop();
+  at_work.stop();
+}
+
+void LocalGroup::leave(int rank) {
+  {
+    const MutexLock lock(mutex_);
+    if (!left_) left_ = RankFailure{rank, {}, "it has ended its communicator"};
+  }
+  at_call.stop();
+  at_work.stop();
+}
+
+std::optional<RankFailure> LocalGroup::failure() const {
+  const MutexLock lock(mutex_);
+  return failure_;
+}
+
+std::optional<RankFailure> LocalGroup::why_stopped() const {
+  const MutexLock lock(mutex_);
+  return failure_ ? failure_ : left_;
+}
+
+std::span<const Announcement> LocalTransport::announce(Announcement announcement) {
+  const Collective collective = announcement.collective;
+  const auto* const all = group_->at_call.come(rank_, std::move(announcement));
+  if (all == nullptr) throw_why_stopped(collective);
+  for (std::size_t rank = 1; rank < all->size(); ++rank) {
+    if ((*all)[rank].collective == all->front().collective) continue;
+    fail(mismatch(all->front().collective, (*all)[rank].collective, static_cast<int>(rank)));
+    throw_why_stopped(collective);
+  }
+  return *all;
+}
+
+double LocalTransport::move(const Collective& collective, const Buffers& buffers,
+                            const simulated::Arrival& arrival) {
+  const auto* const all = group_->at_work.come(rank_, {buffers, arrival.time});
+  if (all == nullptr) throw_why_stopped(collective);
+  const auto begun = SteadyTime::now();
+  receive(collective, buffers.receive, *all);
+  const double seconds = peer_seconds(collective, size(), group_->peer);
+  if (group_->peer.throttled && !arrival.virtual_time)
+    std::this_thread::sleep_until(
+        begun + std::chrono::duration_cast<SteadyTime::duration>(std::chrono::duration<double>(seconds)));
+  double latest = arrival.time;
+  for (const LocalGroup::Part& part : *all) latest = std::max(latest, part.time);
+  group_->at_end.come(rank_, {});
+  return latest + seconds;
+}
+
+void LocalTransport::receive(const Collective& collective, std::byte* to,
+                             const std::vector<LocalGroup::Part>& all) const {
+  for (int sender = 0; sender < size(); ++sender)
+    if (const auto block = block_between(collective, sender, rank_))
+      std::memcpy(to + block->to, all[static_cast<std::size_t>(sender)].buffers.send + block->from,
+                  collective.bytes);
+}
+
+void LocalTransport::throw_why_stopped(const Collective& collective) {
+  const RankFailure why = group_->why_stopped().value_or(RankFailure{});
+  fail(why);
+  throw error_of(to_string(collective.kind), why);
+}
+
+}  // namespace stowage::communication

@@ -1,0 +1,18 @@
+// What the MPI module exports.
+#include "src/communicator/mpi/mpi_transport.h"
+#include "src/communicator/mpi_module.h"
+#include "src/device/backend_module.h"
+
+namespace {
+
+std::unique_ptr<stowage::communication::Transport> open(const stowage::CommunicatorOptions& options) {
+  return std::make_unique<stowage::communication::MpiTransport>(options.peer);
+}
+
+}  // namespace
+
+extern "C" const stowage::communication::MpiModule* stowage_mpi_module() {
+  static const stowage::communication::MpiModule module{stowage::communication::mpi_module_abi,
+                                                        stowage::backend_module_version(), open};
+  return &module;
+}

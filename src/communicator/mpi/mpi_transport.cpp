@@ -1,0 +1,205 @@
+#include "src/communicator/mpi/mpi_transport.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <thread>
+
+namespace stowage::communication {
+namespace {
+
+constexpr const char* opening = "open_mpi_communicator";
+// The most bytes of one message: MPI counts in int.
+constexpr Bytes most_bytes = Bytes{1} << 30;
+// How long work goes on once a rank has ended: longer than what that rank has sent takes to arrive.
+constexpr std::chrono::seconds patience{2};
+// Tests that follow each other at once; then a thread that waits leaves its core to others.
+constexpr unsigned eager_tests = 2000;
+constexpr std::chrono::microseconds pause{50};
+
+void idle(unsigned& tests) {
+  if (++tests < eager_tests)
+    std::this_thread::yield();
+  else
+    std::this_thread::sleep_for(pause);
+}
+
+std::string text_of(int answer) {
+  std::array<char, MPI_MAX_ERROR_STRING + 1> text{};
+  int length = 0;
+  MPI_Error_string(answer, text.data(), &length);
+  return text.data();
+}
+
+}  // namespace
+
+MpiTransport::MpiTransport(const Link& peer) : peer_(peer) {
+  if (session_.lost())
+    throw InvalidInput(fmt::format(
+        "{}: a rank of this job was lost, and MPI cannot go on without it: start the job anew", opening));
+  open();
+}
+
+MpiTransport::~MpiTransport() {
+  if (failed_) return;
+  const MutexLock lock(session_.mutex());
+  int ended = 0;
+  MPI_Finalized(&ended);
+  if (ended == 0) MPI_Comm_free(&communicator_);
+}
+
+void MpiTransport::open() {
+  side_channel_.emplace(opening);
+  std::vector<SideChannel::Address> addresses;
+  {
+    const MutexLock lock(session_.mutex());
+    expect_success(MPI_Comm_dup(MPI_COMM_WORLD, &communicator_), "MPI_Comm_dup");
+    expect_success(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+    expect_success(MPI_Comm_rank(communicator_, &rank_), "MPI_Comm_rank");
+    expect_success(MPI_Comm_size(communicator_, &size_), "MPI_Comm_size");
+    addresses.resize(static_cast<std::size_t>(size_));
+    constexpr int bytes = sizeof(SideChannel::Address);
+    expect_success(MPI_Allgather(&side_channel_->address(), bytes, MPI_BYTE, addresses.data(), bytes,
+                                 MPI_BYTE, communicator_),
+                   "MPI_Allgather");
+  }
+  side_channel_->connect(
+      rank_, addresses,
+      {[this](const RankFailure& failure) { keep_failure(failure); },
+       [this](int dead) {
+         session_.lose();
+         keep_failure({dead, {}, "its process ended without a word: see what it printed last"});
+       },
+       [this](int ended) {
+         int none = -1;
+         left_.compare_exchange_strong(none, ended);
+       }});
+}
+
+std::span<const Announcement> MpiTransport::announce(Announcement announcement) {
+  expect_no_failure(*this, to_string(announcement.collective.kind));
+  return {};
+}
+
+double MpiTransport::move(const Collective& collective, const Buffers& buffers,
+                          const simulated::Arrival& arrival) {
+  call_ = to_string(collective.kind);
+  const double latest = exchange_heads(collective, arrival.time);
+  std::vector<MPI_Request> requests;
+  try {
+    start_blocks(collective, buffers, requests);
+    await(requests);
+  } catch (...) {
+    give_up(requests);
+    throw;
+  }
+  return latest + peer_seconds(collective, size_, peer_);
+}
+
+double MpiTransport::exchange_heads(const Collective& collective, double time) {
+  // Where this fails MPI may still write them.
+  const auto heads = std::make_shared<std::vector<Head>>(static_cast<std::size_t>(size_) + 1);
+  heads->back() = {collective, time};
+  std::array<MPI_Request, 1> request{MPI_REQUEST_NULL};
+  try {
+    {
+      const MutexLock lock(session_.mutex());
+      expect_success(MPI_Iallgather(&heads->back(), sizeof(Head), MPI_BYTE, heads->data(), sizeof(Head),
+                                    MPI_BYTE, communicator_, request.data()),
+                     "MPI_Iallgather");
+    }
+    await(request);
+  } catch (...) {
+    session_.keep(heads);
+    throw;
+  }
+  double latest = time;
+  for (int other = 0; other < size_; ++other) {
+    const Head& head = (*heads)[static_cast<std::size_t>(other)];
+    latest = std::max(latest, head.time);
+    if (head.collective == heads->front().collective) continue;
+    fail(mismatch(heads->front().collective, head.collective, other));
+    expect_no_failure(*this, call_);
+  }
+  return latest;
+}
+
+void MpiTransport::start_blocks(const Collective& collective, const Buffers& buffers,
+                                std::vector<MPI_Request>& requests) {
+  const MutexLock lock(session_.mutex());
+  const auto start = [&](auto mpi_function, const char* name, auto* data, int other) {
+    for (Bytes done = 0; done < collective.bytes; done += most_bytes) {
+      const int bytes = static_cast<int>(std::min(most_bytes, collective.bytes - done));
+      MPI_Request request = MPI_REQUEST_NULL;
+      expect_success(mpi_function(data + done, bytes, MPI_BYTE, other, 0, communicator_, &request), name);
+      requests.push_back(request);
+    }
+  };
+  for (int other = 0; other < size_; ++other)
+    if (const auto block = block_between(collective, other, rank_))
+      start(MPI_Irecv, "MPI_Irecv", buffers.receive + block->to, other);
+  for (int other = 0; other < size_; ++other)
+    if (const auto block = block_between(collective, rank_, other))
+      start(MPI_Isend, "MPI_Isend", buffers.send + block->from, other);
+}
+
+void MpiTransport::await(std::span<MPI_Request> requests) {
+  std::optional<SteadyTime::time_point> waited_since;  // for a rank that has ended
+  for (unsigned tests = 0; !test(requests); idle(tests)) {
+    expect_no_failure(*this, call_);
+    if (left_ < 0) continue;
+    if (!waited_since) waited_since = SteadyTime::now();
+    if (SteadyTime::now() > *waited_since + patience) fail({left_, {}, "it has ended its communicator"});
+  }
+}
+
+bool MpiTransport::test(std::span<MPI_Request> requests) {
+  const MutexLock lock(session_.mutex());
+  int done = 0;
+  expect_success(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE),
+                 "MPI_Testall");
+  return done != 0;
+}
+
+// Receives are cancelled unless they have begun; short sends are done. If anything is left, MPI still
+// knows memory that its owner may release.
+void MpiTransport::give_up(std::span<MPI_Request> requests) {
+  if (session_.lost()) return;
+  const MutexLock lock(session_.mutex());
+  int done = 0;
+  for (MPI_Request& request : requests)
+    if (request != MPI_REQUEST_NULL) MPI_Cancel(&request);
+  for (int tests = 0; tests < 100 && done == 0; ++tests)
+    if (MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE) !=
+        MPI_SUCCESS)
+      break;
+  if (done == 0) session_.lose();
+}
+
+void MpiTransport::expect_success(int answer, const char* mpi_call) {
+  if (answer == MPI_SUCCESS) return;
+  fail({rank_, mpi_call, text_of(answer)});
+  expect_no_failure(*this, call_);
+}
+
+void MpiTransport::fail(const RankFailure& failure) {
+  if (keep_failure(failure)) side_channel_->tell(failure);
+}
+
+bool MpiTransport::keep_failure(const RankFailure& failure) {
+  const MutexLock lock(mutex_);
+  if (failure_) return false;
+  failure_ = failure;
+  failed_ = true;
+  return true;
+}
+
+std::optional<RankFailure> MpiTransport::failure() const {
+  if (!failed_) return std::nullopt;
+  const MutexLock lock(mutex_);
+  return failure_;
+}
+
+}  // namespace stowage::communication

@@ -1,0 +1,68 @@
+// MpiTransport: ranks that are processes of one MPI job. All send their calls first, so that a mismatch is
+// seen on all ranks before a byte is moved; then each sends and receives its blocks, and looks between tests
+// whether a rank has failed. It learns that over a side channel, since Open MPI says nothing of a rank that
+// has died.
+#pragma once
+
+#include <mpi.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "src/base/mutex.h"
+#include "src/communicator/mpi/mpi_session.h"
+#include "src/communicator/side_channel.h"
+#include "src/communicator/transport.h"
+#include "stowage/machine.h"
+
+namespace stowage::communication {
+
+class MpiTransport final : public Transport {
+ public:
+  // All ranks together. Throws InvalidInput where MPI cannot be used, CommunicatorError.
+  explicit MpiTransport(const Link& peer);
+  ~MpiTransport() override;
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  std::span<const Announcement> announce(Announcement announcement) override;
+  double move(const Collective& collective, const Buffers& buffers,
+              const simulated::Arrival& arrival) override;
+  void fail(const RankFailure& failure) override;
+  std::optional<RankFailure> failure() const override;
+
+ private:
+  // What each rank sends the others of a collective.
+  struct Head {
+    Collective collective;
+    double time = 0;
+  };
+  using SteadyTime = std::chrono::steady_clock;
+
+  void open();
+  double exchange_heads(const Collective& collective, double time);
+  void start_blocks(const Collective& collective, const Buffers& buffers, std::vector<MPI_Request>& requests);
+  void await(std::span<MPI_Request> requests);
+  bool test(std::span<MPI_Request> requests);
+  void give_up(std::span<MPI_Request> requests);
+  // Throws CommunicatorError, on all ranks, unless MPI has answered MPI_SUCCESS.
+  void expect_success(int answer, const char* mpi_call);
+  bool keep_failure(const RankFailure& failure);  // true: it is the first
+
+  MpiSession& session_ = MpiSession::get();
+  const Link peer_;
+  MPI_Comm communicator_ = MPI_COMM_NULL;
+  int rank_ = 0, size_ = 1;
+  const char* call_ = "open_mpi_communicator";  // under way
+  mutable Mutex mutex_;
+  std::atomic<bool> failed_ = false;  // there is a failure
+  std::optional<RankFailure> failure_ STOWAGE_GUARDED_BY(mutex_);
+  std::atomic<int> left_ = -1;               // the first rank that has ended its communicator
+  std::optional<SideChannel> side_channel_;  // last: its thread uses the rest
+};
+
+}  // namespace stowage::communication

@@ -1,0 +1,63 @@
+// SimulatedCommunicator: collectives as work on a lane of a simulated device, whose memory the host can
+// reach.
+//
+// A call declares to the device what this rank sends and receives there. Its work ends only when all that
+// others read of this rank's memory has been read, so that these accesses are checked as lasting as long as
+// the work.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "src/base/mutex.h"
+#include "src/communicator/transport.h"
+#include "stowage/communicator.h"
+
+namespace stowage::communication {
+
+// Throws InvalidInput, in the name of `call`, for another backend.
+void expect_simulated(Device& device, std::string_view call);
+
+class SimulatedCommunicator final : public Communicator {
+ public:
+  // `call` opens it, for the error if the device is no simulated one (InvalidInput).
+  SimulatedCommunicator(Device& device, std::unique_ptr<Transport> transport, std::string_view call);
+  ~SimulatedCommunicator() override;
+
+  int rank() const override { return transport_->rank(); }
+  int size() const override { return transport_->size(); }
+  void all_gather(LaneId lane, void* buffer, Bytes share_bytes) override;
+  void exchange(LaneId lane, const void* send, void* receive, Bytes piece_bytes) override;
+  void broadcast(LaneId lane, int root, void* data, Bytes bytes) override;
+  void barrier() override;
+  void abort(std::string_view reason) override;
+  void check() const override;
+
+ private:
+  // One collective on its way.
+  struct Work {
+    SimulatedCommunicator* owner = nullptr;
+    Collective collective;
+    Buffers buffers;
+  };
+
+  // Fails all ranks if `work` throws.
+  void guarded(CollectiveKind kind, const std::function<void()>& work);
+  void enqueue(LaneId lane, const Collective& collective, const Buffers& buffers);
+  double run(Work* work, const simulated::Arrival& arrival);
+  Work* begin_work(LaneId lane, const Collective& collective, const Buffers& buffers);
+  void end_work(Work* work);
+  void await_work();
+
+  simulated::MeetingDevice& device_;
+  std::unique_ptr<Transport> transport_;
+  Mutex mutex_;
+  CondVar ended_;
+  std::size_t pending_ STOWAGE_GUARDED_BY(mutex_) = 0;
+  LaneId lane_ STOWAGE_GUARDED_BY(mutex_) = 0;  // of the work that is pending
+  std::vector<std::unique_ptr<Work>> works_ STOWAGE_GUARDED_BY(mutex_);
+  std::vector<Work*> idle_ STOWAGE_GUARDED_BY(mutex_);
+};
+
+}  // namespace stowage::communication

@@ -1,0 +1,40 @@
+// Work that meets work of other devices: what a communicator needs of a simulated device beyond Device.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "stowage/simulated_device.h"
+
+namespace stowage::simulated {
+
+// How a lane comes to a meeting.
+struct Arrival {
+  double time = 0;  // of the lane's clock, seconds
+  bool virtual_time = false;
+  const char* failure = nullptr;  // why the lane has failed; null: it has not
+};
+
+// `function(context, arrival)` runs on the lane. It may block until other devices' work has come. It also
+// runs on a lane that has failed, so that nobody waits for it in vain. In virtual time it returns when it
+// ends, on the lane's clock; other executors measure that. What it throws fails the lane, as a launch's does.
+struct Meeting {
+  std::string_view name;
+  double (*function)(void* context, const Arrival& arrival) = nullptr;
+  void* context = nullptr;            // must outlive the work
+  std::span<const Access> accesses;   // as those of a launch, but what is read need not be defined
+  std::span<const Access> undefined;  // those parts of what is written whose value is undefined
+};
+
+class MeetingDevice : public SimulatedDevice {
+ public:
+  // The parts of these bytes whose value is undefined behind all work enqueued so far, by address. Throws
+  // AccessViolation, in the name of the meeting, unless they lie in one live allocation.
+  virtual std::vector<Access> undefined_parts(LaneId lane, std::string_view name, const Access& bytes) = 0;
+  // Enqueued, checked, counted and failing as Device::launch. In virtual time it blocks for as long as the
+  // function does, and so do other calls of this device.
+  virtual void meet(LaneId lane, const Meeting& meeting) = 0;
+};
+
+}  // namespace stowage::simulated

@@ -1,0 +1,3 @@
+// A library, but no module.
+int no_mpi_module();
+int no_mpi_module() { return 13; }

@@ -1,0 +1,27 @@
+// Ranks that are processes: this one runs its part of a test, and mpirun starts the others with the same
+// tests.
+#pragma once
+
+#include <cstdlib>
+#include <functional>
+#include <memory>
+
+#include "tests/communicator/communicator_conformance_fixture.h"
+
+namespace stowage {
+
+// As mpirun says; MPI need not have begun.
+inline int ranks_of_job() {
+  const char* const size = std::getenv("OMPI_COMM_WORLD_SIZE");
+  return size == nullptr ? 1 : std::atoi(size);
+}
+
+// `open` makes this process's communicator.
+template <class Open>
+void run_in_job(const SimulatedOptions& options, Open&& open, const std::function<void(TestRank&)>& body) {
+  const std::unique_ptr<SimulatedDevice> device = open_simulated_device(options);
+  const std::unique_ptr<Communicator> communicator = open(*device);
+  run_rank(*device, *communicator, body);
+}
+
+}  // namespace stowage

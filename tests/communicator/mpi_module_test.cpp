@@ -1,0 +1,47 @@
+#include "src/communicator/mpi_module.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "stowage/error.h"
+#include "stowage/simulated_device.h"
+
+namespace stowage {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+std::string refusal(const std::vector<std::filesystem::path>& candidates) {
+  try {
+    communication::load_mpi_module(candidates);
+  } catch (const InvalidInput& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+TEST(MpiModule, SaysWhereItLookedAndWhatToInstall) {
+  EXPECT_THAT(refusal({"/nowhere/a.so", "/nowhere/b.so"}),
+              AllOf(HasSubstr("/nowhere/a.so, /nowhere/b.so"), HasSubstr("install libopenmpi-dev"),
+                    HasSubstr("STOWAGE_MPI_MODULE")));
+}
+
+TEST(MpiModule, SaysWhichLibraryIsMissing) {
+  EXPECT_THAT(refusal({LACKING_MPI_MODULE}),
+              AllOf(HasSubstr("libmpi_of_nowhere.so"), HasSubstr("install Open MPI 4.1")));
+}
+
+TEST(MpiModule, RefusesAnotherBuildAndAnotherLibrary) {
+  EXPECT_THAT(refusal({OLDER_MPI_MODULE}), HasSubstr("of another build"));
+  EXPECT_THAT(refusal({NO_MPI_MODULE}), HasSubstr("is no MPI module"));
+}
+
+// In the environment of this test.
+TEST(MpiModule, AProgramWithoutItStartsAndSaysSo) {
+  const auto device = open_simulated_device({.capacity = 1_MiB});
+  EXPECT_THROW(open_mpi_communicator(*device), InvalidInput);
+}
+
+}  // namespace
+}  // namespace stowage
