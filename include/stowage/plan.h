@@ -66,7 +66,8 @@ struct BucketTensor {
 // Tensors that share one contiguous range, on the device and in each memory in which the bucket has a place.
 // Every tensor of the graph is in exactly one bucket, except optimizer state that is cut into slices: there
 // each slice has a bucket, and the whole has none. Tensors joined by an alias are in the same bucket at the
-// same offset. Slices of a parameter or a gradient are in its bucket, at the offset of their rows.
+// same offset; so may be partial sums of one gradient (Graph::gradient_groups) of which no two are needed at
+// a time. Slices of a parameter or a gradient are in its bucket, at the offset of their rows.
 struct Bucket {
   std::string name;
   TensorKind kind = TensorKind::activation;

@@ -225,9 +225,10 @@ void list_operands(const Graph& graph, BucketLayout& layout) {
     const auto add = [&, from = layout.operands.size()](TensorId tensor, bool writes) {
       const BucketId bucket = layout.bucket_of[tensor];
       if (newest[bucket] > from) {
-        layout.operands[newest[bucket] - 1].writes |= writes;
+        BucketOperand& operand = layout.operands[newest[bucket] - 1];
+        (writes ? operand.writes : operand.reads) = true;
       } else {
-        layout.operands.push_back({bucket, writes});
+        layout.operands.push_back({bucket, !writes, writes});
         newest[bucket] = layout.operands.size();
       }
     };

@@ -17,8 +17,10 @@ enum class BucketRole : std::uint8_t {
   input,
   gradient,         // final gradients of one parameter bucket
   optimizer_state,  // of one parameter bucket
-  activation,       // one alias group: values, their gradients, ungrouped gradients of parameters, workspaces
-  square_sums,      // all parts of the global norm
+  // One alias group: values, their gradients, ungrouped gradients of parameters, workspaces; or partial sums
+  // of one gradient (partial_sums.h).
+  activation,
+  square_sums,  // all parts of the global norm
   loss,
   clip,
 };
@@ -26,6 +28,7 @@ enum class BucketRole : std::uint8_t {
 // What an op reads or writes.
 struct BucketOperand {
   BucketId bucket = no_id;
+  bool reads = false;
   bool writes = false;
 };
 
@@ -63,8 +66,9 @@ Bytes efficient_bucket_bytes(const Machine& machine);
 
 // Walks parameters in first-use order. A bucket is closed when it reaches its target, or at a unit's end when
 // it has half of it. Tiny parameters (16 KiB or less, and together at most 1/64 of the largest op's operands)
-// share one bucket. `groups`: alias_groups (recompute.h) of the graph. InvalidInput for a graph without a
-// loss and an update phase, and for a parameter that no op reads or to which no update applies a gradient.
+// share one bucket. `groups`: by tensor, what shares its bytes (byte_groups in partial_sums.h). InvalidInput
+// for a graph without a loss and an update phase, and for a parameter that no op reads or to which no update
+// applies a gradient.
 BucketLayout make_buckets(const Graph& graph, const std::vector<TensorId>& groups,
                           const BucketOptions& options);
 

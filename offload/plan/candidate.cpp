@@ -6,6 +6,7 @@
 #include "offload/plan/early.h"
 #include "offload/plan/instructions.h"
 #include "offload/plan/lane_speeds.h"
+#include "offload/plan/partial_sums.h"
 #include "src/graph/cost.h"
 #include "stowage/error.h"
 #include "stowage/placement.h"
@@ -109,7 +110,7 @@ Problem make_problem(const Graph& graph, const Machine& machine, const BucketOpt
   Problem problem{&graph, &machine, {}, {}, {}, {}, {}, sharing_of(machine), std::move(stop)};
   problem.go_on();
   problem.analysis = analyse_recompute(graph, order);
-  problem.layout = make_buckets(graph, problem.analysis.group, options);
+  problem.layout = make_buckets(graph, byte_groups(graph, problem.analysis), options);
   problem.items = activation_items(graph, problem.analysis, problem.layout);
   problem.sizes.resize(problem.layout.buckets.size());
   for (BucketId id = 0; id < problem.sizes.size(); ++id)

@@ -37,7 +37,8 @@ std::vector<std::pair<BucketId, std::uint32_t>> with_long_gaps(const Graph& grap
     before = key;
     for (const BucketOperand& operand : layout.operands_of(id)) {
       std::uint32_t& last = last_stage[operand.bucket];
-      has_gap[operand.bucket] |= last != never && stage > last + 1;
+      const bool begins = operand.writes && !operand.reads;
+      has_gap[operand.bucket] |= last != never && stage > last + 1 && !begins;
       last = stage;
       last_unit[operand.bucket] = op.unit;
     }

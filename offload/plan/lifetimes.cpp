@@ -9,6 +9,7 @@ namespace {
 struct Touch {
   Position position = 0;
   bool writes = false;
+  bool begins = false;  // it writes, and reads nothing of what the bucket held
 };
 
 class LifetimeBuilder {
@@ -149,7 +150,8 @@ class LifetimeBuilder {
     std::vector<std::size_t> next(first_touch_.begin(), first_touch_.end() - 1);
     for (std::size_t p = 0; p < draft_.sequence.size(); ++p)
       for (const BucketOperand& operand : layout_.operands_of(draft_.sequence[p].op))
-        touches_[next[operand.bucket]++] = {static_cast<Position>(p), operand.writes};
+        touches_[next[operand.bucket]++] = {static_cast<Position>(p), operand.writes,
+                                            operand.writes && !operand.reads};
   }
   std::span<const Touch> touches_of(BucketId id) const {
     return {touches_.data() + first_touch_[id], first_touch_[id + 1] - first_touch_[id]};
@@ -283,7 +285,8 @@ class LifetimeBuilder {
   }
 
   // A replay rebuilds values that its unit alone uses from there on; of a value that crosses units or stays
-  // it makes a copy that nobody reads.
+  // it makes a copy that nobody reads. Of partial sums that share a bucket, each one has lifetimes of its
+  // own.
   void add_activation(BucketId id) {
     LifetimeId lifetime = no_id;
     bool rebuilt = false;
@@ -292,7 +295,8 @@ class LifetimeBuilder {
       const bool replayed = rewritten_by_replay(touch);
       if (replayed && !rebuilt_[id] && !remade_[id]) {
         at(open(id, touch)).copy = true;
-      } else if (lifetime == no_id || (replayed && (!rebuilt || remade_[id]))) {
+      } else if (lifetime == no_id || (replayed && (!rebuilt || remade_[id])) ||
+                 (touch.begins && !replayed)) {
         lifetime = open(id, touch);
         rebuilt = replayed;
         host_has_it = false;

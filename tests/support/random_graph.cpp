@@ -60,7 +60,7 @@ class Generator {
   Generator(std::uint64_t seed, const RandomGraphOptions& options) : dice_(seed), options_(options) {}
 
   Graph build() {
-    builder_.split_batch(options_.micro_batches);
+    builder_.split_batch(options_.micro_batches, options_.gradient_groups);
     inputs_.push_back(builder_.input("tokens", {size()}));
     if (dice_.chance(40)) inputs_.push_back(builder_.input("targets", {size()}));
     const std::int64_t units = dice_.between(1, options_.max_units);
@@ -71,8 +71,7 @@ class Generator {
     Value loss;
     for_each_part([&](std::uint32_t part) {
       if (head) builder_.begin_unit("head", part);
-      const Value more = add_loss();
-      loss = part == 0 ? more : builder_.add_loss(loss, more);
+      loss = builder_.sum_loss(add_loss());
     });
     return builder_.finish(loss, AdamW{.clip = dice_.chance(70) ? 1.0 : 0.0, .grid = options_.grid});
   }

@@ -14,6 +14,7 @@ struct RandomGraphOptions {
   int max_ops_per_unit = 4;
   std::int64_t max_elements = 1 << 15;  // of one tensor
   std::uint32_t micro_batches = 1;      // built alike, with the same draws
+  std::uint32_t gradient_groups = 1;
   ChunkGrid grid{};
 };
 

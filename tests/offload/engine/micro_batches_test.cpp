@@ -100,6 +100,23 @@ TEST_F(MicroBatchEngine, GptLeavesTheBitsOfTheEvaluator) {
   }
 }
 
+template <class Config>
+Config grouped(std::int64_t micro_batches, std::int64_t groups) {
+  Config config = small<Config>(micro_batches);
+  config.batch = micro_batches;
+  config.gradient_groups = groups;
+  return config;
+}
+
+// Partial sums of groups, which wait on the host where they must.
+TEST_F(MicroBatchEngine, GradientGroupsLeaveTheBitsOfTheEvaluator) {
+  expect_bits_everywhere(make(grouped<GptConfig>(4, 4)));
+  expect_bits_everywhere(make(grouped<BertConfig>(4, 4)));
+  if (fewer_draws) return;
+  expect_bits_everywhere(make(grouped<GptConfig>(6, 2)));
+  expect_bits_everywhere(make(grouped<GptConfig>(8, 8)));
+}
+
 // The loss is a forward op's.
 TEST_F(MicroBatchEngine, GptWithAllLogitsLeavesTheBitsOfTheEvaluator) {
   GptConfig config = small<GptConfig>(2);

@@ -1,0 +1,24 @@
+// Which tensors share bytes of a bucket: those joined by an alias, and partial sums of one gradient of which
+// no two are needed at a time.
+#pragma once
+
+#include <vector>
+
+#include "offload/recompute/recompute.h"
+
+namespace stowage {
+
+// By tensor: one that names all that it shares bytes with. The alias groups of the analysis, but that with
+// several gradient groups (Graph::gradient_groups) partial sums that cross units are joined:
+//
+//   unit         0     1     2     3     4     5     6     7        8 groups of one micro-batch
+//   final       [0    0+1                                  0…7]
+//   a                       [2    23 ]             [6     67]       what is left of three buckets that wait
+//   on b                                   [4    4    45     ]         the host: 1, 3, 5 and 7 are added at
+//   once
+//
+// In the analysis's order of execution each of them is dead before the next one of its bucket is written. So
+// a bucket of partial sums is there for each level of the tree, not for each group.
+std::vector<TensorId> byte_groups(const Graph& graph, const RecomputeAnalysis& analysis);
+
+}  // namespace stowage
