@@ -19,6 +19,7 @@
 // for what will not come. That is final.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -42,11 +43,25 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // `buffer` has size() shares of so many bytes, in rank order. This rank's is there; the others arrive.
-  virtual void all_gather(LaneId lane, void* buffer, Bytes share_bytes) = 0;
-  // Both buffers have size() pieces of so many bytes and do not overlap. Piece p of `send` goes to rank p;
-  // piece q of `receive` comes from rank q, this rank's own among them.
-  virtual void exchange(LaneId lane, const void* send, void* receive, Bytes piece_bytes) = 0;
+  // A *whole* of whole_bytes, no more than size() shares, is cut into shares of share_bytes, in rank order,
+  // of which the last may be cut short or empty. Each rank has its own share at `share`, apart from `whole`
+  // or at its place there, and receives all in `whole`.
+  virtual void all_gather(LaneId lane, const void* share, void* whole, Bytes share_bytes,
+                          Bytes whole_bytes) = 0;
+  // Each rank has a whole of its own, cut in the same way. Share p of it goes to rank p, which receives what
+  // comes from rank q, its own among it, at q times share_bytes in `shares`; bytes there that no share has
+  // stay as they are. The two do not overlap.
+  virtual void exchange(LaneId lane, const void* whole, void* shares, Bytes share_bytes,
+                        Bytes whole_bytes) = 0;
+  // The same where no share is cut short, and the own one is at its place.
+  void all_gather(LaneId lane, void* whole, Bytes share_bytes) {
+    const auto ranks = static_cast<Bytes>(size());
+    const std::byte* const own = static_cast<std::byte*>(whole) + static_cast<Bytes>(rank()) * share_bytes;
+    all_gather(lane, own, whole, share_bytes, ranks * share_bytes);
+  }
+  void exchange(LaneId lane, const void* whole, void* shares, Bytes share_bytes) {
+    exchange(lane, whole, shares, share_bytes, static_cast<Bytes>(size()) * share_bytes);
+  }
   // Bytes of rank `root`, which the others receive.
   virtual void broadcast(LaneId lane, int root, void* data, Bytes bytes) = 0;
   // Blocks the calling thread until all ranks have come, and all work of theirs that was enqueued before is

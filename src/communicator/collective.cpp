@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 namespace stowage::communication {
 
 const char* to_string(CollectiveKind kind) {
@@ -22,9 +24,8 @@ std::string describe(const Collective& collective) {
   const char* const name = to_string(collective.kind);
   switch (collective.kind) {
     case CollectiveKind::all_gather:
-      return fmt::format("{} of shares of {} bytes", name, collective.bytes);
     case CollectiveKind::exchange:
-      return fmt::format("{} of pieces of {} bytes", name, collective.bytes);
+      return fmt::format("{} of shares of {} bytes, {} in all", name, collective.bytes, collective.whole);
     case CollectiveKind::broadcast:
       return fmt::format("{} of {} bytes from rank {}", name, collective.bytes, collective.root);
     case CollectiveKind::barrier:
@@ -34,22 +35,35 @@ std::string describe(const Collective& collective) {
 }
 
 std::optional<Block> block_between(const Collective& collective, int sender, int receiver) {
-  if (collective.bytes == 0) return std::nullopt;
-  const Bytes at_sender = static_cast<Bytes>(receiver) * collective.bytes;
-  const Bytes at_receiver = static_cast<Bytes>(sender) * collective.bytes;
+  const auto share_of = [&](int rank) {
+    const Bytes begin = static_cast<Bytes>(rank) * collective.bytes;
+    return Block{begin, begin,
+                 std::min(collective.bytes, collective.whole - std::min(begin, collective.whole))};
+  };
+  Block block;
   switch (collective.kind) {
     case CollectiveKind::all_gather:
-      if (sender == receiver) return std::nullopt;
-      return Block{0, at_receiver};
+      block = share_of(sender);
+      block.from = 0;
+      break;
     case CollectiveKind::exchange:
-      return Block{at_sender, at_receiver};
+      block = share_of(receiver);
+      block.to = static_cast<Bytes>(sender) * collective.bytes;
+      break;
     case CollectiveKind::broadcast:
-      if (sender != collective.root || sender == receiver) return std::nullopt;
-      return Block{};
+      if (sender == collective.root && sender != receiver) block.bytes = collective.bytes;
+      break;
     case CollectiveKind::barrier:
       break;
   }
-  return std::nullopt;
+  if (block.bytes == 0) return std::nullopt;
+  return block;
+}
+
+std::optional<Block> block_between(const Collective& collective, const Buffers& buffers, int sender,
+                                   int receiver) {
+  if (sender == receiver && buffers.in_place) return std::nullopt;
+  return block_between(collective, sender, receiver);
 }
 
 double peer_seconds(const Collective& collective, int size, const Link& peer) {

@@ -18,26 +18,31 @@ const char* to_string(CollectiveKind kind);  // the call's name
 struct Collective {
   CollectiveKind kind = CollectiveKind::barrier;
   int root = 0;     // of a broadcast
-  Bytes bytes = 0;  // of a share, of a piece, or of all that is broadcast
+  Bytes bytes = 0;  // of a share, or of all that is broadcast
+  Bytes whole = 0;  // of all shares; of a rank's whole that it exchanges
   friend bool operator==(const Collective&, const Collective&) = default;
 };
 std::string describe(const Collective& collective);  // "exchange of pieces of 64 bytes"
 
-// One rank's side. all_gather: `send` is its share within `receive`. broadcast: the root sends, others
-// receive.
+// One rank's side. broadcast: the root sends, others receive.
 struct Buffers {
   const std::byte* send = nullptr;
   std::byte* receive = nullptr;
+  bool in_place =
+      false;  // of all_gather: `send` is at its place in `receive`, and nothing goes from rank to itself
 };
 
-// Bytes [from, from + bytes) of the sender's `send` go to [to, to + bytes) of the receiver's `receive`, where
-// `bytes` is the collective's.
+// Bytes [from, from + bytes) of the sender's `send` go to [to, to + bytes) of the receiver's `receive`.
 struct Block {
   Bytes from = 0;
   Bytes to = 0;
+  Bytes bytes = 0;
 };
 // What goes from one rank to another, or to itself; nothing where no bytes do.
 std::optional<Block> block_between(const Collective& collective, int sender, int receiver);
+// The same of a rank that has these buffers.
+std::optional<Block> block_between(const Collective& collective, const Buffers& buffers, int sender,
+                                   int receiver);
 
 // How long it takes: what a rank receives, as one transfer over its link.
 double peer_seconds(const Collective& collective, int size, const Link& peer);

@@ -74,9 +74,10 @@ double LocalTransport::move(const Collective& collective, const Buffers& buffers
 void LocalTransport::receive(const Collective& collective, std::byte* to,
                              const std::vector<LocalGroup::Part>& all) const {
   for (int sender = 0; sender < size(); ++sender)
-    if (const auto block = block_between(collective, sender, rank_))
+    if (const auto block =
+            block_between(collective, all[static_cast<std::size_t>(sender)].buffers, sender, rank_))
       std::memcpy(to + block->to, all[static_cast<std::size_t>(sender)].buffers.send + block->from,
-                  collective.bytes);
+                  block->bytes);
 }
 
 void LocalTransport::throw_why_stopped(const Collective& collective) {

@@ -36,11 +36,11 @@ std::vector<Access> accesses_of(const Transport& transport, const Collective& co
   std::vector<Access> accesses;
   const int rank = transport.rank();
   for (int other = 0; other < transport.size(); ++other)
-    if (const auto sent = block_between(collective, rank, other))
-      add(accesses, {const_cast<std::byte*>(buffers.send) + sent->from, collective.bytes, AccessMode::read});
+    if (const auto sent = block_between(collective, buffers, rank, other))
+      add(accesses, {const_cast<std::byte*>(buffers.send) + sent->from, sent->bytes, AccessMode::read});
   for (int other = 0; other < transport.size(); ++other)
-    if (const auto received = block_between(collective, other, rank))
-      add(accesses, {buffers.receive + received->to, collective.bytes, AccessMode::write});
+    if (const auto received = block_between(collective, buffers, other, rank))
+      add(accesses, {buffers.receive + received->to, received->bytes, AccessMode::write});
   return accesses;
 }
 
@@ -49,11 +49,11 @@ std::vector<Access> undefined_of(const Transport& transport, const Collective& c
                                  const Buffers& buffers, std::span<const Announcement> announced) {
   std::vector<Access> parts;
   for (std::size_t sender = 0; sender < announced.size(); ++sender) {
-    const auto block = block_between(collective, static_cast<int>(sender), transport.rank());
+    const auto block = block_between(collective, buffers, static_cast<int>(sender), transport.rank());
     if (!block) continue;
     for (const SentRange& range : announced[sender].undefined) {
       const Bytes begin = std::max(range.begin, block->from);
-      const Bytes end = std::min(range.end, block->from + collective.bytes);
+      const Bytes end = std::min(range.end, block->from + block->bytes);
       if (begin < end)
         parts.push_back(
             {buffers.receive + block->to + (begin - block->from), end - begin, AccessMode::write});
@@ -62,9 +62,17 @@ std::vector<Access> undefined_of(const Transport& transport, const Collective& c
   return parts;
 }
 
-void expect_apart(const std::byte* a, const std::byte* b, Bytes bytes) {
-  if (a < b + bytes && b < a + bytes)
-    throw InvalidInput("exchange: the buffers overlap; give it two that do not");
+using Bytewise = std::span<const std::byte>;
+
+void expect_apart(CollectiveKind kind, Bytewise a, Bytewise b) {
+  if (a.data() < b.data() + b.size() && b.data() < a.data() + a.size())
+    throw InvalidInput(fmt::format("{}: the buffers overlap; give it two that do not", to_string(kind)));
+}
+
+void expect_cut(CollectiveKind kind, int size, Bytes share_bytes, Bytes whole_bytes) {
+  if (whole_bytes <= static_cast<Bytes>(size) * share_bytes) return;
+  throw InvalidInput(fmt::format("{}: {} bytes are more than {} shares of {}; make shares larger",
+                                 to_string(kind), whole_bytes, size, share_bytes));
 }
 
 }  // namespace
@@ -89,19 +97,29 @@ SimulatedCommunicator::~SimulatedCommunicator() {
   await_work();
 }
 
-void SimulatedCommunicator::all_gather(LaneId lane, void* buffer, Bytes share_bytes) {
+void SimulatedCommunicator::all_gather(LaneId lane, const void* share, void* whole, Bytes share_bytes,
+                                       Bytes whole_bytes) {
   guarded(CollectiveKind::all_gather, [&] {
-    auto* const whole = static_cast<std::byte*>(buffer);
-    const std::byte* const share = whole + static_cast<Bytes>(rank()) * share_bytes;
-    enqueue(lane, {CollectiveKind::all_gather, 0, share_bytes}, {share, whole});
+    expect_cut(CollectiveKind::all_gather, size(), share_bytes, whole_bytes);
+    Buffers buffers{static_cast<const std::byte*>(share), static_cast<std::byte*>(whole)};
+    const Collective collective{CollectiveKind::all_gather, 0, share_bytes, whole_bytes};
+    if (const auto own = block_between(collective, rank(), rank())) {
+      buffers.in_place = buffers.send == buffers.receive + own->to;
+      if (!buffers.in_place)
+        expect_apart(collective.kind, {buffers.send, own->bytes}, {buffers.receive, whole_bytes});
+    }
+    enqueue(lane, collective, buffers);
   });
 }
 
-void SimulatedCommunicator::exchange(LaneId lane, const void* send, void* receive, Bytes piece_bytes) {
+void SimulatedCommunicator::exchange(LaneId lane, const void* whole, void* shares, Bytes share_bytes,
+                                     Bytes whole_bytes) {
   guarded(CollectiveKind::exchange, [&] {
-    const Buffers buffers{static_cast<const std::byte*>(send), static_cast<std::byte*>(receive)};
-    expect_apart(buffers.send, buffers.receive, static_cast<Bytes>(size()) * piece_bytes);
-    enqueue(lane, {CollectiveKind::exchange, 0, piece_bytes}, buffers);
+    expect_cut(CollectiveKind::exchange, size(), share_bytes, whole_bytes);
+    const Buffers buffers{static_cast<const std::byte*>(whole), static_cast<std::byte*>(shares)};
+    expect_apart(CollectiveKind::exchange, {buffers.send, whole_bytes},
+                 {buffers.receive, static_cast<Bytes>(size()) * share_bytes});
+    enqueue(lane, {CollectiveKind::exchange, 0, share_bytes, whole_bytes}, buffers);
   });
 }
 

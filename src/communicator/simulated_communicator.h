@@ -27,8 +27,8 @@ class SimulatedCommunicator final : public Communicator {
 
   int rank() const override { return transport_->rank(); }
   int size() const override { return transport_->size(); }
-  void all_gather(LaneId lane, void* buffer, Bytes share_bytes) override;
-  void exchange(LaneId lane, const void* send, void* receive, Bytes piece_bytes) override;
+  void all_gather(LaneId lane, const void* share, void* whole, Bytes share_bytes, Bytes whole_bytes) override;
+  void exchange(LaneId lane, const void* whole, void* shares, Bytes share_bytes, Bytes whole_bytes) override;
   void broadcast(LaneId lane, int root, void* data, Bytes bytes) override;
   void barrier() override;
   void abort(std::string_view reason) override;

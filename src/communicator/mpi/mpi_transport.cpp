@@ -129,20 +129,20 @@ double MpiTransport::exchange_heads(const Collective& collective, double time) {
 void MpiTransport::start_blocks(const Collective& collective, const Buffers& buffers,
                                 std::vector<MPI_Request>& requests) {
   const MutexLock lock(session_.mutex());
-  const auto start = [&](auto mpi_function, const char* name, auto* data, int other) {
-    for (Bytes done = 0; done < collective.bytes; done += most_bytes) {
-      const int bytes = static_cast<int>(std::min(most_bytes, collective.bytes - done));
+  const auto start = [&](auto mpi_function, const char* name, auto* data, Bytes all, int other) {
+    for (Bytes done = 0; done < all; done += most_bytes) {
+      const int bytes = static_cast<int>(std::min(most_bytes, all - done));
       MPI_Request request = MPI_REQUEST_NULL;
       expect_success(mpi_function(data + done, bytes, MPI_BYTE, other, 0, communicator_, &request), name);
       requests.push_back(request);
     }
   };
   for (int other = 0; other < size_; ++other)
-    if (const auto block = block_between(collective, other, rank_))
-      start(MPI_Irecv, "MPI_Irecv", buffers.receive + block->to, other);
+    if (const auto block = block_between(collective, buffers, other, rank_))
+      start(MPI_Irecv, "MPI_Irecv", buffers.receive + block->to, block->bytes, other);
   for (int other = 0; other < size_; ++other)
-    if (const auto block = block_between(collective, rank_, other))
-      start(MPI_Isend, "MPI_Isend", buffers.send + block->from, other);
+    if (const auto block = block_between(collective, buffers, rank_, other))
+      start(MPI_Isend, "MPI_Isend", buffers.send + block->from, block->bytes, other);
 }
 
 void MpiTransport::await(std::span<MPI_Request> requests) {
