@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "stowage/communicator.h"
 #include "stowage/device.h"
 #include "stowage/error.h"
 #include "stowage/graph.h"
@@ -98,6 +99,10 @@ enum class Measurement : std::uint8_t {
 };
 
 struct EngineOptions {
+  // Of a graph that is one rank's of several (Graph::share), which makes its collectives: of as many ranks,
+  // and the same one. All ranks make the same steps, each on a thread of its own. It outlives the engine, and
+  // ends with the first step that fails on any rank.
+  Communicator* communicator = nullptr;
   std::uint64_t seed = 1;
   bool validate = true;  // judge the plan first; throws InvalidInput when it is invalid
   Measurement measurement = Measurement::stalls;
@@ -175,7 +180,8 @@ class Engine {
 
   // Runs one step; returns when its loss and norm are known. Updates may still run and overlap the
   // next step. Throws StepError; NonFinite if the loss or the norm is NaN or infinite (but see
-  // StepOptions::loss_scale); RecomputeMismatch in verify mode.
+  // StepOptions::loss_scale); RecomputeMismatch in verify mode. Whatever it throws has failed the
+  // communicator on all ranks; where another rank has failed first, CommunicatorError, which names it.
   StepReport step(std::span<const InputData> inputs, const StepOptions& options);
 
   // Buckets that the plan has page-locked and that are not (EngineOptions::pageable_fallback).

@@ -73,6 +73,11 @@
 // that is 0 where it is not there, so that splitting the batch changes no mask.
 // Attributes `key`, `sequence`, `heads`, `causal`, `chunk`, `vocabulary` and `transposed` are integers; the
 // others are doubles unless quoted.
+// Two kernels have no code in a table, since the engine has its Communicator make them:
+//   gather            share[S] -> whole[E]: the shares of all ranks, in their order, up to E elements
+//   exchange          whole[E] -> shares[N,S]: in row q, from rank q, the elements of this rank's share of
+//   its
+//                                     whole; the end of a row that has fewer is left as it is
 // An update may also be made in two parts around the gate (plan.h), by kernels of these names, with an undo
 // record (LaunchArguments::record) of undo_record_bytes, or of value_record_bytes where m is bf16 or u8:
 //   adamw.speculate   as adamw with the scale 1, in place, without a look at `clip`; tile by tile, and tiles
@@ -138,6 +143,9 @@ class LaunchTable {
  private:
   std::map<std::string, Kernel, std::less<>> kernels_;
 };
+
+// Whether a Communicator makes it: `gather` or `exchange`.
+inline bool is_collective(const Op& op) { return op.kernel == "gather" || op.kernel == "exchange"; }
 
 // Kernels for the CPU: work types f32, bf16 and f16 through oneDNN, f64 as plain loops. For the simulated
 // device, for the host lane, and for checks.

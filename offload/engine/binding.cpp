@@ -43,7 +43,8 @@ class Binder {
     bound_.seconds = on_host ? seconds_on_host(op) : op_seconds(op, input_.machine);
     for (TensorId id : op.reads) bound_.reads.push_back(operand(id, AccessMode::read));
     for (TensorId id : op.writes) bound_.writes.push_back(operand(id, AccessMode::write));
-    const Kernel kernel = kernel_of(op);
+    bound_.is_collective = is_collective(op);
+    const Kernel kernel = bound_.is_collective ? nothing : kernel_of(op);
     void* const stream = on_host ? nullptr : input_.stream;
     for (std::size_t parity = 0; parity < bound_.work.size(); ++parity)
       bound_.work[parity] = {kernel, &op,     bound_.reads, bound_.writes, &input_.steps[parity],
@@ -95,9 +96,23 @@ class Binder {
                                      bound_.label, tensor.name, on_host ? "host" : "device"));
     std::byte* data = base + place.offset;
     if (touches(id) && (!on_host || input_.plan.buckets[place.bucket].pinned()))
-      bound_.accesses.push_back({data, tensor.bytes(), mode});
+      add_accesses({data, tensor.bytes(), mode});
     bound_.bytes += tensor.bytes();
     return {data, &tensor};
+  }
+
+  // A sum of rows may leave out their ends.
+  void add_accesses(const Access& whole) {
+    const Op& op = input_.graph.op(instruction_.op);
+    const auto count = op.attributes.find("count");
+    if (op.kernel != "tree_sum" || count == op.attributes.end() || whole.mode == AccessMode::write)
+      return bound_.accesses.push_back(whole);
+    const Bytes rows = static_cast<Bytes>(std::get<std::int64_t>(op.attributes.at("rows")));
+    const Bytes used = static_cast<Bytes>(std::get<std::int64_t>(count->second)) *
+                       size_of(input_.graph.tensor(op.reads[0]).type);
+    for (Bytes row = 0; row < rows && used > 0; ++row)
+      bound_.accesses.push_back(
+          {static_cast<std::byte*>(whole.address) + row * (whole.bytes / rows), used, whole.mode});
   }
 
   std::byte* device_base(BucketId bucket) const {

@@ -52,7 +52,8 @@ struct BoundInstruction {
   std::vector<Operand> writes;
   std::vector<Access> accesses;
   std::array<Work, 2> work;
-  Kernel undo = nullptr;  // of a speculated update
+  bool is_collective = false;  // and the work is none
+  Kernel undo = nullptr;       // of a speculated update
   // Lifetimes that this instruction is the first to write, as far as it leaves bytes of them to others.
   std::vector<DeviceRange> begun;
   std::vector<DeviceRange> ended;  // lifetimes that are dead after this instruction

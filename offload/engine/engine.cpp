@@ -28,6 +28,32 @@
 namespace stowage {
 namespace {
 
+void check_ranks(const Graph& graph, const Communicator* communicator) {
+  const BatchShare share = graph.share;
+  if (communicator == nullptr && share.ranks == 1) return;
+  const auto rank = static_cast<std::uint32_t>(communicator == nullptr ? 0 : communicator->rank());
+  const auto ranks = static_cast<std::uint32_t>(communicator == nullptr ? 1 : communicator->size());
+  if (share == BatchShare{rank, ranks}) return;
+  throw InvalidInput(fmt::format(
+      "the graph is that of rank {} of {}, and the communicator's is {} of {}: build the graph for it",
+      share.rank, share.ranks, rank, ranks));
+}
+
+void check_collectives(const Graph& graph) {
+  for (const Op& op : graph.ops) {
+    if (!is_collective(op)) continue;
+    bool fits = op.phase != Phase::update && op.reads.size() == 1 && op.writes.size() == 1;
+    if (fits) {
+      const Bytes from = graph.tensor(op.reads[0]).bytes(), to = graph.tensor(op.writes[0]).bytes();
+      const Bytes ranks = graph.share.ranks;
+      fits = op.kernel == "gather" ? to <= ranks * from : to % ranks == 0 && from <= to;
+    }
+    if (!fits)
+      throw InvalidInput(fmt::format("op '{}' is no {} of {} ranks: see launch_table.h", op.name, op.kernel,
+                                     graph.share.ranks));
+  }
+}
+
 void check_plan(const Graph& graph, const Plan& plan, bool judge) {
   check_executable(graph, plan);
   if (!judge) return;
@@ -64,6 +90,14 @@ InstructionId loss_offload(const Graph& graph, const Plan& plan, std::span<const
 bool is_overflow(const StepReport& report, const StepOptions& options) {
   return options.loss_scale && options.loss_scale->scale > LossScale::least && std::isfinite(report.loss) &&
          !std::isfinite(report.grad_norm);
+}
+
+void rethrow_of_another_rank(const Communicator& communicator) {
+  try {
+    communicator.check();
+  } catch (const CommunicatorError& error) {
+    if (error.failed_rank() != communicator.rank()) throw;
+  }
 }
 
 void check_loss_scale(const StepOptions& options, std::uint64_t steps) {
@@ -105,6 +139,7 @@ class Engine::Implementation {
   [[noreturn]] void fail(const std::exception& cause, bool counted);
 
   Device& device_;
+  Communicator* const communicator_;  // null: one device
   const Graph graph_;
   const Plan plan_;
   const std::uint64_t seed_;
@@ -142,6 +177,7 @@ class Engine::Implementation {
 Engine::Implementation::Implementation(Device& device, const Graph& graph, const Plan& plan,
                                        const EngineOptions& options)
     : device_(device),
+      communicator_(options.communicator),
       graph_(graph),
       plan_(plan),
       seed_(options.seed),
@@ -161,7 +197,7 @@ Engine::Implementation::Implementation(Device& device, const Graph& graph, const
       drained_(device),
       resumed_(device),
       verifier_(verifier_for(options.verify_recompute)),
-      runner_(device, plan_, lanes_, events_, bound_),
+      runner_(device, communicator_, plan_, lanes_, events_, bound_),
       staging_(device, lanes_, host_.spare(), pageable_fallback_),
       update_(device, plan_, lanes_, runner_, bound_, pageable_fallback_),
       state_(staging_, graph_, plan_, places_, host_, arena_),
@@ -289,6 +325,7 @@ double Engine::Implementation::idle_seconds() {
 
 void Engine::Implementation::fail(const std::exception& cause, bool counted) {
   const std::uint64_t step = counted && completed_ > first_step_ ? completed_ - 1 : completed_;
+  if (communicator_ != nullptr) communicator_->abort(cause.what());  // nothing waits for other ranks any more
   const bool settled = lanes_.settle();
   in_flight_ = false;
   was_drained_ = false;
@@ -298,6 +335,7 @@ void Engine::Implementation::fail(const std::exception& cause, bool counted) {
   const bool complete =
       completed_ == first_step_ || (settled && update_.complete(static_cast<Parity>((completed_ - 1) % 2)));
   lost_ = !settled || !complete;
+  if (communicator_ != nullptr) rethrow_of_another_rank(*communicator_);
   const Failure failure{cause, runner_.current(), step, counted, lost_};
   if (const auto* difference = dynamic_cast<const ReplayDifference*>(&cause))
     throw make_mismatch(graph_, plan_, bound_, verifier_->tracker(), *difference, failure);
@@ -333,6 +371,8 @@ std::vector<Interval> Engine::Implementation::last_timeline() {
 }
 
 Engine::Engine(Device& device, const Graph& graph, const Plan& plan, const EngineOptions& options) {
+  check_ranks(graph, options.communicator);
+  check_collectives(graph);
   check_plan(graph, plan, options.validate);
   implementation_ = std::make_unique<Implementation>(device, graph, plan, options);
 }

@@ -32,6 +32,7 @@ NonFiniteSearch::NonFiniteSearch(Device& device, const Graph& graph, const Plan&
 void NonFiniteSearch::follow(InstructionId id) {
   const Instruction& instruction = plan_.instructions[id];
   if (!is_op(instruction) || instruction.kind == InstructionKind::speculate) return;
+  if (bound_[id].is_collective) return;  // what moves bytes makes no such value
   device_.synchronise_lane(lanes_[instruction.lane]);
   for (std::size_t write = 0; write < bound_[id].writes.size(); ++write) {
     const Operand& written = bound_[id].writes[write];

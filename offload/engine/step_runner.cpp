@@ -46,9 +46,18 @@ void StepRunner::enqueue_work(InstructionId id, Parity parity) {
     case InstructionKind::gate:
     case InstructionKind::commit:
     case InstructionKind::speculate:
+      if (bound.is_collective) return enqueue_collective(lane, bound);
       device_.launch(lane, {bound.name, &Work::run, &bound.work[parity], bound.accesses, bound.seconds});
       break;
   }
+}
+
+void StepRunner::enqueue_collective(LaneId lane, const BoundInstruction& bound) {
+  const Operand &from = bound.reads[0], &to = bound.writes[0];
+  if (bound.work[0].op->kernel == "gather")
+    return communicator_->all_gather(lane, from.data, to.data, from.tensor->bytes(), to.tensor->bytes());
+  const Bytes share = to.tensor->bytes() / static_cast<Bytes>(communicator_->size());
+  communicator_->exchange(lane, from.data, to.data, share, from.tensor->bytes());
 }
 
 }  // namespace stowage

@@ -7,15 +7,21 @@
 #include "offload/engine/follower.h"
 #include "offload/engine/lanes.h"
 #include "offload/engine/step_events.h"
+#include "stowage/communicator.h"
 
 namespace stowage {
 
 class StepRunner {
  public:
   // Everything must outlive it.
-  StepRunner(Device& device, const Plan& plan, const Lanes& lanes, const StepEvents& events,
-             std::vector<BoundInstruction>& bound)
-      : device_(device), plan_(plan), lanes_(lanes), events_(events), bound_(bound) {}
+  StepRunner(Device& device, Communicator* communicator, const Plan& plan, const Lanes& lanes,
+             const StepEvents& events, std::vector<BoundInstruction>& bound)
+      : device_(device),
+        communicator_(communicator),
+        plan_(plan),
+        lanes_(lanes),
+        events_(events),
+        bound_(bound) {}
 
   // What follows the instructions from here on; null: nobody.
   void set_follower(Follower* follower) { follower_ = follower; }
@@ -35,8 +41,10 @@ class StepRunner {
 
  private:
   void enqueue_one(InstructionId id, Parity parity, bool step_before);
+  void enqueue_collective(LaneId lane, const BoundInstruction& bound);
 
   Device& device_;
+  Communicator* communicator_;  // of a graph that has collectives
   const Plan& plan_;
   const Lanes& lanes_;
   const StepEvents& events_;
