@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "tests/kernels/cuda/cuda_kernel_case.h"
@@ -136,6 +137,87 @@ TEST_F(CudaOptimizer, SumsSquaresInF64) {
     expect_right({"square_sum", {}, {{Role::work, {count}, draws(count, 1)}}, {{Role::f64, {}, {}, 1e-14}}});
     expect_right({"square_sum", {}, {{Role::work, {count}, draws(count, 1)}}, {{Role::f64, {}, {}, 1e-14}}},
                  1);
+  }
+}
+
+// The first `counted` elements in pieces, NaN behind them.
+KernelCase square_pieces(std::vector<double> values, std::int64_t pieces, std::int64_t piece,
+                         std::int64_t counted) {
+  std::fill(values.begin() + counted, values.end(), NAN);
+  const auto elements = static_cast<std::int64_t>(values.size());
+  return {"square_sum",
+          {{"pieces", pieces}, {"piece", piece}, {"count", counted}},
+          {{Role::work, {elements}, std::move(values)}},
+          {{Role::f64, {pieces}, {}, 1e-14}}};
+}
+
+// As the CPU, and with the bits that a rank has which holds some of the pieces alone, at another address.
+TEST_F(CudaOptimizer, SumsSquaresOfPieces) {
+  constexpr std::int64_t pieces = 4;
+  for (const std::int64_t piece : {1, 3, 8, 20000, 20001}) {
+    for (const std::int64_t counted : {std::int64_t{0}, 2 * piece, 3 * piece - 1}) {
+      const std::vector<double> x = draws(pieces * piece, 1);
+      const KernelCase whole = square_pieces(x, pieces, piece, counted);
+      expect_right(whole, 1);
+      for (const DataType type : {DataType::f32, DataType::bf16, DataType::f16}) {
+        Output parts;
+        for (const std::int64_t first : {0, 1, 3}) {
+          const std::int64_t last = first == 1 ? 3 : first + 1;
+          const std::vector<double> own(x.begin() + first * piece, x.begin() + last * piece);
+          const std::int64_t left =
+              std::clamp(counted - first * piece, std::int64_t{0}, (last - first) * piece);
+          const Output part = run_cuda(square_pieces(own, last - first, piece, left), type, first)[0];
+          parts.insert(parts.end(), part.begin(), part.end());
+        }
+        EXPECT_EQ(run_cuda(whole, type)[0], parts) << piece << " elements each, " << counted << " count";
+      }
+    }
+  }
+}
+
+// Piece by piece, of many sums.
+TEST_F(CudaOptimizer, ClipsPiecesLikeTheCpu) {
+  for (const std::size_t sums : {1U, 5U, 257U}) {
+    for (const std::int64_t pieces : {1, 2, 16, 1024}) {
+      KernelCase of{"clip", {{"clip", 0.5}, {"pieces", pieces}}, {}, {{Role::f64, {2}, {}}}};
+      if (static_cast<std::int64_t>(sums) * pieces > 5120) continue;
+      for (unsigned i = 0; i < sums; ++i) {
+        of.reads.push_back({Role::f64, {pieces}, draws(pieces, i)});
+        for (double& value : of.reads.back().values) value = std::exp(9 * value);
+      }
+      of.step.loss_scale = 4;
+      EXPECT_EQ(run_cuda(of, DataType::f32), run_cpu(of, DataType::f64, DataType::f64))
+          << sums << " sums of " << pieces;
+    }
+  }
+}
+
+TEST_F(CudaOptimizer, ClipOfTheRanksPartsIsThatOfOneRank) {
+  for (std::int64_t pieces = 1; pieces <= 16; pieces *= 2) {
+    std::vector<TestOperand> sums;
+    for (unsigned i = 0; i < 5; ++i) {
+      sums.push_back({Role::f64, {pieces}, draws(pieces, i)});
+      for (double& value : sums.back().values) value = std::exp(9 * value);
+    }
+    const auto clip_of = [](std::int64_t of_pieces, const std::vector<TestOperand>& reads) {
+      return KernelCase{"clip", {{"clip", 0.5}, {"pieces", of_pieces}}, reads, {{Role::f64, {2}, {}}}};
+    };
+    const std::vector<Output> right = run_cpu(clip_of(pieces, sums), DataType::f32, DataType::f32);
+    for (std::int64_t ranks = 1; ranks <= pieces; ranks *= 2) {
+      const std::int64_t share = pieces / ranks;
+      TestOperand parts{Role::f64, {ranks}, {}};
+      for (std::int64_t rank = 0; rank < ranks; ++rank) {
+        KernelCase part{"norm_part", {{"pieces", share}}, sums, {{Role::f64, {}, {}}}};
+        for (TestOperand& sum : part.reads)
+          sum = {Role::f64, {share}, {&sum.values[rank * share], &sum.values[rank * share] + share}};
+        const std::vector<Output> found = run_cuda(part, DataType::f32);
+        EXPECT_EQ(found, run_cpu(part, DataType::f32, DataType::f32));
+        parts.values.push_back(widened(found[0], DataType::f64)[0]);
+      }
+      EXPECT_EQ(run_cuda(clip_of(ranks, {parts}), DataType::f32), right) << pieces << ", " << ranks;
+      EXPECT_EQ(run_cpu(clip_of(ranks, {parts}), DataType::f32, DataType::f32), right)
+          << pieces << ", " << ranks;
+    }
   }
 }
 
