@@ -160,13 +160,21 @@ void add_machine(CLI::App& app, Options& options, Words& words) {
   app.add_option("--device", options.device, "auto: a CUDA card if one answers; cuda, cuda:N, or simulated")
       ->group(group)
       ->type_name("NAME");
+  app.add_option(
+         "--devices", options.devices,
+         "simulated devices that train the model together, a power of two: each has its part of every batch, "
+         "of the parameters and of AdamW's state. Bits depend on --gradient-groups alone, which is as many "
+         "where it is not given")
+      ->group(group)
+      ->check(quiet(CLI::Range(std::int64_t{1}, std::int64_t{64})))
+      ->type_name("N");
   app.add_option("--machine", options.machine,
                  "plan for this machine: a name that `stowage plan --machine list` shows, or a file that "
                  "`stowage calibrate` wrote")
       ->group(group)
       ->type_name("NAME|FILE");
   app.add_option("--device-memory", words.device_memory,
-                 "device bytes to train in: 64MiB, 1.5G, 4096, unlimited")
+                 "device bytes to train in, of each device: 64MiB, 1.5G, 4096, unlimited")
       ->group(group)
       ->type_name("SIZE");
   app.add_option(

@@ -110,6 +110,15 @@ void check_together(const Options& options) {
         "--gradient-groups {} is no power of two that divides --micro-batches {}: choose one, at most {}",
         model.gradient_groups, model.micro_batches, model.micro_batches & -model.micro_batches));
   }
+  if (model.gradient_groups % options.devices != 0)
+    throw InvalidInput(
+        fmt::format("--devices {} does not divide --gradient-groups {}: choose a power of two, at most {}",
+                    options.devices, model.gradient_groups, model.gradient_groups));
+  if (options.devices > 1 && options.device.starts_with("cuda"))
+    throw InvalidInput(
+        fmt::format("--devices {} with --device {}: only simulated devices train together yet; "
+                    "leave either out",
+                    options.devices, options.device));
 }
 
 // What a flag needs, without which it would do nothing, unseen.
@@ -130,6 +139,15 @@ constexpr const char* evaluation_flags[] = {"--evaluation-data", "--evaluation-s
                                             "--keep-best"};
 
 using IsGiven = std::function<bool(const char* flag)>;
+
+// Each device has a group at least, and each group a micro-batch.
+void divide_among_devices(Options& options, const IsGiven& given) {
+  if (options.devices == 1) return;
+  GptConfig& model = options.model;
+  if (!given("--gradient-groups")) model.gradient_groups = options.devices;
+  if (!given("--micro-batches")) model.micro_batches = std::max(model.micro_batches, model.gradient_groups);
+  if (!given("--device")) options.device = "simulated";
+}
 
 // Without steps between evaluations any of these flags asks for the one at the end.
 void ask_for_evaluation(Options& options, const IsGiven& given) {
@@ -264,6 +282,8 @@ BertConfig bert_sizes(const GptConfig& sizes) {
           .batch = sizes.batch,
           .micro_batches = sizes.micro_batches,
           .gradient_groups = sizes.gradient_groups,
+          .rank = sizes.rank,
+          .ranks = sizes.ranks,
           .dropout = sizes.dropout,
           .head_tokens = sizes.head_tokens,
           .padded_vocabulary = sizes.padded_vocabulary,
@@ -314,6 +334,7 @@ CommandLine parse_command_line(int count, const char* const* arguments, ModelKin
   if (given("--generate")) options.generate = prompt_of(words.prompt);
   take_initial_sizes(options, {given("--layers"), given("--width"), given("--heads"), given("--sequence"),
                                given("--dropout")});
+  divide_among_devices(options, given);
   options.trains_nothing = options.steps == 0;
   ask_for_evaluation(options, given);
   check_needs(options, given);

@@ -41,8 +41,9 @@ struct Options {
   std::uint64_t seed = 1;
 
   std::string device = "auto";  // as choose_device takes it
+  std::int64_t devices = 1;     // that train the model together
   std::string machine;          // a shipped name or a file's path; empty: it is measured at the start
-  Budget budget;
+  Budget budget;                // of each device, and of the host for all of them
   PlanOptions plan;
   std::optional<bool> speculate;                                                    // StepOptions::speculate
   bool pageable_fallback = true;                                                    // EngineOptions

@@ -20,7 +20,7 @@ const char* assumed_unless(bool measured) {
 void add_model_lines(Lines& lines, const Setup& setup) {
   const GptConfig& model = setup.options->model;
   lines.add("model", "{} layers, width {}, heads {}: {} parameters", model.layers, model.width, model.heads,
-            grouped(parameter_count(*setup.graph)));
+            grouped(parameter_count(*setup.model)));
   lines.add("step", "{} samples of {} {}: {} tokens", model.batch, model.sequence, setup.data.unit,
             grouped(setup.tokens_per_step()));
   if (setup.options->epochs)
@@ -30,6 +30,9 @@ void add_model_lines(Lines& lines, const Setup& setup) {
     lines.add("  in", "{}", micro_batches_text(*setup.graph, setup.plan->order));
   lines.add("text", "{}", setup.data.text);
   lines.add("device", "{}", setup.device);
+  if (setup.options->devices > 1)
+    lines.add("devices", "{}: 1/{} of batch, parameters and state on each; what follows is of each",
+              setup.options->devices, setup.options->devices);
   lines.add(setup.options->machine.empty() ? "calibrated" : "machine",
             "{:.0f} GFLOP/s in matrices{}, {:.1f} GB/s elsewhere{}, optimizer {:.1f} GB/s",
             setup.machine.flops_per_second / 1e9, assumed_unless(setup.fitted.arithmetic),

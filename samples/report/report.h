@@ -25,7 +25,8 @@ struct StartSeconds {
 // What is known before the first step.
 struct Setup {
   const Options* options = nullptr;
-  const Graph* graph = nullptr;
+  const Graph* graph = nullptr;  // that the plan is of: the first device's
+  const Graph* model = nullptr;  // with whole parameters
   const Plan* plan = nullptr;
   Machine machine;
   DataDescription data;

@@ -35,7 +35,8 @@ GptConfig probe(const GptConfig& model) {
   const double layer_flops = sample_flops * static_cast<double>(result.batch);
   result.layers = within(std::min(flops_per_round / layer_flops, most_parameters / parameters), model.layers);
   result.micro_batches = std::min<std::int64_t>(model.micro_batches, 2);  // the second one adds to gradients
-  result.gradient_groups = 1;
+  result.gradient_groups = result.ranks = 1;
+  result.rank = 0;
   result.batch *= result.micro_batches;
   return result;
 }

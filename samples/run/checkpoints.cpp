@@ -111,13 +111,13 @@ Bytes copy_bytes(const Options& options, const Graph& graph) {
 Budget budget_beside_copy(const Options& options, const Graph& graph) {
   Budget budget = options.budget;
   const Bytes copy = copy_bytes(options, graph);
-  if (budget.host == unlimited || copy == 0) return budget;
-  if (budget.host <= copy)
+  if (budget.host == unlimited) return budget;
+  if (copy > 0 && budget.host <= copy)
     throw InvalidInput(
         fmt::format("--host-memory {}: the copy of the state that checkpoints are written from "
                     "takes {} of it; give more, or add --checkpoint-blocking",
                     format_bytes(budget.host), format_bytes(copy)));
-  budget.host -= copy;
+  budget.host = (budget.host - copy) / static_cast<Bytes>(options.devices);
   return budget;
 }
 
@@ -279,7 +279,7 @@ void RunCheckpoints::made_with(const std::string& attention) {
                differs.c_str());
 }
 
-std::string RunCheckpoints::begin(Engine& engine) {
+std::string RunCheckpoints::begin(EngineGroup& engine) {
   if (start_) with_flag("--resume", [&] { start_->load(*graph_, state_access(engine)); });
   if (folder_ && !options_.trains_nothing) {
     saver_.emplace(*folder_, *graph_, options_.checkpoint_blocking ? Saving::blocking : Saving::background);
@@ -292,7 +292,7 @@ std::string RunCheckpoints::begin(Engine& engine) {
   return notes_.empty() ? notes_ : notes_ + '\n';
 }
 
-bool RunCheckpoints::evaluated(const Engine& engine, double loss) {
+bool RunCheckpoints::evaluated(const EngineGroup& engine, double loss) {
   if (!saver_ || !options_.keep_best || !std::isfinite(loss)) return false;
   evaluated_ = engine.completed_steps();
   loss_ = loss;
@@ -301,7 +301,7 @@ bool RunCheckpoints::evaluated(const Engine& engine, double loss) {
   return is_best_;
 }
 
-void RunCheckpoints::after_step(Engine& engine) {
+void RunCheckpoints::after_step(EngineGroup& engine) {
   if (!saver_) return;
   tell_failures();
   const bool best = std::exchange(is_best_, false);
@@ -309,14 +309,14 @@ void RunCheckpoints::after_step(Engine& engine) {
     save(engine, best ? CheckpointRank::best : CheckpointRank::newest);
 }
 
-void RunCheckpoints::finish(Engine& engine) {
+void RunCheckpoints::finish(EngineGroup& engine) {
   if (!saver_) return;
   if (engine.completed_steps() != saved_) save(engine);
   saver_->finish();
   tell_failures();
 }
 
-void RunCheckpoints::save(Engine& engine, CheckpointRank rank) {
+void RunCheckpoints::save(EngineGroup& engine, CheckpointRank rank) {
   CheckpointState state;
   state.step = saved_ = engine.completed_steps();
   state.seed = options_.seed;
@@ -338,7 +338,7 @@ void RunCheckpoints::save(Engine& engine, CheckpointRank rank) {
   saver_->save(std::move(state), access, rank);
 }
 
-std::string RunCheckpoints::last_before(const Engine& engine) {
+std::string RunCheckpoints::last_before(const EngineGroup& engine) {
   if (folder_) {
     saver_->finish();
     for (const CheckpointName& each : list_checkpoints(folder_->path()))

@@ -8,7 +8,7 @@
 #include "samples/options/options.h"
 #include "samples/task/task.h"
 #include "stowage/checkpoint.h"
-#include "stowage/engine.h"
+#include "stowage/engine_group.h"
 #include "tools/console/underway.h"
 
 namespace stowage::samples {
@@ -23,8 +23,8 @@ inline constexpr const char* moments_field = "optimizer.moments";
 // The bytes of the copy of the state that checkpoints are written from; 0 where none is made.
 Bytes copy_bytes(const Options& options, const Graph& graph);
 
-// The host memory that is left to the plan beside the copy that checkpoints are written from. Throws
-// InvalidInput naming --host-memory where the copy takes it all.
+// The host memory that is left to each device's plan beside the copy that checkpoints are written from.
+// Throws InvalidInput naming --host-memory where the copy takes it all.
 Budget budget_beside_copy(const Options& options, const Graph& graph);
 
 // The checkpoint of --resume PATH. Throws InvalidInput, also for a folder of checkpoints, of which it names
@@ -50,7 +50,7 @@ class RunCheckpoints {
 
   // Values of the checkpoint into `engine`, which was made with first_step(); and the host copy is made.
   // Returns lines for the user, "" where there is nothing to tell.
-  std::string begin(Engine& engine);
+  std::string begin(EngineGroup& engine);
   // Which methods computed attention in the step that was made (attention_methods): it stands in the
   // checkpoints, since bits depend on it. Throws InvalidInput where the run that this one goes on with had
   // others, unless STOWAGE_ATTENTION is set: then that is told on stderr, once.
@@ -59,17 +59,17 @@ class RunCheckpoints {
   void scaled(const LossScale& next) { loss_scale_ = next; }
   // The loss that was measured behind the last step. Whether it is the least so far, of which after_step then
   // keeps the checkpoint; never without --keep-best.
-  bool evaluated(const Engine& engine, double loss);
+  bool evaluated(const EngineGroup& engine, double loss);
   // Saves where it is due. What the disk refuses is told on stderr, and the run goes on. Values that are not
   // finite are not saved: throws Error, and the checkpoints before stay.
-  void after_step(Engine& engine);
+  void after_step(EngineGroup& engine);
   // Saves what is not saved yet, and waits until it is on the disk.
-  void finish(Engine& engine);
+  void finish(EngineGroup& engine);
   // Throws Error where some save failed.
   void require_saved() const;
   // Waits for what is being saved. The newest checkpoint of fewer steps than the engine has completed, or the
   // one that the run began with: its path, "" where there is none.
-  std::string last_before(const Engine& engine);
+  std::string last_before(const EngineGroup& engine);
 
  private:
   void take_start();
@@ -77,7 +77,7 @@ class RunCheckpoints {
   void keep_training(std::map<std::string, std::string>& wanted);
   void take_best();
   void allow_changes(std::map<std::string, std::string>& wanted);
-  void save(Engine& engine, CheckpointRank rank = CheckpointRank::newest);
+  void save(EngineGroup& engine, CheckpointRank rank = CheckpointRank::newest);
   void tell_failures();
 
   Options& options_;

@@ -41,11 +41,12 @@ std::string flags_for(const HostNeed& need, Bytes room) {
 }  // namespace
 
 HostNeed host_need(const Options& options, const Graph& graph, const Plan& plan, bool on_card) {
-  return {.buckets = plan.host_bytes - plan.undo_bytes,
-          .pinned = plan.pinned_bytes,
-          .undo = plan.undo_bytes,
+  const auto devices = static_cast<Bytes>(options.devices);
+  return {.buckets = devices * (plan.host_bytes - plan.undo_bytes),
+          .pinned = devices * plan.pinned_bytes,
+          .undo = devices * plan.undo_bytes,
           .copy = copy_bytes(options, graph),
-          .device = on_card ? 0 : plan.device_peak_bytes};
+          .device = on_card ? 0 : devices * plan.device_peak_bytes};
 }
 
 void require_host_memory(const HostNeed& need, std::span<const HostLimit> limits) {

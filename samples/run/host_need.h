@@ -16,9 +16,10 @@ struct HostNeed {
   Bytes pinned = 0;   // of them
   Bytes undo = 0;     // records of early updates
   Bytes copy = 0;     // that checkpoints are written from
-  Bytes device = 0;   // a simulated device's own memory
+  Bytes device = 0;   // simulated devices' own memory
   Bytes total() const { return buckets + undo + copy + device; }
 };
+// Of all devices. `graph` has whole parameters; `plan` is that of each device.
 HostNeed host_need(const Options& options, const Graph& graph, const Plan& plan, bool on_card);
 
 // Throws OutOfMemory for a need above any of the limits, with the tightest one, its value and what to set.

@@ -14,7 +14,7 @@ InitialModel::InitialModel(const Options& options, const Graph& graph) : options
   about_initial(options, [&] { check_model(*files_, *options.initial, graph); });
 }
 
-std::string InitialModel::load(const Graph& graph, Engine& engine) const {
+std::string InitialModel::load(const Graph& graph, EngineGroup& engine) const {
   if (!files_) return {};
   const MissingParameters missing = about_initial(
       options_, [&] { return load_model(*files_, *options_.initial, graph, access_to(engine)); });
@@ -29,7 +29,7 @@ ExportedModel::ExportedModel(const Options& options) : options_(options) {
   of_flag("--export", [&] { folder_ = std::make_unique<ExportFolder>(options.export_folder); });
 }
 
-std::string ExportedModel::write(const Task& task, const Graph& graph, Engine& engine,
+std::string ExportedModel::write(const Task& task, const Graph& graph, EngineGroup& engine,
                                  const InitialModel& initial) {
   if (!folder_) return {};
   ModelDescription model = task.description();

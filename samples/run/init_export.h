@@ -7,7 +7,7 @@
 
 #include "samples/options/options.h"
 #include "samples/task/task.h"
-#include "stowage/engine.h"
+#include "stowage/engine_group.h"
 #include "stowage/model_files.h"
 
 namespace stowage::samples {
@@ -19,7 +19,7 @@ class InitialModel {
   InitialModel(const Options& options, const Graph& graph);
 
   // Parameters of `engine` from the files. Returns a line for the user, "" without files.
-  std::string load(const Graph& graph, Engine& engine) const;
+  std::string load(const Graph& graph, EngineGroup& engine) const;
 
   const TensorFiles* files() const { return files_ ? &*files_ : nullptr; }
 
@@ -37,7 +37,7 @@ class ExportedModel {
 
   // Writes the parameters, what the task has beside them, and the folder's name. Positions that were not
   // trained on are those of `initial`. Returns a line for the user, "" without a folder.
-  std::string write(const Task& task, const Graph& graph, Engine& engine, const InitialModel& initial);
+  std::string write(const Task& task, const Graph& graph, EngineGroup& engine, const InitialModel& initial);
 
  private:
   const Options& options_;

@@ -83,6 +83,15 @@ RunDevice prepare_card(Options& options, const Graph& graph, const BackendChoice
   return result;
 }
 
+// Simulated devices compute with the same cores and move bytes in the same memory; what one sends to another
+// goes as fast as from the host.
+void share_host(Machine& machine, std::int64_t devices) {
+  machine.peer = machine.h2d;
+  for (double* rate : {&machine.flops_per_second, &machine.device_bytes_per_second,
+                       &machine.host_bytes_per_second, &machine.host_total_bytes_per_second})
+    *rate /= static_cast<double>(devices);
+}
+
 }  // namespace
 
 RunDevice prepare_device(Options& options, const Graph& graph, const BuildModel& build) {
@@ -102,22 +111,32 @@ RunDevice prepare_device(Options& options, const Graph& graph, const BuildModel&
     result.machine = machine_for(file, options.type);
     result.profile = profile_of(file, options.type);
   }
+  share_host(result.machine, options.devices);
   const int threads = parallel_threads();
   result.which = fmt::format("{}, {} CPU thread{}, {}", choice.reason, threads, threads == 1 ? "" : "s",
                              link_text(result.machine.h2d));
   return result;
 }
 
-std::unique_ptr<Device> open_run_device(RunDevice& prepared, const Options& options) {
-  if (prepared.device) return std::move(prepared.device);
-  return open_simulated_device({.capacity = prepared.machine.arena_in(options.budget.device),
-                                .host_capacity = options.budget.host,
-                                .executor = Executor::threaded,
-                                .h2d = prepared.machine.h2d,
-                                .d2h = prepared.machine.d2h,
-                                .h2d_both_bytes_per_second = prepared.machine.h2d_both_bytes_per_second,
-                                .d2h_both_bytes_per_second = prepared.machine.d2h_both_bytes_per_second,
-                                .poison = Poison::sampled});
+std::vector<std::unique_ptr<Device>> open_run_devices(RunDevice& prepared, const Options& options) {
+  std::vector<std::unique_ptr<Device>> devices;
+  if (prepared.device) {
+    devices.push_back(std::move(prepared.device));
+    return devices;
+  }
+  const auto count = static_cast<Bytes>(options.devices);
+  const Bytes host = options.budget.host == unlimited ? unlimited : options.budget.host / count;
+  for (Bytes i = 0; i < count; ++i)
+    devices.push_back(
+        open_simulated_device({.capacity = prepared.machine.arena_in(options.budget.device),
+                               .host_capacity = host,
+                               .executor = Executor::threaded,
+                               .h2d = prepared.machine.h2d,
+                               .d2h = prepared.machine.d2h,
+                               .h2d_both_bytes_per_second = prepared.machine.h2d_both_bytes_per_second,
+                               .d2h_both_bytes_per_second = prepared.machine.d2h_both_bytes_per_second,
+                               .poison = Poison::sampled}));
+  return devices;
 }
 
 }  // namespace stowage::samples

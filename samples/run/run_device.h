@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "samples/options/options.h"
 #include "samples/run/calibrate_quick.h"
@@ -13,7 +14,7 @@
 namespace stowage::samples {
 
 struct RunDevice {
-  Machine machine;    // as measured at the start, or as the machine file says
+  Machine machine;    // of each device: as measured at the start, or as the machine file says
   OpProfile profile;  // what ops took that were measured at the start, or for the machine file; may be empty
   FittedRates fitted{true, true};  // rates of `machine` that are not its defaults
   std::string which;               // for the table: which device, and why
@@ -31,7 +32,7 @@ struct RunDevice {
 // `graph` is what will be trained: what it may page-lock counts to the card's overhead.
 RunDevice prepare_device(Options& options, const Graph& graph, const BuildModel& build);
 
-// The device to train on.
-std::unique_ptr<Device> open_run_device(RunDevice& prepared, const Options& options);
+// The devices to train on, of which simulated ones share the host's memory limit.
+std::vector<std::unique_ptr<Device>> open_run_devices(RunDevice& prepared, const Options& options);
 
 }  // namespace stowage::samples

@@ -30,7 +30,7 @@
 #include "src/base/laps.h"
 #include "src/base/parallel_for.h"
 #include "src/base/printable.h"
-#include "stowage/engine.h"
+#include "stowage/engine_group.h"
 #include "stowage/error.h"
 #include "stowage/graph_builder.h"
 #include "tools/console/interrupt.h"
@@ -51,22 +51,31 @@ void print(const std::string& text) {
 }
 
 struct Model {
-  BuiltModel built;
-  Graph graph;
+  BuiltModel built;          // of `graph`
+  Graph graph;               // whole parameters
+  std::vector<Graph> ranks;  // where there are several devices, each one's
+  Graph& planned() { return ranks.empty() ? graph : ranks.front(); }
 };
 
 Model build_model(const Task& task, const Options& options) {
   return about_initial(options, [&] {
-    GraphBuilder builder(options.type);
+    const auto build = [&](const GptConfig& sizes, BuiltModel& built) {
+      GraphBuilder builder(options.type);
+      built = task.build(builder, sizes);
+      return builder.finish(built.loss, optimizer_of(options));
+    };
     Model model;
-    model.built = task.build(builder, options.model);
-    model.graph = builder.finish(model.built.loss, optimizer_of(options));
+    model.graph = build(options.model, model.built);
+    GptConfig sizes = options.model;
+    sizes.ranks = options.devices;
+    for (BuiltModel built; sizes.rank < sizes.ranks && sizes.ranks > 1; ++sizes.rank)
+      model.ranks.push_back(build(sizes, built));
     return model;
   });
 }
 
 // Both must outlive what is returned.
-ReadParameter reader_of(const Graph& graph, Engine& engine) {
+ReadParameter reader_of(const Graph& graph, EngineGroup& engine) {
   return [&](const std::string& name) {
     const auto found = std::find_if(graph.tensors.begin(), graph.tensors.end(),
                                     [&](const Tensor& tensor) { return tensor.name == name; });
@@ -76,12 +85,13 @@ ReadParameter reader_of(const Graph& graph, Engine& engine) {
 }
 
 // The plan, and what else the setup tells of it.
-Plan plan_step(const Graph& graph, const Options& options, Setup& setup) {
+Plan plan_step(Model& model, const Options& options, Setup& setup) {
+  const Graph& graph = model.planned();
   const Bytes budget = options.budget.device;
   const Underway work("planning", fmt::format("{} operations{}", grouped(graph.ops.size()),
                                               budget == unlimited ? "" : " in " + format_bytes(budget)));
   Planner planner(graph, setup.machine, options.plan);
-  Answer answer = planner.answer(budget_beside_copy(options, graph));
+  Answer answer = planner.answer(budget_beside_copy(options, model.graph));
   if (const auto* infeasible = std::get_if<Infeasible>(&answer.outcome)) {
     throw InvalidInput(infeasible_message(*infeasible, options.plan.policy));
   }
@@ -114,7 +124,13 @@ struct LineEnd {
   ~LineEnd() { print(progress.finish()); }
 };
 
-// The model on its device, step by step.
+std::vector<Device*> pointers_to(const std::vector<std::unique_ptr<Device>>& devices) {
+  std::vector<Device*> pointers;
+  for (const auto& device : devices) pointers.push_back(device.get());
+  return pointers;
+}
+
+// The model on its devices, step by step.
 class Trainer {
  public:
   Trainer(const Setup& setup, const Model& model, Task& task, RunCheckpoints& checkpoints,
@@ -127,8 +143,8 @@ class Trainer {
         failures_(failures),
         trains_nothing_(options_.trains_nothing),
         loss_scale_(checkpoints.first_loss_scale()),
-        device_(open_run_device(prepared, options_)),
-        engine_(*device_, model.graph, *setup.plan,
+        devices_(open_run_devices(prepared, options_)),
+        engine_(pointers_to(devices_), model.graph, model.ranks, *setup.plan,
                 {.seed = options_.seed,
                  .measurement = options_.trace_file.empty() ? Measurement::stalls : Measurement::timeline,
                  .initialise = needs_initial_values(options_) && !checkpoints.resumes(),
@@ -137,7 +153,8 @@ class Trainer {
                  .pageable_fallback = options_.pageable_fallback,
                  .machine = setup.machine,
                  .kernels = {},
-                 .host_kernels = {}}),
+                 .host_kernels = {}},
+                {.peer = setup.machine.peer}),
         unpinned_bytes_(unpinned_of(*setup.plan, engine_.unpinned()).bytes) {}
 
   // All steps, or up to an interrupt.
@@ -177,8 +194,12 @@ class Trainer {
     checkpoints_.finish(engine_);
   }
 
-  Engine& engine() { return engine_; }
-  double pinning_seconds() const { return device_->counters().pinning_seconds; }
+  EngineGroup& engine() { return engine_; }
+  double pinning_seconds() const {
+    double seconds = 0;
+    for (const auto& device : devices_) seconds += device->counters().pinning_seconds;
+    return seconds;
+  }
   const RunStatistics& statistics() const { return statistics_; }
   RunRecorder& recorder() { return recorder_; }
 
@@ -213,7 +234,7 @@ class Trainer {
       inputs.push_back({model_.built.inputs[i].value.id, values[i]});
     StepRecord record;
     record.learning_rate = learning_rate(schedule_of(options_), step);
-    const bool on_card = device_->info().backend == "cuda";
+    const bool on_card = devices_.front()->info().backend == "cuda";
     const AttentionUse before = on_card ? attention_use() : AttentionUse{};
     try {
       record.report = engine_.step(inputs, {record.learning_rate, options_.speculate, loss_scale_});
@@ -237,14 +258,14 @@ class Trainer {
   bool logs_ = true;  // until that fails
   const bool trains_nothing_;
   std::optional<LossScale> loss_scale_;  // of the next step, in fp16
-  std::unique_ptr<Device> device_;
-  Engine engine_;
+  std::vector<std::unique_ptr<Device>> devices_;
+  EngineGroup engine_;
   const Bytes unpinned_bytes_;
   RunStatistics statistics_;
   RunRecorder recorder_;
 };
 
-void write_trace(OutputFile& file, const Setup& setup, Engine& engine) {
+void write_trace(OutputFile& file, const Setup& setup, EngineGroup& engine) {
   if (!file.wanted()) return;
   const Timeline planned = simulate(*setup.graph, *setup.plan, setup.machine);
   file.write(trace_json(*setup.graph, *setup.plan, planned.instructions, engine.last_timeline()));
@@ -280,12 +301,15 @@ void print_sample(const Options& options, const Task& task, const ReadParameter&
   print(terminal.finish() + "\n");
 }
 
-RunDevice prepare(Options& options, Graph& graph, const Task& task) {
+RunDevice prepare(Options& options, Model& model, const Task& task) {
   const Underway work(options.machine.empty() ? "calibrating" : "opening", "the device");
+  Graph& graph = model.planned();
   RunDevice prepared = prepare_device(options, graph, [&](GraphBuilder& builder, const GptConfig& sizes) {
     return task.build(builder, sizes);
   });
   if (!prepared.profile.empty()) set_seconds(prepared.profile, prepared.machine, graph);
+  for (Op& op : graph.ops)  // measured of one device alone
+    if (op.cost.seconds) *op.cost.seconds *= static_cast<double>(options.devices);
   return prepared;
 }
 
@@ -311,17 +335,18 @@ int train(const Options& given) {
   const InitialModel initial(options, model.graph);
   checkpoints.take_graph(model.graph);
   Laps laps;
-  RunDevice prepared = prepare(options, model.graph, *task);
+  RunDevice prepared = prepare(options, model, *task);
 
   Setup setup;
   setup.options = &options;
-  setup.graph = &model.graph;
+  setup.graph = &model.planned();
+  setup.model = &model.graph;
   setup.machine = prepared.machine;
   setup.fitted = prepared.fitted;
   setup.device = prepared.which;
   setup.planned_for = prepared.planned_for;
   setup.start.device = laps.lap();
-  const Plan plan = plan_step(model.graph, options, setup);
+  const Plan plan = plan_step(model, options, setup);
   setup.start.plan = laps.lap();
   setup.plan = &plan;
   setup.data = task->data();

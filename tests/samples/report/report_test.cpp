@@ -47,7 +47,7 @@ struct Told {
     options.data = "bible.txt";
     options.budget.device = 1000;
     setup.options = &options;
-    setup.graph = &literal.graph;
+    setup.graph = setup.model = &literal.graph;
     setup.plan = &literal.plan;
     setup.data = {.text = "bible.txt: 4,404,412 bytes, entropy 2.3125 nats",
                   .unit = "bytes",

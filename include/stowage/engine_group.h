@@ -1,0 +1,59 @@
+// EngineGroup: one model trained by one or several devices of this process, as if by one Engine.
+//
+// Each device is a rank, with an engine of its own on the plan that all share. Parameters and optimizer state
+// are read and written whole, whatever the number of devices, by the tensors of the graph that one device
+// would train
+// (`whole`): a checkpoint of a group is one of any other group with the same Graph::gradient_groups in all.
+// Losses, norms and every bit of these values are those of one device.
+//
+// Not thread-safe: one caller. Calls run on a thread for each rank, and return when all have. What one of
+// them throws comes out; of several errors the one that made the others fail.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "stowage/communicator.h"
+#include "stowage/engine.h"
+
+namespace stowage {
+
+class EngineGroup {
+ public:
+  // `ranks`: the graph of each device, in the order of devices; empty where there is one, which trains
+  // `whole`. `plan` is of any of them. Several devices are simulated ones (make_local_communicators, which
+  // takes `link`). `options.communicator` is ignored. Graphs and plan are copied; devices outlive the group.
+  // Throws InvalidInput where graphs do not belong together, and what Engine throws.
+  EngineGroup(std::span<Device* const> devices, const Graph& whole, std::span<const Graph> ranks,
+              const Plan& plan, const EngineOptions& options, const CommunicatorOptions& link = {});
+  ~EngineGroup();
+  EngineGroup(const EngineGroup&) = delete;
+  EngineGroup& operator=(const EngineGroup&) = delete;
+
+  std::size_t size() const;
+
+  // As Engine's. `inputs` are those of `whole`. The report is that of rank 0, with the largest peak of all.
+  // After an error a group of several devices is lost: it completes no other step.
+  StepReport step(std::span<const InputData> inputs, const StepOptions& options);
+  // Of the last step, by rank.
+  std::span<const StepReport> reports() const;
+  void drain();
+  std::uint64_t completed_steps() const;
+  std::span<const BucketId> unpinned() const;  // of rank 0
+  std::vector<Interval> last_timeline();       // of rank 0
+
+  // Whole values, of tensors of `whole`; as Engine's.
+  std::vector<std::byte> read(TensorId tensor);
+  void read(TensorId tensor, Bytes offset, std::span<std::byte> into);
+  void write(TensorId tensor, std::span<const std::byte> value);
+  void write(TensorId tensor, Bytes offset, std::span<const std::byte> value);
+  void fill(TensorId tensor, const Engine::FillPiece& piece);
+
+ private:
+  class Implementation;
+  std::unique_ptr<Implementation> implementation_;
+};
+
+}  // namespace stowage

@@ -1,0 +1,103 @@
+// --devices from end to end: as many as one likes leave the bits of one, and go on from each other's
+// checkpoints.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "stowage/checkpoint.h"
+#include "tests/samples/machine_json.h"
+#include "tests/samples/run_program.h"
+#include "tests/support/temporary_folder.h"
+
+namespace stowage::samples {
+namespace {
+
+using Words = std::vector<std::string>;
+
+// The parameter is the program.
+class DevicesTraining : public ::testing::TestWithParam<const char*> {
+ protected:
+  Words with(const char* devices, const Words& more) const {
+    Words words = {"--data",     text_,  "--device",          "simulated", "--machine",        machine_,
+                   "--layers",   "1",    "--width",           "32",        "--heads",          "2",
+                   "--sequence", "16",   "--batch",           "8",         "--micro-batches",  "4",
+                   "--steps",    "6",    "--gradient-groups", "4",         "--link-bandwidth", "unthrottled",
+                   "--warmup",   "2",    "--dropout",         "0.1",       "--clip",           "2",
+                   "--devices",  devices};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  ProgramResult run(const char* devices, const Words& more) const {
+    return run_program(GetParam(), with(devices, more));
+  }
+  std::string weights_after(const char* devices, Words more) const {
+    more.insert(more.end(), {"--weights", folder_.file("weights")});
+    well(run(devices, more));
+    return contents_of(folder_.file("weights"));
+  }
+  // The smallest --device-memory.
+  std::string minimum(const char* devices) const {
+    const std::string told = well(run(devices, {"--plan-only"})).output;
+    const std::size_t at = told.find('(', told.find("\nminimum"));
+    return told.substr(at + 1, told.find(' ', at) - at - 1);
+  }
+
+  TemporaryFolder folder_;
+  std::string text_ =
+      folder_.make("text", std::string(4000, 'x') + "and some. Other letters. " + std::string(999, 'y'));
+  std::string machine_ = folder_.make("machine.json", machine_json({DataType::f32, DataType::bf16}));
+};
+
+TEST_P(DevicesTraining, LeavesTheBitsOfOneDevice) {
+  const std::string alone = weights_after("1", {});
+  ASSERT_FALSE(alone.empty());
+  EXPECT_TRUE(weights_after("2", {"--device-memory", minimum("2")}) == alone);
+  EXPECT_TRUE(weights_after("4", {"--threads", "1", "--device-memory", minimum("4")}) == alone);
+  EXPECT_FALSE(weights_after("1", {"--gradient-groups", "2"}) == alone);
+}
+
+TEST_P(DevicesTraining, GoesOnFromTheCheckpointOfAnyNumberOfDevices) {
+  const std::string dir = folder_.file("checkpoints");
+  const std::string whole =
+      weights_after("4", {"--checkpoint", dir, "--checkpoint-every", "2", "--keep", "9"});
+  const auto checkpoints = list_checkpoints(dir);
+  ASSERT_GE(checkpoints.size(), 3U);
+  for (const char* devices : {"1", "2"})
+    EXPECT_TRUE(weights_after(devices, {"--resume", checkpoints[1].path}) == whole) << devices;
+  const std::string alone = folder_.file("alone");
+  weights_after("1", {"--checkpoint", alone, "--checkpoint-every", "4"});
+  EXPECT_TRUE(weights_after("4", {"--resume", list_checkpoints(alone)[1].path}) == whole);
+  // Another sum.
+  expect_refusal(run("1", {"--gradient-groups", "1", "--resume", checkpoints[1].path}),
+                 {"model.gradient_groups", "4"});
+}
+
+TEST_P(DevicesTraining, StopsAllDevicesWhereItIsInterrupted) {
+  const std::string dir = folder_.file("checkpoints");
+  const ProgramResult stopped =
+      run_program(GetParam(), with("2", {"--steps", "100000", "--checkpoint", dir}), "step");
+  EXPECT_EQ(stopped.exit_code, 130) << stopped.errors;
+  EXPECT_FALSE(list_checkpoints(dir).empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Programs, DevicesTraining, ::testing::Values(STOWAGE_TRAIN_GPT, STOWAGE_TRAIN_BERT),
+                         [](const auto& program) {
+                           const std::string path = program.param;
+                           return path.substr(path.rfind('/') + 1);
+                         });
+
+TEST(Devices, ThatDoNotDivideTheWorkAreRefused) {
+  const auto refusal = [](const Words& more, const std::vector<std::string>& parts) {
+    Words words = {"--data", "text"};
+    words.insert(words.end(), more.begin(), more.end());
+    expect_refusal(run_program(STOWAGE_TRAIN_GPT, words), parts);
+  };
+  refusal({"--devices", "3"}, {"--gradient-groups 3", "power of two"});
+  refusal({"--devices", "4", "--gradient-groups", "2", "--micro-batches", "2", "--batch", "8"},
+          {"--devices 4", "--gradient-groups 2"});
+  refusal({"--devices", "4", "--batch", "6"}, {"--micro-batches 4", "--batch 6"});
+  refusal({"--devices", "0"}, {"--devices"});
+  refusal({"--devices", "2", "--device", "cuda"}, {"--devices 2", "--device cuda"});
+}
+
+}  // namespace
+}  // namespace stowage::samples
