@@ -42,6 +42,11 @@
 //   dropout                         x -> y (may alias x); its backward is itself on dy  probability, key
 //   add                             a, b -> a + b; with the attributes, a + dropout(b)  (probability, key)
 //   accumulate                      a, b -> a + b (may alias a)
+//   tree_sum                        a T[N*S] -> T[S]: the sum of N rows in a tree of    rows = N (, count)
+//                                     accumulates of adjacent pairs (tree_sum.h). N is a power of two, at
+//                                     most 1024. Of each row, `count` elements count (S where it is not
+//                                     there): the others are not read, and their sums are 0. Both may
+//                                     be f64 for any T
 //   cross_entropy                   logits[N,V], targets i32[N] -> loss f64{}, log_sum_exp A[N]  (vocabulary)
 //   cross_entropy_backward          logits, targets, log_sum_exp -> dlogits[N,V]        (vocabulary)
 //                                     (mean over the targets >= 0; negative ones are ignored; where fewer
@@ -54,9 +59,18 @@
 //                                     T[chunk,V] and then, at the next multiple of 256 bytes, where T is
 //                                     bf16 or f16 and chunk < N, f32 sums of dw and dbias
 //   add_loss                        a f64{}, b f64{} -> f64{}: a + b
-//   square_sum                      x -> f64{}: sum of squares
-//   clip                            f64{} … -> f64{2}: norm = sqrt(sum) / L, scale      clip
-//                                     scale = clip > 0 && norm > clip ? clip / norm : 1
+//   square_sum                      x -> f64{}: sum of squares; or, with attributes,    (pieces = P, piece
+//                                     f64[P]: element p is that of x's elements         (, count))
+//                                     [p * piece, (p + 1) * piece) below `count` (all where it is not
+//                                     there), 0 of none; its bits depend on them and on `piece` alone. The
+//                                     last piece ends at `count` or behind it
+//   clip                            f64[P] … -> f64{2}: norm = sqrt(sum) / L, scale     clip (, pieces = P)
+//                                     scale = clip > 0 && norm > clip ? clip / norm : 1; the sum is that of
+//                                     norm_part. P is 1 where `pieces` is not there
+//   norm_part                       f64[P] … -> f64{}: sum. Elements p of all inputs    pieces = P
+//                                     are added in the order of the inputs, then these P sums, P a power of
+//                                     two, in a tree of adjacent pairs. So the clip of N ranks' norm_parts
+//                                     of P / N pieces each, as one f64[N], is the clip of all P pieces
 //   adamw                           p, grad, m A, v A, clip f64{2} (, low)              beta1, beta2,
 //                                     -> p, m, v (, low), in place; of grad scale / L;  epsilon, weight_decay
 //                                     nothing where the norm is not finite. `low` goes
@@ -71,8 +85,8 @@
 // Dropout draws element e of the batch from Philox4x32-10 with key (seed, attribute key) and counter
 // (e / 4, step), word e % 4. An op's element 0 is the batch's element `first_element`, an integer attribute
 // that is 0 where it is not there, so that splitting the batch changes no mask.
-// Attributes `key`, `sequence`, `heads`, `causal`, `chunk`, `vocabulary` and `transposed` are integers; the
-// others are doubles unless quoted.
+// Attributes `key`, `sequence`, `heads`, `causal`, `chunk`, `vocabulary`, `transposed`, `rows`, `count`,
+// `pieces` and `piece` are integers; the others are doubles unless quoted.
 // An update may also be made in two parts around the gate (plan.h), by kernels of these names, with an undo
 // record (LaunchArguments::record) of undo_record_bytes, or of value_record_bytes where m is bf16 or u8:
 //   adamw.speculate   as adamw with the scale 1, in place, without a look at `clip`; tile by tile, and tiles

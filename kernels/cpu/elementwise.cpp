@@ -94,11 +94,46 @@ void map(std::int64_t count, const T* a, const T* b, T* y, const Function& funct
   });
 }
 
+// Of a narrow type at most a block.
+template <class T>
+void add_part(std::int64_t length, const T* a, const T* b, T* y) {
+  Sum<T> buffer[block];
+  Sum<T> second[block];
+  Sum<T>* const to = target(y, buffer);
+  add_range(length, loaded(length, a, buffer), loaded(length, b, second), to);
+  store(length, to, y);
+}
+
+// y = the tree over rows that are `stride` apart, of at most a block.
+template <class T>
+void add_rows(std::int64_t rows, std::int64_t stride, std::int64_t length, const T* a, T* y) {
+  if (rows == 1) std::copy_n(a, length, y);
+  if (rows == 2) add_part(length, a, a + stride, y);
+  if (rows <= 2) return;
+  T right[block];
+  const std::int64_t half = rows / 2;
+  add_rows(half, stride, length, a, y);
+  add_rows(half, stride, length, a + half * stride, right);
+  add_part(length, y, right, y);
+}
+
 }  // namespace
 
 template <class T>
 void add(std::int64_t count, const T* a, const T* b, T* y) {
-  map(count, a, b, y, [](auto... of) { add_range(of...); });
+  for_parts<T>(count, [&](std::int64_t begin, std::int64_t length) {
+    add_part(length, a + begin, b + begin, y + begin);
+  });
+}
+
+template <class T>
+void tree_sum(std::int64_t rows, std::int64_t length, std::int64_t count, const T* a, T* y) {
+  parallel_for(length, chunk, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t last = std::clamp(count, begin, end);
+    for (std::int64_t first = begin; first < last; first += block)
+      add_rows(rows, length, std::min(block, last - first), a + first, y + first);
+    std::fill(y + last, y + end, T{});
+  });
 }
 
 // In blocks that stay in the first cache, since y may be a or b.
@@ -163,6 +198,10 @@ void dropout(const RandomStream& stream, double probability, std::int64_t count,
 
 template void add(std::int64_t, const float*, const float*, float*);
 template void add(std::int64_t, const double*, const double*, double*);
+template void tree_sum(std::int64_t, std::int64_t, std::int64_t, const float*, float*);
+template void tree_sum(std::int64_t, std::int64_t, std::int64_t, const double*, double*);
+template void tree_sum(std::int64_t, std::int64_t, std::int64_t, const Bfloat16*, Bfloat16*);
+template void tree_sum(std::int64_t, std::int64_t, std::int64_t, const Float16*, Float16*);
 template void add_dropout(const RandomStream&, double, std::int64_t, const float*, const float*, float*);
 template void add_dropout(const RandomStream&, double, std::int64_t, const double*, const double*, double*);
 template void gelu(GeluForm, std::int64_t, const float*, float*);

@@ -36,6 +36,18 @@ STOWAGE_CLONES double square_sum_range(std::int64_t count, const Float16* x) {
   return square_sum_loop(count, x);
 }
 
+double sum_of_piece(std::span<const double* const> sums, std::int64_t piece) {
+  double sum = 0;
+  for (const double* of : sums) sum += of[piece];
+  return sum;
+}
+
+double tree_sum_of_pieces(std::span<const double* const> sums, std::int64_t first, std::int64_t pieces) {
+  if (pieces == 1) return sum_of_piece(sums, first);
+  const std::int64_t half = pieces / 2;
+  return tree_sum_of_pieces(sums, first, half) + tree_sum_of_pieces(sums, first + half, half);
+}
+
 }  // namespace
 
 template <class T>
@@ -51,9 +63,29 @@ double square_sum(std::int64_t count, const T* x) {
   return sum;
 }
 
+// Small pieces share a chunk; a large one is itself made in parallel.
+template <class T>
+void square_sums(std::int64_t count, const T* x, std::int64_t pieces, std::int64_t piece, double* sums) {
+  const std::int64_t together = std::max<std::int64_t>(1, smallest_chunk / std::max<std::int64_t>(1, piece));
+  parallel_for(pieces, together, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t p = begin; p < end; ++p) {
+      const std::int64_t first = std::min(p * piece, count);
+      sums[p] = square_sum(std::min(piece, count - first), x + first);
+    }
+  });
+}
+
+double norm_part(std::span<const double* const> sums, std::int64_t pieces) {
+  return tree_sum_of_pieces(sums, 0, pieces);
+}
+
 template double square_sum(std::int64_t, const float*);
 template double square_sum(std::int64_t, const double*);
 template double square_sum(std::int64_t, const Bfloat16*);
 template double square_sum(std::int64_t, const Float16*);
+template void square_sums(std::int64_t, const float*, std::int64_t, std::int64_t, double*);
+template void square_sums(std::int64_t, const double*, std::int64_t, std::int64_t, double*);
+template void square_sums(std::int64_t, const Bfloat16*, std::int64_t, std::int64_t, double*);
+template void square_sums(std::int64_t, const Float16*, std::int64_t, std::int64_t, double*);
 
 }  // namespace stowage::cpu

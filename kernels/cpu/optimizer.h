@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <span>
 #include <type_traits>
 
 #include "kernels/math/adamw.h"
@@ -14,6 +15,13 @@ namespace stowage::cpu {
 // Sum of squares in f64, by chunks that depend on `count` alone, added in order.
 template <class T>
 double square_sum(std::int64_t count, const T* x);
+// sums[p], p < pieces: as above of the elements [p * piece, (p + 1) * piece) below `count`, 0 of none.
+template <class T>
+void square_sums(std::int64_t count, const T* x, std::int64_t pieces, std::int64_t piece, double* sums);
+
+// Each of `sums` has `pieces` elements, a power of two. Element p of all is added up in the order of `sums`,
+// and these in a balanced tree of adjacent pairs (stowage/tree_sum.h).
+double norm_part(std::span<const double* const> sums, std::int64_t pieces);
 
 // norm = sqrt of the parts' sum, in the order they come, over the loss scale.
 class ClippedNorm {

@@ -33,6 +33,64 @@ __global__ void add_kernel(std::int64_t count, const T* a, const T* b, T* y, boo
   store_pack(y + i, count - i, aligned, left);
 }
 
+// What a thread of tree_sum adds up: a pack in T, or one f64.
+template <class T>
+struct Addend {
+  static constexpr int size = pack_size<T>;
+  SixteenBytes bytes;
+
+  __device__ static Addend load(const T* x, std::int64_t count, bool aligned) {
+    if (aligned && count >= size) return {*reinterpret_cast<const SixteenBytes*>(x)};
+    return {packed(load_pack(x, count, false))};
+  }
+  __device__ void store(T* x, std::int64_t count, bool aligned) const {
+    store_pack(x, count, aligned, unpack(bytes, x));
+  }
+  __device__ Addend plus(const Addend& other) const {
+    const T* const type = nullptr;
+    Pack<T> left = unpack(bytes, type);
+    const Pack<T> right = unpack(other.bytes, type);
+    for (int k = 0; k < size; ++k) left.values[k] += right.values[k];
+    return {packed(left)};
+  }
+};
+template <>
+struct Addend<double> {
+  static constexpr int size = 1;
+  double value;
+
+  __device__ static Addend load(const double* x, std::int64_t count, bool) { return {count > 0 ? *x : 0}; }
+  __device__ void store(double* x, std::int64_t, bool) const { *x = value; }
+  __device__ Addend plus(const Addend& other) const { return {value + other.value}; }
+};
+
+inline constexpr int tree_levels = 9;  // above the pairs of rows
+
+// A binary counter of pairs of rows: finished[level] is the sum of 2^level pairs. Its levels are unrolled, so
+// that it stays in registers.
+template <class T>
+__global__ void tree_sum_kernel(std::int64_t rows, std::int64_t length, std::int64_t count, const T* a, T* y,
+                                bool aligned) {
+  const std::int64_t i = pack_start(Addend<T>::size);
+  if (i >= length) return;
+  Addend<T> finished[tree_levels] = {};
+  Addend<T> sum = {};
+  for (std::int64_t row = 0; row < rows; row += 2) {
+    const T* const x = a + row * length + i;
+    sum = Addend<T>::load(x, count - i, aligned);
+    if (row + 1 < rows) sum = sum.plus(Addend<T>::load(x + length, count - i, aligned));
+    bool carried = true;  // no break: the loop would not be unrolled
+#pragma unroll
+    for (int level = 0; level < tree_levels; ++level) {
+      const bool joins = (row >> (level + 1) & 1) != 0;
+      if (carried && joins) sum = finished[level].plus(sum);
+      if (carried && !joins) finished[level] = sum;
+      carried = carried && joins;
+    }
+  }
+  sum.store(y + i, length - i, aligned);
+}
+
 // Of the pack that begins at element `first`.
 template <class T>
 __device__ void drop(const DropoutMask& mask, std::int64_t first, Pack<T>& pack) {
@@ -122,6 +180,16 @@ void add(std::int64_t count, const T* a, const T* b, T* y, void* stream) {
 }
 
 template <class T>
+void tree_sum(std::int64_t rows, std::int64_t length, std::int64_t count, const T* a, T* y, void* stream) {
+  if (length == 0) return;
+  const bool aligned = rows_are_aligned<T>(length, a) && is_aligned(y);
+  const std::int64_t blocks =
+      blocks_for(length, static_cast<std::int64_t>(Addend<T>::size) * elementwise_threads);
+  launch(tree_sum_kernel<T>, "tree_sum", {{blocks}, elementwise_threads}, stream, rows, length, count, a, y,
+         aligned);
+}
+
+template <class T>
 void add_dropout(const RandomStream& random, double probability, std::int64_t count, const T* a, const T* b,
                  T* y, void* stream) {
   if (count == 0) return;
@@ -180,6 +248,10 @@ template void narrow(std::int64_t, const float*, Bfloat16*, void*);
 template void narrow(std::int64_t, const float*, Float16*, void*);
 template void add(std::int64_t, const float*, const float*, float*, void*);
 template void add(std::int64_t, const Bfloat16*, const Bfloat16*, Bfloat16*, void*);
+template void tree_sum(std::int64_t, std::int64_t, std::int64_t, const float*, float*, void*);
+template void tree_sum(std::int64_t, std::int64_t, std::int64_t, const Bfloat16*, Bfloat16*, void*);
+template void tree_sum(std::int64_t, std::int64_t, std::int64_t, const Float16*, Float16*, void*);
+template void tree_sum(std::int64_t, std::int64_t, std::int64_t, const double*, double*, void*);
 template void add_dropout(const RandomStream&, double, std::int64_t, const float*, const float*, float*,
                           void*);
 template void add_dropout(const RandomStream&, double, std::int64_t, const Bfloat16*, const Bfloat16*,
@@ -208,6 +280,10 @@ STOWAGE_CUDA_KERNEL(narrow_kernel<Float16>);
 STOWAGE_CUDA_KERNEL(add_kernel<float>);
 STOWAGE_CUDA_KERNEL(add_kernel<Bfloat16>);
 STOWAGE_CUDA_KERNEL(add_kernel<Float16>);
+STOWAGE_CUDA_KERNEL(tree_sum_kernel<float>);
+STOWAGE_CUDA_KERNEL(tree_sum_kernel<Bfloat16>);
+STOWAGE_CUDA_KERNEL(tree_sum_kernel<Float16>);
+STOWAGE_CUDA_KERNEL(tree_sum_kernel<double>);
 STOWAGE_CUDA_KERNEL(add_dropout_kernel<float>);
 STOWAGE_CUDA_KERNEL(add_dropout_kernel<Bfloat16>);
 STOWAGE_CUDA_KERNEL(add_dropout_kernel<Float16>);

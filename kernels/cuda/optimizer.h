@@ -13,15 +13,22 @@
 
 namespace stowage::cuda {
 
-// sum f64{} = squares of x[count], in f64: fixed chunks into the lane's scratch (one f64 for each), then
-// the chunks in a fixed order. T: float, Bfloat16 or Float16.
+// sums[p], p < pieces: squares of x's elements [p * piece, (p + 1) * piece) below `count`, in f64: chunks
+// that depend on `piece` alone into the lane's scratch (one f64 for each, at most 1,024 a piece), then a
+// piece's chunks in a fixed order. T: float, Bfloat16 or Float16.
 template <class T>
-void square_sum(std::int64_t count, const T* x, double* sum, void* stream);
+void square_sums(std::int64_t count, const T* x, std::int64_t pieces, std::int64_t piece, double* sums,
+                 void* stream);
 
-// result f64{2}: norm = sqrt of the sums, added in order, over the loss scale; scale = limit > 0 && norm >
-// limit ? limit / norm : 1. Each sum is f64{} on the device.
-void clip(std::span<const double* const> sums, double limit, double* result, void* stream,
-          double loss_scale = 1);
+// result f64{}: each sum is f64[pieces], a power of two, on the device. Element p of all is added up in the
+// order of `sums`, and these in a balanced tree of adjacent pairs. The lane's scratch has an f64 for each of
+// several pieces.
+void norm_part(std::span<const double* const> sums, std::int64_t pieces, double* result, void* stream);
+
+// result f64{2}: norm = sqrt of what norm_part makes, over the loss scale; scale = limit > 0 && norm > limit
+// ? limit / norm : 1.
+void clip(std::span<const double* const> sums, std::int64_t pieces, double limit, double* result,
+          void* stream, double loss_scale = 1);
 
 template <class T>
 using MasterLow = std::conditional_t<std::is_same_v<T, Float16>, std::int32_t, std::int16_t>;

@@ -44,7 +44,8 @@ NonFinite::Origin origin_of(const Graph& graph, const Plan& plan, const NonFinit
   if (value.instruction == no_id) return NonFinite::Origin::unknown;
   if (value.was_read) return NonFinite::Origin::given;
   const std::string& kernel = graph.op(plan.instructions[value.instruction].op).kernel;
-  return kernel == "square_sum" || kernel == "clip" ? NonFinite::Origin::norm : NonFinite::Origin::op;
+  const bool is_norm = kernel == "square_sum" || kernel == "norm_part" || kernel == "clip";
+  return is_norm ? NonFinite::Origin::norm : NonFinite::Origin::op;
 }
 
 // What was found, without the step and what became of it.

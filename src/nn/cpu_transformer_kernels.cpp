@@ -87,6 +87,7 @@ struct CpuKernels {
 
   static void dropout(void*, auto... of) { cpu::dropout(of...); }
   static void add(void*, auto... of) { cpu::add(of...); }
+  static void tree_sum(void*, auto... of) { cpu::tree_sum(of...); }
   static void add_dropout(void*, auto... of) { cpu::add_dropout(of...); }
   static void add_loss(void*, const double* a, const double* b, double* sum) { *sum = *a + *b; }
 

@@ -16,7 +16,8 @@ template <class T>
 struct SquareSum {
   static void run(const KernelCall& call) {
     call.expect(1, 1, 1);
-    *call.write<double>(0) = square_sum(call.elements(0), call.read<T>(0));
+    const SquarePieces of = square_pieces(call);
+    square_sums(of.count, call.read<T>(0), of.pieces, of.piece, call.write<double>(0));
   }
 };
 
@@ -166,11 +167,19 @@ struct AdamWUndo {
 void launch_clip(const LaunchArguments& arguments) {
   const KernelCall call(arguments);
   call.expect(1, call.reads(), 1);
+  const std::int64_t pieces = call.has("pieces") ? call.power_of_two("pieces") : 1;
   ClippedNorm norm(call.step().loss_scale);
-  for (std::size_t i = 0; i < call.reads(); ++i) norm.add(*call.read<double>(i));
+  norm.add(norm_part(norm_sums(call, pieces), pieces));
   double* result = call.write<double>(0);
   result[0] = norm.norm();
   result[1] = norm.scale(call.real("clip"));
+}
+
+void launch_norm_part(const LaunchArguments& arguments) {
+  const KernelCall call(arguments);
+  call.expect(1, call.reads(), 1);
+  const std::int64_t pieces = call.power_of_two("pieces");
+  *call.write<double>(0) = norm_part(norm_sums(call, pieces), pieces);
 }
 
 }  // namespace
@@ -178,6 +187,7 @@ void launch_clip(const LaunchArguments& arguments) {
 void add_update_kernels(LaunchTable& table) {
   table.add("square_sum", launch_adapter<SquareSum>);
   table.add("clip", launch_clip);
+  table.add("norm_part", launch_norm_part);
   table.add("adamw", launch_adapter<AdamWUpdate>);
   table.add("adamw.speculate", launch_adapter<AdamWSpeculation>);
   table.add("adamw.finish", launch_adapter<AdamWFinish>);

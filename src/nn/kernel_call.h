@@ -1,6 +1,7 @@
 // A launch as a kernel's adapter sees it.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -102,6 +103,19 @@ class KernelCall {
     const std::int64_t value = integer(name);
     if (value <= 0) fail("needs a positive attribute '" + std::string(name) + "'");
     return value;
+  }
+  std::int64_t power_of_two(std::string_view name) const {
+    const std::int64_t value = positive(name);
+    if (!std::has_single_bit(static_cast<std::uint64_t>(value)))
+      fail("needs a power of two as attribute '" + std::string(name) + "'");
+    return value;
+  }
+  // Of `elements`, those that count: the attribute `count`, or all.
+  std::int64_t counted(std::int64_t elements) const {
+    if (!has("count")) return elements;
+    const std::int64_t count = integer_if_present("count");
+    if (count > elements) fail("counts more elements than there are");
+    return count;
   }
   double real(std::string_view name) const {
     if (const auto* value = std::get_if<double>(&attribute(name))) return *value;

@@ -299,6 +299,26 @@ class TransformerAdapters {
   };
 
   template <class T>
+  struct TreeSum {
+    static void run(const KernelCall& call) {
+      call.expect(1, 1, 1);
+      const std::int64_t rows = call.power_of_two("rows"), length = call.written_elements(0);
+      if (rows > 1024) call.fail("has more than 1,024 rows");
+      if (call.elements(0) % rows != 0 || call.elements(0) / rows != length)
+        call.fail("needs an input of 'rows' times its output's elements");
+      Kernels::tree_sum(call.stream(), rows, length, call.counted(length), call.read<T>(0), call.write<T>(0));
+    }
+  };
+
+  // Of f64, too, on every backend: losses.
+  static void launch_tree_sum(const LaunchArguments& arguments) {
+    const KernelCall call(arguments);
+    call.expect(1, 1, 1);
+    if (call.read_type(0) == DataType::f64) return TreeSum<double>::run(call);
+    Kernels::template launch<TreeSum>(arguments);
+  }
+
+  template <class T>
   struct CrossEntropy {
     static void run(const KernelCall& call) {
       call.expect(2, 2, 2);
@@ -379,6 +399,7 @@ void TransformerAdapters<Kernels>::add_to(LaunchTable& table) {
   add<Dropout>(table, "dropout");
   add<Add>(table, "add");
   add<Add>(table, "accumulate");
+  table.add("tree_sum", launch_tree_sum);
   add<CrossEntropy>(table, "cross_entropy");
   add<CrossEntropyBackward>(table, "cross_entropy_backward");
   add<LinearCrossEntropy>(table, "linear_cross_entropy");

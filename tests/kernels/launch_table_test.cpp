@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -190,12 +191,14 @@ TEST(LaunchTable, HoldsEveryKernelOfTheContract) {
                              "dropout",
                              "add",
                              "accumulate",
+                             "tree_sum",
                              "cross_entropy",
                              "cross_entropy_backward",
                              "linear_cross_entropy",
                              "add_loss",
                              "square_sum",
                              "clip",
+                             "norm_part",
                              "adamw"}) {
     Op op;
     op.kernel = kernel;
@@ -287,6 +290,39 @@ TYPED_TEST(LaunchTypes, ClipThenAdamW) {
   EXPECT_EQ(v, std::vector<TypeParam>{0.5});
 }
 
+// Two pieces of two gradients: (9 + 7) + (16 + 4), whose root is 6.
+TYPED_TEST(LaunchTypes, SquareSumsOfPiecesThenClip) {
+  std::vector<TypeParam> x{3, 0, 4, 9};
+  std::vector<double> first(2), second{7, 4}, clipped(2), part(1);
+  Launcher squares("square_sum",
+                   {{"pieces", std::int64_t{2}}, {"piece", std::int64_t{2}}, {"count", std::int64_t{3}}});
+  squares.read(x, {4});
+  squares.write(first, {2});
+  squares.run();
+  EXPECT_EQ(first, (std::vector<double>{9, 16}));
+  Launcher clip("clip", {{"clip", 1.5}, {"pieces", std::int64_t{2}}});
+  Launcher norm_part("norm_part", {{"pieces", std::int64_t{2}}});
+  for (Launcher* launcher : {&clip, &norm_part}) {
+    launcher->read(first, {2});
+    launcher->read(second, {2});
+  }
+  clip.write(clipped, {2});
+  clip.run();
+  EXPECT_EQ(clipped, (std::vector<double>{6, 0.25}));
+  norm_part.write(part, {});
+  norm_part.run();
+  EXPECT_EQ(part, std::vector<double>{36});
+}
+
+TYPED_TEST(LaunchTypes, TreeSumOfRows) {
+  std::vector<TypeParam> a{1, 2, 3, 10, 20, 30}, y(3, -1);
+  Launcher sum("tree_sum", {{"rows", std::int64_t{2}}, {"count", std::int64_t{2}}});
+  sum.read(a, {6});
+  sum.write(y, {3});
+  sum.run();
+  EXPECT_EQ(y, (std::vector<TypeParam>{11, 22, 0}));
+}
+
 TYPED_TEST(LaunchTypes, DropoutDrawsByStep) {
   std::vector<TypeParam> x(1000, 1);
   std::vector<TypeParam> y(1000);
@@ -345,6 +381,53 @@ TEST(LaunchInput, MissingAttributeOperandOrTypeIsNamed) {
   zero.read(x, {2, 2});
   zero.write(x, {2, 2});
   EXPECT_NE(zero.complaint().find("'sequence'"), std::string::npos) << zero.complaint();
+}
+
+TEST(LaunchInput, PiecesMustFitTheirOperands) {
+  struct Case {
+    const char* kernel;
+    Attributes attributes;
+    std::int64_t reads, writes;
+    const char* words;
+  };
+  const auto n = [](std::int64_t value) { return Attribute{value}; };
+  constexpr std::int64_t huge = std::numeric_limits<std::int64_t>::max() / 2;
+  for (const auto& [kernel, attributes, reads, writes, words] : {
+           Case{"square_sum", {{"pieces", n(0)}, {"piece", n(4)}}, 4, 1, "positive attribute 'pieces'"},
+           Case{"square_sum", {{"pieces", n(1)}, {"piece", n(0)}}, 4, 1, "positive attribute 'piece'"},
+           Case{"square_sum", {{"pieces", n(1)}}, 4, 1, "lacks the attribute 'piece'"},
+           Case{"square_sum", {{"pieces", n(2)}, {"piece", n(2)}}, 4, 1, "one element for each piece"},
+           Case{"square_sum", {{"pieces", n(2)}, {"piece", n(1)}}, 4, 2, "elements that are in no piece"},
+           Case{"square_sum", {{"pieces", n(2)}, {"piece", n(huge)}}, 4, 2, "pieces of too many elements"},
+           Case{"square_sum",
+                {{"pieces", n(1)}, {"piece", n(9)}, {"count", n(5)}},
+                4,
+                1,
+                "counts more elements"},
+           Case{"square_sum",
+                {{"pieces", n(1)}, {"piece", n(9)}, {"count", n(-1)}},
+                4,
+                1,
+                "negative attribute"},
+           Case{"clip", {{"clip", 1.0}, {"pieces", n(3)}}, 3, 2, "power of two as attribute 'pieces'"},
+           Case{"clip", {{"clip", 1.0}, {"pieces", n(2)}}, 4, 2, "inputs of one element for each piece"},
+           Case{"norm_part", {}, 1, 1, "lacks the attribute 'pieces'"},
+           Case{"norm_part", {{"pieces", n(6)}}, 6, 1, "power of two as attribute 'pieces'"},
+           Case{"norm_part", {{"pieces", n(4)}}, 2, 1, "inputs of one element for each piece"},
+           Case{"tree_sum", {{"rows", n(3)}}, 9, 3, "power of two as attribute 'rows'"},
+           Case{"tree_sum", {{"rows", n(-4)}}, 4, 1, "positive attribute 'rows'"},
+           Case{"tree_sum", {{"rows", n(2048)}}, 2048, 1, "more than 1,024 rows"},
+           Case{"tree_sum", {{"rows", n(2)}}, 5, 2, "'rows' times its output's elements"},
+           Case{"tree_sum", {{"rows", n(2)}}, 4, 1, "'rows' times its output's elements"},
+           Case{"tree_sum", {{"rows", n(2)}, {"count", n(3)}}, 4, 2, "counts more elements"},
+       }) {
+    std::vector<double> read(static_cast<std::size_t>(reads)), written(static_cast<std::size_t>(writes));
+    Launcher launcher(kernel, attributes);
+    launcher.read(read, {reads});
+    launcher.write(written, {writes});
+    EXPECT_THAT(launcher.complaint(), testing::HasSubstr(words)) << kernel;
+    EXPECT_THAT(launcher.complaint(), testing::HasSubstr("'h.0.tested' (kernel '")) << kernel;
+  }
 }
 
 TEST(LaunchInput, AVocabularyMustFitItsLogits) {

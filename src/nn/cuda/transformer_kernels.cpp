@@ -78,6 +78,7 @@ struct CudaKernels {
 
   static void dropout(void* stream, auto... of) { cuda::dropout(of..., stream); }
   static void add(void* stream, auto... of) { cuda::add(of..., stream); }
+  static void tree_sum(void* stream, auto... of) { cuda::tree_sum(of..., stream); }
   static void add_dropout(void* stream, auto... of) { cuda::add_dropout(of..., stream); }
   static void add_loss(void* stream, auto... of) { cuda::add_loss(of..., stream); }
 

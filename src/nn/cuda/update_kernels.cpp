@@ -1,6 +1,4 @@
 // The gradient norm and the optimizer.
-#include <vector>
-
 #include "kernels/cuda/optimizer.h"
 #include "src/nn/cuda/adapter.h"
 #include "src/nn/optimizer_settings.h"
@@ -12,18 +10,24 @@ template <class T>
 struct SquareSum {
   static void run(const KernelCall& call) {
     call.expect(1, 1, 1);
-    square_sum(call.elements(0), call.read<T>(0), call.write<double>(0), call.stream());
+    const SquarePieces of = square_pieces(call);
+    square_sums(of.count, call.read<T>(0), of.pieces, of.piece, call.write<double>(0), call.stream());
   }
 };
 
 void launch_clip(const LaunchArguments& arguments) {
   const KernelCall call(arguments);
   call.expect(1, call.reads(), 1);
-  // Kept by the thread: a step allocates nothing.
-  thread_local std::vector<const double*> sums;
-  sums.clear();
-  for (std::size_t i = 0; i < call.reads(); ++i) sums.push_back(call.read<double>(i));
-  clip(sums, call.real("clip"), call.write<double>(0), call.stream(), call.step().loss_scale);
+  const std::int64_t pieces = call.has("pieces") ? call.power_of_two("pieces") : 1;
+  clip(norm_sums(call, pieces), pieces, call.real("clip"), call.write<double>(0), call.stream(),
+       call.step().loss_scale);
+}
+
+void launch_norm_part(const LaunchArguments& arguments) {
+  const KernelCall call(arguments);
+  call.expect(1, call.reads(), 1);
+  const std::int64_t pieces = call.power_of_two("pieces");
+  norm_part(norm_sums(call, pieces), pieces, call.write<double>(0), call.stream());
 }
 
 template <class T>
@@ -80,6 +84,7 @@ struct AdamWUpdate {
 void add_update_kernels(LaunchTable& table) {
   table.add("square_sum", launch_adapter<SquareSum>);
   table.add("clip", launch_clip);
+  table.add("norm_part", launch_norm_part);
   table.add("adamw", launch_adapter<AdamWUpdate>);
 }
 

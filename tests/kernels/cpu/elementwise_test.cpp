@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <ostream>
 
+#include "stowage/tree_sum.h"
 #include "tests/kernels/kernel_check.h"
 #include "tests/support/printed_name.h"
 
@@ -100,6 +101,51 @@ TEST(Add, AddsExactly) {
 }
 
 TEST(Add, HasTheSameBitsForAnyThreadCount) { expect_same_bits(AddCase{}); }
+
+template <class T>
+class TreeSumOfRows : public ::testing::Test {};
+using TreeSumTypes = ::testing::Types<float, double, Bfloat16, Float16>;
+TYPED_TEST_SUITE(TreeSumOfRows, TreeSumTypes);
+
+// And reads nothing behind the elements that count.
+TYPED_TEST(TreeSumOfRows, HasTheBitsOfATreeOfAdds) {
+  using Row = std::vector<TypeParam>;
+  for (std::uint32_t rows = 1; rows <= 64; rows *= 2) {
+    for (const auto& [length, counted] : {std::pair{1, 1}, {1, 0}, {513, 512}, {17000, 16999}, {40000, 3}}) {
+      TreeSum<Row> tree(rows, rows);
+      Row all;
+      for (std::uint32_t row = 0; row < rows; ++row) {
+        // Sums of f64 would be exact if all numbers were of one size.
+        const int exponent = sizeof(TypeParam) == sizeof(double) ? static_cast<int>(13 * row % 60) : 0;
+        Row values = numbers<TypeParam>(length, row, std::ldexp(1.0F, exponent));
+        std::fill(values.begin() + counted, values.end(), TypeParam(NAN));
+        all.insert(all.end(), values.begin(), values.end());
+        tree.add(std::move(values), [](const Row& left, const Row& right) {
+          Row sum(left.size());
+          add(static_cast<std::int64_t>(sum.size()), left.data(), right.data(), sum.data());
+          return sum;
+        });
+      }
+      Row right = *tree.total();
+      std::fill(right.begin() + counted, right.end(), TypeParam{});
+      Row found = unwritten<TypeParam>(length);
+      tree_sum(rows, length, counted, all.data(), found.data());
+      EXPECT_EQ(std::memcmp(found.data(), right.data(), right.size() * sizeof(TypeParam)), 0)
+          << rows << " rows of " << length;
+    }
+  }
+}
+
+struct TreeSumCase {
+  template <class T>
+  std::vector<T> run() const {
+    std::vector<T> y = unwritten<T>(count);
+    tree_sum(4, count, count - 5, numbers<T>(4 * count, 1).data(), y.data());
+    return y;
+  }
+};
+
+TEST(TreeSumOfRows, HasTheSameBitsForAnyThreadCount) { expect_same_bits(TreeSumCase{}); }
 
 struct DropoutCase {
   RandomStream stream{12345, 7, 3};

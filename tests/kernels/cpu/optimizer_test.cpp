@@ -1,5 +1,9 @@
 #include "kernels/cpu/optimizer.h"
 
+#include <algorithm>
+#include <functional>
+
+#include "stowage/tree_sum.h"
 #include "tests/kernels/kernel_check.h"
 
 namespace stowage::cpu {
@@ -33,6 +37,90 @@ TEST(SquareSum, IsSummedInDoublePrecisionForBothTypes) {
 }
 
 TEST(SquareSum, HasTheSameBitsForAnyThreadCount) { expect_same_bits(SquareSumCase{}); }
+
+template <class T>
+class SquareSums : public ::testing::Test {};
+using SquareTypes = ::testing::Types<float, double, Bfloat16, Float16>;
+TYPED_TEST_SUITE(SquareSums, SquareTypes);
+
+// Wherever the piece lies, and whatever is behind the elements that count.
+TYPED_TEST(SquareSums, ArePieceByPieceThoseOfThePieceAlone) {
+  for (const std::int64_t piece : {1, 7, 1000, 16389, 33333}) {
+    for (const std::int64_t counted : {std::int64_t{0}, piece - 1, 2 * piece, 3 * piece + (piece + 1) / 2}) {
+      std::vector<TypeParam> x = numbers<TypeParam>(5 * piece, 1);
+      std::fill(x.begin() + counted, x.end(), TypeParam(NAN));
+      std::vector<double> sums = unwritten<double>(5);
+      square_sums(counted, x.data(), 5, piece, sums.data());
+      for (std::int64_t p = 0; p < 5; ++p) {
+        const std::int64_t first = std::min(p * piece, counted), last = std::min(first + piece, counted);
+        const std::vector<TypeParam> alone(x.begin() + first, x.begin() + last);
+        EXPECT_EQ(sums[static_cast<std::size_t>(p)], square_sum(last - first, alone.data()))
+            << "piece " << p << " of " << piece << ", " << counted << " count";
+      }
+    }
+  }
+}
+
+struct SquareSumsCase {
+  std::int64_t piece;
+
+  template <class T>
+  std::vector<double> run() const {
+    std::vector<double> sums = unwritten<double>(1 + count / piece);
+    square_sums(count, numbers<float>(count, 1).data(), 1 + count / piece, piece, sums.data());
+    return sums;
+  }
+};
+
+TEST(SquareSum, OfPiecesHasTheSameBitsForAnyThreadCount) {
+  for (const std::int64_t piece : {3, 40000}) expect_same_bits_in<double>(SquareSumsCase{piece});
+}
+
+// Of `pieces` elements each, and of either sign, so that few orders of additions have the same bits.
+std::vector<std::vector<double>> norm_sums(std::int64_t pieces, unsigned seed) {
+  std::vector<std::vector<double>> sums;
+  for (unsigned i = 0; i < 5; ++i) {
+    sums.push_back(numbers<double>(pieces, 5 * seed + i));
+    for (double& value : sums.back()) value = std::copysign(std::exp(9 * std::abs(value)), value);
+  }
+  return sums;
+}
+
+double norm_part_of(const std::vector<std::vector<double>>& sums, std::int64_t first, std::int64_t pieces) {
+  std::vector<const double*> addresses;
+  for (const std::vector<double>& of : sums) addresses.push_back(of.data() + first);
+  return norm_part(addresses, pieces);
+}
+
+TEST(NormPart, IsTheTreeOfThePiecesSums) {
+  for (std::uint32_t pieces = 1; pieces <= 64; pieces *= 2) {
+    for (unsigned seed = 0; seed < 10; ++seed) {
+      const std::vector<std::vector<double>> sums = norm_sums(pieces, seed);
+      TreeSum<double> tree(pieces, pieces);
+      for (std::size_t p = 0; p < pieces; ++p) {
+        double sum = 0;
+        for (const std::vector<double>& of : sums) sum += of[p];
+        tree.add(sum, std::plus<>());
+      }
+      EXPECT_EQ(norm_part_of(sums, 0, pieces), tree.total()) << pieces << " pieces, seed " << seed;
+    }
+  }
+}
+
+TEST(NormPart, OfTheRanksPartsIsThatOfOneRank) {
+  for (std::int64_t pieces = 1; pieces <= 16; pieces *= 2) {
+    for (std::int64_t ranks = 1; ranks <= pieces; ranks *= 2) {
+      for (unsigned seed = 0; seed < 10; ++seed) {
+        const std::vector<std::vector<double>> sums = norm_sums(pieces, seed);
+        std::vector<double> parts;
+        for (std::int64_t rank = 0; rank < ranks; ++rank)
+          parts.push_back(norm_part_of(sums, rank * (pieces / ranks), pieces / ranks));
+        EXPECT_EQ(norm_part_of({parts}, 0, ranks), norm_part_of(sums, 0, pieces))
+            << pieces << " pieces, " << ranks << " ranks, seed " << seed;
+      }
+    }
+  }
+}
 
 TEST(ClippedNorm, ScalesOnlyAboveTheLimit) {
   ClippedNorm norm;

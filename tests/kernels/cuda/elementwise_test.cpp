@@ -27,6 +27,29 @@ TEST_F(CudaElementwise, AccumulatesInPlace) {
   }
 }
 
+// Unaligned, too, and whatever lies behind the elements that count.
+TEST_F(CudaElementwise, TreeSumHasTheCpusBits) {
+  for (const std::int64_t rows : {1, 2, 4, 8, 16, 1024}) {
+    for (const auto& [length, counted] : {std::pair{1, 1}, {16, 13}, {37, 37}, {40, 0}, {2056, 2051}}) {
+      if (rows * length > 50000) continue;
+      for (const Role role : {Role::work, Role::f64}) {
+        TestOperand a{role, {rows * length}, draws(rows * length, 1)};
+        for (std::int64_t i = 0; i < rows * length; ++i) {
+          double& value = a.values[static_cast<std::size_t>(i)];
+          value = i % length < counted ? std::copysign(std::exp(std::abs(2 * value)), value) : NAN;
+        }
+        const KernelCase of{
+            "tree_sum", {{"rows", rows}, {"count", std::int64_t{counted}}}, {a}, {{role, {length}, {}}}};
+        for (const DataType type : {DataType::f32, DataType::bf16, DataType::f16}) {
+          const std::vector<Output> right = run_cpu(of, type, type);
+          EXPECT_EQ(run_cuda(of, type), right) << rows << " rows of " << length << ' ' << to_string(type);
+          EXPECT_EQ(run_cuda(of, type, 1), right) << rows << " rows of " << length << ' ' << to_string(type);
+        }
+      }
+    }
+  }
+}
+
 // Small tensors need not be aligned to a pack.
 TEST_F(CudaElementwise, TakesAnyAddress) {
   for (const std::int64_t offset : {1, 2, 3, 5}) {

@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 FILES = ["adamw", "column_sum", "elementwise", "embedding", "first_token", "layer_norm", "layer_norm_backward", "optimizer"]
 # Kernels whose operands are sums of other kernels, or single numbers.
-NARROW = ["clip_kernel", "column_total_kernel", "square_total_kernel"]
+NARROW = ["clip_kernel", "column_total_kernel", "norm_part_kernel", "piece_totals_kernel", "square_total_kernel", "tree_sum_kernelId"]
 # These write sums alone, once for a block's rows.
 READ_ONLY = ["square_partial_kernel", "PlainTerms", "LayerNormTerms"]
 

@@ -36,12 +36,14 @@ constexpr const char* kernels[] = {"embedding",
                                    "dropout",
                                    "add",
                                    "accumulate",
+                                   "tree_sum",
                                    "cross_entropy",
                                    "cross_entropy_backward",
                                    "linear_cross_entropy",
                                    "add_loss",
                                    "square_sum",
                                    "clip",
+                                   "norm_part",
                                    "adamw"};
 
 std::string refusal(const Op& op, const LaunchArguments& arguments) {

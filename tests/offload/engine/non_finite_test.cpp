@@ -242,19 +242,24 @@ TEST_P(NonFiniteSteps, SayThatTheSameStepIsFiniteTheSecondTime) {
   });
 }
 
-// tiny_kernels square in f32.
+// tiny_kernels square in f32, here also under the name of another kernel of the norm.
 TEST_P(NonFiniteSteps, SayThatOnlyTheNormOverflows) {
-  const Graph graph = tiny_graph();
-  for (const Plan& plan : {tiny_streamed_plan(), tiny_resident_plan()}) {
-    const auto device = open_simulated_device({.capacity = plan.device_peak_bytes, .executor = GetParam()});
-    Engine engine(*device, graph, plan, engine_options(tiny_kernels()));
-    StepInputs inputs(graph, 5);
-    fill(engine, graph, graph.tensor(tiny_weight).name, 1e25F);
-    const NonFinite::Finding found = finding_of(engine, graph, inputs);
-    EXPECT_EQ(found.origin, Origin::norm);
-    EXPECT_EQ(found.kernel, "square_sum");
-    EXPECT_TRUE(std::isfinite(found.loss));
-    EXPECT_FALSE(std::isfinite(found.grad_norm));
+  LaunchTable table = tiny_kernels();
+  table.add("norm_part", table.find_if_present("square_sum"));
+  for (const std::string kernel : {"square_sum", "norm_part"}) {
+    Graph graph = tiny_graph();
+    for (Op& op : graph.ops) op.kernel = op.kernel == "square_sum" ? kernel : op.kernel;
+    for (const Plan& plan : {tiny_streamed_plan(), tiny_resident_plan()}) {
+      const auto device = open_simulated_device({.capacity = plan.device_peak_bytes, .executor = GetParam()});
+      Engine engine(*device, graph, plan, engine_options(table));
+      StepInputs inputs(graph, 5);
+      fill(engine, graph, graph.tensor(tiny_weight).name, 1e25F);
+      const NonFinite::Finding found = finding_of(engine, graph, inputs);
+      EXPECT_EQ(found.origin, Origin::norm);
+      EXPECT_EQ(found.kernel, kernel);
+      EXPECT_TRUE(std::isfinite(found.loss));
+      EXPECT_FALSE(std::isfinite(found.grad_norm));
+    }
   }
 }
 
