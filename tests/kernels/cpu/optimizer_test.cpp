@@ -76,12 +76,12 @@ TEST(SquareSum, OfPiecesHasTheSameBitsForAnyThreadCount) {
   for (const std::int64_t piece : {3, 40000}) expect_same_bits_in<double>(SquareSumsCase{piece});
 }
 
-// Of `pieces` elements each, and so far apart that every order of additions has other bits.
-std::vector<std::vector<double>> norm_sums(std::int64_t pieces) {
+// Of `pieces` elements each, and of either sign, so that few orders of additions have the same bits.
+std::vector<std::vector<double>> norm_sums(std::int64_t pieces, unsigned seed) {
   std::vector<std::vector<double>> sums;
   for (unsigned i = 0; i < 5; ++i) {
-    sums.push_back(numbers<double>(pieces, i));
-    for (double& value : sums.back()) value = std::exp(9 * value);
+    sums.push_back(numbers<double>(pieces, 5 * seed + i));
+    for (double& value : sums.back()) value = std::copysign(std::exp(9 * std::abs(value)), value);
   }
   return sums;
 }
@@ -94,26 +94,30 @@ double norm_part_of(const std::vector<std::vector<double>>& sums, std::int64_t f
 
 TEST(NormPart, IsTheTreeOfThePiecesSums) {
   for (std::uint32_t pieces = 1; pieces <= 64; pieces *= 2) {
-    const std::vector<std::vector<double>> sums = norm_sums(pieces);
-    TreeSum<double> tree(pieces, pieces);
-    for (std::size_t p = 0; p < pieces; ++p) {
-      double sum = 0;
-      for (const std::vector<double>& of : sums) sum += of[p];
-      tree.add(sum, std::plus<>());
+    for (unsigned seed = 0; seed < 10; ++seed) {
+      const std::vector<std::vector<double>> sums = norm_sums(pieces, seed);
+      TreeSum<double> tree(pieces, pieces);
+      for (std::size_t p = 0; p < pieces; ++p) {
+        double sum = 0;
+        for (const std::vector<double>& of : sums) sum += of[p];
+        tree.add(sum, std::plus<>());
+      }
+      EXPECT_EQ(norm_part_of(sums, 0, pieces), tree.total()) << pieces << " pieces, seed " << seed;
     }
-    EXPECT_EQ(norm_part_of(sums, 0, pieces), tree.total()) << pieces << " pieces";
   }
 }
 
 TEST(NormPart, OfTheRanksPartsIsThatOfOneRank) {
   for (std::int64_t pieces = 1; pieces <= 16; pieces *= 2) {
-    const std::vector<std::vector<double>> sums = norm_sums(pieces);
     for (std::int64_t ranks = 1; ranks <= pieces; ranks *= 2) {
-      std::vector<double> parts;
-      for (std::int64_t rank = 0; rank < ranks; ++rank)
-        parts.push_back(norm_part_of(sums, rank * (pieces / ranks), pieces / ranks));
-      EXPECT_EQ(norm_part_of({parts}, 0, ranks), norm_part_of(sums, 0, pieces))
-          << pieces << " pieces, " << ranks << " ranks";
+      for (unsigned seed = 0; seed < 10; ++seed) {
+        const std::vector<std::vector<double>> sums = norm_sums(pieces, seed);
+        std::vector<double> parts;
+        for (std::int64_t rank = 0; rank < ranks; ++rank)
+          parts.push_back(norm_part_of(sums, rank * (pieces / ranks), pieces / ranks));
+        EXPECT_EQ(norm_part_of({parts}, 0, ranks), norm_part_of(sums, 0, pieces))
+            << pieces << " pieces, " << ranks << " ranks, seed " << seed;
+      }
     }
   }
 }

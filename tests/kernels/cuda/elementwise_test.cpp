@@ -34,8 +34,10 @@ TEST_F(CudaElementwise, TreeSumHasTheCpusBits) {
       if (rows * length > 50000) continue;
       for (const Role role : {Role::work, Role::f64}) {
         TestOperand a{role, {rows * length}, draws(rows * length, 1)};
-        for (std::int64_t i = 0; i < rows * length; ++i)
-          if (i % length >= counted) a.values[static_cast<std::size_t>(i)] = NAN;
+        for (std::int64_t i = 0; i < rows * length; ++i) {
+          double& value = a.values[static_cast<std::size_t>(i)];
+          value = i % length < counted ? std::copysign(std::exp(std::abs(2 * value)), value) : NAN;
+        }
         const KernelCase of{
             "tree_sum", {{"rows", rows}, {"count", std::int64_t{counted}}}, {a}, {{role, {length}, {}}}};
         for (const DataType type : {DataType::f32, DataType::bf16, DataType::f16}) {

@@ -140,7 +140,14 @@ TEST_F(CudaOptimizer, SumsSquaresInF64) {
   }
 }
 
-// The first `counted` elements in pieces, NaN behind them.
+// Positive, and so far apart that few orders of additions have the same bits.
+std::vector<double> spread_draws(std::int64_t count, unsigned seed) {
+  std::vector<double> values = draws(count, seed);
+  for (double& value : values) value = std::exp(9 * value);
+  return values;
+}
+
+// The first `counted` elements in pieces, NaN behind them. A sum is off by a rounding for each addition.
 KernelCase square_pieces(std::vector<double> values, std::int64_t pieces, std::int64_t piece,
                          std::int64_t counted) {
   std::fill(values.begin() + counted, values.end(), NAN);
@@ -148,7 +155,7 @@ KernelCase square_pieces(std::vector<double> values, std::int64_t pieces, std::i
   return {"square_sum",
           {{"pieces", pieces}, {"piece", piece}, {"count", counted}},
           {{Role::work, {elements}, std::move(values)}},
-          {{Role::f64, {pieces}, {}, 1e-14}}};
+          {{Role::f64, {pieces}, {}, static_cast<double>(piece) * 0x1p-52}}};
 }
 
 // As the CPU, and with the bits that a rank has which holds some of the pieces alone, at another address.
@@ -156,7 +163,7 @@ TEST_F(CudaOptimizer, SumsSquaresOfPieces) {
   constexpr std::int64_t pieces = 4;
   for (const std::int64_t piece : {1, 3, 8, 20000, 20001}) {
     for (const std::int64_t counted : {std::int64_t{0}, 2 * piece, 3 * piece - 1}) {
-      const std::vector<double> x = draws(pieces * piece, 1);
+      const std::vector<double> x = spread_draws(pieces * piece, 1);
       const KernelCase whole = square_pieces(x, pieces, piece, counted);
       expect_right(whole, 1);
       for (const DataType type : {DataType::f32, DataType::bf16, DataType::f16}) {
@@ -175,16 +182,22 @@ TEST_F(CudaOptimizer, SumsSquaresOfPieces) {
   }
 }
 
-// Piece by piece, of many sums.
+std::vector<TestOperand> sums_of_pieces(unsigned sums, std::int64_t pieces, unsigned seed) {
+  std::vector<TestOperand> all;
+  for (unsigned i = 0; i < sums; ++i)
+    all.push_back({Role::f64, {pieces}, spread_draws(pieces, seed * sums + i)});
+  return all;
+}
+
+KernelCase clip_of_pieces(std::int64_t pieces, std::vector<TestOperand> sums) {
+  return {"clip", {{"clip", 0.5}, {"pieces", pieces}}, std::move(sums), {{Role::f64, {2}, {}}}};
+}
+
 TEST_F(CudaOptimizer, ClipsPiecesLikeTheCpu) {
-  for (const std::size_t sums : {1U, 5U, 257U}) {
-    for (const std::int64_t pieces : {1, 2, 16, 1024}) {
-      KernelCase of{"clip", {{"clip", 0.5}, {"pieces", pieces}}, {}, {{Role::f64, {2}, {}}}};
-      if (static_cast<std::int64_t>(sums) * pieces > 5120) continue;
-      for (unsigned i = 0; i < sums; ++i) {
-        of.reads.push_back({Role::f64, {pieces}, draws(pieces, i)});
-        for (double& value : of.reads.back().values) value = std::exp(9 * value);
-      }
+  for (const auto& [sums, pieces] :
+       {std::pair{1U, 1}, {1U, 1024}, {5U, 2}, {5U, 1024}, {257U, 1}, {257U, 16}}) {
+    for (unsigned seed = 0; seed < 5; ++seed) {
+      KernelCase of = clip_of_pieces(pieces, sums_of_pieces(sums, pieces, seed));
       of.step.loss_scale = 4;
       EXPECT_EQ(run_cuda(of, DataType::f32), run_cpu(of, DataType::f64, DataType::f64))
           << sums << " sums of " << pieces;
@@ -192,31 +205,33 @@ TEST_F(CudaOptimizer, ClipsPiecesLikeTheCpu) {
   }
 }
 
+// norm_part of a rank's pieces.
+KernelCase part_of_rank(std::int64_t rank, std::int64_t pieces, std::vector<TestOperand> sums) {
+  for (TestOperand& sum : sums) {
+    const double* const first = sum.values.data() + rank * pieces;
+    sum = {Role::f64, {pieces}, {first, first + pieces}};
+  }
+  return {"norm_part", {{"pieces", pieces}}, std::move(sums), {{Role::f64, {}, {}}}};
+}
+
 TEST_F(CudaOptimizer, ClipOfTheRanksPartsIsThatOfOneRank) {
   for (std::int64_t pieces = 1; pieces <= 16; pieces *= 2) {
-    std::vector<TestOperand> sums;
-    for (unsigned i = 0; i < 5; ++i) {
-      sums.push_back({Role::f64, {pieces}, draws(pieces, i)});
-      for (double& value : sums.back().values) value = std::exp(9 * value);
-    }
-    const auto clip_of = [](std::int64_t of_pieces, const std::vector<TestOperand>& reads) {
-      return KernelCase{"clip", {{"clip", 0.5}, {"pieces", of_pieces}}, reads, {{Role::f64, {2}, {}}}};
-    };
-    const std::vector<Output> right = run_cpu(clip_of(pieces, sums), DataType::f32, DataType::f32);
     for (std::int64_t ranks = 1; ranks <= pieces; ranks *= 2) {
-      const std::int64_t share = pieces / ranks;
-      TestOperand parts{Role::f64, {ranks}, {}};
-      for (std::int64_t rank = 0; rank < ranks; ++rank) {
-        KernelCase part{"norm_part", {{"pieces", share}}, sums, {{Role::f64, {}, {}}}};
-        for (TestOperand& sum : part.reads)
-          sum = {Role::f64, {share}, {&sum.values[rank * share], &sum.values[rank * share] + share}};
-        const std::vector<Output> found = run_cuda(part, DataType::f32);
-        EXPECT_EQ(found, run_cpu(part, DataType::f32, DataType::f32));
-        parts.values.push_back(widened(found[0], DataType::f64)[0]);
+      for (unsigned seed = 0; seed < 3; ++seed) {
+        const std::vector<TestOperand> sums = sums_of_pieces(5, pieces, seed);
+        TestOperand parts{Role::f64, {ranks}, {}};
+        for (std::int64_t rank = 0; rank < ranks; ++rank) {
+          const KernelCase part = part_of_rank(rank, pieces / ranks, sums);
+          const std::vector<Output> found = run_cuda(part, DataType::f32);
+          EXPECT_EQ(found, run_cpu(part, DataType::f32, DataType::f32));
+          parts.values.push_back(widened(found[0], DataType::f64)[0]);
+        }
+        const KernelCase whole = clip_of_pieces(pieces, sums), of_ranks = clip_of_pieces(ranks, {parts});
+        const std::vector<Output> right = run_cpu(whole, DataType::f32, DataType::f32);
+        EXPECT_EQ(run_cuda(of_ranks, DataType::f32), right) << pieces << " pieces, " << ranks << " ranks";
+        EXPECT_EQ(run_cpu(of_ranks, DataType::f32, DataType::f32), right)
+            << pieces << " pieces, " << ranks << " ranks";
       }
-      EXPECT_EQ(run_cuda(clip_of(ranks, {parts}), DataType::f32), right) << pieces << ", " << ranks;
-      EXPECT_EQ(run_cpu(clip_of(ranks, {parts}), DataType::f32, DataType::f32), right)
-          << pieces << ", " << ranks;
     }
   }
 }
