@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -144,8 +145,18 @@ using IsGiven = std::function<bool(const char* flag)>;
 void divide_among_devices(Options& options, const IsGiven& given) {
   if (options.devices == 1) return;
   GptConfig& model = options.model;
+  if (!std::has_single_bit(static_cast<std::uint64_t>(options.devices)))
+    throw InvalidInput(
+        fmt::format("--devices {} is no power of two: give 2, 4, 8, 16, 32 or 64", options.devices));
   if (!given("--gradient-groups")) model.gradient_groups = options.devices;
-  if (!given("--micro-batches")) model.micro_batches = std::max(model.micro_batches, model.gradient_groups);
+  if (!given("--micro-batches")) {
+    model.micro_batches = std::max(model.micro_batches, model.gradient_groups);
+    if (model.batch % model.micro_batches != 0)
+      throw InvalidInput(fmt::format(
+          "--devices {} in {} gradient groups: --batch {} has no {} equal parts; give a "
+          "multiple of {}",
+          options.devices, model.gradient_groups, model.batch, model.micro_batches, model.micro_batches));
+  }
   if (!given("--device")) options.device = "simulated";
 }
 

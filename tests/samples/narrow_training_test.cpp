@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "stowage/checkpoint.h"
+#include "tests/samples/documents.h"
 #include "tests/samples/machine_json.h"
 #include "tests/samples/run_program.h"
 #include "tests/support/temporary_folder.h"
@@ -17,16 +18,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using Words = std::vector<std::string>;
-
-std::string documents() {
-  std::string text;
-  for (int document = 0; document < 40; ++document) {
-    for (int i = 0; i < 6; ++i)
-      text += "sentence " + std::to_string(i) + " of the document " + std::to_string(document) + ".\n";
-    text += '\n';
-  }
-  return text;
-}
 
 struct Trained {
   const char *program, *type;

@@ -10,6 +10,7 @@
 #include "stowage/checkpoint.h"
 #include "stowage/model_files.h"
 #include "stowage/tokenizer.h"
+#include "tests/samples/documents.h"
 #include "tests/samples/machine_json.h"
 #include "tests/samples/run_program.h"
 #include "tests/support/temporary_folder.h"
@@ -22,16 +23,6 @@ using ::testing::HasSubstr;
 using Words = std::vector<std::string>;
 
 const std::string fixtures = std::string(STOWAGE_ROOT) + "/tests/fixtures/";
-
-std::string documents() {
-  std::string text;
-  for (int document = 0; document < 40; ++document) {
-    for (int i = 0; i < 6; ++i)
-      text += "sentence " + std::to_string(i) + " of the document " + std::to_string(document) + ".\n";
-    text += '\n';
-  }
-  return text;
-}
 
 class TrainBert : public ::testing::Test {
  protected:
