@@ -37,7 +37,7 @@ void print_row(const Graph& graph, const Machine& machine, MicroBatchOrder order
 void run(ModelWords words, const std::string& machine_name) {
   const MachineFile file = read_machine(machine_name, machines_folder());
   fmt::print(
-      "| groups | order | need | minimum | budget | peak | host | h2d | d2h | step, s | bound, s |\n"
+      "| groups | order | need | minimum | budget | arena | host | h2d | d2h | step, s | bound, s |\n"
       "|---|---|---|---|---|---|---|---|---|---|---|\n");
   for (const MicroBatchOrder order : {MicroBatchOrder::layer_major, MicroBatchOrder::batch_major})
     for (const double share : {0.0, 0.1, 0.5, 1.0})

@@ -124,6 +124,7 @@ class GraphBuilder {
   void op(OpDescription description, BackwardRule backward = nullptr);
 
   // sum + part, where each is the loss of some micro-batches: all of them count as the loss, with gradient 1.
+  // It knows no groups: sum_loss adds up micro-batches.
   Value add_loss(Value sum, Value part);
   // Adds up the losses of all micro-batches in the order of split_batch, by add_loss. Call it once in each
   // micro-batch of the last half-block, in order. Returns the loss so far: with the last one, the whole.

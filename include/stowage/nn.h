@@ -61,7 +61,7 @@ Value add(GraphBuilder& builder, std::string name, Value a, Value b);
 // a + dropout(b), in one op.
 Value add_dropout(GraphBuilder& builder, std::string name, Value a, Value b, double probability);
 // Mean over the targets >= 0. -> f64 scalar. Of a micro-batch: its part of the mean over the whole batch's
-// targets, so that all parts add up to it (GraphBuilder::add_loss). `vocabulary`: columns that count; those
+// targets, so that all parts add up to it (GraphBuilder::sum_loss). `vocabulary`: columns that count; those
 // behind are padding, in no sum, with gradient 0. 0: all count.
 Value cross_entropy(GraphBuilder& builder, std::string name, Value logits, Value targets,
                     std::int64_t vocabulary = 0);

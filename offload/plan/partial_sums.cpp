@@ -12,6 +12,7 @@ namespace {
 struct Need {
   TensorId group = no_id;
   std::size_t first = 0, last = 0;
+  bool in_backward_alone = true;  // and so by no replay and no update
 };
 
 // By tensor: a name of the sum that it becomes part of, if it is a gradient.
@@ -20,7 +21,7 @@ std::vector<TensorId> sums(const Graph& graph) {
   std::iota(sum.begin(), sum.end(), 0U);
   for (OpId id = static_cast<OpId>(graph.ops.size()); id-- > 0;) {
     const Op& op = graph.op(id);
-    if (op.kernel != "accumulate" || graph.kind_of(op.writes.front()) != TensorKind::gradient) continue;
+    if (op.kernel != "accumulate" || op.writes.empty()) continue;
     for (const TensorId part : op.reads) sum[part] = sum[op.writes.front()];
   }
   return sum;
@@ -36,6 +37,7 @@ std::vector<Need> needs(const Graph& graph, const RecomputeAnalysis& analysis) {
         Need& need = needs[analysis.group[tensor]];
         if (need.group == no_id) need = {analysis.group[tensor], place, place};
         need.last = place;
+        need.in_backward_alone &= op.phase == Phase::backward;
       }
   }
   return needs;
@@ -47,13 +49,12 @@ std::vector<TensorId> byte_groups(const Graph& graph, const RecomputeAnalysis& a
   std::vector<TensorId> groups = analysis.group;
   if (graph.gradient_groups == 1) return groups;
   const std::vector<TensorId> sum = sums(graph);
-  std::map<TensorId, std::vector<Need>> parts;  // by sum
+  std::map<std::pair<TensorId, Bytes>, std::vector<Need>> parts;  // by sum and size
   for (const Need& need : needs(graph, analysis)) {
-    if (need.group == no_id || !analysis.boundary[need.group]) continue;
     const TensorId group = need.group;
-    const bool is_part = graph.tensor(group).kind == TensorKind::gradient && sum[group] != group &&
-                         analysis.group[sum[group]] != group;
-    if (is_part) parts[sum[group]].push_back(need);
+    const bool is_part = group != no_id && analysis.boundary[group] && need.in_backward_alone &&
+                         graph.tensor(group).kind == TensorKind::gradient && sum[group] != group;
+    if (is_part) parts[{sum[group], graph.tensor(group).bytes()}].push_back(need);
   }
   std::vector<TensorId> joined(graph.tensors.size());
   std::iota(joined.begin(), joined.end(), 0U);

@@ -2,6 +2,7 @@
 #include "tests/fuzz/planning.h"
 #include "tests/fuzz/target.h"
 #include "tests/support/chain_graph.h"
+#include "tests/support/random_graph.h"
 #include "tests/support/small_graph.h"
 
 namespace stowage::fuzz {
@@ -9,16 +10,24 @@ namespace stowage::fuzz {
 std::vector<std::string> seeds() {
   Graph timed = test::small_graph();
   for (Op& op : timed.ops) op.cost.seconds = 1e-4;
+  const Graph split = testing::random_graph(
+      1, {.max_units = 1, .max_ops_per_unit = 2, .micro_batches = 4, .gradient_groups = 4});
   return {to_json(test::small_graph()), to_json(timed), to_json(testing::chain_graph({.units = 2})),
-          to_json(Graph{})};
+          to_json(split), to_json(Graph{})};
 }
 
 std::vector<std::string> dictionary() {
-  return {"\"tensors\"",    "\"parameter\"",  "\"gradient\"", "\"optimizer_state\"",
-          "\"activation\"", "\"input\"",      "\"f64\"",      "\"workspace\"",
-          "\"i16\"",        "\"bf16\"",       "\"forward\"",  "\"backward\"",
-          "\"update\"",     "null",           "\"seconds\"",  "[0, 0]",
-          "[[]]",           "\"unit\": null", "\"shape\"",    "\"stowage-graph\""};
+  return {"\"tensors\"",    "\"parameter\"",
+          "\"gradient\"",   "\"optimizer_state\"",
+          "\"activation\"", "\"input\"",
+          "\"f64\"",        "\"workspace\"",
+          "\"i16\"",        "\"bf16\"",
+          "\"forward\"",    "\"backward\"",
+          "\"update\"",     "null",
+          "\"seconds\"",    "[0, 0]",
+          "[[]]",           "\"unit\": null",
+          "\"shape\"",      "\"stowage-graph\"",
+          "\"accumulate\"", "\"gradient_groups\": 2"};
 }
 
 }  // namespace stowage::fuzz

@@ -193,7 +193,8 @@ TEST(Bound, MoreMemoryNeverRaisesIt) {
 TEST(Bound, NoPlanIsFaster) {
   for (std::uint64_t seed = 0; seed < testing::draws<std::uint64_t>(40, 8); ++seed) {
     const std::uint32_t micro_batches = seed % 5 == 4 ? 2 : 1;
-    Graph graph = testing::random_graph(seed, {.max_units = 5, .micro_batches = micro_batches});
+    Graph graph = testing::random_graph(
+        seed, {.max_units = 5, .micro_batches = micro_batches, .gradient_groups = micro_batches});
     Machine machine = testing::any_machine(seed);
     Planner planner(graph, machine);
     const Bytes least = planner.minimum_bytes();

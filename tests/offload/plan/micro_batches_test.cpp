@@ -180,8 +180,10 @@ TEST(MicroBatchPlans, MoreMemoryIsNeverSlowerAndTheChoiceNeverLoses) {
 TEST(MicroBatchPlans, RandomGraphsPlanIntoValidPlansInBothOrders) {
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     SCOPED_TRACE(seed);
+    const std::uint32_t micro_batches = 2 + static_cast<std::uint32_t>(seed % 2);
     const Graph graph = testing::random_graph(
-        seed, {.max_units = 3, .micro_batches = 2 + static_cast<std::uint32_t>(seed % 2)});
+        seed,
+        {.max_units = 3, .micro_batches = micro_batches, .gradient_groups = micro_batches == 2 ? 2U : 1U});
     const Machine machine = testing::random_machine(seed);
     for (MicroBatchOrder order : orders) {
       const Bytes least = minimum_bytes(graph, machine, {.order = order});
