@@ -186,7 +186,7 @@ TEST_F(PlanCommandTest, TakesMemoryRatesAndTypeFromANamedMachine) {
 TEST_F(PlanCommandTest, TakesAMachineFile) {
   command_.machine = folder_.make("machine.json", to_json(test::sample_file()));
   EXPECT_EQ(run(), 0);
-  EXPECT_THAT(output_, HasSubstr("machine       Card \"7\" on node, measured 2026-11-21T13:50:00Z\n"));
+  EXPECT_THAT(output_, HasSubstr("machine       8 x Card \"7\" on node, measured 2026-11-21T13:50:00Z\n"));
   EXPECT_THAT(output_, HasSubstr("budget        140.00 GiB"));
 }
 
@@ -317,7 +317,7 @@ TEST_F(PlanCommandTest, OptionsThatContradictAreTold) {
   command_.sweep.clear();
   expect_refused("--max-model: every model fits an unlimited device");
   command_.machine = "h300";
-  expect_refused("--machine: there is no machine \"h300\"; give a100-80gb, h200, rtx4090, v100-16gb");
+  expect_refused("--machine: there is no machine \"h300\"; give 2x-rtx4090, 4x-rtx4090");
 }
 
 }  // namespace
