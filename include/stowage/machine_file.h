@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,6 +58,15 @@ struct HostRate {
   double bytes_per_second = 0;
 };
 
+// The devices of a machine that has several of one kind, which can train one model together.
+struct PeerDevices {
+  int devices = 1;  // 1 to 64
+  int devices_per_host_memory =
+      1;                      // share one host memory (a socket's), whose rates the file has; at most all
+  Link link;                  // what one device receives from the others, all of them together
+  bool through_host = false;  // their bytes pass through host memory: no device reaches another
+};
+
 struct MachineFile {
   std::string device;     // DeviceInfo::name, e.g. "NVIDIA H200"
   std::string backend;    // DeviceInfo::backend
@@ -84,6 +94,7 @@ struct MachineFile {
   double host_beside_compute = 1;
   // Host memory, by AdamW with the most threads and copies both ways together; 0: not measured.
   double host_total_bytes_per_second = 0;
+  std::optional<PeerDevices> peers;  // nothing: one device, or nothing known of others
 };
 
 // Versioned JSON, loss-free. `to_json` throws InvalidInput for a file that `machine_from_json` would refuse.
@@ -99,7 +110,18 @@ MachineFile read_machine_file(const std::string& path);
 // less than what any one, or the copies of both directions, had of it. Where it was not measured, it is the
 // best rate of the optimizer, which streams through host memory with all cores and so leaves none of it.
 // Throws InvalidInput naming the types that were measured when `work` is none.
-Machine machine_for(const MachineFile& file, DataType work);
+//
+// With `devices` above 1: one of so many devices of the file that train one model together. All are alike:
+// - They are taken evenly from the host memories: of 8 devices, 4 at each memory, two have a memory each. All
+//   of them copy and update at the same time, so each has of host memory's rates (the optimizer's, and in
+//   all) the part of one device where most share a memory.
+// - Each has its link for itself, but no more of it than its part of host memory in all.
+// - `peer` is the file's. Through the host, a received byte takes host memory's rate twice, as it is written
+//   there and as it is read, so `peer` has at most half of the device's part of host memory in all. Copies
+//   and updates that go on meanwhile are not counted against it, nor the peers' bytes against them: where
+//   they meet, the prediction is too fast.
+// Throws InvalidInput if the file has no peer link or fewer devices.
+Machine machine_for(const MachineFile& file, DataType work, int devices = 1);
 
 // Gives every op of `graph` that has no time of its own (OpCost::seconds) the time that the file's samples
 // say: that of an op of its kernel and cost, or of those of its kernel that are near in flops and bytes, as

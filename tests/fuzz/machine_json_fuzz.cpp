@@ -10,13 +10,16 @@ std::vector<std::string> seeds() {
   MachineFile bare = test::sample_file();
   bare.host_rates.clear();
   bare.matrix.resize(1);
-  return {to_json(test::sample_file()), to_json(bare)};
+  bare.peers = PeerDevices{2, 2, {20e9, 4e-5, true}, true};
+  MachineFile alone = bare;
+  alone.peers.reset();
+  return {to_json(test::sample_file()), to_json(bare), to_json(alone)};
 }
 
 std::vector<std::string> dictionary() {
   return {
       "\"f32\"", "\"f64\"", "\"bf16\"", "\"samples\": []", "\"matrix\": []", "null", "\"stowage.machine\"",
-      "{}"};
+      "{}",      "true",    "false",    "\"peers\": {}"};
 }
 
 }  // namespace stowage::fuzz
@@ -33,6 +36,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       const Machine machine = machine_for(*file, type);
       if (!(machine.flops_per_second > 0 && machine.host_bytes_per_second > 0))
         fuzz::broken("a rate of nothing");
+      if (!file->peers) continue;
+      const Machine each = machine_for(*file, type, file->peers->devices);
+      if (!(each.peer.bytes_per_second > 0 && each.h2d.bytes_per_second > 0 &&
+            each.host_bytes_per_second <= machine.host_bytes_per_second))
+        fuzz::broken("no part of a rate");
     } catch (const InvalidInput&) {
       continue;  // not measured
     }

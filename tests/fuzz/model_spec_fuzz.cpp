@@ -25,9 +25,11 @@ struct Words {
 };
 
 Words words_of(std::vector<std::string> lines) {
-  lines.resize(10);
-  return {
+  lines.resize(11);
+  Words words{
       {lines[0], lines[1], lines[2], lines[3], lines[4], lines[5], lines[6]}, lines[7], lines[8], lines[9]};
+  words.model.devices = lines[10];
+  return words;
 }
 
 // Building takes no tensor memory, but an op's worth of time per op.
@@ -53,14 +55,14 @@ void parse_training(const std::vector<std::string>& lines) {
 std::vector<std::string> seeds() {
   return {"24x1024\n\n16\n512\n4\n50304\nbf16\nmemory=12\n6GiB\n8GB/s",
           "\nbase\n\n\n2\n\n\nbatch=1,2,4\n1.5G\nunthrottled",
-          "2x64\n\n2\n16\n1\n96\nf32\nbatch\n4096\n8000000000",
+          "2x64\n\n2\n16\n1\n96\nf32\nbatch\n4096\n8000000000", "2x64\n\n1\n16\n4\n\n\ndevices=1,2\n\n\n2",
           "--data\ntext.txt\n--layers\n2\n--width\n64\n--heads\n2"};
 }
 
 std::vector<std::string> dictionary() {
-  return {"x",      "gpt2-xl",         "175b",      "large",  "bf16",    "memory=", "batch=",
-          "MiB",    "unlimited",       "GB/s",      "--type", "--steps", "--",      "1024x1048576",
-          "--help", "--device-memory", "1048576x1", "e9",     "--link",  "--policy"};
+  return {"x",      "gpt2-xl",         "175b",      "large",  "bf16",     "memory=", "batch=",
+          "MiB",    "unlimited",       "GB/s",      "--type", "--steps",  "--",      "1024x1048576",
+          "--help", "--device-memory", "1048576x1", "e9",     "devices=", "--link",  "--policy"};
 }
 
 }  // namespace stowage::fuzz

@@ -15,6 +15,7 @@ namespace stowage {
 namespace {
 
 constexpr std::uintmax_t largest_file = 1U << 24U;
+constexpr double times_through_host = 2;  // a peer's byte is written to host memory, and read
 
 using Rates = std::vector<MatrixRate>;
 Rates::const_iterator rate_of(const Rates& rates, DataType type) {
@@ -60,9 +61,42 @@ double host_total(const MachineFile& file, const Machine& machine) {
   return std::max({best, machine.host_bytes_per_second, in, out, both});
 }
 
+// Of `devices` that are taken evenly from all host memories: how many are at the one with most.
+int devices_at_one_memory(const PeerDevices& peers, int devices) {
+  const int memories = (peers.devices + peers.devices_per_host_memory - 1) / peers.devices_per_host_memory;
+  return (devices + memories - 1) / memories;
+}
+
+void require_devices(const MachineFile& file, int devices) {
+  const std::string wanted = fmt::format("{} devices of the machine of {}", devices, printable(file.device));
+  if (devices < 1) throw InvalidInput(fmt::format("{}: give at least 1", wanted));
+  if (!file.peers)
+    throw InvalidInput(
+        fmt::format("{}: its file has no peer link (\"peers\"); plan for one device, or give a "
+                    "machine with several, such as 4x-rtx4090",
+                    wanted));
+  if (devices > file.peers->devices)
+    throw InvalidInput(fmt::format("{}: it has {}; give at most so many", wanted, file.peers->devices));
+}
+
+// The part of one device among several, as the header says.
+void share_host(const PeerDevices& peers, int devices, Machine& machine) {
+  const double sharing = devices_at_one_memory(peers, devices);
+  machine.host_bytes_per_second /= sharing;
+  machine.host_total_bytes_per_second /= sharing;
+  const double most = machine.host_total_bytes_per_second;
+  for (double* rate : {&machine.h2d.bytes_per_second, &machine.d2h.bytes_per_second,
+                       &machine.h2d_both_bytes_per_second, &machine.d2h_both_bytes_per_second})
+    *rate = std::min(*rate, most);
+  machine.peer = peers.link;
+  if (peers.through_host)
+    machine.peer.bytes_per_second = std::min(machine.peer.bytes_per_second, most / times_through_host);
+}
+
 }  // namespace
 
-Machine machine_for(const MachineFile& file, DataType work) {
+Machine machine_for(const MachineFile& file, DataType work, int devices) {
+  if (devices != 1) require_devices(file, devices);
   Machine machine;
   machine.h2d = file.h2d.fit;
   machine.d2h = file.d2h.fit;
@@ -77,6 +111,7 @@ Machine machine_for(const MachineFile& file, DataType work) {
   machine.compute_beside_copy = file.compute_beside_copy;
   machine.compute_beside_host = file.compute_beside_host;
   machine.host_beside_compute = file.host_beside_compute;
+  if (devices > 1) share_host(*file.peers, devices, machine);
   return machine;
 }
 

@@ -17,11 +17,12 @@ using Json = nlohmann::json;
 constexpr std::string_view format_name = "stowage.machine";
 constexpr std::uint64_t format_version = 1;
 constexpr const char* host_total_name = "host_total_bytes_per_second";  // not in all files
-// Nor these four.
+// Nor these five.
 constexpr const char* ops_name = "ops";
 constexpr const char* compute_beside_copy_name = "compute_beside_copy";
 constexpr const char* compute_beside_host_name = "compute_beside_host";
 constexpr const char* host_beside_compute_name = "host_beside_compute";
+constexpr const char* peers_name = "peers";
 constexpr std::size_t most_items = 1024;
 constexpr std::size_t most_ops = 8192;
 constexpr std::size_t most_characters = 4096;
@@ -32,6 +33,7 @@ constexpr double most_flops_per_second = 1e20;
 constexpr double most_work = 1e24;    // flops or bytes of one op
 constexpr double most_seconds = 1e6;  // of one measurement
 constexpr double least_share = 1e-3;
+constexpr std::uint64_t most_devices = 64;
 constexpr std::int64_t most_extent = std::int64_t{1} << 40U;
 constexpr std::array work_types{DataType::f32, DataType::f64, DataType::bf16, DataType::f16};
 
@@ -90,6 +92,14 @@ void add_measured_steps(const MachineFile& file, Json& json) {
   add_share(host_beside_compute_name, file.host_beside_compute);
 }
 
+Json peers_json(const PeerDevices& peers) {
+  return {{"devices", whole(peers.devices)},
+          {"devices_per_host_memory", whole(peers.devices_per_host_memory)},
+          {"bytes_per_second", peers.link.bytes_per_second},
+          {"latency_seconds", peers.link.latency_seconds},
+          {"through_host", peers.through_host}};
+}
+
 Json file_json(const MachineFile& file) {
   Json matrix = Json::array();
   for (const MatrixRate& rate : file.matrix) matrix.push_back(matrix_json(rate));
@@ -116,6 +126,7 @@ Json file_json(const MachineFile& file) {
                {"launch_seconds", file.launch_seconds},
                {"host_rates", std::move(host_rates)}};
   if (file.host_total_bytes_per_second != 0) json[host_total_name] = file.host_total_bytes_per_second;
+  if (file.peers) json[peers_name] = peers_json(*file.peers);
   add_measured_steps(file, json);
   return json;
 }
@@ -167,6 +178,10 @@ struct Node {
       refuse(where, fmt::format("is outside {} to {}", least, most));
     }
     return value;
+  }
+  bool boolean() const {
+    if (!json.is_boolean()) refuse(where, "is neither true nor false");
+    return json.get<bool>();
   }
   double bytes_per_second() const { return number(1, most_bytes_per_second); }
   double seconds() const { return number(0, most_seconds); }
@@ -234,10 +249,22 @@ HostRate read_host_rate(const Node& node) {
           node["bytes_per_second"].bytes_per_second()};
 }
 
+PeerDevices read_peers(const Node& node) {
+  node.expect_members(5);
+  const std::uint64_t devices = node["devices"].integer(1, most_devices);
+  PeerDevices peers;
+  peers.devices = static_cast<int>(devices);
+  peers.devices_per_host_memory = static_cast<int>(node["devices_per_host_memory"].integer(1, devices));
+  peers.link = {node["bytes_per_second"].bytes_per_second(), node["latency_seconds"].seconds(), true};
+  peers.through_host = node["through_host"].boolean();
+  return peers;
+}
+
 MachineFile read_file(const Node& node) {
   MachineFile file;
   const bool has_total = node.has(host_total_name);
-  node.expect_members((has_total ? 19 : 18) + read_measured_steps(node, file));
+  const bool has_peers = node.has(peers_name);
+  node.expect_members(18 + std::size_t{has_total} + std::size_t{has_peers} + read_measured_steps(node, file));
   if (node["format"].text() != format_name) refuse("format", "is not \"stowage.machine\"");
   if (node["version"].integer(0, most_bytes) != format_version) {
     refuse("version", fmt::format("is not {}, the one this program reads", format_version));
@@ -259,6 +286,7 @@ MachineFile read_file(const Node& node) {
   file.launch_seconds = node["launch_seconds"].seconds();
   file.host_rates = node["host_rates"].list(read_host_rate);
   if (has_total) file.host_total_bytes_per_second = node[host_total_name].bytes_per_second();
+  if (has_peers) file.peers = read_peers(node[peers_name]);
   return file;
 }
 

@@ -73,8 +73,10 @@ std::string list_machines(const fs::path& folder) {
 std::string describe_machine(const MachineFile& file) {
   const bool dated =
       !file.measured.empty() && std::isdigit(static_cast<unsigned char>(file.measured.front()));
-  return fmt::format("{} on {}, {}{}", printable(file.device), printable(file.host), dated ? "measured " : "",
-                     printable(file.measured));
+  const std::string several =
+      file.peers && file.peers->devices > 1 ? fmt::format("{} x ", file.peers->devices) : "";
+  return fmt::format("{}{} on {}, {}{}", several, printable(file.device), printable(file.host),
+                     dated ? "measured " : "", printable(file.measured));
 }
 
 DataType usual_type(const MachineFile& file) {

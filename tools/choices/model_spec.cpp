@@ -12,6 +12,7 @@ namespace stowage {
 namespace {
 
 constexpr std::int64_t head_width = 64;
+constexpr std::int64_t most_devices = 64;  // of a machine file
 
 struct Defaults {
   std::int64_t vocabulary, sequence, batch;
@@ -83,6 +84,23 @@ void require_divisible(const ModelSpec& spec) {
         spec.gradient_groups, spec.micro_batches, spec.micro_batches & -spec.micro_batches));
 }
 
+// Each device has an equal part of the batch, in whole gradient groups.
+void require_parts(const ModelSpec& spec) {
+  const std::int64_t devices = spec.devices;
+  if ((devices & (devices - 1)) != 0)
+    throw InvalidInput(fmt::format(
+        "--devices {} is no power of two, as the tree of gradient groups needs it; give 1, 2, 4, …",
+        devices));
+  const auto require = [&](const char* what, const char* option, std::int64_t count) {
+    if (count % devices != 0)
+      throw InvalidInput(fmt::format("--devices {} does not divide {} {}; give {}, a multiple of {}", devices,
+                                     count, what, option, devices));
+  };
+  require("samples", "--batch", spec.batch);
+  require("micro-batches", "--micro-batches", spec.micro_batches);
+  require("gradient groups", "--gradient-groups", spec.gradient_groups);
+}
+
 ModelSpec complete(ModelFamily family, const GptSize& size, const ModelWords& words, DataType type) {
   const Defaults& defaults = family == ModelFamily::gpt ? gpt_defaults : bert_defaults;
   ModelSpec spec{family,
@@ -92,19 +110,22 @@ ModelSpec complete(ModelFamily family, const GptSize& size, const ModelWords& wo
                  count_or("--vocabulary", words.vocabulary, defaults.vocabulary),
                  count_or("--sequence", words.sequence, defaults.sequence),
                  count_or("--batch", words.batch, defaults.batch),
-                 count_or("--micro-batches", words.micro_batches, 1),
+                 1,
                  parse_type(words.type, type),
                  {}};
   if (!words.head_chunk.empty()) spec.head_tokens = parse_count("--head-chunk", words.head_chunk);
-  spec.gradient_groups = count_or("--gradient-groups", words.gradient_groups, 1);
+  if (!words.devices.empty()) spec.devices = parse_count("--devices", words.devices, most_devices);
+  spec.gradient_groups = count_or("--gradient-groups", words.gradient_groups, spec.devices);
+  spec.micro_batches = count_or("--micro-batches", words.micro_batches, spec.gradient_groups);
   if (!words.moments.empty()) spec.moments = parse_moments(words.moments);
   require_heads(spec);
+  require_parts(spec);
   require_divisible(spec);
   return spec;
 }
 
 void refuse_strays(const ModelWords& words) {
-  for (const auto& [option, text] : std::array<std::pair<const char*, const std::string*>, 9>{
+  for (const auto& [option, text] : std::array<std::pair<const char*, const std::string*>, 10>{
            {{"--heads", &words.heads},
             {"--sequence", &words.sequence},
             {"--batch", &words.batch},
@@ -113,7 +134,8 @@ void refuse_strays(const ModelWords& words) {
             {"--vocabulary", &words.vocabulary},
             {"--type", &words.type},
             {"--head-chunk", &words.head_chunk},
-            {"--moments", &words.moments}}}) {
+            {"--moments", &words.moments},
+            {"--devices", &words.devices}}}) {
     if (!text->empty())
       throw InvalidInput(
           fmt::format("{} {}: a saved graph has its own; leave it out, or name a model with --gpt or --bert",
@@ -132,6 +154,7 @@ Config config_of(const ModelSpec& spec) {
   config.batch = spec.batch;
   config.micro_batches = spec.micro_batches;
   config.gradient_groups = spec.gradient_groups;
+  config.ranks = spec.devices;
   config.head_tokens = spec.head_tokens;
   return config;
 }

@@ -17,7 +17,7 @@ struct ModelWords {
   std::string gpt{};   // LAYERSxWIDTH or a name of gpt_sizes.h
   std::string bert{};  // LAYERSxWIDTH, base or large
   std::string heads{}, sequence{}, batch{}, micro_batches{}, gradient_groups{}, vocabulary{}, type{},
-      head_chunk{}, moments{};
+      head_chunk{}, moments{}, devices{};
 };
 
 enum class ModelFamily : std::uint8_t { gpt, bert };
@@ -35,17 +35,20 @@ struct ModelSpec {
   std::optional<std::int64_t> head_tokens{};  // as GptConfig's
   Moments moments = Moments::f32;
   std::int64_t gradient_groups = 1;
+  std::int64_t devices = 1;  // that train it together: the ranks of models.h
 
   std::int64_t tokens() const { return batch * sequence; }
 };
 
 // Throws InvalidInput that names the option and says what it takes. Nothing: neither --gpt nor --bert is
-// given, and none of the options that go with them. `type`: where --type is not given.
+// given, and none of the options that go with them. `type`: where --type is not given. Where the
+// words do not say otherwise, each device has one gradient group, and each group one micro-batch.
 std::optional<ModelSpec> model_spec(const ModelWords& words, DataType type);
 // The same with a size of the ladder in the place of --gpt, which must not be given. Heads are the ladder's.
 ModelSpec model_spec(const GptSize& size, const ModelWords& words, DataType type);
 
-// The training step with AdamW. Throws InvalidInput naming the field that is too large.
+// The training step with AdamW; of several devices that of the first, whose plan serves all. Throws
+// InvalidInput naming the field that is too large.
 Graph build(const ModelSpec& spec);
 
 // "gpt, 24 layers, width 1024, heads 16, vocabulary 50304"

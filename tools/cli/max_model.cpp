@@ -26,7 +26,7 @@ Bytes state_bytes(const Graph& graph) {
 }  // namespace
 
 bool fits(const PlanQuestion& question) {
-  const Budget& budget = question.budget;
+  const Budget budget = question.budget_of_each();
   if (budget.device != unlimited &&
       minimum_bytes(question.graph, question.rates, question.options) > budget.device)
     return false;

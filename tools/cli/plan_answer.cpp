@@ -8,15 +8,23 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+HostTally of_all(HostTally tally, std::int64_t devices) {
+  for (Bytes* bytes :
+       {&tally.weights, &tally.moments, &tally.gradients, &tally.undo, &tally.inputs, &tally.activations})
+    *bytes *= static_cast<Bytes>(devices);
+  return tally;
+}
+
 void fill(const PlanQuestion& question, const Plan& plan, PlanAnswer& answer) {
   answer.feasible = true;
   answer.order = plan.order;
   answer.arena = plan.device_peak_bytes;
   answer.live_arena = plan.live_peak_bytes;
-  answer.host = plan.host_bytes;
-  answer.pinned = plan.pinned_bytes;
+  answer.host = plan.host_bytes * static_cast<Bytes>(answer.devices);
+  answer.pinned = plan.pinned_bytes * static_cast<Bytes>(answer.devices);
   answer.h2d = plan.h2d_bytes;
   answer.d2h = plan.d2h_bytes;
+  answer.peers = peer_bytes(question.graph, plan);
   answer.bucket = plan.bucket_bytes;
   answer.step_seconds = plan.predicted_step_seconds;
   answer.stall_seconds = plan.predicted_stall_seconds;
@@ -25,11 +33,11 @@ void fill(const PlanQuestion& question, const Plan& plan, PlanAnswer& answer) {
   answer.lower_bound_seconds = plan.lower_bound_seconds;
   answer.bound_by = plan.bound_by;
   answer.where = tally(question.graph, plan);
-  answer.on_host = host_tally(question.graph, plan);
+  answer.on_host = of_all(host_tally(question.graph, plan), answer.devices);
 }
 
 void require_sound(const PlanQuestion& question, const Plan& plan) {
-  const Budget& budget = question.budget;
+  const Budget budget = question.budget_of_each();
   const std::vector<std::string> findings =
       validate(question.graph, plan, {question.rates.arena_in(budget.device), budget.host});
   if (!findings.empty())
@@ -47,8 +55,17 @@ void add_question(Lines& lines, const PlanQuestion& question, const PlanAnswer& 
   } else {
     lines.add("graph", "{} ops, {} parameters, {}", question.graph.ops.size(), parameters, type);
   }
+  if (answer.devices > 1) {
+    const ModelSpec& model = *question.model;
+    lines.add("devices",
+              "{} that train it together, each {} samples and 1/{} of weights, gradients and state",
+              answer.devices, model.batch / answer.devices, answer.devices);
+    lines.add("  sums", "{} micro-batches in {} gradient groups, of all (--micro-batches, --gradient-groups)",
+              model.micro_batches, model.gradient_groups);
+    lines.add("  memory", "below, device memory is that of each, host memory that of all together");
+  }
   if (answer.micro_batches > 1) {
-    lines.add("  in", "{}",
+    lines.add(answer.devices > 1 ? "  each in" : "  in", "{}",
               answer.feasible ? micro_batches_text(question.graph, answer.order)
                               : micro_batches_text(question.graph));
   }
@@ -80,7 +97,8 @@ void add_memory(Lines& lines, const PlanAnswer& answer) {
   lines.add("  activations", "{} kept, {} recomputed, {} offloaded", text(where.kept), text(where.recomputed),
             text(where.offloaded));
   lines.add("  updates", "{}", updates_text(where));
-  lines.add("traffic", "{} in, {} out per step", format_bytes(answer.h2d), format_bytes(answer.d2h));
+  lines.add("traffic", "{} in, {} out{} per step", format_bytes(answer.h2d), format_bytes(answer.d2h),
+            answer.devices == 1 ? "" : fmt::format(", {} from the others", format_bytes(answer.peers)));
 }
 
 void add_time(Lines& lines, const PlanAnswer& answer) {
@@ -105,6 +123,10 @@ void PlanQuestion::take(Graph step) {
   if (measured != nullptr) set_op_seconds(*measured, work_type(graph), rates, graph);
 }
 
+Budget PlanQuestion::budget_of_each() const {
+  return {budget.device, budget.host == unlimited ? unlimited : budget.host / static_cast<Bytes>(devices())};
+}
+
 std::uint64_t PlanQuestion::tokens() const {
   if (model) return static_cast<std::uint64_t>(model->tokens());
   for (const Tensor& tensor : graph.tensors) {
@@ -121,7 +143,7 @@ PlanAnswer answer(const PlanQuestion& question, Plan* plan) {
 
 PlanAnswer answer(const PlanQuestion& question, Planner& planner, Plan* plan) {
   const Graph& graph = question.graph;
-  Answer planned = planner.answer(question.budget);
+  Answer planned = planner.answer(question.budget_of_each());
   PlanAnswer answer;
   answer.policy = question.options.policy;
   answer.budget = question.budget;
@@ -133,9 +155,10 @@ PlanAnswer answer(const PlanQuestion& question, Planner& planner, Plan* plan) {
   answer.tokens = question.tokens();
   answer.micro_batches = graph.micro_batches;
   answer.gradient_groups = graph.gradient_groups;
+  answer.devices = question.devices();
   if (const auto* none = std::get_if<Infeasible>(&planned.outcome)) {
     answer.lacks_host = none->host;
-    answer.smallest = none->minimum;
+    answer.smallest = none->host ? none->minimum * static_cast<Bytes>(answer.devices) : none->minimum;
     answer.op = none->op;
     return answer;
   }
@@ -183,6 +206,7 @@ Json to_json(const PlanAnswer& answer) {
   json["pinned_bytes"] = where_it_fits(answer.pinned);
   json["h2d_bytes"] = where_it_fits(answer.h2d);
   json["d2h_bytes"] = where_it_fits(answer.d2h);
+  json["peer_bytes"] = where_it_fits(answer.peers);
   json["step_seconds"] = where_it_fits(answer.step_seconds);
   json["stall_seconds"] = where_it_fits(answer.stall_seconds);
   json["half_clipped_seconds"] = where_it_fits(answer.half_clipped_seconds);
@@ -198,6 +222,7 @@ Json to_json(const PlanAnswer& answer) {
   json["parameters"] = answer.parameters;
   json["micro_batches"] = answer.micro_batches;
   json["gradient_groups"] = answer.gradient_groups;
+  json["devices"] = answer.devices;
   json["order"] = answer.feasible && answer.micro_batches > 1 ? Json(to_string(answer.order)) : Json();
   json["lacks"] = answer.feasible ? Json() : Json(answer.lacks_host ? "host" : "device");
   json["smallest_bytes"] = answer.feasible ? Json() : Json(answer.smallest);

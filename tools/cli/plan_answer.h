@@ -21,8 +21,13 @@ struct PlanQuestion {
   Machine rates;
   // Whose samples give the ops their times, and which the caller keeps; null: the rates alone do.
   const MachineFile* measured = nullptr;
-  Budget budget;
+  Budget budget;  // device: of each; host: of all devices together
   PlanOptions options;
+
+  // That train the model together. The graph is that of the first of them.
+  std::int64_t devices() const { return model ? model->devices : 1; }
+  // The budget of one of them, which has an equal part of the host's.
+  Budget budget_of_each() const;
 
   // Sets the graph, whose ops take their times from `measured` and `rates`.
   void take(Graph step);
@@ -31,7 +36,8 @@ struct PlanQuestion {
   std::uint64_t tokens() const;
 };
 
-// Bytes are bytes of a device budget, as in Answer, unless the name says otherwise.
+// Bytes are bytes of a device budget, as in Answer, unless the name says otherwise. Of several devices host
+// bytes are those of all together, and all else but the batch those of each.
 struct PlanAnswer {
   bool feasible = false;
   Policy policy = Policy::automatic;
@@ -43,6 +49,7 @@ struct PlanAnswer {
   std::uint64_t tokens = 0;      // per step; 0: not known
   std::uint32_t micro_batches = 1;
   std::uint32_t gradient_groups = 1;
+  std::int64_t devices = 1;
 
   // Where it does not fit: which memory, what of it would do, and the op that needs it.
   bool lacks_host = false;
@@ -58,6 +65,7 @@ struct PlanAnswer {
   Bytes pinned = 0;
   Bytes h2d = 0;  // per step
   Bytes d2h = 0;
+  Bytes peers = 0;   // from the other devices
   Bytes bucket = 0;  // target of a parameter bucket; 0: one tensor each
   double step_seconds = 0;
   double stall_seconds = 0;

@@ -64,8 +64,12 @@ void require_one_subject(const PlanCommand& command) {
                                    command.plan_file.empty() ? "--report" : "--plan-json"));
 }
 
-Machine rates_for(const PlanCommand& command, const Source& source, DataType type) {
-  return source.machine ? machine_for(*source.machine, type) : command.rates;
+Machine rates_for(const PlanCommand& command, const Source& source, DataType type, std::int64_t devices) {
+  if (source.machine) return machine_for(*source.machine, type, static_cast<int>(devices));
+  if (devices > 1)
+    throw InvalidInput(fmt::format(
+        "--devices {}: how they reach each other is not known; give --machine, such as 4x-rtx4090", devices));
+  return command.rates;
 }
 
 Budget budget_of(const PlanCommand& command, const Source& source) {
@@ -104,24 +108,40 @@ PlanQuestion question_of(const PlanCommand& command, const Source& source) {
   Graph graph = question.model
                     ? build(*question.model)
                     : read_saved(command.graph_file, "a graph saved with to_json, or a trace", read_graph);
-  question.rates = rates_for(command, source, work_type(graph));
+  question.rates = rates_for(command, source, work_type(graph), question.devices());
   question.take(std::move(graph));
   return question;
 }
 
-int sweep(const PlanCommand& command, const Source& source, std::string& output) {
-  const Sweep sweep = parse_sweep(command.sweep);
-  const bool memory = sweep.over == Sweep::Over::memory;
+void require_askable(const PlanCommand& command, Sweep::Over over) {
+  const bool memory = over == Sweep::Over::memory;
   if (memory && command.device_memory)
     throw InvalidInput("--device-memory: --sweep memory takes the budgets itself; leave one of them out");
   if (memory && command.options.policy == Policy::none)
     throw InvalidInput("--policy none: it has one plan, so there is nothing to sweep; leave it out");
-  if (!memory && !command.model.batch.empty())
+  if (over == Sweep::Over::batch && !command.model.batch.empty())
     throw InvalidInput("--batch: --sweep batch takes the batches itself; leave one of them out");
+  if (over == Sweep::Over::devices && !command.model.devices.empty())
+    throw InvalidInput("--devices: --sweep devices takes their numbers itself; leave one of them out");
+}
+
+std::vector<SweepRow> rows_of(const Sweep& sweep, const PlanCommand& command, const Source& source) {
   PlanQuestion question = question_of(command, source);
-  const std::vector<SweepRow> rows = memory
-                                         ? sweep_memory(std::move(question), sweep.budgets, command.progress)
-                                         : sweep_batch(std::move(question), sweep.batches, command.progress);
+  switch (sweep.over) {
+    case Sweep::Over::memory:
+      return sweep_memory(std::move(question), sweep.budgets, command.progress);
+    case Sweep::Over::batch:
+      return sweep_batch(std::move(question), sweep.batches, command.progress);
+    case Sweep::Over::devices:
+      break;
+  }
+  return sweep_devices(std::move(question), command.model, sweep.devices, command.progress);
+}
+
+int sweep(const PlanCommand& command, const Source& source, std::string& output) {
+  const Sweep sweep = parse_sweep(command.sweep);
+  require_askable(command, sweep.over);
+  const std::vector<SweepRow> rows = rows_of(sweep, command, source);
   output += command.json ? line(to_json(rows)) : describe(rows);
   const bool some =
       std::any_of(rows.begin(), rows.end(), [](const auto& row) { return row.answer.feasible; });
@@ -134,7 +154,7 @@ std::string report_on(const PlanCommand& command, const PlanQuestion& question, 
   ReportOptions options;
   options.name = question.model ? describe(*question.model) : question.source;
   options.machine_name = question.machine;
-  options.budget = question.budget;
+  options.budget = question.budget_of_each();
   if (command.options.policy == Policy::automatic) {
     for (const SweepRow& row : sweep_memory(question, points, command.progress))
       options.curve.push_back({row.answer.budget.device, row.answer.step_seconds,
@@ -159,8 +179,9 @@ void tell(const PlanCommand& command, const PlanQuestion& question, const PlanAn
 int largest_model(const PlanCommand& command, const Source& source, PlanFiles& files, std::string& output) {
   PlanQuestion question = question_of(command, source);
   const std::vector<GptSize> ladder = gpt_ladder();
-  const DataType type = model_spec(ladder.front(), command.model, source.type).type;
-  question.rates = rates_for(command, source, type);
+  const ModelSpec smallest = model_spec(ladder.front(), command.model, source.type);
+  const DataType type = smallest.type;
+  question.rates = rates_for(command, source, type, smallest.devices);
   Plan plan;
   const MaxModel found = max_model(std::move(question), ladder, command.model, type, command.progress, &plan);
   if (!command.json)

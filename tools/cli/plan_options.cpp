@@ -25,10 +25,12 @@ void add_model(CLI::App& plan, PlanCommand& command) {
   add("--heads", model.heads, "attention heads (the model's own, or width / 64)", "N");
   add("--sequence", model.sequence, "tokens per sample (1024, of bert 512)", "N");
   add("--batch", model.batch, "samples per step (8)", "N");
-  add("--micro-batches", model.micro_batches, "equal parts of the batch, gradients summed over them (1)",
-      "N");
+  add("--micro-batches", model.micro_batches,
+      "equal parts of the batch, gradients summed over them (as many as gradient groups)", "N");
   add("--gradient-groups", model.gradient_groups,
-      "groups of micro-batches whose sums are added in a tree, a power of two (1)", "N");
+      "groups of micro-batches whose sums are added in a tree, a power of two (as many as devices)", "N");
+  add("--devices", model.devices,
+      "devices that train it together, each on its part of the batch: a power of two (1)", "N");
   add("--vocabulary", model.vocabulary, "tokens there are (50304, of bert 30528)", "N");
   add("--head-chunk", model.head_chunk,
       "tokens whose logits exist at once: more are faster and take more memory (2048 to 8192, by width and "
@@ -47,9 +49,11 @@ void add_machine(CLI::App& plan, PlanWords& words) {
   };
   add("--machine", words.command.machine,
       "a name (`list` shows them), or a file that stowage calibrate wrote", "NAME|FILE");
-  add("--device-memory", words.device, "device budget: SIZE or unlimited (the machine's, else unlimited)",
-      "SIZE");
-  add("--host-memory", words.host, "host budget: SIZE or unlimited", "SIZE")->capture_default_str();
+  add("--device-memory", words.device,
+      "device budget, of each device: SIZE or unlimited (the machine's, else unlimited)", "SIZE");
+  add("--host-memory", words.host,
+      "host budget, of all --devices together, of which each has an equal part: SIZE or unlimited", "SIZE")
+      ->capture_default_str();
 }
 
 std::vector<std::string> policy_names() {
@@ -80,7 +84,9 @@ void add_answer(CLI::App& plan, PlanWords& words) {
       ->check(CLI::IsMember({"auto", "off"}).description(""))
       ->capture_default_str();
   add("--sweep", words.command.sweep,
-      "memory[=N]: N budgets from the minimum to the need; batch[=1,2,4]: batch sizes", "WHAT");
+      "memory[=N]: N budgets from the minimum to the need; batch[=1,2,4]: batch sizes; devices[=1,2,4]: "
+      "numbers of devices",
+      "WHAT");
   add("--plan-json", words.command.plan_file, "write the plan", "FILE");
   add("--report", words.command.report_file, "write one HTML page: memory map, lanes, buckets, budgets",
       "FILE");

@@ -13,17 +13,17 @@ constexpr std::int64_t most_budgets = 1000;
 constexpr std::int64_t largest_batch = 1 << 20;
 
 [[noreturn]] void refuse(const std::string& text) {
-  throw InvalidInput(
-      fmt::format("--sweep: \"{}\" is no sweep; give memory, memory=N (budgets), batch, or batch=LIST such "
-                  "as batch=1,2,4",
-                  text));
+  throw InvalidInput(fmt::format(
+      "--sweep: \"{}\" is no sweep; give memory, memory=N (budgets), batch, devices, or a list of "
+      "these such as batch=1,2,4",
+      text));
 }
 
-std::vector<std::int64_t> parse_list(const std::string& text) {
+std::vector<std::int64_t> parse_list(const char* option, const std::string& text) {
   std::vector<std::int64_t> numbers;
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
-    numbers.push_back(parse_count("--sweep batch", text.substr(begin, end - begin)));
+    numbers.push_back(parse_count(option, text.substr(begin, end - begin)));
     begin = end + 1;
   }
   return numbers;
@@ -37,15 +37,25 @@ PlanAnswer answer_for_batch(PlanQuestion& question, std::int64_t batch) {
 
 void add_row(Lines& lines, const SweepRow& row) {
   const PlanAnswer& a = row.answer;
-  const std::string first = row.batch > 0 ? std::to_string(row.batch) : format_bytes(a.budget.device);
+  const std::string first = row.batch > 0     ? std::to_string(row.batch)
+                            : row.devices > 0 ? std::to_string(row.devices)
+                                              : format_bytes(a.budget.device);
   if (!a.feasible) {
     lines.add(first, "does not fit: {}", refusal(a));
     return;
   }
-  lines.add(first, "{:>11} {:>11} {:>11} {:>11} {:>11} {:>11} {:>7.1f}% {:>8} {:>12}", format_bytes(a.peak),
-            format_bytes(a.host), format_bytes(a.h2d), format_bytes(a.d2h), format_seconds(a.step_seconds),
-            format_seconds(a.lower_bound_seconds), 100 * a.gap(), a.bound_by,
+  lines.add(first, "{:>11} {:>11} {:>11} {:>11} {}{:>11} {:>11} {:>7.1f}% {:>8} {:>12}", format_bytes(a.peak),
+            format_bytes(a.host), format_bytes(a.h2d), format_bytes(a.d2h),
+            row.devices > 0 ? fmt::format("{:>11} ", format_bytes(a.peers)) : "",
+            format_seconds(a.step_seconds), format_seconds(a.lower_bound_seconds), 100 * a.gap(), a.bound_by,
             a.tokens == 0 ? "" : grouped(static_cast<std::uint64_t>(a.tokens_per_second())));
+}
+
+// 1, 2, 4, … up to `most`.
+std::vector<std::int64_t> powers_of_two(std::int64_t most) {
+  std::vector<std::int64_t> powers;
+  for (std::int64_t power = 1; power <= most; power *= 2) powers.push_back(power);
+  return powers;
 }
 
 }  // namespace
@@ -61,7 +71,10 @@ Sweep parse_sweep(const std::string& text) {
     if (sweep.budgets < 2) refuse(text);
   } else if (over == "batch") {
     sweep.over = Sweep::Over::batch;
-    if (more) sweep.batches = parse_list(rest);
+    if (more) sweep.batches = parse_list("--sweep batch", rest);
+  } else if (over == "devices") {
+    sweep.over = Sweep::Over::devices;
+    if (more) sweep.devices = parse_list("--sweep devices", rest);
   } else {
     refuse(text);
   }
@@ -91,7 +104,7 @@ std::vector<SweepRow> sweep_memory(PlanQuestion question, std::size_t count, con
   for (const Bytes budget : budgets) {
     progress(fmt::format("budget {} of {}", rows.size() + 1, budgets.size()));
     question.budget.device = budget;
-    rows.push_back({0, answer(question, planner)});
+    rows.push_back({0, 0, answer(question, planner)});
   }
   return rows;
 }
@@ -104,7 +117,7 @@ std::vector<SweepRow> sweep_batch(PlanQuestion question, const std::vector<std::
   if (!batches.empty()) {
     for (const std::int64_t batch : batches) {
       progress(fmt::format("batch {}, {} of {}", batch, rows.size() + 1, batches.size()));
-      rows.push_back({batch, answer_for_batch(question, batch)});
+      rows.push_back({batch, 0, answer_for_batch(question, batch)});
     }
     return rows;
   }
@@ -114,8 +127,34 @@ std::vector<SweepRow> sweep_batch(PlanQuestion question, const std::vector<std::
         "with --machine, or the batches, such as --sweep batch=1,2,4");
   for (std::int64_t batch = question.model->micro_batches; batch <= largest_batch; batch *= 2) {
     progress(fmt::format("batch {}", batch));
-    rows.push_back({batch, answer_for_batch(question, batch)});
+    rows.push_back({batch, 0, answer_for_batch(question, batch)});
     if (!rows.back().answer.feasible) break;
+  }
+  return rows;
+}
+
+std::vector<SweepRow> sweep_devices(PlanQuestion question, const ModelWords& words,
+                                    std::vector<std::int64_t> devices, const Progress& progress) {
+  if (!question.model)
+    throw InvalidInput("--sweep devices: a saved graph is one device's; name a model with --gpt or --bert");
+  if (question.measured == nullptr)
+    throw InvalidInput("--sweep devices: give --machine, one with several devices, such as 4x-rtx4090");
+  const MachineFile& file = *question.measured;
+  if (devices.empty()) devices = powers_of_two(file.peers ? file.peers->devices : 1);
+  question.graph = {};
+  std::vector<PlanQuestion> asked;
+  for (const std::int64_t number : devices) {
+    ModelWords more = words;
+    more.devices = std::to_string(number);
+    question.model = model_spec(more, question.model->type);
+    question.rates = machine_for(file, question.model->type, static_cast<int>(question.model->devices));
+    asked.push_back(question);
+  }
+  std::vector<SweepRow> rows;
+  for (PlanQuestion& each : asked) {
+    progress(fmt::format("{} devices, {} of {}", each.devices(), rows.size() + 1, asked.size()));
+    each.take(build(*each.model));
+    rows.push_back({0, each.devices(), answer(each)});
   }
   return rows;
 }
@@ -123,8 +162,13 @@ std::vector<SweepRow> sweep_batch(PlanQuestion question, const std::vector<std::
 std::string describe(const std::vector<SweepRow>& rows) {
   Lines lines;
   const bool batches = !rows.empty() && rows.front().batch > 0;
-  lines.add(batches ? "batch" : "budget", "{:>11} {:>11} {:>11} {:>11} {:>11} {:>11} {:>8} {:>8} {:>12}",
-            "peak", "host", "in", "out", "step", "bound", "gap", "bound by", "tokens/s");
+  const bool devices = !rows.empty() && rows.front().devices > 0;
+  lines.add(batches   ? "batch"
+            : devices ? "devices"
+                      : "budget",
+            "{:>11} {:>11} {:>11} {:>11} {}{:>11} {:>11} {:>8} {:>8} {:>12}", "peak", "host", "in", "out",
+            devices ? fmt::format("{:>11} ", "from others") : "", "step", "bound", "gap", "bound by",
+            "tokens/s");
   for (const SweepRow& row : rows) add_row(lines, row);
   return std::move(lines).text();
 }

@@ -1,4 +1,4 @@
-// `stowage plan --sweep`: the same question at many budgets or batch sizes, one row each.
+// `stowage plan --sweep`: the same question at many budgets, batch sizes or numbers of devices, one row each.
 #pragma once
 
 #include <functional>
@@ -10,17 +10,20 @@
 namespace stowage {
 
 struct Sweep {
-  enum class Over : std::uint8_t { memory, batch };
+  enum class Over : std::uint8_t { memory, batch, devices };
   Over over = Over::memory;
   std::size_t budgets = 12;
   std::vector<std::int64_t> batches;  // empty: 1, 2, 4, … until one does not fit
+  std::vector<std::int64_t> devices;  // empty: 1, 2, 4, … as many as the machine has
 };
 
-// "memory", "memory=N" (2 to 1000), "batch", "batch=1,2,4". Throws InvalidInput that quotes `text`.
+// "memory", "memory=N" (2 to 1000), "batch", "batch=1,2,4", "devices", "devices=1,2,4". Throws InvalidInput
+// that quotes `text`.
 Sweep parse_sweep(const std::string& text);
 
 struct SweepRow {
-  std::int64_t batch = 0;  // of a sweep over batches
+  std::int64_t batch = 0;    // of a sweep over batches
+  std::int64_t devices = 0;  // of a sweep over them
   PlanAnswer answer;
 };
 
@@ -38,6 +41,12 @@ std::vector<SweepRow> sweep_memory(PlanQuestion question, std::size_t count, con
 // and, for an open sweep, a device budget; InvalidInput otherwise.
 std::vector<SweepRow> sweep_batch(PlanQuestion question, const std::vector<std::int64_t>& batches,
                                   const Progress& progress);
+
+// One row per number of devices, each with its own rates and, where `words` do not say otherwise, its own
+// gradient groups. The question's model is that of `words`, which name no number of devices, and its machine
+// a file; InvalidInput otherwise, and before anything is planned if one of the numbers is not possible.
+std::vector<SweepRow> sweep_devices(PlanQuestion question, const ModelWords& words,
+                                    std::vector<std::int64_t> devices, const Progress& progress);
 
 std::string describe(const std::vector<SweepRow>& rows);
 nlohmann::ordered_json to_json(const std::vector<SweepRow>& rows);  // an array

@@ -12,6 +12,7 @@
 #include "tools/report/report_data.h"
 #include "tools/report/run_data.h"
 #include "tools/report/summary.h"
+#include "tools/report/tally.h"
 
 namespace stowage {
 namespace {
@@ -55,7 +56,7 @@ std::string plan_report(const Graph& graph, const Plan& plan, const Machine& mac
   report::require_times(timeline);
   const std::string title = report::html_text(options.name.empty() ? "training step" : options.name);
   const std::string verdict = report::verdict_html(plan, machine, options.budget);
-  const std::string facts = report::facts_html(plan, timeline, machine, options);
+  const std::string facts = report::facts_html(plan, timeline, machine, options, peer_bytes(graph, plan));
   const std::string failure = options.run ? report::failure_html(*options.run) : "";
   const std::string run = options.run ? report::run_html(*options.run) : "";
   const std::string data = report::script_json(report::report_data(graph, plan, timeline, machine, options));

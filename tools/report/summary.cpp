@@ -63,13 +63,15 @@ std::string memory_facts(const Plan& plan, const Machine& machine, const Budget&
   return group.close();
 }
 
-std::string host_facts(const Plan& plan, const Budget& budget) {
+std::string host_facts(const Plan& plan, const Machine& machine, const Budget& budget, Bytes peer_bytes) {
   Group group("Host and link");
   group.add("host", bytes_text(plan.host_bytes),
             budget.host == unlimited ? "" : "of " + bytes_text(budget.host));
   group.add("pinned", bytes_text(plan.pinned_bytes));
   group.add("in per step", bytes_text(plan.h2d_bytes), "h2d");
   group.add("out per step", bytes_text(plan.d2h_bytes), "d2h");
+  if (peer_bytes > 0)
+    group.add("from peers per step", bytes_text(peer_bytes), "at up to " + link_text(machine.peer));
   return group.close();
 }
 
@@ -122,8 +124,8 @@ std::string verdict_html(const Plan& plan, const Machine& machine, const Budget&
 }
 
 std::string facts_html(const Plan& plan, const Timeline& timeline, const Machine& machine,
-                       const ReportOptions& options) {
-  return memory_facts(plan, machine, options.budget) + host_facts(plan, options.budget) +
+                       const ReportOptions& options, Bytes peer_bytes) {
+  return memory_facts(plan, machine, options.budget) + host_facts(plan, machine, options.budget, peer_bytes) +
          step_facts(plan, timeline) + machine_facts(machine, options);
 }
 

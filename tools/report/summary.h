@@ -7,9 +7,9 @@
 
 namespace stowage::report {
 
-// Groups of labelled facts: memory, host, traffic, step, machine.
+// Groups of labelled facts: memory, host, traffic, step, machine. `peer_bytes`: as in tally.h.
 std::string facts_html(const Plan& plan, const Timeline& timeline, const Machine& machine,
-                       const ReportOptions& options);
+                       const ReportOptions& options, Bytes peer_bytes = 0);
 
 // Groups of facts about a run, in a row of their own.
 std::string failure_html(const RunHistory& run);

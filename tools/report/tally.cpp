@@ -118,10 +118,24 @@ std::string text(const Tally& tally) {
 
 std::uint64_t parameter_count(const Graph& graph) {
   std::uint64_t count = 0;
+  if (graph.share.ranks > 1) {
+    for (const Op& op : graph.ops)
+      if (op.kernel == "gather" && graph.kind_of(op.reads.front()) == TensorKind::parameter)
+        count += static_cast<std::uint64_t>(graph.tensor(op.writes.front()).elements());
+    return count;
+  }
   for (const Tensor& tensor : graph.tensors) {
     if (tensor.kind == TensorKind::parameter) count += static_cast<std::uint64_t>(tensor.elements());
   }
   return count;
+}
+
+Bytes peer_bytes(const Graph& graph, const Plan& plan) {
+  double bytes = 0;
+  for (const Instruction& instruction : plan.instructions)
+    if (instruction.kind == InstructionKind::launch || instruction.kind == InstructionKind::recompute)
+      bytes += graph.op(instruction.op).cost.peer_bytes;
+  return static_cast<Bytes>(bytes);
 }
 
 std::string micro_batches_text(const Graph& graph) {

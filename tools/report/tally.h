@@ -40,8 +40,11 @@ std::string updates_text(const PlanTally& tally);
 // "4 (12.50 MiB)"
 std::string text(const Tally& tally);
 
-// Elements of all parameters.
+// Elements of all parameters: of one rank of several, those that it gathers from all.
 std::uint64_t parameter_count(const Graph& graph);
+
+// What a rank receives from the others in one step; what is gathered anew counts anew. 0 without others.
+Bytes peer_bytes(const Graph& graph, const Plan& plan);
 
 // "4 micro-batches in 2 gradient groups", or "4 micro-batches" where there is one group.
 std::string micro_batches_text(const Graph& graph);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "src/graph/cost.h"
 #include "stowage/models.h"
 #include "stowage/planner.h"
 #include "tests/support/draws.h"
@@ -48,6 +49,35 @@ TEST(RankPlans, PlanIntoValidPlansInAnyMemory) {
         EXPECT_LE(plan.lower_bound_seconds, plan.predicted_step_seconds * (1 + 1e-9)) << budget;
       }
     }
+}
+
+double peer_seconds_of(const Graph& graph, const Machine& machine) {
+  double seconds = 0;
+  for (const Op& op : graph.ops)
+    if (op.phase != Phase::update && op.cost.peer_bytes > 0)
+      seconds += peer_seconds(op.cost.peer_bytes, machine.peer);
+  return seconds;
+}
+
+// Where the peers are slow nothing else counts: each op that exchanges runs at least once, one after another.
+TEST(RankPlans, TakeNoLessThanTheirBoundHoweverSlowThePeersAre) {
+  for (const std::int64_t ranks : {2, 4})
+    for (const double slower : {1.0, 30.0, 1000.0})
+      for (std::uint64_t seed = 0; seed < testing::draws<std::uint64_t>(6, 1); ++seed) {
+        SCOPED_TRACE(::testing::Message() << ranks << " ranks, " << slower << ", machine " << seed);
+        const Graph graph = rank_graph(0, ranks, seed % 2 == 0 ? ranks : 2 * ranks);
+        Machine machine = with_peers(seed);
+        machine.peer.bytes_per_second /= slower;
+        machine.peer.latency_seconds *= slower;
+        const Bytes least = minimum_bytes(graph, machine), need = need_bytes(graph, machine);
+        for (const Bytes budget : {least, testing::random_budget(seed + 100, least, need), need}) {
+          const auto planned = make_plan(graph, machine, {budget, unlimited});
+          ASSERT_TRUE(std::holds_alternative<Plan>(planned)) << budget;
+          const Plan& plan = std::get<Plan>(planned);
+          EXPECT_LE(plan.lower_bound_seconds, plan.predicted_step_seconds * (1 + 1e-9)) << budget;
+          EXPECT_GE(plan.lower_bound_seconds, peer_seconds_of(graph, machine) * (1 - 1e-9)) << budget;
+        }
+      }
 }
 
 TEST(RankPlans, HaveOnePlan) {

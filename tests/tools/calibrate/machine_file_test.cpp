@@ -41,6 +41,62 @@ TEST(MachineFile, HostMemoryInAllIsNoLessThanWhatWasSeenOfIt) {
   EXPECT_EQ(machine_for(file, DataType::f32).host_total_bytes_per_second, 60e9) << "the optimizer alone";
 }
 
+TEST(MachineFile, SeveralDevicesShareTheHostMemoryThatTheyAreAt) {
+  const MachineFile file = test::sample_file();  // 8 devices, 4 at each memory
+  const auto sharing = [&](int devices) {
+    return 150e9 / machine_for(file, DataType::bf16, devices).host_bytes_per_second;
+  };
+  EXPECT_DOUBLE_EQ(sharing(1), 1);
+  EXPECT_DOUBLE_EQ(sharing(2), 1) << "one at each memory";
+  EXPECT_DOUBLE_EQ(sharing(3), 2);
+  EXPECT_DOUBLE_EQ(sharing(4), 2);
+  EXPECT_DOUBLE_EQ(sharing(8), 4);
+  const Machine one = machine_for(file, DataType::bf16), eighth = machine_for(file, DataType::bf16, 8);
+  EXPECT_DOUBLE_EQ(eighth.host_total_bytes_per_second, 210e9 / 4);
+  EXPECT_EQ(eighth.flops_per_second, one.flops_per_second);
+  EXPECT_EQ(eighth.overhead_bytes, one.overhead_bytes);
+  EXPECT_EQ(one.peer.bytes_per_second, Machine{}.peer.bytes_per_second);
+}
+
+TEST(MachineFile, ALinkIsNoFasterThanItsDevicesPartOfHostMemory) {
+  MachineFile file = test::sample_file();
+  const Machine quarter = machine_for(file, DataType::bf16, 8);
+  EXPECT_EQ(quarter.h2d.bytes_per_second, 210e9 / 4) << "of 55 GB/s alone";
+  EXPECT_EQ(quarter.d2h.bytes_per_second, 52e9);
+  EXPECT_EQ(quarter.h2d_both_bytes_per_second, 45e9);
+  file.peers->devices_per_host_memory = 8;
+  const Machine eighth = machine_for(file, DataType::bf16, 8);
+  for (const double rate : {eighth.h2d.bytes_per_second, eighth.d2h.bytes_per_second,
+                            eighth.h2d_both_bytes_per_second, eighth.d2h_both_bytes_per_second})
+    EXPECT_EQ(rate, 210e9 / 8);
+  EXPECT_EQ(eighth.h2d.latency_seconds, 1.0 / 96'000);
+}
+
+TEST(MachineFile, PeersPastTheHostHaveTheirLinkAndThroughItHalfOfTheHostsRate) {
+  MachineFile file = test::sample_file();
+  Machine machine = machine_for(file, DataType::bf16, 8);
+  EXPECT_EQ(machine.peer.bytes_per_second, 400e9);
+  EXPECT_EQ(machine.peer.latency_seconds, 2e-5);
+  file.peers->through_host = true;
+  machine = machine_for(file, DataType::bf16, 8);
+  EXPECT_EQ(machine.peer.bytes_per_second, 210e9 / 4 / 2);
+  EXPECT_EQ(machine.peer.latency_seconds, 2e-5);
+  file.peers->link.bytes_per_second = 20e9;
+  EXPECT_EQ(machine_for(file, DataType::bf16, 8).peer.bytes_per_second, 20e9);
+}
+
+TEST(MachineFile, RefusesMoreDevicesThanThereAre) {
+  MachineFile file = test::sample_file();
+  test::expect_refused([&] { machine_for(file, DataType::bf16, 9); },
+                       "9 devices of the machine of Card \"7\": it has 8; give at most so many");
+  for (const int none : {0, -1})
+    test::expect_refused([&] { machine_for(file, DataType::bf16, none); }, "give at least 1");
+  file.peers.reset();
+  EXPECT_EQ(machine_for(file, DataType::bf16, 1).host_bytes_per_second, 150e9);
+  test::expect_refused([&] { machine_for(file, DataType::bf16, 2); },
+                       "2 devices of the machine of Card \"7\": its file has no peer link");
+}
+
 // What is left of Device where only the account of memory counts.
 class Overhead : public Device {
  public:

@@ -62,7 +62,46 @@ TEST(MachineJson, ReadsBackToTheBit) {
   EXPECT_EQ(back.compute_beside_copy, 0.75);
   EXPECT_EQ(back.compute_beside_host, 0.5);
   EXPECT_EQ(back.host_beside_compute, 0.25);
+  ASSERT_TRUE(back.peers);
+  EXPECT_EQ(back.peers->devices, 8);
+  EXPECT_EQ(back.peers->devices_per_host_memory, 4);
+  EXPECT_EQ(back.peers->link.bytes_per_second, 400e9);
+  EXPECT_EQ(back.peers->link.latency_seconds, 2e-5);
+  EXPECT_FALSE(back.peers->through_host);
   EXPECT_EQ(to_json(back), to_json(file));
+}
+
+TEST(MachineJson, AFileOfBeforeHasNoPeers) {
+  MachineFile file = test::sample_file();
+  file.peers.reset();
+  const std::string text = to_json(file);
+  EXPECT_EQ(text.find("peers"), std::string::npos);
+  EXPECT_FALSE(machine_from_json(text).peers);
+  EXPECT_EQ(to_json(machine_from_json(text)), text);
+}
+
+TEST(MachineJson, NamesTheFieldOfPeersThatDoesNotFit) {
+  MachineFile file = test::sample_file();
+  file.peers = PeerDevices{64, 3, {411e9, 2.125e-5, true}, true};
+  const std::string text = to_json(file);
+  EXPECT_TRUE(machine_from_json(text).peers->through_host);
+  EXPECT_EQ(to_json(machine_from_json(text)), text);
+  const auto refused = [&](const char* what, const char* with, const char* words) {
+    expect_refused(replaced(text, what, with), words);
+  };
+  refused("\"devices\": 64", "\"devices\": 65", "'peers.devices' is outside 1 to 64");
+  refused("\"devices\": 64", "\"devices\": 0", "'peers.devices' is outside 1 to 64");
+  refused("\"devices\": 64", "\"devices\": 2", "'peers.devices_per_host_memory' is outside 1 to 2");
+  refused("_memory\": 3", "_memory\": 0", "'peers.devices_per_host_memory' is outside 1 to 64");
+  refused("_memory\": 3", "_memory\": 1.5", "'peers.devices_per_host_memory' is no whole number");
+  refused("411000000000.0", "0", "'peers.bytes_per_second' is outside");
+  refused("2.125e-05", "-1", "'peers.latency_seconds' is outside");
+  refused("\"through_host\": true", "\"through_host\": 1", "'peers.through_host' is neither true nor false");
+  refused("\"through_host\": true", "\"x\": true", "'peers.through_host' is not there");
+  refused("\"through_host\"", "\"x\": 0, \"through_host\"", "'peers' has a field that is not known");
+  refused("\"peers\": {", "\"peers\": 0, \"x\": {", "'text' has a field");
+  file.peers->devices = -1;
+  test::expect_refused([&] { to_json(file); }, "'peers.devices' is no whole number");
 }
 
 TEST(MachineJson, AFileOfBeforeHasNoMeasuredSteps) {
@@ -200,8 +239,11 @@ TEST(MachineJson, SurvivesRandomDamage) {
     try {
       const MachineFile file = machine_from_json(text);
       EXPECT_EQ(to_json(machine_from_json(to_json(file))), to_json(file));
-      EXPECT_TRUE(std::isfinite(
-          machine_for(file, file.matrix.empty() ? DataType::f32 : file.matrix[0].type).flops_per_second));
+      const DataType type = file.matrix.empty() ? DataType::f32 : file.matrix[0].type;
+      EXPECT_TRUE(std::isfinite(machine_for(file, type).flops_per_second));
+      if (file.peers) {
+        EXPECT_GT(machine_for(file, type, file.peers->devices).peer.bytes_per_second, 0);
+      }
       ++read;
     } catch (const InvalidInput&) {
       ++refused;

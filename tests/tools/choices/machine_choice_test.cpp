@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <tuple>
 
 #include "tests/support/expect_refused.h"
 #include "tests/support/temporary_folder.h"
@@ -20,7 +21,9 @@ namespace fs = std::filesystem;
 MachineFile named(const std::string& name) { return read_machine(name, machines_folder()); }
 
 TEST(MachineChoice, KnowsTheMachinesThatComeWithStowage) {
-  EXPECT_THAT(machine_names(machines_folder()), ElementsAre("a100-80gb", "h200", "rtx4090", "v100-16gb"));
+  EXPECT_THAT(machine_names(machines_folder()),
+              ElementsAre("2x-rtx4090", "4x-rtx4090", "8x-a100-80gb", "8x-h200", "a100-80gb", "h200",
+                          "rtx4090", "v100-16gb"));
   const MachineFile a100 = named("a100-80gb");
   EXPECT_EQ(a100.device, "NVIDIA A100 80GB PCIe");
   EXPECT_EQ(a100.device_bytes, 80_GiB);
@@ -36,20 +39,43 @@ TEST(MachineChoice, SaysThatTheirNumbersAreNotMeasured) {
     const MachineFile file = named(name);
     EXPECT_EQ(file.measured, "not measured") << name;
     EXPECT_THAT(file.note, HasSubstr("data sheets")) << name;
-    EXPECT_THAT(describe_machine(file), HasSubstr("on its usual host, not measured")) << name;
+    EXPECT_THAT(describe_machine(file), HasSubstr(", not measured")) << name;
     EXPECT_GT(file.device_bytes, 15_GiB) << name;
     EXPECT_GT(file.overhead_bytes, 0U) << name;
   }
   const std::string list = list_machines(machines_folder());
   EXPECT_THAT(list, HasSubstr("h200          NVIDIA H200 on its usual host, not measured, 140.40 GiB\n"));
-  EXPECT_EQ(std::count(list.begin(), list.end(), '\n'), 4);
+  EXPECT_THAT(list, HasSubstr("8x-h200       8 x NVIDIA H200 on its usual host, not measured, 140.40 GiB\n"));
+  EXPECT_EQ(std::count(list.begin(), list.end(), '\n'), 8);
+}
+
+// A name that begins with a number has so many devices, and is its card otherwise.
+TEST(MachineChoice, NamesMachinesOfSeveralDevices) {
+  for (const auto& [name, card, devices, each_memory] :
+       {std::tuple{"2x-rtx4090", "rtx4090", 2, 2}, std::tuple{"4x-rtx4090", "rtx4090", 4, 4},
+        std::tuple{"8x-a100-80gb", "a100-80gb", 8, 4}, std::tuple{"8x-h200", "h200", 8, 4}}) {
+    const MachineFile several = named(name), one = named(card);
+    ASSERT_TRUE(several.peers) << name;
+    EXPECT_FALSE(one.peers) << card;
+    EXPECT_EQ(several.peers->devices, devices);
+    EXPECT_EQ(several.peers->devices_per_host_memory, each_memory);
+    EXPECT_EQ(several.device_bytes, one.device_bytes);
+    EXPECT_EQ(several.h2d.fit.bytes_per_second, one.h2d.fit.bytes_per_second);
+    EXPECT_EQ(machine_for(several, DataType::bf16, devices).flops_per_second,
+              machine_for(one, DataType::bf16).flops_per_second);
+  }
+  EXPECT_EQ(machine_for(named("8x-h200"), DataType::bf16, 8).peer.bytes_per_second, 360e9);
+  EXPECT_EQ(machine_for(named("8x-a100-80gb"), DataType::bf16, 8).peer.bytes_per_second, 240e9);
+  EXPECT_DOUBLE_EQ(machine_for(named("4x-rtx4090"), DataType::bf16, 4).peer.bytes_per_second, 122.9e9 / 8);
+  EXPECT_DOUBLE_EQ(machine_for(named("2x-rtx4090"), DataType::bf16, 2).peer.bytes_per_second, 22.7e9);
 }
 
 TEST(MachineChoice, TakesAFileByItsPath) {
   const TemporaryFolder folder;
   const std::string path = folder.make("mine.json", to_json(test::sample_file()));
   EXPECT_EQ(read_machine(path, {}).device, "Card \"7\"");
-  EXPECT_EQ(describe_machine(read_machine(path, {})), "Card \"7\" on node, measured 2026-11-21T13:50:00Z");
+  EXPECT_EQ(describe_machine(read_machine(path, {})),
+            "8 x Card \"7\" on node, measured 2026-11-21T13:50:00Z");
   MachineFile hostile;
   hostile.device = "\x1b[2J\n" + std::string(4000, 'x');
   EXPECT_EQ(describe_machine(hostile), "\\u001b[2J\\u000a" + std::string(195, 'x') + "… on , ");
@@ -60,9 +86,11 @@ TEST(MachineChoice, TakesAFileByItsPath) {
 
 TEST(MachineChoice, AnUnknownNameIsToldWithTheKnownOnes) {
   for (const char* name : {"h300", "H200", "", "..", "h200.jso"})
-    test::expect_refused([&] { named(name); },
-                         "--machine: there is no machine \"" + std::string(name) +
-                             "\"; give a100-80gb, h200, rtx4090, v100-16gb, or the path of a file");
+    test::expect_refused(
+        [&] { named(name); },
+        "--machine: there is no machine \"" + std::string(name) +
+            "\"; give 2x-rtx4090, 4x-rtx4090, 8x-a100-80gb, 8x-h200, a100-80gb, h200, rtx4090, "
+            "v100-16gb, or the path of a file");
   test::expect_refused([] { read_machine("h200", "/nowhere"); },
                        "there is no machine \"h200\"; give the path of a file");
 }

@@ -88,6 +88,44 @@ TEST(ModelSpec, SplitsTheBatch) {
     EXPECT_EQ(build(model_spec(words, DataType::f32).value()).gradient_groups, 2U);
 }
 
+TEST(ModelSpec, DevicesHaveAGradientGroupEachUnlessToldOtherwise) {
+  const auto spec = [](const ModelWords& words) { return model_spec(words, DataType::bf16).value(); };
+  const ModelSpec plain = spec({.gpt = "2x64", .devices = "4"});
+  EXPECT_EQ(plain.devices, 4);
+  EXPECT_EQ(plain.gradient_groups, 4);
+  EXPECT_EQ(plain.micro_batches, 4);
+  EXPECT_EQ(spec({.gpt = "2x64", .micro_batches = "8", .devices = "4"}).gradient_groups, 4);
+  EXPECT_EQ(spec({.gpt = "2x64", .gradient_groups = "8", .devices = "4"}).micro_batches, 8);
+  EXPECT_EQ(spec({.gpt = "2x64", .gradient_groups = "8"}).micro_batches, 8);
+  EXPECT_EQ(gpt_spec("2x64").devices, 1);
+  EXPECT_EQ(gpt_spec("2x64").gradient_groups, 1);
+  EXPECT_EQ(model_spec(GptSize{"", 2, 64, 1}, {.devices = "2"}, DataType::f32).devices, 2);
+}
+
+TEST(ModelSpec, OfSeveralDevicesTheFirstIsBuilt) {
+  for (const ModelWords& words :
+       {ModelWords{.gpt = "1x64", .sequence = "8", .batch = "4", .devices = "4"},
+        ModelWords{.bert = "1x64", .sequence = "8", .batch = "4", .devices = "4"}}) {
+    const Graph graph = build(model_spec(words, DataType::f32).value());
+    EXPECT_EQ(graph.share, (BatchShare{0, 4}));
+    EXPECT_EQ(graph.micro_batches, 1U);
+  }
+}
+
+TEST(ModelSpec, RefusesDevicesThatHaveNoEqualParts) {
+  const std::string size = "2x64";
+  expect_refused({.gpt = size, .devices = "3"}, "--devices 3 is no power of two");
+  expect_refused({.gpt = size, .devices = "0"}, "--devices: \"0\" is no whole number from 1 to 64");
+  expect_refused({.gpt = size, .devices = "65"}, "--devices: \"65\"");
+  expect_refused({.gpt = size, .batch = "6", .devices = "4"},
+                 "--devices 4 does not divide 6 samples; give --batch, a multiple of 4");
+  expect_refused({.gpt = size, .micro_batches = "2", .devices = "4"},
+                 "--devices 4 does not divide 2 micro-batches; give --micro-batches, a multiple of 4");
+  expect_refused({.gpt = size, .micro_batches = "4", .gradient_groups = "2", .devices = "4"},
+                 "--devices 4 does not divide 2 gradient groups; give --gradient-groups, a multiple of 4");
+  expect_refused({.devices = "2"}, "--devices 2: a saved graph has its own");
+}
+
 TEST(ModelSpec, RefusesWhatIsNoModel) {
   for (const char* text :
        {"24x", "x24", "x", "24", "big", "-1x64", "24x64 ", "24*64", "24X64", "GPT2", "1e3x64"})

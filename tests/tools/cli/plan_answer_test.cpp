@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 
 #include "tests/tools/cli/questions.h"
+#include "tools/cli/max_model.h"
 
 namespace stowage {
 namespace {
 
 using test::chain_question;
+using test::devices_question;
 using test::model_question;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -137,6 +139,62 @@ TEST(PlanAnswer, IsOneObjectOfJson) {
   EXPECT_EQ(json["model"]["layers"], 1);
   EXPECT_EQ(json["model"]["type"], "f32");
   EXPECT_FALSE(json.contains("machine"));
+}
+
+TEST(PlanAnswer, OfSeveralDevicesHostMemoryIsThatOfAll) {
+  PlanQuestion question = devices_question();
+  question.budget.device = minimum_bytes(question.graph, question.rates);
+  Plan plan;
+  const PlanAnswer found = answer(question, &plan);
+  ASSERT_TRUE(found.feasible);
+  EXPECT_EQ(found.devices, 2);
+  EXPECT_EQ(found.peak, plan.device_peak_bytes);
+  EXPECT_EQ(found.host, 2 * plan.host_bytes);
+  EXPECT_EQ(found.pinned, 2 * plan.pinned_bytes);
+  EXPECT_EQ(found.on_host.total(), 2 * host_tally(question.graph, plan).total());
+  EXPECT_EQ(found.tokens, 64U);
+  PlanQuestion alone = question;
+  alone.model =
+      model_spec({.gpt = "2x64", .sequence = "16", .batch = "4", .vocabulary = "96"}, DataType::f32);
+  EXPECT_EQ(found.parameters, parameter_count(build(*alone.model)));
+
+  question.budget.host = found.host;
+  EXPECT_EQ(question.budget_of_each().host, found.host / 2);
+  EXPECT_TRUE(answer(question).feasible);
+  EXPECT_TRUE(fits(question));
+  question.budget.host = 1;
+  const PlanAnswer refused = answer(question);
+  EXPECT_FALSE(refused.feasible);
+  EXPECT_FALSE(fits(question));
+  EXPECT_TRUE(refused.lacks_host);
+  question.budget.host = refused.smallest;
+  EXPECT_TRUE(answer(question).feasible);
+  --question.budget.host;
+  EXPECT_FALSE(answer(question).feasible);
+}
+
+TEST(PlanAnswer, OfSeveralDevicesSaysWhatEachReceives) {
+  const PlanQuestion question = devices_question();
+  Plan plan;
+  const PlanAnswer found = answer(question, &plan);
+  EXPECT_GT(found.peers, 0U);
+  EXPECT_EQ(found.peers, peer_bytes(question.graph, plan));
+  const std::string text = describe(question, found);
+  for (const char* part :
+       {"devices       2 that train it together, each 2 samples and 1/2 of weights, gradients and state\n",
+        "2 micro-batches in 2 gradient groups, of all (--micro-batches, --gradient-groups)\n",
+        "device memory is that of each, host memory that of all together\n", " from the others per step\n"})
+    EXPECT_THAT(text, HasSubstr(part));
+  EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 24);
+  const auto json = to_json(question, found);
+  EXPECT_EQ(json["devices"], 2);
+  EXPECT_EQ(json["peer_bytes"], found.peers);
+  EXPECT_EQ(json["host_bytes"], found.host);
+  const PlanQuestion one = model_question();
+  EXPECT_EQ(to_json(answer(one))["devices"], 1);
+  EXPECT_EQ(to_json(answer(one))["peer_bytes"], 0);
+  EXPECT_THAT(describe(one, answer(one)), Not(HasSubstr("devices  ")));
+  EXPECT_THAT(describe(one, answer(one)), Not(HasSubstr("from the others")));
 }
 
 TEST(PlanAnswer, ShowsThatAnotherSystemIsEmulated) {

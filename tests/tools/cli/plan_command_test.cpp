@@ -186,7 +186,7 @@ TEST_F(PlanCommandTest, TakesMemoryRatesAndTypeFromANamedMachine) {
 TEST_F(PlanCommandTest, TakesAMachineFile) {
   command_.machine = folder_.make("machine.json", to_json(test::sample_file()));
   EXPECT_EQ(run(), 0);
-  EXPECT_THAT(output_, HasSubstr("machine       Card \"7\" on node, measured 2026-11-21T13:50:00Z\n"));
+  EXPECT_THAT(output_, HasSubstr("machine       8 x Card \"7\" on node, measured 2026-11-21T13:50:00Z\n"));
   EXPECT_THAT(output_, HasSubstr("budget        140.00 GiB"));
 }
 
@@ -219,6 +219,70 @@ TEST_F(PlanCommandTest, SweepsBatchesAndSaysTwoWhereNoneFits) {
   command_.device_memory = 1000;
   EXPECT_EQ(run(), 2);
   EXPECT_THAT(output_, HasSubstr("\n2             does not fit: "));
+}
+
+TEST_F(PlanCommandTest, PlansForSeveralDevices) {
+  name_a_model();
+  command_.model.devices = "2";
+  command_.machine = "2x-rtx4090";
+  command_.host_memory = 64_MiB;
+  EXPECT_EQ(run(), 0);
+  EXPECT_THAT(output_, HasSubstr("devices       2 that train it together"));
+  command_.json = true;
+  command_.plan_file = folder_.file("plan.json");
+  command_.report_file = folder_.file("plan.html");
+  EXPECT_EQ(run(), 0);
+  const auto json = nlohmann::json::parse(output_);
+  EXPECT_EQ(json["devices"], 2);
+  EXPECT_EQ(json["gradient_groups"], 1) << "of each";
+  EXPECT_EQ(json["model"]["gradient_groups"], 2);
+  EXPECT_EQ(json["model"]["micro_batches"], 2);
+  EXPECT_EQ(json["host_budget_bytes"], 64_MiB);
+  EXPECT_EQ(json["host_bytes"], 2 * plan_from_json(contents_of(command_.plan_file)).host_bytes);
+  EXPECT_THAT(contents_of(command_.report_file), HasSubstr("from peers per step"));
+  EXPECT_THAT(contents_of(command_.report_file), HasSubstr("of 32.00 MiB"));
+}
+
+TEST_F(PlanCommandTest, SeveralDevicesNeedAMachineThatHasThem) {
+  name_a_model();
+  command_.model.devices = "2";
+  expect_refused("--devices 2: how they reach each other is not known; give --machine");
+  command_.machine = "rtx4090";
+  expect_refused("2 devices of the machine of NVIDIA GeForce RTX 4090: its file has no peer link");
+  command_.machine = "2x-rtx4090";
+  command_.model.devices = "4";
+  command_.model.batch = "4";
+  expect_refused("it has 2; give at most so many");
+  command_.sweep = "devices";
+  expect_refused("--devices: --sweep devices takes their numbers itself");
+}
+
+TEST_F(PlanCommandTest, SweepsDevices) {
+  name_a_model();
+  command_.machine = "2x-rtx4090";
+  command_.sweep = "devices";
+  command_.json = true;
+  EXPECT_EQ(run(), 0);
+  const auto json = nlohmann::json::parse(output_);
+  ASSERT_EQ(json.size(), 2U);
+  EXPECT_EQ(json[0]["devices"], 1);
+  EXPECT_EQ(json[1]["devices"], 2);
+  EXPECT_GT(json[1]["peer_bytes"], 0);
+}
+
+// Of two devices each has half of the host's memory, and their need is less than that of one.
+TEST_F(PlanCommandTest, FindsTheLargestModelOfSeveralDevices) {
+  const GptSize second = gpt_ladder()[1];
+  command_.graph_file.clear();
+  command_.model = {.sequence = "8", .batch = "2", .vocabulary = "32", .devices = "2"};
+  command_.max_model = true;
+  command_.machine = "2x-rtx4090";
+  command_.options.policy = Policy::none;
+  const Graph graph = build(model_spec(second, command_.model, DataType::bf16));
+  command_.device_memory = 600_MiB + need_bytes(graph, Machine{});
+  EXPECT_EQ(run(), 0);
+  EXPECT_THAT(output_, HasSubstr("gpt, 13 layers, width 768, heads 12, vocabulary 32"));
+  EXPECT_THAT(output_, HasSubstr("devices       2 that"));
 }
 
 TEST_F(PlanCommandTest, FindsTheLargestModel) {
@@ -317,7 +381,7 @@ TEST_F(PlanCommandTest, OptionsThatContradictAreTold) {
   command_.sweep.clear();
   expect_refused("--max-model: every model fits an unlimited device");
   command_.machine = "h300";
-  expect_refused("--machine: there is no machine \"h300\"; give a100-80gb, h200, rtx4090, v100-16gb");
+  expect_refused("--machine: there is no machine \"h300\"; give 2x-rtx4090, 4x-rtx4090");
 }
 
 }  // namespace

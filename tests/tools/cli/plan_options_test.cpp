@@ -63,6 +63,7 @@ TEST(PlanOptions, AreUnderstood) {
   EXPECT_TRUE(command.json);
   EXPECT_EQ(parse_plan("--bert base --device-memory unlimited").device_memory, unlimited);
   EXPECT_TRUE(parse_plan("--max-model").max_model);
+  EXPECT_EQ(parse_plan("--gpt 1.3b --devices 4").model.devices, "4");
   EXPECT_THAT(parse_plan("--compare a.json b.json").compare, ElementsAre("a.json", "b.json"));
 }
 
@@ -109,6 +110,8 @@ TEST_F(PlanProgram, RefusesHostileSpecsInOneLine) {
   expect_refused("--gpt 99999999999x1", "--gpt 99999999999x1: layers");
   expect_refused("--bert huge", "--bert: \"huge\" is no model");
   expect_refused("--gpt 1x64 --batch 99999999999", "--batch: \"99999999999\"");
+  expect_refused("--gpt 1x64 --devices 3 --machine 8x-h200", "--devices 3 is no power of two");
+  expect_refused("--gpt 1x64 --devices 2 --machine h200", "2 devices of the machine of NVIDIA H200");
   expect_refused("--gpt 1x64 --machine h300", "--machine: there is no machine \"h300\"");
   expect_refused("--gpt 1x64 --device-memory lots", "--device-memory: \"lots\"");
   expect_refused("", "nothing to plan");

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/expect_refused.h"
+#include "tests/tools/calibrate/sample_file.h"
 #include "tests/tools/cli/questions.h"
 
 namespace stowage {
@@ -22,6 +23,9 @@ TEST(PlanSweep, ReadsWhatToSweep) {
   EXPECT_EQ(parse_sweep("batch").over, Sweep::Over::batch);
   EXPECT_TRUE(parse_sweep("batch").batches.empty());
   EXPECT_THAT(parse_sweep("batch=1,5,2").batches, ElementsAre(1, 5, 2));
+  EXPECT_EQ(parse_sweep("devices").over, Sweep::Over::devices);
+  EXPECT_TRUE(parse_sweep("devices").devices.empty());
+  EXPECT_THAT(parse_sweep("devices=1,4").devices, ElementsAre(1, 4));
 }
 
 TEST(PlanSweep, RefusesWhatIsNoSweep) {
@@ -32,6 +36,8 @@ TEST(PlanSweep, RefusesWhatIsNoSweep) {
   for (const char* text :
        {"batch=", "batch=1,", "batch=,1", "batch=0", "batch=1,,2", "batch=1;2", "batch=99999999999999999999"})
     test::expect_refused([&] { parse_sweep(text); }, "--sweep batch: \"");
+  for (const char* text : {"devices=", "devices=0", "devices=two"})
+    test::expect_refused([&] { parse_sweep(text); }, "--sweep devices: \"");
 }
 
 TEST(PlanSweep, BudgetsRiseByOneFactor) {
@@ -92,6 +98,70 @@ TEST(PlanSweep, OverBatchWantsAModelAndALimit) {
                        "--sweep batch: a saved graph has one batch size");
   test::expect_refused([] { sweep_batch(model_question(), {}, silent); },
                        "--sweep batch: every batch fits an unlimited device; give --device-memory");
+}
+
+const ModelWords words_of_four{.gpt = "1x64", .sequence = "16", .batch = "4", .vocabulary = "96"};
+
+PlanQuestion question_on(const MachineFile& file) {
+  PlanQuestion question;
+  question.model = model_spec(words_of_four, DataType::f32);
+  question.measured = &file;
+  return question;
+}
+
+TEST(PlanSweep, OverDevicesGoesToThoseOfTheMachine) {
+  MachineFile file = test::sample_file();
+  file.peers->devices = 5;
+  std::vector<std::string> told;
+  const auto rows = sweep_devices(question_on(file), words_of_four, {},
+                                  [&](const std::string& what) { told.push_back(what); });
+  ASSERT_EQ(rows.size(), 3U);
+  EXPECT_THAT(told, ElementsAre("1 devices, 1 of 3", "2 devices, 2 of 3", "4 devices, 3 of 3"));
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_EQ(rows[i].devices, 1 << i);
+    EXPECT_EQ(rows[i].answer.devices, 1 << i);
+    EXPECT_EQ(rows[i].answer.tokens, 64U);
+    EXPECT_EQ(rows[i].answer.peers > 0, i > 0);
+    PlanQuestion alone = question_on(file);
+    ModelWords words = words_of_four;
+    words.devices = std::to_string(1 << i);
+    alone.model = model_spec(words, DataType::f32);
+    alone.rates = machine_for(file, DataType::f32, 1 << i);
+    alone.take(build(*alone.model));
+    EXPECT_EQ(rows[i].answer.step_seconds, answer(alone).step_seconds);
+  }
+  const std::string text = describe(rows);
+  EXPECT_EQ(text.find("devices  "), 0U);
+  EXPECT_THAT(text, HasSubstr("from others"));
+  EXPECT_THAT(text, HasSubstr("\n4         "));
+  EXPECT_EQ(to_json(rows)[2]["devices"], 4);
+  const auto given = sweep_devices(question_on(file), words_of_four, {4, 1}, silent);
+  ASSERT_EQ(given.size(), 2U);
+  EXPECT_EQ(given[0].answer.step_seconds, rows[2].answer.step_seconds);
+  EXPECT_EQ(given[1].devices, 1);
+}
+
+TEST(PlanSweep, OverDevicesWantsAModelAndAMachineThatHasThem) {
+  const MachineFile file = test::sample_file();
+  std::vector<std::string> told;
+  const auto refused = [&](const PlanQuestion& question, std::vector<std::int64_t> devices,
+                           const char* words) {
+    test::expect_refused(
+        [&] {
+          sweep_devices(question, words_of_four, std::move(devices),
+                        [&](const std::string& what) { told.push_back(what); });
+        },
+        words);
+  };
+  refused(chain_question(), {}, "--sweep devices: a saved graph is one device's");
+  refused(model_question(), {}, "--sweep devices: give --machine");
+  refused(question_on(file), {}, "--devices 8 does not divide 4 samples");
+  refused(question_on(file), {1, 3}, "--devices 3 is no power of two");
+  MachineFile one = file;
+  one.peers.reset();
+  refused(question_on(one), {1, 2}, "its file has no peer link");
+  EXPECT_THAT(told, ElementsAre());
+  EXPECT_EQ(sweep_devices(question_on(one), words_of_four, {}, silent).size(), 1U);
 }
 
 TEST(PlanSweep, IsOneRowEach) {

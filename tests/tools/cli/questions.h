@@ -24,6 +24,16 @@ inline PlanQuestion model_question() {
   return question;
 }
 
+// Two layers, four samples of 16 tokens, two devices.
+inline PlanQuestion devices_question() {
+  PlanQuestion question;
+  question.model = model_spec(
+      {.gpt = "2x64", .sequence = "16", .batch = "4", .vocabulary = "96", .devices = "2"}, DataType::f32);
+  question.graph = build(*question.model);
+  question.source = "the model";
+  return question;
+}
+
 inline void silent(const std::string&) {}
 
 }  // namespace stowage::test

@@ -59,6 +59,14 @@ TEST(Facts, NameEveryNumberOfThePlan) {
   EXPECT_THAT(html, Not(HasSubstr("on this machine")));
 }
 
+TEST(Facts, SayWhatComesFromPeersWhereThereAreAny) {
+  Machine machine;
+  machine.peer = {20e9, 1e-5, true};
+  EXPECT_THAT(facts_html(plan_of(4_MiB, 0), {}, machine, {}, 11_MiB),
+              HasSubstr("from peers per step</dt><dd>11.00 MiB <small>at up to 20 GB/s"));
+  EXPECT_THAT(facts_html(plan_of(4_MiB, 0), {}, machine, {}), Not(HasSubstr("peers")));
+}
+
 TEST(Facts, SayWhenAnotherMachineTakesAnotherTime) {
   EXPECT_THAT(
       facts_html(plan_of(4_MiB, 0), {.instructions = {}, .step_seconds = 0.4, .stall_seconds = 0}, {}, {}),

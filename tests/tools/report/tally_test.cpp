@@ -61,6 +61,30 @@ TEST(HostTally, SaysWhatHostBytesHold) {
             "activations 4.00, inputs 4.00");
 }
 
+TEST(Tally, OfARankCountsWhatItGathers) {
+  Graph graph;
+  graph.share.ranks = 2;
+  graph.tensors.push_back({"w", DataType::f32, {8}, TensorKind::parameter, {}});
+  graph.tensors.push_back({"w.whole", DataType::f32, {3, 5}, TensorKind::activation, {}});
+  graph.tensors.push_back({"part of the norm", DataType::f64, {1}, TensorKind::activation, {}});
+  graph.ops.resize(2);
+  graph.ops[1].kernel = graph.ops[0].kernel = "gather";
+  graph.ops[0].reads = {0};
+  graph.ops[1].reads = graph.ops[1].writes = {2};
+  graph.ops[0].writes = {1};
+  graph.ops[0].cost.peer_bytes = 32;
+  graph.ops[1].cost.peer_bytes = 7;
+  EXPECT_EQ(parameter_count(graph), 15U);
+  Plan plan;
+  for (const auto& [kind, op] :
+       {std::pair{InstructionKind::launch, OpId{0}}, std::pair{InstructionKind::recompute, OpId{0}},
+        std::pair{InstructionKind::launch, OpId{1}}, std::pair{InstructionKind::prefetch, OpId{0}}}) {
+    plan.instructions.emplace_back().kind = kind;
+    plan.instructions.back().op = op;
+  }
+  EXPECT_EQ(peer_bytes(graph, plan), 2U * 32 + 7);
+}
+
 TEST(Tally, IsTold) {
   EXPECT_EQ(text(Tally{3, 2048}), "3 (2.00 KiB)");
   const test::LiteralPlan literal;
