@@ -168,19 +168,14 @@ void SimulatedCommunicator::enqueue(LaneId lane, const Collective& collective, c
 }
 
 double SimulatedCommunicator::run(Work* work, const simulated::Arrival& arrival) {
+  const struct Ending {
+    ~Ending() { work->owner->end_work(work); }  // the last to touch this communicator
+    Work* work;
+  } ending{work};
   const char* const name = to_string(work->collective.kind);
-  double end = arrival.time;
-  std::exception_ptr error;
-  try {
-    if (arrival.failure != nullptr) transport_->fail({rank(), name, arrival.failure});
-    expect_no_failure(*transport_, name);
-    end = transport_->move(work->collective, work->buffers, arrival);
-  } catch (...) {
-    error = std::current_exception();
-  }
-  end_work(work);  // the last to touch this object
-  if (error) std::rethrow_exception(error);
-  return end;
+  if (arrival.failure != nullptr) transport_->fail({rank(), name, arrival.failure});
+  expect_no_failure(*transport_, name);
+  return transport_->move(work->collective, work->buffers, arrival);
 }
 
 SimulatedCommunicator::Work* SimulatedCommunicator::begin_work(LaneId lane, const Collective& collective,

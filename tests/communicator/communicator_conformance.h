@@ -9,9 +9,11 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <functional>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/communicator/communicator_conformance_fixture.h"
@@ -139,6 +141,9 @@ TEST_P(CommunicatorConformance, BehindABarrierTheWorkBeforeItIsDone) {
     const DeviceMemory pinned(r.device, MemoryKind::pinned, times(r.size, 8));
     for (int round = 0; round < 5; ++round) {
       std::ranges::copy(r.patterns(r.rank, 0, 8, round), pinned.data() + times(r.rank, 8));
+      r.device.launch(
+          r.lane.id(),
+          {"slow", [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(2)); }, nullptr, {}});
       r.communicator.all_gather(r.lane.id(), pinned.data(), 8);
       r.communicator.barrier();
       for (int q = 0; q < r.size; ++q)

@@ -102,7 +102,7 @@ double MpiTransport::exchange_heads(const Collective& collective, double time) {
   // Where this fails MPI may still write them.
   const auto heads = std::make_shared<std::vector<Head>>(static_cast<std::size_t>(size_) + 1);
   heads->back() = {collective, time};
-  std::array<MPI_Request, 1> request{MPI_REQUEST_NULL};
+  std::vector<MPI_Request> request(1, MPI_REQUEST_NULL);
   try {
     {
       const MutexLock lock(session_.mutex());
@@ -132,9 +132,9 @@ void MpiTransport::start_blocks(const Collective& collective, const Buffers& buf
   const auto start = [&](auto mpi_function, const char* name, auto* data, int other) {
     for (Bytes done = 0; done < collective.bytes; done += most_bytes) {
       const int bytes = static_cast<int>(std::min(most_bytes, collective.bytes - done));
-      MPI_Request request = MPI_REQUEST_NULL;
-      expect_success(mpi_function(data + done, bytes, MPI_BYTE, other, 0, communicator_, &request), name);
-      requests.push_back(request);
+      requests.push_back(MPI_REQUEST_NULL);
+      expect_success(mpi_function(data + done, bytes, MPI_BYTE, other, 0, communicator_, &requests.back()),
+                     name);
     }
   };
   for (int other = 0; other < size_; ++other)
