@@ -3,6 +3,22 @@
 #include <fmt/core.h>
 
 namespace stowage::communication {
+namespace {
+
+// Joined to the one before where it goes on there, or is the same.
+void add(std::vector<Access>& accesses, const Access& access) {
+  if (!accesses.empty() && accesses.back().mode == access.mode) {
+    Access& last = accesses.back();
+    if (last.address == access.address && last.bytes == access.bytes) return;
+    if (static_cast<std::byte*>(last.address) + last.bytes == access.address) {
+      last.bytes += access.bytes;
+      return;
+    }
+  }
+  accesses.push_back(access);
+}
+
+}  // namespace
 
 const char* to_string(CollectiveKind kind) {
   switch (kind) {
@@ -50,6 +66,27 @@ std::optional<Block> block_between(const Collective& collective, int sender, int
       break;
   }
   return std::nullopt;
+}
+
+std::vector<Access> accesses_of(const Collective& collective, int rank, int size, const Buffers& buffers) {
+  std::vector<Access> accesses;
+  for (int other = 0; other < size; ++other)
+    if (const auto sent = block_between(collective, rank, other))
+      add(accesses, {const_cast<std::byte*>(buffers.send) + sent->from, collective.bytes, AccessMode::read});
+  for (int other = 0; other < size; ++other)
+    if (const auto received = block_between(collective, other, rank))
+      add(accesses, {buffers.receive + received->to, collective.bytes, AccessMode::write});
+  return accesses;
+}
+
+void expect_apart(const Buffers& buffers, Bytes bytes) {
+  if (buffers.send < buffers.receive + bytes && buffers.receive < buffers.send + bytes)
+    throw InvalidInput("exchange: the buffers overlap; give it two that do not");
+}
+
+void expect_rank(int root, int size) {
+  if (root < 0 || root >= size)
+    throw InvalidInput(fmt::format("broadcast: there is no rank {}; give it one of 0 to {}", root, size - 1));
 }
 
 double peer_seconds(const Collective& collective, int size, const Link& peer) {

@@ -5,8 +5,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "stowage/bytes.h"
+#include "stowage/device.h"
 #include "stowage/error.h"
 #include "stowage/machine.h"
 
@@ -38,6 +41,13 @@ struct Block {
 };
 // What goes from one rank to another, or to itself; nothing where no bytes do.
 std::optional<Block> block_between(const Collective& collective, int sender, int receiver);
+
+// What rank `rank` reads and writes of its own memory.
+std::vector<Access> accesses_of(const Collective& collective, int rank, int size, const Buffers& buffers);
+
+// Throw InvalidInput: the two buffers of an exchange, of so many bytes each; the root of a broadcast.
+void expect_apart(const Buffers& buffers, Bytes bytes);
+void expect_rank(int root, int size);
 
 // How long it takes: what a rank receives, as one transfer over its link.
 double peer_seconds(const Collective& collective, int size, const Link& peer);

@@ -18,32 +18,6 @@ simulated::MeetingDevice& meeting_device(Device& device, std::string_view call) 
   return *simulated;
 }
 
-// Joined to the one before where it goes on there, or is the same.
-void add(std::vector<Access>& accesses, const Access& access) {
-  if (!accesses.empty() && accesses.back().mode == access.mode) {
-    Access& last = accesses.back();
-    if (last.address == access.address && last.bytes == access.bytes) return;
-    if (static_cast<std::byte*>(last.address) + last.bytes == access.address) {
-      last.bytes += access.bytes;
-      return;
-    }
-  }
-  accesses.push_back(access);
-}
-
-std::vector<Access> accesses_of(const Transport& transport, const Collective& collective,
-                                const Buffers& buffers) {
-  std::vector<Access> accesses;
-  const int rank = transport.rank();
-  for (int other = 0; other < transport.size(); ++other)
-    if (const auto sent = block_between(collective, rank, other))
-      add(accesses, {const_cast<std::byte*>(buffers.send) + sent->from, collective.bytes, AccessMode::read});
-  for (int other = 0; other < transport.size(); ++other)
-    if (const auto received = block_between(collective, other, rank))
-      add(accesses, {buffers.receive + received->to, collective.bytes, AccessMode::write});
-  return accesses;
-}
-
 // Where this rank receives what others know to be undefined.
 std::vector<Access> undefined_of(const Transport& transport, const Collective& collective,
                                  const Buffers& buffers, std::span<const Announcement> announced) {
@@ -60,11 +34,6 @@ std::vector<Access> undefined_of(const Transport& transport, const Collective& c
     }
   }
   return parts;
-}
-
-void expect_apart(const std::byte* a, const std::byte* b, Bytes bytes) {
-  if (a < b + bytes && b < a + bytes)
-    throw InvalidInput("exchange: the buffers overlap; give it two that do not");
 }
 
 }  // namespace
@@ -100,16 +69,14 @@ void SimulatedCommunicator::all_gather(LaneId lane, void* buffer, Bytes share_by
 void SimulatedCommunicator::exchange(LaneId lane, const void* send, void* receive, Bytes piece_bytes) {
   guarded(CollectiveKind::exchange, [&] {
     const Buffers buffers{static_cast<const std::byte*>(send), static_cast<std::byte*>(receive)};
-    expect_apart(buffers.send, buffers.receive, static_cast<Bytes>(size()) * piece_bytes);
+    expect_apart(buffers, static_cast<Bytes>(size()) * piece_bytes);
     enqueue(lane, {CollectiveKind::exchange, 0, piece_bytes}, buffers);
   });
 }
 
 void SimulatedCommunicator::broadcast(LaneId lane, int root, void* data, Bytes bytes) {
   guarded(CollectiveKind::broadcast, [&] {
-    if (root < 0 || root >= size())
-      throw InvalidInput(
-          fmt::format("broadcast: there is no rank {}; give it one of 0 to {}", root, size() - 1));
+    expect_rank(root, size());
     auto* const at = static_cast<std::byte*>(data);
     enqueue(lane, {CollectiveKind::broadcast, root, bytes}, {at, at});
   });
@@ -143,7 +110,7 @@ void SimulatedCommunicator::guarded(CollectiveKind kind, const std::function<voi
 void SimulatedCommunicator::enqueue(LaneId lane, const Collective& collective, const Buffers& buffers) {
   const char* const name = to_string(collective.kind);
   expect_no_failure(*transport_, name);
-  const std::vector<Access> accesses = accesses_of(*transport_, collective, buffers);
+  const std::vector<Access> accesses = accesses_of(collective, rank(), size(), buffers);
   Announcement announcement{collective, {}};
   for (const Access& access : accesses) {
     if (access.mode == AccessMode::write) continue;
