@@ -53,4 +53,10 @@ std::unique_ptr<Communicator> open_mpi_communicator(Device& device, const Commun
   return std::make_unique<communication::SimulatedCommunicator>(device, module.open(options), call);
 }
 
+std::unique_ptr<Communicator> open_nccl_communicator(Device& device, const RankOfGroup& rank) {
+  static const auto& module =
+      static_cast<const communication::NcclModule&>(communication::load_module(communication::nccl_module));
+  return module.open(device, rank);
+}
+
 }  // namespace stowage

@@ -44,6 +44,19 @@ inline constexpr ModuleKind mpi_module{"the MPI module",
                                        "install libopenmpi-dev and build Stowage with STOWAGE_MPI=ON",
                                        1001};
 
+struct NcclModule : ModuleHead {
+  std::unique_ptr<Communicator> (*open)(Device& device, const RankOfGroup& rank) = nullptr;
+};
+inline constexpr ModuleKind nccl_module{
+    "the NCCL module",
+    "libstowage_nccl.so",
+    "stowage_nccl_module",
+    "STOWAGE_NCCL_MODULE",
+    "libnccl",
+    "install NCCL 2.19 or newer for CUDA 13, or name its folder in LD_LIBRARY_PATH",
+    "install NCCL and the CUDA toolkit, and build Stowage with STOWAGE_CUDA=ON",
+    2001};
+
 // The first candidate that exists. Throws InvalidInput: which file, what the loader missed, what to do.
 const ModuleHead& load_module(const ModuleKind& kind, const std::vector<std::filesystem::path>& candidates);
 // From where such modules are.

@@ -96,7 +96,7 @@ void SimulatedCommunicator::abort(std::string_view reason) {
   transport_->fail({rank(), "abort", std::string(reason)});
 }
 
-void SimulatedCommunicator::check() const { expect_no_failure(*transport_, "check"); }
+void SimulatedCommunicator::check() { expect_no_failure(*transport_, "check"); }
 
 void SimulatedCommunicator::guarded(CollectiveKind kind, const std::function<void()>& work) {
   try {

@@ -41,6 +41,12 @@ TEST(CommunicatorModule, RefusesAnotherBuildAndAnotherLibrary) {
 TEST(CommunicatorModule, AProgramWithoutItStartsAndSaysSo) {
   const auto device = open_simulated_device({.capacity = 1_MiB});
   EXPECT_THROW(open_mpi_communicator(*device), InvalidInput);
+  try {
+    open_nccl_communicator(*device, {});
+    FAIL() << "there is no such module";
+  } catch (const InvalidInput& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("/nowhere/libstowage_nccl.so"), HasSubstr("install NCCL")));
+  }
 }
 
 }  // namespace
