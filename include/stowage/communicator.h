@@ -20,6 +20,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -71,7 +72,14 @@ class Communicator {
   // Fails the communicator on all ranks, which learn of this rank and its reason. The first to fail counts.
   virtual void abort(std::string_view reason) = 0;
   // Throws CommunicatorError if the communicator has failed, as far as this rank knows.
-  virtual void check() const = 0;
+  virtual void check() = 0;
+
+  // Says that collectives will use this device memory again and again, where a library works faster for
+  // knowing. It stays allocated until the communicator ends.
+  virtual void register_memory(void* address, Bytes bytes) {
+    static_cast<void>(address);
+    static_cast<void>(bytes);
+  }
 };
 
 struct CommunicatorOptions {
@@ -101,5 +109,27 @@ std::vector<std::unique_ptr<Communicator>> make_local_communicators(std::span<De
 //   machine is gone, behind some 4 s. No communicator can be opened in this process again, and MPI is not
 //   ended.
 std::unique_ptr<Communicator> open_mpi_communicator(Device& device, const CommunicatorOptions& options = {});
+
+// What a rank of some group knows before it has a communicator there.
+struct RankOfGroup {
+  int rank = 0;
+  int size = 1;
+  // Called by all ranks together: `buffer` is memory of the program, with `size` shares of so many bytes in
+  // rank order; this rank's is there, and the others arrive before it returns.
+  std::function<void(void* buffer, Bytes share_bytes)> all_gather;
+};
+// The rank of a communicator, which gathers through that: over MPI, with a small simulated device as
+// `device`. Both outlive the result.
+RankOfGroup rank_in(Communicator& communicator, Device& device);
+
+// A CUDA device as one rank of NCCL; all ranks of the group open theirs together, each in a thread or process
+// of its own. Else InvalidInput. NCCL (2.19 or newer) comes with a module that is loaded here: looked for in
+// the file that the environment variable STOWAGE_NCCL_MODULE names, then as that of CUDA; InvalidInput says
+// what to install.
+// - Calls return once NCCL has taken the work. Calls that differ between ranks are not detected.
+// - A communicator that fails ends its work on the card without an error there: `check` alone says so.
+// - Ranks learn of failures and deaths as over MPI.
+// Tested over a fake of NCCL and of CUDA, not on cards.
+std::unique_ptr<Communicator> open_nccl_communicator(Device& device, const RankOfGroup& rank);
 
 }  // namespace stowage

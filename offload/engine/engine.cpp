@@ -92,7 +92,7 @@ bool is_overflow(const StepReport& report, const StepOptions& options) {
          !std::isfinite(report.grad_norm);
 }
 
-void rethrow_of_another_rank(const Communicator& communicator) {
+void rethrow_of_another_rank(Communicator& communicator) {
   try {
     communicator.check();
   } catch (const CommunicatorError& error) {

@@ -5,8 +5,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "stowage/bytes.h"
+#include "stowage/device.h"
 #include "stowage/error.h"
 #include "stowage/machine.h"
 
@@ -29,7 +32,7 @@ struct Buffers {
   const std::byte* send = nullptr;
   std::byte* receive = nullptr;
   bool in_place =
-      false;  // of all_gather: `send` is at its place in `receive`, and nothing goes from rank to itself
+      false;  // of all_gather: `send` is at its place in `receive`, so nothing goes from a rank to itself
 };
 
 // Bytes [from, from + bytes) of the sender's `send` go to [to, to + bytes) of the receiver's `receive`.
@@ -43,6 +46,20 @@ std::optional<Block> block_between(const Collective& collective, int sender, int
 // The same of a rank that has these buffers.
 std::optional<Block> block_between(const Collective& collective, const Buffers& buffers, int sender,
                                    int receiver);
+
+// What rank `rank` reads and writes of its own memory.
+std::vector<Access> accesses_of(const Collective& collective, int rank, int size, const Buffers& buffers);
+
+// What a rank has called. Throw InvalidInput: buffers that overlap, a whole that is more than all shares; the
+// root of a broadcast.
+struct Call {
+  Collective collective;
+  Buffers buffers;
+};
+Call all_gather_call(int rank, int size, const void* share, void* whole, Bytes share_bytes,
+                     Bytes whole_bytes);
+Call exchange_call(int size, const void* whole, void* shares, Bytes share_bytes, Bytes whole_bytes);
+void expect_rank(int root, int size);
 
 // How long it takes: what a rank receives, as one transfer over its link.
 double peer_seconds(const Collective& collective, int size, const Link& peer);

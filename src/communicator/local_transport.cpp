@@ -16,31 +16,20 @@ using SteadyTime = std::chrono::steady_clock;
 }  // namespace
 
 void LocalGroup::fail(const RankFailure& failure) {
-  {
-    const MutexLock lock(mutex_);
-    if (!failure_) failure_ = failure;
-  }
+  failure_.keep(failure);
   at_call.stop();
   at_work.stop();
 }
 
 void LocalGroup::leave(int rank) {
-  {
-    const MutexLock lock(mutex_);
-    if (!left_) left_ = RankFailure{rank, {}, "it has ended its communicator"};
-  }
+  left_.keep({rank, {}, "it has ended its communicator"});
   at_call.stop();
   at_work.stop();
 }
 
-std::optional<RankFailure> LocalGroup::failure() const {
-  const MutexLock lock(mutex_);
-  return failure_;
-}
-
 std::optional<RankFailure> LocalGroup::why_stopped() const {
-  const MutexLock lock(mutex_);
-  return failure_ ? failure_ : left_;
+  const auto failure = failure_.get();
+  return failure ? failure : left_.get();
 }
 
 std::span<const Announcement> LocalTransport::announce(Announcement announcement) {

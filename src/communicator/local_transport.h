@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "src/base/mutex.h"
+#include "src/communicator/first_failure.h"
 #include "src/communicator/rendezvous.h"
 #include "src/communicator/transport.h"
 #include "stowage/machine.h"
@@ -22,7 +22,7 @@ class LocalGroup {
   void fail(const RankFailure& failure);
   // The rank comes no more. That is a failure once another waits for it.
   void leave(int rank);
-  std::optional<RankFailure> failure() const;
+  std::optional<RankFailure> failure() const { return failure_.get(); }
   std::optional<RankFailure> why_stopped() const;
 
   struct Part {
@@ -40,9 +40,8 @@ class LocalGroup {
   Rendezvous<Nothing> at_end;
 
  private:
-  mutable Mutex mutex_;
-  std::optional<RankFailure> failure_ STOWAGE_GUARDED_BY(mutex_);
-  std::optional<RankFailure> left_ STOWAGE_GUARDED_BY(mutex_);  // the first that left
+  FirstFailure failure_;
+  FirstFailure left_;  // the first that left
 };
 
 class LocalTransport final : public Transport {

@@ -18,32 +18,6 @@ simulated::MeetingDevice& meeting_device(Device& device, std::string_view call) 
   return *simulated;
 }
 
-// Joined to the one before where it goes on there, or is the same.
-void add(std::vector<Access>& accesses, const Access& access) {
-  if (!accesses.empty() && accesses.back().mode == access.mode) {
-    Access& last = accesses.back();
-    if (last.address == access.address && last.bytes == access.bytes) return;
-    if (static_cast<std::byte*>(last.address) + last.bytes == access.address) {
-      last.bytes += access.bytes;
-      return;
-    }
-  }
-  accesses.push_back(access);
-}
-
-std::vector<Access> accesses_of(const Transport& transport, const Collective& collective,
-                                const Buffers& buffers) {
-  std::vector<Access> accesses;
-  const int rank = transport.rank();
-  for (int other = 0; other < transport.size(); ++other)
-    if (const auto sent = block_between(collective, buffers, rank, other))
-      add(accesses, {const_cast<std::byte*>(buffers.send) + sent->from, sent->bytes, AccessMode::read});
-  for (int other = 0; other < transport.size(); ++other)
-    if (const auto received = block_between(collective, buffers, other, rank))
-      add(accesses, {buffers.receive + received->to, received->bytes, AccessMode::write});
-  return accesses;
-}
-
 // Where this rank receives what others know to be undefined.
 std::vector<Access> undefined_of(const Transport& transport, const Collective& collective,
                                  const Buffers& buffers, std::span<const Announcement> announced) {
@@ -60,19 +34,6 @@ std::vector<Access> undefined_of(const Transport& transport, const Collective& c
     }
   }
   return parts;
-}
-
-using Bytewise = std::span<const std::byte>;
-
-void expect_apart(CollectiveKind kind, Bytewise a, Bytewise b) {
-  if (a.data() < b.data() + b.size() && b.data() < a.data() + a.size())
-    throw InvalidInput(fmt::format("{}: the buffers overlap; give it two that do not", to_string(kind)));
-}
-
-void expect_cut(CollectiveKind kind, int size, Bytes share_bytes, Bytes whole_bytes) {
-  if (whole_bytes <= static_cast<Bytes>(size) * share_bytes) return;
-  throw InvalidInput(fmt::format("{}: {} bytes are more than {} shares of {}; make shares larger",
-                                 to_string(kind), whole_bytes, size, share_bytes));
 }
 
 }  // namespace
@@ -100,34 +61,22 @@ SimulatedCommunicator::~SimulatedCommunicator() {
 void SimulatedCommunicator::all_gather(LaneId lane, const void* share, void* whole, Bytes share_bytes,
                                        Bytes whole_bytes) {
   guarded(CollectiveKind::all_gather, [&] {
-    expect_cut(CollectiveKind::all_gather, size(), share_bytes, whole_bytes);
-    Buffers buffers{static_cast<const std::byte*>(share), static_cast<std::byte*>(whole)};
-    const Collective collective{CollectiveKind::all_gather, 0, share_bytes, whole_bytes};
-    if (const auto own = block_between(collective, rank(), rank())) {
-      buffers.in_place = buffers.send == buffers.receive + own->to;
-      if (!buffers.in_place)
-        expect_apart(collective.kind, {buffers.send, own->bytes}, {buffers.receive, whole_bytes});
-    }
-    enqueue(lane, collective, buffers);
+    const Call call = all_gather_call(rank(), size(), share, whole, share_bytes, whole_bytes);
+    enqueue(lane, call.collective, call.buffers);
   });
 }
 
 void SimulatedCommunicator::exchange(LaneId lane, const void* whole, void* shares, Bytes share_bytes,
                                      Bytes whole_bytes) {
   guarded(CollectiveKind::exchange, [&] {
-    expect_cut(CollectiveKind::exchange, size(), share_bytes, whole_bytes);
-    const Buffers buffers{static_cast<const std::byte*>(whole), static_cast<std::byte*>(shares)};
-    expect_apart(CollectiveKind::exchange, {buffers.send, whole_bytes},
-                 {buffers.receive, static_cast<Bytes>(size()) * share_bytes});
-    enqueue(lane, {CollectiveKind::exchange, 0, share_bytes, whole_bytes}, buffers);
+    const Call call = exchange_call(size(), whole, shares, share_bytes, whole_bytes);
+    enqueue(lane, call.collective, call.buffers);
   });
 }
 
 void SimulatedCommunicator::broadcast(LaneId lane, int root, void* data, Bytes bytes) {
   guarded(CollectiveKind::broadcast, [&] {
-    if (root < 0 || root >= size())
-      throw InvalidInput(
-          fmt::format("broadcast: there is no rank {}; give it one of 0 to {}", root, size() - 1));
+    expect_rank(root, size());
     auto* const at = static_cast<std::byte*>(data);
     enqueue(lane, {CollectiveKind::broadcast, root, bytes}, {at, at});
   });
@@ -147,7 +96,7 @@ void SimulatedCommunicator::abort(std::string_view reason) {
   transport_->fail({rank(), "abort", std::string(reason)});
 }
 
-void SimulatedCommunicator::check() const { expect_no_failure(*transport_, "check"); }
+void SimulatedCommunicator::check() { expect_no_failure(*transport_, "check"); }
 
 void SimulatedCommunicator::guarded(CollectiveKind kind, const std::function<void()>& work) {
   try {
@@ -161,7 +110,7 @@ void SimulatedCommunicator::guarded(CollectiveKind kind, const std::function<voi
 void SimulatedCommunicator::enqueue(LaneId lane, const Collective& collective, const Buffers& buffers) {
   const char* const name = to_string(collective.kind);
   expect_no_failure(*transport_, name);
-  const std::vector<Access> accesses = accesses_of(*transport_, collective, buffers);
+  const std::vector<Access> accesses = accesses_of(collective, rank(), size(), buffers);
   Announcement announcement{collective, {}};
   for (const Access& access : accesses) {
     if (access.mode == AccessMode::write) continue;
@@ -186,19 +135,14 @@ void SimulatedCommunicator::enqueue(LaneId lane, const Collective& collective, c
 }
 
 double SimulatedCommunicator::run(Work* work, const simulated::Arrival& arrival) {
+  const struct Ending {
+    ~Ending() { work->owner->end_work(work); }  // the last to touch this communicator
+    Work* work;
+  } ending{work};
   const char* const name = to_string(work->collective.kind);
-  double end = arrival.time;
-  std::exception_ptr error;
-  try {
-    if (arrival.failure != nullptr) transport_->fail({rank(), name, arrival.failure});
-    expect_no_failure(*transport_, name);
-    end = transport_->move(work->collective, work->buffers, arrival);
-  } catch (...) {
-    error = std::current_exception();
-  }
-  end_work(work);  // the last to touch this object
-  if (error) std::rethrow_exception(error);
-  return end;
+  if (arrival.failure != nullptr) transport_->fail({rank(), name, arrival.failure});
+  expect_no_failure(*transport_, name);
+  return transport_->move(work->collective, work->buffers, arrival);
 }
 
 SimulatedCommunicator::Work* SimulatedCommunicator::begin_work(LaneId lane, const Collective& collective,

@@ -32,7 +32,7 @@ class SimulatedCommunicator final : public Communicator {
   void broadcast(LaneId lane, int root, void* data, Bytes bytes) override;
   void barrier() override;
   void abort(std::string_view reason) override;
-  void check() const override;
+  void check() override;
 
  private:
   // One collective on its way.

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "tests/communicator/communicator_conformance.h"
+#include "tests/communicator/local_ranks.h"
 #include "tests/device/simulated/executors.h"
 
 namespace stowage {
@@ -13,30 +14,11 @@ namespace {
 
 using testing::HasSubstr;
 
-struct LocalRanks {
-  LocalRanks(int size, const SimulatedOptions& options, const CommunicatorOptions& local = {}) {
-    std::vector<Device*> pointers;
-    for (int i = 0; i < size; ++i) {
-      devices.push_back(open_simulated_device(options));
-      pointers.push_back(devices.back().get());
-    }
-    communicators = make_local_communicators(pointers, local);
-  }
-  void run(const std::function<void(TestRank&)>& body) {
-    std::vector<std::thread> threads;
-    for (std::size_t i = 0; i < devices.size(); ++i)
-      threads.emplace_back([&, i] { run_rank(*devices[i], *communicators[i], body); });
-    for (std::thread& thread : threads) thread.join();
-  }
-  std::vector<std::unique_ptr<SimulatedDevice>> devices;
-  std::vector<std::unique_ptr<Communicator>> communicators;
-};
-
 std::vector<CommunicatorGroup> local_groups() {
   std::vector<CommunicatorGroup> groups;
   for (const Executor executor : {Executor::threaded, Executor::virtual_time})
     for (const int size : {1, 2, 4, 8})
-      groups.push_back({executor_name(executor) + "_" + std::to_string(size), size,
+      groups.push_back({executor_name(executor) + "_" + std::to_string(size), size, true,
                         [=](const std::function<void(TestRank&)>& body) {
                           LocalRanks(size, {.capacity = 4_MiB, .executor = executor}).run(body);
                         }});
@@ -80,7 +62,8 @@ TEST_P(LocalCommunicator, UndefinedBytesArriveAsSuch) {
 TEST_P(LocalCommunicator, AMismatchThrowsAtTheCall) {
   LocalRanks(2, options).run([](TestRank& r) {
     const DeviceMemory pinned(r.device, MemoryKind::pinned, 64);
-    EXPECT_THROW(r.communicator.all_gather(r.lane.id(), pinned.data(), 8 + r.rank), CommunicatorError);
+    EXPECT_THROW(r.communicator.all_gather(r.lane.id(), pinned.data(), r.rank == 0 ? 8 : 9),
+                 CommunicatorError);
   });
 }
 
@@ -107,6 +90,18 @@ TEST_P(LocalCommunicator, AnAbortReachesARankThatWaitsAtItsCall) {
   });
   ranks.communicators[1]->abort("no more");
   waiting.join();
+}
+
+TEST_P(LocalCommunicator, PlainBytesAreGatheredThroughIt) {
+  LocalRanks(3, options).run([](TestRank& r) {
+    const RankOfGroup rank = rank_in(r.communicator, r.device);
+    EXPECT_EQ(rank.rank, r.rank);
+    EXPECT_EQ(rank.size, 3);
+    std::array<int, 3> values{};
+    values.at(static_cast<std::size_t>(r.rank)) = 10 + r.rank;
+    rank.all_gather(values.data(), sizeof(int));
+    EXPECT_EQ(values, (std::array<int, 3>{10, 11, 12}));
+  });
 }
 
 TEST(LocalCommunicators, RefuseWhatIsNoGroup) {

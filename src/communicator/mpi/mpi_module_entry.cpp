@@ -1,6 +1,6 @@
 // What the MPI module exports.
+#include "src/communicator/communicator_module.h"
 #include "src/communicator/mpi/mpi_transport.h"
-#include "src/communicator/mpi_module.h"
 #include "src/device/backend_module.h"
 
 namespace {
@@ -11,8 +11,8 @@ std::unique_ptr<stowage::communication::Transport> open(const stowage::Communica
 
 }  // namespace
 
-extern "C" const stowage::communication::MpiModule* stowage_mpi_module() {
-  static const stowage::communication::MpiModule module{stowage::communication::mpi_module_abi,
-                                                        stowage::backend_module_version(), open};
+extern "C" const stowage::communication::ModuleHead* stowage_mpi_module() {
+  static const stowage::communication::MpiModule module{
+      {stowage::communication::mpi_module.abi, stowage::backend_module_version()}, open};
   return &module;
 }

@@ -43,7 +43,7 @@ MpiTransport::MpiTransport(const Link& peer) : peer_(peer) {
 }
 
 MpiTransport::~MpiTransport() {
-  if (failed_) return;
+  if (failure_.get()) return;
   const MutexLock lock(session_.mutex());
   int ended = 0;
   MPI_Finalized(&ended);
@@ -67,10 +67,10 @@ void MpiTransport::open() {
   }
   side_channel_->connect(
       rank_, addresses,
-      {[this](const RankFailure& failure) { keep_failure(failure); },
+      {[this](const RankFailure& failure) { failure_.keep(failure); },
        [this](int dead) {
          session_.lose();
-         keep_failure({dead, {}, "its process ended without a word: see what it printed last"});
+         failure_.keep({dead, {}, "its process ended without a word: see what it printed last"});
        },
        [this](int ended) {
          int none = -1;
@@ -79,7 +79,7 @@ void MpiTransport::open() {
 }
 
 std::span<const Announcement> MpiTransport::announce(Announcement announcement) {
-  expect_no_failure(*this, to_string(announcement.collective.kind));
+  failure_.expect_none(to_string(announcement.collective.kind));
   return {};
 }
 
@@ -102,7 +102,7 @@ double MpiTransport::exchange_heads(const Collective& collective, double time) {
   // Where this fails MPI may still write them.
   const auto heads = std::make_shared<std::vector<Head>>(static_cast<std::size_t>(size_) + 1);
   heads->back() = {collective, time};
-  std::array<MPI_Request, 1> request{MPI_REQUEST_NULL};
+  std::vector<MPI_Request> request(1, MPI_REQUEST_NULL);
   try {
     {
       const MutexLock lock(session_.mutex());
@@ -121,7 +121,7 @@ double MpiTransport::exchange_heads(const Collective& collective, double time) {
     latest = std::max(latest, head.time);
     if (head.collective == heads->front().collective) continue;
     fail(mismatch(heads->front().collective, head.collective, other));
-    expect_no_failure(*this, call_);
+    failure_.expect_none(call_);
   }
   return latest;
 }
@@ -132,9 +132,9 @@ void MpiTransport::start_blocks(const Collective& collective, const Buffers& buf
   const auto start = [&](auto mpi_function, const char* name, auto* data, Bytes all, int other) {
     for (Bytes done = 0; done < all; done += most_bytes) {
       const int bytes = static_cast<int>(std::min(most_bytes, all - done));
-      MPI_Request request = MPI_REQUEST_NULL;
-      expect_success(mpi_function(data + done, bytes, MPI_BYTE, other, 0, communicator_, &request), name);
-      requests.push_back(request);
+      requests.push_back(MPI_REQUEST_NULL);
+      expect_success(mpi_function(data + done, bytes, MPI_BYTE, other, 0, communicator_, &requests.back()),
+                     name);
     }
   };
   for (int other = 0; other < size_; ++other)
@@ -148,7 +148,7 @@ void MpiTransport::start_blocks(const Collective& collective, const Buffers& buf
 void MpiTransport::await(std::span<MPI_Request> requests) {
   std::optional<SteadyTime::time_point> waited_since;  // for a rank that has ended
   for (unsigned tests = 0; !test(requests); idle(tests)) {
-    expect_no_failure(*this, call_);
+    failure_.expect_none(call_);
     if (left_ < 0) continue;
     if (!waited_since) waited_since = SteadyTime::now();
     if (SteadyTime::now() > *waited_since + patience) fail({left_, {}, "it has ended its communicator"});
@@ -181,25 +181,11 @@ void MpiTransport::give_up(std::span<MPI_Request> requests) {
 void MpiTransport::expect_success(int answer, const char* mpi_call) {
   if (answer == MPI_SUCCESS) return;
   fail({rank_, mpi_call, text_of(answer)});
-  expect_no_failure(*this, call_);
+  failure_.expect_none(call_);
 }
 
 void MpiTransport::fail(const RankFailure& failure) {
-  if (keep_failure(failure)) side_channel_->tell(failure);
-}
-
-bool MpiTransport::keep_failure(const RankFailure& failure) {
-  const MutexLock lock(mutex_);
-  if (failure_) return false;
-  failure_ = failure;
-  failed_ = true;
-  return true;
-}
-
-std::optional<RankFailure> MpiTransport::failure() const {
-  if (!failed_) return std::nullopt;
-  const MutexLock lock(mutex_);
-  return failure_;
+  if (failure_.keep(failure)) side_channel_->tell(failure);
 }
 
 }  // namespace stowage::communication

@@ -13,7 +13,7 @@
 #include <span>
 #include <vector>
 
-#include "src/base/mutex.h"
+#include "src/communicator/first_failure.h"
 #include "src/communicator/mpi/mpi_session.h"
 #include "src/communicator/side_channel.h"
 #include "src/communicator/transport.h"
@@ -33,7 +33,7 @@ class MpiTransport final : public Transport {
   double move(const Collective& collective, const Buffers& buffers,
               const simulated::Arrival& arrival) override;
   void fail(const RankFailure& failure) override;
-  std::optional<RankFailure> failure() const override;
+  std::optional<RankFailure> failure() const override { return failure_.get(); }
 
  private:
   // What each rank sends the others of a collective.
@@ -51,16 +51,13 @@ class MpiTransport final : public Transport {
   void give_up(std::span<MPI_Request> requests);
   // Throws CommunicatorError, on all ranks, unless MPI has answered MPI_SUCCESS.
   void expect_success(int answer, const char* mpi_call);
-  bool keep_failure(const RankFailure& failure);  // true: it is the first
 
   MpiSession& session_ = MpiSession::get();
   const Link peer_;
   MPI_Comm communicator_ = MPI_COMM_NULL;
   int rank_ = 0, size_ = 1;
   const char* call_ = "open_mpi_communicator";  // under way
-  mutable Mutex mutex_;
-  std::atomic<bool> failed_ = false;  // there is a failure
-  std::optional<RankFailure> failure_ STOWAGE_GUARDED_BY(mutex_);
+  FirstFailure failure_;
   std::atomic<int> left_ = -1;               // the first rank that has ended its communicator
   std::optional<SideChannel> side_channel_;  // last: its thread uses the rest
 };

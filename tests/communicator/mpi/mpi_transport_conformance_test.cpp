@@ -10,7 +10,7 @@ std::vector<CommunicatorGroup> mpi_groups() {
   std::vector<CommunicatorGroup> groups;
   for (const Executor executor : {Executor::threaded, Executor::virtual_time})
     groups.push_back(
-        {executor_name(executor), ranks_of_job(), [=](const std::function<void(TestRank&)>& body) {
+        {executor_name(executor), ranks_of_job(), true, [=](const std::function<void(TestRank&)>& body) {
            run_in_job(
                {.capacity = 64_MiB, .executor = executor},
                [](Device& device) { return open_mpi_communicator(device); }, body);

@@ -1,0 +1,65 @@
+// Modules of communicators: shared libraries of their own, loaded when a communicator of their kind is first
+// opened, so that programs start where MPI is not installed. Each is built together with the program that
+// loads it (same compiler, same headers): C++ types and exceptions cross the boundary. A module of another
+// build is refused.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "src/communicator/transport.h"
+#include "stowage/communicator.h"
+
+namespace stowage::communication {
+
+// What every module begins with, read before anything behind it is touched.
+struct ModuleHead {
+  unsigned abi = 0;
+  const char* version = "";
+};
+
+// How a kind of module is found, and what its errors say.
+struct ModuleKind {
+  const char* name;         // "the MPI module"
+  const char* file;         // "libstowage_mpi.so"
+  const char* entry;        // the function that it exports, which returns its head
+  const char* environment;  // the variable that may name another file
+  const char* needs;        // the library that it needs, as the loader names it
+  const char* install;      // what brings that library
+  const char* build;        // what to do where there is no module
+  unsigned abi;
+};
+
+struct MpiModule : ModuleHead {
+  // All ranks of MPI_COMM_WORLD together.
+  std::unique_ptr<Transport> (*open)(const CommunicatorOptions& options) = nullptr;
+};
+inline constexpr ModuleKind mpi_module{"the MPI module",
+                                       "libstowage_mpi.so",
+                                       "stowage_mpi_module",
+                                       "STOWAGE_MPI_MODULE",
+                                       "libmpi",
+                                       "install Open MPI 4.1 (Debian: libopenmpi3 and openmpi-bin)",
+                                       "install libopenmpi-dev and build Stowage with STOWAGE_MPI=ON",
+                                       1001};
+
+struct NcclModule : ModuleHead {
+  std::unique_ptr<Communicator> (*open)(Device& device, const RankOfGroup& rank) = nullptr;
+};
+inline constexpr ModuleKind nccl_module{
+    "the NCCL module",
+    "libstowage_nccl.so",
+    "stowage_nccl_module",
+    "STOWAGE_NCCL_MODULE",
+    "libnccl",
+    "install NCCL 2.19 or newer for CUDA 13, or name its folder in LD_LIBRARY_PATH",
+    "install NCCL and the CUDA toolkit, and build Stowage with STOWAGE_CUDA=ON",
+    2001};
+
+// The first candidate that exists. Throws InvalidInput: which file, what the loader missed, what to do.
+const ModuleHead& load_module(const ModuleKind& kind, const std::vector<std::filesystem::path>& candidates);
+// From where such modules are.
+const ModuleHead& load_module(const ModuleKind& kind);
+
+}  // namespace stowage::communication

@@ -1,0 +1,249 @@
+#include "src/communicator/nccl/nccl_communicator.h"
+
+#include <fmt/core.h>
+
+#include <cstring>
+#include <exception>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <utility>
+
+namespace stowage::communication {
+namespace {
+
+constexpr const char* opening = "open_nccl_communicator";
+
+// What ranks must know of each other before NCCL begins.
+struct Introduction {
+  ncclUniqueId group;  // of rank 0
+  SideChannel::Address address;
+};
+static_assert(std::is_trivially_copyable_v<Introduction>);
+
+void expect_cuda(const Device& device, const RankOfGroup& rank) {
+  if (device.info().backend != "cuda")
+    throw InvalidInput(fmt::format("{}: the device is of backend '{}'; give it a CUDA device", opening,
+                                   device.info().backend));
+  if (rank.size < 1 || rank.rank < 0 || rank.rank >= rank.size || !rank.all_gather)
+    throw InvalidInput(
+        fmt::format("{}: rank {} of {}; give it one of the group's, and how the group gathers bytes", opening,
+                    rank.rank, rank.size));
+}
+
+}  // namespace
+
+NcclCommunicator::NcclCommunicator(Device& device, const RankOfGroup& rank)
+    : device_(device), rank_(rank.rank), size_(rank.size) {
+  expect_cuda(device, rank);
+  met_ = DeviceMemory(device_, MemoryKind::device, static_cast<Bytes>(size_));
+  try {
+    open(rank);
+  } catch (...) {
+    side_channel_.reset();
+    give_up();
+    throw;
+  }
+}
+
+NcclCommunicator::~NcclCommunicator() {
+  try {
+    if (!failure_.get()) close();
+  } catch (const std::exception&) {  // the others have learnt of it
+  }
+  side_channel_.reset();
+  give_up();
+}
+
+void NcclCommunicator::open(const RankOfGroup& rank) {
+  side_channel_.emplace(opening);
+  std::vector<Introduction> all(static_cast<std::size_t>(size_));
+  Introduction& own = all[static_cast<std::size_t>(rank_)];
+  own.address = side_channel_->address();
+  const ncclResult_t named = rank_ == 0 ? ncclGetUniqueId(&own.group) : ncclSuccess;
+  rank.all_gather(all.data(), sizeof(Introduction));
+  std::vector<SideChannel::Address> addresses;
+  for (const Introduction& one : all) addresses.push_back(one.address);
+  side_channel_->connect(
+      rank_, addresses,
+      {[this](const RankFailure& failure) {
+         failure_.keep(failure);
+         give_up();
+       },
+       [this](int dead) {
+         failure_.keep({dead, {}, "its process ended without a word: see what it printed last"});
+         give_up();
+       },
+       [this](int ended) {
+         int none = -1;
+         left_.compare_exchange_strong(none, ended);
+       }});
+  guarded(opening, [&] {
+    settle(opening, named);  // now that the others can be told
+    run(lane_.id(), opening, {}, [&](ncclComm_t& communicator, cudaStream_t) {
+      ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+      config.blocking = 0;
+      return ncclCommInitRankConfig(&communicator, size_, all.front().group, rank_, &config);
+    });
+  });
+}
+
+void NcclCommunicator::close() {
+  guarded("its destructor", [&] {
+    std::vector<void*> registered;
+    {
+      const MutexLock lock(mutex_);
+      registered.swap(registered_);
+    }
+    run(lane_.id(), "its destructor", {}, [&](ncclComm_t& communicator, cudaStream_t) {
+      for (void* const handle : registered) ncclCommDeregister(communicator, handle);
+      return ncclCommFinalize(communicator);
+    });
+    const MutexLock lock(mutex_);
+    if (communicator_ != nullptr) ncclCommDestroy(std::exchange(communicator_, nullptr));
+  });
+}
+
+void NcclCommunicator::all_gather(LaneId lane, const void* share, void* whole, Bytes share_bytes,
+                                  Bytes whole_bytes) {
+  Call call;
+  guarded("all_gather",
+          [&] { call = all_gather_call(rank_, size_, share, whole, share_bytes, whole_bytes); });
+  enqueue(lane, call.collective, call.buffers, [&](ncclComm_t& communicator, cudaStream_t stream) {
+    if (whole_bytes < static_cast<Bytes>(size_) * share_bytes) return blocks(call, communicator, stream);
+    return ncclAllGather(share, whole, share_bytes, ncclInt8, communicator, stream);
+  });
+}
+
+void NcclCommunicator::exchange(LaneId lane, const void* whole, void* shares, Bytes share_bytes,
+                                Bytes whole_bytes) {
+  Call call;
+  guarded("exchange", [&] { call = exchange_call(size_, whole, shares, share_bytes, whole_bytes); });
+  enqueue(lane, call.collective, call.buffers,
+          [&](ncclComm_t& communicator, cudaStream_t stream) { return blocks(call, communicator, stream); });
+}
+
+// The group is ended whatever its calls answer: else later calls would be taken for a part of it.
+ncclResult_t NcclCommunicator::blocks(const Call& call, ncclComm_t communicator, cudaStream_t stream) const {
+  const auto& [collective, buffers] = call;
+  ncclResult_t first = ncclGroupStart();
+  if (first != ncclSuccess) return first;
+  const auto note = [&](ncclResult_t answer) {
+    if (first == ncclSuccess) first = answer;
+  };
+  for (int other = 0; other < size_; ++other) {
+    if (const auto sent = block_between(collective, buffers, rank_, other))
+      note(ncclSend(buffers.send + sent->from, sent->bytes, ncclInt8, other, communicator, stream));
+    if (const auto received = block_between(collective, buffers, other, rank_))
+      note(ncclRecv(buffers.receive + received->to, received->bytes, ncclInt8, other, communicator, stream));
+  }
+  note(ncclGroupEnd());
+  return first;
+}
+
+void NcclCommunicator::broadcast(LaneId lane, int root, void* data, Bytes bytes) {
+  guarded("broadcast", [&] { expect_rank(root, size_); });
+  auto* const at = static_cast<std::byte*>(data);
+  enqueue(lane, {CollectiveKind::broadcast, root, bytes}, {at, at},
+          [&](ncclComm_t& communicator, cudaStream_t stream) {
+            return ncclBroadcast(data, data, bytes, ncclInt8, root, communicator, stream);
+          });
+}
+
+void NcclCommunicator::barrier() {
+  guarded("barrier", [&] { device_.synchronise(done_.id()); });
+  const Bytes own = static_cast<Bytes>(rank_);
+  enqueue(lane_.id(), {CollectiveKind::barrier}, {}, [&](ncclComm_t& communicator, cudaStream_t stream) {
+    return ncclAllGather(met_.data() + own, met_.data(), 1, ncclInt8, communicator, stream);
+  });
+  guarded("barrier", [&] {
+    device_.synchronise(done_.id());
+    failure_.expect_none("barrier");
+  });
+}
+
+void NcclCommunicator::abort(std::string_view reason) { fail({rank_, "abort", std::string(reason)}); }
+
+void NcclCommunicator::check() {
+  failure_.expect_none("check");
+  const ncclResult_t answer = state();
+  if (answer != ncclInProgress) settle("check", answer);
+}
+
+void NcclCommunicator::register_memory(void* address, Bytes bytes) {
+  guarded("register_memory", [&] {
+    void* handle = nullptr;
+    run(lane_.id(), "register_memory", {}, [&](ncclComm_t& communicator, cudaStream_t) {
+      return ncclCommRegister(communicator, address, bytes, &handle);
+    });
+    const MutexLock lock(mutex_);
+    registered_.push_back(handle);
+  });
+}
+
+void NcclCommunicator::guarded(const char* call, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const std::exception& error) {
+    fail({rank_, call, error.what()});
+    throw;
+  }
+}
+
+void NcclCommunicator::enqueue(LaneId lane, const Collective& collective, const Buffers& buffers,
+                               const Work& work) {
+  const char* const call = to_string(collective.kind);
+  guarded(call, [&] {
+    if (left_ >= 0) fail({left_, {}, "it has ended its communicator"});
+    run(lane, call, accesses_of(collective, rank_, size_, buffers), work);
+    device_.record(done_.id(), lane);
+  });
+}
+
+void NcclCommunicator::run(LaneId lane, const char* call, std::span<const Access> accesses,
+                           const Work& work) {
+  failure_.expect_none(call);
+  ncclResult_t answer = ncclSuccess;
+  const auto enqueued = [&] {
+    const MutexLock lock(mutex_);
+    if (!failure_.get()) answer = work(communicator_, static_cast<cudaStream_t>(device_.native_stream(lane)));
+  };
+  Launch launch;
+  launch.name = call;
+  launch.function = [](void* context) { (*static_cast<decltype(enqueued)*>(context))(); };
+  launch.context = const_cast<std::remove_const_t<decltype(enqueued)>*>(&enqueued);
+  launch.accesses = accesses;
+  device_.launch(lane, launch);
+  settle(call, answer);
+}
+
+void NcclCommunicator::settle(const char* call, ncclResult_t answer) {
+  for (; answer == ncclInProgress; answer = state()) {
+    failure_.expect_none(call);
+    std::this_thread::yield();
+  }
+  if (answer != ncclSuccess)
+    fail({rank_, call,
+          fmt::format("NCCL answers '{}'; NCCL_DEBUG=WARN has it say more", ncclGetErrorString(answer))});
+  failure_.expect_none(call);
+}
+
+ncclResult_t NcclCommunicator::state() {
+  const MutexLock lock(mutex_);
+  ncclResult_t answer = ncclSuccess;
+  if (communicator_ == nullptr) return answer;
+  const ncclResult_t asked = ncclCommGetAsyncError(communicator_, &answer);
+  return asked == ncclSuccess ? answer : asked;
+}
+
+void NcclCommunicator::fail(const RankFailure& failure) {
+  if (failure_.keep(failure) && side_channel_) side_channel_->tell(failure);
+  give_up();
+}
+
+void NcclCommunicator::give_up() {
+  const MutexLock lock(mutex_);
+  if (communicator_ != nullptr) ncclCommAbort(std::exchange(communicator_, nullptr));
+}
+
+}  // namespace stowage::communication

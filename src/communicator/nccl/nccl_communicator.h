@@ -1,0 +1,69 @@
+// NcclCommunicator: collectives of CUDA cards, which NCCL enqueues on a lane's stream.
+//
+// NCCL is asked not to block: a call that it has not taken yet is asked for again and again, so that a
+// failure ends the wait. It tells a rank nothing of the others' failures: a side channel does, whose thread
+// then aborts NCCL's communicator, which ends all work of it on the card.
+#pragma once
+
+#include <nccl.h>
+
+#include <atomic>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "src/base/mutex.h"
+#include "src/communicator/first_failure.h"
+#include "src/communicator/side_channel.h"
+#include "stowage/communicator.h"
+
+namespace stowage::communication {
+
+class NcclCommunicator final : public Communicator {
+ public:
+  // As open_nccl_communicator.
+  NcclCommunicator(Device& device, const RankOfGroup& rank);
+  ~NcclCommunicator() override;
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  void all_gather(LaneId lane, const void* share, void* whole, Bytes share_bytes, Bytes whole_bytes) override;
+  void exchange(LaneId lane, const void* whole, void* shares, Bytes share_bytes, Bytes whole_bytes) override;
+  void broadcast(LaneId lane, int root, void* data, Bytes bytes) override;
+  void barrier() override;
+  void abort(std::string_view reason) override;
+  void check() override;
+  void register_memory(void* address, Bytes bytes) override;
+
+ private:
+  // One call of NCCL, or a group of them.
+  using Work = std::function<ncclResult_t(ncclComm_t& communicator, cudaStream_t stream)>;
+
+  void open(const RankOfGroup& rank);
+  void close();
+  // Fails all ranks if `work` throws.
+  void guarded(const char* call, const std::function<void()>& work);
+  void enqueue(LaneId lane, const Collective& collective, const Buffers& buffers, const Work& work);
+  // Calls NCCL with the lane's stream, its card current; returns once NCCL has taken the work. Throws
+  // CommunicatorError.
+  void run(LaneId lane, const char* call, std::span<const Access> accesses, const Work& work);
+  void settle(const char* call, ncclResult_t answer);
+  ncclResult_t state();
+  ncclResult_t blocks(const Call& call, ncclComm_t communicator, cudaStream_t stream) const;
+  void fail(const RankFailure& failure);
+  void give_up();
+
+  Device& device_;
+  const int rank_, size_;
+  FirstFailure failure_;
+  std::atomic<int> left_ = -1;  // the first rank that has ended its communicator
+  Mutex mutex_;                 // around each call of NCCL
+  ncclComm_t communicator_ STOWAGE_GUARDED_BY(mutex_) = nullptr;  // null: not yet, or no more
+  std::vector<void*> registered_ STOWAGE_GUARDED_BY(mutex_);
+  Lane lane_{device_, LaneRole::compute};    // for what has no lane of the caller's
+  Event done_ = Event::untimed(device_);     // behind the last collective
+  DeviceMemory met_;                         // a byte of each rank, for barriers
+  std::optional<SideChannel> side_channel_;  // last: its thread uses the rest
+};
+
+}  // namespace stowage::communication

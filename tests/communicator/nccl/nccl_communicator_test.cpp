@@ -1,0 +1,105 @@
+// Communicators over NCCL, on fakes of NCCL and CUDA. Ranks are threads, which come together through a
+// communicator of simulated devices.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "stowage/cuda_device.h"
+#include "tests/communicator/communicator_conformance.h"
+#include "tests/communicator/local_ranks.h"
+#include "tests/fake_cuda/fake_cuda.h"
+
+namespace stowage {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class NcclRanks {
+ public:
+  explicit NcclRanks(int size) : local_(size, {.capacity = 1_MiB}) {
+    fake_cuda_reset();
+    fake_cuda_set_cards(size);
+  }
+  // Each rank opens its card and its communicator, and calls `body(device, communicator)`.
+  template <class Body>
+  void each(Body&& body) {
+    local_.each([&](std::size_t i) {
+      const auto device = open_cuda_device({.ordinal = static_cast<int>(i), .scratch = 1_MiB});
+      const auto communicator =
+          open_nccl_communicator(*device, rank_in(*local_.communicators[i], *local_.devices[i]));
+      local_.communicators[i]->barrier();  // else a rank that fails at once fails the opening of others
+      body(*device, *communicator);
+    });
+  }
+  void run(const std::function<void(TestRank&)>& body) {
+    each([&](Device& device, Communicator& communicator) { run_rank(device, communicator, body); });
+  }
+
+ private:
+  LocalRanks local_;
+};
+
+std::vector<CommunicatorGroup> nccl_groups() {
+  std::vector<CommunicatorGroup> groups;
+  for (const int size : {1, 2, 4})
+    groups.push_back({"ranks_" + std::to_string(size), size, false,
+                      [=](const std::function<void(TestRank&)>& body) { NcclRanks(size).run(body); }});
+  return groups;
+}
+INSTANTIATE_TEST_SUITE_P(Nccl, CommunicatorConformance, testing::ValuesIn(nccl_groups()), group_name);
+
+TEST(NcclCommunicator, KnowsMemoryAheadAndForgetsIt) {
+  NcclRanks(2).run([](TestRank& r) {
+    const DeviceMemory memory(r.device, MemoryKind::device, 1024);
+    r.communicator.register_memory(memory.data(), memory.bytes());
+    r.communicator.barrier();
+  });
+  EXPECT_EQ(fake_cuda_calls("ncclCommRegister"), 2u);
+  EXPECT_EQ(fake_cuda_calls("ncclCommDeregister"), 2u);
+  EXPECT_EQ(fake_cuda_calls("ncclCommFinalize"), 2u);
+}
+
+TEST(NcclCommunicator, ACallThatFailsIsNamedOnAllRanks) {
+  for (const char* const call : {"ncclAllGather", "ncclBroadcast", "ncclGroupStart", "ncclSend", "ncclRecv",
+                                 "ncclGroupEnd", "ncclCommRegister"})
+    NcclRanks(2).run([&](TestRank& r) {
+      const DeviceMemory from(r.device, MemoryKind::device, 64), to(r.device, MemoryKind::device, 64);
+      const auto error = r.failure_behind([&] {
+        if (r.rank == 1) fake_cuda_fail_call(call, 1, 0);  // on whichever rank makes it
+        r.communicator.register_memory(from.data(), 64);
+        r.communicator.exchange(r.lane.id(), from.data(), to.data(), 8);
+        r.communicator.broadcast(r.lane.id(), 0, from.data(), 8);
+        r.communicator.barrier();
+      });
+      ASSERT_TRUE(error) << call;
+      EXPECT_THAT(error->what(), HasSubstr("internal error"));
+    });
+}
+
+TEST(NcclCommunicator, RefusesOtherDevicesAndRanks) {
+  fake_cuda_reset();
+  const auto simulated = open_simulated_device({.capacity = 1_MiB});
+  const auto cuda = open_cuda_device();
+  const auto alone = [](void*, Bytes) {};
+  EXPECT_THROW(open_nccl_communicator(*simulated, {0, 1, alone}), InvalidInput);
+  EXPECT_THROW(open_nccl_communicator(*cuda, {1, 1, alone}), InvalidInput);
+  EXPECT_THROW(open_nccl_communicator(*cuda, {0, 1, nullptr}), InvalidInput);
+  open_nccl_communicator(*cuda, {0, 1, alone})->barrier();
+}
+
+TEST(NcclCommunicator, ACallThatFailsAtOpeningIsAnError) {
+  for (const char* const call : {"ncclGetUniqueId", "ncclCommInitRankConfig", "ncclCommGetAsyncError"}) {
+    fake_cuda_reset();
+    const auto device = open_cuda_device();
+    fake_cuda_fail_call(call, 1, 0);
+    try {
+      open_nccl_communicator(*device, {0, 1, [](void*, Bytes) {}});
+      ADD_FAILURE() << call << " failed unnoticed";
+    } catch (const CommunicatorError& error) {
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("open_nccl_communicator"), HasSubstr("internal error")));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stowage
