@@ -11,14 +11,14 @@ namespace stowage {
 // By tensor: one that names all that it shares bytes with. The alias groups of the analysis, but that with
 // several gradient groups (Graph::gradient_groups) partial sums that cross units are joined:
 //
-//   unit         0     1     2     3     4     5     6     7        8 groups of one micro-batch
-//   final       [0    0+1                                  0…7]
-//   a                       [2    23 ]             [6     67]       what is left of three buckets that wait
-//   on b                                   [4    4    45     ]         the host: 1, 3, 5 and 7 are added at
-//   once
+//   unit     0    1    2    3    4    5    6    7     each is one of 8 groups
+//   final   [0   01        03                  07]
+//   a                 [2   23]        [6   67]
+//   b                           [4   45        47]
 //
-// In the analysis's order of execution each of them is dead before the next one of its bucket is written. So
-// a bucket of partial sums is there for each level of the tree, not for each group.
+// Each column shows the groups that a bucket has the sum of. 1, 3, 5 and 7 are added as soon as they are
+// there. In the order of execution of the analysis each sum is dead before the next one of its bucket is
+// written. So a bucket of partial sums is there for each level of the tree, not for each group.
 std::vector<TensorId> byte_groups(const Graph& graph, const RecomputeAnalysis& analysis);
 
 }  // namespace stowage
