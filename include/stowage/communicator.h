@@ -91,8 +91,8 @@ struct CommunicatorOptions {
 };
 
 // Devices of this process, each a rank in the order given; they outlive the communicators. Simulated devices,
-// all of one executor and no two the same: else InvalidInput. Each call blocks until all ranks have made it,
-// so that each device's checks see what the others send: a mismatch throws at the call.
+// no two the same (else InvalidInput), all of one executor. Each call blocks until all ranks have made it, so
+// that each device's checks see what the others send: a mismatch throws at the call.
 std::vector<std::unique_ptr<Communicator>> make_local_communicators(std::span<Device* const> devices,
                                                                     const CommunicatorOptions& options = {});
 
@@ -103,11 +103,10 @@ std::vector<std::unique_ptr<Communicator>> make_local_communicators(std::span<De
 // the program has begun it, by MPI_Init_thread with MPI_THREAD_SERIALIZED or more. Below MPI_THREAD_MULTIPLE
 // the program makes no calls of MPI while work is under way.
 // - All bytes that arrive count as defined, whatever they were where they came from.
-// - Calls return at once; a mismatch is found by the work.
-// - A rank whose process dies is named to the others at once, if mpirun lets them live (--enable-recovery);
-// one whose
-//   machine is gone, behind some 4 s. No communicator can be opened in this process again, and MPI is not
-//   ended.
+// - Calls return at once (in virtual time when the work is done), and a mismatch is found by the work.
+// - A rank whose process dies is named to the others at once, if mpirun lets them live (--enable-recovery).
+//   If its machine is gone, that takes some 4 s.
+// - Then MPI is not ended in this process, and no communicator can be opened again.
 std::unique_ptr<Communicator> open_mpi_communicator(Device& device, const CommunicatorOptions& options = {});
 
 // What a rank of some group knows before it has a communicator there.
@@ -128,7 +127,8 @@ RankOfGroup rank_in(Communicator& communicator, Device& device);
 // what to install.
 // - Calls return once NCCL has taken the work. Calls that differ between ranks are not detected.
 // - A communicator that fails ends its work on the card without an error there: `check` alone says so.
-// - Ranks learn of failures and deaths as over MPI.
+// - Ranks learn of failures and deaths as over MPI. Work that needs a rank which has ended in order waits:
+//   barriers before the end are not optional here.
 // Tested over a fake of NCCL and of CUDA, not on cards.
 std::unique_ptr<Communicator> open_nccl_communicator(Device& device, const RankOfGroup& rank);
 

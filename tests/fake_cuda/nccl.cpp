@@ -103,13 +103,15 @@ struct Collective {
   Part part;
 };
 
-// The kth receive from a rank takes the kth send of that rank to this one.
+// The kth receive from a rank takes the kth send of that rank to this one. What is in place already stays
+// untouched.
 void receive(const Collective& mine, const std::vector<Part>& all) {
   std::map<int, int> taken;
   for (const Transfer& to : mine.part.receives) {
     int nth = taken[to.peer]++;
     for (const Transfer& from : all[static_cast<std::size_t>(to.peer)].sends)
-      if (from.peer == mine.rank && nth-- == 0) std::memmove(to.data, from.data, to.bytes);
+      if (from.peer == mine.rank && nth-- == 0 && from.data != to.data)
+        std::memmove(to.data, from.data, to.bytes);
   }
 }
 

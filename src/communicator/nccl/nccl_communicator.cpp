@@ -49,7 +49,8 @@ NcclCommunicator::NcclCommunicator(Device& device, const RankOfGroup& rank)
 NcclCommunicator::~NcclCommunicator() {
   try {
     if (!failure_.get()) close();
-  } catch (const std::exception&) {  // the others have learnt of it
+  } catch (const std::exception& error) {
+    fail({rank_, "its destructor", error.what()});
   }
   side_channel_.reset();
   give_up();
