@@ -117,9 +117,10 @@ MachineFile read_machine_file(const std::string& path);
 //   all) the part of one device where most share a memory.
 // - Each has its link for itself, but no more of it than its part of host memory in all.
 // - `peer` is the file's. Through the host, a received byte takes host memory's rate twice, as it is written
-//   there and as it is read, so `peer` has at most half of the device's part of host memory in all. Copies
-//   and updates that go on meanwhile are not counted against it, nor the peers' bytes against them: where
-//   they meet, the prediction is too fast.
+//   there and as it is read, so `peer` has at most half of the device's part of host memory in all. (A byte
+//   that all others gather is written only once, which is not counted.) Copies and updates that go on
+//   meanwhile are not counted against the peers' bytes, nor these against them, on the link as in host
+//   memory: where they meet, the prediction is too fast.
 // Throws InvalidInput if the file has no peer link or fewer devices.
 Machine machine_for(const MachineFile& file, DataType work, int devices = 1);
 
