@@ -92,6 +92,20 @@ void share_host(Machine& machine, std::int64_t devices) {
     *rate /= static_cast<double>(devices);
 }
 
+// Of one device alone, where the file knows of no others.
+Machine machine_of_each(const MachineFile& file, const Options& options) {
+  if (file.peers) {
+    try {
+      return machine_for(file, options.type, static_cast<int>(options.devices));
+    } catch (const InvalidInput& error) {
+      throw InvalidInput(fmt::format("--devices {}: {}", options.devices, error.what()));
+    }
+  }
+  Machine machine = machine_for(file, options.type);
+  share_host(machine, options.devices);
+  return machine;
+}
+
 }  // namespace
 
 RunDevice prepare_device(Options& options, const Graph& graph, const BuildModel& build) {
@@ -104,14 +118,14 @@ RunDevice prepare_device(Options& options, const Graph& graph, const BuildModel&
     result.machine = calibration.machine;
     result.profile = std::move(calibration.profile);
     result.fitted = calibration.fitted;
+    share_host(result.machine, options.devices);
     result.machine.h2d_both_bytes_per_second = result.machine.d2h_both_bytes_per_second =
         options.link_both_bytes_per_second;
   } else {
     const MachineFile file = wanted_machine(options, "simulated", result.planned_for);
-    result.machine = machine_for(file, options.type);
+    result.machine = machine_of_each(file, options);
     result.profile = profile_of(file, options.type);
   }
-  share_host(result.machine, options.devices);
   const int threads = parallel_threads();
   result.which = fmt::format("{}, {} CPU thread{}, {}", choice.reason, threads, threads == 1 ? "" : "s",
                              link_text(result.machine.h2d));
