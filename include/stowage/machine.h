@@ -28,7 +28,7 @@ struct Link {
 struct Machine {
   Link h2d;
   Link d2h;
-  Link peer;  // what a device receives from the others with which it trains one model, all of them together
+  Link peer{};  // what a device receives from the others with which it trains one model, all of them together
   double flops_per_second = 300e9;        // matrix multiplication on the device
   double device_bytes_per_second = 15e9;  // device memory, reads plus writes
   double launch_seconds = 5e-6;           // fixed cost of one op on the compute lane
