@@ -1,9 +1,8 @@
 // EngineGroup: one model trained by one or several devices of this process, as if by one Engine.
 //
 // Each device is a rank, with an engine of its own on the plan that all share. Parameters and optimizer state
-// are read and written whole, whatever the number of devices, by the tensors of the graph that one device
-// would train
-// (`whole`): a checkpoint of a group is one of any other group with the same Graph::gradient_groups in all.
+// are read and written whole, by the tensors of the graph that one device would train, `whole`. So a
+// checkpoint of one group is good for any other with as many micro-batches and gradient groups in all.
 // Losses, norms and every bit of these values are those of one device.
 //
 // Not thread-safe: one caller. Calls run on a thread for each rank, and return when all have. What one of
@@ -28,6 +27,8 @@ class EngineGroup {
   // Throws InvalidInput where graphs do not belong together, and what Engine throws.
   EngineGroup(std::span<Device* const> devices, const Graph& whole, std::span<const Graph> ranks,
               const Plan& plan, const EngineOptions& options, const CommunicatorOptions& link = {});
+  // One device.
+  EngineGroup(Device& device, const Graph& graph, const Plan& plan, const EngineOptions& options = {});
   ~EngineGroup();
   EngineGroup(const EngineGroup&) = delete;
   EngineGroup& operator=(const EngineGroup&) = delete;
@@ -35,13 +36,14 @@ class EngineGroup {
   std::size_t size() const;
 
   // As Engine's. `inputs` are those of `whole`. The report is that of rank 0, with the largest peak of all.
-  // After an error a group of several devices is lost: it completes no other step.
+  // After an error a group of several devices is lost, since some may have made the step: other calls throw,
+  // and a new group goes on from a checkpoint.
   StepReport step(std::span<const InputData> inputs, const StepOptions& options);
   // Of the last step, by rank.
   std::span<const StepReport> reports() const;
   void drain();
   std::uint64_t completed_steps() const;
-  std::span<const BucketId> unpinned() const;  // of rank 0
+  std::span<const BucketId> unpinned() const;  // of the first rank that has some
   std::vector<Interval> last_timeline();       // of rank 0
 
   // Whole values, of tensors of `whole`; as Engine's.

@@ -94,7 +94,7 @@ struct OpCost {
   // Measured on the device, its launch included (trace.h): there it stands in the place of both. Steps on the
   // host go by `bytes` all the same.
   std::optional<double> seconds{};
-  double peer_bytes = 0;  // that the other ranks send to this one
+  double peer_bytes = 0;  // that the other ranks send to this one, padding included
   friend bool operator==(const OpCost&, const OpCost&) = default;
 };
 
@@ -182,9 +182,9 @@ constexpr bool are_gradient_groups(std::uint32_t groups, std::uint32_t micro_bat
 // that are no chunk grid.
 void check(const Graph& graph);
 
-// Versioned JSON, loss-free; version 4 where there are several gradient groups, 3 where a tensor is a slice,
-// 2 where an op has measured seconds, else 1. `graph_from_json` treats its text as hostile: InvalidInput,
-// never worse.
+// Versioned JSON, loss-free; version 4 where there are several gradient groups or ranks, 3 where a tensor is
+// a slice, 2 where an op has measured seconds, else 1. `graph_from_json` treats its text as hostile:
+// InvalidInput, never worse.
 std::string to_json(const Graph& graph);
 Graph graph_from_json(std::string_view text);
 

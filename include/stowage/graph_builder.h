@@ -158,9 +158,11 @@ class GraphBuilder {
   // Emits backward ops from `loss` (an f64 scalar), then a "square_sum" op for each parameter's
   // gradient (in the backward phase, directly after the op that completes the gradient, in the same
   // unit), then the "clip" op and one "adamw" op per parameter (update phase) in order of the parameters'
-  // first use. Every parameter must receive a gradient. The builder is spent afterwards.
+  // first use. Every parameter must receive a gradient. The builder is spent afterwards. Where ranks share
+  // the batch, the graph is that of one which has shares of parameters, gradients and state, with ops that
+  // exchange them (src/graph/share_state.h); its loss is that of all.
   Graph finish(Value loss, const AdamW& optimizer);
-  // Forward and backward only, for gradient checks: gradients are left as they are.
+  // Forward and backward only, for gradient checks: gradients are left as they are, and parameters whole.
   Graph finish_without_update(Value loss);
 
   // After finish: the final gradient of a parameter or input value, no_id if none. Where ranks share the

@@ -60,11 +60,10 @@ struct HostRate {
 
 // The devices of a machine that has several of one kind, which can train one model together.
 struct PeerDevices {
-  int devices = 1;  // 1 to 64
-  int devices_per_host_memory =
-      1;                      // share one host memory (a socket's), whose rates the file has; at most all
-  Link link;                  // what one device receives from the others, all of them together
-  bool through_host = false;  // their bytes pass through host memory: no device reaches another
+  int devices = 1;                  // 1 to 64
+  int devices_per_host_memory = 1;  // share a host memory (a socket's), whose rates the file has; at most all
+  Link link;                        // what one device receives from the others, all of them together
+  bool through_host = false;        // their bytes pass through host memory: no device reaches another
 };
 
 struct MachineFile {

@@ -101,18 +101,23 @@ class Binder {
     return {data, &tensor};
   }
 
-  // A sum of rows may leave out their ends.
+  // A sum of rows reads no more of each than it counts.
   void add_accesses(const Access& whole) {
     const Op& op = input_.graph.op(instruction_.op);
-    const auto count = op.attributes.find("count");
-    if (op.kernel != "tree_sum" || count == op.attributes.end() || whole.mode == AccessMode::write)
+    const auto positive = [&](const char* attribute) -> Bytes {
+      const auto found = op.attributes.find(attribute);
+      const auto* value = found == op.attributes.end() ? nullptr : std::get_if<std::int64_t>(&found->second);
+      return value == nullptr || *value < 0 ? 0 : static_cast<Bytes>(*value);
+    };
+    const Bytes rows = op.kernel == "tree_sum" ? positive("rows") : 0;
+    constexpr Bytes most_rows = 1024;  // as the kernel
+    if (whole.mode == AccessMode::write || rows == 0 || rows > most_rows || !op.attributes.contains("count"))
       return bound_.accesses.push_back(whole);
-    const Bytes rows = static_cast<Bytes>(std::get<std::int64_t>(op.attributes.at("rows")));
-    const Bytes used = static_cast<Bytes>(std::get<std::int64_t>(count->second)) *
-                       size_of(input_.graph.tensor(op.reads[0]).type);
+    const Bytes row_bytes = whole.bytes / rows;
+    const Bytes used =
+        std::min(row_bytes, positive("count") * size_of(input_.graph.tensor(op.reads[0]).type));
     for (Bytes row = 0; row < rows && used > 0; ++row)
-      bound_.accesses.push_back(
-          {static_cast<std::byte*>(whole.address) + row * (whole.bytes / rows), used, whole.mode});
+      bound_.accesses.push_back({static_cast<std::byte*>(whole.address) + row * row_bytes, used, whole.mode});
   }
 
   std::byte* device_base(BucketId bucket) const {

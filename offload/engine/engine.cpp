@@ -16,6 +16,7 @@
 #include "offload/engine/lanes.h"
 #include "offload/engine/measure.h"
 #include "offload/engine/non_finite.h"
+#include "offload/engine/ranks.h"
 #include "offload/engine/staging.h"
 #include "offload/engine/state.h"
 #include "offload/engine/step_events.h"
@@ -27,32 +28,6 @@
 
 namespace stowage {
 namespace {
-
-void check_ranks(const Graph& graph, const Communicator* communicator) {
-  const BatchShare share = graph.share;
-  if (communicator == nullptr && share.ranks == 1) return;
-  const auto rank = static_cast<std::uint32_t>(communicator == nullptr ? 0 : communicator->rank());
-  const auto ranks = static_cast<std::uint32_t>(communicator == nullptr ? 1 : communicator->size());
-  if (share == BatchShare{rank, ranks}) return;
-  throw InvalidInput(fmt::format(
-      "the graph is that of rank {} of {}, and the communicator's is {} of {}: build the graph for it",
-      share.rank, share.ranks, rank, ranks));
-}
-
-void check_collectives(const Graph& graph) {
-  for (const Op& op : graph.ops) {
-    if (!is_collective(op)) continue;
-    bool fits = op.phase != Phase::update && op.reads.size() == 1 && op.writes.size() == 1;
-    if (fits) {
-      const Bytes from = graph.tensor(op.reads[0]).bytes(), to = graph.tensor(op.writes[0]).bytes();
-      const Bytes ranks = graph.share.ranks;
-      fits = op.kernel == "gather" ? to <= ranks * from : to % ranks == 0 && from <= to;
-    }
-    if (!fits)
-      throw InvalidInput(fmt::format("op '{}' is no {} of {} ranks: see launch_table.h", op.name, op.kernel,
-                                     graph.share.ranks));
-  }
-}
 
 void check_plan(const Graph& graph, const Plan& plan, bool judge) {
   check_executable(graph, plan);
@@ -92,14 +67,6 @@ bool is_overflow(const StepReport& report, const StepOptions& options) {
          !std::isfinite(report.grad_norm);
 }
 
-void rethrow_of_another_rank(Communicator& communicator) {
-  try {
-    communicator.check();
-  } catch (const CommunicatorError& error) {
-    if (error.failed_rank() != communicator.rank()) throw;
-  }
-}
-
 void check_loss_scale(const StepOptions& options, std::uint64_t steps) {
   const auto& given = options.loss_scale;
   if (!given || (is_valid(*given) && given->skipped_steps <= steps)) return;
@@ -131,6 +98,7 @@ class Engine::Implementation {
   Parity parity() const { return static_cast<Parity>(completed_ % 2); }
   void require_values() const;
   bool expects_clipping() const { return clipped_in_a_row_ >= clipped_in_a_row; }
+  void begin_step(std::span<const InputData> inputs, const StepOptions& options);
   void run_to_gate(const StepOptions& options);
   void run_update(StepReport& report);
   double idle_seconds();
@@ -216,10 +184,20 @@ void Engine::Implementation::require_values() const {
         "step");
 }
 
+// Other ranks do not wait for a step that does not begin.
+void Engine::Implementation::begin_step(std::span<const InputData> inputs, const StepOptions& options) {
+  try {
+    require_values();
+    check_loss_scale(options, completed_);
+    inputs_.load(inputs);
+  } catch (const std::exception& error) {
+    if (communicator_ != nullptr) communicator_->abort(error.what());
+    throw;
+  }
+}
+
 StepReport Engine::Implementation::step(std::span<const InputData> inputs, const StepOptions& options) {
-  require_values();
-  check_loss_scale(options, completed_);
-  inputs_.load(inputs);
+  begin_step(inputs, options);
   const DeviceCounters before = device_.counters();
   run_to_gate(options);
   StepReport report = read_report();
@@ -372,7 +350,6 @@ std::vector<Interval> Engine::Implementation::last_timeline() {
 
 Engine::Engine(Device& device, const Graph& graph, const Plan& plan, const EngineOptions& options) {
   check_ranks(graph, options.communicator);
-  check_collectives(graph);
   check_plan(graph, plan, options.validate);
   implementation_ = std::make_unique<Implementation>(device, graph, plan, options);
 }

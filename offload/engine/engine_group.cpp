@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <exception>
 #include <functional>
 #include <map>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -17,8 +19,10 @@
 namespace stowage {
 namespace {
 
-// Calls work(rank) for each rank, on a thread of its own but for the first.
-void on_ranks(std::size_t ranks, const std::function<void(std::size_t)>& work) {
+// Calls work(rank) for each rank, on a thread of its own but for the first. `abandon`: what the others may
+// wait for does not come.
+void on_ranks(std::size_t ranks, const std::function<void(std::size_t)>& work,
+              const std::function<void(const char* why)>& abandon) {
   std::vector<std::exception_ptr> errors(ranks);
   const auto guarded = [&](std::size_t rank) {
     try {
@@ -28,8 +32,13 @@ void on_ranks(std::size_t ranks, const std::function<void(std::size_t)>& work) {
     }
   };
   std::vector<std::thread> threads;
-  for (std::size_t rank = 1; rank < ranks; ++rank) threads.emplace_back(guarded, rank);
-  guarded(0);
+  try {
+    for (std::size_t rank = 1; rank < ranks; ++rank) threads.emplace_back(guarded, rank);
+    guarded(0);
+  } catch (const std::system_error& error) {  // no thread could be started
+    errors[0] = std::current_exception();
+    abandon(error.what());
+  }
   for (std::thread& thread : threads) thread.join();
   std::exception_ptr of_another;
   for (const std::exception_ptr& error : errors) {
@@ -69,6 +78,12 @@ void require_ranks_of(const Graph& whole, std::span<const Graph> ranks, std::siz
   if (whole.share.ranks != 1) refuse("the whole graph is that of a rank");
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     const BatchShare share{static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(ranks.size())};
+    const Graph& graph = ranks[rank];
+    if (graph.gradient_groups * ranks.size() != whole.gradient_groups ||
+        graph.micro_batches * ranks.size() != whole.micro_batches)
+      refuse(fmt::format("{} ranks of {} micro-batches in {} groups are not the {} in {} of the whole graph",
+                         ranks.size(), graph.micro_batches, graph.gradient_groups, whole.micro_batches,
+                         whole.gradient_groups));
     if (ranks[rank].share != share)
       refuse(fmt::format("graph {} is that of rank {} of {}", rank, ranks[rank].share.rank,
                          ranks[rank].share.ranks));
@@ -76,7 +91,8 @@ void require_ranks_of(const Graph& whole, std::span<const Graph> ranks, std::siz
     for (TensorId id = 0; id < whole.tensors.size(); ++id) {
       const Tensor& tensor = whole.tensor(id);
       if (!lives_across_steps(tensor) && tensor.kind != TensorKind::input) continue;
-      const bool there = same[id] != no_id && ranks[rank].tensor(same[id]).kind == tensor.kind;
+      const bool there = same[id] != no_id && ranks[rank].tensor(same[id]).kind == tensor.kind &&
+                         ranks[rank].tensor(same[id]).type == tensor.type;
       const Bytes all = there ? ranks.size() * ranks[rank].tensor(same[id]).bytes() : 0;
       if (all < tensor.bytes()) refuse(fmt::format("rank {} has no share of '{}'", rank, tensor.name));
     }
@@ -97,7 +113,7 @@ class EngineGroup::Implementation {
     require_ranks_of(whole, ranks, devices.size());
     if (devices.size() > 1) communicators_ = make_local_communicators(devices, link);
     for (const Graph& rank : ranks_) same_.push_back(same_tensors(whole_, rank));
-    on_ranks(devices.size(), [&](std::size_t rank) {
+    run([&](std::size_t rank) {
       EngineOptions own = options;
       own.communicator = devices.size() > 1 ? communicators_[rank].get() : nullptr;
       const Graph& graph = ranks_.empty() ? whole_ : ranks_[rank];
@@ -110,19 +126,21 @@ class EngineGroup::Implementation {
   std::span<const StepReport> reports() const { return reports_; }
 
   StepReport step(std::span<const InputData> inputs, const StepOptions& options) {
-    on_ranks(size(), [&](std::size_t rank) {
+    lost_ = size() > 1;  // until all have made it
+    run([&](std::size_t rank) {
       std::vector<InputData>& own = inputs_[rank];
       own.assign(inputs.begin(), inputs.end());
       for (InputData& input : own) input.tensor = tensor_of(input.tensor, rank);
       reports_[rank] = engines_[rank]->step(own, options);
     });
+    lost_ = false;
     StepReport report = reports_[0];
     for (const StepReport& of_rank : reports_)
       report.device_peak_bytes = std::max(report.device_peak_bytes, of_rank.device_peak_bytes);
     return report;
   }
   void drain() {
-    on_ranks(size(), [&](std::size_t rank) { engines_[rank]->drain(); });
+    run([&](std::size_t rank) { engines_[rank]->drain(); });
   }
 
   // Of a rank's share of the tensor's value.
@@ -161,7 +179,16 @@ class EngineGroup::Implementation {
   }
 
  private:
+  void run(const std::function<void(std::size_t)>& work) {
+    on_ranks(size(), work, [this](const char* why) {
+      for (const auto& communicator : communicators_) communicator->abort(why);
+    });
+  }
   void require_inside(TensorId tensor, Bytes offset, Bytes bytes) const {
+    if (lost_)
+      throw DeviceError(
+          "a step has failed, behind which devices may differ: make a new group and restore a checkpoint",
+          "step");
     if (tensor >= whole_.tensors.size() || !lives_across_steps(whole_.tensor(tensor)))
       throw InvalidInput(
           fmt::format("tensor {} keeps no value from step to step: only parameters and optimizer state can "
@@ -191,11 +218,15 @@ class EngineGroup::Implementation {
   std::vector<std::vector<InputData>> inputs_;
   std::vector<StepReport> reports_;
   std::vector<std::unique_ptr<Engine>> engines_;
+  bool lost_ = false;
 };
 
 EngineGroup::EngineGroup(std::span<Device* const> devices, const Graph& whole, std::span<const Graph> ranks,
                          const Plan& plan, const EngineOptions& options, const CommunicatorOptions& link)
     : implementation_(std::make_unique<Implementation>(devices, whole, ranks, plan, options, link)) {}
+
+EngineGroup::EngineGroup(Device& device, const Graph& graph, const Plan& plan, const EngineOptions& options)
+    : EngineGroup(std::array{&device}, graph, {}, plan, options) {}
 
 EngineGroup::~EngineGroup() = default;
 
@@ -211,7 +242,11 @@ void EngineGroup::drain() { implementation_->drain(); }
 
 std::uint64_t EngineGroup::completed_steps() const { return implementation_->engine(0).completed_steps(); }
 
-std::span<const BucketId> EngineGroup::unpinned() const { return implementation_->engine(0).unpinned(); }
+std::span<const BucketId> EngineGroup::unpinned() const {
+  for (std::size_t rank = 0; rank < size(); ++rank)
+    if (const auto buckets = implementation_->engine(rank).unpinned(); !buckets.empty()) return buckets;
+  return {};
+}
 
 std::vector<Interval> EngineGroup::last_timeline() { return implementation_->engine(0).last_timeline(); }
 

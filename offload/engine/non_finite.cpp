@@ -32,13 +32,29 @@ NonFiniteSearch::NonFiniteSearch(Device& device, const Graph& graph, const Plan&
 void NonFiniteSearch::follow(InstructionId id) {
   const Instruction& instruction = plan_.instructions[id];
   if (!is_op(instruction) || instruction.kind == InstructionKind::speculate) return;
-  if (bound_[id].is_collective) return;  // what moves bytes makes no such value
+  if (bound_[id].is_collective) return look_at_share(id);
   device_.synchronise_lane(lanes_[instruction.lane]);
   for (std::size_t write = 0; write < bound_[id].writes.size(); ++write) {
     const Operand& written = bound_[id].writes[write];
     if (written.tensor->kind == TensorKind::workspace) continue;
     if (const auto element = look(instruction, written)) blame(id, write, *element);
   }
+}
+
+// What a collective moves was looked at where it was made, but for parameters; and of what it writes the ends
+// of rows may be undefined.
+void NonFiniteSearch::look_at_share(InstructionId id) {
+  const Operand& share = bound_[id].reads[0];
+  if (!is_given(share.tensor->kind)) return;
+  device_.synchronise_lane(lanes_[plan_.instructions[id].lane]);
+  const auto element = look(plan_.instructions[id], share);
+  if (!element) return;
+  NonFiniteValue value;
+  value.instruction = id;
+  value.tensor = bound_[id].work[0].op->reads[0];
+  value.was_read = true;
+  value.element = *element;
+  throw value;
 }
 
 std::optional<NonFiniteElement> NonFiniteSearch::look(const Instruction& instruction, const Operand& value) {

@@ -33,6 +33,7 @@ class NonFiniteSearch : public Follower {
 
  private:
   std::optional<NonFiniteElement> look(const Instruction& instruction, const Operand& value);
+  void look_at_share(InstructionId id);
   [[noreturn]] void blame(InstructionId id, std::size_t write, const NonFiniteElement& element);
 
   Device& device_;

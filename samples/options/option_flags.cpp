@@ -163,8 +163,9 @@ void add_machine(CLI::App& app, Options& options, Words& words) {
   app.add_option(
          "--devices", options.devices,
          "simulated devices that train the model together, a power of two: each has its part of every batch, "
-         "of the parameters and of AdamW's state. Bits depend on --gradient-groups alone, which is as many "
-         "where it is not given")
+         "of the parameters and of AdamW's state. Bits depend on --gradient-groups and --micro-batches, "
+         "which "
+         "are N where they are not given, and not on N itself")
       ->group(group)
       ->check(quiet(CLI::Range(std::int64_t{1}, std::int64_t{64})))
       ->type_name("N");

@@ -142,22 +142,24 @@ constexpr const char* evaluation_flags[] = {"--evaluation-data", "--evaluation-s
 using IsGiven = std::function<bool(const char* flag)>;
 
 // Each device has a group at least, and each group a micro-batch.
-void divide_among_devices(Options& options, const IsGiven& given) {
-  if (options.devices == 1) return;
+void divide_batch(Options& options, const IsGiven& given) {
   GptConfig& model = options.model;
   if (!std::has_single_bit(static_cast<std::uint64_t>(options.devices)))
     throw InvalidInput(
-        fmt::format("--devices {} is no power of two: give 2, 4, 8, 16, 32 or 64", options.devices));
+        fmt::format("--devices {} is no power of two: give 1, 2, 4, 8, 16, 32 or 64", options.devices));
   if (!given("--gradient-groups")) model.gradient_groups = options.devices;
-  if (!given("--micro-batches")) {
-    model.micro_batches = std::max(model.micro_batches, model.gradient_groups);
-    if (model.batch % model.micro_batches != 0)
-      throw InvalidInput(fmt::format(
-          "--devices {} in {} gradient groups: --batch {} has no {} equal parts; give a "
-          "multiple of {}",
-          options.devices, model.gradient_groups, model.batch, model.micro_batches, model.micro_batches));
-  }
-  if (!given("--device")) options.device = "simulated";
+  if (options.devices > 1 && options.device == "auto") options.device = "simulated";
+  const auto parts = [](std::int64_t count) { return static_cast<std::uint32_t>(count); };
+  if (given("--micro-batches") && !given("--gradient-groups") &&
+      !are_gradient_groups(parts(model.gradient_groups), parts(model.micro_batches)))
+    throw InvalidInput(fmt::format("--devices {} does not divide --micro-batches {}: give a multiple of it",
+                                   options.devices, model.micro_batches));
+  if (given("--micro-batches") || model.gradient_groups <= model.micro_batches) return;
+  model.micro_batches = model.gradient_groups;
+  if (model.batch % model.micro_batches != 0)
+    throw InvalidInput(fmt::format("{} {}: --batch {} has no so many equal parts; give a multiple of it",
+                                   given("--gradient-groups") ? "--gradient-groups" : "--devices",
+                                   model.micro_batches, model.batch));
 }
 
 // Without steps between evaluations any of these flags asks for the one at the end.
@@ -345,7 +347,7 @@ CommandLine parse_command_line(int count, const char* const* arguments, ModelKin
   if (given("--generate")) options.generate = prompt_of(words.prompt);
   take_initial_sizes(options, {given("--layers"), given("--width"), given("--heads"), given("--sequence"),
                                given("--dropout")});
-  divide_among_devices(options, given);
+  divide_batch(options, given);
   options.trains_nothing = options.steps == 0;
   ask_for_evaluation(options, given);
   check_needs(options, given);

@@ -31,7 +31,7 @@ void add_model_lines(Lines& lines, const Setup& setup) {
   lines.add("text", "{}", setup.data.text);
   lines.add("device", "{}", setup.device);
   if (setup.options->devices > 1)
-    lines.add("devices", "{}: 1/{} of batch, parameters and state on each; what follows is of each",
+    lines.add("devices", "{}: 1/{} of batch, parameters and state on each; bytes below are those of each",
               setup.options->devices, setup.options->devices);
   lines.add(setup.options->machine.empty() ? "calibrated" : "machine",
             "{:.0f} GFLOP/s in matrices{}, {:.1f} GB/s elsewhere{}, optimizer {:.1f} GB/s",

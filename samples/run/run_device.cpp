@@ -83,15 +83,6 @@ RunDevice prepare_card(Options& options, const Graph& graph, const BackendChoice
   return result;
 }
 
-// Simulated devices compute with the same cores and move bytes in the same memory; what one sends to another
-// goes as fast as from the host.
-void share_host(Machine& machine, std::int64_t devices) {
-  machine.peer = machine.h2d;
-  for (double* rate : {&machine.flops_per_second, &machine.device_bytes_per_second,
-                       &machine.host_bytes_per_second, &machine.host_total_bytes_per_second})
-    *rate /= static_cast<double>(devices);
-}
-
 // Of one device alone, where the file knows of no others.
 Machine machine_of_each(const MachineFile& file, const Options& options) {
   if (file.peers) {
@@ -101,9 +92,7 @@ Machine machine_of_each(const MachineFile& file, const Options& options) {
       throw InvalidInput(fmt::format("--devices {}: {}", options.devices, error.what()));
     }
   }
-  Machine machine = machine_for(file, options.type);
-  share_host(machine, options.devices);
-  return machine;
+  return machine_for(file, options.type);
 }
 
 }  // namespace
@@ -118,18 +107,31 @@ RunDevice prepare_device(Options& options, const Graph& graph, const BuildModel&
     result.machine = calibration.machine;
     result.profile = std::move(calibration.profile);
     result.fitted = calibration.fitted;
-    share_host(result.machine, options.devices);
+    result.shares_host = true;
     result.machine.h2d_both_bytes_per_second = result.machine.d2h_both_bytes_per_second =
         options.link_both_bytes_per_second;
   } else {
     const MachineFile file = wanted_machine(options, "simulated", result.planned_for);
     result.machine = machine_of_each(file, options);
+    result.shares_host = !file.peers;
     result.profile = profile_of(file, options.type);
   }
   const int threads = parallel_threads();
   result.which = fmt::format("{}, {} CPU thread{}, {}", choice.reason, threads, threads == 1 ? "" : "s",
                              link_text(result.machine.h2d));
   return result;
+}
+
+void share_host(RunDevice& prepared, std::int64_t devices, Graph& graph) {
+  if (!prepared.shares_host || devices == 1) return;
+  const auto slower = static_cast<double>(devices);
+  Machine& machine = prepared.machine;
+  machine.peer = machine.h2d;
+  for (double* rate : {&machine.flops_per_second, &machine.device_bytes_per_second,
+                       &machine.host_bytes_per_second, &machine.host_total_bytes_per_second})
+    *rate /= slower;
+  for (Op& op : graph.ops)
+    if (op.cost.seconds) *op.cost.seconds *= slower;
 }
 
 std::vector<std::unique_ptr<Device>> open_run_devices(RunDevice& prepared, const Options& options) {

@@ -20,6 +20,7 @@ struct RunDevice {
   std::string which;               // for the table: which device, and why
   // Whose rates the plan takes, if they were not measured on this device and host; else empty.
   std::string planned_for;
+  bool shares_host = false;  // `machine` is that of one simulated device alone: see share_host
   // The card, once it had to be asked; a simulated device is opened when its capacity is known.
   std::unique_ptr<Device> device;
 };
@@ -31,6 +32,11 @@ struct RunDevice {
 // be read, or a budget beyond what is free.
 // `graph` is what will be trained: what it may page-lock counts to the card's overhead.
 RunDevice prepare_device(Options& options, const Graph& graph, const BuildModel& build);
+
+// Where several simulated devices compute with the same cores and move bytes in the same memory: what
+// `prepared.machine` and the times of `graph`'s ops, which were one device's alone, are of each of them. What
+// one sends to another goes as fast as from the host.
+void share_host(RunDevice& prepared, std::int64_t devices, Graph& graph);
 
 // The devices to train on, of which simulated ones share the host's memory limit.
 std::vector<std::unique_ptr<Device>> open_run_devices(RunDevice& prepared, const Options& options);

@@ -93,7 +93,13 @@ Plan plan_step(Model& model, const Options& options, Setup& setup) {
   Planner planner(graph, setup.machine, options.plan);
   Answer answer = planner.answer(budget_beside_copy(options, model.graph));
   if (const auto* infeasible = std::get_if<Infeasible>(&answer.outcome)) {
-    throw InvalidInput(infeasible_message(*infeasible, options.plan.policy));
+    Infeasible of_all = *infeasible;
+    if (of_all.host) {  // --host-memory is that of all devices, and of the copy
+      of_all.budget = options.budget.host;
+      of_all.minimum =
+          of_all.minimum * static_cast<Bytes>(options.devices) + copy_bytes(options, model.graph);
+    }
+    throw InvalidInput(infeasible_message(of_all, options.plan.policy));
   }
   setup.need = answer.need;
   setup.minimum = answer.minimum;
@@ -308,8 +314,7 @@ RunDevice prepare(Options& options, Model& model, const Task& task) {
     return task.build(builder, sizes);
   });
   if (!prepared.profile.empty()) set_seconds(prepared.profile, prepared.machine, graph);
-  for (Op& op : graph.ops)  // measured of one device alone
-    if (op.cost.seconds) *op.cost.seconds *= static_cast<double>(options.devices);
+  share_host(prepared, options.devices, graph);
   return prepared;
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "src/graph/shape.h"
 #include "src/graph/update_ops.h"
@@ -55,9 +56,10 @@ void GraphBuilder::split_batch(std::uint32_t count, std::uint32_t groups, BatchS
         "GraphBuilder: split_batch({}, {}): {} groups of micro-batches; give a power of two that divides {}",
         count, groups, groups, count));
   }
-  if (share.rank >= share.ranks) {
-    throw InvalidInput(fmt::format("GraphBuilder: split_batch for rank {} of {}; ranks count from 0",
-                                   share.rank, share.ranks));
+  if (share.rank >= share.ranks || !std::has_single_bit(share.ranks)) {
+    throw InvalidInput(
+        fmt::format("GraphBuilder: split_batch for rank {} of {}; ranks count from 0, and are a power of two",
+                    share.rank, share.ranks));
   }
   graph_.micro_batches = count;
   graph_.gradient_groups = groups;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <unordered_set>
 
@@ -128,8 +129,9 @@ class Checker {
       fail("{} gradient groups are no power of two that divides {} micro-batches", graph_.gradient_groups,
            graph_.micro_batches);
     }
-    if (graph_.share.rank >= graph_.share.ranks)
-      fail("the graph is rank {} of {}, which count from 0", graph_.share.rank, graph_.share.ranks);
+    if (graph_.share.rank >= graph_.share.ranks || !std::has_single_bit(graph_.share.ranks))
+      fail("the graph is rank {} of {}, which count from 0 and are a power of two", graph_.share.rank,
+           graph_.share.ranks);
   }
 
   void check_op(OpId id) {

@@ -73,7 +73,12 @@ bool has_measured_times(const Graph& graph) {
 std::int64_t version_of(const Graph& graph) {
   const bool has_slices = std::any_of(graph.tensors.begin(), graph.tensors.end(),
                                       [](const Tensor& tensor) { return tensor.kind == TensorKind::slice; });
-  if (graph.gradient_groups != 1 || graph.share.ranks != 1) return grouped_version;
+  const bool of_ranks =
+      graph.share.ranks != 1 ||
+      std::any_of(graph.tensors.begin(), graph.tensors.end(),
+                  [](const Tensor& tensor) { return tensor.initializer.first_element != 0; }) ||
+      std::any_of(graph.ops.begin(), graph.ops.end(), [](const Op& op) { return op.cost.peer_bytes != 0; });
+  if (graph.gradient_groups != 1 || of_ranks) return grouped_version;
   if (has_slices) return sliced_version;
   return has_measured_times(graph) ? timed_version : format_version;
 }

@@ -1,6 +1,9 @@
 #include "src/graph/share_state.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "src/graph/op_insertion.h"
@@ -89,24 +92,26 @@ class StateSharing {
 
   TensorId sum_of_shares(TensorId parameter, const ParameterShare& share, const std::vector<TensorId>& uses) {
     TensorId sum = no_id;
-    for (const TensorId whole : uses) {
-      const TensorId more = share_of_gradient(parameter, share, whole);
-      sum = sum == no_id ? more : added(sum, more, producers_[whole]);
+    for (std::size_t use = 0; use < uses.size(); ++use) {
+      const std::string name = fmt::format("{}.use{}.grad", graph_.tensors[parameter].name, use);
+      const TensorId more = share_of_gradient(name, parameter, share, uses[use]);
+      sum = sum == no_id ? more : added(name, sum, more, producers_[uses[use]]);
     }
     return sum;
   }
 
-  TensorId share_of_gradient(TensorId parameter, const ParameterShare& share, TensorId whole) {
+  // `name`: of the use's gradient.
+  TensorId share_of_gradient(const std::string& name, TensorId parameter, const ParameterShare& share,
+                             TensorId whole) {
     const OpId producer = producers_[whole];
     const Tensor own = graph_.tensors[parameter];
-    const std::string name = graph_.tensors[whole].name;
-    const TensorId pieces =
-        add_tensor({name + ".pieces", own.type, {ranks(), share.all}, TensorKind::activation, {}});
-    Op exchange = op_beside(producer, name + ".exchange", "exchange", {whole}, pieces);
+    const TensorId shares =
+        add_tensor({name + ".shares", own.type, {ranks(), share.all}, TensorKind::activation, {}});
+    Op exchange = op_beside(producer, name + ".exchange", "exchange", {whole}, shares);
     exchange.cost.peer_bytes = others() * static_cast<double>(own.bytes());
     insertion_.behind(producer, std::move(exchange));
     const TensorId result = add_tensor({name + ".share", own.type, own.shape, TensorKind::gradient, {}});
-    Op sum = op_beside(producer, name + ".tree_sum", "tree_sum", {pieces}, result);
+    Op sum = op_beside(producer, name + ".tree_sum", "tree_sum", {shares}, result);
     sum.attributes = {{"rows", ranks()}};
     if (share.count < share.all) sum.attributes["count"] = share.count;
     sum.cost.flops = others() * static_cast<double>(share.all);
@@ -114,11 +119,11 @@ class StateSharing {
     return result;
   }
 
-  TensorId added(TensorId sum, TensorId more, OpId behind) {
+  TensorId added(const std::string& name, TensorId sum, TensorId more, OpId behind) {
     Tensor of = graph_.tensors[sum];
-    of.name = graph_.tensors[more].name + ".sum";
+    of.name = name + ".sum";
     const TensorId result = add_tensor(std::move(of));
-    Op op = op_beside(behind, graph_.tensors[more].name + ".accumulate", "accumulate", {sum, more}, result);
+    Op op = op_beside(behind, name + ".accumulate", "accumulate", {sum, more}, result);
     op.may_alias = {{0, 0}};
     op.cost.flops = static_cast<double>(graph_.tensors[result].elements());
     insertion_.behind(behind, std::move(op));

@@ -324,6 +324,7 @@ TEST(GraphBuilder, RefusesGroupsAndSharesThatAreNone) {
     expect_refused([&] { GraphBuilder().split_batch(6, groups); }, "give a power of two that divides 6");
   expect_refused([] { GraphBuilder().split_batch(0, 1); }, "give at least 1");
   expect_refused([] { GraphBuilder().split_batch(4, 2, {2, 2}); }, "rank 2 of 2");
+  expect_refused([] { GraphBuilder().split_batch(4, 2, {2, 3}); }, "a power of two");
   expect_refused(
       [] {
         GraphBuilder b;

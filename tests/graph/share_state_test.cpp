@@ -5,8 +5,10 @@
 
 #include "stowage/graph_builder.h"
 #include "stowage/models.h"
+#include "stowage/nn.h"
 #include "tests/support/expect_refused.h"
 #include "tests/support/graph_queries.h"
+#include "tests/support/small_graph.h"
 
 namespace stowage {
 namespace {
@@ -177,6 +179,29 @@ TEST(ShareState, MatricesKeepTheirMomentsAndTheirDecay) {
 TEST(ShareState, SurvivesJson) {
   const Graph graph = graph_of(tied_gpt(4, 2));
   EXPECT_EQ(graph_from_json(to_json(graph)), graph);
+  Graph part = graph_of(tied_gpt(1));
+  part.gradient_groups = 1;
+  part.tensors[tensor_named(part, "wte.weight")].initializer.first_element = 2;
+  EXPECT_EQ(graph_from_json(to_json(part)), part);
+  part.tensors[tensor_named(part, "wte.weight")].initializer = {};
+  part.ops[0].cost.peer_bytes = 3;
+  EXPECT_EQ(graph_from_json(to_json(part)), part);
+}
+
+// As the parameters of a sum.
+TEST(ShareState, OneGradientMayBeThatOfTwoParameters) {
+  GraphBuilder b;
+  b.split_batch(1, 1, {0, 2});
+  const Value first = b.parameter("first", {300}, {}), second = b.parameter("second", {300}, {});
+  const Value loss = test::reduce(b, "loss", nn::add(b, "both", first, second));
+  const Graph graph = b.finish(loss, AdamW{});
+  EXPECT_EQ(op_of(graph, "first.use0.grad.exchange").reads, op_of(graph, "second.use0.grad.exchange").reads);
+}
+
+TEST(ShareState, NumbersOfRanksThatAreNoPowerOfTwoAreRefused) {
+  Graph graph = graph_of(tied_gpt(2));
+  graph.share.ranks = 3;
+  test::expect_refused([&] { check(graph); }, "power of two");
 }
 
 }  // namespace

@@ -71,6 +71,19 @@ TEST_P(DevicesTraining, GoesOnFromTheCheckpointOfAnyNumberOfDevices) {
                  {"model.gradient_groups", "4"});
 }
 
+// What is refused is what the flag says, and what is advised is enough.
+TEST_P(DevicesTraining, HostMemoryIsThatOfAllDevices) {
+  const Words least = {"--device-memory",           minimum("4"), "--checkpoint",
+                       folder_.file("checkpoints"), "--steps",    "1"};
+  Words words = least;
+  words.insert(words.end(), {"--host-memory", "300000"});
+  const std::string told = expect_refusal(run("4", words), {"--host-memory 300000", "give --host-memory"});
+  const std::size_t at = told.find("give --host-memory ") + 19;
+  const std::string enough = told.substr(at, told.find_first_not_of("0123456789", at) - at);
+  words.back() = enough;
+  well(run("4", words));
+}
+
 TEST_P(DevicesTraining, StopsAllDevicesWhereItIsInterrupted) {
   const std::string dir = folder_.file("checkpoints");
   const ProgramResult stopped =
@@ -94,8 +107,9 @@ TEST(Devices, ThatDoNotDivideTheWorkAreRefused) {
   refusal({"--devices", "3"}, {"--devices 3", "power of two"});
   refusal({"--devices", "4", "--gradient-groups", "2", "--micro-batches", "2", "--batch", "8"},
           {"--devices 4", "--gradient-groups 2"});
-  refusal({"--devices", "4", "--batch", "6"}, {"--devices 4", "--batch 6", "multiple of 4"});
+  refusal({"--devices", "4", "--batch", "6"}, {"--devices 4", "--batch 6", "multiple of it"});
   refusal({"--devices", "0"}, {"--devices"});
+  refusal({"--devices", "4", "--batch", "12", "--micro-batches", "6"}, {"--devices 4", "--micro-batches 6"});
   refusal({"--devices", "2", "--device", "cuda"}, {"--devices 2", "--device cuda"});
 }
 

@@ -65,7 +65,7 @@ OpProfile profile_of(const MachineFile& file, DataType work) {
 
 void set_seconds(const OpProfile& profile, const Machine& machine, Graph& graph) {
   for (Op& op : graph.ops)
-    if (!op.cost.seconds) op.cost.seconds = profile.seconds(op, machine);
+    if (!op.cost.seconds && op.cost.peer_bytes == 0) op.cost.seconds = profile.seconds(op, machine);
 }
 
 }  // namespace stowage

@@ -2,8 +2,9 @@
 //
 // A failed lane skips launches, copies and poisoning, still waits and meets, and passes its failure on with
 // what it records, until a record with `clears`. Its clock:
-//   virtual_time  start = max(own time, enqueued, awaited); end = start + modelled seconds, or as a meeting
-//   says modelled      the same for copies, which then sleep until their end: oversleeping one does not
+//   virtual_time  start = max(own time, enqueued, awaited); end = start + modelled seconds, or what a
+//                 meeting says
+//   modelled      the same for copies, which then sleep until their end: oversleeping one does not
 //                 delay the next. Where the other direction slows them, the wire says when they end
 //   measured      the steady clock
 #pragma once

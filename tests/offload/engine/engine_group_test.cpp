@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -62,7 +64,8 @@ TEST_F(EngineGroupTest, ValuesAreWholeWhereverTheirSharesAre) {
   const auto group = this->group();
   EXPECT_EQ(group->size(), size);
   // 2,496 bytes in four shares of 1,024, and 96 bytes of one.
-  for (const char* name : {"wte.weight", "h.0.mlp.proj.bias", "wte.weight.adam_v", "h.0.attn.qkv.weight"}) {
+  for (const char* name :
+       {"wte.weight", "h.0.mlp.c_proj.bias", "wte.weight.adam_v", "h.0.attn.c_attn.weight"}) {
     SCOPED_TRACE(name);
     const TensorId tensor = test::tensor_named(whole_, name);
     const std::vector<std::byte> value = counted(whole_.tensor(tensor).bytes());
@@ -88,12 +91,11 @@ TEST_F(EngineGroupTest, ValuesAreWholeWhereverTheirSharesAre) {
 TEST_F(EngineGroupTest, BeginsWithTheParametersOfOneDevice) {
   const auto group = this->group();
   const auto device = open_simulated_device({});
-  std::vector<Device*> one{device.get()};
-  const Plan plan = std::get<Plan>(make_plan(whole_, {}, {}));
-  EngineGroup alone(one, whole_, {}, plan, {});
+  EngineGroup alone(*device, whole_, std::get<Plan>(make_plan(whole_, {}, {})));
   for (TensorId id = 0; id < whole_.tensors.size(); ++id)
-    if (whole_.tensor(id).kind == TensorKind::parameter)
+    if (whole_.tensor(id).kind == TensorKind::parameter) {
       EXPECT_EQ(group->read(id), alone.read(id)) << whole_.tensor(id).name;
+    }
 }
 
 TEST_F(EngineGroupTest, RefusesWhatIsNoValueOfTheModel) {
@@ -118,6 +120,27 @@ TEST_F(EngineGroupTest, RefusesGraphsThatAreNotItsRanks) {
   for (Tensor& tensor : ranks_[3].tensors)
     if (tensor.name == "wpe.weight") tensor.name = "other";
   refuse(ranks_, "rank 3 has no share of 'wpe.weight'");
+  ranks_[3] = graph_of(3, size);
+  ranks_[0].gradient_groups = 2;
+  refuse(ranks_, "in 2 groups are not the 4 in 4 of the whole graph");
+}
+
+// Of a parameter that was not finite before, as one device says it.
+TEST_F(EngineGroupTest, ANaNInAParameterIsFoundWhereItIsGathered) {
+  const auto group = this->group();
+  const TensorId tensor = test::tensor_named(whole_, "h.0.attn.c_attn.weight");
+  std::vector<std::byte> value = group->read(tensor);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::memcpy(value.data() + value.size() / 2, &nan, sizeof nan);
+  group->write(tensor, value);
+  StepInputs inputs(whole_, 2);
+  try {
+    group->step(inputs.of(0), {});
+    ADD_FAILURE() << "the step was made";
+  } catch (const NonFinite& error) {
+    EXPECT_EQ(error.finding().origin, NonFinite::Origin::given);
+    EXPECT_EQ(error.finding().tensor, "h.0.attn.c_attn.weight");
+  }
 }
 
 // The error of the rank that failed, and no thread left behind.
@@ -137,6 +160,7 @@ TEST_F(EngineGroupTest, ThrowsTheErrorThatMadeTheOthersFail) {
   devices_[2]->clear_fault();
   EXPECT_EQ(group->completed_steps(), 1U);
   EXPECT_THROW(group->step(inputs.of(1), {}), Error);
+  EXPECT_THROW(group->read(test::tensor_named(whole_, "wte.weight")), DeviceError);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <exception>
 #include <functional>
@@ -18,7 +19,7 @@
 #include "stowage/planner.h"
 #include "stowage/simulated_device.h"
 #include "tests/offload/engine/training_run.h"
-#include "tests/support/draws.h"
+#include "tests/support/expect_refused.h"
 #include "tests/support/random_graph.h"
 
 namespace stowage {
@@ -224,6 +225,27 @@ TEST(Ranks, RefuseACommunicatorThatDoesNotFitTheGraph) {
     options.communicator = communicator;
     EXPECT_THROW(Engine(*device, graph, plan, options), InvalidInput);
   }
+}
+
+TEST(Ranks, RefuseCollectivesThatAreNone) {
+  const auto refuse = [](const std::string& kernel, const auto& damage) {
+    Graph graph = make_gpt({}, {0, 2});
+    const Plan plan = plan_of(graph, {});
+    const auto op = std::find_if(graph.ops.begin(), graph.ops.end(),
+                                 [&](const Op& each) { return each.kernel == kernel; });
+    damage(graph, *op);
+    const auto one = device_for(plan, {}), two = device_for(plan, {});
+    std::vector<Device*> all{one.get(), two.get()};
+    const auto communicators = make_local_communicators(all);
+    EngineOptions options;
+    options.communicator = communicators[0].get();
+    test::expect_refused([&] { Engine(*one, graph, plan, options); }, "'" + op->name + "' is no " + kernel);
+  };
+  refuse("gather", [](Graph&, Op& op) { op.reads.push_back(op.reads[0]); });
+  refuse("gather", [](Graph& graph, Op& op) { graph.tensors[op.reads[0]].shape = {1}; });
+  refuse("exchange", [](Graph&, Op& op) { op.writes.clear(); });
+  refuse("exchange", [](Graph& graph, Op& op) { graph.tensors[op.writes[0]].shape = {3}; });
+  refuse("exchange", [](Graph&, Op& op) { op.phase = Phase::update; });
 }
 
 // The others learn who it was, and all are at a step boundary.

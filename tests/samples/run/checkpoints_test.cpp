@@ -161,8 +161,9 @@ class OneLayer {
     const auto device =
         open_simulated_device({.capacity = plan.device_peak_bytes, .executor = Executor::virtual_time});
     checkpoints.take_graph(graph);
-    Engine engine(*device, graph, plan,
-                  {.first_step = checkpoints.first_step(), .machine = {}, .kernels = {}, .host_kernels = {}});
+    EngineGroup engine(
+        *device, graph, plan,
+        {.first_step = checkpoints.first_step(), .machine = {}, .kernels = {}, .host_kernels = {}});
     checkpoints.begin(engine);
     const std::vector<std::int32_t> values(4, 1);
     const std::array<InputData, 2> inputs = {{{model.tokens.id, values}, {model.targets.id, values}}};
@@ -222,7 +223,7 @@ TEST(Checkpoints, ValuesThatAreNotFiniteAreNotSaved) {
     const Plan plan = std::get<Plan>(make_plan(graph, Machine{}, {}, {.policy = Policy::none}));
     const auto device =
         open_simulated_device({.capacity = plan.device_peak_bytes, .executor = Executor::virtual_time});
-    Engine engine(*device, graph, plan);
+    EngineGroup engine(*device, graph, plan);
     RunCheckpoints checkpoints(options, *task);
     checkpoints.take_graph(graph);
     checkpoints.begin(engine);

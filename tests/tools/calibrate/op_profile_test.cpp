@@ -52,6 +52,16 @@ TEST(OpProfile, OfAKernelThatWasNotMeasuredTheRatesDecide) {
   EXPECT_EQ(OpProfile().seconds(op_of("other", 19, 20), unit_machine()), 21);
 }
 
+// Their time is the peer link's, which no profile knows.
+TEST(OpProfile, LeavesOpsThatWaitForPeersToTheRates) {
+  Graph graph;
+  graph.ops = {op_of("gather", 0, 3), op_of("other", 0, 3)};
+  graph.ops[0].cost.peer_bytes = 5;
+  set_seconds(OpProfile(), unit_machine(), graph);
+  EXPECT_FALSE(graph.ops[0].cost.seconds);
+  EXPECT_TRUE(graph.ops[1].cost.seconds);
+}
+
 TEST(OpProfile, SetsEveryOpThatHasNoTimeOfItsOwn) {
   Graph graph;
   graph.ops = {op_of("linear", 1, 1), op_of("add", 1, 3), op_of("add", 1, 3)};

@@ -1,0 +1,53 @@
+#include "offload/engine/ranks.h"
+
+#include <fmt/format.h>
+
+#include "stowage/error.h"
+#include "stowage/launch_table.h"
+
+namespace stowage {
+namespace {
+
+void check_share(const Graph& graph, const Communicator* communicator) {
+  const BatchShare share = graph.share;
+  if (communicator == nullptr && share.ranks == 1) return;
+  const auto rank = static_cast<std::uint32_t>(communicator == nullptr ? 0 : communicator->rank());
+  const auto ranks = static_cast<std::uint32_t>(communicator == nullptr ? 1 : communicator->size());
+  if (share == BatchShare{rank, ranks}) return;
+  throw InvalidInput(fmt::format(
+      "the graph is that of rank {} of {}, and the communicator's is {} of {}: build the graph for it",
+      share.rank, share.ranks, rank, ranks));
+}
+
+void check_collectives(const Graph& graph) {
+  for (const Op& op : graph.ops) {
+    if (!is_collective(op)) continue;
+    bool fits =
+        graph.share.ranks > 1 && op.phase != Phase::update && op.reads.size() == 1 && op.writes.size() == 1;
+    if (fits) {
+      const Bytes from = graph.tensor(op.reads[0]).bytes(), to = graph.tensor(op.writes[0]).bytes();
+      const Bytes ranks = graph.share.ranks;
+      fits = op.kernel == "gather" ? to <= ranks * from : to % ranks == 0 && from <= to;
+    }
+    if (!fits)
+      throw InvalidInput(fmt::format("op '{}' is no {} of {} ranks: see launch_table.h", op.name, op.kernel,
+                                     graph.share.ranks));
+  }
+}
+
+}  // namespace
+
+void check_ranks(const Graph& graph, const Communicator* communicator) {
+  check_share(graph, communicator);
+  check_collectives(graph);
+}
+
+void rethrow_of_another_rank(Communicator& communicator) {
+  try {
+    communicator.check();
+  } catch (const CommunicatorError& error) {
+    if (error.failed_rank() != communicator.rank()) throw;
+  }
+}
+
+}  // namespace stowage

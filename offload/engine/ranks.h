@@ -1,0 +1,16 @@
+// What an engine asks of a graph that is one rank's of several, and of its communicator.
+#pragma once
+
+#include "stowage/communicator.h"
+#include "stowage/graph.h"
+
+namespace stowage {
+
+// Throws InvalidInput for a communicator that is not the graph's rank of as many, and for collectives that
+// are not as launch_table.h says. `communicator` may be null.
+void check_ranks(const Graph& graph, const Communicator* communicator);
+
+// Throws CommunicatorError where another rank has failed first.
+void rethrow_of_another_rank(Communicator& communicator);
+
+}  // namespace stowage
