@@ -76,8 +76,8 @@ TEST_P(DevicesTraining, HostMemoryIsThatOfAllDevices) {
   const Words least = {"--device-memory",           minimum("4"), "--checkpoint",
                        folder_.file("checkpoints"), "--steps",    "1"};
   Words words = least;
-  words.insert(words.end(), {"--host-memory", "300000"});
-  const std::string told = expect_refusal(run("4", words), {"--host-memory 300000", "give --host-memory"});
+  words.insert(words.end(), {"--host-memory", "500000"});
+  const std::string told = expect_refusal(run("4", words), {"--host-memory 500000", "give --host-memory"});
   const std::size_t at = told.find("give --host-memory ") + 19;
   const std::string enough = told.substr(at, told.find_first_not_of("0123456789", at) - at);
   words.back() = enough;

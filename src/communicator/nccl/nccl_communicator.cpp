@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <chrono>
 #include <cstring>
 #include <exception>
 #include <string>
@@ -195,10 +196,19 @@ void NcclCommunicator::enqueue(LaneId lane, const Collective& collective, const 
                                const Work& work) {
   const char* const call = to_string(collective.kind);
   guarded(call, [&] {
-    if (left_ >= 0) fail({left_, {}, "it has ended its communicator"});
+    if (left_ >= 0) await_reason();
     run(lane, call, accesses_of(collective, rank_, size_, buffers), work);
     device_.record(done_.id(), lane);
   });
+}
+
+// A rank ends its communicator after a failure, too, and its word may be here before that of the rank that
+// failed.
+void NcclCommunicator::await_reason() {
+  constexpr std::chrono::milliseconds patience{500};
+  const auto end = std::chrono::steady_clock::now() + patience;
+  while (!failure_.get() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  fail({left_, {}, "it has ended its communicator"});
 }
 
 void NcclCommunicator::run(LaneId lane, const char* call, std::span<const Access> accesses,

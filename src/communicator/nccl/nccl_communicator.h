@@ -48,6 +48,7 @@ class NcclCommunicator final : public Communicator {
   // CommunicatorError.
   void run(LaneId lane, const char* call, std::span<const Access> accesses, const Work& work);
   void settle(const char* call, ncclResult_t answer);
+  void await_reason();
   ncclResult_t state();
   ncclResult_t blocks(const Call& call, ncclComm_t communicator, cudaStream_t stream) const;
   void fail(const RankFailure& failure);

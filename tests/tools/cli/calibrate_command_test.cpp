@@ -110,7 +110,7 @@ TEST_F(CalibrateCommandTest, PlanTakesTheMachineOfTheGraphsType) {
   command.plan_file = file("plan.json");
   std::string output;
   EXPECT_EQ(run_plan_command(command, output), 0);
-  EXPECT_THAT(output, HasSubstr("machine       Card \"7\" on node, measured 2026-11-21T13:50:00Z"));
+  EXPECT_THAT(output, HasSubstr("machine       8 x Card \"7\" on node, measured 2026-11-21T13:50:00Z"));
   std::ifstream plan(file("plan.json"));
   const std::string text((std::istreambuf_iterator<char>(plan)), std::istreambuf_iterator<char>());
   double flops = 0;
