@@ -19,6 +19,7 @@
 #include "stowage/planner.h"
 #include "stowage/simulated_device.h"
 #include "tests/offload/engine/training_run.h"
+#include "tests/support/draws.h"
 #include "tests/support/expect_refused.h"
 #include "tests/support/random_graph.h"
 
@@ -198,7 +199,7 @@ Result one_device(const MakeGraph& make, const Training& training) {
 
 void expect_the_bits_of_one_device(const MakeGraph& make) {
   const Result alone = one_device(make, {});
-  expect_the_bits_of(alone, make, {}, 2, {});
+  if (!sanitized) expect_the_bits_of(alone, make, {}, 2, {});
   expect_the_bits_of(alone, make, {}, 2, {.part_of_range = 1, .executor = Executor::threaded, .machine = 3});
   expect_the_bits_of(alone, make, {}, 4, {.part_of_range = 0.4, .bucket_bytes = 1_KiB, .machine = 2});
 }
@@ -210,7 +211,8 @@ TEST(Ranks, OfNarrowTypesAndMomentsLeaveTheBitsOfOneDevice) {
   for (const Training& training :
        {Training{.type = DataType::bf16, .micro_batches = 8}, Training{.type = DataType::f16},
         Training{.type = DataType::bf16, .moments = Moments::bf16}, Training{.moments = Moments::eight_bit}})
-    expect_the_bits_of(one_device(make_gpt, training), make_gpt, training, 4, {});
+    if (!sanitized || training.type == DataType::f16)
+      expect_the_bits_of(one_device(make_gpt, training), make_gpt, training, 4, {});
 }
 
 TEST(Ranks, RefuseACommunicatorThatDoesNotFitTheGraph) {
@@ -228,9 +230,10 @@ TEST(Ranks, RefuseACommunicatorThatDoesNotFitTheGraph) {
 }
 
 TEST(Ranks, RefuseCollectivesThatAreNone) {
-  const auto refuse = [](const std::string& kernel, const auto& damage) {
-    Graph graph = make_gpt({}, {0, 2});
-    const Plan plan = plan_of(graph, {});
+  const Graph whole = make_gpt({}, {0, 2});
+  const Plan plan = plan_of(whole, {});
+  const auto refuse = [&](const std::string& kernel, const auto& damage) {
+    Graph graph = whole;
     const auto op = std::find_if(graph.ops.begin(), graph.ops.end(),
                                  [&](const Op& each) { return each.kernel == kernel; });
     damage(graph, *op);
