@@ -109,7 +109,8 @@ std::vector<std::unique_ptr<Communicator>> make_local_communicators(std::span<De
 // - Then MPI is not ended in this process, and no communicator can be opened again.
 std::unique_ptr<Communicator> open_mpi_communicator(Device& device, const CommunicatorOptions& options = {});
 
-// What a rank of some group knows before it has a communicator there.
+// A rank of a group whose communicator is yet to be opened: its number, and how the group exchanges bytes
+// until then.
 struct RankOfGroup {
   int rank = 0;
   int size = 1;

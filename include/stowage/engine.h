@@ -99,9 +99,9 @@ enum class Measurement : std::uint8_t {
 };
 
 struct EngineOptions {
-  // Of a graph that is one rank's of several (Graph::share), which makes its collectives: of as many ranks,
-  // and the same one. All ranks make the same steps, each on a thread of its own. It outlives the engine, and
-  // ends with the first step that fails on any rank.
+  // Needed where the graph is that of one of several ranks (Graph::share): makes the graph's collectives, for
+  // the same rank of as many. All ranks make the same steps, each on a thread of its own. The communicator
+  // must outlive the engine; the first step that fails on any rank ends it for all.
   Communicator* communicator = nullptr;
   std::uint64_t seed = 1;
   bool validate = true;  // judge the plan first; throws InvalidInput when it is invalid

@@ -39,7 +39,7 @@ class EngineGroup {
   // After an error a group of several devices is lost, since some may have made the step: other calls throw,
   // and a new group goes on from a checkpoint.
   StepReport step(std::span<const InputData> inputs, const StepOptions& options);
-  // Of the last step, by rank.
+  // Each rank's own report of the last step that all have made.
   std::span<const StepReport> reports() const;
   void drain();
   std::uint64_t completed_steps() const;

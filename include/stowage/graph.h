@@ -48,7 +48,8 @@ inline constexpr std::uint32_t no_id = 0xffffffffU;
 struct Initializer {
   double mean = 0;
   double standard_deviation = 0;  // 0: every element is `mean`
-  // Of the tensor's draws, that of its element 0: even, and above 0 where a rank has a part of a parameter.
+  // The number of the draw that element 0 takes; even. Above 0 for a later part of a parameter that ranks
+  // share, so that all parts together have the values of the whole.
   std::int64_t first_element = 0;
   friend bool operator==(const Initializer&, const Initializer&) = default;
 };
@@ -147,9 +148,10 @@ struct Graph {
   // Equal, consecutive groups of micro-batches, over which a use's gradients and the loss are added up as
   // TreeSum (tree_sum.h) says: a power of two that divides micro_batches.
   std::uint32_t gradient_groups = 1;
-  // Where there are several ranks, their graphs differ in attributes and initializers alone, so that one plan
-  // serves all. Each has a share of every parameter, of its gradient and of its state, and exchanges bytes
-  // with the others in its ops of the kernels `gather` and `exchange`, which a Communicator makes.
+  // Several devices, the ranks, can train one model together. Each then has a graph of its own: its part of
+  // the batch, and its share of every parameter, gradient and optimizer state. Ops of the kernels `gather`
+  // and `exchange` bring what the other ranks have (Communicator). The graphs of all ranks are alike but for
+  // attributes and initializers, so one plan serves all.
   BatchShare share{};
   TensorId loss = no_id;  // f64 scalar, written by a forward or backward op; copied to the host every step
   TensorId clip = no_id;  // f64 {2}: global gradient norm, scale; written by the "clip" op

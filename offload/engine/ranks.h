@@ -1,4 +1,5 @@
-// What an engine asks of a graph that is one rank's of several, and of its communicator.
+// Checks for engines that train one model together: the rank's graph and its communicator must fit each
+// other.
 #pragma once
 
 #include "stowage/communicator.h"

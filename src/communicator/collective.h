@@ -41,7 +41,7 @@ struct Block {
   Bytes to = 0;
   Bytes bytes = 0;
 };
-// What goes from one rank to another, or to itself; nothing where no bytes do.
+// Which bytes the sender sends to the receiver, which may be the same rank; nullopt if it sends none.
 std::optional<Block> block_between(const Collective& collective, int sender, int receiver);
 // The same of a rank that has these buffers.
 std::optional<Block> block_between(const Collective& collective, const Buffers& buffers, int sender,

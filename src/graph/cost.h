@@ -10,18 +10,15 @@
 
 namespace stowage {
 
-// Of bytes that other ranks send to this one, in one exchange.
-inline double peer_seconds(double bytes, const Link& peer) {
-  return peer.latency_seconds + bytes / peer.bytes_per_second;
-}
-
 // Seconds on the compute lane: what was measured, else the slowest of arithmetic, device memory and the way
 // from the peers, plus the launch.
 inline double op_seconds(const Op& op, const Machine& machine) {
   if (op.cost.seconds) return *op.cost.seconds;
   const double here =
       std::max(op.cost.flops / machine.flops_per_second, op.cost.bytes / machine.device_bytes_per_second);
-  const double peers = op.cost.peer_bytes == 0 ? 0 : peer_seconds(op.cost.peer_bytes, machine.peer);
+  const Link& link = machine.peer;
+  const double peers =
+      op.cost.peer_bytes == 0 ? 0 : link.latency_seconds + op.cost.peer_bytes / link.bytes_per_second;
   return std::max(here, peers) + machine.launch_seconds;
 }
 

@@ -15,13 +15,6 @@ namespace {
 constexpr std::int64_t piece_unit = 256;
 static_assert(piece_unit % moment_block == 0);
 
-std::vector<OpId> producers_of(const Graph& graph) {
-  std::vector<OpId> producers(graph.tensors.size(), no_id);
-  for (OpId op = 0; op < graph.ops.size(); ++op)
-    for (const TensorId id : graph.ops[op].writes) producers[id] = op;
-  return producers;
-}
-
 class StateSharing {
  public:
   explicit StateSharing(Graph& graph)

@@ -49,9 +49,9 @@ class UpdatePhase {
 
   void run() {
     const std::vector<TensorId> parameters = parameters_by_first_use(graph_);
-    std::vector<Piece> pieces;
-    for (const TensorId parameter : parameters) add_pieces(parameter, pieces);
-    std::vector<TensorId> sums = add_square_sums(pieces);
+    std::vector<Target> targets;
+    for (const TensorId parameter : parameters) add_targets(parameter, targets);
+    std::vector<TensorId> sums = add_square_sums(targets);
     if (ranks_ > 1) {
       sums = {gathered(norm_part(std::move(sums)), "norm.parts")};
       graph_.loss = loss_of_ranks();
@@ -64,12 +64,12 @@ class UpdatePhase {
     clip.writes = {graph_.clip};
     clip.cost.flops = static_cast<double>(sums.size());
     add_update_op(std::move(clip));
-    for (const Piece& piece : pieces) add_adamw(piece);
+    for (const Target& target : targets) add_adamw(target);
   }
 
  private:
   // What one update op works on: a parameter or a slice of it.
-  struct Piece {
+  struct Target {
     TensorId parameter = no_id, gradient = no_id;
     std::string suffix;      // of names: "" or ".slice3"
     std::int64_t count = 0;  // as in FinalGradient
@@ -92,7 +92,7 @@ class UpdatePhase {
     return bytes;
   }
 
-  void add_pieces(TensorId id, std::vector<Piece>& pieces) {
+  void add_targets(TensorId id, std::vector<Target>& targets) {
     const Tensor parameter = graph_.tensors[id];
     const TensorId final = gradients_[id].tensor;
     const Tensor& gradient = graph_.tensors[final];
@@ -102,7 +102,7 @@ class UpdatePhase {
     const std::int64_t each =
         alike && !in_pieces() ? rows_of_slices(parameter, parameter_bytes(), optimizer_) : all;
     if (each == all) {
-      pieces.push_back({id, final, "", gradients_[id].count});
+      targets.push_back({id, final, "", gradients_[id].count});
       return;
     }
     std::size_t number = 0;
@@ -110,7 +110,7 @@ class UpdatePhase {
       const std::string suffix = fmt::format(".slice{}", number);
       const std::int64_t rows = std::min(each, all - row);
       const TensorId own = slice(id, row, rows, suffix);
-      pieces.push_back({own, slice(final, row, rows, suffix), suffix, graph_.tensors[own].elements()});
+      targets.push_back({own, slice(final, row, rows, suffix), suffix, graph_.tensors[own].elements()});
     }
   }
   TensorId slice(TensorId whole, std::int64_t first_row, std::int64_t rows, const std::string& suffix) {
@@ -138,14 +138,14 @@ class UpdatePhase {
     graph_.ops.push_back(std::move(op));
   }
 
-  // The sums, in the order of `pieces`.
-  std::vector<TensorId> add_square_sums(const std::vector<Piece>& pieces) {
+  // The sums, in the order of `targets`.
+  std::vector<TensorId> add_square_sums(const std::vector<Target>& targets) {
     std::vector<TensorId> sums;
     OpInsertion insertion(graph_);
-    const std::vector<OpId> producers = find_producers();
-    for (const Piece& piece : pieces) {
-      const OpId producer = producers[graph_.whole_of(piece.gradient)];
-      Op op = square_sum(piece, graph_.ops[producer].unit);
+    const std::vector<OpId> producers = producers_of(graph_);
+    for (const Target& target : targets) {
+      const OpId producer = producers[graph_.whole_of(target.gradient)];
+      Op op = square_sum(target, graph_.ops[producer].unit);
       sums.push_back(op.writes[0]);
       insertion.behind(producer, std::move(op));
     }
@@ -153,24 +153,16 @@ class UpdatePhase {
     return sums;
   }
 
-  std::vector<OpId> find_producers() const {
-    std::vector<OpId> producers(graph_.tensors.size(), no_id);
-    for (OpId op = 0; op < graph_.ops.size(); ++op) {
-      for (const TensorId id : graph_.ops[op].writes) producers[id] = op;
-    }
-    return producers;
-  }
-
-  Op square_sum(const Piece& piece, std::uint32_t unit) {
-    const std::string name = name_of(piece) + ".grad.square_sum" + piece.suffix;
-    const TensorId gradient = piece.gradient;
+  Op square_sum(const Target& target, std::uint32_t unit) {
+    const std::string name = name_of(target) + ".grad.square_sum" + target.suffix;
+    const TensorId gradient = target.gradient;
     Tensor sums{name, DataType::f64, {}, TensorKind::activation, {}};
     if (in_pieces()) sums.shape = {groups_};
     const TensorId sum = add_tensor(std::move(sums));
     Op op = named(name, "square_sum");
     if (in_pieces()) {
       op.attributes = {{"pieces", groups_}, {"piece", piece_elements(gradient)}};
-      if (piece.count < graph_.tensors[gradient].elements()) op.attributes["count"] = piece.count;
+      if (target.count < graph_.tensors[gradient].elements()) op.attributes["count"] = target.count;
     }
     op.reads = {gradient};
     op.writes = {sum};
@@ -214,26 +206,26 @@ class UpdatePhase {
                          {{"rows", ranks_}});
   }
 
-  const std::string& name_of(const Piece& piece) const {
-    return graph_.tensors[graph_.whole_of(piece.parameter)].name;
+  const std::string& name_of(const Target& target) const {
+    return graph_.tensors[graph_.whole_of(target.parameter)].name;
   }
 
   // Of a slice, the same rows of the state.
-  TensorId state(const Piece& piece, const char* suffix, DataType type) {
-    const TensorId parameter = graph_.whole_of(piece.parameter);
+  TensorId state(const Target& target, const char* suffix, DataType type) {
+    const TensorId parameter = graph_.whole_of(target.parameter);
     const std::string name = graph_.tensors[parameter].name + suffix;
-    const Tensor& rows = graph_.tensors[piece.parameter];
+    const Tensor& rows = graph_.tensors[target.parameter];
     const std::int64_t first_row = rows.first_row, count = rows.shape.empty() ? 0 : rows.shape.front();
     TensorId& whole = states_[name];
     if (first_row == 0)
       whole = add_tensor({name, type, graph_.tensors[parameter].shape, TensorKind::optimizer_state, {}});
-    return parameter == piece.parameter ? whole : slice(whole, first_row, count, piece.suffix);
+    return parameter == target.parameter ? whole : slice(whole, first_row, count, target.suffix);
   }
 
   // One f32 for each block of the moments. Of a slice, those of its blocks.
-  TensorId scales(const Piece& piece, const char* suffix) {
-    const Tensor rows = graph_.tensors[piece.parameter];
-    const Tensor& parameter = graph_.tensors[graph_.whole_of(piece.parameter)];
+  TensorId scales(const Target& target, const char* suffix) {
+    const Tensor rows = graph_.tensors[target.parameter];
+    const Tensor& parameter = graph_.tensors[graph_.whole_of(target.parameter)];
     const std::string name = parameter.name + suffix;
     TensorId& whole = states_[name];
     if (rows.first_row == 0)
@@ -241,7 +233,7 @@ class UpdatePhase {
           {name, DataType::f32, {moment_blocks(parameter.elements())}, TensorKind::optimizer_state, {}});
     if (rows.kind != TensorKind::slice) return whole;
     const std::int64_t first = rows.first_row * (rows.elements() / rows.shape.front()) / moment_block;
-    return slice(whole, first, moment_blocks(rows.elements()), piece.suffix);
+    return slice(whole, first, moment_blocks(rows.elements()), target.suffix);
   }
 
   DataType moments_of(const Tensor& parameter) const {
@@ -252,38 +244,38 @@ class UpdatePhase {
 
   // For the random bits that round a moment: keys behind those of dropout, by parameter in order of first
   // use.
-  void add_rounding_stream(const Piece& piece, Op& op) {
-    const Tensor& rows = graph_.tensors[piece.parameter];
+  void add_rounding_stream(const Target& target, Op& op) {
+    const Tensor& rows = graph_.tensors[target.parameter];
     if (rows.first_row == 0) ++rounding_key_;
     op.attributes["key"] = rounding_key_;
     op.attributes["first_element"] =
         rows.initializer.first_element + rows.first_row * (rows.elements() / rows.shape.front());
   }
 
-  void add_adamw(const Piece& piece) {
-    const Tensor source = graph_.tensors[piece.parameter];
+  void add_adamw(const Target& target) {
+    const Tensor source = graph_.tensors[target.parameter];
     const bool split = size_of(source.type) == 2;  // what makes a master weight of it is state
     const DataType moments = moments_of(source);
     const bool decays = optimizer_.decayed == DecayedParameters::all || source.shape.size() >= 2;
-    Op op = named(name_of(piece) + ".adamw" + piece.suffix, "adamw");
+    Op op = named(name_of(target) + ".adamw" + target.suffix, "adamw");
     op.attributes = {{"beta1", optimizer_.beta1},
                      {"beta2", optimizer_.beta2},
                      {"epsilon", optimizer_.epsilon},
                      {"weight_decay", decays ? optimizer_.weight_decay : 0.0}};
-    op.writes = {piece.parameter, state(piece, ".adam_m", moments), state(piece, ".adam_v", moments)};
-    op.reads = {piece.parameter, piece.gradient, op.writes[1], op.writes[2], graph_.clip};
+    op.writes = {target.parameter, state(target, ".adam_m", moments), state(target, ".adam_v", moments)};
+    op.reads = {target.parameter, target.gradient, op.writes[1], op.writes[2], graph_.clip};
     if (split) {
       op.writes.push_back(
-          state(piece, ".low", source.type == DataType::bf16 ? DataType::i16 : DataType::i32));
+          state(target, ".low", source.type == DataType::bf16 ? DataType::i16 : DataType::i32));
       op.reads.push_back(op.writes.back());
     }
     if (moments == DataType::u8) {
       for (const char* suffix : {".adam_m_scale", ".adam_v_scale"}) {
-        op.writes.push_back(scales(piece, suffix));
+        op.writes.push_back(scales(target, suffix));
         op.reads.push_back(op.writes.back());
       }
     }
-    if (moments == DataType::bf16) add_rounding_stream(piece, op);
+    if (moments == DataType::bf16) add_rounding_stream(target, op);
     op.cost.flops = 16 * static_cast<double>(source.elements());
     add_update_op(std::move(op));
   }
@@ -300,6 +292,13 @@ double operand_bytes(const Graph& graph, const Op& op) {
   for (const TensorId tensor : op.reads) bytes += static_cast<double>(graph.tensors[tensor].bytes());
   for (const TensorId tensor : op.writes) bytes += static_cast<double>(graph.tensors[tensor].bytes());
   return bytes;
+}
+
+std::vector<OpId> producers_of(const Graph& graph) {
+  std::vector<OpId> producers(graph.tensors.size(), no_id);
+  for (OpId op = 0; op < graph.ops.size(); ++op)
+    for (const TensorId id : graph.ops[op].writes) producers[id] = op;
+  return producers;
 }
 
 std::vector<TensorId> parameters_by_first_use(const Graph& graph) {

@@ -11,6 +11,9 @@ namespace stowage {
 // Bytes of all operands, each read or written once: the traffic of an op that nobody described closer.
 double operand_bytes(const Graph& graph, const Op& op);
 
+// By tensor: the op that writes it, the last one of several; no_id where none does.
+std::vector<OpId> producers_of(const Graph& graph);
+
 // Those that no op reads come last.
 std::vector<TensorId> parameters_by_first_use(const Graph& graph);
 
