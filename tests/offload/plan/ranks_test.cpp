@@ -55,7 +55,7 @@ double peer_seconds_of(const Graph& graph, const Machine& machine) {
   double seconds = 0;
   for (const Op& op : graph.ops)
     if (op.phase != Phase::update && op.cost.peer_bytes > 0)
-      seconds += peer_seconds(op.cost.peer_bytes, machine.peer);
+      seconds += machine.peer.latency_seconds + op.cost.peer_bytes / machine.peer.bytes_per_second;
   return seconds;
 }
 
