@@ -18,8 +18,9 @@ struct MemoryRow {
 inline constexpr std::array memory_table{MemoryRow{"device", true}, MemoryRow{"host", false}};
 
 // A row of lane_table. A lane is a queue that works in order: it moves bytes from one memory to another, or
-// computes on one.
-enum class LaneRole : std::uint8_t { compute, h2d, d2h, host };
+// computes on one. On the peer lane are ops in which devices that train one model together exchange bytes,
+// and small ones on what came of that; it works on the same memory as the compute lane, beside it.
+enum class LaneRole : std::uint8_t { compute, h2d, d2h, host, peer };
 struct LaneRow {
   std::string_view name;
   MemoryId from = MemoryId::device, to = MemoryId::device;
@@ -29,7 +30,8 @@ struct LaneRow {
 };
 inline constexpr std::array lane_table{
     LaneRow{"compute", MemoryId::device, MemoryId::device}, LaneRow{"h2d", MemoryId::host, MemoryId::device},
-    LaneRow{"d2h", MemoryId::device, MemoryId::host}, LaneRow{"host", MemoryId::host, MemoryId::host}};
+    LaneRow{"d2h", MemoryId::device, MemoryId::host}, LaneRow{"host", MemoryId::host, MemoryId::host},
+    LaneRow{"peer", MemoryId::device, MemoryId::device}};
 inline constexpr std::size_t lane_roles = lane_table.size();
 
 constexpr std::size_t index_of(LaneRole lane) { return static_cast<std::size_t>(lane); }

@@ -7,11 +7,15 @@
 //   host     [ update 0 ][ update 1 ]                            [ clip ] …
 //            `-- of the step before, under the commit rule
 //
-// Positions count the instructions of the compute lane (update launches included). A Lifetime holds
+// A step of one of several ranks has a peer lane, too: it works beside the compute lane, on the same arena.
+//
+// Positions count the instructions of the compute and the peer lane (update launches included), in the order
+// of the list. A Lifetime holds
 // arena bytes over a half-open interval of positions, transfers included: all that touches it comes after
 // what touches lifetimes of the same bytes that end at `first` or before, and has ended before the bytes
 // serve a lifetime that starts at `last` or later; where lanes differ, a wait says so. A prefetch waits for
-// no position, so it may begin before `first` does.
+// no position, so it may begin before `first` does; nor does an op of the peer lane, which may begin before
+// the compute lane comes to its position.
 #pragma once
 
 #include <cstdint>
@@ -98,8 +102,8 @@ struct Lifetime {
 };
 
 enum class InstructionKind : std::uint8_t {
-  launch,     // an op of forward or backward, compute lane
-  recompute,  // a forward op once more, compute lane
+  launch,     // an op of forward or backward, compute or peer lane
+  recompute,  // a forward op once more, compute or peer lane
   prefetch,   // host bucket -> its lifetime, h2d lane
   offload,    // lifetime -> its host bucket, d2h lane
   gate,       // the clip op, host lane: every gradient has landed, and the norm is known
@@ -152,7 +156,7 @@ struct Instruction {
   LaneRole lane = LaneRole::compute;
   OpId op = no_id;              // all but transfers
   LifetimeId lifetime = no_id;  // prefetch, offload
-  // On the compute lane: the lifetimes that hold its operands, one per bucket touched.
+  // On the compute and peer lane: the lifetimes that hold its operands, one per bucket touched.
   std::vector<LifetimeId> uses{};
   // Only waits that lane order and other waits do not imply already.
   std::vector<Wait> waits{};
@@ -163,7 +167,9 @@ struct Instruction {
   ByteRange part{};
   friend bool operator==(const Instruction&, const Instruction&) = default;
 };
-inline bool runs_on_device(const Instruction& instruction) { return instruction.lane == LaneRole::compute; }
+inline bool runs_on_device(const Instruction& instruction) {
+  return row_of(instruction.lane).computes_on(MemoryId::device);
+}
 inline bool runs_on_host(const Instruction& instruction) { return instruction.lane == LaneRole::host; }
 
 // The order of `instructions` is one in which they may all be enqueued: each lane runs its own in this order,
@@ -201,7 +207,7 @@ struct Plan {
   double half_clipped_seconds = 0;
   double clipped_seconds = 0;
   double lower_bound_seconds = 0;  // no plan in the budget takes less
-  std::string bound_by;            // the term of the bound that binds: compute, h2d, d2h, host
+  std::string bound_by;            // the lane that binds the bound
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 

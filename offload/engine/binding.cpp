@@ -45,7 +45,7 @@ class Binder {
     for (TensorId id : op.writes) bound_.writes.push_back(operand(id, AccessMode::write));
     bound_.is_collective = is_collective(op);
     const Kernel kernel = bound_.is_collective ? nothing : kernel_of(op);
-    void* const stream = on_host ? nullptr : input_.stream;
+    void* const stream = input_.streams.at(index_of(instruction_.lane));
     for (std::size_t parity = 0; parity < bound_.work.size(); ++parity)
       bound_.work[parity] = {kernel, &op,     bound_.reads, bound_.writes, &input_.steps[parity],
                              stream, record()};

@@ -69,9 +69,9 @@ std::vector<TensorPlace> tensor_places(const Graph& graph, const Plan& plan);
 struct BindingInput {
   const Graph& graph;
   const Plan& plan;
-  const LaunchTable& kernels;       // of the compute lane
-  const LaunchTable& host_kernels;  // of the host lane
-  void* stream;                     // the compute lane's native stream
+  const LaunchTable& kernels;             // of the compute lane
+  const LaunchTable& host_kernels;        // of the host lane
+  std::array<void*, lane_roles> streams;  // Lanes::streams
   const Machine& machine;
   std::span<const TensorPlace> places;
   const Arena& arena;

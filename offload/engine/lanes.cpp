@@ -1,6 +1,6 @@
 #include "offload/engine/lanes.h"
 
-#include <utility>
+#include <algorithm>
 
 namespace stowage {
 namespace {
@@ -9,18 +9,28 @@ namespace {
 // one for a call that fails by itself.
 constexpr int attempts = 4;
 
-template <std::size_t... row>
-std::array<Lane, lane_roles> make_lanes(Device& device, std::index_sequence<row...>) {
-  return {Lane(device, static_cast<LaneRole>(row))...};
-}
-
 }  // namespace
 
-Lanes::Lanes(Device& device)
-    : device_(device), lanes_(make_lanes(device, std::make_index_sequence<lane_roles>())) {}
+Lanes::Lanes(Device& device, const Plan& plan) : device_(device) {
+  const bool has_peers = std::any_of(plan.instructions.begin(), plan.instructions.end(),
+                                     [](const Instruction& i) { return i.lane == LaneRole::peer; });
+  for (std::size_t row = 0; row < lane_roles; ++row) {
+    const auto role = static_cast<LaneRole>(row);
+    if (role != LaneRole::peer || has_peers) lanes_.at(row).emplace(device, role);
+  }
+}
+
+std::array<void*, lane_roles> Lanes::streams() const {
+  std::array<void*, lane_roles> streams{};
+  for (std::size_t row = 0; row < lane_roles; ++row)
+    if (lanes_.at(row) && lane_table.at(row).computes_on(MemoryId::device))
+      streams.at(row) = device_.native_stream(lanes_.at(row)->id());
+  return streams;
+}
 
 void Lanes::synchronise() {
-  for (const Lane& lane : lanes_) device_.synchronise_lane(lane.id());
+  for (const std::optional<Lane>& lane : lanes_)
+    if (lane) device_.synchronise_lane(lane->id());
 }
 
 bool Lanes::synchronise_quietly(const Lane& lane) noexcept {
@@ -35,7 +45,8 @@ bool Lanes::synchronise_quietly(const Lane& lane) noexcept {
 bool Lanes::settle() noexcept {
   for (int attempt = 0; attempt < attempts; ++attempt) {
     bool quiet = true;
-    for (const Lane& lane : lanes_) quiet = synchronise_quietly(lane) && quiet;
+    for (const std::optional<Lane>& lane : lanes_)
+      if (lane) quiet = synchronise_quietly(*lane) && quiet;
     if (quiet) return true;
   }
   return false;

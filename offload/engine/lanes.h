@@ -1,17 +1,21 @@
-// The lanes of a device that a plan runs on: those of lane_table.
+// The lanes of a device that a plan runs on: those of lane_table, the peer lane if some instruction is on it.
 #pragma once
 
 #include <array>
+#include <optional>
 
 #include "stowage/device.h"
+#include "stowage/plan.h"
 
 namespace stowage {
 
 class Lanes {
  public:
-  explicit Lanes(Device& device);  // the device must outlive it
+  Lanes(Device& device, const Plan& plan);  // the device must outlive it
 
-  LaneId operator[](LaneRole role) const { return lanes_[static_cast<std::size_t>(role)].id(); }
+  LaneId operator[](LaneRole role) const { return lanes_.at(index_of(role))->id(); }
+  // By row of lane_table: the native stream where it computes on the device, else null.
+  std::array<void*, lane_roles> streams() const;
 
   // Blocks until nothing is in flight. Throws the first failure that a lane reports.
   void synchronise();
@@ -23,7 +27,7 @@ class Lanes {
   bool synchronise_quietly(const Lane& lane) noexcept;
 
   Device& device_;
-  std::array<Lane, lane_roles> lanes_;
+  std::array<std::optional<Lane>, lane_roles> lanes_;
 };
 
 }  // namespace stowage

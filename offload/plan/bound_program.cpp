@@ -73,10 +73,12 @@ class ProgramBuilder : private BoundMoments {
     for (OpId op = 0; op < graph_.ops.size(); ++op)
       if (graph_.op(op).phase != Phase::update) {
         add_op(op, in_front(op) ? program_.shares.fixed.front : program_.shares.fixed.back);
-        cuts_.add_op(op, in_front(op), op_seconds(graph_.op(op), machine()), program_.shares.fixed);
+        if (!is_peer(op))
+          cuts_.add_op(op, in_front(op), op_seconds(graph_.op(op), machine()), program_.shares.fixed);
       }
   }
-  // Its time, and how much of it each link cannot use.
+  bool is_peer(OpId op) const { return problem_.layout.lanes[op] == LaneRole::peer; }
+  // Its time, and of an op of the compute lane how much of it each link cannot use.
   // In: a transfer that moves bytes while the op runs is of no operand (the op has waited for those, and its
   // outputs are not brought in), and its first use is a later op. So when the op ends, all such transfers'
   // bytes are taken at once, beside the operands: their sum is at most `budget` less those, and so are the
@@ -89,8 +91,8 @@ class ProgramBuilder : private BoundMoments {
   // room or add to the time; what host updates delay, too. Groups (may_alias) are counted once.
   void add_op(OpId op, ShareTimes& lanes) const {
     const double seconds = op_seconds(graph_.op(op), machine());
-    lanes[share_compute] += seconds;
-    if (budget_ == unlimited) return;
+    lanes.at(index_of(problem_.layout.lanes[op])) += seconds;
+    if (budget_ == unlimited || is_peer(op)) return;
     const auto budget = static_cast<double>(budget_);
     auto idle = [&](const Link& link, double shared, double taken) {
       return std::max(0.0, seconds * (1 - shared) - std::max(0.0, budget - taken) / link.bytes_per_second);
@@ -218,6 +220,11 @@ class ProgramBuilder : private BoundMoments {
       add_in(item.bytes, offloaded.back);
       if (largest.at(item.writer) == &item) add_rebuilding(item.writer, item.bytes, rebuilt.back);
       program_.shares.decisions.push_back({{kept, offloaded, rebuilt}, 1});
+      // The peer lane may come to it before the turn; then it is there at the turn.
+      if (!is_peer(item.writer)) continue;
+      ShareCost early = kept;
+      early.front = rebuilt.back;
+      program_.shares.decisions.back().options.push_back(early);
     }
   }
   std::map<OpId, const ActivationItem*> largest_items() const {
@@ -254,7 +261,8 @@ class ProgramBuilder : private BoundMoments {
       for (std::size_t i = 0; i + 1 < of.size(); ++i) {
         if (of[i].writes) writer = of[i].op;
         const auto [first, last] = moments_between(of[i].op, of[i + 1].op);
-        if (first == last) continue;
+        // When the peer lane comes to an op is not known.
+        if (first == last || is_peer(of[i].op) || is_peer(of[i + 1].op)) continue;
         Gap& gap = gaps[{writer, in_front(of[i].op), in_front(of[i + 1].op), first, last}];
         gap.groups.push_back(id);
         gap.after = of[i].op;

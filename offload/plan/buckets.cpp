@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "offload/plan/op_lanes.h"
 #include "stowage/error.h"
 
 namespace stowage {
@@ -283,6 +284,9 @@ BucketLayout make_buckets(const Graph& graph, const std::vector<TensorId>& group
     if (layout.parameters_of[id] != no_id)
       layout.state_bytes[layout.parameters_of[id]] += layout.buckets[id].bytes;
   list_operands(graph, layout);
+  layout.lanes = op_lanes(graph);
+  layout.has_peers =
+      std::find(layout.lanes.begin(), layout.lanes.end(), LaneRole::peer) != layout.lanes.end();
   return layout;
 }
 

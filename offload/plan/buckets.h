@@ -51,6 +51,8 @@ struct BucketLayout {
   }
   std::vector<std::size_t> first_operand;  // by op, and the end
   std::vector<BucketOperand> operands;     // op by op
+  std::vector<LaneRole> lanes;             // by op (op_lanes.h)
+  bool has_peers = false;                  // some op is on the peer lane
 };
 
 struct BucketOptions {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <tuple>
 #include <utility>
 
@@ -116,8 +117,8 @@ bool DecisionClasses::in_front(const SequenceStep& step) const {
 
 void DecisionClasses::add_own(OpId op, double seconds) {
   const bool front = in_front({op, false});
-  (front ? fixed_.front : fixed_.back)[share_compute] += seconds;
-  cuts_.add_op(op, front, seconds, fixed_);
+  (front ? fixed_.front : fixed_.back).at(lane_of(op)) += seconds;
+  if (lane_of(op) == share_compute) cuts_.add_op(op, front, seconds, fixed_);
 }
 
 // The graph's own ops, and each parameter bucket's updates.
@@ -251,16 +252,26 @@ void DecisionClasses::add_update(BucketId id, bool speculates, ShareCost& cost) 
   cost.price += settings_.speculation_price * early_update_[id];
 }
 
-// The op once more, and ops whose results nothing but it reads and no item keeps.
-double DecisionClasses::seconds_to_rebuild(OpId op) const {
-  double seconds = op_seconds(problem_.graph->op(op), *problem_.machine);
+std::size_t DecisionClasses::lane_of(OpId op) const { return index_of(problem_.layout.lanes[op]); }
+
+// By lane: the op once more, and ops whose results nothing but it reads and no item keeps.
+ShareTimes DecisionClasses::times_to_rebuild(OpId op) const {
+  ShareTimes times{};
+  add_rebuilding(op, times);
+  return times;
+}
+void DecisionClasses::add_rebuilding(OpId op, ShareTimes& times) const {
+  times.at(lane_of(op)) += op_seconds(problem_.graph->op(op), *problem_.machine);
   for (TensorId id : problem_.graph->op(op).reads) {
     const OpId producer = producer_[id];
     const bool alone = producer != no_id && readers_[id] == 1 && !makes_item_[producer];
     if (alone && problem_.graph->op(producer).unit == problem_.graph->op(op).unit)
-      seconds += seconds_to_rebuild(producer);
+      add_rebuilding(producer, times);
   }
-  return seconds;
+}
+double DecisionClasses::seconds_to_rebuild(OpId op) const {
+  const ShareTimes times = times_to_rebuild(op);
+  return std::accumulate(times.begin(), times.end(), 0.0);
 }
 
 // Of a value that crosses units and the one that it is made of, one must be stored: the latter, where it
@@ -324,15 +335,18 @@ void DecisionClasses::add_items() {
       add_sharing(item.writer, cost);
       for (const SequenceStep& step : remade.draft.sequence)
         if (step.recompute && step.op == item.remaker)
-          cost.back[share_compute] += op_seconds(problem_.graph->op(step.op), *problem_.machine);
-      cost.price += settings_.replay_price * cost.back[share_compute];
+          cost.back.at(lane_of(step.op)) += op_seconds(problem_.graph->op(step.op), *problem_.machine);
+      cost.price += settings_.replay_price * (cost.back[share_compute] + cost.back[share_peer]);
       add(ActivationChoice::recompute, cost);
     }
     if (item.rebuildable && !stored_[i]) {
       ShareCost cost;
       for (BucketId bucket : item.buckets) add_bucket(bucket, rebuilt, cost);
-      if (largest[item.writer] == &item) cost.back[share_compute] = seconds_to_rebuild(item.writer);
-      cost.price += settings_.replay_price * cost.back[share_compute];
+      if (largest[item.writer] == &item) {
+        const ShareTimes times = times_to_rebuild(item.writer);
+        for (const std::size_t lane : {share_compute, share_peer}) cost.back.at(lane) = times.at(lane);
+      }
+      cost.price += settings_.replay_price * (cost.back[share_compute] + cost.back[share_peer]);
       add(ActivationChoice::recompute, cost);
     }
     for (const auto& [choice, draft] : stores) {

@@ -78,6 +78,9 @@ class DecisionClasses {
   void add_cut_updates(BucketId bucket, bool speculates, ShareCost& cost) const;
   void add_sharing(OpId first, ShareCost& cost) const;
   void add_prices(ShareCost& cost, double transfers) const;
+  std::size_t lane_of(OpId op) const;
+  ShareTimes times_to_rebuild(OpId op) const;
+  void add_rebuilding(OpId op, ShareTimes& times) const;
   double seconds_to_rebuild(OpId op) const;
 
   const Problem& problem_;

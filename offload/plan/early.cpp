@@ -1,7 +1,9 @@
 #include "offload/plan/early.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
+#include <span>
 #include <tuple>
 
 #include "offload/plan/live_bytes.h"
@@ -25,6 +27,7 @@ EarlyClaims::EarlyClaims(const Draft& draft, const BucketLayout& layout)
     earliest_[id] = behind_gate ? lifetime.first : ends[lifetime.bucket];
     ends[lifetime.bucket] = std::max(ends[lifetime.bucket], lifetime.last);
   }
+  if (layout.has_peers) add_gathered();
   std::stable_sort(turns_.begin(), turns_.end(), [&](LifetimeId a, LifetimeId b) {
     return turn_key(draft.lifetimes[a]) < turn_key(draft.lifetimes[b]);
   });
@@ -34,12 +37,29 @@ EarlyClaims::EarlyClaims(const Draft& draft, const BucketLayout& layout)
   });
 }
 
+// What ops of the peer lane make of nothing that the step computes.
+void EarlyClaims::add_gathered() {
+  for (Position p = 0; p < static_cast<Position>(draft_.sequence.size()); ++p) {
+    if (layout_.lanes[draft_.sequence[static_cast<std::size_t>(p)].op] != LaneRole::peer) continue;
+    const std::span<const LifetimeId> uses = draft_.uses.at(p);
+    const auto begins = [&](LifetimeId id) {
+      const DraftLifetime& lifetime = draft_.lifetimes[id];
+      return lifetime.first_use == p && !lifetime.prefetched && !lifetime.resident && !lifetime.whole_step;
+    };
+    const bool gathers = std::all_of(uses.begin(), uses.end(), [&](LifetimeId id) {
+      return begins(id) || draft_.lifetimes[id].prefetched || draft_.lifetimes[id].resident;
+    });
+    if (gathers) std::copy_if(uses.begin(), uses.end(), std::back_inserter(turns_), begins);
+  }
+}
+
 template <typename FreeFrom>
 Draft EarlyClaims::claimed(FreeFrom&& free_from) const {
   Draft draft = draft_;
-  Position turn = 0;
+  Position link_turn = 0, peer_turn = 0;
   for (std::size_t i = 0; i < turns_.size(); ++i) {
     DraftLifetime& lifetime = draft.lifetimes[turns_[i]];
+    Position& turn = lifetime.prefetched ? link_turn : peer_turn;
     const Position earliest = std::max(turn, earliest_[turns_[i]]);
     if (earliest < lifetime.load)
       lifetime.load = lifetime.resident ? earliest : free_from(turns_[i], earliest);

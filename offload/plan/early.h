@@ -1,7 +1,8 @@
-// Lifetimes of prefetches, begun as early as their bytes are free.
+// Lifetimes of what is prefetched, or gathered from other ranks, begun as early as their bytes are free.
 //
-// A schedule begins such a lifetime when it expects the link to be free. Beginning it earlier moves no
-// transfer: a prefetch waits for its bytes and for its turn on the link, never for a position.
+// A schedule begins such a lifetime when it expects the link, or the peer lane, to be free. Beginning it
+// earlier moves nothing: a prefetch waits for its bytes and for its turn on the link, never for a position;
+// so does an op of the peer lane.
 #pragma once
 
 #include <vector>
@@ -24,13 +25,15 @@ class EarlyClaims {
 
  private:
   Bytes bytes_of(LifetimeId id) const { return layout_.buckets[draft_.lifetimes[id].bucket].bytes; }
+  void add_gathered();
   Position free_from(LifetimeId id, const std::vector<Bytes>& offsets) const;
   template <typename FreeFrom>
   Draft claimed(FreeFrom&& free_from) const;
 
   const Draft& draft_;
   const BucketLayout& layout_;
-  std::vector<LifetimeId> turns_;    // those that are prefetched, in the link's order, which stays
+  // Those that are prefetched or gathered, in the order of the link, and of the peer lane, which stays.
+  std::vector<LifetimeId> turns_;
   std::vector<Position> earliest_;   // by lifetime: behind the transfer that brought the host its value
   std::vector<LifetimeId> by_last_;  // by rising last
 };

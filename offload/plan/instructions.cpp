@@ -6,13 +6,27 @@
 #include <utility>
 
 #include "offload/plan/byte_owners.h"
+#include "offload/plan/lane_waits.h"
 #include "offload/plan/waits.h"
 #include "src/graph/cost.h"
 
 namespace stowage {
 namespace {
 
-// Where an instruction stands in the list: transfers between the positions of the compute lane.
+// The lanes that compute on the device, in whose order positions are counted.
+constexpr std::array device_lanes{LaneRole::compute, LaneRole::peer};
+std::size_t number_of(LaneRole device_lane) { return device_lane == LaneRole::compute ? 0 : 1; }
+// By device lane.
+using OnLanes = std::array<InstructionId, device_lanes.size()>;
+constexpr OnLanes nowhere{no_id, no_id};
+InstructionId latest(const OnLanes& ids) {
+  InstructionId latest = no_id;
+  for (const InstructionId id : ids)
+    if (id != no_id && (latest == no_id || id > latest)) latest = id;
+  return latest;
+}
+
+// Where an instruction stands in the list: transfers between positions.
 enum class Place : std::uint8_t { prefetch, compute, offload, speculate, gate, host };
 struct Slot {
   Position position = 0;
@@ -37,9 +51,9 @@ class Assembler {
         prefetch_of_(draft.lifetimes.size(), no_id),
         last_prefetch_of_(draft.lifetimes.size(), no_id),
         offload_of_(draft.lifetimes.size(), no_id),
-        first_compute_(draft.lifetimes.size(), no_id),
-        last_before_update_(draft.lifetimes.size(), no_id),
-        last_compute_(draft.lifetimes.size(), no_id) {}
+        first_use_(draft.lifetimes.size(), nowhere),
+        last_before_update_(draft.lifetimes.size(), nowhere),
+        last_use_(draft.lifetimes.size(), nowhere) {}
 
   void run() {
     add_compute();
@@ -48,6 +62,7 @@ class Assembler {
     emit();
     index();
     add_value_waits();
+    if (layout_.has_peers) want_lane_waits(layout_, draft_, plan_, wanted_);
     add_speculation_waits();
     if (byte_waits_ == ByteWaits::by_address) add_reuse_waits();
     if (byte_waits_ == ByteWaits::by_amount) add_amount_waits();
@@ -65,6 +80,7 @@ class Assembler {
                         .kind = recompute                              ? InstructionKind::recompute
                                 : graph_.op(op).phase == Phase::update ? InstructionKind::commit
                                                                        : InstructionKind::launch,
+                        .lane = layout_.lanes[op],
                         .op = op});
     }
   }
@@ -168,43 +184,52 @@ class Assembler {
   void index() {
     for (InstructionId id = 0; id < plan_.instructions.size(); ++id) {
       const Instruction& instruction = plan_.instructions[id];
-      if (instruction.lane == LaneRole::compute && id < plan_.gate) last_backward_ = id;
+      if (runs_on_device(instruction) && id < plan_.gate) last_backward_[number_of(instruction.lane)] = id;
       if (instruction.kind == InstructionKind::prefetch) index_prefetch(instruction.lifetime, id);
       if (instruction.kind == InstructionKind::offload) offload_of_[instruction.lifetime] = id;
       for (LifetimeId use : uses_of(slots_[id])) {
-        if (first_compute_[use] == no_id) first_compute_[use] = id;
-        last_compute_[use] = id;
-        if (slots_[id].position <= draft_.lifetimes[use].last_before_update) last_before_update_[use] = id;
+        const std::size_t lane = number_of(instruction.lane);
+        if (first_use_[use][lane] == no_id) first_use_[use][lane] = id;
+        last_use_[use][lane] = id;
+        if (slots_[id].position <= draft_.lifetimes[use].last_before_update)
+          last_before_update_[use][lane] = id;
       }
     }
-    for (LifetimeId id = 0; id < draft_.lifetimes.size(); ++id)
+    for (LifetimeId id = 0; id < draft_.lifetimes.size(); ++id) {
       plan_.lifetimes[id].end = draft_.lifetimes[id].resident ? no_id : last_of(id);
+      if (layout_.has_peers && plan_.lifetimes[id].end != no_id)
+        want_each(plan_.lifetimes[id].end, last_use_[id]);
+    }
   }
   void index_prefetch(LifetimeId lifetime, InstructionId id) {
     if (prefetch_of_[lifetime] == no_id) prefetch_of_[lifetime] = id;
     last_prefetch_of_[lifetime] = id;
   }
   InstructionId first_of(LifetimeId id) const {
-    return prefetch_of_[id] != no_id ? prefetch_of_[id] : first_compute_[id];
+    if (prefetch_of_[id] != no_id) return prefetch_of_[id];
+    return *std::min_element(first_use_[id].begin(), first_use_[id].end());  // no_id is the largest
   }
   InstructionId last_of(LifetimeId id) const {
-    return offload_of_[id] != no_id && leaves(draft_.lifetimes[id]) ? offload_of_[id] : last_compute_[id];
+    return offload_of_[id] != no_id && leaves(draft_.lifetimes[id]) ? offload_of_[id] : latest(last_use_[id]);
   }
 
   void want(InstructionId waiter, InstructionId on, std::uint32_t steps_back = 0) {
     if (waiter != no_id && on != no_id && (waiter != on || steps_back))
       wanted_.push_back({waiter, {on, steps_back}});
   }
+  void want_each(InstructionId waiter, const OnLanes& on, std::uint32_t steps_back = 0) {
+    for (const InstructionId each : on) want(waiter, each, steps_back);
+  }
 
   // A use waits for its prefetch, an offload for the last use, a prefetch for the offload that made the
   // host's copy, the gate for all that lands and for the end of backward.
   void add_value_waits() {
     for (LifetimeId id = 0; id < draft_.lifetimes.size(); ++id) {
-      want(first_compute_[id], last_prefetch_of_[id]);
-      want(offload_of_[id], last_before_update_[id]);
+      for (const InstructionId first : first_use_[id]) want(first, last_prefetch_of_[id]);
+      want_each(offload_of_[id], last_before_update_[id]);
       if (offload_of_[id] != no_id) want(plan_.gate, offload_of_[id]);
     }
-    want(plan_.gate, last_backward_);
+    want_each(plan_.gate, last_backward_);
     std::vector<InstructionId> host_copy(layout_.buckets.size(), no_id);  // the last so far
     for (InstructionId id = 0; id < plan_.instructions.size(); ++id) {
       const Instruction& instruction = plan_.instructions[id];
@@ -246,7 +271,7 @@ class Assembler {
     std::vector<std::uint8_t> seen(draft_.lifetimes.size(), 0);  // in this step
     for (LifetimeId id : order) {
       owners.take(begin_of(id), end_of(id), id, [&](LifetimeId before) {
-        want(first_of(id), last_compute_[before], seen[before] ? 0 : 1);
+        want_each(first_of(id), last_use_[before], seen[before] ? 0 : 1);
         want(first_of(id), offload_of_[before], seen[before] ? 0 : 1);
       });
       seen[id] = 1;
@@ -264,7 +289,7 @@ class Assembler {
       for (Bytes wanted = bytes_of(id);;) {
         const Bytes taken = std::min(wanted, rest);
         if (taken > 0 && owner != no_id) {
-          want(first_of(id), last_compute_[owner]);
+          want_each(first_of(id), last_use_[owner]);
           want(first_of(id), offload_of_[owner]);
         }
         rest -= taken;
@@ -341,12 +366,11 @@ class Assembler {
       if (instruction.kind == InstructionKind::prefetch && draft_.lifetimes[instruction.lifetime].whole_step)
         last_load = id;
     }
-    const InstructionId compute = first[static_cast<std::size_t>(LaneRole::compute)];
-    if (handicaps.wait_for_loads) want(compute, last_load);
-    if (handicaps.wait_for_updates) {
-      want(compute, last_update, 1);
-      want(first[static_cast<std::size_t>(LaneRole::h2d)], last_update, 1);
-    }
+    const auto first_on = [&](LaneRole lane) { return first[index_of(lane)]; };
+    for (const LaneRole lane : device_lanes)
+      if (handicaps.wait_for_loads) want(first_on(lane), last_load);
+    for (const LaneRole lane : {LaneRole::compute, LaneRole::peer, LaneRole::h2d})
+      if (handicaps.wait_for_updates) want(first_on(lane), last_update, 1);
     if (handicaps.one_after_another) add_turns();
   }
   // Behind the gate there is nothing to take turns with.
@@ -357,7 +381,8 @@ class Assembler {
       if (is_transfer(plan_.instructions[id].kind)) {
         want(id, op);
         transfers.push_back(id);
-      } else if (plan_.instructions[id].lane == LaneRole::compute) {
+      } else if (runs_on_device(plan_.instructions[id])) {
+        want(id, op);
         for (InstructionId transfer : transfers) want(id, transfer);
         transfers.clear();
         op = id;
@@ -370,13 +395,13 @@ class Assembler {
   const Draft& draft_;
   ByteWaits byte_waits_;
   Plan& plan_;
-  std::vector<Slot> slots_;              // in the order of instructions, once they are emitted
-  InstructionId last_backward_ = no_id;  // the compute lane's last before the gate
+  std::vector<Slot> slots_;          // in the order of instructions, once they are emitted
+  OnLanes last_backward_ = nowhere;  // each device lane's last before the gate
   std::vector<WantedWait> wanted_;
   std::vector<Position> last_transfer_;  // by bucket
   // By lifetime. Of several prefetches the first and the last.
   std::vector<InstructionId> prefetch_of_, last_prefetch_of_, offload_of_;
-  std::vector<InstructionId> first_compute_, last_before_update_, last_compute_;
+  std::vector<OnLanes> first_use_, last_before_update_, last_use_;
 };
 
 }  // namespace

@@ -70,7 +70,8 @@ LaneSpeeds::LaneSpeeds(const Machine& machine) {
   bool usable = true;
   for (LaneMask working = 0; working < speeds_.size(); ++working) {
     auto& speeds = speeds_.at(working);
-    speeds[static_cast<std::size_t>(LaneRole::compute)] = compute_speed(machine, working);
+    speeds[index_of(LaneRole::compute)] = compute_speed(machine, working);
+    speeds[index_of(LaneRole::peer)] = 1;
     TakerRates wants{};
     for (std::size_t i = 0; i < takers.size(); ++i) wants.at(i) = wanted(machine, working, takers.at(i));
     const double level = fair_level(wants, machine.host_total_bytes_per_second);

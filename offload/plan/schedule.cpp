@@ -1,6 +1,7 @@
 #include "offload/plan/schedule.h"
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <limits>
 #include <numeric>
@@ -110,20 +111,25 @@ class Walk {
         draft, [](const DraftLifetime& l) { return l.offloaded; },
         [](const DraftLifetime& l) { return l.last_before_update; });
     find_latest_claims();
+    ready_.assign(draft.lifetimes.size(), 0);
+    bucket_left_.assign(layout.buckets.size(), 0);
   }
 
   void run() {
     const auto positions = static_cast<Position>(draft_.sequence.size());
     for (Position p = 0; p < positions; ++p) {
-      free_offloaded(p);
+      free_left(p);
       while (next_prefetch_ < prefetches_.size() && at(prefetches_[next_prefetch_]).first_use == p)
         prefetch(p);
-      starts_.push_back(now_);
-      now_ += durations_.sequence[static_cast<std::size_t>(p)];
+      if (is_peer(p))
+        exchange(p);
+      else
+        compute(p);
       while (next_offload_ < offloads_.size() && at(offloads_[next_offload_]).last_before_update == p)
-        offload();
+        offload(p);
     }
-    for (const Leaving& leaving : leaving_) end_at(leaving.id, positions);
+    for (const Queue& queue : leaving_)
+      for (const Leaving& leaving : queue) end_at(leaving.id, positions);
   }
 
  private:
@@ -135,39 +141,139 @@ class Walk {
   Bytes bytes_of(LifetimeId id) const { return layout_.buckets[draft_.lifetimes[id].bucket].bytes; }
   // What ends with the offload, and where.
   Bytes leaving_bytes_of(LifetimeId id) const { return leaves(draft_.lifetimes[id]) ? bytes_of(id) : 0; }
+  using Queue = std::deque<Leaving>;
+  static constexpr std::size_t offload_queue = 0, peer_queue = 1;
+  Queue* first_to_end() {
+    Queue* first = nullptr;
+    for (Queue& queue : leaving_)
+      if (!queue.empty() && (first == nullptr || queue.front().end < first->front().end)) first = &queue;
+    return first;
+  }
   void end_at(LifetimeId id, Position p) {
     if (leaves(at(id))) at(id).last = p;
   }
 
+  bool is_peer(Position p) const {
+    return layout_.lanes[draft_.sequence[static_cast<std::size_t>(p)].op] == LaneRole::peer;
+  }
+  double seconds_of(Position p) const { return durations_.sequence[static_cast<std::size_t>(p)]; }
+
   // Without any stall: the last position at which each prefetch may start for all to be in time, and one
-  // transfer's time earlier.
+  // transfer's time earlier; the same of the ops of the peer lane.
   void find_latest_claims() {
     std::vector<double> starts{0};
-    for (double seconds : durations_.sequence) starts.push_back(starts.back() + seconds);
+    for (Position p = 0; p < static_cast<Position>(draft_.sequence.size()); ++p)
+      starts.push_back(starts.back() + (is_peer(p) ? 0 : seconds_of(p)));
+    const auto position_at = [&](double time, Position most) {
+      const auto after = std::upper_bound(starts.begin(), starts.end(), std::max(0.0, time));
+      return std::min<Position>(after - starts.begin() - 1, most);
+    };
+    const std::vector<double> due = layout_.has_peers ? latest_starts(starts) : starts;
+    for (Position p = 0; layout_.has_peers && p < static_cast<Position>(draft_.sequence.size()); ++p)
+      latest_of_op_.push_back(position_at(due[static_cast<std::size_t>(p)] - seconds_of(p), p));
     latest_.resize(prefetches_.size());
     double next = starts.back();
     for (std::size_t i = prefetches_.size(); i-- > 0;) {
       const DraftLifetime& lifetime = at(prefetches_[i]);
       const double seconds = durations_.h2d[lifetime.bucket];
-      next = std::min(starts[static_cast<std::size_t>(lifetime.first_use)] - seconds, next) - seconds;
-      const auto after = std::upper_bound(starts.begin(), starts.end(), std::max(0.0, next));
-      latest_[i] = std::min<Position>(after - starts.begin() - 1, lifetime.first_use);
+      next = std::min(due[static_cast<std::size_t>(lifetime.first_use)] - seconds, next) - seconds;
+      latest_[i] = position_at(next, lifetime.first_use);
     }
   }
+  // By position: the latest start for what uses its results to be in time, where the compute lane's ops have
+  // these starts. Of the peer lane's ops each ends before the next one starts.
+  std::vector<double> latest_starts(const std::vector<double>& starts) const {
+    std::vector<double> due(starts);
+    std::vector<double> needed(draft_.lifetimes.size(), starts.back());  // by lifetime
+    double next = starts.back();
+    for (std::size_t p = draft_.sequence.size(); p-- > 0;) {
+      const auto position = static_cast<Position>(p);
+      const std::span<const LifetimeId> uses = draft_.uses.at(position);
+      if (is_peer(position)) {
+        for (const LifetimeId use : uses) next = std::min(next, needed[use]);
+        due[p] = next -= seconds_of(position);
+      }
+      for (const LifetimeId use : uses) needed[use] = due[p];
+    }
+    return due;
+  }
 
-  // Offloads that have ended give their bytes to position `p`; so do others, after a stall, while there is no
-  // room for what the op itself needs.
-  void free_offloaded(Position p) {
+  void compute(Position p) {
+    if (!layout_.has_peers) {
+      starts_.push_back(now_);
+      now_ += seconds_of(p);
+      return;
+    }
+    for (const LifetimeId use : draft_.uses.at(p)) now_ = std::max(now_, ready_[use]);
+    starts_.push_back(now_);
+    now_ += seconds_of(p);
+    for (const LifetimeId use : draft_.uses.at(p)) used(use, now_);
+  }
+  void used(LifetimeId id, double end) {
+    ready_[id] = end;
+    Position& left = bucket_left_[at(id).bucket];
+    left = std::max(left, at(id).last_use + 1);
+  }
+
+  // An op of the peer lane starts as soon as the lane, its operands, and bytes for its results allow. Where
+  // it ends behind its position, so do the lifetimes that end with it.
+  void exchange(Position p) {
+    const std::span<const LifetimeId> uses = draft_.uses.at(p);
+    double start = peer_free_;
+    for (const LifetimeId use : uses) start = std::max(start, ready_[use]);
+    const Position claim = claim_results(p, start);
+    start = std::max(start, claim < p ? starts_[static_cast<std::size_t>(claim)] : now_);
+    starts_.push_back(now_);
+    peer_free_ = start + seconds_of(p);
+    for (const LifetimeId use : uses) {
+      used(use, peer_free_);
+      const DraftLifetime& lifetime = at(use);
+      if (lifetime.last_use == p && !lifetime.offloaded && !lifetime.resident && !lifetime.whole_step)
+        leave(peer_queue, use, peer_free_ + seconds_of(p));
+    }
+    exchanges_.push_back(p);
+  }
+  // The position from which the lifetimes are there that begin with the op at `p`; it can start at `ready`.
+  Position claim_results(Position p, double ready) {
+    std::vector<LifetimeId> begun;
+    Bytes bytes = 0;
+    Position earliest = std::max(latest_of_op_[static_cast<std::size_t>(p)], started_at(ready));
+    for (const LifetimeId use : draft_.uses.at(p)) {
+      const DraftLifetime& lifetime = at(use);
+      if (lifetime.first_use != p || lifetime.prefetched || lifetime.resident || lifetime.whole_step)
+        continue;
+      begun.push_back(use);
+      bytes += bytes_of(use);
+      earliest = std::max(earliest, bucket_left_[lifetime.bucket]);
+    }
+    if (exchanges_.size() >= distance_)
+      earliest = std::max(earliest, exchanges_[exchanges_.size() - distance_]);
+    const Position claim = std::min(p, std::max(earliest, first_with_room(p, bytes)));
+    for (const LifetimeId id : begun) at(id).first = at(id).load = claim;
+    live_.add(claim, p, bytes);
+    return claim;
+  }
+
+  // What leaves with an offload, or with an op of the peer lane, and has ended gives its bytes to position
+  // `p`; so does more of it, after a stall, while there is no room for what the op itself needs.
+  void free_left(Position p) {
     const Bytes needed = live_.at(p);
     const Bytes room = needed < cap_ ? cap_ - needed : 0;
-    while (!leaving_.empty() &&
-           (leaving_.front().end <= now_ || leaving_bytes_ > room || leaving_.size() > distance_)) {
-      now_ = std::max(now_, leaving_.front().end);
-      end_at(leaving_.front().id, p);
-      leaving_bytes_ -= leaving_bytes_of(leaving_.front().id);
-      leaving_.pop_front();
+    for (;;) {
+      Queue* const first = first_to_end();
+      if (first == nullptr) break;
+      const bool too_many = first == &leaving_[offload_queue] && first->size() > distance_;
+      if (first->front().end > now_ && leaving_bytes_ <= room && !too_many) break;
+      now_ = std::max(now_, first->front().end);
+      end_at(first->front().id, p);
+      leaving_bytes_ -= leaving_bytes_of(first->front().id);
+      first->pop_front();
     }
     live_.add(p, p + 1, leaving_bytes_);
+  }
+  void leave(std::size_t queue, LifetimeId id, double end) {
+    leaving_.at(queue).push_back({id, end});
+    leaving_bytes_ += leaving_bytes_of(id);
   }
 
   void prefetch(Position p) {
@@ -185,7 +291,8 @@ class Walk {
     live_.add(claim, p, bytes);
     link_free_ = std::max(free, claim < p ? starts_[static_cast<std::size_t>(claim)] : now_) +
                  durations_.h2d[at(id).bucket];
-    now_ = std::max(now_, link_free_);
+    ready_[id] = link_free_;
+    if (!is_peer(p)) now_ = std::max(now_, link_free_);
     ++next_prefetch_;
   }
   // The last position that has started by then; the one to come, if that is later.
@@ -199,12 +306,11 @@ class Walk {
     return bytes > cap_ ? p : live_.last_above(0, p, cap_ - bytes) + 1;
   }
 
-  void offload() {
+  void offload(Position p) {
     const LifetimeId id = offloads_[next_offload_++];
     const double seconds = durations_.d2h[at(id).bucket];
-    offload_free_ = std::max(offload_free_, now_) + seconds;
-    leaving_.push_back({id, offload_free_ + seconds});
-    leaving_bytes_ += leaving_bytes_of(id);
+    offload_free_ = std::max(offload_free_, is_peer(p) ? ready_[id] : now_) + seconds;
+    leave(offload_queue, id, offload_free_ + seconds);
   }
 
   Draft& draft_;
@@ -219,8 +325,14 @@ class Walk {
   std::vector<double> starts_;    // of the positions so far
   double now_ = 0, link_free_ = 0, offload_free_ = 0;
   Position claimed_ = 0;  // of the last prefetch: the link works in order of need
-  std::deque<Leaving> leaving_;
+  std::array<Queue, 2> leaving_;
   Bytes leaving_bytes_ = 0;
+  // Of the peer lane.
+  std::vector<double> ready_;  // by lifetime: when what has used it so far ends
+  double peer_free_ = 0;
+  std::vector<Position> exchanges_;     // its ops so far
+  std::vector<Position> latest_of_op_;  // by position
+  std::vector<Position> bucket_left_;   // by bucket: where its last lifetime so far ends
 };
 
 // By bucket: the host's update of each slice that is updated there, or of the whole bucket, as far as it is

@@ -25,7 +25,7 @@ namespace stowage {
 // By row of lane_table.
 inline constexpr std::size_t share_compute = index_of(LaneRole::compute), share_h2d = index_of(LaneRole::h2d),
                              share_d2h = index_of(LaneRole::d2h), share_host = index_of(LaneRole::host),
-                             share_lanes = lane_roles;
+                             share_peer = index_of(LaneRole::peer), share_lanes = lane_roles;
 // The most cuts of a phase, at which its length is counted in two pieces, one behind the other (step_cuts.h);
 // and the most of the back with the host's updates as the second piece.
 inline constexpr std::size_t share_cuts = 5, update_cuts = 3;

@@ -20,6 +20,7 @@ Work work_of(const Problem& problem, const StepCuts& cuts) {
             std::vector<double>(ops, 0), std::vector<double>(ops, 0)};
   for (OpId op = 0; op < ops; ++op) {
     const Op& of = graph.op(op);
+    if (problem.layout.lanes[op] == LaneRole::peer) continue;
     if (of.phase == Phase::forward) work.forward[op] = op_seconds(of, *problem.machine);
     if (of.phase == Phase::backward) work.backward[op] = op_seconds(of, *problem.machine);
     if (of.phase != Phase::update) continue;

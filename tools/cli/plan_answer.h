@@ -71,7 +71,7 @@ struct PlanAnswer {
   double stall_seconds = 0;
   double half_clipped_seconds = 0, clipped_seconds = 0;
   double lower_bound_seconds = 0;
-  std::string bound_by;  // compute, h2d, d2h, host
+  std::string bound_by;  // as Plan::bound_by
   PlanTally where;
   HostTally on_host;
 

@@ -80,7 +80,7 @@ void require_instruction(const Graph& graph, const Plan& plan, InstructionId id)
 
 Position positions_of(const Plan& plan) {
   return std::count_if(plan.instructions.begin(), plan.instructions.end(),
-                       [](const Instruction& i) { return i.lane == LaneRole::compute; });
+                       [](const Instruction& i) { return runs_on_device(i); });
 }
 
 void require_belongs(const Graph& graph, const Plan& plan) {

@@ -42,7 +42,7 @@ json names() {
   return {{"kinds", words(TensorKind::workspace)},
           {"residencies", words(Residency::host)},
           {"instructions", words(InstructionKind::speculate)},
-          {"lanes", words(LaneRole::host)},
+          {"lanes", words(LaneRole::peer)},
           {"phases", words(Phase::update)}};
 }
 

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "src/graph/cost.h"
+#include "stowage/launch_table.h"
 
 namespace stowage::validation {
 namespace {
@@ -141,6 +142,11 @@ void check_op_fields(const Graph& graph, const Plan& plan, InstructionId id, Rep
   const Instruction& instruction = plan.instructions[id];
   if (instruction.op >= graph.ops.size()) {
     report.add(fmt::format("{} has no op of the graph", report.instruction(id)));
+  } else if (is_collective(graph.op(instruction.op)) && instruction.lane != LaneRole::peer) {
+    report.add(
+        fmt::format("{} exchanges bytes with other ranks, and is not on the peer lane: two ranks may come "
+                    "to it in different orders",
+                    report.instruction(id)));
   }
   if (instruction.kind != InstructionKind::speculate && instruction.part != ByteRange{}) {
     report.add(fmt::format("{} has a part of a bucket to move", report.instruction(id)));

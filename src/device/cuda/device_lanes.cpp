@@ -35,7 +35,7 @@ LaneId CudaDevice::create_lane(LaneRole role) {
   StreamGuard made;
   check(cudaStreamCreateWithFlags(&made.stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags",
         doing("create_lane"));
-  auto resources = role == LaneRole::compute ? take_resources() : nullptr;
+  auto resources = row_of(role).computes_on(MemoryId::device) ? take_resources() : nullptr;
   const MutexLock lock(mutex_);
   const LaneId id = free_slot(lanes_, [](const LaneSlot& slot) { return slot.stream != nullptr; });
   LaneSlot& lane = lanes_[id];
