@@ -154,7 +154,8 @@ class Walk {
   }
 
   bool is_peer(Position p) const {
-    return layout_.lanes[draft_.sequence[static_cast<std::size_t>(p)].op] == LaneRole::peer;
+    return layout_.has_peers &&
+           layout_.lanes[draft_.sequence[static_cast<std::size_t>(p)].op] == LaneRole::peer;
   }
   double seconds_of(Position p) const { return durations_.sequence[static_cast<std::size_t>(p)]; }
 

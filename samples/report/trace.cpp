@@ -1,5 +1,6 @@
 #include "samples/report/trace.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "stowage/error.h"
@@ -23,12 +24,17 @@ json sorted(const char* what, int process, int thread, int index) {
   return {{"ph", "M"}, {"name", what}, {"pid", process}, {"tid", thread}, {"args", {{"sort_index", index}}}};
 }
 
-// Names and order of one process and its lanes: h2d, compute, d2h, host, as plan.h draws them.
-void add_names(json& events, int process, const char* name) {
+// Names and order of one process and its lanes: h2d, compute, peer, d2h, host, as plan.h draws them. A lane
+// on which the plan has nothing is left out if it is the peer lane.
+void add_names(json& events, int process, const char* name, const Plan& plan) {
+  const bool has_peers = std::any_of(plan.instructions.begin(), plan.instructions.end(),
+                                     [](const Instruction& i) { return i.lane == LaneRole::peer; });
   events.push_back(named("process_name", process, 0, name));
   events.push_back(sorted("process_sort_index", process, 0, process));
   int index = 0;
-  for (const LaneRole lane : {LaneRole::h2d, LaneRole::compute, LaneRole::d2h, LaneRole::host}) {
+  for (const LaneRole lane :
+       {LaneRole::h2d, LaneRole::compute, LaneRole::peer, LaneRole::d2h, LaneRole::host}) {
+    if (lane == LaneRole::peer && !has_peers) continue;
     events.push_back(named("thread_name", process, thread_of(lane), std::string(to_string(lane))));
     events.push_back(sorted("thread_sort_index", process, thread_of(lane), ++index));
   }
@@ -76,8 +82,8 @@ void add_intervals(json& events, int process, const Graph& graph, const Plan& pl
 std::string trace_json(const Graph& graph, const Plan& plan, std::span<const Interval> planned,
                        std::span<const Interval> measured) {
   json events = json::array();
-  add_names(events, planned_process, "planned");
-  add_names(events, measured_process, "measured");
+  add_names(events, planned_process, "planned", plan);
+  add_names(events, measured_process, "measured", plan);
   add_intervals(events, planned_process, graph, plan, planned);
   add_intervals(events, measured_process, graph, plan, measured);
   return json{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}}.dump() + '\n';

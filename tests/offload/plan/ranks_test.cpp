@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/graph/cost.h"
+#include "stowage/launch_table.h"
 #include "stowage/models.h"
 #include "stowage/planner.h"
 #include "tests/support/draws.h"
@@ -14,6 +15,8 @@
 namespace stowage {
 namespace {
 
+using ::testing::Contains;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 Graph rank_graph(std::int64_t rank, std::int64_t ranks, std::int64_t micro_batches) {
@@ -49,6 +52,73 @@ TEST(RankPlans, PlanIntoValidPlansInAnyMemory) {
         EXPECT_LE(plan.lower_bound_seconds, plan.predicted_step_seconds * (1 + 1e-9)) << budget;
       }
     }
+}
+
+// One that is there for nothing would not be: what lane order, other waits or the gate imply is left out.
+TEST(RankPlans, HaveNoWaitThatIsNotNeeded) {
+  for (std::uint64_t seed = 0; seed < testing::draws<std::uint64_t>(6, 2); ++seed) {
+    const std::int64_t ranks = seed % 2 == 0 ? 2 : 4;
+    const Graph graph = rank_graph(1, ranks, ranks);
+    const Machine machine = with_peers(seed);
+    const Bytes least = minimum_bytes(graph, machine), need = need_bytes(graph, machine);
+    const Budget budget{testing::random_budget(seed, least, need), unlimited};
+    const Plan plan = std::get<Plan>(make_plan(graph, machine, budget));
+    ASSERT_THAT(validate(graph, plan, budget), IsEmpty());
+    int between_device_lanes = 0;
+    for (InstructionId id = 0; id < plan.instructions.size(); ++id)
+      for (std::size_t i = 0; i < plan.instructions[id].waits.size(); ++i) {
+        Plan changed = plan;
+        std::vector<Wait>& waits = changed.instructions[id].waits;
+        const Instruction& on = plan.instructions[waits[i].instruction];
+        between_device_lanes += runs_on_device(plan.instructions[id]) && runs_on_device(on);
+        waits.erase(waits.begin() + static_cast<std::ptrdiff_t>(i));
+        EXPECT_FALSE(validate(graph, changed, budget).empty())
+            << "seed " << seed << ": instruction " << id << " need not wait for "
+            << plan.instructions[id].waits[i].instruction;
+      }
+    EXPECT_GT(between_device_lanes, 0) << "seed " << seed;
+  }
+}
+
+TEST(RankPlans, ExchangeOnThePeerLaneAlone) {
+  const Graph graph = rank_graph(0, 2, 2);
+  const Machine machine = with_peers(1);
+  const Budget budget{need_bytes(graph, machine), unlimited};
+  Plan plan = std::get<Plan>(make_plan(graph, machine, budget));
+  int collectives = 0;
+  for (Instruction& instruction : plan.instructions) {
+    if (instruction.op == no_id || !is_collective(graph.op(instruction.op))) continue;
+    ++collectives;
+    ASSERT_EQ(instruction.lane, LaneRole::peer);
+    instruction.lane = LaneRole::compute;
+    EXPECT_THAT(validate(graph, plan, budget), Contains(HasSubstr("is not on the peer lane")));
+    instruction.lane = LaneRole::peer;
+  }
+  EXPECT_GT(collectives, 10);
+}
+
+// While the peers are as fast as here, the compute lane hardly waits for them.
+TEST(RankPlans, GatherAndExchangeBesideTheComputeLane) {
+  const Graph graph = rank_graph(0, 2, 2);
+  Machine machine;
+  machine.flops_per_second = 1e9;
+  machine.peer = {.bytes_per_second = 1e9, .latency_seconds = 1e-6};
+  const Budget budget{need_bytes(graph, machine), unlimited};
+  const Plan plan = std::get<Plan>(make_plan(graph, machine, budget));
+  const Timeline timeline = simulate(graph, plan, machine);
+  double beside = 0, exchanging = 0;
+  for (InstructionId a = 0; a < plan.instructions.size(); ++a) {
+    if (plan.instructions[a].lane != LaneRole::peer) continue;
+    const Interval& peer = timeline.instructions[a];
+    exchanging += peer.end - peer.begin;
+    for (InstructionId b = 0; b < plan.instructions.size(); ++b) {
+      if (plan.instructions[b].lane != LaneRole::compute) continue;
+      const Interval& op = timeline.instructions[b];
+      beside += std::max(0.0, std::min(op.end, peer.end) - std::max(op.begin, peer.begin));
+    }
+  }
+  EXPECT_GT(exchanging, 0.01 * timeline.step_seconds);
+  EXPECT_GT(beside, 0.8 * exchanging);
 }
 
 double peer_seconds_of(const Graph& graph, const Machine& machine) {

@@ -12,7 +12,7 @@ namespace {
 // Ten ops of one second each; bucket b takes `seconds[b]` on the link either way, and 100 bytes.
 struct Setting {
   explicit Setting(std::vector<double> seconds) {
-    draft.sequence.resize(10);
+    draft.sequence.assign(10, {.op = 0});
     draft.uses = Uses(10, {});
     draft.backward_end = 10;
     layout.buckets.resize(seconds.size());
@@ -29,6 +29,12 @@ struct Setting {
                 .last_use = last,
                 .last_before_update = last,
                 .offloaded = true});
+  }
+  // The op at `position` is on the peer lane from now on.
+  void exchange_at(Position position) {
+    draft.sequence[static_cast<std::size_t>(position)].op = 1;
+    layout.lanes = {LaneRole::compute, LaneRole::peer};
+    layout.has_peers = true;
   }
   LifetimeId add(DraftLifetime lifetime) {
     draft.lifetimes.push_back(lifetime);
@@ -246,6 +252,65 @@ TEST(Schedule, NothingOfTheUpdatePhaseIsClaimedBeforeTheGate) {
   setting.draft.backward_end = 8;
   setting.prefetched(0, 8, 9);
   EXPECT_EQ(setting.within(unlimited).lifetimes[0].first, 8);
+}
+
+TEST(PeerSchedule, WhatIsGatheredIsThereOneOpEarlierThanItMust) {
+  Setting setting({1.0});
+  setting.durations.sequence[6] = 2;
+  setting.exchange_at(6);
+  setting.add({.bucket = 0, .first_use = 6, .last_use = 7});
+  // Op 7 starts at 6 s, so the gather must at 4 s and may from 2 s on.
+  EXPECT_EQ(setting.within(unlimited).lifetimes[0].first, 2);
+  EXPECT_EQ(setting.within(100).lifetimes[0].first, 2);
+  setting.add({.bucket = 0, .first_use = 0, .last_use = 3});
+  EXPECT_EQ(setting.within(100).lifetimes[0].first, 4) << "no room before";
+}
+
+TEST(PeerSchedule, AGatherWaitsForItsShareWhichComesEarlier) {
+  Setting setting({1.0, 1.0});
+  setting.durations.sequence[6] = 2;
+  setting.exchange_at(6);
+  setting.prefetched(1, 6, 6);
+  setting.add({.bucket = 0, .first_use = 6, .last_use = 7});
+  const Draft draft = setting.within(unlimited);
+  EXPECT_EQ(draft.lifetimes[0].first, 2);  // its transfer must start at 3 s
+  EXPECT_EQ(draft.lifetimes[1].first, 3);  // when the share is there
+}
+
+TEST(PeerSchedule, TheComputeLaneGoesOnBesideAnExchange) {
+  Setting setting({1.0});
+  setting.durations.sequence[3] = 2.5;
+  setting.exchange_at(3);
+  setting.add({.bucket = 0, .first_use = 2, .last_use = 3, .last_before_update = 3});
+  // It ends at 5.5 s, and 2.5 s later its bytes are taken anew: op 9 starts at 8 s.
+  EXPECT_EQ(setting.within(unlimited).lifetimes[0].last, 9);
+}
+
+TEST(PeerSchedule, WhereThereIsNoRoomTheOpsWaitForAnExchange) {
+  Setting setting({1.0, 1.0});
+  setting.durations.sequence[3] = 2.5;
+  setting.exchange_at(3);
+  setting.add({.bucket = 0, .first_use = 2, .last_use = 3, .last_before_update = 3});
+  setting.add({.bucket = 1, .first_use = 5, .last_use = 5});
+  EXPECT_EQ(setting.within(100).lifetimes[0].last, 5);
+}
+
+TEST(PeerSchedule, WhatLeavesWaitsForTheExchangeThatMakesIt) {
+  Setting setting({1.0});
+  setting.durations.sequence[3] = 2.5;
+  setting.exchange_at(3);
+  setting.offloaded(0, 3, 3);
+  // Made at 5.5 s, out at 6.5 s, and free one transfer later: op 9 starts at 8 s.
+  EXPECT_EQ(setting.within(unlimited).lifetimes[0].last, 9);
+}
+
+TEST(PeerSchedule, AGatherBeginsBehindTheLastLifetimeOfTheSameBucket) {
+  Setting setting({1.0});
+  setting.durations.sequence[6] = 2;
+  setting.exchange_at(6);
+  setting.add({.bucket = 0, .first_use = 4, .last_use = 4});
+  setting.add({.bucket = 0, .first_use = 6, .last_use = 7});
+  EXPECT_EQ(setting.within(unlimited).lifetimes[1].first, 5);
 }
 
 }  // namespace

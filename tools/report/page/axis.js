@@ -2,12 +2,22 @@
 // periodic, and an interval that crosses its end is drawn in pieces.
 const stepSeconds = raw.period * 1e-9;
 const positions = launches.length;
-const starts = launches.map(i => i.begin);
-if (positions > 0) starts.push(Math.max(starts[0] + stepSeconds, launches[positions - 1].end));
+// Where the compute lane comes to each position: a launch of the peer lane stands with the one behind it.
+const starts = (() => {
+  const computed = launches.filter(i => i.lane === COMPUTE);
+  if (computed.length === 0) return [];
+  let next = Math.max(computed[0].begin + stepSeconds, computed[computed.length - 1].end);
+  const list = [next];
+  for (let p = positions; p-- > 0;) {
+    if (launches[p].lane === COMPUTE) next = launches[p].begin;
+    list.push(next);
+  }
+  return list.reverse();
+})();
 
 // Position at a time, with the part of the way to the next one.
 function positionAt(time) {
-  if (positions === 0 || !(stepSeconds > 0)) return 0;
+  if (starts.length === 0 || !(stepSeconds > 0)) return 0;
   const turns = Math.floor((time - starts[0]) / stepSeconds);
   const rest = time - turns * stepSeconds;
   let low = 0;
@@ -28,7 +38,7 @@ const axes = {
   },
   position: {
     period: positions, ofTime: positionAt, ofPosition: p => p,
-    title: "position: instructions of the compute lane", text: p => "position " + Math.floor(p),
+    title: "position: instructions of the compute lane" + (hasPeers ? " and the peer lane" : ""), text: p => "position " + Math.floor(p),
   },
 };
 

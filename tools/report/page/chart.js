@@ -1,13 +1,13 @@
 // State and geometry of the picture of the step: a ribbon of phases, live bytes, the arena, lanes.
 const canvas = document.getElementById("chart");
-const lanesDrawn = ["h2d", "compute", "d2h", "host"].map(name => names.lanes.indexOf(name));
+const lanesDrawn = ["h2d", "compute", ...(hasPeers ? ["peer"] : []), "d2h", "host"].map(name => names.lanes.indexOf(name));
 const LEFT = 112;
 const RIGHT = 14;
 const RIBBON = { top: 2, height: 16 };
 const LIVE = { top: 24, height: 70 };
 const MAP = { top: 104, height: 266 };
 const LANES = { top: 380, height: 22, gap: 4 };
-const AXIS_TOP = LANES.top + 4 * (LANES.height + LANES.gap);
+const AXIS_TOP = LANES.top + lanesDrawn.length * (LANES.height + LANES.gap);
 const HEIGHT = AXIS_TOP + 36;
 
 // The budget's line is drawn where that leaves room for the rest.
@@ -107,6 +107,7 @@ function colourOfInstruction(i) {
     case "h2d": return theme.orange;
     case "d2h": return theme.red;
     case "host": return theme.green;
+    case "peer": return theme.grey;
   }
   if (names.instructions[i.kind] === "recompute") return theme.purple;
   return [theme.blue, theme.sky, theme.yellow][i.op.phase];

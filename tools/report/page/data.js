@@ -2,6 +2,7 @@
 const raw = JSON.parse(document.getElementById("plan-data").textContent);
 const names = raw.names;
 const COMPUTE = names.lanes.indexOf("compute");
+const PEER = names.lanes.indexOf("peer");
 
 // Characters that would hide or reorder others are spelled out.
 const hidden = /[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
@@ -37,7 +38,8 @@ for (const i of instructions) {
   if (i.lifetime) i.lifetime.touched.push(i);
   for (const use of i.uses) use.touched.push(i);
 }
-const launches = instructions.filter(i => i.lane === COMPUTE);
+const launches = instructions.filter(i => i.lane === COMPUTE || i.lane === PEER);
+const hasPeers = launches.some(i => i.lane === PEER);
 launches.forEach((i, position) => { i.position = position; });
 
 const titleOf = i => i.op ? i.op.name : i.lifetime.bucket.name;

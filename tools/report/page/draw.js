@@ -255,7 +255,7 @@ function drawLegend() {
   lanes.replaceChildren();
   element("span", lanes, "Lanes, with the share of the step in which each is busy:", "muted");
   for (const [name, key] of [["in", "orange"], ["forward", "blue"], ["backward", "sky"], ["recompute", "purple"],
-    ["update", "yellow"], ["out", "red"], ["gate and host steps", "green"]]) {
+    ["update", "yellow"], ["out", "red"], ["gate and host steps", "green"], ["between devices", "grey"]]) {
     if (instructions.some(i => colourOfInstruction(i) === theme[key])) addSwatch(lanes, theme[key], name);
   }
 }
