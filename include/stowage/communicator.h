@@ -1,7 +1,7 @@
 // Communicator: how the devices that train one model exchange bytes. One device, with its communicator, is a
 // *rank*; ranks count from 0 to size() - 1. It moves bytes and computes nothing.
 //
-// Calls. all_gather, exchange and broadcast are work on a compute lane of the rank's own device: what was
+// Calls. all_gather, exchange and broadcast are work on a compute or peer lane of the rank's own device: what was
 // enqueued on that lane before them comes before, what is enqueued behind them after, and events order them
 // with other lanes. All ranks make the same calls, with the same bytes and root, in the same order. A call
 // may block until all ranks have made it, so each rank is driven by a thread of its own; the work is done

@@ -10,7 +10,7 @@
 
 namespace stowage {
 
-// Seconds on the compute lane: what was measured, else the slowest of arithmetic, device memory and the way
+// Seconds on the device: what was measured, else the slowest of arithmetic, device memory and the way
 // from the peers, plus the launch.
 inline double op_seconds(const Op& op, const Machine& machine) {
   if (op.cost.seconds) return *op.cost.seconds;
