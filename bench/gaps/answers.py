@@ -36,8 +36,12 @@ def rises(before, row):
     return row["step_seconds"] > before["step_seconds"] * (1 + RISE)
 
 
+def slower(before, row):
+    return f"slower by {100 * (row['step_seconds'] / before['step_seconds'] - 1):.1f} %"
+
+
 def defects(rows, where):
-    return [f"{where}: slower with more memory, at {row['budget_bytes']} bytes"
+    return [f"{where}: {slower(before, row)} with more memory, at {row['budget_bytes']} bytes"
             for before, row in zip(rows, rows[1:]) if rises(before, row)]
 
 

@@ -8,7 +8,7 @@ import math
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from answers import GAP, ask, defects, describe, is_close, keep, read, rises, share_defect
+from answers import GAP, ask, defects, describe, is_close, keep, read, rises, share_defect, slower
 
 MODELS = ["1.3b", "6.7b", "30b", "175b", "bert-large"]
 MACHINES = {"2x-rtx4090": 2, "4x-rtx4090": 4, "8x-a100-80gb": 8, "8x-h200": 8}
@@ -55,12 +55,12 @@ def defects_of(each):
     found += defects(plans, f"{name(each)}, host memory limited")
     for before, row in zip(each["limited"], each["rows"]):
         if before["feasible"] and rises(before, row):
-            found.append(f"{name(each)}: slower with more host memory, at {row['budget_bytes']} bytes")
+            found.append(f"{name(each)}: {slower(before, row)} with more host memory, at {row['budget_bytes']} bytes")
     own = each["card"]["auto"]
     for policy in RIVALS:
         other = each["card"][policy]
         if other["feasible"] and (not own["feasible"] or rises(other, own)):
-            found.append(f"{name(each)}: slower than {policy}")
+            found.append(f"{name(each)}: {slower(other, own) if own['feasible'] else 'no plan'} beside {policy}")
     return found
 
 

@@ -52,6 +52,7 @@ TESTS_OF_THE_WHOLE = {
     "tests/offload/plan/replays_test.cpp": "replays within blocks against replays of whole blocks",
     "tests/offload/plan/slices_test.cpp": "parameters in slices: what moves, what waits, and what the validator refuses",
     "tests/offload/engine/slices_test.cpp": "slices between device and host: the evaluator's bits, faults and checkpoints",
+    "tests/offload/engine/mutated_ranks_test.cpp": "plans of several ranks broken at random: rejected, or shown to be harmless",
     "tests/offload/engine/micro_batches_test.cpp": "both orders of micro-batches: the evaluator's bits in every budget",
     "tests/offload/engine/allocations_test.cpp": "no allocation after the first step",
     "tests/offload/engine/decay_test.cpp": "which parameters decay, by an update written out, wherever it runs",
