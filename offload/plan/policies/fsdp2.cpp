@@ -19,7 +19,8 @@ namespace stowage {
 void add_fsdp2(PolicyProblems& problems, std::vector<PolicyMember>& members) {
   const Problem& problem = problems.with_buckets(problems.block_parameter_bytes());
   for (Activations activations : {Activations::checkpoint, Activations::keep})
-    for (Gathered gathered : {Gathered::again, Gathered::stay})
+    for (Gathered gathered : {Gathered::again, Gathered::stay}) {
+      if (gathered == Gathered::stay && problems.graph().share.ranks == 1) continue;  // nothing is gathered
       for (std::uint32_t distance : {1U, 2U})
         members.push_back({.problem = &problem,
                            .activations = activations,
@@ -27,6 +28,7 @@ void add_fsdp2(PolicyProblems& problems, std::vector<PolicyMember>& members) {
                            .choices = policy_choices(problem, activations, LoadChoice::each_unit, gathered),
                            .handicaps = {.wait_for_updates = true},
                            .distance = distance});
+    }
 }
 
 }  // namespace stowage

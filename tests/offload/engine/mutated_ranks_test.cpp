@@ -1,6 +1,7 @@
 // Plans of several ranks, broken at random: the validator rejects each, or a training on all ranks shows that
-// nothing is broken. Every access is checked on the devices, so a run that leaves the bits of the plan as it
-// was is a proof: no order of its lanes leaves others.
+// nothing is broken. Devices check every access, so where a run passes and leaves the bits of the unbroken
+// plan, no other timing of its lanes leaves other bits. All ranks run the mutant: no plan alone can say that
+// two ranks' plans differ in the order of collectives.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +29,7 @@ using namespace stowage::testing;
 constexpr int cases = draws(28, 2);
 constexpr int mutants_of_each = 40;
 
-// One model on several ranks, and a plan for each of them.
+// One model on several ranks, and the plan of all of them.
 struct Case {
   Graph whole;
   std::vector<Graph> ranks;
@@ -58,7 +59,7 @@ Case any_case(std::uint64_t seed) {
   return made;
 }
 
-// What three steps leave behind; none where one of them failed, or found a race or bytes that are not there.
+// What three steps leave behind; none where one of them failed.
 std::optional<TrainingRun> train(const Case& made, const Plan& plan) {
   std::vector<std::unique_ptr<SimulatedDevice>> devices;
   std::vector<Device*> all;
@@ -115,7 +116,7 @@ class Mutator {
     settle();
     return std::move(made_);
   }
-  // The plan as it was, with lifetimes as short as a mutant's.
+  // The plan unbroken, with lifetimes as short as a mutant's.
   Plan settled() {
     made_ = plan_;
     settle();
@@ -246,7 +247,9 @@ class Mutator {
     return true;
   }
 
-  // What the mutation leaves behind is made consistent, so that nothing is rejected for the mere numbers.
+  // Corrects what follows from the order of instructions, so that no mutant is rejected for numbers that a
+  // planner would have written otherwise: waits for what is enqueued later are dropped, lifetimes and totals
+  // are those of the new order.
   void settle() {
     for (InstructionId id = 0; id < made_.instructions.size(); ++id)
       std::erase_if(made_.instructions[id].waits,
