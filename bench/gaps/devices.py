@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from answers import GAP, ask, defects, describe, is_close, keep, read, rises, share_defect, slower
 
-MODELS = ["1.3b", "6.7b", "30b", "175b", "bert-large"]
+MODELS = ["1.3b", "6.7b", "30b", "66b", "bert-large"]
 MACHINES = {"2x-rtx4090": 2, "4x-rtx4090": 4, "8x-a100-80gb": 8, "8x-h200": 8}
 RIVALS = ["zero-offload", "zero-infinity", "gemini-cpu", "layer-stream", "fsdp2"]
 WORST = 15
