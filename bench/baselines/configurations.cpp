@@ -55,7 +55,7 @@ int main(int count, char** arguments) {
   app.add_option("--sequence", words.model.sequence, "tokens per sample");
   app.add_option("--machine", words.machine, "a name or a machine file")->required();
   app.add_option("--policy", words.policy,
-                 "zero-offload, zero-infinity, gemini-cpu, layer-stream, checkpoint");
+                 "zero-offload, zero-infinity, gemini-cpu, layer-stream, checkpoint, fsdp2");
   CLI11_PARSE(app, count, arguments);
   try {
     std::cout << configurations(words).dump(1) << '\n';

@@ -28,10 +28,11 @@ enum class Policy : std::uint8_t {
   gemini_cpu,     // Colossal-AI's Gemini with the placement policy "cpu"
   layer_stream,   // STRONGHOLD: Sun et al., SC 2022
   checkpoint,     // Chen et al., 2016: everything resident, blocks recomputed
+  fsdp2,          // PyTorch's fully_shard with CPUOffloadPolicy
 };
 inline constexpr std::array every_policy{Policy::automatic,     Policy::none,       Policy::zero_offload,
                                          Policy::zero_infinity, Policy::gemini_cpu, Policy::layer_stream,
-                                         Policy::checkpoint};
+                                         Policy::checkpoint,    Policy::fsdp2};
 
 // "auto", "none", "zero-offload", … as the command line and Plan::policy have them.
 std::string_view to_string(Policy policy);

@@ -209,7 +209,7 @@ void add_plan(CLI::App& app, Options& options, Words& words) {
   for (const Policy policy : every_policy) names.emplace_back(to_string(policy));
   app.add_option("--policy", words.policy,
                  "auto: the fastest plan that fits; none: everything on the device; emulated: zero-offload, "
-                 "zero-infinity, gemini-cpu, layer-stream, checkpoint")
+                 "zero-infinity, gemini-cpu, layer-stream, checkpoint, fsdp2")
       ->group(group)
       ->check(quiet(CLI::IsMember(names)))
       ->type_name("NAME");

@@ -60,7 +60,7 @@ class Generator {
   Generator(std::uint64_t seed, const RandomGraphOptions& options) : dice_(seed), options_(options) {}
 
   Graph build() {
-    builder_.split_batch(options_.micro_batches, options_.gradient_groups);
+    builder_.split_batch(options_.micro_batches, options_.gradient_groups, options_.share);
     inputs_.push_back(builder_.input("tokens", {size()}));
     if (dice_.chance(40)) inputs_.push_back(builder_.input("targets", {size()}));
     const std::int64_t units = dice_.between(1, options_.max_units);
@@ -330,6 +330,13 @@ Machine shared_machine(std::uint64_t seed) {
 
 Machine any_machine(std::uint64_t seed) {
   return seed % 3 == 2 ? shared_machine(seed) : random_machine(seed);
+}
+
+Machine machine_with_peers(std::uint64_t seed) {
+  Dice dice(seed + 7919);
+  Machine machine = any_machine(seed);
+  machine.peer = {machine.h2d.bytes_per_second * dice.log_uniform(0.01, 100), machine.h2d.latency_seconds};
+  return machine;
 }
 
 Bytes random_budget(std::uint64_t seed, Bytes minimum, Bytes need) {

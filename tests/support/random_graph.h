@@ -15,6 +15,7 @@ struct RandomGraphOptions {
   std::int64_t max_elements = 1 << 15;  // of one tensor
   std::uint32_t micro_batches = 1;      // built alike, with the same draws
   std::uint32_t gradient_groups = 1;
+  BatchShare share{};  // of one rank; the kernels' sizes are not those of a whole batch
   ChunkGrid grid{};
 };
 
@@ -32,6 +33,10 @@ Machine random_machine(std::uint64_t seed);
 Machine shared_machine(std::uint64_t seed);
 // One of three is a shared one.
 Machine any_machine(std::uint64_t seed);
+
+// The same machine as any_machine, with peers whose link is from a hundredth to a hundred times as fast as
+// its own, and as long.
+Machine machine_with_peers(std::uint64_t seed);
 
 // A device size in [minimum, need], both ends likely; `minimum` when it is not below `need`.
 Bytes random_budget(std::uint64_t seed, Bytes minimum, Bytes need);

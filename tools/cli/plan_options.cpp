@@ -70,7 +70,7 @@ void add_answer(CLI::App& plan, PlanWords& words) {
   add("--policy", words.policy,
       "auto: the fastest plan that fits; none: everything on the device; emulated: zero-offload, "
       "zero-infinity, "
-      "gemini-cpu, layer-stream, checkpoint",
+      "gemini-cpu, layer-stream, checkpoint, fsdp2",
       "NAME")
       ->check(CLI::IsMember(policy_names()).description(""))
       ->capture_default_str();

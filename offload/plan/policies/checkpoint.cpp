@@ -4,6 +4,9 @@
 // As the original: parameters, gradients and optimizer state stay on the device; the input of each block is
 // kept, and the rest of the block's activations are rebuilt from it directly before its backward.
 //
+// Several ranks: the shares stay, and whole parameters are gathered anew where a block is rebuilt, as its
+// activations are.
+//
 // Otherwise: segments are blocks, not the square root of their number.
 #include "offload/plan/policies/policies.h"
 

@@ -8,6 +8,7 @@
 // backward; released chunks are not copied back, for the host has them still (`cpu_vis_flag`); gradients go
 // to the host chunk by chunk; the update is on the host (CPUAdam), and the next forward begins after all of
 // it. Activations: checkpoints of blocks, on the device.
+// Several ranks: a chunk is all ranks' shares of it together, gathered and dropped as it comes and goes.
 //
 // Overlap: version 0.1.13, of which there are published figures, moves a chunk when an op needs it, one after
 // another with the ops (distance 0). Later versions can fetch the next chunk beside the op
@@ -25,7 +26,7 @@ namespace stowage {
 void add_gemini_cpu(PolicyProblems& problems, std::vector<PolicyMember>& members) {
   constexpr Bytes chunk_elements = Bytes{32} << 20U;
   constexpr Bytes tiny = 16;  // parts of a chunk
-  const Problem& problem = problems.with_buckets(chunk_elements * problems.element_bytes());
+  const Problem& problem = problems.with_buckets(problems.share_bytes(chunk_elements));
   for (Activations activations : {Activations::checkpoint, Activations::keep}) {
     Choices choices = policy_choices(problem, activations, LoadChoice::each_op);
     for (BucketId id : problem.layout.parameters)

@@ -11,36 +11,15 @@
 //
 // Otherwise: the original updates a block while backward goes on with the one before it; with exact clipping
 // no update may begin before the end of backward, so here updates overlap the next forward instead. The first
-// window's blocks are not kept across steps. Several streams of samples on one device and NVMe are left out.
-#include <algorithm>
-
+// window's blocks are not kept across steps. On several ranks each has a share of
+// every block, which is gathered and dropped as ZeRO-3 does; what the original does with several devices is
+// not emulated. Several streams of samples on one device and NVMe are left out.
 #include "offload/plan/policies/policies.h"
 
 namespace stowage {
-namespace {
-
-// Of the block with most of them.
-Bytes block_parameter_bytes(const Graph& graph) {
-  std::vector<Bytes> bytes(graph.unit_names.size(), 0);
-  std::vector<std::uint8_t> counted(graph.tensors.size(), 0);
-  for (const Op& op : graph.ops) {
-    if (op.phase != Phase::forward || op.unit >= bytes.size()) continue;
-    for (TensorId id : op.reads) {
-      if (graph.tensor(id).kind != TensorKind::parameter || counted[id]) continue;
-      counted[id] = 1;
-      bytes[op.unit] += graph.tensor(id).bytes();
-    }
-  }
-  // The ends of the model, embedding and head, are not what the window is made of.
-  const auto middle = bytes.size() > 2 ? bytes.begin() + 1 : bytes.begin();
-  const auto end = bytes.size() > 2 ? bytes.end() - 1 : bytes.end();
-  return middle == end ? 0 : *std::max_element(middle, end);
-}
-
-}  // namespace
 
 void add_layer_stream(PolicyProblems& problems, std::vector<PolicyMember>& members) {
-  const Problem& problem = problems.with_buckets(block_parameter_bytes(problems.graph()));
+  const Problem& problem = problems.with_buckets(problems.block_parameter_bytes());
   for (Activations activations : {Activations::checkpoint, Activations::keep})
     for (std::uint32_t distance : {1U, 2U, 4U, 8U})
       members.push_back({.problem = &problem,

@@ -12,6 +12,12 @@ std::string_view block_of(std::string_view unit) {
   return dot == std::string_view::npos ? std::string_view{} : unit.substr(0, dot);
 }
 
+// Whether the item is a whole parameter that was gathered of all ranks' shares, and can be gathered anew:
+// where all micro-batches of a block read it, its own op remakes it.
+bool is_gathered_for_one_block(const Problem& problem, const ActivationItem& item) {
+  return problem.graph->op(item.writer).kernel == "gather" && (item.rebuildable || item.remaker != no_id);
+}
+
 Plan named_plan(const PolicyMember& member, const Draft& draft) {
   Plan plan = complete(*member.problem, draft);
   plan.policy = to_string(member.policy);
@@ -31,6 +37,8 @@ Add adder_of(Policy policy) {
       return add_layer_stream;
     case Policy::checkpoint:
       return add_checkpoint;
+    case Policy::fsdp2:
+      return add_fsdp2;
     case Policy::automatic:
     case Policy::none:
       break;
@@ -56,6 +64,8 @@ std::string_view to_string(Policy policy) {
       return "layer-stream";
     case Policy::checkpoint:
       return "checkpoint";
+    case Policy::fsdp2:
+      return "fsdp2";
   }
   return "?";
 }
@@ -83,6 +93,10 @@ std::string_view to_string(Activations activations) {
       return "nothing rebuilt";
   }
   return "?";
+}
+
+std::string_view to_string(Gathered gathered) {
+  return gathered == Gathered::stay ? "stay" : "gathered anew";
 }
 
 Graph with_whole_blocks(const Graph& graph) {
@@ -117,6 +131,27 @@ Bytes PolicyProblems::element_bytes() const {
   return largest && largest->elements() > 0 ? largest->bytes() / static_cast<Bytes>(largest->elements()) : 4;
 }
 
+Bytes PolicyProblems::share_bytes(Bytes elements) const {
+  return elements * element_bytes() / blocks_.share.ranks;
+}
+
+Bytes PolicyProblems::block_parameter_bytes() const {
+  std::vector<Bytes> bytes(blocks_.unit_names.size(), 0);
+  std::vector<std::uint8_t> counted(blocks_.tensors.size(), 0);
+  for (const Op& op : blocks_.ops) {
+    if (op.phase != Phase::forward || op.unit >= bytes.size()) continue;
+    for (TensorId id : op.reads) {
+      if (blocks_.tensor(id).kind != TensorKind::parameter || counted[id]) continue;
+      counted[id] = 1;
+      bytes[op.unit] += blocks_.tensor(id).bytes();
+    }
+  }
+  // The ends of the model, embedding and head, are no blocks.
+  const auto begin = bytes.size() > 2 ? bytes.begin() + 1 : bytes.begin();
+  const auto end = bytes.size() > 2 ? bytes.end() - 1 : bytes.end();
+  return begin == end ? 0 : *std::max_element(begin, end);
+}
+
 const Problem& PolicyProblems::with_buckets(Bytes target) {
   return with({.target_bytes = bucket_bytes_ > 0 ? bucket_bytes_ : target});
 }
@@ -135,13 +170,16 @@ const Problem& PolicyProblems::with(const BucketOptions& options) {
   return *problems_.back().second;
 }
 
-Choices policy_choices(const Problem& problem, Activations activations, LoadChoice parameters) {
+Choices policy_choices(const Problem& problem, Activations activations, LoadChoice parameters,
+                       Gathered gathered) {
   Choices choices;
   const std::size_t buckets = problem.layout.buckets.size();
   choices.activations.assign(buckets, ActivationChoice::recompute);
   for (const ActivationItem& item : problem.items) {
-    if (item.rebuildable && activations != Activations::keep) continue;
-    const bool host = activations == Activations::checkpoint_on_host;
+    const bool parameter = is_gathered_for_one_block(problem, item);
+    if (parameter ? gathered == Gathered::again : item.rebuildable && activations != Activations::keep)
+      continue;
+    const bool host = activations == Activations::checkpoint_on_host && !parameter;
     choose(item, host ? ActivationChoice::offload : ActivationChoice::keep, choices);
   }
   choices.loads.assign(buckets, LoadChoice::held);

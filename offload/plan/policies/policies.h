@@ -9,6 +9,10 @@
 //   originals are used that way too, though some may begin earlier without it.
 // - Activations as their users set them: each Transformer block's input is kept and the block rebuilt in
 //   backward (gradient checkpointing), or nothing is rebuilt, where that fits and is faster.
+// - Micro-batches go through each block together, so that its parameters come in, and are gathered, twice a
+//   step at most. The originals run one micro-batch after another and do so for each of them.
+// - On one of several ranks, collectives are ops of the graph, as in every plan of Stowage: the bytes of each
+//   rank's part, exact sums in a fixed order, and what the peers send at the link's measured speed.
 #pragma once
 
 #include <memory>
@@ -23,12 +27,17 @@ namespace stowage {
 // kept.
 enum class Activations : std::uint8_t { checkpoint, checkpoint_on_host, keep };
 std::string_view to_string(Activations activations);
+// How whole parameters that were gathered of all ranks' shares are treated behind forward: they stay for
+// backward, or are dropped and gathered anew.
+enum class Gathered : std::uint8_t { stay, again };
+std::string_view to_string(Gathered gathered);
 
 // One configuration of an emulated system.
 struct PolicyMember {
   Policy policy = Policy::none;
   const Problem* problem = nullptr;
   Activations activations = Activations::checkpoint;
+  Gathered gathered = Gathered::again;
   Choices choices;
   Handicaps handicaps;
   std::uint32_t distance = 0;  // transfers that may go ahead of their use; 0: each between two ops
@@ -49,6 +58,10 @@ class PolicyProblems {
   const Graph& graph() const { return blocks_; }
   // Bytes of one element of the largest parameter.
   Bytes element_bytes() const;
+  // Bytes that the rank's share has of so many elements.
+  Bytes share_bytes(Bytes elements) const;
+  // Parameters of the block with most of them, or the rank's share of these.
+  Bytes block_parameter_bytes() const;
   // Of the same size the same problem.
   const Problem& with_buckets(Bytes target);
   // Each parameter and each gradient on its own, as where everything is resident.
@@ -63,8 +76,10 @@ class PolicyProblems {
   std::vector<std::pair<BucketOptions, std::unique_ptr<Problem>>> problems_;
 };
 
-// Everything but parameters: inputs held, activations as said.
-Choices policy_choices(const Problem& problem, Activations activations, LoadChoice parameters);
+// Everything but parameters: inputs held, activations and gathered parameters as said. A gathered parameter
+// that several blocks read (the token table) is treated as a block's input.
+Choices policy_choices(const Problem& problem, Activations activations, LoadChoice parameters,
+                       Gathered gathered = Gathered::again);
 
 // Each adds the configurations of its system to `members`: one file each, which names its source. A new
 // policy is added here, in policies.cpp and in planner.h (docs/design.md, section 9).
@@ -73,6 +88,7 @@ void add_zero_infinity(PolicyProblems& problems, std::vector<PolicyMember>& memb
 void add_gemini_cpu(PolicyProblems& problems, std::vector<PolicyMember>& members);
 void add_layer_stream(PolicyProblems& problems, std::vector<PolicyMember>& members);
 void add_checkpoint(PolicyProblems& problems, std::vector<PolicyMember>& members);
+void add_fsdp2(PolicyProblems& problems, std::vector<PolicyMember>& members);
 
 // Of one policy that is emulated.
 std::vector<PolicyMember> policy_members(Policy policy, PolicyProblems& problems);

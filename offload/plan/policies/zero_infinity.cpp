@@ -1,24 +1,29 @@
 // ZeRO-Infinity with everything in host memory: Rajbhandari et al., "ZeRO-Infinity: Breaking the GPU Memory
 // Wall for Extreme Scale Deep Learning", SC 2021 (arXiv 2104.07857); DeepSpeed's ZeRO-3 Offload is a part
-// of it.
+// of it. On several ranks: ZeRO-3 with `offload_param` and `offload_optimizer` (DeepSpeed's
+// runtime/zero/partitioned_param_coordinator.py, config.py).
 //
 // As the original: parameters on the host, brought in for each module before its turn in forward, and again
 // for its rebuilding and backward, released after it; gradients to the host during backward; optimizer state
 // and update on the host; the next forward begins after the whole update. Block inputs are kept on the device
 // or on the host, blocks rebuilt. Parameters come in pieces of 5e7 elements
-// (`stage3_prefetch_bucket_size`), or of the link's efficient size, 2 or 8 of them ahead.
+// (`stage3_prefetch_bucket_size`, of all ranks' shares together), or of the link's efficient size, 2 or 8 of
+// them ahead. Several ranks: each brings its share over its own link, and whole parameters are gathered
+// before a module's forward, again before its rebuilding and backward, and dropped behind each; gradients are
+// reduced and scattered, and each rank's share goes to the host.
 //
 // Otherwise: no NVMe; no memory-centric tiling of single operators; small parameters are not
 // kept on the device (`stage3_param_persistence_threshold`), but they share transfers with others; of
-// `stage3_max_live_parameters` there is no limit but the budget.
+// `stage3_max_live_parameters` there is no limit but the budget; nothing stays because it is soon needed
+// again
+// (`stage3_max_reuse_distance`).
 #include "offload/plan/policies/policies.h"
 
 namespace stowage {
 
 void add_zero_infinity(PolicyProblems& problems, std::vector<PolicyMember>& members) {
   constexpr Bytes piece_elements = 50'000'000;
-  for (Bytes target :
-       {piece_elements * problems.element_bytes(), efficient_bucket_bytes(problems.machine())}) {
+  for (Bytes target : {problems.share_bytes(piece_elements), efficient_bucket_bytes(problems.machine())}) {
     const Problem& problem = problems.with_buckets(target);
     for (Activations activations :
          {Activations::checkpoint_on_host, Activations::checkpoint, Activations::keep})

@@ -243,6 +243,18 @@ TEST_F(PlanCommandTest, PlansForSeveralDevices) {
   EXPECT_THAT(contents_of(command_.report_file), HasSubstr("of 32.00 MiB"));
 }
 
+TEST_F(PlanCommandTest, PlansForSeveralDevicesByEveryPolicy) {
+  name_a_model();
+  command_.model.devices = "2";
+  command_.machine = "2x-rtx4090";
+  command_.json = true;
+  for (const Policy policy : every_policy) {
+    command_.options.policy = policy;
+    EXPECT_EQ(run(), 0) << to_string(policy);
+    EXPECT_GT(nlohmann::json::parse(output_)["peer_bytes"], 0) << to_string(policy);
+  }
+}
+
 TEST_F(PlanCommandTest, SeveralDevicesNeedAMachineThatHasThem) {
   name_a_model();
   command_.model.devices = "2";
