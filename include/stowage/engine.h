@@ -100,8 +100,10 @@ enum class Measurement : std::uint8_t {
 
 struct EngineOptions {
   // Needed where the graph is that of one of several ranks (Graph::share): makes the graph's collectives, for
-  // the same rank of as many. All ranks make the same steps, each on a thread of its own. The communicator
-  // must outlive the engine; the first step that fails on any rank ends it for all.
+  // the same rank of as many. All ranks make their engines together, and then the same steps, each on a
+  // thread or in a process of its own. All have the same plan, seed and first step: else InvalidInput on all.
+  // The communicator must outlive the engine; an engine that cannot be made, or the first step that fails, on
+  // any rank ends it for all.
   Communicator* communicator = nullptr;
   std::uint64_t seed = 1;
   bool validate = true;  // judge the plan first; throws InvalidInput when it is invalid

@@ -349,9 +349,15 @@ std::vector<Interval> Engine::Implementation::last_timeline() {
 }
 
 Engine::Engine(Device& device, const Graph& graph, const Plan& plan, const EngineOptions& options) {
-  check_ranks(graph, options.communicator);
-  check_plan(graph, plan, options.validate);
-  implementation_ = std::make_unique<Implementation>(device, graph, plan, options);
+  try {
+    check_ranks(graph, options.communicator);
+    check_plan(graph, plan, options.validate);
+    if (options.communicator != nullptr) expect_one_plan(*options.communicator, device, plan, options);
+    implementation_ = std::make_unique<Implementation>(device, graph, plan, options);
+  } catch (const std::exception& error) {
+    if (options.communicator != nullptr) options.communicator->abort(error.what());
+    throw;
+  }
 }
 
 Engine::~Engine() = default;

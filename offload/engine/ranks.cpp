@@ -2,6 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "offload/recompute/bits_hash.h"
 #include "stowage/error.h"
 #include "stowage/launch_table.h"
 
@@ -40,6 +46,23 @@ void check_collectives(const Graph& graph) {
 void check_ranks(const Graph& graph, const Communicator* communicator) {
   check_share(graph, communicator);
   check_collectives(graph);
+}
+
+void expect_one_plan(Communicator& communicator, Device& device, const Plan& plan,
+                     const EngineOptions& options) {
+  const std::string text = fmt::format("{} {} {}", options.seed, options.first_step, to_json(plan));
+  BitsHash own;
+  own.add(std::as_bytes(std::span(text)));
+  const RankOfGroup rank = rank_in(communicator, device);
+  std::vector<std::uint64_t> all(static_cast<std::size_t>(rank.size));
+  all.at(static_cast<std::size_t>(rank.rank)) = own.value();
+  rank.all_gather(all.data(), sizeof all.front());
+  const auto other =
+      std::find_if(all.begin(), all.end(), [&](std::uint64_t hash) { return hash != all.front(); });
+  if (other != all.end())
+    throw InvalidInput(fmt::format(
+        "rank {} has another plan, seed or first step than rank 0: plan once, and give all ranks the same",
+        other - all.begin()));
 }
 
 void rethrow_of_another_rank(Communicator& communicator) {

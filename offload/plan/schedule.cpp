@@ -232,7 +232,6 @@ class Walk {
       if (lifetime.last_use == p && !lifetime.offloaded && !lifetime.resident && !lifetime.whole_step)
         leave(peer_queue, use, peer_free_ + seconds_of(p));
     }
-    exchanges_.push_back(p);
   }
   // The position from which the lifetimes are there that begin with the op at `p`; it can start at `ready`.
   Position claim_results(Position p, double ready) {
@@ -247,8 +246,6 @@ class Walk {
       bytes += bytes_of(use);
       earliest = std::max(earliest, bucket_left_[lifetime.bucket]);
     }
-    if (exchanges_.size() >= distance_)
-      earliest = std::max(earliest, exchanges_[exchanges_.size() - distance_]);
     const Position claim = std::min(p, std::max(earliest, first_with_room(p, bytes)));
     for (const LifetimeId id : begun) at(id).first = at(id).load = claim;
     live_.add(claim, p, bytes);
@@ -331,7 +328,6 @@ class Walk {
   // Of the peer lane.
   std::vector<double> ready_;  // by lifetime: when what has used it so far ends
   double peer_free_ = 0;
-  std::vector<Position> exchanges_;     // its ops so far
   std::vector<Position> latest_of_op_;  // by position
   std::vector<Position> bucket_left_;   // by bucket: where its last lifetime so far ends
 };

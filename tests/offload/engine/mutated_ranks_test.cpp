@@ -267,7 +267,7 @@ class Mutator {
     Position position = 0;
     for (InstructionId id = 0; id < made_.instructions.size(); ++id) {
       const Instruction& each = made_.instructions[id];
-      if (each.lane != LaneRole::compute) continue;
+      if (!runs_on_device(each)) continue;
       for (const LifetimeId lifetime : each.uses) {
         if (!spans[lifetime]) spans[lifetime] = Span{.first = position};
         spans[lifetime]->last = position + 1;

@@ -252,6 +252,33 @@ TEST(Ranks, RefuseCollectivesThatAreNone) {
 }
 
 // The others learn who it was, and all are at a step boundary.
+// Ranks with different plans would take one another's bytes for other tensors'.
+TEST(Ranks, RefuseAnotherPlanThanThatOfRank0) {
+  const Training training;
+  const Plan plan = plan_of(make_gpt(training, {0, 2}), {});
+  using Change = std::function<void(Plan&, EngineOptions&)>;
+  const std::vector<Change> changes{[](Plan& other, EngineOptions&) { other.policy = "none"; },
+                                    [](Plan&, EngineOptions& options) { options.seed += 1; },
+                                    [](Plan&, EngineOptions& options) { options.first_step = 3; }};
+  for (std::size_t change = 0; change < changes.size(); ++change) {
+    SCOPED_TRACE(change);
+    const auto one = device_for(plan, {}), two = device_for(plan, {});
+    std::vector<Device*> all{one.get(), two.get()};
+    const auto communicators = make_local_communicators(all);
+    on_ranks(2, [&](std::uint32_t rank) {
+      Plan own = plan;
+      EngineOptions options;
+      options.communicator = communicators[rank].get();
+      if (rank == 1) changes[change](own, options);
+      test::expect_refused(
+          [&] {
+            Engine(*all[rank], make_gpt(training, {rank, 2}), own, options);
+          },
+          "rank 1 has another plan");
+    });
+  }
+}
+
 TEST(Ranks, AFailureOfOneEndsTheStepOnAll) {
   const Training training;
   const Plan plan = plan_of(make_gpt(training, {0, 2}), {});

@@ -148,7 +148,7 @@ std::vector<Coming> prefetches(const Plan& plan) {
   std::vector<Position> use(plan.lifetimes.size(), -1);
   Position position = 0;
   for (const Instruction& instruction : plan.instructions) {
-    if (instruction.lane != LaneRole::compute) continue;
+    if (!runs_on_device(instruction)) continue;
     for (const LifetimeId id : instruction.uses)
       if (use[id] < 0) use[id] = position;
     ++position;
