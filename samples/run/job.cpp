@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <new>
@@ -21,6 +22,9 @@ namespace {
 constexpr int failed_code = 1;
 constexpr int wrong_code = 2;
 constexpr Bytes piece_bytes = 64_KiB;  // of a text
+// In which all ranks come together. Until then none knows whether another has died.
+constexpr std::chrono::seconds patience{30};
+constexpr std::chrono::seconds silence{5};  // until the user reads that they are waited for
 
 std::string this_machine() {
   std::array<char, 256> name{};
@@ -62,6 +66,31 @@ int exit_code_of(const std::exception& error) {
 
 Job::Job(Launch launch) : launch_(std::move(launch)) {
   if (launch_.size == 1) return;
+  join();
+  group_->end_of_work.emplace([this]() -> std::string {
+    try {
+      group_->communicator->check();
+    } catch (const CommunicatorError& error) {
+      return error.what();
+    }
+    return {};
+  });
+  group_->on_abandon.emplace(
+      [this] { abandon(fmt::format("stopped by {} before the first step", interrupted_by())); });
+}
+
+Job::~Job() = default;
+
+void Job::join() {
+  const auto begun = std::chrono::steady_clock::now();
+  const EndOfWork too_late([this, begun]() -> std::string {
+    if (std::chrono::steady_clock::now() < begun + patience) return {};
+    return fmt::format(
+        "rank {}: the {} processes that {} has started have not come together in {} s: see whether "
+        "one has ended, and whether their machines reach each other",
+        launch_.rank, launch_.size, launch_.by, patience.count());
+  });
+  const Underway work("joining", fmt::format("{} processes", launch_.size), silence);
   group_ = std::make_unique<Group>();
   Communicator& communicator = *group_->communicator;
   if (communicator.size() != launch_.size)
@@ -73,19 +102,7 @@ Job::Job(Launch launch) : launch_(std::move(launch)) {
   const std::string here = this_machine();
   ranks_here_ = 0;
   for (int rank = 0; rank < size(); ++rank) ranks_here_ += from(rank, here) == here ? 1 : 0;
-  group_->end_of_work.emplace([&communicator]() -> std::string {
-    try {
-      communicator.check();
-    } catch (const CommunicatorError& error) {
-      return error.what();
-    }
-    return {};
-  });
-  group_->on_abandon.emplace(
-      [this] { abandon(fmt::format("stopped by {} before the first step", interrupted_by())); });
 }
-
-Job::~Job() = default;
 
 std::string Job::from(int root, const std::string& text) {
   if (!group_) return text;

@@ -71,6 +71,7 @@ class Job {
  private:
   struct Group;
 
+  void join();
   std::string from(int root, const std::string& text);
 
   Launch launch_;

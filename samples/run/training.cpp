@@ -1,25 +1,18 @@
 #include "samples/run/training.h"
 
 #include <fmt/format.h>
-
 #include <sched.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <limits>
 #include <memory>
 #include <optional>
-#include <span>
 #include <type_traits>
 #include <vector>
 
-#include "samples/options/initial_sizes.h"
-#include "samples/options/schedule.h"
-#include "samples/report/progress.h"
 #include "samples/report/report.h"
-#include "samples/report/run_history.h"
 #include "samples/report/trace.h"
 #include "samples/report/unpinned.h"
 #include "samples/run/checkpoints.h"
@@ -27,8 +20,9 @@
 #include "samples/run/init_export.h"
 #include "samples/run/job.h"
 #include "samples/run/run_device.h"
+#include "samples/run/run_model.h"
 #include "samples/run/run_outputs.h"
-#include "samples/run/stored_model.h"
+#include "samples/run/trainer.h"
 #include "samples/run/weights_file.h"
 #include "samples/task/generate.h"
 #include "samples/task/task.h"
@@ -37,9 +31,7 @@
 #include "src/base/printable.h"
 #include "stowage/engine_group.h"
 #include "stowage/error.h"
-#include "stowage/graph_builder.h"
 #include "tools/console/interrupt.h"
-#include "tools/console/terminal.h"
 #include "tools/console/text.h"
 #include "tools/console/underway.h"
 
@@ -47,52 +39,6 @@ namespace stowage::samples {
 namespace {
 
 constexpr int failed_code = 1;
-constexpr std::uint64_t all_steps = std::numeric_limits<std::uint64_t>::max();
-
-// stdout, at once: a pipe's reader sees lines as they come.
-void print(const std::string& text) {
-  std::fputs(text.c_str(), stdout);
-  std::fflush(stdout);
-}
-
-struct Model {
-  BuiltModel built;          // of `graph`
-  Graph graph;               // whole parameters
-  std::vector<Graph> ranks;  // where there are several devices, that of each one of this process
-  Graph& planned() { return ranks.empty() ? graph : ranks.front(); }
-};
-
-Model build_model(const Task& task, const Options& options, const Job& job) {
-  return about_initial(options, [&] {
-    const auto build = [&](const GptConfig& sizes, BuiltModel& built) {
-      GraphBuilder builder(options.type);
-      built = task.build(builder, sizes);
-      return builder.finish(built.loss, optimizer_of(options));
-    };
-    Model model;
-    model.graph = build(options.model, model.built);
-    if (options.devices == 1) return model;
-    GptConfig sizes = options.model;
-    sizes.ranks = options.devices;
-    const std::int64_t here = options.devices / options.processes;
-    for (std::int64_t i = 0; i < here; ++i) {
-      BuiltModel built;
-      sizes.rank = job.rank() * here + i;
-      model.ranks.push_back(build(sizes, built));
-    }
-    return model;
-  });
-}
-
-// Both must outlive what is returned.
-ReadParameter reader_of(const Graph& graph, EngineGroup& engine) {
-  return [&](const std::string& name) {
-    const auto found = std::find_if(graph.tensors.begin(), graph.tensors.end(),
-                                    [&](const Tensor& tensor) { return tensor.name == name; });
-    std::vector<std::byte> value = engine.read(static_cast<TensorId>(found - graph.tensors.begin()));
-    return size_of(found->type) == 2 ? widened(found->type, value) : value;
-  };
-}
 
 // The plan, and what else the setup tells of it.
 Plan plan_step(Model& model, const Options& options, Setup& setup) {
@@ -128,181 +74,6 @@ void count_epochs(Options& options, const Task& task) {
                                    *options.epochs, samples, steps));
   options.steps = static_cast<std::uint64_t>(steps);
 }
-
-// A BERT's file may lack its heads.
-bool needs_initial_values(const Options& options) {
-  return options.init.empty() || options.kind == ModelKind::bert;
-}
-
-// Ends a line that is being rewritten, whatever ends the run.
-struct LineEnd {
-  Progress& progress;
-  ~LineEnd() { print(progress.finish()); }
-};
-
-// Those of this process.
-struct Devices {
-  std::vector<std::unique_ptr<Device>> all;
-  std::unique_ptr<Communicator> communicator;  // of the one, where others are in other processes
-
-  std::vector<Device*> pointers() const {
-    std::vector<Device*> result;
-    for (const auto& device : all) result.push_back(device.get());
-    return result;
-  }
-};
-
-EngineGroup make_engine(const Devices& devices, const Setup& setup, const Model& model,
-                        const EngineOptions& options) {
-  if (devices.communicator)
-    return EngineGroup(*devices.all.front(), *devices.communicator, model.graph, model.ranks.front(),
-                       *setup.plan, options);
-  return EngineGroup(devices.pointers(), model.graph, model.ranks, *setup.plan, options,
-                     {.peer = setup.machine.peer});
-}
-
-// The model on its devices, step by step. Ranks of a job make all calls together.
-class Trainer {
- public:
-  // Waits for no other rank.
-  Trainer(const Setup& setup, const Model& model, Task& task, RunCheckpoints& checkpoints,
-          const Devices& devices, Failures& failures, Job& job)
-      : setup_(setup),
-        options_(*setup.options),
-        model_(model),
-        task_(task),
-        checkpoints_(checkpoints),
-        failures_(failures),
-        job_(job),
-        trains_nothing_(options_.trains_nothing),
-        loss_scale_(checkpoints.first_loss_scale()),
-        devices_(devices),
-        engine_(make_engine(
-            devices, setup, model,
-            {.seed = options_.seed,
-             .measurement = options_.trace_file.empty() ? Measurement::stalls : Measurement::timeline,
-             .initialise = needs_initial_values(options_) && !checkpoints.resumes(),
-             .first_step = checkpoints.first_step(),
-             .verify_recompute = options_.verify,
-             .pageable_fallback = options_.pageable_fallback,
-             .machine = setup.machine,
-             .kernels = {},
-             .host_kernels = {}})),
-        unpinned_bytes_(unpinned_of(*setup.plan, engine_.unpinned()).bytes) {}
-
-  // All steps, or up to an interrupt.
-  void run(StepLog& log) {
-    Progress progress({.first_step = engine_.completed_steps(),
-                       .steps = options_.steps,
-                       .tokens_per_step = setup_.tokens_per_step(),
-                       .budget = options_.budget.device,
-                       .machine = setup_.machine,
-                       // Launchers give their processes a terminal that ends in a file as well.
-                       .columns = job_.size() > 1 ? 0 : terminal_columns(stdout)});
-    const std::uint64_t first = engine_.completed_steps();
-    write_log([&] {
-      recorder_.add_before(
-          first, log.start(trains_nothing_ ? all_steps : first, task_.measures(), loss_scale_.has_value()));
-    });
-    {
-      const LineEnd line_end{progress};
-      while (engine_.completed_steps() < options_.steps && !job_.stops()) {
-        const StepRecord record = make_step(engine_.completed_steps());
-        if (record.attention) {
-          statistics_.add(*record.attention);
-          checkpoints_.made_with(attention_methods(*record.attention));
-        }
-        write_log([&] { log.write(record); });
-        print(progress.add(record.report));
-        statistics_.add(record.report);
-        recorder_.add(record);
-        const bool last = engine_.completed_steps() == options_.steps;
-        if (options_.evaluate_every > 0 && (last || engine_.completed_steps() % options_.evaluate_every == 0))
-          evaluate(log, progress);
-        if (!options_.checkpoint_folder.empty()) engine_.on_first([&] { checkpoints_.after_step(engine_); });
-      }
-      if (trains_nothing_ && options_.evaluate_every > 0) evaluate(log, progress);
-    }
-    engine_.drain();
-    write_log([&] { log.finish(); });
-    engine_.on_first([&] { checkpoints_.finish(engine_); });
-  }
-
-  EngineGroup& engine() { return engine_; }
-  double pinning_seconds() const {
-    double seconds = 0;
-    for (const auto& device : devices_.all) seconds += device->counters().pinning_seconds;
-    return seconds;
-  }
-  const RunStatistics& statistics() const { return statistics_; }
-  RunRecorder& recorder() { return recorder_; }
-
- private:
-  template <class Action>
-  void write_log(Action action) {
-    if (logs_) logs_ = failures_.spare(action);
-  }
-
-  // Before the step's checkpoint, so that a run which goes on from that lacks no evaluation in its log.
-  void evaluate(StepLog& log, Progress& progress) {
-    engine_.drain();  // what a step still has to do is its own time
-    engine_.on_first([&] { evaluate_here(log, progress); });
-  }
-
-  void evaluate_here(StepLog& log, Progress& progress) {
-    Laps laps;
-    std::optional<Underway> work;
-    if (trains_nothing_)
-      work.emplace("evaluating", fmt::format("at most {} samples", grouped(options_.evaluation_samples)));
-    const Evaluation evaluation = task_.evaluate(reader_of(model_.graph, engine_));
-    work.reset();
-    EvaluationRecord record{engine_.completed_steps(), evaluation, laps.lap()};
-    if (options_.keep_best && !trains_nothing_)
-      record.best = checkpoints_.evaluated(engine_, evaluation.loss);
-    write_log([&] { log.write(record); });
-    recorder_.add(record);
-    print(fmt::format("{}evaluation    {}{}\n", progress.finish(), evaluation.text,
-                      record.best.value_or(false) ? "; the best so far" : ""));
-  }
-
-  StepRecord make_step(std::uint64_t step) {
-    const auto values = task_.inputs(step);
-    std::vector<InputData> inputs;
-    for (std::size_t i = 0; i < values.size(); ++i)
-      inputs.push_back({model_.built.inputs[i].value.id, values[i]});
-    StepRecord record;
-    record.learning_rate = learning_rate(schedule_of(options_), step);
-    const bool on_card = devices_.all.front()->info().backend == "cuda";
-    const AttentionUse before = on_card ? attention_use() : AttentionUse{};
-    try {
-      record.report = engine_.step(inputs, {record.learning_rate, options_.speculate, loss_scale_});
-    } catch (const NonFinite& error) {
-      throw Error(divergence_message(error.finding(), options_, checkpoints_.last_before(engine_)));
-    }
-    record.unpinned_bytes = unpinned_bytes_;
-    record.loss_scale = loss_scale_;
-    if (loss_scale_) checkpoints_.scaled(*(loss_scale_ = next(*loss_scale_, record.report.overflowed)));
-    if (on_card) record.attention = launches_since(before, attention_use());
-    record.tokens_per_second = static_cast<double>(setup_.tokens_per_step()) / record.report.seconds;
-    return record;
-  }
-
-  const Setup& setup_;
-  const Options& options_;
-  const Model& model_;
-  Task& task_;
-  RunCheckpoints& checkpoints_;
-  Failures& failures_;
-  Job& job_;
-  bool logs_ = true;  // until that fails
-  const bool trains_nothing_;
-  std::optional<LossScale> loss_scale_;  // of the next step, in fp16
-  const Devices& devices_;
-  EngineGroup engine_;
-  const Bytes unpinned_bytes_;
-  RunStatistics statistics_;
-  RunRecorder recorder_;
-};
 
 void write_trace(OutputFile& file, const Setup& setup, EngineGroup& engine) {
   if (!file.wanted()) return;
@@ -419,7 +190,7 @@ void begin(Beginning& run, Options& options, Job& job) {
       run.outputs.emplace(options);
       run.checkpoints.emplace(options, *run.task, false);
     }
-    run.model = build_model(*run.task, options, job);
+    run.model = build_model(*run.task, options, job.rank());
     run.initial.emplace(options, run.model.graph);
     run.checkpoints->take_graph(run.model.graph);
   });
