@@ -40,7 +40,7 @@ TEST(EndOfWorkDeathTest, EndsWhatIsUnderWayAndSaysWhy) {
     const Underway endless("planning", "something");
     for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
   };
-  EXPECT_EXIT(work(), testing::ExitedWithCode(1), "underway_test: rank 3 is gone\nundone");
+  EXPECT_EXIT(work(), testing::ExitedWithCode(1), ": rank 3 is gone\nundone");
 }
 
 TEST(EndOfWork, IsNoReasonOnceItIsOver) {
