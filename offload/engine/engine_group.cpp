@@ -190,20 +190,20 @@ class EngineGroup::Implementation {
   void on_first(const std::function<void()>& work) {
     if (!exchange_ || leading_) return work();
     if (first_rank_ != 0) return serve_reads();
+    std::exception_ptr failure;
     leading_ = true;
     try {
       work();
     } catch (...) {
-      leading_ = false;
-      // Where this fails the others know already.
-      try {
-        exchange_->tell(no_more);
-      } catch (const Error&) {
-      }
-      throw;
+      failure = std::current_exception();
     }
     leading_ = false;
-    exchange_->tell(no_more);
+    try {
+      exchange_->tell(no_more);
+    } catch (const Error&) {
+      if (!failure) throw;  // else that is what the others end with, too
+    }
+    if (failure) std::rethrow_exception(failure);
   }
 
  private:

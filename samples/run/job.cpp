@@ -12,6 +12,7 @@
 #include <optional>
 #include <vector>
 
+#include "samples/run/siblings.h"
 #include "stowage/simulated_device.h"
 #include "tools/console/interrupt.h"
 #include "tools/console/underway.h"
@@ -22,9 +23,18 @@ namespace {
 constexpr int failed_code = 1;
 constexpr int wrong_code = 2;
 constexpr Bytes piece_bytes = 64_KiB;  // of a text
-// In which all ranks come together. Until then none knows whether another has died.
+// In which all ranks come together. Until then none knows whether one has died on another machine.
 constexpr std::chrono::seconds patience{30};
 constexpr std::chrono::seconds silence{5};  // until the user reads that they are waited for
+
+// Where this rank has failed already, what fails besides is no news.
+void quietly(const std::function<void()>& action) noexcept {
+  try {
+    action();
+  } catch (const std::exception&) {
+    return;
+  }
+}
 
 std::string this_machine() {
   std::array<char, 256> name{};
@@ -83,6 +93,13 @@ Job::~Job() = default;
 
 void Job::join() {
   const auto begun = std::chrono::steady_clock::now();
+  Siblings siblings(::getppid(), launch_.rank_variable);
+  const EndOfWork alone([&]() -> std::string {
+    const auto ended = siblings.ended();
+    if (!ended || *ended == launch_.rank) return {};
+    return fmt::format("rank {}: rank {} has ended before all had come together: see what it printed last",
+                       launch_.rank, *ended);
+  });
   const EndOfWork too_late([this, begun]() -> std::string {
     if (std::chrono::steady_clock::now() < begun + patience) return {};
     return fmt::format(
@@ -185,24 +202,14 @@ std::unique_ptr<Communicator> Job::open_communicator(Device& device,
 
 void Job::fail(const std::exception& error) noexcept {
   if (!group_) return;
-  if (all_end_) {  // a launcher ends all once the first of them has ended
-    try {
-      meet();
-    } catch (const std::exception&) {
-    }
-    return;
-  }
+  // A launcher ends all once the first of them has ended: whoever tells has done so by then.
+  if (all_end_) return quietly([&] { meet(); });
   const auto* const of_group = dynamic_cast<const CommunicatorError*>(&error);
-  if (of_group != nullptr && of_group->failed_rank() != rank()) return;
-  abandon(error.what());
+  if (of_group == nullptr || of_group->failed_rank() == rank()) abandon(error.what());
 }
 
 void Job::abandon(const std::string& why) noexcept {
-  if (!group_) return;
-  try {
-    group_->communicator->abort(why);
-  } catch (const std::exception&) {
-  }
+  if (group_) quietly([&] { group_->communicator->abort(why); });
 }
 
 }  // namespace stowage::samples

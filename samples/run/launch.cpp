@@ -38,7 +38,7 @@ Launch read_launch(const Variable& variable) {
     const auto size = number(variable, launcher.size), rank = number(variable, launcher.rank);
     if (!size || !rank || variable(launcher.pmi) == nullptr) continue;
     if (*size <= 1 || *rank >= *size) return {};
-    return {*rank, *size, launcher.name};
+    return {*rank, *size, launcher.name, launcher.rank};
   }
   return {};
 }

@@ -8,8 +8,9 @@ namespace stowage::samples {
 
 struct Launch {
   int rank = 0;
-  int size = 1;    // processes; 1: as without a launcher
-  std::string by;  // "mpirun", "srun" or "mpiexec"
+  int size = 1;               // processes; 1: as without a launcher
+  std::string by;             // "mpirun", "srun" or "mpiexec"
+  std::string rank_variable;  // of the environment, that has `rank`
 };
 
 // By the environment variables that Open MPI's mpirun, srun with a PMI, and other launchers of MPI set. Tasks

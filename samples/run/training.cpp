@@ -169,7 +169,7 @@ std::string common_text(const Options& options, const Task& task, std::uint64_t 
       fmt::format("from {} evaluate {} checkpoint {} plan {} verify {}\n", first_step, options.evaluate_every,
                   options.checkpoint_folder.empty(), options.plan_only, options.verify);
   for (const auto& [name, value] : configuration_of(options, task.configuration()))
-    text += name + ' ' + value + '\n';
+    text += fmt::format("{} {}\n", name, value);
   return text;
 }
 
