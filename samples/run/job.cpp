@@ -25,7 +25,8 @@ constexpr int wrong_code = 2;
 constexpr Bytes piece_bytes = 64_KiB;  // of a text
 // In which all ranks come together. Until then none knows whether one has died on another machine.
 constexpr std::chrono::seconds patience{30};
-constexpr std::chrono::seconds silence{5};  // until the user reads that they are waited for
+constexpr std::chrono::seconds start_time{3};  // in which a launcher starts all ranks of a machine
+constexpr std::chrono::seconds silence{5};     // until the user reads that they are waited for
 
 // Where this rank has failed already, what fails besides is no news.
 void quietly(const std::function<void()>& action) noexcept {
@@ -93,9 +94,9 @@ Job::~Job() = default;
 
 void Job::join() {
   const auto begun = std::chrono::steady_clock::now();
-  Siblings siblings(::getppid(), launch_.rank_variable);
+  Siblings siblings(::getppid(), launch_.rank_variable, launch_.here == size() ? size() : 0);
   const EndOfWork alone([&]() -> std::string {
-    const auto ended = siblings.ended();
+    const auto ended = siblings.ended(std::chrono::steady_clock::now() > begun + start_time);
     if (!ended || *ended == launch_.rank) return {};
     return fmt::format("rank {}: rank {} has ended before all had come together: see what it printed last",
                        launch_.rank, *ended);

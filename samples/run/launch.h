@@ -9,6 +9,7 @@ namespace stowage::samples {
 struct Launch {
   int rank = 0;
   int size = 1;               // processes; 1: as without a launcher
+  int here = 0;               // of them, on this machine; 0: not known
   std::string by;             // "mpirun", "srun" or "mpiexec"
   std::string rank_variable;  // of the environment, that has `rank`
 };

@@ -1,11 +1,13 @@
 #include "samples/run/siblings.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <set>
 #include <string_view>
 #include <system_error>
 
@@ -51,10 +53,21 @@ void Siblings::look() {
   }
 }
 
-std::optional<int> Siblings::ended() {
+// Not where this process is the child of a script that is the launcher's.
+bool Siblings::sees_all() const {
+  return all_ > 0 && ranks_.contains(::getpid()) && !rank_in_environment(launcher_, variable_);
+}
+
+std::optional<int> Siblings::ended(bool all_are_started) {
   look();
-  for (const auto& [process, rank] : ranks_)
+  std::set<int> there;
+  for (const auto& [process, rank] : ranks_) {
     if (!lives(process)) return rank;
+    there.insert(rank);
+  }
+  if (!all_are_started || !sees_all()) return std::nullopt;
+  for (int rank = 0; rank < all_; ++rank)
+    if (!there.contains(rank)) return rank;
   return std::nullopt;
 }
 

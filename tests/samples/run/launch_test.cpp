@@ -30,6 +30,15 @@ TEST(ReadLaunch, KnowsMpirun) {
   expect_launch({{"OMPI_COMM_WORLD_SIZE", "1"}, {"OMPI_COMM_WORLD_RANK", "0"}}, 0, 1, "");
 }
 
+TEST(ReadLaunch, SaysHowManyAreHere) {
+  EXPECT_EQ(
+      launch(
+          {{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}})
+          .here,
+      2);
+  EXPECT_EQ(launch({{"PMI_SIZE", "2"}, {"PMI_RANK", "1"}}).here, 0);
+}
+
 TEST(ReadLaunch, TakesMpirunsWithinASlurmJob) {
   expect_launch({{"OMPI_COMM_WORLD_SIZE", "8"},
                  {"OMPI_COMM_WORLD_RANK", "5"},

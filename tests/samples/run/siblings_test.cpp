@@ -42,6 +42,33 @@ TEST(Siblings, TellsWhichHasEnded) {
   ::waitpid(first, nullptr, 0);
 }
 
+// The test is the launcher; a child of it asks.
+TEST(Siblings, TellsWhichIsNotThere) {
+  const pid_t other = start("0");
+  const pid_t asking = ::fork();
+  if (asking == 0) {
+    ::setenv(variable, "2", 1);
+    ::execl("/proc/self/exe", "siblings", "--gtest_filter=AskingSibling.*", "--gtest_also_run_disabled_tests",
+            nullptr);
+    ::_exit(127);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(asking, &status, 0), asking);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  end(other);
+  ::waitpid(other, nullptr, 0);
+}
+
+// In a process of the test above.
+TEST(AskingSibling, DISABLED_SeesAllButRankOne) {
+  Siblings some(::getppid(), variable), three(::getppid(), variable, 3);
+  for (int i = 0; i < 1000 && three.ended(true) != 1; ++i) ::usleep(2000);
+  EXPECT_EQ(some.ended(true), std::nullopt);
+  EXPECT_EQ(three.ended(false), std::nullopt);
+  EXPECT_EQ(three.ended(true), 1);
+  EXPECT_EQ(Siblings(::getppid(), "STOWAGE_OTHER_RANK", 3).ended(true), std::nullopt);
+}
+
 TEST(Siblings, KnowsNothingOfOtherProcesses) {
   const pid_t other = start("0");
   Siblings siblings(::getpid(), "STOWAGE_OTHER_RANK");
