@@ -1,15 +1,21 @@
-// EngineGroup: one model trained by one or several devices of this process, as if by one Engine.
+// EngineGroup: one model trained by one or several devices, as if by one Engine. The devices are of this
+// process, or each of a process of its own.
 //
 // Each device is a rank, with an engine of its own on the plan that all share. Parameters and optimizer state
 // are read and written whole, by the tensors of the graph that one device would train, `whole`. So a
 // checkpoint of one group is good for any other with as many micro-batches and gradient groups in all.
 // Losses, norms and every bit of these values are those of one device.
 //
-// Not thread-safe: one caller. Calls run on a thread for each rank, and return when all have. What one of
-// them throws comes out; of several errors the one that made the others fail.
+// Not thread-safe: one caller. Calls run on a thread for each rank of the process, and return when all have.
+// What one of them throws comes out; of several errors the one that made the others fail.
+//
+// Processes. All make the same calls with the same arguments, in the same order. Constructors, `step` and
+// `read` meet those of the others and throw CommunicatorError where another process fails or dies; `write`
+// and `fill` need no other.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -27,24 +33,28 @@ class EngineGroup {
   // Throws InvalidInput where graphs do not belong together, and what Engine throws.
   EngineGroup(std::span<Device* const> devices, const Graph& whole, std::span<const Graph> ranks,
               const Plan& plan, const EngineOptions& options, const CommunicatorOptions& link = {});
+  // The device of this process, which is the communicator's rank and trains the graph `rank`. Both outlive
+  // the group.
+  EngineGroup(Device& device, Communicator& communicator, const Graph& whole, const Graph& rank,
+              const Plan& plan, const EngineOptions& options);
   // One device.
   EngineGroup(Device& device, const Graph& graph, const Plan& plan, const EngineOptions& options = {});
   ~EngineGroup();
   EngineGroup(const EngineGroup&) = delete;
   EngineGroup& operator=(const EngineGroup&) = delete;
 
-  std::size_t size() const;
+  std::size_t size() const;  // ranks, in all processes
 
-  // As Engine's. `inputs` are those of `whole`. The report is that of rank 0, with the largest peak of all.
-  // After an error a group of several devices is lost, since some may have made the step: other calls throw,
-  // and a new group goes on from a checkpoint.
+  // As Engine's. `inputs` are those of `whole`. The report is that of the process's first rank, with the
+  // largest peak of its ranks. After an error a group of several devices is lost, since some may have made
+  // the step: other calls throw, and a new group goes on from a checkpoint.
   StepReport step(std::span<const InputData> inputs, const StepOptions& options);
-  // Each rank's own report of the last step that all have made.
+  // Of each rank of the process: its own report of the last step that all have made.
   std::span<const StepReport> reports() const;
   void drain();
   std::uint64_t completed_steps() const;
-  std::span<const BucketId> unpinned() const;  // of the first rank that has some
-  std::vector<Interval> last_timeline();       // of rank 0
+  std::span<const BucketId> unpinned() const;  // of its first rank that has some
+  std::vector<Interval> last_timeline();       // of the process's first rank
 
   // Whole values, of tensors of `whole`; as Engine's.
   std::vector<std::byte> read(TensorId tensor);
@@ -52,6 +62,12 @@ class EngineGroup {
   void write(TensorId tensor, std::span<const std::byte> value);
   void write(TensorId tensor, Bytes offset, std::span<const std::byte> value);
   void fill(TensorId tensor, const Engine::FillPiece& piece);
+
+  // For what one process does with values, such as writing them to a file: calls `work` in rank 0's process,
+  // where it may read values as often as it likes and make no other call of the group. The other processes
+  // call this too, and hand over their parts meanwhile. What `work` throws comes out in rank 0's process
+  // alone. In one process: calls `work`.
+  void on_first(const std::function<void()>& work);
 
  private:
   class Implementation;

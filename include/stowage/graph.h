@@ -115,6 +115,8 @@ struct Op {
   OpCost cost;
   friend bool operator==(const Op&, const Op&) = default;
 };
+// Whether a Communicator makes it: the kernels `gather` and `exchange` (launch_table.h).
+inline bool is_collective(const Op& op) { return op.kernel == "gather" || op.kernel == "exchange"; }
 
 // Which part of the batch a graph computes, where `ranks` devices share it: of equal, consecutive parts
 // that of number `rank`.

@@ -157,9 +157,6 @@ class LaunchTable {
   std::map<std::string, Kernel, std::less<>> kernels_;
 };
 
-// Whether a Communicator makes it: `gather` or `exchange`.
-inline bool is_collective(const Op& op) { return op.kernel == "gather" || op.kernel == "exchange"; }
-
 // Kernels for the CPU: work types f32, bf16 and f16 through oneDNN, f64 as plain loops. For the simulated
 // device, for the host lane, and for checks.
 LaunchTable cpu_launch_table();

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "stowage/launch_table.h"
-
 namespace stowage {
 
 std::vector<LaneRole> op_lanes(const Graph& graph) {

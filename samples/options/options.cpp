@@ -113,13 +113,12 @@ void check_together(const Options& options) {
   }
   if (model.gradient_groups % options.devices != 0)
     throw InvalidInput(
-        fmt::format("--devices {} does not divide --gradient-groups {}: choose a power of two, at most {}",
-                    options.devices, model.gradient_groups, model.gradient_groups));
+        fmt::format("{} does not divide --gradient-groups {}: choose a power of two, at most {}",
+                    devices_given(options), model.gradient_groups, model.gradient_groups));
   if (options.devices > 1 && options.device.starts_with("cuda"))
     throw InvalidInput(
-        fmt::format("--devices {} with --device {}: only simulated devices train together yet; "
-                    "leave either out",
-                    options.devices, options.device));
+        fmt::format("{} with --device {}: only simulated devices train together yet; leave either out",
+                    devices_given(options), options.device));
 }
 
 // What a flag needs, without which it would do nothing, unseen.
@@ -141,25 +140,38 @@ constexpr const char* evaluation_flags[] = {"--evaluation-data", "--evaluation-s
 
 using IsGiven = std::function<bool(const char* flag)>;
 
+// Of several processes each is a device.
+void count_devices(Options& options, int processes, const IsGiven& given) {
+  if (processes == 1 || options.generate) return;
+  if (given("--devices") && options.devices != processes)
+    throw InvalidInput(
+        fmt::format("--devices {} with {} processes, each of which is a device: leave --devices "
+                    "out, or start as many processes",
+                    options.devices, processes));
+  options.devices = options.processes = processes;
+}
+
 // Each device has a group at least, and each group a micro-batch.
 void divide_batch(Options& options, const IsGiven& given) {
   GptConfig& model = options.model;
   if (!std::has_single_bit(static_cast<std::uint64_t>(options.devices)))
     throw InvalidInput(
-        fmt::format("--devices {} is no power of two: give 1, 2, 4, 8, 16, 32 or 64", options.devices));
+        fmt::format("{}: that is no power of two; give 1, 2, 4, 8, 16, 32 or 64", devices_given(options)));
   if (!given("--gradient-groups")) model.gradient_groups = options.devices;
   if (options.devices > 1 && options.device == "auto") options.device = "simulated";
   const auto parts = [](std::int64_t count) { return static_cast<std::uint32_t>(count); };
   if (given("--micro-batches") && !given("--gradient-groups") &&
       !are_gradient_groups(parts(model.gradient_groups), parts(model.micro_batches)))
-    throw InvalidInput(fmt::format("--devices {} does not divide --micro-batches {}: give a multiple of it",
-                                   options.devices, model.micro_batches));
+    throw InvalidInput(fmt::format("{} does not divide --micro-batches {}: give a multiple of it",
+                                   devices_given(options), model.micro_batches));
   if (given("--micro-batches") || model.gradient_groups <= model.micro_batches) return;
   model.micro_batches = model.gradient_groups;
   if (model.batch % model.micro_batches != 0)
-    throw InvalidInput(fmt::format("{} {}: --batch {} has no so many equal parts; give a multiple of it",
-                                   given("--gradient-groups") ? "--gradient-groups" : "--devices",
-                                   model.micro_batches, model.batch));
+    throw InvalidInput(fmt::format("{}: --batch {} has no so many equal parts; give a multiple of it",
+                                   given("--gradient-groups")
+                                       ? fmt::format("--gradient-groups {}", model.micro_batches)
+                                       : devices_given(options),
+                                   model.batch));
 }
 
 // Without steps between evaluations any of these flags asks for the one at the end.
@@ -306,7 +318,12 @@ BertConfig bert_sizes(const GptConfig& sizes) {
           .padding_at_end = true};
 }
 
-CommandLine parse_command_line(int count, const char* const* arguments, ModelKind kind) {
+std::string devices_given(const Options& options) {
+  return options.processes > 1 ? fmt::format("mpirun -n {}", options.processes)
+                               : fmt::format("--devices {}", options.devices);
+}
+
+CommandLine parse_command_line(int count, const char* const* arguments, ModelKind kind, int processes) {
   CommandLine result;
   Options& options = result.options = default_options(kind);
   const std::string program = program_name(kind);
@@ -347,6 +364,7 @@ CommandLine parse_command_line(int count, const char* const* arguments, ModelKin
   if (given("--generate")) options.generate = prompt_of(words.prompt);
   take_initial_sizes(options, {given("--layers"), given("--width"), given("--heads"), given("--sequence"),
                                given("--dropout")});
+  count_devices(options, processes, given);
   divide_batch(options, given);
   options.trains_nothing = options.steps == 0;
   ask_for_evaluation(options, given);

@@ -42,6 +42,7 @@ struct Options {
 
   std::string device = "auto";  // as choose_device takes it
   std::int64_t devices = 1;     // that train the model together
+  int processes = 1;            // each with one of the devices; 1: this one has all
   std::string machine;          // a shipped name or a file's path; empty: it is measured at the start
   Budget budget;                // of each device, and of the host for all of them
   PlanOptions plan;
@@ -117,8 +118,13 @@ struct CommandLine {
   std::string help;  // not empty: print this and do nothing else
 };
 
-// Throws InvalidInput, one line that names the flag and says what it takes.
-CommandLine parse_command_line(int count, const char* const* arguments, ModelKind kind = ModelKind::gpt2);
+// Throws InvalidInput, one line that names the flag and says what it takes. `processes`: that a launcher has
+// started with these arguments; several are as many devices.
+CommandLine parse_command_line(int count, const char* const* arguments, ModelKind kind = ModelKind::gpt2,
+                               int processes = 1);
+
+// For messages: "--devices 4", or "mpirun -n 4".
+std::string devices_given(const Options& options);
 
 // "8GB/s", "8GB", "8000000000": bytes per second, at least 1. "unthrottled": copies as fast as memory.
 // Throws InvalidInput that quotes `text`.

@@ -134,10 +134,11 @@ Checkpoint checkpoint_at(const std::string& path) {
   return Checkpoint(path);
 }
 
-RunCheckpoints::RunCheckpoints(Options& options, const Task& task) : options_(options), task_(task) {
+RunCheckpoints::RunCheckpoints(Options& options, const Task& task, bool writes)
+    : options_(options), task_(task) {
   if (options.plan_only) return;
   configuration_ = configuration_of(options, task.configuration());
-  if (!options.checkpoint_folder.empty())
+  if (writes && !options.checkpoint_folder.empty())
     with_flag("--checkpoint", [&] { folder_.emplace(options.checkpoint_folder, options.keep); });
   if (options.resume) with_flag("--resume", [&] { take_start(); });
   if (folder_) take_best();

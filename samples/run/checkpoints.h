@@ -36,14 +36,16 @@ class RunCheckpoints {
   // Makes and locks the folder, and reads and checks the checkpoint to resume from, both before the work.
   // With --plan-only it does neither. A resumed run takes the head's chunk from its checkpoint, unless
   // --head-chunk is given: `options` then says it. Throws InvalidInput naming the flag. `options` and `task`
-  // must outlive it.
-  RunCheckpoints(Options& options, const Task& task);
+  // must outlive it. Without `writes`, as for ranks that do not lead, there is no folder: it begins with the
+  // checkpoint of --resume PATH, and saves none.
+  RunCheckpoints(Options& options, const Task& task, bool writes = true);
 
   // The model of `options`, before what follows; it must outlive this. Throws InvalidInput naming --resume
   // where the checkpoint has other tensors.
   void take_graph(const Graph& graph);
 
   bool resumes() const { return start_.has_value(); }
+  std::string start() const { return resumes() ? start_->folder() : ""; }  // the checkpoint's path
   std::uint64_t first_step() const { return resumes() ? start_->state().step : 0; }
   // The loss scale of the first step in fp16: the checkpoint's, or --loss-scale. Other types have none.
   std::optional<LossScale> first_loss_scale() const;

@@ -40,13 +40,14 @@ std::string flags_for(const HostNeed& need, Bytes room) {
 
 }  // namespace
 
-HostNeed host_need(const Options& options, const Graph& graph, const Plan& plan, bool on_card) {
-  const auto devices = static_cast<Bytes>(options.devices);
-  return {.buckets = devices * (plan.host_bytes - plan.undo_bytes),
-          .pinned = devices * plan.pinned_bytes,
-          .undo = devices * plan.undo_bytes,
+HostNeed host_need(const Options& options, const Graph& graph, const Plan& plan, bool on_card,
+                   std::int64_t devices) {
+  const auto count = static_cast<Bytes>(devices);
+  return {.buckets = count * (plan.host_bytes - plan.undo_bytes),
+          .pinned = count * plan.pinned_bytes,
+          .undo = count * plan.undo_bytes,
           .copy = copy_bytes(options, graph),
-          .device = on_card ? 0 : devices * plan.device_peak_bytes};
+          .device = on_card ? 0 : count * plan.device_peak_bytes};
 }
 
 void require_host_memory(const HostNeed& need, std::span<const HostLimit> limits) {

@@ -19,8 +19,9 @@ struct HostNeed {
   Bytes device = 0;   // simulated devices' own memory
   Bytes total() const { return buckets + undo + copy + device; }
 };
-// Of all devices. `graph` has whole parameters; `plan` is that of each device.
-HostNeed host_need(const Options& options, const Graph& graph, const Plan& plan, bool on_card);
+// Of all `devices` on this machine. `graph` has whole parameters; `plan` is that of each device.
+HostNeed host_need(const Options& options, const Graph& graph, const Plan& plan, bool on_card,
+                   std::int64_t devices);
 
 // Throws OutOfMemory for a need above any of the limits, with the tightest one, its value and what to set.
 void require_host_memory(const HostNeed& need, std::span<const HostLimit> limits);

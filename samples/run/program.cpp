@@ -5,10 +5,13 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <optional>
+#include <string>
 #include <system_error>
 
 #include "samples/options/options.h"
 #include "samples/run/generation.h"
+#include "samples/run/job.h"
 #include "samples/run/training.h"
 #include "src/base/printable.h"
 #include "src/base/standard_streams.h"
@@ -18,15 +21,50 @@
 namespace stowage::samples {
 namespace {
 
-int fail(ModelKind kind, int code, const std::exception& error) {
+// All ranks but the first say who they are.
+std::string speaker(ModelKind kind, int rank) {
+  return rank == 0 ? program_name(kind) : fmt::format("{}: rank {}", program_name(kind), rank);
+}
+
+// What people read of an error, and the exit code.
+struct Told {
+  std::string text;
+  int exit_code;
+};
+
+Told told(const std::exception& error) {
+  const int code = exit_code_of(error);
+  if (dynamic_cast<const OutOfMemory*>(&error) != nullptr)
+    return {fmt::format("{}. Or choose a smaller model, --batch or --sequence; on a device that is full, a "
+                        "smaller --device-memory",
+                        error.what()),
+            code};
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr)
+    return {"this machine's memory ran out; choose a smaller model, --batch or --sequence", code};
+  const auto* const of_system = dynamic_cast<const std::system_error*>(&error);
+  if (of_system != nullptr && of_system->code() == std::errc::resource_unavailable_try_again)
+    return {
+        "no thread could be started: memory (ulimit -v) or threads (ulimit -u) ran out; raise the limit, or "
+        "choose a smaller model or fewer --threads",
+        code};
+  return {error.what(), code};
+}
+
+int fail(ModelKind kind, int rank, const std::exception& error) {
+  const auto* const elsewhere = dynamic_cast<const ToldElsewhere*>(&error);
+  if (elsewhere != nullptr) return elsewhere->exit_code();
+  const auto [text, code] = told(error);
   std::fflush(stdout);
-  std::fprintf(stderr, "%s: %s\n", program_name(kind), printable_message(error.what()).c_str());
+  std::fprintf(stderr, "%s: %s\n", speaker(kind, rank).c_str(), printable_message(text).c_str());
   return code;
 }
 
-int run(const CommandLine& command) {
-  if (command.help.empty())
-    return command.options.generate ? generate_text(command.options) : train(command.options);
+int run(int count, const char* const* arguments, ModelKind kind, Job& job) {
+  CommandLine command;
+  job.together([&] { command = parse_command_line(count, arguments, kind, job.size()); });
+  if (command.help.empty() && !command.options.generate) return train(command.options, job);
+  if (!job.leads()) return 0;
+  if (command.help.empty()) return generate_text(command.options);
   std::fputs(command.help.c_str(), stdout);
   return 0;
 }
@@ -36,28 +74,19 @@ int run(const CommandLine& command) {
 int run_program(ModelKind kind, int count, const char* const* arguments) {
   keep_standard_streams();
   remove_temporaries_at_signals();
+  const Launch launch = read_launch();
+  std::optional<Job> job;
   try {
-    const int code = run(parse_command_line(count, arguments, kind));
+    job.emplace(launch);
+    if (!job->leads()) drop_standard_output();
+    const int code = run(count, arguments, kind, *job);
     if (code == 0) require_printed();
+    job->meet();
     return code;
-  } catch (const InvalidInput& error) {
-    return fail(kind, 2, error);
-  } catch (const OutOfMemory& error) {
-    return fail(kind, 2,
-                Error(fmt::format("{}. Or choose a smaller model, --batch or --sequence; on a device that is "
-                                  "full, a smaller --device-memory",
-                                  error.what())));
-  } catch (const std::bad_alloc&) {
-    return fail(kind, 1,
-                Error("this machine's memory ran out; choose a smaller model, --batch or --sequence"));
-  } catch (const std::system_error& error) {
-    if (error.code() != std::errc::resource_unavailable_try_again) return fail(kind, 1, error);
-    return fail(
-        kind, 1,
-        Error("no thread could be started: memory (ulimit -v) or threads (ulimit -u) ran out; raise the "
-              "limit, or choose a smaller model or fewer --threads"));
   } catch (const std::exception& error) {
-    return fail(kind, 1, error);
+    const int code = fail(kind, job ? job->rank() : launch.rank, error);
+    if (job) job->fail(error);
+    return code;
   }
 }
 

@@ -89,7 +89,7 @@ Machine machine_of_each(const MachineFile& file, const Options& options) {
     try {
       return machine_for(file, options.type, static_cast<int>(options.devices));
     } catch (const InvalidInput& error) {
-      throw InvalidInput(fmt::format("--devices {}: {}", options.devices, error.what()));
+      throw InvalidInput(fmt::format("{}: {}", devices_given(options), error.what()));
     }
   }
   return machine_for(file, options.type);
@@ -140,9 +140,9 @@ std::vector<std::unique_ptr<Device>> open_run_devices(RunDevice& prepared, const
     devices.push_back(std::move(prepared.device));
     return devices;
   }
-  const auto count = static_cast<Bytes>(options.devices);
-  const Bytes host = options.budget.host == unlimited ? unlimited : options.budget.host / count;
-  for (Bytes i = 0; i < count; ++i)
+  const auto all = static_cast<Bytes>(options.devices);
+  const Bytes host = options.budget.host == unlimited ? unlimited : options.budget.host / all;
+  for (Bytes i = 0; i < (options.processes > 1 ? 1 : all); ++i)
     devices.push_back(
         open_simulated_device({.capacity = prepared.machine.arena_in(options.budget.device),
                                .host_capacity = host,

@@ -38,7 +38,7 @@ RunDevice prepare_device(Options& options, const Graph& graph, const BuildModel&
 // one sends to another goes as fast as from the host.
 void share_host(RunDevice& prepared, std::int64_t devices, Graph& graph);
 
-// The devices to train on, of which simulated ones share the host's memory limit.
+// The devices to train on, as many as this process has; all simulated ones share the host's memory limit.
 std::vector<std::unique_ptr<Device>> open_run_devices(RunDevice& prepared, const Options& options);
 
 }  // namespace stowage::samples

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "src/base/file_handle.h"
 #include "stowage/error.h"
 
 namespace stowage {
@@ -17,6 +18,12 @@ void keep_standard_streams() {
     if (::fcntl(stream, F_GETFD) < 0 && errno == EBADF)
       static_cast<void>(::open("/dev/null", O_RDWR));  // takes the lowest number that is free: this one
   }
+}
+
+void drop_standard_output() {
+  std::fflush(stdout);
+  const FileHandle nowhere(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+  if (nowhere) ::dup2(nowhere.get(), STDOUT_FILENO);
 }
 
 void require_printed() {

@@ -7,6 +7,9 @@ namespace stowage {
 // people would go into it.
 void keep_standard_streams();
 
+// What is printed on standard output from here on goes nowhere.
+void drop_standard_output();
+
 // Throws Error where text that was printed is lost, which a script must hear.
 void require_printed();
 

@@ -138,9 +138,10 @@ double peer_seconds(const Collective& collective, int size, const Link& peer) {
 }
 
 CommunicatorError error_of(std::string_view call, const RankFailure& failure) {
-  const std::string in = failure.call.empty() ? std::string{} : " in " + failure.call;
-  return {fmt::format("{}: rank {} failed{}: {}. End this step on every rank, then make new communicators",
-                      call, failure.rank, in, failure.reason),
+  const bool of_call = !failure.call.empty() && failure.call != "abort";
+  const std::string in = of_call ? " in " + failure.call : std::string{};
+  return {fmt::format("{}: rank {} failed{}: {}. End on every rank, and go on from the last checkpoint", call,
+                      failure.rank, in, failure.reason),
           std::string(call), failure.rank};
 }
 

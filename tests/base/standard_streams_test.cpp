@@ -39,6 +39,18 @@ TEST(StandardStreams, AnOutputThatTakesAllIsNone) {
   });
 }
 
+TEST(StandardStreams, WhatIsDroppedGoesNowhere) {
+  testing::internal::CaptureStdout();
+  std::puts("before");
+  const int output = ::dup(STDOUT_FILENO);
+  drop_standard_output();
+  std::puts("behind");
+  require_printed();
+  ::dup2(output, STDOUT_FILENO);
+  ::close(output);
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "before\n");
+}
+
 TEST(StandardStreams, AClosedOneTakesNoFile) {
   expect_in_child([] {
     for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) ::close(stream);

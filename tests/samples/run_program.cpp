@@ -31,7 +31,8 @@ namespace {
 }  // namespace
 
 ProgramResult run_program(const std::string& program, const std::vector<std::string>& arguments,
-                          const std::string& interrupt_after, int signal) {
+                          const std::string& interrupt_after, int signal,
+                          const std::function<pid_t(pid_t program)>& receiver) {
   const TemporaryFolder folder;
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
@@ -48,7 +49,7 @@ ProgramResult run_program(const std::string& program, const std::vector<std::str
     if (interrupt && result.output.find(interrupt_after) != std::string::npos) {
       interrupt = false;
       if (signal == SIGPIPE) break;
-      ::kill(child, signal);
+      ::kill(receiver ? receiver(child) : child, signal);
     }
   }
   ::close(ends[0]);

@@ -1,7 +1,10 @@
 // Runs train_gpt and train_bert as a user does.
 #pragma once
 
+#include <sys/types.h>
+
 #include <csignal>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,9 +17,11 @@ struct ProgramResult {
 };
 
 // The program with `arguments`. `interrupt_after`: sends `signal` once the output contains this text (never
-// for ""). SIGPIPE is not sent: nobody reads the output from there on.
+// for ""). SIGPIPE is not sent: nobody reads the output from there on. `receiver`: of the signal, where that
+// is another process than this one.
 ProgramResult run_program(const std::string& program, const std::vector<std::string>& arguments,
-                          const std::string& interrupt_after = "", int signal = SIGINT);
+                          const std::string& interrupt_after = "", int signal = SIGINT,
+                          const std::function<pid_t(pid_t program)>& receiver = {});
 
 // The program at STOWAGE_TRAIN_GPT.
 ProgramResult run_train_gpt(const std::vector<std::string>& arguments,

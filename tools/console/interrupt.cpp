@@ -34,6 +34,13 @@ void watch_interrupts() {
 
 bool interrupted() { return pressed != 0; }
 
+int interrupt_signal() { return pressed; }
+
+void count_as_interrupted(int signal) {
+  int none = 0;
+  pressed.compare_exchange_strong(none, signal);
+}
+
 std::string interrupted_by() {
   switch (pressed) {
     case 0:

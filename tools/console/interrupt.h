@@ -15,5 +15,8 @@ bool interrupted();
 // The first that came, for people: "Ctrl-C", "SIGTERM", "SIGHUP (its terminal was closed)" or "SIGPIPE
 // (nobody reads its output)"; "" where none came.
 std::string interrupted_by();
+int interrupt_signal();  // that signal's number; 0 where none came
+// As if that signal had come, unless one has.
+void count_as_interrupted(int signal);
 
 }  // namespace stowage

@@ -19,16 +19,25 @@ constexpr std::chrono::milliseconds tick{100};  // between looks at signals, and
 
 Mutex undo_mutex;
 std::list<std::function<void()>> undos STOWAGE_GUARDED_BY(undo_mutex);
+Mutex end_mutex;
+std::list<std::function<std::string()>> ends STOWAGE_GUARDED_BY(end_mutex);
+constexpr int ended_code = 1;
 
 // The work is left in its midst: nothing of the process but what is undone here may be touched any more.
-[[noreturn]] void abandon(const UnderwayLine& line) {
+[[noreturn]] void abandon(const std::string& why, int code) {
   const MutexLock lock(undo_mutex);
+  std::fprintf(stderr, "%s%s: %s\n", terminal_columns(stderr) > 0 ? "\r\033[K" : "",
+               program_invocation_short_name, why.c_str());
   for (const auto& undo : undos) undo();
-  std::fprintf(stderr, "%s%s: stopped by %s while %s %s, before the first step\n",
-               terminal_columns(stderr) > 0 ? "\r\033[K" : "", program_invocation_short_name,
-               interrupted_by().c_str(), line.label.c_str(), line.what.c_str());
   std::fflush(stdout);
-  ::_exit(interrupted_code);
+  ::_exit(code);
+}
+
+std::string why_ended() {
+  const MutexLock lock(end_mutex);
+  for (const auto& why : ends)
+    if (std::string text = why(); !text.empty()) return text;
+  return {};
 }
 
 }  // namespace
@@ -41,6 +50,16 @@ OnAbandon::OnAbandon(std::function<void()> undo) {
 OnAbandon::~OnAbandon() {
   const MutexLock lock(undo_mutex);
   undos.erase(place_);
+}
+
+EndOfWork::EndOfWork(std::function<std::string()> why) {
+  const MutexLock lock(end_mutex);
+  place_ = ends.insert(ends.end(), std::move(why));
+}
+
+EndOfWork::~EndOfWork() {
+  const MutexLock lock(end_mutex);
+  ends.erase(place_);
 }
 
 std::string terminal_line(const UnderwayLine& line, int columns) {
@@ -76,7 +95,11 @@ void Underway::watch() {
   const auto begun = std::chrono::steady_clock::now();
   const MutexLock lock(mutex_);
   while (!over_) {
-    if (interrupted()) abandon(line_);
+    if (interrupted())
+      abandon(fmt::format("stopped by {} while {} {}, before the first step", interrupted_by(), line_.label,
+                          line_.what),
+              interrupted_code);
+    if (const std::string why = why_ended(); !why.empty()) abandon(why, ended_code);
     const auto passed = std::chrono::steady_clock::now() - begun;
     if (passed >= patience_) show(std::chrono::duration<double>(passed).count());
     changed_.wait_for(mutex_, tick);

@@ -30,6 +30,19 @@ class OnAbandon {
   std::list<std::function<void()>>::iterator place_;
 };
 
+// Another reason to abandon what is under way, as long as this lives: `why` is called a few times a second,
+// on another thread, and returns what to say, "" as long as there is no reason. The exit code is then 1.
+class EndOfWork {
+ public:
+  explicit EndOfWork(std::function<std::string()> why);
+  ~EndOfWork();
+  EndOfWork(const EndOfWork&) = delete;
+  EndOfWork& operator=(const EndOfWork&) = delete;
+
+ private:
+  std::list<std::function<std::string()>>::iterator place_;
+};
+
 struct UnderwayLine {
   std::string label;   // "planning"
   std::string what;    // "1,204 operations"

@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "src/graph/cost.h"
-#include "stowage/launch_table.h"
 
 namespace stowage::validation {
 namespace {

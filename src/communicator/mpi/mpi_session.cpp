@@ -37,6 +37,11 @@ void MpiSession::lose() {
   lost_ = true;
 }
 
+void MpiSession::lose(const RankFailure& dead) {
+  dead_.keep(dead);
+  lose();
+}
+
 bool MpiSession::lost() {
   const MutexLock lock(state_);
   return lost_;

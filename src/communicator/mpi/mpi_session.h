@@ -8,9 +8,11 @@
 #include <mpi.h>
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "src/base/mutex.h"
+#include "src/communicator/first_failure.h"
 
 namespace stowage::communication {
 
@@ -27,6 +29,9 @@ class MpiSession {
   // A rank is gone, or MPI may still touch memory that is not ours any more: MPI is not called again.
   void lose();
   bool lost();
+  // The rank that is gone. Each communicator of the process ends for it, also one that knows it not yet.
+  void lose(const RankFailure& dead);
+  std::optional<RankFailure> dead() const { return dead_.get(); }
   // Memory that work in vain may still write: kept until the process ends.
   void keep(std::shared_ptr<void> memory);
 
@@ -37,6 +42,7 @@ class MpiSession {
   Mutex state_;
   bool begun_here_ = false;
   bool lost_ STOWAGE_GUARDED_BY(state_) = false;
+  FirstFailure dead_;
   std::vector<std::shared_ptr<void>> kept_ STOWAGE_GUARDED_BY(state_);
 };
 

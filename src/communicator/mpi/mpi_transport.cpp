@@ -52,30 +52,51 @@ MpiTransport::~MpiTransport() {
 
 void MpiTransport::open() {
   side_channel_.emplace(opening);
-  std::vector<SideChannel::Address> addresses;
-  {
-    const MutexLock lock(session_.mutex());
-    expect_success(MPI_Comm_dup(MPI_COMM_WORLD, &communicator_), "MPI_Comm_dup");
-    expect_success(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-    expect_success(MPI_Comm_rank(communicator_, &rank_), "MPI_Comm_rank");
-    expect_success(MPI_Comm_size(communicator_, &size_), "MPI_Comm_size");
-    addresses.resize(static_cast<std::size_t>(size_));
-    constexpr int bytes = sizeof(SideChannel::Address);
-    expect_success(MPI_Allgather(&side_channel_->address(), bytes, MPI_BYTE, addresses.data(), bytes,
-                                 MPI_BYTE, communicator_),
-                   "MPI_Allgather");
-  }
+  const auto addresses = exchange_addresses();
   side_channel_->connect(
-      rank_, addresses,
+      rank_, *addresses,
       {[this](const RankFailure& failure) { failure_.keep(failure); },
        [this](int dead) {
-         session_.lose();
-         failure_.keep({dead, {}, "its process ended without a word: see what it printed last"});
+         const RankFailure failure{dead, {}, "its process ended without a word: see what it printed last"};
+         session_.lose(failure);
+         failure_.keep(failure);
        },
        [this](int ended) {
          int none = -1;
          left_.compare_exchange_strong(none, ended);
        }});
+}
+
+// Nothing here blocks within MPI: where another communicator of the process has learnt of a rank that is
+// gone, this one ends too.
+std::shared_ptr<std::vector<SideChannel::Address>> MpiTransport::exchange_addresses() {
+  std::vector<MPI_Request> request(1, MPI_REQUEST_NULL);
+  {
+    const MutexLock lock(session_.mutex());
+    expect_success(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
+    expect_success(MPI_Comm_size(MPI_COMM_WORLD, &size_), "MPI_Comm_size");
+    expect_success(MPI_Comm_idup(MPI_COMM_WORLD, &communicator_, request.data()), "MPI_Comm_idup");
+  }
+  await(request);
+  const auto addresses =
+      std::make_shared<std::vector<SideChannel::Address>>(static_cast<std::size_t>(size_) + 1);
+  addresses->back() = side_channel_->address();
+  try {
+    {
+      const MutexLock lock(session_.mutex());
+      expect_success(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+      constexpr int bytes = sizeof(SideChannel::Address);
+      expect_success(MPI_Iallgather(&addresses->back(), bytes, MPI_BYTE, addresses->data(), bytes, MPI_BYTE,
+                                    communicator_, request.data()),
+                     "MPI_Iallgather");
+    }
+    await(request);
+  } catch (...) {
+    session_.keep(addresses);  // MPI may still write them
+    throw;
+  }
+  addresses->pop_back();
+  return addresses;
 }
 
 std::span<const Announcement> MpiTransport::announce(Announcement announcement) {
@@ -148,6 +169,7 @@ void MpiTransport::start_blocks(const Collective& collective, const Buffers& buf
 void MpiTransport::await(std::span<MPI_Request> requests) {
   std::optional<SteadyTime::time_point> waited_since;  // for a rank that has ended
   for (unsigned tests = 0; !test(requests); idle(tests)) {
+    if (const auto dead = session_.dead()) failure_.keep(*dead);
     failure_.expect_none(call_);
     if (left_ < 0) continue;
     if (!waited_since) waited_since = SteadyTime::now();

@@ -44,6 +44,7 @@ class MpiTransport final : public Transport {
   using SteadyTime = std::chrono::steady_clock;
 
   void open();
+  std::shared_ptr<std::vector<SideChannel::Address>> exchange_addresses();
   double exchange_heads(const Collective& collective, double time);
   void start_blocks(const Collective& collective, const Buffers& buffers, std::vector<MPI_Request>& requests);
   void await(std::span<MPI_Request> requests);

@@ -4,8 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <memory>
+#include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "stowage/models.h"
@@ -161,6 +165,123 @@ TEST_F(EngineGroupTest, ThrowsTheErrorThatMadeTheOthersFail) {
   EXPECT_EQ(group->completed_steps(), 1U);
   EXPECT_THROW(group->step(inputs.of(1), {}), Error);
   EXPECT_THROW(group->read(test::tensor_named(whole_, "wte.weight")), DeviceError);
+}
+
+// The same where each rank has a group of its own, as in processes that a launcher starts: here in threads.
+class EngineGroupOfProcesses : public EngineGroupTest {
+ protected:
+  using Body = std::function<void(EngineGroup& group, std::size_t rank)>;
+  // Of each rank what it has thrown.
+  std::vector<std::string> on_each(const Body& body) {
+    const auto communicators = make_local_communicators(all_);
+    std::vector<std::string> errors(size);
+    std::vector<std::thread> threads;
+    for (std::size_t rank = 0; rank < size; ++rank)
+      threads.emplace_back([&, rank] {
+        Communicator& own = *communicators[rank];
+        try {
+          EngineGroup group(*all_[rank], own, whole_, ranks_[rank], plan_, {});
+          body(group, rank);
+          own.barrier();
+        } catch (const Error& error) {
+          errors[rank] = error.what();
+          own.abort(error.what());
+        }
+      });
+    for (std::thread& thread : threads) thread.join();
+    return errors;
+  }
+  void well_on_each(const Body& body) {
+    for (const std::string& error : on_each(body)) EXPECT_EQ(error, "");
+  }
+};
+
+TEST_F(EngineGroupOfProcesses, LeavesTheBitsOfOneProcess) {
+  const auto train = [&](EngineGroup& group) {
+    StepInputs inputs(whole_, 2);
+    std::vector<double> numbers;
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      const StepReport report = group.step(inputs.of(step), {});
+      numbers.insert(numbers.end(), {report.loss, report.grad_norm});
+    }
+    std::vector<std::vector<std::byte>> values;
+    for (TensorId id = 0; id < whole_.tensors.size(); ++id)
+      if (whole_.tensor(id).kind == TensorKind::parameter) values.push_back(group.read(id));
+    return std::pair(numbers, values);
+  };
+  const auto expected = train(*group());
+  well_on_each([&](EngineGroup& group, std::size_t) {
+    EXPECT_EQ(group.size(), size);
+    EXPECT_EQ(train(group), expected);
+  });
+}
+
+TEST_F(EngineGroupOfProcesses, ValuesAreWholeForEach) {
+  const TensorId tensor = test::tensor_named(whole_, "wte.weight");
+  const std::vector<std::byte> value = counted(whole_.tensor(tensor).bytes());
+  const std::vector<std::byte> other(value.size() / 2, std::byte{0x5a});
+  well_on_each([&](EngineGroup& group, std::size_t) {
+    group.write(tensor, value);
+    EXPECT_EQ(group.read(tensor), value);
+    group.write(tensor, value.size() / 4, other);
+    std::vector<std::byte> part(other.size());
+    group.read(tensor, value.size() / 4, part);
+    EXPECT_EQ(part, other);
+    Bytes next = 0;  // each makes all of the value, in order
+    group.fill(tensor, [&](Bytes offset, std::span<std::byte> piece) {
+      EXPECT_EQ(offset, next);
+      next += piece.size();
+      std::copy_n(value.begin() + static_cast<std::ptrdiff_t>(offset), piece.size(), piece.begin());
+    });
+    EXPECT_EQ(next, value.size());
+    EXPECT_EQ(group.read(tensor), value);
+  });
+}
+
+// Where rank 0 alone knows what it reads, and how much.
+TEST_F(EngineGroupOfProcesses, OneReadsWhatItLikes) {
+  const TensorId tensor = test::tensor_named(whole_, "wte.weight");
+  const std::vector<std::byte> value = counted(whole_.tensor(tensor).bytes());
+  int calls = 0;
+  well_on_each([&](EngineGroup& group, std::size_t rank) {
+    group.write(tensor, value);
+    const auto read_some = [&] {
+      ++calls;
+      for (int i = 0; i < calls; ++i) EXPECT_EQ(group.read(tensor), value);
+      group.on_first([&] { EXPECT_EQ(group.read(tensor), value); });  // within is as without
+    };
+    group.on_first(read_some);
+    group.on_first(read_some);
+    const auto failing = [&] {
+      EXPECT_EQ(group.read(tensor), value);
+      throw InvalidInput("the disk is full");
+    };
+    if (rank == 0) {
+      EXPECT_THROW(group.on_first(failing), InvalidInput);
+    } else {
+      EXPECT_NO_THROW(group.on_first(failing));
+    }
+    EXPECT_EQ(group.read(tensor), value);
+  });
+  EXPECT_EQ(calls, 2);
+}
+
+TEST_F(EngineGroupOfProcesses, AllEndWhereAValueCannotBeRead) {
+  const TensorId tensor = test::tensor_named(whole_, "wte.weight");
+  const auto errors = on_each([&](EngineGroup& group, std::size_t rank) {
+    if (rank == 2) devices_[2]->set_fault({.index = 0, .kind = Fault::Kind::call});
+    group.on_first([&] { group.read(tensor); });
+    group.read(tensor);
+  });
+  devices_[2]->clear_fault();
+  for (const std::string& error : errors) EXPECT_THAT(error, HasSubstr("injected"));
+}
+
+TEST_F(EngineGroupOfProcesses, RefusesAGraphOfAnotherRank) {
+  std::swap(ranks_[1], ranks_[2]);
+  const auto errors = on_each([](EngineGroup&, std::size_t) {});
+  EXPECT_THAT(errors[1], HasSubstr("graph 1 is that of rank 2 of 4"));
+  EXPECT_THAT(errors[2], HasSubstr("graph 2 is that of rank 1 of 4"));
 }
 
 }  // namespace

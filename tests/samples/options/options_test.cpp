@@ -410,5 +410,31 @@ TEST(Options, HelpHasTheFlagsOfItsProgramInGroups) {
   EXPECT_THAT(help(ModelKind::bert), testing::HasSubstr("--vocabulary"));
 }
 
+TEST(Options, ProcessesAreDevices) {
+  const auto parse_for = [](int processes, std::vector<const char*> flags) {
+    flags.insert(flags.begin(), {"train_gpt", "--data", "text"});
+    return parse_command_line(static_cast<int>(flags.size()), flags.data(), ModelKind::gpt2, processes)
+        .options;
+  };
+  const auto refusal = [&](int processes, const std::vector<const char*>& flags) -> std::string {
+    try {
+      parse_for(processes, flags);
+    } catch (const InvalidInput& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  const Options options = parse_for(4, {});
+  EXPECT_EQ(options.devices, 4);
+  EXPECT_EQ(options.processes, 4);
+  EXPECT_EQ(options.device, "simulated");
+  EXPECT_EQ(options.model.gradient_groups, 4);
+  EXPECT_EQ(parse_for(4, {"--devices", "4"}).devices, 4);
+  EXPECT_EQ(parse_for(1, {"--devices", "4"}).processes, 1);
+  EXPECT_THAT(refusal(4, {"--devices", "2"}), testing::HasSubstr("--devices 2 with 4 processes"));
+  EXPECT_THAT(refusal(3, {}), testing::HasSubstr("mpirun -n 3: that is no power of two"));
+  EXPECT_THAT(refusal(2, {"--device", "cuda"}), testing::HasSubstr("mpirun -n 2 with --device cuda"));
+}
+
 }  // namespace
 }  // namespace stowage::samples

@@ -29,15 +29,16 @@ Plan some_plan() {
 
 TEST(HostNeed, IsThePlansBytesWithTheCopyAndASimulatedDevice) {
   Options options;
-  const HostNeed on_card = host_need(options, graph_of_a_parameter(), some_plan(), true);
+  const HostNeed on_card = host_need(options, graph_of_a_parameter(), some_plan(), true, 1);
   EXPECT_EQ(on_card.buckets, 4000U);
   EXPECT_EQ(on_card.pinned, 3000U);
   EXPECT_EQ(on_card.undo, 1000U);
   EXPECT_EQ(on_card.total(), 5000U);
   options.checkpoint_folder = "somewhere";
-  EXPECT_EQ(host_need(options, graph_of_a_parameter(), some_plan(), false).total(), 5000U + 1024 + 70);
+  EXPECT_EQ(host_need(options, graph_of_a_parameter(), some_plan(), false, 1).total(), 5000U + 1024 + 70);
+  EXPECT_EQ(host_need(options, graph_of_a_parameter(), some_plan(), false, 4).total(), 4 * 5070U + 1024);
   options.trains_nothing = true;  // and saves nothing
-  EXPECT_EQ(host_need(options, graph_of_a_parameter(), some_plan(), false).total(), 5000U + 70);
+  EXPECT_EQ(host_need(options, graph_of_a_parameter(), some_plan(), false, 1).total(), 5000U + 70);
 }
 
 std::string refusal(const HostNeed& need, const std::vector<HostLimit>& limits) {

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <string>
+#include <thread>
+
 namespace stowage {
 namespace {
 
@@ -25,6 +29,26 @@ TEST(Underway, IsSilentAtFirst) {
     work.progress(0.5);
   }
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+}
+
+TEST(EndOfWorkDeathTest, EndsWhatIsUnderWayAndSaysWhy) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto work = [] {
+    const EndOfWork no_reason([] { return std::string(); });
+    const EndOfWork reason([] { return std::string("rank 3 is gone"); });
+    const OnAbandon undo([] { std::fputs("undone\n", stderr); });
+    const Underway endless("planning", "something");
+    for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
+  };
+  EXPECT_EXIT(work(), testing::ExitedWithCode(1), ": rank 3 is gone\nundone");
+}
+
+TEST(EndOfWork, IsNoReasonOnceItIsOver) {
+  {
+    const EndOfWork reason([] { return std::string("rank 3 is gone"); });
+  }
+  const Underway work("planning", "something");
+  std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 }  // namespace

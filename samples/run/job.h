@@ -1,0 +1,83 @@
+// Job: the processes that train one model together, each of them a rank with one device. Rank 0 leads: it
+// alone prints, plans and writes files. A program that no launcher has started is a job of one, which loads
+// no MPI.
+//
+// All ranks make the calls that say `together` in the same order. A rank that fails elsewhere tells the
+// others
+// (`fail`), and one that dies is found out. From then on each such call throws CommunicatorError, which names
+// the rank, and what is under way (tools/console/underway.h) ends.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "samples/run/launch.h"
+#include "stowage/communicator.h"
+#include "stowage/error.h"
+
+namespace stowage::samples {
+
+// Another rank has failed alike, and tells it. The program ends with its exit code and says nothing.
+class ToldElsewhere : public Error {
+ public:
+  explicit ToldElsewhere(int exit_code) : Error("another rank tells"), exit_code_(exit_code) {}
+  int exit_code() const { return exit_code_; }
+
+ private:
+  int exit_code_;
+};
+
+// The program's exit code for an error: 2 for what the user can put right, else 1.
+int exit_code_of(const std::exception& error);
+
+class Job {
+ public:
+  // Together. Throws InvalidInput where there is no MPI, or not that of the launcher.
+  explicit Job(Launch launch);
+  ~Job();
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  int rank() const { return launch_.rank; }
+  int size() const { return launch_.size; }
+  bool leads() const { return rank() == 0; }
+  const std::string& launcher() const { return launch_.by; }
+  int ranks_here() const { return ranks_here_; }  // on this machine
+
+  // Together: `work`, which makes no call that says so. Where it fails on some ranks all throw: the first of
+  // them its own error, the others ToldElsewhere.
+  void together(const std::function<void()>& work);
+  // Together: the text of rank 0.
+  std::string from_leader(const std::string& text);
+  // Together: throws InvalidInput, on all ranks, where a rank has another text than rank 0. `what` says of
+  // what.
+  void expect_same(const char* what, const std::string& text);
+  // Together: whether a rank was asked to stop (interrupt.h), which then counts as asked of all.
+  bool stops();
+  // Together: all have come here.
+  void meet();
+
+  // A communicator of the same ranks, for a device of the run. Together.
+  std::unique_ptr<Communicator> open_communicator(Device& device, const CommunicatorOptions& options) const;
+
+  // This rank ends with this error, which is printed already. Tells the others unless they know; where all
+  // end together, waits until the one that tells has printed.
+  void fail(const std::exception& error) noexcept;
+  // This rank ends, for that reason. Any thread.
+  void abandon(const std::string& why) noexcept;
+
+ private:
+  struct Group;
+
+  void join();
+  std::string from(int root, const std::string& text);
+
+  Launch launch_;
+  int ranks_here_ = 1;
+  bool all_end_ = false;          // since `together` has failed
+  std::unique_ptr<Group> group_;  // null: alone
+};
+
+}  // namespace stowage::samples

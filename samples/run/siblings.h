@@ -1,0 +1,34 @@
+// Siblings: the processes that a launcher has started on this machine, watched until all ranks have come
+// together. Until then MPI waits for one that has died.
+#pragma once
+
+#include <sys/types.h>
+
+#include <map>
+#include <optional>
+#include <string>
+
+namespace stowage::samples {
+
+class Siblings {
+ public:
+  // Children of the process `launcher`, this one among them, whose environment variable `rank` says which
+  // they are. `all`: so many ranks, if all are here; else 0.
+  Siblings(pid_t launcher, std::string rank, int all = 0)
+      : launcher_(launcher), variable_(std::move(rank)), all_(all) {}
+
+  // The rank of one that has ended: an earlier call, or this one, has seen it, or all must have been started
+  // by now and it is not there. None where the system does not say which processes there are.
+  std::optional<int> ended(bool all_are_started = false);
+
+ private:
+  void look();
+  bool sees_all() const;
+
+  pid_t launcher_;
+  std::string variable_;
+  int all_;
+  std::map<pid_t, int> ranks_;
+};
+
+}  // namespace stowage::samples

@@ -1,0 +1,165 @@
+#include "samples/run/trainer.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <limits>
+#include <utility>
+
+#include "samples/options/schedule.h"
+#include "samples/report/unpinned.h"
+#include "src/base/laps.h"
+#include "stowage/error.h"
+#include "tools/console/terminal.h"
+#include "tools/console/text.h"
+#include "tools/console/underway.h"
+
+namespace stowage::samples {
+namespace {
+
+constexpr std::uint64_t all_steps = std::numeric_limits<std::uint64_t>::max();
+
+// A BERT's file may lack its heads.
+bool needs_initial_values(const Options& options) {
+  return options.init.empty() || options.kind == ModelKind::bert;
+}
+
+// Ends a line that is being rewritten, whatever ends the run.
+struct LineEnd {
+  Progress& progress;
+  ~LineEnd() { print(progress.finish()); }
+};
+
+EngineGroup make_engine(const Devices& devices, const Setup& setup, const Model& model,
+                        const EngineOptions& options) {
+  if (devices.communicator)
+    return EngineGroup(*devices.all.front(), *devices.communicator, model.graph, model.ranks.front(),
+                       *setup.plan, options);
+  std::vector<Device*> all;
+  for (const auto& device : devices.all) all.push_back(device.get());
+  return EngineGroup(all, model.graph, model.ranks, *setup.plan, options, {.peer = setup.machine.peer});
+}
+
+}  // namespace
+
+void print(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+Trainer::Trainer(const Setup& setup, const Model& model, Task& task, RunCheckpoints& checkpoints,
+                 const Devices& devices, Failures& failures, Job& job)
+    : setup_(setup),
+      options_(*setup.options),
+      model_(model),
+      task_(task),
+      checkpoints_(checkpoints),
+      failures_(failures),
+      job_(job),
+      trains_nothing_(options_.trains_nothing),
+      loss_scale_(checkpoints.first_loss_scale()),
+      devices_(devices),
+      engine_(make_engine(
+          devices, setup, model,
+          {.seed = options_.seed,
+           .measurement = options_.trace_file.empty() ? Measurement::stalls : Measurement::timeline,
+           .initialise = needs_initial_values(options_) && !checkpoints.resumes(),
+           .first_step = checkpoints.first_step(),
+           .verify_recompute = options_.verify,
+           .pageable_fallback = options_.pageable_fallback,
+           .machine = setup.machine,
+           .kernels = {},
+           .host_kernels = {}})),
+      unpinned_bytes_(unpinned_of(*setup.plan, engine_.unpinned()).bytes) {}
+
+void Trainer::run(StepLog& log) {
+  Progress progress({.first_step = engine_.completed_steps(),
+                     .steps = options_.steps,
+                     .tokens_per_step = setup_.tokens_per_step(),
+                     .budget = options_.budget.device,
+                     .machine = setup_.machine,
+                     // Launchers give their processes a terminal that ends in a file as well.
+                     .columns = job_.size() > 1 ? 0 : terminal_columns(stdout)});
+  const std::uint64_t first = engine_.completed_steps();
+  write_log([&] {
+    recorder_.add_before(
+        first, log.start(trains_nothing_ ? all_steps : first, task_.measures(), loss_scale_.has_value()));
+  });
+  {
+    const LineEnd line_end{progress};
+    make_steps(log, progress);
+    if (trains_nothing_ && options_.evaluate_every > 0) evaluate(log, progress);
+  }
+  engine_.drain();
+  write_log([&] { log.finish(); });
+  engine_.on_first([&] { checkpoints_.finish(engine_); });
+}
+
+void Trainer::make_steps(StepLog& log, Progress& progress) {
+  while (engine_.completed_steps() < options_.steps && !job_.stops()) {
+    const StepRecord record = make_step(engine_.completed_steps());
+    if (record.attention) {
+      statistics_.add(*record.attention);
+      checkpoints_.made_with(attention_methods(*record.attention));
+    }
+    write_log([&] { log.write(record); });
+    print(progress.add(record.report));
+    statistics_.add(record.report);
+    recorder_.add(record);
+    const bool last = engine_.completed_steps() == options_.steps;
+    if (options_.evaluate_every > 0 && (last || engine_.completed_steps() % options_.evaluate_every == 0))
+      evaluate(log, progress);
+    if (!options_.checkpoint_folder.empty()) engine_.on_first([&] { checkpoints_.after_step(engine_); });
+  }
+}
+
+double Trainer::pinning_seconds() const {
+  double seconds = 0;
+  for (const auto& device : devices_.all) seconds += device->counters().pinning_seconds;
+  return seconds;
+}
+
+// Before the step's checkpoint, so that a run which goes on from that lacks no evaluation in its log.
+void Trainer::evaluate(StepLog& log, Progress& progress) {
+  engine_.drain();  // what a step still has to do is its own time
+  engine_.on_first([&] { evaluate_here(log, progress); });
+}
+
+void Trainer::evaluate_here(StepLog& log, Progress& progress) {
+  Laps laps;
+  std::optional<Underway> work;
+  if (trains_nothing_)
+    work.emplace("evaluating", fmt::format("at most {} samples", grouped(options_.evaluation_samples)));
+  const Evaluation evaluation = task_.evaluate(reader_of(model_.graph, engine_));
+  work.reset();
+  EvaluationRecord record{engine_.completed_steps(), evaluation, laps.lap()};
+  if (options_.keep_best && !trains_nothing_) record.best = checkpoints_.evaluated(engine_, evaluation.loss);
+  write_log([&] { log.write(record); });
+  recorder_.add(record);
+  print(fmt::format("{}evaluation    {}{}\n", progress.finish(), evaluation.text,
+                    record.best.value_or(false) ? "; the best so far" : ""));
+}
+
+StepRecord Trainer::make_step(std::uint64_t step) {
+  const auto values = task_.inputs(step);
+  std::vector<InputData> inputs;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    inputs.push_back({model_.built.inputs[i].value.id, values[i]});
+  StepRecord record;
+  record.learning_rate = learning_rate(schedule_of(options_), step);
+  const bool on_card = devices_.all.front()->info().backend == "cuda";
+  const AttentionUse before = on_card ? attention_use() : AttentionUse{};
+  try {
+    record.report = engine_.step(inputs, {record.learning_rate, options_.speculate, loss_scale_});
+  } catch (const NonFinite& error) {
+    throw Error(divergence_message(error.finding(), options_, checkpoints_.last_before(engine_)));
+  }
+  record.unpinned_bytes = unpinned_bytes_;
+  record.loss_scale = loss_scale_;
+  if (loss_scale_) checkpoints_.scaled(*(loss_scale_ = next(*loss_scale_, record.report.overflowed)));
+  if (on_card) record.attention = launches_since(before, attention_use());
+  record.tokens_per_second = static_cast<double>(setup_.tokens_per_step()) / record.report.seconds;
+  return record;
+}
+
+}  // namespace stowage::samples

@@ -1,0 +1,78 @@
+// A run's model on its devices, step by step.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "samples/options/options.h"
+#include "samples/report/progress.h"
+#include "samples/report/report.h"
+#include "samples/report/run_history.h"
+#include "samples/report/step_log.h"
+#include "samples/run/checkpoints.h"
+#include "samples/run/job.h"
+#include "samples/run/run_model.h"
+#include "samples/run/run_outputs.h"
+#include "samples/task/task.h"
+#include "stowage/communicator.h"
+#include "stowage/device.h"
+#include "stowage/engine_group.h"
+#include "stowage/loss_scale.h"
+
+namespace stowage::samples {
+
+// On stdout, at once: a pipe's reader sees lines as they come.
+void print(const std::string& text);
+
+// Those of this process.
+struct Devices {
+  std::vector<std::unique_ptr<Device>> all;
+  std::unique_ptr<Communicator> communicator;  // of the one, where others are in other processes
+};
+
+// The ranks of a job make all calls together. What is given must outlive it.
+class Trainer {
+ public:
+  // Waits for no other rank.
+  Trainer(const Setup& setup, const Model& model, Task& task, RunCheckpoints& checkpoints,
+          const Devices& devices, Failures& failures, Job& job);
+
+  // All steps, or up to an interrupt.
+  void run(StepLog& log);
+
+  EngineGroup& engine() { return engine_; }
+  double pinning_seconds() const;
+  const RunStatistics& statistics() const { return statistics_; }
+  RunRecorder& recorder() { return recorder_; }
+
+ private:
+  template <class Action>
+  void write_log(Action action) {
+    if (logs_) logs_ = failures_.spare(action);
+  }
+  void make_steps(StepLog& log, Progress& progress);
+  StepRecord make_step(std::uint64_t step);
+  void evaluate(StepLog& log, Progress& progress);
+  void evaluate_here(StepLog& log, Progress& progress);
+
+  const Setup& setup_;
+  const Options& options_;
+  const Model& model_;
+  Task& task_;
+  RunCheckpoints& checkpoints_;
+  Failures& failures_;
+  Job& job_;
+  bool logs_ = true;  // until that fails
+  const bool trains_nothing_;
+  std::optional<LossScale> loss_scale_;  // of the next step, in fp16
+  const Devices& devices_;
+  EngineGroup engine_;
+  const Bytes unpinned_bytes_;
+  RunStatistics statistics_;
+  RunRecorder recorder_;
+};
+
+}  // namespace stowage::samples
