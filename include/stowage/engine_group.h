@@ -28,9 +28,10 @@ namespace stowage {
 class EngineGroup {
  public:
   // `ranks`: the graph of each device, in the order of devices; empty where there is one, which trains
-  // `whole`. `plan` is of any of them. Several devices are simulated ones (make_local_communicators, which
-  // takes `link`). `options.communicator` is ignored. Graphs and plan are copied; devices outlive the group.
-  // Throws InvalidInput where graphs do not belong together, and what Engine throws.
+  // `whole`. `plan` is of any of them. Several devices are all simulated ones (make_local_communicators,
+  // which takes `link`), or all CUDA cards (open_nccl_communicator; tested over fakes of CUDA and NCCL).
+  // `options.communicator` is ignored. Graphs and plan are copied; devices outlive the group. Throws
+  // InvalidInput where graphs do not belong together, and what Engine throws.
   EngineGroup(std::span<Device* const> devices, const Graph& whole, std::span<const Graph> ranks,
               const Plan& plan, const EngineOptions& options, const CommunicatorOptions& link = {});
   // The device of this process, which is the communicator's rank and trains the graph `rank`. Both outlive

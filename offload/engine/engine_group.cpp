@@ -17,6 +17,7 @@
 
 #include "offload/engine/value_exchange.h"
 #include "stowage/error.h"
+#include "stowage/simulated_device.h"
 
 namespace stowage {
 namespace {
@@ -106,6 +107,40 @@ void require_graph_of_each(std::span<const Graph> ranks, std::size_t devices) {
     refuse(fmt::format("{} graphs of ranks for {} devices", ranks.size(), devices));
 }
 
+using Communicators = std::vector<std::unique_ptr<Communicator>>;
+
+// Cards come together through a small simulated device each.
+Communicators open_nccl_communicators(std::span<Device* const> cards) {
+  std::vector<std::unique_ptr<SimulatedDevice>> places;
+  std::vector<Device*> all;
+  for (std::size_t i = 0; i < cards.size(); ++i)
+    all.push_back(places.emplace_back(open_simulated_device({.capacity = 1_MiB})).get());
+  const Communicators meeting = make_local_communicators(all);
+  Communicators opened(cards.size());
+  const auto abandon = [&](const char* why) {
+    for (const auto& communicator : meeting) communicator->abort(why);
+  };
+  on_ranks(
+      cards.size(),
+      [&](std::size_t i) {
+        try {
+          opened[i] = open_nccl_communicator(*cards[i], rank_in(*meeting[i], *all[i]));
+          meeting[i]->barrier();  // a rank that fails at once would fail the opening of others
+        } catch (const std::exception& error) {
+          meeting[i]->abort(error.what());
+          throw;
+        }
+      },
+      abandon);
+  return opened;
+}
+
+Communicators open_communicators(std::span<Device* const> devices, const CommunicatorOptions& link) {
+  const auto on_card = [](const Device* device) { return device->info().backend == "cuda"; };
+  if (std::all_of(devices.begin(), devices.end(), on_card)) return open_nccl_communicators(devices);
+  return make_local_communicators(devices, link);
+}
+
 }  // namespace
 
 class EngineGroup::Implementation {
@@ -115,7 +150,7 @@ class EngineGroup::Implementation {
       : whole_(whole), ranks_(ranks.begin(), ranks.end()), all_ranks_(devices.size()) {
     require_graph_of_each(ranks, devices.size());
     require_ranks_of(whole, ranks, 0, all_ranks_);
-    if (devices.size() > 1) communicators_ = make_local_communicators(devices, link);
+    if (devices.size() > 1) communicators_ = open_communicators(devices, link);
     std::vector<Communicator*> communicators;
     for (const auto& communicator : communicators_) communicators.push_back(communicator.get());
     if (communicators.empty()) communicators.push_back(nullptr);
@@ -130,6 +165,21 @@ class EngineGroup::Implementation {
     require_ranks_of(whole, ranks_, first_rank_, all_ranks_);
     start(std::array{&device}, std::array{&communicator}, plan, options);
     if (all_ranks_ > 1) exchange_.emplace(device, communicator);
+  }
+
+  Implementation(const Implementation&) = delete;
+  Implementation& operator=(const Implementation&) = delete;
+  // Communicators may end together alone.
+  ~Implementation() {
+    const std::size_t here = engines_.size();
+    engines_.clear();
+    if (communicators_.empty()) return;
+    try {
+      on_ranks(
+          here, [&](std::size_t i) { communicators_[i].reset(); }, [](const char*) {});
+    } catch (const std::system_error&) {  // no thread could be started
+      communicators_.clear();
+    }
   }
 
   std::size_t size() const { return all_ranks_; }
@@ -306,7 +356,7 @@ class EngineGroup::Implementation {
   const std::vector<Graph> ranks_;    // of this process; empty: one device
   const std::size_t first_rank_ = 0;  // of this process
   const std::size_t all_ranks_;
-  std::vector<std::unique_ptr<Communicator>> communicators_;
+  Communicators communicators_;
   std::vector<std::vector<TensorId>> same_;  // by rank of this process, by tensor of the whole
   std::vector<std::vector<InputData>> inputs_;
   std::vector<StepReport> reports_;

@@ -162,7 +162,7 @@ void add_machine(CLI::App& app, Options& options, Words& words) {
       ->type_name("NAME");
   app.add_option(
          "--devices", options.devices,
-         "simulated devices that train the model together, a power of two: each has its part of every batch, "
+         "devices that train the model together, a power of two: each has its part of every batch, "
          "of the parameters and of AdamW's state. Bits depend on --gradient-groups and --micro-batches, "
          "which "
          "are N where they are not given, and not on N itself. Under mpirun -n N (Open MPI) each process is "

@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -24,6 +25,10 @@ std::string link_text(const Link& link) {
   return fmt::format("link {:.3g} GB/s each way after {:.0f} us", link.bytes_per_second / 1e9,
                      link.latency_seconds * 1e6);
 }
+
+// Of each card that trains with others, for what they reach each other with: NCCL's buffers, and scratch of
+// the peer lane. Both are taken once the plan is made, and what they hold has not been measured.
+constexpr Bytes peers_reserve = 512_MiB;
 
 // Training goes on in what is free now, beside what the context and the libraries hold already.
 void fit_budget(Options& options, const MemoryInfo& memory) {
@@ -66,23 +71,6 @@ BackendChoice chosen(const std::string& name) {
   }
 }
 
-RunDevice prepare_card(Options& options, const Graph& graph, const BackendChoice& choice) {
-  RunDevice result;
-  result.device = open_cuda_device({.ordinal = choice.ordinal});
-  const LaunchTable kernels = launch_table_for(*result.device);
-  const MachineFile file = options.machine.empty()
-                               ? calibrate(*result.device, kernels, quick_calibration())
-                               : wanted_machine(options, result.device->info().name, result.planned_for);
-  result.machine = machine_for(file, options.type);
-  result.profile = profile_of(file, options.type);
-  result.machine.overhead_bytes = overhead_on(*result.device, result.machine.overhead_bytes,
-                                              most_pinned_bytes(graph, options.budget.host));
-  fit_budget(options, result.device->memory_info());
-  result.device->reset_counters();  // the run's own begin here
-  result.which = choice.reason;
-  return result;
-}
-
 // Of one device alone, where the file knows of no others.
 Machine machine_of_each(const MachineFile& file, const Options& options) {
   if (file.peers) {
@@ -95,11 +83,66 @@ Machine machine_of_each(const MachineFile& file, const Options& options) {
   return machine_for(file, options.type);
 }
 
+// From the first that is asked for on.
+std::vector<std::unique_ptr<Device>> open_cards(const Options& options, int first) {
+  std::vector<std::unique_ptr<Device>> cards;
+  for (int i = 0; i < static_cast<int>(options.devices); ++i) {
+    try {
+      cards.push_back(open_cuda_device({.ordinal = first + i}));
+    } catch (const InvalidInput& error) {
+      if (i == 0) throw;
+      throw InvalidInput(
+          fmt::format("{}: {}; give fewer, or --device simulated", devices_given(options), error.what()));
+    }
+    const std::string &name = cards.back()->info().name, &of_first = cards.front()->info().name;
+    if (name != of_first)
+      throw InvalidInput(
+          fmt::format("{}: cards {} and {} are different ones, '{}' and '{}': choose alike ones by "
+                      "CUDA_VISIBLE_DEVICES",
+                      devices_given(options), first, first + i, of_first, name));
+  }
+  return cards;
+}
+
+// What the first card measures holds for each. What one sends to another is taken to go as fast as from the
+// host, and the host's memory to serve all.
+MachineFile calibrated(Device& card, const Options& options) {
+  MachineFile file = calibrate(card, launch_table_for(card), quick_calibration());
+  if (options.devices > 1) {
+    const auto count = static_cast<int>(options.devices);
+    file.peers = PeerDevices{
+        .devices = count, .devices_per_host_memory = count, .link = machine_for(file, options.type).h2d};
+  }
+  return file;
+}
+
+RunDevice prepare_cards(Options& options, const Graph& graph, const BackendChoice& choice) {
+  RunDevice result;
+  result.cards = open_cards(options, choice.ordinal);
+  Device& first = *result.cards.front();
+  const MachineFile file = options.machine.empty()
+                               ? calibrated(first, options)
+                               : wanted_machine(options, first.info().name, result.planned_for);
+  result.machine = machine_of_each(file, options);
+  result.profile = profile_of(file, options.type);
+  const Bytes for_peers = options.devices > 1 ? peers_reserve : 0;
+  const Bytes pinned = most_pinned_bytes(graph, options.budget.host), of_file = result.machine.overhead_bytes;
+  for (const auto& card : result.cards) {
+    result.machine.overhead_bytes =
+        std::max(result.machine.overhead_bytes, for_peers + overhead_on(*card, of_file, pinned));
+    fit_budget(options, card->memory_info());
+    card->reset_counters();  // the run's own begin here
+  }
+  result.which = choice.reason;
+  if (options.devices > 1) result.which += fmt::format(", the first of {}", options.devices);
+  return result;
+}
+
 }  // namespace
 
 RunDevice prepare_device(Options& options, const Graph& graph, const BuildModel& build) {
   const BackendChoice choice = chosen(options.device);
-  if (choice.backend == DeviceBackend::cuda) return prepare_card(options, graph, choice);
+  if (choice.backend == DeviceBackend::cuda) return prepare_cards(options, graph, choice);
   RunDevice result;
   if (options.machine.empty()) {
     Calibration calibration =
@@ -135,11 +178,8 @@ void share_host(RunDevice& prepared, std::int64_t devices, Graph& graph) {
 }
 
 std::vector<std::unique_ptr<Device>> open_run_devices(RunDevice& prepared, const Options& options) {
+  if (!prepared.cards.empty()) return std::move(prepared.cards);
   std::vector<std::unique_ptr<Device>> devices;
-  if (prepared.device) {
-    devices.push_back(std::move(prepared.device));
-    return devices;
-  }
   const auto all = static_cast<Bytes>(options.devices);
   const Bytes host = options.budget.host == unlimited ? unlimited : options.budget.host / all;
   for (Bytes i = 0; i < (options.processes > 1 ? 1 : all); ++i)

@@ -21,8 +21,8 @@ struct RunDevice {
   // Whose rates the plan takes, if they were not measured on this device and host; else empty.
   std::string planned_for;
   bool shares_host = false;  // `machine` is that of one simulated device alone: see share_host
-  // The card, once it had to be asked; a simulated device is opened when its capacity is known.
-  std::unique_ptr<Device> device;
+  // The cards, once they had to be asked; simulated devices are opened when their capacity is known.
+  std::vector<std::unique_ptr<Device>> cards;
 };
 
 // Picks the device, measures what the planner must know of the model that `build` makes (under a second)

@@ -298,7 +298,7 @@ int train(const Options& given, Job& job) {
   job.together([&] {
     Options here = options;
     if (!job.leads()) here.checkpoint_folder.clear();  // whose copy is the leader's
-    const bool on_card = prepared.device != nullptr;
+    const bool on_card = !prepared.cards.empty();
     const std::int64_t count = job.size() == 1 ? options.devices : job.ranks_here();
     require_host_memory(host_need(here, run.model.graph, plan, on_card, count), read_host_limits());
     devices.all = open_run_devices(prepared, options);

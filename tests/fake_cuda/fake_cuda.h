@@ -27,6 +27,7 @@ extern "C" {
 // Frees all that is alive (handles and addresses of before are void) and returns to the state at start:
 // no faults, nothing counted, and what the environment says. Waits for the streams' work.
 //   STOWAGE_FAKE_CUDA          no-driver, no-device or empty
+//   STOWAGE_FAKE_CUDA_CARDS    how many; 1 without it
 //   STOWAGE_FAKE_CUDA_MEMORY   bytes of device memory; 4 GiB without it
 //   STOWAGE_FAKE_CUDA_ORDER    forward, reversed or random: how the threads of each block run from one
 //                              barrier to the next; without it the blocks of each launch take turns at the

@@ -49,6 +49,8 @@ Settings settings_of_environment() {
   if (const char* pinned = std::getenv("STOWAGE_FAKE_CUDA_PINNED")) {
     settings.most_pinned = std::strtoull(pinned, nullptr, 10);
   }
+  settings.cards = static_cast<int>(
+      number_of_environment("STOWAGE_FAKE_CUDA_CARDS", static_cast<unsigned>(settings.cards)));
   settings.thread_order = thread_order_of_environment();
   settings.pending = number_of_environment("STOWAGE_FAKE_CUDA_PENDING", settings.pending);
   if (const char* tables = std::getenv("STOWAGE_FAKE_CUDA_PAGE_TABLES")) {

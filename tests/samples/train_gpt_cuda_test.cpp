@@ -185,5 +185,39 @@ TEST_F(TrainGptCuda, KeepsToWhatIsFree) {
   EXPECT_THAT(refused.errors, HasSubstr("--device-memory 3221225472: only"));
 }
 
+#ifdef STOWAGE_WITH_NCCL
+// One process, NCCL between the cards: weights and numbers are those of one card, in any memory.
+TEST_F(TrainGptCuda, SeveralCardsTrainOneModelToTheBitsOfOne) {
+  const Variable variable("STOWAGE_FAKE_CUDA_CARDS", "4");
+  const auto run = [&](const std::string& cards, const std::string& memory) {
+    const std::string weights = folder_.file("weights"), log = folder_.file("log");
+    const ProgramResult result = well(run_train_gpt(
+        small({"--batch", "8", "--micro-batches", "4", "--gradient-groups", "4", "--clip", "1", "--device",
+               "cuda", "--devices", cards, "--device-memory", memory, "--weights", weights, "--log", log})));
+    EXPECT_THAT(result.output, HasSubstr("CUDA device 0"));
+    return columns(log) + contents_of(weights);
+  };
+  const auto least = [&](const std::string& cards) {
+    const std::string told = run_train_gpt(small({"--batch", "8", "--gradient-groups", "4", "--micro-batches",
+                                                  "4", "--devices", cards, "--device-memory", "1000"}))
+                                 .errors;
+    const std::string words = "the smallest that works is ";
+    const std::size_t begin = told.find(words) + words.size();
+    return told.substr(begin, told.find(' ', begin) - begin);
+  };
+  const std::string alone = run("1", "unlimited");
+  ASSERT_THAT(alone, HasSubstr("grad_norm"));
+  EXPECT_TRUE(run("2", "unlimited") == alone);
+  EXPECT_TRUE(run("2", least("2")) == alone);
+  EXPECT_TRUE(run("4", least("4")) == alone);
+}
+#endif
+
+TEST_F(TrainGptCuda, SaysHowManyCardsThereAre) {
+  const Variable variable("STOWAGE_FAKE_CUDA_CARDS", "2");
+  expect_refusal(run_train_gpt(small({"--batch", "8", "--devices", "4", "--device", "cuda"})),
+                 {"--devices 4: ", "give fewer, or --device simulated"});
+}
+
 }  // namespace
 }  // namespace stowage::samples
