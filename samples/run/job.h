@@ -3,9 +3,8 @@
 // no MPI.
 //
 // All ranks make the calls that say `together` in the same order. A rank that fails elsewhere tells the
-// others
-// (`fail`), and one that dies is found out. From then on each such call throws CommunicatorError, which names
-// the rank, and what is under way (tools/console/underway.h) ends.
+// others (`fail`), and one that dies is found out. From then on each such call throws CommunicatorError,
+// which names the rank, and what is under way (tools/console/underway.h) ends.
 #pragma once
 
 #include <exception>
@@ -43,7 +42,6 @@ class Job {
   int rank() const { return launch_.rank; }
   int size() const { return launch_.size; }
   bool leads() const { return rank() == 0; }
-  const std::string& launcher() const { return launch_.by; }
   int ranks_here() const { return ranks_here_; }  // on this machine
 
   // Together: `work`, which makes no call that says so. Where it fails on some ranks all throw: the first of

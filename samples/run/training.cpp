@@ -210,6 +210,17 @@ void take_plan(RunDevice& prepared, Plan& plan, Job& job) {
   if (!job.leads()) plan = plan_from_json(text);
 }
 
+// For this process, and for all ranks of its machine together.
+void require_host_room(const Options& options, const Graph& graph, const Plan& plan,
+                       const RunDevice& prepared, const Job& job) {
+  const bool on_card = !prepared.cards.empty();
+  std::vector<HostLimit> limits = read_host_limits();
+  const std::int64_t own = options.devices / options.processes;
+  require_host_memory(host_need(options, graph, plan, on_card, own), limits);
+  std::erase_if(limits, [](const HostLimit& limit) { return limit.of_process; });
+  require_host_memory(host_need(options, graph, plan, on_card, own * job.ranks_here()), limits);
+}
+
 // CPU threads of each rank: its part of the machine's, unless a launcher has bound it to cores of its own.
 int threads_of_rank(const Job& job) {
   cpu_set_t bound;
@@ -298,11 +309,9 @@ int train(const Options& given, Job& job) {
   job.together([&] {
     Options here = options;
     if (!job.leads()) here.checkpoint_folder.clear();  // whose copy is the leader's
-    const bool on_card = !prepared.cards.empty();
-    const std::int64_t count = job.size() == 1 ? options.devices : job.ranks_here();
-    require_host_memory(host_need(here, run.model.graph, plan, on_card, count), read_host_limits());
-    devices.all = open_run_devices(prepared, options);
+    require_host_room(here, run.model.graph, plan, prepared, job);
   });
+  job.together([&] { devices.all = open_run_devices(prepared, options); });
   if (job.size() > 1)
     devices.communicator = job.open_communicator(*devices.all.front(), {.peer = setup.machine.peer});
   try {

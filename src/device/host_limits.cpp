@@ -154,7 +154,7 @@ void add_resources(const std::string& root, std::vector<HostLimit>& limits) {
     if (!limit) continue;
     const Bytes taken = number(field(status, each.taken), 1_KiB).value_or(0);
     limits.push_back({fmt::format("this process's limit on {} ({})", each.name, told(*limit, taken)),
-                      less(*limit, taken), fmt::format("raise it with `{}`", each.flag)});
+                      less(*limit, taken), fmt::format("raise it with `{}`", each.flag), true});
   }
 }
 

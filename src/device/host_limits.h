@@ -14,6 +14,7 @@ struct HostLimit {
   std::string name;    // "the memory limit of the control group /job (2.00 GiB, of which 1.20 GiB are taken)"
   Bytes room = 0;      // bytes that this process may take beside what it has
   std::string remedy;  // what to do where that is too little: "raise its memory.max"
+  bool of_process = false;  // others of the same program have as much for themselves
 };
 
 // Reads the limits that the system sets: free memory and swap of the machine; for the process's control group

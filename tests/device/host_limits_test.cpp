@@ -98,6 +98,7 @@ TEST_F(HostLimits, OfTheProcessAreItsResources) {
   write("proc/self/status", "Name:\tx\nVmSize:\t    1024 kB\nVmData:\t      10 kB\n");
   EXPECT_THAT(read(), ElementsAre(limit_of(3_MiB, "address space (4.00 MiB, of which 1.00 MiB are taken)",
                                            "raise it with `ulimit -v`")));
+  EXPECT_TRUE(read().front().of_process);
   EXPECT_EQ(locked_memory_limit(root_.file("")), 8_MiB);
   write("proc/self/limits",
         "Max data size   20480 unlimited bytes\nMax locked memory  unlimited unlimited bytes\n");
