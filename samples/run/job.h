@@ -45,7 +45,8 @@ class Job {
   int ranks_here() const { return ranks_here_; }  // on this machine
 
   // Together: `work`, which makes no call that says so. Where it fails on some ranks all throw: the first of
-  // them its own error, the others ToldElsewhere.
+  // them its own error, the others ToldElsewhere. CommunicatorError, of another communicator in which ranks
+  // meet within `work`, comes out at once.
   void together(const std::function<void()>& work);
   // Together: the text of rank 0.
   std::string from_leader(const std::string& text);

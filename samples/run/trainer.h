@@ -36,7 +36,7 @@ struct Devices {
 // The ranks of a job make all calls together. What is given must outlive it.
 class Trainer {
  public:
-  // Waits for no other rank.
+  // Its engines meet those of the other ranks (EngineOptions::communicator).
   Trainer(const Setup& setup, const Model& model, Task& task, RunCheckpoints& checkpoints,
           const Devices& devices, Failures& failures, Job& job);
 
