@@ -131,7 +131,7 @@ constexpr bool runs_on(InstructionKind kind, LaneRole lane) {
     case InstructionKind::speculate:
       return row.computes_on(MemoryId::host);
     case InstructionKind::commit:
-      return !row.moves();
+      return !row.moves() && lane != LaneRole::peer;
   }
   return false;
 }

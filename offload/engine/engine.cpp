@@ -232,6 +232,7 @@ void Engine::Implementation::run_to_gate(const StepOptions& options) {
     if (was_drained_) device_.record(resumed_.id(), lanes_[LaneRole::compute]);
     runner_.enqueue(0, plan_.gate + 1, parity(), in_flight_);
     device_.synchronise(events_.end(parity(), plan_.gate));
+    if (communicator_ != nullptr) communicator_->check();  // what ended here may have failed
     runner_.set_current(loss_offload_);
     device_.synchronise(events_.end(parity(), loss_offload_));
   } catch (const std::exception& error) {

@@ -175,8 +175,12 @@ class EngineGroup::Implementation {
     engines_.clear();
     if (communicators_.empty()) return;
     try {
+      const auto abandon = [&](const char* why) {
+        for (std::size_t i = 0; i < here; ++i)
+          if (communicators_[i]) communicators_[i]->abort(why);
+      };
       on_ranks(
-          here, [&](std::size_t i) { communicators_[i].reset(); }, [](const char*) {});
+          here, [&](std::size_t i) { communicators_[i].reset(); }, abandon);
     } catch (const std::system_error&) {  // no thread could be started
       communicators_.clear();
     }

@@ -1,9 +1,27 @@
 #include "offload/plan/bound.h"
 
+#include <algorithm>
+
 #include "offload/plan/bound_program.h"
 #include "offload/plan/lane_speeds.h"
+#include "src/graph/cost.h"
 
 namespace stowage {
+namespace {
+
+bool is_lower(const StepBound& a, const StepBound& b) { return a.seconds < b.seconds; }
+
+// Each op of the peer lane runs at least once, one after another.
+StepBound of_peers(const Problem& problem) {
+  StepBound bound{0, std::string(to_string(LaneRole::peer))};
+  for (OpId op = 0; op < problem.graph->ops.size(); ++op)
+    if (problem.layout.lanes[op] == LaneRole::peer)
+      bound.seconds += op_seconds(problem.graph->op(op), *problem.machine);
+  return bound;
+}
+
+}  // namespace
+
 StepBound lower_bound(const Problem& problem, Bytes device_budget) {
   auto of = [&](BoundLinks links) -> StepBound {
     problem.go_on();
@@ -11,10 +29,8 @@ StepBound lower_bound(const Problem& problem, Bytes device_budget) {
     const ShareAnswer answer = solve(program.shares);
     return {answer.bound * program.seconds, std::string(to_string(answer.binding))};
   };
-  StepBound apart = of(BoundLinks::apart);
-  if (!LaneSpeeds(*problem.machine).shared()) return apart;
-  StepBound shared = of(BoundLinks::shared);
-  return shared.seconds > apart.seconds ? shared : apart;
+  StepBound bound = std::max(of(BoundLinks::apart), of_peers(problem), is_lower);
+  return LaneSpeeds(*problem.machine).shared() ? std::max(bound, of(BoundLinks::shared), is_lower) : bound;
 }
 
 }  // namespace stowage

@@ -34,6 +34,7 @@ class BoundMoments {
   // Whether the op runs before the instant of the turn: the end of the turn's op if that is a forward op, its
   // begin otherwise. With several micro-batches there are many turns; then all forward ops count as before.
   bool in_front(OpId op) const;
+  bool is_peer(OpId op) const { return problem_.layout.lanes[op] == LaneRole::peer; }
   std::size_t gate() const { return moments_.size() - 1; }
   TensorId group_of(TensorId id) const { return problem_.analysis.group[id]; }
   std::vector<TensorId> groups(std::vector<TensorId> ids) const;  // each once, sorted
@@ -61,6 +62,7 @@ class BoundMoments {
   void find_turn();
   void find_moments();
   void keep_larger(OpId& largest, OpId op) const {
+    if (is_peer(op)) return;  // it has no fixed place among the compute lane's
     if (largest == no_id || operand_bytes(op) > operand_bytes(largest)) largest = op;
   }
 };

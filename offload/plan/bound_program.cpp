@@ -70,14 +70,36 @@ class ProgramBuilder : private BoundMoments {
     return sum;
   }
   void add_ops() {
-    for (OpId op = 0; op < graph_.ops.size(); ++op)
-      if (graph_.op(op).phase != Phase::update) {
-        add_op(op, in_front(op) ? program_.shares.fixed.front : program_.shares.fixed.back);
-        if (!is_peer(op))
-          cuts_.add_op(op, in_front(op), op_seconds(graph_.op(op), machine()), program_.shares.fixed);
-      }
+    for (OpId op = 0; op < graph_.ops.size(); ++op) {
+      if (graph_.op(op).phase == Phase::update || is_peer(op)) continue;
+      add_op(op, in_front(op) ? program_.shares.fixed.front : program_.shares.fixed.back);
+      cuts_.add_op(op, in_front(op), op_seconds(graph_.op(op), machine()), program_.shares.fixed);
+    }
+    if (problem_.layout.has_peers) add_peer_ops();
   }
-  bool is_peer(OpId op) const { return problem_.layout.lanes[op] == LaneRole::peer; }
+  // The peer lane comes to its ops when it can, so an op counts in the front where an op of the compute lane
+  // needs its result there, in the back where it needs a result from there, and otherwise in neither.
+  void add_peer_ops() {
+    std::vector<std::uint8_t> front(graph_.tensors.size(), 0), back(graph_.tensors.size(), 0);  // by tensor
+    for (OpId op = 0; op < graph_.ops.size(); ++op) {
+      if (graph_.op(op).phase == Phase::update) continue;
+      if (!is_peer(op) && in_front(op))
+        for (TensorId id : graph_.op(op).reads) front[id] = 1;
+      const std::vector<TensorId>& reads = graph_.op(op).reads;
+      const bool is_late =
+          is_peer(op) ? std::any_of(reads.begin(), reads.end(), [&](TensorId id) { return back[id] != 0; })
+                      : !in_front(op);
+      for (TensorId id : graph_.op(op).writes) back[id] = is_late;
+    }
+    for (OpId op = 0; op < graph_.ops.size(); ++op) {
+      if (!is_peer(op)) continue;
+      const std::vector<TensorId>& writes = graph_.op(op).writes;
+      if (std::any_of(writes.begin(), writes.end(), [&](TensorId id) { return back[id] != 0; }))
+        add_op(op, program_.shares.fixed.back);
+      else if (std::any_of(writes.begin(), writes.end(), [&](TensorId id) { return front[id] != 0; }))
+        add_op(op, program_.shares.fixed.front);
+    }
+  }
   // Its time, and of an op of the compute lane how much of it each link cannot use.
   // In: a transfer that moves bytes while the op runs is of no operand (the op has waited for those, and its
   // outputs are not brought in), and its first use is a later op. So when the op ends, all such transfers'
@@ -220,11 +242,6 @@ class ProgramBuilder : private BoundMoments {
       add_in(item.bytes, offloaded.back);
       if (largest.at(item.writer) == &item) add_rebuilding(item.writer, item.bytes, rebuilt.back);
       program_.shares.decisions.push_back({{kept, offloaded, rebuilt}, 1});
-      // The peer lane may come to it before the turn; then it is there at the turn.
-      if (!is_peer(item.writer)) continue;
-      ShareCost early = kept;
-      early.front = rebuilt.back;
-      program_.shares.decisions.back().options.push_back(early);
     }
   }
   std::map<OpId, const ActivationItem*> largest_items() const {

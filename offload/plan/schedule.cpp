@@ -257,17 +257,18 @@ class Walk {
   void free_left(Position p) {
     const Bytes needed = live_.at(p);
     const Bytes room = needed < cap_ ? cap_ - needed : 0;
-    for (;;) {
-      Queue* const first = first_to_end();
-      if (first == nullptr) break;
-      const bool too_many = first == &leaving_[offload_queue] && first->size() > distance_;
-      if (first->front().end > now_ && leaving_bytes_ <= room && !too_many) break;
-      now_ = std::max(now_, first->front().end);
-      end_at(first->front().id, p);
-      leaving_bytes_ -= leaving_bytes_of(first->front().id);
-      first->pop_front();
+    while (leaving_[offload_queue].size() > distance_) leave_at(p, leaving_[offload_queue]);
+    for (Queue* first = first_to_end(); first != nullptr; first = first_to_end()) {
+      if (first->front().end > now_ && leaving_bytes_ <= room) break;
+      leave_at(p, *first);
     }
     live_.add(p, p + 1, leaving_bytes_);
+  }
+  void leave_at(Position p, Queue& queue) {
+    now_ = std::max(now_, queue.front().end);
+    end_at(queue.front().id, p);
+    leaving_bytes_ -= leaving_bytes_of(queue.front().id);
+    queue.pop_front();
   }
   void leave(std::size_t queue, LifetimeId id, double end) {
     leaving_.at(queue).push_back({id, end});

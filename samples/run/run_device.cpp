@@ -30,16 +30,21 @@ std::string link_text(const Link& link) {
 // the peer lane. Both are taken once the plan is made, and what they hold has not been measured.
 constexpr Bytes peers_reserve = 512_MiB;
 
-// Training goes on in what is free now, beside what the context and the libraries hold already.
-void fit_budget(Options& options, const MemoryInfo& memory) {
-  const Bytes available = memory.free + memory.overhead;
+// Training goes on in what is free now, beside what the context and the libraries hold already: of several
+// cards, on the one that has least.
+void fit_budget(Options& options, const std::vector<std::unique_ptr<Device>>& cards) {
+  Bytes available = unlimited;
+  for (const auto& card : cards) {
+    const MemoryInfo memory = card->memory_info();
+    available = std::min(available, memory.free + memory.overhead);
+  }
   Bytes& budget = options.budget.device;
   if (budget == unlimited) budget = available;
   if (budget <= available) return;
   throw InvalidInput(fmt::format(
-      "--device-memory {}: only {} bytes ({}) of the card are free; give at most that, or end what else "
-      "uses the card",
-      budget, available, format_bytes(available)));
+      "--device-memory {}: only {} bytes ({}) of {} are free; give at most that, or end what else uses it",
+      budget, available, format_bytes(available),
+      cards.size() == 1 ? "the card" : fmt::format("one of the {} cards", cards.size())));
 }
 
 std::string this_host() {
@@ -104,35 +109,35 @@ std::vector<std::unique_ptr<Device>> open_cards(const Options& options, int firs
   return cards;
 }
 
-// What the first card measures holds for each. What one sends to another is taken to go as fast as from the
-// host, and the host's memory to serve all.
-MachineFile calibrated(Device& card, const Options& options) {
-  MachineFile file = calibrate(card, launch_table_for(card), quick_calibration());
-  if (options.devices > 1) {
-    const auto count = static_cast<int>(options.devices);
-    file.peers = PeerDevices{
-        .devices = count, .devices_per_host_memory = count, .link = machine_for(file, options.type).h2d};
-  }
-  return file;
+// Where the file knows of no other cards: what one sends to another is taken to go as fast as from the host,
+// and one host memory to serve all.
+void suppose_peers(MachineFile& file, const Options& options) {
+  if (options.devices == 1 || file.peers) return;
+  const auto count = static_cast<int>(options.devices);
+  file.peers = PeerDevices{
+      .devices = count, .devices_per_host_memory = count, .link = machine_for(file, options.type).h2d};
 }
 
 RunDevice prepare_cards(Options& options, const Graph& graph, const BackendChoice& choice) {
   RunDevice result;
   result.cards = open_cards(options, choice.ordinal);
   Device& first = *result.cards.front();
-  const MachineFile file = options.machine.empty()
-                               ? calibrated(first, options)
-                               : wanted_machine(options, first.info().name, result.planned_for);
+  MachineFile file = options.machine.empty() ? calibrate(first, launch_table_for(first), quick_calibration())
+                                             : wanted_machine(options, first.info().name, result.planned_for);
+  suppose_peers(file, options);
   result.machine = machine_of_each(file, options);
   result.profile = profile_of(file, options.type);
   const Bytes for_peers = options.devices > 1 ? peers_reserve : 0;
-  const Bytes pinned = most_pinned_bytes(graph, options.budget.host), of_file = result.machine.overhead_bytes;
+  // What one rank page-locks is page-locked for all cards of the process.
+  const Bytes of_each = most_pinned_bytes(graph, options.budget.host);
+  const Bytes pinned = std::min(options.budget.host, static_cast<Bytes>(options.devices) * of_each);
+  const Bytes of_file = result.machine.overhead_bytes;
   for (const auto& card : result.cards) {
     result.machine.overhead_bytes =
         std::max(result.machine.overhead_bytes, for_peers + overhead_on(*card, of_file, pinned));
-    fit_budget(options, card->memory_info());
     card->reset_counters();  // the run's own begin here
   }
+  fit_budget(options, result.cards);
   result.which = choice.reason;
   if (options.devices > 1) result.which += fmt::format(", the first of {}", options.devices);
   return result;

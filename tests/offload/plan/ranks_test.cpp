@@ -178,5 +178,23 @@ TEST(RankPlans, NeedLessHostMemoryEach) {
   EXPECT_LT(host_bytes(4), alone * 35 / 100);
 }
 
+// Where ops that use gathered and exchanged values stand anywhere about the turn.
+TEST(RankPlans, TakeNoLessThanTheirBoundWhateverTheGraph) {
+  for (std::uint64_t seed = 0; seed < testing::draws<std::uint64_t>(60, 15); ++seed) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+    const std::uint32_t ranks = seed % 2 == 0 ? 2 : 4;
+    const Graph graph = testing::random_graph(
+        seed, {.max_units = 3, .micro_batches = seed % 3 == 0 ? 2U : 1U, .share = {0, ranks}});
+    const Machine machine = testing::machine_with_peers(seed);
+    const Bytes least = minimum_bytes(graph, machine), need = need_bytes(graph, machine);
+    for (const Bytes budget : {least, testing::random_budget(seed, least, need), need, unlimited}) {
+      const Plan plan = std::get<Plan>(make_plan(graph, machine, {budget, unlimited}));
+      EXPECT_THAT(validate(graph, plan, {budget, unlimited}), IsEmpty()) << budget;
+      EXPECT_LE(plan.lower_bound_seconds, plan.predicted_step_seconds * (1 + 1e-9)) << budget;
+      EXPECT_GE(plan.lower_bound_seconds, peer_seconds_of(graph, machine) * (1 - 1e-9)) << budget;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace stowage

@@ -304,13 +304,24 @@ TEST(PeerSchedule, WhatLeavesWaitsForTheExchangeThatMakesIt) {
   EXPECT_EQ(setting.within(unlimited).lifetimes[0].last, 9);
 }
 
-TEST(PeerSchedule, AGatherBeginsBehindTheLastLifetimeOfTheSameBucket) {
+TEST(PeerSchedule, AGatherBeginsBehindTheLastUseOfTheSameBucket) {
   Setting setting({1.0});
   setting.durations.sequence[6] = 2;
   setting.exchange_at(6);
   setting.add({.bucket = 0, .first_use = 4, .last_use = 4});
   setting.add({.bucket = 0, .first_use = 6, .last_use = 7});
   EXPECT_EQ(setting.within(unlimited).lifetimes[1].first, 5);
+}
+
+TEST(PeerSchedule, TheDistanceOfOffloadsHoldsBesideAnExchange) {
+  Setting setting({4.0, 4.0, 1.0});
+  setting.durations.sequence[3] = 2;
+  setting.exchange_at(3);
+  setting.offloaded(0, 1, 1);
+  setting.offloaded(1, 2, 2);
+  setting.add({.bucket = 2, .first_use = 3, .last_use = 3, .last_before_update = 3});
+  const Draft draft = schedule_within(setting.draft, setting.durations, setting.layout, {.distance = 1});
+  EXPECT_EQ(draft.lifetimes[0].last, 3);  // op 3 waits for it, since the second is under way
 }
 
 }  // namespace

@@ -80,8 +80,9 @@ TEST(Belongs, RefusesInstructionsOutsideOfThePlan) {
         plan.instructions[4].waits.push_back({no_id, 1});
       },
       "waits for");
-  expect_damage_refused([](Graph&, Plan& plan) { plan.instructions[4].lane = static_cast<LaneRole>(4); },
-                        "on another lane");
+  expect_damage_refused(
+      [](Graph&, Plan& plan) { plan.instructions[4].lane = static_cast<LaneRole>(lane_roles); },
+      "on another lane");
   expect_damage_refused([](Graph&, Plan& plan) { first(plan, Kind::prefetch).lane = LaneRole::compute; },
                         "on another lane");
   expect_damage_refused([](Graph&, Plan& plan) { plan.instructions[4].kind = static_cast<Kind>(7); },

@@ -1,4 +1,4 @@
-// The horizontal axis: seconds of one period, or positions of the compute lane. Either way the step is
+// The horizontal axis: seconds of one period, or positions of the lanes that compute on the device. Either way the step is
 // periodic, and an interval that crosses its end is drawn in pieces.
 const stepSeconds = raw.period * 1e-9;
 const positions = launches.length;
@@ -87,7 +87,7 @@ const liveRuns = (() => {
   return runs;
 })();
 
-// Runs of one phase on the compute lane, { first, last, phase }.
+// Runs of one phase by position, { first, last, phase }.
 const phaseRuns = (() => {
   const runs = [];
   launches.forEach((launch, p) => {
