@@ -1,12 +1,12 @@
 // Communicator: how the devices that train one model exchange bytes. One device, with its communicator, is a
 // *rank*; ranks count from 0 to size() - 1. It moves bytes and computes nothing.
 //
-// Calls. all_gather, exchange and broadcast are work on a compute or peer lane of the rank's own device: what was
-// enqueued on that lane before them comes before, what is enqueued behind them after, and events order them
-// with other lanes. All ranks make the same calls, with the same bytes and root, in the same order. A call
-// may block until all ranks have made it, so each rank is driven by a thread of its own; the work is done
-// behind it. The calls of one rank come one at a time, on one lane at a time: another lane may be used once
-// the work on the one before is done. `abort` and `check` may come from any thread, at any time.
+// Calls. all_gather, exchange and broadcast are work on a compute or peer lane of the rank's own device: what
+// was enqueued on that lane before them comes before, what is enqueued behind them after, and events order
+// them with other lanes. All ranks make the same calls, with the same bytes and root, in the same order. A
+// call may block until all ranks have made it, so each rank is driven by a thread of its own; the work is
+// done behind it. The calls of one rank come one at a time, on one lane at a time: another lane may be used
+// once the work on the one before is done. `abort` and `check` may come from any thread, at any time.
 //
 // Memory is device memory or pinned host memory of the rank's own device, and stays allocated until the work
 // is done. Bytes of no meaning (gaps between tensors) may be sent; they are received as such.

@@ -12,48 +12,15 @@
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <thread>
 #include <utility>
 
+#include "offload/engine/group_communicators.h"
+#include "offload/engine/rank_threads.h"
 #include "offload/engine/value_exchange.h"
 #include "stowage/error.h"
-#include "stowage/simulated_device.h"
 
 namespace stowage {
 namespace {
-
-// Calls work(rank) for each rank, on a thread of its own but for the first. `abandon`: what the others may
-// wait for does not come.
-void on_ranks(std::size_t ranks, const std::function<void(std::size_t)>& work,
-              const std::function<void(const char* why)>& abandon) {
-  std::vector<std::exception_ptr> errors(ranks);
-  const auto guarded = [&](std::size_t rank) {
-    try {
-      work(rank);
-    } catch (...) {
-      errors[rank] = std::current_exception();
-    }
-  };
-  std::vector<std::thread> threads;
-  try {
-    for (std::size_t rank = 1; rank < ranks; ++rank) threads.emplace_back(guarded, rank);
-    guarded(0);
-  } catch (const std::system_error& error) {  // no thread could be started
-    errors[0] = std::current_exception();
-    abandon(error.what());
-  }
-  for (std::thread& thread : threads) thread.join();
-  std::exception_ptr of_another;
-  for (const std::exception_ptr& error : errors) {
-    if (!error) continue;
-    try {
-      std::rethrow_exception(error);
-    } catch (const CommunicatorError&) {
-      of_another = error;
-    }
-  }
-  if (of_another) std::rethrow_exception(of_another);
-}
 
 // By tensor of `whole`: that of the same name in a rank's graph; no_id where it has none.
 std::vector<TensorId> same_tensors(const Graph& whole, const Graph& rank) {
@@ -105,40 +72,6 @@ void require_ranks_of(const Graph& whole, std::span<const Graph> ranks, std::siz
 void require_graph_of_each(std::span<const Graph> ranks, std::size_t devices) {
   if (devices == 0 || (ranks.empty() ? devices > 1 : ranks.size() != devices))
     refuse(fmt::format("{} graphs of ranks for {} devices", ranks.size(), devices));
-}
-
-using Communicators = std::vector<std::unique_ptr<Communicator>>;
-
-// Cards come together through a small simulated device each.
-Communicators open_nccl_communicators(std::span<Device* const> cards) {
-  std::vector<std::unique_ptr<SimulatedDevice>> places;
-  std::vector<Device*> all;
-  for (std::size_t i = 0; i < cards.size(); ++i)
-    all.push_back(places.emplace_back(open_simulated_device({.capacity = 1_MiB})).get());
-  const Communicators meeting = make_local_communicators(all);
-  Communicators opened(cards.size());
-  const auto abandon = [&](const char* why) {
-    for (const auto& communicator : meeting) communicator->abort(why);
-  };
-  on_ranks(
-      cards.size(),
-      [&](std::size_t i) {
-        try {
-          opened[i] = open_nccl_communicator(*cards[i], rank_in(*meeting[i], *all[i]));
-          meeting[i]->barrier();  // a rank that fails at once would fail the opening of others
-        } catch (const std::exception& error) {
-          meeting[i]->abort(error.what());
-          throw;
-        }
-      },
-      abandon);
-  return opened;
-}
-
-Communicators open_communicators(std::span<Device* const> devices, const CommunicatorOptions& link) {
-  const auto on_card = [](const Device* device) { return device->info().backend == "cuda"; };
-  if (std::all_of(devices.begin(), devices.end(), on_card)) return open_nccl_communicators(devices);
-  return make_local_communicators(devices, link);
 }
 
 }  // namespace
