@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <deque>
-#include <limits>
 #include <numeric>
 #include <tuple>
 #include <utility>
