@@ -350,15 +350,22 @@ std::vector<Interval> Engine::Implementation::last_timeline() {
 }
 
 Engine::Engine(Device& device, const Graph& graph, const Plan& plan, const EngineOptions& options) {
-  try {
+  // Other ranks do not wait for an engine that is not made.
+  const auto or_abort = [&](const auto& action) {
+    try {
+      action();
+    } catch (const std::exception& error) {
+      if (options.communicator != nullptr) options.communicator->abort(error.what());
+      throw;
+    }
+  };
+  or_abort([&] {
     check_ranks(graph, options.communicator);
     check_plan(graph, plan, options.validate);
-    if (options.communicator != nullptr) expect_one_plan(*options.communicator, device, plan, options);
-    implementation_ = std::make_unique<Implementation>(device, graph, plan, options);
-  } catch (const std::exception& error) {
-    if (options.communicator != nullptr) options.communicator->abort(error.what());
-    throw;
-  }
+  });
+  // What this refuses, it refuses on all.
+  if (options.communicator != nullptr) expect_one_plan(*options.communicator, device, plan, options);
+  or_abort([&] { implementation_ = std::make_unique<Implementation>(device, graph, plan, options); });
 }
 
 Engine::~Engine() = default;

@@ -115,7 +115,6 @@ TEST(Devices, ThatDoNotDivideTheWorkAreRefused) {
   refusal({"--devices", "4", "--batch", "6"}, {"--devices 4", "--batch 6", "multiple of it"});
   refusal({"--devices", "0"}, {"--devices"});
   refusal({"--devices", "4", "--batch", "12", "--micro-batches", "6"}, {"--devices 4", "--micro-batches 6"});
-  refusal({"--devices", "2", "--device", "cuda"}, {"--devices 2", "--device cuda"});
 }
 
 }  // namespace
