@@ -257,17 +257,15 @@ std::size_t DecisionClasses::lane_of(OpId op) const { return index_of(problem_.l
 // By lane: the op once more, and ops whose results nothing but it reads and no item keeps.
 ShareTimes DecisionClasses::times_to_rebuild(OpId op) const {
   ShareTimes times{};
-  add_rebuilding(op, times);
-  return times;
-}
-void DecisionClasses::add_rebuilding(OpId op, ShareTimes& times) const {
-  times.at(lane_of(op)) += op_seconds(problem_.graph->op(op), *problem_.machine);
+  times.at(lane_of(op)) = op_seconds(problem_.graph->op(op), *problem_.machine);
   for (TensorId id : problem_.graph->op(op).reads) {
     const OpId producer = producer_[id];
     const bool alone = producer != no_id && readers_[id] == 1 && !makes_item_[producer];
-    if (alone && problem_.graph->op(producer).unit == problem_.graph->op(op).unit)
-      add_rebuilding(producer, times);
+    if (!alone || problem_.graph->op(producer).unit != problem_.graph->op(op).unit) continue;
+    const ShareTimes before = times_to_rebuild(producer);
+    for (const std::size_t lane : {share_compute, share_peer}) times.at(lane) += before.at(lane);
   }
+  return times;
 }
 double DecisionClasses::seconds_to_rebuild(OpId op) const {
   const ShareTimes times = times_to_rebuild(op);

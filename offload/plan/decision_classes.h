@@ -80,7 +80,6 @@ class DecisionClasses {
   void add_prices(ShareCost& cost, double transfers) const;
   std::size_t lane_of(OpId op) const;
   ShareTimes times_to_rebuild(OpId op) const;
-  void add_rebuilding(OpId op, ShareTimes& times) const;
   double seconds_to_rebuild(OpId op) const;
 
   const Problem& problem_;
