@@ -7,7 +7,7 @@
 // Losses, norms and every bit of these values are those of one device.
 //
 // Not thread-safe: one caller. Calls run on a thread for each rank of the process, and return when all have.
-// What one of them throws comes out; of several errors the one that made the others fail.
+// If ranks throw, the call throws one of their errors: the one that made the others fail.
 //
 // Processes. All make the same calls with the same arguments, in the same order. Constructors, `step` and
 // `read` meet those of the others and throw CommunicatorError where another process fails or dies; `write`

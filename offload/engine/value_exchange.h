@@ -11,7 +11,7 @@
 
 namespace stowage {
 
-// What rank 0 is about to read.
+// The part of a value that rank 0 reads next, which the other ranks then send it.
 struct ValueRequest {
   TensorId tensor = no_id;
   Bytes offset = 0;

@@ -32,7 +32,7 @@ class EarlyClaims {
 
   const Draft& draft_;
   const BucketLayout& layout_;
-  // Those that are prefetched or gathered, in the order of the link, and of the peer lane, which stays.
+  // Lifetimes that a prefetch or a gather begins, by their place in the queue. No claim changes that order.
   std::vector<LifetimeId> turns_;
   std::vector<Position> earliest_;   // by lifetime: behind the transfer that brought the host its value
   std::vector<LifetimeId> by_last_;  // by rising last

@@ -27,7 +27,7 @@ namespace stowage::samples {
 // On stdout, at once: a pipe's reader sees lines as they come.
 void print(const std::string& text);
 
-// Those of this process.
+// The devices of this process.
 struct Devices {
   std::vector<std::unique_ptr<Device>> all;
   std::unique_ptr<Communicator> communicator;  // of the one, where others are in other processes

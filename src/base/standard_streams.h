@@ -7,7 +7,7 @@ namespace stowage {
 // people would go into it.
 void keep_standard_streams();
 
-// What is printed on standard output from here on goes nowhere.
+// Discards what is printed on standard output from here on.
 void drop_standard_output();
 
 // Throws Error where text that was printed is lost, which a script must hear.
