@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <vector>
 
+#include "offload/plan/bound_program.h"
 #include "src/graph/cost.h"
 #include "stowage/launch_table.h"
 #include "stowage/models.h"
+#include "stowage/nn.h"
 #include "stowage/planner.h"
 #include "tests/support/draws.h"
 #include "tests/support/random_graph.h"
@@ -194,6 +196,43 @@ TEST(RankPlans, TakeNoLessThanTheirBoundWhateverTheGraph) {
       EXPECT_GE(plan.lower_bound_seconds, peer_seconds_of(graph, machine) * (1 - 1e-9)) << budget;
     }
   }
+}
+
+// Two large products in the unit in which forward turns into backward: in program order one of their gathers,
+// or of their exchanges, is on the wrong side of the turn.
+Graph turning_at_large_products() {
+  constexpr std::int64_t width = 128, words = 16;
+  GraphBuilder builder;
+  builder.split_batch(1, 1, {0, 2});
+  const Value tokens = builder.input("tokens", {8}), targets = builder.input("targets", {8});
+  const auto weight = [&](const char* name, std::int64_t rows, std::int64_t columns) {
+    return builder.parameter(name, {rows, columns}, {0, 0.1});
+  };
+  const auto product = [&](const char* name, Value x) {
+    return nn::linear(builder, name, x, weight((std::string(name) + ".weight").c_str(), width, width), {});
+  };
+  builder.begin_unit("embedding");
+  Value x = nn::embedding(builder, "embedding", tokens, weight("table", words, width), {}, 4);
+  builder.begin_unit("head");
+  x = product("second", product("first", x));
+  Value logits = nn::linear(builder, "logits", x, weight("words", width, words), {});
+  return builder.finish(builder.sum_loss(nn::cross_entropy(builder, "loss", logits, targets)), AdamW{});
+}
+
+TEST(RankPlans, ABoundCountsWhatPeersBringWhereItIsNeededAlone) {
+  const auto peer_seconds = [](const char* kernel, const ShareTimes ShareCost::*phase) {
+    Graph graph = turning_at_large_products();
+    for (Op& op : graph.ops) op.cost.seconds = op.kernel == kernel ? 1 : 0;
+    const Machine machine;
+    const Problem problem = make_problem(graph, machine, {.target_bytes = 0});
+    const BoundProgram program = make_bound_program(problem, unlimited, BoundLinks::apart);
+    return (program.shares.fixed.*phase)[share_peer] * program.seconds;
+  };
+  EXPECT_EQ(peer_seconds("exchange", &ShareCost::front), 0);
+  EXPECT_GE(peer_seconds("exchange", &ShareCost::back), 3);
+  EXPECT_GE(peer_seconds("gather", &ShareCost::front), 1);
+  // What is left of the loss and the norm: no weight is first needed in backward.
+  EXPECT_LE(peer_seconds("gather", &ShareCost::back), 2);
 }
 
 }  // namespace
