@@ -7,7 +7,6 @@
 #include <cstring>
 #include <memory>
 #include <sstream>
-#include <utility>
 
 #include "tests/fake_cuda/shim_runtime.h"
 #include "tests/fake_cuda/state.h"
@@ -48,19 +47,18 @@ bool KernelTable::allow_shared_bytes(const void* host_function, std::size_t byte
   return true;
 }
 
+// Once; what calls it while another thread loads waits, or it would find no kernel.
 void KernelTable::load_libraries() {
-  {
-    const std::lock_guard lock(mutex_);
-    if (std::exchange(loaded_, true)) return;
-  }
-  const char* paths = std::getenv("STOWAGE_FAKE_CUDA_KERNELS");
-  std::istringstream stream(paths == nullptr ? "" : paths);
-  for (std::string path; std::getline(stream, path, ':');) {
-    // Lazily: host functions of the same files call what is not there, and are never called.
-    if (dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL) == nullptr) {
-      std::fprintf(stderr, "fake CUDA: STOWAGE_FAKE_CUDA_KERNELS: %s\n", dlerror());
+  std::call_once(loaded_, [] {
+    const char* paths = std::getenv("STOWAGE_FAKE_CUDA_KERNELS");
+    std::istringstream stream(paths == nullptr ? "" : paths);
+    for (std::string path; std::getline(stream, path, ':');) {
+      // Lazily: host functions of the same files call what is not there, and are never called.
+      if (dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL) == nullptr) {
+        std::fprintf(stderr, "fake CUDA: STOWAGE_FAKE_CUDA_KERNELS: %s\n", dlerror());
+      }
     }
-  }
+  });
 }
 
 std::optional<Kernel> KernelTable::kernel(const std::string& mangled_name) {

@@ -45,7 +45,7 @@ class KernelTable {
   std::mutex mutex_;
   std::map<std::string, Kernel> kernels_;
   std::map<const void*, Function> functions_;
-  bool loaded_ = false;
+  std::once_flag loaded_;
 };
 
 // The work of a launch: runs the kernel on copies of its arguments.
