@@ -6,11 +6,13 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "bench/gpu_check/copy_replay.h"
 #include "src/base/laps.h"
+#include "src/graph/cost.h"
 #include "stowage/choose_device.h"
 #include "stowage/cuda_device.h"
 #include "stowage/engine.h"
@@ -69,11 +71,14 @@ struct Place {
   std::unique_ptr<Device> device;
 };
 
-Place prepare(const RunOptions& options, const Graph& graph) {
+Place prepare(const RunOptions& options, Graph& graph) {
   Place place;
   place.choice = choose_device(options.device);
-  if (!options.machine_file.empty())
-    place.machine = machine_for(read_machine_file(options.machine_file), options.shape.type);
+  if (!options.machine_file.empty()) {
+    const MachineFile file = read_machine_file(options.machine_file);
+    place.machine = machine_for(file, options.shape.type);
+    set_op_seconds(file, options.shape.type, place.machine, graph);
+  }
   if (place.choice.backend != DeviceBackend::cuda) return place;
   place.device = open_cuda_device({.ordinal = place.choice.ordinal});
   place.machine.overhead_bytes =
@@ -137,6 +142,60 @@ Json transfers_json(const Plan& plan, const std::vector<Interval>& timeline) {
   return {{"kind", "transfers"}, {"h2d", std::move(h2d)}, {"d2h", std::move(d2h)}};
 }
 
+// The last step's work on the compute lane by kernel, as planned and as measured.
+Json kernels_json(const Graph& graph, const Plan& plan, const Machine& machine,
+                  const std::vector<Interval>& timeline) {
+  struct Sum {
+    std::uint64_t launches = 0;
+    double flops = 0, bytes = 0, planned = 0, seconds = 0;
+  };
+  std::map<std::string, Sum> sums;
+  for (std::size_t i = 0; i < std::min(timeline.size(), plan.instructions.size()); ++i) {
+    const Instruction& instruction = plan.instructions[i];
+    if (instruction.lane != LaneRole::compute) continue;
+    const Op& op = graph.op(instruction.op);
+    Sum& sum = sums[op.kernel];
+    sum.launches += 1;
+    sum.flops += op.cost.flops;
+    sum.bytes += op.cost.bytes;
+    sum.planned += op_seconds(op, machine);
+    sum.seconds += timeline[i].end - timeline[i].begin;
+  }
+  Json json = {{"kind", "kernels"}};
+  for (const auto& [kernel, sum] : sums)
+    json["kernels"][kernel] = {{"launches", sum.launches},
+                               {"flops", sum.flops},
+                               {"bytes", sum.bytes},
+                               {"planned_seconds", number(sum.planned)},
+                               {"seconds", number(sum.seconds)}};
+  return json;
+}
+
+// Of the last step: how long each lane worked, and how long the compute lane waited for which other.
+Json lanes_json(const Plan& plan, const std::vector<Interval>& timeline) {
+  std::map<std::string, double> busy, waited;
+  double before = 0, last = 0;
+  for (std::size_t i = 0; i < std::min(timeline.size(), plan.instructions.size()); ++i) {
+    const Instruction& instruction = plan.instructions[i];
+    busy[std::string(to_string(instruction.lane))] += timeline[i].end - timeline[i].begin;
+    last = std::max(last, timeline[i].end);
+    if (instruction.lane != LaneRole::compute) continue;
+    double ready = before;
+    std::string_view who = i > plan.gate ? "the gate" : "nobody, or the step before";
+    for (const Wait& wait : instruction.waits) {
+      if (wait.steps_back > 0 || timeline[wait.instruction].end <= ready) continue;
+      ready = timeline[wait.instruction].end;
+      who = to_string(plan.instructions[wait.instruction].lane);
+    }
+    waited[std::string(who)] += std::max(0.0, timeline[i].begin - before);
+    before = timeline[i].end;
+  }
+  Json json = {{"kind", "lanes"}, {"last_end", number(last)}};
+  for (const auto& [lane, seconds] : busy) json["busy_seconds"][lane] = number(seconds);
+  for (const auto& [lane, seconds] : waited) json["compute_waited_seconds"][lane] = number(seconds);
+  return json;
+}
+
 // How attention was computed since the process began; the same three counts in a simulated run are 0.
 Json attention_json() {
   const AttentionUse use = attention_use();
@@ -180,7 +239,10 @@ Json make_steps(const RunOptions& options, const ShapedModel& model, const Plan&
   }
   engine.drain();
   const double step_seconds = laps.lap();
-  print(transfers_json(plan, engine.last_timeline()).dump());
+  const std::vector<Interval> timeline = engine.last_timeline();
+  print(transfers_json(plan, timeline).dump());
+  print(kernels_json(model.graph, plan, place.machine, timeline).dump());
+  print(lanes_json(plan, timeline).dump());
   print(attention_json().dump());
   return {
       {"start", start_seconds}, {"pin", place.device->counters().pinning_seconds}, {"steps", step_seconds}};
@@ -189,7 +251,7 @@ Json make_steps(const RunOptions& options, const ShapedModel& model, const Plan&
 }  // namespace
 
 int run(const RunOptions& options, const Print& print) {
-  const ShapedModel model = build(options.shape);
+  ShapedModel model = build(options.shape);
   Laps laps;
   Place place = prepare(options, model.graph);
   const double open_seconds = laps.lap();

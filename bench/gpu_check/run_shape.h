@@ -26,7 +26,8 @@ struct RunOptions {
 };
 
 // Objects by their "kind": "setup" (or "infeasible", and nothing more), "step" for each, "transfers" of the
-// last step, "attention" (launches by method and refusals, as AttentionUse has them), "copies" if they are to
+// last step, "kernels" (the compute lane's work in it) and "lanes" (how long each was busy, and for which the
+// compute lane waited), "attention" (launches by method and refusals, as AttentionUse has them), "copies" if they are to
 // be replayed, "end" with the wall seconds of the engine's start (pinned memory and the arena) and of the
 // steps; those of opening the device and of planning are in "setup". Doubles are written to the bit; losses
 // also as the bits themselves. Returns 0, or 3 where no plan fits. Throws as the planner, the engine and the

@@ -16,7 +16,7 @@ CARD = {
     "steps": 7,
     "gpt2": shape("gpt", 12, 768, 12, 50304, 1024, 64, "bf16"),
     "bert": shape("bert", 24, 1024, 16, 30528, 512, 128, "bf16"),
-    "large_steps": 4,
+    "large_steps": 10,
     "large": shape("gpt", 36, 1280, 20, 50304, 1024, 8, "bf16"),
     "torch": ["--layers", 12, "--width", 1024, "--heads", 16, "--vocabulary", 8192, "--sequence", 256, "--batch", 8,
               "--steps", 8],

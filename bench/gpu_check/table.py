@@ -55,12 +55,32 @@ def run_row(name, of):
             size(of["h2d_bytes"] or 0), size(of["d2h_bytes"] or 0)]
 
 
+def aligned(rows):
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return "\n".join("  ".join(cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths)))
+                     for row in rows)
+
+
+def kernel_table(name, run):
+    """The last step by kernel, those that took longest first, and what the compute lane waited for."""
+    kernels = get(run, "kernels", "kernels") or {}
+    rows = [[name, "launches", "ms", "planned", "TFLOP/s", "GB/s"]]
+    for kernel, of in sorted(kernels.items(), key=lambda item: -(item[1]["seconds"] or 0)):
+        seconds = of["seconds"] or 0
+        rates = [f"{of[what] / seconds / unit:.1f}" if seconds else "-" for what, unit in (("flops", 1e12), ("bytes", 1e9))]
+        rows.append([f"  {kernel}", str(of["launches"]), f"{1e3 * seconds:.3f}", f"{1e3 * (of['planned_seconds'] or 0):.3f}",
+                     *rates])
+    for what in ("busy_seconds", "compute_waited_seconds"):
+        found = get(run, "lanes", what) or {}
+        rows.append([f"  {what.replace('_', ' ')}", "", "", "", "",
+                     ", ".join(f"{lane} {1e3 * (seconds or 0):.1f} ms" for lane, seconds in found.items())])
+    return aligned(rows)
+
+
 def table(results):
-    rows = [HEADER] + [run_row(name, of) for name, of in summary(results)["runs"].items()]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(HEADER))]
-    lines = ["  ".join(cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths)))
-             for row in rows]
-    return "\n".join(lines)
+    runs = aligned([HEADER] + [run_row(name, of) for name, of in summary(results)["runs"].items()])
+    detailed = [(name, run) for name, run in all_runs(results["stages"]) if not name.startswith("bits") and run.get("kernels")]
+    return "\n\n".join([runs] + [kernel_table(name, run) for name, run in detailed])
 
 
 def verdict_lines(verdicts):

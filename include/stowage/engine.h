@@ -122,9 +122,10 @@ struct EngineOptions {
   // false: throw OutOfMemory. The numbers stay the same. On a card, transfers of ordinary memory are slow,
   // and nothing overlaps them: see Device::copy.
   bool pageable_fallback = false;
-  Machine machine;                          // modelled op times, for a device that runs in virtual time
-  std::optional<LaunchTable> kernels;       // of the compute lane; default: launch_table_for(device)
-  std::optional<LaunchTable> host_kernels;  // of the host lane; default: `kernels` if given, else the CPU's
+  Machine machine;                     // modelled op times, for a device that runs in virtual time
+  std::optional<LaunchTable> kernels;  // of the compute lane; default: launch_table_for(device)
+  // Of the host lane. Default: on a device that computes on the CPU, `kernels` if given; else the CPU's.
+  std::optional<LaunchTable> host_kernels;
 };
 
 struct StepOptions {

@@ -42,9 +42,10 @@ LaunchTable kernels_for(const Device& device, const EngineOptions& options) {
   return options.kernels ? *options.kernels : launch_table_for(device);
 }
 
-LaunchTable host_kernels_for(const EngineOptions& options) {
+LaunchTable host_kernels_for(const Device& device, const EngineOptions& options) {
   if (options.host_kernels) return *options.host_kernels;
-  return options.kernels ? *options.kernels : cpu_launch_table();
+  const bool computes_on_cpu = device.info().backend != "cuda";
+  return options.kernels && computes_on_cpu ? *options.kernels : cpu_launch_table();
 }
 
 // The offload after which the host has the step's loss.
@@ -152,7 +153,7 @@ Engine::Implementation::Implementation(Device& device, const Graph& graph, const
       first_step_(options.first_step),
       pageable_fallback_(options.pageable_fallback),
       kernels_(kernels_for(device, options)),
-      host_kernels_(host_kernels_for(options)),
+      host_kernels_(host_kernels_for(device, options)),
       places_(tensor_places(graph_, plan_)),
       loss_offload_(loss_offload(graph_, plan_, places_)),
       arena_(device, plan_.device_peak_bytes),

@@ -23,4 +23,10 @@ struct Calibration {
 Calibration calibrate_quick(const BuildModel& build, const GptConfig& model, DataType type,
                             const AdamW& optimizer, const Link& link);
 
+// The same of a card, whose rates are `machine`: one layer of the model, with as much of a micro-batch as
+// takes some milliseconds and fits so many bytes of the card. Empty where one sample is too much. Throws as
+// Engine does.
+OpProfile profile_on_card(Device& card, const Machine& machine, const BuildModel& build,
+                          const GptConfig& model, DataType type, const AdamW& optimizer, Bytes most_bytes);
+
 }  // namespace stowage::samples

@@ -118,15 +118,32 @@ void suppose_peers(MachineFile& file, const Options& options) {
       .devices = count, .devices_per_host_memory = count, .link = machine_for(file, options.type).h2d};
 }
 
-RunDevice prepare_cards(Options& options, const Graph& graph, const BackendChoice& choice) {
+MachineFile quick_file(Device& card) {
+  CalibrateOptions how = quick_calibration(DeviceBackend::cuda);
+  how.models = {};  // but the run's own
+  return calibrate(card, launch_table_for(card), how);
+}
+
+// The run keeps to its budget also while it is measured.
+OpProfile own_profile(Device& card, const Machine& machine, const Options& options, const BuildModel& build) {
+  const MemoryInfo memory = card.memory_info();
+  const Bytes budget = options.budget.device;
+  const Bytes within = budget == unlimited ? memory.free : budget - std::min(budget, machine.overhead_bytes);
+  return profile_on_card(card, machine, build, options.model, options.type, optimizer_of(options),
+                         std::min(within, memory.free));
+}
+
+RunDevice prepare_cards(Options& options, const Graph& graph, const BackendChoice& choice,
+                        const BuildModel& build) {
   RunDevice result;
   result.cards = open_cards(options, choice.ordinal);
   Device& first = *result.cards.front();
-  MachineFile file = options.machine.empty() ? calibrate(first, launch_table_for(first), quick_calibration())
+  MachineFile file = options.machine.empty() ? quick_file(first)
                                              : wanted_machine(options, first.info().name, result.planned_for);
   suppose_peers(file, options);
   result.machine = machine_of_each(file, options);
-  result.profile = profile_of(file, options.type);
+  result.profile = options.machine.empty() ? own_profile(first, result.machine, options, build)
+                                           : profile_of(file, options.type);
   const Bytes for_peers = options.devices > 1 ? peers_reserve : 0;
   // What one rank page-locks is page-locked for all cards of the process.
   const Bytes of_each = most_pinned_bytes(graph, options.budget.host);
@@ -147,7 +164,7 @@ RunDevice prepare_cards(Options& options, const Graph& graph, const BackendChoic
 
 RunDevice prepare_device(Options& options, const Graph& graph, const BuildModel& build) {
   const BackendChoice choice = chosen(options.device);
-  if (choice.backend == DeviceBackend::cuda) return prepare_cards(options, graph, choice);
+  if (choice.backend == DeviceBackend::cuda) return prepare_cards(options, graph, choice, build);
   RunDevice result;
   if (options.machine.empty()) {
     Calibration calibration =

@@ -58,14 +58,15 @@ void load_attention(const OpProbeContext& context, DataType type) {
 
 }  // namespace
 
-CalibrateOptions full_calibration() {
+CalibrateOptions full_calibration(DeviceBackend backend) {
   CalibrateOptions options;
-  options.models = small_models();
+  options.models = backend == DeviceBackend::cuda ? card_models() : small_models();
   return options;
 }
 
-CalibrateOptions quick_calibration() {
+CalibrateOptions quick_calibration(DeviceBackend backend) {
   CalibrateOptions options;
+  if (backend == DeviceBackend::cuda) options.models = few_card_models();
   options.link.largest = 16_MiB;
   options.link.repetitions = 3;
   options.link.longest_seconds = 0.004;

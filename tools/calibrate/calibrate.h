@@ -1,6 +1,7 @@
 // Measures a machine through the public Device interface alone.
 #pragma once
 
+#include "stowage/choose_device.h"
 #include "tools/calibrate/compute_probe.h"
 #include "tools/calibrate/host_probe.h"
 #include "tools/calibrate/link_probe.h"
@@ -16,10 +17,12 @@ struct CalibrateOptions {
   Machine modelled;          // op times of a device that runs in virtual time
 };
 
-CalibrateOptions full_calibration();   // some 30 s
-CalibrateOptions quick_calibration();  // less than a second: no models
+CalibrateOptions full_calibration(DeviceBackend backend);  // some 30 s
+// A second or two. Of a device that computes on the CPU, no models.
+CalibrateOptions quick_calibration(DeviceBackend backend);
 
-// `kernels`: the device's own table. Takes up to 2 GiB of the device, gives all back. The note is the
+// `kernels`: the device's own table. Takes 2 GiB of the device, and what the models need of those that fit;
+// gives all back. The note is the
 // caller's. Throws DeviceError and OutOfMemory as the device does.
 MachineFile calibrate(Device& device, const LaunchTable& kernels, const CalibrateOptions& options);
 

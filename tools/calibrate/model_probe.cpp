@@ -28,7 +28,11 @@ class ModelProbe {
              MachineFile& file)
       : device_(device), how_(how), type_(type), options_(options), file_(file) {}
 
+  // Does nothing where the device has too little memory for it, or takes too long.
   void measure(Probe probe) {
+    if (device_.info().backend == "cuda" &&
+        !suits(probe.graph, machine_for(file_, type_), device_.memory_info().free, longest_step))
+      return;
     StepProbe run(device_, std::move(probe.graph), probe.inputs, how_);
     run.step();  // libraries compile their kernels, pages are touched
     const StepProbe::Step step = run.steps(options_.least_steps, for_seconds(options_.seconds));
@@ -58,6 +62,8 @@ class ModelProbe {
   }
 
  private:
+  static constexpr double longest_step = 0.5;  // seconds
+
   Device& device_;
   const StepProbe::Options& how_;
   DataType type_;
@@ -98,6 +104,31 @@ ModelProbeOptions small_models() {
       {.layers = 1, .width = 128, .heads = 2, .vocabulary = 512, .sequence = 128, .batch = 4});
   options.berts.push_back(
       {.layers = 1, .width = 512, .heads = 8, .vocabulary = 2048, .sequence = 128, .batch = 8});
+  return options;
+}
+
+// What a card is used for: steps of milliseconds, from few tokens to many, and the heads of large
+// vocabularies.
+ModelProbeOptions card_models() {
+  ModelProbeOptions options;
+  options.gpts = {gpt_of(768, 12, 1024, 16, 50304), gpt_of(1024, 16, 512, 4),
+                  gpt_of(2048, 16, 1024, 8, 8192),  gpt_of(2048, 32, 2048, 1),
+                  gpt_of(4096, 32, 1024, 4, 8192),  gpt_of(4096, 32, 2048, 8)};
+  // Gradients that are added to those of the micro-batch before, and dropout.
+  options.gpts.push_back(gpt_of(1024, 16, 1024, 16));
+  options.gpts.back().micro_batches = 2;
+  options.gpts.back().dropout = 0.1;
+  options.berts.push_back(
+      {.layers = 1, .width = 1024, .heads = 16, .vocabulary = 30528, .sequence = 512, .batch = 32});
+  options.seconds = 0.1;
+  return options;
+}
+
+ModelProbeOptions few_card_models() {
+  ModelProbeOptions options;
+  options.gpts = {gpt_of(768, 12, 1024, 8, 50304), gpt_of(2048, 16, 1024, 4)};
+  options.least_steps = 3;
+  options.seconds = 0.02;
   return options;
 }
 

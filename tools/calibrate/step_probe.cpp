@@ -5,6 +5,7 @@
 #include <utility>
 #include <variant>
 
+#include "src/graph/cost.h"
 #include "stowage/planner.h"
 #include "tools/calibrate/stopwatch.h"
 
@@ -75,6 +76,12 @@ StepProbe::Step StepProbe::steps(int least, const std::function<bool()>& more) {
   }
   for (double& seconds : result.ops) seconds *= result.busy / made_up;
   return result;
+}
+
+bool suits(const Graph& graph, const Machine& machine, Bytes most_bytes, double most_seconds) {
+  double seconds = 0;
+  for (const Op& op : graph.ops) seconds += op_seconds(op, machine);
+  return seconds * graph.micro_batches <= most_seconds && need_bytes(graph, Machine{}) <= most_bytes;
 }
 
 std::function<bool()> for_seconds(double seconds) {

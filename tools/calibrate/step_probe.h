@@ -60,6 +60,9 @@ class StepProbe {
   std::vector<double> launches_;  // of each op in a step
 };
 
+// Whether all of a step fits so many bytes, and takes no longer by the rates of `machine`.
+bool suits(const Graph& graph, const Machine& machine, Bytes most_bytes, double most_seconds);
+
 // True until so many seconds are over.
 std::function<bool()> for_seconds(double seconds);
 

@@ -109,8 +109,9 @@ int run_calibrate_command(const CalibrateCommand& command, std::string& output) 
   const SimulatedOptions simulated{
       .capacity = unlimited, .h2d = link, .d2h = link, .poison = Poison::sampled};
   const ChosenDevice chosen = open_device({command.device, {}, simulated});
-  MachineFile file = calibrate(*chosen.device, launch_table_for(*chosen.device),
-                               command.quick ? quick_calibration() : full_calibration());
+  MachineFile file =
+      calibrate(*chosen.device, launch_table_for(*chosen.device),
+                command.quick ? quick_calibration(choice.backend) : full_calibration(choice.backend));
   file.note = fmt::format("{} measurement, on {}", command.quick ? "quick" : "full", chosen.reason);
   machine.write(to_json(file));
   machine.commit();

@@ -10,7 +10,7 @@ namespace stowage {
 namespace {
 
 CalibrateOptions tiny() {
-  CalibrateOptions options = quick_calibration();
+  CalibrateOptions options = quick_calibration(DeviceBackend::simulated);
   options.link.largest = 64_KiB;
   options.compute.stream_bytes = 1_MiB;
   options.compute.most_stages = 1;

@@ -144,6 +144,19 @@ void expect_learns_as(const TrainingRun& run, DataType type) {
   EXPECT_NE(run.losses.back(), run.losses.front());
 }
 
+// Those are the card's alone, and the gate is the host's.
+TEST_P(CudaEngine, TakesKernelsOfTheCardFromTheCaller) {
+  const Graph graph = make_gpt(GetParam(), 0.1);
+  const Plan plan = plan_in(graph, {}, unlimited, {.policy = Policy::none});
+  const std::uint64_t loss = train(graph, plan).losses.front();
+  EngineOptions options;
+  options.seed = run_seed;
+  options.kernels = launch_table_for(*device_);
+  Engine engine(*device_, graph, plan, options);
+  StepInputs inputs(graph, vocabulary);
+  EXPECT_EQ(std::bit_cast<std::uint64_t>(make_step(engine, inputs).loss), loss);
+}
+
 // In micro-batches as well, which draw the same masks.
 TEST_P(CudaEngine, LearnsWhatTheCpuLearns) {
   for (std::int64_t micro_batches : {1, 2}) {
