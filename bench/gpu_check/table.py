@@ -70,11 +70,12 @@ def kernel_table(name, run):
         rates = [f"{of[what] / seconds / unit:.1f}" if seconds else "-" for what, unit in (("flops", 1e12), ("bytes", 1e9))]
         rows.append([f"  {kernel}", str(of["launches"]), f"{1e3 * seconds:.3f}", f"{1e3 * (of['planned_seconds'] or 0):.3f}",
                      *rates])
+    lines = [aligned(rows)]
     for what in ("busy_seconds", "compute_waited_seconds"):
         found = get(run, "lanes", what) or {}
-        rows.append([f"  {what.replace('_', ' ')}", "", "", "", "",
-                     ", ".join(f"{lane} {1e3 * (seconds or 0):.1f} ms" for lane, seconds in found.items())])
-    return aligned(rows)
+        lines.append(f"  {what.replace('_', ' ')}: "
+                     + ", ".join(f"{lane} {1e3 * (seconds or 0):.1f} ms" for lane, seconds in found.items()))
+    return "\n".join(lines)
 
 
 def table(results):
