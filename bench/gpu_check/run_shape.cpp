@@ -6,9 +6,11 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "bench/gpu_check/copy_replay.h"
 #include "src/base/laps.h"
@@ -17,6 +19,8 @@
 #include "stowage/cuda_device.h"
 #include "stowage/engine.h"
 #include "stowage/error.h"
+#include "stowage/plan.h"
+#include "tools/calibrate/own_profile.h"
 
 namespace stowage::bench {
 namespace {
@@ -71,18 +75,37 @@ struct Place {
   std::unique_ptr<Device> device;
 };
 
+// One layer of the model, within the budget.
+OpProfile own_profile(const RunOptions& options, Place& place) {
+  const Bytes free = place.device->memory_info().free;
+  const Bytes overhead = std::min(options.device_memory, place.machine.overhead_bytes);
+  const Bytes most =
+      options.device_memory == unlimited ? free : std::min(free, options.device_memory - overhead);
+  const auto step_of = [&](std::int64_t samples) {
+    Shape shape = options.shape;
+    shape.layers = 1;
+    shape.batch = samples;
+    ShapedModel model = build(shape);
+    const auto tokens = static_cast<std::int32_t>(shape.vocabulary);
+    return ProbedStep{std::move(model.graph), {{model.tokens.id, 0, tokens}, {model.targets.id, 0, tokens}}};
+  };
+  return profile_of_step(*place.device, place.machine, most, options.shape.batch, step_of);
+}
+
 Place prepare(const RunOptions& options, Graph& graph) {
   Place place;
   place.choice = choose_device(options.device);
   if (!options.machine_file.empty()) {
     const MachineFile file = read_machine_file(options.machine_file);
     place.machine = machine_for(file, options.shape.type);
-    set_op_seconds(file, options.shape.type, place.machine, graph);
+    if (place.choice.backend != DeviceBackend::cuda)
+      set_op_seconds(file, options.shape.type, place.machine, graph);
   }
   if (place.choice.backend != DeviceBackend::cuda) return place;
   place.device = open_cuda_device({.ordinal = place.choice.ordinal});
   place.machine.overhead_bytes =
       overhead_on(*place.device, place.machine.overhead_bytes, most_pinned_bytes(graph, options.host_memory));
+  set_seconds(own_profile(options, place), place.machine, graph);
   return place;
 }
 
@@ -171,6 +194,29 @@ Json kernels_json(const Graph& graph, const Plan& plan, const Machine& machine,
   return json;
 }
 
+std::string name_of(const Graph& graph, const Plan& plan, const Instruction& instruction) {
+  if (instruction.op != no_id) return graph.op(instruction.op).name;
+  if (instruction.lifetime == no_id) return "";
+  return plan.buckets[plan.lifetimes[instruction.lifetime].bucket].name;
+}
+
+// A line for each instruction: when it was planned and when the last step ran it, in microseconds from the
+// gate before.
+void write_timeline(const std::string& path, const Graph& graph, const Plan& plan, const Machine& machine,
+                    const std::vector<Interval>& timeline) {
+  const std::vector<Interval> planned = simulate(graph, plan, machine).instructions;
+  std::ofstream file(path);
+  file << "lane,kind,name,planned_begin,planned_end,begin,end\n";
+  for (std::size_t i = 0; i < std::min(timeline.size(), plan.instructions.size()); ++i) {
+    const Instruction& instruction = plan.instructions[i];
+    file << fmt::format("{},{},{},{:.1f},{:.1f},{:.1f},{:.1f}\n", to_string(instruction.lane),
+                        to_string(instruction.kind), name_of(graph, plan, instruction),
+                        1e6 * planned[i].begin, 1e6 * planned[i].end, 1e6 * timeline[i].begin,
+                        1e6 * timeline[i].end);
+  }
+  if (!file.flush()) throw InvalidInput(fmt::format("--timeline: cannot write '{}'", path));
+}
+
 // Of the last step: how long each lane worked, and how long the compute lane waited for which other.
 Json lanes_json(const Plan& plan, const std::vector<Interval>& timeline) {
   std::map<std::string, double> busy, waited;
@@ -243,6 +289,8 @@ Json make_steps(const RunOptions& options, const ShapedModel& model, const Plan&
   print(transfers_json(plan, timeline).dump());
   print(kernels_json(model.graph, plan, place.machine, timeline).dump());
   print(lanes_json(plan, timeline).dump());
+  if (!options.timeline_file.empty())
+    write_timeline(options.timeline_file, model.graph, plan, place.machine, timeline);
   print(attention_json().dump());
   return {
       {"start", start_seconds}, {"pin", place.device->counters().pinning_seconds}, {"steps", step_seconds}};

@@ -1,12 +1,12 @@
 #include "samples/run/calibrate_quick.h"
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include "stowage/graph_builder.h"
 #include "stowage/simulated_device.h"
 #include "tools/calibrate/host_probe.h"
+#include "tools/calibrate/own_profile.h"
 #include "tools/calibrate/step_probe.h"
 
 namespace stowage::samples {
@@ -49,37 +49,22 @@ std::vector<ProbeInput> inputs_of(const BuiltModel& model) {
   return inputs;
 }
 
-// What each op of the probe's graph took, into `profile`.
-void add_to(OpProfile& profile, const StepProbe& run, const StepProbe::Step& step) {
-  const Graph& graph = run.graph();
-  for (OpId id = 0; id < graph.ops.size(); ++id) {
-    if (step.ops[id] > 0) profile.add(graph.op(id).kernel, graph.op(id).cost, step.ops[id]);
-  }
-}
-
 }  // namespace
 
 OpProfile profile_on_card(Device& card, const Machine& machine, const BuildModel& build,
                           const GptConfig& model, DataType type, const AdamW& optimizer, Bytes most_bytes) {
-  constexpr double longest_step = 0.1, step_time = 0.2;  // seconds
   GptConfig one = model;
   one.layers = 1;
   one.micro_batches = std::min<std::int64_t>(model.micro_batches, 2);
   one.gradient_groups = one.ranks = 1;
   one.rank = 0;
-  for (std::int64_t samples = model.batch / model.micro_batches; samples > 0; samples /= 2) {
+  const auto step_of = [&](std::int64_t samples) {
     one.batch = samples * one.micro_batches;
     GraphBuilder builder(type);
     const BuiltModel built = build(builder, one);
-    Graph graph = builder.finish(built.loss, optimizer);
-    if (!suits(graph, machine, most_bytes, longest_step)) continue;
-    StepProbe run(card, std::move(graph), inputs_of(built));
-    run.step();  // libraries compile their kernels
-    OpProfile profile;
-    add_to(profile, run, run.steps(least_rounds, for_seconds(step_time)));
-    return profile;
-  }
-  return {};
+    return ProbedStep{builder.finish(built.loss, optimizer), inputs_of(built)};
+  };
+  return profile_of_step(card, machine, most_bytes, model.batch / model.micro_batches, step_of);
 }
 
 Calibration calibrate_quick(const BuildModel& build, const GptConfig& model, DataType type,
@@ -93,9 +78,9 @@ Calibration calibrate_quick(const BuildModel& build, const GptConfig& model, Dat
   Calibration result;
   Machine& machine = result.machine;
   machine.h2d = machine.d2h = link;
-  add_to(result.profile, run, alone);
   std::vector<OpTime> times;
   const Graph& graph = run.graph();
+  add_ops(graph, alone, result.profile);
   for (OpId id = 0; id < graph.ops.size(); ++id) {
     const Op& op = graph.op(id);
     if (op.phase != Phase::update) times.push_back({op.cost, alone.ops[id]});

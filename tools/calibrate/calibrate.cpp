@@ -74,7 +74,7 @@ CalibrateOptions quick_calibration(DeviceBackend backend) {
   options.compute.layer_seconds = 0.03;
   options.compute.stream_bytes = 32_MiB;
   options.compute.launches = 200;
-  options.host.elements = std::int64_t{4} << 20U;
+  options.host.elements = std::int64_t{16} << 20U;  // 256 MiB: more than a cache holds
   options.host.repetitions = 3;
   return options;
 }

@@ -1,6 +1,7 @@
 // One direction of the link: a lane with its own memory on both sides.
 #pragma once
 
+#include <cstddef>
 #include <cstring>
 
 #include "tools/calibrate/drain.h"
@@ -12,6 +13,7 @@ class LinkDirection {
  public:
   LinkDirection(Device& device, LaneRole role, Bytes bytes)
       : device_(device),
+        bytes_(bytes),
         inward_(role == LaneRole::h2d),
         lane_(device, role),
         here_(device, MemoryKind::pinned, bytes),
@@ -22,11 +24,14 @@ class LinkDirection {
     if (!inward_) fill(device, bytes);
   }
 
+  // Each copy takes the next bytes of the memory: what comes and goes in a training step is in no cache.
   void copy(Bytes bytes, int count) {
     for (int i = 0; i < count; ++i) {
-      void* to = inward_ ? there_.data() : here_.data();
-      const void* from = inward_ ? here_.data() : there_.data();
-      device_.copy(lane_.id(), to, from, bytes, "link probe");
+      if (at_ + bytes > bytes_) at_ = 0;
+      std::byte* const here = static_cast<std::byte*>(here_.data()) + at_;
+      std::byte* const there = static_cast<std::byte*>(there_.data()) + at_;
+      device_.copy(lane_.id(), inward_ ? there : here, inward_ ? here : there, bytes, "link probe");
+      at_ += bytes;
     }
   }
   double alone(Bytes bytes, int repetitions) {
@@ -56,6 +61,8 @@ class LinkDirection {
   }
 
   Device& device_;
+  Bytes bytes_;
+  Bytes at_ = 0;
   bool inward_;
   Lane lane_;
   DeviceMemory here_;

@@ -3,19 +3,14 @@
 #include <utility>
 
 #include "stowage/graph_builder.h"
-#include "tools/calibrate/op_profile.h"
+#include "tools/calibrate/own_profile.h"
 #include "tools/calibrate/step_probe.h"
 
 namespace stowage {
 namespace {
 
-struct Probe {
-  Graph graph;
-  std::vector<ProbeInput> inputs;
-};
-
 template <class Model, class Config>
-Probe probe_of(const Config& config, DataType type, Model (*build)(GraphBuilder&, const Config&)) {
+ProbedStep probe_of(const Config& config, DataType type, Model (*build)(GraphBuilder&, const Config&)) {
   GraphBuilder builder(type);
   const Model model = build(builder, config);
   const auto tokens = static_cast<std::int32_t>(config.vocabulary);
@@ -29,22 +24,18 @@ class ModelProbe {
       : device_(device), how_(how), type_(type), options_(options), file_(file) {}
 
   // Does nothing where the device has too little memory for it, or takes too long.
-  void measure(Probe probe) {
+  void measure(ProbedStep probe) {
     if (device_.info().backend == "cuda" &&
         !suits(probe.graph, machine_for(file_, type_), device_.memory_info().free, longest_step))
       return;
     StepProbe run(device_, std::move(probe.graph), probe.inputs, how_);
     run.step();  // libraries compile their kernels, pages are touched
     const StepProbe::Step step = run.steps(options_.least_steps, for_seconds(options_.seconds));
-    const Graph& graph = run.graph();
-    for (OpId id = 0; id < graph.ops.size(); ++id) {
-      const Op& op = graph.op(id);
-      if (step.ops[id] > 0) profile_.add(op.kernel, op.cost, step.ops[id]);
-    }
+    add_ops(run.graph(), step, profile_);
   }
 
   // By a model whose step takes long enough for a few updates beside it.
-  void measure_shares_with(Probe probe) {
+  void measure_shares_with(ProbedStep probe) {
     StepProbe run(device_, std::move(probe.graph), probe.inputs, how_);
     run.step();
     Machine machine = machine_for(file_, type_);
