@@ -18,6 +18,15 @@ def step_seconds(run):
     return statistics.median(times) if times else None
 
 
+def predicted_seconds(run):
+    """What the plan says of steps like those that were timed: of none that was clipped, or of all; None of some of each."""
+    plan = get(run, "setup", "plan") or {}
+    clipped = {bool(step.get("clipped")) for step in run.get("steps", [])[START_UP:]}
+    if clipped == {True}:
+        return plan.get("clipped_seconds")
+    return plan.get("predicted_step_seconds") if clipped == {False} else None
+
+
 def finite_losses(run):
     losses = [step.get("loss") for step in run.get("steps", [])]
     return bool(losses) and all(isinstance(loss, float) and math.isfinite(loss) for loss in losses)

@@ -64,6 +64,7 @@ Json plan_json(const Plan& plan) {
           {"bucket_bytes", plan.bucket_bytes},
           {"predicted_step_seconds", number(plan.predicted_step_seconds)},
           {"predicted_stall_seconds", number(plan.predicted_stall_seconds)},
+          {"clipped_seconds", number(plan.clipped_seconds)},
           {"lower_bound_seconds", number(plan.lower_bound_seconds)},
           {"bound_by", plan.bound_by}};
 }
@@ -141,6 +142,8 @@ Json step_json(const StepReport& report, const Device& device) {
                {"loss_bits", bits_of(report.loss)},
                {"grad_norm_bits", bits_of(report.grad_norm)},
                {"seconds", number(report.seconds)},
+               {"clipped", report.clip_scale < 1},
+               {"speculated_updates", report.speculated_updates},
                {"stall_fraction", number(report.stall_fraction)},
                {"h2d_bytes", report.h2d_bytes},
                {"d2h_bytes", report.d2h_bytes},
@@ -200,11 +203,16 @@ std::string name_of(const Graph& graph, const Plan& plan, const Instruction& ins
   return plan.buckets[plan.lifetimes[instruction.lifetime].bucket].name;
 }
 
+// How the plan's speculated updates ended in the step.
+Clipping clipping_of(const StepReport& report) {
+  if (report.clip_scale >= 1) return Clipping::none;
+  return report.speculated_updates > 0 ? Clipping::unexpected : Clipping::expected;
+}
+
 // A line for each instruction: when it was planned and when the last step ran it, in microseconds from the
 // gate before.
-void write_timeline(const std::string& path, const Graph& graph, const Plan& plan, const Machine& machine,
-                    const std::vector<Interval>& timeline) {
-  const std::vector<Interval> planned = simulate(graph, plan, machine).instructions;
+void write_timeline(const std::string& path, const Graph& graph, const Plan& plan,
+                    const std::vector<Interval>& planned, const std::vector<Interval>& timeline) {
   std::ofstream file(path);
   file << "lane,kind,name,planned_begin,planned_end,begin,end\n";
   for (std::size_t i = 0; i < std::min(timeline.size(), plan.instructions.size()); ++i) {
@@ -277,11 +285,13 @@ Json make_steps(const RunOptions& options, const ShapedModel& model, const Plan&
   Engine engine(*place.device, model.graph, plan, engine_options);
   const double start_seconds = laps.lap();
   ShapedBatch batch;
+  StepReport report;
   for (std::uint64_t step = 0; step < options.steps; ++step) {
     fill(options.shape, options.seed, step, batch);
     const std::array<InputData, 2> inputs{
         {{model.tokens.id, batch.tokens}, {model.targets.id, batch.targets}}};
-    print(step_json(engine.step(inputs, {.learning_rate = 1e-4}), *place.device).dump());
+    report = engine.step(inputs, {.learning_rate = 1e-4});
+    print(step_json(report, *place.device).dump());
   }
   engine.drain();
   const double step_seconds = laps.lap();
@@ -290,7 +300,8 @@ Json make_steps(const RunOptions& options, const ShapedModel& model, const Plan&
   print(kernels_json(model.graph, plan, place.machine, timeline).dump());
   print(lanes_json(plan, timeline).dump());
   if (!options.timeline_file.empty())
-    write_timeline(options.timeline_file, model.graph, plan, place.machine, timeline);
+    write_timeline(options.timeline_file, model.graph, plan,
+                   simulate(model.graph, plan, place.machine, clipping_of(report)).instructions, timeline);
   print(attention_json().dump());
   return {
       {"start", start_seconds}, {"pin", place.device->counters().pinning_seconds}, {"steps", step_seconds}};

@@ -2,7 +2,7 @@
 
 import statistics
 
-from facts import START_UP, all_runs, attention_of, get, link_shares, step_seconds, utilisation
+from facts import START_UP, all_runs, attention_of, get, link_shares, predicted_seconds, step_seconds, utilisation
 
 HEADER = ["run", "need MiB", "budget", "peak", "driver", "step ms", "tokens/s", "MFU", "of bound", "predicted", "stall",
           "in MiB", "out MiB"]
@@ -11,7 +11,7 @@ HEADER = ["run", "need MiB", "budget", "peak", "driver", "step ms", "tokens/s", 
 def run_summary(run, machine):
     setup, seconds = run.get("setup") or {}, step_seconds(run)
     plan, steps = setup.get("plan") or {}, run.get("steps") or []
-    bound, predicted = plan.get("lower_bound_seconds"), plan.get("predicted_step_seconds")
+    bound, predicted = plan.get("lower_bound_seconds"), predicted_seconds(run)
     stalls = [s["stall_fraction"] for s in steps[START_UP:]]
     return {"need_bytes": setup.get("need_bytes"), "budget_bytes": setup.get("budget_bytes"),
             "planned_peak_bytes": plan.get("device_peak_bytes"), "planned_overhead_bytes": setup.get("overhead_bytes"),

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "tools/console/text.h"
@@ -114,6 +115,14 @@ void add_attention_lines(Lines& lines, const AttentionUse& use) {
   for (const std::string& refusal : use.refusals) lines.add("  slower", "{}", refusal);
 }
 
+// Of a run with so many clipped steps, between what the plan says of none, of half and of all.
+double predicted_seconds(const Plan& plan, const RunStatistics& run) {
+  if (run.steps() == 0) return plan.predicted_step_seconds;
+  const double clipped = static_cast<double>(run.clipped_steps()) / static_cast<double>(run.steps());
+  return clipped < 0.5 ? std::lerp(plan.predicted_step_seconds, plan.half_clipped_seconds, 2 * clipped)
+                       : std::lerp(plan.half_clipped_seconds, plan.clipped_seconds, 2 * clipped - 1);
+}
+
 }  // namespace
 
 std::string setup_table(const Setup& setup) {
@@ -196,9 +205,10 @@ std::string summary(const Setup& setup, const RunStatistics& run) {
             grouped(static_cast<std::uint64_t>(step > 0 ? tokens / step : 0)));
   if (run.between_seconds() > 0)
     lines.add("between", "{} between steps: evaluation, checkpoints", format_seconds(run.between_seconds()));
+  const double predicted = predicted_seconds(plan, run);
   lines.add("step time", "{}; predicted {} ({:+.1f}%), {:.2f}x the lower bound ({})", format_seconds(step),
-            format_seconds(plan.predicted_step_seconds), 100 * (plan.predicted_step_seconds / step - 1),
-            step / plan.lower_bound_seconds, plan.bound_by);
+            format_seconds(predicted), 100 * (predicted / step - 1), step / plan.lower_bound_seconds,
+            plan.bound_by);
   add_planned_for(lines, setup);
   lines.add("  stall", "measured {:.1f}%, planned {:.1f}%", 100 * run.stall_fraction(),
             100 * plan.predicted_stall_seconds / plan.predicted_step_seconds);

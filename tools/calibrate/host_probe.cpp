@@ -47,10 +47,10 @@ std::vector<HostRate> measure_host(const HostProbeOptions& options) {
 
 double measure_host_total(Device& device, const HostProbeOptions& options, const MachineFile& file) {
   using Clock = std::chrono::steady_clock;
-  constexpr Bytes piece = 4_MiB, all_pieces = 256_MiB;  // more than a cache holds
+  constexpr Bytes piece = 4_MiB;
   constexpr double most_copies = 4096;
   HostUpdate update(options.elements);
-  LinkDirection in(device, LaneRole::h2d, all_pieces), out(device, LaneRole::d2h, all_pieces);
+  LinkDirection in(device, LaneRole::h2d, options.copied), out(device, LaneRole::d2h, options.copied);
   update.seconds();
   const double wanted = 2 * options.repetitions * update.seconds();  // all slow each other
   const auto count = [&](const Link& link) {

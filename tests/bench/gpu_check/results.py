@@ -11,7 +11,7 @@ def run(budget, peak, seconds, steps=7, **setup):
                       "plan": {"device_peak_bytes": peak, "pinned_bytes": 5120, "lower_bound_seconds": 0.1, "predicted_step_seconds": 0.15,
                                "h2d_bytes": 10, "d2h_bytes": 5}, **setup},
             "steps": [{"step": i, "loss": 5.5, "loss_bits": BITS[i], "grad_norm_bits": BITS[-i], "seconds": seconds if i > 1 else 9.0,
-                       "stall_fraction": 0.1, "device_peak_bytes": peak, "device_used_bytes": peak + 10,
+                       "clipped": False, "stall_fraction": 0.1, "device_peak_bytes": peak, "device_used_bytes": peak + 10,
                        "device_overhead_bytes": 10} for i in range(steps)],
             "attention": {"cudnn": 24, "own": 0, "plain": 0, "refusals": []},
             "end": {"seconds": {"start": 3.0, "pin": 1.5, "steps": 4.0}}}

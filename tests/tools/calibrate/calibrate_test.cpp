@@ -16,7 +16,7 @@ CalibrateOptions tiny() {
   options.compute.most_stages = 1;
   options.compute.repetitions = 1;
   options.compute.launches = 4;
-  options.host = {.elements = 1000, .repetitions = 1, .most_threads = 2};
+  options.host = {.elements = 1000, .repetitions = 1, .copied = 4_MiB, .most_threads = 2};
   return options;
 }
 
