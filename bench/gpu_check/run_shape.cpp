@@ -107,6 +107,7 @@ Place prepare(const RunOptions& options, Graph& graph) {
   place.machine.overhead_bytes =
       overhead_on(*place.device, place.machine.overhead_bytes, most_pinned_bytes(graph, options.host_memory));
   set_seconds(own_profile(options, place), place.machine, graph);
+  place.device->reset_counters();  // the run's own begin here
   return place;
 }
 

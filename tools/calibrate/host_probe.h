@@ -13,7 +13,7 @@ struct HostProbeOptions {
   std::int64_t elements = std::int64_t{32} << 20;  // of the parameter; four f32 tensors of this size
   int repetitions = 5;
   Bytes copied = 256_MiB;  // each way in turn, of either memory: more than a cache holds
-  int most_threads = 0;  // 0: as many as parallel loops may use
+  int most_threads = 0;    // 0: as many as parallel loops may use
 };
 
 // AdamW on f32 by the host's own kernel, with 1, 2, 4, … threads up to the most. Leaves the number of

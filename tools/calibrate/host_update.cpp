@@ -1,6 +1,9 @@
 #include "tools/calibrate/host_update.h"
 
+#include <algorithm>
 #include <chrono>
+
+#include "src/base/parallel_for.h"
 
 namespace stowage {
 namespace {
@@ -23,12 +26,18 @@ HostUpdate::HostUpdate(std::int64_t elements) : kernel_(cpu_launch_table().find(
   vector_.shape = {elements};
   clip_.type = DataType::f64;
   clip_.shape = {2};
-  for (auto& values : values_) values.assign(static_cast<std::size_t>(elements), 0.125F);
+  constexpr std::int64_t chunk = std::int64_t{1} << 16;
+  for (auto& values : values_) {
+    values = std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(elements));
+    parallel_for(elements, chunk, [&](std::int64_t begin, std::int64_t end) {
+      std::fill(&values[begin], &values[end], 0.125F);
+    });
+  }
 }
 
 double HostUpdate::seconds() {
   using Clock = std::chrono::steady_clock;
-  auto vector = [this](std::size_t i) { return Operand{values_.at(i).data(), &vector_}; };
+  auto vector = [this](std::size_t i) { return Operand{values_.at(i).get(), &vector_}; };
   const std::array<Operand, 5> reads{
       {vector(0), vector(1), vector(2), vector(3), {clip_values_.data(), &clip_}}};
   const std::array<Operand, 3> writes{{vector(0), vector(2), vector(3)}};

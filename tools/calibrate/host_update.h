@@ -3,7 +3,7 @@
 
 #include <array>
 #include <cstdint>
-#include <vector>
+#include <memory>
 
 #include "stowage/launch_table.h"
 
@@ -23,7 +23,7 @@ class HostUpdate {
   Kernel kernel_;
   Tensor vector_;
   Tensor clip_;
-  std::array<std::vector<float>, 4> values_;
+  std::array<std::unique_ptr<float[]>, 4> values_;
   std::array<double, 2> clip_values_{1, 1};
 };
 

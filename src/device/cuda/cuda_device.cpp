@@ -118,7 +118,9 @@ CudaDevice::~CudaDevice() {
     if (lane.stream != nullptr && !lane.adopted) close_lane(lane);
   for (const EventSlot& event : events_)
     if (event.handle != nullptr) cudaEventDestroy(event.handle);
+  lanes_.clear();
   spare_.clear();
+  spare_turns_.clear();
   memory_.reset();
 }
 

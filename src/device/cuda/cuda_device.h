@@ -106,6 +106,8 @@ class CudaDevice final : public Device {
   void close_lane(LaneSlot& lane) noexcept;
   void report(const std::shared_ptr<const HostFailure>& failure) const;
 
+  std::shared_ptr<HostTurns> take_turns();
+  void enqueue_function(const LaneView& on, const Launch& launch) const;
   void enqueue_kernels(LaneId lane, LaneRole role, const Launch& launch) const;
   // Throws AccessViolation unless the access lies in one live allocation, and is mapped.
   Memory::Found expect_held(const Work& work, const Access& access) const;
@@ -125,7 +127,9 @@ class CudaDevice final : public Device {
   mutable Mutex mutex_;
   std::vector<LaneSlot> lanes_ STOWAGE_GUARDED_BY(mutex_);
   std::vector<EventSlot> events_ STOWAGE_GUARDED_BY(mutex_);
-  std::vector<std::unique_ptr<LaneResources>> spare_ STOWAGE_GUARDED_BY(mutex_);  // of lanes that are gone
+  // Of lanes that are gone.
+  std::vector<std::unique_ptr<LaneResources>> spare_ STOWAGE_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<HostTurns>> spare_turns_ STOWAGE_GUARDED_BY(mutex_);
   DeviceCounters counters_ STOWAGE_GUARDED_BY(mutex_);
   std::atomic<std::uint64_t> calls_ = 0;
 };

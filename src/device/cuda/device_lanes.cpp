@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "src/device/cuda/cuda_device.h"
+#include "src/device/cuda/driver_api.h"
 #include "stowage/error.h"
 
 namespace stowage::cuda {
@@ -36,11 +37,13 @@ LaneId CudaDevice::create_lane(LaneRole role) {
   check(cudaStreamCreateWithFlags(&made.stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags",
         doing("create_lane"));
   auto resources = row_of(role).computes_on(MemoryId::device) ? take_resources() : nullptr;
+  auto turns = role == LaneRole::host ? take_turns() : nullptr;
   const MutexLock lock(mutex_);
   const LaneId id = free_slot(lanes_, [](const LaneSlot& slot) { return slot.stream != nullptr; });
   LaneSlot& lane = lanes_[id];
   order_->add_lane(id);
-  if (role == LaneRole::host) lane.host = std::make_shared<HostWork>(order_, id, describe_lane(role, id));
+  if (turns != nullptr)
+    lane.host = std::make_shared<HostWork>(order_, id, describe_lane(role, id), std::move(turns));
   if (resources != nullptr) {
     resources->stream = made.stream;
     register_lane(*resources);
@@ -92,6 +95,25 @@ std::unique_ptr<LaneResources> CudaDevice::take_resources() {
   return std::make_unique<LaneResources>(ordinal_, scratch_bytes_);
 }
 
+std::shared_ptr<HostTurns> CudaDevice::take_turns() {
+  const DriverApi& driver = driver_api();
+  if (driver.stream_write_value == nullptr || driver.stream_wait_value == nullptr)
+    throw DeviceError("create_lane: the driver has no cuStreamWaitValue32; install one of CUDA 12 or later",
+                      "create_lane");
+  {
+    const MutexLock lock(mutex_);
+    if (!spare_turns_.empty()) {
+      auto turns = std::move(spare_turns_.back());
+      spare_turns_.pop_back();
+      return turns;
+    }
+  }
+  void* memory = nullptr;
+  check(cudaHostAlloc(&memory, sizeof(HostTurns), cudaHostAllocDefault), "cudaHostAlloc",
+        doing("create_lane", sizeof(HostTurns)));
+  return {new (memory) HostTurns, [](HostTurns* turns) { cudaFreeHost(turns); }};
+}
+
 void CudaDevice::destroy_lane(LaneId lane) {
   const LaneView ending = find_lane(lane, "destroy_lane");
   const CurrentDevice current = enter("destroy_lane");
@@ -103,6 +125,7 @@ void CudaDevice::destroy_lane(LaneId lane) {
     ending.resources->stream = nullptr;
     spare_.push_back(std::move(lanes_[lane].resources));
   }
+  if (ending.host != nullptr) spare_turns_.push_back(ending.host->shared_turns());
   lanes_[lane] = {};
   order_->remove_lane(lane);
 }

@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "src/device/cuda/cuda_device.h"
+#include "src/device/cuda/driver_api.h"
 #include "stowage/error.h"
 
 namespace stowage::cuda {
@@ -43,10 +44,24 @@ void CudaDevice::launch(LaneId lane, const Launch& launch) {
       if (access.bytes > 0) note_access({"launch", launch.name, lane, on.role}, access);
   }
   if (on.host == nullptr) return enqueue_kernels(lane, on.role, launch);
-  void* const item = on.host->prepare(launch);
-  const cudaError_t enqueued = cudaLaunchHostFunc(on.stream, HostWork::run, item);
-  if (enqueued != cudaSuccess) on.host->cancel(item);
-  check(enqueued, "cudaLaunchHostFunc", doing("launch", 0, launch.name));
+  enqueue_function(on, launch);
+}
+
+void CudaDevice::enqueue_function(const LaneView& on, const Launch& launch) const {
+  const DriverApi& driver = driver_api();
+  HostTurns& turns = on.host->turns();
+  HostWork::Item& item = on.host->prepare(launch);
+  const char* call = "cuStreamWriteValue32";
+  CUresult enqueued = driver.stream_write_value(on.stream, reinterpret_cast<CUdeviceptr>(&turns.reached),
+                                                item.number, CU_STREAM_WRITE_VALUE_DEFAULT);
+  if (enqueued == CUDA_SUCCESS) {
+    call = "cuStreamWaitValue32";
+    enqueued = driver.stream_wait_value(on.stream, reinterpret_cast<CUdeviceptr>(&turns.finished),
+                                        item.number, CU_STREAM_WAIT_VALUE_GEQ);
+  }
+  if (enqueued == CUDA_SUCCESS) return on.host->submit(item);
+  on.host->cancel(item);
+  check(enqueued, call, doing("launch", 0, launch.name));
 }
 
 void CudaDevice::enqueue_kernels(LaneId lane, LaneRole role, const Launch& launch) const {

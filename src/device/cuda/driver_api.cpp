@@ -23,6 +23,8 @@ DriverApi load() {
   find(library, "cuMemMap", api.mem_map);
   find(library, "cuMemUnmap", api.mem_unmap);
   find(library, "cuMemSetAccess", api.mem_set_access);
+  find(library, "cuStreamWriteValue32_v2", api.stream_write_value);
+  find(library, "cuStreamWaitValue32_v2", api.stream_wait_value);
   find(library, "cuDevicePrimaryCtxGetState", api.device_primary_ctx_get_state);
   find(library, "cuThreadExchangeStreamCaptureMode", api.thread_exchange_stream_capture_mode);
   return api;
@@ -30,7 +32,7 @@ DriverApi load() {
 
 }  // namespace
 
-bool DriverApi::complete() const {
+bool DriverApi::has_virtual_memory() const {
   return device_get_attribute != nullptr && mem_get_allocation_granularity != nullptr &&
          mem_address_reserve != nullptr && mem_address_free != nullptr && mem_create != nullptr &&
          mem_release != nullptr && mem_map != nullptr && mem_unmap != nullptr && mem_set_access != nullptr;

@@ -1,4 +1,5 @@
-// The driver's functions for virtual memory, found at run time: no program is ever linked to the driver.
+// The driver's functions that the runtime has not, found at run time: no program is ever linked to the
+// driver.
 #pragma once
 
 #include <cuda.h>
@@ -16,11 +17,15 @@ struct DriverApi {
   decltype(&cuMemUnmap) mem_unmap = nullptr;
   decltype(&cuMemSetAccess) mem_set_access = nullptr;
 
-  // Not of virtual memory; may be null where that is complete.
+  // Streams that write and wait for words of memory. A driver of CUDA 12 or later has them.
+  decltype(&cuStreamWriteValue32) stream_write_value = nullptr;
+  decltype(&cuStreamWaitValue32) stream_wait_value = nullptr;
+
+  // May be null.
   decltype(&cuDevicePrimaryCtxGetState) device_primary_ctx_get_state = nullptr;
   decltype(&cuThreadExchangeStreamCaptureMode) thread_exchange_stream_capture_mode = nullptr;
 
-  bool complete() const;
+  bool has_virtual_memory() const;
 };
 
 // Looked up once, in libcuda.so.1. What is not there is null. Thread-safe.

@@ -1,19 +1,56 @@
 #include "src/device/cuda/host_work.h"
 
 #include <fmt/core.h>
+#include <sys/prctl.h>
 
+#include <chrono>
 #include <exception>
 #include <utility>
 
 namespace stowage::cuda {
+namespace {
 
-HostWork::HostWork(std::shared_ptr<HostOrder> order, LaneId lane, std::string description)
-    : order_(std::move(order)), lane_(lane), description_(std::move(description)) {}
+bool is_reached(std::uint32_t now, std::uint32_t number) {
+  return static_cast<std::int32_t>(now - number) >= 0;
+}
 
-void* HostWork::prepare(const Launch& launch) {
+// The stream comes to what is next in some microseconds, or after other lanes' milliseconds: soon the thread
+// leaves its core to those that compute.
+void wait_a_little(int before) {
+  constexpr int without_sleep = 100;
+  constexpr auto sleep = std::chrono::microseconds(20);
+  if (before < without_sleep)
+    std::this_thread::yield();
+  else
+    std::this_thread::sleep_for(sleep);
+}
+
+}  // namespace
+
+HostWork::HostWork(std::shared_ptr<HostOrder> order, LaneId lane, std::string description,
+                   std::shared_ptr<HostTurns> turns)
+    : order_(std::move(order)),
+      lane_(lane),
+      description_(std::move(description)),
+      turns_(std::move(turns)),
+      last_number_(turns_->finished.load()),
+      thread_([this] { run(); }) {}
+
+HostWork::~HostWork() {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  more_.notify_all();
+  thread_.join();
+  // Whoever uses these turns next goes on from here.
+  turns_->finished = turns_->reached = last_number_;
+}
+
+HostWork::Item& HostWork::prepare(const Launch& launch) {
   Item* item = nullptr;
   {
-    const MutexLock lock(mutex_);
+    const std::lock_guard lock(mutex_);
     if (unused_.empty()) {
       items_.push_back(std::make_unique<Item>());
       unused_.reserve(items_.size());  // so that putting back cannot fail
@@ -22,21 +59,51 @@ void* HostWork::prepare(const Launch& launch) {
     item = unused_.back();
     unused_.pop_back();
   }
-  item->owner = this;
+  item->number = ++last_number_;
   item->name = launch.name;
   item->function = launch.function;
   item->context = launch.context;
   order_->enqueue(lane_, item->clock);
-  return item;
+  return *item;
 }
 
-void HostWork::cancel(void* item) { put_back(static_cast<Item*>(item)); }
+void HostWork::submit(Item& item) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    item.next = nullptr;
+    (oldest_ == nullptr ? oldest_ : newest_->next) = &item;
+    newest_ = &item;
+  }
+  more_.notify_one();
+}
 
-void HostWork::run(void* item) {
-  auto* const work = static_cast<Item*>(item);
-  HostWork* const owner = work->owner;
-  owner->perform(*work);
-  owner->put_back(work);
+void HostWork::cancel(Item& item) noexcept { put_back(item); }
+
+void HostWork::run() {
+  ::prctl(PR_SET_TIMERSLACK, 1000UL);  // nanoseconds: short sleeps are short
+  while (Item* const item = take()) {
+    if (!comes_to_turn(item->number)) return;
+    perform(*item);
+    const std::uint32_t number = item->number;
+    put_back(*item);
+    turns_->finished.store(number, std::memory_order_release);
+  }
+}
+
+// Null at the end.
+HostWork::Item* HostWork::take() {
+  std::unique_lock lock(mutex_);
+  more_.wait(lock, [this] { return ends_ || oldest_ != nullptr; });
+  if (ends_) return nullptr;
+  return std::exchange(oldest_, oldest_->next);
+}
+
+bool HostWork::comes_to_turn(std::uint32_t number) const {
+  for (int before = 0; !is_reached(turns_->reached.load(std::memory_order_acquire), number); ++before) {
+    if (ends_) return false;
+    wait_a_little(before);
+  }
+  return true;
 }
 
 void HostWork::perform(const Item& item) {
@@ -57,9 +124,9 @@ void HostWork::perform(const Item& item) {
                 item.name});
 }
 
-void HostWork::put_back(Item* item) {
-  const MutexLock lock(mutex_);
-  unused_.push_back(item);
+void HostWork::put_back(Item& item) noexcept {
+  const std::lock_guard lock(mutex_);
+  unused_.push_back(&item);
 }
 
 }  // namespace stowage::cuda

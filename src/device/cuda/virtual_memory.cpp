@@ -10,7 +10,7 @@ CUdeviceptr to_device(const void* address) { return reinterpret_cast<CUdeviceptr
 }  // namespace
 
 bool VirtualMemory::is_supported(const DriverApi& api, int ordinal) {
-  if (!api.complete()) return false;
+  if (!api.has_virtual_memory()) return false;
   int supported = 0;
   const CUresult asked =
       api.device_get_attribute(&supported, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, ordinal);

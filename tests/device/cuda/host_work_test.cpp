@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <set>
 #include <stdexcept>
 #include <thread>
@@ -15,10 +17,10 @@ class HostWorkTest : public testing::Test {
  protected:
   HostWorkTest() { order->add_lane(0); }
 
-  static Launch counting(int& counter) {
+  static Launch counting(std::atomic<int>& counter) {
     Launch launch;
     launch.name = "count";
-    launch.function = [](void* context) { ++*static_cast<int*>(context); };
+    launch.function = [](void* context) { ++*static_cast<std::atomic<int>*>(context); };
     launch.context = &counter;
     return launch;
   }
@@ -29,29 +31,77 @@ class HostWorkTest : public testing::Test {
     return launch;
   }
 
+  // As the stream does.
+  void reach(std::uint32_t number) const { turns->reached = number; }
+  void wait_for(std::uint32_t number) const {
+    while (turns->finished != number) std::this_thread::yield();
+  }
+  HostWork::Item* run(HostWork& by, const Launch& launch) const {
+    HostWork::Item& item = by.prepare(launch);
+    const std::uint32_t number = item.number;
+    by.submit(item);
+    reach(number);
+    wait_for(number);
+    return &item;
+  }
+
   std::shared_ptr<HostOrder> order = std::make_shared<HostOrder>();
-  HostWork work{order, 0, "host lane 0"};
+  std::shared_ptr<HostTurns> turns = std::make_shared<HostTurns>();
+  HostWork work{order, 0, "host lane 0", turns};
 };
 
-TEST_F(HostWorkTest, RunsWhatItIsGiven) {
-  int count = 0;
-  for (int i = 0; i < 3; ++i) HostWork::run(work.prepare(counting(count)));
+TEST_F(HostWorkTest, RunsEachFunctionAtItsTurn) {
+  std::atomic<int> count = 0;
+  Launch launch = counting(count);
+  HostWork::Item* items[3];
+  for (HostWork::Item*& item : items) work.submit(*(item = &work.prepare(launch)));
+  const std::uint32_t first = items[0]->number, last = items[2]->number;
+  reach(first);
+  wait_for(first);
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_EQ(count, 1);
+  reach(last);
+  wait_for(last);
   EXPECT_EQ(count, 3);
 }
 
+TEST_F(HostWorkTest, NumbersGoOnPastTheLargest) {
+  std::atomic<int> count = 0;
+  turns->reached = turns->finished = 0xfffffffeU;
+  HostWork late(order, 0, "host lane 0", turns);
+  for (int i = 0; i < 4; ++i) run(late, counting(count));
+  EXPECT_EQ(turns->finished, 2U);
+  EXPECT_EQ(count, 4);
+}
+
+TEST_F(HostWorkTest, WhatNeverComesToItsTurnDoesNotRun) {
+  std::atomic<int> count = 0;
+  {
+    HostWork short_lived(order, 0, "host lane 0", turns);
+    short_lived.submit(short_lived.prepare(counting(count)));
+  }
+  EXPECT_EQ(count, 0);
+  HostWork next(order, 0, "host lane 0", turns);
+  run(next, counting(count));
+  EXPECT_EQ(count, 1);
+}
+
 TEST_F(HostWorkTest, KeepsWhatIsThrownAndSkipsTheRest) {
-  int count = 0;
-  void* const unlucky = work.prepare(failing());
-  void* const behind = work.prepare(counting(count));
-  HostWork::run(unlucky);
-  HostWork::run(behind);
+  std::atomic<int> count = 0;
+  HostWork::Item& unlucky = work.prepare(failing());
+  HostWork::Item& behind = work.prepare(counting(count));
+  const std::uint32_t last = behind.number;
+  work.submit(unlucky);
+  work.submit(behind);
+  reach(last);
+  wait_for(last);
   EXPECT_EQ(count, 0);
   const auto failure = order->take(0);
   ASSERT_NE(failure, nullptr);
   EXPECT_EQ(failure->work, "unlucky");
   EXPECT_THAT(failure->message, testing::AllOf(testing::HasSubstr("launch 'unlucky' on host lane 0"),
                                                testing::HasSubstr("no luck")));
-  HostWork::run(work.prepare(counting(count)));
+  run(work, counting(count));
   EXPECT_EQ(count, 1);
 }
 
@@ -59,34 +109,32 @@ TEST_F(HostWorkTest, KeepsAThrowOfAnyType) {
   Launch launch;
   launch.name = "odd";
   launch.function = [](void*) { throw 7; };
-  HostWork::run(work.prepare(launch));
+  run(work, launch);
   ASSERT_NE(order->take(0), nullptr);
 }
 
 TEST_F(HostWorkTest, UsesItemsAgain) {
-  int count = 0;
+  std::atomic<int> count = 0;
   std::set<void*> items;
-  for (int i = 0; i < 10; ++i) {
-    void* const item = work.prepare(counting(count));
-    items.insert(item);
-    HostWork::run(item);
-  }
+  for (int i = 0; i < 10; ++i) items.insert(run(work, counting(count)));
   work.cancel(work.prepare(counting(count)));
   EXPECT_EQ(items.size(), 1u);
   EXPECT_EQ(count, 10);
 }
 
-TEST_F(HostWorkTest, RunsOnAnotherThreadThanItIsPreparedOn) {
-  int count = 0;
-  std::vector<void*> items;
-  for (int i = 0; i < 100; ++i) items.push_back(work.prepare(counting(count)));
-  std::thread runner([&] {
-    for (void* const item : items) HostWork::run(item);
-  });
-  int others = 0;
-  for (int i = 0; i < 100; ++i) work.cancel(work.prepare(counting(others)));
-  runner.join();
+TEST_F(HostWorkTest, RunsWhileMoreIsPrepared) {
+  std::atomic<int> count = 0, others = 0;
+  std::uint32_t last = 0;
+  for (int i = 0; i < 100; ++i) {
+    HostWork::Item& item = work.prepare(counting(count));
+    last = item.number;
+    work.submit(item);
+    reach(last);
+    work.cancel(work.prepare(counting(others)));
+  }
+  wait_for(last);
   EXPECT_EQ(count, 100);
+  EXPECT_EQ(others, 0);
 }
 
 }  // namespace
