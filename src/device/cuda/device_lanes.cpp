@@ -96,9 +96,8 @@ std::unique_ptr<LaneResources> CudaDevice::take_resources() {
 }
 
 std::shared_ptr<HostTurns> CudaDevice::take_turns() {
-  const DriverApi& driver = driver_api();
-  if (driver.stream_write_value == nullptr || driver.stream_wait_value == nullptr)
-    throw DeviceError("create_lane: the driver has no cuStreamWaitValue32; install one of CUDA 12 or later",
+  if (driver_api().stream_batch_mem_op == nullptr)
+    throw DeviceError("create_lane: the driver has no cuStreamBatchMemOp; install one of CUDA 12 or later",
                       "create_lane");
   {
     const MutexLock lock(mutex_);
@@ -168,6 +167,7 @@ void CudaDevice::record(EventId event, LaneId lane) {
   const CurrentDevice current = begin_call("record");
   const LaneView on = find_lane(lane, "record");
   const EventSlot what = find_event(event, "record");
+  if (on.host != nullptr) on.host->separate();
   check(cudaEventRecord(what.handle, on.stream), "cudaEventRecord", doing("record"));
   const MutexLock lock(mutex_);
   events_[event].recorded = true;
@@ -179,6 +179,7 @@ void CudaDevice::wait(LaneId lane, EventId event) {
   const LaneView waiting = find_lane(lane, "wait");
   const EventSlot what = find_event(event, "wait");
   if (!what.recorded) return;
+  if (waiting.host != nullptr) waiting.host->separate();
   check(cudaStreamWaitEvent(waiting.stream, what.handle, 0), "cudaStreamWaitEvent", doing("wait"));
   order_->wait(lane, event);
 }

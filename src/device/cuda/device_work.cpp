@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <exception>
 
 #include "src/device/cuda/cuda_device.h"
@@ -48,20 +49,24 @@ void CudaDevice::launch(LaneId lane, const Launch& launch) {
 }
 
 void CudaDevice::enqueue_function(const LaneView& on, const Launch& launch) const {
-  const DriverApi& driver = driver_api();
-  HostTurns& turns = on.host->turns();
   HostWork::Item& item = on.host->prepare(launch);
-  const char* call = "cuStreamWriteValue32";
-  CUresult enqueued = driver.stream_write_value(on.stream, reinterpret_cast<CUdeviceptr>(&turns.reached),
-                                                item.number, CU_STREAM_WRITE_VALUE_DEFAULT);
-  if (enqueued == CUDA_SUCCESS) {
-    call = "cuStreamWaitValue32";
-    enqueued = driver.stream_wait_value(on.stream, reinterpret_cast<CUdeviceptr>(&turns.finished),
-                                        item.number, CU_STREAM_WAIT_VALUE_GEQ);
-  }
+  if (on.host->join(item)) return;
+  const std::uint32_t turn = on.host->next_turn();
+  std::array<CUstreamBatchMemOpParams, 2> does{};
+  does[0].writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32,
+                        .address = reinterpret_cast<CUdeviceptr>(&on.host->turns().reached),
+                        .value = turn,
+                        .flags = CU_STREAM_WRITE_VALUE_DEFAULT,
+                        .alias = 0};
+  does[1].waitValue = {.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32,
+                       .address = reinterpret_cast<CUdeviceptr>(&on.host->turns().finished),
+                       .value = turn,
+                       .flags = CU_STREAM_WAIT_VALUE_GEQ,
+                       .alias = 0};
+  const CUresult enqueued = driver_api().stream_batch_mem_op(on.stream, does.size(), does.data(), 0);
   if (enqueued == CUDA_SUCCESS) return on.host->submit(item);
   on.host->cancel(item);
-  check(enqueued, call, doing("launch", 0, launch.name));
+  check(enqueued, "cuStreamBatchMemOp", doing("launch", 0, launch.name));
 }
 
 void CudaDevice::enqueue_kernels(LaneId lane, LaneRole role, const Launch& launch) const {

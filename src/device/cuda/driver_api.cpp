@@ -23,8 +23,7 @@ DriverApi load() {
   find(library, "cuMemMap", api.mem_map);
   find(library, "cuMemUnmap", api.mem_unmap);
   find(library, "cuMemSetAccess", api.mem_set_access);
-  find(library, "cuStreamWriteValue32_v2", api.stream_write_value);
-  find(library, "cuStreamWaitValue32_v2", api.stream_wait_value);
+  find(library, "cuStreamBatchMemOp_v2", api.stream_batch_mem_op);
   find(library, "cuDevicePrimaryCtxGetState", api.device_primary_ctx_get_state);
   find(library, "cuThreadExchangeStreamCaptureMode", api.thread_exchange_stream_capture_mode);
   return api;

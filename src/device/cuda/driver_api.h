@@ -17,9 +17,8 @@ struct DriverApi {
   decltype(&cuMemUnmap) mem_unmap = nullptr;
   decltype(&cuMemSetAccess) mem_set_access = nullptr;
 
-  // Streams that write and wait for words of memory. A driver of CUDA 12 or later has them.
-  decltype(&cuStreamWriteValue32) stream_write_value = nullptr;
-  decltype(&cuStreamWaitValue32) stream_wait_value = nullptr;
+  // A stream writes words of memory and waits for them. A driver of CUDA 12 or later has it.
+  decltype(&cuStreamBatchMemOp) stream_batch_mem_op = nullptr;
 
   // May be null.
   decltype(&cuDevicePrimaryCtxGetState) device_primary_ctx_get_state = nullptr;

@@ -10,9 +10,7 @@
 namespace stowage::cuda {
 namespace {
 
-bool is_reached(std::uint32_t now, std::uint32_t number) {
-  return static_cast<std::int32_t>(now - number) >= 0;
-}
+bool is_reached(std::uint32_t now, std::uint32_t turn) { return static_cast<std::int32_t>(now - turn) >= 0; }
 
 // The stream comes to what is next in some microseconds, or after other lanes' milliseconds: soon the thread
 // leaves its core to those that compute.
@@ -33,7 +31,7 @@ HostWork::HostWork(std::shared_ptr<HostOrder> order, LaneId lane, std::string de
       lane_(lane),
       description_(std::move(description)),
       turns_(std::move(turns)),
-      last_number_(turns_->finished.load()),
+      last_turn_(turns_->finished.load()),
       thread_([this] { run(); }) {}
 
 HostWork::~HostWork() {
@@ -44,7 +42,7 @@ HostWork::~HostWork() {
   more_.notify_all();
   thread_.join();
   // Whoever uses these turns next goes on from here.
-  turns_->finished = turns_->reached = last_number_;
+  turns_->finished = turns_->reached = last_turn_;
 }
 
 HostWork::Item& HostWork::prepare(const Launch& launch) {
@@ -59,7 +57,6 @@ HostWork::Item& HostWork::prepare(const Launch& launch) {
     item = unused_.back();
     unused_.pop_back();
   }
-  item->number = ++last_number_;
   item->name = launch.name;
   item->function = launch.function;
   item->context = launch.context;
@@ -67,26 +64,44 @@ HostWork::Item& HostWork::prepare(const Launch& launch) {
   return *item;
 }
 
+bool HostWork::join(Item& item) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!joins_ || !open_) return false;
+  push(item);
+  return true;
+}
+
 void HostWork::submit(Item& item) noexcept {
   {
     const std::lock_guard lock(mutex_);
-    item.next = nullptr;
-    (oldest_ == nullptr ? oldest_ : newest_->next) = &item;
-    newest_ = &item;
+    push(item);
+    open_ = joins_ = true;
   }
   more_.notify_one();
 }
 
-void HostWork::cancel(Item& item) noexcept { put_back(item); }
+void HostWork::push(Item& item) noexcept {
+  item.turn = last_turn_;
+  item.next = nullptr;
+  (oldest_ == nullptr ? oldest_ : newest_->next) = &item;
+  newest_ = &item;
+}
+
+void HostWork::cancel(Item& item) noexcept {
+  joins_ = false;
+  put_back(item);
+}
 
 void HostWork::run() {
   ::prctl(PR_SET_TIMERSLACK, 1000UL);  // nanoseconds: short sleeps are short
-  while (Item* const item = take()) {
-    if (!comes_to_turn(item->number)) return;
-    perform(*item);
-    const std::uint32_t number = item->number;
-    put_back(*item);
-    turns_->finished.store(number, std::memory_order_release);
+  while (Item* item = take()) {
+    const std::uint32_t turn = item->turn;
+    if (!comes_to(turn)) return;
+    for (; item != nullptr; item = take_of(turn)) {
+      perform(*item);
+      put_back(*item);
+    }
+    turns_->finished.store(turn, std::memory_order_release);
   }
 }
 
@@ -98,8 +113,16 @@ HostWork::Item* HostWork::take() {
   return std::exchange(oldest_, oldest_->next);
 }
 
-bool HostWork::comes_to_turn(std::uint32_t number) const {
-  for (int before = 0; !is_reached(turns_->reached.load(std::memory_order_acquire), number); ++before) {
+// Null where the turn has no more: it ends.
+HostWork::Item* HostWork::take_of(std::uint32_t turn) {
+  const std::lock_guard lock(mutex_);
+  if (oldest_ != nullptr && oldest_->turn == turn) return std::exchange(oldest_, oldest_->next);
+  if (oldest_ == nullptr) open_ = false;
+  return nullptr;
+}
+
+bool HostWork::comes_to(std::uint32_t turn) const {
+  for (int before = 0; !is_reached(turns_->reached.load(std::memory_order_acquire), turn); ++before) {
     if (ends_) return false;
     wait_a_little(before);
   }

@@ -1,12 +1,13 @@
-// HostWork: the functions that one host lane runs, each at its turn in the lane's stream, on a thread of its
-// own. They never call CUDA; what they throw is kept in the HostOrder.
+// HostWork: the functions that one host lane runs, in the order of the lane's stream, on a thread of its own.
+// They never call CUDA; what they throw is kept in the HostOrder.
 //
-// The stream tells the thread that a function's turn has come, and waits until it has run, by writing and
-// reading two words of memory: `enqueue` has a stream do that. (cudaLaunchHostFunc makes its caller wait once
-// some thirty functions of a stream are pending, and a step has hundreds: what the caller would enqueue
-// behind them, for other streams, starts too late.)
+// Functions run in *turns*, which have numbers. The stream tells the thread that a turn has come, and waits
+// until it has ended, by writing and reading two words of memory. Functions between which the stream does
+// nothing else share a turn. (cudaLaunchHostFunc makes its caller wait once some thirty functions of a stream
+// are pending, as any call does once there is much in a stream, and a step has hundreds: what the caller
+// enqueues behind them, for other streams, would start too late.)
 //
-// `prepare`, `submit` and `cancel`: one caller at a time.
+// All but `turns`: one caller at a time.
 #pragma once
 
 #include <atomic>
@@ -22,8 +23,7 @@
 
 namespace stowage::cuda {
 
-// Numbers of functions, compared as those of a circle. In memory that both the card and the host read and
-// write.
+// Numbers of turns, compared as those of a circle. In memory that both the card and the host read and write.
 struct HostTurns {
   alignas(64) std::atomic<std::uint32_t> reached = 0;   // by the stream
   alignas(64) std::atomic<std::uint32_t> finished = 0;  // by the host
@@ -32,7 +32,7 @@ struct HostTurns {
 class HostWork {
  public:
   struct Item {
-    std::uint32_t number = 0;
+    std::uint32_t turn = 0;
     HostOrder::Clock clock;
     std::string name;
     void (*function)(void* context) = nullptr;
@@ -51,18 +51,25 @@ class HostWork {
   HostTurns& turns() { return *turns_; }
   std::shared_ptr<HostTurns> shared_turns() const { return turns_; }
 
-  // The next function and its number. The stream is to write that number to `reached`, and then to wait until
-  // `finished` is not before it.
+  // For `join` or `submit`, or `cancel`.
   Item& prepare(const Launch& launch);
-  // The stream will do so.
+  // Adds it to the last turn; false where that has ended, or the stream does something else behind it.
+  bool join(Item& item) noexcept;
+  // The next turn. The stream is to write its number to `reached`, and then to wait until `finished` is not
+  // before it.
+  std::uint32_t next_turn() { return ++last_turn_; }
+  // As the first function of that turn, once the stream will do so.
   void submit(Item& item) noexcept;
-  // It will not wait.
   void cancel(Item& item) noexcept;
+  // The stream does something else behind the last function.
+  void separate() { joins_ = false; }
 
  private:
   void run();
   Item* take();
-  bool comes_to_turn(std::uint32_t number) const;
+  Item* take_of(std::uint32_t turn);
+  bool comes_to(std::uint32_t turn) const;
+  void push(Item& item) noexcept;
   void perform(const Item& item);
   void put_back(Item& item) noexcept;
 
@@ -70,12 +77,14 @@ class HostWork {
   const LaneId lane_;
   const std::string description_;
   const std::shared_ptr<HostTurns> turns_;
-  std::uint32_t last_number_;
+  std::uint32_t last_turn_;
+  bool joins_ = false;
   std::atomic<bool> ends_ = false;
   std::mutex mutex_;  // of what follows
   std::condition_variable more_;
   Item* oldest_ = nullptr;
   Item* newest_ = nullptr;
+  bool open_ = false;                         // the last turn has not ended
   std::vector<std::unique_ptr<Item>> items_;  // a periodic program soon allocates none
   std::vector<Item*> unused_;
   std::thread thread_;  // last: it uses the others

@@ -178,8 +178,8 @@ INSTANTIATE_TEST_SUITE_P(VirtualMemory, EachCallFails, testing::Bool(), stowage:
 TEST_P(EachCallFails, Once) {
   const auto calls = calls_of_a_clean_run();
   EXPECT_EQ(calls.contains("cuMemMap"), GetParam());
-  for (const char* const name : {"cudaLaunchKernel", "cuStreamWriteValue32", "cuStreamWaitValue32",
-                                 "cudaMemcpyAsync", "cudaHostRegister"})
+  for (const char* const name :
+       {"cudaLaunchKernel", "cuStreamBatchMemOp", "cudaMemcpyAsync", "cudaHostRegister"})
     EXPECT_TRUE(calls.contains(name)) << name;
   for (const auto& [name, count] : calls) {
     if (name == "cuDevicePrimaryCtxGetState") continue;  // once in a process: the clean run has asked

@@ -38,13 +38,19 @@ class HostWorkTest : public testing::Test {
   }
   HostWork::Item* run(HostWork& by, const Launch& launch) const {
     HostWork::Item& item = by.prepare(launch);
-    const std::uint32_t number = item.number;
-    by.submit(item);
-    reach(number);
-    wait_for(number);
+    submit(by, item);
+    reach(turn);
+    wait_for(turn);
     return &item;
   }
 
+  // As a turn of its own, whose number is `turn` then.
+  void submit(HostWork& by, HostWork::Item& item) const {
+    turn = by.next_turn();
+    by.submit(item);
+  }
+
+  mutable std::uint32_t turn = 0;
   std::shared_ptr<HostOrder> order = std::make_shared<HostOrder>();
   std::shared_ptr<HostTurns> turns = std::make_shared<HostTurns>();
   HostWork work{order, 0, "host lane 0", turns};
@@ -52,17 +58,30 @@ class HostWorkTest : public testing::Test {
 
 TEST_F(HostWorkTest, RunsEachFunctionAtItsTurn) {
   std::atomic<int> count = 0;
-  Launch launch = counting(count);
-  HostWork::Item* items[3];
-  for (HostWork::Item*& item : items) work.submit(*(item = &work.prepare(launch)));
-  const std::uint32_t first = items[0]->number, last = items[2]->number;
-  reach(first);
-  wait_for(first);
+  for (int i = 0; i < 3; ++i) submit(work, work.prepare(counting(count)));
+  reach(turn - 2);
+  wait_for(turn - 2);
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
   EXPECT_EQ(count, 1);
-  reach(last);
-  wait_for(last);
+  reach(turn);
+  wait_for(turn);
   EXPECT_EQ(count, 3);
+}
+
+TEST_F(HostWorkTest, FunctionsShareATurnUntilTheStreamDoesSomethingElse) {
+  std::atomic<int> count = 0;
+  EXPECT_FALSE(work.join(work.prepare(counting(count)))) << "there is no turn yet";
+  submit(work, work.prepare(counting(count)));
+  EXPECT_TRUE(work.join(work.prepare(counting(count))));
+  work.separate();
+  EXPECT_FALSE(work.join(work.prepare(counting(count))));
+  reach(turn);
+  wait_for(turn);
+  EXPECT_EQ(count, 2);
+  submit(work, work.prepare(counting(count)));
+  reach(turn);
+  wait_for(turn);
+  EXPECT_FALSE(work.join(work.prepare(counting(count)))) << "the turn has ended";
 }
 
 TEST_F(HostWorkTest, NumbersGoOnPastTheLargest) {
@@ -78,7 +97,7 @@ TEST_F(HostWorkTest, WhatNeverComesToItsTurnDoesNotRun) {
   std::atomic<int> count = 0;
   {
     HostWork short_lived(order, 0, "host lane 0", turns);
-    short_lived.submit(short_lived.prepare(counting(count)));
+    submit(short_lived, short_lived.prepare(counting(count)));
   }
   EXPECT_EQ(count, 0);
   HostWork next(order, 0, "host lane 0", turns);
@@ -90,11 +109,10 @@ TEST_F(HostWorkTest, KeepsWhatIsThrownAndSkipsTheRest) {
   std::atomic<int> count = 0;
   HostWork::Item& unlucky = work.prepare(failing());
   HostWork::Item& behind = work.prepare(counting(count));
-  const std::uint32_t last = behind.number;
-  work.submit(unlucky);
-  work.submit(behind);
-  reach(last);
-  wait_for(last);
+  submit(work, unlucky);
+  submit(work, behind);
+  reach(turn);
+  wait_for(turn);
   EXPECT_EQ(count, 0);
   const auto failure = order->take(0);
   ASSERT_NE(failure, nullptr);
@@ -124,15 +142,13 @@ TEST_F(HostWorkTest, UsesItemsAgain) {
 
 TEST_F(HostWorkTest, RunsWhileMoreIsPrepared) {
   std::atomic<int> count = 0, others = 0;
-  std::uint32_t last = 0;
   for (int i = 0; i < 100; ++i) {
     HostWork::Item& item = work.prepare(counting(count));
-    last = item.number;
-    work.submit(item);
-    reach(last);
-    work.cancel(work.prepare(counting(others)));
+    if (!work.join(item)) submit(work, item);
+    reach(turn);
+    if (i % 2 == 0) work.cancel(work.prepare(counting(others)));
   }
-  wait_for(last);
+  wait_for(turn);
   EXPECT_EQ(count, 100);
   EXPECT_EQ(others, 0);
 }
