@@ -6,15 +6,14 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <fstream>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
 #include "bench/gpu_check/copy_replay.h"
+#include "bench/gpu_check/step_profile.h"
 #include "src/base/laps.h"
-#include "src/graph/cost.h"
+#include "src/base/parallel_for.h"
 #include "stowage/choose_device.h"
 #include "stowage/cuda_device.h"
 #include "stowage/engine.h"
@@ -104,6 +103,7 @@ Place prepare(const RunOptions& options, Graph& graph) {
   }
   if (place.choice.backend != DeviceBackend::cuda) return place;
   place.device = open_cuda_device({.ordinal = place.choice.ordinal});
+  leave_threads(1);  // as trainers do
   place.machine.overhead_bytes =
       overhead_on(*place.device, place.machine.overhead_bytes, most_pinned_bytes(graph, options.host_memory));
   set_seconds(own_profile(options, place), place.machine, graph);
@@ -154,103 +154,6 @@ Json step_json(const StepReport& report, const Device& device) {
   return json;
 }
 
-// [bytes, seconds] of each transfer of the last step, by direction.
-Json transfers_json(const Plan& plan, const std::vector<Interval>& timeline) {
-  Json h2d = Json::array(), d2h = Json::array();
-  for (std::size_t i = 0; i < std::min(timeline.size(), plan.instructions.size()); ++i) {
-    const Instruction& instruction = plan.instructions[i];
-    if (instruction.kind != InstructionKind::prefetch && instruction.kind != InstructionKind::offload)
-      continue;
-    const Bucket& bucket = plan.buckets[plan.lifetimes[instruction.lifetime].bucket];
-    const double seconds = timeline[i].end - timeline[i].begin;
-    (instruction.kind == InstructionKind::prefetch ? h2d : d2h)
-        .push_back(Json::array({bucket.bytes, number(seconds)}));
-  }
-  return {{"kind", "transfers"}, {"h2d", std::move(h2d)}, {"d2h", std::move(d2h)}};
-}
-
-// The last step's work on the compute lane by kernel, as planned and as measured.
-Json kernels_json(const Graph& graph, const Plan& plan, const Machine& machine,
-                  const std::vector<Interval>& timeline) {
-  struct Sum {
-    std::uint64_t launches = 0;
-    double flops = 0, bytes = 0, planned = 0, seconds = 0;
-  };
-  std::map<std::string, Sum> sums;
-  for (std::size_t i = 0; i < std::min(timeline.size(), plan.instructions.size()); ++i) {
-    const Instruction& instruction = plan.instructions[i];
-    if (instruction.lane != LaneRole::compute) continue;
-    const Op& op = graph.op(instruction.op);
-    Sum& sum = sums[op.kernel];
-    sum.launches += 1;
-    sum.flops += op.cost.flops;
-    sum.bytes += op.cost.bytes;
-    sum.planned += op_seconds(op, machine);
-    sum.seconds += timeline[i].end - timeline[i].begin;
-  }
-  Json json = {{"kind", "kernels"}};
-  for (const auto& [kernel, sum] : sums)
-    json["kernels"][kernel] = {{"launches", sum.launches},
-                               {"flops", sum.flops},
-                               {"bytes", sum.bytes},
-                               {"planned_seconds", number(sum.planned)},
-                               {"seconds", number(sum.seconds)}};
-  return json;
-}
-
-std::string name_of(const Graph& graph, const Plan& plan, const Instruction& instruction) {
-  if (instruction.op != no_id) return graph.op(instruction.op).name;
-  if (instruction.lifetime == no_id) return "";
-  return plan.buckets[plan.lifetimes[instruction.lifetime].bucket].name;
-}
-
-// How the plan's speculated updates ended in the step.
-Clipping clipping_of(const StepReport& report) {
-  if (report.clip_scale >= 1) return Clipping::none;
-  return report.speculated_updates > 0 ? Clipping::unexpected : Clipping::expected;
-}
-
-// A line for each instruction: when it was planned and when the last step ran it, in microseconds from the
-// gate before.
-void write_timeline(const std::string& path, const Graph& graph, const Plan& plan,
-                    const std::vector<Interval>& planned, const std::vector<Interval>& timeline) {
-  std::ofstream file(path);
-  file << "lane,kind,name,planned_begin,planned_end,begin,end\n";
-  for (std::size_t i = 0; i < std::min(timeline.size(), plan.instructions.size()); ++i) {
-    const Instruction& instruction = plan.instructions[i];
-    file << fmt::format("{},{},{},{:.1f},{:.1f},{:.1f},{:.1f}\n", to_string(instruction.lane),
-                        to_string(instruction.kind), name_of(graph, plan, instruction),
-                        1e6 * planned[i].begin, 1e6 * planned[i].end, 1e6 * timeline[i].begin,
-                        1e6 * timeline[i].end);
-  }
-  if (!file.flush()) throw InvalidInput(fmt::format("--timeline: cannot write '{}'", path));
-}
-
-// Of the last step: how long each lane worked, and how long the compute lane waited for which other.
-Json lanes_json(const Plan& plan, const std::vector<Interval>& timeline) {
-  std::map<std::string, double> busy, waited;
-  double before = 0, last = 0;
-  for (std::size_t i = 0; i < std::min(timeline.size(), plan.instructions.size()); ++i) {
-    const Instruction& instruction = plan.instructions[i];
-    busy[std::string(to_string(instruction.lane))] += timeline[i].end - timeline[i].begin;
-    last = std::max(last, timeline[i].end);
-    if (instruction.lane != LaneRole::compute) continue;
-    double ready = before;
-    std::string_view who = i > plan.gate ? "the gate" : "nobody, or the step before";
-    for (const Wait& wait : instruction.waits) {
-      if (wait.steps_back > 0 || timeline[wait.instruction].end <= ready) continue;
-      ready = timeline[wait.instruction].end;
-      who = to_string(plan.instructions[wait.instruction].lane);
-    }
-    waited[std::string(who)] += std::max(0.0, timeline[i].begin - before);
-    before = timeline[i].end;
-  }
-  Json json = {{"kind", "lanes"}, {"last_end", number(last)}};
-  for (const auto& [lane, seconds] : busy) json["busy_seconds"][lane] = number(seconds);
-  for (const auto& [lane, seconds] : waited) json["compute_waited_seconds"][lane] = number(seconds);
-  return json;
-}
-
 // How attention was computed since the process began; the same three counts in a simulated run are 0.
 Json attention_json() {
   const AttentionUse use = attention_use();
@@ -275,34 +178,46 @@ Json copies_json(const Graph& graph, const Plan& plan, Device& device) {
   return json;
 }
 
+StepReport make_step(Engine& engine, const RunOptions& options, const ShapedModel& model,
+                     std::uint64_t step) {
+  ShapedBatch batch;
+  fill(options.shape, options.seed, step, batch);
+  const std::array<InputData, 2> inputs{{{model.tokens.id, batch.tokens}, {model.targets.id, batch.targets}}};
+  return engine.step(inputs, {.learning_rate = 1e-4});
+}
+
+// The first steps again, with when each instruction runs: that takes time of its own.
+void profile_steps(const RunOptions& options, const ShapedModel& model, const Plan& plan, Place& place,
+                   const Print& print) {
+  Engine engine(*place.device, model.graph, plan,
+                {.seed = options.seed,
+                 .measurement = Measurement::timeline,
+                 .machine = place.machine,
+                 .kernels = {},
+                 .host_kernels = {}});
+  StepReport report;
+  for (std::uint64_t step = 0; step < options.profile_steps; ++step)
+    report = make_step(engine, options, model, step);
+  engine.drain();
+  const StepProfile profile{model.graph, plan, place.machine, report, engine.last_timeline()};
+  print(kernels_json(profile).dump());
+  print(lanes_json(profile).dump());
+  if (!options.timeline_file.empty()) write_timeline(options.timeline_file, profile);
+}
+
 // The wall seconds of both phases.
 Json make_steps(const RunOptions& options, const ShapedModel& model, const Plan& plan, Place& place,
                 const Print& print) {
   EngineOptions engine_options;
   engine_options.seed = options.seed;
   engine_options.machine = place.machine;
-  engine_options.measurement = Measurement::timeline;
   Laps laps;
   Engine engine(*place.device, model.graph, plan, engine_options);
   const double start_seconds = laps.lap();
-  ShapedBatch batch;
-  StepReport report;
-  for (std::uint64_t step = 0; step < options.steps; ++step) {
-    fill(options.shape, options.seed, step, batch);
-    const std::array<InputData, 2> inputs{
-        {{model.tokens.id, batch.tokens}, {model.targets.id, batch.targets}}};
-    report = engine.step(inputs, {.learning_rate = 1e-4});
-    print(step_json(report, *place.device).dump());
-  }
+  for (std::uint64_t step = 0; step < options.steps; ++step)
+    print(step_json(make_step(engine, options, model, step), *place.device).dump());
   engine.drain();
   const double step_seconds = laps.lap();
-  const std::vector<Interval> timeline = engine.last_timeline();
-  print(transfers_json(plan, timeline).dump());
-  print(kernels_json(model.graph, plan, place.machine, timeline).dump());
-  print(lanes_json(plan, timeline).dump());
-  if (!options.timeline_file.empty())
-    write_timeline(options.timeline_file, model.graph, plan,
-                   simulate(model.graph, plan, place.machine, clipping_of(report)).instructions, timeline);
   print(attention_json().dump());
   return {
       {"start", start_seconds}, {"pin", place.device->counters().pinning_seconds}, {"steps", step_seconds}};
@@ -333,6 +248,7 @@ int run(const RunOptions& options, const Print& print) {
   if (options.plan_only) return 0;
   open_simulated(options, place);
   const Json seconds = make_steps(options, model, plan, place, print);
+  if (options.profile_steps > 0) profile_steps(options, model, plan, place, print);
   if (options.replay_copies) print(copies_json(model.graph, plan, *place.device).dump());
   print(Json{{"kind", "end"}, {"seconds", seconds}}.dump());
   return 0;

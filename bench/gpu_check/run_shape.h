@@ -23,17 +23,16 @@ struct RunOptions {
   std::uint64_t seed = 1;
   bool plan_only = false;
   bool replay_copies = false;
-  std::string
-      timeline_file;  // CSV of when each instruction was planned, and ran in the last step; empty: none
+  std::uint64_t profile_steps = 0;  // then made again with a timeline, whose last one is told; 0: none
+  std::string timeline_file;        // the last of them as CSV (step_profile.h); empty: none
 };
 
-// Objects by their "kind": "setup" (or "infeasible", and nothing more), "step" for each, "transfers" of the
-// last step, "kernels" (the compute lane's work in it) and "lanes" (how long each was busy, and for which the
-// compute lane waited), "attention" (launches by method and refusals, as AttentionUse has them), "copies" if
-// they are to be replayed, "end" with the wall seconds of the engine's start (pinned memory and the arena)
-// and of the steps; those of opening the device and of planning are in "setup". Doubles are written to the
-// bit; losses also as the bits themselves. Returns 0, or 3 where no plan fits. Throws as the planner, the
-// engine and the device do.
+// Objects by their "kind": "setup" (or "infeasible", and nothing more), "step" for each, "kernels" and
+// "lanes" (step_profile.h) where steps are made again for that, "attention" (launches by method and refusals,
+// as AttentionUse has them), "copies" if they are to be replayed, "end" with the wall seconds of the engine's
+// start (pinned memory and the arena) and of the steps; those of opening the device and of planning are in
+// "setup". Doubles are written to the bit; losses also as the bits themselves. Returns 0, or 3 where no plan
+// fits. Throws as the planner, the engine and the device do.
 int run(const RunOptions& options, const std::function<void(const std::string& line)>& print);
 
 }  // namespace stowage::bench

@@ -40,6 +40,8 @@ void add_run(CLI::App& app, RunOptions& options, Words& words) {
   app.add_option("--steps", options.steps)->check(CLI::Range(std::uint64_t{1}, std::uint64_t{100'000}));
   app.add_option("--seed", options.seed);
   app.add_flag("--replay-copies", options.replay_copies, "then time the plan's copies on an idle link");
+  app.add_option("--profile-steps", options.profile_steps,
+                 "make so many again, and tell where the last one's time went");
   app.add_option("--timeline", options.timeline_file,
                  "write when each instruction was planned and ran, as CSV");
   app.add_flag("--plan-only", options.plan_only, "print the setup and stop");

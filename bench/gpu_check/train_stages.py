@@ -8,6 +8,7 @@ from pathlib import Path
 
 QUARTER = 0.25
 BUDGETS = 4  # beside unlimited
+PROFILE_STEPS = 3
 
 
 def bits(context):
@@ -30,7 +31,7 @@ def bits(context):
 def quarter(context, name):
     """A step without offload, and one in a quarter of what it needs."""
     model = context.sizes[name]
-    steps = ["--steps", context.sizes["steps"]]
+    steps = ["--steps", context.sizes["steps"], "--profile-steps", PROFILE_STEPS]
     unlimited = context.train(name, model, *steps, "--policy", "none")
     setup = unlimited.get("setup", {})
     beside = setup.get("overhead_bytes", 0) if context.sizes.get("overhead_beside") else 0
@@ -56,7 +57,7 @@ def large(context):
     overhead = numbers.get("overhead_bytes", 0)
     budget = overhead + int((numbers.get("minimum_bytes", 0) - overhead) * 1.25)
     given = ["--device-memory", budget]
-    steps = ["--steps", context.sizes["large_steps"]]
+    steps = ["--steps", context.sizes["large_steps"], "--profile-steps", PROFILE_STEPS]
     return {"shape": model, "budget_bytes": budget,
             "without_offload": context.train("large without offload", model, *given, "--policy", "none", "--plan-only"),
             "bucketed": context.train("large", model, *steps, *given, *bucket, "--replay-copies"),

@@ -197,7 +197,7 @@ void add_machine(CLI::App& app, Options& options, Words& words) {
                  "of each way while both are busy; without it the same as alone")
       ->group(group)
       ->type_name("RATE");
-  app.add_option("--threads", options.threads, "CPU threads, 0: all cores")
+  app.add_option("--threads", options.threads, "CPU threads, 0: all cores; beside cards, one less for each")
       ->group(group)
       ->check(quiet(CLI::Range(0, 4096)))
       ->type_name("N");

@@ -137,6 +137,7 @@ RunDevice prepare_cards(Options& options, const Graph& graph, const BackendChoic
                         const BuildModel& build) {
   RunDevice result;
   result.cards = open_cards(options, choice.ordinal);
+  if (options.threads == 0) leave_threads(static_cast<int>(options.devices));
   Device& first = *result.cards.front();
   MachineFile file = options.machine.empty() ? quick_file(first)
                                              : wanted_machine(options, first.info().name, result.planned_for);

@@ -9,6 +9,11 @@ namespace stowage {
 // Threads that parallel loops of the whole process may use; 0: all cores.
 void set_parallel_threads(int threads);
 int parallel_threads();
+// Leaves so many of them idle, but the last one: for threads that wait for nothing, as one does that keeps a
+// card busy while loops run.
+inline void leave_threads(int count) {
+  set_parallel_threads(parallel_threads() > count ? parallel_threads() - count : 1);
+}
 
 namespace detail {
 using ChunkFunction = void (*)(void* context, std::int64_t begin, std::int64_t end);

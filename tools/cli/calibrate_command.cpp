@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "src/base/output_file.h"
+#include "src/base/parallel_for.h"
 #include "stowage/choose_device.h"
 #include "stowage/error.h"
 #include "tools/calibrate/calibrate.h"
@@ -109,6 +110,7 @@ int run_calibrate_command(const CalibrateCommand& command, std::string& output) 
   const SimulatedOptions simulated{
       .capacity = unlimited, .h2d = link, .d2h = link, .poison = Poison::sampled};
   const ChosenDevice chosen = open_device({command.device, {}, simulated});
+  if (choice.backend == DeviceBackend::cuda) leave_threads(1);  // as trainers do
   MachineFile file =
       calibrate(*chosen.device, launch_table_for(*chosen.device),
                 command.quick ? quick_calibration(choice.backend) : full_calibration(choice.backend));
