@@ -36,7 +36,7 @@ HostWork::HostWork(std::shared_ptr<HostOrder> order, LaneId lane, std::string de
 
 HostWork::~HostWork() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ends_ = true;
   }
   more_.notify_all();
@@ -48,7 +48,7 @@ HostWork::~HostWork() {
 HostWork::Item& HostWork::prepare(const Launch& launch) {
   Item* item = nullptr;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (unused_.empty()) {
       items_.push_back(std::make_unique<Item>());
       unused_.reserve(items_.size());  // so that putting back cannot fail
@@ -65,7 +65,7 @@ HostWork::Item& HostWork::prepare(const Launch& launch) {
 }
 
 bool HostWork::join(Item& item) noexcept {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!joins_ || !open_) return false;
   push(item);
   return true;
@@ -73,7 +73,7 @@ bool HostWork::join(Item& item) noexcept {
 
 void HostWork::submit(Item& item) noexcept {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     push(item);
     open_ = joins_ = true;
   }
@@ -107,15 +107,15 @@ void HostWork::run() {
 
 // Null at the end.
 HostWork::Item* HostWork::take() {
-  std::unique_lock lock(mutex_);
-  more_.wait(lock, [this] { return ends_ || oldest_ != nullptr; });
+  const MutexLock lock(mutex_);
+  while (!ends_ && oldest_ == nullptr) more_.wait(mutex_);
   if (ends_) return nullptr;
   return std::exchange(oldest_, oldest_->next);
 }
 
 // Null where the turn has no more: it ends.
 HostWork::Item* HostWork::take_of(std::uint32_t turn) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (oldest_ != nullptr && oldest_->turn == turn) return std::exchange(oldest_, oldest_->next);
   if (oldest_ == nullptr) open_ = false;
   return nullptr;
@@ -148,7 +148,7 @@ void HostWork::perform(const Item& item) {
 }
 
 void HostWork::put_back(Item& item) noexcept {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   unused_.push_back(&item);
 }
 

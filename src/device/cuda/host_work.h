@@ -11,14 +11,13 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "src/base/mutex.h"
 #include "src/device/cuda/host_order.h"
 
 namespace stowage::cuda {
@@ -69,7 +68,7 @@ class HostWork {
   Item* take();
   Item* take_of(std::uint32_t turn);
   bool comes_to(std::uint32_t turn) const;
-  void push(Item& item) noexcept;
+  void push(Item& item) noexcept STOWAGE_REQUIRES(mutex_);
   void perform(const Item& item);
   void put_back(Item& item) noexcept;
 
@@ -80,13 +79,14 @@ class HostWork {
   std::uint32_t last_turn_;
   bool joins_ = false;
   std::atomic<bool> ends_ = false;
-  std::mutex mutex_;  // of what follows
-  std::condition_variable more_;
-  Item* oldest_ = nullptr;
-  Item* newest_ = nullptr;
-  bool open_ = false;                         // the last turn has not ended
-  std::vector<std::unique_ptr<Item>> items_;  // a periodic program soon allocates none
-  std::vector<Item*> unused_;
+  Mutex mutex_;
+  CondVar more_;
+  Item* oldest_ STOWAGE_GUARDED_BY(mutex_) = nullptr;
+  Item* newest_ STOWAGE_GUARDED_BY(mutex_) = nullptr;
+  bool open_ STOWAGE_GUARDED_BY(mutex_) = false;  // the last turn has not ended
+  // A periodic program soon allocates none.
+  std::vector<std::unique_ptr<Item>> items_ STOWAGE_GUARDED_BY(mutex_);
+  std::vector<Item*> unused_ STOWAGE_GUARDED_BY(mutex_);
   std::thread thread_;  // last: it uses the others
 };
 
