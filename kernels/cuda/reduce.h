@@ -4,6 +4,7 @@
 // The order of the additions is fixed, and every thread gets the result.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 namespace stowage::cuda {
@@ -22,6 +23,7 @@ struct Largest {
   __device__ static T of(T a, T b) {
     return a < b ? b : a;
   }
+  __device__ static float of(float a, float b) { return std::fmax(a, b); }  // one instruction
 };
 
 // What the lane whose number differs in the bits of `mask` holds. All 32 take part.
