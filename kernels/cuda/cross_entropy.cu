@@ -134,30 +134,36 @@ inline constexpr float kept_scale<Float16> = 0x1p14F;
 // three times. The row is kept in shared memory where that has room for it, else it stays where it is.
 template <class T>
 struct RowInPlace {
+  static constexpr int loads_in_flight = 4;
   Logits shape;
   T* row;
   T* kept;
   bool aligned, kept_aligned;
 
+  __device__ static std::int64_t first() { return static_cast<std::int64_t>(threadIdx.x) * pack_size<T>; }
+  __device__ static std::int64_t step() { return static_cast<std::int64_t>(blockDim.x) * pack_size<T>; }
+
   template <class Body>
   __device__ void for_packs(Body body) const {
-    const std::int64_t step = static_cast<std::int64_t>(blockDim.x) * pack_size<T>;
-    for (std::int64_t i = static_cast<std::int64_t>(threadIdx.x) * pack_size<T>; i < shape.columns;
-         i += step) {
-      body(i, shape.columns - i);
-    }
+    for (std::int64_t i = first(); i < shape.columns; i += step()) body(i, shape.columns - i);
   }
 
   // The largest of this thread's logits.
   __device__ float keep() const {
     float largest = below_all;
-    for_packs([&](std::int64_t i, std::int64_t count) {
-      const Pack<T> pack = load_pack(row + i, count, aligned);
-      for (int k = 0; k < pack_size<T>; ++k) {
-        if (i + k < shape.vocabulary) largest = Largest::of(largest, pack.values[k]);
+    for (std::int64_t i = first(); i < shape.columns; i += loads_in_flight * step()) {
+      SixteenBytes words[loads_in_flight];
+#pragma unroll
+      for (int n = 0; n < loads_in_flight; ++n) {
+        const std::int64_t at = i + n * step();
+        if (at < shape.columns) words[n] = load_words(row + at, shape.columns - at, aligned);
       }
-      if (kept != row) store_pack(kept + i, count, kept_aligned, pack);
-    });
+#pragma unroll
+      for (int n = 0; n < loads_in_flight; ++n) {
+        const std::int64_t at = i + n * step();
+        if (at < shape.columns) largest = Largest::of(largest, keep_pack(at, words[n]));
+      }
+    }
     return largest;
   }
 
@@ -166,10 +172,11 @@ struct RowInPlace {
     float sum = 0;
     for_packs([&](std::int64_t i, std::int64_t count) {
       Pack<T> pack = load_pack(kept + i, count, kept_aligned);
-      for (int k = 0; k < pack_size<T>; ++k) {
-        pack.values[k] = i + k < shape.vocabulary ? exponential(pack.values[k] - largest) : 0.0F;
-        sum += pack.values[k];
-        pack.values[k] *= kept_scale<T>;
+      for (float& value : pack.values) value = exponential(value - largest);
+      fill_behind(shape.vocabulary - i, 0, pack);
+      for (float& value : pack.values) {
+        sum += value;
+        value *= kept_scale<T>;
       }
       store_pack(kept + i, count, kept_aligned, pack);
     });
@@ -181,8 +188,11 @@ struct RowInPlace {
     const float kept_to_gradient = scale / kept_scale<T>;
     for_packs([&](std::int64_t i, std::int64_t count) {
       Pack<T> pack = load_pack(kept + i, count, kept_aligned);
-      for (int k = 0; k < pack_size<T>; ++k) {
-        pack.values[k] = i + k == target ? target_gradient : pack.values[k] * kept_to_gradient;
+      for (float& value : pack.values) value *= kept_to_gradient;
+      if (target >= i && target < i + pack_size<T>) {
+        for (int k = 0; k < pack_size<T>; ++k) {
+          if (i + k == target) pack.values[k] = target_gradient;
+        }
       }
       store_pack(row + i, count, aligned, pack);
     });
@@ -190,6 +200,17 @@ struct RowInPlace {
 
   __device__ void clear() const {
     for_packs([&](std::int64_t i, std::int64_t count) { store_pack(row + i, count, aligned, Pack<T>{}); });
+  }
+
+ private:
+  // The largest of the pack at `i`.
+  __device__ float keep_pack(std::int64_t i, const SixteenBytes& words) const {
+    Pack<T> pack = unpack(words, row);
+    if (kept != row) store_sixteen(kept + i, words);
+    fill_behind(shape.vocabulary - i, below_all, pack);
+    float largest = below_all;
+    for (const float value : pack.values) largest = Largest::of(largest, value);
+    return largest;
   }
 };
 
@@ -279,7 +300,7 @@ void cross_entropy_backward(const Logits& shape, const T* logits, const std::int
 template <class T>
 void cross_entropy_in_place(const Logits& shape, const LossChunk& chunk, T* logits, void* stream) {
   LaunchShape blocks = loss_shape<T>(shape);
-  const std::size_t row_bytes = static_cast<std::size_t>(shape.columns) * sizeof(T);
+  const std::size_t row_bytes = blocks_for(shape.columns, pack_size<T>) * sizeof(SixteenBytes);
   if (row_bytes <= most_row_bytes) blocks.shared_bytes = row_bytes;
   launch(cross_entropy_in_place_kernel<T>, "linear_cross_entropy", blocks, stream, shape, chunk, logits,
          rows_are_aligned<T>(shape.columns, logits), blocks.shared_bytes > 0);
