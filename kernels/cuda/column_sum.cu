@@ -16,15 +16,23 @@ inline constexpr int total_warps = 16;  // of a block that sums chunks: each tak
 inline constexpr std::int64_t least_rows_per_chunk = 64;
 inline constexpr std::int64_t most_chunks = 128;
 
-// What is summed: `sums` terms for each element.
+// What is summed: `sums` terms for each element. A pack's operands are loaded for several rows before the
+// first of them is added.
 template <class T>
 struct PlainTerms {
   static constexpr int sums = 1;
+  static constexpr int rows_in_flight = 8;
+  struct Loaded {
+    SixteenBytes x;
+  };
   const T* x;
 
-  __device__ void add(std::int64_t at, std::int64_t, std::int64_t count, bool aligned,
+  __device__ Loaded load(std::int64_t at, std::int64_t, std::int64_t count, bool aligned) const {
+    return {load_words(x + at, count, aligned)};
+  }
+  __device__ void add(const Loaded& of, std::int64_t, std::int64_t, bool,
                       float (&sum)[sums][pack_size<T>]) const {
-    const Pack<T> pack = load_pack(x + at, count, aligned);
+    const Pack<T> pack = unpack(of.x, x);
     for (int k = 0; k < pack_size<T>; ++k) sum[0][k] += pack.values[k];
   }
 };
@@ -33,36 +41,50 @@ struct PlainTerms {
 template <class T>
 struct LayerNormTerms {
   static constexpr int sums = 2;
+  static constexpr int rows_in_flight = 4;
+  struct Loaded {
+    SixteenBytes x, dy;
+    float mean, rstd;
+  };
   const T* x;
   const float* mean;
   const float* rstd;
   const T* dy;
 
-  __device__ void add(std::int64_t at, std::int64_t row, std::int64_t count, bool aligned,
+  __device__ Loaded load(std::int64_t at, std::int64_t row, std::int64_t count, bool aligned) const {
+    return {load_words(x + at, count, aligned), load_words(dy + at, count, aligned), mean[row], rstd[row]};
+  }
+  __device__ void add(const Loaded& of, std::int64_t, std::int64_t, bool,
                       float (&sum)[sums][pack_size<T>]) const {
-    const Pack<T> pack = load_pack(x + at, count, aligned);
-    const Pack<T> flow = load_pack(dy + at, count, aligned);
-    const float average = mean[row];
-    const float inverse = rstd[row];
+    const Pack<T> pack = unpack(of.x, x);
+    const Pack<T> flow = unpack(of.dy, dy);
     for (int k = 0; k < pack_size<T>; ++k) {
-      sum[0][k] += flow.values[k] * ((pack.values[k] - average) * inverse);
+      sum[0][k] += flow.values[k] * ((pack.values[k] - of.mean) * of.rstd);
       sum[1][k] += flow.values[k];
     }
   }
 };
 
-// Of the bias that GELU's input ends with: the gradient, which is written too.
+// Of the bias that GELU's input ends with: the gradient, which is written too. dx may be dy: a thread writes
+// what it alone has read.
 template <class T, class Form>
 struct GeluTerms {
   static constexpr int sums = 1;
+  static constexpr int rows_in_flight = 4;
+  struct Loaded {
+    SixteenBytes x, dy;
+  };
   const T* x;
   const T* dy;
   T* dx;
 
-  __device__ void add(std::int64_t at, std::int64_t, std::int64_t count, bool aligned,
+  __device__ Loaded load(std::int64_t at, std::int64_t, std::int64_t count, bool aligned) const {
+    return {load_words(x + at, count, aligned), load_words(dy + at, count, aligned)};
+  }
+  __device__ void add(const Loaded& of, std::int64_t at, std::int64_t count, bool aligned,
                       float (&sum)[sums][pack_size<T>]) const {
-    const Pack<T> pack = load_pack(x + at, count, aligned);
-    Pack<T> flow = load_pack(dy + at, count, aligned);
+    const Pack<T> pack = unpack(of.x, x);
+    Pack<T> flow = unpack(of.dy, dy);
     for (int k = 0; k < pack_size<T>; ++k) {
       flow.values[k] *= Form::derivative(pack.values[k]);
       sum[0][k] += flow.values[k];
@@ -70,6 +92,27 @@ struct GeluTerms {
     store_pack(dx + at, count, aligned, flow);
   }
 };
+
+// Adds the column pack at `column` of every column_warps-th row from `row` on, in order.
+template <class T, class Terms>
+__device__ void sum_rows(const ColumnChunks& cut, const Terms& terms, std::int64_t column, std::int64_t row,
+                         std::int64_t end, bool aligned, float (&sum)[Terms::sums][pack_size<T>]) {
+  constexpr int in_flight = Terms::rows_in_flight;
+  const std::int64_t left = cut.width - column;
+  for (; row < end; row += in_flight * column_warps) {
+    typename Terms::Loaded loaded[in_flight];
+#pragma unroll
+    for (int n = 0; n < in_flight; ++n) {
+      const std::int64_t at = row + n * column_warps;
+      if (at < end) loaded[n] = terms.load(at * cut.width + column, at, left, aligned);
+    }
+#pragma unroll
+    for (int n = 0; n < in_flight; ++n) {
+      const std::int64_t at = row + n * column_warps;
+      if (at < end) terms.add(loaded[n], at * cut.width + column, left, aligned, sum);
+    }
+  }
+}
 
 // partial[chunk, sum, column]. A lane of each warp owns one pack of columns; blocks are (columns, chunk).
 template <class T, class Terms>
@@ -84,11 +127,7 @@ __global__ void column_partial_kernel(ColumnChunks cut, Terms terms, float* part
   const std::int64_t last = first + cut.rows_per_chunk < cut.rows ? first + cut.rows_per_chunk : cut.rows;
 
   float sum[Terms::sums][size] = {};
-  if (column < cut.width) {
-    for (std::int64_t row = first + warp; row < last; row += column_warps) {
-      terms.add(row * cut.width + column, row, cut.width - column, aligned, sum);
-    }
-  }
+  if (column < cut.width) sum_rows<T>(cut, terms, column, first + warp, last, aligned, sum);
   for (int s = 0; s < Terms::sums; ++s) {
     for (int k = 0; k < size; ++k) shared[warp][s][lane * size + k] = sum[s][k];
   }
