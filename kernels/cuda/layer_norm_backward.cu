@@ -7,23 +7,41 @@ namespace stowage::cuda {
 
 inline constexpr int most_chunk_threads = 512;  // each keeps the sums of one pack of columns
 inline constexpr std::int64_t least_rows_of_norm_chunk = 16;
-inline constexpr std::int64_t most_norm_chunks = 1024;
+inline constexpr std::int64_t most_norm_chunks =
+    512;  // a card of some 130 processors runs all of them at once
+inline constexpr int rows_at_once = 4;
 
-// A pack of one row on its way to dx. Behind the end of a row dy is read as 0, and adds nothing.
+// A thread's pack of one row, as it lies in memory. Behind the end of a row dy is read as 0, and adds
+// nothing.
+template <class T>
+struct RowWords {
+  SixteenBytes x, dy, before;
+  float mean, rstd;
+
+  __device__ void load(const LayerNormGradient<T>& of, std::int64_t row, std::int64_t at, std::int64_t left,
+                       bool aligned) {
+    x = load_words(of.x + at, left, aligned);
+    dy = load_words(of.dy + at, left, aligned);
+    if (of.before != nullptr) before = load_words(of.before + at, left, aligned);
+    mean = of.mean[row];
+    rstd = of.rstd[row];
+  }
+};
+
+// The same on its way to dx.
 template <class T>
 struct RowPack {
   Pack<T> normal, flow;
 
-  __device__ RowPack(const LayerNormGradient<T>& of, std::int64_t row, std::int64_t at, std::int64_t left,
-                     bool aligned)
-      : normal(load_pack(of.x + at, left, aligned)), flow(load_pack(of.dy + at, left, aligned)) {
-    const float average = of.mean[row];
-    const float inverse = of.rstd[row];
-    for (float& value : normal.values) value = (value - average) * inverse;
+  __device__ explicit RowPack(const RowWords<T>& words) {
+    const T* const type = nullptr;
+    normal = unpack(words.x, type);
+    flow = unpack(words.dy, type);
+    for (float& value : normal.values) value = (value - words.mean) * words.rstd;
   }
 
   // Adds to the row's sums of g and of g n.
-  __device__ void add_to(float (&sums)[2], const Pack<T>& gain) const {
+  __device__ void add_to(float* sums, const Pack<T>& gain) const {
     for (int k = 0; k < pack_size<T>; ++k) {
       const float g = flow.values[k] * gain.values[k];
       sums[0] += g;
@@ -32,16 +50,15 @@ struct RowPack {
   }
 
   // With those sums over the whole row, as averages.
-  __device__ void write(const LayerNormGradient<T>& of, const Pack<T>& gain, const float (&averages)[2],
-                        std::int64_t row, std::int64_t at, std::int64_t left, bool aligned) const {
-    const float inverse = of.rstd[row];
+  __device__ void write(const LayerNormGradient<T>& of, const RowWords<T>& words, const Pack<T>& gain,
+                        const float* averages, std::int64_t at, std::int64_t left, bool aligned) const {
     Pack<T> result;
     for (int k = 0; k < pack_size<T>; ++k) {
       result.values[k] =
-          inverse * (flow.values[k] * gain.values[k] - averages[0] - normal.values[k] * averages[1]);
+          words.rstd * (flow.values[k] * gain.values[k] - averages[0] - normal.values[k] * averages[1]);
     }
     if (of.before != nullptr) {
-      const Pack<T> before = load_pack(of.before + at, left, aligned);
+      const Pack<T> before = unpack(words.before, of.before);
       for (int k = 0; k < pack_size<T>; ++k) result.values[k] += before.values[k];
     }
     store_pack(of.dx + at, left, aligned, result);
@@ -58,44 +75,59 @@ __global__ void layer_norm_backward_kernel(std::int64_t width, LayerNormGradient
 
   float sums[2] = {};
   for (std::int64_t i = first; i < width; i += step) {
-    const RowPack<T> pack(of, row, row * width + i, width - i, aligned);
-    pack.add_to(sums, load_pack(of.gain + i, width - i, aligned));
+    RowWords<T> words;
+    words.load(of, row, row * width + i, width - i, aligned);
+    RowPack<T>(words).add_to(sums, load_pack(of.gain + i, width - i, aligned));
   }
   reduce_block<Sum>(sums, shared);
   for (float& sum : sums) sum /= static_cast<float>(width);
   for (std::int64_t i = first; i < width; i += step) {
-    const RowPack<T> pack(of, row, row * width + i, width - i, aligned);
-    pack.write(of, load_pack(of.gain + i, width - i, aligned), sums, row, row * width + i, width - i,
-               aligned);
+    RowWords<T> words;
+    words.load(of, row, row * width + i, width - i, aligned);
+    RowPack<T>(words).write(of, words, load_pack(of.gain + i, width - i, aligned), sums, row * width + i,
+                            width - i, aligned);
   }
 }
 
-// One block for a chunk of rows, row by row: a thread owns one pack of columns, and writes their sums over
-// the chunk to partial[chunk, 2, width].
+// One block for a chunk of rows: a thread owns one pack of columns, and writes their sums over the chunk to
+// partial[chunk, 2, width]. Rows are loaded, and their sums made, rows_at_once at a time: so many loads are
+// under way together, and pass two barriers.
 template <class T>
 __global__ void __launch_bounds__(most_chunk_threads)
     layer_norm_backward_chunk_kernel(ColumnChunks cut, LayerNormGradient<T> of, float* partial,
                                      bool aligned) {
-  __shared__ float shared[2 * most_chunk_threads / warp_size];
+  __shared__ float shared[2 * rows_at_once * most_chunk_threads / warp_size];
   const std::int64_t column = static_cast<std::int64_t>(threadIdx.x) * pack_size<T>;
   const std::int64_t left = cut.width - column;
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * cut.rows_per_chunk;
   const std::int64_t last = first + cut.rows_per_chunk < cut.rows ? first + cut.rows_per_chunk : cut.rows;
-  const Pack<T> gain = load_pack(of.gain + column, left, aligned);
+  const SixteenBytes gain_words = load_words(of.gain + column, left, aligned);
 
   float dgain[pack_size<T>] = {};
   float dbias[pack_size<T>] = {};
-  for (std::int64_t row = first; row < last; ++row) {
-    const std::int64_t at = row * cut.width + column;
-    const RowPack<T> pack(of, row, at, left, aligned);
-    float sums[2] = {};
-    pack.add_to(sums, gain);
+  for (std::int64_t row = first; row < last; row += rows_at_once) {
+    RowWords<T> words[rows_at_once];
+    float sums[2 * rows_at_once] = {};
+#pragma unroll
+    for (int r = 0; r < rows_at_once; ++r) {
+      if (row + r < last) words[r].load(of, row + r, (row + r) * cut.width + column, left, aligned);
+    }
+    const Pack<T> gain = unpack(gain_words, of.gain);
+#pragma unroll
+    for (int r = 0; r < rows_at_once; ++r) {
+      if (row + r < last) RowPack<T>(words[r]).add_to(sums + 2 * r, gain);
+    }
     reduce_block<Sum>(sums, shared);
     for (float& sum : sums) sum /= static_cast<float>(cut.width);
-    pack.write(of, gain, sums, row, at, left, aligned);
-    for (int k = 0; k < pack_size<T>; ++k) {
-      dgain[k] += pack.flow.values[k] * pack.normal.values[k];
-      dbias[k] += pack.flow.values[k];
+#pragma unroll
+    for (int r = 0; r < rows_at_once; ++r) {
+      if (row + r >= last) break;
+      const RowPack<T> pack(words[r]);
+      pack.write(of, words[r], gain, sums + 2 * r, (row + r) * cut.width + column, left, aligned);
+      for (int k = 0; k < pack_size<T>; ++k) {
+        dgain[k] += pack.flow.values[k] * pack.normal.values[k];
+        dbias[k] += pack.flow.values[k];
+      }
     }
   }
   float* to = partial + static_cast<std::int64_t>(blockIdx.x) * 2 * cut.width + column;
