@@ -41,6 +41,19 @@ __device__ inline T reduce_warp(T value, int width = warp_size) {
   return value;
 }
 
+struct Or {
+  __device__ static unsigned of(unsigned a, unsigned b) { return a | b; }
+};
+
+// Bit l is lane l's value. All 32 take part.
+__device__ inline unsigned ballot(bool value) {
+#ifdef STOWAGE_CUDA_SHIM
+  return reduce_warp<Or>((value ? 1U : 0U) << (threadIdx.x % warp_size));
+#else
+  return __ballot_sync(0xffffffffU, value);
+#endif
+}
+
 // Each of the values over a one-dimensional block of whole warps. `shared` holds `count` Ts for each warp; it
 // is free again when the call returns.
 template <class Operation, int count, class T>
