@@ -7,9 +7,11 @@ namespace stowage::cuda {
 
 inline constexpr int most_chunk_threads = 512;  // each keeps the sums of one pack of columns
 inline constexpr std::int64_t least_rows_of_norm_chunk = 16;
-inline constexpr std::int64_t most_norm_chunks =
-    512;  // a card of some 130 processors runs all of them at once
-inline constexpr int rows_at_once = 4;
+inline constexpr std::int64_t most_norm_chunks = 512;  // some 130 processors run all of them at once
+template <bool aligned>
+inline constexpr int rows_at_once = 1;
+template <>
+inline constexpr int rows_at_once<true> = 4;
 
 // A thread's pack of one row, as it lies in memory. Behind the end of a row dy is read as 0, and adds
 // nothing.
@@ -18,11 +20,12 @@ struct RowWords {
   SixteenBytes x, dy, before;
   float mean, rstd;
 
+  template <class Aligned>
   __device__ void load(const LayerNormGradient<T>& of, std::int64_t row, std::int64_t at, std::int64_t left,
-                       bool aligned) {
+                       Aligned aligned) {
     x = load_words(of.x + at, left, aligned);
     dy = load_words(of.dy + at, left, aligned);
-    if (of.before != nullptr) before = load_words(of.before + at, left, aligned);
+    before = of.before != nullptr ? load_words(of.before + at, left, aligned) : SixteenBytes{};
     mean = of.mean[row];
     rstd = of.rstd[row];
   }
@@ -50,8 +53,9 @@ struct RowPack {
   }
 
   // With those sums over the whole row, as averages.
+  template <class Aligned>
   __device__ void write(const LayerNormGradient<T>& of, const RowWords<T>& words, const Pack<T>& gain,
-                        const float* averages, std::int64_t at, std::int64_t left, bool aligned) const {
+                        const float* averages, std::int64_t at, std::int64_t left, Aligned aligned) const {
     Pack<T> result;
     for (int k = 0; k < pack_size<T>; ++k) {
       result.values[k] =
@@ -90,40 +94,43 @@ __global__ void layer_norm_backward_kernel(std::int64_t width, LayerNormGradient
 }
 
 // One block for a chunk of rows: a thread owns one pack of columns, and writes their sums over the chunk to
-// partial[chunk, 2, width]. Rows are loaded, and their sums made, rows_at_once at a time: so many loads are
-// under way together, and pass two barriers.
-template <class T>
+// partial[chunk, 2, width]. Rows are loaded, and their sums made, `step` at a time: so many loads are under
+// way together, and pass two barriers.
+template <class T, bool aligned>
 __global__ void __launch_bounds__(most_chunk_threads)
-    layer_norm_backward_chunk_kernel(ColumnChunks cut, LayerNormGradient<T> of, float* partial,
-                                     bool aligned) {
-  __shared__ float shared[2 * rows_at_once * most_chunk_threads / warp_size];
+    layer_norm_backward_chunk_kernel(ColumnChunks cut, LayerNormGradient<T> of, float* partial) {
+  constexpr int step = rows_at_once<aligned>;
+  constexpr std::bool_constant<aligned> is_aligned;
+  __shared__ float shared[2 * step * most_chunk_threads / warp_size];
   const std::int64_t column = static_cast<std::int64_t>(threadIdx.x) * pack_size<T>;
   const std::int64_t left = cut.width - column;
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * cut.rows_per_chunk;
   const std::int64_t last = first + cut.rows_per_chunk < cut.rows ? first + cut.rows_per_chunk : cut.rows;
-  const SixteenBytes gain_words = load_words(of.gain + column, left, aligned);
+  const SixteenBytes gain_words = load_words(of.gain + column, left, is_aligned);
 
+  const float share = 1.0F / static_cast<float>(cut.width);
   float dgain[pack_size<T>] = {};
   float dbias[pack_size<T>] = {};
-  for (std::int64_t row = first; row < last; row += rows_at_once) {
-    RowWords<T> words[rows_at_once];
-    float sums[2 * rows_at_once] = {};
+  for (std::int64_t row = first; row < last; row += step) {
+    RowWords<T> words[step];
+    float sums[2 * step] = {};
 #pragma unroll
-    for (int r = 0; r < rows_at_once; ++r) {
-      if (row + r < last) words[r].load(of, row + r, (row + r) * cut.width + column, left, aligned);
+    for (int r = 0; r < step; ++r) {
+      const std::int64_t one = row + r < last ? row + r : last - 1;
+      words[r].load(of, one, one * cut.width + column, left, is_aligned);
     }
     const Pack<T> gain = unpack(gain_words, of.gain);
 #pragma unroll
-    for (int r = 0; r < rows_at_once; ++r) {
+    for (int r = 0; r < step; ++r) {
       if (row + r < last) RowPack<T>(words[r]).add_to(sums + 2 * r, gain);
     }
     reduce_block<Sum>(sums, shared);
-    for (float& sum : sums) sum /= static_cast<float>(cut.width);
+    for (float& sum : sums) sum *= share;
 #pragma unroll
-    for (int r = 0; r < rows_at_once; ++r) {
+    for (int r = 0; r < step; ++r) {
       if (row + r >= last) break;
       const RowPack<T> pack(words[r]);
-      pack.write(of, words[r], gain, sums + 2 * r, (row + r) * cut.width + column, left, aligned);
+      pack.write(of, words[r], gain, sums + 2 * r, (row + r) * cut.width + column, left, is_aligned);
       for (int k = 0; k < pack_size<T>; ++k) {
         dgain[k] += pack.flow.values[k] * pack.normal.values[k];
         dbias[k] += pack.flow.values[k];
@@ -142,8 +149,10 @@ void layer_norm_backward(const Rows& shape, const LayerNormGradient<T>& of, void
   if (of.dgain != nullptr && threads <= most_chunk_threads) {
     const ColumnChunks cut = cut_rows(shape, 2, least_rows_of_norm_chunk, most_norm_chunks);
     auto* partial = scratch_for<float>(stream, cut.chunks * 2 * shape.width, "layer_norm_backward");
-    launch(layer_norm_backward_chunk_kernel<T>, "layer_norm_backward",
-           {{cut.chunks}, static_cast<int>(threads)}, stream, cut, of, partial, aligned);
+    const auto kernel =
+        aligned ? layer_norm_backward_chunk_kernel<T, true> : layer_norm_backward_chunk_kernel<T, false>;
+    launch(kernel, "layer_norm_backward", {{cut.chunks}, static_cast<int>(threads)}, stream, cut, of,
+           partial);
     return add_chunks(cut, 2, partial, of.dgain, of.dbias, stream);
   }
   if (of.dgain != nullptr)
@@ -159,8 +168,11 @@ template void layer_norm_backward(const Rows&, const LayerNormGradient<Float16>&
 STOWAGE_CUDA_KERNEL(layer_norm_backward_kernel<float>);
 STOWAGE_CUDA_KERNEL(layer_norm_backward_kernel<Bfloat16>);
 STOWAGE_CUDA_KERNEL(layer_norm_backward_kernel<Float16>);
-STOWAGE_CUDA_KERNEL(layer_norm_backward_chunk_kernel<float>);
-STOWAGE_CUDA_KERNEL(layer_norm_backward_chunk_kernel<Bfloat16>);
-STOWAGE_CUDA_KERNEL(layer_norm_backward_chunk_kernel<Float16>);
+STOWAGE_CUDA_KERNEL(layer_norm_backward_chunk_kernel<float, true>);
+STOWAGE_CUDA_KERNEL(layer_norm_backward_chunk_kernel<float, false>);
+STOWAGE_CUDA_KERNEL(layer_norm_backward_chunk_kernel<Bfloat16, true>);
+STOWAGE_CUDA_KERNEL(layer_norm_backward_chunk_kernel<Bfloat16, false>);
+STOWAGE_CUDA_KERNEL(layer_norm_backward_chunk_kernel<Float16, true>);
+STOWAGE_CUDA_KERNEL(layer_norm_backward_chunk_kernel<Float16, false>);
 
 }  // namespace stowage::cuda

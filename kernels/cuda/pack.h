@@ -107,6 +107,12 @@ STOWAGE_HOST_DEVICE SixteenBytes load_words(const T* x, std::int64_t count, bool
   if (aligned && count >= pack_size<T>) return *reinterpret_cast<const SixteenBytes*>(x);
   return packed(load_pack(x, count, false));
 }
+// Of rows that are known to be aligned when the kernel is compiled: a pack is whole, or behind the end.
+template <class T>
+STOWAGE_HOST_DEVICE SixteenBytes load_words(const T* x, std::int64_t count, std::true_type) {
+  if (count <= 0) return {};
+  return *reinterpret_cast<const SixteenBytes*>(x);
+}
 
 template <class T>
 STOWAGE_HOST_DEVICE void store_pack(T* x, std::int64_t count, bool aligned, const Pack<T>& pack) {
@@ -117,6 +123,11 @@ STOWAGE_HOST_DEVICE void store_pack(T* x, std::int64_t count, bool aligned, cons
   for (int i = 0; i < pack_size<T>; ++i) {
     if (i < count) x[i] = static_cast<T>(pack.values[i]);
   }
+}
+
+template <class T>
+STOWAGE_HOST_DEVICE void store_pack(T* x, std::int64_t count, std::true_type, const Pack<T>& pack) {
+  if (count > 0) store_sixteen(x, packed(pack));
 }
 
 // `size` elements from `x` on, a multiple of a pack: as load_pack and store_pack.
