@@ -27,7 +27,8 @@ struct PlainTerms {
   };
   const T* x;
 
-  __device__ Loaded load(std::int64_t at, std::int64_t, std::int64_t count, bool aligned) const {
+  template <class Aligned>
+  __device__ Loaded load(std::int64_t at, std::int64_t, std::int64_t count, Aligned aligned) const {
     return {load_words(x + at, count, aligned)};
   }
   __device__ void add(const Loaded& of, std::int64_t, std::int64_t, bool,
@@ -51,7 +52,8 @@ struct LayerNormTerms {
   const float* rstd;
   const T* dy;
 
-  __device__ Loaded load(std::int64_t at, std::int64_t row, std::int64_t count, bool aligned) const {
+  template <class Aligned>
+  __device__ Loaded load(std::int64_t at, std::int64_t row, std::int64_t count, Aligned aligned) const {
     return {load_words(x + at, count, aligned), load_words(dy + at, count, aligned), mean[row], rstd[row]};
   }
   __device__ void add(const Loaded& of, std::int64_t, std::int64_t, bool,
@@ -78,10 +80,12 @@ struct GeluTerms {
   const T* dy;
   T* dx;
 
-  __device__ Loaded load(std::int64_t at, std::int64_t, std::int64_t count, bool aligned) const {
+  template <class Aligned>
+  __device__ Loaded load(std::int64_t at, std::int64_t, std::int64_t count, Aligned aligned) const {
     return {load_words(x + at, count, aligned), load_words(dy + at, count, aligned)};
   }
-  __device__ void add(const Loaded& of, std::int64_t at, std::int64_t count, bool aligned,
+  template <class Aligned>
+  __device__ void add(const Loaded& of, std::int64_t at, std::int64_t count, Aligned aligned,
                       float (&sum)[sums][pack_size<T>]) const {
     const Pack<T> pack = unpack(of.x, x);
     Pack<T> flow = unpack(of.dy, dy);
@@ -94,29 +98,31 @@ struct GeluTerms {
 };
 
 // Adds the column pack at `column` of every column_warps-th row from `row` on, in order.
-template <class T, class Terms>
+template <class T, bool aligned, class Terms>
 __device__ void sum_rows(const ColumnChunks& cut, const Terms& terms, std::int64_t column, std::int64_t row,
-                         std::int64_t end, bool aligned, float (&sum)[Terms::sums][pack_size<T>]) {
-  constexpr int in_flight = Terms::rows_in_flight;
+                         std::int64_t end, float (&sum)[Terms::sums][pack_size<T>]) {
+  constexpr int in_flight = aligned ? Terms::rows_in_flight : 1;
+  constexpr std::bool_constant<aligned> is_aligned;
   const std::int64_t left = cut.width - column;
   for (; row < end; row += in_flight * column_warps) {
     typename Terms::Loaded loaded[in_flight];
 #pragma unroll
     for (int n = 0; n < in_flight; ++n) {
-      const std::int64_t at = row + n * column_warps;
-      if (at < end) loaded[n] = terms.load(at * cut.width + column, at, left, aligned);
+      const std::int64_t later = row + n * column_warps;
+      const std::int64_t at = later < end ? later : row;
+      loaded[n] = terms.load(at * cut.width + column, at, left, is_aligned);
     }
 #pragma unroll
     for (int n = 0; n < in_flight; ++n) {
       const std::int64_t at = row + n * column_warps;
-      if (at < end) terms.add(loaded[n], at * cut.width + column, left, aligned, sum);
+      if (at < end) terms.add(loaded[n], at * cut.width + column, left, is_aligned, sum);
     }
   }
 }
 
 // partial[chunk, sum, column]. A lane of each warp owns one pack of columns; blocks are (columns, chunk).
-template <class T, class Terms>
-__global__ void column_partial_kernel(ColumnChunks cut, Terms terms, float* partial, bool aligned) {
+template <class T, class Terms, bool aligned>
+__global__ void column_partial_kernel(ColumnChunks cut, Terms terms, float* partial) {
   constexpr int size = pack_size<T>;
   __shared__ float shared[column_warps][Terms::sums][warp_size * size];
   const int lane = static_cast<int>(threadIdx.x % warp_size);
@@ -127,7 +133,7 @@ __global__ void column_partial_kernel(ColumnChunks cut, Terms terms, float* part
   const std::int64_t last = first + cut.rows_per_chunk < cut.rows ? first + cut.rows_per_chunk : cut.rows;
 
   float sum[Terms::sums][size] = {};
-  if (column < cut.width) sum_rows<T>(cut, terms, column, first + warp, last, aligned, sum);
+  if (column < cut.width) sum_rows<T, aligned>(cut, terms, column, first + warp, last, sum);
   for (int s = 0; s < Terms::sums; ++s) {
     for (int k = 0; k < size; ++k) shared[warp][s][lane * size + k] = sum[s][k];
   }
@@ -153,7 +159,7 @@ __global__ void column_total_kernel(std::int64_t chunks, std::int64_t width, con
   const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * warp_size + lane;
   float sum = 0;
   if (column < width) {
-#pragma unroll 8
+#pragma unroll 16
     for (std::int64_t chunk = warp; chunk < chunks; chunk += total_warps) {
       sum += partial[(chunk * gridDim.y + blockIdx.y) * width + column];
     }
@@ -189,8 +195,9 @@ void sum_columns(const Rows& shape, const Terms& terms, bool aligned, To* first,
   const ColumnChunks cut = cut_rows(shape, Terms::sums, least_rows_per_chunk, most_chunks);
   auto* partial = scratch_for<float>(stream, cut.chunks * Terms::sums * shape.width, "column_sum");
   const std::int64_t tiles = blocks_for(shape.width, static_cast<std::int64_t>(warp_size) * pack_size<T>);
-  launch(column_partial_kernel<T, Terms>, "column_sum", {{tiles, cut.chunks}, threads}, stream, cut, terms,
-         partial, aligned);
+  const auto kernel =
+      aligned ? column_partial_kernel<T, Terms, true> : column_partial_kernel<T, Terms, false>;
+  launch(kernel, "column_sum", {{tiles, cut.chunks}, threads}, stream, cut, terms, partial);
   add_chunks(cut, Terms::sums, partial, first, second, stream, add);
 }
 
@@ -237,18 +244,30 @@ template void layer_norm_backward_parameters(const Rows&, const Float16*, const 
 template void gelu_backward_bias(GeluForm, const Rows&, const Float16*, const Float16*, Float16*, Float16*,
                                  void*);
 
-STOWAGE_CUDA_KERNEL(column_partial_kernel<float, PlainTerms<float>>);
-STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, PlainTerms<Bfloat16>>);
-STOWAGE_CUDA_KERNEL(column_partial_kernel<Float16, PlainTerms<Float16>>);
-STOWAGE_CUDA_KERNEL(column_partial_kernel<float, LayerNormTerms<float>>);
-STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, LayerNormTerms<Bfloat16>>);
-STOWAGE_CUDA_KERNEL(column_partial_kernel<Float16, LayerNormTerms<Float16>>);
-STOWAGE_CUDA_KERNEL(column_partial_kernel<float, GeluTerms<float, GeluTanh>>);
-STOWAGE_CUDA_KERNEL(column_partial_kernel<float, GeluTerms<float, GeluErf>>);
-STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, GeluTerms<Bfloat16, GeluTanh>>);
-STOWAGE_CUDA_KERNEL(column_partial_kernel<Float16, GeluTerms<Float16, GeluTanh>>);
-STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, GeluTerms<Bfloat16, GeluErf>>);
-STOWAGE_CUDA_KERNEL(column_partial_kernel<Float16, GeluTerms<Float16, GeluErf>>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<float, PlainTerms<float>, true>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<float, PlainTerms<float>, false>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, PlainTerms<Bfloat16>, true>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, PlainTerms<Bfloat16>, false>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Float16, PlainTerms<Float16>, true>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Float16, PlainTerms<Float16>, false>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<float, LayerNormTerms<float>, true>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<float, LayerNormTerms<float>, false>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, LayerNormTerms<Bfloat16>, true>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, LayerNormTerms<Bfloat16>, false>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Float16, LayerNormTerms<Float16>, true>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Float16, LayerNormTerms<Float16>, false>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<float, GeluTerms<float, GeluTanh>, true>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<float, GeluTerms<float, GeluTanh>, false>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<float, GeluTerms<float, GeluErf>, true>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<float, GeluTerms<float, GeluErf>, false>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, GeluTerms<Bfloat16, GeluTanh>, true>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, GeluTerms<Bfloat16, GeluTanh>, false>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Float16, GeluTerms<Float16, GeluTanh>, true>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Float16, GeluTerms<Float16, GeluTanh>, false>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, GeluTerms<Bfloat16, GeluErf>, true>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, GeluTerms<Bfloat16, GeluErf>, false>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Float16, GeluTerms<Float16, GeluErf>, true>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Float16, GeluTerms<Float16, GeluErf>, false>);
 STOWAGE_CUDA_KERNEL(column_total_kernel<float>);
 STOWAGE_CUDA_KERNEL(column_total_kernel<Bfloat16>);
 STOWAGE_CUDA_KERNEL(column_total_kernel<Float16>);
