@@ -130,6 +130,27 @@ inline constexpr float kept_scale = 1;
 template <>
 inline constexpr float kept_scale<Float16> = 0x1p14F;
 
+// Exponentials of a row's logits over that of the largest one. Logits of a narrow type have not the digits
+// that `exponential` takes care to keep: for them it is 2^(x log2(e) - top), and `top` counts as what it is
+// after its rounding.
+template <class T>
+class RowExponential {
+ public:
+  __device__ explicit RowExponential(float largest) : top_(is_narrow ? largest * log2_of_e : largest) {}
+  __device__ float operator()(float x) const {
+    if constexpr (is_narrow) return power_of_two(std::fma(x, log2_of_e, -top_));
+    return exponential(x - top_);
+  }
+  __device__ float log_of_sum(float sum) const {
+    return (is_narrow ? static_cast<float>(top_ * 0.69314718055994531) : top_) + std::log(sum);
+  }
+
+ private:
+  static constexpr bool is_narrow = sizeof(T) == 2;
+  static constexpr float log2_of_e = 1.44269504F;
+  float top_;
+};
+
 // A row of logits on its way to its gradient, by the whole block: each thread goes over packs of its own,
 // three times. The row is kept in shared memory where that has room for it, else it stays where it is.
 template <class T>
@@ -153,10 +174,10 @@ struct RowInPlace {
     float largest = below_all;
     for (std::int64_t i = first(); i < shape.columns; i += loads_in_flight * step()) {
       SixteenBytes words[loads_in_flight];
-#pragma unroll
-      for (int n = 0; n < loads_in_flight; ++n) {
-        const std::int64_t at = i + n * step();
-        if (at < shape.columns) words[n] = load_words(row + at, shape.columns - at, aligned);
+      if (aligned) {
+        load(i, pack_size<T>, words);
+      } else {
+        load(i, 0, words);
       }
 #pragma unroll
       for (int n = 0; n < loads_in_flight; ++n) {
@@ -168,11 +189,11 @@ struct RowInPlace {
   }
 
   // Logits become exponentials; the sum of this thread's ones. A NaN reaches it.
-  __device__ float exponentials(float largest) const {
+  __device__ float exponentials(const RowExponential<T>& exponential) const {
     float sum = 0;
     for_packs([&](std::int64_t i, std::int64_t count) {
       Pack<T> pack = load_pack(kept + i, count, kept_aligned);
-      for (float& value : pack.values) value = exponential(value - largest);
+      for (float& value : pack.values) value = exponential(value);
       fill_behind(shape.vocabulary - i, 0, pack);
       for (float& value : pack.values) {
         sum += value;
@@ -203,6 +224,16 @@ struct RowInPlace {
   }
 
  private:
+  // Packs of `whole` elements, or of any number where that is 0.
+  __device__ void load(std::int64_t i, std::int64_t whole, SixteenBytes (&words)[loads_in_flight]) const {
+#pragma unroll
+    for (int n = 0; n < loads_in_flight; ++n) {
+      const std::int64_t at = i + n * step();
+      if (at < shape.columns)
+        words[n] = load_words(row + at, whole > 0 ? whole : shape.columns - at, whole > 0);
+    }
+  }
+
   // The largest of the pack at `i`.
   __device__ float keep_pack(std::int64_t i, const SixteenBytes& words) const {
     Pack<T> pack = unpack(words, row);
@@ -229,14 +260,14 @@ __global__ void cross_entropy_in_place_kernel(Logits shape, LossChunk chunk, T* 
     if (threadIdx.x == 0) chunk.row_losses[row] = 0;
     return;
   }
+  const float share = share_of(*chunk.count, chunk.loss_scale);  // while the row is on its way
   const float logit = logit_of(shape, target, line);
-  const float largest = reduce_block<Largest>(of.keep(), shared);
-  const float sum = reduce_block<Sum>(of.exponentials(largest), shared);
-  const float share = share_of(*chunk.count, chunk.loss_scale);
+  const RowExponential<T> exponential(reduce_block<Largest>(of.keep(), shared));
+  const float sum = reduce_block<Sum>(of.exponentials(exponential), shared);
   const float scale = share / sum;
-  if (threadIdx.x == 0) chunk.row_losses[row] = row_loss(shape, target, largest + std::log(sum), logit);
+  if (threadIdx.x == 0) chunk.row_losses[row] = row_loss(shape, target, exponential.log_of_sum(sum), logit);
   const bool counts = target < shape.vocabulary;
-  of.write_gradient(scale, counts ? target : -1, exponential(logit - largest) * scale - share);
+  of.write_gradient(scale, counts ? target : -1, exponential(logit) * scale - share);
 }
 
 __global__ void count_targets_kernel(std::int64_t rows, const std::int32_t* targets, double* count) {
