@@ -122,6 +122,16 @@ __global__ void token_order_kernel(EmbeddingShape shape, TokenBuckets of, const 
                        [&](std::int64_t n) { *to++ = static_cast<std::int32_t>(n); });
 }
 
+// One pack of each of at most `count` rows.
+template <class T>
+__device__ void load_found(const std::int32_t* rows, int count, const T* dy, std::int64_t width,
+                           std::int64_t left, bool aligned, SixteenBytes (&words)[rows_in_flight]) {
+#pragma unroll
+  for (int r = 0; r < rows_in_flight; ++r) {
+    if (r < count) words[r] = load_words(dy + rows[r] * width, left, aligned);
+  }
+}
+
 // Blocks are (8 table rows, columns, chunk of tokens); `to` is [chunks, V, C]. A warp sums one pack a lane of
 // its row. Tokens are looked through in their order, or, if sorted, those of the row's bucket alone.
 template <class T, class To>
@@ -165,10 +175,10 @@ __global__ void embedding_backward_kernel(EmbeddingShape shape, std::int64_t tok
     if (left <= 0) continue;
     for (int i0 = 0; i0 < count; i0 += rows_in_flight) {
       SixteenBytes words[rows_in_flight];
-#pragma unroll
-      for (int r = 0; r < rows_in_flight; ++r) {
-        if (i0 + r < count)
-          words[r] = load_words(dy + found[warp][i0 + r] * shape.width + column, left, aligned);
+      if (aligned && left >= pack_size<T>) {
+        load_found(found[warp] + i0, count - i0, dy + column, shape.width, pack_size<T>, true, words);
+      } else {
+        load_found(found[warp] + i0, count - i0, dy + column, shape.width, left, false, words);
       }
 #pragma unroll
       for (int r = 0; r < rows_in_flight; ++r) {
