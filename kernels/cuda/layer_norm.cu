@@ -26,7 +26,11 @@ __global__ void __launch_bounds__(Group::most_threads)
   for (int p = 0; p < packs; ++p) {
     for (const float value : held.pack(p).values) sum += value;
   }
-  const float average = Group::sum(sum, shared) / static_cast<float>(width);
+  // The quotient, without the branches of a division; exact for rows of one value.
+  const float share = 1.0F / static_cast<float>(width);
+  sum = Group::sum(sum, shared);
+  const float estimate = sum * share;
+  const float average = std::fma(std::fma(-estimate, static_cast<float>(width), sum), share, estimate);
 
   float squares = 0;
 #pragma unroll
@@ -36,7 +40,7 @@ __global__ void __launch_bounds__(Group::most_threads)
     fill_behind(width - first - p * step, 0, pack);
     for (const float difference : pack.values) squares += difference * difference;
   }
-  const float variance = Group::sum(squares, shared) / static_cast<float>(width);
+  const float variance = Group::sum(squares, shared) * share;
   const float inverse = 1.0F / std::sqrt(variance + epsilon);
 
 #pragma unroll
