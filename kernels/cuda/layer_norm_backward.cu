@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "kernels/cuda/column_sum.h"
 #include "kernels/cuda/kernel_registry.h"
 #include "kernels/cuda/row_shape.h"
@@ -7,7 +9,11 @@ namespace stowage::cuda {
 
 inline constexpr int most_chunk_threads = 512;  // each keeps the sums of one pack of columns
 inline constexpr std::int64_t least_rows_of_norm_chunk = 16;
-inline constexpr std::int64_t most_norm_chunks = 512;  // some 130 processors run all of them at once
+// So many blocks an H100 runs at once: each of its 132 processors has registers for some 576 threads. A few
+// blocks more would run alone behind all others.
+inline std::int64_t most_norm_chunks(std::int64_t threads) {
+  return 132 * std::max<std::int64_t>(576 / threads, 1);
+}
 template <bool aligned>
 inline constexpr int rows_at_once = 1;
 template <>
@@ -147,7 +153,7 @@ void layer_norm_backward(const Rows& shape, const LayerNormGradient<T>& of, void
   const bool aligned = rows_are_aligned<T>(shape.width, of.x, of.gain, of.dy, of.before, of.dx);
   const std::int64_t threads = threads_of_row<T>(shape.width);
   if (of.dgain != nullptr && threads <= most_chunk_threads) {
-    const ColumnChunks cut = cut_rows(shape, 2, least_rows_of_norm_chunk, most_norm_chunks);
+    const ColumnChunks cut = cut_rows(shape, 2, least_rows_of_norm_chunk, most_norm_chunks(threads));
     auto* partial = scratch_for<float>(stream, cut.chunks * 2 * shape.width, "layer_norm_backward");
     const auto kernel =
         aligned ? layer_norm_backward_chunk_kernel<T, true> : layer_norm_backward_chunk_kernel<T, false>;
