@@ -17,6 +17,7 @@
 #include "kernels/cuda/attention_grid.h"
 #include "kernels/cuda/fragments.h"
 #include "kernels/cuda/reduce.h"
+#include "kernels/math/exponential.h"
 
 namespace stowage::cuda {
 
@@ -45,18 +46,6 @@ __device__ inline int place_of_row(int row) {
 __device__ inline int own_row(int i) { return place_of_row(lane_group() + 8 * i); }
 __device__ inline int streamed_row() { return 2 * lane_pair(); }
 __device__ constexpr int score_index(int i, int j) { return j / 2 * 4 + i * 2 + j % 2; }
-
-// 2^x in one instruction, to 2 units in the last place; below 2^-126 it is 0, where exp2f has four more to
-// keep it.
-__device__ inline float power_of_two(float x) {
-#ifdef STOWAGE_CUDA_SHIM
-  return exp2f(x);
-#else
-  float power = 0;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
-  return power;
-#endif
-}
 
 // At most `count` elements from `x` on, zeros behind.
 template <class T>

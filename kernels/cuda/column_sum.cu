@@ -16,15 +16,24 @@ inline constexpr int total_warps = 16;  // of a block that sums chunks: each tak
 inline constexpr std::int64_t least_rows_per_chunk = 64;
 inline constexpr std::int64_t most_chunks = 128;
 
-// What is summed: `sums` terms for each element.
+// What is summed: `sums` terms for each element. A pack's operands are loaded for several rows before the
+// first of them is added.
 template <class T>
 struct PlainTerms {
   static constexpr int sums = 1;
+  static constexpr int rows_in_flight = 8;
+  struct Loaded {
+    SixteenBytes x;
+  };
   const T* x;
 
-  __device__ void add(std::int64_t at, std::int64_t, std::int64_t count, bool aligned,
+  template <class Aligned>
+  __device__ Loaded load(std::int64_t at, std::int64_t, std::int64_t count, Aligned aligned) const {
+    return {load_words(x + at, count, aligned)};
+  }
+  __device__ void add(const Loaded& of, std::int64_t, std::int64_t, bool,
                       float (&sum)[sums][pack_size<T>]) const {
-    const Pack<T> pack = load_pack(x + at, count, aligned);
+    const Pack<T> pack = unpack(of.x, x);
     for (int k = 0; k < pack_size<T>; ++k) sum[0][k] += pack.values[k];
   }
 };
@@ -33,36 +42,53 @@ struct PlainTerms {
 template <class T>
 struct LayerNormTerms {
   static constexpr int sums = 2;
+  static constexpr int rows_in_flight = 4;
+  struct Loaded {
+    SixteenBytes x, dy;
+    float mean, rstd;
+  };
   const T* x;
   const float* mean;
   const float* rstd;
   const T* dy;
 
-  __device__ void add(std::int64_t at, std::int64_t row, std::int64_t count, bool aligned,
+  template <class Aligned>
+  __device__ Loaded load(std::int64_t at, std::int64_t row, std::int64_t count, Aligned aligned) const {
+    return {load_words(x + at, count, aligned), load_words(dy + at, count, aligned), mean[row], rstd[row]};
+  }
+  __device__ void add(const Loaded& of, std::int64_t, std::int64_t, bool,
                       float (&sum)[sums][pack_size<T>]) const {
-    const Pack<T> pack = load_pack(x + at, count, aligned);
-    const Pack<T> flow = load_pack(dy + at, count, aligned);
-    const float average = mean[row];
-    const float inverse = rstd[row];
+    const Pack<T> pack = unpack(of.x, x);
+    const Pack<T> flow = unpack(of.dy, dy);
     for (int k = 0; k < pack_size<T>; ++k) {
-      sum[0][k] += flow.values[k] * ((pack.values[k] - average) * inverse);
+      sum[0][k] += flow.values[k] * ((pack.values[k] - of.mean) * of.rstd);
       sum[1][k] += flow.values[k];
     }
   }
 };
 
-// Of the bias that GELU's input ends with: the gradient, which is written too.
+// Of the bias that GELU's input ends with: the gradient, which is written too. dx may be dy: a thread writes
+// what it alone has read.
 template <class T, class Form>
 struct GeluTerms {
   static constexpr int sums = 1;
+  static constexpr int rows_in_flight = 4;
+  struct Loaded {
+    SixteenBytes x, dy;
+  };
   const T* x;
   const T* dy;
   T* dx;
 
-  __device__ void add(std::int64_t at, std::int64_t, std::int64_t count, bool aligned,
+  template <class Aligned>
+  __device__ Loaded load(std::int64_t at, std::int64_t, std::int64_t count, Aligned aligned) const {
+    return {load_words(x + at, count, aligned), load_words(dy + at, count, aligned)};
+  }
+  template <class Aligned>
+  __device__ void add(const Loaded& of, std::int64_t at, std::int64_t count, Aligned aligned,
                       float (&sum)[sums][pack_size<T>]) const {
-    const Pack<T> pack = load_pack(x + at, count, aligned);
-    Pack<T> flow = load_pack(dy + at, count, aligned);
+    const Pack<T> pack = unpack(of.x, x);
+    Pack<T> flow = unpack(of.dy, dy);
     for (int k = 0; k < pack_size<T>; ++k) {
       flow.values[k] *= Form::derivative(pack.values[k]);
       sum[0][k] += flow.values[k];
@@ -71,9 +97,32 @@ struct GeluTerms {
   }
 };
 
+// Adds the column pack at `column` of every column_warps-th row from `row` on, in order.
+template <class T, bool aligned, class Terms>
+__device__ void sum_rows(const ColumnChunks& cut, const Terms& terms, std::int64_t column, std::int64_t row,
+                         std::int64_t end, float (&sum)[Terms::sums][pack_size<T>]) {
+  constexpr int in_flight = aligned ? Terms::rows_in_flight : 1;
+  constexpr std::bool_constant<aligned> is_aligned;
+  const std::int64_t left = cut.width - column;
+  for (; row < end; row += in_flight * column_warps) {
+    typename Terms::Loaded loaded[in_flight];
+#pragma unroll
+    for (int n = 0; n < in_flight; ++n) {
+      const std::int64_t later = row + n * column_warps;
+      const std::int64_t at = later < end ? later : row;
+      loaded[n] = terms.load(at * cut.width + column, at, left, is_aligned);
+    }
+#pragma unroll
+    for (int n = 0; n < in_flight; ++n) {
+      const std::int64_t at = row + n * column_warps;
+      if (at < end) terms.add(loaded[n], at * cut.width + column, left, is_aligned, sum);
+    }
+  }
+}
+
 // partial[chunk, sum, column]. A lane of each warp owns one pack of columns; blocks are (columns, chunk).
-template <class T, class Terms>
-__global__ void column_partial_kernel(ColumnChunks cut, Terms terms, float* partial, bool aligned) {
+template <class T, class Terms, bool aligned>
+__global__ void column_partial_kernel(ColumnChunks cut, Terms terms, float* partial) {
   constexpr int size = pack_size<T>;
   __shared__ float shared[column_warps][Terms::sums][warp_size * size];
   const int lane = static_cast<int>(threadIdx.x % warp_size);
@@ -84,11 +133,7 @@ __global__ void column_partial_kernel(ColumnChunks cut, Terms terms, float* part
   const std::int64_t last = first + cut.rows_per_chunk < cut.rows ? first + cut.rows_per_chunk : cut.rows;
 
   float sum[Terms::sums][size] = {};
-  if (column < cut.width) {
-    for (std::int64_t row = first + warp; row < last; row += column_warps) {
-      terms.add(row * cut.width + column, row, cut.width - column, aligned, sum);
-    }
-  }
+  if (column < cut.width) sum_rows<T, aligned>(cut, terms, column, first + warp, last, sum);
   for (int s = 0; s < Terms::sums; ++s) {
     for (int k = 0; k < size; ++k) shared[warp][s][lane * size + k] = sum[s][k];
   }
@@ -114,7 +159,7 @@ __global__ void column_total_kernel(std::int64_t chunks, std::int64_t width, con
   const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * warp_size + lane;
   float sum = 0;
   if (column < width) {
-#pragma unroll 8
+#pragma unroll 16
     for (std::int64_t chunk = warp; chunk < chunks; chunk += total_warps) {
       sum += partial[(chunk * gridDim.y + blockIdx.y) * width + column];
     }
@@ -150,8 +195,9 @@ void sum_columns(const Rows& shape, const Terms& terms, bool aligned, To* first,
   const ColumnChunks cut = cut_rows(shape, Terms::sums, least_rows_per_chunk, most_chunks);
   auto* partial = scratch_for<float>(stream, cut.chunks * Terms::sums * shape.width, "column_sum");
   const std::int64_t tiles = blocks_for(shape.width, static_cast<std::int64_t>(warp_size) * pack_size<T>);
-  launch(column_partial_kernel<T, Terms>, "column_sum", {{tiles, cut.chunks}, threads}, stream, cut, terms,
-         partial, aligned);
+  const auto kernel =
+      aligned ? column_partial_kernel<T, Terms, true> : column_partial_kernel<T, Terms, false>;
+  launch(kernel, "column_sum", {{tiles, cut.chunks}, threads}, stream, cut, terms, partial);
   add_chunks(cut, Terms::sums, partial, first, second, stream, add);
 }
 
@@ -198,18 +244,30 @@ template void layer_norm_backward_parameters(const Rows&, const Float16*, const 
 template void gelu_backward_bias(GeluForm, const Rows&, const Float16*, const Float16*, Float16*, Float16*,
                                  void*);
 
-STOWAGE_CUDA_KERNEL(column_partial_kernel<float, PlainTerms<float>>);
-STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, PlainTerms<Bfloat16>>);
-STOWAGE_CUDA_KERNEL(column_partial_kernel<Float16, PlainTerms<Float16>>);
-STOWAGE_CUDA_KERNEL(column_partial_kernel<float, LayerNormTerms<float>>);
-STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, LayerNormTerms<Bfloat16>>);
-STOWAGE_CUDA_KERNEL(column_partial_kernel<Float16, LayerNormTerms<Float16>>);
-STOWAGE_CUDA_KERNEL(column_partial_kernel<float, GeluTerms<float, GeluTanh>>);
-STOWAGE_CUDA_KERNEL(column_partial_kernel<float, GeluTerms<float, GeluErf>>);
-STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, GeluTerms<Bfloat16, GeluTanh>>);
-STOWAGE_CUDA_KERNEL(column_partial_kernel<Float16, GeluTerms<Float16, GeluTanh>>);
-STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, GeluTerms<Bfloat16, GeluErf>>);
-STOWAGE_CUDA_KERNEL(column_partial_kernel<Float16, GeluTerms<Float16, GeluErf>>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<float, PlainTerms<float>, true>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<float, PlainTerms<float>, false>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, PlainTerms<Bfloat16>, true>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, PlainTerms<Bfloat16>, false>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Float16, PlainTerms<Float16>, true>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Float16, PlainTerms<Float16>, false>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<float, LayerNormTerms<float>, true>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<float, LayerNormTerms<float>, false>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, LayerNormTerms<Bfloat16>, true>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, LayerNormTerms<Bfloat16>, false>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Float16, LayerNormTerms<Float16>, true>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Float16, LayerNormTerms<Float16>, false>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<float, GeluTerms<float, GeluTanh>, true>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<float, GeluTerms<float, GeluTanh>, false>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<float, GeluTerms<float, GeluErf>, true>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<float, GeluTerms<float, GeluErf>, false>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, GeluTerms<Bfloat16, GeluTanh>, true>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, GeluTerms<Bfloat16, GeluTanh>, false>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Float16, GeluTerms<Float16, GeluTanh>, true>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Float16, GeluTerms<Float16, GeluTanh>, false>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, GeluTerms<Bfloat16, GeluErf>, true>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, GeluTerms<Bfloat16, GeluErf>, false>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Float16, GeluTerms<Float16, GeluErf>, true>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Float16, GeluTerms<Float16, GeluErf>, false>);
 STOWAGE_CUDA_KERNEL(column_total_kernel<float>);
 STOWAGE_CUDA_KERNEL(column_total_kernel<Bfloat16>);
 STOWAGE_CUDA_KERNEL(column_total_kernel<Float16>);

@@ -130,46 +130,74 @@ inline constexpr float kept_scale = 1;
 template <>
 inline constexpr float kept_scale<Float16> = 0x1p14F;
 
+// Exponentials of a row's logits over that of the largest one. Logits of a narrow type have not the digits
+// that `exponential` takes care to keep: for them it is 2^(x log2(e) - top), and `top` counts as what it is
+// after its rounding.
+template <class T>
+class RowExponential {
+ public:
+  __device__ explicit RowExponential(float largest) : top_(is_narrow ? largest * log2_of_e : largest) {}
+  __device__ float operator()(float x) const {
+    if constexpr (is_narrow) return power_of_two(std::fma(x, log2_of_e, -top_));
+    return exponential(x - top_);
+  }
+  __device__ float log_of_sum(float sum) const {
+    return (is_narrow ? static_cast<float>(top_ * 0.69314718055994531) : top_) + std::log(sum);
+  }
+
+ private:
+  static constexpr bool is_narrow = sizeof(T) == 2;
+  static constexpr float log2_of_e = 1.44269504F;
+  float top_;
+};
+
 // A row of logits on its way to its gradient, by the whole block: each thread goes over packs of its own,
 // three times. The row is kept in shared memory where that has room for it, else it stays where it is.
 template <class T>
 struct RowInPlace {
+  static constexpr int loads_in_flight = 4;
   Logits shape;
   T* row;
   T* kept;
   bool aligned, kept_aligned;
 
+  __device__ static std::int64_t first() { return static_cast<std::int64_t>(threadIdx.x) * pack_size<T>; }
+  __device__ static std::int64_t step() { return static_cast<std::int64_t>(blockDim.x) * pack_size<T>; }
+
   template <class Body>
   __device__ void for_packs(Body body) const {
-    const std::int64_t step = static_cast<std::int64_t>(blockDim.x) * pack_size<T>;
-    for (std::int64_t i = static_cast<std::int64_t>(threadIdx.x) * pack_size<T>; i < shape.columns;
-         i += step) {
-      body(i, shape.columns - i);
-    }
+    for (std::int64_t i = first(); i < shape.columns; i += step()) body(i, shape.columns - i);
   }
 
   // The largest of this thread's logits.
   __device__ float keep() const {
     float largest = below_all;
-    for_packs([&](std::int64_t i, std::int64_t count) {
-      const Pack<T> pack = load_pack(row + i, count, aligned);
-      for (int k = 0; k < pack_size<T>; ++k) {
-        if (i + k < shape.vocabulary) largest = Largest::of(largest, pack.values[k]);
+    for (std::int64_t i = first(); i < shape.columns; i += loads_in_flight * step()) {
+      SixteenBytes words[loads_in_flight];
+      if (aligned) {
+        load(i, pack_size<T>, words);
+      } else {
+        load(i, 0, words);
       }
-      if (kept != row) store_pack(kept + i, count, kept_aligned, pack);
-    });
+#pragma unroll
+      for (int n = 0; n < loads_in_flight; ++n) {
+        const std::int64_t at = i + n * step();
+        if (at < shape.columns) largest = Largest::of(largest, keep_pack(at, words[n]));
+      }
+    }
     return largest;
   }
 
   // Logits become exponentials; the sum of this thread's ones. A NaN reaches it.
-  __device__ float exponentials(float largest) const {
+  __device__ float exponentials(const RowExponential<T>& exponential) const {
     float sum = 0;
     for_packs([&](std::int64_t i, std::int64_t count) {
       Pack<T> pack = load_pack(kept + i, count, kept_aligned);
-      for (int k = 0; k < pack_size<T>; ++k) {
-        pack.values[k] = i + k < shape.vocabulary ? exponential(pack.values[k] - largest) : 0.0F;
-        sum += pack.values[k];
-        pack.values[k] *= kept_scale<T>;
+      for (float& value : pack.values) value = exponential(value);
+      fill_behind(shape.vocabulary - i, 0, pack);
+      for (float& value : pack.values) {
+        sum += value;
+        value *= kept_scale<T>;
       }
       store_pack(kept + i, count, kept_aligned, pack);
     });
@@ -181,8 +209,11 @@ struct RowInPlace {
     const float kept_to_gradient = scale / kept_scale<T>;
     for_packs([&](std::int64_t i, std::int64_t count) {
       Pack<T> pack = load_pack(kept + i, count, kept_aligned);
-      for (int k = 0; k < pack_size<T>; ++k) {
-        pack.values[k] = i + k == target ? target_gradient : pack.values[k] * kept_to_gradient;
+      for (float& value : pack.values) value *= kept_to_gradient;
+      if (target >= i && target < i + pack_size<T>) {
+        for (int k = 0; k < pack_size<T>; ++k) {
+          if (i + k == target) pack.values[k] = target_gradient;
+        }
       }
       store_pack(row + i, count, aligned, pack);
     });
@@ -190,6 +221,27 @@ struct RowInPlace {
 
   __device__ void clear() const {
     for_packs([&](std::int64_t i, std::int64_t count) { store_pack(row + i, count, aligned, Pack<T>{}); });
+  }
+
+ private:
+  // Packs of `whole` elements, or of any number where that is 0.
+  __device__ void load(std::int64_t i, std::int64_t whole, SixteenBytes (&words)[loads_in_flight]) const {
+#pragma unroll
+    for (int n = 0; n < loads_in_flight; ++n) {
+      const std::int64_t at = i + n * step();
+      if (at < shape.columns)
+        words[n] = load_words(row + at, whole > 0 ? whole : shape.columns - at, whole > 0);
+    }
+  }
+
+  // The largest of the pack at `i`.
+  __device__ float keep_pack(std::int64_t i, const SixteenBytes& words) const {
+    Pack<T> pack = unpack(words, row);
+    if (kept != row) store_sixteen(kept + i, words);
+    fill_behind(shape.vocabulary - i, below_all, pack);
+    float largest = below_all;
+    for (const float value : pack.values) largest = Largest::of(largest, value);
+    return largest;
   }
 };
 
@@ -208,14 +260,14 @@ __global__ void cross_entropy_in_place_kernel(Logits shape, LossChunk chunk, T* 
     if (threadIdx.x == 0) chunk.row_losses[row] = 0;
     return;
   }
+  const float share = share_of(*chunk.count, chunk.loss_scale);  // while the row is on its way
   const float logit = logit_of(shape, target, line);
-  const float largest = reduce_block<Largest>(of.keep(), shared);
-  const float sum = reduce_block<Sum>(of.exponentials(largest), shared);
-  const float share = share_of(*chunk.count, chunk.loss_scale);
+  const RowExponential<T> exponential(reduce_block<Largest>(of.keep(), shared));
+  const float sum = reduce_block<Sum>(of.exponentials(exponential), shared);
   const float scale = share / sum;
-  if (threadIdx.x == 0) chunk.row_losses[row] = row_loss(shape, target, largest + std::log(sum), logit);
+  if (threadIdx.x == 0) chunk.row_losses[row] = row_loss(shape, target, exponential.log_of_sum(sum), logit);
   const bool counts = target < shape.vocabulary;
-  of.write_gradient(scale, counts ? target : -1, exponential(logit - largest) * scale - share);
+  of.write_gradient(scale, counts ? target : -1, exponential(logit) * scale - share);
 }
 
 __global__ void count_targets_kernel(std::int64_t rows, const std::int32_t* targets, double* count) {
@@ -279,7 +331,7 @@ void cross_entropy_backward(const Logits& shape, const T* logits, const std::int
 template <class T>
 void cross_entropy_in_place(const Logits& shape, const LossChunk& chunk, T* logits, void* stream) {
   LaunchShape blocks = loss_shape<T>(shape);
-  const std::size_t row_bytes = static_cast<std::size_t>(shape.columns) * sizeof(T);
+  const std::size_t row_bytes = blocks_for(shape.columns, pack_size<T>) * sizeof(SixteenBytes);
   if (row_bytes <= most_row_bytes) blocks.shared_bytes = row_bytes;
   launch(cross_entropy_in_place_kernel<T>, "linear_cross_entropy", blocks, stream, shape, chunk, logits,
          rows_are_aligned<T>(shape.columns, logits), blocks.shared_bytes > 0);

@@ -40,8 +40,7 @@ struct Addend {
   SixteenBytes bytes;
 
   __device__ static Addend load(const T* x, std::int64_t count, bool aligned) {
-    if (aligned && count >= size) return {*reinterpret_cast<const SixteenBytes*>(x)};
-    return {packed(load_pack(x, count, false))};
+    return {load_words(x, count, aligned)};
   }
   __device__ void store(T* x, std::int64_t count, bool aligned) const {
     store_pack(x, count, aligned, unpack(bytes, x));

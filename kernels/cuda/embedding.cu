@@ -1,6 +1,7 @@
 #include "kernels/cuda/embedding.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "kernels/cuda/kernel_registry.h"
@@ -13,15 +14,10 @@ namespace stowage::cuda {
 
 inline constexpr int embedding_threads = 256;
 inline constexpr int rows_per_block = embedding_threads / warp_size;
-inline constexpr int segment = 1024;      // tokens looked through between two barriers
-inline constexpr int packs_per_lane = 4;  // columns of a row that one warp sums
-inline constexpr int rows_in_flight = 4;
+inline constexpr int segment = embedding_threads;  // tokens looked through between two barriers
+inline constexpr int rows_in_flight = 8;
 inline constexpr std::int64_t least_tokens_per_chunk = 1024;
 inline constexpr std::int64_t most_token_chunks = 64;
-
-struct Or {
-  __device__ static unsigned of(unsigned a, unsigned b) { return a | b; }
-};
 
 template <class T>
 __global__ void embedding_kernel(EmbeddingShape shape, const std::int32_t* tokens, const T* table,
@@ -45,88 +41,156 @@ __global__ void embedding_kernel(EmbeddingShape shape, const std::int32_t* token
   }
 }
 
-// One row's columns from `column` on: a lane owns every 32nd pack.
-template <class T>
-struct RowSum {
-  float values[packs_per_lane][pack_size<T>] = {};
-
-  __device__ static std::int64_t offset(int pack) {
-    return (static_cast<std::int64_t>(pack) * warp_size + threadIdx.x % warp_size) * pack_size<T>;
-  }
-
-  // Adds `count` rows in order; their loads are under way together.
-  __device__ void add(const T* const* rows, int count, std::int64_t width, bool aligned) {
-#pragma unroll
-    for (int p = 0; p < packs_per_lane; ++p) {
-      const std::int64_t at = offset(p);
-      if (at >= width) break;
-      Pack<T> found[rows_in_flight];
-#pragma unroll
-      for (int r = 0; r < rows_in_flight; ++r) {
-        if (r < count) found[r] = load_pack(rows[r] + at, width - at, aligned);
-      }
-#pragma unroll
-      for (int r = 0; r < rows_in_flight; ++r) {
-        if (r >= count) continue;
-        for (int k = 0; k < pack_size<T>; ++k) values[p][k] += found[r].values[k];
-      }
-    }
-  }
-
-  template <class To>
-  __device__ void store(To* to, std::int64_t width, bool aligned) const {
-#pragma unroll
-    for (int p = 0; p < packs_per_lane; ++p)
-      store_packs(to + offset(p), width - offset(p), aligned, values[p]);
-  }
+// Tokens in the order of their buckets, and within a bucket in their own. A bucket is `rows_per_bucket`
+// neighbouring rows of the table, a multiple of rows_per_block. Not sorted: all null.
+struct TokenBuckets {
+  std::int64_t rows_per_bucket = 0;
+  std::int64_t tokens_per_chunk = 0, chunks = 0;
+  std::int32_t* counts = nullptr;  // [chunks, token_buckets]
+  std::int32_t* begins = nullptr;  // [token_buckets + 1], into `order`
+  std::int32_t* order = nullptr;   // [tokens]; those outside the table are left out
 };
 
-// Blocks are (8 table rows, columns, chunk of tokens); `to` is [chunks, V, C].
-template <class T, class To>
-__global__ void embedding_backward_kernel(EmbeddingShape shape, std::int64_t tokens_per_chunk,
-                                          const std::int32_t* tokens, const T* dy, To* to, bool aligned) {
-  __shared__ std::int32_t shared[segment];
-  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * rows_per_block + threadIdx.x / warp_size;
-  const std::int64_t column =
-      static_cast<std::int64_t>(blockIdx.y) * (warp_size * packs_per_lane * pack_size<T>);
-  const std::int64_t width = shape.width - column;
-  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.z) * tokens_per_chunk;
-  const std::int64_t end = begin + tokens_per_chunk < shape.tokens ? begin + tokens_per_chunk : shape.tokens;
-  const int lane = static_cast<int>(threadIdx.x % warp_size);
+inline constexpr int token_buckets = embedding_threads;
+inline constexpr int sorted_at_once = 1024;  // tokens between two barriers
 
-  RowSum<T> sum;
-  const T* waiting[rows_in_flight];
-  int count = 0;
-  for (std::int64_t first = begin; first < end; first += segment) {
+// Calls body(n) for the tokens of the calling thread's bucket in chunk blockIdx.x, in order. `shared` holds
+// an integer for each of sorted_at_once tokens.
+template <class Body>
+__device__ void for_tokens_of_bucket(const EmbeddingShape& shape, const TokenBuckets& of,
+                                     const std::int32_t* tokens, SixteenBytes* shared, Body body) {
+  auto* const buckets = reinterpret_cast<std::uint32_t*>(shared);
+  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * of.tokens_per_chunk;
+  const std::int64_t end =
+      begin + of.tokens_per_chunk < shape.tokens ? begin + of.tokens_per_chunk : shape.tokens;
+  for (std::int64_t first = begin; first < end; first += sorted_at_once) {
     __syncthreads();
-    for (int i = static_cast<int>(threadIdx.x); i < segment; i += embedding_threads) {
-      shared[i] = first + i < end ? tokens[first + i] : -1;
+    for (int i = static_cast<int>(threadIdx.x); i < sorted_at_once; i += embedding_threads) {
+      const std::int64_t token = first + i < end ? tokens[first + i] : -1;
+      const bool known = token >= 0 && token < shape.vocabulary;
+      buckets[i] = known ? static_cast<std::uint32_t>(token / of.rows_per_bucket) : token_buckets;
     }
     __syncthreads();
-    unsigned mine = 0;  // bit k: token 32 k + lane is the row's
-    for (int k = 0; k < segment / warp_size; ++k) {
-      mine |= (shared[k * warp_size + lane] == row ? 1U : 0U) << static_cast<unsigned>(k);
-    }
-    const unsigned all = reduce_warp<Or>(mine);
-    for (int k = 0; k < segment / warp_size; ++k) {
-      if ((all >> static_cast<unsigned>(k) & 1U) == 0) continue;
-      for (int i = k * warp_size; i < (k + 1) * warp_size; ++i) {
-        // No index: an array that is indexed at run time lies in local memory.
-        if (shared[i] != row) continue;
-#pragma unroll
-        for (int r = 0; r < rows_in_flight; ++r) {
-          if (r == count) waiting[r] = dy + (first + i) * shape.width + column;
-        }
-        if (++count < rows_in_flight) continue;
-        sum.add(waiting, count, width, aligned);
-        count = 0;
+    for (int i = 0; i < sorted_at_once / 4; ++i) {
+      const SixteenBytes four = shared[i];
+      for (int k = 0; k < 4; ++k) {
+        if (four.words[k] == threadIdx.x) body(first + 4 * i + k);
       }
     }
   }
-  sum.add(waiting, count, width, aligned);
-  if (row >= shape.vocabulary) return;
-  sum.store(to + (static_cast<std::int64_t>(blockIdx.z) * shape.vocabulary + row) * shape.width + column,
-            width, aligned);
+}
+
+__global__ void token_counts_kernel(EmbeddingShape shape, TokenBuckets of, const std::int32_t* tokens) {
+  __shared__ SixteenBytes shared[sorted_at_once / 4];
+  std::int32_t count = 0;
+  for_tokens_of_bucket(shape, of, tokens, shared, [&](std::int64_t) { ++count; });
+  of.counts[static_cast<std::int64_t>(blockIdx.x) * token_buckets + threadIdx.x] = count;
+}
+
+// The sum of the values of the threads in front of this one. `sums` holds one for each thread.
+__device__ inline std::int32_t sum_in_front(std::int32_t value, std::int32_t* sums) {
+  const int i = static_cast<int>(threadIdx.x);
+  std::int32_t sum = value;  // of the `apart` values up to this thread's
+  for (int apart = 1; apart < token_buckets; apart *= 2) {
+    sums[i] = sum;
+    __syncthreads();
+    if (i >= apart) sum += sums[i - apart];
+    __syncthreads();
+  }
+  return sum - value;
+}
+
+// A thread writes its bucket's tokens of its block's chunk behind those of the chunks before.
+__global__ void token_order_kernel(EmbeddingShape shape, TokenBuckets of, const std::int32_t* tokens) {
+  __shared__ SixteenBytes shared[sorted_at_once / 4];
+  __shared__ std::int32_t sums[token_buckets];
+  std::int32_t before = 0;
+  std::int32_t all = 0;
+#pragma unroll 8
+  for (std::int64_t chunk = 0; chunk < of.chunks; ++chunk) {
+    const std::int32_t count = of.counts[chunk * token_buckets + threadIdx.x];
+    all += count;
+    if (chunk < blockIdx.x) before += count;
+  }
+  const std::int32_t begin = sum_in_front(all, sums);
+  if (blockIdx.x == 0) {
+    of.begins[threadIdx.x] = begin;
+    if (threadIdx.x == token_buckets - 1) of.begins[token_buckets] = begin + all;
+  }
+  std::int32_t* to = of.order + begin + before;
+  for_tokens_of_bucket(shape, of, tokens, shared,
+                       [&](std::int64_t n) { *to++ = static_cast<std::int32_t>(n); });
+}
+
+// One pack of each of at most `count` rows.
+template <class T>
+__device__ void load_found(const std::int32_t* rows, int count, const T* dy, std::int64_t width,
+                           std::int64_t left, bool aligned, SixteenBytes (&words)[rows_in_flight]) {
+#pragma unroll
+  for (int r = 0; r < rows_in_flight; ++r) {
+    if (r < count) words[r] = load_words(dy + rows[r] * width, left, aligned);
+  }
+}
+
+// Blocks are (8 table rows, columns, chunk of tokens); `to` is [chunks, V, C]. A warp sums one pack a lane of
+// its row. Tokens are looked through in their order, or, if sorted, those of the row's bucket alone.
+template <class T, class To>
+__global__ void embedding_backward_kernel(EmbeddingShape shape, std::int64_t tokens_per_chunk,
+                                          TokenBuckets sorted, const std::int32_t* tokens, const T* dy,
+                                          To* to, bool aligned) {
+  __shared__ std::int32_t places[segment];
+  __shared__ std::int32_t values[segment];
+  __shared__ std::int32_t found[rows_per_block][segment];
+  const int lane = static_cast<int>(threadIdx.x % warp_size);
+  const int warp = static_cast<int>(threadIdx.x / warp_size);
+  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * rows_per_block + warp;
+  const std::int64_t column = (static_cast<std::int64_t>(blockIdx.y) * warp_size + lane) * pack_size<T>;
+  const std::int64_t left = shape.width - column;
+  std::int64_t begin = static_cast<std::int64_t>(blockIdx.z) * tokens_per_chunk;
+  std::int64_t end = begin + tokens_per_chunk < shape.tokens ? begin + tokens_per_chunk : shape.tokens;
+  if (sorted.order != nullptr) {
+    const std::int64_t bucket = blockIdx.x * rows_per_block / sorted.rows_per_bucket;
+    begin = sorted.begins[bucket];
+    end = sorted.begins[bucket + 1];
+  }
+
+  float sum[pack_size<T>] = {};
+  for (std::int64_t first = begin; first < end; first += segment) {
+    const std::int64_t i = first + threadIdx.x;
+    const std::int64_t place = i < end && sorted.order != nullptr ? sorted.order[i] : i;
+    __syncthreads();
+    places[threadIdx.x] = static_cast<std::int32_t>(place);
+    values[threadIdx.x] = i < end ? tokens[place] : -1;
+    __syncthreads();
+    int count = 0;
+    for (int k = 0; k < segment; k += warp_size) {
+      const bool mine = values[k + lane] == row;
+      const unsigned all = ballot(mine);
+      if (mine)
+        found[warp][count + std::popcount(all & ((1U << static_cast<unsigned>(lane)) - 1))] =
+            places[k + lane];
+      count += std::popcount(all);
+    }
+    __syncwarp();
+    if (left <= 0) continue;
+    for (int i0 = 0; i0 < count; i0 += rows_in_flight) {
+      SixteenBytes words[rows_in_flight];
+      if (aligned && left >= pack_size<T>) {
+        load_found(found[warp] + i0, count - i0, dy + column, shape.width, pack_size<T>, true, words);
+      } else {
+        load_found(found[warp] + i0, count - i0, dy + column, shape.width, left, false, words);
+      }
+#pragma unroll
+      for (int r = 0; r < rows_in_flight; ++r) {
+        if (i0 + r >= count) break;
+        const Pack<T> pack = unpack(words[r], dy);
+        for (int k = 0; k < pack_size<T>; ++k) sum[k] += pack.values[k];
+      }
+    }
+  }
+  if (row >= shape.vocabulary || left <= 0) return;
+  store_packs(to + (static_cast<std::int64_t>(blockIdx.z) * shape.vocabulary + row) * shape.width + column,
+              left, aligned, sum);
 }
 
 // Of one thread: whole packs of both types.
@@ -172,25 +236,47 @@ inline std::int64_t chunks_of_tokens(const EmbeddingShape& shape) {
                                   1, most_token_chunks);
 }
 
+// Where each row of the table looks through all tokens, time grows with the product of both.
+inline bool worth_sorting(const EmbeddingShape& shape) {
+  return shape.tokens >= 4 * least_tokens_per_chunk && shape.vocabulary >= token_buckets * rows_per_block;
+}
+
+// Not sorted where the scratch does not hold the order.
+inline TokenBuckets sort_tokens(const EmbeddingShape& shape, const std::int32_t* tokens, void* stream) {
+  TokenBuckets of;
+  of.rows_per_bucket = blocks_for(shape.vocabulary, token_buckets * rows_per_block) * rows_per_block;
+  of.chunks = std::min(shape.tokens / least_tokens_per_chunk, most_token_chunks);
+  of.tokens_per_chunk = blocks_for(shape.tokens, of.chunks);
+  const std::int64_t integers = (of.chunks + 1) * token_buckets + 1 + shape.tokens;
+  if (integers * static_cast<std::int64_t>(sizeof(std::int32_t)) > embedding_scratch) return {};
+  of.counts = scratch_for<std::int32_t>(stream, integers, "embedding_backward");
+  of.begins = of.counts + of.chunks * token_buckets;
+  of.order = of.begins + token_buckets + 1;
+  const LaunchShape grid{{of.chunks}, embedding_threads};
+  launch(token_counts_kernel, "embedding_backward", grid, stream, shape, of, tokens);
+  launch(token_order_kernel, "embedding_backward", grid, stream, shape, of, tokens);
+  return of;
+}
+
 template <class T>
 void embedding_backward(const EmbeddingShape& shape, const std::int32_t* tokens, const T* dy, T* dtable,
                         void* stream) {
   const std::int64_t per_chunk = blocks_for(shape.tokens, chunks_of_tokens(shape));
   const std::int64_t chunks = blocks_for(shape.tokens, per_chunk);
   const std::int64_t elements = shape.vocabulary * shape.width;
-  const std::int64_t tile = static_cast<std::int64_t>(warp_size) * packs_per_lane * pack_size<T>;
+  const std::int64_t tile = static_cast<std::int64_t>(warp_size) * pack_size<T>;
   const LaunchShape grid{
       {blocks_for(shape.vocabulary, rows_per_block), blocks_for(shape.width, tile), chunks},
       embedding_threads};
   if (chunks == 1) {
-    const bool aligned = rows_are_aligned<T>(shape.width, dy, dtable);
-    launch(embedding_backward_kernel<T, T>, "embedding_backward", grid, stream, shape, per_chunk, tokens, dy,
-           dtable, aligned);
+    const TokenBuckets sorted = worth_sorting(shape) ? sort_tokens(shape, tokens, stream) : TokenBuckets{};
+    launch(embedding_backward_kernel<T, T>, "embedding_backward", grid, stream, shape, per_chunk, sorted,
+           tokens, dy, dtable, rows_are_aligned<T>(shape.width, dy, dtable));
     return;
   }
   auto* partial = scratch_for<float>(stream, chunks * elements, "embedding_backward");
-  launch(embedding_backward_kernel<T, float>, "embedding_backward", grid, stream, shape, per_chunk, tokens,
-         dy, partial, rows_are_aligned<T>(shape.width, dy, partial));
+  launch(embedding_backward_kernel<T, float>, "embedding_backward", grid, stream, shape, per_chunk,
+         TokenBuckets{}, tokens, dy, partial, rows_are_aligned<T>(shape.width, dy, partial));
   sum_in_order<T, float>(chunks, elements, partial, dtable, stream);
 }
 
@@ -216,6 +302,8 @@ template void position_backward(const EmbeddingShape&, const Float16*, Float16*,
 STOWAGE_CUDA_KERNEL(embedding_kernel<float>);
 STOWAGE_CUDA_KERNEL(embedding_kernel<Bfloat16>);
 STOWAGE_CUDA_KERNEL(embedding_kernel<Float16>);
+STOWAGE_CUDA_KERNEL(token_counts_kernel);
+STOWAGE_CUDA_KERNEL(token_order_kernel);
 STOWAGE_CUDA_KERNEL(embedding_backward_kernel<float, float>);
 STOWAGE_CUDA_KERNEL(embedding_backward_kernel<Bfloat16, Bfloat16>);
 STOWAGE_CUDA_KERNEL(embedding_backward_kernel<Float16, Float16>);

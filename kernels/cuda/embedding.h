@@ -20,9 +20,11 @@ template <class T>
 void embedding(const EmbeddingShape& shape, const std::int32_t* tokens, const T* table, const T* positions,
                T* y, void* stream);
 
-// dtable[v] = sum of dy[n] where tokens[n] == v, in order of n; rows without a token are 0. A warp owns a
-// row and looks through all tokens: no atomics. Small tables are summed in chunks of tokens as well, into
-// the lane's scratch (embedding_scratch bytes at most), then the chunks in order.
+// dtable[v] = sum of dy[n] where tokens[n] == v, in order of n; rows without a token are 0. No atomics: a
+// warp owns a row, and looks through the tokens. Where table and tokens are many, the tokens are sorted first
+// into 256 buckets of neighbouring rows, and a warp looks through its bucket alone. Small tables are summed
+// in chunks of tokens instead, into the lane's scratch, then the chunks in order. Which of the three depends
+// on the shape alone. Scratch: embedding_scratch bytes at most; more than two million tokens are not sorted.
 inline constexpr std::int64_t embedding_scratch = std::int64_t{8} << 20;
 template <class T>
 void embedding_backward(const EmbeddingShape& shape, const std::int32_t* tokens, const T* dy, T* dtable,

@@ -20,8 +20,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "kernels/math/bfloat16.h"
-#include "kernels/math/float16.h"
+#include "kernels/cuda/pack.h"
 
 namespace stowage::cuda {
 
@@ -84,21 +83,6 @@ __device__ inline void multiply_add(const std::uint32_t (&left)[4], const std::u
         : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
         : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[0]), "r"(right[1]));
   }
-#endif
-}
-
-// Two elements, rounded to the nearest, in one word.
-template <class T>
-__device__ inline std::uint32_t packed_pair(float first, float second) {
-#ifdef STOWAGE_CUDA_SHIM
-  return T(first).bits | static_cast<std::uint32_t>(T(second).bits) << 16U;
-#else
-  std::uint32_t word = 0;
-  if constexpr (std::is_same_v<T, Float16>)
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
-  else
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
-  return word;
 #endif
 }
 

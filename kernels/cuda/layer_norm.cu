@@ -2,11 +2,66 @@
 
 #include <cmath>
 
+#include "kernels/cuda/held_row.h"
 #include "kernels/cuda/kernel_registry.h"
 #include "kernels/cuda/row_shape.h"
 
 namespace stowage::cuda {
 
+// The row is read once. Group: who shares it, held_row.h.
+template <class T, int packs, class Group>
+__global__ void __launch_bounds__(Group::most_threads)
+    layer_norm_held_kernel(Rows shape, float epsilon, const T* x, const T* gain, const T* bias, T* y,
+                           float* mean, float* rstd, bool aligned) {
+  __shared__ float shared[Group::most_threads / warp_size];
+  const std::int64_t row = Group::row();
+  if (row >= shape.rows) return;  // whole groups alone
+  const int width = static_cast<int>(shape.width);
+  const int first = Group::index() * pack_size<T>;
+  const int step = Group::threads() * pack_size<T>;
+  const HeldRow<T, packs> held(x + row * width, first, step, width, aligned);
+
+  float sum = 0;
+#pragma unroll
+  for (int p = 0; p < packs; ++p) {
+    for (const float value : held.pack(p).values) sum += value;
+  }
+  // The quotient, without the branches of a division; exact for rows of one value.
+  const float share = 1.0F / static_cast<float>(width);
+  sum = Group::sum(sum, shared);
+  const float estimate = sum * share;
+  const float average = std::fma(std::fma(-estimate, static_cast<float>(width), sum), share, estimate);
+
+  float squares = 0;
+#pragma unroll
+  for (int p = 0; p < packs; ++p) {
+    Pack<T> pack = held.pack(p);
+    for (float& value : pack.values) value -= average;
+    fill_behind(width - first - p * step, 0, pack);
+    for (const float difference : pack.values) squares += difference * difference;
+  }
+  const float variance = Group::sum(squares, shared) * share;
+  const float inverse = 1.0F / std::sqrt(variance + epsilon);
+
+#pragma unroll
+  for (int p = 0; p < packs; ++p) {
+    const int at = first + p * step;
+    if (at >= width) break;
+    Pack<T> pack = held.pack(p);
+    const Pack<T> gains = load_pack(gain + at, width - at, aligned);
+    const Pack<T> biases = load_pack(bias + at, width - at, aligned);
+    for (int k = 0; k < pack_size<T>; ++k) {
+      pack.values[k] = (pack.values[k] - average) * inverse * gains.values[k] + biases.values[k];
+    }
+    store_pack(y + row * width + at, width - at, aligned, pack);
+  }
+  if (Group::index() == 0) {
+    mean[row] = average;
+    rstd[row] = inverse;
+  }
+}
+
+// For rows too wide to be held: one block a row, which is read three times.
 template <class T>
 __global__ void layer_norm_kernel(std::int64_t width, float epsilon, const T* x, const T* gain, const T* bias,
                                   T* y, float* mean, float* rstd, bool aligned) {
@@ -49,11 +104,39 @@ __global__ void layer_norm_kernel(std::int64_t width, float epsilon, const T* x,
   }
 }
 
+inline constexpr int most_packs_of_lane = 8;  // where a warp has the row
+inline constexpr int packs_of_block_row = 4;  // of a thread, where a block has it
+
+// For rows of at most most_held_threads * packs_of_block_row packs.
+template <class T>
+auto held_kernel(std::int64_t packs_per_lane) {
+  if (packs_per_lane <= 1) return layer_norm_held_kernel<T, 1, WarpOfRow>;
+  if (packs_per_lane <= 2) return layer_norm_held_kernel<T, 2, WarpOfRow>;
+  if (packs_per_lane <= 3) return layer_norm_held_kernel<T, 3, WarpOfRow>;
+  if (packs_per_lane <= 4) return layer_norm_held_kernel<T, 4, WarpOfRow>;
+  if (packs_per_lane <= 6) return layer_norm_held_kernel<T, 6, WarpOfRow>;
+  if (packs_per_lane <= most_packs_of_lane) return layer_norm_held_kernel<T, most_packs_of_lane, WarpOfRow>;
+  return layer_norm_held_kernel<T, packs_of_block_row, BlockOfRow>;
+}
+
+inline LaunchShape held_shape(const Rows& shape, std::int64_t packs_per_lane) {
+  if (packs_per_lane <= most_packs_of_lane)
+    return {{blocks_for(shape.rows, warps_of_rows)}, warps_of_rows * warp_size};
+  return {{shape.rows}, static_cast<int>(blocks_for(packs_per_lane, packs_of_block_row)) * warp_size};
+}
+
 template <class T>
 void layer_norm(const Rows& shape, double epsilon, const T* x, const T* gain, const T* bias, T* y,
                 float* mean, float* rstd, void* stream) {
+  const bool aligned = rows_are_aligned<T>(shape.width, x, gain, bias, y);
+  const std::int64_t packs_per_lane =
+      blocks_for(shape.width, static_cast<std::int64_t>(pack_size<T>) * warp_size);
+  if (packs_per_lane <= packs_of_block_row * most_held_threads / warp_size) {
+    return launch(held_kernel<T>(packs_per_lane), "layer_norm", held_shape(shape, packs_per_lane), stream,
+                  shape, epsilon, x, gain, bias, y, mean, rstd, aligned);
+  }
   launch(layer_norm_kernel<T>, "layer_norm", row_shape<T>(shape), stream, shape.width, epsilon, x, gain, bias,
-         y, mean, rstd, rows_are_aligned<T>(shape.width, x, gain, bias, y));
+         y, mean, rstd, aligned);
 }
 
 template void layer_norm(const Rows&, double, const float*, const float*, const float*, float*, float*,
@@ -62,6 +145,27 @@ template void layer_norm(const Rows&, double, const Bfloat16*, const Bfloat16*, 
                          float*, float*, void*);
 template void layer_norm(const Rows&, double, const Float16*, const Float16*, const Float16*, Float16*,
                          float*, float*, void*);
+STOWAGE_CUDA_KERNEL(layer_norm_held_kernel<float, 1, WarpOfRow>);
+STOWAGE_CUDA_KERNEL(layer_norm_held_kernel<float, 2, WarpOfRow>);
+STOWAGE_CUDA_KERNEL(layer_norm_held_kernel<float, 3, WarpOfRow>);
+STOWAGE_CUDA_KERNEL(layer_norm_held_kernel<float, 4, WarpOfRow>);
+STOWAGE_CUDA_KERNEL(layer_norm_held_kernel<float, 6, WarpOfRow>);
+STOWAGE_CUDA_KERNEL(layer_norm_held_kernel<float, 8, WarpOfRow>);
+STOWAGE_CUDA_KERNEL(layer_norm_held_kernel<float, 4, BlockOfRow>);
+STOWAGE_CUDA_KERNEL(layer_norm_held_kernel<Bfloat16, 1, WarpOfRow>);
+STOWAGE_CUDA_KERNEL(layer_norm_held_kernel<Bfloat16, 2, WarpOfRow>);
+STOWAGE_CUDA_KERNEL(layer_norm_held_kernel<Bfloat16, 3, WarpOfRow>);
+STOWAGE_CUDA_KERNEL(layer_norm_held_kernel<Bfloat16, 4, WarpOfRow>);
+STOWAGE_CUDA_KERNEL(layer_norm_held_kernel<Bfloat16, 6, WarpOfRow>);
+STOWAGE_CUDA_KERNEL(layer_norm_held_kernel<Bfloat16, 8, WarpOfRow>);
+STOWAGE_CUDA_KERNEL(layer_norm_held_kernel<Bfloat16, 4, BlockOfRow>);
+STOWAGE_CUDA_KERNEL(layer_norm_held_kernel<Float16, 1, WarpOfRow>);
+STOWAGE_CUDA_KERNEL(layer_norm_held_kernel<Float16, 2, WarpOfRow>);
+STOWAGE_CUDA_KERNEL(layer_norm_held_kernel<Float16, 3, WarpOfRow>);
+STOWAGE_CUDA_KERNEL(layer_norm_held_kernel<Float16, 4, WarpOfRow>);
+STOWAGE_CUDA_KERNEL(layer_norm_held_kernel<Float16, 6, WarpOfRow>);
+STOWAGE_CUDA_KERNEL(layer_norm_held_kernel<Float16, 8, WarpOfRow>);
+STOWAGE_CUDA_KERNEL(layer_norm_held_kernel<Float16, 4, BlockOfRow>);
 STOWAGE_CUDA_KERNEL(layer_norm_kernel<float>);
 STOWAGE_CUDA_KERNEL(layer_norm_kernel<Bfloat16>);
 STOWAGE_CUDA_KERNEL(layer_norm_kernel<Float16>);

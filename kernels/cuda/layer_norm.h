@@ -11,7 +11,8 @@ struct Rows {
   std::int64_t rows = 0, width = 0;
 };
 
-// y = (x - mean) rstd gain + bias, rstd = 1 / sqrt(variance + epsilon). One block a row.
+// y = (x - mean) rstd gain + bias, rstd = 1 / sqrt(variance + epsilon). A row of at most 256 packs has a
+// warp, a wider one a block; up to 2,048 packs they hold it in registers, and read it once.
 template <class T>
 void layer_norm(const Rows& shape, double epsilon, const T* x, const T* gain, const T* bias, T* y,
                 float* mean, float* rstd, void* stream);

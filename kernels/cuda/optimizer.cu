@@ -95,12 +95,13 @@ void square_sums(std::int64_t count, const T* x, std::int64_t pieces, std::int64
   const std::int64_t unit = std::max(least_square_chunk, blocks_for(piece, most_square_chunks));
   const std::int64_t chunk = blocks_for(unit, pack_size<T>) * pack_size<T>;
   const std::int64_t chunks = blocks_for(piece, chunk);
-  auto* partial = scratch_for<double>(stream, pieces * chunks, "square_sum");
+  double* const partial = chunks == 1 ? sums : scratch_for<double>(stream, pieces * chunks, "square_sum");
   if (chunks > 0) {
     const bool aligned = is_aligned(x) && (pieces == 1 || piece % pack_size<T> == 0);
     launch(square_partial_kernel<T>, "square_sum", {{pieces * chunks}, norm_threads}, stream, count, piece,
            chunks, chunk, x, partial, aligned);
   }
+  if (chunks == 1) return;
   launch(square_total_kernel, "square_sum", {{pieces}, norm_threads}, stream, chunks, partial, sums);
 }
 

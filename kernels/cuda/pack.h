@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/math/bfloat16.h"
 #include "kernels/math/float16.h"
@@ -67,15 +68,26 @@ STOWAGE_HOST_DEVICE SixteenBytes packed(const Pack<float>& pack) {
   for (int i = 0; i < 4; ++i) to.words[i] = std::bit_cast<std::uint32_t>(pack.values[i]);
   return to;
 }
+// Two elements of a type of 16 bits, rounded to the nearest, in one word. A card has an instruction for it,
+// which makes one NaN of all.
+template <class T>
+STOWAGE_HOST_DEVICE std::uint32_t packed_pair(float first, float second) {
+#ifdef __CUDA_ARCH__
+  std::uint32_t word = 0;
+  if constexpr (std::is_same_v<T, Float16>)
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
+  else
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
+  return word;
+#else
+  return T(first).bits | static_cast<std::uint32_t>(T(second).bits) << 16U;
+#endif
+}
 // T: a type of 16 bits.
 template <class T>
 STOWAGE_HOST_DEVICE SixteenBytes packed(const Pack<T>& pack) {
   SixteenBytes to;
-  for (int i = 0; i < 4; ++i) {
-    const std::uint32_t low = T(pack.values[2 * i]).bits;
-    const std::uint32_t high = T(pack.values[2 * i + 1]).bits;
-    to.words[i] = low | (high << 16U);
-  }
+  for (int i = 0; i < 4; ++i) to.words[i] = packed_pair<T>(pack.values[2 * i], pack.values[2 * i + 1]);
   return to;
 }
 
@@ -88,6 +100,20 @@ STOWAGE_HOST_DEVICE Pack<T> load_pack(const T* x, std::int64_t count, bool align
   return pack;
 }
 
+// The same as they lie in memory. Loads of several packs are under way together if they come before the first
+// use of one of them: a thread that unpacks each waits for each.
+template <class T>
+STOWAGE_HOST_DEVICE SixteenBytes load_words(const T* x, std::int64_t count, bool aligned) {
+  if (aligned && count >= pack_size<T>) return *reinterpret_cast<const SixteenBytes*>(x);
+  return packed(load_pack(x, count, false));
+}
+// Of rows that are known to be aligned when the kernel is compiled: a pack is whole, or behind the end.
+template <class T>
+STOWAGE_HOST_DEVICE SixteenBytes load_words(const T* x, std::int64_t count, std::true_type) {
+  if (count <= 0) return {};
+  return *reinterpret_cast<const SixteenBytes*>(x);
+}
+
 template <class T>
 STOWAGE_HOST_DEVICE void store_pack(T* x, std::int64_t count, bool aligned, const Pack<T>& pack) {
   if (aligned && count >= pack_size<T>) {
@@ -97,6 +123,11 @@ STOWAGE_HOST_DEVICE void store_pack(T* x, std::int64_t count, bool aligned, cons
   for (int i = 0; i < pack_size<T>; ++i) {
     if (i < count) x[i] = static_cast<T>(pack.values[i]);
   }
+}
+
+template <class T>
+STOWAGE_HOST_DEVICE void store_pack(T* x, std::int64_t count, std::true_type, const Pack<T>& pack) {
+  if (count > 0) store_sixteen(x, packed(pack));
 }
 
 // `size` elements from `x` on, a multiple of a pack: as load_pack and store_pack.
@@ -114,6 +145,15 @@ STOWAGE_HOST_DEVICE void store_packs(T* x, std::int64_t count, bool aligned, con
     Pack<T> pack;
     for (int k = 0; k < pack_size<T>; ++k) pack.values[k] = values[first + k];
     store_pack(x + first, count - first, aligned, pack);
+  }
+}
+
+// `value` in place of the pack's elements from `count` on.
+template <class T>
+STOWAGE_HOST_DEVICE void fill_behind(std::int64_t count, float value, Pack<T>& pack) {
+  if (count >= pack_size<T>) return;
+  for (int k = 0; k < pack_size<T>; ++k) {
+    if (k >= count) pack.values[k] = value;
   }
 }
 

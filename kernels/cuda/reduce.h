@@ -4,6 +4,7 @@
 // The order of the additions is fixed, and every thread gets the result.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 namespace stowage::cuda {
@@ -22,6 +23,7 @@ struct Largest {
   __device__ static T of(T a, T b) {
     return a < b ? b : a;
   }
+  __device__ static float of(float a, float b) { return std::fmax(a, b); }  // one instruction
 };
 
 // What the lane whose number differs in the bits of `mask` holds. All 32 take part.
@@ -37,6 +39,19 @@ __device__ inline T reduce_warp(T value, int width = warp_size) {
     value = Operation::of(value, swap_lanes(value, distance));
   }
   return value;
+}
+
+struct Or {
+  __device__ static unsigned of(unsigned a, unsigned b) { return a | b; }
+};
+
+// Bit l is lane l's value. All 32 take part.
+__device__ inline unsigned ballot(bool value) {
+#ifdef STOWAGE_CUDA_SHIM
+  return reduce_warp<Or>((value ? 1U : 0U) << (threadIdx.x % warp_size));
+#else
+  return __ballot_sync(0xffffffffU, value);
+#endif
 }
 
 // Each of the values over a one-dimensional block of whole warps. `shared` holds `count` Ts for each warp; it

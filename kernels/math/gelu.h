@@ -23,13 +23,13 @@ struct GeluErf {
 struct GeluTanh {
   template <class T>
   STOWAGE_HOST_DEVICE static T value(T x) {
-    return x / (1 + falling(x));
+    return quotient(x, 1 + falling(x));
   }
   // 1 - g is taken as g e^-2u: subtracting would leave x (1 - g) few digits where g is near 1.
   template <class T>
   STOWAGE_HOST_DEVICE static T derivative(T x) {
     const T e = falling(x);
-    const T g = 1 / (1 + e);
+    const T g = quotient(T{1}, 1 + e);
     const T slope = twice<T> * (1 + static_cast<T>(3 * 0.044715) * x * x);
     return g + x * g * (e * g) * slope;
   }

@@ -48,6 +48,29 @@ TEST_F(CudaEmbedding, SumsTheGradientOfTheTable) {
   }
 }
 
+// Tokens that are sorted first: of all rows, of few rows, and some outside the table. Whole numbers: the sums
+// are exact.
+TEST_F(CudaEmbedding, SortsManyTokensOfALargeTable) {
+  const Sizes sizes{5000, 1000, 3001, 350};
+  for (const int rows : {3001, 3}) {
+    TestOperand many = {Role::i32, {sizes.tokens}, whole_draws(sizes.tokens, 1, rows)};
+    for (std::size_t i = 0; i < many.values.size(); i += 100) many.values[i] = i % 200 == 0 ? -1 : 3001;
+    const std::vector<double> dy = whole_draws(sizes.tokens * sizes.width, 2, 16);
+    std::vector<double> right(static_cast<std::size_t>(sizes.vocabulary * sizes.width));
+    for (std::size_t n = 0; n < many.values.size(); ++n) {
+      if (many.values[n] < 0 || many.values[n] > 3000) continue;
+      const auto row = static_cast<std::size_t>(many.values[n] * static_cast<double>(sizes.width));
+      const std::size_t from = n * static_cast<std::size_t>(sizes.width);
+      for (std::size_t i = 0; i < static_cast<std::size_t>(sizes.width); ++i) right[row + i] += dy[from + i];
+    }
+    const KernelCase of{"embedding_backward",
+                        {},
+                        {many, {Role::work, {sizes.tokens, sizes.width}, dy}},
+                        {output(sizes.vocabulary, sizes.width)}};
+    EXPECT_EQ(widened(run_cuda(of, DataType::f32)[0], DataType::f32), right);
+  }
+}
+
 TEST_F(CudaEmbedding, SumsOneTokenThroughout) {
   const Sizes sizes{1500, 500, 9, 12};
   TestOperand same = tokens(sizes, 1);

@@ -12,7 +12,7 @@ struct Sizes {
 class CudaLayerNorm : public CudaKernelTest {
  protected:
   // One row, odd widths, whole packs, more packs than threads (in f32), more rows than a chunk of the column
-  // sums.
+  // sums, rows that are no multiple of those that are summed at once.
   static constexpr Sizes all[] = {{1, 5}, {3, 32}, {7, 45}, {5, 768}, {2, 2309}, {200, 24}};
 
   static TestOperand matrix(const Sizes& sizes, unsigned seed, double range = 2) {
@@ -47,8 +47,12 @@ class CudaLayerNorm : public CudaKernelTest {
   }
 };
 
+// One to eight packs a lane where a warp has a row, then a block's, and rows too wide to be held in
+// registers; rows that do not fill the last block.
 TEST_F(CudaLayerNorm, NormalisesRows) {
   for (const Sizes& sizes : all) expect_right(forward(sizes));
+  for (const std::int64_t width : {260, 500, 1000, 1500, 2040, 8210, 16400})
+    expect_right(forward({width < 2000 ? 5 : 2, width}));
 }
 
 TEST_F(CudaLayerNorm, ConstantRowsGiveTheBias) {
