@@ -81,12 +81,12 @@ Bytes held_by_others(int ordinal, const std::string& pci_bus_id) {
   return known[ordinal] = has_context(ordinal) ? 0 : memory_in_use(pci_bus_id).value_or(0);
 }
 
-// Work whose functions may still be called, because the card does not say that it is done. It stays.
-void keep_for_ever(std::shared_ptr<HostWork> work) {
+// What a stream may still write and read, because the card does not say that its work is done. It stays.
+void keep_for_ever(std::shared_ptr<HostTurns> turns) {
   static Mutex mutex;
-  static auto& kept = *new std::vector<std::shared_ptr<HostWork>>;
+  static auto& kept = *new std::vector<std::shared_ptr<HostTurns>>;
   const MutexLock lock(mutex);
-  kept.push_back(std::move(work));
+  kept.push_back(std::move(turns));
 }
 
 }  // namespace
@@ -126,7 +126,7 @@ CudaDevice::~CudaDevice() {
 
 void CudaDevice::close_lane(LaneSlot& lane) noexcept {
   const bool done = cudaStreamSynchronize(lane.stream) == cudaSuccess;
-  if (!done && lane.host != nullptr) keep_for_ever(std::move(lane.host));
+  if (!done && lane.host != nullptr) keep_for_ever(lane.host->shared_turns());
   unregister_lane(lane.stream);
   lane.resources.reset();
   cudaStreamDestroy(lane.stream);
