@@ -126,7 +126,10 @@ CudaDevice::~CudaDevice() {
 
 void CudaDevice::close_lane(LaneSlot& lane) noexcept {
   const bool done = cudaStreamSynchronize(lane.stream) == cudaSuccess;
-  if (!done && lane.host != nullptr) keep_for_ever(lane.host->shared_turns());
+  if (lane.host != nullptr && done)
+    lane.host->finish();
+  else if (lane.host != nullptr)
+    keep_for_ever(lane.host->turns());
   unregister_lane(lane.stream);
   lane.resources.reset();
   cudaStreamDestroy(lane.stream);

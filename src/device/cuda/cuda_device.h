@@ -75,6 +75,11 @@ class CudaDevice final : public Device {
     cudaEvent_t handle = nullptr;  // null: no such event
     bool recorded = false;
     bool timed = false;
+    // Of one without a time that a host lane recorded: the lane and its function. Then the handle is not
+    // used.
+    std::shared_ptr<HostTurns> turns;
+    std::uint32_t function = 0;
+    LaneId lane = 0;
   };
   // A lane as its caller, one at a time, uses it outside the mutex.
   struct LaneView {
@@ -107,7 +112,14 @@ class CudaDevice final : public Device {
   void report(const std::shared_ptr<const HostFailure>& failure) const;
 
   std::shared_ptr<HostTurns> take_turns();
-  void enqueue_function(const LaneView& on, const Launch& launch) const;
+  // In the stream: until the function has run.
+  void enqueue_wait(cudaStream_t stream, HostTurns& turns, std::uint32_t function, const Doing& what) const;
+  // Behind all that is in the host lane's stream: the mark that its next function waits for.
+  void enqueue_mark(const LaneView& on, const Doing& what) const;
+  void record_function(EventId event, LaneId lane, const LaneView& on);
+  void wait_for_function(const LaneView& waiting, const EventSlot& event) const;
+  // The caller, until a host lane's function has run. Throws where the card has failed.
+  void await_function(LaneId lane, const HostTurns& turns, std::uint32_t function, const Doing& what) const;
   void enqueue_kernels(LaneId lane, LaneRole role, const Launch& launch) const;
   // Throws AccessViolation unless the access lies in one live allocation, and is mapped.
   Memory::Found expect_held(const Work& work, const Access& access) const;

@@ -118,13 +118,14 @@ void CudaDevice::destroy_lane(LaneId lane) {
   const CurrentDevice current = enter("destroy_lane");
   const Doing what = doing("destroy_lane");
   check(cudaStreamSynchronize(ending.stream), "cudaStreamSynchronize", what);
+  if (ending.host != nullptr) await_function(lane, *ending.host->turns(), ending.host->last_function(), what);
   if (!ending.adopted) end_stream(ending, what);
   const MutexLock lock(mutex_);
   if (ending.resources != nullptr) {
     ending.resources->stream = nullptr;
     spare_.push_back(std::move(lanes_[lane].resources));
   }
-  if (ending.host != nullptr) spare_turns_.push_back(ending.host->shared_turns());
+  if (ending.host != nullptr) spare_turns_.push_back(ending.host->turns());
   lanes_[lane] = {};
   order_->remove_lane(lane);
 }
@@ -150,7 +151,9 @@ EventId CudaDevice::add_event(unsigned flags, std::string_view call) {
   check(cudaEventCreateWithFlags(&handle, flags), "cudaEventCreateWithFlags", doing(call));
   const MutexLock lock(mutex_);
   const EventId id = free_slot(events_, [](const EventSlot& slot) { return slot.handle != nullptr; });
-  events_[id] = {handle, false, (flags & cudaEventDisableTiming) == 0};
+  events_[id] = {};
+  events_[id].handle = handle;
+  events_[id].timed = (flags & cudaEventDisableTiming) == 0;
   order_->add_event(id);
   return id;
 }
@@ -167,10 +170,13 @@ void CudaDevice::record(EventId event, LaneId lane) {
   const CurrentDevice current = begin_call("record");
   const LaneView on = find_lane(lane, "record");
   const EventSlot what = find_event(event, "record");
-  if (on.host != nullptr) on.host->separate();
+  if (on.host != nullptr && !what.timed) return record_function(event, lane, on);
+  if (on.host != nullptr)
+    enqueue_wait(on.stream, *on.host->turns(), on.host->last_function(), doing("record"));
   check(cudaEventRecord(what.handle, on.stream), "cudaEventRecord", doing("record"));
   const MutexLock lock(mutex_);
   events_[event].recorded = true;
+  events_[event].turns = nullptr;
   order_->record(event, lane);
 }
 
@@ -179,8 +185,12 @@ void CudaDevice::wait(LaneId lane, EventId event) {
   const LaneView waiting = find_lane(lane, "wait");
   const EventSlot what = find_event(event, "wait");
   if (!what.recorded) return;
-  if (waiting.host != nullptr) waiting.host->separate();
-  check(cudaStreamWaitEvent(waiting.stream, what.handle, 0), "cudaStreamWaitEvent", doing("wait"));
+  if (what.turns != nullptr) {
+    wait_for_function(waiting, what);
+  } else {
+    check(cudaStreamWaitEvent(waiting.stream, what.handle, 0), "cudaStreamWaitEvent", doing("wait"));
+    if (waiting.host != nullptr) enqueue_mark(waiting, doing("wait"));
+  }
   order_->wait(lane, event);
 }
 
@@ -188,6 +198,7 @@ bool CudaDevice::query(EventId event) {
   const CurrentDevice current = begin_call("query");
   const EventSlot what = find_event(event, "query");
   if (!what.recorded) return true;
+  if (what.turns != nullptr) return what.turns->has_finished(what.function);
   const cudaError_t state = cudaEventQuery(what.handle);
   if (state == cudaErrorNotReady) {
     cudaGetLastError();  // no failure, but the runtime keeps it as one
@@ -201,7 +212,10 @@ void CudaDevice::synchronise(EventId event) {
   const CurrentDevice current = begin_call("synchronise");
   const EventSlot what = find_event(event, "synchronise");
   if (!what.recorded) return;
-  check(cudaEventSynchronize(what.handle), "cudaEventSynchronize", doing("synchronise"));
+  if (what.turns != nullptr)
+    await_function(what.lane, *what.turns, what.function, doing("synchronise"));
+  else
+    check(cudaEventSynchronize(what.handle), "cudaEventSynchronize", doing("synchronise"));
   report(order_->carried_by_event(event));
 }
 
@@ -209,6 +223,8 @@ void CudaDevice::synchronise_lane(LaneId lane) {
   const CurrentDevice current = begin_call("synchronise_lane");
   const LaneView what = find_lane(lane, "synchronise_lane");
   check(cudaStreamSynchronize(what.stream), "cudaStreamSynchronize", doing("synchronise_lane"));
+  if (what.host != nullptr)
+    await_function(lane, *what.host->turns(), what.host->last_function(), doing("synchronise_lane"));
   report(order_->take(lane));
 }
 

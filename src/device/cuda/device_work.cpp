@@ -1,11 +1,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
 #include <exception>
 
 #include "src/device/cuda/cuda_device.h"
-#include "src/device/cuda/driver_api.h"
 #include "stowage/error.h"
 
 namespace stowage::cuda {
@@ -45,28 +43,7 @@ void CudaDevice::launch(LaneId lane, const Launch& launch) {
       if (access.bytes > 0) note_access({"launch", launch.name, lane, on.role}, access);
   }
   if (on.host == nullptr) return enqueue_kernels(lane, on.role, launch);
-  enqueue_function(on, launch);
-}
-
-void CudaDevice::enqueue_function(const LaneView& on, const Launch& launch) const {
-  HostWork::Item& item = on.host->prepare(launch);
-  if (on.host->join(item)) return;
-  const std::uint32_t turn = on.host->next_turn();
-  std::array<CUstreamBatchMemOpParams, 2> does{};
-  does[0].writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32,
-                        .address = reinterpret_cast<CUdeviceptr>(&on.host->turns().reached),
-                        .value = turn,
-                        .flags = CU_STREAM_WRITE_VALUE_DEFAULT,
-                        .alias = 0};
-  does[1].waitValue = {.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32,
-                       .address = reinterpret_cast<CUdeviceptr>(&on.host->turns().finished),
-                       .value = turn,
-                       .flags = CU_STREAM_WAIT_VALUE_GEQ,
-                       .alias = 0};
-  const CUresult enqueued = driver_api().stream_batch_mem_op(on.stream, does.size(), does.data(), 0);
-  if (enqueued == CUDA_SUCCESS) return on.host->submit(item);
-  on.host->cancel(item);
-  check(enqueued, "cuStreamBatchMemOp", doing("launch", 0, launch.name));
+  on.host->submit(launch);
 }
 
 void CudaDevice::enqueue_kernels(LaneId lane, LaneRole role, const Launch& launch) const {

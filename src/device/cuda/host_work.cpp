@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <sys/prctl.h>
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <utility>
@@ -10,9 +11,7 @@
 namespace stowage::cuda {
 namespace {
 
-bool is_reached(std::uint32_t now, std::uint32_t turn) { return static_cast<std::int32_t>(now - turn) >= 0; }
-
-// The stream comes to what is next in some microseconds, or after other lanes' milliseconds: soon the thread
+// A stream comes to what is next in some microseconds, or after other lanes' milliseconds: soon the thread
 // leaves its core to those that compute.
 void wait_a_little(int before) {
   constexpr int without_sleep = 100;
@@ -31,7 +30,9 @@ HostWork::HostWork(std::shared_ptr<HostOrder> order, LaneId lane, std::string de
       lane_(lane),
       description_(std::move(description)),
       turns_(std::move(turns)),
-      last_turn_(turns_->finished.load()),
+      last_mark_(turns_->reached),
+      last_function_(turns_->finished),
+      awaited_{.mark = last_mark_, .others = {}},
       thread_([this] { run(); }) {}
 
 HostWork::~HostWork() {
@@ -41,67 +42,64 @@ HostWork::~HostWork() {
   }
   more_.notify_all();
   thread_.join();
-  // Whoever uses these turns next goes on from here.
-  turns_->finished = turns_->reached = last_turn_;
+  // Whoever uses these turns next goes on from here, and nobody waits for what never runs.
+  turns_->reached = last_mark_;
+  turns_->finished = last_function_;
 }
 
-HostWork::Item& HostWork::prepare(const Launch& launch) {
-  Item* item = nullptr;
+void HostWork::await_function(std::shared_ptr<HostTurns> turns, std::uint32_t function) {
+  awaited_.others.push_back({std::move(turns), function});
+}
+
+void HostWork::submit(const Launch& launch) {
+  Item& item = unused();
+  item.name = launch.name;
+  item.function = launch.function;
+  item.context = launch.context;
+  item.awaits.mark = awaited_.mark;
+  std::swap(item.awaits.others, awaited_.others);
+  awaited_.others.clear();
+  order_->enqueue(lane_, item.clock);
+  item.number = ++last_function_;
+  item.next = nullptr;
   {
     const MutexLock lock(mutex_);
-    if (unused_.empty()) {
-      items_.push_back(std::make_unique<Item>());
-      unused_.reserve(items_.size());  // so that putting back cannot fail
-      unused_.push_back(items_.back().get());
-    }
-    item = unused_.back();
-    unused_.pop_back();
-  }
-  item->name = launch.name;
-  item->function = launch.function;
-  item->context = launch.context;
-  order_->enqueue(lane_, item->clock);
-  return *item;
-}
-
-bool HostWork::join(Item& item) noexcept {
-  const MutexLock lock(mutex_);
-  if (!joins_ || !open_) return false;
-  push(item);
-  return true;
-}
-
-void HostWork::submit(Item& item) noexcept {
-  {
-    const MutexLock lock(mutex_);
-    push(item);
-    open_ = joins_ = true;
+    (oldest_ == nullptr ? oldest_ : newest_->next) = &item;
+    newest_ = &item;
   }
   more_.notify_one();
 }
 
-void HostWork::push(Item& item) noexcept {
-  item.turn = last_turn_;
-  item.next = nullptr;
-  (oldest_ == nullptr ? oldest_ : newest_->next) = &item;
-  newest_ = &item;
+void HostWork::finish() const {
+  for (int before = 0; !turns_->has_finished(last_function_); ++before) wait_a_little(before);
 }
 
-void HostWork::cancel(Item& item) noexcept {
-  joins_ = false;
-  put_back(item);
+HostWork::Item& HostWork::unused() {
+  const MutexLock lock(mutex_);
+  if (unused_.empty()) {
+    items_.push_back(std::make_unique<Item>());
+    unused_.reserve(items_.size());  // so that putting back cannot fail
+    unused_.push_back(items_.back().get());
+  }
+  Item& item = *unused_.back();
+  unused_.pop_back();
+  return item;
+}
+
+void HostWork::put_back(Item& item) {
+  item.awaits.others.clear();
+  const MutexLock lock(mutex_);
+  unused_.push_back(&item);
 }
 
 void HostWork::run() {
   ::prctl(PR_SET_TIMERSLACK, 1000UL);  // nanoseconds: short sleeps are short
-  while (Item* item = take()) {
-    const std::uint32_t turn = item->turn;
-    if (!comes_to(turn)) return;
-    for (; item != nullptr; item = take_of(turn)) {
-      perform(*item);
-      put_back(*item);
-    }
-    turns_->finished.store(turn, std::memory_order_release);
+  while (Item* const item = take()) {
+    if (!comes_to_turn(*item)) return;
+    perform(*item);
+    const std::uint32_t number = item->number;
+    put_back(*item);
+    turns_->finished.store(number, std::memory_order_release);
   }
 }
 
@@ -113,16 +111,13 @@ HostWork::Item* HostWork::take() {
   return std::exchange(oldest_, oldest_->next);
 }
 
-// Null where the turn has no more: it ends.
-HostWork::Item* HostWork::take_of(std::uint32_t turn) {
-  const MutexLock lock(mutex_);
-  if (oldest_ != nullptr && oldest_->turn == turn) return std::exchange(oldest_, oldest_->next);
-  if (oldest_ == nullptr) open_ = false;
-  return nullptr;
-}
-
-bool HostWork::comes_to(std::uint32_t turn) const {
-  for (int before = 0; !is_reached(turns_->reached.load(std::memory_order_acquire), turn); ++before) {
+bool HostWork::comes_to_turn(const Item& item) const {
+  const auto may_begin = [&] {
+    return turns_->has_reached(item.awaits.mark) &&
+           std::all_of(item.awaits.others.begin(), item.awaits.others.end(),
+                       [](const Function& other) { return other.turns->has_finished(other.number); });
+  };
+  for (int before = 0; !may_begin(); ++before) {
     if (ends_) return false;
     wait_a_little(before);
   }
@@ -145,11 +140,6 @@ void HostWork::perform(const Item& item) {
                             "repeat the work",
                             item.name, description_, why),
                 item.name});
-}
-
-void HostWork::put_back(Item& item) noexcept {
-  const MutexLock lock(mutex_);
-  unused_.push_back(&item);
 }
 
 }  // namespace stowage::cuda

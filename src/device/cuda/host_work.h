@@ -1,13 +1,13 @@
-// HostWork: the functions that one host lane runs, in the order of the lane's stream, on a thread of its own.
-// They never call CUDA; what they throw is kept in the HostOrder.
+// HostWork: the functions that one host lane runs, in order, on a thread of its own. They never call CUDA;
+// what they throw is kept in the HostOrder.
 //
-// Functions run in *turns*, which have numbers. The stream tells the thread that a turn has come, and waits
-// until it has ended, by writing and reading two words of memory. Functions between which the stream does
-// nothing else share a turn. (cudaLaunchHostFunc makes its caller wait once some thirty functions of a stream
-// are pending, as any call does once there is much in a stream, and a step has hundreds: what the caller
-// enqueues behind them, for other streams, would start too late.)
+// Two words of memory that the card reads and writes join the thread to the streams: a function that has to
+// wait for streams waits for a *mark*, which the lane's own stream writes behind them; what has to wait for a
+// function waits for its number. So a lane's functions leave no work in a stream, of which little fits in:
+// cudaLaunchHostFunc makes its caller wait once some thirty functions are pending, and a step has hundreds.
+// What the caller enqueues behind them, for other streams, would start too late.
 //
-// All but `turns`: one caller at a time.
+// One caller at a time, but for the functions of HostTurns.
 #pragma once
 
 #include <atomic>
@@ -22,68 +22,81 @@
 
 namespace stowage::cuda {
 
-// Numbers of turns, compared as those of a circle. In memory that both the card and the host read and write.
+// Marks and functions are numbered from 1 and compared as numbers of a circle. In memory that both the card
+// and the host read and write.
 struct HostTurns {
-  alignas(64) std::atomic<std::uint32_t> reached = 0;   // by the stream
-  alignas(64) std::atomic<std::uint32_t> finished = 0;  // by the host
+  alignas(64) std::atomic<std::uint32_t> reached = 0;   // the last mark that the stream has written
+  alignas(64) std::atomic<std::uint32_t> finished = 0;  // the last function that has run
+
+  bool has_reached(std::uint32_t mark) const { return is_past(reached, mark); }
+  bool has_finished(std::uint32_t function) const { return is_past(finished, function); }
+
+ private:
+  static bool is_past(const std::atomic<std::uint32_t>& word, std::uint32_t number) {
+    return static_cast<std::int32_t>(word.load(std::memory_order_acquire) - number) >= 0;
+  }
 };
 
 class HostWork {
  public:
+  // `description`: "host lane 3". `turns`: used by no other, with no function of a former user pending.
+  HostWork(std::shared_ptr<HostOrder> order, LaneId lane, std::string description,
+           std::shared_ptr<HostTurns> turns);
+  HostWork(const HostWork&) = delete;
+  HostWork& operator=(const HostWork&) = delete;
+  // Functions that have not begun never run.
+  ~HostWork();
+
+  const std::shared_ptr<HostTurns>& turns() const { return turns_; }
+
+  // The next mark, for the stream to write.
+  std::uint32_t next_mark() { return ++last_mark_; }
+  // The functions from here on wait for the mark.
+  void await_mark(std::uint32_t mark) { awaited_.mark = mark; }
+  // … for another lane's function.
+  void await_function(std::shared_ptr<HostTurns> turns, std::uint32_t function);
+  void submit(const Launch& launch);
+  // The number of the last function.
+  std::uint32_t last_function() const { return last_function_; }
+  // Waits until it has run.
+  void finish() const;
+
+ private:
+  struct Function {
+    std::shared_ptr<HostTurns> turns;
+    std::uint32_t number = 0;
+  };
+  struct Awaited {
+    std::uint32_t mark = 0;
+    std::vector<Function> others;
+  };
   struct Item {
-    std::uint32_t turn = 0;
+    std::uint32_t number = 0;
+    Awaited awaits;
     HostOrder::Clock clock;
     std::string name;
     void (*function)(void* context) = nullptr;
     void* context = nullptr;
     Item* next = nullptr;
   };
-
-  // `description`: "host lane 3". `turns`: used by no other, with no function of a former user pending.
-  HostWork(std::shared_ptr<HostOrder> order, LaneId lane, std::string description,
-           std::shared_ptr<HostTurns> turns);
-  HostWork(const HostWork&) = delete;
-  HostWork& operator=(const HostWork&) = delete;
-  // Functions whose turn has not come never run.
-  ~HostWork();
-
-  HostTurns& turns() { return *turns_; }
-  std::shared_ptr<HostTurns> shared_turns() const { return turns_; }
-
-  // For `join` or `submit`, or `cancel`.
-  Item& prepare(const Launch& launch);
-  // Adds it to the last turn; false where that has ended, or the stream does something else behind it.
-  bool join(Item& item) noexcept;
-  // The next turn. The stream is to write its number to `reached`, and then to wait until `finished` is not
-  // before it.
-  std::uint32_t next_turn() { return ++last_turn_; }
-  // As the first function of that turn, once the stream will do so.
-  void submit(Item& item) noexcept;
-  void cancel(Item& item) noexcept;
-  // The stream does something else behind the last function.
-  void separate() { joins_ = false; }
-
- private:
   void run();
   Item* take();
-  Item* take_of(std::uint32_t turn);
-  bool comes_to(std::uint32_t turn) const;
-  void push(Item& item) noexcept STOWAGE_REQUIRES(mutex_);
+  bool comes_to_turn(const Item& item) const;
   void perform(const Item& item);
-  void put_back(Item& item) noexcept;
+  Item& unused();
+  void put_back(Item& item);
 
   const std::shared_ptr<HostOrder> order_;
   const LaneId lane_;
   const std::string description_;
   const std::shared_ptr<HostTurns> turns_;
-  std::uint32_t last_turn_;
-  bool joins_ = false;
+  std::uint32_t last_mark_, last_function_;
+  Awaited awaited_;
   std::atomic<bool> ends_ = false;
   Mutex mutex_;
   CondVar more_;
   Item* oldest_ STOWAGE_GUARDED_BY(mutex_) = nullptr;
   Item* newest_ STOWAGE_GUARDED_BY(mutex_) = nullptr;
-  bool open_ STOWAGE_GUARDED_BY(mutex_) = false;  // the last turn has not ended
   // A periodic program soon allocates none.
   std::vector<std::unique_ptr<Item>> items_ STOWAGE_GUARDED_BY(mutex_);
   std::vector<Item*> unused_ STOWAGE_GUARDED_BY(mutex_);

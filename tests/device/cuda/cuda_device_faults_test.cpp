@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -93,6 +95,8 @@ class Scenario {
     host_ = device_->create_lane(LaneRole::host);
     arrived_ = device_->create_event();
     computed_ = device_->create_event();
+    returned_ = device_->create_untimed_event();
+    halved_ = device_->create_untimed_event();
     memory_ = static_cast<std::byte*>(device_->allocate(MemoryKind::device, 4096));
     pinned_ = static_cast<float*>(device_->allocate(MemoryKind::pinned, 4096));
   }
@@ -112,11 +116,31 @@ class Scenario {
     device_->record(computed_, compute_);
     device_->wait(d2h_, computed_);
     device_->copy(d2h_, pinned_, memory_ + 1024, 1024, "back");
+    halve_on_the_host();
     device_->synchronise_lane(d2h_);
     device_->query(arrived_);
     device_->synchronise(computed_);
     device_->elapsed_seconds(arrived_, computed_);
-    if (*pinned_ != 42) throw std::logic_error("21 + 21 is not 42");
+  }
+
+  // A host lane's function behind a copy, and a copy behind the function.
+  void halve_on_the_host() {
+    device_->record(returned_, d2h_);
+    device_->wait(host_, returned_);
+    Launch halve;
+    halve.name = "halve";
+    halve.function = [](void* context) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));  // so that who comes behind has to wait
+      *static_cast<float*>(context) /= 2;
+    };
+    halve.context = pinned_;
+    device_->launch(host_, halve);
+    device_->record(halved_, host_);
+    device_->wait(h2d_, halved_);
+    device_->copy(h2d_, memory_, pinned_, 1024, "there again");
+    device_->synchronise(halved_);
+    device_->synchronise_lane(h2d_);
+    if (*pinned_ != 21) throw std::logic_error("half of 42 is not 21");
   }
 
   void use_range() {
@@ -132,6 +156,8 @@ class Scenario {
     device_->release(MemoryKind::pinned, pinned_);
     device_->destroy_event(arrived_);
     device_->destroy_event(computed_);
+    device_->destroy_event(returned_);
+    device_->destroy_event(halved_);
     for (const LaneId lane : {h2d_, d2h_, compute_, second_, host_}) device_->destroy_lane(lane);
   }
 
@@ -151,7 +177,7 @@ class Scenario {
   AddKernel kernel_;
   Device* device_ = nullptr;
   LaneId h2d_ = 0, d2h_ = 0, compute_ = 0, second_ = 0, host_ = 0;
-  EventId arrived_ = 0, computed_ = 0;
+  EventId arrived_ = 0, computed_ = 0, returned_ = 0, halved_ = 0;
   std::byte* memory_ = nullptr;
   float* pinned_ = nullptr;
 };

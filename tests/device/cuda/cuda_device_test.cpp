@@ -306,6 +306,39 @@ TEST_F(CudaDeviceTest, LanesWithMoreWorkThanAStreamHoldsGoOn) {
   EXPECT_EQ(counts[1], 1500);
 }
 
+// As behind a step's gate, where the next step is to begin at once.
+TEST_F(CudaDeviceTest, PendingHostFunctionsHoldUpNobody) {
+  const auto device = open_cuda_device({.scratch = 0});
+  const Lane host(*device, LaneRole::host), other(*device, LaneRole::host), in(*device, LaneRole::h2d);
+  const DeviceMemory card(*device, MemoryKind::device, 256), there(*device, MemoryKind::pinned, 256);
+  const Event done = Event::untimed(*device);
+  std::atomic<bool> enqueued = false;
+  int count = 0;
+  Launch launch;
+  launch.name = "hold";
+  launch.context = &enqueued;
+  launch.function = [](void* all) {
+    while (!*static_cast<std::atomic<bool>*>(all)) std::this_thread::yield();
+  };
+  device->launch(host.id(), launch);
+  launch.name = "count";
+  launch.context = &count;
+  launch.function = [](void* number) { ++*static_cast<int*>(number); };
+  for (int i = 0; i < 3000; ++i) {
+    device->launch(host.id(), launch);
+    device->record(done.id(), host.id());
+    device->wait(other.id(), done.id());
+  }
+  device->wait(in.id(), done.id());
+  device->copy(in.id(), card.data(), there.data(), 256, "in");
+  EXPECT_FALSE(device->query(done.id()));
+  enqueued = true;  // else nothing above would ever end
+  device->synchronise_lane(in.id());
+  EXPECT_TRUE(device->query(done.id()));
+  device->synchronise_lane(host.id());
+  EXPECT_EQ(count, 3000);
+}
+
 TEST_F(CudaDeviceTest, ThreadsUseLanesOfTheirOwn) {
   const auto device = open_cuda_device({.scratch = 64_KiB});
   constexpr Bytes bytes = 4096;

@@ -1,0 +1,73 @@
+// How the streams of a card and the functions of its host lanes wait for each other.
+#include <chrono>
+#include <thread>
+
+#include "src/device/cuda/cuda_device.h"
+#include "src/device/cuda/driver_api.h"
+
+namespace stowage::cuda {
+namespace {
+
+void enqueue(cudaStream_t stream, CUstreamBatchMemOpParams does, const Doing& what) {
+  check(driver_api().stream_batch_mem_op(stream, 1, &does, 0), "cuStreamBatchMemOp", what);
+}
+
+}  // namespace
+
+void CudaDevice::enqueue_wait(cudaStream_t stream, HostTurns& turns, std::uint32_t function,
+                              const Doing& what) const {
+  if (turns.has_finished(function)) return;
+  CUstreamBatchMemOpParams does{};
+  does.waitValue = {.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32,
+                    .address = reinterpret_cast<CUdeviceptr>(&turns.finished),
+                    .value = function,
+                    .flags = CU_STREAM_WAIT_VALUE_GEQ,
+                    .alias = 0};
+  enqueue(stream, does, what);
+}
+
+void CudaDevice::enqueue_mark(const LaneView& on, const Doing& what) const {
+  const std::uint32_t mark = on.host->next_mark();
+  CUstreamBatchMemOpParams does{};
+  does.writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32,
+                     .address = reinterpret_cast<CUdeviceptr>(&on.host->turns()->reached),
+                     .value = mark,
+                     .flags = CU_STREAM_WRITE_VALUE_DEFAULT,
+                     .alias = 0};
+  enqueue(on.stream, does, what);
+  on.host->await_mark(mark);
+}
+
+void CudaDevice::record_function(EventId event, LaneId lane, const LaneView& on) {
+  const MutexLock lock(mutex_);
+  EventSlot& slot = events_[event];
+  slot.recorded = true;
+  slot.turns = on.host->turns();
+  slot.function = on.host->last_function();
+  slot.lane = lane;
+  order_->record(event, lane);
+}
+
+void CudaDevice::wait_for_function(const LaneView& waiting, const EventSlot& event) const {
+  if (waiting.host == nullptr)
+    return enqueue_wait(waiting.stream, *event.turns, event.function, doing("wait"));
+  if (event.turns != waiting.host->turns()) waiting.host->await_function(event.turns, event.function);
+}
+
+void CudaDevice::await_function(LaneId lane, const HostTurns& turns, std::uint32_t function,
+                                const Doing& what) const {
+  constexpr auto poll = std::chrono::microseconds(20);
+  constexpr int polls_between_looks = 256;
+  for (int polls = 1; !turns.has_finished(function); ++polls) {
+    std::this_thread::sleep_for(poll);
+    if (polls % polls_between_looks != 0) continue;
+    // A stream that has failed writes no mark.
+    const cudaError_t state = cudaStreamQuery(find_lane(lane, what.function).stream);
+    if (state == cudaErrorNotReady)
+      cudaGetLastError();  // no failure, but the runtime keeps it as one
+    else
+      check(state, "cudaStreamQuery", what);
+  }
+}
+
+}  // namespace stowage::cuda
