@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "stowage/graph_builder.h"
+#include "stowage/planner.h"
 #include "tools/calibrate/own_profile.h"
 #include "tools/calibrate/step_probe.h"
 
@@ -25,8 +26,9 @@ class ModelProbe {
 
   // Does nothing where the device has too little memory for it, or takes too long.
   void measure(ProbedStep probe) {
-    if (device_.info().backend == "cuda" &&
-        !suits(probe.graph, machine_for(file_, type_), device_.memory_info().free, longest_step))
+    const bool on_card = device_.info().backend == "cuda";
+    if (on_card && (seconds_by_rates(probe.graph, machine_for(file_, type_)) > longest_step ||
+                    need_bytes(probe.graph, Machine{}) > device_.memory_info().free))
       return;
     StepProbe run(device_, std::move(probe.graph), probe.inputs, how_);
     run.step();  // libraries compile their kernels, pages are touched
@@ -125,7 +127,7 @@ ModelProbeOptions few_card_models() {
 
 void measure_models(Device& device, const LaunchTable& kernels, DataType type, const Machine& modelled,
                     const ModelProbeOptions& options, MachineFile& file) {
-  const StepProbe::Options how{kernels, modelled};
+  const StepProbe::Options how{.kernels = kernels, .modelled = modelled};
   ModelProbe probe(device, how, type, options, file);
   for (const GptConfig& config : options.gpts) probe.measure(probe_of<Gpt>(config, type, gpt));
   for (const BertConfig& config : options.berts) probe.measure(probe_of<Bert>(config, type, bert));

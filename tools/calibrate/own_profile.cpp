@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "stowage/planner.h"
+
 namespace stowage {
 
 void add_ops(const Graph& graph, const StepProbe::Step& step, OpProfile& profile) {
@@ -16,8 +18,10 @@ OpProfile profile_of_step(Device& device, const Machine& machine, Bytes most_byt
   constexpr int least_steps = 4;
   for (; samples > 0; samples /= 2) {
     ProbedStep step = build(samples);
-    if (!suits(step.graph, machine, most_bytes, longest_step)) continue;
-    StepProbe run(device, std::move(step.graph), step.inputs);
+    if (seconds_by_rates(step.graph, machine) > longest_step) continue;
+    if (minimum_bytes(step.graph, Machine{}) > most_bytes) continue;
+    StepProbe run(device, std::move(step.graph), step.inputs,
+                  {.kernels = {}, .modelled = {}, .budget = most_bytes});
     run.step();  // libraries compile their kernels
     OpProfile profile;
     add_ops(run.graph(), run.steps(least_steps, for_seconds(step_time)), profile);

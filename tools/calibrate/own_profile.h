@@ -18,7 +18,7 @@ struct ProbedStep {
 // Adds what each op of the compute lane took.
 void add_ops(const Graph& graph, const StepProbe::Step& step, OpProfile& profile);
 
-// Of the step that `build` makes of so many samples, or of half as many, and so on, until it fits
+// Of the step that `build` makes of so many samples, or of half as many, and so on, until a plan fits
 // `most_bytes` of the device and takes a tenth of a second at most by the rates of `machine`. Takes about
 // half a second. Empty where one sample is too much. Throws as Engine does.
 OpProfile profile_of_step(Device& device, const Machine& machine, Bytes most_bytes, std::int64_t samples,

@@ -1,20 +1,38 @@
 #include "tools/calibrate/step_probe.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <chrono>
 #include <utility>
 #include <variant>
 
 #include "src/graph/cost.h"
+#include "stowage/error.h"
 #include "stowage/planner.h"
 #include "tools/calibrate/stopwatch.h"
 
 namespace stowage {
 
+namespace {
+
+Plan plan_within(const Graph& graph, Bytes budget) {
+  auto whole = make_plan(graph, Machine{}, {.device = budget}, {.policy = Policy::none});
+  if (std::holds_alternative<Plan>(whole)) return std::get<Plan>(std::move(whole));
+  auto part = make_plan(graph, Machine{}, {.device = budget});
+  if (std::holds_alternative<Plan>(part)) return std::get<Plan>(std::move(part));
+  const Bytes least = std::get<Infeasible>(part).minimum;
+  throw OutOfMemory(fmt::format("a step to measure needs {} bytes of the device, and may have {}; give more",
+                                least, budget),
+                    least, budget);
+}
+
+}  // namespace
+
 StepProbe::StepProbe(Device& device, Graph graph, const std::vector<ProbeInput>& inputs,
                      const Options& options)
     : graph_(std::move(graph)),
-      plan_(std::get<Plan>(make_plan(graph_, Machine{}, {}, {.policy = Policy::none}))),
+      plan_(plan_within(graph_, options.budget)),
       engine_(device, graph_, plan_,
               {.measurement = Measurement::timeline,
                .machine = options.modelled,
@@ -78,10 +96,10 @@ StepProbe::Step StepProbe::steps(int least, const std::function<bool()>& more) {
   return result;
 }
 
-bool suits(const Graph& graph, const Machine& machine, Bytes most_bytes, double most_seconds) {
+double seconds_by_rates(const Graph& graph, const Machine& machine) {
   double seconds = 0;
   for (const Op& op : graph.ops) seconds += op_seconds(op, machine);
-  return seconds * graph.micro_batches <= most_seconds && need_bytes(graph, Machine{}) <= most_bytes;
+  return seconds * graph.micro_batches;
 }
 
 std::function<bool()> for_seconds(double seconds) {

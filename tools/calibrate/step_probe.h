@@ -1,5 +1,5 @@
 // StepProbe: training steps with everything on the device, so that nothing but the compute lane is busy, and
-// what each op of them took.
+// what each op of them took. Of a model that needs more than it may have, steps of a plan for that.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +29,7 @@ class StepProbe {
   struct Options {
     std::optional<LaunchTable> kernels;  // default: launch_table_for(device)
     Machine modelled;                    // op times of a device that runs in virtual time
+    Bytes budget = unlimited;            // device bytes
   };
   struct Step {
     // Seconds of each on the compute lane, from the end of the one before it, since to be launched takes
@@ -39,7 +40,7 @@ class StepProbe {
     double whole = 0;  // seconds from the first op's begin to the last one's end
   };
 
-  // The device must outlive it. Throws as Engine does.
+  // The device must outlive it. Throws as Engine does, OutOfMemory where no plan fits the budget.
   StepProbe(Device& device, Graph graph, const std::vector<ProbeInput>& inputs, const Options& options);
   StepProbe(Device& device, Graph graph, const std::vector<ProbeInput>& inputs)
       : StepProbe(device, std::move(graph), inputs, Options()) {}
@@ -60,8 +61,8 @@ class StepProbe {
   std::vector<double> launches_;  // of each op in a step
 };
 
-// Whether all of a step fits so many bytes, and takes no longer by the rates of `machine`.
-bool suits(const Graph& graph, const Machine& machine, Bytes most_bytes, double most_seconds);
+// What a step takes on the device by the rates of `machine`.
+double seconds_by_rates(const Graph& graph, const Machine& machine);
 
 // True until so many seconds are over.
 std::function<bool()> for_seconds(double seconds);

@@ -39,7 +39,8 @@ TEST(HostProbe, AddsUpWhatCopiesAndTheOptimizerTakeTogether) {
   MachineFile file;
   file.h2d.fit = machine.h2d;
   file.d2h.fit = machine.d2h;
-  const double total = measure_host_total(*device, {.elements = 1000, .repetitions = 1, .copied = 4_MiB}, file);
+  const double total =
+      measure_host_total(*device, {.elements = 1000, .repetitions = 1, .copied = 4_MiB}, file);
   double copies = 0;
   for (const Link& link : {machine.h2d, machine.d2h})
     copies += static_cast<double>(4_MiB) / link.seconds(4_MiB);

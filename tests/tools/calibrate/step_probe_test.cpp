@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "src/graph/cost.h"
+#include "stowage/error.h"
 #include "stowage/graph_builder.h"
 #include "stowage/models.h"
+#include "stowage/planner.h"
 #include "tests/tools/calibrate/virtual_machine.h"
 
 namespace stowage {
@@ -48,6 +50,28 @@ TEST(StepProbe, KnowsWhatEachOpTook) {
     EXPECT_NEAR(step.busy / sum, 1, 1e-6);
     EXPECT_GT(step.whole, step.busy);  // it waits for its gate
   }
+}
+
+// In less memory than the step needs: transfers and replays change no op's time.
+TEST(StepProbe, KnowsWhatEachOpTookInLittleMemory) {
+  const Machine machine = test::odd_machine();
+  const auto device = test::open_virtual_device(machine);
+  Small model = small(1);
+  const Bytes least = minimum_bytes(model.graph, Machine{});
+  ASSERT_LT(least, need_bytes(model.graph, Machine{}));
+  StepProbe probe(*device, model.graph, model.inputs, {.kernels = {}, .modelled = machine, .budget = least});
+  EXPECT_LE(device->counters().highest_device_byte, least);
+  const StepProbe::Step step = probe.steps(1, [] { return false; });
+  std::size_t told = 0;
+  for (OpId id = 0; id < step.ops.size(); ++id) {
+    if (step.ops[id] == 0) continue;  // on the host
+    ++told;
+    EXPECT_NEAR(step.ops[id] / op_seconds(model.graph.op(id), machine), 1, 1e-6) << model.graph.op(id).name;
+  }
+  EXPECT_GT(told, model.graph.ops.size() / 2);
+  EXPECT_THROW(
+      StepProbe(*device, model.graph, model.inputs, {.kernels = {}, .modelled = {}, .budget = least / 2}),
+      OutOfMemory);
 }
 
 TEST(StepProbe, SharesAreParts) {
