@@ -77,10 +77,7 @@ struct Place {
 
 // One layer of the model, within the budget.
 OpProfile own_profile(const RunOptions& options, Place& place) {
-  const Bytes free = place.device->memory_info().free;
-  const Bytes overhead = std::min(options.device_memory, place.machine.overhead_bytes);
-  const Bytes most =
-      options.device_memory == unlimited ? free : std::min(free, options.device_memory - overhead);
+  const Bytes arena = arena_within(*place.device, options.device_memory, place.machine.overhead_bytes);
   const auto step_of = [&](std::int64_t samples) {
     Shape shape = options.shape;
     shape.layers = 1;
@@ -89,7 +86,8 @@ OpProfile own_profile(const RunOptions& options, Place& place) {
     const auto tokens = static_cast<std::int32_t>(shape.vocabulary);
     return ProbedStep{std::move(model.graph), {{model.tokens.id, 0, tokens}, {model.targets.id, 0, tokens}}};
   };
-  return profile_of_step(*place.device, place.machine, most, options.shape.batch, step_of);
+  return profile_of_step(*place.device, place.machine, {.device = arena, .host = options.host_memory},
+                         options.shape.batch, step_of);
 }
 
 Place prepare(const RunOptions& options, Graph& graph) {

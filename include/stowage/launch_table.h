@@ -71,6 +71,8 @@
 //                                     are added in the order of the inputs, then these P sums, P a power of
 //                                     two, in a tree of adjacent pairs. So the clip of N ranks' norm_parts
 //                                     of P / N pieces each, as one f64[N], is the clip of all P pieces
+//                                   f64[P] … -> f64[P]: those P sums, which as the first pieces = P
+//                                     input of another stand for their inputs
 //   adamw                           p, grad, m A, v A, clip f64{2} (, low)              beta1, beta2,
 //                                     -> p, m, v (, low), in place; of grad scale / L;  epsilon, weight_decay
 //                                     nothing where the norm is not finite. `low` goes

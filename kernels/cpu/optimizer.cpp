@@ -79,6 +79,14 @@ double norm_part(std::span<const double* const> sums, std::int64_t pieces) {
   return tree_sum_of_pieces(sums, 0, pieces);
 }
 
+void add_pieces(std::span<const double* const> sums, std::int64_t pieces, double* totals) {
+  for (std::int64_t p = 0; p < pieces; ++p) {
+    double total = 0;
+    for (const double* of : sums) total += of[p];
+    totals[p] = total;
+  }
+}
+
 template double square_sum(std::int64_t, const float*);
 template double square_sum(std::int64_t, const double*);
 template double square_sum(std::int64_t, const Bfloat16*);

@@ -22,6 +22,8 @@ void square_sums(std::int64_t count, const T* x, std::int64_t pieces, std::int64
 // Each of `sums` has `pieces` elements, a power of two. Element p of all is added up in the order of `sums`,
 // and these in a balanced tree of adjacent pairs (stowage/tree_sum.h).
 double norm_part(std::span<const double* const> sums, std::int64_t pieces);
+// totals[p], p < pieces: those elements p, added up in that order.
+void add_pieces(std::span<const double* const> sums, std::int64_t pieces, double* totals);
 
 // norm = sqrt of the parts' sum, in the order they come, over the loss scale.
 class ClippedNorm {

@@ -105,10 +105,8 @@ void square_sums(std::int64_t count, const T* x, std::int64_t pieces, std::int64
   launch(square_total_kernel, "square_sum", {{pieces}, norm_threads}, stream, chunks, partial, sums);
 }
 
-// Where a piece's total goes: `result`, or scratch where there are several.
-inline double* piece_totals(std::span<const double* const> sums, std::int64_t pieces, double* result,
-                            const char* user, void* stream) {
-  double* const totals = pieces == 1 ? result : scratch_for<double>(stream, pieces, user);
+inline void add_pieces(std::span<const double* const> sums, std::int64_t pieces, double* totals,
+                       const char* user, void* stream) {
   for (std::size_t begin = 0; begin < sums.size(); begin += sums_per_launch) {
     const std::size_t end = std::min<std::size_t>(sums.size(), begin + sums_per_launch);
     SumAddresses of{};
@@ -118,6 +116,17 @@ inline double* piece_totals(std::span<const double* const> sums, std::int64_t pi
     of.first = begin == 0;
     launch(piece_totals_kernel, user, {{pieces}, sums_per_launch}, stream, of, totals);
   }
+}
+
+void add_pieces(std::span<const double* const> sums, std::int64_t pieces, double* totals, void* stream) {
+  add_pieces(sums, pieces, totals, "norm_part", stream);
+}
+
+// Where a piece's total goes: `result`, or scratch where there are several.
+inline double* piece_totals(std::span<const double* const> sums, std::int64_t pieces, double* result,
+                            const char* user, void* stream) {
+  double* const totals = pieces == 1 ? result : scratch_for<double>(stream, pieces, user);
+  add_pieces(sums, pieces, totals, user, stream);
   return totals;
 }
 

@@ -24,6 +24,8 @@ void square_sums(std::int64_t count, const T* x, std::int64_t pieces, std::int64
 // order of `sums`, and these in a balanced tree of adjacent pairs. The lane's scratch has an f64 for each of
 // several pieces.
 void norm_part(std::span<const double* const> sums, std::int64_t pieces, double* result, void* stream);
+// totals f64[pieces]: those elements p, added up in that order.
+void add_pieces(std::span<const double* const> sums, std::int64_t pieces, double* totals, void* stream);
 
 // result f64{2}: norm = sqrt of what norm_part makes, over the loss scale; scale = limit > 0 && norm > limit
 // ? limit / norm : 1.

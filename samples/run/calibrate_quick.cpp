@@ -52,7 +52,8 @@ std::vector<ProbeInput> inputs_of(const BuiltModel& model) {
 }  // namespace
 
 OpProfile profile_on_card(Device& card, const Machine& machine, const BuildModel& build,
-                          const GptConfig& model, DataType type, const AdamW& optimizer, Bytes most_bytes) {
+                          const GptConfig& model, DataType type, const AdamW& optimizer,
+                          const Budget& budget) {
   GptConfig one = model;
   one.layers = 1;
   one.micro_batches = std::min<std::int64_t>(model.micro_batches, 2);
@@ -64,7 +65,7 @@ OpProfile profile_on_card(Device& card, const Machine& machine, const BuildModel
     const BuiltModel built = build(builder, one);
     return ProbedStep{builder.finish(built.loss, optimizer), inputs_of(built)};
   };
-  return profile_of_step(card, machine, most_bytes, model.batch / model.micro_batches, step_of);
+  return profile_of_step(card, machine, budget, model.batch / model.micro_batches, step_of);
 }
 
 Calibration calibrate_quick(const BuildModel& build, const GptConfig& model, DataType type,

@@ -24,9 +24,10 @@ Calibration calibrate_quick(const BuildModel& build, const GptConfig& model, Dat
                             const AdamW& optimizer, const Link& link);
 
 // The same of a card, whose rates are `machine`: one layer of the model, with as much of a micro-batch as
-// takes some milliseconds and fits so many bytes of the card. Empty where one sample is too much. Throws as
+// takes some milliseconds and fits the budget. Empty where one sample is too much. Throws as
 // Engine does.
 OpProfile profile_on_card(Device& card, const Machine& machine, const BuildModel& build,
-                          const GptConfig& model, DataType type, const AdamW& optimizer, Bytes most_bytes);
+                          const GptConfig& model, DataType type, const AdamW& optimizer,
+                          const Budget& budget);
 
 }  // namespace stowage::samples

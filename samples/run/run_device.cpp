@@ -15,6 +15,7 @@
 #include "stowage/machine_file.h"
 #include "stowage/simulated_device.h"
 #include "tools/calibrate/calibrate.h"
+#include "tools/calibrate/own_profile.h"
 #include "tools/choices/machine_choice.h"
 
 namespace stowage::samples {
@@ -118,19 +119,42 @@ void suppose_peers(MachineFile& file, const Options& options) {
       .devices = count, .devices_per_host_memory = count, .link = machine_for(file, options.type).h2d};
 }
 
-MachineFile quick_file(Device& card) {
+// Less than a budget allows; where the host lets so much not be page-locked, little.
+MachineFile quick_file(Device& card, const Options& options) {
+  const Budget& budget = options.budget;
   CalibrateOptions how = quick_calibration(DeviceBackend::cuda);
   how.models = {};  // but the run's own
-  return calibrate(card, launch_table_for(card), how);
+  const Bytes least = 4_MiB, arena = arena_within(card, budget.device, card.memory_info().overhead);
+  how.host.copied = std::clamp(arena / 8, least, how.host.copied);
+  if (budget.host != unlimited)
+    how.host.elements =
+        std::clamp(static_cast<std::int64_t>(budget.host / 64), std::int64_t{4} << 20U, how.host.elements);
+  try {
+    return calibrate(card, launch_table_for(card), how);
+  } catch (const OutOfMemory&) {
+    how.host.copied = least;
+    return calibrate(card, launch_table_for(card), how);
+  }
+}
+
+// What context and libraries take of each card, at most.
+Bytes overhead_of_cards(const Options& options, const Graph& graph, const RunDevice& run, Bytes of_file) {
+  const Bytes for_peers = options.devices > 1 ? peers_reserve : 0;
+  // What one rank page-locks is page-locked for all cards of the process.
+  const Bytes of_each = most_pinned_bytes(graph, options.budget.host);
+  const Bytes pinned = std::min(options.budget.host, static_cast<Bytes>(options.devices) * of_each);
+  Bytes most = of_file;
+  for (const auto& card : run.cards) most = std::max(most, for_peers + overhead_on(*card, of_file, pinned));
+  return most;
 }
 
 // The run keeps to its budget also while it is measured.
-OpProfile own_profile(Device& card, const Machine& machine, const Options& options, const BuildModel& build) {
-  const MemoryInfo memory = card.memory_info();
-  const Bytes budget = options.budget.device;
-  const Bytes within = budget == unlimited ? memory.free : budget - std::min(budget, machine.overhead_bytes);
-  return profile_on_card(card, machine, build, options.model, options.type, optimizer_of(options),
-                         std::min(within, memory.free));
+OpProfile own_profile(const RunDevice& run, const Options& options, const BuildModel& build) {
+  Device& card = *run.cards.front();
+  const Budget budget{.device = arena_within(card, options.budget.device, run.machine.overhead_bytes),
+                      .host = options.budget.host};
+  return profile_on_card(card, run.machine, build, options.model, options.type, optimizer_of(options),
+                         budget);
 }
 
 RunDevice prepare_cards(Options& options, const Graph& graph, const BackendChoice& choice,
@@ -139,22 +163,17 @@ RunDevice prepare_cards(Options& options, const Graph& graph, const BackendChoic
   result.cards = open_cards(options, choice.ordinal);
   if (options.threads == 0) leave_threads(static_cast<int>(options.devices));
   Device& first = *result.cards.front();
-  MachineFile file = options.machine.empty() ? quick_file(first)
+  MachineFile file = options.machine.empty() ? quick_file(first, options)
                                              : wanted_machine(options, first.info().name, result.planned_for);
   suppose_peers(file, options);
   result.machine = machine_of_each(file, options);
-  result.profile = options.machine.empty() ? own_profile(first, result.machine, options, build)
-                                           : profile_of(file, options.type);
-  const Bytes for_peers = options.devices > 1 ? peers_reserve : 0;
-  // What one rank page-locks is page-locked for all cards of the process.
-  const Bytes of_each = most_pinned_bytes(graph, options.budget.host);
-  const Bytes pinned = std::min(options.budget.host, static_cast<Bytes>(options.devices) * of_each);
   const Bytes of_file = result.machine.overhead_bytes;
-  for (const auto& card : result.cards) {
-    result.machine.overhead_bytes =
-        std::max(result.machine.overhead_bytes, for_peers + overhead_on(*card, of_file, pinned));
-    card->reset_counters();  // the run's own begin here
-  }
+  result.machine.overhead_bytes = overhead_of_cards(options, graph, result, of_file);
+  result.profile =
+      options.machine.empty() ? own_profile(result, options, build) : profile_of(file, options.type);
+  result.machine.overhead_bytes =
+      overhead_of_cards(options, graph, result, of_file);        // libraries' code has come
+  for (const auto& card : result.cards) card->reset_counters();  // the run's own begin here
   fit_budget(options, result.cards);
   result.which = choice.reason;
   if (options.devices > 1) result.which += fmt::format(", the first of {}", options.devices);

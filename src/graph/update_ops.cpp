@@ -191,8 +191,18 @@ class UpdatePhase {
     graph_.ops.push_back(std::move(op));
     return graph_.ops.back().writes[0];
   }
+  // One op reads so many sums at most: what those before it added up is the first of its own.
   TensorId norm_part(std::vector<TensorId> sums) {
-    return last_backward("norm.part", "norm_part", std::move(sums), {}, {{"pieces", groups_}});
+    constexpr std::ptrdiff_t most = 128;
+    const Attributes pieces = {{"pieces", groups_}};
+    for (int number = 0; std::ssize(sums) > most; ++number) {
+      const auto rest = sums.begin() + most;
+      std::vector<TensorId> left = {last_backward(fmt::format("norm.part.{}", number), "norm_part",
+                                                  {sums.begin(), rest}, {groups_}, pieces)};
+      left.insert(left.end(), rest, sums.end());
+      sums = std::move(left);
+    }
+    return last_backward("norm.part", "norm_part", std::move(sums), {}, pieces);
   }
   // A number of each rank.
   TensorId gathered(TensorId own, const char* name) {

@@ -24,7 +24,7 @@ class LinkDirection {
     if (!inward_) fill(device, bytes);
   }
 
-  // Each copy takes the next bytes of the memory: what comes and goes in a training step is in no cache.
+  // Each copy takes the next bytes of the memory: of much memory, none is in a cache, as in a training step.
   void copy(Bytes bytes, int count) {
     for (int i = 0; i < count; ++i) {
       if (at_ + bytes > bytes_) at_ = 0;

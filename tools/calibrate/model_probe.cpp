@@ -2,8 +2,8 @@
 
 #include <utility>
 
+#include "stowage/error.h"
 #include "stowage/graph_builder.h"
-#include "stowage/planner.h"
 #include "tools/calibrate/own_profile.h"
 #include "tools/calibrate/step_probe.h"
 
@@ -24,16 +24,15 @@ class ModelProbe {
              MachineFile& file)
       : device_(device), how_(how), type_(type), options_(options), file_(file) {}
 
-  // Does nothing where the device has too little memory for it, or takes too long.
+  // Does nothing where a card has too little memory for it, or takes too long.
   void measure(ProbedStep probe) {
     const bool on_card = device_.info().backend == "cuda";
-    if (on_card && (seconds_by_rates(probe.graph, machine_for(file_, type_)) > longest_step ||
-                    need_bytes(probe.graph, Machine{}) > device_.memory_info().free))
-      return;
-    StepProbe run(device_, std::move(probe.graph), probe.inputs, how_);
-    run.step();  // libraries compile their kernels, pages are touched
-    const StepProbe::Step step = run.steps(options_.least_steps, for_seconds(options_.seconds));
-    add_ops(run.graph(), step, profile_);
+    if (on_card && seconds_by_rates(probe.graph, machine_for(file_, type_)) > longest_step) return;
+    try {
+      add(std::move(probe));
+    } catch (const OutOfMemory&) {
+      if (!on_card) throw;
+    }
   }
 
   // By a model whose step takes long enough for a few updates beside it.
@@ -55,6 +54,12 @@ class ModelProbe {
   }
 
  private:
+  void add(ProbedStep probe) {
+    StepProbe run(device_, std::move(probe.graph), probe.inputs, how_);
+    run.step();  // libraries compile their kernels, pages are touched
+    add_ops(run.graph(), run.steps(options_.least_steps, for_seconds(options_.seconds)), profile_);
+  }
+
   static constexpr double longest_step = 0.5;  // seconds
 
   Device& device_;
@@ -127,7 +132,7 @@ ModelProbeOptions few_card_models() {
 
 void measure_models(Device& device, const LaunchTable& kernels, DataType type, const Machine& modelled,
                     const ModelProbeOptions& options, MachineFile& file) {
-  const StepProbe::Options how{.kernels = kernels, .modelled = modelled};
+  const StepProbe::Options how{.kernels = kernels, .modelled = modelled, .budget = {}};
   ModelProbe probe(device, how, type, options, file);
   for (const GptConfig& config : options.gpts) probe.measure(probe_of<Gpt>(config, type, gpt));
   for (const BertConfig& config : options.berts) probe.measure(probe_of<Bert>(config, type, bert));

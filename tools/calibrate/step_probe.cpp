@@ -16,15 +16,16 @@ namespace stowage {
 
 namespace {
 
-Plan plan_within(const Graph& graph, Bytes budget) {
-  auto whole = make_plan(graph, Machine{}, {.device = budget}, {.policy = Policy::none});
+Plan plan_within(const Graph& graph, const Budget& budget) {
+  auto whole = make_plan(graph, Machine{}, budget, {.policy = Policy::none});
   if (std::holds_alternative<Plan>(whole)) return std::get<Plan>(std::move(whole));
-  auto part = make_plan(graph, Machine{}, {.device = budget});
+  auto part = make_plan(graph, Machine{}, budget);
   if (std::holds_alternative<Plan>(part)) return std::get<Plan>(std::move(part));
-  const Bytes least = std::get<Infeasible>(part).minimum;
-  throw OutOfMemory(fmt::format("a step to measure needs {} bytes of the device, and may have {}; give more",
-                                least, budget),
-                    least, budget);
+  const auto& none = std::get<Infeasible>(part);
+  const Bytes has = none.host ? budget.host : budget.device;
+  throw OutOfMemory(fmt::format("a step to measure needs {} bytes of the {}, and may have {}; give more",
+                                none.minimum, none.host ? "host" : "device", has),
+                    none.minimum, has);
 }
 
 }  // namespace
@@ -35,6 +36,7 @@ StepProbe::StepProbe(Device& device, Graph graph, const std::vector<ProbeInput>&
       plan_(plan_within(graph_, options.budget)),
       engine_(device, graph_, plan_,
               {.measurement = Measurement::timeline,
+               .pageable_fallback = true,
                .machine = options.modelled,
                .kernels = options.kernels,
                .host_kernels = {}}),

@@ -29,7 +29,7 @@ class StepProbe {
   struct Options {
     std::optional<LaunchTable> kernels;  // default: launch_table_for(device)
     Machine modelled;                    // op times of a device that runs in virtual time
-    Bytes budget = unlimited;            // device bytes
+    Budget budget;                       // for the step
   };
   struct Step {
     // Seconds of each on the compute lane, from the end of the one before it, since to be launched takes

@@ -114,6 +114,7 @@ CudaDevice::~CudaDevice() {
   const OutsideCapture outside;
   cudaSetDevice(ordinal_);
   const MutexLock lock(mutex_);
+  end_work();
   for (LaneSlot& lane : lanes_)
     if (lane.stream != nullptr && !lane.adopted) close_lane(lane);
   for (const EventSlot& event : events_)
@@ -124,12 +125,27 @@ CudaDevice::~CudaDevice() {
   memory_.reset();
 }
 
+// Streams wait for functions, and functions for streams: all end together, or the card has failed.
+void CudaDevice::end_work() noexcept {
+  bool done = true, adopted = false;
+  for (const LaneSlot& lane : lanes_) {
+    adopted = adopted || lane.adopted;
+    if (lane.stream != nullptr && !lane.adopted)
+      done = cudaStreamSynchronize(lane.stream) == cudaSuccess && done;
+  }
+  for (const LaneSlot& lane : lanes_) {
+    if (lane.host == nullptr) continue;
+    if (done) lane.host->finish();
+    if (!done || adopted) keep_for_ever(lane.host->turns());
+  }
+  // Before any of them ends, since one may wait for another.
+  for (const LaneSlot& lane : lanes_)
+    if (lane.host != nullptr) lane.host->stop();
+  if (adopted)
+    for (const auto& turns : spare_turns_) keep_for_ever(turns);
+}
+
 void CudaDevice::close_lane(LaneSlot& lane) noexcept {
-  const bool done = cudaStreamSynchronize(lane.stream) == cudaSuccess;
-  if (lane.host != nullptr && done)
-    lane.host->finish();
-  else if (lane.host != nullptr)
-    keep_for_ever(lane.host->turns());
   unregister_lane(lane.stream);
   lane.resources.reset();
   cudaStreamDestroy(lane.stream);

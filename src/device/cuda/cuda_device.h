@@ -75,11 +75,9 @@ class CudaDevice final : public Device {
     cudaEvent_t handle = nullptr;  // null: no such event
     bool recorded = false;
     bool timed = false;
-    // Of one without a time that a host lane recorded: the lane and its function. Then the handle is not
-    // used.
+    // Of one without a time that a host lane recorded: the lane's function. Then the handle is not recorded.
     std::shared_ptr<HostTurns> turns;
     std::uint32_t function = 0;
-    LaneId lane = 0;
   };
   // A lane as its caller, one at a time, uses it outside the mutex.
   struct LaneView {
@@ -108,18 +106,28 @@ class CudaDevice final : public Device {
   std::unique_ptr<LaneResources> take_resources();
   EventId add_event(unsigned flags, std::string_view call);
   static void end_stream(const LaneView& ending, const Doing& what);
+  void end_work() noexcept STOWAGE_REQUIRES(mutex_);
   void close_lane(LaneSlot& lane) noexcept;
+  // A lost card calls for nothing more: what a host lane still has to run would find its caller's memory
+  // gone.
+  void stop_if_lost(LaneId lane) noexcept;
+  void synchronise_stream(LaneId lane);
+  void end_lane(LaneId lane);
   void report(const std::shared_ptr<const HostFailure>& failure) const;
 
   std::shared_ptr<HostTurns> take_turns();
+  std::shared_ptr<HostWork> host_work(LaneId lane, std::shared_ptr<HostTurns> turns) const;
   // In the stream: until the function has run.
   void enqueue_wait(cudaStream_t stream, HostTurns& turns, std::uint32_t function, const Doing& what) const;
   // Behind all that is in the host lane's stream: the mark that its next function waits for.
   void enqueue_mark(const LaneView& on, const Doing& what) const;
   void record_function(EventId event, LaneId lane, const LaneView& on);
   void wait_for_function(const LaneView& waiting, const EventSlot& event) const;
-  // The caller, until a host lane's function has run. Throws where the card has failed.
-  void await_function(LaneId lane, const HostTurns& turns, std::uint32_t function, const Doing& what) const;
+  // The caller, until a host lane's function has run. Throws where the card has failed, as `look` tells.
+  template <class Look>
+  void await_function(const HostTurns& turns, std::uint32_t function, const Look& look) const;
+  void await_lane(const LaneView& lane, const Doing& what) const;
+  void await_event(const EventSlot& event, const Doing& what) const;
   void enqueue_kernels(LaneId lane, LaneRole role, const Launch& launch) const;
   // Throws AccessViolation unless the access lies in one live allocation, and is mapped.
   Memory::Found expect_held(const Work& work, const Access& access) const;

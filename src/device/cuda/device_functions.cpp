@@ -12,6 +12,13 @@ void enqueue(cudaStream_t stream, CUstreamBatchMemOpParams does, const Doing& wh
   check(driver_api().stream_batch_mem_op(stream, 1, &does, 0), "cuStreamBatchMemOp", what);
 }
 
+void still_works(cudaError_t state, std::string_view call, const Doing& what) {
+  if (state == cudaErrorNotReady)
+    cudaGetLastError();  // no failure, but the runtime keeps it as one
+  else
+    check(state, call, what);
+}
+
 }  // namespace
 
 void CudaDevice::enqueue_wait(cudaStream_t stream, HostTurns& turns, std::uint32_t function,
@@ -39,12 +46,12 @@ void CudaDevice::enqueue_mark(const LaneView& on, const Doing& what) const {
 }
 
 void CudaDevice::record_function(EventId event, LaneId lane, const LaneView& on) {
+  const std::uint32_t function = on.host->point();
   const MutexLock lock(mutex_);
   EventSlot& slot = events_[event];
   slot.recorded = true;
   slot.turns = on.host->turns();
-  slot.function = on.host->last_function();
-  slot.lane = lane;
+  slot.function = function;
   order_->record(event, lane);
 }
 
@@ -54,20 +61,35 @@ void CudaDevice::wait_for_function(const LaneView& waiting, const EventSlot& eve
   if (event.turns != waiting.host->turns()) waiting.host->await_function(event.turns, event.function);
 }
 
-void CudaDevice::await_function(LaneId lane, const HostTurns& turns, std::uint32_t function,
-                                const Doing& what) const {
+template <class Look>
+void CudaDevice::await_function(const HostTurns& turns, std::uint32_t function, const Look& look) const {
   constexpr auto poll = std::chrono::microseconds(20);
   constexpr int polls_between_looks = 256;
   for (int polls = 1; !turns.has_finished(function); ++polls) {
     std::this_thread::sleep_for(poll);
-    if (polls % polls_between_looks != 0) continue;
-    // A stream that has failed writes no mark.
-    const cudaError_t state = cudaStreamQuery(find_lane(lane, what.function).stream);
-    if (state == cudaErrorNotReady)
-      cudaGetLastError();  // no failure, but the runtime keeps it as one
-    else
-      check(state, "cudaStreamQuery", what);
+    if (polls % polls_between_looks == 0) look();
   }
+}
+
+// A card that has failed writes no mark: whatever is asked of it says so.
+void CudaDevice::await_lane(const LaneView& lane, const Doing& what) const {
+  await_function(*lane.host->turns(), lane.host->point(),
+                 [&] { still_works(cudaStreamQuery(lane.stream), "cudaStreamQuery", what); });
+}
+
+void CudaDevice::await_event(const EventSlot& event, const Doing& what) const {
+  await_function(*event.turns, event.function,
+                 [&] { still_works(cudaEventQuery(event.handle), "cudaEventQuery", what); });
+}
+
+void CudaDevice::stop_if_lost(LaneId lane) noexcept {
+  if (!first_fault(ordinal_)) return;
+  std::shared_ptr<HostWork> host;
+  {
+    const MutexLock lock(mutex_);
+    if (lane < lanes_.size()) host = lanes_[lane].host;
+  }
+  if (host != nullptr) host->stop();
 }
 
 }  // namespace stowage::cuda

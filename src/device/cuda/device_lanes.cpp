@@ -1,6 +1,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <exception>
+#include <system_error>
 #include <utility>
 
 #include "src/device/cuda/cuda_device.h"
@@ -42,8 +44,7 @@ LaneId CudaDevice::create_lane(LaneRole role) {
   const LaneId id = free_slot(lanes_, [](const LaneSlot& slot) { return slot.stream != nullptr; });
   LaneSlot& lane = lanes_[id];
   order_->add_lane(id);
-  if (turns != nullptr)
-    lane.host = std::make_shared<HostWork>(order_, id, describe_lane(role, id), std::move(turns));
+  if (turns != nullptr) lane.host = host_work(id, std::move(turns));
   if (resources != nullptr) {
     resources->stream = made.stream;
     register_lane(*resources);
@@ -113,12 +114,31 @@ std::shared_ptr<HostTurns> CudaDevice::take_turns() {
   return {new (memory) HostTurns, [](HostTurns* turns) { cudaFreeHost(turns); }};
 }
 
+std::shared_ptr<HostWork> CudaDevice::host_work(LaneId lane, std::shared_ptr<HostTurns> turns) const {
+  try {
+    return std::make_shared<HostWork>(order_, lane, describe_lane(LaneRole::host, lane), std::move(turns));
+  } catch (const std::system_error& error) {
+    throw DeviceError(
+        fmt::format("create_lane: the host lane gets no thread: {}; end others, or allow more", error.what()),
+        "create_lane");
+  }
+}
+
 void CudaDevice::destroy_lane(LaneId lane) {
+  try {
+    end_lane(lane);
+  } catch (const std::exception&) {
+    stop_if_lost(lane);
+    throw;
+  }
+}
+
+void CudaDevice::end_lane(LaneId lane) {
   const LaneView ending = find_lane(lane, "destroy_lane");
   const CurrentDevice current = enter("destroy_lane");
   const Doing what = doing("destroy_lane");
   check(cudaStreamSynchronize(ending.stream), "cudaStreamSynchronize", what);
-  if (ending.host != nullptr) await_function(lane, *ending.host->turns(), ending.host->last_function(), what);
+  if (ending.host != nullptr) await_lane(ending, what);
   if (!ending.adopted) end_stream(ending, what);
   const MutexLock lock(mutex_);
   if (ending.resources != nullptr) {
@@ -171,8 +191,7 @@ void CudaDevice::record(EventId event, LaneId lane) {
   const LaneView on = find_lane(lane, "record");
   const EventSlot what = find_event(event, "record");
   if (on.host != nullptr && !what.timed) return record_function(event, lane, on);
-  if (on.host != nullptr)
-    enqueue_wait(on.stream, *on.host->turns(), on.host->last_function(), doing("record"));
+  if (on.host != nullptr) enqueue_wait(on.stream, *on.host->turns(), on.host->point(), doing("record"));
   check(cudaEventRecord(what.handle, on.stream), "cudaEventRecord", doing("record"));
   const MutexLock lock(mutex_);
   events_[event].recorded = true;
@@ -198,14 +217,14 @@ bool CudaDevice::query(EventId event) {
   const CurrentDevice current = begin_call("query");
   const EventSlot what = find_event(event, "query");
   if (!what.recorded) return true;
-  if (what.turns != nullptr) return what.turns->has_finished(what.function);
+  if (what.turns != nullptr && what.turns->has_finished(what.function)) return true;
   const cudaError_t state = cudaEventQuery(what.handle);
   if (state == cudaErrorNotReady) {
     cudaGetLastError();  // no failure, but the runtime keeps it as one
     return false;
   }
   check(state, "cudaEventQuery", doing("query"));
-  return true;
+  return what.turns == nullptr;
 }
 
 void CudaDevice::synchronise(EventId event) {
@@ -213,18 +232,26 @@ void CudaDevice::synchronise(EventId event) {
   const EventSlot what = find_event(event, "synchronise");
   if (!what.recorded) return;
   if (what.turns != nullptr)
-    await_function(what.lane, *what.turns, what.function, doing("synchronise"));
+    await_event(what, doing("synchronise"));
   else
     check(cudaEventSynchronize(what.handle), "cudaEventSynchronize", doing("synchronise"));
   report(order_->carried_by_event(event));
 }
 
 void CudaDevice::synchronise_lane(LaneId lane) {
+  try {
+    synchronise_stream(lane);
+  } catch (const std::exception&) {
+    stop_if_lost(lane);
+    throw;
+  }
+}
+
+void CudaDevice::synchronise_stream(LaneId lane) {
   const CurrentDevice current = begin_call("synchronise_lane");
   const LaneView what = find_lane(lane, "synchronise_lane");
   check(cudaStreamSynchronize(what.stream), "cudaStreamSynchronize", doing("synchronise_lane"));
-  if (what.host != nullptr)
-    await_function(lane, *what.host->turns(), what.host->last_function(), doing("synchronise_lane"));
+  if (what.host != nullptr) await_lane(what, doing("synchronise_lane"));
   report(order_->take(lane));
 }
 

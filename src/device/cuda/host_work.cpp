@@ -36,19 +36,30 @@ HostWork::HostWork(std::shared_ptr<HostOrder> order, LaneId lane, std::string de
       thread_([this] { run(); }) {}
 
 HostWork::~HostWork() {
+  stop();
+  // Whoever uses these turns next goes on from here, and no stream waits for what never runs.
+  turns_->reached = last_mark_;
+  turns_->finished = last_function_;
+}
+
+void HostWork::stop() noexcept {
   {
     const MutexLock lock(mutex_);
     ends_ = true;
   }
   more_.notify_all();
-  thread_.join();
-  // Whoever uses these turns next goes on from here, and nobody waits for what never runs.
-  turns_->reached = last_mark_;
-  turns_->finished = last_function_;
+  if (thread_.joinable()) thread_.join();
+}
+
+void HostWork::await_mark(std::uint32_t mark) {
+  awaited_.mark = mark;
+  awaits_more_ = true;
 }
 
 void HostWork::await_function(std::shared_ptr<HostTurns> turns, std::uint32_t function) {
+  if (turns->has_finished(function)) return;
   awaited_.others.push_back({std::move(turns), function});
+  awaits_more_ = true;
 }
 
 void HostWork::submit(const Launch& launch) {
@@ -56,10 +67,10 @@ void HostWork::submit(const Launch& launch) {
   item.name = launch.name;
   item.function = launch.function;
   item.context = launch.context;
+  order_->enqueue(lane_, item.clock);
   item.awaits.mark = awaited_.mark;
   std::swap(item.awaits.others, awaited_.others);
-  awaited_.others.clear();
-  order_->enqueue(lane_, item.clock);
+  awaits_more_ = false;
   item.number = ++last_function_;
   item.next = nullptr;
   {
@@ -70,8 +81,14 @@ void HostWork::submit(const Launch& launch) {
   more_.notify_one();
 }
 
-void HostWork::finish() const {
-  for (int before = 0; !turns_->has_finished(last_function_); ++before) wait_a_little(before);
+std::uint32_t HostWork::point() {
+  if (awaits_more_) submit({"wait", [](void*) {}, nullptr, {}, 0});
+  return last_function_;
+}
+
+void HostWork::finish() {
+  const std::uint32_t last = point();
+  for (int before = 0; !turns_->has_finished(last); ++before) wait_a_little(before);
 }
 
 HostWork::Item& HostWork::unused() {

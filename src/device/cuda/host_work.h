@@ -44,22 +44,24 @@ class HostWork {
            std::shared_ptr<HostTurns> turns);
   HostWork(const HostWork&) = delete;
   HostWork& operator=(const HostWork&) = delete;
-  // Functions that have not begun never run.
   ~HostWork();
+  // Functions that have not begun by then never run.
+  void stop() noexcept;
 
   const std::shared_ptr<HostTurns>& turns() const { return turns_; }
 
   // The next mark, for the stream to write.
   std::uint32_t next_mark() { return ++last_mark_; }
   // The functions from here on wait for the mark.
-  void await_mark(std::uint32_t mark) { awaited_.mark = mark; }
+  void await_mark(std::uint32_t mark);
   // … for another lane's function.
   void await_function(std::shared_ptr<HostTurns> turns, std::uint32_t function);
   void submit(const Launch& launch);
-  // The number of the last function.
-  std::uint32_t last_function() const { return last_function_; }
-  // Waits until it has run.
-  void finish() const;
+  // The number of a function behind all that the lane was given so far: the last one, or an empty one where
+  // something was awaited since.
+  std::uint32_t point();
+  // Waits until all has run.
+  void finish();
 
  private:
   struct Function {
@@ -92,6 +94,7 @@ class HostWork {
   const std::shared_ptr<HostTurns> turns_;
   std::uint32_t last_mark_, last_function_;
   Awaited awaited_;
+  bool awaits_more_ = false;  // than the last function did
   std::atomic<bool> ends_ = false;
   Mutex mutex_;
   CondVar more_;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <map>
@@ -288,6 +289,33 @@ TEST_F(CudaDeviceFaults, AFailedReleaseCanBeRepeated) {
   EXPECT_THROW(device->release(MemoryKind::pinned, pinned), DeviceError);
   device->release(MemoryKind::pinned, pinned);
   EXPECT_EQ(live_objects(), 1u);
+}
+
+// Whoever launched them takes that for their end, and may free what they use.
+TEST_F(CudaDeviceFaults, ALostCardRunsNoFunctionOnceItsLaneHasSaidSo) {
+  AddKernel kernel;
+  std::atomic<int> ran = 0;
+  {
+    const auto device = open_cuda_device();
+    const LaneId compute = device->create_lane(LaneRole::compute), host = device->create_lane(LaneRole::host);
+    auto* const memory = static_cast<std::byte*>(device->allocate(MemoryKind::device, 4096));
+    Launch slow;
+    slow.name = "slow";
+    slow.function = [](void* count) {
+      ++*static_cast<std::atomic<int>*>(count);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    };
+    slow.context = &ran;
+    for (int i = 0; i < 300; ++i) device->launch(host, slow);
+    fake_cuda_fault_kernel(1, 700);  // cudaErrorIllegalAddress
+    kernel.launch(*device, compute, memory, memory + 1024);
+    EXPECT_THROW(device->synchronise_lane(compute), DeviceError);
+    EXPECT_THROW(device->synchronise_lane(host), DeviceError);
+    const int before = ran;
+    EXPECT_LT(before, 300);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_EQ(ran, before);
+  }
 }
 
 TEST_F(CudaDeviceFaults, ALostCardIsNamedByEveryLaterCall) {

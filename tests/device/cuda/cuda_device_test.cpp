@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "src/base/parallel_for.h"
@@ -304,6 +305,42 @@ TEST_F(CudaDeviceTest, LanesWithMoreWorkThanAStreamHoldsGoOn) {
   EXPECT_TRUE(hold.had_to_wait);
   EXPECT_EQ(counts[0], 1500);
   EXPECT_EQ(counts[1], 1500);
+}
+
+// An event behind a wait lies behind what was waited for, whatever lanes recorded them, with or without a
+// time.
+TEST_F(CudaDeviceTest, EventsOfAHostLaneLieBehindItsWaits) {
+  const auto device = open_cuda_device({.scratch = 0});
+  const Lane slow(*device, LaneRole::host), host(*device, LaneRole::host), in(*device, LaneRole::h2d);
+  const DeviceMemory card(*device, MemoryKind::device, 256), there(*device, MemoryKind::pinned, 256);
+  for (const bool through_stream : {false, true}) {
+    std::atomic<bool> let_go = false;
+    Launch launch;
+    launch.name = "hold";
+    launch.context = &let_go;
+    launch.function = [](void* go) {
+      while (!*static_cast<std::atomic<bool>*>(go)) std::this_thread::yield();
+    };
+    const Event held = Event::untimed(*device), copied = Event::untimed(*device);
+    const Event behind = Event::untimed(*device), timed(*device);
+    device->launch(slow.id(), launch);
+    device->record(held.id(), slow.id());
+    device->wait(in.id(), held.id());
+    device->copy(in.id(), card.data(), there.data(), 256, "in");
+    device->record(copied.id(), in.id());
+    device->wait(host.id(), through_stream ? copied.id() : held.id());
+    device->record(behind.id(), host.id());
+    device->record(timed.id(), host.id());
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    EXPECT_FALSE(device->query(behind.id()));
+    EXPECT_FALSE(device->query(timed.id()));
+    let_go = true;
+    device->synchronise(behind.id());
+    EXPECT_TRUE(device->query(through_stream ? copied.id() : held.id()));
+    device->synchronise(timed.id());
+    device->synchronise_lane(host.id());
+    device->synchronise_lane(in.id());
+  }
 }
 
 // As behind a step's gate, where the next step is to begin at once.

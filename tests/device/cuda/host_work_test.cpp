@@ -56,7 +56,7 @@ TEST_F(HostWorkTest, RunsFunctionsInOrderAndCountsThem) {
   }
   work.finish();
   EXPECT_EQ(turns->finished, 100U);
-  EXPECT_EQ(work.last_function(), 100U);
+  EXPECT_EQ(work.point(), 100U);
   ASSERT_EQ(ran.size(), 100U);
   for (int i = 0; i < 100; ++i) EXPECT_EQ(ran[static_cast<std::size_t>(i)], i);
 }
@@ -88,7 +88,7 @@ TEST_F(HostWorkTest, AFunctionWaitsForAnotherLanes) {
   std::atomic<int> here = 0, there = 0;
   other.await_mark(other.next_mark());
   other.submit(counting(there));
-  work.await_function(others, other.last_function());
+  work.await_function(others, other.point());
   work.submit(counting(here));
   a_moment();
   EXPECT_EQ(here, 0);
@@ -106,12 +106,36 @@ TEST_F(HostWorkTest, NumbersGoOnPastTheLargest) {
     const std::uint32_t mark = late.next_mark();
     late.await_mark(mark);
     late.submit(counting(count));
-    EXPECT_FALSE(turns->has_finished(late.last_function()));
+    EXPECT_FALSE(turns->has_finished(late.point()));
     turns->reached = mark;
     late.finish();
   }
   EXPECT_EQ(turns->finished, 2U);
   EXPECT_EQ(count, 4);
+}
+
+// What is recorded behind a wait comes behind what was waited for, with a function between or not.
+TEST_F(HostWorkTest, APointLiesBehindAllThatIsAwaited) {
+  const std::uint32_t mark = work.next_mark();
+  work.await_mark(mark);
+  const std::uint32_t point = work.point();
+  EXPECT_EQ(work.point(), point) << "nothing came between";
+  a_moment();
+  EXPECT_FALSE(turns->has_finished(point));
+  turns->reached = mark;
+  work.finish();
+  EXPECT_TRUE(turns->has_finished(point));
+}
+
+TEST_F(HostWorkTest, StopsBehindTheFunctionThatRuns) {
+  std::atomic<int> count = 0;
+  for (int i = 0; i < 3; ++i) work.submit(counting(count));
+  work.finish();
+  work.await_mark(work.next_mark());
+  work.submit(counting(count));
+  work.stop();
+  work.stop();
+  EXPECT_EQ(count, 3);
 }
 
 TEST_F(HostWorkTest, WhatNeverComesToItsTurnDoesNotRun) {

@@ -122,6 +122,20 @@ TEST(NormPart, OfTheRanksPartsIsThatOfOneRank) {
   }
 }
 
+TEST(NormPart, OfTheFirstSumsAddedUpAndTheRestIsThatOfAll) {
+  for (std::int64_t pieces = 1; pieces <= 16; pieces *= 2) {
+    std::vector<std::vector<double>> sums = norm_sums(pieces, 7);
+    const double whole = norm_part_of(sums, 0, pieces);
+    std::vector<const double*> first;
+    for (std::size_t i = 0; i < 3; ++i) first.push_back(sums[i].data());
+    std::vector<double> totals(static_cast<std::size_t>(pieces));
+    add_pieces(first, pieces, totals.data());
+    sums.erase(sums.begin(), sums.begin() + 3);
+    sums.insert(sums.begin(), totals);
+    EXPECT_EQ(norm_part_of(sums, 0, pieces), whole) << pieces << " pieces";
+  }
+}
+
 TEST(ClippedNorm, ScalesOnlyAboveTheLimit) {
   ClippedNorm norm;
   norm.add(9);

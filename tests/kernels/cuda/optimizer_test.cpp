@@ -219,6 +219,16 @@ KernelCase part_of_rank(std::int64_t rank, std::int64_t pieces, std::vector<Test
   return {"norm_part", {{"pieces", pieces}}, std::move(sums), {{Role::f64, {}, {}}}};
 }
 
+TEST_F(CudaOptimizer, AddsPiecesLikeTheCpu) {
+  for (const std::int64_t pieces : {2, 16}) {
+    for (const int sums : {1, 5, 300}) {
+      KernelCase of = part_of_rank(0, pieces, sums_of_pieces(sums, pieces, 3));
+      of.writes.front().shape = {pieces};
+      EXPECT_EQ(run_cuda(of, DataType::f32), run_cpu(of, DataType::f32, DataType::f32)) << sums << " sums";
+    }
+  }
+}
+
 TEST_F(CudaOptimizer, ClipOfTheRanksPartsIsThatOfOneRank) {
   for (std::int64_t pieces = 1; pieces <= 16; pieces *= 2) {
     for (std::int64_t ranks = 1; ranks <= pieces; ranks *= 2) {

@@ -79,6 +79,7 @@ struct Result {
 
 struct Way {
   double part_of_range = 0;  // of device memory, from the least to all that is needed
+  bool unlimited = false;    // as much as it takes
   Bytes bucket_bytes = 0;
   Executor executor = Executor::virtual_time;
   std::uint64_t machine = 1;
@@ -87,6 +88,7 @@ struct Way {
 Plan plan_of(const Graph& graph, const Way& way) {
   Machine machine = random_machine(way.machine);
   machine.peer = machine.h2d;
+  if (way.unlimited) return std::get<Plan>(make_plan(graph, machine, {}, {.policy = Policy::none}));
   const PlanOptions options{.bucket_bytes = way.bucket_bytes};
   const Bytes least = minimum_bytes(graph, machine, options), need = need_bytes(graph, machine);
   const auto budget = least + static_cast<Bytes>(way.part_of_range * static_cast<double>(need - least));
@@ -213,6 +215,27 @@ TEST(Ranks, OfNarrowTypesAndMomentsLeaveTheBitsOfOneDevice) {
         Training{.type = DataType::bf16, .moments = Moments::bf16}, Training{.moments = Moments::eight_bit}})
     if (!sanitized || training.type == DataType::f16)
       expect_the_bits_of(one_device(make_gpt, training), make_gpt, training, 4, {});
+}
+
+// More parameters than one op adds up the squares of.
+Graph make_deep_gpt(const Training& training, BatchShare share) {
+  GptConfig config = config_of<GptConfig>(training, share);
+  config.layers = 11;
+  config.width = 8;
+  config.dropout = 0;
+  GraphBuilder builder(training.type);
+  const Gpt model = gpt(builder, config);
+  return builder.finish(model.loss, {.clip = clip});
+}
+
+TEST(Ranks, OfADeepModelLeaveTheBitsOfOneDevice) {
+  const Graph graph = make_deep_gpt({}, {0, 2});
+  const auto parts = std::count_if(graph.ops.begin(), graph.ops.end(),
+                                   [](const Op& op) { return op.kernel == "norm_part"; });
+  EXPECT_EQ(parts, 2);
+  const Way all_on_the_device{.unlimited = true};
+  expect_the_bits_of(train_alone(make_deep_gpt, {}, all_on_the_device), make_deep_gpt, {}, 2,
+                     all_on_the_device);
 }
 
 TEST(Ranks, RefuseACommunicatorThatDoesNotFitTheGraph) {

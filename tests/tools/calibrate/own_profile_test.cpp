@@ -6,6 +6,7 @@
 #include "stowage/graph_builder.h"
 #include "stowage/models.h"
 #include "stowage/planner.h"
+#include "stowage/simulated_device.h"
 #include "tests/tools/calibrate/virtual_machine.h"
 
 namespace stowage {
@@ -27,7 +28,7 @@ struct Tried {
 Tried profile_in(const Machine& rates, Bytes most_bytes, std::int64_t samples) {
   const auto device = test::open_virtual_device(test::odd_machine());
   Tried tried;
-  tried.profile = profile_of_step(*device, rates, most_bytes, samples, [&](std::int64_t count) {
+  tried.profile = profile_of_step(*device, rates, {.device = most_bytes}, samples, [&](std::int64_t count) {
     tried.samples.push_back(count);
     return step_of(count);
   });
@@ -56,6 +57,14 @@ TEST(OwnProfile, TakesFewerSamplesWhereTheyTakeLong) {
   slow.flops_per_second *= faster;
   slow.device_bytes_per_second *= faster;
   EXPECT_EQ(profile_in(slow, unlimited, 8).samples, (std::vector<std::int64_t>{8, 4, 2}));
+}
+
+TEST(OwnProfile, KeepsToWhatARunHasOfTheDevice) {
+  const auto device = open_simulated_device({.capacity = 100_MiB});
+  EXPECT_EQ(arena_within(*device, unlimited, 0), 100_MiB);
+  EXPECT_EQ(arena_within(*device, unlimited, 30_MiB), 70_MiB) << "context and libraries are still to come";
+  EXPECT_EQ(arena_within(*device, 50_MiB, 30_MiB), 20_MiB);
+  EXPECT_EQ(arena_within(*device, 20_MiB, 30_MiB), 0U);
 }
 
 TEST(OwnProfile, IsEmptyWhereOneSampleIsTooMuch) {

@@ -35,7 +35,7 @@ TEST(StepProbe, KnowsWhatEachOpTook) {
     const Machine machine = test::odd_machine();
     const auto device = test::open_virtual_device(machine);
     Small model = small(micro_batches);
-    StepProbe probe(*device, model.graph, model.inputs, {.kernels = {}, .modelled = machine});
+    StepProbe probe(*device, model.graph, model.inputs, {.kernels = {}, .modelled = machine, .budget = {}});
     int more = 2;
     const StepProbe::Step step = probe.steps(1, [&] { return more-- > 0; });
     EXPECT_EQ(more, -1);
@@ -59,7 +59,8 @@ TEST(StepProbe, KnowsWhatEachOpTookInLittleMemory) {
   Small model = small(1);
   const Bytes least = minimum_bytes(model.graph, Machine{});
   ASSERT_LT(least, need_bytes(model.graph, Machine{}));
-  StepProbe probe(*device, model.graph, model.inputs, {.kernels = {}, .modelled = machine, .budget = least});
+  StepProbe probe(*device, model.graph, model.inputs,
+                  {.kernels = {}, .modelled = machine, .budget = {.device = least}});
   EXPECT_LE(device->counters().highest_device_byte, least);
   const StepProbe::Step step = probe.steps(1, [] { return false; });
   std::size_t told = 0;
@@ -69,9 +70,9 @@ TEST(StepProbe, KnowsWhatEachOpTookInLittleMemory) {
     EXPECT_NEAR(step.ops[id] / op_seconds(model.graph.op(id), machine), 1, 1e-6) << model.graph.op(id).name;
   }
   EXPECT_GT(told, model.graph.ops.size() / 2);
-  EXPECT_THROW(
-      StepProbe(*device, model.graph, model.inputs, {.kernels = {}, .modelled = {}, .budget = least / 2}),
-      OutOfMemory);
+  EXPECT_THROW(StepProbe(*device, model.graph, model.inputs,
+                         {.kernels = {}, .modelled = {}, .budget = {.device = least / 2}}),
+               OutOfMemory);
 }
 
 TEST(StepProbe, SharesAreParts) {
