@@ -44,6 +44,7 @@ OpProfile profile_of_step(Device& device, const Machine& machine, const Budget& 
     try {
       return profile_of(device, std::move(step), budget);
     } catch (const OutOfMemory&) {
+      continue;  // fewer may fit
     }
   }
   return {};
