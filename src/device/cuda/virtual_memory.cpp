@@ -41,8 +41,7 @@ CUmemAllocationProp VirtualMemory::properties() const {
 void* VirtualMemory::reserve(Bytes bytes, const Doing& doing) {
   CUdeviceptr address = 0;
   check(api_.mem_address_reserve(&address, bytes, 0, 0, 0), "cuMemAddressReserve", doing);
-  return reinterpret_cast<void*>(
-      address);  // NOLINT(performance-no-int-to-ptr): an address is a number to the driver
+  return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr): to the driver a number
 }
 
 void VirtualMemory::free(void* address, Bytes bytes, const Doing& doing) {
