@@ -124,7 +124,7 @@ struct EngineOptions {
   bool pageable_fallback = false;
   Machine machine;                     // modelled op times, for a device that runs in virtual time
   std::optional<LaunchTable> kernels;  // of the compute lane; default: launch_table_for(device)
-  // Of the host lane. Default: on a device that computes on the CPU, `kernels` if given; else the CPU's.
+  // Of the host lane. Default: the CPU's; on a simulated device `kernels`, if given.
   std::optional<LaunchTable> host_kernels;
 };
 

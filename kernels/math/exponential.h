@@ -43,7 +43,7 @@ STOWAGE_HOST_DEVICE float exponential(float x) {
 #ifdef __CUDA_ARCH__
   asm("max.NaN.f32 %0, %0, %1;" : "+f"(x) : "f"(-87.0F));
   asm("min.NaN.f32 %0, %0, %1;" : "+f"(x) : "f"(88.0F));
-  // What the rounding of x log2(e) loses is made good: 2^(a + b) = 2^a + 2^a b ln 2 for small b.
+  // x log2(e) is rounded to a, which is off by a small b: 2^(a + b) is 2^a + 2^a b ln 2.
   const float rounded = __fmul_rn(x, 1.44269504F);
   const float lost = fmaf(x, 1.92596303e-8F, fmaf(x, 1.44269504F, -rounded));
   const float power = power_of_two(rounded);

@@ -1,4 +1,5 @@
-// What the ops of a run's own step take on its own device: a plan by these knows the run's shapes.
+// Measures the ops of the very model that a run will train, on its device, so that the plan uses their true
+// times.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +16,17 @@ struct ProbedStep {
   std::vector<ProbeInput> inputs;
 };
 
-// What a run that keeps to so many bytes of the device may take of it while it is measured: the arena of a
-// plan whose machine has this overhead (overhead_on).
+// Device memory that measuring may use so that a run stays within `budget`, with `overhead` bytes of it for
+// context and libraries (overhead_on).
 Bytes arena_within(const Device& device, Bytes budget, Bytes overhead);
 
 // Adds what each op of the compute lane took.
 void add_ops(const Graph& graph, const StepProbe::Step& step, OpProfile& profile);
 
-// Of the step that `build` makes of so many samples, or of half as many, and so on, until a plan fits
-// `budget` and the memory that there is, and it takes a tenth of a second at most by the rates of `machine`.
-// Takes about half a second. Empty where one sample is too much. Throws as Engine does, but for want of
-// memory.
+// Measures the step that `build` makes of `samples` samples. Where that does not fit `budget` or the memory
+// that is free, or would take more than a tenth of a second by the rates of `machine`, half as many are
+// tried, and so on; with one sample too much, the profile is empty. Takes about half a second. Throws as
+// Engine does, but never OutOfMemory.
 OpProfile profile_of_step(Device& device, const Machine& machine, const Budget& budget, std::int64_t samples,
                           const std::function<ProbedStep(std::int64_t samples)>& build);
 

@@ -75,7 +75,8 @@ class CudaDevice final : public Device {
     cudaEvent_t handle = nullptr;  // null: no such event
     bool recorded = false;
     bool timed = false;
-    // Of one without a time that a host lane recorded: the lane's function. Then the handle is not recorded.
+    // Set where a host lane recorded an event without a time: the event has passed once this function has
+    // run, and CUDA's event is not used.
     std::shared_ptr<HostTurns> turns;
     std::uint32_t function = 0;
   };

@@ -3,9 +3,9 @@
 //
 // Two words of memory that the card reads and writes join the thread to the streams: a function that has to
 // wait for streams waits for a *mark*, which the lane's own stream writes behind them; what has to wait for a
-// function waits for its number. So a lane's functions leave no work in a stream, of which little fits in:
-// cudaLaunchHostFunc makes its caller wait once some thirty functions are pending, and a step has hundreds.
-// What the caller enqueues behind them, for other streams, would start too late.
+// function waits for its number. So a lane's functions put no work into a stream. cudaLaunchHostFunc does,
+// and a stream has room for some thirty functions: a caller with hundreds of them waits, and what it has for
+// other streams, such as the next step, begins late.
 //
 // One caller at a time, but for the functions of HostTurns.
 #pragma once
