@@ -13,6 +13,7 @@
 #include "bench/gpu_check/copy_replay.h"
 #include "bench/gpu_check/step_profile.h"
 #include "src/base/laps.h"
+#include "src/base/output_file.h"
 #include "src/base/parallel_for.h"
 #include "stowage/choose_device.h"
 #include "stowage/cuda_device.h"
@@ -186,7 +187,7 @@ StepReport make_step(Engine& engine, const RunOptions& options, const ShapedMode
 
 // The first steps again, with when each instruction runs: that takes time of its own.
 void profile_steps(const RunOptions& options, const ShapedModel& model, const Plan& plan, Place& place,
-                   const Print& print) {
+                   const Print& print, OutputFile& file) {
   Engine engine(*place.device, model.graph, plan,
                 {.seed = options.seed,
                  .measurement = Measurement::timeline,
@@ -200,7 +201,8 @@ void profile_steps(const RunOptions& options, const ShapedModel& model, const Pl
   const StepProfile profile{model.graph, plan, place.machine, report, engine.last_timeline()};
   print(kernels_json(profile).dump());
   print(lanes_json(profile).dump());
-  if (!options.timeline_file.empty()) write_timeline(options.timeline_file, profile);
+  if (file.wanted()) file.write(timeline_csv(profile));
+  file.commit();
 }
 
 // The wall seconds of both phases.
@@ -224,6 +226,9 @@ Json make_steps(const RunOptions& options, const ShapedModel& model, const Plan&
 }  // namespace
 
 int run(const RunOptions& options, const Print& print) {
+  if (!options.timeline_file.empty() && options.profile_steps == 0)
+    throw InvalidInput("--timeline: no step has one; ask for some by --profile-steps");
+  OutputFile timeline("--timeline", options.timeline_file, Writing::whole);
   ShapedModel model = build(options.shape);
   Laps laps;
   Place place = prepare(options, model.graph);
@@ -246,7 +251,7 @@ int run(const RunOptions& options, const Print& print) {
   if (options.plan_only) return 0;
   open_simulated(options, place);
   const Json seconds = make_steps(options, model, plan, place, print);
-  if (options.profile_steps > 0) profile_steps(options, model, plan, place, print);
+  if (options.profile_steps > 0) profile_steps(options, model, plan, place, print, timeline);
   if (options.replay_copies) print(copies_json(model.graph, plan, *place.device).dump());
   print(Json{{"kind", "end"}, {"seconds", seconds}}.dump());
   return 0;

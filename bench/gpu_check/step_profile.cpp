@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 
 #include "src/graph/cost.h"
-#include "stowage/error.h"
 #include "stowage/planner.h"
 
 namespace stowage::bench {
@@ -57,19 +55,18 @@ nlohmann::ordered_json kernels_json(const StepProfile& profile) {
   return json;
 }
 
-void write_timeline(const std::string& path, const StepProfile& profile) {
+std::string timeline_csv(const StepProfile& profile) {
   const auto& [graph, plan, machine, report, timeline] = profile;
   const std::vector<Interval> planned = simulate(graph, plan, machine, clipping_of(report)).instructions;
-  std::ofstream file(path);
-  file << "lane,kind,name,planned_begin,planned_end,begin,end\n";
+  std::string text = "lane,kind,name,planned_begin,planned_end,begin,end\n";
   for (std::size_t i = 0; i < std::min(timeline.size(), plan.instructions.size()); ++i) {
     const Instruction& instruction = plan.instructions[i];
-    file << fmt::format("{},{},{},{:.1f},{:.1f},{:.1f},{:.1f}\n", to_string(instruction.lane),
-                        to_string(instruction.kind), name_of(graph, plan, instruction),
-                        1e6 * planned[i].begin, 1e6 * planned[i].end, 1e6 * timeline[i].begin,
-                        1e6 * timeline[i].end);
+    text +=
+        fmt::format("{},{},{},{:.1f},{:.1f},{:.1f},{:.1f}\n", to_string(instruction.lane),
+                    to_string(instruction.kind), name_of(graph, plan, instruction), 1e6 * planned[i].begin,
+                    1e6 * planned[i].end, 1e6 * timeline[i].begin, 1e6 * timeline[i].end);
   }
-  if (!file.flush()) throw InvalidInput(fmt::format("--timeline: cannot write '{}'", path));
+  return text;
 }
 
 nlohmann::ordered_json lanes_json(const StepProfile& profile) {

@@ -24,7 +24,7 @@ nlohmann::ordered_json kernels_json(const StepProfile& profile);
 // "lanes": how long each lane worked, and how long the compute lane waited for which other.
 nlohmann::ordered_json lanes_json(const StepProfile& profile);
 // CSV, a line for each instruction: when it was planned and when it ran, in microseconds from the gate
-// before. Throws InvalidInput where the file cannot be written.
-void write_timeline(const std::string& path, const StepProfile& profile);
+// before.
+std::string timeline_csv(const StepProfile& profile);
 
 }  // namespace stowage::bench
