@@ -12,6 +12,7 @@
 #include "tests/offload/engine/immediate_device.h"
 #include "tests/offload/engine/tiny_step.h"
 #include "tests/offload/engine/training_run.h"
+#include "tests/support/quick_plan.h"
 
 namespace {
 
@@ -101,7 +102,7 @@ TEST(Allocations, NorDoesItForAGpt) {
   const Machine machine;
   const PlanOptions options{.bucket_bytes = 512};
   for (Bytes budget : {minimum_bytes(graph, machine, options), need_bytes(graph, machine)}) {
-    const Plan plan = std::get<Plan>(make_plan(graph, machine, {.device = budget}, options));
+    const Plan plan = std::get<Plan>(quick_plan(graph, machine, {.device = budget}, options));
     ImmediateDevice device(false);
     EXPECT_EQ(allocations_of_steps(device, graph, plan, {}), 0U);
   }
@@ -118,7 +119,7 @@ TEST(Allocations, NorDoesItInVerifyMode) {
   const Machine machine{.h2d = slow, .d2h = slow};  // so that activations are rebuilt
   const PlanOptions plan_options{.bucket_bytes = 512};
   const Bytes budget = (minimum_bytes(graph, machine, plan_options) + need_bytes(graph, machine)) / 2;
-  const Plan plan = std::get<Plan>(make_plan(graph, machine, {.device = budget}, plan_options));
+  const Plan plan = std::get<Plan>(quick_plan(graph, machine, {.device = budget}, plan_options));
   ASSERT_TRUE(std::any_of(plan.instructions.begin(), plan.instructions.end(),
                           [](const Instruction& each) { return each.kind == InstructionKind::recompute; }));
   EngineOptions options;

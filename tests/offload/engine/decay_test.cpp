@@ -13,6 +13,7 @@
 #include "stowage/planner.h"
 #include "stowage/simulated_device.h"
 #include "tests/offload/engine/training_run.h"
+#include "tests/support/quick_plan.h"
 
 namespace stowage {
 namespace {
@@ -76,7 +77,7 @@ class Update : public ::testing::TestWithParam<Case> {
     const Bytes need = need_bytes(graph_, machine);
     for (Bytes part = 1; part < 16; ++part) {
       const Bytes budget = least + part * (need - least) / 16;
-      Plan plan = std::get<Plan>(make_plan(graph_, machine, {.device = budget}, options));
+      Plan plan = std::get<Plan>(quick_plan(graph_, machine, {.device = budget}, options));
       if (updates(plan, LaneRole::host) > 0 && updates(plan, LaneRole::compute) > 0) return plan;
     }
     ADD_FAILURE() << "no plan shares the updates";
@@ -114,7 +115,7 @@ class Update : public ::testing::TestWithParam<Case> {
 };
 
 TEST_P(Update, IsThatOfTheUpdateWrittenOut) {
-  const Plan plan = std::get<Plan>(make_plan(graph_, Machine{}, {}, {.policy = Policy::none}));
+  const Plan plan = std::get<Plan>(quick_plan(graph_, Machine{}, {}, {.policy = Policy::none}));
   const auto device =
       open_simulated_device({.capacity = plan.device_peak_bytes, .executor = Executor::virtual_time});
   Engine engine(*device, graph_, plan);
@@ -148,11 +149,11 @@ TEST_P(Update, IsThatOfTheUpdateWrittenOut) {
 TEST_P(Update, LeavesTheSameBitsOnHostAndDeviceAndInBucketsOfBothKinds) {
   const TrainingRun expected = run_evaluator(graph_, cpu_launch_table(), steps, vocabulary);
   const Machine machine;
-  const Plan whole = std::get<Plan>(make_plan(graph_, machine, {}, {.policy = Policy::none}));
+  const Plan whole = std::get<Plan>(quick_plan(graph_, machine, {}, {.policy = Policy::none}));
   EXPECT_EQ(updates(whole, LaneRole::host), 0);
   const PlanOptions large{.bucket_bytes = 1_MiB};
   const Plan streamed =
-      std::get<Plan>(make_plan(graph_, machine, {.device = minimum_bytes(graph_, machine, large)}, large));
+      std::get<Plan>(quick_plan(graph_, machine, {.device = minimum_bytes(graph_, machine, large)}, large));
   EXPECT_EQ(updates(streamed, LaneRole::compute), 0);
   EXPECT_TRUE(mixes(streamed));
   for (const Plan& plan : {whole, streamed, shared_plan()}) EXPECT_TRUE(run(plan) == expected);

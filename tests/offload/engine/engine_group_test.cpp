@@ -18,6 +18,7 @@
 #include "tests/offload/engine/training_run.h"
 #include "tests/support/expect_refused.h"
 #include "tests/support/graph_queries.h"
+#include "tests/support/quick_plan.h"
 
 namespace stowage {
 namespace {
@@ -52,7 +53,7 @@ class EngineGroupTest : public ::testing::Test {
   }
 
   const Graph whole_ = graph_of(0, 1);
-  const Plan plan_ = std::get<Plan>(make_plan(graph_of(0, size), {}, {}));
+  const Plan plan_ = std::get<Plan>(quick_plan(graph_of(0, size), {}, {}));
   std::vector<Graph> ranks_;
   std::vector<std::unique_ptr<SimulatedDevice>> devices_;
   std::vector<Device*> all_;
@@ -95,7 +96,7 @@ TEST_F(EngineGroupTest, ValuesAreWholeWhereverTheirSharesAre) {
 TEST_F(EngineGroupTest, BeginsWithTheParametersOfOneDevice) {
   const auto group = this->group();
   const auto device = open_simulated_device({});
-  EngineGroup alone(*device, whole_, std::get<Plan>(make_plan(whole_, {}, {})));
+  EngineGroup alone(*device, whole_, std::get<Plan>(quick_plan(whole_, {}, {})));
   for (TensorId id = 0; id < whole_.tensors.size(); ++id)
     if (whole_.tensor(id).kind == TensorKind::parameter) {
       EXPECT_EQ(group->read(id), alone.read(id)) << whole_.tensor(id).name;

@@ -12,6 +12,7 @@
 #include "stowage/simulated_device.h"
 #include "tests/offload/engine/tiny_step.h"
 #include "tests/offload/engine/training_run.h"
+#include "tests/support/quick_plan.h"
 
 namespace stowage {
 namespace {
@@ -148,7 +149,7 @@ TEST(EnginePiecesOfAPlan, ReachEveryParameter) {
   const Graph graph = builder.finish(model.loss, AdamW{});
   int most_pieces = 0;  // of one value
   for (const Bytes budget : {unlimited, minimum_bytes(graph, Machine{}, {})}) {
-    const Plan plan = std::get<Plan>(make_plan(graph, Machine{}, {.device = budget, .host = unlimited}));
+    const Plan plan = std::get<Plan>(quick_plan(graph, Machine{}, {.device = budget, .host = unlimited}));
     const auto train = [&](bool in_pieces) {
       const auto device = open_simulated_device({.capacity = plan.device_peak_bytes});
       const auto other_device = open_simulated_device({.capacity = plan.device_peak_bytes});

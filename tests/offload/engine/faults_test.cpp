@@ -9,6 +9,7 @@
 #include "tests/offload/engine/tiny_step.h"
 #include "tests/offload/engine/training_run.h"
 #include "tests/support/printed_name.h"
+#include "tests/support/quick_plan.h"
 
 namespace stowage {
 
@@ -66,7 +67,7 @@ TEST_P(GptFaults, EndInATypedErrorAtAStepBoundary) {
   const Machine machine;
   const PlanOptions options{.policy = policy, .bucket_bytes = 256};
   const Bytes budget = policy == Policy::none ? unlimited : minimum_bytes(graph, machine, options);
-  const Plan plan = std::get<Plan>(make_plan(graph, machine, {.device = budget}, options));
+  const Plan plan = std::get<Plan>(quick_plan(graph, machine, {.device = budget}, options));
   for (bool drain_after : {true, false}) {
     if (!drain_after && kind == Fault::Kind::call) continue;  // reported at once: nothing to leave
     const int fired = sweep_faults({graph, plan, cpu_launch_table(), executor, kind, 2, 4, drain_after, 16});

@@ -12,6 +12,7 @@
 #include "stowage/simulated_device.h"
 #include "tests/offload/engine/training_run.h"
 #include "tests/support/draws.h"
+#include "tests/support/quick_plan.h"
 #include "tests/support/random_graph.h"
 
 namespace stowage {
@@ -62,7 +63,7 @@ class GptEngine : public ::testing::TestWithParam<DataType> {
   static const Graph& graph() { return reference(GetParam()).graph; }
 
   static void expect_same_bits(const Case& c) {
-    const auto planned = make_plan(graph(), c.machine, {.device = c.budget}, c.options);
+    const auto planned = quick_plan(graph(), c.machine, {.device = c.budget}, c.options);
     ASSERT_TRUE(std::holds_alternative<Plan>(planned));
     const Plan& plan = std::get<Plan>(planned);
     ASSERT_LE(plan.device_peak_bytes, c.budget);
@@ -149,11 +150,11 @@ TEST_P(GptEngine, TakesThePredictedTime) {
   const Machine machine;
   const PlanOptions options{.bucket_bytes = 8_KiB};
   const Bytes minimum = minimum_bytes(graph(), machine, options);
-  for (const auto& planned : {make_plan(graph(), machine, {.device = minimum}, options),
-                              make_plan(graph(), machine, {.device = 2 * minimum}, options),
-                              make_plan(graph(), machine, {}, {.policy = Policy::none}),
-                              make_plan(graph(), machine, {}, {.policy = Policy::zero_offload}),
-                              make_plan(graph(), machine, {}, {.policy = Policy::zero_infinity})}) {
+  for (const auto& planned : {quick_plan(graph(), machine, {.device = minimum}, options),
+                              quick_plan(graph(), machine, {.device = 2 * minimum}, options),
+                              quick_plan(graph(), machine, {}, {.policy = Policy::none}),
+                              quick_plan(graph(), machine, {}, {.policy = Policy::zero_offload}),
+                              quick_plan(graph(), machine, {}, {.policy = Policy::zero_infinity})}) {
     const Plan& plan = std::get<Plan>(planned);
     SCOPED_TRACE(plan.device_peak_bytes);
     const auto device = open_simulated_device({.capacity = plan.device_peak_bytes,

@@ -10,6 +10,7 @@
 #include "stowage/simulated_device.h"
 #include "tests/offload/engine/training_run.h"
 #include "tests/support/draws.h"
+#include "tests/support/quick_plan.h"
 
 namespace stowage {
 namespace {
@@ -79,14 +80,14 @@ class MicroBatchEngine : public ::testing::Test {
         const PlanOptions options{.bucket_bytes = bucket, .order = order};
         const Bytes least = minimum_bytes(graph, machine, options), need = need_bytes(graph, machine);
         for (Bytes budget : {least, std::max(least, (least + need) / 2), std::max(least, need)}) {
-          const auto planned = make_plan(graph, machine, {.device = budget}, options);
+          const auto planned = quick_plan(graph, machine, {.device = budget}, options);
           ASSERT_TRUE(std::holds_alternative<Plan>(planned));
           EXPECT_LE(std::get<Plan>(planned).device_peak_bytes, budget);
           EXPECT_TRUE(graph.micro_batches == 1 || std::get<Plan>(planned).order == order);
           expect_bits(graph, std::get<Plan>(planned), expected);
         }
       }
-      const auto none = make_plan(graph, {}, {}, {.policy = Policy::none, .order = order});
+      const auto none = quick_plan(graph, {}, {}, {.policy = Policy::none, .order = order});
       expect_bits(graph, std::get<Plan>(none), expected);
     }
   }

@@ -10,6 +10,7 @@
 #include "stowage/models.h"
 #include "stowage/simulated_device.h"
 #include "tests/offload/engine/speculating_gpt.h"
+#include "tests/support/quick_plan.h"
 
 namespace stowage {
 namespace {
@@ -83,7 +84,7 @@ TEST_P(CompactMoments, LeaveTheBitsOfTheEvaluatorUnderEveryPlan) {
 
 // There updates are launches.
 TEST_P(CompactMoments, LeaveTheBitsOfTheEvaluatorOnTheDevice) {
-  expect_expected(std::get<Plan>(make_plan(graph_, slow_host(), {.device = unlimited})), true);
+  expect_expected(std::get<Plan>(quick_plan(graph_, slow_host(), {.device = unlimited})), true);
 }
 
 TEST_P(CompactMoments, LeaveTheSameBitsByEveryInstructionSet) {
@@ -111,7 +112,7 @@ TEST_P(CompactMoments, OfSlicesLeaveTheBitsOfTheEvaluator) {
   const TrainingRun expected = evaluate(graph, inputs, few_steps);
   const Bytes least = minimum_bytes(graph, slow_host()), need = need_bytes(graph, slow_host());
   for (const Bytes budget : {least, (least + need) / 2, need}) {
-    const Plan plan = std::get<Plan>(make_plan(graph, slow_host(), {.device = budget}));
+    const Plan plan = std::get<Plan>(quick_plan(graph, slow_host(), {.device = budget}));
     const auto device = open(plan);
     Engine engine(*device, graph, plan, options());
     const SpeculatingRun found = train(engine, graph, inputs, few_steps, true);

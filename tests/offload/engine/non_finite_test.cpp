@@ -15,6 +15,7 @@
 #include "stowage/simulated_device.h"
 #include "tests/offload/engine/tiny_step.h"
 #include "tests/offload/engine/training_run.h"
+#include "tests/support/quick_plan.h"
 
 namespace stowage {
 namespace {
@@ -80,8 +81,8 @@ std::vector<Plan> plans_of(const Graph& graph) {
   const Machine machine{.h2d = slow, .d2h = slow};
   const Bytes least = minimum_bytes(graph, machine);
   const Bytes budget = least + (need_bytes(graph, machine) - least) / 8;
-  return {std::get<Plan>(make_plan(graph, machine, {}, {.policy = Policy::none})),
-          std::get<Plan>(make_plan(graph, machine, {.device = budget}))};
+  return {std::get<Plan>(quick_plan(graph, machine, {}, {.policy = Policy::none})),
+          std::get<Plan>(quick_plan(graph, machine, {.device = budget}))};
 }
 
 EngineOptions engine_options(const LaunchTable& kernels = cpu_launch_table()) {

@@ -6,6 +6,7 @@
 #include "tests/offload/engine/training_run.h"
 #include "tests/support/draws.h"
 #include "tests/support/mix_kernel.h"
+#include "tests/support/quick_plan.h"
 #include "tests/support/random_graph.h"
 
 namespace stowage {
@@ -47,13 +48,13 @@ TEST_P(RandomGraphEngine, LeavesTheBitsOfTheEvaluatorAtEveryBudget) {
   for (Bytes budget :
        {minimum, random_budget(seed(), minimum, need), random_budget(~seed(), minimum, need), need}) {
     SCOPED_TRACE(budget);
-    const auto planned = make_plan(graph, machine, {.device = budget});
+    const auto planned = quick_plan(graph, machine, {.device = budget});
     ASSERT_TRUE(std::holds_alternative<Plan>(planned));
     EXPECT_TRUE(run(graph, std::get<Plan>(planned), budget) == expected);
   }
   for (Policy policy : every_policy) {
     SCOPED_TRACE(to_string(policy));
-    const auto planned = make_plan(graph, machine, {}, {.policy = policy});
+    const auto planned = quick_plan(graph, machine, {}, {.policy = policy});
     const Plan& plan = std::get<Plan>(planned);
     EXPECT_TRUE(run(graph, plan, plan.device_peak_bytes) == expected);
   }
@@ -72,7 +73,7 @@ TEST_P(RandomGraphEngine, LeavesTheBitsOfTheEvaluatorInBothOrdersOfMicroBatches)
     const Bytes minimum = minimum_bytes(graph, machine, options), need = need_bytes(graph, machine);
     for (Bytes budget : {minimum, random_budget(seed(), minimum, need)}) {
       SCOPED_TRACE(budget);
-      const auto planned = make_plan(graph, machine, {.device = budget}, options);
+      const auto planned = quick_plan(graph, machine, {.device = budget}, options);
       ASSERT_TRUE(std::holds_alternative<Plan>(planned));
       EXPECT_EQ(std::get<Plan>(planned).order, order);
       EXPECT_TRUE(run(graph, std::get<Plan>(planned), budget) == expected);

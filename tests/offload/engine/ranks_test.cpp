@@ -21,6 +21,7 @@
 #include "tests/offload/engine/training_run.h"
 #include "tests/support/draws.h"
 #include "tests/support/expect_refused.h"
+#include "tests/support/quick_plan.h"
 #include "tests/support/random_graph.h"
 
 namespace stowage {
@@ -88,11 +89,11 @@ struct Way {
 Plan plan_of(const Graph& graph, const Way& way) {
   Machine machine = random_machine(way.machine);
   machine.peer = machine.h2d;
-  if (way.unlimited) return std::get<Plan>(make_plan(graph, machine, {}, {.policy = Policy::none}));
+  if (way.unlimited) return std::get<Plan>(quick_plan(graph, machine, {}, {.policy = Policy::none}));
   const PlanOptions options{.bucket_bytes = way.bucket_bytes};
   const Bytes least = minimum_bytes(graph, machine, options), need = need_bytes(graph, machine);
   const auto budget = least + static_cast<Bytes>(way.part_of_range * static_cast<double>(need - least));
-  const Plan plan = std::get<Plan>(make_plan(graph, machine, {.device = budget}, options));
+  const Plan plan = std::get<Plan>(quick_plan(graph, machine, {.device = budget}, options));
   EXPECT_LE(plan.device_peak_bytes, budget);
   return plan;
 }

@@ -12,6 +12,7 @@
 #include "tests/support/chain_graph.h"
 #include "tests/support/draws.h"
 #include "tests/support/mix_kernel.h"
+#include "tests/support/quick_plan.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/sliced_plans.h"
 #include "tests/support/temporary_folder.h"
@@ -162,7 +163,7 @@ TEST(Slices, RandomStepsLeaveTheBitsOfTheEvaluator) {
     const TrainingRun expected = run_evaluator(graph, kernels, 3, 1000);
     const Bytes minimum = minimum_bytes(graph, machine), need = need_bytes(graph, machine);
     for (Bytes budget : {minimum, random_budget(seed, minimum, need), random_budget(~seed, minimum, need)}) {
-      const Plan plan = std::get<Plan>(make_plan(graph, machine, {.device = budget}));
+      const Plan plan = std::get<Plan>(quick_plan(graph, machine, {.device = budget}));
       Trainer run(graph, plan, Executor::virtual_time, 0, kernels);
       EXPECT_TRUE(run_engine(run.engine, graph, 3, 1000) == expected) << budget;
     }

@@ -10,6 +10,7 @@
 #include "offload/plan/candidate.h"
 #include "offload/plan/extreme_choices.h"
 #include "stowage/models.h"
+#include "tests/support/quick_plan.h"
 
 namespace stowage::testing {
 namespace {
@@ -67,7 +68,7 @@ Plan speculating_plan(const Graph& graph, double part_of_range, Bytes bucket_byt
   const Bytes least = minimum_bytes(graph, machine, options);
   const Bytes need = std::max(least, need_bytes(graph, machine));
   const Bytes budget = least + static_cast<Bytes>(part_of_range * static_cast<double>(need - least));
-  Plan plan = std::get<Plan>(make_plan(graph, machine, {.device = budget}, options));
+  Plan plan = std::get<Plan>(quick_plan(graph, machine, {.device = budget}, options));
   EXPECT_GT(plan.undo_bytes, 0U);
   EXPECT_GT(speculations_of(plan), 0U);
   return plan;

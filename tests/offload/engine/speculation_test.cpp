@@ -9,6 +9,7 @@
 #include "stowage/simulated_device.h"
 #include "tests/offload/engine/speculating_gpt.h"
 #include "tests/support/draws.h"
+#include "tests/support/quick_plan.h"
 
 namespace stowage {
 namespace {
@@ -106,7 +107,7 @@ TEST_F(SpeculatedRun, LeavesTheBitsOfTheEvaluator) {
 // Plans with room for all parameters may have nothing to speculate.
 TEST_F(SpeculatedRun, LeavesTheBitsOfTheEvaluatorWithRoomForAll) {
   for (const Bytes budget : {need_bytes(*graph_, slow_host()), unlimited}) {
-    const Plan plan = std::get<Plan>(make_plan(*graph_, slow_host(), {.device = budget}));
+    const Plan plan = std::get<Plan>(quick_plan(*graph_, slow_host(), {.device = budget}));
     for (const std::optional<bool> speculate : every_wish) expect_expected(run(plan, speculate));
   }
 }

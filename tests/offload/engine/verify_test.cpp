@@ -17,6 +17,7 @@
 #include "tests/offload/engine/immediate_device.h"
 #include "tests/offload/engine/training_run.h"
 #include "tests/support/printed_name.h"
+#include "tests/support/quick_plan.h"
 
 namespace stowage {
 namespace {
@@ -60,7 +61,7 @@ std::uint64_t count_replays(const Plan& plan) {
 // In the least memory, where what must go is moved if that takes less of it than a replay.
 Plan least_plan(const Graph& graph) {
   const Machine machine;
-  return std::get<Plan>(make_plan(graph, machine, {.device = minimum_bytes(graph, machine)}));
+  return std::get<Plan>(quick_plan(graph, machine, {.device = minimum_bytes(graph, machine)}));
 }
 
 // In the memory in which, over a link so slow that nothing moves that can be rebuilt, most is.
@@ -73,7 +74,7 @@ Plan rebuilding_plan(const Graph& graph) {
   Plan most;
   for (Bytes eighths = 0; eighths < 8; ++eighths) {
     const Bytes budget = least + eighths * (need - least) / 8;
-    Plan plan = std::get<Plan>(make_plan(graph, machine, {.device = budget}, options));
+    Plan plan = std::get<Plan>(quick_plan(graph, machine, {.device = budget}, options));
     if (count_replays(plan) > count_replays(most)) most = std::move(plan);
   }
   return most;
@@ -214,7 +215,7 @@ INSTANTIATE_TEST_SUITE_P(Executors, Verify, ::testing::Values(Executor::threaded
 
 TEST(VerifyMode, NeedsNothingWhereThePlanReplaysNothing) {
   const Graph graph = gpt_graph();
-  const Plan plan = std::get<Plan>(make_plan(graph, Machine{}, {}, {.policy = Policy::none}));
+  const Plan plan = std::get<Plan>(quick_plan(graph, Machine{}, {}, {.policy = Policy::none}));
   ASSERT_EQ(count_replays(plan), 0U);
   const auto pinned = [&](bool verify) {
     const auto device = open_simulated_device({.capacity = plan.device_peak_bytes});

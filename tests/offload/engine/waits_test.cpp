@@ -7,6 +7,7 @@
 #include "tests/offload/engine/wait_sweep.h"
 #include "tests/support/draws.h"
 #include "tests/support/mix_kernel.h"
+#include "tests/support/quick_plan.h"
 #include "tests/support/random_graph.h"
 
 namespace stowage {
@@ -27,8 +28,8 @@ std::vector<Plan> plans_of(const Graph& graph, const Machine& machine, const Pla
   const Bytes minimum = minimum_bytes(graph, machine, options), need = need_bytes(graph, machine);
   std::vector<Plan> plans;
   for (Bytes budget : {minimum, minimum + (need - minimum) / 3, minimum + (need - minimum) * 2 / 3, need})
-    plans.push_back(std::get<Plan>(make_plan(graph, machine, {.device = budget}, options)));
-  plans.push_back(std::get<Plan>(make_plan(graph, machine, {}, {.policy = Policy::none})));
+    plans.push_back(std::get<Plan>(quick_plan(graph, machine, {.device = budget}, options)));
+  plans.push_back(std::get<Plan>(quick_plan(graph, machine, {}, {.policy = Policy::none})));
   return plans;
 }
 

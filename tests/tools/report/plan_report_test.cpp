@@ -14,8 +14,8 @@ namespace stowage::report {
 namespace {
 
 using nlohmann::json;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::size_t count(std::string_view text, std::string_view what) {
   std::size_t found = 0;
@@ -32,12 +32,12 @@ json data_of(const std::string& page) {
 
 std::int64_t id_or_none(std::uint32_t id) { return id == no_id ? -1 : static_cast<std::int64_t>(id); }
 
-struct Policies : testing::TestWithParam<Policy> {
+struct Policies : ::testing::TestWithParam<Policy> {
   SmallStep step{{.policy = GetParam()}};
   json data = data_of(plan_report(step.graph, step.plan, step.machine));
   std::string text(const json& id) const { return data.at("strings").at(id.get<std::size_t>()); }
 };
-INSTANTIATE_TEST_SUITE_P(PlanReport, Policies, testing::Values(Policy::automatic, Policy::none),
+INSTANTIATE_TEST_SUITE_P(PlanReport, Policies, ::testing::Values(Policy::automatic, Policy::none),
                          [](const auto& info) { return info.param == Policy::none ? "none" : "automatic"; });
 
 TEST_P(Policies, HoldsEveryLifetime) {
@@ -215,7 +215,7 @@ TEST(PlanReport, OfGpt2XlIsSmall) {
   const Gpt model = gpt(
       builder, {.layers = 48, .width = 1600, .heads = 25, .vocabulary = 50257, .sequence = 1024, .batch = 1});
   const Graph graph = builder.finish(model.loss, {});
-  const auto planned = make_plan(graph, {}, {.device = 5_GiB});
+  const auto planned = stowage::testing::quick_plan(graph, {}, {.device = 5_GiB});
   const Plan& plan = std::get<Plan>(planned);
   const std::string page = plan_report(graph, plan, {});
   EXPECT_LT(page.size(), 5'000'000U);

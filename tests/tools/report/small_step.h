@@ -5,6 +5,7 @@
 
 #include "stowage/models.h"
 #include "stowage/planner.h"
+#include "tests/support/quick_plan.h"
 
 namespace stowage::report {
 
@@ -18,8 +19,8 @@ struct SmallStep {
     GraphBuilder builder;
     const Gpt model = gpt(builder, {.layers = 3, .width = 64, .heads = 2, .sequence = 32, .batch = 4});
     graph = builder.finish(model.loss, {});
-    plan =
-        std::get<Plan>(make_plan(graph, machine, budget(options.policy == Policy::none ? 100 : 40), options));
+    plan = std::get<Plan>(
+        testing::quick_plan(graph, machine, budget(options.policy == Policy::none ? 100 : 40), options));
   }
 
   // For an arena of so many percent of the need's.

@@ -6,8 +6,8 @@
 namespace stowage::report {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 Plan plan_of(Bytes peak, Bytes host) {
   Plan plan;

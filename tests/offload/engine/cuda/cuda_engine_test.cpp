@@ -14,6 +14,7 @@
 #include "stowage/planner.h"
 #include "tests/offload/engine/training_run.h"
 #include "tests/support/draws.h"
+#include "tests/support/quick_plan.h"
 #include "tests/support/random_graph.h"
 
 namespace stowage {
@@ -39,7 +40,7 @@ Graph make_gpt(DataType type, double dropout, std::int64_t micro_batches = 1) {
 }
 
 Plan plan_in(const Graph& graph, const Machine& machine, Bytes budget, const PlanOptions& options) {
-  auto planned = make_plan(graph, machine, {.device = budget}, options);
+  auto planned = quick_plan(graph, machine, {.device = budget}, options);
   if (!std::holds_alternative<Plan>(planned)) {
     ADD_FAILURE() << "nothing fits " << budget << " bytes";
     return {};

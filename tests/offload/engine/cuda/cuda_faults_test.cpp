@@ -12,6 +12,7 @@
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/offload/engine/training_run.h"
 #include "tests/support/draws.h"
+#include "tests/support/quick_plan.h"
 
 namespace stowage {
 namespace {
@@ -42,7 +43,7 @@ class CudaFaults : public ::testing::TestWithParam<bool> {
   static Plan plan() {
     const bool least = GetParam();
     const Budget budget{.device = least ? minimum_bytes(graph(), {}) : unlimited};
-    return std::get<Plan>(make_plan(graph(), {}, budget));
+    return std::get<Plan>(quick_plan(graph(), {}, budget));
   }
   static const Graph& graph() {
     static const Graph made = smallest_gpt(1);
@@ -151,7 +152,7 @@ EventCalls event_calls(const Graph& graph, const Plan& plan, Measurement measure
 TEST(CudaEvents, AStepRecordsNoMoreThanItsMeasurementTakes) {
   fake_cuda_reset();
   const Graph graph = smallest_gpt(1);
-  const Plan plan = std::get<Plan>(make_plan(graph, {}, {.device = minimum_bytes(graph, {})}));
+  const Plan plan = std::get<Plan>(quick_plan(graph, {}, {.device = minimum_bytes(graph, {})}));
   const auto instructions = static_cast<unsigned>(plan.instructions.size());
   std::set<InstructionId> waited{plan.gate};
   unsigned computing = 0, pausing = 0;
@@ -180,7 +181,7 @@ TEST(CudaLost, AKernelsFaultIsReportedAndStays) {
   {
     const Graph graph = smallest_gpt(1);
     const auto device = open_cuda_device();
-    Engine engine(*device, graph, std::get<Plan>(make_plan(graph, {}, {})), {});
+    Engine engine(*device, graph, std::get<Plan>(quick_plan(graph, {}, {})), {});
     StepInputs inputs(graph, input_range);
     make_step(engine, inputs);
     engine.drain();
