@@ -72,10 +72,10 @@ Json bucket_json(const Bucket& bucket) {
   Json tensors = Json::array();
   for (const BucketTensor& member : bucket.tensors) tensors.push_back({member.tensor, member.offset});
   Json places = Json::array();
-  for (const BucketPlace& place : bucket.places)
-    places.push_back({{"memory", name_of(place.memory, memory_names)},
-                      {"pinned", place.pinned},
-                      {"ring_offset", place.ring_offset ? Json(*place.ring_offset) : Json()}});
+  for (const BucketPlace& place : bucket.places) {
+    places.push_back({{"memory", name_of(place.memory, memory_names)}, {"pinned", place.pinned}});
+    if (place.ring_offset) places.back()["ring_offset"] = *place.ring_offset;
+  }
   return {{"name", bucket.name},
           {"kind", name_of(bucket.kind, tensor_names)},
           {"residency", name_of(bucket.residency, residency_names)},
@@ -198,16 +198,15 @@ std::vector<BucketPlace> read_places(const Node& node, std::uint64_t version) {
   const Node list = node["places"];
   if (list.size() > memory_table.size()) refuse(list.where, "has more places than there are memories");
   for (std::size_t i = 0; i < list.size(); ++i) {
-    list[i].expect_keys(version < 5 ? 2 : 3);
+    const bool in_ring = version > 4 && list[i].json.is_object() && list[i].json.contains("ring_offset");
+    list[i].expect_keys(in_ring ? 3 : 2);
     const auto memory = list[i]["memory"].one_of<MemoryId>(memory_names);
     if (row_of(memory).has_arena) refuse(list[i].where, "is in a memory with an arena");
     if (std::any_of(places.begin(), places.end(),
                     [&](const BucketPlace& place) { return place.memory == memory; }))
       refuse(list[i].where, "is a second place in one memory");
     places.push_back({memory, list[i]["pinned"].boolean()});
-    if (version < 5) continue;
-    const Node offset = list[i]["ring_offset"];
-    if (!offset.json.is_null()) places.back().ring_offset = offset.unsigned_integer();
+    if (in_ring) places.back().ring_offset = list[i]["ring_offset"].unsigned_integer();
   }
   return places;
 }

@@ -162,6 +162,24 @@ TEST(OptimizerInBackward, LeavesTheBitsOfOneDeviceOnTwo) {
     }
 }
 
+TEST(OptimizerInBackward, LeavesTheBitsOfTheEvaluatorWithATableInSlices) {
+  GraphBuilder builder;
+  const Gpt model = gpt(builder, speculating_config());
+  AdamW optimizer;
+  optimizer.clip = 0;
+  optimizer.grid = {.slice_bytes = 4_KiB, .most_slices = 4, .least_slices = 2, .least_share = 0.1};
+  const Graph graph = builder.finish(model.loss, optimizer);
+  EXPECT_EQ(graph.slices()[test::tensor_named(graph, "wte.weight")].size(), 4U);
+  const TrainingRun expected = evaluate(graph, inputs_of(graph), steps);
+  for (const Plan& plan : {plan_with_all_in_backward(graph), plan_in_backward(graph, 0.2)}) {
+    const auto device = open(plan);
+    Engine engine(*device, graph, plan, engine_options());
+    const SpeculatingRun found = train(engine, graph, inputs_of(graph), steps, {});
+    EXPECT_EQ(found.run.losses, expected.losses);
+    EXPECT_TRUE(found.run.values == expected.values);
+  }
+}
+
 // The host's page-locked memory holds the ring once, and no gradient beside it.
 TEST(OptimizerInBackward, TakesTheHostBytesOfItsPlan) {
   const Graph graph = speculating_gpt(0);

@@ -12,8 +12,6 @@ inline nlohmann::json in_version_4(const Plan& plan) {
   nlohmann::json json = nlohmann::json::parse(to_json(plan));
   json["version"] = 4;
   for (const char* key : {"optimizer_in_backward", "ring_bytes"}) json.erase(key);
-  for (nlohmann::json& bucket : json["buckets"])
-    for (nlohmann::json& place : bucket["places"]) place.erase("ring_offset");
   return json;
 }
 

@@ -171,9 +171,12 @@ TEST(OptimizerInBackward, HasValidPlansOfAnyGraphInAnyMemory) {
     testing::RandomGraphOptions of{.max_units = 4};
     of.micro_batches = draw % 4 == 3 ? 2 : 1;
     of.gradient_groups = draw % 8 == 7 ? 2 : 1;
+    if (draw % 3 == 1)
+      of.grid = {.slice_bytes = 256, .most_slices = 4, .least_slices = 2, .least_share = 0.05};
+    if (draw % 4 == 2) of.share = {0, 2};
     Graph graph = testing::random_graph(seed, of);
     do_not_clip(graph);
-    const Machine machine = testing::any_machine(seed);
+    const Machine machine = testing::machine_with_peers(seed);
     const Bytes least = minimum_bytes(graph, machine), need = need_bytes(graph, machine);
     const Bytes device = testing::random_budget(seed, least, need);
     Planner planner(graph, machine, in_backward());
