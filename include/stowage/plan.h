@@ -191,11 +191,11 @@ inline bool runs_on_host(const Instruction& instruction) { return instruction.la
 // its gradient has landed and every prefetch of the step has read the weight. Behind the gate, its commit
 // lets it stand where the clip scale is 1. Otherwise it takes it back and makes the update with the scale.
 //
-// With `optimizer_in_backward` nothing is speculated: a host step may stand before the gate instead, and is then
-// made for good. It begins when its gradient has landed and every prefetch of the step has read the weight,
-// and does not look at the clip scale. Once its gradient has been applied nobody needs that any more, so the
-// buckets of such gradients take turns in the bytes of one region of host memory, the *gradient ring*: an offload
-// waits for the host steps that apply the gradients which had its bytes before.
+// With `optimizer_in_backward` nothing is speculated: a host step may stand before the gate instead, and is
+// then made for good. It begins when its gradient has landed and every prefetch of the step has read the
+// weight, and does not look at the clip scale. Once its gradient has been applied nobody needs that any more,
+// so the buckets of such gradients take turns in the bytes of one region of host memory, the *gradient ring*:
+// an offload waits for the host steps that apply the gradients which had its bytes before.
 //
 //   d2h     [ g5 ][ g4 ][ g3 ]       [ g2 ]     [ g1 ] …
 //   host          [ update 5 ][ update 4 ][ update 3 ] …
@@ -206,19 +206,19 @@ struct Plan {
   std::vector<Bucket> buckets;
   std::vector<Lifetime> lifetimes;
   std::vector<Instruction> instructions;
-  InstructionId gate = no_id;         // the one instruction of that kind
-  Bytes alignment = 256;              // of lifetime offsets; an engine wants multiples of 256
-  Bytes device_peak_bytes = 0;        // size of the arena: max over lifetimes of offset + bucket bytes
-  Bytes live_peak_bytes = 0;          // largest sum of live bytes: no placement could be smaller
+  InstructionId gate = no_id;          // the one instruction of that kind
+  Bytes alignment = 256;               // of lifetime offsets; an engine wants multiples of 256
+  Bytes device_peak_bytes = 0;         // size of the arena: max over lifetimes of offset + bucket bytes
+  Bytes live_peak_bytes = 0;           // largest sum of live bytes: no placement could be smaller
   bool optimizer_in_backward = false;  // host steps may stand before the gate
-  Bytes ring_bytes = 0;               // the gradient ring, page-locked
-  Bytes host_bytes = 0;               // host buckets outside of the ring, the ring, and the undo records
-  Bytes pinned_bytes = 0;             // the page-locked part of them
-  Bytes undo_bytes = 0;               // undo records of speculated updates
-  Bytes h2d_bytes = 0;                // per step
-  Bytes d2h_bytes = 0;                // per step
-  Bytes bucket_bytes = 0;             // target size of a parameter bucket; 0: one tensor each
-  double predicted_step_seconds = 0;  // where no step is clipped
+  Bytes ring_bytes = 0;                // the gradient ring, page-locked
+  Bytes host_bytes = 0;                // host buckets outside of the ring, the ring, and the undo records
+  Bytes pinned_bytes = 0;              // the page-locked part of them
+  Bytes undo_bytes = 0;                // undo records of speculated updates
+  Bytes h2d_bytes = 0;                 // per step
+  Bytes d2h_bytes = 0;                 // per step
+  Bytes bucket_bytes = 0;              // target size of a parameter bucket; 0: one tensor each
+  double predicted_step_seconds = 0;   // where no step is clipped
   double predicted_stall_seconds = 0;
   // Where every other step is clipped, and where each is. Without speculated updates there is no difference.
   double half_clipped_seconds = 0;

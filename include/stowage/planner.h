@@ -106,7 +106,8 @@ struct PlannerSettings {
   // transfer. occupancy_price: the price, as a share of the step's compute time, of having all buckets on the
   // device for the whole step; a bucket pays by its bytes and by the stages that it is there.
   // speculation_price: seconds for each second of an update before the gate, which may have to be made again;
-  // with PlanOptions::optimizer_in_backward of one behind it, which needs its gradient in host memory until then.
+  // with PlanOptions::optimizer_in_backward of one behind it, which needs its gradient in host memory until
+  // then.
   double traffic_price = 1e-3;
   double occupancy_price = 1e-4;
   double speculation_price = 1e-3;
@@ -159,7 +160,7 @@ struct PlanOptions {
   // Policy::automatic; InvalidInput with any other, and for a graph that clips gradients or has f16
   // parameters, whose steps may have to be left out (require_no_clipping in src/graph/clipping.h).
   bool optimizer_in_backward = false;
-  PlannerSettings settings{};                // of Policy::automatic
+  PlannerSettings settings{};  // of Policy::automatic
   // Any thread may ask for an end of planning through its stop_source. The planner's call under way throws
   // Cancelled within a fraction of a second, and so does every later call that needs something new.
   std::stop_token stop{};

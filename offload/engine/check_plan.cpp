@@ -140,8 +140,8 @@ void check_ring(const Plan& plan) {
     require(bucket.pinned() && bucket.bytes <= plan.ring_bytes && offset <= plan.ring_bytes - bucket.bytes,
             "bucket '{}' ends past the gradient ring of {} bytes", bucket.name, plan.ring_bytes);
     require(offset % most_tensor_alignment == 0,
-            "bucket '{}' begins at byte {} of the gradient ring, which is no multiple of {}", bucket.name, offset,
-            most_tensor_alignment);
+            "bucket '{}' begins at byte {} of the gradient ring, which is no multiple of {}", bucket.name,
+            offset, most_tensor_alignment);
   }
 }
 

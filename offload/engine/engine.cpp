@@ -146,7 +146,7 @@ class Engine::Implementation {
   bool was_drained_ = false;   // since the last completed step, and `drained_` is recorded
   bool events_stand_ = false;  // its events are all recorded
   bool lost_ = false;
-  bool partly_made_ = false;  // a step was, before its gate, and cannot be taken back
+  bool partly_made_ = false;            // a step was, before its gate, and cannot be taken back
   std::uint32_t clipped_in_a_row_ = 0;  // steps, up to the last one
 };
 
@@ -187,7 +187,8 @@ Engine::Implementation::Implementation(Device& device, const Graph& graph, const
 void Engine::Implementation::require_values() const {
   if (partly_made_)
     throw DeviceError(
-        "a step with the optimizer in backward was made in part, so that weights and optimizer state are lost: "
+        "a step with the optimizer in backward was made in part, so that weights and optimizer state are "
+        "lost: "
         "make a new engine and restore the last checkpoint",
         "step");
   if (lost_)
@@ -204,7 +205,8 @@ void Engine::Implementation::begin_step(std::span<const InputData> inputs, const
     check_loss_scale(options, completed_);
     if (options.loss_scale && plan_.optimizer_in_backward)
       throw InvalidInput(
-          "a loss scale is for steps that may be left out, and the plan makes updates before it is known whether "
+          "a loss scale is for steps that may be left out, and the plan makes updates before it is known "
+          "whether "
           "they are: plan without the optimizer in backward, or give no loss scale");
     inputs_.load(inputs);
   } catch (const std::exception& error) {

@@ -9,7 +9,8 @@ namespace stowage {
 namespace {
 
 constexpr const char* partly_made =
-    "the step was made in part, and what was applied before its end cannot be taken back: weights and optimizer "
+    "the step was made in part, and what was applied before its end cannot be taken back: weights and "
+    "optimizer "
     "state are lost; make a new engine and restore the last checkpoint";
 
 InstructionId failed_instruction(std::span<const BoundInstruction> bound, const Failure& failure,
@@ -62,7 +63,8 @@ std::string describe(const Graph& graph, const Plan& plan, const NonFiniteValue&
            "device, "
            "or its memory fails";
   if (origin == NonFinite::Origin::not_searched)
-    return "the optimizer runs in backward, so the step was made in part, and what made it so is not looked for";
+    return "the optimizer runs in backward, so the step was made in part, and what made it so is not looked "
+           "for";
   const Op& op = graph.op(plan.instructions[value.instruction].op);
   const Tensor& tensor = graph.tensor(value.tensor);
   const std::string where =

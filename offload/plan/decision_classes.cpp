@@ -265,7 +265,8 @@ double DecisionClasses::early_host_bytes(BucketId id, const StepMemory::Uniform&
 void DecisionClasses::add_update(BucketId id, bool speculates, ShareCost& cost) const {
   (speculates ? cost.back : cost.front)[share_host] += speculates ? early_update_[id] : host_update_[id];
   if (highest_load(problem_, id) == LoadChoice::resident) add_cut_updates(id, speculates, cost);
-  // Of two that take the same time, a speculated one is the worse; one that is made for good takes less memory.
+  // Of two that take the same time, a speculated one is the worse; one that is made for good takes less
+  // memory.
   if (speculates != problem_.layout.optimizer_in_backward)
     cost.price += settings_.speculation_price * early_update_[id];
 }

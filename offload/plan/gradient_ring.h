@@ -3,10 +3,11 @@
 // Gradients take their bytes one after another, in the order of their offloads, and from the begin again
 // where the rest is too small:
 //
-//   ring bytes   0        4        8
-//   g5 g4 g3     [g5][ g4   ][g3  ]
-//   g2           [ g2      ]             behind the updates by g5 and g4
-//   g1                      [ g1  ]      behind that by g3
+//   in 256 bytes   0   1   2   3   4   5   6   7   8
+//   g5, g4         [  g5  ][      g4      ]
+//   g3             [    g3    ]                      behind the updates by g5 and g4
+//   g2                         [      g2      ]      behind that by g4
+//   g1             [    g1    ]                      behind that by g3
 #pragma once
 
 #include <map>
@@ -33,8 +34,8 @@ struct GradientRing {
 
 // Has the gradients of updates before the gate, where these are made for good
 // (BucketLayout::optimizer_in_backward), but for those that rest on the host as sums of micro-batches. Has a
-// ring_part-th of their bytes, the two largest at least, and more where a gradient would otherwise leave before an
-// update that has to come first stands in the plan.
+// ring_part-th of their bytes, the two largest at least, and more where a gradient would otherwise leave
+// before an update that has to come first stands in the plan.
 GradientRing gradient_ring(const Draft& draft, const BucketLayout& layout);
 
 }  // namespace stowage

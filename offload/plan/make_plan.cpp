@@ -203,8 +203,8 @@ class Planner::Parts {
   // With one tensor in each bucket.
   const Problem& single() {
     if (!single_)
-      single_ = std::move(
-          make_problems(graph_, machine_, bucket_options(options_, 0), {}, options_.stop).front());
+      single_ =
+          std::move(make_problems(graph_, machine_, bucket_options(options_, 0), {}, options_.stop).front());
     return *single_;
   }
   // Of the replays that the options say; behind them those of joined units and of whole blocks.
@@ -232,7 +232,8 @@ class Planner::Parts {
     joined_.clear();
     for (const std::uint32_t count : options_.settings.joined_units) {
       joined_.push_back(std::make_unique<Graph>(with_joined_units(graph_, count)));
-      problems.push_back(make_problem(*joined_.back(), machine_, bucket_options(options_, options_.bucket_bytes),
+      problems.push_back(make_problem(*joined_.back(), machine_,
+                                      bucket_options(options_, options_.bucket_bytes),
                                       MicroBatchOrder::layer_major, options_.stop));
     }
   }

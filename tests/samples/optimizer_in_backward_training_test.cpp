@@ -19,11 +19,11 @@ using Words = std::vector<std::string>;
 class OptimizerInBackwardTraining : public ::testing::Test {
  protected:
   Words with(const char* type, const Words& more) const {
-    Words words = {"--data",     text_,  "--device", "simulated", "--machine",        machine_,
-                   "--type",     type,   "--layers", "2",         "--width",          "128",
-                   "--heads",    "2",    "--steps",  "6",         "--warmup",         "2",
-                   "--sequence", "16",   "--batch",  "4",         "--link-bandwidth", "unthrottled",
-                   "--clip",     "0",    "--device-memory", "2600KiB"};
+    Words words = {"--data",     text_, "--device",        "simulated", "--machine",        machine_,
+                   "--type",     type,  "--layers",        "2",         "--width",          "128",
+                   "--heads",    "2",   "--steps",         "6",         "--warmup",         "2",
+                   "--sequence", "16",  "--batch",         "4",         "--link-bandwidth", "unthrottled",
+                   "--clip",     "0",   "--device-memory", "2600KiB"};
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
@@ -70,7 +70,8 @@ TEST_F(OptimizerInBackwardTraining, EndsWhereItDivergesAndLeavesTheCheckpointAlo
   const std::string dir = folder_.file("checkpoints");
   const Words good{"--optimizer-in-backward", "--checkpoint", dir, "--checkpoint-every", "2", "--keep", "9"};
   Words bad = good;
-  bad.insert(bad.end(), {"--learning-rate", "1e6", "--epsilon", "1e-30", "--steps", "40", "--checkpoint-every", "100", "--schedule", "constant", "--resume"});
+  bad.insert(bad.end(), {"--learning-rate", "1e6", "--epsilon", "1e-30", "--steps", "40",
+                         "--checkpoint-every", "100", "--schedule", "constant", "--resume"});
   const std::string whole = weights_after(good);
   std::filesystem::remove_all(list_checkpoints(dir).front().path);
   const std::vector<CheckpointName> before = list_checkpoints(dir);

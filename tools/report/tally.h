@@ -36,8 +36,8 @@ HostTally host_tally(const Graph& graph, const Plan& plan);
 // inputs 0.00"
 std::string host_text(const HostTally& tally, std::uint64_t parameters);
 
-// "3 of 4 on the host begin before the gate; undo records 12.50 MiB", "3 of 4 on the host are made in backward,
-// for good; their gradients take turns in 12.50 MiB", or "4 on the host".
+// "3 of 4 on the host begin before the gate; undo records 12.50 MiB", "3 of 4 on the host are made in
+// backward, for good; their gradients take turns in 12.50 MiB", or "4 on the host".
 std::string updates_text(const PlanTally& tally);
 
 // "4 (12.50 MiB)"

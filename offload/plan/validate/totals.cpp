@@ -77,8 +77,9 @@ void check_totals(const Plan& plan, const Budget& budget, Report& report) {
     report.add(fmt::format("the arena takes {} bytes, the device budget is {}", end, budget.device));
   }
   if (host > budget.host) {
-    report.add(fmt::format("the host buckets, gradient ring and undo records take {} bytes, the host budget is {}", host,
-                           budget.host));
+    report.add(
+        fmt::format("the host buckets, gradient ring and undo records take {} bytes, the host budget is {}",
+                    host, budget.host));
   }
 }
 

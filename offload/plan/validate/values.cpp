@@ -116,7 +116,9 @@ class Memory {
   void take_ring_bytes(const Instruction& offload) {
     const BucketId taker = plan_.lifetimes[offload.lifetime].bucket;
     if (!plan_.buckets[taker].in_ring()) return;
-    const auto begin_of = [&](BucketId id) { return *plan_.buckets[id].place_in(MemoryId::host)->ring_offset; };
+    const auto begin_of = [&](BucketId id) {
+      return *plan_.buckets[id].place_in(MemoryId::host)->ring_offset;
+    };
     const auto [begin, end] = moved_bytes(plan_, offload);
     for (BucketId id = 0; id < plan_.buckets.size(); ++id)
       if (id != taker && plan_.buckets[id].in_ring() && begin_of(id) < begin_of(taker) + end &&
@@ -211,7 +213,8 @@ class Memory {
     return "the update of this step has already changed it";
   }
 
-  // Every gradient that an update behind the gate will apply has landed, where the update runs and in every timing.
+  // Every gradient that an update behind the gate will apply has landed, where the update runs and in every
+  // timing.
   void check_gate() {
     for (InstructionId id = plan_.gate + 1; id < plan_.instructions.size(); ++id) {
       const Instruction& instruction = plan_.instructions[id];

@@ -69,7 +69,8 @@ TEST(CheckPlan, NamesWhatDoesNot) {
       {[](Plan& p) { p.instructions[2].kind = InstructionKind::commit; },
        "before the gate, is of kind commit"},
       {[](Plan& p) { p.instructions.push_back(p.instructions[3]); }, "behind the gate, is of kind offload"},
-      {[](Plan& p) { p.buckets[1].places.front().ring_offset = 0; }, "'w' ends past the gradient ring of 0 bytes"},
+      {[](Plan& p) { p.buckets[1].places.front().ring_offset = 0; },
+       "'w' ends past the gradient ring of 0 bytes"},
       {[](Plan& p) {
          p.ring_bytes = 1_MiB;
          p.buckets[1].places.front().ring_offset = 64;

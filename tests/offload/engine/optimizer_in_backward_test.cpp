@@ -1,4 +1,5 @@
-// Host updates that are made for good before the gate: the bits of any other run, and an end where a step fails.
+// Host updates that are made for good before the gate: the bits of any other run, and an end where a step
+// fails.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -105,17 +106,18 @@ TEST_P(UpdatesInBackward, LeaveTheBitsOfTheEvaluator) {
 TEST_P(UpdatesInBackward, OfAllParametersLeaveTheBitsOfTheEvaluator) {
   const Plan plan = plan_with_all_in_backward(graph_);
   EXPECT_GT(plan.ring_bytes, 0U);
-  for (const Executor executor : {Executor::virtual_time, Executor::threaded}) expect_expected(plan, executor);
+  for (const Executor executor : {Executor::virtual_time, Executor::threaded})
+    expect_expected(plan, executor);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Types, UpdatesInBackward,
-    ::testing::Combine(::testing::Values(Moments::f32, Moments::bf16, Moments::eight_bit),
-                       ::testing::Values(DataType::f32, DataType::bf16)),
-    [](const auto& types) {
-      return std::string(to_string(std::get<Moments>(types.param))) + "_of_" +
-             std::string(to_string(std::get<DataType>(types.param)));
-    });
+INSTANTIATE_TEST_SUITE_P(Types, UpdatesInBackward,
+                         ::testing::Combine(::testing::Values(Moments::f32, Moments::bf16,
+                                                              Moments::eight_bit),
+                                            ::testing::Values(DataType::f32, DataType::bf16)),
+                         [](const auto& types) {
+                           return std::string(to_string(std::get<Moments>(types.param))) + "_of_" +
+                                  std::string(to_string(std::get<DataType>(types.param)));
+                         });
 
 Graph divided_gpt(std::uint32_t rank, std::uint32_t ranks) {
   GraphBuilder builder;
@@ -249,8 +251,8 @@ TEST_F(FailedStepInBackward, EndsTheRunWhereAValueIsNotFinite) {
   }
 }
 
-// A fault before the first update leaves the step boundary, one behind the gate is mended, and one between them
-// ends the run.
+// A fault before the first update leaves the step boundary, one behind the gate is mended, and one between
+// them ends the run.
 TEST_F(FailedStepInBackward, EndsTheRunBehindItsFirstUpdateAlone) {
   set_parallel_threads(1);
   std::vector<TrainingRun> expected;

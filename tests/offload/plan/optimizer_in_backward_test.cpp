@@ -12,9 +12,9 @@
 #include "offload/plan/gradient_ring.h"
 #include "stowage/models.h"
 #include "stowage/planner.h"
+#include "tests/offload/plan/validate/small_plans.h"
 #include "tests/support/draws.h"
 #include "tests/support/expect_refused.h"
-#include "tests/offload/plan/validate/small_plans.h"
 #include "tests/support/random_graph.h"
 
 namespace stowage {
@@ -73,6 +73,55 @@ std::string joined(const std::vector<std::string>& findings) {
   std::string all;
   for (const std::string& each : findings) all += each + "\n";
   return all;
+}
+
+struct LeavingGradient {
+  Bytes bytes = 0;
+  Position leaves = 0;
+  Position parameter_read = 0;  // the last prefetch of its parameter
+};
+// Of bucket 2i, which is the gradient of bucket 2i + 1.
+GradientRing ring_of(const std::vector<LeavingGradient>& gradients) {
+  BucketLayout layout;
+  layout.optimizer_in_backward = true;
+  Draft draft;
+  draft.backward_end = 100;
+  for (const LeavingGradient& each : gradients) {
+    const auto bucket = static_cast<BucketId>(layout.buckets.size());
+    layout.buckets.resize(bucket + 2);
+    layout.buckets[bucket].bytes = each.bytes;
+    layout.roles.insert(layout.roles.end(), {BucketRole::gradient, BucketRole::parameter});
+    layout.parameters_of.insert(layout.parameters_of.end(), {bucket + 1, no_id});
+    draft.speculated.insert(draft.speculated.end(), {0, 1});
+    draft.lifetimes.push_back({.bucket = bucket, .last_before_update = each.leaves, .offloaded = true});
+    draft.lifetimes.push_back({.bucket = bucket + 1, .prefetched = true, .load = each.parameter_read});
+  }
+  return gradient_ring(draft, layout);
+}
+
+// The example of gradient_ring.h: buckets 0, 2, 4, 6 and 8 are g5 to g1.
+TEST(GradientRing, IsUsedAgainFromItsBegin) {
+  const GradientRing ring = ring_of({{512, 1}, {1000, 2}, {768, 3}, {1024, 4}, {768, 5}});
+  EXPECT_EQ(ring.bytes, 2048U);
+  const auto expect_turn = [&](BucketId bucket, Bytes offset, const std::vector<BucketId>& after) {
+    EXPECT_EQ(ring.turns.at(bucket).offset, offset) << bucket;
+    EXPECT_EQ(ring.turns.at(bucket).after, after) << bucket;
+  };
+  expect_turn(0, 0, {});
+  expect_turn(2, 512, {});
+  expect_turn(4, 0, {0, 2});
+  expect_turn(6, 768, {2});
+  expect_turn(8, 0, {4});
+}
+
+// None of them can wait for an update that stands behind it in the plan.
+TEST(GradientRing, HasRoomForAllThatLeaveBeforeTheirUpdates) {
+  EXPECT_EQ(ring_of({{1024, 1}, {1024, 2}, {1024, 3}, {1024, 4}}).bytes, 2048U);
+  EXPECT_EQ(ring_of({{1024, 4}, {1024, 4}, {1024, 4}, {1024, 4}}).bytes, 4096U);
+  const GradientRing late = ring_of({{1024, 1, 3}, {1024, 2}, {1024, 3}, {1024, 4}});
+  EXPECT_GE(late.bytes, 3072U);
+  EXPECT_LT(late.bytes, 4096U);
+  EXPECT_EQ(late.turns.at(4).after, std::vector<BucketId>{});
 }
 
 // The plan of least memory with all updates in backward.
@@ -138,7 +187,8 @@ TEST(OptimizerInBackward, FitsIntoLessHostMemory) {
   const auto plan = make_plan(graph, machine, {device, with}, in_backward());
   ASSERT_TRUE(std::holds_alternative<Plan>(plan));
   EXPECT_THAT(validate(graph, std::get<Plan>(plan), {device, with}), IsEmpty());
-  EXPECT_TRUE(std::holds_alternative<Infeasible>(make_plan(graph, machine, {device, with - 1}, in_backward())));
+  EXPECT_TRUE(
+      std::holds_alternative<Infeasible>(make_plan(graph, machine, {device, with - 1}, in_backward())));
   EXPECT_TRUE(std::holds_alternative<Infeasible>(make_plan(graph, machine, {device, with}, {})));
 }
 
@@ -181,9 +231,9 @@ TEST(OptimizerInBackward, HasValidPlansOfAnyGraphInAnyMemory) {
     const Bytes device = testing::random_budget(seed, least, need);
     Planner planner(graph, machine, in_backward());
     const auto fewest = planner.answer({device, 1}).outcome;
-    for (const Bytes host : {unlimited, std::holds_alternative<Infeasible>(fewest)
-                                            ? std::get<Infeasible>(fewest).minimum
-                                            : Bytes{1}}) {
+    for (const Bytes host :
+         {unlimited,
+          std::holds_alternative<Infeasible>(fewest) ? std::get<Infeasible>(fewest).minimum : Bytes{1}}) {
       const auto outcome = planner.answer({device, host}).outcome;
       ASSERT_TRUE(std::holds_alternative<Plan>(outcome));
       const Plan& plan = std::get<Plan>(outcome);
@@ -283,7 +333,8 @@ INSTANTIATE_TEST_SUITE_P(
                   if (bucket.kind == TensorKind::parameter) bucket.places[0].ring_offset = 0;
               },
               "has bytes of the gradient ring, which are not for it"},
-        Break{"more_bytes", [](Graph&, Plan& plan) { plan.ring_bytes += 256; }, "the plan declares host_bytes"},
+        Break{"more_bytes", [](Graph&, Plan& plan) { plan.ring_bytes += 256; },
+              "the plan declares host_bytes"},
         Break{"without_the_option",
               [](Graph&, Plan& plan) {
                 plan.optimizer_in_backward = false;
