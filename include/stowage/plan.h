@@ -184,7 +184,7 @@ inline bool runs_on_host(const Instruction& instruction) { return instruction.la
 // before it enqueues the instructions behind it, the commit phase: commits on the host and on the device, and
 // the transfer of the clip scale. It enqueues nothing of a step before the gate of the step before has
 // passed. So the gate happens before everything behind it and before the whole next step. A commit changes
-// what outlives the step, so in no plan can one begin before the gate has passed.
+// what outlives the step, so without `optimizer_in_backward` none can begin before the gate has passed.
 //
 // A *speculated* update has changed the host's bytes of its parameter and state by then, but not what
 // outlives the step: until its commit nothing reads them, and it can be taken back to the bit. It begins when

@@ -158,7 +158,7 @@ struct PlanOptions {
   // optimizer state lost. An update that the plan leaves behind the gate keeps its gradient until then: that
   // is faster where forward hides it, so give less of Budget::host to have fewer of these. Of
   // Policy::automatic; InvalidInput with any other, and for a graph that clips gradients or has f16
-  // parameters, whose steps may have to be left out (require_no_clipping in src/graph/clipping.h).
+  // parameters, whose steps may have to be left out.
   bool optimizer_in_backward = false;
   PlannerSettings settings{};  // of Policy::automatic
   // Any thread may ask for an end of planning through its stop_source. The planner's call under way throws

@@ -188,8 +188,7 @@ void Engine::Implementation::require_values() const {
   if (partly_made_)
     throw DeviceError(
         "a step with the optimizer in backward was made in part, so that weights and optimizer state are "
-        "lost: "
-        "make a new engine and restore the last checkpoint",
+        "lost: make a new engine and restore the last checkpoint",
         "step");
   if (lost_)
     throw DeviceError(
@@ -206,8 +205,7 @@ void Engine::Implementation::begin_step(std::span<const InputData> inputs, const
     if (options.loss_scale && plan_.optimizer_in_backward)
       throw InvalidInput(
           "a loss scale is for steps that may be left out, and the plan makes updates before it is known "
-          "whether "
-          "they are: plan without the optimizer in backward, or give no loss scale");
+          "whether they are: plan without the optimizer in backward, or give no loss scale");
     inputs_.load(inputs);
   } catch (const std::exception& error) {
     if (communicator_ != nullptr) communicator_->abort(error.what());

@@ -10,8 +10,7 @@ namespace {
 
 constexpr const char* partly_made =
     "the step was made in part, and what was applied before its end cannot be taken back: weights and "
-    "optimizer "
-    "state are lost; make a new engine and restore the last checkpoint";
+    "optimizer state are lost; make a new engine and restore the last checkpoint";
 
 InstructionId failed_instruction(std::span<const BoundInstruction> bound, const Failure& failure,
                                  const DeviceError* device) {
