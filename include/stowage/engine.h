@@ -5,6 +5,10 @@
 // completes and the step counts. An update may begin before that (InstructionKind::speculate), and is taken
 // back to the bit where the step does not count. A call that throws leaves the state at a step boundary
 // (`completed_steps`), and the engine can go on.
+//
+// The commit rule does not hold for a plan with updates before the gate that are made for good
+// (Plan::optimizer_in_backward). Once the first of them has begun, a step that throws has been made in part:
+// the error says so, and from then on every call that needs weights or state throws DeviceError.
 #pragma once
 
 #include <cstdint>
@@ -74,6 +78,9 @@ class NonFinite : public StepError {
     given,    // `tensor()` is a parameter, optimizer state or an input, and was not finite before the step
     norm,     // gradients are finite, the sum of their squares is not
     unknown,  // the second time all was finite; `op()` is that of the gate, `tensor()` empty
+    // It was not looked for, since updates of the step had been made for good (Plan::optimizer_in_backward),
+    // and weights and state are lost. As for `unknown`, `op()` is that of the gate.
+    not_searched,
   };
   struct Finding {
     Origin origin = Origin::unknown;
@@ -136,7 +143,7 @@ struct StepOptions {
   // Scales the step's gradients, and lets a step whose gradient norm is not finite while its loss is pass
   // without a change to any weight or optimizer state, where the scale is above LossScale::least: the step
   // counts all the same, and `next` is told of it. None: scale 1, and such a norm is NonFinite. InvalidInput
-  // where it is not valid.
+  // where it is not valid, or the plan has Plan::optimizer_in_backward.
   std::optional<LossScale> loss_scale = std::nullopt;
 };
 

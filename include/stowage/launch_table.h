@@ -102,6 +102,8 @@
 //   adamw.undo        after adamw.speculate: all is as before it
 // A record of zeros says that nothing was made, and so does one after the latter two. A table without these
 // has all updates made behind the gate.
+// With Plan::optimizer_in_backward, host updates before the gate run one more:
+//   adamw.unclipped   as adamw with the scale 1, without a look at `clip`
 // Tensors of type f64 or i32 above are so for any T. Kernels may use scratch of at most 256 KiB per
 // thread (the counterpart of a GPU's shared memory); anything larger is a workspace of the graph. On the CPU,
 // kernels that widen rows of bf16 or f16 may take more: attention 8 S times the head's width in f32 for each

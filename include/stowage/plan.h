@@ -19,6 +19,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -59,6 +60,8 @@ std::string_view to_string(MicroBatchOrder order);
 struct BucketPlace {
   MemoryId memory = MemoryId::host;
   bool pinned = false;  // page-locked, because transfers touch it
+  // Of a gradient bucket on the host: it has no bytes of its own, but these of the gradient ring.
+  std::optional<Bytes> ring_offset{};
   friend bool operator==(const BucketPlace&, const BucketPlace&) = default;
 };
 
@@ -82,6 +85,7 @@ struct Bucket {
 
   bool on_host() const { return place_in(MemoryId::host) != nullptr; }
   bool pinned() const { return on_host() && place_in(MemoryId::host)->pinned; }
+  bool in_ring() const { return on_host() && place_in(MemoryId::host)->ring_offset.has_value(); }
   const BucketPlace* place_in(MemoryId memory) const {
     for (const BucketPlace& place : places)
       if (place.memory == memory) return &place;
@@ -107,7 +111,8 @@ enum class InstructionKind : std::uint8_t {
   prefetch,   // host bucket -> its lifetime, h2d lane
   offload,    // lifetime -> its host bucket, d2h lane
   gate,       // the clip op, host lane: every gradient has landed, and the norm is known
-  commit,     // an update op, behind the gate: on the host lane (a host step) or on the compute lane
+  commit,     // an update op, behind the gate: on the host lane (a host step) or on the compute lane. With
+              // Plan::optimizer_in_backward a host step may stand before the gate
   speculate,  // the update op of a later host step, before the gate and as if nothing will be clipped: it
               // leaves an undo record, and the host step then has little to do, or takes it back first
 };
@@ -179,29 +184,41 @@ inline bool runs_on_host(const Instruction& instruction) { return instruction.la
 // before it enqueues the instructions behind it, the commit phase: commits on the host and on the device, and
 // the transfer of the clip scale. It enqueues nothing of a step before the gate of the step before has
 // passed. So the gate happens before everything behind it and before the whole next step. A commit changes
-// what outlives the step, so in no plan can one begin before the gate has passed.
+// what outlives the step, so without `optimizer_in_backward` none can begin before the gate has passed.
 //
 // A *speculated* update has changed the host's bytes of its parameter and state by then, but not what
 // outlives the step: until its commit nothing reads them, and it can be taken back to the bit. It begins when
 // its gradient has landed and every prefetch of the step has read the weight. Behind the gate, its commit
 // lets it stand where the clip scale is 1. Otherwise it takes it back and makes the update with the scale.
+//
+// With `optimizer_in_backward` nothing is speculated: a host step may stand before the gate instead, and is
+// then made for good. It begins when its gradient has landed and every prefetch of the step has read the
+// weight, and does not look at the clip scale. Once its gradient has been applied nobody needs that any more,
+// so the buckets of such gradients take turns in the bytes of one region of host memory, the *gradient ring*:
+// an offload waits for the host steps that apply the gradients which had its bytes before.
+//
+//   d2h     [ g5 ][ g4 ][ g3 ]       [ g2 ]     [ g1 ] …
+//   host          [ update 5 ][ update 4 ][ update 3 ] …
+//   ring      g5    g4    g3           g5's       g4's bytes
 struct Plan {
   std::string policy;  // "auto", "none", … (to_string of Policy)
   MicroBatchOrder order = MicroBatchOrder::layer_major;
   std::vector<Bucket> buckets;
   std::vector<Lifetime> lifetimes;
   std::vector<Instruction> instructions;
-  InstructionId gate = no_id;         // the one instruction of that kind
-  Bytes alignment = 256;              // of lifetime offsets; an engine wants multiples of 256
-  Bytes device_peak_bytes = 0;        // size of the arena: max over lifetimes of offset + bucket bytes
-  Bytes live_peak_bytes = 0;          // largest sum of live bytes: no placement could be smaller
-  Bytes host_bytes = 0;               // all host buckets, and the undo records
-  Bytes pinned_bytes = 0;             // the page-locked part of them
-  Bytes undo_bytes = 0;               // undo records of speculated updates
-  Bytes h2d_bytes = 0;                // per step
-  Bytes d2h_bytes = 0;                // per step
-  Bytes bucket_bytes = 0;             // target size of a parameter bucket; 0: one tensor each
-  double predicted_step_seconds = 0;  // where no step is clipped
+  InstructionId gate = no_id;          // the one instruction of that kind
+  Bytes alignment = 256;               // of lifetime offsets; an engine wants multiples of 256
+  Bytes device_peak_bytes = 0;         // size of the arena: max over lifetimes of offset + bucket bytes
+  Bytes live_peak_bytes = 0;           // largest sum of live bytes: no placement could be smaller
+  bool optimizer_in_backward = false;  // host steps may stand before the gate
+  Bytes ring_bytes = 0;                // the gradient ring, page-locked
+  Bytes host_bytes = 0;                // host buckets outside of the ring, the ring, and the undo records
+  Bytes pinned_bytes = 0;              // the page-locked part of them
+  Bytes undo_bytes = 0;                // undo records of speculated updates
+  Bytes h2d_bytes = 0;                 // per step
+  Bytes d2h_bytes = 0;                 // per step
+  Bytes bucket_bytes = 0;              // target size of a parameter bucket; 0: one tensor each
+  double predicted_step_seconds = 0;   // where no step is clipped
   double predicted_stall_seconds = 0;
   // Where every other step is clipped, and where each is. Without speculated updates there is no difference.
   double half_clipped_seconds = 0;
@@ -246,7 +263,7 @@ struct Timeline {
   double stall_seconds = 0;            // compute lane idle within the period
 };
 
-// Versioned JSON without loss: writes version 4, reads older ones too. A text that is no well-formed plan
+// Versioned JSON without loss: writes version 5, reads older ones too. A text that is no well-formed plan
 // throws InvalidInput.
 std::string to_json(const Plan& plan);
 Plan plan_from_json(std::string_view text);

@@ -105,7 +105,9 @@ struct PlannerSettings {
   // These prices decide between choices that take the same time. traffic_price: seconds for each second of a
   // transfer. occupancy_price: the price, as a share of the step's compute time, of having all buckets on the
   // device for the whole step; a bucket pays by its bytes and by the stages that it is there.
-  // speculation_price: seconds for each second of an update before the gate, which may have to be made again.
+  // speculation_price: seconds for each second of an update before the gate, which may have to be made again;
+  // with PlanOptions::optimizer_in_backward of one behind it, which needs its gradient in host memory until
+  // then.
   double traffic_price = 1e-3;
   double occupancy_price = 1e-4;
   double speculation_price = 1e-3;
@@ -150,7 +152,15 @@ struct PlanOptions {
   // Of micro-batches. None: the policy chooses. Without effect on a graph that can be run in one order only.
   std::optional<MicroBatchOrder> order = std::nullopt;
   Replays replays = Replays::within_blocks;  // of Policy::automatic
-  PlannerSettings settings{};                // of Policy::automatic
+  // Host updates may be made for good before the gate (Plan::optimizer_in_backward), each as soon as its
+  // gradient is there. Such a gradient needs no host memory of its own, and no update an undo record. In
+  // return a step whose loss or gradients are not finite, or that fails before its gate, leaves weights and
+  // optimizer state lost. An update that the plan leaves behind the gate keeps its gradient until then: that
+  // is faster where forward hides it, so give less of Budget::host to have fewer of these. Of
+  // Policy::automatic; InvalidInput with any other, and for a graph that clips gradients or has f16
+  // parameters, whose steps may have to be left out.
+  bool optimizer_in_backward = false;
+  PlannerSettings settings{};  // of Policy::automatic
   // Any thread may ask for an end of planning through its stop_source. The planner's call under way throws
   // Cancelled within a fraction of a second, and so does every later call that needs something new.
   std::stop_token stop{};

@@ -14,8 +14,11 @@ namespace {
 class Binder {
  public:
   // `speculation`: of the same op, if any.
-  Binder(const BindingInput& input, const Instruction& instruction, const Instruction* speculation)
-      : input_(input), instruction_(instruction), speculation_(speculation) {}
+  Binder(const BindingInput& input, InstructionId id, const Instruction* speculation)
+      : input_(input),
+        instruction_(input.plan.instructions[id]),
+        is_early_(runs_on_host(instruction_) && id < input.plan.gate),
+        speculation_(speculation) {}
 
   BoundInstruction bind() {
     const bool transfer = is_transfer(instruction_.kind);
@@ -71,10 +74,19 @@ class Binder {
   }
   Kernel kernel_of(const Op& op) {
     const LaunchTable& table = runs_on_host(instruction_) ? input_.host_kernels : input_.kernels;
+    if (is_early_ && instruction_.kind == InstructionKind::commit) return unclipped_kernel_of(op);
     if (!is_speculated(op)) return instruction_.kind == InstructionKind::speculate ? nothing : table.find(op);
     if (instruction_.kind == InstructionKind::commit) return table.find_if_present(op.kernel + ".finish");
     bound_.undo = table.find_if_present(op.kernel + ".undo");
     return table.find_if_present(op.kernel + ".speculate");
+  }
+  Kernel unclipped_kernel_of(const Op& op) const {
+    const Kernel kernel = input_.host_kernels.find_if_present(op.kernel + ".unclipped");
+    if (kernel != nullptr) return kernel;
+    throw InvalidInput(
+        fmt::format("op '{}' is updated before the gate, but the host's launch table has no kernel "
+                    "'{}.unclipped': add it, or plan without the optimizer in backward",
+                    op.name, op.kernel));
   }
   static void nothing(const LaunchArguments& /*arguments*/) {}
   std::span<std::byte> record() const {
@@ -82,10 +94,8 @@ class Binder {
     return input_.undo.subspan(speculation_->part.begin, speculation_->part.bytes());
   }
 
-  // A speculated update does not look at the clip scale.
-  bool touches(TensorId id) const {
-    return instruction_.kind != InstructionKind::speculate || id != input_.graph.clip;
-  }
+  // An update before the gate does not look at the clip scale.
+  bool touches(TensorId id) const { return !is_early_ || id != input_.graph.clip; }
   Operand operand(TensorId id, AccessMode mode) {
     const Tensor& tensor = input_.graph.tensor(id);
     const TensorPlace place = input_.places[id];
@@ -131,6 +141,7 @@ class Binder {
 
   const BindingInput& input_;
   const Instruction& instruction_;
+  const bool is_early_;  // an update before the gate
   const Instruction* speculation_;
   BoundInstruction bound_;
 };
@@ -181,10 +192,11 @@ std::vector<BoundInstruction> bind(const BindingInput& input) {
   const Plan& plan = input.plan;
   std::vector<BoundInstruction> bound;
   const std::vector<InstructionId> speculated = speculations(plan, input.graph.ops.size());
-  for (const Instruction& instruction : plan.instructions) {
+  for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
+    const Instruction& instruction = plan.instructions[id];
     const bool of_update = instruction.op != no_id && speculated[instruction.op] != no_id;
     const Instruction* speculation = of_update ? &plan.instructions[speculated[instruction.op]] : nullptr;
-    bound.push_back(Binder(input, instruction, speculation).bind());
+    bound.push_back(Binder(input, id, speculation).bind());
   }
   bind_lifetimes(input, bound);
   return bound;

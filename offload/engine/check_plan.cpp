@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/graph/clipping.h"
 #include "src/graph/cost.h"
 #include "stowage/error.h"
 
@@ -124,10 +125,23 @@ void check_gate(const Graph& graph, const Plan& plan) {
     const InstructionKind kind = plan.instructions[id].kind;
     const bool behind = id > plan.gate;
     require(kind != InstructionKind::gate || id == plan.gate, "instruction {} is a second gate", id);
-    require(kind != InstructionKind::commit || behind, "instruction {}, before the gate, is of kind commit",
-            id);
+    const bool in_backward = plan.optimizer_in_backward && runs_on_host(plan.instructions[id]);
+    require(kind != InstructionKind::commit || behind || in_backward,
+            "instruction {}, before the gate, is of kind commit", id);
     require(!behind || kind == InstructionKind::commit || kind == InstructionKind::prefetch,
             "instruction {}, behind the gate, is of kind {}", id, to_string(kind));
+  }
+}
+
+void check_ring(const Plan& plan) {
+  for (const Bucket& bucket : plan.buckets) {
+    if (!bucket.in_ring()) continue;
+    const Bytes offset = *bucket.place_in(MemoryId::host)->ring_offset;
+    require(bucket.pinned() && bucket.bytes <= plan.ring_bytes && offset <= plan.ring_bytes - bucket.bytes,
+            "bucket '{}' ends past the gradient ring of {} bytes", bucket.name, plan.ring_bytes);
+    require(offset % most_tensor_alignment == 0,
+            "bucket '{}' begins at byte {} of the gradient ring, which is no multiple of {}", bucket.name,
+            offset, most_tensor_alignment);
   }
 }
 
@@ -151,11 +165,13 @@ void check_reports(const Graph& graph, const Plan& plan) {
 }  // namespace
 
 void check_executable(const Graph& graph, const Plan& plan) {
+  if (plan.optimizer_in_backward) require_no_clipping(graph);
   check_buckets(graph, plan);
   check_lifetimes(plan);
   for (InstructionId id = 0; id < plan.instructions.size(); ++id) check_instruction(graph, plan, id);
   check_gate(graph, plan);
   check_speculations(graph, plan);
+  check_ring(plan);
   check_reports(graph, plan);
 }
 

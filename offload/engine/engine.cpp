@@ -68,6 +68,12 @@ bool is_overflow(const StepReport& report, const StepOptions& options) {
          !std::isfinite(report.grad_norm);
 }
 
+NonFiniteValue unsearched() {
+  NonFiniteValue value;
+  value.was_searched = false;
+  return value;
+}
+
 void check_loss_scale(const StepOptions& options, std::uint64_t steps) {
   const auto& given = options.loss_scale;
   if (!given || (is_valid(*given) && given->skipped_steps <= steps)) return;
@@ -140,6 +146,7 @@ class Engine::Implementation {
   bool was_drained_ = false;   // since the last completed step, and `drained_` is recorded
   bool events_stand_ = false;  // its events are all recorded
   bool lost_ = false;
+  bool partly_made_ = false;            // a step was, before its gate, and cannot be taken back
   std::uint32_t clipped_in_a_row_ = 0;  // steps, up to the last one
 };
 
@@ -178,6 +185,11 @@ Engine::Implementation::Implementation(Device& device, const Graph& graph, const
 }
 
 void Engine::Implementation::require_values() const {
+  if (partly_made_)
+    throw DeviceError(
+        "a step with the optimizer in backward was made in part, so that weights and optimizer state are "
+        "lost: make a new engine and restore the last checkpoint",
+        "step");
   if (lost_)
     throw DeviceError(
         "values on the device are lost after a failed update: make a new engine and restore a "
@@ -190,6 +202,10 @@ void Engine::Implementation::begin_step(std::span<const InputData> inputs, const
   try {
     require_values();
     check_loss_scale(options, completed_);
+    if (options.loss_scale && plan_.optimizer_in_backward)
+      throw InvalidInput(
+          "a loss scale is for steps that may be left out, and the plan makes updates before it is known "
+          "whether they are: plan without the optimizer in backward, or give no loss scale");
     inputs_.load(inputs);
   } catch (const std::exception& error) {
     if (communicator_ != nullptr) communicator_->abort(error.what());
@@ -256,11 +272,12 @@ StepReport Engine::Implementation::read_report() const {
 }
 
 // Nothing behind the gate has been enqueued, and the inputs are where they were: the step can be made up to
-// there once more, to the same bits.
+// there once more, to the same bits, but for updates before the gate that were made for good.
 void Engine::Implementation::explain_non_finite(const StepReport& report) {
   std::optional<NonFiniteSearch> search;  // until the lanes have settled
   try {
     lanes_.synchronise();
+    if (update_.made_for_good(parity())) throw unsearched();  // and not to the same bits
     update_.undo(parity());
     contexts_[parity()].speculate = false;
     search.emplace(device_, graph_, plan_, lanes_, bound_, pageable_fallback_);
@@ -311,12 +328,14 @@ void Engine::Implementation::fail(const std::exception& cause, bool counted) {
   was_drained_ = false;
   events_stand_ = false;
   if (settled && !counted) update_.undo(parity());
+  const bool partly = settled && !counted && update_.made_for_good(parity());
   // Also where this step never got to its gate: the update of the step before may have failed.
   const bool complete =
       completed_ == first_step_ || (settled && update_.complete(static_cast<Parity>((completed_ - 1) % 2)));
   lost_ = !settled || !complete;
+  partly_made_ |= partly;
   if (communicator_ != nullptr) rethrow_of_another_rank(*communicator_);
-  const Failure failure{cause, runner_.current(), step, counted, lost_};
+  const Failure failure{cause, runner_.current(), step, counted, lost_, partly};
   if (const auto* difference = dynamic_cast<const ReplayDifference*>(&cause))
     throw make_mismatch(graph_, plan_, bound_, verifier_->tracker(), *difference, failure);
   if (const auto* value = dynamic_cast<const NonFiniteValue*>(&cause))

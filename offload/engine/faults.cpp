@@ -8,6 +8,10 @@
 namespace stowage {
 namespace {
 
+constexpr const char* partly_made =
+    "the step was made in part, and what was applied before its end cannot be taken back: weights and "
+    "optimizer state are lost; make a new engine and restore the last checkpoint";
+
 InstructionId failed_instruction(std::span<const BoundInstruction> bound, const Failure& failure,
                                  const DeviceError* device) {
   if (device == nullptr || device->work().empty()) return failure.current;
@@ -17,6 +21,7 @@ InstructionId failed_instruction(std::span<const BoundInstruction> bound, const 
 }
 
 std::string outcome(const Failure& failure) {
+  if (failure.partly) return partly_made;
   if (failure.lost)
     return "its update could not be completed and values on the device are lost: make a new engine and "
            "restore "
@@ -41,7 +46,8 @@ std::string describe_reads(const Graph& graph, const Op& op, const RecomputeTrac
 std::string told(double value) { return std::isnan(value) ? "NaN" : fmt::format("{}", value); }
 
 NonFinite::Origin origin_of(const Graph& graph, const Plan& plan, const NonFiniteValue& value) {
-  if (value.instruction == no_id) return NonFinite::Origin::unknown;
+  if (value.instruction == no_id)
+    return value.was_searched ? NonFinite::Origin::unknown : NonFinite::Origin::not_searched;
   if (value.was_read) return NonFinite::Origin::given;
   const std::string& kernel = graph.op(plan.instructions[value.instruction].op).kernel;
   const bool is_norm = kernel == "square_sum" || kernel == "norm_part" || kernel == "clip";
@@ -55,6 +61,9 @@ std::string describe(const Graph& graph, const Plan& plan, const NonFiniteValue&
     return "but with all results looked at the same step is finite: a kernel is not replayable on this "
            "device, "
            "or its memory fails";
+  if (origin == NonFinite::Origin::not_searched)
+    return "the optimizer runs in backward, so the step was made in part, and what made it so is not looked "
+           "for";
   const Op& op = graph.op(plan.instructions[value.instruction].op);
   const Tensor& tensor = graph.tensor(value.tensor);
   const std::string where =
@@ -74,7 +83,7 @@ std::string describe(const Graph& graph, const Plan& plan, const NonFiniteValue&
 
 // A step that is made again from the same state with the same inputs ends in the same bits.
 std::string outcome_of_non_finite(const Failure& failure, NonFinite::Origin origin) {
-  if (failure.lost) return outcome(failure);
+  if (failure.lost || failure.partly) return outcome(failure);
   const char* next = "go on with other inputs, or from an earlier state with a lower learning rate";
   if (origin == NonFinite::Origin::given) next = "go on from an earlier state";
   if (origin == NonFinite::Origin::unknown) next = "call step again";

@@ -19,6 +19,7 @@ struct Failure {
   std::uint64_t step = 0;     // 0-based index of the step that failed
   bool counted = false;       // it was past its gate and its update has been completed
   bool lost = false;          // the update could not be completed
+  bool partly = false;        // updates were made for good before the gate that the step never passed
 };
 
 // Names the work that the device says has failed, else the instruction that the engine was at.

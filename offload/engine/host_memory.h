@@ -1,4 +1,5 @@
-// The host side of a plan: one buffer for every bucket that has a place on the host, and undo records.
+// The host side of a plan: one buffer for every bucket that has a place on the host, of which some stand in
+// the gradient ring, and undo records.
 #pragma once
 
 #include <cstddef>
@@ -33,8 +34,8 @@ class HostMemory {
     Bytes bytes = 0;
     void operator()(std::byte* data) const;
   };
-  std::byte* add_pinned(const Bucket& bucket);
-  std::byte* add_unpinned(const Bucket& bucket);
+  std::byte* add_pinned(Bytes bytes, const std::string& what);
+  std::byte* add_ring(const Plan& plan);
   std::byte* add_pageable(Bytes bytes, const std::string& what);
 
   Device& device_;
@@ -43,6 +44,7 @@ class HostMemory {
   std::vector<PinnedBuffer> pinned_;
   std::vector<DeviceMemory> fallen_back_;
   std::vector<BucketId> unpinned_;
+  bool ring_is_unpinned_ = false;
   std::vector<std::unique_ptr<std::byte, Unmap>> pageable_;
   std::vector<std::byte*> buckets_;
   std::span<std::byte> undo_;

@@ -14,6 +14,7 @@ namespace stowage {
 struct NonFiniteValue : std::exception {
   double loss = 0;
   double grad_norm = 0;
+  bool was_searched = true;           // for the following
   InstructionId instruction = no_id;  // the first with a result that is not finite; no_id: there was none
   TensorId tensor = no_id;            // the result, or what the op read
   bool was_read = false;              // the op read `tensor`, which no op has made, with this element

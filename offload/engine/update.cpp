@@ -27,6 +27,12 @@ void Update::undo(Parity parity) {
   }
 }
 
+bool Update::made_for_good(Parity parity) const {
+  for (InstructionId id = 0; id < plan_.gate; ++id)
+    if (plan_.instructions[id].kind == InstructionKind::commit && bound_[id].work[parity].begun) return true;
+  return false;
+}
+
 void Update::complete_once(Parity parity) {
   for (InstructionId id = plan_.gate + 1; id < plan_.instructions.size(); ++id) complete_one(id, parity);
 }

@@ -1,6 +1,6 @@
 // Update: what changes weights, and how it is completed or taken back after a failure. From the gate on a
 // step counts, so every host step and every device update must take effect exactly once. Before it, what has
-// been speculated must take none.
+// been speculated must take none; an update for good before the gate can be neither completed nor taken back.
 #pragma once
 
 #include "offload/engine/lanes.h"
@@ -25,6 +25,9 @@ class Update {
   // device work enqueued again, one at a time; what has been done is left alone. Lanes must be
   // settled. False when the device fails again, so that values that live there are lost.
   bool complete(Parity parity) noexcept;
+  // Whether the step that uses `parity` has begun an update before its gate that cannot be taken back
+  // (Plan::optimizer_in_backward). Lanes must be settled.
+  bool made_for_good(Parity parity) const;
   // Takes back what the step that uses `parity` has speculated and not committed, in the calling thread.
   // Lanes must be settled. Nothing is left to do for it twice.
   void undo(Parity parity);

@@ -162,7 +162,7 @@ class ProgramBuilder : private BoundMoments {
       Parameter& parameter = parameters[whole];
       parameter.bytes = graph_.tensor(whole).bytes();
       parameter.host_update += host_seconds(op, machine());
-      parameter.early_update += undoable_seconds(graph_, op, machine());
+      parameter.early_update += problem_.early_seconds(op);
       parameter.can_be_early &= undo_bytes(graph_, op) > 0;
       parameter.update += op_seconds(op, machine());
       for (TensorId id : op.writes)

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "offload/plan/early.h"
+#include "offload/plan/gradient_ring.h"
 #include "offload/plan/instructions.h"
 #include "offload/plan/lane_speeds.h"
 #include "offload/plan/partial_sums.h"
@@ -72,6 +73,9 @@ void decide_residency(const Problem& problem, const Draft& draft, Plan& plan) {
     bucket.residency = residency_of(role, uses[id]);
     if (is_on_host(role, uses[id])) bucket.places = {{MemoryId::host, is_pinned(role, uses[id])}};
   }
+  const GradientRing ring = gradient_ring(draft, problem.layout);
+  plan.ring_bytes = ring.bytes;
+  for (const auto& [bucket, turn] : ring.turns) plan.buckets[bucket].places[0].ring_offset = turn.offset;
 }
 
 // A step that speculates and is clipped, and one that speculates and is not, in turn: half as long as both.
@@ -90,15 +94,17 @@ void predict(const Problem& problem, Plan& plan) {
 
 void account(const Problem& problem, Plan& plan) {
   for (const Bucket& bucket : plan.buckets) {
+    if (bucket.in_ring()) continue;
     if (bucket.on_host()) plan.host_bytes += bucket.bytes;
     if (bucket.pinned()) plan.pinned_bytes += bucket.bytes;
   }
+  plan.pinned_bytes += plan.ring_bytes;
   for (const Instruction& instruction : plan.instructions) {
     if (instruction.lifetime == no_id) continue;
     const Bytes bytes = moved_bytes(plan, instruction).bytes();
     (instruction.kind == InstructionKind::prefetch ? plan.h2d_bytes : plan.d2h_bytes) += bytes;
   }
-  plan.host_bytes += plan.undo_bytes;
+  plan.host_bytes += plan.ring_bytes + plan.undo_bytes;
   predict(problem, plan);
   plan.bucket_bytes = problem.layout.target_bytes;
 }
@@ -120,6 +126,11 @@ Problem make_problem(const Graph& graph, const Machine& machine, const BucketOpt
     if (const Bytes bytes = undo_bytes(graph, op))
       problem.undo_bytes[problem.layout.bucket_of[op.writes.front()]] += bytes;
   return problem;
+}
+
+double Problem::early_seconds(const Op& update) const {
+  return layout.optimizer_in_backward ? host_seconds(update, *machine)
+                                      : undoable_seconds(*graph, update, *machine);
 }
 
 void Problem::go_on() const {
@@ -170,6 +181,11 @@ Bytes host_bytes(const Problem& problem, const Draft& draft) {
   Bytes bytes = 0;
   for (BucketId id = 0; id < uses.size(); ++id)
     if (is_on_host(problem.layout.roles[id], uses[id])) bytes += problem.layout.buckets[id].bytes;
+  if (problem.layout.optimizer_in_backward) {
+    const GradientRing ring = gradient_ring(draft, problem.layout);
+    for (const auto& [bucket, turn] : ring.turns) bytes -= problem.layout.buckets[bucket].bytes;
+    return bytes + ring.bytes;
+  }
   for (BucketId id = 0; id < draft.speculated.size(); ++id)
     if (draft.speculates(id)) bytes += problem.undo_bytes[id];
   return bytes;

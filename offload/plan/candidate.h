@@ -21,10 +21,13 @@ struct Problem {
   BucketLayout layout;
   std::vector<ActivationItem> items;
   std::vector<Bucket> sizes;  // the layout's buckets with nothing but their bytes, cheap to copy
-  // By parameter bucket: undo records if its updates on the host begin before the gate. 0 where they cannot.
+  // By parameter bucket: undo records if its updates on the host are speculated. 0 where they cannot begin
+  // before the gate.
   std::vector<Bytes> undo_bytes;
   LaneSharing sharing;   // of the machine
   std::stop_token stop;  // PlanOptions::stop
+  // Of an update on the host before the gate.
+  double early_seconds(const Op& update) const;
   // Throws Cancelled where that asks for it. Called before every pass; no pass takes more than a fraction of
   // a second.
   void go_on() const;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "offload/plan/extreme_choices.h"
+#include "offload/plan/gradient_ring.h"
 #include "offload/plan/lane_sharing.h"
 #include "offload/plan/prices.h"
 #include "src/graph/cost.h"
@@ -138,7 +139,7 @@ void DecisionClasses::find_fixed() {
       if (description.phase == Phase::forward) producer_[id] = op;
       if (description.phase != Phase::update || graph.kind_of(id) != TensorKind::parameter) continue;
       host_update_[problem_.layout.bucket_of[id]] += host_seconds(description, *problem_.machine);
-      early_update_[problem_.layout.bucket_of[id]] += undoable_seconds(graph, description, *problem_.machine);
+      early_update_[problem_.layout.bucket_of[id]] += problem_.early_seconds(description);
       update_[problem_.layout.bucket_of[id]] += seconds;
     }
     if (description.phase == Phase::forward)
@@ -241,15 +242,33 @@ void DecisionClasses::add_load(BucketId id, LoadChoice load, Class& of) const {
     ShareCost& option = of.options.emplace_back(cost);
     of.levels.push_back(speculates ? level | speculated : level);
     add_update(id, speculates, option);
+    if (speculates) option.memory[base().size()] += early_host_bytes(id, memory_[level]);
   }
+}
+
+// Beside what a late update takes. A gradient in the ring takes a part of the ring for bytes of its own.
+double DecisionClasses::early_host_bytes(BucketId id, const StepMemory::Uniform& of) const {
+  if (!problem_.layout.optimizer_in_backward) return static_cast<double>(problem_.undo_bytes[id]);
+  double saved = 0;
+  for (const BucketId each : with_dependents_[id]) {
+    if (problem_.layout.roles[each] != BucketRole::gradient) continue;
+    const std::vector<LifetimeId>& lifetimes = of.of_bucket[each];
+    const bool rests = std::any_of(lifetimes.begin(), lifetimes.end(), [&](LifetimeId lifetime) {
+      return of.draft.lifetimes[lifetime].prefetched;
+    });
+    const auto bytes = static_cast<double>(problem_.layout.buckets[each].bytes);
+    if (!rests) saved += bytes - bytes / ring_part;
+  }
+  return -saved;
 }
 
 void DecisionClasses::add_update(BucketId id, bool speculates, ShareCost& cost) const {
   (speculates ? cost.back : cost.front)[share_host] += speculates ? early_update_[id] : host_update_[id];
   if (highest_load(problem_, id) == LoadChoice::resident) add_cut_updates(id, speculates, cost);
-  if (!speculates) return;
-  cost.memory[base().size()] += static_cast<double>(problem_.undo_bytes[id]);
-  cost.price += settings_.speculation_price * early_update_[id];
+  // Of two that take the same time, a speculated one is the worse; one that is made for good takes less
+  // memory.
+  if (speculates != problem_.layout.optimizer_in_backward)
+    cost.price += settings_.speculation_price * early_update_[id];
 }
 
 std::size_t DecisionClasses::lane_of(OpId op) const { return index_of(problem_.layout.lanes[op]); }

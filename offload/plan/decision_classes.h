@@ -75,6 +75,7 @@ class DecisionClasses {
   void add_bucket(BucketId bucket, const StepMemory::Uniform& of, ShareCost& cost) const;
   void add_load(BucketId bucket, LoadChoice load, Class& of) const;
   void add_update(BucketId bucket, bool speculates, ShareCost& cost) const;
+  double early_host_bytes(BucketId bucket, const StepMemory::Uniform& of) const;
   void add_cut_updates(BucketId bucket, bool speculates, ShareCost& cost) const;
   void add_sharing(OpId first, ShareCost& cost) const;
   void add_prices(ShareCost& cost, double transfers) const;

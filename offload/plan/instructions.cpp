@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "offload/plan/byte_owners.h"
+#include "offload/plan/gradient_ring.h"
 #include "offload/plan/lane_waits.h"
 #include "offload/plan/waits.h"
 #include "src/graph/cost.h"
@@ -27,7 +28,7 @@ InstructionId latest(const OnLanes& ids) {
 }
 
 // Where an instruction stands in the list: transfers between positions.
-enum class Place : std::uint8_t { prefetch, compute, offload, speculate, gate, host };
+enum class Place : std::uint8_t { prefetch, compute, offload, early, gate, host };
 struct Slot {
   Position position = 0;
   Place place = Place::compute;
@@ -50,6 +51,7 @@ class Assembler {
         plan_(plan),
         prefetch_of_(draft.lifetimes.size(), no_id),
         last_prefetch_of_(draft.lifetimes.size(), no_id),
+        first_offload_of_(draft.lifetimes.size(), no_id),
         offload_of_(draft.lifetimes.size(), no_id),
         first_use_(draft.lifetimes.size(), nowhere),
         last_before_update_(draft.lifetimes.size(), nowhere),
@@ -63,7 +65,8 @@ class Assembler {
     index();
     add_value_waits();
     if (layout_.has_peers) want_lane_waits(layout_, draft_, plan_, wanted_);
-    add_speculation_waits();
+    add_early_waits();
+    add_ring_waits();
     if (byte_waits_ == ByteWaits::by_address) add_reuse_waits();
     if (byte_waits_ == ByteWaits::by_amount) add_amount_waits();
     add_host_waits();
@@ -111,7 +114,7 @@ class Assembler {
   // The gate behind backward, then the host's updates, bucket by bucket in the order of their first use; and
   // those that begin before the gate, bucket by bucket in the order in which they may.
   void add_host() {
-    find_last_transfers();
+    last_transfer_ = last_transfers(draft_, layout_);
     const std::vector<BucketId>& order = layout_.parameters;
     std::vector<Position> rank(layout_.buckets.size(), static_cast<Position>(order.size()));
     for (std::size_t i = 0; i < order.size(); ++i) rank[order[i]] = static_cast<Position>(i);
@@ -120,6 +123,9 @@ class Assembler {
     for (OpId op = 0; op < graph_.ops.size(); ++op) {
       if (graph_.op(op).phase != Phase::update || on_device[op]) continue;
       bool gate = layout_.bucket_of[graph_.clip] != no_id && writes(op, graph_.clip);
+      const bool early = !gate && draft_.speculates(parameters_of(op));
+      if (early) add_early(op);
+      if (early && layout_.optimizer_in_backward) continue;
       const Position turn = gate ? 0 : rank[parameters_of(op)];
       slots_.push_back({.position = draft_.backward_end - 1,
                         .place = gate ? Place::gate : Place::host,
@@ -127,30 +133,25 @@ class Assembler {
                         .kind = gate ? InstructionKind::gate : InstructionKind::commit,
                         .lane = LaneRole::host,
                         .op = op});
-      if (!gate && draft_.speculates(parameters_of(op))) add_speculation(op);
     }
   }
   // Behind the offload of its gradient, and the last prefetch that reads its parameter.
-  void add_speculation(OpId op) {
+  void add_early(OpId op) {
     Position position = 0;
     for (const TensorId read : graph_.op(op).reads)
       if (read != graph_.clip) position = std::max(position, last_transfer_[layout_.bucket_of[read]]);
-    const Bytes bytes = undo_bytes(graph_, graph_.op(op));
-    slots_.push_back({.position = std::min(position, draft_.backward_end - 1),
-                      .place = Place::speculate,
-                      .kind = InstructionKind::speculate,
-                      .lane = LaneRole::host,
-                      .op = op,
-                      .part = {plan_.undo_bytes, plan_.undo_bytes + bytes}});
-    plan_.undo_bytes += bytes;
-  }
-  void find_last_transfers() {
-    last_transfer_.assign(layout_.buckets.size(), 0);
-    for (const DraftLifetime& lifetime : draft_.lifetimes) {
-      Position& last = last_transfer_[lifetime.bucket];
-      if (lifetime.offloaded) last = std::max(last, lifetime.last_before_update);
-      if (lifetime.prefetched) last = std::max(last, lifetime.load);
+    Slot slot{.position = std::min(position, draft_.backward_end - 1),
+              .place = Place::early,
+              .kind = InstructionKind::commit,
+              .lane = LaneRole::host,
+              .op = op};
+    if (!layout_.optimizer_in_backward) {
+      slot.kind = InstructionKind::speculate;
+      slot.part = {plan_.undo_bytes, plan_.undo_bytes + undo_bytes(graph_, graph_.op(op))};
+      plan_.undo_bytes = slot.part.end;
     }
+    plan_.optimizer_in_backward |= layout_.optimizer_in_backward;
+    slots_.push_back(slot);
   }
   BucketId parameters_of(OpId update) const {
     for (TensorId id : graph_.op(update).writes)
@@ -186,7 +187,7 @@ class Assembler {
       const Instruction& instruction = plan_.instructions[id];
       if (runs_on_device(instruction) && id < plan_.gate) last_backward_[number_of(instruction.lane)] = id;
       if (instruction.kind == InstructionKind::prefetch) index_prefetch(instruction.lifetime, id);
-      if (instruction.kind == InstructionKind::offload) offload_of_[instruction.lifetime] = id;
+      if (instruction.kind == InstructionKind::offload) index_offload(instruction.lifetime, id);
       for (LifetimeId use : uses_of(slots_[id])) {
         const std::size_t lane = number_of(instruction.lane);
         if (first_use_[use][lane] == no_id) first_use_[use][lane] = id;
@@ -204,6 +205,10 @@ class Assembler {
   void index_prefetch(LifetimeId lifetime, InstructionId id) {
     if (prefetch_of_[lifetime] == no_id) prefetch_of_[lifetime] = id;
     last_prefetch_of_[lifetime] = id;
+  }
+  void index_offload(LifetimeId lifetime, InstructionId id) {
+    if (first_offload_of_[lifetime] == no_id) first_offload_of_[lifetime] = id;
+    offload_of_[lifetime] = id;
   }
   InstructionId first_of(LifetimeId id) const {
     if (prefetch_of_[id] != no_id) return prefetch_of_[id];
@@ -242,17 +247,34 @@ class Assembler {
     }
   }
 
-  // A speculated update waits for its gradient, and for all who read the weight that it changes.
-  void add_speculation_waits() {
+  bool is_early(InstructionId id) const { return slots_[id].place == Place::early; }
+
+  // An early update waits for its gradient, and for all who read the weight that it changes.
+  void add_early_waits() {
     std::vector<std::vector<InstructionId>> transfers(layout_.buckets.size());
     for (InstructionId id = 0; id < plan_.instructions.size(); ++id) {
       const Instruction& instruction = plan_.instructions[id];
       if (instruction.lifetime != no_id)
         transfers[draft_.lifetimes[instruction.lifetime].bucket].push_back(id);
-      if (instruction.kind != InstructionKind::speculate) continue;
+      if (!is_early(id)) continue;
       for (const TensorId read : graph_.op(instruction.op).reads)
         if (read != graph_.clip)
           for (const InstructionId transfer : transfers[layout_.bucket_of[read]]) want(id, transfer);
+    }
+  }
+
+  // A gradient in the ring waits for the updates by those that had its bytes before.
+  void add_ring_waits() {
+    const GradientRing ring = gradient_ring(draft_, layout_);
+    if (ring.turns.empty()) return;
+    std::vector<InstructionId> last_update(layout_.buckets.size(), no_id);  // by parameter bucket
+    for (InstructionId id = 0; id < plan_.gate; ++id)
+      if (is_early(id)) last_update[parameters_of(plan_.instructions[id].op)] = id;
+    for (LifetimeId id = 0; id < draft_.lifetimes.size(); ++id) {
+      const auto turn = ring.turns.find(draft_.lifetimes[id].bucket);
+      if (turn == ring.turns.end() || first_offload_of_[id] == no_id) continue;
+      for (const BucketId before : turn->second.after)
+        want(first_offload_of_[id], last_update[layout_.parameters_of[before]]);
     }
   }
 
@@ -399,8 +421,8 @@ class Assembler {
   OnLanes last_backward_ = nowhere;  // each device lane's last before the gate
   std::vector<WantedWait> wanted_;
   std::vector<Position> last_transfer_;  // by bucket
-  // By lifetime. Of several prefetches the first and the last.
-  std::vector<InstructionId> prefetch_of_, last_prefetch_of_, offload_of_;
+  // By lifetime. Of several prefetches, or offloads, the first and the last.
+  std::vector<InstructionId> prefetch_of_, last_prefetch_of_, first_offload_of_, offload_of_;
   std::vector<OnLanes> first_use_, last_before_update_, last_use_;
 };
 

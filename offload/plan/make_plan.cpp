@@ -1,5 +1,7 @@
 // Who answers which policy, and with what budget. See planner.h for the promise that it keeps.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 #include <limits>
@@ -11,6 +13,8 @@
 #include "offload/plan/extreme_choices.h"
 #include "offload/plan/joined_units.h"
 #include "offload/plan/policies/policies.h"
+#include "src/graph/clipping.h"
+#include "stowage/error.h"
 #include "stowage/planner.h"
 
 namespace stowage {
@@ -27,6 +31,9 @@ std::vector<Problem> make_problems(const Graph& graph, const Machine& machine, c
       problems.push_back(make_problem(graph, machine, options, order, stop));
   return problems;
 }
+BucketOptions bucket_options(const PlanOptions& options, Bytes target) {
+  return {.target_bytes = target, .optimizer_in_backward = options.optimizer_in_backward};
+}
 // The automatic policy's problems: one for each bucket size, smallest first, and order. `units` is the graph
 // in the units that `replays` may rebuild.
 std::vector<Problem> automatic_problems(const Graph& units, const Machine& machine,
@@ -37,7 +44,7 @@ std::vector<Problem> automatic_problems(const Graph& units, const Machine& machi
   std::vector<Problem> problems;
   for (const Bytes size : sizes) {
     std::vector<Problem> more =
-        make_problems(units, machine, {.target_bytes = size}, options.order, options.stop);
+        make_problems(units, machine, bucket_options(options, size), options.order, options.stop);
     if (!problems.empty() && problems.front().layout.buckets == more.front().layout.buckets) continue;
     std::move(more.begin(), more.end(), std::back_inserter(problems));
   }
@@ -155,7 +162,14 @@ class Planner::Parts {
       : graph_(graph),
         machine_(machine),
         options_(options),
-        policy_problems_(graph, machine, options.bucket_bytes, options.stop) {}
+        policy_problems_(graph, machine, options.bucket_bytes, options.stop) {
+    if (!options.optimizer_in_backward) return;
+    require_no_clipping(graph);
+    if (options.policy != Policy::automatic)
+      throw InvalidInput(
+          fmt::format("the optimizer cannot run in backward with the policy {}: leave one of them out",
+                      to_string(options.policy)));
+  }
   Parts(const Parts&) = delete;
   Parts& operator=(const Parts&) = delete;
 
@@ -189,7 +203,8 @@ class Planner::Parts {
   // With one tensor in each bucket.
   const Problem& single() {
     if (!single_)
-      single_ = std::move(make_problems(graph_, machine_, {.target_bytes = 0}, {}, options_.stop).front());
+      single_ =
+          std::move(make_problems(graph_, machine_, bucket_options(options_, 0), {}, options_.stop).front());
     return *single_;
   }
   // Of the replays that the options say; behind them those of joined units and of whole blocks.
@@ -217,7 +232,8 @@ class Planner::Parts {
     joined_.clear();
     for (const std::uint32_t count : options_.settings.joined_units) {
       joined_.push_back(std::make_unique<Graph>(with_joined_units(graph_, count)));
-      problems.push_back(make_problem(*joined_.back(), machine_, {.target_bytes = options_.bucket_bytes},
+      problems.push_back(make_problem(*joined_.back(), machine_,
+                                      bucket_options(options_, options_.bucket_bytes),
                                       MicroBatchOrder::layer_major, options_.stop));
     }
   }

@@ -16,10 +16,11 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::string_view format_name = "stowage.plan";
-// Version 4 knows speculated updates. Version 3 has places by memory, and gate and commits as kinds. Before
+// Version 5 knows updates before the gate that are made for good, and the gradient ring. Version 4 knows
+// speculated updates. Version 3 has places by memory, and gate and commits as kinds. Before
 // it, both were "host_step", and commits on the device launches; a bucket was "on_host" and "pinned". Version
 // 2 had transfers of parts of buckets, version 1 had not.
-constexpr std::uint64_t format_version = 4;
+constexpr std::uint64_t format_version = 5;
 constexpr std::uint64_t oldest_version = 1;
 constexpr double least_seconds = 1e-12, most_seconds = 1e12;  // of a step that does something
 
@@ -71,8 +72,10 @@ Json bucket_json(const Bucket& bucket) {
   Json tensors = Json::array();
   for (const BucketTensor& member : bucket.tensors) tensors.push_back({member.tensor, member.offset});
   Json places = Json::array();
-  for (const BucketPlace& place : bucket.places)
+  for (const BucketPlace& place : bucket.places) {
     places.push_back({{"memory", name_of(place.memory, memory_names)}, {"pinned", place.pinned}});
+    if (place.ring_offset) places.back()["ring_offset"] = *place.ring_offset;
+  }
   return {{"name", bucket.name},
           {"kind", name_of(bucket.kind, tensor_names)},
           {"residency", name_of(bucket.residency, residency_names)},
@@ -195,13 +198,15 @@ std::vector<BucketPlace> read_places(const Node& node, std::uint64_t version) {
   const Node list = node["places"];
   if (list.size() > memory_table.size()) refuse(list.where, "has more places than there are memories");
   for (std::size_t i = 0; i < list.size(); ++i) {
-    list[i].expect_keys(2);
+    const bool in_ring = version > 4 && list[i].json.is_object() && list[i].json.contains("ring_offset");
+    list[i].expect_keys(in_ring ? 3 : 2);
     const auto memory = list[i]["memory"].one_of<MemoryId>(memory_names);
     if (row_of(memory).has_arena) refuse(list[i].where, "is in a memory with an arena");
     if (std::any_of(places.begin(), places.end(),
                     [&](const BucketPlace& place) { return place.memory == memory; }))
       refuse(list[i].where, "is a second place in one memory");
     places.push_back({memory, list[i]["pinned"].boolean()});
+    if (in_ring) places.back().ring_offset = list[i]["ring_offset"].unsigned_integer();
   }
   return places;
 }
@@ -309,10 +314,13 @@ Plan read_plan(const Node& node) {
     refuse("version",
            fmt::format("is not one of {} to {}, which this program reads", oldest_version, format_version));
   }
-  node.expect_keys((node.json.contains("order") ? 20U : 19U) + (version < 4 ? 0U : 3U));
+  node.expect_keys((node.json.contains("order") ? 20U : 19U) + (version < 4 ? 0U : 3U) +
+                   (version < 5 ? 0U : 2U));
   Plan plan;
   plan.gate = node["gate"].optional_id(node["instructions"].size());
   if (version > 3) plan.undo_bytes = node["undo_bytes"].unsigned_integer();
+  if (version > 4) plan.optimizer_in_backward = node["optimizer_in_backward"].boolean();
+  if (version > 4) plan.ring_bytes = node["ring_bytes"].unsigned_integer();
   read_lists(node, version, plan);
   plan.policy = node["policy"].text();
   if (node.json.contains("order")) plan.order = node["order"].one_of<MicroBatchOrder>(order_names);
@@ -363,6 +371,8 @@ std::string to_json(const Plan& plan) {
                      {"host_bytes", plan.host_bytes},
                      {"pinned_bytes", plan.pinned_bytes},
                      {"undo_bytes", plan.undo_bytes},
+                     {"optimizer_in_backward", plan.optimizer_in_backward},
+                     {"ring_bytes", plan.ring_bytes},
                      {"h2d_bytes", plan.h2d_bytes},
                      {"d2h_bytes", plan.d2h_bytes},
                      {"bucket_bytes", plan.bucket_bytes},

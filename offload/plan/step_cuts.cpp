@@ -31,8 +31,7 @@ Work work_of(const Problem& problem, const StepCuts& cuts) {
       if (cuts.gradient_op[whole] == no_id) continue;
       work.offloads[cuts.gradient_op[whole]] +=
           static_cast<double>(graph.tensor(id).bytes()) / problem.machine->d2h.bytes_per_second;
-      if (undo_bytes(graph, of) > 0)
-        work.early_updates[cuts.gradient_op[whole]] += undoable_seconds(graph, of, *problem.machine);
+      if (undo_bytes(graph, of) > 0) work.early_updates[cuts.gradient_op[whole]] += problem.early_seconds(of);
     }
   }
   return work;

@@ -224,6 +224,12 @@ void add_plan(CLI::App& app, Options& options, Words& words) {
       ->group(group)
       ->check(quiet(CLI::IsMember({"auto", "always", "off"})))
       ->type_name("NAME");
+  app.add_flag(
+         "--optimizer-in-backward", options.plan.optimizer_in_backward,
+         "with --clip 0 and not in fp16: host updates may be made for good as soon as their gradients are "
+         "there, which then need no host memory of their own (see --host-memory). No bit depends on it; but "
+         "a step that fails or whose gradients are not finite ends the run at its last checkpoint")
+      ->group(group);
   app.add_flag("--plan-only", options.plan_only, "print what the plan would do, then stop");
   app.get_option("--plan-only")->group(group);
   app.add_flag("--verify", options.verify,

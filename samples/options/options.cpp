@@ -66,6 +66,31 @@ void check_generation(const Options& options) {
               : "--generate: which model? give --checkpoint DIR, --resume PATH or --init DIR");
 }
 
+// Updates that cannot be taken back, where none may have to be.
+void check_optimizer_in_backward(const Options& options, const Words& words) {
+  if (!options.plan.optimizer_in_backward) return;
+  const char* flag = "--optimizer-in-backward";
+  if (options.clip != 0)
+    throw InvalidInput(
+        fmt::format("{}: gradients are clipped by the norm of all of them, which is known behind backward; "
+                    "give --clip 0 (now "
+                    "{}), or leave this out",
+                    flag, options.clip));
+  if (options.type == DataType::f16)
+    throw InvalidInput(
+        fmt::format("{}: in fp16 a step whose gradients overflow is left out, which is known behind "
+                    "backward; give --type bf16, "
+                    "or leave this out",
+                    flag));
+  if (options.plan.policy != Policy::automatic)
+    throw InvalidInput(fmt::format("{}: --policy {} updates behind backward; leave one of them out", flag,
+                                   to_string(options.plan.policy)));
+  if (words.speculate != "auto")
+    throw InvalidInput(
+        fmt::format("{}: nothing is speculated then, and --speculate {} does nothing; leave one of them out",
+                    flag, words.speculate));
+}
+
 // What no single flag's range says.
 void check_together(const Options& options) {
   check_generation(options);
@@ -371,6 +396,7 @@ CommandLine parse_command_line(int count, const char* const* arguments, ModelKin
   ask_for_evaluation(options, given);
   check_needs(options, given);
   check_together(options);
+  check_optimizer_in_backward(options, words);
   return result;
 }
 

@@ -234,8 +234,10 @@ std::string summary(const Setup& setup, const RunStatistics& run) {
 
 std::string divergence_message(const std::string& finding, const Options& options,
                                const std::string& checkpoint) {
-  const std::string clip =
-      options.clip == 0 ? "clip gradients with --clip 1" : fmt::format("--clip (now {})", options.clip);
+  const std::string clip = options.plan.optimizer_in_backward
+                               ? "clip gradients with --clip 1 in place of --optimizer-in-backward"
+                           : options.clip == 0 ? "clip gradients with --clip 1"
+                                               : fmt::format("--clip (now {})", options.clip);
   const std::string from =
       checkpoint.empty()
           ? ", and begin again: there is no checkpoint from before"

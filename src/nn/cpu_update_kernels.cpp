@@ -67,7 +67,7 @@ struct WideUpdate {
   }
   std::byte* record() const { return call.undo_record(undo_record_bytes(count)); }
 
-  void make() const { adamw(adamw_settings(call), clip_scale(call), count, operands); }
+  void make(double scale) const { adamw(adamw_settings(call), scale, count, operands); }
   void begin() const { adamw_speculate(adamw_settings(call), unclipped(call), count, operands, record()); }
   void end() const {
     adamw_finish(adamw_settings(call), unclipped(call), clip_scale(call), count, operands, record());
@@ -111,7 +111,7 @@ struct CompactUpdate {
         value_record_bytes(count, std::is_same_v<Moments, Bf16Moments> ? 2 : 1, saved_weight_bytes<T>));
   }
 
-  void make() const { adamw(adamw_settings(call), clip_scale(call), count, operands); }
+  void make(double scale) const { adamw(adamw_settings(call), scale, count, operands); }
   void begin() const { adamw_speculate(adamw_settings(call), unclipped(call), count, operands, record()); }
   void end() const {
     adamw_finish(adamw_settings(call), unclipped(call), clip_scale(call), count, operands, record());
@@ -138,8 +138,15 @@ template <class T>
 struct AdamWUpdate {
   static void run(const KernelCall& call) {
     with_update<T>(call, [&](const auto& update) {
-      if (!is_overflow(call)) update.make();
+      if (!is_overflow(call)) update.make(clip_scale(call));
     });
+  }
+};
+
+template <class T>
+struct AdamWUnclipped {
+  static void run(const KernelCall& call) {
+    with_update<T>(call, [&](const auto& update) { update.make(unclipped(call)); });
   }
 };
 
@@ -192,6 +199,7 @@ void add_update_kernels(LaunchTable& table) {
   table.add("clip", launch_clip);
   table.add("norm_part", launch_norm_part);
   table.add("adamw", launch_adapter<AdamWUpdate>);
+  table.add("adamw.unclipped", launch_adapter<AdamWUnclipped>);
   table.add("adamw.speculate", launch_adapter<AdamWSpeculation>);
   table.add("adamw.finish", launch_adapter<AdamWFinish>);
   table.add("adamw.undo", launch_adapter<AdamWUndo>);

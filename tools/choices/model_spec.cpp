@@ -117,6 +117,7 @@ ModelSpec complete(ModelFamily family, const GptSize& size, const ModelWords& wo
   if (!words.devices.empty()) spec.devices = parse_count("--devices", words.devices, most_devices);
   spec.gradient_groups = count_or("--gradient-groups", words.gradient_groups, spec.devices);
   spec.micro_batches = count_or("--micro-batches", words.micro_batches, spec.gradient_groups);
+  spec.clips = words.clips;
   if (!words.moments.empty()) spec.moments = parse_moments(words.moments);
   require_heads(spec);
   require_parts(spec);
@@ -191,7 +192,9 @@ Graph build(const ModelSpec& spec) {
   GraphBuilder builder(spec.type);
   const Value loss = spec.family == ModelFamily::gpt ? gpt(builder, config_of<GptConfig>(spec)).loss
                                                      : bert(builder, config_of<BertConfig>(spec)).loss;
-  return builder.finish(loss, AdamW{.moments = spec.moments});
+  AdamW optimizer{.moments = spec.moments};
+  if (!spec.clips) optimizer.clip = 0;
+  return builder.finish(loss, optimizer);
 }
 
 std::string describe(const ModelSpec& spec) {

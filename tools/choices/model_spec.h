@@ -18,6 +18,7 @@ struct ModelWords {
   std::string bert{};  // LAYERSxWIDTH, base or large
   std::string heads{}, sequence{}, batch{}, micro_batches{}, gradient_groups{}, vocabulary{}, type{},
       head_chunk{}, moments{}, devices{};
+  bool clips = true;  // gradients, by their norm
 };
 
 enum class ModelFamily : std::uint8_t { gpt, bert };
@@ -36,6 +37,7 @@ struct ModelSpec {
   Moments moments = Moments::f32;
   std::int64_t gradient_groups = 1;
   std::int64_t devices = 1;  // that train it together: the ranks of models.h
+  bool clips = true;         // gradients, by their norm
 
   std::int64_t tokens() const { return batch * sequence; }
 };

@@ -214,6 +214,8 @@ Json to_json(const PlanAnswer& answer) {
   json["host_updates"] = where_it_fits(answer.where.host_updates);
   json["speculated_updates"] = where_it_fits(answer.where.speculated.count);
   json["undo_bytes"] = where_it_fits(answer.where.speculated.bytes);
+  json["updates_in_backward"] = where_it_fits(answer.where.in_backward);
+  json["gradient_ring_bytes"] = where_it_fits(answer.where.ring);
   json["lower_bound_seconds"] = where_it_fits(answer.lower_bound_seconds);
   json["gap"] = where_it_fits(answer.gap());
   json["bound_by"] = where_it_fits(answer.bound_by);

@@ -83,6 +83,12 @@ void add_answer(CLI::App& plan, PlanWords& words) {
       "NAME")
       ->check(CLI::IsMember({"auto", "off"}).description(""))
       ->capture_default_str();
+  plan.add_flag(
+          "--optimizer-in-backward", words.command.options.optimizer_in_backward,
+          "gradients are not clipped, and updates on the host may be made for good as soon as their "
+          "gradients are there, which then need no host memory of their own; a step that fails loses the "
+          "state")
+      ->group(group);
   add("--sweep", words.command.sweep,
       "memory[=N]: N budgets from the minimum to the need; batch[=1,2,4]: batch sizes; devices[=1,2,4]: "
       "numbers of devices",
@@ -139,6 +145,10 @@ PlanCommand understand(const PlanWords& words) {
   command.options.bucket_bytes = named("--bucket-size", [&] { return parse_bucket(words.bucket); });
   command.options.policy = policy_from(words.policy).value_or(Policy::automatic);
   command.options.settings.speculates = words.speculate != "off";
+  command.model.clips = !command.options.optimizer_in_backward;
+  if (command.options.optimizer_in_backward && words.speculate == "off")
+    throw InvalidInput(
+        "--optimizer-in-backward makes updates early, which --speculate off forbids: leave one out");
   return command;
 }
 

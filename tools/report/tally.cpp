@@ -80,18 +80,23 @@ PlanTally tally(const Graph& graph, const Plan& plan) {
              graph.tensor(place.tensor).bytes());
     }
   }
-  for (const Instruction& instruction : plan.instructions) {
+  for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
+    const Instruction& instruction = plan.instructions[id];
     if (instruction.kind == InstructionKind::speculate) add_to(result.speculated, instruction.part.bytes());
-    if (instruction.kind == InstructionKind::commit && runs_on_host(instruction)) ++result.host_updates;
+    if (instruction.kind != InstructionKind::commit || !runs_on_host(instruction)) continue;
+    ++result.host_updates;
+    result.in_backward += id < plan.gate;
   }
+  result.ring = plan.ring_bytes;
   return result;
 }
 
 HostTally host_tally(const Graph& graph, const Plan& plan) {
   HostTally result;
   result.undo = plan.undo_bytes;
+  result.gradients = plan.ring_bytes;
   for (const Bucket& bucket : plan.buckets)
-    if (bucket.on_host()) add_to(result, graph, bucket);
+    if (bucket.on_host() && !bucket.in_ring()) add_to(result, graph, bucket);
   return result;
 }
 
@@ -107,6 +112,10 @@ std::string host_text(const HostTally& tally, std::uint64_t parameters) {
 }
 
 std::string updates_text(const PlanTally& tally) {
+  if (tally.in_backward > 0)
+    return fmt::format(
+        "{} of {} on the host are made in backward, for good; their gradients take turns in {}",
+        tally.in_backward, tally.host_updates, format_bytes(tally.ring));
   if (tally.speculated.count == 0) return fmt::format("{} on the host", tally.host_updates);
   return fmt::format("{} of {} on the host begin before the gate; undo records {}", tally.speculated.count,
                      tally.host_updates, format_bytes(tally.speculated.bytes));

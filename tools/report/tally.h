@@ -19,6 +19,8 @@ struct PlanTally {
   Tally kept, recomputed, offloaded;       // tensors that backward needs from forward
   Tally speculated;                        // updates before the gate, with the bytes of their undo records
   std::uint64_t host_updates = 0;          // all on the host
+  std::uint64_t in_backward = 0;           // of them before the gate, for good
+  Bytes ring = 0;                          // the gradient ring
 };
 PlanTally tally(const Graph& graph, const Plan& plan);
 
@@ -34,7 +36,8 @@ HostTally host_tally(const Graph& graph, const Plan& plan);
 // inputs 0.00"
 std::string host_text(const HostTally& tally, std::uint64_t parameters);
 
-// "3 of 4 on the host begin before the gate; undo records 12.50 MiB", or "4 on the host".
+// "3 of 4 on the host begin before the gate; undo records 12.50 MiB", "3 of 4 on the host are made in
+// backward, for good; their gradients take turns in 12.50 MiB", or "4 on the host".
 std::string updates_text(const PlanTally& tally);
 
 // "4 (12.50 MiB)"

@@ -65,7 +65,7 @@ std::vector<Touches> host_touches(const Graph& graph, const Plan& plan, const Pl
   for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
     const Instruction& instruction = plan.instructions[id];
     if (runs_on_host(instruction)) {
-      const bool early = instruction.kind == InstructionKind::speculate;
+      const bool early = instruction.kind == InstructionKind::speculate || id < plan.gate;
       add_operands(
           graph, places, id, instruction.op, [&](TensorId tensor) { return &touches[places.bucket[tensor]]; },
           early ? graph.clip : no_id);
@@ -158,6 +158,18 @@ class Judge {
   Report& report_;
 };
 
+// Of all buckets in the gradient ring, by byte of the ring.
+Touches ring_touches(const Plan& plan, const std::vector<Touches>& of_buckets) {
+  Touches touches;
+  for (BucketId id = 0; id < plan.buckets.size(); ++id) {
+    if (!plan.buckets[id].in_ring()) continue;
+    const Bytes offset = *plan.buckets[id].place_in(MemoryId::host)->ring_offset;
+    for (const Touch& touch : of_buckets[id])
+      touches.push_back({touch.instruction, offset + touch.begin, offset + touch.end, touch.write});
+  }
+  return touches;
+}
+
 // What an unordered pair on the bucket's host bytes leads to.
 std::string host_bytes(const Plan& plan, BucketId id, const Report& report) {
   const char* risk = "";
@@ -196,8 +208,10 @@ void check_host_memory(const Graph& graph, const Plan& plan, const Places& place
   const std::vector<Touches> touches = host_touches(graph, plan, places);
   const Judge judge(plan, order, report);
   for (BucketId id = 0; id < plan.buckets.size(); ++id) {
-    if (plan.buckets[id].on_host()) judge.check_shared(touches[id], host_bytes(plan, id, report));
+    if (plan.buckets[id].on_host() && !plan.buckets[id].in_ring())
+      judge.check_shared(touches[id], host_bytes(plan, id, report));
   }
+  judge.check_shared(ring_touches(plan, touches), "bytes of the gradient ring (gradient lost)");
 }
 
 }  // namespace stowage::validation

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "src/graph/clipping.h"
+
 namespace stowage::validation {
 namespace {
 
@@ -99,7 +101,9 @@ void check_phases(const Graph& graph, const Plan& plan, Report& report) {
     if (instruction.kind == InstructionKind::commit && (!updates || is_clip(graph, instruction.op))) {
       report.add(fmt::format("{} commits what is no update op", report.instruction(id)));
     }
-    if (instruction.kind == InstructionKind::commit && (plan.gate == no_id || id < plan.gate)) {
+    const bool in_backward = plan.optimizer_in_backward && runs_on_host(instruction);
+    if (instruction.kind == InstructionKind::commit &&
+        (plan.gate == no_id || (id < plan.gate && !in_backward))) {
       report.add(fmt::format("{} changes weights before the gate", report.instruction(id)));
     }
     if (instruction.kind == InstructionKind::gate && id != plan.gate) {
@@ -145,6 +149,9 @@ void check_program(const Graph& graph, const Plan& plan, Report& report) {
   check_phases(graph, plan, report);
   check_speculations(graph, plan, report);
   check_gate(graph, plan, report);
+  if (!plan.optimizer_in_backward) return;
+  if (const std::string reason = why_updates_wait(graph); !reason.empty())
+    report.add("the plan makes updates before the gate for good, but " + reason);
 }
 
 }  // namespace stowage::validation

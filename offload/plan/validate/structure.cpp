@@ -15,6 +15,18 @@ namespace {
 
 bool fits(Bytes offset, Bytes bytes, Bytes room) { return bytes <= room && offset <= room - bytes; }
 
+// Bytes of the gradient ring are for gradients that transfers move.
+void check_ring_place(const Plan& plan, BucketId id, Report& report) {
+  const Bucket& bucket = plan.buckets[id];
+  if (!bucket.in_ring()) return;
+  const Bytes offset = *bucket.place_in(MemoryId::host)->ring_offset;
+  if (!plan.optimizer_in_backward || bucket.kind != TensorKind::gradient || !bucket.pinned())
+    report.add(fmt::format("{} has bytes of the gradient ring, which are not for it", report.bucket(id)));
+  if (!fits(offset, bucket.bytes, plan.ring_bytes) || offset % most_tensor_alignment != 0)
+    report.add(fmt::format("{} ({} bytes) cannot stand at byte {} of the gradient ring of {} bytes",
+                           report.bucket(id), bucket.bytes, offset, plan.ring_bytes));
+}
+
 // One in each memory at most, and none where lifetimes have theirs in an arena.
 void check_places(const Bucket& bucket, BucketId id, Report& report) {
   for (const BucketPlace& place : bucket.places) {
@@ -32,6 +44,7 @@ void place_tensors(const Graph& graph, const Plan& plan, Places& places, Report&
     const Bucket& bucket = plan.buckets[id];
     if (bucket.tensors.empty()) report.add(fmt::format("{} holds no tensor", report.bucket(id)));
     check_places(bucket, id, report);
+    check_ring_place(plan, id, report);
     for (const BucketTensor& member : bucket.tensors) {
       if (member.tensor >= graph.tensors.size()) {
         report.add(fmt::format("{} holds {}", report.bucket(id), report.tensor(member.tensor)));

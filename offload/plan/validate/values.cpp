@@ -107,9 +107,23 @@ class Memory {
         copy(host_[plan_.lifetimes[instruction.lifetime].bucket], instruction, arena_[instruction.lifetime]);
         return;
       case InstructionKind::offload:
+        take_ring_bytes(instruction);
         copy(arena_[instruction.lifetime], instruction, host_[plan_.lifetimes[instruction.lifetime].bucket]);
         return;
     }
+  }
+  // What else stood in the bytes of the gradient ring that the offload fills is gone.
+  void take_ring_bytes(const Instruction& offload) {
+    const BucketId taker = plan_.lifetimes[offload.lifetime].bucket;
+    if (!plan_.buckets[taker].in_ring()) return;
+    const auto begin_of = [&](BucketId id) {
+      return *plan_.buckets[id].place_in(MemoryId::host)->ring_offset;
+    };
+    const auto [begin, end] = moved_bytes(plan_, offload);
+    for (BucketId id = 0; id < plan_.buckets.size(); ++id)
+      if (id != taker && plan_.buckets[id].in_ring() && begin_of(id) < begin_of(taker) + end &&
+          begin_of(taker) + begin < begin_of(id) + plan_.buckets[id].bytes)
+        host_[id].clear();
   }
   // Values that the transfer moves as a whole. What it moves a part of, it leaves undefined.
   void copy(const Copy& from, const Instruction& transfer, Copy& to) {
@@ -141,13 +155,15 @@ class Memory {
     }
   }
 
-  // A speculated update does not look at the clip scale. What it leaves is for its commit alone.
+  // An update before the gate does not look at the clip scale. What a speculated one leaves is for its commit
+  // alone.
   void run_on_host(InstructionId id) {
     const Instruction& instruction = plan_.instructions[id];
     const Op& op = graph_.op(instruction.op);
     const bool speculates = instruction.kind == InstructionKind::speculate;
+    const bool early = speculates || id < plan_.gate;
     for (const TensorId tensor : op.reads) {
-      if ((speculates && tensor == graph_.clip) || !has_place(id, tensor)) continue;
+      if ((early && tensor == graph_.clip) || !has_place(id, tensor)) continue;
       for (const TensorId piece : pieces_[tensor]) {
         Value found = host_at(piece);
         if (instruction.kind == InstructionKind::commit && found.is_speculated && found.by == instruction.op)
@@ -197,9 +213,10 @@ class Memory {
     return "the update of this step has already changed it";
   }
 
-  // Every gradient that an update will apply has landed, where the update runs and in every timing.
+  // Every gradient that an update behind the gate will apply has landed, where the update runs and in every
+  // timing.
   void check_gate() {
-    for (InstructionId id = 0; id < plan_.instructions.size(); ++id) {
+    for (InstructionId id = plan_.gate + 1; id < plan_.instructions.size(); ++id) {
       const Instruction& instruction = plan_.instructions[id];
       if (instruction.kind != InstructionKind::commit) continue;
       for (const TensorId tensor : graph_.op(instruction.op).reads) {

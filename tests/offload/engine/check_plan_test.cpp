@@ -69,6 +69,13 @@ TEST(CheckPlan, NamesWhatDoesNot) {
       {[](Plan& p) { p.instructions[2].kind = InstructionKind::commit; },
        "before the gate, is of kind commit"},
       {[](Plan& p) { p.instructions.push_back(p.instructions[3]); }, "behind the gate, is of kind offload"},
+      {[](Plan& p) { p.buckets[1].places.front().ring_offset = 0; },
+       "'w' ends past the gradient ring of 0 bytes"},
+      {[](Plan& p) {
+         p.ring_bytes = 1_MiB;
+         p.buckets[1].places.front().ring_offset = 64;
+       },
+       "'w' begins at byte 64 of the gradient ring, which is no multiple of 256"},
       {[](Plan& p) { p.buckets[3].places.clear(); }, "bucket 'loss' is moved"},
       {[](Plan& p) { p.buckets[8].places.clear(); }, "gradient norm has no place"},
   };

@@ -70,5 +70,28 @@ TEST(HostMemory, FallsBackToMemoryThatIsNotPageLockedWhereItMay) {
   }
 }
 
+// Two gradients, of which the second has bytes of the first.
+TEST(HostMemory, HasTheGradientRingOnce) {
+  const auto device = open_simulated_device({.host_capacity = 1_MiB, .executor = Executor::virtual_time});
+  Plan plan;
+  plan.optimizer_in_backward = true;
+  plan.ring_bytes = 1_MiB;
+  plan.buckets.resize(2);
+  for (const std::size_t id : {0U, 1U}) {
+    plan.buckets[id].bytes = 768_KiB;
+    plan.buckets[id].places = {{MemoryId::host, true, id * 256_KiB}};
+  }
+  const HostMemory host(*device, plan);
+  EXPECT_EQ(device->counters().pinned_allocations, 1U);
+  EXPECT_EQ(host.bucket(1), host.bucket(0) + 256_KiB);
+  EXPECT_THAT(host.unpinned(), ::testing::IsEmpty());
+  plan.ring_bytes = 1_MiB + 1;
+  const auto other = open_simulated_device({.host_capacity = 1_MiB, .executor = Executor::virtual_time});
+  const HostMemory unpinned(*other, plan, true);
+  EXPECT_THAT(unpinned.unpinned(), ::testing::ElementsAre(0U, 1U));
+  EXPECT_EQ(unpinned.bucket(1), unpinned.bucket(0) + 256_KiB);
+  EXPECT_THROW(HostMemory(*other, plan), OutOfMemory);
+}
+
 }  // namespace
 }  // namespace stowage

@@ -114,6 +114,20 @@ TEST(PlanJson, SpeculatedUpdatesHaveRecordsWithinTheirBytes) {
   EXPECT_THAT(message_of(to_json(plan)), HasSubstr("part[1] is above 4096"));
 }
 
+TEST(PlanJson, UpdatesInBackwardAndTheGradientRing) {
+  Plan plan = full_plan();
+  plan.optimizer_in_backward = true;
+  plan.ring_bytes = 4096;
+  plan.buckets[0].places = {{MemoryId::host, true, 1024}};
+  EXPECT_EQ(plan_from_json(to_json(plan)), plan);
+  nlohmann::json json = nlohmann::json::parse(to_json(plan));
+  json["buckets"][0]["places"][0]["ring_offset"] = -1;
+  EXPECT_THAT(message_of(json.dump()), HasSubstr("places[0].ring_offset is no integer from 0 up"));
+  json = testing::in_version_4(plan);
+  EXPECT_THAT(message_of(json.dump()), HasSubstr("plan.buckets[0].places[0] has unknown keys"));
+  EXPECT_EQ(plan_from_json(testing::in_version_4(full_plan()).dump()), full_plan());
+}
+
 TEST(PlanJson, PlacesAreOneInEachMemoryWithoutAnArena) {
   const auto message = [](const char* places) {
     nlohmann::json json = nlohmann::json::parse(to_json(full_plan()));
@@ -169,7 +183,7 @@ TEST(PlanJson, SaysWhereTheTextIsWrong) {
   EXPECT_THAT(message_of("[]"), HasSubstr("plan"));
   EXPECT_THAT(message_of("{}"), HasSubstr("plan lacks \"format\""));
   EXPECT_THAT(message_of(with(good, "stowage.plan", "stowage.plum")), HasSubstr("format"));
-  EXPECT_THAT(message_of(with(good, "\"version\": 4", "\"version\": 5")), HasSubstr("version"));
+  EXPECT_THAT(message_of(with(good, "\"version\": 5", "\"version\": 6")), HasSubstr("version"));
   EXPECT_THAT(message_of(with(good, "\"alignment\"", "\"alignmint\"")), HasSubstr("alignment"));
   EXPECT_THAT(message_of(with(good, "\"alignment\": 512", "\"alignment\": -512")),
               HasSubstr("plan.alignment"));

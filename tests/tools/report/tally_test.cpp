@@ -59,6 +59,23 @@ TEST(HostTally, SaysWhatHostBytesHold) {
   EXPECT_EQ(host_text(tally, parameter_count(graph)),
             "24.00 bytes a parameter: weights 4.00, moments 8.00, gradients 2.00, undo records 2.00, "
             "activations 4.00, inputs 4.00");
+  plan.buckets[2].places[0].ring_offset = 0;
+  plan.ring_bytes = 4;
+  EXPECT_EQ(host_tally(graph, plan).gradients, 4U);
+  EXPECT_EQ(host_tally(graph, plan).total(), 92U);
+}
+
+TEST(PlanTally, CountsUpdatesInBackward) {
+  Plan plan;
+  plan.ring_bytes = 2_MiB;
+  plan.gate = 1;
+  const Instruction update{InstructionKind::commit, LaneRole::host};
+  plan.instructions = {update, {InstructionKind::gate, LaneRole::host}, update, update};
+  const PlanTally counted = tally(Graph{}, plan);
+  EXPECT_EQ(counted.in_backward, 1U);
+  EXPECT_EQ(counted.host_updates, 3U);
+  EXPECT_EQ(updates_text(counted),
+            "1 of 3 on the host are made in backward, for good; their gradients take turns in 2.00 MiB");
 }
 
 TEST(Tally, OfARankCountsWhatItGathers) {

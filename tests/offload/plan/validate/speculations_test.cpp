@@ -172,8 +172,9 @@ TEST(Speculations, AreKeptWithinTheHostBudget) {
   const Graph graph = testing::small_graph();
   const Plan plan = testing::small_speculating_plan();
   EXPECT_EQ(joined(validate(graph, plan, {unlimited, 1376 + record})), "");
-  EXPECT_THAT(joined(validate(graph, plan, {unlimited, 1376 + record - 1})),
-              HasSubstr("the host buckets and undo records take 1568 bytes, the host budget is 1567"));
+  EXPECT_THAT(
+      joined(validate(graph, plan, {unlimited, 1376 + record - 1})),
+      HasSubstr("the host buckets, gradient ring and undo records take 1568 bytes, the host budget is 1567"));
 }
 
 // Every fifth speculation of plans that are made.

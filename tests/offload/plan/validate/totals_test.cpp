@@ -21,8 +21,9 @@ TEST(Totals, BudgetsHoldToTheByte) {
   EXPECT_EQ(findings(plan, {1280, 1376}), "");
   EXPECT_THAT(findings(plan, {1279, 1376}),
               HasSubstr("the arena takes 1280 bytes, the device budget is 1279"));
-  EXPECT_THAT(findings(plan, {1280, 1375}),
-              HasSubstr("the host buckets and undo records take 1376 bytes, the host budget is 1375"));
+  EXPECT_THAT(
+      findings(plan, {1280, 1375}),
+      HasSubstr("the host buckets, gradient ring and undo records take 1376 bytes, the host budget is 1375"));
 }
 
 TEST(Totals, ABudgetIsHeldByTheArenaNotByWhatThePlanDeclares) {
