@@ -118,8 +118,9 @@ void Job::join() {
         launch_.by, launch_.size, communicator.size()));
   launch_.rank = communicator.rank();
   const std::string here = this_machine();
-  ranks_here_ = 0;
-  for (int rank = 0; rank < size(); ++rank) ranks_here_ += from(rank, here) == here ? 1 : 0;
+  const std::vector<std::string> machines = from_each(here);
+  ranks_here_ = static_cast<int>(std::count(machines.begin(), machines.end(), here));
+  local_rank_ = static_cast<int>(std::count(machines.begin(), machines.begin() + rank(), here));
 }
 
 std::string Job::from(int root, const std::string& text) {
@@ -140,6 +141,12 @@ std::string Job::from(int root, const std::string& text) {
 }
 
 std::string Job::from_leader(const std::string& text) { return from(0, text); }
+
+std::vector<std::string> Job::from_each(const std::string& text) {
+  std::vector<std::string> texts;
+  for (int rank = 0; rank < size(); ++rank) texts.push_back(from(rank, text));
+  return texts;
+}
 
 void Job::together(const std::function<void()>& work) {
   if (!group_) return work();
@@ -198,6 +205,8 @@ void Job::meet() {
 
 std::unique_ptr<Communicator> Job::open_communicator(Device& device,
                                                      const CommunicatorOptions& options) const {
+  if (device.info().backend == "cuda")
+    return open_nccl_communicator(device, rank_in(*group_->communicator, *group_->device));
   return open_mpi_communicator(device, options);
 }
 
