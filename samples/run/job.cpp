@@ -163,11 +163,17 @@ void Job::together(const std::function<void()>& work) {
     code = exit_code_of(error);
   }
   int first = size(), first_code = 0;
-  for (int rank = size() - 1; rank >= 0; --rank) {
-    const int of_rank = std::stoi(from(rank, std::to_string(code)));
-    if (of_rank == 0) continue;
-    first = rank;
-    first_code = of_rank;
+  try {
+    const std::vector<std::string> codes = from_each(std::to_string(code));
+    for (int rank = size() - 1; rank >= 0; --rank) {
+      const int of_rank = std::stoi(codes[static_cast<std::size_t>(rank)]);
+      if (of_rank == 0) continue;
+      first = rank;
+      first_code = of_rank;
+    }
+  } catch (const CommunicatorError&) {
+    if (failure) std::rethrow_exception(failure);  // which another rank has met within `work`, and ended for
+    throw;
   }
   if (first == size()) return;
   all_end_ = true;
