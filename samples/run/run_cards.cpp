@@ -101,7 +101,8 @@ std::vector<CardReport> reports_of_all(const CardReport& own, Job& job) {
   std::vector<CardReport> all;
   for (const std::string& of_rank : job.from_each(text)) {
     CardReport report;
-    if (of_rank.size() != sizeof report) throw InvalidInput("ranks are different builds of this program: start one");
+    if (of_rank.size() != sizeof report)
+      throw InvalidInput("ranks are different builds of this program: start one");
     std::memcpy(&report, of_rank.data(), sizeof report);
     all.push_back(report);
   }

@@ -124,8 +124,6 @@ TEST_F(MpiCards, WhatIsWrongIsToldOnce) {
   };
   told(1, {}, "NOTHING=", {"ranks 0 and 1 are on one card, GPU-00000000-0000-0000-0000-000000000001: "});
   told(2, {}, on_rank(1, "CUDA_VISIBLE_DEVICES=1,0"), {"ranks 0 and 1 are on one card, GPU-"});
-  told(2, {"--device", "cuda:1"},
-       "NOTHING=", {"train_gpt: rank 1: mpirun -n 2: process 1 of this machine", "has no card: it sees 2"});
   told(2, {}, on_rank(1, "STOWAGE_FAKE_CUDA=no-device"), {"train_gpt: rank 1: --device: ", "sees no card"});
   told(2, {}, "STOWAGE_NCCL_MODULE=/nowhere/libstowage_nccl.so", {"the NCCL module is not there"});
   told(2, {"--device-memory", "5GiB"}, "NOTHING=", {"of one of the 2 cards are free"});

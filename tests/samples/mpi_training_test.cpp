@@ -125,6 +125,15 @@ TEST_F(MpiRuns, MpiIsLoadedWhereThereAreSeveralProcessesAlone) {
               HasSubstr("the MPI module is not there (looked for /nowhere/libstowage_mpi.so): install"));
 }
 
+// They would train alone, each for itself.
+TEST_F(MpiRuns, ProcessesThatMpiDoesNotKnowAreRefused) {
+  Words words = {"RANK=0", "WORLD_SIZE=2", "TORCHELASTIC_RUN_ID=some", STOWAGE_TRAIN_GPT};
+  for (const std::string& word : training("", {}))
+    if (!word.empty()) words.push_back(word);
+  expect_told_once(run_program("/usr/bin/env", words),
+                   {"torchrun has started 2 processes, of which MPI knows 1: start them by the mpirun"});
+}
+
 TEST_F(MpiRuns, ASignalToOneStopsAllAtOneStep) {
   const std::string dir = folder_.file("saved");
   const ProgramResult stopped = run(STOWAGE_TRAIN_GPT, 4, {"--steps", "100000", "--checkpoint", dir}, {},
