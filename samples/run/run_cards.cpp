@@ -49,8 +49,8 @@ BackendChoice choose_together(const Options& options, Job& job) {
   return choice;
 }
 
-void require_alike(const std::string& who, std::string_view what, std::size_t one, std::string_view name,
-                   std::size_t other, std::string_view other_name) {
+void require_alike(const std::string& who, std::string_view what, int one, std::string_view name, int other,
+                   std::string_view other_name) {
   if (name == other_name) return;
   throw InvalidInput(
       fmt::format("{}: {} {} and {} are different ones, '{}' and '{}': choose alike ones by "
@@ -69,8 +69,8 @@ std::vector<std::unique_ptr<Device>> open_cards(const Options& options, int firs
       throw InvalidInput(
           fmt::format("{}: {}; give fewer, or --device simulated", devices_given(options), error.what()));
     }
-    require_alike(devices_given(options), "cards", static_cast<std::size_t>(first),
-                  cards.front()->info().name, static_cast<std::size_t>(first + i), cards.back()->info().name);
+    require_alike(devices_given(options), "cards", first, cards.front()->info().name, first + i,
+                  cards.back()->info().name);
   }
   return cards;
 }
@@ -143,7 +143,8 @@ void require_own_cards(const std::string& who, std::span<const CardReport> cards
             "simulated",
             who, lower, rank, uuid(rank)));
   for (std::size_t rank = 1; rank < cards.size(); ++rank)
-    require_alike(who, "the cards of ranks", 0, cards.front().name.data(), rank, cards[rank].name.data());
+    require_alike(who, "the cards of ranks", 0, cards.front().name.data(), static_cast<int>(rank),
+                  cards[rank].name.data());
 }
 
 RunCards open_run_cards(const Options& options, Job& job) {
