@@ -119,7 +119,7 @@ struct RankOfGroup {
   std::function<void(void* buffer, Bytes share_bytes)> all_gather;
 };
 // The rank of a communicator, which gathers through that: over MPI, with a small simulated device as
-// `device`. Both outlive the result.
+// `device`. Both outlive the result. A gather that fails on one rank fails the communicator.
 RankOfGroup rank_in(Communicator& communicator, Device& device);
 
 // A CUDA device as one rank of NCCL; all ranks of the group open theirs together, each in a thread or process

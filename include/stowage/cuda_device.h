@@ -31,6 +31,9 @@ struct CudaOptions {
 struct CudaStatus {
   bool available = false;  // a driver and a card answer
   std::string reason;      // what was found, or why not and what to do
+  // The UUID of each card that this process sees, in the order of ordinals, as nvidia-smi -L prints them.
+  // Empty where a card does not tell its own. Where none is available, nothing.
+  std::vector<std::string> cards = {};
 };
 
 CudaStatus cuda_status();

@@ -140,11 +140,6 @@ void check_together(const Options& options) {
     throw InvalidInput(
         fmt::format("{} does not divide --gradient-groups {}: choose a power of two, at most {}",
                     devices_given(options), model.gradient_groups, model.gradient_groups));
-  if (options.processes > 1 && options.device.starts_with("cuda"))
-    throw InvalidInput(fmt::format(
-        "{} with --device {}: processes train together on simulated devices alone yet; train on the cards of "
-        "one machine in one process, by --devices",
-        devices_given(options), options.device));
 }
 
 // What a flag needs, without which it would do nothing, unseen.
@@ -184,7 +179,6 @@ void divide_batch(Options& options, const IsGiven& given) {
     throw InvalidInput(
         fmt::format("{}: that is no power of two; give 1, 2, 4, 8, 16, 32 or 64", devices_given(options)));
   if (!given("--gradient-groups")) model.gradient_groups = options.devices;
-  if (options.processes > 1 && options.device == "auto") options.device = "simulated";
   const auto parts = [](std::int64_t count) { return static_cast<std::uint32_t>(count); };
   if (given("--micro-batches") && !given("--gradient-groups") &&
       !are_gradient_groups(parts(model.gradient_groups), parts(model.micro_batches)))

@@ -118,8 +118,9 @@ void Job::join() {
         launch_.by, launch_.size, communicator.size()));
   launch_.rank = communicator.rank();
   const std::string here = this_machine();
-  ranks_here_ = 0;
-  for (int rank = 0; rank < size(); ++rank) ranks_here_ += from(rank, here) == here ? 1 : 0;
+  const std::vector<std::string> machines = from_each(here);
+  ranks_here_ = static_cast<int>(std::count(machines.begin(), machines.end(), here));
+  local_rank_ = static_cast<int>(std::count(machines.begin(), machines.begin() + rank(), here));
 }
 
 std::string Job::from(int root, const std::string& text) {
@@ -141,6 +142,12 @@ std::string Job::from(int root, const std::string& text) {
 
 std::string Job::from_leader(const std::string& text) { return from(0, text); }
 
+std::vector<std::string> Job::from_each(const std::string& text) {
+  std::vector<std::string> texts;
+  for (int rank = 0; rank < size(); ++rank) texts.push_back(from(rank, text));
+  return texts;
+}
+
 void Job::together(const std::function<void()>& work) {
   if (!group_) return work();
   std::exception_ptr failure;
@@ -156,11 +163,17 @@ void Job::together(const std::function<void()>& work) {
     code = exit_code_of(error);
   }
   int first = size(), first_code = 0;
-  for (int rank = size() - 1; rank >= 0; --rank) {
-    const int of_rank = std::stoi(from(rank, std::to_string(code)));
-    if (of_rank == 0) continue;
-    first = rank;
-    first_code = of_rank;
+  try {
+    const std::vector<std::string> codes = from_each(std::to_string(code));
+    for (int rank = size() - 1; rank >= 0; --rank) {
+      const int of_rank = std::stoi(codes[static_cast<std::size_t>(rank)]);
+      if (of_rank == 0) continue;
+      first = rank;
+      first_code = of_rank;
+    }
+  } catch (const CommunicatorError&) {
+    if (failure) std::rethrow_exception(failure);  // which another rank has met within `work`, and ended for
+    throw;
   }
   if (first == size()) return;
   all_end_ = true;
@@ -198,6 +211,8 @@ void Job::meet() {
 
 std::unique_ptr<Communicator> Job::open_communicator(Device& device,
                                                      const CommunicatorOptions& options) const {
+  if (device.info().backend == "cuda")
+    return open_nccl_communicator(device, rank_in(*group_->communicator, *group_->device));
   return open_mpi_communicator(device, options);
 }
 

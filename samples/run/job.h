@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "samples/run/launch.h"
 #include "stowage/communicator.h"
@@ -43,6 +44,7 @@ class Job {
   int size() const { return launch_.size; }
   bool leads() const { return rank() == 0; }
   int ranks_here() const { return ranks_here_; }  // on this machine
+  int local_rank() const { return local_rank_; }  // counted on this machine
 
   // Together: `work`, which makes no call that says so. Where it fails on some ranks all throw: the first of
   // them its own error, the others ToldElsewhere. CommunicatorError, of another communicator in which ranks
@@ -50,6 +52,8 @@ class Job {
   void together(const std::function<void()>& work);
   // Together: the text of rank 0.
   std::string from_leader(const std::string& text);
+  // Together: the text of each, in rank order.
+  std::vector<std::string> from_each(const std::string& text);
   // Together: throws InvalidInput, on all ranks, where a rank has another text than rank 0. `what` says of
   // what.
   void expect_same(const char* what, const std::string& text);
@@ -58,7 +62,7 @@ class Job {
   // Together: all have come here.
   void meet();
 
-  // A communicator of the same ranks, for a device of the run. Together.
+  // A communicator of the same ranks, for a device of the run: NCCL's for a card. Together.
   std::unique_ptr<Communicator> open_communicator(Device& device, const CommunicatorOptions& options) const;
 
   // This rank ends with this error, which is printed already. Tells the others unless they know; where all
@@ -75,6 +79,7 @@ class Job {
 
   Launch launch_;
   int ranks_here_ = 1;
+  int local_rank_ = 0;
   bool all_end_ = false;          // since `together` has failed
   std::unique_ptr<Group> group_;  // null: alone
 };

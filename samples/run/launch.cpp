@@ -27,17 +27,19 @@ Launch read_launch(const Variable& variable) {
     const char* size;
     const char* rank;
     const char* here;
-    const char* pmi;  // must be there, too
+    const char* sign;  // must be there, too
     const char* name;
   };
   // mpirun within a Slurm job sets its own beside Slurm's, so it comes first.
-  constexpr Launcher launchers[] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK",
-                                     "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_RANK", "mpirun"},
-                                    {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "", "PMIX_RANK", "srun"},
-                                    {"PMI_SIZE", "PMI_RANK", "", "PMI_RANK", "mpiexec"}};
+  constexpr Launcher launchers[] = {
+      {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_RANK",
+       "mpirun"},
+      {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "", "PMIX_RANK", "srun"},
+      {"PMI_SIZE", "PMI_RANK", "", "PMI_RANK", "mpiexec"},
+      {"WORLD_SIZE", "RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID", "torchrun"}};
   for (const Launcher& launcher : launchers) {
     const auto size = number(variable, launcher.size), rank = number(variable, launcher.rank);
-    if (!size || !rank || variable(launcher.pmi) == nullptr) continue;
+    if (!size || !rank || variable(launcher.sign) == nullptr) continue;
     if (*size <= 1 || *rank >= *size) return {};
     return {*rank, *size, number(variable, launcher.here).value_or(0), launcher.name, launcher.rank};
   }

@@ -33,19 +33,20 @@ constexpr Bytes peers_reserve = 512_MiB;
 
 // Training goes on in what is free now, beside what the context and the libraries hold already: of several
 // cards, on the one that has least.
-void fit_budget(Options& options, const std::vector<std::unique_ptr<Device>>& cards) {
+void fit_budget(Options& options, const RunCards& cards) {
   Bytes available = unlimited;
-  for (const auto& card : cards) {
-    const MemoryInfo memory = card->memory_info();
+  const auto add = [&](const MemoryInfo& memory) {
     available = std::min(available, memory.free + memory.overhead);
-  }
+  };
+  for (const auto& card : cards.here) add(card->memory_info());
+  for (const MemoryInfo& memory : cards.elsewhere) add(memory);
   Bytes& budget = options.budget.device;
   if (budget == unlimited) budget = available;
   if (budget <= available) return;
   throw InvalidInput(fmt::format(
       "--device-memory {}: only {} bytes ({}) of {} are free; give at most that, or end what else uses it",
       budget, available, format_bytes(available),
-      cards.size() == 1 ? "the card" : fmt::format("one of the {} cards", cards.size())));
+      options.devices == 1 ? "the card" : fmt::format("one of the {} cards", options.devices)));
 }
 
 std::string this_host() {
@@ -69,14 +70,6 @@ MachineFile wanted_machine(const Options& options, const std::string& device, st
   return file;
 }
 
-BackendChoice chosen(const std::string& name) {
-  try {
-    return choose_device(name);
-  } catch (const InvalidInput& error) {
-    throw InvalidInput(fmt::format("--device: {}", error.what()));
-  }
-}
-
 // Of one device alone, where the file knows of no others.
 Machine machine_of_each(const MachineFile& file, const Options& options) {
   if (file.peers) {
@@ -89,34 +82,13 @@ Machine machine_of_each(const MachineFile& file, const Options& options) {
   return machine_for(file, options.type);
 }
 
-// From the first that is asked for on.
-std::vector<std::unique_ptr<Device>> open_cards(const Options& options, int first) {
-  std::vector<std::unique_ptr<Device>> cards;
-  for (int i = 0; i < static_cast<int>(options.devices); ++i) {
-    try {
-      cards.push_back(open_cuda_device({.ordinal = first + i}));
-    } catch (const InvalidInput& error) {
-      if (i == 0) throw;
-      throw InvalidInput(
-          fmt::format("{}: {}; give fewer, or --device simulated", devices_given(options), error.what()));
-    }
-    const std::string &name = cards.back()->info().name, &of_first = cards.front()->info().name;
-    if (name != of_first)
-      throw InvalidInput(
-          fmt::format("{}: cards {} and {} are different ones, '{}' and '{}': choose alike ones by "
-                      "CUDA_VISIBLE_DEVICES",
-                      devices_given(options), first, first + i, of_first, name));
-  }
-  return cards;
-}
-
 // Where the file knows of no other cards: what one sends to another is taken to go as fast as from the host,
-// and one host memory to serve all.
-void suppose_peers(MachineFile& file, const Options& options) {
+// and one host memory to serve all of a machine.
+void suppose_peers(MachineFile& file, const Options& options, const RunCards& cards) {
   if (options.devices == 1 || file.peers) return;
-  const auto count = static_cast<int>(options.devices);
-  file.peers = PeerDevices{
-      .devices = count, .devices_per_host_memory = count, .link = machine_for(file, options.type).h2d};
+  file.peers = PeerDevices{.devices = static_cast<int>(options.devices),
+                           .devices_per_host_memory = static_cast<int>(cards.on_machine),
+                           .link = machine_for(file, options.type).h2d};
 }
 
 // Less than a budget allows; where the host lets so much not be page-locked, little.
@@ -142,69 +114,61 @@ Bytes overhead_of_cards(const Options& options, const Graph& graph, const RunDev
   const Bytes for_peers = options.devices > 1 ? peers_reserve : 0;
   // What one rank page-locks is page-locked for all cards of the process.
   const Bytes of_each = most_pinned_bytes(graph, options.budget.host);
-  const Bytes pinned = std::min(options.budget.host, static_cast<Bytes>(options.devices) * of_each);
+  const Bytes pinned = std::min(options.budget.host, run.cards.here.size() * of_each);
+  Bytes held = of_file;
+  for (const MemoryInfo& memory : run.cards.elsewhere) held = std::max(held, memory.overhead);
   Bytes most = of_file;
-  for (const auto& card : run.cards) most = std::max(most, for_peers + overhead_on(*card, of_file, pinned));
+  for (const auto& card : run.cards.here) most = std::max(most, for_peers + overhead_on(*card, held, pinned));
   return most;
 }
 
 // The run keeps to its budget also while it is measured.
 OpProfile own_profile(const RunDevice& run, const Options& options, const BuildModel& build) {
-  Device& card = *run.cards.front();
+  Device& card = *run.cards.here.front();
   const Budget budget{.device = arena_within(card, options.budget.device, run.machine.overhead_bytes),
                       .host = options.budget.host};
   return profile_on_card(card, run.machine, build, options.model, options.type, optimizer_of(options),
                          budget);
 }
 
-RunDevice prepare_cards(Options& options, const Graph& graph, const BackendChoice& choice,
-                        const BuildModel& build) {
-  RunDevice result;
-  result.cards = open_cards(options, choice.ordinal);
-  if (options.threads == 0) leave_threads(static_cast<int>(options.devices));
-  Device& first = *result.cards.front();
+void prepare_cards(RunDevice& run, Options& options, const Graph& graph, const BuildModel& build) {
+  Device& first = *run.cards.here.front();
   MachineFile file = options.machine.empty() ? quick_file(first, options)
-                                             : wanted_machine(options, first.info().name, result.planned_for);
-  suppose_peers(file, options);
-  result.machine = machine_of_each(file, options);
-  const Bytes of_file = result.machine.overhead_bytes;
-  result.machine.overhead_bytes = overhead_of_cards(options, graph, result, of_file);
-  result.profile =
-      options.machine.empty() ? own_profile(result, options, build) : profile_of(file, options.type);
-  result.machine.overhead_bytes =
-      overhead_of_cards(options, graph, result, of_file);        // libraries' code has come
-  for (const auto& card : result.cards) card->reset_counters();  // the run's own begin here
-  fit_budget(options, result.cards);
-  result.which = choice.reason;
-  if (options.devices > 1) result.which += fmt::format(", the first of {}", options.devices);
-  return result;
+                                             : wanted_machine(options, first.info().name, run.planned_for);
+  suppose_peers(file, options, run.cards);
+  run.machine = machine_of_each(file, options);
+  const Bytes of_file = run.machine.overhead_bytes;
+  run.machine.overhead_bytes = overhead_of_cards(options, graph, run, of_file);
+  run.profile = options.machine.empty() ? own_profile(run, options, build) : profile_of(file, options.type);
+  run.machine.overhead_bytes = overhead_of_cards(options, graph, run, of_file);  // libraries' code has come
+  for (const auto& card : run.cards.here) card->reset_counters();                // the run's own begin here
+  fit_budget(options, run.cards);
+  run.which = run.cards.choice.reason;
+  if (options.devices > 1) run.which += fmt::format(", the first of {}", options.devices);
 }
 
 }  // namespace
 
-RunDevice prepare_device(Options& options, const Graph& graph, const BuildModel& build) {
-  const BackendChoice choice = chosen(options.device);
-  if (choice.backend == DeviceBackend::cuda) return prepare_cards(options, graph, choice, build);
-  RunDevice result;
+void prepare_device(RunDevice& run, Options& options, const Graph& graph, const BuildModel& build) {
+  if (!run.cards.here.empty()) return prepare_cards(run, options, graph, build);
   if (options.machine.empty()) {
     Calibration calibration =
         calibrate_quick(build, options.model, options.type, optimizer_of(options), options.link);
-    result.machine = calibration.machine;
-    result.profile = std::move(calibration.profile);
-    result.fitted = calibration.fitted;
-    result.shares_host = true;
-    result.machine.h2d_both_bytes_per_second = result.machine.d2h_both_bytes_per_second =
+    run.machine = calibration.machine;
+    run.profile = std::move(calibration.profile);
+    run.fitted = calibration.fitted;
+    run.shares_host = true;
+    run.machine.h2d_both_bytes_per_second = run.machine.d2h_both_bytes_per_second =
         options.link_both_bytes_per_second;
   } else {
-    const MachineFile file = wanted_machine(options, "simulated", result.planned_for);
-    result.machine = machine_of_each(file, options);
-    result.shares_host = !file.peers;
-    result.profile = profile_of(file, options.type);
+    const MachineFile file = wanted_machine(options, "simulated", run.planned_for);
+    run.machine = machine_of_each(file, options);
+    run.shares_host = !file.peers;
+    run.profile = profile_of(file, options.type);
   }
   const int threads = parallel_threads();
-  result.which = fmt::format("{}, {} CPU thread{}, {}", choice.reason, threads, threads == 1 ? "" : "s",
-                             link_text(result.machine.h2d));
-  return result;
+  run.which = fmt::format("{}, {} CPU thread{}, {}", run.cards.choice.reason, threads,
+                          threads == 1 ? "" : "s", link_text(run.machine.h2d));
 }
 
 void share_host(RunDevice& prepared, std::int64_t devices, Graph& graph) {
@@ -220,7 +184,7 @@ void share_host(RunDevice& prepared, std::int64_t devices, Graph& graph) {
 }
 
 std::vector<std::unique_ptr<Device>> open_run_devices(RunDevice& prepared, const Options& options) {
-  if (!prepared.cards.empty()) return std::move(prepared.cards);
+  if (!prepared.cards.here.empty()) return std::move(prepared.cards.here);
   std::vector<std::unique_ptr<Device>> devices;
   const auto all = static_cast<Bytes>(options.devices);
   const Bytes host = options.budget.host == unlimited ? unlimited : options.budget.host / all;

@@ -7,6 +7,7 @@
 
 #include "samples/options/options.h"
 #include "samples/run/calibrate_quick.h"
+#include "samples/run/run_cards.h"
 #include "samples/task/task.h"
 #include "stowage/device.h"
 #include "tools/calibrate/op_profile.h"
@@ -21,17 +22,15 @@ struct RunDevice {
   // Whose rates the plan takes, if they were not measured on this device and host; else empty.
   std::string planned_for;
   bool shares_host = false;  // `machine` is that of one simulated device alone: see share_host
-  // The cards, once they had to be asked; simulated devices are opened when their capacity is known.
-  std::vector<std::unique_ptr<Device>> cards;
+  RunCards cards;            // simulated devices are opened when their capacity is known
 };
 
-// Picks the device, measures what the planner must know of the model that `build` makes (under a second)
-// unless a file has it, and makes
-// the budget one that the card can keep: an unlimited one becomes what is free on it. Throws InvalidInput
-// for a device that is not there, a type that it does not compute in, a machine that is not known or cannot
-// be read, or a budget beyond what is free.
-// `graph` is what will be trained: what it may page-lock counts to the card's overhead.
-RunDevice prepare_device(Options& options, const Graph& graph, const BuildModel& build);
+// Fills in the rest of `run`, which has its cards. Measures what the planner must know of the model that
+// `build` makes (under a second) unless a file has it, on the first of the cards for all; and makes the
+// budget one that all cards can keep: an unlimited one becomes what is free. Throws InvalidInput for a type
+// that the device does not compute in, a machine that is not known or cannot be read, or a budget beyond what
+// is free. `graph` is what will be trained: what it may page-lock counts to the card's overhead.
+void prepare_device(RunDevice& run, Options& options, const Graph& graph, const BuildModel& build);
 
 // Where several simulated devices compute with the same cores and move bytes in the same memory: what
 // `prepared.machine` and the times of `graph`'s ops, which were one device's alone, are of each of them. What

@@ -111,15 +111,13 @@ void print_sample(const Options& options, const Task& task, const ReadParameter&
   print(terminal.finish() + "\n");
 }
 
-RunDevice prepare(Options& options, Model& model, const Task& task) {
-  const Underway work(options.machine.empty() ? "calibrating" : "opening", "the device");
+void prepare(RunDevice& prepared, Options& options, Model& model, const Task& task) {
+  const Underway work("calibrating", "the device");
   Graph& graph = model.planned();
-  RunDevice prepared = prepare_device(options, graph, [&](GraphBuilder& builder, const GptConfig& sizes) {
-    return task.build(builder, sizes);
-  });
+  prepare_device(prepared, options, graph,
+                 [&](GraphBuilder& builder, const GptConfig& sizes) { return task.build(builder, sizes); });
   if (!prepared.profile.empty()) set_seconds(prepared.profile, prepared.machine, graph);
   share_host(prepared, options.devices, graph);
-  return prepared;
 }
 
 // What a run begins with.
@@ -131,10 +129,11 @@ struct Beginning {
   std::optional<InitialModel> initial;
 };
 
-// Of all devices. Tells what was found, and writes the plan where that is asked for.
-void prepare_and_plan(Beginning& run, Options& options, Setup& setup, RunDevice& prepared, Plan& plan) {
-  Laps laps;
-  prepared = prepare(options, run.model, *run.task);
+// Of all devices, which `laps` has seen opened. Tells what was found, and writes the plan where that is asked
+// for.
+void prepare_and_plan(Beginning& run, Options& options, Setup& setup, RunDevice& prepared, Plan& plan,
+                      Laps& laps) {
+  prepare(prepared, options, run.model, *run.task);
   setup.machine = prepared.machine;
   setup.fitted = prepared.fitted;
   setup.device = prepared.which;
@@ -213,7 +212,7 @@ void take_plan(RunDevice& prepared, Plan& plan, Job& job) {
 // For this process, and for all ranks of its machine together.
 void require_host_room(const Options& options, const Graph& graph, const Plan& plan,
                        const RunDevice& prepared, const Job& job) {
-  const bool on_card = !prepared.cards.empty();
+  const bool on_card = !prepared.cards.here.empty();
   std::vector<HostLimit> limits = read_host_limits();
   const std::int64_t own = options.devices / options.processes;
   require_host_memory(host_need(options, graph, plan, on_card, own), limits);
@@ -291,11 +290,13 @@ int train(const Options& given, Job& job) {
   RunDevice prepared;
   Plan plan;
   setup.plan = &plan;
+  Laps laps;
+  prepared.cards = open_run_cards(options, job);
   {
     std::optional<Underway> waiting;
     if (!job.leads()) waiting.emplace("waiting", "for the plan of rank 0");
     job.together([&] {
-      if (job.leads()) prepare_and_plan(run, options, setup, prepared, plan);
+      if (job.leads()) prepare_and_plan(run, options, setup, prepared, plan, laps);
     });
     take_plan(prepared, plan, job);
   }

@@ -15,7 +15,7 @@
 
 namespace stowage {
 
-inline constexpr unsigned backend_module_abi = 3;
+inline constexpr unsigned backend_module_abi = 4;
 
 struct BackendModule {
   // Read first: nothing behind them is touched when they differ from the program's.

@@ -22,7 +22,7 @@ cudaError_t check_ordinal(int device) {
   return device >= 0 && device < State::get().settings().cards ? cudaSuccess : cudaErrorInvalidDevice;
 }
 
-cudaDeviceProp properties() {
+cudaDeviceProp properties(int device) {
   using namespace fake_cuda;
   cudaDeviceProp prop{};
   std::snprintf(prop.name, sizeof(prop.name), "%s", device_name);
@@ -44,6 +44,8 @@ cudaDeviceProp properties() {
   prop.canMapHostMemory = prop.unifiedAddressing = prop.concurrentKernels = 1;
   prop.asyncEngineCount = copy_engines;
   prop.streamPrioritiesSupported = prop.hostRegisterSupported = 1;
+  prop.uuid.bytes[sizeof(prop.uuid.bytes) - 1] =
+      static_cast<char>(1 + physical_card(State::get().settings(), device));
   prop.pciBusID = 1;
   prop.memoryBusWidth = 4096;
   prop.l2CacheSize = 32 << 20;
@@ -110,8 +112,9 @@ cudaError_t cudaSetDeviceFlags(unsigned) {
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* prop, int device) {
   return call_without_context(__func__, [&] {
     if (prop == nullptr) return cudaErrorInvalidValue;
-    *prop = properties();
-    return check_ordinal(device);
+    if (check_ordinal(device) != cudaSuccess) return cudaErrorInvalidDevice;
+    *prop = properties(device);
+    return cudaSuccess;
   });
 }
 

@@ -28,6 +28,8 @@ extern "C" {
 // no faults, nothing counted, and what the environment says. Waits for the streams' work.
 //   STOWAGE_FAKE_CUDA          no-driver, no-device or empty
 //   STOWAGE_FAKE_CUDA_CARDS    how many; 1 without it
+//   CUDA_VISIBLE_DEVICES       which of them are there, by number; all without it
+//   STOWAGE_FAKE_CUDA_FAIL     CALL:N: as fake_cuda_fail_call(CALL, N, 0)
 //   STOWAGE_FAKE_CUDA_MEMORY   bytes of device memory; 4 GiB without it
 //   STOWAGE_FAKE_CUDA_ORDER    forward, reversed or random: how the threads of each block run from one
 //                              barrier to the next; without it the blocks of each launch take turns at the
@@ -60,7 +62,7 @@ void fake_cuda_set_pinned(size_t bytes);
 // Whether cuMemMap and its like are there. At start: 1.
 void fake_cuda_set_virtual_memory(int supported);
 
-// How many cards there seem to be: all of them are the one. At start: 1.
+// How many cards there seem to be: all of them are the one, but for the UUIDs. At start: 1.
 void fake_cuda_set_cards(int cards);
 
 // Whether calls of the runtime have made a context on that card, which costs memory of it: cudaSetDevice, and

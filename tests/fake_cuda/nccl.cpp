@@ -1,9 +1,8 @@
-// libnccl: communicators of threads of one process, collectives as work of their streams. Nothing blocks but
-// that work, as NCCL where it is asked not to block: a communicator is in progress until all its ranks have
-// come.
+// libnccl: communicators of threads of one process or of several (nccl_group.h), collectives as work of their
+// streams. Nothing blocks but that work, as NCCL where it is asked not to block: a communicator is in
+// progress until all its ranks have come.
 #include <nccl.h>
 
-#include <condition_variable>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -13,75 +12,13 @@
 #include <vector>
 
 #include "tests/fake_cuda/fake_cuda.h"
+#include "tests/fake_cuda/nccl_group.h"
 #include "tests/fake_cuda/state.h"
-
-namespace fake_nccl {
-
-struct Transfer {
-  int peer = 0;
-  char* data = nullptr;
-  std::size_t bytes = 0;
-};
-// What a rank brings to a collective.
-struct Part {
-  std::vector<Transfer> sends, receives;
-};
-
-// The ranks of one id.
-class Group {
- public:
-  explicit Group(int ranks) : size(ranks), parts_(static_cast<std::size_t>(ranks)), aborted_(parts_.size()) {}
-  const int size;
-  int come = 0;  // under groups_mutex
-
-  // Runs `body` with what all ranks brought, once all have come; returns once it has run on all. A rank that
-  // is aborted before all have come waits no more, and the others wait on.
-  template <class Body>
-  void meet(int rank, Part part, Body body) {
-    std::unique_lock lock(mutex_);
-    const auto own = static_cast<std::size_t>(rank);
-    if (aborted_[own]) return;
-    const unsigned round = round_;
-    parts_[own] = std::move(part);
-    if (++come_ == size) {
-      ++round_;
-      changed_.notify_all();
-    }
-    changed_.wait(lock, [&] { return round_ != round || aborted_[own]; });
-    if (round_ == round) {
-      --come_;
-      return;
-    }
-    lock.unlock();
-    body(parts_);
-    lock.lock();
-    const unsigned end = ends_;
-    if (--come_ == 0) {
-      ++ends_;
-      changed_.notify_all();
-    }
-    changed_.wait(lock, [&] { return ends_ != end; });
-  }
-  void abort(int rank) {
-    const std::lock_guard lock(mutex_);
-    aborted_[static_cast<std::size_t>(rank)] = true;
-    changed_.notify_all();
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<Part> parts_;  // by rank, of this round
-  std::vector<bool> aborted_;
-  int come_ = 0;
-  unsigned round_ = 0, ends_ = 0;
-};
-
-}  // namespace fake_nccl
 
 struct ncclComm {
   std::shared_ptr<fake_nccl::Group> group;
   int rank = 0;
+  int size = 1;
 };
 
 namespace {
@@ -92,32 +29,33 @@ using fake_nccl::Part;
 using fake_nccl::Transfer;
 
 std::mutex groups_mutex;
+// That this process has made or joined, until the first of its communicators ends.
 std::map<std::string, std::shared_ptr<Group>>& groups() {
   static auto* all = new std::map<std::string, std::shared_ptr<Group>>;
   return *all;
 }
 
+std::shared_ptr<Group> group_of(const std::string& id) {
+  const std::lock_guard lock(groups_mutex);
+  auto& group = groups()[id];
+  if (!group) group = Group::open(id);
+  return group;
+}
+
+void forget(const std::string& id) {
+  const std::lock_guard lock(groups_mutex);
+  groups().erase(id);
+}
+
 struct Collective {
-  std::shared_ptr<Group> group;
-  int rank = 0;
+  ncclComm communicator;
   Part part;
 };
 
-// The kth receive from a rank takes the kth send of that rank to this one. What is in place already stays
-// untouched.
-void receive(const Collective& mine, const std::vector<Part>& all) {
-  std::map<int, int> taken;
-  for (const Transfer& to : mine.part.receives) {
-    int nth = taken[to.peer]++;
-    for (const Transfer& from : all[static_cast<std::size_t>(to.peer)].sends)
-      if (from.peer == mine.rank && nth-- == 0 && from.data != to.data)
-        std::memmove(to.data, from.data, to.bytes);
-  }
-}
-
 void run(void* context) {
   const std::unique_ptr<Collective> mine(static_cast<Collective*>(context));
-  mine->group->meet(mine->rank, mine->part, [&](const std::vector<Part>& all) { receive(*mine, all); });
+  const auto& [group, rank, size] = mine->communicator;
+  group->collective(rank, size, mine->part);
 }
 
 thread_local int open_groups = 0;
@@ -132,8 +70,8 @@ ncclResult_t call(const char* name, Body body) {
 }
 
 ncclResult_t enqueue(ncclComm_t communicator, Part part, cudaStream_t stream) {
-  auto collective =
-      std::make_unique<Collective>(Collective{communicator->group, communicator->rank, std::move(part)});
+  if (!Group::fits(part)) return ncclInvalidUsage;  // as far as the fake goes
+  auto collective = std::make_unique<Collective>(Collective{*communicator, std::move(part)});
   fake_cuda_enqueue_work(stream, run, collective.release());
   return ncclSuccess;
 }
@@ -154,30 +92,29 @@ char* bytes_of(const void* data) { return static_cast<char*>(const_cast<void*>(d
 extern "C" {
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   return call("ncclGetUniqueId", [&] {
-    static unsigned count = 0;
-    const std::lock_guard lock(groups_mutex);
+    const std::shared_ptr<Group> group = Group::make();
+    if (!group) return ncclSystemError;
     *id = {};
-    const std::string text = "group " + std::to_string(++count);
-    std::memcpy(id->internal, text.c_str(), text.size());
+    std::memcpy(id->internal, group->id().c_str(), group->id().size());
+    const std::lock_guard lock(groups_mutex);
+    groups()[group->id()] = group;
     return ncclSuccess;
   });
 }
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t* config) {
   return call("ncclCommInitRankConfig", [&] {
-    if (config->blocking != 0) return ncclInvalidUsage;
-    const std::lock_guard lock(groups_mutex);
-    auto& group = groups()[id.internal];
-    if (!group) group = std::make_shared<Group>(ranks);
-    *communicator = new ncclComm{group, rank};
-    ++group->come;
+    if (config->blocking != 0 || ranks > fake_nccl::most_ranks) return ncclInvalidUsage;
+    const std::shared_ptr<Group> group = group_of(id.internal);
+    if (!group) return ncclSystemError;
+    *communicator = new ncclComm{group, rank, ranks};
+    group->come();
     return ncclInProgress;
   });
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* answer) {
   return call("ncclCommGetAsyncError", [&] {
-    const std::lock_guard lock(groups_mutex);
-    *answer = communicator->group->come < communicator->group->size ? ncclInProgress : ncclSuccess;
+    *answer = communicator->group->complete(communicator->size) ? ncclSuccess : ncclInProgress;
     return ncclSuccess;
   });
 }
@@ -185,11 +122,13 @@ ncclResult_t ncclCommFinalize(ncclComm_t) {
   return call("ncclCommFinalize", [] { return ncclSuccess; });
 }
 ncclResult_t ncclCommDestroy(ncclComm_t communicator) {
+  forget(communicator->group->id());
   delete communicator;
   return ncclSuccess;
 }
 ncclResult_t ncclCommAbort(ncclComm_t communicator) {
   communicator->group->abort(communicator->rank);
+  forget(communicator->group->id());
   delete communicator;
   return ncclSuccess;
 }
@@ -206,7 +145,7 @@ ncclResult_t ncclAllGather(const void* send, void* to, std::size_t count, ncclDa
                            ncclComm_t communicator, cudaStream_t stream) {
   return call("ncclAllGather", [&] {
     Part part;
-    for (int other = 0; other < communicator->group->size; ++other) {
+    for (int other = 0; other < communicator->size; ++other) {
       part.sends.push_back({other, bytes_of(send), count});
       part.receives.push_back({other, bytes_of(to) + static_cast<std::size_t>(other) * count, count});
     }
@@ -218,7 +157,7 @@ ncclResult_t ncclBroadcast(const void* send, void* to, std::size_t count, ncclDa
   return call("ncclBroadcast", [&] {
     Part part{{}, {{root, bytes_of(to), count}}};
     if (communicator->rank == root)
-      for (int other = 0; other < communicator->group->size; ++other)
+      for (int other = 0; other < communicator->size; ++other)
         part.sends.push_back({other, bytes_of(send), count});
     return enqueue(communicator, std::move(part), stream);
   });

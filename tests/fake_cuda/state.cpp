@@ -37,6 +37,20 @@ void name_thread_orders(int status, void*) {
       stderr);
 }
 
+// As a card's runtime does: up to the first number that no card has.
+void hide_cards(Settings& settings) {
+  const char* text = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (text == nullptr) return;
+  for (char* end = nullptr;; text = end + 1) {
+    const long card = std::strtol(text, &end, 10);
+    if (end == text || card < 0 || card >= settings.cards) break;
+    settings.visible.push_back(static_cast<int>(card));
+    if (*end != ',') break;
+  }
+  settings.cards = static_cast<int>(settings.visible.size());
+  if (settings.cards == 0) settings.driver = fake_cuda_no_device;
+}
+
 Settings settings_of_environment() {
   Settings settings;
   if (const char* driver = std::getenv("STOWAGE_FAKE_CUDA")) {
@@ -51,6 +65,7 @@ Settings settings_of_environment() {
   }
   settings.cards = static_cast<int>(
       number_of_environment("STOWAGE_FAKE_CUDA_CARDS", static_cast<unsigned>(settings.cards)));
+  hide_cards(settings);
   settings.thread_order = thread_order_of_environment();
   settings.pending = number_of_environment("STOWAGE_FAKE_CUDA_PENDING", settings.pending);
   if (const char* tables = std::getenv("STOWAGE_FAKE_CUDA_PAGE_TABLES")) {
@@ -59,11 +74,27 @@ Settings settings_of_environment() {
   return settings;
 }
 
+// "ncclBroadcast:3".
+std::vector<Fault> faults_of_environment() {
+  const char* value = std::getenv("STOWAGE_FAKE_CUDA_FAIL");
+  if (value == nullptr) return {};
+  const std::string text = value;
+  const std::size_t colon = text.find(':');
+  if (colon == std::string::npos) {
+    std::fprintf(stderr, "fake CUDA: STOWAGE_FAKE_CUDA_FAIL is %s; set it to CALL:N\n", value);
+    std::abort();
+  }
+  return {{text.substr(0, colon), static_cast<unsigned>(std::stoul(text.substr(colon + 1))), 0}};
+}
+
 unsigned patience_of_environment() { return number_of_environment("STOWAGE_FAKE_CUDA_PATIENCE", 60'000); }
 
 }  // namespace
 
-State::State() : patience_in_milliseconds(patience_of_environment()), settings_(settings_of_environment()) {}
+State::State()
+    : patience_in_milliseconds(patience_of_environment()),
+      settings_(settings_of_environment()),
+      faults_(faults_of_environment()) {}
 
 State& State::get() {
   static State& state = *new State;  // outlives the streams' threads
@@ -166,6 +197,7 @@ void State::reset() {
   launches_ = 0;
   contexts_.clear();
   settings_ = settings_of_environment();
+  faults_ = faults_of_environment();
 }
 
 ThreadOrders State::next_orders() {

@@ -27,6 +27,7 @@ struct Settings {
   std::size_t context = std::size_t{64} << 20;
   bool virtual_memory = true;
   int cards = 1;
+  std::vector<int> visible;  // of all cards, by CUDA_VISIBLE_DEVICES; empty: all are
   bool host_physical = true;
   std::optional<ThreadOrder> thread_order;            // none: by turns
   unsigned pending = 1024;                            // pieces of work that a stream holds at most
@@ -34,6 +35,11 @@ struct Settings {
   std::size_t per_mapping = 4096;
   std::size_t most_pinned = std::numeric_limits<std::size_t>::max();  // bytes at a time
 };
+
+// The number of a card among all, by its number among those that are visible.
+inline int physical_card(const Settings& settings, int ordinal) {
+  return settings.visible.empty() ? ordinal : settings.visible[static_cast<std::size_t>(ordinal)];
+}
 
 struct Fault {
   std::string name;  // empty: any

@@ -108,6 +108,38 @@ TEST_F(StateTest, TheEnvironmentSetsTheStart) {
   EXPECT_EQ(total, 123456789U);
 }
 
+TEST_F(StateTest, TheEnvironmentHidesCards) {
+  setenv("STOWAGE_FAKE_CUDA_CARDS", "4", 1);
+  const auto last_of_uuids = [](const char* visible) {
+    setenv("CUDA_VISIBLE_DEVICES", visible, 1);
+    fake_cuda_reset();
+    unsetenv("CUDA_VISIBLE_DEVICES");
+    int count = 0;
+    cudaGetDeviceCount(&count);
+    std::vector<int> found;
+    for (int i = 0; i < count; ++i) {
+      cudaDeviceProp properties{};
+      EXPECT_EQ(cudaGetDeviceProperties(&properties, i), cudaSuccess);
+      found.push_back(properties.uuid.bytes[15]);
+    }
+    return found;
+  };
+  EXPECT_EQ(last_of_uuids("0,1,2,3"), (std::vector{1, 2, 3, 4}));
+  EXPECT_EQ(last_of_uuids("3,1"), (std::vector{4, 2}));
+  EXPECT_EQ(last_of_uuids("2,4,1"), (std::vector{3}));
+  EXPECT_EQ(last_of_uuids(""), std::vector<int>{});
+  unsetenv("STOWAGE_FAKE_CUDA_CARDS");
+}
+
+TEST_F(StateTest, TheEnvironmentFailsACall) {
+  setenv("STOWAGE_FAKE_CUDA_FAIL", "cudaMemGetInfo:2", 1);
+  fake_cuda_reset();
+  unsetenv("STOWAGE_FAKE_CUDA_FAIL");
+  EXPECT_EQ(ask_memory(), cudaSuccess);
+  EXPECT_EQ(ask_memory(), cudaErrorUnknown);
+  EXPECT_EQ(ask_memory(), cudaSuccess);
+}
+
 TEST_F(StateTest, ResetFreesWhatIsAlive) {
   void* address = nullptr;
   cudaStream_t stream = nullptr;

@@ -4,15 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <fstream>
-#include <iterator>
-#include <nlohmann/json.hpp>
-#include <sstream>
-
 #include "stowage/checkpoint.h"
 #include "tests/samples/documents.h"
 #include "tests/samples/machine_json.h"
+#include "tests/samples/mpi_runs.h"
 #include "tests/samples/run_program.h"
 #include "tests/support/temporary_folder.h"
 
@@ -21,51 +16,8 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-using Words = std::vector<std::string>;
-
-// The process of a rank that this mpirun has started; 0 where there is none.
-pid_t process_of(int rank, pid_t mpirun) {
-  std::ifstream children(fmt::format("/proc/{}/task/{}/children", mpirun, mpirun));
-  for (pid_t child = 0; children >> child;) {
-    std::ifstream file(fmt::format("/proc/{}/environ", child), std::ios::binary);
-    const std::string environment{std::istreambuf_iterator<char>(file), {}};
-    if (environment.find(fmt::format("OMPI_COMM_WORLD_RANK={}", rank) + '\0') != std::string::npos)
-      return child;
-  }
-  return 0;
-}
-
-// What all logs have alike, step by step.
-std::string numbers_in(const std::string& log) {
-  std::string numbers;
-  std::istringstream lines(contents_of(log));
-  for (std::string line; std::getline(lines, line);) {
-    const auto step = nlohmann::json::parse(line);
-    if (step.contains("grad_norm"))
-      numbers += fmt::format("{} {} {} {}\n", step["step"].dump(), step["loss"].dump(),
-                             step["grad_norm"].dump(), step["clip_scale"].dump());
-  }
-  return numbers;
-}
-
-// How many lines have all of these parts.
-std::int64_t lines_with(const std::string& text, const std::vector<std::string>& parts) {
-  std::istringstream lines(text);
-  std::int64_t count = 0;
-  for (std::string line; std::getline(lines, line);)
-    count += std::all_of(parts.begin(), parts.end(),
-                         [&](const std::string& part) { return line.find(part) != std::string::npos; });
-  return count;
-}
-
 class MpiRuns : public ::testing::Test {
  protected:
-  static Words launcher(int ranks, const Words& options = {}) {
-    Words words = {"--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"};
-    words.insert(words.end(), options.begin(), options.end());
-    words.insert(words.end(), {"-n", std::to_string(ranks)});
-    return words;
-  }
   Words training(const std::string& program, const Words& more) const {
     Words words = {program,       "--data",     text_, "--device",          "simulated", "--machine",
                    machine_,      "--layers",   "1",   "--width",           "32",        "--heads",
@@ -84,12 +36,6 @@ class MpiRuns : public ::testing::Test {
     words.insert(words.end(), train.begin(), train.end());
     return run_program(STOWAGE_MPIRUN, words, when, signal,
                        [=](pid_t mpirun) { return process_of(receiver, mpirun); });
-  }
-  // Code 2, and one line of ours beside mpirun's.
-  static void expect_told_once(const ProgramResult& result, const std::vector<std::string>& parts) {
-    EXPECT_EQ(result.exit_code, 2) << result.errors;
-    EXPECT_EQ(lines_with(result.errors, {"train_gpt:"}), 1) << result.errors;
-    EXPECT_EQ(lines_with(result.errors, parts), 1) << result.errors;
   }
 
   TemporaryFolder folder_;
@@ -177,6 +123,15 @@ TEST_F(MpiRuns, MpiIsLoadedWhereThereAreSeveralProcessesAlone) {
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.errors,
               HasSubstr("the MPI module is not there (looked for /nowhere/libstowage_mpi.so): install"));
+}
+
+// They would train alone, each for itself.
+TEST_F(MpiRuns, ProcessesThatMpiDoesNotKnowAreRefused) {
+  Words words = {"RANK=0", "WORLD_SIZE=2", "TORCHELASTIC_RUN_ID=some", STOWAGE_TRAIN_GPT};
+  for (const std::string& word : training("", {}))
+    if (!word.empty()) words.push_back(word);
+  expect_told_once(run_program("/usr/bin/env", words),
+                   {"torchrun has started 2 processes, of which MPI knows 1: start them by the mpirun"});
 }
 
 TEST_F(MpiRuns, ASignalToOneStopsAllAtOneStep) {

@@ -18,6 +18,7 @@ constexpr const char* opening = "open_nccl_communicator";
 // What ranks must know of each other before NCCL begins.
 struct Introduction {
   ncclUniqueId group;  // of rank 0
+  ncclResult_t named;  // whether it is one
   SideChannel::Address address;
 };
 static_assert(std::is_trivially_copyable_v<Introduction>);
@@ -62,7 +63,7 @@ void NcclCommunicator::open(const RankOfGroup& rank) {
   std::vector<Introduction> all(static_cast<std::size_t>(size_));
   Introduction& own = all[static_cast<std::size_t>(rank_)];
   own.address = side_channel_->address();
-  const ncclResult_t named = rank_ == 0 ? ncclGetUniqueId(&own.group) : ncclSuccess;
+  own.named = rank_ == 0 ? ncclGetUniqueId(&own.group) : ncclSuccess;
   rank.all_gather(all.data(), sizeof(Introduction));
   std::vector<SideChannel::Address> addresses;
   for (const Introduction& one : all) addresses.push_back(one.address);
@@ -81,7 +82,7 @@ void NcclCommunicator::open(const RankOfGroup& rank) {
          left_.compare_exchange_strong(none, ended);
        }});
   guarded(opening, [&] {
-    settle(opening, named);  // now that the others can be told
+    settle(opening, all.front().named, 0);  // now that ranks can tell each other
     run(lane_.id(), opening, {}, [&](ncclComm_t& communicator, cudaStream_t) {
       ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
       config.blocking = 0;
@@ -169,7 +170,7 @@ void NcclCommunicator::abort(std::string_view reason) { fail({rank_, "abort", st
 void NcclCommunicator::check() {
   failure_.expect_none("check");
   const ncclResult_t answer = state();
-  if (answer != ncclInProgress) settle("check", answer);
+  if (answer != ncclInProgress) settle("check", answer, rank_);
 }
 
 void NcclCommunicator::register_memory(void* address, Bytes bytes) {
@@ -225,16 +226,16 @@ void NcclCommunicator::run(LaneId lane, const char* call, std::span<const Access
   launch.context = const_cast<std::remove_const_t<decltype(enqueued)>*>(&enqueued);
   launch.accesses = accesses;
   device_.launch(lane, launch);
-  settle(call, answer);
+  settle(call, answer, rank_);
 }
 
-void NcclCommunicator::settle(const char* call, ncclResult_t answer) {
+void NcclCommunicator::settle(const char* call, ncclResult_t answer, int rank) {
   for (; answer == ncclInProgress; answer = state()) {
     failure_.expect_none(call);
     std::this_thread::yield();
   }
   if (answer != ncclSuccess)
-    fail({rank_, call,
+    fail({rank, call,
           fmt::format("NCCL answers '{}'; NCCL_DEBUG=WARN has it say more", ncclGetErrorString(answer))});
   failure_.expect_none(call);
 }

@@ -47,7 +47,8 @@ class NcclCommunicator final : public Communicator {
   // Calls NCCL with the lane's stream, its card current; returns once NCCL has taken the work. Throws
   // CommunicatorError.
   void run(LaneId lane, const char* call, std::span<const Access> accesses, const Work& work);
-  void settle(const char* call, ncclResult_t answer);
+  // Of that rank.
+  void settle(const char* call, ncclResult_t answer, int rank);
   void await_reason();
   ncclResult_t state();
   ncclResult_t blocks(const Call& call, ncclComm_t communicator, cudaStream_t stream) const;

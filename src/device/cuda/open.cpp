@@ -2,6 +2,9 @@
 
 #include <fmt/core.h>
 
+#include <string>
+#include <utility>
+
 #include "src/base/mutex.h"
 #include "src/device/cuda/check.h"
 #include "src/device/cuda/cuda_device.h"
@@ -35,8 +38,19 @@ constexpr int oldest_major = 8;  // compute capability that the kernels are buil
 
 struct Card {
   std::string name;
-  std::string why_not;  // empty: it can be used
+  std::string why_not;    // empty: it can be used
+  std::string uuid = {};  // empty: not known
 };
+
+// "GPU-8a3f0c51-…".
+std::string text_of(const cudaUUID_t& uuid) {
+  std::string text = "GPU";
+  for (std::size_t i = 0; i < sizeof uuid.bytes; ++i) {
+    if (i == 0 || i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += fmt::format("{:02x}", static_cast<unsigned char>(uuid.bytes[i]));
+  }
+  return text;
+}
 
 Card card(int ordinal) {
   cudaDeviceProp properties{};
@@ -46,7 +60,7 @@ Card card(int ordinal) {
     return {"of unknown name",
             fmt::format("cudaGetDeviceProperties failed with {}: check nvidia-smi", describe(answer))};
   }
-  Card found{properties.name, {}};
+  Card found{properties.name, {}, text_of(properties.uuid)};
   if (properties.major < oldest_major) {
     found.why_not =
         fmt::format("{} has compute capability {}.{}, and this build's kernels need {}.0: use a newer card",
@@ -62,8 +76,11 @@ CudaStatus status() {
   if (cards.count == 0) return {false, cards.why_none};
   const Card first = card(0);
   if (!first.why_not.empty()) return {false, first.why_not};
-  return {true, fmt::format("the CUDA driver sees {} card{}, the first is {}", cards.count,
-                            cards.count == 1 ? "" : "s", first.name)};
+  CudaStatus status{true, fmt::format("the CUDA driver sees {} card{}, the first is {}", cards.count,
+                                      cards.count == 1 ? "" : "s", first.name)};
+  status.cards.push_back(first.uuid);
+  for (int i = 1; i < cards.count; ++i) status.cards.push_back(card(i).uuid);
+  return status;
 }
 
 std::unique_ptr<Device> open_device(const CudaOptions& options) {

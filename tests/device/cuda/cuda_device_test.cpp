@@ -31,6 +31,7 @@ TEST_F(CudaDeviceTest, SaysWhatItIs) {
   const CudaStatus status = cuda_status();
   EXPECT_TRUE(status.available);
   EXPECT_THAT(status.reason, HasSubstr("1 card"));
+  EXPECT_THAT(status.cards, testing::ElementsAre("GPU-00000000-0000-0000-0000-000000000001"));
   EXPECT_EQ(open_cuda_device()->info().backend, "cuda");
 }
 

@@ -427,13 +427,12 @@ TEST(Options, ProcessesAreDevices) {
   const Options options = parse_for(4, {});
   EXPECT_EQ(options.devices, 4);
   EXPECT_EQ(options.processes, 4);
-  EXPECT_EQ(options.device, "simulated");
+  EXPECT_EQ(options.device, "auto");
   EXPECT_EQ(options.model.gradient_groups, 4);
   EXPECT_EQ(parse_for(4, {"--devices", "4"}).devices, 4);
   EXPECT_EQ(parse_for(1, {"--devices", "4"}).processes, 1);
   EXPECT_THAT(refusal(4, {"--devices", "2"}), testing::HasSubstr("--devices 2 with 4 processes"));
   EXPECT_THAT(refusal(3, {}), testing::HasSubstr("mpirun -n 3: that is no power of two"));
-  EXPECT_THAT(refusal(2, {"--device", "cuda"}), testing::HasSubstr("mpirun -n 2 with --device cuda"));
 }
 
 }  // namespace

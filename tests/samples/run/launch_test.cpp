@@ -53,6 +53,12 @@ TEST(ReadLaunch, KnowsSrunAndOthers) {
   expect_launch({{"PMI_SIZE", "2"}, {"PMI_RANK", "1"}}, 1, 2, "mpiexec");
 }
 
+// Not by variables that a script may have for purposes of its own.
+TEST(ReadLaunch, KnowsTorchrun) {
+  expect_launch({{"WORLD_SIZE", "4"}, {"RANK", "3"}, {"TORCHELASTIC_RUN_ID", "none"}}, 3, 4, "torchrun");
+  expect_launch({{"WORLD_SIZE", "4"}, {"RANK", "3"}}, 0, 1, "");
+}
+
 // A batch script, and tasks that do not know each other.
 TEST(ReadLaunch, IsAloneInTasksWithoutAPmi) {
   expect_launch({{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}}, 0, 1, "");
