@@ -83,7 +83,7 @@ TEST(LoadBackendModule, RefusesAnotherBuild) {
                                   HasSubstr("build both together")));
   const LoadedModule other = load_backend_module({OTHER_INTERFACE_MODULE});
   EXPECT_EQ(other.module, nullptr);
-  EXPECT_THAT(other.reason, HasSubstr("interface 3"));
+  EXPECT_THAT(other.reason, HasSubstr("interface 4"));
 }
 
 TEST(LoadBackendModule, RefusesALibraryThatIsNoBackend) {
