@@ -120,8 +120,14 @@ MachineFile read_machine_file(const std::string& path);
 //   that all others gather is written only once, which is not counted.) Copies and updates that go on
 //   meanwhile are not counted against the peers' bytes, nor these against them, on the link as in host
 //   memory: where they meet, the prediction is too fast.
+// - The overhead is the file's and overhead_for_peers.
 // Throws InvalidInput if the file has no peer link or fewer devices.
 Machine machine_for(const MachineFile& file, DataType work, int devices = 1);
+
+// Device memory of each of `devices` cards, 2 or more, for what they reach each other with: NCCL's buffers,
+// and scratch of the peer lane. 512 MiB, a guess: it has not been measured on cards. 0 of one device, and of
+// devices of a backend (DeviceInfo::backend) other than cuda.
+Bytes overhead_for_peers(std::string_view backend, int devices);
 
 // Gives every op of `graph` that has no time of its own (OpCost::seconds) the time that the file's samples
 // say: that of an op of its kernel and cost, or of those of its kernel that are near in flops and bytes, as

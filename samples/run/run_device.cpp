@@ -27,10 +27,6 @@ std::string link_text(const Link& link) {
                      link.latency_seconds * 1e6);
 }
 
-// Of each card that trains with others, for what they reach each other with: NCCL's buffers, and scratch of
-// the peer lane. Both are taken once the plan is made, and what they hold has not been measured.
-constexpr Bytes peers_reserve = 512_MiB;
-
 // Training goes on in what is free now, beside what the context and the libraries hold already: of several
 // cards, on the one that has least.
 void fit_budget(Options& options, const std::vector<std::unique_ptr<Device>>& cards) {
@@ -137,14 +133,18 @@ MachineFile quick_file(Device& card, const Options& options) {
   }
 }
 
-// What context and libraries take of each card, at most.
-Bytes overhead_of_cards(const Options& options, const Graph& graph, const RunDevice& run, Bytes of_file) {
-  const Bytes for_peers = options.devices > 1 ? peers_reserve : 0;
+// What context and libraries take of each card, at most, and what reaching the others will, once the plan is
+// made.
+Bytes overhead_of_cards(const Options& options, const Graph& graph, const RunDevice& run,
+                        const MachineFile& file) {
+  const std::string& backend = run.cards.front()->info().backend;
+  const Bytes for_peers = overhead_for_peers(backend, static_cast<int>(options.devices));
   // What one rank page-locks is page-locked for all cards of the process.
   const Bytes of_each = most_pinned_bytes(graph, options.budget.host);
   const Bytes pinned = std::min(options.budget.host, static_cast<Bytes>(options.devices) * of_each);
-  Bytes most = of_file;
-  for (const auto& card : run.cards) most = std::max(most, for_peers + overhead_on(*card, of_file, pinned));
+  Bytes most = file.overhead_bytes;
+  for (const auto& card : run.cards)
+    most = std::max(most, for_peers + overhead_on(*card, file.overhead_bytes, pinned));
   return most;
 }
 
@@ -167,12 +167,11 @@ RunDevice prepare_cards(Options& options, const Graph& graph, const BackendChoic
                                              : wanted_machine(options, first.info().name, result.planned_for);
   suppose_peers(file, options);
   result.machine = machine_of_each(file, options);
-  const Bytes of_file = result.machine.overhead_bytes;
-  result.machine.overhead_bytes = overhead_of_cards(options, graph, result, of_file);
+  result.machine.overhead_bytes = overhead_of_cards(options, graph, result, file);
   result.profile =
       options.machine.empty() ? own_profile(result, options, build) : profile_of(file, options.type);
   result.machine.overhead_bytes =
-      overhead_of_cards(options, graph, result, of_file);        // libraries' code has come
+      overhead_of_cards(options, graph, result, file);           // libraries' code has come
   for (const auto& card : result.cards) card->reset_counters();  // the run's own begin here
   fit_budget(options, result.cards);
   result.which = choice.reason;

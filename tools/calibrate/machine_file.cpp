@@ -112,7 +112,12 @@ Machine machine_for(const MachineFile& file, DataType work, int devices) {
   machine.compute_beside_host = file.compute_beside_host;
   machine.host_beside_compute = file.host_beside_compute;
   if (devices > 1) share_host(*file.peers, devices, machine);
+  machine.overhead_bytes += overhead_for_peers(file.backend, devices);
   return machine;
+}
+
+Bytes overhead_for_peers(std::string_view backend, int devices) {
+  return devices > 1 && backend == "cuda" ? 512_MiB : 0;
 }
 
 void set_op_seconds(const MachineFile& file, DataType work, const Machine& machine, Graph& graph) {

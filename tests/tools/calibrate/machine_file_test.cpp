@@ -54,8 +54,18 @@ TEST(MachineFile, SeveralDevicesShareTheHostMemoryThatTheyAreAt) {
   const Machine one = machine_for(file, DataType::bf16), eighth = machine_for(file, DataType::bf16, 8);
   EXPECT_DOUBLE_EQ(eighth.host_total_bytes_per_second, 210e9 / 4);
   EXPECT_EQ(eighth.flops_per_second, one.flops_per_second);
-  EXPECT_EQ(eighth.overhead_bytes, one.overhead_bytes);
   EXPECT_EQ(one.peer.bytes_per_second, Machine{}.peer.bytes_per_second);
+}
+
+TEST(MachineFile, CardsThatTrainTogetherHaveMemoryToReachEachOther) {
+  MachineFile file = test::sample_file();
+  EXPECT_EQ(overhead_for_peers("cuda", 1), 0U);
+  EXPECT_EQ(overhead_for_peers("cuda", 2), 512_MiB);
+  EXPECT_EQ(machine_for(file, DataType::bf16).overhead_bytes, 600_MiB);
+  EXPECT_EQ(machine_for(file, DataType::bf16, 8).overhead_bytes, 600_MiB + 512_MiB);
+  file.backend = "simulated";
+  EXPECT_EQ(overhead_for_peers("simulated", 2), 0U);
+  EXPECT_EQ(machine_for(file, DataType::bf16, 8).overhead_bytes, 600_MiB);
 }
 
 TEST(MachineFile, ALinkIsNoFasterThanItsDevicesPartOfHostMemory) {
