@@ -198,7 +198,7 @@ RunDevice prepare_device(Options& options, const Graph& graph, const BuildModel&
     const MachineFile file = wanted_machine(options, "simulated", result.planned_for);
     result.machine = machine_of_each(file, options);
     result.shares_host = !file.peers;
-    result.profile = profile_of(file, options.type);
+    result.profile = profile_of(file, options.type, file.peers ? static_cast<int>(options.devices) : 1);
   }
   const int threads = parallel_threads();
   result.which = fmt::format("{}, {} CPU thread{}, {}", choice.reason, threads, threads == 1 ? "" : "s",
