@@ -75,11 +75,15 @@ class Communicator {
   virtual void check() = 0;
 
   // Says that collectives will use this device memory again and again, where a library works faster for
-  // knowing. It stays allocated until the communicator ends.
+  // knowing. It stays allocated until it is forgotten, which the communicator's end does for all that is
+  // left.
   virtual void register_memory(void* address, Bytes bytes) {
     static_cast<void>(address);
     static_cast<void>(bytes);
   }
+  // Takes that back, of memory registered at this address: no collective on it is under way. Nothing is left
+  // to do once the communicator has failed.
+  virtual void forget_memory(void* address) { static_cast<void>(address); }
 };
 
 struct CommunicatorOptions {

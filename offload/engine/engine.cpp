@@ -17,6 +17,7 @@
 #include "offload/engine/measure.h"
 #include "offload/engine/non_finite.h"
 #include "offload/engine/ranks.h"
+#include "offload/engine/registered_memory.h"
 #include "offload/engine/staging.h"
 #include "offload/engine/state.h"
 #include "offload/engine/step_events.h"
@@ -119,6 +120,7 @@ class Engine::Implementation {
   const std::vector<TensorPlace> places_;
   const InstructionId loss_offload_;
   Arena arena_;
+  const RegisteredMemory registered_;  // all that collectives read and write
   HostMemory host_;
   Lanes lanes_;
   std::array<StepContext, 2> contexts_;  // by parity
@@ -157,6 +159,7 @@ Engine::Implementation::Implementation(Device& device, const Graph& graph, const
       places_(tensor_places(graph_, plan_)),
       loss_offload_(loss_offload(graph_, plan_, places_)),
       arena_(device, plan_.device_peak_bytes),
+      registered_(communicator_, arena_.at(0, plan_.device_peak_bytes), plan_.device_peak_bytes),
       host_(device, plan_, pageable_fallback_),
       lanes_(device, plan_),
       bound_(bind({graph_, plan_, kernels_, host_kernels_, lanes_.streams(), options.machine, places_, arena_,

@@ -9,6 +9,7 @@
 #include <thread>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace stowage::communication {
 namespace {
@@ -92,13 +93,13 @@ void NcclCommunicator::open(const RankOfGroup& rank) {
 
 void NcclCommunicator::close() {
   guarded("its destructor", [&] {
-    std::vector<void*> registered;
+    std::multimap<void*, void*> registered;
     {
       const MutexLock lock(mutex_);
       registered.swap(registered_);
     }
     run(lane_.id(), "its destructor", {}, [&](ncclComm_t& communicator, cudaStream_t) {
-      for (void* const handle : registered) ncclCommDeregister(communicator, handle);
+      for (const auto& [address, handle] : registered) ncclCommDeregister(communicator, handle);
       return ncclCommFinalize(communicator);
     });
     const MutexLock lock(mutex_);
@@ -179,7 +180,24 @@ void NcclCommunicator::register_memory(void* address, Bytes bytes) {
       return ncclCommRegister(communicator, address, bytes, &handle);
     });
     const MutexLock lock(mutex_);
-    registered_.push_back(handle);
+    registered_.emplace(address, handle);
+  });
+}
+
+void NcclCommunicator::forget_memory(void* address) {
+  if (failure_.get()) return;  // NCCL's communicator is gone, and what it knew
+  guarded("forget_memory", [&] {
+    void* handle = nullptr;
+    {
+      const MutexLock lock(mutex_);
+      const auto found = registered_.find(address);
+      if (found == registered_.end())
+        throw InvalidInput("forget_memory: no memory is registered at this address; register it first");
+      handle = found->second;
+      registered_.erase(found);
+    }
+    run(lane_.id(), "forget_memory", {},
+        [&](ncclComm_t& communicator, cudaStream_t) { return ncclCommDeregister(communicator, handle); });
   });
 }
 

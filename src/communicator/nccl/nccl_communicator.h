@@ -9,8 +9,8 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <optional>
-#include <vector>
 
 #include "src/base/mutex.h"
 #include "src/communicator/first_failure.h"
@@ -34,6 +34,7 @@ class NcclCommunicator final : public Communicator {
   void abort(std::string_view reason) override;
   void check() override;
   void register_memory(void* address, Bytes bytes) override;
+  void forget_memory(void* address) override;
 
  private:
   // One call of NCCL, or a group of them.
@@ -59,12 +60,12 @@ class NcclCommunicator final : public Communicator {
   FirstFailure failure_;
   std::atomic<int> left_ = -1;  // the first rank that has ended its communicator
   Mutex mutex_;                 // around each call of NCCL
-  ncclComm_t communicator_ STOWAGE_GUARDED_BY(mutex_) = nullptr;  // null: not yet, or no more
-  std::vector<void*> registered_ STOWAGE_GUARDED_BY(mutex_);
-  Lane lane_{device_, LaneRole::compute};    // for what has no lane of the caller's
-  Event done_ = Event::untimed(device_);     // behind the last collective
-  DeviceMemory met_;                         // a byte of each rank, for barriers
-  std::optional<SideChannel> side_channel_;  // last: its thread uses the rest
+  ncclComm_t communicator_ STOWAGE_GUARDED_BY(mutex_) = nullptr;       // null: not yet, or no more
+  std::multimap<void*, void*> registered_ STOWAGE_GUARDED_BY(mutex_);  // NCCL's handles by address
+  Lane lane_{device_, LaneRole::compute};                              // for what has no lane of the caller's
+  Event done_ = Event::untimed(device_);                               // behind the last collective
+  DeviceMemory met_;                                                   // a byte of each rank, for barriers
+  std::optional<SideChannel> side_channel_;                            // last: its thread uses the rest
 };
 
 }  // namespace stowage::communication

@@ -59,6 +59,35 @@ TEST(NcclCommunicator, KnowsMemoryAheadAndForgetsIt) {
   EXPECT_EQ(fake_cuda_calls("ncclCommFinalize"), 2u);
 }
 
+TEST(NcclCommunicator, ForgetsMemoryOnceAndOnlyWhatItKnows) {
+  NcclRanks(1).run([](TestRank& r) {
+    const DeviceMemory memory(r.device, MemoryKind::device, 1024);
+    r.communicator.register_memory(memory.data(), memory.bytes());
+    r.communicator.forget_memory(memory.data());
+    EXPECT_EQ(fake_cuda_calls("ncclCommDeregister"), 1u);
+    EXPECT_THROW(r.communicator.forget_memory(memory.data()), InvalidInput);
+    EXPECT_THROW(r.communicator.check(), CommunicatorError);
+    r.communicator.forget_memory(memory.data());  // nothing is left to do
+  });
+  EXPECT_EQ(fake_cuda_calls("ncclCommDeregister"), 1u);
+}
+
+TEST(NcclCommunicator, MemoryThatCannotBeForgottenIsAnErrorOfAll) {
+  NcclRanks(2).run([](TestRank& r) {
+    const DeviceMemory memory(r.device, MemoryKind::device, 1024);
+    const auto error = r.failure_behind([&] {
+      r.communicator.register_memory(memory.data(), memory.bytes());
+      if (r.rank == 1) {
+        fake_cuda_fail_call("ncclCommDeregister", 1, 0);
+        r.communicator.forget_memory(memory.data());
+      }
+      r.communicator.barrier();
+    });
+    ASSERT_TRUE(error);
+    EXPECT_THAT(error->what(), HasSubstr("rank 1 failed in forget_memory"));
+  });
+}
+
 TEST(NcclCommunicator, ACallThatFailsIsNamedOnAllRanks) {
   for (const char* const call : {"ncclAllGather", "ncclBroadcast", "ncclGroupStart", "ncclSend", "ncclRecv",
                                  "ncclGroupEnd", "ncclCommRegister"})
