@@ -63,6 +63,13 @@ InstructionId loss_offload(const Graph& graph, const Plan& plan, std::span<const
   return last;
 }
 
+std::vector<InstructionId> collectives_of(std::span<const BoundInstruction> bound) {
+  std::vector<InstructionId> collectives;
+  for (InstructionId id = 0; id < bound.size(); ++id)
+    if (bound[id].is_collective) collectives.push_back(id);
+  return collectives;
+}
+
 // The step's gradients were scaled out of the range of their type, which a smaller scale may mend.
 bool is_overflow(const StepReport& report, const StepOptions& options) {
   return options.loss_scale && options.loss_scale->scale > LossScale::least && std::isfinite(report.loss) &&
@@ -164,7 +171,7 @@ Engine::Implementation::Implementation(Device& device, const Graph& graph, const
       lanes_(device, plan_),
       bound_(bind({graph_, plan_, kernels_, host_kernels_, lanes_.streams(), options.machine, places_, arena_,
                    host_.buckets(), host_.undo(), contexts_})),
-      events_(device, plan_, {plan_.gate, loss_offload_}, options.measurement),
+      events_(device, plan_, {plan_.gate, loss_offload_}, options.measurement, collectives_of(bound_)),
       first_start_(device),
       drained_(device),
       resumed_(device),
@@ -203,6 +210,7 @@ void Engine::Implementation::begin_step(std::span<const InputData> inputs, const
 StepReport Engine::Implementation::step(std::span<const InputData> inputs, const StepOptions& options) {
   begin_step(inputs, options);
   const DeviceCounters before = device_.counters();
+  const double received = runner_.received_bytes();
   run_to_gate(options);
   StepReport report = read_report();
   report.overflowed = is_overflow(report, options);
@@ -213,6 +221,7 @@ StepReport Engine::Implementation::step(std::span<const InputData> inputs, const
   const DeviceCounters after = device_.counters();
   report.h2d_bytes = after.h2d_bytes - before.h2d_bytes;
   report.d2h_bytes = after.d2h_bytes - before.d2h_bytes;
+  report.peer_bytes = static_cast<Bytes>(runner_.received_bytes() - received);
   if (verifier_) report.d2h_bytes -= verifier_->copied_bytes();
   if (verifier_) report.verified_replays = verifier_->replays();
   report.device_peak_bytes = after.highest_device_byte;
@@ -295,6 +304,7 @@ void Engine::Implementation::run_update(StepReport& report) {
     const StepTime time = measure_.step_time(parity, start, report.idle_seconds, events_stand_);
     report.seconds = time.seconds;
     report.stall_fraction = time.stall_fraction;
+    report.collective_seconds = time.collective_seconds;
     events_stand_ = events_.measurement() != Measurement::step;
   } catch (const std::exception& error) {
     fail(error, true);

@@ -141,6 +141,12 @@ std::string Job::from(int root, const std::string& text) {
 
 std::string Job::from_leader(const std::string& text) { return from(0, text); }
 
+std::vector<std::string> Job::from_each(const std::string& text) {
+  std::vector<std::string> texts;
+  for (int rank = 0; rank < size(); ++rank) texts.push_back(from(rank, text));
+  return texts;
+}
+
 void Job::together(const std::function<void()>& work) {
   if (!group_) return work();
   std::exception_ptr failure;

@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "samples/run/launch.h"
 #include "stowage/communicator.h"
@@ -50,6 +51,8 @@ class Job {
   void together(const std::function<void()>& work);
   // Together: the text of rank 0.
   std::string from_leader(const std::string& text);
+  // Together: the texts of all ranks, by rank.
+  std::vector<std::string> from_each(const std::string& text);
   // Together: throws InvalidInput, on all ranks, where a rank has another text than rank 0. `what` says of
   // what.
   void expect_same(const char* what, const std::string& text);

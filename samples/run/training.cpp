@@ -263,7 +263,8 @@ int train_on(Devices& devices, Beginning& run, const Options& options, Setup& se
   print(begun + unpinned_note(*setup.plan, setup.machine, trainer->engine().unpinned()));
   run_or_report(*trainer, setup, *run.outputs, failures);
   if (trainer->engine().completed_steps() < options.steps) trainer->recorder().stop("by " + interrupted_by());
-  if (job.leads() && trainer->statistics().steps() > 0) print('\n' + summary(setup, trainer->statistics()));
+  if (job.leads() && trainer->statistics().steps() > 0)
+    print('\n' + summary(setup, trainer->statistics()) + describe(trainer->rank_rows()));
   write_results(run, options, setup, *trainer, failures);
   const bool stopped = job.stops();  // behind which no rank needs another any more
   if (stopped)

@@ -120,6 +120,8 @@ TEST_P(MpiTraining, LeavesTheBitsOfOneDevice) {
   EXPECT_THAT(alone, HasSubstr("\n6 "));
   EXPECT_TRUE(result_of(2, {"--policy", "zero-infinity"}) == alone);
   EXPECT_TRUE(result_of(4, {"--device-memory", minimum(4)}) == alone);
+  for (int rank = 0; rank < 4; ++rank)
+    EXPECT_EQ(lines_with(contents_of(folder_.file("log")), {fmt::format("{{\"rank\": {},", rank)}), 1);
 }
 
 // What rank 0 writes has whole values: checkpoints, evaluations and model files.
