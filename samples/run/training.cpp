@@ -178,6 +178,7 @@ void begin(Beginning& run, Options& options, Job& job) {
   job.together([&] {
     if (job.leads()) check_distinct(options);
     run.task = make_task(options);
+    run.task->take_share({static_cast<std::uint32_t>(job.rank()), static_cast<std::uint32_t>(job.size())});
     count_epochs(options, *run.task);
     if (!job.leads()) return;
     run.outputs.emplace(options);
