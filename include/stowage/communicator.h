@@ -131,7 +131,9 @@ RankOfGroup rank_in(Communicator& communicator, Device& device);
 // the file that the environment variable STOWAGE_NCCL_MODULE names, then as that of CUDA; InvalidInput says
 // what to install.
 // - Calls return once NCCL has taken the work. Calls that differ between ranks are not detected.
-// - A communicator that fails ends its work on the card without an error there: `check` alone says so.
+// - A communicator that fails ends its work on the card without an error there: `check` alone says so. So it
+//   does within a second where NCCL itself meets an error, while no rank asks; else nothing would end the
+//   work.
 // - Ranks learn of failures and deaths as over MPI. Work that needs a rank which has ended in order waits:
 //   barriers before the end are not optional here.
 // Tested over a fake of NCCL and of CUDA, not on cards.

@@ -15,6 +15,7 @@ namespace stowage::communication {
 namespace {
 
 constexpr const char* opening = "open_nccl_communicator";
+constexpr std::chrono::milliseconds between_looks{200};  // at NCCL's own errors
 
 // What ranks must know of each other before NCCL begins.
 struct Introduction {
@@ -49,6 +50,7 @@ NcclCommunicator::NcclCommunicator(Device& device, const RankOfGroup& rank)
 }
 
 NcclCommunicator::~NcclCommunicator() {
+  watch_.reset();
   try {
     if (!failure_.get()) close();
   } catch (const std::exception& error) {
@@ -89,6 +91,7 @@ void NcclCommunicator::open(const RankOfGroup& rank) {
       return ncclCommInitRankConfig(&communicator, size_, all.front().group, rank_, &config);
     });
   });
+  watch_.emplace(between_looks, [this] { return look(); });
 }
 
 void NcclCommunicator::close() {
@@ -263,6 +266,16 @@ ncclResult_t NcclCommunicator::state() {
   if (communicator_ == nullptr) return answer;
   const ncclResult_t asked = ncclCommGetAsyncError(communicator_, &answer);
   return asked == ncclSuccess ? answer : asked;
+}
+
+bool NcclCommunicator::look() noexcept {
+  try {
+    const ncclResult_t answer = state();
+    if (answer != ncclSuccess && answer != ncclInProgress) settle("a collective", answer);
+  } catch (const std::exception&) {  // all ranks know of it
+    return false;
+  }
+  return !failure_.get();
 }
 
 void NcclCommunicator::fail(const RankFailure& failure) {

@@ -2,7 +2,8 @@
 //
 // NCCL is asked not to block: a call that it has not taken yet is asked for again and again, so that a
 // failure ends the wait. It tells a rank nothing of the others' failures: a side channel does, whose thread
-// then aborts NCCL's communicator, which ends all work of it on the card.
+// then aborts NCCL's communicator, which ends all work of it on the card. Errors of its own NCCL tells to who
+// asks, and its work on the card may wait for ever; a thread asks, for those that wait for the card.
 #pragma once
 
 #include <nccl.h>
@@ -14,6 +15,7 @@
 
 #include "src/base/mutex.h"
 #include "src/communicator/first_failure.h"
+#include "src/communicator/nccl/watch.h"
 #include "src/communicator/side_channel.h"
 #include "stowage/communicator.h"
 
@@ -51,6 +53,8 @@ class NcclCommunicator final : public Communicator {
   void settle(const char* call, ncclResult_t answer);
   void await_reason();
   ncclResult_t state();
+  // Fails all ranks where NCCL has met an error. False once the communicator has failed.
+  bool look() noexcept;
   ncclResult_t blocks(const Call& call, ncclComm_t communicator, cudaStream_t stream) const;
   void fail(const RankFailure& failure);
   void give_up();
@@ -65,7 +69,8 @@ class NcclCommunicator final : public Communicator {
   Lane lane_{device_, LaneRole::compute};                              // for what has no lane of the caller's
   Event done_ = Event::untimed(device_);                               // behind the last collective
   DeviceMemory met_;                                                   // a byte of each rank, for barriers
-  std::optional<SideChannel> side_channel_;                            // last: its thread uses the rest
+  std::optional<SideChannel> side_channel_;                            // its thread uses the rest
+  std::optional<Watch> watch_;                                         // last: its thread uses all
 };
 
 }  // namespace stowage::communication

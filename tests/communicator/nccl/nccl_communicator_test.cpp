@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <future>
+
 #include "stowage/cuda_device.h"
 #include "tests/communicator/communicator_conformance.h"
 #include "tests/communicator/local_ranks.h"
@@ -103,6 +106,30 @@ TEST(NcclCommunicator, ACallThatFailsIsNamedOnAllRanks) {
       ASSERT_TRUE(error) << call;
       EXPECT_THAT(error->what(), HasSubstr("internal error"));
     });
+}
+
+// NCCL may find an error while all ranks live, such as of the network: then work on the cards ends no more by
+// itself, and no rank tells the others. Both ranks wait here as engines do, without a look at the
+// communicator.
+TEST(NcclCommunicator, AnErrorThatNobodyAsksForEndsTheWaitsOfAll) {
+  std::promise<void> enqueued, ended;
+  NcclRanks(2).run([&](TestRank& r) {
+    const DeviceMemory memory(r.device, MemoryKind::device, 64);
+    if (r.rank == 0) {
+      r.communicator.all_gather(r.lane.id(), memory.data(), 32);
+      enqueued.set_value();
+      TestRank::ignoring_errors([&] { r.synchronise(); });  // the other one never comes
+      ended.set_value();
+    } else {
+      enqueued.get_future().wait();
+      fake_cuda_fail_call("ncclCommGetAsyncError", 1, 0);
+      if (ended.get_future().wait_for(std::chrono::seconds(60)) != std::future_status::ready)
+        r.communicator.abort("rank 0 waits for ever");
+    }
+    const auto error = r.failure();
+    ASSERT_TRUE(error);
+    EXPECT_THAT(error->what(), HasSubstr("NCCL answers 'internal error'"));
+  });
 }
 
 TEST(NcclCommunicator, RefusesOtherDevicesAndRanks) {
