@@ -137,7 +137,7 @@ MachineFile quick_file(Device& card, const Options& options) {
 // made.
 Bytes overhead_of_cards(const Options& options, const Graph& graph, const RunDevice& run,
                         const MachineFile& file) {
-  const std::string& backend = run.cards.front()->info().backend;
+  const std::string backend = run.cards.front()->info().backend;
   const Bytes for_peers = overhead_for_peers(backend, static_cast<int>(options.devices));
   // What one rank page-locks is page-locked for all cards of the process.
   const Bytes of_each = most_pinned_bytes(graph, options.budget.host);
