@@ -75,11 +75,15 @@ class Communicator {
   virtual void check() = 0;
 
   // Says that collectives will use this device memory again and again, where a library works faster for
-  // knowing. It stays allocated until the communicator ends.
+  // knowing. It stays allocated until it is forgotten, which the communicator's end does for all that is
+  // left.
   virtual void register_memory(void* address, Bytes bytes) {
     static_cast<void>(address);
     static_cast<void>(bytes);
   }
+  // Takes that back, of memory registered at this address: no collective on it is under way. Nothing is left
+  // to do once the communicator has failed.
+  virtual void forget_memory(void* address) { static_cast<void>(address); }
 };
 
 struct CommunicatorOptions {
@@ -127,7 +131,9 @@ RankOfGroup rank_in(Communicator& communicator, Device& device);
 // the file that the environment variable STOWAGE_NCCL_MODULE names, then as that of CUDA; InvalidInput says
 // what to install.
 // - Calls return once NCCL has taken the work. Calls that differ between ranks are not detected.
-// - A communicator that fails ends its work on the card without an error there: `check` alone says so.
+// - A communicator that fails ends its work on the card without an error there: `check` alone says so. So it
+//   does within a second where NCCL itself meets an error, while no rank asks; else nothing would end the
+//   work.
 // - Ranks learn of failures and deaths as over MPI. Work that needs a rank which has ended in order waits:
 //   barriers before the end are not optional here.
 // Tested over a fake of NCCL and of CUDA, not on cards.

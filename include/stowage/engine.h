@@ -101,7 +101,8 @@ class NonFinite : public StepError {
 // Selects which times a step's events measure beside its seconds. Each event costs a card time of its own.
 enum class Measurement : std::uint8_t {
   step,      // nothing
-  stalls,    // StepReport::stall_fraction: events where the compute lane may have to wait
+  stalls,    // stall_fraction and collective_seconds: events where the compute lane may have to wait, and
+             // around collectives
   timeline,  // that, and Engine::last_timeline: events around every instruction
 };
 
@@ -159,6 +160,10 @@ struct StepReport {
       0;                // share of `seconds` in which the compute lane had nothing to run (0 if not measured)
   Bytes h2d_bytes = 0;  // measured in this step; what verify mode copies is left out
   Bytes d2h_bytes = 0;
+  Bytes peer_bytes = 0;  // received from the other ranks, padding included
+  // In which collectives of this rank were under way, from when its lane came to them: what it waited for
+  // other ranks is in it. 0 if not measured.
+  double collective_seconds = 0;
   Bytes device_peak_bytes = 0;         // highest device byte touched so far
   std::uint64_t verified_replays = 0;  // replays whose bits were compared in this step (verify mode)
   double clip_scale = 1;               // of the gradients; below 1: the step was clipped

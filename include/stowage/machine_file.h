@@ -58,12 +58,26 @@ struct HostRate {
   double bytes_per_second = 0;
 };
 
+// Bytes per second of a device's link, in each direction alone, and while as much goes the other way.
+struct LinkRates {
+  double h2d = 0;
+  double d2h = 0;
+  double h2d_both = 0;
+  double d2h_both = 0;
+};
+
 // The devices of a machine that has several of one kind, which can train one model together.
 struct PeerDevices {
   int devices = 1;                  // 1 to 64
   int devices_per_host_memory = 1;  // share a host memory (a socket's), whose rates the file has; at most all
   Link link;                        // what one device receives from the others, all of them together
-  bool through_host = false;        // their bytes pass through host memory: no device reaches another
+  // Their bytes pass through host memory: no device reaches another. A measured `link` has what that costs in
+  // it, and says false.
+  bool through_host = false;
+  // What was measured, empty and nothing where it was not. By the bytes that a device receives: what all of
+  // them take to gather, and to exchange, shares of that size.
+  std::vector<CopySample> gathers{}, exchanges{};
+  std::optional<LinkRates> together{};  // of each link while those of all devices do the same
 };
 
 struct MachineFile {
@@ -114,18 +128,28 @@ MachineFile read_machine_file(const std::string& path);
 // - They are taken evenly from the host memories: of 8 devices, 4 at each memory, two have a memory each. All
 //   of them copy and update at the same time, so each has of host memory's rates (the optimizer's, and in
 //   all) the part of one device where most share a memory.
-// - Each has its link for itself, but no more of it than its part of host memory in all.
+// - Each has its link for itself, but no more of it than its part of host memory in all. Where the links were
+//   measured together, each also has no more than its part of what all had so, and host memory in all is no
+//   less than that.
+// - Simulated devices compute with the same cores: each has its part of their rates.
 // - `peer` is the file's. Through the host, a received byte takes host memory's rate twice, as it is written
 //   there and as it is read, so `peer` has at most half of the device's part of host memory in all. (A byte
 //   that all others gather is written only once, which is not counted.) Copies and updates that go on
 //   meanwhile are not counted against the peers' bytes, nor these against them, on the link as in host
 //   memory: where they meet, the prediction is too fast.
+// - The overhead is the file's and overhead_for_peers.
 // Throws InvalidInput if the file has no peer link or fewer devices.
 Machine machine_for(const MachineFile& file, DataType work, int devices = 1);
 
+// Device memory of each of `devices` cards, 2 or more, for what they reach each other with: NCCL's buffers,
+// and scratch of the peer lane. 512 MiB, a guess: it has not been measured on cards. 0 of one device, and of
+// devices of a backend (DeviceInfo::backend) other than cuda.
+Bytes overhead_for_peers(std::string_view backend, int devices);
+
 // Gives every op of `graph` that has no time of its own (OpCost::seconds) the time that the file's samples
 // say: that of an op of its kernel and cost, or of those of its kernel that are near in flops and bytes, as
-// they compare with the rates of `machine`, which is `machine_for(file, work)`. Ops of kernels that were not
+// they compare with the rates of `machine`, which is `machine_for(file, work, devices)` for a graph of one of
+// so many. Ops of kernels that were not
 // measured are left to the rates; without samples of `work` nothing changes.
 void set_op_seconds(const MachineFile& file, DataType work, const Machine& machine, Graph& graph);
 

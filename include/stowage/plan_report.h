@@ -42,6 +42,13 @@ struct RunChart {
   std::vector<RunLine> lines{};
 };
 
+// Each row has a cell for each column.
+struct RunTable {
+  std::string title;
+  std::vector<std::string> columns{};
+  std::vector<std::vector<std::string>> rows{};
+};
+
 // What a training under the plan was, to be shown above it.
 struct RunHistory {
   struct Fact {
@@ -55,6 +62,7 @@ struct RunHistory {
   };
   std::string failure{};  // what ended it against its will: stands in red at the top; empty: nothing did
   std::vector<Group> groups{};
+  std::vector<RunTable> tables{};
   std::vector<RunChart> charts{};
 };
 

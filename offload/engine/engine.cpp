@@ -17,6 +17,7 @@
 #include "offload/engine/measure.h"
 #include "offload/engine/non_finite.h"
 #include "offload/engine/ranks.h"
+#include "offload/engine/registered_memory.h"
 #include "offload/engine/staging.h"
 #include "offload/engine/state.h"
 #include "offload/engine/step_events.h"
@@ -60,6 +61,13 @@ InstructionId loss_offload(const Graph& graph, const Plan& plan, std::span<const
   if (last == no_id)
     throw InvalidInput("the plan never brings the loss to the host before its gate: plan again");
   return last;
+}
+
+std::vector<InstructionId> collectives_of(std::span<const BoundInstruction> bound) {
+  std::vector<InstructionId> collectives;
+  for (InstructionId id = 0; id < bound.size(); ++id)
+    if (bound[id].is_collective) collectives.push_back(id);
+  return collectives;
 }
 
 // The step's gradients were scaled out of the range of their type, which a smaller scale may mend.
@@ -125,6 +133,7 @@ class Engine::Implementation {
   const std::vector<TensorPlace> places_;
   const InstructionId loss_offload_;
   Arena arena_;
+  const RegisteredMemory registered_;  // all that collectives read and write
   HostMemory host_;
   Lanes lanes_;
   std::array<StepContext, 2> contexts_;  // by parity
@@ -164,11 +173,12 @@ Engine::Implementation::Implementation(Device& device, const Graph& graph, const
       places_(tensor_places(graph_, plan_)),
       loss_offload_(loss_offload(graph_, plan_, places_)),
       arena_(device, plan_.device_peak_bytes),
+      registered_(communicator_, arena_.at(0, plan_.device_peak_bytes), plan_.device_peak_bytes),
       host_(device, plan_, pageable_fallback_),
       lanes_(device, plan_),
       bound_(bind({graph_, plan_, kernels_, host_kernels_, lanes_.streams(), options.machine, places_, arena_,
                    host_.buckets(), host_.undo(), contexts_})),
-      events_(device, plan_, {plan_.gate, loss_offload_}, options.measurement),
+      events_(device, plan_, {plan_.gate, loss_offload_}, options.measurement, collectives_of(bound_)),
       first_start_(device),
       drained_(device),
       resumed_(device),
@@ -216,6 +226,7 @@ void Engine::Implementation::begin_step(std::span<const InputData> inputs, const
 StepReport Engine::Implementation::step(std::span<const InputData> inputs, const StepOptions& options) {
   begin_step(inputs, options);
   const DeviceCounters before = device_.counters();
+  const double received = runner_.received_bytes();
   run_to_gate(options);
   StepReport report = read_report();
   report.overflowed = is_overflow(report, options);
@@ -226,6 +237,7 @@ StepReport Engine::Implementation::step(std::span<const InputData> inputs, const
   const DeviceCounters after = device_.counters();
   report.h2d_bytes = after.h2d_bytes - before.h2d_bytes;
   report.d2h_bytes = after.d2h_bytes - before.d2h_bytes;
+  report.peer_bytes = static_cast<Bytes>(runner_.received_bytes() - received);
   if (verifier_) report.d2h_bytes -= verifier_->copied_bytes();
   if (verifier_) report.verified_replays = verifier_->replays();
   report.device_peak_bytes = after.highest_device_byte;
@@ -309,6 +321,7 @@ void Engine::Implementation::run_update(StepReport& report) {
     const StepTime time = measure_.step_time(parity, start, report.idle_seconds, events_stand_);
     report.seconds = time.seconds;
     report.stall_fraction = time.stall_fraction;
+    report.collective_seconds = time.collective_seconds;
     events_stand_ = events_.measurement() != Measurement::step;
   } catch (const std::exception& error) {
     fail(error, true);

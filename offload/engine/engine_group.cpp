@@ -11,7 +11,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "offload/engine/group_communicators.h"
@@ -104,19 +103,8 @@ class EngineGroup::Implementation {
   Implementation& operator=(const Implementation&) = delete;
   // Communicators may end together alone.
   ~Implementation() {
-    const std::size_t here = engines_.size();
     engines_.clear();
-    if (communicators_.empty()) return;
-    try {
-      const auto abandon = [&](const char* why) {
-        for (std::size_t i = 0; i < here; ++i)
-          if (communicators_[i]) communicators_[i]->abort(why);
-      };
-      on_ranks(
-          here, [&](std::size_t i) { communicators_[i].reset(); }, abandon);
-    } catch (const std::system_error&) {  // no thread could be started
-      communicators_.clear();
-    }
+    close_communicators(communicators_);
   }
 
   std::size_t size() const { return all_ranks_; }

@@ -43,4 +43,18 @@ Communicators open_communicators(std::span<Device* const> devices, const Communi
   return make_local_communicators(devices, link);
 }
 
+void close_communicators(Communicators& communicators) noexcept {
+  if (communicators.empty()) return;
+  const auto abandon = [&](const char* why) {
+    for (const auto& communicator : communicators)
+      if (communicator) communicator->abort(why);
+  };
+  try {
+    on_ranks(
+        communicators.size(), [&](std::size_t i) { communicators[i].reset(); }, abandon);
+  } catch (const std::exception&) {  // no thread could be started
+    communicators.clear();
+  }
+}
+
 }  // namespace stowage

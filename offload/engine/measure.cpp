@@ -12,6 +12,14 @@ double Measure::compute_seconds(InstructionId first, InstructionId last, Parity 
   return busy;
 }
 
+// All of them stand before the gate, which waits for what is made of them.
+double Measure::collective_seconds(Parity parity) {
+  double seconds = 0;
+  for (const InstructionId id : events_.collectives())
+    seconds += device_.elapsed_seconds(events_.begin(parity, id), events_.end(parity, id));
+  return seconds;
+}
+
 // Between two gates the compute lane runs what the step before left to it behind its gate, and what
 // this step has before its own; the gate waits for all of that.
 StepTime Measure::step_time(Parity parity, EventId start, double idle, bool step_before) {
@@ -23,6 +31,7 @@ StepTime Measure::step_time(Parity parity, EventId start, double idle, bool step
     busy +=
         compute_seconds(plan_.gate + 1, static_cast<InstructionId>(plan_.instructions.size()), 1 - parity);
   time.stall_fraction = std::clamp(1 - busy / time.seconds, 0.0, 1.0);
+  time.collective_seconds = collective_seconds(parity);
   return time;
 }
 

@@ -10,8 +10,9 @@
 namespace stowage {
 
 struct StepTime {
-  double seconds = 0;         // from gate to gate, less the idle time between them
-  double stall_fraction = 0;  // share of it in which the compute lane ran nothing; 0 if not measured
+  double seconds = 0;             // from gate to gate, less the idle time between them
+  double stall_fraction = 0;      // share of it in which the compute lane ran nothing; 0 if not measured
+  double collective_seconds = 0;  // from the begin of each collective of the step to its end
 };
 
 class Measure {
@@ -29,6 +30,7 @@ class Measure {
   std::vector<Interval> timeline(Parity parity);
 
  private:
+  double collective_seconds(Parity parity);
   double compute_seconds(InstructionId first, InstructionId last, Parity parity);
 
   Device& device_;

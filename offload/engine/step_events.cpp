@@ -1,5 +1,7 @@
 #include "offload/engine/step_events.h"
 
+#include <utility>
+
 namespace stowage {
 namespace {
 
@@ -41,17 +43,24 @@ std::vector<bool> instructions_with_end(const Plan& plan, std::initializer_list<
 }  // namespace
 
 StepEvents::StepEvents(Device& device, const Plan& plan, std::initializer_list<InstructionId> needed,
-                       Measurement measurement)
+                       Measurement measurement, std::vector<InstructionId> collectives)
     : measurement_(measurement),
       begin_of_(plan.instructions.size(), no_id),
       records_end_(instructions_with_end(plan, needed, measurement == Measurement::timeline)) {
   const std::vector<InstructionId> before = instructions_before(plan);
   std::vector<bool> timed(plan.instructions.size(), measurement == Measurement::timeline);
   records_end_[plan.gate] = timed[plan.gate] = true;
-  if (measurement != Measurement::step) runs_ = compute_runs(plan, before);
+  if (measurement != Measurement::step) {
+    runs_ = compute_runs(plan, before);
+    collectives_ = std::move(collectives);
+  }
   for (const Run& run : runs_) {
     begin_of_[run.first] = run.first;
     records_end_[run.last] = timed[run.last] = true;
+  }
+  for (const InstructionId id : collectives_) {
+    begin_of_[id] = id;
+    records_end_[id] = timed[id] = true;
   }
   if (measurement == Measurement::timeline)
     for (InstructionId id = 0; id < before.size(); ++id)

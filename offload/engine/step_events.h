@@ -27,13 +27,15 @@ class StepEvents {
   };
 
   // End events for the gate, for instructions that someone waits for and for those in `needed`, and what the
-  // measurement takes: begin and end of each run, or of every instruction. The end of an instruction is
-  // also the begin of the next one on its lane, unless that one may have to wait.
+  // measurement takes: begin and end of each run and of each of the `collectives`, or of every instruction.
+  // The end of an instruction is also the begin of the next one on its lane, unless that one may have to
+  // wait.
   StepEvents(Device& device, const Plan& plan, std::initializer_list<InstructionId> needed,
-             Measurement measurement);
+             Measurement measurement, std::vector<InstructionId> collectives = {});
 
   Measurement measurement() const { return measurement_; }
   std::span<const Run> runs() const { return runs_; }
+  std::span<const InstructionId> collectives() const { return collectives_; }  // that are measured
   // Whether the instruction records an event of its own there.
   bool records_begin(InstructionId id) const { return begin_of_[id] == id; }
   bool records_end(InstructionId id) const { return records_end_[id]; }
@@ -46,6 +48,7 @@ class StepEvents {
  private:
   Measurement measurement_;
   std::vector<Run> runs_;
+  std::vector<InstructionId> collectives_;
   std::vector<InstructionId> begin_of_;  // itself, the instruction whose end is its begin, or no_id
   std::vector<bool> records_end_;
   std::array<std::vector<Event>, 2> begins_;

@@ -54,6 +54,7 @@ void StepRunner::enqueue_work(InstructionId id, Parity parity) {
 
 void StepRunner::enqueue_collective(LaneId lane, const BoundInstruction& bound) {
   const Operand &from = bound.reads[0], &to = bound.writes[0];
+  received_bytes_ += bound.work[0].op->cost.peer_bytes;
   if (bound.work[0].op->kernel == "gather")
     return communicator_->all_gather(lane, from.data, to.data, from.tensor->bytes(), to.tensor->bytes());
   const Bytes share = to.tensor->bytes() / static_cast<Bytes>(communicator_->size());

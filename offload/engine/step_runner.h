@@ -38,6 +38,7 @@ class StepRunner {
   // What the calls of the engine are about at the moment, for error messages.
   InstructionId current() const { return current_; }
   void set_current(InstructionId id) { current_ = id; }
+  double received_bytes() const { return received_bytes_; }  // by all collectives so far
 
  private:
   void enqueue_one(InstructionId id, Parity parity, bool step_before);
@@ -51,6 +52,7 @@ class StepRunner {
   std::vector<BoundInstruction>& bound_;
   Follower* follower_ = nullptr;
   InstructionId current_ = 0;
+  double received_bytes_ = 0;
 };
 
 }  // namespace stowage

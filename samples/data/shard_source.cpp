@@ -46,7 +46,9 @@ void ShardSource::fill(std::uint64_t step, Batch& result) const {
   const auto sequence = static_cast<std::size_t>(sampling_.sequence);
   result.tokens.resize(batch_ * sequence);
   result.targets.resize(batch_ * sequence);
-  for (std::uint64_t i = 0; i < batch_; ++i) {
+  const std::uint64_t first = batch_ * share_.rank / share_.ranks;
+  const std::uint64_t end = batch_ * (share_.rank + 1) / share_.ranks;
+  for (std::uint64_t i = first; i < end; ++i) {
     const std::uint64_t number = step * batch_ + i;
     of_shards(flag_, [&] {
       shards_.sample(number / samples(), number % samples(),

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "samples/data/text_data.h"
+#include "stowage/graph.h"
 #include "stowage/token_shards.h"
 
 namespace stowage::samples {
@@ -21,6 +22,10 @@ class ShardSource : public TokenSource {
   // that is not below `vocabulary`.
   ShardSource(const std::string& flag, const std::string& place, const TokenSampling& sampling,
               std::int64_t batch);
+
+  // Of each batch reads this part alone from here on: of equal, consecutive parts that of `rank`. The other
+  // samples of a batch are token 0.
+  void take_share(BatchShare share) { share_ = share; }
 
   // Throw InvalidInput, as above, for a token from outside the vocabulary that is met later.
   void fill(std::uint64_t step, Batch& result) const override;
@@ -39,6 +44,7 @@ class ShardSource : public TokenSource {
   TokenSampling sampling_;
   TokenShards shards_;
   std::uint64_t batch_;
+  BatchShare share_{};
 };
 
 }  // namespace stowage::samples

@@ -141,12 +141,14 @@ void RunStatistics::add(const StepReport& report) {
   ++steps_;
   seconds_ += report.seconds;
   between_seconds_ += report.idle_seconds;
-  if (steps_ == start_up + 1) steady_seconds_ = steady_stall_ = 0;
+  if (steps_ == start_up + 1) steady_seconds_ = steady_stall_ = steady_collectives_ = 0;
   steady_seconds_ += report.seconds;
   steady_stall_ += report.seconds * report.stall_fraction;
+  steady_collectives_ += report.collective_seconds;
   device_peak_bytes_ = std::max(device_peak_bytes_, report.device_peak_bytes);
   h2d_bytes_ = report.h2d_bytes;
   d2h_bytes_ = report.d2h_bytes;
+  peer_bytes_ = report.peer_bytes;
   verified_replays_ += report.verified_replays;
   speculated_updates_ += report.speculated_updates;
   if (report.clip_scale == 1 && !report.overflowed) return;
@@ -183,8 +185,11 @@ double RunStatistics::last_mean_loss() const {
 }
 
 double RunStatistics::step_seconds() const {
-  const std::uint64_t count = steps_ > start_up ? steps_ - start_up : steps_;
-  return count == 0 ? 0 : steady_seconds_ / static_cast<double>(count);
+  return steps_ == 0 ? 0 : steady_seconds_ / static_cast<double>(steady_steps());
+}
+
+double RunStatistics::collective_seconds() const {
+  return steps_ == 0 ? 0 : steady_collectives_ / static_cast<double>(steady_steps());
 }
 
 double RunStatistics::stall_fraction() const {

@@ -60,10 +60,12 @@ class RunStatistics {
   // Mean over the steps in the steady state (all but the first two where there are more).
   double step_seconds() const;
   double stall_fraction() const;
+  double collective_seconds() const;  // of a step
   Bytes device_peak_bytes() const { return device_peak_bytes_; }
   // Bytes of the last step.
   Bytes h2d_bytes() const { return h2d_bytes_; }
   Bytes d2h_bytes() const { return d2h_bytes_; }
+  Bytes peer_bytes() const { return peer_bytes_; }
   std::uint64_t verified_replays() const { return verified_replays_; }  // of all steps
   std::uint64_t clipped_steps() const { return clipped_steps_; }
   std::uint64_t overflowed_steps() const { return overflowed_steps_; }  // which changed nothing
@@ -73,6 +75,8 @@ class RunStatistics {
   const AttentionUse& attention() const { return attention_; }  // of all steps
 
  private:
+  std::uint64_t steady_steps() const { return steps_ > start_up ? steps_ - start_up : steps_; }
+
   static constexpr std::uint64_t window = 20;
   static constexpr std::uint64_t start_up = 2;
   double losses_[window] = {};
@@ -81,9 +85,11 @@ class RunStatistics {
   double between_seconds_ = 0;
   double steady_seconds_ = 0;
   double steady_stall_ = 0;
+  double steady_collectives_ = 0;
   Bytes device_peak_bytes_ = 0;
   Bytes h2d_bytes_ = 0;
   Bytes d2h_bytes_ = 0;
+  Bytes peer_bytes_ = 0;
   std::uint64_t verified_replays_ = 0;
   std::uint64_t clipped_steps_ = 0, overflowed_steps_ = 0, speculated_updates_ = 0, undone_updates_ = 0;
   AttentionUse attention_;

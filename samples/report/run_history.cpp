@@ -230,6 +230,7 @@ RunHistory RunRecorder::history(const Setup& setup, const RunStatistics& run) co
     history.groups.push_back(time_group(setup, run));
     history.groups.push_back(bytes_group(setup, run));
   }
+  if (!rows_.empty()) history.tables = {table_of(rows_)};
   history.charts = {
       loss_chart(),
       {.title = "learning rate", .lines = {{.name = "learning rate", .columns = rate_.columns()}}},

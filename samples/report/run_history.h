@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "samples/report/rank_rows.h"
 #include "samples/report/report.h"
 #include "samples/report/step_log.h"
 #include "stowage/plan_report.h"
@@ -48,6 +49,8 @@ class RunRecorder {
   // Of a run that goes on: how many steps were made before, and what --log has kept of them. Step times are
   // left out, which were those of another plan.
   void add_before(std::uint64_t steps, std::string_view log);
+  // Of a run on several devices.
+  void set_rows(const std::vector<RankRow>& rows) { rows_ = rows; }
   // Why the run ended before its last step, as it was asked to, or as it failed.
   void stop(std::string why) { stopped_ = std::move(why); }
   void fail(std::string why) { failure_ = std::move(why); }
@@ -73,6 +76,7 @@ class RunRecorder {
   std::optional<std::uint64_t> best_;    // the step with the least loss, of --keep-best
   std::uint64_t before_ = 0;             // steps that an earlier run made
   std::uint64_t before_shown_ = 0;       // of these, that its log has
+  std::vector<RankRow> rows_;
   std::string stopped_;
   std::string failure_;
 };

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "samples/report/rank_rows.h"
 #include "samples/task/task.h"
 #include "src/base/output_file.h"
 #include "stowage/cuda_device.h"
@@ -73,6 +74,10 @@ class StepLog {
   }
   void write(const EvaluationRecord& record) {
     write_line(csv_ ? to_csv_line(record, scaled_) : to_json_line(record));
+  }
+  // Behind all steps, of a run on several devices; a table has no such rows. A log that goes on drops them.
+  void write(const RankRow& row) {
+    if (!csv_) write_line(to_json_line(row));
   }
   void finish() { file_.commit(); }
 

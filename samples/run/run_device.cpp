@@ -27,10 +27,6 @@ std::string link_text(const Link& link) {
                      link.latency_seconds * 1e6);
 }
 
-// Of each card that trains with others, for what they reach each other with: NCCL's buffers, and scratch of
-// the peer lane. Both are taken once the plan is made, and what they hold has not been measured.
-constexpr Bytes peers_reserve = 512_MiB;
-
 // Training goes on in what is free now, beside what the context and the libraries hold already: of several
 // cards, on the one that has least.
 void fit_budget(Options& options, const RunCards& cards) {
@@ -109,15 +105,18 @@ MachineFile quick_file(Device& card, const Options& options) {
   }
 }
 
-// What context and libraries take of each card, at most.
-Bytes overhead_of_cards(const Options& options, const Graph& graph, const RunDevice& run, Bytes of_file) {
-  const Bytes for_peers = options.devices > 1 ? peers_reserve : 0;
+// What context and libraries take of each card, at most, and what reaching the others will, once the plan is
+// made.
+Bytes overhead_of_cards(const Options& options, const Graph& graph, const RunDevice& run,
+                        const MachineFile& file) {
+  const std::string backend = run.cards.here.front()->info().backend;
+  const Bytes for_peers = overhead_for_peers(backend, static_cast<int>(options.devices));
   // What one rank page-locks is page-locked for all cards of the process.
   const Bytes of_each = most_pinned_bytes(graph, options.budget.host);
   const Bytes pinned = std::min(options.budget.host, run.cards.here.size() * of_each);
-  Bytes held = of_file;
+  Bytes held = file.overhead_bytes;
   for (const MemoryInfo& memory : run.cards.elsewhere) held = std::max(held, memory.overhead);
-  Bytes most = of_file;
+  Bytes most = file.overhead_bytes;
   for (const auto& card : run.cards.here) most = std::max(most, for_peers + overhead_on(*card, held, pinned));
   return most;
 }
@@ -137,11 +136,10 @@ void prepare_cards(RunDevice& run, Options& options, const Graph& graph, const B
                                              : wanted_machine(options, first.info().name, run.planned_for);
   suppose_peers(file, options, run.cards);
   run.machine = machine_of_each(file, options);
-  const Bytes of_file = run.machine.overhead_bytes;
-  run.machine.overhead_bytes = overhead_of_cards(options, graph, run, of_file);
+  run.machine.overhead_bytes = overhead_of_cards(options, graph, run, file);
   run.profile = options.machine.empty() ? own_profile(run, options, build) : profile_of(file, options.type);
-  run.machine.overhead_bytes = overhead_of_cards(options, graph, run, of_file);  // libraries' code has come
-  for (const auto& card : run.cards.here) card->reset_counters();                // the run's own begin here
+  run.machine.overhead_bytes = overhead_of_cards(options, graph, run, file);  // libraries' code has come
+  for (const auto& card : run.cards.here) card->reset_counters();             // the run's own begin here
   fit_budget(options, run.cards);
   run.which = run.cards.choice.reason;
   if (options.devices > 1) run.which += fmt::format(", the first of {}", options.devices);
@@ -164,7 +162,7 @@ void prepare_device(RunDevice& run, Options& options, const Graph& graph, const 
     const MachineFile file = wanted_machine(options, "simulated", run.planned_for);
     run.machine = machine_of_each(file, options);
     run.shares_host = !file.peers;
-    run.profile = profile_of(file, options.type);
+    run.profile = profile_of(file, options.type, file.peers ? static_cast<int>(options.devices) : 1);
   }
   const int threads = parallel_threads();
   run.which = fmt::format("{}, {} CPU thread{}, {}", run.cards.choice.reason, threads,

@@ -91,7 +91,11 @@ void Trainer::run(StepLog& log) {
     if (trains_nothing_ && options_.evaluate_every > 0) evaluate(log, progress);
   }
   engine_.drain();
-  write_log([&] { log.finish(); });
+  if (options_.devices > 1) recorder_.set_rows(rank_rows_ = gather_rows());
+  write_log([&] {
+    for (const RankRow& row : rank_rows_) log.write(row);
+    log.finish();
+  });
   engine_.on_first([&] { checkpoints_.finish(engine_); });
 }
 
@@ -105,12 +109,31 @@ void Trainer::make_steps(StepLog& log, Progress& progress) {
     write_log([&] { log.write(record); });
     print(progress.add(record.report));
     statistics_.add(record.report);
+    add_reports();
     recorder_.add(record);
     const bool last = engine_.completed_steps() == options_.steps;
     if (options_.evaluate_every > 0 && (last || engine_.completed_steps() % options_.evaluate_every == 0))
       evaluate(log, progress);
     if (!options_.checkpoint_folder.empty()) engine_.on_first([&] { checkpoints_.after_step(engine_); });
   }
+}
+
+void Trainer::add_reports() {
+  const auto reports = engine_.reports();
+  of_ranks_.resize(reports.size());
+  for (std::size_t i = 0; i < reports.size(); ++i) of_ranks_[i].add(reports[i]);
+}
+
+// Every process has a rank, or all ranks are of this one.
+std::vector<RankRow> Trainer::gather_rows() {
+  std::string own;
+  for (std::size_t i = 0; i < of_ranks_.size(); ++i)
+    own += to_json_line(row_of(static_cast<std::uint64_t>(job_.rank()) + i, setup_, of_ranks_[i])) + '\n';
+  std::string all;
+  for (const std::string& text : job_.from_each(own)) all += text;
+  std::vector<RankRow> rows = rows_of_json_lines(all);
+  set_waiting(rows);
+  return rows;
 }
 
 double Trainer::pinning_seconds() const {

@@ -47,12 +47,16 @@ class Trainer {
   double pinning_seconds() const;
   const RunStatistics& statistics() const { return statistics_; }
   RunRecorder& recorder() { return recorder_; }
+  // Of all ranks, once `run` has come to its end; none of a run on one device.
+  const std::vector<RankRow>& rank_rows() const { return rank_rows_; }
 
  private:
   template <class Action>
   void write_log(Action action) {
     if (logs_) logs_ = failures_.spare(action);
   }
+  void add_reports();
+  std::vector<RankRow> gather_rows();
   void make_steps(StepLog& log, Progress& progress);
   StepRecord make_step(std::uint64_t step);
   void evaluate(StepLog& log, Progress& progress);
@@ -72,6 +76,8 @@ class Trainer {
   EngineGroup engine_;
   const Bytes unpinned_bytes_;
   RunStatistics statistics_;
+  std::vector<RunStatistics> of_ranks_;  // of this process
+  std::vector<RankRow> rank_rows_;
   RunRecorder recorder_;
 };
 

@@ -177,6 +177,7 @@ void begin(Beginning& run, Options& options, Job& job) {
   job.together([&] {
     if (job.leads()) check_distinct(options);
     run.task = make_task(options);
+    run.task->take_share({static_cast<std::uint32_t>(job.rank()), static_cast<std::uint32_t>(job.size())});
     count_epochs(options, *run.task);
     if (!job.leads()) return;
     run.outputs.emplace(options);
@@ -262,7 +263,8 @@ int train_on(Devices& devices, Beginning& run, const Options& options, Setup& se
   print(begun + unpinned_note(*setup.plan, setup.machine, trainer->engine().unpinned()));
   run_or_report(*trainer, setup, *run.outputs, failures);
   if (trainer->engine().completed_steps() < options.steps) trainer->recorder().stop("by " + interrupted_by());
-  if (job.leads() && trainer->statistics().steps() > 0) print('\n' + summary(setup, trainer->statistics()));
+  if (job.leads() && trainer->statistics().steps() > 0)
+    print('\n' + summary(setup, trainer->statistics()) + describe(trainer->rank_rows()));
   write_results(run, options, setup, *trainer, failures);
   const bool stopped = job.stops();  // behind which no rank needs another any more
   if (stopped)

@@ -21,6 +21,9 @@ class GptTask : public Task {
   BuiltModel build(GraphBuilder& builder, const GptConfig& sizes) const override {
     return build_gpt(builder, sizes);
   }
+  void take_share(BatchShare share) override {
+    if (shards_) shards_->take_share(share);
+  }
   std::vector<std::span<const std::int32_t>> inputs(std::uint64_t step) override;
   std::uint64_t samples() const override {
     return shards_ ? shards_->shards().samples_per_epoch() : training_.source->samples();

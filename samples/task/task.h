@@ -71,8 +71,11 @@ class Task {
 
   virtual BuiltModel build(GraphBuilder& builder, const GptConfig& sizes) const = 0;
 
+  // Before any inputs: of each batch this part alone is needed from here on, as others read the rest. All
+  // of it may still be given.
+  virtual void take_share(BatchShare /*share*/) {}
   // What goes into the model at a step, which depends on nothing that happened before. Valid until the next
-  // call.
+  // call. It is of the whole batch; samples beyond this task's share may be of any tokens that there are.
   virtual std::vector<std::span<const std::int32_t>> inputs(std::uint64_t step) = 0;
 
   // As many as hold the data once: an epoch.

@@ -13,6 +13,8 @@
 namespace stowage::samples {
 namespace {
 
+using ::testing::HasSubstr;
+using ::testing::Not;
 using Words = std::vector<std::string>;
 
 // The parameter is the program.
@@ -77,6 +79,19 @@ TEST_P(DevicesTraining, GoesOnFromTheCheckpointOfAnyNumberOfDevices) {
 }
 
 // What is refused is what the flag says, and what is advised is enough.
+TEST_P(DevicesTraining, TellsWhatEachDeviceDid) {
+  const std::string log = folder_.file("log"), page = folder_.file("page.html");
+  const std::string told = well(run("2", {"--log", log, "--report", page})).output;
+  for (const char* rank : {"0", "1"}) {
+    EXPECT_THAT(told, HasSubstr("\n  rank " + std::string(rank) + "   "));
+    EXPECT_THAT(contents_of(log), HasSubstr("\n{\"rank\": " + std::string(rank) + ", \"steps\": 6, "));
+    EXPECT_THAT(contents_of(page), HasSubstr("<tr><td>" + std::string(rank) + "</td>"));
+  }
+  EXPECT_THAT(contents_of(log), Not(HasSubstr("\"peer_bytes\": 0,")));
+  EXPECT_THAT(well(run("1", {"--log", log})).output, Not(HasSubstr("rank 0")));
+  EXPECT_THAT(contents_of(log), Not(HasSubstr("\"rank\"")));
+}
+
 TEST_P(DevicesTraining, HostMemoryIsThatOfAllDevices) {
   const Words least = {"--device-memory",           minimum("4"), "--checkpoint",
                        folder_.file("checkpoints"), "--steps",    "1"};

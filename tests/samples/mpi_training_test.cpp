@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "stowage/checkpoint.h"
+#include "stowage/token_shards.h"
 #include "tests/samples/documents.h"
 #include "tests/samples/machine_json.h"
 #include "tests/samples/mpi_runs.h"
@@ -66,6 +67,8 @@ TEST_P(MpiTraining, LeavesTheBitsOfOneDevice) {
   EXPECT_THAT(alone, HasSubstr("\n6 "));
   EXPECT_TRUE(result_of(2, {"--policy", "zero-infinity"}) == alone);
   EXPECT_TRUE(result_of(4, {"--device-memory", minimum(4)}) == alone);
+  for (int rank = 0; rank < 4; ++rank)
+    EXPECT_EQ(lines_with(contents_of(folder_.file("log")), {fmt::format("{{\"rank\": {},", rank)}), 1);
 }
 
 // What rank 0 writes has whole values: checkpoints, evaluations and model files.
@@ -107,6 +110,24 @@ TEST_F(MpiRuns, WhatIsWrongIsToldOnce) {
 }
 
 // Rank 1 of another seed.
+// Each rank reads its own samples of a batch and has token 0 for the others.
+TEST_F(MpiRuns, OfShardsEachRankReadsWhatItNeeds) {
+  std::vector<std::int32_t> tokens;
+  for (std::int32_t i = 0; i < 3000; ++i) tokens.push_back(i * i % 251 + 1);
+  TokenShardWriter writer(folder_.file("shard.bin"), ShardVersion::two_bytes);
+  writer.append(tokens);
+  writer.commit();
+  const std::string log = folder_.file("log"), weights = folder_.file("weights");
+  const auto result = [&](int ranks) {
+    well(run(STOWAGE_TRAIN_GPT, ranks,
+             {"--data", folder_.file("shard.bin"), "--steps", "3", "--log", log, "--weights", weights}));
+    return numbers_in(log) + contents_of(weights);
+  };
+  const std::string alone = result(1);
+  EXPECT_THAT(alone, HasSubstr("\n3 "));
+  for (const int ranks : {2, 4}) EXPECT_TRUE(result(ranks) == alone) << ranks;
+}
+
 TEST_F(MpiRuns, RanksOfOtherRunsAreRefused) {
   Words words = launcher(1);
   for (const std::string& word : training(STOWAGE_TRAIN_GPT, {})) words.push_back(word);

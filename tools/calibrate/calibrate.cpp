@@ -80,6 +80,10 @@ CalibrateOptions quick_calibration(DeviceBackend backend) {
   options.compute.launches = 200;
   options.host.elements = backend == DeviceBackend::cuda ? beyond_caches : std::int64_t{16} << 20U;
   options.host.repetitions = 3;
+  options.peers.largest = 16_MiB;
+  options.peers.repetitions = 3;
+  options.peers.longest_seconds = 0.004;
+  options.peers.copies = 8;
   return options;
 }
 
@@ -106,6 +110,13 @@ MachineFile calibrate(Device& device, const LaunchTable& kernels, const Calibrat
   file.host_total_bytes_per_second = measure_host_total(device, options.host, file);
   for (const MatrixRate& rate : file.matrix)
     measure_models(device, kernels, rate.type, options.modelled, options.models, file);
+  return file;
+}
+
+MachineFile calibrate(std::span<Device* const> devices, const LaunchTable& kernels,
+                      const CalibrateOptions& options, const CommunicatorOptions& link) {
+  MachineFile file = calibrate(*devices.front(), kernels, options);
+  if (devices.size() > 1) file.peers = measure_peers(devices, link, options.peers, file);
   return file;
 }
 

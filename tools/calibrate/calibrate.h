@@ -6,6 +6,7 @@
 #include "tools/calibrate/host_probe.h"
 #include "tools/calibrate/link_probe.h"
 #include "tools/calibrate/model_probe.h"
+#include "tools/calibrate/peer_probe.h"
 
 namespace stowage {
 
@@ -14,6 +15,7 @@ struct CalibrateOptions {
   ComputeProbeOptions compute;  // no types: those that the device's backend computes in
   HostProbeOptions host;
   ModelProbeOptions models;  // in the same types
+  PeerProbeOptions peers;    // of several devices
   Machine modelled;          // op times of a device that runs in virtual time
 };
 
@@ -25,5 +27,9 @@ CalibrateOptions quick_calibration(DeviceBackend backend);
 // gives all back. The note is the
 // caller's. Throws DeviceError and OutOfMemory as the device does.
 MachineFile calibrate(Device& device, const LaunchTable& kernels, const CalibrateOptions& options);
+
+// The same of the first of several devices of one kind, and then measure_peers.
+MachineFile calibrate(std::span<Device* const> devices, const LaunchTable& kernels,
+                      const CalibrateOptions& options, const CommunicatorOptions& link);
 
 }  // namespace stowage

@@ -79,6 +79,21 @@ void require_devices(const MachineFile& file, int devices) {
     throw InvalidInput(fmt::format("{}: it has {}; give at most so many", wanted, file.peers->devices));
 }
 
+// Where links were measured together: what they had in all, of which each of `devices` has a part.
+void share_links(const PeerDevices& peers, int devices, Machine& machine) {
+  if (!peers.together) return;
+  const LinkRates& each = *peers.together;
+  const double parts = static_cast<double>(peers.devices) / devices;
+  const auto at_most = [&](double& rate, double together) { rate = std::min(rate, parts * together); };
+  at_most(machine.h2d.bytes_per_second, each.h2d);
+  at_most(machine.d2h.bytes_per_second, each.d2h);
+  at_most(machine.h2d_both_bytes_per_second, each.h2d_both);
+  at_most(machine.d2h_both_bytes_per_second, each.d2h_both);
+  const double most = std::max({each.h2d, each.d2h, each.h2d_both + each.d2h_both});
+  machine.host_total_bytes_per_second =
+      std::max(machine.host_total_bytes_per_second, peers.devices_per_host_memory * most);
+}
+
 // The part of one device among several, as the header says.
 void share_host(const PeerDevices& peers, int devices, Machine& machine) {
   const double sharing = devices_at_one_memory(peers, devices);
@@ -91,6 +106,12 @@ void share_host(const PeerDevices& peers, int devices, Machine& machine) {
   machine.peer = peers.link;
   if (peers.through_host)
     machine.peer.bytes_per_second = std::min(machine.peer.bytes_per_second, most / times_through_host);
+}
+
+void share_cores(const MachineFile& file, int devices, Machine& machine) {
+  if (file.backend != "simulated") return;
+  machine.flops_per_second /= devices;
+  machine.device_bytes_per_second /= devices;
 }
 
 }  // namespace
@@ -111,12 +132,21 @@ Machine machine_for(const MachineFile& file, DataType work, int devices) {
   machine.compute_beside_copy = file.compute_beside_copy;
   machine.compute_beside_host = file.compute_beside_host;
   machine.host_beside_compute = file.host_beside_compute;
-  if (devices > 1) share_host(*file.peers, devices, machine);
+  if (devices > 1) {
+    share_links(*file.peers, devices, machine);
+    share_host(*file.peers, devices, machine);
+    share_cores(file, devices, machine);
+  }
+  machine.overhead_bytes += overhead_for_peers(file.backend, devices);
   return machine;
 }
 
+Bytes overhead_for_peers(std::string_view backend, int devices) {
+  return devices > 1 && backend == "cuda" ? 512_MiB : 0;
+}
+
 void set_op_seconds(const MachineFile& file, DataType work, const Machine& machine, Graph& graph) {
-  const OpProfile profile = profile_of(file, measured_type(file, work));
+  const OpProfile profile = profile_of(file, measured_type(file, work), static_cast<int>(graph.share.ranks));
   if (!profile.empty()) set_seconds(profile, machine, graph);
 }
 

@@ -23,6 +23,10 @@ constexpr const char* compute_beside_copy_name = "compute_beside_copy";
 constexpr const char* compute_beside_host_name = "compute_beside_host";
 constexpr const char* host_beside_compute_name = "host_beside_compute";
 constexpr const char* peers_name = "peers";
+// Within it, where they were measured.
+constexpr const char* gathers_name = "gathers";
+constexpr const char* exchanges_name = "exchanges";
+constexpr const char* together_name = "links_together";
 constexpr std::size_t most_items = 1024;
 constexpr std::size_t most_ops = 8192;
 constexpr std::size_t most_characters = 4096;
@@ -47,14 +51,17 @@ constexpr std::array work_types{DataType::f32, DataType::f64, DataType::bf16, Da
 // Of all whole numbers, so that one that is negative is refused when the text is judged.
 Json whole(std::int64_t value) { return value < 0 ? Json(value) : Json(static_cast<std::uint64_t>(value)); }
 
-Json curve_json(const CopyCurve& curve) {
+Json copies_json(const std::vector<CopySample>& copies) {
   Json samples = Json::array();
-  for (const CopySample& sample : curve.samples) {
+  for (const CopySample& sample : copies)
     samples.push_back({{"bytes", sample.bytes}, {"seconds", sample.seconds}});
-  }
+  return samples;
+}
+
+Json curve_json(const CopyCurve& curve) {
   return {{"bytes_per_second", curve.fit.bytes_per_second},
           {"latency_seconds", curve.fit.latency_seconds},
-          {"samples", std::move(samples)}};
+          {"samples", copies_json(curve.samples)}};
 }
 
 Json matrix_json(const MatrixRate& rate) {
@@ -93,11 +100,19 @@ void add_measured_steps(const MachineFile& file, Json& json) {
 }
 
 Json peers_json(const PeerDevices& peers) {
-  return {{"devices", whole(peers.devices)},
-          {"devices_per_host_memory", whole(peers.devices_per_host_memory)},
-          {"bytes_per_second", peers.link.bytes_per_second},
-          {"latency_seconds", peers.link.latency_seconds},
-          {"through_host", peers.through_host}};
+  Json json = {{"devices", whole(peers.devices)},
+               {"devices_per_host_memory", whole(peers.devices_per_host_memory)},
+               {"bytes_per_second", peers.link.bytes_per_second},
+               {"latency_seconds", peers.link.latency_seconds},
+               {"through_host", peers.through_host}};
+  if (!peers.gathers.empty()) json[gathers_name] = copies_json(peers.gathers);
+  if (!peers.exchanges.empty()) json[exchanges_name] = copies_json(peers.exchanges);
+  if (const auto& rates = peers.together)
+    json[together_name] = {{"h2d", rates->h2d},
+                           {"d2h", rates->d2h},
+                           {"h2d_both", rates->h2d_both},
+                           {"d2h_both", rates->d2h_both}};
+  return json;
 }
 
 Json file_json(const MachineFile& file) {
@@ -249,14 +264,25 @@ HostRate read_host_rate(const Node& node) {
           node["bytes_per_second"].bytes_per_second()};
 }
 
+LinkRates read_rates(const Node& node) {
+  node.expect_members(4);
+  return {node["h2d"].bytes_per_second(), node["d2h"].bytes_per_second(), node["h2d_both"].bytes_per_second(),
+          node["d2h_both"].bytes_per_second()};
+}
+
 PeerDevices read_peers(const Node& node) {
-  node.expect_members(5);
+  const bool gathers = node.has(gathers_name), exchanges = node.has(exchanges_name),
+             together = node.has(together_name);
+  node.expect_members(5 + std::size_t{gathers} + std::size_t{exchanges} + std::size_t{together});
   const std::uint64_t devices = node["devices"].integer(1, most_devices);
   PeerDevices peers;
   peers.devices = static_cast<int>(devices);
   peers.devices_per_host_memory = static_cast<int>(node["devices_per_host_memory"].integer(1, devices));
   peers.link = {node["bytes_per_second"].bytes_per_second(), node["latency_seconds"].seconds(), true};
   peers.through_host = node["through_host"].boolean();
+  if (gathers) peers.gathers = node[gathers_name].list(read_copy);
+  if (exchanges) peers.exchanges = node[exchanges_name].list(read_copy);
+  if (together) peers.together = read_rates(node[together_name]);
   return peers;
 }
 

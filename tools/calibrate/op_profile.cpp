@@ -56,10 +56,12 @@ double OpProfile::seconds(const Op& op, const Machine& machine) const {
   return by_rates * std::exp(sum / weights);
 }
 
-OpProfile profile_of(const MachineFile& file, DataType work) {
+OpProfile profile_of(const MachineFile& file, DataType work, int devices) {
+  const int slower = file.backend == "simulated" ? devices : 1;
   OpProfile profile;
   for (const OpSample& sample : file.ops)
-    if (sample.type == work) profile.add(sample.kernel, {sample.flops, sample.bytes}, sample.seconds);
+    if (sample.type == work)
+      profile.add(sample.kernel, {sample.flops, sample.bytes}, slower * sample.seconds);
   return profile;
 }
 

@@ -38,8 +38,9 @@ class OpProfile {
   std::map<std::string, std::vector<Times>> kernels_;
 };
 
-// The profile of the file's samples from models of this work type.
-OpProfile profile_of(const MachineFile& file, DataType work);
+// The profile of the file's samples from models of this work type. Of several simulated devices, which
+// compute with the same cores, each takes as many times as long.
+OpProfile profile_of(const MachineFile& file, DataType work, int devices = 1);
 
 // The seconds (OpCost::seconds) of every op that does not have them yet, so that plans go by them.
 void set_seconds(const OpProfile& profile, const Machine& machine, Graph& graph);

@@ -2,15 +2,22 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <memory>
+#include <vector>
+
 #include "src/base/output_file.h"
 #include "src/base/parallel_for.h"
 #include "stowage/choose_device.h"
 #include "stowage/error.h"
 #include "tools/calibrate/calibrate.h"
+#include "tools/choices/model_spec.h"
 #include "tools/console/text.h"
 
 namespace stowage {
 namespace {
+
+constexpr std::int64_t most_devices = 64;  // of a machine's file
 
 double rate_of(const CopyCurve& curve, std::size_t i) {
   if (i >= curve.samples.size()) return 0;
@@ -54,12 +61,77 @@ Link simulated_link(const CalibrateCommand& command, const BackendChoice& choice
   return parse_link_rate(command.link);
 }
 
+// What one device receives, by what all of them take to gather or exchange it.
+void add_peers(Lines& lines, const PeerDevices& peers) {
+  lines.add("devices", "{}, {} at each host memory", peers.devices, peers.devices_per_host_memory);
+  lines.add("from peers", "{:8.2f} GB/s after {:.1f} us", peers.link.bytes_per_second / 1e9,
+            peers.link.latency_seconds * 1e6);
+  const auto rate = [](const CopySample& sample) {
+    return static_cast<double>(sample.bytes) / sample.seconds / 1e9;
+  };
+  if (!peers.gathers.empty()) lines.add("", "{:>11} {:>10} {:>10}  GB/s", "received", "gather", "exchange");
+  for (std::size_t i = 0; i < std::min(peers.gathers.size(), peers.exchanges.size()); ++i)
+    lines.add("", "{:>11} {:10.3f} {:10.3f}", format_bytes(peers.gathers[i].bytes), rate(peers.gathers[i]),
+              rate(peers.exchanges[i]));
+  if (const auto& each = peers.together)
+    lines.add("all at once", "{:.3f} GB/s h2d, {:.3f} d2h of each; both ways {:.3f} and {:.3f}",
+              each->h2d / 1e9, each->d2h / 1e9, each->h2d_both / 1e9, each->d2h_both / 1e9);
+}
+
 void add_steps(Lines& lines, const MachineFile& file) {
   if (file.ops.empty()) return;
   lines.add("ops", "{} kinds and sizes, in steps of small models", file.ops.size());
   if (file.backend == "simulated")
     lines.add("", "at once: compute keeps {:.0f}% beside copies, {:.0f}% beside updates, which keep {:.0f}%",
               100 * file.compute_beside_copy, 100 * file.compute_beside_host, 100 * file.host_beside_compute);
+}
+
+using Devices = std::vector<std::unique_ptr<Device>>;
+
+std::string given(std::int64_t devices) { return fmt::format("--devices {}", devices); }
+
+// Cards from the one that was chosen on.
+std::unique_ptr<Device> open_card(const BackendChoice& choice, const Devices& before, std::int64_t devices) {
+  const int ordinal = choice.ordinal + static_cast<int>(before.size());
+  std::unique_ptr<Device> card;
+  try {
+    card = open_cuda_device({.ordinal = ordinal});
+  } catch (const InvalidInput& error) {
+    if (before.empty()) throw;
+    throw InvalidInput(
+        fmt::format("{}: {}; give fewer, or --device simulated", given(devices), error.what()));
+  }
+  if (!before.empty() && card->info().name != before.front()->info().name)
+    throw InvalidInput(fmt::format(
+        "{}: cards {} and {} are different ones, '{}' and '{}': choose alike ones by CUDA_VISIBLE_DEVICES",
+        given(devices), choice.ordinal, ordinal, before.front()->info().name, card->info().name));
+  return card;
+}
+
+Devices open_devices(const BackendChoice& choice, const Link& link, std::int64_t count) {
+  Devices devices;
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (choice.backend == DeviceBackend::cuda)
+      devices.push_back(open_card(choice, devices, count));
+    else
+      devices.push_back(open_simulated_device(
+          {.capacity = unlimited, .h2d = link, .d2h = link, .poison = Poison::sampled}));
+  }
+  return devices;
+}
+
+MachineFile measure(const CalibrateCommand& command, const BackendChoice& choice, const Link& link,
+                    std::int64_t count) {
+  const Devices devices = open_devices(choice, link, count);
+  std::vector<Device*> all;
+  for (const auto& device : devices) all.push_back(device.get());
+  if (choice.backend == DeviceBackend::cuda) leave_threads(static_cast<int>(count));  // as trainers do
+  const CalibrateOptions options =
+      command.quick ? quick_calibration(choice.backend) : full_calibration(choice.backend);
+  MachineFile file = calibrate(all, launch_table_for(*devices.front()), options, {.peer = link});
+  file.note = fmt::format("{} measurement, on {}{}", command.quick ? "quick" : "full", choice.reason,
+                          count == 1 ? "" : fmt::format(", the first of {}", count));
+  return file;
 }
 
 }  // namespace
@@ -98,6 +170,7 @@ std::string describe(const MachineFile& file) {
   }
   if (file.host_total_bytes_per_second > 0)
     lines.add("host memory", "{:8.1f} GB/s with copies both ways", file.host_total_bytes_per_second / 1e9);
+  if (file.peers) add_peers(lines, *file.peers);
   add_steps(lines, file);
   return std::move(lines).text();
 }
@@ -105,16 +178,10 @@ std::string describe(const MachineFile& file) {
 int run_calibrate_command(const CalibrateCommand& command, std::string& output) {
   const BackendChoice choice = choose_device(command.device);
   const Link link = simulated_link(command, choice);
+  const std::int64_t count = parse_count("--devices", command.devices, most_devices);
   OutputFile machine("--output", command.output_file, Writing::whole);
   if (!machine.wanted()) throw InvalidInput("--output: the file has no name; give one");
-  const SimulatedOptions simulated{
-      .capacity = unlimited, .h2d = link, .d2h = link, .poison = Poison::sampled};
-  const ChosenDevice chosen = open_device({command.device, {}, simulated});
-  if (choice.backend == DeviceBackend::cuda) leave_threads(1);  // as trainers do
-  MachineFile file =
-      calibrate(*chosen.device, launch_table_for(*chosen.device),
-                command.quick ? quick_calibration(choice.backend) : full_calibration(choice.backend));
-  file.note = fmt::format("{} measurement, on {}", command.quick ? "quick" : "full", chosen.reason);
+  const MachineFile file = measure(command, choice, link, count);
   machine.write(to_json(file));
   machine.commit();
   output += describe(file) + fmt::format("{:<14}{}\n", "written", command.output_file);

@@ -10,6 +10,7 @@ namespace stowage {
 
 struct CalibrateCommand {
   std::string device = "auto";  // as open_device (stowage/choose_device.h) takes it
+  std::string devices = "1";    // to measure together: the one above and those behind it
   bool quick = false;
   std::string link;         // of the simulated device, each way: "8GB/s" or "unthrottled"; empty: 8GB/s
   std::string output_file;  // where to write to_json(MachineFile)
@@ -22,7 +23,8 @@ Link parse_link_rate(const std::string& text);
 std::string describe(const MachineFile& file);
 
 // Appends what was measured to `output`. Returns the exit code 0. Throws InvalidInput for a device that is
-// not there, a link that is none, a file that cannot be written; nothing is measured then.
+// not there, fewer devices, or different ones, a link that is none, a file that cannot be written; nothing is
+// measured then.
 int run_calibrate_command(const CalibrateCommand& command, std::string& output);
 
 }  // namespace stowage

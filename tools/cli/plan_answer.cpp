@@ -80,7 +80,10 @@ void add_budget(Lines& lines, const PlanAnswer& answer) {
   lines.add("budget", "{}{}", exact(device),
             device == unlimited ? "" : fmt::format(", {} of the need", share(device, answer.need)));
   if (answer.overhead > 0)
-    lines.add("  in each", "{} for context and libraries, which no plan can use", exact(answer.overhead));
+    lines.add("  in each", "{} for context and libraries{}, which no plan can use", exact(answer.overhead),
+              answer.overhead_for_peers == 0
+                  ? ""
+                  : fmt::format(", {} of it to reach the others", format_bytes(answer.overhead_for_peers)));
   if (answer.budget.host != unlimited) lines.add("host budget", "{}", exact(answer.budget.host));
 }
 
@@ -148,6 +151,9 @@ PlanAnswer answer(const PlanQuestion& question, Planner& planner, Plan* plan) {
   answer.policy = question.options.policy;
   answer.budget = question.budget;
   answer.overhead = question.rates.overhead_bytes;
+  if (question.measured != nullptr)
+    answer.overhead_for_peers =
+        overhead_for_peers(question.measured->backend, static_cast<int>(question.devices()));
   answer.need = planned.need;
   answer.minimum = planned.minimum;
   answer.peak = planned.peak;
@@ -201,6 +207,7 @@ Json to_json(const PlanAnswer& answer) {
   json["need_bytes"] = answer.need;
   json["budget_bytes"] = limit(answer.budget.device);
   json["overhead_bytes"] = answer.overhead;
+  json["overhead_for_peers_bytes"] = answer.overhead_for_peers;
   json["host_bytes"] = where_it_fits(answer.host);
   json["host_budget_bytes"] = limit(answer.budget.host);
   json["pinned_bytes"] = where_it_fits(answer.pinned);

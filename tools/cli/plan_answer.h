@@ -42,8 +42,9 @@ struct PlanAnswer {
   bool feasible = false;
   Policy policy = Policy::automatic;
   Bytes need = 0;
-  Bytes minimum = 0;   // the smallest budget that works
-  Bytes overhead = 0;  // in each of them
+  Bytes minimum = 0;             // the smallest budget that works
+  Bytes overhead = 0;            // in each of them
+  Bytes overhead_for_peers = 0;  // of it
   Budget budget;
   std::uint64_t parameters = 0;  // elements
   std::uint64_t tokens = 0;      // per step; 0: not known

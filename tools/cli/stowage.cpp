@@ -51,6 +51,11 @@ CLI::App* add_calibrate(CLI::App& app, stowage::CalibrateCommand& command) {
   CLI::App* calibrate =
       app.add_subcommand("calibrate", "Measures this machine for plan --machine and train_gpt --machine");
   calibrate->add_option("--device", command.device, "auto, cuda, cuda:N or simulated")->capture_default_str();
+  calibrate
+      ->add_option("--devices", command.devices,
+                   "so many of them: also what they receive from each other, and what their links leave "
+                   "to each other")
+      ->capture_default_str();
   calibrate->add_flag("--quick", command.quick, "in less than a second instead of some twenty");
   calibrate->add_option("--link", command.link,
                         "the simulated device's link, each way: RATE or unthrottled (8GB/s)");

@@ -103,6 +103,20 @@ std::string machine_facts(const Machine& machine, const ReportOptions& options) 
   return group.close();
 }
 
+std::string cells_html(const char* tag, const std::vector<std::string>& cells) {
+  std::string row;
+  for (const std::string& cell : cells) row += fmt::format("<{0}>{1}</{0}>", tag, html_text(cell));
+  return "<tr>" + row + "</tr>\n";
+}
+
+std::string table_html(const RunTable& table) {
+  std::string html = fmt::format(
+      "<section class=\"facts wide\"><h2>{}</h2><div class=\"scroll\"><table>\n<thead>{}</thead>\n<tbody>",
+      html_text(table.title), cells_html("th", table.columns));
+  for (const std::vector<std::string>& row : table.rows) html += cells_html("td", row);
+  return html + "</tbody></table></div></section>\n";
+}
+
 }  // namespace
 
 std::string seconds_text(double seconds) {
@@ -141,7 +155,9 @@ std::string run_html(const RunHistory& run) {
     for (const RunHistory::Fact& fact : each.facts) group.add(fact.label, fact.value, fact.note);
     groups += group.close();
   }
-  return groups.empty() ? groups : "<div class=\"groups\">\n" + groups + "</div>";
+  std::string html = groups.empty() ? groups : "<div class=\"groups\">\n" + groups + "</div>";
+  for (const RunTable& table : run.tables) html += table_html(table);
+  return html;
 }
 
 }  // namespace stowage::report

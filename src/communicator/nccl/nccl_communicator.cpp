@@ -9,11 +9,13 @@
 #include <thread>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace stowage::communication {
 namespace {
 
 constexpr const char* opening = "open_nccl_communicator";
+constexpr std::chrono::milliseconds between_looks{200};  // at NCCL's own errors
 
 // What ranks must know of each other before NCCL begins.
 struct Introduction {
@@ -49,6 +51,7 @@ NcclCommunicator::NcclCommunicator(Device& device, const RankOfGroup& rank)
 }
 
 NcclCommunicator::~NcclCommunicator() {
+  watch_.reset();
   try {
     if (!failure_.get()) close();
   } catch (const std::exception& error) {
@@ -89,17 +92,18 @@ void NcclCommunicator::open(const RankOfGroup& rank) {
       return ncclCommInitRankConfig(&communicator, size_, all.front().group, rank_, &config);
     });
   });
+  watch_.emplace(between_looks, [this] { return look(); });
 }
 
 void NcclCommunicator::close() {
   guarded("its destructor", [&] {
-    std::vector<void*> registered;
+    std::multimap<void*, void*> registered;
     {
       const MutexLock lock(mutex_);
       registered.swap(registered_);
     }
     run(lane_.id(), "its destructor", {}, [&](ncclComm_t& communicator, cudaStream_t) {
-      for (void* const handle : registered) ncclCommDeregister(communicator, handle);
+      for (const auto& [address, handle] : registered) ncclCommDeregister(communicator, handle);
       return ncclCommFinalize(communicator);
     });
     const MutexLock lock(mutex_);
@@ -180,7 +184,24 @@ void NcclCommunicator::register_memory(void* address, Bytes bytes) {
       return ncclCommRegister(communicator, address, bytes, &handle);
     });
     const MutexLock lock(mutex_);
-    registered_.push_back(handle);
+    registered_.emplace(address, handle);
+  });
+}
+
+void NcclCommunicator::forget_memory(void* address) {
+  if (failure_.get()) return;  // NCCL's communicator is gone, and what it knew
+  guarded("forget_memory", [&] {
+    void* handle = nullptr;
+    {
+      const MutexLock lock(mutex_);
+      const auto found = registered_.find(address);
+      if (found == registered_.end())
+        throw InvalidInput("forget_memory: no memory is registered at this address; register it first");
+      handle = found->second;
+      registered_.erase(found);
+    }
+    run(lane_.id(), "forget_memory", {},
+        [&](ncclComm_t& communicator, cudaStream_t) { return ncclCommDeregister(communicator, handle); });
   });
 }
 
@@ -246,6 +267,16 @@ ncclResult_t NcclCommunicator::state() {
   if (communicator_ == nullptr) return answer;
   const ncclResult_t asked = ncclCommGetAsyncError(communicator_, &answer);
   return asked == ncclSuccess ? answer : asked;
+}
+
+bool NcclCommunicator::look() noexcept {
+  try {
+    const ncclResult_t answer = state();
+    if (answer != ncclSuccess && answer != ncclInProgress) settle("a collective", answer);
+  } catch (const std::exception&) {  // all ranks know of it
+    return false;
+  }
+  return !failure_.get();
 }
 
 void NcclCommunicator::fail(const RankFailure& failure) {

@@ -2,18 +2,20 @@
 //
 // NCCL is asked not to block: a call that it has not taken yet is asked for again and again, so that a
 // failure ends the wait. It tells a rank nothing of the others' failures: a side channel does, whose thread
-// then aborts NCCL's communicator, which ends all work of it on the card.
+// then aborts NCCL's communicator, which ends all work of it on the card. Errors of its own NCCL tells to who
+// asks, and its work on the card may wait for ever; a thread asks, for those that wait for the card.
 #pragma once
 
 #include <nccl.h>
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <optional>
-#include <vector>
 
 #include "src/base/mutex.h"
 #include "src/communicator/first_failure.h"
+#include "src/communicator/nccl/watch.h"
 #include "src/communicator/side_channel.h"
 #include "stowage/communicator.h"
 
@@ -34,6 +36,7 @@ class NcclCommunicator final : public Communicator {
   void abort(std::string_view reason) override;
   void check() override;
   void register_memory(void* address, Bytes bytes) override;
+  void forget_memory(void* address) override;
 
  private:
   // One call of NCCL, or a group of them.
@@ -51,6 +54,8 @@ class NcclCommunicator final : public Communicator {
   void settle(const char* call, ncclResult_t answer, int rank);
   void await_reason();
   ncclResult_t state();
+  // Fails all ranks where NCCL has met an error. False once the communicator has failed.
+  bool look() noexcept;
   ncclResult_t blocks(const Call& call, ncclComm_t communicator, cudaStream_t stream) const;
   void fail(const RankFailure& failure);
   void give_up();
@@ -60,12 +65,13 @@ class NcclCommunicator final : public Communicator {
   FirstFailure failure_;
   std::atomic<int> left_ = -1;  // the first rank that has ended its communicator
   Mutex mutex_;                 // around each call of NCCL
-  ncclComm_t communicator_ STOWAGE_GUARDED_BY(mutex_) = nullptr;  // null: not yet, or no more
-  std::vector<void*> registered_ STOWAGE_GUARDED_BY(mutex_);
-  Lane lane_{device_, LaneRole::compute};    // for what has no lane of the caller's
-  Event done_ = Event::untimed(device_);     // behind the last collective
-  DeviceMemory met_;                         // a byte of each rank, for barriers
-  std::optional<SideChannel> side_channel_;  // last: its thread uses the rest
+  ncclComm_t communicator_ STOWAGE_GUARDED_BY(mutex_) = nullptr;       // null: not yet, or no more
+  std::multimap<void*, void*> registered_ STOWAGE_GUARDED_BY(mutex_);  // NCCL's handles by address
+  Lane lane_{device_, LaneRole::compute};                              // for what has no lane of the caller's
+  Event done_ = Event::untimed(device_);                               // behind the last collective
+  DeviceMemory met_;                                                   // a byte of each rank, for barriers
+  std::optional<SideChannel> side_channel_;                            // its thread uses the rest
+  std::optional<Watch> watch_;                                         // last: its thread uses all
 };
 
 }  // namespace stowage::communication

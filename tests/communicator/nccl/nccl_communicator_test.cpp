@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <future>
+
 #include "stowage/cuda_device.h"
 #include "tests/communicator/communicator_conformance.h"
 #include "tests/communicator/local_ranks.h"
@@ -59,6 +62,35 @@ TEST(NcclCommunicator, KnowsMemoryAheadAndForgetsIt) {
   EXPECT_EQ(fake_cuda_calls("ncclCommFinalize"), 2u);
 }
 
+TEST(NcclCommunicator, ForgetsMemoryOnceAndOnlyWhatItKnows) {
+  NcclRanks(1).run([](TestRank& r) {
+    const DeviceMemory memory(r.device, MemoryKind::device, 1024);
+    r.communicator.register_memory(memory.data(), memory.bytes());
+    r.communicator.forget_memory(memory.data());
+    EXPECT_EQ(fake_cuda_calls("ncclCommDeregister"), 1u);
+    EXPECT_THROW(r.communicator.forget_memory(memory.data()), InvalidInput);
+    EXPECT_THROW(r.communicator.check(), CommunicatorError);
+    r.communicator.forget_memory(memory.data());  // nothing is left to do
+  });
+  EXPECT_EQ(fake_cuda_calls("ncclCommDeregister"), 1u);
+}
+
+TEST(NcclCommunicator, MemoryThatCannotBeForgottenIsAnErrorOfAll) {
+  NcclRanks(2).run([](TestRank& r) {
+    const DeviceMemory memory(r.device, MemoryKind::device, 1024);
+    const auto error = r.failure_behind([&] {
+      r.communicator.register_memory(memory.data(), memory.bytes());
+      if (r.rank == 1) {
+        fake_cuda_fail_call("ncclCommDeregister", 1, 0);
+        r.communicator.forget_memory(memory.data());
+      }
+      r.communicator.barrier();
+    });
+    ASSERT_TRUE(error);
+    EXPECT_THAT(error->what(), HasSubstr("rank 1 failed in forget_memory"));
+  });
+}
+
 TEST(NcclCommunicator, ACallThatFailsIsNamedOnAllRanks) {
   for (const char* const call : {"ncclAllGather", "ncclBroadcast", "ncclGroupStart", "ncclSend", "ncclRecv",
                                  "ncclGroupEnd", "ncclCommRegister"})
@@ -74,6 +106,30 @@ TEST(NcclCommunicator, ACallThatFailsIsNamedOnAllRanks) {
       ASSERT_TRUE(error) << call;
       EXPECT_THAT(error->what(), HasSubstr("internal error"));
     });
+}
+
+// NCCL may find an error while all ranks live, such as of the network: then work on the cards ends no more by
+// itself, and no rank tells the others. Both ranks wait here as engines do, without a look at the
+// communicator.
+TEST(NcclCommunicator, AnErrorThatNobodyAsksForEndsTheWaitsOfAll) {
+  std::promise<void> enqueued, ended;
+  NcclRanks(2).run([&](TestRank& r) {
+    const DeviceMemory memory(r.device, MemoryKind::device, 64);
+    if (r.rank == 0) {
+      r.communicator.all_gather(r.lane.id(), memory.data(), 32);
+      enqueued.set_value();
+      TestRank::ignoring_errors([&] { r.synchronise(); });  // the other one never comes
+      ended.set_value();
+    } else {
+      enqueued.get_future().wait();
+      fake_cuda_fail_call("ncclCommGetAsyncError", 1, 0);
+      if (ended.get_future().wait_for(std::chrono::seconds(60)) != std::future_status::ready)
+        r.communicator.abort("rank 0 waits for ever");
+    }
+    const auto error = r.failure();
+    ASSERT_TRUE(error);
+    EXPECT_THAT(error->what(), HasSubstr("NCCL answers 'internal error'"));
+  });
 }
 
 TEST(NcclCommunicator, RefusesOtherDevicesAndRanks) {

@@ -103,6 +103,24 @@ TEST_F(EngineGroupTest, BeginsWithTheParametersOfOneDevice) {
     }
 }
 
+TEST_F(EngineGroupTest, ReportsWhatEachRankReceivesAndHowLongItsCollectivesTook) {
+  double received = 0;
+  for (const Instruction& instruction : plan_.instructions)
+    if (instruction.op != no_id) received += ranks_[0].op(instruction.op).cost.peer_bytes;
+  for (const Measurement measurement : {Measurement::step, Measurement::stalls, Measurement::timeline}) {
+    EngineOptions options;
+    options.measurement = measurement;
+    EngineGroup group(all_, whole_, ranks_, plan_, options);
+    StepInputs inputs(whole_, 13);
+    for (int i = 0; i < 2; ++i) group.step(inputs.of(group.completed_steps()), {});
+    ASSERT_EQ(group.reports().size(), size);
+    for (const StepReport& report : group.reports()) {
+      EXPECT_EQ(static_cast<double>(report.peer_bytes), received);
+      EXPECT_EQ(report.collective_seconds > 0, measurement != Measurement::step);
+    }
+  }
+}
+
 TEST_F(EngineGroupTest, RefusesWhatIsNoValueOfTheModel) {
   const auto group = this->group();
   const TensorId tensor = test::tensor_named(whole_, "wte.weight");

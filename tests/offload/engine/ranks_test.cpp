@@ -71,6 +71,54 @@ Graph make_bert(const Training& training, BatchShare share) {
   return builder.finish(model.loss, {.weight_decay = 0.1, .clip = clip, .moments = training.moments});
 }
 
+// A rank's communicator that counts what the engine registers with it.
+class WatchedCommunicator : public Communicator {
+ public:
+  WatchedCommunicator(Communicator& real, Device& device) : real_(real), device_(device) {}
+  int rank() const override { return real_.rank(); }
+  int size() const override { return real_.size(); }
+  void all_gather(LaneId lane, const void* share, void* whole, Bytes share_bytes,
+                  Bytes whole_bytes) override {
+    if (registrations > 0) {  // plans were compared before
+      EXPECT_TRUE(is_registered(whole, whole_bytes) && is_registered(share, share_bytes)) << "gathered";
+    }
+    real_.all_gather(lane, share, whole, share_bytes, whole_bytes);
+  }
+  void exchange(LaneId lane, const void* whole, void* shares, Bytes share_bytes, Bytes whole_bytes) override {
+    EXPECT_TRUE(is_registered(whole, whole_bytes) && is_registered(shares, share_bytes)) << "exchanged";
+    real_.exchange(lane, whole, shares, share_bytes, whole_bytes);
+  }
+  void broadcast(LaneId lane, int root, void* data, Bytes bytes) override {
+    real_.broadcast(lane, root, data, bytes);
+  }
+  void barrier() override { real_.barrier(); }
+  void abort(std::string_view reason) override { real_.abort(reason); }
+  void check() override { real_.check(); }
+  void register_memory(void* address, Bytes bytes) override {
+    ++registrations;
+    at_ = static_cast<std::byte*>(address);
+    bytes_ = bytes;
+    free_ = device_.memory_info().free;
+  }
+  void forget_memory(void* address) override {
+    EXPECT_EQ(address, at_);
+    EXPECT_LE(device_.memory_info().free, free_) << "the memory was given up before";
+    bytes_ = 0;
+  }
+  int registrations = 0;
+  bool forgotten() const { return bytes_ == 0; }
+
+ private:
+  bool is_registered(const void* address, Bytes bytes) const {
+    const auto* const at = static_cast<const std::byte*>(address);
+    return at_ <= at && at + bytes <= at_ + bytes_;
+  }
+  Communicator& real_;
+  Device& device_;
+  std::byte* at_ = nullptr;
+  Bytes bytes_ = 0, free_ = 0;
+};
+
 // What a training leaves behind, parameters and state by name, without padding.
 struct Result {
   std::vector<std::uint64_t> losses, norms, clipped;
@@ -237,6 +285,22 @@ TEST(Ranks, OfADeepModelLeaveTheBitsOfOneDevice) {
   const Way all_on_the_device{.unlimited = true};
   expect_the_bits_of(train_alone(make_deep_gpt, {}, all_on_the_device), make_deep_gpt, {}, 2,
                      all_on_the_device);
+}
+
+// All that collectives touch is the arena, which the communicator knows for as long as the engine has it.
+TEST(Ranks, RegisterTheArenaOnceAndForgetItBeforeItIsGivenUp) {
+  const Training training;
+  const Plan plan = plan_of(make_gpt(training, {0, 2}), {});
+  const auto one = device_for(plan, {}), two = device_for(plan, {});
+  std::vector<Device*> all{one.get(), two.get()};
+  const auto communicators = make_local_communicators(all);
+  on_ranks(2, [&](std::uint32_t rank) {
+    WatchedCommunicator watched(*communicators[rank], *all[rank]);
+    train(*all[rank], make_gpt(training, {rank, 2}), plan, {}, &watched);
+    EXPECT_EQ(watched.registrations, 1);
+    EXPECT_TRUE(watched.forgotten());
+    watched.barrier();
+  });
 }
 
 TEST(Ranks, RefuseACommunicatorThatDoesNotFitTheGraph) {

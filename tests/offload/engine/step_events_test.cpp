@@ -71,6 +71,14 @@ TEST_F(StepEventsTest, StallsTakeAPairAroundWhatRunsWithoutWaiting) {
   EXPECT_TRUE(is_timed(events, 4));
 }
 
+TEST_F(StepEventsTest, ACollectiveHasAPairOfItsOwn) {
+  const StepEvents events(*device_, resident_, {}, Measurement::stalls, {3});
+  EXPECT_THAT(events.collectives(), ElementsAre(3U));
+  EXPECT_THAT(begins(events, resident_), ElementsAre(1U, 3U, 8U));
+  EXPECT_TRUE(events.records_end(3) && is_timed(events, 3));
+  EXPECT_THAT(StepEvents(*device_, resident_, {}, Measurement::step, {3}).collectives(), IsEmpty());
+}
+
 // Every one has an end; a begin of its own only where its lane may have stood still before.
 TEST_F(StepEventsTest, ATimelineSharesTheEndsBetweenNeighbours) {
   for (const Plan& plan : {streamed_, resident_}) {

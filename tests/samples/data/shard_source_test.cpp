@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <memory>
 #include <set>
 
 #include "stowage/error.h"
@@ -52,6 +53,45 @@ TEST(ShardSource, AnEpochHasEverySampleOnceAndAStepDependsOnItsNumberAlone) {
   source.fill(2, again);
   EXPECT_EQ(again.tokens, batch.tokens);
   EXPECT_EQ(source.position(4), (std::map<std::string, std::int64_t>{{"epoch", 1}, {"sample", 3}}));
+}
+
+// Whatever the number of ranks: together they read what one does, and no sample twice.
+TEST(ShardSource, RanksReadTheirPartsOfTheSameBatches) {
+  const TemporaryFolder folder;
+  write_shard(folder.file("a.bin"), 1, 41);
+  write_shard(folder.file("b.bin"), 101, 33);
+  constexpr std::int64_t batch = 8, sequence = 4;
+  const auto open = [&](BatchShare share) {
+    auto source = std::make_unique<ShardSource>(
+        "--data", folder.file("*.bin"),
+        TokenSampling{.sequence = sequence, .seed = 3, .vocabulary_size = 200}, batch);
+    source->take_share(share);
+    return source;
+  };
+  const auto whole = open({});
+  for (const std::uint32_t ranks : {1U, 2U, 4U, 8U})
+    for (std::uint64_t step = 0; step < 5; ++step) {  // 18 samples: into the third epoch
+      Batch expected, joined;
+      whole->fill(step, expected);
+      joined.tokens.resize(batch * sequence);
+      joined.targets.resize(batch * sequence);
+      for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+        Batch own;
+        open({rank, ranks})->fill(step, own);
+        ASSERT_EQ(own.tokens.size(), expected.tokens.size());
+        std::int64_t read = 0;
+        for (std::size_t i = 0; i < own.tokens.size(); ++i) {
+          if (own.tokens[i] == 0) continue;  // the shards have none
+          EXPECT_EQ(joined.tokens[i], 0) << "read by two ranks";
+          joined.tokens[i] = own.tokens[i];
+          joined.targets[i] = own.targets[i];
+          ++read;
+        }
+        EXPECT_EQ(read, batch * sequence / ranks);
+      }
+      EXPECT_EQ(joined.tokens, expected.tokens) << ranks << " ranks, step " << step;
+      EXPECT_EQ(joined.targets, expected.targets);
+    }
 }
 
 TEST(ShardSource, RefusesAnotherVocabularysTokensByFileAndId) {

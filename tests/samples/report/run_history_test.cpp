@@ -223,6 +223,18 @@ TEST_F(RunPage, ItsStallsAreTheMeasuredAndThePlanned) {
   EXPECT_THAT(page, HasSubstr("<dt>planned stall</dt>"));
 }
 
+TEST_F(RunPage, HasARowOfEachDevice) {
+  add_steps(3);
+  EXPECT_TRUE(recorder_.history(setup_, statistics_).tables.empty());
+  recorder_.set_rows({{.rank = 0, .peer_bytes = 3_MiB}, {.rank = 1}});
+  const RunHistory history = recorder_.history(setup_, statistics_);
+  ASSERT_EQ(history.tables.size(), 1U);
+  EXPECT_EQ(history.tables[0].rows.size(), 2U);
+  const std::string page = run_page(setup_, statistics_, recorder_);
+  EXPECT_THAT(page, HasSubstr("<h2>Each device</h2>"));
+  EXPECT_THAT(page, HasSubstr("<td>3.00 MiB</td>"));
+}
+
 TEST_F(RunPage, IsOnePageWithItsPlan) {
   add_steps(10);
   const std::string page = run_page(setup_, statistics_, recorder_);

@@ -131,6 +131,26 @@ TEST(StepLog, GoesOnBehindTheStepsThatAreMade) {
   EXPECT_EQ(contents_of(folder.file("log")), first + to_json_line(awkward()) + '\n');
 }
 
+// They stand behind all steps, so a log that goes on has them no more; a table never does.
+TEST(StepLog, HasARowOfEachRankAtItsEnd) {
+  const TemporaryFolder folder;
+  const std::string steps = to_json_line(awkward()) + '\n', row = to_json_line(RankRow{.rank = 1}) + '\n';
+  {
+    StepLog log(folder.file("log"));
+    log.start();
+    log.write(awkward());
+    log.write(RankRow{.rank = 1});
+    log.finish();
+    EXPECT_EQ(contents_of(folder.file("log")), steps + row);
+  }
+  StepLog log(folder.file("log"));
+  EXPECT_EQ(log.start(8), steps);
+  StepLog table(folder.file("log.csv"));
+  table.start();
+  table.write(RankRow{});
+  EXPECT_EQ(contents_of(folder.file("log.csv")), csv_header({}) + '\n');
+}
+
 TEST(JsonLine, OfAnEvaluation) {
   EvaluationRecord record{7, {"for people", {{"loss", 0.1}, {"perplexity", 1.5}}}, 0.25};
   const std::string begin = R"({"step": 7, "evaluation": {"loss": 0.1, "perplexity": 1.5}, "seconds": 0.25)";

@@ -54,8 +54,18 @@ TEST(MachineFile, SeveralDevicesShareTheHostMemoryThatTheyAreAt) {
   const Machine one = machine_for(file, DataType::bf16), eighth = machine_for(file, DataType::bf16, 8);
   EXPECT_DOUBLE_EQ(eighth.host_total_bytes_per_second, 210e9 / 4);
   EXPECT_EQ(eighth.flops_per_second, one.flops_per_second);
-  EXPECT_EQ(eighth.overhead_bytes, one.overhead_bytes);
   EXPECT_EQ(one.peer.bytes_per_second, Machine{}.peer.bytes_per_second);
+}
+
+TEST(MachineFile, CardsThatTrainTogetherHaveMemoryToReachEachOther) {
+  MachineFile file = test::sample_file();
+  EXPECT_EQ(overhead_for_peers("cuda", 1), 0U);
+  EXPECT_EQ(overhead_for_peers("cuda", 2), 512_MiB);
+  EXPECT_EQ(machine_for(file, DataType::bf16).overhead_bytes, 600_MiB);
+  EXPECT_EQ(machine_for(file, DataType::bf16, 8).overhead_bytes, 600_MiB + 512_MiB);
+  file.backend = "simulated";
+  EXPECT_EQ(overhead_for_peers("simulated", 2), 0U);
+  EXPECT_EQ(machine_for(file, DataType::bf16, 8).overhead_bytes, 600_MiB);
 }
 
 TEST(MachineFile, ALinkIsNoFasterThanItsDevicesPartOfHostMemory) {
@@ -70,6 +80,36 @@ TEST(MachineFile, ALinkIsNoFasterThanItsDevicesPartOfHostMemory) {
                             eighth.h2d_both_bytes_per_second, eighth.d2h_both_bytes_per_second})
     EXPECT_EQ(rate, 210e9 / 8);
   EXPECT_EQ(eighth.h2d.latency_seconds, 1.0 / 96'000);
+}
+
+TEST(MachineFile, LinksHaveTheirPartOfWhatTheyHadTogether) {
+  MachineFile file = test::sample_file();  // 8 devices, 4 at each memory
+  file.peers->together = LinkRates{30e9, 60e9, 25e9, 40e9};
+  const Machine all = machine_for(file, DataType::bf16, 8);
+  EXPECT_EQ(all.h2d.bytes_per_second, 30e9);
+  EXPECT_EQ(all.d2h.bytes_per_second, 52e9) << "no more than alone";
+  EXPECT_EQ(all.h2d_both_bytes_per_second, 25e9);
+  EXPECT_EQ(all.d2h_both_bytes_per_second, 40e9);
+  EXPECT_EQ(all.host_total_bytes_per_second, 65e9) << "4 of them had 260 GB/s of it";
+  const Machine half = machine_for(file, DataType::bf16, 4);
+  EXPECT_EQ(half.h2d.bytes_per_second, 55e9) << "of 8 times 30, which leave it what it has alone";
+  EXPECT_EQ(half.h2d_both_bytes_per_second, 45e9);
+  EXPECT_EQ(machine_for(file, DataType::bf16).host_total_bytes_per_second, 210e9);
+}
+
+TEST(MachineFile, SimulatedDevicesComputeWithTheSameCores) {
+  MachineFile file = test::sample_file();
+  file.backend = "simulated";
+  const Machine one = machine_for(file, DataType::bf16), fourth = machine_for(file, DataType::bf16, 4);
+  EXPECT_EQ(fourth.flops_per_second, one.flops_per_second / 4);
+  EXPECT_EQ(fourth.device_bytes_per_second, one.device_bytes_per_second / 4);
+  Graph graph;
+  graph.share.ranks = 4;
+  graph.ops.resize(1);
+  graph.ops[0].kernel = "linear";
+  graph.ops[0].cost = {1e9, 3e6};
+  set_op_seconds(file, DataType::bf16, fourth, graph);
+  EXPECT_EQ(graph.ops[0].cost.seconds, 4 * 2e-5);
 }
 
 TEST(MachineFile, PeersPastTheHostHaveTheirLinkAndThroughItHalfOfTheHostsRate) {

@@ -80,6 +80,27 @@ TEST(MachineJson, AFileOfBeforeHasNoPeers) {
   EXPECT_EQ(to_json(machine_from_json(text)), text);
 }
 
+TEST(MachineJson, HasWhatWasMeasuredOfPeers) {
+  MachineFile file = test::sample_file();
+  EXPECT_EQ(to_json(file).find("links_together"), std::string::npos);
+  file.peers->gathers = {{1024, 1e-5}, {2048, 2e-5}};
+  file.peers->exchanges = {{1024, 3e-5}};
+  file.peers->together = LinkRates{4.5e9, 3.5e9, 2.5e9, 1.5e9};
+  const std::string text = to_json(file);
+  const MachineFile back = machine_from_json(text);
+  EXPECT_EQ(to_json(back), text);
+  ASSERT_TRUE(back.peers && back.peers->together);
+  EXPECT_EQ(back.peers->gathers[1].bytes, 2048U);
+  EXPECT_EQ(back.peers->exchanges[0].seconds, 3e-5);
+  EXPECT_EQ(back.peers->together->h2d, 4.5e9);
+  EXPECT_EQ(back.peers->together->d2h_both, 1.5e9);
+  expect_refused(replaced(text, "4500000000.0", "0"), "'peers.links_together.h2d' is outside");
+  expect_refused(replaced(text, "\"links_together\": {", "\"links_together\": {\"x\": 0,"),
+                 "'peers.links_together' has a field that is not known");
+  expect_refused(replaced(text, "\"seconds\": 1e-05", "\"seconds\": -1"),
+                 "'peers.gathers[0].seconds' is outside");
+}
+
 TEST(MachineJson, NamesTheFieldOfPeersThatDoesNotFit) {
   MachineFile file = test::sample_file();
   file.peers = PeerDevices{64, 3, {411e9, 2.125e-5, true}, true};

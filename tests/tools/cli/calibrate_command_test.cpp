@@ -61,9 +61,29 @@ TEST_F(CalibrateCommandTest, TheProgramMeasuresAndWritesAFileThatPlanReads) {
   EXPECT_THAT(planned.output, HasSubstr("machine       simulated on " + read.host));
 }
 
+TEST_F(CalibrateCommandTest, TheProgramMeasuresDevicesTogetherForPlansOfSeveral) {
+  const std::string machine = file("machine.json");
+  const Result measured =
+      run_stowage("calibrate --device simulated --devices 2 --quick --link 3GB/s --output " + machine);
+  ASSERT_EQ(measured.code, 0) << measured.output;
+  EXPECT_THAT(measured.output, HasSubstr("on the simulated device, as asked, the first of 2"));
+  EXPECT_THAT(measured.output, HasSubstr("devices       2, 2 at each host memory"));
+  EXPECT_THAT(measured.output, HasSubstr("received     gather   exchange  GB/s"));
+  const MachineFile read = read_machine_file(machine);
+  ASSERT_TRUE(read.peers && read.peers->together);
+  EXPECT_LT(read.peers->link.bytes_per_second, 3.1e9);
+  const Result planned =
+      run_stowage("plan --gpt 1x64 --sequence 16 --vocabulary 64 --batch 2 --devices 2 --machine " + machine);
+  EXPECT_EQ(planned.code, 0) << planned.output;
+  EXPECT_THAT(planned.output, HasSubstr("machine       2 x simulated on " + read.host));
+}
+
 TEST_F(CalibrateCommandTest, BadInputIsToldInOneLineWithCodeTwo) {
   const std::string output = " --output " + file("machine.json");
   expect_refused("calibrate --quick --device simulated --link fast" + output, "--link: \"fast\" is no rate");
+  for (const char* devices : {"0", "65", "x"})
+    expect_refused(std::string("calibrate --quick --device simulated --devices ") + devices + output,
+                   "--devices: \"" + std::string(devices) + "\"");
   expect_refused("calibrate --quick --device toaster" + output, "device 'toaster'");
   expect_refused("calibrate --quick --device simulated --output " + file("none/machine.json"),
                  "none/machine.json");
@@ -86,6 +106,14 @@ TEST_F(CalibrateCommandTest, DescribesEveryMeasuredNumber) {
     EXPECT_THAT(text, HasSubstr(words));
   }
   EXPECT_THAT(text, HasSubstr("1.00 MiB     34.953"));
+  EXPECT_THAT(text,
+              HasSubstr("devices       8, 4 at each host memory\nfrom peers      400.00 GB/s after 20.0 us"));
+  MachineFile measured = test::sample_file();
+  measured.peers->gathers = {{1_MiB, 1e-3}};
+  measured.peers->exchanges = {{1_MiB, 2e-3}};
+  measured.peers->together = LinkRates{1e9, 2e9, 3e9, 4e9};
+  EXPECT_THAT(describe(measured), HasSubstr("1.00 MiB      1.049      0.524\n"));
+  EXPECT_THAT(describe(measured), HasSubstr("1.000 GB/s h2d, 2.000 d2h of each; both ways 3.000 and 4.000"));
 }
 
 TEST_F(CalibrateCommandTest, ReadsRates) {

@@ -243,6 +243,29 @@ TEST_F(PlanCommandTest, PlansForSeveralDevices) {
   EXPECT_THAT(contents_of(command_.report_file), HasSubstr("of 32.00 MiB"));
 }
 
+// What the trainers keep of each card for its peers, the planner does not promise.
+TEST_F(PlanCommandTest, CountsWhatCardsTakeToReachEachOther) {
+  name_a_model();
+  command_.machine = "2x-rtx4090";
+  command_.sweep = "devices";
+  command_.json = true;
+  EXPECT_EQ(run(), 0);
+  const auto rows = nlohmann::json::parse(output_);
+  EXPECT_EQ(rows[0]["overhead_for_peers_bytes"], 0);
+  EXPECT_EQ(rows[1]["overhead_for_peers_bytes"], 512_MiB);
+  EXPECT_EQ(rows[1]["overhead_bytes"], rows[0]["overhead_bytes"].get<Bytes>() + 512_MiB);
+  command_.sweep.clear();
+  command_.json = false;
+  command_.model.devices = "2";
+  const Bytes least = rows[1]["minimum_device_bytes"];
+  EXPECT_GT(least, 512_MiB);
+  command_.device_memory = least;
+  EXPECT_EQ(run(), 0);
+  EXPECT_THAT(output_, HasSubstr(" for context and libraries, 512.00 MiB of it to reach the others, which"));
+  command_.device_memory = least - 1;
+  EXPECT_EQ(run(), 2);
+}
+
 TEST_F(PlanCommandTest, PlansForSeveralDevicesByEveryPolicy) {
   name_a_model();
   command_.model.devices = "2";
@@ -291,7 +314,7 @@ TEST_F(PlanCommandTest, FindsTheLargestModelOfSeveralDevices) {
   command_.machine = "2x-rtx4090";
   command_.options.policy = Policy::none;
   const Graph graph = build(model_spec(second, command_.model, DataType::bf16));
-  command_.device_memory = 600_MiB + need_bytes(graph, Machine{});
+  command_.device_memory = 600_MiB + 512_MiB + need_bytes(graph, Machine{});
   EXPECT_EQ(run(), 0);
   EXPECT_THAT(output_, HasSubstr("gpt, 13 layers, width 768, heads 12, vocabulary 32"));
   EXPECT_THAT(output_, HasSubstr("devices       2 that"));

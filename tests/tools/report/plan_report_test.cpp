@@ -181,6 +181,16 @@ TEST(PlanReport, NeutralisesHostileNames) {
   expect_neutral(std::string(3000, '<'));
 }
 
+TEST(PlanReport, NeutralisesTheCellsOfTables) {
+  const SmallStep step;
+  const std::string hostile = "</td><script>alert(1)</script>";
+  const std::string page = plan_report(
+      step.graph, step.plan, step.machine,
+      {.run = RunHistory{.tables = {{.title = hostile, .columns = {hostile}, .rows = {{hostile}}}}}});
+  EXPECT_EQ(count(page, "<script"), count(plan_report(step.graph, step.plan, step.machine), "<script"));
+  EXPECT_EQ(count(page, "<td>"), 1U);
+}
+
 TEST(PlanReport, LoadsNothing) {
   const SmallStep step;
   std::string page = plan_report(step.graph, step.plan, step.machine);

@@ -1,0 +1,42 @@
+// What each device did in a run of several: a row of the page, of the summary and of the log.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "samples/report/report.h"
+#include "stowage/plan_report.h"
+
+namespace stowage::samples {
+
+// Peaks are those of a device budget; bytes those of the last step; seconds the mean of a step.
+struct RankRow {
+  std::uint64_t rank = 0;
+  std::uint64_t steps = 0;
+  Bytes planned_peak_bytes = 0;
+  Bytes device_peak_bytes = 0;
+  double stall_fraction = 0;
+  Bytes h2d_bytes = 0;
+  Bytes d2h_bytes = 0;
+  Bytes peer_bytes = 0;
+  double collective_seconds = 0;  // StepReport::collective_seconds
+  double waiting_seconds = 0;     // of these, for other ranks: see set_waiting
+};
+
+RankRow row_of(std::uint64_t rank, const Setup& setup, const RunStatistics& run);
+
+// A collective ends on all ranks at about the same time, so the rank with the least time in collectives has
+// come to them last: the others have waited for as long as theirs took longer.
+void set_waiting(std::vector<RankRow>& rows);
+
+// One line without its end, {"rank": N, …}; and back, of such lines alone.
+std::string to_json_line(const RankRow& row);
+std::vector<RankRow> rows_of_json_lines(std::string_view text);
+
+// Lines for people; nothing for no rows.
+std::string describe(const std::vector<RankRow>& rows);
+RunTable table_of(const std::vector<RankRow>& rows);
+
+}  // namespace stowage::samples

@@ -1,0 +1,29 @@
+// Measures several devices of one kind together: what they receive from each other, and what the links to the
+// host leave to each other.
+#pragma once
+
+#include <span>
+
+#include "stowage/communicator.h"
+#include "stowage/device.h"
+#include "stowage/machine_file.h"
+
+namespace stowage {
+
+struct PeerProbeOptions {
+  Bytes smallest = 256_KiB;  // of a whole, of all devices' shares
+  Bytes largest = 64_MiB;
+  int repetitions = 9;
+  double longest_seconds = 0.5;  // no larger whole is tried once one has taken this much
+  Bytes piece = 4_MiB;           // of the copies of all links at once, and so many in a row
+  int copies = 16;
+};
+
+// All devices gather and exchange wholes of each size at the same time, and copy both ways. `devices`: two or
+// more, all CUDA cards or all simulated ones, which reach each other by `link`. `file` has the link of one of
+// them alone. Takes two wholes of each device, and 16 MiB four times; gives all back. DeviceError,
+// OutOfMemory, CommunicatorError; InvalidInput where cards cannot reach each other, with what to do.
+PeerDevices measure_peers(std::span<Device* const> devices, const CommunicatorOptions& link,
+                          const PeerProbeOptions& options, const MachineFile& file);
+
+}  // namespace stowage
