@@ -25,7 +25,7 @@ struct StepBound {
 // - The gate is behind backward, and no step is clipped, so a step is no shorter than the busiest lane of its
 // forward
 //   plus the busiest lane of its backward.
-// - An op hides no more of a link's work than there is room for beside its operands (bound_program.cpp).
+// - An op hides no more of a link's work than there is room for beside its operands (bound_costs.h).
 //
 // The bound is the value of a linear program over shares of each decision (share_program.h). Numerical
 // rounding of its solution cannot make the bound too high. `device_budget`: bytes, without

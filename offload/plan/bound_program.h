@@ -2,11 +2,7 @@
 // each lane and in memory.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-
-#include "offload/plan/candidate.h"
-#include "offload/plan/share_program.h"
+#include "offload/plan/bound_costs.h"
 
 namespace stowage {
 
@@ -17,13 +13,6 @@ struct BoundProgram {
   // the turn to the next gate. Memory has a row for each moment (bound_moments.h); its room is the budget
   // less the operands of the moment's op.
   ShareProgram shares;
-};
-
-// How the two directions of the link count, which slow each other on some machines (machine.h). Either of the
-// two bounds may be the higher one.
-enum class BoundLinks : std::uint8_t {
-  apart,   // each direction alone, as if the other stood still
-  shared,  // each with a part of the other's time added; less of a link's time then counts as idle
 };
 
 // `device_budget`: bytes of the arena, without Machine::overhead_bytes; unlimited: memory does not count.
