@@ -52,6 +52,7 @@ class ActivationDecisions {
       for (double& memory : kept.memory) memory /= static_cast<double>(graph_.micro_batches);
       costs_.add_out(item.bytes, offloaded.front);
       costs_.add_in(item.bytes, offloaded.back);
+      costs_.add_host(item.bytes, offloaded);
       if (largest.at(item.writer) == &item) add_rebuilding(item.writer, item.bytes, rebuilt.back);
       decisions_.push_back({{kept, offloaded, rebuilt}, 1});
     }
@@ -144,6 +145,11 @@ class ActivationDecisions {
       if (counts) add_rebuilding(gap.writer, gap.bytes, lanes);
     };
     const auto nowhere = [](OpId) { return false; };
+    const auto across = [&](auto&& there) -> ShareCost& {
+      ShareCost& cost = option(there);
+      costs_.add_host(gap.bytes, cost);
+      return cost;
+    };
     option([](OpId) { return true; });
     if (moments_.in_front(gap.after) == moments_.in_front(gap.before)) {
       // Of several gaps one copy on the host may serve all: its way out counts for none of them.
@@ -156,18 +162,18 @@ class ActivationDecisions {
     } else {
       const auto until_turn = [&](OpId op) { return moments_.in_front(op) || op == moments_.turn(); };
       const auto from_turn = [&](OpId op) { return !moments_.in_front(op) || op == moments_.turn(); };
-      ShareCost& at_turn = option(nowhere);
+      ShareCost& at_turn = across(nowhere);
       costs_.add_out(gap.bytes, at_turn.front);
       costs_.add_in(gap.bytes, at_turn.back);
       rebuild(option(nowhere).back);
-      ShareCost& before = option(from_turn);
+      ShareCost& before = across(from_turn);
       costs_.add_out(gap.bytes, before.front);
       costs_.add_in(gap.bytes, before.front);
       if (ShareCost& cost = option(from_turn); counts) costs_.add_op(gap.writer, cost.front);
-      ShareCost& behind = option(until_turn);  // its copy may have left before
+      ShareCost& behind = across(until_turn);  // its copy may have left before
       costs_.add_out(gap.bytes, behind.front);
       costs_.add_in(gap.bytes, behind.back);
-      ShareCost& all_behind = option(until_turn);
+      ShareCost& all_behind = across(until_turn);
       costs_.add_out(gap.bytes, all_behind.back);
       costs_.add_in(gap.bytes, all_behind.back);
       rebuild(option(until_turn).back);

@@ -6,9 +6,9 @@
 
 namespace stowage {
 
-BoundCosts::BoundCosts(const Problem& problem, Bytes device_budget, BoundLinks links)
+BoundCosts::BoundCosts(const Problem& problem, const Budget& budget, BoundLinks links)
     : moments_(problem),
-      device_budget_(device_budget),
+      budget_(budget),
       sharing_(problem.sharing),
       cuts_(find_cuts(problem, moments_.ordered() ? share_cuts : 0)) {
   if (links == BoundLinks::apart) sharing_.of_in = sharing_.of_out = 0;
@@ -17,8 +17,8 @@ BoundCosts::BoundCosts(const Problem& problem, Bytes device_budget, BoundLinks l
 void BoundCosts::add_op(OpId op, ShareTimes& lanes) const {
   const double seconds = op_seconds(graph().op(op), machine());
   lanes.at(index_of(problem().layout.lanes[op])) += seconds;
-  if (device_budget_ == unlimited || moments_.is_peer(op)) return;
-  const auto budget = static_cast<double>(device_budget_);
+  if (budget_.device == unlimited || moments_.is_peer(op)) return;
+  const auto budget = static_cast<double>(budget_.device);
   auto idle = [&](const Link& link, double shared, double taken) {
     return std::max(0.0, seconds * (1 - shared) - std::max(0.0, budget - taken) / link.bytes_per_second);
   };
@@ -39,6 +39,10 @@ void BoundCosts::add_out(Bytes bytes, ShareTimes& lanes) const {
   lanes[share_d2h] += seconds;
   lanes[share_h2d] += seconds * sharing_.of_out;
   lanes[share_host] += static_cast<double>(bytes) * sharing_.host_seconds_per_byte;
+}
+
+void BoundCosts::add_host(Bytes bytes, ShareCost& cost) const {
+  if (has_host_row()) cost.memory.at(host_row()) += static_cast<double>(bytes);
 }
 
 }  // namespace stowage

@@ -17,8 +17,8 @@ enum class BoundLinks : std::uint8_t {
 
 class BoundCosts {
  public:
-  // Keeps a reference. `device_budget`: bytes of the arena.
-  BoundCosts(const Problem& problem, Bytes device_budget, BoundLinks links);
+  // Keeps a reference. `budget.device`: bytes of the arena.
+  BoundCosts(const Problem& problem, const Budget& budget, BoundLinks links);
 
   const BoundMoments& moments() const { return moments_; }
   const StepCuts& cuts() const { return cuts_; }
@@ -41,10 +41,16 @@ class BoundCosts {
   // A transfer of so many bytes to the device, and one to the host.
   void add_in(Bytes bytes, ShareTimes& lanes) const;
   void add_out(Bytes bytes, ShareTimes& lanes) const;
+  // Bytes that have a place on the host. A plan keeps such a place for the whole step, so they are one row of
+  // memory, behind those of the moments. Without effect where host memory has no limit; then there is no such
+  // row.
+  void add_host(Bytes bytes, ShareCost& cost) const;
+  bool has_host_row() const { return budget_.host != unlimited; }
+  std::size_t host_row() const { return moments_.all().size(); }
 
  private:
   BoundMoments moments_;
-  Bytes device_budget_;
+  Budget budget_;
   LaneSharing sharing_;
   StepCuts cuts_;
 };

@@ -11,6 +11,7 @@ struct Parameter {
   Bytes bytes = 0, state_bytes = 0;
   Bytes gradient_bytes = 0;            // made behind the turn
   Bytes gate_bytes = 0;                // of the gradient, wherever it is made
+  Bytes undo_bytes = 0;                // of its record, if it is updated before the gate
   double host_update = 0, update = 0;  // seconds
   double early_update = 0;             // on the host, before the gate; meaningful if can_be_early
   bool can_be_early = true;
@@ -57,6 +58,7 @@ class ParameterDecisions {
       parameter.host_update += host_seconds(op, machine);
       parameter.early_update += undoable_seconds(graph_, op, machine);
       parameter.can_be_early &= undo_bytes(graph_, op) > 0;
+      parameter.undo_bytes += undo_bytes(graph_, op);
       parameter.update += op_seconds(op, machine);
       for (TensorId id : op.writes)
         if (graph_.kind_of(id) == TensorKind::optimizer_state)
@@ -98,6 +100,8 @@ class ParameterDecisions {
   ShareDecision on_host(TensorId id, const Parameter& parameter, bool early) const {
     const StepCuts& cuts = costs_.cuts();
     ShareCost held;
+    costs_.add_host(parameter.bytes + parameter.state_bytes + parameter.gate_bytes, held);
+    if (early) costs_.add_host(parameter.undo_bytes, held);
     if (parameter.in_front) costs_.add_in(parameter.bytes, held.front);
     if (early) held.back[share_host] += parameter.early_update;
     if (!early && parameter.in_front) held.front[share_host] += parameter.host_update;

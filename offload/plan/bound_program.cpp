@@ -12,20 +12,23 @@ namespace {
 
 class ProgramBuilder {
  public:
-  ProgramBuilder(const Problem& problem, Bytes budget, BoundLinks links)
+  ProgramBuilder(const Problem& problem, const Budget& budget, BoundLinks links)
       : costs_(problem, budget, links),
         moments_(costs_.moments()),
         problem_(problem),
         graph_(*problem.graph) {
-    program_.bytes = std::max(1.0, static_cast<double>(std::min(budget, total_bytes())));
+    program_.bytes = std::max(1.0, static_cast<double>(std::min(budget.device, total_bytes())));
+    host_unit_ = std::max(1.0, static_cast<double>(std::min(budget.host, total_bytes())));
     for (const BoundMoments::Moment& moment : moments_.all())
-      program_.shares.room.push_back(budget == unlimited
-                                         ? static_cast<double>(total_bytes())
-                                         : static_cast<double>(budget) - moments_.bytes_of(moment.operands));
+      program_.shares.room.push_back(budget.device == unlimited ? static_cast<double>(total_bytes())
+                                                                : static_cast<double>(budget.device) -
+                                                                      moments_.bytes_of(moment.operands));
+    if (costs_.has_host_row()) program_.shares.room.push_back(static_cast<double>(budget.host));
   }
 
   BoundProgram build() {
     add_ops();
+    add_always_on_host();
     std::vector<ShareDecision> decisions = parameter_decisions(costs_);
     std::vector<ShareDecision> of_activations = activation_decisions(costs_);
     std::move(of_activations.begin(), of_activations.end(), std::back_inserter(decisions));
@@ -74,31 +77,48 @@ class ProgramBuilder {
     return std::any_of(ids.begin(), ids.end(), [&](TensorId id) { return marked[id] != 0; });
   }
 
+  // Inputs, which come anew for each step, and what leaves in each: the loss and the parts of the norm. The
+  // clip scale is the host's.
+  void add_always_on_host() {
+    std::vector<std::uint8_t> is_read(problem_.layout.buckets.size(), 0);
+    for (const Op& op : graph_.ops)
+      for (TensorId id : op.reads) is_read[problem_.layout.bucket_of[id]] = 1;
+    for (BucketId id = 0; id < problem_.layout.buckets.size(); ++id) {
+      const BucketRole role = problem_.layout.roles[id];
+      if ((role == BucketRole::input && is_read[id]) || role == BucketRole::loss ||
+          role == BucketRole::square_sums || role == BucketRole::clip)
+        costs_.add_host(problem_.layout.buckets[id].bytes, program_.shares.fixed);
+    }
+  }
+
   void normalise() {
     program_.seconds = std::max(
         1e-12, program_.shares.fixed.front[share_compute] + program_.shares.fixed.back[share_compute]);
     auto scale = [&](ShareCost& cost) {
       for (double& seconds : cost.front) seconds /= program_.seconds;
       for (double& seconds : cost.back) seconds /= program_.seconds;
-      for (double& bytes : cost.memory) bytes /= program_.bytes;
+      for (std::size_t row = 0; row < cost.memory.size(); ++row) cost.memory.at(row) /= unit_of(row);
     };
     scale(program_.shares.fixed);
     for (ShareDecision& decision : program_.shares.decisions)
       for (ShareCost& option : decision.options) scale(option);
-    for (double& room : program_.shares.room) room = std::max(1e-3, room / program_.bytes);
+    for (std::size_t row = 0; row < program_.shares.room.size(); ++row)
+      program_.shares.room[row] = std::max(1e-3, program_.shares.room[row] / unit_of(row));
   }
+  double unit_of(std::size_t row) const { return row < costs_.host_row() ? program_.bytes : host_unit_; }
 
   BoundCosts costs_;
   const BoundMoments& moments_;
   const Problem& problem_;
   const Graph& graph_;
   BoundProgram program_;
+  double host_unit_ = 1;
 };
 
 }  // namespace
 
-BoundProgram make_bound_program(const Problem& problem, Bytes device_budget, BoundLinks links) {
-  return ProgramBuilder(problem, device_budget, links).build();
+BoundProgram make_bound_program(const Problem& problem, const Budget& budget, BoundLinks links) {
+  return ProgramBuilder(problem, budget, links).build();
 }
 
 }  // namespace stowage

@@ -8,14 +8,15 @@ namespace stowage {
 
 struct BoundProgram {
   double seconds = 1;  // unit of time
-  double bytes = 1;    // unit of memory
+  double bytes = 1;    // unit of device memory
   // The front goes from the gate to the turn: the updates of the step before, and forward. The back goes from
   // the turn to the next gate. Memory has a row for each moment (bound_moments.h); its room is the budget
-  // less the operands of the moment's op.
+  // less the operands of the moment's op. Host memory, where it has a limit, is one row more, in a unit of
+  // its own.
   ShareProgram shares;
 };
 
-// `device_budget`: bytes of the arena, without Machine::overhead_bytes; unlimited: memory does not count.
-BoundProgram make_bound_program(const Problem& problem, Bytes device_budget, BoundLinks links);
+// `budget.device`: bytes of the arena, without Machine::overhead_bytes; unlimited: memory does not count.
+BoundProgram make_bound_program(const Problem& problem, const Budget& budget, BoundLinks links);
 
 }  // namespace stowage

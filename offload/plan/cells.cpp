@@ -57,25 +57,26 @@ Cells::Cells(const std::vector<Problem>& problems, const Problem& for_bound, Byt
     most_host = std::max(most_host, variants_.back()->program.most_host_bytes());
   }
   hosts_ = host_grid(most_host, settings);
-  bounds_.resize(devices_.size());
 }
 
 // The bound only rises as memory falls, so that one cell's speaks for all above it. Of those below, the one
 // in the middle is asked, too: it is likely to speak for the next.
-bool Cells::may_take_less(std::size_t index, double seconds) {
+bool Cells::may_take_less(std::size_t index, Bytes host, double seconds) {
+  std::map<std::size_t, double>& bounds = bounds_[host];
+  const auto bound_of = [&](std::size_t device) {
+    const auto known = bounds.find(device);
+    if (known != bounds.end()) return known->second;
+    return bounds[device] = lower_bound(for_bound_, {devices_[device], host}).seconds;
+  };
   std::size_t too_small = 0;  // behind the last one known to be so
-  for (std::size_t i = 0; i < index; ++i) {
-    if (!bounds_[i]) continue;
-    if (*bounds_[i] < seconds) return true;
-    too_small = i + 1;
+  for (const auto& [device, bound] : bounds) {
+    if (device >= index) break;
+    if (bound < seconds) return true;
+    too_small = device + 1;
   }
-  if (bound_seconds(index) >= seconds) return false;
-  bound_seconds((too_small + index) / 2);
+  if (bound_of(index) >= seconds) return false;
+  bound_of((too_small + index) / 2);
   return true;
-}
-double Cells::bound_seconds(std::size_t index) {
-  if (!bounds_[index]) bounds_[index] = lower_bound(for_bound_, devices_[index]).seconds;
-  return *bounds_[index];
 }
 
 double Cells::floor_seconds(Key key) {
@@ -107,7 +108,7 @@ void Cells::improve(const Budget& budget, std::optional<RankedPlan>& best) {
   for (auto i = static_cast<std::size_t>(above - devices_.begin()); i-- > 0;) {
     const double before = wanted_seconds(best);
     const bool is_long = work.rows + work.columns > work.most;
-    if ((best && is_long && in_vain >= settings_.patience) || !may_take_less(i, before)) return;
+    if ((best && is_long && in_vain >= settings_.patience) || !may_take_less(i, budget.host, before)) return;
     if (improve_in_row(i, budget, best, work)) {
       Cell& least_host = cell({i, hosts_.size()}, unlimited_seconds);
       work.columns += work_of(least_host);

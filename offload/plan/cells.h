@@ -85,9 +85,8 @@ class Cells {
   Cell& cell(Key key, double most_seconds);
   // The shortest time that any variant's program gives for these amounts of memory.
   double floor_seconds(Key key);
-  // Whether the lower bound lets plans in that device memory (an index) take less.
-  bool may_take_less(std::size_t index, double seconds);
-  double bound_seconds(std::size_t index);
+  // Whether the lower bound lets plans in that device memory (an index) and that host memory take less.
+  bool may_take_less(std::size_t index, Bytes host, double seconds);
   Outcome outcome_of(const Candidate& candidate, Bytes capacity, double most_seconds) const;
   double wanted_seconds(const std::optional<RankedPlan>& best) const;
 
@@ -105,7 +104,7 @@ class Cells {
   };
   // By variant and index of device memory; then by index of host memory.
   std::map<std::pair<const CellVariant*, std::size_t>, std::map<std::size_t, Floor>> floors_;
-  std::vector<std::optional<double>> bounds_;  // by index of device memory
+  std::map<Bytes, std::map<std::size_t, double>> bounds_;  // by host memory and index of device memory
 };
 
 }  // namespace stowage
