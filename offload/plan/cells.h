@@ -5,7 +5,9 @@
 // budget first asks for them. A budget takes the fastest plan of all cells that fit into it; a larger budget
 // has the same cells, and more. Cells are asked from the largest device memory down, until the lower bound of
 // the next one says that no plan in less memory can be faster, or the search reaches its limits of work
-// (PlannerSettings::most_work).
+// (PlannerSettings::most_work). With each device memory, cells are asked in two orders that take turns: from
+// the largest host memory down, and from the next below what the fastest plan so far takes of it, where the
+// search for a host budget of so much begins.
 //
 // For one cell:
 // 1. Each variant (order of micro-batches, bucket size, kind of replays) solves its residency program for a
@@ -77,8 +79,10 @@ class Cells {
     std::size_t rows = 0, columns = 0;
   };
   std::size_t work_of(const Cell& cell) const;
-  // The plans of one device memory (an index). Adds to `work` what it takes.
-  bool improve_in_row(std::size_t device, const Budget& budget, std::optional<RankedPlan>& best, Work& work);
+  // The plans of one device memory (an index). Adds to `work` what it takes, and asks no more cells once
+  // Work::columns is above `most_columns`.
+  bool improve_in_row(std::size_t device, std::size_t most_columns, const Budget& budget,
+                      std::optional<RankedPlan>& best, Work& work);
   void improve_by(Cell& cell, const Budget& budget, std::optional<RankedPlan>& best);
   // The cell, with candidates for all plans that may take less than `most_seconds`. Made when first asked
   // for, and made anew for a larger `most_seconds`.
