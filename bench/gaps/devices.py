@@ -139,7 +139,7 @@ def summary(rows, seconds):
     limited = [row for row in above if row["host_budget_bytes"] is not None]
     return (f"{len(rows)} plans, planned in {seconds:.0f} s. At most {100 * GAP:.0f} % above the bound: "
             f"{share([row for _, row, _ in rows])}; above the exact minimum {share(freely)}, "
-            f"and with limited host memory, which the bound does not know, {share(limited)}.")
+            f"and with limited host memory {share(limited)}.")
 
 
 def run(options, stowage):

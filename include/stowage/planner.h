@@ -125,8 +125,10 @@ struct PlannerSettings {
   // It also ends once more than most_work ops have been scheduled (each schedule counts all ops of the
   // graph), most_host_work where host memory is limited, and `patience` amounts of device memory in a row
   // brought no faster plan; or if in as many of the largest no choices need as few host bytes as there are,
-  // since less device memory needs no fewer.
-  std::size_t most_work = 300'000, most_host_work = 1'000'000;
+  // since less device memory needs no fewer. Cells with less than the largest host memory that fits are asked
+  // until so many ops of theirs have been scheduled; with the largest device memory that fits, where they
+  // bring most, at least most_largest_work.
+  std::size_t most_work = 300'000, most_host_work = 1'000'000, most_largest_work = 600'000;
   std::size_t patience = 6;
   // In each cell, at most so many changes of one or two decisions are tried, from each variant's best
   // choices. A graph with more single changes than that keeps its rounded choices: rounding costs it little.

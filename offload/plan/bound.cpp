@@ -22,10 +22,10 @@ StepBound of_peers(const Problem& problem) {
 
 }  // namespace
 
-StepBound lower_bound(const Problem& problem, Bytes device_budget) {
+StepBound lower_bound(const Problem& problem, const Budget& budget) {
   auto of = [&](BoundLinks links) -> StepBound {
     problem.go_on();
-    const BoundProgram program = make_bound_program(problem, device_budget, links);
+    const BoundProgram program = make_bound_program(problem, budget, links);
     const ShareAnswer answer = solve(program.shares);
     return {answer.bound * program.seconds, std::string(to_string(answer.binding))};
   };

@@ -20,16 +20,18 @@ struct StepBound {
 //   gate and before forward ends, or in backward with an undo record.
 // - A value that a forward op leaves for backward is kept, or crosses the link twice, or costs at least that
 //   op once more.
+// - What has a place on the host at any time of the step has it for the whole step, and all of that fits
+//   there: inputs; of a parameter that is not resident itself, its state, its gradient and its undo record;
+//   a value that crosses the link between forward and backward.
 // - Bytes on the device when forward turns into backward fit beside that op's operands. At the gate the
 //   residents' gradients, which never leave, fit beside them.
 // - The gate is behind backward, and no step is clipped, so a step is no shorter than the busiest lane of its
-// forward
-//   plus the busiest lane of its backward.
-// - An op hides no more of a link's work than there is room for beside its operands (bound_program.cpp).
+//   forward plus the busiest lane of its backward.
+// - An op hides no more of a link's work than there is room for beside its operands (bound_costs.h).
 //
 // The bound is the value of a linear program over shares of each decision (share_program.h). Numerical
-// rounding of its solution cannot make the bound too high. `device_budget`: bytes, without
+// rounding of its solution cannot make the bound too high. `budget.device`: bytes, without
 // Machine::overhead_bytes.
-StepBound lower_bound(const Problem& problem, Bytes device_budget);
+StepBound lower_bound(const Problem& problem, const Budget& budget);
 
 }  // namespace stowage

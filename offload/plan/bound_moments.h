@@ -22,13 +22,17 @@ class BoundMoments {
   // Keeps a reference.
   explicit BoundMoments(const Problem& problem);
 
- protected:
   // While an op runs; no_id: at the gate.
   struct Moment {
     OpId op = no_id;
     std::vector<TensorId> operands;  // groups, sorted
   };
 
+  const Problem& problem() const { return problem_; }
+  const Graph& graph() const { return graph_; }
+  // The largest op of the unit in which forward turns into backward.
+  OpId turn() const { return turn_; }
+  const std::vector<Moment>& all() const { return moments_; }  // in program order; the last is the gate
   // Whether program order is the plan's.
   bool ordered() const { return graph_.micro_batches == 1; }
   // Whether the op runs before the instant of the turn: the end of the turn's op if that is a forward op, its
@@ -36,6 +40,9 @@ class BoundMoments {
   bool in_front(OpId op) const;
   bool is_peer(OpId op) const { return problem_.layout.lanes[op] == LaneRole::peer; }
   std::size_t gate() const { return moments_.size() - 1; }
+  bool is_operand(TensorId id, const Moment& moment) const {
+    return std::binary_search(moment.operands.begin(), moment.operands.end(), group_of(id));
+  }
   TensorId group_of(TensorId id) const { return problem_.analysis.group[id]; }
   std::vector<TensorId> groups(std::vector<TensorId> ids) const;  // each once, sorted
   std::vector<TensorId> operands(OpId op) const;
@@ -47,16 +54,9 @@ class BoundMoments {
   void stay(TensorId id, Bytes bytes, ShareCost& cost, When&& when) const {
     for (std::size_t m = 0; m + 1 < moments_.size(); ++m) {
       const Moment& moment = moments_[m];
-      if (when(moment.op) &&
-          !std::binary_search(moment.operands.begin(), moment.operands.end(), group_of(id)))
-        cost.memory[m] += static_cast<double>(bytes);
+      if (when(moment.op) && !is_operand(id, moment)) cost.memory[m] += static_cast<double>(bytes);
     }
   }
-
-  const Problem& problem_;
-  const Graph& graph_;
-  OpId turn_ = no_id;            // the largest op of the unit in which forward turns into backward
-  std::vector<Moment> moments_;  // in program order; the last is the gate
 
  private:
   void find_turn();
@@ -65,6 +65,11 @@ class BoundMoments {
     if (is_peer(op)) return;  // it has no fixed place among the compute lane's
     if (largest == no_id || operand_bytes(op) > operand_bytes(largest)) largest = op;
   }
+
+  const Problem& problem_;
+  const Graph& graph_;
+  OpId turn_ = no_id;
+  std::vector<Moment> moments_;
 };
 
 }  // namespace stowage

@@ -2,31 +2,21 @@
 // each lane and in memory.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-
-#include "offload/plan/candidate.h"
-#include "offload/plan/share_program.h"
+#include "offload/plan/bound_costs.h"
 
 namespace stowage {
 
 struct BoundProgram {
   double seconds = 1;  // unit of time
-  double bytes = 1;    // unit of memory
+  double bytes = 1;    // unit of device memory
   // The front goes from the gate to the turn: the updates of the step before, and forward. The back goes from
   // the turn to the next gate. Memory has a row for each moment (bound_moments.h); its room is the budget
-  // less the operands of the moment's op.
+  // less the operands of the moment's op. Host memory, where it has a limit, is one row more, in a unit of
+  // its own.
   ShareProgram shares;
 };
 
-// How the two directions of the link count, which slow each other on some machines (machine.h). Either of the
-// two bounds may be the higher one.
-enum class BoundLinks : std::uint8_t {
-  apart,   // each direction alone, as if the other stood still
-  shared,  // each with a part of the other's time added; less of a link's time then counts as idle
-};
-
-// `device_budget`: bytes of the arena, without Machine::overhead_bytes; unlimited: memory does not count.
-BoundProgram make_bound_program(const Problem& problem, Bytes device_budget, BoundLinks links);
+// `budget.device`: bytes of the arena, without Machine::overhead_bytes; unlimited: memory does not count.
+BoundProgram make_bound_program(const Problem& problem, const Budget& budget, BoundLinks links);
 
 }  // namespace stowage

@@ -57,25 +57,26 @@ Cells::Cells(const std::vector<Problem>& problems, const Problem& for_bound, Byt
     most_host = std::max(most_host, variants_.back()->program.most_host_bytes());
   }
   hosts_ = host_grid(most_host, settings);
-  bounds_.resize(devices_.size());
 }
 
 // The bound only rises as memory falls, so that one cell's speaks for all above it. Of those below, the one
 // in the middle is asked, too: it is likely to speak for the next.
-bool Cells::may_take_less(std::size_t index, double seconds) {
+bool Cells::may_take_less(std::size_t index, Bytes host, double seconds) {
+  std::map<std::size_t, double>& bounds = bounds_[host];
+  const auto bound_of = [&](std::size_t device) {
+    const auto known = bounds.find(device);
+    if (known != bounds.end()) return known->second;
+    return bounds[device] = lower_bound(for_bound_, {devices_[device], host}).seconds;
+  };
   std::size_t too_small = 0;  // behind the last one known to be so
-  for (std::size_t i = 0; i < index; ++i) {
-    if (!bounds_[i]) continue;
-    if (*bounds_[i] < seconds) return true;
-    too_small = i + 1;
+  for (const auto& [device, bound] : bounds) {
+    if (device >= index) break;
+    if (bound < seconds) return true;
+    too_small = device + 1;
   }
-  if (bound_seconds(index) >= seconds) return false;
-  bound_seconds((too_small + index) / 2);
+  if (bound_of(index) >= seconds) return false;
+  bound_of((too_small + index) / 2);
   return true;
-}
-double Cells::bound_seconds(std::size_t index) {
-  if (!bounds_[index]) bounds_[index] = lower_bound(for_bound_, devices_[index]).seconds;
-  return *bounds_[index];
 }
 
 double Cells::floor_seconds(Key key) {
@@ -107,8 +108,11 @@ void Cells::improve(const Budget& budget, std::optional<RankedPlan>& best) {
   for (auto i = static_cast<std::size_t>(above - devices_.begin()); i-- > 0;) {
     const double before = wanted_seconds(best);
     const bool is_long = work.rows + work.columns > work.most;
-    if ((best && is_long && in_vain >= settings_.patience) || !may_take_less(i, before)) return;
-    if (improve_in_row(i, budget, best, work)) {
+    if ((best && is_long && in_vain >= settings_.patience) || !may_take_less(i, budget.host, before)) return;
+    const bool largest = i + 1 == static_cast<std::size_t>(above - devices_.begin());
+    const std::size_t most_of_largest = i == 0 ? settings_.most_host_work : settings_.most_largest_work;
+    const std::size_t most_columns = largest ? std::max(work.most, most_of_largest) : work.most;
+    if (improve_in_row(i, most_columns, budget, best, work)) {
       Cell& least_host = cell({i, hosts_.size()}, unlimited_seconds);
       work.columns += work_of(least_host);
       improve_by(least_host, budget, best);
@@ -128,23 +132,44 @@ std::size_t Cells::work_of(const Cell& cell) const {
   return cell.sketches * variants_.front()->problem->graph->ops.size();
 }
 
-// Whether with even fewer host bytes something faster may be found.
-bool Cells::improve_in_row(std::size_t device, const Budget& budget, std::optional<RankedPlan>& best,
-                           Work& work) {
-  std::optional<Bytes> needed;  // the most host bytes that the column before tried
-  for (std::size_t h = 0; h < hosts_.size(); ++h) {
-    if (hosts_[h] > budget.host) continue;
-    if (needed && hosts_[h] >= *needed) continue;  // it would have the same candidates
-    if (best && needed && work.columns > work.most) return false;
+// The largest host memory first. Then in turn the next below what the best plan takes, where the search for a
+// budget of so much would begin, and the largest of the others. In the smallest device memory, where no
+// mixture fits and all amounts of host memory are about as likely, the former alone while there is one.
+// Returns whether with even fewer host bytes something faster may be found.
+bool Cells::improve_in_row(std::size_t device, std::size_t most_columns, const Budget& budget,
+                           std::optional<RankedPlan>& best, Work& work) {
+  // By host memory: not asked yet, and no other that has been asked has the same candidates or shows that it
+  // has none.
+  std::vector<std::uint8_t> open(hosts_.size(), 1);
+  const auto next = [&](Bytes most) {
+    std::size_t h = 0;
+    while (h < hosts_.size() && (open[h] == 0 || hosts_[h] > most)) ++h;
+    return h;
+  };
+  bool is_first = true, is_slow = false;
+  for (bool below_best = false;; below_best = device == 0 || !below_best) {
+    std::size_t h = next(budget.host);
+    if (h == hosts_.size()) break;
+    if (below_best && best)
+      if (const std::size_t below = next(std::min(budget.host, best->plan.host_bytes)); below < hosts_.size())
+        h = below;
+    if (best && !is_first && work.columns > most_columns) return false;
     const double floor = floor_seconds({device, h});
-    if (floor >= wanted_seconds(best)) return false;
-    Cell& of = cell({device, h}, wanted_seconds(best));
-    (needed ? work.columns : work.rows) += work_of(of);
-    needed = of.most_host;
-    improve_by(of, budget, best);
-    if (of.candidates.empty() && floor == 0) break;  // no mixture fits, nor does any in less
+    is_slow |= floor >= wanted_seconds(best);
+    std::size_t closed = hosts_.size();  // less host memory is slower still
+    if (floor < wanted_seconds(best)) {
+      Cell& of = cell({device, h}, wanted_seconds(best));
+      (is_first ? work.rows : work.columns) += work_of(of);
+      improve_by(of, budget, best);
+      // Where no mixture fits, nor does any in less.
+      if (!of.candidates.empty() || floor > 0)
+        for (closed = h + 1; closed < hosts_.size() && hosts_[closed] >= of.most_host;) ++closed;
+    }
+    std::fill(open.begin() + static_cast<std::ptrdiff_t>(h),
+              open.begin() + static_cast<std::ptrdiff_t>(closed), 0);
+    is_first = false;
   }
-  return !best || work.columns <= work.most;
+  return !is_slow && (!best || work.columns <= work.most);
 }
 
 // Another plan is wanted if it takes less than this.

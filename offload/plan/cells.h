@@ -5,7 +5,9 @@
 // budget first asks for them. A budget takes the fastest plan of all cells that fit into it; a larger budget
 // has the same cells, and more. Cells are asked from the largest device memory down, until the lower bound of
 // the next one says that no plan in less memory can be faster, or the search reaches its limits of work
-// (PlannerSettings::most_work).
+// (PlannerSettings::most_work). With each device memory, cells are asked in two orders that take turns: from
+// the largest host memory down, and from the next below what the fastest plan so far takes of it, where the
+// search for a host budget of so much begins.
 //
 // For one cell:
 // 1. Each variant (order of micro-batches, bucket size, kind of replays) solves its residency program for a
@@ -77,17 +79,18 @@ class Cells {
     std::size_t rows = 0, columns = 0;
   };
   std::size_t work_of(const Cell& cell) const;
-  // The plans of one device memory (an index). Adds to `work` what it takes.
-  bool improve_in_row(std::size_t device, const Budget& budget, std::optional<RankedPlan>& best, Work& work);
+  // The plans of one device memory (an index). Adds to `work` what it takes, and asks no more cells once
+  // Work::columns is above `most_columns`.
+  bool improve_in_row(std::size_t device, std::size_t most_columns, const Budget& budget,
+                      std::optional<RankedPlan>& best, Work& work);
   void improve_by(Cell& cell, const Budget& budget, std::optional<RankedPlan>& best);
   // The cell, with candidates for all plans that may take less than `most_seconds`. Made when first asked
   // for, and made anew for a larger `most_seconds`.
   Cell& cell(Key key, double most_seconds);
   // The shortest time that any variant's program gives for these amounts of memory.
   double floor_seconds(Key key);
-  // Whether the lower bound lets plans in that device memory (an index) take less.
-  bool may_take_less(std::size_t index, double seconds);
-  double bound_seconds(std::size_t index);
+  // Whether the lower bound lets plans in that device memory (an index) and that host memory take less.
+  bool may_take_less(std::size_t index, Bytes host, double seconds);
   Outcome outcome_of(const Candidate& candidate, Bytes capacity, double most_seconds) const;
   double wanted_seconds(const std::optional<RankedPlan>& best) const;
 
@@ -105,7 +108,7 @@ class Cells {
   };
   // By variant and index of device memory; then by index of host memory.
   std::map<std::pair<const CellVariant*, std::size_t>, std::map<std::size_t, Floor>> floors_;
-  std::vector<std::optional<double>> bounds_;  // by index of device memory
+  std::map<Bytes, std::map<std::size_t, double>> bounds_;  // by host memory and index of device memory
 };
 
 }  // namespace stowage

@@ -106,7 +106,7 @@ Minimum least_minimum(const std::vector<Problem>& problems) {
 }
 
 Plan with_bound(Plan plan, const Problem& problem, const Budget& budget) {
-  const StepBound bound = lower_bound(problem, budget.device);
+  const StepBound bound = lower_bound(problem, budget);
   plan.lower_bound_seconds = bound.seconds;
   plan.bound_by = bound.bound_by;
   return plan;

@@ -20,6 +20,9 @@
 // - A value that backward wants is kept, or on the host between its last forward and first late use and in
 //   any gaps between late uses, or, where its own unit's ops rebuild it, recomputed. An op's other outputs
 //   are then written into a copy for nobody.
+// - What is ever on the host has a place there for the whole step, and all places fit into the host's memory:
+//   inputs, a loaded parameter's bucket, gradient and state, the undo record of an early update, offloaded
+//   values, the loss, the parts of the norm and the clip scale.
 // - Bytes serve one lifetime at a time: from the start of its prefetch or first op to the end of its last op
 //   or offload.
 //
@@ -97,6 +100,7 @@ struct Update {
   OpId op = no_id;
   double late_seconds = 0;
   double early_seconds = 0;  // with its undo record
+  Bytes undo_bytes = 0;      // of that record
   int prefetch = -1;         // the last of its bucket
   int offload = -1;          // of its gradient
 };
@@ -108,11 +112,13 @@ struct Step {
   std::vector<Offload> offloads;
   std::vector<Stay> stays;
   Bytes live = 0;               // at the gate, aligned
+  Bytes host = 0;               // without undo records
   std::vector<Update> updates;  // by parameter
   UpdateMask undoable = 0;      // those that may be early
   double gate_seconds = 0;
   bool has_clip = false;
   Bytes most_live() const;  // while some op runs, at the very least
+  Bytes host_bytes(UpdateMask early) const;
 };
 
 class Game {

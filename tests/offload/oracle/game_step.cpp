@@ -36,6 +36,13 @@ Bytes Step::most_live() const {
   return always + static_cast<Bytes>(most);
 }
 
+Bytes Step::host_bytes(UpdateMask early) const {
+  Bytes sum = host;
+  for (std::size_t p = 0; p < updates.size(); ++p)
+    if ((early >> p & 1U) != 0) sum += updates[p].undo_bytes;
+  return sum;
+}
+
 // Fills a step's jobs in the order of the places.
 class StepBuilder {
  public:
@@ -54,6 +61,7 @@ class StepBuilder {
         for (const Game::Use& use : sequence_.uses[id]) stay(id, use.at, use.at);
       if (kind == TensorKind::activation && !has(game_.sums_, id)) add_activation(id);
     }
+    step_.host += game_.bytes_of(game_.graph_.clip) + game_.bytes_of(game_.graph_.loss);
     finish();
     return std::move(step_);
   }
@@ -92,7 +100,8 @@ class StepBuilder {
     update.op = game_.parameters_[parameter].update;
     update.late_seconds = host_seconds(op, machine_);
     update.early_seconds = undoable_seconds(game_.graph_, op, machine_);
-    if (undo_bytes(game_.graph_, op) > 0) step_.undoable |= UpdateMask{1} << parameter;
+    update.undo_bytes = undo_bytes(game_.graph_, op);
+    if (update.undo_bytes > 0) step_.undoable |= UpdateMask{1} << parameter;
   }
   UpdateMask updates_of(std::size_t bucket) const {
     UpdateMask updates = 0;
@@ -133,6 +142,7 @@ class StepBuilder {
     for (std::size_t b = 0; b < buckets.size(); ++b) {
       Stay whole;
       for (TensorId id : buckets[b]) join(whole, id, in_bucket_alignment);
+      if (choice_.loads[b] != resident) step_.host += whole.bytes;
       if (choice_.loads[b] == resident)
         add_resident(static_cast<std::uint32_t>(b), whole);
       else
@@ -142,12 +152,16 @@ class StepBuilder {
   void add_resident(std::uint32_t run, Stay parameters) {
     parameters.always = true;
     add(parameters);
-    Stay state;
+    Stay state = state_of(run);
     state.always = true;
+    if (state.bytes > 0) add(state);
+  }
+  Stay state_of(std::uint32_t run) {
+    Stay state;
     for (std::size_t p = 0; p < game_.parameters_.size(); ++p)
       if (choice_.bucket_of[p] == run)
         for (TensorId id : game_.parameters_[p].state) join(state, id, in_bucket_alignment);
-    if (state.bytes > 0) add(state);
+    return state;
   }
   void add_loads(std::size_t bucket, const Stay& whole) {
     const std::vector<int>& places = sequence_.loaded[bucket];
@@ -191,6 +205,7 @@ class StepBuilder {
         gradient.wraps = true;
         add(gradient);
       } else {
+        step_.host += gradient.bytes + state_of(run).bytes;
         send(add(gradient));
         for_each(updates_of(run),
                  [&](Update& update) { update.offload = count_of(step_.offloads.size()) - 1; });
@@ -210,6 +225,7 @@ class StepBuilder {
       sums.first = std::min(sums.first, sequence_.uses[id].front().at + updates_);
       sums.last = std::max(sums.last, sequence_.uses[id].back().at + updates_);
     }
+    step_.host += sums.bytes;
     send(add(sums));
   }
 
@@ -237,7 +253,10 @@ class StepBuilder {
     auto back = late;  // the first use behind the offload
     if ((away & kept_over_turn) != 0) back = end_of_stay(late, late, uses.end(), away);
     Stay& early = stay(id, uses.front().at, (back - 1)->at);
-    if (offloaded) send(early);
+    if (offloaded) {
+      step_.host += game_.bytes_of(id);
+      send(early);
+    }
     if (!offloaded) {
       stay(id, late->at, uses.back().at);
       return;

@@ -67,7 +67,7 @@ Verdict judge(std::uint64_t seed, int rung, bool explain) {
   verdict.bound = plan != nullptr ? plan->lower_bound_seconds : 0;
 
   const Game game(instance.graph, instance.machine);
-  const Answer answer = ask(game, instance.graph, verdict.budget);
+  const Answer answer = ask(game, instance.graph, {verdict.budget});
   verdict.lower = answer.lower;
   verdict.exact = answer.exact;
   verdict.oracle =
@@ -81,7 +81,7 @@ Verdict judge(std::uint64_t seed, int rung, bool explain) {
   if (plan == nullptr) return verdict;
   const Choice same = game.choice_of(*plan);
   verdict.planner_choice = game.describe(same);
-  verdict.same_choices = ask(game, instance.graph, verdict.budget, {}, &same).lower;
+  verdict.same_choices = ask(game, instance.graph, {verdict.budget}, {}, &same).lower;
   return verdict;
 }
 

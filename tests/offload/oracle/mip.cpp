@@ -62,8 +62,11 @@ constexpr double ms = 1e3, kib = 1024;
 
 class Formulation {
  public:
-  Formulation(const Graph& graph, const Machine& machine, Bytes device)
-      : graph_(graph), machine_(machine), device_(static_cast<double>(device) / kib) {
+  Formulation(const Graph& graph, const Machine& machine, const Budget& budget)
+      : graph_(graph),
+        machine_(machine),
+        device_(static_cast<double>(budget.device) / kib),
+        host_(static_cast<double>(budget.host) / kib) {
     for (OpId op = 0; op < graph.ops.size(); ++op)
       if (graph.op(op).phase != Phase::update) ops_ = op + 1;
     while (turn_ < ops_ && graph.op(turn_).phase == Phase::forward) ++turn_;
@@ -113,6 +116,8 @@ class Formulation {
 
   void add_update(const Op& op) {
     if (has(op.writes, graph_.clip)) {
+      on_host_.constant += bytes(graph_.clip) + bytes(graph_.loss);
+      for (TensorId id : op.reads) on_host_.constant += bytes(id);
       gate_ = ms * host_seconds(op, machine_);
       return;
     }
@@ -121,6 +126,7 @@ class Formulation {
     updates_.add(ms * op_seconds(op, machine_), resident);
     for (TensorId id : op.reads) {
       const TensorKind kind = graph_.tensor(id).kind;
+      if (id != graph_.clip) on_host_.add(times(-bytes(id), resident, bytes(id)));
       if (kind == TensorKind::optimizer_state) live(0, ops_ - 1, times(bytes(id), resident));
       if (kind == TensorKind::gradient) add_gradient(id, resident);
       if (kind == TensorKind::parameter) add_loads(id, resident);
@@ -135,8 +141,9 @@ class Formulation {
     Sum late = times(-seconds, resident, seconds);
     late.add(-seconds, early);
     const Sum before_gate = times(ms * undoable_seconds(graph_, op, machine_), early);
-    host_.add(late);
-    host_.add(before_gate);
+    host_updates_.add(late);
+    host_updates_.add(before_gate);
+    on_host_.add(static_cast<double>(undo_bytes(graph_, op)) / kib, early);
     for (TensorId id : op.reads) {
       if (graph_.tensor(id).kind == TensorKind::parameter) late_[uses_[id].front()].add(late);
       if (graph_.tensor(id).kind == TensorKind::gradient) early_[uses_[id].back()].add(before_gate);
@@ -179,7 +186,10 @@ class Formulation {
 
   void add_tensor(TensorId id) {
     const TensorKind kind = graph_.tensor(id).kind;
-    if (kind == TensorKind::input) add_loads(id, -1);
+    if (kind == TensorKind::input) {
+      add_loads(id, -1);
+      on_host_.constant += bytes(id);
+    }
     if (kind == TensorKind::workspace)
       for (OpId use : uses_[id]) live(use, use, {bytes(id), {}});
     if (kind != TensorKind::activation || uses_[id].empty()) return;
@@ -207,6 +217,7 @@ class Formulation {
       live_[op].add(-bytes(id), recompute);
     }
     leaves_[early].add(whole(machine_.d2h, id), offload);
+    on_host_.add(bytes(id), offload);
     needs_[late].add(whole(machine_.h2d, id), offload);
     recompute_[id] = recompute;
   }
@@ -247,13 +258,14 @@ class Formulation {
 
   void add_rows() {
     for (const Sum& sum : live_) program_.at_most(sum, device_);
+    program_.at_most(on_host_, host_);
     Sum work = updates_;
     for (OpId op = 0; op < ops_; ++op) {
       work.add(replay_before_[op]);
       work.constant += ms * op_seconds(graph_.op(op), machine_);
     }
     takes(work);
-    takes(host_);
+    takes(host_updates_);
     // Traffic needed by this op and earlier ones, or late updates of what they read, then all work from it
     // on; work up to it, then traffic left by it and later ones, or early updates with gradients that these
     // make.
@@ -293,7 +305,7 @@ class Formulation {
 
   const Graph& graph_;
   const Machine& machine_;
-  double device_;  // KiB
+  double device_, host_;  // KiB
   Program program_;
   int step_ = 0;
   OpId ops_ = 0, turn_ = 0;                                 // forward and backward; forward
@@ -301,15 +313,16 @@ class Formulation {
   std::vector<Sum> live_, needs_, leaves_, replay_before_;  // by op
   std::vector<Sum> late_,
       early_;  // updates on the host by op: that first reads the weight, that makes the gradient
-  Sum host_, updates_;
+  Sum host_updates_, updates_;
+  Sum on_host_;  // KiB
   double gate_ = 0;
   std::map<TensorId, int> recompute_;
 };
 
 }  // namespace
 
-MipBound mip_bound(const Graph& graph, const Machine& machine, Bytes device, double most_seconds) {
-  return Formulation(graph, machine, device).run(most_seconds);
+MipBound mip_bound(const Graph& graph, const Machine& machine, const Budget& budget, double most_seconds) {
+  return Formulation(graph, machine, budget).run(most_seconds);
 }
 
 }  // namespace stowage::oracle

@@ -6,6 +6,8 @@
 // demands this:
 // - At each forward and backward op the bytes fit that are live there at the very least. Bytes in flight,
 //   copies and the bytes of a replay itself are left out, and so are placement and alignment.
+// - All that is ever on the host fits there: what is loaded with its gradient and its state, undo records,
+//   offloaded values, and what every plan has there.
 // - Each lane's work fits in the step. Before each op stands the traffic that it and earlier ops need, and
 //   behind it the traffic that it and later ops leave; likewise the late updates of what they read, and the
 //   early updates by gradients that they make. Otherwise no lane waits for another.
@@ -22,6 +24,6 @@ struct MipBound {
   bool optimal = false;  // of the relaxation; false: stopped early, still a bound
 };
 // CBC works at most `most_seconds`. For graphs without aliases and updates in place (game.h).
-MipBound mip_bound(const Graph& graph, const Machine& machine, Bytes device, double most_seconds);
+MipBound mip_bound(const Graph& graph, const Machine& machine, const Budget& budget, double most_seconds);
 
 }  // namespace stowage::oracle

@@ -28,8 +28,8 @@ TEST(Mip, IsNeverAboveTheOracle) {
     const Bytes need = need_bytes(instance.graph, instance.machine);
     for (double part : {0.0, 0.2, 0.7}) {
       const Bytes budget = between(least, need, part);
-      const MipBound bound = mip_bound(instance.graph, instance.machine, budget, 5);
-      const Answer answer = ask(game, instance.graph, budget);
+      const MipBound bound = mip_bound(instance.graph, instance.machine, {budget}, 5);
+      const Answer answer = ask(game, instance.graph, {budget});
       EXPECT_LE(bound.seconds, answer.lower * (1 + tolerance)) << "seed " << seed << " at " << part;
       EXPECT_GT(bound.seconds, 0.3 * answer.lower) << "seed " << seed << " at " << part;
       sum += answer.lower / bound.seconds;
@@ -38,6 +38,27 @@ TEST(Mip, IsNeverAboveTheOracle) {
   }
   RecordProperty("mean_oracle_over_bound", std::to_string(sum / count));
   std::printf("oracle over bound, mean: %.4f\n", sum / count);
+}
+
+TEST(Mip, IsNeverAboveTheOracleInLimitedHostMemory) {
+  int slower = 0;
+  for (std::uint64_t seed = 0; seed < 6; ++seed) {
+    const Instance instance = small_instance(seed);
+    const Game game(instance.graph, instance.machine);
+    const Bytes least = minimum_bytes(instance.graph, instance.machine);
+    const Bytes device = between(least, need_bytes(instance.graph, instance.machine), 0.2);
+    const Answer freely = ask(game, instance.graph, {device});
+    if (!freely.plan) continue;
+    const MipBound without = mip_bound(instance.graph, instance.machine, {device}, 5);
+    for (const Bytes percent : {100, 90, 75, 50}) {
+      const Budget budget{device, freely.plan->host_bytes * percent / 100};
+      const MipBound bound = mip_bound(instance.graph, instance.machine, budget, 5);
+      EXPECT_LE(bound.seconds, ask(game, instance.graph, budget).lower * (1 + tolerance))
+          << "seed " << seed << " at " << percent << " percent";
+      slower += bound.seconds > without.seconds * 1.001 ? 1 : 0;
+    }
+  }
+  EXPECT_GT(slower, 0) << "host memory was never scarce";
 }
 
 // Chains of 8 to 16 units, with nothing but the bound to judge them by.
@@ -51,7 +72,7 @@ TEST(Mip, IsNeverAboveThePlannerOnLongerChains) {
       const Bytes need = need_bytes(instance.graph, instance.machine);
       for (double part : {0.1, 0.5}) {
         const Bytes budget = between(least, need, part);
-        const MipBound bound = mip_bound(instance.graph, instance.machine, budget, 3);
+        const MipBound bound = mip_bound(instance.graph, instance.machine, {budget}, 3);
         PlanOptions options;
         // Not in the relaxation.
         options.settings.remakes = false;
@@ -71,7 +92,7 @@ TEST(Mip, IsNeverAboveThePlannerOnLongerChains) {
 
 TEST(Mip, SaysWhenNothingFits) {
   const Instance instance = small_instance(1);
-  EXPECT_TRUE(std::isinf(mip_bound(instance.graph, instance.machine, 1000, 5).seconds));
+  EXPECT_TRUE(std::isinf(mip_bound(instance.graph, instance.machine, {1000}, 5).seconds));
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
-// The judge of small instances: the least step time of any plan under a device budget, by looking at them
-// all.
+// The judge of small instances: the least step time of any plan under a budget, by looking at them all.
 #pragma once
 
 #include <optional>
@@ -26,8 +25,9 @@ struct Effort {
   int schedules = 240;  // for which a placement is sought
 };
 
-// With `only`, of plans with these choices alone. `device` is what plans may use, overhead not among it.
-Answer ask(const Game& game, const Graph& graph, Bytes device, const Effort& effort = {},
+// With `only`, of plans with these choices alone. `budget.device` is what plans may use, overhead not among
+// it.
+Answer ask(const Game& game, const Graph& graph, const Budget& budget, const Effort& effort = {},
            const Choice* only = nullptr);
 
 }  // namespace stowage::oracle

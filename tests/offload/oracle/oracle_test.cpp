@@ -68,7 +68,7 @@ struct Setting {
 TEST(Oracle, WithoutScarcityTheStepIsTheArithmetic) {
   const Setting setting;
   const Game game(setting.graph, setting.machine);
-  const Answer answer = ask(game, setting.graph, Bytes{1} << 30);
+  const Answer answer = ask(game, setting.graph, {Bytes{1} << 30});
   EXPECT_TRUE(answer.exact);
   EXPECT_NEAR(answer.lower, 3 + 1 + 2 + 2, 1e-6);  // a0, a1, head; and back, twice as much but for the head
 }
@@ -79,9 +79,9 @@ TEST(Oracle, TheLinkIsPaidWhereNothingHidesIt) {
   Setting setting;
   setting.machine.h2d.bytes_per_second = setting.machine.d2h.bytes_per_second = 64 * 1024;
   const Game game(setting.graph, setting.machine);
-  const Answer rich = ask(game, setting.graph, Bytes{1} << 30);
+  const Answer rich = ask(game, setting.graph, {Bytes{1} << 30});
   EXPECT_NEAR(rich.lower, 8, 0.02);  // resident: x0 and scalars alone cross
-  const Answer poor = ask(game, setting.graph, 3 * 64 * 1024);
+  const Answer poor = ask(game, setting.graph, {3 * 64 * 1024});
   ASSERT_TRUE(poor.exact);
   EXPECT_NEAR(poor.lower, 10, 0.02);
   EXPECT_LE(poor.plan->device_peak_bytes, 3U * 64 * 1024);
@@ -101,13 +101,13 @@ struct SlowHost : Setting {
 
 double seconds_with(const Setting& setting, Choice choice, UpdateMask early) {
   choice.early = early;
-  return ask(Game(setting.graph, setting.machine), setting.graph, without_state, {}, &choice).lower;
+  return ask(Game(setting.graph, setting.machine), setting.graph, {without_state}, {}, &choice).lower;
 }
 
 TEST(Oracle, GainsNothingByEarlyUpdatesThatForwardNeedNotWaitFor) {
   const SlowHost setting(0.5);
   const Game game(setting.graph, setting.machine);
-  const Answer answer = ask(game, setting.graph, without_state);
+  const Answer answer = ask(game, setting.graph, {without_state});
   ASSERT_TRUE(answer.exact);
   EXPECT_NEAR(answer.lower, 0.5 + 8, 1e-3);
   EXPECT_DOUBLE_EQ(seconds_with(setting, answer.choice, 0), answer.lower);
@@ -119,7 +119,7 @@ TEST(Oracle, GainsNothingByEarlyUpdatesThatForwardNeedNotWaitFor) {
 TEST(Oracle, UpdatesBeforeTheGateWhatForwardWouldWaitFor) {
   const SlowHost setting(2);
   const Game game(setting.graph, setting.machine);
-  const Answer answer = ask(game, setting.graph, without_state);
+  const Answer answer = ask(game, setting.graph, {without_state});
   ASSERT_TRUE(answer.exact);
   EXPECT_NEAR(answer.lower, 2 + 6 + setting.early_seconds, 1e-3);
   EXPECT_EQ(answer.choice.early, 0b10U);
@@ -136,7 +136,7 @@ TEST(Oracle, NoOtherEarlyUpdatesAreFaster) {
     instance.machine.host_bytes_per_second /= 4;
     const Game game(instance.graph, instance.machine);
     const Bytes budget = minimum_bytes(instance.graph, instance.machine) * 5 / 4;
-    const Answer answer = ask(game, instance.graph, budget);
+    const Answer answer = ask(game, instance.graph, {budget});
     if (!answer.exact) continue;
     early += answer.choice.early != 0 ? 1 : 0;
     const UpdateMask may = game.step(answer.choice).undoable;
@@ -144,7 +144,7 @@ TEST(Oracle, NoOtherEarlyUpdatesAreFaster) {
     for (UpdateMask mask = may;; mask = (mask - 1) & may) {
       Choice choice = answer.choice;
       choice.early = mask;
-      least = std::min(least, ask(game, instance.graph, budget, {}, &choice).lower);
+      least = std::min(least, ask(game, instance.graph, {budget}, {}, &choice).lower);
       if (mask == 0) break;
     }
     EXPECT_NEAR(least, answer.lower, 1e-9 * least) << "seed " << seed;
@@ -156,9 +156,42 @@ TEST(Oracle, SaysWhenThereIsNoPlan) {
   const Setting setting;
   const Game game(setting.graph, setting.machine);
   const Answer answer =
-      ask(game, setting.graph, 64 * 1024 + 100);  // W1, its gradient and more meet in one op
+      ask(game, setting.graph, {64 * 1024 + 100});  // W1, its gradient and more meet in one op
   EXPECT_TRUE(std::isinf(answer.lower));
   EXPECT_FALSE(answer.plan);
+}
+
+// Its own plans take the host bytes that it counts; neither the planner's bound nor its plan is better.
+TEST(Oracle, ThePlannerDoesNotBeatItInLimitedHostMemory) {
+  int slower = 0;
+  for (std::uint64_t seed = 300; seed < 300 + seeds; ++seed) {
+    const Instance instance = small_instance(seed);
+    const Game game(instance.graph, instance.machine);
+    const Bytes least = minimum_bytes(instance.graph, instance.machine);
+    const Bytes device = least + (std::max(least, need_bytes(instance.graph, instance.machine)) - least) / 3;
+    const Answer freely = ask(game, instance.graph, {device});
+    if (!freely.plan) continue;
+    PlanOptions options;
+    options.settings.remakes = false;
+    options.settings.joined_units.clear();
+    for (const Bytes percent : {100, 90, 75, 50}) {
+      SCOPED_TRACE("seed " + std::to_string(seed) + ", " + std::to_string(percent) + " percent");
+      const Budget budget{device, freely.plan->host_bytes * percent / 100};
+      const Answer answer = ask(game, instance.graph, budget);
+      EXPECT_GE(answer.lower, freely.lower * (1 - 1e-9));
+      slower += answer.lower > freely.lower * 1.001 && !std::isinf(answer.lower) ? 1 : 0;
+      if (answer.plan) {
+        const Bytes counted = game.step(answer.choice).host_bytes(answer.choice.early);
+        EXPECT_EQ(answer.plan->host_bytes, counted);
+        EXPECT_TRUE(validate(instance.graph, *answer.plan, budget).empty());
+      }
+      const auto planned = make_plan(instance.graph, instance.machine, budget, options);
+      if (!std::holds_alternative<Plan>(planned)) continue;
+      EXPECT_LE(std::get<Plan>(planned).lower_bound_seconds, answer.lower * (1 + 1e-9));
+      EXPECT_GE(std::get<Plan>(planned).predicted_step_seconds, answer.lower * (1 - 1e-9));
+    }
+  }
+  EXPECT_GT(slower, 0) << "host memory was never scarce";
 }
 
 TEST(Oracle, MoreMemoryIsNeverSlower) {
@@ -168,7 +201,7 @@ TEST(Oracle, MoreMemoryIsNeverSlower) {
     const Bytes least = minimum_bytes(instance.graph, instance.machine);
     double seconds = std::numeric_limits<double>::infinity();
     for (Bytes budget = least; budget < 3 * least; budget += least / 3) {
-      const Answer answer = ask(game, instance.graph, budget);
+      const Answer answer = ask(game, instance.graph, {budget});
       EXPECT_LE(answer.lower, seconds * (1 + 1e-9)) << "seed " << seed << " budget " << budget;
       seconds = answer.lower;
     }

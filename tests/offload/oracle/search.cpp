@@ -31,8 +31,8 @@ struct Hash {
 
 class Searcher {
  public:
-  Searcher(const Game& game, Bytes limit, std::size_t most_labels)
-      : game_(game), limit_(limit), most_(most_labels) {}
+  Searcher(const Game& game, const Budget& limit, std::size_t most_labels)
+      : game_(game), limit_(limit.device), host_limit_(limit.host), most_(most_labels) {}
 
   SearchResult run(const std::function<bool(const Schedule&)>& found, const Choice* only) {
     decided_ = only != nullptr;
@@ -78,6 +78,7 @@ class Searcher {
   };
 
   void add_root(const Choice& choice, const Step& step) {
+    if (step.host_bytes(choice.early) > host_limit_) return;
     Label label;
     label.root = static_cast<std::uint32_t>(roots_.size());
     label.live = step.live;
@@ -218,7 +219,8 @@ class Searcher {
     };
     const UpdateMask open = decided_ || job.updates == 0 ? 0 : label.fetched & step.undoable & ~label.early;
     for (UpdateMask more = open;; more = (more - 1) & open) {
-      if (each_counts(more, [&](UpdateMask some) { return begin_with(label.early | some); }))
+      if (step.host_bytes(label.early | more) <= host_limit_ &&
+          each_counts(more, [&](UpdateMask some) { return begin_with(label.early | some); }))
         push_prefetch(step, label, id, i, begin_with(label.early | more), label.early | more);
       if (more == 0) break;
     }
@@ -293,7 +295,7 @@ class Searcher {
   }
 
   const Game& game_;
-  Bytes limit_;
+  Bytes limit_, host_limit_;
   std::size_t most_;
   bool decided_ = false;  // which updates are early
   Bound bound_;
@@ -306,7 +308,7 @@ class Searcher {
 
 }  // namespace
 
-SearchResult search(const Game& game, Bytes limit, std::size_t most_labels,
+SearchResult search(const Game& game, const Budget& limit, std::size_t most_labels,
                     const std::function<bool(const Schedule&)>& found, const Choice* only) {
   return Searcher(game, limit, most_labels).run(found, only);
 }

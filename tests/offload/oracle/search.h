@@ -40,9 +40,9 @@ struct SearchResult {
 };
 
 // Calls `found` with schedules from the fastest on until it returns true; after the first, some that are no
-// better than others may be left out. `limit` is a sum of aligned bytes. With `only` no
+// better than others may be left out. `limit.device` is a sum of aligned bytes. With `only` no
 // other choice is looked at, of early updates neither.
-SearchResult search(const Game& game, Bytes limit, std::size_t most_labels,
+SearchResult search(const Game& game, const Budget& limit, std::size_t most_labels,
                     const std::function<bool(const Schedule&)>& found, const Choice* only = nullptr);
 
 }  // namespace stowage::oracle

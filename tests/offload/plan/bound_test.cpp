@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "stowage/planner.h"
 #include "tests/support/chain_graph.h"
@@ -26,8 +28,8 @@ struct Setting {
     machine.h2d = machine.d2h = {.bytes_per_second = 1e30, .latency_seconds = 0, .throttled = true};
     machine.host_bytes_per_second = 1e30;
   }
-  StepBound bound(Bytes budget) const {
-    return lower_bound(make_problem(graph, machine, {.target_bytes = 0}), budget);
+  StepBound bound(Bytes device, Bytes host = unlimited) const {
+    return lower_bound(make_problem(graph, machine, {.target_bytes = 0}), {device, host});
   }
   Graph graph;  // state: 2 parameters * 3 tensors * 4000 bytes
   Machine machine;
@@ -112,6 +114,34 @@ TEST(Bound, ActivationsThatCannotStayCrossTwiceOrAreMadeAgain) {
   EXPECT_GE(crossed, setting.bound(unlimited).seconds);
 }
 
+// The same, and the activations' way to the host and back takes no time. But there is room for one of the
+// six.
+TEST(Bound, ActivationsThatTheHostHasNoRoomForAreMadeAgain) {
+  Setting setting(testing::chain_graph(
+      {.units = 3, .activation_elements = 1 << 20, .parameter_elements = 1, .op_flops = 1}));
+  const Bytes activation = sizeof(float) << 20U, tight = 3 * activation;
+  const double arithmetic = setting.bound(unlimited).seconds;
+  setting.machine.h2d.bytes_per_second = setting.machine.d2h.bytes_per_second = 1e30;
+  const Bytes fixed = setting.graph.tensor(testing::find_tensor(setting.graph, "x0")).bytes() + 1000;
+  EXPECT_NEAR(setting.bound(tight, fixed + 6 * activation).seconds, arithmetic, 0.01);
+  EXPECT_NEAR(setting.bound(tight, fixed + activation).seconds, arithmetic + 3, 0.01);
+  EXPECT_NEAR(setting.bound(tight, fixed).seconds, arithmetic + 4, 0.01);
+}
+
+// On the host a parameter has its state and its gradient beside it, 16000 bytes; on the device there is room
+// for both. An update takes the host no time, and the device 100 s.
+TEST(Bound, ParametersThatTheHostHasNoRoomForAreUpdatedOnTheDevice) {
+  Setting setting;
+  for (Op& op : setting.graph.ops)
+    if (op.phase == Phase::update && setting.graph.kind_of(op.writes.front()) == TensorKind::parameter)
+      op.cost.flops = 100;
+  const Bytes device = 40000, fixed = 100;
+  const double free = setting.bound(device, unlimited).seconds;
+  EXPECT_NEAR(setting.bound(device, fixed + 2 * 16000).seconds, free, 0.1);
+  EXPECT_NEAR(setting.bound(device, fixed + 16000).seconds, free + 100, 5);
+  EXPECT_NEAR(setting.bound(device, fixed).seconds, free + 200, 15);
+}
+
 // x1 is read by the last unit's forward, too, and is away before and behind: there is room for the workspaces
 // of a3 and b.backward5 alone. So it is back twice, the first time before the turn: b0 runs for 20 s once
 // more, or 4000 bytes come in for 40 s beside 33 s of forward.
@@ -180,14 +210,85 @@ TEST(Bound, MoreMemoryNeverRaisesIt) {
     const Graph graph = testing::random_graph(seed);
     const Machine machine = testing::any_machine(seed);
     const Problem problem = make_problem(graph, machine, {.target_bytes = 0});
-    double before = lower_bound(problem, minimum_bytes(graph, machine)).seconds;
+    double before = lower_bound(problem, {minimum_bytes(graph, machine), unlimited}).seconds;
     for (Bytes budget = minimum_bytes(graph, machine); budget < 2 * need_bytes(graph, machine);
          budget += 1 + budget / 3) {
-      const double seconds = lower_bound(problem, budget).seconds;
+      const double seconds = lower_bound(problem, {budget, unlimited}).seconds;
       EXPECT_LE(seconds, before * (1 + 1e-3)) << seed << " at " << budget;
       before = seconds;
     }
   }
+}
+
+TEST(Bound, MoreHostMemoryNeverRaisesIt) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    const Graph graph = testing::random_graph(seed);
+    const Machine machine = testing::any_machine(seed);
+    const Problem problem = make_problem(graph, machine, {.target_bytes = 0});
+    const Bytes device =
+        testing::random_budget(seed, minimum_bytes(graph, machine), need_bytes(graph, machine));
+    const double free = lower_bound(problem, {device, unlimited}).seconds;
+    double before = std::numeric_limits<double>::infinity();
+    for (Bytes host = need_bytes(graph, machine) / 10; host < 4 * need_bytes(graph, machine);
+         host += host / 3) {
+      const double seconds = lower_bound(problem, {device, host}).seconds;
+      EXPECT_LE(seconds, before * (1 + 1e-3)) << seed << " at " << host;
+      EXPECT_GE(seconds, free * (1 - 1e-3)) << seed << " at " << host;
+      before = seconds;
+    }
+    EXPECT_NEAR(before, free, 1e-3 * free) << seed;
+  }
+}
+
+// Nor in as few bytes of either memory as the plan itself takes.
+void expect_not_faster(const Plan& plan, const Problem& problem) {
+  EXPECT_GE(plan.predicted_step_seconds * (1 + 1e-9), plan.lower_bound_seconds);
+  const Budget own{plan.device_peak_bytes, plan.host_bytes};
+  EXPECT_GE(plan.predicted_step_seconds * (1 + 1e-9), lower_bound(problem, own).seconds);
+}
+
+// With two of three seeds alike units, whose ops take about as long as what they make takes to the host.
+Graph graph_for_host_limits(std::uint64_t seed, const Machine& machine) {
+  if (seed % 3 == 0) {
+    const std::uint32_t micro_batches = seed % 2 == 0 ? 2 : 1;
+    return testing::random_graph(
+        seed, {.max_units = 5, .micro_batches = micro_batches, .gradient_groups = micro_batches});
+  }
+  testing::ChainOptions chain{.units = 3 + static_cast<int>(seed % 5)};
+  chain.activation_elements = 1 << (10 + seed % 3);
+  chain.parameter_elements = 1 << (8 + seed % 7);
+  const double way = 4 * static_cast<double>(chain.activation_elements) / machine.d2h.bytes_per_second;
+  chain.op_flops = machine.flops_per_second * way * std::pow(2, static_cast<double>(seed % 4) - 1);
+  return testing::chain_graph(chain);
+}
+
+TEST(Bound, NoPlanIsFasterInLimitedHostMemory) {
+  int binding = 0;
+  for (std::uint64_t seed = 0; seed < testing::draws<std::uint64_t>(12, 4); ++seed) {
+    const Machine machine = testing::any_machine(seed);
+    const Graph graph = graph_for_host_limits(seed, machine);
+    const Problem problem = make_problem(graph, machine, {.target_bytes = 0});
+    Planner planner(graph, machine);
+    const Bytes least = planner.minimum_bytes(), need = std::max(least, planner.need_bytes());
+    for (const Bytes device : {least + (need - least) / 10, least + (need - least) / 2}) {
+      const auto none = planner.answer({device, 0}).outcome,
+                 freely = planner.answer({device, unlimited}).outcome;
+      const Bytes least_host = std::get<Infeasible>(none).minimum;
+      const Bytes most_host = std::max(least_host, std::get<Plan>(freely).host_bytes);
+      for (const Bytes part : {0, 2, 5, 10}) {
+        SCOPED_TRACE(std::to_string(seed) + " at " + std::to_string(device) + ", part " +
+                     std::to_string(part));
+        const auto result =
+            planner.answer({device, least_host + (most_host - least_host) * part / 10}).outcome;
+        ASSERT_TRUE(std::holds_alternative<Plan>(result));
+        const Plan& plan = std::get<Plan>(result);
+        expect_not_faster(plan, problem);
+        const double without = lower_bound(problem, {device, unlimited}).seconds;
+        binding += plan.lower_bound_seconds > 1.01 * without ? 1 : 0;
+      }
+    }
+  }
+  EXPECT_GT(binding, 0) << "host memory has never bound";
 }
 
 TEST(Bound, NoPlanIsFaster) {
@@ -196,15 +297,15 @@ TEST(Bound, NoPlanIsFaster) {
     Graph graph = testing::random_graph(
         seed, {.max_units = 5, .micro_batches = micro_batches, .gradient_groups = micro_batches});
     Machine machine = testing::any_machine(seed);
+    const Problem problem = make_problem(graph, machine, {.target_bytes = 0});
     Planner planner(graph, machine);
     const Bytes least = planner.minimum_bytes();
     for (Bytes budget :
          {least, least + least / 50, least + least / 10, least + least / 3, least * 2, unlimited}) {
       const auto result = planner.answer({budget, unlimited}).outcome;
       ASSERT_TRUE(std::holds_alternative<Plan>(result));
-      const Plan& plan = std::get<Plan>(result);
-      EXPECT_GE(plan.predicted_step_seconds * (1 + 1e-9), plan.lower_bound_seconds)
-          << seed << " at " << budget;
+      SCOPED_TRACE(std::to_string(seed) + " at " + std::to_string(budget));
+      expect_not_faster(std::get<Plan>(result), problem);
     }
   }
 }

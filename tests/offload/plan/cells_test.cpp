@@ -86,6 +86,7 @@ TEST(Cells, MoreHostMemoryIsNotSlower) {
     const auto freely = std::get<Plan>(make_plan(graph, machine, {device, unlimited}));
     double least = std::numeric_limits<double>::infinity();
     std::vector<Bytes> hosts = ladder(least_host, freely.host_bytes);
+    hosts.push_back(unlimited);
     for (const Bytes host : hosts) {
       const auto planned = make_plan(graph, machine, {device, host});
       ASSERT_TRUE(std::holds_alternative<Plan>(planned)) << host;
@@ -155,15 +156,18 @@ TEST(Cells, MoreMemoryOfEitherKindIsNotSlowerForAGpt) {
     EXPECT_TRUE(validate(graph, std::get<Plan>(planned), {budget, unlimited}).empty()) << part;
     rises.add(ranked_seconds(graph, machine, std::get<Plan>(planned)), least);
   }
-  const Bytes device = (minimum + need) / 3;
-  const Bytes least_host = std::get<Infeasible>(planner.answer({device, 0}).outcome).minimum;
-  const Bytes freely = std::get<Plan>(planner.answer({device, unlimited}).outcome).host_bytes;
-  least = std::numeric_limits<double>::infinity();
-  for (const Bytes host : ladder(least_host, freely)) {
-    const auto planned = planner.answer({device, host}).outcome;
-    ASSERT_TRUE(std::holds_alternative<Plan>(planned)) << host;
-    EXPECT_LE(std::get<Plan>(planned).host_bytes, host);
-    rises.add(ranked_seconds(graph, machine, std::get<Plan>(planned)), least);
+  for (const Bytes device : {minimum, (minimum + need) / 3}) {
+    const Bytes least_host = std::get<Infeasible>(planner.answer({device, 0}).outcome).minimum;
+    const Bytes freely = std::get<Plan>(planner.answer({device, unlimited}).outcome).host_bytes;
+    least = std::numeric_limits<double>::infinity();
+    for (const Bytes host :
+         {least_host, (least_host + 2 * freely) / 3, (least_host + 9 * freely) / 10, freely, unlimited}) {
+      // A planner of its own, which knows no plans of smaller budgets.
+      const auto planned = make_plan(graph, machine, {device, host});
+      ASSERT_TRUE(std::holds_alternative<Plan>(planned)) << host;
+      EXPECT_LE(std::get<Plan>(planned).host_bytes, host);
+      rises.add(ranked_seconds(graph, machine, std::get<Plan>(planned)), least);
+    }
   }
   EXPECT_EQ(rises.above, 0) << "of " << rises.budgets << ", the worst by " << rises.worst;
 }

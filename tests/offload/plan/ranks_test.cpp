@@ -225,7 +225,7 @@ TEST(RankPlans, ABoundCountsWhatPeersBringWhereItIsNeededAlone) {
     for (Op& op : graph.ops) op.cost.seconds = op.kernel == kernel ? 1 : 0;
     const Machine machine;
     const Problem problem = make_problem(graph, machine, {.target_bytes = 0});
-    const BoundProgram program = make_bound_program(problem, unlimited, BoundLinks::apart);
+    const BoundProgram program = make_bound_program(problem, {}, BoundLinks::apart);
     return (program.shares.fixed.*phase)[share_peer] * program.seconds;
   };
   EXPECT_EQ(peer_seconds("exchange", &ShareCost::front), 0);

@@ -95,7 +95,7 @@ TEST(Stop, IsLookedAtByEveryPass) {
       [&] { complete_at(problem, sketch.draft, offsets); },
       [&] { placed_low(problem, sketch.draft); },
       [&] { placed_within(problem, sketch.draft, unlimited, settings); },
-      [&] { lower_bound(problem, unlimited); },
+      [&] { lower_bound(problem, {}); },
       [&] { program.solve(unlimited, unlimited); },
       [&] { program.least_host(unlimited); },
       [&] { ResidencyProgram(problem, settings); },
