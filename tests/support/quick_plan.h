@@ -7,8 +7,8 @@
 
 namespace stowage::testing {
 
-inline std::variant<Plan, Infeasible> quick_plan(const Graph& graph, const Machine& machine, const Budget& budget,
-                                                 PlanOptions options = {}) {
+inline std::variant<Plan, Infeasible> quick_plan(const Graph& graph, const Machine& machine,
+                                                 const Budget& budget, PlanOptions options = {}) {
   if (sanitized) {
     options.settings.most_work = 1;
     options.settings.patience = 1;

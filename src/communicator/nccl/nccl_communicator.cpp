@@ -272,7 +272,7 @@ ncclResult_t NcclCommunicator::state() {
 bool NcclCommunicator::look() noexcept {
   try {
     const ncclResult_t answer = state();
-    if (answer != ncclSuccess && answer != ncclInProgress) settle("a collective", answer);
+    if (answer != ncclSuccess && answer != ncclInProgress) settle("a collective", answer, rank_);
   } catch (const std::exception&) {  // all ranks know of it
     return false;
   }
