@@ -99,6 +99,7 @@ void check_speculations(const Graph& graph, const Plan& plan) {
     const std::string& name = graph.op(instruction.op).name;
     const ByteRange& record = instruction.part;
     const Bytes needed = undo_bytes(graph, graph.op(instruction.op));
+    require(!plan.optimizer_in_backward, "'{}' is speculated with the optimizer in backward", name);
     require(id < plan.gate, "'{}' is speculated behind the gate", name);
     require(ended[instruction.op] != 0, "'{}' is speculated and never committed on the host", name);
     require(std::exchange(speculated[instruction.op], 1) == 0, "'{}' is speculated twice", name);

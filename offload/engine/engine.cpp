@@ -341,7 +341,9 @@ void Engine::Implementation::fail(const std::exception& cause, bool counted) {
   was_drained_ = false;
   events_stand_ = false;
   if (settled && !counted) update_.undo(parity());
-  const bool partly = settled && !counted && update_.made_for_good(parity());
+  // Of other ranks' updates none is known here.
+  const bool others = communicator_ != nullptr && plan_.optimizer_in_backward;
+  const bool partly = settled && !counted && (others || update_.made_for_good(parity()));
   // Also where this step never got to its gate: the update of the step before may have failed.
   const bool complete =
       completed_ == first_step_ || (settled && update_.complete(static_cast<Parity>((completed_ - 1) % 2)));

@@ -11,7 +11,8 @@ namespace stowage {
 ValueExchange::ValueExchange(Device& device, Communicator& communicator)
     : device_(device),
       communicator_(communicator),
-      memory_(staging_memory(device, most_bytes, true)),
+      // Of pageable memory NCCL would read and write what it cannot reach.
+      memory_(staging_memory(device, most_bytes, device.info().backend != "cuda")),
       lane_(device, LaneRole::compute) {}
 
 void ValueExchange::send(int owner, Bytes bytes, const ReadPiece& read, std::byte* into) {
@@ -50,6 +51,7 @@ void ValueExchange::broadcast(int root, Bytes bytes) {
     communicator_.check();  // which names the rank
     throw;
   }
+  communicator_.check();  // over NCCL a lane ends in order where the collective was aborted
 }
 
 }  // namespace stowage

@@ -17,12 +17,13 @@ struct StepBound {
 // - Each op runs once.
 // - Each parameter is resident with its state. Or it comes in for forward and, unless it is held between,
 //   again for backward; its gradient goes out in backward, and its update is done on the host, behind the
-//   gate and before forward ends, or in backward with an undo record.
+//   gate and before forward ends, or in backward: with an undo record, or for good.
 // - A value that a forward op leaves for backward is kept, or crosses the link twice, or costs at least that
 //   op once more.
 // - What has a place on the host at any time of the step has it for the whole step, and all of that fits
-//   there: inputs; of a parameter that is not resident itself, its state, its gradient and its undo record;
-//   a value that crosses the link between forward and backward.
+//   there: inputs; of a parameter that is not resident itself, its state, its gradient and its undo record
+//   (neither of them if it is updated for good in backward); a value that crosses the link between forward
+//   and backward.
 // - Bytes on the device when forward turns into backward fit beside that op's operands. At the gate the
 //   residents' gradients, which never leave, fit beside them.
 // - The gate is behind backward, and no step is clipped, so a step is no shorter than the busiest lane of its

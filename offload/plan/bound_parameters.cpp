@@ -105,7 +105,7 @@ class ParameterDecisions {
     if (!early || !costs_.problem().layout.optimizer_in_backward)
       costs_.add_host(parameter.gate_bytes + (early ? parameter.undo_bytes : 0), held);
     if (parameter.in_front) costs_.add_in(parameter.bytes, held.front);
-    if (early) held.back[share_host] += parameter.early_update;
+    if (early && parameter.gradient_bytes > 0) held.back[share_host] += parameter.early_update;
     if (!early && parameter.in_front) held.front[share_host] += parameter.host_update;
     costs_.add_out(parameter.gradient_bytes, held.back);
     cuts.add_offload(

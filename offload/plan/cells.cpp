@@ -196,7 +196,9 @@ void Cells::improve_by(Cell& cell, const Budget& budget, std::optional<RankedPla
       const Bytes closer = devices_.front() + (std::max(failed, devices_.front()) - devices_.front()) / 2;
       most_serial = std::max(share_of(failed, settings_.next_serial), closer);
     }
-    if (made && (!best || made->ranked_seconds < best->ranked_seconds)) best = made;
+    // Placed under a smaller cap, it may keep more on the host than its sketch.
+    if (!made || made->plan.host_bytes > budget.host) continue;
+    if (!best || made->ranked_seconds < best->ranked_seconds) best = made;
   }
 }
 
@@ -207,7 +209,7 @@ Bytes Cells::least_host_bytes(Bytes device) {
     for (Candidate* candidate : of.candidates) {  // fewest host bytes first
       if (!candidate->outcome.is_final)
         candidate->outcome = outcome_of(*candidate, of.device, unlimited_seconds);
-      if (candidate->outcome.plan) return candidate->of.host_bytes;
+      if (candidate->outcome.plan) return candidate->outcome.plan->plan.host_bytes;
     }
   }
   return unlimited;

@@ -21,7 +21,12 @@ double pageable_seconds(const Unpinned& unpinned, const Machine& machine) {
 
 Unpinned unpinned_of(const Plan& plan, std::span<const BucketId> buckets) {
   Unpinned result;
-  for (const BucketId id : buckets) result.bytes += plan.buckets[id].bytes;
+  bool ring = false;  // in which gradients take turns
+  for (const BucketId id : buckets) {
+    ring |= plan.buckets[id].in_ring();
+    if (!plan.buckets[id].in_ring()) result.bytes += plan.buckets[id].bytes;
+  }
+  if (ring) result.bytes += plan.ring_bytes;
   for (const Instruction& each : plan.instructions) {
     if (!is_transfer(each.kind)) continue;
     const BucketId moved = plan.lifetimes[each.lifetime].bucket;

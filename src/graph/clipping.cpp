@@ -21,7 +21,7 @@ std::string why_updates_wait(const Graph& graph) {
   for (const Op& op : graph.ops)
     if (std::find(op.writes.begin(), op.writes.end(), graph.clip) != op.writes.end() && may_clip(op))
       return "gradients are clipped by the norm of all of them, which is known behind backward: switch "
-             "clipping off (--clip 0)";
+             "clipping off (AdamW::clip 0; trainers: --clip 0)";
   for (const Tensor& tensor : graph.tensors)
     if (tensor.kind == TensorKind::parameter && tensor.type == DataType::f16)
       return "in fp16 a step whose gradients overflow is left out, which is known behind backward: train in "

@@ -80,15 +80,17 @@ class PeerProbe {
   PeerProbe(std::span<Device* const> devices, const CommunicatorOptions& link,
             const PeerProbeOptions& options)
       : options_(options), communicators_(open_communicators(devices, link)) {
-    for (std::size_t i = 0; i < devices.size(); ++i)
-      ranks_.push_back(std::make_unique<Rank>(*devices[i], *communicators_[i], options_));
+    try {
+      for (std::size_t i = 0; i < devices.size(); ++i)
+        ranks_.push_back(std::make_unique<Rank>(*devices[i], *communicators_[i], options_));
+    } catch (...) {
+      close();
+      throw;
+    }
   }
   PeerProbe(const PeerProbe&) = delete;
   PeerProbe& operator=(const PeerProbe&) = delete;
-  ~PeerProbe() {
-    ranks_.clear();
-    close_communicators(communicators_);
-  }
+  ~PeerProbe() { close(); }
 
   void measure_collectives(PeerDevices& peers) {
     const auto ranks = static_cast<Bytes>(ranks_.size());
@@ -129,6 +131,11 @@ class PeerProbe {
   }
 
  private:
+  void close() {
+    ranks_.clear();
+    close_communicators(communicators_);
+  }
+
   // The median of what the slowest device takes, behind one time that does not count.
   double slowest(const std::function<double(Rank&)>& work) {
     std::vector<std::vector<double>> times(ranks_.size());

@@ -113,9 +113,9 @@ std::string host_text(const HostTally& tally, std::uint64_t parameters) {
 
 std::string updates_text(const PlanTally& tally) {
   if (tally.in_backward > 0)
-    return fmt::format(
-        "{} of {} on the host are made in backward, for good; their gradients take turns in {}",
-        tally.in_backward, tally.host_updates, format_bytes(tally.ring));
+    return fmt::format("{} of {} on the host are made in backward, for good{}", tally.in_backward,
+                       tally.host_updates,
+                       tally.ring > 0 ? "; their gradients take turns in " + format_bytes(tally.ring) : "");
   if (tally.speculated.count == 0) return fmt::format("{} on the host", tally.host_updates);
   return fmt::format("{} of {} on the host begin before the gate; undo records {}", tally.speculated.count,
                      tally.host_updates, format_bytes(tally.speculated.bytes));

@@ -117,9 +117,12 @@ void check_speculations(const Graph& graph, const Plan& plan, Report& report) {
   std::vector<std::uint8_t> on_host(graph.ops.size(), 0), speculated(graph.ops.size(), 0);
   for (const Instruction& instruction : plan.instructions)
     if (instruction.kind == InstructionKind::commit && runs_on_host(instruction)) on_host[instruction.op] = 1;
+  const bool takes_back = !plan.optimizer_in_backward;
   for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
     const Instruction& instruction = plan.instructions[id];
     if (instruction.kind != InstructionKind::speculate) continue;
+    if (!takes_back)
+      report.add(fmt::format("{} speculates with the optimizer in backward", report.instruction(id)));
     if (plan.gate == no_id || id > plan.gate)
       report.add(fmt::format("{} speculates behind the gate", report.instruction(id)));
     if (!on_host[instruction.op])

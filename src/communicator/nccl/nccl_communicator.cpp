@@ -189,7 +189,7 @@ void NcclCommunicator::register_memory(void* address, Bytes bytes) {
 }
 
 void NcclCommunicator::forget_memory(void* address) {
-  if (failure_.get()) return;  // NCCL's communicator is gone, and what it knew
+  if (failure_.get()) return give_up();  // NCCL knows it until its communicator is gone
   guarded("forget_memory", [&] {
     void* handle = nullptr;
     {

@@ -307,6 +307,14 @@ INSTANTIATE_TEST_SUITE_P(
                 for (const BucketId id : in_ring(plan)) plan.buckets[id].places[0].ring_offset = 0;
               },
               "both touch bytes of the gradient ring (gradient lost)"},
+        Break{"speculated_too",
+              [](Graph&, Plan& plan) {
+                Instruction& made = plan.instructions[reusing_offload(plan)];
+                for (const Wait& wait : made.waits)
+                  if (is_early(plan, wait.instruction))
+                    plan.instructions[wait.instruction].kind = InstructionKind::speculate;
+              },
+              "speculates with the optimizer in backward"},
         Break{"overwritten",
               [](Graph&, Plan& plan) {
                 const InstructionId offload = reusing_offload(plan);
