@@ -10,6 +10,7 @@
 #include "offload/plan/candidate.h"
 #include "offload/plan/extreme_choices.h"
 #include "offload/plan/gradient_ring.h"
+#include "src/graph/cost.h"
 #include "stowage/models.h"
 #include "stowage/planner.h"
 #include "tests/offload/plan/validate/small_plans.h"
@@ -308,11 +309,14 @@ INSTANTIATE_TEST_SUITE_P(
               },
               "both touch bytes of the gradient ring (gradient lost)"},
         Break{"speculated_too",
-              [](Graph&, Plan& plan) {
-                Instruction& made = plan.instructions[reusing_offload(plan)];
-                for (const Wait& wait : made.waits)
-                  if (is_early(plan, wait.instruction))
-                    plan.instructions[wait.instruction].kind = InstructionKind::speculate;
+              [](Graph& graph, Plan& plan) {
+                for (const Wait& wait : plan.instructions[reusing_offload(plan)].waits) {
+                  Instruction& update = plan.instructions[wait.instruction];
+                  if (!is_early(plan, wait.instruction) || plan.undo_bytes > 0) continue;
+                  plan.undo_bytes = undo_bytes(graph, graph.op(update.op));
+                  update.kind = InstructionKind::speculate;
+                  update.part = {0, plan.undo_bytes};
+                }
               },
               "speculates with the optimizer in backward"},
         Break{"overwritten",
