@@ -69,6 +69,8 @@ Plan speculating_plan(const Graph& graph, double part_of_range, Bytes bucket_byt
   const Bytes need = std::max(least, need_bytes(graph, machine));
   const Bytes budget = least + static_cast<Bytes>(part_of_range * static_cast<double>(need - least));
   Plan plan = std::get<Plan>(quick_plan(graph, machine, {.device = budget}, options));
+  if (speculations_of(plan) == 0)
+    plan = std::get<Plan>(make_plan(graph, machine, {.device = budget}, options));
   EXPECT_GT(plan.undo_bytes, 0U);
   EXPECT_GT(speculations_of(plan), 0U);
   return plan;

@@ -40,14 +40,15 @@ TEST(Stowage, AnOutputThatIsLostIsAnErrorOfEveryCommand) {
 
 TEST(Stowage, WritesFilesIntoDevicesAndTheOutputItself) {
   const TemporaryFolder folder;
-  EXPECT_EQ(run_stowage(tiny_plan + " --plan-json /dev/null --report /dev/null").code, 0);
+  const std::string plan = tiny_plan + " --policy none";
+  EXPECT_EQ(run_stowage(plan + " --plan-json /dev/null --report /dev/null").code, 0);
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
-  const Result full = run_stowage(tiny_plan + " --report /dev/full");
+  const Result full = run_stowage(plan + " --report /dev/full");
   EXPECT_EQ(full.code, 1);
   EXPECT_THAT(full.output,
               HasSubstr("stowage: --report /dev/full: writing failed (No space left on device)"));
   const std::string out = folder.file("out");
-  EXPECT_EQ(run_stowage(tiny_plan + " --plan-json /dev/stdout > " + out).code, 0);
+  EXPECT_EQ(run_stowage(plan + " --plan-json /dev/stdout > " + out).code, 0);
   EXPECT_THAT(contents_of(out), HasSubstr("\"bound_by\""));
   EXPECT_THAT(contents_of(out), HasSubstr("lower bound"));
 }
