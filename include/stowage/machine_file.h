@@ -74,10 +74,10 @@ struct PeerDevices {
   // Their bytes pass through host memory: no device reaches another. A measured `link` has what that costs in
   // it, and says false.
   bool through_host = false;
-  // What was measured, empty and nothing where it was not. By the bytes that a device receives: what all of
-  // them take to gather, and to exchange, shares of that size.
+  // As measured: how long all devices take to gather, and to exchange, by the bytes that each of them
+  // receives. Empty where nobody has measured it.
   std::vector<CopySample> gathers{}, exchanges{};
-  std::optional<LinkRates> together{};  // of each link while those of all devices do the same
+  std::optional<LinkRates> together{};  // measured: of each link while those of all devices do the same
 };
 
 struct MachineFile {

@@ -60,7 +60,8 @@ std::string_view to_string(MicroBatchOrder order);
 struct BucketPlace {
   MemoryId memory = MemoryId::host;
   bool pinned = false;  // page-locked, because transfers touch it
-  // Of a gradient bucket on the host: it has no bytes of its own, but these of the gradient ring.
+  // Set where a gradient bucket takes turns in the gradient ring: its first byte there. It then has no other
+  // bytes on the host.
   std::optional<Bytes> ring_offset{};
   friend bool operator==(const BucketPlace&, const BucketPlace&) = default;
 };

@@ -25,8 +25,8 @@ struct Transfer {
   char* data = nullptr;
   std::size_t bytes = 0;
 };
-// What a rank brings to a collective. The kth receive from a rank takes the kth send of that rank to this
-// one.
+// One rank's sends and receives in a collective. Its kth receive from another rank takes what that rank sends
+// to it as its kth.
 struct Part {
   std::vector<Transfer> sends, receives;
 };

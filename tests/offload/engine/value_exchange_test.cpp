@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "stowage/error.h"
 #include "stowage/simulated_device.h"
 
 namespace stowage {
@@ -58,6 +59,34 @@ TEST(ValueExchange, TellsWhatIsRead) {
     EXPECT_EQ(told.offset, sent.offset);
     EXPECT_EQ(told.bytes, sent.bytes);
   });
+}
+
+// As NCCL's where another rank has failed: its work on the lane ends in order, and `check` alone tells.
+class Aborted : public Communicator {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 2; }
+  void all_gather(LaneId, const void*, void*, Bytes, Bytes) override {}
+  void exchange(LaneId, const void*, void*, Bytes, Bytes) override {}
+  void broadcast(LaneId, int, void*, Bytes) override {}
+  void barrier() override {}
+  void abort(std::string_view) override {}
+  void check() override { throw CommunicatorError("rank 1 has failed", "broadcast", 1); }
+};
+
+TEST(ValueExchange, WhatAnAbortedBroadcastLeftIsNoValue) {
+  const auto device = open_simulated_device({});
+  Aborted communicator;
+  ValueExchange exchange(*device, communicator);
+  std::array<std::byte, 16> value{};
+  const auto read = [](Bytes, std::span<std::byte> piece) {
+    std::fill(piece.begin(), piece.end(), std::byte{1});
+  };
+  for (const int owner : {0, 1})
+    EXPECT_THROW(exchange.send(owner, value.size(), read, value.data()), CommunicatorError) << owner;
+  EXPECT_EQ(value, (std::array<std::byte, 16>{}));
+  EXPECT_THROW(exchange.tell({}), CommunicatorError);
+  EXPECT_THROW(exchange.told(), CommunicatorError);
 }
 
 }  // namespace
