@@ -160,6 +160,13 @@ class Judge(unittest.TestCase):
         self.stages["sanitizer"]["runs"][0] = results.test_result("cuda_kernels_test", check="memcheck", passed=0)
         self.assert_fails("compute-sanitizer")
 
+    def test_sanitizer_says_nothing_of_a_program_that_calls_no_cuda(self):
+        run = results.test_result("nn_cuda_test", check="memcheck", code=255, called_nothing=True)
+        self.stages["sanitizer"]["runs"].append(run)
+        self.assertEqual(statuses(self.found)["the tests under compute-sanitizer"], "pass")
+        run["failed"] = 1
+        self.assert_fails("compute-sanitizer")
+
     def test_sanitizer_that_cannot_tell(self):
         no_time = results.test_result("cuda_kernels_test", check="racecheck", code=None)
         good = self.stages["sanitizer"]["runs"]
