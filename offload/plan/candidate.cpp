@@ -139,13 +139,26 @@ void Problem::go_on() const {
 
 Sketcher::Sketcher(const Problem& problem, const Choices& choices, const Handicaps& handicaps)
     : problem_(problem),
+      choices_(choices),
       draft_(make_lifetimes(*problem.graph, problem.analysis, problem.layout, choices, handicaps)),
-      durations_(make_durations(*problem.graph, draft_, problem.layout, beside_each_other(*problem.machine))),
+      durations_(durations_of(draft_)),
       serial_bytes_(serial_peak_bytes(draft_, problem.layout)) {}
 
 Sketch Sketcher::serial() const { return measured(schedule_serially(draft_)); }
 
-Sketch Sketcher::within(Bytes cap) const {
+Durations Sketcher::durations_of(const Draft& draft) const {
+  return make_durations(*problem_.graph, draft, problem_.layout, beside_each_other(*problem_.machine));
+}
+
+Sketch Sketcher::within(Bytes cap, std::uint32_t gathers_ahead) const {
+  if (problem_.layout.has_peers && gathers_ahead > 0) {
+    Draft ahead = make_lifetimes(*problem_.graph, problem_.analysis, problem_.layout, choices_,
+                                 draft_.handicaps, gathers_ahead);
+    if (serial_peak_bytes(ahead, problem_.layout) <= cap) {
+      const Durations durations = durations_of(ahead);
+      return measured(schedule_within(std::move(ahead), durations, problem_.layout, {.cap = cap}));
+    }
+  }
   return measured(schedule_within(draft_, durations_, problem_.layout, {.cap = cap}));
 }
 

@@ -40,22 +40,26 @@ struct Sketch {
   Draft draft;
   Bytes live_peak_bytes = 0;
 };
-// Sketches of the same choices under several caps.
+// Sketches of the same choices under several caps. Keeps references to problem and choices.
 class Sketcher {
  public:
   Sketcher(const Problem& problem, const Choices& choices, const Handicaps& handicaps = {});
   // Live bytes of the serial sketch: no sketch has fewer.
   Bytes serial_bytes() const { return serial_bytes_; }
   Sketch serial() const;
-  // With at most `cap` live bytes, or as many as the serial sketch has where those are more.
-  Sketch within(Bytes cap) const;
+  // With at most `cap` live bytes, or as many as the serial sketch has where those are more. `gathers_ahead`:
+  // as make_lifetimes takes it, where the cap has room for that.
+  Sketch within(Bytes cap, std::uint32_t gathers_ahead) const;
   // With no more transfers ahead of use, whatever their bytes; 0: serial.
   Sketch ahead(std::uint32_t distance) const;
 
  private:
   Sketch measured(Draft draft) const;
 
+  Durations durations_of(const Draft& draft) const;
+
   const Problem& problem_;
+  const Choices& choices_;
   Draft draft_;
   Durations durations_;
   Bytes serial_bytes_ = 0;

@@ -109,8 +109,8 @@ class CandidateFinder {
     ++sketches_;
     const Sketcher sketcher(problem, choices);
     if (sketcher.serial_bytes() > size_.device) return false;
-    const Sketch sketch =
-        sketcher.within(share_of(size_.device, size_.smallest ? 1 : settings_.caps.front()));
+    const Sketch sketch = sketcher.within(share_of(size_.device, size_.smallest ? 1 : settings_.caps.front()),
+                                          settings_.gathers_ahead);
     const Bytes on_host = host_bytes(problem, sketch.draft);
     if (!size_.least_host && on_host > size_.host) return false;
     return add(

@@ -247,7 +247,7 @@ Cells::Outcome Cells::outcome_of(const Candidate& candidate, Bytes capacity, dou
   if (smallest) caps.insert(caps.begin(), 1);
   for (const double share : caps) {
     const Bytes cap = share_of(capacity, share);
-    const Sketch sketch = sketcher.within(cap);
+    const Sketch sketch = sketcher.within(cap, settings_.gathers_ahead);
     if (share < caps.front() && estimated_seconds(*candidate.of.problem, sketch) >= most_seconds) return {};
     if (std::optional<Plan> plan = placed_within(*candidate.of.problem, sketch.draft, capacity, settings_)) {
       plan->policy = to_string(Policy::automatic);

@@ -21,8 +21,9 @@ class LifetimeBuilder {
     draft_.speculated = choices.speculated;
   }
 
-  Draft build() {
+  Draft build(std::uint32_t gathers_ahead) {
     make_sequence();
+    if (gathers_ahead > 0) move_gathers(gathers_ahead);
     find_phases();
     stages_ = draft_.stages(graph_);
     collect_touches();
@@ -47,6 +48,33 @@ class LifetimeBuilder {
       }
       draft_.sequence.push_back({op, false});
     }
+  }
+  // Replayed gathers to where they stand before so many exchanges more. Those with less than half of an
+  // exchange's average bytes, such as of biases, do not count: they are over at once.
+  void move_gathers(std::uint32_t exchanges) {
+    std::vector<Bytes> exchanged(draft_.sequence.size(), 0);
+    Bytes all = 0, number = 0;
+    for (std::size_t p = 0; p < exchanged.size(); ++p) {
+      const auto [op, recompute] = draft_.sequence[p];
+      if (graph_.op(op).kernel != "exchange") continue;
+      all += exchanged[p] = graph_.tensor(graph_.op(op).writes.front()).bytes();
+      ++number;
+    }
+    std::vector<SequenceStep> moved;
+    std::vector<std::size_t> places;  // in `moved`, of the exchanges that count
+    for (std::size_t p = 0; p < exchanged.size(); ++p) {
+      const SequenceStep step = draft_.sequence[p];
+      const std::size_t over = std::min<std::size_t>(exchanges, places.size());
+      if (over > 0 && step.recompute && is_collective(graph_.op(step.op))) {
+        const auto first = places.end() - static_cast<std::ptrdiff_t>(over);
+        moved.insert(moved.begin() + static_cast<std::ptrdiff_t>(*first), step);
+        std::for_each(first, places.end(), [](std::size_t& place) { ++place; });
+        continue;
+      }
+      if (exchanged[p] > 0 && 2 * number * exchanged[p] >= all) places.push_back(moved.size());
+      moved.push_back(step);
+    }
+    draft_.sequence = std::move(moved);
   }
   bool runs_on_device(const Op& update) const {
     return std::any_of(update.writes.begin(), update.writes.end(), [&](TensorId id) {
@@ -390,8 +418,8 @@ std::vector<std::uint32_t> Draft::stages(const Graph& graph) const {
 }
 
 Draft make_lifetimes(const Graph& graph, const RecomputeAnalysis& analysis, const BucketLayout& layout,
-                     const Choices& choices, const Handicaps& handicaps) {
-  return LifetimeBuilder(graph, analysis, layout, choices, handicaps).build();
+                     const Choices& choices, const Handicaps& handicaps, std::uint32_t gathers_ahead) {
+  return LifetimeBuilder(graph, analysis, layout, choices, handicaps).build(gathers_ahead);
 }
 
 }  // namespace stowage

@@ -2,6 +2,7 @@
 // to last. The schedule pass adds the time of transfers.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <utility>
 #include <vector>
@@ -97,8 +98,10 @@ struct Draft {
 };
 
 // Makes the draft of these choices. Its sequence has the ops in the analysis's order, with each unit's replay
-// directly before the unit's first backward op, and the updates of resident parameters last.
+// directly before the unit's first backward op, and the updates of resident parameters last. A replayed
+// gather stands before as many exchanges in front of it as `gathers_ahead` says, not counting small ones.
 Draft make_lifetimes(const Graph& graph, const RecomputeAnalysis& analysis, const BucketLayout& layout,
-                     const Choices& choices, const Handicaps& handicaps = {});
+                     const Choices& choices, const Handicaps& handicaps = {},
+                     std::uint32_t gathers_ahead = 0);
 
 }  // namespace stowage

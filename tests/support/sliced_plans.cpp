@@ -39,7 +39,7 @@ Plan plan_in_slices(const Graph& graph, const Machine& machine, std::uint32_t on
     choices.device_slices[id] = on_device;
   }
   const Sketcher sketcher(problem, choices);
-  Plan plan = complete(problem, (cap == 0 ? sketcher.serial() : sketcher.within(cap)).draft);
+  Plan plan = complete(problem, (cap == 0 ? sketcher.serial() : sketcher.within(cap, 0)).draft);
   plan.policy = "auto";
   return plan;
 }

@@ -23,7 +23,7 @@ void each_draft(Transfers transfers, Look&& look) {
     const Problem problem = make_problem(graph, machine, {.target_bytes = 0});
     for (const Choices& choices : minimum_candidates(problem)) {
       const Sketcher sketcher(problem, choices);
-      look(problem, transfers == Transfers::ahead ? sketcher.within(sketcher.serial_bytes() * 3 / 2)
+      look(problem, transfers == Transfers::ahead ? sketcher.within(sketcher.serial_bytes() * 3 / 2, 0)
                                                   : sketcher.serial());
     }
   };

@@ -19,7 +19,7 @@ TEST(Candidate, EstimatesAreTheTimesOfPlans) {
   for (const Choices& choices : minimum_candidates(problem)) {
     const Sketcher sketcher(problem, choices);
     for (const Bytes percent : {110U, 150U, 250U}) {
-      const Sketch sketch = sketcher.within(sketcher.serial_bytes() * percent / 100);
+      const Sketch sketch = sketcher.within(sketcher.serial_bytes() * percent / 100, 0);
       const double estimated = estimated_seconds(problem, sketch);
       const auto plan = placed_within(problem, sketch.draft, sketch.live_peak_bytes * 101 / 100, {});
       if (!plan) continue;
@@ -40,7 +40,7 @@ TEST(Candidate, NoPlanTakesLessThanTheLeastSecondsAndSomeTakeHardlyMore) {
     for (const Choices& choices : minimum_candidates(problem)) {
       const Sketcher sketcher(problem, choices);
       for (const Bytes cap : {sketcher.serial_bytes(), 2 * sketcher.serial_bytes()}) {
-        const Draft draft = sketcher.within(cap).draft;
+        const Draft draft = sketcher.within(cap, 0).draft;
         const double least = least_seconds(problem, draft);
         for (const Plan& plan : {complete(problem, draft), placed_low(problem, draft)}) {
           EXPECT_GE(plan.predicted_step_seconds, least * (1 - 1e-9));
@@ -62,7 +62,7 @@ TEST(Candidate, HostBytesAreThoseOfEveryPlan) {
     all.push_back(resident_choices(problem));
     for (const Choices& choices : all) {
       const Sketcher sketcher(problem, choices);
-      for (const Sketch& sketch : {sketcher.serial(), sketcher.within(unlimited)})
+      for (const Sketch& sketch : {sketcher.serial(), sketcher.within(unlimited, 0)})
         EXPECT_EQ(host_bytes(problem, sketch.draft), complete(problem, sketch.draft).host_bytes);
     }
   }
@@ -79,7 +79,7 @@ TEST(Candidate, SketchesKeepTheirCapOrTheSerialBytes) {
       const Bytes serial = sketcher.serial_bytes();
       EXPECT_EQ(sketcher.serial().live_peak_bytes, serial);
       for (const Bytes cap : {serial / 2, serial, serial * 5 / 4, 2 * serial})
-        EXPECT_LE(sketcher.within(cap).live_peak_bytes, std::max(cap, serial));
+        EXPECT_LE(sketcher.within(cap, 0).live_peak_bytes, std::max(cap, serial));
     }
   }
 }

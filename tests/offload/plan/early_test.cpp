@@ -64,7 +64,7 @@ TEST(EarlyClaims, KeepTheCapTheOrderAndWhatComesBefore) {
     const Problem problem = make_problem(graph, machine, {.target_bytes = 0});
     for (const Choices& choices : minimum_candidates(problem)) {
       const Sketcher sketcher(problem, choices);
-      const Sketch sketch = sketcher.within(sketcher.serial_bytes() * 5 / 4);
+      const Sketch sketch = sketcher.within(sketcher.serial_bytes() * 5 / 4, 0);
       const EarlyClaims claims(sketch.draft, problem.layout);
       for (const Bytes cap : {sketch.live_peak_bytes, 2 * sketch.live_peak_bytes}) {
         const Draft early = claims.within(cap);

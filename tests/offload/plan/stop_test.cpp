@@ -87,7 +87,7 @@ TEST(Stop, IsLookedAtByEveryPass) {
   const std::vector<std::function<void()>> passes{
       [&] { make_problem(graph, machine, {}, MicroBatchOrder::layer_major, source.get_token()); },
       [&] { sketcher.serial(); },
-      [&] { sketcher.within(unlimited); },
+      [&] { sketcher.within(unlimited, 0); },
       [&] { sketcher.ahead(2); },
       [&] { estimated_seconds(problem, sketch); },
       [&] { least_seconds(problem, sketch.draft); },
