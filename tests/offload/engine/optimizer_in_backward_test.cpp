@@ -47,13 +47,16 @@ Plan plan_in_backward(const Graph& graph, double part_of_range, Bytes bucket_byt
   return std::get<Plan>(make_plan(graph, machine, {.device = budget}, options));
 }
 
-// Every update on the host, and made in backward, with the least device memory.
+// Every update on the host, and made in backward, with the least device memory; but a parameter in slices
+// stays from its first use to its last, so that the sum of its gradients does not rest on the host.
 Plan plan_with_all_in_backward(const Graph& graph, MicroBatchOrder order = MicroBatchOrder::layer_major) {
   const Machine machine = slow_host();
   const Problem problem =
       make_problem(graph, machine, {.target_bytes = 0, .optimizer_in_backward = true}, order);
   Choices choices = lowest_choices(problem);
   choices.speculated.assign(problem.layout.buckets.size(), 1);
+  for (const BucketId id : problem.layout.parameters)
+    if (!problem.layout.slices[id].empty()) choices.loads[id] = LoadChoice::held;
   Plan plan = complete(problem, Sketcher(problem, choices).serial().draft);
   EXPECT_THAT(validate(graph, plan, {}), IsEmpty());
   EXPECT_GT(early_updates(plan), 0U);
@@ -164,22 +167,52 @@ TEST(OptimizerInBackward, LeavesTheBitsOfOneDeviceOnTwo) {
     }
 }
 
-TEST(OptimizerInBackward, LeavesTheBitsOfTheEvaluatorWithATableInSlices) {
+Graph gpt_with_a_table_in_slices() {
   GraphBuilder builder;
   const Gpt model = gpt(builder, speculating_config());
   AdamW optimizer;
   optimizer.clip = 0;
-  optimizer.grid = {.slice_bytes = 4_KiB, .most_slices = 4, .least_slices = 2, .least_share = 0.1};
-  const Graph graph = builder.finish(model.loss, optimizer);
-  EXPECT_EQ(graph.slices()[test::tensor_named(graph, "wte.weight")].size(), 4U);
+  optimizer.grid = {.slice_bytes = 2_KiB, .most_slices = 8, .least_slices = 2, .least_share = 0.1};
+  return builder.finish(model.loss, optimizer);
+}
+// How much of its gradient the ring holds at a time; 0: all.
+Bytes ring_span_of_table(const Graph& graph, const Plan& plan) {
+  const TensorId parameter = test::tensor_named(graph, "wte.weight");
+  for (const Bucket& bucket : plan.buckets)
+    for (const BucketTensor& member : bucket.tensors)
+      if (bucket.in_ring() && graph.tensor(member.tensor).bytes() == graph.tensor(parameter).bytes())
+        return bucket.place_in(MemoryId::host)->ring_span;
+  return 0;
+}
+
+TEST(OptimizerInBackward, LeavesTheBitsOfTheEvaluatorWithATableInSlices) {
+  const Graph graph = gpt_with_a_table_in_slices();
+  EXPECT_EQ(graph.slices()[test::tensor_named(graph, "wte.weight")].size(), 8U);
   const TrainingRun expected = evaluate(graph, inputs_of(graph), steps);
-  for (const Plan& plan : {plan_with_all_in_backward(graph), plan_in_backward(graph, 0.2)}) {
-    const auto device = open(plan);
-    Engine engine(*device, graph, plan, engine_options());
-    const SpeculatingRun found = train(engine, graph, inputs_of(graph), steps, {});
-    EXPECT_EQ(found.run.losses, expected.losses);
-    EXPECT_TRUE(found.run.values == expected.values);
+  const Plan by_slices = plan_with_all_in_backward(graph);
+  EXPECT_GT(ring_span_of_table(graph, by_slices), 0U);
+  for (const Executor executor : {Executor::virtual_time, Executor::threaded}) {
+    for (const Plan& plan : {by_slices, plan_in_backward(graph, 0.2)}) {
+      const auto device = open(plan, executor);
+      Engine engine(*device, graph, plan, engine_options());
+      const SpeculatingRun found = train(engine, graph, inputs_of(graph), steps, {});
+      EXPECT_EQ(found.run.losses, expected.losses);
+      EXPECT_TRUE(found.run.values == expected.values);
+    }
   }
+}
+
+// Also where nobody has judged the plan.
+TEST(OptimizerInBackward, RefusesToMoveMoreThanTheRingHasOfAGradient) {
+  const Graph graph = gpt_with_a_table_in_slices();
+  Plan plan = plan_with_all_in_backward(graph);
+  for (Instruction& each : plan.instructions)
+    if (each.kind == InstructionKind::offload) each.part = {};
+  const auto device = open(plan);
+  EngineOptions options = engine_options();
+  options.validate = false;
+  test::expect_refused([&] { Engine(*device, graph, plan, options); },
+                       "of which the gradient ring has not all at once");
 }
 
 // The host's page-locked memory holds the ring once, and no gradient beside it.

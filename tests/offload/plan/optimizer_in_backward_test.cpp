@@ -24,18 +24,24 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-Graph gpt_of(std::int64_t layers, DataType type, double clip = 0, std::int64_t micro_batches = 1) {
+Graph gpt_of(std::int64_t layers, DataType type, double clip = 0, std::int64_t micro_batches = 1,
+             std::int64_t vocabulary = 64, const ChunkGrid& grid = {}) {
   GraphBuilder builder(type);
   const Gpt model = gpt(builder, {.layers = layers,
                                   .width = 32,
                                   .heads = 2,
-                                  .vocabulary = 64,
+                                  .vocabulary = vocabulary,
                                   .sequence = 32,
                                   .batch = 4,
                                   .micro_batches = micro_batches});
   AdamW optimizer;
   optimizer.clip = clip;
+  optimizer.grid = grid;
   return builder.finish(model.loss, optimizer);
+}
+// Half of its parameters are the token table, which is cut into 16 slices.
+Graph gpt_with_a_table_in_slices() {
+  return gpt_of(4, DataType::bf16, 0, 1, 1536, {.slice_bytes = 6_KiB, .most_slices = 16, .least_slices = 4});
 }
 
 PlanOptions in_backward() {
@@ -80,7 +86,14 @@ struct LeavingGradient {
   Bytes bytes = 0;
   Position leaves = 0;
   Position parameter_read = 0;  // the last prefetch of its parameter
+  Bytes slice = 0;              // it is cut into slices of so many bytes; 0: it is not cut
 };
+std::vector<ByteRange> slices_of(const LeavingGradient& gradient) {
+  std::vector<ByteRange> slices;
+  for (Bytes begin = 0; gradient.slice > 0 && begin < gradient.bytes; begin += gradient.slice)
+    slices.push_back({begin, std::min(begin + gradient.slice, gradient.bytes)});
+  return slices;
+}
 // Of bucket 2i, which is the gradient of bucket 2i + 1.
 GradientRing ring_of(const std::vector<LeavingGradient>& gradients) {
   BucketLayout layout;
@@ -91,6 +104,7 @@ GradientRing ring_of(const std::vector<LeavingGradient>& gradients) {
     const auto bucket = static_cast<BucketId>(layout.buckets.size());
     layout.buckets.resize(bucket + 2);
     layout.buckets[bucket].bytes = each.bytes;
+    layout.slices.insert(layout.slices.end(), 2, slices_of(each));
     layout.roles.insert(layout.roles.end(), {BucketRole::gradient, BucketRole::parameter});
     layout.parameters_of.insert(layout.parameters_of.end(), {bucket + 1, no_id});
     draft.speculated.insert(draft.speculated.end(), {0, 1});
@@ -125,12 +139,39 @@ TEST(GradientRing, HasRoomForAllThatLeaveBeforeTheirUpdates) {
   EXPECT_EQ(late.turns.at(4).after, std::vector<BucketId>{});
 }
 
-// The plan of least memory with all updates in backward.
+// The example of gradient_ring.h: g1 and g2 leave before, g0 of 4.5 slices behind the same op as g1, and g9
+// behind the next.
+TEST(GradientRing, IsAllOfOneThatLeavesBySlices) {
+  const GradientRing ring = ring_of({{4608, 2, 0, 1024}, {1024, 1}, {1536, 2}, {512, 3}});
+  EXPECT_EQ(ring.bytes, 2560U);
+  EXPECT_EQ(ring.turns.at(0).slices, 2U);
+  EXPECT_EQ(ring.turns.at(0).offset, 0U);
+  EXPECT_EQ(ring.turns.at(0).after, (std::vector<BucketId>{2, 4}));
+  EXPECT_EQ(ring.turns.at(6).offset, 2048U);
+  EXPECT_EQ(ring.turns.at(6).slices, 0U);
+  // Without the others there is room for two slices.
+  EXPECT_EQ(ring_of({{4608, 2, 0, 1024}}).bytes, 2048U);
+}
+
+TEST(GradientRing, TakesInWholesWhatCannotLeaveBySlices) {
+  EXPECT_EQ(ring_of({{4096, 1, 0, 1024}, {512, 2}}).bytes, 2048U);
+  EXPECT_EQ(ring_of({{4096, 1, 2, 1024}, {512, 2}}).bytes,
+            4608U);  // its parameter is read behind its offload
+  EXPECT_EQ(ring_of({{4096, 1, 0, 1000}, {512, 2}}).bytes, 4608U);  // no multiple of the alignment
+  EXPECT_EQ(ring_of({{4096, 1, 0, 4096}, {512, 2}}).bytes, 4608U);  // one slice
+  const GradientRing with_room = ring_of({{1024, 1, 0, 256}, {2048, 2}, {2048, 3}});
+  EXPECT_EQ(with_room.turns.at(0).slices, 0U);
+}
+
+// The plan of least memory with all updates in backward. A parameter in slices stays from its first use to
+// its last, so that the sum of its gradients does not rest on the host.
 Plan plan_with_all_early(const Graph& graph) {
   const Machine machine;
   const Problem problem = make_problem(graph, machine, {.target_bytes = 0, .optimizer_in_backward = true});
   Choices choices = lowest_choices(problem);
   choices.speculated.assign(problem.layout.buckets.size(), 1);
+  for (const BucketId id : problem.layout.parameters)
+    if (!problem.layout.slices[id].empty()) choices.loads[id] = LoadChoice::held;
   const Draft draft = Sketcher(problem, choices).serial().draft;
   Plan plan = complete(problem, draft);
   EXPECT_EQ(plan.host_bytes, host_bytes(problem, draft));
@@ -158,12 +199,8 @@ TEST(OptimizerInBackward, HasAllGradientsInASmallRing) {
   EXPECT_GT(plan.ring_bytes, all / (2 * ring_part));
 }
 
-TEST(OptimizerInBackward, NeedsAtMostTwelveAndAHalfBytesForAParameter) {
-  const Graph graph = gpt_of(24, DataType::bf16);
-  Bytes parameters = 0;
-  for (const Tensor& tensor : graph.tensors)
-    if (tensor.kind == TensorKind::parameter) parameters += static_cast<Bytes>(tensor.elements());
-  const Plan plan = plan_with_all_early(graph);
+// Of weights, moments and gradients.
+Bytes host_bytes_of_weights(const Plan& plan) {
   Bytes bytes = plan.ring_bytes;
   for (const Bucket& bucket : plan.buckets) {
     const bool of_weights =
@@ -171,8 +208,39 @@ TEST(OptimizerInBackward, NeedsAtMostTwelveAndAHalfBytesForAParameter) {
     if ((of_weights || bucket.kind == TensorKind::gradient) && bucket.on_host() && !bucket.in_ring())
       bytes += bucket.bytes;
   }
-  EXPECT_LE(2 * bytes, 25 * parameters);
-  EXPECT_GE(bytes, 12 * parameters);
+  return bytes;
+}
+
+TEST(OptimizerInBackward, NeedsAtMostTwelveAndAHalfBytesForAParameter) {
+  for (const Graph& graph : {gpt_of(24, DataType::bf16), gpt_with_a_table_in_slices()}) {
+    Bytes parameters = 0;
+    for (const Tensor& tensor : graph.tensors)
+      if (tensor.kind == TensorKind::parameter) parameters += static_cast<Bytes>(tensor.elements());
+    const Bytes bytes = host_bytes_of_weights(plan_with_all_early(graph));
+    EXPECT_LE(2 * bytes, 25 * parameters);
+    EXPECT_GE(bytes, 12 * parameters);
+  }
+}
+
+// Each slice of the table's gradient leaves by itself, and from the third on behind an update by another.
+TEST(OptimizerInBackward, SendsATableBySlices) {
+  const Graph graph = gpt_with_a_table_in_slices();
+  const Plan plan = plan_with_all_early(graph);
+  const BucketId table = testing::bucket_named(plan, "wte.weight.grad");
+  const Bytes slice = 6_KiB, span = plan.buckets[table].place_in(MemoryId::host)->ring_span;
+  ASSERT_EQ(span % slice, 0U);
+  ASSERT_GE(span, 2 * slice);
+  EXPECT_LT(span, plan.buckets[table].bytes);
+  Bytes left = 0;
+  for (const Instruction& each : plan.instructions) {
+    if (each.kind != InstructionKind::offload || plan.lifetimes[each.lifetime].bucket != table) continue;
+    EXPECT_EQ(each.part, (ByteRange{left, left + slice}));
+    const bool waits = std::any_of(each.waits.begin(), each.waits.end(),
+                                   [&](const Wait& wait) { return is_early(plan, wait.instruction); });
+    EXPECT_TRUE(waits || left < span) << left;
+    left += slice;
+  }
+  EXPECT_EQ(left, plan.buckets[table].bytes);
 }
 
 // With the host memory that the planner names, and with less of it.
@@ -271,6 +339,17 @@ InstructionId reusing_offload(const Plan& plan) {
   return 0;
 }
 
+// Moves the update for which the offload waits behind it.
+void overwrite(Plan& plan, InstructionId offload) {
+  const auto before =
+      std::find_if(plan.instructions[offload].waits.begin(), plan.instructions[offload].waits.end(),
+                   [&](const Wait& wait) { return is_early(plan, wait.instruction); });
+  testing::move_instruction(plan, before->instruction, offload);
+  std::erase_if(plan.instructions[offload - 1].waits,
+                [&](const Wait& wait) { return wait.instruction == offload; });
+  plan.instructions[offload].waits.push_back({offload - 1, 0});
+}
+
 struct Break {
   std::string name;
   std::function<void(Graph&, Plan&)> apply;
@@ -319,17 +398,7 @@ INSTANTIATE_TEST_SUITE_P(
                 }
               },
               "speculates with the optimizer in backward"},
-        Break{"overwritten",
-              [](Graph&, Plan& plan) {
-                const InstructionId offload = reusing_offload(plan);
-                const auto before = std::find_if(
-                    plan.instructions[offload].waits.begin(), plan.instructions[offload].waits.end(),
-                    [&](const Wait& wait) { return is_early(plan, wait.instruction); });
-                testing::move_instruction(plan, before->instruction, offload);  // behind it
-                std::erase_if(plan.instructions[offload - 1].waits,
-                              [&](const Wait& wait) { return wait.instruction == offload; });
-                plan.instructions[offload].waits.push_back({offload - 1, 0});
-              },
+        Break{"overwritten", [](Graph&, Plan& plan) { overwrite(plan, reusing_offload(plan)); },
               "gradient lost: the value is not there"},
         Break{"past_the_ring",
               [](Graph&, Plan& plan) {
@@ -368,6 +437,59 @@ INSTANTIATE_TEST_SUITE_P(
                   if (op.kernel == "clip") op.attributes["clip"] = 1.0;
               },
               "makes updates before the gate for good, but gradients are clipped"}),
+    [](const auto& each) { return each.param.name; });
+
+class BrokenSlices : public ::testing::TestWithParam<Break> {};
+
+TEST_P(BrokenSlices, AreRejectedForTheRightReason) {
+  Graph graph = gpt_with_a_table_in_slices();
+  Plan plan = plan_with_all_early(graph);
+  GetParam().apply(graph, plan);
+  EXPECT_THAT(joined(validate(graph, plan, {})), HasSubstr(GetParam().words));
+}
+
+BucketPlace& place_of_table(Plan& plan) {
+  return plan.buckets[testing::bucket_named(plan, "wte.weight.grad")].places[0];
+}
+// By slice.
+InstructionId table_offload(const Plan& plan, int slice) {
+  return testing::transfer_of(plan, InstructionKind::offload, "wte.weight.grad", slice);
+}
+// The first slice that has bytes of another.
+InstructionId reusing_slice(Plan& plan) {
+  return table_offload(plan, static_cast<int>(place_of_table(plan).ring_span / 6_KiB));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ways, BrokenSlices,
+    ::testing::Values(
+        Break{"offload_before_the_update",
+              [](Graph&, Plan& plan) {
+                std::erase_if(plan.instructions[reusing_slice(plan)].waits,
+                              [&](const Wait& wait) { return is_early(plan, wait.instruction); });
+              },
+              "both touch bytes of the gradient ring (gradient lost)"},
+        Break{"first_offload_before_the_updates_of_others",
+              [](Graph&, Plan& plan) {
+                std::erase_if(plan.instructions[table_offload(plan, 0)].waits,
+                              [&](const Wait& wait) { return is_early(plan, wait.instruction); });
+              },
+              "both touch bytes of the gradient ring (gradient lost)"},
+        Break{"overwritten", [](Graph&, Plan& plan) { overwrite(plan, reusing_slice(plan)); },
+              "gradient lost: the value is not there"},
+        Break{"as_a_whole", [](Graph&, Plan& plan) { plan.instructions[table_offload(plan, 0)].part = {}; },
+              "of which the gradient ring has not all at once"},
+        Break{"device_bytes_given_back_too_early",
+              [](Graph&, Plan& plan) {
+                const InstructionId first = table_offload(plan, 0);
+                plan.lifetimes[plan.instructions[first].lifetime].end = first;
+              },
+              "is not ordered before that"},
+        Break{"in_fewer_bytes", [](Graph&, Plan& plan) { place_of_table(plan).ring_span -= 6_KiB; },
+              "both touch bytes of the gradient ring (gradient lost)"},
+        Break{"past_the_ring",
+              [](Graph&, Plan& plan) { place_of_table(plan).ring_span = plan.ring_bytes + 6_KiB; },
+              "of the gradient ring of"}),
     [](const auto& each) { return each.param.name; });
 
 }  // namespace
