@@ -75,6 +75,31 @@ TEST(NcclCommunicator, ForgetsMemoryOnceAndOnlyWhatItKnows) {
   EXPECT_EQ(fake_cuda_calls("ncclCommDeregister"), 1u);
 }
 
+// NCCL reads and writes the memory until it has aborted: who releases it then must not do so earlier.
+TEST(NcclCommunicator, MemoryIsForgottenOnlyOnceAnAbortHasEnded) {
+  struct Forgetting {
+    Communicator* communicator = nullptr;
+    void* memory = nullptr;
+    std::future<void> done;
+    bool ended_before_the_abort = true;
+  };
+  NcclRanks(1).run([](TestRank& r) {
+    const DeviceMemory memory(r.device, MemoryKind::device, 1024);
+    r.communicator.register_memory(memory.data(), memory.bytes());
+    Forgetting forgetting{&r.communicator, memory.data(), {}};
+    const auto forget = [](void* context) {
+      auto& it = *static_cast<Forgetting*>(context);
+      it.done = std::async(std::launch::async, [&it] { it.communicator->forget_memory(it.memory); });
+      constexpr std::chrono::milliseconds long_enough{200};  // for a call that waits for nothing
+      it.ended_before_the_abort = it.done.wait_for(long_enough) == std::future_status::ready;
+    };
+    fake_cuda_during_call("ncclCommAbort", forget, &forgetting);
+    r.communicator.abort("enough");
+    forgetting.done.get();
+    EXPECT_FALSE(forgetting.ended_before_the_abort);
+  });
+}
+
 TEST(NcclCommunicator, MemoryThatCannotBeForgottenIsAnErrorOfAll) {
   NcclRanks(2).run([](TestRank& r) {
     const DeviceMemory memory(r.device, MemoryKind::device, 1024);

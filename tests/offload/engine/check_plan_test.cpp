@@ -137,6 +137,8 @@ TEST(CheckPlan, NamesWhatCouldNotBeTakenBack) {
        },
        "'adamw' is speculated twice"},
       {[](Plan& p) { p.instructions[10].op = 1; }, "never committed on the host"},
+      {[](Plan& p) { p.optimizer_in_backward = true; },
+       "'adamw' is speculated with the optimizer in backward"},
       {[](Plan& p) { p.instructions[10].part.end = record - 1; }, "'adamw' has an undo record of bytes 0 to"},
       {[](Plan& p) { p.instructions[10].part.end = record + 64; },
        "'adamw' has an undo record of bytes 0 to"},

@@ -167,6 +167,28 @@ TEST(OptimizerInBackward, LeavesTheBitsOfOneDeviceOnTwo) {
     }
 }
 
+// It does not know of the other's updates, even where it has made none itself.
+TEST(OptimizerInBackward, ARankThatFailsHasMadeTheStepInPart) {
+  const Graph whole = divided_gpt(0, 1);
+  const std::vector<Graph> ranks{divided_gpt(0, 2), divided_gpt(1, 2)};
+  const Plan plan = plan_with_all_in_backward(ranks[0]);
+  const auto first = open(plan, Executor::threaded), second = open(plan, Executor::threaded);
+  const std::vector<Device*> devices{first.get(), second.get()};
+  EngineGroup group(devices, whole, ranks, plan, engine_options());
+  SpikeInputs inputs = inputs_of(whole);
+  group.step(inputs.of(0), {speculating_rate(0)});
+  group.drain();
+  first->set_fault({.index = 0, .kind = Fault::Kind::call});
+  try {
+    group.step(inputs.of(1), {speculating_rate(1)});
+    ADD_FAILURE() << "the step was made";
+  } catch (const StepError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("injected"));
+    EXPECT_THAT(error.what(), HasSubstr("was made in part"));
+    EXPECT_THAT(error.what(), HasSubstr("restore the last checkpoint"));
+  }
+}
+
 Graph gpt_with_a_table_in_slices() {
   GraphBuilder builder;
   const Gpt model = gpt(builder, speculating_config());

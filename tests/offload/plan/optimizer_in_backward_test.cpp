@@ -324,6 +324,8 @@ TEST(OptimizerInBackward, IsRefusedWhereAStepMayHaveToBeLeftOut) {
     test::expect_refused([&] { make_plan(graph, Machine{}, {}, options); }, words);
   };
   refuse(gpt_of(1, DataType::f32, 1.0), Policy::automatic, "gradients are clipped");
+  refuse(gpt_of(1, DataType::f32, 1.0), Policy::automatic,
+         "switch clipping off (AdamW::clip 0; trainers: --clip 0)");
   refuse(gpt_of(1, DataType::f16), Policy::automatic, "in fp16 a step whose gradients overflow is left out");
   refuse(gpt_of(1, DataType::f32), Policy::zero_offload, "with the policy zero-offload");
 }
