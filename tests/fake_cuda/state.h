@@ -45,6 +45,7 @@ struct Fault {
   std::string name;  // empty: any
   unsigned remaining = 1;
   int error = 0;
+  std::string behind = {};  // calls count once this one has been made; empty: from the first
 };
 
 class State {
