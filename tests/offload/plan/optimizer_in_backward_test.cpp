@@ -139,8 +139,8 @@ TEST(GradientRing, HasRoomForAllThatLeaveBeforeTheirUpdates) {
   EXPECT_EQ(late.turns.at(4).after, std::vector<BucketId>{});
 }
 
-// The example of gradient_ring.h: g1 and g2 leave before, g0 of 4.5 slices behind the same op as g1, and g9
-// behind the next.
+// Bucket 0 has 4.5 slices. It leaves behind the same op as bucket 4, and so after it; bucket 2 leaves before
+// them, bucket 6 behind.
 TEST(GradientRing, IsAllOfOneThatLeavesBySlices) {
   const GradientRing ring = ring_of({{4608, 2, 0, 1024}, {1024, 1}, {1536, 2}, {512, 3}});
   EXPECT_EQ(ring.bytes, 2560U);
@@ -163,16 +163,21 @@ TEST(GradientRing, TakesInWholesWhatCannotLeaveBySlices) {
   EXPECT_EQ(with_room.turns.at(0).slices, 0U);
 }
 
-// The plan of least memory with all updates in backward. A parameter in slices stays from its first use to
-// its last, so that the sum of its gradients does not rest on the host.
-Plan plan_with_all_early(const Graph& graph) {
-  const Machine machine;
-  const Problem problem = make_problem(graph, machine, {.target_bytes = 0, .optimizer_in_backward = true});
+// All updates on the host and in backward. A parameter in slices stays from its first use to its last, so
+// that the sum of its gradients does not rest on the host.
+Choices all_early(const Problem& problem) {
   Choices choices = lowest_choices(problem);
   choices.speculated.assign(problem.layout.buckets.size(), 1);
   for (const BucketId id : problem.layout.parameters)
     if (!problem.layout.slices[id].empty()) choices.loads[id] = LoadChoice::held;
-  const Draft draft = Sketcher(problem, choices).serial().draft;
+  return choices;
+}
+
+// The plan of least device memory for that.
+Plan plan_with_all_early(const Graph& graph) {
+  const Machine machine;
+  const Problem problem = make_problem(graph, machine, {.target_bytes = 0, .optimizer_in_backward = true});
+  const Draft draft = Sketcher(problem, all_early(problem)).serial().draft;
   Plan plan = complete(problem, draft);
   EXPECT_EQ(plan.host_bytes, host_bytes(problem, draft));
   EXPECT_THAT(validate(graph, plan, {}), IsEmpty());
@@ -315,6 +320,33 @@ TEST(OptimizerInBackward, HasValidPlansOfAnyGraphInAnyMemory) {
   }
   EXPECT_GT(early, graphs);
   EXPECT_GT(shared, 0);
+}
+
+TEST(OptimizerInBackward, SendsBySlicesInValidPlansOfAnyGraph) {
+  int by_slices = 0;
+  const int graphs = testing::draws(48, 6);
+  for (int draw = 0; draw < graphs; ++draw) {
+    SCOPED_TRACE(draw);
+    const auto seed = static_cast<std::uint64_t>(draw);
+    testing::RandomGraphOptions of{.max_units = 4};
+    of.micro_batches = draw % 4 == 3 ? 2 : 1;
+    of.grid = {.slice_bytes = 256, .most_slices = 2 + draw % 7, .least_slices = 2, .least_share = 0.05};
+    Graph graph = testing::random_graph(seed, of);
+    do_not_clip(graph);
+    const Machine machine = testing::any_machine(seed);
+    const Problem problem = make_problem(graph, machine, {.target_bytes = 0, .optimizer_in_backward = true});
+    const Sketcher sketcher(problem, all_early(problem));
+    const Bytes serial = sketcher.serial_bytes();
+    for (const Sketch& sketch : {sketcher.serial(), sketcher.within(serial + serial / 2)}) {
+      const Plan plan = complete(problem, sketch.draft);
+      EXPECT_EQ(joined(validate(graph, plan, {})), "");
+      EXPECT_EQ(plan_from_json(to_json(plan)), plan);
+      by_slices += std::any_of(plan.buckets.begin(), plan.buckets.end(), [](const Bucket& bucket) {
+        return bucket.in_ring() && bucket.ring_bytes() < bucket.bytes;
+      });
+    }
+  }
+  EXPECT_GT(by_slices, graphs / 2);
 }
 
 TEST(OptimizerInBackward, IsRefusedWhereAStepMayHaveToBeLeftOut) {
