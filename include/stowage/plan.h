@@ -56,6 +56,14 @@ enum class MicroBatchOrder : std::uint8_t {
 };
 std::string_view to_string(MicroBatchOrder order);
 
+// [begin, end)
+struct ByteRange {
+  Bytes begin = 0;
+  Bytes end = 0;
+  Bytes bytes() const { return end - begin; }
+  friend bool operator==(const ByteRange&, const ByteRange&) = default;
+};
+
 // A bucket's place in a memory without an arena, for the whole run.
 struct BucketPlace {
   MemoryId memory = MemoryId::host;
@@ -63,6 +71,9 @@ struct BucketPlace {
   // Set where a gradient bucket takes turns in the gradient ring: its first byte there. It then has no other
   // bytes on the host.
   std::optional<Bytes> ring_offset{};
+  // 0: it has all its bytes in the ring. Else it is in slices, which take turns in so many bytes: byte b of
+  // the bucket is at b % ring_span of them. Each slice then leaves by an offload of its own.
+  Bytes ring_span = 0;
   friend bool operator==(const BucketPlace&, const BucketPlace&) = default;
 };
 
@@ -87,12 +98,23 @@ struct Bucket {
   bool on_host() const { return place_in(MemoryId::host) != nullptr; }
   bool pinned() const { return on_host() && place_in(MemoryId::host)->pinned; }
   bool in_ring() const { return on_host() && place_in(MemoryId::host)->ring_offset.has_value(); }
+  // In the gradient ring: how many bytes it has there, and where its byte is from the first of them.
+  Bytes ring_bytes() const { return ring_span() > 0 ? ring_span() : bytes; }
+  Bytes byte_in_ring(Bytes byte) const { return ring_span() > 0 ? byte % ring_span() : byte; }
+  // Whether the range is in one piece there.
+  bool is_whole_in_ring(ByteRange range) const {
+    return ring_span() == 0 || range.bytes() == 0 ||
+           range.begin / ring_span() == (range.end - 1) / ring_span();
+  }
   const BucketPlace* place_in(MemoryId memory) const {
     for (const BucketPlace& place : places)
       if (place.memory == memory) return &place;
     return nullptr;
   }
   friend bool operator==(const Bucket&, const Bucket&) = default;
+
+ private:
+  Bytes ring_span() const { return place_in(MemoryId::host)->ring_span; }
 };
 
 struct Lifetime {
@@ -147,14 +169,6 @@ struct Wait {
   InstructionId instruction = no_id;
   std::uint32_t steps_back = 0;
   friend bool operator==(const Wait&, const Wait&) = default;
-};
-
-// [begin, end)
-struct ByteRange {
-  Bytes begin = 0;
-  Bytes end = 0;
-  Bytes bytes() const { return end - begin; }
-  friend bool operator==(const ByteRange&, const ByteRange&) = default;
 };
 
 struct Instruction {

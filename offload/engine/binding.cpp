@@ -35,7 +35,7 @@ class Binder {
     bound_.name = fmt::format("{} {}", to_string(instruction_.kind), bucket.name);
     bound_.bytes = moved.bytes();
     bound_.device = input_.arena.at(lifetime.offset + moved.begin, moved.bytes());
-    bound_.host = input_.host[lifetime.bucket] + moved.begin;
+    bound_.host = host_at(lifetime.bucket, moved);
   }
 
   void bind_op() {
@@ -100,11 +100,11 @@ class Binder {
     const Tensor& tensor = input_.graph.tensor(id);
     const TensorPlace place = input_.places[id];
     const bool on_host = runs_on_host(instruction_);
-    std::byte* base = on_host ? input_.host[place.bucket] : device_base(place.bucket);
-    if (base == nullptr)
+    std::byte* const data = on_host ? host_at(place.bucket, {place.offset, place.offset + tensor.bytes()})
+                                    : device_at(place.bucket, place.offset);
+    if (data == nullptr)
       throw InvalidInput(fmt::format("the plan gives op '{}' no place for '{}' on the {}: plan again",
                                      bound_.label, tensor.name, on_host ? "host" : "device"));
-    std::byte* data = base + place.offset;
     if (touches(id) && (!on_host || input_.plan.buckets[place.bucket].pinned()))
       add_accesses({data, tensor.bytes(), mode});
     bound_.bytes += tensor.bytes();
@@ -130,11 +130,25 @@ class Binder {
       bound_.accesses.push_back({static_cast<std::byte*>(whole.address) + row * row_bytes, used, whole.mode});
   }
 
-  std::byte* device_base(BucketId bucket) const {
+  // Null for a bucket without a place on the host.
+  std::byte* host_at(BucketId id, const ByteRange& range) const {
+    std::byte* const base = input_.host[id];
+    const Bucket& bucket = input_.plan.buckets[id];
+    if (base == nullptr || !bucket.in_ring()) return base == nullptr ? nullptr : base + range.begin;
+    if (!bucket.is_whole_in_ring(range))
+      throw InvalidInput(
+          fmt::format("'{}' touches bytes {} to {} of bucket '{}', of which the gradient ring has not all at "
+                      "once: plan again",
+                      bound_.label, range.begin, range.end, bucket.name));
+    return base + bucket.byte_in_ring(range.begin);
+  }
+
+  // Null where the instruction uses no lifetime of the bucket.
+  std::byte* device_at(BucketId bucket, Bytes offset) const {
     for (LifetimeId id : instruction_.uses) {
       const Lifetime& lifetime = input_.plan.lifetimes[id];
       if (lifetime.bucket == bucket)
-        return input_.arena.at(lifetime.offset, input_.plan.buckets[bucket].bytes);
+        return input_.arena.at(lifetime.offset, input_.plan.buckets[bucket].bytes) + offset;
     }
     return nullptr;
   }

@@ -138,7 +138,8 @@ void check_ring(const Plan& plan) {
   for (const Bucket& bucket : plan.buckets) {
     if (!bucket.in_ring()) continue;
     const Bytes offset = *bucket.place_in(MemoryId::host)->ring_offset;
-    require(bucket.pinned() && bucket.bytes <= plan.ring_bytes && offset <= plan.ring_bytes - bucket.bytes,
+    const Bytes bytes = bucket.ring_bytes();
+    require(bucket.pinned() && bytes <= plan.ring_bytes && offset <= plan.ring_bytes - bytes,
             "bucket '{}' ends past the gradient ring of {} bytes", bucket.name, plan.ring_bytes);
     require(offset % most_tensor_alignment == 0,
             "bucket '{}' begins at byte {} of the gradient ring, which is no multiple of {}", bucket.name,

@@ -105,13 +105,12 @@ class ParameterDecisions {
     if (!early || !costs_.problem().layout.optimizer_in_backward)
       costs_.add_host(parameter.gate_bytes + (early ? parameter.undo_bytes : 0), held);
     if (parameter.in_front) costs_.add_in(parameter.bytes, held.front);
-    if (early && parameter.gradient_bytes > 0) held.back[share_host] += parameter.early_update;
     if (!early && parameter.in_front) held.front[share_host] += parameter.host_update;
     costs_.add_out(parameter.gradient_bytes, held.back);
     cuts.add_offload(
         id, static_cast<double>(parameter.gradient_bytes) / costs_.machine().d2h.bytes_per_second, held);
     if (early)
-      cuts.add_early_update(id, parameter.early_update, held);
+      add_early_update(id, parameter, held);
     else
       cuts.add_update(id, parameter.host_update, held);
     ShareCost streamed = held;
@@ -121,6 +120,13 @@ class ParameterDecisions {
       return moments_.ordered() ? parameter.first < op && op < parameter.last : op == moments_.turn();
     });
     return {{streamed, held}, 1};
+  }
+
+  // By a gradient that is made before the turn it may have ended by then.
+  void add_early_update(TensorId id, const Parameter& parameter, ShareCost& cost) const {
+    if (parameter.gradient_bytes == 0) return;
+    cost.back[share_host] += parameter.early_update;
+    costs_.cuts().add_early_update(id, parameter.early_update, cost);
   }
 
   const BoundCosts& costs_;

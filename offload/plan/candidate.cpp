@@ -75,7 +75,11 @@ void decide_residency(const Problem& problem, const Draft& draft, Plan& plan) {
   }
   const GradientRing ring = gradient_ring(draft, problem.layout);
   plan.ring_bytes = ring.bytes;
-  for (const auto& [bucket, turn] : ring.turns) plan.buckets[bucket].places[0].ring_offset = turn.offset;
+  for (const auto& [bucket, turn] : ring.turns) {
+    BucketPlace& place = plan.buckets[bucket].places[0];
+    place.ring_offset = turn.offset;
+    if (turn.slices > 0) place.ring_span = problem.layout.slices[bucket][turn.slices].begin;
+  }
 }
 
 // A step that speculates and is clipped, and one that speculates and is not, in turn: half as long as both.

@@ -49,6 +49,7 @@ class Assembler {
         draft_(draft),
         byte_waits_(byte_waits),
         plan_(plan),
+        ring_(gradient_ring(draft, layout)),
         prefetch_of_(draft.lifetimes.size(), no_id),
         last_prefetch_of_(draft.lifetimes.size(), no_id),
         first_offload_of_(draft.lifetimes.size(), no_id),
@@ -106,10 +107,38 @@ class Assembler {
     }
   }
   void add_transfer(LifetimeId id, Slot slot) {
+    if (slot.place == Place::offload && slices_in_ring(draft_.lifetimes[id].bucket) > 0)
+      return add_slices(id, slot);
     for (const ByteRange& part : transfers_of(draft_.lifetimes[id], layout_)) {
       slot.part = part.bytes() < bytes_of(id) ? part : ByteRange{};
       slots_.push_back(slot);
     }
+  }
+  // Of a gradient that leaves by slices: how many have bytes of the gradient ring at a time; else 0.
+  std::size_t slices_in_ring(BucketId bucket) const {
+    const auto turn = ring_.turns.find(bucket);
+    return turn == ring_.turns.end() ? 0 : turn->second.slices;
+  }
+  // Its slices and their updates follow each other: all slices that have bytes of the ring, an update, the
+  // slice that takes these bytes, an update, and so on. Both are behind what else leaves here, and its
+  // updates.
+  void add_slices(LifetimeId id, Slot slot) {
+    const BucketId bucket = draft_.lifetimes[id].bucket;
+    const std::size_t at_a_time = slices_in_ring(bucket);
+    slot.place = Place::early;
+    for (std::size_t slice = 0; slice < layout_.slices[bucket].size(); ++slice) {
+      slot.part = layout_.slices[bucket][slice];
+      slot.order = slice < at_a_time ? std::pair(turn_of(bucket), Position{0})
+                                     : behind_update(bucket, slice - at_a_time);
+      slots_.push_back(slot);
+    }
+  }
+  static Position turn_of(BucketId bucket) { return static_cast<Position>(bucket) + 1; }
+  static std::pair<Position, Position> update_by(BucketId bucket, std::size_t slice) {
+    return {turn_of(bucket), 2 * static_cast<Position>(slice) + 1};
+  }
+  static std::pair<Position, Position> behind_update(BucketId bucket, std::size_t slice) {
+    return {turn_of(bucket), 2 * static_cast<Position>(slice) + 2};
   }
   // The gate behind backward, then the host's updates, bucket by bucket in the order of their first use; and
   // those that begin before the gate, bucket by bucket in the order in which they may.
@@ -138,10 +167,15 @@ class Assembler {
   // Behind the offload of its gradient, and the last prefetch that reads its parameter.
   void add_early(OpId op) {
     Position position = 0;
-    for (const TensorId read : graph_.op(op).reads)
-      if (read != graph_.clip) position = std::max(position, last_transfer_[layout_.bucket_of[read]]);
+    std::pair<Position, Position> order{};
+    for (const TensorId read : graph_.op(op).reads) {
+      const BucketId bucket = layout_.bucket_of[read];
+      if (read != graph_.clip) position = std::max(position, last_transfer_[bucket]);
+      if (slices_in_ring(bucket) > 0) order = update_by(bucket, layout_.slice_number[read]);
+    }
     Slot slot{.position = std::min(position, draft_.backward_end - 1),
               .place = Place::early,
+              .order = order,
               .kind = InstructionKind::commit,
               .lane = LaneRole::host,
               .op = op};
@@ -231,7 +265,7 @@ class Assembler {
   void add_value_waits() {
     for (LifetimeId id = 0; id < draft_.lifetimes.size(); ++id) {
       for (const InstructionId first : first_use_[id]) want(first, last_prefetch_of_[id]);
-      want_each(offload_of_[id], last_before_update_[id]);
+      want_each(first_offload_of_[id], last_before_update_[id]);
       if (offload_of_[id] != no_id) want(plan_.gate, offload_of_[id]);
     }
     want_each(plan_.gate, last_backward_);
@@ -247,9 +281,12 @@ class Assembler {
     }
   }
 
-  bool is_early(InstructionId id) const { return slots_[id].place == Place::early; }
+  bool is_early(InstructionId id) const {
+    return slots_[id].place == Place::early && runs_on_host(plan_.instructions[id]);
+  }
 
-  // An early update waits for its gradient, and for all who read the weight that it changes.
+  // An early update waits for its gradient, and for all who read the weight that it changes. That of a slice
+  // waits for what moves the slice.
   void add_early_waits() {
     std::vector<std::vector<InstructionId>> transfers(layout_.buckets.size());
     for (InstructionId id = 0; id < plan_.instructions.size(); ++id) {
@@ -259,22 +296,30 @@ class Assembler {
       if (!is_early(id)) continue;
       for (const TensorId read : graph_.op(instruction.op).reads)
         if (read != graph_.clip)
-          for (const InstructionId transfer : transfers[layout_.bucket_of[read]]) want(id, transfer);
+          for (const InstructionId transfer : transfers[layout_.bucket_of[read]])
+            if (moves(plan_.instructions[transfer].part, layout_.bucket_of[read], layout_.slice_number[read]))
+              want(id, transfer);
     }
   }
 
-  // A gradient in the ring waits for the updates by those that had its bytes before.
+  // A gradient in the ring waits for the updates by those that had its bytes before, and so does each slice
+  // of one that leaves by slices.
   void add_ring_waits() {
-    const GradientRing ring = gradient_ring(draft_, layout_);
-    if (ring.turns.empty()) return;
-    std::vector<InstructionId> last_update(layout_.buckets.size(), no_id);  // by parameter bucket
-    for (InstructionId id = 0; id < plan_.gate; ++id)
-      if (is_early(id)) last_update[parameters_of(plan_.instructions[id].op)] = id;
-    for (LifetimeId id = 0; id < draft_.lifetimes.size(); ++id) {
-      const auto turn = ring.turns.find(draft_.lifetimes[id].bucket);
-      if (turn == ring.turns.end() || first_offload_of_[id] == no_id) continue;
-      for (const BucketId before : turn->second.after)
-        want(first_offload_of_[id], last_update[layout_.parameters_of[before]]);
+    if (ring_.turns.empty()) return;
+    // By parameter bucket, and by gradient bucket, in the order of the plan: of one that is cut, by slice.
+    std::vector<std::vector<InstructionId>> updates(layout_.buckets.size()), offloads(layout_.buckets.size());
+    for (InstructionId id = 0; id < plan_.gate; ++id) {
+      const Instruction& instruction = plan_.instructions[id];
+      if (is_early(id)) updates[parameters_of(instruction.op)].push_back(id);
+      if (instruction.kind == InstructionKind::offload)
+        offloads[draft_.lifetimes[instruction.lifetime].bucket].push_back(id);
+    }
+    for (const auto& [bucket, turn] : ring_.turns) {
+      for (const BucketId before : turn.after)
+        want(offloads[bucket].front(), updates[layout_.parameters_of[before]].back());
+      if (turn.slices == 0) continue;
+      for (std::size_t slice = turn.slices; slice < offloads[bucket].size(); ++slice)
+        want(offloads[bucket][slice], updates[layout_.parameters_of[bucket]][slice - turn.slices]);
     }
   }
 
@@ -417,6 +462,7 @@ class Assembler {
   const Draft& draft_;
   ByteWaits byte_waits_;
   Plan& plan_;
+  const GradientRing ring_;
   std::vector<Slot> slots_;          // in the order of instructions, once they are emitted
   OnLanes last_backward_ = nowhere;  // each device lane's last before the gate
   std::vector<WantedWait> wanted_;

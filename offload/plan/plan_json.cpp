@@ -75,6 +75,7 @@ Json bucket_json(const Bucket& bucket) {
   for (const BucketPlace& place : bucket.places) {
     places.push_back({{"memory", name_of(place.memory, memory_names)}, {"pinned", place.pinned}});
     if (place.ring_offset) places.back()["ring_offset"] = *place.ring_offset;
+    if (place.ring_span > 0) places.back()["ring_span"] = place.ring_span;
   }
   return {{"name", bucket.name},
           {"kind", name_of(bucket.kind, tensor_names)},
@@ -199,7 +200,8 @@ std::vector<BucketPlace> read_places(const Node& node, std::uint64_t version) {
   if (list.size() > memory_table.size()) refuse(list.where, "has more places than there are memories");
   for (std::size_t i = 0; i < list.size(); ++i) {
     const bool in_ring = version > 4 && list[i].json.is_object() && list[i].json.contains("ring_offset");
-    list[i].expect_keys(in_ring ? 3 : 2);
+    const bool by_slices = in_ring && list[i].json.contains("ring_span");
+    list[i].expect_keys(by_slices ? 4 : in_ring ? 3 : 2);
     const auto memory = list[i]["memory"].one_of<MemoryId>(memory_names);
     if (row_of(memory).has_arena) refuse(list[i].where, "is in a memory with an arena");
     if (std::any_of(places.begin(), places.end(),
@@ -207,6 +209,7 @@ std::vector<BucketPlace> read_places(const Node& node, std::uint64_t version) {
       refuse(list[i].where, "is a second place in one memory");
     places.push_back({memory, list[i]["pinned"].boolean()});
     if (in_ring) places.back().ring_offset = list[i]["ring_offset"].unsigned_integer();
+    if (by_slices) places.back().ring_span = list[i]["ring_span"].unsigned_integer();
   }
   return places;
 }

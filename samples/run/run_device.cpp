@@ -68,14 +68,13 @@ MachineFile wanted_machine(const Options& options, const std::string& device, st
 
 // Of one device alone, where the file knows of no others.
 Machine machine_of_each(const MachineFile& file, const Options& options) {
-  if (file.peers) {
-    try {
-      return machine_for(file, options.type, static_cast<int>(options.devices));
-    } catch (const InvalidInput& error) {
-      throw InvalidInput(fmt::format("{}: {}", devices_given(options), error.what()));
-    }
-  }
-  return machine_for(file, options.type);
+  if (!file.peers) return machine_for(file, options.type);
+  if (options.devices > file.peers->devices)
+    throw InvalidInput(fmt::format(
+        "{}: --machine {} is a machine of {} devices; leave out --machine, and the run measures what "
+        "it has, or give a machine of {} (stowage calibrate --devices {})",
+        devices_given(options), options.machine, file.peers->devices, options.devices, options.devices));
+  return machine_for(file, options.type, static_cast<int>(options.devices));
 }
 
 // Where the file knows of no other cards: what one sends to another is taken to go as fast as from the host,

@@ -29,7 +29,8 @@ extern "C" {
 //   STOWAGE_FAKE_CUDA          no-driver, no-device or empty
 //   STOWAGE_FAKE_CUDA_CARDS    how many; 1 without it
 //   CUDA_VISIBLE_DEVICES       which of them are there, by number; all without it
-//   STOWAGE_FAKE_CUDA_FAIL     CALL:N: as fake_cuda_fail_call(CALL, N, 0)
+//   STOWAGE_FAKE_CUDA_FAIL     CALL:N: as fake_cuda_fail_call(CALL, N, 0); FIRST+CALL:N: the same once there
+//                              has been a call of FIRST
 //   STOWAGE_FAKE_CUDA_MEMORY   bytes of device memory; 4 GiB without it
 //   STOWAGE_FAKE_CUDA_ORDER    forward, reversed or random: how the threads of each block run from one
 //                              barrier to the next; without it the blocks of each launch take turns at the

@@ -127,6 +127,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t communicator) {
   return ncclSuccess;
 }
 ncclResult_t ncclCommAbort(ncclComm_t communicator) {
+  State::get().run_meanwhile("ncclCommAbort");
   communicator->group->abort(communicator->rank);
   forget(communicator->group->id());
   delete communicator;

@@ -74,17 +74,21 @@ Settings settings_of_environment() {
   return settings;
 }
 
-// "ncclBroadcast:3".
+// "ncclBroadcast:3", or "cudaMalloc+ncclBroadcast:3".
 std::vector<Fault> faults_of_environment() {
   const char* value = std::getenv("STOWAGE_FAKE_CUDA_FAIL");
   if (value == nullptr) return {};
   const std::string text = value;
   const std::size_t colon = text.find(':');
   if (colon == std::string::npos) {
-    std::fprintf(stderr, "fake CUDA: STOWAGE_FAKE_CUDA_FAIL is %s; set it to CALL:N\n", value);
+    std::fprintf(stderr, "fake CUDA: STOWAGE_FAKE_CUDA_FAIL is %s; set it to CALL:N or FIRST+CALL:N\n",
+                 value);
     std::abort();
   }
-  return {{text.substr(0, colon), static_cast<unsigned>(std::stoul(text.substr(colon + 1))), 0}};
+  const std::size_t plus = text.find('+');
+  const std::size_t call = plus == std::string::npos ? 0 : plus + 1;
+  return {{text.substr(call, colon - call), static_cast<unsigned>(std::stoul(text.substr(colon + 1))), 0,
+           text.substr(0, call == 0 ? 0 : plus)}};
 }
 
 unsigned patience_of_environment() { return number_of_environment("STOWAGE_FAKE_CUDA_PATIENCE", 60'000); }
@@ -116,6 +120,7 @@ int State::begin_call(const char* name, int unknown_error) {
   const bool may_be_ignored = std::string_view(name).ends_with("ThreadExchangeStreamCaptureMode");
   for (Fault& fault : faults_) {
     if (fault.name.empty() ? may_be_ignored : fault.name != name) continue;
+    if (!fault.behind.empty() && !counts_.contains(fault.behind)) continue;
     if (--fault.remaining == 0 && error == 0) error = fault.error == 0 ? unknown_error : fault.error;
   }
   std::erase_if(faults_, [](const Fault& fault) { return fault.remaining == 0; });

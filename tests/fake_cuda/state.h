@@ -45,6 +45,7 @@ struct Fault {
   std::string name;  // empty: any
   unsigned remaining = 1;
   int error = 0;
+  std::string behind = {};  // calls count once this one has been made; empty: from the first
 };
 
 class State {
@@ -63,6 +64,7 @@ class State {
   void fail_call(const char* name, unsigned nth, int error);
   // Runs `body` on a thread of its own within the next call of `name`.
   void during_call(const char* name, std::function<void()> body);
+  void run_meanwhile(const char* name);  // that body; begin_call does so, too
   unsigned calls(const char* name);
   std::vector<const char*> called();
   unsigned pending_faults();
@@ -90,7 +92,6 @@ class State {
 
  private:
   State();
-  void run_meanwhile(const char* name);
 
   std::mutex mutex_;
   Settings settings_;

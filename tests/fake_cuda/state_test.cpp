@@ -138,6 +138,14 @@ TEST_F(StateTest, TheEnvironmentFailsACall) {
   EXPECT_EQ(ask_memory(), cudaSuccess);
   EXPECT_EQ(ask_memory(), cudaErrorUnknown);
   EXPECT_EQ(ask_memory(), cudaSuccess);
+  setenv("STOWAGE_FAKE_CUDA_FAIL", "cudaDeviceSynchronize+cudaMemGetInfo:2", 1);
+  fake_cuda_reset();
+  unsetenv("STOWAGE_FAKE_CUDA_FAIL");
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(ask_memory(), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_EQ(ask_memory(), cudaSuccess);
+  EXPECT_EQ(ask_memory(), cudaErrorUnknown);
+  EXPECT_EQ(ask_memory(), cudaSuccess);
 }
 
 TEST_F(StateTest, ResetFreesWhatIsAlive) {

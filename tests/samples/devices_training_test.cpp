@@ -92,6 +92,12 @@ TEST_P(DevicesTraining, TellsWhatEachDeviceDid) {
   EXPECT_THAT(contents_of(log), Not(HasSubstr("\"rank\"")));
 }
 
+TEST_P(DevicesTraining, AMachineOfFewerDevicesIsRefused) {
+  expect_refusal(run("4", {"--machine", "2x-rtx4090", "--plan-only"}),
+                 {"--devices 4: --machine 2x-rtx4090 is a machine of 2 devices; leave out --machine",
+                  "or give a machine of 4 (stowage calibrate --devices 4)"});
+}
+
 TEST_P(DevicesTraining, HostMemoryIsThatOfAllDevices) {
   const Words least = {"--device-memory",           minimum("4"), "--checkpoint",
                        folder_.file("checkpoints"), "--steps",    "1"};

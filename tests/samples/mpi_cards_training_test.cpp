@@ -148,11 +148,11 @@ TEST_F(MpiCards, ACallOfNcclThatFailsIsNamedByAll) {
   }
 }
 
-// The second memory that is page-locked, behind that of the card itself, is what engines compare their plans
+// The first memory that is page-locked once the ranks have come together is what engines compare their plans
 // by: there the other waits. The rank's own error is told, though the other has ended for it meanwhile.
 TEST_F(MpiCards, ARankThatFailsAloneIsNamedByAll) {
-  const ProgramResult failed =
-      run(2, 2, {}, on_rank(1, "STOWAGE_FAKE_CUDA_FAIL=cudaHostRegister:2"), "", SIGKILL);
+  const std::string fault = "STOWAGE_FAKE_CUDA_FAIL=ncclCommInitRankConfig+cudaHostRegister:1";
+  const ProgramResult failed = run(2, 2, {}, on_rank(1, fault), "", SIGKILL);
   EXPECT_EQ(lines_with(failed.errors, {"train_gpt: rank 1: ", "cudaHostRegister"}), 1) << failed.errors;
   EXPECT_EQ(lines_with(failed.errors, {"train_gpt: ", "rank 1 failed: ", "cudaHostRegister"}), 1)
       << failed.errors;

@@ -159,13 +159,20 @@ class Judge {
 };
 
 // Of all buckets in the gradient ring, by byte of the ring.
-Touches ring_touches(const Plan& plan, const std::vector<Touches>& of_buckets) {
+Touches ring_touches(const Plan& plan, const std::vector<Touches>& of_buckets, Report& report) {
   Touches touches;
   for (BucketId id = 0; id < plan.buckets.size(); ++id) {
     if (!plan.buckets[id].in_ring()) continue;
     const Bytes offset = *plan.buckets[id].place_in(MemoryId::host)->ring_offset;
-    for (const Touch& touch : of_buckets[id])
-      touches.push_back({touch.instruction, offset + touch.begin, offset + touch.end, touch.write});
+    for (const Touch& touch : of_buckets[id]) {
+      const ByteRange range{touch.begin, touch.end};
+      if (!plan.buckets[id].is_whole_in_ring(range))
+        report.add(
+            fmt::format("{} touches bytes {} to {} of {}, of which the gradient ring has not all at once",
+                        report.instruction(touch.instruction), touch.begin, touch.end, report.bucket(id)));
+      const Bytes begin = offset + plan.buckets[id].byte_in_ring(touch.begin);
+      touches.push_back({touch.instruction, begin, begin + range.bytes(), touch.write});
+    }
   }
   return touches;
 }
@@ -211,7 +218,7 @@ void check_host_memory(const Graph& graph, const Plan& plan, const Places& place
     if (plan.buckets[id].on_host() && !plan.buckets[id].in_ring())
       judge.check_shared(touches[id], host_bytes(plan, id, report));
   }
-  judge.check_shared(ring_touches(plan, touches), "bytes of the gradient ring (gradient lost)");
+  judge.check_shared(ring_touches(plan, touches, report), "bytes of the gradient ring (gradient lost)");
 }
 
 }  // namespace stowage::validation

@@ -22,9 +22,9 @@ void check_ring_place(const Plan& plan, BucketId id, Report& report) {
   const Bytes offset = *bucket.place_in(MemoryId::host)->ring_offset;
   if (!plan.optimizer_in_backward || bucket.kind != TensorKind::gradient || !bucket.pinned())
     report.add(fmt::format("{} has bytes of the gradient ring, which are not for it", report.bucket(id)));
-  if (!fits(offset, bucket.bytes, plan.ring_bytes) || offset % most_tensor_alignment != 0)
+  if (!fits(offset, bucket.ring_bytes(), plan.ring_bytes) || offset % most_tensor_alignment != 0)
     report.add(fmt::format("{} ({} bytes) cannot stand at byte {} of the gradient ring of {} bytes",
-                           report.bucket(id), bucket.bytes, offset, plan.ring_bytes));
+                           report.bucket(id), bucket.ring_bytes(), offset, plan.ring_bytes));
 }
 
 // One in each memory at most, and none where lifetimes have theirs in an arena.

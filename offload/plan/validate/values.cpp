@@ -112,30 +112,35 @@ class Memory {
         return;
     }
   }
-  // What else stood in the bytes of the gradient ring that the offload fills is gone.
+  // What stood in the bytes of the gradient ring that the offload fills is gone.
   void take_ring_bytes(const Instruction& offload) {
-    const BucketId taker = plan_.lifetimes[offload.lifetime].bucket;
-    if (!plan_.buckets[taker].in_ring()) return;
-    const auto begin_of = [&](BucketId id) {
-      return *plan_.buckets[id].place_in(MemoryId::host)->ring_offset;
-    };
-    const auto [begin, end] = moved_bytes(plan_, offload);
-    for (BucketId id = 0; id < plan_.buckets.size(); ++id)
-      if (id != taker && plan_.buckets[id].in_ring() && begin_of(id) < begin_of(taker) + end &&
-          begin_of(taker) + begin < begin_of(id) + plan_.buckets[id].bytes)
-        host_[id].clear();
+    const Bucket& taker = plan_.buckets[plan_.lifetimes[offload.lifetime].bucket];
+    if (!taker.in_ring()) return;
+    const ByteRange moved = moved_bytes(plan_, offload);
+    const ByteRange taken = bytes_in_ring(taker, moved);
+    for (BucketId id = 0; id < plan_.buckets.size(); ++id) {
+      if (!plan_.buckets[id].in_ring()) continue;
+      for (auto& [offset, value] : host_[id])
+        if (overlap(bytes_in_ring(plan_.buckets[id], bytes_of(offset, value)), taken)) value = {};
+    }
+  }
+  static ByteRange bytes_in_ring(const Bucket& bucket, const ByteRange& range) {
+    const Bytes begin = *bucket.place_in(MemoryId::host)->ring_offset + bucket.byte_in_ring(range.begin);
+    return {begin, begin + range.bytes()};
+  }
+  static bool overlap(const ByteRange& a, const ByteRange& b) { return a.begin < b.end && b.begin < a.end; }
+  // None of what is undefined.
+  ByteRange bytes_of(Bytes offset, const Value& value) const {
+    return {offset, offset + (value.tensor == no_id ? 0 : graph_.tensor(value.tensor).bytes())};
   }
   // Values that the transfer moves as a whole. What it moves a part of, it leaves undefined.
   void copy(const Copy& from, const Instruction& transfer, Copy& to) {
-    const auto [begin, end] = moved_bytes(plan_, transfer);
-    for (const BucketTensor& member : plan_.buckets[plan_.lifetimes[transfer.lifetime].bucket].tensors) {
-      if (!is_piece(member.tensor)) continue;
-      const Bytes member_end = member.offset + graph_.tensor(member.tensor).bytes();
-      if (member_end <= begin || end <= member.offset) continue;
-      const auto found = from.find(member.offset);
-      const bool is_whole = begin <= member.offset && member_end <= end && found != from.end();
-      to[member.offset] = is_whole ? found->second : Value{};
-    }
+    const ByteRange moved = moved_bytes(plan_, transfer);
+    for (auto& [offset, value] : to)
+      if (overlap(bytes_of(offset, value), moved)) value = {};
+    for (const auto& [offset, value] : from)
+      if (value.tensor != no_id && moved.begin <= offset && bytes_of(offset, value).end <= moved.end)
+        to[offset] = value;
   }
 
   void run_on_device(InstructionId id) {

@@ -9,6 +9,7 @@
 #include "stowage/planner.h"
 #include "stowage/undo_record.h"
 #include "tests/offload/engine/tiny_step.h"
+#include "tests/support/expect_refused.h"
 
 namespace stowage {
 namespace {
@@ -162,6 +163,17 @@ TEST(CheckPlan, NamesWhatCouldNotBeTakenBack) {
       EXPECT_THAT(error.what(), HasSubstr(breakage.complaint));
     }
   }
+}
+
+TEST(CheckPlan, WantsNothingSpeculatedWithTheOptimizerInBackward) {
+  Graph graph = tiny_graph();
+  for (Op& op : graph.ops)
+    if (op.kernel == "clip") op.attributes["clip"] = 0.0;
+  Plan plan = tiny_speculating_plan();
+  EXPECT_NO_THROW(check_executable(graph, plan));
+  plan.optimizer_in_backward = true;
+  test::expect_refused([&] { check_executable(graph, plan); },
+                       "'adamw' is speculated with the optimizer in backward");
 }
 
 // A second parameter, whose update writes its record over that of the first.

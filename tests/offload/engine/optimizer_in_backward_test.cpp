@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <tuple>
@@ -47,13 +48,16 @@ Plan plan_in_backward(const Graph& graph, double part_of_range, Bytes bucket_byt
   return std::get<Plan>(make_plan(graph, machine, {.device = budget}, options));
 }
 
-// Every update on the host, and made in backward, with the least device memory.
+// Every update on the host, and made in backward, with the least device memory; but a parameter in slices
+// stays from its first use to its last, so that the sum of its gradients does not rest on the host.
 Plan plan_with_all_in_backward(const Graph& graph, MicroBatchOrder order = MicroBatchOrder::layer_major) {
   const Machine machine = slow_host();
   const Problem problem =
       make_problem(graph, machine, {.target_bytes = 0, .optimizer_in_backward = true}, order);
   Choices choices = lowest_choices(problem);
   choices.speculated.assign(problem.layout.buckets.size(), 1);
+  for (const BucketId id : problem.layout.parameters)
+    if (!problem.layout.slices[id].empty()) choices.loads[id] = LoadChoice::held;
   Plan plan = complete(problem, Sketcher(problem, choices).serial().draft);
   EXPECT_THAT(validate(graph, plan, {}), IsEmpty());
   EXPECT_GT(early_updates(plan), 0U);
@@ -119,6 +123,13 @@ INSTANTIATE_TEST_SUITE_P(Types, UpdatesInBackward,
                                   std::string(to_string(std::get<DataType>(types.param)));
                          });
 
+// Whether the ring has less of some gradient than all of it.
+bool leaves_by_slices(const Plan& plan) {
+  return std::any_of(plan.buckets.begin(), plan.buckets.end(), [](const Bucket& bucket) {
+    return bucket.in_ring() && bucket.ring_bytes() < bucket.bytes;
+  });
+}
+
 Graph divided_gpt(std::uint32_t rank, std::uint32_t ranks) {
   GraphBuilder builder;
   GptConfig config = speculating_config();
@@ -164,39 +175,82 @@ TEST(OptimizerInBackward, LeavesTheBitsOfOneDeviceOnTwo) {
     }
 }
 
-TEST(OptimizerInBackward, LeavesTheBitsOfTheEvaluatorWithATableInSlices) {
+// It does not know of the other's updates, even where it has made none itself.
+TEST(OptimizerInBackward, ARankThatFailsHasMadeTheStepInPart) {
+  const Graph whole = divided_gpt(0, 1);
+  const std::vector<Graph> ranks{divided_gpt(0, 2), divided_gpt(1, 2)};
+  const Plan plan = plan_with_all_in_backward(ranks[0]);
+  const auto first = open(plan, Executor::threaded), second = open(plan, Executor::threaded);
+  const std::vector<Device*> devices{first.get(), second.get()};
+  EngineGroup group(devices, whole, ranks, plan, engine_options());
+  SpikeInputs inputs = inputs_of(whole);
+  group.step(inputs.of(0), {speculating_rate(0)});
+  group.drain();
+  first->set_fault({.index = 0, .kind = Fault::Kind::call});
+  try {
+    group.step(inputs.of(1), {speculating_rate(1)});
+    ADD_FAILURE() << "the step was made";
+  } catch (const StepError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("injected"));
+    EXPECT_THAT(error.what(), HasSubstr("was made in part"));
+    EXPECT_THAT(error.what(), HasSubstr("restore the last checkpoint"));
+  }
+}
+
+Graph gpt_with_a_table_in_slices() {
   GraphBuilder builder;
   const Gpt model = gpt(builder, speculating_config());
   AdamW optimizer;
   optimizer.clip = 0;
-  optimizer.grid = {.slice_bytes = 4_KiB, .most_slices = 4, .least_slices = 2, .least_share = 0.1};
-  const Graph graph = builder.finish(model.loss, optimizer);
-  EXPECT_EQ(graph.slices()[test::tensor_named(graph, "wte.weight")].size(), 4U);
+  optimizer.grid = {.slice_bytes = 2_KiB, .most_slices = 8, .least_slices = 2, .least_share = 0.1};
+  return builder.finish(model.loss, optimizer);
+}
+TEST(OptimizerInBackward, LeavesTheBitsOfTheEvaluatorWithATableInSlices) {
+  const Graph graph = gpt_with_a_table_in_slices();
+  EXPECT_EQ(graph.slices()[test::tensor_named(graph, "wte.weight")].size(), 8U);
   const TrainingRun expected = evaluate(graph, inputs_of(graph), steps);
-  for (const Plan& plan : {plan_with_all_in_backward(graph), plan_in_backward(graph, 0.2)}) {
-    const auto device = open(plan);
-    Engine engine(*device, graph, plan, engine_options());
-    const SpeculatingRun found = train(engine, graph, inputs_of(graph), steps, {});
-    EXPECT_EQ(found.run.losses, expected.losses);
-    EXPECT_TRUE(found.run.values == expected.values);
+  const Plan by_slices = plan_with_all_in_backward(graph);
+  EXPECT_TRUE(leaves_by_slices(by_slices));
+  for (const Executor executor : {Executor::virtual_time, Executor::threaded}) {
+    for (const Plan& plan : {by_slices, plan_in_backward(graph, 0.2)}) {
+      const auto device = open(plan, executor);
+      Engine engine(*device, graph, plan, engine_options());
+      const SpeculatingRun found = train(engine, graph, inputs_of(graph), steps, {});
+      EXPECT_EQ(found.run.losses, expected.losses);
+      EXPECT_TRUE(found.run.values == expected.values);
+    }
   }
+}
+
+// Also where nobody has judged the plan.
+TEST(OptimizerInBackward, RefusesToMoveMoreThanTheRingHasOfAGradient) {
+  const Graph graph = gpt_with_a_table_in_slices();
+  Plan plan = plan_with_all_in_backward(graph);
+  for (Instruction& each : plan.instructions)
+    if (each.kind == InstructionKind::offload) each.part = {};
+  const auto device = open(plan);
+  EngineOptions options = engine_options();
+  options.validate = false;
+  test::expect_refused([&] { Engine(*device, graph, plan, options); },
+                       "of which the gradient ring has not all at once");
 }
 
 // The host's page-locked memory holds the ring once, and no gradient beside it.
 TEST(OptimizerInBackward, TakesTheHostBytesOfItsPlan) {
-  const Graph graph = speculating_gpt(0);
-  const Plan plan = plan_with_all_in_backward(graph);
-  Bytes in_ring = 0;
-  for (const Bucket& bucket : plan.buckets) in_ring += bucket.in_ring() ? bucket.bytes : 0;
-  ASSERT_LT(plan.ring_bytes, in_ring);
-  const auto device = open_simulated_device({.capacity = plan.device_peak_bytes,
-                                             .host_capacity = plan.pinned_bytes,
+  for (const Graph& graph : {speculating_gpt(0), gpt_with_a_table_in_slices()}) {
+    const Plan plan = plan_with_all_in_backward(graph);
+    Bytes in_ring = 0;
+    for (const Bucket& bucket : plan.buckets) in_ring += bucket.in_ring() ? bucket.bytes : 0;
+    ASSERT_LT(plan.ring_bytes, in_ring);
+    const auto device = open_simulated_device({.capacity = plan.device_peak_bytes,
+                                               .host_capacity = plan.pinned_bytes,
+                                               .executor = Executor::virtual_time});
+    Engine engine(*device, graph, plan, engine_options());
+    const auto less = open_simulated_device({.capacity = plan.device_peak_bytes,
+                                             .host_capacity = plan.pinned_bytes - 1,
                                              .executor = Executor::virtual_time});
-  Engine engine(*device, graph, plan, engine_options());
-  const auto less = open_simulated_device({.capacity = plan.device_peak_bytes,
-                                           .host_capacity = plan.pinned_bytes - 1,
-                                           .executor = Executor::virtual_time});
-  EXPECT_THROW(Engine(*less, graph, plan, engine_options()), OutOfMemory);
+    EXPECT_THROW(Engine(*less, graph, plan, engine_options()), OutOfMemory);
+  }
 }
 
 class FailedStepInBackward : public ::testing::Test {

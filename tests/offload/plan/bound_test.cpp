@@ -73,6 +73,30 @@ TEST(Bound, HostMemoryBindsWhenTheOptimizerIsSlow) {
   EXPECT_EQ(bound.bound_by, "host");
 }
 
+// The last unit's largest op, at which forward turns into backward, runs behind the op that makes W1's
+// gradient. So the host may make W1's update before the turn, however long it takes, and W0's alone counts
+// behind it.
+TEST(Bound, AnEarlyUpdateBeforeTheTurnIsFree) {
+  const auto bound = [](double seconds_of_w1, double seconds_of_w0) {
+    Setting setting(testing::chain_graph(
+        {.units = 2, .activation_elements = 1, .parameter_elements = 1000, .op_flops = 1}));
+    Graph& graph = setting.graph;
+    const auto op = [&](const char* name) -> Op& { return graph.ops[testing::find_op(graph, name)]; };
+    op("head").unit = op("head.backward").unit = op("a1").unit;
+    graph.tensors.push_back({"work", DataType::f32, {4000}, TensorKind::workspace, {}});
+    op("a.input1").writes.push_back(static_cast<TensorId>(graph.tensors.size() - 1));
+    setting.machine.host_bytes_per_second = 28000;
+    op("adamw1").cost.bytes = 28000 * seconds_of_w1;
+    op("adamw0").cost.bytes = 28000 * seconds_of_w0;
+    const Problem problem =
+        make_problem(graph, setting.machine, {.target_bytes = 0, .optimizer_in_backward = true});
+    return lower_bound(problem, {20100, unlimited}).seconds;
+  };
+  const double free = bound(0, 0);
+  EXPECT_NEAR(bound(1000, 0), free, 0.1);
+  EXPECT_GT(bound(0, 1000), free + 900);
+}
+
 // Both parameters come in for forward through the memory in which they are updated. Without that the two ops
 // behind W1's come on top of the updates.
 TEST(Bound, CopiesAndUpdatesShareHostMemory) {

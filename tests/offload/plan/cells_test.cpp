@@ -72,6 +72,22 @@ TEST(Cells, MoreDeviceMemoryIsNotSlower) {
   EXPECT_EQ(rises.above, 0) << "of " << rises.budgets << ", the worst by " << rises.worst;
 }
 
+// At the minimum this graph's candidate of least host memory has places only under a smaller cap, and takes 4
+// bytes more of the host then.
+TEST(Cells, HostBudgetsAreOfPlacedPlans) {
+  const Graph graph = testing::random_graph(2);
+  const Machine machine = testing::any_machine(2);
+  const Bytes device = minimum_bytes(graph, machine);
+  Planner planner(graph, machine, {});
+  const auto outcome_in = [&](Bytes host) { return planner.answer({device, host}).outcome; };
+  const Bytes least = std::get<Infeasible>(outcome_in(1)).minimum;
+  const auto plan = outcome_in(least), none = outcome_in(least - 1);
+  ASSERT_TRUE(std::holds_alternative<Plan>(plan));
+  EXPECT_EQ(std::get<Plan>(plan).host_bytes, least);
+  ASSERT_TRUE(std::holds_alternative<Infeasible>(none));
+  EXPECT_EQ(std::get<Infeasible>(none).minimum, least);
+}
+
 TEST(Cells, MoreHostMemoryIsNotSlower) {
   Rises rises;
   for (std::uint64_t seed = 200; seed < 200 + graphs; ++seed) {

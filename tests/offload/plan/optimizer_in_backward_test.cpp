@@ -24,18 +24,24 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-Graph gpt_of(std::int64_t layers, DataType type, double clip = 0, std::int64_t micro_batches = 1) {
+Graph gpt_of(std::int64_t layers, DataType type, double clip = 0, std::int64_t micro_batches = 1,
+             std::int64_t vocabulary = 64, const ChunkGrid& grid = {}) {
   GraphBuilder builder(type);
   const Gpt model = gpt(builder, {.layers = layers,
                                   .width = 32,
                                   .heads = 2,
-                                  .vocabulary = 64,
+                                  .vocabulary = vocabulary,
                                   .sequence = 32,
                                   .batch = 4,
                                   .micro_batches = micro_batches});
   AdamW optimizer;
   optimizer.clip = clip;
+  optimizer.grid = grid;
   return builder.finish(model.loss, optimizer);
+}
+// Half of its parameters are the token table, which is cut into 16 slices.
+Graph gpt_with_a_table_in_slices() {
+  return gpt_of(4, DataType::bf16, 0, 1, 1536, {.slice_bytes = 6_KiB, .most_slices = 16, .least_slices = 4});
 }
 
 PlanOptions in_backward() {
@@ -76,62 +82,21 @@ std::string joined(const std::vector<std::string>& findings) {
   return all;
 }
 
-struct LeavingGradient {
-  Bytes bytes = 0;
-  Position leaves = 0;
-  Position parameter_read = 0;  // the last prefetch of its parameter
-};
-// Of bucket 2i, which is the gradient of bucket 2i + 1.
-GradientRing ring_of(const std::vector<LeavingGradient>& gradients) {
-  BucketLayout layout;
-  layout.optimizer_in_backward = true;
-  Draft draft;
-  draft.backward_end = 100;
-  for (const LeavingGradient& each : gradients) {
-    const auto bucket = static_cast<BucketId>(layout.buckets.size());
-    layout.buckets.resize(bucket + 2);
-    layout.buckets[bucket].bytes = each.bytes;
-    layout.roles.insert(layout.roles.end(), {BucketRole::gradient, BucketRole::parameter});
-    layout.parameters_of.insert(layout.parameters_of.end(), {bucket + 1, no_id});
-    draft.speculated.insert(draft.speculated.end(), {0, 1});
-    draft.lifetimes.push_back({.bucket = bucket, .last_before_update = each.leaves, .offloaded = true});
-    draft.lifetimes.push_back({.bucket = bucket + 1, .prefetched = true, .load = each.parameter_read});
-  }
-  return gradient_ring(draft, layout);
+// All updates on the host and in backward. A parameter in slices stays from its first use to its last, so
+// that the sum of its gradients does not rest on the host.
+Choices all_early(const Problem& problem) {
+  Choices choices = lowest_choices(problem);
+  choices.speculated.assign(problem.layout.buckets.size(), 1);
+  for (const BucketId id : problem.layout.parameters)
+    if (!problem.layout.slices[id].empty()) choices.loads[id] = LoadChoice::held;
+  return choices;
 }
 
-// The example of gradient_ring.h: buckets 0, 2, 4, 6 and 8 are g5 to g1.
-TEST(GradientRing, IsUsedAgainFromItsBegin) {
-  const GradientRing ring = ring_of({{512, 1}, {1000, 2}, {768, 3}, {1024, 4}, {768, 5}});
-  EXPECT_EQ(ring.bytes, 2048U);
-  const auto expect_turn = [&](BucketId bucket, Bytes offset, const std::vector<BucketId>& after) {
-    EXPECT_EQ(ring.turns.at(bucket).offset, offset) << bucket;
-    EXPECT_EQ(ring.turns.at(bucket).after, after) << bucket;
-  };
-  expect_turn(0, 0, {});
-  expect_turn(2, 512, {});
-  expect_turn(4, 0, {0, 2});
-  expect_turn(6, 768, {2});
-  expect_turn(8, 0, {4});
-}
-
-// None of them can wait for an update that stands behind it in the plan.
-TEST(GradientRing, HasRoomForAllThatLeaveBeforeTheirUpdates) {
-  EXPECT_EQ(ring_of({{1024, 1}, {1024, 2}, {1024, 3}, {1024, 4}}).bytes, 2048U);
-  EXPECT_EQ(ring_of({{1024, 4}, {1024, 4}, {1024, 4}, {1024, 4}}).bytes, 4096U);
-  const GradientRing late = ring_of({{1024, 1, 3}, {1024, 2}, {1024, 3}, {1024, 4}});
-  EXPECT_GE(late.bytes, 3072U);
-  EXPECT_LT(late.bytes, 4096U);
-  EXPECT_EQ(late.turns.at(4).after, std::vector<BucketId>{});
-}
-
-// The plan of least memory with all updates in backward.
+// The plan of least device memory for that.
 Plan plan_with_all_early(const Graph& graph) {
   const Machine machine;
   const Problem problem = make_problem(graph, machine, {.target_bytes = 0, .optimizer_in_backward = true});
-  Choices choices = lowest_choices(problem);
-  choices.speculated.assign(problem.layout.buckets.size(), 1);
-  const Draft draft = Sketcher(problem, choices).serial().draft;
+  const Draft draft = Sketcher(problem, all_early(problem)).serial().draft;
   Plan plan = complete(problem, draft);
   EXPECT_EQ(plan.host_bytes, host_bytes(problem, draft));
   EXPECT_THAT(validate(graph, plan, {}), IsEmpty());
@@ -158,12 +123,8 @@ TEST(OptimizerInBackward, HasAllGradientsInASmallRing) {
   EXPECT_GT(plan.ring_bytes, all / (2 * ring_part));
 }
 
-TEST(OptimizerInBackward, NeedsAtMostTwelveAndAHalfBytesForAParameter) {
-  const Graph graph = gpt_of(24, DataType::bf16);
-  Bytes parameters = 0;
-  for (const Tensor& tensor : graph.tensors)
-    if (tensor.kind == TensorKind::parameter) parameters += static_cast<Bytes>(tensor.elements());
-  const Plan plan = plan_with_all_early(graph);
+// Of weights, moments and gradients.
+Bytes host_bytes_of_weights(const Plan& plan) {
   Bytes bytes = plan.ring_bytes;
   for (const Bucket& bucket : plan.buckets) {
     const bool of_weights =
@@ -171,8 +132,39 @@ TEST(OptimizerInBackward, NeedsAtMostTwelveAndAHalfBytesForAParameter) {
     if ((of_weights || bucket.kind == TensorKind::gradient) && bucket.on_host() && !bucket.in_ring())
       bytes += bucket.bytes;
   }
-  EXPECT_LE(2 * bytes, 25 * parameters);
-  EXPECT_GE(bytes, 12 * parameters);
+  return bytes;
+}
+
+TEST(OptimizerInBackward, NeedsAtMostTwelveAndAHalfBytesForAParameter) {
+  for (const Graph& graph : {gpt_of(24, DataType::bf16), gpt_with_a_table_in_slices()}) {
+    Bytes parameters = 0;
+    for (const Tensor& tensor : graph.tensors)
+      if (tensor.kind == TensorKind::parameter) parameters += static_cast<Bytes>(tensor.elements());
+    const Bytes bytes = host_bytes_of_weights(plan_with_all_early(graph));
+    EXPECT_LE(2 * bytes, 25 * parameters);
+    EXPECT_GE(bytes, 12 * parameters);
+  }
+}
+
+// Each slice of the table's gradient leaves by itself, and from the third on behind an update by another.
+TEST(OptimizerInBackward, SendsATableBySlices) {
+  const Graph graph = gpt_with_a_table_in_slices();
+  const Plan plan = plan_with_all_early(graph);
+  const BucketId table = testing::bucket_named(plan, "wte.weight.grad");
+  const Bytes slice = 6_KiB, span = plan.buckets[table].place_in(MemoryId::host)->ring_span;
+  ASSERT_EQ(span % slice, 0U);
+  ASSERT_GE(span, 2 * slice);
+  EXPECT_LT(span, plan.buckets[table].bytes);
+  Bytes left = 0;
+  for (const Instruction& each : plan.instructions) {
+    if (each.kind != InstructionKind::offload || plan.lifetimes[each.lifetime].bucket != table) continue;
+    EXPECT_EQ(each.part, (ByteRange{left, left + slice}));
+    const bool waits = std::any_of(each.waits.begin(), each.waits.end(),
+                                   [&](const Wait& wait) { return is_early(plan, wait.instruction); });
+    EXPECT_TRUE(waits || left < span) << left;
+    left += slice;
+  }
+  EXPECT_EQ(left, plan.buckets[table].bytes);
 }
 
 // With the host memory that the planner names, and with less of it.
@@ -249,6 +241,33 @@ TEST(OptimizerInBackward, HasValidPlansOfAnyGraphInAnyMemory) {
   EXPECT_GT(shared, 0);
 }
 
+TEST(OptimizerInBackward, SendsBySlicesInValidPlansOfAnyGraph) {
+  int by_slices = 0;
+  const int graphs = testing::draws(48, 6);
+  for (int draw = 0; draw < graphs; ++draw) {
+    SCOPED_TRACE(draw);
+    const auto seed = static_cast<std::uint64_t>(draw);
+    testing::RandomGraphOptions of{.max_units = 4};
+    of.micro_batches = draw % 4 == 3 ? 2 : 1;
+    of.grid = {.slice_bytes = 256, .most_slices = 2 + draw % 7, .least_slices = 2, .least_share = 0.05};
+    Graph graph = testing::random_graph(seed, of);
+    do_not_clip(graph);
+    const Machine machine = testing::any_machine(seed);
+    const Problem problem = make_problem(graph, machine, {.target_bytes = 0, .optimizer_in_backward = true});
+    const Sketcher sketcher(problem, all_early(problem));
+    const Bytes serial = sketcher.serial_bytes();
+    for (const Sketch& sketch : {sketcher.serial(), sketcher.within(serial + serial / 2)}) {
+      const Plan plan = complete(problem, sketch.draft);
+      EXPECT_EQ(joined(validate(graph, plan, {})), "");
+      EXPECT_EQ(plan_from_json(to_json(plan)), plan);
+      by_slices += std::any_of(plan.buckets.begin(), plan.buckets.end(), [](const Bucket& bucket) {
+        return bucket.in_ring() && bucket.ring_bytes() < bucket.bytes;
+      });
+    }
+  }
+  EXPECT_GT(by_slices, graphs / 2);
+}
+
 TEST(OptimizerInBackward, IsRefusedWhereAStepMayHaveToBeLeftOut) {
   const auto refuse = [](const Graph& graph, Policy policy, const char* words) {
     PlanOptions options = in_backward();
@@ -256,6 +275,8 @@ TEST(OptimizerInBackward, IsRefusedWhereAStepMayHaveToBeLeftOut) {
     test::expect_refused([&] { make_plan(graph, Machine{}, {}, options); }, words);
   };
   refuse(gpt_of(1, DataType::f32, 1.0), Policy::automatic, "gradients are clipped");
+  refuse(gpt_of(1, DataType::f32, 1.0), Policy::automatic,
+         "switch clipping off (AdamW::clip 0; trainers: --clip 0)");
   refuse(gpt_of(1, DataType::f16), Policy::automatic, "in fp16 a step whose gradients overflow is left out");
   refuse(gpt_of(1, DataType::f32), Policy::zero_offload, "with the policy zero-offload");
 }
@@ -269,6 +290,17 @@ InstructionId reusing_offload(const Plan& plan) {
         return id;
   ADD_FAILURE() << "no bytes of the ring are used twice";
   return 0;
+}
+
+// Moves the update for which the offload waits behind it.
+void overwrite(Plan& plan, InstructionId offload) {
+  const auto before =
+      std::find_if(plan.instructions[offload].waits.begin(), plan.instructions[offload].waits.end(),
+                   [&](const Wait& wait) { return is_early(plan, wait.instruction); });
+  testing::move_instruction(plan, before->instruction, offload);
+  std::erase_if(plan.instructions[offload - 1].waits,
+                [&](const Wait& wait) { return wait.instruction == offload; });
+  plan.instructions[offload].waits.push_back({offload - 1, 0});
 }
 
 struct Break {
@@ -319,17 +351,7 @@ INSTANTIATE_TEST_SUITE_P(
                 }
               },
               "speculates with the optimizer in backward"},
-        Break{"overwritten",
-              [](Graph&, Plan& plan) {
-                const InstructionId offload = reusing_offload(plan);
-                const auto before = std::find_if(
-                    plan.instructions[offload].waits.begin(), plan.instructions[offload].waits.end(),
-                    [&](const Wait& wait) { return is_early(plan, wait.instruction); });
-                testing::move_instruction(plan, before->instruction, offload);  // behind it
-                std::erase_if(plan.instructions[offload - 1].waits,
-                              [&](const Wait& wait) { return wait.instruction == offload; });
-                plan.instructions[offload].waits.push_back({offload - 1, 0});
-              },
+        Break{"overwritten", [](Graph&, Plan& plan) { overwrite(plan, reusing_offload(plan)); },
               "gradient lost: the value is not there"},
         Break{"past_the_ring",
               [](Graph&, Plan& plan) {
@@ -368,6 +390,59 @@ INSTANTIATE_TEST_SUITE_P(
                   if (op.kernel == "clip") op.attributes["clip"] = 1.0;
               },
               "makes updates before the gate for good, but gradients are clipped"}),
+    [](const auto& each) { return each.param.name; });
+
+class BrokenSlices : public ::testing::TestWithParam<Break> {};
+
+TEST_P(BrokenSlices, AreRejectedForTheRightReason) {
+  Graph graph = gpt_with_a_table_in_slices();
+  Plan plan = plan_with_all_early(graph);
+  GetParam().apply(graph, plan);
+  EXPECT_THAT(joined(validate(graph, plan, {})), HasSubstr(GetParam().words));
+}
+
+BucketPlace& place_of_table(Plan& plan) {
+  return plan.buckets[testing::bucket_named(plan, "wte.weight.grad")].places[0];
+}
+// By slice.
+InstructionId table_offload(const Plan& plan, int slice) {
+  return testing::transfer_of(plan, InstructionKind::offload, "wte.weight.grad", slice);
+}
+// The first slice that has bytes of another.
+InstructionId reusing_slice(Plan& plan) {
+  return table_offload(plan, static_cast<int>(place_of_table(plan).ring_span / 6_KiB));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ways, BrokenSlices,
+    ::testing::Values(
+        Break{"offload_before_the_update",
+              [](Graph&, Plan& plan) {
+                std::erase_if(plan.instructions[reusing_slice(plan)].waits,
+                              [&](const Wait& wait) { return is_early(plan, wait.instruction); });
+              },
+              "both touch bytes of the gradient ring (gradient lost)"},
+        Break{"first_offload_before_the_updates_of_others",
+              [](Graph&, Plan& plan) {
+                std::erase_if(plan.instructions[table_offload(plan, 0)].waits,
+                              [&](const Wait& wait) { return is_early(plan, wait.instruction); });
+              },
+              "both touch bytes of the gradient ring (gradient lost)"},
+        Break{"overwritten", [](Graph&, Plan& plan) { overwrite(plan, reusing_slice(plan)); },
+              "gradient lost: the value is not there"},
+        Break{"as_a_whole", [](Graph&, Plan& plan) { plan.instructions[table_offload(plan, 0)].part = {}; },
+              "of which the gradient ring has not all at once"},
+        Break{"device_bytes_given_back_too_early",
+              [](Graph&, Plan& plan) {
+                const InstructionId first = table_offload(plan, 0);
+                plan.lifetimes[plan.instructions[first].lifetime].end = first;
+              },
+              "is not ordered before that"},
+        Break{"in_fewer_bytes", [](Graph&, Plan& plan) { place_of_table(plan).ring_span -= 6_KiB; },
+              "both touch bytes of the gradient ring (gradient lost)"},
+        Break{"past_the_ring",
+              [](Graph&, Plan& plan) { place_of_table(plan).ring_span = plan.ring_bytes + 6_KiB; },
+              "of the gradient ring of"}),
     [](const auto& each) { return each.param.name; });
 
 }  // namespace

@@ -120,7 +120,12 @@ TEST(PlanJson, UpdatesInBackwardAndTheGradientRing) {
   plan.ring_bytes = 4096;
   plan.buckets[0].places = {{MemoryId::host, true, 1024}};
   EXPECT_EQ(plan_from_json(to_json(plan)), plan);
+  plan.buckets[0].places[0].ring_span = 512;
+  EXPECT_EQ(plan_from_json(to_json(plan)), plan);
   nlohmann::json json = nlohmann::json::parse(to_json(plan));
+  json["buckets"][0]["places"][0]["ring_span"] = "512";
+  EXPECT_THAT(message_of(json.dump()), HasSubstr("places[0].ring_span is no integer from 0 up"));
+  json["buckets"][0]["places"][0].erase("ring_span");
   json["buckets"][0]["places"][0]["ring_offset"] = -1;
   EXPECT_THAT(message_of(json.dump()), HasSubstr("places[0].ring_offset is no integer from 0 up"));
   json = testing::in_version_4(plan);

@@ -41,6 +41,17 @@ TEST(Unpinned, CountsWhatIsMoved) {
   EXPECT_EQ(unpinned_of(two_buckets(), both).in_bytes, 2010U);
 }
 
+// Two gradients that take turns in its bytes, and a bucket beside them.
+TEST(Unpinned, CountsTheGradientRingOnce) {
+  Plan plan = two_buckets();
+  plan.buckets.push_back(plan.buckets[0]);
+  plan.ring_bytes = 1024;
+  for (const BucketId id : {0U, 2U}) plan.buckets[id].places = {{MemoryId::host, true, 0}};
+  const std::vector<BucketId> all = {0, 1, 2}, outside = {1};
+  EXPECT_EQ(unpinned_of(plan, all).bytes, 1024U + 10);
+  EXPECT_EQ(unpinned_of(plan, outside).bytes, 10U);
+}
+
 TEST(UnpinnedNote, SaysWhatItIsWhatItCostsAndWhatToDo) {
   Machine machine;
   machine.h2d.bytes_per_second = 1000;

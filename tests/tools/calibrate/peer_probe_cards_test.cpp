@@ -1,6 +1,9 @@
 // The peer probe on CUDA cards, over NCCL: fakes of both.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include "stowage/cuda_device.h"
 #include "stowage/error.h"
 #include "tests/fake_cuda/fake_cuda.h"
@@ -49,6 +52,24 @@ TEST_F(PeerProbeCards, MeasuresOverNcclAndGivesAllBack) {
   EXPECT_GE(fake_cuda_calls("ncclAllGather"), 2U * 5 * 2 * 3);
   EXPECT_EQ(fake_cuda_calls("ncclCommInitRankConfig"), 2U);
   EXPECT_EQ(fake_cuda_calls("ncclCommFinalize"), 2U);
+}
+
+// NCCL's communicators end together: each waits for the others there. So they do where the probe cannot be
+// made.
+TEST_F(PeerProbeCards, CommunicatorsEndTogetherWhereACardHasNoMemory) {
+  bool both_end = false;
+  const auto await_the_other = [](void* context) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    // This call counts once it goes on.
+    while (fake_cuda_calls("ncclCommFinalize") == 0 && std::chrono::steady_clock::now() < end)
+      std::this_thread::yield();
+    *static_cast<bool*>(context) = fake_cuda_calls("ncclCommFinalize") == 1;
+  };
+  fake_cuda_during_call("ncclCommFinalize", await_the_other, &both_end);
+  PeerProbeOptions options = small;
+  options.largest = 1024_GiB;
+  EXPECT_THROW(measure_peers(all_, {}, options, file_), OutOfMemory);
+  EXPECT_TRUE(both_end);
 }
 
 TEST_F(PeerProbeCards, AFailedCollectiveIsAnErrorOfAll) {

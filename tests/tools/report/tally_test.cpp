@@ -71,11 +71,13 @@ TEST(PlanTally, CountsUpdatesInBackward) {
   plan.gate = 1;
   const Instruction update{InstructionKind::commit, LaneRole::host};
   plan.instructions = {update, {InstructionKind::gate, LaneRole::host}, update, update};
-  const PlanTally counted = tally(Graph{}, plan);
+  PlanTally counted = tally(Graph{}, plan);
   EXPECT_EQ(counted.in_backward, 1U);
   EXPECT_EQ(counted.host_updates, 3U);
   EXPECT_EQ(updates_text(counted),
             "1 of 3 on the host are made in backward, for good; their gradients take turns in 2.00 MiB");
+  counted.ring = 0;  // each has bytes of its own
+  EXPECT_EQ(updates_text(counted), "1 of 3 on the host are made in backward, for good");
 }
 
 TEST(Tally, OfARankCountsWhatItGathers) {

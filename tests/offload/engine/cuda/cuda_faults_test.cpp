@@ -2,13 +2,16 @@
 // step, and an engine that goes on.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <set>
 #include <string>
 
+#include "offload/engine/value_exchange.h"
 #include "src/base/parallel_for.h"
 #include "stowage/cuda_device.h"
 #include "stowage/engine.h"
 #include "stowage/planner.h"
+#include "stowage/simulated_device.h"
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/offload/engine/training_run.h"
 #include "tests/support/draws.h"
@@ -194,6 +197,17 @@ TEST(CudaLost, AKernelsFaultIsReportedAndStays) {
         StepError);
     EXPECT_THROW(make_step(engine, inputs), DeviceError);
   }
+  fake_cuda_reset();
+}
+
+// Values that cards exchange pass through page-locked memory alone: a card reaches no other of the host.
+TEST(CudaValueExchange, NeedsPageLockedMemory) {
+  fake_cuda_reset();
+  const auto card = open_cuda_device({.scratch = 1_MiB});
+  const auto other = open_simulated_device({});
+  const auto communicators = make_local_communicators(std::array<Device*, 1>{other.get()});
+  fake_cuda_set_pinned(ValueExchange::most_bytes - 1);
+  EXPECT_THROW(ValueExchange(*card, *communicators[0]), OutOfMemory);
   fake_cuda_reset();
 }
 
