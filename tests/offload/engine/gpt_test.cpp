@@ -176,7 +176,7 @@ TEST_P(GptEngine, TakesThePredictedTime) {
   }
 }
 
-// But for its budget.
+// A case without its budget.
 Case random_case(std::uint64_t seed) {
   constexpr Bytes sizes[] = {0, 1_KiB, 3000, 8_KiB, 20_KiB, 64_KiB};
   Case c;
