@@ -116,12 +116,12 @@ class Setup(unittest.TestCase):
 
     def test_lint_adds_clang_in_the_newest_version_there_is(self):
         needed = self.needed()
-        self.pretend_apt(installed=needed, archive=["clang-format", "clang-tidy", "clang-tidy-22", "clang-22", "libclang-rt-22-dev"])
+        self.pretend_apt(installed=needed, archive=["clang-format", "clang-tidy", "clang-tidy-22", "clang-22", "libclang-rt-22-dev", "lld-22"])
         self.assertEqual(self.run_setup("--lint").returncode, 0)
-        self.assertEqual(self.installs()[0][-4:], ["clang-tidy-22", "clang-format", "clang-22", "libclang-rt-22-dev"])
-        self.pretend_apt(installed=needed, archive=["clang-format", "clang-tidy", "clang", "libclang-rt-dev"])
+        self.assertEqual(self.installs()[0][-5:], ["clang-tidy-22", "clang-format", "clang-22", "libclang-rt-22-dev", "lld-22"])
+        self.pretend_apt(installed=needed, archive=["clang-format", "clang-tidy", "clang", "libclang-rt-dev", "lld"])
         self.assertEqual(self.run_setup("--lint").returncode, 0)
-        self.assertEqual(self.installs()[1][-4:], ["clang-tidy", "clang-format", "clang", "libclang-rt-dev"])
+        self.assertEqual(self.installs()[1][-5:], ["clang-tidy", "clang-format", "clang", "libclang-rt-dev", "lld"])
 
     def pretend_cuda(self):
         for name in ("bin/nvcc", "include/cudnn.h"):

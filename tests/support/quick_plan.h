@@ -7,15 +7,27 @@
 
 namespace stowage::testing {
 
-inline std::variant<Plan, Infeasible> quick_plan(const Graph& graph, const Machine& machine,
-                                                 const Budget& budget, PlanOptions options = {}) {
+// For tests that ask more than one question about a graph: each further budget, need_bytes() and
+// minimum_bytes() cost little beside the first. Graph and machine must outlive it.
+inline Planner quick_planner(const Graph& graph, const Machine& machine, PlanOptions options = {}) {
   if (sanitized) {
     options.settings.most_work = 1;
     options.settings.patience = 1;
     options.settings.trials = 0;
     options.settings.rooms = {1, 0.9, 0.7, 0.5};
   }
-  return make_plan(graph, machine, budget, options);
+  return {graph, machine, options};
+}
+
+inline std::variant<Plan, Infeasible> quick_plan(const Graph& graph, const Machine& machine,
+                                                 const Budget& budget, const PlanOptions& options = {}) {
+  return quick_planner(graph, machine, options).answer(budget).outcome;
+}
+
+// In the least memory that works.
+inline Plan quick_least_plan(const Graph& graph, const Machine& machine, const PlanOptions& options = {}) {
+  Planner planner = quick_planner(graph, machine, options);
+  return std::get<Plan>(planner.answer({.device = planner.minimum_bytes()}).outcome);
 }
 
 }  // namespace stowage::testing

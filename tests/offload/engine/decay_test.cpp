@@ -73,11 +73,11 @@ class Update : public ::testing::TestWithParam<Case> {
   Plan shared_plan() const {
     const Machine machine;
     const PlanOptions options{.bucket_bytes = 8_KiB};
-    const Bytes least = minimum_bytes(graph_, machine, options);
-    const Bytes need = need_bytes(graph_, machine);
+    Planner planner = quick_planner(graph_, machine, options);
+    const Bytes least = planner.minimum_bytes(), need = planner.need_bytes();
     for (Bytes part = 1; part < 16; ++part) {
       const Bytes budget = least + part * (need - least) / 16;
-      Plan plan = std::get<Plan>(quick_plan(graph_, machine, {.device = budget}, options));
+      Plan plan = std::get<Plan>(planner.answer({.device = budget}).outcome);
       if (updates(plan, LaneRole::host) > 0 && updates(plan, LaneRole::compute) > 0) return plan;
     }
     ADD_FAILURE() << "no plan shares the updates";
@@ -152,8 +152,7 @@ TEST_P(Update, LeavesTheSameBitsOnHostAndDeviceAndInBucketsOfBothKinds) {
   const Plan whole = std::get<Plan>(quick_plan(graph_, machine, {}, {.policy = Policy::none}));
   EXPECT_EQ(updates(whole, LaneRole::host), 0);
   const PlanOptions large{.bucket_bytes = 1_MiB};
-  const Plan streamed =
-      std::get<Plan>(quick_plan(graph_, machine, {.device = minimum_bytes(graph_, machine, large)}, large));
+  const Plan streamed = quick_least_plan(graph_, machine, large);
   EXPECT_EQ(updates(streamed, LaneRole::compute), 0);
   EXPECT_TRUE(mixes(streamed));
   for (const Plan& plan : {whole, streamed, shared_plan()}) EXPECT_TRUE(run(plan) == expected);

@@ -66,8 +66,9 @@ TEST_P(GptFaults, EndInATypedErrorAtAStepBoundary) {
   const Graph graph = smallest_gpt(1);
   const Machine machine;
   const PlanOptions options{.policy = policy, .bucket_bytes = 256};
-  const Bytes budget = policy == Policy::none ? unlimited : minimum_bytes(graph, machine, options);
-  const Plan plan = std::get<Plan>(quick_plan(graph, machine, {.device = budget}, options));
+  Planner planner = quick_planner(graph, machine, options);
+  const Bytes budget = policy == Policy::none ? unlimited : planner.minimum_bytes();
+  const Plan plan = std::get<Plan>(planner.answer({.device = budget}).outcome);
   for (bool drain_after : {true, false}) {
     if (!drain_after && kind == Fault::Kind::call) continue;  // reported at once: nothing to leave
     const int fired = sweep_faults({graph, plan, cpu_launch_table(), executor, kind, 2, 4, drain_after, 16});

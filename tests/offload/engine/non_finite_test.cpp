@@ -79,10 +79,11 @@ std::int32_t range_of(const Graph& graph) {
 std::vector<Plan> plans_of(const Graph& graph) {
   constexpr Link slow{.bytes_per_second = 1e6, .latency_seconds = 1e-6};
   const Machine machine{.h2d = slow, .d2h = slow};
-  const Bytes least = minimum_bytes(graph, machine);
-  const Bytes budget = least + (need_bytes(graph, machine) - least) / 8;
+  Planner planner = quick_planner(graph, machine);
+  const Bytes least = planner.minimum_bytes();
+  const Bytes budget = least + (planner.need_bytes() - least) / 8;
   return {std::get<Plan>(quick_plan(graph, machine, {}, {.policy = Policy::none})),
-          std::get<Plan>(quick_plan(graph, machine, {.device = budget}))};
+          std::get<Plan>(planner.answer({.device = budget}).outcome)};
 }
 
 EngineOptions engine_options(const LaunchTable& kernels = cpu_launch_table()) {

@@ -42,10 +42,11 @@ Plan plan_in_backward(const Graph& graph, double part_of_range, Bytes bucket_byt
   PlanOptions options;
   options.bucket_bytes = bucket_bytes;
   options.optimizer_in_backward = true;
-  const Bytes least = minimum_bytes(graph, machine, options);
-  const Bytes need = std::max(least, need_bytes(graph, machine));
+  Planner planner(graph, machine, options);
+  const Bytes least = planner.minimum_bytes();
+  const Bytes need = std::max(least, planner.need_bytes());
   const Bytes budget = least + static_cast<Bytes>(part_of_range * static_cast<double>(need - least));
-  return std::get<Plan>(make_plan(graph, machine, {.device = budget}, options));
+  return std::get<Plan>(planner.answer({.device = budget}).outcome);
 }
 
 // Every update on the host, and made in backward, with the least device memory; but a parameter in slices

@@ -44,11 +44,12 @@ TEST_P(RandomGraphEngine, LeavesTheBitsOfTheEvaluatorAtEveryBudget) {
   const Graph graph = random_graph(seed(), {.max_elements = 1 << 12});
   const Machine machine = random_machine(seed());
   const TrainingRun expected = run_evaluator(graph, kernels(), steps, input_range);
-  const Bytes minimum = minimum_bytes(graph, machine), need = need_bytes(graph, machine);
+  Planner planner = quick_planner(graph, machine);
+  const Bytes minimum = planner.minimum_bytes(), need = planner.need_bytes();
   for (Bytes budget :
        {minimum, random_budget(seed(), minimum, need), random_budget(~seed(), minimum, need), need}) {
     SCOPED_TRACE(budget);
-    const auto planned = quick_plan(graph, machine, {.device = budget});
+    const auto planned = planner.answer({.device = budget}).outcome;
     ASSERT_TRUE(std::holds_alternative<Plan>(planned));
     EXPECT_TRUE(run(graph, std::get<Plan>(planned), budget) == expected);
   }
@@ -70,10 +71,11 @@ TEST_P(RandomGraphEngine, LeavesTheBitsOfTheEvaluatorInBothOrdersOfMicroBatches)
   const TrainingRun expected = run_evaluator(graph, kernels(), steps, input_range);
   for (MicroBatchOrder order : {MicroBatchOrder::layer_major, MicroBatchOrder::batch_major}) {
     const PlanOptions options{.order = order};
-    const Bytes minimum = minimum_bytes(graph, machine, options), need = need_bytes(graph, machine);
+    Planner planner = quick_planner(graph, machine, options);
+    const Bytes minimum = planner.minimum_bytes(), need = planner.need_bytes();
     for (Bytes budget : {minimum, random_budget(seed(), minimum, need)}) {
       SCOPED_TRACE(budget);
-      const auto planned = quick_plan(graph, machine, {.device = budget}, options);
+      const auto planned = planner.answer({.device = budget}).outcome;
       ASSERT_TRUE(std::holds_alternative<Plan>(planned));
       EXPECT_EQ(std::get<Plan>(planned).order, order);
       EXPECT_TRUE(run(graph, std::get<Plan>(planned), budget) == expected);

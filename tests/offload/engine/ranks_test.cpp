@@ -139,9 +139,10 @@ Plan plan_of(const Graph& graph, const Way& way) {
   machine.peer = machine.h2d;
   if (way.unlimited) return std::get<Plan>(quick_plan(graph, machine, {}, {.policy = Policy::none}));
   const PlanOptions options{.bucket_bytes = way.bucket_bytes};
-  const Bytes least = minimum_bytes(graph, machine, options), need = need_bytes(graph, machine);
+  Planner planner = quick_planner(graph, machine, options);
+  const Bytes least = planner.minimum_bytes(), need = planner.need_bytes();
   const auto budget = least + static_cast<Bytes>(way.part_of_range * static_cast<double>(need - least));
-  const Plan plan = std::get<Plan>(quick_plan(graph, machine, {.device = budget}, options));
+  const Plan plan = std::get<Plan>(planner.answer({.device = budget}).outcome);
   EXPECT_LE(plan.device_peak_bytes, budget);
   return plan;
 }

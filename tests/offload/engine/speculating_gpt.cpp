@@ -65,10 +65,11 @@ Machine slow_host() {
 Plan speculating_plan(const Graph& graph, double part_of_range, Bytes bucket_bytes) {
   const Machine machine = slow_host();
   const PlanOptions options{.bucket_bytes = bucket_bytes};
-  const Bytes least = minimum_bytes(graph, machine, options);
-  const Bytes need = std::max(least, need_bytes(graph, machine));
+  Planner planner = quick_planner(graph, machine, options);
+  const Bytes least = planner.minimum_bytes();
+  const Bytes need = std::max(least, planner.need_bytes());
   const Bytes budget = least + static_cast<Bytes>(part_of_range * static_cast<double>(need - least));
-  Plan plan = std::get<Plan>(quick_plan(graph, machine, {.device = budget}, options));
+  Plan plan = std::get<Plan>(planner.answer({.device = budget}).outcome);
   if (speculations_of(plan) == 0)
     plan = std::get<Plan>(make_plan(graph, machine, {.device = budget}, options));
   EXPECT_GT(plan.undo_bytes, 0U);

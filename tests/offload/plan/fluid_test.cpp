@@ -8,6 +8,7 @@
 #include "stowage/planner.h"
 #include "tests/offload/plan/slow_simulation.h"
 #include "tests/support/draws.h"
+#include "tests/support/quick_plan.h"
 #include "tests/support/random_graph.h"
 
 namespace stowage {
@@ -166,9 +167,10 @@ struct Case {
   explicit Case(std::uint64_t seed)
       : graph(testing::random_graph(seed, {.max_units = 4, .max_ops_per_unit = 3})),
         machine(testing::random_machine(seed)) {
-    const Bytes least = minimum_bytes(graph, machine);
-    const Bytes budget = testing::random_budget(seed, least, need_bytes(graph, machine));
-    plan = std::get<Plan>(make_plan(graph, machine, {.device = std::max(budget, least)}));
+    Planner planner = testing::quick_planner(graph, machine);
+    const Bytes least = planner.minimum_bytes();
+    const Bytes budget = testing::random_budget(seed, least, planner.need_bytes());
+    plan = std::get<Plan>(planner.answer({.device = std::max(budget, least)}).outcome);
   }
   void share(std::uint64_t seed) { machine = testing::shared_machine(seed); }
   Graph graph;

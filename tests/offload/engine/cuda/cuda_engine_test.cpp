@@ -39,13 +39,17 @@ Graph make_gpt(DataType type, double dropout, std::int64_t micro_batches = 1) {
   return builder.finish(model.loss, AdamW{});
 }
 
-Plan plan_in(const Graph& graph, const Machine& machine, Bytes budget, const PlanOptions& options) {
-  auto planned = quick_plan(graph, machine, {.device = budget}, options);
+Plan plan_in(Planner& planner, Bytes budget) {
+  auto planned = planner.answer({.device = budget}).outcome;
   if (!std::holds_alternative<Plan>(planned)) {
     ADD_FAILURE() << "nothing fits " << budget << " bytes";
     return {};
   }
   return std::get<Plan>(std::move(planned));
+}
+
+Plan plan_in_plenty(const Graph& graph, Policy policy = Policy::automatic) {
+  return std::get<Plan>(quick_plan(graph, {}, {}, {.policy = policy}));
 }
 
 std::uint64_t count_replays(const Plan& plan) {
@@ -91,14 +95,15 @@ class CudaEngine : public ::testing::TestWithParam<DataType> {
 TEST_P(CudaEngine, HasTheSameBitsAtEveryBudget) {
   for (double dropout : {0.0, 0.1}) {
     const Graph graph = make_gpt(GetParam(), dropout);
-    const TrainingRun whole = train(graph, plan_in(graph, {}, unlimited, {.policy = Policy::none}));
+    const TrainingRun whole = train(graph, plan_in_plenty(graph, Policy::none));
     for (std::uint64_t seed = 0; seed < draws(4U, 2U); ++seed) {
       const Machine machine = random_machine(seed);
       const PlanOptions options{.bucket_bytes = seed % 2 == 0 ? Bytes{0} : 4_KiB};
-      const Bytes least = minimum_bytes(graph, machine, options);
-      const Bytes budget = seed == 0 ? least : random_budget(seed, least, need_bytes(graph, machine));
+      Planner planner = quick_planner(graph, machine, options);
+      const Bytes least = planner.minimum_bytes();
+      const Bytes budget = seed == 0 ? least : random_budget(seed, least, planner.need_bytes());
       SCOPED_TRACE(budget);
-      EXPECT_TRUE(train(graph, plan_in(graph, machine, budget, options)) == whole);
+      EXPECT_TRUE(train(graph, plan_in(planner, budget)) == whole);
     }
   }
 }
@@ -107,24 +112,26 @@ TEST_P(CudaEngine, VerifyModeFindsEachReplayToBeTheSame) {
   const Graph graph = make_gpt(GetParam(), 0.1);
   constexpr Link slow{.bytes_per_second = 1e6, .latency_seconds = 1e-6};
   const Machine machine{.h2d = slow, .d2h = slow};
-  const Bytes budget = (minimum_bytes(graph, machine) + need_bytes(graph, machine)) / 2;
-  const Plan plan = plan_in(graph, machine, budget, {});
+  Planner planner = quick_planner(graph, machine);
+  const Plan plan = plan_in(planner, (planner.minimum_bytes() + planner.need_bytes()) / 2);
   ASSERT_GT(count_replays(plan), 0U);
   EXPECT_TRUE(train(graph, plan, true) == train(graph, plan, false));
 }
 
 TEST_P(CudaEngine, HasTheSameBitsInBothOrdersOfMicroBatches) {
   const Graph graph = make_gpt(GetParam(), 0.1, 2);
-  const TrainingRun whole = train(graph, plan_in(graph, {}, unlimited, {.policy = Policy::none}));
+  const TrainingRun whole = train(graph, plan_in_plenty(graph, Policy::none));
   for (MicroBatchOrder order : {MicroBatchOrder::layer_major, MicroBatchOrder::batch_major}) {
     for (Bytes bucket : {Bytes{0}, 4_KiB}) {
       if (fewer_draws && (bucket == 0) == (order == MicroBatchOrder::layer_major)) continue;
       const PlanOptions options{.bucket_bytes = bucket, .order = order};
-      const Bytes least = minimum_bytes(graph, {}, options);
+      const Machine machine;
+      Planner planner = quick_planner(graph, machine, options);
+      const Bytes least = planner.minimum_bytes();
       for (Bytes budget : {least, least + least / 2}) {
         if (sanitized && budget > least) continue;
         SCOPED_TRACE(budget);
-        EXPECT_TRUE(train(graph, plan_in(graph, {}, budget, options)) == whole);
+        EXPECT_TRUE(train(graph, plan_in(planner, budget)) == whole);
       }
     }
   }
@@ -148,7 +155,7 @@ void expect_learns_as(const TrainingRun& run, DataType type) {
 // Those are the card's alone, and the gate is the host's.
 TEST_P(CudaEngine, TakesKernelsOfTheCardFromTheCaller) {
   const Graph graph = make_gpt(GetParam(), 0.1);
-  const Plan plan = plan_in(graph, {}, unlimited, {.policy = Policy::none});
+  const Plan plan = plan_in_plenty(graph, Policy::none);
   const std::uint64_t loss = train(graph, plan).losses.front();
   EngineOptions options;
   options.seed = run_seed;
@@ -162,7 +169,7 @@ TEST_P(CudaEngine, TakesKernelsOfTheCardFromTheCaller) {
 TEST_P(CudaEngine, LearnsWhatTheCpuLearns) {
   for (std::int64_t micro_batches : {1, 2}) {
     const Graph graph = make_gpt(GetParam(), 0.1, micro_batches);
-    expect_learns_as(train(graph, plan_in(graph, {}, unlimited, {})), GetParam());
+    expect_learns_as(train(graph, plan_in_plenty(graph)), GetParam());
   }
 }
 
@@ -170,7 +177,7 @@ TEST_P(CudaEngine, LearnsWhatTheCpuLearns) {
 TEST_P(CudaEngine, KeepsMasterWeights) {
   if (GetParam() != DataType::bf16) return;
   const Graph graph = make_gpt(DataType::bf16, 0);
-  const TrainingRun run = train(graph, plan_in(graph, {}, unlimited, {}));
+  const TrainingRun run = train(graph, plan_in_plenty(graph));
   std::size_t low_bits = 0;
   for (TensorId id = 0; id < graph.tensors.size(); ++id) {
     if (graph.tensor(id).type != DataType::i16) continue;

@@ -43,10 +43,10 @@ class CudaFaults : public ::testing::TestWithParam<bool> {
     EXPECT_EQ(live.streams + live.events + live.blas_objects, 0U);
   }
 
-  static Plan plan() {
-    const bool least = GetParam();
-    const Budget budget{.device = least ? minimum_bytes(graph(), {}) : unlimited};
-    return std::get<Plan>(quick_plan(graph(), {}, budget));
+  static const Plan& plan() {
+    static const Plan in_plenty = std::get<Plan>(quick_plan(graph(), {}, {}));
+    static const Plan in_the_least = quick_least_plan(graph(), {});
+    return GetParam() ? in_the_least : in_plenty;
   }
   static const Graph& graph() {
     static const Graph made = smallest_gpt(1);
@@ -119,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(Budgets, CudaFaults, ::testing::Bool(),
                          [](const auto& parameter) { return parameter.param ? "least" : "unlimited"; });
 
 TEST_P(CudaFaults, LeavesTheSameBitsWhereMemoryCannotBePageLocked) {
-  const Plan made = plan();
+  const Plan& made = plan();
   const TrainingRun whole = expected(steps);
   for (const Bytes locked : {Bytes{0}, made.pinned_bytes / 2}) {
     fake_cuda_set_pinned(locked);
@@ -155,7 +155,7 @@ EventCalls event_calls(const Graph& graph, const Plan& plan, Measurement measure
 TEST(CudaEvents, AStepRecordsNoMoreThanItsMeasurementTakes) {
   fake_cuda_reset();
   const Graph graph = smallest_gpt(1);
-  const Plan plan = std::get<Plan>(quick_plan(graph, {}, {.device = minimum_bytes(graph, {})}));
+  const Plan plan = quick_least_plan(graph, {});
   const auto instructions = static_cast<unsigned>(plan.instructions.size());
   std::set<InstructionId> waited{plan.gate};
   unsigned computing = 0, pausing = 0;

@@ -8,6 +8,7 @@
 #include "stowage/models.h"
 #include "stowage/planner.h"
 #include "tests/support/draws.h"
+#include "tests/support/quick_plan.h"
 #include "tests/support/random_graph.h"
 
 namespace stowage::testing {
@@ -16,22 +17,24 @@ namespace {
 void make_plans(const std::string& name, const Graph& graph, std::uint64_t seed,
                 const std::function<void(const MadePlan&)>& use, std::optional<MicroBatchOrder> order = {}) {
   const Machine machine = random_machine(seed);
-  const Bytes minimum = minimum_bytes(graph, machine, {.order = order});
-  const Bytes need =
-      std::max(minimum, minimum_bytes(graph, machine, {.policy = Policy::none, .order = order}));
   Machine far = machine;  // so far away that recomputing is better than moving
   far.h2d.bytes_per_second = far.d2h.bytes_per_second = 1e5;
-  const auto make = [&](const std::string& which, const Machine& on, Bytes device, Policy policy) {
+  Planner planner = quick_planner(graph, machine, {.order = order});
+  Planner slow_link = quick_planner(graph, far, {.order = order});
+  Planner none = quick_planner(graph, machine, {.policy = Policy::none, .order = order});
+  const Bytes minimum = planner.minimum_bytes();
+  const Bytes need = std::max(minimum, none.minimum_bytes());
+  const auto make = [&](const std::string& which, Planner& by, Bytes device) {
     const Budget budget{device, unlimited};
-    const auto result = make_plan(graph, on, budget, {.policy = policy, .order = order});
+    const auto result = by.answer(budget).outcome;
     const Plan* plan = std::get_if<Plan>(&result);
     ASSERT_NE(plan, nullptr) << name << which;
     use({name + which, graph, *plan, budget});
   };
-  make(" at its minimum", machine, minimum, Policy::automatic);
-  make(" at a random budget", machine, random_budget(seed, minimum, need), Policy::automatic);
-  make(" behind a slow link", far, minimum + (need - minimum) / 2, Policy::automatic);
-  make(" with policy none", machine, need, Policy::none);
+  make(" at its minimum", planner, minimum);
+  make(" at a random budget", planner, random_budget(seed, minimum, need));
+  make(" behind a slow link", slow_link, minimum + (need - minimum) / 2);
+  make(" with policy none", none, need);
 }
 
 Graph small_gpt(std::int64_t micro_batches) {
