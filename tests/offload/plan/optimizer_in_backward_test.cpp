@@ -256,7 +256,7 @@ TEST(OptimizerInBackward, SendsBySlicesInValidPlansOfAnyGraph) {
     const Problem problem = make_problem(graph, machine, {.target_bytes = 0, .optimizer_in_backward = true});
     const Sketcher sketcher(problem, all_early(problem));
     const Bytes serial = sketcher.serial_bytes();
-    for (const Sketch& sketch : {sketcher.serial(), sketcher.within(serial + serial / 2)}) {
+    for (const Sketch& sketch : {sketcher.serial(), sketcher.within(serial + serial / 2, 0)}) {
       const Plan plan = complete(problem, sketch.draft);
       EXPECT_EQ(joined(validate(graph, plan, {})), "");
       EXPECT_EQ(plan_from_json(to_json(plan)), plan);
