@@ -8,6 +8,7 @@
 #include "offload/plan/byte_owners.h"
 #include "offload/plan/gradient_ring.h"
 #include "offload/plan/lane_waits.h"
+#include "offload/plan/slots.h"
 #include "offload/plan/waits.h"
 #include "src/graph/cost.h"
 
@@ -27,19 +28,6 @@ InstructionId latest(const OnLanes& ids) {
   return latest;
 }
 
-// Where an instruction stands in the list: transfers between positions.
-enum class Place : std::uint8_t { prefetch, compute, offload, early, gate, host };
-struct Slot {
-  Position position = 0;
-  Place place = Place::compute;
-  std::pair<Position, Position> order{};  // within the place
-  InstructionKind kind = InstructionKind::launch;
-  LaneRole lane = LaneRole::compute;
-  OpId op = no_id;
-  LifetimeId lifetime = no_id;
-  ByteRange part{};
-};
-
 class Assembler {
  public:
   Assembler(const Graph& graph, const BucketLayout& layout, const Draft& draft, ByteWaits byte_waits,
@@ -50,6 +38,7 @@ class Assembler {
         byte_waits_(byte_waits),
         plan_(plan),
         ring_(gradient_ring(draft, layout)),
+        slots_(make_slots(graph, layout, draft, ring_)),
         prefetch_of_(draft.lifetimes.size(), no_id),
         last_prefetch_of_(draft.lifetimes.size(), no_id),
         first_offload_of_(draft.lifetimes.size(), no_id),
@@ -59,9 +48,6 @@ class Assembler {
         last_use_(draft.lifetimes.size(), nowhere) {}
 
   void run() {
-    add_compute();
-    add_transfers();
-    add_host();
     emit();
     index();
     add_value_waits();
@@ -76,144 +62,23 @@ class Assembler {
   }
 
  private:
-  void add_compute() {
-    for (std::size_t p = 0; p < draft_.sequence.size(); ++p) {
-      const auto [op, recompute] = draft_.sequence[p];
-      slots_.push_back({.position = static_cast<Position>(p),
-                        .place = Place::compute,
-                        .kind = recompute                              ? InstructionKind::recompute
-                                : graph_.op(op).phase == Phase::update ? InstructionKind::commit
-                                                                       : InstructionKind::launch,
-                        .lane = layout_.lanes[op],
-                        .op = op});
-    }
-  }
-  void add_transfers() {
-    for (LifetimeId id = 0; id < draft_.lifetimes.size(); ++id) {
-      const DraftLifetime& lifetime = draft_.lifetimes[id];
-      if (lifetime.prefetched)
-        add_transfer(id, {.position = lifetime.load,
-                          .place = Place::prefetch,
-                          .order = {lifetime.order, lifetime.first_use},
-                          .kind = InstructionKind::prefetch,
-                          .lane = LaneRole::h2d,
-                          .lifetime = id});
-      if (lifetime.offloaded)
-        add_transfer(id, {.position = lifetime.last_before_update,
-                          .place = Place::offload,
-                          .kind = InstructionKind::offload,
-                          .lane = LaneRole::d2h,
-                          .lifetime = id});
-    }
-  }
-  void add_transfer(LifetimeId id, Slot slot) {
-    if (slot.place == Place::offload && slices_in_ring(draft_.lifetimes[id].bucket) > 0)
-      return add_slices(id, slot);
-    for (const ByteRange& part : transfers_of(draft_.lifetimes[id], layout_)) {
-      slot.part = part.bytes() < bytes_of(id) ? part : ByteRange{};
-      slots_.push_back(slot);
-    }
-  }
-  // Of a gradient that leaves by slices: how many have bytes of the gradient ring at a time; else 0.
-  std::size_t slices_in_ring(BucketId bucket) const {
-    const auto turn = ring_.turns.find(bucket);
-    return turn == ring_.turns.end() ? 0 : turn->second.slices;
-  }
-  // Its slices and their updates follow each other: all slices that have bytes of the ring, an update, the
-  // slice that takes these bytes, an update, and so on. Both are behind what else leaves here, and its
-  // updates.
-  void add_slices(LifetimeId id, Slot slot) {
-    const BucketId bucket = draft_.lifetimes[id].bucket;
-    const std::size_t at_a_time = slices_in_ring(bucket);
-    slot.place = Place::early;
-    for (std::size_t slice = 0; slice < layout_.slices[bucket].size(); ++slice) {
-      slot.part = layout_.slices[bucket][slice];
-      slot.order = slice < at_a_time ? std::pair(turn_of(bucket), Position{0})
-                                     : behind_update(bucket, slice - at_a_time);
-      slots_.push_back(slot);
-    }
-  }
-  static Position turn_of(BucketId bucket) { return static_cast<Position>(bucket) + 1; }
-  static std::pair<Position, Position> update_by(BucketId bucket, std::size_t slice) {
-    return {turn_of(bucket), 2 * static_cast<Position>(slice) + 1};
-  }
-  static std::pair<Position, Position> behind_update(BucketId bucket, std::size_t slice) {
-    return {turn_of(bucket), 2 * static_cast<Position>(slice) + 2};
-  }
-  // The gate behind backward, then the host's updates, bucket by bucket in the order of their first use; and
-  // those that begin before the gate, bucket by bucket in the order in which they may.
-  void add_host() {
-    last_transfer_ = last_transfers(draft_, layout_);
-    const std::vector<BucketId>& order = layout_.parameters;
-    std::vector<Position> rank(layout_.buckets.size(), static_cast<Position>(order.size()));
-    for (std::size_t i = 0; i < order.size(); ++i) rank[order[i]] = static_cast<Position>(i);
-    std::vector<std::uint8_t> on_device(graph_.ops.size(), 0);
-    for (const SequenceStep& step : draft_.sequence) on_device[step.op] = 1;
-    for (OpId op = 0; op < graph_.ops.size(); ++op) {
-      if (graph_.op(op).phase != Phase::update || on_device[op]) continue;
-      bool gate = layout_.bucket_of[graph_.clip] != no_id && writes(op, graph_.clip);
-      const bool early = !gate && draft_.speculates(parameters_of(op));
-      if (early) add_early(op);
-      if (early && layout_.optimizer_in_backward) continue;
-      const Position turn = gate ? 0 : rank[parameters_of(op)];
-      slots_.push_back({.position = draft_.backward_end - 1,
-                        .place = gate ? Place::gate : Place::host,
-                        .order = {turn, 0},
-                        .kind = gate ? InstructionKind::gate : InstructionKind::commit,
-                        .lane = LaneRole::host,
-                        .op = op});
-    }
-  }
-  // Behind the offload of its gradient, and the last prefetch that reads its parameter.
-  void add_early(OpId op) {
-    Position position = 0;
-    std::pair<Position, Position> order{};
-    for (const TensorId read : graph_.op(op).reads) {
-      const BucketId bucket = layout_.bucket_of[read];
-      if (read != graph_.clip) position = std::max(position, last_transfer_[bucket]);
-      if (slices_in_ring(bucket) > 0) order = update_by(bucket, layout_.slice_number[read]);
-    }
-    Slot slot{.position = std::min(position, draft_.backward_end - 1),
-              .place = Place::early,
-              .order = order,
-              .kind = InstructionKind::commit,
-              .lane = LaneRole::host,
-              .op = op};
-    if (!layout_.optimizer_in_backward) {
-      slot.kind = InstructionKind::speculate;
-      slot.part = {plan_.undo_bytes, plan_.undo_bytes + undo_bytes(graph_, graph_.op(op))};
-      plan_.undo_bytes = slot.part.end;
-    }
-    plan_.optimizer_in_backward |= layout_.optimizer_in_backward;
-    slots_.push_back(slot);
-  }
-  BucketId parameters_of(OpId update) const {
-    for (TensorId id : graph_.op(update).writes)
-      if (graph_.kind_of(id) == TensorKind::parameter) return layout_.bucket_of[id];
-    return layout_.bucket_of[graph_.op(update).writes.front()];
-  }
-  bool writes(OpId op, TensorId tensor) const {
-    const auto& ids = graph_.op(op).writes;
-    return std::find(ids.begin(), ids.end(), tensor) != ids.end();
-  }
-
   void emit() {
-    std::stable_sort(slots_.begin(), slots_.end(), [](const Slot& a, const Slot& b) {
-      return std::tuple(a.position, a.place, a.order) < std::tuple(b.position, b.place, b.order);
-    });
     plan_.instructions.clear();
     plan_.instructions.reserve(slots_.size());
     for (const Slot& slot : slots_) {
-      if (slot.place == Place::gate) plan_.gate = static_cast<InstructionId>(plan_.instructions.size());
+      if (slot.place == Slot::Place::gate) plan_.gate = static_cast<InstructionId>(plan_.instructions.size());
       plan_.instructions.push_back({slot.kind, slot.lane, slot.op, slot.lifetime});
       plan_.instructions.back().part = slot.part;
+      if (slot.kind == InstructionKind::speculate)
+        plan_.undo_bytes = std::max(plan_.undo_bytes, slot.part.end);
+      plan_.optimizer_in_backward |= layout_.optimizer_in_backward && slot.place == Slot::Place::early;
       if (byte_waits_ != ByteWaits::by_address) continue;
       const std::span<const LifetimeId> uses = uses_of(slot);
       plan_.instructions.back().uses.assign(uses.begin(), uses.end());
     }
   }
   std::span<const LifetimeId> uses_of(const Slot& slot) const {
-    return slot.place == Place::compute ? draft_.uses.at(slot.position) : std::span<const LifetimeId>{};
+    return slot.place == Slot::Place::compute ? draft_.uses.at(slot.position) : std::span<const LifetimeId>{};
   }
 
   void index() {
@@ -282,7 +147,7 @@ class Assembler {
   }
 
   bool is_early(InstructionId id) const {
-    return slots_[id].place == Place::early && runs_on_host(plan_.instructions[id]);
+    return slots_[id].place == Slot::Place::early && runs_on_host(plan_.instructions[id]);
   }
 
   // An early update waits for its gradient, and for all who read the weight that it changes. That of a slice
@@ -310,7 +175,7 @@ class Assembler {
     std::vector<std::vector<InstructionId>> updates(layout_.buckets.size()), offloads(layout_.buckets.size());
     for (InstructionId id = 0; id < plan_.gate; ++id) {
       const Instruction& instruction = plan_.instructions[id];
-      if (is_early(id)) updates[parameters_of(instruction.op)].push_back(id);
+      if (is_early(id)) updates[parameters_of(graph_, layout_, instruction.op)].push_back(id);
       if (instruction.kind == InstructionKind::offload)
         offloads[draft_.lifetimes[instruction.lifetime].bucket].push_back(id);
     }
@@ -463,10 +328,9 @@ class Assembler {
   ByteWaits byte_waits_;
   Plan& plan_;
   const GradientRing ring_;
-  std::vector<Slot> slots_;          // in the order of instructions, once they are emitted
+  const std::vector<Slot> slots_;    // by instruction
   OnLanes last_backward_ = nowhere;  // each device lane's last before the gate
   std::vector<WantedWait> wanted_;
-  std::vector<Position> last_transfer_;  // by bucket
   // By lifetime. Of several prefetches, or offloads, the first and the last.
   std::vector<InstructionId> prefetch_of_, last_prefetch_of_, first_offload_of_, offload_of_;
   std::vector<OnLanes> first_use_, last_before_update_, last_use_;
