@@ -1,7 +1,7 @@
 // What each technique of the planner buys: step time and planning time with it switched off, over models,
 // machines and budgets. Prints Markdown. bench/ablation/run adds traces of unusual steps.
 //
-//   plan_ablation MACHINE… [--trace FILE]… [--budgets 5]
+//   plan_ablation MACHINE… [--trace FILE]… [--budgets 5] [--only "host memory"]
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
@@ -45,6 +45,7 @@ const std::vector<Technique>& techniques() {
        [](S& s) { s.transfer_risk = s.transfer_risk_on_cores = s.replay_price = 0; }},
       {"no price of traffic and occupancy", [](S& s) { s.traffic_price = s.occupancy_price = 0; }},
       {"cells 5 % apart", [](S& s) { s.fine_step = s.coarse_step = 0.05; }},
+      {"no amounts of host memory", [](S& s) { s.host_range = 1; }},
       {"patience of one cell", [](S& s) { s.patience = 1; }},
       {"no local search", [](S& s) { s.trials = 0; }},
       {"no search for places", [](S& s) { s.search = false; }},
@@ -120,7 +121,8 @@ void print_row(const Technique& technique, const Outcome& outcome, const Outcome
              100 * sum / static_cast<double>(outcome.steps.size()), 100 * most, 100 * best, outcome.seconds);
 }
 
-void run(const std::vector<std::string>& machines, const std::vector<std::string>& traces, int count) {
+void run(const std::vector<std::string>& machines, const std::vector<std::string>& traces, int count,
+         const std::string& only) {
   std::vector<Case> cases;
   for (const std::string& machine : machines) {
     for (const char* gpt : {"12x768", "24x2048", "40x5120"})
@@ -134,8 +136,10 @@ void run(const std::vector<std::string>& machines, const std::vector<std::string
   fmt::print("| switched off | step, mean % | worst % | best % | planning s |\n|---|---|---|---|---|\n");
   Outcome whole;
   for (const Technique& technique : techniques()) {
+    const bool is_whole = whole.steps.empty();
+    if (!is_whole && technique.name.find(only) == std::string::npos) continue;
     const Outcome outcome = outcome_of(cases, budgets, technique);
-    if (whole.steps.empty()) whole = outcome;
+    if (is_whole) whole = outcome;
     print_row(technique, outcome, whole);
     std::fflush(stdout);
   }
@@ -147,10 +151,12 @@ void run(const std::vector<std::string>& machines, const std::vector<std::string
 int main(int argc, char** argv) {
   CLI::App app{"What each technique of the planner buys in step time and costs in planning time."};
   std::vector<std::string> machines{"rtx4090"}, traces;
+  std::string only;
   int budgets = 5;
   app.add_option("machines", machines, "names or files");
   app.add_option("--trace", traces, "more steps");
   app.add_option("--budgets", budgets, "for each step");
+  app.add_option("--only", only, "techniques with this in their names");
   CLI11_PARSE(app, argc, argv);
-  stowage::run(machines, traces, budgets);
+  stowage::run(machines, traces, budgets, only);
 }

@@ -127,12 +127,11 @@ struct PlannerSettings {
   // the lower bound.
   double close_enough = 0.002;
   // It also ends once more than most_work ops have been scheduled (each schedule counts all ops of the
-  // graph), most_host_work where host memory is limited, and `patience` amounts of device memory in a row
-  // brought no faster plan; or if in as many of the largest no choices need as few host bytes as there are,
-  // since less device memory needs no fewer. Cells with less than the largest host memory that fits are asked
-  // until so many ops of theirs have been scheduled; with the largest device memory that fits, where they
-  // bring most, at least most_largest_work.
-  std::size_t most_work = 300'000, most_host_work = 1'000'000, most_largest_work = 600'000;
+  // graph), or in a search that is made again for the host memory that the fastest plan takes, and `patience`
+  // amounts of device memory in a row brought no faster plan; or if in as many of the largest no choices need
+  // as few host bytes as there are, since less device memory needs no fewer. Cells with less than the largest
+  // host memory that fits are asked until most_work ops of theirs have been scheduled.
+  std::size_t most_work = 300'000;
   std::size_t patience = 6;
   // In each cell, at most so many changes of one or two decisions are tried, from each variant's best
   // choices. A graph with more single changes than that keeps its rounded choices: rounding costs it little.
@@ -189,8 +188,8 @@ struct Answer {
 // The answer to a budget is the plan of least time and price (PlannerSettings::transfer_risk) found among
 // those that fit into it. Given enough host memory, every device budget from the minimum up is feasible. More
 // memory makes a plan's time and price larger by no more than PlannerSettings::close_enough, unless most_work
-// (or most_host_work) and patience end the search before (docs/design.md, section 6). Which budgets were
-// asked before may change a plan's time by as much.
+// and patience end the search before (docs/design.md, section 6). Which budgets were asked before may change
+// a plan's time by as much.
 class Planner {
  public:
   Planner(const Graph& graph, const Machine& machine, const PlanOptions& options = {});

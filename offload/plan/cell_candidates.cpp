@@ -47,12 +47,14 @@ class CandidateFinder {
   void add_changes(const Problem& problem) {
     const CellCandidate* start = nullptr;
     for (const CellCandidate& each : found_)
-      if (each.problem == &problem && (start == nullptr || each.seconds < start->seconds)) start = &each;
+      if (each.problem == &problem && each.host_bytes <= size_.host &&
+          (start == nullptr || each.seconds < start->seconds))
+        start = &each;
     if (start == nullptr) return;
     double seconds = start->seconds;
     improve_choices(problem, Choices(start->choices), settings_.trials, [&](const Choices& changed) {
       if (!add(problem, changed)) return false;
-      const bool is_better = found_.back().seconds < seconds;
+      const bool is_better = found_.back().host_bytes <= size_.host && found_.back().seconds < seconds;
       if (is_better)
         seconds = found_.back().seconds;
       else
@@ -112,19 +114,17 @@ class CandidateFinder {
     const Sketch sketch = sketcher.within(share_of(size_.device, size_.smallest ? 1 : settings_.caps.front()),
                                           settings_.gathers_ahead);
     const Bytes on_host = host_bytes(problem, sketch.draft);
-    if (!size_.least_host && on_host > size_.host) return false;
     return add(
         {&problem, std::move(choices), estimated_seconds(problem, sketch), on_host, sketcher.serial_bytes()});
   }
   bool add(CellCandidate candidate) {
-    if (!size_.least_host && candidate.host_bytes > size_.host) return false;
-    most_host_ = std::max(most_host_, candidate.host_bytes);
     found_.push_back(std::move(candidate));
     return true;
   }
   double best() const {
     double least = std::numeric_limits<double>::infinity();
-    for (const CellCandidate& each : found_) least = std::min(least, each.seconds);
+    for (const CellCandidate& each : found_)
+      if (each.host_bytes <= size_.host) least = std::min(least, each.seconds);
     return least;
   }
 

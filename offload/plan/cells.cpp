@@ -101,18 +101,26 @@ double Cells::floor_seconds(Key key) {
   return least;
 }
 
+// Each search after the first is that of a smaller budget, of the host bytes that the fastest plan takes: the
+// first one's limits may end it among cells with more than that.
 void Cells::improve(const Budget& budget, std::optional<RankedPlan>& best) {
+  double wanted = unlimited_seconds;
+  for (Budget next = budget;; next.host = best->plan.host_bytes) {
+    improve_within(next, next.host < budget.host, best);
+    if (!best || best->plan.host_bytes >= next.host || best->ranked_seconds >= wanted) return;
+    wanted = wanted_seconds(best);
+  }
+}
+
+void Cells::improve_within(const Budget& budget, bool again, std::optional<RankedPlan>& best) {
   const auto above = std::upper_bound(devices_.begin(), devices_.end(), budget.device);
-  Work work{budget.host == unlimited ? settings_.most_work : settings_.most_host_work};
+  Work work;
   std::size_t in_vain = 0, unfit = 0;
   for (auto i = static_cast<std::size_t>(above - devices_.begin()); i-- > 0;) {
     const double before = wanted_seconds(best);
-    const bool is_long = work.rows + work.columns > work.most;
+    const bool is_long = again || work.rows + work.columns > settings_.most_work;
     if ((best && is_long && in_vain >= settings_.patience) || !may_take_less(i, budget.host, before)) return;
-    const bool largest = i + 1 == static_cast<std::size_t>(above - devices_.begin());
-    const std::size_t most_of_largest = i == 0 ? settings_.most_host_work : settings_.most_largest_work;
-    const std::size_t most_columns = largest ? std::max(work.most, most_of_largest) : work.most;
-    if (improve_in_row(i, most_columns, budget, best, work)) {
+    if (improve_in_row(i, budget, best, work)) {
       Cell& least_host = cell({i, hosts_.size()}, unlimited_seconds);
       work.columns += work_of(least_host);
       improve_by(least_host, budget, best);
@@ -132,44 +140,27 @@ std::size_t Cells::work_of(const Cell& cell) const {
   return cell.sketches * variants_.front()->problem->graph->ops.size();
 }
 
-// The largest host memory first. Then in turn the next below what the best plan takes, where the search for a
-// budget of so much would begin, and the largest of the others. In the smallest device memory, where no
-// mixture fits and all amounts of host memory are about as likely, the former alone while there is one.
-// Returns whether with even fewer host bytes something faster may be found.
-bool Cells::improve_in_row(std::size_t device, std::size_t most_columns, const Budget& budget,
-                           std::optional<RankedPlan>& best, Work& work) {
-  // By host memory: not asked yet, and no other that has been asked has the same candidates or shows that it
-  // has none.
-  std::vector<std::uint8_t> open(hosts_.size(), 1);
-  const auto next = [&](Bytes most) {
-    std::size_t h = 0;
-    while (h < hosts_.size() && (open[h] == 0 || hosts_[h] > most)) ++h;
-    return h;
-  };
-  bool is_first = true, is_slow = false;
-  for (bool below_best = false;; below_best = device == 0 || !below_best) {
-    std::size_t h = next(budget.host);
-    if (h == hosts_.size()) break;
-    if (below_best && best)
-      if (const std::size_t below = next(std::min(budget.host, best->plan.host_bytes)); below < hosts_.size())
-        h = below;
-    if (best && !is_first && work.columns > most_columns) return false;
+// From the least host memory that is not below the budget, since a rounded plan may take less than its
+// program was given, down. Returns whether with even fewer host bytes something faster may be found.
+bool Cells::improve_in_row(std::size_t device, const Budget& budget, std::optional<RankedPlan>& best,
+                           Work& work) {
+  std::size_t h = 0;
+  while (h + 1 < hosts_.size() && hosts_[h + 1] >= budget.host) ++h;
+  for (bool is_first = true; h < hosts_.size(); is_first = false) {
+    if (best && !is_first && work.columns > settings_.most_work) return false;
     const double floor = floor_seconds({device, h});
-    is_slow |= floor >= wanted_seconds(best);
-    std::size_t closed = hosts_.size();  // less host memory is slower still
-    if (floor < wanted_seconds(best)) {
-      Cell& of = cell({device, h}, wanted_seconds(best));
-      (is_first ? work.rows : work.columns) += work_of(of);
-      improve_by(of, budget, best);
-      // Where no mixture fits, nor does any in less.
-      if (!of.candidates.empty() || floor > 0)
-        for (closed = h + 1; closed < hosts_.size() && hosts_[closed] >= of.most_host;) ++closed;
-    }
-    std::fill(open.begin() + static_cast<std::ptrdiff_t>(h),
-              open.begin() + static_cast<std::ptrdiff_t>(closed), 0);
-    is_first = false;
+    if (floor >= wanted_seconds(best)) return false;
+    Cell& of = cell({device, h}, wanted_seconds(best));
+    (is_first ? work.rows : work.columns) += work_of(of);
+    improve_by(of, budget, best);
+    const bool any_fits = std::any_of(of.candidates.begin(), of.candidates.end(), [&](const Candidate* each) {
+      return each->of.host_bytes <= hosts_[h];
+    });
+    if (!any_fits && floor == 0) break;  // no mixture fits, nor does any in less
+    // Any host memory down to what the programs' answers take has the same answers.
+    for (++h; h < hosts_.size() && hosts_[h] >= of.most_host;) ++h;
   }
-  return !is_slow && (!best || work.columns <= work.most);
+  return !best || work.columns <= settings_.most_work;
 }
 
 // Another plan is wanted if it takes less than this.

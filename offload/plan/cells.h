@@ -5,9 +5,9 @@
 // budget first asks for them. A budget takes the fastest plan of all cells that fit into it; a larger budget
 // has the same cells, and more. Cells are asked from the largest device memory down, until the lower bound of
 // the next one says that no plan in less memory can be faster, or the search reaches its limits of work
-// (PlannerSettings::most_work). With each device memory, cells are asked in two orders that take turns: from
-// the largest host memory down, and from the next below what the fastest plan so far takes of it, where the
-// search for a host budget of so much begins.
+// (PlannerSettings::most_work). With each device memory, cells are asked from the largest host memory down.
+// A fastest plan that takes less host memory than the budget has is searched for again, in a budget of so
+// much host memory, until that brings no faster one.
 //
 // For one cell:
 // 1. Each variant (order of micro-batches, bucket size, kind of replays) solves its residency program for a
@@ -67,22 +67,22 @@ class Cells {
     Bytes device = 0;
     std::vector<Candidate*> candidates;
     std::size_t sketches = 0;  // made to find the candidates
-    Bytes most_host = 0;       // that candidates and mixtures take
+    Bytes most_host = 0;       // that the programs' mixtures take
     double most_seconds = 0;   // choices with a longer time by the program were not looked for
   };
   // An index into devices_, and one into hosts_; hosts_.size() stands for as few host bytes as possible.
   using Key = std::pair<std::size_t, std::size_t>;
 
-  // Ops of schedules that one budget's search has made: for the largest host memory that fits, and for less.
+  // Ops of schedules that one search has made: for the largest host memory that fits, and for less.
   struct Work {
-    std::size_t most = 0;  // with more than this the search may end
     std::size_t rows = 0, columns = 0;
   };
   std::size_t work_of(const Cell& cell) const;
-  // The plans of one device memory (an index). Adds to `work` what it takes, and asks no more cells once
-  // Work::columns is above `most_columns`.
-  bool improve_in_row(std::size_t device, std::size_t most_columns, const Budget& budget,
-                      std::optional<RankedPlan>& best, Work& work);
+  // One search, from the largest cell that fits down. `again`: one for a larger budget has been made, so it
+  // ends by PlannerSettings::patience alone.
+  void improve_within(const Budget& budget, bool again, std::optional<RankedPlan>& best);
+  // The plans of one device memory (an index). Adds to `work` what it takes.
+  bool improve_in_row(std::size_t device, const Budget& budget, std::optional<RankedPlan>& best, Work& work);
   void improve_by(Cell& cell, const Budget& budget, std::optional<RankedPlan>& best);
   // The cell, with candidates for all plans that may take less than `most_seconds`. Made when first asked
   // for, and made anew for a larger `most_seconds`.

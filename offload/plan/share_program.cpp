@@ -27,7 +27,8 @@ class ShareTable::Decomposition {
     }
     // By option: with no memory to think of.
     const std::vector<double> seconds = prices(Row(lane_rows, 1));
-    // To lack all of a row's room must cost more than the slowest answer takes.
+    // To lack all of a row's room costs more than the slowest answer takes. A part of it may still cost less
+    // than to do without, so the penalty rises while memory is lacking.
     penalty_ = 4;
     for (std::size_t d = 0; d < table.count_.size(); ++d)
       if (!is_given(d))
@@ -39,14 +40,18 @@ class ShareTable::Decomposition {
   ShareAnswer run() {
     constexpr int most_pivots = 2000;
     ShareAnswer answer;
-    for (int i = 0; i < most_pivots; ++i) {
+    for (int i = 0, rises = 0; i < most_pivots; ++i) {
       price_rows();
       if (enter_known()) continue;
       const Row worth = multipliers();
       AnswerColumn next = column_of(cheapest(prices(worth)));
       look_at(next, worth, answer);
       const double reduced = next.price - value_of(next.entries);
-      if (value() - answer.bound <= question_.tolerance * std::abs(value()) || reduced >= -epsilon) break;
+      if (value() - answer.bound <= question_.tolerance * std::abs(value()) || reduced >= -epsilon) {
+        if (!lacks_memory() || rises++ == penalty_rises) break;
+        penalty_ *= penalty_rise;
+        continue;
+      }
       answers_.push_back(std::move(next));
       if (!pivot(first_answer() + answers_.size() - 1)) break;
     }
@@ -58,6 +63,9 @@ class ShareTable::Decomposition {
   static constexpr double epsilon = 1e-11;
   static constexpr double smallest_pivot = 1e-8;  // of entries of about one: rows may be alike
   static constexpr double level_tolerance = 1e-9;
+  static constexpr double least_lack = 1e-7;  // of memory, in units of the rooms
+  static constexpr double penalty_rise = 10;
+  static constexpr int penalty_rises = 3;
 
   // By row of the master: the lanes of forward's side, of backward's, rows of memory, and last that the
   // columns are shares of one.
@@ -295,16 +303,21 @@ class ShareTable::Decomposition {
     answer.bound = std::max(answer.bound, sum);
   }
 
+  bool lacks_memory() const {
+    for (std::size_t i = 0; i < rows_; ++i)
+      if (basis_[i] >= first_lack() && basis_[i] < first_answer() && levels_[i] > least_lack) return true;
+    return false;
+  }
+
   void report(ShareAnswer& answer) const {
     answer.value = value();
-    answer.fits = true;
+    answer.fits = !lacks_memory();
     for (std::size_t d = 0; d < table_.count_.size(); ++d)
       answer.shares.emplace_back(table_.first_[d + 1] - table_.first_[d], 0.0);
     answer.memory.assign(memory_rows_, 0);
     std::array<double, share_lanes> counted{};
     for (std::size_t i = 0; i < rows_; ++i) {
       const double level = std::max(0.0, levels_[i]);
-      if (basis_[i] >= first_lack() && basis_[i] < first_answer() && level > 1e-7) answer.fits = false;
       if (basis_[i] < first_answer()) continue;
       const AnswerColumn& of = answers_[basis_[i] - first_answer()];
       for (std::size_t d = 0; d < of.chosen.size(); ++d) answer.shares[d][of.chosen[d]] += level;

@@ -159,7 +159,7 @@ TEST(Bound, ParametersThatTheHostHasNoRoomForAreUpdatedOnTheDevice) {
   for (Op& op : setting.graph.ops)
     if (op.phase == Phase::update && setting.graph.kind_of(op.writes.front()) == TensorKind::parameter)
       op.cost.flops = 100;
-  const Bytes device = 40000, fixed = 100;
+  const Bytes device = 40000, fixed = 200;
   const double free = setting.bound(device, unlimited).seconds;
   EXPECT_NEAR(setting.bound(device, fixed + 2 * 16000).seconds, free, 0.1);
   EXPECT_NEAR(setting.bound(device, fixed + 16000).seconds, free + 100, 5);

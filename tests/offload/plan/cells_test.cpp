@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "stowage/graph_builder.h"
+#include "stowage/models.h"
 #include "stowage/planner.h"
 #include "tests/offload/plan/large_graph.h"
 #include "tests/support/draws.h"
@@ -19,13 +21,6 @@ constexpr std::uint64_t graphs = testing::draws<std::uint64_t>(12, 2);
 double ranked_seconds(const Graph& graph, const Machine& machine, const Plan& plan) {
   const Problem problem = make_problem(graph, machine, {.target_bytes = 0});
   return ranked(plan, problem, {}).ranked_seconds;
-}
-
-// The search ends where the lower bound says so, and no earlier.
-PlanOptions patient() {
-  PlanOptions options;
-  options.settings.patience = std::numeric_limits<std::size_t>::max();
-  return options;
 }
 
 std::vector<Bytes> ladder(Bytes least, Bytes most) {
@@ -60,7 +55,7 @@ TEST(Cells, MoreDeviceMemoryIsNotSlower) {
     std::vector<Bytes> budgets = ladder(minimum, need_bytes(graph, machine));
     budgets.push_back(unlimited);
     for (const Bytes budget : budgets) {
-      const auto planned = make_plan(graph, machine, {budget, unlimited}, patient());
+      const auto planned = make_plan(graph, machine, {budget, unlimited});
       ASSERT_TRUE(std::holds_alternative<Plan>(planned)) << budget;
       const Plan& plan = std::get<Plan>(planned);
       EXPECT_LE(plan.device_peak_bytes, budget);
@@ -155,6 +150,34 @@ TEST(Cells, WhatOtherBudgetsAskedForChangesAnAnswerByNoMoreThanIsCloseEnough) {
       const double of_alone = ranked_seconds(graph, machine, std::get<Plan>(alone));
       EXPECT_NEAR(seconds, of_alone, PlannerSettings{}.close_enough * of_alone) << *budget;
     }
+  }
+}
+
+// Each of many amounts of host memory makes the step a little faster or slower, by the luck of schedules: the
+// search must come by the fast ones from far above, too.
+TEST(Cells, HostMemoryThatIsNotUsedIsNotSlower) {
+  const Graph graph = testing::large_graph();
+  const Machine machine = testing::large_graph_machine();
+  const Bytes need = need_bytes(graph, machine);
+  const auto freely = std::get<Plan>(make_plan(graph, machine, {need, unlimited}));
+  const auto within = std::get<Plan>(make_plan(graph, machine, {need, Bytes{64} << 20U}));
+  EXPECT_LE(ranked_seconds(graph, machine, freely),
+            ranked_seconds(graph, machine, within) * (1 + PlannerSettings{}.close_enough));
+}
+
+// A budget of what a free plan takes has nearly its step, though none of the amounts of host memory that
+// cells have is just that.
+TEST(Cells, TheHostBytesOfAFreePlanDoForOneAsFast) {
+  GraphBuilder builder(DataType::bf16);
+  const Gpt model = gpt(builder, {.layers = 4, .width = 256, .heads = 8, .sequence = 256, .batch = 4});
+  const Graph graph = builder.finish(model.loss, AdamW{});
+  const Machine machine = testing::large_graph_machine();
+  Planner planner(graph, machine);
+  for (const Bytes device : {planner.minimum_bytes(), planner.minimum_bytes() * 4 / 3}) {
+    const auto freely = std::get<Plan>(make_plan(graph, machine, {device, unlimited}));
+    const auto within = std::get<Plan>(make_plan(graph, machine, {device, freely.host_bytes}));
+    EXPECT_LE(ranked_seconds(graph, machine, within), 1.02 * ranked_seconds(graph, machine, freely))
+        << device;
   }
 }
 

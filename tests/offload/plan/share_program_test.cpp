@@ -75,6 +75,17 @@ TEST(ShareProgram, WhatCannotFitIsTold) {
   EXPECT_FALSE(solve(program).fits);
 }
 
+// The last byte of the room is dear: without it, all of the work takes a hundred times as long.
+TEST(ShareProgram, MemoryIsKeptHoweverDear) {
+  ShareProgram program;
+  program.decisions.push_back({{cost(1, 0, 1), cost(100, 0, 0.99)}, 1});
+  program.room = {0.99};
+  const ShareAnswer answer = solve(program);
+  EXPECT_TRUE(answer.fits);
+  EXPECT_NEAR(answer.value, 100, 1e-3);
+  EXPECT_NEAR(answer.bound, 100, 1e-2);
+}
+
 // Rows that are nearly the same, and rooms that nothing fits into: shares still come to one.
 TEST(ShareProgram, AlikeRowsAndLittleRoomKeepSharesWhole) {
   std::mt19937 random(7);
