@@ -72,7 +72,8 @@ struct BucketPlace {
   // bytes on the host.
   std::optional<Bytes> ring_offset{};
   // 0: it has all its bytes in the ring. Else it is in slices, which take turns in so many bytes: byte b of
-  // the bucket is at b % ring_span of them. Each slice then leaves by an offload of its own.
+  // the bucket is at b % ring_span of them, a multiple of most_tensor_alignment. Each slice then leaves by an
+  // offload of its own.
   Bytes ring_span = 0;
   friend bool operator==(const BucketPlace&, const BucketPlace&) = default;
 };
@@ -82,11 +83,12 @@ struct BucketTensor {
   Bytes offset = 0;  // inside the bucket: a multiple of tensor_alignment (graph.h) of the tensor's bytes
   friend bool operator==(const BucketTensor&, const BucketTensor&) = default;
 };
-// Tensors that share one contiguous range, on the device and in each memory in which the bucket has a place.
-// Every tensor of the graph is in exactly one bucket, except optimizer state that is cut into slices: there
-// each slice has a bucket, and the whole has none. Tensors joined by an alias are in the same bucket at the
-// same offset; so may be partial sums of one gradient (Graph::gradient_groups) of which no two are needed at
-// a time. Slices of a parameter or a gradient are in its bucket, at the offset of their rows.
+// Tensors that share one contiguous range, on the device and in each memory in which the bucket has a place,
+// but for those that take turns in the gradient ring (BucketPlace::ring_span). Every tensor of the graph is
+// in exactly one bucket, except optimizer state that is cut into slices: there each slice has a bucket, and
+// the whole has none. Tensors joined by an alias are in the same bucket at the same offset; so may be partial
+// sums of one gradient (Graph::gradient_groups) of which no two are needed at a time. Slices of a parameter
+// or a gradient are in its bucket, at the offset of their rows.
 struct Bucket {
   std::string name;
   TensorKind kind = TensorKind::activation;
@@ -182,7 +184,8 @@ struct Instruction {
   std::vector<Wait> waits{};
   // prefetch, offload: the bytes of the bucket that move; empty: all of them. A parameter that is cut comes
   // in slice by slice. If only some of its slices are updated on the host, the parameter is resident, and
-  // these slices alone come in, before the next step's first use.
+  // these slices alone come in, before the next step's first use. A gradient with a ring_span leaves slice by
+  // slice.
   // speculate: where its undo record is among the plan's (Plan::undo_bytes).
   ByteRange part{};
   friend bool operator==(const Instruction&, const Instruction&) = default;

@@ -137,13 +137,17 @@ void check_gate(const Graph& graph, const Plan& plan) {
 void check_ring(const Plan& plan) {
   for (const Bucket& bucket : plan.buckets) {
     if (!bucket.in_ring()) continue;
-    const Bytes offset = *bucket.place_in(MemoryId::host)->ring_offset;
+    const BucketPlace& place = *bucket.place_in(MemoryId::host);
+    const Bytes offset = *place.ring_offset;
     const Bytes bytes = bucket.ring_bytes();
     require(bucket.pinned() && bytes <= plan.ring_bytes && offset <= plan.ring_bytes - bytes,
             "bucket '{}' ends past the gradient ring of {} bytes", bucket.name, plan.ring_bytes);
     require(offset % most_tensor_alignment == 0,
             "bucket '{}' begins at byte {} of the gradient ring, which is no multiple of {}", bucket.name,
             offset, most_tensor_alignment);
+    require(place.ring_span % most_tensor_alignment == 0,
+            "bucket '{}' takes turns in {} bytes of the gradient ring, which is no multiple of {}",
+            bucket.name, place.ring_span, most_tensor_alignment);
   }
 }
 

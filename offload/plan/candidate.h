@@ -40,7 +40,7 @@ struct Sketch {
   Draft draft;
   Bytes live_peak_bytes = 0;
 };
-// Sketches of the same choices under several caps. Keeps references to problem and choices.
+// Sketches of the same choices under several caps. Keeps a reference to the problem.
 class Sketcher {
  public:
   Sketcher(const Problem& problem, const Choices& choices, const Handicaps& handicaps = {});
@@ -59,7 +59,7 @@ class Sketcher {
   Durations durations_of(const Draft& draft) const;
 
   const Problem& problem_;
-  const Choices& choices_;
+  Choices choices_;
   Draft draft_;
   Durations durations_;
   Bytes serial_bytes_ = 0;

@@ -84,7 +84,11 @@ class CandidateFinder {
     }
     return all;
   }
-  bool needs_extremes() const { return !all_fit_ || found_.empty(); }
+  bool needs_extremes() const {
+    return !all_fit_ || std::none_of(found_.begin(), found_.end(), [&](const CellCandidate& each) {
+      return size_.least_host || each.host_bytes <= size_.host;
+    });
+  }
 
   std::vector<CellCandidate> result() && {
     std::stable_sort(found_.begin(), found_.end(), [&](const CellCandidate& a, const CellCandidate& b) {
@@ -118,6 +122,7 @@ class CandidateFinder {
         {&problem, std::move(choices), estimated_seconds(problem, sketch), on_host, sketcher.serial_bytes()});
   }
   bool add(CellCandidate candidate) {
+    if (candidate.host_bytes <= size_.host) most_host_ = std::max(most_host_, candidate.host_bytes);
     found_.push_back(std::move(candidate));
     return true;
   }

@@ -34,9 +34,9 @@ struct CellCandidate {
 // The candidates, the best estimate first; with `least_host` the fewest host bytes first. `known`: candidates
 // of cells with the same device memory; they are not scheduled again. Sets `sketches` to the number of
 // schedules that were made, less those that only try numbers of slices on the device, and `most_host` to the
-// most host bytes of the programs' mixtures: any host memory between that and `size.host` has the same
-// candidates. Rounding a mixture may take more host bytes than `size.host`, or fewer: candidates that do are
-// returned, too, for budgets that have so much.
+// most host bytes of the programs' mixtures and of candidates that fit: any host memory between that and
+// `size.host` has the same candidates. Rounding a mixture may take more host bytes than `size.host`, or
+// fewer: candidates that do are returned, too, for budgets that have so much.
 std::vector<CellCandidate> find_candidates(const std::vector<std::unique_ptr<CellVariant>>& variants,
                                            const CellSize& size, const PlannerSettings& settings,
                                            const std::vector<const CellCandidate*>& known,

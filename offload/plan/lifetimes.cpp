@@ -49,6 +49,12 @@ class LifetimeBuilder {
       draft_.sequence.push_back({op, false});
     }
   }
+  // What may stand anywhere in backward: parameters keep their values there.
+  bool is_gather_of_parameters(const Op& op) const {
+    return is_collective(op) && std::all_of(op.reads.begin(), op.reads.end(), [&](TensorId read) {
+             return graph_.kind_of(read) == TensorKind::parameter;
+           });
+  }
   // Replayed gathers to where they stand before so many exchanges more. Those with less than half of an
   // exchange's average bytes, such as of biases, do not count: they are over at once.
   void move_gathers(std::uint32_t exchanges) {
@@ -56,8 +62,9 @@ class LifetimeBuilder {
     Bytes all = 0, number = 0;
     for (std::size_t p = 0; p < exchanged.size(); ++p) {
       const auto [op, recompute] = draft_.sequence[p];
-      if (graph_.op(op).kernel != "exchange") continue;
-      all += exchanged[p] = graph_.tensor(graph_.op(op).writes.front()).bytes();
+      const Op& description = graph_.op(op);
+      if (description.kernel != "exchange" || description.writes.empty()) continue;
+      all += exchanged[p] = graph_.tensor(description.writes.front()).bytes();
       ++number;
     }
     std::vector<SequenceStep> moved;
@@ -65,7 +72,7 @@ class LifetimeBuilder {
     for (std::size_t p = 0; p < exchanged.size(); ++p) {
       const SequenceStep step = draft_.sequence[p];
       const std::size_t over = std::min<std::size_t>(exchanges, places.size());
-      if (over > 0 && step.recompute && is_collective(graph_.op(step.op))) {
+      if (over > 0 && step.recompute && is_gather_of_parameters(graph_.op(step.op))) {
         const auto first = places.end() - static_cast<std::ptrdiff_t>(over);
         moved.insert(moved.begin() + static_cast<std::ptrdiff_t>(*first), step);
         std::for_each(first, places.end(), [](std::size_t& place) { ++place; });

@@ -61,6 +61,7 @@ inline bool leaves(const DraftLifetime& lifetime) { return lifetime.last_use == 
 
 // The bytes that each transfer of the lifetime moves, in the order in which the link moves them: a range for
 // each slice of a parameter that is cut, which comes as soon as the host has updated it; else one range.
+// (What leaves by slices of the gradient ring counts as one here: gradient_ring.h.)
 std::vector<ByteRange> transfers_of(const DraftLifetime& lifetime, const BucketLayout& layout);
 
 // By position: the lifetimes that its instruction touches, one for each bucket.

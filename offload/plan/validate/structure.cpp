@@ -19,10 +19,12 @@ bool fits(Bytes offset, Bytes bytes, Bytes room) { return bytes <= room && offse
 void check_ring_place(const Plan& plan, BucketId id, Report& report) {
   const Bucket& bucket = plan.buckets[id];
   if (!bucket.in_ring()) return;
-  const Bytes offset = *bucket.place_in(MemoryId::host)->ring_offset;
+  const BucketPlace& place = *bucket.place_in(MemoryId::host);
+  const Bytes offset = *place.ring_offset;
   if (!plan.optimizer_in_backward || bucket.kind != TensorKind::gradient || !bucket.pinned())
     report.add(fmt::format("{} has bytes of the gradient ring, which are not for it", report.bucket(id)));
-  if (!fits(offset, bucket.ring_bytes(), plan.ring_bytes) || offset % most_tensor_alignment != 0)
+  const bool is_aligned = offset % most_tensor_alignment == 0 && place.ring_span % most_tensor_alignment == 0;
+  if (!fits(offset, bucket.ring_bytes(), plan.ring_bytes) || !is_aligned)
     report.add(fmt::format("{} ({} bytes) cannot stand at byte {} of the gradient ring of {} bytes",
                            report.bucket(id), bucket.ring_bytes(), offset, plan.ring_bytes));
 }

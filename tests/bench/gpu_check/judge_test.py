@@ -164,7 +164,9 @@ class Judge(unittest.TestCase):
         run = results.test_result("nn_cuda_test", check="memcheck", code=255, called_nothing=True)
         self.stages["sanitizer"]["runs"].append(run)
         self.assertEqual(statuses(self.found)["the tests under compute-sanitizer"], "pass")
-        run["failed"] = 1
+        run["code"] = 86
+        self.assert_fails("compute-sanitizer")
+        run.update(code=255, failed=1)
         self.assert_fails("compute-sanitizer")
 
     def test_sanitizer_that_cannot_tell(self):

@@ -97,6 +97,13 @@ class Reading(unittest.TestCase):
             runner.left.return_value = 3
             self.assertEqual([run["tail"] for run in test_stages.sanitizer(given)["runs"]], ["no time was left"])
 
+    def test_a_program_that_calls_no_cuda_is_told_by_what_the_sanitizer_says(self):
+        says = "========= Error: Target application terminated before first instrumented API call\n"
+        for output, expected in ((says, True), ("========= ERROR SUMMARY: 1 error\n", False)):
+            runner = mock.Mock(**{"run.return_value": {"code": 255, "seconds": 1.0, "output": output, "errors": ""}})
+            found = test_stages.run_test(mock.Mock(runner=runner), {"name": "a", "path": "/a"})
+            self.assertEqual(found["called_nothing"], expected)
+
     def test_a_record_of_stowage_run(self):
         with tempfile.TemporaryDirectory() as folder:
             record = Path(folder) / "record.csv"

@@ -77,6 +77,12 @@ TEST(CheckPlan, NamesWhatDoesNot) {
          p.buckets[1].places.front().ring_offset = 64;
        },
        "'w' begins at byte 64 of the gradient ring, which is no multiple of 256"},
+      {[](Plan& p) {
+         p.ring_bytes = 1_MiB;
+         p.buckets[1].places.front().ring_offset = 0;
+         p.buckets[1].places.front().ring_span = 1013;
+       },
+       "'w' takes turns in 1013 bytes of the gradient ring, which is no multiple of 256"},
       {[](Plan& p) { p.buckets[3].places.clear(); }, "bucket 'loss' is moved"},
       {[](Plan& p) { p.buckets[8].places.clear(); }, "gradient norm has no place"},
   };

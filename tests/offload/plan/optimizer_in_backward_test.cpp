@@ -440,6 +440,8 @@ INSTANTIATE_TEST_SUITE_P(
               "is not ordered before that"},
         Break{"in_fewer_bytes", [](Graph&, Plan& plan) { place_of_table(plan).ring_span -= 6_KiB; },
               "both touch bytes of the gradient ring (gradient lost)"},
+        Break{"of_an_odd_span", [](Graph&, Plan& plan) { place_of_table(plan).ring_span -= 11; },
+              "of the gradient ring of"},
         Break{"past_the_ring",
               [](Graph&, Plan& plan) { place_of_table(plan).ring_span = plan.ring_bytes + 6_KiB; },
               "of the gradient ring of"}),
