@@ -263,17 +263,13 @@ class Planner::Parts {
 
   std::variant<Plan, Infeasible> plan_automatic(const Budget& budget) {
     if (minimum() > budget.device) return Infeasible{budget.device, minimum(), false, least().op};
-    std::optional<RankedPlan> best = best_in(budget);
-    if (!best) return Infeasible{budget.host, least_host(budget.device), true, least().op};
-    return with_bound(std::move(best->plan), single(), budget);
-  }
-  std::optional<RankedPlan> best_in(const Budget& budget) {
     std::optional<RankedPlan> best;
     offer(resident().plan, resident().problem, budget, best);
     offer(least().plan, problems().front(), budget, best);
     cells().improve(budget, best);
     if (EmulatedPlans* others = emulated()) others->improve(budget, options_.settings, best);
-    return best;
+    if (!best) return Infeasible{budget.host, least_host(budget.device), true, least().op};
+    return with_bound(std::move(best->plan), single(), budget);
   }
   void offer(const Plan& plan, const Problem& problem, const Budget& budget,
              std::optional<RankedPlan>& best) {
@@ -285,9 +281,6 @@ class Planner::Parts {
   Bytes least_host(Bytes device) {
     Bytes least = std::min(this->least().plan.host_bytes, cells().least_host_bytes(device));
     if (resident().plan.device_peak_bytes <= device) least = std::min(least, resident().plan.host_bytes);
-    // A search for time comes by choices that the one for few host bytes does not see.
-    while (const std::optional<RankedPlan> fewer = best_in({device, least - 1}))
-      least = fewer->plan.host_bytes;
     return least;
   }
   // Null where the options ask for an order that none of them has.
