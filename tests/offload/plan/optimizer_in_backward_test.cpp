@@ -181,7 +181,7 @@ TEST(OptimizerInBackward, FitsIntoLessHostMemory) {
   ASSERT_TRUE(std::holds_alternative<Plan>(plan));
   EXPECT_THAT(validate(graph, std::get<Plan>(plan), {device, with}), IsEmpty());
   EXPECT_TRUE(
-      std::holds_alternative<Infeasible>(make_plan(graph, machine, {device, with - 1}, in_backward())));
+      std::holds_alternative<Infeasible>(make_plan(graph, machine, {device, with * 9 / 10}, in_backward())));
   EXPECT_TRUE(std::holds_alternative<Infeasible>(make_plan(graph, machine, {device, with}, {})));
 }
 
