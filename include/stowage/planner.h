@@ -86,8 +86,9 @@ struct PlannerSettings {
   std::vector<std::uint32_t> joined_units{3, 6};
   double crossing_share = 0.25;
   // Of a rank: a weight that backward gathers anew may be gathered in front of so many exchanges of gradients
-  // that its first use is behind. The peer lane, which is in order, has something to do then while an exchange
-  // waits for its gradient. Where not all of these gathers have room, each stands before its first use.
+  // that its first use is behind. The peer lane, which is in order, has something to do then while an
+  // exchange waits for its gradient. Where not all of these gathers have room, each stands before its first
+  // use.
   std::uint32_t gathers_ahead = 2;
   // Host updates may begin before the gate (InstructionKind::speculate).
   bool speculates = true;

@@ -1,5 +1,5 @@
-// The same suite on NCCL itself and a real card, which is a group of its own: NCCL takes no card twice. Skipped
-// with the reason where there is none.
+// The same suite on NCCL itself and a real card, which is a group of its own: NCCL takes no card twice.
+// Skipped with the reason where there is none.
 #include "stowage/cuda_device.h"
 #include "tests/communicator/communicator_conformance.h"
 
