@@ -85,10 +85,9 @@ struct PlannerSettings {
   // crossing_share of the activations' bytes crosses units.
   std::vector<std::uint32_t> joined_units{3, 6};
   double crossing_share = 0.25;
-  // Of a rank: a weight that backward gathers anew may be gathered in front of so many exchanges of gradients
-  // that its first use is behind. The peer lane, which is in order, has something to do then while an
-  // exchange waits for its gradient. Where not all of these gathers have room, each stands before its first
-  // use.
+  // Of a rank: how many exchanges of gradients a weight that backward gathers anew may overtake. The peer
+  // lane is in order and would otherwise be idle while an exchange waits for its gradient. Where there is no
+  // room for all of these gathers to be early, none is.
   std::uint32_t gathers_ahead = 2;
   // Host updates may begin before the gate (InstructionKind::speculate).
   bool speculates = true;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "offload/plan/gathers_ahead.h"
+
 namespace stowage {
 namespace {
 
@@ -23,7 +25,7 @@ class LifetimeBuilder {
 
   Draft build(std::uint32_t gathers_ahead) {
     make_sequence();
-    if (gathers_ahead > 0) move_gathers(gathers_ahead);
+    if (gathers_ahead > 0) move_gathers(graph_, gathers_ahead, draft_.sequence);
     find_phases();
     stages_ = draft_.stages(graph_);
     collect_touches();
@@ -48,40 +50,6 @@ class LifetimeBuilder {
       }
       draft_.sequence.push_back({op, false});
     }
-  }
-  // What may stand anywhere in backward: parameters keep their values there.
-  bool is_gather_of_parameters(const Op& op) const {
-    return is_collective(op) && std::all_of(op.reads.begin(), op.reads.end(), [&](TensorId read) {
-             return graph_.kind_of(read) == TensorKind::parameter;
-           });
-  }
-  // Replayed gathers to where they stand before so many exchanges more. Those with less than half of an
-  // exchange's average bytes, such as of biases, do not count: they are over at once.
-  void move_gathers(std::uint32_t exchanges) {
-    std::vector<Bytes> exchanged(draft_.sequence.size(), 0);
-    Bytes all = 0, number = 0;
-    for (std::size_t p = 0; p < exchanged.size(); ++p) {
-      const auto [op, recompute] = draft_.sequence[p];
-      const Op& description = graph_.op(op);
-      if (description.kernel != "exchange" || description.writes.empty()) continue;
-      all += exchanged[p] = graph_.tensor(description.writes.front()).bytes();
-      ++number;
-    }
-    std::vector<SequenceStep> moved;
-    std::vector<std::size_t> places;  // in `moved`, of the exchanges that count
-    for (std::size_t p = 0; p < exchanged.size(); ++p) {
-      const SequenceStep step = draft_.sequence[p];
-      const std::size_t over = std::min<std::size_t>(exchanges, places.size());
-      if (over > 0 && step.recompute && is_gather_of_parameters(graph_.op(step.op))) {
-        const auto first = places.end() - static_cast<std::ptrdiff_t>(over);
-        moved.insert(moved.begin() + static_cast<std::ptrdiff_t>(*first), step);
-        std::for_each(first, places.end(), [](std::size_t& place) { ++place; });
-        continue;
-      }
-      if (exchanged[p] > 0 && 2 * number * exchanged[p] >= all) places.push_back(moved.size());
-      moved.push_back(step);
-    }
-    draft_.sequence = std::move(moved);
   }
   bool runs_on_device(const Op& update) const {
     return std::any_of(update.writes.begin(), update.writes.end(), [&](TensorId id) {

@@ -99,8 +99,8 @@ struct Draft {
 };
 
 // Makes the draft of these choices. Its sequence has the ops in the analysis's order, with each unit's replay
-// directly before the unit's first backward op, and the updates of resident parameters last. A replayed
-// gather stands before as many exchanges in front of it as `gathers_ahead` says, not counting small ones.
+// directly before the unit's first backward op, and the updates of resident parameters last. `gathers_ahead`:
+// how many exchanges replayed gathers overtake (gathers_ahead.h).
 Draft make_lifetimes(const Graph& graph, const RecomputeAnalysis& analysis, const BucketLayout& layout,
                      const Choices& choices, const Handicaps& handicaps = {},
                      std::uint32_t gathers_ahead = 0);

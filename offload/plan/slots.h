@@ -10,7 +10,7 @@
 
 namespace stowage {
 
-// What a plan's instruction is, and where it stands in the list.
+// An instruction of a plan, without its waits, and its place in the plan's order.
 struct Slot {
   // At one position: transfers between positions.
   enum class Place : std::uint8_t { prefetch, compute, offload, early, gate, host };

@@ -49,7 +49,7 @@ class RunRecorder {
   // Of a run that goes on: how many steps were made before, and what --log has kept of them. Step times are
   // left out, which were those of another plan.
   void add_before(std::uint64_t steps, std::string_view log);
-  // What each device of the run did, where there are several.
+  // One row for each device of the run, if it has several.
   void set_rows(const std::vector<RankRow>& rows) { rows_ = rows; }
   // Why the run ended before its last step, as it was asked to, or as it failed.
   void stop(std::string why) { stopped_ = std::move(why); }

@@ -40,7 +40,6 @@ TESTS_OF_THE_WHOLE = {
     "tests/models/reference_test.cpp": "GPT-2 and BERT against PyTorch's results, in memory and in the least of it",
     "tests/models/micro_batches_test.cpp": "a batch in micro-batches: the whole batch's loss and gradients",
     "tests/offload/plan/ranks_test.cpp": "plans of one rank of several, which no one file of the planner makes",
-    "tests/offload/plan/gathers_ahead_test.cpp": "gathers of a rank's backward in front of exchanges, from the sequence to the plan's stalls",
     "tests/offload/plan/policies/ranks_test.cpp": "how often each emulated system gathers parameters on one of several ranks",
     "tests/models/ranks_test.cpp": "shares of a batch, added over their ranks: the bits of one device",
     "tests/kernels/cpu/narrow_types_test.cpp": "every kernel of the CPU in bf16 and f16: f32's results, rounded once",
