@@ -25,16 +25,25 @@ struct Link {
   }
 };
 
+// What bytes between devices pass through.
+enum class PeerPath : std::uint8_t {
+  apart,        // links of their own, such as NVLink
+  link,         // the links to the host: what a device receives takes of h2d, what it sends of d2h
+  host_memory,  // the same, and host memory, where each byte is written and read
+};
+
 struct Machine {
   Link h2d;
   Link d2h;
   Link peer{};  // what a device receives from the others with which it trains one model, all of them together
+  PeerPath peer_path = PeerPath::apart;
   double flops_per_second = 300e9;        // matrix multiplication on the device
   double device_bytes_per_second = 15e9;  // device memory, reads plus writes
   double launch_seconds = 5e-6;           // fixed cost of one op on the compute lane
   double host_bytes_per_second = 10e9;    // host memory as the optimizer sees it, reads plus writes
   // What lanes leave to each other while they work at the same time. By default all.
-  // Each direction of the link while the other one moves bytes too; never more than alone.
+  // Each direction of the link while the other one moves bytes too; never more than alone. Where peers' bytes
+  // pass through the link, both copies and they have it in equal parts.
   double h2d_both_bytes_per_second = as_alone;
   double d2h_both_bytes_per_second = as_alone;
   // Host memory in all: each byte of a copy once, host steps as above. Shared fairly: what one leaves, the

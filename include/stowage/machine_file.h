@@ -71,9 +71,10 @@ struct PeerDevices {
   int devices = 1;                  // 1 to 64
   int devices_per_host_memory = 1;  // share a host memory (a socket's), whose rates the file has; at most all
   Link link;                        // what one device receives from the others, all of them together
-  // Their bytes pass through host memory: no device reaches another. A measured `link` has what that costs in
-  // it, and says false.
-  bool through_host = false;
+  // What their bytes pass through. `host_memory`: no device reaches another. Measured are the other two:
+  // where gathers and copies slow each other they take the links to the host, and `link` has what host memory
+  // costs.
+  PeerPath path = PeerPath::apart;
   // As measured: how long all devices take to gather, and to exchange, by the bytes that each of them
   // receives. Empty where nobody has measured it.
   std::vector<CopySample> gathers{}, exchanges{};

@@ -8,11 +8,11 @@
 
 namespace stowage {
 
-// How the two directions of the link count, which slow each other on some machines (machine.h). Either of the
-// two bounds may be the higher one.
+// How the two directions of the link count, which slow each other on some machines, as peers' bytes may slow
+// both (machine.h). Either of the two bounds may be the higher one.
 enum class BoundLinks : std::uint8_t {
-  apart,   // each direction alone, as if the other stood still
-  shared,  // each with a part of the other's time added; less of a link's time then counts as idle
+  apart,   // each direction alone, as if all others stood still
+  shared,  // each with a part of the others' time added; less of a link's time then counts as idle
 };
 
 class BoundCosts {

@@ -118,7 +118,7 @@ bool DecisionClasses::in_front(const SequenceStep& step) const {
 
 void DecisionClasses::add_own(OpId op, double seconds) {
   const bool front = in_front({op, false});
-  (front ? fixed_.front : fixed_.back).at(lane_of(op)) += seconds;
+  add_op(op, front ? fixed_.front : fixed_.back);
   if (lane_of(op) == share_compute) cuts_.add_op(op, front, seconds, fixed_);
 }
 
@@ -273,22 +273,27 @@ void DecisionClasses::add_update(BucketId id, bool speculates, ShareCost& cost) 
 
 std::size_t DecisionClasses::lane_of(OpId op) const { return index_of(problem_.layout.lanes[op]); }
 
+void DecisionClasses::add_op(OpId op, ShareTimes& lanes) const {
+  lanes.at(lane_of(op)) += op_seconds(problem_.graph->op(op), *problem_.machine);
+  add_peer_sharing(problem_.sharing, problem_.graph->op(op), *problem_.machine, lanes);
+}
+
 // By lane: the op once more, and ops whose results nothing but it reads and no item keeps.
 ShareTimes DecisionClasses::times_to_rebuild(OpId op) const {
   ShareTimes times{};
-  times.at(lane_of(op)) = op_seconds(problem_.graph->op(op), *problem_.machine);
+  add_op(op, times);
   for (TensorId id : problem_.graph->op(op).reads) {
     const OpId producer = producer_[id];
     const bool alone = producer != no_id && readers_[id] == 1 && !makes_item_[producer];
     if (!alone || problem_.graph->op(producer).unit != problem_.graph->op(op).unit) continue;
     const ShareTimes before = times_to_rebuild(producer);
-    for (const std::size_t lane : {share_compute, share_peer}) times.at(lane) += before.at(lane);
+    for (std::size_t lane = 0; lane < share_lanes; ++lane) times.at(lane) += before.at(lane);
   }
   return times;
 }
 double DecisionClasses::seconds_to_rebuild(OpId op) const {
   const ShareTimes times = times_to_rebuild(op);
-  return std::accumulate(times.begin(), times.end(), 0.0);
+  return times[share_compute] + times[share_peer];
 }
 
 // Of a value that crosses units and the one that it is made of, one must be stored: the latter, where it
@@ -351,8 +356,7 @@ void DecisionClasses::add_items() {
       for (BucketId bucket : item.buckets) add_bucket(bucket, remade, cost);
       add_sharing(item.writer, cost);
       for (const SequenceStep& step : remade.draft.sequence)
-        if (step.recompute && step.op == item.remaker)
-          cost.back.at(lane_of(step.op)) += op_seconds(problem_.graph->op(step.op), *problem_.machine);
+        if (step.recompute && step.op == item.remaker) add_op(step.op, cost.back);
       cost.price += settings_.replay_price * (cost.back[share_compute] + cost.back[share_peer]);
       add(ActivationChoice::recompute, cost);
     }
@@ -361,7 +365,7 @@ void DecisionClasses::add_items() {
       for (BucketId bucket : item.buckets) add_bucket(bucket, rebuilt, cost);
       if (largest[item.writer] == &item) {
         const ShareTimes times = times_to_rebuild(item.writer);
-        for (const std::size_t lane : {share_compute, share_peer}) cost.back.at(lane) = times.at(lane);
+        for (std::size_t lane = 0; lane < share_lanes; ++lane) cost.back.at(lane) += times.at(lane);
       }
       cost.price += settings_.replay_price * (cost.back[share_compute] + cost.back[share_peer]);
       add(ActivationChoice::recompute, cost);

@@ -67,6 +67,7 @@ class DecisionClasses {
   Choices remade() const;
   void find_fixed();
   void add_own(OpId op, double seconds);
+  void add_op(OpId op, ShareTimes& lanes) const;
   void choose_remade();
   void add_loads();
   void add_items();

@@ -1,45 +1,93 @@
 #include "offload/plan/lane_speeds.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <vector>
 
 namespace stowage {
 namespace {
 
-// Who takes of host memory.
-constexpr std::array takers{LaneRole::h2d, LaneRole::d2h, LaneRole::host};
-constexpr bool touches_host(const LaneRow& lane) { return lane.touches(MemoryId::host); }
-static_assert(std::count_if(lane_table.begin(), lane_table.end(), touches_host) ==
-              static_cast<int>(takers.size()));
-using TakerRates = std::array<double, takers.size()>;
+// What lanes share: each direction of the link, and host memory.
+enum Resource : std::size_t { way_in, way_out, host_memory, resources };
+using Rates = std::array<double, lane_roles>;  // bytes per second, by lane
 
-// The level up to which each taker gets what it wants: wants above it get the level (water-filling).
-double fair_level(TakerRates wants, double total) {
-  std::sort(wants.begin(), wants.end());
-  double left = total;
-  for (std::size_t i = 0; i < wants.size(); ++i) {
-    const double share = left / static_cast<double>(wants.size() - i);
-    if (wants.at(i) > share) return share;
-    left -= wants.at(i);
+// One lane that moves bytes: as fast as `wanted` if all is its own.
+struct Flow {
+  LaneRole lane{};
+  double wanted = 0;
+  std::array<int, resources> takes{};  // bytes of each resource for one that it moves
+};
+
+// Max-min fairness by filling: all flows are raised evenly, until one has what it wants or a resource of its
+// is used up.
+Rates fair_rates(std::vector<Flow> open, std::array<double, resources> room) {
+  Rates rates{};
+  while (!open.empty()) {
+    std::sort(open.begin(), open.end(), [](const Flow& a, const Flow& b) { return a.wanted < b.wanted; });
+    double level = open.front().wanted;
+    std::size_t least = resources;
+    for (std::size_t r = 0; r < resources; ++r) {
+      int takers = 0;
+      for (const Flow& flow : open) takers += flow.takes.at(r);
+      if (takers > 0 && level > room.at(r) / takers) {
+        level = room.at(r) / takers;
+        least = r;
+      }
+    }
+    const auto ends = [least, slowest = open.front().lane](const Flow& flow) {
+      return least == resources ? flow.lane == slowest : flow.takes.at(least) > 0;
+    };
+    const auto first = std::stable_partition(open.begin(), open.end(), ends);
+    for (auto flow = open.begin(); flow != first; ++flow) {
+      rates.at(index_of(flow->lane)) = level;
+      for (std::size_t r = 0; r < resources; ++r) room.at(r) -= flow->takes.at(r) * level;
+    }
+    open.erase(open.begin(), first);
   }
-  return as_alone;
+  return rates;
 }
 
 double alone(const Machine& machine, LaneRole lane) {
-  if (lane == LaneRole::host) return machine.host_bytes_per_second;
-  return lane == LaneRole::h2d ? machine.h2d.bytes_per_second : machine.d2h.bytes_per_second;
+  switch (lane) {
+    case LaneRole::h2d:
+      return machine.h2d.bytes_per_second;
+    case LaneRole::d2h:
+      return machine.d2h.bytes_per_second;
+    case LaneRole::peer:
+      return machine.peer.bytes_per_second;
+    default:
+      return machine.host_bytes_per_second;
+  }
 }
 
-// Bytes per second that a taker could move but for host memory; 0 for one that does not work.
-double wanted(const Machine& machine, LaneMask working, LaneRole lane) {
-  if ((working & mask_of(lane)) == 0) return 0;
-  const double rate = alone(machine, lane);
-  if (lane == LaneRole::host)
-    return (working & mask_of(LaneRole::compute)) != 0 ? rate * machine.host_beside_compute : rate;
-  const LaneMask both = mask_of(LaneRole::h2d) | mask_of(LaneRole::d2h);
-  if ((working & both) != both) return rate;
-  return std::min(
-      rate, lane == LaneRole::h2d ? machine.h2d_both_bytes_per_second : machine.d2h_both_bytes_per_second);
+std::vector<Flow> flows_of(const Machine& machine, LaneMask working) {
+  const auto works = [&](LaneRole lane) { return (working & mask_of(lane)) != 0; };
+  std::vector<Flow> flows;
+  if (works(LaneRole::h2d)) flows.push_back({LaneRole::h2d, alone(machine, LaneRole::h2d), {1, 0, 1}});
+  if (works(LaneRole::d2h)) flows.push_back({LaneRole::d2h, alone(machine, LaneRole::d2h), {0, 1, 1}});
+  if (works(LaneRole::host)) {
+    const double beside = works(LaneRole::compute) ? machine.host_beside_compute : 1;
+    flows.push_back({LaneRole::host, alone(machine, LaneRole::host) * beside, {0, 0, 1}});
+  }
+  if (works(LaneRole::peer) && machine.peer_path != PeerPath::apart)
+    flows.push_back({LaneRole::peer,
+                     alone(machine, LaneRole::peer),
+                     {1, 1, machine.peer_path == PeerPath::host_memory ? 2 : 0}});
+  return flows;
+}
+
+// Of each resource, in bytes per second.
+std::array<double, resources> room_of(const Machine& machine, const std::vector<Flow>& flows) {
+  const auto moves = [&](Resource way) {
+    return std::any_of(flows.begin(), flows.end(), [&](const Flow& flow) { return flow.takes.at(way) > 0; });
+  };
+  double in = machine.h2d.bytes_per_second, out = machine.d2h.bytes_per_second;
+  if (moves(way_in) && moves(way_out)) {
+    in = std::min(in, machine.h2d_both_bytes_per_second);
+    out = std::min(out, machine.d2h_both_bytes_per_second);
+  }
+  return {in, out, machine.host_total_bytes_per_second};
 }
 
 double compute_speed(const Machine& machine, LaneMask working) {
@@ -54,6 +102,7 @@ double compute_speed(const Machine& machine, LaneMask working) {
 Machine apart(Machine machine) {
   machine.h2d_both_bytes_per_second = machine.d2h_both_bytes_per_second = as_alone;
   machine.host_total_bytes_per_second = as_alone;
+  machine.peer_path = PeerPath::apart;
   machine.compute_beside_copy = machine.compute_beside_host = machine.host_beside_compute = 1;
   return machine;
 }
@@ -70,14 +119,12 @@ LaneSpeeds::LaneSpeeds(const Machine& machine) {
   bool usable = true;
   for (LaneMask working = 0; working < speeds_.size(); ++working) {
     auto& speeds = speeds_.at(working);
+    speeds.fill(1);
     speeds[index_of(LaneRole::compute)] = compute_speed(machine, working);
-    speeds[index_of(LaneRole::peer)] = 1;
-    TakerRates wants{};
-    for (std::size_t i = 0; i < takers.size(); ++i) wants.at(i) = wanted(machine, working, takers.at(i));
-    const double level = fair_level(wants, machine.host_total_bytes_per_second);
-    for (std::size_t i = 0; i < takers.size(); ++i)
-      speeds[static_cast<std::size_t>(takers.at(i))] =
-          wants.at(i) > 0 ? std::min(wants.at(i), level) / alone(machine, takers.at(i)) : 1;
+    const std::vector<Flow> flows = flows_of(machine, working);
+    const Rates rates = fair_rates(flows, room_of(machine, flows));
+    for (const Flow& flow : flows)
+      speeds[index_of(flow.lane)] = rates[index_of(flow.lane)] / alone(machine, flow.lane);
     for (const double speed : speeds) {
       usable = usable && speed > 0 && std::isfinite(speed);
       shared_ = shared_ || speed < 1;

@@ -23,8 +23,9 @@ Machine beside_each_other(Machine machine);
 class LaneSpeeds {
  public:
   // Each direction of the link has its rate alone or beside the other one. Copies and the host step share
-  // host memory by max-min fairness: equal shares, and what one cannot use goes to the others (Bertsekas and
-  // Gallager, "Data Networks", section 6.5.2).
+  // host memory, and copies and peers' bytes the link where those pass through it (Machine::peer_path), by
+  // max-min fairness: equal shares, and what one cannot use goes to the others (Bertsekas and Gallager, "Data
+  // Networks", section 6.5.2).
   explicit LaneSpeeds(const Machine& machine);
 
   // Of a lane of `working`, as a share of its speed alone: above 0, at most 1.

@@ -33,9 +33,14 @@ class Works {
       case InstructionKind::offload:
         return copy(machine_.d2h, instruction);
       default:
-        return {0, runs_on_host(instruction) ? on_host(instruction)
-                                             : op_seconds(graph_.op(instruction.op), machine_)};
+        if (runs_on_host(instruction)) return {0, on_host(instruction)};
+        return on_device(graph_.op(instruction.op), instruction.lane);
     }
+  }
+  // What the peer lane computes on the device slows no copy, so it counts as latency.
+  WorkTime on_device(const Op& op, LaneRole lane) const {
+    const double seconds = op_seconds(op, machine_);
+    return {lane == LaneRole::peer ? seconds - peer_seconds(op, machine_) : 0, seconds};
   }
   WorkTime copy(const Link& link, const Instruction& transfer) const {
     return {link.latency_seconds, link.seconds(moved_bytes(plan_, transfer).bytes())};

@@ -22,6 +22,11 @@ inline double op_seconds(const Op& op, const Machine& machine) {
   return std::max(here, peers) + machine.launch_seconds;
 }
 
+// Of these, the seconds in which bytes come from the peers.
+inline double peer_seconds(const Op& op, const Machine& machine) {
+  return std::min(op_seconds(op, machine), op.cost.peer_bytes / machine.peer.bytes_per_second);
+}
+
 // Seconds on the host lane: update ops are bound by host memory.
 inline double host_seconds(const Op& op, const Machine& machine) {
   return op.cost.bytes / machine.host_bytes_per_second;

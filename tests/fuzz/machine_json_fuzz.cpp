@@ -10,7 +10,7 @@ std::vector<std::string> seeds() {
   MachineFile bare = test::sample_file();
   bare.host_rates.clear();
   bare.matrix.resize(1);
-  bare.peers = PeerDevices{2, 2, {20e9, 4e-5, true}, true};
+  bare.peers = PeerDevices{2, 2, {20e9, 4e-5, true}, PeerPath::host_memory};
   MachineFile alone = bare;
   alone.peers.reset();
   return {to_json(test::sample_file()), to_json(bare), to_json(alone)};

@@ -336,6 +336,7 @@ Machine machine_with_peers(std::uint64_t seed) {
   Dice dice(seed + 7919);
   Machine machine = any_machine(seed);
   machine.peer = {machine.h2d.bytes_per_second * dice.log_uniform(0.01, 100), machine.h2d.latency_seconds};
+  machine.peer_path = static_cast<PeerPath>(seed / 3 % 3);  // apart from what any_machine makes of the seed
   return machine;
 }
 

@@ -35,7 +35,7 @@ Machine shared_machine(std::uint64_t seed);
 Machine any_machine(std::uint64_t seed);
 
 // The same machine as any_machine, with peers whose link is from a hundredth to a hundred times as fast as
-// its own, and as long.
+// its own, and as long; of nine seeds that follow each other three take each PeerPath.
 Machine machine_with_peers(std::uint64_t seed);
 
 // A device size in [minimum, need], both ends likely; `minimum` when it is not below `need`.

@@ -104,7 +104,8 @@ void share_host(const PeerDevices& peers, int devices, Machine& machine) {
                        &machine.h2d_both_bytes_per_second, &machine.d2h_both_bytes_per_second})
     *rate = std::min(*rate, most);
   machine.peer = peers.link;
-  if (peers.through_host)
+  machine.peer_path = peers.path;
+  if (peers.path == PeerPath::host_memory)
     machine.peer.bytes_per_second = std::min(machine.peer.bytes_per_second, most / times_through_host);
 }
 

@@ -27,6 +27,8 @@ constexpr const char* peers_name = "peers";
 constexpr const char* gathers_name = "gathers";
 constexpr const char* exchanges_name = "exchanges";
 constexpr const char* together_name = "links_together";
+constexpr const char* through_host_name = "through_host";  // always there
+constexpr const char* over_link_name = "over_link";        // where it is true
 constexpr std::size_t most_items = 1024;
 constexpr std::size_t most_ops = 8192;
 constexpr std::size_t most_characters = 4096;
@@ -104,7 +106,8 @@ Json peers_json(const PeerDevices& peers) {
                {"devices_per_host_memory", whole(peers.devices_per_host_memory)},
                {"bytes_per_second", peers.link.bytes_per_second},
                {"latency_seconds", peers.link.latency_seconds},
-               {"through_host", peers.through_host}};
+               {through_host_name, peers.path == PeerPath::host_memory}};
+  if (peers.path == PeerPath::link) json[over_link_name] = true;
   if (!peers.gathers.empty()) json[gathers_name] = copies_json(peers.gathers);
   if (!peers.exchanges.empty()) json[exchanges_name] = copies_json(peers.exchanges);
   if (const auto& rates = peers.together)
@@ -272,14 +275,19 @@ LinkRates read_rates(const Node& node) {
 
 PeerDevices read_peers(const Node& node) {
   const bool gathers = node.has(gathers_name), exchanges = node.has(exchanges_name),
-             together = node.has(together_name);
-  node.expect_members(5 + std::size_t{gathers} + std::size_t{exchanges} + std::size_t{together});
+             together = node.has(together_name), over_link = node.has(over_link_name);
+  node.expect_members(5 + std::size_t{gathers} + std::size_t{exchanges} + std::size_t{together} +
+                      std::size_t{over_link});
   const std::uint64_t devices = node["devices"].integer(1, most_devices);
   PeerDevices peers;
   peers.devices = static_cast<int>(devices);
   peers.devices_per_host_memory = static_cast<int>(node["devices_per_host_memory"].integer(1, devices));
   peers.link = {node["bytes_per_second"].bytes_per_second(), node["latency_seconds"].seconds(), true};
-  peers.through_host = node["through_host"].boolean();
+  const bool through_host = node[through_host_name].boolean();
+  if (over_link && (through_host || !node[over_link_name].boolean()))
+    refuse(fmt::format("peers.{}", over_link_name),
+           "is true, beside through_host that is false, or not there");
+  peers.path = through_host ? PeerPath::host_memory : over_link ? PeerPath::link : PeerPath::apart;
   if (gathers) peers.gathers = node[gathers_name].list(read_copy);
   if (exchanges) peers.exchanges = node[exchanges_name].list(read_copy);
   if (together) peers.together = read_rates(node[together_name]);

@@ -20,6 +20,7 @@ namespace {
 constexpr Bytes alignment = 256;        // of a share
 constexpr Bytes in_turn = 4;            // pieces of a link's memory, which its copies take in turn
 constexpr std::size_t least_sizes = 4;  // for a fit
+constexpr int most_copies = 1000;       // beside gathers
 
 // One of the devices: its link, and memory for what it sends to the others and receives from them.
 class Rank {
@@ -43,6 +44,18 @@ class Rank {
   }
   double exchange(Bytes share) {
     return seconds([&] { communicator_.exchange(lane_.id(), from_.data(), to_.data(), share); });
+  }
+
+  // What both take that are at work together, from when all devices have come: so many gathers, and copies
+  // in.
+  double beside(Bytes share, int gathers, Bytes piece, int copies) {
+    communicator_.barrier();
+    device_.record(gate_.id(), gate_lane_.id());
+    if (copies > 0) in_.begin(gate_.id(), piece, copies);
+    const double gathered = gathers == 0 ? 0 : seconds([&] {
+      for (int i = 0; i < gathers; ++i) communicator_.all_gather(lane_.id(), to_.data(), share);
+    });
+    return std::max(gathered, copies > 0 ? in_.read() : 0);
   }
 
   // Copies the link in the ways that are asked for, from when all devices have come.
@@ -105,6 +118,18 @@ class PeerProbe {
     std::vector<CopySample> all = peers.gathers;
     all.insert(all.end(), peers.exchanges.begin(), peers.exchanges.end());
     peers.link = fit_link(all);
+  }
+
+  PeerPath path(const MachineFile& file) {
+    constexpr int gathers = 4;
+    const Bytes piece = std::min(options_.piece, file.h2d.samples.back().bytes);
+    const Bytes share = options_.largest / static_cast<Bytes>(ranks_.size()) / alignment * alignment;
+    const double gathered = slowest([&](Rank& rank) { return rank.beside(share, gathers, piece, 0); });
+    const double one = slowest([&](Rank& rank) { return rank.beside(share, 0, piece, 1); });
+    const int copies = std::clamp(static_cast<int>(gathered / one + 0.5), 1, most_copies);
+    const double copied = slowest([&](Rank& rank) { return rank.beside(share, 0, piece, copies); });
+    const double both = slowest([&](Rank& rank) { return rank.beside(share, gathers, piece, copies); });
+    return path_of(gathered, copied, both);
   }
 
   // Each rate is that of the slowest device.
@@ -178,7 +203,14 @@ PeerDevices measure_peers(std::span<Device* const> devices, const CommunicatorOp
   PeerProbe probe(devices, link, options);
   probe.measure_collectives(peers);
   peers.together = probe.links_together(file);
+  peers.path = probe.path(file);
   return peers;
+}
+
+PeerPath path_of(double gathered, double copied, double both) {
+  constexpr double slowed = 0.5;  // of the shorter one's time
+  const bool slower = both - std::max(gathered, copied) > slowed * std::min(gathered, copied);
+  return slower ? PeerPath::link : PeerPath::apart;
 }
 
 }  // namespace stowage

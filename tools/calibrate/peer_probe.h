@@ -26,4 +26,9 @@ struct PeerProbeOptions {
 PeerDevices measure_peers(std::span<Device* const> devices, const CommunicatorOptions& link,
                           const PeerProbeOptions& options, const MachineFile& file);
 
+// Whether gathers take the links to the host: then they are slower beside copies. By the seconds of some
+// gathers alone, of copies that take about as long, and of both at once: where they are apart, both take as
+// long together as the longer one.
+PeerPath path_of(double gathered, double copied, double both);
+
 }  // namespace stowage

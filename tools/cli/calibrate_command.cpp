@@ -66,6 +66,7 @@ void add_peers(Lines& lines, const PeerDevices& peers) {
   lines.add("devices", "{}, {} at each host memory", peers.devices, peers.devices_per_host_memory);
   lines.add("from peers", "{:8.2f} GB/s after {:.1f} us", peers.link.bytes_per_second / 1e9,
             peers.link.latency_seconds * 1e6);
+  if (peers.path == PeerPath::link) lines.add("", "over the links to the host, which copies share");
   const auto rate = [](const CopySample& sample) {
     return static_cast<double>(sample.bytes) / sample.seconds / 1e9;
   };

@@ -19,7 +19,8 @@ struct Setting {
   Setting() {
     machine.flops_per_second = machine.device_bytes_per_second = machine.host_bytes_per_second = 1;
     machine.launch_seconds = 0;
-    machine.h2d = machine.d2h = {.bytes_per_second = 1, .latency_seconds = 0, .throttled = true};
+    machine.h2d = machine.d2h =
+        machine.peer = {.bytes_per_second = 1, .latency_seconds = 0, .throttled = true};
   }
   InstructionId copy(LaneRole lane, Bytes bytes, std::vector<Wait> waits = {}) {
     plan.buckets.emplace_back().bytes = bytes;
@@ -33,6 +34,11 @@ struct Setting {
     graph.ops.emplace_back().cost.bytes = work;
     const auto kind = lane == LaneRole::host ? InstructionKind::commit : InstructionKind::launch;
     return add({.kind = kind, .lane = lane, .op = id, .waits = std::move(waits)});
+  }
+  InstructionId gather(double bytes) {
+    const InstructionId id = op(LaneRole::peer, 0);
+    graph.ops.back().cost.peer_bytes = bytes;
+    return id;
   }
   InstructionId add(Instruction instruction) {
     plan.instructions.push_back(std::move(instruction));
@@ -188,6 +194,34 @@ void expect_same(const Timeline& found, const Timeline& wanted, double tolerance
   }
 }
 
+// Over the same link a gather and a prefetch have half of it each, until one has ended; the third is in
+// nobody's way.
+TEST(Fluid, PeersBytesTakeOfTheLinkTheyPassThrough) {
+  for (const PeerPath path : {PeerPath::apart, PeerPath::link, PeerPath::host_memory}) {
+    Setting setting;
+    setting.machine.peer_path = path;
+    const InstructionId copy = setting.copy(LaneRole::h2d, 10), gather = setting.gather(20);
+    const InstructionId small = setting.op(LaneRole::peer, 3, {{gather, 0}});
+    setting.gate();
+    const Timeline timeline = setting.run();
+    const bool apart = path == PeerPath::apart;
+    expect_interval(timeline.instructions[copy], 0, apart ? 10 : 20);
+    expect_interval(timeline.instructions[gather], 0, apart ? 20 : 30);
+    expect_interval(timeline.instructions[small], apart ? 20 : 30, apart ? 23 : 33);
+  }
+}
+
+// What a peer's lane computes slows no copy.
+TEST(Fluid, OpsOfThePeerLaneThatBringNothingLeaveTheLinkAlone) {
+  Setting setting;
+  setting.machine.peer_path = PeerPath::link;
+  const InstructionId copy = setting.copy(LaneRole::h2d, 10), sum = setting.op(LaneRole::peer, 10);
+  setting.gate();
+  const Timeline timeline = setting.run();
+  expect_interval(timeline.instructions[copy], 0, 10);
+  expect_interval(timeline.instructions[sum], 0, 10);
+}
+
 constexpr std::uint64_t cases = testing::draws<std::uint64_t>(100, 5);
 
 TEST(Fluid, WhereNothingIsSharedItIsTheSimulationInThePlansOrder) {
@@ -210,6 +244,23 @@ TEST(Fluid, TheSlowSimulationSaysTheSame) {
     const Timeline found = simulate(c.graph, c.plan, c.machine);
     ASSERT_NO_FATAL_FAILURE(expect_same(found, test::slow_simulation(c.graph, c.plan, c.machine), 1e-9));
   }
+}
+
+TEST(Fluid, TheSlowSimulationSaysTheSameOfRanks) {
+  int shared = 0;
+  for (std::uint64_t seed = 0; seed < cases; ++seed) {
+    SCOPED_TRACE(seed);
+    const Graph graph = testing::random_graph(
+        seed, {.max_units = 3, .max_ops_per_unit = 3, .share = {0, seed % 2 == 0 ? 2U : 4U}});
+    const Machine machine = testing::machine_with_peers(seed);
+    Planner planner = testing::quick_planner(graph, machine);
+    const Bytes least = planner.minimum_bytes();
+    const Plan plan = std::get<Plan>(planner.answer({.device = least + least / 8}).outcome);
+    ASSERT_NO_FATAL_FAILURE(
+        expect_same(simulate(graph, plan, machine), test::slow_simulation(graph, plan, machine), 1e-9));
+    shared += machine.peer_path != PeerPath::apart ? 1 : 0;
+  }
+  EXPECT_GT(shared, 0);
 }
 
 // Bytes in, out and of host steps in a step, and what no schedule of them can be faster than.

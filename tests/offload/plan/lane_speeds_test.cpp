@@ -9,6 +9,7 @@ namespace {
 
 constexpr LaneMask compute = mask_of(LaneRole::compute), in = mask_of(LaneRole::h2d);
 constexpr LaneMask out = mask_of(LaneRole::d2h), host = mask_of(LaneRole::host);
+constexpr LaneMask peer = mask_of(LaneRole::peer);
 
 Machine machine_of(double h2d, double d2h, double host_rate) {
   Machine machine;
@@ -65,6 +66,38 @@ TEST(LaneSpeeds, CoresThatComputeAlsoCopyAndUpdate) {
   EXPECT_EQ(speeds.of(compute | in | out | host, LaneRole::compute), 0.1875);
   EXPECT_EQ(speeds.of(host, LaneRole::host), 1);
   EXPECT_EQ(speeds.of(compute | host, LaneRole::host), 0.25);
+}
+
+TEST(LaneSpeeds, PeersBytesHaveAPartOfBothWaysOfTheLinkTheyPassThrough) {
+  Machine machine = machine_of(10, 20, 100);
+  machine.peer.bytes_per_second = 8;
+  EXPECT_FALSE(LaneSpeeds(machine).shared()) << "on links of their own";
+  machine.peer_path = PeerPath::link;
+  const LaneSpeeds speeds(machine);
+  EXPECT_EQ(speeds.of(peer, LaneRole::peer), 1);
+  EXPECT_DOUBLE_EQ(speeds.of(in | peer, LaneRole::peer), 5. / 8);
+  EXPECT_DOUBLE_EQ(speeds.of(in | peer, LaneRole::h2d), 0.5);
+  EXPECT_DOUBLE_EQ(speeds.of(out | peer, LaneRole::peer), 1);
+  EXPECT_DOUBLE_EQ(speeds.of(out | peer, LaneRole::d2h), 12. / 20);
+  EXPECT_DOUBLE_EQ(speeds.of(in | out | peer, LaneRole::peer), 5. / 8);
+  EXPECT_DOUBLE_EQ(speeds.of(in | out | peer, LaneRole::d2h), 15. / 20) << "what in leaves to peers, out has";
+  machine.h2d_both_bytes_per_second = machine.d2h_both_bytes_per_second = 6;
+  EXPECT_DOUBLE_EQ(LaneSpeeds(machine).of(peer, LaneRole::peer), 6. / 8) << "they go both ways";
+  EXPECT_DOUBLE_EQ(LaneSpeeds(machine).of(in | peer, LaneRole::h2d), 0.3);
+}
+
+TEST(LaneSpeeds, PeersBytesInHostMemoryAreWrittenAndRead) {
+  Machine machine = machine_of(100, 100, 100);
+  machine.peer.bytes_per_second = 50;
+  machine.peer_path = PeerPath::host_memory;
+  machine.host_total_bytes_per_second = 120;
+  const LaneSpeeds speeds(machine);
+  EXPECT_EQ(speeds.of(peer, LaneRole::peer), 1);
+  EXPECT_EQ(speeds.of(host, LaneRole::host), 1);
+  EXPECT_DOUBLE_EQ(speeds.of(host | peer, LaneRole::peer), 40. / 50);
+  EXPECT_DOUBLE_EQ(speeds.of(host | peer, LaneRole::host), 0.4);
+  machine.peer_path = PeerPath::link;
+  EXPECT_EQ(LaneSpeeds(machine).of(host | peer, LaneRole::host), 1);
 }
 
 TEST(LaneSpeeds, RatesThatAreNoPositiveNumbersAreNotShared) {

@@ -69,6 +69,12 @@ class SlowSimulation {
           machine_.launch_seconds;
       run.amount =
           instruction.lane == LaneRole::host ? host_bytes(graph_, plan_, id) : cost.seconds.value_or(seconds);
+      if (instruction.lane == LaneRole::peer) {  // the bytes, behind all else that it takes
+        const double moves = cost.peer_bytes / machine_.peer.bytes_per_second;
+        const double comes = cost.peer_bytes > 0 ? machine_.peer.latency_seconds + moves : 0;
+        run.latency = std::max(seconds - machine_.launch_seconds, comes) + machine_.launch_seconds - moves;
+        run.amount = cost.peer_bytes;
+      }
     }
     return run;
   }
@@ -96,11 +102,13 @@ class SlowSimulation {
     return true;
   }
 
-  // Rates of what moves on each lane now, by filling all evenly until host memory or each one's own limit is
-  // reached.
+  // Rates of what moves on each lane now, by filling all evenly, a little at a time, until each has reached
+  // its own limit or one of what it takes, host memory or a way of the link, is full.
   std::vector<double> rates(const std::vector<bool>& moves) const {
-    const bool compute = moves[0], in = moves[1], out = moves[2], host = moves[3];
-    std::vector<double> limits(4, 0);
+    const bool compute = moves[0], in = moves[1], out = moves[2], host = moves[3], peer = moves[4];
+    if (peer && machine_.peer_path != PeerPath::apart) return rates_beside_peers(moves);
+    std::vector<double> limits(5, 0);
+    limits[4] = machine_.peer.bytes_per_second;
     limits[0] = (in ? machine_.compute_beside_copy : 1) * (out ? machine_.compute_beside_copy : 1) *
                 (host ? machine_.compute_beside_host : 1);
     if (in) limits[1] = machine_.h2d.bytes_per_second;
@@ -122,13 +130,54 @@ class SlowSimulation {
     return limits;
   }
 
+  // The peers' bytes go both ways, so both directions have their rates beside each other.
+  std::vector<double> rates_beside_peers(const std::vector<bool>& moves) const {
+    const Machine& m = machine_;
+    const double way[] = {std::min(m.h2d.bytes_per_second, m.h2d_both_bytes_per_second),
+                          std::min(m.d2h.bytes_per_second, m.d2h_both_bytes_per_second)};
+    std::vector<double> most{0, moves[1] ? way[0] : 0, moves[2] ? way[1] : 0,
+                             moves[3] ? m.host_bytes_per_second * (moves[0] ? m.host_beside_compute : 1) : 0,
+                             m.peer.bytes_per_second};
+    const double through = m.peer_path == PeerPath::host_memory ? 2 : 0;
+    // The highest level that fits is found for all that is still open; then whoever is in what is full stays.
+    std::vector<double> rate = most;
+    std::vector<bool> open(5, true);
+    const auto full = [&](double level, double slack, int which) {
+      std::vector<double> r = rate;
+      for (std::size_t i = 1; i < 5; ++i)
+        if (open[i]) r[i] = std::min(most[i], level);
+      if (which == 0) return r[1] + r[4] > way[0] * slack;
+      if (which == 1) return r[2] + r[4] > way[1] * slack;
+      return r[1] + r[2] + r[3] + through * r[4] > m.host_total_bytes_per_second * slack;
+    };
+    const std::vector<std::vector<std::size_t>> takers{{1, 4}, {2, 4}, {1, 2, 3, 4}};
+    for (int round = 0; round < 4; ++round) {
+      double low = 0, high = *std::max_element(most.begin(), most.end());
+      for (int i = 0; i < 200; ++i) {
+        const double middle = (low + high) / 2;
+        (full(middle, 1, 0) || full(middle, 1, 1) || full(middle, 1, 2) ? high : low) = middle;
+      }
+      for (std::size_t i = 1; i < 5; ++i)
+        if (open[i]) rate[i] = std::min(most[i], low);
+      const std::vector<bool> before = open;
+      for (std::size_t i = 1; i < 5; ++i) open[i] = before[i] && most[i] > low;
+      for (int which = 0; which < 3; ++which)
+        if (full(low * (1 + 1e-9), 1 - 1e-12, which))
+          for (const std::size_t i : takers[static_cast<std::size_t>(which)])
+            if (i < 4 || which < 2 || through > 0) open[i] = false;
+    }
+    rate[0] = (moves[1] ? m.compute_beside_copy : 1) * (moves[2] ? m.compute_beside_copy : 1) *
+              (moves[3] ? m.compute_beside_host : 1);
+    return rate;
+  }
+
   LaneRole lane_of(std::size_t run) const { return plan_.instructions[run % plan_.instructions.size()].lane; }
 
   void go_on() {
     for (int step = 0; step < steps; ++step)
       for (InstructionId id = 0; id < plan_.instructions.size(); ++id)
         if (of(step, id).begin < 0 && may_start(step, id)) of(step, id).begin = time_;
-    std::vector<bool> moves(4, false);
+    std::vector<bool> moves(5, false);
     for (std::size_t i = 0; i < runs_.size(); ++i)
       if (runs_[i].moves()) moves[static_cast<std::size_t>(lane_of(i))] = true;
     const std::vector<double> rate = rates(moves);

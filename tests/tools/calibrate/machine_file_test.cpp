@@ -117,8 +117,12 @@ TEST(MachineFile, PeersPastTheHostHaveTheirLinkAndThroughItHalfOfTheHostsRate) {
   Machine machine = machine_for(file, DataType::bf16, 8);
   EXPECT_EQ(machine.peer.bytes_per_second, 400e9);
   EXPECT_EQ(machine.peer.latency_seconds, 2e-5);
-  file.peers->through_host = true;
+  EXPECT_EQ(machine.peer_path, PeerPath::apart);
+  file.peers->path = PeerPath::link;
+  EXPECT_EQ(machine_for(file, DataType::bf16, 8).peer.bytes_per_second, 400e9);
+  file.peers->path = PeerPath::host_memory;
   machine = machine_for(file, DataType::bf16, 8);
+  EXPECT_EQ(machine.peer_path, PeerPath::host_memory);
   EXPECT_EQ(machine.peer.bytes_per_second, 210e9 / 4 / 2);
   EXPECT_EQ(machine.peer.latency_seconds, 2e-5);
   file.peers->link.bytes_per_second = 20e9;

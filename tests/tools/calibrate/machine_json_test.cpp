@@ -67,7 +67,7 @@ TEST(MachineJson, ReadsBackToTheBit) {
   EXPECT_EQ(back.peers->devices_per_host_memory, 4);
   EXPECT_EQ(back.peers->link.bytes_per_second, 400e9);
   EXPECT_EQ(back.peers->link.latency_seconds, 2e-5);
-  EXPECT_FALSE(back.peers->through_host);
+  EXPECT_EQ(back.peers->path, PeerPath::apart);
   EXPECT_EQ(to_json(back), to_json(file));
 }
 
@@ -101,11 +101,23 @@ TEST(MachineJson, HasWhatWasMeasuredOfPeers) {
                  "'peers.gathers[0].seconds' is outside");
 }
 
+TEST(MachineJson, SaysWherePeersTakeTheLinkToTheHost) {
+  MachineFile file = test::sample_file();
+  file.peers->path = PeerPath::link;
+  const std::string text = to_json(file);
+  EXPECT_EQ(machine_from_json(text).peers->path, PeerPath::link);
+  EXPECT_EQ(to_json(machine_from_json(text)), text);
+  const char* const words = "'peers.over_link' is true";
+  expect_refused(replaced(text, "\"over_link\": true", "\"over_link\": false"), words);
+  expect_refused(replaced(text, "\"through_host\": false", "\"through_host\": true"), words);
+  expect_refused(replaced(text, "\"over_link\": true", "\"over_link\": 1"), "is neither true nor false");
+}
+
 TEST(MachineJson, NamesTheFieldOfPeersThatDoesNotFit) {
   MachineFile file = test::sample_file();
-  file.peers = PeerDevices{64, 3, {411e9, 2.125e-5, true}, true};
+  file.peers = PeerDevices{64, 3, {411e9, 2.125e-5, true}, PeerPath::host_memory};
   const std::string text = to_json(file);
-  EXPECT_TRUE(machine_from_json(text).peers->through_host);
+  EXPECT_EQ(machine_from_json(text).peers->path, PeerPath::host_memory);
   EXPECT_EQ(to_json(machine_from_json(text)), text);
   const auto refused = [&](const char* what, const char* with, const char* words) {
     expect_refused(replaced(text, what, with), words);

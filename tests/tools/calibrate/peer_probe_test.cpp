@@ -36,7 +36,7 @@ TEST(PeerProbe, RecoversTheLinkBetweenDevicesAndTheirLinksToTheHost) {
     const PeerDevices found = measure_peers(machines.all, {.peer = peer}, small, machines.file);
     EXPECT_EQ(found.devices, static_cast<int>(count));
     EXPECT_EQ(found.devices_per_host_memory, static_cast<int>(count));
-    EXPECT_FALSE(found.through_host);
+    EXPECT_EQ(found.path, PeerPath::apart);
     EXPECT_NEAR(found.link.bytes_per_second / peer.bytes_per_second, 1, 1e-6);
     EXPECT_NEAR(found.link.latency_seconds / peer.latency_seconds, 1, 1e-6);
     for (const auto& samples : {found.gathers, found.exchanges}) {
@@ -52,6 +52,13 @@ TEST(PeerProbe, RecoversTheLinkBetweenDevicesAndTheirLinksToTheHost) {
           std::pair{found.together->h2d_both, machine.h2d}, std::pair{found.together->d2h_both, machine.d2h}})
       EXPECT_NEAR(rate / link.bytes_per_second, 1, 1e-6);
   }
+}
+
+TEST(PeerProbe, GathersThatSlowCopiesTakeTheLinkToTheHost) {
+  EXPECT_EQ(path_of(1, 1, 1.1), PeerPath::apart);
+  EXPECT_EQ(path_of(1, 1, 1.9), PeerPath::link);
+  EXPECT_EQ(path_of(1, 0.2, 1.02), PeerPath::apart) << "hardly beside each other";
+  EXPECT_EQ(path_of(1, 0.2, 1.2), PeerPath::link);
 }
 
 // One device's link is slower than the others': all wait for it.

@@ -29,7 +29,7 @@ inline MachineFile sample_file() {
   file.compute_beside_copy = 0.75;
   file.compute_beside_host = 0.5;
   file.host_beside_compute = 0.25;
-  file.peers = PeerDevices{8, 4, {400e9, 2e-5, true}, false};
+  file.peers = PeerDevices{8, 4, {400e9, 2e-5, true}};
   return file;
 }
 
