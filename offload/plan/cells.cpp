@@ -13,6 +13,9 @@ namespace stowage {
 namespace {
 
 constexpr double unlimited_seconds = std::numeric_limits<double>::infinity();
+// In the smallest device memory, where a program's time says least of its roundings, less host memory is
+// tried for so many times the work.
+constexpr std::size_t smallest_work = 3;
 
 std::vector<Bytes> device_grid(Bytes minimum, Bytes need, const PlannerSettings& settings) {
   std::vector<Bytes> grid;
@@ -144,10 +147,11 @@ std::size_t Cells::work_of(const Cell& cell) const {
 // program was given, down. Returns whether with even fewer host bytes something faster may be found.
 bool Cells::improve_in_row(std::size_t device, const Budget& budget, std::optional<RankedPlan>& best,
                            Work& work) {
+  const std::size_t most_columns = settings_.most_work * (device == 0 ? smallest_work : 1);
   std::size_t h = 0;
   while (h + 1 < hosts_.size() && hosts_[h + 1] >= budget.host) ++h;
   for (bool is_first = true; h < hosts_.size(); is_first = false) {
-    if (best && !is_first && work.columns > settings_.most_work) return false;
+    if (best && !is_first && work.columns > most_columns) return false;
     const double floor = floor_seconds({device, h});
     if (floor >= wanted_seconds(best)) return false;
     Cell& of = cell({device, h}, wanted_seconds(best));
@@ -160,7 +164,7 @@ bool Cells::improve_in_row(std::size_t device, const Budget& budget, std::option
     // Any host memory down to what the programs' answers take has the same answers.
     for (++h; h < hosts_.size() && hosts_[h] >= of.most_host;) ++h;
   }
-  return !best || work.columns <= settings_.most_work;
+  return !best || work.columns <= most_columns;
 }
 
 // Another plan is wanted if it takes less than this.
