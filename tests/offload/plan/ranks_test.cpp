@@ -163,6 +163,31 @@ TEST(RankPlans, HaveOnePlan) {
   for (const std::int64_t rank : {1, 3}) EXPECT_EQ(plan_of(rank_graph(rank, 4, 4)), plan);
 }
 
+// Four cards that reach each other through host memory: the fastest plan in the least device memory takes a
+// third of the host memory that the programs' mixtures take.
+TEST(RankPlans, TheLeastDeviceMemoryIsNotSlowerWithMoreHostMemory) {
+  if (testing::sanitized) GTEST_SKIP() << "seconds of planning";
+  GraphBuilder builder(DataType::bf16);
+  GptConfig config{
+      .layers = 24, .width = 4096, .heads = 32, .vocabulary = 50304, .sequence = 2048, .batch = 32};
+  config.micro_batches = config.gradient_groups = config.ranks = 4;
+  const Gpt model = gpt(builder, config);
+  const Graph graph = builder.finish(model.loss, AdamW{});
+  Machine machine;
+  machine.h2d = machine.d2h = {.bytes_per_second = 25e9, .latency_seconds = 1e-5};
+  machine.h2d_both_bytes_per_second = machine.d2h_both_bytes_per_second = 22e9;
+  machine.peer = {.bytes_per_second = 15e9, .latency_seconds = 4e-5};
+  machine.peer_path = PeerPath::host_memory;
+  machine.host_bytes_per_second = machine.host_total_bytes_per_second = 30e9;
+  machine.flops_per_second = 115e12;
+  machine.device_bytes_per_second = 850e9;
+  const Bytes least = minimum_bytes(graph, machine);
+  const auto seconds = [&](Bytes host) {
+    return std::get<Plan>(make_plan(graph, machine, {least, host})).predicted_step_seconds;
+  };
+  EXPECT_LE(seconds(unlimited), seconds(Bytes{30} << 30U) * 1.005);
+}
+
 // Its share of the state, so at most a part more than half of it.
 TEST(RankPlans, NeedLessHostMemoryEach) {
   const auto host_bytes = [](std::int64_t ranks) {
