@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <numeric>
 #include <tuple>
 #include <utility>
 
@@ -40,13 +39,14 @@ std::vector<std::vector<BucketId>> with_dependents(const BucketLayout& layout) {
 DecisionClasses::DecisionClasses(const Problem& problem, const PlannerSettings& settings)
     : problem_(problem),
       settings_(settings),
+      times_(problem),
+      remakes_(settings.remakes ? times_.find_remakes() : OpTimes::no_remakes(problem)),
       memory_(problem, settings),
       with_dependents_(with_dependents(problem.layout)) {
   using enum ActivationChoice;
   cuts_ =
       find_cuts(problem, settings.cuts ? share_cuts - std::min(share_cuts, settings.cut_shares.size()) : 0);
   find_fixed();
-  choose_remade();
   for (const auto& [load, activation] :
        {std::pair(LoadChoice::each_op, recompute), std::pair(LoadChoice::each_unit, recompute),
         std::pair(LoadChoice::held, recompute), std::pair(LoadChoice::in_slices, recompute),
@@ -105,7 +105,8 @@ bool DecisionClasses::has_choice(BucketId bucket, LoadChoice load) const {
 Choices DecisionClasses::remade() const {
   Choices choices = lowest_choices(problem_);
   for (std::size_t i = 0; i < problem_.items.size(); ++i)
-    choose(problem_.items[i], remade_[i] ? ActivationChoice::recompute : ActivationChoice::keep, choices);
+    choose(problem_.items[i], remakes_.remade[i] ? ActivationChoice::recompute : ActivationChoice::keep,
+           choices);
   return choices;
 }
 
@@ -118,8 +119,8 @@ bool DecisionClasses::in_front(const SequenceStep& step) const {
 
 void DecisionClasses::add_own(OpId op, double seconds) {
   const bool front = in_front({op, false});
-  add_op(op, front ? fixed_.front : fixed_.back);
-  if (lane_of(op) == share_compute) cuts_.add_op(op, front, seconds, fixed_);
+  times_.add(op, front ? fixed_.front : fixed_.back);
+  if (times_.lane_of(op) == share_compute) cuts_.add_op(op, front, seconds, fixed_);
 }
 
 // The graph's own ops, and each parameter bucket's updates.
@@ -128,24 +129,17 @@ void DecisionClasses::find_fixed() {
   host_update_.assign(problem_.layout.buckets.size(), 0);
   early_update_.assign(problem_.layout.buckets.size(), 0);
   update_.assign(problem_.layout.buckets.size(), 0);
-  producer_.assign(graph.tensors.size(), no_id);
-  readers_.assign(graph.tensors.size(), 0);
-  makes_item_.assign(graph.ops.size(), 0);
   for (OpId op = 0; op < graph.ops.size(); ++op) {
     const Op& description = graph.op(op);
     const double seconds = op_seconds(description, *problem_.machine);
     if (description.phase != Phase::update) add_own(op, seconds);
     for (TensorId id : description.writes) {
-      if (description.phase == Phase::forward) producer_[id] = op;
       if (description.phase != Phase::update || graph.kind_of(id) != TensorKind::parameter) continue;
       host_update_[problem_.layout.bucket_of[id]] += host_seconds(description, *problem_.machine);
       early_update_[problem_.layout.bucket_of[id]] += problem_.early_seconds(description);
       update_[problem_.layout.bucket_of[id]] += seconds;
     }
-    if (description.phase == Phase::forward)
-      for (TensorId id : description.reads) ++readers_[id];
   }
-  for (const ActivationItem& item : problem_.items) makes_item_[item.writer] = 1;
   step_seconds_ = std::max(1e-12, fixed_.front[share_compute] + fixed_.back[share_compute]);
   total_bytes_ = 1;
   for (const Bucket& bucket : problem_.layout.buckets) total_bytes_ += static_cast<double>(bucket.bytes);
@@ -271,62 +265,6 @@ void DecisionClasses::add_update(BucketId id, bool speculates, ShareCost& cost) 
     cost.price += settings_.speculation_price * early_update_[id];
 }
 
-std::size_t DecisionClasses::lane_of(OpId op) const { return index_of(problem_.layout.lanes[op]); }
-
-void DecisionClasses::add_op(OpId op, ShareTimes& lanes) const {
-  lanes.at(lane_of(op)) += op_seconds(problem_.graph->op(op), *problem_.machine);
-  add_peer_sharing(problem_.sharing, problem_.graph->op(op), *problem_.machine, lanes);
-}
-
-// By lane: the op once more, and ops whose results nothing but it reads and no item keeps.
-ShareTimes DecisionClasses::times_to_rebuild(OpId op) const {
-  ShareTimes times{};
-  add_op(op, times);
-  for (TensorId id : problem_.graph->op(op).reads) {
-    const OpId producer = producer_[id];
-    const bool alone = producer != no_id && readers_[id] == 1 && !makes_item_[producer];
-    if (!alone || problem_.graph->op(producer).unit != problem_.graph->op(op).unit) continue;
-    const ShareTimes before = times_to_rebuild(producer);
-    for (std::size_t lane = 0; lane < share_lanes; ++lane) times.at(lane) += before.at(lane);
-  }
-  return times;
-}
-double DecisionClasses::seconds_to_rebuild(OpId op) const {
-  const ShareTimes times = times_to_rebuild(op);
-  return times[share_compute] + times[share_peer];
-}
-
-// Of a value that crosses units and the one that it is made of, one must be stored: the latter, where it
-// takes longer to rebuild and is not much larger.
-void DecisionClasses::choose_remade() {
-  std::vector<std::uint32_t> item_of(problem_.layout.buckets.size(), no_id);
-  for (std::uint32_t i = 0; i < problem_.items.size(); ++i)
-    for (BucketId bucket : problem_.items[i].buckets) item_of[bucket] = i;
-  remade_.assign(problem_.items.size(), 0);
-  stored_ = remade_;
-  if (!settings_.remakes) return;
-  for (std::size_t i = 0; i < problem_.items.size(); ++i) {
-    const ActivationItem& item = problem_.items[i];
-    if (item.remaker == no_id) continue;
-    const Op& op = problem_.graph->op(item.remaker);
-    std::vector<std::uint32_t> sources;
-    for (TensorId id : op.reads)
-      if (problem_.graph->tensor(id).kind == TensorKind::activation)
-        sources.push_back(item_of[problem_.layout.bucket_of[id]]);
-    const bool pays = std::all_of(sources.begin(), sources.end(), [&](std::uint32_t source) {
-      if (source == no_id) return false;
-      const ActivationItem& of = problem_.items[source];
-      if (!of.rebuildable) return true;
-      return of.bytes <= item.bytes + item.bytes / 4 &&
-             op_seconds(op, *problem_.machine) < seconds_to_rebuild(of.writer);
-    });
-    if (!pays) continue;
-    remade_[i] = 1;
-    for (std::uint32_t source : sources)
-      if (problem_.items[source].rebuildable) stored_[source] = 1;
-  }
-}
-
 // An op that makes several items runs once more for all of them: its time counts for the largest.
 void DecisionClasses::add_items() {
   const StepMemory::Uniform &rebuilt = memory_[0], &spilled = memory_[5], &offloaded = memory_[6],
@@ -351,20 +289,20 @@ void DecisionClasses::add_items() {
       of.options.push_back(cost);
       of.levels.push_back(static_cast<std::uint8_t>(choice));
     };
-    if (remade_[i]) {
+    if (remakes_.remade[i]) {
       ShareCost cost;
       for (BucketId bucket : item.buckets) add_bucket(bucket, remade, cost);
       add_sharing(item.writer, cost);
       for (const SequenceStep& step : remade.draft.sequence)
-        if (step.recompute && step.op == item.remaker) add_op(step.op, cost.back);
+        if (step.recompute && step.op == item.remaker) times_.add(step.op, cost.back);
       cost.price += settings_.replay_price * (cost.back[share_compute] + cost.back[share_peer]);
       add(ActivationChoice::recompute, cost);
     }
-    if (item.rebuildable && !stored_[i]) {
+    if (item.rebuildable && !remakes_.stored[i]) {
       ShareCost cost;
       for (BucketId bucket : item.buckets) add_bucket(bucket, rebuilt, cost);
       if (largest[item.writer] == &item) {
-        const ShareTimes times = times_to_rebuild(item.writer);
+        const ShareTimes times = times_.to_rebuild(item.writer);
         for (std::size_t lane = 0; lane < share_lanes; ++lane) cost.back.at(lane) += times.at(lane);
       }
       cost.price += settings_.replay_price * (cost.back[share_compute] + cost.back[share_peer]);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "offload/plan/candidate.h"
+#include "offload/plan/op_times.h"
 #include "offload/plan/share_program.h"
 #include "offload/plan/step_cuts.h"
 #include "offload/plan/step_memory.h"
@@ -67,8 +68,6 @@ class DecisionClasses {
   Choices remade() const;
   void find_fixed();
   void add_own(OpId op, double seconds);
-  void add_op(OpId op, ShareTimes& lanes) const;
-  void choose_remade();
   void add_loads();
   void add_items();
   void merge();
@@ -80,12 +79,11 @@ class DecisionClasses {
   void add_cut_updates(BucketId bucket, bool speculates, ShareCost& cost) const;
   void add_sharing(OpId first, ShareCost& cost) const;
   void add_prices(ShareCost& cost, double transfers) const;
-  std::size_t lane_of(OpId op) const;
-  ShareTimes times_to_rebuild(OpId op) const;
-  double seconds_to_rebuild(OpId op) const;
 
   const Problem& problem_;
   const PlannerSettings& settings_;
+  const OpTimes times_;
+  const OpTimes::Remakes remakes_;
   // Uniform steps, by number. 0 to 4: each bucket has the LoadChoice of that number, if it can, and each item
   // that can be is recomputed. 5, 6 and 7: all items are spilled, offloaded, kept. 8: each value that may be
   // is remade, and the others are kept.
@@ -97,12 +95,6 @@ class DecisionClasses {
   std::vector<double> host_update_, early_update_, update_;
   std::vector<std::vector<BucketId>> with_dependents_;
   std::vector<Class> classes_;
-  // For the cost of rebuilding.
-  std::vector<OpId> producer_;            // by tensor: the forward op that makes it
-  std::vector<std::uint32_t> readers_;    // by tensor: how many forward ops read it
-  std::vector<std::uint8_t> makes_item_;  // by op
-  std::vector<std::uint8_t> remade_;      // by item: crosses units and may be remade
-  std::vector<std::uint8_t> stored_;      // by item: never rebuilt, since others are remade from it
   double step_seconds_ = 1, total_bytes_ = 1;
 };
 

@@ -1,0 +1,39 @@
+// What ops cost on the lanes of a step, and what it costs to make a value once more.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "offload/plan/candidate.h"
+#include "offload/plan/share_program.h"
+
+namespace stowage {
+
+class OpTimes {
+ public:
+  // Keeps a reference.
+  explicit OpTimes(const Problem& problem);
+
+  // Adds the op's time to its lane, and to those that it slows.
+  void add(OpId op, ShareTimes& lanes) const;
+  std::size_t lane_of(OpId op) const { return index_of(problem_.layout.lanes[op]); }
+  // The op once more, and ops whose results nothing but it reads and no item keeps.
+  ShareTimes to_rebuild(OpId op) const;
+  double seconds_to_rebuild(OpId op) const;
+
+  // Which of two values is stored, where one is made of the other and of nothing else that is rebuilt.
+  struct Remakes {
+    std::vector<std::uint8_t> remade;  // by item: crosses units and may be remade
+    std::vector<std::uint8_t> stored;  // by item: never rebuilt, since others are remade from it
+  };
+  Remakes find_remakes() const;
+  static Remakes no_remakes(const Problem& problem);
+
+ private:
+  const Problem& problem_;
+  std::vector<OpId> producer_;            // by tensor: the forward op that makes it
+  std::vector<std::uint32_t> readers_;    // by tensor: how many forward ops read it
+  std::vector<std::uint8_t> makes_item_;  // by op
+};
+
+}  // namespace stowage
