@@ -1,5 +1,7 @@
 #include "tools/cli/plan_answer.h"
 
+#include <string_view>
+
 #include "stowage/error.h"
 #include "tools/console/text.h"
 
@@ -7,6 +9,11 @@ namespace stowage {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+std::string_view path_text(PeerPath path) {
+  if (path == PeerPath::apart) return "";
+  return path == PeerPath::link ? " over the same link" : " over the same link, through host memory,";
+}
 
 HostTally of_all(HostTally tally, std::int64_t devices) {
   for (Bytes* bytes :
@@ -101,7 +108,9 @@ void add_memory(Lines& lines, const PlanAnswer& answer) {
             text(where.offloaded));
   lines.add("  updates", "{}", updates_text(where));
   lines.add("traffic", "{} in, {} out{} per step", format_bytes(answer.h2d), format_bytes(answer.d2h),
-            answer.devices == 1 ? "" : fmt::format(", {} from the others", format_bytes(answer.peers)));
+            answer.devices == 1 ? ""
+                                : fmt::format(", {} from the others{}", format_bytes(answer.peers),
+                                              path_text(answer.peer_path)));
 }
 
 void add_time(Lines& lines, const PlanAnswer& answer) {
@@ -162,6 +171,7 @@ PlanAnswer answer(const PlanQuestion& question, Planner& planner, Plan* plan) {
   answer.micro_batches = graph.micro_batches;
   answer.gradient_groups = graph.gradient_groups;
   answer.devices = question.devices();
+  answer.peer_path = question.rates.peer_path;
   if (const auto* none = std::get_if<Infeasible>(&planned.outcome)) {
     answer.lacks_host = none->host;
     answer.smallest = none->host ? none->minimum * static_cast<Bytes>(answer.devices) : none->minimum;

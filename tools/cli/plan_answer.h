@@ -67,6 +67,7 @@ struct PlanAnswer {
   Bytes h2d = 0;  // per step
   Bytes d2h = 0;
   Bytes peers = 0;   // from the other devices
+  PeerPath peer_path = PeerPath::apart;
   Bytes bucket = 0;  // target of a parameter bucket; 0: one tensor each
   double step_seconds = 0;
   double stall_seconds = 0;

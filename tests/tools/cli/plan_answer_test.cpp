@@ -190,6 +190,13 @@ TEST(PlanAnswer, OfSeveralDevicesSaysWhatEachReceives) {
   EXPECT_EQ(json["devices"], 2);
   EXPECT_EQ(json["peer_bytes"], found.peers);
   EXPECT_EQ(json["host_bytes"], found.host);
+  PlanQuestion over_link = question;
+  over_link.rates.peer_path = PeerPath::link;
+  EXPECT_THAT(describe(over_link, answer(over_link)),
+              HasSubstr(" from the others over the same link per step\n"));
+  over_link.rates.peer_path = PeerPath::host_memory;
+  EXPECT_THAT(describe(over_link, answer(over_link)),
+              HasSubstr(" from the others over the same link, through host memory, per step\n"));
   const PlanQuestion one = model_question();
   EXPECT_EQ(to_json(answer(one))["devices"], 1);
   EXPECT_EQ(to_json(answer(one))["peer_bytes"], 0);
