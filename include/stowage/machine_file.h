@@ -108,6 +108,10 @@ struct MachineFile {
   double host_beside_compute = 1;
   // Host memory, by AdamW with the most threads and copies both ways together; 0: not measured.
   double host_total_bytes_per_second = 0;
+  // Of each host memory, which PeerDevices::devices_per_host_memory devices share; without `peers`, of the
+  // one that the device uses. As `host_rates`, calibrate measures it of the whole host, which is then one
+  // memory to all devices. 0: not known. At most 32 PiB.
+  Bytes host_memory_bytes = 0;
   std::optional<PeerDevices> peers;  // nothing: one device, or nothing known of others
 };
 
@@ -141,6 +145,15 @@ MachineFile read_machine_file(const std::string& path);
 // - The overhead is the file's and overhead_for_peers.
 // Throws InvalidInput if the file has no peer link or fewer devices.
 Machine machine_for(const MachineFile& file, DataType work, int devices = 1);
+
+// The host budget of `devices` devices of the file that train one model together, of which each has an equal
+// part. A sixteenth of each host memory is left to the system. The devices are taken evenly from the
+// memories, as by machine_for, and the parts of those at one memory together are no more than what is left of
+// it. All run one plan, so those at the memory with most of them decide for all: of 3 devices at two memories
+// each has half of one. In calibrate's files the whole host is one memory: where it has several nodes,
+// devices that are all at one of them may need bytes of another. `unlimited` where the file does not say what
+// there is. Throws InvalidInput as machine_for does.
+Bytes host_budget_for(const MachineFile& file, int devices = 1);
 
 // Device memory of each of `devices` cards, 2 or more, for what they reach each other with: NCCL's buffers,
 // and scratch of the peer lane. 512 MiB, a guess: it has not been measured on cards. 0 of one device, and of

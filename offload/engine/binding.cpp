@@ -105,6 +105,7 @@ class Binder {
     if (data == nullptr)
       throw InvalidInput(fmt::format("the plan gives op '{}' no place for '{}' on the {}: plan again",
                                      bound_.label, tensor.name, on_host ? "host" : "device"));
+    // What is never page-locked on the host, host steps alone touch, in their lane's order: nothing to check.
     if (touches(id) && (!on_host || input_.plan.buckets[place.bucket].pinned()))
       add_accesses({data, tensor.bytes(), mode});
     bound_.bytes += tensor.bytes();

@@ -1,7 +1,6 @@
 #include "offload/engine/host_memory.h"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 
 #include "stowage/error.h"
 
@@ -52,16 +51,14 @@ std::byte* HostMemory::add_ring(const Plan& plan) {
 }
 
 std::byte* HostMemory::add_pageable(Bytes bytes, const std::string& what) {
-  void* const data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (data == MAP_FAILED)
-    throw OutOfMemory(
-        fmt::format("the host has no {} for {}: plan for a smaller host budget", format_bytes(bytes), what),
-        bytes, 0);
-  madvise(data, bytes, MADV_HUGEPAGE);  // only advice
-  pageable_.emplace_back(static_cast<std::byte*>(data), Unmap{bytes});
-  return pageable_.back().get();
+  try {
+    pageable_.emplace_back(device_, MemoryKind::pageable, bytes);
+    return pageable_.back().data();
+  } catch (const OutOfMemory& error) {
+    throw OutOfMemory(fmt::format("the host has no {} for {}: {}. Plan for a smaller host budget",
+                                  format_bytes(bytes), what, error.what()),
+                      error.requested_bytes(), error.free_bytes());
+  }
 }
-
-void HostMemory::Unmap::operator()(std::byte* data) const { munmap(data, bytes); }
 
 }  // namespace stowage

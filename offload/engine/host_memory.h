@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,9 +14,10 @@ namespace stowage {
 
 class HostMemory {
  public:
-  // Page-locked where the plan says `pinned`, else ordinary memory; all zero. Ordinary pages come when they
-  // are first touched, on the threads that update what they hold. With `pageable_fallback`, buckets that
-  // cannot be page-locked are the device's pageable memory. The device must outlive it. Throws OutOfMemory.
+  // Page-locked where the plan says `pinned`, else pageable; all zero. All of it is memory of the device
+  // (MemoryKind), which takes it from the host memory that it is next to: so a rank has its share's state
+  // there. Pageable pages come when they are first touched. With `pageable_fallback`, buckets that cannot be
+  // page-locked are pageable, too. The device must outlive it. Throws OutOfMemory.
   HostMemory(Device& device, const Plan& plan, bool pageable_fallback = false);
 
   // 64-byte aligned; null for a bucket without a place on the host.
@@ -30,10 +30,6 @@ class HostMemory {
   std::span<std::byte> spare() const { return spare_; }
 
  private:
-  struct Unmap {
-    Bytes bytes = 0;
-    void operator()(std::byte* data) const;
-  };
   std::byte* add_pinned(Bytes bytes, const std::string& what);
   std::byte* add_ring(const Plan& plan);
   std::byte* add_pageable(Bytes bytes, const std::string& what);
@@ -45,7 +41,7 @@ class HostMemory {
   std::vector<DeviceMemory> fallen_back_;
   std::vector<BucketId> unpinned_;
   bool ring_is_unpinned_ = false;
-  std::vector<std::unique_ptr<std::byte, Unmap>> pageable_;
+  std::vector<DeviceMemory> pageable_;
   std::vector<std::byte*> buckets_;
   std::span<std::byte> undo_;
   std::span<std::byte> spare_;

@@ -89,35 +89,37 @@ constexpr GroupFiles version_1{"/sys/fs/cgroup/memory",
 constexpr GroupFiles version_2{
     "/sys/fs/cgroup", "memory.max", "memory.current", {"inactive_file ", "active_file "}};
 
-void add_group(const std::string& root, const GroupFiles& files, const std::string& group,
-               std::vector<HostLimit>& limits) {
-  const std::string folder = root + files.mount + group;
+// A control group that limits memory.
+struct LimitedGroup {
+  const GroupFiles* files;
+  std::string name;    // "/user/job"; empty: the topmost
+  std::string folder;  // with its files
+  Bytes limit = 0;
+};
+using LimitedGroups = std::vector<LimitedGroup>;
+
+void add_group(const std::string& root, const GroupFiles& files, const std::string& name,
+               LimitedGroups& groups) {
+  const std::string folder = root + files.mount + name;
   const auto limit = number_in(fmt::format("{}/{}", folder, files.limit));
-  if (!limit || *limit >= no_limit) return;
-  const Bytes all = number_in(fmt::format("{}/{}", folder, files.taken)).value_or(0);
-  const std::string stat = contents(folder + "/memory.stat");
-  Bytes taken = all;
-  for (const char* each : files.droppable) taken = less(taken, number(field(stat, each)).value_or(0));
-  limits.push_back({fmt::format("the memory limit of the control group {} ({})",
-                                group.empty() ? "/" : printable(group), told(*limit, taken)),
-                    less(*limit, taken), fmt::format("raise its {}", files.limit)});
+  if (limit && *limit < no_limit) groups.push_back({&files, name, folder, *limit});
 }
 
 // The group and those above it. In a container the path may be one of the host's, of which only the last one
 // above is there. One that leads upwards is not followed.
-void add_groups(const std::string& root, const GroupFiles& files, std::string group,
-                std::vector<HostLimit>& limits) {
-  if (group.find("..") != std::string::npos || !group.starts_with('/')) group.clear();
-  while (group.ends_with('/')) group.pop_back();
+void add_groups(const std::string& root, const GroupFiles& files, std::string name, LimitedGroups& groups) {
+  if (name.find("..") != std::string::npos || !name.starts_with('/')) name.clear();
+  while (name.ends_with('/')) name.pop_back();
   for (std::size_t level = 0; level < most_group_levels; ++level) {
-    add_group(root, files, group, limits);
-    if (group.empty()) return;
-    group.resize(group.rfind('/'));
+    add_group(root, files, name, groups);
+    if (name.empty()) return;
+    name.resize(name.rfind('/'));
   }
 }
 
-// A line is "ID:CONTROLLERS:PATH"; version 2 has ID 0 and no controllers.
-void add_all_groups(const std::string& root, std::vector<HostLimit>& limits) {
+// The process's. A line is "ID:CONTROLLERS:PATH"; version 2 has ID 0 and no controllers.
+LimitedGroups limited_groups(const std::string& root) {
+  LimitedGroups groups;
   const std::string text = contents(root + "/proc/self/cgroup");
   std::string_view left = text;
   while (!left.empty()) {
@@ -128,9 +130,20 @@ void add_all_groups(const std::string& root, std::vector<HostLimit>& limits) {
     if (second == std::string_view::npos) continue;
     const std::string controllers = fmt::format(",{},", line.substr(first + 1, second - first - 1));
     const std::string path(line.substr(second + 1));
-    if (line.substr(0, second + 1) == "0::") add_groups(root, version_2, path, limits);
-    if (controllers.find(",memory,") != std::string::npos) add_groups(root, version_1, path, limits);
+    if (line.substr(0, second + 1) == "0::") add_groups(root, version_2, path, groups);
+    if (controllers.find(",memory,") != std::string::npos) add_groups(root, version_1, path, groups);
   }
+  return groups;
+}
+
+HostLimit limit_of(const LimitedGroup& group) {
+  const Bytes all = number_in(fmt::format("{}/{}", group.folder, group.files->taken)).value_or(0);
+  const std::string stat = contents(group.folder + "/memory.stat");
+  Bytes taken = all;
+  for (const char* each : group.files->droppable) taken = less(taken, number(field(stat, each)).value_or(0));
+  return {fmt::format("the memory limit of the control group {} ({})",
+                      group.name.empty() ? "/" : printable(group.name), told(group.limit, taken)),
+          less(group.limit, taken), fmt::format("raise its {}", group.files->limit)};
 }
 
 std::optional<Bytes> resource_limit(const std::string& root, std::string_view name) {
@@ -163,9 +176,16 @@ void add_resources(const std::string& root, std::vector<HostLimit>& limits) {
 std::vector<HostLimit> read_host_limits(const std::string& root) {
   std::vector<HostLimit> limits;
   add_machine(root, limits);
-  add_all_groups(root, limits);
+  for (const LimitedGroup& group : limited_groups(root)) limits.push_back(limit_of(group));
   add_resources(root, limits);
   return limits;
+}
+
+std::optional<Bytes> group_memory_limit(const std::string& root) {
+  std::optional<Bytes> least;
+  for (const LimitedGroup& group : limited_groups(root))
+    least = std::min(least.value_or(group.limit), group.limit);
+  return least;
 }
 
 std::optional<Bytes> locked_memory_limit(const std::string& root) {

@@ -27,6 +27,10 @@ struct HostLimit {
 // a look at that limit.
 std::vector<HostLimit> read_host_limits(const std::string& root = "/");
 
+// The least memory limit of the process's control group and those above it, whatever is taken of it, if there
+// is one.
+std::optional<Bytes> group_memory_limit(const std::string& root = "/");
+
 // `ulimit -l`, if it is one.
 std::optional<Bytes> locked_memory_limit(const std::string& root = "/");
 

@@ -2,8 +2,8 @@
 
 #include <hwloc.h>
 
-#include <cstdlib>
 #include <memory>
+#include <string_view>
 
 #include "stowage/error.h"
 
@@ -15,25 +15,28 @@ struct DestroyTopology {
 };
 using TopologyHandle = std::unique_ptr<std::remove_pointer_t<hwloc_topology_t>, DestroyTopology>;
 
-TopologyHandle load() {
-  setenv("HWLOC_COMPONENTS", "-gl,-opencl", 0);
+// Not loaded, and without hwloc's GPU plugins; null where hwloc cannot start.
+TopologyHandle start() {
   hwloc_topology_t raw = nullptr;
-  if (hwloc_topology_init(&raw) != 0)
-    throw DeviceError("hwloc cannot start: check its installation", "read_topology");
-  TopologyHandle topology(raw);
-  if (hwloc_topology_load(raw) != 0)
+  if (hwloc_topology_init(&raw) != 0) return nullptr;
+  for (const char* plugin : {"cuda", "nvml", "opencl", "gl"})
+    hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, plugin);
+  return TopologyHandle(raw);
+}
+
+TopologyHandle load() {
+  TopologyHandle topology = start();
+  if (topology == nullptr) throw DeviceError("hwloc cannot start: check its installation", "read_topology");
+  if (hwloc_topology_load(topology.get()) != 0)
     throw DeviceError("hwloc cannot read this machine: run `lstopo` to see why", "read_topology");
   return topology;
 }
 
 hwloc_topology_t load_with_devices() {
-  hwloc_topology_t raw = nullptr;
-  if (hwloc_topology_init(&raw) != 0) return nullptr;
-  TopologyHandle topology(raw);
-  for (const char* plugin : {"cuda", "nvml", "opencl", "gl"})
-    hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, plugin);
-  hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
-  if (hwloc_topology_load(raw) != 0) return nullptr;
+  TopologyHandle topology = start();
+  if (topology == nullptr) return nullptr;
+  hwloc_topology_set_io_types_filter(topology.get(), HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+  if (hwloc_topology_load(topology.get()) != 0) return nullptr;
   return topology.release();
 }
 
@@ -62,6 +65,7 @@ Topology read_topology() {
   for (int i = 0; i < nodes; ++i) {
     const hwloc_obj_t node =
         hwloc_get_obj_by_type(handle.get(), HWLOC_OBJ_NUMANODE, static_cast<unsigned>(i));
+    if (node->subtype != nullptr && std::string_view(node->subtype) == "GPUMemory") continue;
     result.nodes.push_back({node->os_index, node->attr->numanode.local_memory});
   }
   return result;

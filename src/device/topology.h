@@ -15,14 +15,13 @@ struct NumaNode {
 };
 
 struct Topology {
-  int cores = 0;             // physical
-  int processing_units = 0;  // hardware threads this process may use
-  std::vector<NumaNode> nodes;
-  Bytes memory() const;  // of all nodes
+  int cores = 0;                // physical
+  int processing_units = 0;     // hardware threads this process may use
+  std::vector<NumaNode> nodes;  // of the host: memory of cards that the system counts as nodes is left out
+  Bytes memory() const;         // of all nodes
 };
 
-// Reads the running machine. Throws DeviceError when hwloc cannot. Sets HWLOC_COMPONENTS unless it
-// is set, to keep hwloc's GPU plugins out; call it before other threads read the environment.
+// Reads the running machine. Throws DeviceError when hwloc cannot.
 Topology read_topology();
 
 // Binds host memory to the NUMA node nearest to a PCI device (a GPU), so that transfers do not cross

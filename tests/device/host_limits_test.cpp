@@ -74,6 +74,7 @@ TEST_F(HostLimits, OfControlGroupsAreThoseAboveToo) {
   write_group_2("", "2000\n", "1000\n");
   write_group_2("/elsewhere", "1\n", "1\n");
   EXPECT_THAT(read(), ElementsAre(limit_of(0, "group /a (", "memory.max"), limit_of(1000, "group / (", "")));
+  EXPECT_EQ(group_memory_limit(root_.file("")), 500U) << "the least, whatever is taken";
 }
 
 TEST_F(HostLimits, OfControlGroupsHaveAnOlderVersion) {
@@ -85,8 +86,10 @@ TEST_F(HostLimits, OfControlGroupsHaveAnOlderVersion) {
         "inactive_file 1\nactive_file 2\ntotal_inactive_file 20\ntotal_active_file 4\n");
   write("sys/fs/cgroup/memory/no/memory.limit_in_bytes", "1\n");
   EXPECT_THAT(read(), ElementsAre(limit_of(3096, "group / (", "raise its memory.limit_in_bytes")));
+  EXPECT_EQ(group_memory_limit(root_.file("")), 4096U);
   write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");  // none
   EXPECT_THAT(read(), IsEmpty());
+  EXPECT_EQ(group_memory_limit(root_.file("")), std::nullopt);
 }
 
 TEST_F(HostLimits, OfTheProcessAreItsResources) {

@@ -13,15 +13,39 @@ std::vector<std::string> seeds() {
   bare.peers = PeerDevices{2, 2, {20e9, 4e-5, true}, PeerPath::host_memory};
   MachineFile alone = bare;
   alone.peers.reset();
+  alone.host_memory_bytes = 0;
   return {to_json(test::sample_file()), to_json(bare), to_json(alone)};
 }
 
 std::vector<std::string> dictionary() {
-  return {
-      "\"f32\"", "\"f64\"", "\"bf16\"", "\"samples\": []", "\"matrix\": []", "null", "\"stowage.machine\"",
-      "{}",      "true",    "false",    "\"peers\": {}"};
+  return {"\"f32\"",
+          "\"f64\"",
+          "\"bf16\"",
+          "\"samples\": []",
+          "\"matrix\": []",
+          "null",
+          "\"stowage.machine\"",
+          "{}",
+          "true",
+          "false",
+          "\"peers\": {}",
+          "\"host_memory_bytes\": 1"};
 }
 
+namespace {
+
+// Of all devices: as much for each, and no more than their memories have.
+void check_host_budget(const MachineFile& file) {
+  const Bytes budget = host_budget_for(file, file.peers->devices);
+  const auto devices = static_cast<Bytes>(file.peers->devices);
+  const auto sharing = static_cast<Bytes>(file.peers->devices_per_host_memory);
+  const Bytes memories = (devices + sharing - 1) / sharing;
+  const bool fits = budget % devices == 0 && budget <= memories * file.host_memory_bytes;
+  if (file.host_memory_bytes == 0 ? budget != unlimited : !fits)
+    broken("a host budget that its memories do not have");
+}
+
+}  // namespace
 }  // namespace stowage::fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -37,6 +61,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       if (!(machine.flops_per_second > 0 && machine.host_bytes_per_second > 0))
         fuzz::broken("a rate of nothing");
       if (!file->peers) continue;
+      fuzz::check_host_budget(*file);
       const Machine each = machine_for(*file, type, file->peers->devices);
       if (!(each.peer.bytes_per_second > 0 && each.h2d.bytes_per_second > 0 &&
             each.host_bytes_per_second <= machine.host_bytes_per_second))

@@ -2,10 +2,15 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <ctime>
 #include <fstream>
+
+#include "src/device/host_limits.h"
+#include "src/device/topology.h"
+#include "stowage/error.h"
 
 namespace stowage {
 namespace {
@@ -23,6 +28,15 @@ std::string processor_name() {
     if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
   }
   return "";
+}
+
+// Of all nodes, no more than the process's control groups allow; 0 where the system does not tell.
+Bytes host_memory() {
+  try {
+    return std::min(read_topology().memory(), group_memory_limit().value_or(unlimited));
+  } catch (const DeviceError&) {
+    return 0;
+  }
 }
 
 std::string now_in_utc() {
@@ -94,6 +108,7 @@ MachineFile calibrate(Device& device, const LaunchTable& kernels, const Calibrat
   file.host = host_name();
   file.processor = processor_name();
   file.measured = now_in_utc();
+  file.host_memory_bytes = host_memory();
   measure_link(device, options.link, file);
   {
     const Lane lane(device, LaneRole::compute);

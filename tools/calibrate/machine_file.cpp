@@ -15,7 +15,8 @@ namespace stowage {
 namespace {
 
 constexpr std::uintmax_t largest_file = 1U << 24U;
-constexpr double times_through_host = 2;  // a peer's byte is written to host memory, and read
+constexpr Bytes parts_of_host_memory = 16;  // one is for the system and the program itself: 4 GiB of 64
+constexpr double times_through_host = 2;    // a peer's byte is written to host memory, and read
 
 using Rates = std::vector<MatrixRate>;
 Rates::const_iterator rate_of(const Rates& rates, DataType type) {
@@ -140,6 +141,15 @@ Machine machine_for(const MachineFile& file, DataType work, int devices) {
   }
   machine.overhead_bytes += overhead_for_peers(file.backend, devices);
   return machine;
+}
+
+Bytes host_budget_for(const MachineFile& file, int devices) {
+  if (devices != 1) require_devices(file, devices);
+  if (file.host_memory_bytes == 0) return unlimited;
+  const Bytes left = file.host_memory_bytes - file.host_memory_bytes / parts_of_host_memory;
+  if (devices == 1) return left;
+  const Bytes each = left / static_cast<Bytes>(devices_at_one_memory(*file.peers, devices));
+  return each * static_cast<Bytes>(devices);
 }
 
 Bytes overhead_for_peers(std::string_view backend, int devices) {

@@ -17,7 +17,8 @@ using Json = nlohmann::json;
 constexpr std::string_view format_name = "stowage.machine";
 constexpr std::uint64_t format_version = 1;
 constexpr const char* host_total_name = "host_total_bytes_per_second";  // not in all files
-// Nor these five.
+// Nor these six.
+constexpr const char* host_memory_name = "host_memory_bytes";
 constexpr const char* ops_name = "ops";
 constexpr const char* compute_beside_copy_name = "compute_beside_copy";
 constexpr const char* compute_beside_host_name = "compute_beside_host";
@@ -33,6 +34,7 @@ constexpr std::size_t most_items = 1024;
 constexpr std::size_t most_ops = 8192;
 constexpr std::size_t most_characters = 4096;
 constexpr std::uint64_t most_bytes = std::uint64_t{1} << 62U;
+constexpr std::uint64_t most_host_bytes = std::uint64_t{1} << 55U;  // those of all devices are a number still
 // Per second, each a thousand times what one machine of today has.
 constexpr double most_bytes_per_second = 1e16;
 constexpr double most_flops_per_second = 1e20;
@@ -144,6 +146,7 @@ Json file_json(const MachineFile& file) {
                {"launch_seconds", file.launch_seconds},
                {"host_rates", std::move(host_rates)}};
   if (file.host_total_bytes_per_second != 0) json[host_total_name] = file.host_total_bytes_per_second;
+  if (file.host_memory_bytes != 0) json[host_memory_name] = file.host_memory_bytes;
   if (file.peers) json[peers_name] = peers_json(*file.peers);
   add_measured_steps(file, json);
   return json;
@@ -297,8 +300,10 @@ PeerDevices read_peers(const Node& node) {
 MachineFile read_file(const Node& node) {
   MachineFile file;
   const bool has_total = node.has(host_total_name);
+  const bool has_memory = node.has(host_memory_name);
   const bool has_peers = node.has(peers_name);
-  node.expect_members(18 + std::size_t{has_total} + std::size_t{has_peers} + read_measured_steps(node, file));
+  node.expect_members(18 + std::size_t{has_total} + std::size_t{has_memory} + std::size_t{has_peers} +
+                      read_measured_steps(node, file));
   if (node["format"].text() != format_name) refuse("format", "is not \"stowage.machine\"");
   if (node["version"].integer(0, most_bytes) != format_version) {
     refuse("version", fmt::format("is not {}, the one this program reads", format_version));
@@ -320,6 +325,7 @@ MachineFile read_file(const Node& node) {
   file.launch_seconds = node["launch_seconds"].seconds();
   file.host_rates = node["host_rates"].list(read_host_rate);
   if (has_total) file.host_total_bytes_per_second = node[host_total_name].bytes_per_second();
+  if (has_memory) file.host_memory_bytes = node[host_memory_name].integer(1, most_host_bytes);
   if (has_peers) file.peers = read_peers(node[peers_name]);
   return file;
 }

@@ -157,7 +157,9 @@ std::string describe(const MachineFile& file) {
   Lines lines;
   lines.add("device", "{} ({}), {}", file.device, file.backend,
             file.device_bytes == 0 ? "without a limit of memory" : format_bytes(file.device_bytes));
-  lines.add("host", "{}, {}", file.host, file.processor);
+  lines.add(
+      "host", "{}, {}{}", file.host, file.processor,
+      file.host_memory_bytes == 0 ? "" : fmt::format(", {} of memory", format_bytes(file.host_memory_bytes)));
   lines.add("measured", "{}, {}", file.measured, file.note);
   add_link(lines, file);
   add_products(lines, file);

@@ -91,7 +91,8 @@ void add_budget(Lines& lines, const PlanAnswer& answer) {
               answer.overhead_for_peers == 0
                   ? ""
                   : fmt::format(", {} of it to reach the others", format_bytes(answer.overhead_for_peers)));
-  if (answer.budget.host != unlimited) lines.add("host budget", "{}", exact(answer.budget.host));
+  if (answer.budget.host != unlimited)
+    lines.add("host budget", "{}{}", exact(answer.budget.host), host_budget_source(answer));
 }
 
 void add_memory(Lines& lines, const PlanAnswer& answer) {
@@ -159,6 +160,7 @@ PlanAnswer answer(const PlanQuestion& question, Planner& planner, Plan* plan) {
   PlanAnswer answer;
   answer.policy = question.options.policy;
   answer.budget = question.budget;
+  answer.host_from_machine = question.host_from_machine;
   answer.overhead = question.rates.overhead_bytes;
   if (question.measured != nullptr)
     answer.overhead_for_peers =
@@ -191,6 +193,11 @@ std::string refusal(const PlanAnswer& answer) {
                      answer.lacks_host ? "host" : "device", answer.smallest);
 }
 
+std::string host_budget_source(const PlanAnswer& answer) {
+  return answer.host_from_machine ? ", 15/16 of what the machine's file says; --host-memory sets another"
+                                  : "";
+}
+
 std::string describe(const PlanQuestion& question, const PlanAnswer& answer) {
   Lines lines;
   lines.add("fits", "{}", answer.feasible ? "yes" : "no: " + refusal(answer));
@@ -220,6 +227,7 @@ Json to_json(const PlanAnswer& answer) {
   json["overhead_for_peers_bytes"] = answer.overhead_for_peers;
   json["host_bytes"] = where_it_fits(answer.host);
   json["host_budget_bytes"] = limit(answer.budget.host);
+  json["host_budget_from_machine"] = answer.host_from_machine;
   json["pinned_bytes"] = where_it_fits(answer.pinned);
   json["h2d_bytes"] = where_it_fits(answer.h2d);
   json["d2h_bytes"] = where_it_fits(answer.d2h);

@@ -21,7 +21,8 @@ struct PlanQuestion {
   Machine rates;
   // Whose samples give the ops their times, and which the caller keeps; null: the rates alone do.
   const MachineFile* measured = nullptr;
-  Budget budget;  // device: of each; host: of all devices together
+  Budget budget;                   // device: of each; host: of all devices together
+  bool host_from_machine = false;  // the latter is host_budget_for(*measured, devices())
   PlanOptions options;
 
   // That train the model together. The graph is that of the first of them.
@@ -46,8 +47,9 @@ struct PlanAnswer {
   Bytes overhead = 0;            // in each of them
   Bytes overhead_for_peers = 0;  // of it
   Budget budget;
-  std::uint64_t parameters = 0;  // elements
-  std::uint64_t tokens = 0;      // per step; 0: not known
+  bool host_from_machine = false;  // as PlanQuestion
+  std::uint64_t parameters = 0;    // elements
+  std::uint64_t tokens = 0;        // per step; 0: not known
   std::uint32_t micro_batches = 1;
   std::uint32_t gradient_groups = 1;
   std::int64_t devices = 1;
@@ -89,6 +91,9 @@ struct PlanAnswer {
 PlanAnswer answer(const PlanQuestion& question, Plan* plan = nullptr);
 // The same by a planner of the question's graph, rates and options, which may be asked with many budgets.
 PlanAnswer answer(const PlanQuestion& question, Planner& planner, Plan* plan = nullptr);
+
+// What follows a host budget: where it is from, if the machine's file says it.
+std::string host_budget_source(const PlanAnswer& answer);
 
 // One screen of lines.
 std::string describe(const PlanQuestion& question, const PlanAnswer& answer);

@@ -75,7 +75,16 @@ Machine rates_for(const PlanCommand& command, const Source& source, DataType typ
 Budget budget_of(const PlanCommand& command, const Source& source) {
   const Bytes card =
       source.machine && source.machine->device_bytes > 0 ? source.machine->device_bytes : unlimited;
-  return {command.device_memory.value_or(card), command.host_memory};
+  return {command.device_memory.value_or(card), command.host_memory.value_or(unlimited)};
+}
+
+// Rates of one of so many devices, and their host budget where --host-memory says none.
+void take_devices(const PlanCommand& command, const Source& source, DataType type, std::int64_t devices,
+                  PlanQuestion& question) {
+  question.rates = rates_for(command, source, type, devices);
+  if (command.host_memory || !source.machine) return;
+  question.budget.host = host_budget_for(*source.machine, static_cast<int>(devices));
+  question.host_from_machine = question.budget.host != unlimited;
 }
 
 // What `read` makes of the text of the file at `path`, which its errors name.
@@ -108,7 +117,7 @@ PlanQuestion question_of(const PlanCommand& command, const Source& source) {
   Graph graph = question.model
                     ? build(*question.model)
                     : read_saved(command.graph_file, "a graph saved with to_json, or a trace", read_graph);
-  question.rates = rates_for(command, source, work_type(graph), question.devices());
+  take_devices(command, source, work_type(graph), question.devices(), question);
   question.take(std::move(graph));
   return question;
 }
@@ -181,7 +190,7 @@ int largest_model(const PlanCommand& command, const Source& source, PlanFiles& f
   const std::vector<GptSize> ladder = gpt_ladder();
   const ModelSpec smallest = model_spec(ladder.front(), command.model, source.type);
   const DataType type = smallest.type;
-  question.rates = rates_for(command, source, type, smallest.devices);
+  take_devices(command, source, type, smallest.devices, question);
   Plan plan;
   const MaxModel found = max_model(std::move(question), ladder, command.model, type, command.progress, &plan);
   if (!command.json)

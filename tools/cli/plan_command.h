@@ -23,7 +23,7 @@ struct PlanCommand {
   std::filesystem::path machines;
   Machine rates;
   std::optional<Bytes> device_memory;  // nothing: the machine's, without one unlimited
-  Bytes host_memory = unlimited;
+  std::optional<Bytes> host_memory;    // nothing: host_budget_for the machine, without one unlimited
   PlanOptions options;
 
   std::string sweep;        // as parse_sweep takes it; empty: none

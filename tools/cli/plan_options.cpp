@@ -52,8 +52,9 @@ void add_machine(CLI::App& plan, PlanWords& words) {
   add("--device-memory", words.device,
       "device budget, of each device: SIZE or unlimited (the machine's, else unlimited)", "SIZE");
   add("--host-memory", words.host,
-      "host budget, of all --devices together, of which each has an equal part: SIZE or unlimited", "SIZE")
-      ->capture_default_str();
+      "host budget, of all --devices together, of which each has an equal part: SIZE or unlimited (15/16 of "
+      "what the machine's file says, else unlimited)",
+      "SIZE");
 }
 
 std::vector<std::string> policy_names() {
@@ -141,7 +142,8 @@ PlanCommand understand(const PlanWords& words) {
   command.machines = machines_folder();
   if (!words.device.empty())
     command.device_memory = named("--device-memory", [&] { return parse_limit(words.device); });
-  command.host_memory = named("--host-memory", [&] { return parse_limit(words.host); });
+  if (!words.host.empty())
+    command.host_memory = named("--host-memory", [&] { return parse_limit(words.host); });
   command.options.bucket_bytes = named("--bucket-size", [&] { return parse_bucket(words.bucket); });
   command.options.policy = policy_from(words.policy).value_or(Policy::automatic);
   command.options.settings.speculates = words.speculate != "off";

@@ -11,8 +11,8 @@ namespace stowage {
 // What CLI11 fills in before the words are understood. Must outlive the parsing.
 struct PlanWords {
   PlanCommand command;
-  std::string device, host = "unlimited", bucket = "auto", policy = "auto",
-                      speculate = "auto";  // device "": not given
+  std::string device, host, bucket = "auto", policy = "auto",
+                            speculate = "auto";  // device, host "": not given
 };
 
 CLI::App* add_plan(CLI::App& app, PlanWords& words);

@@ -51,6 +51,19 @@ void add_row(Lines& lines, const SweepRow& row) {
             a.tokens == 0 ? "" : grouped(static_cast<std::uint64_t>(a.tokens_per_second())));
 }
 
+// Where the machine's file says it: of more devices there may be more.
+void add_host_budget(Lines& lines, const std::vector<SweepRow>& rows) {
+  if (rows.empty() || !rows.front().answer.host_from_machine) return;
+  const auto [least, most] = std::minmax_element(rows.begin(), rows.end(), [](const auto& a, const auto& b) {
+    return a.answer.budget.host < b.answer.budget.host;
+  });
+  const std::string from = format_bytes(least->answer.budget.host),
+                    to = format_bytes(most->answer.budget.host);
+  lines.gap();
+  lines.add("host budget", "{}{}{}", from, from == to ? "" : " to " + to,
+            host_budget_source(rows.front().answer));
+}
+
 // 1, 2, 4, … up to `most`.
 std::vector<std::int64_t> powers_of_two(std::int64_t most) {
   std::vector<std::int64_t> powers;
@@ -147,7 +160,9 @@ std::vector<SweepRow> sweep_devices(PlanQuestion question, const ModelWords& wor
     ModelWords more = words;
     more.devices = std::to_string(number);
     question.model = model_spec(more, question.model->type);
-    question.rates = machine_for(file, question.model->type, static_cast<int>(question.model->devices));
+    const auto count = static_cast<int>(question.devices());
+    question.rates = machine_for(file, question.model->type, count);
+    if (question.host_from_machine) question.budget.host = host_budget_for(file, count);
     asked.push_back(question);
   }
   std::vector<SweepRow> rows;
@@ -170,6 +185,7 @@ std::string describe(const std::vector<SweepRow>& rows) {
             devices ? fmt::format("{:>11} ", "from others") : "", "step", "bound", "gap", "bound by",
             "tokens/s");
   for (const SweepRow& row : rows) add_row(lines, row);
+  add_host_budget(lines, rows);
   return std::move(lines).text();
 }
 

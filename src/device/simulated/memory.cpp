@@ -44,6 +44,7 @@ Allocation& Memory::allocate(MemoryKind kind, Bytes bytes) {
   if (base == nullptr) throw out_of_memory(kind, bytes, "allocate (the host has no more)");
   from.used += bytes;
   if (kind == MemoryKind::device) fill_poison(base, bytes, poison_);
+  if (kind == MemoryKind::pageable) madvise(base, bytes, MADV_HUGEPAGE);  // only advice
   return add(base, bytes, kind, false);
 }
 

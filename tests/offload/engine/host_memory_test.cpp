@@ -9,6 +9,7 @@
 
 #include "stowage/error.h"
 #include "stowage/simulated_device.h"
+#include "tests/allocator/device_decorator.h"
 
 namespace stowage {
 namespace {
@@ -29,6 +30,7 @@ Plan plan_of(Bytes pageable, Bytes pinned) {
   for (const std::size_t on_host : {0U, 1U}) plan.buckets[on_host].places = {{MemoryId::host, on_host == 1}};
   plan.buckets[0].bytes = pageable;
   plan.buckets[1].bytes = pinned;
+  plan.buckets[0].name = "b0";
   plan.buckets[1].name = "b1";
   return plan;
 }
@@ -48,7 +50,14 @@ TEST(HostMemory, IsZeroAndNotTouchedToMakeItSo) {
 
 TEST(HostMemory, RunsOutWithATypedError) {
   const auto device = open_simulated_device({.executor = Executor::virtual_time});
-  EXPECT_THROW(HostMemory(*device, plan_of(Bytes{1} << 60, 64)), OutOfMemory);
+  constexpr Bytes much = Bytes{1} << 60;
+  try {
+    HostMemory(*device, plan_of(much, 64));
+    FAIL() << "taken";
+  } catch (const OutOfMemory& error) {
+    EXPECT_EQ(error.requested_bytes(), much);
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("for bucket 'b0': allocate (the host has no more): "));
+  }
 }
 
 TEST(HostMemory, FallsBackToMemoryThatIsNotPageLockedWhereItMay) {
@@ -68,6 +77,29 @@ TEST(HostMemory, FallsBackToMemoryThatIsNotPageLockedWhereItMay) {
     EXPECT_THAT(error.what(),
                 ::testing::HasSubstr("the host cannot page-lock 1.00 MiB for bucket 'b1': allocate: "));
   }
+}
+
+// It says what it is asked for.
+class Asked : public DeviceDecorator {
+ public:
+  using DeviceDecorator::DeviceDecorator;
+  void* allocate(MemoryKind kind, Bytes bytes) override {
+    asked.emplace_back(kind, bytes);
+    return DeviceDecorator::allocate(kind, bytes);
+  }
+  std::vector<std::pair<MemoryKind, Bytes>> asked;
+};
+
+// Which knows the host memory that it is next to.
+TEST(HostMemory, IsAllOfTheDevice) {
+  const auto device = open_simulated_device({.executor = Executor::virtual_time});
+  Asked asking(*device);
+  Plan plan = plan_of(2_MiB, 1_MiB);
+  plan.undo_bytes = 4_KiB;
+  const HostMemory host(asking, plan);
+  EXPECT_THAT(asking.asked, ::testing::ElementsAre(std::pair{MemoryKind::pageable, 2_MiB},
+                                                   std::pair{MemoryKind::pinned, 1_MiB},
+                                                   std::pair{MemoryKind::pageable, 4_KiB}));
 }
 
 // Two gradients, of which the second has bytes of the first.

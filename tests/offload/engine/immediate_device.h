@@ -18,9 +18,10 @@ class ImmediateDevice final : public Device {
   MemoryInfo memory_info() const override { return {1_GiB, 1_GiB}; }
 
   void* allocate(MemoryKind kind, Bytes bytes) override {
-    ++(kind == MemoryKind::device ? counters_.device_allocations : counters_.pinned_allocations);
+    if (kind == MemoryKind::device) ++counters_.device_allocations;
+    if (kind == MemoryKind::pinned) ++counters_.pinned_allocations;
     void* const address = ::operator new(bytes, alignment);
-    return kind == MemoryKind::pinned ? std::memset(address, 0, bytes) : address;
+    return kind == MemoryKind::device ? address : std::memset(address, 0, bytes);
   }
   void release(MemoryKind, void* address) override { ::operator delete(address, alignment); }
 

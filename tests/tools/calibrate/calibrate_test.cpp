@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "src/device/host_limits.h"
+#include "src/device/topology.h"
 #include "stowage/error.h"
 #include "tests/tools/calibrate/virtual_machine.h"
 
@@ -30,6 +34,8 @@ TEST(Calibrate, MakesAFileThatGivesTheMachineBack) {
   EXPECT_EQ(file.device, device->info().name);
   EXPECT_EQ(file.backend, "simulated");
   EXPECT_EQ(file.device_bytes, 256_MiB);
+  EXPECT_EQ(file.host_memory_bytes,
+            std::min(read_topology().memory(), group_memory_limit().value_or(unlimited)));
   EXPECT_THAT(file.measured, ::testing::MatchesRegex("20..-..-..T..:..:..Z"));
 
   const Machine found = machine_for(machine_from_json(to_json(file)), DataType::f32);

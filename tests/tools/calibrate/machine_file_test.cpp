@@ -57,6 +57,35 @@ TEST(MachineFile, SeveralDevicesShareTheHostMemoryThatTheyAreAt) {
   EXPECT_EQ(one.peer.bytes_per_second, Machine{}.peer.bytes_per_second);
 }
 
+// 8 devices, 4 at each memory of 64 GiB, of which 4 are the system's.
+TEST(MachineFile, NoDevicesPartOfTheHostBudgetIsMoreThanItsMemoryHas) {
+  MachineFile file = test::sample_file();
+  EXPECT_EQ(host_budget_for(file), 60_GiB);
+  EXPECT_EQ(host_budget_for(file, 2), 120_GiB) << "a memory each";
+  EXPECT_EQ(host_budget_for(file, 3), 90_GiB) << "two of them share one";
+  EXPECT_EQ(host_budget_for(file, 4), 120_GiB);
+  EXPECT_EQ(host_budget_for(file, 8), 120_GiB);
+  file.peers->devices_per_host_memory = 8;
+  for (const int devices : {1, 2, 8}) EXPECT_EQ(host_budget_for(file, devices), 60_GiB) << devices;
+  file.host_memory_bytes = 1001;  // each of 8 has the same whole number of bytes
+  EXPECT_EQ(host_budget_for(file, 8), Bytes{8 * ((1001 - 62) / 8)});
+  file.peers->devices = 64;
+  file.peers->devices_per_host_memory = 1;
+  file.host_memory_bytes = Bytes{1} << 55U;  // the most
+  EXPECT_EQ(host_budget_for(file, 64), 15 * (Bytes{1} << 57U));
+}
+
+TEST(MachineFile, AHostBudgetIsUnlimitedWhereTheFileDoesNotSayIt) {
+  MachineFile file = test::sample_file();
+  test::expect_refused([&] { host_budget_for(file, 9); }, "it has 8; give at most so many");
+  file.host_memory_bytes = 0;
+  EXPECT_EQ(host_budget_for(file), unlimited);
+  EXPECT_EQ(host_budget_for(file, 8), unlimited);
+  file.peers.reset();
+  test::expect_refused([&] { host_budget_for(file, 2); }, "its file has no peer link");
+  test::expect_refused([&] { host_budget_for(file, 0); }, "give at least 1");
+}
+
 TEST(MachineFile, CardsThatTrainTogetherHaveMemoryToReachEachOther) {
   MachineFile file = test::sample_file();
   EXPECT_EQ(overhead_for_peers("cuda", 1), 0U);

@@ -53,6 +53,7 @@ TEST(MachineJson, ReadsBackToTheBit) {
   EXPECT_EQ(back.host_rates[1].threads, 16);
   EXPECT_EQ(back.host_rates[1].bytes_per_second, 150e9);
   EXPECT_EQ(back.host_total_bytes_per_second, 210e9);
+  EXPECT_EQ(back.host_memory_bytes, 64_GiB);
   ASSERT_EQ(back.ops.size(), 2U);
   EXPECT_EQ(back.ops[0].kernel, "linear");
   EXPECT_EQ(back.ops[0].type, DataType::bf16);
@@ -166,6 +167,23 @@ TEST(MachineJson, AFileOfBeforeHasNoTotalOfHostMemory) {
   expect_refused(replaced(text, "\"version\"", "\"more\": 0, \"version\""), "'text' has a field");
   expect_refused(replaced(text, "\"version\"", "\"host_total_bytes_per_second\": 0, \"version\""),
                  "'host_total_bytes_per_second' is outside");
+}
+
+TEST(MachineJson, AFileOfBeforeHasNoHostMemory) {
+  MachineFile file = test::sample_file();
+  file.host_memory_bytes = 0;
+  const std::string text = to_json(file);
+  EXPECT_EQ(text.find("host_memory_bytes"), std::string::npos);
+  EXPECT_EQ(machine_from_json(text).host_memory_bytes, 0U);
+  const auto with = [&](const std::string& bytes) {
+    return replaced(text, "\"version\"", "\"host_memory_bytes\": " + bytes + ", \"version\"");
+  };
+  EXPECT_EQ(machine_from_json(with("1")).host_memory_bytes, 1U);
+  EXPECT_EQ(machine_from_json(with("36028797018963968")).host_memory_bytes, Bytes{1} << 55U);
+  for (const char* outside : {"0", "36028797018963969", "18446744073709551615"})
+    expect_refused(with(outside), "'host_memory_bytes' is outside 1 to 36028797018963968");
+  for (const char* other : {"-1", "1.5", "\"64GiB\"", "null", "18446744073709551616"})
+    expect_refused(with(other), "'host_memory_bytes' is no whole number");
 }
 
 TEST(MachineJson, RefusesToWriteWhatItWouldNotRead) {

@@ -25,6 +25,7 @@ inline MachineFile sample_file() {
   file.launch_seconds = 2.5e-6;
   file.host_rates = {{1, 12e9}, {16, 150e9}, {8, 200e9}};
   file.host_total_bytes_per_second = 210e9;
+  file.host_memory_bytes = 64_GiB;
   file.ops = {{"linear", DataType::bf16, 1e9, 3e6, 2e-5}, {"add", DataType::f32, 10, 120, 3e-6}};
   file.compute_beside_copy = 0.75;
   file.compute_beside_host = 0.5;

@@ -42,6 +42,7 @@ TEST(MachineChoice, SaysThatTheirNumbersAreNotMeasured) {
     EXPECT_THAT(describe_machine(file), HasSubstr(", not measured")) << name;
     EXPECT_GT(file.device_bytes, 15_GiB) << name;
     EXPECT_GT(file.overhead_bytes, 0U) << name;
+    EXPECT_EQ(host_budget_for(file), unlimited) << name;
   }
   const std::string list = list_machines(machines_folder());
   EXPECT_THAT(list, HasSubstr("h200          NVIDIA H200 on its usual host, not measured, 140.40 GiB\n"));

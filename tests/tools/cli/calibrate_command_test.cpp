@@ -99,10 +99,11 @@ TEST_F(CalibrateCommandTest, AnOutputIsRequired) {
 TEST_F(CalibrateCommandTest, DescribesEveryMeasuredNumber) {
   const std::string text = describe(test::sample_file());
   for (const char* words :
-       {"Card \"7\" (cuda), 140.00 GiB", "node, A CPU @ 2.00GHz", "2026-11-21T13:50:00Z, full",
-        "55.00 GB/s after 10.4 us", "45.00 GB/s after 9.0 us", "48000.0 GFLOP/s",
-        "8192 x  4096 x  4096     687194.8 GFLOP/s", "3900.0 GB/s", "2.50 us", "600.00 MiB",
-        "150.0 GB/s with 16 threads", "12.0 GB/s with 1 thread\n", "ops           2 kinds and sizes"}) {
+       {"Card \"7\" (cuda), 140.00 GiB", "node, A CPU @ 2.00GHz, 64.00 GiB of memory\n",
+        "2026-11-21T13:50:00Z, full", "55.00 GB/s after 10.4 us", "45.00 GB/s after 9.0 us",
+        "48000.0 GFLOP/s", "8192 x  4096 x  4096     687194.8 GFLOP/s", "3900.0 GB/s", "2.50 us",
+        "600.00 MiB", "150.0 GB/s with 16 threads", "12.0 GB/s with 1 thread\n",
+        "ops           2 kinds and sizes"}) {
     EXPECT_THAT(text, HasSubstr(words));
   }
   EXPECT_THAT(text, HasSubstr("1.00 MiB     34.953"));

@@ -190,6 +190,67 @@ TEST_F(PlanCommandTest, TakesAMachineFile) {
   EXPECT_THAT(output_, HasSubstr("budget        140.00 GiB"));
 }
 
+// 8 devices, 4 at each memory of 64 GiB.
+TEST_F(PlanCommandTest, TakesTheHostBudgetFromTheMachineFile) {
+  name_a_model();
+  command_.options.policy = Policy::none;
+  command_.machine = folder_.make("machine.json", to_json(test::sample_file()));
+  const char* const source = ", 15/16 of what the machine's file says; --host-memory sets another\n";
+  const auto expect_budget = [&](const char* bytes) {
+    command_.json = false;
+    EXPECT_EQ(run(), 0);
+    EXPECT_THAT(output_, HasSubstr(std::string("host budget   ") + bytes + source));
+    command_.json = true;
+    EXPECT_EQ(run(), 0);
+    EXPECT_EQ(nlohmann::json::parse(output_)["host_budget_from_machine"], true);
+  };
+  expect_budget("60.00 GiB (64424509440 bytes)");
+  command_.model.devices = "2";
+  expect_budget("120.00 GiB (128849018880 bytes)");
+  EXPECT_EQ(nlohmann::json::parse(output_)["host_budget_bytes"], 120_GiB);
+  for (const Bytes given : {1_GiB, unlimited}) {
+    command_.host_memory = given;
+    command_.json = false;
+    EXPECT_EQ(run(), 0);
+    EXPECT_THAT(output_, ::testing::Not(HasSubstr("machine's file")));
+    command_.json = true;
+    EXPECT_EQ(run(), 0);
+    const auto json = nlohmann::json::parse(output_);
+    EXPECT_EQ(json["host_budget_from_machine"], false);
+    EXPECT_EQ(json["host_budget_bytes"], given == unlimited ? nlohmann::json() : nlohmann::json(given));
+  }
+}
+
+TEST_F(PlanCommandTest, SweepsWithinTheHostBudgetOfTheMachineFile) {
+  name_a_model();
+  command_.machine = folder_.make("machine.json", to_json(test::sample_file()));
+  command_.sweep = "memory=2";
+  EXPECT_EQ(run(), 0);
+  EXPECT_THAT(output_, HasSubstr("\nhost budget   60.00 GiB, 15/16 of what the machine's file says; "));
+  command_.sweep = "devices=1,2";
+  EXPECT_EQ(run(), 0);
+  EXPECT_THAT(output_, HasSubstr("\nhost budget   60.00 GiB to 120.00 GiB, 15/16 of what "));
+  command_.host_memory = 1_GiB;
+  EXPECT_EQ(run(), 0);
+  EXPECT_THAT(output_, ::testing::Not(HasSubstr("host budget")));
+}
+
+TEST_F(PlanCommandTest, NothingFitsAHostThatHasLessThanTheStepNeeds) {
+  MachineFile file = test::sample_file();
+  file.host_memory_bytes = 16;
+  name_a_model();
+  command_.machine = folder_.make("machine.json", to_json(file));
+  command_.json = true;
+  EXPECT_EQ(run(), 2);
+  EXPECT_EQ(nlohmann::json::parse(output_)["lacks"], "host");
+  EXPECT_EQ(nlohmann::json::parse(output_)["host_budget_bytes"], 15);
+  command_.model = {.sequence = "8", .batch = "1", .vocabulary = "32"};
+  command_.max_model = true;
+  command_.options.policy = Policy::none;
+  EXPECT_EQ(run(), 2);
+  EXPECT_EQ(nlohmann::json::parse(output_)["lacks"], "host");
+}
+
 TEST_F(PlanCommandTest, ListsMachinesWithoutAGraph) {
   command_.graph_file.clear();
   command_.machine = "list";

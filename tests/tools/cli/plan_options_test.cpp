@@ -28,7 +28,7 @@ TEST(PlanOptions, SayNothingByDefault) {
   const PlanCommand command = parse_plan("graph.json");
   EXPECT_EQ(command.graph_file, "graph.json");
   EXPECT_FALSE(command.device_memory);
-  EXPECT_EQ(command.host_memory, unlimited);
+  EXPECT_FALSE(command.host_memory);
   EXPECT_EQ(command.options.bucket_bytes, 0U);
   EXPECT_EQ(command.options.policy, Policy::automatic);
   EXPECT_FALSE(command.json);
@@ -62,6 +62,7 @@ TEST(PlanOptions, AreUnderstood) {
   EXPECT_EQ(command.plan_file, "p.json");
   EXPECT_TRUE(command.json);
   EXPECT_EQ(parse_plan("--bert base --device-memory unlimited").device_memory, unlimited);
+  EXPECT_EQ(parse_plan("--bert base --host-memory unlimited").host_memory, unlimited);
   EXPECT_TRUE(parse_plan("--max-model").max_model);
   EXPECT_EQ(parse_plan("--gpt 1.3b --devices 4").model.devices, "4");
   EXPECT_THAT(parse_plan("--compare a.json b.json").compare, ElementsAre("a.json", "b.json"));
