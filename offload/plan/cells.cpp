@@ -214,10 +214,8 @@ Cells::Cell& Cells::cell(Key key, double most_seconds) {
                       most_seconds};
   Cell made{size.device, {}, 0, 0, most_seconds};
   std::vector<std::unique_ptr<Candidate>>& row = candidates_[key.first];
-  std::vector<const CellCandidate*> known;
-  for (const auto& each : row) known.push_back(&each->of);
   for (CellCandidate& found :
-       find_candidates(variants_, size, settings_, known, made.sketches, made.most_host)) {
+       find_candidates(variants_, size, settings_, tried_[key.first], made.sketches, made.most_host)) {
     auto same = std::find_if(row.begin(), row.end(), [&](const auto& each) {
       return each->of.problem == found.problem && each->of.choices == found.choices;
     });

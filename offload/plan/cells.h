@@ -66,7 +66,7 @@ class Cells {
   struct Cell {
     Bytes device = 0;
     std::vector<Candidate*> candidates;
-    std::size_t sketches = 0;  // made to find the candidates
+    std::size_t sketches = 0;  // made, or known, to find the candidates
     Bytes most_host = 0;       // that the programs' mixtures and fitting candidates take
     double most_seconds = 0;   // choices with a longer time by the program were not looked for
   };
@@ -102,6 +102,7 @@ class Cells {
   std::map<Key, Cell> cells_;
   // By index of device memory: the candidates of its cells, which share what is found out about them.
   std::map<std::size_t, std::vector<std::unique_ptr<Candidate>>> candidates_;
+  std::map<std::size_t, TriedChoices> tried_;  // by index of device memory, too
   struct Floor {
     double seconds = 0;
     Bytes host_bytes = 0;  // that the program's answer takes
