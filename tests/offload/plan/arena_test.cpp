@@ -88,6 +88,18 @@ TEST(PlacedWithin, TheSearchAddsToTheUsualPlacement) {
   EXPECT_GE(with_search, usual);
 }
 
+// Whatever was asked for before: other drafts, or the same ones in other capacities.
+TEST(PlacedWithin, KnownPlacesAreThoseOfASearch) {
+  KnownPlaces known;
+  each_draft(Transfers::ahead, [&](const Problem& problem, const Sketch& sketch) {
+    for (const Bytes percent : {101U, 100U, 101U}) {
+      const Bytes capacity = sketch.live_peak_bytes * percent / 100;
+      EXPECT_EQ(placed_within(problem, sketch.draft, capacity, {}, known),
+                placed_within(problem, sketch.draft, capacity, {}));
+    }
+  });
+}
+
 // In units of the alignment.
 Bytes aligned_live_bytes(const Plan& plan) {
   std::vector<std::pair<Position, std::int64_t>> changes;
