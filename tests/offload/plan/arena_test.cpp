@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <random>
 
 #include "offload/plan/extreme_choices.h"
 #include "tests/offload/plan/large_graph.h"
@@ -88,16 +89,27 @@ TEST(PlacedWithin, TheSearchAddsToTheUsualPlacement) {
   EXPECT_GE(with_search, usual);
 }
 
-// Whatever was asked for before: other drafts, or the same ones in other capacities.
-TEST(PlacedWithin, KnownPlacesAreThoseOfASearch) {
+// Whatever was asked for before: other items, or the same ones in other capacities.
+TEST(KnownPlaces, AreThoseOfASearchByItself) {
+  std::mt19937 random(1);
+  const auto below = [&](std::uint32_t end) { return static_cast<std::int64_t>(random() % end); };
   KnownPlaces known;
-  each_draft(Transfers::ahead, [&](const Problem& problem, const Sketch& sketch) {
-    for (const Bytes percent : {101U, 100U, 101U}) {
-      const Bytes capacity = sketch.live_peak_bytes * percent / 100;
-      EXPECT_EQ(placed_within(problem, sketch.draft, capacity, {}, known),
-                placed_within(problem, sketch.draft, capacity, {}));
+  for (int set = 0; set < 20; ++set) {
+    std::vector<PlacementItem> items(12);
+    for (PlacementItem& item : items) {
+      item.first = below(20);
+      item.last = item.first + 1 + below(8);
+      item.bytes = Plan{}.alignment * static_cast<Bytes>(1 + below(8));
     }
-  });
+    const Bytes live = peak_live_bytes(items);
+    for (int time = 0; time < 2; ++time) {
+      EXPECT_FALSE(known.within(items, live - 1));
+      for (const Bytes capacity : {live, 2 * live})
+        EXPECT_EQ(known.within(items, capacity), KnownPlaces{}.within(items, capacity)) << capacity;
+      EXPECT_TRUE(known.within(items, 2 * live));
+      EXPECT_EQ(known.low(items), place(items, Plan{}.alignment).offsets);
+    }
+  }
 }
 
 // In units of the alignment.
