@@ -1,6 +1,7 @@
 #include "offload/plan/arena.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "offload/plan/early.h"
@@ -33,20 +34,16 @@ class Arena {
   Bytes live() const { return live_; }
   bool is_large() const { return others_.size() > most_searched; }
 
-  std::vector<Bytes> greedy() const {
+  std::vector<Bytes> greedy(KnownPlaces& known) const {
     problem_.go_on();
-    return with_residents(place(other_items_, alignment).offsets);
+    return with_residents(known.low(other_items_));
   }
 
-  std::optional<std::vector<Bytes>> search_under(Bytes height) const {
+  std::optional<std::vector<Bytes>> search_under(Bytes height, KnownPlaces& known) const {
     if (others_.size() > most_searched || height <= resident_bytes_) return std::nullopt;
     problem_.go_on();
-    const PlacementResult found = solve_placement(other_items_, {.alignment = alignment,
-                                                                 .capacity = height - resident_bytes_,
-                                                                 .node_limit = most_search_nodes,
-                                                                 .keep_going = {}});
-    if (found.peak > height - resident_bytes_) return std::nullopt;
-    return with_residents(found.offsets);
+    const std::optional<std::vector<Bytes>>& found = known.within(other_items_, height - resident_bytes_);
+    return found ? std::optional(with_residents(*found)) : std::nullopt;
   }
 
   std::optional<std::vector<Bytes>> beam_under(Bytes height, double coherence, std::size_t width) const {
@@ -122,22 +119,54 @@ class Arena {
 
 }  // namespace
 
+bool KnownPlaces::IsBefore::operator()(const std::vector<PlacementItem>& a,
+                                       const std::vector<PlacementItem>& b) const {
+  return std::lexicographical_compare(
+      a.begin(), a.end(), b.begin(), b.end(), [](const PlacementItem& x, const PlacementItem& y) {
+        return std::tie(x.first, x.last, x.bytes) < std::tie(y.first, y.last, y.bytes);
+      });
+}
+
+const std::vector<Bytes>& KnownPlaces::low(const std::vector<PlacementItem>& items) {
+  std::optional<std::vector<Bytes>>& low = places_[items].low;
+  if (!low) low = place(items, alignment).offsets;
+  return *low;
+}
+
+const std::optional<std::vector<Bytes>>& KnownPlaces::within(const std::vector<PlacementItem>& items,
+                                                             Bytes capacity) {
+  const auto [at, is_new] = places_[items].within.try_emplace(capacity);
+  if (!is_new) return at->second;
+  PlacementResult found = solve_placement(
+      items,
+      {.alignment = alignment, .capacity = capacity, .node_limit = most_search_nodes, .keep_going = {}});
+  if (found.peak <= capacity) at->second = std::move(found.offsets);
+  return at->second;
+}
+
 std::optional<Plan> placed_within(const Problem& problem, const Draft& draft, Bytes capacity,
                                   const PlannerSettings& settings) {
+  KnownPlaces known;
+  return placed_within(problem, draft, capacity, settings, known);
+}
+
+std::optional<Plan> placed_within(const Problem& problem, const Draft& draft, Bytes capacity,
+                                  const PlannerSettings& settings, KnownPlaces& known) {
   const Arena arena(problem, draft);
   if (arena.live() > capacity) return std::nullopt;
-  std::optional<std::vector<Bytes>> offsets = arena.greedy();
-  if (arena.peak_of(*offsets) > capacity && settings.search) offsets = arena.search_under(capacity);
+  std::optional<std::vector<Bytes>> offsets = arena.greedy(known);
+  if (arena.peak_of(*offsets) > capacity && settings.search) offsets = arena.search_under(capacity, known);
   if (!offsets || arena.peak_of(*offsets) > capacity) return std::nullopt;
   return complete_at(problem, draft, *offsets);
 }
 
 Plan placed_low(const Problem& problem, const Draft& draft) {
   const Arena arena(problem, draft);
-  std::vector<Bytes> lowest = arena.greedy();
+  KnownPlaces known;
+  std::vector<Bytes> lowest = arena.greedy(known);
   const Bytes live = arena.live(), unit = live / low_height_unit;
   std::optional<std::vector<Bytes>> found;
-  if (arena.peak_of(lowest) > live + 2 * unit) found = arena.search_under(live + 2 * unit);
+  if (arena.peak_of(lowest) > live + 2 * unit) found = arena.search_under(live + 2 * unit, known);
   for (Bytes units = 0; !found && arena.is_large() && unit > 0 && live + unit * units < arena.peak_of(lowest);
        ++units)
     for (const double coherence : coherences)

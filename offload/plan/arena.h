@@ -1,15 +1,39 @@
 // Placement pass: offsets for a draft's lifetimes within a given number of bytes.
 #pragma once
 
+#include <map>
 #include <optional>
+#include <vector>
 
 #include "offload/plan/candidate.h"
+#include "stowage/placement.h"
 
 namespace stowage {
+
+// Places that were searched for, and found or not: different choices often come to the same lifetimes.
+class KnownPlaces {
+ public:
+  // Offsets by place() (placement.h).
+  const std::vector<Bytes>& low(const std::vector<PlacementItem>& items);
+  // Offsets by a branch-and-bound search; none where it finds none.
+  const std::optional<std::vector<Bytes>>& within(const std::vector<PlacementItem>& items, Bytes capacity);
+
+ private:
+  struct Places {
+    std::optional<std::vector<Bytes>> low{};
+    std::map<Bytes, std::optional<std::vector<Bytes>>> within{};  // by capacity
+  };
+  struct IsBefore {
+    bool operator()(const std::vector<PlacementItem>& a, const std::vector<PlacementItem>& b) const;
+  };
+  std::map<std::vector<PlacementItem>, Places, IsBefore> places_;
+};
 
 // The plan of this draft where its lifetimes find places within `capacity`: residents at the bottom, above
 // them what place() (placement.h) finds, or else a branch-and-bound search. Places decide which instructions
 // wait for each other, so they change the plan's time.
+std::optional<Plan> placed_within(const Problem& problem, const Draft& draft, Bytes capacity,
+                                  const PlannerSettings& settings, KnownPlaces& known);
 std::optional<Plan> placed_within(const Problem& problem, const Draft& draft, Bytes capacity,
                                   const PlannerSettings& settings);
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "offload/plan/bound_program.h"
-#include "offload/plan/lane_speeds.h"
 #include "src/graph/cost.h"
 
 namespace stowage {
@@ -30,7 +29,7 @@ StepBound lower_bound(const Problem& problem, const Budget& budget) {
     return {answer.bound * program.seconds, std::string(to_string(answer.binding))};
   };
   StepBound bound = std::max(of(BoundLinks::apart), of_peers(problem), is_lower);
-  return LaneSpeeds(*problem.machine).shared() ? std::max(bound, of(BoundLinks::shared), is_lower) : bound;
+  return problem.speeds.shared() ? std::max(bound, of(BoundLinks::shared), is_lower) : bound;
 }
 
 }  // namespace stowage

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "offload/plan/early.h"
+#include "offload/plan/fluid.h"
 #include "offload/plan/gradient_ring.h"
 #include "offload/plan/instructions.h"
-#include "offload/plan/lane_speeds.h"
 #include "offload/plan/partial_sums.h"
 #include "src/graph/cost.h"
 #include "stowage/error.h"
@@ -85,7 +85,7 @@ void decide_residency(const Problem& problem, const Draft& draft, Plan& plan) {
 // A step that speculates and is clipped, and one that speculates and is not, in turn: half as long as both.
 void predict(const Problem& problem, Plan& plan) {
   const auto timeline = [&](Clipping clipping) {
-    return simulate(*problem.graph, plan, *problem.machine, clipping);
+    return simulate(*problem.graph, plan, *problem.machine, problem.speeds, clipping);
   };
   const Timeline usual = timeline(Clipping::none);
   plan.predicted_step_seconds = usual.step_seconds;
@@ -117,7 +117,13 @@ void account(const Problem& problem, Plan& plan) {
 
 Problem make_problem(const Graph& graph, const Machine& machine, const BucketOptions& options,
                      MicroBatchOrder order, std::stop_token stop) {
-  Problem problem{&graph, &machine, {}, {}, {}, {}, {}, sharing_of(machine), std::move(stop)};
+  Problem problem;
+  problem.graph = &graph;
+  problem.machine = &machine;
+  problem.sharing = sharing_of(machine);
+  problem.speeds = LaneSpeeds(machine);
+  problem.beside = beside_each_other(machine);
+  problem.stop = std::move(stop);
   problem.go_on();
   problem.analysis = analyse_recompute(graph, order);
   problem.layout = make_buckets(graph, byte_groups(graph, problem.analysis), options);
@@ -151,7 +157,7 @@ Sketcher::Sketcher(const Problem& problem, const Choices& choices, const Handica
 Sketch Sketcher::serial() const { return measured(schedule_serially(draft_)); }
 
 Durations Sketcher::durations_of(const Draft& draft) const {
-  return make_durations(*problem_.graph, draft, problem_.layout, beside_each_other(*problem_.machine));
+  return make_durations(*problem_.graph, draft, problem_.layout, problem_.beside);
 }
 
 Sketch Sketcher::within(Bytes cap, std::uint32_t gathers_ahead) const {
@@ -190,7 +196,7 @@ double estimated_seconds(const Problem& problem, const Sketch& sketch) {
   const Bytes cap = sketch.live_peak_bytes + sketch.live_peak_bytes / 100;
   const Draft early = EarlyClaims(sketch.draft, problem.layout).within(cap);
   make_instructions(*problem.graph, problem.layout, early, ByteWaits::by_amount, plan);
-  return simulate(*problem.graph, plan, *problem.machine).step_seconds;
+  return simulate(*problem.graph, plan, *problem.machine, problem.speeds).step_seconds;
 }
 
 Bytes host_bytes(const Problem& problem, const Draft& draft) {

@@ -6,6 +6,7 @@
 #include "offload/plan/choices.h"
 #include "offload/plan/items.h"
 #include "offload/plan/lane_sharing.h"
+#include "offload/plan/lane_speeds.h"
 #include "offload/plan/lifetimes.h"
 #include "offload/plan/schedule.h"
 #include "stowage/planner.h"
@@ -24,7 +25,10 @@ struct Problem {
   // By parameter bucket: undo records if its updates on the host are speculated. 0 where they cannot begin
   // before the gate.
   std::vector<Bytes> undo_bytes;
-  LaneSharing sharing;   // of the machine
+  // Of the machine.
+  LaneSharing sharing;
+  LaneSpeeds speeds{Machine{}};
+  Machine beside;        // beside_each_other()
   std::stop_token stop;  // PlanOptions::stop
   // Of an update on the host before the gate.
   double early_seconds(const Op& update) const;

@@ -12,9 +12,8 @@ namespace {
 
 class CandidateFinder {
  public:
-  CandidateFinder(const CellSize& size, const PlannerSettings& settings,
-                  const std::vector<const CellCandidate*>& known)
-      : size_(size), settings_(settings), known_(known) {}
+  CandidateFinder(const CellSize& size, const PlannerSettings& settings, TriedChoices& tried)
+      : size_(size), settings_(settings), tried_(tried) {}
 
   // Where the program sees no mixture that fits, its time says nothing, and the extreme choices are looked at
   // too. Nor does it say when to stop where the order of slices' updates counts.
@@ -91,6 +90,7 @@ class CandidateFinder {
   }
 
   std::vector<CellCandidate> result() && {
+    for (const CellCandidate& each : found_) tried_.find(*each.problem, each.choices)->is_kept = true;
     std::stable_sort(found_.begin(), found_.end(), [&](const CellCandidate& a, const CellCandidate& b) {
       return size_.least_host ? a.host_bytes < b.host_bytes : a.seconds < b.seconds;
     });
@@ -104,27 +104,34 @@ class CandidateFinder {
     most_host_ = std::max(most_host_, mixture.host_bytes);
     add(*variant.problem, variant.program.round(mixture));
   }
-  // False for choices that are known already, or do not fit.
+  // False for choices that are found already, or do not fit.
   bool add(const Problem& problem, Choices choices) {
-    const auto is_same = [&](const CellCandidate& other) {
-      return other.problem == &problem && other.choices == choices;
-    };
-    if (std::any_of(found_.begin(), found_.end(), is_same)) return false;
-    for (const CellCandidate* known : known_)
-      if (is_same(*known)) return add(*known);
-    ++sketches_;
+    if (std::any_of(found_.begin(), found_.end(), [&](const CellCandidate& other) {
+          return other.problem == &problem && other.choices == choices;
+        }))
+      return false;
+    const TriedChoices::Trial trial = tried(problem, choices);
+    if (!trial.is_kept) ++sketches_;
+    if (!trial.fits) return false;
+    if (trial.host_bytes <= size_.host) most_host_ = std::max(most_host_, trial.host_bytes);
+    found_.push_back({&problem, std::move(choices), trial.seconds, trial.host_bytes, trial.serial_bytes});
+    return true;
+  }
+  TriedChoices::Trial tried(const Problem& problem, const Choices& choices) {
+    if (const TriedChoices::Trial* known = tried_.find(problem, choices)) return *known;
+    const TriedChoices::Trial trial = sketched(problem, choices);
+    tried_.add(problem, choices, trial);
+    return trial;
+  }
+  TriedChoices::Trial sketched(const Problem& problem, const Choices& choices) const {
     const Sketcher sketcher(problem, choices);
-    if (sketcher.serial_bytes() > size_.device) return false;
+    if (sketcher.serial_bytes() > size_.device) return {};
     const Sketch sketch = sketcher.within(share_of(size_.device, size_.smallest ? 1 : settings_.caps.front()),
                                           settings_.gathers_ahead);
-    const Bytes on_host = host_bytes(problem, sketch.draft);
-    return add(
-        {&problem, std::move(choices), estimated_seconds(problem, sketch), on_host, sketcher.serial_bytes()});
-  }
-  bool add(CellCandidate candidate) {
-    if (candidate.host_bytes <= size_.host) most_host_ = std::max(most_host_, candidate.host_bytes);
-    found_.push_back(std::move(candidate));
-    return true;
+    return {.fits = true,
+            .seconds = estimated_seconds(problem, sketch),
+            .host_bytes = host_bytes(problem, sketch.draft),
+            .serial_bytes = sketcher.serial_bytes()};
   }
   double best() const {
     double least = std::numeric_limits<double>::infinity();
@@ -135,7 +142,7 @@ class CandidateFinder {
 
   const CellSize& size_;
   const PlannerSettings& settings_;
-  const std::vector<const CellCandidate*>& known_;
+  TriedChoices& tried_;
   std::vector<CellCandidate> found_;
   bool all_fit_ = true;
   std::size_t sketches_ = 0;
@@ -144,11 +151,20 @@ class CandidateFinder {
 
 }  // namespace
 
+TriedChoices::Trial* TriedChoices::find(const Problem& problem, const Choices& choices) {
+  std::map<Choices, Trial>& trials = trials_[&problem];
+  const auto found = trials.find(choices);
+  return found == trials.end() ? nullptr : &found->second;
+}
+
+void TriedChoices::add(const Problem& problem, const Choices& choices, const Trial& trial) {
+  trials_[&problem].emplace(choices, trial);
+}
+
 std::vector<CellCandidate> find_candidates(const std::vector<std::unique_ptr<CellVariant>>& variants,
                                            const CellSize& size, const PlannerSettings& settings,
-                                           const std::vector<const CellCandidate*>& known,
-                                           std::size_t& sketches, Bytes& most_host) {
-  CandidateFinder finder(size, settings, known);
+                                           TriedChoices& tried, std::size_t& sketches, Bytes& most_host) {
+  CandidateFinder finder(size, settings, tried);
   for (const auto& variant : variants) finder.add_from(*variant);
   if (!size.least_host)
     for (const auto& variant : variants) finder.add_changes(*variant->problem);

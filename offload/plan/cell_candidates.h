@@ -2,6 +2,7 @@
 #pragma once
 
 #include <limits>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -31,15 +32,34 @@ struct CellCandidate {
   Bytes serial_bytes = 0;  // Sketcher::serial_bytes: no cap gives fewer live bytes
 };
 
-// The candidates, the best estimate first; with `least_host` the fewest host bytes first. `known`: candidates
-// of cells with the same device memory; they are not scheduled again. Sets `sketches` to the number of
-// schedules that were made, less those that only try numbers of slices on the device, and `most_host` to the
-// most host bytes of the programs' mixtures and of candidates that fit: any host memory between that and
-// `size.host` has the same candidates. Rounding a mixture may take more host bytes than `size.host`, or
-// fewer: candidates that do are returned, too, for budgets that have so much.
+// What schedules of choices came to in cells of one device memory: cells with other host memory ask for the
+// same ones again and again.
+class TriedChoices {
+ public:
+  struct Trial {
+    bool fits = false;     // into the device memory; else nothing more is known
+    bool is_kept = false;  // a candidate of a cell
+    double seconds = 0;    // as CellCandidate has them
+    Bytes host_bytes = 0;
+    Bytes serial_bytes = 0;
+  };
+  // Null if they were not tried yet.
+  Trial* find(const Problem& problem, const Choices& choices);
+  void add(const Problem& problem, const Choices& choices, const Trial& trial);
+
+ private:
+  std::map<const Problem*, std::map<Choices, Trial>> trials_;
+};
+
+// The candidates, the best estimate first; with `least_host` the fewest host bytes first. `tried`: of cells
+// with the same device memory; what it knows is not scheduled again, and what is found out is added. Sets
+// `sketches` to the number of schedules that were made, or known of choices that no cell has kept, less those
+// that only try numbers of slices on the device, and `most_host` to the most host bytes of the programs'
+// mixtures and of candidates that fit: any host memory between that and `size.host` has the same candidates.
+// Rounding a mixture may take more host bytes than `size.host`, or fewer: candidates that do are returned,
+// too, for budgets that have so much.
 std::vector<CellCandidate> find_candidates(const std::vector<std::unique_ptr<CellVariant>>& variants,
                                            const CellSize& size, const PlannerSettings& settings,
-                                           const std::vector<const CellCandidate*>& known,
-                                           std::size_t& sketches, Bytes& most_host);
+                                           TriedChoices& tried, std::size_t& sketches, Bytes& most_host);
 
 }  // namespace stowage

@@ -4,7 +4,6 @@
 #include <limits>
 #include <tuple>
 
-#include "offload/plan/arena.h"
 #include "offload/plan/bound.h"
 #include "offload/plan/prices.h"
 #include "src/graph/cost.h"
@@ -218,10 +217,8 @@ Cells::Cell& Cells::cell(Key key, double most_seconds) {
                       most_seconds};
   Cell made{size.device, {}, 0, 0, most_seconds};
   std::vector<std::unique_ptr<Candidate>>& row = candidates_[key.first];
-  std::vector<const CellCandidate*> known;
-  for (const auto& each : row) known.push_back(&each->of);
   for (CellCandidate& found :
-       find_candidates(variants_, size, settings_, known, made.sketches, made.most_host)) {
+       find_candidates(variants_, size, settings_, tried_[key.first], made.sketches, made.most_host)) {
     auto same = std::find_if(row.begin(), row.end(), [&](const auto& each) {
       return each->of.problem == found.problem && each->of.choices == found.choices;
     });
@@ -235,7 +232,7 @@ Cells::Cell& Cells::cell(Key key, double most_seconds) {
 // Under falling caps, the first schedule that finds places. Given up where the estimate under a lower cap is
 // no longer below `most_seconds`. The smallest cell has no byte to spare: there the first cap is all of it,
 // and all caps are tried.
-Cells::Outcome Cells::outcome_of(const Candidate& candidate, Bytes capacity, double most_seconds) const {
+Cells::Outcome Cells::outcome_of(const Candidate& candidate, Bytes capacity, double most_seconds) {
   const Sketcher sketcher(*candidate.of.problem, candidate.of.choices);
   const bool smallest = capacity == devices_.front();
   std::vector<double> caps = settings_.caps;
@@ -244,7 +241,8 @@ Cells::Outcome Cells::outcome_of(const Candidate& candidate, Bytes capacity, dou
     const Bytes cap = share_of(capacity, share);
     const Sketch sketch = sketcher.within(cap, settings_.gathers_ahead);
     if (share < caps.front() && estimated_seconds(*candidate.of.problem, sketch) >= most_seconds) return {};
-    if (std::optional<Plan> plan = placed_within(*candidate.of.problem, sketch.draft, capacity, settings_)) {
+    if (std::optional<Plan> plan =
+            placed_within(*candidate.of.problem, sketch.draft, capacity, settings_, places_)) {
       plan->policy = to_string(Policy::automatic);
       return {true, ranked(std::move(*plan), *candidate.of.problem, settings_)};
     }

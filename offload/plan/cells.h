@@ -25,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "offload/plan/arena.h"
 #include "offload/plan/cell_candidates.h"
 
 namespace stowage {
@@ -66,7 +67,7 @@ class Cells {
   struct Cell {
     Bytes device = 0;
     std::vector<Candidate*> candidates;
-    std::size_t sketches = 0;  // made to find the candidates
+    std::size_t sketches = 0;  // made, or known, to find the candidates
     Bytes most_host = 0;       // that the programs' mixtures and fitting candidates take
     double most_seconds = 0;   // choices with a longer time by the program were not looked for
   };
@@ -91,7 +92,7 @@ class Cells {
   double floor_seconds(Key key);
   // Whether the lower bound lets plans in that device memory (an index) and that host memory take less.
   bool may_take_less(std::size_t index, Bytes host, double seconds);
-  Outcome outcome_of(const Candidate& candidate, Bytes capacity, double most_seconds) const;
+  Outcome outcome_of(const Candidate& candidate, Bytes capacity, double most_seconds);
   double wanted_seconds(const std::optional<RankedPlan>& best) const;
 
   const Problem& for_bound_;
@@ -102,6 +103,8 @@ class Cells {
   std::map<Key, Cell> cells_;
   // By index of device memory: the candidates of its cells, which share what is found out about them.
   std::map<std::size_t, std::vector<std::unique_ptr<Candidate>>> candidates_;
+  std::map<std::size_t, TriedChoices> tried_;  // by index of device memory, too
+  KnownPlaces places_;
   struct Floor {
     double seconds = 0;
     Bytes host_bytes = 0;  // that the program's answer takes

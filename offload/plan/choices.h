@@ -3,6 +3,7 @@
 // ActivationChoice.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <vector>
@@ -40,6 +41,7 @@ struct Choices {
   // Empty: nowhere.
   std::vector<std::uint8_t> speculated{};
   friend bool operator==(const Choices&, const Choices&) = default;
+  friend auto operator<=>(const Choices&, const Choices&) = default;
 };
 
 }  // namespace stowage

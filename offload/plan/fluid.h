@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "offload/plan/lane_speeds.h"
-#include "stowage/plan.h"
+#include "stowage/planner.h"
 
 namespace stowage {
 
@@ -24,5 +24,9 @@ inline constexpr int steps_to_settle = 4;
 // finite.
 std::optional<Timeline> simulate_fluid(const Plan& plan, const std::vector<WorkTime>& work,
                                        const LaneSpeeds& speeds);
+
+// As of stowage/planner.h, for a machine whose speeds are made already: that takes longer than a small plan.
+Timeline simulate(const Graph& graph, const Plan& plan, const Machine& machine, const LaneSpeeds& speeds,
+                  Clipping clipping = Clipping::none);
 
 }  // namespace stowage

@@ -52,7 +52,7 @@ class ShareTable::Decomposition {
         penalty_ *= penalty_rise;
         continue;
       }
-      answers_.push_back(std::move(next));
+      add(std::move(next));
       if (!pivot(first_answer() + answers_.size() - 1)) break;
     }
     report(answer);
@@ -95,16 +95,18 @@ class ShareTable::Decomposition {
     if (column < first_lack()) return 0;
     return column < first_answer() ? penalty_ : answers_[column - first_answer()].price;
   }
-  Row entries_of(std::size_t column) const {
-    if (column >= first_answer()) return answers_[column - first_answer()].entries;
-    Row entries(rows_, 0);
+  void entries_of(std::size_t column, Row& entries) const {
+    if (column >= first_answer()) {
+      entries = answers_[column - first_answer()].entries;
+      return;
+    }
+    entries.assign(rows_, 0);
     if (column < phases)
       std::fill_n(entries.begin() + static_cast<std::ptrdiff_t>(column * share_rows), share_rows, -1.0);
     else if (column < first_lack())
       entries[column - first_slack()] = 1;
     else
       entries[lane_rows + column - first_lack()] = -1;
-    return entries;
   }
 
   // By option: what it costs where a unit of each row costs so much; of rows past the end, nothing.
@@ -151,7 +153,7 @@ class ShareTable::Decomposition {
   // From the answer that takes least time if memory does not count: its lanes are slack but for the busiest
   // of each phase, and memory that it lacks is lacking.
   void start(const std::vector<double>& seconds) {
-    answers_.push_back(column_of(cheapest(seconds)));
+    add(column_of(cheapest(seconds)));
     const Row& first = answers_.front().entries;
     basis_.resize(rows_);
     for (std::size_t row = 0; row + 1 < rows_; ++row) basis_[row] = first_slack() + row;
@@ -162,55 +164,82 @@ class ShareTable::Decomposition {
     for (std::size_t m = 0; m < memory_rows_; ++m)
       if (first[lane_rows + m] > question_.room[m]) basis_[lane_rows + m] = first_lack() + m;
     basis_.back() = first_answer();
+    for (const std::size_t column : basis_) is_basic_[column] = 1;
     invert();
   }
+  void add(AnswerColumn answer) {
+    answers_.push_back(std::move(answer));
+    is_basic_.resize(first_answer() + answers_.size(), 0);
+  }
 
-  // By Gauss and Jordan, with the largest pivot of each column.
+  // By Gauss and Jordan, in place, with the largest pivot of each column. Most columns are those of slacks,
+  // and most entries zero.
   void invert() {
-    std::vector<Row> wide(rows_, Row(2 * rows_, 0));
-    for (std::size_t j = 0; j < rows_; ++j) {
-      const Row entries = entries_of(basis_[j]);
-      for (std::size_t i = 0; i < rows_; ++i) wide[i][j] = entries[i];
-      wide[j][rows_ + j] = 1;
+    inverse_.clear();
+    Row entries;
+    for (const std::size_t column : basis_) {
+      entries_of(column, entries);
+      inverse_.insert(inverse_.end(), entries.begin(), entries.end());
     }
+    std::vector<std::size_t> swapped(rows_);  // by row: with which one
     for (std::size_t j = 0; j < rows_; ++j) {
-      std::size_t largest = j;
-      for (std::size_t i = j; i < rows_; ++i)
-        if (std::abs(wide[i][j]) > std::abs(wide[largest][j])) largest = i;
-      std::swap(wide[j], wide[largest]);
-      eliminate(wide, j, j);
+      swapped[j] = j;
+      const double* const column = inverse_column(j);
+      if (column[j] == 1 && std::count(column, column + rows_, 0.0) + 1 == at(rows_)) continue;
+      const double* const largest = std::max_element(
+          column + j, column + rows_, [](double x, double y) { return std::abs(x) < std::abs(y); });
+      swapped[j] = static_cast<std::size_t>(largest - column);
+      if (swapped[j] != j)
+        for (std::size_t k = 0; k < rows_; ++k)
+          std::swap(inverse_column(k)[j], inverse_column(k)[swapped[j]]);
+      eliminate(j);
     }
-    inverse_.assign(rows_, Row(rows_));
-    for (std::size_t i = 0; i < rows_; ++i)
-      std::copy(wide[i].begin() + static_cast<std::ptrdiff_t>(rows_), wide[i].end(), inverse_[i].begin());
+    for (std::size_t j = rows_; j-- > 0;)
+      if (swapped[j] != j)
+        std::swap_ranges(inverse_column(j), inverse_column(j) + rows_, inverse_column(swapped[j]));
     levels_.assign(rows_, 0);
-    for (std::size_t i = 0; i < rows_; ++i) {
-      for (std::size_t m = 0; m < memory_rows_; ++m)
-        levels_[i] += inverse_[i][lane_rows + m] * question_.room[m];
-      levels_[i] += inverse_[i].back();
+    const auto add = [&](std::size_t column, double times) {
+      for (std::size_t i = 0; i < rows_; ++i) levels_[i] += inverse_column(column)[i] * times;
+    };
+    for (std::size_t m = 0; m < memory_rows_; ++m) add(lane_rows + m, question_.room[m]);
+    add(rows_ - 1, 1);
+  }
+  // Where the column of that number would become a unit vector, with its one in the row of the same number,
+  // stands what becomes of such a unit vector.
+  void eliminate(std::size_t number) {
+    double* const column = inverse_column(number);
+    Row times(column, column + rows_);
+    const double by = std::exchange(times[number], 0);
+    std::fill_n(column, rows_, 0.0);
+    column[number] = 1;
+    subtract(times, number, by);
+  }
+  // Divides the row of that number, and subtracts it `times` from each other one.
+  void subtract(const Row& times, std::size_t number, double by) {
+    for (std::size_t j = 0; j < rows_; ++j) {
+      double* const column = inverse_column(j);
+      if (column[number] == 0) continue;
+      const double entry = column[number] /= by;
+      for (std::size_t i = 0; i < rows_; ++i) column[i] -= times[i] * entry;
     }
   }
-  static void eliminate(std::vector<Row>& rows, std::size_t row, std::size_t column) {
-    const double by = rows[row][column];
-    for (double& entry : rows[row]) entry /= by;
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      const double times = rows[i][column];
-      if (i == row || times == 0) continue;
-      for (std::size_t j = 0; j < rows[i].size(); ++j) rows[i][j] -= times * rows[row][j];
-    }
-  }
+
+  double* inverse_column(std::size_t column) { return inverse_.data() + column * rows_; }
 
   void price_rows() {
     worth_.assign(rows_, 0);
-    for (std::size_t i = 0; i < rows_; ++i) {
-      const double cost = cost_of(basis_[i]);
-      if (cost == 0) continue;
-      for (std::size_t j = 0; j < rows_; ++j) worth_[j] += cost * inverse_[i][j];
+    priced_.clear();
+    std::vector<std::pair<std::size_t, double>> costs;
+    for (std::size_t i = 0; i < rows_; ++i)
+      if (const double cost = cost_of(basis_[i]); cost != 0) costs.emplace_back(i, cost);
+    for (std::size_t j = 0; j < rows_; ++j) {
+      for (const auto& [i, cost] : costs) worth_[j] += cost * inverse_column(j)[i];
+      if (worth_[j] != 0) priced_.push_back(j);
     }
   }
   double value_of(const Row& entries) const {
     double sum = 0;
-    for (std::size_t i = 0; i < rows_; ++i) sum += worth_[i] * entries[i];
+    for (const std::size_t row : priced_) sum += worth_[row] * entries[row];
     return sum;
   }
   double worth_of(std::size_t column) const {
@@ -231,7 +260,7 @@ class ShareTable::Decomposition {
     double best = -epsilon;
     std::size_t entering = 0;
     for (std::size_t column = 0; column < first_answer() + answers_.size(); ++column) {
-      if (std::find(basis_.begin(), basis_.end(), column) != basis_.end()) continue;
+      if (is_basic_[column] != 0) continue;
       const double reduced = cost_of(column) - worth_of(column);
       if (reduced < best) {
         best = reduced;
@@ -259,25 +288,25 @@ class ShareTable::Decomposition {
 
   // False where no row limits it, or nothing is gained by it.
   bool pivot(std::size_t entering) {
-    const Row entries = entries_of(entering);
-    Row change(rows_, 0);
-    for (std::size_t i = 0; i < rows_; ++i)
-      for (std::size_t j = 0; j < rows_; ++j) change[i] += inverse_[i][j] * entries[j];
+    Row entries, change(rows_, 0);
+    entries_of(entering, entries);
+    for (std::size_t j = 0; j < rows_; ++j)
+      if (entries[j] != 0)
+        for (std::size_t i = 0; i < rows_; ++i) change[i] += inverse_column(j)[i] * entries[j];
     const std::size_t leaving = leaving_row(change);
     if (leaving == rows_) return false;
+    is_basic_[basis_[leaving]] = 0;
+    is_basic_[entering] = 1;
     basis_[leaving] = entering;
     if (++pivots_ % 32 == 0) {
       invert();
       return true;
     }
-    const double level = levels_[leaving] / change[leaving];
-    for (double& entry : inverse_[leaving]) entry /= change[leaving];
-    for (std::size_t i = 0; i < rows_; ++i) {
-      if (i == leaving) continue;
-      levels_[i] -= change[i] * level;
-      for (std::size_t j = 0; j < rows_; ++j) inverse_[i][j] -= change[i] * inverse_[leaving][j];
-    }
+    const double by = std::exchange(change[leaving], 0);  // the leaving row is divided, the others change
+    const double level = levels_[leaving] / by;
+    for (std::size_t i = 0; i < rows_; ++i) levels_[i] -= change[i] * level;
     levels_[leaving] = level;
+    subtract(change, leaving, by);
     return true;
   }
 
@@ -340,10 +369,12 @@ class ShareTable::Decomposition {
   ShareCost fixed_;
   double penalty_ = 0;
   std::vector<AnswerColumn> answers_;
-  std::vector<std::size_t> basis_;  // by row: the column that is basic in it
-  std::vector<Row> inverse_;        // of the basis
-  Row levels_;                      // of the basic columns
-  Row worth_;                       // what a unit of each row's right side is worth
+  std::vector<std::size_t> basis_;      // by row: the column that is basic in it
+  std::vector<std::uint8_t> is_basic_;  // by column
+  Row inverse_;                         // of the basis, column by column
+  Row levels_;                          // of the basic columns
+  Row worth_;                           // what a unit of each row's right side is worth
+  std::vector<std::size_t> priced_;     // rows that are worth anything
   std::size_t pivots_ = 0;
 };
 

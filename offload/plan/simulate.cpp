@@ -107,8 +107,12 @@ double busy_seconds(const Plan& plan, const Timeline& timeline) {
 }  // namespace
 
 Timeline simulate(const Graph& graph, const Plan& plan, const Machine& machine, Clipping clipping) {
+  return simulate(graph, plan, machine, LaneSpeeds(machine), clipping);
+}
+
+Timeline simulate(const Graph& graph, const Plan& plan, const Machine& machine, const LaneSpeeds& speeds,
+                  Clipping clipping) {
   const std::vector<WorkTime> work = Works(graph, plan, machine, clipping).all();
-  const LaneSpeeds speeds(machine);
   std::optional<Timeline> fluid;
   if (speeds.shared()) fluid = simulate_fluid(plan, work, speeds);
   Timeline timeline = fluid ? *std::move(fluid) : simulate_apart(plan, work);

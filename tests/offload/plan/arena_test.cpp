@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <random>
 
 #include "offload/plan/extreme_choices.h"
 #include "tests/offload/plan/large_graph.h"
@@ -86,6 +87,29 @@ TEST(PlacedWithin, TheSearchAddsToTheUsualPlacement) {
   });
   EXPECT_GT(usual, 0);
   EXPECT_GE(with_search, usual);
+}
+
+// Whatever was asked for before: other items, or the same ones in other capacities.
+TEST(KnownPlaces, AreThoseOfASearchByItself) {
+  std::mt19937 random(1);
+  const auto below = [&](std::uint32_t end) { return static_cast<std::int64_t>(random() % end); };
+  KnownPlaces known;
+  for (int set = 0; set < 20; ++set) {
+    std::vector<PlacementItem> items(12);
+    for (PlacementItem& item : items) {
+      item.first = below(20);
+      item.last = item.first + 1 + below(8);
+      item.bytes = Plan{}.alignment * static_cast<Bytes>(1 + below(8));
+    }
+    const Bytes live = peak_live_bytes(items);
+    for (int time = 0; time < 2; ++time) {
+      EXPECT_FALSE(known.within(items, live - 1));
+      for (const Bytes capacity : {live, 2 * live})
+        EXPECT_EQ(known.within(items, capacity), KnownPlaces{}.within(items, capacity)) << capacity;
+      EXPECT_TRUE(known.within(items, 2 * live));
+      EXPECT_EQ(known.low(items), place(items, Plan{}.alignment).offsets);
+    }
+  }
 }
 
 // In units of the alignment.

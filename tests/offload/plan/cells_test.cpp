@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 
 #include "stowage/graph_builder.h"
 #include "stowage/models.h"
@@ -108,6 +109,44 @@ TEST(Cells, MoreHostMemoryIsNotSlower) {
     }
   }
   EXPECT_EQ(rises.above, 0) << "of " << rises.budgets << ", the worst by " << rises.worst;
+}
+
+// What schedules came to is known from cells with other host memory, and is what they come to by themselves.
+TEST(Cells, WhatWasTriedWithOtherHostMemoryHolds) {
+  const PlannerSettings settings;
+  std::size_t tried_before = 0;
+  for (std::uint64_t seed = 0; seed < graphs; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const Graph graph = testing::random_graph(seed);
+    const Machine machine = testing::any_machine(seed);
+    const Problem problem = make_problem(graph, machine, {.target_bytes = 0});
+    std::vector<std::unique_ptr<CellVariant>> variants;
+    variants.push_back(
+        std::make_unique<CellVariant>(CellVariant{&problem, ResidencyProgram(problem, settings)}));
+    const Bytes device = machine.arena_in(minimum_bytes(graph, machine)) * 5 / 4;
+    const Bytes most_host = variants.front()->program.most_host_bytes();
+    TriedChoices together;
+    for (const Bytes host : {unlimited, most_host / 2, most_host / 3}) {
+      TriedChoices alone;
+      std::size_t sketches_together = 0, sketches_alone = 0;
+      Bytes most_together = 0, most_alone = 0;
+      const auto found =
+          find_candidates(variants, {device, host}, settings, together, sketches_together, most_together);
+      const auto wanted =
+          find_candidates(variants, {device, host}, settings, alone, sketches_alone, most_alone);
+      ASSERT_EQ(found.size(), wanted.size()) << host;
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        EXPECT_EQ(found[i].choices, wanted[i].choices) << host << " " << i;
+        EXPECT_EQ(found[i].seconds, wanted[i].seconds) << host << " " << i;
+        EXPECT_EQ(found[i].host_bytes, wanted[i].host_bytes) << host << " " << i;
+        EXPECT_EQ(found[i].serial_bytes, wanted[i].serial_bytes) << host << " " << i;
+      }
+      EXPECT_EQ(most_together, most_alone) << host;
+      EXPECT_LE(sketches_together, sketches_alone) << host;
+      tried_before += sketches_alone - sketches_together;
+    }
+  }
+  EXPECT_GT(tried_before, 0U);
 }
 
 TEST(Cells, AnInfeasibleHostBudgetIsToldWhatWouldDo) {
