@@ -117,7 +117,7 @@ function(stowage_program name)
   set_property(GLOBAL APPEND PROPERTY STOWAGE_PROGRAMS ${name})
 endfunction()
 
-# stowage_test(name [COMPUTES] SOURCES … LINK … [LABELS …] [ENVIRONMENT NAME=value …] [TIMEOUT seconds] [COST seconds]): one
+# stowage_test(name [COMPUTES] SOURCES … LINK … [LABELS …] [ENVIRONMENT NAME=value …] [TIMEOUT seconds] [COST number]): one
 # GoogleTest program, each test found by CTest; those with a higher COST start first. Those labelled "concurrent" are
 # what the thread sanitizer looks at; the target concurrent_tests builds them alone. Those labelled "judge" have many
 # plans judged, or programs by what they print, and touch no memory that other tests do not touch: under a sanitizer

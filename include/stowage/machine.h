@@ -43,7 +43,7 @@ struct Machine {
   double host_bytes_per_second = 10e9;    // host memory as the optimizer sees it, reads plus writes
   // What lanes leave to each other while they work at the same time. By default all.
   // Each direction of the link while the other one moves bytes too; never more than alone. Where peers' bytes
-  // pass through the link, both copies and they have it in equal parts.
+  // pass through the link, copies and they share it fairly, and both directions are at work.
   double h2d_both_bytes_per_second = as_alone;
   double d2h_both_bytes_per_second = as_alone;
   // Host memory in all: each byte of a copy once, host steps as above. Shared fairly: what one leaves, the

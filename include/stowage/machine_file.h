@@ -139,9 +139,8 @@ MachineFile read_machine_file(const std::string& path);
 // - Simulated devices compute with the same cores: each has its part of their rates.
 // - `peer` is the file's. Through the host, a received byte takes host memory's rate twice, as it is written
 //   there and as it is read, so `peer` has at most half of the device's part of host memory in all. (A byte
-//   that all others gather is written only once, which is not counted.) Copies and updates that go on
-//   meanwhile are not counted against the peers' bytes, nor these against them, on the link as in host
-//   memory: where they meet, the prediction is too fast.
+//   that all others gather is written only once, which is not counted.) `peer_path` is the file's: what
+//   peers' bytes pass through they share with copies and updates.
 // - The overhead is the file's and overhead_for_peers.
 // Throws InvalidInput if the file has no peer link or fewer devices.
 Machine machine_for(const MachineFile& file, DataType work, int devices = 1);

@@ -127,11 +127,15 @@ struct PlannerSettings {
   // the lower bound.
   double close_enough = 0.002;
   // It also ends once more than most_work ops have been scheduled (each schedule counts all ops of the
-  // graph), or in a search that is made again for the host memory that the fastest plan takes, and `patience`
-  // amounts of device memory in a row brought no faster plan; or if in as many of the largest no choices need
-  // as few host bytes as there are, since less device memory needs no fewer. Cells with less than the largest
-  // host memory that fits are asked until most_work ops of theirs have been scheduled.
+  // graph; one that is known counts, too), or in a search that is made again for the host memory that the
+  // fastest plan takes, and `patience` amounts of device memory in a row brought no faster plan; or if in as
+  // many of the largest no choices need as few host bytes as there are, since less device memory needs no
+  // fewer. Cells with less than the largest host memory that fits are asked until most_work ops of theirs
+  // have been scheduled; in the smallest device memory smallest_work times as many, since a program's time
+  // says least of its roundings there (docs/gaps.md). It is asked last for budgets up to fine_range times its
+  // size, too, so that they have its plans.
   std::size_t most_work = 300'000;
+  std::size_t smallest_work = 3;
   std::size_t patience = 6;
   // In each cell, at most so many changes of one or two decisions are tried, from each variant's best
   // choices. A graph with more single changes than that keeps its rounded choices: rounding costs it little.

@@ -36,7 +36,7 @@ class Arena {
 
   std::vector<Bytes> greedy(KnownPlaces& known) const {
     problem_.go_on();
-    return with_residents(known.low(other_items_));
+    return with_residents(is_large() ? place(other_items_, alignment).offsets : known.low(other_items_));
   }
 
   std::optional<std::vector<Bytes>> search_under(Bytes height, KnownPlaces& known) const {
@@ -135,13 +135,14 @@ const std::vector<Bytes>& KnownPlaces::low(const std::vector<PlacementItem>& ite
 
 const std::optional<std::vector<Bytes>>& KnownPlaces::within(const std::vector<PlacementItem>& items,
                                                              Bytes capacity) {
-  const auto [at, is_new] = places_[items].within.try_emplace(capacity);
-  if (!is_new) return at->second;
+  std::map<Bytes, std::optional<std::vector<Bytes>>>& known = places_[items].within;
+  if (const auto at = known.find(capacity); at != known.end()) return at->second;
   PlacementResult found = solve_placement(
       items,
       {.alignment = alignment, .capacity = capacity, .node_limit = most_search_nodes, .keep_going = {}});
-  if (found.peak <= capacity) at->second = std::move(found.offsets);
-  return at->second;
+  std::optional<std::vector<Bytes>> offsets;
+  if (found.peak <= capacity) offsets = std::move(found.offsets);
+  return known[capacity] = std::move(offsets);
 }
 
 std::optional<Plan> placed_within(const Problem& problem, const Draft& draft, Bytes capacity,

@@ -10,7 +10,8 @@
 
 namespace stowage {
 
-// Places that were searched for, and found or not: different choices often come to the same lifetimes.
+// What searches for places have found, of a few hundred items at most: different choices often come to the
+// same lifetimes. One serves any drafts and capacities.
 class KnownPlaces {
  public:
   // Offsets by place() (placement.h).

@@ -18,7 +18,7 @@ BoundCosts::BoundCosts(const Problem& problem, const Budget& budget, BoundLinks 
 void BoundCosts::add_op(OpId op, ShareTimes& lanes) const {
   const double seconds = op_seconds(graph().op(op), machine());
   lanes.at(index_of(problem().layout.lanes[op])) += seconds;
-  add_peer_sharing(sharing_, graph().op(op), machine(), lanes);
+  if (moments_.is_peer(op)) add_peer_sharing(sharing_, graph().op(op), machine(), lanes);
   if (budget_.device == unlimited || moments_.is_peer(op)) return;
   const auto budget = static_cast<double>(budget_.device);
   auto idle = [&](const Link& link, double shared, double taken) {

@@ -53,11 +53,11 @@ class TriedChoices {
 
 // The candidates, the best estimate first; with `least_host` the fewest host bytes first. `tried`: of cells
 // with the same device memory; what it knows is not scheduled again, and what is found out is added. Sets
-// `sketches` to the number of schedules that were made, or known of choices that no cell has kept, less those
-// that only try numbers of slices on the device, and `most_host` to the most host bytes of the programs'
-// mixtures and of candidates that fit: any host memory between that and `size.host` has the same candidates.
-// Rounding a mixture may take more host bytes than `size.host`, or fewer: candidates that do are returned,
-// too, for budgets that have so much.
+// `sketches` to the number of schedules, made or known; those of choices that a cell has kept do not count,
+// nor those that only try numbers of slices on the device. Sets `most_host` to the most host bytes of the
+// programs' mixtures and of candidates that fit: any host memory between that and `size.host` has the same
+// candidates. Rounding a mixture may take more host bytes than `size.host`, or fewer: candidates that do are
+// returned, too, for budgets that have so much.
 std::vector<CellCandidate> find_candidates(const std::vector<std::unique_ptr<CellVariant>>& variants,
                                            const CellSize& size, const PlannerSettings& settings,
                                            TriedChoices& tried, std::size_t& sketches, Bytes& most_host);

@@ -12,9 +12,6 @@ namespace stowage {
 namespace {
 
 constexpr double unlimited_seconds = std::numeric_limits<double>::infinity();
-// In the smallest device memory, where a program's time says least of its roundings, less host memory is
-// tried for so many times the work.
-constexpr std::size_t smallest_work = 3;
 
 std::vector<Bytes> device_grid(Bytes minimum, Bytes need, const PlannerSettings& settings) {
   std::vector<Bytes> grid;
@@ -116,12 +113,18 @@ void Cells::improve(const Budget& budget, std::optional<RankedPlan>& best) {
 
 void Cells::improve_within(const Budget& budget, bool again, std::optional<RankedPlan>& best) {
   const auto above = std::upper_bound(devices_.begin(), devices_.end(), budget.device);
+  const bool is_near_smallest =
+      static_cast<double>(budget.device) <= settings_.fine_range * static_cast<double>(devices_.front());
   Work work;
   std::size_t in_vain = 0, unfit = 0;
   for (auto i = static_cast<std::size_t>(above - devices_.begin()); i-- > 0;) {
     const double before = wanted_seconds(best);
     const bool is_long = again || work.rows + work.columns > settings_.most_work;
-    if ((best && is_long && in_vain >= settings_.patience) || !may_take_less(i, budget.host, before)) return;
+    if (best && is_long && in_vain >= settings_.patience) {
+      if (!is_near_smallest) return;
+      i = 0;
+    }
+    if (!may_take_less(i, budget.host, before)) return;
     if (improve_in_row(i, budget, best, work)) {
       Cell& least_host = cell({i, hosts_.size()}, unlimited_seconds);
       work.columns += work_of(least_host);
@@ -146,7 +149,7 @@ std::size_t Cells::work_of(const Cell& cell) const {
 // program was given, down. Returns whether with even fewer host bytes something faster may be found.
 bool Cells::improve_in_row(std::size_t device, const Budget& budget, std::optional<RankedPlan>& best,
                            Work& work) {
-  const std::size_t most_columns = settings_.most_work * (device == 0 ? smallest_work : 1);
+  const std::size_t most_columns = settings_.most_work * (device == 0 ? settings_.smallest_work : 1);
   std::size_t h = 0;
   while (h + 1 < hosts_.size() && hosts_[h + 1] >= budget.host) ++h;
   for (bool is_first = true; h < hosts_.size(); is_first = false) {

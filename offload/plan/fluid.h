@@ -25,7 +25,8 @@ inline constexpr int steps_to_settle = 4;
 std::optional<Timeline> simulate_fluid(const Plan& plan, const std::vector<WorkTime>& work,
                                        const LaneSpeeds& speeds);
 
-// As of stowage/planner.h, for a machine whose speeds are made already: that takes longer than a small plan.
+// As in stowage/planner.h, with the machine's `speeds` at hand: to make them takes longer than to simulate a
+// small plan.
 Timeline simulate(const Graph& graph, const Plan& plan, const Machine& machine, const LaneSpeeds& speeds,
                   Clipping clipping = Clipping::none);
 

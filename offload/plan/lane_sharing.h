@@ -21,7 +21,7 @@ struct LaneSharing {
 };
 LaneSharing sharing_of(const Machine& machine);
 
-// What an op costs the other lanes by what it brings from peers.
+// What an op of the peer lane costs the other lanes by what it brings.
 void add_peer_sharing(const LaneSharing& sharing, const Op& op, const Machine& machine, ShareTimes& lanes);
 
 }  // namespace stowage

@@ -70,7 +70,8 @@ std::vector<Flow> flows_of(const Machine& machine, LaneMask working) {
     const double beside = works(LaneRole::compute) ? machine.host_beside_compute : 1;
     flows.push_back({LaneRole::host, alone(machine, LaneRole::host) * beside, {0, 0, 1}});
   }
-  if (works(LaneRole::peer) && machine.peer_path != PeerPath::apart)
+  const bool takes_time = std::isfinite(machine.peer.bytes_per_second);
+  if (works(LaneRole::peer) && takes_time && machine.peer_path != PeerPath::apart)
     flows.push_back({LaneRole::peer,
                      alone(machine, LaneRole::peer),
                      {1, 1, machine.peer_path == PeerPath::host_memory ? 2 : 0}});

@@ -23,7 +23,7 @@ OpTimes::OpTimes(const Problem& problem)
 void OpTimes::add(OpId op, ShareTimes& lanes) const {
   const Op& of = problem_.graph->op(op);
   lanes.at(lane_of(op)) += op_seconds(of, *problem_.machine);
-  add_peer_sharing(problem_.sharing, of, *problem_.machine, lanes);
+  if (lane_of(op) == share_peer) add_peer_sharing(problem_.sharing, of, *problem_.machine, lanes);
 }
 
 ShareTimes OpTimes::to_rebuild(OpId op) const {

@@ -20,7 +20,7 @@ namespace {
 constexpr Bytes alignment = 256;        // of a share
 constexpr Bytes in_turn = 4;            // pieces of a link's memory, which its copies take in turn
 constexpr std::size_t least_sizes = 4;  // for a fit
-constexpr int most_copies = 1000;       // beside gathers
+constexpr double most_copies = 1000;    // beside gathers
 
 // One of the devices: its link, and memory for what it sends to the others and receives from them.
 class Rank {
@@ -120,16 +120,19 @@ class PeerProbe {
     peers.link = fit_link(all);
   }
 
-  PeerPath path(const MachineFile& file) {
+  // By wholes of the largest size that has been measured.
+  PeerPath path(const MachineFile& file, const PeerDevices& peers) {
     constexpr int gathers = 4;
     const Bytes piece = std::min(options_.piece, file.h2d.samples.back().bytes);
-    const Bytes share = options_.largest / static_cast<Bytes>(ranks_.size()) / alignment * alignment;
+    const Bytes share = peers.gathers.back().bytes / (ranks_.size() - 1);
     const double gathered = slowest([&](Rank& rank) { return rank.beside(share, gathers, piece, 0); });
     const double one = slowest([&](Rank& rank) { return rank.beside(share, 0, piece, 1); });
-    const int copies = std::clamp(static_cast<int>(gathered / one + 0.5), 1, most_copies);
+    const int copies = static_cast<int>(std::clamp(gathered / std::max(one, 1e-9), 1.0, most_copies));
     const double copied = slowest([&](Rank& rank) { return rank.beside(share, 0, piece, copies); });
     const double both = slowest([&](Rank& rank) { return rank.beside(share, gathers, piece, copies); });
-    return path_of(gathered, copied, both);
+    const auto received = static_cast<double>((ranks_.size() - 1) * share) * gathers;
+    const double part = received / gathered / (static_cast<double>(piece) * copies / copied);
+    return path_of(gathered, copied, both, part);
   }
 
   // Each rate is that of the slowest device.
@@ -203,13 +206,14 @@ PeerDevices measure_peers(std::span<Device* const> devices, const CommunicatorOp
   PeerProbe probe(devices, link, options);
   probe.measure_collectives(peers);
   peers.together = probe.links_together(file);
-  peers.path = probe.path(file);
+  peers.path = probe.path(file, peers);
   return peers;
 }
 
-PeerPath path_of(double gathered, double copied, double both) {
-  constexpr double slowed = 0.5;  // of the shorter one's time
-  const bool slower = both - std::max(gathered, copied) > slowed * std::min(gathered, copied);
+PeerPath path_of(double gathered, double copied, double both, double part) {
+  constexpr double enough = 0.5;  // of what one link would add
+  const double on_one_link = std::min(1.0, part) * std::min(gathered, copied);
+  const bool slower = both - std::max(gathered, copied) > enough * on_one_link;
   return slower ? PeerPath::link : PeerPath::apart;
 }
 

@@ -28,7 +28,8 @@ PeerDevices measure_peers(std::span<Device* const> devices, const CommunicatorOp
 
 // Whether gathers take the links to the host: then they are slower beside copies. By the seconds of some
 // gathers alone, of copies that take about as long, and of both at once: where they are apart, both take as
-// long together as the longer one.
-PeerPath path_of(double gathered, double copied, double both);
+// long together as the longer one. On one link they take longer by the shorter one's time; or by less, where
+// gathers reach a `part` of the link's bytes per second alone.
+PeerPath path_of(double gathered, double copied, double both, double part);
 
 }  // namespace stowage

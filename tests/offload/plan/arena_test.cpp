@@ -102,6 +102,16 @@ TEST(KnownPlaces, AreThoseOfASearchByItself) {
       item.bytes = Plan{}.alignment * static_cast<Bytes>(1 + below(8));
     }
     const Bytes live = peak_live_bytes(items);
+    // Sets that differ in one item's first, last or bytes.
+    for (int other = 0; other < 3; ++other) {
+      std::vector<PlacementItem> changed = items;
+      PlacementItem& item = changed[static_cast<std::size_t>(below(12))];
+      if (other == 0) item.first -= 1;
+      if (other == 1) item.last += 5;
+      if (other == 2) item.bytes *= 3;
+      EXPECT_EQ(known.low(changed), place(changed, Plan{}.alignment).offsets);
+      EXPECT_EQ(known.within(changed, 2 * live), KnownPlaces{}.within(changed, 2 * live));
+    }
     for (int time = 0; time < 2; ++time) {
       EXPECT_FALSE(known.within(items, live - 1));
       for (const Bytes capacity : {live, 2 * live})

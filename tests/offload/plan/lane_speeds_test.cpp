@@ -86,6 +86,17 @@ TEST(LaneSpeeds, PeersBytesHaveAPartOfBothWaysOfTheLinkTheyPassThrough) {
   EXPECT_DOUBLE_EQ(LaneSpeeds(machine).of(in | peer, LaneRole::h2d), 0.3);
 }
 
+TEST(LaneSpeeds, PeersWhoseBytesTakeNoTimeTakeNothingOfTheLink) {
+  Machine machine = machine_of(10, 20, 100);
+  machine.h2d_both_bytes_per_second = 5;
+  machine.peer.bytes_per_second = std::numeric_limits<double>::infinity();
+  machine.peer_path = PeerPath::link;
+  const LaneSpeeds speeds(machine);
+  EXPECT_TRUE(speeds.shared());
+  EXPECT_EQ(speeds.of(in | peer, LaneRole::h2d), 1);
+  EXPECT_EQ(speeds.of(in | out | peer, LaneRole::h2d), 0.5);
+}
+
 TEST(LaneSpeeds, PeersBytesInHostMemoryAreWrittenAndRead) {
   Machine machine = machine_of(100, 100, 100);
   machine.peer.bytes_per_second = 50;

@@ -182,10 +182,12 @@ TEST(RankPlans, TheLeastDeviceMemoryIsNotSlowerWithMoreHostMemory) {
   machine.flops_per_second = 115e12;
   machine.device_bytes_per_second = 850e9;
   const Bytes least = minimum_bytes(graph, machine);
-  const auto seconds = [&](Bytes host) {
-    return std::get<Plan>(make_plan(graph, machine, {least, host})).predicted_step_seconds;
+  const auto seconds = [&](Bytes device, Bytes host) {
+    return std::get<Plan>(make_plan(graph, machine, {device, host})).predicted_step_seconds;
   };
-  EXPECT_LE(seconds(unlimited), seconds(Bytes{30} << 30U) * 1.005);
+  const double at_least = seconds(least, unlimited);
+  EXPECT_LE(at_least, seconds(least, Bytes{30} << 30U) * 1.005);
+  EXPECT_LE(seconds(least + least * 3 / 100, unlimited), at_least * 1.005) << "with more device memory";
 }
 
 // Its share of the state, so at most a part more than half of it.
@@ -258,6 +260,30 @@ TEST(RankPlans, ABoundCountsWhatPeersBringWhereItIsNeededAlone) {
   EXPECT_GE(peer_seconds("gather", &ShareCost::front), 1);
   // What is left of the loss and the norm: no weight is first needed in backward.
   EXPECT_LE(peer_seconds("gather", &ShareCost::back), 2);
+}
+
+// Over the link, as much of its time as the bytes take; an op elsewhere that says it brings bytes has no such
+// time.
+TEST(RankPlans, ABoundCountsPeersBytesOnTheLinkTheyPassThrough) {
+  Graph graph = turning_at_large_products();
+  const auto link_seconds = [&](PeerPath path, BoundLinks links) {
+    Machine machine;
+    machine.h2d = machine.d2h = machine.peer = {.bytes_per_second = 1e9, .latency_seconds = 0};
+    machine.peer_path = path;
+    const Problem problem = make_problem(graph, machine, {.target_bytes = 0});
+    const BoundProgram program = make_bound_program(problem, {}, links);
+    const ShareCost& fixed = program.shares.fixed;
+    return (fixed.front[share_h2d] + fixed.back[share_h2d]) * program.seconds;
+  };
+  double bytes = 0;
+  for (const Op& op : graph.ops) bytes += op.cost.peer_bytes;
+  EXPECT_EQ(link_seconds(PeerPath::apart, BoundLinks::shared), 0);
+  EXPECT_EQ(link_seconds(PeerPath::link, BoundLinks::apart), 0);
+  const double counted = link_seconds(PeerPath::link, BoundLinks::shared);
+  EXPECT_NEAR(counted, bytes / 1e9, 1e-6);
+  for (Op& op : graph.ops)
+    if (op.kernel == "linear") op.cost.peer_bytes = 1e12;
+  EXPECT_NEAR(link_seconds(PeerPath::link, BoundLinks::shared), counted, 1e-9);
 }
 
 }  // namespace

@@ -55,10 +55,13 @@ TEST(PeerProbe, RecoversTheLinkBetweenDevicesAndTheirLinksToTheHost) {
 }
 
 TEST(PeerProbe, GathersThatSlowCopiesTakeTheLinkToTheHost) {
-  EXPECT_EQ(path_of(1, 1, 1.1), PeerPath::apart);
-  EXPECT_EQ(path_of(1, 1, 1.9), PeerPath::link);
-  EXPECT_EQ(path_of(1, 0.2, 1.02), PeerPath::apart) << "hardly beside each other";
-  EXPECT_EQ(path_of(1, 0.2, 1.2), PeerPath::link);
+  EXPECT_EQ(path_of(1, 1, 1.1, 1), PeerPath::apart);
+  EXPECT_EQ(path_of(1, 1, 1.9, 1), PeerPath::link);
+  EXPECT_EQ(path_of(1, 0.2, 1.02, 1), PeerPath::apart) << "hardly beside each other";
+  EXPECT_EQ(path_of(1, 0.2, 1.2, 1), PeerPath::link);
+  EXPECT_EQ(path_of(1, 1, 1.4, 0.4), PeerPath::link) << "gathers that need two fifths of the link";
+  EXPECT_EQ(path_of(1, 1, 1.1, 0.4), PeerPath::apart);
+  EXPECT_EQ(path_of(1, 1, 1.4, 3), PeerPath::apart) << "faster than the link could be";
 }
 
 // One device's link is slower than the others': all wait for it.
