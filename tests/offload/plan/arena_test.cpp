@@ -97,7 +97,7 @@ TEST(KnownPlaces, AreThoseOfASearchByItself) {
   for (int set = 0; set < 20; ++set) {
     std::vector<PlacementItem> items(12);
     for (PlacementItem& item : items) {
-      item.first = below(20);
+      item.first = 1 + below(20);
       item.last = item.first + 1 + below(8);
       item.bytes = Plan{}.alignment * static_cast<Bytes>(1 + below(8));
     }
