@@ -262,28 +262,34 @@ TEST(RankPlans, ABoundCountsWhatPeersBringWhereItIsNeededAlone) {
   EXPECT_LE(peer_seconds("gather", &ShareCost::back), 2);
 }
 
-// Over the link, as much of its time as the bytes take; an op elsewhere that says it brings bytes has no such
-// time.
+// What the peer lane has to do in a phase, each way of the link has to do, where it is the peers' and all
+// else takes no time. An op elsewhere that says it brings bytes takes nothing of the link.
 TEST(RankPlans, ABoundCountsPeersBytesOnTheLinkTheyPassThrough) {
   Graph graph = turning_at_large_products();
-  const auto link_seconds = [&](PeerPath path, BoundLinks links) {
+  struct Seconds {
+    double peer = 0, h2d = 0;
+  };
+  const auto seconds = [&](PeerPath path, BoundLinks links) {
     Machine machine;
     machine.h2d = machine.d2h = machine.peer = {.bytes_per_second = 1e9, .latency_seconds = 0};
+    machine.flops_per_second = machine.device_bytes_per_second = 1e30;
+    machine.launch_seconds = 0;
     machine.peer_path = path;
     const Problem problem = make_problem(graph, machine, {.target_bytes = 0});
     const BoundProgram program = make_bound_program(problem, {}, links);
     const ShareCost& fixed = program.shares.fixed;
-    return (fixed.front[share_h2d] + fixed.back[share_h2d]) * program.seconds;
+    EXPECT_EQ(fixed.front[share_h2d], fixed.front[share_d2h]);
+    return Seconds{(fixed.front[share_peer] + fixed.back[share_peer]) * program.seconds,
+                   (fixed.front[share_h2d] + fixed.back[share_h2d]) * program.seconds};
   };
-  double bytes = 0;
-  for (const Op& op : graph.ops) bytes += op.cost.peer_bytes;
-  EXPECT_EQ(link_seconds(PeerPath::apart, BoundLinks::shared), 0);
-  EXPECT_EQ(link_seconds(PeerPath::link, BoundLinks::apart), 0);
-  const double counted = link_seconds(PeerPath::link, BoundLinks::shared);
-  EXPECT_NEAR(counted, bytes / 1e9, 1e-6);
+  EXPECT_EQ(seconds(PeerPath::apart, BoundLinks::shared).h2d, 0);
+  EXPECT_EQ(seconds(PeerPath::link, BoundLinks::apart).h2d, 0);
+  const Seconds counted = seconds(PeerPath::link, BoundLinks::shared);
+  EXPECT_GT(counted.peer, 1e-5);
+  EXPECT_NEAR(counted.h2d, counted.peer, 1e-12);
   for (Op& op : graph.ops)
     if (op.kernel == "linear") op.cost.peer_bytes = 1e12;
-  EXPECT_NEAR(link_seconds(PeerPath::link, BoundLinks::shared), counted, 1e-9);
+  EXPECT_NEAR(seconds(PeerPath::link, BoundLinks::shared).h2d, counted.h2d, 1e-9);
 }
 
 }  // namespace
