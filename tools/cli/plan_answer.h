@@ -68,7 +68,7 @@ struct PlanAnswer {
   Bytes pinned = 0;
   Bytes h2d = 0;  // per step
   Bytes d2h = 0;
-  Bytes peers = 0;   // from the other devices
+  Bytes peers = 0;  // from the other devices
   PeerPath peer_path = PeerPath::apart;
   Bytes bucket = 0;  // target of a parameter bucket; 0: one tensor each
   double step_seconds = 0;
