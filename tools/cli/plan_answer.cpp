@@ -194,8 +194,9 @@ std::string refusal(const PlanAnswer& answer) {
 }
 
 std::string host_budget_source(const PlanAnswer& answer) {
-  return answer.host_from_machine ? ", 15/16 of what the machine's file says; --host-memory sets another"
-                                  : "";
+  return answer.host_from_machine
+             ? ", 15/16 of each host memory in the machine's file; --host-memory sets another"
+             : "";
 }
 
 std::string describe(const PlanQuestion& question, const PlanAnswer& answer) {

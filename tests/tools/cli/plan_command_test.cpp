@@ -195,7 +195,8 @@ TEST_F(PlanCommandTest, TakesTheHostBudgetFromTheMachineFile) {
   name_a_model();
   command_.options.policy = Policy::none;
   command_.machine = folder_.make("machine.json", to_json(test::sample_file()));
-  const char* const source = ", 15/16 of what the machine's file says; --host-memory sets another\n";
+  const char* const source =
+      ", 15/16 of each host memory in the machine's file; --host-memory sets another\n";
   const auto expect_budget = [&](const char* bytes) {
     command_.json = false;
     EXPECT_EQ(run(), 0);
@@ -226,10 +227,11 @@ TEST_F(PlanCommandTest, SweepsWithinTheHostBudgetOfTheMachineFile) {
   command_.machine = folder_.make("machine.json", to_json(test::sample_file()));
   command_.sweep = "memory=2";
   EXPECT_EQ(run(), 0);
-  EXPECT_THAT(output_, HasSubstr("\nhost budget   60.00 GiB, 15/16 of what the machine's file says; "));
+  EXPECT_THAT(output_,
+              HasSubstr("\nhost budget   60.00 GiB, 15/16 of each host memory in the machine's file; "));
   command_.sweep = "devices=1,2";
   EXPECT_EQ(run(), 0);
-  EXPECT_THAT(output_, HasSubstr("\nhost budget   60.00 GiB to 120.00 GiB, 15/16 of what "));
+  EXPECT_THAT(output_, HasSubstr("\nhost budget   60.00 GiB to 120.00 GiB, 15/16 of each "));
   command_.host_memory = 1_GiB;
   EXPECT_EQ(run(), 0);
   EXPECT_THAT(output_, ::testing::Not(HasSubstr("host budget")));
