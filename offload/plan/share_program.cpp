@@ -8,6 +8,8 @@
 #include <numeric>
 #include <utility>
 
+#include "offload/plan/basis_inverse.h"
+
 namespace stowage {
 
 // Seconds and bytes are the question's from here on.
@@ -172,59 +174,20 @@ class ShareTable::Decomposition {
     is_basic_.resize(first_answer() + answers_.size(), 0);
   }
 
-  // By Gauss and Jordan, in place, with the largest pivot of each column. Most columns are those of slacks,
-  // and most entries zero.
   void invert() {
-    inverse_.clear();
-    Row entries;
+    Row matrix, entries;
     for (const std::size_t column : basis_) {
       entries_of(column, entries);
-      inverse_.insert(inverse_.end(), entries.begin(), entries.end());
+      matrix.insert(matrix.end(), entries.begin(), entries.end());
     }
-    std::vector<std::size_t> swapped(rows_);  // by row: with which one
-    for (std::size_t j = 0; j < rows_; ++j) {
-      swapped[j] = j;
-      const double* const column = inverse_column(j);
-      if (column[j] == 1 && std::count(column, column + rows_, 0.0) + 1 == at(rows_)) continue;
-      const double* const largest = std::max_element(
-          column + j, column + rows_, [](double x, double y) { return std::abs(x) < std::abs(y); });
-      swapped[j] = static_cast<std::size_t>(largest - column);
-      if (swapped[j] != j)
-        for (std::size_t k = 0; k < rows_; ++k)
-          std::swap(inverse_column(k)[j], inverse_column(k)[swapped[j]]);
-      eliminate(j);
-    }
-    for (std::size_t j = rows_; j-- > 0;)
-      if (swapped[j] != j)
-        std::swap_ranges(inverse_column(j), inverse_column(j) + rows_, inverse_column(swapped[j]));
+    inverse_.invert(rows_, std::move(matrix));
     levels_.assign(rows_, 0);
     const auto add = [&](std::size_t column, double times) {
-      for (std::size_t i = 0; i < rows_; ++i) levels_[i] += inverse_column(column)[i] * times;
+      for (std::size_t i = 0; i < rows_; ++i) levels_[i] += inverse_.column(column)[i] * times;
     };
     for (std::size_t m = 0; m < memory_rows_; ++m) add(lane_rows + m, question_.room[m]);
     add(rows_ - 1, 1);
   }
-  // Where the column of that number would become a unit vector, with its one in the row of the same number,
-  // stands what becomes of such a unit vector.
-  void eliminate(std::size_t number) {
-    double* const column = inverse_column(number);
-    Row times(column, column + rows_);
-    const double by = std::exchange(times[number], 0);
-    std::fill_n(column, rows_, 0.0);
-    column[number] = 1;
-    subtract(times, number, by);
-  }
-  // Divides the row of that number, and subtracts it `times` from each other one.
-  void subtract(const Row& times, std::size_t number, double by) {
-    for (std::size_t j = 0; j < rows_; ++j) {
-      double* const column = inverse_column(j);
-      if (column[number] == 0) continue;
-      const double entry = column[number] /= by;
-      for (std::size_t i = 0; i < rows_; ++i) column[i] -= times[i] * entry;
-    }
-  }
-
-  double* inverse_column(std::size_t column) { return inverse_.data() + column * rows_; }
 
   void price_rows() {
     worth_.assign(rows_, 0);
@@ -233,7 +196,7 @@ class ShareTable::Decomposition {
     for (std::size_t i = 0; i < rows_; ++i)
       if (const double cost = cost_of(basis_[i]); cost != 0) costs.emplace_back(i, cost);
     for (std::size_t j = 0; j < rows_; ++j) {
-      for (const auto& [i, cost] : costs) worth_[j] += cost * inverse_column(j)[i];
+      for (const auto& [i, cost] : costs) worth_[j] += cost * inverse_.column(j)[i];
       if (worth_[j] != 0) priced_.push_back(j);
     }
   }
@@ -288,11 +251,9 @@ class ShareTable::Decomposition {
 
   // False where no row limits it, or nothing is gained by it.
   bool pivot(std::size_t entering) {
-    Row entries, change(rows_, 0);
+    Row entries;
     entries_of(entering, entries);
-    for (std::size_t j = 0; j < rows_; ++j)
-      if (entries[j] != 0)
-        for (std::size_t i = 0; i < rows_; ++i) change[i] += inverse_column(j)[i] * entries[j];
+    Row change = inverse_.times(entries);
     const std::size_t leaving = leaving_row(change);
     if (leaving == rows_) return false;
     is_basic_[basis_[leaving]] = 0;
@@ -302,11 +263,11 @@ class ShareTable::Decomposition {
       invert();
       return true;
     }
-    const double by = std::exchange(change[leaving], 0);  // the leaving row is divided, the others change
-    const double level = levels_[leaving] / by;
-    for (std::size_t i = 0; i < rows_; ++i) levels_[i] -= change[i] * level;
+    const double level = levels_[leaving] / change[leaving];
+    for (std::size_t i = 0; i < rows_; ++i)
+      if (i != leaving) levels_[i] -= change[i] * level;
     levels_[leaving] = level;
-    subtract(change, leaving, by);
+    inverse_.replace(leaving, std::move(change));
     return true;
   }
 
@@ -371,7 +332,7 @@ class ShareTable::Decomposition {
   std::vector<AnswerColumn> answers_;
   std::vector<std::size_t> basis_;      // by row: the column that is basic in it
   std::vector<std::uint8_t> is_basic_;  // by column
-  Row inverse_;                         // of the basis, column by column
+  BasisInverse inverse_;                // of the basis
   Row levels_;                          // of the basic columns
   Row worth_;                           // what a unit of each row's right side is worth
   std::vector<std::size_t> priced_;     // rows that are worth anything
