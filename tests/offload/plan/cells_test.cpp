@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <memory>
 
@@ -112,6 +113,7 @@ TEST(Cells, MoreHostMemoryIsNotSlower) {
 }
 
 // What schedules came to is known from cells with other host memory, and is what they come to by themselves.
+// The same choices of another problem, one with a slower link, come to something else.
 TEST(Cells, WhatWasTriedWithOtherHostMemoryHolds) {
   const PlannerSettings settings;
   std::size_t tried_before = 0;
@@ -119,23 +121,29 @@ TEST(Cells, WhatWasTriedWithOtherHostMemoryHolds) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const Graph graph = testing::random_graph(seed);
     const Machine machine = testing::any_machine(seed);
-    const Problem problem = make_problem(graph, machine, {.target_bytes = 0});
+    Machine slower = machine;
+    slower.h2d.bytes_per_second /= 3;
+    const std::array problems{make_problem(graph, machine, {.target_bytes = 0}),
+                              make_problem(graph, slower, {.target_bytes = 0})};
     std::vector<std::unique_ptr<CellVariant>> variants;
-    variants.push_back(
-        std::make_unique<CellVariant>(CellVariant{&problem, ResidencyProgram(problem, settings)}));
+    for (const Problem& problem : problems)
+      variants.push_back(
+          std::make_unique<CellVariant>(CellVariant{&problem, ResidencyProgram(problem, settings)}));
     const Bytes device = machine.arena_in(minimum_bytes(graph, machine)) * 5 / 4;
     const Bytes most_host = variants.front()->program.most_host_bytes();
     TriedChoices together;
-    for (const Bytes host : {unlimited, most_host / 2, most_host / 3}) {
+    for (const CellSize& size : {CellSize{device, unlimited}, CellSize{device, most_host / 2},
+                                 CellSize{device, 0, true}, CellSize{device, most_host / 3}}) {
+      const Bytes host = size.host;
       TriedChoices alone;
       std::size_t sketches_together = 0, sketches_alone = 0;
       Bytes most_together = 0, most_alone = 0;
       const auto found =
-          find_candidates(variants, {device, host}, settings, together, sketches_together, most_together);
-      const auto wanted =
-          find_candidates(variants, {device, host}, settings, alone, sketches_alone, most_alone);
+          find_candidates(variants, size, settings, together, sketches_together, most_together);
+      const auto wanted = find_candidates(variants, size, settings, alone, sketches_alone, most_alone);
       ASSERT_EQ(found.size(), wanted.size()) << host;
       for (std::size_t i = 0; i < found.size(); ++i) {
+        EXPECT_EQ(found[i].problem, wanted[i].problem) << host << " " << i;
         EXPECT_EQ(found[i].choices, wanted[i].choices) << host << " " << i;
         EXPECT_EQ(found[i].seconds, wanted[i].seconds) << host << " " << i;
         EXPECT_EQ(found[i].host_bytes, wanted[i].host_bytes) << host << " " << i;
