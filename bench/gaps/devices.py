@@ -165,7 +165,7 @@ def run(options, stowage):
             print(gap_row(each), flush=True)
     rows = list(all_rows(answers))
     print("\n" + summary(rows, sum(each["seconds"] for each in answers)))
-    print("\nThe largest gaps:\n\n" + worst(rows) + "\n\nWhat binds:\n\n" + binding(rows))
+    print("\nThe largest gaps:\n\n" + worst(rows) + "\n\nGaps by what the bound is bound by:\n\n" + binding(rows))
     print("\nOther systems, **emulated**, at the card's memory:\n")
     print("| model | machine | devices | auto | tokens/s | " + " | ".join(RIVALS) + " |\n" + "|---" * (5 + len(RIVALS)) + "|")
     print("\n".join(map(rival_row, answers)))

@@ -25,7 +25,7 @@ struct Link {
   }
 };
 
-// What bytes between devices pass through.
+// The way from one device to another.
 enum class PeerPath : std::uint8_t {
   apart,        // links of their own, such as NVLink
   link,         // the links to the host: what a device receives takes of h2d, what it sends of d2h

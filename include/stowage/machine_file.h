@@ -71,9 +71,8 @@ struct PeerDevices {
   int devices = 1;                  // 1 to 64
   int devices_per_host_memory = 1;  // share a host memory (a socket's), whose rates the file has; at most all
   Link link;                        // what one device receives from the others, all of them together
-  // What their bytes pass through. `host_memory`: no device reaches another. Measured are the other two:
-  // where gathers and copies slow each other they take the links to the host, and `link` has what host memory
-  // costs.
+  // The way from one to another. `host_memory`: none reads another's memory. A measurement tells the other
+  // two apart, by whether gathers and copies slow each other; what host memory costs is then in `link`.
   PeerPath path = PeerPath::apart;
   // As measured: how long all devices take to gather, and to exchange, by the bytes that each of them
   // receives. Empty where nobody has measured it.

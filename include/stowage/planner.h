@@ -85,9 +85,9 @@ struct PlannerSettings {
   // crossing_share of the activations' bytes crosses units.
   std::vector<std::uint32_t> joined_units{3, 6};
   double crossing_share = 0.25;
-  // Of a rank: how many exchanges of gradients a weight that backward gathers anew may overtake. The peer
-  // lane is in order and would otherwise be idle while an exchange waits for its gradient. Where there is no
-  // room for all of these gathers to be early, none is.
+  // A rank's backward may gather a weight in front of so many exchanges of gradients that come earlier. The
+  // peer lane is in order and would otherwise be idle while an exchange waits for its gradient. Where there
+  // is no room for all of these gathers to be early, none is.
   std::uint32_t gathers_ahead = 2;
   // Host updates may begin before the gate (InstructionKind::speculate).
   bool speculates = true;

@@ -10,8 +10,8 @@
 
 namespace stowage {
 
-// What searches for places have found, of a few hundred items at most: different choices often come to the
-// same lifetimes. One serves any drafts and capacities.
+// Remembers the places that searches have found, for up to a few hundred items: different choices often lead
+// to the same lifetimes. One object serves all drafts and capacities.
 class KnownPlaces {
  public:
   // Offsets by place() (placement.h).

@@ -25,10 +25,10 @@ struct Problem {
   // By parameter bucket: undo records if its updates on the host are speculated. 0 where they cannot begin
   // before the gate.
   std::vector<Bytes> undo_bytes;
-  // Of the machine.
+  // What the machine leaves its lanes, made once for all plans.
   LaneSharing sharing;
   LaneSpeeds speeds{Machine{}};
-  Machine beside;        // beside_each_other()
+  Machine beside;        // with both directions of the link at work (lane_speeds.h)
   std::stop_token stop;  // PlanOptions::stop
   // Of an update on the host before the gate.
   double early_seconds(const Op& update) const;

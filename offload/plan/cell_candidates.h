@@ -32,7 +32,7 @@ struct CellCandidate {
   Bytes serial_bytes = 0;  // Sketcher::serial_bytes: no cap gives fewer live bytes
 };
 
-// What schedules of choices came to in cells of one device memory: cells with other host memory ask for the
+// Remembers the schedules of choices in cells of one device memory: cells with other host memory ask for the
 // same ones again and again.
 class TriedChoices {
  public:

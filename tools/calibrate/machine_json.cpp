@@ -289,7 +289,7 @@ PeerDevices read_peers(const Node& node) {
   const bool through_host = node[through_host_name].boolean();
   if (over_link && (through_host || !node[over_link_name].boolean()))
     refuse(fmt::format("peers.{}", over_link_name),
-           "is true, beside through_host that is false, or not there");
+           "is to be true, beside a through_host that is false, or to be left out");
   peers.path = through_host ? PeerPath::host_memory : over_link ? PeerPath::link : PeerPath::apart;
   if (gathers) peers.gathers = node[gathers_name].list(read_copy);
   if (exchanges) peers.exchanges = node[exchanges_name].list(read_copy);

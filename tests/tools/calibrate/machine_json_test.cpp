@@ -108,7 +108,7 @@ TEST(MachineJson, SaysWherePeersTakeTheLinkToTheHost) {
   const std::string text = to_json(file);
   EXPECT_EQ(machine_from_json(text).peers->path, PeerPath::link);
   EXPECT_EQ(to_json(machine_from_json(text)), text);
-  const char* const words = "'peers.over_link' is true";
+  const char* const words = "'peers.over_link' is to be true";
   expect_refused(replaced(text, "\"over_link\": true", "\"over_link\": false"), words);
   expect_refused(replaced(text, "\"through_host\": false", "\"through_host\": true"), words);
   expect_refused(replaced(text, "\"over_link\": true", "\"over_link\": 1"), "is neither true nor false");
