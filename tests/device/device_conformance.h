@@ -230,6 +230,31 @@ TEST_P(DeviceConformance, MeasuresTimeBetweenFinishedEvents) {
   EXPECT_EQ(device->elapsed_seconds(begin.id(), begin.id()), 0.0);
 }
 
+// A card's streams and the functions of its host lanes have clocks of their own.
+TEST_P(DeviceConformance, TimesOfHostLanesAndOthersAreOfOneClock) {
+  const Lane in(*device, LaneRole::h2d), host(*device, LaneRole::host);
+  const DeviceMemory card(*device, MemoryKind::device, 64), there(*device, MemoryKind::pinned, 64);
+  const Event before(*device), computed(*device), after(*device);
+  const auto copy = [&](const Event& behind) {
+    device->copy(in.id(), card.data(), there.data(), 64, "in");
+    device->record(behind.id(), in.id());
+  };
+  copy(before);
+  device->wait(host.id(), before.id());
+  device->launch(host.id(), {"compute", [](void*) {}, nullptr, {}});
+  device->record(computed.id(), host.id());
+  device->wait(in.id(), computed.id());
+  copy(after);
+  device->synchronise(after.id());
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));  // the times are those of then, not of now
+  constexpr double slack = 0.02;  // of clocks that are read one after the other, on a busy machine
+  const double first = device->elapsed_seconds(before.id(), computed.id());
+  const double second = device->elapsed_seconds(computed.id(), after.id());
+  EXPECT_GE(first, -slack);
+  EXPECT_GE(second, -slack);
+  EXPECT_NEAR(first + second, device->elapsed_seconds(before.id(), after.id()), slack);
+}
+
 TEST_P(DeviceConformance, AnUntimedEventIsDoneAndHasNoTime) {
   const Event timed(*device), untimed = Event::untimed(*device);
   const Lane lane(*device, LaneRole::compute);

@@ -69,6 +69,7 @@ TESTS_OF_THE_WHOLE = {
     "tests/offload/engine/optimizer_in_backward_test.cpp": "such updates: the evaluator's bits, and steps that fail",
     "tests/offload/plan/validate/speculations_test.cpp": "what is wrong with an update before the gate",
     "tests/offload/engine/cuda/cuda_engine_test.cpp": "the same on a CUDA device",
+    "tests/offload/engine/cuda/cuda_ranks_test.cpp": "ranks with CUDA's kernels, on one card: the bits of one rank",
     "tests/offload/engine/cuda/cuda_faults_test.cpp": "CUDA calls of a step that fail",
     "tests/allocator/interpose/cached_programs_test.cpp": "programs served from what they freed, under --cache",
     "tests/allocator/interpose/programs_test.cpp": "programs under `stowage run`: all calls caught, bytes equal",

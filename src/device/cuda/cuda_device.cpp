@@ -122,6 +122,7 @@ CudaDevice::~CudaDevice() {
   lanes_.clear();
   spare_.clear();
   spare_turns_.clear();
+  clock_.reset();
   memory_.reset();
 }
 

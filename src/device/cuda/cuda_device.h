@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "src/base/mutex.h"
+#include "src/device/cuda/card_clock.h"
 #include "src/device/cuda/check.h"
 #include "src/device/cuda/current_device.h"
 #include "src/device/cuda/host_order.h"
@@ -75,10 +76,11 @@ class CudaDevice final : public Device {
     cudaEvent_t handle = nullptr;  // null: no such event
     bool recorded = false;
     bool timed = false;
-    // Set where a host lane recorded an event without a time: the event has passed once this function has
-    // run, and CUDA's event is not used.
+    // Set where a host lane recorded the event: it has passed once this function has run, and CUDA's event is
+    // not used.
     std::shared_ptr<HostTurns> turns;
     std::uint32_t function = 0;
+    std::shared_ptr<HostMoment> moment;  // when, if it is to have a time
   };
   // A lane as its caller, one at a time, uses it outside the mutex.
   struct LaneView {
@@ -122,13 +124,16 @@ class CudaDevice final : public Device {
   void enqueue_wait(cudaStream_t stream, HostTurns& turns, std::uint32_t function, const Doing& what) const;
   // Behind all that is in the host lane's stream: the mark that its next function waits for.
   void enqueue_mark(const LaneView& on, const Doing& what) const;
-  void record_function(EventId event, LaneId lane, const LaneView& on);
+  void record_function(EventId event, LaneId lane, const LaneView& on, const EventSlot& recorded);
   void wait_for_function(const LaneView& waiting, const EventSlot& event) const;
   // The caller, until a host lane's function has run. Throws where the card has failed, as `look` tells.
   template <class Look>
   void await_function(const HostTurns& turns, std::uint32_t function, const Look& look) const;
   void await_lane(const LaneView& lane, const Doing& what) const;
   void await_event(const EventSlot& event, const Doing& what) const;
+  CardClock& clock();
+  // As cudaEventElapsedTime, whatever lanes recorded them.
+  cudaError_t seconds_between(const EventSlot& from, const EventSlot& to, double& seconds);
   void enqueue_kernels(LaneId lane, LaneRole role, const Launch& launch) const;
   // Throws AccessViolation unless the access lies in one live allocation, and is mapped.
   Memory::Found expect_held(const Work& work, const Access& access) const;
@@ -151,6 +156,7 @@ class CudaDevice final : public Device {
   // Of lanes that are gone.
   std::vector<std::unique_ptr<LaneResources>> spare_ STOWAGE_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<HostTurns>> spare_turns_ STOWAGE_GUARDED_BY(mutex_);
+  std::unique_ptr<CardClock> clock_ STOWAGE_GUARDED_BY(mutex_);  // null until there are times of host lanes
   DeviceCounters counters_ STOWAGE_GUARDED_BY(mutex_);
   std::atomic<std::uint64_t> calls_ = 0;
 };

@@ -45,13 +45,15 @@ void CudaDevice::enqueue_mark(const LaneView& on, const Doing& what) const {
   on.host->await_mark(mark);
 }
 
-void CudaDevice::record_function(EventId event, LaneId lane, const LaneView& on) {
-  const std::uint32_t function = on.host->point();
+void CudaDevice::record_function(EventId event, LaneId lane, const LaneView& on, const EventSlot& recorded) {
+  const auto moment = recorded.timed ? std::make_shared<HostMoment>() : nullptr;
+  const std::uint32_t function = recorded.timed ? on.host->point(moment) : on.host->point();
   const MutexLock lock(mutex_);
   EventSlot& slot = events_[event];
   slot.recorded = true;
   slot.turns = on.host->turns();
   slot.function = function;
+  slot.moment = moment;
   order_->record(event, lane);
 }
 
@@ -80,6 +82,37 @@ void CudaDevice::await_lane(const LaneView& lane, const Doing& what) const {
 void CudaDevice::await_event(const EventSlot& event, const Doing& what) const {
   await_function(*event.turns, event.function,
                  [&] { still_works(cudaEventQuery(event.handle), "cudaEventQuery", what); });
+}
+
+CardClock& CudaDevice::clock() {
+  {
+    const MutexLock lock(mutex_);
+    if (clock_ != nullptr) return *clock_;
+  }
+  auto made = std::make_unique<CardClock>(doing("elapsed_seconds"));
+  const MutexLock lock(mutex_);
+  if (clock_ == nullptr) clock_ = std::move(made);
+  return *clock_;
+}
+
+cudaError_t CudaDevice::seconds_between(const EventSlot& from, const EventSlot& to, double& seconds) {
+  if (from.turns == nullptr && to.turns == nullptr) {
+    float milliseconds = 0;
+    const cudaError_t state = cudaEventElapsedTime(&milliseconds, from.handle, to.handle);
+    seconds = static_cast<double>(milliseconds) * 1e-3;
+    return state;
+  }
+  const auto time_of = [&](const EventSlot& event, HostClock::time_point& at) {
+    if (event.turns == nullptr) return clock().time_of(event.handle, at, doing("elapsed_seconds"));
+    if (!event.turns->has_finished(event.function)) return cudaErrorNotReady;
+    at = *event.moment;
+    return cudaSuccess;
+  };
+  HostClock::time_point begin, end;
+  cudaError_t state = time_of(from, begin);
+  if (state == cudaSuccess) state = time_of(to, end);
+  seconds = std::chrono::duration<double>(end - begin).count();
+  return state;
 }
 
 void CudaDevice::stop_if_lost(LaneId lane) noexcept {

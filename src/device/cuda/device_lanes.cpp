@@ -190,8 +190,7 @@ void CudaDevice::record(EventId event, LaneId lane) {
   const CurrentDevice current = begin_call("record");
   const LaneView on = find_lane(lane, "record");
   const EventSlot what = find_event(event, "record");
-  if (on.host != nullptr && !what.timed) return record_function(event, lane, on);
-  if (on.host != nullptr) enqueue_wait(on.stream, *on.host->turns(), on.host->point(), doing("record"));
+  if (on.host != nullptr) return record_function(event, lane, on, what);
   check(cudaEventRecord(what.handle, on.stream), "cudaEventRecord", doing("record"));
   const MutexLock lock(mutex_);
   events_[event].recorded = true;
@@ -263,10 +262,9 @@ double CudaDevice::elapsed_seconds(EventId from, EventId to) {
         fmt::format("elapsed_seconds: event {} has no time; pass what create_event returned, not "
                     "create_untimed_event",
                     begin.timed ? to : from));
-  float milliseconds = 0;
-  const bool recorded = begin.recorded && end.recorded;
+  double seconds = 0;
   const cudaError_t state =
-      recorded ? cudaEventElapsedTime(&milliseconds, begin.handle, end.handle) : cudaErrorNotReady;
+      begin.recorded && end.recorded ? seconds_between(begin, end, seconds) : cudaErrorNotReady;
   if (state == cudaErrorNotReady) {
     cudaGetLastError();
     throw InvalidInput(fmt::format(
@@ -274,7 +272,7 @@ double CudaDevice::elapsed_seconds(EventId from, EventId to) {
         to));
   }
   check(state, "cudaEventElapsedTime", doing("elapsed_seconds"));
-  return static_cast<double>(milliseconds) * 1e-3;
+  return seconds;
 }
 
 void* CudaDevice::native_stream(LaneId lane) { return find_lane(lane, "native_stream").stream; }

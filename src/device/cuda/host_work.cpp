@@ -62,11 +62,14 @@ void HostWork::await_function(std::shared_ptr<HostTurns> turns, std::uint32_t fu
   awaits_more_ = true;
 }
 
-void HostWork::submit(const Launch& launch) {
+void HostWork::submit(const Launch& launch) { submit(launch, nullptr); }
+
+void HostWork::submit(const Launch& launch, std::shared_ptr<HostMoment> moment) {
   Item& item = unused();
   item.name = launch.name;
   item.function = launch.function;
   item.context = launch.context;
+  item.moment = std::move(moment);
   order_->enqueue(lane_, item.clock);
   item.awaits.mark = awaited_.mark;
   std::swap(item.awaits.others, awaited_.others);
@@ -83,6 +86,11 @@ void HostWork::submit(const Launch& launch) {
 
 std::uint32_t HostWork::point() {
   if (awaits_more_) submit({"wait", [](void*) {}, nullptr, {}, 0});
+  return last_function_;
+}
+
+std::uint32_t HostWork::point(std::shared_ptr<HostMoment> moment) {
+  submit({"time", [](void*) {}, nullptr, {}, 0}, std::move(moment));
   return last_function_;
 }
 
@@ -105,6 +113,7 @@ HostWork::Item& HostWork::unused() {
 
 void HostWork::put_back(Item& item) {
   item.awaits.others.clear();
+  item.moment.reset();
   const MutexLock lock(mutex_);
   unused_.push_back(&item);
 }
@@ -114,6 +123,7 @@ void HostWork::run() {
   while (Item* const item = take()) {
     if (!comes_to_turn(*item)) return;
     perform(*item);
+    if (item->moment != nullptr) *item->moment = HostClock::now();
     const std::uint32_t number = item->number;
     put_back(*item);
     turns_->finished.store(number, std::memory_order_release);

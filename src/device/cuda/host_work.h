@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "src/base/mutex.h"
+#include "src/device/cuda/card_clock.h"
 #include "src/device/cuda/host_order.h"
 
 namespace stowage::cuda {
@@ -36,6 +37,9 @@ struct HostTurns {
     return static_cast<std::int32_t>(word.load(std::memory_order_acquire) - number) >= 0;
   }
 };
+
+// When a function had run.
+using HostMoment = std::atomic<HostClock::time_point>;
 
 class HostWork {
  public:
@@ -60,6 +64,8 @@ class HostWork {
   // The number of a function behind all that the lane was given so far: the last one, or an empty one where
   // something was awaited since.
   std::uint32_t point();
+  // … an empty one, which tells when it was there.
+  std::uint32_t point(std::shared_ptr<HostMoment> moment);
   // Waits until all has run.
   void finish();
 
@@ -79,8 +85,10 @@ class HostWork {
     std::string name;
     void (*function)(void* context) = nullptr;
     void* context = nullptr;
+    std::shared_ptr<HostMoment> moment;
     Item* next = nullptr;
   };
+  void submit(const Launch& launch, std::shared_ptr<HostMoment> moment);
   void run();
   Item* take();
   bool comes_to_turn(const Item& item) const;

@@ -1,0 +1,113 @@
+// Ranks that train one model together with CUDA's kernels, on one card or over the fakes: losses, norms and
+// every byte of parameters and state are those of one rank.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "stowage/cuda_device.h"
+#include "stowage/planner.h"
+#include "tests/offload/engine/cuda/one_card.h"
+#include "tests/offload/engine/rank_training.h"
+#include "tests/support/quick_plan.h"
+#include "tests/support/random_graph.h"
+
+namespace stowage {
+namespace {
+
+using namespace stowage::testing;
+
+struct Case {
+  std::string name;
+  MakeGraph make;
+  RankTraining training;
+};
+
+class CudaRanks : public ::testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    if (const CudaStatus status = cuda_status(); !status.available) GTEST_SKIP() << status.reason;
+  }
+
+  static std::vector<std::unique_ptr<Device>> open(std::uint32_t ranks) {
+    std::vector<std::unique_ptr<Device>> devices;
+    for (std::uint32_t rank = 0; rank < ranks; ++rank)
+      devices.push_back(open_cuda_device({.scratch = 8_MiB}));
+    return devices;
+  }
+
+  static Machine machine() {
+    Machine machine = random_machine(2);
+    machine.peer = machine.h2d;
+    return machine;
+  }
+
+  // Of the range from the least memory to all that is needed.
+  static Plan plan_in(const Graph& graph, double part_of_range) {
+    const Machine planned_for = machine();
+    Planner planner = quick_planner(graph, planned_for, {.bucket_bytes = 16_KiB});
+    const Bytes least = planner.minimum_bytes(), need = planner.need_bytes();
+    const auto budget = least + static_cast<Bytes>(part_of_range * static_cast<double>(need - least));
+    return std::get<Plan>(planner.answer({.device = budget}).outcome);
+  }
+
+  static RankResult train_alone(double part_of_range) {
+    const Graph graph = GetParam().make(GetParam().training, {});
+    const auto devices = open(1);
+    return train_rank(*devices.front(), graph, plan_in(graph, part_of_range), machine(), nullptr);
+  }
+
+  static std::vector<RankResult> train_together(std::uint32_t ranks, double part_of_range) {
+    const Case& given = GetParam();
+    const Plan plan = plan_in(given.make(given.training, {0, ranks}), part_of_range);
+    const auto devices = open(ranks);
+    const auto communicators = make_one_card_communicators(devices);
+    std::vector<RankResult> results(ranks);
+    on_ranks(ranks, [&](std::uint32_t rank) {
+      try {
+        const Graph graph = given.make(given.training, {rank, ranks});
+        results[rank] = train_rank(*devices[rank], graph, plan, machine(), communicators[rank].get());
+        communicators[rank]->barrier();
+      } catch (...) {
+        communicators[rank]->abort("failed");  // the others would wait for it
+        throw;
+      }
+    });
+    return results;
+  }
+};
+
+// Over the fakes, whose kernels take a minute for all of that, one model and one way.
+TEST_P(CudaRanks, LeaveTheBitsOfOne) {
+  const bool fakes = std::getenv("STOWAGE_FAKE_CUDA_KERNELS") != nullptr;
+  if (fakes && GetParam().name != "gpt_f32") GTEST_SKIP() << "on cards";
+  const RankResult alone = train_alone(1);
+  if (!fakes) {
+    EXPECT_TRUE(train_alone(0) == alone);
+  }
+  for (const std::uint32_t ranks : {2U, 4U})
+    for (const double part_of_range : {0.0, 0.4, 1.0}) {
+      if (fakes && (ranks != 2 || part_of_range != 0.4)) continue;
+      SCOPED_TRACE(::testing::Message() << ranks << " ranks, " << part_of_range << " of the range");
+      const std::vector<RankResult> results = train_together(ranks, part_of_range);
+      for (const RankResult& result : results) {
+        EXPECT_EQ(result.losses, alone.losses);
+        EXPECT_EQ(result.norms, alone.norms);
+      }
+      EXPECT_TRUE(joined(results, alone).values == alone.values);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, CudaRanks,
+    ::testing::Values(Case{"gpt_f32", rank_gpt, {}}, Case{"bert_f32", rank_bert, {}},
+                      Case{"gpt_bf16", rank_gpt, {.type = DataType::bf16, .width = 32, .sequence = 16}},
+                      Case{"bert_f16", rank_bert, {.type = DataType::f16, .width = 32, .sequence = 16}}),
+    [](const auto& parameter) { return parameter.param.name; });
+
+}  // namespace
+}  // namespace stowage
