@@ -7,15 +7,17 @@
 
 namespace stowage::testing {
 
+inline void take_few_candidates(PlanOptions& options) {
+  options.settings.most_work = 1;
+  options.settings.patience = 1;
+  options.settings.trials = 0;
+  options.settings.rooms = {1, 0.9, 0.7, 0.5};
+}
+
 // For tests that ask more than one question about a graph: each further budget, need_bytes() and
 // minimum_bytes() cost little beside the first. Graph and machine must outlive it.
 inline Planner quick_planner(const Graph& graph, const Machine& machine, PlanOptions options = {}) {
-  if (sanitized) {
-    options.settings.most_work = 1;
-    options.settings.patience = 1;
-    options.settings.trials = 0;
-    options.settings.rooms = {1, 0.9, 0.7, 0.5};
-  }
+  if (sanitized) take_few_candidates(options);
   return {graph, machine, options};
 }
 

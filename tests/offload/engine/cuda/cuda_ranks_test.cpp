@@ -32,12 +32,17 @@ class CudaRanks : public ::testing::TestWithParam<Case> {
   void SetUp() override {
     if (const CudaStatus status = cuda_status(); !status.available) GTEST_SKIP() << status.reason;
   }
+  static void TearDownTestSuite() { devices_.clear(); }
 
-  static std::vector<std::unique_ptr<Device>> open(std::uint32_t ranks) {
-    std::vector<std::unique_ptr<Device>> devices;
-    for (std::uint32_t rank = 0; rank < ranks; ++rank)
-      devices.push_back(open_cuda_device({.scratch = 8_MiB}));
-    return devices;
+  // The first so many; a card takes a second to open.
+  static std::vector<Device*> devices(std::uint32_t ranks) {
+    while (devices_.size() < ranks) devices_.push_back(open_cuda_device({.scratch = 8_MiB}));
+    std::vector<Device*> first;
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      devices_[rank]->reset_counters();
+      first.push_back(devices_[rank].get());
+    }
+    return first;
   }
 
   static Machine machine() {
@@ -49,7 +54,9 @@ class CudaRanks : public ::testing::TestWithParam<Case> {
   // Of the range from the least memory to all that is needed.
   static Plan plan_in(const Graph& graph, double part_of_range) {
     const Machine planned_for = machine();
-    Planner planner = quick_planner(graph, planned_for, {.bucket_bytes = 16_KiB});
+    PlanOptions options{.bucket_bytes = 16_KiB};
+    take_few_candidates(options);
+    Planner planner(graph, planned_for, options);
     const Bytes least = planner.minimum_bytes(), need = planner.need_bytes();
     const auto budget = least + static_cast<Bytes>(part_of_range * static_cast<double>(need - least));
     return std::get<Plan>(planner.answer({.device = budget}).outcome);
@@ -57,20 +64,19 @@ class CudaRanks : public ::testing::TestWithParam<Case> {
 
   static RankResult train_alone(double part_of_range) {
     const Graph graph = GetParam().make(GetParam().training, {});
-    const auto devices = open(1);
-    return train_rank(*devices.front(), graph, plan_in(graph, part_of_range), machine(), nullptr);
+    return train_rank(*devices(1).front(), graph, plan_in(graph, part_of_range), machine(), nullptr);
   }
 
   static std::vector<RankResult> train_together(std::uint32_t ranks, double part_of_range) {
     const Case& given = GetParam();
     const Plan plan = plan_in(given.make(given.training, {0, ranks}), part_of_range);
-    const auto devices = open(ranks);
-    const auto communicators = make_one_card_communicators(devices);
+    const std::vector<Device*> all = devices(ranks);
+    const auto communicators = make_one_card_communicators(all);
     std::vector<RankResult> results(ranks);
     on_ranks(ranks, [&](std::uint32_t rank) {
       try {
         const Graph graph = given.make(given.training, {rank, ranks});
-        results[rank] = train_rank(*devices[rank], graph, plan, machine(), communicators[rank].get());
+        results[rank] = train_rank(*all[rank], graph, plan, machine(), communicators[rank].get());
         communicators[rank]->barrier();
       } catch (...) {
         communicators[rank]->abort("failed");  // the others would wait for it
@@ -79,6 +85,9 @@ class CudaRanks : public ::testing::TestWithParam<Case> {
     });
     return results;
   }
+
+ private:
+  inline static std::vector<std::unique_ptr<Device>> devices_;
 };
 
 // Over the fakes, whose kernels take a minute for all of that, one model and one way.

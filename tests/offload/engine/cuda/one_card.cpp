@@ -113,8 +113,7 @@ class OneCardCommunicator final : public Communicator {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Communicator>> make_one_card_communicators(
-    const std::vector<std::unique_ptr<Device>>& devices) {
+std::vector<std::unique_ptr<Communicator>> make_one_card_communicators(std::span<Device* const> devices) {
   const auto size = static_cast<int>(devices.size());
   const auto meeting = std::make_shared<Meeting>(size);
   std::vector<std::unique_ptr<Communicator>> communicators;

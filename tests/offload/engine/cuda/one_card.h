@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "stowage/communicator.h"
@@ -12,7 +13,6 @@
 namespace stowage::testing {
 
 // As make_local_communicators, of devices that all are on one card. Calls block until all ranks have come.
-std::vector<std::unique_ptr<Communicator>> make_one_card_communicators(
-    const std::vector<std::unique_ptr<Device>>& devices);
+std::vector<std::unique_ptr<Communicator>> make_one_card_communicators(std::span<Device* const> devices);
 
 }  // namespace stowage::testing
