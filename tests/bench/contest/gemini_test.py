@@ -113,9 +113,7 @@ class Packages(unittest.TestCase):
     def test_each_compiles_once(self):
         case = cases.CARD[0]
         commands = self.commands(("zero3", case), ("gemini", case), ("gemini-fp16", case), ("zero2", case))
-        self.assertEqual(
-            commands, [["-c", peers.COMPILE_DEEPSPEED], [str(CONTEST / "gemini.py"), "cuda"]]
-        )
+        self.assertEqual(commands, [["-c", peers.COMPILE_DEEPSPEED], [str(CONTEST / "gemini.py"), "cuda"]])
 
     def test_nothing_is_compiled_for_a_card_that_is_not_there(self):
         self.assertEqual(self.commands(("gemini", cases.CARD[0]), ("zero3", cases.CARD[0]), device="cpu"), [])
