@@ -72,9 +72,9 @@ SMALL_CARD = [Case("small-card", layers=2, width=64, heads=2, batch=4, gib=2, se
 SMALL_CPU = [Case("small", layers=2, width=64, heads=2, batch=4, sequence=64, vocabulary=256, type="f32")]
 
 # Everybody's names, those first whose comparison is worth most if time runs out.
-PEERS = ["stowage", "fsdp2", "checkpointing", "pytorch", "zero3", "zero2"]
+PEERS = ["stowage", "fsdp2", "checkpointing", "pytorch", "zero3", "zero2", "gemini", "gemini-fp16"]
 CPU_PEERS = ["stowage", "pytorch", "stowage-fifth"]
-SMALL_CPU_PEERS = ["stowage", "pytorch", "stowage-fifth", "checkpointing", "fsdp2", "zero3", "zero2"]
+SMALL_CPU_PEERS = [*CPU_PEERS, "checkpointing", "fsdp2", "zero3", "zero2", "gemini", "gemini-fp16"]
 
 
 @dataclass(frozen=True)

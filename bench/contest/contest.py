@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""contest: the same GPT trained by Stowage, PyTorch, FSDP2 and DeepSpeed, in the same memory.
+"""contest: the same GPT trained by Stowage, PyTorch, FSDP2, DeepSpeed and ColossalAI, in the same memory.
 
     python3 contest.py --programs PREFIX --output FOLDER
 
@@ -67,7 +67,9 @@ def arguments():
         help="host budget of Stowage's plans on a card (default: four fifths of what is available as each begins)",
     )
     parser.add_argument("--python", default=sys.executable, help="with torch")
-    parser.add_argument("--wheels", help="folder of wheels for DeepSpeed (default: wheels beside this file)")
+    parser.add_argument(
+        "--wheels", help="folder of wheels for DeepSpeed and ColossalAI (default: wheels beside this file)"
+    )
     parser.add_argument("--commit", help="what was built")
     return parser.parse_args()
 
@@ -165,7 +167,7 @@ def run_process(job, peers, record, most_seconds, micro_batch=None):
     if peers.left() < most_seconds:
         raise PrepareError(NO_TIME)
     prepared = peers.prepare(job, most_seconds, micro_batch)
-    if peers.left() < most_seconds:  # DeepSpeed's compiler may have had them
+    if peers.left() < most_seconds:  # a peer's compiler may have had them
         raise PrepareError(NO_TIME)
     load = os.getloadavg()[0]
     done = watch.run(prepared.command, most_seconds, prepared.environment, peers.nvml)

@@ -28,7 +28,7 @@ PREPARE_SECONDS = 240
 # Pieces of any size from one range of addresses: PyTorch then fits into memory where else fragments would not.
 TORCH_ENVIRONMENT = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
 # DeepSpeed's own code: its AdamW, and on the CPU what its process groups use.
-COMPILE = """
+COMPILE_DEEPSPEED = """
 from deepspeed.accelerator import get_accelerator
 for name in ("CPUAdamBuilder", "ShareMemCommBuilder"):
     builder = get_accelerator().create_op_builder(name)
@@ -39,6 +39,16 @@ for name in ("CPUAdamBuilder", "ShareMemCommBuilder"):
 
 class PrepareError(Exception):
     """Why a process cannot even start."""
+
+
+def package_of(peer):
+    """What the peer needs beside torch; None: nothing."""
+    return "deepspeed" if peer.startswith("zero") else "colossalai" if peer.startswith("gemini") else None
+
+
+def compile_words(package, device):
+    """Arguments of a Python that compiles the package's own code."""
+    return ["-c", COMPILE_DEEPSPEED] if package == "deepspeed" else [str(HERE / "gemini.py"), device]
 
 
 @dataclass
@@ -61,8 +71,8 @@ class Peers:
     needs: dict = field(default_factory=dict)  # of each case
     ballast: Ballast = None
     ballast_bytes: int = 0
-    deepspeed: dict = None  # what it needs in its environment
-    compiled: bool = False
+    unpacked: dict = None  # what the packages of the wheels need in their environment
+    compiled: set = field(default_factory=set)  # packages
 
     def close(self):
         """Drops the ballast; another is held when it is needed."""
@@ -157,8 +167,8 @@ class Peers:
 
     def of_python(self, job, limit, micro_batch):
         environment = dict(TORCH_ENVIRONMENT)
-        if job.peer.startswith("zero"):
-            environment.update(self.prepare_deepspeed(job.case))
+        if package := package_of(job.peer):
+            environment.update(self.prepare_package(package, job.case))
         until = time.time() + limit - watch.GRACE_SECONDS - START_UP_SECONDS
         command = [
             self.given.python,
@@ -184,17 +194,18 @@ class Peers:
             command += ["--micro-batch", str(micro_batch)]
         return Prepared(command, environment, lambda done: outcome.events_in(done["output"]))
 
-    def prepare_deepspeed(self, case):
-        """Unpacks its wheels, and compiles where it can run what it would then compile, which takes longer than a
-        process may; once. What goes wrong shows when it runs."""
-        if self.deepspeed is None:
-            self.deepspeed = self.unpack_deepspeed()
-        if not self.compiled and (case.gib == 0 or self.device == "cuda"):
-            self.compiled = True
-            watch.run([self.given.python, "-c", COMPILE], self.left_to_prepare(), self.deepspeed)
-        return self.deepspeed
+    def prepare_package(self, package, case):
+        """Unpacks the wheels, and compiles where the package can run what it would then compile, which takes longer
+        than a process may; once. What goes wrong shows when it runs."""
+        if self.unpacked is None:
+            self.unpacked = self.unpack_wheels()
+        if package not in self.compiled and (case.gib == 0 or self.device == "cuda"):
+            self.compiled.add(package)
+            command = [self.given.python, *compile_words(package, self.device)]
+            watch.run(command, self.left_to_prepare(), self.unpacked)
+        return self.unpacked
 
-    def unpack_deepspeed(self):
+    def unpack_wheels(self):
         environment = {"TORCH_EXTENSIONS_DIR": f"{self.scratch}/extensions", "DS_SKIP_CUDA_CHECK": "1"}
         if self.device == "cpu":
             environment["DS_ACCELERATOR"] = "cpu"

@@ -20,6 +20,7 @@ import traceback
 from types import SimpleNamespace
 
 import cases
+import gemini
 import model_file
 import outcome
 
@@ -149,6 +150,19 @@ def peaks(device):
     }
 
 
+def import_package(peer, device):
+    """Versions of the package that the peer needs beside torch."""
+    if peer.startswith("zero"):
+        reach("import of deepspeed")
+        import deepspeed
+
+        return {"deepspeed": deepspeed.__version__}
+    if peer.startswith("gemini"):
+        reach("import of colossalai")
+        return {"colossalai": gemini.import_colossalai(device).__version__}
+    return {}
+
+
 def run(given, setting):
     reach("import of torch")
     import torch
@@ -159,12 +173,7 @@ def run(given, setting):
     torch.set_num_threads(given.threads)
     reach("an empty model")
     empty_model(setting.model, TYPES[setting.case.type])
-    versions = {"torch": torch.__version__}
-    if given.peer.startswith("zero"):
-        reach("import of deepspeed")
-        import deepspeed
-
-        versions["deepspeed"] = deepspeed.__version__
+    versions = {"torch": torch.__version__, **import_package(given.peer, setting.device)}
     first_device_call(setting.device)
     emit("setup", **versions, compiled=given.compile, threads=torch.get_num_threads())
     reach("the model and its optimizer")

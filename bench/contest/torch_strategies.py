@@ -1,4 +1,4 @@
-"""The ways in which PyTorch and DeepSpeed hold a model that is trained. Each has
+"""The ways in which PyTorch, DeepSpeed and ColossalAI hold a model that is trained. Each has
 
 forward_backward(tokens, targets, share)    adds the gradients of share · loss, and returns the loss
 update()                                    the optimizer's step
@@ -9,6 +9,7 @@ import os
 
 import torch
 
+import gemini
 from torch_model import decayed_groups, empty_model, load
 from torch_optimizer import ClippedAdamW, MasterAdamW
 
@@ -134,10 +135,67 @@ class Zero:
         return False
 
 
+class Gemini:
+    """ColossalAI's Gemini with parameters, gradients and AdamW on the host ("Gemini-CPU"). Blocks are replayed."""
+
+    def __init__(self, setting, kind=torch.bfloat16):
+        gemini.import_colossalai(setting.device)
+        from colossalai.accelerator import get_accelerator
+        from colossalai.nn.optimizer import CPUAdam
+        from colossalai.zero.gemini import GeminiDDP, GeminiOptimizer
+
+        case, learning, on_card = setting.case, setting.learning, setting.device == "cuda"
+        one_rank("cpu:gloo,cuda:nccl" if on_card else "gloo")
+        # The checkpoint that ColossalAI's examples have; the other one works too.
+        model = load(empty_model(setting.model, kind, replays=True), setting.model, "cpu")
+        # HybridAdam, which the examples have, does the same on the host, and needs a CUDA kernel for what is not there.
+        optimizer = CPUAdam(
+            decayed_groups(model.parameters(), learning["weight_decay"]),
+            lr=learning["learning_rate"],
+            betas=(learning["beta1"], learning["beta2"]),
+            eps=learning["epsilon"],
+            adamw_mode=True,
+        )
+        least = gemini.chunk_size(case.parameters()) / gemini.MEBI
+        self.model = GeminiDDP(
+            model,
+            chunk_init_device=get_accelerator().get_current_device(),
+            # These four were the placement "cpu" of older versions.
+            placement_policy="static",
+            shard_param_frac=1.0,
+            offload_optim_frac=1.0,
+            offload_param_frac=1.0,
+            max_prefetch=1,  # chunk, beside the operation before it
+            pin_memory=on_card,
+            mixed_precision=kind,
+            enable_gradient_accumulation=setting.micro_batch < case.batch,
+            hidden_dim=case.width,
+            search_range_m=least,
+            min_chunk_size_m=least,
+        )
+        # In fp16 `initial_scale` is that of GeminiPlugin, and `verbose` tells of each update that is skipped.
+        self.optimizer = GeminiOptimizer(
+            optimizer, self.model, initial_scale=2**16, max_norm=learning["clip"], verbose=True
+        )
+
+    def forward_backward(self, tokens, targets, share):
+        loss = self.model(tokens, targets)
+        self.optimizer.backward(loss * share)
+        return loss.detach()
+
+    def update(self):
+        self.optimizer.step()
+
+    def recover(self):
+        return False
+
+
 STRATEGIES = {
     "pytorch": Plain,
     "checkpointing": Checkpointing,
     "fsdp2": Fsdp2,
     "zero2": lambda setting: Zero(setting, 2),
     "zero3": lambda setting: Zero(setting, 3),
+    "gemini": Gemini,
+    "gemini-fp16": lambda setting: Gemini(setting, torch.float16),
 }

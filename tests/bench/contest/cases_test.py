@@ -39,8 +39,8 @@ class Jobs(unittest.TestCase):
         self.assertEqual(
             names[:4], [("1.56B", "stowage", 1), ("1.56B", "fsdp2", 1), ("3.4B", "stowage", 1), ("3.4B", "fsdp2", 1)]
         )
-        self.assertEqual(len(names), 12)
-        self.assertEqual(len(set(names)), 12)
+        self.assertEqual(len(names), 16)
+        self.assertEqual(len(set(names)), 16)
 
     def test_the_longer_list_has_the_first_cases_too(self):
         self.assertLess(set(self.names("cuda", False, False)), set(self.names("cuda", False, True)))

@@ -149,7 +149,7 @@ class Whole(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("contest: FAILED: small stowage: skipped: no time is left", done.stderr)
         _, results = self.results()
-        self.assertEqual(len(results), 7 + 6)
+        self.assertEqual(len(results), 9 + 8)
         self.assertEqual({(r["status"], r["why"]) for r in results.values()}, {("skipped", "no time is left")})
 
     def test_our_own_failure_is_one(self):
