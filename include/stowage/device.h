@@ -127,7 +127,8 @@ class Device {
   virtual bool query(EventId event) = 0;        // true when done (or never recorded)
   virtual void synchronise(EventId event) = 0;  // blocks the caller
   virtual void synchronise_lane(LaneId lane) = 0;
-  // Device time between two recorded, finished events.
+  // Device time between two recorded, finished events. On a card, where one is of a host lane and the other
+  // is not, to some 10 microseconds, and so at times less than 0.
   virtual double elapsed_seconds(EventId from, EventId to) = 0;
 
   // Exactly one side is device memory and the other the host's; direction follows from the lane's role. Where

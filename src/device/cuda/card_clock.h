@@ -20,16 +20,20 @@ class CardClock {
   CardClock& operator=(const CardClock&) = delete;
   ~CardClock();
 
-  // When a stream's event, which has a time, passed: to some 10 microseconds. `at` is left as it is where
-  // cudaEventElapsedTime has another answer than success, which is returned.
+  // When a timed event passed on its stream. It is some 10 microseconds off, and 10 more for each second that
+  // has gone by since. Where cudaEventElapsedTime answers anything but success, that is returned and `at` is
+  // left as it is.
   cudaError_t time_of(cudaEvent_t event, HostClock::time_point& at, const Doing& what);
 
  private:
+  void end() noexcept STOWAGE_REQUIRES(mutex_);
+  HostClock::time_point pass(cudaEvent_t event, const Doing& what) STOWAGE_REQUIRES(mutex_);
   void read_both(const Doing& what) STOWAGE_REQUIRES(mutex_);
 
   Mutex mutex_;
   cudaStream_t stream_ STOWAGE_GUARDED_BY(mutex_) = nullptr;
   cudaEvent_t now_ STOWAGE_GUARDED_BY(mutex_) = nullptr;  // passed at host_now_
+  cudaEvent_t other_ STOWAGE_GUARDED_BY(mutex_) = nullptr;
   HostClock::time_point host_now_ STOWAGE_GUARDED_BY(mutex_);
 };
 

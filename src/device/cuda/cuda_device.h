@@ -128,7 +128,7 @@ class CudaDevice final : public Device {
   void wait_for_function(const LaneView& waiting, const EventSlot& event) const;
   // The caller, until a host lane's function has run. Throws where the card has failed, as `look` tells.
   template <class Look>
-  void await_function(const HostTurns& turns, std::uint32_t function, const Look& look) const;
+  void await_function(HostTurns& turns, std::uint32_t function, const Look& look) const;
   void await_lane(const LaneView& lane, const Doing& what) const;
   void await_event(const EventSlot& event, const Doing& what) const;
   CardClock& clock();
@@ -156,7 +156,7 @@ class CudaDevice final : public Device {
   // Of lanes that are gone.
   std::vector<std::unique_ptr<LaneResources>> spare_ STOWAGE_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<HostTurns>> spare_turns_ STOWAGE_GUARDED_BY(mutex_);
-  std::unique_ptr<CardClock> clock_ STOWAGE_GUARDED_BY(mutex_);  // null until there are times of host lanes
+  std::unique_ptr<CardClock> clock_ STOWAGE_GUARDED_BY(mutex_);  // null until there is a host lane
   DeviceCounters counters_ STOWAGE_GUARDED_BY(mutex_);
   std::atomic<std::uint64_t> calls_ = 0;
 };

@@ -1,6 +1,5 @@
 // How the streams of a card and the functions of its host lanes wait for each other.
 #include <chrono>
-#include <thread>
 
 #include "src/device/cuda/cuda_device.h"
 #include "src/device/cuda/driver_api.h"
@@ -64,13 +63,9 @@ void CudaDevice::wait_for_function(const LaneView& waiting, const EventSlot& eve
 }
 
 template <class Look>
-void CudaDevice::await_function(const HostTurns& turns, std::uint32_t function, const Look& look) const {
-  constexpr auto poll = std::chrono::microseconds(20);
-  constexpr int polls_between_looks = 256;
-  for (int polls = 1; !turns.has_finished(function); ++polls) {
-    std::this_thread::sleep_for(poll);
-    if (polls % polls_between_looks == 0) look();
-  }
+void CudaDevice::await_function(HostTurns& turns, std::uint32_t function, const Look& look) const {
+  constexpr auto between_looks = std::chrono::milliseconds(5);
+  while (!turns.await_function(function, between_looks)) look();
 }
 
 // A card that has failed writes no mark: whatever is asked of it says so.
@@ -89,7 +84,7 @@ CardClock& CudaDevice::clock() {
     const MutexLock lock(mutex_);
     if (clock_ != nullptr) return *clock_;
   }
-  auto made = std::make_unique<CardClock>(doing("elapsed_seconds"));
+  auto made = std::make_unique<CardClock>(doing("create_lane"));
   const MutexLock lock(mutex_);
   if (clock_ == nullptr) clock_ = std::move(made);
   return *clock_;

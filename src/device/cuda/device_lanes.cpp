@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <memory>
 #include <system_error>
 #include <utility>
 
@@ -39,6 +40,7 @@ LaneId CudaDevice::create_lane(LaneRole role) {
   check(cudaStreamCreateWithFlags(&made.stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags",
         doing("create_lane"));
   auto resources = row_of(role).computes_on(MemoryId::device) ? take_resources() : nullptr;
+  if (role == LaneRole::host) clock();  // so that no step has to make it
   auto turns = role == LaneRole::host ? take_turns() : nullptr;
   const MutexLock lock(mutex_);
   const LaneId id = free_slot(lanes_, [](const LaneSlot& slot) { return slot.stream != nullptr; });
@@ -111,7 +113,10 @@ std::shared_ptr<HostTurns> CudaDevice::take_turns() {
   void* memory = nullptr;
   check(cudaHostAlloc(&memory, sizeof(HostTurns), cudaHostAllocDefault), "cudaHostAlloc",
         doing("create_lane", sizeof(HostTurns)));
-  return {new (memory) HostTurns, [](HostTurns* turns) { cudaFreeHost(turns); }};
+  return {new (memory) HostTurns, [](HostTurns* turns) {
+            std::destroy_at(turns);
+            cudaFreeHost(turns);
+          }};
 }
 
 std::shared_ptr<HostWork> CudaDevice::host_work(LaneId lane, std::shared_ptr<HostTurns> turns) const {

@@ -24,6 +24,23 @@ void wait_a_little(int before) {
 
 }  // namespace
 
+// Either this thread sees who waits, or they see that the function has run.
+void HostTurns::finish(std::uint32_t function) {
+  finished.store(function, std::memory_order_seq_cst);
+  if (waiting_.load(std::memory_order_seq_cst) == 0) return;
+  const MutexLock lock(mutex_);
+  changed_.notify_all();
+}
+
+bool HostTurns::await_function(std::uint32_t function, std::chrono::milliseconds most) {
+  const MutexLock lock(mutex_);
+  waiting_.fetch_add(1, std::memory_order_seq_cst);
+  if (static_cast<std::int32_t>(finished.load(std::memory_order_seq_cst) - function) < 0)
+    changed_.wait_for(mutex_, most);
+  waiting_.fetch_sub(1, std::memory_order_relaxed);
+  return has_finished(function);
+}
+
 HostWork::HostWork(std::shared_ptr<HostOrder> order, LaneId lane, std::string description,
                    std::shared_ptr<HostTurns> turns)
     : order_(std::move(order)),
@@ -39,7 +56,7 @@ HostWork::~HostWork() {
   stop();
   // Whoever uses these turns next goes on from here, and no stream waits for what never runs.
   turns_->reached = last_mark_;
-  turns_->finished = last_function_;
+  turns_->finish(last_function_);
 }
 
 void HostWork::stop() noexcept {
@@ -126,7 +143,7 @@ void HostWork::run() {
     if (item->moment != nullptr) *item->moment = HostClock::now();
     const std::uint32_t number = item->number;
     put_back(*item);
-    turns_->finished.store(number, std::memory_order_release);
+    turns_->finish(number);
   }
 }
 

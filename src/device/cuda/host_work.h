@@ -25,20 +25,29 @@ namespace stowage::cuda {
 
 // Marks and functions are numbered from 1 and compared as numbers of a circle. In memory that both the card
 // and the host read and write.
-struct HostTurns {
+class HostTurns {
+ public:
   alignas(64) std::atomic<std::uint32_t> reached = 0;   // the last mark that the stream has written
   alignas(64) std::atomic<std::uint32_t> finished = 0;  // the last function that has run
 
   bool has_reached(std::uint32_t mark) const { return is_past(reached, mark); }
   bool has_finished(std::uint32_t function) const { return is_past(finished, function); }
 
+  void finish(std::uint32_t function);
+  // Blocks until the function has run, but no longer than `most`. Whether it has.
+  bool await_function(std::uint32_t function, std::chrono::milliseconds most);
+
  private:
   static bool is_past(const std::atomic<std::uint32_t>& word, std::uint32_t number) {
     return static_cast<std::int32_t>(word.load(std::memory_order_acquire) - number) >= 0;
   }
+
+  Mutex mutex_;
+  CondVar changed_;
+  std::atomic<int> waiting_ = 0;
 };
 
-// When a function had run.
+// When a host lane came to an event.
 using HostMoment = std::atomic<HostClock::time_point>;
 
 class HostWork {
@@ -64,7 +73,7 @@ class HostWork {
   // The number of a function behind all that the lane was given so far: the last one, or an empty one where
   // something was awaited since.
   std::uint32_t point();
-  // … an empty one, which tells when it was there.
+  // An empty function behind all of them, which sets `moment` when it runs.
   std::uint32_t point(std::shared_ptr<HostMoment> moment);
   // Waits until all has run.
   void finish();

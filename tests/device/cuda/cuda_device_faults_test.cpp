@@ -98,6 +98,7 @@ class Scenario {
     computed_ = device_->create_event();
     returned_ = device_->create_untimed_event();
     halved_ = device_->create_untimed_event();
+    timed_ = device_->create_event();
     memory_ = static_cast<std::byte*>(device_->allocate(MemoryKind::device, 4096));
     pinned_ = static_cast<float*>(device_->allocate(MemoryKind::pinned, 4096));
   }
@@ -122,6 +123,8 @@ class Scenario {
     device_->query(arrived_);
     device_->synchronise(computed_);
     device_->elapsed_seconds(arrived_, computed_);
+    device_->synchronise(timed_);
+    device_->elapsed_seconds(arrived_, timed_);
   }
 
   // A host lane's function behind a copy, and a copy behind the function.
@@ -137,6 +140,7 @@ class Scenario {
     halve.context = pinned_;
     device_->launch(host_, halve);
     device_->record(halved_, host_);
+    device_->record(timed_, host_);
     device_->wait(h2d_, halved_);
     device_->copy(h2d_, memory_, pinned_, 1024, "there again");
     device_->synchronise(halved_);
@@ -159,6 +163,7 @@ class Scenario {
     device_->destroy_event(computed_);
     device_->destroy_event(returned_);
     device_->destroy_event(halved_);
+    device_->destroy_event(timed_);
     for (const LaneId lane : {h2d_, d2h_, compute_, second_, host_}) device_->destroy_lane(lane);
   }
 
@@ -178,7 +183,7 @@ class Scenario {
   AddKernel kernel_;
   Device* device_ = nullptr;
   LaneId h2d_ = 0, d2h_ = 0, compute_ = 0, second_ = 0, host_ = 0;
-  EventId arrived_ = 0, computed_ = 0, returned_ = 0, halved_ = 0;
+  EventId arrived_ = 0, computed_ = 0, returned_ = 0, halved_ = 0, timed_ = 0;
   std::byte* memory_ = nullptr;
   float* pinned_ = nullptr;
 };

@@ -222,6 +222,11 @@ TEST_F(CudaDeviceTest, LeavesACaptureAlone) {
       device->query(event.id());
       device->synchronise(event.id());
       device->synchronise_lane(lane.id());
+      const Lane host(*device, LaneRole::host);
+      const Event of_host(*device);
+      device->record(of_host.id(), host.id());
+      device->synchronise(of_host.id());
+      device->elapsed_seconds(event.id(), of_host.id());
     }
     device->memory_info();
     open_cuda_device({.virtual_memory = false});

@@ -15,16 +15,16 @@ namespace {
 
 constexpr std::int32_t words = 13;
 constexpr std::uint64_t training_steps = 4;
-constexpr double most_norm = 3.2;  // of norms around it, for the smallest width
+constexpr double most_norm = 3.2;  // of norms around it
 
 template <class Config>
 Config config_of(const RankTraining& training, BatchShare share) {
   Config config;
   config.layers = 2;
-  config.width = training.width;
+  config.width = 24;
   config.heads = 2;
   config.vocabulary = words;
-  config.sequence = training.sequence;
+  config.sequence = 6;
   config.batch = 8;
   config.micro_batches = training.micro_batches;
   config.gradient_groups = 4;

@@ -18,8 +18,6 @@ struct RankTraining {
   DataType type = DataType::f32;
   Moments moments = Moments::f32;
   std::int64_t micro_batches = 4;
-  std::int64_t width = 24;
-  std::int64_t sequence = 6;
 };
 
 // Eight samples in four gradient groups, with dropout.
