@@ -79,8 +79,12 @@ nlohmann::ordered_json lanes_json(const StepProfile& profile) {
     busy[std::string(to_string(instruction.lane))] += timeline[i].end - timeline[i].begin;
     last = std::max(last, timeline[i].end);
     if (instruction.lane != LaneRole::compute) continue;
+    if (i > plan.gate && before < timeline[plan.gate].end) {  // what is behind it waits for all of that
+      waited["the gate"] += timeline[plan.gate].end - before;
+      before = timeline[plan.gate].end;
+    }
     double ready = before;
-    std::string_view who = i > plan.gate ? "the gate" : "nobody, or the step before";
+    std::string_view who = "nobody, or the step before";
     for (const Wait& wait : instruction.waits) {
       if (wait.steps_back > 0 || timeline[wait.instruction].end <= ready) continue;
       ready = timeline[wait.instruction].end;

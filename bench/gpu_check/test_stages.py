@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 TOOLKIT = "/usr/local/cuda/bin"
-MOST_SECONDS = 85  # of one program, so that the seven of them end within a command of 560 s
+MOST_SECONDS = 80  # of one program, so that the seven of them end within a command of 560 s
 REFUSAL = "Device not supported"  # of compute-sanitizer
 NOTHING_CALLED = "terminated before first instrumented API call"  # its only complaint of a program that needs no card
 
