@@ -67,15 +67,18 @@ TEST(TcpRendezvous, BringsEachRankWhatAllHave) {
   EXPECT_EQ(met({0, 1, "", 0}), std::vector{100});
 }
 
-// They send nothing, half a hello, too much of anything, or go away.
+// They send nothing, half a hello, too much of anything, what only looks like a hello, or go away.
 TEST(TcpRendezvous, StrangersHoldUpNobody) {
   const ReservedPort port;
   auto leader = std::async(std::launch::async, [&] { return met(tcp_group(0, 2, port)); });
-  const Descriptor silent = connected(port), brief = connected(port), loud = connected(port);
+  const Descriptor silent = connected(port), brief = connected(port), loud = connected(port),
+                   other = connected(port);
   const TcpHello hello{.rank = 1, .size = 2, .share_bytes = sizeof(int)};
   send_whole(brief.number(), &hello, sizeof hello / 2);
   const std::string garbage(100'000, 'x');
   send_whole(loud.number(), garbage.data(), garbage.size());
+  const TcpHello of_other{.magic = 7, .rank = 1, .size = 3, .share_bytes = sizeof(int)};
+  send_whole(other.number(), &of_other, sizeof of_other);
   { const Descriptor gone = connected(port); }
   EXPECT_EQ(met(tcp_group(1, 2, port)), (std::vector{100, 101}));
   EXPECT_EQ(leader.get(), (std::vector{100, 101}));
@@ -106,13 +109,23 @@ TEST(TcpRendezvous, ARankOfAnotherBuildIsNamed) {
   }
 }
 
+// Rank 2 may come too late on a busy machine, and find nobody: then both take more time.
 TEST(TcpRendezvous, ARankThatDoesNotComeIsNamedByAllThatHave) {
-  const ReservedPort port;
-  auto leader = std::async(std::launch::async, [&] {
-    expect_failures<CommunicatorError>({tcp_group(0, 3, port)}, {"rank 2 has not come to localhost:"}, soon);
-  });
-  expect_failures<CommunicatorError>({tcp_group(1, 3, port)}, {"rank 2 has not come to localhost:"});
-  leader.get();
+  int named_by_rank_two = 0;
+  for (auto patience = soon; named_by_rank_two == 0 && patience < tcp_patience; patience *= 2) {
+    const ReservedPort port;
+    auto leader = std::async(std::launch::async, [&] {
+      expect_failures<CommunicatorError>({tcp_group(0, 3, port)}, {"rank 1 has not come to localhost:"},
+                                         patience);
+    });
+    try {
+      met(tcp_group(2, 3, port), patience);
+    } catch (const CommunicatorError& error) {
+      named_by_rank_two = error.failed_rank();
+    }
+    leader.get();
+  }
+  EXPECT_EQ(named_by_rank_two, 1);
 }
 
 TEST(TcpRendezvous, WithoutRankZeroTheOthersGiveUp) {

@@ -53,16 +53,14 @@ TEST(TcpSocket, NobodyListensAtAReservedPort) {
 
 // Where rank 0 has listened before, and the connection is about to be forgotten.
 TEST(TcpSocket, APortServesAgain) {
-  std::uint16_t port = 0;
+  const ReservedPort port;
   {
-    const ReservedPort reserved;
-    port = reserved.number();
-    const Descriptor listening = listen_at(port);
-    const Descriptor here = connect_to(at(port), in_time(ample));
+    const Descriptor listening = listen_at(port.number());
+    const Descriptor here = connect_to(at(port.number()), in_time(ample));
     { const Descriptor first_to_close(::accept(listening.number(), nullptr, nullptr)); }
     EXPECT_TRUE(readable_by(here.number(), in_time(ample)));
   }
-  EXPECT_GE(listen_at(port).number(), 0);
+  EXPECT_GE(listen_at(port.number()).number(), 0);
 }
 
 TEST(Reception, ReadsGreetingsAsTheyCome) {

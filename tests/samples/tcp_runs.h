@@ -8,6 +8,7 @@
 #include <fstream>
 #include <future>
 #include <iterator>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,7 @@
 
 namespace stowage::samples {
 
-// The child of this process that is that rank; 0 where there is none.
+// The child of this process that is that rank.
 inline pid_t process_of_rank(int rank) {
   const std::string variable = '\0' + fmt::format("RANK={}", rank) + '\0';
   for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
@@ -28,7 +29,7 @@ inline pid_t process_of_rank(int rank) {
       if (('\0' + environment).find(variable) != std::string::npos) return child;
     }
   }
-  return 0;
+  throw std::runtime_error(fmt::format("no process is rank {}", rank));
 }
 
 // How a set of ranks is started.
