@@ -55,6 +55,7 @@ Descriptor::~Descriptor() {
 Descriptor listen_at(std::uint16_t port) {
   Descriptor listening(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int number = listening.number(), on = 1;
+  if (number < 0) return {};
   sockaddr_in any{};
   any.sin_family = AF_INET;
   any.sin_addr.s_addr = htonl(INADDR_ANY);
@@ -77,6 +78,7 @@ std::uint16_t port_of(const Descriptor& listening) {
 Descriptor connect_to(const sockaddr_in& address, Deadline deadline) {
   Descriptor connection(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int number = connection.number();
+  if (number < 0) return {};
   if (connect(number, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 &&
       (errno != EINPROGRESS || !is_connected(number, deadline)))
     return {};
