@@ -20,9 +20,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -122,9 +124,34 @@ struct RankOfGroup {
   // rank order; this rank's is there, and the others arrive before it returns.
   std::function<void(void* buffer, Bytes share_bytes)> all_gather;
 };
-// The rank of a communicator, which gathers through that: over MPI, with a small simulated device as
+// The rank of a communicator, which gathers through that: over MPI or TCP, with a small simulated device as
 // `device`. Both outlive the result. A gather that fails on one rank fails the communicator.
 RankOfGroup rank_in(Communicator& communicator, Device& device);
+
+// Where a rank finds the others, at first: rank 0 listens there (IPv4), for as long as it takes all to come.
+struct TcpGroup {
+  int rank = 0;
+  int size = 1;
+  std::string host;        // of rank 0, as the others reach it: a name or an address
+  std::uint16_t port = 0;  // which is free there
+};
+
+// This process, or thread, as one rank of a group that knows no more than that, without MPI; all ranks open
+// theirs together, within 60 s. On a simulated device: else InvalidInput, as for a group that makes no sense:
+// a port in use, a rank that comes twice, one of another size or build. CommunicatorError names a rank that
+// has not come, or has ended before all had. Then the group has not met, and may do so anew.
+// - Ranks connect with each other at ports that the system chooses, each at the first address of its machine
+//   that is not the loopback's. The network between them is trusted: whoever can read it reads the bytes,
+//   and who connects by mistake is sent away.
+// - Calls return at once (in virtual time when the work is done), a mismatch is found by the work, and all
+//   bytes that arrive count as defined, as over MPI.
+// - A rank whose process dies is named to the others at once; if its machine is gone, that takes some 4 s.
+//   Later communicators are no worse for it.
+std::unique_ptr<Communicator> open_tcp_communicator(Device& device, const TcpGroup& group,
+                                                    const CommunicatorOptions& options = {});
+// The same for a group that can exchange bytes already.
+std::unique_ptr<Communicator> open_tcp_communicator(Device& device, const RankOfGroup& rank,
+                                                    const CommunicatorOptions& options = {});
 
 // A CUDA device as one rank of NCCL; all ranks of the group open theirs together, each in a thread or process
 // of its own. Else InvalidInput. NCCL (2.19 or newer) comes with a module that is loaded here: looked for in

@@ -164,7 +164,7 @@ void add_machine(CLI::App& app, Options& options, Words& words) {
          "--devices", options.devices,
          "devices that train the model together, a power of two: each has its part of every batch, "
          "of the parameters and of AdamW's state. Bits depend on --gradient-groups and --micro-batches, "
-         "which are N where they are not given, and not on N itself. Under mpirun -n N (Open MPI) each "
+         "which are N where they are not given, and not on N itself. Under mpirun or torchrun each "
          "process has a device, and this is not needed")
       ->group(group)
       ->check(quiet(CLI::Range(std::int64_t{1}, std::int64_t{64})))

@@ -339,7 +339,7 @@ BertConfig bert_sizes(const GptConfig& sizes) {
 }
 
 std::string devices_given(const Options& options) {
-  return options.processes > 1 ? fmt::format("mpirun -n {}", options.processes)
+  return options.processes > 1 ? fmt::format("a launch of {} processes", options.processes)
                                : fmt::format("--devices {}", options.devices);
 }
 

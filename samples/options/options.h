@@ -123,7 +123,7 @@ struct CommandLine {
 CommandLine parse_command_line(int count, const char* const* arguments, ModelKind kind = ModelKind::gpt2,
                                int processes = 1);
 
-// For messages: "--devices 4", or "mpirun -n 4".
+// For messages: "--devices 4", or "a launch of 4 processes".
 std::string devices_given(const Options& options);
 
 // "8GB/s", "8GB", "8000000000": bytes per second, at least 1. "unthrottled": copies as fast as memory.

@@ -23,7 +23,8 @@ namespace {
 constexpr int failed_code = 1;
 constexpr int wrong_code = 2;
 constexpr Bytes piece_bytes = 64_KiB;  // of a text
-// In which all ranks come together. Until then none knows whether one has died on another machine.
+// In which all ranks come together. Until then none knows whether one has died on another machine, and MPI
+// waits for ever. Over TCP opening a group ends by itself.
 constexpr std::chrono::seconds patience{30};
 constexpr std::chrono::seconds start_time{3};  // in which a launcher starts all ranks of a machine
 constexpr std::chrono::seconds silence{5};     // until the user reads that they are waited for
@@ -37,6 +38,17 @@ void quietly(const std::function<void()>& action) noexcept {
   }
 }
 
+std::unique_ptr<Communicator> open_group(const Launch& launch, Device& device) {
+  if (launch.port == 0) return open_mpi_communicator(device);
+  try {
+    return open_tcp_communicator(device, {launch.rank, launch.size, launch.host, launch.port});
+  } catch (const InvalidInput& error) {
+    throw InvalidInput(fmt::format(
+        "{}. {} says where rank 0 listens: {}:{}; STOWAGE_PORT names another port, the same for all ranks",
+        error.what(), launch.by, launch.host, launch.port));
+  }
+}
+
 std::string this_machine() {
   std::array<char, 256> name{};
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
@@ -46,9 +58,9 @@ std::string this_machine() {
 
 // What the ranks hand each other goes through a little memory of a device of its own.
 struct Job::Group {
-  Group()
+  explicit Group(const Launch& launch)
       : device(open_simulated_device({.capacity = 1_MiB})),
-        communicator(open_mpi_communicator(*device)),
+        communicator(open_group(launch, *device)),
         lane(*device, LaneRole::compute),
         memory(*device, MemoryKind::pinned, piece_bytes) {}
 
@@ -96,20 +108,21 @@ void Job::join() {
   const auto begun = std::chrono::steady_clock::now();
   Siblings siblings(::getppid(), launch_.rank_variable, launch_.here == size() ? size() : 0);
   const EndOfWork alone([&]() -> std::string {
+    if (launch_.rank_variable.empty()) return {};
     const auto ended = siblings.ended(std::chrono::steady_clock::now() > begun + start_time);
     if (!ended || *ended == launch_.rank) return {};
     return fmt::format("rank {}: rank {} has ended before all had come together: see what it printed last",
                        launch_.rank, *ended);
   });
   const EndOfWork too_late([this, begun]() -> std::string {
-    if (std::chrono::steady_clock::now() < begun + patience) return {};
+    if (launch_.port != 0 || std::chrono::steady_clock::now() < begun + patience) return {};
     return fmt::format(
         "rank {}: the {} processes that {} has started have not come together in {} s: see whether "
         "one has ended, and whether their machines reach each other",
         launch_.rank, launch_.size, launch_.by, patience.count());
   });
   const Underway work("joining", fmt::format("{} processes", launch_.size), silence);
-  group_ = std::make_unique<Group>();
+  group_ = std::make_unique<Group>(launch_);
   Communicator& communicator = *group_->communicator;
   if (communicator.size() != launch_.size)
     throw InvalidInput(fmt::format(
@@ -211,9 +224,10 @@ void Job::meet() {
 
 std::unique_ptr<Communicator> Job::open_communicator(Device& device,
                                                      const CommunicatorOptions& options) const {
-  if (device.info().backend == "cuda")
-    return open_nccl_communicator(device, rank_in(*group_->communicator, *group_->device));
-  return open_mpi_communicator(device, options);
+  const bool is_cuda = device.info().backend == "cuda";
+  if (!is_cuda && launch_.port == 0) return open_mpi_communicator(device, options);
+  const RankOfGroup rank = rank_in(*group_->communicator, *group_->device);
+  return is_cuda ? open_nccl_communicator(device, rank) : open_tcp_communicator(device, rank, options);
 }
 
 void Job::fail(const std::exception& error) noexcept {

@@ -34,7 +34,8 @@ int exit_code_of(const std::exception& error);
 
 class Job {
  public:
-  // Together. Throws InvalidInput where there is no MPI, or not that of the launcher.
+  // Together. Throws InvalidInput where there is no MPI, or not that of the launcher; over TCP as
+  // open_tcp_communicator does.
   explicit Job(Launch launch);
   ~Job();
   Job(const Job&) = delete;

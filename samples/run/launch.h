@@ -1,6 +1,7 @@
 // Whether a launcher has started this program as one of several ranks.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -10,14 +11,19 @@ struct Launch {
   int rank = 0;
   int size = 1;               // processes; 1: as without a launcher
   int here = 0;               // of them, on this machine; 0: not known
-  std::string by;             // "mpirun", "srun", "mpiexec" or "torchrun"
-  std::string rank_variable;  // of the environment, that has `rank`
+  std::string by;             // "mpirun", "srun", "mpiexec", "torchrun" or "the environment"
+  std::string rank_variable;  // of the environment, that has `rank`; "": they may have no parent in common
+  // Of processes that MPI does not know: where rank 0 listens (TcpGroup).
+  std::string host;
+  std::uint16_t port = 0;  // 0: they find each other over MPI
 };
 
-// By the environment variables that Open MPI's mpirun, srun with a PMI, other launchers of MPI, and torchrun
-// set, whose processes MPI does not know: Job refuses them. Tasks that srun starts without a PMI are programs
-// of their own. `variable` returns the value, null where there is
-// none.
+// By the environment variables that Open MPI's mpirun, srun with a PMI and other launchers of MPI set. Else
+// by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, where all four are there: torchrun sets them, and
+// Kubernetes does for a PyTorchJob. Rank 0 listens at MASTER_PORT; under torchrun, which listens there
+// itself, at the next one; or at STOWAGE_PORT. Tasks that srun starts without a PMI are programs of their
+// own. `variable` returns the value, null where there is none. Throws InvalidInput: a value of these that
+// makes no sense.
 Launch read_launch(const std::function<const char*(const char* name)>& variable);
 // Of this process's environment.
 Launch read_launch();

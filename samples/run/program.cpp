@@ -74,9 +74,10 @@ int run(int count, const char* const* arguments, ModelKind kind, Job& job) {
 int run_program(ModelKind kind, int count, const char* const* arguments) {
   keep_standard_streams();
   remove_temporaries_at_signals();
-  const Launch launch = read_launch();
+  Launch launch;
   std::optional<Job> job;
   try {
+    launch = read_launch();
     job.emplace(launch);
     if (!job->leads()) drop_standard_output();
     const int code = run(count, arguments, kind, *job);

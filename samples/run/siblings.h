@@ -1,5 +1,5 @@
 // Siblings: the processes that a launcher has started on this machine, watched until all ranks have come
-// together. Until then MPI waits for one that has died.
+// together. Until then the others would wait for one that has died.
 #pragma once
 
 #include <sys/types.h>

@@ -49,6 +49,8 @@ TESTS_OF_THE_WHOLE = {
     "tests/samples/mpi_training_test.cpp": "both trainers in processes: the bits of one, mistakes, signals, ranks that die",
     "tests/samples/optimizer_in_backward_training_test.cpp": "updates for good in backward from end to end: the same bits, divergence, refusals",
     "tests/samples/mpi_cards_training_test.cpp": "a trainer in processes with a card each, over the fakes: the bits of one, cards that lack, ranks that die",
+    "tests/samples/tcp_training_test.cpp": "a trainer in processes without MPI: the bits of one, mistakes, ranks that die",
+    "tests/samples/tcp_cards_training_test.cpp": "the same with a card each, over the fakes: the bits of one card",
     "tests/samples/moments_training_test.cpp": "bf16 and 8-bit moments from end to end: any memory, resumed runs",
     "tests/offload/plan/micro_batches_test.cpp": "plans of both orders of micro-batches, and the choice between them",
     "tests/offload/plan/stop_test.cpp": "planning that is asked to stop, before it begins and between its passes",

@@ -4,21 +4,15 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstdint>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <vector>
 
+#include "tests/samples/rank_results.h"
 #include "tests/samples/run_program.h"
-#include "tests/support/temporary_folder.h"
 
 namespace stowage::samples {
-
-using Words = std::vector<std::string>;
 
 // The arguments of mpirun before the program's.
 inline Words launcher(int ranks, const Words& options = {}) {
@@ -38,29 +32,6 @@ inline pid_t process_of(int rank, pid_t mpirun) {
       return child;
   }
   return 0;
-}
-
-// What all logs have alike, step by step.
-inline std::string numbers_in(const std::string& log) {
-  std::string numbers;
-  std::istringstream lines(contents_of(log));
-  for (std::string line; std::getline(lines, line);) {
-    const auto step = nlohmann::json::parse(line);
-    if (step.contains("grad_norm"))
-      numbers += fmt::format("{} {} {} {}\n", step["step"].dump(), step["loss"].dump(),
-                             step["grad_norm"].dump(), step["clip_scale"].dump());
-  }
-  return numbers;
-}
-
-// How many lines have all of these parts.
-inline std::int64_t lines_with(const std::string& text, const std::vector<std::string>& parts) {
-  std::istringstream lines(text);
-  std::int64_t count = 0;
-  for (std::string line; std::getline(lines, line);)
-    count += std::all_of(parts.begin(), parts.end(),
-                         [&](const std::string& part) { return line.find(part) != std::string::npos; });
-  return count;
 }
 
 // Code 2, and one line of ours beside mpirun's.

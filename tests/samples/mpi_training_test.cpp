@@ -148,11 +148,11 @@ TEST_F(MpiRuns, MpiIsLoadedWhereThereAreSeveralProcessesAlone) {
 
 // They would train alone, each for itself.
 TEST_F(MpiRuns, ProcessesThatMpiDoesNotKnowAreRefused) {
-  Words words = {"RANK=0", "WORLD_SIZE=2", "TORCHELASTIC_RUN_ID=some", STOWAGE_TRAIN_GPT};
+  Words words = {"PMI_RANK=0", "PMI_SIZE=2", STOWAGE_TRAIN_GPT};
   for (const std::string& word : training("", {}))
     if (!word.empty()) words.push_back(word);
   expect_told_once(run_program("/usr/bin/env", words),
-                   {"torchrun has started 2 processes, of which MPI knows 1: start them by the mpirun"});
+                   {"mpiexec has started 2 processes, of which MPI knows 1: start them by the mpirun"});
 }
 
 TEST_F(MpiRuns, ASignalToOneStopsAllAtOneStep) {

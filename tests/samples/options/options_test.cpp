@@ -432,7 +432,7 @@ TEST(Options, ProcessesAreDevices) {
   EXPECT_EQ(parse_for(4, {"--devices", "4"}).devices, 4);
   EXPECT_EQ(parse_for(1, {"--devices", "4"}).processes, 1);
   EXPECT_THAT(refusal(4, {"--devices", "2"}), testing::HasSubstr("--devices 2 with 4 processes"));
-  EXPECT_THAT(refusal(3, {}), testing::HasSubstr("mpirun -n 3: that is no power of two"));
+  EXPECT_THAT(refusal(3, {}), testing::HasSubstr("a launch of 3 processes: that is no power of two"));
 }
 
 }  // namespace

@@ -1,9 +1,13 @@
 #include "samples/run/launch.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
 #include <string>
+#include <vector>
+
+#include "stowage/error.h"
 
 namespace stowage::samples {
 namespace {
@@ -53,10 +57,68 @@ TEST(ReadLaunch, KnowsSrunAndOthers) {
   expect_launch({{"PMI_SIZE", "2"}, {"PMI_RANK", "1"}}, 1, 2, "mpiexec");
 }
 
-// Not by variables that a script may have for purposes of its own.
+// torchrun's agent listens at MASTER_PORT itself.
 TEST(ReadLaunch, KnowsTorchrun) {
-  expect_launch({{"WORLD_SIZE", "4"}, {"RANK", "3"}, {"TORCHELASTIC_RUN_ID", "none"}}, 3, 4, "torchrun");
+  std::map<std::string, const char*> environment = {
+      {"WORLD_SIZE", "4"},       {"RANK", "3"},
+      {"LOCAL_WORLD_SIZE", "2"}, {"MASTER_ADDR", "box1"},
+      {"MASTER_PORT", "29500"},  {"TORCHELASTIC_RUN_ID", "none"}};
+  expect_launch(environment, 3, 4, "torchrun");
+  EXPECT_EQ(launch(environment).here, 2);
+  EXPECT_EQ(launch(environment).rank_variable, "RANK");
+  EXPECT_EQ(launch(environment).host, "box1");
+  EXPECT_EQ(launch(environment).port, 29501);
+  environment["STOWAGE_PORT"] = "4000";
+  EXPECT_EQ(launch(environment).port, 4000);
+  environment["WORLD_SIZE"] = "1";
+  expect_launch(environment, 0, 1, "");
+}
+
+TEST(ReadLaunch, KnowsPlainVariables) {
+  std::map<std::string, const char*> environment = {
+      {"WORLD_SIZE", "4"}, {"RANK", "3"}, {"MASTER_ADDR", "10.0.0.7"}, {"MASTER_PORT", "29500"}};
+  expect_launch(environment, 3, 4, "the environment");
+  EXPECT_EQ(launch(environment).rank_variable, "");
+  EXPECT_EQ(launch(environment).host, "10.0.0.7");
+  EXPECT_EQ(launch(environment).port, 29500);
+  environment["STOWAGE_PORT"] = "4000";
+  EXPECT_EQ(launch(environment).port, 4000);
+  environment.insert({{"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "1"}});
+  expect_launch(environment, 1, 2, "mpirun");
+  EXPECT_EQ(launch(environment).port, 0);
+}
+
+// Of which a script may have some for purposes of its own; but torchrun sets them all.
+TEST(ReadLaunch, TakesAllPlainVariablesOrNone) {
   expect_launch({{"WORLD_SIZE", "4"}, {"RANK", "3"}}, 0, 1, "");
+  expect_launch({{"WORLD_SIZE", "4"}, {"MASTER_ADDR", "box1"}, {"MASTER_PORT", "29500"}}, 0, 1, "");
+  EXPECT_THROW(launch({{"WORLD_SIZE", "4"}, {"RANK", "3"}, {"TORCHELASTIC_RUN_ID", "none"}}), InvalidInput);
+}
+
+TEST(ReadLaunch, RefusesPlainVariablesThatMakeNoSense) {
+  const std::map<std::string, const char*> good = {
+      {"WORLD_SIZE", "4"}, {"RANK", "3"}, {"MASTER_ADDR", "box1"}, {"MASTER_PORT", "29500"}};
+  for (const auto& [name, values] :
+       std::map<std::string, std::vector<const char*>>{{"WORLD_SIZE", {"", "x", "0", "-4", "99999999999"}},
+                                                       {"RANK", {"", "4", "-1", "3x"}},
+                                                       {"MASTER_ADDR", {""}},
+                                                       {"MASTER_PORT", {"", "0", "65536", "http"}},
+                                                       {"STOWAGE_PORT", {"", "0", "65536", "http"}}})
+    for (const char* const value : values) {
+      auto environment = good;
+      environment[name] = value;
+      try {
+        launch(environment);
+        ADD_FAILURE() << name << '=' << value;
+      } catch (const InvalidInput& error) {
+        EXPECT_THAT(error.what(),
+                    ::testing::StartsWith(name + "=" + value + ", by the environment: let it be "));
+      }
+    }
+  auto by_torchrun = good;
+  by_torchrun.insert({"TORCHELASTIC_RUN_ID", "none"});
+  by_torchrun["MASTER_PORT"] = "65535";  // there is no next one
+  EXPECT_THROW(launch(by_torchrun), InvalidInput);
 }
 
 // A batch script, and tasks that do not know each other.

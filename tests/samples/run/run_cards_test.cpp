@@ -43,21 +43,21 @@ TEST(RunCards, AProcessThatSeesOneCardTakesIt) {
 }
 
 TEST(RunCards, AProcessWithoutACardIsTold) {
-  EXPECT_THAT(refusal([] { card_of_process("mpirun -n 4", 2, 0, 2); }),
-              AllOf(HasSubstr("mpirun -n 4: process 2 of this machine"), HasSubstr("it sees 2;"),
+  EXPECT_THAT(refusal([] { card_of_process("a launch of 4 processes", 2, 0, 2); }),
+              AllOf(HasSubstr("a launch of 4 processes: process 2 of this machine"), HasSubstr("it sees 2;"),
                     HasSubstr("CUDA_VISIBLE_DEVICES")));
-  EXPECT_THAT(refusal([] { card_of_process("mpirun -n 2", 1, 3, 4); }),
+  EXPECT_THAT(refusal([] { card_of_process("a launch of 2 processes", 1, 3, 4); }),
               HasSubstr("it sees 4, of which card 3 is the first to use"));
-  EXPECT_THAT(refusal([] { card_of_process("mpirun -n 2", 0, 1, 1); }), HasSubstr("it sees 1"));
+  EXPECT_THAT(refusal([] { card_of_process("a launch of 2 processes", 0, 1, 1); }), HasSubstr("it sees 1"));
 }
 
 TEST(RunCards, EachRankHasACardOfItsOwn) {
   const auto told = [](std::vector<CardReport> cards) {
-    return refusal([&] { require_own_cards("mpirun -n 4", cards); });
+    return refusal([&] { require_own_cards("a launch of 4 processes", cards); });
   };
   EXPECT_EQ(told({card("A", "GPU-1"), card("A", "GPU-2"), card("A", "GPU-3")}), "accepted");
   EXPECT_THAT(told({card("A", "GPU-1"), card("A", "GPU-2"), card("A", "GPU-3"), card("A", "GPU-2")}),
-              HasSubstr("mpirun -n 4: ranks 1 and 3 are on one card, GPU-2: "));
+              HasSubstr("a launch of 4 processes: ranks 1 and 3 are on one card, GPU-2: "));
   EXPECT_EQ(told({card("A", ""), card("A", "")}), "accepted");  // nobody knows
   EXPECT_THAT(told({card("A", "GPU-1"), card("B", "GPU-2")}),
               HasSubstr("the cards of ranks 0 and 1 are different ones, 'A' and 'B'"));

@@ -1,0 +1,21 @@
+#include "src/communicator/simulated_communicator.h"
+#include "src/communicator/tcp_rendezvous.h"
+#include "src/communicator/tcp_transport.h"
+#include "stowage/communicator.h"
+
+namespace stowage {
+
+std::unique_ptr<Communicator> open_tcp_communicator(Device& device, const RankOfGroup& rank,
+                                                    const CommunicatorOptions& options) {
+  constexpr const char* call = "open_tcp_communicator";
+  communication::expect_simulated(device, call);
+  return std::make_unique<communication::SimulatedCommunicator>(
+      device, std::make_unique<communication::TcpTransport>(rank, options.peer), call);
+}
+
+std::unique_ptr<Communicator> open_tcp_communicator(Device& device, const TcpGroup& group,
+                                                    const CommunicatorOptions& options) {
+  return open_tcp_communicator(device, communication::rank_at(group), options);
+}
+
+}  // namespace stowage

@@ -1,0 +1,30 @@
+// A TCP port that the system chooses and gives to nobody else as long as this lives, but for those that ask
+// for this very one and say SO_REUSEADDR, as rank 0 of a TcpGroup does.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <stdexcept>
+
+#include "src/communicator/tcp_socket.h"
+
+namespace stowage {
+
+class ReservedPort {
+ public:
+  ReservedPort() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const int on = 1;
+    sockaddr_in any{};
+    any.sin_family = AF_INET;
+    if (::setsockopt(socket_.number(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
+        ::bind(socket_.number(), reinterpret_cast<const sockaddr*>(&any), sizeof any) != 0)
+      throw std::runtime_error("no port");
+  }
+  std::uint16_t number() const { return communication::port_of(socket_); }
+
+ private:
+  communication::Descriptor socket_;
+};
+
+}  // namespace stowage
