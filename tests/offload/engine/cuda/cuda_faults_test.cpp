@@ -159,25 +159,25 @@ TEST(CudaEvents, AStepRecordsNoMoreThanItsMeasurementTakes) {
   fake_cuda_reset();
   const Graph graph = smallest_gpt(1);
   const Plan plan = quick_least_plan(graph, {});
-  const auto instructions = static_cast<unsigned>(plan.instructions.size());
   std::set<InstructionId> waited{plan.gate};
-  unsigned computing = 0, pausing = 0;
+  unsigned computing = 0, pausing = 0, on_streams = 0;
   for (const Instruction& instruction : plan.instructions) {
     for (const Wait& wait : instruction.waits) waited.insert(wait.instruction);
     computing += instruction.lane == LaneRole::compute ? 1 : 0;
+    on_streams += instruction.lane != LaneRole::host ? 1 : 0;
     pausing += instruction.lane == LaneRole::compute && !instruction.waits.empty() ? 1 : 0;
   }
   const EventCalls step = event_calls(graph, plan, Measurement::step);
   const EventCalls stalls = event_calls(graph, plan, Measurement::stalls);
   const EventCalls timeline = event_calls(graph, plan, Measurement::timeline);
-  EXPECT_EQ(step.times, 1U);
+  EXPECT_EQ(step.times, 0U) << "from gate to gate, which are the host's";
   EXPECT_LE(step.records, waited.size() + 2) << "the loss may be one more, and the drain is";
   ASSERT_LT(pausing + 2, computing);
   EXPECT_GT(stalls.records, step.records);
   // Runs begin where the lane may have to wait, at the step's begin and behind the gate.
   EXPECT_LE(stalls.records, step.records + 2 * (pausing + 2));
-  EXPECT_GE(timeline.records, instructions);
-  EXPECT_LT(timeline.records, 2 * instructions);
+  EXPECT_GE(timeline.records, on_streams);
+  EXPECT_LT(timeline.records, 2 * on_streams);
   fake_cuda_reset();
 }
 
