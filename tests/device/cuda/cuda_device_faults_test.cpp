@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -217,7 +218,10 @@ TEST_P(EachCallFails, Once) {
     if (name == "cuDevicePrimaryCtxGetState") continue;  // once in a process: the clean run has asked
     if (name == "cuThreadExchangeStreamCaptureMode")
       continue;  // where it fails, a capture refuses what follows
-    for (unsigned nth = 1; nth <= count; ++nth) {
+    // It is asked until the card's clock is read: how often, no two runs agree; once for each reading they
+    // do.
+    const unsigned certain = name == "cudaEventQuery" ? std::min(count, 4U) : count;
+    for (unsigned nth = 1; nth <= certain; ++nth) {
       const testing::ScopedTrace trace(__FILE__, __LINE__, name + ", call " + std::to_string(nth));
       fake_cuda_reset();
       Scenario scenario(GetParam());
