@@ -25,7 +25,7 @@ struct Problem {
   // By parameter bucket: undo records if its updates on the host are speculated. 0 where they cannot begin
   // before the gate.
   std::vector<Bytes> undo_bytes;
-  // What the machine leaves its lanes, made once for all plans.
+  // How fast lanes are beside one another on this machine; computed once, used by all plans.
   LaneSharing sharing;
   LaneSpeeds speeds{Machine{}};
   Machine beside;        // with both directions of the link at work (lane_speeds.h)

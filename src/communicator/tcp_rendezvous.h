@@ -18,7 +18,7 @@ namespace stowage::communication {
 // For how long ranks wait for each other at first.
 inline constexpr std::chrono::seconds tcp_patience{60};
 
-// What a rank says first. Its share follows.
+// The first message of a rank to rank 0, by which that knows it; the rank's share follows.
 struct TcpHello {
   std::uint64_t magic = 0x5354'4f57'4147'4531;  // also of the byte order
   std::uint32_t version = 1;                    // of what is sent here

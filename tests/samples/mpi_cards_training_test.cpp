@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "stowage/checkpoint.h"
+#include "tests/samples/card_training.h"
 #include "tests/samples/documents.h"
 #include "tests/samples/machine_json.h"
 #include "tests/samples/mpi_runs.h"
@@ -25,36 +26,7 @@ std::string on_rank(int rank, const std::string& variable) {
 class MpiCards : public ::testing::Test {
  protected:
   Words training(const Words& more) const {
-    Words words = {"--data",
-                   text_,
-                   "--device",
-                   "cuda",
-                   "--machine",
-                   machine_,
-                   "--layers",
-                   "1",
-                   "--width",
-                   "32",
-                   "--heads",
-                   "2",
-                   "--sequence",
-                   "16",
-                   "--batch",
-                   "4",
-                   "--micro-batches",
-                   "2",
-                   "--gradient-groups",
-                   "2",
-                   "--steps",
-                   "4",
-                   "--warmup",
-                   "2",
-                   "--dropout",
-                   "0.1",
-                   "--clip",
-                   "2",
-                   "--threads",
-                   "2"};
+    Words words = card_training(text_, machine_);
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }

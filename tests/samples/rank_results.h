@@ -1,4 +1,4 @@
-// What programs leave that train together, each as a rank.
+// Reads the log and the output of a training by one or several ranks, so that tests can compare them.
 #pragma once
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@ namespace stowage::samples {
 
 using Words = std::vector<std::string>;
 
-// What all logs have alike, step by step.
+// Each step's loss, gradient norm and clipping in a log: the same however many devices trained.
 inline std::string numbers_in(const std::string& log) {
   std::string numbers;
   std::istringstream lines(contents_of(log));

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/samples/card_training.h"
 #include "tests/samples/documents.h"
 #include "tests/samples/machine_json.h"
 #include "tests/samples/tcp_runs.h"
@@ -15,38 +16,9 @@ using ::testing::HasSubstr;
 TEST(TcpCards, LeaveTheBitsOfOneCard) {
   const TemporaryFolder folder;
   const std::string weights = folder.file("weights"), log = folder.file("log");
-  const Words training = {"--data",
-                          folder.make("text", documents()),
-                          "--device",
-                          "cuda",
-                          "--machine",
-                          folder.make("machine.json", machine_json({DataType::f32, DataType::bf16})),
-                          "--layers",
-                          "1",
-                          "--width",
-                          "32",
-                          "--heads",
-                          "2",
-                          "--sequence",
-                          "16",
-                          "--batch",
-                          "4",
-                          "--micro-batches",
-                          "2",
-                          "--gradient-groups",
-                          "2",
-                          "--steps",
-                          "4",
-                          "--warmup",
-                          "2",
-                          "--dropout",
-                          "0.1",
-                          "--threads",
-                          "2",
-                          "--weights",
-                          weights,
-                          "--log",
-                          log};
+  Words training = card_training(folder.make("text", documents()),
+                                 folder.make("machine.json", machine_json({DataType::f32, DataType::bf16})));
+  training.insert(training.end(), {"--weights", weights, "--log", log});
   well(run_program(STOWAGE_TRAIN_GPT, training));
   const std::string whole = numbers_in(log) + contents_of(weights);
   const ProgramResult result =

@@ -54,7 +54,7 @@ inline ProgramResult run_rank_of(const TcpRun& run, int rank, std::uint16_t port
                      [&](pid_t) { return process_of_rank(run.victim); });
 }
 
-// What the ranks have come to, by rank.
+// How each rank's program has ended, by rank.
 inline std::vector<ProgramResult> run_ranks(const TcpRun& run, const std::string& program,
                                             const Words& arguments) {
   const ReservedPort port;

@@ -28,7 +28,7 @@ void CardClock::end() noexcept {
   if (stream_ != nullptr) cudaStreamDestroy(stream_);
 }
 
-// The event passes between `begin` and what is returned.
+// Records the event, and returns when it is seen to have passed.
 HostClock::time_point CardClock::pass(cudaEvent_t event, const Doing& what) {
   check(cudaEventRecord(event, stream_), "cudaEventRecord", what);
   cudaError_t state = cudaEventQuery(event);

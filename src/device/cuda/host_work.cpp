@@ -113,7 +113,8 @@ std::uint32_t HostWork::point(std::shared_ptr<HostMoment> moment) {
 
 void HostWork::finish() {
   const std::uint32_t last = point();
-  for (int before = 0; !turns_->has_finished(last); ++before) wait_a_little(before);
+  bool done = false;
+  while (!done) done = turns_->await_function(last, std::chrono::milliseconds(5));
 }
 
 HostWork::Item& HostWork::unused() {
