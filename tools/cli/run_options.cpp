@@ -51,6 +51,12 @@ std::vector<std::string> cut_program(std::vector<std::string>& words) {
   return program;
 }
 
+void require_program(const RunCommand& command) {
+  if (!command.program.empty()) return;
+  throw InvalidInput(
+      "run: there is no program; give it behind --, as in stowage run --limit 6GiB -- PROGRAM");
+}
+
 RunCommand understand(const RunWords& words) {
   RunCommand command = words.command;
   command.limit = size_of("--limit", words.limit);
@@ -59,10 +65,7 @@ RunCommand understand(const RunWords& words) {
     throw InvalidInput("--limit: a card of 0 bytes runs nothing; give at least 1");
   if (command.spill && *command.spill < smallest_spill)
     throw InvalidInput("--spill: memory is taken in steps of 2 MiB; give at least that, or leave it out");
-  if (command.program.empty()) {
-    throw InvalidInput(
-        "run: there is no program; give it behind --, as in stowage run --limit 6GiB -- PROGRAM");
-  }
+  require_program(command);
   return command;
 }
 

@@ -21,6 +21,10 @@ CLI::App* add_run(CLI::App& app, RunWords& words);
 // command has any.
 std::vector<std::string> cut_program(std::vector<std::string>& words);
 
+// Throws InvalidInput where there is none: its words may stand among the options, where they would be taken
+// for mistaken ones.
+void require_program(const RunCommand& command);
+
 // Throws InvalidInput that names the option and says what it takes.
 RunCommand understand(const RunWords& words);
 

@@ -87,6 +87,7 @@ int run(int count, char** arguments) {
     app.parse(std::move(words));
   } catch (const CLI::ParseError& error) {
     const bool asks_for_help = error.get_exit_code() == 0;
+    if (!asks_for_help && !run_app->remaining().empty()) stowage::require_program(run_words.command);
     const std::string unexpected = asks_for_help ? "" : stowage::unexpected_word(app);
     if (!unexpected.empty()) throw stowage::InvalidInput(unexpected);
     return app.exit(error) == 0 ? 0 : 2;

@@ -74,7 +74,12 @@ TEST(RunProgram, RefusesWhatItCannotStartInOneLine) {
     EXPECT_EQ(result.code, 2) << arguments << ": " << result.output;
     EXPECT_EQ(std::count(result.output.begin(), result.output.end(), '\n'), 1) << result.output;
   }
-  EXPECT_EQ(run_stowage("run true").code, 2) << "not behind --";
+  for (const std::string& not_behind_dashes :
+       {std::string("run true"), std::string("run --limit 1GiB sh -c x")}) {
+    const Result result = run_stowage(not_behind_dashes);
+    EXPECT_EQ(result.code, 2);
+    EXPECT_THAT(result.output, HasSubstr("there is no program; give it behind --"));
+  }
   EXPECT_THAT(run_stowage("run --help").output, HasSubstr("--limit SIZE"));
 }
 
