@@ -9,13 +9,13 @@ namespace stowage {
 namespace {
 
 constexpr Bytes staging_bytes = 4_MiB;
-constexpr Bytes least_spare_bytes = 256;
-constexpr Bytes piece_alignment = 64;  // no element of a type lies in two pieces
+constexpr Bytes least_spare_bytes = 256_KiB;  // each piece is a copy that is waited for
+constexpr Bytes piece_alignment = 64;         // no element of a type lies in two pieces
 
 }  // namespace
 
 std::span<std::byte> Staging::take(DeviceMemory& owned, Bytes value_bytes) {
-  if (spare_.size() >= least_spare_bytes) return spare_;
+  if (spare_.size() >= std::min(value_bytes, least_spare_bytes)) return spare_;
   owned = staging_memory(device_, std::min(value_bytes, staging_bytes), pageable_fallback_);
   return {owned.data(), owned.bytes()};
 }

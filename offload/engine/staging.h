@@ -14,7 +14,8 @@ namespace stowage {
 class Staging {
  public:
   // All must outlive it. `spare` is memory for transfers whose contents nobody needs between steps; it is
-  // used from 256 bytes up. `pageable_fallback`: as in staging_memory.h.
+  // used for values that it holds whole, and from 256 KiB up for all. `pageable_fallback`: as in
+  // staging_memory.h.
   Staging(Device& device, Lanes& lanes, std::span<std::byte> spare, bool pageable_fallback)
       : device_(device), lanes_(lanes), spare_(spare), pageable_fallback_(pageable_fallback) {}
 

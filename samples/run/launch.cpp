@@ -38,10 +38,15 @@ int number_of(const Variable& variable, const char* name, const std::string& by,
                                  text == nullptr ? "" : text, by, range));
 }
 
+// One job of them may be within another launcher's, as in an interactive step of Slurm.
+bool is_by_torchrun(const Variable& variable) {
+  return variable("TORCHELASTIC_RUN_ID") != nullptr && variable("RANK") != nullptr;
+}
+
 Launch launch_over_tcp(const Variable& variable) {
   constexpr std::array<const char*, 4> needed = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};
   constexpr int last_port = std::numeric_limits<std::uint16_t>::max();
-  const bool by_torchrun = variable("TORCHELASTIC_RUN_ID") != nullptr && variable("RANK") != nullptr;
+  const bool by_torchrun = is_by_torchrun(variable);
   const auto is_set = [&](const char* name) { return variable(name) != nullptr; };
   // A script may have some of them for purposes of its own.
   if (!by_torchrun && !std::all_of(needed.begin(), needed.end(), is_set)) return {};
@@ -68,6 +73,7 @@ Launch launch_over_tcp(const Variable& variable) {
 }  // namespace
 
 Launch read_launch(const Variable& variable) {
+  if (is_by_torchrun(variable)) return launch_over_tcp(variable);
   struct Launcher {
     const char* size;
     const char* rank;
@@ -83,7 +89,7 @@ Launch read_launch(const Variable& variable) {
   for (const Launcher& launcher : launchers) {
     const auto size = number(variable, launcher.size), rank = number(variable, launcher.rank);
     if (!size || !rank || variable(launcher.sign) == nullptr) continue;
-    if (*size <= 1 || *rank >= *size) return {};
+    if (*size <= 1 || *rank >= *size) continue;
     return {*rank, *size, number(variable, launcher.here).value_or(0), launcher.name, launcher.rank, {}, 0};
   }
   return launch_over_tcp(variable);

@@ -92,9 +92,11 @@ void TcpMesh::accept_higher(int rank, std::vector<Descriptor>& connections,
     const auto now = std::chrono::steady_clock::now();
     auto guest = reception.next(std::min(deadline, now + between_looks));
     if (!guest) {
-      if (now >= deadline) fail(rank, "a rank has not come");
-      for (int other = rank + 1; look && other < size; ++other)
-        if (of(other).number() < 0) look(other);
+      for (int other = rank + 1; other < size; ++other) {
+        if (of(other).number() >= 0) continue;
+        if (now >= deadline) fail(other, fmt::format("rank {} has not come", other));
+        if (look) look(other);
+      }
       continue;
     }
     Greeting greeting;
@@ -107,17 +109,19 @@ void TcpMesh::accept_higher(int rank, std::vector<Descriptor>& connections,
 }
 
 Descriptor TcpMesh::connected_to(const Address& address, int rank, int other) const {
-  const bool is_here = text_in(address.machine) == text_in(address_.machine);
+  // Containers and copied machines may have one name.
+  const bool is_here = text_in(address.machine) == text_in(address_.machine) &&
+                       text_in(address.host) == text_in(address_.host);
   const std::string host = is_here ? loopback : text_in(address.host);
   sockaddr_in to{};
   to.sin_family = AF_INET;
   to.sin_port = htons(address.port);
   if (inet_pton(AF_INET, host.c_str(), &to.sin_addr) != 1)
-    fail(rank, fmt::format("rank {} sends no address", other));
+    fail(other, fmt::format("rank {} sends no address", other));
   Descriptor connection = connect_to(to, in_time(mesh_patience));
   const Greeting greeting{address.key, rank, 0};
   if (connection.number() < 0 || !send_whole(connection.number(), &greeting, sizeof greeting))
-    fail(rank, fmt::format("rank {} at {}:{} does not answer", other, host, address.port));
+    fail(other, fmt::format("rank {} at {}:{} does not answer", other, host, address.port));
   return connection;
 }
 

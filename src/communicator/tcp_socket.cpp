@@ -12,7 +12,7 @@
 namespace stowage::communication {
 namespace {
 
-// Who has sent no whole greeting: when more come, the first of them is sent away.
+// Who has sent no whole greeting: when more come, or there are no more files, the first of them is sent away.
 constexpr std::size_t most_waiting = 256;
 
 int milliseconds_until(Deadline deadline) {
@@ -157,7 +157,7 @@ std::optional<Reception::Guest> Reception::next(Deadline deadline) {
         ++guest;
       }
     }
-  } while (wait(deadline));
+  } while (std::chrono::steady_clock::now() < deadline && wait(deadline));
   return std::nullopt;
 }
 
@@ -171,9 +171,9 @@ bool Reception::wait(Deadline deadline) {
 
 void Reception::admit() {
   Descriptor connection(accept4(listening_.number(), nullptr, nullptr, SOCK_CLOEXEC));
-  if (connection.number() < 0) return;
-  waiting_.push_back({std::move(connection), {}});
-  if (waiting_.size() > most_waiting) waiting_.pop_front();
+  const bool is_full = connection.number() < 0 && (errno == EMFILE || errno == ENFILE);
+  if (connection.number() >= 0) waiting_.push_back({std::move(connection), {}});
+  if (waiting_.size() > most_waiting || (is_full && !waiting_.empty())) waiting_.pop_front();
 }
 
 // False: it sends no more.

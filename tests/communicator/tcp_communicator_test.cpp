@@ -103,6 +103,14 @@ TEST(TcpCommunicator, OneThatDiesIsNamedByTheOthers) {
   ::waitpid(dying, nullptr, 0);
 }
 
+TEST(TcpCommunicator, ARankThatMakesNoSenseIsRefused) {
+  const auto device = open_simulated_device({.capacity = 1_MiB});
+  const auto gather = [](void*, Bytes) {};
+  for (const RankOfGroup& rank : {RankOfGroup{1, 1, gather}, RankOfGroup{-1, 2, gather},
+                                  RankOfGroup{0, 0, gather}, RankOfGroup{0, -1, gather}, RankOfGroup{}})
+    EXPECT_THROW(open_tcp_communicator(*device, rank), InvalidInput) << rank.rank << " of " << rank.size;
+}
+
 // Over the one that is there already: nobody listens at the group's port any more.
 TEST(TcpCommunicator, AGroupOpensAsManyAsItLikes) {
   run_over_tcp(2, {.capacity = 1_MiB}, [](TestRank& r) {

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <string>
@@ -82,6 +83,46 @@ TEST(Reception, ReadsGreetingsAsTheyCome) {
   EXPECT_TRUE(receive_whole(first->connection.number(), &rest, 1, in_time(ample)));
   EXPECT_EQ(rest, 'k');
   EXPECT_FALSE(reception.next(in_time(std::chrono::milliseconds(1))));
+}
+
+// For as long as it lives, this process opens so many files more beside those up to `last`.
+class FewFiles {
+ public:
+  FewFiles(const Descriptor& last, int more) {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    rlimit few = before_;
+    few.rlim_cur = static_cast<rlim_t>(last.number() + 1 + more);
+    setrlimit(RLIMIT_NOFILE, &few);
+  }
+  ~FewFiles() { setrlimit(RLIMIT_NOFILE, &before_); }
+  FewFiles(const FewFiles&) = delete;
+  FewFiles& operator=(const FewFiles&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST(Reception, EndsAtItsDeadlineWhereNobodyCanBeAccepted) {
+  Descriptor listening = listen_at(0);
+  const sockaddr_in address = at(port_of(listening));
+  Reception reception(std::move(listening), 4);
+  const Descriptor guest = connect_to(address, in_time(ample));
+  const FewFiles none(guest, 0);
+  EXPECT_FALSE(reception.next(in_time(std::chrono::milliseconds(20))));
+}
+
+TEST(Reception, SendsAwayTheFirstWhereNoMoreFilesCanBeOpen) {
+  Descriptor listening = listen_at(0);
+  const sockaddr_in address = at(port_of(listening));
+  Reception reception(std::move(listening), 4);
+  std::vector<Descriptor> silent;
+  for (int i = 0; i < 20; ++i) silent.push_back(connect_to(address, in_time(ample)));
+  const Descriptor last = connect_to(address, in_time(ample));
+  ASSERT_TRUE(send_whole(last.number(), "last", 4));
+  const FewFiles three(last, 3);
+  const auto guest = reception.next(in_time(ample));
+  ASSERT_TRUE(guest);
+  EXPECT_EQ(std::string(guest->greeting.begin(), guest->greeting.end()), "last");
 }
 
 TEST(Reception, SendsAwayTheFirstOfManyThatAreSilent) {

@@ -74,6 +74,26 @@ TEST(ReadLaunch, KnowsTorchrun) {
   expect_launch(environment, 0, 1, "");
 }
 
+// As in an interactive step of Slurm, where each would train alone or as one rank of that step.
+TEST(ReadLaunch, KnowsTorchrunWithinAnotherLaunchersJob) {
+  const std::map<std::string, const char*> by_torchrun = {{"WORLD_SIZE", "4"},
+                                                          {"RANK", "3"},
+                                                          {"MASTER_ADDR", "box1"},
+                                                          {"MASTER_PORT", "29500"},
+                                                          {"TORCHELASTIC_RUN_ID", "none"}};
+  for (const char* size : {"1", "2"})
+    for (const auto& [size_name, rank_name] :
+         std::map<std::string, std::string>{{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
+                                            {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"},
+                                            {"PMI_SIZE", "PMI_RANK"}}) {
+      auto environment = by_torchrun;
+      environment.insert({{size_name, size}, {rank_name, "0"}, {"PMIX_RANK", "0"}});
+      expect_launch(environment, 3, 4, "torchrun");
+      environment.erase("TORCHELASTIC_RUN_ID");
+      EXPECT_EQ(launch(environment).size, *size == '1' ? 4 : 2) << size_name;
+    }
+}
+
 TEST(ReadLaunch, KnowsPlainVariables) {
   std::map<std::string, const char*> environment = {
       {"WORLD_SIZE", "4"}, {"RANK", "3"}, {"MASTER_ADDR", "10.0.0.7"}, {"MASTER_PORT", "29500"}};
