@@ -150,18 +150,28 @@ std::size_t Cells::work_of(const Cell& cell) const {
 bool Cells::improve_in_row(std::size_t device, const Budget& budget, std::optional<RankedPlan>& best,
                            Work& work) {
   const std::size_t most_columns = settings_.most_work * (device == 0 ? settings_.smallest_work : 1);
+  bool is_last = false;
   std::size_t h = 0;
   while (h + 1 < hosts_.size() && hosts_[h + 1] >= budget.host) ++h;
   for (bool is_first = true; h < hosts_.size(); is_first = false) {
-    if (best && !is_first && work.columns > most_columns) return false;
     const double floor = floor_seconds({device, h});
     if (floor >= wanted_seconds(best)) return false;
+    if (best && !is_first && work.columns > most_columns) {
+      if (device != 0) return false;
+      // Enough of the mixtures' roundings; what no mixture fits has choices of another kind.
+      is_last = true;
+      if (floor > 0) {
+        ++h;
+        continue;
+      }
+    }
     Cell& of = cell({device, h}, wanted_seconds(best));
     (is_first ? work.rows : work.columns) += work_of(of);
     improve_by(of, budget, best);
     const bool any_fits = std::any_of(of.candidates.begin(), of.candidates.end(), [&](const Candidate* each) {
       return each->of.host_bytes <= hosts_[h];
     });
+    if (is_last) return false;
     if (!any_fits && floor == 0) break;  // no mixture fits, nor does any in less
     // Any host memory down to what the programs' answers take has the same answers.
     for (++h; h < hosts_.size() && hosts_[h] >= of.most_host;) ++h;
