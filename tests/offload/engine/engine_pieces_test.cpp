@@ -141,11 +141,11 @@ TEST_P(EnginePieces, WithoutInitialisersParametersAreZero) {
   EXPECT_THAT(engine.read(tiny_m), Each(std::byte{0}));
 }
 
-// A planner's own buckets, in all memory and in the least.
+// A planner's own buckets, in all memory and in the least. The token table is larger than a piece.
 TEST(EnginePiecesOfAPlan, ReachEveryParameter) {
   GraphBuilder builder;
   const Gpt model =
-      gpt(builder, {.layers = 1, .width = 32, .heads = 2, .vocabulary = 16, .sequence = 32, .batch = 4});
+      gpt(builder, {.layers = 1, .width = 32, .heads = 2, .vocabulary = 33'000, .sequence = 16, .batch = 1});
   const Graph graph = builder.finish(model.loss, AdamW{});
   int most_pieces = 0;  // of one value
   for (const Bytes budget : {unlimited, minimum_bytes(graph, Machine{}, {})}) {
