@@ -38,7 +38,7 @@ int number_of(const Variable& variable, const char* name, const std::string& by,
                                  text == nullptr ? "" : text, by, range));
 }
 
-// One job of them may be within another launcher's, as in an interactive step of Slurm.
+// Its workers may be within the job of another launcher, as in an interactive step of Slurm.
 bool is_by_torchrun(const Variable& variable) {
   return variable("TORCHELASTIC_RUN_ID") != nullptr && variable("RANK") != nullptr;
 }
