@@ -5,6 +5,8 @@ set(STOWAGE_SANITIZER "" CACHE STRING "address (with undefined), thread, or empt
 option(STOWAGE_PRECOMPILE_TESTS "Precompile what tests include of others: for builds from nothing, ccache does better else" OFF)
 option(STOWAGE_FEWER_DRAWS "Tests draw a quarter of their random cases (tests/support/draws.h), as in CI" OFF)
 option(STOWAGE_LIBFUZZER "Build tests/fuzz as libFuzzer targets (clang)" OFF)
+set(STOWAGE_TESTS "all" CACHE STRING "all, or release: those labelled release, which no sanitizer's build runs, as in CI")
+set_property(CACHE STOWAGE_TESTS PROPERTY STRINGS all release)
 set(STOWAGE_PARALLEL "tbb" CACHE STRING "backend of parallel_for: tbb or threads")
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
@@ -12,6 +14,11 @@ if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
 endif()
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 find_program(STOWAGE_CCACHE ccache)
-if(STOWAGE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${STOWAGE_CCACHE})
+if(STOWAGE_CCACHE)
+  # Paths in this tree are hashed as relative ones, so that the objects of another clone, and of another preset's build
+  # folder with the same flags, are found.
+  set(STOWAGE_CCACHE env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros ${STOWAGE_CCACHE})
+  if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${STOWAGE_CCACHE})
+  endif()
 endif()

@@ -118,10 +118,12 @@ function(stowage_program name)
 endfunction()
 
 # stowage_test(name [COMPUTES] SOURCES … LINK … [LABELS …] [ENVIRONMENT NAME=value …] [TIMEOUT seconds] [COST number]): one
-# GoogleTest program, each test found by CTest; those with a higher COST start first. Those labelled "concurrent" are
-# what the thread sanitizer looks at; the target concurrent_tests builds them alone. Those labelled "judge" have many
-# plans judged, or programs by what they print, and touch no memory that other tests do not touch: under a sanitizer
-# CTest leaves them out, and they are built only when they are named. CI leaves those labelled "long" to scripts/test.
+# GoogleTest program, each test found by CTest; those with a higher COST start first. CI runs a test in one of its builds:
+#   LABELS release      optimised as for users: what judges plans by the hundred, or runs whole programs
+#   LABELS bits         there and under the address sanitizer: kernels, which each compiler vectorises in its own way
+#   LABELS concurrent   under the address sanitizer and under the thread sanitizer, whose target concurrent_tests builds them alone
+#   LABELS long         not at all: scripts/test alone runs it
+#   else                under the address sanitizer
 # A program that COMPUTES what it expects is optimised under a sanitizer (stowage_optimise).
 add_custom_target(concurrent_tests)
 # Half the time to compile them; what they test is optimised as it is for users. g++ 12 warns falsely at -O1.
@@ -137,6 +139,15 @@ if(STOWAGE_BUILD_TESTS AND STOWAGE_PRECOMPILE_TESTS)
   set_target_properties(stowage_precompiled_tests PROPERTIES UNITY_BUILD OFF)
   target_precompile_headers(stowage_precompiled_tests PRIVATE ${PROJECT_SOURCE_DIR}/tests/precompiled.h)
 endif()
+# stowage_runs_here(variable LABELS…): whether this build runs tests with these labels.
+function(stowage_runs_here variable)
+  set(${variable} ON PARENT_SCOPE)
+  if(NOT "bits" IN_LIST ARGN)
+    if(STOWAGE_SANITIZER AND "release" IN_LIST ARGN OR STOWAGE_TESTS STREQUAL "release" AND NOT "release" IN_LIST ARGN)
+      set(${variable} OFF PARENT_SCOPE)
+    endif()
+  endif()
+endfunction()
 function(stowage_test name)
   cmake_parse_arguments(ARG "COMPUTES" "TIMEOUT;COST" "SOURCES;LINK;LABELS;ENVIRONMENT" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
@@ -150,7 +161,8 @@ function(stowage_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
-  if(STOWAGE_SANITIZER AND "judge" IN_LIST ARG_LABELS)
+  stowage_runs_here(runs_here ${ARG_LABELS})
+  if(NOT runs_here)
     set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
     return()
   endif()

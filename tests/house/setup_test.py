@@ -123,6 +123,16 @@ class Setup(unittest.TestCase):
         self.assertEqual(self.run_setup("--lint").returncode, 0)
         self.assertEqual(self.installs()[1][-5:], ["clang-tidy", "clang-format", "clang", "libclang-rt-dev", "lld"])
 
+    def test_for_training_installs_no_more_than_that_needs(self):
+        needed = self.needed()
+        self.pretend_apt(installed=[], archive=needed)
+        copy = self.pretend_cuda()
+        self.assertEqual(self.run_copy(copy, "--train").returncode, 0)
+        (call,) = self.lines("calls")
+        packages = set(call.split())
+        self.assertLess({"g++", "cmake", "ninja-build", "libdnnl-dev", "libtbb-dev", "bible-kjv"}, packages)
+        self.assertFalse(packages & {"git", "python3", "ccache", "libgtest-dev", "libopenmpi-dev", "libbenchmark-dev"})
+
     def pretend_cuda(self):
         for name in ("bin/nvcc", "include/cudnn.h"):
             path = self.state / "cuda" / name
@@ -135,9 +145,9 @@ class Setup(unittest.TestCase):
         (self.programs / "dirname").symlink_to(dirname)
         return copy
 
-    def run_copy(self, copy):
+    def run_copy(self, copy, *arguments):
         environment = {"PATH": str(self.programs), "STATE": str(self.state), "CUDA_PATH": str(self.state / "cuda")}
-        return subprocess.run([str(self.programs / "bash"), str(copy)], env=environment, text=True,
+        return subprocess.run([str(self.programs / "bash"), str(copy), *arguments], env=environment, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
 
     def test_brings_the_attention_headers_where_there_is_cuda(self):
