@@ -16,7 +16,8 @@ namespace stowage::samples {
 
 using Words = std::vector<std::string>;
 
-// Each step's loss, gradient norm and clipping in a log: the same however many devices trained.
+// Each step's loss, gradient norm and clipping in a log, and all evaluations: the same however many devices
+// trained.
 inline std::string numbers_in(const std::string& log) {
   std::string numbers;
   std::istringstream lines(contents_of(log));
@@ -25,6 +26,8 @@ inline std::string numbers_in(const std::string& log) {
     if (step.contains("grad_norm"))
       numbers += fmt::format("{} {} {} {}\n", step["step"].dump(), step["loss"].dump(),
                              step["grad_norm"].dump(), step["clip_scale"].dump());
+    else if (step.contains("evaluation"))
+      numbers += step["evaluation"].dump() + '\n';
   }
   return numbers;
 }

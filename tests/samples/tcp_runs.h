@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
@@ -18,10 +19,10 @@
 
 namespace stowage::samples {
 
-// The child of this process that is that rank.
-inline pid_t process_of_rank(int rank) {
-  const std::string variable = '\0' + fmt::format("RANK={}", rank) + '\0';
-  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
+// The child of `parent` whose environment says that it is that rank.
+inline pid_t process_of(int rank, const std::string& rank_variable, pid_t parent) {
+  const std::string variable = '\0' + fmt::format("{}={}", rank_variable, rank) + '\0';
+  for (const auto& thread : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", parent))) {
     std::ifstream children(thread.path() / "children");
     for (pid_t child = 0; children >> child;) {
       std::ifstream file(fmt::format("/proc/{}/environ", child), std::ios::binary);
@@ -35,10 +36,10 @@ inline pid_t process_of_rank(int rank) {
 // How a set of ranks is started.
 struct TcpRun {
   int size = 2;
-  Words more = {};        // of the environment
   bool torchrun = false;  // its agent would listen at MASTER_PORT
-  std::string when = "";  // rank 0 has printed this: SIGKILL to rank `victim`
+  std::string when = "";  // rank 0 has printed this: `signal` to rank `victim`
   int victim = 0;
+  int signal = SIGKILL;
 };
 
 // One rank of them.
@@ -47,11 +48,10 @@ inline ProgramResult run_rank_of(const TcpRun& run, int rank, std::uint16_t port
   Words words = {fmt::format("RANK={}", rank), fmt::format("WORLD_SIZE={}", run.size),
                  "MASTER_ADDR=localhost", fmt::format("MASTER_PORT={}", run.torchrun ? port - 1 : port)};
   if (run.torchrun) words.push_back("TORCHELASTIC_RUN_ID=none");
-  words.insert(words.end(), run.more.begin(), run.more.end());
   words.push_back(program);
   words.insert(words.end(), arguments.begin(), arguments.end());
-  return run_program("/usr/bin/env", words, rank == 0 ? run.when : "", SIGKILL,
-                     [&](pid_t) { return process_of_rank(run.victim); });
+  return run_program("/usr/bin/env", words, rank == 0 ? run.when : "", run.signal,
+                     [&](pid_t) { return process_of(run.victim, "RANK", ::getpid()); });
 }
 
 // How each rank's program has ended, by rank.
