@@ -14,48 +14,6 @@ namespace {
 
 using enum ActivationChoice;
 
-struct Setting {
-  Machine machine;
-  Graph graph = testing::chain_graph({.units = 3});
-  Problem problem = make_problem(graph, machine, {.target_bytes = 0});
-};
-
-TEST(ExtremeChoices, TheLowestRebuildOrSpillEverythingAndLoadForEachOp) {
-  const Setting setting;
-  const Choices choices = lowest_choices(setting.problem);
-  for (const ActivationItem& item : setting.problem.items)
-    EXPECT_EQ(choice_of(item, choices), item.rebuildable ? recompute : spill);
-  for (const LoadChoice load : choices.loads) EXPECT_EQ(load, LoadChoice::each_op);
-}
-
-TEST(ExtremeChoices, ResidentKeepsEverythingAndMovesInputsAlone) {
-  const Setting setting;
-  const Choices choices = resident_choices(setting.problem);
-  for (const ActivationItem& item : setting.problem.items) EXPECT_EQ(choice_of(item, choices), keep);
-  for (BucketId id = 0; id < choices.loads.size(); ++id) {
-    EXPECT_EQ(choices.loads[id], setting.problem.layout.roles[id] == BucketRole::parameter
-                                     ? LoadChoice::resident
-                                     : LoadChoice::held);
-  }
-  const Draft draft = Sketcher(setting.problem, choices).serial().draft;
-  for (const SequenceStep& step : draft.sequence) EXPECT_FALSE(step.recompute);
-  for (const DraftLifetime& lifetime : draft.lifetimes) {
-    const BucketRole role = setting.problem.layout.roles[lifetime.bucket];
-    EXPECT_EQ(lifetime.prefetched, role == BucketRole::input || role == BucketRole::clip);
-  }
-}
-
-TEST(ExtremeChoices, OnlyParametersCanBeResidentAndOnlyInputsHeldBesideThem) {
-  const Setting setting;
-  for (BucketId id = 0; id < setting.problem.layout.buckets.size(); ++id) {
-    const BucketRole role = setting.problem.layout.roles[id];
-    const LoadChoice highest = highest_load(setting.problem, id);
-    EXPECT_EQ(highest, role == BucketRole::parameter ? LoadChoice::resident
-                       : role == BucketRole::input   ? LoadChoice::held
-                                                     : LoadChoice::each_op);
-  }
-}
-
 Bytes least_serial_bytes(const Problem& problem) {
   Bytes least = unlimited;
   for (const Choices& choices : minimum_candidates(problem))

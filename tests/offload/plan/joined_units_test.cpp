@@ -1,8 +1,5 @@
-#include "offload/plan/joined_units.h"
-
 #include <gtest/gtest.h>
 
-#include "offload/plan/candidate.h"
 #include "stowage/planner.h"
 #include "tests/support/chain_graph.h"
 
@@ -10,30 +7,6 @@ namespace stowage {
 namespace {
 
 using testing::chain_graph;
-using testing::find_op;
-
-TEST(JoinedUnits, ConsecutiveUnitsAreOneAndBackwardOpsAreWithTheirForwardOps) {
-  const Graph graph = chain_graph({.units = 7});
-  const Graph joined = with_joined_units(graph, 3);
-  EXPECT_EQ(joined.unit_names.size(), (graph.unit_names.size() + 2) / 3);
-  EXPECT_EQ(joined.op(find_op(joined, "a4")).unit, 1U);
-  for (OpId op = 0; op < graph.ops.size(); ++op)
-    if (graph.op(op).unit != no_id) {
-      EXPECT_EQ(joined.op(op).unit, graph.op(op).unit / 3);
-    }
-  check(joined);
-}
-
-// Of x and h of each unit, which are as large, x crosses.
-TEST(JoinedUnits, LessCrossesThem) {
-  const Graph graph = chain_graph({.units = 30});
-  const Graph joined = with_joined_units(graph, 5);
-  const Machine machine;
-  const double alone = crossing_share(make_problem(graph, machine, {}).items);
-  const double together = crossing_share(make_problem(joined, machine, {}).items);
-  EXPECT_NEAR(alone, 0.5, 0.05);
-  EXPECT_LT(together, alone / 3);
-}
 
 // A slow link and much memory for values: what crosses is rebuilt too.
 TEST(JoinedUnits, APlanOfThemIsValidAndFaster) {

@@ -83,16 +83,5 @@ TEST(Waits, WhatIsLeftImpliesAllThatWasWantedAndNothingInItIsImpliedByTheRest) {
   }
 }
 
-TEST(Waits, LaneOrderAndTheGateNeedNoWait) {
-  Plan plan;
-  plan.instructions.resize(4);
-  plan.instructions[2].lane = plan.instructions[3].lane = LaneRole::host;
-  plan.gate = 2;
-  reduce_waits(plan, {{1, {0, 0}}, {2, {1, 0}}, {3, {0, 0}}, {3, {1, 0}}});
-  EXPECT_TRUE(plan.instructions[1].waits.empty());
-  EXPECT_EQ(plan.instructions[2].waits, (std::vector<Wait>{{1, 0}}));
-  EXPECT_TRUE(plan.instructions[3].waits.empty());
-}
-
 }  // namespace
 }  // namespace stowage
