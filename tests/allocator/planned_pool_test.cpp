@@ -60,17 +60,5 @@ TEST_F(PlannedPoolTest, BeginsAPlanWithThePeriod) {
   }
 }
 
-TEST_F(PlannedPoolTest, TakesInnerLoopsForWhatTheyAre) {
-  const std::vector<Bytes> inner{100}, outer{200, 300, 400, 500, 600, 700, 800, 900};
-  const auto iteration = [&] {
-    std::size_t hits = 0;
-    for (int i = 0; i < 20; ++i) hits += run(inner);
-    for (int i = 0; i < 3; ++i) hits += run(outer, true);
-    return hits;
-  };
-  for (int i = 0; i < 30; ++i) iteration();
-  EXPECT_EQ(iteration(), 44U);
-}
-
 }  // namespace
 }  // namespace stowage

@@ -180,40 +180,5 @@ TEST_F(PlanningTest, StreamsWaitForEachOtherWherePlansChange) {
   EXPECT_THROW(first_plan(), AccessViolation);
 }
 
-TEST_F(PlanningTest, StaysWithinTheLimit) {
-  allocator.set_limit(40_MiB);
-  for (int i = 0; i < 2; ++i) iterate({10_MiB, 20_MiB}, a);
-  EXPECT_EQ(planned().reserved, 30_MiB);
-  use(36_MiB, b);  // in the place of the plan
-  EXPECT_EQ(allocator.statistics().reserved, 36_MiB);
-  EXPECT_EQ(planned().reserved, 0u);
-  allocator.begin_iteration();
-  use(4_MiB, a);
-  EXPECT_THROW(allocator.allocate_raw(10_MiB, a), OutOfMemory);  // as planned, but there is no room
-}
-
-TEST_F(PlanningTest, AFailedCallSendsTheRequestToTheCachingPath) {
-  device.is_slow = [] { return true; };
-  Event event(device);
-  const auto iteration = [&] {
-    allocator.begin_iteration();
-    std::byte* const x = use(2_MiB, a);
-    simulated->record(event.id(), a);
-    simulated->wait(b, event.id());
-    allocator.record_stream(x, b);
-    write_block(device, b, x, 2_MiB);
-    allocator.release_raw(x);
-    allocator.release_raw(use(2_MiB, a));
-  };
-  for (int i = 0; i < 2; ++i) iteration();
-  device.fails = [](const std::string& call) { return call == "wait"; };
-  const std::uint64_t hits = planned().hits;
-  iteration();
-  EXPECT_EQ(planned().misses, 1u);
-  device.fails = nullptr;
-  iteration();
-  EXPECT_EQ(planned().hits, hits + 3);
-}
-
 }  // namespace
 }  // namespace stowage

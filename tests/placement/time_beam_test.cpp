@@ -30,6 +30,8 @@ TEST(TimeBeam, SaysWhereThereIsNoRoom) {
   const auto offsets = place_in_time(items, {.height = 8192, .alignment = alignment});
   ASSERT_TRUE(offsets);
   EXPECT_EQ(wrong(items, *offsets), "");
+  const std::vector<PlacementItem> in_turn{{0, 2, 4096}, {2, 4, 4096}};
+  EXPECT_TRUE(place_in_time(in_turn, {.height = 4096, .alignment = alignment}));
   EXPECT_TRUE(place_in_time({}, {.height = 0}).value().empty());
 }
 

@@ -53,6 +53,12 @@ TEST(ActivationItems, AreWhatBackwardReadsInTheOrderInWhichItIsMade) {
               ElementsAre("unit0: x0", "unit0: h0 more*", "unit1: x1", "unit1: h1*", "head: x2"));
 }
 
+TEST(ActivationItems, AreOfTheUnitWhoseBackwardReadsThemFirst) {
+  Graph graph = testing::chain_graph({.units = 4});
+  graph.ops[find_op(graph, "a.weight3")].reads.push_back(testing::find_tensor(graph, "x1"));
+  EXPECT_THAT(items_of(graph), Contains("unit3: x1"));
+}
+
 // Nothing of backward reads it, but unit 2 may lie between its uses.
 TEST(ActivationItems, ASkipConnectionIsOneIfAStageLiesBetween) {
   EXPECT_THAT(items_of(with_value(4, "b1", {"b3"})), Contains("unit3: more"));

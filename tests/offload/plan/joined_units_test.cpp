@@ -6,12 +6,10 @@
 namespace stowage {
 namespace {
 
-using testing::chain_graph;
-
 // A slow link and much memory for values: what crosses is rebuilt too.
 TEST(JoinedUnits, APlanOfThemIsValidAndFaster) {
-  const Graph graph =
-      chain_graph({.units = 40, .activation_elements = 1 << 18, .parameter_elements = 64, .op_flops = 1e8});
+  const Graph graph = testing::chain_graph(
+      {.units = 40, .activation_elements = 1 << 18, .parameter_elements = 64, .op_flops = 1e8});
   Machine machine;
   machine.h2d = machine.d2h = {.bytes_per_second = 2e8, .latency_seconds = 1e-6, .throttled = true};
   PlanOptions alone;

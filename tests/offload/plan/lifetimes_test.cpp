@@ -47,13 +47,14 @@ TEST(Lifetimes, ASpilledSkipConnectionLeavesBetweenItsForwardUsesAndComesBackFor
   EXPECT_THAT(of_x1(ActivationChoice::keep), ElementsAre("b0, a.weight1"));
 }
 
-// What is drawn item by item and bucket by bucket.
 Choices random_choices(const Problem& problem, std::mt19937& random) {
   Choices choices = lowest_choices(problem);
   using enum ActivationChoice;
+  const unsigned kinds = random() % 2 == 0 ? 5 : 1;  // half of the time all is made anew that can be
   for (const ActivationItem& item : problem.items) {
-    const ActivationChoice levels[] = {item.rebuildable ? recompute : spill, spill, reload, offload, keep};
-    choose(item, levels[random() % 5], choices);
+    const bool can_be_made_anew = item.rebuildable || item.remaker != no_id;
+    const ActivationChoice levels[] = {can_be_made_anew ? recompute : spill, spill, reload, offload, keep};
+    choose(item, levels[random() % kinds], choices);
   }
   for (BucketId id = 0; id < choices.loads.size(); ++id) {
     const LoadChoice levels[] = {LoadChoice::each_op, LoadChoice::each_unit, LoadChoice::held,
@@ -92,19 +93,34 @@ std::size_t expected_loads(const Problem& problem, const Draft& draft, BucketId 
 // and the validator finds each value where it is read.
 TEST(Lifetimes, OfRandomChoicesAreWhatWasChosenAndValid) {
   std::mt19937 random(3);
-  for (std::uint64_t seed = 0; seed < testing::draws<std::uint64_t>(160, 20); ++seed) {
+  for (std::uint64_t seed = 0; seed < testing::draws<std::uint64_t>(640, 20); ++seed) {
     SCOPED_TRACE(seed);
-    const Graph graph = testing::random_graph(seed);
+    testing::RandomGraphOptions options;
+    if (seed % 4 < 2) options.share = {0, 2};  // of a rank: gathers are made anew for each unit
+    const Graph graph = testing::random_graph(seed, options);
     const Machine machine;
     const Problem problem = make_problem(graph, machine, {.target_bytes = seed % 2 == 0 ? 0U : 4096U});
     const Choices choices = random_choices(problem, random);
     const Draft draft = make_lifetimes(graph, problem.analysis, problem.layout, choices);
+    const std::vector<std::uint32_t> stages = draft.stages(graph);
+    const auto is_backward = [&](std::size_t p) {
+      return draft.sequence[p].recompute || graph.op(draft.sequence[p].op).phase == Phase::backward;
+    };
+    std::vector<std::uint32_t> last_stage(draft.lifetimes.size(), no_id);
     for (std::size_t p = 0; p < draft.sequence.size(); ++p) {
       std::vector<BucketId> touched, used;
       for (const BucketOperand& operand : problem.layout.operands_of(draft.sequence[p].op))
         touched.push_back(operand.bucket);
-      for (LifetimeId id : draft.uses.at(static_cast<Position>(p)))
-        used.push_back(draft.lifetimes[id].bucket);
+      for (LifetimeId id : draft.uses.at(static_cast<Position>(p))) {
+        const BucketId bucket = draft.lifetimes[id].bucket;
+        used.push_back(bucket);
+        const bool leaves = problem.layout.roles[bucket] == BucketRole::activation && is_backward(p) &&
+                            choices.activations[bucket] < ActivationChoice::offload;
+        if (last_stage[id] != no_id && leaves) {
+          EXPECT_LE(stages[p], last_stage[id] + 1) << "idle through a stage of backward";
+        }
+        last_stage[id] = is_backward(p) ? stages[p] : no_id;
+      }
       EXPECT_THAT(used, ::testing::UnorderedElementsAreArray(touched));
     }
     std::vector<std::size_t> loads(problem.layout.buckets.size()), offloads = loads;
