@@ -42,10 +42,10 @@ TEST_F(PlannedPoolTest, FindsItsPlaceAgainAfterChangesOfOrder) {
   EXPECT_TRUE(pool_.is_planned());
 }
 
-// In its midst, blocks of the plan's requests would lie beside the plan.
 TEST_F(PlannedPoolTest, BeginsAPlanWithThePeriod) {
   for (std::size_t requests = 2; requests < 12; ++requests) {
     pool_ = PlannedPool();
+    run({7, 8, 9});  // which is no part of it
     std::vector<Bytes> sizes;
     for (std::size_t i = 1; i <= requests; ++i) sizes.push_back(100 * i);
     std::size_t whole = 0;

@@ -19,7 +19,7 @@ Items layers(std::int64_t count) {
     for (std::int64_t op = 0; op < 20; ++op) {
       const Bytes bytes = Bytes{4096} << ((op * 7) % 5);
       items.push_back({forward + op, forward + op + 1 + op % 4, bytes});
-      items.push_back({backward + op, backward + op + 2 + op % 3, bytes + 512});
+      items.push_back({backward + op, backward + op + 2 + op % 3, bytes + 500});
     }
   }
   return items;

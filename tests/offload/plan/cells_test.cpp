@@ -7,6 +7,7 @@
 #include <limits>
 #include <memory>
 
+#include "offload/plan/extreme_choices.h"
 #include "offload/plan/prices.h"
 #include "stowage/graph_builder.h"
 #include "stowage/models.h"
@@ -208,6 +209,14 @@ TEST(Cells, ATransferCostsMoreWhereTheDeviceComputesWithTheHostsCores) {
     on_cores.*kept = 0.9;
     EXPECT_EQ(transfer_price(on_cores, settings), 8);
   }
+  const Graph graph = testing::random_graph(3);
+  const Problem problem = make_problem(graph, machine, {.target_bytes = 0});
+  const Plan plan = complete(problem, Sketcher(problem, lowest_choices(problem)).serial().draft);
+  const auto transfers =
+      std::count_if(plan.instructions.begin(), plan.instructions.end(),
+                    [](const Instruction& instruction) { return is_transfer(instruction.kind); });
+  EXPECT_GT(ranked(plan, problem, settings).ranked_seconds,
+            plan.predicted_step_seconds + static_cast<double>(transfers) - 1e-6);
 }
 
 }  // namespace

@@ -127,16 +127,6 @@ TEST(Schedule, ADistanceLimitsTransfersEachWay) {
   EXPECT_EQ(in.firsts({.distance = 2})[1], 4);  // when the link is free
 }
 
-TEST(Schedule, ResidentsAndWhatIsHeldSpanTheStep) {
-  const std::vector<DraftLifetime> lifetimes =
-      Setting({1, 1})
-          .add({.bucket = 0, .first_use = 3, .last_use = 4, .resident = true})
-          .add({.bucket = 1, .first_use = 6, .last_use = 6, .prefetched = true, .whole_step = true})
-          .within(freely);
-  EXPECT_EQ(Setting::of(lifetimes, &DraftLifetime::first), At({0, 0}));
-  EXPECT_EQ(Setting::of(lifetimes, &DraftLifetime::last), At({10, 10}));
-}
-
 TEST(Schedule, LifetimesThatWouldTouchAreJoinedAndTheirTransfersDropped) {
   const Setting setting = Setting({1}).offloaded(0, 0, 2).prefetched(0, 5, 6);
   const Draft draft = schedule_within(setting.draft, setting.durations, setting.layout, {});

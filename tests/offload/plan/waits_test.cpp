@@ -52,7 +52,6 @@ Plan random_lanes(std::mt19937& random, std::size_t count) {
   for (Instruction& instruction : plan.instructions) instruction.lane = static_cast<LaneRole>(random() % 3);
   plan.gate = static_cast<InstructionId>(count - 4);
   plan.instructions[plan.gate].lane = LaneRole::host;
-  for (std::size_t i = count - 3; i < count; ++i) plan.instructions[i].lane = LaneRole::host;
   return plan;
 }
 
