@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <random>
 
 #include "offload/plan/extreme_choices.h"
 #include "tests/offload/plan/large_graph.h"
@@ -70,58 +69,6 @@ TEST(PlacedWithin, FindsNothingBelowTheLiveBytes) {
   });
 }
 
-// The search may find places where the usual placement finds none, and loses none that it finds.
-TEST(PlacedWithin, TheSearchAddsToTheUsualPlacement) {
-  int usual = 0, with_search = 0;
-  each_draft(Transfers::ahead, [&](const Problem& problem, const Sketch& sketch) {
-    const Bytes capacity = sketch.live_peak_bytes * 1005 / 1000;
-    PlannerSettings without;
-    without.search = false;
-    const auto alone = placed_within(problem, sketch.draft, capacity, without);
-    const auto both = placed_within(problem, sketch.draft, capacity, {});
-    usual += alone ? 1 : 0;
-    with_search += both ? 1 : 0;
-    if (alone) {
-      EXPECT_EQ(alone, both);
-    }
-  });
-  EXPECT_GT(usual, 0);
-  EXPECT_GE(with_search, usual);
-}
-
-// Whatever was asked for before: other items, or the same ones in other capacities.
-TEST(KnownPlaces, AreThoseOfASearchByItself) {
-  std::mt19937 random(1);
-  const auto below = [&](std::uint32_t end) { return static_cast<std::int64_t>(random() % end); };
-  KnownPlaces known;
-  for (int set = 0; set < 20; ++set) {
-    std::vector<PlacementItem> items(12);
-    for (PlacementItem& item : items) {
-      item.first = 1 + below(20);
-      item.last = item.first + 1 + below(8);
-      item.bytes = Plan{}.alignment * static_cast<Bytes>(1 + below(8));
-    }
-    const Bytes live = peak_live_bytes(items);
-    // Sets that differ in one item's first, last or bytes.
-    for (int other = 0; other < 3; ++other) {
-      std::vector<PlacementItem> changed = items;
-      PlacementItem& item = changed[static_cast<std::size_t>(below(12))];
-      if (other == 0) item.first -= 1;
-      if (other == 1) item.last += 5;
-      if (other == 2) item.bytes *= 3;
-      EXPECT_EQ(known.low(changed), place(changed, Plan{}.alignment).offsets);
-      EXPECT_EQ(known.within(changed, 2 * live), KnownPlaces{}.within(changed, 2 * live));
-    }
-    for (int time = 0; time < 2; ++time) {
-      EXPECT_FALSE(known.within(items, live - 1));
-      for (const Bytes capacity : {live, 2 * live})
-        EXPECT_EQ(known.within(items, capacity), KnownPlaces{}.within(items, capacity)) << capacity;
-      EXPECT_TRUE(known.within(items, 2 * live));
-      EXPECT_EQ(known.low(items), place(items, Plan{}.alignment).offsets);
-    }
-  }
-}
-
 // In units of the alignment.
 Bytes aligned_live_bytes(const Plan& plan) {
   std::vector<std::pair<Position, std::int64_t>> changes;
@@ -143,20 +90,6 @@ TEST(PlacedLow, ArenasAreWithinAHundredthOfWhatIsLive) {
     EXPECT_TRUE(validate(*problem.graph, plan, {plan.device_peak_bytes, unlimited}).empty());
     expect_same_lifetimes(plan, sketch.draft);
   });
-}
-
-TEST(PlacedLow, DependsOnNoRate) {
-  for (std::uint64_t seed = 0; seed < graphs; ++seed) {
-    SCOPED_TRACE(seed);
-    const Graph graph = testing::random_graph(seed);
-    const Machine machines[] = {testing::random_machine(1), testing::random_machine(2)};
-    std::vector<Lifetime> places[2];
-    for (int i = 0; i < 2; ++i) {
-      const Problem problem = make_problem(graph, machines[i], {.target_bytes = 0});
-      places[i] = placed_low(problem, Sketcher(problem, lowest_choices(problem)).serial().draft).lifetimes;
-    }
-    EXPECT_EQ(places[0], places[1]);
-  }
 }
 
 }  // namespace

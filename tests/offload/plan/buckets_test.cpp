@@ -17,13 +17,6 @@ BucketLayout layout_of(const Graph& graph, Bytes target, bool on_host = true) {
   return make_buckets(graph, alias_groups(graph), {.target_bytes = target, .group_gradients = on_host});
 }
 
-TEST(Buckets, AtTargetZeroEveryParameterIsAlone) {
-  Graph graph = chain_graph({.units = 3, .parameter_elements = 8192});
-  BucketLayout layout = layout_of(graph, 0);
-  ASSERT_EQ(layout.parameters.size(), 3U);
-  for (BucketId id : layout.parameters) EXPECT_EQ(layout.buckets[id].bytes, 32768U);
-}
-
 TEST(Buckets, ABucketClosesAtItsTargetInFirstUseOrder) {
   Graph graph = chain_graph({.units = 5, .parameter_elements = 8192});
   BucketLayout layout = layout_of(graph, 3 * 32768);
@@ -53,25 +46,13 @@ TEST(Buckets, GradientsFollowTheirParametersToTheHostAndStandAloneOtherwise) {
   EXPECT_EQ(resident.buckets[resident.bucket_of[find_tensor(graph, "W0.grad")]].tensors.size(), 1U);
 }
 
-TEST(Buckets, TensorsAreAlignedToTheirSizeUpTo256Bytes) {
-  EXPECT_EQ(tensor_alignment(1), 8U);
-  EXPECT_EQ(tensor_alignment(9), 16U);
-  EXPECT_EQ(tensor_alignment(64), 64U);
-  EXPECT_EQ(tensor_alignment(129), 256U);
-  EXPECT_EQ(tensor_alignment(~Bytes{0}), 256U);
-  // 65 floats, twice.
-  Graph graph = chain_graph({.units = 2, .parameter_elements = 65});
-  const BucketLayout layout = layout_of(graph, 1 << 20);
-  const Bucket& both = layout.buckets[layout.parameters[0]];
-  ASSERT_EQ(both.tensors.size(), 2U);
-  EXPECT_EQ(both.tensors[1].offset, 512U);
-}
-
 TEST(Buckets, EveryTensorHasOnePlaceAndNoneOverlap) {
+  int shared = 0;
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     Graph graph = testing::random_graph(seed);
     std::vector<TensorId> groups = alias_groups(graph);
     BucketLayout layout = layout_of(graph, seed % 2 ? 0 : 4096);
+    for (BucketId id : layout.parameters) shared += layout.buckets[id].tensors.size() > 1 ? 1 : 0;
     std::vector<int> places(graph.tensors.size(), 0);
     for (BucketId id = 0; id < layout.buckets.size(); ++id)
       for (const BucketTensor& a : layout.buckets[id].tensors) {
@@ -88,6 +69,7 @@ TEST(Buckets, EveryTensorHasOnePlaceAndNoneOverlap) {
       }
     EXPECT_EQ(std::count(places.begin(), places.end(), 1), std::ptrdiff_t(places.size())) << seed;
   }
+  EXPECT_GT(shared, 10);
 }
 
 TEST(Buckets, TheEfficientSizeReaches95PercentOfThePeakAndIsTheSmallestThatDoes) {
@@ -123,12 +105,6 @@ TEST(Buckets, AParameterThatNoOpReadsIsRefusedByName) {
       EXPECT_NE(std::string(error.what()).find("'stray'"), std::string::npos) << error.what();
     }
   }
-}
-
-TEST(Buckets, AGraphWithoutUpdateIsRefused) {
-  Graph graph = chain_graph();
-  graph.clip = no_id;
-  EXPECT_THROW(layout_of(graph, 0), InvalidInput);
 }
 
 }  // namespace

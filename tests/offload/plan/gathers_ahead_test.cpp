@@ -3,11 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "offload/plan/candidate.h"
 #include "offload/plan/extreme_choices.h"
+#include "offload/plan/op_lanes.h"
 #include "stowage/models.h"
 #include "stowage/nn.h"
 #include "stowage/planner.h"
@@ -61,6 +64,21 @@ struct Setting {
   Choices choices = lowest_choices(problem);
 };
 
+TEST(OpLanes, WhatFollowsExchangesGoesWithThem) {
+  const Graph graph = gpt_of_one_rank();
+  const std::vector<LaneRole> lanes = op_lanes(graph);
+  ASSERT_EQ(lanes.size(), graph.ops.size());
+  std::set<std::string> peers, computing;
+  for (OpId id = 0; id < graph.ops.size(); ++id)
+    (lanes[id] == LaneRole::peer ? peers : computing).insert(graph.op(id).kernel);
+  // Gradients of tied parameters are added up too, and the sums of loss and norm.
+  EXPECT_EQ(peers, (std::set<std::string>{"gather", "exchange", "tree_sum", "accumulate", "square_sum",
+                                          "norm_part"}));
+  EXPECT_FALSE(computing.contains("tree_sum"));
+  EXPECT_TRUE(computing.contains("adamw"));
+  EXPECT_TRUE(computing.contains("embedding"));
+}
+
 TEST(GathersAhead, StandBeforeSoManyLargeExchanges) {
   const Setting setting;
   const Draft plain = setting.draft(0);
@@ -77,21 +95,6 @@ TEST(GathersAhead, StandBeforeSoManyLargeExchanges) {
     }
     EXPECT_EQ(setting.all_else(draft), setting.all_else(plain));
     EXPECT_EQ(draft.backward_end, plain.backward_end);
-  }
-}
-
-TEST(GathersAhead, StandBeforeTheirFirstUseWhereTheCapHasNoRoom) {
-  const Setting setting;
-  const Sketcher sketcher(setting.problem, setting.choices);
-  const Draft plain = setting.draft(0), ahead = setting.draft(2);
-  const Bytes needed = serial_peak_bytes(ahead, setting.problem.layout);
-  ASSERT_GT(needed, sketcher.serial_bytes());
-  EXPECT_EQ(setting.gathers(sketcher.within(needed - 1, 2).draft), setting.gathers(plain));
-  for (const Bytes cap : {needed, 2 * needed}) {
-    const Sketch sketch = sketcher.within(cap, 2);
-    EXPECT_EQ(setting.gathers(sketch.draft), setting.gathers(ahead));
-    EXPECT_LE(sketch.live_peak_bytes, cap);
-    EXPECT_EQ(setting.gathers(sketcher.within(cap, 0).draft), setting.gathers(plain));
   }
 }
 

@@ -1,103 +1,68 @@
 #include "offload/plan/items.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <algorithm>
 
 #include "tests/support/chain_graph.h"
 
 namespace stowage {
 namespace {
 
-using testing::chain_graph;
+using ::testing::Contains;
+using ::testing::ElementsAre;
 using testing::find_op;
-using testing::find_tensor;
 
-std::vector<ActivationItem> items_of(const Graph& graph, BucketLayout& layout) {
+// A chain, of which an op makes one value more and others read it.
+Graph with_value(int units, const char* writer, const std::vector<const char*>& readers) {
+  Graph graph = testing::chain_graph({.units = units});
+  const TensorId more = static_cast<TensorId>(graph.tensors.size());
+  graph.tensors.push_back({"more", DataType::f32, {16}, TensorKind::activation, {}});
+  graph.ops[find_op(graph, writer)].writes.push_back(more);
+  for (const char* reader : readers) graph.ops[find_op(graph, reader)].reads.push_back(more);
+  return graph;
+}
+
+// Each item's unit, values and, if it can be rebuilt, a star.
+std::vector<std::string> items_of(const Graph& graph, bool whole_units = false) {
   const RecomputeAnalysis analysis = analyse_recompute(graph);
-  layout = make_buckets(graph, analysis.group, {});
-  return activation_items(graph, analysis, layout);
-}
-
-TEST(ActivationItems, AreWhatBackwardReadsInTheOrderInWhichItIsMade) {
-  const Graph graph = chain_graph({.units = 2});
-  BucketLayout layout;
-  std::vector<std::pair<std::string, bool>> found;
-  for (const ActivationItem& item : items_of(graph, layout)) {
-    ASSERT_EQ(item.buckets.size(), 1U);
-    EXPECT_EQ(item.bytes, layout.buckets[item.buckets[0]].bytes);
-    found.emplace_back(layout.buckets[item.buckets[0]].name, item.rebuildable);
-  }
-  const std::vector<std::pair<std::string, bool>> expected{
-      {"x0", false}, {"h0", true}, {"x1", false}, {"h1", true}, {"x2", false}};
-  EXPECT_EQ(found, expected);
-}
-
-// What one op makes is kept or dropped together: rebuilding a part costs as much as rebuilding all.
-TEST(ActivationItems, WhatOneOpMakesIsOneItem) {
-  Graph graph = chain_graph({.units = 1});
-  const TensorId beside = static_cast<TensorId>(graph.tensors.size());
-  graph.tensors.push_back({"beside", DataType::f32, {16}, TensorKind::activation, {}});
-  graph.ops[find_op(graph, "a0")].writes.push_back(beside);
-  graph.ops[find_op(graph, "b.backward0")].reads.push_back(beside);
-  BucketLayout layout;
-  const std::vector<ActivationItem> items = items_of(graph, layout);
-  ASSERT_EQ(items.size(), 3U);  // x0; h0 and beside; x1
-  EXPECT_EQ(items[1].buckets.size(), 2U);
-  EXPECT_EQ(items[1].bytes, 4096U + 64U);
-  Choices choices;
-  choices.activations.assign(layout.buckets.size(), ActivationChoice::recompute);
-  choose(items[1], ActivationChoice::keep, choices);
-  EXPECT_EQ(choice_of(items[1], choices), ActivationChoice::keep);
-  for (const char* name : {"h0", "beside"})
-    EXPECT_EQ(choices.activations[layout.bucket_of[find_tensor(graph, name)]], ActivationChoice::keep);
-}
-
-// Made by unit 1, and read by unit 3 alone: nothing of backward wants it, but unit 2 lies between.
-TEST(ActivationItems, ASkipConnectionThatBackwardDoesNotReadIsAnItemIfAStageLiesBetween) {
-  for (const char* reader : {"b2", "b3"}) {
-    Graph graph = chain_graph({.units = 4});
-    const TensorId skip = static_cast<TensorId>(graph.tensors.size());
-    graph.tensors.push_back({"skip", DataType::f32, {1024}, TensorKind::activation, {}});
-    graph.ops[find_op(graph, "b1")].writes.push_back(skip);
-    graph.ops[find_op(graph, reader)].reads.push_back(skip);
-    BucketLayout layout;
-    const std::vector<ActivationItem> items = items_of(graph, layout);
-    const auto found = std::find_if(items.begin(), items.end(), [&](const ActivationItem& item) {
-      return item.buckets.front() == layout.bucket_of[skip];
-    });
-    ASSERT_EQ(found != items.end(), reader[1] == '3') << reader;
-    if (found == items.end()) continue;
-    EXPECT_FALSE(found->rebuildable);
-    EXPECT_EQ(found->writer, find_op(graph, "b1"));
-    EXPECT_EQ(found->unit, graph.ops[find_op(graph, "b3")].unit);
-    EXPECT_EQ(found->bytes, 4096U);
-  }
-}
-
-TEST(WholeUnitItems, JoinWhatAUnitsReplayRebuildsAndNothingElse) {
-  Graph graph = chain_graph({.units = 2});
-  const TensorId later = static_cast<TensorId>(graph.tensors.size());
-  graph.tensors.push_back({"later", DataType::f32, {16}, TensorKind::activation, {}});
-  graph.ops[find_op(graph, "b0")].writes.push_back(later);
-  graph.ops[find_op(graph, "b.backward0")].reads.push_back(later);
-  BucketLayout layout;
-  const std::vector<ActivationItem> items = items_of(graph, layout);
-  ASSERT_EQ(items.size(), 6U);
-  std::vector<std::pair<std::string, bool>> found;
-  for (const ActivationItem& item : whole_unit_items(items)) {
-    std::string names;
+  const BucketLayout layout = make_buckets(graph, analysis.group, {});
+  std::vector<ActivationItem> items = activation_items(graph, analysis, layout);
+  if (whole_units) items = whole_unit_items(items);
+  std::vector<std::string> names;
+  for (const ActivationItem& item : items) {
+    std::string& name = names.emplace_back(graph.unit_names[item.unit] + ":");
     Bytes bytes = 0;
     for (BucketId id : item.buckets) {
-      names += layout.buckets[id].name + ' ';
+      name += " " + layout.buckets[id].name;
       bytes += layout.buckets[id].bytes;
     }
     EXPECT_EQ(item.bytes, bytes);
-    found.emplace_back(names, item.rebuildable);
+    if (item.rebuildable) name += "*";
   }
-  const std::vector<std::pair<std::string, bool>> expected{
-      {"x0 ", false}, {"h0 later ", true}, {"x1 ", false}, {"h1 ", true}, {"x2 ", false}};
-  EXPECT_EQ(found, expected);
+  return names;
+}
+
+TEST(ActivationItems, AreWhatBackwardReadsInTheOrderInWhichItIsMade) {
+  EXPECT_THAT(items_of(testing::chain_graph({.units = 2})),
+              ElementsAre("unit0: x0", "unit0: h0*", "unit1: x1", "unit1: h1*", "head: x2"));
+  // To rebuild a part of what one op makes costs as much as to rebuild all of it.
+  EXPECT_THAT(items_of(with_value(2, "a0", {"b.backward0"})), Contains("unit0: h0 more*"));
+  const Graph of_two_ops = with_value(2, "b0", {"b.backward0"});
+  EXPECT_THAT(items_of(of_two_ops), Contains("unit0: more*"));
+  EXPECT_THAT(items_of(of_two_ops, true),
+              ElementsAre("unit0: x0", "unit0: h0 more*", "unit1: x1", "unit1: h1*", "head: x2"));
+}
+
+TEST(ActivationItems, AreOfTheUnitWhoseBackwardReadsThemFirst) {
+  Graph graph = testing::chain_graph({.units = 4});
+  graph.ops[find_op(graph, "a.weight3")].reads.push_back(testing::find_tensor(graph, "x1"));
+  EXPECT_THAT(items_of(graph), Contains("unit3: x1"));
+}
+
+// Nothing of backward reads it, but unit 2 may lie between its uses.
+TEST(ActivationItems, ASkipConnectionIsOneIfAStageLiesBetween) {
+  EXPECT_THAT(items_of(with_value(4, "b1", {"b3"})), Contains("unit3: more"));
+  EXPECT_EQ(items_of(with_value(4, "b1", {"b2"})), items_of(testing::chain_graph({.units = 4})));
 }
 
 }  // namespace

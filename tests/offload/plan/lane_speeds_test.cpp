@@ -2,125 +2,97 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
+
+#include "offload/plan/lane_sharing.h"
+#include "tests/offload/plan/slow_simulation.h"
+#include "tests/support/random_graph.h"
 
 namespace stowage {
 namespace {
 
-constexpr LaneMask compute = mask_of(LaneRole::compute), in = mask_of(LaneRole::h2d);
-constexpr LaneMask out = mask_of(LaneRole::d2h), host = mask_of(LaneRole::host);
-constexpr LaneMask peer = mask_of(LaneRole::peer);
-
-Machine machine_of(double h2d, double d2h, double host_rate) {
-  Machine machine;
-  machine.h2d.bytes_per_second = h2d;
-  machine.d2h.bytes_per_second = d2h;
-  machine.host_bytes_per_second = host_rate;
-  return machine;
-}
-
-TEST(LaneSpeeds, NothingIsSharedByDefault) {
-  const LaneSpeeds speeds{Machine{}};
-  EXPECT_FALSE(speeds.shared());
-  for (LaneMask working = 0; working < 16; ++working)
-    for (const LaneRole lane : {LaneRole::compute, LaneRole::h2d, LaneRole::d2h, LaneRole::host})
-      EXPECT_EQ(speeds.of(working, lane), 1.0);
-}
-
-TEST(LaneSpeeds, EachDirectionIsSlowerBesideTheOtherAlone) {
-  Machine machine = machine_of(10, 20, 100);
-  machine.h2d_both_bytes_per_second = 8;
-  machine.d2h_both_bytes_per_second = 30;  // no more than alone
-  const LaneSpeeds speeds(machine);
-  EXPECT_TRUE(speeds.shared());
-  EXPECT_EQ(speeds.of(in, LaneRole::h2d), 1);
-  EXPECT_EQ(speeds.of(in | compute | host, LaneRole::h2d), 1);
-  EXPECT_EQ(speeds.of(in | out, LaneRole::h2d), 0.8);
-  EXPECT_EQ(speeds.of(in | out, LaneRole::d2h), 1);
-}
-
-TEST(LaneSpeeds, HostMemoryGoesRoundInEqualPartsAndWhatIsLeftOverToWhoCanUseIt) {
-  Machine machine = machine_of(10, 40, 100);
-  machine.host_total_bytes_per_second = 100;
-  const LaneSpeeds speeds(machine);
-  EXPECT_EQ(speeds.of(host, LaneRole::host), 1);
-  EXPECT_EQ(speeds.of(in | out, LaneRole::d2h), 1);
-  EXPECT_DOUBLE_EQ(speeds.of(in | out | host, LaneRole::h2d), 1);
-  EXPECT_DOUBLE_EQ(speeds.of(in | out | host, LaneRole::d2h), 1);
-  EXPECT_DOUBLE_EQ(speeds.of(in | out | host, LaneRole::host), 0.5);
-  machine.host_total_bytes_per_second = 60;
-  const LaneSpeeds less(machine);
-  EXPECT_DOUBLE_EQ(less.of(in | out | host, LaneRole::h2d), 1);
-  EXPECT_DOUBLE_EQ(less.of(in | out | host, LaneRole::d2h), 0.625);
-  EXPECT_DOUBLE_EQ(less.of(in | out | host, LaneRole::host), 0.25);
-}
-
-TEST(LaneSpeeds, CoresThatComputeAlsoCopyAndUpdate) {
-  Machine machine = machine_of(10, 10, 100);
-  machine.compute_beside_copy = 0.5;
-  machine.compute_beside_host = 0.75;
-  machine.host_beside_compute = 0.25;
-  const LaneSpeeds speeds(machine);
-  EXPECT_EQ(speeds.of(compute, LaneRole::compute), 1);
-  EXPECT_EQ(speeds.of(compute | in, LaneRole::compute), 0.5);
-  EXPECT_EQ(speeds.of(compute | in | out | host, LaneRole::compute), 0.1875);
-  EXPECT_EQ(speeds.of(host, LaneRole::host), 1);
-  EXPECT_EQ(speeds.of(compute | host, LaneRole::host), 0.25);
-}
-
-TEST(LaneSpeeds, PeersBytesHaveAPartOfBothWaysOfTheLinkTheyPassThrough) {
-  Machine machine = machine_of(10, 20, 100);
-  machine.peer.bytes_per_second = 8;
-  EXPECT_FALSE(LaneSpeeds(machine).shared()) << "on links of their own";
-  machine.peer_path = PeerPath::link;
-  const LaneSpeeds speeds(machine);
-  EXPECT_EQ(speeds.of(peer, LaneRole::peer), 1);
-  EXPECT_DOUBLE_EQ(speeds.of(in | peer, LaneRole::peer), 5. / 8);
-  EXPECT_DOUBLE_EQ(speeds.of(in | peer, LaneRole::h2d), 0.5);
-  EXPECT_DOUBLE_EQ(speeds.of(out | peer, LaneRole::peer), 1);
-  EXPECT_DOUBLE_EQ(speeds.of(out | peer, LaneRole::d2h), 12. / 20);
-  EXPECT_DOUBLE_EQ(speeds.of(in | out | peer, LaneRole::peer), 5. / 8);
-  EXPECT_DOUBLE_EQ(speeds.of(in | out | peer, LaneRole::d2h), 15. / 20) << "what in leaves to peers, out has";
-  machine.h2d_both_bytes_per_second = machine.d2h_both_bytes_per_second = 6;
-  EXPECT_DOUBLE_EQ(LaneSpeeds(machine).of(peer, LaneRole::peer), 6. / 8) << "they go both ways";
-  EXPECT_DOUBLE_EQ(LaneSpeeds(machine).of(in | peer, LaneRole::h2d), 0.3);
+TEST(LaneSpeeds, AreTheRatesOfTheSlowSimulation) {
+  int slower = 0;
+  for (std::uint64_t seed = 0; seed < 120; ++seed) {
+    SCOPED_TRACE(seed);
+    const Machine machine = seed % 2 == 0 ? testing::shared_machine(seed) : testing::machine_with_peers(seed);
+    const LaneSpeeds speeds(machine);
+    const double alone[] = {1, machine.h2d.bytes_per_second, machine.d2h.bytes_per_second,
+                            machine.host_bytes_per_second, machine.peer.bytes_per_second};
+    for (LaneMask working = 0; working < LaneMask{1} << lane_roles; ++working) {
+      std::vector<bool> moves;
+      for (std::size_t lane = 0; lane < lane_roles; ++lane) moves.push_back((working >> lane & 1U) != 0);
+      const std::vector<double> rates = test::slow_rates(machine, moves);
+      for (std::size_t lane = 0; lane < lane_roles; ++lane) {
+        if (!moves[lane] || !std::isfinite(alone[lane])) continue;
+        const double speed = speeds.of(working, static_cast<LaneRole>(lane));
+        EXPECT_NEAR(speed, rates[lane] / alone[lane], 1e-6) << "lane " << lane << " of " << +working;
+        slower += speed < 0.9 ? 1 : 0;
+      }
+    }
+  }
+  EXPECT_GT(slower, 100);
 }
 
 TEST(LaneSpeeds, PeersWhoseBytesTakeNoTimeTakeNothingOfTheLink) {
-  Machine machine = machine_of(10, 20, 100);
+  Machine machine;
+  machine.h2d.bytes_per_second = 10;
   machine.h2d_both_bytes_per_second = 5;
   machine.peer.bytes_per_second = std::numeric_limits<double>::infinity();
   machine.peer_path = PeerPath::link;
-  const LaneSpeeds speeds(machine);
-  EXPECT_TRUE(speeds.shared());
-  EXPECT_EQ(speeds.of(in | peer, LaneRole::h2d), 1);
-  EXPECT_EQ(speeds.of(in | out | peer, LaneRole::h2d), 0.5);
-}
-
-TEST(LaneSpeeds, PeersBytesInHostMemoryAreWrittenAndRead) {
-  Machine machine = machine_of(100, 100, 100);
-  machine.peer.bytes_per_second = 50;
-  machine.peer_path = PeerPath::host_memory;
-  machine.host_total_bytes_per_second = 120;
-  const LaneSpeeds speeds(machine);
-  EXPECT_EQ(speeds.of(peer, LaneRole::peer), 1);
-  EXPECT_EQ(speeds.of(host, LaneRole::host), 1);
-  EXPECT_DOUBLE_EQ(speeds.of(host | peer, LaneRole::peer), 40. / 50);
-  EXPECT_DOUBLE_EQ(speeds.of(host | peer, LaneRole::host), 0.4);
-  machine.peer_path = PeerPath::link;
-  EXPECT_EQ(LaneSpeeds(machine).of(host | peer, LaneRole::host), 1);
+  const LaneMask in = mask_of(LaneRole::h2d), out = mask_of(LaneRole::d2h), peer = mask_of(LaneRole::peer);
+  EXPECT_EQ(LaneSpeeds(machine).of(in | peer, LaneRole::h2d), 1);
+  EXPECT_EQ(LaneSpeeds(machine).of(in | out | peer, LaneRole::h2d), 0.5);
 }
 
 TEST(LaneSpeeds, RatesThatAreNoPositiveNumbersAreNotShared) {
+  EXPECT_FALSE(LaneSpeeds(Machine{}).shared());
+  EXPECT_EQ(sharing_of(Machine{}).of_in, 0);
   Machine machine;
-  machine.h2d_both_bytes_per_second = 0;
-  EXPECT_FALSE(LaneSpeeds(machine).shared());
-  machine.h2d_both_bytes_per_second = std::numeric_limits<double>::quiet_NaN();
-  EXPECT_FALSE(LaneSpeeds(machine).shared());
+  for (const double rate : {0.0, std::numeric_limits<double>::quiet_NaN()}) {
+    machine.h2d_both_bytes_per_second = rate;
+    EXPECT_FALSE(LaneSpeeds(machine).shared());
+  }
   machine.h2d_both_bytes_per_second = 1;
   EXPECT_TRUE(LaneSpeeds(machine).shared());
   machine.compute_beside_copy = -1;
   EXPECT_FALSE(LaneSpeeds(machine).shared());
+}
+
+// Whichever lanes work, no lane's time and these shares of the others' come to more than the time that
+// passes; and larger shares would, unless a second of one direction costs the other a whole one.
+TEST(LaneSharing, NeverCountsMoreThanTheTimeThatPasses) {
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    SCOPED_TRACE(seed);
+    Machine machine = testing::shared_machine(seed);
+    machine.peer.bytes_per_second = machine.h2d.bytes_per_second * (seed % 5 == 0 ? 0.1 : 0.8);
+    machine.peer_path = static_cast<PeerPath>(seed % 3);
+    const LaneSpeeds speeds(machine);
+    const LaneSharing sharing = sharing_of(machine);
+    double most_in = 0, most_out = 0, most_host = 0;
+    for (LaneMask working = 1; working < LaneMask{1} << lane_roles; ++working) {
+      const auto speed = [&](LaneRole lane) {
+        return (working & mask_of(lane)) != 0 ? speeds.of(working, lane) : 0.0;
+      };
+      const double in = speed(LaneRole::h2d), out = speed(LaneRole::d2h);
+      const double copied = in * machine.h2d.bytes_per_second + out * machine.d2h.bytes_per_second;
+      const double with_out = in + sharing.of_out * out, with_in = out + sharing.of_in * in;
+      const double at_host = speed(LaneRole::host) + sharing.host_seconds_per_byte * copied;
+      const double peer = speed(LaneRole::peer);
+      for (const double all : {with_out + sharing.peer_to_h2d * peer, with_in + sharing.peer_to_d2h * peer,
+                               at_host + sharing.peer_to_host * peer})
+        EXPECT_LE(all, 1 + 1e-9) << working;
+      if (peer > 0) continue;
+      most_in = std::max(most_in, with_out);
+      most_out = std::max(most_out, with_in);
+      most_host = std::max(most_host, at_host);
+    }
+    EXPECT_TRUE(most_in > 1 - 1e-9 || sharing.of_out == 1);
+    EXPECT_TRUE(most_out > 1 - 1e-9 || sharing.of_in == 1);
+    EXPECT_GT(most_host, 1 - 1e-9);
+  }
 }
 
 }  // namespace

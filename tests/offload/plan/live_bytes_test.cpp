@@ -11,8 +11,9 @@ namespace {
 TEST(LiveBytes, AgreesWithAPlainArray) {
   std::mt19937_64 random(1);
   for (const Position positions : {1, 2, 7, 64, 100}) {
-    LiveBytes live(positions);
-    std::vector<Bytes> plain(static_cast<std::size_t>(positions), 0);
+    std::vector<Bytes> plain(static_cast<std::size_t>(positions));
+    for (Bytes& bytes : plain) bytes = random() % 100;
+    LiveBytes live(plain);
     for (int i = 0; i < 200; ++i) {
       Position first = static_cast<Position>(random() % static_cast<std::uint64_t>(positions + 1));
       Position last = static_cast<Position>(random() % static_cast<std::uint64_t>(positions + 1));
@@ -27,21 +28,6 @@ TEST(LiveBytes, AgreesWithAPlainArray) {
       EXPECT_EQ(live.last_above(first, last, limit), expected);
       for (Position p = 0; p < positions; ++p) EXPECT_EQ(live.at(p), plain[static_cast<std::size_t>(p)]);
     }
-  }
-}
-
-TEST(LiveBytes, StartsFromWhatItIsGiven) {
-  for (const std::size_t positions : {1U, 2U, 5U, 8U}) {
-    std::vector<Bytes> plain;
-    for (std::size_t p = 0; p < positions; ++p) plain.push_back((7 * p + 3) % 10);
-    LiveBytes live(plain);
-    live.add(0, 1, 4);
-    plain[0] += 4;
-    EXPECT_EQ(live.most(), *std::max_element(plain.begin(), plain.end()));
-    for (std::size_t p = 0; p < positions; ++p) EXPECT_EQ(live.at(static_cast<Position>(p)), plain[p]);
-    Position expected = static_cast<Position>(positions) - 1;
-    while (expected >= 0 && plain[static_cast<std::size_t>(expected)] <= 6) --expected;
-    EXPECT_EQ(live.last_above(0, static_cast<Position>(positions), 6), expected);
   }
 }
 

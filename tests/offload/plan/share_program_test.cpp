@@ -28,44 +28,11 @@ ShareProgram loads(double count, double room) {
   return program;
 }
 
-TEST(ShareProgram, WhatCostsNothingIsTheFixedCost) {
-  const ShareAnswer answer = solve(loads(2, 0));
-  EXPECT_NEAR(answer.bound, 10, 1e-9);
-  EXPECT_TRUE(answer.fits);
-  EXPECT_EQ(answer.binding, LaneRole::compute);
-}
-
 TEST(ShareProgram, AMixtureFillsTheMemory) {
   const ShareAnswer answer = solve(loads(5, 1.5));
   EXPECT_NEAR(answer.bound, 3.5 * 4, 1e-4);
-  EXPECT_NEAR(answer.value, 3.5 * 4, 1e-4);
   EXPECT_EQ(answer.binding, LaneRole::h2d);
-  ASSERT_EQ(answer.shares.size(), 1U);
   EXPECT_NEAR(answer.shares[0][1], 0.3, 1e-4);
-}
-
-TEST(ShareProgram, TwoLanesShareTheWorkWhereThatIsFaster) {
-  ShareProgram program;  // each of 8: 1 s of arithmetic or 3 s on the link
-  program.decisions.push_back({{cost(1, 0, 0), cost(0, 3, 0)}, 8});
-  const ShareAnswer answer = solve(program);
-  EXPECT_NEAR(answer.value, 6, 1e-4);
-  EXPECT_NEAR(answer.shares[0][0], 0.75, 1e-4);
-}
-
-TEST(ShareProgram, PhasesAddUp) {
-  ShareProgram program = loads(1, 0);
-  program.fixed.back[share_host] = 7;
-  EXPECT_NEAR(solve(program).value, 17, 1e-4);
-}
-
-TEST(ShareProgram, APriceCountsBesideTheTime) {
-  ShareProgram program;
-  program.fixed = cost(10, 0, 0);
-  program.decisions.push_back({{cost(0, 4, 0, 0.5), cost(0, 0, 1, 0.1)}, 1});
-  program.room = {1};
-  const ShareAnswer answer = solve(program);
-  EXPECT_NEAR(answer.value, 10.1, 1e-4);
-  EXPECT_NEAR(answer.shares[0][1], 1, 1e-4);
 }
 
 TEST(ShareProgram, WhatCannotFitIsTold) {
@@ -188,7 +155,26 @@ TEST(ShareProgram, NoMixtureIsBetterAndItsBoundIsItsValue) {
       EXPECT_NEAR(whole, 1, 1e-6) << round;
     }
     EXPECT_NEAR(seconds(mixture), answer.value, 1e-6 * answer.value) << round;
-    EXPECT_LE(mixture.memory[0], 0.6 + 1e-6) << round;
+    EXPECT_TRUE(mixture.memory[0] <= 0.6 + 1e-6 && mixture.memory[1] <= 0.8 + 1e-6) << round;
+    for (std::size_t m = 0; m < 2; ++m) EXPECT_NEAR(answer.memory[m], mixture.memory[m], 1e-6) << round;
+  }
+}
+
+// Each of the decisions several times, and one that differs in its bytes alone.
+TEST(ShareProgram, AlikeDecisionsAreOneOfTheirCount) {
+  Draws draws;
+  for (int round = 0; round < 50; ++round) {
+    ShareProgram program = draws.program();
+    program.decisions.push_back(program.decisions.front());
+    for (ShareCost& option : program.decisions.back().options) option.memory[1] *= 0.5;
+    ShareProgram repeated = program;
+    for (ShareDecision& decision : repeated.decisions) decision.count = 1;
+    for (const ShareDecision& decision : program.decisions)
+      for (double more = 1; more < decision.count; ++more)
+        repeated.decisions.push_back({decision.options, 1});
+    repeated.decisions = with_alike_as_one(std::move(repeated.decisions));
+    EXPECT_EQ(repeated.decisions.size(), program.decisions.size());
+    EXPECT_NEAR(solve(repeated).value, solve(program).value, 1e-3 * solve(program).value) << round;
   }
 }
 
@@ -208,31 +194,6 @@ TEST(ShareTable, AGivenDecisionIsAPartOfWhatIsFixed) {
     EXPECT_NEAR(answer.value, expected.value, 1e-9) << round;
     EXPECT_EQ(answer.fits, expected.fits) << round;
     EXPECT_EQ(answer.shares[1], shares) << round;
-  }
-}
-
-TEST(ShareTable, UnitsChangeNoMixture) {
-  Draws draws;
-  for (int round = 0; round < 50; ++round) {
-    const ShareProgram program = draws.program();
-    const ShareTable table(program.fixed, program.decisions, program.room.size());
-    const ShareAnswer answer = table.solve({.room = program.room});
-    const ShareAnswer scaled = table.solve({.room = {4 * 1.1, 4 * 1.3}, .second = 8, .byte = 4});
-    EXPECT_NEAR(scaled.value, 8 * answer.value, 1e-3) << round;
-    for (std::size_t m = 0; m < 2; ++m) EXPECT_NEAR(scaled.memory[m], 4 * answer.memory[m], 1e-2) << round;
-  }
-}
-
-TEST(ShareTable, TellsTheMemoryOfItsMixture) {
-  Draws draws;
-  for (int round = 0; round < 50; ++round) {
-    const ShareProgram program = draws.program();
-    const ShareAnswer answer = solve(program);
-    ShareCost mixture = program.fixed;
-    for (std::size_t d = 0; d < program.decisions.size(); ++d)
-      for (std::size_t o = 0; o < 3; ++o)
-        mixture.add(program.decisions[d].options[o], answer.shares[d][o] * program.decisions[d].count);
-    for (std::size_t m = 0; m < 2; ++m) EXPECT_NEAR(answer.memory[m], mixture.memory[m], 1e-6) << round;
   }
 }
 

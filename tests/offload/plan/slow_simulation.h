@@ -24,6 +24,74 @@ inline double host_bytes(const Graph& graph, const Plan& plan, InstructionId id)
   return graph.op(step.op).cost.bytes + static_cast<double>(step.part.bytes());
 }
 
+// The peers' bytes go both ways, so both directions have their rates beside each other.
+inline std::vector<double> slow_rates_beside_peers(const Machine& m, const std::vector<bool>& moves) {
+  const double way[] = {std::min(m.h2d.bytes_per_second, m.h2d_both_bytes_per_second),
+                        std::min(m.d2h.bytes_per_second, m.d2h_both_bytes_per_second)};
+  std::vector<double> most{0, moves[1] ? way[0] : 0, moves[2] ? way[1] : 0,
+                           moves[3] ? m.host_bytes_per_second * (moves[0] ? m.host_beside_compute : 1) : 0,
+                           m.peer.bytes_per_second};
+  const double through = m.peer_path == PeerPath::host_memory ? 2 : 0;
+  // The highest level that fits is found for all that is still open; then whoever is in what is full stays.
+  std::vector<double> rate = most;
+  std::vector<bool> open(5, true);
+  const auto full = [&](double level, double slack, int which) {
+    std::vector<double> r = rate;
+    for (std::size_t i = 1; i < 5; ++i)
+      if (open[i]) r[i] = std::min(most[i], level);
+    if (which == 0) return r[1] + r[4] > way[0] * slack;
+    if (which == 1) return r[2] + r[4] > way[1] * slack;
+    return r[1] + r[2] + r[3] + through * r[4] > m.host_total_bytes_per_second * slack;
+  };
+  const std::vector<std::vector<std::size_t>> takers{{1, 4}, {2, 4}, {1, 2, 3, 4}};
+  for (int round = 0; round < 4; ++round) {
+    double low = 0, high = *std::max_element(most.begin(), most.end());
+    for (int i = 0; i < 200; ++i) {
+      const double middle = (low + high) / 2;
+      (full(middle, 1, 0) || full(middle, 1, 1) || full(middle, 1, 2) ? high : low) = middle;
+    }
+    for (std::size_t i = 1; i < 5; ++i)
+      if (open[i]) rate[i] = std::min(most[i], low);
+    const std::vector<bool> before = open;
+    for (std::size_t i = 1; i < 5; ++i) open[i] = before[i] && most[i] > low;
+    for (int which = 0; which < 3; ++which)
+      if (full(low * (1 + 1e-9), 1 - 1e-12, which))
+        for (const std::size_t i : takers[static_cast<std::size_t>(which)])
+          if (i < 4 || which < 2 || through > 0) open[i] = false;
+  }
+  rate[0] = (moves[1] ? m.compute_beside_copy : 1) * (moves[2] ? m.compute_beside_copy : 1) *
+            (moves[3] ? m.compute_beside_host : 1);
+  return rate;
+}
+
+// Rates of what moves on each lane now, by filling all evenly, a little at a time, until each has reached
+// its own limit or one of what it takes, host memory or a way of the link, is full.
+inline std::vector<double> slow_rates(const Machine& machine, const std::vector<bool>& moves) {
+  const bool compute = moves[0], in = moves[1], out = moves[2], host = moves[3], peer = moves[4];
+  if (peer && machine.peer_path != PeerPath::apart) return slow_rates_beside_peers(machine, moves);
+  std::vector<double> limits(5, 0);
+  limits[4] = machine.peer.bytes_per_second;
+  limits[0] = (in ? machine.compute_beside_copy : 1) * (out ? machine.compute_beside_copy : 1) *
+              (host ? machine.compute_beside_host : 1);
+  if (in) limits[1] = machine.h2d.bytes_per_second;
+  if (out) limits[2] = machine.d2h.bytes_per_second;
+  if (in && out) limits[1] = std::min(limits[1], machine.h2d_both_bytes_per_second);
+  if (in && out) limits[2] = std::min(limits[2], machine.d2h_both_bytes_per_second);
+  if (host) limits[3] = machine.host_bytes_per_second * (compute ? machine.host_beside_compute : 1);
+  double low = 0, high = limits[1] + limits[2] + limits[3];
+  const auto filled = [&](double level) {
+    return std::min(limits[1], level) + std::min(limits[2], level) + std::min(limits[3], level);
+  };
+  if (high <= machine.host_total_bytes_per_second) return limits;
+  for (int i = 0; i < 200; ++i) {
+    const double middle = (low + high) / 2;
+    (filled(middle) <= machine.host_total_bytes_per_second ? low : high) = middle;
+  }
+  for (int lane = 1; lane < 4; ++lane)
+    limits[static_cast<std::size_t>(lane)] = std::min(limits[static_cast<std::size_t>(lane)], low);
+  return limits;
+}
+
 // Eight steps, of which the last but one counts.
 class SlowSimulation {
  public:
@@ -102,75 +170,6 @@ class SlowSimulation {
     return true;
   }
 
-  // Rates of what moves on each lane now, by filling all evenly, a little at a time, until each has reached
-  // its own limit or one of what it takes, host memory or a way of the link, is full.
-  std::vector<double> rates(const std::vector<bool>& moves) const {
-    const bool compute = moves[0], in = moves[1], out = moves[2], host = moves[3], peer = moves[4];
-    if (peer && machine_.peer_path != PeerPath::apart) return rates_beside_peers(moves);
-    std::vector<double> limits(5, 0);
-    limits[4] = machine_.peer.bytes_per_second;
-    limits[0] = (in ? machine_.compute_beside_copy : 1) * (out ? machine_.compute_beside_copy : 1) *
-                (host ? machine_.compute_beside_host : 1);
-    if (in) limits[1] = machine_.h2d.bytes_per_second;
-    if (out) limits[2] = machine_.d2h.bytes_per_second;
-    if (in && out) limits[1] = std::min(limits[1], machine_.h2d_both_bytes_per_second);
-    if (in && out) limits[2] = std::min(limits[2], machine_.d2h_both_bytes_per_second);
-    if (host) limits[3] = machine_.host_bytes_per_second * (compute ? machine_.host_beside_compute : 1);
-    double low = 0, high = limits[1] + limits[2] + limits[3];
-    const auto filled = [&](double level) {
-      return std::min(limits[1], level) + std::min(limits[2], level) + std::min(limits[3], level);
-    };
-    if (high <= machine_.host_total_bytes_per_second) return limits;
-    for (int i = 0; i < 200; ++i) {
-      const double middle = (low + high) / 2;
-      (filled(middle) <= machine_.host_total_bytes_per_second ? low : high) = middle;
-    }
-    for (int lane = 1; lane < 4; ++lane)
-      limits[static_cast<std::size_t>(lane)] = std::min(limits[static_cast<std::size_t>(lane)], low);
-    return limits;
-  }
-
-  // The peers' bytes go both ways, so both directions have their rates beside each other.
-  std::vector<double> rates_beside_peers(const std::vector<bool>& moves) const {
-    const Machine& m = machine_;
-    const double way[] = {std::min(m.h2d.bytes_per_second, m.h2d_both_bytes_per_second),
-                          std::min(m.d2h.bytes_per_second, m.d2h_both_bytes_per_second)};
-    std::vector<double> most{0, moves[1] ? way[0] : 0, moves[2] ? way[1] : 0,
-                             moves[3] ? m.host_bytes_per_second * (moves[0] ? m.host_beside_compute : 1) : 0,
-                             m.peer.bytes_per_second};
-    const double through = m.peer_path == PeerPath::host_memory ? 2 : 0;
-    // The highest level that fits is found for all that is still open; then whoever is in what is full stays.
-    std::vector<double> rate = most;
-    std::vector<bool> open(5, true);
-    const auto full = [&](double level, double slack, int which) {
-      std::vector<double> r = rate;
-      for (std::size_t i = 1; i < 5; ++i)
-        if (open[i]) r[i] = std::min(most[i], level);
-      if (which == 0) return r[1] + r[4] > way[0] * slack;
-      if (which == 1) return r[2] + r[4] > way[1] * slack;
-      return r[1] + r[2] + r[3] + through * r[4] > m.host_total_bytes_per_second * slack;
-    };
-    const std::vector<std::vector<std::size_t>> takers{{1, 4}, {2, 4}, {1, 2, 3, 4}};
-    for (int round = 0; round < 4; ++round) {
-      double low = 0, high = *std::max_element(most.begin(), most.end());
-      for (int i = 0; i < 200; ++i) {
-        const double middle = (low + high) / 2;
-        (full(middle, 1, 0) || full(middle, 1, 1) || full(middle, 1, 2) ? high : low) = middle;
-      }
-      for (std::size_t i = 1; i < 5; ++i)
-        if (open[i]) rate[i] = std::min(most[i], low);
-      const std::vector<bool> before = open;
-      for (std::size_t i = 1; i < 5; ++i) open[i] = before[i] && most[i] > low;
-      for (int which = 0; which < 3; ++which)
-        if (full(low * (1 + 1e-9), 1 - 1e-12, which))
-          for (const std::size_t i : takers[static_cast<std::size_t>(which)])
-            if (i < 4 || which < 2 || through > 0) open[i] = false;
-    }
-    rate[0] = (moves[1] ? m.compute_beside_copy : 1) * (moves[2] ? m.compute_beside_copy : 1) *
-              (moves[3] ? m.compute_beside_host : 1);
-    return rate;
-  }
-
   LaneRole lane_of(std::size_t run) const { return plan_.instructions[run % plan_.instructions.size()].lane; }
 
   void go_on() {
@@ -180,7 +179,7 @@ class SlowSimulation {
     std::vector<bool> moves(5, false);
     for (std::size_t i = 0; i < runs_.size(); ++i)
       if (runs_[i].moves()) moves[static_cast<std::size_t>(lane_of(i))] = true;
-    const std::vector<double> rate = rates(moves);
+    const std::vector<double> rate = slow_rates(machine_, moves);
     double ahead = std::numeric_limits<double>::infinity();
     const auto seconds_left = [&](std::size_t i) {
       const Run& run = runs_[i];

@@ -52,7 +52,6 @@ Plan random_lanes(std::mt19937& random, std::size_t count) {
   for (Instruction& instruction : plan.instructions) instruction.lane = static_cast<LaneRole>(random() % 3);
   plan.gate = static_cast<InstructionId>(count - 4);
   plan.instructions[plan.gate].lane = LaneRole::host;
-  for (std::size_t i = count - 3; i < count; ++i) plan.instructions[i].lane = LaneRole::host;
   return plan;
 }
 
@@ -81,17 +80,6 @@ TEST(Waits, WhatIsLeftImpliesAllThatWasWantedAndNothingInItIsImpliedByTheRest) {
         EXPECT_FALSE(holds(plan, closure(plan, without), i, kept[i][n])) << round << ": " << i;
       }
   }
-}
-
-TEST(Waits, LaneOrderAndTheGateNeedNoWait) {
-  Plan plan;
-  plan.instructions.resize(4);
-  plan.instructions[2].lane = plan.instructions[3].lane = LaneRole::host;
-  plan.gate = 2;
-  reduce_waits(plan, {{1, {0, 0}}, {2, {1, 0}}, {3, {0, 0}}, {3, {1, 0}}});
-  EXPECT_TRUE(plan.instructions[1].waits.empty());
-  EXPECT_EQ(plan.instructions[2].waits, (std::vector<Wait>{{1, 0}}));
-  EXPECT_TRUE(plan.instructions[3].waits.empty());
 }
 
 }  // namespace
