@@ -88,19 +88,5 @@ TEST(PlacedBlocks, TheLatestIsFoundTheSameGapWithoutThoseThatEnded) {
   }
 }
 
-// The work that windows save: all pairs would be 200 million looks.
-TEST(PlacedBlocks, ShortBlocksAmongManyAreFoundWithFewLooks) {
-  std::mt19937_64 random(7);
-  const std::vector<Block> blocks = random_blocks(random, 20'000, 40);
-  PlacedBlocks placed(blocks);
-  for (const Block& block : blocks) placed.add(block, placed.find_gap(block, Fit::first));
-  EXPECT_LT(placed.looks(), 200U * blocks.size());
-}
-
-TEST(PlacedBlocks, NoneAtAll) {
-  PlacedBlocks placed({});
-  EXPECT_EQ(placed.find_gap({0, 1, 8, 8, 0}, Fit::first), 0U);
-}
-
 }  // namespace
 }  // namespace stowage::placement

@@ -2,12 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include "src/placement/sweep.h"
 #include "tests/placement/instances.h"
 
 namespace stowage::placement {
 namespace {
 
-using test::expect_sound;
 using test::Items;
 
 // As a training step of many layers: for each layer values from its forward to its backward, and short ones.
@@ -19,7 +19,7 @@ Items layers(std::int64_t count) {
     for (std::int64_t op = 0; op < 20; ++op) {
       const Bytes bytes = Bytes{4096} << ((op * 7) % 5);
       items.push_back({forward + op, forward + op + 1 + op % 4, bytes});
-      items.push_back({backward + op, backward + op + 2 + op % 3, bytes + 512});
+      items.push_back({backward + op, backward + op + 2 + op % 3, bytes + 500});
     }
   }
   return items;
@@ -33,29 +33,38 @@ TEST(Greedy, FortyThousandItemsOfATrainingStepComeWithinAHundredth) {
   EXPECT_LE(result.peak, result.lower_bound + result.lower_bound / 100);
 }
 
-TEST(Greedy, WhatIsNearlyTheBoundEndsIt) {
-  EXPECT_EQ(nearly(65535), 65535U);
-  EXPECT_EQ(nearly(1 << 20), (1U << 20U) + 16);
-  std::mt19937_64 random(3);
-  for (int round = 0; round < 100; ++round) {
-    const Items items = test::random_items(random, 60, 1'000'000'000);
-    const PlacementResult soon = place_greedily(items, 1, {}, Goal::nearly);
-    const PlacementResult late = place_greedily(items, 1, {}, Goal::bound);
-    expect_sound(items, 1, soon);
-    expect_sound(items, 1, late);
-    EXPECT_LE(late.peak, soon.peak);
-    if (soon.peak != late.peak) {
-      EXPECT_LE(soon.peak, nearly(soon.lower_bound));
-    }
-  }
-}
-
 // More than the orders may look at: every item is live together with every other.
 TEST(Greedy, WhatIsTooMuchWorkIsPlacedAllTheSame) {
   Items items;
   for (std::int64_t i = 0; i < 40'000; ++i) items.push_back({i, 40'000 + i % 1000 + 1, 1 + Bytes(i) % 7});
   const PlacementResult result = place_greedily(items, 1, {}, Goal::bound);
   EXPECT_EQ(check_placement(items, result, 1), "");
+}
+
+TEST(Sweep, PlacesAnyItemsAndEqualSizesAtTheirBound) {
+  std::mt19937_64 random(5);
+  for (int round = 0; round < 200; ++round) {
+    Items items = test::random_items(random, 1 + static_cast<int>(random() % 80), 2000);
+    const Bytes alignment = Bytes{1} << (random() % 9);
+    if (round % 2 == 0)
+      for (PlacementItem& item : items) item.bytes = alignment;
+    const std::vector<Bytes> offsets = sweep(items, alignment);
+    EXPECT_FALSE(test::overlap(items, offsets));
+    Bytes peak = 0;
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      EXPECT_EQ(offsets[i] % alignment, 0U);
+      peak = std::max(peak, offsets[i] + items[i].bytes);
+    }
+    if (round % 2 == 0) {
+      EXPECT_EQ(peak, peak_live_bytes(items));
+    }
+  }
+}
+
+// At 1 gaps of 4 and 2 bytes are free; then all that is below the last.
+TEST(Sweep, TakesTheTightestGapAndJoinsGaps) {
+  EXPECT_EQ(sweep(Items{{0, 1, 4}, {0, 2, 3}, {0, 1, 2}, {0, 3, 1}, {1, 2, 2}, {2, 3, 9}}, 1),
+            (std::vector<Bytes>{0, 4, 7, 9, 7, 0}));
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include "src/placement/movable_blocks.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,30 +7,6 @@
 
 namespace stowage::placement {
 namespace {
-
-using ::testing::ElementsAre;
-
-std::vector<std::uint32_t> ids(const std::vector<PlacedBlock>& blocks) {
-  std::vector<std::uint32_t> ids;
-  for (const PlacedBlock& block : blocks) ids.push_back(block.id);
-  return ids;
-}
-
-TEST(MovableBlocks, ListsWhatIsLiveWithABlockInTwoOrders) {
-  const std::vector<Block> blocks{{0, 4, 8, 8, 0}, {0, 2, 30, 30, 0}, {2, 4, 10, 10, 0}, {4, 6, 8, 8, 0}};
-  MovableBlocks standing(blocks);
-  standing.add(1, 0);
-  standing.add(2, 8);
-  standing.add(3, 0);
-  standing.look_around(0);
-  EXPECT_THAT(ids(standing.by_offset()), ElementsAre(1, 2));
-  EXPECT_THAT(ids(standing.by_end()), ElementsAre(2, 1));
-  standing.remove(1);
-  EXPECT_FALSE(standing.has(1));
-  EXPECT_EQ(standing.offsets()[2], 8U);
-  standing.look_around(0);
-  EXPECT_THAT(ids(standing.by_offset()), ElementsAre(2));
-}
 
 // Short ones, some of a hundred windows, and a few of all.
 std::vector<Block> random_blocks(std::mt19937_64& random) {

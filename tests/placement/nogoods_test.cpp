@@ -69,43 +69,5 @@ TEST(Nogoods, FindWhatHolds) {
   EXPECT_GT(found, 500);
 }
 
-TEST(Nogoods, AreForgottenWhenToldTo) {
-  const Instance instance = test::instance_of({{0, 1, 1}, {0, 1, 1}});
-  Skyline skyline(instance);
-  skyline.set_deadline(instance.deadline(9));
-  Nogoods nogoods(2);
-  Nogood why;
-  nogoods.add({{0, 0}, {1, 0}}, skyline);
-  nogoods.trim(skyline);  // there is room
-  EXPECT_TRUE(nogoods.hold(skyline, why));
-  EXPECT_EQ(why.size(), 2U);
-  nogoods.clear();
-  EXPECT_EQ(nogoods.size(), 0U);
-  skyline.touch(0);
-  EXPECT_FALSE(nogoods.hold(skyline, why));
-}
-
-TEST(Nogoods, TheShorterOnesAreKept) {
-  const int items = 64;
-  const Instance instance = test::instance_of(test::Items(items, {0, 1, 1}));
-  Skyline skyline(instance);
-  skyline.set_deadline(instance.deadline(100));
-  Nogoods nogoods(items);
-  Nogood longer;
-  for (int i = 0; i < items; ++i) longer.push_back({i, 50});
-  const Nogood shorter(longer.begin() + 1, longer.end());
-  constexpr std::size_t some = 35'000;
-  for (std::size_t i = 0; i < some; ++i) nogoods.add(longer, skyline);
-  for (std::size_t i = 0; i < some - 1; ++i) nogoods.add(shorter, skyline);
-  nogoods.trim(skyline);
-  EXPECT_EQ(nogoods.size(), some - 1);
-  for (std::size_t i = 0; i < 10 * some; ++i) nogoods.add(shorter, skyline);
-  EXPECT_LT(nogoods.size(), 5 * some);  // there is an end to it
-  for (int i = 1; i < items; ++i) skyline.raise(i, 50);
-  Nogood why;
-  EXPECT_TRUE(nogoods.hold(skyline, why));
-  EXPECT_EQ(why.size(), shorter.size());
-}
-
 }  // namespace
 }  // namespace stowage::placement

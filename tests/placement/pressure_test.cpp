@@ -47,7 +47,5 @@ TEST(Pressure, IsWhatItsDefinitionSays) {
   }
 }
 
-TEST(Pressure, OfNothingIsNothing) { EXPECT_EQ(Pressure({}, 256).bound(), 0U); }
-
 }  // namespace
 }  // namespace stowage::placement

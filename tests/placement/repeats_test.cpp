@@ -14,21 +14,6 @@ void append(Sequence& sequence, const Sequence& block, int times) {
   for (int i = 0; i < times; ++i) sequence.insert(sequence.end(), block.begin(), block.end());
 }
 
-TEST(Repeats, AreFoundWithWhereTheyBeginAndEnd) {
-  Sequence sequence{7, 8, 9};
-  append(sequence, {1, 2, 3, 4, 5}, 10);
-  sequence.insert(sequence.end(), {1, 2, 90, 91});
-  append(sequence, {20, 21, 20, 22}, 6);
-  sequence.push_back(99);
-  const std::vector<Repeat> expected{{3, 55, 5}, {57, 81, 4}};
-  EXPECT_EQ(find_repeats(sequence), expected);
-}
-
-TEST(Repeats, OneValueAgainAndAgainHasThePeriodOne) {
-  const std::vector<Repeat> expected{{0, 50, 1}};
-  EXPECT_EQ(find_repeats(Sequence(50, 3)), expected);
-}
-
 TEST(Repeats, FewPeriodsAreNone) {
   Sequence sequence;
   append(sequence, {1, 2, 3, 4, 5, 6}, 3);

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include "src/placement/greedy.h"
-#include "stowage/error.h"
 #include "tests/placement/instances.h"
 #include "tests/support/printed_name.h"
 
@@ -26,13 +25,6 @@ Items hard_items() {
     Items items = cut_rectangle(random, 30, 20, 60);
     if (greedily(items).peak > 60) return items;
   }
-}
-
-TEST(SolvePlacement, NothingToPlace) {
-  const PlacementResult result = solve_placement({}, {});
-  EXPECT_TRUE(result.offsets.empty());
-  EXPECT_EQ(result.peak, 0U);
-  EXPECT_TRUE(result.optimal());
 }
 
 TEST(SolvePlacement, SmallInputsAreOptimalAndProvenSo) {
@@ -155,25 +147,6 @@ TEST(SolvePlacement, ANodeLimitIsDeterministicAndKept) {
   EXPECT_EQ(solve_placement(items, options).offsets, result.offsets);
   options.node_limit = 0;
   EXPECT_EQ(solve_placement(items, options).offsets, greedily(items).offsets);
-}
-
-TEST(SolvePlacement, EndsWhenTold) {
-  std::mt19937_64 random(83);
-  const Items items = cut_rectangle(random, 400, 200, 1'000'000);
-  int asked = 0;
-  PlacementOptions options;
-  options.capacity = 1'000'000;
-  options.keep_going = [&](const PlacementProgress&) { return ++asked < 3; };
-  const PlacementResult result = solve_placement(items, options);
-  expect_sound(items, 1, result);
-  EXPECT_EQ(asked, 3);
-}
-
-TEST(SolvePlacement, RefusesWhatPlaceRefuses) {
-  EXPECT_THROW(solve_placement(Items{{1, 1, 1}}, {}), InvalidInput);
-  PlacementOptions options;
-  options.alignment = 3;
-  EXPECT_THROW(solve_placement(Items{{0, 1, 1}}, options), InvalidInput);
 }
 
 TEST(SolvePlacement, HugeSizesAreOrdinary) {

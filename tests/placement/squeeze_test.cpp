@@ -16,17 +16,6 @@ using placement::test::expect_sound;
 using placement::test::Items;
 using ::testing::ElementsAre;
 
-// Each item above all that came before it.
-std::vector<Bytes> stacked(const std::vector<Block>& blocks) {
-  std::vector<Bytes> offsets;
-  Bytes end = 0;
-  for (const Block& block : blocks) {
-    offsets.push_back(end);
-    end += block.aligned;
-  }
-  return offsets;
-}
-
 // What streams through a step: few sizes, each live for a short while, and now and then one for long.
 Items stream(std::uint32_t seed, std::size_t count) {
   constexpr Bytes sizes[] = {3072, 4096, 9216, 12288, 16384};
@@ -62,26 +51,6 @@ TEST(Squeeze, EvictsTheLighterBlock) {
   EXPECT_EQ(moves, 2);
 }
 
-TEST(Squeeze, ReachesTheBoundFromAStack) {
-  const std::vector<Block> blocks{{0, 2, 4096, 4096, 0}, {2, 4, 4096, 4096, 0}, {4, 6, 4096, 4096, 0}};
-  const PlacementStrategies strategies;
-  Squeeze squeeze(blocks, strategies, 256, 4096);
-  EXPECT_TRUE(squeeze.reach(4096, stacked(blocks), always));
-  EXPECT_THAT(squeeze.offsets(), ElementsAre(0, 0, 0));
-}
-
-TEST(Squeeze, GivesUpWhereNothingCanBeLowered) {
-  const std::vector<Block> blocks{{0, 4, 4096, 4096, 0}, {1, 5, 4096, 4096, 0}, {2, 6, 4096, 4096, 0}};
-  PlacementStrategies strategies;
-  strategies.squeeze_patience = 100;
-  int moves = 0;
-  Squeeze squeeze(blocks, strategies, 256, 3 * 4096);
-  EXPECT_FALSE(squeeze.reach(2 * 4096, stacked(blocks), [&] { return ++moves > 0; }));
-  EXPECT_GE(moves, 100);
-  EXPECT_LE(moves, 300);
-  EXPECT_FALSE(squeeze.reach(3 * 4096 - 1, stacked(blocks), [] { return false; }));
-}
-
 TEST(Squeeze, TheTopmostNeedsNoRoomForItsSlack) {
   const std::vector<Block> blocks{{0, 2, 256, 256, 0}, {0, 2, 10, 256, 0}};
   const PlacementStrategies strategies;
@@ -114,39 +83,6 @@ TEST(Squeeze, MoreMovesAreNeverWorse) {
     peak = result.peak;
   }
   EXPECT_LT(peak - 1'000'000, (greedy - 1'000'000) / 2);
-}
-
-TEST(Squeeze, IsDeterministic) {
-  const Items items = stream(3, 3000);
-  EXPECT_EQ(solve_placement(items, squeezing(5'000)).offsets,
-            solve_placement(items, squeezing(5'000)).offsets);
-}
-
-// Each technique may be left out; what remains is a placement, no better than with all.
-TEST(Squeeze, TechniquesAreSwitches) {
-  std::mt19937_64 random(13);
-  const Items items = cut_rectangle(random, 200, 100, 100'000);
-  PlacementOptions options;
-  options.node_limit = 100'000;
-  EXPECT_EQ(solve_placement(items, options).peak, 100'000U);
-  options.strategies.branch_and_bound = options.strategies.squeeze = false;
-  const Bytes greedy = solve_placement(items, options).peak;
-  options.strategies.best_fit = options.strategies.squeaky_wheel = false;
-  const PlacementResult least = solve_placement(items, options);
-  expect_sound(items, 1, least);
-  EXPECT_GE(least.peak, greedy);
-  options.strategies.greedy_looks = 1;
-  expect_sound(items, 1, solve_placement(items, options));
-}
-
-TEST(Squeeze, LooksAreKept) {
-  const Items items = stream(5, 2000);
-  PlacementOptions options = squeezing(1'000'000'000);
-  options.strategies.squeeze_looks = 100'000;
-  options.strategies.greedy_looks = 1;
-  const PlacementResult result = solve_placement(items, options);
-  expect_sound(items, 1, result);
-  EXPECT_GT(result.peak, result.lower_bound);
 }
 
 }  // namespace

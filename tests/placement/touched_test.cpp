@@ -2,23 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
+#include <set>
 
 namespace stowage::placement {
 namespace {
-
-TEST(MostTouched, CountsGranulesOnceHoweverManyItemsTouchThem) {
-  const std::vector<PlacementItem> items = {{0, 2, 10}, {0, 2, 10}, {1, 3, 25}};
-  EXPECT_EQ(most_touched(items, std::vector<Bytes>{0, 10, 20}, 10), 5U);
-  EXPECT_EQ(most_touched(items, std::vector<Bytes>{0, 10, 20}, 20), 3U);
-  EXPECT_EQ(most_touched(items, std::vector<Bytes>{0, 15, 30}, 20), 3U);
-  EXPECT_EQ(most_touched(items, std::vector<Bytes>{0, 10, 20}, 1000), 1U);
-}
-
-TEST(MostTouched, WhatGoesDoesSoBeforeWhatComes) {
-  const std::vector<PlacementItem> items = {{0, 2, 30}, {2, 4, 40}};
-  EXPECT_EQ(most_touched(items, std::vector<Bytes>{0, 100}, 10), 4U);
-}
 
 std::vector<PlacementItem> random_items(std::uint32_t seed) {
   std::mt19937 random(seed);
@@ -29,6 +18,31 @@ std::vector<PlacementItem> random_items(std::uint32_t seed) {
         {first, first + 1 + static_cast<std::int64_t>(random() % 40), 1 + random() % (24U << 20U)});
   }
   return items;
+}
+
+// By looking at every position and granule.
+TEST(MostTouched, IsWhatItsDefinitionSays) {
+  std::mt19937 random(7);
+  const auto below = [&](std::uint32_t end) { return static_cast<std::int64_t>(random() % end); };
+  for (int round = 0; round < 300; ++round) {
+    const Bytes granule = 1 + random() % 20;
+    std::vector<PlacementItem> items;
+    std::vector<Bytes> offsets;
+    for (int i = 0; i < 8; ++i) {
+      const std::int64_t first = below(10);
+      items.push_back({first, first + 1 + below(5), 1 + random() % 30});
+      offsets.push_back(random() % 60);
+    }
+    std::uint64_t most = 0;
+    for (std::int64_t at = 0; at < 15; ++at) {
+      std::set<Bytes> granules;
+      for (std::size_t i = 0; i < items.size(); ++i)
+        for (Bytes byte = 0; byte < items[i].bytes; ++byte)
+          if (items[i].first <= at && at < items[i].last) granules.insert((offsets[i] + byte) / granule);
+      most = std::max<std::uint64_t>(most, granules.size());
+    }
+    EXPECT_EQ(most_touched(items, offsets, granule), most);
+  }
 }
 
 TEST(PlaceForGranules, GivesPlacesThatTouchFewAtOnce) {
