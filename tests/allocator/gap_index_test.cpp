@@ -53,51 +53,6 @@ std::vector<Interval> places(const GapIndex& index, Bytes bytes, std::size_t bre
   return found;
 }
 
-TEST(GapIndex, JoinsWhatTouches) {
-  GapIndex index(granule);
-  EXPECT_TRUE(index.add({10, 60}).empty());
-  EXPECT_TRUE(index.add({60, 190}).empty());
-  EXPECT_EQ(index.add({190, 300}), (Interval{1, 3}));
-  EXPECT_EQ(index.gaps(), (std::map<Bytes, Bytes>{{10, 300}}));
-  EXPECT_EQ(index.add({0, 10}), (Interval{0, 1}));
-  index.take({120, 130});
-  EXPECT_EQ(index.gaps(), (std::map<Bytes, Bytes>{{0, 120}, {130, 300}}));
-}
-
-TEST(GapIndex, PrefersWhatTakesNoCleanGranule) {
-  GapIndex index(granule);
-  index.add({0, 1000});
-  index.take({30, 40});    // fragments of 30 and of 60, the second beside clean granules
-  index.take({430, 990});  // and of 30 and 10
-  EXPECT_EQ(places(index, 30).front(), (Interval{0, 30}));
-  EXPECT_EQ(places(index, 40).front(), (Interval{40, 80}));
-  EXPECT_EQ(places(index, 130).front(), (Interval{300, 430}));  // the fragment of 30, and one granule
-}
-
-TEST(GapIndex, TouchesAsFewGranulesAsItTakes) {
-  GapIndex index(granule);
-  index.add({70, 1000});
-  EXPECT_EQ(places(index, 200).front(), (Interval{100, 300}));  // not {70, 270}, in three granules
-  EXPECT_EQ(places(index, 230).front(), (Interval{70, 300}));   // the fragment saves one
-  index.take({500, 1000});
-  index.take({70, 230});
-  EXPECT_EQ(places(index, 190).front(), (Interval{300, 490}));
-}
-
-TEST(GapIndex, OffersTheTightestFirstWhereThatIsAsked) {
-  GapIndex index(granule, Fit::tightest);
-  index.add({0, 1000});
-  index.take({250, 260});
-  index.take({300, 310});
-  index.take({420, 990});
-  // Gaps of 250, 40, 110 and 10 bytes.
-  EXPECT_EQ(places(index, 30), (std::vector<Interval>{{260, 290}, {310, 340}, {0, 30}}));
-  EXPECT_EQ(places(index, 110), (std::vector<Interval>{{310, 420}, {0, 110}}));
-  EXPECT_EQ(places(index, 30, 2).size(), 2U);
-  index.add({250, 260});
-  EXPECT_EQ(places(index, 200), (std::vector<Interval>{{0, 200}}));
-}
-
 TEST(GapIndex, OffersTheCheapestOfAllPlaces) {
   std::mt19937 random(1);
   constexpr Bytes bytes = 2000;

@@ -8,39 +8,6 @@
 namespace stowage::caching {
 namespace {
 
-TEST(Pending, LaterTagsOfALaneStandForEarlierOnes) {
-  LaneClock a;
-  Tags tags;
-  join(tags, {&a, 3});
-  join(tags, {&a, 5});
-  join(tags, {&a, 4});
-  EXPECT_EQ(tags, (Tags{{&a, 5}}));
-}
-
-TEST(Pending, KnowsWhatHasPassed) {
-  LaneClock a;
-  Pending pending;
-  pending.add({0, 10}, {{&a, 3}});
-  EXPECT_TRUE(pending.any_in({5, 6}));
-  EXPECT_FALSE(pending.any_in({10, 20}));
-  a.passed = 3;
-  EXPECT_FALSE(pending.any_in({0, 10}));
-  EXPECT_TRUE(pending.in({0, 10}).empty());
-  pending.add({10, 20}, {{&a, 3}});
-  EXPECT_EQ(pending.pieces(), 1u);  // the one from before it passed
-}
-
-TEST(Pending, NeighboursOfOneLaneAreOnePiece) {
-  LaneClock a, b;
-  Pending pending;
-  for (Bytes at = 0; at < 100; at += 10) pending.add({at, at + 10}, {{&a, at + 1}});
-  EXPECT_EQ(pending.pieces(), 1u);
-  EXPECT_EQ(pending.in({0, 10}), (Tags{{&a, 91}}));
-  pending.add({100, 110}, {{&b, 1}});
-  pending.add({110, 120}, {{&a, 1}, {&b, 2}});
-  EXPECT_EQ(pending.pieces(), 3u);
-}
-
 // No byte is said to be free that is not; and what was cut, or has passed, is.
 TEST(Pending, ForgetsNothingTooEarly) {
   std::mt19937 random(1);

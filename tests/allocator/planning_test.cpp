@@ -58,47 +58,6 @@ TEST_F(PlanningTest, FindsThePeriodItself) {
   EXPECT_EQ(planned().misses, 0u);
 }
 
-TEST_F(PlanningTest, DoesNothingWhereItIsNotAskedFor) {
-  CachingAllocator plain(device);
-  for (int i = 0; i < 3; ++i) {
-    plain.begin_iteration();
-    plain.release_raw(plain.allocate_raw(1_MiB, a));
-  }
-  EXPECT_EQ(plain.statistics().planned.plans, 0u);
-}
-
-TEST_F(PlanningTest, CountsAsAnyOtherBlocks) {
-  for (int i = 0; i < 2; ++i) iterate({3_MiB, 1000}, a);
-  allocator.begin_iteration();
-  std::byte* const block = use(3_MiB, a);
-  EXPECT_EQ(allocator.block_bytes(block), 3_MiB);
-  AllocatorStatistics all = allocator.statistics();
-  EXPECT_EQ(all.planned.allocated, 3_MiB);
-  EXPECT_EQ(all.planned.reserved, 4_MiB);
-  EXPECT_EQ(all.pools[0].allocated, 3_MiB);
-  EXPECT_EQ(all.pools[0].reserved, all.reserved);
-  EXPECT_EQ(all.streams[0].allocations, 5u);
-  EXPECT_NE(allocator.account().find("4194304 are reserved for plans"), std::string::npos);
-  EXPECT_THROW(allocator.retire_stream(a), InvalidInput);
-  allocator.release_raw(block);
-  EXPECT_EQ(planned().allocated, 0u);
-  EXPECT_THROW(allocator.release_raw(block), InvalidInput);
-  EXPECT_THROW(allocator.release_raw(block, b), InvalidInput);
-  EXPECT_THROW(allocator.record_stream(block, b), InvalidInput);
-  EXPECT_THROW(allocator.block_bytes(block), InvalidInput);
-  allocator.retire_stream(a);
-}
-
-TEST_F(PlanningTest, AnotherSizeIsServedBesideThePlan) {
-  for (int i = 0; i < 2; ++i) iterate({3_MiB, 4_MiB, 5_MiB}, a);
-  allocator.begin_iteration();
-  use(3_MiB, a);
-  use(4_MiB + 512, a);
-  use(5_MiB, a);
-  EXPECT_EQ(planned().hits, 5u);
-  EXPECT_EQ(planned().misses, 1u);
-}
-
 TEST_F(PlanningTest, WhatIsReleasedLateIsNotOverlapped) {
   allocator.begin_iteration();
   run({3_MiB}, a), run({3_MiB}, a);
@@ -111,7 +70,7 @@ TEST_F(PlanningTest, WhatIsReleasedLateIsNotOverlapped) {
 }
 
 // Nine requests of which 14 granules are live at most, and that no placement puts into fewer than 15
-// (pool_plan_test). Those that are released then, by the time: a request or a release at each.
+// (a search has shown it). Those that are released then, by the time: a request or a release at each.
 constexpr int none = -1;
 struct Turn {
   Bytes bytes = 0;      // 0: a release
@@ -206,54 +165,6 @@ TEST_F(PlanningTest, StreamsThatTakeTurnsShareBytes) {
   EXPECT_THROW(run({20_MiB}, a), AccessViolation);
 }
 
-TEST_F(PlanningTest, ARecordedStreamIsWaitedFor) {
-  device.is_slow = [] { return true; };
-  for (int i = 0; i < 3; ++i) {
-    allocator.begin_iteration();
-    std::byte* const x = use(2_MiB, a);
-    Event event(device);
-    simulated->record(event.id(), a);
-    simulated->wait(b, event.id());
-    allocator.record_stream(x, b);
-    write_block(device, b, x, 2_MiB);
-    allocator.release_raw(x);
-    std::byte* const y = use(2_MiB, a);  // in its place
-    EXPECT_EQ(y, x);
-    allocator.release_raw(y);
-    EXPECT_EQ(device.waits, i + 1u);
-  }
-  EXPECT_EQ(planned().hits, 4u);
-  allocator.begin_iteration();
-  std::byte* const x = use(2_MiB, a);
-  allocator.record_stream(x, b);
-  Event event(device);
-  simulated->record(event.id(), a);
-  simulated->wait(b, event.id());
-  write_block(device, b, x, 2_MiB);
-  allocator.release_raw(x);
-  device.loses_wait = [] { return true; };
-  EXPECT_THROW(use(2_MiB, a), AccessViolation);  // that wait matters
-}
-
-TEST_F(PlanningTest, ABlockMayBeReleasedOnAnotherStream) {
-  device.is_slow = [] { return true; };
-  Event event(device);
-  for (int i = 0; i < 3; ++i) {
-    allocator.begin_iteration();
-    std::byte* const x = use(2_MiB, a);
-    simulated->record(event.id(), a);
-    simulated->wait(b, event.id());
-    write_block(device, b, x, 2_MiB);
-    allocator.release_raw(x, b);
-    const std::uint64_t waits = device.waits;
-    std::byte* const y = use(2_MiB, a);
-    EXPECT_EQ(y, x);
-    EXPECT_EQ(device.waits, waits + 1);
-    allocator.release_raw(y);
-  }
-  EXPECT_EQ(planned().hits, 4u);
-}
-
 // Where two plans give the same bytes to different streams, nothing but a wait orders them.
 TEST_F(PlanningTest, StreamsWaitForEachOtherWherePlansChange) {
   device.is_slow = [] { return true; };
@@ -267,70 +178,6 @@ TEST_F(PlanningTest, StreamsWaitForEachOtherWherePlansChange) {
   EXPECT_GT(device.waits, waits + 5);
   device.loses_wait = [] { return true; };
   EXPECT_THROW(first_plan(), AccessViolation);
-}
-
-TEST_F(PlanningTest, StaysWithinTheLimit) {
-  allocator.set_limit(40_MiB);
-  for (int i = 0; i < 2; ++i) iterate({10_MiB, 20_MiB}, a);
-  EXPECT_EQ(planned().reserved, 30_MiB);
-  use(36_MiB, b);  // in the place of the plan
-  EXPECT_EQ(allocator.statistics().reserved, 36_MiB);
-  EXPECT_EQ(planned().reserved, 0u);
-  allocator.begin_iteration();
-  use(4_MiB, a);
-  EXPECT_THROW(allocator.allocate_raw(10_MiB, a), OutOfMemory);  // as planned, but there is no room
-}
-
-TEST_F(PlanningTest, GivesItsMemoryBackWhenAsked) {
-  for (int i = 0; i < 2; ++i) iterate({10_MiB, 20_MiB}, a);
-  allocator.begin_iteration();
-  std::byte* const block = use(10_MiB, a);
-  allocator.set_limit(24_MiB);
-  EXPECT_EQ(allocator.statistics().reserved, 24_MiB);
-  allocator.set_limit(unlimited);
-  EXPECT_EQ(allocator.trim(), 14_MiB);
-  EXPECT_EQ(planned().reserved, 10_MiB);
-  allocator.release_raw(block);
-  EXPECT_EQ(allocator.trim(), 10_MiB);
-  EXPECT_EQ(simulated->memory_info().free, capacity);
-}
-
-TEST_F(PlanningTest, PrivatePoolsAreNoPartOfIt) {
-  for (int i = 0; i < 2; ++i) iterate({10_MiB, 20_MiB}, a);
-  const PoolId pool = allocator.create_pool();
-  {
-    const PoolScope scope(allocator, b, pool);
-    const DeviceBuffer buffer = allocator.allocate(60_MiB, b);  // of memory that the plan is not using
-    EXPECT_EQ(allocator.statistics().pools[1].reserved, 60_MiB);
-  }
-  EXPECT_EQ(planned().hits, 2u);
-  EXPECT_EQ(planned().misses, 0u);
-  allocator.destroy_pool(pool);
-  iterate({10_MiB, 20_MiB}, a);
-  EXPECT_EQ(planned().hits, 4u);
-}
-
-TEST_F(PlanningTest, AFailedCallSendsTheRequestToTheCachingPath) {
-  device.is_slow = [] { return true; };
-  Event event(device);
-  const auto iteration = [&] {
-    allocator.begin_iteration();
-    std::byte* const x = use(2_MiB, a);
-    simulated->record(event.id(), a);
-    simulated->wait(b, event.id());
-    allocator.record_stream(x, b);
-    write_block(device, b, x, 2_MiB);
-    allocator.release_raw(x);
-    allocator.release_raw(use(2_MiB, a));
-  };
-  for (int i = 0; i < 2; ++i) iteration();
-  device.fails = [](const std::string& call) { return call == "wait"; };
-  const std::uint64_t hits = planned().hits;
-  iteration();
-  EXPECT_EQ(planned().misses, 1u);
-  device.fails = nullptr;
-  iteration();
-  EXPECT_EQ(planned().hits, hits + 3);
 }
 
 }  // namespace
