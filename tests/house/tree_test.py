@@ -27,15 +27,6 @@ class Scanner(unittest.TestCase):
         for good in ("src/work/x.h", "$HOME/home/x", "/usr/bin/env"):
             self.assertEqual(tree.lines_matching(tree.MACHINE_PATHS, "a.cpp", good), [], good)
 
-    def test_pairs_tests_with_what_they_test(self):
-        files = ["offload/plan/lifetimes.h", "offload/plan/validate/validate.cpp", "src/base/bytes.cpp",
-                 "tests/offload/plan/lifetimes_test.cpp", "tests/offload/plan/validate/validate_test.cpp",
-                 "tests/base/bytes_test.cpp", "tests/base/bytes_parse_test.cpp"]
-        self.assertEqual(tree.orphan_tests(files, {}), [])
-        orphan = ["tests/base/lifetimes_test.cpp", "tests/nowhere/bytes_test.cpp"]
-        self.assertEqual(tree.orphan_tests(files + orphan, {}), orphan)
-        self.assertEqual(tree.orphan_tests(files + orphan, {orphan[0]: "why"}), orphan[1:])
-
     def test_finds_tests_in_files_of_another_name(self):
         texts = {"tests/a/helpers.cpp": "TEST(A, B) {", "tests/a/support.cpp": "int x;", "tests/a/b_test.cpp": "TEST(A, B) {"}
         self.assertEqual(tree.misnamed_tests(list(texts), texts.get), ["tests/a/helpers.cpp"])
@@ -77,9 +68,7 @@ class Tree(unittest.TestCase):
     def test_names_no_path_of_one_machine(self):
         self.assertEqual([line for f in self.files for line in tree.lines_matching(tree.MACHINE_PATHS, f, read(f))], [])
 
-    def test_names_every_test_after_its_subject(self):
-        self.assertEqual(tree.orphan_tests(self.files, tree.TESTS_OF_THE_WHOLE), [])
-        self.assertEqual([t for t in tree.TESTS_OF_THE_WHOLE if t not in self.files], [])
+    def test_keeps_tests_in_files_that_are_called_tests(self):
         self.assertEqual(tree.misnamed_tests(self.files, read), [])
 
     def test_defines_every_type_once(self):
