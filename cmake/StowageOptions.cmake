@@ -2,7 +2,7 @@ option(STOWAGE_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(STOWAGE_BUILD_BENCHMARKS "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
 option(STOWAGE_WARNINGS_AS_ERRORS "Fail on warnings" ${PROJECT_IS_TOP_LEVEL})
 set(STOWAGE_SANITIZER "" CACHE STRING "address (with undefined), thread, or empty")
-option(STOWAGE_PRECOMPILE_TESTS "Precompile what tests include of others: for builds from nothing, ccache does better else" OFF)
+option(STOWAGE_PRECOMPILE_TESTS "Precompile what tests include of others, as in CI" OFF)
 option(STOWAGE_FEWER_DRAWS "Tests draw a quarter of their random cases (tests/support/draws.h), as in CI" OFF)
 option(STOWAGE_LIBFUZZER "Build tests/fuzz as libFuzzer targets (clang)" OFF)
 set(STOWAGE_TESTS "all" CACHE STRING "all, or release: those labelled release, which no sanitizer's build runs, as in CI")
@@ -16,7 +16,7 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 find_program(STOWAGE_CCACHE ccache)
 if(STOWAGE_CCACHE)
   # Paths in this tree are hashed as relative ones, so that the objects of another clone, and of another preset's build
-  # folder with the same flags, are found.
+  # folder with the same flags, are found; also those of sources with a precompiled header.
   set(STOWAGE_CCACHE env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros ${STOWAGE_CCACHE})
   if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
     set(CMAKE_CXX_COMPILER_LAUNCHER ${STOWAGE_CCACHE})

@@ -138,6 +138,8 @@ if(STOWAGE_BUILD_TESTS AND STOWAGE_PRECOMPILE_TESTS)
   target_link_libraries(stowage_precompiled_tests PRIVATE stowage_options stowage_test_options GTest::gmock GTest::gtest_main)
   set_target_properties(stowage_precompiled_tests PROPERTIES UNITY_BUILD OFF)
   target_precompile_headers(stowage_precompiled_tests PRIVATE ${PROJECT_SOURCE_DIR}/tests/precompiled.h)
+  # A precompiled header that ccache has from another clone is older than the files that it is made of; clang would refuse it.
+  target_compile_options(stowage_test_options INTERFACE "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:SHELL:-Xclang -fno-pch-timestamp>")
 endif()
 # stowage_runs_here(variable LABELS…): whether this build runs tests with these labels.
 function(stowage_runs_here variable)
