@@ -69,13 +69,13 @@ if(EXISTS ${prefix}/lib/stowage/libstowage_cuda.so)
   endif()
   find_program(python NAMES python3 REQUIRED)
   run(${CMAKE_COMMAND} -E env STOWAGE_LIMIT=1 ${python} -c "
-import ctypes
+import ctypes, os
 library = ctypes.CDLL('${c_allocator}')
 library.stowage_malloc.restype = ctypes.c_void_p
 library.stowage_last_error.restype = ctypes.c_char_p
 assert library.stowage_malloc(ctypes.c_ssize_t(1), 0, None) is None
 print(library.stowage_last_error().decode())
-assert '${prefix}/lib/stowage/libstowage_cuda.so' in open('/proc/self/maps').read()")
+assert os.path.realpath('${prefix}/lib/stowage/libstowage_cuda.so') in open('/proc/self/maps').read()")
   if(output MATCHES "there is no CUDA backend|of another build")
     message(FATAL_ERROR "the installed libstowage_allocator.so finds no backend:\n${output}")
   endif()
