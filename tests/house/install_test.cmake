@@ -9,6 +9,8 @@ function(run)
 endfunction()
 
 file(REMOVE_RECURSE ${scratch})
+file(MAKE_DIRECTORY ${scratch})
+file(REAL_PATH ${scratch} scratch)  # as programs name what they have loaded
 set(prefix ${scratch}/moved)
 run(${CMAKE_COMMAND} --install ${build} --prefix ${scratch}/prefix)
 file(RENAME ${scratch}/prefix ${prefix})  # the installed tree may be moved
@@ -69,13 +71,13 @@ if(EXISTS ${prefix}/lib/stowage/libstowage_cuda.so)
   endif()
   find_program(python NAMES python3 REQUIRED)
   run(${CMAKE_COMMAND} -E env STOWAGE_LIMIT=1 ${python} -c "
-import ctypes, os
+import ctypes
 library = ctypes.CDLL('${c_allocator}')
 library.stowage_malloc.restype = ctypes.c_void_p
 library.stowage_last_error.restype = ctypes.c_char_p
 assert library.stowage_malloc(ctypes.c_ssize_t(1), 0, None) is None
 print(library.stowage_last_error().decode())
-assert os.path.realpath('${prefix}/lib/stowage/libstowage_cuda.so') in open('/proc/self/maps').read()")
+assert '${prefix}/lib/stowage/libstowage_cuda.so' in open('/proc/self/maps').read()")
   if(output MATCHES "there is no CUDA backend|of another build")
     message(FATAL_ERROR "the installed libstowage_allocator.so finds no backend:\n${output}")
   endif()
