@@ -64,6 +64,14 @@ function(stowage_optimise target)
   endif()
 endfunction()
 
+# stowage_compile_fast(target …): for what reads options and writes text, which is quick however it is compiled. Templates of
+# CLI11 and of the JSON library take a third less at -O1.
+function(stowage_compile_fast)
+  foreach(target ${ARGN})
+    target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
+  endforeach()
+endfunction()
+
 # stowage_library(name [INTERNAL] [COMPUTES] SOURCES … [LINK …] [PRIVATE …]): a folder's static library. LINK names
 # the folders (and packages) that its headers or sources use. INTERNAL ones are not installed: they are a part
 # of a module or of a program. One that COMPUTES is optimised under a sanitizer too (stowage_optimise), where tests would else wait for it; the others

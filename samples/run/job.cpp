@@ -28,6 +28,7 @@ constexpr Bytes piece_bytes = 64_KiB;  // of a text
 constexpr std::chrono::seconds patience{30};
 constexpr std::chrono::seconds start_time{3};  // in which a launcher starts all ranks of a machine
 constexpr std::chrono::seconds silence{5};     // until the user reads that they are waited for
+constexpr std::chrono::seconds way_out{3};     // in which a rank that fails takes down what it has opened
 
 // Where this rank has failed already, what fails besides is no news.
 void quietly(const std::function<void()>& action) noexcept {
@@ -90,14 +91,18 @@ int exit_code_of(const std::exception& error) {
 Job::Job(Launch launch) : launch_(std::move(launch)) {
   if (launch_.size == 1) return;
   join();
-  group_->end_of_work.emplace([this]() -> std::string {
-    try {
-      group_->communicator->check();
-    } catch (const CommunicatorError& error) {
-      return error.what();
-    }
-    return {};
-  });
+  // Another rank may have ended because this one failed, whose work is still on its way out to tell that
+  // itself.
+  group_->end_of_work.emplace(
+      [this, since = std::optional<std::chrono::steady_clock::time_point>()]() mutable -> std::string {
+        try {
+          group_->communicator->check();
+        } catch (const CommunicatorError& error) {
+          if (!since) since = std::chrono::steady_clock::now();
+          if (std::chrono::steady_clock::now() >= *since + way_out) return error.what();
+        }
+        return {};
+      });
   group_->on_abandon.emplace(
       [this] { abandon(fmt::format("stopped by {} before the first step", interrupted_by())); });
 }
