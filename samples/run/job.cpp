@@ -91,15 +91,17 @@ int exit_code_of(const std::exception& error) {
 Job::Job(Launch launch) : launch_(std::move(launch)) {
   if (launch_.size == 1) return;
   join();
-  // Another rank may have ended because this one failed, whose work is still on its way out to tell that
-  // itself.
+  // A rank that has ended of itself may have done so because this one failed, whose work is still on its way
+  // out to tell that. One that has died, or says why it failed, ends this one at once.
   group_->end_of_work.emplace(
       [this, since = std::optional<std::chrono::steady_clock::time_point>()]() mutable -> std::string {
         try {
           group_->communicator->check();
         } catch (const CommunicatorError& error) {
+          const std::string why = error.what();
           if (!since) since = std::chrono::steady_clock::now();
-          if (std::chrono::steady_clock::now() >= *since + way_out) return error.what();
+          const bool may_be_ours = why.find("has ended its communicator") != std::string::npos;
+          if (!may_be_ours || std::chrono::steady_clock::now() >= *since + way_out) return why;
         }
         return {};
       });
