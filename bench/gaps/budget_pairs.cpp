@@ -1,8 +1,8 @@
-// Whether more memory is ever slower: random GPTs and BERTs on random machines, each with two budgets of
-// which one has more device memory or, every other time on average, more host memory. A planner of its own
-// answers each budget. Prints a line of Markdown for each pair whose predicted step rises by more than 0.2 %,
-// or its time with its price. Plans are compared by the latter (PlannerSettings::transfer_risk), so a plan
-// that takes longer may be the better one.
+// Whether more memory is ever slower: random GPTs, BERTs and chains of layers with long skips on random
+// machines, each with two budgets of which one has more device memory or, every other time on average, more
+// host memory. A planner of its own answers each budget. Prints a line of Markdown for each pair whose
+// predicted step rises by more than 1 %, or its time with its price by more than 0.2 %. Plans are compared by
+// the latter (PlannerSettings::transfer_risk), so a plan that takes longer may be the better one.
 //
 //   budget_pairs [--seed 101] [--pairs 250]
 #include <fmt/format.h>
@@ -14,10 +14,12 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <vector>
 
-#include "offload/plan/cells.h"
 #include "stowage/error.h"
+#include "stowage/graph_builder.h"
 #include "stowage/machine_file.h"
+#include "stowage/nn.h"
 #include "stowage/planner.h"
 #include "tools/choices/machine_choice.h"
 #include "tools/choices/model_spec.h"
@@ -49,8 +51,8 @@ struct Case {
   Graph graph;
   Machine machine;
 };
-Case any_case(Draws& draws) {
-  const std::string machine = draws.one_of({"v100-16gb", "rtx4090", "a100-80gb", "h200"});
+
+Graph any_transformer(Draws& draws, DataType type, std::string& name) {
   const std::string shape = fmt::format("{}x{}", draws.one_of({1, 2, 3, 4, 6, 8, 12, 16, 24}),
                                         draws.one_of({64, 128, 256, 512, 768, 1024, 2048}));
   ModelWords words;
@@ -59,12 +61,58 @@ Case any_case(Draws& draws) {
   const int micro_batches = draws.one_of({1, 1, 1, 2, 3, 4});
   words.micro_batches = std::to_string(micro_batches);
   words.batch = std::to_string(micro_batches * draws.one_of({1, 2, 4, 8}));
+  name = fmt::format("{} {}, {} x {} in {}", words.gpt.empty() ? "bert" : "gpt", shape, words.batch,
+                     words.sequence, words.micro_batches);
+  return build(*model_spec(words, type));
+}
 
+// Layers of one product and a gelu, of random widths. Three of ten also read what a layer far before them
+// wrote.
+Graph any_chain(Draws& draws, DataType type, std::string& name) {
+  const int layers = draws.one_of({30, 45, 60, 80, 100, 120}), far = layers / 4;
+  const std::int64_t rows = draws.one_of({2048, 4096, 8192, 16384});
+  const int narrow = draws.one_of({256, 1024}), wide = draws.one_of({2048, 4096});
+  name = fmt::format("{} layers, {} rows of {} to {}", layers, rows, narrow, wide);
+  GraphBuilder builder(type);
+  struct Layer {
+    Value value;
+    std::int64_t width = 0;
+  };
+  const auto product = [&](const std::string& of, const Layer& x, std::int64_t width) {
+    return nn::linear(builder, of, x.value, builder.parameter(of + ".weight", {x.width, width}, {}), {});
+  };
+  builder.begin_unit("first");
+  const Value tokens = builder.input("tokens", {rows}), targets = builder.input("targets", {rows});
+  const Value table = builder.parameter("table", {512, 256}, {});
+  std::vector<Layer> written{{nn::embedding(builder, "embedding", tokens, table, {}, rows), 256}};
+  for (int i = 0; i < layers; ++i) {
+    const std::string layer = fmt::format("layer{}", i);
+    builder.begin_unit(layer);
+    const auto width = static_cast<std::int64_t>(
+        draws.between(static_cast<Bytes>(narrow), static_cast<Bytes>(wide)) / 16 * 16);
+    const Layer before = written.back();
+    const Value weight = builder.parameter(layer + ".weight", {before.width, width}, {}),
+                bias = builder.parameter(layer + ".bias", {width}, {});
+    Value value = nn::linear_gelu(builder, layer, before.value, weight, bias, nn::Gelu::tanh);
+    if (i >= far && draws.one_of({1, 2, 3, 4, 5, 6, 7, 8, 9, 10}) <= 3) {
+      const auto from = draws.between(1, static_cast<Bytes>(i - far + 1));
+      value = nn::add(builder, layer + ".sum", value, product(layer + ".skip", written.at(from), width));
+    }
+    written.push_back({value, width});
+  }
+  builder.begin_unit("head");
+  return builder.finish(nn::cross_entropy(builder, "loss", product("head", written.back(), 64), targets),
+                        AdamW{});
+}
+
+Case any_case(Draws& draws) {
+  const std::string machine = draws.one_of({"v100-16gb", "rtx4090", "a100-80gb", "h200"});
   const MachineFile file = read_machine(machine, machines_folder());
-  Case made{fmt::format("{} {}, {} x {} in {}, {}", words.gpt.empty() ? "bert" : "gpt", shape, words.batch,
-                        words.sequence, words.micro_batches, machine),
-            build(*model_spec(words, usual_type(file))),
-            {}};
+  const DataType type = usual_type(file);
+  Case made;
+  made.graph = draws.one_of({1, 2, 3}) == 3 ? any_chain(draws, type, made.name)
+                                            : any_transformer(draws, type, made.name);
+  made.name += ", " + machine;
   made.machine = machine_for(file, work_type(made.graph));
   set_op_seconds(file, work_type(made.graph), made.machine, made.graph);
   return made;
@@ -91,22 +139,19 @@ std::optional<Pair> any_pair(const Case& of, Draws& draws) {
 // Infinite where there is no plan.
 struct Seconds {
   double step = INFINITY;
-  double ranked = INFINITY;  // with its price
+  double priced = INFINITY;
 };
 Seconds seconds(const Case& of, const Budget& budget) {
-  auto planned = make_plan(of.graph, of.machine, budget);
-  auto* plan = std::get_if<Plan>(&planned);
+  const Answer answer = Planner(of.graph, of.machine).answer(budget);
+  const auto* const plan = std::get_if<Plan>(&answer.outcome);
   if (plan == nullptr) return {};
-  Problem problem;
-  problem.graph = &of.graph;
-  problem.machine = &of.machine;
   const double step = plan->predicted_step_seconds;
-  return {step, ranked(std::move(*plan), problem, PlannerSettings{}).ranked_seconds};
+  return {step, step + answer.price.transfers + answer.price.replays};
 }
 
 void run(std::uint64_t seed, int pairs) {
   Draws draws(seed);
-  constexpr double allowed = 0.002;
+  constexpr double allowed = 0.01, allowed_priced = 0.002;
   int rises = 0, of_host = 0, priced_rises = 0, without_plan = 0;
   double worst = 0, worst_priced = 0;
   fmt::print("| step | device bytes | host bytes | rise % | with its price % |\n|---|---|---|---|---|\n");
@@ -120,11 +165,11 @@ void run(std::uint64_t seed, int pairs) {
       ++without_plan;
       continue;
     }
-    const double rise = after.step / before.step - 1, priced = after.ranked / before.ranked - 1;
+    const double rise = after.step / before.step - 1, priced = after.priced / before.priced - 1;
     worst = std::max(worst, rise);
     worst_priced = std::max(worst_priced, priced);
-    priced_rises += priced > allowed ? 1 : 0;
-    if (std::max(rise, priced) <= allowed) continue;
+    priced_rises += priced > allowed_priced ? 1 : 0;
+    if (rise <= allowed && priced <= allowed_priced) continue;
     rises += rise > allowed ? 1 : 0;
     const bool is_host = pair->small.host != unlimited;
     of_host += is_host && rise > allowed ? 1 : 0;
@@ -136,9 +181,9 @@ void run(std::uint64_t seed, int pairs) {
   }
   fmt::print(
       "\n{} pairs, seed {}: {} rise by more than {} %, {} of them in host memory; the worst by {:.2f} %. "
-      "With the price {} rise by more, the worst by {:.2f} %. {} smaller budgets have no plan.\n",
-      pairs, seed, rises, 100 * allowed, of_host, 100 * worst, priced_rises, 100 * worst_priced,
-      without_plan);
+      "With the price {} rise by more than {} %, the worst by {:.2f} %. {} smaller budgets have no plan.\n",
+      pairs, seed, rises, 100 * allowed, of_host, 100 * worst, priced_rises, 100 * allowed_priced,
+      100 * worst_priced, without_plan);
 }
 
 }  // namespace

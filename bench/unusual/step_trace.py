@@ -104,6 +104,29 @@ class Step:
         rows, inner = inputs[0][1][0], sum(each[1][1] for each in inputs)
         return self.product(name, inputs, (inner, width), (rows, width), 2 * rows * inner * width)
 
+    def linear_gelu(self, name, inputs, width, saved):
+        """A product with its gelu as one op, which also writes what its backward reads: the share `saved` of a row."""
+        rows, inner = inputs[0][1][0], sum(each[1][1] for each in inputs)
+        weight = self.parameter(f"{name}.w", (inner, width))
+        output, kept = self.tensor(name, (rows, width)), self.tensor(f"{name}.kept", (rows, max(1, int(width * saved))))
+        flops = 2 * rows * inner * width
+        self.op(name, "linear_gelu", [*inputs, weight], [output, kept], flops)
+
+        def emit():
+            dy, dw, dz = self.incoming(output), self.gradient(weight), self.differential(output)
+            self.op(f"{name}.gelu_back", "gelu_back", [dy, kept], [dz], 10 * count(output[1]), [(dz, dy)])
+            self.op(f"{name}.dw", "product_dw", [dz, *inputs], [dw], flops)
+            sources = [each for each in inputs if self.has_gradient(each)]
+            if not sources:
+                return
+            outcomes = [self.differential(each) for each in sources]
+            self.op(f"{name}.dx", "product_dx", [dz, weight], outcomes, flops)
+            for source, outcome in zip(sources, outcomes):
+                self.add_gradient(source, outcome)
+
+        self.later(emit)
+        return output
+
     def convolution(self, name, inputs, channels, shrink=1):
         """3 x 3; `shrink`: 4 where its stride is 2. Images are (points, channels)."""
         points, inner = inputs[0][1][0] // shrink, sum(each[1][1] for each in inputs)

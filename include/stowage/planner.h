@@ -137,6 +137,10 @@ struct PlannerSettings {
   std::size_t most_work = 300'000;
   std::size_t smallest_work = 3;
   std::size_t patience = 6;
+  // A step of very many ops: a cell is asked for no smaller room once most_cell_work ops have been scheduled
+  // for it, and no further cell once longest_work have been for all.
+  std::size_t most_cell_work = 500'000;
+  std::size_t longest_work = 1'500'000;
   // In each cell, at most so many changes of one or two decisions are tried, from each variant's best
   // choices. A graph with more single changes than that keeps its rounded choices: rounding costs it little.
   std::size_t trials = 100;
@@ -146,6 +150,10 @@ struct PlannerSettings {
   // After a candidate that finds no places, the cell's candidates with more than this share of its serial
   // bytes (Sketcher::serial_bytes) are left out, unless they are half as far above the minimum.
   double next_serial = 0.97;
+
+  // Where more than this share of the decisions is unlike any other, mixtures are rounded in both ways
+  // (ResidencyProgram::Rounding).
+  double alone_share = 0.5;
 
   // For one budget, at most so many candidates of one cell are placed. The smallest cell has no such limit.
   std::size_t most_placed = 6;
@@ -175,6 +183,12 @@ struct PlanOptions {
   std::stop_token stop{};
 };
 
+// Seconds that a plan has against it beside its predicted time (PlannerSettings::transfer_risk,
+// replay_price).
+struct PlanPrice {
+  double transfers = 0, replays = 0;
+};
+
 // The answer to one budget. Device bytes in it, those of Infeasible included, are bytes of a device budget:
 // each includes Machine::overhead_bytes, so any of them can be asked for as a budget. The fields of a Plan
 // leave the overhead out: Plan::device_peak_bytes is the size of the arena, as the engine allocates it.
@@ -184,10 +198,16 @@ struct Answer {
   Bytes need = 0;     // with everything on the device and nothing recomputed: what Policy::none takes
   Bytes minimum = 0;  // the smallest that works, given enough host memory
   Bytes peak = 0;     // the smallest budget that the plan fits into; 0 without a plan
+  PlanPrice price{};  // of the plan
+  // Whether the search ended because by the lower bound nothing else is faster by more than
+  // PlannerSettings::close_enough, or because nothing else is left to look at. If not, its limits of work
+  // ended it.
+  bool is_complete = true;
 };
 
-// The planner of one graph on one machine. It keeps the plans that it makes, and all budgets share them.
-// Keeps references: graph and machine must outlive it. One thread at a time.
+// The planner of one graph on one machine. It keeps the plans that it makes and offers each to every later
+// budget that it fits into. So of budgets asked in rising order none has a plan of more time and price than
+// one before. Keeps references: graph and machine must outlive it. One thread at a time.
 //
 // The answer to a budget is the plan of least time and price (PlannerSettings::transfer_risk) found among
 // those that fit into it. Given enough host memory, every device budget from the minimum up is feasible. More

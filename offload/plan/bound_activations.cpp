@@ -57,9 +57,11 @@ class ActivationDecisions {
       decisions_.push_back({{kept, offloaded, rebuilt}, 1});
     }
   }
+  // By writer, of those that may be rebuilt.
   std::map<OpId, const ActivationItem*> largest_items() const {
     std::map<OpId, const ActivationItem*> largest;
     for (const ActivationItem& item : problem_.items) {
+      if (!crosses_turn(item)) continue;
       const ActivationItem*& most = largest[item.writer];
       if (most == nullptr || most->bytes < item.bytes) most = &item;
     }

@@ -15,32 +15,22 @@ class CandidateFinder {
   CandidateFinder(const CellSize& size, const PlannerSettings& settings, TriedChoices& tried)
       : size_(size), settings_(settings), tried_(tried) {}
 
-  // Where the program sees no mixture that fits, its time says nothing, and the extreme choices are looked at
-  // too. Nor does it say when to stop where the order of slices' updates counts.
-  void add_from(const CellVariant& variant) {
-    const std::vector<GivenShares> sliced = variant.program.sliced();
-    for (const double room : settings_.rooms) {
-      const Bytes bytes = share_of(size_.device, room);
-      const ResidencyProgram::Mixture mixture =
-          size_.least_host ? variant.program.least_host(bytes) : variant.program.solve(bytes, size_.host);
-      if (room == settings_.rooms.front()) all_fit_ &= mixture.fits;
-      if (sliced.empty() && !size_.least_host && mixture.fits &&
-          mixture.seconds >= best() * (1 - settings_.close_enough))
-        break;
-      if (!size_.least_host && mixture.fits && mixture.seconds >= size_.most_seconds) break;
-      add_rounded(variant, mixture);
-      if (size_.least_host) continue;
-      for (const GivenShares& given : variant.program.divided(mixture, size_.device))
-        add_rounded(variant, variant.program.solve(bytes, size_.host, given));
-      add_sliced(variant, sliced, bytes);
+  // Of each variant, room by room. Where the program sees no mixture that fits, its time says nothing, and
+  // the extreme choices are looked at too. The program knows too little of the order of slices' updates: with
+  // the best room of a variant every number of slices on the device is tried.
+  void add_from(const std::vector<std::unique_ptr<CellVariant>>& variants) {
+    std::vector<Turn> turns;
+    for (const auto& variant : variants) turns.push_back({variant.get()});
+    for (Turn& turn : turns)
+      for (const double room : settings_.rooms)
+        if (!turn.is_over && (room == settings_.rooms.front() || !is_long())) add_room(room, turn);
+    for (const Turn& turn : turns) {
+      if (turn.best_bytes == 0) continue;
+      for (const GivenShares& given : turn.variant->program.sliced()) {
+        if (is_long()) return;
+        add_rounded(*turn.variant, turn.variant->program.solve(turn.best_bytes, size_.host, given));
+      }
     }
-  }
-  // Apart from the sketches that end a search: those of a parameter in slices come on top.
-  void add_sliced(const CellVariant& variant, const std::vector<GivenShares>& sliced, Bytes bytes) {
-    const std::size_t before = sketches_;
-    for (const GivenShares& given : sliced)
-      add_rounded(variant, variant.program.solve(bytes, size_.host, given));
-    sketches_ = before;
   }
   // Of the problem's choices with the best estimate.
   void add_changes(const Problem& problem) {
@@ -100,9 +90,41 @@ class CandidateFinder {
   Bytes most_host() const { return most_host_; }
 
  private:
+  struct Turn {
+    const CellVariant* variant = nullptr;
+    bool is_over = false;  // less room brings nothing better
+    Bytes best_bytes = 0;  // the room of the best choices, whose estimate is `least`
+    double least = std::numeric_limits<double>::infinity();
+  };
+  void add_room(double room, Turn& turn) {
+    const CellVariant& variant = *turn.variant;
+    const Bytes bytes = share_of(size_.device, room);
+    const ResidencyProgram::Mixture mixture =
+        size_.least_host ? variant.program.least_host(bytes) : variant.program.solve(bytes, size_.host);
+    if (room == settings_.rooms.front()) all_fit_ &= mixture.fits;
+    if (!size_.least_host && mixture.fits) {
+      turn.is_over =
+          mixture.seconds >= best() * (1 - settings_.close_enough) || mixture.seconds >= size_.most_seconds;
+      if (turn.is_over) return;
+    }
+    add_rounded(variant, mixture);
+    if (size_.least_host) return;
+    for (const GivenShares& given : variant.program.divided(mixture, size_.device))
+      add_rounded(variant, variant.program.solve(bytes, size_.host, given));
+    const double seconds = best(variant.problem);
+    if (turn.best_bytes != 0 && seconds >= turn.least) return;
+    turn.best_bytes = bytes;
+    turn.least = seconds;
+  }
+  // Whether a cell has looked at enough.
+  bool is_long() const { return work_ > settings_.most_cell_work; }
+
   void add_rounded(const CellVariant& variant, const ResidencyProgram::Mixture& mixture) {
     most_host_ = std::max(most_host_, mixture.host_bytes);
-    add(*variant.problem, variant.program.round(mixture));
+    using Rounding = ResidencyProgram::Rounding;
+    add(*variant.problem, variant.program.round(mixture, Rounding::by_kind));
+    if (variant.program.alone_share() > settings_.alone_share)
+      add(*variant.problem, variant.program.round(mixture, Rounding::balanced));
   }
   // False for choices that are found already, or do not fit.
   bool add(const Problem& problem, Choices choices) {
@@ -112,6 +134,7 @@ class CandidateFinder {
       return false;
     const TriedChoices::Trial trial = tried(problem, choices);
     if (!trial.is_kept) ++sketches_;
+    work_ += problem.graph->ops.size();
     if (!trial.fits) return false;
     if (trial.host_bytes <= size_.host) most_host_ = std::max(most_host_, trial.host_bytes);
     found_.push_back({&problem, std::move(choices), trial.seconds, trial.host_bytes, trial.serial_bytes});
@@ -133,10 +156,12 @@ class CandidateFinder {
             .host_bytes = host_bytes(problem, sketch.draft),
             .serial_bytes = sketcher.serial_bytes()};
   }
-  double best() const {
+  // Seconds of the best candidate, of one problem or of all.
+  double best(const Problem* of = nullptr) const {
     double least = std::numeric_limits<double>::infinity();
     for (const CellCandidate& each : found_)
-      if (each.host_bytes <= size_.host) least = std::min(least, each.seconds);
+      if (each.host_bytes <= size_.host && (of == nullptr || each.problem == of))
+        least = std::min(least, each.seconds);
     return least;
   }
 
@@ -146,6 +171,7 @@ class CandidateFinder {
   std::vector<CellCandidate> found_;
   bool all_fit_ = true;
   std::size_t sketches_ = 0;
+  std::size_t work_ = 0;  // ops of all schedules, known ones among them
   Bytes most_host_ = 0;
 };
 
@@ -165,7 +191,7 @@ std::vector<CellCandidate> find_candidates(const std::vector<std::unique_ptr<Cel
                                            const CellSize& size, const PlannerSettings& settings,
                                            TriedChoices& tried, std::size_t& sketches, Bytes& most_host) {
   CandidateFinder finder(size, settings, tried);
-  for (const auto& variant : variants) finder.add_from(*variant);
+  finder.add_from(variants);
   if (!size.least_host)
     for (const auto& variant : variants) finder.add_changes(*variant->problem);
   if (finder.needs_extremes())

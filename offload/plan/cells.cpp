@@ -6,21 +6,22 @@
 
 #include "offload/plan/bound.h"
 #include "offload/plan/prices.h"
-#include "src/graph/cost.h"
 
 namespace stowage {
 namespace {
 
 constexpr double unlimited_seconds = std::numeric_limits<double>::infinity();
 
+// Up to the need: more memory than that has the same answer.
 std::vector<Bytes> device_grid(Bytes minimum, Bytes need, const PlannerSettings& settings) {
   std::vector<Bytes> grid;
   const double fine_end = static_cast<double>(minimum) * settings.fine_range;
-  for (auto bytes = static_cast<double>(minimum);;) {
+  for (auto bytes = static_cast<double>(minimum); bytes < static_cast<double>(need);) {
     grid.push_back(static_cast<Bytes>(bytes));
-    if (grid.back() >= need) return grid;
     bytes *= 1 + (bytes < fine_end ? settings.fine_step : settings.coarse_step);
   }
+  grid.push_back(std::max(minimum, need));
+  return grid;
 }
 
 std::vector<Bytes> host_grid(Bytes most, const PlannerSettings& settings) {
@@ -36,13 +37,8 @@ std::vector<Bytes> host_grid(Bytes most, const PlannerSettings& settings) {
 }  // namespace
 
 RankedPlan ranked(Plan plan, const Problem& problem, const PlannerSettings& settings) {
-  double risk = 0;
-  for (const Instruction& instruction : plan.instructions) {
-    if (is_transfer(instruction.kind)) risk += transfer_price(*problem.machine, settings);
-    if (instruction.kind == InstructionKind::recompute)
-      risk += settings.replay_price * op_seconds(problem.graph->op(instruction.op), *problem.machine);
-  }
-  const double seconds = plan.predicted_step_seconds + risk;
+  const PlanPrice price = price_of(plan, *problem.graph, *problem.machine, settings);
+  const double seconds = plan.predicted_step_seconds + price.transfers + price.replays;
   return {std::move(plan), seconds};
 }
 
@@ -102,16 +98,32 @@ double Cells::floor_seconds(Key key) {
 
 // Each search after the first is that of a smaller budget, of the host bytes that the fastest plan takes: the
 // first one's limits may end it among cells with more than that.
-void Cells::improve(const Budget& budget, std::optional<RankedPlan>& best) {
+bool Cells::improve(const Budget& budget, std::optional<RankedPlan>& best) {
   double wanted = unlimited_seconds;
+  bool is_complete = true;
   for (Budget next = budget;; next.host = best->plan.host_bytes) {
-    improve_within(next, next.host < budget.host, best);
-    if (!best || best->plan.host_bytes >= next.host || best->ranked_seconds >= wanted) return;
+    is_complete = improve_within(next, next.host < budget.host, best);
+    if (!best || best->plan.host_bytes >= next.host || best->ranked_seconds >= wanted) break;
     wanted = wanted_seconds(best);
   }
+  offer_known(budget, best);
+  return is_complete;
 }
 
-void Cells::improve_within(const Budget& budget, bool again, std::optional<RankedPlan>& best) {
+// Behind the search, which would end the sooner for a good plan to begin with, though there is a better one.
+void Cells::offer_known(const Budget& budget, std::optional<RankedPlan>& best) const {
+  const RankedPlan* fastest = best ? &*best : nullptr;
+  for (const auto& [device, candidates] : candidates_)
+    for (const auto& candidate : candidates) {
+      const std::optional<RankedPlan>& made = candidate->outcome.plan;
+      if (!made || made->plan.device_peak_bytes > budget.device || made->plan.host_bytes > budget.host)
+        continue;
+      if (fastest == nullptr || made->ranked_seconds < fastest->ranked_seconds) fastest = &*made;
+    }
+  if (fastest != nullptr && (!best || fastest != &*best)) best = *fastest;
+}
+
+bool Cells::improve_within(const Budget& budget, bool again, std::optional<RankedPlan>& best) {
   const auto above = std::upper_bound(devices_.begin(), devices_.end(), budget.device);
   const bool is_near_smallest =
       static_cast<double>(budget.device) <= settings_.fine_range * static_cast<double>(devices_.front());
@@ -120,11 +132,13 @@ void Cells::improve_within(const Budget& budget, bool again, std::optional<Ranke
   for (auto i = static_cast<std::size_t>(above - devices_.begin()); i-- > 0;) {
     const double before = wanted_seconds(best);
     const bool is_long = again || work.rows + work.columns > settings_.most_work;
-    if (best && is_long && in_vain >= settings_.patience) {
-      if (!is_near_smallest) return;
+    const bool is_longest = work.rows + work.columns > settings_.longest_work;
+    if (best && is_long && (is_longest || in_vain >= settings_.patience)) {
+      work.is_limited = true;
+      if (is_longest || !is_near_smallest) break;
       i = 0;
     }
-    if (!may_take_less(i, budget.host, before)) return;
+    if (!may_take_less(i, budget.host, before)) break;
     if (improve_in_row(i, budget, best, work)) {
       Cell& least_host = cell({i, hosts_.size()}, unlimited_seconds);
       work.columns += work_of(least_host);
@@ -135,10 +149,11 @@ void Cells::improve_within(const Budget& budget, bool again, std::optional<Ranke
       // Less device memory needs no fewer host bytes.
       const std::vector<Candidate*>& candidates = least_host.candidates;
       const bool is_unfit = !candidates.empty() && candidates.front()->of.host_bytes > budget.host;
-      if (is_unfit && ++unfit == settings_.patience) return;
+      if (is_unfit && ++unfit == settings_.patience) break;
     }
     in_vain = best && best->ranked_seconds < before ? 0 : in_vain + 1;
   }
+  return !work.is_limited;
 }
 
 std::size_t Cells::work_of(const Cell& cell) const {
@@ -157,6 +172,7 @@ bool Cells::improve_in_row(std::size_t device, const Budget& budget, std::option
     const double floor = floor_seconds({device, h});
     if (floor >= wanted_seconds(best)) return false;
     if (best && !is_first && work.columns > most_columns) {
+      work.is_limited = true;
       if (device != 0) return false;
       // Enough of the mixtures' roundings; what no mixture fits has choices of another kind.
       is_last = true;
@@ -176,7 +192,9 @@ bool Cells::improve_in_row(std::size_t device, const Budget& budget, std::option
     // Any host memory down to what the programs' answers take has the same answers.
     for (++h; h < hosts_.size() && hosts_[h] >= of.most_host;) ++h;
   }
-  return !best || work.columns <= most_columns;
+  const bool goes_on = !best || work.columns <= most_columns;
+  work.is_limited |= !goes_on;
+  return goes_on;
 }
 
 // Another plan is wanted if it takes less than this.

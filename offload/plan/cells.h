@@ -46,9 +46,10 @@ class Cells {
   Cells(const std::vector<Problem>& problems, const Problem& for_bound, Bytes minimum, Bytes need,
         const PlannerSettings& settings);
 
-  // Replaces `best` by the fastest plan of the cells that fit into the budget, if that one is faster.
-  // `budget.device` is the arena's bytes, without Machine::overhead_bytes.
-  void improve(const Budget& budget, std::optional<RankedPlan>& best);
+  // Replaces `best` by the fastest plan of the cells that fit into the budget, if that one is faster,
+  // whichever budget it was made for. `budget.device` is the arena's bytes, without Machine::overhead_bytes.
+  // Returns whether the search came to its end rather than to its limits of work.
+  bool improve(const Budget& budget, std::optional<RankedPlan>& best);
   // The fewest host bytes found among plans whose arena is at most `device`; unlimited if no plan was found.
   Bytes least_host_bytes(Bytes device);
 
@@ -77,11 +78,14 @@ class Cells {
   // Ops of schedules that one search has made: for the largest host memory that fits, and for less.
   struct Work {
     std::size_t rows = 0, columns = 0;
+    bool is_limited = false;  // something was left out because there was so much of it
   };
   std::size_t work_of(const Cell& cell) const;
   // One search, from the largest cell that fits down. `again`: one for a larger budget has been made, so it
   // ends by PlannerSettings::patience alone.
-  void improve_within(const Budget& budget, bool again, std::optional<RankedPlan>& best);
+  bool improve_within(const Budget& budget, bool again, std::optional<RankedPlan>& best);
+  // Every plan that has been made.
+  void offer_known(const Budget& budget, std::optional<RankedPlan>& best) const;
   // The plans of one device memory (an index). Adds to `work` what it takes.
   bool improve_in_row(std::size_t device, const Budget& budget, std::optional<RankedPlan>& best, Work& work);
   void improve_by(Cell& cell, const Budget& budget, std::optional<RankedPlan>& best);

@@ -265,14 +265,20 @@ void DecisionClasses::add_update(BucketId id, bool speculates, ShareCost& cost) 
     cost.price += settings_.speculation_price * early_update_[id];
 }
 
-// An op that makes several items runs once more for all of them: its time counts for the largest.
+// An op that makes several items runs once more for all of them: its time counts for the largest of those
+// that have the choice.
 void DecisionClasses::add_items() {
   const StepMemory::Uniform &rebuilt = memory_[0], &spilled = memory_[5], &offloaded = memory_[6],
                             &kept = memory_[7], &remade = memory_[8];
-  std::map<OpId, const ActivationItem*> largest;
-  for (const ActivationItem& item : problem_.items) {
-    const ActivationItem*& most = largest[item.writer];
-    if (most == nullptr || most->bytes < item.bytes) most = &item;
+  const auto is_rebuilt = [&](std::size_t i) { return problem_.items[i].rebuildable && !remakes_.stored[i]; };
+  std::map<OpId, const ActivationItem*> largest_rebuilt, largest_remade;
+  const auto count = [](const ActivationItem& item, const ActivationItem*& largest) {
+    if (largest == nullptr || largest->bytes < item.bytes) largest = &item;
+  };
+  for (std::size_t i = 0; i < problem_.items.size(); ++i) {
+    const ActivationItem& item = problem_.items[i];
+    if (is_rebuilt(i)) count(item, largest_rebuilt[item.writer]);
+    if (remakes_.remade[i]) count(item, largest_remade[item.remaker]);
   }
   const std::array stores{std::pair(ActivationChoice::spill, &spilled),
                           std::pair(ActivationChoice::offload, &offloaded),
@@ -293,15 +299,16 @@ void DecisionClasses::add_items() {
       ShareCost cost;
       for (BucketId bucket : item.buckets) add_bucket(bucket, remade, cost);
       add_sharing(item.writer, cost);
-      for (const SequenceStep& step : remade.draft.sequence)
-        if (step.recompute && step.op == item.remaker) times_.add(step.op, cost.back);
+      if (largest_remade[item.remaker] == &item)
+        for (const SequenceStep& step : remade.draft.sequence)
+          if (step.recompute && step.op == item.remaker) times_.add(step.op, cost.back);
       cost.price += settings_.replay_price * (cost.back[share_compute] + cost.back[share_peer]);
       add(ActivationChoice::recompute, cost);
     }
-    if (item.rebuildable && !remakes_.stored[i]) {
+    if (is_rebuilt(i)) {
       ShareCost cost;
       for (BucketId bucket : item.buckets) add_bucket(bucket, rebuilt, cost);
-      if (largest[item.writer] == &item) {
+      if (largest_rebuilt[item.writer] == &item) {
         const ShareTimes times = times_.to_rebuild(item.writer);
         for (std::size_t lane = 0; lane < share_lanes; ++lane) cost.back.at(lane) += times.at(lane);
       }
@@ -344,6 +351,14 @@ void DecisionClasses::merge() {
       merged[at->second].members.push_back(of.members.front());
   }
   classes_ = std::move(merged);
+}
+
+std::uint8_t DecisionClasses::level_of(const Member& member, const Choices& choices) const {
+  if (member.is_activation)
+    return static_cast<std::uint8_t>(choice_of(problem_.items[member.index], choices));
+  const auto load = static_cast<std::uint8_t>(choices.loads[member.index]);
+  const bool is_early = !choices.speculated.empty() && choices.speculated[member.index] != 0;
+  return is_early ? load | speculated : load;
 }
 
 void DecisionClasses::set(const Member& member, std::uint8_t level, Choices& choices) const {

@@ -56,6 +56,8 @@ class DecisionClasses {
   // makes all classes anew. No effect on a step without cuts, such as one in batch_major order.
   void add_cut(const std::vector<std::vector<double>>& shares);
 
+  // The member's level in `choices`.
+  std::uint8_t level_of(const Member& member, const Choices& choices) const;
   // Gives the member this level in `choices`.
   void set(const Member& member, std::uint8_t level, Choices& choices) const;
 

@@ -13,6 +13,7 @@
 #include "offload/plan/extreme_choices.h"
 #include "offload/plan/joined_units.h"
 #include "offload/plan/policies/policies.h"
+#include "offload/plan/prices.h"
 #include "src/graph/clipping.h"
 #include "stowage/error.h"
 #include "stowage/planner.h"
@@ -174,11 +175,17 @@ class Planner::Parts {
   Parts& operator=(const Parts&) = delete;
 
   std::variant<Plan, Infeasible> plan(const Budget& budget) {
+    is_complete_ = true;
     if (options_.policy == Policy::automatic) return plan_automatic(budget);
     if (options_.policy == Policy::none) return plan_none(budget);
     auto planned = plan_policy(options_.policy, policy_problems_, budget);
     if (auto* plan = std::get_if<Plan>(&planned)) return with_bound(std::move(*plan), single(), budget);
     return planned;
+  }
+  // Of the last plan().
+  bool is_complete() const { return is_complete_; }
+  PlanPrice price_of(const Plan& plan) const {
+    return stowage::price_of(plan, graph_, machine_, options_.settings);
   }
   const Machine& machine() const { return machine_; }
 
@@ -266,10 +273,12 @@ class Planner::Parts {
     std::optional<RankedPlan> best;
     offer(resident().plan, resident().problem, budget, best);
     offer(least().plan, problems().front(), budget, best);
-    cells().improve(budget, best);
+    is_complete_ = cells().improve(budget, best);
     if (EmulatedPlans* others = emulated()) others->improve(budget, options_.settings, best);
     if (!best) return Infeasible{budget.host, least_host(budget.device), true, least().op};
-    return with_bound(std::move(best->plan), single(), budget);
+    Plan plan = with_bound(std::move(best->plan), single(), budget);
+    is_complete_ |= plan.lower_bound_seconds >= best->ranked_seconds * (1 - options_.settings.close_enough);
+    return plan;
   }
   void offer(const Plan& plan, const Problem& problem, const Budget& budget,
              std::optional<RankedPlan>& best) {
@@ -303,6 +312,7 @@ class Planner::Parts {
   std::optional<Minimum> minimum_;
   std::optional<Cells> cells_;
   std::optional<EmulatedPlans> emulated_;
+  bool is_complete_ = true;
 };
 
 Planner::Planner(const Graph& graph, const Machine& machine, const PlanOptions& options)
@@ -317,6 +327,8 @@ Answer Planner::answer(const Budget& budget) {
   Answer answer{parts_->plan({machine.arena_in(budget.device), budget.host}), need_bytes(), minimum_bytes()};
   if (const auto* plan = std::get_if<Plan>(&answer.outcome)) {
     answer.peak = machine.budget_for(plan->device_peak_bytes);
+    answer.price = parts_->price_of(*plan);
+    answer.is_complete = parts_->is_complete();
   } else if (auto& refusal = std::get<Infeasible>(answer.outcome); !refusal.host) {
     refusal.budget = budget.device;
     refusal.minimum = machine.budget_for(refusal.minimum);

@@ -1,7 +1,9 @@
 // Seconds that are added to a plan's or a choice's time for what the prediction leaves out.
 #pragma once
 
+#include "stowage/graph.h"
 #include "stowage/machine.h"
+#include "stowage/plan.h"
 #include "stowage/planner.h"
 
 namespace stowage {
@@ -13,5 +15,9 @@ inline double transfer_price(const Machine& machine, const PlannerSettings& sett
       machine.compute_beside_copy < 1 || machine.compute_beside_host < 1 || machine.host_beside_compute < 1;
   return (on_cores ? settings.transfer_risk_on_cores : settings.transfer_risk) * machine.h2d.latency_seconds;
 }
+
+// Of the plan's transfers and replays.
+PlanPrice price_of(const Plan& plan, const Graph& graph, const Machine& machine,
+                   const PlannerSettings& settings);
 
 }  // namespace stowage

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -16,6 +17,9 @@ std::vector<double> only(std::size_t option, std::size_t options) {
   shares[option] = 1;
   return shares;
 }
+
+// Of less than that rounding gives nothing.
+constexpr double least_share = 1e-3;
 
 // The option, behind which stands `resident`; past the end where the class is of nothing that is cut.
 std::size_t in_slices(const DecisionClasses::Class& of) {
@@ -36,6 +40,21 @@ ResidencyProgram::ResidencyProgram(const Problem& problem, const PlannerSettings
     classes_.add_cut(solve(least + share_of(most - least, share), unlimited).shares);
     make_table();
   }
+}
+
+std::map<std::size_t, std::size_t> ResidencyProgram::members_by_kind() const {
+  std::map<std::size_t, std::size_t> members;
+  for (const DecisionClasses::Class& each : classes_.all()) members[each.kind] += each.members.size();
+  return members;
+}
+
+double ResidencyProgram::alone_share() const {
+  double alone = 0, all = 0;
+  for (const auto& [kind, members] : members_by_kind()) {
+    alone += members == 1 ? 1 : 0;
+    all += static_cast<double>(members);
+  }
+  return alone / std::max(1.0, all);
 }
 
 void ResidencyProgram::make_table() {
@@ -74,7 +93,8 @@ ResidencyProgram::Mixture ResidencyProgram::solve_for(const std::vector<double>&
   for (const double bytes : room) question.room.push_back(std::max(1e-3, bytes * question.byte));
   ShareAnswer answer = table_->solve(question);
   const double host = answer.memory.back() / question.byte;
-  return {answer.value / question.second, answer.fits, static_cast<Bytes>(host), std::move(answer.shares)};
+  return {answer.value / question.second, answer.fits, static_cast<Bytes>(host), std::move(answer.shares),
+          room};
 }
 
 std::vector<GivenShares> ResidencyProgram::divided(const Mixture& mixture, Bytes device) const {
@@ -111,7 +131,34 @@ std::vector<GivenShares> ResidencyProgram::sliced() const {
   return choices;
 }
 
-Choices ResidencyProgram::round(const Mixture& mixture) const {
+std::vector<double> ResidencyProgram::rows_of(const ShareCost& cost) const {
+  std::vector<double> rows(cost.front.begin(), cost.front.end());
+  rows.insert(rows.end(), cost.back.begin(), cost.back.end());
+  rows.insert(rows.end(), cost.memory.begin(),
+              cost.memory.begin() + static_cast<std::ptrdiff_t>(classes_.base().size() + 1));
+  return rows;
+}
+
+std::vector<double> ResidencyProgram::weights(const Mixture& mixture) const {
+  constexpr double full = 0.9;
+  ShareCost sum = classes_.fixed();
+  for (std::size_t c = 0; c < classes_.all().size(); ++c)
+    for (std::size_t o = 0; o < mixture.shares[c].size(); ++o)
+      if (mixture.shares[c][o] > 0)
+        sum.add(classes_.all()[c].options[o],
+                mixture.shares[c][o] * static_cast<double>(classes_.all()[c].members.size()));
+  std::vector<double> most(2 * share_rows);
+  std::fill_n(most.begin(), share_rows, *std::max_element(sum.front.begin(), sum.front.end()));
+  std::fill_n(most.begin() + share_rows, share_rows, *std::max_element(sum.back.begin(), sum.back.end()));
+  most.insert(most.end(), mixture.room.begin(), mixture.room.end());
+  const std::vector<double> taken = rows_of(sum);
+  std::vector<double> weights(most.size(), 0);
+  for (std::size_t row = 0; row < most.size(); ++row)
+    if (most[row] > 0 && taken[row] >= full * most[row]) weights[row] = 1 / most[row];
+  return weights;
+}
+
+Choices ResidencyProgram::round(const Mixture& mixture, Rounding rounding) const {
   struct Turn {
     const DecisionClasses::Member* member = nullptr;
     const DecisionClasses::Class* of = nullptr;
@@ -126,7 +173,40 @@ Choices ResidencyProgram::round(const Mixture& mixture) const {
   });
   Choices choices = lowest_choices(problem_);
   std::map<std::size_t, std::vector<double>> owed;  // by kind and option
+  const bool is_balanced = rounding == Rounding::balanced;
+  const std::map<std::size_t, std::size_t> of_kind = members_by_kind();
+  const std::vector<double> weight = is_balanced ? weights(mixture) : std::vector<double>();
+  std::vector<double> beyond(weight.size(), 0);  // what choices so far take more than their mixtures
+  // The option, and sets `beyond` to what is so with it.
+  const auto balanced = [&](const Turn& turn) {
+    std::vector<double> without = beyond;
+    for (std::size_t o = 0; o < turn.shares->size(); ++o) {
+      if ((*turn.shares)[o] <= 0) continue;
+      const std::vector<double> rows = rows_of(turn.of->options[o]);
+      for (std::size_t row = 0; row < rows.size(); ++row) without[row] -= (*turn.shares)[o] * rows[row];
+    }
+    std::size_t best = 0;
+    double least = std::numeric_limits<double>::infinity();
+    for (std::size_t o = 0; o < turn.shares->size(); ++o) {
+      if ((*turn.shares)[o] < least_share) continue;
+      std::vector<double> with = rows_of(turn.of->options[o]);
+      double squares = 0;
+      for (std::size_t row = 0; row < with.size(); ++row) {
+        with[row] += without[row];
+        squares += with[row] * with[row] * weight[row] * weight[row];
+      }
+      if (squares >= least) continue;
+      least = squares;
+      best = o;
+      beyond = std::move(with);
+    }
+    return best;
+  };
   for (const Turn& turn : turns) {
+    if (is_balanced && of_kind.at(turn.of->kind) == 1 && in_slices(*turn.of) == turn.of->levels.size()) {
+      classes_.set(*turn.member, turn.of->levels[balanced(turn)], choices);
+      continue;
+    }
     std::vector<double>& due = owed[turn.of->kind];
     due.resize(turn.shares->size());
     for (std::size_t o = 0; o < due.size(); ++o) due[o] += (*turn.shares)[o];
@@ -138,6 +218,21 @@ Choices ResidencyProgram::round(const Mixture& mixture) const {
     classes_.set(*turn.member, turn.of->levels[most], choices);
   }
   return choices;
+}
+
+double ResidencyProgram::seconds(const Choices& choices) const {
+  ShareCost sum = classes_.fixed();
+  for (const DecisionClasses::Class& of : classes_.all())
+    for (const DecisionClasses::Member& member : of.members) {
+      // The level that it has, or the next lower one: alike levels are one option.
+      const std::uint8_t level = classes_.level_of(member, choices);
+      std::size_t option = 0;
+      for (std::size_t o = 0; o < of.levels.size(); ++o)
+        if (of.levels[o] == level || (of.levels[option] != level && of.levels[o] < level)) option = o;
+      sum.add(of.options[option], 1);
+    }
+  return *std::max_element(sum.front.begin(), sum.front.end()) +
+         *std::max_element(sum.back.begin(), sum.back.end()) + sum.price;
 }
 
 // A parameter that is cut is not one thing: what is due of it on the device is as many of its slices, the

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -31,6 +32,7 @@ class ResidencyProgram {
     bool fits = false;  // in the room of device memory at each moment, and in that of host memory
     Bytes host_bytes = 0;
     std::vector<std::vector<double>> shares;  // by class and option
+    std::vector<double> room;                 // bytes, by row of memory
   };
   // The mixture of least time with so many device bytes at each moment, and so many host bytes. `given`: one
   // class whose shares are given, as divided() and sliced() return them.
@@ -44,9 +46,18 @@ class ResidencyProgram {
   std::vector<GivenShares> sliced() const;
   // The mixture with as few host bytes as these device bytes allow.
   Mixture least_host(Bytes device) const;
+  enum class Rounding : std::uint8_t { by_kind, balanced };
   // Whole choices for each item and bucket. In the order of first use, each takes the choice of which most is
-  // due: what its mixture says, plus the remainders of its kind (DecisionClasses::Class) so far.
-  Choices round(const Mixture& mixture) const;
+  // due: what its mixture says, plus the remainders of its kind (DecisionClasses::Class) so far. Balanced,
+  // one that is alone of its kind takes, of the choices that its mixture gives a share, the one that keeps
+  // the lanes and rows of memory that limit the step closest to what the mixture takes of them.
+  Choices round(const Mixture& mixture, Rounding rounding = Rounding::by_kind) const;
+  // Of all decisions, those that are alone of their kind.
+  double alone_share() const;
+
+  // What the program counts for whole choices, such as those that round() returns: seconds as in Mixture,
+  // with the slices of a parameter all on the host.
+  double seconds(const Choices& choices) const;
 
   // Host bytes if every decision took the choice that needs most of them: no plan needs more.
   Bytes most_host_bytes() const { return classes_.most_host_bytes(); }
@@ -55,7 +66,12 @@ class ResidencyProgram {
   Mixture solve_for(const std::vector<double>& room, double seconds_weight, double host_weight,
                     const std::optional<GivenShares>& given) const;
 
+  std::map<std::size_t, std::size_t> members_by_kind() const;
   void make_table();  // of the present classes
+  // By row: those of ShareCost::front, back and memory.
+  std::vector<double> rows_of(const ShareCost& cost) const;
+  // One over what the row may hold, where the mixture fills it; else 0.
+  std::vector<double> weights(const Mixture& mixture) const;
   bool take_slices(const DecisionClasses::Class& of, const DecisionClasses::Member& member,
                    std::vector<double>& due, Choices& choices) const;
 

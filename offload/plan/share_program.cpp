@@ -40,10 +40,17 @@ class ShareTable::Decomposition {
   }
 
   ShareAnswer run() {
-    constexpr int most_pivots = 2000;
+    constexpr int most_pivots = 2000, patience = 100;
     ShareAnswer answer;
+    double before = std::numeric_limits<double>::infinity();  // the value, `patience` pivots ago
     for (int i = 0, rises = 0; i < most_pivots; ++i) {
       price_rows();
+      if (i % patience == 0) {
+        // Rows of very unlike sizes, such as a host that takes days for its updates: pivots then change the
+        // value by less than it is asked for.
+        if (before - value() <= question_.tolerance * std::abs(value())) break;
+        before = value();
+      }
       if (enter_known()) continue;
       const Row worth = multipliers();
       AnswerColumn next = column_of(cheapest(prices(worth)));
@@ -52,6 +59,7 @@ class ShareTable::Decomposition {
       if (value() - answer.bound <= question_.tolerance * std::abs(value()) || reduced >= -epsilon) {
         if (!lacks_memory() || rises++ == penalty_rises) break;
         penalty_ *= penalty_rise;
+        before = std::numeric_limits<double>::infinity();
         continue;
       }
       add(std::move(next));

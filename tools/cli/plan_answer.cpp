@@ -125,6 +125,7 @@ void add_time(Lines& lines, const PlanAnswer& answer) {
               format_seconds(answer.half_clipped_seconds), format_seconds(answer.clipped_seconds));
   lines.add("lower bound", "{} for any plan in this budget, bound by {}; the gap is {:.1f}%",
             format_seconds(answer.lower_bound_seconds), answer.bound_by, 100 * answer.gap());
+  if (!answer.is_complete) lines.add("search", "limited: a longer one might find a faster plan");
 }
 
 Json limit(Bytes bytes) { return bytes == unlimited ? Json() : Json(bytes); }
@@ -183,6 +184,8 @@ PlanAnswer answer(const PlanQuestion& question, Planner& planner, Plan* plan) {
   auto& made = std::get<Plan>(planned.outcome);
   require_sound(question, made);
   fill(question, made, answer);
+  answer.price = planned.price;
+  answer.is_complete = planned.is_complete;
   if (plan != nullptr) *plan = std::move(made);
   return answer;
 }
@@ -255,6 +258,9 @@ Json to_json(const PlanAnswer& answer) {
   json["lacks"] = answer.feasible ? Json() : Json(answer.lacks_host ? "host" : "device");
   json["smallest_bytes"] = answer.feasible ? Json() : Json(answer.smallest);
   json["op"] = answer.feasible ? Json() : Json(answer.op);
+  json["transfer_price_seconds"] = where_it_fits(answer.price.transfers);
+  json["replay_price_seconds"] = where_it_fits(answer.price.replays);
+  json["search"] = where_it_fits(answer.is_complete ? "complete" : "limited");
   return json;
 }
 

@@ -70,8 +70,10 @@ struct PlanAnswer {
   Bytes d2h = 0;
   Bytes peers = 0;  // from the other devices
   PeerPath peer_path = PeerPath::apart;
-  Bytes bucket = 0;  // target of a parameter bucket; 0: one tensor each
+  Bytes bucket = 0;         // target of a parameter bucket; 0: one tensor each
+  bool is_complete = true;  // Answer::is_complete
   double step_seconds = 0;
+  PlanPrice price;
   double stall_seconds = 0;
   double half_clipped_seconds = 0, clipped_seconds = 0;
   double lower_bound_seconds = 0;

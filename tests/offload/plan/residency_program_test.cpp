@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <string>
 
 #include "offload/plan/extreme_choices.h"
 #include "src/graph/cost.h"
@@ -226,6 +227,34 @@ TEST(DecisionClasses, CountWhatAnotherChoiceChanges) {
   EXPECT_GT(2 * most_replays, seeds);
 }
 
+// One op writes x1, which crosses into the next unit and no replay rebuilds, and the smaller `mask`, which
+// its own backward reads. To rebuild the mask takes the op's time.
+TEST(DecisionClasses, CountAReplayForWhatItRebuildsHoweverLargeWhatItDoesNot) {
+  Graph graph = chain_graph({.units = 1});
+  graph.tensors.push_back({"mask", DataType::f32, {16}, TensorKind::activation, {}});
+  const auto mask = static_cast<TensorId>(graph.tensors.size() - 1);
+  const OpId writer = testing::find_op(graph, "b0");
+  graph.ops[writer].writes.push_back(mask);
+  graph.ops[testing::find_op(graph, "b.backward0")].reads.push_back(mask);
+  const Machine machine;
+  PlannerSettings settings;
+  settings.remakes = false;
+  const Problem problem = make_problem(graph, machine, {.target_bytes = 0});
+  const DecisionClasses classes(problem, settings);
+  const double seconds = op_seconds(graph.op(writer), machine);
+  std::size_t found = 0;
+  for (const DecisionClasses::Class& of : classes.all()) {
+    const DecisionClasses::Member& member = of.members.front();
+    if (!member.is_activation || problem.items[member.index].writer != writer ||
+        !problem.items[member.index].rebuildable)
+      continue;
+    ++found;
+    ASSERT_EQ(of.levels.front(), static_cast<std::uint8_t>(recompute));
+    EXPECT_DOUBLE_EQ(of.options.front().back[share_compute] - of.options.back().back[share_compute], seconds);
+  }
+  EXPECT_EQ(found, 1U);
+}
+
 // Of the activations that can be made anew, unit after unit: all but the last are alike.
 std::vector<ActivationChoice> rebuildable_levels(const Setting& setting, const Choices& choices) {
   std::vector<ActivationChoice> levels;
@@ -257,6 +286,29 @@ TEST(ResidencyProgram, RoundingHitsTheSharesInEveryPartOfTheStep) {
       for (auto ten = of.begin(); of.end() - ten >= 10; ++ten)
         EXPECT_NEAR(static_cast<double>(std::count(ten, ten + 10, choices[o])), 10 * share, 2);
     }
+  }
+}
+
+// No two units are alike: each value and each parameter is alone in its class and of its kind.
+Graph chain_of_unlike_units(int units) {
+  Graph graph = chain_of_activations(units);
+  for (Tensor& tensor : graph.tensors) {
+    const std::size_t digit = tensor.name.find_first_of("0123456789");
+    if (tensor.shape.size() != 1 || digit == std::string::npos) continue;
+    const int unit = std::stoi(tensor.name.substr(digit));
+    tensor.shape.front() += tensor.shape.front() * (unit * 37 % units) / units;
+  }
+  return graph;
+}
+
+TEST(ResidencyProgram, RoundingWhatIsAloneOfItsKindKeepsToTheMixture) {
+  const Setting setting(chain_of_unlike_units(41), with_links(1e9));
+  for (const Bytes percent : {40U, 50U, 60U, 70U, 80U}) {
+    const auto mixture = setting.program.solve(setting.most() * percent / 100, unlimited);
+    ASSERT_TRUE(mixture.fits);
+    const Choices choices = setting.program.round(mixture, ResidencyProgram::Rounding::balanced);
+    EXPECT_NEAR(setting.program.seconds(choices), mixture.seconds, 0.02 * mixture.seconds) << percent;
+    EXPECT_LT(setting.serial_bytes(choices), setting.most() * (percent + 5) / 100) << percent;
   }
 }
 

@@ -146,20 +146,23 @@ TEST(PlanReport, ShowsThatAnotherSystemIsEmulated) {
   EXPECT_EQ(count(plan_report(step.graph, step.plan, step.machine), "policy zero-offload (emulated)"), 1U);
 }
 
+// Of a step whose every name is this one. Kernels have the same one, too, and with it the same times.
+std::string page_of_step_named(const std::string& name) {
+  static const SmallStep plain;
+  SmallStep step = plain;
+  for (Op& op : step.graph.ops) op.name = op.kernel = name;
+  for (Tensor& tensor : step.graph.tensors) tensor.name = name;
+  for (Bucket& bucket : step.plan.buckets) bucket.name = name;
+  for (std::string& unit : step.graph.unit_names) unit = name;
+  step.plan.policy = step.plan.bound_by = name;
+  return plan_report(step.graph, step.plan, step.machine, {.name = name, .machine_name = name});
+}
+
 // Whatever stands in a name, the page has its own elements and no others.
 void expect_neutral(const std::string& hostile) {
   SCOPED_TRACE(hostile);
-  static const SmallStep plain;
-  SmallStep step = plain;
-  for (Op& op : step.graph.ops) op.name = op.kernel = hostile;
-  for (Tensor& tensor : step.graph.tensors) tensor.name = hostile;
-  for (Bucket& bucket : step.plan.buckets) bucket.name = hostile;
-  for (std::string& unit : step.graph.unit_names) unit = hostile;
-  step.plan.policy = step.plan.bound_by = hostile;
-  const std::string page =
-      plan_report(step.graph, step.plan, step.machine, {.name = hostile, .machine_name = hostile});
-  const std::string harmless =
-      plan_report(plain.graph, plain.plan, plain.machine, {.name = "x", .machine_name = "y"});
+  const std::string page = page_of_step_named(hostile);
+  const std::string harmless = page_of_step_named("x");
   for (const char* tag : {"<", "</script", "<script", "<!--", "-->", "\"plan-data\"", "style>"})
     EXPECT_EQ(count(page, tag), count(harmless, tag)) << tag;
   for (const char c : page)
