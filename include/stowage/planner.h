@@ -134,7 +134,7 @@ struct PlannerSettings {
   // have been scheduled; in the smallest device memory smallest_work times as many, since a program's time
   // says least of its roundings there (docs/gaps.md). It is asked last for budgets up to fine_range times its
   // size, too, so that they have its plans.
-  std::size_t most_work = 300'000;
+  std::size_t most_work = 400'000;
   std::size_t smallest_work = 3;
   std::size_t patience = 6;
   // A step of very many ops: a cell is asked for no smaller room once most_cell_work ops have been scheduled
