@@ -88,6 +88,8 @@ class CandidateFinder {
   }
   std::size_t sketches() const { return sketches_; }
   Bytes most_host() const { return most_host_; }
+  // Whether the cell has looked at enough.
+  bool is_long() const { return work_ > settings_.most_cell_work; }
 
  private:
   struct Turn {
@@ -116,9 +118,6 @@ class CandidateFinder {
     turn.best_bytes = bytes;
     turn.least = seconds;
   }
-  // Whether a cell has looked at enough.
-  bool is_long() const { return work_ > settings_.most_cell_work; }
-
   void add_rounded(const CellVariant& variant, const ResidencyProgram::Mixture& mixture) {
     most_host_ = std::max(most_host_, mixture.host_bytes);
     using Rounding = ResidencyProgram::Rounding;
@@ -189,15 +188,14 @@ void TriedChoices::add(const Problem& problem, const Choices& choices, const Tri
 
 std::vector<CellCandidate> find_candidates(const std::vector<std::unique_ptr<CellVariant>>& variants,
                                            const CellSize& size, const PlannerSettings& settings,
-                                           TriedChoices& tried, std::size_t& sketches, Bytes& most_host) {
+                                           TriedChoices& tried, CellSearch& search) {
   CandidateFinder finder(size, settings, tried);
   finder.add_from(variants);
   if (!size.least_host)
     for (const auto& variant : variants) finder.add_changes(*variant->problem);
   if (finder.needs_extremes())
     for (const auto& variant : variants) finder.add_extremes(*variant->problem);
-  sketches = finder.sketches();
-  most_host = finder.most_host();
+  search = {finder.sketches(), finder.most_host(), finder.is_long()};
   return std::move(finder).result();
 }
 

@@ -51,15 +51,21 @@ class TriedChoices {
   std::map<const Problem*, std::map<Choices, Trial>> trials_;
 };
 
+// How a cell's candidates were found.
+struct CellSearch {
+  std::size_t sketches = 0;  // schedules, made or known; those of choices that a cell has kept do not count
+  // The most host bytes of the programs' mixtures and of candidates that fit: any host memory between that
+  // and CellSize::host has the same candidates.
+  Bytes most_host = 0;
+  bool is_limited = false;  // by PlannerSettings::most_cell_work
+};
+
 // The candidates, the best estimate first; with `least_host` the fewest host bytes first. `tried`: of cells
-// with the same device memory; what it knows is not scheduled again, and what is found out is added. Sets
-// `sketches` to the number of schedules, made or known; those of choices that a cell has kept do not count,
-// nor those that only try numbers of slices on the device. Sets `most_host` to the most host bytes of the
-// programs' mixtures and of candidates that fit: any host memory between that and `size.host` has the same
-// candidates. Rounding a mixture may take more host bytes than `size.host`, or fewer: candidates that do are
-// returned, too, for budgets that have so much.
+// with the same device memory; choices that it knows are not scheduled again, and the others are added.
+// Rounding a mixture may take more host bytes than `size.host`, or fewer: candidates that do are returned,
+// too, for budgets that have so much.
 std::vector<CellCandidate> find_candidates(const std::vector<std::unique_ptr<CellVariant>>& variants,
                                            const CellSize& size, const PlannerSettings& settings,
-                                           TriedChoices& tried, std::size_t& sketches, Bytes& most_host);
+                                           TriedChoices& tried, CellSearch& search);
 
 }  // namespace stowage

@@ -102,7 +102,7 @@ bool Cells::improve(const Budget& budget, std::optional<RankedPlan>& best) {
   double wanted = unlimited_seconds;
   bool is_complete = true;
   for (Budget next = budget;; next.host = best->plan.host_bytes) {
-    is_complete = improve_within(next, next.host < budget.host, best);
+    is_complete &= improve_within(next, next.host < budget.host, best);
     if (!best || best->plan.host_bytes >= next.host || best->ranked_seconds >= wanted) break;
     wanted = wanted_seconds(best);
   }
@@ -157,7 +157,7 @@ bool Cells::improve_within(const Budget& budget, bool again, std::optional<Ranke
 }
 
 std::size_t Cells::work_of(const Cell& cell) const {
-  return cell.sketches * variants_.front()->problem->graph->ops.size();
+  return cell.search.sketches * variants_.front()->problem->graph->ops.size();
 }
 
 // From the least host memory that is not below the budget, since a rounded plan may take less than its
@@ -183,6 +183,7 @@ bool Cells::improve_in_row(std::size_t device, const Budget& budget, std::option
     }
     Cell& of = cell({device, h}, wanted_seconds(best));
     (is_first ? work.rows : work.columns) += work_of(of);
+    work.is_limited |= of.search.is_limited;
     improve_by(of, budget, best);
     const bool any_fits = std::any_of(of.candidates.begin(), of.candidates.end(), [&](const Candidate* each) {
       return each->of.host_bytes <= hosts_[h];
@@ -190,7 +191,7 @@ bool Cells::improve_in_row(std::size_t device, const Budget& budget, std::option
     if (is_last) return false;
     if (!any_fits && floor == 0) break;  // no mixture fits, nor does any in less
     // Any host memory down to what the programs' answers take has the same answers.
-    for (++h; h < hosts_.size() && hosts_[h] >= of.most_host;) ++h;
+    for (++h; h < hosts_.size() && hosts_[h] >= of.search.most_host;) ++h;
   }
   const bool goes_on = !best || work.columns <= most_columns;
   work.is_limited |= !goes_on;
@@ -246,10 +247,9 @@ Cells::Cell& Cells::cell(Key key, double most_seconds) {
   const bool least_host = key.second == hosts_.size();
   const CellSize size{devices_[key.first], least_host ? 0 : hosts_[key.second], least_host, key.first == 0,
                       most_seconds};
-  Cell made{size.device, {}, 0, 0, most_seconds};
+  Cell made{size.device, {}, {}, most_seconds};
   std::vector<std::unique_ptr<Candidate>>& row = candidates_[key.first];
-  for (CellCandidate& found :
-       find_candidates(variants_, size, settings_, tried_[key.first], made.sketches, made.most_host)) {
+  for (CellCandidate& found : find_candidates(variants_, size, settings_, tried_[key.first], made.search)) {
     auto same = std::find_if(row.begin(), row.end(), [&](const auto& each) {
       return each->of.problem == found.problem && each->of.choices == found.choices;
     });

@@ -68,9 +68,8 @@ class Cells {
   struct Cell {
     Bytes device = 0;
     std::vector<Candidate*> candidates;
-    std::size_t sketches = 0;  // made, or known, to find the candidates
-    Bytes most_host = 0;       // that the programs' mixtures and fitting candidates take
-    double most_seconds = 0;   // choices with a longer time by the program were not looked for
+    CellSearch search;
+    double most_seconds = 0;  // choices with a longer time by the program were not looked for
   };
   // An index into devices_, and one into hosts_; hosts_.size() stands for as few host bytes as possible.
   using Key = std::pair<std::size_t, std::size_t>;

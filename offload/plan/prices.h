@@ -16,7 +16,7 @@ inline double transfer_price(const Machine& machine, const PlannerSettings& sett
   return (on_cores ? settings.transfer_risk_on_cores : settings.transfer_risk) * machine.h2d.latency_seconds;
 }
 
-// Of the plan's transfers and replays.
+// Returns the price of all transfers and replays of a plan.
 PlanPrice price_of(const Plan& plan, const Graph& graph, const Machine& machine,
                    const PlannerSettings& settings);
 

@@ -52,11 +52,11 @@ class ResidencyProgram {
   // one that is alone of its kind takes, of the choices that its mixture gives a share, the one that keeps
   // the lanes and rows of memory that limit the step closest to what the mixture takes of them.
   Choices round(const Mixture& mixture, Rounding rounding = Rounding::by_kind) const;
-  // Of all decisions, those that are alone of their kind.
+  // The number of decisions that are alone of their kind, over that of all.
   double alone_share() const;
 
-  // What the program counts for whole choices, such as those that round() returns: seconds as in Mixture,
-  // with the slices of a parameter all on the host.
+  // Returns Mixture::seconds of whole choices, such as those that round() returns. All slices of a parameter
+  // count as on the host.
   double seconds(const Choices& choices) const;
 
   // Host bytes if every decision took the choice that needs most of them: no plan needs more.

@@ -71,6 +71,19 @@ TEST(Cells, MoreDeviceMemoryIsNotSlower) {
   EXPECT_EQ(rises.above, 0) << "of " << rises.budgets << ", the worst by " << rises.worst;
 }
 
+// At this minimum no limit ends the search, and the bound is far below the plan.
+TEST(Cells, AnAnswerSaysWhetherALimitEndedTheSearch) {
+  const Graph graph = testing::random_graph(101);
+  const Machine machine = testing::any_machine(101);
+  const auto is_complete = [&](const PlannerSettings& settings) {
+    Planner planner(graph, machine, {.settings = settings});
+    return planner.answer({planner.minimum_bytes(), unlimited}).is_complete;
+  };
+  EXPECT_TRUE(is_complete({}));
+  EXPECT_FALSE(is_complete({.most_cell_work = 1}));
+  EXPECT_FALSE(is_complete({.most_work = 1, .smallest_work = 1}));
+}
+
 // At the minimum this graph's candidate of least host memory has places only under a smaller cap, and takes 4
 // bytes more of the host then.
 TEST(Cells, HostBudgetsAreOfPlacedPlans) {
@@ -138,11 +151,9 @@ TEST(Cells, WhatWasTriedWithOtherHostMemoryHolds) {
                                  CellSize{device, 0, true}, CellSize{device, most_host / 3}}) {
       const Bytes host = size.host;
       TriedChoices alone;
-      std::size_t sketches_together = 0, sketches_alone = 0;
-      Bytes most_together = 0, most_alone = 0;
-      const auto found =
-          find_candidates(variants, size, settings, together, sketches_together, most_together);
-      const auto wanted = find_candidates(variants, size, settings, alone, sketches_alone, most_alone);
+      CellSearch search_together, search_alone;
+      const auto found = find_candidates(variants, size, settings, together, search_together);
+      const auto wanted = find_candidates(variants, size, settings, alone, search_alone);
       ASSERT_EQ(found.size(), wanted.size()) << host;
       for (std::size_t i = 0; i < found.size(); ++i) {
         EXPECT_EQ(found[i].problem, wanted[i].problem) << host << " " << i;
@@ -151,9 +162,9 @@ TEST(Cells, WhatWasTriedWithOtherHostMemoryHolds) {
         EXPECT_EQ(found[i].host_bytes, wanted[i].host_bytes) << host << " " << i;
         EXPECT_EQ(found[i].serial_bytes, wanted[i].serial_bytes) << host << " " << i;
       }
-      EXPECT_EQ(most_together, most_alone) << host;
-      EXPECT_LE(sketches_together, sketches_alone) << host;
-      tried_before += sketches_alone - sketches_together;
+      EXPECT_EQ(search_together.most_host, search_alone.most_host) << host;
+      EXPECT_LE(search_together.sketches, search_alone.sketches) << host;
+      tried_before += search_alone.sketches - search_together.sketches;
     }
   }
   EXPECT_GT(tried_before, 0U);
