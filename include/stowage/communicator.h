@@ -21,7 +21,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -29,6 +28,7 @@
 #include <vector>
 
 #include "stowage/bytes.h"
+#include "stowage/channel.h"
 #include "stowage/device.h"
 #include "stowage/machine.h"
 
@@ -102,59 +102,22 @@ struct CommunicatorOptions {
 std::vector<std::unique_ptr<Communicator>> make_local_communicators(std::span<Device* const> devices,
                                                                     const CommunicatorOptions& options = {});
 
-// This process as one rank of the MPI job that it is started in (mpirun); all ranks open theirs together. On
-// a simulated device: else InvalidInput. The MPI library (Open MPI 4.1) comes with a module that is loaded
-// here: looked for in the file that the environment variable STOWAGE_MPI_MODULE names, then as that of CUDA
-// (cuda_device.h); InvalidInput says what to install. MPI is begun here and ended with the process, unless
-// the program has begun it, by MPI_Init_thread with MPI_THREAD_SERIALIZED or more. Below MPI_THREAD_MULTIPLE
-// the program makes no calls of MPI while work is under way.
+// A simulated device of this process as one rank of the MPI job that it is started in (mpirun); all ranks open theirs
+// together. Else InvalidInput. `channel` is that of the job (open_channel), which the communicator shares. The MPI
+// library (Open MPI 4.1) comes with a module that is loaded here: looked for in the file that the environment variable
+// STOWAGE_MPI_MODULE names, then as that of CUDA (cuda_device.h); InvalidInput says what to install. MPI is begun
+// here and ended with the process, unless the program has begun it, by MPI_Init_thread with MPI_THREAD_SERIALIZED
+// or more. Below MPI_THREAD_MULTIPLE the program makes no calls of MPI while work is under way.
 // - All bytes that arrive count as defined, whatever they were where they came from.
 // - Calls return at once (in virtual time when the work is done), and a mismatch is found by the work.
 // - A rank whose process dies is named to the others at once, if mpirun lets them live (--enable-recovery).
 //   If its machine is gone, that takes some 4 s.
 // - Then MPI is not ended in this process, and no communicator can be opened again.
-std::unique_ptr<Communicator> open_mpi_communicator(Device& device, const CommunicatorOptions& options = {});
-
-// A rank of a group whose communicator is yet to be opened: its number, and how the group exchanges bytes
-// until then.
-struct RankOfGroup {
-  int rank = 0;
-  int size = 1;
-  // Called by all ranks together: `buffer` is memory of the program, with `size` shares of so many bytes in
-  // rank order; this rank's is there, and the others arrive before it returns.
-  std::function<void(void* buffer, Bytes share_bytes)> all_gather;
-};
-// The rank of a communicator, which gathers through that: over MPI or TCP, with a small simulated device as
-// `device`. Both outlive the result. A gather that fails on one rank fails the communicator.
-RankOfGroup rank_in(Communicator& communicator, Device& device);
-
-// Where a rank finds the others, at first: rank 0 listens there (IPv4), for as long as it takes all to come.
-struct TcpGroup {
-  int rank = 0;
-  int size = 1;
-  std::string host;        // of rank 0, as the others reach it: a name or an address
-  std::uint16_t port = 0;  // which is free there
-};
-
-// This process, or thread, as one rank of a group that knows no more than that, without MPI; all ranks open
-// theirs together, within 60 s. On a simulated device: else InvalidInput, as for a group that makes no sense:
-// a port in use, a rank that comes twice, one of another size or build. CommunicatorError names a rank that
-// has not come, or has ended before all had. Then the group has not met, and may do so anew.
-// - Ranks connect with each other at ports that the system chooses, each at the first address of its machine
-//   that is not the loopback's. The network between them is trusted: whoever can read it reads the bytes,
-//   and who connects by mistake is sent away.
-// - Calls return at once (in virtual time when the work is done), a mismatch is found by the work, and all
-//   bytes that arrive count as defined, as over MPI.
-// - A rank whose process dies is named to the others at once; if its machine is gone, that takes some 4 s.
-//   Later communicators are no worse for it.
-std::unique_ptr<Communicator> open_tcp_communicator(Device& device, const TcpGroup& group,
-                                                    const CommunicatorOptions& options = {});
-// The same for a group that can exchange bytes already.
-std::unique_ptr<Communicator> open_tcp_communicator(Device& device, const RankOfGroup& rank,
+std::unique_ptr<Communicator> open_mpi_communicator(Device& device, std::shared_ptr<Channel> channel,
                                                     const CommunicatorOptions& options = {});
 
-// A CUDA device as one rank of NCCL; all ranks of the group open theirs together, each in a thread or process
-// of its own. Else InvalidInput. NCCL (2.19 or newer) comes with a module that is loaded here: looked for in
+// A CUDA device as one rank of NCCL; all ranks of the channel open theirs together, each in a thread or process
+// of its own. Else InvalidInput. The communicator shares the channel. NCCL (2.19 or newer) comes with a module that is loaded here: looked for in
 // the file that the environment variable STOWAGE_NCCL_MODULE names, then as that of CUDA; InvalidInput says
 // what to install.
 // - Calls return once NCCL has taken the work. Calls that differ between ranks are not detected.
@@ -164,6 +127,6 @@ std::unique_ptr<Communicator> open_tcp_communicator(Device& device, const RankOf
 // - Ranks learn of failures and deaths as over MPI. Work that needs a rank which has ended in order waits:
 //   barriers before the end are not optional here.
 // Tested over a fake of NCCL and of CUDA, not on cards.
-std::unique_ptr<Communicator> open_nccl_communicator(Device& device, const RankOfGroup& rank);
+std::unique_ptr<Communicator> open_nccl_communicator(Device& device, std::shared_ptr<Channel> channel);
 
 }  // namespace stowage

@@ -4,30 +4,24 @@
 #include <exception>
 
 #include "offload/engine/rank_threads.h"
-#include "stowage/simulated_device.h"
+#include "stowage/channel.h"
 
 namespace stowage {
 namespace {
 
-// Cards come together through a small simulated device each.
 Communicators open_nccl_communicators(std::span<Device* const> cards) {
-  std::vector<std::unique_ptr<SimulatedDevice>> places;
-  std::vector<Device*> all;
-  for (std::size_t i = 0; i < cards.size(); ++i)
-    all.push_back(places.emplace_back(open_simulated_device({.capacity = 1_MiB})).get());
-  const Communicators meeting = make_local_communicators(all);
+  const std::vector<std::shared_ptr<Channel>> channels = local_channels(static_cast<int>(cards.size()));
   Communicators opened(cards.size());
   const auto abandon = [&](const char* why) {
-    for (const auto& communicator : meeting) communicator->abort(why);
+    for (const auto& channel : channels) channel->fail({channel->rank(), {}, why});
   };
   on_ranks(
       cards.size(),
       [&](std::size_t i) {
         try {
-          opened[i] = open_nccl_communicator(*cards[i], rank_in(*meeting[i], *all[i]));
-          meeting[i]->barrier();  // a rank that fails at once would fail the opening of others
+          opened[i] = open_nccl_communicator(*cards[i], channels[i]);
         } catch (const std::exception& error) {
-          meeting[i]->abort(error.what());
+          channels[i]->fail({static_cast<int>(i), {}, error.what()});
           throw;
         }
       },

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
+#include <exception>
 #include <span>
 #include <string>
 #include <vector>
@@ -41,6 +43,26 @@ void check_collectives(const Graph& graph) {
   }
 }
 
+// A rank that comes to no collective ends those of the others.
+std::vector<std::uint64_t> gathered(Communicator& communicator, Device& device, std::uint64_t own) {
+  try {
+    std::vector<std::uint64_t> all(static_cast<std::size_t>(communicator.size()));
+    all.at(static_cast<std::size_t>(communicator.rank())) = own;
+    const Bytes bytes = all.size() * sizeof own;
+    const DeviceMemory pinned(device, MemoryKind::pinned, bytes);
+    const Lane lane(device, LaneRole::compute);
+    std::memcpy(pinned.data(), all.data(), bytes);
+    communicator.all_gather(lane.id(), pinned.data(), sizeof own);
+    device.synchronise_lane(lane.id());
+    communicator.check();
+    std::memcpy(all.data(), pinned.data(), bytes);
+    return all;
+  } catch (const std::exception& error) {
+    communicator.abort(error.what());
+    throw;
+  }
+}
+
 }  // namespace
 
 void check_ranks(const Graph& graph, const Communicator* communicator) {
@@ -53,10 +75,7 @@ void expect_one_plan(Communicator& communicator, Device& device, const Plan& pla
   const std::string text = fmt::format("{} {} {}", options.seed, options.first_step, to_json(plan));
   BitsHash own;
   own.add(std::as_bytes(std::span(text)));
-  const RankOfGroup rank = rank_in(communicator, device);
-  std::vector<std::uint64_t> all(static_cast<std::size_t>(rank.size));
-  all.at(static_cast<std::size_t>(rank.rank)) = own.value();
-  rank.all_gather(all.data(), sizeof all.front());
+  const std::vector<std::uint64_t> all = gathered(communicator, device, own.value());
   const auto other =
       std::find_if(all.begin(), all.end(), [&](std::uint64_t hash) { return hash != all.front(); });
   if (other != all.end())

@@ -7,15 +7,19 @@
 // which names the rank, and what is under way (tools/console/underway.h) ends.
 #pragma once
 
+#include <chrono>
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "samples/run/launch.h"
+#include "stowage/channel.h"
 #include "stowage/communicator.h"
 #include "stowage/error.h"
+#include "stowage/rank_launch.h"
+#include "tools/console/underway.h"
 
 namespace stowage::samples {
 
@@ -34,9 +38,8 @@ int exit_code_of(const std::exception& error);
 
 class Job {
  public:
-  // Together. Throws InvalidInput where there is no MPI, or not that of the launcher; over TCP as
-  // open_tcp_communicator does.
-  explicit Job(Launch launch);
+  // Together. Throws as open_channel does.
+  explicit Job(RankLaunch launch);
   ~Job();
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
@@ -63,7 +66,8 @@ class Job {
   // Together: all have come here.
   void meet();
 
-  // A communicator of the same ranks, for a device of the run: NCCL's for a card. Together.
+  // A communicator of the same ranks, for a device of the run: NCCL's for a card, else MPI's. Together. Throws
+  // InvalidInput: a simulated device of ranks that MPI does not know.
   std::unique_ptr<Communicator> open_communicator(Device& device, const CommunicatorOptions& options) const;
 
   // This rank ends with this error, which is printed already. Tells the others unless they know; where all
@@ -73,16 +77,16 @@ class Job {
   void abandon(const std::string& why) noexcept;
 
  private:
-  struct Group;
+  void wait(const Waiting& waiting);
 
-  void join();
-  std::string from(int root, const std::string& text);
-
-  Launch launch_;
+  RankLaunch launch_;
   int ranks_here_ = 1;
   int local_rank_ = 0;
-  bool all_end_ = false;          // since `together` has failed
-  std::unique_ptr<Group> group_;  // null: alone
+  bool all_end_ = false;              // since `together` has failed
+  std::chrono::seconds next_line_{};  // of those that say for whom a call waits
+  std::shared_ptr<Channel> channel_;  // null: alone
+  std::optional<EndOfWork> end_of_work_;
+  std::optional<OnAbandon> on_abandon_;
 };
 
 }  // namespace stowage::samples

@@ -74,7 +74,7 @@ int run(int count, const char* const* arguments, ModelKind kind, Job& job) {
 int run_program(ModelKind kind, int count, const char* const* arguments) {
   keep_standard_streams();
   remove_temporaries_at_signals();
-  Launch launch;
+  RankLaunch launch;
   std::optional<Job> job;
   try {
     launch = read_launch();

@@ -137,14 +137,6 @@ double peer_seconds(const Collective& collective, int size, const Link& peer) {
   return peer.seconds(whole ? collective.bytes : static_cast<Bytes>(size - 1) * collective.bytes);
 }
 
-CommunicatorError error_of(std::string_view call, const RankFailure& failure) {
-  const bool of_call = !failure.call.empty() && failure.call != "abort";
-  const std::string in = of_call ? " in " + failure.call : std::string{};
-  return {fmt::format("{}: rank {} failed{}: {}. End on every rank, and go on from the last checkpoint", call,
-                      failure.rank, in, failure.reason),
-          std::string(call), failure.rank};
-}
-
 RankFailure mismatch(const Collective& of_rank_0, const Collective& of_rank, int rank) {
   return {rank, to_string(of_rank.kind),
           fmt::format(

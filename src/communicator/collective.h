@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "stowage/bytes.h"
+#include "stowage/channel.h"
 #include "stowage/device.h"
 #include "stowage/error.h"
 #include "stowage/machine.h"
@@ -63,15 +64,6 @@ void expect_rank(int root, int size);
 
 // How long it takes: what a rank receives, as one transfer over its link.
 double peer_seconds(const Collective& collective, int size, const Link& peer);
-
-// Which rank failed first, in which call (empty: in none), and why.
-struct RankFailure {
-  int rank = 0;
-  std::string call;
-  std::string reason;
-};
-// The error that `call` throws for it.
-CommunicatorError error_of(std::string_view call, const RankFailure& failure);
 
 // What rank `rank` calls is not what rank 0 does.
 RankFailure mismatch(const Collective& of_rank_0, const Collective& of_rank, int rank);

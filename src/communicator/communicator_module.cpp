@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "src/base/module_file.h"
 #include "src/communicator/simulated_communicator.h"
@@ -43,20 +44,25 @@ const ModuleHead& load_module(const ModuleKind& kind) {
                                              library_path(here), STOWAGE_MODULE_DIR));
 }
 
-}  // namespace communication
-
-std::unique_ptr<Communicator> open_mpi_communicator(Device& device, const CommunicatorOptions& options) {
-  constexpr const char* call = "open_mpi_communicator";
-  communication::expect_simulated(device, call);
-  static const auto& module =
-      static_cast<const communication::MpiModule&>(communication::load_module(communication::mpi_module));
-  return std::make_unique<communication::SimulatedCommunicator>(device, module.open(options), call);
+const MpiModule& load_mpi_module() {
+  static const auto& module = static_cast<const MpiModule&>(load_module(mpi_module));
+  return module;
 }
 
-std::unique_ptr<Communicator> open_nccl_communicator(Device& device, const RankOfGroup& rank) {
+}  // namespace communication
+
+std::unique_ptr<Communicator> open_mpi_communicator(Device& device, std::shared_ptr<Channel> channel,
+                                                    const CommunicatorOptions& options) {
+  constexpr const char* call = "open_mpi_communicator";
+  communication::expect_simulated(device, call);
+  return std::make_unique<communication::SimulatedCommunicator>(
+      device, communication::load_mpi_module().open(std::move(channel), options), call);
+}
+
+std::unique_ptr<Communicator> open_nccl_communicator(Device& device, std::shared_ptr<Channel> channel) {
   static const auto& module =
       static_cast<const communication::NcclModule&>(communication::load_module(communication::nccl_module));
-  return module.open(device, rank);
+  return module.open(device, std::move(channel));
 }
 
 }  // namespace stowage

@@ -5,7 +5,9 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "src/communicator/transport.h"
@@ -31,9 +33,18 @@ struct ModuleKind {
   unsigned abi;
 };
 
+struct RankOfWorld {
+  int rank = 0;
+  int size = 1;
+};
 struct MpiModule : ModuleHead {
-  // All ranks of MPI_COMM_WORLD together.
-  std::unique_ptr<Transport> (*open)(const CommunicatorOptions& options) = nullptr;
+  // This process in MPI_COMM_WORLD. Begins MPI.
+  RankOfWorld (*rank)() = nullptr;
+  // All together: the text of rank 0, of 4,000 bytes at most. `look` is asked while it waits; what it throws ends
+  // the wait.
+  std::string (*share)(const std::string& text, const std::function<void()>& look) = nullptr;
+  // All together.
+  std::unique_ptr<Transport> (*open)(std::shared_ptr<Channel> channel, const CommunicatorOptions& options) = nullptr;
 };
 inline constexpr ModuleKind mpi_module{"the MPI module",
                                        "libstowage_mpi.so",
@@ -42,10 +53,10 @@ inline constexpr ModuleKind mpi_module{"the MPI module",
                                        "libmpi",
                                        "install Open MPI 4.1 (Debian: libopenmpi3 and openmpi-bin)",
                                        "install libopenmpi-dev and build Stowage with STOWAGE_MPI=ON",
-                                       1001};
+                                       1002};
 
 struct NcclModule : ModuleHead {
-  std::unique_ptr<Communicator> (*open)(Device& device, const RankOfGroup& rank) = nullptr;
+  std::unique_ptr<Communicator> (*open)(Device& device, std::shared_ptr<Channel> channel) = nullptr;
 };
 inline constexpr ModuleKind nccl_module{
     "the NCCL module",
@@ -55,11 +66,12 @@ inline constexpr ModuleKind nccl_module{
     "libnccl",
     "install NCCL 2.19 or newer for CUDA 13, or name its folder in LD_LIBRARY_PATH",
     "install NCCL and the CUDA toolkit, and build Stowage with STOWAGE_CUDA=ON",
-    2001};
+    2002};
 
 // The first candidate that exists. Throws InvalidInput: which file, what the loader missed, what to do.
 const ModuleHead& load_module(const ModuleKind& kind, const std::vector<std::filesystem::path>& candidates);
 // From where such modules are.
 const ModuleHead& load_module(const ModuleKind& kind);
+const MpiModule& load_mpi_module();
 
 }  // namespace stowage::communication

@@ -40,9 +40,9 @@ TEST(CommunicatorModule, RefusesAnotherBuildAndAnotherLibrary) {
 // In the environment of this test.
 TEST(CommunicatorModule, AProgramWithoutItStartsAndSaysSo) {
   const auto device = open_simulated_device({.capacity = 1_MiB});
-  EXPECT_THROW(open_mpi_communicator(*device), InvalidInput);
+  EXPECT_THROW(open_mpi_communicator(*device, nullptr), InvalidInput);
   try {
-    open_nccl_communicator(*device, {});
+    open_nccl_communicator(*device, nullptr);
     FAIL() << "there is no such module";
   } catch (const InvalidInput& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("/nowhere/libstowage_nccl.so"), HasSubstr("install NCCL")));

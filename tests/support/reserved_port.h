@@ -1,13 +1,14 @@
 // A TCP port that the system chooses and gives to nobody else as long as this lives, but for those that ask
-// for this very one and say SO_REUSEADDR, as rank 0 of a TcpGroup does.
+// for this very one and say SO_REUSEADDR, as rank 0 of a job does.
 #pragma once
 
+#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <cstdint>
 #include <stdexcept>
 
-#include "src/communicator/tcp_socket.h"
+#include "src/ranks/socket.h"
 
 namespace stowage {
 
@@ -21,10 +22,10 @@ class ReservedPort {
         ::bind(socket_.number(), reinterpret_cast<const sockaddr*>(&any), sizeof any) != 0)
       throw std::runtime_error("no port");
   }
-  std::uint16_t number() const { return communication::port_of(socket_); }
+  std::uint16_t number() const { return ranks::port_of(socket_); }
 
  private:
-  communication::Descriptor socket_;
+  ranks::Descriptor socket_;
 };
 
 }  // namespace stowage

@@ -5,14 +5,21 @@
 
 namespace {
 
-std::unique_ptr<stowage::communication::Transport> open(const stowage::CommunicatorOptions& options) {
-  return std::make_unique<stowage::communication::MpiTransport>(options.peer);
+using namespace stowage::communication;
+
+std::unique_ptr<Transport> open(std::shared_ptr<stowage::Channel> channel,
+                                const stowage::CommunicatorOptions& options) {
+  return std::make_unique<MpiTransport>(std::move(channel), options.peer);
+}
+RankOfWorld rank() { return MpiSession::get().rank(); }
+std::string share(const std::string& text, const std::function<void()>& look) {
+  return MpiSession::get().share(text, look);
 }
 
 }  // namespace
 
 extern "C" const stowage::communication::ModuleHead* stowage_mpi_module() {
   static const stowage::communication::MpiModule module{
-      {stowage::communication::mpi_module.abi, stowage::backend_module_version()}, open};
+      {stowage::communication::mpi_module.abi, stowage::backend_module_version()}, rank, share, open};
   return &module;
 }

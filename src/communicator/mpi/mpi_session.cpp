@@ -1,5 +1,9 @@
 #include "src/communicator/mpi/mpi_session.h"
 
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "stowage/error.h"
@@ -37,9 +41,46 @@ void MpiSession::lose() {
   lost_ = true;
 }
 
-void MpiSession::lose(const RankFailure& dead) {
-  dead_.keep(dead);
-  lose();
+RankOfWorld MpiSession::rank() {
+  const MutexLock lock(mutex_);
+  RankOfWorld world;
+  if (MPI_Comm_rank(MPI_COMM_WORLD, &world.rank) != MPI_SUCCESS ||
+      MPI_Comm_size(MPI_COMM_WORLD, &world.size) != MPI_SUCCESS)
+    throw InvalidInput("MPI does not say which rank this is: start the program by mpirun");
+  return world;
+}
+
+// Nothing here blocks within MPI: a rank that has died is waited for no longer than `look` allows.
+std::string MpiSession::share(const std::string& text, const std::function<void()>& look) {
+  constexpr std::size_t most = 4096;
+  constexpr std::chrono::milliseconds pause{1};
+  const auto buffer = std::make_shared<std::array<char, most>>();
+  if (text.size() >= most) throw InvalidInput("rank 0 has too many addresses: name one in STOWAGE_HOST");
+  std::copy(text.begin(), text.end(), buffer->begin());
+  const auto expect_success = [](int answer) {
+    if (answer != MPI_SUCCESS) throw InvalidInput("MPI hands out no text: see what it printed");
+  };
+  MPI_Request request = MPI_REQUEST_NULL;
+  try {
+    {
+      const MutexLock lock(mutex_);
+      expect_success(MPI_Ibcast(buffer->data(), static_cast<int>(most), MPI_BYTE, 0, MPI_COMM_WORLD, &request));
+    }
+    for (int done = 0;;) {
+      {
+        const MutexLock lock(mutex_);
+        expect_success(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
+      }
+      if (done != 0) break;
+      look();
+      std::this_thread::sleep_for(pause);
+    }
+  } catch (...) {
+    keep(buffer);  // MPI may still write it
+    lose();
+    throw;
+  }
+  return {buffer->begin(), std::find(buffer->begin(), buffer->end(), '\0')};
 }
 
 bool MpiSession::lost() {

@@ -7,12 +7,13 @@
 
 #include <mpi.h>
 
+#include <functional>
 #include <memory>
-#include <optional>
+#include <string>
 #include <vector>
 
 #include "src/base/mutex.h"
-#include "src/communicator/first_failure.h"
+#include "src/communicator/communicator_module.h"
 
 namespace stowage::communication {
 
@@ -29,9 +30,9 @@ class MpiSession {
   // A rank is gone, or MPI may still touch memory that is not ours any more: MPI is not called again.
   void lose();
   bool lost();
-  // The rank that is gone. Each communicator of the process ends for it, also one that knows it not yet.
-  void lose(const RankFailure& dead);
-  std::optional<RankFailure> dead() const { return dead_.get(); }
+  RankOfWorld rank();
+  // As MpiModule::share. Before the first communicator.
+  std::string share(const std::string& text, const std::function<void()>& look);
   // Memory that work in vain may still write: kept until the process ends.
   void keep(std::shared_ptr<void> memory);
 
@@ -42,7 +43,6 @@ class MpiSession {
   Mutex state_;
   bool begun_here_ = false;
   bool lost_ STOWAGE_GUARDED_BY(state_) = false;
-  FirstFailure dead_;
   std::vector<std::shared_ptr<void>> kept_ STOWAGE_GUARDED_BY(state_);
 };
 

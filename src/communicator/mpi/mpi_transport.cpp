@@ -6,6 +6,7 @@
 #include <array>
 #include <string>
 #include <thread>
+#include <utility>
 
 namespace stowage::communication {
 namespace {
@@ -35,10 +36,19 @@ std::string text_of(int answer) {
 
 }  // namespace
 
-MpiTransport::MpiTransport(const Link& peer) : peer_(peer) {
+MpiTransport::MpiTransport(std::shared_ptr<Channel> channel, const Link& peer)
+    : peer_(peer), channel_(std::move(channel)) {
   if (session_.lost())
     throw InvalidInput(fmt::format(
         "{}: a rank of this job was lost, and MPI cannot go on without it: start the job anew", opening));
+  if (channel_ == nullptr)
+    throw InvalidInput(fmt::format("{}: there is no channel; open that of the job (open_channel)", opening));
+  const RankOfWorld world = session_.rank();
+  rank_ = world.rank;
+  size_ = world.size;
+  if (channel_->rank() != rank_ || channel_->size() != size_)
+    throw InvalidInput(fmt::format("{}: rank {} of {} in the channel, and {} of {} in MPI; give it that of the job",
+                                   opening, channel_->rank(), channel_->size(), rank_, size_));
   open();
 }
 
@@ -50,53 +60,28 @@ MpiTransport::~MpiTransport() {
   if (ended == 0) MPI_Comm_free(&communicator_);
 }
 
+// Nothing here blocks within MPI.
 void MpiTransport::open() {
-  side_channel_.emplace(opening);
-  const auto addresses = exchange_addresses();
-  side_channel_->connect(
-      rank_, *addresses,
-      {[this](const RankFailure& failure) { failure_.keep(failure); },
-       [this](int dead) {
-         const RankFailure failure{dead, {}, "its process ended without a word: see what it printed last"};
-         session_.lose(failure);
-         failure_.keep(failure);
-       },
-       [this](int ended) {
-         int none = -1;
-         left_.compare_exchange_strong(none, ended);
-       }});
-}
-
-// Nothing here blocks within MPI: where another communicator of the process has learnt of a rank that is
-// gone, this one ends too.
-std::shared_ptr<std::vector<SideChannel::Address>> MpiTransport::exchange_addresses() {
+  line_ = channel_->open_line({[this](const RankFailure& failure) { failure_.keep(failure); },
+                               [this](const RankFailure& death) {
+                                 session_.lose();
+                                 failure_.keep(death);
+                               },
+                               [this](int ended) {
+                                 int none = -1;
+                                 left_.compare_exchange_strong(none, ended);
+                               }});
   std::vector<MPI_Request> request(1, MPI_REQUEST_NULL);
   {
     const MutexLock lock(session_.mutex());
-    expect_success(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
-    expect_success(MPI_Comm_size(MPI_COMM_WORLD, &size_), "MPI_Comm_size");
     expect_success(MPI_Comm_idup(MPI_COMM_WORLD, &communicator_, request.data()), "MPI_Comm_idup");
   }
   await(request);
-  const auto addresses =
-      std::make_shared<std::vector<SideChannel::Address>>(static_cast<std::size_t>(size_) + 1);
-  addresses->back() = side_channel_->address();
-  try {
-    {
-      const MutexLock lock(session_.mutex());
-      expect_success(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-      constexpr int bytes = sizeof(SideChannel::Address);
-      expect_success(MPI_Iallgather(&addresses->back(), bytes, MPI_BYTE, addresses->data(), bytes, MPI_BYTE,
-                                    communicator_, request.data()),
-                     "MPI_Iallgather");
-    }
-    await(request);
-  } catch (...) {
-    session_.keep(addresses);  // MPI may still write them
-    throw;
+  {
+    const MutexLock lock(session_.mutex());
+    expect_success(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   }
-  addresses->pop_back();
-  return addresses;
+  channel_->barrier();  // a rank that fails at once would fail the opening of others
 }
 
 std::span<const Announcement> MpiTransport::announce(Announcement announcement) {
@@ -169,7 +154,6 @@ void MpiTransport::start_blocks(const Collective& collective, const Buffers& buf
 void MpiTransport::await(std::span<MPI_Request> requests) {
   std::optional<SteadyTime::time_point> waited_since;  // for a rank that has ended
   for (unsigned tests = 0; !test(requests); idle(tests)) {
-    if (const auto dead = session_.dead()) failure_.keep(*dead);
     failure_.expect_none(call_);
     if (left_ < 0) continue;
     if (!waited_since) waited_since = SteadyTime::now();
@@ -207,7 +191,7 @@ void MpiTransport::expect_success(int answer, const char* mpi_call) {
 }
 
 void MpiTransport::fail(const RankFailure& failure) {
-  if (failure_.keep(failure)) side_channel_->tell(failure);
+  if (failure_.keep(failure)) line_->tell(failure);
 }
 
 }  // namespace stowage::communication

@@ -1,7 +1,7 @@
 // MpiTransport: ranks that are processes of one MPI job. All send their calls first, so that a mismatch is
 // seen on all ranks before a byte is moved; then each sends and receives its blocks, and looks between tests
-// whether a rank has failed. It learns that over a side channel, since Open MPI says nothing of a rank that
-// has died.
+// whether a rank has failed. It learns that over the channel of the ranks, since Open MPI says nothing of a rank
+// that has died.
 #pragma once
 
 #include <mpi.h>
@@ -15,7 +15,6 @@
 
 #include "src/communicator/first_failure.h"
 #include "src/communicator/mpi/mpi_session.h"
-#include "src/communicator/side_channel.h"
 #include "src/communicator/transport.h"
 #include "stowage/machine.h"
 
@@ -24,7 +23,7 @@ namespace stowage::communication {
 class MpiTransport final : public Transport {
  public:
   // All ranks together. Throws InvalidInput where MPI cannot be used, CommunicatorError.
-  explicit MpiTransport(const Link& peer);
+  MpiTransport(std::shared_ptr<Channel> channel, const Link& peer);
   ~MpiTransport() override;
 
   int rank() const override { return rank_; }
@@ -44,7 +43,6 @@ class MpiTransport final : public Transport {
   using SteadyTime = std::chrono::steady_clock;
 
   void open();
-  std::shared_ptr<std::vector<SideChannel::Address>> exchange_addresses();
   double exchange_heads(const Collective& collective, double time);
   void start_blocks(const Collective& collective, const Buffers& buffers, std::vector<MPI_Request>& requests);
   void await(std::span<MPI_Request> requests);
@@ -59,8 +57,9 @@ class MpiTransport final : public Transport {
   int rank_ = 0, size_ = 1;
   const char* call_ = "open_mpi_communicator";  // under way
   FirstFailure failure_;
-  std::atomic<int> left_ = -1;               // the first rank that has ended its communicator
-  std::optional<SideChannel> side_channel_;  // last: its thread uses the rest
+  std::atomic<int> left_ = -1;  // the first rank that has ended its communicator
+  const std::shared_ptr<Channel> channel_;
+  std::unique_ptr<Line> line_;  // last: its watcher uses the rest
 };
 
 }  // namespace stowage::communication

@@ -17,34 +17,28 @@ namespace {
 constexpr const char* opening = "open_nccl_communicator";
 constexpr std::chrono::milliseconds between_looks{200};  // at NCCL's own errors
 
-// What ranks must know of each other before NCCL begins.
-struct Introduction {
-  ncclUniqueId group;  // of rank 0
-  ncclResult_t named;  // whether it is one
-  SideChannel::Address address;
-};
-static_assert(std::is_trivially_copyable_v<Introduction>);
-
-void expect_cuda(const Device& device, const RankOfGroup& rank) {
+void expect_cuda(const Device& device, const Channel* channel) {
   if (device.info().backend != "cuda")
     throw InvalidInput(fmt::format("{}: the device is of backend '{}'; give it a CUDA device", opening,
                                    device.info().backend));
-  if (rank.size < 1 || rank.rank < 0 || rank.rank >= rank.size || !rank.all_gather)
-    throw InvalidInput(
-        fmt::format("{}: rank {} of {}; give it one of the group's, and how the group gathers bytes", opening,
-                    rank.rank, rank.size));
+  if (channel == nullptr)
+    throw InvalidInput(fmt::format("{}: there is no channel; open that of the ranks (channel.h)", opening));
+}
+
+int rank_in(const Device& device, const Channel* channel) {
+  expect_cuda(device, channel);
+  return channel->rank();
 }
 
 }  // namespace
 
-NcclCommunicator::NcclCommunicator(Device& device, const RankOfGroup& rank)
-    : device_(device), rank_(rank.rank), size_(rank.size) {
-  expect_cuda(device, rank);
+NcclCommunicator::NcclCommunicator(Device& device, std::shared_ptr<Channel> channel)
+    : device_(device), channel_(std::move(channel)), rank_(rank_in(device, channel_.get())), size_(channel_->size()) {
   met_ = DeviceMemory(device_, MemoryKind::device, static_cast<Bytes>(size_));
   try {
-    open(rank);
+    open();
   } catch (...) {
-    side_channel_.reset();
+    line_.reset();
     give_up();
     throw;
   }
@@ -57,40 +51,41 @@ NcclCommunicator::~NcclCommunicator() {
   } catch (const std::exception& error) {
     fail({rank_, "its destructor", error.what()});
   }
-  side_channel_.reset();
+  line_.reset();
   give_up();
 }
 
-void NcclCommunicator::open(const RankOfGroup& rank) {
-  side_channel_.emplace(opening);
-  std::vector<Introduction> all(static_cast<std::size_t>(size_));
-  Introduction& own = all[static_cast<std::size_t>(rank_)];
-  own.address = side_channel_->address();
-  own.named = rank_ == 0 ? ncclGetUniqueId(&own.group) : ncclSuccess;
-  rank.all_gather(all.data(), sizeof(Introduction));
-  std::vector<SideChannel::Address> addresses;
-  for (const Introduction& one : all) addresses.push_back(one.address);
-  side_channel_->connect(
-      rank_, addresses,
-      {[this](const RankFailure& failure) {
-         failure_.keep(failure);
-         give_up();
-       },
-       [this](int dead) {
-         failure_.keep({dead, {}, "its process ended without a word: see what it printed last"});
-         give_up();
-       },
-       [this](int ended) {
-         int none = -1;
-         left_.compare_exchange_strong(none, ended);
-       }});
+void NcclCommunicator::open() {
+  line_ = channel_->open_line({[this](const RankFailure& failure) {
+                                 failure_.keep(failure);
+                                 give_up();
+                               },
+                               [this](const RankFailure& death) {
+                                 failure_.keep(death);
+                                 give_up();
+                               },
+                               [this](int ended) {
+                                 int none = -1;
+                                 left_.compare_exchange_strong(none, ended);
+                               }});
   guarded(opening, [&] {
-    settle(opening, all.front().named, 0);  // now that ranks can tell each other
+    // NCCL's answer, then the group's name: of rank 0.
+    ncclUniqueId group{};
+    const ncclResult_t named = rank_ == 0 ? ncclGetUniqueId(&group) : ncclSuccess;
+    std::string id = std::to_string(static_cast<int>(named)) + ' ';
+    id.append(group.internal, sizeof group.internal);
+    id = channel_->from(0, id);
+    settle(opening, static_cast<ncclResult_t>(std::stoi(id)), 0);
+    id.erase(0, id.find(' ') + 1);
+    if (id.size() != sizeof group.internal) fail({0, opening, "it hands out no name of a group"});
+    failure_.expect_none(opening);
+    std::memcpy(group.internal, id.data(), id.size());
     run(lane_.id(), opening, {}, [&](ncclComm_t& communicator, cudaStream_t) {
       ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
       config.blocking = 0;
-      return ncclCommInitRankConfig(&communicator, size_, all.front().group, rank_, &config);
+      return ncclCommInitRankConfig(&communicator, size_, group, rank_, &config);
     });
+    channel_->barrier();  // a rank that fails at once would fail the opening of others
   });
   watch_.emplace(between_looks, [this] { return look(); });
 }
@@ -218,19 +213,11 @@ void NcclCommunicator::enqueue(LaneId lane, const Collective& collective, const 
                                const Work& work) {
   const char* const call = to_string(collective.kind);
   guarded(call, [&] {
-    if (left_ >= 0) await_reason();
+    // Its reason would have come before.
+    if (left_ >= 0) fail({left_, {}, "it has ended its communicator", RankFailure::Kind::ended});
     run(lane, call, accesses_of(collective, rank_, size_, buffers), work);
     device_.record(done_.id(), lane);
   });
-}
-
-// A rank ends its communicator after a failure, too, and its word may be here before that of the rank that
-// failed.
-void NcclCommunicator::await_reason() {
-  constexpr std::chrono::milliseconds patience{500};
-  const auto end = std::chrono::steady_clock::now() + patience;
-  while (!failure_.get() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
-  fail({left_, {}, "it has ended its communicator"});
 }
 
 void NcclCommunicator::run(LaneId lane, const char* call, std::span<const Access> accesses,
@@ -280,7 +267,7 @@ bool NcclCommunicator::look() noexcept {
 }
 
 void NcclCommunicator::fail(const RankFailure& failure) {
-  if (failure_.keep(failure) && side_channel_) side_channel_->tell(failure);
+  if (failure_.keep(failure) && line_) line_->tell(failure);
   give_up();
 }
 

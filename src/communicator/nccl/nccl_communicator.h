@@ -1,7 +1,7 @@
 // NcclCommunicator: collectives of CUDA cards, which NCCL enqueues on a lane's stream.
 //
 // NCCL is asked not to block: a call that it has not taken yet is asked for again and again, so that a
-// failure ends the wait. It tells a rank nothing of the others' failures: a side channel does, whose thread
+// failure ends the wait. It tells a rank nothing of the others' failures: the channel does, whose thread
 // then aborts NCCL's communicator, which ends all work of it on the card. Errors of its own NCCL tells to who
 // asks, and its work on the card may wait for ever; a thread asks, for those that wait for the card.
 #pragma once
@@ -11,12 +11,12 @@
 #include <atomic>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 
 #include "src/base/mutex.h"
 #include "src/communicator/first_failure.h"
 #include "src/communicator/nccl/watch.h"
-#include "src/communicator/side_channel.h"
 #include "stowage/communicator.h"
 
 namespace stowage::communication {
@@ -24,7 +24,7 @@ namespace stowage::communication {
 class NcclCommunicator final : public Communicator {
  public:
   // As open_nccl_communicator.
-  NcclCommunicator(Device& device, const RankOfGroup& rank);
+  NcclCommunicator(Device& device, std::shared_ptr<Channel> channel);
   ~NcclCommunicator() override;
 
   int rank() const override { return rank_; }
@@ -42,7 +42,7 @@ class NcclCommunicator final : public Communicator {
   // One call of NCCL, or a group of them.
   using Work = std::function<ncclResult_t(ncclComm_t& communicator, cudaStream_t stream)>;
 
-  void open(const RankOfGroup& rank);
+  void open();
   void close();
   // Fails all ranks if `work` throws.
   void guarded(const char* call, const std::function<void()>& work);
@@ -52,7 +52,6 @@ class NcclCommunicator final : public Communicator {
   void run(LaneId lane, const char* call, std::span<const Access> accesses, const Work& work);
   // Of that rank.
   void settle(const char* call, ncclResult_t answer, int rank);
-  void await_reason();
   ncclResult_t state();
   // Fails all ranks where NCCL has met an error. False once the communicator has failed.
   bool look() noexcept;
@@ -61,6 +60,7 @@ class NcclCommunicator final : public Communicator {
   void give_up();
 
   Device& device_;
+  const std::shared_ptr<Channel> channel_;
   const int rank_, size_;
   FirstFailure failure_;
   std::atomic<int> left_ = -1;  // the first rank that has ended its communicator
@@ -70,7 +70,7 @@ class NcclCommunicator final : public Communicator {
   Lane lane_{device_, LaneRole::compute};                              // for what has no lane of the caller's
   Event done_ = Event::untimed(device_);                               // behind the last collective
   DeviceMemory met_;                                                   // a byte of each rank, for barriers
-  std::optional<SideChannel> side_channel_;                            // its thread uses the rest
+  std::unique_ptr<Line> line_;                                         // its watcher uses the rest
   std::optional<Watch> watch_;                                         // last: its thread uses all
 };
 

@@ -5,8 +5,8 @@
 
 namespace {
 
-std::unique_ptr<stowage::Communicator> open(stowage::Device& device, const stowage::RankOfGroup& rank) {
-  return std::make_unique<stowage::communication::NcclCommunicator>(device, rank);
+std::unique_ptr<stowage::Communicator> open(stowage::Device& device, std::shared_ptr<stowage::Channel> channel) {
+  return std::make_unique<stowage::communication::NcclCommunicator>(device, std::move(channel));
 }
 
 }  // namespace

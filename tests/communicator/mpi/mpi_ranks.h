@@ -6,6 +6,8 @@
 #include <functional>
 #include <memory>
 
+#include "stowage/channel.h"
+#include "stowage/rank_launch.h"
 #include "tests/communicator/communicator_conformance_fixture.h"
 
 namespace stowage {
@@ -14,6 +16,12 @@ namespace stowage {
 inline int ranks_of_job() {
   const char* const size = std::getenv("OMPI_COMM_WORLD_SIZE");
   return size == nullptr ? 1 : std::atoi(size);
+}
+
+// The channel of the job, which a process has one of.
+inline std::shared_ptr<Channel> job_channel() {
+  static const std::shared_ptr<Channel> channel = open_channel(read_launch());
+  return channel;
 }
 
 // `open` makes this process's communicator.

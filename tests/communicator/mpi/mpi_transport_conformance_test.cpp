@@ -13,7 +13,7 @@ std::vector<CommunicatorGroup> mpi_groups() {
         {executor_name(executor), ranks_of_job(), true, [=](const std::function<void(TestRank&)>& body) {
            run_in_job(
                {.capacity = 64_MiB, .executor = executor},
-               [](Device& device) { return open_mpi_communicator(device); }, body);
+               [](Device& device) { return open_mpi_communicator(device, job_channel()); }, body);
          }});
   return groups;
 }
@@ -38,7 +38,7 @@ TEST(MpiCommunicator, InVirtualTimeAllEndTogether) {
   run_in_job(
       {.capacity = 1_MiB, .executor = Executor::virtual_time},
       [](Device& device) {
-        return open_mpi_communicator(device, {.peer = {1000, 0.5, true}});
+        return open_mpi_communicator(device, job_channel(), {.peer = {1000, 0.5, true}});
       },
       [](TestRank& r) {
         const DeviceMemory pinned(r.device, MemoryKind::pinned, 4000);
@@ -56,7 +56,7 @@ TEST(MpiCommunicator, InVirtualTimeAllEndTogether) {
 TEST(MpiCommunicator, ARankThatHasEndedIsNotWaitedFor) {
   if (ranks_of_job() == 1) GTEST_SKIP() << "one rank waits for nobody";
   const auto device = open_simulated_device({.capacity = 1_MiB});
-  auto communicator = open_mpi_communicator(*device);
+  auto communicator = open_mpi_communicator(*device, job_channel());
   communicator->barrier();
   if (communicator->rank() == 0) return communicator.reset();
   EXPECT_THROW(communicator->barrier(), CommunicatorError);

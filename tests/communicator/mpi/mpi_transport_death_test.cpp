@@ -10,7 +10,7 @@
 namespace stowage {
 namespace {
 
-std::unique_ptr<Communicator> open(Device& device) { return open_mpi_communicator(device); }
+std::unique_ptr<Communicator> open(Device& device) { return open_mpi_communicator(device, job_channel()); }
 
 // The last test of the process: MPI is lost.
 TEST(MpiTransportDeath, OneThatDiesIsNamedByTheOthers) {

@@ -6,13 +6,11 @@
 namespace stowage {
 namespace {
 
-const auto alone = [](void*, Bytes) {};
-
 CommunicatorGroup one_card() {
   return {"card", 1, false, [](const std::function<void(TestRank&)>& body) {
             if (const CudaStatus status = cuda_status(); !status.available) GTEST_SKIP() << status.reason;
             const auto device = open_cuda_device({.scratch = 1_MiB});
-            const auto communicator = open_nccl_communicator(*device, {0, 1, alone});
+            const auto communicator = open_nccl_communicator(*device, local_channels(1).front());
             run_rank(*device, *communicator, body);
           }};
 }
@@ -22,7 +20,7 @@ TEST(NcclCommunicatorGpu, KnowsMemoryAheadAndForgetsIt) {
   if (const CudaStatus status = cuda_status(); !status.available) GTEST_SKIP() << status.reason;
   for (const bool virtual_memory : {true, false}) {
     const auto device = open_cuda_device({.virtual_memory = virtual_memory, .scratch = 1_MiB});
-    const auto communicator = open_nccl_communicator(*device, {0, 1, alone});
+    const auto communicator = open_nccl_communicator(*device, local_channels(1).front());
     const DeviceMemory memory(*device, MemoryKind::device, 64_MiB);
     communicator->register_memory(memory.data(), memory.bytes());
     TestRank rank{*device, *communicator};
@@ -42,7 +40,7 @@ TEST(NcclCommunicatorGpu, KnowsMemoryAheadAndForgetsIt) {
 TEST(NcclCommunicatorGpu, AnAbortIsFinal) {
   if (const CudaStatus status = cuda_status(); !status.available) GTEST_SKIP() << status.reason;
   const auto device = open_cuda_device({.scratch = 1_MiB});
-  const auto communicator = open_nccl_communicator(*device, {0, 1, alone});
+  const auto communicator = open_nccl_communicator(*device, local_channels(1).front());
   const DeviceMemory memory(*device, MemoryKind::device, 4096);
   TestRank rank{*device, *communicator};
   communicator->all_gather(rank.lane.id(), memory.data(), 4096);

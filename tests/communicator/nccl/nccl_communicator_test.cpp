@@ -1,5 +1,4 @@
-// Communicators over NCCL, on fakes of NCCL and CUDA. Ranks are threads, which come together through a
-// communicator of simulated devices.
+// Communicators over NCCL, on fakes of NCCL and CUDA. Ranks are threads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,9 +6,9 @@
 #include <future>
 #include <thread>
 
+#include "stowage/channel.h"
 #include "stowage/cuda_device.h"
 #include "tests/communicator/communicator_conformance.h"
-#include "tests/communicator/local_ranks.h"
 #include "tests/fake_cuda/fake_cuda.h"
 
 namespace stowage {
@@ -20,27 +19,28 @@ using testing::HasSubstr;
 
 class NcclRanks {
  public:
-  explicit NcclRanks(int size) : local_(size, {.capacity = 1_MiB}) {
+  explicit NcclRanks(int size) : channels_(local_channels(size)) {
     fake_cuda_reset();
     fake_cuda_set_cards(size);
   }
   // Each rank opens its card and its communicator, and calls `body(device, communicator)`.
   template <class Body>
   void each(Body&& body) {
-    local_.each([&](std::size_t i) {
-      const auto device = open_cuda_device({.ordinal = static_cast<int>(i), .scratch = 1_MiB});
-      const auto communicator =
-          open_nccl_communicator(*device, rank_in(*local_.communicators[i], *local_.devices[i]));
-      local_.communicators[i]->barrier();  // else a rank that fails at once fails the opening of others
-      body(*device, *communicator);
-    });
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i < channels_.size(); ++i)
+      threads.emplace_back([&, i] {
+        const auto device = open_cuda_device({.ordinal = static_cast<int>(i), .scratch = 1_MiB});
+        const auto communicator = open_nccl_communicator(*device, channels_[i]);
+        body(*device, *communicator);
+      });
+    for (std::thread& thread : threads) thread.join();
   }
   void run(const std::function<void(TestRank&)>& body) {
     each([&](Device& device, Communicator& communicator) { run_rank(device, communicator, body); });
   }
 
  private:
-  LocalRanks local_;
+  std::vector<std::shared_ptr<Channel>> channels_;
 };
 
 std::vector<CommunicatorGroup> nccl_groups() {
@@ -161,15 +161,14 @@ TEST(NcclCommunicator, AnErrorThatNobodyAsksForEndsTheWaitsOfAll) {
   });
 }
 
-TEST(NcclCommunicator, RefusesOtherDevicesAndRanks) {
+TEST(NcclCommunicator, RefusesOtherDevicesAndNoChannel) {
   fake_cuda_reset();
   const auto simulated = open_simulated_device({.capacity = 1_MiB});
   const auto cuda = open_cuda_device();
-  const auto alone = [](void*, Bytes) {};
-  EXPECT_THROW(open_nccl_communicator(*simulated, {0, 1, alone}), InvalidInput);
-  EXPECT_THROW(open_nccl_communicator(*cuda, {1, 1, alone}), InvalidInput);
-  EXPECT_THROW(open_nccl_communicator(*cuda, {0, 1, nullptr}), InvalidInput);
-  open_nccl_communicator(*cuda, {0, 1, alone})->barrier();
+  const std::shared_ptr<Channel> alone = local_channels(1).front();
+  EXPECT_THROW(open_nccl_communicator(*simulated, alone), InvalidInput);
+  EXPECT_THROW(open_nccl_communicator(*cuda, nullptr), InvalidInput);
+  open_nccl_communicator(*cuda, alone)->barrier();
 }
 
 TEST(NcclCommunicator, ACallThatFailsAtOpeningIsAnError) {
@@ -178,7 +177,7 @@ TEST(NcclCommunicator, ACallThatFailsAtOpeningIsAnError) {
     const auto device = open_cuda_device();
     fake_cuda_fail_call(call, 1, 0);
     try {
-      open_nccl_communicator(*device, {0, 1, [](void*, Bytes) {}});
+      open_nccl_communicator(*device, local_channels(1).front());
       ADD_FAILURE() << call << " failed unnoticed";
     } catch (const CommunicatorError& error) {
       EXPECT_THAT(error.what(), AllOf(HasSubstr("open_nccl_communicator"), HasSubstr("internal error")));

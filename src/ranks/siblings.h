@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-namespace stowage::samples {
+namespace stowage::ranks {
 
 class Siblings {
  public:
@@ -31,4 +31,4 @@ class Siblings {
   std::map<pid_t, int> ranks_;
 };
 
-}  // namespace stowage::samples
+}  // namespace stowage::ranks

@@ -1,4 +1,4 @@
-#include "samples/run/launch.h"
+#include "stowage/rank_launch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,10 +9,10 @@
 
 #include "stowage/error.h"
 
-namespace stowage::samples {
+namespace stowage::ranks {
 namespace {
 
-Launch launch(const std::map<std::string, const char*>& environment) {
+RankLaunch launch(const std::map<std::string, const char*>& environment) {
   return read_launch([&](const char* name) {
     const auto found = environment.find(name);
     return found == environment.end() ? nullptr : found->second;
@@ -21,7 +21,7 @@ Launch launch(const std::map<std::string, const char*>& environment) {
 
 void expect_launch(const std::map<std::string, const char*>& environment, int rank, int size,
                    const char* by) {
-  const Launch found = launch(environment);
+  const RankLaunch found = launch(environment);
   EXPECT_EQ(found.rank, rank);
   EXPECT_EQ(found.size, size);
   EXPECT_EQ(found.by, by);
@@ -154,4 +154,4 @@ TEST(ReadLaunch, IgnoresWhatIsNoNumber) {
 }
 
 }  // namespace
-}  // namespace stowage::samples
+}  // namespace stowage::ranks

@@ -1,4 +1,4 @@
-#include "samples/run/siblings.h"
+#include "src/ranks/siblings.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 #include <string_view>
 #include <system_error>
 
-namespace stowage::samples {
+namespace stowage::ranks {
 namespace {
 
 std::string contents(const std::string& path) {
@@ -71,4 +71,4 @@ std::optional<int> Siblings::ended(bool all_are_started) {
   return std::nullopt;
 }
 
-}  // namespace stowage::samples
+}  // namespace stowage::ranks

@@ -1,4 +1,4 @@
-#include "samples/run/launch.h"
+#include "stowage/rank_launch.h"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@
 
 #include "stowage/error.h"
 
-namespace stowage::samples {
+namespace stowage {
 namespace {
 
 using Variable = std::function<const char*(const char* name)>;
@@ -43,7 +43,7 @@ bool is_by_torchrun(const Variable& variable) {
   return variable("TORCHELASTIC_RUN_ID") != nullptr && variable("RANK") != nullptr;
 }
 
-Launch launch_over_tcp(const Variable& variable) {
+RankLaunch launch_over_tcp(const Variable& variable) {
   constexpr std::array<const char*, 4> needed = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};
   constexpr int last_port = std::numeric_limits<std::uint16_t>::max();
   const bool by_torchrun = is_by_torchrun(variable);
@@ -51,7 +51,7 @@ Launch launch_over_tcp(const Variable& variable) {
   // A script may have some of them for purposes of its own.
   if (!by_torchrun && !std::all_of(needed.begin(), needed.end(), is_set)) return {};
   const std::string by = by_torchrun ? "torchrun" : "the environment";
-  Launch launch;
+  RankLaunch launch;
   const int size = number_of(variable, "WORLD_SIZE", by, 1, std::numeric_limits<int>::max());
   if (size == 1) return {};
   launch.size = size;
@@ -72,7 +72,7 @@ Launch launch_over_tcp(const Variable& variable) {
 
 }  // namespace
 
-Launch read_launch(const Variable& variable) {
+RankLaunch read_launch(const Variable& variable) {
   if (is_by_torchrun(variable)) return launch_over_tcp(variable);
   struct Launcher {
     const char* size;
@@ -95,8 +95,8 @@ Launch read_launch(const Variable& variable) {
   return launch_over_tcp(variable);
 }
 
-Launch read_launch() {
+RankLaunch read_launch() {
   return read_launch([](const char* name) -> const char* { return std::getenv(name); });
 }
 
-}  // namespace stowage::samples
+}  // namespace stowage

@@ -1,4 +1,4 @@
-#include "samples/run/siblings.h"
+#include "src/ranks/siblings.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -10,7 +10,7 @@
 #include <iterator>
 #include <string>
 
-namespace stowage::samples {
+namespace stowage::ranks {
 namespace {
 
 constexpr const char* variable = "STOWAGE_TEST_RANK";
@@ -87,4 +87,4 @@ TEST(Siblings, KnowsNothingOfOtherProcesses) {
 }
 
 }  // namespace
-}  // namespace stowage::samples
+}  // namespace stowage::ranks

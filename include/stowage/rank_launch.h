@@ -5,15 +5,15 @@
 #include <functional>
 #include <string>
 
-namespace stowage::samples {
+namespace stowage {
 
-struct Launch {
+struct RankLaunch {
   int rank = 0;
   int size = 1;               // processes; 1: as without a launcher
   int here = 0;               // of them, on this machine; 0: not known
   std::string by;             // "mpirun", "srun", "mpiexec", "torchrun" or "the environment"
   std::string rank_variable;  // of the environment, that has `rank`; "": they may have no parent in common
-  // Of processes that MPI does not know: where rank 0 listens (TcpGroup).
+  // Of processes that MPI does not know: where rank 0 listens.
   std::string host;
   std::uint16_t port = 0;  // 0: they find each other over MPI
 };
@@ -24,8 +24,8 @@ struct Launch {
 // does for a PyTorchJob. Rank 0 listens at MASTER_PORT; under torchrun, which listens there itself, at the
 // next one; or at STOWAGE_PORT. Tasks that srun starts without a PMI are programs of their own. `variable`
 // returns the value, null where there is none. Throws InvalidInput: a value of these that makes no sense.
-Launch read_launch(const std::function<const char*(const char* name)>& variable);
+RankLaunch read_launch(const std::function<const char*(const char* name)>& variable);
 // Of this process's environment.
-Launch read_launch();
+RankLaunch read_launch();
 
-}  // namespace stowage::samples
+}  // namespace stowage

@@ -1,0 +1,72 @@
+// Messages between the ranks of a channel (channel.h), as bytes. Every integer is little-endian, and nothing but
+// what is written here goes over a socket.
+//
+//   message   u32 magic, u8 kind, u8[3] 0, i32 rank, u32 line, u32 bytes of the text, text
+//
+// What arrives is another process's: a reader takes nothing for granted. It announces no more than `most_text`
+// bytes, and memory grows with the bytes that have come, never with those that are announced.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace stowage::ranks {
+
+enum class MessageKind : std::uint8_t {
+  part,     // to rank 0: this rank has come to the call that `line` counts, with a text
+  whole,    // from rank 0: all have come to it; the texts of all, or of one
+  failed,   // `rank` has failed in its communicator number `line`: texts call and reason
+  ended,    // `rank` has ended its communicator number `line`
+  died,     // from rank 0: `rank` is no more; the text says how that was seen
+  left,     // `rank` leaves the channel, and sends no more
+  alive,    // every second
+  begun,    // from rank 0: all have come together
+  refused,  // from rank 0, before that: the text says why there is no group
+};
+inline constexpr std::uint8_t most_kind = static_cast<std::uint8_t>(MessageKind::refused);
+
+struct Message {
+  MessageKind kind = MessageKind::alive;
+  std::int32_t rank = 0;
+  std::uint32_t line = 0;
+  std::string text;
+  friend bool operator==(const Message&, const Message&) = default;
+};
+
+inline constexpr std::size_t head_bytes = 20;
+// Of a message: the longest text of a call, and what packing needs beside it.
+inline constexpr std::size_t most_text = (std::size_t{64} << 20) + (std::size_t{64} << 10);
+
+// Thrown by readers: the bytes are no message.
+class BadMessage : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Requires at most most_text bytes of text.
+std::string encode(const Message& message);
+
+// Texts within the text of a message: for each u32 bytes, then the bytes.
+std::string pack(std::span<const std::string> texts);
+// Throws BadMessage: anything else than so many texts.
+std::vector<std::string> unpack(std::string_view packed, std::size_t texts);
+
+// Messages out of bytes that come in pieces.
+class MessageReader {
+ public:
+  void add(std::string_view bytes) { received_.append(bytes); }
+  // The next message; none while bytes are missing. Throws BadMessage.
+  std::optional<Message> next();
+
+ private:
+  std::string received_;
+  std::size_t taken_ = 0;  // of them
+};
+
+}  // namespace stowage::ranks
