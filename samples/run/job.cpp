@@ -145,7 +145,12 @@ void Job::meet() {
 
 std::unique_ptr<Communicator> Job::open_communicator(Device& device, const CommunicatorOptions& options) const {
   if (device.info().backend == "cuda") return open_nccl_communicator(device, channel_);
-  if (launch_.port == 0) return open_mpi_communicator(device, channel_, options);
+  require_simulated();
+  return open_mpi_communicator(device, channel_, options);
+}
+
+void Job::require_simulated() const {
+  if (size() == 1 || launch_.port == 0) return;
   throw InvalidInput(
       fmt::format("{} has started {} processes, which train on cards: for simulated devices give one process "
                   "--devices {}, or start the processes by mpirun",

@@ -66,8 +66,9 @@ class Job {
   // Together: all have come here.
   void meet();
 
-  // A communicator of the same ranks, for a device of the run: NCCL's for a card, else MPI's. Together. Throws
-  // InvalidInput: a simulated device of ranks that MPI does not know.
+  // Throws InvalidInput: ranks that MPI does not know train on cards alone.
+  void require_simulated() const;
+  // A communicator of the same ranks, for a device of the run: NCCL's for a card, else MPI's. Together.
   std::unique_ptr<Communicator> open_communicator(Device& device, const CommunicatorOptions& options) const;
 
   // This rank ends with this error, which is printed already. Tells the others unless they know; where all

@@ -40,7 +40,9 @@ BackendChoice chosen_as(const std::string& leaders, const std::string& name) {
 BackendChoice choose_together(const Options& options, Job& job) {
   BackendChoice choice;
   job.together([&] {
-    if (job.leads()) choice = chosen(options.device);
+    if (!job.leads()) return;
+    choice = chosen(options.device);
+    if (name_of(choice.backend) != "cuda") job.require_simulated();
   });
   const std::string leaders = job.from_leader(name_of(choice.backend));
   job.together([&] {
