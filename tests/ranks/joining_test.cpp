@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <future>
 #include <optional>
 #include <thread>
@@ -234,6 +237,70 @@ TEST(Meeting, SecretsThatDifferAreNamed) {
   EXPECT_NE(refusal(secret, "").find("rank 0 has a secret"), std::string::npos);
   EXPECT_NE(refusal("", secret).find("rank 0 has no secret"), std::string::npos);
   EXPECT_NE(refusal(secret, "another secret of theirs").find("does not know the secret"), std::string::npos);
+}
+
+constexpr uid_t nobody = 65534;
+
+// Exit code of `work` in a process of another user.
+int as_nobody(const std::function<int()>& work) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool changed = setgid(nobody) == 0 && setuid(nobody) == 0;
+    _exit(changed ? work() : 99);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 98;
+}
+
+TEST(Meeting, AProcessOfAnotherUserIsSentAwayAndNamed) {
+  if (getuid() != 0) GTEST_SKIP() << "only root starts a process of another user";
+  ReservedPort port;
+  const MeetingPoint point{true, {}, port.number()};
+  std::vector<std::string> lines;
+  MeetingOptions own = options_of(0, 2);
+  own.say = [&](const std::string& line) { lines.push_back(line); };
+  Reception reception(point, own);
+  // It knows the name, and greets as rank 1 would.
+  std::future<std::vector<Descriptor>> admitting;
+  const Address address = local_address(getuid(), point.port);
+  std::promise<int> ended;
+  std::thread stranger([&] {
+    ended.set_value(as_nobody([&] {
+      const Descriptor connection = connect_to(address, Clock::now() + 5s);
+      send_whole(connection.number(), encode(Hello{1, 2, "a build", false, {}}), Clock::now() + 1s);
+      const auto bytes = receive_whole(connection.number(), reply_bytes, Clock::now() + 5s);
+      const auto reply = bytes ? reply_of(*bytes) : std::nullopt;
+      return reply && reply->verdict == Verdict::other_user && reply->detail == nobody ? 0 : 1;
+    }));
+  });
+  admitting = std::async(std::launch::async, [&] { return reception.admit(); });
+  EXPECT_EQ(ended.get_future().get(), 0);
+  stranger.join();
+  const Descriptor rank_1 = join(point, options_of(1, 2));
+  EXPECT_TRUE(admitting.get()[1]);
+  EXPECT_NE(std::find(lines.begin(), lines.end(), "a process of user 65534 was sent away"), lines.end());
+}
+
+TEST(Meeting, AListenerOfAnotherUserIsNotTrusted) {
+  if (getuid() != 0) GTEST_SKIP() << "only root starts a process of another user";
+  ReservedPort port;
+  const MeetingPoint point{true, {}, port.number()};
+  const Address address = local_address(getuid(), point.port);
+  std::thread listener([&] {
+    as_nobody([&] {
+      const Descriptor listening = listen_at(address);
+      std::this_thread::sleep_for(2s);
+      return 0;
+    });
+  });
+  try {
+    join(point, options_of(1, 2));
+    ADD_FAILURE();
+  } catch (const InvalidInput& error) {
+    EXPECT_NE(std::string(error.what()).find("a process of user 65534 listens"), std::string::npos) << error.what();
+  }
+  listener.join();
 }
 
 TEST(Meeting, APortInUseIsNamed) {
