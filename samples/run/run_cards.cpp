@@ -42,7 +42,7 @@ BackendChoice choose_together(const Options& options, Job& job) {
   job.together([&] {
     if (!job.leads()) return;
     choice = chosen(options.device);
-    if (name_of(choice.backend) != "cuda") job.require_simulated();
+    if (std::string_view(name_of(choice.backend)) != "cuda") job.require_simulated();
   });
   const std::string leaders = job.from_leader(name_of(choice.backend));
   job.together([&] {
