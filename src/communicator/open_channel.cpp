@@ -1,6 +1,5 @@
 // How the processes of a launcher come to a channel.
 #include <fmt/format.h>
-#include <sodium.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -107,12 +106,7 @@ std::shared_ptr<Channel> open_by_variables(const RankLaunch& launch, MeetingOpti
   }
 }
 
-std::string hex(const ranks::Nonce& bytes) {
-  std::string text(2 * bytes.size() + 1, '\0');
-  sodium_bin2hex(text.data(), text.size(), bytes.data(), bytes.size());
-  text.pop_back();
-  return text;
-}
+std::string hex(const ranks::Nonce& bytes) { return fmt::format("{:02x}", fmt::join(bytes, "")); }
 
 // Rank 0 hands out where it listens, and a random key that serves as the secret, over MPI's own connections.
 std::shared_ptr<Channel> open_over_mpi(const RankLaunch& launch, MeetingOptions meeting, const ChannelOptions& options) {
