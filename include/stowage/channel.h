@@ -1,13 +1,14 @@
-// Channel: how the ranks of a group tell each other what is no tensor: texts, that one has come, has failed, has
-// ended or is no more. A process has one, and all its communicators tell each other over it, each on a *line* of
-// its own. Ranks that are threads of one process meet in memory (local_channels); processes by sockets (star.h).
+// Channel: how the ranks of a group tell each other what is no tensor: texts, that one has come, has failed,
+// has ended or is no more. A process has one, and all its communicators tell each other over it, each on a
+// *line* of its own. Ranks that are threads of one process meet in memory (local_channels); processes by
+// sockets (star.h).
 //
-// Calls. `gather`, `from` and `barrier` are made by all ranks together, in the same order, with the same root; a
-// call ends once all ranks have come to it. They come from one thread at a time. Everything else may come from any
-// thread.
+// Calls. `gather`, `from` and `barrier` are made by all ranks together, in the same order, with the same
+// root; a call ends once all ranks have come to it. They come from one thread at a time. Everything else may
+// come from any thread.
 //
-// Errors. CommunicatorError names the rank that failed first and why. Once a rank has failed on the channel's own
-// line, is dead or has left, every call that needs it ends promptly on every rank. That is final.
+// Errors. CommunicatorError names the rank that failed first and why. Once a rank has failed the channel, is
+// dead or has left, every call that needs it ends promptly on every rank. That is final.
 #pragma once
 
 #include <chrono>
@@ -40,18 +41,19 @@ struct RankFailure {
 // The error that `call` throws for it.
 CommunicatorError error_of(std::string_view call, const RankFailure& failure);
 
-
 // The texts of one call have at most so many bytes together.
 inline constexpr std::size_t most_call_bytes = std::size_t{64} << 20;
 
-// While a call waits: for how long, and for whom. Rank 0 knows of all ranks, the others of rank 0 alone.
+// For how long a call of this rank waits, and for whom. Rank 0 knows of all ranks, the others of rank 0
+// alone.
 struct Waiting {
-  std::chrono::steady_clock::duration time{};
-  std::vector<int> missing;   // have not come to the call: they work, or stand still
-  std::vector<int> standing;  // of them, those whose process has not been heard of for ten seconds
+  std::chrono::steady_clock::duration time{};  // 0: no call is under way
+  std::vector<int> missing;                    // have not come to the call: they work, or stand still
+  std::vector<int> standing;  // their process has not been heard of for ten seconds, be there a call or not
 };
 
-// What a line's watcher is told, by a thread of the channel: each at most once for a rank. Nothing here waits.
+// What a line's watcher is told, by a thread of the channel: each at most once for a rank. Nothing here
+// waits.
 struct LineWatcher {
   std::function<void(const RankFailure&)> failed;  // a rank said so on this line
   std::function<void(const RankFailure&)> died;    // a rank is no more, so on every line
@@ -89,7 +91,7 @@ class Channel {
   // Together.
   void barrier() { from(0, {}); }
 
-  // This rank fails, and so does the channel on all ranks: the first failure counts.
+  // This rank fails, and so does the channel with all its lines, on all ranks: the first failure counts.
   virtual void fail(const RankFailure& failure) = 0;
   // Why the channel's calls fail, as far as this rank knows.
   virtual std::optional<RankFailure> failure() const = 0;
@@ -102,7 +104,8 @@ class Channel {
 struct ChannelOptions {
   // Asked some ten times a second while the ranks come together; what it throws ends that, and nothing else.
   std::function<void()> look = [] {};
-  // The same while a later call waits for other ranks. What it throws ends the call, and the channel on all ranks.
+  // Called each second by the channel's thread, while a call waits or a process stands still. Where it
+  // throws, the ranks that stand still count as dead; where none does, this rank fails the channel.
   std::function<void(const Waiting&)> waits = [](const Waiting&) {};
   // A line for the user: who has come from where, who was sent away, who listens where.
   std::function<void(const std::string& line)> say = [](const std::string&) {};
@@ -110,14 +113,16 @@ struct ChannelOptions {
 
 // The channel of this process and the others that a launcher has started; all open theirs together, once in a
 // process, within 60 s. Processes of MPI find each other over MPI, others by what `launch` says of rank 0:
-// - where all are on one machine, at a name of that machine, each end of which sees the other's user, who must be
+// - where all are on one machine, at a name of that machine, each end of which sees the other's user, who
+// must be
 //   the same;
-// - else at rank 0's port. With the environment variable STOWAGE_SECRET, of at least 16 bytes, who does not know it
-//   is sent away; without it whoever reaches the port can join, which `say` is told. STOWAGE_HOST names the address
-//   at which rank 0 listens and the others reach it. Nothing is encrypted.
+// - else at rank 0's port. With the environment variable STOWAGE_SECRET, of at least 16 bytes, who does not
+// know it
+//   is sent away; without it whoever reaches the port can join, which `say` is told. STOWAGE_HOST names the
+//   address at which rank 0 listens and the others reach it. Nothing is encrypted.
 // STOWAGE_RANK_TIMEOUT: seconds after which a process that stands still counts as dead; 300, and 0 for never.
-// Throws InvalidInput where the ranks make no group, a variable or the launcher makes no sense, or there is no MPI;
-// CommunicatorError with the rank that has not come, or has ended before all had.
+// Throws InvalidInput where the ranks make no group, a variable or the launcher makes no sense, or there is
+// no MPI; CommunicatorError with the rank that has not come, or has ended before all had.
 std::shared_ptr<Channel> open_channel(const RankLaunch& launch, const ChannelOptions& options = {});
 
 // The channels of so many threads of this process, by rank.

@@ -102,12 +102,13 @@ struct CommunicatorOptions {
 std::vector<std::unique_ptr<Communicator>> make_local_communicators(std::span<Device* const> devices,
                                                                     const CommunicatorOptions& options = {});
 
-// A simulated device of this process as one rank of the MPI job that it is started in (mpirun); all ranks open theirs
-// together. Else InvalidInput. `channel` is that of the job (open_channel), which the communicator shares. The MPI
-// library (Open MPI 4.1) comes with a module that is loaded here: looked for in the file that the environment variable
-// STOWAGE_MPI_MODULE names, then as that of CUDA (cuda_device.h); InvalidInput says what to install. MPI is begun
-// here and ended with the process, unless the program has begun it, by MPI_Init_thread with MPI_THREAD_SERIALIZED
-// or more. Below MPI_THREAD_MULTIPLE the program makes no calls of MPI while work is under way.
+// A simulated device of this process as one rank of the MPI job that it is started in (mpirun); all ranks
+// open theirs together. Else InvalidInput. `channel` is that of the job (open_channel), which the
+// communicator shares. The MPI library (Open MPI 4.1) comes with a module that is loaded here: looked for in
+// the file that the environment variable STOWAGE_MPI_MODULE names, then as that of CUDA (cuda_device.h);
+// InvalidInput says what to install. MPI is begun here and ended with the process, unless the program has
+// begun it, by MPI_Init_thread with MPI_THREAD_SERIALIZED or more. Below MPI_THREAD_MULTIPLE the program
+// makes no calls of MPI while work is under way.
 // - All bytes that arrive count as defined, whatever they were where they came from.
 // - Calls return at once (in virtual time when the work is done), and a mismatch is found by the work.
 // - A rank whose process dies is named to the others at once, if mpirun lets them live (--enable-recovery).
@@ -116,10 +117,10 @@ std::vector<std::unique_ptr<Communicator>> make_local_communicators(std::span<De
 std::unique_ptr<Communicator> open_mpi_communicator(Device& device, std::shared_ptr<Channel> channel,
                                                     const CommunicatorOptions& options = {});
 
-// A CUDA device as one rank of NCCL; all ranks of the channel open theirs together, each in a thread or process
-// of its own. Else InvalidInput. The communicator shares the channel. NCCL (2.19 or newer) comes with a module that is loaded here: looked for in
-// the file that the environment variable STOWAGE_NCCL_MODULE names, then as that of CUDA; InvalidInput says
-// what to install.
+// A CUDA device as one rank of NCCL; all ranks of the channel open theirs together, each in a thread or
+// process of its own. Else InvalidInput. The communicator shares the channel. NCCL (2.19 or newer) comes with
+// a module that is loaded here: looked for in the file that the environment variable STOWAGE_NCCL_MODULE
+// names, then as that of CUDA; InvalidInput says what to install.
 // - Calls return once NCCL has taken the work. Calls that differ between ranks are not detected.
 // - A communicator that fails ends its work on the card without an error there: `check` alone says so. So it
 //   does within a second where NCCL itself meets an error, while no rank asks; else nothing would end the

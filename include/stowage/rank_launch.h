@@ -21,9 +21,10 @@ struct RankLaunch {
 // By torchrun's environment variables, since other launchers' may be those of a job around it. Else by those
 // that Open MPI's mpirun, srun with a PMI and other launchers of MPI set, for several processes. Else by
 // RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, where all four are there: torchrun sets them, and Kubernetes
-// does for a PyTorchJob. Rank 0 listens at MASTER_PORT; under torchrun, which listens there itself, at the
-// next one; or at STOWAGE_PORT. Tasks that srun starts without a PMI are programs of their own. `variable`
-// returns the value, null where there is none. Throws InvalidInput: a value of these that makes no sense.
+// does for a PyTorchJob; a rank of several without an address is refused. Rank 0 listens at MASTER_PORT;
+// under torchrun, which listens there itself, at the next one; or at STOWAGE_PORT. Tasks that srun starts
+// without a PMI are programs of their own. `variable` returns the value, null where there is none. Throws
+// InvalidInput: a value of these that makes no sense.
 RankLaunch read_launch(const std::function<const char*(const char* name)>& variable);
 // Of this process's environment.
 RankLaunch read_launch();

@@ -165,7 +165,7 @@ using IsGiven = std::function<bool(const char* flag)>;
 void count_devices(Options& options, int processes, const IsGiven& given) {
   if (processes == 1 || options.generate) return;
   if (given("--devices") && options.devices != processes)
-    throw InvalidInput(
+    throw WrongNumber(
         fmt::format("--devices {} with {} processes, each of which is a device: leave --devices "
                     "out, or start as many processes",
                     options.devices, processes));
@@ -176,7 +176,7 @@ void count_devices(Options& options, int processes, const IsGiven& given) {
 void divide_batch(Options& options, const IsGiven& given) {
   GptConfig& model = options.model;
   if (!std::has_single_bit(static_cast<std::uint64_t>(options.devices)))
-    throw InvalidInput(
+    throw WrongNumber(
         fmt::format("{}: that is no power of two; give 1, 2, 4, 8, 16, 32 or 64", devices_given(options)));
   if (!given("--gradient-groups")) model.gradient_groups = options.devices;
   const auto parts = [](std::int64_t count) { return static_cast<std::uint32_t>(count); };

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "samples/options/schedule.h"
+#include "stowage/error.h"
 #include "stowage/graph_builder.h"
 #include "stowage/loss_scale.h"
 #include "stowage/machine.h"
@@ -113,13 +114,19 @@ const char* program_name(ModelKind kind);
 // A BERT with these sizes and its pre-training heads.
 BertConfig bert_sizes(const GptConfig& sizes);
 
+// So many devices or processes train no model together.
+class WrongNumber : public InvalidInput {
+ public:
+  using InvalidInput::InvalidInput;
+};
+
 struct CommandLine {
   Options options;
   std::string help;  // not empty: print this and do nothing else
 };
 
-// Throws InvalidInput, one line that names the flag and says what it takes. `processes`: that a launcher has
-// started with these arguments; several are as many devices.
+// Throws InvalidInput, one line that names the flag and says what it takes; WrongNumber where that is the
+// mistake. `processes`: that a launcher has started with these arguments; several are as many devices.
 CommandLine parse_command_line(int count, const char* const* arguments, ModelKind kind = ModelKind::gpt2,
                                int processes = 1);
 

@@ -49,7 +49,8 @@ Job::Job(RankLaunch launch) : launch_(std::move(launch)) {
   if (launch_.size == 1) return;
   {
     const Underway work("joining", fmt::format("{} processes", launch_.size), silence);
-    channel_ = open_channel(launch_, {.waits = [this](const Waiting& waiting) { wait(waiting); }, .say = say});
+    channel_ =
+        open_channel(launch_, {.waits = [this](const Waiting& waiting) { wait(waiting); }, .say = say});
   }
   launch_.rank = channel_->rank();
   const std::string here = this_machine();
@@ -60,25 +61,33 @@ Job::Job(RankLaunch launch) : launch_(std::move(launch)) {
     const auto failure = channel_->failure();
     return failure && failure->rank != rank() ? error_of("the run", *failure).what() : "";
   });
-  on_abandon_.emplace([this] { abandon(fmt::format("stopped by {} before the first step", interrupted_by())); });
+  on_abandon_.emplace(
+      [this] { abandon(fmt::format("stopped by {} before the first step", interrupted_by())); });
 }
 
 Job::~Job() = default;
 
-// Who works is waited for without end; who stands still, until the user asks to stop.
+// Who works is waited for without end; who stands still, until the user asks to stop. Where rank 0 is the
+// one, the first of the others says so.
 void Job::wait(const Waiting& waiting) {
   if (interrupted() && !waiting.standing.empty())
-    throw CommunicatorError(fmt::format("stopped by {} while rank {} stands still", interrupted_by(),
-                                        waiting.standing.front()),
-                            "waiting", rank());
-  if (waiting.time < first_line) next_line_ = first_line;
-  if (waiting.time < next_line_ || !leads()) return;
-  next_line_ += between_lines;
-  fmt::print(stderr, "ranks: waiting for rank {} since {:.0f} s{}\n", fmt::join(waiting.missing, ", "),
-             std::chrono::duration<double>(waiting.time).count(),
-             waiting.standing.empty()
-                 ? std::string()
-                 : fmt::format("; the process of rank {} stands still", fmt::join(waiting.standing, ", ")));
+    throw CommunicatorError(
+        fmt::format("its process stands still, and the run was stopped by {}", interrupted_by()), "waiting",
+        waiting.standing.front());
+  if (waiting.time < first_line && waiting.standing.empty()) {
+    next_line_ = {};
+    return;
+  }
+  const auto now = std::chrono::steady_clock::now();
+  const bool is_news = waiting.standing != standing_;
+  standing_ = waiting.standing;
+  if (now < next_line_ && !is_news) return;
+  next_line_ = now + between_lines;
+  if (leads() && !waiting.missing.empty())
+    say(fmt::format("waiting for rank {} since {:.0f} s", fmt::join(waiting.missing, ", "),
+                    std::chrono::duration<double>(waiting.time).count()));
+  if (rank() <= 1 && !waiting.standing.empty())
+    say(fmt::format("the process of rank {} stands still", fmt::join(waiting.standing, ", ")));
 }
 
 std::string Job::from_leader(const std::string& text) { return channel_ ? channel_->from(0, text) : text; }
@@ -143,7 +152,8 @@ void Job::meet() {
   if (channel_) channel_->barrier();
 }
 
-std::unique_ptr<Communicator> Job::open_communicator(Device& device, const CommunicatorOptions& options) const {
+std::unique_ptr<Communicator> Job::open_communicator(Device& device,
+                                                     const CommunicatorOptions& options) const {
   if (device.info().backend == "cuda") return open_nccl_communicator(device, channel_);
   require_simulated();
   return open_mpi_communicator(device, channel_, options);

@@ -78,13 +78,15 @@ class Job {
   void abandon(const std::string& why) noexcept;
 
  private:
-  void wait(const Waiting& waiting);
+  void wait(const Waiting& waiting);  // of the channel's thread
 
   RankLaunch launch_;
   int ranks_here_ = 1;
   int local_rank_ = 0;
-  bool all_end_ = false;              // since `together` has failed
-  std::chrono::seconds next_line_{};  // of those that say for whom a call waits
+  bool all_end_ = false;  // since `together` has failed
+  // Of those that say for whom this rank waits:
+  std::chrono::steady_clock::time_point next_line_{};
+  std::vector<int> standing_;         // as the last has named them
   std::shared_ptr<Channel> channel_;  // null: alone
   std::optional<EndOfWork> end_of_work_;
   std::optional<OnAbandon> on_abandon_;

@@ -59,6 +59,19 @@ int fail(ModelKind kind, int rank, const std::exception& error) {
   return code;
 }
 
+// A wrong number of processes is known before they come together, and each tells it: there may be no other.
+// What else is wrong with the arguments is told once.
+void expect_right_number(int count, const char* const* arguments, ModelKind kind, const RankLaunch& launch) {
+  if (launch.size == 1) return;
+  try {
+    parse_command_line(count, arguments, kind, launch.size);
+  } catch (const WrongNumber&) {
+    throw;
+  } catch (const std::exception&) {
+    return;
+  }
+}
+
 int run(int count, const char* const* arguments, ModelKind kind, Job& job) {
   CommandLine command;
   job.together([&] { command = parse_command_line(count, arguments, kind, job.size()); });
@@ -78,6 +91,7 @@ int run_program(ModelKind kind, int count, const char* const* arguments) {
   std::optional<Job> job;
   try {
     launch = read_launch();
+    expect_right_number(count, arguments, kind, launch);
     job.emplace(launch);
     if (!job->leads()) drop_standard_output();
     const int code = run(count, arguments, kind, *job);

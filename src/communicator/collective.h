@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "stowage/bytes.h"
@@ -16,7 +17,7 @@
 
 namespace stowage::communication {
 
-enum class CollectiveKind : std::uint8_t { all_gather, exchange, broadcast, barrier };
+enum class CollectiveKind : std::uint32_t { all_gather, exchange, broadcast, barrier };
 const char* to_string(CollectiveKind kind);  // the call's name
 
 struct Collective {
@@ -26,7 +27,9 @@ struct Collective {
   Bytes whole = 0;  // of all shares; of a rank's whole that it exchanges
   friend bool operator==(const Collective&, const Collective&) = default;
 };
-std::string describe(const Collective& collective);  // "exchange of pieces of 64 bytes"
+static_assert(std::has_unique_object_representations_v<Collective>);  // ranks send it: no padding, which may
+                                                                      // hold anything
+std::string describe(const Collective& collective);                   // "exchange of pieces of 64 bytes"
 
 // One rank's side. broadcast: the root sends, others receive.
 struct Buffers {

@@ -40,11 +40,12 @@ struct RankOfWorld {
 struct MpiModule : ModuleHead {
   // This process in MPI_COMM_WORLD. Begins MPI.
   RankOfWorld (*rank)() = nullptr;
-  // All together: the text of rank 0, of 4,000 bytes at most. `look` is asked while it waits; what it throws ends
-  // the wait.
+  // All together: the text of rank 0, of 4,000 bytes at most. `look` is asked while it waits; what it throws
+  // ends the wait.
   std::string (*share)(const std::string& text, const std::function<void()>& look) = nullptr;
   // All together.
-  std::unique_ptr<Transport> (*open)(std::shared_ptr<Channel> channel, const CommunicatorOptions& options) = nullptr;
+  std::unique_ptr<Transport> (*open)(std::shared_ptr<Channel> channel,
+                                     const CommunicatorOptions& options) = nullptr;
 };
 inline constexpr ModuleKind mpi_module{"the MPI module",
                                        "libstowage_mpi.so",

@@ -26,8 +26,6 @@ using ranks::MeetingOptions;
 using ranks::MeetingPoint;
 
 constexpr std::chrono::seconds start_time{3};  // in which a launcher starts all ranks of a machine
-// In which MPI's processes come together: it says nothing of one that has died on another machine.
-constexpr std::chrono::seconds mpi_patience{30};
 constexpr std::size_t least_secret = 16;
 
 std::string variable(const char* name) {
@@ -49,7 +47,8 @@ std::chrono::milliseconds standing_time() {
   char* end = nullptr;
   const double seconds = std::strtod(text.c_str(), &end);
   if (*end != '\0' || !(seconds >= 0 && seconds <= 1e6))
-    throw InvalidInput(fmt::format("STOWAGE_RANK_TIMEOUT={}: let it be seconds, 0 to 1000000; 0: for ever", text));
+    throw InvalidInput(
+        fmt::format("STOWAGE_RANK_TIMEOUT={}: let it be seconds, 0 to 1000000; 0: for ever", text));
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
 }
 
@@ -58,17 +57,19 @@ bool is_here(const std::string& host) { return host == "localhost" || host.start
 // What every rank asks while it waits for the others: whether one of this machine has ended.
 std::function<void()> look_of(const RankLaunch& launch, const std::function<void()>& callers) {
   const bool sees_all = launch.here == launch.size;
-  auto siblings = std::make_shared<ranks::Siblings>(::getppid(), launch.rank_variable, sees_all ? launch.size : 0);
+  auto siblings =
+      std::make_shared<ranks::Siblings>(::getppid(), launch.rank_variable, sees_all ? launch.size : 0);
   return [=, begun = std::chrono::steady_clock::now(), rank = launch.rank,
           knows = !launch.rank_variable.empty()] {
     callers();
     if (!knows) return;
     const auto ended = siblings->ended(std::chrono::steady_clock::now() > begun + start_time);
     if (ended && *ended != rank)
-      throw CommunicatorError(fmt::format("rank {}: rank {} has ended before all had come together: see what it "
-                                          "printed last",
-                                          rank, *ended),
-                              "joining", *ended);
+      throw CommunicatorError(
+          fmt::format("rank {}: rank {} has ended before all had come together: see what it "
+                      "printed last",
+                      rank, *ended),
+          "joining", *ended);
   };
 }
 
@@ -109,22 +110,27 @@ std::shared_ptr<Channel> open_by_variables(const RankLaunch& launch, MeetingOpti
 std::string hex(const ranks::Nonce& bytes) { return fmt::format("{:02x}", fmt::join(bytes, "")); }
 
 // Rank 0 hands out where it listens, and a random key that serves as the secret, over MPI's own connections.
-std::shared_ptr<Channel> open_over_mpi(const RankLaunch& launch, MeetingOptions meeting, const ChannelOptions& options) {
+std::shared_ptr<Channel> open_over_mpi(const RankLaunch& launch, MeetingOptions meeting,
+                                       const ChannelOptions& options) {
   const communication::MpiModule& mpi = communication::load_mpi_module();
   const auto [rank, size] = mpi.rank();
   if (size != launch.size)
-    throw InvalidInput(fmt::format("{} has started {} processes, of which MPI knows {}: start them by the mpirun of "
-                                   "Open MPI 4.1, or by srun --mpi=pmix",
-                                   launch.by, launch.size, size));
+    throw InvalidInput(
+        fmt::format("{} has started {} processes, of which MPI knows {}: start them by the mpirun of "
+                    "Open MPI 4.1, or by srun --mpi=pmix",
+                    launch.by, launch.size, size));
   meeting.rank = rank;
-  const auto late = std::chrono::steady_clock::now() + mpi_patience;
+  const auto late =
+      std::chrono::steady_clock::now() + meeting.patience;  // MPI says nothing of one that is gone
   const auto look = [&] {
     meeting.look();
     if (std::chrono::steady_clock::now() < late) return;
-    throw CommunicatorError(fmt::format("rank {}: the {} processes that {} has started have not come together in {} s: "
-                                        "see whether one has ended, and whether their machines reach each other",
-                                        rank, size, launch.by, mpi_patience.count()),
-                            "joining", rank);
+    throw CommunicatorError(
+        fmt::format("rank {}: the {} processes that {} has started have not come together in {} s: "
+                    "see whether one has ended, and whether their machines reach each other",
+                    rank, size, launch.by,
+                    std::chrono::duration_cast<std::chrono::seconds>(meeting.patience).count()),
+        "joining", rank);
   };
   MeetingPoint point;
   point.is_local = launch.here == launch.size;
@@ -134,7 +140,8 @@ std::shared_ptr<Channel> open_over_mpi(const RankLaunch& launch, MeetingOptions 
     meeting.secret = hex(ranks::random_nonce());
     const std::string named = variable("STOWAGE_HOST");
     // Of this machine alone it is a part of a name, which nobody else has.
-    if (point.is_local) point.port = static_cast<std::uint16_t>(1 + ranks::random_nonce()[0] * 256 + ranks::random_nonce()[1]);
+    if (point.is_local)
+      point.port = static_cast<std::uint16_t>(1 + ranks::random_nonce()[0] * 256 + ranks::random_nonce()[1]);
     if (!named.empty()) point.hosts = {named};
     reception.emplace(point, meeting);
     point.port = reception->port();

@@ -5,8 +5,9 @@
 //   rank n -> 0   answer     the proof of rank n
 //   0 -> rank n   verdict    welcome, or why not
 //
-// A proof is HMAC-SHA-256, under the group's secret, of both ends' random bytes and of what the hello says: who
-// does not have the secret makes none, and one that was overheard is of no use. Without a secret proofs are zeros.
+// A proof is HMAC-SHA-256, under the group's secret, of both ends' random bytes and of what the hello says:
+// who does not have the secret makes none, and one that was overheard is of no use. Without a secret proofs
+// are zeros.
 #pragma once
 
 #include <array>
@@ -35,8 +36,8 @@ inline constexpr std::size_t hello_bytes = 8 + 4 + 4 + build_bytes + 4 + nonce_b
 enum class Verdict : std::uint32_t {
   welcome,  // in a reply: go on
   other_user,
-  lacks_secret,      // rank 0 has one
-  unwanted_secret,   // rank 0 has none
+  lacks_secret,     // rank 0 has one
+  unwanted_secret,  // rank 0 has none
   wrong_secret,
   other_build,
   other_size,

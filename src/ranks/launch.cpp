@@ -48,9 +48,16 @@ RankLaunch launch_over_tcp(const Variable& variable) {
   constexpr int last_port = std::numeric_limits<std::uint16_t>::max();
   const bool by_torchrun = is_by_torchrun(variable);
   const auto is_set = [&](const char* name) { return variable(name) != nullptr; };
-  // A script may have some of them for purposes of its own.
-  if (!by_torchrun && !std::all_of(needed.begin(), needed.end(), is_set)) return {};
   const std::string by = by_torchrun ? "torchrun" : "the environment";
+  if (!by_torchrun && !std::all_of(needed.begin(), needed.end(), is_set)) {
+    // A script may have some of them for purposes of its own, but hardly a rank among several.
+    if (number(variable, "WORLD_SIZE").value_or(1) > 1 && number(variable, "RANK"))
+      throw InvalidInput(
+          fmt::format("RANK={} of WORLD_SIZE={}, by {}, without MASTER_ADDR and MASTER_PORT: let them be "
+                      "where rank 0 listens, or unset RANK to train alone",
+                      variable("RANK"), variable("WORLD_SIZE"), by));
+    return {};
+  }
   RankLaunch launch;
   const int size = number_of(variable, "WORLD_SIZE", by, 1, std::numeric_limits<int>::max());
   if (size == 1) return {};

@@ -1,5 +1,5 @@
-// Lines: who listens on which line of a channel. Words for a line that this rank has not opened yet are kept for
-// it. Thread-safe; watchers are called by the thread that brings a word, one at a time.
+// Lines: who listens on which line of a channel. Words for a line that this rank has not opened yet are kept
+// for it. Thread-safe; watchers are called by the thread that brings a word, one at a time.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,8 @@ class Lines {
 
   // Another rank says so on this line: it failed, or ended.
   void on(std::uint32_t line, const RankFailure& word);
-  // A rank is dead, or has left: told on every line, and on those that are opened later.
+  // A rank is dead, has left or has failed the channel: told on every line, and on those that are opened
+  // later.
   void everywhere(const RankFailure& word);
 
  private:

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "src/base/mutex.h"
-#include "stowage/channel.h"
 #include "src/ranks/lines.h"
+#include "stowage/channel.h"
 #include "stowage/error.h"
 
 namespace stowage::ranks {
@@ -25,7 +25,7 @@ struct Hall {
   CondVar changed;
   std::uint64_t call STOWAGE_GUARDED_BY(mutex) = 0;  // that all have come to
   std::optional<int> root STOWAGE_GUARDED_BY(mutex);
-  std::map<int, std::string> parts STOWAGE_GUARDED_BY(mutex);  // of the next call
+  std::map<int, std::string> parts STOWAGE_GUARDED_BY(mutex);                       // of the next call
   std::shared_ptr<const std::vector<std::string>> texts STOWAGE_GUARDED_BY(mutex);  // of the last
   std::optional<RankFailure> failure STOWAGE_GUARDED_BY(mutex);
   std::set<int> departed STOWAGE_GUARDED_BY(mutex);
@@ -46,14 +46,20 @@ class LocalChannel final : public Channel {
 
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(hall_->lines.size()); }
-  std::vector<std::string> gather(std::string_view text) override { return *call("gather", without_root, text); }
+  std::vector<std::string> gather(std::string_view text) override {
+    return *call("gather", without_root, text);
+  }
   std::string from(int root, std::string_view text) override {
     return call("from", root, root == rank_ ? text : std::string_view())->front();
   }
   void fail(const RankFailure& failure) override {
-    const MutexLock lock(hall_->mutex);
-    if (!hall_->failure) hall_->failure = failure;
-    hall_->changed.notify_all();
+    {
+      const MutexLock lock(hall_->mutex);
+      if (!hall_->failure) hall_->failure = failure;
+      hall_->changed.notify_all();
+    }
+    hall_->lines[static_cast<std::size_t>(rank_)].everywhere(failure);
+    others([&](Lines& lines) { lines.everywhere(failure); });
   }
   std::optional<RankFailure> failure() const override {
     const MutexLock lock(hall_->mutex);
@@ -95,8 +101,8 @@ class LocalLine final : public Line {
 };
 
 std::unique_ptr<Line> LocalChannel::open_line(LineWatcher watcher) {
-  return std::make_unique<LocalLine>(
-      *this, hall_->lines[static_cast<std::size_t>(rank_)].open(std::move(watcher)));
+  return std::make_unique<LocalLine>(*this,
+                                     hall_->lines[static_cast<std::size_t>(rank_)].open(std::move(watcher)));
 }
 
 std::shared_ptr<const std::vector<std::string>> LocalChannel::call(const char* name, int root,
@@ -110,7 +116,8 @@ std::shared_ptr<const std::vector<std::string>> LocalChannel::call(const char* n
   Hall& hall = *hall_;
   const MutexLock lock(hall.mutex);
   if (!hall.failure && hall.root.value_or(root) != root)
-    hall.failure = RankFailure{rank_, name, "another rank makes another call: let all make the same in the same order"};
+    hall.failure =
+        RankFailure{rank_, name, "another rank makes another call: let all make the same in the same order"};
   hall.root = root;
   hall.parts.emplace(rank_, text);
   const std::uint64_t number = hall.call + 1;

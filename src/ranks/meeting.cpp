@@ -20,12 +20,14 @@ namespace {
 
 constexpr const char* call = "joining";
 constexpr int most_ranks = 4096;
-// Guests who have not shown yet that they belong: when more come, or no more files are to be had, the first is
-// sent away.
+// Guests who have not shown yet that they belong: when more come, or no more files are to be had, the first
+// is sent away.
 constexpr std::size_t most_guests = 256;
 constexpr std::chrono::seconds greeting_time{5};  // of one guest; of one try to connect
 constexpr std::chrono::milliseconds between_looks{100}, between_tries{50};
 constexpr std::chrono::seconds answer_time{10};  // in which rank 0 says why its patience is lost
+constexpr std::chrono::seconds naming_time{5};   // in which a name that the system cannot resolve yet may be
+constexpr int most_told_strangers = 10;
 
 Deadline in_time(std::chrono::milliseconds time) { return Clock::now() + time; }
 double seconds_of(std::chrono::milliseconds time) { return std::chrono::duration<double>(time).count(); }
@@ -39,15 +41,29 @@ std::string place(const MeetingPoint& point) {
   return fmt::format("{}:{}", fmt::join(point.hosts, ","), point.port);
 }
 
+// Of all hosts. Throws InvalidInput where there are none: no waiting brings a name that nobody knows.
+std::vector<Address> resolved(const MeetingPoint& point) {
+  if (point.is_local) return {local_address(getuid(), point.port)};
+  for (const Deadline deadline = in_time(naming_time);; std::this_thread::sleep_for(between_looks)) {
+    std::vector<Address> addresses;
+    Names names;
+    for (const std::string& host : point.hosts)
+      for (Address& address : addresses_of(host, point.port, names)) addresses.push_back(std::move(address));
+    if (!addresses.empty()) return addresses;
+    if (!names.may_come || Clock::now() >= deadline)
+      throw InvalidInput(fmt::format("{} is the name of no machine ({}): name that of rank 0",
+                                     fmt::join(point.hosts, ","), names.why));
+  }
+}
+
 Descriptor listening_at(const MeetingPoint& point, const MeetingOptions& options) {
-  if (point.is_local) return listen_at(local_address(getuid(), point.port));
-  std::string why;
-  for (const std::string& host : point.hosts)
-    for (const Address& address : addresses_of(host, point.port, why))
-      if (is_own(address)) return listen_at(address);
+  if (point.is_local || !point.hosts.empty())
+    for (const Address& address : resolved(point))
+      if (point.is_local || is_own(address)) return listen_at(address);
   Descriptor listening = listen_at(any_address(point.port));
   if (listening)
-    options.say(fmt::format("rank 0 listens at port {} of all addresses of this machine", port_of(listening)));
+    options.say(
+        fmt::format("rank 0 listens at port {} of all addresses of this machine", port_of(listening)));
   return listening;
 }
 
@@ -91,8 +107,8 @@ Reception::Reception(const MeetingPoint& point, const MeetingOptions& options)
       ranks_(static_cast<std::size_t>(options.size)),
       missing_(options.size - 1) {
   if (!listening_)
-    throw InvalidInput(fmt::format("rank 0 cannot listen at {} ({}): give all ranks another port", place(point),
-                                   std::strerror(errno)));
+    throw InvalidInput(fmt::format("rank 0 cannot listen at {} ({}): give all ranks another port",
+                                   place(point), std::strerror(errno)));
 }
 
 std::uint16_t Reception::port() const { return point_.is_local ? point_.port : port_of(listening_); }
@@ -100,9 +116,12 @@ std::uint16_t Reception::port() const { return point_.is_local ? point_.port : p
 std::vector<Descriptor> Reception::admit() {
   const Deadline deadline = in_time(options_.patience);
   std::vector<Guest> guests;
-  while (missing_ > 0) {
-    options_.look();
-    look_at_ranks();
+  for (Deadline next_look{}; missing_ > 0;) {
+    if (Clock::now() >= next_look) {
+      options_.look();
+      look_at_ranks();
+      next_look = in_time(between_looks);
+    }
     if (Clock::now() >= deadline)
       lose(first_missing(),
            fmt::format("has not come to {} within {:.0f} s: see whether it runs, and whether its machine "
@@ -162,11 +181,11 @@ bool Reception::answer_hello(Guest& guest) {
   const std::optional<uid_t> user = point_.is_local ? user_at(number) : std::nullopt;
   if (point_.is_local && user != getuid()) {
     reply = {.verdict = Verdict::other_user, .detail = user.value_or(0)};
-    options_.say(fmt::format("a process of user {} was sent away", user.value_or(0)));
+    say_of_stranger(fmt::format("a process of user {} was sent away", user.value_or(0)));
   } else if (guest.hello->has_secret != !options_.secret.empty()) {
     reply.verdict = guest.hello->has_secret ? Verdict::unwanted_secret : Verdict::lacks_secret;
-    options_.say(fmt::format("a process at {} with{} a secret was sent away", peer_of(number),
-                             guest.hello->has_secret ? "" : "out"));
+    say_of_stranger(fmt::format("a process at {} with{} a secret was sent away", peer_of(number),
+                                guest.hello->has_secret ? "" : "out"));
   } else {
     guest.nonce = reply.nonce = random_nonce();
     reply.proof = proof_of(options_.secret, Prover::rank_0, *guest.hello, guest.nonce);
@@ -181,7 +200,7 @@ bool Reception::answer_proof(Guest& guest) {
     return send_whole(number, encode(verdict, detail), Clock::now());
   };
   if (!is_same(proof_of(options_.secret, Prover::other, hello, guest.nonce), guest.received)) {
-    options_.say(fmt::format("a process at {} with another secret was sent away", peer_of(number)));
+    say_of_stranger(fmt::format("a process at {} with another secret was sent away", peer_of(number)));
     send(Verdict::wrong_secret, 0);
     return false;
   }
@@ -204,6 +223,11 @@ bool Reception::answer_proof(Guest& guest) {
   of(hello.rank) = std::move(guest.connection);
   --missing_;
   return false;
+}
+
+void Reception::say_of_stranger(const std::string& line) {
+  if (++strangers_ <= most_told_strangers) options_.say(line);
+  if (strangers_ == most_told_strangers) options_.say("further ones are sent away without a line");
 }
 
 void Reception::refuse(const std::string& why) {
@@ -238,7 +262,8 @@ std::string receive(int socket, std::size_t bytes, Deadline deadline, const Meet
     options.look();
     if (Clock::now() >= deadline) break;
   }
-  std::optional<std::string> received = receive_whole(socket, bytes, std::max(deadline, in_time(greeting_time)));
+  std::optional<std::string> received =
+      receive_whole(socket, bytes, std::max(deadline, in_time(greeting_time)));
   if (!received)
     throw lost(0, fmt::format("at {} gives no answer ({}): see whether it has ended; if another program "
                               "listens there, give all ranks another port",
@@ -246,16 +271,8 @@ std::string receive(int socket, std::size_t bytes, Deadline deadline, const Meet
   return *received;
 }
 
-std::vector<Address> places_of(const MeetingPoint& point, std::string& why) {
-  if (point.is_local) return {local_address(getuid(), point.port)};
-  std::vector<Address> addresses;
-  for (const std::string& host : point.hosts)
-    for (Address& address : addresses_of(host, point.port, why)) addresses.push_back(std::move(address));
-  return addresses;
-}
-
-// None: what is there is no rank 0 of this group, and another address may be. Throws InvalidInput where it is, and
-// does not want this rank.
+// None: what is there is no rank 0 of this group, and another address may be. Throws InvalidInput where it
+// is, and does not want this rank.
 bool greet(int socket, const MeetingPoint& point, const MeetingOptions& options, bool is_last) {
   const Hello hello{options.rank, options.size, options.build, !options.secret.empty(), random_nonce()};
   const Deadline deadline = in_time(greeting_time);
@@ -268,9 +285,10 @@ bool greet(int socket, const MeetingPoint& point, const MeetingOptions& options,
   const std::string_view shown(reinterpret_cast<const char*>(reply->proof.data()), reply->proof.size());
   if (!is_same(expected, shown)) {
     if (!is_last) return false;
-    throw InvalidInput(fmt::format("what listens at {} does not know the secret: give all ranks the same "
-                                   "STOWAGE_SECRET, and a port of their own",
-                                   place(point)));
+    throw InvalidInput(
+        fmt::format("what listens at {} does not know the secret: give all ranks the same "
+                    "STOWAGE_SECRET, and a port of their own",
+                    place(point)));
   }
   const Proof own = proof_of(options.secret, Prover::other, hello, reply->nonce);
   if (!send_whole(socket, {reinterpret_cast<const char*>(own.data()), own.size()}, deadline)) return false;
@@ -283,9 +301,9 @@ bool greet(int socket, const MeetingPoint& point, const MeetingOptions& options,
 
 Descriptor connected(const MeetingPoint& point, const MeetingOptions& options) {
   const Deadline deadline = in_time(options.patience);
+  const std::vector<Address> addresses = resolved(point);
   std::string why = "nobody listens there";
   for (;; std::this_thread::sleep_for(between_tries)) {
-    const std::vector<Address> addresses = places_of(point, why);
     for (const Address& address : addresses) {
       options.look();
       Descriptor connection = connect_to(address, std::min(deadline, in_time(greeting_time)));
@@ -303,9 +321,10 @@ Descriptor connected(const MeetingPoint& point, const MeetingOptions& options) {
     }
     options.look();
     if (in_time(between_tries) >= deadline)
-      throw lost(0, fmt::format("does not answer at {} within {:.0f} s ({}): see whether it runs, and whether "
-                                "this machine reaches its machine",
-                                place(point), seconds_of(options.patience), why));
+      throw lost(0,
+                 fmt::format("does not answer at {} within {:.0f} s ({}): see whether it runs, and whether "
+                             "this machine reaches its machine",
+                             place(point), seconds_of(options.patience), why));
   }
 }
 

@@ -1,13 +1,13 @@
 // Meeting: how processes that know where rank 0 listens come together. Rank 0 listens, and every other rank
-// connects to it, again and again while nobody listens there yet, and shows that it belongs (greeting.h). Once
-// all have come rank 0 listens no more and tells all that the group has begun.
+// connects to it, again and again while nobody listens there yet, and shows that it belongs (greeting.h).
+// Once all have come rank 0 listens no more and tells all that the group has begun.
 //
 // Where. Ranks of one machine and one user meet at a name that no other machine can reach; both ends see the
 // other's user. Others meet over TCP, where a secret says who belongs.
 //
-// Strangers: who is silent, sends something else, is another user or does not know the secret is sent away and holds
-// up nobody. Ranks that belong but make no group (a rank twice, another size, another build) end the meeting for
-// all, as a rank does that has come and is gone.
+// Strangers: who is silent, sends something else, is another user or does not know the secret is sent away
+// and holds up nobody. Ranks that belong but make no group (a rank twice, another size, another build) end
+// the meeting for all, as a rank does that has come and is gone.
 #pragma once
 
 #include <chrono>
@@ -42,12 +42,12 @@ struct MeetingOptions {
 // A place where rank 0 listens already: so that it can say where before the others ask.
 class Reception {
  public:
-  // Throws InvalidInput where it cannot listen.
+  // Throws InvalidInput where it cannot listen, or a host's name is nobody's.
   Reception(const MeetingPoint& point, const MeetingOptions& options);
 
   std::uint16_t port() const;
-  // Connections with all other ranks, by rank; none at 0. Throws InvalidInput where the ranks make no group, and
-  // CommunicatorError with the rank that has not come in time, or is gone. All that have come are told.
+  // Connections with all other ranks, by rank; none at 0. Throws InvalidInput where the ranks make no group,
+  // and CommunicatorError with the rank that has not come in time, or is gone. All that have come are told.
   std::vector<Descriptor> admit();
 
  private:
@@ -61,6 +61,7 @@ class Reception {
   [[noreturn]] void refuse(const std::string& why);
   [[noreturn]] void lose(int rank, const std::string& how);
   void tell_all(const std::string& message);
+  void say_of_stranger(const std::string& line);
   int first_missing() const;
   Descriptor& of(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
 
@@ -69,9 +70,11 @@ class Reception {
   Descriptor listening_;
   std::vector<Descriptor> ranks_;
   int missing_ = 0;
+  int strangers_ = 0;  // that were sent away
 };
 
-// The other ranks' part: the connection with rank 0, once the group has begun. Throws as admit() does on all.
+// The other ranks' part: the connection with rank 0, once the group has begun. Throws as admit() does on all,
+// and InvalidInput where the hosts' names are nobody's.
 Descriptor join(const MeetingPoint& point, const MeetingOptions& options);
 
 }  // namespace stowage::ranks

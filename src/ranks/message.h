@@ -1,10 +1,10 @@
-// Messages between the ranks of a channel (channel.h), as bytes. Every integer is little-endian, and nothing but
-// what is written here goes over a socket.
+// Messages between the ranks of a channel (channel.h), as bytes. Every integer is little-endian, and nothing
+// but what is written here goes over a socket.
 //
 //   message   u32 magic, u8 kind, u8[3] 0, i32 rank, u32 line, u32 bytes of the text, text
 //
-// What arrives is another process's: a reader takes nothing for granted. It announces no more than `most_text`
-// bytes, and memory grows with the bytes that have come, never with those that are announced.
+// What arrives is another process's: a reader takes nothing for granted. It announces no more than
+// `most_text` bytes, and memory grows with the bytes that have come, never with those that are announced.
 #pragma once
 
 #include <cstddef>

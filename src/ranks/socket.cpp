@@ -82,12 +82,13 @@ Address any_address(std::uint16_t port) {
   return address_of(any);
 }
 
-std::vector<Address> addresses_of(const std::string& host, std::uint16_t port, std::string& why) {
+std::vector<Address> addresses_of(const std::string& host, std::uint16_t port, Names& names) {
   addrinfo hints{}, *found = nullptr;
   hints.ai_family = AF_INET;
   hints.ai_socktype = SOCK_STREAM;
   if (const int error = getaddrinfo(host.c_str(), nullptr, &hints, &found); error != 0) {
-    why = gai_strerror(error);
+    names.why = gai_strerror(error);
+    names.may_come |= error == EAI_AGAIN;
     return {};
   }
   std::vector<Address> addresses;

@@ -1,5 +1,5 @@
-// Sockets of this machine and of others: what the users of connections between processes share. IPv4, and names of
-// the abstract kind for processes of one machine. Everything that waits does so until a deadline.
+// Sockets of this machine and of others: what the users of connections between processes share. IPv4, and
+// names of the abstract kind for processes of one machine. Everything that waits does so until a deadline.
 #pragma once
 
 #include <poll.h>
@@ -47,8 +47,13 @@ struct Address {
 // The name by which processes of one user and one machine meet.
 Address local_address(uid_t user, std::uint16_t port);
 Address any_address(std::uint16_t port);
-// The IPv4 addresses of a name; empty: `why` has the system's words.
-std::vector<Address> addresses_of(const std::string& host, std::uint16_t port, std::string& why);
+// Why the system knows no address of a name.
+struct Names {
+  std::string why;
+  bool may_come = false;  // those that it asks do not answer
+};
+// The IPv4 addresses of a name. Where it has none `names` says why.
+std::vector<Address> addresses_of(const std::string& host, std::uint16_t port, Names& names);
 // Whether this machine has that address, and it is not the loopback's.
 bool is_own(const Address& address);
 // The addresses of this machine, but for the loopback's, of interfaces that are up.

@@ -25,8 +25,8 @@
 namespace stowage::ranks {
 namespace {
 
-constexpr std::uint32_t own_line = 0;  // the channel's
-constexpr int of_all = -1;             // a call without a root
+constexpr std::uint32_t own_line = 0;     // the channel's
+constexpr int of_all = -1;                // a call without a root
 constexpr std::size_t most_words = 4096;  // bytes of a failure's call, and of its reason
 constexpr std::chrono::milliseconds between_looks{100};
 // For how long a word or the channel's end waits for connections that take no bytes.
@@ -57,9 +57,9 @@ class Star final : public Channel {
   struct Peer {
     int rank = 0;
     Descriptor connection;
-    MessageReader reader;         // the thread's own
-    std::deque<SharedBytes> outgoing;   // under mutex_, as all below
-    std::size_t sent = 0;         // of the first of them
+    MessageReader reader;              // the thread's own
+    std::deque<SharedBytes> outgoing;  // under mutex_, as all below
+    std::size_t sent = 0;              // of the first of them
     Deadline heard{};
     bool is_done = false;  // has left, or is dead
   };
@@ -72,7 +72,7 @@ class Star final : public Channel {
 
   std::vector<std::string> call(const char* name, int root, std::string_view text, std::size_t texts);
   std::string await(const char* name, std::uint32_t number);
-  Waiting waiting(Deadline since) STOWAGE_REQUIRES(mutex_);
+  Waiting waiting(Deadline now) STOWAGE_REQUIRES(mutex_);
   // Returns why the channel fails: ranks that make different calls.
   std::optional<RankFailure> bring(int rank, int root, std::uint32_t number, std::string text);
   void deliver() STOWAGE_REQUIRES(mutex_);
@@ -86,6 +86,7 @@ class Star final : public Channel {
 
   void lose(int rank, const std::string& how);
   void depart(int rank);
+  // The channel fails here.
   void keep(const RankFailure& failure);
   void send(const SharedBytes& bytes, int except = of_all);
   void flush();
@@ -98,6 +99,7 @@ class Star final : public Channel {
   CondVar changed_;
   std::vector<Peer> peers_;  // as many as at first; their queues under mutex_
   std::uint32_t calls_ STOWAGE_GUARDED_BY(mutex_) = 0;
+  std::optional<Deadline> waits_since_ STOWAGE_GUARDED_BY(mutex_);  // a call
   Collection collection_ STOWAGE_GUARDED_BY(mutex_);
   std::optional<Message> whole_ STOWAGE_GUARDED_BY(mutex_);  // of the last call that all have come to
   std::optional<RankFailure> failure_ STOWAGE_GUARDED_BY(mutex_);
@@ -117,7 +119,8 @@ class StarLine final : public Line {
   const std::uint32_t number_;
 };
 
-Star::Star(StarOptions options) : options_(std::move(options)), awake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+Star::Star(StarOptions options)
+    : options_(std::move(options)), awake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!awake_)
     throw CommunicatorError("joining: no file is to be had: raise the limit (ulimit -n)", "joining", rank());
   for (std::size_t other = 0; other < options_.connections.size(); ++other) {
@@ -149,7 +152,8 @@ std::string Star::from(int root, std::string_view text) {
 }
 
 std::vector<std::string> Star::call(const char* name, int root, std::string_view text, std::size_t texts) {
-  const std::size_t most = root == of_all ? most_call_bytes / static_cast<std::size_t>(size()) : most_call_bytes;
+  const std::size_t most =
+      root == of_all ? most_call_bytes / static_cast<std::size_t>(size()) : most_call_bytes;
   if (text.size() > most) {
     const std::string why = fmt::format("a text of {} bytes; let it have {} at most", text.size(), most);
     fail({rank(), name, why});
@@ -173,35 +177,29 @@ std::vector<std::string> Star::call(const char* name, int root, std::string_view
 }
 
 std::string Star::await(const char* name, std::uint32_t number) {
-  const Deadline since = Clock::now();
+  const MutexLock lock(mutex_);
+  waits_since_ = Clock::now();
   for (;;) {
-    Waiting now;
-    {
-      const MutexLock lock(mutex_);
-      if (whole_ && whole_->line == number) return std::exchange(whole_, {})->text;
-      if (!failure_ && !departed_.empty())
-        failure_ = {*departed_.begin(), {}, "it has ended", RankFailure::Kind::ended};
-      if (failure_) break;
-      now = waiting(since);
-      changed_.wait_for(mutex_, between_looks);
+    if (whole_ && whole_->line == number) {
+      waits_since_.reset();
+      return std::exchange(whole_, {})->text;
     }
-    try {
-      options_.waits(now);
-    } catch (const std::exception& error) {
-      fail({rank(), name, error.what()});
-      throw;
-    }
+    if (!failure_ && !departed_.empty())
+      failure_ = {*departed_.begin(), {}, "it has ended", RankFailure::Kind::ended};
+    if (failure_) break;
+    changed_.wait(mutex_);
   }
-  throw error_of(name, *failure());
+  waits_since_.reset();
+  throw error_of(name, *failure_);
 }
 
-Waiting Star::waiting(Deadline since) {
+Waiting Star::waiting(Deadline now) {
   Waiting waiting;
-  const Deadline now = Clock::now();
-  waiting.time = now - since;
+  if (waits_since_) waiting.time = now - *waits_since_;
   for (const Peer& peer : peers_) {
-    if (rank() == 0 && collection_.parts.contains(peer.rank)) continue;
-    waiting.missing.push_back(peer.rank);
+    if (peer.is_done) continue;
+    if (waits_since_ && !(rank() == 0 && collection_.parts.contains(peer.rank)))
+      waiting.missing.push_back(peer.rank);
     if (now - peer.heard >= options_.silence) waiting.standing.push_back(peer.rank);
   }
   return waiting;
@@ -214,10 +212,13 @@ std::optional<RankFailure> Star::bring(int rank, int root, std::uint32_t number,
     throw BadMessage("a call out of turn");
   if (!collection_.root) collection_.root = root;
   if (*collection_.root != root) {
-    const auto name = [](int of) { return of == of_all ? std::string("gather") : fmt::format("from({})", of); };
-    return RankFailure{rank, name(root),
-                       fmt::format("another rank calls {}: let all ranks make the same calls in the same order",
-                                   name(*collection_.root))};
+    const auto name = [](int of) {
+      return of == of_all ? std::string("gather") : fmt::format("from({})", of);
+    };
+    return RankFailure{
+        rank, name(root),
+        fmt::format("another rank calls {}: let all ranks make the same calls in the same order",
+                    name(*collection_.root))};
   }
   collection_.parts.emplace(rank, std::move(text));
   if (collection_.parts.size() == static_cast<std::size_t>(size())) deliver();
@@ -245,7 +246,8 @@ void Star::fail(const RankFailure& failure) {
 }
 
 void Star::tell(std::uint32_t line, const RankFailure& failure) {
-  const std::vector<std::string> words{failure.call.substr(0, most_words), failure.reason.substr(0, most_words)};
+  const std::vector<std::string> words{failure.call.substr(0, most_words),
+                                       failure.reason.substr(0, most_words)};
   send(bytes_of({MessageKind::failed, failure.rank, line, pack(words)}));
   flush();
 }
@@ -368,7 +370,8 @@ void Star::write_to(Peer& peer) {
   const MutexLock lock(mutex_);
   while (!peer.outgoing.empty()) {
     const std::string_view left = std::string_view(*peer.outgoing.front()).substr(peer.sent);
-    const ssize_t sent = ::send(peer.connection.number(), left.data(), left.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t sent =
+        ::send(peer.connection.number(), left.data(), left.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0) break;  // that it is gone is found by reading
     peer.sent += static_cast<std::size_t>(sent);
     if (peer.sent < peer.outgoing.front()->size()) break;
@@ -380,28 +383,35 @@ void Star::write_to(Peer& peer) {
 
 void Star::tick(Deadline now) {
   send(bytes_of({MessageKind::alive, rank(), own_line, {}}));
-  if (options_.standing_time.count() == 0) return;
-  std::vector<int> standing;
+  std::vector<int> dead;
+  Waiting waits;
   {
     const MutexLock lock(mutex_);
+    if (!failure_) waits = waiting(now);
     for (const Peer& peer : peers_)
-      if (!peer.is_done && now - peer.heard >= options_.standing_time) standing.push_back(peer.rank);
+      if (!peer.is_done && options_.standing_time.count() > 0 && now - peer.heard >= options_.standing_time)
+        dead.push_back(peer.rank);
   }
-  for (const int each : standing)
+  for (const int each : dead)
     lose(each, fmt::format("its process has stood still for {:.0f} s (STOWAGE_RANK_TIMEOUT)",
                            std::chrono::duration<double>(options_.standing_time).count()));
+  if (!dead.empty() || (waits.missing.empty() && waits.standing.empty())) return;
+  try {
+    options_.waits(waits);
+  } catch (const std::exception& error) {
+    if (waits.standing.empty()) fail({rank(), "waiting", error.what()});
+    for (const int each : waits.standing) lose(each, error.what());
+  }
 }
 
 void Star::lose(int rank, const std::string& how) {
-  const RankFailure death{rank, {}, how, RankFailure::Kind::died};
   {
     const MutexLock lock(mutex_);
     for (Peer& peer : peers_)
       if (peer.rank == rank) peer.is_done = true;
   }
-  keep(death);
   if (this->rank() == 0) send(bytes_of({MessageKind::died, rank, own_line, how}), rank);
-  lines_.everywhere(death);
+  keep({rank, {}, how, RankFailure::Kind::died});
 }
 
 void Star::depart(int rank) {
@@ -416,9 +426,12 @@ void Star::depart(int rank) {
 }
 
 void Star::keep(const RankFailure& failure) {
-  const MutexLock lock(mutex_);
-  if (!failure_) failure_ = failure;
-  changed_.notify_all();
+  {
+    const MutexLock lock(mutex_);
+    if (!failure_) failure_ = failure;
+    changed_.notify_all();
+  }
+  lines_.everywhere(failure);
 }
 
 void Star::send(const SharedBytes& bytes, int except) {

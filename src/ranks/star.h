@@ -1,8 +1,8 @@
 // Star: the channel of processes. Each rank has one connection, to rank 0, which passes on failures, ends and
 // deaths, so that only rank 0 must be reached. Rank 0's own death is seen by all.
 //
-// A thread of the channel reads and writes the connections, and says each second that the process lives. What a
-// rank sends is queued in its own process: nobody waits for one that stands still.
+// A thread of the channel reads and writes the connections, and says each second that the process lives. What
+// a rank sends is queued in its own process: nobody waits for one that stands still.
 //
 // A process that has not been heard of for ten seconds is said to stand still (Waiting); behind
 // StarOptions::standing_time it counts as dead.
@@ -14,8 +14,8 @@
 #include <memory>
 #include <vector>
 
-#include "stowage/channel.h"
 #include "src/ranks/socket.h"
+#include "stowage/channel.h"
 
 namespace stowage::ranks {
 
@@ -25,10 +25,9 @@ struct StarOptions {
   // Connections with all others by rank, of rank 0; with rank 0 alone, at 0, of the others (meeting.h).
   std::vector<Descriptor> connections;
   std::chrono::milliseconds alive_every = std::chrono::seconds(1);
-  std::chrono::milliseconds silence = std::chrono::seconds(10);  // from which a process stands still
+  std::chrono::milliseconds silence = std::chrono::seconds(10);       // from which a process stands still
   std::chrono::milliseconds standing_time = std::chrono::minutes(5);  // 0: it is waited for without end
-  // Called by a thread that waits in a call, some ten times a second. What it throws ends the call, and with it
-  // the channel.
+  // As ChannelOptions::waits; as often as alive_every says.
   std::function<void(const Waiting&)> waits = [](const Waiting&) {};
 };
 

@@ -92,18 +92,6 @@ TEST_P(LocalCommunicator, AnAbortReachesARankThatWaitsAtItsCall) {
   waiting.join();
 }
 
-TEST_P(LocalCommunicator, PlainBytesAreGatheredThroughIt) {
-  LocalRanks(3, options).run([](TestRank& r) {
-    const RankOfGroup rank = rank_in(r.communicator, r.device);
-    EXPECT_EQ(rank.rank, r.rank);
-    EXPECT_EQ(rank.size, 3);
-    std::array<int, 3> values{};
-    values.at(static_cast<std::size_t>(r.rank)) = 10 + r.rank;
-    rank.all_gather(values.data(), sizeof(int));
-    EXPECT_EQ(values, (std::array<int, 3>{10, 11, 12}));
-  });
-}
-
 TEST(LocalCommunicators, RefuseWhatIsNoGroup) {
   const auto device = open_simulated_device({.capacity = 1_MiB});
   EXPECT_THROW(make_local_communicators({}), InvalidInput);

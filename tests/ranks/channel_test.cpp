@@ -1,16 +1,17 @@
 // What every channel promises: that of threads in memory, and that of sockets.
 #include "stowage/channel.h"
 
-
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
 #include <future>
+#include <mutex>
 #include <thread>
 
 #include "src/ranks/message.h"
 #include "src/ranks/star.h"
 #include "stowage/error.h"
+#include "tests/support/draws.h"
 
 namespace stowage::ranks {
 namespace {
@@ -64,10 +65,31 @@ class EveryChannel : public ::testing::TestWithParam<Kind> {
  protected:
   static Channels open(int size) { return GetParam().open(size); }
 };
-INSTANTIATE_TEST_SUITE_P(Kinds, EveryChannel, ::testing::Values(Kind{"local", local_channels}, Kind{"star", stars}),
+INSTANTIATE_TEST_SUITE_P(Kinds, EveryChannel,
+                         ::testing::Values(Kind{"local", local_channels}, Kind{"star", stars}),
                          [](const auto& info) { return info.param.name; });
 
-std::string text_of(int rank) { return std::string(static_cast<std::size_t>(rank) * 3, 'x') + std::to_string(rank); }
+// What one rank hears on a line.
+struct Heard {
+  std::promise<RankFailure> failed, died;
+  std::promise<int> ended;
+  bool has_failed = false, has_died = false, has_ended = false;
+  LineWatcher watcher() {
+    return {[this](const RankFailure& failure) {
+              if (!std::exchange(has_failed, true)) failed.set_value(failure);
+            },
+            [this](const RankFailure& failure) {
+              if (!std::exchange(has_died, true)) died.set_value(failure);
+            },
+            [this](int rank) {
+              if (!std::exchange(has_ended, true)) ended.set_value(rank);
+            }};
+  }
+};
+
+std::string text_of(int rank) {
+  return std::string(static_cast<std::size_t>(rank) * 3, 'x') + std::to_string(rank);
+}
 
 TEST_P(EveryChannel, GathersTextsAndHandsOutThoseOfOne) {
   for (const int size : {1, 2, 5}) {
@@ -87,6 +109,7 @@ TEST_P(EveryChannel, GathersTextsAndHandsOutThoseOfOne) {
 }
 
 TEST_P(EveryChannel, CarriesTheLongestTextAndRefusesALongerOne) {
+  if (testing::sanitized) GTEST_SKIP() << "a longer text is no other code";
   Channels channels = open(2);
   on_each(channels, [](Channel& channel) {
     const std::string longest(most_call_bytes, 'y');
@@ -113,6 +136,16 @@ TEST_P(EveryChannel, ARankThatFailsIsNamedToAll) {
   });
 }
 
+TEST_P(EveryChannel, ARankThatFailsFailsAllLines) {
+  Channels channels = open(3);
+  std::vector<Heard> heard(3);
+  std::vector<std::unique_ptr<Line>> lines;
+  for (std::size_t rank = 0; rank < 3; ++rank)
+    lines.push_back(channels[rank]->open_line(heard[rank].watcher()));
+  channels[1]->fail({1, {}, "asked to stop"});
+  for (Heard& each : heard) EXPECT_EQ(each.failed.get_future().get().reason, "asked to stop");
+}
+
 TEST_P(EveryChannel, CallsThatDifferFailOnAll) {
   Channels channels = open(3);
   on_each(channels, [](Channel& channel) {
@@ -135,29 +168,12 @@ TEST_P(EveryChannel, WhoNeedsARankThatHasLeftIsTold) {
   });
 }
 
-// What one rank hears on a line.
-struct Heard {
-  std::promise<RankFailure> failed, died;
-  std::promise<int> ended;
-  bool has_failed = false, has_died = false, has_ended = false;
-  LineWatcher watcher() {
-    return {[this](const RankFailure& failure) {
-              if (!std::exchange(has_failed, true)) failed.set_value(failure);
-            },
-            [this](const RankFailure& failure) {
-              if (!std::exchange(has_died, true)) died.set_value(failure);
-            },
-            [this](int rank) {
-              if (!std::exchange(has_ended, true)) ended.set_value(rank);
-            }};
-  }
-};
-
 TEST_P(EveryChannel, LinesHearTheirOwnWordsAlone) {
   Channels channels = open(3);
   std::vector<Heard> first(3), second(3);
   std::vector<std::unique_ptr<Line>> first_lines, second_lines;
-  for (std::size_t rank = 0; rank < 3; ++rank) first_lines.push_back(channels[rank]->open_line(first[rank].watcher()));
+  for (std::size_t rank = 0; rank < 3; ++rank)
+    first_lines.push_back(channels[rank]->open_line(first[rank].watcher()));
   second_lines.push_back(channels[0]->open_line(second[0].watcher()));
   second_lines.push_back(channels[1]->open_line(second[1].watcher()));
   second_lines[1]->tell({1, "exchange", "on the second"});
@@ -212,12 +228,17 @@ TEST(Star, AProcessThatIsGoneIsNamed) {
 
 TEST(Star, RanksOutOfTheirMindsAreDead) {
   const std::string part = encode({MessageKind::part, 0, 1, "x"});
-  const std::vector<std::string> wrong{
-      std::string(30, 'G'), encode({MessageKind::whole, 0, 1, {}}), encode({MessageKind::died, 1, 0, {}}),
-      encode({MessageKind::begun, 0, 0, {}}), encode({MessageKind::part, 0, 2, {}}), part + part,
-      encode({MessageKind::part, 7, 1, {}}), encode({MessageKind::failed, 2, 0, pack({})}),
-      encode({MessageKind::failed, 1, 0, "no texts"}), encode({MessageKind::left, 0, 0, {}}),
-      encode({MessageKind::ended, 0, 1, {}})};
+  const std::vector<std::string> wrong{std::string(30, 'G'),
+                                       encode({MessageKind::whole, 0, 1, {}}),
+                                       encode({MessageKind::died, 1, 0, {}}),
+                                       encode({MessageKind::begun, 0, 0, {}}),
+                                       encode({MessageKind::part, 0, 2, {}}),
+                                       part + part,
+                                       encode({MessageKind::part, 7, 1, {}}),
+                                       encode({MessageKind::failed, 2, 0, pack({})}),
+                                       encode({MessageKind::failed, 1, 0, "no texts"}),
+                                       encode({MessageKind::left, 0, 0, {}}),
+                                       encode({MessageKind::ended, 0, 1, {}})};
   for (std::size_t i = 0; i < wrong.size(); ++i) {
     SCOPED_TRACE(i);
     Leader leader;
@@ -226,32 +247,66 @@ TEST(Star, RanksOutOfTheirMindsAreDead) {
   }
 }
 
+// What a channel's thread has told of waiting.
+struct Told {
+  void keep(const Waiting& waiting) {
+    const std::lock_guard lock(mutex);
+    all.push_back(waiting);
+  }
+  Waiting last() {
+    const std::lock_guard lock(mutex);
+    return all.empty() ? Waiting{} : all.back();
+  }
+  std::mutex mutex;
+  std::vector<Waiting> all;
+};
+
 TEST(Star, WhoIsSilentStandsStillAndIsDeadInTheEnd) {
+  Told told;
   StarOptions options;
   options.alive_every = 10ms;
   options.silence = 100ms;
   options.standing_time = 400ms;
-  std::vector<int> standing;
-  options.waits = [&](const Waiting& waiting) {
-    EXPECT_EQ(waiting.missing, std::vector<int>{1});
-    if (!waiting.standing.empty()) standing = waiting.standing;
-  };
+  options.waits = [&](const Waiting& waiting) { told.keep(waiting); };
   const Leader leader(std::move(options));
   leader.expect_failure("its process has stood still for");
-  EXPECT_EQ(standing, std::vector<int>{1});
+  EXPECT_EQ(told.last().missing, std::vector<int>{1});
+  EXPECT_EQ(told.last().standing, std::vector<int>{1});
+  EXPECT_GT(told.last().time, 100ms);
+}
+
+// As one does whose communicator waits for the other.
+TEST(Star, WhoStandsStillIsToldWithoutACallAndIsDeadWhereTheWaitingIsEnded) {
+  Told told;
+  StarOptions options;
+  options.alive_every = 10ms;
+  options.silence = 100ms;
+  options.waits = [&](const Waiting& waiting) {
+    told.keep(waiting);
+    throw InvalidInput("the user has no patience");
+  };
+  const Leader leader(std::move(options));
+  Heard heard;
+  const auto line = leader.channel->open_line(heard.watcher());
+  const RankFailure death = heard.died.get_future().get();
+  EXPECT_EQ(death.rank, 1);
+  EXPECT_EQ(death.reason, "the user has no patience");
+  EXPECT_EQ(told.last().time, 0s);
+  EXPECT_TRUE(told.last().missing.empty());
+  EXPECT_EQ(told.last().standing, std::vector<int>{1});
 }
 
 TEST(Star, WhoWorksIsWaitedFor) {
+  Told told;
   std::vector<StarOptions> options = options_of_stars(3);
   for (StarOptions& each : options) {
     each.alive_every = 10ms;
     each.silence = 200ms;
     each.standing_time = 400ms;
   }
-  std::vector<int> missing;
   options[0].waits = [&](const Waiting& waiting) {
     EXPECT_TRUE(waiting.standing.empty());
-    missing = waiting.missing;
+    told.keep(waiting);
   };
   Channels channels;
   for (StarOptions& each : options) channels.push_back(make_star(std::move(each)));
@@ -259,17 +314,19 @@ TEST(Star, WhoWorksIsWaitedFor) {
     if (channel.rank() == 2) std::this_thread::sleep_for(1s);
     channel.barrier();
   });
-  EXPECT_EQ(missing, std::vector<int>{2});
+  EXPECT_EQ(told.last().missing, std::vector<int>{2});
 }
 
 TEST(Star, WhatTheWaitingThrowsEndsTheCallOnAll) {
   std::vector<StarOptions> options = options_of_stars(2);
+  options[0].alive_every = 10ms;
   options[0].waits = [](const Waiting&) { throw InvalidInput("asked to stop"); };
   Channels channels;
   for (StarOptions& each : options) channels.push_back(make_star(std::move(each)));
-  EXPECT_THROW(channels[0]->barrier(), InvalidInput);
+  EXPECT_THROW(channels[0]->barrier(), CommunicatorError);
   EXPECT_THROW(channels[1]->barrier(), CommunicatorError);
   EXPECT_EQ(channels[1]->failure()->rank, 0);
+  EXPECT_EQ(channels[1]->failure()->reason, "asked to stop");
 }
 
 }  // namespace

@@ -46,14 +46,15 @@ class EveryMeeting : public ::testing::TestWithParam<Kind> {
  protected:
   MeetingOptions options(int rank, int size) const { return options_of(rank, size, GetParam().secret); }
   Descriptor stranger() const {
-    std::string why;
+    Names names;
     const Address address = GetParam().is_local ? local_address(getuid(), point_.port)
-                                                : addresses_of("127.0.0.1", point_.port, why).front();
+                                                : addresses_of("127.0.0.1", point_.port, names).front();
     return connect_to(address, Clock::now() + 5s);
   }
   void others_join(int size) {
     for (int rank = 1; rank < size; ++rank)
-      joining_.push_back(std::async(std::launch::async, [this, rank, size] { return join(point_, options(rank, size)); }));
+      joining_.push_back(
+          std::async(std::launch::async, [this, rank, size] { return join(point_, options(rank, size)); }));
   }
   // All that have joined hold a connection with rank 0.
   void expect_joined(const std::vector<Descriptor>& ranks) {
@@ -225,7 +226,8 @@ TEST(Meeting, SecretsThatDifferAreNamed) {
     MeetingOptions leader = options_of(0, 2, of_leader);
     leader.patience = 1s;
     const auto admitting = std::async(std::launch::async, [&] {
-      EXPECT_THROW(Reception(point, leader).admit(), CommunicatorError);  // the job waits for one that belongs
+      EXPECT_THROW(Reception(point, leader).admit(),
+                   CommunicatorError);  // the job waits for one that belongs
     });
     try {
       join(point, options_of(1, 2, of_other));
@@ -298,9 +300,25 @@ TEST(Meeting, AListenerOfAnotherUserIsNotTrusted) {
     join(point, options_of(1, 2));
     ADD_FAILURE();
   } catch (const InvalidInput& error) {
-    EXPECT_NE(std::string(error.what()).find("a process of user 65534 listens"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("a process of user 65534 listens"), std::string::npos)
+        << error.what();
   }
   listener.join();
+}
+
+TEST(Meeting, ANameOfNobodyIsKnownAtOnce) {
+  const MeetingPoint point{false, {"no-such-machine.invalid"}, 29500};
+  const auto refusal = [](const auto& work) {
+    try {
+      work();
+    } catch (const InvalidInput& error) {
+      return std::string(error.what());
+    }
+    return std::string("came together");
+  };
+  const std::string expected = "no-such-machine.invalid is the name of no machine";
+  EXPECT_EQ(refusal([&] { Reception(point, options_of(0, 2)); }).substr(0, expected.size()), expected);
+  EXPECT_EQ(refusal([&] { join(point, options_of(1, 2)); }).substr(0, expected.size()), expected);
 }
 
 TEST(Meeting, APortInUseIsNamed) {

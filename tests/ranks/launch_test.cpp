@@ -108,9 +108,14 @@ TEST(ReadLaunch, KnowsPlainVariables) {
   EXPECT_EQ(launch(environment).port, 0);
 }
 
-// Of which a script may have some for purposes of its own; but torchrun sets them all.
+// Of which a script may have some for purposes of its own; but torchrun sets them all, and one rank of
+// several would train alone, as each of the others.
 TEST(ReadLaunch, TakesAllPlainVariablesOrNone) {
-  expect_launch({{"WORLD_SIZE", "4"}, {"RANK", "3"}}, 0, 1, "");
+  for (const char* address : {"MASTER_ADDR", "MASTER_PORT", "HOME"})
+    EXPECT_THROW(launch({{"WORLD_SIZE", "4"}, {"RANK", "3"}, {address, "29500"}}), InvalidInput);
+  expect_launch({{"WORLD_SIZE", "1"}, {"RANK", "0"}}, 0, 1, "");
+  expect_launch({{"WORLD_SIZE", "4"}, {"RANK", "of nobility"}}, 0, 1, "");
+  expect_launch({{"RANK", "3"}, {"MASTER_ADDR", "box1"}, {"MASTER_PORT", "29500"}}, 0, 1, "");
   expect_launch({{"WORLD_SIZE", "4"}, {"MASTER_ADDR", "box1"}, {"MASTER_PORT", "29500"}}, 0, 1, "");
   EXPECT_THROW(launch({{"WORLD_SIZE", "4"}, {"RANK", "3"}, {"TORCHELASTIC_RUN_ID", "none"}}), InvalidInput);
 }

@@ -103,5 +103,4 @@ TEST(Greeting, AProofHoldsForItsSecretItsSpeakerAndAllThatWasSaid) {
 
 }  // namespace
 
-
 }  // namespace stowage::ranks

@@ -135,6 +135,22 @@ TEST_F(TrainGptMistakes, AFlagThatIsNoneIsNamed) {
   expect_refused({"extra"}, {"extra: there is no such argument; train_gpt --help"});
 }
 
+// No other process is there: each of these would be waited out otherwise.
+TEST_F(TrainGptMistakes, ALaunchThatMakesNoGroupIsKnownAtOnce) {
+  const auto refused = [&](Words words, const Words& flags, const Words& parts) {
+    words.insert(words.begin(), {"RANK=1", "MASTER_PORT=29500"});
+    words.insert(words.end(), {STOWAGE_TRAIN_GPT, "--data", text_, "--device", "cuda"});
+    words.insert(words.end(), flags.begin(), flags.end());
+    expect_refusal(run_program("/usr/bin/env", words), parts);
+  };
+  refused({"WORLD_SIZE=3", "MASTER_ADDR=localhost"}, {},
+          {"a launch of 3 processes: that is no power of two"});
+  refused({"WORLD_SIZE=2", "MASTER_ADDR=localhost"}, {"--devices", "4"}, {"--devices 4 with 2 processes"});
+  refused({"WORLD_SIZE=2"}, {}, {"RANK=1 of WORLD_SIZE=2", "without MASTER_ADDR and MASTER_PORT"});
+  refused({"WORLD_SIZE=2", "MASTER_ADDR=no-such-machine.invalid"}, {},
+          {"no-such-machine.invalid is the name of no machine"});
+}
+
 TEST_F(TrainGptMistakes, WhatDoesNotFitThisMachineIsRefused) {
   expect_refused({"--width", "1048576"},
                  {"host memory: ", "for the simulated device's own memory", "choose a smaller model"});

@@ -64,7 +64,8 @@ std::string MpiSession::share(const std::string& text, const std::function<void(
   try {
     {
       const MutexLock lock(mutex_);
-      expect_success(MPI_Ibcast(buffer->data(), static_cast<int>(most), MPI_BYTE, 0, MPI_COMM_WORLD, &request));
+      expect_success(
+          MPI_Ibcast(buffer->data(), static_cast<int>(most), MPI_BYTE, 0, MPI_COMM_WORLD, &request));
     }
     for (int done = 0;;) {
       {

@@ -47,8 +47,9 @@ MpiTransport::MpiTransport(std::shared_ptr<Channel> channel, const Link& peer)
   rank_ = world.rank;
   size_ = world.size;
   if (channel_->rank() != rank_ || channel_->size() != size_)
-    throw InvalidInput(fmt::format("{}: rank {} of {} in the channel, and {} of {} in MPI; give it that of the job",
-                                   opening, channel_->rank(), channel_->size(), rank_, size_));
+    throw InvalidInput(
+        fmt::format("{}: rank {} of {} in the channel, and {} of {} in MPI; give it that of the job", opening,
+                    channel_->rank(), channel_->size(), rank_, size_));
   open();
 }
 

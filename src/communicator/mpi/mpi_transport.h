@@ -1,7 +1,7 @@
 // MpiTransport: ranks that are processes of one MPI job. All send their calls first, so that a mismatch is
 // seen on all ranks before a byte is moved; then each sends and receives its blocks, and looks between tests
-// whether a rank has failed. It learns that over the channel of the ranks, since Open MPI says nothing of a rank
-// that has died.
+// whether a rank has failed. It learns that over the channel of the ranks, since Open MPI says nothing of a
+// rank that has died.
 #pragma once
 
 #include <mpi.h>
@@ -40,6 +40,7 @@ class MpiTransport final : public Transport {
     Collective collective;
     double time = 0;
   };
+  static_assert(sizeof(Head) == sizeof(Collective) + sizeof(double));
   using SteadyTime = std::chrono::steady_clock;
 
   void open();

@@ -33,7 +33,10 @@ int rank_in(const Device& device, const Channel* channel) {
 }  // namespace
 
 NcclCommunicator::NcclCommunicator(Device& device, std::shared_ptr<Channel> channel)
-    : device_(device), channel_(std::move(channel)), rank_(rank_in(device, channel_.get())), size_(channel_->size()) {
+    : device_(device),
+      channel_(std::move(channel)),
+      rank_(rank_in(device, channel_.get())),
+      size_(channel_->size()) {
   met_ = DeviceMemory(device_, MemoryKind::device, static_cast<Bytes>(size_));
   try {
     open();

@@ -5,7 +5,8 @@
 
 namespace {
 
-std::unique_ptr<stowage::Communicator> open(stowage::Device& device, std::shared_ptr<stowage::Channel> channel) {
+std::unique_ptr<stowage::Communicator> open(stowage::Device& device,
+                                            std::shared_ptr<stowage::Channel> channel) {
   return std::make_unique<stowage::communication::NcclCommunicator>(device, std::move(channel));
 }
 
