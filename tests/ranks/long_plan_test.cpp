@@ -19,7 +19,9 @@ TEST(LongPlan, OfTheLargestModelIsHandedOut) {
   const Graph graph = builder.finish(gpt(builder, config).loss, {});
   PlanOptions options;
   options.policy = Policy::zero_infinity;
-  Planner planner(graph, Machine{}, options);
+  Machine machine;
+  machine.h2d = machine.d2h = {.bytes_per_second = 25e9, .latency_seconds = 1e-5, .throttled = true};
+  Planner planner(graph, machine, options);
   const std::string text = to_json(std::get<Plan>(planner.answer({.device = planner.need_bytes()}).outcome));
   EXPECT_GT(text.size(), std::size_t{10} << 20);
 
