@@ -52,8 +52,8 @@ struct Waiting {
   std::vector<int> standing;  // their process has not been heard of for ten seconds, be there a call or not
 };
 
-// What a line's watcher is told, by a thread of the channel: each at most once for a rank. Nothing here
-// waits.
+// What a line's watcher is told, by a thread of the channel, which tells the other ranks meanwhile: nothing
+// here waits. Of one rank it may be told more than once.
 struct LineWatcher {
   std::function<void(const RankFailure&)> failed;  // a rank said so on this line
   std::function<void(const RankFailure&)> died;    // a rank is no more, so on every line
@@ -68,7 +68,8 @@ class Line {
   Line& operator=(const Line&) = delete;
   // Tells the others that this rank has ended. No watcher is called any more once it returns.
   virtual ~Line() = default;
-  // Tells all others. It has left this process once this returns, or the channel ends.
+  // Tells all others. It has left this process once this returns, or after two seconds in which a connection
+  // took nothing.
   virtual void tell(const RankFailure& failure) = 0;
 };
 
@@ -93,7 +94,7 @@ class Channel {
 
   // This rank fails, and so does the channel with all its lines, on all ranks: the first failure counts.
   virtual void fail(const RankFailure& failure) = 0;
-  // Why the channel's calls fail, as far as this rank knows.
+  // Why the channel's calls fail, as far as this rank knows: who has left is known to calls alone.
   virtual std::optional<RankFailure> failure() const = 0;
 
   // A new line. All ranks open theirs in the same order, at any time; a word that comes before this rank has
@@ -107,22 +108,24 @@ struct ChannelOptions {
   // Called each second by the channel's thread, while a call waits or a process stands still. Where it
   // throws, the ranks that stand still count as dead; where none does, this rank fails the channel.
   std::function<void(const Waiting&)> waits = [](const Waiting&) {};
+  // MPI waits as it begins, and nothing that is thrown ends that. Called at most once then, by another
+  // thread, with why there will be no group.
+  std::function<void(const std::string& why)> stuck = [](const std::string&) {};
   // A line for the user: who has come from where, who was sent away, who listens where.
   std::function<void(const std::string& line)> say = [](const std::string&) {};
 };
 
 // The channel of this process and the others that a launcher has started; all open theirs together, once in a
 // process, within 60 s. Processes of MPI find each other over MPI, others by what `launch` says of rank 0:
-// - where all are on one machine, at a name of that machine, each end of which sees the other's user, who
-// must be
-//   the same;
-// - else at rank 0's port. With the environment variable STOWAGE_SECRET, of at least 16 bytes, who does not
-// know it
-//   is sent away; without it whoever reaches the port can join, which `say` is told. STOWAGE_HOST names the
-//   address at which rank 0 listens and the others reach it. Nothing is encrypted.
-// STOWAGE_RANK_TIMEOUT: seconds after which a process that stands still counts as dead; 300, and 0 for never.
-// Throws InvalidInput where the ranks make no group, a variable or the launcher makes no sense, or there is
-// no MPI; CommunicatorError with the rank that has not come, or has ended before all had.
+// - Where all are on one machine: at a name of that machine. Each end sees the other's user, who must be the
+//   same.
+// - Else at rank 0's port. With the environment variable STOWAGE_SECRET, of at least 16 bytes, who does not
+//   know it is sent away; without it whoever reaches the port can join, which `say` is told. STOWAGE_HOST
+//   names the address at which rank 0 listens and the others reach it. Nothing is encrypted.
+// STOWAGE_RANK_TIMEOUT: seconds after which a process that stands still counts as dead, 2 or more; 300
+// without it, and 0 for never. Throws InvalidInput where the ranks make no group, a variable or the launcher
+// makes no sense, or there is no MPI; CommunicatorError with the rank that has not come, or has ended before
+// all had.
 std::shared_ptr<Channel> open_channel(const RankLaunch& launch, const ChannelOptions& options = {});
 
 // The channels of so many threads of this process, by rank.

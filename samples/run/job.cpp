@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <future>
+#include <string_view>
 
 #include "tools/console/interrupt.h"
 
@@ -32,10 +34,15 @@ std::string this_machine() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
-// Of ranks on this machine there is nothing to say.
+// Of ranks on this machine there is nothing to say. A line that cannot be printed ends nothing.
 void say(const std::string& line) {
-  if (!line.ends_with("from this machine")) fmt::print(stderr, "ranks: {}\n", line);
+  if (line.ends_with("from this machine")) return;
+  quietly([&] { fmt::print(stderr, "ranks: {}\n", line); });
 }
+
+// A piece of a text: whether it is the last, and so many bytes of it at most.
+constexpr char last_piece = '.', piece = '+';
+constexpr std::size_t most_piece = most_call_bytes - 1;
 
 }  // namespace
 
@@ -48,9 +55,14 @@ int exit_code_of(const std::exception& error) {
 Job::Job(RankLaunch launch) : launch_(std::move(launch)) {
   if (launch_.size == 1) return;
   {
+    std::promise<std::string> stuck;
+    const EndOfWork end([why = stuck.get_future().share()]() -> std::string {
+      return why.wait_for(std::chrono::seconds(0)) == std::future_status::ready ? why.get() : "";
+    });
     const Underway work("joining", fmt::format("{} processes", launch_.size), silence);
-    channel_ =
-        open_channel(launch_, {.waits = [this](const Waiting& waiting) { wait(waiting); }, .say = say});
+    channel_ = open_channel(launch_, {.waits = [this](const Waiting& waiting) { wait(waiting); },
+                                      .stuck = [&](const std::string& why) { stuck.set_value(why); },
+                                      .say = say});
   }
   launch_.rank = channel_->rank();
   const std::string here = this_machine();
@@ -76,6 +88,7 @@ void Job::wait(const Waiting& waiting) {
         waiting.standing.front());
   if (waiting.time < first_line && waiting.standing.empty()) {
     next_line_ = {};
+    standing_.clear();
     return;
   }
   const auto now = std::chrono::steady_clock::now();
@@ -90,7 +103,17 @@ void Job::wait(const Waiting& waiting) {
     say(fmt::format("the process of rank {} stands still", fmt::join(waiting.standing, ", ")));
 }
 
-std::string Job::from_leader(const std::string& text) { return channel_ ? channel_->from(0, text) : text; }
+std::string Job::from_leader(const std::string& text) {
+  if (!channel_) return text;
+  std::string whole;
+  for (;;) {
+    const std::string_view left = std::string_view(text).substr(std::min(whole.size(), text.size()));
+    const char kind = left.size() <= most_piece ? last_piece : piece;
+    const std::string received = channel_->from(0, kind + std::string(left.substr(0, most_piece)));
+    whole += received.substr(1);
+    if (received.front() == last_piece) return whole;
+  }
+}
 
 std::vector<std::string> Job::from_each(const std::string& text) {
   return channel_ ? channel_->gather(text) : std::vector<std::string>{text};

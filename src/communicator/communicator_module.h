@@ -43,6 +43,8 @@ struct MpiModule : ModuleHead {
   // All together: the text of rank 0, of 4,000 bytes at most. `look` is asked while it waits; what it throws
   // ends the wait.
   std::string (*share)(const std::string& text, const std::function<void()>& look) = nullptr;
+  // A rank is no more: MPI is not called again, nor ended.
+  void (*lose)() = nullptr;
   // All together.
   std::unique_ptr<Transport> (*open)(std::shared_ptr<Channel> channel,
                                      const CommunicatorOptions& options) = nullptr;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "src/communicator/communicator_module.h"
+#include "src/communicator/watch.h"
 #include "src/device/backend_module.h"
 #include "src/ranks/greeting.h"
 #include "src/ranks/meeting.h"
@@ -27,6 +28,10 @@ using ranks::MeetingPoint;
 
 constexpr std::chrono::seconds start_time{3};  // in which a launcher starts all ranks of a machine
 constexpr std::size_t least_secret = 16;
+constexpr int least_standing = 2;  // seconds; a process that lives says so each second
+constexpr int most_names = 10;     // that rank 0 tries
+constexpr std::chrono::milliseconds between_looks{100};
+const std::string failed_word = "! ";  // begins what rank 0 hands out where it does not listen
 
 std::string variable(const char* name) {
   const char* const text = std::getenv(name);
@@ -46,9 +51,9 @@ std::chrono::milliseconds standing_time() {
   if (text.empty()) return std::chrono::minutes(5);
   char* end = nullptr;
   const double seconds = std::strtod(text.c_str(), &end);
-  if (*end != '\0' || !(seconds >= 0 && seconds <= 1e6))
-    throw InvalidInput(
-        fmt::format("STOWAGE_RANK_TIMEOUT={}: let it be seconds, 0 to 1000000; 0: for ever", text));
+  if (*end != '\0' || (seconds != 0 && !(seconds >= least_standing && seconds <= 1e6)))
+    throw InvalidInput(fmt::format(
+        "STOWAGE_RANK_TIMEOUT={}: let it be seconds, {} to 1000000, or 0: for ever", text, least_standing));
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
 }
 
@@ -90,10 +95,11 @@ std::shared_ptr<Channel> channel_of(const MeetingPoint& point, const MeetingOpti
 
 std::shared_ptr<Channel> open_by_variables(const RankLaunch& launch, MeetingOptions meeting,
                                            const ChannelOptions& options) {
-  MeetingPoint point;
-  point.is_local = launch.here == launch.size || (launch.here == 0 && is_here(launch.host));
   const std::string named = variable("STOWAGE_HOST");
-  point.hosts = {named.empty() ? launch.host : named};
+  const std::string host = named.empty() ? launch.host : named;
+  MeetingPoint point;
+  point.is_local = launch.here == launch.size || (launch.here == 0 && is_here(host));
+  point.hosts = {host};
   point.port = launch.port;
   if (!point.is_local) meeting.secret = own_secret();
   if (!point.is_local && meeting.secret.empty() && meeting.rank == 0)
@@ -101,64 +107,109 @@ std::shared_ptr<Channel> open_by_variables(const RankLaunch& launch, MeetingOpti
   try {
     return channel_of(point, meeting, options);
   } catch (const InvalidInput& error) {
-    throw InvalidInput(fmt::format(
-        "{}. {} says where rank 0 listens: {}:{}; STOWAGE_PORT names another port, the same for all ranks",
-        error.what(), launch.by, launch.host, launch.port));
+    throw InvalidInput(
+        fmt::format("{}. {} says where rank 0 listens: {}:{}; STOWAGE_HOST and STOWAGE_PORT name another "
+                    "place, the same for "
+                    "all ranks",
+                    error.what(), named.empty() ? launch.by : "STOWAGE_HOST", host, launch.port));
   }
 }
 
 std::string hex(const ranks::Nonce& bytes) { return fmt::format("{:02x}", fmt::join(bytes, "")); }
 
+// Of rank 0 under MPI, which makes up where it listens. Of this machine alone that is a part of a name.
+ranks::Reception reception_at(MeetingPoint& point, const MeetingOptions& meeting) {
+  const std::string named = variable("STOWAGE_HOST");
+  if (!named.empty()) point.hosts = {named};
+  for (int names = 1;; ++names) try {
+      const ranks::Nonce numbers = ranks::random_nonce();
+      if (point.is_local)
+        point.port = static_cast<std::uint16_t>(1 + numbers[0] + (numbers[1] << 8) % 0xff00);
+      ranks::Reception reception(point, meeting);
+      point.port = reception.port();
+      return reception;
+    } catch (const InvalidInput&) {
+      if (!point.is_local || names == most_names) throw;
+    }
+}
+
+// Where rank 0 listens and its random key, or why it does not.
+std::string place_or_error(MeetingPoint& point, MeetingOptions& meeting,
+                           std::optional<ranks::Reception>& reception) {
+  try {
+    meeting.secret = hex(ranks::random_nonce());
+    reception.emplace(reception_at(point, meeting));
+    if (point.hosts.empty()) point.hosts = ranks::own_addresses();
+    if (point.hosts.empty()) point.hosts = {"127.0.0.1"};
+    return fmt::format("{} {} {}", meeting.secret, point.port, fmt::join(point.hosts, " "));
+  } catch (const std::exception& error) {
+    return failed_word + std::string(error.what());
+  }
+}
+
+// Keeps a channel, and that MPI is not called again once a rank is no more.
+struct MpiChannel {
+  std::shared_ptr<Channel> channel;
+  std::unique_ptr<Line> line;
+};
+
 // Rank 0 hands out where it listens, and a random key that serves as the secret, over MPI's own connections.
 std::shared_ptr<Channel> open_over_mpi(const RankLaunch& launch, MeetingOptions meeting,
                                        const ChannelOptions& options) {
   const communication::MpiModule& mpi = communication::load_mpi_module();
-  const auto [rank, size] = mpi.rank();
-  if (size != launch.size)
-    throw InvalidInput(
-        fmt::format("{} has started {} processes, of which MPI knows {}: start them by the mpirun of "
-                    "Open MPI 4.1, or by srun --mpi=pmix",
-                    launch.by, launch.size, size));
-  meeting.rank = rank;
-  const auto late =
-      std::chrono::steady_clock::now() + meeting.patience;  // MPI says nothing of one that is gone
-  const auto look = [&] {
+  // MPI says nothing of a rank that is gone, and waits for it as it begins.
+  const auto look = [&, late = std::chrono::steady_clock::now() + meeting.patience] {
     meeting.look();
     if (std::chrono::steady_clock::now() < late) return;
     throw CommunicatorError(
         fmt::format("rank {}: the {} processes that {} has started have not come together in {} s: "
                     "see whether one has ended, and whether their machines reach each other",
-                    rank, size, launch.by,
+                    launch.rank, launch.size, launch.by,
                     std::chrono::duration_cast<std::chrono::seconds>(meeting.patience).count()),
-        "joining", rank);
+        "joining", launch.rank);
   };
+  communication::RankOfWorld world;
+  {
+    const communication::Watch watch(between_looks, [&] {
+      try {
+        look();
+        return true;
+      } catch (const std::exception& error) {
+        options.stuck(error.what());
+        return false;
+      }
+    });
+    world = mpi.rank();
+  }
+  if (world.size != launch.size)
+    throw InvalidInput(
+        fmt::format("{} has started {} processes, of which MPI knows {}: start them by the mpirun of "
+                    "Open MPI 4.1, or by srun --mpi=pmix",
+                    launch.by, launch.size, world.size));
+  meeting.rank = world.rank;
   MeetingPoint point;
   point.is_local = launch.here == launch.size;
   std::optional<ranks::Reception> reception;
-  std::string handed_out;
-  if (rank == 0) {
-    meeting.secret = hex(ranks::random_nonce());
-    const std::string named = variable("STOWAGE_HOST");
-    // Of this machine alone it is a part of a name, which nobody else has.
-    if (point.is_local)
-      point.port = static_cast<std::uint16_t>(1 + ranks::random_nonce()[0] * 256 + ranks::random_nonce()[1]);
-    if (!named.empty()) point.hosts = {named};
-    reception.emplace(point, meeting);
-    point.port = reception->port();
-    if (point.hosts.empty()) point.hosts = ranks::own_addresses();
-    handed_out = fmt::format("{} {} {}", meeting.secret, point.port, fmt::join(point.hosts, " "));
-  }
-  std::istringstream words(mpi.share(handed_out, look));
+  const std::string handed_out =
+      mpi.share(world.rank == 0 ? place_or_error(point, meeting, reception) : std::string(), look);
+  if (handed_out.starts_with(failed_word)) throw InvalidInput(handed_out.substr(failed_word.size()));
+  std::istringstream words(handed_out);
   words >> meeting.secret >> point.port;
   point.hosts.clear();
   for (std::string host; words >> host;) point.hosts.push_back(host);
-  return channel_of(point, meeting, options, std::move(reception));
+  const auto opened = std::make_shared<MpiChannel>();
+  opened->channel = channel_of(point, meeting, options, std::move(reception));
+  opened->line = opened->channel->open_line({.failed = [](const RankFailure&) {},
+                                             .died = [&mpi](const RankFailure&) { mpi.lose(); },
+                                             .ended = [](int) {}});
+  return {opened, opened->channel.get()};
 }
 
 }  // namespace
 
 std::shared_ptr<Channel> open_channel(const RankLaunch& launch, const ChannelOptions& options) {
   if (launch.size == 1) return local_channels(1).front();
+  standing_time();  // a mistake in it is told before anybody waits
   MeetingOptions meeting;
   meeting.rank = launch.rank;
   meeting.size = launch.size;

@@ -1,5 +1,6 @@
 #include "src/ranks/lines.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace stowage::ranks {
@@ -47,6 +48,10 @@ void Lines::everywhere(const RankFailure& word) {
   std::vector<LineWatcher> watchers;
   {
     const MutexLock lock(mutex_);
+    const auto is_known = [&](const RankFailure& known) {
+      return known.rank == word.rank && known.kind == word.kind;
+    };
+    if (std::any_of(everywhere_.begin(), everywhere_.end(), is_known)) return;
     everywhere_.push_back(word);
     for (const auto& [line, watcher] : watchers_) watchers.push_back(watcher);
   }

@@ -50,6 +50,11 @@ class LocalChannel final : public Channel {
     return *call("gather", without_root, text);
   }
   std::string from(int root, std::string_view text) override {
+    if (root < 0 || root >= size()) {
+      const std::string why = fmt::format("rank {} of {}", root, size());
+      fail({rank_, "from", why});
+      throw InvalidInput("from: " + why);
+    }
     return call("from", root, root == rank_ ? text : std::string_view())->front();
   }
   void fail(const RankFailure& failure) override {
@@ -84,6 +89,8 @@ class LocalChannel final : public Channel {
       if (other != rank_) function(hall_->lines[static_cast<std::size_t>(other)]);
   }
   std::shared_ptr<const std::vector<std::string>> call(const char* name, int root, std::string_view text);
+  // Null where another rank makes another call.
+  std::shared_ptr<const std::vector<std::string>> bring(const char* name, int root, std::string_view text);
 
   const std::shared_ptr<Hall> hall_;
   const int rank_;
@@ -113,11 +120,16 @@ std::shared_ptr<const std::vector<std::string>> LocalChannel::call(const char* n
     fail({rank_, name, why});
     throw InvalidInput(fmt::format("{}: {}", name, why));
   }
+  if (const auto texts = bring(name, root, text)) return texts;
+  fail({rank_, name, "another rank makes another call: let all make the same in the same order"});
+  throw error_of(name, *failure());
+}
+
+std::shared_ptr<const std::vector<std::string>> LocalChannel::bring(const char* name, int root,
+                                                                    std::string_view text) {
   Hall& hall = *hall_;
   const MutexLock lock(hall.mutex);
-  if (!hall.failure && hall.root.value_or(root) != root)
-    hall.failure =
-        RankFailure{rank_, name, "another rank makes another call: let all make the same in the same order"};
+  if (!hall.failure && hall.root.value_or(root) != root) return nullptr;
   hall.root = root;
   hall.parts.emplace(rank_, text);
   const std::uint64_t number = hall.call + 1;

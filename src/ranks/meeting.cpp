@@ -19,12 +19,12 @@ namespace stowage::ranks {
 namespace {
 
 constexpr const char* call = "joining";
-constexpr int most_ranks = 4096;
 // Guests who have not shown yet that they belong: when more come, or no more files are to be had, the first
 // is sent away.
 constexpr std::size_t most_guests = 256;
+constexpr int most_at_once = 64;                  // before they are heard
 constexpr std::chrono::seconds greeting_time{5};  // of one guest; of one try to connect
-constexpr std::chrono::milliseconds between_looks{100}, between_tries{50};
+constexpr std::chrono::milliseconds between_tries{50};
 constexpr std::chrono::seconds answer_time{10};  // in which rank 0 says why its patience is lost
 constexpr std::chrono::seconds naming_time{5};   // in which a name that the system cannot resolve yet may be
 constexpr int most_told_strangers = 10;
@@ -131,7 +131,7 @@ std::vector<Descriptor> Reception::admit() {
     for (const Guest& guest : guests) entries.push_back({guest.connection.number(), POLLIN, 0});
     if (!poll_until(entries, in_time(between_looks))) entries.front().revents = 0;
     std::erase_if(guests, [&](Guest& guest) { return Clock::now() >= guest.until || !serve(guest); });
-    if (entries.front().revents != 0) accept_guest(guests);
+    if (entries.front().revents != 0) accept_guests(guests);
   }
   listening_ = {};
   tell_all(encode(Message{MessageKind::begun, 0, 0, {}}));
@@ -149,14 +149,30 @@ void Reception::look_at_ranks() {
   }
 }
 
-void Reception::accept_guest(std::vector<Guest>& guests) {
-  Descriptor connection(accept4(listening_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  const bool is_full = !connection && (errno == EMFILE || errno == ENFILE);
-  if (connection) {
-    keep_alive(connection.number());
-    guests.push_back({std::move(connection), in_time(greeting_time), {}, {}, {}});
+void Reception::accept_guests(std::vector<Guest>& guests) {
+  for (int accepted = 0; accepted < most_at_once; ++accepted) {
+    Descriptor connection(accept4(listening_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    const bool is_full = !connection && (errno == EMFILE || errno == ENFILE);
+    if (is_full && guests.empty())
+      throw InvalidInput(fmt::format(
+          "rank 0 can open no more files for {} ranks: raise the limit (ulimit -n)", options_.size));
+    if (connection && is_of_this_user(connection.number())) {
+      keep_alive(connection.number());
+      guests.push_back({std::move(connection), in_time(greeting_time), {}, {}, {}});
+    }
+    if (guests.size() > most_guests || is_full) guests.erase(guests.begin());
+    if (!connection) return;
   }
-  if (guests.size() > most_guests || (is_full && !guests.empty())) guests.erase(guests.begin());
+}
+
+// Of another machine's nobody knows. Another user's is told so, whatever it says.
+bool Reception::is_of_this_user(int connection) {
+  const std::optional<uid_t> user = point_.is_local ? user_at(connection) : getuid();
+  if (user == getuid()) return true;
+  say_of_stranger(fmt::format("a process of user {} was sent away", user.value_or(0)));
+  send_whole(connection, encode(Reply{.verdict = Verdict::other_user, .detail = user.value_or(0)}),
+             Clock::now());
+  return false;
 }
 
 // False: it is done with, whether it belongs or not.
@@ -178,11 +194,7 @@ bool Reception::answer_hello(Guest& guest) {
   guest.received.clear();
   if (!guest.hello) return false;
   Reply reply;
-  const std::optional<uid_t> user = point_.is_local ? user_at(number) : std::nullopt;
-  if (point_.is_local && user != getuid()) {
-    reply = {.verdict = Verdict::other_user, .detail = user.value_or(0)};
-    say_of_stranger(fmt::format("a process of user {} was sent away", user.value_or(0)));
-  } else if (guest.hello->has_secret != !options_.secret.empty()) {
+  if (guest.hello->has_secret != !options_.secret.empty()) {
     reply.verdict = guest.hello->has_secret ? Verdict::unwanted_secret : Verdict::lacks_secret;
     say_of_stranger(fmt::format("a process at {} with{} a secret was sent away", peer_of(number),
                                 guest.hello->has_secret ? "" : "out"));
@@ -254,16 +266,10 @@ int Reception::first_missing() const {
 
 namespace {
 
-// So many bytes of rank 0, which may take until the deadline.
+// So many bytes of rank 0.
 std::string receive(int socket, std::size_t bytes, Deadline deadline, const MeetingOptions& options,
                     const MeetingPoint& point) {
-  pollfd entry{socket, POLLIN, 0};
-  while (!poll_until({&entry, 1}, std::min(deadline, in_time(between_looks)))) {
-    options.look();
-    if (Clock::now() >= deadline) break;
-  }
-  std::optional<std::string> received =
-      receive_whole(socket, bytes, std::max(deadline, in_time(greeting_time)));
+  std::optional<std::string> received = receive_whole(socket, bytes, deadline, options.look);
   if (!received)
     throw lost(0, fmt::format("at {} gives no answer ({}): see whether it has ended; if another program "
                               "listens there, give all ranks another port",
@@ -277,9 +283,10 @@ bool greet(int socket, const MeetingPoint& point, const MeetingOptions& options,
   const Hello hello{options.rank, options.size, options.build, !options.secret.empty(), random_nonce()};
   const Deadline deadline = in_time(greeting_time);
   if (!send_whole(socket, encode(hello), deadline)) return false;
-  const std::optional<std::string> bytes = receive_whole(socket, reply_bytes, deadline);
+  const std::optional<std::string> bytes = receive_whole(socket, reply_bytes, deadline, options.look);
   const std::optional<Reply> reply = bytes ? reply_of(*bytes) : std::nullopt;
   if (!reply) return false;
+  if (reply->verdict != Verdict::welcome && !is_last) return false;
   if (reply->verdict != Verdict::welcome) throw InvalidInput(refusal(*reply, options, point));
   const Proof expected = proof_of(options.secret, Prover::rank_0, hello, reply->nonce);
   const std::string_view shown(reinterpret_cast<const char*>(reply->proof.data()), reply->proof.size());
@@ -292,7 +299,7 @@ bool greet(int socket, const MeetingPoint& point, const MeetingOptions& options,
   }
   const Proof own = proof_of(options.secret, Prover::other, hello, reply->nonce);
   if (!send_whole(socket, {reinterpret_cast<const char*>(own.data()), own.size()}, deadline)) return false;
-  const std::optional<std::string> answer = receive_whole(socket, verdict_bytes, deadline);
+  const std::optional<std::string> answer = receive_whole(socket, verdict_bytes, deadline, options.look);
   const std::optional<Reply> verdict = answer ? verdict_of(*answer) : std::nullopt;
   if (!verdict) return false;
   if (verdict->verdict != Verdict::welcome) throw InvalidInput(refusal(*verdict, options, point));
@@ -306,7 +313,7 @@ Descriptor connected(const MeetingPoint& point, const MeetingOptions& options) {
   for (;; std::this_thread::sleep_for(between_tries)) {
     for (const Address& address : addresses) {
       options.look();
-      Descriptor connection = connect_to(address, std::min(deadline, in_time(greeting_time)));
+      Descriptor connection = connect_to(address, std::min(deadline, in_time(greeting_time)), options.look);
       if (!connection) {
         why = std::strerror(errno);
         continue;

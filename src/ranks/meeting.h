@@ -33,7 +33,8 @@ struct MeetingOptions {
   std::string build;   // the others' must be the same
   std::string secret;  // empty: none
   std::chrono::milliseconds patience = std::chrono::seconds(60);
-  // Asked some ten times a second while this rank waits; what it throws ends the meeting here.
+  // Asked some ten times a second while this rank waits, but for the system's answer what a name means; what
+  // it throws ends the meeting here.
   std::function<void()> look = [] {};
   // A line for the user: who came from where, who was sent away.
   std::function<void(const std::string& line)> say = [](const std::string&) {};
@@ -54,7 +55,8 @@ class Reception {
   struct Guest;
 
   void look_at_ranks();
-  void accept_guest(std::vector<Guest>& guests);
+  void accept_guests(std::vector<Guest>& guests);
+  bool is_of_this_user(int connection);
   bool serve(Guest& guest);
   bool answer_hello(Guest& guest);
   bool answer_proof(Guest& guest);

@@ -19,15 +19,16 @@
 namespace stowage::ranks {
 
 enum class MessageKind : std::uint8_t {
-  part,     // to rank 0: this rank has come to the call that `line` counts, with a text
-  whole,    // from rank 0: all have come to it; the texts of all, or of one
-  failed,   // `rank` has failed in its communicator number `line`: texts call and reason
-  ended,    // `rank` has ended its communicator number `line`
-  died,     // from rank 0: `rank` is no more; the text says how that was seen
-  left,     // `rank` leaves the channel, and sends no more
-  alive,    // every second
-  begun,    // from rank 0: all have come together
-  refused,  // from rank 0, before that: the text says why there is no group
+  part,      // to rank 0: this rank has come to the call that `line` counts, with a text
+  whole,     // from rank 0: all have come to it; the texts of all, or of one
+  failed,    // `rank` has failed in its communicator number `line`: texts call and reason
+  ended,     // `rank` has ended its communicator number `line`
+  died,      // `rank` is no more; the text says how that was seen. To rank 0: of one that stands still
+  standing,  // from rank 0: the text has a byte for each rank, 1 of those that stand still
+  left,      // `rank` leaves the channel, and sends no more
+  alive,     // every second
+  begun,     // from rank 0: all have come together
+  refused,   // from rank 0, before that: the text says why there is no group
 };
 inline constexpr std::uint8_t most_kind = static_cast<std::uint8_t>(MessageKind::refused);
 

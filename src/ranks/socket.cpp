@@ -37,9 +37,19 @@ Address address_of(sockaddr_in of) {
 
 const sockaddr* raw(const Address& address) { return reinterpret_cast<const sockaddr*>(&address.bytes); }
 
-bool is_connected(int socket, Deadline deadline) {
-  pollfd entry{socket, POLLOUT, 0};
-  if (!poll_until({&entry, 1}, deadline)) return false;
+// Whether `events` have come by then.
+bool await(int socket, short events, Deadline deadline, const Look& look) {
+  pollfd entry{socket, events, 0};
+  for (;;) {
+    look();
+    const Deadline next = std::min(deadline, Clock::now() + between_looks);
+    if (poll_until({&entry, 1}, next)) return true;
+    if (errno != ETIMEDOUT || Clock::now() >= deadline) return false;
+  }
+}
+
+bool is_connected(int socket, Deadline deadline, const Look& look) {
+  if (!await(socket, POLLOUT, deadline, look)) return false;
   int error = 0;
   socklen_t length = sizeof error;
   getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &length);
@@ -156,12 +166,12 @@ std::string peer_of(int socket) {
   return address_of(address).text;
 }
 
-Descriptor connect_to(const Address& address, Deadline deadline) {
+Descriptor connect_to(const Address& address, Deadline deadline, const Look& look) {
   Descriptor connection(socket(address.bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int number = connection.number();
   if (!connection) return {};
   if (connect(number, raw(address), address.length) != 0 &&
-      ((errno != EINPROGRESS && errno != EAGAIN) || !is_connected(number, deadline)))
+      (errno != EINPROGRESS || !is_connected(number, deadline, look)))
     return {};
   if (is_of_itself(number)) {
     errno = ECONNREFUSED;
@@ -199,12 +209,11 @@ bool send_whole(int socket, std::string_view bytes, Deadline deadline) {
   return true;
 }
 
-std::optional<std::string> receive_whole(int socket, std::size_t bytes, Deadline deadline) {
+std::optional<std::string> receive_whole(int socket, std::size_t bytes, Deadline deadline, const Look& look) {
   std::string received;
   std::array<char, 4096> piece{};
   while (received.size() < bytes) {
-    pollfd entry{socket, POLLIN, 0};
-    if (!poll_until({&entry, 1}, deadline)) return std::nullopt;
+    if (!await(socket, POLLIN, deadline, look)) return std::nullopt;
     const ssize_t got =
         recv(socket, piece.data(), std::min(piece.size(), bytes - received.size()), MSG_DONTWAIT);
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
@@ -213,6 +222,13 @@ std::optional<std::string> receive_whole(int socket, std::size_t bytes, Deadline
     received.append(piece.data(), static_cast<std::size_t>(got));
   }
   return received;
+}
+
+bool is_out_of_reach(int socket, std::chrono::milliseconds time) {
+  tcp_info info{};
+  socklen_t length = sizeof info;
+  if (getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return false;  // of this machine
+  return info.tcpi_unacked > 0 && info.tcpi_retransmits > 0 && info.tcpi_last_ack_recv >= time.count();
 }
 
 void keep_alive(int socket) {

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -19,6 +20,7 @@ namespace stowage::ranks {
 
 using Clock = std::chrono::steady_clock;
 using Deadline = Clock::time_point;
+inline constexpr std::chrono::milliseconds between_looks{100};  // of who waits, at what else may end that
 
 // An open file, closed when its owner dies.
 class Descriptor {
@@ -64,16 +66,22 @@ std::vector<std::string> own_addresses();
 Descriptor listen_at(const Address& address);
 std::uint16_t port_of(const Descriptor& listening);
 std::string peer_of(int socket);  // as Address::text
-Descriptor connect_to(const Address& address, Deadline deadline);
+// `look` is asked some ten times a second; what it throws ends the waiting.
+using Look = std::function<void()>;
+Descriptor connect_to(
+    const Address& address, Deadline deadline, const Look& look = [] {});
 // The user whose process is at the other end, of a socket of this machine.
 std::optional<uid_t> user_at(int socket);
 
 bool poll_until(std::span<pollfd> entries, std::optional<Deadline> deadline);
 bool send_whole(int socket, std::string_view bytes, Deadline deadline);
 // So many bytes.
-std::optional<std::string> receive_whole(int socket, std::size_t bytes, Deadline deadline);
-// Small messages leave at once. A machine that is gone closes nothing: the system asks for it each second,
-// and gives up behind three of them.
+std::optional<std::string> receive_whole(
+    int socket, std::size_t bytes, Deadline deadline, const Look& look = [] {});
+// Small messages leave at once. A machine that is gone closes nothing: where nothing is under way to it the
+// system asks for it each second, and gives up behind three of them.
 void keep_alive(int socket);
+// Whether what was sent is sent again and again, and the other machine has said nothing for so long.
+bool is_out_of_reach(int socket, std::chrono::milliseconds time);
 
 }  // namespace stowage::ranks

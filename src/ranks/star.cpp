@@ -28,9 +28,9 @@ namespace {
 constexpr std::uint32_t own_line = 0;     // the channel's
 constexpr int of_all = -1;                // a call without a root
 constexpr std::size_t most_words = 4096;  // bytes of a failure's call, and of its reason
-constexpr std::chrono::milliseconds between_looks{100};
 // For how long a word or the channel's end waits for connections that take no bytes.
 constexpr std::chrono::seconds sending_time{2};
+constexpr std::chrono::seconds out_of_reach_time{4};
 
 using SharedBytes = std::shared_ptr<const std::string>;  // one message to several ranks
 
@@ -73,6 +73,8 @@ class Star final : public Channel {
   std::vector<std::string> call(const char* name, int root, std::string_view text, std::size_t texts);
   std::string await(const char* name, std::uint32_t number);
   Waiting waiting(Deadline now) STOWAGE_REQUIRES(mutex_);
+  bool is_standing(const Peer& peer, Deadline now) const STOWAGE_REQUIRES(mutex_);
+  bool stands_still(int rank) const;
   // Returns why the channel fails: ranks that make different calls.
   std::optional<RankFailure> bring(int rank, int root, std::uint32_t number, std::string text);
   void deliver() STOWAGE_REQUIRES(mutex_);
@@ -83,6 +85,8 @@ class Star final : public Channel {
   void handle(Peer& peer, Message message);
   void write_to(Peer& peer);
   void tick(Deadline now);
+  bool look_at_peers(Deadline now);
+  void give_up(int rank, const std::string& why);
 
   void lose(int rank, const std::string& how);
   void depart(int rank);
@@ -105,7 +109,11 @@ class Star final : public Channel {
   std::optional<RankFailure> failure_ STOWAGE_GUARDED_BY(mutex_);
   std::set<int> departed_ STOWAGE_GUARDED_BY(mutex_);
   bool stops_ STOWAGE_GUARDED_BY(mutex_) = false;
-  std::thread thread_;  // last: it uses the rest
+  std::thread::id own_thread_ STOWAGE_GUARDED_BY(mutex_);
+  std::vector<int> standing_
+      STOWAGE_GUARDED_BY(mutex_);  // of the last tick; of other ranks what rank 0 has said
+  bool waited_ = false;            // at the last tick; the thread's own
+  std::thread thread_;             // last: it uses the rest
 };
 
 class StarLine final : public Line {
@@ -148,6 +156,11 @@ std::vector<std::string> Star::gather(std::string_view text) {
 }
 
 std::string Star::from(int root, std::string_view text) {
+  if (root < 0 || root >= size()) {
+    const std::string why = fmt::format("rank {} of {}", root, size());
+    fail({rank(), "from", why});
+    throw InvalidInput("from: " + why);
+  }
   return std::move(call("from", root, root == rank() ? text : std::string_view(), 1).front());
 }
 
@@ -200,10 +213,13 @@ Waiting Star::waiting(Deadline now) {
     if (peer.is_done) continue;
     if (waits_since_ && !(rank() == 0 && collection_.parts.contains(peer.rank)))
       waiting.missing.push_back(peer.rank);
-    if (now - peer.heard >= options_.silence) waiting.standing.push_back(peer.rank);
+    if (is_standing(peer, now)) waiting.standing.push_back(peer.rank);
   }
+  if (waiting.standing.empty() && rank() != 0) waiting.standing = standing_;
   return waiting;
 }
+
+bool Star::is_standing(const Peer& peer, Deadline now) const { return now - peer.heard >= options_.silence; }
 
 std::optional<RankFailure> Star::bring(int rank, int root, std::uint32_t number, std::string text) {
   const MutexLock lock(mutex_);
@@ -267,6 +283,10 @@ std::unique_ptr<Line> Star::open_line(LineWatcher watcher) {
 }
 
 void Star::run() {
+  {
+    const MutexLock lock(mutex_);
+    own_thread_ = std::this_thread::get_id();
+  }
   Deadline next = Clock::now(), last = next;
   std::optional<Deadline> end;
   std::vector<pollfd> entries;
@@ -353,8 +373,17 @@ void Star::handle(Peer& peer, Message message) {
       return lines_.on(message.line,
                        {message.rank, {}, "it has ended its communicator", RankFailure::Kind::ended});
     case MessageKind::died:
-      expect(!leads && names_a_rank);
+      expect(names_a_rank);
+      if (leads && !stands_still(message.rank)) return;  // it goes on meanwhile
       return lose(message.rank, message.text);
+    case MessageKind::standing: {
+      expect(!leads && message.text.size() == static_cast<std::size_t>(size()));
+      const MutexLock lock(mutex_);
+      standing_.clear();
+      for (int each = 0; each < size(); ++each)
+        if (message.text[static_cast<std::size_t>(each)] != 0 && each != rank()) standing_.push_back(each);
+      return;
+    }
     case MessageKind::left:
       expect(names_a_rank && (!leads || is_own));
       if (leads) send(bytes_of(message), peer.rank);
@@ -383,25 +412,59 @@ void Star::write_to(Peer& peer) {
 
 void Star::tick(Deadline now) {
   send(bytes_of({MessageKind::alive, rank(), own_line, {}}));
-  std::vector<int> dead;
+  if (look_at_peers(now)) return;
   Waiting waits;
+  std::vector<int> before;
   {
     const MutexLock lock(mutex_);
-    if (!failure_) waits = waiting(now);
-    for (const Peer& peer : peers_)
-      if (!peer.is_done && options_.standing_time.count() > 0 && now - peer.heard >= options_.standing_time)
-        dead.push_back(peer.rank);
+    if (failure_) return;
+    waits = waiting(now);
+    before = rank() == 0 ? std::exchange(standing_, waits.standing) : waits.standing;
   }
-  for (const int each : dead)
-    lose(each, fmt::format("its process has stood still for {:.0f} s (STOWAGE_RANK_TIMEOUT)",
-                           std::chrono::duration<double>(options_.standing_time).count()));
-  if (!dead.empty() || (waits.missing.empty() && waits.standing.empty())) return;
+  if (waits.standing != before) {
+    std::string text(static_cast<std::size_t>(size()), '\0');
+    for (const int each : waits.standing) text[static_cast<std::size_t>(each)] = 1;
+    send(bytes_of({MessageKind::standing, 0, own_line, text}));
+  }
+  const bool waits_now = !waits.missing.empty() || !waits.standing.empty();
+  if (!std::exchange(waited_, waits_now) && !waits_now) return;  // else it is told that the waiting is over
   try {
     options_.waits(waits);
   } catch (const std::exception& error) {
     if (waits.standing.empty()) fail({rank(), "waiting", error.what()});
-    for (const int each : waits.standing) lose(each, error.what());
+    for (const int each : waits.standing) give_up(each, error.what());
   }
+}
+
+// Whether one is lost.
+bool Star::look_at_peers(Deadline now) {
+  std::map<int, std::string> lost;
+  {
+    const MutexLock lock(mutex_);
+    for (const Peer& peer : peers_) {
+      if (peer.is_done) continue;
+      if (options_.standing_time.count() > 0 && now - peer.heard >= options_.standing_time)
+        lost[peer.rank] = fmt::format("its process has stood still for {:.0f} s (STOWAGE_RANK_TIMEOUT)",
+                                      std::chrono::duration<double>(options_.standing_time).count());
+      else if (is_out_of_reach(peer.connection.number(), out_of_reach_time))
+        lost[peer.rank] = "its machine is out of reach";
+    }
+  }
+  for (const auto& [rank, how] : lost) lose(rank, how);
+  return !lost.empty();
+}
+
+// Of one that stands still. What rank 0 knows all learn; of others it alone.
+void Star::give_up(int rank, const std::string& why) {
+  if (this->rank() == 0 || rank == 0) return lose(rank, why);
+  send(bytes_of({MessageKind::died, rank, own_line, why}));
+}
+
+bool Star::stands_still(int rank) const {
+  const MutexLock lock(mutex_);
+  return std::any_of(peers_.begin(), peers_.end(), [&](const Peer& peer) {
+    return peer.rank == rank && (peer.is_done || is_standing(peer, Clock::now()));
+  });
 }
 
 void Star::lose(int rank, const std::string& how) {
@@ -445,9 +508,9 @@ void Star::send(const SharedBytes& bytes, int except) {
 
 // Requires another thread than the channel's own.
 void Star::flush() {
-  if (std::this_thread::get_id() == thread_.get_id()) return;
   const Deadline end = Clock::now() + sending_time;
   const MutexLock lock(mutex_);
+  if (std::this_thread::get_id() == own_thread_) return;
   const auto is_sent = [](const Peer& peer) { return peer.is_done || peer.outgoing.empty(); };
   while (!std::all_of(peers_.begin(), peers_.end(), is_sent) && Clock::now() < end)
     changed_.wait_for(mutex_, between_looks);

@@ -1,4 +1,6 @@
 // What arrives on a connection between ranks: messages, and the greetings before them.
+#include <limits>
+
 #include "src/ranks/greeting.h"
 #include "src/ranks/message.h"
 #include "tests/fuzz/target.h"
@@ -23,6 +25,8 @@ std::vector<std::string> dictionary() {
 
 namespace {
 
+constexpr std::int32_t refused_rank = std::numeric_limits<std::int32_t>::min();
+
 // Whole or in two pieces, the same messages come out.
 std::vector<ranks::Message> messages_of(std::string_view bytes, std::size_t first) {
   ranks::MessageReader reader;
@@ -35,7 +39,7 @@ std::vector<ranks::Message> messages_of(std::string_view bytes, std::size_t firs
     take(bytes.substr(0, first));
     take(bytes.substr(first));
   } catch (const ranks::BadMessage&) {
-    found.push_back({ranks::MessageKind::died, -1, 0, {}});
+    found.push_back({ranks::MessageKind::died, refused_rank, 0, {}});
   }
   return found;
 }
@@ -62,5 +66,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (const auto verdict = ranks::verdict_of(bytes);
       verdict && ranks::encode(verdict->verdict, verdict->detail) != bytes)
     fuzz::broken("a verdict does not come back");
+  const bool is_parsed = (!whole.empty() && whole.back().rank != fuzz::refused_rank) ||
+                         ranks::hello_of(bytes) || ranks::reply_of(bytes) || ranks::verdict_of(bytes);
+  if (is_parsed) ++fuzz::parsed_parts;
   return 0;
 }

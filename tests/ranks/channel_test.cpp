@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <future>
 #include <mutex>
 #include <thread>
@@ -148,9 +149,15 @@ TEST_P(EveryChannel, ARankThatFailsFailsAllLines) {
 
 TEST_P(EveryChannel, CallsThatDifferFailOnAll) {
   Channels channels = open(3);
+  std::vector<Heard> heard(3);
+  std::vector<std::unique_ptr<Line>> lines;
+  for (std::size_t rank = 0; rank < 3; ++rank)
+    lines.push_back(channels[rank]->open_line(heard[rank].watcher()));
   on_each(channels, [](Channel& channel) {
     EXPECT_THROW(channel.rank() == 1 ? channel.from(1, "x") : channel.gather("x").front(), CommunicatorError);
   });
+  for (Heard& each : heard)
+    EXPECT_NE(each.failed.get_future().get().reason.find("another rank"), std::string::npos);
 }
 
 TEST_P(EveryChannel, WhoNeedsARankThatHasLeftIsTold) {
@@ -230,7 +237,7 @@ TEST(Star, RanksOutOfTheirMindsAreDead) {
   const std::string part = encode({MessageKind::part, 0, 1, "x"});
   const std::vector<std::string> wrong{std::string(30, 'G'),
                                        encode({MessageKind::whole, 0, 1, {}}),
-                                       encode({MessageKind::died, 1, 0, {}}),
+                                       encode({MessageKind::standing, 0, 0, "\1\1"}),
                                        encode({MessageKind::begun, 0, 0, {}}),
                                        encode({MessageKind::part, 0, 2, {}}),
                                        part + part,
@@ -241,7 +248,9 @@ TEST(Star, RanksOutOfTheirMindsAreDead) {
                                        encode({MessageKind::ended, 0, 1, {}})};
   for (std::size_t i = 0; i < wrong.size(); ++i) {
     SCOPED_TRACE(i);
-    Leader leader;
+    StarOptions options;
+    options.standing_time = 20s;  // one that is believed
+    const Leader leader(std::move(options));
     leader.say(wrong[i]);
     leader.expect_failure("it sends what no rank sends");
   }
@@ -308,13 +317,48 @@ TEST(Star, WhoWorksIsWaitedFor) {
     EXPECT_TRUE(waiting.standing.empty());
     told.keep(waiting);
   };
+  {
+    Channels channels;
+    for (StarOptions& each : options) channels.push_back(make_star(std::move(each)));
+    on_each(channels, [](Channel& channel) {
+      if (channel.rank() == 2) std::this_thread::sleep_for(1s);
+      channel.barrier();
+    });
+  }
+  EXPECT_TRUE(std::any_of(told.all.begin(), told.all.end(),
+                          [](const Waiting& waiting) { return waiting.missing == std::vector<int>{2}; }));
+}
+
+// Rank 2's part is the test's, and says nothing. Rank 1 asks to stop, rank 0 does not.
+TEST(Star, WhoStandsStillIsDeadWhereAnyRankHasNoPatience) {
+  std::vector<StarOptions> options = options_of_stars(3);
+  for (StarOptions& each : options) {
+    each.alive_every = 10ms;
+    each.silence = 100ms;
+  }
+  const Descriptor silent = std::move(options[2].connections[0]);
+  options.pop_back();
+  options[1].waits = [](const Waiting& waiting) {
+    if (waiting.standing == std::vector<int>{2}) throw InvalidInput("the user has no patience");
+  };
   Channels channels;
   for (StarOptions& each : options) channels.push_back(make_star(std::move(each)));
   on_each(channels, [](Channel& channel) {
-    if (channel.rank() == 2) std::this_thread::sleep_for(1s);
-    channel.barrier();
+    EXPECT_THROW(channel.barrier(), CommunicatorError);
+    EXPECT_EQ(channel.failure()->rank, 2);
+    EXPECT_EQ(channel.failure()->kind, RankFailure::Kind::died);
+    EXPECT_EQ(channel.failure()->reason, "the user has no patience");
   });
-  EXPECT_EQ(told.last().missing, std::vector<int>{2});
+}
+
+TEST_P(EveryChannel, ARootThatIsNoRankFailsOnAll) {
+  Channels channels = open(2);
+  on_each(channels, [](Channel& channel) {
+    if (channel.rank() == 1)
+      EXPECT_THROW(channel.from(2, {}), InvalidInput);
+    else
+      EXPECT_THROW(channel.barrier(), CommunicatorError);
+  });
 }
 
 TEST(Star, WhatTheWaitingThrowsEndsTheCallOnAll) {

@@ -15,11 +15,12 @@ RankOfWorld rank() { return MpiSession::get().rank(); }
 std::string share(const std::string& text, const std::function<void()>& look) {
   return MpiSession::get().share(text, look);
 }
+void lose() { MpiSession::get().lose(); }
 
 }  // namespace
 
 extern "C" const stowage::communication::ModuleHead* stowage_mpi_module() {
   static const stowage::communication::MpiModule module{
-      {stowage::communication::mpi_module.abi, stowage::backend_module_version()}, rank, share, open};
+      {stowage::communication::mpi_module.abi, stowage::backend_module_version()}, rank, share, lose, open};
   return &module;
 }

@@ -53,7 +53,7 @@ RankOfWorld MpiSession::rank() {
 // Nothing here blocks within MPI: a rank that has died is waited for no longer than `look` allows.
 std::string MpiSession::share(const std::string& text, const std::function<void()>& look) {
   constexpr std::size_t most = 4096;
-  constexpr std::chrono::milliseconds pause{1};
+  constexpr std::chrono::milliseconds pause{1}, between_looks{100};
   const auto buffer = std::make_shared<std::array<char, most>>();
   if (text.size() >= most) throw InvalidInput("rank 0 has too many addresses: name one in STOWAGE_HOST");
   std::copy(text.begin(), text.end(), buffer->begin());
@@ -61,6 +61,7 @@ std::string MpiSession::share(const std::string& text, const std::function<void(
     if (answer != MPI_SUCCESS) throw InvalidInput("MPI hands out no text: see what it printed");
   };
   MPI_Request request = MPI_REQUEST_NULL;
+  std::chrono::steady_clock::time_point next_look{};
   try {
     {
       const MutexLock lock(mutex_);
@@ -73,7 +74,10 @@ std::string MpiSession::share(const std::string& text, const std::function<void(
         expect_success(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
       }
       if (done != 0) break;
-      look();
+      if (const auto now = std::chrono::steady_clock::now(); now >= next_look) {
+        look();
+        next_look = now + between_looks;
+      }
       std::this_thread::sleep_for(pause);
     }
   } catch (...) {
@@ -89,9 +93,6 @@ bool MpiSession::lost() {
   return lost_;
 }
 
-void MpiSession::keep(std::shared_ptr<void> memory) {
-  const MutexLock lock(state_);
-  kept_.push_back(std::move(memory));
-}
+void MpiSession::keep(std::shared_ptr<void> memory) { new std::shared_ptr<void>(std::move(memory)); }
 
 }  // namespace stowage::communication

@@ -33,8 +33,9 @@ class MpiSession {
   RankOfWorld rank();
   // As MpiModule::share. Before the first communicator.
   std::string share(const std::string& text, const std::function<void()>& look);
-  // Memory that work in vain may still write: kept until the process ends.
-  void keep(std::shared_ptr<void> memory);
+  // Memory that work in vain may still write, and be it while MPI is ended, by whoever has begun it: never
+  // released.
+  static void keep(std::shared_ptr<void> memory);
 
  private:
   MpiSession();
@@ -43,7 +44,6 @@ class MpiSession {
   Mutex state_;
   bool begun_here_ = false;
   bool lost_ STOWAGE_GUARDED_BY(state_) = false;
-  std::vector<std::shared_ptr<void>> kept_ STOWAGE_GUARDED_BY(state_);
 };
 
 }  // namespace stowage::communication

@@ -50,7 +50,13 @@ MpiTransport::MpiTransport(std::shared_ptr<Channel> channel, const Link& peer)
     throw InvalidInput(
         fmt::format("{}: rank {} of {} in the channel, and {} of {} in MPI; give it that of the job", opening,
                     channel_->rank(), channel_->size(), rank_, size_));
-  open();
+  try {
+    open();
+  } catch (const std::exception& error) {
+    // The others wait in a call of the channel.
+    channel_->fail(failure_.get().value_or(RankFailure{rank_, opening, error.what()}));
+    throw;
+  }
 }
 
 MpiTransport::~MpiTransport() {

@@ -15,7 +15,7 @@ namespace stowage::communication {
 namespace {
 
 constexpr const char* opening = "open_nccl_communicator";
-constexpr std::chrono::milliseconds between_looks{200};  // at NCCL's own errors
+constexpr std::chrono::milliseconds between_looks{100};  // at NCCL's own errors, and those of other ranks
 
 void expect_cuda(const Device& device, const Channel* channel) {
   if (device.info().backend != "cuda")
@@ -37,10 +37,12 @@ NcclCommunicator::NcclCommunicator(Device& device, std::shared_ptr<Channel> chan
       channel_(std::move(channel)),
       rank_(rank_in(device, channel_.get())),
       size_(channel_->size()) {
-  met_ = DeviceMemory(device_, MemoryKind::device, static_cast<Bytes>(size_));
   try {
+    met_ = DeviceMemory(device_, MemoryKind::device, static_cast<Bytes>(size_));
     open();
-  } catch (...) {
+  } catch (const std::exception& error) {
+    // The others wait in calls of the channel.
+    channel_->fail(failure_.get().value_or(RankFailure{rank_, opening, error.what()}));
     line_.reset();
     give_up();
     throw;
@@ -59,14 +61,9 @@ NcclCommunicator::~NcclCommunicator() {
 }
 
 void NcclCommunicator::open() {
-  line_ = channel_->open_line({[this](const RankFailure& failure) {
-                                 failure_.keep(failure);
-                                 give_up();
-                               },
-                               [this](const RankFailure& death) {
-                                 failure_.keep(death);
-                                 give_up();
-                               },
+  // NCCL may be aborted on no rank before all have been told, so it is not the channel's thread that does.
+  line_ = channel_->open_line({[this](const RankFailure& failure) { failure_.keep(failure); },
+                               [this](const RankFailure& death) { failure_.keep(death); },
                                [this](int ended) {
                                  int none = -1;
                                  left_.compare_exchange_strong(none, ended);
@@ -266,7 +263,9 @@ bool NcclCommunicator::look() noexcept {
   } catch (const std::exception&) {  // all ranks know of it
     return false;
   }
-  return !failure_.get();
+  if (!failure_.get()) return true;
+  give_up();
+  return false;
 }
 
 void NcclCommunicator::fail(const RankFailure& failure) {

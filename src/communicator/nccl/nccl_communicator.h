@@ -1,9 +1,9 @@
 // NcclCommunicator: collectives of CUDA cards, which NCCL enqueues on a lane's stream.
 //
 // NCCL is asked not to block: a call that it has not taken yet is asked for again and again, so that a
-// failure ends the wait. It tells a rank nothing of the others' failures: the channel does, whose thread
-// then aborts NCCL's communicator, which ends all work of it on the card. Errors of its own NCCL tells to who
-// asks, and its work on the card may wait for ever; a thread asks, for those that wait for the card.
+// failure ends the wait. It tells a rank nothing of the others' failures: the channel does. Errors of its own
+// NCCL tells to who asks. Its work on the card may wait for ever: a thread looks for either, for those that
+// wait for the card, and aborts NCCL's communicator, which ends all work of it there.
 #pragma once
 
 #include <nccl.h>
@@ -16,7 +16,7 @@
 
 #include "src/base/mutex.h"
 #include "src/communicator/first_failure.h"
-#include "src/communicator/nccl/watch.h"
+#include "src/communicator/watch.h"
 #include "stowage/communicator.h"
 
 namespace stowage::communication {

@@ -64,8 +64,9 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 std::unique_ptr<Communicator> open(Device& device) {
+  const auto channel = ranks_of_job() > 1 ? job_channel() : local_channels(1).front();
   return std::make_unique<communication::SimulatedCommunicator>(
-      device, std::make_unique<communication::MpiTransport>(job_channel(), Link::unthrottled()), "open");
+      device, std::make_unique<communication::MpiTransport>(channel, Link::unthrottled()), "open");
 }
 
 TEST(MpiTransportFaults, ACallThatFailsOnOneRankIsNamedOnAll) {
