@@ -102,6 +102,9 @@ class Channel {
   virtual std::unique_ptr<Line> open_line(LineWatcher watcher) = 0;
 };
 
+// Together: as Channel::from, of any length, in several of its calls.
+std::string long_text(Channel& channel, int root, std::string_view text);
+
 struct ChannelOptions {
   // Asked some ten times a second while the ranks come together; what it throws ends that, and nothing else.
   std::function<void()> look = [] {};

@@ -7,7 +7,6 @@
 #include <array>
 #include <chrono>
 #include <future>
-#include <string_view>
 
 #include "tools/console/interrupt.h"
 
@@ -17,8 +16,6 @@ namespace {
 constexpr int failed_code = 1;
 constexpr int wrong_code = 2;
 constexpr std::chrono::seconds silence{5};  // until the user reads that the others are waited for
-// A call that waits says so after the first, and again each time that the second has passed.
-constexpr std::chrono::seconds first_line{10}, between_lines{60};
 
 // Where this rank has failed already, what fails besides is no news.
 void quietly(const std::function<void()>& action) noexcept {
@@ -33,16 +30,6 @@ std::string this_machine() {
   std::array<char, 256> name{};
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
-
-// Of ranks on this machine there is nothing to say. A line that cannot be printed ends nothing.
-void say(const std::string& line) {
-  if (line.ends_with("from this machine")) return;
-  quietly([&] { fmt::print(stderr, "ranks: {}\n", line); });
-}
-
-// A piece of a text: whether it is the last, and so many bytes of it at most.
-constexpr char last_piece = '.', piece = '+';
-constexpr std::size_t most_piece = most_call_bytes - 1;
 
 }  // namespace
 
@@ -60,9 +47,10 @@ Job::Job(RankLaunch launch) : launch_(std::move(launch)) {
       return why.wait_for(std::chrono::seconds(0)) == std::future_status::ready ? why.get() : "";
     });
     const Underway work("joining", fmt::format("{} processes", launch_.size), silence);
-    channel_ = open_channel(launch_, {.waits = [this](const Waiting& waiting) { wait(waiting); },
-                                      .stuck = [&](const std::string& why) { stuck.set_value(why); },
-                                      .say = say});
+    channel_ = open_channel(
+        launch_, {.waits = [this](const Waiting& waiting) { waiting_lines_.tell(waiting, rank()); },
+                  .stuck = [&](const std::string& why) { stuck.set_value(why); },
+                  .say = say_of_ranks});
   }
   launch_.rank = channel_->rank();
   const std::string here = this_machine();
@@ -79,40 +67,8 @@ Job::Job(RankLaunch launch) : launch_(std::move(launch)) {
 
 Job::~Job() = default;
 
-// Who works is waited for without end; who stands still, until the user asks to stop. Where rank 0 is the
-// one, the first of the others says so.
-void Job::wait(const Waiting& waiting) {
-  if (interrupted() && !waiting.standing.empty())
-    throw CommunicatorError(
-        fmt::format("its process stands still, and the run was stopped by {}", interrupted_by()), "waiting",
-        waiting.standing.front());
-  if (waiting.time < first_line && waiting.standing.empty()) {
-    next_line_ = {};
-    standing_.clear();
-    return;
-  }
-  const auto now = std::chrono::steady_clock::now();
-  const bool is_news = waiting.standing != standing_;
-  standing_ = waiting.standing;
-  if (now < next_line_ && !is_news) return;
-  next_line_ = now + between_lines;
-  if (leads() && !waiting.missing.empty())
-    say(fmt::format("waiting for rank {} since {:.0f} s", fmt::join(waiting.missing, ", "),
-                    std::chrono::duration<double>(waiting.time).count()));
-  if (rank() <= 1 && !waiting.standing.empty())
-    say(fmt::format("the process of rank {} stands still", fmt::join(waiting.standing, ", ")));
-}
-
 std::string Job::from_leader(const std::string& text) {
-  if (!channel_) return text;
-  std::string whole;
-  for (;;) {
-    const std::string_view left = std::string_view(text).substr(std::min(whole.size(), text.size()));
-    const char kind = left.size() <= most_piece ? last_piece : piece;
-    const std::string received = channel_->from(0, kind + std::string(left.substr(0, most_piece)));
-    whole += received.substr(1);
-    if (received.front() == last_piece) return whole;
-  }
+  return channel_ ? long_text(*channel_, 0, text) : text;
 }
 
 std::vector<std::string> Job::from_each(const std::string& text) {

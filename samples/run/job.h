@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "samples/run/waiting_lines.h"
 #include "stowage/channel.h"
 #include "stowage/communicator.h"
 #include "stowage/error.h"
@@ -78,15 +79,11 @@ class Job {
   void abandon(const std::string& why) noexcept;
 
  private:
-  void wait(const Waiting& waiting);  // of the channel's thread
-
   RankLaunch launch_;
   int ranks_here_ = 1;
   int local_rank_ = 0;
   bool all_end_ = false;  // since `together` has failed
-  // Of those that say for whom this rank waits:
-  std::chrono::steady_clock::time_point next_line_{};
-  std::vector<int> standing_;         // as the last has named them
+  WaitingLines waiting_lines_;
   std::shared_ptr<Channel> channel_;  // null: alone
   std::optional<EndOfWork> end_of_work_;
   std::optional<OnAbandon> on_abandon_;

@@ -228,7 +228,8 @@ bool is_out_of_reach(int socket, std::chrono::milliseconds time) {
   tcp_info info{};
   socklen_t length = sizeof info;
   if (getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return false;  // of this machine
-  return info.tcpi_unacked > 0 && info.tcpi_retransmits > 0 && info.tcpi_last_ack_recv >= time.count();
+  const bool has_no_answer = info.tcpi_retransmits > 1 || info.tcpi_probes > 1;
+  return has_no_answer && info.tcpi_last_ack_recv >= time.count();
 }
 
 void keep_alive(int socket) {

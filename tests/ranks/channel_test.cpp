@@ -114,7 +114,9 @@ TEST_P(EveryChannel, CarriesTheLongestTextAndRefusesALongerOne) {
   Channels channels = open(2);
   on_each(channels, [](Channel& channel) {
     const std::string longest(most_call_bytes, 'y');
-    EXPECT_EQ(channel.from(1, channel.rank() == 1 ? longest : ""), longest);
+    EXPECT_TRUE(channel.from(1, channel.rank() == 1 ? longest : "") == longest);
+    for (const std::string& text : {std::string(), longest, longest + "in pieces"})
+      EXPECT_TRUE(long_text(channel, 1, channel.rank() == 1 ? text : "") == text);
     if (channel.rank() == 1)
       EXPECT_THROW(channel.from(1, longest + "z"), InvalidInput);
     else

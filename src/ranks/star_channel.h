@@ -1,0 +1,112 @@
+// Star: the channel of processes (star.h), whose calls are in star.cpp and whose thread is in star_thread.cpp.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "src/base/mutex.h"
+#include "src/ranks/lines.h"
+#include "src/ranks/message.h"
+#include "src/ranks/star.h"
+
+namespace stowage::ranks {
+
+inline constexpr std::uint32_t own_line = 0;  // the channel's
+inline constexpr int of_all = -1;             // a call without a root
+// For how long a word or the channel's end waits for connections that take no bytes.
+inline constexpr std::chrono::seconds sending_time{2};
+
+using SharedBytes = std::shared_ptr<const std::string>;  // one message to several ranks
+
+inline SharedBytes bytes_of(const Message& message) {
+  return std::make_shared<const std::string>(encode(message));
+}
+
+class Star final : public Channel {
+ public:
+  explicit Star(StarOptions options);
+  ~Star() override;
+
+  int rank() const override { return options_.rank; }
+  int size() const override { return options_.size; }
+  std::vector<std::string> gather(std::string_view text) override;
+  std::string from(int root, std::string_view text) override;
+  void fail(const RankFailure& failure) override;
+  std::optional<RankFailure> failure() const override;
+  std::unique_ptr<Line> open_line(LineWatcher watcher) override;
+
+  // Tells all others on that line.
+  void tell(std::uint32_t line, const RankFailure& failure);
+  void end_line(std::uint32_t line);
+
+ private:
+  struct Peer {
+    int rank = 0;
+    Descriptor connection;
+    MessageReader reader;              // the thread's own
+    std::deque<SharedBytes> outgoing;  // under mutex_, as all below
+    std::size_t sent = 0;              // of the first of them
+    Deadline heard{};
+    bool is_done = false;  // has left, or is dead
+  };
+  // What all ranks have brought to the call that comes next; of rank 0.
+  struct Collection {
+    std::uint32_t call = 1;
+    std::optional<int> root;
+    std::map<int, std::string> parts;
+  };
+
+  std::vector<std::string> call(const char* name, int root, std::string_view text, std::size_t texts);
+  std::string await(const char* name, std::uint32_t number);
+  Waiting waiting(Deadline now) STOWAGE_REQUIRES(mutex_);
+  bool is_standing(const Peer& peer, Deadline now) const STOWAGE_REQUIRES(mutex_);
+  bool stands_still(int rank) const;
+  // Returns why the channel fails: ranks that make different calls.
+  std::optional<RankFailure> bring(int rank, int root, std::uint32_t number, std::string text);
+  void deliver() STOWAGE_REQUIRES(mutex_);
+
+  // The thread.
+  void run();
+  void read_from(Peer& peer);
+  void handle(Peer& peer, Message message);
+  void write_to(Peer& peer);
+  void tick(Deadline now);
+  bool look_at_peers(Deadline now);
+  void give_up(int rank, const std::string& why);
+
+  void lose(int rank, const std::string& how);
+  void depart(int rank);
+  // The channel fails here.
+  void keep(const RankFailure& failure);
+  void send(const SharedBytes& bytes, int except = of_all);
+  void flush();
+  void wake() const;
+
+  StarOptions options_;
+  Lines lines_;
+  Descriptor awake_;  // readable when there is something to send
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::vector<Peer> peers_;  // as many as at first; their queues under mutex_
+  std::uint32_t calls_ STOWAGE_GUARDED_BY(mutex_) = 0;
+  std::optional<Deadline> waits_since_ STOWAGE_GUARDED_BY(mutex_);  // a call
+  Collection collection_ STOWAGE_GUARDED_BY(mutex_);
+  std::optional<Message> whole_ STOWAGE_GUARDED_BY(mutex_);  // of the last call that all have come to
+  std::optional<RankFailure> failure_ STOWAGE_GUARDED_BY(mutex_);
+  std::set<int> departed_ STOWAGE_GUARDED_BY(mutex_);
+  bool stops_ STOWAGE_GUARDED_BY(mutex_) = false;
+  std::thread::id own_thread_ STOWAGE_GUARDED_BY(mutex_);
+  std::vector<int> standing_
+      STOWAGE_GUARDED_BY(mutex_);  // of the last tick; of other ranks what rank 0 has said
+  bool waited_ = false;            // at the last tick; the thread's own
+  std::thread thread_;             // last: it uses the rest
+};
+
+}  // namespace stowage::ranks
