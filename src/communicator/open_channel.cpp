@@ -8,7 +8,9 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "src/communicator/communicator_module.h"
 #include "src/communicator/watch.h"
@@ -31,7 +33,7 @@ constexpr std::size_t least_secret = 16;
 constexpr int least_standing = 2;  // seconds; a process that lives says so each second
 constexpr int most_names = 10;     // that rank 0 tries
 constexpr std::chrono::milliseconds between_looks{100};
-const std::string failed_word = "! ";  // begins what rank 0 hands out where it does not listen
+constexpr std::string_view failed_word = "! ";  // begins what rank 0 hands out where it does not listen
 
 std::string variable(const char* name) {
   const char* const text = std::getenv(name);
@@ -68,13 +70,14 @@ std::function<void()> look_of(const RankLaunch& launch, const std::function<void
           knows = !launch.rank_variable.empty()] {
     callers();
     if (!knows) return;
-    const auto ended = siblings->ended(std::chrono::steady_clock::now() > begun + start_time);
-    if (ended && *ended != rank)
+    std::vector<int> ended = siblings->ended(std::chrono::steady_clock::now() > begun + start_time);
+    std::erase(ended, rank);
+    if (!ended.empty())
       throw CommunicatorError(
-          fmt::format("rank {}: rank {} has ended before all had come together: see what it "
+          fmt::format("rank {}: rank {} {} ended before all had come together: see what it "
                       "printed last",
-                      rank, *ended),
-          "joining", *ended);
+                      rank, fmt::join(ended, ", "), ended.size() > 1 ? "have" : "has"),
+          "joining", ended.front());
   };
 }
 
@@ -143,7 +146,7 @@ std::string place_or_error(MeetingPoint& point, MeetingOptions& meeting,
     if (point.hosts.empty()) point.hosts = {"127.0.0.1"};
     return fmt::format("{} {} {}", meeting.secret, point.port, fmt::join(point.hosts, " "));
   } catch (const std::exception& error) {
-    return failed_word + std::string(error.what());
+    return std::string(failed_word) + error.what();
   }
 }
 

@@ -156,12 +156,13 @@ void Reception::accept_guests(std::vector<Guest>& guests) {
     if (is_full && guests.empty())
       throw InvalidInput(fmt::format(
           "rank 0 can open no more files for {} ranks: raise the limit (ulimit -n)", options_.size));
-    if (connection && is_of_this_user(connection.number())) {
+    const bool has_come = static_cast<bool>(connection);
+    if (has_come && is_of_this_user(connection.number())) {
       keep_alive(connection.number());
       guests.push_back({std::move(connection), in_time(greeting_time), {}, {}, {}});
     }
     if (guests.size() > most_guests || is_full) guests.erase(guests.begin());
-    if (!connection) return;
+    if (!has_come) return;
   }
 }
 

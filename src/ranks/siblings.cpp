@@ -1,12 +1,16 @@
 #include "src/ranks/siblings.h"
 
 #include <fmt/format.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <charconv>
+#include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <system_error>
@@ -31,11 +35,16 @@ std::optional<int> rank_in_environment(pid_t process, const std::string& variabl
   return error == std::errc() ? std::optional(rank) : std::nullopt;
 }
 
-// Also false where its parent has not asked for its end yet.
-bool lives(pid_t process) {
+enum class End : std::uint8_t { none, by_itself, by_a_signal };
+
+// Its parent may not have asked for its end yet: then the system knows how it came (proc(5), /proc/pid/stat).
+End end_of(pid_t process) {
   const std::string status = contents(fmt::format("/proc/{}/stat", process));
   const std::size_t name_end = status.rfind(") ");
-  return name_end != std::string::npos && name_end + 2 < status.size() && status[name_end + 2] != 'Z';
+  if (name_end == std::string::npos || name_end + 2 >= status.size()) return End::by_itself;
+  if (status[name_end + 2] != 'Z') return End::none;
+  const int code = std::atoi(status.c_str() + status.rfind(' '));
+  return WIFSIGNALED(code) ? End::by_a_signal : End::by_itself;
 }
 
 }  // namespace
@@ -58,17 +67,22 @@ bool Siblings::sees_all() const {
   return all_ > 0 && ranks_.contains(::getpid()) && !rank_in_environment(launcher_, variable_);
 }
 
-std::optional<int> Siblings::ended(bool all_are_started) {
+std::vector<int> Siblings::ended(bool all_are_started) {
   look();
   std::set<int> there;
+  std::vector<int> ended, killed;
   for (const auto& [process, rank] : ranks_) {
-    if (!lives(process)) return rank;
-    there.insert(rank);
+    const End end = end_of(process);
+    if (end == End::none)
+      there.insert(rank);
+    else
+      ended.push_back(rank);
+    if (end == End::by_a_signal) killed.push_back(rank);
   }
-  if (!all_are_started || !sees_all()) return std::nullopt;
-  for (int rank = 0; rank < all_; ++rank)
-    if (!there.contains(rank)) return rank;
-  return std::nullopt;
+  if (all_are_started && ended.empty() && sees_all())
+    for (int rank = 0; rank < all_; ++rank)
+      if (!there.contains(rank)) ended.push_back(rank);
+  return killed.empty() ? ended : killed;
 }
 
 }  // namespace stowage::ranks

@@ -5,8 +5,8 @@
 #include <sys/types.h>
 
 #include <map>
-#include <optional>
 #include <string>
+#include <vector>
 
 namespace stowage::ranks {
 
@@ -17,9 +17,10 @@ class Siblings {
   Siblings(pid_t launcher, std::string rank, int all = 0)
       : launcher_(launcher), variable_(std::move(rank)), all_(all) {}
 
-  // The rank of one that has ended: an earlier call, or this one, has seen it, or all must have been started
-  // by now and it is not there. None where the system does not say which processes there are.
-  std::optional<int> ended(bool all_are_started = false);
+  // The ranks that have ended: an earlier call, or this one, has seen them, or all must have been started by
+  // now and they are not there. Where it is known that a signal ended some of them, these alone: the others
+  // may have ended for them. None where the system does not say which processes there are.
+  std::vector<int> ended(bool all_are_started = false);
 
  private:
   void look();

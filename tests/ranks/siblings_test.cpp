@@ -9,9 +9,12 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <vector>
 
 namespace stowage::ranks {
 namespace {
+
+using Ranks = std::vector<int>;
 
 constexpr const char* variable = "STOWAGE_TEST_RANK";
 
@@ -20,34 +23,53 @@ std::string environment_of(pid_t process) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// A process that does nothing, with that environment.
-pid_t start(const char* rank) {
+// A process that does nothing for so many seconds, with that environment.
+pid_t start(const char* rank, const char* seconds = "600") {
   const pid_t child = ::fork();
   if (child == 0) {
     ::setenv(variable, rank, 1);
-    ::execlp("sleep", "sleep", "600", nullptr);
+    ::execlp("sleep", "sleep", seconds, nullptr);
     ::_exit(127);
   }
   while (environment_of(child).find(variable) == std::string::npos) ::usleep(1000);
   return child;
 }
 
+// It ends, and is not reaped yet.
+void wait_for(pid_t child) {
+  siginfo_t information;
+  ::waitid(P_PID, static_cast<id_t>(child), &information, WEXITED | WNOWAIT);
+}
+
 void end(pid_t child) {
   ::kill(child, SIGKILL);
-  siginfo_t information;
-  ::waitid(P_PID, static_cast<id_t>(child), &information, WEXITED | WNOWAIT);  // and is not reaped yet
+  wait_for(child);
 }
 
 TEST(Siblings, TellsWhichHasEnded) {
   const pid_t first = start("0"), second = start("3");
   Siblings siblings(::getpid(), variable);
-  EXPECT_EQ(siblings.ended(), std::nullopt);
+  EXPECT_EQ(siblings.ended(), Ranks{});
   end(second);
-  EXPECT_EQ(siblings.ended(), 3);
+  EXPECT_EQ(siblings.ended(), Ranks{3});
   ::waitpid(second, nullptr, 0);
-  EXPECT_EQ(siblings.ended(), 3);
+  EXPECT_EQ(siblings.ended(), Ranks{3});
   end(first);
   ::waitpid(first, nullptr, 0);
+}
+
+// One that a signal has ended is named before those that have ended for it.
+TEST(Siblings, TellsWhichWasKilled) {
+  const pid_t by_itself = start("0", "1"), killed = start("2");
+  Siblings siblings(::getpid(), variable);
+  EXPECT_EQ(siblings.ended(), Ranks{});
+  wait_for(by_itself);
+  EXPECT_EQ(siblings.ended(), Ranks{0});
+  end(killed);
+  EXPECT_EQ(siblings.ended(), Ranks{2});
+  ::waitpid(killed, nullptr, 0);
+  EXPECT_EQ(siblings.ended(), (Ranks{0, 2}));
+  ::waitpid(by_itself, nullptr, 0);
 }
 
 // The test is the launcher; a child of it asks.
@@ -70,20 +92,20 @@ TEST(Siblings, TellsWhichIsNotThere) {
 TEST(AskingSibling, SeesAllButRankOne) {
   if (std::getenv(variable) == nullptr) GTEST_SKIP() << "for a process that a test starts";
   Siblings some(::getppid(), variable), three(::getppid(), variable, 3);
-  EXPECT_EQ(some.ended(true), std::nullopt);
-  EXPECT_EQ(three.ended(false), std::nullopt);
-  EXPECT_EQ(three.ended(true), 1);
-  EXPECT_EQ(Siblings(::getppid(), "STOWAGE_OTHER_RANK", 3).ended(true), std::nullopt);
+  EXPECT_EQ(some.ended(true), Ranks{});
+  EXPECT_EQ(three.ended(false), Ranks{});
+  EXPECT_EQ(three.ended(true), Ranks{1});
+  EXPECT_EQ(Siblings(::getppid(), "STOWAGE_OTHER_RANK", 3).ended(true), Ranks{});
 }
 
 TEST(Siblings, KnowsNothingOfOtherProcesses) {
   const pid_t other = start("0");
   Siblings siblings(::getpid(), "STOWAGE_OTHER_RANK");
-  EXPECT_EQ(siblings.ended(), std::nullopt);
+  EXPECT_EQ(siblings.ended(), Ranks{});
   end(other);
-  EXPECT_EQ(siblings.ended(), std::nullopt);
+  EXPECT_EQ(siblings.ended(), Ranks{});
   ::waitpid(other, nullptr, 0);
-  EXPECT_EQ(Siblings(1 << 30, variable).ended(), std::nullopt);
+  EXPECT_EQ(Siblings(1 << 30, variable).ended(), Ranks{});
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "stowage/error.h"
 
@@ -60,18 +61,18 @@ std::string MpiSession::share(const std::string& text, const std::function<void(
   const auto expect_success = [](int answer) {
     if (answer != MPI_SUCCESS) throw InvalidInput("MPI hands out no text: see what it printed");
   };
-  MPI_Request request = MPI_REQUEST_NULL;
+  std::vector<MPI_Request> request(1, MPI_REQUEST_NULL);
   std::chrono::steady_clock::time_point next_look{};
   try {
     {
       const MutexLock lock(mutex_);
       expect_success(
-          MPI_Ibcast(buffer->data(), static_cast<int>(most), MPI_BYTE, 0, MPI_COMM_WORLD, &request));
+          MPI_Ibcast(buffer->data(), static_cast<int>(most), MPI_BYTE, 0, MPI_COMM_WORLD, request.data()));
     }
     for (int done = 0;;) {
       {
         const MutexLock lock(mutex_);
-        expect_success(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
+        expect_success(MPI_Testall(1, request.data(), &done, MPI_STATUSES_IGNORE));
       }
       if (done != 0) break;
       if (const auto now = std::chrono::steady_clock::now(); now >= next_look) {
