@@ -43,7 +43,7 @@ End end_of(pid_t process) {
   const std::size_t name_end = status.rfind(") ");
   if (name_end == std::string::npos || name_end + 2 >= status.size()) return End::by_itself;
   if (status[name_end + 2] != 'Z') return End::none;
-  const int code = std::atoi(status.c_str() + status.rfind(' '));
+  const int code = static_cast<int>(std::strtol(status.c_str() + status.rfind(' '), nullptr, 10));
   return WIFSIGNALED(code) ? End::by_a_signal : End::by_itself;
 }
 
