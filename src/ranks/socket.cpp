@@ -41,10 +41,10 @@ const sockaddr* raw(const Address& address) { return reinterpret_cast<const sock
 bool await(int socket, short events, Deadline deadline, const Look& look) {
   pollfd entry{socket, events, 0};
   for (;;) {
-    look();
     const Deadline next = std::min(deadline, Clock::now() + between_looks);
     if (poll_until({&entry, 1}, next)) return true;
     if (errno != ETIMEDOUT || Clock::now() >= deadline) return false;
+    look();
   }
 }
 
