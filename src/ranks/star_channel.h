@@ -67,7 +67,7 @@ class Star final : public Channel {
   std::vector<std::string> call(const char* name, int root, std::string_view text, std::size_t texts);
   std::string await(const char* name, std::uint32_t number);
   Waiting waiting(Deadline now) STOWAGE_REQUIRES(mutex_);
-  bool is_standing(const Peer& peer, Deadline now) const STOWAGE_REQUIRES(mutex_);
+  bool is_standing(const Peer& peer, Deadline now) const;  // under mutex_
   bool stands_still(int rank) const;
   // Returns why the channel fails: ranks that make different calls.
   std::optional<RankFailure> bring(int rank, int root, std::uint32_t number, std::string text);
