@@ -69,20 +69,21 @@ bool Siblings::sees_all() const {
 
 std::vector<int> Siblings::ended(bool all_are_started) {
   look();
-  std::set<int> there;
-  std::vector<int> ended, killed;
+  std::set<int> there, ended, killed;
   for (const auto& [process, rank] : ranks_) {
     const End end = end_of(process);
     if (end == End::none)
       there.insert(rank);
     else
-      ended.push_back(rank);
-    if (end == End::by_a_signal) killed.push_back(rank);
+      ended.insert(rank);
+    if (end == End::by_a_signal) killed.insert(rank);
   }
-  if (all_are_started && ended.empty() && sees_all())
+  // Where one has ended by itself, another that is not there may be why.
+  if ((all_are_started || !ended.empty()) && sees_all())
     for (int rank = 0; rank < all_; ++rank)
-      if (!there.contains(rank)) ended.push_back(rank);
-  return killed.empty() ? ended : killed;
+      if (!there.contains(rank)) ended.insert(rank);
+  const std::set<int>& told = killed.empty() ? ended : killed;
+  return {told.begin(), told.end()};
 }
 
 }  // namespace stowage::ranks
