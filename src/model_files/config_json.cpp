@@ -1,6 +1,7 @@
 // config.json: every field that changes what is computed is read; other fields are passed over.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 
@@ -108,11 +109,27 @@ class ConfigReader {
  private:
   ModelKind kind() const {
     root_.members(std::size_t{1} << 16U);  // an object
+    if (!root_.has("model_type"))
+      if (const auto found = kind_of_architecture()) return *found;
     const JsonField field = root_.member("model_type");
     const std::string word = field.text();
     if (word == "gpt2") return ModelKind::gpt2;
     if (word == "bert") return ModelKind::bert;
     field.refuse(fmt::format("is {}; gpt2 and bert are supported", in_quotes(word)));
+  }
+
+  // transformers wrote no model_type before 2.3, of 2019.
+  std::optional<ModelKind> kind_of_architecture() const {
+    const auto found = config_.find("architectures");
+    if (found != config_.end() && found->is_array() && found->size() == 1 && found->front().is_string()) {
+      const auto name = found->front().get<std::string>();
+      if (name.starts_with("GPT2")) return ModelKind::gpt2;
+      if (name.starts_with("Bert")) return ModelKind::bert;
+      return {};
+    }
+    if (root_.has("n_embd") && root_.has("n_ctx")) return ModelKind::gpt2;
+    if (root_.has("hidden_size") && root_.has("type_vocab_size")) return ModelKind::bert;
+    return {};
   }
 
   std::int64_t size(const char* name, std::int64_t most = most_of_others) const {
@@ -172,6 +189,30 @@ class ConfigReader {
   JsonField root_;
 };
 
+// Python writes NaN, Infinity and -Infinity, which JSON has not: as null, which no field that is read may be.
+std::string without_non_finite(std::string_view text) {
+  std::string result;
+  result.reserve(text.size());
+  bool in_string = false;
+  for (std::size_t i = 0; i < text.size();) {
+    if (!in_string) {
+      const auto is_word = [&](std::string_view word) { return text.substr(i).starts_with(word); };
+      constexpr std::array<std::string_view, 3> words = {"NaN", "Infinity", "-Infinity"};
+      const auto word = std::find_if(words.begin(), words.end(), is_word);
+      if (word != words.end()) {
+        result += "null";
+        i += word->size();
+        continue;
+      }
+    }
+    if (text[i] == '"') in_string = !in_string;
+    const std::size_t length = in_string && text[i] == '\\' ? 2 : 1;
+    result += text.substr(i, length);
+    i += length;
+  }
+  return result;
+}
+
 void put_token(json& config, const char* name, const std::optional<std::int64_t>& token) {
   config[name] = token ? json(*token) : json();
 }
@@ -221,7 +262,7 @@ ModelDescription description_of(const Config& config, ModelKind kind) {
 
 ModelDescription model_description_from_json(std::string_view text, std::string_view file) {
   const JsonSource source{std::string(file), config_remedy, "the whole file"};
-  const json config = parse_json(text, source);
+  const json config = parse_json(without_non_finite(text), source);
   return ConfigReader(config, source).read();
 }
 

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "src/base/lfs_pointer.h"
 #include "stowage/error.h"
 
 namespace stowage {
@@ -62,6 +63,7 @@ std::string read_small_file(const std::string& path, Bytes most, std::string_vie
         fmt::format("{}: it has {} bytes, more than any file of its kind; {}", path, size, remedy));
   std::string text(size, '\0');
   read_at(file, path, 0, std::as_writable_bytes(std::span(text)));
+  refuse_lfs_pointer(text, path);
   return text;
 }
 

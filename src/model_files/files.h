@@ -20,7 +20,7 @@ void read_at(const FileHandle& file, const std::string& path, Bytes offset, std:
 // Throws Error.
 void sync_folder(const std::string& path);
 
-// All of a text of at most `most` bytes. Throws InvalidInput.
+// All of a text of at most `most` bytes. Throws InvalidInput, also for a pointer of Git LFS.
 std::string read_small_file(const std::string& path, Bytes most, std::string_view remedy);
 
 }  // namespace stowage

@@ -55,6 +55,13 @@ class Finder {
   }
 
   const char* kind_word() const { return model_.kind == ModelKind::gpt2 ? "GPT-2" : "BERT"; }
+  // What a refusal of a name that is not there adds: one that is.
+  std::string one_that_is_there() const {
+    const std::vector<std::string_view> names = files_.names();
+    return names.empty()
+               ? " (the files have no tensor at all)"
+               : fmt::format(" (the files have {} for example)", in_quotes(files_.find(names.front())->name));
+  }
   [[noreturn]] void refuse(const std::string& why) const {
     throw InvalidInput(fmt::format(
         "model files: {}; give the files and the config.json of one model, with or without its tied head",
@@ -89,8 +96,9 @@ class Matcher : Finder {
       const StoredTensor* found = find(part.name);
       if (found == nullptr && match.parameter.may_be_missing && match.stored.empty()) return;
       if (found == nullptr)
-        refuse(fmt::format("there is no tensor {}, which {} of {} needs", in_quotes(part.name),
-                           in_quotes(graph_.tensor(match.parameter.parameter).name), kind_word()));
+        refuse(fmt::format("there is no tensor {}, which {} of {} needs{}", in_quotes(part.name),
+                           in_quotes(graph_.tensor(match.parameter.parameter).name), kind_word(),
+                           one_that_is_there()));
       require_fits(*found, part.shape);
       used_.insert(found);
       match.stored.push_back(found);
@@ -107,7 +115,8 @@ class Matcher : Finder {
                            model_.layers));
       if (extra.what == Extra::passed_over) continue;
       const StoredTensor* other = find(extra.tied_to);
-      if (other == nullptr || other->type != tensor->type || other->shape != tensor->shape)
+      if (other == nullptr || !is_real(other->type) || !is_real(tensor->type) ||
+          other->shape != tensor->shape)
         refuse(fmt::format("tensor {} is not {}, to which it is tied in the models that can be read",
                            in_quotes(name), in_quotes(extra.tied_to)));
       result.ties.push_back({tensor, other});
@@ -118,16 +127,26 @@ class Matcher : Finder {
   std::set<const StoredTensor*> used_;
 };
 
+// Elements of a tensor, from `first` on, in the type that both of a tie have, else as f64, which holds each
+// of all types.
+std::vector<std::byte> elements_of(const TensorFiles& files, const StoredTensor& tensor, Bytes first,
+                                   Bytes count, bool as_they_are) {
+  std::vector<std::byte> stored(count * size_of(tensor.type));
+  files.read(tensor, first * size_of(tensor.type), stored);
+  if (as_they_are) return stored;
+  std::vector<std::byte> converted(count * sizeof(double));
+  convert(tensor.type, stored, DataType::f64, converted);
+  return converted;
+}
+
 void require_tied(const TensorFiles& files, const Matches::Tie& tie) {
-  constexpr Bytes piece = 1_MiB;
-  std::vector<std::byte> buffers(2 * piece);
-  for (Bytes done = 0; done < tie.tensor->bytes; done += piece) {
-    const Bytes bytes = std::min(piece, tie.tensor->bytes - done);
-    const std::span<std::byte> one(buffers.data(), bytes);
-    const std::span<std::byte> other(buffers.data() + piece, bytes);
-    files.read(*tie.tensor, done, one);
-    files.read(*tie.other, done, other);
-    if (std::memcmp(one.data(), other.data(), bytes) != 0)
+  const bool same_type = tie.tensor->type == tie.other->type;
+  const Bytes all = tie.tensor->bytes / size_of(tie.tensor->type);
+  constexpr Bytes at_once = Bytes{1} << 17U;
+  for (Bytes done = 0; done < all; done += at_once) {
+    const Bytes count = std::min(at_once, all - done);
+    if (elements_of(files, *tie.tensor, done, count, same_type) !=
+        elements_of(files, *tie.other, done, count, same_type))
       throw InvalidInput(
           fmt::format("model files: tensor {} differs from {}, to which it is tied in the models that can be "
                       "read; give a "
@@ -240,8 +259,8 @@ void check_sizes(const TensorFiles& files, const ModelDescription& model) {
   const auto require = [&](const std::string& name, const std::vector<std::int64_t>& shape) {
     const StoredTensor* found = finder.find(name);
     if (found == nullptr)
-      finder.refuse(fmt::format("there is no tensor {}, and config.json asks for {} layers", in_quotes(name),
-                                model.layers));
+      finder.refuse(fmt::format("there is no tensor {}, and config.json asks for {} layers{}",
+                                in_quotes(name), model.layers, finder.one_that_is_there()));
     finder.require_fits(*found, shape);
   };
   const std::int64_t width = model.width;

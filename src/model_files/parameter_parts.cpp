@@ -182,8 +182,19 @@ std::vector<std::string> accepted_names(ModelKind kind, const std::string& name)
   const std::size_t with_prefix = names.size();
   for (std::size_t i = 0; i < with_prefix; ++i)
     if (names[i].starts_with(prefix)) names.push_back(names[i].substr(prefix.size()));
+  // A tied table may be stored under its other name alone.
   if (name == "cls.predictions.bias") names.emplace_back("cls.predictions.decoder.bias");
+  if (name == "transformer.wte.weight") names.emplace_back("lm_head.weight");
+  if (name == "bert.embeddings.word_embeddings.weight") names.emplace_back("cls.predictions.decoder.weight");
   return names;
+}
+
+bool is_tied_name(std::string_view name) {
+  for (const ModelKind kind : {ModelKind::gpt2, ModelKind::bert}) {
+    const std::size_t at = name.find(kind == ModelKind::gpt2 ? "lm_head." : "cls.");
+    if (at != std::string_view::npos && extra_tensor(kind, name.substr(at)).what == Extra::tied) return true;
+  }
+  return false;
 }
 
 ExtraTensor extra_tensor(ModelKind kind, std::string_view name) {

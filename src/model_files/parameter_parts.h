@@ -47,6 +47,8 @@ struct ExtraTensor {
   std::string tied_to;  // usual name of the tensor whose bytes it must have
 };
 ExtraTensor extra_tensor(ModelKind kind, std::string_view name);
+// Whether a model of either kind has another tensor in its place, whatever stands before the name.
+bool is_tied_name(std::string_view name);
 
 // Elements that stand in one row of a part's tensor: `count` from `stored` on; and in the parameter from
 // `element` on, each `stride` behind the one before.

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "src/base/lfs_pointer.h"
 #include "src/graph/json_field.h"
 #include "src/model_files/files.h"
+#include "src/model_files/parameter_parts.h"
 #include "stowage/error.h"
 #include "stowage/safetensors.h"
 
@@ -41,8 +43,10 @@ OpenTensorFile open_file(const std::string& path) {
   file.path = path;
   Bytes size = 0;
   file.handle = open_to_read(path, tensor_remedy, size);
-  std::string beginning(std::min<Bytes>(size, 8), '\0');
+  std::string beginning(std::min<Bytes>(size, lfs_beginning_bytes), '\0');
   read_at(file.handle, path, 0, std::as_writable_bytes(std::span(beginning)));
+  refuse_lfs_pointer(beginning, path);
+  beginning.resize(std::min<Bytes>(size, 8));
   Bytes header = 0;
   for (std::size_t i = beginning.size(); i-- > 0;)
     header = header << 8U | static_cast<unsigned char>(beginning[i]);
@@ -53,6 +57,25 @@ OpenTensorFile open_file(const std::string& path) {
   }
   file.header = parse_safetensors(beginning, size, path);
   return file;
+}
+
+// What DistributedDataParallel, torch.compile and other modules around a model put before all of its names.
+constexpr std::string_view wrappers[] = {"module.", "_orig_mod.", "model."};
+
+// What all names begin with, of wrappers alone.
+std::string_view common_wrapper(const std::vector<std::string_view>& names) {
+  std::size_t length = 0;
+  for (bool found = !names.empty(); found;) {
+    found = false;
+    for (const std::string_view wrapper : wrappers) {
+      const auto has_it = [&](std::string_view name) { return name.substr(length).starts_with(wrapper); };
+      if (!std::all_of(names.begin(), names.end(), has_it)) continue;
+      length += wrapper.size();
+      found = true;
+      break;
+    }
+  }
+  return names.empty() ? std::string_view() : names.front().substr(0, length);
 }
 
 // A folder's file or index; of the folder that a config.json is in, too.
@@ -86,9 +109,13 @@ class TensorFiles::Implementation {
       open_index(file);
     else
       files_.push_back(open_file(file));
+    std::vector<std::string_view> names;
+    for (const OpenTensorFile& open : files_)
+      for (const StoredTensor& tensor : open.header.tensors) names.emplace_back(tensor.name);
+    wrapper_ = common_wrapper(names);
     for (const OpenTensorFile& open : files_) {
       for (const StoredTensor& tensor : open.header.tensors) {
-        if (!places_.emplace(tensor.name, Place{&tensor, &open}).second)
+        if (!places_.emplace(unwrapped(tensor.name), Place{&tensor, &open}).second)
           throw InvalidInput(fmt::format("{}: tensor {} is in another file of the index too; {}", open.path,
                                          in_quotes(tensor.name), tensor_remedy));
       }
@@ -99,10 +126,10 @@ class TensorFiles::Implementation {
     const StoredTensor* tensor;
     const OpenTensorFile* file;
   };
-  const std::map<std::string_view, Place>& places() const { return places_; }
+  const std::map<std::string_view, Place>& places() const { return places_; }  // by unwrapped name
 
   void read(const StoredTensor& tensor, Bytes offset, std::span<std::byte> into) const {
-    const auto found = places_.find(tensor.name);
+    const auto found = places_.find(unwrapped(tensor.name));
     if (found == places_.end() || found->second.tensor->bytes < offset ||
         found->second.tensor->bytes - offset < into.size())
       throw InvalidInput(fmt::format("these files have no {} bytes at {} of tensor {}; read inside of one",
@@ -112,6 +139,10 @@ class TensorFiles::Implementation {
   }
 
  private:
+  std::string_view unwrapped(std::string_view name) const {
+    return name.starts_with(wrapper_) ? name.substr(wrapper_.size()) : name;
+  }
+
   void open_index(const std::string& path) {
     const auto index = parse_safetensors_index(read_small_file(path, most_index_bytes, tensor_remedy), path);
     std::map<std::string, std::size_t> counts;  // tensors by file
@@ -143,12 +174,14 @@ class TensorFiles::Implementation {
         for (const StoredTensor& stored : file.header.tensors) names_.push_back(stored.name);
       std::sort(names_.begin(), names_.end());
     }
-    if (!std::binary_search(names_.begin(), names_.end(), tensor))
+    // Of tied tables a model may be saved with one alone; its reader sees whether there is one.
+    if (!std::binary_search(names_.begin(), names_.end(), tensor) && !is_tied_name(tensor))
       throw InvalidInput(fmt::format("{}: weight_map places tensor {} in {}, which lacks it; {}", path,
                                      in_quotes(tensor), name, tensor_remedy));
   }
 
   std::vector<OpenTensorFile> files_;
+  std::string_view wrapper_;             // that all names begin with
   std::vector<std::string_view> names_;  // sorted; of an index
   std::map<std::string_view, Place> places_;
 };

@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view merges_header = "#version";
 
 void read_merges(std::string_view text, const std::string& name, BytePairParts& parts) {
-  for_each_line(text, [&](std::string_view line, std::size_t number) {
+  for_each_line(without_empty_end(text), [&](std::string_view line, std::size_t number) {
     if (line.starts_with(merges_header)) return;
     const std::string where = fmt::format("line {}", number);
     const std::size_t space = line.find(' ');
@@ -41,8 +41,8 @@ std::vector<AddedToken> special_tokens_in(const BytePairParts& parts) {
 }  // namespace
 
 std::unique_ptr<Tokenizer> read_byte_pair_files(std::string_view vocab_json, const std::string& vocab_name,
-                                                std::string_view merges_text,
-                                                const std::string& merges_name) {
+                                                std::string_view merges_text, const std::string& merges_name,
+                                                const AddedBeside& beside) {
   const JsonSource source{vocab_name, "give a vocab.json of byte pairs, an object of tokens and ids"};
   const nlohmann::json json = parse_json(vocab_json, source);
   BytePairParts parts(vocab_name);
@@ -50,6 +50,7 @@ std::unique_ptr<Tokenizer> read_byte_pair_files(std::string_view vocab_json, con
   parts.require_all_bytes();
   read_merges(merges_text, merges_name, parts);
   parts.added = special_tokens_in(parts);
+  add_beside(beside, parts.vocabulary, parts.added);
   return make_byte_pair_tokenizer(std::move(parts));
 }
 

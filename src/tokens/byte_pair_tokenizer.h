@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "src/tokens/added_beside.h"
 #include "src/tokens/added_tokens.h"
 #include "src/tokens/merge_table.h"
 #include "src/tokens/vocabulary.h"
@@ -37,8 +38,9 @@ class BytePairParts {
 
 std::unique_ptr<Tokenizer> make_byte_pair_tokenizer(BytePairParts parts);
 
-// The texts of vocab.json and merges.txt, and the names of the files for messages.
+// The texts of vocab.json and merges.txt, and the names of the files for messages; and what is beside them.
 std::unique_ptr<Tokenizer> read_byte_pair_files(std::string_view vocab_json, const std::string& vocab_name,
-                                                std::string_view merges_text, const std::string& merges_name);
+                                                std::string_view merges_text, const std::string& merges_name,
+                                                const AddedBeside& beside = {});
 
 }  // namespace stowage

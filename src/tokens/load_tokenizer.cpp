@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "src/graph/json_field.h"
+#include "src/tokens/added_beside.h"
 #include "src/tokens/byte_pair_tokenizer.h"
 #include "src/tokens/mapped_file.h"
 #include "src/tokens/tokenizer_json.h"
@@ -48,11 +49,16 @@ std::unique_ptr<Tokenizer> load_json(const fs::path& path) {
 std::unique_ptr<Tokenizer> load_byte_pairs(const fs::path& vocab, const fs::path& merges) {
   const MappedFile vocab_file(vocab.string(), remedy);
   const MappedFile merges_file(merges.string(), remedy);
-  return read_byte_pair_files(vocab_file.text(), vocab.string(), merges_file.text(), merges.string());
+  const AddedBeside beside = added_beside(vocab.parent_path());
+  if (beside.prefix_space)
+    throw InvalidInput(fmt::format("{}: 'add_prefix_space' is not false, which is all that is read here; {}",
+                                   beside.file, remedy));
+  return read_byte_pair_files(vocab_file.text(), vocab.string(), merges_file.text(), merges.string(), beside);
 }
 
 std::unique_ptr<Tokenizer> load_word_pieces(const fs::path& path) {
-  return read_word_piece_file(MappedFile(path.string(), remedy).text(), path.string(), options_beside(path));
+  return read_word_piece_file(MappedFile(path.string(), remedy).text(), path.string(), options_beside(path),
+                              added_beside(path.parent_path()));
 }
 
 fs::path file_in(const fs::path& folder) {

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "src/base/lfs_pointer.h"
 #include "stowage/error.h"
 
 namespace stowage {
@@ -33,7 +34,8 @@ class OpenedFile {
 
 }  // namespace
 
-MappedFile::MappedFile(const std::string& path, std::string_view remedy) {
+// Delegates, so that what is mapped is given back where it throws.
+MappedFile::MappedFile(const std::string& path, std::string_view remedy) : MappedFile() {
   const auto refuse = [&](const std::string& why) {
     throw InvalidInput(fmt::format("cannot read '{}': {}; {}", path, why, remedy));
   };
@@ -48,6 +50,7 @@ MappedFile::MappedFile(const std::string& path, std::string_view remedy) {
     data_ = nullptr;
     refuse(std::strerror(errno));
   }
+  refuse_lfs_pointer(text().substr(0, lfs_beginning_bytes), path);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept

@@ -11,7 +11,8 @@ class MappedFile {
  public:
   MappedFile() = default;
   // Throws InvalidInput that names `path` and ends with `remedy` where it is no regular file that can be
-  // read. The file must keep its length while it is mapped: a page that is gone ends the program (SIGBUS).
+  // read, or a pointer of Git LFS. The file must keep its length while it is mapped: a page that is gone ends
+  // the program (SIGBUS).
   MappedFile(const std::string& path, std::string_view remedy);
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;

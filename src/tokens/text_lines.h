@@ -7,6 +7,12 @@
 
 namespace stowage {
 
+// Without the empty lines at its end, which editors and transfers leave.
+inline std::string_view without_empty_end(std::string_view text) {
+  while (text.ends_with('\n') || text.ends_with('\r')) text.remove_suffix(1);
+  return text;
+}
+
 // Calls take(line, number) for each line, numbered from 1, without its end.
 template <class Take>
 void for_each_line(std::string_view text, Take&& take) {

@@ -7,6 +7,7 @@
 
 #include "src/base/printable.h"
 #include "src/graph/json_field.h"
+#include "src/tokens/added_beside.h"
 #include "src/tokens/byte_pair_tokenizer.h"
 #include "src/tokens/json_tokens.h"
 #include "src/tokens/word_piece_tokenizer.h"
@@ -55,10 +56,7 @@ std::vector<AddedToken> read_added(const JsonField& root) {
   std::vector<AddedToken> added;
   if (is_absent(root, "added_tokens")) return added;
   root.member("added_tokens").list(most_tokens, [&](const JsonField& item) {
-    for (const char* name : {"single_word", "lstrip", "rstrip"}) require_flag(item, name, false, false);
-    const JsonField content = item.member("content");
-    if (content.text().empty()) content.fail("a text with characters in it");
-    added.push_back({content.text(), token_id(item.member("id")), flag(item, "normalized", true)});
+    added.push_back(added_token(item, token_id(item.member("id"))));
     return 0;
   });
   return added;
@@ -92,13 +90,43 @@ void read_merge(const JsonField& item, const std::string& where, const std::stri
   parts.add_merge(text.substr(0, space), text.substr(space + 1), name, where);
 }
 
+// GPT-2's own pattern (gpt2_pieces.h), as Split has it.
+constexpr std::string_view gpt2_pattern =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
+void require_gpt2_split(const JsonField& split) {
+  require_type(split, "Split");
+  const JsonField pattern = split.member("pattern");
+  if (!pattern.has("Regex") || pattern.member("Regex").text() != gpt2_pattern)
+    pattern.fail("GPT-2's own, which is all that is read here");
+  const JsonField behavior = split.member("behavior");
+  if (behavior.text() != "Isolated") behavior.fail("Isolated, which is all that is read here");
+  require_flag(split, "invert", false, false);
+}
+
+// A Sequence's members; of anything else itself.
+std::vector<JsonField> steps_of(const JsonField& field, const char* members) {
+  if (!field.has("type") || field.member("type").text() != "Sequence") return {field};
+  constexpr std::size_t most_steps = 16;
+  return field.member(members).list(most_steps, [](const JsonField& item) { return item; });
+}
+
+// ByteLevel, which cuts a text into GPT-2's pieces itself, or behind a Split that does.
+void require_gpt2_pieces(const JsonField& splitter) {
+  const std::vector<JsonField> steps = steps_of(splitter, "pretokenizers");
+  if (steps.empty() || steps.size() > 2)
+    splitter.fail("ByteLevel, alone or behind a Split, which is all that is read here");
+  if (steps.size() == 2) require_gpt2_split(steps.front());
+  require_type(steps.back(), "ByteLevel");
+  require_flag(steps.back(), "add_prefix_space", true, false);
+  require_flag(steps.back(), "use_regex", true, steps.size() == 1);
+}
+
 std::unique_ptr<Tokenizer> read_byte_pairs(const JsonField& root, const JsonField& model,
                                            const std::string& name) {
-  require_absent(root, {"normalizer"});
-  const JsonField splitter = root.member("pre_tokenizer");
-  require_type(splitter, "ByteLevel");
-  require_flag(splitter, "add_prefix_space", true, false);
-  require_flag(splitter, "use_regex", true, true);
+  if (!is_absent(root, "normalizer") && !steps_of(root.member("normalizer"), "normalizers").empty())
+    root.member("normalizer").fail("null, which is all that is read here");
+  require_gpt2_pieces(root.member("pre_tokenizer"));
   require_absent(model, {"dropout"});
   require_empty(model, {"unk_token", "continuing_subword_prefix", "end_of_word_suffix"});
   require_flag(model, "byte_fallback", false, false);

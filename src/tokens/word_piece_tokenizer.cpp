@@ -137,10 +137,10 @@ std::unique_ptr<Tokenizer> make_word_piece_tokenizer(WordPieceParts parts) {
 }
 
 std::unique_ptr<Tokenizer> read_word_piece_file(std::string_view vocab_text, const std::string& name,
-                                                const WordPieceOptions& options) {
+                                                const WordPieceOptions& options, const AddedBeside& beside) {
   WordPieceParts parts;
   parts.options = options;
-  for_each_line(vocab_text, [&](std::string_view line, std::size_t number) {
+  for_each_line(without_empty_end(vocab_text), [&](std::string_view line, std::size_t number) {
     if (number > static_cast<std::size_t>(Vocabulary::most_ids)) {
       throw InvalidInput(
           fmt::format("{}: line {}: more tokens than the {} that a vocabulary may have; give a vocab.txt",
@@ -154,6 +154,12 @@ std::unique_ptr<Tokenizer> read_word_piece_file(std::string_view vocab_text, con
     const std::string text(texts_of(token).front());
     if (const auto id = parts.vocabulary.id(text)) parts.added.push_back({text, *id});
   }
+  add_beside(beside, parts.vocabulary, parts.added);
+  if (std::any_of(parts.added.begin(), parts.added.end(), [](const AddedToken& token) { return token.late; }))
+    throw InvalidInput(
+        fmt::format("{}: it has tokens with 'normalized', which are not looked for here; give a "
+                    "tokenizer.json without them",
+                    beside.file));
   const auto unknown = parts.vocabulary.id("[UNK]");
   if (!unknown) {
     throw InvalidInput(

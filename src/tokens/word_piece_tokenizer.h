@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "src/tokens/added_beside.h"
 #include "src/tokens/added_tokens.h"
 #include "src/tokens/vocabulary.h"
 #include "stowage/tokenizer.h"
@@ -23,8 +24,9 @@ struct WordPieceParts {
 
 std::unique_ptr<Tokenizer> make_word_piece_tokenizer(WordPieceParts parts);
 
-// The text of vocab.txt, and the file's name for messages.
+// The text of vocab.txt, and the file's name for messages; and what is beside it.
 std::unique_ptr<Tokenizer> read_word_piece_file(std::string_view vocab_text, const std::string& name,
-                                                const WordPieceOptions& options);
+                                                const WordPieceOptions& options,
+                                                const AddedBeside& beside = {});
 
 }  // namespace stowage

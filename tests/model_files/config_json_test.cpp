@@ -107,6 +107,36 @@ TEST(ConfigJson, RefusesValuesOutOfRange) {
   expect_field_refused(bert_json(), "intermediate_size", json(), "is not");
 }
 
+// As transformers wrote them in 2019.
+TEST(ConfigJson, ReadsThoseWithoutAType) {
+  json gpt = gpt_json(), bert = bert_json();
+  gpt.erase("model_type");
+  bert.erase("model_type");
+  bert["type_vocab_size"] = 2;
+  EXPECT_EQ(read(gpt).kind, ModelKind::gpt2);
+  EXPECT_EQ(read(bert).kind, ModelKind::bert);
+  gpt["architectures"] = {"GPT2LMHeadModel"};
+  bert["architectures"] = {"BertForPreTraining"};
+  EXPECT_EQ(read(gpt).kind, ModelKind::gpt2);
+  EXPECT_EQ(read(bert).kind, ModelKind::bert);
+  bert["architectures"] = {"RobertaForMaskedLM"};
+  expect_refused([&] { read(bert); }, "'model_type' is not there");
+}
+
+// As Python writes numbers that JSON has not.
+TEST(ConfigJson, PassesOverNumbersThatAreNotFinite) {
+  const auto with = [](const std::string& fields) {
+    std::string text = gpt_json().dump();
+    return text.replace(1, 0, fields);
+  };
+  const auto model = model_description_from_json(
+      with(R"("a":NaN,"b":[Infinity,-Infinity],"task":"NaN \" Infinity",)"), "c.json");
+  EXPECT_EQ(model.layers, 3);
+  expect_refused([&] { model_description_from_json(with(R"("layer_norm_epsilon":NaN,)"), "c.json"); },
+                 "'layer_norm_epsilon' is not");
+  expect_refused([&] { model_description_from_json(with(R"("a":NaNs,)"), "c.json"); }, "does not parse");
+}
+
 TEST(ConfigJson, RefusesWhatIsNoConfig) {
   for (const char* text : {"", "{", "[]", "1", "{}", "\"gpt2\"", R"({"model_type":1})"})
     expect_refused([&] { model_description_from_json(text, "c.json"); }, "c.json: ");

@@ -156,6 +156,41 @@ TEST(LoadModel, TakesOlderNames) {
       loaded(TensorFiles(fixture("bert")), bert_described, test::bert_parameters(bert_described, 40)));
 }
 
+// As DistributedDataParallel, torch.compile and a module around the model have them.
+TEST(LoadModel, TakesNamesBehindThoseOfWrappers) {
+  const TemporaryFolder folder;
+  const Graph graph = test::gpt_graph(gpt_described, 256, 32);
+  const auto expected = loaded(TensorFiles(fixture("gpt2")), gpt_described, graph);
+  const auto expect_taken = [&](test::Rename rename) {
+    copy_renamed(TensorFiles(fixture("gpt2")), folder.file("wrapped"), rename);
+    EXPECT_EQ(loaded(TensorFiles(folder.file("wrapped")), gpt_described, graph), expected);
+  };
+  expect_taken([](const std::string& name) { return "module." + name; });
+  expect_taken([](const std::string& name) { return "_orig_mod.module." + name; });
+  expect_taken(
+      [](const std::string& name) { return "model." + name.substr(std::string("transformer.").size()); });
+  copy_renamed(TensorFiles(fixture("gpt2")), folder.file("wrapped"),
+               [](const std::string& name) { return "my." + name; });
+  expect_refused([&] { loaded(TensorFiles(folder.file("wrapped")), gpt_described, graph); },
+                 "(the files have \"my.transformer.h.0.attn.c_attn.bias\" for example)");
+}
+
+TEST(LoadModel, TakesATiedTableUnderItsOtherNameAlone) {
+  const TemporaryFolder folder;
+  const Graph graph = test::gpt_graph(gpt_described, 256, 32);
+  copy_renamed(TensorFiles(fixture("gpt2")), folder.file("gpt"), [](const std::string& name) {
+    return name == "transformer.wte.weight" ? std::string("lm_head.weight") : name;
+  });
+  EXPECT_EQ(loaded(TensorFiles(folder.file("gpt")), gpt_described, graph),
+            loaded(TensorFiles(fixture("gpt2")), gpt_described, graph));
+  const Graph encoder = test::bert_parameters(bert_described, 40);
+  copy_renamed(TensorFiles(fixture("bert")), folder.file("bert"), [](const std::string& name) {
+    return name.ends_with("word_embeddings.weight") ? std::string("cls.predictions.decoder.weight") : name;
+  });
+  EXPECT_EQ(loaded(TensorFiles(folder.file("bert")), bert_described, encoder),
+            loaded(TensorFiles(fixture("bert")), bert_described, encoder));
+}
+
 TEST(LoadModel, KeepsWhatAnEncoderAloneLacks) {
   const TemporaryFolder folder;
   copy_renamed(TensorFiles(fixture("bert")), folder.file("f"), [](const std::string& name) {
@@ -197,6 +232,20 @@ TEST(LoadModel, PassesOverMasksAndATiedHead) {
   auto head = test::bytes_of(TensorFiles(fixture("gpt2")), "transformer.wte.weight");
   add_tensor(folder.file("tied"), {"lm_head.weight", StoredType::f32, {256, 8}, 0, 0}, head);
   EXPECT_EQ(loaded(TensorFiles(folder.file("tied")), gpt_described, graph), expected);
+  // Equal values in another type, which holds them all.
+  std::vector<std::byte> doubles(2 * head.size());
+  for (std::size_t i = 0; i < head.size() / sizeof(float); ++i) {
+    float value = 0;
+    std::memcpy(&value, head.data() + sizeof(float) * i, sizeof value);
+    const double wider = value;
+    std::memcpy(doubles.data() + sizeof(double) * i, &wider, sizeof wider);
+  }
+  add_tensor(folder.file("wider"), {"lm_head.weight", StoredType::f64, {256, 8}, 0, 0}, doubles);
+  EXPECT_EQ(loaded(TensorFiles(folder.file("wider")), gpt_described, graph), expected);
+  doubles.front() ^= std::byte{1};
+  add_tensor(folder.file("other"), {"lm_head.weight", StoredType::f64, {256, 8}, 0, 0}, doubles);
+  expect_refused([&] { loaded(TensorFiles(folder.file("other")), gpt_described, graph); },
+                 "\"lm_head.weight\" differs from");
   head.back() ^= std::byte{1};
   add_tensor(folder.file("untied"), {"lm_head.weight", StoredType::f32, {256, 8}, 0, 0}, head);
   expect_refused([&] { loaded(TensorFiles(folder.file("untied")), gpt_described, graph); },

@@ -56,6 +56,15 @@ TEST(TensorFiles, SaysHowAPickleIsConverted) {
   expect_refused([&] { TensorFiles{folder.make("model.bin", "x")}; }, "pickle");
 }
 
+TEST(TensorFiles, SaysWhatAPointerOfGitLfsIs) {
+  const TemporaryFolder folder;
+  const std::string pointer = folder.make("model.safetensors",
+                                          "version https://git-lfs.github.com/spec/v1\noid "
+                                          "sha256:4d7a214614ab2935c943f9e0ff69d22e\nsize 548105171\n");
+  expect_refused([&] { TensorFiles{pointer}; },
+                 pointer + ": this is a pointer of Git LFS, not the file itself; fetch it by 'git lfs pull'");
+}
+
 TEST(TensorFiles, RefusesWhatIsNotThere) {
   const TemporaryFolder folder;
   expect_refused([&] { TensorFiles{folder.file("none")}; }, folder.file("none") + ": cannot be read");
@@ -90,6 +99,11 @@ TEST_F(Sharded, MustHoldWhatTheIndexSays) {
                        "{\n    \"new\": \"model-00001-of-00002.safetensors\", \"transformer",
                        "places tensor \"new\" in model-00001-of-00002.safetensors, which lacks it");
   expect_index_refused("-00002-of-00002", "-00001-of-00002", "");
+  // A tied table that is saved once has two names in some indices.
+  std::string tied = index_;
+  tied.replace(tied.find("\"transformer"), 0, "\"lm_head.weight\": \"model-00001-of-00002.safetensors\", ");
+  folder_.make("m/model.safetensors.index.json", tied);
+  EXPECT_EQ(TensorFiles{folder_.file("m")}.names(), TensorFiles{fixture("gpt2_sharded")}.names());
   folder_.make("m/model.safetensors.index.json", index_);
   std::filesystem::remove(path("model-00002-of-00002.safetensors"));
   expect_refused([&] { TensorFiles{folder_.file("m")}; }, "00002-of-00002.safetensors: cannot be read");

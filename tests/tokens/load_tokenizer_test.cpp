@@ -70,6 +70,53 @@ TEST(LoadTokenizerFrom, OptionsBesideTheVocabulary) {
                        "tokenizer_config.json: 'do_lower_case' is not true or false");
 }
 
+class AddedBesideTest : public ::testing::Test {
+ protected:
+  AddedBesideTest() {
+    folder_.make("vocab.json", test::fixture_text("gpt2/vocab.json"));
+    folder_.make("merges.txt", test::fixture_text("gpt2/merges.txt"));
+  }
+  std::unique_ptr<Tokenizer> load() const {
+    return load_tokenizer(std::filesystem::path(folder_.file("vocab.json")).parent_path().string());
+  }
+  void expect_refused(const char* name, const std::string& text, const std::string& words) const {
+    folder_.make(name, text);
+    test::expect_refused([&] { load(); }, words);
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(AddedBesideTest, TokensAreFoundAndExported) {
+  const Ids before = load()->encode("a"), between = load()->encode("<|user|>");
+  EXPECT_GT(between.size(), 1U);
+  folder_.make("tokenizer_config.json", R"({"added_tokens_decoder": {
+      "901": {"content": "<|bot|>", "normalized": true, "special": false},
+      "900": {"content": "<|user|>", "lstrip": false, "normalized": false, "rstrip": false, "special": true}}})");
+  const auto tokenizer = load();
+  EXPECT_EQ(tokenizer->vocabulary_size(), 902);
+  EXPECT_EQ(tokenizer->encode("<|user|>a<|bot|>"), (Ids{900, before.front(), 901}));
+  EXPECT_EQ(tokenizer->decode(Ids{900, 901}), "<|user|><|bot|>");
+  EXPECT_EQ(tokenizer_from_json(tokenizer->to_json({}))->encode("<|user|>a<|bot|>"),
+            (Ids{900, before.front(), 901}));
+  std::filesystem::remove(folder_.file("tokenizer_config.json"));
+  folder_.make("added_tokens.json", R"({"<|bot|>": 901, "<|user|>": 900})");
+  EXPECT_EQ(load()->encode("<|user|>a<|bot|>"), (Ids{900, before.front(), 901}));
+}
+
+TEST_F(AddedBesideTest, RefuseWhatWouldChangeIds) {
+  const char* const config = "tokenizer_config.json";
+  expect_refused(config, R"({"add_prefix_space": true})",
+                 "tokenizer_config.json: 'add_prefix_space' is not false");
+  expect_refused(config, R"({"added_tokens_decoder": {"901": {"content": "x y"}}})",
+                 "it gives 'x y' the id 901, and the vocabulary goes on at 900");
+  expect_refused(config, R"({"added_tokens_decoder": {"1": {"content": "\u0120"}}})", "gives");
+  expect_refused(config, R"({"added_tokens_decoder": {"900": {"content": "x y", "lstrip": true}}})",
+                 "'added_tokens_decoder.900.lstrip' is not false");
+  expect_refused(config, R"({"added_tokens_decoder": {"nine": {"content": "x y"}}})",
+                 "\"nine\" in the place of an id");
+  expect_refused(config, R"({"added_tokens_decoder": {"900": {"content": ""}}})", "a text with characters");
+}
+
 TEST(LoadTokenizerFrom, NamesThePathThatIsWrong) {
   const TemporaryFolder folder;
   const auto path = std::filesystem::path(folder.file("x")).parent_path().string();

@@ -49,6 +49,30 @@ TEST_F(TokenizerJsonTest, MergesOfBothSpellings) {
             tokenizer_from_json(pairs_.dump())->encode("planning memory"));
 }
 
+// As models after GPT-2 write them.
+TEST_F(TokenizerJsonTest, SplitByGpt2sPatternAndAnEmptySequence) {
+  Json other = pairs_;
+  other["normalizer"] = {{"type", "Sequence"}, {"normalizers", Json::array()}};
+  const Json split = {
+      {"type", "Split"},
+      {"pattern",
+       {{"Regex", R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)"}}},
+      {"behavior", "Isolated"},
+      {"invert", false}};
+  const Json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
+  other["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {split, bytes}}};
+  const char* const text = "planning, isn't it?  12 你好\n\n x";
+  EXPECT_EQ(tokenizer_from_json(other.dump())->encode(text),
+            tokenizer_from_json(pairs_.dump())->encode(text));
+  expect_refused(other, "/pre_tokenizer/pretokenizers/0/pattern/Regex", "\\s+",
+                 "'pre_tokenizer.pretokenizers[0].pattern'");
+  expect_refused(other, "/pre_tokenizer/pretokenizers/0/behavior", "Removed",
+                 "'pre_tokenizer.pretokenizers[0].behavior' is not Isolated");
+  expect_refused(other, "/pre_tokenizer/pretokenizers/1/use_regex", true,
+                 "'pre_tokenizer.pretokenizers[1].use_regex' is not false");
+  expect_refused(other, "/pre_tokenizer/pretokenizers", Json::array(), "'pre_tokenizer' is not ByteLevel");
+}
+
 TEST_F(TokenizerJsonTest, OptionsOfWordPieces) {
   Json other = words_;
   other["normalizer"]["lowercase"] = false;
@@ -72,6 +96,8 @@ TEST_F(TokenizerJsonTest, NamesTheFieldOfBytePairsThatItDoesNotKnow) {
   expect_refused(pairs_, "/pre_tokenizer/add_prefix_space", true,
                  "'pre_tokenizer.add_prefix_space' is not false" + alone);
   expect_refused(pairs_, "/pre_tokenizer/use_regex", false, "'pre_tokenizer.use_regex' is not true" + alone);
+  expect_refused(pairs_, "/normalizer", Json{{"type", "Sequence"}, {"normalizers", {{{"type", "NFC"}}}}},
+                 "'normalizer' is not null" + alone);
   expect_refused(pairs_, "/model/type", "Unigram", "'model.type' is not BPE or WordPiece" + alone);
   expect_refused(pairs_, "/model/dropout", 0.1, "'model.dropout' is not null" + alone);
   expect_refused(pairs_, "/model/unk_token", "<unk>", "'model.unk_token' is not null or empty" + alone);

@@ -60,6 +60,14 @@ TEST(WordPieceTokenizer, OfLinesThatComeTwiceTheLaterCounts) {
   EXPECT_EQ(word_piece_tokenizer("[UNK]\na\na\n")->encode("a"), Ids{2});
 }
 
+TEST(WordPieceTokenizer, EmptyLastLinesAreNoTokens) {
+  for (const char* end : {"", "\n", "\r\n\r\n", "\n\n\n"}) {
+    const auto tokenizer = word_piece_tokenizer(std::string("[UNK]\r\na\r\n\r\nb") + end);
+    EXPECT_EQ(tokenizer->vocabulary_size(), 4) << "one between others keeps its place";
+    EXPECT_EQ(tokenizer->encode("b"), Ids{3});
+  }
+}
+
 TEST(WordPieceTokenizer, RefusesAVocabularyWithoutUnknown) {
   test::expect_refused([] { word_piece_tokenizer("a\nb\n"); }, "vocab.txt: no line is [UNK]");
   test::expect_refused([] { word_piece_tokenizer(""); }, "vocab.txt: no line is [UNK]");
