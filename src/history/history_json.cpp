@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "src/graph/json_field.h"
 #include "src/history/stream_numbers.h"
@@ -94,25 +95,28 @@ class HistoryReader {
   void read_allocate(const JsonField& line) {
     const std::uint64_t id = natural(line.member("id"));
     const std::uint64_t bytes = natural(line.member("bytes"));
-    if (bytes == 0 || bytes > most_bytes_in_all - total_)
-      line.member("bytes").refuse("is 0, or brings the bytes of all allocations above 4 EiB");
+    if (bytes > most_bytes_in_all - total_)
+      line.member("bytes").refuse("brings the bytes of all allocations above 4 EiB");
     const auto stream_field = line.optional_member("stream");
     const std::uint32_t stream = stream_of(stream_field ? natural(*stream_field) : 0);
-    const auto [place, added] = live_ids_.try_emplace(id, Live{0, number_});
+    const auto [place, added] = live_ids_.try_emplace(id, Live{{}, number_});
     if (!added)
       line.member("id").refuse(
           fmt::format("is allocated already, since line {}, and not freed", place->second.line));
     count();
-    place->second.id = builder_.allocate(bytes, stream);
+    freed_ids_.erase(id);
+    if (bytes > 0) place->second.id = builder_.allocate(bytes, stream);
     total_ += bytes;
   }
 
   void read_free(const JsonField& line) {
     line.require_members({"sequence", "op", "id"});
-    const auto found = live_ids_.find(natural(line.member("id")));
-    if (found == live_ids_.end()) line.member("id").refuse("is not allocated");
+    const std::uint64_t id = natural(line.member("id"));
+    if (!freed_ids_.insert(id).second) line.member("id").refuse("is freed already, and not allocated since");
     count();
-    builder_.free(found->second.id);
+    const auto found = live_ids_.find(id);
+    if (found == live_ids_.end()) return;  // allocated before the history begins
+    if (found->second.id) builder_.free(*found->second.id);
     live_ids_.erase(found);
   }
 
@@ -127,7 +131,7 @@ class HistoryReader {
   }
 
   struct Live {
-    AllocationId id = 0;
+    std::optional<AllocationId> id;  // none: of no bytes
     std::size_t line = 0;
   };
 
@@ -136,6 +140,7 @@ class HistoryReader {
   bool has_header_ = false;
   std::optional<std::uint64_t> sequence_, iteration_;  // of the lines before
   std::unordered_map<std::uint64_t, Live> live_ids_;
+  std::unordered_set<std::uint64_t> freed_ids_;
   StreamNumbers streams_;
   Bytes total_ = 0;
   std::size_t operations_ = 0;

@@ -63,8 +63,8 @@ TEST(History, NamesWhatIsWrong) {
   expect_refused_lines("{\"sequence\": -1, \"iteration\": 1}", "'sequence' is not a whole number");
   expect_refused_lines("{\"sequence\": 1, \"op\": \"move\"}", "'op' is not 'allocate' or 'free'");
   expect_refused_lines("{\"sequence\": 1, \"iteration\": 1, \"op\": \"free\"}", "'op' is not a known field");
-  expect_refused_lines(history_free(1, 5), "'id' is not allocated");
-  expect_refused_lines(history_allocate(1, 5, 0, 0), "'bytes' is 0");
+  expect_refused_lines(history_allocate(1, 5, 1, 0) + history_free(2, 5) + history_free(3, 5),
+                       "line 4: 'id' is freed already, and not allocated since");
   expect_refused_lines(history_allocate(1, 5, 1, 0) + history_allocate(2, 5, 1, 0),
                        "line 3: 'id' is allocated already, since line 2");
   expect_refused_lines(history_iteration(2, 1) + history_iteration(2, 2), "'sequence' is not above 2");
@@ -72,7 +72,7 @@ TEST(History, NamesWhatIsWrong) {
   const Bytes half = Bytes{1} << 61U;
   expect_refused_lines(
       history_allocate(1, 1, half, 0) + history_allocate(2, 2, half, 0) + history_allocate(3, 3, 1, 0),
-      "line 4: 'bytes' is 0, or brings the bytes of all allocations above 4 EiB");
+      "line 4: 'bytes' brings the bytes of all allocations above 4 EiB");
   expect_refused_lines(std::string(5000, ' ') + "1", "has more than 4096 characters");
 }
 
@@ -80,6 +80,13 @@ TEST(History, TakesSomeThousandStreamsAtMost) {
   std::string lines;
   for (std::uint64_t i = 0; i < 4097; ++i) lines += history_allocate(i, i, 1, 1000 * i);
   expect_refused_lines(lines, "line 4098: is of stream 4097");
+}
+
+TEST(History, MayBeginInMidRunAndHaveRequestsOfNoBytes) {
+  const std::string lines = history_free(1, 5) + history_allocate(2, 5, 8, 0) + history_allocate(3, 6, 0, 0) +
+                            history_free(4, 6) + history_free(5, 5);
+  EXPECT_EQ(parse_history(history_header() + lines, "x"),
+            parse_history(history_header() + history_allocate(1, 5, 8, 0) + history_free(2, 5), "x"));
 }
 
 TEST(History, TakesAnIdAgainOnceItIsFreed) {

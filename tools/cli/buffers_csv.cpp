@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <charconv>
 #include <iterator>
 #include <limits>
@@ -20,8 +21,13 @@ constexpr std::size_t longest_line = 1024;
 constexpr std::size_t longest_id = 256;
 constexpr std::size_t longest_quote = 40;
 
-constexpr std::array<std::string_view, 5> column_names{"id", "lower", "upper", "size", "offset"};
-enum class Column : std::uint8_t { id, lower, upper, size };  // those that must be there
+constexpr std::array<std::string_view, 8> column_names{"id",     "lower",     "upper", "size",
+                                                       "offset", "alignment", "gaps",  "hint"};
+enum class Column : std::uint8_t { id, lower, upper, size, offset, alignment, gaps, hint };
+constexpr auto last_needed = Column::size;
+// As minimalloc had them before.
+constexpr std::array<std::string_view, 3> older_names{"buffer", "start", "end"};
+constexpr Bytes most_alignment = 1_GiB;
 
 bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
 
@@ -87,15 +93,21 @@ class BuffersParser {
     const Fields fields = split_fields(line_);
     for (std::size_t i = 0; i < fields.size(); ++i) {
       const auto name = std::find(column_names.begin(), column_names.end(), fields[i]);
-      if (name == column_names.end()) {
+      const auto older = std::find(older_names.begin(), older_names.end(), fields[i]);
+      if (name == column_names.end() && older == older_names.end()) {
         refuse("the header has " + quoted(fields[i]) +
-               "; give the columns id, lower, upper and size, in any order, and no others");
+               "; give the columns id, lower, upper and size, in any order, alignment, gaps and hint where "
+               "they are "
+               "known, and no others");
       }
-      std::size_t& at = column_[static_cast<std::size_t>(name - column_names.begin())];
+      const bool is_older = older != older_names.end();
+      if (fields[i] == "end") last_is_in_use_ = true;
+      std::size_t& at = column_[static_cast<std::size_t>(is_older ? older - older_names.begin()
+                                                                  : name - column_names.begin())];
       if (at != absent) refuse("the header has " + quoted(fields[i]) + " twice; give each column once");
       at = i;
     }
-    for (std::size_t i = 0; i <= static_cast<std::size_t>(Column::size); ++i) {
+    for (std::size_t i = 0; i <= static_cast<std::size_t>(last_needed); ++i) {
       if (column_[i] == absent) {
         refuse(fmt::format("the header has no '{}'; give the columns id, lower, upper and size",
                            column_names[i]));
@@ -113,6 +125,7 @@ class BuffersParser {
     PlacementItem item;
     item.first = static_cast<std::int64_t>(number(Column::lower));
     item.last = static_cast<std::int64_t>(number(Column::upper));
+    if (last_is_in_use_ && item.last < std::numeric_limits<std::int64_t>::max()) ++item.last;
     item.bytes = number(Column::size);
     if (item.first >= item.last) {
       refuse(fmt::format("lower {} is not before upper {}; give the time after the last use as upper",
@@ -123,8 +136,29 @@ class BuffersParser {
       refuse("the sizes up to here add up to more than 4 EiB; give sizes in bytes that a machine can have");
     }
     total_ += item.bytes;
+    read_wishes();
     buffers_.ids.push_back(read_id());
     buffers_.items.push_back(item);
+  }
+
+  // What may be there beside lifetime and size.
+  void read_wishes() {
+    if (has(Column::alignment)) {
+      const Bytes alignment = number(Column::alignment);
+      if (!std::has_single_bit(alignment) || alignment > most_alignment)
+        refuse(fmt::format("alignment is {}; give a power of two, at most 1GiB", alignment));
+      buffers_.alignment = std::max(buffers_.alignment, alignment);
+    }
+    if (has(Column::gaps)) {
+      const std::string_view gaps = field(Column::gaps);
+      if (gaps.find_first_not_of("0123456789-@: ") != std::string_view::npos)
+        refuse(fmt::format("gaps is {}; give ranges of times, as 3-7", quoted(gaps)));
+      if (!gaps.empty()) ++buffers_.gaps;
+    }
+    if (has(Column::hint) && !field(Column::hint).empty() && field(Column::hint) != "-1") {
+      number(Column::hint);
+      ++buffers_.hints;
+    }
   }
 
   std::string read_id() {
@@ -143,6 +177,7 @@ class BuffersParser {
     return std::string(text);
   }
 
+  bool has(Column column) const { return column_[static_cast<std::size_t>(column)] != absent; }
   std::string_view field(Column column) const { return fields_[column_[static_cast<std::size_t>(column)]]; }
 
   std::uint64_t number(Column column) const {
@@ -163,7 +198,9 @@ class BuffersParser {
   std::string_view line_;
   const std::string& file_;
   std::size_t number_ = 0;  // of the line
-  std::array<std::size_t, column_names.size()> column_{absent, absent, absent, absent, absent};
+  std::array<std::size_t, column_names.size()> column_{absent, absent, absent, absent,
+                                                       absent, absent, absent, absent};
+  bool last_is_in_use_ = false;  // of `end`, which has the place of `upper`
   std::size_t count_ = 0;
   Fields fields_;
   Bytes total_ = 0;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <chrono>
 #include <limits>
@@ -47,7 +48,7 @@ void check_options(const PlaceCommand& command) {
 
 PlacementResult place_within(const PlaceCommand& command, const Buffers& buffers, const PlaceClock& clock) {
   PlacementOptions options;
-  options.alignment = command.alignment;
+  options.alignment = std::max(command.alignment, buffers.alignment);
   options.capacity = command.capacity.value_or(0);
   options.node_limit = command.seconds > 0 ? std::numeric_limits<std::uint64_t>::max() : 0;
   double reported = 0;
@@ -63,14 +64,29 @@ PlacementResult place_within(const PlaceCommand& command, const Buffers& buffers
   return solve_placement(buffers.items, options);
 }
 
-std::string answer_text(const PlacementResult& result, double seconds, bool fits, bool json) {
+// What of the file a placement has no use for.
+std::vector<std::string> notes_of(const PlaceCommand& command, const Buffers& buffers) {
+  std::vector<std::string> notes;
+  if (buffers.alignment > command.alignment)
+    notes.push_back(
+        fmt::format("every buffer is aligned to {}, the largest alignment of the file", buffers.alignment));
+  if (buffers.gaps > 0)
+    notes.push_back(
+        fmt::format("the gaps of {} buffers are not used: each keeps its place throughout", buffers.gaps));
+  if (buffers.hints > 0) notes.push_back(fmt::format("the hints of {} buffers are not used", buffers.hints));
+  return notes;
+}
+
+std::string answer_text(const PlacementResult& result, double seconds, bool fits, bool json,
+                        const std::vector<std::string>& notes) {
   if (json) {
-    const nlohmann::ordered_json answer{{"buffers", result.offsets.size()},
-                                        {"lower_bound", result.lower_bound},
-                                        {"peak", result.peak},
-                                        {"seconds", seconds},
-                                        {"fits", fits},
-                                        {"optimal", result.optimal()}};
+    nlohmann::ordered_json answer{{"buffers", result.offsets.size()},
+                                  {"lower_bound", result.lower_bound},
+                                  {"peak", result.peak},
+                                  {"seconds", seconds},
+                                  {"fits", fits},
+                                  {"optimal", result.optimal()}};
+    if (!notes.empty()) answer["notes"] = notes;
     return answer.dump(2) + '\n';
   }
   Lines lines;
@@ -79,6 +95,7 @@ std::string answer_text(const PlacementResult& result, double seconds, bool fits
   lines.add("peak", "{}", result.peak);
   lines.add("seconds", "{:.3f}", seconds);
   lines.add("fits", "{}", fits);
+  for (const std::string& note : notes) lines.add("note", "{}", note);
   return std::move(lines).text();
 }
 
@@ -92,14 +109,15 @@ int run_place_command(const PlaceCommand& command, std::string& output) {
   const PlaceClock clock;
   const PlacementResult result = place_within(command, buffers, clock);
   const double seconds = clock.seconds();
-  const std::string wrong = check_placement(buffers.items, result, command.alignment);
+  const std::string wrong =
+      check_placement(buffers.items, result, std::max(command.alignment, buffers.alignment));
   if (!wrong.empty()) throw Error("the placement is unsound: " + wrong + "; report this with the file");
   const bool fits = !command.capacity || result.peak <= *command.capacity;
   if (fits && placed.wanted()) {
     placed.write(to_csv(buffers, result.offsets));
     placed.commit();
   }
-  output += answer_text(result, seconds, fits, command.json);
+  output += answer_text(result, seconds, fits, command.json, notes_of(command, buffers));
   return fits ? 0 : 2;
 }
 

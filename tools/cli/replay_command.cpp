@@ -8,6 +8,7 @@
 #include "src/history/allocator_history.h"
 #include "src/history/call_record.h"
 #include "src/history/history_json.h"
+#include "src/history/rmm_log.h"
 #include "stowage/error.h"
 #include "tools/cli/buffers_csv.h"
 #include "tools/cli/files.h"
@@ -57,12 +58,13 @@ std::vector<std::string> policies_of(const std::string& word) {
 }
 
 AllocationTrace read_trace(const std::string& file) {
-  const std::string text =
-      read_file(file, largest_trace,
-                "a CSV file with id, lower, upper and size, a history, or a record of stowage run");
+  const std::string text = read_file(
+      file, largest_trace,
+      "a CSV file with id, lower, upper and size, a history, a log of RMM, or a record of stowage run");
   if (is_history(text)) return parse_history(text, file);
   if (is_allocator_history(text)) return parse_allocator_history(text, file);
   if (is_call_record(text)) return parse_call_record(text, file);
+  if (is_rmm_log(text)) return parse_rmm_log(text, file);
   const Buffers buffers = parse_buffers(text, file);
   return repeated(trace_of_lifetimes(buffers.items), iterations_of_lifetimes);
 }

@@ -59,6 +59,21 @@ TEST(BuffersCsv, ReadsWhatItWrites) {
   expect_alike(parse_buffers(text, "x.csv"), buffers);
 }
 
+TEST(BuffersCsv, ReadsMinimallocsOtherColumns) {
+  expect_alike(parse_buffers("buffer,start,end,size\na,0,3,100\nb 2,2,5,1\n", "x.csv"),
+               parse_buffers("id,lower,upper,size\na,0,4,100\nb 2,2,6,1\n", "x.csv"));
+  const Buffers wishes = parse_buffers(
+      "id,lower,upper,size,alignment,gaps,hint\na,0,9,100,256,3-7,-1\nb,0,4,1,1,,512\n", "x.csv");
+  EXPECT_EQ(wishes.alignment, 256U);
+  EXPECT_EQ(wishes.gaps, 1U);
+  EXPECT_EQ(wishes.hints, 1U);
+  expect_csv_refused("id,lower,upper,size,alignment\na,0,1,1,3\n",
+                     "line 2: alignment is 3; give a power of two");
+  expect_csv_refused("id,lower,upper,size,gaps\na,0,1,1,x\n", "gaps is \"x\"");
+  expect_csv_refused("id,lower,upper,size,hint\na,0,1,1,x\n", "hint is \"x\"");
+  expect_csv_refused("id,buffer,lower,upper,size\na,a,0,1,1\n", "has \"buffer\" twice");
+}
+
 TEST(BuffersCsv, NamesTheFileAndTheLine) {
   expect_csv_refused("", "'x.csv', line 1: the file is empty");
   expect_csv_refused("id,lower,upper,size\n", "'x.csv', line 1: no buffer follows");

@@ -113,8 +113,8 @@ TEST_F(ReplayCommandTest, NamesWhatIsWrong) {
   expect_refused("none.csv");
   command_.file = folder_.make("bad.csv", "id,lower,upper,size\na,2,1,5\n");
   expect_refused("bad.csv', line 2: lower 2 is not before upper 1");
-  command_.file = folder_.make("bad.jsonl", history_header() + history_free(1, 1));
-  expect_refused("bad.jsonl', line 2: 'id' is not allocated");
+  command_.file = folder_.make("bad.jsonl", history_header() + history_free(1, 1) + history_free(2, 1));
+  expect_refused("bad.jsonl', line 3: 'id' is freed already");
 }
 
 }  // namespace
